@@ -1,0 +1,32 @@
+// The launcher: starts N ranks of a program on this machine and answers for them.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace kolo::cli {
+
+struct LaunchOptions {
+  int ranks = 1;
+  std::vector<std::string> command;  ///< program and arguments, looked up in PATH
+  bool prefix_output = true;         ///< each line of a rank's output begins with "[rank] "
+  std::vector<std::pair<std::string, std::string>> environment;  ///< set on top of the job's own variables
+};
+
+struct LaunchOutcome {
+  int failed_rank = -1;  ///< the rank that failed first; -1: all succeeded
+  int exit_code = 0;     ///< of that rank, when it exited
+  int signal = 0;        ///< of that rank, when a signal ended it, or the signal that stopped the launcher
+  bool interrupted = false;  ///< the launcher was told to stop (SIGINT, SIGTERM, SIGHUP)
+
+  /// What a shell would say: 0, the rank's exit code, or 128 + signal.
+  int status() const;
+};
+
+/// Serves the job's store on loopback, starts the ranks with torchrun's variables set, forwards their output
+/// line by line, passes on SIGINT and SIGTERM, and, as soon as one rank fails, stops the others (SIGTERM, after a grace SIGKILL) together
+/// with whatever they started. When it returns, no process of the job is left.
+LaunchOutcome launch_ranks(const LaunchOptions& options);
+
+}  // namespace kolo::cli

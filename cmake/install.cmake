@@ -1,0 +1,1 @@
+# Installing and packaging: filled in by cmake/install.cmake's owner.

@@ -1,0 +1,57 @@
+// Buffer and ConstBuffer: typed memory that a collective writes or reads.
+#pragma once
+
+#include <cstdint>
+#include <iterator>
+#include <ranges>
+#include <type_traits>
+
+#include "kolo/dtype.hpp"
+
+namespace kolo {
+
+/// Any contiguous range of element type, const or not: vector, array, span, C array.
+template <typename R>
+concept ElementRange = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
+    Element<std::remove_cv_t<std::ranges::range_value_t<R>>>;
+
+/// `count` elements of `dtype` at `data`, which kolo may write. Does not own the memory. `data` may be null
+/// only when `count` is 0. Converts implicitly from vectors, arrays and spans of element types.
+struct Buffer {
+  void* data = nullptr;
+  std::uint64_t count = 0;
+  DType dtype = DType::uint8;
+
+  Buffer() = default;
+  Buffer(void* data_, std::uint64_t count_, DType dtype_) : data(data_), count(count_), dtype(dtype_) {}
+  template <ElementRange R>
+  requires(!std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>)
+  Buffer(R&& range)  // NOLINT: implicit on purpose
+      : data(std::ranges::data(range)),
+        count(std::ranges::size(range)),
+        dtype(dtype_of<std::ranges::range_value_t<R>>) {}
+
+  std::uint64_t bytes() const noexcept { return count * size_of(dtype); }
+};
+
+/// The same, only read.
+struct ConstBuffer {
+  const void* data = nullptr;
+  std::uint64_t count = 0;
+  DType dtype = DType::uint8;
+
+  ConstBuffer() = default;
+  ConstBuffer(const void* data_, std::uint64_t count_, DType dtype_)
+      : data(data_), count(count_), dtype(dtype_) {}
+  ConstBuffer(const Buffer& buffer)  // NOLINT: implicit on purpose
+      : data(buffer.data), count(buffer.count), dtype(buffer.dtype) {}
+  template <ElementRange R>
+  ConstBuffer(const R& range)  // NOLINT: implicit on purpose
+      : data(std::ranges::data(range)),
+        count(std::ranges::size(range)),
+        dtype(dtype_of<std::remove_cv_t<std::ranges::range_value_t<R>>>) {}
+
+  std::uint64_t bytes() const noexcept { return count * size_of(dtype); }
+};
+
+}  // namespace kolo

@@ -1,0 +1,65 @@
+// What can go wrong, as the user sees it: typed exceptions that say who, what and where.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+namespace kolo {
+
+/// The facts behind an error, for programs; what() says the same in words.
+struct ErrorContext {
+  int peer = -1;                       ///< The rank to blame, in the communicator's numbering; -1: nobody known.
+  std::string collective;              ///< "all_reduce", ...; empty outside a collective.
+  std::uint64_t sequence = 0;          ///< The collective's number on its communicator, from 1.
+  int step = -1;                       ///< The schedule's step that was waiting; -1: none.
+  std::chrono::nanoseconds waited{0};  ///< How long this rank had waited.
+};
+
+class Error : public std::runtime_error {
+ public:
+  Error(const std::string& what, ErrorContext context) : std::runtime_error(what), context_(std::move(context)) {}
+  const ErrorContext& context() const noexcept { return context_; }
+
+ private:
+  ErrorContext context_;
+};
+
+/// The caller's arguments cannot be right. Thrown before any byte moves; the communicator stays usable.
+class InvalidArgument : public Error {
+ public:
+  using Error::Error;
+};
+
+/// The ranks asked for different things. The communicator is unusable from then on.
+class MismatchError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A rank died or closed its connections. The communicator is unusable from then on.
+class PeerLostError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Nothing moved for the communicator's timeout. The communicator is unusable from then on.
+class TimeoutError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// The ranks did not find each other: store unreachable, ranks missing, no transport between two of them.
+class RendezvousError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// The operating system refused something (memory, sockets).
+class SystemError : public Error {
+ public:
+  using Error::Error;
+};
+
+}  // namespace kolo

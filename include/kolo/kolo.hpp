@@ -1,0 +1,13 @@
+// kolo: collective communication for CPUs and ordinary networks. This header brings in all of the core API.
+#pragma once
+
+#include "kolo/buffer.hpp"
+#include "kolo/communicator.hpp"
+#include "kolo/dtype.hpp"
+#include "kolo/error.hpp"
+#include "kolo/memory.hpp"
+#include "kolo/reduction.hpp"
+#include "kolo/store.hpp"
+#include "kolo/timeline.hpp"
+#include "kolo/version.hpp"
+#include "kolo/work.hpp"

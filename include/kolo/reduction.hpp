@@ -1,0 +1,54 @@
+// Reductions: how the contributions of the ranks become one value.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "kolo/dtype.hpp"
+
+namespace kolo {
+
+enum class ReduceOp : std::uint8_t { sum, product, min, max, average, custom };
+
+std::string_view name_of(ReduceOp op) noexcept;
+/// The inverse of name_of() for all but `custom`. Returns false when there is no such operation.
+bool parse_reduce_op(std::string_view name, ReduceOp& out) noexcept;
+
+/// A user's own operation: combine(out, left, right, count, dtype) writes out[i] = left[i] op right[i] for
+/// `count` elements; `out` may be the very array `left` or `right`. It must be associative; with
+/// `commutative == false` kolo keeps the operands in rank order (rank 0 leftmost) and so picks only
+/// algorithms that reduce in rank order.
+///
+/// `combine` is called from whatever thread drives progress, never from two threads at once for one call, and
+/// must not throw or call kolo.
+struct CustomReduction {
+  std::string name;
+  std::function<void(void* out, const void* left, const void* right, std::uint64_t count, DType dtype)> combine;
+  bool commutative = false;
+};
+
+/// What every reducing collective takes. Built-in operations convert implicitly from ReduceOp.
+///
+/// min and max propagate NaN. average is the sum divided by the number of ranks (integers truncate). Integer
+/// sums and products wrap around. float16 and bfloat16 are computed in float32 inside each step and rounded
+/// to nearest even.
+class Reduction {
+ public:
+  Reduction(ReduceOp op) noexcept : op_(op) {}  // NOLINT: implicit on purpose
+  /// Throws InvalidArgument when `combine` is empty.
+  static Reduction custom(CustomReduction reduction);
+
+  ReduceOp op() const noexcept { return op_; }
+  /// Null for the built-in operations.
+  const CustomReduction* custom_reduction() const noexcept { return custom_.get(); }
+  std::string name() const;
+
+ private:
+  ReduceOp op_;
+  std::shared_ptr<const CustomReduction> custom_;
+};
+
+}  // namespace kolo

@@ -1,0 +1,11 @@
+// The version of the headers; version() tells that of the library.
+#pragma once
+
+#define KOLO_VERSION "0.1.0"
+
+namespace kolo {
+
+/// "major.minor.patch" of the library that is linked. Thread-safe.
+const char* version() noexcept;
+
+}  // namespace kolo

@@ -1,0 +1,11 @@
+// The library's log: one spdlog logger named "kolo" on standard error, level from KOLO_LOG.
+#pragma once
+
+#include <spdlog/spdlog.h>
+
+namespace kolo {
+
+/// Thread-safe. Use as log().info("...").
+spdlog::logger& log();
+
+}  // namespace kolo

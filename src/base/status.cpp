@@ -1,0 +1,54 @@
+#include "base/status.hpp"
+
+#include <exception>
+#include <system_error>
+
+namespace kolo {
+
+Status Status::from_errno(const std::string& what, int error_number) {
+  return Status(Code::system, what + ": " + std::generic_category().message(error_number));
+}
+
+const std::string& Status::message() const noexcept {
+  static const std::string kNone;
+  return fault_ ? fault_->message : kNone;
+}
+
+const ErrorContext& Status::context() const noexcept {
+  static const ErrorContext kNone;
+  return fault_ ? fault_->context : kNone;
+}
+
+Status Status::prefixed(const std::string& prefix) const {
+  return ok() ? *this : Status(code(), prefix + ": " + message(), context());
+}
+
+void Status::throw_if_error() const {
+  switch (code()) {
+    case Code::ok:
+      return;
+    case Code::invalid_argument:
+      throw InvalidArgument(message(), context());
+    case Code::mismatch:
+      throw MismatchError(message(), context());
+    case Code::peer_lost:
+      throw PeerLostError(message(), context());
+    case Code::timeout:
+      throw TimeoutError(message(), context());
+    case Code::rendezvous:
+      throw RendezvousError(message(), context());
+    case Code::system:
+      throw SystemError(message(), context());
+  }
+}
+
+std::exception_ptr Status::to_exception() const {
+  try {
+    throw_if_error();
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
+}  // namespace kolo

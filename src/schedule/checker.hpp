@@ -1,0 +1,38 @@
+// The checker: proves a set of schedules right without a network.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/status.hpp"
+#include "schedule/schedule.hpp"
+
+namespace kolo {
+
+/// What the schedules of all ranks add up to, counted while checking.
+struct ScheduleTotals {
+  std::uint64_t messages = 0;           ///< over all ranks
+  std::uint64_t max_bytes_sent = 0;     ///< by the busiest rank, in elements of size 1
+  std::uint64_t rounds = 0;             ///< longest chain of messages
+};
+
+/// Runs the schedules of ranks 0..N-1 symbolically, each memory cell holding the multiset (for rank-ordered
+/// algorithms: the sequence) of contributions in it, for buffers in which the parts have the given element
+/// counts. Proves, or explains in one sentence that names rank and step:
+///
+///  - every output chunk ends with each rank's contribution exactly once (or the right rank's part), and, when
+///    `rank_ordered`, combined in rank order;
+///  - every send meets one receive of the same length, and every receive one send;
+///  - everything finishes: no cycle of waits, dependencies only on earlier steps;
+///  - ranges are in bounds, input is never written, nothing is read before it is written;
+///  - two steps of a rank that touch the same memory, one writing, are ordered by dependencies, out of place
+///    and in place;
+///  - `completes` stands on exactly the steps it should.
+///
+/// part_counts: elements per part (N entries where the collective has one part per rank; for the others C
+/// entries, see BufferName). all_to_all: every rank sends part_counts[r] elements to rank r.
+Status check_schedules(std::span<const Schedule> schedules, std::span<const std::uint64_t> part_counts,
+                       bool rank_ordered = false, ScheduleTotals* totals = nullptr);
+
+}  // namespace kolo

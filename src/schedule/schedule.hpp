@@ -1,0 +1,110 @@
+// Schedule: an algorithm as data. What one rank sends, receives and reduces, in chunks and without addresses.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace kolo {
+
+enum class Collective : std::uint8_t {
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  broadcast,
+  reduce,
+  scatter,
+  gather,
+  all_to_all,
+  barrier,
+  send_recv,
+};
+
+std::string_view name_of(Collective collective) noexcept;
+bool parse_collective(std::string_view name, Collective& out) noexcept;
+constexpr bool is_reducing(Collective c) noexcept {
+  return c == Collective::all_reduce || c == Collective::reduce_scatter || c == Collective::reduce;
+}
+constexpr bool has_root(Collective c) noexcept {
+  return c == Collective::broadcast || c == Collective::reduce || c == Collective::scatter ||
+         c == Collective::gather;
+}
+
+/// The three memories a step may name. How they divide into chunks depends on the collective (N ranks, C the
+/// schedule's `chunks`):
+///
+///                    input                     output
+///   all_reduce       C parts of the data       the same C parts; in place both are one memory
+///   reduce_scatter   N parts, one per rank     1 part (rank's own); in place it is input[rank]
+///   all_gather       1 part (rank's own)       N parts; in place input is output[rank]
+///   broadcast        C parts, at the root      the same C parts; the root's input is its output
+///   reduce           C parts                   the same C parts, at the root; in place both are one memory
+///   scatter          N parts, at the root      1 part; in place at the root it is input[root]
+///   gather           1 part                    N parts, at the root; in place input is output[root]
+///   all_to_all       N parts                   N parts; in place both are one memory
+///   barrier          nothing                   nothing: messages of no bytes
+///
+/// scratch: `scratch_chunks` slots, each as large as the largest chunk of input and output. A range of several
+/// scratch slots is packed: its data begins at the first slot and has no gaps. input is never written, except
+/// through output in place.
+enum class BufferName : std::uint8_t { input, output, scratch };
+std::string_view name_of(BufferName buffer) noexcept;
+
+/// `count` chunks of a buffer from chunk `begin`. A count of 0 is the empty range (barrier).
+struct ChunkRange {
+  BufferName buffer = BufferName::scratch;
+  std::uint32_t begin = 0;
+  std::uint32_t count = 0;
+
+  bool operator==(const ChunkRange&) const = default;
+};
+
+enum class StepKind : std::uint8_t {
+  send,         ///< a -> peer
+  recv,         ///< peer -> dst
+  recv_reduce,  ///< dst = a op (what the peer sent), or (what the peer sent) op a with `incoming_first`
+  reduce,       ///< dst = a op b
+  copy,         ///< dst = a
+};
+std::string_view name_of(StepKind kind) noexcept;
+
+/// One step. The k-th send of rank A to rank B meets the k-th recv or recv_reduce of rank B from rank A, in
+/// the order of the steps in their schedules, whatever the order in which they become ready.
+struct Step {
+  StepKind kind = StepKind::copy;
+  bool incoming_first = false;  ///< recv_reduce only: the peer's operand stands left.
+  /// The step completes the reduction of its chunks, so that an average is divided here. Set by the generator
+  /// on exactly those reducing steps whose result holds the contribution of every rank.
+  bool completes = false;
+  std::int32_t peer = -1;
+  ChunkRange dst;
+  ChunkRange a;
+  ChunkRange b;
+  std::uint32_t first_dependency = 0;  ///< into Schedule::dependencies
+  std::uint32_t dependency_count = 0;
+};
+
+/// What one rank does. Dependencies name earlier steps of the same schedule; a step may run once all of its
+/// dependencies are finished: a send is finished when its memory may be overwritten, a recv when its data is in
+/// place. Nothing else orders steps, so any two steps that touch the same memory, one of them writing, must be
+/// ordered by dependencies, also when input and output are the same memory.
+struct Schedule {
+  Collective collective = Collective::all_reduce;
+  std::int32_t rank = 0;
+  std::int32_t size = 1;
+  std::int32_t root = 0;
+  std::uint32_t chunks = 1;          ///< C above, where the collective leaves it to the algorithm; else N.
+  std::uint32_t scratch_chunks = 0;
+  std::vector<Step> steps;
+  std::vector<std::uint32_t> dependencies;
+
+  std::span<const std::uint32_t> dependencies_of(const Step& step) const {
+    return {dependencies.data() + step.first_dependency, step.dependency_count};
+  }
+};
+
+/// Number of chunks of `schedule`'s input or output on its rank (see BufferName); for scratch, its slots.
+std::uint32_t chunk_count(const Schedule& schedule, BufferName buffer);
+
+}  // namespace kolo

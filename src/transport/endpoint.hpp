@@ -1,0 +1,71 @@
+// Endpoint: a reliable stream of bytes between this rank and one peer.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/status.hpp"
+
+namespace kolo {
+
+/// Memory of the sender, as the receiver may name it. region 0: a virtual address of the sender's process;
+/// otherwise an offset in that SharedMemory region. Travels between processes.
+struct RemoteRange {
+  std::uint64_t region = 0;
+  std::uint64_t offset = 0;
+};
+
+/// One side of a connection. Used by one thread at a time. All calls return at once. After the first error every
+/// call returns an error; the peer's death, or its end of the stream, is Code::peer_lost with a message without
+/// the peer's rank (the caller knows it).
+///
+/// Bytes move through write() and read(). Where can_pull() says so, long messages need not: the sender
+/// expose()s them and the receiver reads them where they lie.
+class Endpoint {
+ public:
+  virtual ~Endpoint() = default;
+
+  virtual std::string_view transport() const = 0;
+  /// For messages and logs: "tcp 10.0.0.1:4000 to 10.0.0.2:29501".
+  virtual std::string describe() const = 0;
+
+  /// Writes as much of the parts as fits now; returns how many bytes, 0 when there is no room.
+  virtual Result<std::size_t> write(std::span<const iovec> parts) = 0;
+  /// Reads at most `into.size()` bytes; returns how many, 0 when there are none now.
+  virtual Result<std::size_t> read(std::span<std::byte> into) = 0;
+
+  /// --- Waiting. -----------------------------------------------------------------------------------------
+  /// True when read() and write() cost no system call, so that a spinning caller may try them in a loop; false
+  /// when it should ask poll(2) on fd() first.
+  virtual bool is_memory() const = 0;
+  /// A descriptor that polls readable (POLLIN or POLLHUP) when an armed endpoint has something to do, and when
+  /// the peer is gone. Stays the same for life; call drain() when it polled readable.
+  virtual int fd() const = 0;
+  /// Asks the peer to make fd() readable when bytes arrive, or, with `for_room`, when there is room to write
+  /// (an endpoint that is not memory: poll fd() for POLLOUT instead). Returns false when there already is
+  /// something to do; then do not sleep. disarm() after every arm().
+  virtual bool arm(bool for_room) = 0;
+  virtual void disarm() = 0;
+  /// Takes what woke us off fd(), and notices a peer that has gone.
+  virtual Status drain() = 0;
+
+  /// --- Pulling. -----------------------------------------------------------------------------------------
+  /// Whether this rank may read the peer's memory, as probed when connecting. Both sides answer the same.
+  virtual bool can_pull() const = 0;
+  /// Sender: how the peer may name this memory. Sends the descriptor of a SharedMemory region along when the
+  /// peer has not seen it. nullopt: push it through the stream.
+  virtual std::optional<RemoteRange> expose(const void* data, std::size_t bytes) = 0;
+  /// Receiver: the peer's memory in this address space, valid until the peer frees it; null when it is not
+  /// mapped here (then fetch()).
+  virtual Result<const std::byte*> map(const RemoteRange& range, std::size_t bytes) = 0;
+  /// Receiver: copies from the peer's memory.
+  virtual Status fetch(const RemoteRange& range, std::span<std::byte> into) = 0;
+};
+
+}  // namespace kolo

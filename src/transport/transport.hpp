@@ -1,0 +1,64 @@
+// Transport: one way of reaching other ranks, and the list of those there are.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/deadline.hpp"
+#include "base/status.hpp"
+#include "transport/endpoint.hpp"
+
+namespace kolo {
+
+struct TransportPeer {
+  int rank = -1;
+  std::string address;  ///< what that rank's address() returned
+};
+
+/// One rank's side of a transport, made for one group of ranks; listens from construction to destruction. Used by one
+/// thread at a time. Endpoints may outlive it.
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  virtual std::string_view name() const = 0;
+  /// What other ranks need to know, to be published in the store. Printable, at most 1 KiB.
+  virtual std::string address() const = 0;
+  /// Whether ranks with these two addresses can reach each other. Symmetric; decides from the addresses alone, so
+  /// that both sides decide the same.
+  virtual bool reaches(std::string_view one, std::string_view other) const = 0;
+  /// Connects to all of `peers`, in their order. Every pair of ranks that choose this transport for each other
+  /// calls it at the same time: the higher rank dials, the lower accepts. Proves identity both ways (the job's
+  /// key, the ranks) before anything else. Strangers that connect are dropped and do not harm. Code::rendezvous that names the ranks that
+  /// did not come at the deadline.
+  virtual Result<std::vector<std::unique_ptr<Endpoint>>> connect(int rank, std::span<const TransportPeer> peers,
+                                                                 const Deadline& deadline) = 0;
+};
+
+/// What a transport needs to know to start listening.
+struct TransportOptions {
+  std::string job;        ///< the same on all ranks of a group, different between groups
+  std::string key;        ///< the job's secret; may be empty
+  std::string interface;  ///< for tcp: interface name or address to bind; empty: chosen
+};
+
+/// A kind of transport. `make` fails with a reason where this machine cannot have it.
+struct TransportFactory {
+  std::string_view name;
+  std::string_view purpose;
+  Result<std::unique_ptr<Transport>> (*make)(const TransportOptions& options);
+};
+
+/// All of them: inproc, shm, tcp.
+std::span<const TransportFactory> transport_factories();
+
+/// The factories of each room.
+Result<std::unique_ptr<Transport>> make_inproc_transport(const TransportOptions& options);
+Result<std::unique_ptr<Transport>> make_shm_transport(const TransportOptions& options);
+Result<std::unique_ptr<Transport>> make_tcp_transport(const TransportOptions& options);
+
+}  // namespace kolo
