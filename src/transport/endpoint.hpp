@@ -66,6 +66,11 @@ class Endpoint {
   virtual Result<const std::byte*> map(const RemoteRange& range, std::size_t bytes) = 0;
   /// Receiver: copies from the peer's memory.
   virtual Status fetch(const RemoteRange& range, std::span<std::byte> into) = 0;
+  /// Sender: from now on nothing that was exposed may be believed. Takes effect at once, ahead of what is in the
+  /// stream: a peer that pulls later, and then asks revoked(), learns of it. An endpoint that cannot pull need do
+  /// nothing. Receiver: true once the peer has revoked.
+  virtual void revoke() = 0;
+  virtual bool revoked() const = 0;
 };
 
 }  // namespace kolo

@@ -1,0 +1,40 @@
+// Frames: what Links say to each other over an endpoint's stream of bytes.
+#pragma once
+
+#include <cstdint>
+
+#include "transport/endpoint.hpp"
+#include "transport/message.hpp"
+
+namespace kolo {
+
+enum class FrameType : std::uint8_t {
+  message = 1,  ///< a short message: its bytes follow
+  offer = 2,    ///< a long message is there: pull it from `range`, or (region kNoRange) say ready
+  ready = 3,    ///< the receive is posted: send the data
+  data = 4,     ///< a long message: its bytes follow
+  done = 5,     ///< the message was met by its receive; its memory is free
+  control = 6,  ///< between engines: `bytes` bytes follow, tag.message is their kind
+};
+
+/// Travels in front of every frame, in the byte order of the machine (all ranks run the same build).
+struct FrameHeader {
+  static constexpr std::uint16_t kMagic = 0x6b4f;
+  static constexpr std::uint64_t kNoRange = ~0ull;
+
+  std::uint16_t magic = kMagic;
+  FrameType type = FrameType::control;
+  std::uint8_t acknowledged = 0;
+  std::uint32_t reserved = 0;
+  Tag tag;
+  std::uint64_t bytes = 0;
+  Signature signature;
+  RemoteRange range;
+};
+static_assert(sizeof(FrameHeader) == 72);
+
+/// Messages up to this size are sent at once; longer ones wait until their receive is posted.
+inline constexpr std::uint64_t kEagerBytes = 8192;
+inline constexpr std::uint64_t kMaxControlBytes = 65536;
+
+}  // namespace kolo

@@ -1,0 +1,417 @@
+#include "transport/link.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+namespace kolo {
+namespace {
+
+constexpr std::size_t kInputBytes = 128 * 1024;  // stays in L2 between reading and reducing
+constexpr std::size_t kFetchBytes = 128 * 1024;
+constexpr int kReadsPerProgress = 16;
+constexpr std::size_t kGranule = 8;  // the largest element
+
+bool has_payload(FrameType type) {
+  return type == FrameType::message || type == FrameType::data || type == FrameType::control;
+}
+
+}  // namespace
+
+Link::Link(int peer, std::unique_ptr<Endpoint> endpoint, LinkListener& listener)
+    : peer_(peer), endpoint_(std::move(endpoint)), listener_(listener), in_(kInputBytes) {}
+
+FrameHeader Link::header_for(FrameType type, const MessageRequest& request) {
+  FrameHeader header;
+  header.type = type;
+  header.acknowledged = request.acknowledged;
+  header.tag = request.tag;
+  header.bytes = request.bytes;
+  header.signature = *request.signature;
+  return header;
+}
+
+void Link::enqueue(OutFrame frame) {
+  if (out_head_ == out_.size()) {
+    out_.clear();
+    out_head_ = 0;
+  }
+  out_.push_back(std::move(frame));
+}
+
+void Link::reply(FrameType type, const Tag& tag) {
+  OutFrame frame;
+  frame.header.type = type;
+  frame.header.tag = tag;
+  enqueue(std::move(frame));
+}
+
+void Link::send_control(std::uint32_t kind, std::span<const std::byte> payload) {
+  if (!status_.ok()) return;
+  OutFrame frame;
+  frame.header.type = FrameType::control;
+  frame.header.tag.message = kind;
+  frame.header.bytes = payload.size();
+  frame.owned.assign(payload.begin(), payload.end());
+  enqueue(std::move(frame));
+}
+
+// --- Sending ---------------------------------------------------------------------------------------------------
+
+void Link::post_send(MessageRequest& request) {
+  if (!status_.ok() || abandoned_) return;
+  if (request.bytes <= kEagerBytes) {
+    OutFrame frame;
+    frame.header = header_for(FrameType::message, request);
+    frame.payload = request.data;
+    if (request.acknowledged) {
+      sends_.add(request.tag, &request);
+    } else {
+      frame.finish = &request;
+    }
+    enqueue(std::move(frame));
+    return;
+  }
+  if (early_ready_.take(request.tag)) {
+    send_data(request);
+    return;
+  }
+  OutFrame frame;
+  frame.header = header_for(FrameType::offer, request);
+  frame.header.range.region = FrameHeader::kNoRange;
+  if (endpoint_->can_pull()) {
+    if (const auto range = endpoint_->expose(request.data, request.bytes)) frame.header.range = *range;
+  }
+  sends_.add(request.tag, &request);
+  enqueue(std::move(frame));
+}
+
+void Link::send_data(MessageRequest& request) {
+  OutFrame frame;
+  frame.header = header_for(FrameType::data, request);
+  frame.payload = request.data;
+  frame.finish = &request;
+  enqueue(std::move(frame));
+}
+
+bool Link::flush() {
+  bool moved = false;
+  while (out_head_ < out_.size()) {
+    constexpr std::size_t kParts = 16;
+    iovec parts[kParts];
+    std::size_t used = 0;
+    std::uint64_t offered = 0;
+    for (std::size_t i = out_head_; i < out_.size() && used + 2 <= kParts; ++i) {
+      OutFrame& frame = out_[i];
+      std::uint64_t skip = frame.written;
+      if (skip < sizeof(FrameHeader)) {
+        parts[used++] = {reinterpret_cast<std::byte*>(&frame.header) + skip, sizeof(FrameHeader) - skip};
+        offered += sizeof(FrameHeader) - skip;
+        skip = 0;
+      } else {
+        skip -= sizeof(FrameHeader);
+      }
+      if (!has_payload(frame.header.type) || frame.header.bytes == skip) continue;
+      const std::byte* payload = frame.owned.empty() ? frame.payload : frame.owned.data();
+      parts[used++] = {const_cast<std::byte*>(payload) + skip, frame.header.bytes - skip};
+      offered += frame.header.bytes - skip;
+    }
+    auto wrote = endpoint_->write({parts, used});
+    if (!wrote.ok()) {
+      fail(wrote.status());
+      return moved;
+    }
+    std::uint64_t left = *wrote;
+    moved = moved || left > 0;
+    const bool full = left < offered;
+    while (left > 0) {
+      OutFrame& frame = out_[out_head_];
+      const std::uint64_t total = sizeof(FrameHeader) + (has_payload(frame.header.type) ? frame.header.bytes : 0);
+      const std::uint64_t step = std::min(left, total - frame.written);
+      frame.written += step;
+      left -= step;
+      if (frame.written < total) break;
+      MessageRequest* finish = frame.finish;
+      frame.owned = {};
+      ++out_head_;
+      if (finish) finish->finished();  // may post more; `frame` is no longer valid
+    }
+    if (full) break;
+  }
+  return moved;
+}
+
+// --- Receiving -------------------------------------------------------------------------------------------------
+
+bool Link::agrees(const FrameHeader& header, const MessageRequest& request) {
+  if (header.signature == *request.signature && header.bytes == request.bytes) return true;
+  listener_.on_mismatch(*this, header.tag, *request.signature, header.signature);
+  return false;
+}
+
+void Link::post_receive(MessageRequest& request) {
+  if (!status_.ok() || abandoned_) return;
+  if (auto waiting = unexpected_.take(request.tag)) {
+    if (!agrees(waiting->header, request)) return;
+    if (waiting->header.type == FrameType::message) {
+      if (waiting->header.acknowledged) reply(FrameType::done, request.tag);
+      if (request.bytes > 0) request.consume(0, waiting->payload.data(), request.bytes);
+      request.finished();
+    } else {
+      answer_offer(waiting->header, request);
+    }
+    return;
+  }
+  receives_.add(request.tag, &request);
+  // Without pulling the offer would only cost a round trip: the receiver speaks first.
+  if (request.bytes > kEagerBytes && !endpoint_->can_pull()) reply(FrameType::ready, request.tag);
+}
+
+void Link::answer_offer(const FrameHeader& offer, MessageRequest& request) {
+  if (offer.range.region != FrameHeader::kNoRange) {
+    pull(offer, request);
+    return;
+  }
+  receives_.add(request.tag, &request);
+  reply(FrameType::ready, request.tag);
+}
+
+void Link::pull(const FrameHeader& offer, MessageRequest& request) {
+  auto mapped = endpoint_->map(offer.range, offer.bytes);
+  if (!mapped.ok()) {
+    fail(mapped.status());
+    return;
+  }
+  if (*mapped != nullptr) {
+    request.consume(0, *mapped, offer.bytes);
+  } else if (request.data != nullptr) {
+    if (Status s = endpoint_->fetch(offer.range, {request.data, offer.bytes}); !s.ok()) {
+      fail(s);
+      return;
+    }
+  } else {
+    static thread_local std::vector<std::byte> buffer(kFetchBytes);
+    for (std::uint64_t done = 0; done < offer.bytes; done += kFetchBytes) {
+      const std::uint64_t size = std::min<std::uint64_t>(kFetchBytes, offer.bytes - done);
+      const RemoteRange piece{offer.range.region, offer.range.offset + done};
+      if (Status s = endpoint_->fetch(piece, {buffer.data(), size}); !s.ok()) {
+        fail(s);
+        return;
+      }
+      request.consume(done, buffer.data(), size);
+    }
+  }
+  if (endpoint_->revoked()) {
+    // What we read may no longer have been what was offered; the reason is on its way through the stream.
+    receives_.add(request.tag, &request);
+    return;
+  }
+  reply(FrameType::done, offer.tag);
+  request.finished();
+}
+
+void Link::on_message(const FrameHeader& header, const std::byte* payload) {
+  if (auto request = receives_.take(header.tag)) {
+    if (!agrees(header, **request)) return;
+    if (header.acknowledged) reply(FrameType::done, header.tag);
+    if (header.bytes > 0) (*request)->consume(0, payload, header.bytes);
+    (*request)->finished();
+    return;
+  }
+  if (abandoned_) return;
+  unexpected_.add(header.tag, Unexpected{header, {payload, payload + header.bytes}});
+  listener_.on_unexpected(*this, header.tag, header.signature);
+}
+
+void Link::on_offer(const FrameHeader& header) {
+  MessageRequest** posted = receives_.find(header.tag);
+  if (posted != nullptr) {
+    MessageRequest& request = **posted;
+    if (!agrees(header, request)) return;
+    if (!endpoint_->can_pull()) return;  // `ready` went out when the receive was posted
+    receives_.take(header.tag);
+    answer_offer(header, request);
+    return;
+  }
+  if (abandoned_) return;
+  // The offer of a message whose data is arriving or has arrived already only served to compare signatures.
+  if (!endpoint_->can_pull() && incoming_ != nullptr && incoming_->tag == header.tag) return;
+  unexpected_.add(header.tag, Unexpected{header, {}});
+  listener_.on_unexpected(*this, header.tag, header.signature);
+}
+
+void Link::on_ready(const FrameHeader& header) {
+  if (auto request = sends_.take(header.tag)) {
+    send_data(**request);
+  } else if (!abandoned_) {
+    early_ready_.add(header.tag, true);
+  }
+}
+
+void Link::on_done(const FrameHeader& header) {
+  if (auto request = sends_.take(header.tag)) (*request)->finished();
+}
+
+void Link::corrupt(const std::string& what) {
+  fail(Status(Code::system, fmt::format("received nonsense over {}: {}", endpoint_->describe(), what)));
+}
+
+bool Link::handle(const FrameHeader& header) {
+  switch (header.type) {
+    case FrameType::offer:
+      on_offer(header);
+      return true;
+    case FrameType::ready:
+      on_ready(header);
+      return true;
+    case FrameType::done:
+      on_done(header);
+      return true;
+    case FrameType::data: {
+      auto request = receives_.take(header.tag);
+      if (request && !agrees(header, **request)) return true;
+      if (!request && !abandoned_) {
+        corrupt("data that nobody asked for");
+        return false;
+      }
+      incoming_ = request ? *request : nullptr;
+      incoming_left_ = header.bytes;
+      incoming_done_ = 0;
+      return true;
+    }
+    case FrameType::message:
+    case FrameType::control:
+      break;  // handled with their payload by parse()
+  }
+  return true;
+}
+
+bool Link::parse_payload() {
+  if (incoming_left_ == 0) return false;
+  const std::uint64_t available = in_end_ - in_begin_;
+  std::uint64_t size = std::min(available, incoming_left_);
+  if (size < incoming_left_) size -= size % kGranule;
+  if (size == 0) return false;
+  if (incoming_ != nullptr) incoming_->consume(incoming_done_, in_.data() + in_begin_, size);
+  in_begin_ += size;
+  incoming_done_ += size;
+  incoming_left_ -= size;
+  if (incoming_left_ == 0 && incoming_ != nullptr) std::exchange(incoming_, nullptr)->finished();
+  return true;
+}
+
+bool Link::parse() {
+  bool parsed = false;
+  while (status_.ok()) {
+    if (incoming_left_ > 0) {
+      if (!parse_payload()) break;
+      parsed = true;
+      continue;
+    }
+    if (in_end_ - in_begin_ < sizeof(FrameHeader)) break;
+    FrameHeader header;
+    std::memcpy(&header, in_.data() + in_begin_, sizeof header);
+    if (header.magic != FrameHeader::kMagic || header.type < FrameType::message || header.type > FrameType::control) {
+      corrupt("a frame that is none");
+      break;
+    }
+    const bool whole = header.type == FrameType::message || header.type == FrameType::control;
+    if (whole) {
+      const auto limit = header.type == FrameType::message ? kEagerBytes : kMaxControlBytes;
+      if (header.bytes > limit) {
+        corrupt(fmt::format("a frame of {} bytes", header.bytes));
+        break;
+      }
+      if (in_end_ - in_begin_ < sizeof header + header.bytes) break;
+    }
+    const std::byte* payload = in_.data() + in_begin_ + sizeof header;
+    in_begin_ += sizeof header + (whole ? header.bytes : 0);
+    parsed = true;
+    if (header.type == FrameType::message) {
+      on_message(header, payload);
+    } else if (header.type == FrameType::control) {
+      listener_.on_control(*this, header.tag.message, {payload, header.bytes});
+    } else if (!handle(header)) {
+      break;
+    }
+  }
+  return parsed;
+}
+
+bool Link::read_more() {
+  // Straight into the user's memory, when a long message is to be stored and nothing of it is buffered.
+  if (incoming_left_ > 0 && in_begin_ == in_end_ && incoming_ != nullptr && incoming_->data != nullptr) {
+    auto read = endpoint_->read({incoming_->data + incoming_done_, incoming_left_});
+    if (!read.ok()) {
+      fail(read.status());
+      return false;
+    }
+    incoming_done_ += *read;
+    incoming_left_ -= *read;
+    if (incoming_left_ == 0) std::exchange(incoming_, nullptr)->finished();
+    return *read > 0;
+  }
+  if (in_begin_ == in_end_) {
+    in_begin_ = in_end_ = 0;
+  } else if (in_.size() - in_end_ < kInputBytes / 4) {
+    std::memmove(in_.data(), in_.data() + in_begin_, in_end_ - in_begin_);
+    in_end_ -= in_begin_;
+    in_begin_ = 0;
+  }
+  auto read = endpoint_->read({in_.data() + in_end_, in_.size() - in_end_});
+  if (!read.ok()) {
+    fail(read.status());
+    return false;
+  }
+  in_end_ += *read;
+  return *read > 0;
+}
+
+Result<bool> Link::progress() {
+  if (!status_.ok()) return status_;
+  bool moved = flush();
+  // A peer that fails says why before it closes: read what is there even when writing no longer works.
+  const Status write_status = std::exchange(status_, Status());
+  for (int i = 0; i < kReadsPerProgress && status_.ok(); ++i) {
+    if (!read_more()) break;
+    moved = true;
+    parse();
+  }
+  if (status_.ok()) status_ = write_status;
+  if (status_.ok()) moved = flush() || moved;
+  if (!status_.ok()) return status_;
+  return moved;
+}
+
+void Link::fail(Status status) {
+  if (status_.ok()) status_ = std::move(status);
+}
+
+void Link::abandon() {
+  abandoned_ = true;
+  endpoint_->revoke();
+  receives_.clear();
+  sends_.clear();
+  unexpected_.clear();
+  early_ready_.clear();
+  incoming_ = nullptr;  // the rest of it is read and dropped
+  std::vector<OutFrame> kept;
+  for (std::size_t i = out_head_; i < out_.size(); ++i) {
+    OutFrame& frame = out_[i];
+    frame.finish = nullptr;
+    if (frame.header.type == FrameType::control) {
+      kept.push_back(std::move(frame));
+    } else if (frame.written > 0) {
+      if (frame.payload != nullptr) {
+        frame.owned.assign(frame.payload, frame.payload + frame.header.bytes);
+        frame.payload = nullptr;
+      }
+      kept.push_back(std::move(frame));
+    }
+  }
+  out_ = std::move(kept);
+  out_head_ = 0;
+}
+
+}  // namespace kolo

@@ -1,0 +1,123 @@
+// Link: messages between this rank and one peer, over an endpoint. The one protocol for all transports.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.hpp"
+#include "transport/endpoint.hpp"
+#include "transport/frame.hpp"
+#include "transport/message.hpp"
+#include "transport/tag_table.hpp"
+
+namespace kolo {
+
+class Link;
+
+/// What a Link tells its owner, from inside post_*() and progress().
+class LinkListener {
+ public:
+  virtual ~LinkListener() = default;
+  /// A message met a receive that was asked for something else.
+  virtual void on_mismatch(Link& link, const Tag& tag, const Signature& mine, const Signature& theirs) = 0;
+  /// A message came for which no receive is posted (yet).
+  virtual void on_unexpected(Link& link, const Tag& tag, const Signature& theirs) = 0;
+  virtual void on_control(Link& link, std::uint32_t kind, std::span<const std::byte> payload) = 0;
+};
+
+/// Short messages (kEagerBytes) are sent at once and wait at the receiver, if need be in memory of the Link. Long
+/// ones move only when their receive is posted: the receiver pulls them from the sender's memory where the
+/// endpoint can, else it says `ready` and the sender streams them. So a message never blocks those behind it,
+/// and no long message is ever copied aside.
+///
+/// Used by one thread at a time. After an error every call is a no-op that reports it again.
+class Link {
+ public:
+  Link(int peer, std::unique_ptr<Endpoint> endpoint, LinkListener& listener);
+
+  int peer() const noexcept { return peer_; }
+  Endpoint& endpoint() noexcept { return *endpoint_; }
+  const Status& status() const noexcept { return status_; }
+
+  /// Errors show in status() and in the next progress().
+  void post_send(MessageRequest& request);
+  void post_receive(MessageRequest& request);
+  /// Goes out behind what is already queued.
+  void send_control(std::uint32_t kind, std::span<const std::byte> payload);
+
+  /// Moves what can move now; returns whether anything did.
+  Result<bool> progress();
+  /// There are bytes that the endpoint had no room for.
+  bool wants_write() const noexcept { return out_head_ < out_.size(); }
+
+  /// Signatures of messages of this operation that came before their receive was posted.
+  template <typename Function>
+  void for_each_unexpected(Function function) const {
+    unexpected_.for_each([&](const Tag& tag, const Unexpected& u) { function(tag, u.header.signature); });
+  }
+
+  /// Forgets all requests, so that their memory is the caller's again: nothing of it is read or written after this
+  /// returns. A frame that is half written goes out whole (from a copy), so control messages still get through.
+  /// Memory that was offered to the peer is revoked.
+  void abandon();
+
+ private:
+  struct OutFrame {
+    FrameHeader header;
+    const std::byte* payload = nullptr;  // header.bytes of them for message, data and control
+    std::uint64_t written = 0;           // of header and payload together
+    MessageRequest* finish = nullptr;    // told once all is written
+    std::vector<std::byte> owned;        // the payload, where the Link keeps it
+  };
+  struct Unexpected {
+    FrameHeader header;
+    std::vector<std::byte> payload;  // of a short message
+  };
+
+  void enqueue(OutFrame frame);
+  bool flush();
+  bool read_more();
+  bool parse();
+  bool parse_payload();
+  bool handle(const FrameHeader& header);
+  void on_message(const FrameHeader& header, const std::byte* payload);
+  void on_offer(const FrameHeader& header);
+  void on_ready(const FrameHeader& header);
+  void on_done(const FrameHeader& header);
+  void answer_offer(const FrameHeader& offer, MessageRequest& request);
+  void pull(const FrameHeader& offer, MessageRequest& request);
+  bool agrees(const FrameHeader& header, const MessageRequest& request);
+  void send_data(MessageRequest& request);
+  void reply(FrameType type, const Tag& tag);
+  void fail(Status status);
+  void corrupt(const std::string& what);
+  static FrameHeader header_for(FrameType type, const MessageRequest& request);
+
+  const int peer_;
+  std::unique_ptr<Endpoint> endpoint_;
+  LinkListener& listener_;
+  Status status_;
+  bool abandoned_ = false;
+
+  std::vector<OutFrame> out_;
+  std::size_t out_head_ = 0;
+
+  std::vector<std::byte> in_;
+  std::size_t in_begin_ = 0;
+  std::size_t in_end_ = 0;
+
+  // The long message that the stream is in the middle of.
+  MessageRequest* incoming_ = nullptr;
+  std::uint64_t incoming_left_ = 0;
+  std::uint64_t incoming_done_ = 0;
+
+  TagTable<MessageRequest*> receives_;
+  TagTable<MessageRequest*> sends_;  // offered or waiting for their acknowledgement
+  TagTable<Unexpected> unexpected_;
+  TagTable<bool> early_ready_;
+};
+
+}  // namespace kolo

@@ -1,0 +1,52 @@
+// Messages: what the engine hands to a Link, and how both ends know which send meets which receive.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace kolo {
+
+/// Identifies one message between two ranks. Both ends derive it from the schedule, so it is unique among the
+/// messages in flight.
+struct Tag {
+  std::uint32_t context = 0;   ///< the communicator
+  std::uint32_t message = 0;   ///< which message of the operation
+  std::uint64_t sequence = 0;  ///< the operation
+
+  bool operator==(const Tag&) const = default;
+};
+
+/// What a rank was asked for; travels with every message so that ranks that disagree find out. The fields
+/// are the engine's enumerations as numbers. Ranks agree exactly when their signatures are equal.
+struct Signature {
+  std::uint8_t collective = 0;
+  std::uint8_t dtype = 0;
+  std::uint8_t reduction = 0;
+  std::uint8_t algorithm = 0;  ///< index in the registry
+  std::int32_t root = 0;
+  std::uint64_t count = 0;
+  std::uint64_t details = 0;  ///< hash of uneven counts, segment size and names
+
+  bool operator==(const Signature&) const = default;
+};
+
+/// One message to send or to receive. The Link borrows it, and the memory it points to, from the moment it is
+/// posted until finished() is called or the Link is abandoned. All calls happen in the thread that drives the Link.
+class MessageRequest {
+ public:
+  virtual ~MessageRequest() = default;
+
+  Tag tag;
+  const Signature* signature = nullptr;
+  std::byte* data = nullptr;  ///< source of a send; destination of a receive that only stores, else null
+  std::uint64_t bytes = 0;
+  bool acknowledged = false;  ///< a send that finishes only once the peer has met it with a receive
+
+  /// Receives only: `size` bytes of the message, from byte `offset` on, in order and without gaps; the size is a
+  /// multiple of 8 except at the end. `from` is valid only during the call.
+  virtual void consume(std::uint64_t offset, const std::byte* from, std::uint64_t size) = 0;
+  /// A send's memory may be overwritten; a receive's data has been consumed.
+  virtual void finished() = 0;
+};
+
+}  // namespace kolo
