@@ -15,8 +15,9 @@ inline ChunkRange input(std::uint32_t begin, std::uint32_t count = 1) {
 inline ChunkRange output(std::uint32_t begin, std::uint32_t count = 1) {
   return {BufferName::output, begin, count};
 }
-inline ChunkRange scratch(std::uint32_t begin, std::uint32_t count = 1) {
-  return {BufferName::scratch, begin, count};
+/// Slots from `slot` on, one per chunk of `like`, holding data of those chunks' lengths.
+inline ChunkRange scratch(std::uint32_t slot, ChunkRange like) {
+  return {BufferName::scratch, slot, like.count, like.buffer, like.begin};
 }
 
 /// Appends steps in program order and derives each one's dependencies from the memory it touches: it waits for

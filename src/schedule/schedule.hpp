@@ -45,9 +45,11 @@ constexpr bool has_root(Collective c) noexcept {
 ///   all_to_all       N parts                   N parts; in place both are one memory
 ///   barrier          nothing                   nothing: messages of no bytes
 ///
-/// scratch: `scratch_chunks` slots, each as large as the largest chunk of input and output. A range of several
-/// scratch slots is packed: its data begins at the first slot and has no gaps. input is never written, except
-/// through output in place.
+/// scratch: `scratch_chunks` slots, each as large as the largest chunk of input and output. A range of scratch says
+/// which chunks of input or output its data has the lengths of (`like_buffer`, `like_begin`), because slots have
+/// no lengths of their own; how input and output divide is known on every rank, also where a rank has no such
+/// memory. A range of several slots is packed: its data begins at the first slot and has no gaps. input is never
+/// written, except through output in place.
 enum class BufferName : std::uint8_t { input, output, scratch };
 std::string_view name_of(BufferName buffer) noexcept;
 
@@ -56,6 +58,9 @@ struct ChunkRange {
   BufferName buffer = BufferName::scratch;
   std::uint32_t begin = 0;
   std::uint32_t count = 0;
+  /// scratch only: its data is as long as chunks like_begin .. like_begin + count of like_buffer.
+  BufferName like_buffer = BufferName::output;
+  std::uint32_t like_begin = 0;
 
   bool operator==(const ChunkRange&) const = default;
 };
