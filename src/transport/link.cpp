@@ -91,7 +91,11 @@ void Link::send_data(MessageRequest& request) {
   OutFrame frame;
   frame.header = header_for(FrameType::data, request);
   frame.payload = request.data;
-  frame.finish = &request;
+  if (request.acknowledged) {
+    sends_.add(request.tag, &request);
+  } else {
+    frame.finish = &request;
+  }
   enqueue(std::move(frame));
 }
 
@@ -235,8 +239,6 @@ void Link::on_offer(const FrameHeader& header) {
     return;
   }
   if (abandoned_) return;
-  // The offer of a message whose data is arriving or has arrived already only served to compare signatures.
-  if (!endpoint_->can_pull() && incoming_ != nullptr && incoming_->tag == header.tag) return;
   unexpected_.add(header.tag, Unexpected{header, {}});
   listener_.on_unexpected(*this, header.tag, header.signature);
 }
@@ -275,6 +277,7 @@ bool Link::handle(const FrameHeader& header) {
         corrupt("data that nobody asked for");
         return false;
       }
+      if (request && header.acknowledged) reply(FrameType::done, header.tag);
       incoming_ = request ? *request : nullptr;
       incoming_left_ = header.bytes;
       incoming_done_ = 0;
