@@ -1,1 +1,92 @@
-# Installing and packaging: filled in by cmake/install.cmake's owner.
+# Installing and packaging: the CMake package `kolo`, the pkg-config module `kolo`, Debian packages by CPack.
+#
+# Five components, which are the Debian packages too: runtime (libkolo0), dev (libkolo-dev), tools (kolo-tools), and with
+# the training layer train (libkolo-train0) and train-dev (libkolo-train-dev).
+include(CMakePackageConfigHelpers)
+
+set(kolo_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/kolo)
+
+# --- Libraries and headers -----------------------------------------------------------------------------------------
+# kolo_install_library(TARGET COMPONENT DEV_COMPONENT EXPORT INCLUDE_FOLDER)
+function(kolo_install_library target component dev_component export include)
+  # A static library passes its private parts on to whoever links it, the (empty, once installed) kolo_options too.
+  install(TARGETS ${target} EXPORT ${export}
+          LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT ${component} NAMELINK_COMPONENT ${dev_component}
+          ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT ${dev_component})
+  install(EXPORT ${export} NAMESPACE kolo:: DESTINATION ${kolo_cmake_dir} COMPONENT ${dev_component})
+  install(DIRECTORY ${include}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT ${dev_component}
+          FILES_MATCHING PATTERN "*.hpp")
+  # Found wherever the whole installation is moved to.
+  set_target_properties(${target} PROPERTIES INSTALL_RPATH "$ORIGIN")
+endfunction()
+
+kolo_install_library(kolo runtime dev koloTargets ${PROJECT_SOURCE_DIR}/include)
+if(NOT BUILD_SHARED_LIBS)
+  install(TARGETS kolo_options EXPORT koloTargets)
+endif()
+if(KOLO_TRAIN)
+  kolo_install_library(kolo_train train train-dev koloTrainTargets ${PROJECT_SOURCE_DIR}/train/include)
+endif()
+
+file(RELATIVE_PATH kolo_bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
+set_target_properties(kolo_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${kolo_bin_to_lib}")
+install(TARGETS kolo_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
+
+# --- find_package(kolo) and pkg-config -----------------------------------------------------------------------------
+configure_package_config_file(cmake/koloConfig.cmake.in ${PROJECT_BINARY_DIR}/koloConfig.cmake
+                              INSTALL_DESTINATION ${kolo_cmake_dir} NO_SET_AND_CHECK_MACRO)
+# Before 1.0 every minor version may change the interface.
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/koloConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/koloConfig.cmake ${PROJECT_BINARY_DIR}/koloConfigVersion.cmake
+        DESTINATION ${kolo_cmake_dir} COMPONENT dev)
+
+# The prefix is where the file lies, so that a moved installation still works.
+file(RELATIVE_PATH kolo_pc_to_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CMAKE_INSTALL_PREFIX})
+string(REGEX REPLACE "/$" "" kolo_pc_to_prefix "${kolo_pc_to_prefix}")
+configure_file(cmake/kolo.pc.in ${PROJECT_BINARY_DIR}/kolo.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/kolo.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
+
+# --- Debian packages: `cpack` in the build folder ------------------------------------------------------------------
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME kolo)
+set(CPACK_PACKAGE_CONTACT "The kolo developers <maintainers@kolo.invalid>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY ${PROJECT_DESCRIPTION})
+set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_COMPONENTS_ALL runtime dev tools)
+if(KOLO_TRAIN)
+  list(APPEND CPACK_COMPONENTS_ALL train train-dev)
+endif()
+
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+# What the programs need of other packages is read from the binaries; what libkolo offers is told to others.
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_LIBRARY_OUTPUT_DIRECTORY})
+set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
+set(CPACK_DEBIAN_ENABLE_COMPONENT_DEPENDS ON)
+
+# kolo_package(COMPONENT NAME SECTION SUMMARY [components it needs in the same version...])
+macro(kolo_package component name section summary)
+  string(TOUPPER ${component} upper)
+  set(CPACK_DEBIAN_${upper}_PACKAGE_NAME ${name})
+  set(CPACK_DEBIAN_${upper}_PACKAGE_SECTION ${section})
+  set(CPACK_DEBIAN_${upper}_DESCRIPTION "${summary}")
+  set(CPACK_COMPONENT_${upper}_DEPENDS ${ARGN})
+endmacro()
+kolo_package(runtime libkolo0 libs "collective communication on CPUs and ordinary networks: the library")
+kolo_package(dev libkolo-dev libdevel "collective communication on CPUs and ordinary networks: headers" runtime)
+kolo_package(tools kolo-tools utils "starts, measures and explains jobs that use kolo" runtime)
+if(KOLO_TRAIN)
+  kolo_package(train libkolo-train0 libs "data-parallel training over libtorch: the library" runtime)
+  kolo_package(train-dev libkolo-train-dev libdevel "data-parallel training over libtorch: headers" train dev)
+  set(CPACK_DEBIAN_TRAIN-DEV_PACKAGE_DEPENDS libtorch-dev)
+endif()
+# libkolo.so is all there is to link; a static libkolo is linked together with what it is made of.
+if(NOT BUILD_SHARED_LIBS)
+  set(CPACK_COMPONENTS_ALL dev tools)
+  set(CPACK_COMPONENT_DEV_DEPENDS)
+  set(CPACK_COMPONENT_TOOLS_DEPENDS)
+  set(CPACK_DEBIAN_DEV_PACKAGE_DEPENDS "libfmt-dev, libspdlog-dev, libssl-dev, libhwy-dev")
+endif()
+include(CPack)

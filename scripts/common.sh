@@ -1,0 +1,31 @@
+# What quickstart and check share. Sourced by bash, from the project's root.
+# shellcheck shell=bash
+
+# say TEXT: what happens now, with the seconds since the start.
+say() { printf '\n== %3d s  %s\n' "$SECONDS" "$*"; }
+
+# Compiler processes that fit: one a core, but a file that includes libtorch takes 1.3 GB of memory.
+compile_jobs() {
+  local cores memory_gb
+  cores=$(nproc)
+  memory_gb=$(awk '/^MemAvailable:/ {print int($2 / 1048576)}' /proc/meminfo)
+  local fit=$((memory_gb / 2))
+  ((fit >= 1)) || fit=1
+  echo $((cores < fit ? cores : fit))
+}
+
+# configure FOLDER OPTIONS...: once for these options; afterwards ninja itself notices changed CMake files.
+configure() {
+  local folder=$1
+  shift
+  local options=(-G Ninja -D CMAKE_CXX_COMPILER_LAUNCHER=ccache "$@")
+  local stamp=$folder/configured-with
+  if [[ -f $folder/build.ninja && -f $stamp && $(<"$stamp") == "${options[*]}" ]]; then return; fi
+  mkdir -p "$folder"
+  rm -f "$stamp"
+  cmake -S . -B "$folder" "${options[@]}" >"$folder/configure.log" 2>&1 || {
+    cat "$folder/configure.log" >&2
+    return 1
+  }
+  echo "${options[*]}" >"$stamp"
+}
