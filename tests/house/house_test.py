@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""A rule that lets everything pass is no rule: each one is tried on a small tree that keeps it and on ones that break it."""
+import tempfile
+import unittest
+from pathlib import Path
+
+import rules
+
+GOOD = {
+    "src/CMakeLists.txt": "kolo_room(base fmt::fmt)\nkolo_room(schedule kolo_base)\n"
+                          "kolo_room(algorithms kolo_schedule)\nkolo_room(transport kolo_base)\n",
+    "src/base/config.cpp": 'auto x = std::getenv("KOLO_LOG");\n',
+    "src/base/status.hpp": '#include <string>\n#include "kolo/error.hpp"\n',
+    "src/schedule/schedule.hpp": '#include "base/status.hpp"\n',
+    "src/algorithms/ring.cpp": '#include "schedule/schedule.hpp"\n#include "base/status.hpp"\n',
+    "src/transport/transport.hpp": '#include "base/status.hpp"\n',
+    "src/transport/tcp/tcp.cpp": '#include "transport/tcp/tcp.hpp"\n#include "transport/transport.hpp"\n',
+    "src/transport/tcp/tcp.hpp": "// not an include: #include <torch/torch.h>, nor is this getenv(\"X\")\n",
+    "src/transport/shm/shm.cpp": "#include <sys/socket.h>\n",
+    "include/kolo/error.hpp": "#include <string>\n",
+    "train/ddp.cpp": '#include <torch/torch.h>\n#include "kolo/error.hpp"\n',
+    "cli/plan.cpp": '#include "algorithms/algorithm.hpp"\nauto x = std::getenv("RANK");\n',
+    "docs/environment.md": "| `KOLO_LOG` | how much is said |\n",
+}
+
+# rule, file, what it holds there
+BREACHES = [
+    ("includes", "src/schedule/up.cpp", '#include "algorithms/algorithm.hpp"\n'),
+    ("includes", "src/base/up.hpp", '  #  include "schedule/schedule.hpp"\n'),
+    ("includes", "src/transport/shm/next_door.cpp", '#include "transport/tcp/tcp.hpp"\n'),
+    ("includes", "src/algorithms/inside.cpp", '#include "transport/transport.hpp"\n'),
+    ("includes", "src/algorithms/dots.cpp", '#include "../transport/transport.hpp"\n'),
+    ("includes", "src/transport/tcp/ucx.cpp", "#include <ucp/api/ucp.h>\n"),
+    ("includes", "src/cellar/wine.cpp", "\n"),
+    ("includes", "train/inside.cpp", '#include "base/status.hpp"\n'),
+    ("includes", "examples/inside.cpp", '#include "schedule/schedule.hpp"\n'),
+    ("includes", "cli/backend.cpp", '#include "transport/tcp/tcp.hpp"\n'),
+    ("public_headers", "include/kolo/leak.hpp", '#include "base/status.hpp"\n'),
+    ("public_headers", "include/kolo/leak.hpp", "#include <fmt/core.h>\n"),
+    ("public_headers", "include/kolo/leak.hpp", "#include <unistd.h>\n"),
+    ("public_headers", "include/kolo/leak.hpp", '#include "kolo/absent.hpp"\n'),
+    ("torch", "src/base/tensor.cpp", "#include <ATen/ATen.h>\n"),
+    ("torch", "examples/tensor.cpp", "#include <torch/torch.h>\n"),
+    ("torch", "tests/unit/base/tensor.cpp", "#include <c10/core/Device.h>\n"),
+    ("environment_reads", "src/engine/fast.cpp", 'bool fast = std::getenv("FAST");\n'),
+    ("environment_reads", "train/fast.cpp", 'bool fast = secure_getenv("FAST");\n'),
+    ("environment_reads", "src/base/all.cpp", "extern char** environ;\n"),
+    ("environment_page", "src/base/config.cpp", 'getenv("KOLO_LOG"); getenv("KOLO_NEW");\n'),
+    ("environment_page", "docs/environment.md", "| `KOLO_LOG` | x |\n| `KOLO_GONE` | x |\n"),
+    ("environment_page", "cli/set.cpp", 'setenv("KOLO_TYPO", "1", 1);\n'),
+    ("file_lengths", "src/base/long.cpp", "\n" * (rules.MAX_LINES + 1)),
+    ("file_lengths", "tests/house/long.py", "\n" * (rules.MAX_LINES + 1)),
+]
+
+
+def tree(folder, files):
+    for name, text in files.items():
+        path = Path(folder) / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return Path(folder)
+
+
+class Rules(unittest.TestCase):
+    def test_a_good_tree_passes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            root = tree(folder, GOOD)
+            for name, rule in rules.RULES.items():
+                self.assertEqual(rule(root), [], name)
+
+    def test_every_breach_is_found_and_its_file_named(self):
+        for rule, name, text in BREACHES:
+            with self.subTest(rule=rule, file=name, text=text[:60]), tempfile.TemporaryDirectory() as folder:
+                problems = rules.RULES[rule](tree(folder, {**GOOD, name: text}))
+                self.assertEqual(len(problems), 1, problems)
+                subject = "src/cellar" if "cellar" in name else "docs/environment.md" if "KOLO_NEW" in text else name
+                self.assertIn(subject, problems[0])
+
+    def test_every_rule_has_a_breach(self):
+        self.assertEqual({rule for rule, _, _ in BREACHES}, set(rules.RULES))
+
+
+if __name__ == "__main__":
+    unittest.main()

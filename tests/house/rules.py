@@ -1,0 +1,179 @@
+"""The rules of the house, as functions from a source tree to what is wrong with it. house_test.py tries them on trees
+that break them; house.py applies them to this one."""
+import re
+from pathlib import Path
+
+# Rooms outside src/ and what they may include of src/, beside the public headers. "core" in docs/architecture.md.
+OUTER_ROOMS = {
+    "train": set(),
+    "examples": set(),
+    # The tool explains schedules and the choice between them.
+    "cli": {"algorithms", "selection", "transport"},
+    # Benchmarks of single kernels and transports look inside.
+    "bench": {"kernels", "transport"},
+}
+SOURCE_FOLDERS = ["include", "src", "train", "cli", "bench", "examples", "tests", "sim"]
+SOURCE_SUFFIXES = {".cpp", ".hpp"}
+
+MAX_LINES = 500
+# path: why it is longer
+LONG_FILES = {}
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
+ROOM = re.compile(r"^kolo_room\(([^)]*)\)", re.MULTILINE)
+TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
+UCX = re.compile(r"^(ucp|ucs|uct|ucm)/")
+LITERAL = re.compile(r'"(KOLO_[A-Z0-9_]+)')
+ENVIRONMENT = re.compile(r"\b(?:secure_)?getenv\s*\(|\benviron\b")
+
+
+def sources(root, *folders):
+    """C++ files under the folders, all source folders where none is named."""
+    for folder in folders or SOURCE_FOLDERS:
+        yield from sorted(p for p in (root / folder).rglob("*") if p.suffix in SOURCE_SUFFIXES)
+
+
+def without_comments(text):
+    """Comments blanked out, strings kept, so that prose about an include or a variable is not one."""
+    pattern = r'("(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\')|//[^\n]*|/\*.*?\*/'
+    return re.sub(pattern, lambda m: m[1] or re.sub(r"[^\n]", " ", m[0]), text, flags=re.DOTALL)
+
+
+def includes(path):
+    """(line, spelling, header) for each include of the file."""
+    text = without_comments(path.read_text())
+    for match in INCLUDE.finditer(text):
+        yield text.count("\n", 0, match.start()) + 1, match[1], match[2]
+
+
+def rooms_of(root):
+    """room: the rooms it may include, itself among them; read from src/CMakeLists.txt, followed to the end."""
+    direct = {}
+    for match in ROOM.finditer((root / "src/CMakeLists.txt").read_text()):
+        name, *parts = match[1].split()
+        direct[name] = {p.removeprefix("kolo_") for p in parts if p.startswith("kolo_")}
+
+    def reach(name, seen):
+        if name not in seen:
+            seen.add(name)
+            for part in direct.get(name, ()):
+                reach(part, seen)
+        return seen
+
+    return {name: reach(name, set()) for name in direct}
+
+
+def check_includes(root):
+    """Includes point one way."""
+    rooms = rooms_of(root)
+    problems = [f"src/{folder.name} is no room of src/CMakeLists.txt"
+                for folder in sorted((root / "src").iterdir()) if folder.is_dir() and folder.name not in rooms]
+
+    def complain(path, line, header, why):
+        problems.append(f"{path.relative_to(root)}:{line}: {header}: {why}")
+
+    for path in sources(root, "src", *OUTER_ROOMS):
+        parts = path.relative_to(root).parts
+        if parts[0] == "src":
+            room, allowed = parts[1], rooms.get(parts[1], set())
+        else:
+            room = parts[0]
+            allowed = {"base"} if OUTER_ROOMS[room] else set()
+            for name in OUTER_ROOMS[room]:
+                allowed |= rooms.get(name, set())
+        for line, spelling, header in includes(path):
+            first, _, rest = header.partition("/")
+            if header.startswith("../") or "/../" in header:
+                complain(path, line, header, "name headers from the root of their room's parent, not with ..")
+            elif spelling == '"' and first in rooms:
+                if first not in allowed:
+                    complain(path, line, header, f"{room} may not include {first}")
+                elif first == "transport" and "/" in rest:
+                    # One backend knows nothing of the next, and nobody else knows any.
+                    own = parts[:3] == ("src", "transport", rest.partition("/")[0])
+                    if not own:
+                        complain(path, line, header, "only the backend itself includes its headers")
+            if UCX.match(header) and parts[:3] != ("src", "transport", "ucx"):
+                complain(path, line, header, "UCX belongs in src/transport/ucx alone")
+    return problems
+
+
+def check_public_headers(root):
+    """The public headers need nothing but each other and the standard library."""
+    problems = []
+    for path in sources(root, "include"):
+        for line, spelling, header in includes(path):
+            # The standard library's headers have neither a folder nor a suffix.
+            fine = header.startswith("kolo/") if spelling == '"' else re.fullmatch(r"[a-z_0-9]+", header)
+            if fine and spelling == '"' and not (root / "include" / header).exists():
+                fine = False
+            if not fine:
+                problems.append(f"{path.relative_to(root)}:{line}: {header}: neither public nor standard")
+    return problems
+
+
+def check_torch(root):
+    """libtorch appears in the training layer, its examples and its tests alone."""
+    allowed = {("train",), ("examples", "train"), ("tests", "train"), ("tests", "consumer", "train")}
+    problems = []
+    for path in sources(root):
+        parts = path.relative_to(root).parts
+        if any(parts[:len(prefix)] == prefix for prefix in allowed):
+            continue
+        for line, _, header in includes(path):
+            if TORCH.match(header):
+                problems.append(f"{path.relative_to(root)}:{line}: {header}: libtorch belongs in train/ alone")
+    return problems
+
+
+def check_environment_reads(root):
+    """The environment is read in one place for settings, one for launchers; and by the tool, which sets it for others."""
+    problems = []
+    for path in sources(root, "include", "src", "train", "bench", "examples"):
+        relative = path.relative_to(root)
+        if relative == Path("src/base/config.cpp") or relative.parts[:2] == ("src", "rendezvous"):
+            continue
+        for number, line in enumerate(without_comments(path.read_text()).splitlines(), 1):
+            if ENVIRONMENT.search(line):
+                problems.append(f"{relative}:{number}: reads the environment; add the setting to src/base/config")
+    return problems
+
+
+def check_environment_page(root):
+    """docs/environment.md lists exactly the variables that src/base/config.cpp reads, and nobody speaks of others."""
+    page_path = root / "docs/environment.md"
+    page = page_path.read_text() if page_path.exists() else ""
+    documented = set(re.findall(r"^\| *`(KOLO_[A-Z0-9_]+)`", page, re.MULTILINE))
+    read = set(LITERAL.findall(without_comments((root / "src/base/config.cpp").read_text())))
+    problems = [f"docs/environment.md lacks {name}, which src/base/config.cpp reads" for name in sorted(read - documented)]
+    problems += [f"docs/environment.md lists {name}, which src/base/config.cpp does not read"
+                 for name in sorted(documented - read)]
+    for path in sources(root, "include", "src", "train", "cli", "bench", "examples"):
+        for name in sorted(set(LITERAL.findall(without_comments(path.read_text()))) - read):
+            problems.append(f"{path.relative_to(root)}: {name} is no setting of src/base/config.cpp")
+    return problems
+
+
+def check_file_lengths(root):
+    """No file over MAX_LINES without a reason in LONG_FILES."""
+    paths = [*sources(root)]
+    for folder in [*SOURCE_FOLDERS, "cmake", "scripts"]:
+        paths += [p for p in (root / folder).rglob("*")
+                  if p.name == "CMakeLists.txt" or p.suffix in {".cmake", ".py", ".sh"}]
+    paths += [p for p in (root / "check", root / "quickstart") if p.exists()]
+    problems = []
+    for path in paths:
+        name, lines = str(path.relative_to(root)), len(path.read_text().splitlines())
+        if lines > MAX_LINES and name not in LONG_FILES:
+            problems.append(f"{name}: {lines} lines; one idea a file, at most {MAX_LINES} lines")
+    return problems
+
+
+RULES = {
+    "includes": check_includes,
+    "public_headers": check_public_headers,
+    "torch": check_torch,
+    "environment_reads": check_environment_reads,
+    "environment_page": check_environment_page,
+    "file_lengths": check_file_lengths,
+}
