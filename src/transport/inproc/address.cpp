@@ -1,0 +1,38 @@
+#include "transport/inproc/address.hpp"
+
+#include <unistd.h>
+
+#include <atomic>
+
+#include "transport/host.hpp"
+#include "transport/random.hpp"
+
+namespace kolo::inproc {
+namespace {
+
+/// The process id tells a forked child, which inherits the random part, from its parent.
+std::string process() {
+  static const std::string kRandom = random_hex(8);
+  return this_host().boot + "-" + std::to_string(::getpid()) + "-" + kRandom;
+}
+
+std::string_view process_of(std::string_view address) {
+  return address.substr(0, address.find('.'));
+}
+
+}  // namespace
+
+std::string new_address() {
+  static std::atomic<unsigned> number{0};
+  return process() + "." + std::to_string(++number);
+}
+
+bool same_process(std::string_view one, std::string_view other) {
+  return one.find('.') != one.npos && other.find('.') != other.npos && process_of(one) == process_of(other);
+}
+
+bool of_this_process(std::string_view address) {
+  return process_of(address) == process();
+}
+
+}  // namespace kolo::inproc

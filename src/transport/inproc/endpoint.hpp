@@ -1,0 +1,47 @@
+// The inproc endpoint: one side of a Channel.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "transport/endpoint.hpp"
+#include "transport/inproc/channel.hpp"
+
+namespace kolo::inproc {
+
+/// Ends its channel when destroyed.
+class InprocEndpoint final : public Endpoint {
+ public:
+  /// `side` 0 is the lower rank.
+  InprocEndpoint(std::shared_ptr<Channel> channel, int side);
+  ~InprocEndpoint() override;
+
+  std::string_view transport() const override { return "inproc"; }
+  std::string describe() const override;
+  Result<std::size_t> write(std::span<const iovec> parts) override;
+  Result<std::size_t> read(std::span<std::byte> into) override;
+  bool is_memory() const override { return true; }
+  int fd() const override;
+  bool arm(bool for_room) override;
+  void disarm() override;
+  Status drain() override;
+  bool can_pull() const override { return true; }
+  std::optional<RemoteRange> expose(const void* data, std::size_t bytes) override;
+  Result<const std::byte*> map(const RemoteRange& range, std::size_t bytes) override;
+  Status fetch(const RemoteRange& range, std::span<std::byte> into) override;
+  /// Waits for a pull that is going on: in one process, memory that its owner frees is gone.
+  void revoke() override;
+  bool revoked() const override;
+
+ private:
+  Direction& incoming() const { return channel_->direction(1 - side_); }
+  /// How many bytes may be read now; when delayed ones hold them back, `next` is when that changes.
+  std::size_t readable(Clock::time_point& next);
+
+  std::shared_ptr<Channel> channel_;
+  int side_;
+  RingWriter out_;
+  RingReader in_;
+};
+
+}  // namespace kolo::inproc

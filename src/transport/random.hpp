@@ -1,0 +1,17 @@
+// Random bytes from the kernel, for nonces and names.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+namespace kolo {
+
+/// Fills `out` with bytes that nobody can predict. Never fails on a kernel that has getrandom(2).
+/// Thread-safe.
+void fill_random(std::span<std::byte> out);
+
+/// `bytes` random bytes as lower-case hexadecimal digits.
+std::string random_hex(std::size_t bytes);
+
+}  // namespace kolo
