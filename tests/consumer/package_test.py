@@ -107,8 +107,8 @@ def deb_is_made():
     for deb in DEBS.glob("*.deb"):
         fields[deb.name.split("_")[0]] = output_of("dpkg-deb", "--field", deb)
     assert {"libkolo0", "libkolo-dev", "kolo-tools"} <= set(fields), sorted(fields)
-    for library in ("libc6", "libfmt", "libssl"):
-        assert re.search(rf"^Depends:.*\b{library}", fields["libkolo0"], re.MULTILINE), fields["libkolo0"]
+    for library in ("libc6", "libstdc++6", "libspdlog", "libssl"):
+        assert re.search(rf"^Depends:.*\b{re.escape(library)}", fields["libkolo0"], re.MULTILINE), fields["libkolo0"]
     for package in ("libkolo-dev", "kolo-tools"):
         assert re.search(r"^Depends:.*\blibkolo0 \(= ", fields[package], re.MULTILINE), fields[package]
 
@@ -126,6 +126,7 @@ def deb_holds_the_right_files():
         "kolo-tools": [r"/usr/bin/kolo"],
     }
     for package, patterns in expected.items():
+        patterns = [*patterns, f"/usr/share/doc/{package}/copyright"]
         files = files_in(package)
         for pattern in patterns:
             assert any(re.fullmatch(pattern, f) for f in files), f"{package} lacks {pattern}: {files}"
