@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <span>
 #include <vector>
 
+#include "schedule/hazards.hpp"
 #include "schedule/schedule.hpp"
 
 namespace kolo {
@@ -20,18 +22,27 @@ inline ChunkRange scratch(std::uint32_t slot, ChunkRange like) {
   return {BufferName::scratch, slot, like.count, like.buffer, like.begin};
 }
 
-/// Appends steps in program order and derives each one's dependencies from the memory it touches: it waits for
-/// every earlier step that wrote what it reads, and for every earlier step that read or wrote what it writes
-/// (input and output taken as the same memory wherever the collective may run in place). Steps that touch
-/// different memory run side by side. `after` adds orderings that memory does not imply.
+/// Appends steps in program order and derives each one's dependencies from the memory it touches: it waits
+/// for every earlier step that wrote what it reads, and for every earlier step that read or wrote what it
+/// writes (input and output taken as the same memory wherever the collective may run in place). Steps that
+/// touch different memory run side by side. `after` adds orderings that memory does not imply.
 class ScheduleBuilder {
  public:
   using StepId = std::uint32_t;
-  using After = std::initializer_list<StepId>;
+
+  /// Steps to wait for besides those that memory implies: `{a, b}`, or any vector of steps.
+  struct After : std::span<const StepId> {
+    After() = default;
+    After(std::initializer_list<StepId> steps) : span(steps.begin(), steps.size()) {}
+    After(const std::vector<StepId>& steps) : span(steps) {}  // NOLINT: implicit on purpose
+  };
 
   /// `chunks` as Schedule::chunks.
   ScheduleBuilder(Collective collective, int rank, int size, int root, std::uint32_t chunks,
                   std::uint32_t scratch_chunks = 0);
+
+  /// Before the first step: the schedule is never bound in place, so input and output do not conflict.
+  void require_out_of_place();
 
   StepId send(int peer, ChunkRange from, After after = {});
   StepId recv(int peer, ChunkRange to, After after = {});
@@ -50,9 +61,17 @@ class ScheduleBuilder {
   Schedule finish() &&;
 
  private:
+  static constexpr StepId kNobody = ~StepId{0};
+
+  void track();
   StepId add(Step step, After after);
+  /// Drops what waits_for_ holds already through the direct dependencies of its other members.
+  void drop_implied(StepId id);
 
   Schedule schedule_;
+  std::vector<HazardTracker> hazards_;  // one for each way in which the schedule may be bound
+  std::vector<StepId> waits_for_;       // of the step being added
+  std::vector<StepId> implied_by_;      // for each step, the last step whose list it was dropped from
 };
 
 }  // namespace kolo

@@ -12,16 +12,17 @@ namespace kolo {
 
 /// What the schedules of all ranks add up to, counted while checking.
 struct ScheduleTotals {
-  std::uint64_t messages = 0;           ///< over all ranks
-  std::uint64_t max_bytes_sent = 0;     ///< by the busiest rank, in elements of size 1
-  std::uint64_t rounds = 0;             ///< longest chain of messages
+  std::uint64_t messages = 0;        ///< over all ranks
+  std::uint64_t max_bytes_sent = 0;  ///< by the busiest rank, in elements of size 1
+  std::uint64_t rounds = 0;          ///< longest chain of messages
 };
 
 /// Runs the schedules of ranks 0..N-1 symbolically, each memory cell holding the multiset (for rank-ordered
 /// algorithms: the sequence) of contributions in it, for buffers in which the parts have the given element
 /// counts. Proves, or explains in one sentence that names rank and step:
 ///
-///  - every output chunk ends with each rank's contribution exactly once (or the right rank's part), and, when
+///  - every output chunk ends with each rank's contribution exactly once (or the right rank's part), and,
+///  when
 ///    `rank_ordered`, combined in rank order;
 ///  - every send meets one receive of the same length, and every receive one send;
 ///  - everything finishes: no cycle of waits, dependencies only on earlier steps;

@@ -45,11 +45,11 @@ constexpr bool has_root(Collective c) noexcept {
 ///   all_to_all       N parts                   N parts; in place both are one memory
 ///   barrier          nothing                   nothing: messages of no bytes
 ///
-/// scratch: `scratch_chunks` slots, each as large as the largest chunk of input and output. A range of scratch says
-/// which chunks of input or output its data has the lengths of (`like_buffer`, `like_begin`), because slots have
-/// no lengths of their own; how input and output divide is known on every rank, also where a rank has no such
-/// memory. A range of several slots is packed: its data begins at the first slot and has no gaps. input is never
-/// written, except through output in place.
+/// scratch: `scratch_chunks` slots, each as large as the largest chunk of input and output. A range of
+/// scratch says which chunks of input or output its data has the lengths of (`like_buffer`, `like_begin`),
+/// because slots have no lengths of their own; how input and output divide is known on every rank, also where
+/// a rank has no such memory. A range of several slots is packed: its data begins at the first slot and has
+/// no gaps. input is never written, except through output in place.
 enum class BufferName : std::uint8_t { input, output, scratch };
 std::string_view name_of(BufferName buffer) noexcept;
 
@@ -70,7 +70,7 @@ enum class StepKind : std::uint8_t {
   recv,         ///< peer -> dst
   recv_reduce,  ///< dst = a op (what the peer sent), or (what the peer sent) op a with `incoming_first`
   reduce,       ///< dst = a op b
-  copy,         ///< dst = a
+  copy,         ///< dst = a; nothing at all where, in place, both are the same memory
 };
 std::string_view name_of(StepKind kind) noexcept;
 
@@ -91,16 +91,18 @@ struct Step {
 };
 
 /// What one rank does. Dependencies name earlier steps of the same schedule; a step may run once all of its
-/// dependencies are finished: a send is finished when its memory may be overwritten, a recv when its data is in
-/// place. Nothing else orders steps, so any two steps that touch the same memory, one of them writing, must be
-/// ordered by dependencies, also when input and output are the same memory.
+/// dependencies are finished: a send is finished when its memory may be overwritten, a recv when its data is
+/// in place. Nothing else orders steps, so any two steps that touch the same memory, one of them writing,
+/// must be ordered by dependencies, also when input and output are the same memory.
 struct Schedule {
   Collective collective = Collective::all_reduce;
   std::int32_t rank = 0;
   std::int32_t size = 1;
   std::int32_t root = 0;
-  std::uint32_t chunks = 1;          ///< C above, where the collective leaves it to the algorithm; else N.
+  std::uint32_t chunks = 1;  ///< C above, where the collective leaves it to the algorithm; else N.
   std::uint32_t scratch_chunks = 0;
+  /// Right only while input and output are different memory (`direct` of all_to_all): never bind it in place.
+  bool out_of_place_only = false;
   std::vector<Step> steps;
   std::vector<std::uint32_t> dependencies;
 
@@ -108,6 +110,13 @@ struct Schedule {
     return {dependencies.data() + step.first_dependency, step.dependency_count};
   }
 };
+
+/// Into how many chunks the collective divides its input and output, whether or not this rank has them.
+struct Division {
+  std::uint32_t input = 0;
+  std::uint32_t output = 0;
+};
+Division division_of(const Schedule& schedule);
 
 /// Number of chunks of `schedule`'s input or output on its rank (see BufferName); for scratch, its slots.
 std::uint32_t chunk_count(const Schedule& schedule, BufferName buffer);

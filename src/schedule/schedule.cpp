@@ -1,0 +1,93 @@
+#include "schedule/schedule.hpp"
+
+#include <array>
+
+namespace kolo {
+namespace {
+
+constexpr std::array<std::string_view, 10> kCollectives = {
+    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce",
+    "scatter",    "gather",         "all_to_all", "barrier",   "send_recv",
+};
+
+}  // namespace
+
+std::string_view name_of(Collective collective) noexcept {
+  const auto index = static_cast<std::size_t>(collective);
+  return index < kCollectives.size() ? kCollectives[index] : "unknown collective";
+}
+
+bool parse_collective(std::string_view name, Collective& out) noexcept {
+  for (std::size_t i = 0; i < kCollectives.size(); ++i) {
+    if (kCollectives[i] != name) continue;
+    out = static_cast<Collective>(i);
+    return true;
+  }
+  return false;
+}
+
+std::string_view name_of(BufferName buffer) noexcept {
+  switch (buffer) {
+    case BufferName::input:
+      return "input";
+    case BufferName::output:
+      return "output";
+    case BufferName::scratch:
+      return "scratch";
+  }
+  return "unknown buffer";
+}
+
+std::string_view name_of(StepKind kind) noexcept {
+  switch (kind) {
+    case StepKind::send:
+      return "send";
+    case StepKind::recv:
+      return "recv";
+    case StepKind::recv_reduce:
+      return "recv_reduce";
+    case StepKind::reduce:
+      return "reduce";
+    case StepKind::copy:
+      return "copy";
+  }
+  return "unknown step";
+}
+
+Division division_of(const Schedule& schedule) {
+  const auto parts = static_cast<std::uint32_t>(schedule.size);
+  switch (schedule.collective) {
+    case Collective::all_reduce:
+    case Collective::broadcast:
+    case Collective::reduce:
+      return {schedule.chunks, schedule.chunks};
+    case Collective::reduce_scatter:
+    case Collective::scatter:
+      return {parts, 1};
+    case Collective::all_gather:
+    case Collective::gather:
+      return {1, parts};
+    case Collective::all_to_all:
+      return {parts, parts};
+    case Collective::send_recv:
+      return {1, 1};
+    case Collective::barrier:
+      break;
+  }
+  return {0, 0};
+}
+
+std::uint32_t chunk_count(const Schedule& schedule, BufferName buffer) {
+  if (buffer == BufferName::scratch) return schedule.scratch_chunks;
+  const Division division = division_of(schedule);
+  const bool is_root = schedule.rank == schedule.root;
+  const Collective c = schedule.collective;
+  if (buffer == BufferName::input) {
+    const bool at_root_only = c == Collective::broadcast || c == Collective::scatter;
+    return at_root_only && !is_root ? 0 : division.input;
+  }
+  const bool at_root_only = c == Collective::reduce || c == Collective::gather;
+  return at_root_only && !is_root ? 0 : division.output;
+}
+
+}  // namespace kolo
