@@ -9,16 +9,16 @@
 
 namespace kolo::kernels {
 
-/// out[i] = left[i] op right[i]. `out` may be exactly `left` or exactly `right`; no other overlap. No alignment
-/// is required. Thread-safe.
+/// out[i] = left[i] op right[i]. `out` may be exactly `left` or exactly `right`; no other overlap. No
+/// alignment is required. Thread-safe.
 using ReduceFn = void (*)(void* out, const void* left, const void* right, std::size_t count);
 
-/// The kernel for a built-in operation, chosen for this CPU; look it up once per call. For `average` this is the
-/// sum. Never null for the built-in operations; null for ReduceOp::custom.
+/// The kernel for a built-in operation, chosen for this CPU; look it up once per call. For `average` this is
+/// the sum. Never null for the built-in operations; null for ReduceOp::custom.
 ReduceFn reduce_function(DType dtype, ReduceOp op);
 
-/// out[i] = (left[i] + right[i]) / divisor: the last step of an average. The 16-bit types add and divide in 32 bits and round
-/// once. Integers truncate towards zero. Aliasing as ReduceFn; divisor >= 1.
+/// out[i] = (left[i] + right[i]) / divisor: the last step of an average. The 16-bit types add and divide in
+/// 32 bits and round once. Integers truncate towards zero. Aliasing as ReduceFn; divisor >= 1.
 using AverageFn = void (*)(void* out, const void* left, const void* right, std::size_t count,
                            std::uint64_t divisor);
 AverageFn average_function(DType dtype);
@@ -26,12 +26,13 @@ AverageFn average_function(DType dtype);
 /// memcpy for large blocks: with stores that bypass the cache where that is faster. No overlap.
 void copy(void* out, const void* in, std::size_t bytes);
 
-/// out[i] = in[i] converted, between the floating types: round to nearest even. No overlap. Null for pairs that
-/// are not both floating.
+/// out[i] = in[i] converted, between the floating types: round to nearest even. No overlap. Null for pairs
+/// that are not both floating.
 using CastFn = void (*)(void* out, const void* in, std::size_t count);
 CastFn cast_function(DType to, DType from);
 
-/// Names of the instruction sets that the kernels were compiled for and the one in use: "AVX3 (of SSE2 ... )".
+/// Names of the instruction sets that the kernels were compiled for and the one in use: "AVX3 (of SSE2 ...
+/// )".
 const char* target_name();
 
 /// Plain loops with the same meaning as above: what the kernels are tested against.

@@ -1,0 +1,80 @@
+#include "kolo/dtype.hpp"
+
+#include <bit>
+
+namespace kolo {
+namespace {
+
+constexpr std::string_view kNames[kDTypeCount] = {"float32", "float64", "float16", "bfloat16",
+                                                  "int8",    "int16",   "int32",   "int64",
+                                                  "uint8",   "uint16",  "uint32",  "uint64"};
+
+constexpr std::uint32_t kFloat32Infinity = 0x7F800000;
+
+}  // namespace
+
+std::string_view name_of(DType dtype) noexcept {
+  const auto index = static_cast<std::size_t>(dtype);
+  return index < kDTypeCount ? kNames[index] : "unknown";
+}
+
+bool parse_dtype(std::string_view name, DType& out) noexcept {
+  for (int i = 0; i < kDTypeCount; ++i) {
+    if (kNames[i] == name) {
+      out = static_cast<DType>(i);
+      return true;
+    }
+  }
+  return false;
+}
+
+Float16 to_float16(float value) noexcept {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  const std::uint32_t sign = (bits >> 16) & 0x8000;
+  const std::uint32_t magnitude = bits & 0x7FFFFFFF;
+
+  std::uint32_t half;
+  if (magnitude > kFloat32Infinity) {
+    half = 0x7E00 | ((magnitude >> 13) & 0x3FF);  // a quiet NaN with what fits of the payload
+  } else if (magnitude >= 0x477FF000) {           // 65520, the tie above the largest finite number
+    half = 0x7C00;
+  } else if (magnitude < 0x38800000) {  // below 2^-14, the smallest normal number
+    // The sum's last place is 2^-24, float16's subnormal step, so the addition itself rounds to nearest even.
+    half = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3F000000;
+  } else {
+    // Rebias the exponent by 15 - 127; adding half a step, less one when even, makes the shift round to even.
+    half = (magnitude - 0x38000000 + 0xFFF + ((magnitude >> 13) & 1)) >> 13;
+  }
+  return Float16{static_cast<std::uint16_t>(sign | half)};
+}
+
+float to_float(Float16 value) noexcept {
+  const std::uint32_t sign = static_cast<std::uint32_t>(value.bits & 0x8000) << 16;
+  const std::uint32_t exponent = value.bits & 0x7C00;
+  const std::uint32_t shifted = static_cast<std::uint32_t>(value.bits & 0x7FFF) << 13;
+
+  std::uint32_t magnitude;
+  if (exponent == 0x7C00) {
+    magnitude = shifted | kFloat32Infinity;
+  } else if (exponent == 0) {
+    // Put the mantissa under the exponent of 2^-14, whose leading one the subtraction takes away again.
+    magnitude = std::bit_cast<std::uint32_t>(std::bit_cast<float>(shifted + 0x38800000) - 0x1p-14f);
+  } else {
+    magnitude = shifted + 0x38000000;
+  }
+  return std::bit_cast<float>(sign | magnitude);
+}
+
+BFloat16 to_bfloat16(float value) noexcept {
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
+  // Rounding could carry a NaN's mantissa into infinity, so NaN is cut short and made quiet.
+  const bool nan = (bits & 0x7FFFFFFF) > kFloat32Infinity;
+  const std::uint32_t rounded = nan ? (bits | 0x400000) : bits + 0x7FFF + ((bits >> 16) & 1);
+  return BFloat16{static_cast<std::uint16_t>(rounded >> 16)};
+}
+
+float to_float(BFloat16 value) noexcept {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
+}
+
+}  // namespace kolo

@@ -1,0 +1,45 @@
+#include "kolo/reduction.hpp"
+
+#include <iterator>
+#include <utility>
+
+#include "kolo/error.hpp"
+
+namespace kolo {
+namespace {
+
+constexpr std::string_view kNames[] = {"sum", "product", "min", "max", "average", "custom"};
+
+}  // namespace
+
+std::string_view name_of(ReduceOp op) noexcept {
+  const auto index = static_cast<std::size_t>(op);
+  return index < std::size(kNames) ? kNames[index] : "unknown";
+}
+
+bool parse_reduce_op(std::string_view name, ReduceOp& out) noexcept {
+  for (const ReduceOp op :
+       {ReduceOp::sum, ReduceOp::product, ReduceOp::min, ReduceOp::max, ReduceOp::average}) {
+    if (name_of(op) == name) {
+      out = op;
+      return true;
+    }
+  }
+  return false;
+}
+
+Reduction Reduction::custom(CustomReduction reduction) {
+  if (!reduction.combine) {
+    const std::string name = reduction.name.empty() ? "without a name" : '"' + reduction.name + '"';
+    throw InvalidArgument("custom reduction " + name + " has no combine function", {});
+  }
+  Reduction made(ReduceOp::custom);
+  made.custom_ = std::make_shared<const CustomReduction>(std::move(reduction));
+  return made;
+}
+
+std::string Reduction::name() const {
+  return std::string(custom_ && !custom_->name.empty() ? std::string_view(custom_->name) : name_of(op_));
+}
+
+}  // namespace kolo

@@ -1,0 +1,141 @@
+// Codecs: how elements travel between memory and the vectors in which they are computed. Per-target header.
+#if defined(KOLO_KERNELS_CODEC_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef KOLO_KERNELS_CODEC_INL_HPP
+#undef KOLO_KERNELS_CODEC_INL_HPP
+#else
+#define KOLO_KERNELS_CODEC_INL_HPP
+#endif
+
+#include <cstdint>
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kolo::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// A codec names what lies in memory (Stored) and what is computed with (Lane). `D` is a vector of Lanes, and
+// load/store move as many elements as D has lanes. Pointers need no alignment.
+
+/// Elements that are computed as they are.
+template <typename T>
+struct PlainCodec {
+  using Stored = T;
+  using Lane = T;
+  template <class D>
+  static HWY_INLINE hn::Vec<D> load(D d, const T* from) {
+    return hn::LoadU(d, from);
+  }
+  template <class D>
+  static HWY_INLINE void store(hn::Vec<D> v, D d, T* to) {
+    hn::StoreU(v, d, to);
+  }
+};
+
+/// Bytes that are multiplied: no target has an 8-bit product, and the low half of a 16-bit one is the same.
+struct ByteCodec {
+  using Stored = std::uint8_t;
+  using Lane = std::uint16_t;
+  template <class D>
+  static HWY_INLINE hn::Vec<D> load(D d, const std::uint8_t* from) {
+    return hn::PromoteTo(d, hn::LoadU(hn::Rebind<std::uint8_t, D>(), from));
+  }
+  template <class D>
+  static HWY_INLINE void store(hn::Vec<D> v, D, std::uint8_t* to) {
+    const hn::Rebind<std::uint8_t, D> narrow;
+    hn::StoreU(hn::TruncateTo(narrow, v), narrow, to);
+  }
+};
+
+/// bfloat16, computed in float32. Same arithmetic as to_bfloat16() of base; Highway's own conversion
+/// truncates.
+struct BFloat16Codec {
+  using Stored = std::uint16_t;
+  using Lane = float;
+  template <class D>
+  static HWY_INLINE hn::Vec<D> load(D d, const std::uint16_t* from) {
+    const hn::RebindToUnsigned<D> bits;
+    const auto half = hn::LoadU(hn::Rebind<std::uint16_t, D>(), from);
+    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(bits, half)));
+  }
+  template <class D>
+  static HWY_INLINE void store(hn::Vec<D> v, D, std::uint16_t* to) {
+    const hn::RebindToUnsigned<D> du;
+    const hn::Rebind<std::uint16_t, D> narrow;
+    const auto bits = hn::BitCast(du, v);
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
+    const auto rounded = hn::Add(hn::Add(bits, hn::Set(du, 0x7FFFu)), odd);
+    const auto quiet = hn::Or(bits, hn::Set(du, 0x400000u));
+    const auto chosen = hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v)), quiet, rounded);
+    hn::StoreU(hn::TruncateTo(narrow, hn::ShiftRight<16>(chosen)), narrow, to);
+  }
+};
+
+/// float16, computed in float32.
+struct Float16Codec {
+  using Stored = std::uint16_t;
+  using Lane = float;
+
+#if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
+  // These targets convert in hardware (F16C), rounding to nearest even.
+  template <class D>
+  static HWY_INLINE hn::Vec<D> load(D d, const std::uint16_t* from) {
+    const auto bits = hn::LoadU(hn::Rebind<std::uint16_t, D>(), from);
+    return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, D>(), bits));
+  }
+  template <class D>
+  static HWY_INLINE void store(hn::Vec<D> v, D, std::uint16_t* to) {
+    const hn::Rebind<std::uint16_t, D> narrow;
+    hn::StoreU(hn::BitCast(narrow, hn::DemoteTo(hn::Rebind<hwy::float16_t, D>(), v)), narrow, to);
+  }
+#else
+  // Highway's conversions without hardware truncate and lose infinity and NaN. This is the arithmetic of
+  // to_float() and to_float16() of base, where each step is explained, with masks in place of branches.
+  template <class D>
+  static HWY_INLINE hn::Vec<D> load(D d, const std::uint16_t* from) {
+    const hn::RebindToUnsigned<D> du;
+    const auto half = hn::PromoteTo(du, hn::LoadU(hn::Rebind<std::uint16_t, D>(), from));
+    const auto sign = hn::ShiftLeft<16>(hn::And(half, hn::Set(du, 0x8000u)));
+    const auto exponent = hn::And(half, hn::Set(du, 0x7C00u));
+    const auto shifted = hn::ShiftLeft<13>(hn::And(half, hn::Set(du, 0x7FFFu)));
+    const auto normal = hn::Add(shifted, hn::Set(du, 0x38000000u));
+    const auto special = hn::Or(shifted, hn::Set(du, 0x7F800000u));
+    const auto above = hn::BitCast(d, hn::Add(shifted, hn::Set(du, 0x38800000u)));
+    const auto subnormal = hn::BitCast(du, hn::Sub(above, hn::Set(d, 0x1p-14f)));
+    const auto finite = hn::IfThenElse(hn::Eq(exponent, hn::Zero(du)), subnormal, normal);
+    const auto magnitude = hn::IfThenElse(hn::Eq(exponent, hn::Set(du, 0x7C00u)), special, finite);
+    return hn::BitCast(d, hn::Or(sign, magnitude));
+  }
+  template <class D>
+  static HWY_INLINE void store(hn::Vec<D> v, D d, std::uint16_t* to) {
+    const hn::RebindToUnsigned<D> du;
+    const hn::RebindToSigned<D> di;  // magnitudes are below 2^31, and signed comparisons exist everywhere
+    const hn::Rebind<std::uint16_t, D> narrow;
+    const auto bits = hn::BitCast(du, v);
+    const auto sign = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 0x8000u));
+    const auto magnitude = hn::And(bits, hn::Set(du, 0x7FFFFFFFu));
+    const auto ordered = hn::BitCast(di, magnitude);
+
+    const auto odd = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du, 1u));
+    const auto biased = hn::Add(hn::Sub(magnitude, hn::Set(du, 0x38000000u - 0xFFFu)), odd);
+    const auto normal = hn::ShiftRight<13>(biased);
+    const auto above = hn::Add(hn::BitCast(d, magnitude), hn::Set(d, 0.5f));
+    const auto subnormal = hn::Sub(hn::BitCast(du, above), hn::Set(du, 0x3F000000u));
+    const auto payload = hn::And(hn::ShiftRight<13>(magnitude), hn::Set(du, 0x3FFu));
+    const auto nan = hn::Or(payload, hn::Set(du, 0x7E00u));
+
+    const auto is_subnormal = hn::RebindMask(du, hn::Lt(ordered, hn::Set(di, 0x38800000)));
+    const auto is_large = hn::RebindMask(du, hn::Gt(ordered, hn::Set(di, 0x477FEFFF)));
+    const auto is_nan = hn::RebindMask(du, hn::Gt(ordered, hn::Set(di, 0x7F800000)));
+    const auto finite = hn::IfThenElse(is_subnormal, subnormal, normal);
+    const auto large = hn::IfThenElse(is_nan, nan, hn::Set(du, 0x7C00u));
+    const auto half = hn::Or(sign, hn::IfThenElse(is_large, large, finite));
+    hn::StoreU(hn::TruncateTo(narrow, half), narrow, to);
+  }
+#endif
+};
+
+}  // namespace kolo::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target guard

@@ -1,0 +1,31 @@
+#include "kernels/kernels.hpp"
+
+#include <cstring>
+
+#include "kernels/families.hpp"
+
+namespace kolo::kernels {
+namespace {
+
+bool is_half(DType dtype) {
+  return dtype == DType::float16 || dtype == DType::bfloat16;
+}
+
+}  // namespace
+
+ReduceFn reduce_function(DType dtype, ReduceOp op) {
+  if (op == ReduceOp::custom) return nullptr;
+  if (is_half(dtype)) return half_reduction(dtype, op);
+  return is_floating(dtype) ? floating_reduction(dtype, op) : integer_reduction(dtype, op);
+}
+
+AverageFn average_function(DType dtype) {
+  if (is_half(dtype)) return half_average(dtype);
+  return is_floating(dtype) ? floating_average(dtype) : integer_average(dtype);
+}
+
+void copy(void* out, const void* in, std::size_t bytes) {
+  if (bytes != 0) std::memcpy(out, in, bytes);
+}
+
+}  // namespace kolo::kernels

@@ -1,0 +1,137 @@
+// The loop under every reduction, and the operations that it applies. Per-target header.
+#if defined(KOLO_KERNELS_ZIP_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef KOLO_KERNELS_ZIP_INL_HPP
+#undef KOLO_KERNELS_ZIP_INL_HPP
+#else
+#define KOLO_KERNELS_ZIP_INL_HPP
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "hwy/highway.h"
+#include "kernels/codec_inl.hpp"
+#include "kernels/kernels.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace kolo::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+struct Sum {
+  template <class V>
+  HWY_INLINE V operator()(V left, V right) const {
+    return hn::Add(left, right);
+  }
+};
+
+struct Product {
+  template <class V>
+  HWY_INLINE V operator()(V left, V right) const {
+    return hn::Mul(left, right);
+  }
+};
+
+// Highway leaves open what Min and Max make of NaN, so floating types compare: a NaN on the left is taken,
+// and one on the right wins because every comparison with it fails.
+struct Min {
+  template <class V>
+  HWY_INLINE V operator()(V left, V right) const {
+    if constexpr (hwy::IsFloat<hn::LaneType<V>>()) {
+      return hn::IfThenElse(hn::Or(hn::IsNaN(left), hn::Lt(left, right)), left, right);
+    } else {
+      return hn::Min(left, right);
+    }
+  }
+};
+
+struct Max {
+  template <class V>
+  HWY_INLINE V operator()(V left, V right) const {
+    if constexpr (hwy::IsFloat<hn::LaneType<V>>()) {
+      return hn::IfThenElse(hn::Or(hn::IsNaN(left), hn::Gt(left, right)), left, right);
+    } else {
+      return hn::Max(left, right);
+    }
+  }
+};
+
+/// (left + right) / divisor.
+template <typename Lane>
+struct Average {
+  Lane divisor;
+  template <class V>
+  HWY_INLINE V operator()(V left, V right) const {
+    return hn::Div(hn::Add(left, right), hn::Set(hn::DFromV<V>(), divisor));
+  }
+};
+
+/// One vector's worth of elements from `i` on.
+template <class Codec, class Op, class D, typename Stored = typename Codec::Stored>
+HWY_INLINE void zip_vector(D d, Stored* out, const Stored* left, const Stored* right, std::size_t i, Op op) {
+  Codec::store(op(Codec::load(d, left + i), Codec::load(d, right + i)), d, out + i);
+}
+
+/// out[i] = op(left[i], right[i]). `out` may be `left` or `right`: every element is read before it is
+/// written.
+template <class Codec, class Op>
+HWY_INLINE void zip(void* out_bytes, const void* left_bytes, const void* right_bytes, std::size_t count,
+                    Op op) {
+  using Stored = typename Codec::Stored;
+  auto* out = static_cast<Stored*>(out_bytes);
+  const auto* left = static_cast<const Stored*>(left_bytes);
+  const auto* right = static_cast<const Stored*>(right_bytes);
+  const hn::ScalableTag<typename Codec::Lane> d;
+  const std::size_t lanes = hn::Lanes(d);
+
+  std::size_t i = 0;
+  for (; i + 4 * lanes <= count; i += 4 * lanes) {
+    zip_vector<Codec>(d, out, left, right, i, op);
+    zip_vector<Codec>(d, out, left, right, i + lanes, op);
+    zip_vector<Codec>(d, out, left, right, i + 2 * lanes, op);
+    zip_vector<Codec>(d, out, left, right, i + 3 * lanes, op);
+  }
+  for (; i + lanes <= count; i += lanes) zip_vector<Codec>(d, out, left, right, i, op);
+
+  // The rest goes through one vector on the stack: nothing beyond the arrays is touched.
+  if (const std::size_t rest = (count - i) * sizeof(Stored); rest != 0) {
+    constexpr std::size_t kMaxLanes = hn::MaxLanes(d);
+    HWY_ALIGN Stored a[kMaxLanes] = {};
+    HWY_ALIGN Stored b[kMaxLanes] = {};
+    std::memcpy(a, left + i, rest);
+    std::memcpy(b, right + i, rest);
+    zip_vector<Codec>(d, a, a, b, 0, op);
+    std::memcpy(out + i, a, rest);
+  }
+}
+
+template <class Codec, class Op>
+void reduce_with(void* out, const void* left, const void* right, std::size_t count) {
+  zip<Codec>(out, left, right, count, Op());
+}
+
+/// The kernel of `op` (not custom) for the elements of one codec.
+template <class Codec>
+ReduceFn pick_reduction(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::product:
+      return reduce_with<Codec, Product>;
+    case ReduceOp::min:
+      return reduce_with<Codec, Min>;
+    case ReduceOp::max:
+      return reduce_with<Codec, Max>;
+    default:
+      return reduce_with<Codec, Sum>;
+  }
+}
+
+template <class Codec>
+void average_with(void* out, const void* left, const void* right, std::size_t count, std::uint64_t divisor) {
+  using Lane = typename Codec::Lane;
+  zip<Codec>(out, left, right, count, Average<Lane>{static_cast<Lane>(divisor)});
+}
+
+}  // namespace kolo::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target guard
