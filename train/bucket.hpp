@@ -1,0 +1,60 @@
+// Bucket: gradients that lie side by side in shared memory and are averaged by one all-reduce.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <chrono>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "kolo/communicator.hpp"
+#include "kolo/memory.hpp"
+
+namespace kolo::train {
+
+/// Holds one view per parameter into its memory; the views keep the memory alive, so a gradient that somebody
+/// still holds survives the bucket. Not thread-safe.
+class Bucket {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  struct Slot {
+    std::size_t parameter;  ///< index among the reducer's parameters
+    at::Tensor view;        ///< the gradient, with the parameter's shape and layout
+  };
+
+  /// `members` index `parameters`, which must all be dense CPU tensors of one dtype.
+  Bucket(std::span<const std::size_t> members, std::span<const at::Tensor> parameters);
+
+  const std::vector<Slot>& slots() const noexcept { return slots_; }
+  Buffer buffer() const { return memory_->buffer(count_, dtype_); }
+  std::uint64_t bytes() const { return buffer().bytes(); }
+
+  /// Makes the slot hold the gradient of `parameter` and the gradient live in the slot: a copy when it lay
+  /// elsewhere (the first backward, or zero_grad() or an optimizer took it away), nothing at all when it did
+  /// not.
+  void collect(std::size_t slot, const at::Tensor& parameter);
+  /// The same for a parameter that has had no part in this backward; zeros where it has no gradient at all.
+  void collect_unused(std::size_t slot, const at::Tensor& parameter);
+
+  /// Starts averaging over all ranks; the memory is borrowed until the work is done.
+  void start(Communicator& communicator);
+  /// Blocks until the average is in place; throws the operation's error.
+  void wait() { work_.wait(); }
+  /// The same, but swallows the error: for those who only need the memory back.
+  void settle() noexcept;
+  Clock::time_point started() const noexcept { return started_; }
+  /// When the all-reduce ended, as far as the operation knows; meaningful after wait().
+  Clock::time_point ended() const { return started_ + work_.duration(); }
+
+ private:
+  std::shared_ptr<SharedMemory> memory_;
+  std::uint64_t count_ = 0;
+  DType dtype_;
+  std::vector<Slot> slots_;
+  Work work_;
+  Clock::time_point started_;
+};
+
+}  // namespace kolo::train

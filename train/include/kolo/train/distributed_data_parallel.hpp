@@ -1,0 +1,155 @@
+// DistributedDataParallel: trains one model on all ranks, each with its own share of the data.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "kolo/communicator.hpp"
+#include "kolo/train/communication_statistics.hpp"
+
+namespace kolo {
+
+struct DistributedDataParallelOptions {
+  /// A bucket is closed when it holds so many bytes of gradients or more. The first is small, so that
+  /// communication starts early in backward.
+  std::uint64_t first_bucket_bytes = 1u << 20;
+  std::uint64_t bucket_bytes = 25u << 20;
+  /// Fill the buckets anew, after the first backward, in the order in which it produced the gradients (rank
+  /// 0's). Does nothing with find_unused_parameters, as the order may then differ from step to step.
+  bool rebuild_buckets = true;
+  /// Copy rank 0's buffers (of batch normalization, say) to all ranks before each forward in training mode.
+  bool broadcast_buffers = true;
+  /// Parameters may go without a gradient, on some ranks or on all. Costs a walk over the autograd graph and
+  /// one small all-reduce per step. Without it a parameter that gets no gradient is an error.
+  bool find_unused_parameters = false;
+  /// Where "wait" and "bucket" spans are recorded; may be null.
+  std::shared_ptr<Timeline> timeline;
+};
+
+/// What DistributedDataParallel<Model> does whatever the model's type.
+class DistributedDataParallelBase {
+ public:
+  /// While one lives, backward() only accumulates gradients on this rank; the next backward() after it
+  /// averages the sums. All ranks must do it alike.
+  class NoSync {
+   public:
+    explicit NoSync(DistributedDataParallelBase& parallel);
+    ~NoSync();
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+
+   private:
+    DistributedDataParallelBase& parallel_;
+  };
+
+  struct BucketInfo {
+    std::vector<std::string> parameters;
+    Buffer gradients;
+  };
+
+  /// Collective. Throws MismatchError (on all ranks) that names the rank and the parameter when the models
+  /// are not alike, InvalidArgument when there is nothing to train or a parameter is not a dense CPU tensor.
+  DistributedDataParallelBase(std::shared_ptr<torch::nn::Module> module, Communicator communicator,
+                              DistributedDataParallelOptions options);
+  /// Waits for all-reduces under way.
+  ~DistributedDataParallelBase();
+  DistributedDataParallelBase(const DistributedDataParallelBase&) = delete;
+  DistributedDataParallelBase& operator=(const DistributedDataParallelBase&) = delete;
+
+  [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
+
+  /// What forward() does around the model's own, for those who call the model themselves: broadcasts the
+  /// buffers ...
+  void prepare_forward();
+  /// ... and finds the parameters that backward from `outputs` will not reach. Only find_unused_parameters
+  /// needs it, and only to start communication early.
+  void prepare_backward(std::span<const at::Tensor> outputs);
+
+  std::vector<at::Tensor> parameters() const;
+  Communicator& communicator() noexcept;
+  /// As assigned at the moment, in the order in which they are averaged.
+  std::vector<BucketInfo> buckets() const;
+  const CommunicationStatistics& last_step() const noexcept;
+  const CommunicationStatistics& total() const noexcept;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+namespace train {
+
+/// Gathers the tensors in what a forward() returned: a tensor, or vectors, pairs and tuples of such; others
+/// are left out.
+inline void collect_tensors(const at::Tensor& value, std::vector<at::Tensor>& out) {
+  out.push_back(value);
+}
+template <typename T>
+void collect_tensors(const T& value, std::vector<at::Tensor>& out) {
+  if constexpr (requires { value.begin(), value.end(); }) {
+    for (const auto& part : value) collect_tensors(part, out);
+  } else if constexpr (requires { std::tuple_size<T>::value; }) {
+    std::apply([&](const auto&... parts) { (collect_tensors(parts, out), ...); }, value);
+  }
+}
+
+}  // namespace train
+
+/// Wraps a model so that backward() leaves in every parameter's gradient the average over all ranks:
+///
+///     kolo::DistributedDataParallel model(Net(), communicator);
+///     loss(model(images), labels).backward();
+///     optimizer.step();
+///
+/// At the start every rank gets rank 0's parameters and buffers. Gradients live in buckets, side by side in
+/// memory that kolo gave out; a bucket's all-reduce starts inside backward() as soon as its last gradient is
+/// ready, and backward() returns when the last one is over. As the same averages are applied everywhere, all
+/// ranks keep the same parameters, bit for bit, provided that the optimizer is deterministic.
+///
+/// Give the optimizer the model's own parameters. Every rank must make the same sequence of synchronized
+/// backward calls. When a rank or the network fails, backward() throws kolo's error; the object is of no use
+/// from then on and throws the same error again. Not thread-safe; call backward() from one thread at a time.
+template <std::derived_from<torch::nn::Module> Model>
+class DistributedDataParallel : public DistributedDataParallelBase {
+ public:
+  DistributedDataParallel(std::shared_ptr<Model> model, Communicator communicator,
+                          DistributedDataParallelOptions options = {})
+      : DistributedDataParallelBase(model, std::move(communicator), std::move(options)),
+        model_(std::move(model)) {}
+  DistributedDataParallel(const torch::nn::ModuleHolder<Model>& model, Communicator communicator,
+                          DistributedDataParallelOptions options = {})
+      : DistributedDataParallel(model.ptr(), std::move(communicator), std::move(options)) {}
+
+  template <typename... Arguments>
+  auto forward(Arguments&&... arguments) {
+    prepare_forward();
+    auto outputs = model_->forward(std::forward<Arguments>(arguments)...);
+    std::vector<at::Tensor> tensors;
+    train::collect_tensors(outputs, tensors);
+    prepare_backward(tensors);
+    return outputs;
+  }
+  template <typename... Arguments>
+  auto operator()(Arguments&&... arguments) {
+    return forward(std::forward<Arguments>(arguments)...);
+  }
+
+  /// The model itself, for evaluation, saving and so on.
+  Model& model() noexcept { return *model_; }
+  Model* operator->() noexcept { return model_.get(); }
+
+ private:
+  std::shared_ptr<Model> model_;
+};
+
+}  // namespace kolo

@@ -1,0 +1,90 @@
+// Reducer: watches gradients become ready during backward and averages them bucket by bucket.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/function.h>
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "bucket.hpp"
+#include "kolo/train/distributed_data_parallel.hpp"
+#include "replicas.hpp"
+
+namespace kolo::train {
+
+/// The engine of DistributedDataParallel, which documents the behaviour. A hook on each parameter's gradient
+/// accumulator reports in the thread that runs backward; the first report of a backward queues finish(),
+/// which autograd calls when backward is over.
+class Reducer {
+ public:
+  /// `parameters` are those that want gradients, the same on all ranks.
+  Reducer(std::vector<NamedTensor> parameters, Communicator communicator,
+          const DistributedDataParallelOptions& options);
+  ~Reducer();
+  Reducer(const Reducer&) = delete;
+  Reducer& operator=(const Reducer&) = delete;
+
+  /// False: backward only accumulates.
+  void set_synchronized(bool synchronized) noexcept { synchronized_ = synchronized; }
+  /// Throws the error of an earlier backward, or for one that broke off, since the ranks no longer agree.
+  void require_sound();
+  /// Remembers which parameters backward from `outputs` will not reach.
+  void expect_backward_from(std::span<const at::Tensor> outputs);
+
+  Communicator& communicator() noexcept { return communicator_; }
+  const std::vector<NamedTensor>& parameters() const noexcept { return parameters_; }
+  const std::vector<Bucket>& buckets() const noexcept { return buckets_; }
+  const CommunicationStatistics& last_step() const noexcept { return last_step_; }
+  const CommunicationStatistics& total() const noexcept { return total_; }
+
+ private:
+  class Hook;
+  struct Parameter {
+    at::Tensor tensor;
+    std::shared_ptr<torch::autograd::Node>
+        accumulator;  ///< autograd holds it weakly; without it no hook fires
+    std::uintptr_t hook = 0;
+    std::size_t bucket = 0;
+    std::size_t slot = 0;
+    bool ready = false;              ///< in this backward
+    bool used = false;               ///< got a gradient since the last averaging, perhaps under no_sync
+    bool expected = true;            ///< the graph reaches it
+    std::optional<at::Tensor> kept;  ///< its gradient before averaging, while nobody is known to have used it
+  };
+
+  void on_gradient(std::size_t index);
+  void begin();
+  void mark_ready(std::size_t index, bool has_gradient);
+  void start_complete_buckets();
+  void finish();
+  void complete_unready();
+  void wait_for_buckets();
+  void attach_results(std::span<const std::uint8_t> used_anywhere);
+  void account(Bucket::Clock::time_point waiting, Bucket::Clock::time_point done);
+  void rebuild();
+  void build(std::span<const std::size_t> order);
+  [[noreturn]] void fail(std::exception_ptr error);
+
+  std::vector<NamedTensor> parameters_;
+  Communicator communicator_;
+  const DistributedDataParallelOptions options_;
+  std::vector<Parameter> states_;
+  std::vector<Bucket> buckets_;
+  std::vector<std::size_t> missing_;  ///< per bucket: gradients not ready yet
+  std::vector<std::size_t> ready_order_;
+  std::size_t next_bucket_ = 0;
+  bool synchronized_ = true;
+  bool in_backward_ = false;
+  bool rebuilt_ = false;
+  std::exception_ptr error_;
+  CommunicationStatistics last_step_;
+  CommunicationStatistics total_;
+};
+
+}  // namespace kolo::train

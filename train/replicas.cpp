@@ -1,0 +1,107 @@
+#include "replicas.hpp"
+
+#include <ATen/Functions.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "kolo/error.hpp"
+
+namespace kolo::train {
+namespace {
+
+constexpr std::size_t kDirectBytes = 1u << 20;
+constexpr std::size_t kAlignment = 64;
+
+std::string describe(const NamedTensor& named) {
+  std::ostringstream text;
+  text << '\'' << named.name << "' " << c10::toString(named.tensor.scalar_type()) << ' '
+       << named.tensor.sizes();
+  if (!named.tensor.is_contiguous()) text << " strides " << named.tensor.strides();
+  return text.str();
+}
+
+std::string from_root(Communicator& communicator, std::string text) {
+  std::uint64_t length = text.size();
+  communicator.broadcast(Buffer(&length, 1, DType::uint64), 0);
+  text.resize(length);
+  communicator.broadcast(Buffer(text.data(), length, DType::uint8), 0);
+  return text;
+}
+
+/// The first line in which this rank's list differs from rank 0's, in words; empty where they agree.
+std::string difference(const std::string& mine, const std::string& roots, int rank) {
+  std::istringstream my_lines(mine), root_lines(roots);
+  std::string my_line, root_line;
+  while (true) {
+    const bool have_mine = static_cast<bool>(std::getline(my_lines, my_line));
+    const bool have_root = static_cast<bool>(std::getline(root_lines, root_line));
+    if (!have_mine && !have_root) return {};
+    if (have_mine && have_root && my_line == root_line) continue;
+    const std::string who = "rank " + std::to_string(rank);
+    return "the models differ: " + who + " has " + (have_mine ? my_line : "no further tensor") +
+           " where rank 0 has " + (have_root ? root_line : "no further tensor");
+  }
+}
+
+}  // namespace
+
+void require_same_layout(Communicator& communicator, std::span<const NamedTensor> tensors) {
+  std::string mine;
+  for (const NamedTensor& named : tensors) mine += describe(named) + '\n';
+  const std::string complaint = difference(mine, from_root(communicator, mine), communicator.rank());
+
+  std::vector<std::uint64_t> lengths(static_cast<std::size_t>(communicator.size()));
+  const std::uint64_t length = complaint.size();
+  communicator.all_gather(ConstBuffer(&length, 1, DType::uint64), Buffer(lengths));
+  const auto first = std::ranges::find_if(lengths, [](std::uint64_t n) { return n > 0; });
+  if (first == lengths.end()) return;
+  const int culprit = static_cast<int>(first - lengths.begin());
+  std::string text = complaint;
+  text.resize(*first);
+  communicator.broadcast(Buffer(text.data(), text.size(), DType::uint8), culprit);
+  throw MismatchError(text, {.peer = culprit, .collective = "DistributedDataParallel"});
+}
+
+Replicator::Replicator(std::vector<at::Tensor> tensors) {
+  std::size_t bytes = 0;
+  std::vector<std::size_t> offsets;
+  for (at::Tensor& tensor : tensors) {
+    if (tensor.nbytes() >= kDirectBytes && tensor.is_non_overlapping_and_dense()) {
+      direct_.push_back(std::move(tensor));
+      continue;
+    }
+    offsets.push_back(bytes);
+    bytes += (tensor.nbytes() + kAlignment - 1) / kAlignment * kAlignment;
+    packed_.push_back(std::move(tensor));
+  }
+  if (bytes == 0) return;
+  staging_.emplace(bytes);
+  for (std::size_t i = 0; i < packed_.size(); ++i) {
+    const at::Tensor& tensor = packed_[i];
+    staged_.push_back(
+        at::from_blob(staging_->data() + offsets[i], tensor.sizes(), tensor.options().requires_grad(false)));
+  }
+}
+
+void Replicator::run(Communicator& communicator) {
+  const c10::NoGradGuard no_grad;
+  std::vector<Work> works;
+  for (at::Tensor& tensor : direct_) {
+    works.push_back(
+        communicator.broadcast_async(Buffer(tensor.data_ptr(), tensor.nbytes(), DType::uint8), 0));
+  }
+  if (staging_) {
+    if (communicator.rank() == 0) {
+      for (std::size_t i = 0; i < packed_.size(); ++i) staged_[i].copy_(packed_[i]);
+    }
+    communicator.broadcast(staging_->buffer(staging_->size(), DType::uint8), 0);
+    if (communicator.rank() != 0) {
+      for (std::size_t i = 0; i < packed_.size(); ++i) packed_[i].copy_(staged_[i]);
+    }
+  }
+  for (const Work& work : works) work.wait();
+}
+
+}  // namespace kolo::train

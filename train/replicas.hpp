@@ -1,0 +1,42 @@
+// Makes the ranks' models equal: proves that they have the same shape, then copies rank 0's values.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kolo/communicator.hpp"
+#include "kolo/memory.hpp"
+
+namespace kolo::train {
+
+struct NamedTensor {
+  std::string name;
+  at::Tensor tensor;
+};
+
+/// Collective: throws MismatchError, on every rank the same one, that names the first rank whose list of
+/// names, types, shapes or strides differs from rank 0's, and the first difference.
+void require_same_layout(Communicator& communicator, std::span<const NamedTensor> tensors);
+
+/// Copies rank 0's values of a fixed list of tensors to all ranks. Small tensors travel together in one
+/// message through staging memory, which is kept between calls.
+class Replicator {
+ public:
+  explicit Replicator(std::vector<at::Tensor> tensors);
+
+  /// Collective; the lists must have the same layout on all ranks. Blocks until done; throws the broadcast's
+  /// error.
+  void run(Communicator& communicator);
+
+ private:
+  std::vector<at::Tensor> direct_;  ///< large and dense: broadcast where they lie
+  std::vector<at::Tensor> packed_;
+  std::vector<at::Tensor> staged_;  ///< one for each of packed_, in staging_
+  std::optional<SharedMemory> staging_;
+};
+
+}  // namespace kolo::train

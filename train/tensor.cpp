@@ -1,0 +1,46 @@
+#include "kolo/train/tensor.hpp"
+
+#include "kolo/error.hpp"
+
+namespace kolo {
+
+DType dtype_of_tensor(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return DType::float32;
+    case at::kDouble:
+      return DType::float64;
+    case at::kHalf:
+      return DType::float16;
+    case at::kBFloat16:
+      return DType::bfloat16;
+    case at::kChar:
+      return DType::int8;
+    case at::kShort:
+      return DType::int16;
+    case at::kInt:
+      return DType::int32;
+    case at::kLong:
+      return DType::int64;
+    case at::kByte:
+    case at::kBool:
+      return DType::uint8;
+    default:
+      throw InvalidArgument(std::string("kolo cannot reduce tensors of type ") + c10::toString(type), {});
+  }
+}
+
+Buffer buffer_of(const at::Tensor& tensor) {
+  if (!tensor.defined()) throw InvalidArgument("an undefined tensor has no buffer", {});
+  if (!tensor.device().is_cpu()) {
+    throw InvalidArgument("a tensor on " + tensor.device().str() + " has no buffer that kolo can use", {});
+  }
+  if (tensor.layout() != at::kStrided) throw InvalidArgument("a sparse tensor has no buffer", {});
+  if (!tensor.is_non_overlapping_and_dense()) {
+    throw InvalidArgument("the tensor has gaps or overlaps in memory: pass contiguous()", {});
+  }
+  return {tensor.data_ptr(), static_cast<std::uint64_t>(tensor.numel()),
+          dtype_of_tensor(tensor.scalar_type())};
+}
+
+}  // namespace kolo
