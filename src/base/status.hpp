@@ -59,6 +59,7 @@ class [[nodiscard]] Result {
   T&& value() && { return std::get<T>(std::move(content_)); }
   T* operator->() { return &value(); }
   T& operator*() & { return value(); }
+  const T& operator*() const& { return value(); }
 
   /// The value, or the typed exception.
   T value_or_throw() && {

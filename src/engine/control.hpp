@@ -1,0 +1,54 @@
+// Control messages between engines: who is to blame, who is still alive, who leaves.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.hpp"
+
+namespace kolo {
+
+enum class ControlKind : std::uint32_t { abort = 1, ping = 2, pong = 3, goodbye = 4 };
+
+/// Why the group of links is unusable. Ranks are link numbers (the first communicator's ranks).
+struct Failure {
+  Code code = Code::system;
+  int blamed = -1;
+  std::string reason;  ///< a sentence without the operation, which each rank adds for its own
+};
+
+/// "Where are you with this operation?", and the answer.
+struct Ping {
+  std::uint32_t context = 0;
+  std::uint32_t reserved = 0;
+  std::uint64_t sequence = 0;
+};
+struct Pong {
+  std::uint32_t context = 0;
+  std::uint32_t in_flight = 0;       ///< the operation is under way at the peer
+  std::uint64_t sequence = 0;        ///< of the ping
+  std::uint64_t last_sequence = 0;   ///< the last collective that the peer began in this context
+};
+
+std::vector<std::byte> encode(const Failure& failure);
+/// nullopt when the bytes are not a failure.
+std::optional<Failure> decode_failure(std::span<const std::byte> bytes);
+
+template <typename T>
+std::span<const std::byte> as_payload(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+template <typename T>
+std::optional<T> from_payload(std::span<const std::byte> bytes) {
+  if (bytes.size() != sizeof(T)) return std::nullopt;
+  T value;
+  std::copy(bytes.begin(), bytes.end(), std::as_writable_bytes(std::span(&value, 1)).begin());
+  return value;
+}
+
+}  // namespace kolo

@@ -1,0 +1,153 @@
+// Making progress: who drives, when it spins and when it sleeps.
+#include <algorithm>
+
+#include "engine/engine.hpp"
+
+namespace kolo {
+namespace {
+
+constexpr auto kHandBack = std::chrono::milliseconds(50);  // callers that come and go keep the thread away
+constexpr int kPollsBetweenLooks = 64;
+
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+}  // namespace
+
+std::unique_lock<std::mutex> Engine::enter() {
+  entering_.fetch_add(1, std::memory_order_relaxed);
+  std::unique_lock lock(mutex_);
+  entering_.fetch_sub(1, std::memory_order_relaxed);
+  return lock;
+}
+
+bool Engine::wait(const Operation& operation, const Deadline& deadline) {
+  if (operation.done()) return true;
+  auto lock = enter();
+  while (!operation.done()) {
+    if (deadline.passed()) return false;
+    if (driver_ == Driver::none) {
+      driver_ = Driver::caller;
+      drive(lock, deadline, [&] { return operation.done(); });
+      driver_ = Driver::none;
+      if (waiting_callers_ > 0) changed_.notify_all();
+      if (!active_.empty()) idle_.notify_one();
+    } else {
+      ++waiting_callers_;
+      if (driver_ == Driver::own_thread && sleeping_) sleeper_.kick();
+      changed_.wait_for(lock, std::min<std::chrono::nanoseconds>(deadline.left(), std::chrono::seconds(1)));
+      --waiting_callers_;
+    }
+  }
+  return true;
+}
+
+void Engine::own_thread() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    const bool callers_busy = active_.empty() && Clock::now() - last_driven_ < kHandBack;
+    if (driver_ != Driver::none || waiting_callers_ > 0 || callers_busy) {
+      idle_.wait_for(lock, kHandBack);
+      continue;
+    }
+    driver_ = Driver::own_thread;
+    drive(lock, Deadline::never(), [&] { return stopping_ || waiting_callers_ > 0; });
+    driver_ = Driver::none;
+    changed_.notify_all();
+  }
+}
+
+void Engine::drive(std::unique_lock<std::mutex>& lock, const Deadline& deadline, const std::function<bool()>& stop) {
+  Clock::time_point idle_since{};
+  int polls = 0;
+  while (!stop()) {
+    const bool moved = poll(has_descriptor_links_ || ++polls % kPollsBetweenLooks == 0);
+    settle_failure();
+    if (moved && entering_.load(std::memory_order_relaxed) == 0) {
+      idle_since = {};
+      if (polls % kPollsBetweenLooks == 0) check_deadlines();
+      continue;
+    }
+    if (stop()) break;
+    if (entering_.load(std::memory_order_relaxed) > 0) {
+      lock.unlock();
+      std::this_thread::yield();
+      lock.lock();
+      continue;
+    }
+    const auto now = Clock::now();
+    if (idle_since == Clock::time_point{}) idle_since = now;
+    if (now - idle_since < options_.spin && driver_ == Driver::caller) {
+      relax();
+      continue;
+    }
+    check_deadlines();
+    settle_failure();
+    if (stop() || deadline.passed()) break;
+    sleep(lock, deadline);
+    idle_since = {};
+  }
+  last_driven_ = Clock::now();
+}
+
+bool Engine::progress(std::size_t index, bool readable) {
+  Link& link = *links_[index];
+  auto moved = link.progress(readable);
+  if (!moved.ok()) {
+    note_lost(index);
+    return false;
+  }
+  if (!link.endpoint().is_memory() && wants_write_[index] != link.wants_write()) {
+    wants_write_[index] = link.wants_write();
+    sleeper_.set_writable_interest(link.endpoint().fd(), static_cast<std::uint32_t>(index), wants_write_[index]);
+  }
+  return *moved;
+}
+
+bool Engine::poll(bool look_at_descriptors) {
+  bool moved = false;
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    if (lost_[i]) continue;
+    const bool is_memory = links_[i]->endpoint().is_memory();
+    if (is_memory || links_[i]->wants_write()) moved = progress(i, is_memory) || moved;
+  }
+  if (look_at_descriptors) {
+    for (const std::uint32_t i : sleeper_.wait(0)) moved = wake(i) || moved;
+  }
+  return moved;
+}
+
+bool Engine::wake(std::size_t index) {
+  if (lost_[index]) return false;
+  Endpoint& endpoint = links_[index]->endpoint();
+  const Status drained = endpoint.drain();
+  const bool moved = progress(index, true);  // what a dying peer still said comes before its death
+  if (!drained.ok()) note_lost(index);
+  return moved;
+}
+
+void Engine::sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline) {
+  std::size_t armed = 0;
+  bool something_to_do = false;
+  for (; armed < links_.size() && !something_to_do; ++armed) {
+    if (lost_[armed] || !links_[armed]->endpoint().is_memory()) continue;
+    something_to_do = !links_[armed]->endpoint().arm(links_[armed]->wants_write());
+  }
+  if (!something_to_do) {
+    sleeping_ = true;
+    const int timeout_ms = std::max(1, deadline.left_ms(active_.empty() ? 1000 : 20));
+    lock.unlock();
+    const auto woken = sleeper_.wait(timeout_ms);
+    lock.lock();
+    sleeping_ = false;
+    for (const std::uint32_t i : woken) wake(i);
+  }
+  for (std::size_t i = 0; i < armed; ++i) {
+    if (!lost_[i] && links_[i]->endpoint().is_memory()) links_[i]->endpoint().disarm();
+  }
+}
+
+}  // namespace kolo

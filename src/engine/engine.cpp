@@ -1,0 +1,195 @@
+#include "engine/engine.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/log.hpp"
+
+namespace kolo {
+
+Engine::Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, EngineOptions options)
+    : rank_(rank),
+      options_(std::move(options)),
+      wants_write_(endpoints.size(), false),
+      left_(endpoints.size(), false),
+      lost_(endpoints.size(), false),
+      last_driven_(Clock::now()),
+      last_check_(last_driven_) {
+  for (std::size_t i = 0; i < endpoints.size(); ++i) {
+    links_.push_back(std::make_unique<Link>(static_cast<int>(i), std::move(endpoints[i]), static_cast<LinkListener&>(*this)));
+    const Endpoint& endpoint = links_.back()->endpoint();
+    has_descriptor_links_ = has_descriptor_links_ || !endpoint.is_memory();
+    if (endpoint.fd() >= 0) sleeper_.add(endpoint.fd(), static_cast<std::uint32_t>(i)).throw_if_error();
+  }
+  thread_ = std::thread([this] { own_thread(); });
+}
+
+Engine::~Engine() {
+  {
+    const auto lock = enter();
+    stopping_ = true;
+    if (!poisoned_) {
+      if (!active_.empty()) note_failure({Code::peer_lost, rank_, fmt::format("rank {} destroyed its communicator", rank_)});
+      settle_failure();
+      for (auto& link : links_) link->send_control(static_cast<std::uint32_t>(ControlKind::goodbye), {});
+    }
+    idle_.notify_all();
+    sleeper_.kick();
+  }
+  thread_.join();
+  // Peers still read what we sent them: give the last bytes a moment to leave.
+  const auto deadline = Deadline::after(std::chrono::seconds(1));
+  for (auto& link : links_) {
+    while (link->status().ok() && link->wants_write() && !deadline.passed()) {
+      if (auto moved = link->progress(true); !moved.ok() || !*moved) std::this_thread::sleep_for(std::chrono::microseconds(200));
+    }
+  }
+}
+
+std::shared_ptr<Operation> Engine::acquire() {
+  for (auto it = pool_.begin(); it != pool_.end(); ++it) {
+    if (it->use_count() != 1) continue;  // somebody still holds its Work
+    auto operation = std::move(*it);
+    pool_.erase(it);
+    return operation;
+  }
+  return std::make_shared<Operation>(*this);
+}
+
+std::shared_ptr<Operation> Engine::start(OperationSpec spec, bool waits_now) {
+  const auto lock = enter();
+  auto operation = acquire();
+  if (poisoned_) {
+    operation->spec_ = std::move(spec);
+    operation->finished_.clear();
+    operation->started_ = operation->last_progress_ = Clock::now();
+    operation->end(status_for(*operation, *poisoned_));
+    return operation;
+  }
+  if (spec.call > 0) {
+    Context& context = contexts_[spec.context];
+    context.last_sequence = spec.sequence;
+    context.history[spec.sequence % Context::kHistory] = spec.signature;
+    check_early_messages(spec);
+  }
+  ++counters_.operations;
+  active_.push_back(operation);
+  operation->begin(std::move(spec));
+  if (operation->done()) operation_finished(*operation);
+  if (driver_ != Driver::caller) {
+    for (std::size_t i = 0; i < links_.size(); ++i) {
+      if (links_[i]->wants_write()) progress(i, false);
+    }
+    settle_failure();
+  }
+  if (operation->done()) return operation;
+  if (sleeping_) sleeper_.kick();
+  if (!waits_now && driver_ == Driver::none) idle_.notify_one();
+  return operation;
+}
+
+void Engine::operation_finished(Operation& operation) {
+  if (!operation.done()) operation.end(Status());
+  const auto it = std::find_if(active_.begin(), active_.end(), [&](const auto& a) { return a.get() == &operation; });
+  if (it != active_.end()) release(static_cast<std::size_t>(it - active_.begin()));
+}
+
+void Engine::release(std::size_t active_index) {
+  auto operation = std::move(active_[active_index]);
+  active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(active_index));
+  probes_.erase(operation.get());
+  record(*operation);
+  constexpr std::size_t kPool = 64;
+  if (pool_.size() < kPool) pool_.push_back(std::move(operation));
+  if (waiting_callers_ > 0) changed_.notify_all();
+}
+
+void Engine::record(const Operation& operation) {
+  if (!options_.timeline) return;
+  const auto ended = operation.started() + operation.duration();
+  std::uint64_t bytes = 0;
+  for (const PlanStep& step : operation.spec().plan->steps) {
+    if (step.kind == StepKind::send) bytes += step.bytes;
+  }
+  options_.timeline->span(name_of(operation.spec().collective), "communication", operation.started(), ended,
+                          fmt::format("\"call\":{},\"sent_bytes\":{}", operation.spec().call, bytes));
+}
+
+void Engine::count_transfer(bool sent, std::uint64_t bytes) {
+  (sent ? counters_.bytes_sent : counters_.bytes_received) += bytes;
+  ++(sent ? counters_.messages_sent : counters_.messages_received);
+}
+
+Counters Engine::counters() const {
+  const std::lock_guard lock(mutex_);
+  return counters_;
+}
+
+std::uint32_t Engine::next_context() const {
+  const std::lock_guard lock(mutex_);
+  return next_context_;
+}
+
+void Engine::reserve_contexts(std::uint32_t next) {
+  const std::lock_guard lock(mutex_);
+  next_context_ = std::max(next_context_, next);
+}
+
+Operation* Engine::find(std::uint32_t context, std::uint64_t sequence) {
+  for (const auto& operation : active_) {
+    if (operation->spec().context == context && operation->spec().sequence == sequence) return operation.get();
+  }
+  return nullptr;
+}
+
+void Engine::check_early_messages(const OperationSpec& spec) {
+  for (const int peer : *spec.ranks) {
+    Link& from = link(peer);
+    from.for_each_unexpected([&](const Tag& tag, const Signature& theirs) {
+      if (tag.context == spec.context && tag.sequence == spec.sequence && !(theirs == spec.signature)) {
+        on_mismatch(from, tag, spec.signature, theirs);
+      }
+    });
+  }
+}
+
+void Engine::on_mismatch(Link& from, const Tag& tag, const Signature& mine, const Signature& theirs) {
+  note_failure({Code::mismatch, from.peer(),
+                fmt::format("ranks disagree about call {}: rank {} called {}, rank {} called {}",
+                            tag.sequence, rank_, options_.describe(mine), from.peer(), options_.describe(theirs))});
+}
+
+void Engine::on_unexpected(Link& from, const Tag& tag, const Signature& theirs) {
+  if (const Operation* operation = find(tag.context, tag.sequence)) {
+    if (!(theirs == operation->spec().signature)) on_mismatch(from, tag, operation->spec().signature, theirs);
+    return;
+  }
+  const auto known = contexts_.find(tag.context);
+  if (known == contexts_.end() || tag.sequence > known->second.last_sequence) return;  // early, or point to point
+  on_mismatch(from, tag, known->second.history[tag.sequence % Context::kHistory], theirs);
+}
+
+void Engine::on_control(Link& from, std::uint32_t kind, std::span<const std::byte> payload) {
+  switch (static_cast<ControlKind>(kind)) {
+    case ControlKind::abort:
+      if (auto failure = decode_failure(payload)) note_failure(std::move(*failure), true);
+      return;
+    case ControlKind::ping:
+      if (const auto ping = from_payload<Ping>(payload)) answer(from, *ping);
+      return;
+    case ControlKind::pong:
+      if (const auto pong = from_payload<Pong>(payload)) {
+        const Operation* operation = find(pong->context, pong->sequence);
+        const auto probe = operation == nullptr ? probes_.end() : probes_.find(operation);
+        if (probe != probes_.end()) probe->second.answers[from.peer()] = *pong;
+      }
+      return;
+    case ControlKind::goodbye:
+      left_[static_cast<std::size_t>(from.peer())] = true;
+      return;
+  }
+  log().warn("rank {} sent a control message of unknown kind {}", from.peer(), kind);
+}
+
+}  // namespace kolo

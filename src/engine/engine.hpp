@@ -1,0 +1,145 @@
+// Engine: runs operations over the links of one process to its peers. The only code that touches links.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "base/deadline.hpp"
+#include "engine/control.hpp"
+#include "engine/operation.hpp"
+#include "engine/sleeper.hpp"
+#include "kolo/timeline.hpp"
+#include "transport/link.hpp"
+
+namespace kolo {
+
+struct EngineOptions {
+  std::chrono::nanoseconds timeout{};       ///< longest time without progress in an operation
+  std::chrono::nanoseconds spin{};          ///< how long to look again before sleeping
+  std::shared_ptr<Timeline> timeline;       ///< may be null
+  std::string (*describe)(const Signature&) = nullptr;  ///< a call in words
+};
+
+/// Progress is made by whoever waits: the first waiting thread drives all operations until its own is done, other
+/// waiting threads sleep until it hands over. While nobody waits, one thread of the engine's own drives
+/// asynchronous operations, answers other ranks' questions and notices when they die.
+///
+/// A failure of any link, a disagreement or a missed deadline ends every operation, here and, through an `abort`
+/// message, on every other rank; the engine is then poisoned and starts nothing more.
+class Engine final : private LinkListener {
+ public:
+  /// `endpoints[r]` leads to rank r; the entry of `rank` itself is a SelfEndpoint.
+  Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, EngineOptions options);
+  /// Says goodbye to the peers. Operations still in flight end with an error.
+  ~Engine() override;
+
+  int rank() const noexcept { return rank_; }
+  int size() const noexcept { return static_cast<int>(links_.size()); }
+  const EngineOptions& options() const noexcept { return options_; }
+  std::string_view transport_to(int peer) const { return links_[static_cast<std::size_t>(peer)]->endpoint().transport(); }
+
+  /// Begins an operation. `waits_now`: the caller is about to wait(), so the engine's own thread need not stir. A poisoned
+  /// engine returns an operation that has failed already. Thread-safe.
+  std::shared_ptr<Operation> start(OperationSpec spec, bool waits_now);
+  /// Drives until the operation is done (true) or `deadline` has passed (false). Thread-safe.
+  bool wait(const Operation& operation, const Deadline& deadline);
+
+  Counters counters() const;
+  /// The next free context number, at least `at_least`; for split().
+  std::uint32_t next_context() const;
+  void reserve_contexts(std::uint32_t next);
+
+ private:
+  friend class Operation;
+
+  /// What is remembered of the collectives of a communicator, to tell a stray message from an early one.
+  struct Context {
+    static constexpr std::size_t kHistory = 64;
+    std::uint64_t last_sequence = 0;
+    std::array<Signature, kHistory> history{};
+  };
+  enum class Driver { none, caller, own_thread };
+  /// A question to all ranks of an operation that makes no progress.
+  struct Probe {
+    Clock::time_point asked;
+    std::map<int, Pong> answers;  // by link
+  };
+
+  // engine.cpp: operations and messages. Callers hold mutex_.
+  Link& link(int peer) { return *links_[static_cast<std::size_t>(peer)]; }
+  std::shared_ptr<Operation> acquire();
+  void operation_finished(Operation& operation);
+  void release(std::size_t active_index);
+  void count_transfer(bool sent, std::uint64_t bytes);
+  Operation* find(std::uint32_t context, std::uint64_t sequence);
+  void check_early_messages(const OperationSpec& spec);
+  void record(const Operation& operation);
+  void on_mismatch(Link& link, const Tag& tag, const Signature& mine, const Signature& theirs) override;
+  void on_unexpected(Link& link, const Tag& tag, const Signature& theirs) override;
+  void on_control(Link& link, std::uint32_t kind, std::span<const std::byte> payload) override;
+
+  // driver.cpp: making progress.
+  void drive(std::unique_lock<std::mutex>& lock, const Deadline& deadline, const std::function<bool()>& stop);
+  bool poll(bool look_at_descriptors);
+  bool progress(std::size_t index, bool readable);
+  bool wake(std::size_t index);
+  void sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline);
+  void own_thread();
+  std::unique_lock<std::mutex> enter();
+
+  // failure.cpp: what goes wrong.
+  void note_failure(Failure failure, bool heard = false);
+  void note_lost(std::size_t index);
+  void settle_failure();
+  void check_links();
+  void check_deadlines();
+  void conclude(const Operation& operation, const Probe& probe);
+  void answer(Link& link, const Ping& ping);
+  Status status_for(const Operation& operation, const Failure& failure) const;
+  std::string call_of(const Operation& operation) const;
+
+  const int rank_;
+  const EngineOptions options_;
+  std::vector<std::unique_ptr<Link>> links_;
+  std::vector<bool> wants_write_;  // as last told to the sleeper
+  std::vector<bool> left_;         // said goodbye
+  std::vector<bool> lost_;         // the link has ended
+  bool has_descriptor_links_ = false;  // some link must be looked at with a system call
+
+  mutable std::mutex mutex_;
+  std::atomic<int> entering_{0};      // threads that want mutex_: a driver that spins lets them in
+  std::condition_variable changed_;   // an operation is done, or the driver has left
+  std::condition_variable idle_;      // for the engine's own thread
+  Driver driver_ = Driver::none;
+  int waiting_callers_ = 0;
+  bool sleeping_ = false;
+  bool stopping_ = false;
+  Clock::time_point last_driven_;
+  Sleeper sleeper_;
+
+  std::vector<std::shared_ptr<Operation>> active_;
+  std::vector<std::shared_ptr<Operation>> pool_;
+  std::unordered_map<std::uint32_t, Context> contexts_;
+  std::uint32_t next_context_ = 1;
+  Counters counters_;
+
+  std::map<const Operation*, Probe> probes_;
+  Clock::time_point last_check_;
+  std::optional<Failure> noted_;     // to be settled when no link is in the middle of a call
+  bool noted_heard_ = false;         // from another rank
+  std::optional<Failure> poisoned_;
+  std::thread thread_;
+};
+
+}  // namespace kolo

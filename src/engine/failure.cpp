@@ -1,0 +1,166 @@
+// What goes wrong: losing a peer, missing a deadline, and finding out whom to blame.
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/log.hpp"
+#include "engine/engine.hpp"
+
+namespace kolo {
+namespace {
+
+constexpr auto kCheckEvery = std::chrono::milliseconds(10);
+
+/// How long before the deadline the others are asked where they are.
+std::chrono::nanoseconds probe_window(std::chrono::nanoseconds timeout) {
+  return std::clamp<std::chrono::nanoseconds>(timeout / 4, std::chrono::milliseconds(1), std::chrono::seconds(1));
+}
+
+double seconds(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+
+}  // namespace
+
+void Engine::note_failure(Failure failure, bool heard) {
+  // What another rank says it found out beats what we see of its consequences.
+  if (poisoned_ || (noted_ && (noted_heard_ || !heard))) return;
+  noted_ = std::move(failure);
+  noted_heard_ = heard;
+}
+
+void Engine::note_lost(std::size_t index) {
+  if (lost_[index]) return;
+  lost_[index] = true;
+  Link& link = *links_[index];
+  sleeper_.remove(link.endpoint().fd());
+  if (left_[index] || stopping_) return;
+  const std::string why = link.status().ok() ? "it closed the connection" : link.status().message();
+  const Code code = link.status().ok() ? Code::peer_lost : link.status().code();
+  note_failure({code, link.peer(), fmt::format("lost rank {}: {} ({})", link.peer(), why, link.endpoint().transport())});
+}
+
+void Engine::settle_failure() {
+  if (!noted_ || poisoned_) return;
+  if (!noted_heard_) {
+    // A peer that found the true cause first has told us so before it went away itself.
+    for (std::size_t i = 0; i < links_.size(); ++i) {
+      if (!lost_[i]) progress(i, true);
+    }
+  }
+  poisoned_ = noted_;
+  Failure told = *noted_;
+  if (!noted_heard_) told.reason += fmt::format(" (seen by rank {})", rank_);
+  const auto payload = encode(told);
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    links_[i]->abandon();
+    if (lost_[i]) continue;
+    links_[i]->send_control(static_cast<std::uint32_t>(ControlKind::abort), payload);
+    progress(i, false);
+  }
+  log().info("rank {}: {}", rank_, poisoned_->reason);
+  while (!active_.empty()) {
+    Operation& operation = *active_.back();
+    operation.end(status_for(operation, *poisoned_));
+    release(active_.size() - 1);
+  }
+  probes_.clear();
+  changed_.notify_all();
+}
+
+std::string Engine::call_of(const Operation& operation) const {
+  const OperationSpec& spec = operation.spec();
+  if (spec.call == 0) return options_.describe(spec.signature);
+  return fmt::format("call {}, {}", spec.call, options_.describe(spec.signature));
+}
+
+Status Engine::status_for(const Operation& operation, const Failure& failure) const {
+  const auto& ranks = *operation.spec().ranks;
+  const auto blamed = std::find(ranks.begin(), ranks.end(), failure.blamed);
+  ErrorContext context;
+  context.peer = blamed == ranks.end() ? -1 : static_cast<int>(blamed - ranks.begin());
+  context.collective = name_of(operation.spec().collective);
+  context.sequence = operation.spec().call;
+  context.step = operation.waiting_step();
+  context.waited = Clock::now() - operation.started();
+  std::string where = context.step < 0 ? std::string()
+                                       : fmt::format(" at step {} after {:.3f} s", context.step, seconds(context.waited));
+  return Status(failure.code, fmt::format("{}: {} failed{}", failure.reason, call_of(operation), where), context);
+}
+
+void Engine::check_links() {
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    if (!(left_[i] || lost_[i]) || !links_[i]->is_waiting()) continue;
+    note_failure({Code::peer_lost, static_cast<int>(i),
+                  fmt::format("rank {} has left: it destroyed its communicator while others still need it", i)});
+  }
+}
+
+void Engine::check_deadlines() {
+  const auto now = Clock::now();
+  if (now - last_check_ < kCheckEvery || poisoned_) return;
+  last_check_ = now;
+  check_links();
+  const auto window = probe_window(options_.timeout);
+  for (const auto& operation : active_) {
+    const auto idle = now - operation->last_progress();
+    const auto probe = probes_.find(operation.get());
+    if (idle < options_.timeout - window) {
+      if (probe != probes_.end()) probes_.erase(probe);
+    } else if (probe == probes_.end()) {
+      probes_[operation.get()].asked = now;
+      const Ping ping{operation->spec().context, 0, operation->spec().sequence};
+      for (const int peer : *operation->spec().ranks) {
+        if (peer != rank_) link(peer).send_control(static_cast<std::uint32_t>(ControlKind::ping), as_payload(ping));
+      }
+    } else if (idle >= options_.timeout && now - probe->second.asked >= window) {
+      conclude(*operation, probe->second);
+      return;
+    }
+  }
+}
+
+void Engine::answer(Link& from, const Ping& ping) {
+  Pong pong;
+  pong.context = ping.context;
+  pong.sequence = ping.sequence;
+  pong.in_flight = find(ping.context, ping.sequence) != nullptr;
+  if (const auto known = contexts_.find(ping.context); known != contexts_.end()) {
+    pong.last_sequence = known->second.last_sequence;
+  }
+  from.send_control(static_cast<std::uint32_t>(ControlKind::pong), as_payload(pong));
+}
+
+void Engine::conclude(const Operation& operation, const Probe& probe) {
+  const OperationSpec& spec = operation.spec();
+  std::vector<int> silent;
+  std::vector<int> absent;
+  for (const int peer : *spec.ranks) {
+    if (peer == rank_) continue;
+    const auto answer = probe.answers.find(peer);
+    if (answer == probe.answers.end()) {
+      silent.push_back(peer);
+    } else if (spec.call > 0 && answer->second.last_sequence < spec.sequence) {
+      absent.push_back(peer);
+    }
+  }
+  const std::string waited = fmt::format("no progress for {:.3g} s", seconds(options_.timeout));
+  Failure failure{Code::timeout, -1, {}};
+  if (!silent.empty()) {
+    failure.blamed = silent.front();
+    failure.reason = fmt::format("{}: rank {} does not answer: it is stopped, or its machine or network is down", waited,
+                                 fmt::join(silent, " and rank "));
+  } else if (!absent.empty()) {
+    failure.blamed = absent.front();
+    failure.reason = fmt::format("{}: rank {} is alive but has not made this call; its last was call {}", waited,
+                                 fmt::join(absent, " and rank "), probe.answers.at(absent.front()).last_sequence);
+  } else {
+    const auto waiting_for = operation.waiting_for();
+    if (!waiting_for.empty()) failure.blamed = (*spec.ranks)[static_cast<std::size_t>(waiting_for.front())];
+    failure.reason = spec.call > 0
+                         ? fmt::format("{}: all ranks answer and take part, waiting for rank {}", waited, failure.blamed)
+                         : fmt::format("{}: rank {} answers but has not met this message", waited, failure.blamed);
+  }
+  note_failure(std::move(failure));
+}
+
+}  // namespace kolo

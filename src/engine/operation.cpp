@@ -1,0 +1,174 @@
+#include "engine/operation.hpp"
+
+#include <algorithm>
+
+#include "engine/engine.hpp"
+
+namespace kolo {
+
+void Operation::begin(OperationSpec spec) {
+  spec_ = std::move(spec);
+  const Plan& plan = *spec_.plan;
+  const auto count = plan.steps.size();
+  if (scratch_.size() < plan.scratch_bytes) scratch_.resize(plan.scratch_bytes);
+  memory_ = {const_cast<std::byte*>(static_cast<const std::byte*>(spec_.input)),
+             static_cast<std::byte*>(spec_.output), scratch_.data()};
+  dependencies_left_.resize(count);
+  finished_.assign(count, false);
+  if (transfers_.size() < count) transfers_ = std::vector<Transfer>(count);
+  steps_left_ = static_cast<std::uint32_t>(count);
+  reduce_ = is_reducing(spec_.collective) ? kernels::reduce_function(spec_.dtype, spec_.reduction.op()) : nullptr;
+  average_ = spec_.reduction.op() == ReduceOp::average ? kernels::average_function(spec_.dtype) : nullptr;
+  status_ = Status();
+  done_.store(false, std::memory_order_relaxed);
+  started_ = last_progress_ = Clock::now();
+  ready_.clear();
+  for (std::uint32_t i = 0; i < count; ++i) {
+    dependencies_left_[i] = plan.steps[i].dependencies;
+    transfers_[i].posted = false;
+  }
+  // Receives first: a peer that has already sent is answered before we start sending ourselves.
+  for (const bool receives : {false, true}) {
+    for (std::uint32_t i = static_cast<std::uint32_t>(count); i-- > 0;) {
+      const StepKind kind = plan.steps[i].kind;
+      const bool is_receive = kind == StepKind::recv || kind == StepKind::recv_reduce;
+      if (dependencies_left_[i] == 0 && is_receive == receives) ready_.push_back(i);
+    }
+  }
+  run_ready();
+  if (steps_left_ == 0) end(Status());
+}
+
+void Operation::end(Status status) {
+  status_ = std::move(status);
+  ended_ = Clock::now();
+  done_.store(true, std::memory_order_release);
+}
+
+std::byte* Operation::at(BufferName buffer, std::uint64_t offset) const {
+  std::byte* base = memory_[static_cast<std::size_t>(buffer)];
+  return base == nullptr ? nullptr : base + offset;
+}
+
+void Operation::run_ready() {
+  if (running_) return;  // a step that finished inside run(): the loop below takes its dependants
+  running_ = true;
+  while (!ready_.empty()) {
+    const std::uint32_t index = ready_.back();
+    ready_.pop_back();
+    run(index);
+  }
+  running_ = false;
+}
+
+void Operation::run(std::uint32_t index) {
+  const PlanStep& step = spec_.plan->steps[index];
+  switch (step.kind) {
+    case StepKind::send:
+    case StepKind::recv:
+    case StepKind::recv_reduce:
+      post(index);
+      return;
+    case StepKind::reduce:
+      combine(step, at(step.dst_buffer, step.dst), at(step.a_buffer, step.a), at(step.b_buffer, step.b), step.bytes);
+      break;
+    case StepKind::copy: {
+      std::byte* to = at(step.dst_buffer, step.dst);
+      const std::byte* from = at(step.a_buffer, step.a);
+      if (to != from && step.bytes > 0) kernels::copy(to, from, step.bytes);
+      break;
+    }
+  }
+  complete(index);
+}
+
+void Operation::post(std::uint32_t index) {
+  const PlanStep& step = spec_.plan->steps[index];
+  Transfer& transfer = transfers_[index];
+  transfer.operation = this;
+  transfer.index = index;
+  transfer.posted = true;
+  transfer.tag = {spec_.context, step.message, spec_.sequence};
+  transfer.signature = &spec_.signature;
+  transfer.bytes = step.bytes;
+  Link& link = engine_.link((*spec_.ranks)[static_cast<std::size_t>(step.peer)]);
+  if (step.kind == StepKind::send) {
+    transfer.data = at(step.a_buffer, step.a);
+    transfer.acknowledged = spec_.acknowledged;
+    link.post_send(transfer);
+  } else {
+    transfer.data = step.kind == StepKind::recv ? at(step.dst_buffer, step.dst) : nullptr;
+    transfer.acknowledged = false;
+    link.post_receive(transfer);
+  }
+}
+
+void Operation::consume(std::uint32_t index, std::uint64_t offset, const std::byte* from, std::uint64_t size) {
+  const PlanStep& step = spec_.plan->steps[index];
+  last_progress_ = Clock::now();
+  std::byte* to = at(step.dst_buffer, step.dst + offset);
+  if (step.kind == StepKind::recv) {
+    kernels::copy(to, from, size);
+    return;
+  }
+  const std::byte* own = at(step.a_buffer, step.a + offset);
+  if (step.incoming_first) {
+    combine(step, to, from, own, size);
+  } else {
+    combine(step, to, own, from, size);
+  }
+}
+
+void Operation::combine(const PlanStep& step, std::byte* out, const std::byte* left, const std::byte* right,
+                        std::uint64_t bytes) const {
+  const std::uint64_t count = bytes / size_of(spec_.dtype);
+  if (count == 0) return;
+  if (const CustomReduction* custom = spec_.reduction.custom_reduction()) {
+    custom->combine(out, left, right, count, spec_.dtype);
+  } else if (average_ != nullptr && step.completes) {
+    average_(out, left, right, count, spec_.ranks->size());
+  } else {
+    reduce_(out, left, right, count);
+  }
+}
+
+void Operation::transfer_finished(std::uint32_t index) {
+  const PlanStep& step = spec_.plan->steps[index];
+  last_progress_ = Clock::now();
+  engine_.count_transfer(step.kind == StepKind::send, step.bytes);
+  complete(index);
+  run_ready();
+  if (steps_left_ == 0 && !running_ && !done()) engine_.operation_finished(*this);
+}
+
+void Operation::complete(std::uint32_t index) {
+  const Plan& plan = *spec_.plan;
+  const PlanStep& step = plan.steps[index];
+  finished_[index] = true;
+  --steps_left_;
+  for (std::uint32_t i = 0; i < step.dependent_count; ++i) {
+    const std::uint32_t dependent = plan.dependents[step.first_dependent + i];
+    if (--dependencies_left_[dependent] == 0) ready_.push_back(dependent);
+  }
+}
+
+int Operation::waiting_step() const {
+  for (std::size_t i = 0; i < finished_.size(); ++i) {
+    if (!finished_[i]) return static_cast<int>(spec_.plan->steps[i].step);
+  }
+  return -1;
+}
+
+std::vector<int> Operation::waiting_for() const {
+  std::vector<int> receives;
+  std::vector<int> sends;
+  for (std::size_t i = 0; i < finished_.size(); ++i) {
+    if (finished_[i] || !transfers_[i].posted) continue;
+    const PlanStep& step = spec_.plan->steps[i];
+    auto& list = step.kind == StepKind::send ? sends : receives;
+    if (std::find(list.begin(), list.end(), step.peer) == list.end()) list.push_back(step.peer);
+  }
+  return receives.empty() ? sends : receives;
+}
+
+}  // namespace kolo

@@ -1,0 +1,109 @@
+// Operation: one collective in flight. It walks its plan as messages finish.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/deadline.hpp"
+#include "base/status.hpp"
+#include "engine/plan.hpp"
+#include "kernels/kernels.hpp"
+#include "kolo/communicator.hpp"
+#include "kolo/reduction.hpp"
+#include "transport/link.hpp"
+
+namespace kolo {
+
+class Engine;
+
+/// All that an operation needs to run. Built before any byte moves.
+struct OperationSpec {
+  std::shared_ptr<const Plan> plan;
+  const void* input = nullptr;
+  void* output = nullptr;
+  DType dtype = DType::uint8;
+  Reduction reduction = ReduceOp::sum;
+  Signature signature;
+  std::uint32_t context = 0;
+  std::uint64_t sequence = 0;       ///< as Tag::sequence
+  std::uint64_t call = 0;           ///< for people: the collective's number; 0 for send and recv
+  Collective collective = Collective::all_reduce;
+  bool acknowledged = false;        ///< sends wait for their receive (one-way collectives)
+  std::shared_ptr<const std::vector<int>> ranks;  ///< link of each rank of the communicator
+};
+
+/// Created, run and finished by its Engine, under the Engine's lock; done() and what is documented as such may be
+/// called from anywhere.
+class Operation {
+ public:
+  explicit Operation(Engine& engine) : engine_(engine) {}
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+
+  /// Any thread.
+  bool done() const noexcept { return done_.load(std::memory_order_acquire); }
+  /// Any thread, once done(): how it ended and how long it took.
+  const Status& status() const noexcept { return status_; }
+  std::chrono::nanoseconds duration() const noexcept { return done() ? ended_ - started_ : std::chrono::nanoseconds(0); }
+  Engine& engine() const noexcept { return engine_; }
+
+  const OperationSpec& spec() const noexcept { return spec_; }
+  Clock::time_point started() const noexcept { return started_; }
+  Clock::time_point last_progress() const noexcept { return last_progress_; }
+  /// The schedule's first unfinished step, -1 when there is none.
+  int waiting_step() const;
+  /// Communicator ranks of which a posted receive, or else a send, has not finished.
+  std::vector<int> waiting_for() const;
+
+ private:
+  friend class Engine;
+
+  class Transfer final : public MessageRequest {
+   public:
+    Operation* operation = nullptr;
+    std::uint32_t index = 0;
+    bool posted = false;
+
+    void consume(std::uint64_t offset, const std::byte* from, std::uint64_t size) override {
+      operation->consume(index, offset, from, size);
+    }
+    void finished() override { operation->transfer_finished(index); }
+  };
+
+  void begin(OperationSpec spec);
+  void end(Status status);
+  void run(std::uint32_t index);
+  void run_ready();
+  void post(std::uint32_t index);
+  void consume(std::uint32_t index, std::uint64_t offset, const std::byte* from, std::uint64_t size);
+  void transfer_finished(std::uint32_t index);
+  void complete(std::uint32_t index);
+  void combine(const PlanStep& step, std::byte* out, const std::byte* left, const std::byte* right,
+               std::uint64_t bytes) const;
+  std::byte* at(BufferName buffer, std::uint64_t offset) const;
+
+  Engine& engine_;
+  OperationSpec spec_;
+  std::array<std::byte*, 3> memory_{};
+  std::vector<std::byte> scratch_;
+  std::vector<std::uint32_t> dependencies_left_;
+  std::vector<bool> finished_;
+  std::vector<Transfer> transfers_;
+  std::vector<std::uint32_t> ready_;
+  bool running_ = false;
+  std::uint32_t steps_left_ = 0;
+  kernels::ReduceFn reduce_ = nullptr;
+  kernels::AverageFn average_ = nullptr;
+
+  Clock::time_point started_;
+  Clock::time_point last_progress_;
+  Clock::time_point ended_;
+  Status status_;
+  std::atomic<bool> done_{false};
+};
+
+}  // namespace kolo

@@ -1,0 +1,204 @@
+#include "engine/plan.hpp"
+
+#include <algorithm>
+#include <array>
+#include <map>
+
+namespace kolo {
+namespace {
+
+/// Bytes [begin, end) of one memory. In place, input and output are the same memory.
+struct Interval {
+  int memory = -1;
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+
+  bool meets(const Interval& other) const {
+    return memory == other.memory && begin < other.end && other.begin < end;
+  }
+};
+
+struct Access {
+  Interval write;
+  std::array<Interval, 2> reads;
+
+  bool conflicts(const Access& later) const {
+    if (write.meets(later.write)) return true;
+    for (const Interval& read : later.reads) {
+      if (write.meets(read)) return true;
+    }
+    for (const Interval& read : reads) {
+      if (read.meets(later.write)) return true;
+    }
+    return false;
+  }
+};
+
+class Lowering {
+ public:
+  Lowering(const Schedule& schedule, const Shape& shape) : schedule_(schedule), shape_(shape) {
+    input_offsets_ = offsets(shape.input_parts);
+    output_offsets_ = offsets(shape.output_parts);
+    for (const auto& parts : {shape.input_parts, shape.output_parts}) {
+      for (const std::uint64_t part : parts) slot_ = std::max(slot_, part * shape.element_bytes);
+    }
+    const auto part_begin = [&](const std::vector<std::uint64_t>& all) {
+      const auto rank = static_cast<std::size_t>(schedule.rank);
+      return rank < all.size() ? all[rank] : 0;
+    };
+    // Where the smaller of the two buffers lies inside the larger one.
+    if (schedule.collective == Collective::reduce_scatter || schedule.collective == Collective::scatter) {
+      output_base_ = part_begin(input_offsets_);
+    } else if (schedule.collective == Collective::all_gather || schedule.collective == Collective::gather) {
+      input_base_ = part_begin(output_offsets_);
+    }
+  }
+
+  std::shared_ptr<const Plan> run() {
+    plan_ = std::make_shared<Plan>();
+    plan_->scratch_bytes = slot_ * schedule_.scratch_chunks;
+    first_.reserve(schedule_.steps.size() + 1);
+    for (std::uint32_t s = 0; s < schedule_.steps.size(); ++s) add_step(s);
+    first_.push_back(static_cast<std::uint32_t>(plan_->steps.size()));
+    order();
+    return plan_;
+  }
+
+ private:
+  std::vector<std::uint64_t> offsets(const std::vector<std::uint64_t>& parts) const {
+    std::vector<std::uint64_t> result{0};
+    for (const std::uint64_t part : parts) result.push_back(result.back() + part * shape_.element_bytes);
+    return result;
+  }
+
+  std::uint64_t begin_of(const ChunkRange& range) const {
+    if (range.count == 0) return 0;
+    switch (range.buffer) {
+      case BufferName::input:
+        return input_offsets_[range.begin];
+      case BufferName::output:
+        return output_offsets_[range.begin];
+      case BufferName::scratch:
+        return slot_ * range.begin;
+    }
+    return 0;
+  }
+
+  std::uint64_t length_of(const ChunkRange& range) const {
+    const bool is_scratch = range.buffer == BufferName::scratch;
+    const auto& at = (is_scratch ? range.like_buffer : range.buffer) == BufferName::input ? input_offsets_
+                                                                                           : output_offsets_;
+    const std::uint32_t begin = is_scratch ? range.like_begin : range.begin;
+    return range.count == 0 ? 0 : at[begin + range.count] - at[begin];
+  }
+
+  Interval interval(BufferName buffer, std::uint64_t begin, std::uint64_t bytes) const {
+    if (buffer == BufferName::scratch) return {2, begin, begin + bytes};
+    if (!shape_.in_place) return {static_cast<int>(buffer), begin, begin + bytes};
+    begin += buffer == BufferName::input ? input_base_ : output_base_;
+    return {0, begin, begin + bytes};
+  }
+
+  Access access_of(const PlanStep& step, std::uint64_t bytes) const {
+    Access access;
+    if (step.kind != StepKind::send) access.write = interval(step.dst_buffer, step.dst, bytes);
+    if (step.kind != StepKind::recv) access.reads[0] = interval(step.a_buffer, step.a, bytes);
+    if (step.kind == StepKind::reduce) access.reads[1] = interval(step.b_buffer, step.b, bytes);
+    return access;
+  }
+
+  void add_step(std::uint32_t index) {
+    const Step& step = schedule_.steps[index];
+    first_.push_back(static_cast<std::uint32_t>(plan_->steps.size()));
+    const std::uint64_t bytes = length_of(step.kind == StepKind::send ? step.a : step.dst);
+    const std::uint64_t segment =
+        std::max(shape_.element_bytes, shape_.segment_bytes / shape_.element_bytes * shape_.element_bytes);
+    std::uint32_t* message = nullptr;
+    if (step.kind == StepKind::send) message = &sent_[step.peer];
+    if (step.kind == StepKind::recv || step.kind == StepKind::recv_reduce) message = &received_[step.peer];
+    std::uint64_t at = 0;
+    do {
+      PlanStep out;
+      out.kind = step.kind;
+      out.incoming_first = step.incoming_first;
+      out.completes = step.completes;
+      out.peer = step.peer;
+      out.step = index;
+      out.bytes = std::min(segment, bytes - at);
+      out.dst_buffer = step.dst.buffer;
+      out.a_buffer = step.a.buffer;
+      out.b_buffer = step.b.buffer;
+      out.dst = begin_of(step.dst) + at;
+      out.a = begin_of(step.a) + at;
+      out.b = begin_of(step.b) + at;
+      if (message) out.message = (*message)++;
+      if (at == 0) wholes_.push_back(access_of(out, bytes));
+      accesses_.push_back(access_of(out, out.bytes));
+      plan_->steps.push_back(out);
+      at += out.bytes;
+    } while (at < bytes);
+  }
+
+  void order() {
+    const std::size_t count = schedule_.steps.size();
+    std::vector<std::vector<std::uint32_t>> dependents(plan_->steps.size());
+    const auto depend = [&](std::uint32_t on, std::uint32_t by) {
+      dependents[on].push_back(by);
+      ++plan_->steps[by].dependencies;
+    };
+    // Only pairs of steps that touch the same memory as wholes are compared segment by segment.
+    std::vector<bool> related(count);
+    for (std::uint32_t later = 0; later < count; ++later) {
+      for (std::uint32_t earlier = 0; earlier < later; ++earlier) {
+        related[earlier] = false;
+        if (!wholes_[earlier].conflicts(wholes_[later])) continue;
+        for (std::uint32_t i = first_[later]; i < first_[later + 1]; ++i) {
+          for (std::uint32_t j = first_[earlier]; j < first_[earlier + 1]; ++j) {
+            if (!accesses_[j].conflicts(accesses_[i])) continue;
+            depend(j, i);
+            related[earlier] = true;
+          }
+        }
+      }
+      for (const std::uint32_t earlier : schedule_.dependencies_of(schedule_.steps[later])) {
+        if (related[earlier]) continue;
+        for (std::uint32_t i = first_[later]; i < first_[later + 1]; ++i) {
+          for (std::uint32_t j = first_[earlier]; j < first_[earlier + 1]; ++j) depend(j, i);
+        }
+      }
+    }
+    for (std::size_t i = 0; i < dependents.size(); ++i) {
+      plan_->steps[i].first_dependent = static_cast<std::uint32_t>(plan_->dependents.size());
+      plan_->steps[i].dependent_count = static_cast<std::uint32_t>(dependents[i].size());
+      plan_->dependents.insert(plan_->dependents.end(), dependents[i].begin(), dependents[i].end());
+    }
+  }
+
+  const Schedule& schedule_;
+  const Shape& shape_;
+  std::vector<std::uint64_t> input_offsets_;
+  std::vector<std::uint64_t> output_offsets_;
+  std::uint64_t input_base_ = 0;
+  std::uint64_t output_base_ = 0;
+  std::uint64_t slot_ = 0;
+  std::shared_ptr<Plan> plan_;
+  std::vector<std::uint32_t> first_;  // of each schedule step, in plan_->steps; one more at the end
+  std::vector<Access> accesses_;  // of each plan step
+  std::vector<Access> wholes_;    // of each schedule step
+  std::map<std::int32_t, std::uint32_t> sent_;
+  std::map<std::int32_t, std::uint32_t> received_;
+};
+
+}  // namespace
+
+std::vector<std::uint64_t> even_parts(std::uint64_t count, std::uint64_t parts) {
+  std::vector<std::uint64_t> result(parts, count / parts);
+  for (std::uint64_t i = 0; i < count % parts; ++i) ++result[i];
+  return result;
+}
+
+std::shared_ptr<const Plan> make_plan(const Schedule& schedule, const Shape& shape) {
+  return Lowering(schedule, shape).run();
+}
+
+}  // namespace kolo

@@ -1,0 +1,57 @@
+// Plan: a schedule lowered to byte ranges and segments, ready to run on any memory of its shape.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "schedule/schedule.hpp"
+
+namespace kolo {
+
+/// Element counts that turn chunks into bytes.
+struct Shape {
+  std::vector<std::uint64_t> input_parts;   ///< elements of each chunk of the input, also where this rank has none
+  std::vector<std::uint64_t> output_parts;  ///< likewise
+  std::uint64_t element_bytes = 1;
+  std::uint64_t segment_bytes = 1u << 19;
+  /// Input and output are the same memory, as BufferName says for the collective.
+  bool in_place = false;
+};
+
+/// A step, or one segment of a long one. Offsets are in bytes from the start of the buffer named.
+struct PlanStep {
+  StepKind kind = StepKind::copy;
+  bool incoming_first = false;
+  bool completes = false;
+  BufferName dst_buffer = BufferName::scratch;
+  BufferName a_buffer = BufferName::scratch;
+  BufferName b_buffer = BufferName::scratch;
+  std::int32_t peer = -1;
+  std::uint32_t message = 0;  ///< number of the message between the two ranks, in their schedules' order
+  std::uint32_t step = 0;     ///< index in the schedule
+  std::uint32_t dependencies = 0;
+  std::uint32_t first_dependent = 0;  ///< into Plan::dependents
+  std::uint32_t dependent_count = 0;
+  std::uint64_t dst = 0;
+  std::uint64_t a = 0;
+  std::uint64_t b = 0;
+  std::uint64_t bytes = 0;
+};
+
+struct Plan {
+  std::vector<PlanStep> steps;
+  std::vector<std::uint32_t> dependents;
+  std::uint64_t scratch_bytes = 0;
+};
+
+/// Splits `count` elements into `parts` as evenly as can be: the first count % parts get one more.
+std::vector<std::uint64_t> even_parts(std::uint64_t count, std::uint64_t parts);
+
+/// Pure. Cuts steps longer than segment_bytes into segments (of whole elements) and orders them by the memory that
+/// each of them touches, so that a segment can be sent on while the next one is still arriving. Orderings of
+/// the schedule that memory does not imply hold for all segments of the two steps.
+std::shared_ptr<const Plan> make_plan(const Schedule& schedule, const Shape& shape);
+
+}  // namespace kolo

@@ -1,0 +1,56 @@
+#include "engine/sleeper.hpp"
+
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include <cerrno>
+
+namespace kolo {
+
+Sleeper::Sleeper() : epoll_(epoll_create1(EPOLL_CLOEXEC)), kick_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u32 = kKick;
+  if (!epoll_.valid() || !kick_.valid() || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, kick_.get(), &event) != 0) {
+    Status::from_errno("cannot create an epoll", errno).throw_if_error();
+  }
+}
+
+Status Sleeper::add(int fd, std::uint32_t number) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u32 = number;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) return Status::from_errno("epoll_ctl", errno);
+  return {};
+}
+
+void Sleeper::remove(int fd) { epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }
+
+void Sleeper::set_writable_interest(int fd, std::uint32_t number, bool wanted) {
+  epoll_event event{};
+  event.events = EPOLLIN | (wanted ? EPOLLOUT : 0u);
+  event.data.u32 = number;
+  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event);
+}
+
+std::span<const std::uint32_t> Sleeper::wait(int timeout_ms) {
+  epoll_event events[64];
+  woken_.clear();
+  const int count = epoll_wait(epoll_.get(), events, 64, timeout_ms);
+  for (int i = 0; i < count; ++i) {
+    if (events[i].data.u32 != kKick) {
+      woken_.push_back(events[i].data.u32);
+      continue;
+    }
+    std::uint64_t ignored;
+    if (timeout_ms > 0 && read(kick_.get(), &ignored, sizeof ignored) < 0 && errno != EAGAIN) continue;
+  }
+  return woken_;
+}
+
+void Sleeper::kick() {
+  const std::uint64_t one = 1;
+  if (write(kick_.get(), &one, sizeof one) < 0 && errno != EAGAIN) return;  // full means: already kicked
+}
+
+}  // namespace kolo

@@ -1,0 +1,36 @@
+// Sleeper: waits for all links of an engine at once, and can be woken by another thread.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/status.hpp"
+#include "base/unique_fd.hpp"
+
+namespace kolo {
+
+/// An epoll of descriptors, each known by a small number. wait() may run in one thread while others change interest or
+/// kick.
+class Sleeper {
+ public:
+  Sleeper();
+
+  Status add(int fd, std::uint32_t number);
+  void remove(int fd);
+  /// Also wake when the descriptor takes bytes.
+  void set_writable_interest(int fd, std::uint32_t number, bool wanted);
+  /// Blocks for at most `timeout_ms` (0: only looks); returns the numbers that have something to do. Valid until the next call.
+  std::span<const std::uint32_t> wait(int timeout_ms);
+  /// Ends the current or the next wait() with a positive timeout.
+  void kick();
+
+ private:
+  static constexpr std::uint32_t kKick = ~0u;
+
+  UniqueFd epoll_;
+  UniqueFd kick_;
+  std::vector<std::uint32_t> woken_;
+};
+
+}  // namespace kolo
