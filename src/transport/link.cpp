@@ -60,7 +60,11 @@ void Link::send_control(std::uint32_t kind, std::span<const std::byte> payload) 
 // --- Sending ---------------------------------------------------------------------------------------------------
 
 void Link::post_send(MessageRequest& request) {
-  if (!status_.ok() || abandoned_) return;
+  if (abandoned_) return;
+  if (!status_.ok()) {
+    sends_.add(request.tag, &request);  // it will never be met: is_waiting() shows it
+    return;
+  }
   if (request.bytes <= kEagerBytes) {
     OutFrame frame;
     frame.header = header_for(FrameType::message, request);
@@ -155,7 +159,7 @@ bool Link::agrees(const FrameHeader& header, const MessageRequest& request) {
 }
 
 void Link::post_receive(MessageRequest& request) {
-  if (!status_.ok() || abandoned_) return;
+  if (abandoned_) return;
   if (auto waiting = unexpected_.take(request.tag)) {
     if (!agrees(waiting->header, request)) return;
     if (waiting->header.type == FrameType::message) {
@@ -371,12 +375,13 @@ bool Link::read_more() {
   return *read > 0;
 }
 
-Result<bool> Link::progress() {
+Result<bool> Link::progress(bool readable) {
   if (!status_.ok()) return status_;
   bool moved = flush();
   // A peer that fails says why before it closes: read what is there even when writing no longer works.
   const Status write_status = std::exchange(status_, Status());
-  for (int i = 0; i < kReadsPerProgress && status_.ok(); ++i) {
+  readable = readable || !write_status.ok();
+  for (int i = 0; readable && i < kReadsPerProgress && status_.ok(); ++i) {
     if (!read_more()) break;
     moved = true;
     parse();

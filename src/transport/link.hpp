@@ -17,7 +17,8 @@ namespace kolo {
 
 class Link;
 
-/// What a Link tells its owner, from inside post_*() and progress().
+/// What a Link tells its owner, from inside post_*() and progress(). It must not call the Link back from
+/// there, except through post_*() and send_control().
 class LinkListener {
  public:
   virtual ~LinkListener() = default;
@@ -48,8 +49,11 @@ class Link {
   /// Goes out behind what is already queued.
   void send_control(std::uint32_t kind, std::span<const std::byte> payload);
 
-  /// Moves what can move now; returns whether anything did.
-  Result<bool> progress();
+  /// Moves what can move now; returns whether anything did. Reads only when `readable` says that there may be
+  /// something, because looking costs a system call on some endpoints.
+  Result<bool> progress(bool readable);
+  /// A posted request has not met its counterpart yet.
+  bool is_waiting() const noexcept { return !receives_.empty() || !sends_.empty() || incoming_ != nullptr; }
   /// There are bytes that the endpoint had no room for.
   bool wants_write() const noexcept { return out_head_ < out_.size(); }
 
