@@ -109,6 +109,9 @@ def deb_is_made():
     assert {"libkolo0", "libkolo-dev", "kolo-tools"} <= set(fields), sorted(fields)
     for library in ("libc6", "libstdc++6", "libspdlog", "libssl"):
         assert re.search(rf"^Depends:.*\b{re.escape(library)}", fields["libkolo0"], re.MULTILINE), fields["libkolo0"]
+    if "libkolo-train0" in fields:
+        assert re.search(r"^Depends:.*\blibtorch", fields["libkolo-train0"], re.MULTILINE), fields["libkolo-train0"]
+        assert re.search(r"^Depends:.*\blibtorch-dev", fields["libkolo-train-dev"], re.MULTILINE)
     for package in ("libkolo-dev", "kolo-tools"):
         assert re.search(r"^Depends:.*\blibkolo0 \(= ", fields[package], re.MULTILINE), fields[package]
 
@@ -125,6 +128,10 @@ def deb_holds_the_right_files():
                         r"/usr/lib/(.+/)?cmake/kolo/kolo\w+(-\w+)?\.cmake"],
         "kolo-tools": [r"/usr/bin/kolo"],
     }
+    if list(DEBS.glob("libkolo-train0_*.deb")):
+        expected["libkolo-train0"] = [r"/usr/lib/(.+/)?libkolo_train\.so\.[0-9.]+"]
+        expected["libkolo-train-dev"] = [r"/usr/include/kolo/train/\w+\.hpp", r"/usr/lib/(.+/)?libkolo_train\.so",
+                                         r"/usr/lib/(.+/)?cmake/kolo/koloTrainTargets(-\w+)?\.cmake"]
     for package, patterns in expected.items():
         patterns = [*patterns, f"/usr/share/doc/{package}/copyright"]
         files = files_in(package)
