@@ -39,6 +39,7 @@ Config read() {
   c.segment_bytes = number<std::uint64_t>("KOLO_SEGMENT_BYTES", c.segment_bytes, 64, 1ull << 40);
   c.interface = text("KOLO_INTERFACE", "");
   c.store = text("KOLO_STORE", "");
+  c.store_served = number<int>("KOLO_STORE_SERVED", 0, 0, 1) == 1;
   c.key = text("KOLO_KEY", "");
   c.spin_us = number<std::int64_t>("KOLO_SPIN_US", c.spin_us, -1, 1'000'000);
   return c;

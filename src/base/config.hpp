@@ -16,6 +16,7 @@ struct Config {
   std::uint64_t segment_bytes = 1u << 19;      ///< KOLO_SEGMENT_BYTES: longest single message of the engine.
   std::string interface;                       ///< KOLO_INTERFACE: interface or address that tcp binds.
   std::string store;                           ///< KOLO_STORE: "tcp://host:port" or "file:///path", see Store.
+  bool store_served = false;                   ///< KOLO_STORE_SERVED=1: somebody else than rank 0 serves it.
   std::string key;                             ///< KOLO_KEY: the job's secret; kolo run makes one.
   std::int64_t spin_us = -1;                   ///< KOLO_SPIN_US: spin before sleeping; -1: by cores and ranks.
 };

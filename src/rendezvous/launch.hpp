@@ -1,0 +1,22 @@
+// Reading a launcher's environment variables, as a function of a lookup so that every launcher can be tested.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "base/status.hpp"
+#include "kolo/store.hpp"
+
+namespace kolo {
+
+/// The value of an environment variable; nullopt where it is not set.
+using Lookup = std::function<std::optional<std::string>(const char* name)>;
+
+/// This process's own environment.
+std::optional<std::string> environment(const char* name);
+
+/// launch_from_environment() of any environment; Code::invalid_argument that names the variable.
+Result<Launch> read_launch(const Lookup& lookup);
+
+}  // namespace kolo

@@ -1,0 +1,244 @@
+#include "rendezvous/meeting.hpp"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <charconv>
+
+#include "base/log.hpp"
+#include "rendezvous/proof.hpp"
+#include "rendezvous/slurm.hpp"
+#include "rendezvous/socket.hpp"
+#include "rendezvous/tcp_server.hpp"
+
+namespace kolo {
+namespace {
+
+/// How many ports a server tries that cannot have exactly the one it was told.
+constexpr int kPortRange = 16;
+
+Result<std::uint16_t> parse_port(const std::string& name, const std::string& text) {
+  unsigned port = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  if (error != std::errc() || end != text.data() + text.size() || port < 1 || port > 65535) {
+    return Status(Code::invalid_argument,
+                  fmt::format("{}: \"{}\" is not a port from 1 to 65535", name, text));
+  }
+  return static_cast<std::uint16_t>(port);
+}
+
+/// A key of this job alone, so that two jobs whose servers stand side by side do not meet.
+std::string job_key(const std::string& key, const std::string& job) {
+  return proof::hmac(key, "job " + job);
+}
+
+/// A port that all ranks of the job work out alike: below Linux's range for outgoing connections, and leaving
+/// room for kPortRange.
+std::uint16_t job_port(const std::string& job) {
+  const std::string hash = proof::hmac("", "port " + job);
+  const unsigned bits = static_cast<unsigned char>(hash[0]) | static_cast<unsigned char>(hash[1]) << 8;
+  return static_cast<std::uint16_t>(20'000 + bits % 12'000);
+}
+
+/// MPICH gives its ranks no name for the job, but a socket to the proxy that started all those of one host.
+std::optional<std::string> mpich_proxy(const Lookup& lookup) {
+  const auto text = lookup("PMI_FD");
+  int fd = -1;
+  ucred proxy{};
+  socklen_t length = sizeof(proxy);
+  if (text) std::from_chars(text->data(), text->data() + text->size(), fd);
+  if (fd < 0 || ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &proxy, &length) != 0 || proxy.pid <= 0) {
+    return std::nullopt;
+  }
+  return fmt::format("mpich proxy {}", proxy.pid);
+}
+
+/// What tells this job from the others of this host or cluster; nullopt where the launcher does not say.
+std::optional<std::string> job_name(const Launch& launch, const Lookup& lookup) {
+  if (launch.launcher == "Open MPI") {
+    for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}) {
+      if (const auto value = lookup(name)) return "open mpi " + *value;
+    }
+  }
+  if (launch.launcher == "MPICH") {
+    if (auto proxy = mpich_proxy(lookup)) return proxy;
+  }
+  const auto job = lookup("SLURM_JOB_ID");
+  if (job && in_slurm_step(lookup)) return fmt::format("slurm {}.{}", *job, *lookup("SLURM_STEP_ID"));
+  return std::nullopt;
+}
+
+/// The host of rank 0 when the ranks are on several and nobody names it.
+std::optional<std::string> first_host(const Lookup& lookup) {
+  if (!in_slurm_step(lookup)) return std::nullopt;
+  for (const char* name : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"}) {
+    if (const auto list = lookup(name)) {
+      if (auto host = first_slurm_host(*list)) return host;
+    }
+  }
+  return lookup("SLURM_LAUNCH_NODE_IPADDR");
+}
+
+/// MASTER_ADDR and MASTER_PORT.
+Status plan_master(const Config& config, const Lookup& lookup, Meeting& meeting) {
+  const auto port_text = lookup("MASTER_PORT");
+  if (!port_text) return Status(Code::invalid_argument, "MASTER_PORT is not set although MASTER_ADDR is");
+  const auto port = parse_port("MASTER_PORT", *port_text);
+  if (!port.ok()) return port.status();
+  meeting.address = {*lookup("MASTER_ADDR"), port.value(), 1, config.key};
+  if (meeting.address.host.empty()) return Status(Code::invalid_argument, "MASTER_ADDR is empty");
+  if (lookup("TORCHELASTIC_USE_AGENT_STORE") != "True") return {};
+
+  // torchrun's own store listens on MASTER_PORT already. A restarted job is another one.
+  if (port.value() > 65535 - kPortRange) {
+    return Status(Code::invalid_argument,
+                  fmt::format("MASTER_PORT={} leaves kolo no port after torchrun's; choose one up to {}",
+                              port.value(), 65535 - kPortRange));
+  }
+  meeting.address.port = static_cast<std::uint16_t>(port.value() + 1);
+  meeting.address.ports = kPortRange;
+  meeting.address.key =
+      job_key(config.key, fmt::format("torchrun {} {} {}", lookup("TORCHELASTIC_RUN_ID").value_or(""),
+                                      *port_text, lookup("TORCHELASTIC_RESTART_COUNT").value_or("")));
+  return {};
+}
+
+/// Neither KOLO_STORE nor MASTER_ADDR: what the launcher lets on.
+Status plan_from_launcher(const Launch& launch, const Config& config, const Lookup& lookup,
+                          Meeting& meeting) {
+  const auto host = meeting.one_host ? std::optional<std::string>("127.0.0.1") : first_host(lookup);
+  const auto job = job_name(launch, lookup);
+  if (!host || !job) {
+    return Status(
+        Code::invalid_argument,
+        fmt::format("{} tells rank {} of {} not where to meet the others: set MASTER_ADDR to the host "
+                    "of rank 0 and MASTER_PORT to a free port there, the same for all ranks",
+                    launch.launcher == "none" ? "nothing" : launch.launcher, launch.rank, launch.size));
+  }
+  const std::string full = fmt::format("{} of user {}", *job, ::getuid());
+  meeting.address = {*host, job_port(full), kPortRange, job_key(config.key, full)};
+  return {};
+}
+
+/// The addresses that rank 0 binds, best first: those that the others were told.
+Result<std::vector<SocketAddress>> addresses_to_serve(const Meeting& meeting, std::uint16_t port) {
+  const std::string& host = meeting.address.host;
+  Result<std::vector<SocketAddress>> told = resolve(host, port);
+  if (!told.ok()) return told;
+  const bool exactly = meeting.one_host || host == "localhost" || is_numeric_host(host);
+  if (exactly) return told;
+  // Debian's /etc/hosts gives the host's own name as 127.0.1.1, where no other host could reach us.
+  std::erase_if(*told, [](const SocketAddress& address) { return address.is_loopback(); });
+  return told;
+}
+
+/// Listens at one port; the error tells whether another port may do (EADDRINUSE) or none.
+Result<std::unique_ptr<TcpStoreServer>> serve_at(const Meeting& meeting, std::uint16_t port) {
+  const auto addresses = addresses_to_serve(meeting, port);
+  if (!addresses.ok()) return addresses.status();
+  Status in_use;
+  for (const SocketAddress& address : addresses.value()) {
+    auto server = serve_store(address, meeting.address.key);
+    if (server.ok()) return server;
+    if (server.status().message() == Status::from_errno("bind", EADDRINUSE).message())
+      in_use = server.status();
+  }
+  if (!in_use.ok()) return in_use;
+  // The name is not one of this host's own, as behind address translation: then every interface it must be.
+  log().info("{} is no address of this host; serving the store on all interfaces, port {}",
+             meeting.address.host, port);
+  Status last;
+  for (const SocketAddress& address : resolve("", port).value()) {
+    auto server = serve_store(address, meeting.address.key);
+    if (server.ok()) return server;
+    last = server.status();
+  }
+  return last;
+}
+
+Result<std::unique_ptr<TcpStoreServer>> serve(const Meeting& meeting) {
+  Status last;
+  for (int i = 0; i < meeting.address.ports; ++i) {
+    auto server = serve_at(meeting, static_cast<std::uint16_t>(meeting.address.port + i));
+    if (server.ok()) return server;
+    last = server.status();
+  }
+  return Status(Code::rendezvous,
+                fmt::format("rank 0 cannot serve the store at {}: {}",
+                            tcp_url(meeting.address.host, meeting.address.port), last.message()));
+}
+
+/// Keeps the server for as long as anybody has the store.
+struct ServedStore {
+  std::unique_ptr<TcpStoreServer> server;
+  std::shared_ptr<Store> store;
+};
+
+}  // namespace
+
+Status parse_store_url(const std::string& url, Meeting& meeting) {
+  constexpr std::string_view kTcp = "tcp://";
+  constexpr std::string_view kFile = "file://";
+  const std::string wanted = "KOLO_STORE=\"" + url + "\" must be tcp://host:port or file:///path";
+  if (url.starts_with(kFile)) {
+    meeting.kind = Meeting::Kind::file;
+    meeting.path = url.substr(kFile.size());
+    return meeting.path.starts_with('/') ? Status() : Status(Code::invalid_argument, wanted);
+  }
+  const auto colon = url.rfind(':');
+  if (!url.starts_with(kTcp) || colon < kTcp.size()) return Status(Code::invalid_argument, wanted);
+  std::string host = url.substr(kTcp.size(), colon - kTcp.size());
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  const auto port = parse_port("KOLO_STORE=\"" + url + "\"", url.substr(colon + 1));
+  if (!port.ok()) return port.status();
+  if (host.empty()) return Status(Code::invalid_argument, wanted);
+  meeting.kind = Meeting::Kind::tcp;
+  meeting.address.host = host;
+  meeting.address.port = port.value();
+  return {};
+}
+
+Result<Meeting> plan_meeting(const Launch& launch, const Config& config, const Lookup& lookup) {
+  Meeting meeting;
+  meeting.one_host = launch.local_size == launch.size;
+  meeting.address.key = config.key;
+  if (!config.store.empty()) {
+    if (Status status = parse_store_url(config.store, meeting); !status.ok()) return status;
+    meeting.serve = meeting.kind == Meeting::Kind::tcp && launch.rank == 0 && !config.store_served;
+    return meeting;
+  }
+  if (launch.size == 1) return meeting;
+  meeting.kind = Meeting::Kind::tcp;
+  meeting.serve = launch.rank == 0;
+  Status status = lookup("MASTER_ADDR") ? plan_master(config, lookup, meeting)
+                                        : plan_from_launcher(launch, config, lookup, meeting);
+  if (!status.ok()) return status;
+  return meeting;
+}
+
+Result<std::shared_ptr<Store>> hold_meeting(const Meeting& meeting, std::chrono::nanoseconds timeout) {
+  if (meeting.kind == Meeting::Kind::memory) return make_memory_store();
+  if (meeting.kind == Meeting::Kind::file) return make_file_store(meeting.path);
+  const Deadline deadline = Deadline::after(timeout);
+  if (!meeting.serve) return find_store(meeting.address, deadline, timeout);
+
+  auto server = serve(meeting);
+  if (!server.ok()) return server.status();
+  auto held = std::make_shared<ServedStore>();
+  held->server = std::move(*server);
+  StoreAddress own = meeting.address;
+  own.port = held->server->port();
+  own.ports = 1;
+  auto store = find_store(own, deadline, timeout);
+  if (!store.ok()) return store.status();
+  held->store = std::move(*store);
+  return std::shared_ptr<Store>(held, held->store.get());
+}
+
+std::shared_ptr<Store> store_from_environment(const Launch& launch, std::chrono::nanoseconds timeout) {
+  const Meeting meeting = plan_meeting(launch, config(), environment).value_or_throw();
+  return hold_meeting(meeting, timeout).value_or_throw();
+}
+
+}  // namespace kolo

@@ -1,0 +1,196 @@
+#include "rendezvous/socket.hpp"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace kolo {
+namespace {
+
+bool same_address(const sockaddr_storage& a, const sockaddr_storage& b) {
+  if (a.ss_family != b.ss_family) return false;
+  if (a.ss_family == AF_INET) {
+    const auto& x = reinterpret_cast<const sockaddr_in&>(a);
+    const auto& y = reinterpret_cast<const sockaddr_in&>(b);
+    return x.sin_port == y.sin_port && x.sin_addr.s_addr == y.sin_addr.s_addr;
+  }
+  const auto& x = reinterpret_cast<const sockaddr_in6&>(a);
+  const auto& y = reinterpret_cast<const sockaddr_in6&>(b);
+  return x.sin6_port == y.sin6_port && std::memcmp(&x.sin6_addr, &y.sin6_addr, sizeof(x.sin6_addr)) == 0;
+}
+
+/// A client that keeps dialling a free port of its own host can be given that very port as its own and so
+/// reach itself, which also takes the port from the server it waits for.
+bool reached_itself(int fd) {
+  sockaddr_storage here{};
+  sockaddr_storage there{};
+  socklen_t here_length = sizeof(here);
+  socklen_t there_length = sizeof(there);
+  return ::getsockname(fd, reinterpret_cast<sockaddr*>(&here), &here_length) == 0 &&
+         ::getpeername(fd, reinterpret_cast<sockaddr*>(&there), &there_length) == 0 &&
+         same_address(here, there);
+}
+
+/// Waits for the events; Code::timeout at the deadline.
+Status await(int fd, short events, const Deadline& deadline) {
+  for (;;) {
+    pollfd entry{fd, events, 0};
+    const int ready = ::poll(&entry, 1, deadline.left_ms());
+    if (ready > 0) return {};
+    if (ready < 0 && errno != EINTR) return Status::from_errno("poll", errno);
+    if (deadline.passed()) return Status(Code::timeout, "no answer in time");
+  }
+}
+
+Status lost(int error_number) {
+  if (error_number == 0) return Status(Code::peer_lost, "the connection was closed");
+  return Status(Code::peer_lost, Status::from_errno("the connection broke", error_number).message());
+}
+
+}  // namespace
+
+bool SocketAddress::is_loopback() const {
+  if (family() == AF_INET) {
+    return (ntohl(reinterpret_cast<const sockaddr_in&>(storage).sin_addr.s_addr) >> 24) == 127;
+  }
+  return family() == AF_INET6 &&
+         IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr) != 0;
+}
+
+std::string tcp_url(const std::string& host, std::uint16_t port) {
+  if (host.empty()) return fmt::format("tcp://*:{}", port);
+  return host.find(':') == std::string::npos ? fmt::format("tcp://{}:{}", host, port)
+                                             : fmt::format("tcp://[{}]:{}", host, port);
+}
+
+bool is_numeric_host(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_flags = AI_NUMERICHOST;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (host.empty() || ::getaddrinfo(host.c_str(), nullptr, &hints, &found) != 0) return false;
+  ::freeaddrinfo(found);
+  return true;
+}
+
+Result<std::vector<SocketAddress>> resolve(const std::string& host, std::uint16_t port) {
+  std::vector<SocketAddress> addresses;
+  if (host.empty()) {
+    SocketAddress six;
+    auto& in6 = reinterpret_cast<sockaddr_in6&>(six.storage);
+    in6.sin6_family = AF_INET6;
+    in6.sin6_port = htons(port);
+    six.length = sizeof(sockaddr_in6);
+    SocketAddress four;
+    auto& in4 = reinterpret_cast<sockaddr_in&>(four.storage);
+    in4.sin_family = AF_INET;
+    in4.sin_port = htons(port);
+    four.length = sizeof(sockaddr_in);
+    return std::vector{six, four};
+  }
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (error != 0) {
+    return Status(Code::rendezvous,
+                  fmt::format("the host name \"{}\" is not known here: {}", host, ::gai_strerror(error)));
+  }
+  for (const addrinfo* at = found; at; at = at->ai_next) {
+    SocketAddress address;
+    std::memcpy(&address.storage, at->ai_addr, at->ai_addrlen);
+    address.length = at->ai_addrlen;
+    addresses.push_back(address);
+  }
+  ::freeaddrinfo(found);
+  return addresses;
+}
+
+Result<UniqueFd> listen_on(const SocketAddress& address) {
+  UniqueFd fd(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return Status::from_errno("socket", errno);
+  const int on = 1;
+  const int off = 0;
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (address.family() == AF_INET6) ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+  if (::bind(fd.get(), address.get(), address.length) != 0) return Status::from_errno("bind", errno);
+  if (::listen(fd.get(), SOMAXCONN) != 0) return Status::from_errno("listen", errno);
+  return fd;
+}
+
+std::uint16_t local_port(int fd) {
+  sockaddr_storage here{};
+  socklen_t length = sizeof(here);
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&here), &length) != 0) return 0;
+  return ntohs(here.ss_family == AF_INET ? reinterpret_cast<sockaddr_in&>(here).sin_port
+                                         : reinterpret_cast<sockaddr_in6&>(here).sin6_port);
+}
+
+Result<UniqueFd> connect_to(const SocketAddress& address, const Deadline& deadline) {
+  UniqueFd fd(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return Status::from_errno("socket", errno);
+  if (::connect(fd.get(), address.get(), address.length) != 0) {
+    if (errno != EINPROGRESS && errno != EINTR) return Status::from_errno("connect", errno);
+    if (Status status = await(fd.get(), POLLOUT, deadline); !status.ok()) return status;
+    int error = 0;
+    socklen_t length = sizeof(error);
+    ::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
+    if (error != 0) return Status::from_errno("connect", error);
+  }
+  if (reached_itself(fd.get())) {
+    const linger at_once{1, 0};  // no TIME_WAIT on a port that the server wants
+    ::setsockopt(fd.get(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+    return Status::from_errno("connect", ECONNREFUSED);
+  }
+  tune_connection(fd.get());
+  return fd;
+}
+
+void tune_connection(int fd) {
+  const auto set = [fd](int level, int option, int value) {
+    ::setsockopt(fd, level, option, &value, sizeof(value));  // each is an improvement, none a condition
+  };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 20);
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 10);
+  set(IPPROTO_TCP, TCP_KEEPCNT, 4);
+}
+
+Status send_all(int fd, std::string_view bytes, const Deadline& deadline) {
+  while (!bytes.empty()) {
+    const ssize_t put = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (put >= 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(put));
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      if (Status status = await(fd, POLLOUT, deadline); !status.ok()) return status;
+    } else if (errno != EINTR) {
+      return lost(errno);
+    }
+  }
+  return {};
+}
+
+Status receive_all(int fd, std::string& into, const Deadline& deadline) {
+  std::size_t done = 0;
+  while (done < into.size()) {
+    const ssize_t got = ::recv(fd, into.data() + done, into.size() - done, 0);
+    if (got > 0) {
+      done += static_cast<std::size_t>(got);
+    } else if (got == 0) {
+      return lost(0);
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      if (Status status = await(fd, POLLIN, deadline); !status.ok()) return status;
+    } else if (errno != EINTR) {
+      return lost(errno);
+    }
+  }
+  return {};
+}
+
+}  // namespace kolo

@@ -1,0 +1,52 @@
+// Sockets as the store needs them: names to addresses, listening, and transfers that end at a deadline.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/deadline.hpp"
+#include "base/status.hpp"
+#include "base/unique_fd.hpp"
+
+namespace kolo {
+
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+  int family() const { return storage.ss_family; }
+  bool is_loopback() const;
+};
+
+/// "tcp://10.0.0.1:29500", "tcp://[::1]:29500", "tcp://node1:29500".
+std::string tcp_url(const std::string& host, std::uint16_t port);
+
+/// True for an address in digits, with or without a scope: "10.0.0.1", "::1".
+bool is_numeric_host(const std::string& host);
+
+/// What the name stands for, in the resolver's order; Code::rendezvous when it is unknown. The resolver keeps
+/// its own time limits. An empty host means all interfaces (IPv6, which takes IPv4 as well, first).
+Result<std::vector<SocketAddress>> resolve(const std::string& host, std::uint16_t port);
+
+/// A listening socket, non-blocking; the error is Code::system with the errno's text.
+Result<UniqueFd> listen_on(const SocketAddress& address);
+std::uint16_t local_port(int fd);
+
+/// A connected socket, non-blocking, without delay, with keep-alive.
+Result<UniqueFd> connect_to(const SocketAddress& address, const Deadline& deadline);
+
+/// Options of every connection, also accepted ones: no delay; a host that vanished is noticed within a
+/// minute.
+void tune_connection(int fd);
+
+/// Everything or an error: Code::timeout at the deadline, Code::peer_lost when the other side is gone.
+Status send_all(int fd, std::string_view bytes, const Deadline& deadline);
+Status receive_all(int fd, std::string& into, const Deadline& deadline);
+
+}  // namespace kolo

@@ -1,0 +1,55 @@
+// Wire: what a store's client and server say to each other once they trust each other.
+//
+//   frame    body_bytes:u32 body                                             (little-endian)
+//   body     kind:u8 number:i64 item_count:u32 (item_bytes:u32 item)*
+//
+// Requests and replies have the same shape. One request is answered by one reply, in order.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.hpp"
+#include "rendezvous/table.hpp"
+
+namespace kolo::wire {
+
+enum class Kind : std::uint8_t {
+  set = 1,     ///< items: key, value
+  get = 2,     ///< items: key; number: nanoseconds to wait
+  add = 3,     ///< items: key; number: the amount
+  wait = 4,    ///< items: keys; number: nanoseconds to wait
+  remove = 5,  ///< items: key
+  done = 16,   ///< reply; get: the value; add: number is the sum; wait: the keys that are missing
+  late = 17,   ///< reply to get: the key did not appear
+  wrong = 18,  ///< reply: the request makes no sense for the key; item: why
+};
+
+struct Message {
+  Kind kind = Kind::done;
+  std::int64_t number = 0;
+  std::vector<std::string> items;
+
+  bool operator==(const Message&) const = default;
+};
+
+inline constexpr std::size_t kHeadBytes = 4;
+inline constexpr std::size_t kMaxItems = 4096;
+/// Room for the largest set(), and for a wait() of kMaxItems keys of ordinary length.
+inline constexpr std::size_t kMaxBodyBytes = kMaxValueBytes + kMaxKeyBytes + 64;
+
+/// The whole frame. The message must respect the limits.
+std::string encode(const Message& message);
+
+/// The size of the body that follows these kHeadBytes bytes; an error when it is over the limit.
+Result<std::size_t> body_bytes(std::string_view head);
+
+/// The inverse of encode() without the head. Every byte must be accounted for.
+Result<Message> decode(std::string_view body);
+
+/// Whether the message is a request with the items that its kind wants, within the limits of a store.
+Status check_request(const Message& message);
+
+}  // namespace kolo::wire
