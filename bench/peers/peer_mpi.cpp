@@ -1,0 +1,187 @@
+// The same benchmark with MPI; built once with Open MPI and once with MPICH.
+#include <fmt/format.h>
+
+// The C interface only: the C++ one is deprecated and its headers are not free of warnings.
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+
+#include <cstdio>
+#include <limits>
+#include <optional>
+
+#include "peer.hpp"
+
+namespace kolo::bench {
+namespace {
+
+// Nothing for the types that MPI does not know.
+std::optional<MPI_Datatype> mpi_type(DType dtype) {
+  switch (dtype) {
+    case DType::float32:
+      return MPI_FLOAT;
+    case DType::float64:
+      return MPI_DOUBLE;
+    case DType::int8:
+      return MPI_INT8_T;
+    case DType::int16:
+      return MPI_INT16_T;
+    case DType::int32:
+      return MPI_INT32_T;
+    case DType::int64:
+      return MPI_INT64_T;
+    case DType::uint8:
+      return MPI_UINT8_T;
+    case DType::uint16:
+      return MPI_UINT16_T;
+    case DType::uint32:
+      return MPI_UINT32_T;
+    case DType::uint64:
+      return MPI_UINT64_T;
+    case DType::float16:
+    case DType::bfloat16:
+      return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+std::optional<MPI_Op> mpi_op(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum:
+      return MPI_SUM;
+    case ReduceOp::product:
+      return MPI_PROD;
+    case ReduceOp::min:
+      return MPI_MIN;
+    case ReduceOp::max:
+      return MPI_MAX;
+    default:
+      return std::nullopt;
+  }
+}
+
+class MpiContestant : public Contestant {
+ public:
+  MpiContestant() {
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+    MPI_Comm_size(MPI_COMM_WORLD, &size_);
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  std::vector<std::string> algorithms(const Case& what) const override {
+    const bool reduces = is_reducing(what.kind);
+    if (reduces && (!mpi_type(what.dtype) || !mpi_op(what.op))) return {};
+    // In place MPI leaves the result at the beginning of the data and not in the rank's own part.
+    if (what.kind == Kind::reduce_scatter && what.in_place) return {};
+    // MPI 3 counts in int.
+    if (what.bytes() > static_cast<std::uint64_t>(std::numeric_limits<int>::max())) return {};
+    return {"default"};
+  }
+
+  std::byte* memory(std::size_t bytes) override { return memory_.at_least(bytes); }
+
+  void prepare(const Case& what, const std::string&, void* in, void* out) override {
+    kind_ = what.kind;
+    // What is only moved can be moved as bytes.
+    const auto type = mpi_type(what.dtype);
+    count_ = static_cast<int>(type ? what.count : what.count * size_of(what.dtype));
+    type_ = type.value_or(MPI_BYTE);
+    op_ = is_reducing(what.kind) ? mpi_op(what.op).value() : MPI_SUM;
+    in_ = in;
+    out_ = out;
+    in_place_ = what.in_place;
+    peer_ = (rank_ ^ 1) < size_ ? rank_ ^ 1 : MPI_PROC_NULL;
+  }
+
+  void call() override {
+    const MPI_Comm world = MPI_COMM_WORLD;
+    void* const here = MPI_IN_PLACE;
+    switch (kind_) {
+      case Kind::all_reduce:
+        MPI_Allreduce(in_place_ ? here : in_, out_, count_, type_, op_, world);
+        break;
+      case Kind::reduce_scatter:
+        MPI_Reduce_scatter_block(in_, out_, count_, type_, op_, world);
+        break;
+      case Kind::all_gather:
+        MPI_Allgather(in_place_ ? here : in_, count_, type_, out_, count_, type_, world);
+        break;
+      case Kind::broadcast:
+        MPI_Bcast(out_, count_, type_, 0, world);
+        break;
+      case Kind::reduce:
+        MPI_Reduce(in_place_ && rank_ == 0 ? here : in_, out_, count_, type_, op_, 0, world);
+        break;
+      case Kind::scatter:
+        MPI_Scatter(in_, count_, type_, in_place_ && rank_ == 0 ? here : out_, count_, type_, 0, world);
+        break;
+      case Kind::gather:
+        MPI_Gather(in_place_ && rank_ == 0 ? here : in_, count_, type_, out_, count_, type_, 0, world);
+        break;
+      case Kind::all_to_all:
+        MPI_Alltoall(in_place_ ? here : in_, count_, type_, out_, count_, type_, world);
+        break;
+      case Kind::barrier:
+        MPI_Barrier(world);
+        break;
+      case Kind::send_recv:
+        if (rank_ % 2 == 0) MPI_Send(in_, count_, type_, peer_, 0, world);
+        MPI_Recv(out_, count_, type_, peer_, 0, world, MPI_STATUS_IGNORE);
+        if (rank_ % 2 == 1) MPI_Send(in_, count_, type_, peer_, 0, world);
+        break;
+      case Kind::copy:
+        break;
+    }
+  }
+
+  void barrier() override { MPI_Barrier(MPI_COMM_WORLD); }
+  void share(void* data, std::size_t bytes) override {
+    MPI_Bcast(data, static_cast<int>(bytes), MPI_BYTE, 0, MPI_COMM_WORLD);
+  }
+  void collect(const double* mine, std::size_t count, double* all) override {
+    const int n = static_cast<int>(count);
+    MPI_Gather(mine, n, MPI_DOUBLE, all, n, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+  }
+
+ private:
+  PlainMemory memory_;
+  int rank_ = 0;
+  int size_ = 1;
+  Kind kind_ = Kind::barrier;
+  int count_ = 0;
+  MPI_Datatype type_ = MPI_BYTE;
+  MPI_Op op_ = MPI_SUM;
+  void* in_ = nullptr;
+  void* out_ = nullptr;
+  bool in_place_ = false;
+  int peer_ = MPI_PROC_NULL;
+};
+
+std::string library_name() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  std::string name(text, static_cast<std::size_t>(length));
+  return name.substr(0, name.find_first_of(",\n"));
+}
+
+}  // namespace
+}  // namespace kolo::bench
+
+int main(int argc, char** argv) {
+  MPI_Init(&argc, &argv);
+  if (argc != 2) {
+    std::fprintf(stderr, "kolo bench --against starts this program\n");
+    MPI_Abort(MPI_COMM_WORLD, 2);
+  }
+  int status = 0;
+  {
+    kolo::bench::MpiContestant contestant;
+    status = kolo::bench::serve(contestant, argv[1], kolo::bench::library_name());
+  }
+  if (status != 0) MPI_Abort(MPI_COMM_WORLD, status);
+  MPI_Finalize();
+  return 0;
+}

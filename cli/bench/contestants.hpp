@@ -1,0 +1,69 @@
+// The two contestants of this program: kolo, and the machine itself.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "bench/contestant.hpp"
+#include "bench/memory.hpp"
+#include "kolo/kolo.hpp"
+
+namespace kolo::bench {
+
+/// kolo over one communicator. An empty algorithm leaves the choice to kolo.
+class KoloContestant : public Contestant {
+ public:
+  KoloContestant(Communicator communicator, std::string algorithm, bool shared_memory);
+
+  int rank() const override { return communicator_.rank(); }
+  int size() const override { return communicator_.size(); }
+  std::vector<std::string> algorithms(const Case& what) const override;
+  std::byte* memory(std::size_t bytes) override;
+  void prepare(const Case& what, const std::string& algorithm, void* in, void* out) override;
+  void call() override;
+  void barrier() override { communicator_.barrier(); }
+  void share(void* data, std::size_t bytes) override;
+  void collect(const double* mine, std::size_t count, double* all) override;
+
+  /// "shm", or "shm+tcp" where this rank has both kinds of links.
+  std::string transports() const;
+
+ private:
+  Communicator communicator_;
+  std::string algorithm_;
+  bool shared_;
+  SharedMemory shared_memory_;
+  PlainMemory plain_memory_;
+  Case what_;
+  CallOptions options_;
+  ConstBuffer in_;
+  Buffer out_;
+};
+
+/// Every rank copies its memory with memcpy, all at once: no collective over memory can move its bytes
+/// faster. Borrows the other contestant for everything but the copying.
+class CopyContestant : public Contestant {
+ public:
+  explicit CopyContestant(Contestant& other) : other_(other) {}
+
+  int rank() const override { return other_.rank(); }
+  int size() const override { return other_.size(); }
+  std::vector<std::string> algorithms(const Case&) const override { return {"memcpy"}; }
+  std::byte* memory(std::size_t bytes) override { return memory_.at_least(bytes); }
+  void prepare(const Case& what, const std::string& algorithm, void* in, void* out) override;
+  void call() override;
+  void barrier() override { other_.barrier(); }
+  void share(void* data, std::size_t bytes) override { other_.share(data, bytes); }
+  void collect(const double* mine, std::size_t count, double* all) override {
+    other_.collect(mine, count, all);
+  }
+
+ private:
+  Contestant& other_;
+  PlainMemory memory_;
+  const void* in_ = nullptr;
+  void* out_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace kolo::bench

@@ -1,0 +1,62 @@
+#include "bench/json_lines.hpp"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+namespace kolo::bench {
+namespace {
+
+// Nanoseconds and kilobytes a second are as fine as anything here is known.
+double rounded(double value) {
+  return std::round(value * 1000) / 1000;
+}
+
+}  // namespace
+
+std::string machine_line(const Machine& machine, const std::string& version) {
+  nlohmann::ordered_json json;
+  json["type"] = "machine";
+  json["kolo"] = version;
+  json["cpu"] = machine.cpu;
+  json["cores"] = machine.cores;
+  json["memory_GB"] = rounded(machine.memory_GB);
+  json["kernel"] = machine.kernel;
+  return json.dump();
+}
+
+std::string row_line(const Row& row) {
+  nlohmann::ordered_json json;
+  json["type"] = row.what.kind == Kind::copy ? "limit" : "result";
+  json["library"] = row.library;
+  json["collective"] = name_of(row.what.kind);
+  json["algorithm"] = row.algorithm;
+  json["transport"] = row.transport;
+  json["memory"] = row.memory;
+  json["in_place"] = row.what.in_place;
+  json["ranks"] = row.what.ranks;
+  json["bytes"] = row.what.bytes();
+  json["count"] = row.what.count;
+  json["dtype"] = kolo::name_of(row.what.dtype);
+  json["reduction"] = is_reducing(row.what.kind) ? kolo::name_of(row.what.op) : "none";
+  json["median_us"] = rounded(row.times_us.median);
+  json["min_us"] = rounded(row.times_us.min);
+  json["p95_us"] = rounded(row.times_us.p95);
+  json["iterations"] = row.iterations;
+  json["algbw_GBps"] = rounded(row.algbw);
+  json["busbw_GBps"] = rounded(row.busbw);
+  json["wrong"] = row.wrong;
+  return json.dump();
+}
+
+JsonLines::JsonLines(const std::string& path) {
+  if (path.empty()) return;
+  file_.open(path, std::ios::trunc);
+  if (!file_) throw std::runtime_error("cannot write " + path);
+}
+
+void JsonLines::write(const std::string& line) {
+  if (file_.is_open()) file_ << line << std::endl;
+}
+
+}  // namespace kolo::bench

@@ -1,0 +1,28 @@
+// JSON lines: the same results for programs. The first line tells of the machine, each other line is one row.
+#pragma once
+
+#include <fstream>
+#include <string>
+
+#include "bench/machine.hpp"
+#include "bench/row.hpp"
+
+namespace kolo::bench {
+
+std::string machine_line(const Machine& machine, const std::string& version);
+/// `type` is "limit" for the machine's own copying, else "result".
+std::string row_line(const Row& row);
+
+/// The file; without a name it swallows everything. Each line is flushed, so that what was measured before an
+/// interruption is there.
+class JsonLines {
+ public:
+  /// Throws std::runtime_error when the file cannot be written.
+  explicit JsonLines(const std::string& path);
+  void write(const std::string& line);
+
+ private:
+  std::ofstream file_;
+};
+
+}  // namespace kolo::bench

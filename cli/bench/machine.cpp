@@ -1,0 +1,37 @@
+#include "bench/machine.hpp"
+
+#include <sched.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <fstream>
+
+namespace kolo::bench {
+namespace {
+
+std::string cpu_name() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (!line.starts_with("model name")) continue;
+    const auto value = line.find_first_not_of(" \t", line.find(':') + 1);
+    return value == std::string::npos ? "" : line.substr(value);
+  }
+  return "unknown processor";
+}
+
+}  // namespace
+
+Machine this_machine() {
+  Machine machine;
+  machine.cpu = cpu_name();
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (::sched_getaffinity(0, sizeof(allowed), &allowed) == 0) machine.cores = CPU_COUNT(&allowed);
+  machine.memory_GB =
+      static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE)) / 1e9;
+  utsname system;
+  if (::uname(&system) == 0) machine.kernel = std::string(system.sysname) + " " + system.release;
+  return machine;
+}
+
+}  // namespace kolo::bench

@@ -1,0 +1,33 @@
+// Plain private memory, as a program that does not know about kolo would have it.
+#pragma once
+
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <new>
+
+namespace kolo::bench {
+
+/// Page-aligned memory that grows when more is asked for; what was there is lost then. A value that owns it.
+class PlainMemory {
+ public:
+  std::byte* at_least(std::size_t bytes) {
+    if (bytes > size_) {
+      data_.reset();
+      size_ = (bytes + kPage - 1) / kPage * kPage;
+      data_.reset(static_cast<std::byte*>(std::aligned_alloc(kPage, size_)));
+      if (!data_) throw std::bad_alloc();
+    }
+    return data_.get();
+  }
+
+ private:
+  static constexpr std::size_t kPage = 4096;
+  struct Free {
+    void operator()(std::byte* data) const { std::free(data); }
+  };
+  std::unique_ptr<std::byte, Free> data_;
+  std::size_t size_ = 0;
+};
+
+}  // namespace kolo::bench

@@ -1,0 +1,195 @@
+#include "bench/pattern.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+namespace kolo::bench {
+namespace {
+
+// Up to which magnitude the type holds every integer; 0: arithmetic wraps around and is always exact.
+std::int64_t exact_limit(DType dtype, std::optional<ReduceOp> op) {
+  switch (dtype) {
+    case DType::bfloat16:
+      return 256;
+    case DType::float16:
+      return 2048;
+    case DType::float32:
+      return std::int64_t{1} << 24;
+    case DType::float64:
+      return std::int64_t{1} << 53;
+    default:
+      break;
+  }
+  // An integer average divides the sum, which therefore must not wrap.
+  if (op != ReduceOp::average) return 0;
+  const bool is_signed =
+      dtype == DType::int8 || dtype == DType::int16 || dtype == DType::int32 || dtype == DType::int64;
+  const int bits = std::min<int>(static_cast<int>(size_of(dtype)) * 8 - (is_signed ? 1 : 0), 62);
+  return (std::int64_t{1} << bits) - 1;
+}
+
+std::uint32_t hash(std::uint64_t seed, std::uint64_t index) {
+  std::uint64_t x = (index + 1) * 0x9E3779B97F4A7C15u ^ seed;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  return static_cast<std::uint32_t>((x ^ (x >> 27)) >> 16);
+}
+
+std::uint64_t seed_of(int rank, std::uint64_t iteration) {
+  const std::uint64_t x = (iteration * 1031 + static_cast<std::uint64_t>(rank) + 2) * 0xD6E8FEB86659FD93u;
+  return (x ^ (x >> 32)) * 0xD6E8FEB86659FD93u;
+}
+
+// Uniform in [0, n).
+std::int64_t below(std::uint32_t h, std::int64_t n) {
+  return static_cast<std::int64_t>((static_cast<std::uint64_t>(h) * static_cast<std::uint64_t>(n)) >> 32);
+}
+
+template <typename T>
+void store(std::byte* at, T value) {
+  std::memcpy(at, &value, sizeof(T));
+}
+
+void store_as(DType dtype, std::byte* at, std::int64_t value) {
+  switch (dtype) {
+    case DType::float32:
+      return store(at, static_cast<float>(value));
+    case DType::float64:
+      return store(at, static_cast<double>(value));
+    case DType::float16:
+      return store(at, to_float16(static_cast<float>(value)));
+    case DType::bfloat16:
+      return store(at, to_bfloat16(static_cast<float>(value)));
+    case DType::int8:
+    case DType::uint8:
+      return store(at, static_cast<std::uint8_t>(value));
+    case DType::int16:
+    case DType::uint16:
+      return store(at, static_cast<std::uint16_t>(value));
+    case DType::int32:
+    case DType::uint32:
+      return store(at, static_cast<std::uint32_t>(value));
+    case DType::int64:
+    case DType::uint64:
+      return store(at, static_cast<std::uint64_t>(value));
+  }
+}
+
+// The largest value of an element: 3 or less for sums, 2 or less around which averages pair up.
+std::int64_t largest_value(DType dtype, std::optional<ReduceOp> op, int ranks) {
+  const std::int64_t limit = exact_limit(dtype, op);
+  if (!op) return limit == 0 ? (size_of(dtype) == 1 ? 127 : 30000) : std::min<std::int64_t>(limit, 30000);
+  switch (*op) {
+    case ReduceOp::sum:
+      return limit == 0 ? 3 : std::min<std::int64_t>(3, limit / ranks);
+    case ReduceOp::average:
+      // No value is negative, so no partial sum exceeds ranks * mean.
+      return std::min<std::int64_t>(2, limit / ranks);
+    default:
+      return 126;
+  }
+}
+
+}  // namespace
+
+std::string Pattern::limitation(DType dtype, std::optional<ReduceOp> op, int ranks) {
+  if (largest_value(dtype, op, ranks) >= 1) return {};
+  return fmt::format("a {} of {} over {} ranks cannot be verified exactly; choose a wider element type",
+                     kolo::name_of(*op), kolo::name_of(dtype), ranks);
+}
+
+Pattern::Pattern(DType dtype, std::optional<ReduceOp> op, int ranks)
+    : dtype_(dtype), op_(op), ranks_(ranks), largest_(largest_value(dtype, op, ranks)) {}
+
+std::int64_t Pattern::value(int rank, std::uint64_t iteration, std::uint64_t index) const {
+  index %= kPeriod;
+  const auto own = [&](std::int64_t n) { return below(hash(seed_of(rank, iteration), index), n); };
+  const auto common = [&](std::int64_t n) { return below(hash(seed_of(kReducedRank, iteration), index), n); };
+  if (op_ == ReduceOp::product) {
+    // `exponent` ranks in a row, beginning anywhere, hold a 2: at most 2^6, which an int8 holds.
+    const std::int64_t h = common(7 * ranks_);
+    const std::int64_t exponent = h % 7, begin = h / 7;
+    return (rank - begin + ranks_) % ranks_ < exponent ? 2 : 1;
+  }
+  if (op_ == ReduceOp::average) {
+    // Ranks r and N - 1 - r lie equally far above and below the mean, which is thus whole.
+    const std::int64_t mean = 1 + common(largest_);
+    const int mirror = ranks_ - 1 - rank;
+    if (mirror == rank) return mean;
+    const std::int64_t away = below(hash(seed_of(std::min(rank, mirror), iteration), index), 2);
+    return rank < mirror ? mean + away : mean - away;
+  }
+  return own(largest_ + 1);
+}
+
+std::int64_t Pattern::reduced(std::uint64_t iteration, std::uint64_t index) const {
+  std::int64_t result = value(0, iteration, index);
+  for (int rank = 1; rank < ranks_; ++rank) {
+    const std::int64_t next = value(rank, iteration, index);
+    switch (op_.value_or(ReduceOp::sum)) {
+      case ReduceOp::product:
+        result *= next;
+        break;
+      case ReduceOp::min:
+        result = std::min(result, next);
+        break;
+      case ReduceOp::max:
+        result = std::max(result, next);
+        break;
+      default:
+        result += next;
+    }
+  }
+  return op_ == ReduceOp::average ? result / ranks_ : result;
+}
+
+void Pattern::make_table(std::uint64_t count, int rank, std::uint64_t iteration, std::uint64_t first) {
+  table_count_ = std::min(count, kPeriod);
+  const std::size_t element = size_of(dtype_);
+  table_.resize(table_count_ * element);
+  for (std::uint64_t i = 0; i < table_count_; ++i) {
+    const std::int64_t v =
+        rank == kReducedRank ? reduced(iteration, first + i) : value(rank, iteration, first + i);
+    store_as(dtype_, table_.data() + i * element, v);
+  }
+}
+
+void Pattern::fill(void* out, std::uint64_t count, int rank, std::uint64_t iteration, std::uint64_t first) {
+  make_table(count, rank, iteration, first);
+  auto* at = static_cast<std::byte*>(out);
+  const std::size_t element = size_of(dtype_);
+  for (std::uint64_t done = 0; done < count; done += table_count_) {
+    std::memcpy(at + done * element, table_.data(), std::min(table_count_, count - done) * element);
+  }
+}
+
+std::uint64_t Pattern::compare(const void* got, std::uint64_t count) const {
+  const auto* at = static_cast<const std::byte*>(got);
+  const std::size_t element = size_of(dtype_);
+  std::uint64_t wrong = 0;
+  for (std::uint64_t done = 0; done < count; done += table_count_) {
+    const std::uint64_t now = std::min(table_count_, count - done);
+    const std::byte* block = at + done * element;
+    if (std::memcmp(block, table_.data(), now * element) == 0) continue;
+    for (std::uint64_t i = 0; i < now; ++i) {
+      if (std::memcmp(block + i * element, table_.data() + i * element, element) != 0) ++wrong;
+    }
+  }
+  return wrong;
+}
+
+std::uint64_t Pattern::count_wrong(const void* got, std::uint64_t count, int rank, std::uint64_t iteration,
+                                   std::uint64_t first) {
+  make_table(count, rank, iteration, first);
+  return compare(got, count);
+}
+
+std::uint64_t Pattern::count_wrong_reduced(const void* got, std::uint64_t count, std::uint64_t iteration,
+                                           std::uint64_t first) {
+  make_table(count, kReducedRank, iteration, first);
+  return compare(got, count);
+}
+
+}  // namespace kolo::bench

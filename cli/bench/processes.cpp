@@ -1,0 +1,104 @@
+#include "bench/processes.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+#include <thread>
+
+namespace kolo::bench {
+namespace {
+
+// Variables by which ranks know each other: those of this job would mislead the next.
+bool belongs_to_a_job(std::string_view variable) {
+  static constexpr std::array<std::string_view, 15> kPrefixes = {
+      "RANK=",         "WORLD_SIZE=",  "LOCAL_RANK=",  "LOCAL_WORLD_SIZE=",
+      "GROUP_RANK=",   "MASTER_ADDR=", "MASTER_PORT=", "KOLO_",
+      "OMPI_",         "PMIX_",        "PMI_",         "PRTE_",
+      "MPI_LOCALRANK", "HYDI_",        "SLURM_"};
+  return std::any_of(kPrefixes.begin(), kPrefixes.end(),
+                     [&](auto prefix) { return variable.starts_with(prefix); });
+}
+
+void remove_ended(std::vector<pid_t>& processes) {
+  std::erase_if(processes, [](pid_t pid) { return ::waitpid(pid, nullptr, WNOHANG) != 0; });
+}
+
+bool wait_for_all(std::vector<pid_t>& processes, std::chrono::milliseconds timeout) {
+  const auto end = std::chrono::steady_clock::now() + timeout;
+  while (true) {
+    remove_ended(processes);
+    if (processes.empty()) return true;
+    if (std::chrono::steady_clock::now() >= end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
+
+}  // namespace
+
+pid_t start_process(const std::vector<std::string>& command, int output,
+                    const std::vector<std::pair<std::string, std::string>>& environment) {
+  std::vector<std::string> variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (!belongs_to_a_job(*entry)) variables.emplace_back(*entry);
+  }
+  for (const auto& [name, value] : environment) variables.push_back(name + "=" + value);
+  // Everything that allocates happens before the fork.
+  std::vector<char*> arguments, settings;
+  for (const auto& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
+  for (const auto& variable : variables) settings.push_back(const_cast<char*>(variable.c_str()));
+  arguments.push_back(nullptr);
+  settings.push_back(nullptr);
+
+  const pid_t parent = ::getpid();
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (::getppid() != parent) ::_exit(127);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  const int nothing = ::open("/dev/null", O_RDONLY);
+  ::dup2(nothing, STDIN_FILENO);
+  ::dup2(output, STDOUT_FILENO);
+  ::dup2(output, STDERR_FILENO);
+  ::execvpe(arguments[0], arguments.data(), settings.data());
+  ::_exit(127);
+}
+
+void end_processes(std::vector<pid_t>& processes, std::chrono::milliseconds grace) {
+  if (wait_for_all(processes, grace)) return;
+  for (const pid_t pid : processes) ::kill(pid, SIGTERM);
+  if (wait_for_all(processes, std::chrono::seconds(3))) return;
+  for (const pid_t pid : processes) ::kill(pid, SIGKILL);
+  for (const pid_t pid : processes) ::waitpid(pid, nullptr, 0);
+  processes.clear();
+}
+
+std::string program_folder() {
+  std::error_code ignored;
+  return std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path().string() + "/";
+}
+
+std::optional<std::string> find_program(const std::string& name) {
+  const auto executable = [](const std::string& path) { return ::access(path.c_str(), X_OK) == 0; };
+  if (name.find('/') != std::string::npos) return executable(name) ? std::optional(name) : std::nullopt;
+  const char* path = std::getenv("PATH");
+  std::string_view folders = path == nullptr ? "/usr/bin:/bin" : path;
+  while (true) {
+    const auto end = folders.find(':');
+    const std::string candidate = std::string(folders.substr(0, end)) + "/" + name;
+    if (executable(candidate)) return candidate;
+    if (end == std::string_view::npos) return std::nullopt;
+    folders.remove_prefix(end + 1);
+  }
+}
+
+}  // namespace kolo::bench

@@ -1,0 +1,35 @@
+// Row: one result, of one library, as it goes into the table and the JSON.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/case.hpp"
+#include "bench/loop.hpp"
+#include "bench/statistics.hpp"
+
+namespace kolo::bench {
+
+struct Row {
+  std::string library;  ///< "kolo", "gloo", ...; "memcpy" for the machine's limit
+  std::string algorithm;
+  std::string transport;
+  std::string memory;  ///< "shared" or "private"
+  Case what;
+  Summary times_us;
+  std::size_t iterations = 0;
+  double algbw = 0;  ///< GB/s
+  double busbw = 0;  ///< GB/s
+  std::uint64_t wrong = 0;
+};
+
+Row make_row(const std::string& library, const std::string& transport, const std::string& memory,
+             const Case& what, const Sample& sample);
+
+/// Adds the samples of a further round to those of the same algorithm.
+void merge(std::vector<Sample>& into, const std::vector<Sample>& more);
+/// The sample with the lowest median; null when there is none.
+const Sample* best(const std::vector<Sample>& samples);
+
+}  // namespace kolo::bench

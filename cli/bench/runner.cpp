@@ -1,0 +1,188 @@
+#include "bench/runner.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <optional>
+
+#include "bench/contestants.hpp"
+#include "bench/json_lines.hpp"
+#include "bench/machine.hpp"
+#include "bench/row.hpp"
+#include "bench/sizes.hpp"
+#include "bench/table.hpp"
+#include "kolo/version.hpp"
+
+namespace kolo::bench {
+namespace {
+
+// With peers, each gets its turn several times, so that a noisy moment of the machine hits all alike.
+constexpr int kRoundsWithPeers = 5;
+
+Policy policy_of_a_round(Policy whole, int rounds) {
+  const auto share = [&](int n) { return (n + rounds - 1) / rounds; };
+  whole.iterations = share(whole.iterations);
+  whole.min_iterations = share(whole.min_iterations);
+  whole.max_iterations = share(whole.max_iterations);
+  whole.min_seconds /= rounds;
+  return whole;
+}
+
+class Progress {
+ public:
+  explicit Progress(bool wanted) : wanted_(wanted) {}
+  void show(const std::string& what) {
+    if (wanted_) fmt::print(stderr, "\r\x1b[K  {} ...", what);
+    if (wanted_) std::fflush(stderr);
+  }
+  void clear() {
+    if (wanted_) fmt::print(stderr, "\r\x1b[K");
+    if (wanted_) std::fflush(stderr);
+  }
+
+ private:
+  bool wanted_;
+};
+
+// What is worth another round of a peer: its fastest algorithm and whatever comes near it.
+std::vector<std::string> promising(const std::vector<Sample>& samples) {
+  std::vector<std::string> names;
+  const Sample* fastest = best(samples);
+  for (const Sample& sample : samples) {
+    if (summarize(sample.times_us).min <= 1.5 * summarize(fastest->times_us).min || &sample == fastest) {
+      names.push_back(sample.algorithm);
+    }
+  }
+  return names;
+}
+
+class Runner {
+ public:
+  Runner(const Settings& settings, const Communicator& communicator,
+         std::vector<std::unique_ptr<Peer>>& peers)
+      : settings_(settings),
+        kolo_(communicator, settings.algorithm, settings.shared_memory),
+        copy_(kolo_),
+        peers_(peers),
+        leads_(kolo_.rank() == 0),
+        json_(leads_ ? settings.json : ""),
+        progress_(leads_ && settings.progress),
+        table_(heading()) {}
+
+  std::uint64_t run() {
+    if (leads_) {
+      print(table_.heading());
+      json_.write(machine_line(this_machine(), version()));
+    }
+    for (const std::uint64_t size : settings_.sizes) measure_size(size);
+    if (leads_) print(table_.footer(wrong_, limit_gbps_, limit_bytes_));
+    return wrong_;
+  }
+
+ private:
+  Case case_of(Kind kind, std::uint64_t bytes) const {
+    return make_case(kind, bytes, kolo_.size(), settings_.dtype, settings_.op, settings_.in_place);
+  }
+
+  std::string memory_name() const { return settings_.shared_memory ? "shared" : "private"; }
+
+  Heading heading() const {
+    std::vector<std::string> names;
+    for (const auto& peer : peers_) names.push_back(peer->name());
+    return {version(), this_machine(), kolo_.transports(), memory_name(), case_of(settings_.kind, 1), names};
+  }
+
+  void measure_size(std::uint64_t bytes) {
+    const Case what = case_of(settings_.kind, bytes);
+    const std::string size = format_size(what.bytes());
+    // Every rank makes the same number of rounds, but only rank 0 knows whether there are peers.
+    const int rounds = settings_.against.empty() ? 1 : kRoundsWithPeers;
+    const Policy policy = policy_of_a_round(settings_.policy, rounds);
+    std::vector<Sample> mine;
+    std::vector<std::vector<Sample>> theirs(peers_.size());
+    for (int round = 0; round < rounds; ++round) {
+      progress_.show(fmt::format("{}: kolo, round {} of {}", size, round + 1, rounds));
+      merge(mine, {measure(kolo_, what, settings_.algorithm, policy, iteration_)});
+      for (std::size_t i = 0; i < peers_.size(); ++i) {
+        progress_.show(fmt::format("{}: {}, round {} of {}", size, peers_[i]->name(), round + 1, rounds));
+        const auto algorithms = theirs[i].empty() ? std::vector<std::string>{} : promising(theirs[i]);
+        if (round == 0 || !theirs[i].empty())
+          merge(theirs[i], measure_peer(*peers_[i], {what, policy, algorithms, iteration_}));
+      }
+    }
+    std::vector<Sample> limit;
+    if (what.bytes() > 0) {
+      progress_.show(fmt::format("{}: the machine's limit", size));
+      limit.push_back(measure(copy_, case_of(Kind::copy, what.bytes()), "memcpy",
+                              policy_of_a_round(policy, 2), iteration_));
+    }
+    progress_.clear();
+    if (leads_) report(what, mine, limit, theirs);
+  }
+
+  std::vector<Sample> measure_peer(Peer& peer, const Order& order) {
+    const bool failed_before = !peer.failure().empty();
+    auto samples = peer.measure(order);
+    if (!failed_before && !peer.failure().empty()) {
+      progress_.clear();
+      print("# " + peer.failure() + "\n");
+    }
+    return samples;
+  }
+
+  void report(const Case& what, const std::vector<Sample>& mine, const std::vector<Sample>& limit,
+              const std::vector<std::vector<Sample>>& theirs) {
+    Row row = make_row("kolo", kolo_.transports(), memory_name(), what, mine.front());
+    if (row.algorithm.empty()) row.algorithm = "default";
+    json_.write(row_line(row));
+    wrong_ += row.wrong;
+
+    std::optional<Row> copy;
+    if (!limit.empty()) {
+      copy = make_row("memcpy", "memory", "private", case_of(Kind::copy, what.bytes()), limit.front());
+      limit_gbps_ = 2 * copy->algbw * what.ranks;  // each byte is loaded once and stored once
+      limit_bytes_ = what.bytes();
+      copy->busbw = limit_gbps_;
+      json_.write(row_line(*copy));
+    }
+
+    std::vector<std::optional<Row>> others;
+    for (std::size_t i = 0; i < theirs.size(); ++i) {
+      const Sample* fastest = best(theirs[i]);
+      others.emplace_back();
+      if (fastest == nullptr) continue;
+      others.back() = make_row(peers_[i]->name(), peers_[i]->transport(), "private", what, *fastest);
+      json_.write(row_line(*others.back()));
+      wrong_ += fastest->wrong;
+    }
+    print(table_.row(row, copy, others));
+  }
+
+  void print(const std::string& text) {
+    std::fputs(text.c_str(), stdout);
+    std::fflush(stdout);
+  }
+
+  const Settings& settings_;
+  KoloContestant kolo_;
+  CopyContestant copy_;
+  std::vector<std::unique_ptr<Peer>>& peers_;
+  bool leads_;
+  JsonLines json_;
+  Progress progress_;
+  Table table_;
+  std::uint64_t iteration_ = 0;
+  std::uint64_t wrong_ = 0;
+  double limit_gbps_ = 0;
+  std::uint64_t limit_bytes_ = 0;
+};
+
+}  // namespace
+
+std::uint64_t run(const Settings& settings, const Communicator& communicator,
+                  std::vector<std::unique_ptr<Peer>>& peers) {
+  return Runner(settings, communicator, peers).run();
+}
+
+}  // namespace kolo::bench

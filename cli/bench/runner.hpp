@@ -1,0 +1,19 @@
+// Runner: one rank's part in a benchmark; rank 0 also leads the peers and reports.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "bench/peers.hpp"
+#include "bench/settings.hpp"
+#include "kolo/communicator.hpp"
+
+namespace kolo::bench {
+
+/// Measures every size, in rounds that alternate between kolo and the peers (which only rank 0 has). Prints
+/// the table on rank 0 and writes its JSON. Returns the number of wrong results, complete on rank 0. Throws
+/// kolo::Error.
+std::uint64_t run(const Settings& settings, const Communicator& communicator,
+                  std::vector<std::unique_ptr<Peer>>& peers);
+
+}  // namespace kolo::bench

@@ -1,0 +1,110 @@
+#include "bench/settings.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <thread>
+
+#include "algorithms/algorithm.hpp"
+#include "bench/pattern.hpp"
+#include "bench/peers.hpp"
+#include "bench/sizes.hpp"
+
+namespace kolo::bench {
+namespace {
+
+constexpr std::array<std::string_view, 3> kTransports = {"inproc", "shm", "tcp"};
+
+// "an ELEMENT of a list": splits at commas, dropping empty parts.
+std::vector<std::string> split_names(const std::string& text) {
+  std::vector<std::string> names;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    if (end > begin) names.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return names;
+}
+
+std::string dtype_names() {
+  std::vector<std::string_view> names;
+  for (int i = 0; i < kDTypeCount; ++i) names.push_back(kolo::name_of(static_cast<DType>(i)));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+// The algorithm must be registered for the collective.
+std::string check_algorithm(Kind kind, const std::string& algorithm) {
+  if (algorithm.empty()) return {};
+  Collective collective;
+  if (kind == Kind::send_recv) return "send_recv is a plain message and has no algorithms";
+  if (!parse_collective(name_of(kind), collective)) return fmt::format("{} has no algorithms", name_of(kind));
+  const auto found = require_algorithm(collective, algorithm);
+  return found.ok() ? std::string() : found.status().message();
+}
+
+// These are timed in place by default, as training does it; the others have two memories by nature.
+bool usually_in_place(Kind kind) {
+  return kind == Kind::all_reduce || kind == Kind::broadcast || kind == Kind::reduce;
+}
+
+}  // namespace
+
+std::optional<Settings> check_settings(const RawSettings& raw, std::string& error) {
+  Settings settings;
+  const auto refuse = [&](std::string message) {
+    error = std::move(message);
+    return std::nullopt;
+  };
+  if (!parse_kind(raw.collective, settings.kind)) {
+    return refuse(
+        fmt::format("unknown collective '{}'; there are {}", raw.collective, fmt::join(kind_names(), ", ")));
+  }
+  if (!parse_dtype(raw.dtype, settings.dtype)) {
+    return refuse(fmt::format("unknown dtype '{}'; there are {}", raw.dtype, dtype_names()));
+  }
+  if (!parse_reduce_op(raw.reduction, settings.op)) {
+    return refuse(
+        fmt::format("unknown reduction '{}'; there are sum, product, min, max, average", raw.reduction));
+  }
+  settings.ranks =
+      raw.ranks != 0 ? raw.ranks : std::max(2, static_cast<int>(std::thread::hardware_concurrency()));
+  if (settings.ranks < 1) return refuse(fmt::format("--ranks {}: at least 1", raw.ranks));
+  if (settings.kind == Kind::send_recv && settings.ranks < 2)
+    return refuse("send_recv needs at least 2 ranks");
+  settings.sizes =
+      settings.kind == Kind::barrier ? std::vector<std::uint64_t>{0} : parse_sizes(raw.sizes, error);
+  if (settings.sizes.empty()) return std::nullopt;
+  settings.transport = raw.transport;
+  for (const auto& name : split_names(raw.transport)) {
+    if (std::find(kTransports.begin(), kTransports.end(), name) == kTransports.end()) {
+      return refuse(fmt::format("unknown transport '{}'; there are {}", name, fmt::join(kTransports, ", ")));
+    }
+  }
+  if (raw.memory != "shared" && raw.memory != "private") {
+    return refuse(fmt::format("unknown memory '{}'; there are shared, private", raw.memory));
+  }
+  settings.shared_memory = raw.memory == "shared";
+  settings.algorithm = raw.algorithm;
+  if (const auto problem = check_algorithm(settings.kind, raw.algorithm); !problem.empty())
+    return refuse(problem);
+  if (raw.iterations < 0 || raw.warmup < 0) return refuse("--iterations and --warmup cannot be negative");
+  settings.policy.iterations = raw.iterations;
+  settings.policy.warmup = raw.warmup;
+  settings.in_place = raw.in_place.value_or(usually_in_place(settings.kind));
+  settings.json = raw.json;
+  settings.against = split_names(raw.against);
+  for (const auto& name : settings.against) {
+    if (find_peer_kind(name) != nullptr) continue;
+    std::vector<std::string_view> names;
+    for (const PeerKind& kind : peer_kinds()) names.push_back(kind.name);
+    return refuse(fmt::format("unknown peer '{}'; there are {}", name, fmt::join(names, ", ")));
+  }
+  const auto op = is_reducing(settings.kind) ? std::optional(settings.op) : std::nullopt;
+  if (auto problem = Pattern::limitation(settings.dtype, op, settings.ranks); !problem.empty())
+    return refuse(problem);
+  return settings;
+}
+
+}  // namespace kolo::bench

@@ -1,0 +1,44 @@
+// Settings: what the user asked `kolo bench` for, checked.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/case.hpp"
+#include "bench/loop.hpp"
+
+namespace kolo::bench {
+
+struct Settings {
+  Kind kind = Kind::all_reduce;
+  int ranks = 2;
+  std::vector<std::uint64_t> sizes;
+  DType dtype = DType::float32;
+  ReduceOp op = ReduceOp::sum;
+  std::string algorithm;  ///< empty: kolo's choice
+  std::string transport;  ///< empty: kolo's choice
+  bool shared_memory = true;
+  bool in_place = true;
+  Policy policy;
+  std::string json;                  ///< file to write; empty: none
+  std::vector<std::string> against;  ///< names of peers
+  bool progress = false;             ///< tell on standard error what is going on
+};
+
+/// The same as the user typed it.
+struct RawSettings {
+  std::string collective, sizes = "8,1K,64K,1M,16M,64M", dtype = "float32", reduction = "sum", algorithm,
+                          transport, memory = "shared", against;
+  int ranks = 0;  ///< 0: one per core, at least 2
+  std::optional<bool> in_place;
+  int iterations = 0, warmup = 3;
+  std::string json;
+};
+
+/// Checks everything that can be checked before a rank starts. Says in `error` what is wrong and what is
+/// possible.
+std::optional<Settings> check_settings(const RawSettings& raw, std::string& error);
+
+}  // namespace kolo::bench

@@ -1,0 +1,19 @@
+// Sizes: "8,1K,64M" and "8:64M:4" as numbers of bytes.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kolo::bench {
+
+/// Comma-separated sizes, each a number with an optional K, M or G (times 1024), or a range FROM:TO[:FACTOR]
+/// that multiplies by FACTOR (default 2). Returns them in the order given; on a mistake returns nothing and
+/// says in `error` what is wrong with which part.
+std::vector<std::uint64_t> parse_sizes(std::string_view text, std::string& error);
+
+/// The shortest exact form: 8, 1K, 1.5K becomes 1536, 64M.
+std::string format_size(std::uint64_t bytes);
+
+}  // namespace kolo::bench

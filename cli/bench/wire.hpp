@@ -1,0 +1,59 @@
+// Wire: what kolo bench and a peer's program say to each other, one JSON object a line over a Unix socket
+// whose name is abstract, so that nothing is left in any file system whoever dies.
+#pragma once
+
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bench/case.hpp"
+#include "bench/loop.hpp"
+
+namespace kolo::bench {
+
+/// One order to a peer: measure a case with some of its algorithms (none: all that it has).
+struct Order {
+  Case what;
+  Policy policy;
+  std::vector<std::string> algorithms;
+  std::uint64_t first_iteration = 0;
+};
+
+nlohmann::json to_json(const Order& order);
+Order order_from_json(const nlohmann::json& json);
+nlohmann::json to_json(const std::vector<Sample>& samples);
+std::vector<Sample> samples_from_json(const nlohmann::json& json);
+
+/// A connected stream of lines. Owns the socket. Not thread-safe.
+class Line {
+ public:
+  explicit Line(int fd) : fd_(fd) {}
+  ~Line();
+  Line(Line&& other) noexcept;
+  Line& operator=(Line&&) = delete;
+
+  /// Connects to the abstract name; throws std::runtime_error when nobody listens.
+  static Line connect(const std::string& name);
+
+  /// Throws std::runtime_error when the other side is gone.
+  void write(const nlohmann::json& message);
+  /// The next message; nothing when the other side has closed or `timeout` has passed. Negative: no limit.
+  std::optional<nlohmann::json> read(std::chrono::milliseconds timeout);
+  bool closed() const noexcept { return closed_; }
+  int fd() const noexcept { return fd_; }
+
+ private:
+  int fd_;
+  bool closed_ = false;
+  std::string pending_;
+};
+
+/// Listens on an abstract name; the descriptor is not inherited. Throws std::runtime_error.
+int listen_on(const std::string& name);
+/// Accepts one connection of a process of this user; nothing when there is none within `timeout`.
+std::optional<Line> accept_from(int listener, std::chrono::milliseconds timeout);
+
+}  // namespace kolo::bench
