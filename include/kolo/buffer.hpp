@@ -26,7 +26,7 @@ struct Buffer {
   Buffer(void* data_, std::uint64_t count_, DType dtype_) : data(data_), count(count_), dtype(dtype_) {}
   template <ElementRange R>
   requires(!std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>)
-  Buffer(R&& range)  // NOLINT: implicit on purpose
+      Buffer(R&& range)  // NOLINT: implicit on purpose
       : data(std::ranges::data(range)),
         count(std::ranges::size(range)),
         dtype(dtype_of<std::ranges::range_value_t<R>>) {}

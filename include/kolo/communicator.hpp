@@ -30,8 +30,8 @@ struct Options {
 
 /// How one call is made. The ranks of a call must agree on all of it but the tag's meaning.
 struct CallOptions {
-  std::string_view algorithm{};      ///< A registered name; empty: KOLO_ALGORITHM, else kolo's choice.
-  std::uint64_t segment_bytes = 0;   ///< 0: KOLO_SEGMENT_BYTES.
+  std::string_view algorithm{};     ///< A registered name; empty: KOLO_ALGORITHM, else kolo's choice.
+  std::uint64_t segment_bytes = 0;  ///< 0: KOLO_SEGMENT_BYTES.
 };
 
 /// What went over the links of one rank, in payload bytes of collectives (no headers, no rendezvous).
@@ -54,8 +54,9 @@ using Counts = std::span<const std::uint64_t>;
 ///
 /// Arguments that cannot be right throw InvalidArgument before any byte moves and take no sequence number:
 /// null with a count, a rank out of range, overlapping in and out that are not the same, element types or
-/// counts that do not fit together, an unknown algorithm. Whatever goes wrong later ends the operation on every
-/// rank with an error that names whom to blame, and every later call on this communicator with the same error.
+/// counts that do not fit together, an unknown algorithm. Whatever goes wrong later ends the operation on
+/// every rank with an error that names whom to blame, and every later call on this communicator with the same
+/// error.
 ///
 /// In place: pass the one-buffer form, or the same memory as the documentation of the call says.
 class Communicator {
@@ -63,10 +64,11 @@ class Communicator {
   /// No group; only valid(), assignment and destruction are allowed.
   Communicator() = default;
 
-  /// Joins the job that the environment describes (see launch_from_environment()). Blocks until all ranks have
-  /// come; RendezvousError names those that have not.
+  /// Joins the job that the environment describes (see launch_from_environment()). Blocks until all ranks
+  /// have come; RendezvousError names those that have not.
   static Communicator create(const Options& options = {});
-  /// Joins rank `rank` of `size` meeting in `store`. One store serves one communicator, or use make_prefix_store().
+  /// Joins rank `rank` of `size` meeting in `store`. One store serves one communicator, or use
+  /// make_prefix_store().
   static Communicator create(std::shared_ptr<Store> store, int rank, int size, const Options& options = {});
 
   bool valid() const noexcept { return state_ != nullptr; }
@@ -87,12 +89,13 @@ class Communicator {
 
   /// `in` holds one part per rank (counts[r] elements for rank r); rank r ends with part r reduced in `out`.
   /// In place: `out` is this rank's part of `in`; the other parts of `in` are only read.
-  Work reduce_scatter_async(ConstBuffer in, Buffer out, Reduction reduction = ReduceOp::sum, Counts counts = {},
-                            const CallOptions& options = {});
+  Work reduce_scatter_async(ConstBuffer in, Buffer out, Reduction reduction = ReduceOp::sum,
+                            Counts counts = {}, const CallOptions& options = {});
   void reduce_scatter(ConstBuffer in, Buffer out, Reduction reduction = ReduceOp::sum, Counts counts = {},
                       const CallOptions& options = {});
 
-  /// Every rank ends with the concatenation of all `in`s in `out`. In place: `in` is this rank's part of `out`.
+  /// Every rank ends with the concatenation of all `in`s in `out`. In place: `in` is this rank's part of
+  /// `out`.
   Work all_gather_async(ConstBuffer in, Buffer out, Counts counts = {}, const CallOptions& options = {});
   void all_gather(ConstBuffer in, Buffer out, Counts counts = {}, const CallOptions& options = {});
 
@@ -100,25 +103,28 @@ class Communicator {
   Work broadcast_async(Buffer data, int root, const CallOptions& options = {});
   void broadcast(Buffer data, int root, const CallOptions& options = {});
 
-  /// The root ends with the reduction in `out`; elsewhere `out` is ignored. In place: `in` is `out` at the root.
+  /// The root ends with the reduction in `out`; elsewhere `out` is ignored. In place: `in` is `out` at the
+  /// root.
   Work reduce_async(ConstBuffer in, Buffer out, int root, Reduction reduction = ReduceOp::sum,
                     const CallOptions& options = {});
   void reduce(ConstBuffer in, Buffer out, int root, Reduction reduction = ReduceOp::sum,
               const CallOptions& options = {});
 
-  /// Rank r ends with part r of the root's `in`, which is ignored elsewhere. In place at the root: `out` is its
-  /// part of `in`.
-  Work scatter_async(ConstBuffer in, Buffer out, int root, Counts counts = {}, const CallOptions& options = {});
+  /// Rank r ends with part r of the root's `in`, which is ignored elsewhere. In place at the root: `out` is
+  /// its part of `in`.
+  Work scatter_async(ConstBuffer in, Buffer out, int root, Counts counts = {},
+                     const CallOptions& options = {});
   void scatter(ConstBuffer in, Buffer out, int root, Counts counts = {}, const CallOptions& options = {});
 
   /// The root ends with the concatenation of all `in`s in `out`, which is ignored elsewhere. In place at the
   /// root: `in` is its part of `out`.
-  Work gather_async(ConstBuffer in, Buffer out, int root, Counts counts = {}, const CallOptions& options = {});
+  Work gather_async(ConstBuffer in, Buffer out, int root, Counts counts = {},
+                    const CallOptions& options = {});
   void gather(ConstBuffer in, Buffer out, int root, Counts counts = {}, const CallOptions& options = {});
 
   /// Rank r gets in part s of `out` what rank s has in part r of `in`. send_counts[r] elements go to rank r,
-  /// recv_counts[s] come from rank s; both empty: equal parts. `in` and `out` must not overlap; the one-buffer
-  /// form exchanges equal parts in place.
+  /// recv_counts[s] come from rank s; both empty: equal parts. `in` and `out` must not overlap; the
+  /// one-buffer form exchanges equal parts in place.
   Work all_to_all_async(ConstBuffer in, Buffer out, Counts send_counts = {}, Counts recv_counts = {},
                         const CallOptions& options = {});
   Work all_to_all_async(Buffer data, const CallOptions& options = {});
@@ -130,9 +136,9 @@ class Communicator {
   Work barrier_async(const CallOptions& options = {});
   void barrier(const CallOptions& options = {});
 
-  /// Point to point: the k-th send to a peer with a tag meets the peer's k-th recv with it. The counts must be
-  /// equal. `tag` is 0 to 2^31 - 1. send completes when the data is out of `data`'s memory, which may need the
-  /// peer's recv. To oneself: allowed when one of the two is asynchronous.
+  /// Point to point: the k-th send to a peer with a tag meets the peer's k-th recv with it. The counts must
+  /// be equal. `tag` is 0 to 2^31 - 1. send completes when the data is out of `data`'s memory, which may need
+  /// the peer's recv. To oneself: allowed when one of the two is asynchronous.
   Work send_async(ConstBuffer data, int peer, int tag = 0);
   void send(ConstBuffer data, int peer, int tag = 0);
   Work recv_async(Buffer data, int peer, int tag = 0);
@@ -141,8 +147,8 @@ class Communicator {
   /// Collective: one new communicator per color, ranks ordered by (key, old rank). A negative color gets an
   /// invalid Communicator. The new one shares the links of this one.
   Communicator split(int color, int key = 0);
-  /// Collective over this communicator: the ranks listed, in that order, form a new one; others get an invalid
-  /// Communicator. Every rank passes the same list.
+  /// Collective over this communicator: the ranks listed, in that order, form a new one; others get an
+  /// invalid Communicator. Every rank passes the same list.
   Communicator subgroup(std::span<const int> ranks);
 
  private:

@@ -74,7 +74,8 @@ std::string_view name_of(DType dtype) noexcept;
 /// The inverse of name_of(); also takes nothing else. Returns false when there is no such type.
 bool parse_dtype(std::string_view name, DType& out) noexcept;
 
-/// dtype_of<T>: the DType of a C++ scalar type; defined for the twelve element types and std::byte (as uint8).
+/// dtype_of<T>: the DType of a C++ scalar type; defined for the twelve element types and std::byte (as
+/// uint8).
 template <typename T>
 struct DTypeOf;
 template <>
@@ -139,7 +140,9 @@ struct DTypeOf<std::byte> {
 };
 
 template <typename T>
-concept Element = requires { DTypeOf<T>::value; };
+concept Element = requires {
+  DTypeOf<T>::value;
+};
 
 template <Element T>
 inline constexpr DType dtype_of = DTypeOf<T>::value;

@@ -26,7 +26,8 @@ bool parse_reduce_op(std::string_view name, ReduceOp& out) noexcept;
 /// must not throw or call kolo.
 struct CustomReduction {
   std::string name;
-  std::function<void(void* out, const void* left, const void* right, std::uint64_t count, DType dtype)> combine;
+  std::function<void(void* out, const void* left, const void* right, std::uint64_t count, DType dtype)>
+      combine;
   bool commutative = false;
 };
 

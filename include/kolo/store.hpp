@@ -35,11 +35,12 @@ class Store {
 /// A store for ranks that are threads of one process.
 std::shared_ptr<Store> make_memory_store();
 
-/// A store in a file that all ranks can reach (a shared file system, or one host). The file is created when it
-/// does not exist; a file left by an earlier job must be removed first.
+/// A store in a file that all ranks can reach (a shared file system, or one host). The file is created when
+/// it does not exist; a file left by an earlier job must be removed first.
 std::shared_ptr<Store> make_file_store(const std::string& path);
 
-/// The server side of a TCP store; it serves from a thread of its own until destroyed. Port 0 picks a free one.
+/// The server side of a TCP store; it serves from a thread of its own until destroyed. Port 0 picks a free
+/// one.
 class TcpStoreServer {
  public:
   virtual ~TcpStoreServer() = default;
@@ -52,7 +53,8 @@ class TcpStoreServer {
 std::unique_ptr<TcpStoreServer> serve_tcp_store(const std::string& host, std::uint16_t port,
                                                 const std::string& key);
 
-/// A client; retries until the server answers or `timeout` has passed (RendezvousError that names the address).
+/// A client; retries until the server answers or `timeout` has passed (RendezvousError that names the
+/// address).
 std::shared_ptr<Store> connect_tcp_store(const std::string& host, std::uint16_t port, const std::string& key,
                                          std::chrono::nanoseconds timeout);
 
@@ -68,12 +70,14 @@ struct Launch {
   std::string launcher;  ///< "torchrun", "Open MPI", "Slurm", "MPICH", or "none" for a single process.
 };
 
-/// Reads, in this order: RANK/WORLD_SIZE (torchrun, kolo run), Open MPI's, MPICH's (PMI) and Slurm's variables; rank 0
-/// of 1 where none is set. Throws InvalidArgument that names the variable when one is missing or senseless.
+/// Reads, in this order: RANK/WORLD_SIZE (torchrun, kolo run), Open MPI's, MPICH's (PMI) and Slurm's
+/// variables; rank 0 of 1 where none is set. Throws InvalidArgument that names the variable when one is
+/// missing or senseless.
 Launch launch_from_environment();
 
 /// The job's store as the environment says: KOLO_STORE, else MASTER_ADDR and MASTER_PORT, where rank 0 serves
-/// unless the launcher does; an in-memory store for a single process. The object keeps the server alive.
+/// unless the launcher does; an in-memory store for a single process. The server lives as long as the
+/// process. A rank's n-th call gives it a view in which it meets only the others' n-th calls.
 std::shared_ptr<Store> store_from_environment(const Launch& launch, std::chrono::nanoseconds timeout);
 
 }  // namespace kolo

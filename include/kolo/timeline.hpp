@@ -21,8 +21,8 @@ class Timeline {
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 
-  /// `lane` is the row on which the span is drawn: "compute", "communication", ... `arguments` is the inside of
-  /// a JSON object (`"bytes":1024`) or empty.
+  /// `lane` is the row on which the span is drawn: "compute", "communication", ... `arguments` is the inside
+  /// of a JSON object (`"bytes":1024`) or empty.
   void span(std::string_view name, std::string_view lane, TimePoint begin, TimePoint end,
             std::string_view arguments = {});
   /// Records while false; spans are dropped while true.
@@ -38,8 +38,8 @@ class Timeline {
   std::unique_ptr<State> state_;
 };
 
-/// Collective: gathers every rank's spans and writes one Chrome trace at rank 0. Clocks are those of the hosts;
-/// ranks of one host share theirs. Throws SystemError at rank 0 when the file cannot be written.
+/// Collective: gathers every rank's spans and writes one Chrome trace at rank 0. Clocks are those of the
+/// hosts; ranks of one host share theirs. Throws SystemError at rank 0 when the file cannot be written.
 void write_timeline(Communicator& communicator, const Timeline& timeline, const std::string& path);
 
 }  // namespace kolo

@@ -30,9 +30,9 @@ struct Ping {
 };
 struct Pong {
   std::uint32_t context = 0;
-  std::uint32_t in_flight = 0;       ///< the operation is under way at the peer
-  std::uint64_t sequence = 0;        ///< of the ping
-  std::uint64_t last_sequence = 0;   ///< the last collective that the peer began in this context
+  std::uint32_t in_flight = 0;      ///< the operation is under way at the peer
+  std::uint64_t sequence = 0;       ///< of the ping
+  std::uint64_t last_sequence = 0;  ///< the last collective that the peer began in this context
 };
 
 std::vector<std::byte> encode(const Failure& failure);

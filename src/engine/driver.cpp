@@ -60,7 +60,8 @@ void Engine::own_thread() {
   }
 }
 
-void Engine::drive(std::unique_lock<std::mutex>& lock, const Deadline& deadline, const std::function<bool()>& stop) {
+void Engine::drive(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
+                   const std::function<bool()>& stop) {
   Clock::time_point idle_since{};
   int polls = 0;
   while (!stop()) {
@@ -102,7 +103,8 @@ bool Engine::progress(std::size_t index, bool readable) {
   }
   if (!link.endpoint().is_memory() && wants_write_[index] != link.wants_write()) {
     wants_write_[index] = link.wants_write();
-    sleeper_.set_writable_interest(link.endpoint().fd(), static_cast<std::uint32_t>(index), wants_write_[index]);
+    sleeper_.set_writable_interest(link.endpoint().fd(), static_cast<std::uint32_t>(index),
+                                   wants_write_[index]);
   }
   return *moved;
 }

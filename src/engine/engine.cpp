@@ -17,7 +17,8 @@ Engine::Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, Engin
       last_driven_(Clock::now()),
       last_check_(last_driven_) {
   for (std::size_t i = 0; i < endpoints.size(); ++i) {
-    links_.push_back(std::make_unique<Link>(static_cast<int>(i), std::move(endpoints[i]), static_cast<LinkListener&>(*this)));
+    links_.push_back(std::make_unique<Link>(static_cast<int>(i), std::move(endpoints[i]),
+                                            static_cast<LinkListener&>(*this)));
     const Endpoint& endpoint = links_.back()->endpoint();
     has_descriptor_links_ = has_descriptor_links_ || !endpoint.is_memory();
     if (endpoint.fd() >= 0) sleeper_.add(endpoint.fd(), static_cast<std::uint32_t>(i)).throw_if_error();
@@ -30,7 +31,8 @@ Engine::~Engine() {
     const auto lock = enter();
     stopping_ = true;
     if (!poisoned_) {
-      if (!active_.empty()) note_failure({Code::peer_lost, rank_, fmt::format("rank {} destroyed its communicator", rank_)});
+      if (!active_.empty())
+        note_failure({Code::peer_lost, rank_, fmt::format("rank {} destroyed its communicator", rank_)});
       settle_failure();
       for (auto& link : links_) link->send_control(static_cast<std::uint32_t>(ControlKind::goodbye), {});
     }
@@ -42,7 +44,8 @@ Engine::~Engine() {
   const auto deadline = Deadline::after(std::chrono::seconds(1));
   for (auto& link : links_) {
     while (link->status().ok() && link->wants_write() && !deadline.passed()) {
-      if (auto moved = link->progress(true); !moved.ok() || !*moved) std::this_thread::sleep_for(std::chrono::microseconds(200));
+      if (auto moved = link->progress(true); !moved.ok() || !*moved)
+        std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
   }
 }
@@ -91,7 +94,8 @@ std::shared_ptr<Operation> Engine::start(OperationSpec spec, bool waits_now) {
 
 void Engine::operation_finished(Operation& operation) {
   if (!operation.done()) operation.end(Status());
-  const auto it = std::find_if(active_.begin(), active_.end(), [&](const auto& a) { return a.get() == &operation; });
+  const auto it =
+      std::find_if(active_.begin(), active_.end(), [&](const auto& a) { return a.get() == &operation; });
   if (it != active_.end()) release(static_cast<std::size_t>(it - active_.begin()));
 }
 
@@ -138,7 +142,8 @@ void Engine::reserve_contexts(std::uint32_t next) {
 
 Operation* Engine::find(std::uint32_t context, std::uint64_t sequence) {
   for (const auto& operation : active_) {
-    if (operation->spec().context == context && operation->spec().sequence == sequence) return operation.get();
+    if (operation->spec().context == context && operation->spec().sequence == sequence)
+      return operation.get();
   }
   return nullptr;
 }
@@ -155,9 +160,10 @@ void Engine::check_early_messages(const OperationSpec& spec) {
 }
 
 void Engine::on_mismatch(Link& from, const Tag& tag, const Signature& mine, const Signature& theirs) {
-  note_failure({Code::mismatch, from.peer(),
-                fmt::format("ranks disagree about call {}: rank {} called {}, rank {} called {}",
-                            tag.sequence, rank_, options_.describe(mine), from.peer(), options_.describe(theirs))});
+  note_failure(
+      {Code::mismatch, from.peer(),
+       fmt::format("ranks disagree about call {}: rank {} called {}, rank {} called {}", tag.sequence, rank_,
+                   options_.describe(mine), from.peer(), options_.describe(theirs))});
 }
 
 void Engine::on_unexpected(Link& from, const Tag& tag, const Signature& theirs) {
@@ -166,7 +172,8 @@ void Engine::on_unexpected(Link& from, const Tag& tag, const Signature& theirs) 
     return;
   }
   const auto known = contexts_.find(tag.context);
-  if (known == contexts_.end() || tag.sequence > known->second.last_sequence) return;  // early, or point to point
+  if (known == contexts_.end() || tag.sequence > known->second.last_sequence)
+    return;  // early, or point to point
   on_mismatch(from, tag, known->second.history[tag.sequence % Context::kHistory], theirs);
 }
 

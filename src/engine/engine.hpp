@@ -25,18 +25,18 @@
 namespace kolo {
 
 struct EngineOptions {
-  std::chrono::nanoseconds timeout{};       ///< longest time without progress in an operation
-  std::chrono::nanoseconds spin{};          ///< how long to look again before sleeping
-  std::shared_ptr<Timeline> timeline;       ///< may be null
+  std::chrono::nanoseconds timeout{};                   ///< longest time without progress in an operation
+  std::chrono::nanoseconds spin{};                      ///< how long to look again before sleeping
+  std::shared_ptr<Timeline> timeline;                   ///< may be null
   std::string (*describe)(const Signature&) = nullptr;  ///< a call in words
 };
 
-/// Progress is made by whoever waits: the first waiting thread drives all operations until its own is done, other
-/// waiting threads sleep until it hands over. While nobody waits, one thread of the engine's own drives
+/// Progress is made by whoever waits: the first waiting thread drives all operations until its own is done,
+/// other waiting threads sleep until it hands over. While nobody waits, one thread of the engine's own drives
 /// asynchronous operations, answers other ranks' questions and notices when they die.
 ///
-/// A failure of any link, a disagreement or a missed deadline ends every operation, here and, through an `abort`
-/// message, on every other rank; the engine is then poisoned and starts nothing more.
+/// A failure of any link, a disagreement or a missed deadline ends every operation, here and, through an
+/// `abort` message, on every other rank; the engine is then poisoned and starts nothing more.
 class Engine final : private LinkListener {
  public:
   /// `endpoints[r]` leads to rank r; the entry of `rank` itself is a SelfEndpoint.
@@ -47,10 +47,12 @@ class Engine final : private LinkListener {
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return static_cast<int>(links_.size()); }
   const EngineOptions& options() const noexcept { return options_; }
-  std::string_view transport_to(int peer) const { return links_[static_cast<std::size_t>(peer)]->endpoint().transport(); }
+  std::string_view transport_to(int peer) const {
+    return links_[static_cast<std::size_t>(peer)]->endpoint().transport();
+  }
 
-  /// Begins an operation. `waits_now`: the caller is about to wait(), so the engine's own thread need not stir. A poisoned
-  /// engine returns an operation that has failed already. Thread-safe.
+  /// Begins an operation. `waits_now`: the caller is about to wait(), so the engine's own thread need not
+  /// stir. A poisoned engine returns an operation that has failed already. Thread-safe.
   std::shared_ptr<Operation> start(OperationSpec spec, bool waits_now);
   /// Drives until the operation is done (true) or `deadline` has passed (false). Thread-safe.
   bool wait(const Operation& operation, const Deadline& deadline);
@@ -112,15 +114,15 @@ class Engine final : private LinkListener {
   const int rank_;
   const EngineOptions options_;
   std::vector<std::unique_ptr<Link>> links_;
-  std::vector<bool> wants_write_;  // as last told to the sleeper
-  std::vector<bool> left_;         // said goodbye
-  std::vector<bool> lost_;         // the link has ended
+  std::vector<bool> wants_write_;      // as last told to the sleeper
+  std::vector<bool> left_;             // said goodbye
+  std::vector<bool> lost_;             // the link has ended
   bool has_descriptor_links_ = false;  // some link must be looked at with a system call
 
   mutable std::mutex mutex_;
-  std::atomic<int> entering_{0};      // threads that want mutex_: a driver that spins lets them in
-  std::condition_variable changed_;   // an operation is done, or the driver has left
-  std::condition_variable idle_;      // for the engine's own thread
+  std::atomic<int> entering_{0};     // threads that want mutex_: a driver that spins lets them in
+  std::condition_variable changed_;  // an operation is done, or the driver has left
+  std::condition_variable idle_;     // for the engine's own thread
   Driver driver_ = Driver::none;
   int waiting_callers_ = 0;
   bool sleeping_ = false;
@@ -136,8 +138,8 @@ class Engine final : private LinkListener {
 
   std::map<const Operation*, Probe> probes_;
   Clock::time_point last_check_;
-  std::optional<Failure> noted_;     // to be settled when no link is in the middle of a call
-  bool noted_heard_ = false;         // from another rank
+  std::optional<Failure> noted_;  // to be settled when no link is in the middle of a call
+  bool noted_heard_ = false;      // from another rank
   std::optional<Failure> poisoned_;
   std::thread thread_;
 };

@@ -14,10 +14,13 @@ constexpr auto kCheckEvery = std::chrono::milliseconds(10);
 
 /// How long before the deadline the others are asked where they are.
 std::chrono::nanoseconds probe_window(std::chrono::nanoseconds timeout) {
-  return std::clamp<std::chrono::nanoseconds>(timeout / 4, std::chrono::milliseconds(1), std::chrono::seconds(1));
+  return std::clamp<std::chrono::nanoseconds>(timeout / 4, std::chrono::milliseconds(1),
+                                              std::chrono::seconds(1));
 }
 
-double seconds(std::chrono::nanoseconds time) { return std::chrono::duration<double>(time).count(); }
+double seconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
 
 }  // namespace
 
@@ -36,7 +39,8 @@ void Engine::note_lost(std::size_t index) {
   if (left_[index] || stopping_) return;
   const std::string why = link.status().ok() ? "it closed the connection" : link.status().message();
   const Code code = link.status().ok() ? Code::peer_lost : link.status().code();
-  note_failure({code, link.peer(), fmt::format("lost rank {}: {} ({})", link.peer(), why, link.endpoint().transport())});
+  note_failure({code, link.peer(),
+                fmt::format("lost rank {}: {} ({})", link.peer(), why, link.endpoint().transport())});
 }
 
 void Engine::settle_failure() {
@@ -82,16 +86,19 @@ Status Engine::status_for(const Operation& operation, const Failure& failure) co
   context.sequence = operation.spec().call;
   context.step = operation.waiting_step();
   context.waited = Clock::now() - operation.started();
-  std::string where = context.step < 0 ? std::string()
-                                       : fmt::format(" at step {} after {:.3f} s", context.step, seconds(context.waited));
-  return Status(failure.code, fmt::format("{}: {} failed{}", failure.reason, call_of(operation), where), context);
+  std::string where = context.step < 0
+                          ? std::string()
+                          : fmt::format(" at step {} after {:.3f} s", context.step, seconds(context.waited));
+  return Status(failure.code, fmt::format("{}: {} failed{}", failure.reason, call_of(operation), where),
+                context);
 }
 
 void Engine::check_links() {
   for (std::size_t i = 0; i < links_.size(); ++i) {
     if (!(left_[i] || lost_[i]) || !links_[i]->is_waiting()) continue;
-    note_failure({Code::peer_lost, static_cast<int>(i),
-                  fmt::format("rank {} has left: it destroyed its communicator while others still need it", i)});
+    note_failure(
+        {Code::peer_lost, static_cast<int>(i),
+         fmt::format("rank {} has left: it destroyed its communicator while others still need it", i)});
   }
 }
 
@@ -110,7 +117,8 @@ void Engine::check_deadlines() {
       probes_[operation.get()].asked = now;
       const Ping ping{operation->spec().context, 0, operation->spec().sequence};
       for (const int peer : *operation->spec().ranks) {
-        if (peer != rank_) link(peer).send_control(static_cast<std::uint32_t>(ControlKind::ping), as_payload(ping));
+        if (peer != rank_)
+          link(peer).send_control(static_cast<std::uint32_t>(ControlKind::ping), as_payload(ping));
       }
     } else if (idle >= options_.timeout && now - probe->second.asked >= window) {
       conclude(*operation, probe->second);
@@ -147,18 +155,21 @@ void Engine::conclude(const Operation& operation, const Probe& probe) {
   Failure failure{Code::timeout, -1, {}};
   if (!silent.empty()) {
     failure.blamed = silent.front();
-    failure.reason = fmt::format("{}: rank {} does not answer: it is stopped, or its machine or network is down", waited,
-                                 fmt::join(silent, " and rank "));
+    failure.reason =
+        fmt::format("{}: rank {} does not answer: it is stopped, or its machine or network is down", waited,
+                    fmt::join(silent, " and rank "));
   } else if (!absent.empty()) {
     failure.blamed = absent.front();
-    failure.reason = fmt::format("{}: rank {} is alive but has not made this call; its last was call {}", waited,
-                                 fmt::join(absent, " and rank "), probe.answers.at(absent.front()).last_sequence);
+    failure.reason =
+        fmt::format("{}: rank {} is alive but has not made this call; its last was call {}", waited,
+                    fmt::join(absent, " and rank "), probe.answers.at(absent.front()).last_sequence);
   } else {
     const auto waiting_for = operation.waiting_for();
     if (!waiting_for.empty()) failure.blamed = (*spec.ranks)[static_cast<std::size_t>(waiting_for.front())];
-    failure.reason = spec.call > 0
-                         ? fmt::format("{}: all ranks answer and take part, waiting for rank {}", waited, failure.blamed)
-                         : fmt::format("{}: rank {} answers but has not met this message", waited, failure.blamed);
+    failure.reason =
+        spec.call > 0
+            ? fmt::format("{}: all ranks answer and take part, waiting for rank {}", waited, failure.blamed)
+            : fmt::format("{}: rank {} answers but has not met this message", waited, failure.blamed);
   }
   note_failure(std::move(failure));
 }

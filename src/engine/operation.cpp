@@ -17,7 +17,8 @@ void Operation::begin(OperationSpec spec) {
   finished_.assign(count, false);
   if (transfers_.size() < count) transfers_ = std::vector<Transfer>(count);
   steps_left_ = static_cast<std::uint32_t>(count);
-  reduce_ = is_reducing(spec_.collective) ? kernels::reduce_function(spec_.dtype, spec_.reduction.op()) : nullptr;
+  reduce_ =
+      is_reducing(spec_.collective) ? kernels::reduce_function(spec_.dtype, spec_.reduction.op()) : nullptr;
   average_ = spec_.reduction.op() == ReduceOp::average ? kernels::average_function(spec_.dtype) : nullptr;
   status_ = Status();
   done_.store(false, std::memory_order_relaxed);
@@ -70,7 +71,8 @@ void Operation::run(std::uint32_t index) {
       post(index);
       return;
     case StepKind::reduce:
-      combine(step, at(step.dst_buffer, step.dst), at(step.a_buffer, step.a), at(step.b_buffer, step.b), step.bytes);
+      combine(step, at(step.dst_buffer, step.dst), at(step.a_buffer, step.a), at(step.b_buffer, step.b),
+              step.bytes);
       break;
     case StepKind::copy: {
       std::byte* to = at(step.dst_buffer, step.dst);
@@ -103,7 +105,8 @@ void Operation::post(std::uint32_t index) {
   }
 }
 
-void Operation::consume(std::uint32_t index, std::uint64_t offset, const std::byte* from, std::uint64_t size) {
+void Operation::consume(std::uint32_t index, std::uint64_t offset, const std::byte* from,
+                        std::uint64_t size) {
   const PlanStep& step = spec_.plan->steps[index];
   last_progress_ = Clock::now();
   std::byte* to = at(step.dst_buffer, step.dst + offset);

@@ -29,15 +29,15 @@ struct OperationSpec {
   Reduction reduction = ReduceOp::sum;
   Signature signature;
   std::uint32_t context = 0;
-  std::uint64_t sequence = 0;       ///< as Tag::sequence
-  std::uint64_t call = 0;           ///< for people: the collective's number; 0 for send and recv
+  std::uint64_t sequence = 0;  ///< as Tag::sequence
+  std::uint64_t call = 0;      ///< for people: the collective's number; 0 for send and recv
   Collective collective = Collective::all_reduce;
-  bool acknowledged = false;        ///< sends wait for their receive (one-way collectives)
+  bool acknowledged = false;                      ///< sends wait for their receive (one-way collectives)
   std::shared_ptr<const std::vector<int>> ranks;  ///< link of each rank of the communicator
 };
 
-/// Created, run and finished by its Engine, under the Engine's lock; done() and what is documented as such may be
-/// called from anywhere.
+/// Created, run and finished by its Engine, under the Engine's lock; done() and what is documented as such
+/// may be called from anywhere.
 class Operation {
  public:
   explicit Operation(Engine& engine) : engine_(engine) {}
@@ -48,7 +48,9 @@ class Operation {
   bool done() const noexcept { return done_.load(std::memory_order_acquire); }
   /// Any thread, once done(): how it ended and how long it took.
   const Status& status() const noexcept { return status_; }
-  std::chrono::nanoseconds duration() const noexcept { return done() ? ended_ - started_ : std::chrono::nanoseconds(0); }
+  std::chrono::nanoseconds duration() const noexcept {
+    return done() ? ended_ - started_ : std::chrono::nanoseconds(0);
+  }
   Engine& engine() const noexcept { return engine_; }
 
   const OperationSpec& spec() const noexcept { return spec_; }

@@ -87,7 +87,7 @@ class Lowering {
   std::uint64_t length_of(const ChunkRange& range) const {
     const bool is_scratch = range.buffer == BufferName::scratch;
     const auto& at = (is_scratch ? range.like_buffer : range.buffer) == BufferName::input ? input_offsets_
-                                                                                           : output_offsets_;
+                                                                                          : output_offsets_;
     const std::uint32_t begin = is_scratch ? range.like_begin : range.begin;
     return range.count == 0 ? 0 : at[begin + range.count] - at[begin];
   }
@@ -183,8 +183,8 @@ class Lowering {
   std::uint64_t slot_ = 0;
   std::shared_ptr<Plan> plan_;
   std::vector<std::uint32_t> first_;  // of each schedule step, in plan_->steps; one more at the end
-  std::vector<Access> accesses_;  // of each plan step
-  std::vector<Access> wholes_;    // of each schedule step
+  std::vector<Access> accesses_;      // of each plan step
+  std::vector<Access> wholes_;        // of each schedule step
   std::map<std::int32_t, std::uint32_t> sent_;
   std::map<std::int32_t, std::uint32_t> received_;
 };

@@ -12,7 +12,8 @@ namespace kolo {
 
 /// Element counts that turn chunks into bytes.
 struct Shape {
-  std::vector<std::uint64_t> input_parts;   ///< elements of each chunk of the input, also where this rank has none
+  std::vector<std::uint64_t>
+      input_parts;  ///< elements of each chunk of the input, also where this rank has none
   std::vector<std::uint64_t> output_parts;  ///< likewise
   std::uint64_t element_bytes = 1;
   std::uint64_t segment_bytes = 1u << 19;
@@ -49,9 +50,9 @@ struct Plan {
 /// Splits `count` elements into `parts` as evenly as can be: the first count % parts get one more.
 std::vector<std::uint64_t> even_parts(std::uint64_t count, std::uint64_t parts);
 
-/// Pure. Cuts steps longer than segment_bytes into segments (of whole elements) and orders them by the memory that
-/// each of them touches, so that a segment can be sent on while the next one is still arriving. Orderings of
-/// the schedule that memory does not imply hold for all segments of the two steps.
+/// Pure. Cuts steps longer than segment_bytes into segments (of whole elements) and orders them by the memory
+/// that each of them touches, so that a segment can be sent on while the next one is still arriving.
+/// Orderings of the schedule that memory does not imply hold for all segments of the two steps.
 std::shared_ptr<const Plan> make_plan(const Schedule& schedule, const Shape& shape);
 
 }  // namespace kolo

@@ -24,7 +24,9 @@ Status Sleeper::add(int fd, std::uint32_t number) {
   return {};
 }
 
-void Sleeper::remove(int fd) { epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }
+void Sleeper::remove(int fd) {
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+}
 
 void Sleeper::set_writable_interest(int fd, std::uint32_t number, bool wanted) {
   epoll_event event{};

@@ -57,7 +57,8 @@ void Link::send_control(std::uint32_t kind, std::span<const std::byte> payload) 
   enqueue(std::move(frame));
 }
 
-// --- Sending ---------------------------------------------------------------------------------------------------
+// --- Sending
+// ---------------------------------------------------------------------------------------------------
 
 void Link::post_send(MessageRequest& request) {
   if (abandoned_) return;
@@ -135,7 +136,8 @@ bool Link::flush() {
     const bool full = left < offered;
     while (left > 0) {
       OutFrame& frame = out_[out_head_];
-      const std::uint64_t total = sizeof(FrameHeader) + (has_payload(frame.header.type) ? frame.header.bytes : 0);
+      const std::uint64_t total =
+          sizeof(FrameHeader) + (has_payload(frame.header.type) ? frame.header.bytes : 0);
       const std::uint64_t step = std::min(left, total - frame.written);
       frame.written += step;
       left -= step;
@@ -150,7 +152,8 @@ bool Link::flush() {
   return moved;
 }
 
-// --- Receiving -------------------------------------------------------------------------------------------------
+// --- Receiving
+// -------------------------------------------------------------------------------------------------
 
 bool Link::agrees(const FrameHeader& header, const MessageRequest& request) {
   if (header.signature == *request.signature && header.bytes == request.bytes) return true;
@@ -319,7 +322,8 @@ bool Link::parse() {
     if (in_end_ - in_begin_ < sizeof(FrameHeader)) break;
     FrameHeader header;
     std::memcpy(&header, in_.data() + in_begin_, sizeof header);
-    if (header.magic != FrameHeader::kMagic || header.type < FrameType::message || header.type > FrameType::control) {
+    if (header.magic != FrameHeader::kMagic || header.type < FrameType::message ||
+        header.type > FrameType::control) {
       corrupt("a frame that is none");
       break;
     }

@@ -29,10 +29,10 @@ class LinkListener {
   virtual void on_control(Link& link, std::uint32_t kind, std::span<const std::byte> payload) = 0;
 };
 
-/// Short messages (kEagerBytes) are sent at once and wait at the receiver, if need be in memory of the Link. Long
-/// ones move only when their receive is posted: the receiver pulls them from the sender's memory where the
-/// endpoint can, else it says `ready` and the sender streams them. So a message never blocks those behind it,
-/// and no long message is ever copied aside.
+/// Short messages (kEagerBytes) are sent at once and wait at the receiver, if need be in memory of the Link.
+/// Long ones move only when their receive is posted: the receiver pulls them from the sender's memory where
+/// the endpoint can, else it says `ready` and the sender streams them. So a message never blocks those behind
+/// it, and no long message is ever copied aside.
 ///
 /// Used by one thread at a time. After an error every call is a no-op that reports it again.
 class Link {
@@ -63,9 +63,9 @@ class Link {
     unexpected_.for_each([&](const Tag& tag, const Unexpected& u) { function(tag, u.header.signature); });
   }
 
-  /// Forgets all requests, so that their memory is the caller's again: nothing of it is read or written after this
-  /// returns. A frame that is half written goes out whole (from a copy), so control messages still get through.
-  /// Memory that was offered to the peer is revoked.
+  /// Forgets all requests, so that their memory is the caller's again: nothing of it is read or written after
+  /// this returns. A frame that is half written goes out whole (from a copy), so control messages still get
+  /// through. Memory that was offered to the peer is revoked.
   void abandon();
 
  private:

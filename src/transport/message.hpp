@@ -31,7 +31,8 @@ struct Signature {
 };
 
 /// One message to send or to receive. The Link borrows it, and the memory it points to, from the moment it is
-/// posted until finished() is called or the Link is abandoned. All calls happen in the thread that drives the Link.
+/// posted until finished() is called or the Link is abandoned. All calls happen in the thread that drives the
+/// Link.
 class MessageRequest {
  public:
   virtual ~MessageRequest() = default;
@@ -42,8 +43,8 @@ class MessageRequest {
   std::uint64_t bytes = 0;
   bool acknowledged = false;  ///< a send that finishes only once the peer has met it with a receive
 
-  /// Receives only: `size` bytes of the message, from byte `offset` on, in order and without gaps; the size is a
-  /// multiple of 8 except at the end. `from` is valid only during the call.
+  /// Receives only: `size` bytes of the message, from byte `offset` on, in order and without gaps; the size
+  /// is a multiple of 8 except at the end. `from` is valid only during the call.
   virtual void consume(std::uint64_t offset, const std::byte* from, std::uint64_t size) = 0;
   /// A send's memory may be overwritten; a receive's data has been consumed.
   virtual void finished() = 0;

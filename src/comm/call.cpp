@@ -1,0 +1,197 @@
+#include "comm/call.hpp"
+
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "engine/plan.hpp"
+
+namespace kolo {
+namespace {
+
+Status wrong(const Call& call, const std::string& what) {
+  return Status(Code::invalid_argument, fmt::format("{}: {}", name_of(call.collective), what),
+                {.collective = std::string(name_of(call.collective))});
+}
+
+std::uint64_t sum(const std::vector<std::uint64_t>& parts) {
+  return std::accumulate(parts.begin(), parts.end(), std::uint64_t{0});
+}
+
+/// The user's counts, or `total` split evenly, which must go without remainder.
+Status divide(const Call& call, Counts counts, std::uint64_t total, int size, const char* name,
+              std::vector<std::uint64_t>& parts) {
+  const auto ranks = static_cast<std::size_t>(size);
+  if (counts.empty()) {
+    if (total % ranks != 0) {
+      return wrong(call,
+                   fmt::format("{} elements of `{}` do not divide by {} ranks; pass the counts of the parts",
+                               total, name, size));
+    }
+    parts = even_parts(total, ranks);
+    return {};
+  }
+  if (counts.size() != ranks) {
+    return wrong(call, fmt::format("{} counts were given for {} ranks", counts.size(), size));
+  }
+  parts.assign(counts.begin(), counts.end());
+  return {};
+}
+
+Status expect(const Call& call, const char* name, std::uint64_t has, std::uint64_t needs) {
+  if (has == needs) return {};
+  return wrong(call, fmt::format("`{}` has {} elements, but {} are needed", name, has, needs));
+}
+
+Status check_memory(const Call& call, const char* name, const void* data, std::uint64_t count, DType dtype) {
+  if (static_cast<int>(dtype) >= kDTypeCount)
+    return wrong(call, fmt::format("`{}` has no known element type", name));
+  if (data == nullptr && count > 0)
+    return wrong(call, fmt::format("`{}` is null but has {} elements", name, count));
+  if (count > (std::uint64_t{1} << 62) / size_of(dtype)) {
+    return wrong(call, fmt::format("`{}` has {} elements, more than memory can hold", name, count));
+  }
+  return {};
+}
+
+/// Finds out whether the two buffers are the same memory at the place where the collective may run in place
+/// (`in_skip` elements into `in`, `out_skip` into `out`); any other overlap is wrong.
+Status check_overlap(Call& call, std::uint64_t in_skip, std::uint64_t out_skip) {
+  if (call.in.count == 0 || call.out.count == 0) return {};
+  const auto element = size_of(call.out.dtype);
+  const auto in = reinterpret_cast<std::uintptr_t>(call.in.data);
+  const auto out = reinterpret_cast<std::uintptr_t>(call.out.data);
+  if (in + in_skip * element == out + out_skip * element) {
+    call.in_place = true;
+    return {};
+  }
+  if (in < out + call.out.bytes() && out < in + call.in.bytes()) {
+    return wrong(call, "`in` and `out` overlap, but not as this collective's in-place form does");
+  }
+  return {};
+}
+
+std::uint64_t skip_to(const std::vector<std::uint64_t>& parts, int rank) {
+  return std::accumulate(parts.begin(), parts.begin() + rank, std::uint64_t{0});
+}
+
+/// scatter and gather: `whole` is the buffer at the root that holds all parts, `part` what each rank holds.
+Status check_rooted_parts(Call& call, int rank, int size, Counts counts, bool scatters) {
+  std::vector<std::uint64_t> parts;
+  const auto root = static_cast<std::size_t>(call.root);
+  const std::uint64_t own = scatters ? call.out.count : call.in.count;
+  const std::uint64_t total = counts.empty() ? own * static_cast<std::uint64_t>(size) : 0;
+  if (Status s = divide(call, counts, total, size, scatters ? "out" : "in", parts); !s.ok()) return s;
+  const char* part_name = scatters ? "out" : "in";
+  if (Status s = expect(call, part_name, own, parts[static_cast<std::size_t>(rank)]); !s.ok()) return s;
+  call.count = sum(parts);
+  if (rank == call.root) {
+    const char* whole_name = scatters ? "in" : "out";
+    if (Status s = expect(call, whole_name, scatters ? call.in.count : call.out.count, call.count); !s.ok())
+      return s;
+    const std::uint64_t skip = skip_to(parts, static_cast<int>(root));
+    if (Status s = check_overlap(call, scatters ? skip : 0, scatters ? 0 : skip); !s.ok()) return s;
+  } else if (scatters) {
+    call.in = ConstBuffer(nullptr, 0, call.out.dtype);
+  } else {
+    call.out = Buffer(nullptr, 0, call.in.dtype);
+  }
+  call.in_parts = scatters ? parts : std::vector<std::uint64_t>{parts[static_cast<std::size_t>(rank)]};
+  call.out_parts = scatters ? std::vector<std::uint64_t>{parts[static_cast<std::size_t>(rank)]} : parts;
+  return {};
+}
+
+Status check_all_to_all(Call& call, int rank, int size, Counts send_counts, Counts recv_counts) {
+  if (send_counts.empty() != recv_counts.empty()) {
+    return wrong(call, "pass the counts of both directions, or of none");
+  }
+  if (Status s = divide(call, send_counts, call.in.count, size, "in", call.in_parts); !s.ok()) return s;
+  if (Status s = divide(call, recv_counts, call.out.count, size, "out", call.out_parts); !s.ok()) return s;
+  if (Status s = expect(call, "in", call.in.count, sum(call.in_parts)); !s.ok()) return s;
+  if (Status s = expect(call, "out", call.out.count, sum(call.out_parts)); !s.ok()) return s;
+  const auto own = static_cast<std::size_t>(rank);
+  if (call.in_parts[own] != call.out_parts[own]) {
+    return wrong(call, fmt::format("this rank sends itself {} elements but receives {}", call.in_parts[own],
+                                   call.out_parts[own]));
+  }
+  // The counts of one rank say nothing about those of another: only the messages can be compared.
+  call.count = send_counts.empty() ? call.in.count : 0;
+  if (call.one_buffer) {
+    call.in_place = true;
+    return {};
+  }
+  if (Status s = check_overlap(call, 0, 0); !s.ok()) return s;
+  if (call.in_place) return wrong(call, "`in` and `out` are the same memory; use the form with one buffer");
+  return {};
+}
+
+}  // namespace
+
+Status check(Call& call, int rank, int size, Counts counts, Counts recv_counts) {
+  const auto own = static_cast<std::size_t>(rank);
+  const bool is_root = rank == call.root;
+  const bool uses_in =
+      call.collective != Collective::broadcast && (call.collective != Collective::scatter || is_root);
+  const bool uses_out =
+      (call.collective != Collective::reduce && call.collective != Collective::gather) || is_root;
+  if (has_root(call.collective) && (call.root < 0 || call.root >= size)) {
+    return wrong(call, fmt::format("root {} is not a rank of this communicator of {}", call.root, size));
+  }
+  if (uses_in) {
+    if (Status s = check_memory(call, "in", call.in.data, call.in.count, call.in.dtype); !s.ok()) return s;
+  }
+  if (uses_out) {
+    if (Status s = check_memory(call, "out", call.out.data, call.out.count, call.out.dtype); !s.ok())
+      return s;
+  }
+  if (uses_in && uses_out && call.in.dtype != call.out.dtype) {
+    return wrong(call,
+                 fmt::format("`in` is {} but `out` is {}", name_of(call.in.dtype), name_of(call.out.dtype)));
+  }
+  call.uneven = !counts.empty();
+  switch (call.collective) {
+    case Collective::all_reduce:
+      call.count = call.in.count;
+      if (Status s = expect(call, "out", call.out.count, call.in.count); !s.ok()) return s;
+      return check_overlap(call, 0, 0);
+    case Collective::reduce:
+      call.count = call.in.count;
+      if (!is_root) {
+        call.out = Buffer(nullptr, 0, call.in.dtype);
+        return {};
+      }
+      if (Status s = expect(call, "out", call.out.count, call.in.count); !s.ok()) return s;
+      return check_overlap(call, 0, 0);
+    case Collective::broadcast:
+      call.count = call.out.count;
+      call.in = call.out;
+      call.in_place = true;
+      return {};
+    case Collective::reduce_scatter:
+      if (Status s = divide(call, counts, call.in.count, size, "in", call.in_parts); !s.ok()) return s;
+      call.count = sum(call.in_parts);
+      call.out_parts = {call.in_parts[own]};
+      if (Status s = expect(call, "in", call.in.count, call.count); !s.ok()) return s;
+      if (Status s = expect(call, "out", call.out.count, call.in_parts[own]); !s.ok()) return s;
+      return check_overlap(call, skip_to(call.in_parts, rank), 0);
+    case Collective::all_gather:
+      if (Status s = divide(call, counts, call.out.count, size, "out", call.out_parts); !s.ok()) return s;
+      call.count = sum(call.out_parts);
+      call.in_parts = {call.out_parts[own]};
+      if (Status s = expect(call, "out", call.out.count, call.count); !s.ok()) return s;
+      if (Status s = expect(call, "in", call.in.count, call.out_parts[own]); !s.ok()) return s;
+      return check_overlap(call, 0, skip_to(call.out_parts, rank));
+    case Collective::scatter:
+      return check_rooted_parts(call, rank, size, counts, true);
+    case Collective::gather:
+      return check_rooted_parts(call, rank, size, counts, false);
+    case Collective::all_to_all:
+      return check_all_to_all(call, rank, size, counts, recv_counts);
+    case Collective::barrier:
+    case Collective::send_recv:
+      return {};
+  }
+  return {};
+}
+
+}  // namespace kolo

@@ -1,0 +1,38 @@
+// Call: one collective as the user asked for it, checked before any byte moves.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/status.hpp"
+#include "kolo/communicator.hpp"
+#include "schedule/schedule.hpp"
+
+namespace kolo {
+
+/// The arguments of any collective in one form. `in_parts` and `out_parts` are the elements of each part
+/// where the collective has one part per rank (see BufferName); empty where the algorithm divides the data
+/// (`count`).
+struct Call {
+  Collective collective = Collective::barrier;
+  ConstBuffer in;
+  Buffer out;
+  int root = 0;
+  Reduction reduction = ReduceOp::sum;
+  CallOptions options;
+  bool one_buffer = false;  ///< all_to_all in place
+
+  // Found by check().
+  std::uint64_t count = 0;  ///< elements, the same number on every rank
+  std::vector<std::uint64_t> in_parts;
+  std::vector<std::uint64_t> out_parts;
+  bool uneven = false;
+  bool in_place = false;
+};
+
+/// Fills in the derived fields, or says what is wrong with the arguments. `counts` and `recv_counts` as the
+/// user gave them.
+Status check(Call& call, int rank, int size, Counts counts = {}, Counts recv_counts = {});
+
+}  // namespace kolo

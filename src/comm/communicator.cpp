@@ -1,0 +1,265 @@
+#include "kolo/communicator.hpp"
+
+#include <algorithm>
+
+#include "base/config.hpp"
+#include "comm/state.hpp"
+
+namespace kolo {
+namespace {
+
+Call make_call(Collective collective, ConstBuffer in, Buffer out, const CallOptions& options) {
+  Call call;
+  call.collective = collective;
+  call.in = in;
+  call.out = out;
+  call.options = options;
+  return call;
+}
+
+Call make_reducing(Collective collective, ConstBuffer in, Buffer out, Reduction reduction, int root,
+                   const CallOptions& options) {
+  Call call = make_call(collective, in, out, options);
+  call.reduction = std::move(reduction);
+  call.root = root;
+  return call;
+}
+
+Call make_rooted(Collective collective, ConstBuffer in, Buffer out, int root, const CallOptions& options) {
+  Call call = make_call(collective, in, out, options);
+  call.root = root;
+  return call;
+}
+
+Call make_in_place_all_to_all(Buffer data, const CallOptions& options) {
+  Call call = make_call(Collective::all_to_all, data, data, options);
+  call.one_buffer = true;
+  return call;
+}
+
+}  // namespace
+
+Communicator Communicator::create(const Options& options) {
+  const Launch launch = launch_from_environment();
+  const auto timeout = options.timeout.count() > 0 ? options.timeout : config().timeout;
+  return create(store_from_environment(launch, timeout), launch.rank, launch.size, options);
+}
+
+Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int size, const Options& options) {
+  if (store == nullptr) throw InvalidArgument("Communicator::create: the store is null", {});
+  if (size < 1 || rank < 0 || rank >= size) {
+    throw InvalidArgument("Communicator::create: rank " + std::to_string(rank) + " of " +
+                              std::to_string(size) + " ranks makes no sense",
+                          {});
+  }
+  auto state = std::make_shared<State>();
+  state->engine = connect(*store, rank, size, options);
+  state->store = std::move(store);
+  state->rank = rank;
+  state->size = size;
+  std::vector<int> ranks(static_cast<std::size_t>(size));
+  for (int r = 0; r < size; ++r) ranks[static_cast<std::size_t>(r)] = r;
+  state->ranks = std::make_shared<const std::vector<int>>(std::move(ranks));
+  Communicator made(std::move(state));
+  // Every link has carried a message before anybody relies on it, and nobody needs the store any longer.
+  made.barrier();
+  return made;
+}
+
+Communicator::State& Communicator::state() const {
+  if (state_ == nullptr)
+    throw InvalidArgument(
+        "this Communicator has no group: it was default-constructed, moved "
+        "from, or this rank is not in the group that split made",
+        {});
+  return *state_;
+}
+
+int Communicator::rank() const {
+  return state().rank;
+}
+int Communicator::size() const {
+  return state().size;
+}
+Counters Communicator::counters() const {
+  return state().engine->counters();
+}
+std::chrono::nanoseconds Communicator::timeout() const {
+  return state().engine->options().timeout;
+}
+
+std::string Communicator::transport_to(int peer) const {
+  const State& s = state();
+  if (peer < 0 || peer >= s.size) throw InvalidArgument("transport_to: no rank " + std::to_string(peer), {});
+  return std::string(s.engine->transport_to((*s.ranks)[static_cast<std::size_t>(peer)]));
+}
+
+// --- Collectives: each blocking form starts the same call and waits.
+// ---------------------------------------------
+
+Work Communicator::all_reduce_async(Buffer data, Reduction reduction, const CallOptions& options) {
+  return all_reduce_async(data, data, std::move(reduction), options);
+}
+Work Communicator::all_reduce_async(ConstBuffer in, Buffer out, Reduction reduction,
+                                    const CallOptions& options) {
+  return state().start(make_reducing(Collective::all_reduce, in, out, std::move(reduction), 0, options),
+                       false);
+}
+void Communicator::all_reduce(Buffer data, Reduction reduction, const CallOptions& options) {
+  all_reduce(data, data, std::move(reduction), options);
+}
+void Communicator::all_reduce(ConstBuffer in, Buffer out, Reduction reduction, const CallOptions& options) {
+  state()
+      .start(make_reducing(Collective::all_reduce, in, out, std::move(reduction), 0, options), true)
+      .wait();
+}
+
+Work Communicator::reduce_scatter_async(ConstBuffer in, Buffer out, Reduction reduction, Counts counts,
+                                        const CallOptions& options) {
+  return state().start(make_reducing(Collective::reduce_scatter, in, out, std::move(reduction), 0, options),
+                       false, counts);
+}
+void Communicator::reduce_scatter(ConstBuffer in, Buffer out, Reduction reduction, Counts counts,
+                                  const CallOptions& options) {
+  state()
+      .start(make_reducing(Collective::reduce_scatter, in, out, std::move(reduction), 0, options), true,
+             counts)
+      .wait();
+}
+
+Work Communicator::all_gather_async(ConstBuffer in, Buffer out, Counts counts, const CallOptions& options) {
+  return state().start(make_call(Collective::all_gather, in, out, options), false, counts);
+}
+void Communicator::all_gather(ConstBuffer in, Buffer out, Counts counts, const CallOptions& options) {
+  state().start(make_call(Collective::all_gather, in, out, options), true, counts).wait();
+}
+
+Work Communicator::broadcast_async(Buffer data, int root, const CallOptions& options) {
+  return state().start(make_rooted(Collective::broadcast, data, data, root, options), false);
+}
+void Communicator::broadcast(Buffer data, int root, const CallOptions& options) {
+  state().start(make_rooted(Collective::broadcast, data, data, root, options), true).wait();
+}
+
+Work Communicator::reduce_async(ConstBuffer in, Buffer out, int root, Reduction reduction,
+                                const CallOptions& options) {
+  return state().start(make_reducing(Collective::reduce, in, out, std::move(reduction), root, options),
+                       false);
+}
+void Communicator::reduce(ConstBuffer in, Buffer out, int root, Reduction reduction,
+                          const CallOptions& options) {
+  state().start(make_reducing(Collective::reduce, in, out, std::move(reduction), root, options), true).wait();
+}
+
+Work Communicator::scatter_async(ConstBuffer in, Buffer out, int root, Counts counts,
+                                 const CallOptions& options) {
+  return state().start(make_rooted(Collective::scatter, in, out, root, options), false, counts);
+}
+void Communicator::scatter(ConstBuffer in, Buffer out, int root, Counts counts, const CallOptions& options) {
+  state().start(make_rooted(Collective::scatter, in, out, root, options), true, counts).wait();
+}
+
+Work Communicator::gather_async(ConstBuffer in, Buffer out, int root, Counts counts,
+                                const CallOptions& options) {
+  return state().start(make_rooted(Collective::gather, in, out, root, options), false, counts);
+}
+void Communicator::gather(ConstBuffer in, Buffer out, int root, Counts counts, const CallOptions& options) {
+  state().start(make_rooted(Collective::gather, in, out, root, options), true, counts).wait();
+}
+
+Work Communicator::all_to_all_async(ConstBuffer in, Buffer out, Counts send_counts, Counts recv_counts,
+                                    const CallOptions& options) {
+  return state().start(make_call(Collective::all_to_all, in, out, options), false, send_counts, recv_counts);
+}
+void Communicator::all_to_all(ConstBuffer in, Buffer out, Counts send_counts, Counts recv_counts,
+                              const CallOptions& options) {
+  state().start(make_call(Collective::all_to_all, in, out, options), true, send_counts, recv_counts).wait();
+}
+Work Communicator::all_to_all_async(Buffer data, const CallOptions& options) {
+  return state().start(make_in_place_all_to_all(data, options), false);
+}
+void Communicator::all_to_all(Buffer data, const CallOptions& options) {
+  state().start(make_in_place_all_to_all(data, options), true).wait();
+}
+
+Work Communicator::barrier_async(const CallOptions& options) {
+  return state().start(make_call(Collective::barrier, {}, {}, options), false);
+}
+void Communicator::barrier(const CallOptions& options) {
+  state().start(make_call(Collective::barrier, {}, {}, options), true).wait();
+}
+
+Work Communicator::send_async(ConstBuffer data, int peer, int tag) {
+  return state().start_message(const_cast<void*>(data.data), data.count, data.dtype, peer, tag, true, false);
+}
+void Communicator::send(ConstBuffer data, int peer, int tag) {
+  state().start_message(const_cast<void*>(data.data), data.count, data.dtype, peer, tag, true, true).wait();
+}
+Work Communicator::recv_async(Buffer data, int peer, int tag) {
+  return state().start_message(data.data, data.count, data.dtype, peer, tag, false, false);
+}
+void Communicator::recv(Buffer data, int peer, int tag) {
+  state().start_message(data.data, data.count, data.dtype, peer, tag, false, true).wait();
+}
+
+// --- Subgroups
+// ---------------------------------------------------------------------------------------------------
+
+Communicator Communicator::split(int color, int key) {
+  State& parent = state();
+  struct Wish {
+    std::int64_t color;
+    std::int64_t key;
+    std::int64_t next_context;
+  };
+  const Wish mine{color, key, static_cast<std::int64_t>(parent.engine->next_context())};
+  std::vector<Wish> all(static_cast<std::size_t>(parent.size));
+  constexpr std::uint64_t kWords = sizeof(Wish) / sizeof(std::int64_t);
+  all_gather(ConstBuffer(&mine, kWords, DType::int64), Buffer(all.data(), kWords * all.size(), DType::int64));
+
+  // A number that no member of the parent has used. Groups of different colors may share it: they have no
+  // rank in common.
+  std::int64_t context = 0;
+  for (const Wish& wish : all) context = std::max(context, wish.next_context);
+  parent.engine->reserve_contexts(static_cast<std::uint32_t>(context) + 1);
+  if (color < 0) return {};
+
+  std::vector<int> members;
+  for (int r = 0; r < parent.size; ++r) {
+    if (all[static_cast<std::size_t>(r)].color == color) members.push_back(r);
+  }
+  std::stable_sort(members.begin(), members.end(), [&](int a, int b) {
+    return all[static_cast<std::size_t>(a)].key < all[static_cast<std::size_t>(b)].key;
+  });
+  auto made = std::make_shared<State>();
+  made->engine = parent.engine;
+  made->size = static_cast<int>(members.size());
+  made->context = static_cast<std::uint32_t>(context);
+  std::vector<int> links;
+  for (const int member : members) {
+    if (member == parent.rank) made->rank = static_cast<int>(links.size());
+    links.push_back((*parent.ranks)[static_cast<std::size_t>(member)]);
+  }
+  made->ranks = std::make_shared<const std::vector<int>>(std::move(links));
+  return Communicator(std::move(made));
+}
+
+Communicator Communicator::subgroup(std::span<const int> ranks) {
+  const State& s = state();
+  int position = -1;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i] < 0 || ranks[i] >= s.size) {
+      throw InvalidArgument("subgroup: " + std::to_string(ranks[i]) +
+                                " is not a rank of this communicator of " + std::to_string(s.size),
+                            {});
+    }
+    if (std::find(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(i), ranks[i]) !=
+        ranks.begin() + static_cast<std::ptrdiff_t>(i)) {
+      throw InvalidArgument("subgroup: rank " + std::to_string(ranks[i]) + " is listed twice", {});
+    }
+    if (ranks[i] == s.rank) position = static_cast<int>(i);
+  }
+  return split(position < 0 ? -1 : 0, position);
+}
+
+}  // namespace kolo

@@ -1,0 +1,189 @@
+// Rendezvous: how the ranks of a new group find each other and choose a transport for each pair.
+#include <sched.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/config.hpp"
+#include "base/log.hpp"
+#include "comm/state.hpp"
+#include "transport/self_endpoint.hpp"
+#include "transport/transport.hpp"
+
+namespace kolo {
+namespace {
+
+[[noreturn]] void fail(const std::string& what) {
+  throw RendezvousError(what, {});
+}
+
+struct Offered {
+  std::string name;
+  std::string address;
+};
+
+std::string encode(const std::vector<Offered>& offers) {
+  std::string text;
+  for (const Offered& offer : offers) text += offer.name + ' ' + offer.address + '\n';
+  return text;
+}
+
+std::vector<Offered> decode(const std::string& text) {
+  std::vector<Offered> offers;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const auto space = line.find(' ');
+    if (space != std::string::npos) offers.push_back({line.substr(0, space), line.substr(space + 1)});
+  }
+  return offers;
+}
+
+std::vector<std::string> allowed_transports(const Options& options) {
+  const std::string& list = options.transports.empty() ? config().transports : options.transports;
+  std::vector<std::string> names;
+  std::istringstream items(list);
+  for (std::string name; std::getline(items, name, ',');) {
+    const auto known = transport_factories();
+    if (std::none_of(known.begin(), known.end(), [&](const TransportFactory& f) { return f.name == name; })) {
+      std::vector<std::string_view> all;
+      for (const TransportFactory& f : known) all.push_back(f.name);
+      throw InvalidArgument(
+          fmt::format("there is no transport '{}'; known are {}", name, fmt::join(all, ", ")), {});
+    }
+    names.push_back(name);
+  }
+  if (names.empty()) throw InvalidArgument("no transport is allowed", {});
+  return names;
+}
+
+std::string random_job() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}{:08x}", random(), random(), random());
+}
+
+std::string list_of(const std::vector<int>& ranks) {
+  return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
+}
+
+/// What every rank offers, in rank order. Names those that have not come.
+std::vector<std::vector<Offered>> exchange(Store& store, int rank, int size, const std::vector<Offered>& mine,
+                                           std::chrono::nanoseconds timeout) {
+  store.set(fmt::format("rank/{}", rank), encode(mine));
+  std::vector<std::string> keys;
+  for (int r = 0; r < size; ++r) keys.push_back(fmt::format("rank/{}", r));
+  const auto missing = store.wait(keys, timeout);
+  if (!missing.empty()) {
+    std::vector<int> ranks;
+    for (const std::string& key : missing) ranks.push_back(std::stoi(key.substr(key.find('/') + 1)));
+    fail(fmt::format("{} of {} did not come within {:.3g} s (meeting at {})", list_of(ranks), size,
+                     std::chrono::duration<double>(timeout).count(), store.describe()));
+  }
+  std::vector<std::vector<Offered>> all;
+  for (const std::string& key : keys) all.push_back(decode(store.get(key, timeout)));
+  return all;
+}
+
+/// The lower rank's order of preference decides, so that both sides choose the same.
+const Offered* choose(const Transport& transport, const std::vector<Offered>& theirs) {
+  const std::string own = transport.address();
+  for (const Offered& offer : theirs) {
+    if (offer.name == transport.name() && transport.reaches(own, offer.address)) return &offer;
+  }
+  return nullptr;
+}
+
+/// Ranks that have a core each may spin; where cores are shared, spinning takes the peer's time.
+std::chrono::nanoseconds spin_time(const std::vector<std::unique_ptr<Endpoint>>& endpoints) {
+  if (config().spin_us >= 0) return std::chrono::microseconds(config().spin_us);
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  const int count = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+  const auto here =
+      std::count_if(endpoints.begin(), endpoints.end(), [](const auto& e) { return e->is_memory(); });
+  return here <= count ? std::chrono::microseconds(100) : std::chrono::microseconds(0);
+}
+
+}  // namespace
+
+std::shared_ptr<Engine> connect(Store& store, int rank, int size, const Options& options) {
+  const auto timeout = options.timeout.count() > 0 ? options.timeout : config().timeout;
+  const auto deadline = Deadline::after(timeout);
+  const auto allowed = allowed_transports(options);
+
+  if (rank == 0) store.set("job", random_job());
+  TransportOptions transport_options;
+  try {
+    transport_options.job = store.get("job", deadline.left());
+  } catch (const TimeoutError&) {
+    fail(fmt::format("rank 0 of {} did not come within {:.3g} s (meeting at {})", size,
+                     std::chrono::duration<double>(timeout).count(), store.describe()));
+  }
+  transport_options.key = config().key;
+  transport_options.interface = config().interface;
+
+  std::map<std::string, std::unique_ptr<Transport>> transports;
+  std::vector<Offered> mine;
+  for (const std::string& name : allowed) {
+    const auto known = transport_factories();
+    const auto factory =
+        std::find_if(known.begin(), known.end(), [&](const auto& f) { return f.name == name; });
+    auto made = factory->make(transport_options);
+    if (!made.ok()) {
+      log().info("rank {}: no {}: {}", rank, name, made.status().message());
+      continue;
+    }
+    mine.push_back({name, (*made)->address()});
+    transports[name] = std::move(made).value();
+  }
+  const auto offers = exchange(store, rank, size, mine, deadline.left());
+
+  std::map<std::string, std::vector<TransportPeer>> chosen;
+  for (int peer = 0; peer < size; ++peer) {
+    if (peer == rank) continue;
+    const auto& preferences = offers[static_cast<std::size_t>(std::min(rank, peer))];
+    const auto& theirs = offers[static_cast<std::size_t>(peer)];
+    bool reached = false;
+    for (const Offered& preferred : preferences) {
+      const auto own = transports.find(preferred.name);
+      const Offered* offer = own == transports.end() ? nullptr : choose(*own->second, theirs);
+      if (offer == nullptr) continue;
+      chosen[preferred.name].push_back({peer, offer->address});
+      reached = true;
+      break;
+    }
+    if (!reached) {
+      std::vector<std::string> here;
+      std::vector<std::string> there;
+      for (const Offered& o : mine) here.push_back(o.name);
+      for (const Offered& o : theirs) there.push_back(o.name);
+      fail(fmt::format("rank {} and rank {} share no transport that reaches: {} here, {} there", rank, peer,
+                       fmt::join(here, ", "), fmt::join(there, ", ")));
+    }
+  }
+
+  std::vector<std::unique_ptr<Endpoint>> endpoints(static_cast<std::size_t>(size));
+  endpoints[static_cast<std::size_t>(rank)] = std::make_unique<SelfEndpoint>();
+  for (const auto& [name, peers] : chosen) {
+    auto made = transports[name]->connect(rank, peers, deadline);
+    if (!made.ok())
+      made.status().prefixed(fmt::format("rank {} could not connect over {}", rank, name)).throw_if_error();
+    for (std::size_t i = 0; i < peers.size(); ++i) {
+      endpoints[static_cast<std::size_t>(peers[i].rank)] = std::move((*made)[i]);
+    }
+  }
+  for (const auto& endpoint : endpoints) log().debug("rank {}: {}", rank, endpoint->describe());
+
+  EngineOptions engine_options;
+  engine_options.timeout = timeout;
+  engine_options.spin = spin_time(endpoints);
+  engine_options.timeline = options.timeline;
+  engine_options.describe = &describe;
+  return std::make_shared<Engine>(rank, std::move(endpoints), std::move(engine_options));
+}
+
+}  // namespace kolo

@@ -1,0 +1,160 @@
+#include "comm/state.hpp"
+
+#include <fmt/format.h>
+
+#include "algorithms/algorithm.hpp"
+#include "base/config.hpp"
+#include "schedule/point_to_point.hpp"
+#include "selection/chooser.hpp"
+
+namespace kolo {
+namespace {
+
+constexpr std::uint64_t kPointToPoint = std::uint64_t{1} << 63;
+
+/// FNV-1a over 64-bit words: only has to differ where ranks disagree.
+std::uint64_t hash(std::uint64_t seed, std::uint64_t word) {
+  for (int i = 0; i < 8; ++i) {
+    seed = (seed ^ (word & 0xff)) * 0x100000001b3ull;
+    word >>= 8;
+  }
+  return seed;
+}
+
+std::uint64_t details_of(const Call& call, std::uint64_t segment_bytes) {
+  std::uint64_t value = hash(0xcbf29ce484222325ull, segment_bytes);
+  if (call.uneven && call.collective != Collective::all_to_all) {
+    const bool parts_are_in =
+        call.collective == Collective::reduce_scatter || call.collective == Collective::scatter;
+    for (const std::uint64_t part : parts_are_in ? call.in_parts : call.out_parts) value = hash(value, part);
+  }
+  if (const CustomReduction* custom = call.reduction.custom_reduction()) {
+    for (const char c : custom->name) value = hash(value, static_cast<unsigned char>(c));
+  }
+  return hash(value, call.uneven);
+}
+
+bool is_one_way(Collective collective) {
+  return has_root(collective);
+}
+
+}  // namespace
+
+std::string describe(const Signature& signature) {
+  const auto collective = static_cast<Collective>(signature.collective);
+  const auto all = algorithms();
+  std::string text(name_of(collective));
+  if (collective == Collective::barrier) return text;
+  text += "(";
+  if (is_reducing(collective))
+    text += fmt::format("{} of ", name_of(static_cast<ReduceOp>(signature.reduction)));
+  text += fmt::format("{} {}", signature.count, name_of(static_cast<DType>(signature.dtype)));
+  if (has_root(collective)) text += fmt::format(", root {}", signature.root);
+  if (signature.algorithm < all.size() && collective != Collective::send_recv) {
+    text += fmt::format(", {}", all[signature.algorithm].name);
+  }
+  return text + ")";
+}
+
+Work Communicator::State::start(Call call, bool waits_now, Counts counts, Counts recv_counts) {
+  check(call, rank, size, counts, recv_counts).throw_if_error();
+  Choice choice;
+  choice.collective = call.collective;
+  choice.wanted = call.options.algorithm;
+  choice.preferred = config().algorithm;
+  const CustomReduction* custom = is_reducing(call.collective) ? call.reduction.custom_reduction() : nullptr;
+  choice.needs_rank_order = custom != nullptr && !custom->commutative;
+  if (call.one_buffer && choice.wanted.empty()) choice.wanted = "direct_in_place";
+  const Algorithm* algorithm = choose_algorithm(choice).value_or_throw();
+
+  const std::uint64_t segment_bytes =
+      call.options.segment_bytes > 0 ? call.options.segment_bytes : config().segment_bytes;
+  OperationSpec spec;
+  spec.collective = call.collective;
+  spec.input = call.in.data;
+  spec.output = call.out.data;
+  spec.dtype =
+      call.collective == Collective::broadcast || call.in.data == nullptr ? call.out.dtype : call.in.dtype;
+  spec.reduction = call.reduction;
+  spec.ranks = ranks;
+  spec.context = context;
+  spec.acknowledged = is_one_way(call.collective);
+  spec.signature.collective = static_cast<std::uint8_t>(call.collective);
+  spec.signature.dtype = static_cast<std::uint8_t>(spec.dtype);
+  spec.signature.reduction =
+      is_reducing(call.collective) ? static_cast<std::uint8_t>(call.reduction.op()) : 0;
+  spec.signature.algorithm = static_cast<std::uint8_t>(algorithm - algorithms().data());
+  spec.signature.root = has_root(call.collective) ? call.root : 0;
+  spec.signature.count = call.count;
+  spec.signature.details = details_of(call, segment_bytes);
+
+  PlanCache::Key key{call.collective, algorithm, call.root, size_of(spec.dtype), segment_bytes, call.in_place,
+                     call.count,      {},        {}};
+  if (call.uneven) {
+    key.in_parts = call.in_parts;
+    key.out_parts = call.out_parts;
+  }
+  const std::lock_guard lock(mutex);
+  spec.plan = plans.get(std::move(key), [&] {
+    const Schedule schedule = algorithm->generate({call.collective, rank, size, call.root});
+    Shape shape;
+    shape.element_bytes = size_of(spec.dtype);
+    shape.segment_bytes = segment_bytes;
+    shape.in_place = call.in_place;
+    shape.input_parts = call.in_parts;
+    shape.output_parts = call.out_parts;
+    if (shape.input_parts.empty() && shape.output_parts.empty()) {
+      shape.input_parts = shape.output_parts = even_parts(call.count, schedule.chunks);
+    }
+    return make_plan(schedule, shape);
+  });
+  spec.call = spec.sequence = ++calls;
+  return Work(engine->start(std::move(spec), waits_now));
+}
+
+Work Communicator::State::start_message(void* data, std::uint64_t count, DType dtype, int peer, int tag,
+                                        bool sends, bool waits_now) {
+  const char* name = sends ? "send" : "recv";
+  const auto wrong = [&](const std::string& what) {
+    Status(Code::invalid_argument, fmt::format("{}: {}", name, what), {.collective = name}).throw_if_error();
+  };
+  if (peer < 0 || peer >= size)
+    wrong(fmt::format("peer {} is not a rank of this communicator of {}", peer, size));
+  if (tag < 0) wrong(fmt::format("tag {} is negative", tag));
+  if (data == nullptr && count > 0) wrong(fmt::format("`data` is null but has {} elements", count));
+  const std::uint64_t segment_bytes = config().segment_bytes;
+  OperationSpec spec;
+  spec.collective = Collective::send_recv;
+  spec.input = data;
+  spec.output = data;
+  spec.dtype = dtype;
+  spec.ranks = ranks;
+  spec.context = context;
+  spec.signature.collective = static_cast<std::uint8_t>(Collective::send_recv);
+  spec.signature.dtype = static_cast<std::uint8_t>(dtype);
+  spec.signature.count = count;
+  spec.signature.details = segment_bytes;
+  const std::lock_guard lock(mutex);
+  spec.plan =
+      plans.get({Collective::send_recv,
+                 nullptr,
+                 sends ? peer : -1 - peer,
+                 size_of(dtype),
+                 segment_bytes,
+                 false,
+                 count,
+                 {},
+                 {}},
+                [&] {
+                  Shape shape;
+                  shape.element_bytes = size_of(dtype);
+                  shape.segment_bytes = segment_bytes;
+                  shape.input_parts = shape.output_parts = {count};
+                  return make_plan(sends ? make_send(rank, size, peer) : make_recv(rank, size, peer), shape);
+                });
+  const std::uint32_t number = messages[{peer, tag, sends}]++;
+  spec.sequence = kPointToPoint | static_cast<std::uint64_t>(tag) << 32 | number;
+  return Work(engine->start(std::move(spec), waits_now));
+}
+
+}  // namespace kolo

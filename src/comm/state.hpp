@@ -1,0 +1,77 @@
+// What a Communicator is inside: its place among the ranks, its numbers, and the group of links it runs on.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <vector>
+
+#include "comm/call.hpp"
+#include "engine/engine.hpp"
+#include "kolo/communicator.hpp"
+
+namespace kolo {
+
+/// Plans by everything that shapes them. Thread-safe under the communicator's mutex.
+class PlanCache {
+ public:
+  struct Key {
+    Collective collective;
+    const void* algorithm;  ///< identity of the registered algorithm; null for send and recv
+    int root;               ///< or the peer of a send (recv: -1 - peer)
+    std::uint64_t element_bytes;
+    std::uint64_t segment_bytes;
+    bool in_place;
+    std::uint64_t count;
+    std::vector<std::uint64_t> in_parts;
+    std::vector<std::uint64_t> out_parts;
+
+    auto operator<=>(const Key&) const = default;
+  };
+
+  /// The cached plan, or what `make` returns.
+  template <typename Make>
+  std::shared_ptr<const Plan> get(Key key, Make make) {
+    const auto found = plans_.find(key);
+    if (found != plans_.end()) return found->second;
+    constexpr std::size_t kMost = 256;
+    if (plans_.size() >= kMost) plans_.clear();  // running operations keep theirs
+    auto plan = make();
+    plans_.emplace(std::move(key), plan);
+    return plan;
+  }
+
+ private:
+  std::map<Key, std::shared_ptr<const Plan>> plans_;
+};
+
+struct Communicator::State {
+  std::shared_ptr<Engine> engine;
+  std::shared_ptr<Store> store;  ///< kept alive: rank 0 may be serving it; null for split communicators
+  int rank = 0;
+  int size = 1;
+  std::uint32_t context = 0;
+  std::shared_ptr<const std::vector<int>> ranks;  ///< the engine's link of each rank
+
+  std::mutex mutex;  ///< orders the calls of several threads
+  std::uint64_t calls = 0;
+  PlanCache plans;
+  /// Messages so far by (peer, tag, is a send): the k-th send meets the k-th recv.
+  std::map<std::tuple<int, int, bool>, std::uint32_t> messages;
+
+  /// Checks, chooses, lowers and starts. Throws InvalidArgument; other errors come with the Work.
+  Work start(Call call, bool waits_now, Counts counts = {}, Counts recv_counts = {});
+  Work start_message(void* data, std::uint64_t count, DType dtype, int peer, int tag, bool sends,
+                     bool waits_now);
+};
+
+/// A signature in words: "all_reduce(sum of 1000 float32, ring)".
+std::string describe(const Signature& signature);
+
+/// The links of a new group, met through `store`. Throws RendezvousError.
+std::shared_ptr<Engine> connect(Store& store, int rank, int size, const Options& options);
+
+}  // namespace kolo

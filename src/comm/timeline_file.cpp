@@ -1,0 +1,34 @@
+// The timeline of all ranks in one file.
+#include <cerrno>
+#include <fstream>
+#include <vector>
+
+#include "base/status.hpp"
+#include "kolo/communicator.hpp"
+
+namespace kolo {
+
+void write_timeline(Communicator& communicator, const Timeline& timeline, const std::string& path) {
+  const std::string mine = timeline.chrome_events(communicator.rank());
+  const std::uint64_t length = mine.size();
+  std::vector<std::uint64_t> lengths(static_cast<std::size_t>(communicator.size()));
+  communicator.all_gather(ConstBuffer(&length, 1, DType::uint64), lengths);
+  std::uint64_t total = 0;
+  for (const std::uint64_t one : lengths) total += one;
+  std::string all(communicator.rank() == 0 ? total : 0, ' ');
+  communicator.gather(ConstBuffer(mine.data(), length, DType::uint8),
+                      Buffer(all.data(), all.size(), DType::uint8), 0, lengths);
+  if (communicator.rank() != 0) return;
+  std::ofstream file(path);
+  file << "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
+  std::size_t at = 0;
+  for (std::size_t r = 0; r < lengths.size(); ++r) {
+    file << (r == 0 ? "" : ",\n") << std::string_view(all).substr(at, lengths[r]);
+    at += lengths[r];
+  }
+  file << "\n]}\n";
+  file.close();
+  if (!file) Status::from_errno("cannot write " + path, errno).throw_if_error();
+}
+
+}  // namespace kolo
