@@ -29,7 +29,7 @@ HWY_INLINE hn::Vec<D> nearest(D d, hn::Vec<Wide> v, Wide wide) {
 #endif
 }
 
-/// float64, seen as float32; exact when loading from the narrower types' side only.
+/// float64 by way of float32; only for casts.
 struct DoubleCodec {
   using Stored = double;
   template <class D>

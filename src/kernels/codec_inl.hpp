@@ -6,6 +6,7 @@
 #define KOLO_KERNELS_CODEC_INL_HPP
 #endif
 
+#include <cstddef>
 #include <cstdint>
 
 #include "hwy/highway.h"
@@ -14,12 +15,27 @@ HWY_BEFORE_NAMESPACE();
 namespace kolo::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A codec names what lies in memory (Stored) and what is computed with (Lane). `D` is a vector of Lanes, and
-// load/store move as many elements as D has lanes. Pointers need no alignment.
+// A codec names what lies in memory (Stored) and what is computed with (Lane). `D` is a vector of Lanes.
+//   load, store  move as many elements as D has lanes;
+//   apply        sets out[i] = op(left[i], right[i]) for elements(D) elements.
+// Pointers need no alignment; `out` may be `left` or `right`.
+
+/// apply() by way of load() and store().
+template <class Codec>
+struct LoadAndStore {
+  template <class D>
+  static HWY_INLINE std::size_t elements(D d) {
+    return hn::Lanes(d);
+  }
+  template <class D, typename Stored, class Op>
+  static HWY_INLINE void apply(D d, Stored* out, const Stored* left, const Stored* right, Op op) {
+    Codec::store(op(Codec::load(d, left), Codec::load(d, right)), d, out);
+  }
+};
 
 /// Elements that are computed as they are.
 template <typename T>
-struct PlainCodec {
+struct PlainCodec : LoadAndStore<PlainCodec<T>> {
   using Stored = T;
   using Lane = T;
   template <class D>
@@ -33,7 +49,7 @@ struct PlainCodec {
 };
 
 /// Bytes that are multiplied: no target has an 8-bit product, and the low half of a 16-bit one is the same.
-struct ByteCodec {
+struct ByteCodec : LoadAndStore<ByteCodec> {
   using Stored = std::uint8_t;
   using Lane = std::uint16_t;
   template <class D>
@@ -49,7 +65,11 @@ struct ByteCodec {
 
 /// bfloat16, computed in float32. Same arithmetic as to_bfloat16() of base; Highway's own conversion
 /// truncates.
-struct BFloat16Codec {
+struct BFloat16Codec
+#if HWY_TARGET == HWY_SCALAR
+    : LoadAndStore<BFloat16Codec>
+#endif
+{
   using Stored = std::uint16_t;
   using Lane = float;
   template <class D>
@@ -59,20 +79,50 @@ struct BFloat16Codec {
     return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(bits, half)));
   }
   template <class D>
-  static HWY_INLINE void store(hn::Vec<D> v, D, std::uint16_t* to) {
+  static HWY_INLINE void store(hn::Vec<D> v, D d, std::uint16_t* to) {
     const hn::RebindToUnsigned<D> du;
     const hn::Rebind<std::uint16_t, D> narrow;
+    const auto quiet = hn::Or(hn::BitCast(du, v), hn::Set(du, 0x400000u));
+    const auto chosen = hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v)), quiet, rounded(d, v));
+    hn::StoreU(hn::TruncateTo(narrow, hn::ShiftRight<16>(chosen)), narrow, to);
+  }
+
+#if HWY_TARGET != HWY_SCALAR  // which has no vectors of two
+  // A whole vector at a time, the even and the odd elements apart: no element leaves its 32 bits.
+  template <class D>
+  static HWY_INLINE std::size_t elements(D d) {
+    return 2 * hn::Lanes(d);
+  }
+  template <class D, class Op>
+  static HWY_INLINE void apply(D d, std::uint16_t* out, const std::uint16_t* left, const std::uint16_t* right,
+                               Op op) {
+    const hn::RebindToUnsigned<D> du;
+    const hn::Repartition<std::uint16_t, D> halves;
+    const auto l = hn::BitCast(du, hn::LoadU(halves, left));
+    const auto r = hn::BitCast(du, hn::LoadU(halves, right));
+    const auto upper = hn::Set(du, 0xFFFF0000u);
+    const auto even = op(hn::BitCast(d, hn::ShiftLeft<16>(l)), hn::BitCast(d, hn::ShiftLeft<16>(r)));
+    const auto odd = op(hn::BitCast(d, hn::And(l, upper)), hn::BitCast(d, hn::And(r, upper)));
+    const auto even_bits = hn::ShiftRight<16>(rounded(d, even));
+    const auto odd_bits = rounded(d, odd);
+    hn::StoreU(hn::OddEven(hn::BitCast(halves, odd_bits), hn::BitCast(halves, even_bits)), halves, out);
+  }
+#endif
+
+ private:
+  /// The result in the upper 16 bits. A NaN must come from arithmetic on bfloat16: then the low bits of its
+  /// mantissa are clear, and no carry turns it into something else.
+  template <class D>
+  static HWY_INLINE hn::Vec<hn::RebindToUnsigned<D>> rounded(D, hn::Vec<D> v) {
+    const hn::RebindToUnsigned<D> du;
     const auto bits = hn::BitCast(du, v);
     const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1u));
-    const auto rounded = hn::Add(hn::Add(bits, hn::Set(du, 0x7FFFu)), odd);
-    const auto quiet = hn::Or(bits, hn::Set(du, 0x400000u));
-    const auto chosen = hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v)), quiet, rounded);
-    hn::StoreU(hn::TruncateTo(narrow, hn::ShiftRight<16>(chosen)), narrow, to);
+    return hn::Add(hn::Add(bits, hn::Set(du, 0x7FFFu)), odd);
   }
 };
 
 /// float16, computed in float32.
-struct Float16Codec {
+struct Float16Codec : LoadAndStore<Float16Codec> {
   using Stored = std::uint16_t;
   using Lane = float;
 

@@ -1,7 +1,5 @@
 #include "kernels/kernels.hpp"
 
-#include <cstring>
-
 #include "kernels/families.hpp"
 
 namespace kolo::kernels {
@@ -22,10 +20,6 @@ ReduceFn reduce_function(DType dtype, ReduceOp op) {
 AverageFn average_function(DType dtype) {
   if (is_half(dtype)) return half_average(dtype);
   return is_floating(dtype) ? floating_average(dtype) : integer_average(dtype);
-}
-
-void copy(void* out, const void* in, std::size_t bytes) {
-  if (bytes != 0) std::memcpy(out, in, bytes);
 }
 
 }  // namespace kolo::kernels

@@ -66,12 +66,6 @@ struct Average {
   }
 };
 
-/// One vector's worth of elements from `i` on.
-template <class Codec, class Op, class D, typename Stored = typename Codec::Stored>
-HWY_INLINE void zip_vector(D d, Stored* out, const Stored* left, const Stored* right, std::size_t i, Op op) {
-  Codec::store(op(Codec::load(d, left + i), Codec::load(d, right + i)), d, out + i);
-}
-
 /// out[i] = op(left[i], right[i]). `out` may be `left` or `right`: every element is read before it is
 /// written.
 template <class Codec, class Op>
@@ -82,25 +76,25 @@ HWY_INLINE void zip(void* out_bytes, const void* left_bytes, const void* right_b
   const auto* left = static_cast<const Stored*>(left_bytes);
   const auto* right = static_cast<const Stored*>(right_bytes);
   const hn::ScalableTag<typename Codec::Lane> d;
-  const std::size_t lanes = hn::Lanes(d);
+  const std::size_t n = Codec::elements(d);
 
   std::size_t i = 0;
-  for (; i + 4 * lanes <= count; i += 4 * lanes) {
-    zip_vector<Codec>(d, out, left, right, i, op);
-    zip_vector<Codec>(d, out, left, right, i + lanes, op);
-    zip_vector<Codec>(d, out, left, right, i + 2 * lanes, op);
-    zip_vector<Codec>(d, out, left, right, i + 3 * lanes, op);
+  for (; i + 4 * n <= count; i += 4 * n) {
+    Codec::apply(d, out + i, left + i, right + i, op);
+    Codec::apply(d, out + i + n, left + i + n, right + i + n, op);
+    Codec::apply(d, out + i + 2 * n, left + i + 2 * n, right + i + 2 * n, op);
+    Codec::apply(d, out + i + 3 * n, left + i + 3 * n, right + i + 3 * n, op);
   }
-  for (; i + lanes <= count; i += lanes) zip_vector<Codec>(d, out, left, right, i, op);
+  for (; i + n <= count; i += n) Codec::apply(d, out + i, left + i, right + i, op);
 
-  // The rest goes through one vector on the stack: nothing beyond the arrays is touched.
+  // The rest goes through vectors on the stack: nothing beyond the arrays is touched.
   if (const std::size_t rest = (count - i) * sizeof(Stored); rest != 0) {
-    constexpr std::size_t kMaxLanes = hn::MaxLanes(d);
-    HWY_ALIGN Stored a[kMaxLanes] = {};
-    HWY_ALIGN Stored b[kMaxLanes] = {};
+    constexpr std::size_t kMost = hn::MaxLanes(d) * sizeof(typename Codec::Lane) / sizeof(Stored);
+    HWY_ALIGN Stored a[kMost] = {};
+    HWY_ALIGN Stored b[kMost] = {};
     std::memcpy(a, left + i, rest);
     std::memcpy(b, right + i, rest);
-    zip_vector<Codec>(d, a, a, b, 0, op);
+    Codec::apply(d, a, a, b, op);
     std::memcpy(out + i, a, rest);
   }
 }

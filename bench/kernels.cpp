@@ -1,0 +1,150 @@
+// bench_kernels: bytes per second of the kernels, next to memcpy and to plain loops of the same shape.
+//
+// Bandwidth counts every byte that an operation reads and writes, as STREAM does: two loads and a store for a
+// reduction, one of each for a copy. Read a kernel's number as a ratio to the plain loop's and memcpy's of
+// the same size: those are what this machine does at this moment. `--benchmark_min_time=0.5
+// --benchmark_repetitions=5 --benchmark_report_aggregates_only` steadies the numbers on a busy machine.
+#include <benchmark/benchmark.h>
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <string>
+
+#include "kernels/kernels.hpp"
+#include "kernels/targets.hpp"
+
+namespace kolo::kernels {
+namespace {
+
+constexpr std::int64_t kKiB = 1024;
+constexpr std::int64_t kSizes[] = {16 * kKiB, 256 * kKiB, 16 * 1024 * kKiB};
+
+/// `bytes` bytes, `offset` after a page boundary, each written once: untouched pages would all be the zero
+/// page.
+class Buffer {
+ public:
+  Buffer(std::size_t bytes, std::size_t offset)
+      : memory_(static_cast<std::uint8_t*>(::operator new(bytes + offset, kAlignment))), offset_(offset) {
+    std::memset(memory_.get(), 1, bytes + offset);
+  }
+  void* data() { return memory_.get() + offset_; }
+
+ private:
+  static constexpr std::align_val_t kAlignment{4096};
+  struct Free {
+    void operator()(std::uint8_t* memory) const { ::operator delete(memory, kAlignment); }
+  };
+  std::unique_ptr<std::uint8_t, Free> memory_;
+  std::size_t offset_;
+};
+
+/// Three arrays of state.range(0) bytes. They start 192 bytes apart modulo a page: equal offsets would make
+/// each load wait for an unrelated earlier store (4 KiB aliasing), which real buffers seldom meet.
+struct Arrays {
+  explicit Arrays(const benchmark::State& state, std::size_t offset = 0)
+      : bytes(static_cast<std::size_t>(state.range(0))),
+        out(bytes, offset),
+        left(bytes, offset + 192),
+        right(bytes, offset + 384) {}
+  std::size_t bytes;
+  Buffer out, left, right;
+};
+
+void count_bytes(benchmark::State& state, std::int64_t streams) {
+  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations()) * state.range(0) * streams);
+}
+
+void memcpy_bytes(benchmark::State& state) {
+  Arrays arrays(state);
+  for (auto _ : state) {
+    std::memcpy(arrays.out.data(), arrays.left.data(), arrays.bytes);
+    benchmark::ClobberMemory();
+  }
+  count_bytes(state, 2);
+}
+
+void copy_bytes(benchmark::State& state) {
+  Arrays arrays(state);
+  for (auto _ : state) {
+    copy(arrays.out.data(), arrays.left.data(), arrays.bytes);
+    benchmark::ClobberMemory();
+  }
+  count_bytes(state, 2);
+}
+
+/// STREAM's "add", as the compiler vectorizes it for the CPUs that this program is built for.
+__attribute__((optimize("O3"), noinline)) void plain_add(float* __restrict out, const float* __restrict left,
+                                                         const float* __restrict right, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) out[i] = left[i] + right[i];
+}
+
+void plain_loop_float32(benchmark::State& state) {
+  Arrays arrays(state);
+  for (auto _ : state) {
+    plain_add(static_cast<float*>(arrays.out.data()), static_cast<const float*>(arrays.left.data()),
+              static_cast<const float*>(arrays.right.data()), arrays.bytes / sizeof(float));
+    benchmark::ClobberMemory();
+  }
+  count_bytes(state, 3);
+}
+
+void reduce_arrays(benchmark::State& state, DType dtype, ReduceOp op, bool in_place, std::size_t offset) {
+  Arrays arrays(state, offset);
+  void* out = in_place ? arrays.left.data() : arrays.out.data();
+  const ReduceFn reduce = reduce_function(dtype, op);
+  for (auto _ : state) {
+    reduce(out, arrays.left.data(), arrays.right.data(), arrays.bytes / size_of(dtype));
+    benchmark::ClobberMemory();
+  }
+  count_bytes(state, 3);
+}
+
+void average_arrays(benchmark::State& state, DType dtype) {
+  Arrays arrays(state);
+  const AverageFn average = average_function(dtype);
+  for (auto _ : state) {
+    average(arrays.out.data(), arrays.left.data(), arrays.right.data(), arrays.bytes / size_of(dtype), 4);
+    benchmark::ClobberMemory();
+  }
+  count_bytes(state, 3);
+}
+
+template <typename... Arguments>
+benchmark::internal::Benchmark* add(const std::string& name, Arguments... arguments) {
+  auto* made = benchmark::RegisterBenchmark(name.c_str(), arguments...);
+  for (const std::int64_t size : kSizes) made->Arg(size);
+  return made;
+}
+
+void register_all() {
+  add("memcpy", memcpy_bytes)->Arg(64 * 1024 * kKiB);
+  add("copy", copy_bytes)->Arg(64 * 1024 * kKiB);  // beyond the last cache, where copy() streams
+  add("plain_loop/float32", plain_loop_float32);
+  for (const DType dtype : {DType::float32, DType::bfloat16, DType::int8}) {
+    const std::string name = "sum/" + std::string(name_of(dtype));
+    add(name, reduce_arrays, dtype, ReduceOp::sum, false, 0);
+    add(name + "/in_place", reduce_arrays, dtype, ReduceOp::sum, true, 0);
+  }
+  add("sum/float32/misaligned", reduce_arrays, DType::float32, ReduceOp::sum, false, 4);
+  add("sum/float16", reduce_arrays, DType::float16, ReduceOp::sum, false, 0);
+  add("max/float32", reduce_arrays, DType::float32, ReduceOp::max, false, 0);
+  add("product/int8", reduce_arrays, DType::int8, ReduceOp::product, false, 0);
+  for (const DType dtype : {DType::float32, DType::bfloat16, DType::int8}) {
+    add("average/" + std::string(name_of(dtype)), average_arrays, dtype);
+  }
+}
+
+}  // namespace
+}  // namespace kolo::kernels
+
+int main(int argc, char** argv) {
+  benchmark::Initialize(&argc, argv);
+  if (benchmark::ReportUnrecognizedArguments(argc, argv)) return 1;
+  benchmark::AddCustomContext("kernels", kolo::kernels::target_name());
+  kolo::kernels::register_all();
+  benchmark::RunSpecifiedBenchmarks();
+  benchmark::Shutdown();
+  return 0;
+}

@@ -1,0 +1,105 @@
+// The plain loops themselves, against values worked out by hand.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernels/kernels.hpp"
+
+namespace kolo::kernels {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+template <typename T>
+std::vector<T> reduce(ReduceOp op, const std::vector<T>& left, const std::vector<T>& right) {
+  std::vector<T> out(left.size());
+  reference::reduce(dtype_of<T>, op, out.data(), left.data(), right.data(), left.size());
+  return out;
+}
+
+template <typename T>
+std::vector<T> average(const std::vector<T>& left, const std::vector<T>& right, std::uint64_t divisor) {
+  std::vector<T> out(left.size());
+  reference::average(dtype_of<T>, out.data(), left.data(), right.data(), left.size(), divisor);
+  return out;
+}
+
+template <typename T>
+using Values = std::vector<T>;
+
+TEST(Reference, SumsAndProductsOfIntegersWrap) {
+  EXPECT_EQ(reduce<std::int8_t>(ReduceOp::sum, {100, -100, 127}, {100, -100, 1}),
+            (Values<std::int8_t>{-56, 56, -128}));
+  EXPECT_EQ(reduce<std::uint8_t>(ReduceOp::sum, {255}, {2}), (Values<std::uint8_t>{1}));
+  EXPECT_EQ(reduce<std::int8_t>(ReduceOp::product, {16, -128, 7}, {16, -1, -3}),
+            (Values<std::int8_t>{0, -128, -21}));
+  EXPECT_EQ(reduce<std::int16_t>(ReduceOp::product, {300, -32768}, {300, -1}),
+            (Values<std::int16_t>{24464, -32768}));
+  EXPECT_EQ(reduce<std::uint16_t>(ReduceOp::product, {65535}, {65535}), (Values<std::uint16_t>{1}));
+  EXPECT_EQ(reduce<std::int32_t>(ReduceOp::sum, {2147483647}, {1}), (Values<std::int32_t>{-2147483647 - 1}));
+  EXPECT_EQ(reduce<std::uint32_t>(ReduceOp::product, {65537}, {65537}), (Values<std::uint32_t>{131073}));
+  EXPECT_EQ(reduce<std::int64_t>(ReduceOp::product, {1ll << 62, -3}, {4, 5}), (Values<std::int64_t>{0, -15}));
+  EXPECT_EQ(reduce<std::uint64_t>(ReduceOp::sum, {~0ull}, {2}), (Values<std::uint64_t>{1}));
+}
+
+TEST(Reference, MinAndMaxHeedTheSign) {
+  EXPECT_EQ(reduce<std::int8_t>(ReduceOp::min, {-1, 3}, {1, 2}), (Values<std::int8_t>{-1, 2}));
+  EXPECT_EQ(reduce<std::uint8_t>(ReduceOp::min, {255, 3}, {1, 2}), (Values<std::uint8_t>{1, 2}));
+  EXPECT_EQ(reduce<std::int64_t>(ReduceOp::max, {-1, 3}, {1, 2}), (Values<std::int64_t>{1, 3}));
+  EXPECT_EQ(reduce<std::uint64_t>(ReduceOp::max, {~0ull, 3}, {1, 2}), (Values<std::uint64_t>{~0ull, 3}));
+}
+
+TEST(Reference, FloatsFollowIeee754) {
+  EXPECT_EQ(reduce<float>(ReduceOp::sum, {1, 0.1f, kInf, 3e38f}, {2, 0.2f, 1, 3e38f}),
+            (Values<float>{3, 0.1f + 0.2f, kInf, kInf}));
+  EXPECT_EQ(reduce<double>(ReduceOp::product, {3, 1e308, 5e-324}, {-2, 10, 0.5}),
+            (Values<double>{-6, std::numeric_limits<double>::infinity(), 0}));
+  EXPECT_TRUE(std::isnan(reduce<float>(ReduceOp::sum, {kInf}, {-kInf})[0]));
+  EXPECT_TRUE(std::isnan(reduce<float>(ReduceOp::product, {kInf}, {0})[0]));
+}
+
+TEST(Reference, MinAndMaxPropagateNaNFromEitherSide) {
+  for (const ReduceOp op : {ReduceOp::min, ReduceOp::max}) {
+    for (const float value : reduce<float>(op, {kNaN, 1, kNaN, kNaN, -kInf}, {1, kNaN, kNaN, kInf, kNaN})) {
+      EXPECT_TRUE(std::isnan(value));
+    }
+  }
+  EXPECT_EQ(reduce<float>(ReduceOp::min, {kInf, -kInf, 2}, {1, 1, 3}), (Values<float>{1, -kInf, 2}));
+  EXPECT_EQ(reduce<float>(ReduceOp::max, {kInf, -kInf, 2}, {1, 1, 3}), (Values<float>{kInf, 1, 3}));
+}
+
+TEST(Reference, SixteenBitsAreComputedIn32AndRoundedOnce) {
+  const auto half = [](float value) { return to_float16(value); };
+  // 2048 + 1 lies between 2048 and 2050: the tie goes to the even mantissa; 2050 + 1 goes up.
+  const auto sums = reduce<Float16>(ReduceOp::sum, {half(2048), half(2050), half(65504), half(65504)},
+                                    {half(1), half(1), half(15), half(16)});
+  EXPECT_EQ(to_float(sums[0]), 2048);
+  EXPECT_EQ(to_float(sums[1]), 2052);
+  EXPECT_EQ(to_float(sums[2]), 65504);
+  EXPECT_EQ(to_float(sums[3]), kInf);
+  // 65504 + 65504 overflows float16 on the way, but not the average.
+  EXPECT_EQ(to_float(average<Float16>({half(65504)}, {half(65504)}, 2)[0]), 65504);
+
+  const auto brain = [](float value) { return to_bfloat16(value); };
+  EXPECT_EQ(to_float(reduce<BFloat16>(ReduceOp::sum, {brain(256)}, {brain(1)})[0]), 256);
+  EXPECT_EQ(to_float(reduce<BFloat16>(ReduceOp::sum, {brain(258)}, {brain(1)})[0]), 260);
+  EXPECT_EQ(to_float(average<BFloat16>({brain(256)}, {brain(1)}, 257)[0]), 1);
+}
+
+TEST(Reference, AveragesTruncateTowardsZero) {
+  EXPECT_EQ(average<std::int32_t>({7, -7, 1, -1}, {0, 0, 1, -1}, 2), (Values<std::int32_t>{3, -3, 1, -1}));
+  EXPECT_EQ(average<std::int8_t>({-128, 127, -128}, {0, 0, 0}, 200), (Values<std::int8_t>{0, 0, 0}));
+  EXPECT_EQ(average<std::int8_t>({-128, -128}, {0, 0}, 1), (Values<std::int8_t>{-128, -128}));
+  EXPECT_EQ(average<std::uint8_t>({200}, {55}, 2), (Values<std::uint8_t>{127}));
+  EXPECT_EQ(average<std::int64_t>({std::numeric_limits<std::int64_t>::min()}, {0}, 1ull << 63),
+            (Values<std::int64_t>{-1}));
+  EXPECT_EQ(average<std::uint64_t>({~0ull}, {0}, ~0ull), (Values<std::uint64_t>{1}));
+  EXPECT_EQ(average<float>({1, 3}, {2, 1}, 4), (Values<float>{0.75f, 1}));
+  EXPECT_EQ(average<double>({1}, {0}, 3), (Values<double>{1.0 / 3.0}));
+}
+
+}  // namespace
+}  // namespace kolo::kernels
