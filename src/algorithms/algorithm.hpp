@@ -1,4 +1,5 @@
-// Algorithm: a named pure function from (collective, rank, size, root) to a schedule, and the registry of them.
+// Algorithm: a named pure function from (collective, rank, size, root) to a schedule, and the registry of
+// them.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +22,8 @@ struct ScheduleSpec {
   bool operator==(const ScheduleSpec&) const = default;
 };
 
-/// One algorithm of one collective. Generators are pure, allocate only the schedule, and serve every size >= 1
-/// and every root that supports() accepts.
+/// One algorithm of one collective. Generators are pure, allocate only the schedule, and serve every size >=
+/// 1 and every root that supports() accepts.
 struct Algorithm {
   Collective collective;
   std::string_view name;     ///< "ring"

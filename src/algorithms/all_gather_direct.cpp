@@ -1,0 +1,33 @@
+// all_gather / direct: each rank sends its part to everyone: one round, for small parts.
+#include <utility>
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/pairs.hpp"
+#include "schedule/builder.hpp"
+
+namespace kolo {
+namespace {
+
+Schedule generate(const ScheduleSpec& spec) {
+  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
+  for (int k = 1; k < spec.size; ++k) {
+    builder.send(after(spec, k), input(0));
+    builder.recv(before(spec, k), output(part_of(before(spec, k))));
+  }
+  builder.copy(output(part_of(spec.rank)), input(0));
+  return std::move(builder).finish();
+}
+
+}  // namespace
+
+extern const Algorithm all_gather_direct;
+const Algorithm all_gather_direct = {
+    .collective = Collective::all_gather,
+    .name = "direct",
+    .purpose = "Each rank sends its part to everyone: one round, for small parts",
+    .source = "Folklore; linear all-gather",
+    .rank_ordered = false,
+    .generate = generate,
+};
+
+}  // namespace kolo

@@ -1,0 +1,33 @@
+// all_gather / ring: every part travels once around the ring; each rank talks to its neighbours only.
+#include <utility>
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/pairs.hpp"
+#include "algorithms/ring.hpp"
+#include "schedule/builder.hpp"
+
+namespace kolo {
+namespace {
+
+Schedule generate(const ScheduleSpec& spec) {
+  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
+  ring_all_gather(builder, spec, input(0));
+  builder.copy(output(part_of(spec.rank)), input(0));
+  return std::move(builder).finish();
+}
+
+}  // namespace
+
+extern const Algorithm all_gather_ring;
+const Algorithm all_gather_ring = {
+    .collective = Collective::all_gather,
+    .name = "ring",
+    .purpose = "Every part travels once around the ring; each rank talks to its neighbours only",
+    .source =
+        "P. Patarasuk, X. Yuan: Bandwidth optimal all-reduce algorithms for clusters of workstations, JPDC "
+        "69 (2009)",
+    .rank_ordered = false,
+    .generate = generate,
+};
+
+}  // namespace kolo

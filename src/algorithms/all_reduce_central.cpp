@@ -1,0 +1,38 @@
+// all_reduce / central: rank 0 combines everything in rank order and sends everyone the result: the plain
+// central driver.
+#include <utility>
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/fold.hpp"
+#include "schedule/builder.hpp"
+
+namespace kolo {
+namespace {
+
+Schedule generate(const ScheduleSpec& spec) {
+  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 1,
+                          spec.rank == 0 ? fold_scratch(0) : 0);
+  if (spec.rank == 0) {
+    fold_in_rank_order(builder, spec, output(0), input(0));
+    for (int k = 1; k < spec.size; ++k) builder.send(k, output(0));
+  } else {
+    builder.send(0, input(0));
+    builder.recv(0, output(0));
+  }
+  return std::move(builder).finish();
+}
+
+}  // namespace
+
+extern const Algorithm all_reduce_central;
+const Algorithm all_reduce_central = {
+    .collective = Collective::all_reduce,
+    .name = "central",
+    .purpose =
+        "Rank 0 combines everything in rank order and sends everyone the result: the plain central driver",
+    .source = "Folklore; the parameter server with one server",
+    .rank_ordered = true,
+    .generate = generate,
+};
+
+}  // namespace kolo

@@ -1,0 +1,36 @@
+// all_to_all / direct: each rank sends each other rank its part straight from input to output; not in place.
+#include <utility>
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/pairs.hpp"
+#include "schedule/builder.hpp"
+
+namespace kolo {
+namespace {
+
+Schedule generate(const ScheduleSpec& spec) {
+  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
+  builder.require_out_of_place();
+  for (int k = 1; k < spec.size; ++k) {
+    builder.send(after(spec, k), input(part_of(after(spec, k))));
+    builder.recv(before(spec, k), output(part_of(before(spec, k))));
+  }
+  builder.copy(output(part_of(spec.rank)), input(part_of(spec.rank)));
+  return std::move(builder).finish();
+}
+
+}  // namespace
+
+extern const Algorithm all_to_all_direct;
+const Algorithm all_to_all_direct = {
+    .collective = Collective::all_to_all,
+    .name = "direct",
+    .purpose = "Each rank sends each other rank its part straight from input to output; not in place",
+    .source =
+        "R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, "
+        "IJHPCA 19 (2005), all-to-all, pairwise exchange",
+    .rank_ordered = false,
+    .generate = generate,
+};
+
+}  // namespace kolo

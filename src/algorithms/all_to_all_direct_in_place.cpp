@@ -1,0 +1,61 @@
+// all_to_all / direct_in_place: direct exchange where input and output may be one memory: one of each pair
+// uses scratch.
+#include <utility>
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/pairs.hpp"
+#include "schedule/builder.hpp"
+
+namespace kolo {
+namespace {
+
+/// In place the part that comes from a peer belongs where the part for that peer lies. If both of a pair
+/// waited for their own message to be out before they receive, neither would ever be taken: so one of them
+/// receives into scratch. Odd and even distances take turns, so that everybody needs scratch for about half
+/// of its peers.
+bool goes_aside(int rank, int peer) {
+  return ((rank + peer) % 2 == 0) == (rank < peer);
+}
+
+std::uint32_t receives_aside(const ScheduleSpec& spec) {
+  std::uint32_t count = 0;
+  for (int k = 1; k < spec.size; ++k) count += goes_aside(spec.rank, before(spec, k)) ? 1 : 0;
+  return count;
+}
+
+Schedule generate(const ScheduleSpec& spec) {
+  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
+                          receives_aside(spec));
+  // All sends stand before all receives, so that in place no part is overwritten before it is out.
+  for (int k = 1; k < spec.size; ++k) builder.send(after(spec, k), input(part_of(after(spec, k))));
+  std::uint32_t slot = 0;
+  for (int k = 1; k < spec.size; ++k) {
+    const int peer = before(spec, k);
+    const ChunkRange to = output(part_of(peer));
+    builder.recv(peer, goes_aside(spec.rank, peer) ? scratch(slot++, to) : to);
+  }
+  slot = 0;
+  for (int k = 1; k < spec.size; ++k) {
+    const int peer = before(spec, k);
+    const ChunkRange to = output(part_of(peer));
+    if (goes_aside(spec.rank, peer)) builder.copy(to, scratch(slot++, to));
+  }
+  builder.copy(output(part_of(spec.rank)), input(part_of(spec.rank)));
+  return std::move(builder).finish();
+}
+
+}  // namespace
+
+extern const Algorithm all_to_all_direct_in_place;
+const Algorithm all_to_all_direct_in_place = {
+    .collective = Collective::all_to_all,
+    .name = "direct_in_place",
+    .purpose = "Direct exchange where input and output may be one memory: one of each pair uses scratch",
+    .source =
+        "R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, "
+        "IJHPCA 19 (2005), all-to-all, pairwise exchange",
+    .rank_ordered = false,
+    .generate = generate,
+};
+
+}  // namespace kolo

@@ -1,0 +1,36 @@
+// barrier / dissemination: each rank tells ranks 1, 2, 4, ... after it what it has heard, log2(N) rounds.
+#include <utility>
+#include <vector>
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/pairs.hpp"
+#include "schedule/builder.hpp"
+
+namespace kolo {
+namespace {
+
+Schedule generate(const ScheduleSpec& spec) {
+  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 0);
+  std::vector<ScheduleBuilder::StepId> heard;
+  for (int distance = 1; distance < spec.size; distance *= 2) {
+    builder.notify(after(spec, distance), heard);
+    heard.push_back(builder.await(before(spec, distance)));
+  }
+  return std::move(builder).finish();
+}
+
+}  // namespace
+
+extern const Algorithm barrier_dissemination;
+const Algorithm barrier_dissemination = {
+    .collective = Collective::barrier,
+    .name = "dissemination",
+    .purpose = "Each rank tells ranks 1, 2, 4, ... after it what it has heard, log2(N) rounds",
+    .source =
+        "D. Hensgen, R. Finkel, U. Manber: Two algorithms for barrier synchronization, Int. J. Parallel "
+        "Programming 17 (1988)",
+    .rank_ordered = false,
+    .generate = generate,
+};
+
+}  // namespace kolo

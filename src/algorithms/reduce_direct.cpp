@@ -1,0 +1,34 @@
+// reduce / direct: the root receives from everyone and combines in rank order.
+#include <utility>
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/fold.hpp"
+#include "schedule/builder.hpp"
+
+namespace kolo {
+namespace {
+
+Schedule generate(const ScheduleSpec& spec) {
+  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 1,
+                          spec.rank == spec.root ? fold_scratch(spec.rank) : 0);
+  if (spec.rank == spec.root) {
+    fold_in_rank_order(builder, spec, output(0), input(0));
+  } else {
+    builder.send(spec.root, input(0));
+  }
+  return std::move(builder).finish();
+}
+
+}  // namespace
+
+extern const Algorithm reduce_direct;
+const Algorithm reduce_direct = {
+    .collective = Collective::reduce,
+    .name = "direct",
+    .purpose = "The root receives from everyone and combines in rank order",
+    .source = "Folklore; linear reduction",
+    .rank_ordered = true,
+    .generate = generate,
+};
+
+}  // namespace kolo

@@ -1,0 +1,34 @@
+// reduce_scatter / direct: each rank receives its part from everyone and combines in rank order.
+#include <utility>
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/fold.hpp"
+#include "algorithms/pairs.hpp"
+#include "schedule/builder.hpp"
+
+namespace kolo {
+namespace {
+
+Schedule generate(const ScheduleSpec& spec) {
+  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
+                          fold_scratch(spec.rank));
+  for (int k = 1; k < spec.size; ++k) builder.send(after(spec, k), input(part_of(after(spec, k))));
+  fold_in_rank_order(builder, spec, output(0), input(part_of(spec.rank)));
+  return std::move(builder).finish();
+}
+
+}  // namespace
+
+extern const Algorithm reduce_scatter_direct;
+const Algorithm reduce_scatter_direct = {
+    .collective = Collective::reduce_scatter,
+    .name = "direct",
+    .purpose = "Each rank receives its part from everyone and combines in rank order",
+    .source =
+        "R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, "
+        "IJHPCA 19 (2005), pairwise exchange",
+    .rank_ordered = true,
+    .generate = generate,
+};
+
+}  // namespace kolo

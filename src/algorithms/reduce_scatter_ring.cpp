@@ -1,0 +1,43 @@
+// reduce_scatter / ring: partial sums travel once around the ring; each rank sends (N-1)/N of the data.
+#include <utility>
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/pairs.hpp"
+#include "algorithms/ring.hpp"
+#include "schedule/builder.hpp"
+
+namespace kolo {
+namespace {
+
+/// Slots of scratch for partial sums. One slot deadlocks (each rank would wait for the next to take the sum
+/// before it can take another); two let a rank receive a sum while the one before is being sent.
+constexpr std::uint32_t kTravellers = 2;
+
+ChunkRange sum_place(const ScheduleSpec& spec, std::uint32_t chunk, std::uint32_t round) {
+  if (chunk == part_of(spec.rank)) return output(0);
+  return scratch(round % kTravellers, input(chunk));
+}
+
+Schedule generate(const ScheduleSpec& spec) {
+  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
+                          spec.size > 2 ? kTravellers : 0);
+  if (spec.size == 1) builder.copy(output(0), input(0));
+  ring_reduce_scatter(builder, spec, sum_place);
+  return std::move(builder).finish();
+}
+
+}  // namespace
+
+extern const Algorithm reduce_scatter_ring;
+const Algorithm reduce_scatter_ring = {
+    .collective = Collective::reduce_scatter,
+    .name = "ring",
+    .purpose = "Partial sums travel once around the ring; each rank sends (N-1)/N of the data",
+    .source =
+        "P. Patarasuk, X. Yuan: Bandwidth optimal all-reduce algorithms for clusters of workstations, JPDC "
+        "69 (2009)",
+    .rank_ordered = false,
+    .generate = generate,
+};
+
+}  // namespace kolo

@@ -1,0 +1,34 @@
+// scatter / direct: the root sends each rank its part.
+#include <utility>
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/pairs.hpp"
+#include "schedule/builder.hpp"
+
+namespace kolo {
+namespace {
+
+Schedule generate(const ScheduleSpec& spec) {
+  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
+  if (spec.rank != spec.root) {
+    builder.recv(spec.root, output(0));
+  } else {
+    for (int k = 1; k < spec.size; ++k) builder.send(after(spec, k), input(part_of(after(spec, k))));
+    builder.copy(output(0), input(part_of(spec.rank)));
+  }
+  return std::move(builder).finish();
+}
+
+}  // namespace
+
+extern const Algorithm scatter_direct;
+const Algorithm scatter_direct = {
+    .collective = Collective::scatter,
+    .name = "direct",
+    .purpose = "The root sends each rank its part",
+    .source = "Folklore; linear scatter",
+    .rank_ordered = false,
+    .generate = generate,
+};
+
+}  // namespace kolo

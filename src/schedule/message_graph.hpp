@@ -1,0 +1,46 @@
+// MessageGraph: who sends to whom, and who waits for whom, over the schedules of all ranks.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/status.hpp"
+#include "schedule/schedule.hpp"
+
+namespace kolo {
+
+/// A step of a rank.
+struct StepRef {
+  std::uint32_t rank = 0;
+  std::uint32_t step = 0;
+};
+
+/// Matches every send with its receive and orders everything such that nothing comes before what it waits
+/// for. A message counts as one event that starts when both its sides are ready (the strictest way in which a
+/// transport may behave), so what can be ordered here cannot deadlock on any transport.
+class MessageGraph {
+ public:
+  /// An event is a local step, or a message under the name of its send.
+  struct Event {
+    StepRef step;
+    StepRef receiver;  ///< of a message: its recv or recv_reduce
+    bool is_message = false;
+  };
+
+  /// Peers and dependencies must be in bounds.
+  static Result<MessageGraph> build(std::span<const Schedule> schedules);
+
+  /// In an order in which they can happen.
+  std::span<const Event> events() const { return events_; }
+  std::uint64_t messages() const { return messages_; }
+  /// Messages in the longest chain of waits.
+  std::uint64_t rounds() const { return rounds_; }
+
+ private:
+  std::vector<Event> events_;
+  std::uint64_t messages_ = 0;
+  std::uint64_t rounds_ = 0;
+};
+
+}  // namespace kolo

@@ -1,0 +1,157 @@
+#include "schedule/rank_check.hpp"
+
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "schedule/hazards.hpp"
+#include "schedule/memory_map.hpp"
+#include "schedule/printer.hpp"
+#include "schedule/refusal.hpp"
+
+namespace kolo {
+namespace {
+
+bool is_message(StepKind kind) {
+  return kind == StepKind::send || kind == StepKind::recv || kind == StepKind::recv_reduce;
+}
+
+bool combines(StepKind kind) {
+  return kind == StepKind::recv_reduce || kind == StepKind::reduce;
+}
+
+bool fits(std::uint32_t begin, std::uint32_t count, std::uint32_t chunks) {
+  return std::uint64_t{begin} + count <= chunks;
+}
+
+/// Why a range is out of bounds, or nothing.
+std::string bounds_fault(const Schedule& schedule, const ChunkRange& range) {
+  if (range.count == 0) return {};
+  const std::uint32_t chunks = chunk_count(schedule, range.buffer);
+  if (!fits(range.begin, range.count, chunks)) {
+    return fmt::format("out of bounds: {} has {} chunks", name_of(range.buffer), chunks);
+  }
+  if (range.buffer != BufferName::scratch) return {};
+  if (range.like_buffer == BufferName::scratch) return "its scratch must be like input or output";
+  const Division division = division_of(schedule);
+  const std::uint32_t parts = range.like_buffer == BufferName::input ? division.input : division.output;
+  if (fits(range.like_begin, range.count, parts)) return {};
+  return fmt::format("its scratch is like {}[{}], out of bounds: there are {} chunks",
+                     name_of(range.like_buffer), range.like_begin, parts);
+}
+
+std::string shape_fault(const Schedule& schedule, const Step& step) {
+  if (step.kind > StepKind::copy) return "there is no such kind of step";
+  if (is_message(step.kind) && (step.peer < 0 || step.peer >= schedule.size)) {
+    return fmt::format("there is no rank {}", step.peer);
+  }
+  if (is_message(step.kind) && step.peer == schedule.rank) return "a message to oneself";
+  if (combines(step.kind) && !is_reducing(schedule.collective)) return "its collective reduces nothing";
+  if (step.completes && !combines(step.kind)) return "`completes` stands on a step that reduces nothing";
+  if (step.incoming_first && step.kind != StepKind::recv_reduce) {
+    return "`incoming_first` stands on a step other than recv_reduce";
+  }
+  return {};
+}
+
+std::string dependency_fault(const Schedule& schedule, std::uint32_t id) {
+  const Step& step = schedule.steps[id];
+  if (std::uint64_t{step.first_dependency} + step.dependency_count > schedule.dependencies.size()) {
+    return "its dependencies are out of bounds";
+  }
+  for (const std::uint32_t d : schedule.dependencies_of(step)) {
+    if (d >= id) return fmt::format("it depends on step {}, which is not an earlier one", d);
+  }
+  return {};
+}
+
+std::string range_fault(const Schedule& schedule, const ChunkLengths& lengths, const Step& step) {
+  const Footprint touched = footprint(step);
+  const ChunkRange& write = touched.write;
+  for (const ChunkRange& range : {touched.reads[0], touched.reads[1], write}) {
+    if (std::string fault = bounds_fault(schedule, range); !fault.empty()) return fault;
+  }
+  if (write.count > 0 && write.buffer == BufferName::input) return "it writes to the input";
+  if (step.kind == StepKind::send || step.kind == StepKind::recv) return {};
+  const int operands = step.kind == StepKind::reduce ? 2 : 1;
+  for (int i = 0; i < operands; ++i) {
+    const std::uint64_t length = lengths.of(touched.reads[i]);
+    if (length != lengths.of(write)) {
+      return fmt::format("lengths differ: it makes {} elements of {}", lengths.of(write), length);
+    }
+  }
+  for (const Sharing sharing : kSharings) {
+    if (!may_be(schedule, sharing)) continue;
+    const MemoryMap map(schedule, sharing);
+    for (const ChunkRange& read : touched.reads) {
+      if (map.overlap(read, write) && !map.same(read, write)) {
+        return fmt::format("what it writes overlaps what it reads{}", suffix_of(sharing));
+      }
+    }
+  }
+  return {};
+}
+
+/// Whether dependencies lead from a step back to an earlier one.
+class Ancestry {
+ public:
+  explicit Ancestry(const Schedule& schedule) : schedule_(schedule), seen_for_(schedule.steps.size(), 0) {}
+
+  bool waits(std::uint32_t later, std::uint32_t earlier) {
+    ++question_;
+    open_.assign(1, later);
+    while (!open_.empty()) {
+      const Step& step = schedule_.steps[open_.back()];
+      open_.pop_back();
+      for (const std::uint32_t d : schedule_.dependencies_of(step)) {
+        if (d == earlier) return true;
+        if (d < earlier || seen_for_[d] == question_) continue;
+        seen_for_[d] = question_;
+        open_.push_back(d);
+      }
+    }
+    return false;
+  }
+
+ private:
+  const Schedule& schedule_;
+  std::vector<std::uint64_t> seen_for_;
+  std::uint64_t question_ = 0;
+  std::vector<std::uint32_t> open_;
+};
+
+}  // namespace
+
+Status check_steps(const Schedule& schedule, const ChunkLengths& lengths) {
+  for (std::uint32_t s = 0; s < schedule.steps.size(); ++s) {
+    const Step& step = schedule.steps[s];
+    std::string fault = dependency_fault(schedule, s);
+    if (fault.empty()) fault = shape_fault(schedule, step);
+    if (fault.empty()) fault = range_fault(schedule, lengths, step);
+    if (!fault.empty()) return refuse(schedule, s, fault);
+  }
+  return {};
+}
+
+Status check_hazards(const Schedule& schedule) {
+  Ancestry ancestry(schedule);
+  for (const Sharing sharing : kSharings) {
+    if (!may_be(schedule, sharing)) continue;
+    HazardTracker hazards{MemoryMap(schedule, sharing)};
+    std::vector<std::uint32_t> waits_for;
+    for (std::uint32_t s = 0; s < schedule.steps.size(); ++s) {
+      waits_for.clear();
+      hazards.visit(s, schedule.steps[s], waits_for);
+      for (const std::uint32_t earlier : waits_for) {
+        if (ancestry.waits(s, earlier)) continue;
+        return refuse(schedule, s,
+                      fmt::format("a data race: it touches the same memory{} as {}, but does not wait for it",
+                                  suffix_of(sharing), to_string(schedule, earlier)));
+      }
+    }
+  }
+  return {};
+}
+
+}  // namespace kolo
