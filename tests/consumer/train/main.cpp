@@ -1,4 +1,6 @@
 // A program outside the project: two ranks as threads average the gradient of a linear layer.
+#include <kolo/train/distributed_data_parallel.hpp>
+
 #include <torch/nn/modules/linear.h>
 #include <torch/types.h>
 
@@ -6,7 +8,6 @@
 #include <cstdio>
 #include <exception>
 #include <kolo/kolo.hpp>
-#include <kolo/train/distributed_data_parallel.hpp>
 #include <memory>
 #include <thread>
 #include <vector>
