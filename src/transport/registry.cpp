@@ -5,6 +5,7 @@ namespace kolo {
 std::span<const TransportFactory> transport_factories() {
   static constexpr TransportFactory kFactories[] = {
       {"inproc", "ranks that are threads of one process", make_inproc_transport},
+      {"shm", "ranks on one host, through shared memory", make_shm_transport},
   };
   return kFactories;
 }

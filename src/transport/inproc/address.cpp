@@ -28,7 +28,8 @@ std::string new_address() {
 }
 
 bool same_process(std::string_view one, std::string_view other) {
-  return one.find('.') != one.npos && other.find('.') != other.npos && process_of(one) == process_of(other);
+  return !process_of(one).empty() && one.find('.') != one.npos && other.find('.') != other.npos &&
+         process_of(one) == process_of(other);
 }
 
 bool of_this_process(std::string_view address) {

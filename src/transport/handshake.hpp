@@ -1,0 +1,70 @@
+// Handshake: two sockets prove to each other who they are before any other byte is believed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/status.hpp"
+
+namespace kolo {
+
+/// Who this side is.
+struct Identity {
+  std::string job;  ///< must be the same on both sides
+  std::string key;  ///< the job's secret; empty proves only that both speak kolo and mean the same job
+  int rank = -1;
+};
+
+/// Four messages of fixed size: hello (dialer), challenge (acceptor), proof (dialer), welcome (acceptor).
+/// Hello and challenge carry a random nonce, the ranks and a digest of the job's name; every message but
+/// hello ends in an HMAC-SHA256 with the job's key over all bytes exchanged so far and its own, so that
+/// nothing can be replayed, moved to another connection or turned back on its sender.
+///
+/// A state machine without I/O: bytes in, bytes out. After an error the connection is worth nothing. Used by
+/// one thread at a time.
+class Handshake {
+ public:
+  /// The side that connected, and wants rank `peer`.
+  static Handshake dial(const Identity& me, int peer);
+  /// The side that was connected to, by whoever it may be.
+  static Handshake accept(const Identity& me);
+
+  /// Bytes that are missing from the message that must come next; 0 when none must come.
+  std::size_t wanted() const { return expected_ - incoming_.size(); }
+  /// Takes at most wanted() bytes. Fails when the other side is not who it must be.
+  Status feed(std::span<const std::byte> bytes);
+  /// What must be sent now; at most one message, empty when nothing.
+  std::string take_output();
+
+  /// True when both sides have proved themselves (the last output may still be unsent).
+  bool done() const { return done_; }
+  /// The other side's rank: as claimed until done(), proved after.
+  int peer() const { return peer_; }
+  /// Whether the other side has said anything sensible yet.
+  bool answered() const { return answered_; }
+
+ private:
+  Handshake(const Identity& me, int peer, bool dialer);
+
+  Status on_hello();
+  Status on_challenge();
+  Status on_confirmation();
+  std::string introduction(std::string_view magic);
+  Status check_introduction(std::string_view magic);
+  Status check_proof(std::string_view magic);
+  void say(std::string message, bool signed_message);
+  void expect(std::size_t bytes);
+
+  Identity me_;
+  int peer_;
+  bool dialer_;
+  bool done_ = false;
+  bool answered_ = false;
+  std::size_t expected_ = 0;
+  std::string incoming_, outgoing_, transcript_;
+};
+
+}  // namespace kolo

@@ -1,0 +1,51 @@
+#include "transport/shm/address.hpp"
+
+#include <unistd.h>
+
+#include "transport/host.hpp"
+#include "transport/random.hpp"
+
+namespace kolo::shm {
+namespace {
+
+constexpr std::size_t kLongestName = 100;  // sun_path has 108 bytes
+
+/// Takes "NAME=VALUE;" or, at the end, "NAME=VALUE" off the front of `text`.
+bool take_field(std::string_view& text, std::string_view name, std::string& value) {
+  if (!text.starts_with(name) || text.substr(name.size(), 1) != "=") return false;
+  text.remove_prefix(name.size() + 1);
+  const std::size_t end = std::min(text.find(';'), text.size());
+  value = text.substr(0, end);
+  text.remove_prefix(std::min(end + 1, text.size()));
+  return !value.empty();
+}
+
+}  // namespace
+
+std::string Address::text() const {
+  return "boot=" + boot + ";net=" + net_namespace + ";user=" + user_namespace + ";uid=" + uid +
+         ";socket=" + socket;
+}
+
+std::optional<Address> Address::parse(std::string_view text) {
+  Address address;
+  if (!take_field(text, "boot", address.boot) || !take_field(text, "net", address.net_namespace) ||
+      !take_field(text, "user", address.user_namespace) || !take_field(text, "uid", address.uid) ||
+      !take_field(text, "socket", address.socket) || !text.empty() || address.socket.size() > kLongestName) {
+    return std::nullopt;
+  }
+  return address;
+}
+
+Address Address::make() {
+  const Host& host = this_host();
+  return {host.boot, host.net_namespace, host.user_namespace, std::to_string(::geteuid()),
+          "kolo-" + std::to_string(::getpid()) + "-" + random_hex(12)};
+}
+
+bool same_place(const Address& one, const Address& other) {
+  return one.boot == other.boot && one.net_namespace == other.net_namespace &&
+         one.user_namespace == other.user_namespace && one.uid == other.uid;
+}
+
+}  // namespace kolo::shm

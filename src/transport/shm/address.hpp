@@ -1,0 +1,24 @@
+// The shm address: which kernel and namespaces, which user, which socket.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace kolo::shm {
+
+/// Text: "boot=..;net=..;user=..;uid=..;socket=..".
+struct Address {
+  std::string boot, net_namespace, user_namespace, uid;
+  std::string socket;  ///< abstract: without the leading zero byte
+
+  std::string text() const;
+  static std::optional<Address> parse(std::string_view text);
+  /// A new, random socket name of this process.
+  static Address make();
+};
+
+/// Abstract sockets are per network namespace; user ids compare only within one user namespace.
+bool same_place(const Address& one, const Address& other);
+
+}  // namespace kolo::shm

@@ -1,0 +1,81 @@
+// The shm endpoint: two rings in shared memory, and a Unix socket that wakes, passes descriptors and tells of
+// death.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+
+#include "transport/endpoint.hpp"
+#include "transport/shm/pairing.hpp"
+#include "transport/shm/regions.hpp"
+
+namespace kolo::shm {
+
+/// The regions of a peer, mapped for reading. One thread at a time.
+class ForeignRegions {
+ public:
+  ForeignRegions() = default;
+  ForeignRegions(const ForeignRegions&) = delete;
+  ForeignRegions& operator=(const ForeignRegions&) = delete;
+  ~ForeignRegions();
+
+  Status add(std::uint64_t id, std::size_t bytes, int fd);
+  void remove(std::uint64_t id);
+  bool knows(std::uint64_t id) const { return mapped_.contains(id); }
+  /// Null when the range is not all inside a region that is known.
+  const std::byte* find(const RemoteRange& range, std::size_t bytes) const;
+
+ private:
+  struct Mapped {
+    std::byte* data;
+    std::size_t bytes;
+  };
+  std::unordered_map<std::uint64_t, Mapped> mapped_;
+};
+
+/// can_pull() is always true: memory from SharedMemory can be pulled wherever there is shm. Whether private
+/// memory can too was probed when connecting; where it cannot, expose() of it returns nullopt.
+class ShmEndpoint final : public Endpoint {
+ public:
+  explicit ShmEndpoint(Pairing pairing);
+  ~ShmEndpoint() override;
+
+  std::string_view transport() const override { return "shm"; }
+  std::string describe() const override;
+  Result<std::size_t> write(std::span<const iovec> parts) override;
+  Result<std::size_t> read(std::span<std::byte> into) override;
+  bool is_memory() const override { return true; }
+  int fd() const override { return socket_.fd(); }
+  bool arm(bool for_room) override;
+  void disarm() override;
+  Status drain() override;
+  bool can_pull() const override { return true; }
+  std::optional<RemoteRange> expose(const void* data, std::size_t bytes) override;
+  Result<const std::byte*> map(const RemoteRange& range, std::size_t bytes) override;
+  Status fetch(const RemoteRange& range, std::span<std::byte> into) override;
+  void revoke() override { out_.revoke(); }
+  bool revoked() const override { return in_.writer_revoked(); }
+
+ private:
+  void ring_peer();
+  void take_notices();
+  void handle(NoticeSocket::Received received);
+  bool pass_on(const std::shared_ptr<const Region>& region);
+  void forget_freed();
+  Status state() const;
+
+  NoticeSocket socket_;
+  pid_t pid_;
+  bool reads_private_;
+  RingMemory memory_;
+  RingWriter out_;
+  RingReader in_;
+  Status lost_;
+  ForeignRegions foreign_;
+  std::unordered_map<std::uint64_t, std::weak_ptr<const Region>> passed_on_;
+  std::uint64_t freed_seen_ = 0;
+};
+
+}  // namespace kolo::shm

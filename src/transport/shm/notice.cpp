@@ -1,0 +1,95 @@
+#include "transport/shm/notice.hpp"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace kolo::shm {
+
+NoticeSocket::Sent NoticeSocket::send(const Notice& notice, int descriptor) {
+  iovec part{const_cast<Notice*>(&notice), sizeof notice};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  if (descriptor >= 0) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof control;
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(sizeof(int));
+    std::memcpy(CMSG_DATA(header), &descriptor, sizeof descriptor);
+  }
+  for (;;) {
+    if (::sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return Sent::yes;
+    if (errno == EINTR) continue;
+    // ETOOMANYREFS: too many descriptors in flight, which passes like a full queue.
+    const bool full = errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ENOMEM ||
+                      errno == ETOOMANYREFS;
+    return full ? Sent::no_room : Sent::peer_gone;
+  }
+}
+
+NoticeSocket::Received NoticeSocket::receive() {
+  Received received;
+  char bytes[sizeof(Notice) + 1];
+  iovec part{bytes, sizeof bytes};
+  alignas(cmsghdr) char control[CMSG_SPACE(8 * sizeof(int))];
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control;
+  message.msg_controllen = sizeof control;
+  ssize_t got;
+  do {
+    got = ::recvmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+  } while (got < 0 && errno == EINTR);
+  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return received;
+  if (got <= 0) {
+    received.what = Received::What::peer_gone;
+    return received;
+  }
+  int descriptors = 0;
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i, ++descriptors) {
+      int descriptor;
+      std::memcpy(&descriptor, CMSG_DATA(header) + i * sizeof(int), sizeof descriptor);
+      received.descriptor = UniqueFd(descriptor);  // all but the last are closed again
+    }
+  }
+  if (static_cast<std::size_t>(got) == sizeof(Notice)) std::memcpy(&received.notice, bytes, sizeof(Notice));
+  const NoticeKind kind = received.notice.kind;
+  const bool sensible = static_cast<std::size_t>(got) == sizeof(Notice) &&
+                        received.notice.magic == Notice::kMagic && kind >= NoticeKind::doorbell &&
+                        kind <= NoticeKind::forget && descriptors <= 1 &&
+                        (message.msg_flags & MSG_CTRUNC) == 0;
+  received.what = sensible ? Received::What::notice : Received::What::nonsense;
+  return received;
+}
+
+Result<NoticeSocket::Received> NoticeSocket::expect(NoticeKind kind, const Deadline& deadline) {
+  for (;;) {
+    Received received = receive();
+    switch (received.what) {
+      case Received::What::notice:
+        if (received.notice.kind == kind) return received;
+        return Status(Code::rendezvous, "it says something unexpected");
+      case Received::What::nonsense:
+        return Status(Code::rendezvous, "it talks nonsense");
+      case Received::What::peer_gone:
+        return Status(Code::rendezvous, "it went away while connecting");
+      case Received::What::nothing:
+        break;
+    }
+    if (deadline.passed()) return Status(Code::rendezvous, "it does not go on connecting");
+    pollfd entry{fd_.get(), POLLIN, 0};
+    ::poll(&entry, 1, deadline.left_ms());
+  }
+}
+
+}  // namespace kolo::shm

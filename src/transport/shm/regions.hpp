@@ -1,0 +1,69 @@
+// Regions: the shared memory that this process has given out, findable by address.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <shared_mutex>
+
+#include "base/status.hpp"
+#include "base/unique_fd.hpp"
+
+namespace kolo::shm {
+
+/// One memfd, mapped. Its size is sealed, so that whoever maps it can rely on it. Its pages go back to the
+/// system when it is destroyed, even while peers still have it mapped (they then read zeros).
+class Region {
+ public:
+  Region(std::uint64_t id, UniqueFd fd, std::byte* data, std::size_t bytes);
+  ~Region();
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+
+  /// Unique in this process, never reused, never 0.
+  std::uint64_t id() const { return id_; }
+  int fd() const { return fd_.get(); }
+  std::byte* data() const { return data_; }
+  /// A multiple of the page size.
+  std::size_t bytes() const { return bytes_; }
+
+ private:
+  std::uint64_t id_;
+  UniqueFd fd_;
+  std::byte* data_;
+  std::size_t bytes_;
+  int owner_;  // process id: a forked child must not empty its parent's memory
+};
+
+/// A sealed memfd of at least `bytes` zeroed bytes (rounded up to pages).
+Result<UniqueFd> make_memfd(const char* name, std::size_t bytes);
+/// Maps all of a sealed memfd that somebody passed to us; the size that it really has must be `bytes`, and it
+/// must be sealed against shrinking, or a later truncation would kill this process.
+Result<std::byte*> map_memfd(int fd, std::size_t bytes, bool writable);
+
+/// All live regions of the process. Thread-safe.
+class Regions {
+ public:
+  static Regions& instance();
+
+  Result<std::shared_ptr<Region>> make(std::size_t bytes);
+  /// The region that holds all of the range; null when there is none. Cheap when there are no regions, or
+  /// none near.
+  std::shared_ptr<const Region> find(const void* data, std::size_t bytes) const;
+  /// Grows with every region that is freed, so that endpoints can tell whether they have peers to tell.
+  std::uint64_t freed() const { return freed_.load(std::memory_order_acquire); }
+
+ private:
+  void forget(Region* region);
+
+  mutable std::shared_mutex mutex_;
+  std::map<std::uintptr_t, std::weak_ptr<const Region>> by_address_;
+  std::atomic<std::uintptr_t> lowest_{~std::uintptr_t{0}};  // only ever widened
+  std::atomic<std::uintptr_t> highest_{0};
+  std::atomic<std::uint64_t> next_id_{1};
+  std::atomic<std::uint64_t> freed_{0};
+};
+
+}  // namespace kolo::shm

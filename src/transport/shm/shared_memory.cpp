@@ -1,0 +1,37 @@
+// The implementation of kolo/memory.hpp.
+#include "kolo/memory.hpp"
+
+#include "kolo/error.hpp"
+#include "transport/shm/regions.hpp"
+
+namespace kolo {
+
+struct SharedMemory::Region {
+  std::shared_ptr<shm::Region> shared;
+  std::size_t bytes;  // as asked for; the region itself is rounded up to pages
+};
+
+SharedMemory::SharedMemory(std::size_t bytes)
+    : region_(new Region{shm::Regions::instance().make(bytes).value_or_throw(), bytes}) {}
+SharedMemory::SharedMemory(SharedMemory&&) noexcept = default;
+SharedMemory& SharedMemory::operator=(SharedMemory&&) noexcept = default;
+SharedMemory::~SharedMemory() = default;
+
+std::byte* SharedMemory::data() const noexcept {
+  return region_ ? region_->shared->data() : nullptr;
+}
+
+std::size_t SharedMemory::size() const noexcept {
+  return region_ ? region_->bytes : 0;
+}
+
+Buffer SharedMemory::buffer(std::uint64_t count, DType dtype) const {
+  if (count > size() / size_of(dtype)) {
+    throw InvalidArgument("shared memory of " + std::to_string(size()) + " bytes does not hold " +
+                              std::to_string(count) + " elements of " + std::string(name_of(dtype)),
+                          {});
+  }
+  return Buffer(data(), count, dtype);
+}
+
+}  // namespace kolo

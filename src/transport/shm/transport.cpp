@@ -1,0 +1,125 @@
+// The shm transport: ranks on one host, through shared memory.
+#include "transport/transport.hpp"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+
+#include "transport/connector.hpp"
+#include "transport/missing.hpp"
+#include "transport/shm/address.hpp"
+#include "transport/shm/endpoint.hpp"
+
+namespace kolo {
+namespace shm {
+namespace {
+
+/// An abstract Unix address: gone with its socket, whatever becomes of the process.
+socklen_t abstract(const std::string& name, sockaddr_un& address) {
+  address = {};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+}
+
+Result<UniqueFd> open_socket() {
+  UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return Status::from_errno("socket", errno);
+  return fd;
+}
+
+class ShmTransport final : public Transport, private SocketKind {
+ public:
+  ShmTransport(const TransportOptions& options, Address address, UniqueFd listener)
+      : job_(options.job), key_(options.key), address_(std::move(address)), listener_(std::move(listener)) {}
+
+  std::string_view name() const override { return "shm"; }
+  std::string address() const override { return address_.text(); }
+  bool reaches(std::string_view one, std::string_view other) const override;
+  Result<std::vector<std::unique_ptr<Endpoint>>> connect(int rank, std::span<const TransportPeer> peers,
+                                                         const Deadline& deadline) override;
+
+ private:
+  std::vector<int> listeners() const override { return {listener_.get()}; }
+  std::string listening_at() const override { return "@" + address_.socket; }
+  std::vector<std::string> candidates(std::string_view address) const override;
+  Result<UniqueFd> dial(const std::string& candidate) const override;
+  bool admits(int fd) const override;
+
+  std::string job_, key_;
+  Address address_;
+  UniqueFd listener_;
+};
+
+bool ShmTransport::reaches(std::string_view one, std::string_view other) const {
+  const auto a = Address::parse(one), b = Address::parse(other);
+  return a && b && same_place(*a, *b);
+}
+
+Result<std::vector<std::unique_ptr<Endpoint>>> ShmTransport::connect(int rank,
+                                                                     std::span<const TransportPeer> peers,
+                                                                     const Deadline& deadline) {
+  auto sockets = connect_all(*this, {job_, key_, rank}, peers, deadline);
+  if (!sockets.ok()) return sockets.status();
+  std::vector<Pairing> pairings;
+  for (std::size_t i = 0; i < peers.size(); ++i) {
+    const pid_t pid = peer_process((*sockets)[i].get());
+    pairings.push_back({NoticeSocket(std::move((*sockets)[i])), rank < peers[i].rank, pid, {}, false});
+  }
+  std::map<int, std::string> missing;
+  for (PairingFailure& failure : settle(pairings, deadline)) {
+    missing[peers[failure.index].rank] = std::move(failure.known);
+  }
+  if (!missing.empty()) return ranks_missing("shm", rank, missing);
+  std::vector<std::unique_ptr<Endpoint>> endpoints;
+  for (Pairing& pairing : pairings) endpoints.push_back(std::make_unique<ShmEndpoint>(std::move(pairing)));
+  return endpoints;
+}
+
+std::vector<std::string> ShmTransport::candidates(std::string_view address) const {
+  const auto parsed = Address::parse(address);
+  if (!parsed || !same_place(*parsed, address_)) return {};
+  return {"@" + parsed->socket};
+}
+
+Result<UniqueFd> ShmTransport::dial(const std::string& candidate) const {
+  auto fd = open_socket();
+  if (!fd.ok()) return fd;
+  sockaddr_un address;
+  const socklen_t length = abstract(candidate.substr(1), address);
+  if (::connect(fd->get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
+    return Status(Code::system, std::strerror(errno));
+  }
+  return fd;
+}
+
+bool ShmTransport::admits(int fd) const {
+  ucred credentials{};
+  socklen_t length = sizeof credentials;
+  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0 &&
+         credentials.uid == ::geteuid();
+}
+
+}  // namespace
+}  // namespace shm
+
+Result<std::unique_ptr<Transport>> make_shm_transport(const TransportOptions& options) {
+  if (auto probe = shm::make_memfd("kolo-probe", 1); !probe.ok()) return probe.status().prefixed("shm");
+  auto fd = shm::open_socket();
+  if (!fd.ok()) return fd.status().prefixed("shm");
+  auto address = shm::Address::make();
+  sockaddr_un name;
+  const socklen_t length = shm::abstract(address.socket, name);
+  if (::bind(fd->get(), reinterpret_cast<const sockaddr*>(&name), length) != 0 ||
+      ::listen(fd->get(), SOMAXCONN) != 0) {
+    return Status::from_errno("shm: listening at @" + address.socket, errno);
+  }
+  return std::unique_ptr<Transport>(
+      std::make_unique<shm::ShmTransport>(options, std::move(address), std::move(*fd)));
+}
+
+}  // namespace kolo

@@ -1,0 +1,213 @@
+// What the transport tests share: a watchdog, groups of ranks as threads, and blocking sends and receives.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "transport/transport.hpp"
+
+namespace kolo::testing {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+/// Ends the program when a test takes too long, so that a hang is a failure with a name.
+class Watchdog {
+ public:
+  explicit Watchdog(seconds limit) : thread_([this, limit] { watch(limit); }) {}
+  ~Watchdog() {
+    {
+      const std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+ private:
+  void watch(seconds limit) {
+    std::unique_lock lock(mutex_);
+    if (changed_.wait_for(lock, limit, [this] { return done_; })) return;
+    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
+    std::fprintf(stderr, "watchdog: %s.%s hangs\n", info ? info->test_suite_name() : "?",
+                 info ? info->name() : "?");
+    std::abort();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  std::thread thread_;
+};
+
+/// A way of connecting that the suite is run with.
+struct Variant {
+  const char* name;
+  std::string_view transport;
+  const char* interface;
+};
+
+inline void PrintTo(const Variant& variant, std::ostream* out) {
+  *out << variant.name;
+}
+
+inline Result<std::unique_ptr<Transport>> make_transport(const Variant& variant, const std::string& job,
+                                                         const std::string& key) {
+  for (const TransportFactory& factory : transport_factories()) {
+    if (factory.name == variant.transport) return factory.make({job, key, variant.interface});
+  }
+  return Status(Code::invalid_argument, "no transport " + std::string(variant.transport));
+}
+
+inline std::string new_job() {
+  static int number = 0;
+  return "job-" + std::to_string(::getpid()) + "-" + std::to_string(++number);
+}
+
+/// Ranks of this process, connected each with each.
+struct Group {
+  using Endpoints = std::vector<std::unique_ptr<Endpoint>>;
+
+  std::vector<std::unique_ptr<Transport>> transports;
+  std::vector<Endpoints> endpoints;  // [rank][peer], null at [rank][rank]
+  std::vector<Status> errors;        // per rank
+  Endpoint& at(int rank, int peer) { return *endpoints[rank][peer]; }
+  bool ok() const {
+    for (const Status& error : errors) {
+      if (!error.ok()) return false;
+    }
+    return true;
+  }
+};
+
+struct GroupOptions {
+  std::string job = new_job();
+  std::vector<std::string> keys = {};  ///< per rank; empty: the same for all
+  std::vector<int> absent = {};        ///< ranks that listen but do not come
+  milliseconds timeout = seconds(20);
+};
+
+inline Group connect_group(const Variant& variant, int size, const GroupOptions& options = {}) {
+  Group group;
+  group.errors.resize(size);
+  group.endpoints.resize(size);
+  for (int rank = 0; rank < size; ++rank) {
+    auto made = make_transport(variant, options.job, options.keys.empty() ? "secret" : options.keys[rank]);
+    if (!made.ok()) {
+      group.errors[rank] = made.status();
+      return group;
+    }
+    group.transports.push_back(std::move(made).value());
+  }
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    if (std::find(options.absent.begin(), options.absent.end(), rank) != options.absent.end()) continue;
+    threads.emplace_back([&, rank] {
+      std::vector<TransportPeer> peers;
+      for (int peer = size - 1; peer >= 0; --peer) {  // an order of its own, to see that it is kept
+        if (peer != rank) peers.push_back({peer, group.transports[peer]->address()});
+      }
+      auto connected = group.transports[rank]->connect(rank, peers, Deadline::after(options.timeout));
+      if (!connected.ok()) {
+        group.errors[rank] = connected.status();
+        return;
+      }
+      group.endpoints[rank].resize(size);
+      for (std::size_t i = 0; i < peers.size(); ++i) {
+        group.endpoints[rank][peers[i].rank] = std::move((*connected)[i]);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return group;
+}
+
+/// Sleeps as the engine does; Code::timeout when nothing woke it.
+inline Status sleep_on(Endpoint& endpoint, bool for_room, milliseconds limit = seconds(20)) {
+  Status status;
+  if (endpoint.arm(for_room)) {
+    const short events = POLLIN | (for_room && !endpoint.is_memory() ? POLLOUT : 0);
+    pollfd entry{endpoint.fd(), events, 0};
+    const int ready = ::poll(&entry, 1, static_cast<int>(limit.count()));
+    if (ready == 0) status = Status(Code::timeout, "nothing woke the sleeper");
+    if (ready > 0 && (entry.revents & ~POLLOUT) != 0) status = endpoint.drain();
+  }
+  endpoint.disarm();
+  return status;
+}
+
+inline Status send_all(Endpoint& endpoint, std::span<const std::byte> data) {
+  while (!data.empty()) {
+    const iovec part{const_cast<std::byte*>(data.data()), data.size()};
+    auto wrote = endpoint.write({&part, 1});
+    if (!wrote.ok()) return wrote.status();
+    data = data.subspan(*wrote);
+    if (*wrote == 0) {
+      if (Status slept = sleep_on(endpoint, true); !slept.ok()) return slept;
+    }
+  }
+  return Status();
+}
+
+inline Status receive_all(Endpoint& endpoint, std::span<std::byte> into) {
+  while (!into.empty()) {
+    auto got = endpoint.read(into);
+    if (!got.ok()) return got.status();
+    into = into.subspan(*got);
+    if (*got == 0) {
+      if (Status slept = sleep_on(endpoint, false); !slept.ok()) return slept;
+    }
+  }
+  return Status();
+}
+
+/// Reads or writes until an error comes, for at most `limit`.
+inline Status error_of_read(Endpoint& endpoint, milliseconds limit = seconds(10)) {
+  std::byte buffer[4096];
+  for (const auto deadline = Deadline::after(limit); !deadline.passed();) {
+    auto got = endpoint.read(buffer);
+    if (!got.ok()) return got.status();
+    if (*got == 0) {
+      if (Status slept = sleep_on(endpoint, false, milliseconds(100)); slept.code() == Code::peer_lost)
+        return slept;
+    }
+  }
+  return Status();
+}
+
+inline Status error_of_write(Endpoint& endpoint, milliseconds limit = seconds(10)) {
+  std::vector<std::byte> bytes(4096);
+  for (const auto deadline = Deadline::after(limit); !deadline.passed();) {
+    const iovec part{bytes.data(), bytes.size()};
+    auto wrote = endpoint.write({&part, 1});
+    if (!wrote.ok()) return wrote.status();
+    if (*wrote == 0) {
+      if (Status slept = sleep_on(endpoint, true, milliseconds(100)); slept.code() == Code::peer_lost)
+        return slept;
+    }
+  }
+  return Status();
+}
+
+/// Bytes that depend on their position, so that a shift or a loss shows.
+inline std::vector<std::byte> pattern(std::size_t bytes, std::uint32_t seed) {
+  std::vector<std::byte> data(bytes);
+  std::mt19937 random(seed);
+  for (std::byte& byte : data) byte = static_cast<std::byte>(random());
+  return data;
+}
+
+}  // namespace kolo::testing
