@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "unit/algorithms/all_ranks.hpp"
 #include "schedule/checker.hpp"
+#include "unit/algorithms/all_ranks.hpp"
 
 namespace kolo {
 namespace {

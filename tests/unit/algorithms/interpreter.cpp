@@ -1,0 +1,297 @@
+#include "unit/algorithms/interpreter.hpp"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <tuple>
+
+namespace kolo {
+namespace {
+
+/// An element is the list of (rank, index in the whole data) that were concatenated to it: a reduction that
+/// forgets nothing, not even the order. "/" marks where an average would be divided.
+using Element = std::string;
+using Elements = std::vector<Element>;
+const Element kUnwritten = "?";
+
+Element contribution(int rank, std::uint64_t index) {
+  return "<" + std::to_string(rank) + ":" + std::to_string(index) + ">";
+}
+
+std::vector<std::string> tokens(const Element& element) {
+  std::vector<std::string> result;
+  for (const char c : element) {
+    if (c == '<' || c == '/' || result.empty()) result.emplace_back();
+    result.back() += c;
+  }
+  return result;
+}
+
+class Machine {
+ public:
+  Machine(const Schedule& schedule, std::span<const std::uint64_t> counts, bool in_place)
+      : schedule_(schedule) {
+    const auto rank = static_cast<std::size_t>(schedule.rank);
+    const Elements none;
+    std::vector<std::uint64_t> all(counts.begin(), counts.end());
+    in_counts_ = all;
+    out_counts_ = all;
+    std::uint64_t before_own = 0;
+    switch (schedule.collective) {
+      case Collective::reduce_scatter:
+      case Collective::scatter:
+        before_own = std::accumulate(counts.begin(), counts.begin() + schedule.rank, std::uint64_t{0});
+        out_counts_ = {counts[rank]};
+        if (in_place) out_base_ = before_own;
+        break;
+      case Collective::all_gather:
+      case Collective::gather:
+        before_own = std::accumulate(counts.begin(), counts.begin() + schedule.rank, std::uint64_t{0});
+        in_counts_ = {counts[rank]};
+        if (in_place) in_base_ = before_own;
+        own_ = before_own;
+        break;
+      case Collective::all_to_all:
+        out_counts_.assign(counts.size(), counts[rank]);
+        break;
+      default:
+        break;
+    }
+    const bool root = schedule.rank == schedule.root;
+    const Collective c = schedule.collective;
+    has_input_ = root || (c != Collective::broadcast && c != Collective::scatter);
+    has_output_ = root || (c != Collective::reduce && c != Collective::gather);
+    if (!has_input_ || !has_output_) in_base_ = out_base_ = 0;
+    const std::uint64_t in = std::accumulate(in_counts_.begin(), in_counts_.end(), std::uint64_t{0});
+    const std::uint64_t out = std::accumulate(out_counts_.begin(), out_counts_.end(), std::uint64_t{0});
+    for (const auto& list : {in_counts_, out_counts_}) {
+      for (const std::uint64_t count : list) slot_ = std::max(slot_, count);
+    }
+    in_place_ = in_place && has_input_ && has_output_;
+    input_.assign(in_place_ ? std::max(in, out) : in, kUnwritten);
+    if (!in_place_) output_.assign(out, kUnwritten);
+    scratch_.assign(slot_ * schedule.scratch_chunks, kUnwritten);
+    if (!has_input_) return;
+    for (std::uint64_t i = 0; i < in; ++i) input_[in_base_ + i] = contribution(schedule.rank, own_ + i);
+  }
+
+  Elements load(const ChunkRange& range) {
+    if (range.count == 0) return {};
+    const auto [memory, begin, length] = place(range);
+    return {memory->begin() + static_cast<std::ptrdiff_t>(begin),
+            memory->begin() + static_cast<std::ptrdiff_t>(begin + length)};
+  }
+
+  bool store(const ChunkRange& range, const Elements& elements) {
+    if (range.count == 0) return elements.empty();
+    const auto [memory, begin, length] = place(range);
+    if (elements.size() != length) return false;
+    std::copy(elements.begin(), elements.end(), memory->begin() + static_cast<std::ptrdiff_t>(begin));
+    return true;
+  }
+
+  bool has_output() const { return has_output_; }
+  std::uint64_t output_chunks() const { return out_counts_.size(); }
+
+ private:
+  std::tuple<Elements*, std::uint64_t, std::uint64_t> place(const ChunkRange& range) {
+    const bool is_scratch = range.buffer == BufferName::scratch;
+    const BufferName measure = is_scratch ? range.like_buffer : range.buffer;
+    const std::uint32_t first = is_scratch ? range.like_begin : range.begin;
+    const auto& counts = measure == BufferName::input ? in_counts_ : out_counts_;
+    const auto at = counts.begin() + first;
+    const std::uint64_t length = std::accumulate(at, at + range.count, std::uint64_t{0});
+    if (is_scratch) return {&scratch_, slot_ * range.begin, length};
+    const std::uint64_t before = std::accumulate(counts.begin(), at, std::uint64_t{0});
+    if (range.buffer == BufferName::input) return {&input_, in_base_ + before, length};
+    return {in_place_ ? &input_ : &output_, (in_place_ ? out_base_ : 0) + before, length};
+  }
+
+  const Schedule& schedule_;
+  std::vector<std::uint64_t> in_counts_;
+  std::vector<std::uint64_t> out_counts_;
+  std::uint64_t in_base_ = 0;
+  std::uint64_t out_base_ = 0;
+  std::uint64_t own_ = 0;  // index of the rank's own part in the whole data
+  std::uint64_t slot_ = 0;
+  bool has_input_ = true;
+  bool has_output_ = true;
+  bool in_place_ = false;
+  Elements input_;  // in place: both
+  Elements output_;
+  Elements scratch_;
+};
+
+class Cluster {
+ public:
+  Cluster(std::span<const Schedule> schedules, std::span<const std::uint64_t> counts, const Trial& trial)
+      : schedules_(schedules), counts_(counts), trial_(trial) {
+    for (const Schedule& schedule : schedules) {
+      machines_.emplace_back(schedule, counts, trial.in_place);
+      done_.emplace_back(schedule.steps.size(), false);
+      std::map<int, int> sent;
+      std::map<int, int> received;
+      auto& numbers = numbers_.emplace_back();
+      for (const Step& step : schedule.steps) {
+        if (step.kind == StepKind::send) {
+          numbers.push_back(sent[step.peer]++);
+        } else {
+          numbers.push_back(
+              step.kind == StepKind::recv || step.kind == StepKind::recv_reduce ? received[step.peer]++ : 0);
+        }
+      }
+    }
+  }
+
+  std::string run(std::mt19937& random) {
+    std::size_t left = 0;
+    for (const auto& done : done_) left += done.size();
+    while (left > 0) {
+      std::vector<std::pair<std::size_t, std::size_t>> ready;
+      for (std::size_t r = 0; r < schedules_.size(); ++r) {
+        for (std::size_t s = 0; s < schedules_[r].steps.size(); ++s) {
+          if (is_ready(r, s)) ready.emplace_back(r, s);
+        }
+      }
+      if (ready.empty()) return "deadlock";
+      const auto [r, s] = ready[random() % ready.size()];
+      if (!execute(r, s)) return "a message of the wrong length";
+      left = 0;
+      for (const auto& done : done_) {
+        left += static_cast<std::size_t>(std::count(done.begin(), done.end(), false));
+      }
+    }
+    return verdict();
+  }
+
+ private:
+  using Key = std::tuple<std::size_t, std::size_t, int>;  // from, to, number
+
+  static bool receives(const Step& step) {
+    return step.kind == StepKind::recv || step.kind == StepKind::recv_reduce;
+  }
+  bool waits_over(std::size_t r, std::size_t s) const {
+    const Schedule& schedule = schedules_[r];
+    for (const std::uint32_t d : schedule.dependencies_of(schedule.steps[s])) {
+      if (!done_[r][d]) return false;
+    }
+    return !done_[r][s];
+  }
+  std::optional<std::size_t> sender_of(std::size_t r, std::size_t s) const {
+    const auto from = static_cast<std::size_t>(schedules_[r].steps[s].peer);
+    for (std::size_t i = 0; i < schedules_[from].steps.size(); ++i) {
+      const Step& step = schedules_[from].steps[i];
+      if (step.kind == StepKind::send && step.peer == static_cast<int>(r) &&
+          numbers_[from][i] == numbers_[r][s]) {
+        return i;
+      }
+    }
+    return std::nullopt;
+  }
+
+  bool is_ready(std::size_t r, std::size_t s) const {
+    const Step& step = schedules_[r].steps[s];
+    if (!waits_over(r, s)) return false;
+    if (step.kind == StepKind::send) return trial_.eager;
+    if (!receives(step)) return true;
+    const auto from = static_cast<std::size_t>(step.peer);
+    if (trial_.eager) return flying_.contains({from, r, numbers_[r][s]});
+    const auto sender = sender_of(r, s);
+    return sender && waits_over(from, *sender);
+  }
+
+  bool execute(std::size_t r, std::size_t s) {
+    const Step& step = schedules_[r].steps[s];
+    Machine& machine = machines_[r];
+    done_[r][s] = true;
+    if (step.kind == StepKind::send) {
+      flying_[{r, static_cast<std::size_t>(step.peer), numbers_[r][s]}] = machine.load(step.a);
+      return true;
+    }
+    if (step.kind == StepKind::copy) return machine.store(step.dst, machine.load(step.a));
+    if (step.kind == StepKind::reduce) {
+      return machine.store(step.dst, combine(machine.load(step.a), machine.load(step.b), step.completes));
+    }
+    const auto from = static_cast<std::size_t>(step.peer);
+    if (!trial_.eager) execute(from, *sender_of(r, s));
+    Elements incoming = std::move(flying_[{from, r, numbers_[r][s]}]);
+    if (step.kind == StepKind::recv) return machine.store(step.dst, incoming);
+    const Elements own = machine.load(step.a);
+    if (own.size() != incoming.size()) return false;
+    return machine.store(step.dst, step.incoming_first ? combine(incoming, own, step.completes)
+                                                       : combine(own, incoming, step.completes));
+  }
+
+  static Elements combine(const Elements& left, const Elements& right, bool completes) {
+    Elements result;
+    for (std::size_t i = 0; i < std::min(left.size(), right.size()); ++i) {
+      result.push_back(left[i] + right[i] + (completes ? "/" : ""));
+    }
+    return result;
+  }
+
+  /// The whole data's index of element 0 of a part.
+  std::uint64_t index_of(std::size_t part) const {
+    return std::accumulate(counts_.begin(), counts_.begin() + static_cast<std::ptrdiff_t>(part),
+                           std::uint64_t{0});
+  }
+
+  std::string verdict() {
+    const int size = static_cast<int>(schedules_.size());
+    for (std::size_t r = 0; r < schedules_.size(); ++r) {
+      const Schedule& schedule = schedules_[r];
+      if (schedule.collective == Collective::barrier || !machines_[r].has_output()) continue;
+      for (std::uint32_t c = 0; c < machines_[r].output_chunks(); ++c) {
+        std::size_t part = c;
+        int source = schedule.root;
+        if (schedule.collective == Collective::reduce_scatter || schedule.collective == Collective::scatter ||
+            schedule.collective == Collective::all_to_all) {
+          part = r;
+        }
+        if (schedule.collective == Collective::all_gather || schedule.collective == Collective::gather ||
+            schedule.collective == Collective::all_to_all) {
+          source = static_cast<int>(c);
+        }
+        std::uint64_t index = index_of(part);
+        for (const Element& element : machines_[r].load({BufferName::output, c, 1})) {
+          std::vector<std::string> expected;
+          if (is_reducing(schedule.collective)) {
+            for (int rank = 0; rank < size; ++rank) expected.push_back(contribution(rank, index));
+            if (size > 1) expected.push_back("/");
+          } else {
+            expected.push_back(contribution(source, index));
+          }
+          std::vector<std::string> found = tokens(element);
+          if (!trial_.rank_ordered) {
+            // "/" must stay the last: nothing is added once an average is divided.
+            std::sort(expected.begin(), expected.end() - (expected.back() == "/" ? 1 : 0));
+            std::sort(found.begin(), found.end() - (found.back() == "/" ? 1 : 0));
+          }
+          if (found != expected) {
+            return "rank " + std::to_string(r) + " output " + std::to_string(c) + " holds " + element;
+          }
+          ++index;
+        }
+      }
+    }
+    return {};
+  }
+
+  std::span<const Schedule> schedules_;
+  std::span<const std::uint64_t> counts_;
+  Trial trial_;
+  std::vector<Machine> machines_;
+  std::vector<std::vector<bool>> done_;
+  std::vector<std::vector<int>> numbers_;  // of each step's message, between its two ranks
+  std::map<Key, Elements> flying_;
+};
+
+}  // namespace
+
+std::string run_randomly(std::span<const Schedule> schedules, std::span<const std::uint64_t> part_counts,
+                         const Trial& trial, std::mt19937& random) {
+  return Cluster(schedules, part_counts, trial).run(random);
+}
+
+}  // namespace kolo

@@ -1,0 +1,191 @@
+// Schedules run by an independent interpreter: the registered ones are right in every order, and broken ones
+// are either refused by the checker or right all the same.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <random>
+#include <string>
+
+#include "schedule/checker.hpp"
+#include "schedule/printer.hpp"
+#include "unit/algorithms/all_ranks.hpp"
+#include "unit/algorithms/interpreter.hpp"
+
+namespace kolo {
+namespace {
+
+using Counts = std::vector<std::uint64_t>;
+
+bool runs_in_place(const Algorithm& algorithm, const Schedule& schedule, const Counts& counts) {
+  if (schedule.out_of_place_only || algorithm.collective == Collective::barrier) return false;
+  const bool equal = std::equal(counts.begin() + 1, counts.end(), counts.begin());
+  return algorithm.collective != Collective::all_to_all || equal;
+}
+
+/// Every way to bind and to transport, a few random orders each; returns the first failure.
+std::string failure(const Algorithm& algorithm, const std::vector<Schedule>& schedules, const Counts& counts,
+                    int orders, std::mt19937& random) {
+  for (const bool in_place : {false, true}) {
+    // A broadcast has one buffer only.
+    if (in_place ? !runs_in_place(algorithm, schedules[0], counts)
+                 : algorithm.collective == Collective::broadcast) {
+      continue;
+    }
+    for (const bool eager : {false, true}) {
+      for (int i = 0; i < orders; ++i) {
+        const Trial trial{in_place, eager, algorithm.rank_ordered};
+        const std::string why = run_randomly(schedules, counts, trial, random);
+        if (!why.empty()) return why + (in_place ? " in place" : "") + (eager ? ", eager" : "");
+      }
+    }
+  }
+  return {};
+}
+
+Counts some_counts(std::uint32_t parts, std::mt19937& random) {
+  Counts counts(parts);
+  for (std::uint64_t& count : counts) count = random() % 4;
+  return counts;
+}
+
+class RandomOrders : public testing::TestWithParam<Algorithm> {};
+
+TEST_P(RandomOrders, GiveTheRightResult) {
+  const Algorithm& algorithm = GetParam();
+  std::mt19937 random(1);
+  for (int size = 1; size <= 8; ++size) {
+    for (const int root : roots(algorithm, size)) {
+      const auto schedules = all_ranks(algorithm, size, root);
+      const std::uint32_t parts = part_count(schedules[0]);
+      for (const Counts& counts : {some_counts(parts, random), Counts(parts, 1)}) {
+        ASSERT_EQ(failure(algorithm, schedules, counts, 2, random), "") << size << " ranks, root " << root;
+      }
+    }
+  }
+}
+
+/// Rewrites the dependencies of all steps by `change`, a step's list of them at a time.
+void rewrite_dependencies(Schedule& schedule,
+                          const std::function<void(std::uint32_t, std::vector<std::uint32_t>&)>& change) {
+  std::vector<std::uint32_t> all;
+  for (std::uint32_t s = 0; s < schedule.steps.size(); ++s) {
+    Step& step = schedule.steps[s];
+    const auto old = schedule.dependencies_of(step);
+    std::vector<std::uint32_t> list(old.begin(), old.end());
+    change(s, list);
+    step.first_dependency = static_cast<std::uint32_t>(all.size());
+    step.dependency_count = static_cast<std::uint32_t>(list.size());
+    all.insert(all.end(), list.begin(), list.end());
+  }
+  schedule.dependencies = std::move(all);
+}
+
+void mutate_range(ChunkRange& range, std::mt19937& random) {
+  const auto nudge = [&](std::uint32_t& value) { value = value + random() % 3 - 1; };
+  switch (random() % 5) {
+    case 0:
+      return nudge(range.begin);
+    case 1:
+      return nudge(range.count);
+    case 2:
+      range.buffer = static_cast<BufferName>(random() % 3);
+      return;
+    case 3:
+      range.like_buffer = static_cast<BufferName>(random() % 2);
+      return;
+    default:
+      return nudge(range.like_begin);
+  }
+}
+
+/// Breaks one thing; returns what.
+const char* mutate(Schedule& schedule, std::mt19937& random) {
+  const auto s = static_cast<std::uint32_t>(random() % schedule.steps.size());
+  Step& step = schedule.steps[s];
+  switch (random() % 10) {
+    case 0:
+    case 1:
+      rewrite_dependencies(schedule, [&](std::uint32_t id, std::vector<std::uint32_t>& list) {
+        if (id >= s && !list.empty() && random() % 2) list.erase(list.begin() + random() % list.size());
+      });
+      return "drop dependencies";
+    case 2:
+      step.peer = static_cast<int>(random()) % schedule.size;
+      return "retarget";
+    case 3:
+      mutate_range(step.dst, random);
+      return "change dst";
+    case 4:
+      mutate_range(step.kind == StepKind::reduce && random() % 2 ? step.b : step.a, random);
+      return "change operand";
+    case 5:
+      step.completes = !step.completes;
+      return "flip completes";
+    case 6:
+      step.incoming_first = !step.incoming_first;
+      return "flip incoming_first";
+    case 7:
+      schedule.steps.erase(schedule.steps.begin() + s);
+      rewrite_dependencies(schedule, [&](std::uint32_t, std::vector<std::uint32_t>& list) {
+        std::erase(list, s);
+        for (std::uint32_t& d : list) d -= d > s ? 1 : 0;
+      });
+      return "drop step";
+    case 8:
+      if (s + 1 == schedule.steps.size()) return "nothing";
+      std::swap(step, schedule.steps[s + 1]);
+      rewrite_dependencies(schedule, [&](std::uint32_t, std::vector<std::uint32_t>& list) {
+        for (std::uint32_t& d : list) d = d == s ? s + 1 : d == s + 1 ? s : d;
+      });
+      return "swap steps";
+    default:
+      rewrite_dependencies(schedule, [&](std::uint32_t id, std::vector<std::uint32_t>& list) {
+        if (id == s && s > 0) list.push_back(random() % s);
+      });
+      return "add dependency";
+  }
+}
+
+TEST(Mutations, AreRefusedOrHarmless) {
+  std::mt19937 random(20240607);
+  std::map<std::string, int> refused;
+  std::map<std::string, int> accepted;
+  for (int i = 0; i < 6000; ++i) {
+    const Algorithm& algorithm = algorithms()[random() % algorithms().size()];
+    // The interpreter watches data, of which a barrier has none.
+    if (algorithm.collective == Collective::barrier) continue;
+    const int size = 2 + static_cast<int>(random() % 4);
+    const int root = has_root(algorithm.collective) ? static_cast<int>(random()) % size : 0;
+    auto schedules = all_ranks(algorithm, size, std::abs(root));
+    Schedule& victim = schedules[random() % schedules.size()];
+    if (victim.steps.empty()) continue;
+    const char* what = mutate(victim, random);
+    const std::uint32_t parts = part_count(victim);
+    const Counts counts = random() % 2 ? Counts(parts, 2) : some_counts(parts, random);
+    if (!check_schedules(schedules, counts, algorithm.rank_ordered).ok()) {
+      ++refused[what];
+      continue;
+    }
+    ++accepted[what];
+    ASSERT_EQ(failure(algorithm, schedules, counts, 3, random), "")
+        << "accepted though broken (" << what << "): " << algorithm.name << "\n"
+        << to_string(victim);
+  }
+  for (const char* what : {"drop dependencies", "retarget", "change dst", "change operand", "flip completes",
+                           "flip incoming_first", "drop step", "swap steps", "add dependency"}) {
+    EXPECT_GT(refused[what], 0) << what;
+  }
+  // Not all mutations break something: the checker must not refuse everything.
+  for (const char* what : {"drop dependencies", "swap steps", "add dependency", "flip incoming_first"}) {
+    EXPECT_GT(accepted[what], 0) << what;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, RandomOrders, testing::ValuesIn(algorithms()), [](const auto& test) {
+  return std::string(name_of(test.param.collective)) + "_" + std::string(test.param.name);
+});
+
+}  // namespace
+}  // namespace kolo

@@ -1,0 +1,143 @@
+// What is said of the ring: how much it sends, what it waits for, how fast it is generated.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+
+#include "schedule/checker.hpp"
+#include "unit/algorithms/all_ranks.hpp"
+
+namespace kolo {
+namespace {
+
+using Counts = std::vector<std::uint64_t>;
+
+std::uint64_t total(const Counts& counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+}
+
+std::uint64_t sent(const Schedule& schedule, const Counts& counts) {
+  const ChunkLengths lengths = chunk_lengths(schedule, counts);
+  std::uint64_t sum = 0;
+  for (const Step& step : schedule.steps) {
+    if (step.kind == StepKind::send) sum += lengths.of(step.a);
+  }
+  return sum;
+}
+
+std::vector<Schedule> ring(Collective collective, int size) {
+  return all_ranks(*find_algorithm(collective, "ring"), size);
+}
+
+std::uint64_t part(int rank, int size) {
+  return static_cast<std::uint64_t>((rank + size) % size);
+}
+
+TEST(RingAllReduce, SendsExactlyTwiceAllButOneChunk) {
+  for (int size = 1; size <= 33; ++size) {
+    const auto schedules = ring(Collective::all_reduce, size);
+    for (const Counts& counts : awkward_counts(part_count(schedules[0]))) {
+      for (int rank = 0; rank < size; ++rank) {
+        // All chunks but its own while reducing, all but the next rank's while gathering.
+        const std::uint64_t expected =
+            size == 1 ? 0 : 2 * total(counts) - counts[part(rank, size)] - counts[part(rank + 1, size)];
+        EXPECT_EQ(sent(schedules[static_cast<std::size_t>(rank)], counts), expected)
+            << rank << " of " << size;
+      }
+    }
+  }
+}
+
+TEST(RingAllReduce, SendsTwoTimesNMinusOneNthsOfTheData) {
+  for (int size = 1; size <= 33; ++size) {
+    const auto schedules = ring(Collective::all_reduce, size);
+    const auto n = static_cast<std::uint64_t>(size);
+    const Counts even(n, 1000);
+    Counts uneven(n);
+    std::iota(uneven.begin(), uneven.end(), std::uint64_t{3});
+    std::uint64_t sum = 0;
+    for (const Schedule& schedule : schedules) {
+      EXPECT_EQ(sent(schedule, even) * n, 2 * (n - 1) * total(even)) << schedule.rank << " of " << size;
+      sum += sent(schedule, uneven);
+    }
+    // Uneven chunks shift a few elements between ranks; on average it is still exactly this.
+    EXPECT_EQ(sum, 2 * (n - 1) * total(uneven)) << size;
+  }
+}
+
+TEST(RingHalves, SendAllButOnePart) {
+  for (int size = 1; size <= 33; ++size) {
+    const auto reduce_scatter = ring(Collective::reduce_scatter, size);
+    const auto all_gather = ring(Collective::all_gather, size);
+    for (const Counts& counts : awkward_counts(static_cast<std::uint32_t>(size))) {
+      for (int rank = 0; rank < size; ++rank) {
+        const auto r = static_cast<std::size_t>(rank);
+        EXPECT_EQ(sent(reduce_scatter[r], counts), size == 1 ? 0 : total(counts) - counts[r]);
+        EXPECT_EQ(sent(all_gather[r], counts), size == 1 ? 0 : total(counts) - counts[part(rank + 1, size)]);
+      }
+    }
+  }
+}
+
+TEST(RingAllReduce, TakesTwiceNMinusOneRounds) {
+  for (int size = 2; size <= 33; ++size) {
+    ScheduleTotals totals;
+    const auto schedules = ring(Collective::all_reduce, size);
+    const Counts counts(static_cast<std::size_t>(size), 10);
+    ASSERT_TRUE(check_schedules(schedules, counts, false, &totals).ok());
+    const auto n = static_cast<std::uint64_t>(size);
+    EXPECT_EQ(totals.rounds, 2 * (n - 1));
+    EXPECT_EQ(totals.messages, 2 * (n - 1) * n);
+    EXPECT_EQ(totals.max_bytes_sent, 2 * (n - 1) * 10);
+  }
+}
+
+TEST(RingAllReduce, PostsEveryReducingReceiveAtOnceAndNeedsNoScratchNorCopy) {
+  for (const Schedule& schedule : ring(Collective::all_reduce, 8)) {
+    EXPECT_EQ(schedule.scratch_chunks, 0u);
+    for (const Step& step : schedule.steps) {
+      EXPECT_NE(step.kind, StepKind::copy);
+      if (step.kind == StepKind::recv_reduce) {
+        EXPECT_EQ(step.dependency_count, 0u);
+      } else {
+        EXPECT_LE(step.dependency_count, 1u);
+      }
+    }
+  }
+}
+
+TEST(RingAllGather, PostsEveryReceiveAtOnce) {
+  for (const Schedule& schedule : ring(Collective::all_gather, 8)) {
+    for (const Step& step : schedule.steps) {
+      if (step.kind != StepKind::send) {
+        EXPECT_EQ(step.dependency_count, 0u);
+      }
+    }
+  }
+}
+
+TEST(RingReduceScatter, KeepsTwoPartialSums) {
+  for (const Schedule& schedule : ring(Collective::reduce_scatter, 8)) EXPECT_EQ(schedule.scratch_chunks, 2u);
+  for (const Schedule& schedule : ring(Collective::reduce_scatter, 2)) EXPECT_EQ(schedule.scratch_chunks, 0u);
+}
+
+TEST(RingAllReduce, IsGeneratedInNearLinearTime) {
+  const Algorithm& algorithm = *find_algorithm(Collective::all_reduce, "ring");
+  const auto best_of_five = [&](int size) {
+    std::chrono::duration<double> best = std::chrono::hours(1);
+    for (int i = 0; i < 5; ++i) {
+      const auto begin = std::chrono::steady_clock::now();
+      const Schedule schedule = algorithm.generate({Collective::all_reduce, size / 2, size, 0});
+      best = std::min<std::chrono::duration<double>>(best, std::chrono::steady_clock::now() - begin);
+      EXPECT_EQ(schedule.steps.size(), 4u * static_cast<std::size_t>(size - 1));
+    }
+    return best.count();
+  };
+  // Milliseconds in practice; the bound is far above what a loaded or instrumented machine takes.
+  EXPECT_LT(best_of_five(1000), 0.5);
+  EXPECT_LT(best_of_five(50000), 25);
+}
+
+}  // namespace
+}  // namespace kolo
