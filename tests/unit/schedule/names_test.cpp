@@ -1,0 +1,125 @@
+// Names of collectives, and how buffers divide into chunks.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "schedule/lengths.hpp"
+#include "schedule/memory_map.hpp"
+#include "schedule/point_to_point.hpp"
+#include "schedule/schedule.hpp"
+
+namespace kolo {
+namespace {
+
+TEST(Names, OfCollectivesParseBack) {
+  for (int i = 0; i <= static_cast<int>(Collective::send_recv); ++i) {
+    const auto collective = static_cast<Collective>(i);
+    Collective parsed = collective == Collective::gather ? Collective::reduce : Collective::gather;
+    EXPECT_TRUE(parse_collective(name_of(collective), parsed)) << name_of(collective);
+    EXPECT_EQ(parsed, collective);
+  }
+  EXPECT_EQ(name_of(Collective::all_reduce), "all_reduce");
+  EXPECT_EQ(name_of(Collective::send_recv), "send_recv");
+}
+
+TEST(Names, OthersDoNotParse) {
+  Collective untouched = Collective::scatter;
+  for (const char* name : {"", "allreduce", "All_reduce", "all_reduce "}) {
+    EXPECT_FALSE(parse_collective(name, untouched)) << name;
+  }
+  EXPECT_EQ(untouched, Collective::scatter);
+}
+
+Schedule of(Collective collective, int rank) {
+  Schedule schedule;
+  schedule.collective = collective;
+  schedule.rank = rank;
+  schedule.size = 4;
+  schedule.root = 2;
+  schedule.chunks = 7;
+  schedule.scratch_chunks = 3;
+  return schedule;
+}
+
+TEST(ChunkCount, FollowsTheTable) {
+  struct Row {
+    Collective collective;
+    std::uint32_t input, output;              // at the root
+    std::uint32_t other_input, other_output;  // elsewhere
+  };
+  const Row rows[] = {
+      {Collective::all_reduce, 7, 7, 7, 7}, {Collective::reduce_scatter, 4, 1, 4, 1},
+      {Collective::all_gather, 1, 4, 1, 4}, {Collective::broadcast, 7, 7, 0, 7},
+      {Collective::reduce, 7, 7, 7, 0},     {Collective::scatter, 4, 1, 0, 1},
+      {Collective::gather, 1, 4, 1, 0},     {Collective::all_to_all, 4, 4, 4, 4},
+      {Collective::barrier, 0, 0, 0, 0},    {Collective::send_recv, 1, 1, 1, 1},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(name_of(row.collective));
+    EXPECT_EQ(chunk_count(of(row.collective, 2), BufferName::input), row.input);
+    EXPECT_EQ(chunk_count(of(row.collective, 2), BufferName::output), row.output);
+    EXPECT_EQ(chunk_count(of(row.collective, 1), BufferName::input), row.other_input);
+    EXPECT_EQ(chunk_count(of(row.collective, 1), BufferName::output), row.other_output);
+    EXPECT_EQ(chunk_count(of(row.collective, 1), BufferName::scratch), 3u);
+  }
+}
+
+TEST(ChunkLengths, AreOwnPartsWhereARankHasOne) {
+  const std::uint64_t counts[] = {3, 0, 5, 2};
+  using Lengths = std::vector<std::uint64_t>;
+  const ChunkLengths scatter = chunk_lengths(of(Collective::scatter, 3), counts);
+  EXPECT_EQ(scatter.input, (Lengths{3, 0, 5, 2}));  // also where the rank has no input
+  EXPECT_EQ(scatter.output, Lengths{2});
+  EXPECT_EQ(scatter.slot(), 5u);
+  const ChunkLengths gather = chunk_lengths(of(Collective::all_gather, 0), counts);
+  EXPECT_EQ(gather.input, Lengths{3});
+  EXPECT_EQ(gather.output, (Lengths{3, 0, 5, 2}));
+  const ChunkLengths exchange = chunk_lengths(of(Collective::all_to_all, 3), counts);
+  EXPECT_EQ(exchange.input, (Lengths{3, 0, 5, 2}));
+  EXPECT_EQ(exchange.output, (Lengths{2, 2, 2, 2}));
+}
+
+TEST(ChunkLengths, OfScratchAreThoseOfWhatItIsLike) {
+  const ChunkLengths lengths{{3, 0, 5, 2}, {9}};
+  EXPECT_EQ(lengths.of({BufferName::input, 1, 3}), 7u);
+  EXPECT_EQ(lengths.of({BufferName::output, 0, 1}), 9u);
+  EXPECT_EQ(lengths.of({BufferName::scratch, 8, 2, BufferName::input, 2}), 7u);
+  EXPECT_EQ(lengths.of({}), 0u);
+}
+
+TEST(MemoryMap, InPlaceFollowsTheTable) {
+  const auto same = [](Collective collective, int rank, std::uint32_t in, std::uint32_t out) {
+    const MemoryMap map(of(collective, rank), Sharing::in_place);
+    return map.same({BufferName::input, in, 1}, {BufferName::output, out, 1});
+  };
+  EXPECT_TRUE(same(Collective::all_reduce, 1, 5, 5));
+  EXPECT_FALSE(same(Collective::all_reduce, 1, 5, 4));
+  EXPECT_TRUE(same(Collective::reduce_scatter, 1, 1, 0));
+  EXPECT_FALSE(same(Collective::reduce_scatter, 1, 0, 0));
+  EXPECT_TRUE(same(Collective::all_gather, 3, 0, 3));
+  EXPECT_FALSE(same(Collective::all_gather, 3, 0, 0));
+  EXPECT_TRUE(same(Collective::broadcast, 2, 6, 6));
+  EXPECT_TRUE(same(Collective::scatter, 2, 2, 0));
+  EXPECT_TRUE(same(Collective::gather, 2, 0, 2));
+  EXPECT_TRUE(same(Collective::all_to_all, 0, 3, 3));
+  const MemoryMap apart(of(Collective::all_reduce, 1), Sharing::separate);
+  EXPECT_FALSE(apart.same({BufferName::input, 5, 1}, {BufferName::output, 5, 1}));
+  EXPECT_EQ(apart.cells(), 17u);
+}
+
+TEST(PointToPoint, IsOneStep) {
+  const Schedule send = make_send(1, 4, 3);
+  ASSERT_EQ(send.steps.size(), 1u);
+  EXPECT_EQ(send.steps[0].kind, StepKind::send);
+  EXPECT_EQ(send.steps[0].peer, 3);
+  EXPECT_EQ(send.steps[0].a, (ChunkRange{BufferName::input, 0, 1}));
+  const Schedule recv = make_recv(3, 4, 1);
+  ASSERT_EQ(recv.steps.size(), 1u);
+  EXPECT_EQ(recv.steps[0].kind, StepKind::recv);
+  EXPECT_EQ(recv.steps[0].peer, 1);
+  EXPECT_EQ(recv.steps[0].dst, (ChunkRange{BufferName::output, 0, 1}));
+  EXPECT_EQ(recv.collective, Collective::send_recv);
+}
+
+}  // namespace
+}  // namespace kolo
