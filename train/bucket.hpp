@@ -1,7 +1,7 @@
 // Bucket: gradients that lie side by side in shared memory and are averaged by one all-reduce.
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include "kolo/train/libtorch.hpp"
 
 #include <chrono>
 #include <memory>

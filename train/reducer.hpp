@@ -1,7 +1,8 @@
 // Reducer: watches gradients become ready during backward and averages them bucket by bucket.
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include "kolo/train/libtorch.hpp"
+
 #include <torch/csrc/autograd/function.h>
 
 #include <cstdint>

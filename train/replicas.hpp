@@ -1,7 +1,7 @@
 // Makes the ranks' models equal: proves that they have the same shape, then copies rank 0's values.
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include "kolo/train/libtorch.hpp"
 
 #include <optional>
 #include <span>

@@ -1,7 +1,8 @@
 // Which parameters a backward pass from given outputs cannot reach.
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include "kolo/train/libtorch.hpp"
+
 #include <torch/csrc/autograd/function.h>
 
 #include <memory>

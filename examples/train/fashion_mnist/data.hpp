@@ -1,7 +1,7 @@
 // Fashion-MNIST as tensors: 60,000 and 10,000 grey images of 28 x 28, ten kinds of clothing.
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include "kolo/train/libtorch.hpp"
 
 #include <cstdint>
 #include <string>

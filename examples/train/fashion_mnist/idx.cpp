@@ -14,7 +14,7 @@ constexpr std::int64_t kMaxBytes = std::int64_t{1} << 32;
 class GzipFile {
  public:
   explicit GzipFile(const std::string& path) : path_(path), file_(gzopen(path.c_str(), "rb"), &gzclose) {
-    if (!file_) throw std::runtime_error("cannot open " + path);
+    if (!file_) throw std::runtime_error("cannot open " + path + " (Debian's dataset-fashion-mnist has it)");
   }
 
   void read(std::uint8_t* data, std::size_t bytes) {

@@ -1,7 +1,8 @@
 // DistributedDataParallel: trains one model on all ranks, each with its own share of the data.
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include "kolo/train/libtorch.hpp"
+
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 

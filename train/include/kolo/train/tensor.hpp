@@ -1,7 +1,7 @@
 // Tensors as kolo's buffers: how the element types of libtorch and of kolo correspond.
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include "kolo/train/libtorch.hpp"
 
 #include "kolo/buffer.hpp"
 

@@ -1,0 +1,33 @@
+// What a training run leaves behind, for the table, the picture and metrics.json.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "kolo/train/communication_statistics.hpp"
+
+namespace fashion_mnist {
+
+struct Point {
+  double epoch;
+  double value;
+};
+
+struct History {
+  std::vector<Point> losses;      ///< training loss, mean over a few steps and all ranks
+  std::vector<Point> accuracies;  ///< on the test images, percent
+  std::int64_t parameters = 0;
+  std::int64_t steps = 0;
+  std::int64_t images = 0;
+  double training_seconds = 0;  ///< steps only
+  double total_seconds = 0;     ///< with evaluation
+  int ranks = 1;
+  int signal = 0;                               ///< that ended the run early; 0: none
+  kolo::CommunicationStatistics communication;  ///< of rank 0
+  /// Means over the ranks, of a step. The first is left out: in it the ranks also agree on the order of
+  /// buckets.
+  double gradient_bytes_per_step = 0;
+  double sent_bytes_per_step = 0;
+};
+
+}  // namespace fashion_mnist

@@ -1,0 +1,47 @@
+#include "fashion_mnist/options.hpp"
+
+#include <CLI/CLI.hpp>
+#include <sstream>
+
+#include "fashion_mnist/data.hpp"
+
+namespace fashion_mnist {
+
+std::optional<int> parse_options(int argc, char** argv, bool speak, Options& options) {
+  options.data = kDefaultFolder;
+  CLI::App app("Trains a convolutional network on Fashion-MNIST, on as many ranks as the job has.");
+  app.option_defaults()->always_capture_default();
+  app.add_option("--epochs", options.epochs, "Passes over the training images")->check(CLI::PositiveNumber);
+  app.add_option("--batch", options.batch, "Images per step, all ranks together")->check(CLI::PositiveNumber);
+  app.add_option("--lr", options.learning_rate, "Highest learning rate")->check(CLI::PositiveNumber);
+  app.add_option("--momentum", options.momentum, "Momentum (Nesterov's)")->check(CLI::Range(0.01, 0.999));
+  app.add_option("--weight-decay", options.weight_decay, "Weight decay")->check(CLI::NonNegativeNumber);
+  app.add_option("--warm-up", options.warm_up_epochs, "Epochs until the learning rate is reached")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--seed", options.seed, "Of the initial weights and of the order of the images");
+  app.add_option("--limit", options.limit, "Train on so many images only; 0: all")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--max-steps", options.max_steps, "Stop after so many steps; 0: after all epochs")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--data", options.data, "Folder of the gzip'd IDX files");
+  app.add_option("--output", options.output, "Folder for loss.svg, timeline.json and metrics.json");
+  app.add_option("--timeline-steps", options.timeline_steps, "Steps that the timeline shows")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option(
+         "--progress", options.progress,
+         "rewrite: one line that rewrites itself; lines: a new one every second or so; none; auto: as fits "
+         "the terminal")
+      ->check(CLI::IsMember({"auto", "rewrite", "lines", "none"}));
+  app.add_option("--require-accuracy", options.require_accuracy,
+                 "Fail when the test accuracy, in percent, stays below")
+      ->check(CLI::Range(0.0, 100.0));
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    std::ostringstream silence;
+    return speak ? app.exit(error) : app.exit(error, silence, silence);
+  }
+  return std::nullopt;
+}
+
+}  // namespace fashion_mnist

@@ -1,0 +1,30 @@
+// The command line of train_fashion_mnist.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace fashion_mnist {
+
+struct Options {
+  int epochs = 6;
+  std::int64_t batch = 256;  ///< over all ranks
+  double learning_rate = 0.1;
+  double momentum = 0.9;
+  double weight_decay = 5e-4;
+  double warm_up_epochs = 0.5;
+  std::uint64_t seed = 1;
+  std::int64_t limit = 0;      ///< training images; 0: all
+  std::int64_t max_steps = 0;  ///< 0: all
+  std::string data;
+  std::string output;  ///< folder; empty: write no files
+  std::string progress = "auto";
+  double require_accuracy = 0;  ///< percent
+  std::int64_t timeline_steps = 40;
+};
+
+/// Returns the exit code when the program is to end right away (--help, a wrong option).
+std::optional<int> parse_options(int argc, char** argv, bool speak, Options& options);
+
+}  // namespace fashion_mnist

@@ -1,0 +1,231 @@
+#include "fashion_mnist/trainer.hpp"
+
+#include "kolo/train/libtorch.hpp"
+
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/optim/sgd.h>
+#include <torch/utils.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <csignal>
+#include <numbers>
+#include <stdexcept>
+
+#include "fashion_mnist/data.hpp"
+#include "fashion_mnist/interrupt.hpp"
+#include "fashion_mnist/model.hpp"
+#include "fashion_mnist/progress.hpp"
+#include "kolo/train/distributed_data_parallel.hpp"
+#include "kolo/train/distributed_sampler.hpp"
+
+namespace fashion_mnist {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+namespace functional = torch::nn::functional;
+
+/// Steps between two looks at the other ranks' loss and at interrupts.
+constexpr std::int64_t kStepsPerReport = 10;
+constexpr std::int64_t kFirstTimelineStep = 20;
+constexpr std::int64_t kEvaluationBatch = 500;
+
+double seconds(Clock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+/// Linear warm-up, then half a cosine down to zero.
+double learning_rate(const Options& options, double progress, double warm_up) {
+  if (progress < warm_up) return options.learning_rate * progress / warm_up;
+  return options.learning_rate * 0.5 *
+         (1 + std::cos(std::numbers::pi * (progress - warm_up) / (1 - warm_up)));
+}
+
+class Training {
+ public:
+  Training(const Options& options, kolo::Communicator& communicator, std::shared_ptr<kolo::Timeline> timeline)
+      : options_(options),
+        communicator_(communicator),
+        timeline_(std::move(timeline)),
+        training_(load(options.data, true, options.limit)),
+        test_(load(options.data, false)),
+        sampler_(training_.size(), communicator.rank(), communicator.size(), {.seed = options.seed}),
+        // Fully connected layers, most of the bytes, are ready first: they travel while the convolutions
+        // compute.
+        model_(Net(), communicator, {.first_bucket_bytes = 128u << 10, .timeline = timeline_}),
+        optimizer_(model_.parameters(), torch::optim::SGDOptions(options.learning_rate)
+                                            .momentum(options.momentum)
+                                            .nesterov(true)
+                                            .weight_decay(options.weight_decay)),
+        line_(communicator.rank() == 0 ? options.progress : "none") {
+    if (options.batch % communicator.size() != 0) {
+      throw std::invalid_argument("a batch of " + std::to_string(options.batch) +
+                                  " images cannot be shared by " + std::to_string(communicator.size()) +
+                                  " ranks");
+    }
+    rank_batch_ = options.batch / communicator.size();
+    steps_per_epoch_ = sampler_.samples_per_rank() / rank_batch_;
+    if (steps_per_epoch_ == 0) throw std::invalid_argument("there are fewer images than a batch takes");
+    steps_ = steps_per_epoch_ * options.epochs;
+    if (options.max_steps > 0) steps_ = std::min(steps_, options.max_steps);
+    history_.ranks = communicator.size();
+    for (const at::Tensor& parameter : model_.parameters()) history_.parameters += parameter.numel();
+  }
+
+  History run() {
+    const auto begin = Clock::now();
+    timeline_->pause(true);
+    for (int epoch = 0; history_.steps < steps_ && history_.signal == 0; ++epoch) {
+      train_epoch(epoch);
+      if (history_.signal == 0) evaluate();
+    }
+    history_.images = history_.steps * options_.batch;
+    history_.total_seconds = seconds(Clock::now() - begin);
+    history_.communication = model_.total();
+    average_bytes();
+    return history_;
+  }
+
+ private:
+  void train_epoch(int epoch) {
+    sampler_.set_epoch(static_cast<std::uint64_t>(epoch));
+    const at::Tensor order = at::tensor(sampler_.indices());
+    model_->train();
+    auto report_begin = Clock::now();
+    auto exposed_before = model_.total().exposed;
+    double loss_sum = 0;
+    std::int64_t loss_steps = 0;
+    for (std::int64_t i = 0; i < steps_per_epoch_ && history_.steps < steps_; ++i) {
+      choose_timeline_window();
+      loss_sum += step(order.slice(0, i * rank_batch_, (i + 1) * rank_batch_));
+      ++loss_steps;
+      const bool last = i + 1 == steps_per_epoch_ || history_.steps == steps_;
+      if (loss_steps < kStepsPerReport && !last) continue;
+      const double loss = agree(loss_sum / static_cast<double>(loss_steps));
+      const double elapsed = seconds(Clock::now() - report_begin);
+      history_.training_seconds += elapsed;
+      history_.losses.push_back({epochs_done(), loss});
+      line_.show({epoch + 1, options_.epochs, history_.steps, steps_, loss,
+                  static_cast<double>(loss_steps * options_.batch) / elapsed,
+                  std::chrono::duration<double>(model_.total().exposed - exposed_before).count() / elapsed});
+      if (history_.signal != 0) return;
+      report_begin = Clock::now();
+      exposed_before = model_.total().exposed;
+      loss_sum = 0;
+      loss_steps = 0;
+    }
+  }
+
+  /// One step of gradient descent; returns the loss of this rank's share of the batch.
+  double step(const at::Tensor& indices) {
+    const double progress = static_cast<double>(history_.steps) / static_cast<double>(steps_);
+    const double warm_up = std::min(
+        0.9, options_.warm_up_epochs * static_cast<double>(steps_per_epoch_) / static_cast<double>(steps_));
+    for (auto& group : optimizer_.param_groups()) {
+      // The first step counts as one of the warm-up, so that it moves at all.
+      group.options().set_lr(learning_rate(options_, progress + 1.0 / static_cast<double>(steps_), warm_up));
+    }
+    const auto begin = Clock::now();
+    const at::Tensor images = training_.images.index_select(0, indices);
+    const at::Tensor labels = training_.labels.index_select(0, indices);
+    optimizer_.zero_grad();
+    const auto forward = Clock::now();
+    const at::Tensor loss = functional::cross_entropy(model_(images), labels);
+    const auto backward = Clock::now();
+    const std::uint64_t sent_before = communicator_.counters().bytes_sent;
+    loss.backward();
+    const std::uint64_t sent = communicator_.counters().bytes_sent - sent_before;
+    const auto update = Clock::now();
+    optimizer_.step();
+    const auto end = Clock::now();
+    timeline_->span("data", "compute", begin, forward);
+    timeline_->span("forward", "compute", forward, backward);
+    timeline_->span("backward", "compute", backward, update);
+    timeline_->span("optimizer", "compute", update, end);
+    if (history_.steps++ > 0) {
+      gradient_bytes_ += static_cast<double>(model_.last_step().bytes);
+      sent_bytes_ += static_cast<double>(sent);
+    }
+    return loss.item().toDouble();
+  }
+
+  /// The mean loss of all ranks; notes an interrupt of any of them.
+  double agree(double loss) {
+    const int signal = interrupt_signal();
+    std::array<double, 3> values{loss, signal == SIGINT ? 1.0 : 0.0, signal == SIGTERM ? 1.0 : 0.0};
+    communicator_.all_reduce(kolo::Buffer(values));
+    if (values[2] > 0) history_.signal = SIGTERM;
+    if (values[1] > 0) history_.signal = SIGINT;
+    return values[0] / communicator_.size();
+  }
+
+  /// Each rank looks at its part of the test images.
+  void evaluate() {
+    const c10::NoGradGuard no_grad;
+    model_->eval();
+    const std::int64_t begin = test_.size() * communicator_.rank() / communicator_.size();
+    const std::int64_t end = test_.size() * (communicator_.rank() + 1) / communicator_.size();
+    std::array<std::int64_t, 1> correct{};
+    for (std::int64_t i = begin; i < end; i += kEvaluationBatch) {
+      const std::int64_t next = std::min(i + kEvaluationBatch, end);
+      const at::Tensor guesses = model_.model().forward(test_.images.slice(0, i, next)).argmax(1);
+      correct[0] += guesses.eq(test_.labels.slice(0, i, next)).sum().item().toLong();
+    }
+    communicator_.all_reduce(kolo::Buffer(correct));
+    const double accuracy = 100.0 * static_cast<double>(correct[0]) / static_cast<double>(test_.size());
+    history_.accuracies.push_back({epochs_done(), accuracy});
+    char text[64];
+    std::snprintf(text, sizeof text, "epoch %.0f: test accuracy %.2f %%", std::ceil(epochs_done()), accuracy);
+    if (communicator_.rank() == 0) line_.note(text);
+  }
+
+  void average_bytes() {
+    std::array<double, 2> bytes{gradient_bytes_, sent_bytes_};
+    communicator_.all_reduce(kolo::Buffer(bytes), kolo::ReduceOp::average);
+    const double steps = static_cast<double>(std::max<std::int64_t>(history_.steps - 1, 1));
+    history_.gradient_bytes_per_step = bytes[0] / steps;
+    history_.sent_bytes_per_step = bytes[1] / steps;
+  }
+
+  /// A few dozen steps tell all; a whole run would make a file that no viewer likes.
+  void choose_timeline_window() {
+    const std::int64_t first = std::min(kFirstTimelineStep, steps_ / 2);
+    if (history_.steps == first) timeline_->pause(false);
+    if (history_.steps == first + options_.timeline_steps) timeline_->pause(true);
+  }
+
+  double epochs_done() const {
+    return static_cast<double>(history_.steps) / static_cast<double>(steps_per_epoch_);
+  }
+
+  const Options& options_;
+  kolo::Communicator& communicator_;
+  std::shared_ptr<kolo::Timeline> timeline_;
+  Dataset training_;
+  Dataset test_;
+  kolo::DistributedSampler sampler_;
+  kolo::DistributedDataParallel<NetImpl> model_;
+  torch::optim::SGD optimizer_;
+  ProgressLine line_;
+  std::int64_t rank_batch_ = 0;
+  std::int64_t steps_per_epoch_ = 0;
+  std::int64_t steps_ = 0;
+  double gradient_bytes_ = 0;
+  double sent_bytes_ = 0;
+  History history_;
+};
+
+}  // namespace
+
+History train(const Options& options, kolo::Communicator& communicator,
+              std::shared_ptr<kolo::Timeline> timeline) {
+  // Ranks share the cores: threads of their own would only get in each other's way.
+  at::set_num_threads(1);
+  torch::manual_seed(options.seed);
+  return Training(options, communicator, std::move(timeline)).run();
+}
+
+}  // namespace fashion_mnist
