@@ -21,7 +21,7 @@ Number number(const char* name, Number fallback, Number lowest, Number highest) 
   const std::string_view view(value);
   Number parsed{};
   const auto [end, error] = std::from_chars(view.data(), view.data() + view.size(), parsed);
-  if (error != std::errc() || end != view.data() + view.size() || parsed < lowest || parsed > highest) {
+  if (error != std::errc() || end != view.data() + view.size() || !(parsed >= lowest && parsed <= highest)) {
     throw InvalidArgument(std::string(name) + "=\"" + value + "\" must be a number from " +
                               std::to_string(lowest) + " to " + std::to_string(highest),
                           {});

@@ -75,7 +75,7 @@ HWY_INLINE void zip(void* out_bytes, const void* left_bytes, const void* right_b
   auto* out = static_cast<Stored*>(out_bytes);
   const auto* left = static_cast<const Stored*>(left_bytes);
   const auto* right = static_cast<const Stored*>(right_bytes);
-  const hn::ScalableTag<typename Codec::Lane> d;
+  const typename Codec::D d;
   const std::size_t n = Codec::elements(d);
 
   std::size_t i = 0;

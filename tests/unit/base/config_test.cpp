@@ -1,0 +1,94 @@
+// Config: the environment of a process, read once. Each case runs in a child process of its own.
+#include "base/config.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kolo/error.hpp"
+
+namespace kolo {
+namespace {
+
+using namespace std::chrono_literals;
+using Environment = std::vector<std::pair<const char*, const char*>>;
+
+constexpr const char* kVariables[] = {"KOLO_LOG",       "KOLO_TIMEOUT",       "KOLO_TRANSPORTS",
+                                      "KOLO_ALGORITHM", "KOLO_SEGMENT_BYTES", "KOLO_INTERFACE",
+                                      "KOLO_STORE",     "KOLO_KEY",           "KOLO_SPIN_US"};
+
+void set(const Environment& environment) {
+  for (const char* name : kVariables) ::unsetenv(name);
+  for (const auto& [name, value] : environment) ::setenv(name, value, 1);
+}
+
+/// For a child: 0 when `holds` does of its configuration, else 1; 2 with the message when it is refused.
+template <typename Check>
+[[noreturn]] void run_with(const Environment& environment, Check holds) {
+  set(environment);
+  try {
+    std::_Exit(holds(config()) ? 0 : 1);
+  } catch (const InvalidArgument& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    std::_Exit(2);
+  }
+}
+
+template <typename Check>
+void expect_config(const Environment& environment, Check holds) {
+  EXPECT_EXIT(run_with(environment, holds), ::testing::ExitedWithCode(0), "");
+}
+
+void expect_refused(const char* name, const char* value) {
+  EXPECT_EXIT(run_with({{name, value}}, [](const Config&) { return true; }), ::testing::ExitedWithCode(2),
+              name)
+      << value;
+}
+
+TEST(Config, DefaultsWithoutAnyVariable) {
+  expect_config({}, [](const Config& c) {
+    return c.log_level == "warn" && c.timeout == 300s && c.transports == "inproc,shm,tcp" &&
+           c.algorithm.empty() && c.segment_bytes == 524288 && c.interface.empty() && c.store.empty() &&
+           c.key.empty() && c.spin_us == -1;
+  });
+}
+
+TEST(Config, EveryVariableIsHeeded) {
+  expect_config({{"KOLO_LOG", "debug"},
+                 {"KOLO_TIMEOUT", "2.5"},
+                 {"KOLO_TRANSPORTS", "tcp"},
+                 {"KOLO_ALGORITHM", "ring"},
+                 {"KOLO_SEGMENT_BYTES", "4096"},
+                 {"KOLO_INTERFACE", "lo"},
+                 {"KOLO_STORE", "file:///tmp/store"},
+                 {"KOLO_KEY", "secret"},
+                 {"KOLO_SPIN_US", "0"}},
+                [](const Config& c) {
+                  return c.log_level == "debug" && c.timeout == 2500ms && c.transports == "tcp" &&
+                         c.algorithm == "ring" && c.segment_bytes == 4096 && c.interface == "lo" &&
+                         c.store == "file:///tmp/store" && c.key == "secret" && c.spin_us == 0;
+                });
+}
+
+TEST(Config, IsReadOnce) {
+  expect_config({{"KOLO_SPIN_US", "5"}}, [](const Config& c) {
+    ::setenv("KOLO_SPIN_US", "6", 1);
+    return c.spin_us == 5 && config().spin_us == 5 && &c == &config();
+  });
+}
+
+TEST(Config, NonsenseIsRefusedByName) {
+  for (const char* value : {"", "soon", "-1", "0", "1e30", "5s", "nan"})
+    expect_refused("KOLO_TIMEOUT", value);
+  for (const char* value : {"", "63", "-1", "1.5", "4k", "99999999999999999999"}) {
+    expect_refused("KOLO_SEGMENT_BYTES", value);
+  }
+  for (const char* value : {"", "-2", "x", "1000001"}) expect_refused("KOLO_SPIN_US", value);
+}
+
+}  // namespace
+}  // namespace kolo

@@ -1,0 +1,185 @@
+// Element types: names, sizes, and the conversions of the 16-bit floating types.
+#include "kolo/dtype.hpp"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <random>
+#include <string>
+
+namespace kolo {
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+std::uint16_t half(float value) {
+  return to_float16(value).bits;
+}
+std::uint16_t brain(float value) {
+  return to_bfloat16(value).bits;
+}
+
+TEST(DType, NamesAreTheInverseOfParsing) {
+  for (int i = 0; i < kDTypeCount; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    DType parsed{};
+    EXPECT_TRUE(parse_dtype(name_of(dtype), parsed)) << name_of(dtype);
+    EXPECT_EQ(parsed, dtype);
+  }
+  EXPECT_EQ(name_of(DType::float32), "float32");
+  EXPECT_EQ(name_of(DType::bfloat16), "bfloat16");
+  EXPECT_EQ(name_of(DType::int8), "int8");
+  EXPECT_EQ(name_of(DType::uint64), "uint64");
+}
+
+TEST(DType, ParsingTakesNothingElse) {
+  DType dtype = DType::int16;
+  for (const char* name : {"", "float", "Float32", "float32 ", " float32", "int128", "unknown"}) {
+    EXPECT_FALSE(parse_dtype(name, dtype)) << name;
+    EXPECT_EQ(dtype, DType::int16) << "left as it was";
+  }
+}
+
+TEST(DType, SizesMatchTheCppTypes) {
+  EXPECT_EQ(size_of(dtype_of<float>), sizeof(float));
+  EXPECT_EQ(size_of(dtype_of<double>), sizeof(double));
+  EXPECT_EQ(size_of(dtype_of<Float16>), sizeof(Float16));
+  EXPECT_EQ(size_of(dtype_of<BFloat16>), sizeof(BFloat16));
+  EXPECT_EQ(size_of(dtype_of<std::int8_t>), 1u);
+  EXPECT_EQ(size_of(dtype_of<std::uint16_t>), 2u);
+  EXPECT_EQ(size_of(dtype_of<std::int32_t>), 4u);
+  EXPECT_EQ(size_of(dtype_of<std::uint64_t>), 8u);
+  EXPECT_EQ(size_of(dtype_of<long long>), 8u);
+  EXPECT_EQ(dtype_of<std::byte>, DType::uint8);
+}
+
+TEST(Float16, KnownValues) {
+  EXPECT_EQ(half(0.0f), 0x0000);
+  EXPECT_EQ(half(-0.0f), 0x8000);
+  EXPECT_EQ(half(1.0f), 0x3C00);
+  EXPECT_EQ(half(-2.0f), 0xC000);
+  EXPECT_EQ(half(65504.0f), 0x7BFF);
+  EXPECT_EQ(half(0x1p-14f), 0x0400);
+  EXPECT_EQ(half(0x1p-24f), 0x0001);
+  EXPECT_EQ(half(kInf), 0x7C00);
+  EXPECT_EQ(half(-kInf), 0xFC00);
+  EXPECT_EQ(to_float(Float16{0x3555}), 0x1.554p-2f);
+  EXPECT_EQ(to_float(Float16{0x03FF}), 0x1.ff8p-15f);
+}
+
+TEST(Float16, EveryValueSurvivesTheRoundTrip) {
+  for (unsigned bits = 0; bits < 65536; ++bits) {
+    const Float16 value{static_cast<std::uint16_t>(bits)};
+    const float wide = to_float(value);
+    const bool nan = (bits & 0x7FFF) > 0x7C00;
+    ASSERT_EQ(std::isnan(wide), nan) << bits;
+    const std::uint16_t back = half(wide);
+    if (nan) {
+      ASSERT_GT(back & 0x7FFF, 0x7C00) << bits;
+    } else {
+      ASSERT_EQ(back, bits);
+    }
+  }
+}
+
+TEST(Float16, TiesGoToEvenAndTheRestToTheNearest) {
+  // Between every two finite neighbours; the midpoint is exact in float32.
+  for (unsigned bits = 0; bits < 0x7BFF; ++bits) {
+    const float low = to_float(Float16{static_cast<std::uint16_t>(bits)});
+    const float high = to_float(Float16{static_cast<std::uint16_t>(bits + 1)});
+    const float tie = (low + high) / 2;
+    ASSERT_EQ(half(tie), bits % 2 == 0 ? bits : bits + 1) << bits;
+    ASSERT_EQ(half(std::nextafter(tie, 0.0f)), bits);
+    ASSERT_EQ(half(std::nextafter(tie, kInf)), bits + 1);
+    ASSERT_EQ(half(-tie), (bits % 2 == 0 ? bits : bits + 1) | 0x8000);
+  }
+}
+
+TEST(Float16, OverflowsToInfinityFromHalfAStepAboveTheLargest) {
+  EXPECT_EQ(half(std::nextafter(65520.0f, 0.0f)), 0x7BFF);
+  EXPECT_EQ(half(65520.0f), 0x7C00);
+  EXPECT_EQ(half(std::numeric_limits<float>::max()), 0x7C00);
+  EXPECT_EQ(half(-1e30f), 0xFC00);
+}
+
+TEST(Float16, UnderflowsToZero) {
+  EXPECT_EQ(half(0x1p-25f), 0x0000) << "the tie between 0 and the smallest subnormal";
+  EXPECT_EQ(half(std::nextafter(0x1p-25f, 1.0f)), 0x0001);
+  EXPECT_EQ(half(-0x1p-26f), 0x8000);
+  EXPECT_EQ(half(std::numeric_limits<float>::denorm_min()), 0x0000);
+}
+
+TEST(Float16, NaNStaysNaN) {
+  EXPECT_TRUE(std::isnan(to_float(to_float16(kNaN))));
+  // A NaN whose payload lies in the bits that do not fit.
+  EXPECT_TRUE(std::isnan(to_float(to_float16(std::bit_cast<float>(0x7F800001u)))));
+  EXPECT_TRUE(std::isnan(to_float(to_float16(std::bit_cast<float>(0xFFFFFFFFu)))));
+}
+
+#ifdef __FLT16_MANT_DIG__
+TEST(Float16, AgreesWithTheCompiler) {
+  for (unsigned bits = 0; bits < 65536; ++bits) {
+    const auto value = std::bit_cast<_Float16>(static_cast<std::uint16_t>(bits));
+    const float wide = to_float(Float16{static_cast<std::uint16_t>(bits)});
+    if (std::isnan(wide)) continue;
+    ASSERT_EQ(wide, static_cast<float>(value)) << bits;
+  }
+  std::mt19937 random(1);
+  for (int i = 0; i < 1'000'000; ++i) {
+    // Any bits, and half of the time an exponent that float16 has.
+    std::uint32_t bits = static_cast<std::uint32_t>(random());
+    if (i % 2) bits = (bits & 0x807FFFFF) | ((100 + bits % 47) << 23);
+    const float value = std::bit_cast<float>(bits);
+    if (std::isnan(value)) continue;
+    ASSERT_EQ(half(value), std::bit_cast<std::uint16_t>(static_cast<_Float16>(value))) << value;
+  }
+}
+#endif
+
+TEST(BFloat16, KnownValues) {
+  EXPECT_EQ(brain(0.0f), 0x0000);
+  EXPECT_EQ(brain(-0.0f), 0x8000);
+  EXPECT_EQ(brain(1.0f), 0x3F80);
+  EXPECT_EQ(brain(-2.0f), 0xC000);
+  EXPECT_EQ(brain(kInf), 0x7F80);
+  EXPECT_EQ(brain(-kInf), 0xFF80);
+  EXPECT_EQ(to_float(BFloat16{0x4049}), 3.140625f);
+}
+
+TEST(BFloat16, EveryValueSurvivesTheRoundTrip) {
+  for (unsigned bits = 0; bits < 65536; ++bits) {
+    const float wide = to_float(BFloat16{static_cast<std::uint16_t>(bits)});
+    const bool nan = (bits & 0x7FFF) > 0x7F80;
+    ASSERT_EQ(std::isnan(wide), nan) << bits;
+    const std::uint16_t back = brain(wide);
+    if (nan) {
+      ASSERT_GT(back & 0x7FFF, 0x7F80) << bits;
+    } else {
+      ASSERT_EQ(back, bits);
+    }
+  }
+}
+
+TEST(BFloat16, TiesGoToEvenAndTheRestToTheNearest) {
+  for (std::uint32_t bits = 0; bits < 0x7F80; ++bits) {  // the last neighbour is infinity
+    const std::uint32_t tie = bits << 16 | 0x8000;
+    ASSERT_EQ(brain(std::bit_cast<float>(tie)), bits % 2 == 0 ? bits : bits + 1);
+    ASSERT_EQ(brain(std::bit_cast<float>(tie - 1)), bits);
+    ASSERT_EQ(brain(std::bit_cast<float>(tie + 1)), bits + 1);
+  }
+  EXPECT_EQ(brain(std::numeric_limits<float>::max()), 0x7F80);
+  EXPECT_EQ(brain(std::numeric_limits<float>::denorm_min()), 0x0000);
+}
+
+TEST(BFloat16, NaNStaysNaN) {
+  for (const std::uint32_t bits : {0x7F800001u, 0x7FFFFFFFu, 0xFF800001u, 0xFFFFFFFFu, 0x7FC00000u}) {
+    EXPECT_TRUE(std::isnan(to_float(to_bfloat16(std::bit_cast<float>(bits))))) << std::hex << bits;
+  }
+}
+
+}  // namespace
+}  // namespace kolo
