@@ -1,6 +1,7 @@
 // The launcher: starts N ranks of a program on this machine and answers for them.
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@ struct LaunchOptions {
   int ranks = 1;
   std::vector<std::string> command;  ///< program and arguments, looked up in PATH
   bool prefix_output = true;         ///< each line of a rank's output begins with "[rank] "
+  std::chrono::nanoseconds grace = std::chrono::seconds(5);      ///< between SIGTERM and SIGKILL
   std::vector<std::pair<std::string, std::string>> environment;  ///< set on top of the job's own variables
 };
 
@@ -25,8 +27,13 @@ struct LaunchOutcome {
 };
 
 /// Serves the job's store on loopback, starts the ranks with torchrun's variables set, forwards their output
-/// line by line, passes on SIGINT and SIGTERM, and, as soon as one rank fails, stops the others (SIGTERM, after a grace SIGKILL) together
-/// with whatever they started. When it returns, no process of the job is left.
+/// line by line, passes on SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2, and, as soon as one rank fails,
+/// stops the others (SIGTERM, after the grace SIGKILL) together with whatever they started. When it returns,
+/// no process of the job is left; when this process is killed, none is left either. A program that cannot be
+/// started is reported on standard error before any rank starts: exit_code 127.
+///
+/// Call it from the main thread, with no other child processes running: it takes every child of this process
+/// for the job's. Throws kolo::Error when the store cannot be served or the system has no more processes.
 LaunchOutcome launch_ranks(const LaunchOptions& options);
 
 }  // namespace kolo::cli

@@ -4,7 +4,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <charconv>
+#include <map>
+#include <mutex>
 
 #include "base/log.hpp"
 #include "rendezvous/proof.hpp"
@@ -133,36 +136,43 @@ Result<std::vector<SocketAddress>> addresses_to_serve(const Meeting& meeting, st
   return told;
 }
 
-/// Listens at one port; the error tells whether another port may do (EADDRINUSE) or none.
-Result<std::unique_ptr<TcpStoreServer>> serve_at(const Meeting& meeting, std::uint16_t port) {
+/// A server, and the host under which its own process reaches it.
+struct Serving {
+  std::unique_ptr<TcpStoreServer> server;
+  std::string host;
+};
+
+Result<Serving> serve_at(const Meeting& meeting, std::uint16_t port) {
+  const std::string& host = meeting.address.host;
   const auto addresses = addresses_to_serve(meeting, port);
   if (!addresses.ok()) return addresses.status();
-  Status in_use;
+  Status last;
+  bool ours = false;
   for (const SocketAddress& address : addresses.value()) {
     auto server = serve_store(address, meeting.address.key);
-    if (server.ok()) return server;
-    if (server.status().message() == Status::from_errno("bind", EADDRINUSE).message())
-      in_use = server.status();
+    if (server.ok()) return Serving{std::move(*server), host};
+    last = server.status();
+    ours = ours || last.message() == Status::from_errno("bind", EADDRINUSE).message();
   }
-  if (!in_use.ok()) return in_use;
+  if (ours) return last;
   // The name is not one of this host's own, as behind address translation: then every interface it must be.
-  log().info("{} is no address of this host; serving the store on all interfaces, port {}",
-             meeting.address.host, port);
-  Status last;
-  for (const SocketAddress& address : resolve("", port).value()) {
+  log().info("{} is no address of this host; serving the store on all interfaces, port {}", host, port);
+  const auto everywhere = resolve("", port);
+  if (!everywhere.ok()) return everywhere.status();
+  for (const SocketAddress& address : everywhere.value()) {
     auto server = serve_store(address, meeting.address.key);
-    if (server.ok()) return server;
+    if (server.ok()) return Serving{std::move(*server), "127.0.0.1"};
     last = server.status();
   }
   return last;
 }
 
-Result<std::unique_ptr<TcpStoreServer>> serve(const Meeting& meeting) {
+Result<Serving> serve(const Meeting& meeting) {
   Status last;
   for (int i = 0; i < meeting.address.ports; ++i) {
-    auto server = serve_at(meeting, static_cast<std::uint16_t>(meeting.address.port + i));
-    if (server.ok()) return server;
-    last = server.status();
+    auto serving = serve_at(meeting, static_cast<std::uint16_t>(meeting.address.port + i));
+    if (serving.ok()) return serving;
+    last = serving.status();
   }
   return Status(Code::rendezvous,
                 fmt::format("rank 0 cannot serve the store at {}: {}",
@@ -223,22 +233,37 @@ Result<std::shared_ptr<Store>> hold_meeting(const Meeting& meeting, std::chrono:
   const Deadline deadline = Deadline::after(timeout);
   if (!meeting.serve) return find_store(meeting.address, deadline, timeout);
 
-  auto server = serve(meeting);
-  if (!server.ok()) return server.status();
+  auto serving = serve(meeting);
+  if (!serving.ok()) return serving.status();
   auto held = std::make_shared<ServedStore>();
-  held->server = std::move(*server);
-  StoreAddress own = meeting.address;
-  own.port = held->server->port();
-  own.ports = 1;
-  auto store = find_store(own, deadline, timeout);
+  held->server = std::move(serving->server);
+  auto store = find_store({serving->host, held->server->port(), 1, meeting.address.key}, deadline, timeout);
   if (!store.ok()) return store.status();
   held->store = std::move(*store);
   return std::shared_ptr<Store>(held, held->store.get());
 }
 
 std::shared_ptr<Store> store_from_environment(const Launch& launch, std::chrono::nanoseconds timeout) {
-  const Meeting meeting = plan_meeting(launch, config(), environment).value_or_throw();
-  return hold_meeting(meeting, timeout).value_or_throw();
+  // One store for the life of the process, for nobody could tell a second server from the first. Keyed by
+  // rank, since ranks may be threads.
+  struct Entry {
+    std::mutex mutex;
+    std::shared_ptr<Store> store;
+    int calls = 0;
+  };
+  static std::mutex mutex;
+  static std::map<int, Entry> entries;
+  Entry& entry = [&]() -> Entry& {
+    const std::lock_guard lock(mutex);
+    return entries[launch.rank];
+  }();
+  const std::lock_guard lock(entry.mutex);
+  const int call = ++entry.calls;
+  if (!entry.store) {
+    const Meeting meeting = plan_meeting(launch, config(), environment).value_or_throw();
+    entry.store = hold_meeting(meeting, timeout).value_or_throw();
+  }
+  return make_prefix_store(fmt::format("meeting {}", call), entry.store);
 }
 
 }  // namespace kolo

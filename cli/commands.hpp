@@ -1,0 +1,20 @@
+// The subcommands of kolo. Each adds itself to the command line, with its work as the callback.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+namespace kolo::cli {
+
+// A callback returns for exit code 0 and throws CLI::RuntimeError(code) for another one. What else it throws
+// is reported by main() in one line: kolo::InvalidArgument as wrong usage (2), everything else as failed work
+// (1).
+void add_run(CLI::App& app, std::vector<std::string> program);
+void add_bench(CLI::App& app);
+
+/// Takes the program and its arguments off the arguments of `kolo run`; nothing for another subcommand. They
+/// are not for CLI11 to read: it would take "[a,b]" apart.
+std::vector<std::string> take_program(std::vector<std::string>& arguments);
+
+}  // namespace kolo::cli

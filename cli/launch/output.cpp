@@ -1,0 +1,114 @@
+#include "launch/output.hpp"
+
+#include <limits.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+
+namespace kolo::cli {
+namespace {
+
+constexpr std::size_t kLongestLine = 1u << 20;
+
+/// What a terminal would show of a line with carriage returns: what stands after the last one that matters.
+std::string_view visible(std::string_view line) {
+  while (line.ends_with('\r')) line.remove_suffix(1);
+  const auto at = line.rfind('\r');
+  return at == std::string_view::npos ? line : line.substr(at + 1);
+}
+
+}  // namespace
+
+Sink::Sink(int fd)
+    : fd_(fd),
+      live_(::isatty(fd) == 1),
+      colored_(live_ && !std::getenv("NO_COLOR")),
+      // poll(2) promises a pipe room for PIPE_BUF bytes, a terminal for fewer.
+      chunk_(live_ ? 256 : PIPE_BUF) {}
+
+void Sink::begin_line() {
+  if (in_update_) queue_ += "\r\033[K";
+  if (in_line_) queue_ += '\n';
+  in_update_ = in_line_ = false;
+}
+
+void Sink::line(std::string_view prefix, std::string_view text) {
+  begin_line();
+  queue_.append(prefix).append(text).push_back('\n');
+}
+
+void Sink::update(std::string_view prefix, std::string_view text) {
+  begin_line();
+  queue_.append("\r").append(prefix).append(text).append("\033[K");
+  in_update_ = true;
+}
+
+void Sink::fragment(std::string_view text) {
+  begin_line();
+  queue_ += text;
+  in_line_ = true;
+}
+
+void Sink::end_update() {
+  if (in_update_) queue_ += '\n';
+  in_update_ = false;
+}
+
+bool Sink::drain() {
+  while (pending()) {
+    pollfd entry{fd_, POLLOUT, 0};
+    if (::poll(&entry, 1, 0) <= 0) break;
+    const ssize_t put = ::write(fd_, queue_.data() + written_, std::min(chunk_, queue_.size() - written_));
+    if (put < 0 && (errno == EINTR || errno == EAGAIN)) break;
+    if (put < 0) return false;
+    written_ += static_cast<std::size_t>(put);
+  }
+  if (!pending()) {
+    discard();
+  } else if (written_ > (1u << 18)) {
+    queue_.erase(0, written_);
+    written_ = 0;
+  }
+  return true;
+}
+
+LineCutter::LineCutter(Sink& sink, std::string prefix) : sink_(&sink), prefix_(std::move(prefix)) {}
+
+void LineCutter::feed(std::string_view bytes) {
+  const bool raw = prefix_.empty();
+  for (auto end = bytes.find('\n'); end != std::string_view::npos; end = bytes.find('\n')) {
+    partial_ += bytes.substr(0, end);
+    sink_->line(prefix_, raw ? std::string_view(partial_) : visible(partial_));
+    partial_.clear();
+    bytes.remove_prefix(end + 1);
+  }
+  if (bytes.empty()) return;
+  partial_ += bytes;
+  if (sink_->live() || !raw) redraw();
+  if (partial_.size() > kLongestLine) finish();
+}
+
+void LineCutter::redraw() {
+  const auto last = partial_.rfind('\r');
+  if (last == std::string::npos) return;
+  const std::string_view shown = visible(partial_);
+  if (sink_->live() && !shown.empty()) sink_->update(prefix_, shown);
+  // Keep the present state, and its carriage return, which may yet turn out to end the line.
+  const bool ended = last + 1 == partial_.size();
+  partial_ = std::string(shown) + (ended ? "\r" : "");
+}
+
+void LineCutter::finish() {
+  if (partial_.empty()) return;
+  if (prefix_.empty()) {
+    sink_->fragment(partial_);
+  } else {
+    sink_->line(prefix_, visible(partial_));
+  }
+  partial_.clear();
+}
+
+}  // namespace kolo::cli

@@ -1,0 +1,67 @@
+// The kolo command line: picks the subcommand, and turns errors into one line and an exit code.
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "commands.hpp"
+#include "kolo/error.hpp"
+#include "kolo/version.hpp"
+
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+
+constexpr const char* kFooter = R"(Examples:
+  kolo run -n 4 ./train --epochs 3          four ranks of ./train on this machine
+  kolo bench all_reduce --ranks 4           how fast they sum, size by size
+
+Exit codes:
+  0  success
+  1  the work failed (kolo run: the exit code of the rank that failed first, or 128 + its signal;
+     127 when the program cannot be started)
+  2  wrong usage
+
+kolo COMMAND --help tells more.)";
+
+int report(const char* what, int code) {
+  std::fprintf(stderr, "kolo: %s\n", what);
+  return code;
+}
+
+int parse(CLI::App& app, std::vector<std::string> arguments) {
+  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+  try {
+    app.parse(std::move(arguments));
+    return 0;
+  } catch (const CLI::RuntimeError& error) {
+    return error.get_exit_code();
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    const auto chosen = app.get_subcommands();
+    const std::string command = chosen.empty() ? "kolo" : "kolo " + chosen.front()->get_name();
+    return report((std::string(error.what()) + " (" + command + " --help tells how)").c_str(), kUsage);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("kolo: collective communication and data-parallel training for CPUs and ordinary networks",
+               "kolo");
+  app.set_version_flag("--version", std::string("kolo ") + kolo::version());
+  app.footer(kFooter);
+  app.require_subcommand(1);
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  kolo::cli::add_run(app, kolo::cli::take_program(arguments));
+  kolo::cli::add_bench(app);
+  try {
+    return parse(app, std::move(arguments));
+  } catch (const kolo::InvalidArgument& error) {
+    return report(error.what(), kUsage);
+  } catch (const std::exception& error) {
+    return report(error.what(), kFailed);
+  }
+}

@@ -1,0 +1,61 @@
+// What must hold for any bytes that reach a store's server. Shared by the fuzzers and by the seeded unit
+// tests.
+#pragma once
+
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "rendezvous/proof.hpp"
+#include "rendezvous/session.hpp"
+#include "rendezvous/wire.hpp"
+
+namespace kolo::fuzz {
+
+inline void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+/// A message that can be read is written back byte for byte.
+inline void wire_message(std::string_view bytes) {
+  if (const auto size = wire::body_bytes(bytes); size.ok()) require(size.value() <= wire::kMaxBodyBytes);
+  const auto message = wire::decode(bytes);
+  if (!message.ok()) return;
+  require(wire::encode(message.value()).substr(wire::kHeadBytes) == bytes);
+}
+
+/// The answer that a client with `key` gives to a session's greeting.
+inline std::string answer_to(std::string_view greeting, const std::string& key) {
+  return proof::ClientProof(key).answer(greeting.substr(0, proof::kGreetingBytes));
+}
+
+/// The first byte chooses a stranger or a client that has proved itself, and how the rest is cut into reads.
+/// Memory stays bounded; a stranger never touches the table.
+inline void session(std::string_view bytes) {
+  if (bytes.empty()) return;
+  const auto choice = static_cast<unsigned char>(bytes.front());
+  bytes.remove_prefix(1);
+  const auto now = Clock::now();
+  Table table;
+  bool changed = false;
+  Session session("key", now);
+  const bool honest = (choice & 1) != 0;
+  if (honest) {
+    require(session.receive(answer_to(session.output(), "key")));
+    require(session.advance(table, now, changed) && session.trusted());
+    session.output().clear();
+  }
+  const std::size_t cut = 1 + (choice >> 1);
+  while (!bytes.empty()) {
+    const auto piece = bytes.substr(0, cut);
+    bytes.remove_prefix(piece.size());
+    if (!session.receive(piece)) return;
+    const bool open = session.advance(table, now, changed);
+    require(honest || (!session.trusted() && !changed));
+    require(session.output().size() <= 3 * wire::kMaxBodyBytes);
+    if (!open) return;
+    if (session.output().size() > wire::kMaxBodyBytes) session.output().clear();
+  }
+}
+
+}  // namespace kolo::fuzz

@@ -1,0 +1,198 @@
+// The TCP store against strangers, silence, wrong keys and servers that come late or go.
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <random>
+#include <thread>
+
+#include "base/deadline.hpp"
+#include "base/unique_fd.hpp"
+#include "kolo/store.hpp"
+#include "rendezvous/socket.hpp"
+#include "rendezvous/tcp_client.hpp"
+#include "watchdog.hpp"
+
+namespace kolo {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+std::uint16_t free_port() {
+  return serve_tcp_store("127.0.0.1", 0, "")->port();
+}
+
+UniqueFd dial(std::uint16_t port) {
+  const auto addresses = resolve("127.0.0.1", port).value_or_throw();
+  return connect_to(addresses[0], Deadline::after(seconds(5))).value_or_throw();
+}
+
+class TcpStore : public RendezvousTest {
+ protected:
+  std::shared_ptr<Store> join() {
+    return connect_tcp_store("127.0.0.1", server_->port(), "key", seconds(10));
+  }
+  void expect_healthy() {
+    const auto store = join();
+    const std::int64_t sum = store->add("health", 1);
+    EXPECT_EQ(store->get("health", seconds(5)), std::to_string(sum));
+  }
+
+  std::unique_ptr<TcpStoreServer> server_ = serve_tcp_store("127.0.0.1", 0, "key");
+};
+
+TEST_F(TcpStore, AWrongKeyIsToldAtOnce) {
+  const auto began = Clock::now();
+  for (const char* key : {"", "KEY", "key "}) {
+    try {
+      connect_tcp_store("127.0.0.1", server_->port(), key, seconds(30));
+      FAIL() << "accepted \"" << key << "\"";
+    } catch (const RendezvousError& error) {
+      EXPECT_NE(std::string(error.what()).find("KOLO_KEY"), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find(std::to_string(server_->port())), std::string::npos);
+    }
+  }
+  EXPECT_LT(Clock::now() - began, seconds(10));
+  expect_healthy();
+}
+
+TEST_F(TcpStore, GarbageIsHarmless) {
+  std::mt19937 random(7);
+  for (int i = 0; i < 200; ++i) {
+    const UniqueFd stranger = dial(server_->port());
+    std::string bytes(random() % 300, '\0');
+    for (char& byte : bytes) byte = static_cast<char>(random());
+    ::send(stranger.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
+  expect_healthy();
+}
+
+TEST_F(TcpStore, StrangersWhoSayNothingDoNotKeepOthersOut) {
+  std::vector<UniqueFd> silent;
+  for (int i = 0; i < 400; ++i) silent.push_back(dial(server_->port()));
+  expect_healthy();
+}
+
+TEST_F(TcpStore, GarbageAfterTheProofEndsThatConnectionOnly) {
+  const auto before = join();
+  for (const std::uint32_t length : {0u, 1u, 0xffffffffu, 1u << 21}) {
+    const UniqueFd fd = dial(server_->port());
+    const Deadline deadline = Deadline::after(seconds(5));
+    std::string greeting(proof::kGreetingBytes, '\0');
+    ASSERT_TRUE(receive_all(fd.get(), greeting, deadline).ok());
+    ASSERT_TRUE(send_all(fd.get(), proof::ClientProof("key").answer(greeting), deadline).ok());
+    std::string verdict(proof::kVerdictBytes, '\0');
+    ASSERT_TRUE(receive_all(fd.get(), verdict, deadline).ok());
+    const std::string head(reinterpret_cast<const char*>(&length), sizeof(length));
+    ASSERT_TRUE(send_all(fd.get(), head + "?", deadline).ok());
+    std::string more(1, '\0');
+    EXPECT_EQ(receive_all(fd.get(), more, deadline).code(), Code::peer_lost) << length;
+  }
+  EXPECT_EQ(before->add("still", 1), 1);
+  expect_healthy();
+}
+
+TEST_F(TcpStore, ClientsThatVanishWhileWaitingAreForgotten) {
+  for (int i = 0; i < 50; ++i) {
+    auto store = join();
+    EXPECT_EQ(store->wait({"never"}, milliseconds(1)).size(), 1u);
+  }
+  std::thread waiting([this] { EXPECT_EQ(join()->get("late", seconds(30)), "1"); });
+  join()->set("late", "1");
+  waiting.join();
+}
+
+TEST(TcpStoreClient, WaitsForAServerThatComesLate) {
+  ::alarm(60);
+  const std::uint16_t port = free_port();
+  std::unique_ptr<TcpStoreServer> server;
+  std::thread late([&] {
+    std::this_thread::sleep_for(milliseconds(300));
+    server = serve_tcp_store("127.0.0.1", port, "key");
+  });
+  EXPECT_EQ(connect_tcp_store("127.0.0.1", port, "key", seconds(30))->add("n", 3), 3);
+  late.join();
+}
+
+TEST(TcpStoreClient, NamesTheAddressThatNobodyServes) {
+  ::alarm(60);
+  const std::uint16_t port = free_port();
+  try {
+    connect_tcp_store("127.0.0.1", port, "key", milliseconds(200));
+    FAIL();
+  } catch (const RendezvousError& error) {
+    EXPECT_NE(std::string(error.what()).find("127.0.0.1:" + std::to_string(port)), std::string::npos)
+        << error.what();
+  }
+  EXPECT_THROW(connect_tcp_store("no-such-host.invalid", port, "", milliseconds(100)), RendezvousError);
+}
+
+TEST(TcpStoreClient, IsNotHeldUpByAPortThatSaysNothing) {
+  ::alarm(60);
+  const auto address = resolve("127.0.0.1", 0).value_or_throw()[0];
+  const UniqueFd silent = listen_on(address).value_or_throw();
+  const auto began = Clock::now();
+  EXPECT_THROW(connect_tcp_store("127.0.0.1", local_port(silent.get()), "", milliseconds(300)),
+               RendezvousError);
+  EXPECT_LT(Clock::now() - began, seconds(10));
+}
+
+TEST(TcpStoreClient, SaysSoWhenTheServerGoes) {
+  ::alarm(60);
+  auto server = serve_tcp_store("127.0.0.1", 0, "key");
+  const auto store = connect_tcp_store("127.0.0.1", server->port(), "key", seconds(10));
+  std::thread waiting([&] { EXPECT_THROW(store->get("never", seconds(50)), RendezvousError); });
+  std::this_thread::sleep_for(milliseconds(100));
+  server.reset();
+  waiting.join();
+  EXPECT_THROW(store->set("key", "value"), RendezvousError);
+}
+
+TEST(TcpStoreServer, SaysWhichAddressItCannotBind) {
+  ::alarm(60);
+  const auto server = serve_tcp_store("127.0.0.1", 0, "");
+  try {
+    serve_tcp_store("127.0.0.1", server->port(), "");
+    FAIL();
+  } catch (const RendezvousError& error) {
+    EXPECT_NE(std::string(error.what()).find("127.0.0.1:" + std::to_string(server->port())),
+              std::string::npos);
+  }
+}
+
+TEST(TcpStoreServer, ServesAllInterfacesAndIpv6) {
+  ::alarm(60);
+  const auto everywhere = serve_tcp_store("", 0, "key");
+  EXPECT_EQ(connect_tcp_store("127.0.0.1", everywhere->port(), "key", seconds(10))->add("n", 1), 1);
+  if (!listen_on(resolve("::1", 0).value_or_throw()[0]).ok()) GTEST_SKIP() << "this host has no IPv6";
+  const auto six = serve_tcp_store("::1", 0, "key");
+  const auto store = connect_tcp_store("::1", six->port(), "key", seconds(10));
+  EXPECT_EQ(store->describe(), "tcp://[::1]:" + std::to_string(six->port()));
+}
+
+TEST(FindStore, PassesOverStrangersAndOtherJobs) {
+  ::alarm(60);
+  // Three ports in a row: a silent stranger, another job's store, ours.
+  for (int attempt = 0; attempt < 50; ++attempt) {
+    const auto first = resolve("127.0.0.1", 0).value_or_throw()[0];
+    const UniqueFd silent = listen_on(first).value_or_throw();
+    const std::uint16_t port = local_port(silent.get());
+    if (port > 65000) continue;
+    try {
+      const auto other = serve_tcp_store("127.0.0.1", static_cast<std::uint16_t>(port + 1), "other");
+      const auto ours = serve_tcp_store("127.0.0.1", static_cast<std::uint16_t>(port + 2), "ours");
+      const auto store =
+          find_store({"127.0.0.1", port, 16, "ours"}, Deadline::after(seconds(30)), seconds(10))
+              .value_or_throw();
+      EXPECT_EQ(store->describe(), "tcp://127.0.0.1:" + std::to_string(port + 2));
+      return;
+    } catch (const RendezvousError&) {
+      continue;  // somebody else has one of the ports
+    }
+  }
+  FAIL() << "no three free ports in a row";
+}
+
+}  // namespace
+}  // namespace kolo

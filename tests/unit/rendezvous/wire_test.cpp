@@ -1,0 +1,174 @@
+// The store's messages and its session, with thousands of damaged inputs.
+#include "rendezvous/wire.hpp"
+
+#include <random>
+
+#include "fuzz/store_wire.hpp"
+#include "watchdog.hpp"
+
+namespace kolo {
+namespace {
+
+using wire::Kind;
+using wire::Message;
+
+std::vector<Message> examples() {
+  return {{Kind::set, 0, {"key", "value"}},
+          {Kind::get, 1'000'000, {"key"}},
+          {Kind::get, -1, {"other"}},
+          {Kind::add, -7, {"n"}},
+          {Kind::wait, 0, {"key", "a", "b", ""}},
+          {Kind::remove, 0, {std::string("\0\xff", 2)}},
+          {Kind::set, 0, {"", std::string(5000, 'v')}}};
+}
+
+TEST(Wire, ReadsBackWhatItWrites) {
+  for (const Message& message : examples()) {
+    const std::string frame = wire::encode(message);
+    EXPECT_EQ(wire::body_bytes(frame).value_or_throw(), frame.size() - wire::kHeadBytes);
+    EXPECT_EQ(wire::decode(std::string_view(frame).substr(wire::kHeadBytes)).value_or_throw(), message);
+    EXPECT_TRUE(wire::check_request(message).ok());
+  }
+}
+
+TEST(Wire, RefusesEveryTruncationAndEveryTail) {
+  for (const Message& message : examples()) {
+    const std::string body = wire::encode(message).substr(wire::kHeadBytes);
+    for (std::size_t length = 0; length < std::min<std::size_t>(body.size(), 200); ++length) {
+      EXPECT_FALSE(wire::decode(std::string_view(body).substr(0, length)).ok());
+    }
+    EXPECT_FALSE(wire::decode(body + "x").ok());
+  }
+}
+
+TEST(Wire, RequestsNeedTheirItems) {
+  for (const Message& wrong :
+       {Message{Kind::set, 0, {"key"}}, Message{Kind::get, 0, {}}, Message{Kind::add, 1, {"a", "b"}},
+        Message{Kind::done, 0, {}}, Message{Kind::get, 0, {std::string(1025, 'k')}},
+        Message{Kind::set, 0, {"key", std::string((1 << 20) + 1, 'v')}}}) {
+    EXPECT_FALSE(wire::check_request(wrong).ok());
+  }
+}
+
+std::string damaged(std::mt19937& random, std::string bytes) {
+  for (auto changes = random() % 4; changes > 0 && !bytes.empty(); --changes) {
+    const auto at = random() % bytes.size();
+    switch (random() % 3) {
+      case 0:
+        bytes[at] = static_cast<char>(random());
+        break;
+      case 1:
+        bytes.erase(at, 1 + random() % 8);
+        break;
+      default:
+        bytes.insert(at, 1 + random() % 8, static_cast<char>(random()));
+    }
+  }
+  return bytes;
+}
+
+TEST(Wire, DamagedMessagesAreReadOrRefused) {
+  std::mt19937 random(1);
+  for (int i = 0; i < 20'000; ++i) {
+    const auto all = examples();
+    fuzz::wire_message(damaged(random, wire::encode(all[random() % all.size()]).substr(wire::kHeadBytes)));
+  }
+}
+
+TEST(Session, SurvivesDamagedConversations) {
+  std::mt19937 random(2);
+  const auto all = examples();
+  for (int i = 0; i < 3000; ++i) {
+    std::string talk(1, static_cast<char>(random()));
+    for (int m = 0; m < 4; ++m) talk += damaged(random, wire::encode(all[random() % all.size()]));
+    fuzz::session(talk);
+  }
+}
+
+TEST(Session, AnswersRequestsThatArriveByteByByte) {
+  const auto now = Clock::now();
+  Table table;
+  bool changed = false;
+  Session session("key", now);
+  const std::string greeting = session.output();
+  session.output().clear();
+  std::string input = fuzz::answer_to(greeting, "key");
+  ASSERT_EQ(input.size(), proof::kAnswerBytes);
+  for (const char byte : input) {
+    ASSERT_TRUE(session.receive({&byte, 1}));
+    ASSERT_TRUE(session.advance(table, now, changed));
+  }
+  ASSERT_TRUE(session.trusted());
+  session.output().clear();
+  input = wire::encode({Kind::set, 0, {"k", "v"}}) + wire::encode({Kind::get, 0, {"k"}}) +
+          wire::encode({Kind::get, 0, {"absent"}});
+  for (const char byte : input) {
+    ASSERT_TRUE(session.receive({&byte, 1}));
+    ASSERT_TRUE(session.advance(table, now, changed));
+  }
+  EXPECT_TRUE(changed);
+  EXPECT_EQ(session.output(), wire::encode({Kind::done, 0, {}}) + wire::encode({Kind::done, 0, {"v"}}) +
+                                  wire::encode({Kind::late, 0, {}}));
+}
+
+TEST(Session, EndsAStrangersPatience) {
+  const auto now = Clock::now();
+  Table table;
+  bool changed = false;
+  Session session("key", now);
+  EXPECT_TRUE(session.advance(table, session.wake() - std::chrono::nanoseconds(1), changed));
+  EXPECT_FALSE(session.advance(table, session.wake(), changed));
+}
+
+TEST(Session, RemovedKeysAreMissingAgain) {
+  const auto now = Clock::now();
+  Table table;
+  bool changed = false;
+  Session session("", now);
+  const std::string answer = fuzz::answer_to(session.output(), "");
+  ASSERT_TRUE(session.receive(answer + ""));
+  ASSERT_TRUE(session.advance(table, now, changed));
+  session.output().clear();
+  ASSERT_TRUE(session.receive(wire::encode({Kind::wait, 1'000'000'000, {"a", "b"}})));
+  table.set("b", "");
+  ASSERT_TRUE(session.advance(table, now, changed));  // sees b
+  table.remove("b");
+  table.set("a", "");
+  ASSERT_TRUE(session.advance(table, now, changed));
+  EXPECT_TRUE(session.waiting()) << "b is gone";
+  ASSERT_TRUE(session.advance(table, session.wake(), changed));
+  EXPECT_EQ(session.output(), wire::encode({Kind::done, 0, {"b"}}));
+}
+
+TEST(Proof, NeitherSideIsBelievedWithoutTheKey) {
+  const proof::ServerProof server("key");
+  bool accepted = false;
+  proof::ClientProof right("key");
+  const std::string answer = right.answer(server.greeting());
+  EXPECT_EQ(right.believe(server.judge(answer, accepted)), proof::Verdict::accepted);
+  EXPECT_TRUE(accepted);
+
+  proof::ClientProof wrong("other");
+  EXPECT_EQ(wrong.believe(server.judge(wrong.answer(server.greeting()), accepted)), proof::Verdict::refused);
+  EXPECT_FALSE(accepted);
+
+  // What was overheard does not serve on another connection.
+  proof::ServerProof(std::string("key")).judge(answer, accepted);
+  EXPECT_FALSE(accepted);
+
+  // A server that accepts everybody but does not know the key.
+  EXPECT_EQ(right.believe("A" + std::string(proof::kMacBytes, '\0')), proof::Verdict::stranger);
+  EXPECT_EQ(right.believe("A" + answer.substr(answer.size() - proof::kMacBytes)), proof::Verdict::stranger);
+  EXPECT_TRUE(right.answer("HTTP/1.1 400 Bad Request\r\n").empty());
+}
+
+TEST(Proof, HmacIsRfc4231s) {
+  // RFC 4231, test case 2.
+  const std::string mac = proof::hmac("Jefe", "what do ya want for nothing?");
+  EXPECT_EQ(static_cast<unsigned char>(mac[0]), 0x5b);
+  EXPECT_EQ(static_cast<unsigned char>(mac[1]), 0xdc);
+  EXPECT_EQ(static_cast<unsigned char>(mac[31]), 0x43);
+}
+
+}  // namespace
+}  // namespace kolo
