@@ -9,6 +9,7 @@
 #include "base/deadline.hpp"
 #include "base/unique_fd.hpp"
 #include "kolo/store.hpp"
+#include "rendezvous/proof.hpp"
 #include "rendezvous/socket.hpp"
 #include "rendezvous/tcp_client.hpp"
 #include "watchdog.hpp"
