@@ -247,7 +247,7 @@ void Job::stop_ranks() {
   stopping_ = true;
   kill_at_ = Deadline::after(options_.grace);
   signal_ranks(SIGTERM, true);
-  signal_ranks(SIGCONT, true);  // a stopped process hears no SIGTERM
+  signal_ranks(SIGCONT, true);  // a stopped process hears nothing
 }
 
 void Job::wait_for_events(int timeout_ms) {
@@ -304,6 +304,7 @@ void Job::hear_signal(int signal) {
     say(fmt::format("{}: stopping {} rank{}", signal_name(signal), running(), running() == 1 ? "" : "s"));
   }
   signal_ranks(signal, true);
+  signal_ranks(SIGCONT, true);  // a stopped process hears nothing
   if (again) {
     signal_ranks(SIGKILL, true);
     out_.discard();

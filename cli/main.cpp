@@ -32,6 +32,7 @@ int report(const char* what, int code) {
 }
 
 int parse(CLI::App& app, std::vector<std::string> arguments) {
+  const std::string first = arguments.empty() ? "" : arguments.front();
   std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
   try {
     app.parse(std::move(arguments));
@@ -41,8 +42,14 @@ int parse(CLI::App& app, std::vector<std::string> arguments) {
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
     const auto chosen = app.get_subcommands();
-    const std::string command = chosen.empty() ? "kolo" : "kolo " + chosen.front()->get_name();
-    return report((std::string(error.what()) + " (" + command + " --help tells how)").c_str(), kUsage);
+    std::string command = "kolo";
+    std::string what = error.what();
+    if (!chosen.empty()) {
+      command += " " + chosen.front()->get_name();
+    } else if (!first.empty() && !first.starts_with('-')) {
+      what = "\"" + first + "\" is not a command";
+    }
+    return report((what + " (" + command + " --help tells more)").c_str(), kUsage);
   }
 }
 

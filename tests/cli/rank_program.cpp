@@ -1,0 +1,127 @@
+// What kolo run starts in its tests: one behaviour per first argument.
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <thread>
+
+namespace {
+
+int rank() {
+  return std::atoi(std::getenv("RANK"));
+}
+
+[[noreturn]] void sleep_forever() {
+  for (;;) ::pause();
+}
+
+volatile sig_atomic_t heard = 0;
+
+/// "heard N" for the first of these signals, then exit with success.
+int report_signal() {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) {
+    ::signal(signal, [](int number) { heard = number; });
+  }
+  std::puts("ready");
+  std::fflush(stdout);
+  while (heard == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  std::printf("heard %d\n", static_cast<int>(heard));
+  return 0;
+}
+
+/// Starts a process that does `how` to hide, and then sleeps.
+void start_grandchild(bool hide) {
+  if (::fork() != 0) return;
+  if (hide) {
+    ::setsid();
+    if (::fork() != 0) ::_exit(0);
+    ::signal(SIGTERM, SIG_IGN);
+  }
+  sleep_forever();
+}
+
+/// `lines` lines of one letter, in awkward pieces.
+void spam(int lines) {
+  const std::string line(997, static_cast<char>('a' + rank()));
+  for (int i = 0; i < lines; ++i) {
+    const std::string whole = line + "\n";
+    const std::size_t cut = static_cast<std::size_t>(i * 37 % 990);
+    const int fd = i % 2 == 0 ? 1 : 2;
+    if (::write(fd, whole.data(), cut) < 0 || ::write(fd, whole.data() + cut, whole.size() - cut) < 0)
+      ::_exit(9);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string_view what = argc > 1 ? argv[1] : "";
+  const int argument = argc > 2 ? std::atoi(argv[2]) : 0;
+  if (what == "environment") {
+    for (int i = 2; i < argc; ++i) {
+      const char* value = std::getenv(argv[i]);
+      std::printf("%s=%s\n", argv[i], value ? value : "(unset)");
+    }
+  } else if (what == "arguments") {
+    for (int i = 2; i < argc; ++i) std::printf("<%s>\n", argv[i]);
+  } else if (what == "fail") {  // fail RANK CODE: the others sleep
+    if (rank() == argument) return std::atoi(argv[3]);
+    sleep_forever();
+  } else if (what == "die") {  // die RANK SIGNAL: the others sleep
+    if (rank() == argument) ::kill(::getpid(), std::atoi(argv[3]));
+    sleep_forever();
+  } else if (what == "stubborn") {  // rank 0 fails, the others hear no SIGTERM
+    if (rank() == 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      return 5;
+    }
+    ::signal(SIGTERM, SIG_IGN);
+    sleep_forever();
+  } else if (what == "report-signal") {
+    return report_signal();
+  } else if (what == "deaf") {
+    ::signal(SIGINT, SIG_IGN);
+    std::puts("ready");
+    std::fflush(stdout);
+    sleep_forever();
+  } else if (what == "sleep") {
+    std::puts("ready");
+    std::fflush(stdout);
+    sleep_forever();
+  } else if (what == "family") {  // grandchildren in plain sight and in hiding; then the rank sleeps or ends
+    start_grandchild(false);
+    start_grandchild(true);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    std::puts("ready");
+    std::fflush(stdout);
+    if (argument == 0) sleep_forever();
+  } else if (what == "spam") {
+    spam(argument);
+  } else if (what == "partial") {
+    std::fputs("no newline at the end", stdout);
+  } else if (what == "progress") {
+    std::fputs("step 1\rstep 2\rstep 3\rdone\n", stdout);
+    std::fputs("windows\r\n", stdout);
+    std::fputs("\rleading 1\rleading 2", stdout);
+  } else if (what == "long-line") {
+    std::printf("%s\n", std::string(static_cast<std::size_t>(argument), 'x').c_str());
+  } else if (what == "close") {
+    ::close(1);
+    ::close(2);
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    return rank() == 0 ? 0 : argument;
+  } else if (what == "both") {
+    std::puts("to stdout");
+    std::fputs("to stderr\n", stderr);
+  } else if (what == "input") {
+    std::printf("read %zu bytes\n", std::fread(argv[0], 1, 1, stdin));
+  } else {
+    return 99;
+  }
+  return 0;
+}

@@ -1,0 +1,370 @@
+// kolo run: what the ranks see, what becomes of their output, and that nothing is ever left behind.
+#include <dirent.h>
+#include <gtest/gtest.h>
+#include <pty.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <fstream>
+#include <set>
+#include <sstream>
+#include <thread>
+
+#include "command.hpp"
+
+namespace kolo {
+namespace {
+
+using std::chrono::milliseconds;
+using test::Command;
+
+std::vector<std::string> run(int ranks, std::vector<std::string> program,
+                             const std::vector<std::string>& options = {}) {
+  std::vector<std::string> all = {KOLO_PROGRAM, "run", "-n", std::to_string(ranks)};
+  all.insert(all.end(), options.begin(), options.end());
+  all.insert(all.end(), {"--", RANK_PROGRAM});
+  all.insert(all.end(), program.begin(), program.end());
+  return all;
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+/// Processes whose environment has TEST_MARK=`mark` and that are neither us nor zombies.
+int survivors(const std::string& mark) {
+  int found = 0;
+  DIR* proc = ::opendir("/proc");
+  while (const dirent* entry = ::readdir(proc)) {
+    std::ifstream file(std::string("/proc/") + entry->d_name + "/environ", std::ios::binary);
+    std::ostringstream content;
+    if (std::atoi(entry->d_name) > 0 && file) content << file.rdbuf();
+    if (content.str().find("TEST_MARK=" + mark) != std::string::npos) ++found;
+  }
+  ::closedir(proc);
+  return found;
+}
+
+class KoloRun : public ::testing::Test {
+ protected:
+  KoloRun() { mark_["TEST_MARK"] = std::to_string(::getpid()) + "-" + std::to_string(++tests_); }
+  void SetUp() override { ::alarm(100); }
+  void TearDown() override {
+    EXPECT_EQ(survivors(mark_["TEST_MARK"]), 0) << "processes were left behind";
+    ::alarm(0);
+  }
+  /// Waits for the moment at which nobody is left; what the launcher itself does not wait for.
+  bool all_gone() {
+    for (int i = 0; i < 1000; ++i) {
+      if (survivors(mark_["TEST_MARK"]) == 0) return true;
+      std::this_thread::sleep_for(milliseconds(10));
+    }
+    return false;
+  }
+
+  static inline int tests_ = 0;
+  std::map<std::string, std::string> mark_;
+};
+
+TEST_F(KoloRun, GivesEachRankItsPlace) {
+  mark_["OMP_NUM_THREADS"] = "7";
+  Command command(run(3, {"environment", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE",
+                          "MASTER_ADDR", "KOLO_STORE_SERVED", "OMP_NUM_THREADS", "TEST_MARK"}),
+                  mark_);
+  EXPECT_EQ(command.finish(), 0) << command.err();
+  std::multiset<std::string> expected;
+  for (const std::string r : {"0", "1", "2"}) {
+    for (const std::string& entry :
+         {"RANK=" + r, std::string("WORLD_SIZE=3"), "LOCAL_RANK=" + r, std::string("LOCAL_WORLD_SIZE=3"),
+          std::string("MASTER_ADDR=127.0.0.1"), std::string("KOLO_STORE_SERVED=1"),
+          std::string("OMP_NUM_THREADS=7"), "TEST_MARK=" + mark_["TEST_MARK"]}) {
+      expected.insert("[" + r + "] " + entry);
+    }
+  }
+  const auto lines = lines_of(command.out());
+  EXPECT_EQ(std::multiset<std::string>(lines.begin(), lines.end()), expected);
+  EXPECT_EQ(command.err(), "");
+}
+
+TEST_F(KoloRun, GivesAllRanksOneStoreOneKeyAndAPort) {
+  Command command(run(2, {"environment", "KOLO_STORE", "KOLO_KEY", "MASTER_PORT"}, {"--no-prefix"}), mark_);
+  EXPECT_EQ(command.finish(), 0);
+  const auto lines = lines_of(command.out());
+  ASSERT_EQ(lines.size(), 6u);
+  const std::set<std::string> distinct(lines.begin(), lines.end());
+  ASSERT_EQ(distinct.size(), 3u) << "the ranks disagree: " << command.out();
+  for (const std::string& line : distinct) {
+    const bool right = line.starts_with("KOLO_KEY=") ? line.size() == 9 + 64
+                                                     : line.starts_with("KOLO_STORE=tcp://127.0.0.1:") ||
+                                                           line.starts_with("MASTER_PORT=");
+    EXPECT_TRUE(right) << line;
+  }
+}
+
+TEST_F(KoloRun, OneThreadARankOnlyWhereNobodySaidOtherwise) {
+  ::unsetenv("OMP_NUM_THREADS");
+  Command two(run(2, {"environment", "OMP_NUM_THREADS"}, {"--no-prefix"}), mark_);
+  EXPECT_EQ(two.finish(), 0);
+  EXPECT_EQ(two.out(), "OMP_NUM_THREADS=1\nOMP_NUM_THREADS=1\n");
+  Command one(run(1, {"environment", "OMP_NUM_THREADS"}, {"--no-prefix"}), mark_);
+  EXPECT_EQ(one.finish(), 0);
+  EXPECT_EQ(one.out(), "OMP_NUM_THREADS=(unset)\n");
+}
+
+TEST_F(KoloRun, PassesArgumentsUntouched) {
+  const std::vector<std::string> odd = {"arguments",   "",   "a b",   "-n", "3",
+                                        "--no-prefix", "--", "[a,b]", "%",  "--x=1"};
+  std::string expected;
+  for (std::size_t i = 1; i < odd.size(); ++i) expected += "[0] <" + odd[i] + ">\n";
+  Command marked(run(1, odd), mark_);
+  EXPECT_EQ(marked.finish(), 0);
+  EXPECT_EQ(marked.out(), expected);
+  auto arguments = run(1, odd);
+  arguments.erase(std::find(arguments.begin(), arguments.end(), "--"));
+  Command bare(arguments, mark_);
+  EXPECT_EQ(bare.finish(), 0);
+  EXPECT_EQ(bare.out(), expected);
+}
+
+TEST_F(KoloRun, KeepsTheStreamsApartAndTheInputEmpty) {
+  Command both(run(1, {"both"}), mark_);
+  EXPECT_EQ(both.finish(), 0);
+  EXPECT_EQ(both.out(), "[0] to stdout\n");
+  EXPECT_EQ(both.err(), "[0] to stderr\n");
+  Command input(run(1, {"input"}), mark_);
+  EXPECT_EQ(input.finish(), 0);
+  EXPECT_EQ(input.out(), "[0] read 0 bytes\n");
+}
+
+TEST_F(KoloRun, ReportsTheExitCodeOfTheRankThatFailed) {
+  Command command(run(4, {"fail", "2", "3"}), mark_);
+  EXPECT_EQ(command.finish(), 3);
+  EXPECT_NE(command.err().find("kolo: rank 2 (pid "), std::string::npos) << command.err();
+  EXPECT_NE(command.err().find(") exited with code 3; stopping the other 3\n"), std::string::npos)
+      << command.err();
+}
+
+TEST_F(KoloRun, ReportsTheSignalThatKilledARank) {
+  Command command(run(4, {"die", "1", "9"}), mark_);
+  EXPECT_EQ(command.finish(), 128 + 9);
+  EXPECT_NE(command.err().find("kolo: rank 1 (pid "), std::string::npos) << command.err();
+  EXPECT_NE(command.err().find(") was killed by signal 9 (Killed); stopping the other 3\n"),
+            std::string::npos)
+      << command.err();
+}
+
+TEST_F(KoloRun, KillsRanksThatDoNotStopInTheGrace) {
+  const auto began = std::chrono::steady_clock::now();
+  Command command(run(3, {"stubborn"}, {"--grace", "0.3"}), mark_);
+  EXPECT_EQ(command.finish(), 5);
+  EXPECT_NE(command.err().find("2 ranks did not stop in time"), std::string::npos) << command.err();
+  EXPECT_GE(std::chrono::steady_clock::now() - began, milliseconds(500));
+}
+
+TEST_F(KoloRun, PassesSignalsOn) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) {
+    Command command(run(3, {"report-signal"}), mark_);
+    ASSERT_TRUE(command.until("ready", 3));
+    ::kill(command.pid(), signal);
+    const bool stops = signal != SIGUSR1 && signal != SIGUSR2;
+    EXPECT_EQ(command.finish(), stops ? 128 + signal : 0) << command.err();
+    EXPECT_EQ(Command::count(command.out(), "heard " + std::to_string(signal) + "\n"), 3) << command.out();
+  }
+}
+
+TEST_F(KoloRun, SigintEndsOrdinaryRanks) {
+  Command command(run(4, {"sleep"}), mark_);
+  ASSERT_TRUE(command.until("ready", 4));
+  ::kill(command.pid(), SIGINT);
+  EXPECT_EQ(command.finish(), 128 + SIGINT);
+}
+
+TEST_F(KoloRun, ASecondSigintKillsAtOnce) {
+  const auto began = std::chrono::steady_clock::now();
+  Command command(run(2, {"deaf"}, {"--grace", "1000"}), mark_);
+  ASSERT_TRUE(command.until("ready", 2));
+  ::kill(command.pid(), SIGINT);
+  std::this_thread::sleep_for(milliseconds(200));
+  ::kill(command.pid(), SIGINT);
+  EXPECT_EQ(command.finish(), 128 + SIGINT);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(50));
+}
+
+TEST_F(KoloRun, StopsARankThatIsStopped) {
+  Command command(run(2, {"die", "0", std::to_string(SIGSTOP)}, {"--grace", "50"}), mark_);
+  std::this_thread::sleep_for(milliseconds(300));
+  const auto told = std::chrono::steady_clock::now();
+  ::kill(command.pid(), SIGTERM);
+  EXPECT_EQ(command.finish(), 128 + SIGTERM);
+  EXPECT_LT(std::chrono::steady_clock::now() - told, std::chrono::seconds(40)) << "it did not hear SIGTERM";
+}
+
+TEST_F(KoloRun, AKilledLauncherLeavesNothing) {
+  Command command(run(3, {"family", "0"}), mark_);
+  ASSERT_TRUE(command.until("ready", 3));
+  EXPECT_GE(survivors(mark_["TEST_MARK"]), 3 * 3);
+  ::kill(command.pid(), SIGKILL);
+  EXPECT_EQ(command.finish(), 1000 + SIGKILL);
+  EXPECT_TRUE(all_gone());
+}
+
+TEST_F(KoloRun, GrandchildrenGoWithTheJob) {
+  Command interrupted(run(2, {"family", "0"}, {"--grace", "0.3"}), mark_);
+  ASSERT_TRUE(interrupted.until("ready", 2));
+  ::kill(interrupted.pid(), SIGINT);
+  EXPECT_EQ(interrupted.finish(), 128 + SIGINT);
+  EXPECT_EQ(survivors(mark_["TEST_MARK"]), 0);
+  Command successful(run(2, {"family", "1"}, {"--grace", "0.3"}), mark_);
+  EXPECT_EQ(successful.finish(), 0) << successful.err();
+  EXPECT_EQ(survivors(mark_["TEST_MARK"]), 0);
+}
+
+TEST_F(KoloRun, NeverMixesLines) {
+  constexpr int kRanks = 8;
+  constexpr int kLines = 400;
+  Command command(run(kRanks, {"spam", std::to_string(kLines)}), mark_, true);
+  EXPECT_EQ(command.finish(), 0);
+  std::map<std::string, int> counts;
+  for (const std::string& line : lines_of(command.out())) ++counts[line];
+  EXPECT_EQ(counts.size(), std::size_t{kRanks});
+  for (int r = 0; r < kRanks; ++r) {
+    const std::string line = "[" + std::to_string(r) + "] " + std::string(997, static_cast<char>('a' + r));
+    EXPECT_EQ(counts[line], kLines) << "rank " << r;
+  }
+}
+
+TEST_F(KoloRun, EndsLinesThatHaveNoEnd) {
+  Command prefixed(run(2, {"partial"}), mark_);
+  EXPECT_EQ(prefixed.finish(), 0);
+  EXPECT_EQ(Command::count(prefixed.out(), "] no newline at the end\n"), 2) << prefixed.out();
+  Command plain(run(1, {"partial"}, {"--no-prefix"}), mark_);
+  EXPECT_EQ(plain.finish(), 0);
+  EXPECT_EQ(plain.out(), "no newline at the end");
+}
+
+TEST_F(KoloRun, ShowsTheLastStateOfAProgressLine) {
+  Command command(run(1, {"progress"}), mark_);
+  EXPECT_EQ(command.finish(), 0);
+  EXPECT_EQ(command.out(), "[0] done\n[0] windows\n[0] leading 2\n");
+}
+
+/// What a terminal is sent when `arguments` run on it.
+std::string on_a_terminal(std::vector<std::string> arguments) {
+  int terminal = -1;
+  const pid_t pid = ::forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (pid == 0) {
+    ::unsetenv("NO_COLOR");
+    std::vector<char*> list;
+    for (std::string& argument : arguments) list.push_back(argument.data());
+    list.push_back(nullptr);
+    ::execv(list[0], list.data());
+    ::_exit(126);
+  }
+  std::string text;
+  std::array<char, 4096> block;
+  ssize_t got;
+  while ((got = ::read(terminal, block.data(), block.size())) > 0)
+    text.append(block.data(), static_cast<std::size_t>(got));
+  ::close(terminal);
+  ::waitpid(pid, nullptr, 0);
+  return text;
+}
+
+TEST_F(KoloRun, RedrawsProgressOnATerminalAndColoursThePrefix) {
+  const std::string prefix = "\033[36m[0] \033[0m";
+  const std::string text = on_a_terminal(run(1, {"progress"}));
+  EXPECT_NE(text.find(prefix + "windows\r\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\r" + prefix + "leading 2\033[K"), std::string::npos) << text;
+  EXPECT_TRUE(text.ends_with("\r\033[K" + prefix + "leading 2\r\n")) << text;
+}
+
+TEST_F(KoloRun, TakesHugeLines) {
+  Command whole(run(1, {"long-line", "900000"}), mark_);
+  EXPECT_EQ(whole.finish(), 0);
+  EXPECT_EQ(whole.out(), "[0] " + std::string(900'000, 'x') + "\n");
+  Command broken(run(1, {"long-line", "5000000"}), mark_);
+  EXPECT_EQ(broken.finish(), 0);
+  EXPECT_EQ(std::count(broken.out().begin(), broken.out().end(), 'x'), 5'000'000);
+}
+
+TEST_F(KoloRun, RanksMayCloseTheirOutput) {
+  Command command(run(2, {"close", "4"}), mark_);
+  EXPECT_EQ(command.finish(), 4) << command.err();
+}
+
+TEST_F(KoloRun, StopsWhenNobodyListens) {
+  Command command(run(2, {"spam", "100000000"}), mark_);
+  ASSERT_TRUE(command.until("[0]", 10));
+  command.hang_up();
+  EXPECT_EQ(command.finish(), 128 + SIGPIPE);
+}
+
+TEST_F(KoloRun, HearsSignalsWhileItsReaderSleeps) {
+  Command command(run(2, {"spam", "100000000"}), mark_);
+  ASSERT_TRUE(command.until("[0]", 1));
+  std::this_thread::sleep_for(milliseconds(300));  // every pipe is full by now
+  ::kill(command.pid(), SIGINT);
+  EXPECT_EQ(command.finish(), 128 + SIGINT);
+}
+
+TEST_F(KoloRun, StartsManyRanks) {
+  Command command(run(64, {"environment", "RANK"}), mark_);
+  EXPECT_EQ(command.finish(), 0) << command.err();
+  const auto lines = lines_of(command.out());
+  EXPECT_EQ(std::set<std::string>(lines.begin(), lines.end()).size(), 64u);
+}
+
+TEST_F(KoloRun, SaysWhyAProgramCannotBeStarted) {
+  const std::string script = ::testing::TempDir() + "/kolo-no-interpreter-" + std::to_string(::getpid());
+  std::ofstream(script) << "#!/no/such/interpreter\n";
+  ::chmod(script.c_str(), 0755);
+  for (const std::string& program :
+       {std::string("no-such-program"), std::string("/etc/hostname"), std::string("/"), script}) {
+    Command command({KOLO_PROGRAM, "run", "-n", "2", program}, mark_);
+    EXPECT_EQ(command.finish(), 127) << program;
+    EXPECT_NE(command.err().find("kolo: cannot start "), std::string::npos) << command.err();
+    EXPECT_NE(command.err().find(program), std::string::npos) << command.err();
+    EXPECT_EQ(lines_of(command.err()).size(), 1u) << command.err();
+  }
+  ::unlink(script.c_str());
+}
+
+TEST_F(KoloRun, WrongUsageIsOneClearLineAndCode2) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{}, "subcommand"},
+      {{"run"}, "--ranks"},
+      {{"run", "-n", "2"}, "PROGRAM"},
+      {{"run", "-n", "0", "true"}, "--ranks"},
+      {{"run", "-n", "two", "true"}, "--ranks"},
+      {{"run", "-n", "2", "--nonsense", "true"}, "--nonsense"},
+      {{"dance"}, "dance"}};
+  for (const auto& [arguments, mention] : cases) {
+    std::vector<std::string> all = {KOLO_PROGRAM};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    Command command(all, mark_);
+    EXPECT_EQ(command.finish(), 2) << mention;
+    EXPECT_EQ(lines_of(command.err()).size(), 1u) << command.err();
+    EXPECT_NE(command.err().find(mention), std::string::npos) << command.err();
+    EXPECT_EQ(command.out(), "");
+  }
+  Command help({KOLO_PROGRAM, "--help"}, mark_);
+  EXPECT_EQ(help.finish(), 0);
+  EXPECT_NE(help.out().find("Exit codes"), std::string::npos);
+}
+
+TEST_F(KoloRun, RunsInsideItself) {
+  Command command(
+      {KOLO_PROGRAM, "run", "-n", "2", KOLO_PROGRAM, "run", "-n", "2", RANK_PROGRAM, "environment", "RANK"},
+      mark_);
+  EXPECT_EQ(command.finish(), 0) << command.err();
+  const auto lines = lines_of(command.out());
+  EXPECT_EQ(
+      std::multiset<std::string>(lines.begin(), lines.end()),
+      (std::multiset<std::string>{"[0] [0] RANK=0", "[0] [1] RANK=1", "[1] [0] RANK=0", "[1] [1] RANK=1"}));
+}
+
+}  // namespace
+}  // namespace kolo
