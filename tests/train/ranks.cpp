@@ -1,0 +1,81 @@
+#include "ranks.hpp"
+
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+
+namespace kolo::test {
+namespace {
+
+constexpr auto kWatchdog = std::chrono::seconds(60);
+constexpr auto kTimeout = std::chrono::seconds(20);
+
+/// Aborts unless destroyed in time: a hang becomes a failure with a stack to look at.
+class Watchdog {
+ public:
+  Watchdog()
+      : thread_([this] {
+          std::unique_lock lock(mutex_);
+          if (over_.wait_for(lock, kWatchdog, [this] { return done_; })) return;
+          std::fputs("the ranks hang\n", stderr);
+          std::abort();
+        }) {}
+  ~Watchdog() {
+    {
+      const std::lock_guard lock(mutex_);
+      done_ = true;
+    }
+    over_.notify_all();
+    thread_.join();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable over_;
+  bool done_ = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::vector<std::exception_ptr> run_ranks(int ranks, const std::function<void(Communicator&)>& body,
+                                          const std::function<void(Options&, int rank)>& adjust) {
+  const Watchdog watchdog;
+  const auto store = make_memory_store();
+  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(ranks));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        Options options;
+        options.timeout = kTimeout;
+        if (adjust) adjust(options, rank);
+        Communicator communicator = Communicator::create(store, rank, ranks, options);
+        body(communicator);
+      } catch (...) {
+        errors[static_cast<std::size_t>(rank)] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return errors;
+}
+
+void run_all(int ranks, const std::function<void(Communicator&)>& body) {
+  for (const std::exception_ptr& error : run_ranks(ranks, body)) {
+    if (error) std::rethrow_exception(error);
+  }
+}
+
+std::string message(const std::exception_ptr& error) {
+  if (!error) return {};
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& exception) {
+    return exception.what();
+  }
+}
+
+}  // namespace kolo::test

@@ -1,0 +1,24 @@
+// Ranks as threads of the test, meeting in an in-memory store.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <vector>
+
+#include "kolo/communicator.hpp"
+
+namespace kolo::test {
+
+/// Runs `body` as each of `ranks` ranks and returns what each threw (null: nothing). Each rank's communicator
+/// is destroyed as soon as its body ends. A watchdog ends the test program when they take longer than a
+/// minute.
+std::vector<std::exception_ptr> run_ranks(int ranks, const std::function<void(Communicator&)>& body,
+                                          const std::function<void(Options&, int rank)>& adjust = {});
+
+/// The same, rethrowing the first error.
+void run_all(int ranks, const std::function<void(Communicator&)>& body);
+
+/// What() of an error; empty for none.
+std::string message(const std::exception_ptr& error);
+
+}  // namespace kolo::test
