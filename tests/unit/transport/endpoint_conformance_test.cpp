@@ -11,6 +11,12 @@ namespace {
 
 class Endpoints : public ::testing::TestWithParam<Variant> {
  protected:
+  void SetUp() override {
+    const bool wants_ipv6 = std::string_view(GetParam().interface).find(':') != std::string_view::npos;
+    if (wants_ipv6 && !make_transport(GetParam(), "probe", "").ok())
+      GTEST_SKIP() << "no IPv6 on this machine";
+  }
+
   Watchdog watchdog_{seconds(100)};
 };
 
@@ -232,6 +238,23 @@ TEST_P(Endpoints, AClosedPeerIsLostAfterItsLastByte) {
   EXPECT_NE(entry.revents & (POLLIN | POLLHUP), 0);
 }
 
+TEST_P(Endpoints, LastWordsAreHeard) {
+  CONNECT(group, 2);
+  const auto words = pattern(2000, 6);
+  const std::vector<std::byte> flood(8 << 20);
+  const iovec part{const_cast<std::byte*>(flood.data()), flood.size()};
+  ASSERT_TRUE(group.at(0, 1).write({&part, 1}).ok());  // which rank 1 does not read
+  ASSERT_TRUE(send_all(group.at(1, 0), words).ok());
+  group.endpoints[1].clear();
+  Endpoint& left = group.at(0, 1);
+  EXPECT_EQ(error_of_write(left).code(), Code::peer_lost);
+  std::vector<std::byte> in(words.size());
+  const Status status = receive_all(left, in);
+  EXPECT_TRUE(status.ok()) << status.message();
+  EXPECT_TRUE(in == words);
+  EXPECT_EQ(error_of_read(left).code(), Code::peer_lost);
+}
+
 TEST_P(Endpoints, AClosedPeerWakesTheSleepers) {
   for (const bool writing : {false, true}) {
     CONNECT(group, 2);
@@ -313,9 +336,15 @@ Status pull(Endpoint& endpoint, const RemoteRange& range, std::span<std::byte> i
   return Status();
 }
 
+void refuses_to_pull(Group& group) {
+  std::byte memory[64] = {};
+  EXPECT_FALSE(group.at(0, 1).expose(memory, sizeof memory).has_value());
+  EXPECT_FALSE(pull(group.at(1, 0), RemoteRange{0, reinterpret_cast<std::uintptr_t>(memory)}, memory).ok());
+}
+
 TEST_P(Endpoints, PrivateMemoryIsPulledIntact) {
   CONNECT(group, 2);
-  if (!group.at(0, 1).can_pull()) GTEST_SKIP() << "no pulling here";
+  if (!group.at(0, 1).can_pull()) return refuses_to_pull(group);
   const auto data = pattern(3'000'001, 8);
   const auto range = group.at(0, 1).expose(data.data(), data.size());
   if (!range) GTEST_SKIP() << "private memory cannot be read here";
@@ -332,7 +361,7 @@ TEST_P(Endpoints, PrivateMemoryIsPulledIntact) {
 
 TEST_P(Endpoints, SharedMemoryIsPulledIntact) {
   CONNECT(group, 3);
-  if (!group.at(0, 1).can_pull()) GTEST_SKIP() << "no pulling here";
+  if (!group.at(0, 1).can_pull()) return refuses_to_pull(group);
   const auto data = pattern(2'000'003, 9);
   SharedMemory memory(data.size() + 4096);
   std::memcpy(memory.data() + 4000, data.data(), data.size());
@@ -348,7 +377,7 @@ TEST_P(Endpoints, SharedMemoryIsPulledIntact) {
 
 TEST_P(Endpoints, RangesThatCannotBeAreRefused) {
   CONNECT(group, 2);
-  if (!group.at(0, 1).can_pull()) GTEST_SKIP() << "no pulling here";
+  if (!group.at(0, 1).can_pull()) return refuses_to_pull(group);
   std::vector<std::byte> in(4096);
   for (const RemoteRange& range : {RemoteRange{0, 0}, RemoteRange{0, ~0ull - 100}, RemoteRange{12345, 0},
                                    RemoteRange{~0ull, 0}, RemoteRange{1, ~0ull - 4}}) {
@@ -360,7 +389,7 @@ TEST_P(Endpoints, RangesThatCannotBeAreRefused) {
 
 TEST_P(Endpoints, PullingFromALostPeerIsAnError) {
   CONNECT(group, 2);
-  if (!group.at(0, 1).can_pull()) GTEST_SKIP() << "no pulling here";
+  if (!group.at(0, 1).can_pull()) return refuses_to_pull(group);
   const auto data = pattern(10'000, 8);
   const auto range = group.at(0, 1).expose(data.data(), data.size());
   if (!range) GTEST_SKIP() << "private memory cannot be read here";
@@ -376,6 +405,10 @@ std::string name_of_variant(const ::testing::TestParamInfo<Variant>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(shm, Endpoints, ::testing::Values(Variant{"shm", "shm", ""}), name_of_variant);
+INSTANTIATE_TEST_SUITE_P(tcp, Endpoints,
+                         ::testing::Values(Variant{"ipv4", "tcp", "127.0.0.1"}, Variant{"ipv6", "tcp", "::1"},
+                                           Variant{"interface", "tcp", "lo"}, Variant{"chosen", "tcp", ""}),
+                         name_of_variant);
 INSTANTIATE_TEST_SUITE_P(inproc, Endpoints, ::testing::Values(Variant{"inproc", "inproc", ""}),
                          name_of_variant);
 

@@ -204,10 +204,11 @@ inline Status error_of_write(Endpoint& endpoint, milliseconds limit = seconds(10
 
 /// Bytes that depend on their position, so that a shift or a loss shows.
 inline std::vector<std::byte> pattern(std::size_t bytes, std::uint32_t seed) {
-  std::vector<std::byte> data(bytes);
-  std::mt19937 random(seed);
-  for (std::byte& byte : data) byte = static_cast<std::byte>(random());
-  return data;
+  std::vector<std::uint64_t> words(bytes / 8 + 1);
+  std::mt19937_64 random(seed);
+  for (std::uint64_t& word : words) word = random();
+  const auto raw = std::as_bytes(std::span(words)).first(bytes);
+  return {raw.begin(), raw.end()};
 }
 
 }  // namespace kolo::testing

@@ -1,0 +1,191 @@
+#include "transport/tcp/address.hpp"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <memory>
+
+namespace kolo::tcp {
+namespace {
+
+constexpr std::size_t kMostAddresses = 12;  // keeps the text below 1 KiB
+
+const sockaddr_in& v4(const sockaddr_storage& storage) {
+  return reinterpret_cast<const sockaddr_in&>(storage);
+}
+const sockaddr_in6& v6(const sockaddr_storage& storage) {
+  return reinterpret_cast<const sockaddr_in6&>(storage);
+}
+
+std::optional<SocketAddress> parse_host(const std::string& host) {
+  sockaddr_in in{};
+  in.sin_family = AF_INET;
+  if (::inet_pton(AF_INET, host.c_str(), &in.sin_addr) == 1) {
+    return SocketAddress::from(reinterpret_cast<const sockaddr*>(&in));
+  }
+  sockaddr_in6 in6{};
+  in6.sin6_family = AF_INET6;
+  if (::inet_pton(AF_INET6, host.c_str(), &in6.sin6_addr) == 1) {
+    return SocketAddress::from(reinterpret_cast<const sockaddr*>(&in6));
+  }
+  return std::nullopt;
+}
+
+/// Takes everything up to `end` (which must be there) off the front of `text`.
+std::optional<std::string> take_until(std::string_view& text, std::string_view end) {
+  const std::size_t at = text.find(end);
+  if (at == text.npos) return std::nullopt;
+  std::string taken(text.substr(0, at));
+  text.remove_prefix(at + end.size());
+  return taken;
+}
+
+bool same_kind(const SocketAddress& a, const SocketAddress& b) {
+  return a.family() == b.family() && a.is_loopback() == b.is_loopback();
+}
+
+}  // namespace
+
+std::optional<SocketAddress> SocketAddress::parse(std::string_view text) {
+  const bool bracketed = text.starts_with('[');
+  if (bracketed) text.remove_prefix(1);
+  const auto host = take_until(text, bracketed ? "]:" : ":");
+  if (!host) return std::nullopt;
+  std::uint16_t port = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  if (error != std::errc() || end != text.data() + text.size() || port == 0) return std::nullopt;
+  auto address = parse_host(*host);
+  if (!address || (address->family() == AF_INET6) != bracketed) return std::nullopt;
+  address->set_port(port);
+  return address;
+}
+
+std::optional<SocketAddress> SocketAddress::from(const sockaddr* address) {
+  SocketAddress made;
+  if (address->sa_family == AF_INET) {
+    std::memcpy(&made.storage_, address, sizeof(sockaddr_in));
+  } else if (address->sa_family == AF_INET6) {
+    std::memcpy(&made.storage_, address, sizeof(sockaddr_in6));
+  } else {
+    return std::nullopt;
+  }
+  return made;
+}
+
+SocketAddress SocketAddress::any(int family) {
+  SocketAddress made;
+  made.storage_.ss_family = static_cast<sa_family_t>(family);
+  return made;
+}
+
+bool SocketAddress::is_loopback() const {
+  return family() == AF_INET ? ntohl(v4(storage_).sin_addr.s_addr) >> 24 == 127
+                             : IN6_IS_ADDR_LOOPBACK(&v6(storage_).sin6_addr);
+}
+
+bool SocketAddress::is_link_local() const {
+  return family() == AF_INET ? ntohl(v4(storage_).sin_addr.s_addr) >> 16 == 0xa9fe
+                             : IN6_IS_ADDR_LINKLOCAL(&v6(storage_).sin6_addr);
+}
+
+std::uint16_t SocketAddress::port() const {
+  return ntohs(family() == AF_INET ? v4(storage_).sin_port : v6(storage_).sin6_port);
+}
+
+void SocketAddress::set_port(std::uint16_t port) {
+  if (family() == AF_INET) {
+    reinterpret_cast<sockaddr_in&>(storage_).sin_port = htons(port);
+  } else {
+    reinterpret_cast<sockaddr_in6&>(storage_).sin6_port = htons(port);
+  }
+}
+
+std::string SocketAddress::host() const {
+  char text[INET6_ADDRSTRLEN] = "";
+  const void* bytes = family() == AF_INET ? static_cast<const void*>(&v4(storage_).sin_addr)
+                                          : static_cast<const void*>(&v6(storage_).sin6_addr);
+  ::inet_ntop(family(), bytes, text, sizeof text);
+  return text;
+}
+
+std::string SocketAddress::text() const {
+  return (family() == AF_INET6 ? "[" + host() + "]" : host()) + ":" + std::to_string(port());
+}
+
+socklen_t SocketAddress::size() const {
+  return family() == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
+}
+
+std::string Address::text() const {
+  std::string text = "boot=" + boot + ";net=" + net_namespace + ";at=";
+  for (std::size_t i = 0; i < at.size(); ++i) text += (i == 0 ? "" : ",") + at[i].text();
+  return text;
+}
+
+std::optional<Address> Address::parse(std::string_view text) {
+  Address address;
+  if (!text.starts_with("boot=")) return std::nullopt;
+  text.remove_prefix(5);
+  auto boot = take_until(text, ";net=");
+  if (!boot || boot->empty()) return std::nullopt;
+  auto net = take_until(text, ";at=");
+  if (!net || net->empty()) return std::nullopt;
+  address.boot = std::move(*boot);
+  address.net_namespace = std::move(*net);
+  while (address.at.size() < kMostAddresses) {
+    const std::size_t end = std::min(text.find(','), text.size());
+    const auto one = SocketAddress::parse(text.substr(0, end));
+    if (!one) return std::nullopt;
+    address.at.push_back(*one);
+    if (end == text.size()) return address;
+    text.remove_prefix(end + 1);
+  }
+  return std::nullopt;
+}
+
+std::vector<SocketAddress> candidates(const Address& from, const Address& to) {
+  const bool same_host = from.boot == to.boot && from.net_namespace == to.net_namespace;
+  std::vector<SocketAddress> found;
+  for (const SocketAddress& there : to.at) {
+    const bool have = std::any_of(from.at.begin(), from.at.end(),
+                                  [&](const SocketAddress& here) { return same_kind(here, there); });
+    if (have && (same_host || !there.is_loopback())) found.push_back(there);
+  }
+  std::stable_partition(found.begin(), found.end(), [](const SocketAddress& a) { return a.is_loopback(); });
+  return found;
+}
+
+Result<std::vector<SocketAddress>> local_addresses(const std::string& interface) {
+  if (const auto one = parse_host(interface)) return std::vector<SocketAddress>{*one};
+  ifaddrs* raw = nullptr;
+  if (::getifaddrs(&raw) != 0) return Status::from_errno("getifaddrs", errno);
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> list(raw, ::freeifaddrs);
+  std::vector<SocketAddress> found;
+  for (const ifaddrs* entry = list.get(); entry; entry = entry->ifa_next) {
+    if (!entry->ifa_addr || (entry->ifa_flags & IFF_UP) == 0) continue;
+    if (!interface.empty() && interface != entry->ifa_name) continue;
+    const auto address = SocketAddress::from(entry->ifa_addr);
+    if (address && !address->is_link_local()) found.push_back(*address);
+  }
+  std::stable_partition(found.begin(), found.end(), [](const SocketAddress& a) { return !a.is_loopback(); });
+  if (found.size() > kMostAddresses) {
+    // Loopback is at the end and must stay.
+    found.erase(found.begin() + kMostAddresses / 2, found.end() - kMostAddresses / 2);
+  }
+  if (found.empty()) {
+    return Status(Code::system, interface.empty()
+                                    ? "this host has no network address"
+                                    : "\"" + interface +
+                                          "\" is neither an address nor an interface that is up and "
+                                          "has one");
+  }
+  return found;
+}
+
+}  // namespace kolo::tcp

@@ -1,0 +1,61 @@
+// The tcp address: which host, and the socket addresses at which its rank may be reached.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/status.hpp"
+
+namespace kolo::tcp {
+
+/// One IPv4 or IPv6 address with a port. Text: "10.0.0.1:4000", "[fd00::1]:4000"; no names, no zones.
+class SocketAddress {
+ public:
+  SocketAddress() = default;
+  static std::optional<SocketAddress> parse(std::string_view text);
+  /// Null for other families.
+  static std::optional<SocketAddress> from(const sockaddr* address);
+  /// The unspecified address of a family: all interfaces.
+  static SocketAddress any(int family);
+
+  int family() const { return storage_.ss_family; }
+  bool is_loopback() const;
+  /// Usable only together with the interface it belongs to.
+  bool is_link_local() const;
+  std::uint16_t port() const;
+  void set_port(std::uint16_t port);
+  std::string text() const;
+  /// Without port and brackets.
+  std::string host() const;
+
+  const sockaddr* data() const { return reinterpret_cast<const sockaddr*>(&storage_); }
+  socklen_t size() const;
+
+ private:
+  sockaddr_storage storage_{};
+};
+
+/// Text: "boot=..;net=..;at=10.0.0.1:4000,[fd00::1]:4000,127.0.0.1:4000".
+struct Address {
+  std::string boot, net_namespace;
+  std::vector<SocketAddress> at;
+
+  std::string text() const;
+  static std::optional<Address> parse(std::string_view text);
+};
+
+/// Where `from` may dial `to`, best first: loopback between ranks that share a host and its network namespace
+/// (only there does it lead to the right one), then the rest. A kind of address (loopback or not, IPv4 or
+/// IPv6) that `from` does not have itself is left out. So this is empty both ways round, or neither.
+std::vector<SocketAddress> candidates(const Address& from, const Address& to);
+
+/// This host's addresses that are up, loopback last, without link-local ones. With `interface` only those of
+/// the interface with this name, or the one address that it spells. Fails when that leaves none.
+Result<std::vector<SocketAddress>> local_addresses(const std::string& interface);
+
+}  // namespace kolo::tcp

@@ -1,0 +1,146 @@
+#include "transport/tcp/endpoint.hpp"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+
+#include "transport/tcp/address.hpp"
+
+namespace kolo::tcp {
+namespace {
+
+constexpr int kProbeAfterSeconds = 10;  // of silence
+constexpr int kProbeEverySeconds = 5;
+constexpr int kProbes = 4;
+
+void set(int fd, int level, int option, int value) {
+  ::setsockopt(fd, level, option, &value, sizeof value);
+}
+
+std::string text_of(int (*ask)(int, sockaddr*, socklen_t*), int fd) {
+  sockaddr_storage storage{};
+  socklen_t length = sizeof storage;
+  if (ask(fd, reinterpret_cast<sockaddr*>(&storage), &length) != 0) return "?";
+  const auto address = SocketAddress::from(reinterpret_cast<const sockaddr*>(&storage));
+  return address ? address->text() : "?";
+}
+
+bool would_block(int error) {
+  return error == EAGAIN || error == EWOULDBLOCK;
+}
+
+}  // namespace
+
+TcpEndpoint::TcpEndpoint(UniqueFd socket)
+    : socket_(std::move(socket)),
+      description_("tcp " + text_of(::getsockname, socket_.get()) + " to " +
+                   text_of(::getpeername, socket_.get())) {
+  const int fd = socket_.get();
+  set(fd, IPPROTO_TCP, TCP_NODELAY, 1);  // a Link already writes as much at a time as there is
+  set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(fd, IPPROTO_TCP, TCP_KEEPIDLE, kProbeAfterSeconds);
+  set(fd, IPPROTO_TCP, TCP_KEEPINTVL, kProbeEverySeconds);
+  set(fd, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
+}
+
+TcpEndpoint::~TcpEndpoint() {
+  // Closing with unread bytes makes the kernel throw away what we wrote and is not sent yet: it may be the
+  // reason for closing. So read them, at most as much as buffers hold.
+  ::shutdown(socket_.get(), SHUT_WR);
+  std::byte unread[64 << 10];
+  for (std::size_t dropped = 0; dropped < 64u << 20;) {
+    const ssize_t got = ::recv(socket_.get(), unread, sizeof unread, MSG_DONTWAIT);
+    if (got <= 0) break;
+    dropped += static_cast<std::size_t>(got);
+  }
+}
+
+Status TcpEndpoint::lose(int error) {
+  if (!lost_.ok()) return lost_;
+  switch (error) {
+    case 0:
+    case EPIPE:
+      lost_ = Status(Code::peer_lost, "connection closed by the peer");
+      break;
+    case ECONNRESET:
+      lost_ = Status(Code::peer_lost, "connection reset by the peer");
+      break;
+    case ETIMEDOUT:
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+    case EHOSTDOWN:
+    case ENETDOWN:
+      lost_ =
+          Status(Code::peer_lost, std::string("the peer's host does not answer: ") + std::strerror(error));
+      break;
+    default:
+      lost_ = Status::from_errno("socket", error);
+  }
+  return lost_;
+}
+
+Result<std::size_t> TcpEndpoint::write(std::span<const iovec> parts) {
+  if (!lost_.ok()) return lost_;
+  msghdr message{};
+  message.msg_iov = const_cast<iovec*>(parts.data());
+  message.msg_iovlen = std::min<std::size_t>(parts.size(), IOV_MAX);
+  ssize_t sent;
+  do {
+    sent = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+  } while (sent < 0 && errno == EINTR);
+  if (sent >= 0) return static_cast<std::size_t>(sent);
+  return would_block(errno) ? Result<std::size_t>(std::size_t{0}) : lose(errno);
+}
+
+Result<std::size_t> TcpEndpoint::read(std::span<std::byte> into) {
+  if (into.empty()) return std::size_t{0};
+  // Also after a failed write: the peer's last words may explain it.
+  ssize_t got;
+  do {
+    got = ::recv(socket_.get(), into.data(), into.size(), MSG_DONTWAIT);
+  } while (got < 0 && errno == EINTR);
+  if (got > 0) return static_cast<std::size_t>(got);
+  if (got == 0) return lose(0);
+  if (would_block(errno)) return lost_.ok() ? Result<std::size_t>(std::size_t{0}) : lost_;
+  return lose(errno);
+}
+
+bool TcpEndpoint::arm(bool) {
+  if (!lost_.ok()) return false;
+  const auto now = Clock::now();
+  if (now - asked_at_ < std::chrono::seconds(1)) return true;
+  asked_at_ = now;
+  if (!peer_is_silent()) return true;
+  return lose(ETIMEDOUT).ok();
+}
+
+bool TcpEndpoint::peer_is_silent() {
+  tcp_info info{};
+  socklen_t length = sizeof info;
+  if (::getsockopt(socket_.get(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return false;
+  const bool asked_in_vain = info.tcpi_retransmits >= 3 || info.tcpi_probes >= 3;
+  return asked_in_vain && std::chrono::milliseconds(info.tcpi_last_ack_recv) > kSilence;
+}
+
+Status TcpEndpoint::drain() {
+  std::byte next;
+  const ssize_t got = ::recv(socket_.get(), &next, 1, MSG_DONTWAIT | MSG_PEEK);
+  if (got == 0) return lose(0);
+  if (got < 0 && !would_block(errno) && errno != EINTR) return lose(errno);
+  return got > 0 ? Status() : lost_;
+}
+
+Result<const std::byte*> TcpEndpoint::map(const RemoteRange&, std::size_t) {
+  return Status(Code::system, "memory cannot be pulled over tcp");
+}
+
+Status TcpEndpoint::fetch(const RemoteRange&, std::span<std::byte>) {
+  return Status(Code::system, "memory cannot be pulled over tcp");
+}
+
+}  // namespace kolo::tcp
