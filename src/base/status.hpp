@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 
 #include "kolo/error.hpp"
 
@@ -49,26 +48,27 @@ class [[nodiscard]] Status {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : content_(std::move(value)) {}          // NOLINT: implicit on purpose
-  Result(Status status) : content_(std::move(status)) {}  // NOLINT: implicit on purpose
+  Result(T value) : value_(std::move(value)) {}           // NOLINT: implicit on purpose
+  Result(Status status) : status_(std::move(status)) {}  // NOLINT: implicit on purpose
 
-  bool ok() const noexcept { return std::holds_alternative<T>(content_); }
-  Status status() const { return ok() ? Status() : std::get<Status>(content_); }
-  T& value() & { return std::get<T>(content_); }
-  const T& value() const& { return std::get<T>(content_); }
-  T&& value() && { return std::get<T>(std::move(content_)); }
-  T* operator->() { return &value(); }
-  T& operator*() & { return value(); }
-  const T& operator*() const& { return value(); }
+  bool ok() const noexcept { return value_.has_value(); }
+  const Status& status() const noexcept { return status_; }
+  T& value() & { return *value_; }
+  const T& value() const& { return *value_; }
+  T&& value() && { return *std::move(value_); }
+  T* operator->() { return &*value_; }
+  T& operator*() & { return *value_; }
+  const T& operator*() const& { return *value_; }
 
   /// The value, or the typed exception.
   T value_or_throw() && {
-    status().throw_if_error();
-    return std::get<T>(std::move(content_));
+    status_.throw_if_error();
+    return *std::move(value_);
   }
 
  private:
-  std::variant<T, Status> content_;
+  std::optional<T> value_;
+  Status status_;
 };
 
 }  // namespace kolo

@@ -1,0 +1,80 @@
+#include "support/cluster.hpp"
+
+#include <gtest/gtest.h>
+
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+
+namespace kolo::test {
+
+struct Watchdog::State {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool stopped = false;
+  std::thread thread;
+};
+
+Watchdog::Watchdog(std::string what, std::chrono::seconds limit) : state_(std::make_shared<State>()) {
+  state_->thread = std::thread([state = state_.get(), what = std::move(what), limit] {
+    std::unique_lock lock(state->mutex);
+    if (state->changed.wait_for(lock, limit, [&] { return state->stopped; })) return;
+    std::fprintf(stderr, "watchdog: %s hangs for %lld s\n", what.c_str(), static_cast<long long>(limit.count()));
+    std::abort();
+  });
+}
+
+Watchdog::~Watchdog() {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->stopped = true;
+    state_->changed.notify_all();
+  }
+  state_->thread.join();
+}
+
+bool Outcome::all_ok() const {
+  for (const std::string& error : errors) {
+    if (!error.empty()) return false;
+  }
+  return true;
+}
+
+std::string Outcome::describe() const {
+  std::string text;
+  for (std::size_t r = 0; r < errors.size(); ++r) {
+    if (!errors[r].empty()) text += "rank " + std::to_string(r) + ": " + errors[r] + "\n";
+  }
+  return text;
+}
+
+Outcome run_ranks(const ClusterOptions& options, const std::function<void(Communicator&)>& body) {
+  const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
+  const Watchdog watchdog(test ? std::string(test->test_suite_name()) + "." + test->name() : "ranks", options.watchdog);
+  auto store = make_memory_store();
+  Outcome outcome;
+  outcome.errors.resize(static_cast<std::size_t>(options.size));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < options.size; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        auto communicator = Communicator::create(
+            store, rank, options.size, {.timeout = options.timeout, .transports = options.transport, .timeline = nullptr});
+        body(communicator);
+      } catch (const std::exception& error) {
+        outcome.errors[static_cast<std::size_t>(rank)] = *error.what() ? error.what() : "an exception without words";
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  return outcome;
+}
+
+void expect_ranks(const ClusterOptions& options, const std::function<void(Communicator&)>& body) {
+  const Outcome outcome = run_ranks(options, body);
+  EXPECT_TRUE(outcome.all_ok()) << options.size << " ranks over " << options.transport << ":\n" << outcome.describe();
+}
+
+}  // namespace kolo::test

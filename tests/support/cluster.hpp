@@ -1,0 +1,44 @@
+// Ranks as threads: runs a function once per rank of a communicator, in this process, with a watchdog.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kolo/kolo.hpp"
+
+namespace kolo::test {
+
+struct ClusterOptions {
+  int size = 2;
+  std::string transport = "inproc";
+  std::chrono::nanoseconds timeout = std::chrono::seconds(30);
+  std::chrono::seconds watchdog{100};  ///< after this the process prints what hangs, and aborts
+};
+
+/// What became of each rank's function: the text of the exception that left it, empty for none.
+struct Outcome {
+  std::vector<std::string> errors;
+  bool all_ok() const;
+  std::string describe() const;
+};
+
+/// Every rank runs `body` in a thread of its own; returns when all have ended.
+Outcome run_ranks(const ClusterOptions& options, const std::function<void(Communicator&)>& body);
+
+/// The same, and fails the current test where a rank threw.
+void expect_ranks(const ClusterOptions& options, const std::function<void(Communicator&)>& body);
+
+/// Aborts the process with the name of what hung when it is not destroyed in time.
+class Watchdog {
+ public:
+  Watchdog(std::string what, std::chrono::seconds limit);
+  ~Watchdog();
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace kolo::test
