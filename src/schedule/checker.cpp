@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <vector>
+#include <functional>
 
 #include "schedule/lengths.hpp"
 #include "schedule/memory_map.hpp"

@@ -33,7 +33,6 @@ class Machine {
   Machine(const Schedule& schedule, std::span<const std::uint64_t> counts, bool in_place)
       : schedule_(schedule) {
     const auto rank = static_cast<std::size_t>(schedule.rank);
-    const Elements none;
     std::vector<std::uint64_t> all(counts.begin(), counts.end());
     in_counts_ = all;
     out_counts_ = all;
@@ -108,7 +107,6 @@ class Machine {
     return {in_place_ ? &input_ : &output_, (in_place_ ? out_base_ : 0) + before, length};
   }
 
-  const Schedule& schedule_;
   std::vector<std::uint64_t> in_counts_;
   std::vector<std::uint64_t> out_counts_;
   std::uint64_t in_base_ = 0;
