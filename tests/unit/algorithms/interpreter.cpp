@@ -30,8 +30,7 @@ std::vector<std::string> tokens(const Element& element) {
 
 class Machine {
  public:
-  Machine(const Schedule& schedule, std::span<const std::uint64_t> counts, bool in_place)
-      : schedule_(schedule) {
+  Machine(const Schedule& schedule, std::span<const std::uint64_t> counts, bool in_place) {
     const auto rank = static_cast<std::size_t>(schedule.rank);
     std::vector<std::uint64_t> all(counts.begin(), counts.end());
     in_counts_ = all;
