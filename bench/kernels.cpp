@@ -14,6 +14,7 @@
 
 #include "kernels/kernels.hpp"
 #include "kernels/targets.hpp"
+#include "plain_add.hpp"
 
 namespace kolo::kernels {
 namespace {
@@ -72,12 +73,6 @@ void copy_bytes(benchmark::State& state) {
     benchmark::ClobberMemory();
   }
   count_bytes(state, 2);
-}
-
-/// STREAM's "add", as the compiler vectorizes it for the CPUs that this program is built for.
-__attribute__((optimize("O3"), noinline)) void plain_add(float* __restrict out, const float* __restrict left,
-                                                         const float* __restrict right, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) out[i] = left[i] + right[i];
 }
 
 void plain_loop_float32(benchmark::State& state) {
