@@ -26,7 +26,8 @@ struct Case {
   std::vector<std::uint64_t> uneven(std::uint64_t total) const {
     std::vector<std::uint64_t> parts;
     for (int r = 0; r < size(); ++r) {
-      parts.push_back(r % 3 == 1 ? 0 : total / static_cast<std::uint64_t>(size()) + static_cast<std::uint64_t>(r));
+      parts.push_back(
+          r % 3 == 1 ? 0 : total / static_cast<std::uint64_t>(size()) + static_cast<std::uint64_t>(r));
     }
     return parts;
   }
@@ -150,9 +151,13 @@ void all_to_all(Case c, std::uint64_t count) {
   const std::uint64_t part = count / size;
   Array data(part * size, c.dtype);
   Array out(part * size, c.dtype);
-  data.fill([&](auto i) { return value(c.rank(), static_cast<int>(i / std::max<std::uint64_t>(part, 1)), i % std::max<std::uint64_t>(part, 1)); });
+  data.fill([&](auto i) {
+    return value(c.rank(), static_cast<int>(i / std::max<std::uint64_t>(part, 1)),
+                 i % std::max<std::uint64_t>(part, 1));
+  });
   const auto expected = [&](std::uint64_t i) {
-    return value(static_cast<int>(i / std::max<std::uint64_t>(part, 1)), c.rank(), i % std::max<std::uint64_t>(part, 1));
+    return value(static_cast<int>(i / std::max<std::uint64_t>(part, 1)), c.rank(),
+                 i % std::max<std::uint64_t>(part, 1));
   };
   c.communicator.all_to_all(data.buffer(), out.buffer(), {}, {}, c.options);
   out.expect("all_to_all", expected);
@@ -160,7 +165,9 @@ void all_to_all(Case c, std::uint64_t count) {
   data.expect("all_to_all in place", expected);
 
   // Rank a sends (a + 2 b) % 4 times a step to rank b.
-  const auto amount = [&](int from, int to) { return static_cast<std::uint64_t>((from + 2 * to) % 4) * (count / 7 + 1); };
+  const auto amount = [&](int from, int to) {
+    return static_cast<std::uint64_t>((from + 2 * to) % 4) * (count / 7 + 1);
+  };
   std::vector<std::uint64_t> sends;
   std::vector<std::uint64_t> receives;
   for (int r = 0; r < c.size(); ++r) {
@@ -170,7 +177,8 @@ void all_to_all(Case c, std::uint64_t count) {
   Array from(Case::before(sends, c.size()), c.dtype);
   Array to(Case::before(receives, c.size()), c.dtype);
   for (int r = 0; r < c.size(); ++r) {
-    for (std::uint64_t i = 0; i < sends[static_cast<std::size_t>(r)]; ++i) from.set(Case::before(sends, r) + i, value(c.rank(), r, i));
+    for (std::uint64_t i = 0; i < sends[static_cast<std::size_t>(r)]; ++i)
+      from.set(Case::before(sends, r) + i, value(c.rank(), r, i));
   }
   c.communicator.all_to_all(from.buffer(), to.buffer(), sends, receives, c.options);
   int source = 0;
@@ -182,16 +190,26 @@ void all_to_all(Case c, std::uint64_t count) {
 
 void run(Collective collective, Case c, std::uint64_t count) {
   switch (collective) {
-    case Collective::all_reduce: return all_reduce(c, count);
-    case Collective::reduce_scatter: return reduce_scatter(c, count);
-    case Collective::all_gather: return all_gather(c, count);
-    case Collective::broadcast: return broadcast(c, count);
-    case Collective::reduce: return reduce(c, count);
-    case Collective::scatter: return scatter(c, count);
-    case Collective::gather: return gather(c, count);
-    case Collective::all_to_all: return all_to_all(c, count);
-    case Collective::barrier: return c.communicator.barrier(c.options);
-    case Collective::send_recv: return;
+    case Collective::all_reduce:
+      return all_reduce(c, count);
+    case Collective::reduce_scatter:
+      return reduce_scatter(c, count);
+    case Collective::all_gather:
+      return all_gather(c, count);
+    case Collective::broadcast:
+      return broadcast(c, count);
+    case Collective::reduce:
+      return reduce(c, count);
+    case Collective::scatter:
+      return scatter(c, count);
+    case Collective::gather:
+      return gather(c, count);
+    case Collective::all_to_all:
+      return all_to_all(c, count);
+    case Collective::barrier:
+      return c.communicator.barrier(c.options);
+    case Collective::send_recv:
+      return;
   }
 }
 
@@ -216,7 +234,8 @@ TEST_P(CollectivesOver, EveryAlgorithmAtEverySizeAndCount) {
 TEST_P(CollectivesOver, EveryElementTypeAndReduction) {
   expect_ranks({.size = 3, .transport = GetParam()}, [](Communicator& communicator) {
     for (int d = 0; d < kDTypeCount; ++d) {
-      for (const ReduceOp op : {ReduceOp::sum, ReduceOp::product, ReduceOp::min, ReduceOp::max, ReduceOp::average}) {
+      for (const ReduceOp op :
+           {ReduceOp::sum, ReduceOp::product, ReduceOp::min, ReduceOp::max, ReduceOp::average}) {
         for (const Algorithm& algorithm : algorithms()) {
           if (algorithm.name == "direct_in_place") continue;
           const CallOptions options{.algorithm = algorithm.name, .segment_bytes = 0};
@@ -246,10 +265,12 @@ TEST_P(CollectivesOver, SharedMemory) {
       std::vector<float> plain(kCount);
       const bool shared = (communicator.rank() + round) % 2 == 0;
       float* data = shared ? reinterpret_cast<float*>(memory.data()) : plain.data();
-      for (std::uint64_t i = 0; i < kCount; ++i) data[i] = static_cast<float>(contribution(communicator.rank(), i, ReduceOp::sum));
+      for (std::uint64_t i = 0; i < kCount; ++i)
+        data[i] = static_cast<float>(contribution(communicator.rank(), i, ReduceOp::sum));
       communicator.all_reduce(Buffer(data, kCount, DType::float32));
       for (std::uint64_t i = 0; i < kCount; ++i) {
-        if (data[i] != static_cast<float>(reduced(4, i, ReduceOp::sum, DType::float32))) throw std::runtime_error("wrong sum");
+        if (data[i] != static_cast<float>(reduced(4, i, ReduceOp::sum, DType::float32)))
+          throw std::runtime_error("wrong sum");
       }
     }
   });

@@ -21,7 +21,8 @@ Watchdog::Watchdog(std::string what, std::chrono::seconds limit) : state_(std::m
   state_->thread = std::thread([state = state_.get(), what = std::move(what), limit] {
     std::unique_lock lock(state->mutex);
     if (state->changed.wait_for(lock, limit, [&] { return state->stopped; })) return;
-    std::fprintf(stderr, "watchdog: %s hangs for %lld s\n", what.c_str(), static_cast<long long>(limit.count()));
+    std::fprintf(stderr, "watchdog: %s hangs for %lld s\n", what.c_str(),
+                 static_cast<long long>(limit.count()));
     std::abort();
   });
 }
@@ -52,7 +53,8 @@ std::string Outcome::describe() const {
 
 Outcome run_ranks(const ClusterOptions& options, const std::function<void(Communicator&)>& body) {
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-  const Watchdog watchdog(test ? std::string(test->test_suite_name()) + "." + test->name() : "ranks", options.watchdog);
+  const Watchdog watchdog(test ? std::string(test->test_suite_name()) + "." + test->name() : "ranks",
+                          options.watchdog);
   auto store = make_memory_store();
   Outcome outcome;
   outcome.errors.resize(static_cast<std::size_t>(options.size));
@@ -61,10 +63,12 @@ Outcome run_ranks(const ClusterOptions& options, const std::function<void(Commun
     threads.emplace_back([&, rank] {
       try {
         auto communicator = Communicator::create(
-            store, rank, options.size, {.timeout = options.timeout, .transports = options.transport, .timeline = nullptr});
+            store, rank, options.size,
+            {.timeout = options.timeout, .transports = options.transport, .timeline = nullptr});
         body(communicator);
       } catch (const std::exception& error) {
-        outcome.errors[static_cast<std::size_t>(rank)] = *error.what() ? error.what() : "an exception without words";
+        outcome.errors[static_cast<std::size_t>(rank)] =
+            *error.what() ? error.what() : "an exception without words";
       }
     });
   }
@@ -74,7 +78,8 @@ Outcome run_ranks(const ClusterOptions& options, const std::function<void(Commun
 
 void expect_ranks(const ClusterOptions& options, const std::function<void(Communicator&)>& body) {
   const Outcome outcome = run_ranks(options, body);
-  EXPECT_TRUE(outcome.all_ok()) << options.size << " ranks over " << options.transport << ":\n" << outcome.describe();
+  EXPECT_TRUE(outcome.all_ok()) << options.size << " ranks over " << options.transport << ":\n"
+                                << outcome.describe();
 }
 
 }  // namespace kolo::test

@@ -1,0 +1,220 @@
+// What goes wrong: arguments that cannot be right, ranks that disagree, ranks that stall or are lost.
+#include <atomic>
+
+#include "conformance/transports.hpp"
+#include "support/cluster.hpp"
+#include "transport/inproc/faults.hpp"
+
+namespace kolo::test {
+namespace {
+
+using std::chrono::milliseconds;
+
+class ErrorsOver : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(ErrorsOver, WrongArgumentsAreRefusedBeforeAnyByteMoves) {
+  expect_ranks({.size = 2, .transport = GetParam()}, [](Communicator& c) {
+    std::vector<float> four(4, 1.0f);
+    std::vector<float> five(5);
+    std::vector<double> doubles(4);
+    const auto before = c.counters();
+    const auto refused = [](const char* expected, const std::function<void()>& call) {
+      try {
+        call();
+      } catch (const InvalidArgument& error) {
+        if (std::string(error.what()).find(expected) != std::string::npos) return;
+        throw std::runtime_error(std::string("unclear: '") + error.what() + "' does not say '" + expected +
+                                 "'");
+      }
+      throw std::runtime_error(std::string("not refused: ") + expected);
+    };
+    refused("null", [&] { c.all_reduce(Buffer(nullptr, 4, DType::float32)); });
+    refused("null", [&] { c.send(ConstBuffer(nullptr, 4, DType::float32), 1 - c.rank()); });
+    refused("root 2", [&] { c.broadcast(four, 2); });
+    refused("root -1", [&] { c.reduce(four, four, -1); });
+    refused("needed", [&] { c.all_reduce(four, five); });
+    refused("float64", [&] { c.all_reduce(four, doubles); });
+    refused("overlap", [&] {
+      c.all_reduce(ConstBuffer(four.data(), 3, DType::float32), Buffer(four.data() + 1, 3, DType::float32));
+    });
+    refused("overlap", [&] { c.all_gather(ConstBuffer(four.data() + 1, 2, DType::float32), four); });
+    refused("divide", [&] { c.reduce_scatter(five, four); });
+    refused("counts", [&] { c.all_gather(four, five, std::vector<std::uint64_t>{1, 2, 3}); });
+    refused("one buffer", [&] { c.all_to_all(four, four); });
+    refused("directions", [&] { c.all_to_all(four, five, std::vector<std::uint64_t>{2, 2}); });
+    refused("peer 7", [&] { c.send(four, 7); });
+    refused("tag", [&] { c.recv(four, 0, -3); });
+    refused("ring", [&] { c.all_reduce(four, ReduceOp::sum, {.algorithm = "rnig"}); });
+    refused("rank", [&] { c.subgroup(std::vector<int>{0, 5}); });
+    refused("twice", [&] { c.subgroup(std::vector<int>{1, 1}); });
+    refused("no group", [&] { Communicator().barrier(); });
+    if (c.counters().messages_sent != before.messages_sent || c.counters().operations != before.operations) {
+      throw std::runtime_error("a refused call moved something");
+    }
+    c.all_reduce(four);  // and the communicator is as good as new
+    if (four[0] != 2.0f) throw std::runtime_error("wrong sum after refused calls");
+  });
+}
+
+/// Runs what each rank does, then one more call for ranks whose part of the first ended before the
+/// disagreement was found; every rank must end with an error that says both sides.
+void expect_mismatch(const char* transport, int size, const std::function<void(Communicator&)>& disagree,
+                     const std::vector<std::string>& said) {
+  const Outcome outcome =
+      run_ranks({.size = size, .transport = transport, .timeout = std::chrono::seconds(20)},
+                [&](Communicator& communicator) {
+                  disagree(communicator);
+                  communicator.barrier();
+                });
+  for (int r = 0; r < size; ++r) {
+    const std::string& error = outcome.errors[static_cast<std::size_t>(r)];
+    EXPECT_NE(error.find("disagree"), std::string::npos) << "rank " << r << ": '" << error << "'";
+    for (const std::string& word : said)
+      EXPECT_NE(error.find(word), std::string::npos) << "rank " << r << ": " << error;
+  }
+}
+
+TEST_P(ErrorsOver, RanksThatDisagreeAllLearnWhoAskedForWhat) {
+  std::vector<std::vector<float>> memory(4, std::vector<float>(100'000));
+  const auto data = [&](Communicator& c, std::uint64_t count) {
+    return Buffer(memory[static_cast<std::size_t>(c.rank())].data(), count, DType::float32);
+  };
+  const auto odd = [](Communicator& c) { return c.rank() == 1; };
+  for (const int size : {2, 3, 4}) {
+    // Counts, both short, both long, and one of each.
+    expect_mismatch(GetParam(), size, [&](Communicator& c) { c.all_reduce(data(c, odd(c) ? 999 : 1000)); },
+                    {"rank 1", "999", "1000"});
+    expect_mismatch(GetParam(), size,
+                    [&](Communicator& c) { c.all_reduce(data(c, odd(c) ? 99'999 : 100'000)); },
+                    {"rank 1", "99999"});
+    expect_mismatch(GetParam(), size, [&](Communicator& c) { c.all_reduce(data(c, odd(c) ? 10 : 100'000)); },
+                    {"rank 1", "(sum of 10 "});
+    expect_mismatch(GetParam(), size, [&](Communicator& c) { c.all_reduce(data(c, odd(c) ? 0 : 10)); },
+                    {"rank 1", "(sum of 0 "});
+    // Reduction, type, operation, root, algorithm.
+    expect_mismatch(
+        GetParam(), size,
+        [&](Communicator& c) { c.all_reduce(data(c, 10), odd(c) ? ReduceOp::max : ReduceOp::sum); },
+        {"rank 1", "max", "sum"});
+    expect_mismatch(GetParam(), size,
+                    [&](Communicator& c) {
+                      Buffer buffer = data(c, 10);
+                      if (odd(c)) buffer.dtype = DType::int32;
+                      c.all_reduce(buffer);
+                    },
+                    {"rank 1", "int32", "float32"});
+    expect_mismatch(GetParam(), size,
+                    [&](Communicator& c) {
+                      if (odd(c)) {
+                        c.broadcast(data(c, 10), 1);
+                      } else {
+                        c.all_reduce(data(c, 10));
+                      }
+                    },
+                    {"rank 1", "broadcast", "all_reduce"});
+    expect_mismatch(GetParam(), size, [&](Communicator& c) { c.broadcast(data(c, 10), odd(c) ? 1 : 0); },
+                    {"rank 1", "root 1", "root 0"});
+    expect_mismatch(GetParam(), size,
+                    [&](Communicator& c) {
+                      c.all_reduce(data(c, 10), ReduceOp::sum, {.algorithm = odd(c) ? "central" : "ring"});
+                    },
+                    {"rank 1", "central", "ring"});
+    // Order of calls.
+    expect_mismatch(GetParam(), size,
+                    [&](Communicator& c) {
+                      if (odd(c)) c.barrier();
+                      c.all_reduce(data(c, 10));
+                      if (!odd(c)) c.barrier();
+                    },
+                    {"rank 1", "barrier", "all_reduce"});
+  }
+}
+
+TEST_P(ErrorsOver, ARankThatNeverCallsIsNamedAtTheDeadline) {
+  for (const int size : {2, 4}) {
+    std::atomic<int> waiting{size - 1};
+    const Outcome outcome = run_ranks(
+        {.size = size, .transport = GetParam(), .timeout = milliseconds(400)}, [&](Communicator& c) {
+          std::vector<float> data(1000);
+          if (c.rank() == 1) {
+            while (waiting > 0) std::this_thread::sleep_for(milliseconds(5));
+            return;
+          }
+          try {
+            c.all_reduce(data);
+          } catch (const TimeoutError& error) {
+            --waiting;
+            if (error.context().peer != 1)
+              throw std::runtime_error(std::string("blames another: ") + error.what());
+            if (error.context().collective != "all_reduce" || error.context().sequence != 2)
+              throw std::runtime_error("another call");
+            throw;
+          } catch (...) {
+            --waiting;
+            throw;
+          }
+        });
+    for (int r = 0; r < size; ++r) {
+      const std::string& error = outcome.errors[static_cast<std::size_t>(r)];
+      if (r == 1) continue;
+      EXPECT_NE(error.find("rank 1 is alive but has not made this call"), std::string::npos) << error;
+    }
+  }
+}
+
+TEST_P(ErrorsOver, ARankThatLeavesIsNamed) {
+  const Outcome outcome = run_ranks({.size = 3, .transport = GetParam()}, [](Communicator& c) {
+    if (c.rank() == 2) return;
+    std::vector<float> data(100'000);
+    c.all_reduce(data);
+  });
+  for (const int r : {0, 1}) {
+    const std::string& error = outcome.errors[static_cast<std::size_t>(r)];
+    EXPECT_NE(error.find("rank 2 has left"), std::string::npos) << error;
+  }
+}
+
+TEST_P(ErrorsOver, RanksThatDoNotComeAreNamed) {
+  auto store = make_memory_store();
+  const Watchdog watchdog("rendezvous", std::chrono::seconds(60));
+  std::vector<std::string> errors(2);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        Communicator::create(store, rank * 2, 4,
+                             {.timeout = milliseconds(300), .transports = GetParam(), .timeline = nullptr});
+      } catch (const RendezvousError& error) {
+        errors[static_cast<std::size_t>(rank)] = error.what();
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  for (const std::string& error : errors)
+    EXPECT_NE(error.find("ranks 1, 3 of 4 did not come"), std::string::npos) << error;
+}
+
+TEST_P(ErrorsOver, APoisonedCommunicatorRefusesAtOnceAndSaysWhy) {
+  const Outcome outcome = run_ranks({.size = 2, .transport = GetParam()}, [](Communicator& c) {
+    std::vector<int> data(c.rank() == 0 ? 3 : 4);
+    try {
+      c.all_reduce(data);
+    } catch (const MismatchError&) {
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    try {
+      c.barrier();
+    } catch (const MismatchError& error) {
+      if (std::chrono::steady_clock::now() - begin > std::chrono::seconds(2))
+        throw std::runtime_error("waited");
+      throw;
+    }
+  });
+  for (const std::string& error : outcome.errors)
+    EXPECT_NE(error.find("disagree"), std::string::npos) << error;
+}
+
+INSTANTIATE_TEST_SUITE_P(Conformance, ErrorsOver, kTransports);
+
+}  // namespace
+}  // namespace kolo::test
