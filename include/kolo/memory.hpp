@@ -13,7 +13,7 @@ namespace kolo {
 /// then read the peer's data where it lies. Movable; must outlive every Work that uses it.
 class SharedMemory {
  public:
-  SharedMemory() = default;
+  SharedMemory() noexcept;
   /// Throws SystemError when the memory cannot be had.
   explicit SharedMemory(std::size_t bytes);
   SharedMemory(SharedMemory&&) noexcept;

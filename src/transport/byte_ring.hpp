@@ -75,7 +75,7 @@ class RingWriter {
   /// Asks for the doorbell when there is room again; returns false when there is room already.
   bool wait_for_room() {
     control_->writer_waits.store(1, std::memory_order_seq_cst);
-    tail_ = control_->tail.load(std::memory_order_seq_cst);
+    look(std::memory_order_seq_cst);
     return room(1) == 0;
   }
   void stop_waiting() { control_->writer_waits.store(0, std::memory_order_relaxed); }
@@ -91,11 +91,14 @@ class RingWriter {
  private:
   /// Free bytes; looks at the reader's line only when fewer than `wanted` are known to be free.
   std::size_t room(std::size_t wanted) {
-    if (capacity_ - (head_ - tail_) < wanted) {
-      tail_ = control_->tail.load(std::memory_order_acquire);
-    }
-    if (head_ - tail_ > capacity_) damaged_ = true;
+    if (capacity_ - (head_ - tail_) < wanted) look(std::memory_order_acquire);
     return damaged_ ? 0 : capacity_ - (head_ - tail_);
+  }
+  /// The reader can only have moved forward, and not past what was written.
+  void look(std::memory_order order) {
+    const std::uint64_t tail = control_->tail.load(order);
+    damaged_ |= tail - tail_ > head_ - tail_;
+    if (!damaged_) tail_ = tail;
   }
   void copy_in(const std::byte* from, std::size_t bytes) {
     const std::size_t at = head_ & (capacity_ - 1);
@@ -157,14 +160,13 @@ class RingReader {
 
   /// Bytes that can be read now; looks at the writer's line only when none are known.
   std::size_t available() {
-    if (head_ == tail_) head_ = control_->head.load(std::memory_order_acquire);
-    if (head_ - tail_ > capacity_) damaged_ = true;
+    if (head_ == tail_) look(std::memory_order_acquire);
     return damaged_ ? 0 : static_cast<std::size_t>(head_ - tail_);
   }
   /// Asks for the doorbell when bytes come; returns false when there are some already.
   bool sleep() {
     control_->reader_sleeps.store(1, std::memory_order_seq_cst);
-    head_ = control_->head.load(std::memory_order_seq_cst);
+    look(std::memory_order_seq_cst);
     return available() == 0;
   }
   void stop_sleeping() { control_->reader_sleeps.store(0, std::memory_order_relaxed); }
@@ -179,6 +181,13 @@ class RingReader {
   std::uint64_t position() const { return tail_; }
 
  private:
+  /// The writer can only have moved forward, and not past what it may overwrite.
+  void look(std::memory_order order) {
+    const std::uint64_t head = control_->head.load(order);
+    damaged_ |= head - tail_ > capacity_ || head - tail_ < head_ - tail_;
+    if (!damaged_) head_ = head;
+  }
+
   RingControl* control_;
   const std::byte* data_;
   std::size_t capacity_;

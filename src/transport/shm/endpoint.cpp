@@ -70,9 +70,10 @@ std::string ShmEndpoint::describe() const {
   return "shm from process " + std::to_string(::getpid()) + " to process " + std::to_string(pid_);
 }
 
-/// Why nothing can go out any more, if so.
+/// Why nothing can be done any more, if so.
 Status ShmEndpoint::state() const {
   if (!lost_.ok()) return lost_;
+  if (out_.damaged() || in_.damaged()) return damaged();
   return out_.reader_closed() || in_.writer_closed() ? closed() : Status();
 }
 
@@ -89,9 +90,8 @@ Result<std::size_t> ShmEndpoint::read(std::span<std::byte> into) {
   // The state comes first: what the peer wrote before its end is then in the ring.
   if (Status status = state(); !status.ok()) {
     done = in_.read(into, [] {});
-    if (done == 0) return in_.damaged() ? damaged() : status;
+    if (done == 0) return status;
   }
-  if (in_.damaged()) return damaged();
   return done;
 }
 

@@ -11,6 +11,7 @@ struct SharedMemory::Region {
   std::size_t bytes;  // as asked for; the region itself is rounded up to pages
 };
 
+SharedMemory::SharedMemory() noexcept = default;
 SharedMemory::SharedMemory(std::size_t bytes)
     : region_(new Region{shm::Regions::instance().make(bytes).value_or_throw(), bytes}) {}
 SharedMemory::SharedMemory(SharedMemory&&) noexcept = default;

@@ -1,0 +1,41 @@
+// Fuzzing what strangers can say to a transport: the handshake, both sides of it, and the addresses in the
+// store. With clang: clang++ -fsanitize=fuzzer,address ... ; without: the unit test calls it with mutated
+// inputs.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "transport/handshake.hpp"
+#include "transport/inproc/address.hpp"
+#include "transport/shm/address.hpp"
+#include "transport/tcp/address.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace kolo;
+  const Identity me{"job", "key", 3};
+  for (const bool dials : {false, true}) {
+    Handshake handshake = dials ? Handshake::dial(me, 1) : Handshake::accept(me);
+    auto rest = std::as_bytes(std::span(data, size));
+    while (!rest.empty() && handshake.wanted() > 0) {
+      // The first byte of each round says how much arrives at a time.
+      const std::size_t step =
+          std::min({rest.size(), handshake.wanted(), std::to_integer<std::size_t>(rest[0]) + 1});
+      if (!handshake.feed(rest.first(step)).ok()) break;
+      rest = rest.subspan(step);
+      if (handshake.take_output().size() > 1024) __builtin_trap();
+    }
+    if (handshake.done()) __builtin_trap();  // nobody guesses the key
+  }
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  if (const auto address = shm::Address::parse(text)) {
+    if (!shm::same_place(*address, *shm::Address::parse(address->text()))) __builtin_trap();
+  }
+  if (const auto address = tcp::Address::parse(text)) {
+    if (address->at.empty() || !tcp::Address::parse(address->text())) __builtin_trap();
+    if (tcp::candidates(*address, *address).empty()) __builtin_trap();
+  }
+  inproc::same_process(text, text);
+  return 0;
+}

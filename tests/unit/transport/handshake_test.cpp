@@ -1,0 +1,157 @@
+// Who may pass the handshake, and who may not.
+#include "transport/handshake.hpp"
+
+#include "fuzz/transport_fuzz.cpp"
+#include "unit/transport/support.hpp"
+
+namespace kolo::testing {
+namespace {
+
+Status deliver(Handshake& to, std::string bytes, std::size_t step = 1000) {
+  for (std::size_t at = 0; at < bytes.size();) {
+    const std::size_t size = std::min({step, bytes.size() - at, to.wanted()});
+    if (size == 0) return Status(Code::rendezvous, "more than wanted");
+    const auto piece = std::as_bytes(std::span(bytes)).subspan(at, size);
+    if (Status status = to.feed(piece); !status.ok()) return status;
+    at += size;
+  }
+  return Status();
+}
+
+/// Carries everything to and fro until both are done or one fails.
+Status converse(Handshake& a, Handshake& b, std::size_t step = 1000) {
+  while (!a.done() || !b.done()) {
+    if (Status status = deliver(b, a.take_output(), step); !status.ok()) return status;
+    if (Status status = deliver(a, b.take_output(), step); !status.ok()) return status;
+  }
+  return Status();
+}
+
+TEST(Handshakes, RanksOfOneJobKnowEachOther) {
+  for (const std::string key :
+       {"", "secret", "a key that is much longer than one block of the hash function is, by far"}) {
+    for (const std::size_t step : {1, 7, 1000}) {
+      auto dialer = Handshake::dial({"job", key, 5}, 2);
+      auto acceptor = Handshake::accept({"job", key, 2});
+      const Status status = converse(dialer, acceptor, step);
+      EXPECT_TRUE(status.ok()) << status.message();
+      EXPECT_EQ(dialer.peer(), 2);
+      EXPECT_EQ(acceptor.peer(), 5);
+      EXPECT_EQ(dialer.wanted() + acceptor.wanted(), 0u);
+      EXPECT_FALSE(dialer.feed(std::as_bytes(std::span("x", 1))).ok());
+    }
+  }
+}
+
+TEST(Handshakes, StrangersAreRefused) {
+  struct Pair {
+    Identity dialer;
+    int wanted;
+    Identity acceptor;
+  };
+  const Pair pairs[] = {
+      {{"job", "right", 1}, 0, {"job", "wrong", 0}}, {{"job", "", 1}, 0, {"job", "key", 0}},
+      {{"job", "key", 1}, 0, {"job2", "key", 0}},    {{"job", "key", 1}, 0, {"job", "key", 3}},
+      {{"job", "key", -7}, 0, {"job", "key", 0}},
+  };
+  for (const Pair& pair : pairs) {
+    auto dialer = Handshake::dial(pair.dialer, pair.wanted);
+    auto acceptor = Handshake::accept(pair.acceptor);
+    EXPECT_FALSE(converse(dialer, acceptor).ok());
+    EXPECT_FALSE(dialer.done());
+    EXPECT_FALSE(acceptor.done());
+  }
+}
+
+TEST(Handshakes, EveryByteCounts) {
+  // Flips one bit of the whole conversation at a time: one of the two must notice.
+  for (std::size_t flipped = 0;; ++flipped) {
+    auto dialer = Handshake::dial({"job", "key", 1}, 0);
+    auto acceptor = Handshake::accept({"job", "key", 0});
+    std::size_t seen = 0;
+    bool changed = false;
+    const auto carry = [&](Handshake& from, Handshake& to) {
+      std::string bytes = from.take_output();
+      if (flipped >= seen && flipped < seen + bytes.size()) {
+        bytes[flipped - seen] ^= 1 << flipped % 8;
+        changed = true;
+      }
+      seen += bytes.size();
+      return deliver(to, bytes);
+    };
+    bool refused = false;
+    for (int round = 0; round < 2 && !refused; ++round) {
+      refused = !carry(dialer, acceptor).ok() || !carry(acceptor, dialer).ok();
+    }
+    if (!changed) {
+      EXPECT_TRUE(dialer.done() && acceptor.done());
+      EXPECT_EQ(flipped, seen);
+      break;
+    }
+    EXPECT_TRUE(refused) << "byte " << flipped;
+  }
+}
+
+TEST(Handshakes, NothingCanBeReplayedOrReflected) {
+  auto dialer = Handshake::dial({"job", "key", 1}, 0);
+  auto acceptor = Handshake::accept({"job", "key", 0});
+  const std::string hello = dialer.take_output();
+  ASSERT_TRUE(deliver(acceptor, hello).ok());
+  const std::string challenge = acceptor.take_output();
+  ASSERT_TRUE(deliver(dialer, challenge).ok());
+  const std::string proof = dialer.take_output();
+
+  auto later = Handshake::accept({"job", "key", 0});  // its nonce is another
+  ASSERT_TRUE(deliver(later, hello).ok());
+  EXPECT_FALSE(deliver(later, proof).ok());
+
+  auto mirror = Handshake::dial({"job", "key", 1}, 0);
+  EXPECT_FALSE(deliver(mirror, mirror.take_output() + std::string(32, 'x')).ok());
+  auto other = Handshake::dial({"job", "key", 1}, 0);
+  EXPECT_FALSE(deliver(other, challenge).ok()) << "an answer to another hello";
+}
+
+TEST(Handshakes, NonsenseIsSurvived) {
+  Watchdog watchdog(seconds(100));
+  std::mt19937 random(20240607);
+  const std::string seeds[] = {
+      Handshake::dial({"job", "key", 1}, 3).take_output(),
+      [] {
+        auto acceptor = Handshake::accept({"job", "key", 1});
+        std::string hello = Handshake::dial({"job", "key", 3}, 1).take_output();
+        EXPECT_TRUE(deliver(acceptor, hello).ok());
+        return acceptor.take_output() + std::string(40, 'w');
+      }(),
+      shm::Address::make().text(),
+      "boot=b;net=1;at=10.0.0.1:4000,[fd00::1]:4000,127.0.0.1:65535",
+      "boot=b;net=1;at=1.2.3.4:0",
+      "",
+  };
+  for (int i = 0; i < 6000; ++i) {
+    std::string input = seeds[random() % std::size(seeds)];
+    if (random() % 8 == 0) {
+      input.resize(random() % 400);
+      for (char& c : input) c = static_cast<char>(random());
+    }
+    for (unsigned changes = random() % 4; changes > 0 && !input.empty(); --changes) {
+      const std::size_t at = random() % input.size();
+      switch (random() % 4) {
+        case 0:
+          input[at] = static_cast<char>(random());
+          break;
+        case 1:
+          input.erase(at, random() % 9);
+          break;
+        case 2:
+          input.insert(at, random() % 9, static_cast<char>(random()));
+          break;
+        default:
+          input += input.substr(at);
+      }
+    }
+    LLVMFuzzerTestOneInput(reinterpret_cast<const std::uint8_t*>(input.data()), input.size());
+  }
+}
+
+}  // namespace
+}  // namespace kolo::testing

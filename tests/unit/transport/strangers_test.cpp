@@ -1,0 +1,108 @@
+// Strangers at the listening sockets: silent ones, talkative ones, many of them. The ranks must not notice.
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <atomic>
+#include <cstring>
+
+#include "base/unique_fd.hpp"
+#include "transport/handshake.hpp"
+#include "transport/shm/address.hpp"
+#include "transport/tcp/address.hpp"
+#include "unit/transport/support.hpp"
+
+namespace kolo::testing {
+namespace {
+
+class Strangers : public ::testing::TestWithParam<Variant> {
+ protected:
+  /// A socket to the transport's listener, as anybody could open one.
+  static UniqueFd visit(const std::string& address) {
+    if (GetParam().transport == "tcp") {
+      const auto at = tcp::Address::parse(address)->at.at(0);
+      UniqueFd fd(::socket(at.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+      EXPECT_EQ(::connect(fd.get(), at.data(), at.size()), 0);
+      return fd;
+    }
+    const std::string name = shm::Address::parse(address)->socket;
+    sockaddr_un at{};
+    at.sun_family = AF_UNIX;
+    std::memcpy(at.sun_path + 1, name.data(), name.size());
+    UniqueFd fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    const auto length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+    EXPECT_EQ(::connect(fd.get(), reinterpret_cast<const sockaddr*>(&at), length), 0);
+    return fd;
+  }
+  static void say(const UniqueFd& fd, const std::string& words) {
+    ::send(fd.get(), words.data(), words.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+  /// Connects ranks 0 and 1 of `job` through the given transports; the time that it took.
+  static milliseconds connect(Transport& zero, Transport& one) {
+    const auto start = Clock::now();
+    std::thread other([&] {
+      const TransportPeer peer{0, zero.address()};
+      const auto connected = one.connect(1, {&peer, 1}, Deadline::after(seconds(30)));
+      EXPECT_TRUE(connected.ok()) << connected.status().message();
+    });
+    const TransportPeer peer{1, one.address()};
+    const auto connected = zero.connect(0, {&peer, 1}, Deadline::after(seconds(30)));
+    EXPECT_TRUE(connected.ok()) << connected.status().message();
+    other.join();
+    return std::chrono::duration_cast<milliseconds>(Clock::now() - start);
+  }
+
+  Watchdog watchdog_{seconds(100)};
+};
+
+TEST_P(Strangers, SilentAndTalkativeOnesHoldNobodyUp) {
+  auto zero = make_transport(GetParam(), "job", "key"), one = make_transport(GetParam(), "job", "key");
+  ASSERT_TRUE(zero.ok() && one.ok());
+  std::vector<UniqueFd> visitors;
+  for (int i = 0; i < 60; ++i) visitors.push_back(visit((*zero)->address()));
+  std::mt19937 random(1);
+  for (int i = 10; i < 50; ++i) {
+    std::string words(random() % 3000 + 1, '\0');
+    for (char& c : words) c = static_cast<char>(random());
+    if (i % 4 == 0) words = "GET / HTTP/1.1\r\n\r\n";
+    if (i % 4 == 1) words = Handshake::dial({"job", "guessed", 1}, 0).take_output();  // a fair beginning
+    say(visitors[i], words);
+  }
+  for (int i = 50; i < 60; ++i) visitors[i].reset();
+  EXPECT_LT(connect(**zero, **one), seconds(3));
+}
+
+TEST_P(Strangers, MoreThanThereIsRoomForArePushedOut) {
+  auto zero = make_transport(GetParam(), "job", "key"), one = make_transport(GetParam(), "job", "key");
+  ASSERT_TRUE(zero.ok() && one.ok());
+  std::vector<UniqueFd> visitors;
+  for (int i = 0; i < 350; ++i) visitors.push_back(visit((*zero)->address()));
+  EXPECT_LT(connect(**zero, **one), seconds(5));
+}
+
+TEST_P(Strangers, ThoseWhoComeInARanksNameAreNotBelieved) {
+  auto zero = make_transport(GetParam(), "job", "key"), one = make_transport(GetParam(), "job", "key");
+  ASSERT_TRUE(zero.ok() && one.ok());
+  std::atomic<bool> stop{false};
+  std::thread impostor([&] {
+    while (!stop) {
+      const UniqueFd fd = visit((*zero)->address());
+      say(fd, Handshake::dial({"job", "wrong", 1}, 0).take_output());
+      char answer[200];
+      pollfd entry{fd.get(), POLLIN, 0};
+      ::poll(&entry, 1, 100);
+      ::recv(fd.get(), answer, sizeof answer, MSG_DONTWAIT);
+      say(fd, std::string(40, 'p'));
+    }
+  });
+  EXPECT_LT(connect(**zero, **one), seconds(5));
+  stop = true;
+  impostor.join();
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Strangers,
+                         ::testing::Values(Variant{"shm", "shm", ""}, Variant{"tcp", "tcp", "127.0.0.1"}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace kolo::testing
