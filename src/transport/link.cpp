@@ -189,37 +189,34 @@ void Link::answer_offer(const FrameHeader& offer, MessageRequest& request) {
 }
 
 void Link::pull(const FrameHeader& offer, MessageRequest& request) {
-  auto mapped = endpoint_->map(offer.range, offer.bytes);
-  if (!mapped.ok()) {
-    fail(mapped.status());
-    return;
-  }
-  if (*mapped != nullptr) {
-    request.consume(0, *mapped, offer.bytes);
-  } else if (request.data != nullptr) {
-    if (Status s = endpoint_->fetch(offer.range, {request.data, offer.bytes}); !s.ok()) {
-      fail(s);
-      return;
-    }
-  } else {
-    static thread_local std::vector<std::byte> buffer(kFetchBytes);
-    for (std::uint64_t done = 0; done < offer.bytes; done += kFetchBytes) {
-      const std::uint64_t size = std::min<std::uint64_t>(kFetchBytes, offer.bytes - done);
-      const RemoteRange piece{offer.range.region, offer.range.offset + done};
-      if (Status s = endpoint_->fetch(piece, {buffer.data(), size}); !s.ok()) {
-        fail(s);
-        return;
-      }
-      request.consume(done, buffer.data(), size);
-    }
-  }
-  if (endpoint_->revoked()) {
-    // What we read may no longer have been what was offered; the reason is on its way through the stream.
+  const Status pulled = endpoint_->revoked() ? Status() : copy_offered(offer, request);
+  if (!pulled.ok() || endpoint_->revoked()) {
+    // What we read, if anything, may no longer have been what was offered. A peer that takes its offers back
+    // or goes away says why in the stream, behind the offer: that comes first.
     receives_.add(request.tag, &request);
+    if (pull_status_.ok()) pull_status_ = pulled;
     return;
   }
   reply(FrameType::done, offer.tag);
   request.finished();
+}
+
+Status Link::copy_offered(const FrameHeader& offer, MessageRequest& request) {
+  auto mapped = endpoint_->map(offer.range, offer.bytes);
+  if (!mapped.ok()) return mapped.status();
+  if (*mapped != nullptr) {
+    request.consume(0, *mapped, offer.bytes);
+    return {};
+  }
+  if (request.data != nullptr) return endpoint_->fetch(offer.range, {request.data, offer.bytes});
+  static thread_local std::vector<std::byte> buffer(kFetchBytes);
+  for (std::uint64_t done = 0; done < offer.bytes; done += kFetchBytes) {
+    const std::uint64_t size = std::min<std::uint64_t>(kFetchBytes, offer.bytes - done);
+    const RemoteRange piece{offer.range.region, offer.range.offset + done};
+    if (Status s = endpoint_->fetch(piece, {buffer.data(), size}); !s.ok()) return s;
+    request.consume(done, buffer.data(), size);
+  }
+  return {};
 }
 
 void Link::on_message(const FrameHeader& header, const std::byte* payload) {
@@ -391,6 +388,7 @@ Result<bool> Link::progress(bool readable) {
     parse();
   }
   if (status_.ok()) status_ = write_status;
+  if (status_.ok() && !abandoned_) status_ = pull_status_;
   if (status_.ok()) moved = flush() || moved;
   if (!status_.ok()) return status_;
   return moved;

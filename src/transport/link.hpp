@@ -93,6 +93,7 @@ class Link {
   void on_done(const FrameHeader& header);
   void answer_offer(const FrameHeader& offer, MessageRequest& request);
   void pull(const FrameHeader& offer, MessageRequest& request);
+  Status copy_offered(const FrameHeader& offer, MessageRequest& request);
   bool agrees(const FrameHeader& header, const MessageRequest& request);
   void send_data(MessageRequest& request);
   void reply(FrameType type, const Tag& tag);
@@ -104,6 +105,7 @@ class Link {
   std::unique_ptr<Endpoint> endpoint_;
   LinkListener& listener_;
   Status status_;
+  Status pull_status_;  // becomes status_ once the stream has been read to its end
   bool abandoned_ = false;
 
   std::vector<OutFrame> out_;

@@ -1,0 +1,165 @@
+// Ranks that are killed and stopped in the middle of operations: who is named, how fast, and what is left
+// behind.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <filesystem>
+#include <thread>
+
+#include "multiprocess/processes.hpp"
+
+namespace kolo::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Names in /dev/shm and sockets or files of ours in the temporary folder: must be the same before and after.
+std::vector<std::string> traces() {
+  std::vector<std::string> names;
+  for (const char* folder : {"/dev/shm", "/tmp"}) {
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+      const std::string name = entry.path().filename().string();
+      if (std::string(folder) == "/dev/shm" || name.find("kolo") == 0) names.push_back(entry.path().string());
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+class Faults : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override { before_ = traces(); }
+  void TearDown() override {
+    EXPECT_EQ(traces(), before_) << "something was left behind";
+    EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a process was left behind";
+  }
+
+ private:
+  std::vector<std::string> before_;
+};
+
+constexpr int kVictim = 2;
+
+void forever(Communicator& c, const std::function<void()>& operation) {
+  for (;;) {
+    operation();
+    if (c.size() == 0) return;
+  }
+}
+
+void all_reduce_forever(Communicator& c, std::size_t count) {
+  std::vector<float> data(count);
+  forever(c, [&] { c.all_reduce(data); });
+}
+
+void expect_killed(Processes& processes, int size) {
+  processes.await_ready();
+  std::this_thread::sleep_for(150ms);
+  processes.hurt(kVictim, SIGKILL);
+  EXPECT_EQ(processes.collect_one(kVictim, 5s).signal, SIGKILL);
+  for (int r = 0; r < size; ++r) {
+    if (r == kVictim) continue;
+    const RankEnd end = processes.collect_one(r, 10s);
+    EXPECT_EQ(end.code, 1) << "rank " << r << ": " << end.error;
+    EXPECT_EQ(end.blamed, kVictim) << "rank " << r << ": " << end.error;
+    EXPECT_NE(end.error.find("PeerLostError: lost rank 2"), std::string::npos)
+        << "rank " << r << ": " << end.error;
+    EXPECT_LT(end.ended_at, 1.0) << "rank " << r << " took too long to learn of it";
+  }
+}
+
+TEST_P(Faults, AKilledRankIsNamedWithinASecond) {
+  for (const std::size_t count : {std::size_t{1}, std::size_t{50'000}, std::size_t{8'000'000}}) {
+    Processes processes({.size = 4, .transports = GetParam()},
+                        [&](Communicator& c) { all_reduce_forever(c, count); });
+    expect_killed(processes, 4);
+  }
+}
+
+TEST_P(Faults, AKilledRankIsNamedInEveryCollective) {
+  using Body = std::function<void(Communicator&, std::vector<float>&, std::vector<float>&)>;
+  const std::vector<Body> bodies = {
+      [](auto& c, auto& a, auto& b) {
+        c.all_gather(Buffer(a.data(), a.size() / 3, DType::float32),
+                     Buffer(b.data(), a.size() / 3 * 3, DType::float32));
+      },
+      [](auto& c, auto& a, auto& b) {
+        c.reduce_scatter(Buffer(a.data(), a.size() / 3 * 3, DType::float32),
+                         Buffer(b.data(), a.size() / 3, DType::float32));
+      },
+      [](auto& c, auto& a, auto& b) {
+        c.broadcast(a, 0);
+        c.reduce(a, b, 1);
+      },
+      [](auto& c, auto& a, auto& b) {
+        c.all_to_all(Buffer(a.data(), 999, DType::float32), Buffer(b.data(), 999, DType::float32));
+      },
+      [](auto& c, auto&, auto&) { c.barrier(); },
+      [](auto& c, auto& a, auto& b) {
+        const Work receive = c.recv_async(b, (c.rank() + 2) % 3);
+        c.send(a, (c.rank() + 1) % 3);
+        receive.wait();
+      },
+  };
+  for (const Body& body : bodies) {
+    Processes processes({.size = 3, .transports = GetParam()}, [&](Communicator& c) {
+      std::vector<float> a(60'000);
+      std::vector<float> b(60'000);
+      forever(c, [&] { body(c, a, b); });
+    });
+    expect_killed(processes, 3);
+  }
+}
+
+TEST_P(Faults, ARankKilledBetweenCallsIsNamedByTheNext) {
+  Processes processes({.size = 3, .transports = GetParam()}, [&](Communicator& c) {
+    if (c.rank() == kVictim) std::this_thread::sleep_for(30s);
+    std::this_thread::sleep_for(600ms);  // the victim dies now
+    c.barrier();
+  });
+  processes.await_ready();
+  std::this_thread::sleep_for(200ms);
+  processes.hurt(kVictim, SIGKILL);
+  for (const RankEnd& end : processes.collect(5s, {kVictim})) {
+    EXPECT_EQ(end.blamed, kVictim) << end.error;
+    EXPECT_LT(end.ended_at, 1.0);
+  }
+}
+
+TEST_P(Faults, ARankKilledWithSharedMemoryInUse) {
+  Processes processes({.size = 4, .transports = GetParam()}, [&](Communicator& c) {
+    const SharedMemory memory(16 << 20);
+    forever(c, [&] { c.all_reduce(memory.buffer(4 << 20, DType::float32)); });
+  });
+  expect_killed(processes, 4);
+}
+
+TEST_P(Faults, AStoppedRankIsNamedAtTheDeadline) {
+  for (const std::size_t count : {std::size_t{10}, std::size_t{4'000'000}}) {
+    Processes processes({.size = 4, .transports = GetParam(), .timeout = 1500ms},
+                        [&](Communicator& c) { all_reduce_forever(c, count); });
+    processes.await_ready();
+    std::this_thread::sleep_for(150ms);
+    processes.hurt(kVictim, SIGSTOP);
+    for (const RankEnd& end : processes.collect(10s, {kVictim})) {
+      EXPECT_NE(end.error.find("TimeoutError: no progress for 1.5 s: rank 2 does not answer"),
+                std::string::npos)
+          << end.error;
+      EXPECT_EQ(end.blamed, kVictim) << end.error;
+      EXPECT_GT(end.ended_at, 1.3);
+      EXPECT_LT(end.ended_at, 4.0) << end.error;  // what was in flight may still have moved for a while
+    }
+    // When it goes on, it learns that the others gave up.
+    processes.hurt(kVictim, SIGCONT);
+    const RankEnd victim = processes.collect_one(kVictim, 10s);
+    EXPECT_EQ(victim.code, 1) << victim.error;
+    EXPECT_NE(victim.error.find("rank 2 does not answer"), std::string::npos) << victim.error;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Multiprocess, Faults, ::testing::Values("shm", "tcp"));
+
+}  // namespace
+}  // namespace kolo::test

@@ -1,0 +1,68 @@
+// The same sums between real processes: plain memory is read across address spaces, kolo's own memory is
+// shared.
+#include <gtest/gtest.h>
+
+#include "multiprocess/processes.hpp"
+
+namespace kolo::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+void require(bool holds, const char* what) {
+  if (!holds) throw std::runtime_error(what);
+}
+
+class Truth : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Truth, SumsOfPlainAndSharedMemory) {
+  for (const int size : {2, 4, 7}) {
+    Processes processes({.size = size, .transports = GetParam()}, [&](Communicator& c) {
+      for (const std::size_t count : {std::size_t{1}, std::size_t{3000}, std::size_t{1'000'003}}) {
+        const SharedMemory memory(count * sizeof(std::int32_t));
+        std::vector<std::int32_t> plain(count);
+        for (const bool shared : {false, true}) {
+          auto* data = shared ? reinterpret_cast<std::int32_t*>(memory.data()) : plain.data();
+          for (int round = 0; round < 3; ++round) {
+            for (std::size_t i = 0; i < count; ++i)
+              data[i] = static_cast<std::int32_t>(i) * (c.rank() + 1) + round;
+            c.all_reduce(Buffer(data, count, DType::int32));
+            const std::int32_t factor = size * (size + 1) / 2;
+            for (std::size_t i = 0; i < count; ++i) {
+              require(data[i] == static_cast<std::int32_t>(i) * factor + round * size, "wrong sum");
+            }
+          }
+        }
+      }
+    });
+    for (const RankEnd& end : processes.collect(60s)) EXPECT_EQ(end.code, 0) << end.error;
+  }
+}
+
+// Memory that comes and goes: the peers must not keep it, nor mistake new memory for old.
+TEST_P(Truth, SharedMemoryThatComesAndGoes) {
+  Processes processes({.size = 3, .transports = GetParam()}, [&](Communicator& c) {
+    for (int round = 0; round < 300; ++round) {
+      const SharedMemory memory(100'000);
+      const Buffer data = memory.buffer(25'000, DType::float32);
+      auto* values = static_cast<float*>(data.data);
+      for (std::size_t i = 0; i < 25'000; ++i) values[i] = static_cast<float>(round + c.rank());
+      c.all_reduce(data);
+      for (std::size_t i = 0; i < 25'000; ++i)
+        require(values[i] == static_cast<float>(3 * round + 3), "wrong sum");
+    }
+  });
+  for (const RankEnd& end : processes.collect(60s)) EXPECT_EQ(end.code, 0) << end.error;
+}
+
+INSTANTIATE_TEST_SUITE_P(Multiprocess, Truth, ::testing::Values("shm", "tcp"));
+
+TEST(Transports, AreChosenByWhatTheyReach) {
+  Processes processes({.size = 2, .transports = "inproc,shm,tcp"}, [](Communicator& c) {
+    require(c.transport_to(1 - c.rank()) == "shm", "two processes of one host do not use shared memory");
+  });
+  for (const RankEnd& end : processes.collect(20s)) EXPECT_EQ(end.code, 0) << end.error;
+}
+
+}  // namespace
+}  // namespace kolo::test
