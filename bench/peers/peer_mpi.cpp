@@ -160,11 +160,13 @@ class MpiContestant : public Contestant {
 };
 
 std::string library_name() {
-  char text[MPI_MAX_LIBRARY_VERSION_STRING];
-  int length = 0;
-  MPI_Get_library_version(text, &length);
-  std::string name(text, static_cast<std::size_t>(length));
-  return name.substr(0, name.find_first_of(",\n"));
+#if defined(MPICH_VERSION)
+  return "MPICH " MPICH_VERSION;
+#elif defined(OMPI_MAJOR_VERSION)
+  return fmt::format("Open MPI {}.{}.{}", OMPI_MAJOR_VERSION, OMPI_MINOR_VERSION, OMPI_RELEASE_VERSION);
+#else
+  return "MPI";
+#endif
 }
 
 }  // namespace

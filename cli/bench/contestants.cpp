@@ -3,6 +3,9 @@
 #include <cstring>
 #include <set>
 
+#include "base/config.hpp"
+#include "selection/chooser.hpp"
+
 namespace kolo::bench {
 
 KoloContestant::KoloContestant(Communicator communicator, std::string algorithm, bool shared_memory)
@@ -14,8 +17,8 @@ std::vector<std::string> KoloContestant::algorithms(const Case&) const {
 
 std::byte* KoloContestant::memory(std::size_t bytes) {
   if (!shared_) return plain_memory_.at_least(bytes);
-  if (bytes > shared_memory_.size()) shared_memory_ = SharedMemory(bytes);
-  return shared_memory_.data();
+  if (!shared_memory_ || bytes > shared_memory_->size()) shared_memory_.emplace(bytes);
+  return shared_memory_->data();
 }
 
 void KoloContestant::prepare(const Case& what, const std::string& algorithm, void* in, void* out) {
@@ -69,6 +72,17 @@ void KoloContestant::share(void* data, std::size_t bytes) {
 void KoloContestant::collect(const double* mine, std::size_t count, double* all) {
   const std::size_t total = rank() == 0 ? count * static_cast<std::size_t>(size()) : 0;
   communicator_.gather(ConstBuffer(mine, count, DType::float64), Buffer(all, total, DType::float64), 0);
+}
+
+std::string KoloContestant::algorithm_used(const Case& what) const {
+  Choice choice;
+  if (!parse_collective(name_of(what.kind), choice.collective) || what.kind == Kind::send_recv)
+    return "message";
+  if (what.kind == Kind::all_to_all && what.in_place && algorithm_.empty()) return "direct_in_place";
+  choice.wanted = algorithm_;
+  choice.preferred = config().algorithm;
+  const auto chosen = choose_algorithm(choice);
+  return chosen.ok() ? std::string(chosen.value()->name) : algorithm_;
 }
 
 std::string KoloContestant::transports() const {

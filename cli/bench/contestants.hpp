@@ -1,7 +1,7 @@
 // The two contestants of this program: kolo, and the machine itself.
 #pragma once
 
-#include <memory>
+#include <optional>
 #include <string>
 
 #include "bench/contestant.hpp"
@@ -25,6 +25,8 @@ class KoloContestant : public Contestant {
   void share(void* data, std::size_t bytes) override;
   void collect(const double* mine, std::size_t count, double* all) override;
 
+  /// The algorithm that kolo runs for `what`.
+  std::string algorithm_used(const Case& what) const;
   /// "shm", or "shm+tcp" where this rank has both kinds of links.
   std::string transports() const;
 
@@ -32,7 +34,7 @@ class KoloContestant : public Contestant {
   Communicator communicator_;
   std::string algorithm_;
   bool shared_;
-  SharedMemory shared_memory_;
+  std::optional<SharedMemory> shared_memory_;
   PlainMemory plain_memory_;
   Case what_;
   CallOptions options_;

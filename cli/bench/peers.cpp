@@ -105,7 +105,7 @@ const PeerKind* find_peer_kind(std::string_view name) noexcept {
 
 std::unique_ptr<Peer> Peer::start(const PeerKind& kind, int ranks, const std::string& transport,
                                   std::string& reason) {
-  const std::string program = program_folder() + std::string(kind.program);
+  const std::string program = (std::filesystem::path(program_path()).parent_path() / kind.program).string();
   const bool startable = kind.starter.empty() || find_program(std::string(kind.starter));
   if (!startable || !find_program(program)) {
     reason = fmt::format("{} is not here: install {} and build kolo again", kind.name, kind.packages);

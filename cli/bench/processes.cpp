@@ -82,9 +82,9 @@ void end_processes(std::vector<pid_t>& processes, std::chrono::milliseconds grac
   processes.clear();
 }
 
-std::string program_folder() {
+std::string program_path() {
   std::error_code ignored;
-  return std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path().string() + "/";
+  return std::filesystem::read_symlink("/proc/self/exe", ignored).string();
 }
 
 std::optional<std::string> find_program(const std::string& name) {

@@ -20,8 +20,8 @@ pid_t start_process(const std::vector<std::string>& command, int output,
 /// Gives the processes `grace` to end by themselves, then SIGTERM, then SIGKILL; returns when all are gone.
 void end_processes(std::vector<pid_t>& processes, std::chrono::milliseconds grace);
 
-/// The folder of this program, with a slash at its end.
-std::string program_folder();
+/// Where this program lies.
+std::string program_path();
 /// Where in PATH (or, with a slash, as it is) an executable lies; nothing when it does not.
 std::optional<std::string> find_program(const std::string& name);
 

@@ -134,7 +134,7 @@ class Runner {
   void report(const Case& what, const std::vector<Sample>& mine, const std::vector<Sample>& limit,
               const std::vector<std::vector<Sample>>& theirs) {
     Row row = make_row("kolo", kolo_.transports(), memory_name(), what, mine.front());
-    if (row.algorithm.empty()) row.algorithm = "default";
+    row.algorithm = kolo_.algorithm_used(what);
     json_.write(row_line(row));
     wrong_ += row.wrong;
 

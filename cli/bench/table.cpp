@@ -12,6 +12,11 @@ std::string percent(const Row& kolo, const std::optional<Row>& limit) {
   return fmt::format("{:.0f}%", 100 * limit->times_us.median / kolo.times_us.median);
 }
 
+std::string format_ratio(double ratio) {
+  if (ratio < 0.1) return fmt::format("{:.3f}", ratio);
+  return fmt::format("{:.{}f}", ratio, ratio < 100 ? 2 : 0);
+}
+
 std::string bandwidth(const Row& row, double value) {
   return row.what.bytes() == 0 ? "-" : fmt::format("{:.2f}", value);
 }
@@ -27,27 +32,26 @@ std::string Table::heading() const {
   const Case& what = heading_.what;
   const Machine& machine = heading_.machine;
   const std::string reduction = is_reducing(what.kind) ? fmt::format(" {}", kolo::name_of(what.op)) : "";
-  std::string text =
-      fmt::format("# kolo {}: {}, {} ranks over {}, {}{}, {} memory, {}\n", heading_.version,
-                  name_of(what.kind), what.ranks, heading_.transport, kolo::name_of(what.dtype), reduction,
-                  heading_.memory, what.in_place ? "in place" : "out of place");
+  std::string text = fmt::format("# kolo {}: {}, {} over {}, {}{}, {} memory, {}\n", heading_.version,
+                                 name_of(what.kind), ranks, heading_.transport, kolo::name_of(what.dtype),
+                                 reduction, heading_.memory, what.in_place ? "in place" : "out of place");
   text += fmt::format("# {}, {} cores, {:.0f} GB, {}\n", machine.cpu, machine.cores, machine.memory_GB,
                       machine.kernel);
   if (heading_.peers.empty()) {
     text +=
-        fmt::format("# {:>8}{:>11}{:>9}{:>8}  {:<15}{:>9}{:>9}{:>9}{:>8}{:>8}{:>7}{:>7}\n", "size", "count",
+        fmt::format("# {:>8}{:>11}{:>9}{:>8}  {:<15}{:>8}{:>8}{:>8}{:>8}{:>8}{:>7}{:>7}\n", "size", "count",
                     "type", "redop", "algorithm", "time", "min", "p95", "algbw", "busbw", "copy", "#wrong");
-    text += fmt::format("# {:>8}{:>11}{:>9}{:>8}  {:<15}{:>9}{:>9}{:>9}{:>8}{:>8}{:>7}{:>7}\n", "bytes",
+    text += fmt::format("# {:>8}{:>11}{:>9}{:>8}  {:<15}{:>8}{:>8}{:>8}{:>8}{:>8}{:>7}{:>7}\n", "bytes",
                         "elements", "", "", "", "us", "us", "us", "GB/s", "GB/s", "share", "");
     return text;
   }
-  std::string names = fmt::format("# {:>8}  {:<15}{:>9}{:>8}{:>7}{:>7}", "size", "algorithm", "time", "busbw",
+  std::string names = fmt::format("# {:>8}  {:<15}{:>8}{:>8}{:>7}{:>7}", "size", "algorithm", "time", "busbw",
                                   "copy", "#wrong");
   std::string units =
-      fmt::format("# {:>8}  {:<15}{:>9}{:>8}{:>7}{:>7}", "bytes", "", "us", "GB/s", "share", "");
+      fmt::format("# {:>8}  {:<15}{:>8}{:>8}{:>7}{:>7}", "bytes", "", "us", "GB/s", "share", "");
   for (const auto& peer : heading_.peers) {
-    names += fmt::format("{:>10}{:>8}", peer, "/kolo");
-    units += fmt::format("{:>10}{:>8}", "us", "");
+    names += fmt::format("{:>9}{:>8}", peer, "/kolo");
+    units += fmt::format("{:>9}{:>8}", "us", "");
   }
   return text + names + "\n" + units + "\n";
 }
@@ -59,22 +63,22 @@ std::string Table::row(const Row& kolo, const std::optional<Row>& limit,
   const std::string size = format_size(what.bytes());
   const std::string algbw = bandwidth(kolo, kolo.algbw), busbw = bandwidth(kolo, kolo.busbw);
   if (heading_.peers.empty()) {
-    return fmt::format("  {:>8}{:>11}{:>9}{:>8}  {:<15}{:>9}{:>9}{:>9}{:>8}{:>8}{:>7}{:>7}\n", size,
+    return fmt::format("  {:>8}{:>11}{:>9}{:>8}  {:<15}{:>8}{:>8}{:>8}{:>8}{:>8}{:>7}{:>7}\n", size,
                        what.count, kolo::name_of(what.dtype),
                        is_reducing(what.kind) ? kolo::name_of(what.op) : "-", kolo.algorithm,
                        format_us(times.median), format_us(times.min), format_us(times.p95), algbw, busbw,
                        percent(kolo, limit), kolo.wrong);
   }
-  std::string text = fmt::format("  {:>8}  {:<15}{:>9}{:>8}{:>7}{:>7}", size, kolo.algorithm,
+  std::string text = fmt::format("  {:>8}  {:<15}{:>8}{:>8}{:>7}{:>7}", size, kolo.algorithm,
                                  format_us(times.median), busbw, percent(kolo, limit), kolo.wrong);
   for (const auto& peer : peers) {
     if (!peer) {
-      text += fmt::format("{:>10}{:>8}", "-", "-");
+      text += fmt::format("{:>9}{:>8}", "-", "-");
       continue;
     }
     const double ratio = times.median > 0 ? peer->times_us.median / times.median : 0;
-    const std::string shown = fmt::format("{:.2f}{}", ratio, peer->wrong > 0 ? "!" : "x");
-    text += fmt::format("{:>10}{:>8}", format_us(peer->times_us.median), shown);
+    text += fmt::format("{:>9}{:>8}", format_us(peer->times_us.median),
+                        format_ratio(ratio) + (peer->wrong > 0 ? "!" : "x"));
   }
   return text + "\n";
 }

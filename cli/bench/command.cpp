@@ -1,0 +1,211 @@
+// kolo bench: the command line, and who starts whom.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "bench/processes.hpp"
+#include "bench/runner.hpp"
+#include "bench/settings.hpp"
+#include "commands.hpp"
+#include "kolo/kolo.hpp"
+#include "launcher.hpp"
+
+namespace kolo::cli {
+namespace {
+
+using bench::Peer;
+using bench::RawSettings;
+using bench::Settings;
+using Peers = std::vector<std::unique_ptr<Peer>>;
+
+constexpr int kWrong = 1;
+constexpr int kUsage = 2;
+
+constexpr const char* kExamples = R"(
+Examples:
+  kolo bench all_reduce                                    as many ranks as cores, usual sizes
+  kolo bench all_reduce --ranks 4 --sizes 8,1K,1M,64M      these sizes, in bytes
+  kolo bench all_reduce --sizes 8:64M:4 --transport tcp    8, 32, 128, ... up to 64M, over loopback TCP
+  kolo bench all_reduce --against gloo,openmpi,mpich       others beside it, in the same run
+  kolo bench all_gather --dtype bfloat16 --json out.jsonl  and the same as JSON lines
+  mpirun -n 8 kolo bench all_reduce                        as ranks that somebody else has started
+
+time: the slowest rank's, median over the iterations. algbw = size / time; busbw = algbw times what
+the collective must move, 2(N-1)/N for all_reduce, as nccl-tests defines both. Inputs are new in every
+iteration and every element of every result is compared; the exit code is 1 when one is wrong.
+)";
+
+int report(const std::string& message, int code) {
+  fmt::print(stderr, "kolo bench: {}\n", message);
+  return code;
+}
+
+Options communicator_options(const Settings& settings) {
+  Options options;
+  options.transports = settings.transport;
+  // While a peer is measured, kolo's other ranks wait.
+  if (!settings.against.empty()) options.timeout = std::chrono::hours(1);
+  return options;
+}
+
+Peers start_peers(const Settings& settings) {
+  Peers peers;
+  const std::string transport = settings.transport == "tcp" ? "tcp" : "shm";
+  for (const auto& name : settings.against) {
+    std::string reason;
+    auto peer = Peer::start(*bench::find_peer_kind(name), settings.ranks, transport, reason);
+    if (peer == nullptr) {
+      fmt::print("# {}\n", reason);
+    } else {
+      fmt::print("# {}: {} over {}\n", name, peer->library(), peer->transport());
+      peers.push_back(std::move(peer));
+    }
+  }
+  std::fflush(stdout);
+  return peers;
+}
+
+// One rank's part; `make` joins it to the others. Only rank 0 speaks, unless a rank has an error of its own.
+template <typename Make>
+int take_part(const Settings& settings, int rank, Peers& peers, Make make) {
+  try {
+    const std::uint64_t wrong = bench::run(settings, make(), peers);
+    return wrong == 0 ? 0 : kWrong;
+  } catch (const InvalidArgument& error) {
+    return rank == 0 ? report(error.what(), kUsage) : kUsage;
+  } catch (const std::exception& error) {
+    return report(fmt::format("rank {}: {}", rank, error.what()), kWrong);
+  }
+}
+
+int run_as_threads(const Settings& settings) {
+  Peers peers = start_peers(settings);
+  const auto store = make_memory_store();
+  std::vector<int> codes(static_cast<std::size_t>(settings.ranks));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < settings.ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      Peers no_peers;
+      codes[static_cast<std::size_t>(rank)] = take_part(settings, rank, rank == 0 ? peers : no_peers, [&] {
+        return Communicator::create(store, rank, settings.ranks, communicator_options(settings));
+      });
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  return *std::max_element(codes.begin(), codes.end());
+}
+
+int run_as_rank(Settings settings, const Launch& launch) {
+  settings.ranks = launch.size;
+  if (!settings.against.empty() && launch.local_size != launch.size) {
+    return report("--against compares on one machine only, and these ranks are on several", kUsage);
+  }
+  Peers peers;
+  if (launch.rank == 0) peers = start_peers(settings);
+  return take_part(settings, launch.rank, peers,
+                   [&] { return Communicator::create(communicator_options(settings)); });
+}
+
+// The same command again, once for each rank.
+int start_ranks(const Settings& settings, const std::vector<std::string>& arguments) {
+  LaunchOptions options;
+  options.ranks = settings.ranks;
+  options.prefix_output = false;
+  options.command = {bench::program_path()};
+  options.command.insert(options.command.end(), arguments.begin(), arguments.end());
+  if (::isatty(STDERR_FILENO) != 0) options.command.push_back("--progress");
+  return launch_ranks(options).status();
+}
+
+int run_bench(const RawSettings& raw, bool progress, const std::vector<std::string>& arguments) {
+  std::string error;
+  auto settings = bench::check_settings(raw, error);
+  if (!settings) return report(error, kUsage);
+  try {
+    const Launch launch = launch_from_environment();
+    settings->progress = progress;
+    if (launch.launcher != "none") return run_as_rank(*settings, launch);
+    if (settings->transport == "inproc") {
+      settings->progress = ::isatty(STDERR_FILENO) != 0;
+      return run_as_threads(*settings);
+    }
+    return start_ranks(*settings, arguments);
+  } catch (const InvalidArgument& problem) {
+    return report(problem.what(), kUsage);
+  } catch (const std::exception& problem) {
+    return report(problem.what(), kWrong);
+  }
+}
+
+// What this process was started with, without its own name.
+std::vector<std::string> own_arguments() {
+  std::vector<std::string> arguments;
+  std::FILE* file = std::fopen("/proc/self/cmdline", "r");
+  if (file == nullptr) return arguments;
+  std::string text;
+  for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) {
+    if (c != '\0') {
+      text.push_back(static_cast<char>(c));
+      continue;
+    }
+    arguments.push_back(std::move(text));
+    text.clear();
+  }
+  std::fclose(file);
+  if (!arguments.empty()) arguments.erase(arguments.begin());
+  return arguments;
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app) {
+  struct Parsed {
+    RawSettings raw;
+    bool in_place = false, out_of_place = false, progress = false;
+  };
+  const auto parsed = std::make_shared<Parsed>();
+  RawSettings& raw = parsed->raw;
+  CLI::App* bench =
+      app.add_subcommand("bench", "Time a collective, verify its results, compare with other libraries");
+  bench->footer(kExamples);
+  bench
+      ->add_option("collective", raw.collective,
+                   "all_reduce, reduce_scatter, all_gather, broadcast, reduce, scatter, gather, all_to_all,"
+                   " barrier, send_recv (round trips between pairs, halved)")
+      ->required();
+  bench->add_option("-n,--ranks", raw.ranks, "Ranks to start (default: one for each core, at least 2)");
+  bench->add_option("--sizes", raw.sizes, "Bytes, with K, M, G; ranges FROM:TO:FACTOR")
+      ->capture_default_str();
+  bench->add_option("--dtype", raw.dtype, "float32/64, float16, bfloat16, int8 to 64, uint8 to 64")
+      ->capture_default_str();
+  bench->add_option("--reduction", raw.reduction, "sum, product, min, max, average")->capture_default_str();
+  bench->add_option("--algorithm", raw.algorithm, "By name (default: kolo's choice)");
+  bench->add_option("--transport", raw.transport,
+                    "shm, tcp, or inproc (ranks as threads) (default: kolo's choice)");
+  bench->add_option("--memory", raw.memory, "shared: that kolo gave out; private: plain memory")
+      ->capture_default_str();
+  auto* in_place =
+      bench->add_flag("--in-place", parsed->in_place, "Result where the input was (default where usual)");
+  bench->add_flag("--out-of-place", parsed->out_of_place, "Input and result apart")->excludes(in_place);
+  bench->add_option("--iterations", raw.iterations, "Exactly so many (default: by time, at least 20)");
+  bench->add_option("--warmup", raw.warmup, "Iterations before the clock counts")->capture_default_str();
+  bench->add_option("--json", raw.json, "Also write JSON lines to this file");
+  bench->add_option("--against", raw.against, "Peers to measure in the same run: gloo, openmpi, mpich");
+  bench->add_flag("--progress", parsed->progress)->group("");  // told to the ranks by who starts them
+  bench->callback([parsed] {
+    if (parsed->in_place || parsed->out_of_place) parsed->raw.in_place = parsed->in_place;
+    throw CLI::RuntimeError(run_bench(parsed->raw, parsed->progress, own_arguments()));
+  });
+}
+
+}  // namespace kolo::cli

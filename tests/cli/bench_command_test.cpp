@@ -1,0 +1,177 @@
+// kolo bench as a user runs it: real ranks, every result verified by the program itself, its JSON read back.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace {
+
+struct Outcome {
+  int code = -1;
+  std::string output;  // both streams
+};
+
+// timeout(1) is the watchdog.
+Outcome run(const std::string& arguments, const std::string& before = "") {
+  const std::string command =
+      before + " timeout --kill-after=5 120 " KOLO_PROGRAM " bench " + arguments + " 2>&1";
+  Outcome outcome;
+  std::FILE* pipe = ::popen(command.c_str(), "r");
+  std::array<char, 4096> buffer;
+  while (const std::size_t got = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
+    outcome.output.append(buffer.data(), got);
+  }
+  const int status = ::pclose(pipe);
+  if (WIFEXITED(status)) outcome.code = WEXITSTATUS(status);
+  return outcome;
+}
+
+struct Lines {
+  std::string path =
+      (std::filesystem::temp_directory_path() / ("kolo-bench-test-" + std::to_string(::getpid()))).string();
+  ~Lines() { std::filesystem::remove(path); }
+  std::vector<nlohmann::json> read() const {
+    std::vector<nlohmann::json> lines;
+    std::ifstream file(path);
+    for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
+    return lines;
+  }
+};
+
+// Runs, and expects a right result of kolo for every size.
+std::vector<nlohmann::json> expect_right(const std::string& arguments, std::size_t rows) {
+  const Lines file;
+  const Outcome outcome = run(arguments + " --iterations 5 --warmup 1 --json " + file.path);
+  EXPECT_EQ(outcome.code, 0) << arguments << "\n" << outcome.output;
+  std::vector<nlohmann::json> results;
+  for (const auto& line : file.read()) {
+    if (line.at("type") != "result") continue;
+    EXPECT_EQ(line.at("wrong"), 0) << arguments << "\n" << outcome.output;
+    EXPECT_GE(line.at("iterations"), 5);
+    EXPECT_GT(line.at("median_us"), 0);
+    results.push_back(line);
+  }
+  EXPECT_EQ(results.size(), rows) << arguments << "\n" << outcome.output;
+  return results;
+}
+
+constexpr const char* kSizes = " --sizes 0,1,8,1000,70001 ";
+
+class BenchCollective : public testing::TestWithParam<const char*> {};
+
+TEST_P(BenchCollective, IsRightAtOneToFiveRanks) {
+  const std::string collective = GetParam();
+  const std::size_t rows = collective == "barrier" ? 1 : 5;
+  for (int ranks = collective == "send_recv" ? 2 : 1; ranks <= 5; ++ranks) {
+    for (const char* place : {" --in-place", " --out-of-place"}) {
+      expect_right(collective + kSizes + "--transport inproc --ranks " + std::to_string(ranks) + place, rows);
+    }
+  }
+}
+
+TEST_P(BenchCollective, IsRightBetweenProcesses) {
+  const std::string collective = GetParam();
+  const std::size_t rows = collective == "barrier" ? 1 : 5;
+  for (const std::string transport : {"shm", "tcp"}) {
+    for (const auto& line : expect_right(collective + kSizes + "--ranks 3 --transport " + transport, rows)) {
+      EXPECT_EQ(line.at("transport"), transport);
+      EXPECT_EQ(line.at("ranks"), 3);
+      EXPECT_EQ(line.at("collective"), collective);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BenchCollective,
+                         testing::Values("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce",
+                                         "scatter", "gather", "all_to_all", "barrier", "send_recv"),
+                         [](const auto& info) { return std::string(info.param); });
+
+class BenchDType : public testing::TestWithParam<const char*> {};
+
+TEST_P(BenchDType, IsRightInEveryReduction) {
+  const std::string common = std::string(kSizes) + "--transport inproc --ranks 4 --dtype " + GetParam();
+  for (const char* reduction : {"sum", "product", "min", "max", "average"}) {
+    expect_right("all_reduce" + common + " --reduction " + reduction, 5);
+  }
+  expect_right("reduce" + common, 5);
+  expect_right("reduce_scatter" + common, 5);
+  expect_right("all_to_all" + common, 5);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, BenchDType,
+                         testing::Values("float32", "float64", "float16", "bfloat16", "int8", "int16",
+                                         "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(BenchCommand, PrivateMemoryAndNamedAlgorithm) {
+  for (const auto& line :
+       expect_right("all_reduce --ranks 2 --sizes 8,1M --memory private --algorithm ring", 2)) {
+    EXPECT_EQ(line.at("memory"), "private");
+    EXPECT_EQ(line.at("algorithm"), "ring");
+  }
+}
+
+TEST(BenchCommand, WrongUsageIsToldInAWord) {
+  const std::vector<std::pair<const char*, const char*>> cases = {
+      {"all_redcue", "unknown collective 'all_redcue'"},
+      {"all_reduce --dtype float31", "unknown dtype 'float31'"},
+      {"all_reduce --reduction median", "unknown reduction 'median'"},
+      {"all_reduce --transport carrier_pigeon", "unknown transport 'carrier_pigeon'"},
+      {"all_reduce --algorithm rnig", "rnig"},
+      {"send_recv --algorithm ring", "no algorithms"},
+      {"all_reduce --sizes 8,many", "'many' is not a size"},
+      {"all_reduce --memory lost", "unknown memory 'lost'"},
+      {"all_reduce --against nobody", "unknown peer 'nobody'"},
+      {"all_reduce --ranks -3", "--ranks -3"},
+      {"all_reduce --ranks 300 --dtype bfloat16", "300 ranks"},
+      {"send_recv --ranks 1", "at least 2 ranks"},
+      {"all_reduce --in-place --out-of-place", "place"},
+      {"", "collective"},
+  };
+  for (const auto& [arguments, message] : cases) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 2) << arguments << "\n" << outcome.output;
+    EXPECT_NE(outcome.output.find(message), std::string::npos) << arguments << "\n" << outcome.output;
+  }
+}
+
+TEST(BenchCommand, TakesPartAsTheRankThatTheEnvironmentNames) {
+  const Outcome outcome =
+      run("all_reduce --sizes 8 --iterations 2", "RANK=0 WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=0");
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_NE(outcome.output.find(" 1 rank over self"), std::string::npos) << outcome.output;
+}
+
+TEST(BenchCommand, AFileThatCannotBeWrittenFails) {
+  const Outcome outcome = run("all_reduce --ranks 2 --sizes 8 --iterations 2 --json /nowhere/at/all.jsonl");
+  EXPECT_EQ(outcome.code, 1) << outcome.output;
+  EXPECT_NE(outcome.output.find("/nowhere/at/all.jsonl"), std::string::npos) << outcome.output;
+}
+
+// With each peer that is installed; of the others it says what to install.
+TEST(BenchCommand, PeersAreVerifiedToo) {
+  const Lines file;
+  const Outcome outcome = run(
+      "all_reduce --ranks 2 --sizes 8,64K --iterations 10 --against gloo,openmpi,mpich --json " + file.path);
+  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  for (const std::string peer : {"gloo", "openmpi", "mpich"}) {
+    std::size_t rows = 0;
+    for (const auto& line : file.read()) {
+      if (line.value("library", "") != peer) continue;
+      ++rows;
+      EXPECT_EQ(line.at("wrong"), 0);
+      EXPECT_GE(line.at("iterations"), 2);
+    }
+    const bool absent = outcome.output.find("# " + peer + " is not here: install ") != std::string::npos;
+    EXPECT_EQ(rows, absent ? 0u : 2u) << peer << "\n" << outcome.output;
+  }
+}
+
+}  // namespace

@@ -1,0 +1,49 @@
+#include "bench/statistics.hpp"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "bench/row.hpp"
+
+namespace kolo::bench {
+namespace {
+
+TEST(BenchStatistics, MedianOfOddAndEven) {
+  EXPECT_DOUBLE_EQ(summarize({3, 1, 2}).median, 2);
+  EXPECT_DOUBLE_EQ(summarize({4, 1, 3, 2}).median, 2.5);
+  EXPECT_DOUBLE_EQ(summarize({7}).median, 7);
+  EXPECT_DOUBLE_EQ(summarize({}).median, 0);
+}
+
+TEST(BenchStatistics, NinetyFivePercentAreNotAboveP95) {
+  std::vector<double> times(100);
+  std::iota(times.rbegin(), times.rend(), 1.0);
+  EXPECT_DOUBLE_EQ(summarize(times).p95, 95);
+  EXPECT_DOUBLE_EQ(summarize(times).min, 1);
+  EXPECT_DOUBLE_EQ(summarize({5, 1}).p95, 5);
+  EXPECT_DOUBLE_EQ(summarize({5}).p95, 5);
+}
+
+TEST(BenchStatistics, Bandwidth) {
+  EXPECT_DOUBLE_EQ(gigabytes_per_second(1e9, 1e6), 1);
+  EXPECT_DOUBLE_EQ(gigabytes_per_second(1e9, 0), 0);
+  const Case what = make_case(Kind::all_reduce, 1'000'000, 4, DType::float32, ReduceOp::sum, true);
+  const Row row = make_row("kolo", "shm", "shared", what, {"ring", {400, 500, 600}, 0});
+  EXPECT_DOUBLE_EQ(row.algbw, 2);
+  EXPECT_DOUBLE_EQ(row.busbw, 3);
+}
+
+TEST(BenchStatistics, RoundsOfOneAlgorithmAddUp) {
+  std::vector<Sample> samples;
+  merge(samples, {{"ring", {5, 6}, 0}, {"bcube", {1}, 0}});
+  merge(samples, {{"bcube", {9, 9}, 2}});
+  ASSERT_EQ(samples.size(), 2u);
+  EXPECT_EQ(samples[1].times_us, (std::vector<double>{1, 9, 9}));
+  EXPECT_EQ(samples[1].wrong, 2u);
+  EXPECT_EQ(best(samples)->algorithm, "ring");
+  EXPECT_EQ(best({}), nullptr);
+}
+
+}  // namespace
+}  // namespace kolo::bench

@@ -1,0 +1,104 @@
+#include "bench/table.hpp"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "bench/json_lines.hpp"
+
+namespace kolo::bench {
+namespace {
+
+constexpr std::size_t kWidth = 110;
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+Row sample_row(const std::string& library, std::uint64_t bytes, double us, std::uint64_t wrong = 0) {
+  const Case what = make_case(Kind::all_reduce, bytes, 4, DType::bfloat16, ReduceOp::product, true);
+  return make_row(library, "shm", "shared", what, {"ring", {us, us, us}, wrong});
+}
+
+Heading sample_heading(std::vector<std::string> peers) {
+  return {"1.2.3",  {"A Processor", 64, 256, "Linux 6.1"}, "shm",
+          "shared", sample_row("kolo", 8, 1).what,         peers};
+}
+
+void expect_aligned(const Table& table, const std::vector<std::optional<Row>>& peers) {
+  std::string text = table.heading();
+  for (const std::uint64_t bytes : {std::uint64_t{2}, std::uint64_t{67108862}, std::uint64_t{1} << 33}) {
+    for (const double us : {0.31, 99.994, 9999.94, 1234567.0}) {
+      text += table.row(sample_row("kolo", bytes, us), sample_row("memcpy", bytes, us / 2), peers);
+    }
+  }
+  const auto lines = lines_of(text);
+  for (std::size_t i = 2; i < lines.size(); ++i) {  // below the two of the heading that are prose
+    EXPECT_EQ(lines[i].size(), lines[2].size()) << lines[i];
+    EXPECT_LE(lines[i].size(), kWidth);
+  }
+}
+
+TEST(BenchTable, LinesUp) {
+  expect_aligned(Table(sample_heading({})), {});
+}
+
+TEST(BenchTable, LinesUpWithPeers) {
+  const std::vector<std::optional<Row>> peers = {sample_row("gloo", 8, 123.4), std::nullopt,
+                                                 sample_row("mpich", 8, 1234567.0, 3)};
+  expect_aligned(Table(sample_heading({"gloo", "openmpi", "mpich"})), peers);
+}
+
+TEST(BenchTable, RatioIsThePeersTimeOverKolos) {
+  const Table table(sample_heading({"gloo"}));
+  EXPECT_NE(table.row(sample_row("kolo", 8, 10), std::nullopt, {sample_row("gloo", 8, 25)}).find("2.50x"),
+            std::string::npos);
+  EXPECT_NE(table.row(sample_row("kolo", 8, 10), std::nullopt, {sample_row("gloo", 8, 25, 1)}).find("2.50!"),
+            std::string::npos);
+}
+
+TEST(BenchTable, WrongResultsAreSaidAloud) {
+  const Table table(sample_heading({}));
+  EXPECT_NE(table.footer(3, 10, 8).find("3 WRONG RESULTS"), std::string::npos);
+  EXPECT_EQ(table.footer(0, 10, 8).find("WRONG"), std::string::npos);
+}
+
+TEST(BenchJson, ALineHasAllFields) {
+  const auto json = nlohmann::json::parse(row_line(sample_row("kolo", 1024, 12.5, 2)));
+  EXPECT_EQ(json.at("type"), "result");
+  EXPECT_EQ(json.at("library"), "kolo");
+  EXPECT_EQ(json.at("collective"), "all_reduce");
+  EXPECT_EQ(json.at("algorithm"), "ring");
+  EXPECT_EQ(json.at("transport"), "shm");
+  EXPECT_EQ(json.at("memory"), "shared");
+  EXPECT_EQ(json.at("ranks"), 4);
+  EXPECT_EQ(json.at("bytes"), 1024);
+  EXPECT_EQ(json.at("dtype"), "bfloat16");
+  EXPECT_EQ(json.at("median_us"), 12.5);
+  EXPECT_EQ(json.at("min_us"), 12.5);
+  EXPECT_EQ(json.at("p95_us"), 12.5);
+  EXPECT_EQ(json.at("iterations"), 3);
+  EXPECT_EQ(json.at("algbw_GBps"), 0.082);
+  EXPECT_EQ(json.at("busbw_GBps"), 0.123);
+  EXPECT_EQ(json.at("wrong"), 2);
+}
+
+TEST(BenchJson, TheMachineHasALine) {
+  const auto json = nlohmann::json::parse(machine_line({"A Processor", 64, 256, "Linux 6.1"}, "1.2.3"));
+  EXPECT_EQ(json.at("type"), "machine");
+  EXPECT_EQ(json.at("cpu"), "A Processor");
+  EXPECT_EQ(json.at("cores"), 64);
+  EXPECT_EQ(json.at("kernel"), "Linux 6.1");
+}
+
+TEST(BenchJson, AFileThatCannotBeWrittenIsAnError) {
+  EXPECT_THROW(JsonLines("/nowhere/at/all.jsonl"), std::runtime_error);
+  JsonLines("").write("swallowed");
+}
+
+}  // namespace
+}  // namespace kolo::bench

@@ -1,0 +1,20 @@
+# kolo bench: its parts alone, then the program as a user runs it.
+find_package(nlohmann_json REQUIRED)
+
+set(bench_source ${PROJECT_SOURCE_DIR}/cli/bench)
+kolo_test(test_bench_parts
+          SOURCES bench_sizes_test.cpp bench_case_test.cpp bench_statistics_test.cpp bench_pattern_test.cpp
+                  bench_table_test.cpp ${bench_source}/case.cpp ${bench_source}/pattern.cpp ${bench_source}/row.cpp
+                  ${bench_source}/sizes.cpp ${bench_source}/statistics.cpp ${bench_source}/table.cpp
+                  ${bench_source}/json_lines.cpp
+          LIBRARIES nlohmann_json::nlohmann_json
+          LABELS unit)
+target_include_directories(test_bench_parts PRIVATE ${PROJECT_SOURCE_DIR}/cli)
+
+kolo_test(test_bench_command
+          SOURCES bench_command_test.cpp
+          LIBRARIES nlohmann_json::nlohmann_json
+          LABELS multiprocess
+          TIMEOUT 180)
+target_compile_definitions(test_bench_command PRIVATE KOLO_PROGRAM="$<TARGET_FILE:kolo_cli>")
+add_dependencies(test_bench_command kolo_cli)
