@@ -23,9 +23,9 @@ struct Options {
   /// Longest time without any progress in an operation, and longest rendezvous. Zero: KOLO_TIMEOUT.
   std::chrono::nanoseconds timeout{0};
   /// Transports allowed, best first, comma-separated: "inproc,shm,tcp". Empty: KOLO_TRANSPORTS.
-  std::string transports;
+  std::string transports = {};
   /// Where operations are recorded; may be null.
-  std::shared_ptr<Timeline> timeline;
+  std::shared_ptr<Timeline> timeline = nullptr;
 };
 
 /// How one call is made. The ranks of a call must agree on all of it but the tag's meaning.

@@ -97,6 +97,11 @@ Work Communicator::State::start(Call call, bool waits_now, Counts counts, Counts
   const std::lock_guard lock(mutex);
   spec.plan = plans.get(std::move(key), [&] {
     const Schedule schedule = algorithm->generate({call.collective, rank, size, call.root});
+    if (call.in_place && schedule.out_of_place_only) {
+      Status(Code::invalid_argument,
+             fmt::format("{}: algorithm '{}' cannot run in place", name_of(call.collective), algorithm->name))
+          .throw_if_error();
+    }
     Shape shape;
     shape.element_bytes = size_of(spec.dtype);
     shape.segment_bytes = segment_bytes;

@@ -92,18 +92,18 @@ class Lowering {
     return range.count == 0 ? 0 : at[begin + range.count] - at[begin];
   }
 
-  Interval interval(BufferName buffer, std::uint64_t begin, std::uint64_t bytes) const {
+  Interval interval(BufferName buffer, std::uint64_t begin, std::uint64_t bytes, bool in_place) const {
     if (buffer == BufferName::scratch) return {2, begin, begin + bytes};
-    if (!shape_.in_place) return {static_cast<int>(buffer), begin, begin + bytes};
+    if (!in_place) return {static_cast<int>(buffer), begin, begin + bytes};
     begin += buffer == BufferName::input ? input_base_ : output_base_;
     return {0, begin, begin + bytes};
   }
 
-  Access access_of(const PlanStep& step, std::uint64_t bytes) const {
+  Access access_of(const PlanStep& step, std::uint64_t bytes, bool in_place) const {
     Access access;
-    if (step.kind != StepKind::send) access.write = interval(step.dst_buffer, step.dst, bytes);
-    if (step.kind != StepKind::recv) access.reads[0] = interval(step.a_buffer, step.a, bytes);
-    if (step.kind == StepKind::reduce) access.reads[1] = interval(step.b_buffer, step.b, bytes);
+    if (step.kind != StepKind::send) access.write = interval(step.dst_buffer, step.dst, bytes, in_place);
+    if (step.kind != StepKind::recv) access.reads[0] = interval(step.a_buffer, step.a, bytes, in_place);
+    if (step.kind == StepKind::reduce) access.reads[1] = interval(step.b_buffer, step.b, bytes, in_place);
     return access;
   }
 
@@ -132,8 +132,11 @@ class Lowering {
       out.a = begin_of(step.a) + at;
       out.b = begin_of(step.b) + at;
       if (message) out.message = (*message)++;
-      if (at == 0) wholes_.push_back(access_of(out, bytes));
-      accesses_.push_back(access_of(out, out.bytes));
+      if (at == 0) {
+        wholes_.push_back(access_of(out, bytes, shape_.in_place));
+        aliased_.push_back(access_of(out, bytes, true));
+      }
+      accesses_.push_back(access_of(out, out.bytes, shape_.in_place));
       plan_->steps.push_back(out);
       at += out.bytes;
     } while (at < bytes);
@@ -161,7 +164,9 @@ class Lowering {
         }
       }
       for (const std::uint32_t earlier : schedule_.dependencies_of(schedule_.steps[later])) {
-        if (related[earlier]) continue;
+        // Some orderings only exist because the schedule must also be right in place.
+        const bool in_place_only = !shape_.in_place && aliased_[earlier].conflicts(aliased_[later]);
+        if (related[earlier] || in_place_only) continue;
         for (std::uint32_t i = first_[later]; i < first_[later + 1]; ++i) {
           for (std::uint32_t j = first_[earlier]; j < first_[earlier + 1]; ++j) depend(j, i);
         }

@@ -240,9 +240,8 @@ TEST_P(CommunicatorOver, TransportIsTheOneAskedFor) {
 TEST_P(CommunicatorOver, TwoCommunicatorsSideBySide) {
   auto other_store = make_memory_store();
   expect_ranks({.size = 3, .transport = GetParam()}, [&](Communicator& one) {
-    Communicator two = Communicator::create(
-        other_store, 2 - one.rank(), 3,
-        {.timeout = std::chrono::seconds(30), .transports = GetParam(), .timeline = nullptr});
+    Communicator two = Communicator::create(other_store, 2 - one.rank(), 3,
+                                            {.timeout = std::chrono::seconds(30), .transports = GetParam()});
     std::vector<int> a(10'000, one.rank());
     std::vector<int> b(10'000, two.rank());
     const Work first = one.all_reduce_async(a);

@@ -41,6 +41,7 @@ TEST_P(ErrorsOver, WrongArgumentsAreRefusedBeforeAnyByteMoves) {
     refused("divide", [&] { c.reduce_scatter(five, four); });
     refused("counts", [&] { c.all_gather(four, five, std::vector<std::uint64_t>{1, 2, 3}); });
     refused("one buffer", [&] { c.all_to_all(four, four); });
+    refused("in place", [&] { c.all_to_all(four, {.algorithm = "direct"}); });
     refused("directions", [&] { c.all_to_all(four, five, std::vector<std::uint64_t>{2, 2}); });
     refused("peer 7", [&] { c.send(four, 7); });
     refused("tag", [&] { c.recv(four, 0, -3); });
@@ -182,8 +183,7 @@ TEST_P(ErrorsOver, RanksThatDoNotComeAreNamed) {
   for (int rank = 0; rank < 2; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        Communicator::create(store, rank * 2, 4,
-                             {.timeout = milliseconds(300), .transports = GetParam(), .timeline = nullptr});
+        Communicator::create(store, rank * 2, 4, {.timeout = milliseconds(300), .transports = GetParam()});
       } catch (const RendezvousError& error) {
         errors[static_cast<std::size_t>(rank)] = error.what();
       }

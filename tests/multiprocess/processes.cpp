@@ -38,9 +38,8 @@ void be_rank(int pipe, const std::string& store, int rank, const ProcessOptions&
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   int code = 0;
   try {
-    auto communicator = Communicator::create(
-        make_file_store(store), rank, options.size,
-        {.timeout = options.timeout, .transports = options.transports, .timeline = nullptr});
+    auto communicator = Communicator::create(make_file_store(store), rank, options.size,
+                                             {.timeout = options.timeout, .transports = options.transports});
     say(pipe, "ready\n");
     body(communicator);
     say(pipe, std::to_string(now()) + " -1 ");

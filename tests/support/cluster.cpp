@@ -55,7 +55,7 @@ Outcome run_ranks(const ClusterOptions& options, const std::function<void(Commun
   const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
   const Watchdog watchdog(test ? std::string(test->test_suite_name()) + "." + test->name() : "ranks",
                           options.watchdog);
-  auto store = make_memory_store();
+  const auto store = options.store ? options.store : make_memory_store();
   Outcome outcome;
   outcome.errors.resize(static_cast<std::size_t>(options.size));
   std::vector<std::thread> threads;
@@ -63,8 +63,7 @@ Outcome run_ranks(const ClusterOptions& options, const std::function<void(Commun
     threads.emplace_back([&, rank] {
       try {
         auto communicator = Communicator::create(
-            store, rank, options.size,
-            {.timeout = options.timeout, .transports = options.transport, .timeline = nullptr});
+            store, rank, options.size, {.timeout = options.timeout, .transports = options.transport});
         body(communicator);
       } catch (const std::exception& error) {
         outcome.errors[static_cast<std::size_t>(rank)] =

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,8 @@ struct ClusterOptions {
   int size = 2;
   std::string transport = "inproc";
   std::chrono::nanoseconds timeout = std::chrono::seconds(30);
-  std::chrono::seconds watchdog{100};  ///< after this the process prints what hangs, and aborts
+  std::chrono::seconds watchdog{100};      ///< after this the process prints what hangs, and aborts
+  std::shared_ptr<Store> store = nullptr;  ///< where the ranks meet; null: one of their own
 };
 
 /// What became of each rank's function: the text of the exception that left it, empty for none.
