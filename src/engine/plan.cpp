@@ -190,6 +190,7 @@ class Lowering {
   std::vector<std::uint32_t> first_;  // of each schedule step, in plan_->steps; one more at the end
   std::vector<Access> accesses_;      // of each plan step
   std::vector<Access> wholes_;        // of each schedule step
+  std::vector<Access> aliased_;       // of each schedule step, were it in place
   std::map<std::int32_t, std::uint32_t> sent_;
   std::map<std::int32_t, std::uint32_t> received_;
 };
