@@ -24,7 +24,7 @@ std::string grouped(double value) {
   std::string text = fmt::format("{:.1f}", value);
   if (text.ends_with(".0")) text.resize(text.size() - 2);
   const std::size_t whole = std::min(text.find('.'), text.size());
-  for (std::size_t i = whole; i > 3; i -= 3) text.insert(i - 3, ",");
+  for (std::size_t i = whole; i > 3; i -= 3) text.insert(i - 3, 1, ',');
   return text;
 }
 

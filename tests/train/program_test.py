@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""The training program with real ranks: the same curve on one rank and on four, files that open, a clean stop."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+import xml.etree.ElementTree
+
+KOLO, PROGRAM = sys.argv[1:3]
+TIMEOUT_S = 120
+
+
+def command(ranks, *arguments):
+    return [KOLO, "run", "-n", str(ranks), "--", PROGRAM, *arguments]
+
+
+def train(ranks, *arguments, expect=0):
+    with tempfile.TemporaryDirectory() as folder:
+        done = subprocess.run(command(ranks, "--output", folder, *arguments), text=True, timeout=TIMEOUT_S,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        if done.returncode != expect:
+            raise AssertionError(f"exit code {done.returncode}\n{done.stdout}")
+        files = {}
+        for name in os.listdir(folder):
+            with open(os.path.join(folder, name), encoding="utf-8") as file:
+                files[name] = file.read()
+        return done.stdout, files
+
+
+class Program(unittest.TestCase):
+    def test_four_ranks_learn_as_one_does(self):
+        arguments = ["--limit", "4096", "--max-steps", "60", "--epochs", "4"]
+        curves = {}
+        for ranks in (1, 4):
+            output, files = train(ranks, *arguments)
+            metrics = json.loads(files["metrics.json"])
+            self.assertEqual(metrics["ranks"], ranks)
+            self.assertEqual(metrics["steps"], 60)
+            curves[ranks] = metrics["loss"]
+            communication = metrics["communication"]
+            self.assertEqual(communication["sent_bytes_per_step"], communication["ring_bytes_per_step"])
+            self.assertEqual(communication["gradient_bytes_per_step"], 4 * metrics["parameters"])
+            self.assertIn("test accuracy", output)
+            xml.etree.ElementTree.fromstring(files["loss.svg"])
+            events = json.loads(files["timeline.json"])["traceEvents"]
+            self.assertEqual({event["pid"] for event in events}, set(range(ranks)))
+            names = {event["name"] for event in events}
+            self.assertLessEqual({"forward", "backward", "optimizer", "wait"}, names)
+        self.assertLess(curves[1][-1][1], 0.8 * curves[1][0][1], "it learns")
+        for one, four in zip(curves[1], curves[4], strict=True):
+            self.assertEqual(one[0], four[0])
+            self.assertAlmostEqual(one[1], four[1], delta=2e-3)
+
+    def test_an_accuracy_that_is_missed_is_an_error(self):
+        output, _ = train(2, "--limit", "512", "--max-steps", "1", "--require-accuracy", "99", expect=1)
+        self.assertIn("below the required", output)
+
+    def test_missing_data_is_named(self):
+        output, _ = train(2, "--data", "/nowhere", expect=1)
+        self.assertIn("/nowhere/train-images-idx3-ubyte.gz", output)
+
+    def test_a_batch_that_cannot_be_shared_is_refused(self):
+        output, _ = train(3, "--limit", "512", "--batch", "256", expect=1)
+        self.assertIn("cannot be shared by 3 ranks", output)
+
+    def test_an_interrupt_stops_between_two_steps(self):
+        for number, status in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
+            with subprocess.Popen(command(2, "--limit", "8192", "--epochs", "1000"), text=True,
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as job:
+                try:
+                    lines = []
+                    for line in job.stdout:
+                        lines.append(line)
+                        if "images/s" in line:
+                            break
+                    begin = time.monotonic()
+                    job.send_signal(number)
+                    lines += job.stdout.readlines()
+                    self.assertEqual(job.wait(TIMEOUT_S), status, "".join(lines))
+                    self.assertLess(time.monotonic() - begin, 20)
+                    self.assertIn(f"stopped by signal {int(number)} after step", "".join(lines))
+                finally:
+                    job.kill()
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
