@@ -14,7 +14,7 @@
 
 namespace kolo::inproc {
 
-/// Bytes of each direction's ring: measured, see bench/transport.cpp.
+/// Bytes of each direction's ring. Long messages do not go through it: they are read where they lie.
 inline constexpr std::size_t kRingBytes = 256 << 10;
 
 /// One side's eventfd. Thread-safe.

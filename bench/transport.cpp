@@ -1,0 +1,143 @@
+// What the endpoints of each transport cost: a round trip of one small message, and the flow of a long one,
+// between two threads. The plain copy beside them is the machine's own limit.
+#include <benchmark/benchmark.h>
+#include <poll.h>
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "transport/transport.hpp"
+
+namespace kolo {
+namespace {
+
+/// Two connected endpoints of this process.
+struct Pair {
+  std::unique_ptr<Endpoint> ends[2];
+
+  explicit Pair(std::string_view name) {
+    for (const TransportFactory& factory : transport_factories()) {
+      if (factory.name != name) continue;
+      const TransportOptions options{"bench", "key", name == "tcp" ? "127.0.0.1" : ""};
+      auto low = factory.make(options).value_or_throw(), high = factory.make(options).value_or_throw();
+      const TransportPeer peers[2] = {{1, high->address()}, {0, low->address()}};
+      std::thread other([&] {
+        ends[1] = std::move(high->connect(1, {&peers[1], 1}, Deadline::after(std::chrono::seconds(10)))
+                                .value_or_throw()
+                                .front());
+      });
+      ends[0] = std::move(low->connect(0, {&peers[0], 1}, Deadline::after(std::chrono::seconds(10)))
+                              .value_or_throw()
+                              .front());
+      other.join();
+    }
+  }
+};
+
+void sleep_on(Endpoint& endpoint, bool for_room) {
+  if (endpoint.arm(for_room)) {
+    const short events = POLLIN | (for_room && !endpoint.is_memory() ? POLLOUT : 0);
+    pollfd entry{endpoint.fd(), events, 0};
+    if (::poll(&entry, 1, 10'000) > 0 && (entry.revents & ~POLLOUT) != 0) (void)endpoint.drain();
+  }
+  endpoint.disarm();
+}
+
+/// False when the peer has gone.
+bool send(Endpoint& endpoint, const std::vector<std::byte>& data, bool spin) {
+  for (std::size_t sent = 0; sent < data.size();) {
+    const iovec part{const_cast<std::byte*>(data.data() + sent), data.size() - sent};
+    const auto wrote = endpoint.write({&part, 1});
+    if (!wrote.ok()) return false;
+    sent += *wrote;
+    if (*wrote == 0 && !spin) sleep_on(endpoint, true);
+  }
+  return true;
+}
+
+bool receive(Endpoint& endpoint, std::vector<std::byte>& data, bool spin) {
+  for (std::size_t received = 0; received < data.size();) {
+    const auto got = endpoint.read(std::span(data).subspan(received));
+    if (!got.ok()) return false;
+    received += *got;
+    if (*got == 0 && !spin) sleep_on(endpoint, false);
+  }
+  return true;
+}
+
+void round_trip(benchmark::State& state, const char* transport, bool spin) {
+  Pair pair(transport);
+  std::vector<std::byte> here(static_cast<std::size_t>(state.range(0))), there(here.size());
+  std::thread echo([&] {
+    while (receive(*pair.ends[1], there, spin) && send(*pair.ends[1], there, spin)) {
+    }
+  });
+  for (auto _ : state) {
+    send(*pair.ends[0], here, spin);
+    receive(*pair.ends[0], here, spin);
+  }
+  pair.ends[0].reset();
+  echo.join();
+}
+
+void flow(benchmark::State& state, const char* transport) {
+  Pair pair(transport);
+  std::vector<std::byte> here(static_cast<std::size_t>(state.range(0))), there(here.size());
+  std::thread sink([&] {
+    std::vector<std::byte> thanks(1);
+    while (receive(*pair.ends[1], there, false) && send(*pair.ends[1], thanks, false)) {
+    }
+  });
+  std::vector<std::byte> thanks(1);
+  for (auto _ : state) {
+    send(*pair.ends[0], here, false);
+    receive(*pair.ends[0], thanks, false);
+  }
+  state.SetBytesProcessed(state.iterations() * state.range(0));
+  pair.ends[0].reset();
+  sink.join();
+}
+
+void pull(benchmark::State& state, const char* transport) {
+  Pair pair(transport);
+  std::vector<std::byte> here(static_cast<std::size_t>(state.range(0)), std::byte{1}), there(here.size());
+  const auto range = pair.ends[0]->expose(here.data(), here.size());
+  if (!range) return state.SkipWithError("private memory cannot be read here");
+  for (auto _ : state) {
+    if (!pair.ends[1]->fetch(*range, there).ok()) return state.SkipWithError("fetch");
+  }
+  state.SetBytesProcessed(state.iterations() * state.range(0));
+}
+
+void copy(benchmark::State& state) {
+  std::vector<std::byte> from(static_cast<std::size_t>(state.range(0)), std::byte{1}), to(from.size());
+  for (auto _ : state) {
+    std::memcpy(to.data(), from.data(), from.size());
+    benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(state.iterations() * state.range(0));
+}
+
+BENCHMARK_CAPTURE(round_trip, inproc_spin, "inproc", true)->Arg(8)->UseRealTime();
+BENCHMARK_CAPTURE(round_trip, shm_spin, "shm", true)->Arg(8)->UseRealTime();
+BENCHMARK_CAPTURE(round_trip, tcp_spin, "tcp", true)->Arg(8)->UseRealTime();
+BENCHMARK_CAPTURE(round_trip, inproc_sleep, "inproc", false)->Arg(8)->UseRealTime();
+BENCHMARK_CAPTURE(round_trip, shm_sleep, "shm", false)->Arg(8)->UseRealTime();
+BENCHMARK_CAPTURE(round_trip, tcp_sleep, "tcp", false)->Arg(8)->UseRealTime();
+BENCHMARK_CAPTURE(flow, inproc, "inproc")->Arg(64 << 10)->Arg(1 << 20)->Arg(16 << 20)->UseRealTime();
+BENCHMARK_CAPTURE(flow, shm, "shm")->Arg(64 << 10)->Arg(1 << 20)->Arg(16 << 20)->UseRealTime();
+BENCHMARK_CAPTURE(flow, tcp, "tcp")->Arg(64 << 10)->Arg(1 << 20)->Arg(16 << 20)->UseRealTime();
+BENCHMARK_CAPTURE(pull, inproc, "inproc")->Arg(1 << 20)->Arg(16 << 20)->UseRealTime();
+BENCHMARK_CAPTURE(pull, shm, "shm")->Arg(1 << 20)->Arg(16 << 20)->UseRealTime();
+BENCHMARK(copy)->Arg(1 << 20)->Arg(16 << 20)->UseRealTime();
+
+}  // namespace
+}  // namespace kolo
+
+BENCHMARK_MAIN();
