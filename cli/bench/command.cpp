@@ -31,8 +31,7 @@ using Peers = std::vector<std::unique_ptr<Peer>>;
 constexpr int kWrong = 1;
 constexpr int kUsage = 2;
 
-constexpr const char* kExamples = R"(
-Examples:
+constexpr const char* kExamples = R"(Examples:
   kolo bench all_reduce                                    as many ranks as cores, usual sizes
   kolo bench all_reduce --ranks 4 --sizes 8,1K,1M,64M      these sizes, in bytes
   kolo bench all_reduce --sizes 8:64M:4 --transport tcp    8, 32, 128, ... up to 64M, over loopback TCP
@@ -182,25 +181,38 @@ void add_bench(CLI::App& app) {
       ->add_option("collective", raw.collective,
                    "all_reduce, reduce_scatter, all_gather, broadcast, reduce, scatter, gather, all_to_all,"
                    " barrier, send_recv (round trips between pairs, halved)")
-      ->required();
-  bench->add_option("-n,--ranks", raw.ranks, "Ranks to start (default: one for each core, at least 2)");
-  bench->add_option("--sizes", raw.sizes, "Bytes, with K, M, G; ranges FROM:TO:FACTOR")
+      ->required()
+      ->type_name("");
+  bench->add_option("-n,--ranks", raw.ranks, "Ranks to start (default: one for each core, at least 2)")
+      ->type_name("N");
+  bench->add_option("--sizes", raw.sizes, "Bytes, with K, M, G->type_name(" LIST "); ranges FROM:TO:FACTOR")
       ->capture_default_str();
   bench->add_option("--dtype", raw.dtype, "float32/64, float16, bfloat16, int8 to 64, uint8 to 64")
-      ->capture_default_str();
-  bench->add_option("--reduction", raw.reduction, "sum, product, min, max, average")->capture_default_str();
-  bench->add_option("--algorithm", raw.algorithm, "By name (default: kolo's choice)");
-  bench->add_option("--transport", raw.transport,
-                    "shm, tcp, or inproc (ranks as threads) (default: kolo's choice)");
-  bench->add_option("--memory", raw.memory, "shared: that kolo gave out; private: plain memory")
+      ->capture_default_str()
+      ->type_name("NAME");
+  bench->add_option("--reduction", raw.reduction, "sum, product, min, max, average")
+      ->capture_default_str()
+      ->type_name("NAME");
+  bench->add_option("--algorithm", raw.algorithm, "By name (default: kolo's choice)")->type_name("NAME");
+  bench
+      ->add_option("--transport", raw.transport,
+                   "shm, tcp, or inproc (ranks as threads) (default: kolo's choice)")
+      ->type_name("NAME");
+  bench
+      ->add_option("--memory", raw.memory,
+                   "shared: that kolo gave out->type_name(" KIND "); private: plain memory")
       ->capture_default_str();
   auto* in_place =
       bench->add_flag("--in-place", parsed->in_place, "Result where the input was (default where usual)");
   bench->add_flag("--out-of-place", parsed->out_of_place, "Input and result apart")->excludes(in_place);
-  bench->add_option("--iterations", raw.iterations, "Exactly so many (default: by time, at least 20)");
-  bench->add_option("--warmup", raw.warmup, "Iterations before the clock counts")->capture_default_str();
-  bench->add_option("--json", raw.json, "Also write JSON lines to this file");
-  bench->add_option("--against", raw.against, "Peers to measure in the same run: gloo, openmpi, mpich");
+  bench->add_option("--iterations", raw.iterations, "Exactly so many (default: by time, at least 20)")
+      ->type_name("N");
+  bench->add_option("--warmup", raw.warmup, "Iterations before the clock counts")
+      ->capture_default_str()
+      ->type_name("N");
+  bench->add_option("--json", raw.json, "Also write JSON lines to this file")->type_name("FILE");
+  bench->add_option("--against", raw.against, "Peers to measure in the same run: gloo, openmpi, mpich")
+      ->type_name("LIST");
   bench->add_flag("--progress", parsed->progress)->group("");  // told to the ranks by who starts them
   bench->callback([parsed] {
     if (parsed->in_place || parsed->out_of_place) parsed->raw.in_place = parsed->in_place;

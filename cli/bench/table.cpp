@@ -31,6 +31,7 @@ std::string format_us(double us) {
 std::string Table::heading() const {
   const Case& what = heading_.what;
   const Machine& machine = heading_.machine;
+  const std::string ranks = fmt::format("{} rank{}", what.ranks, what.ranks == 1 ? "" : "s");
   const std::string reduction = is_reducing(what.kind) ? fmt::format(" {}", kolo::name_of(what.op)) : "";
   std::string text = fmt::format("# kolo {}: {}, {} over {}, {}{}, {} memory, {}\n", heading_.version,
                                  name_of(what.kind), ranks, heading_.transport, kolo::name_of(what.dtype),
