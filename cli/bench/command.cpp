@@ -185,8 +185,9 @@ void add_bench(CLI::App& app) {
       ->type_name("");
   bench->add_option("-n,--ranks", raw.ranks, "Ranks to start (default: one for each core, at least 2)")
       ->type_name("N");
-  bench->add_option("--sizes", raw.sizes, "Bytes, with K, M, G->type_name(" LIST "); ranges FROM:TO:FACTOR")
-      ->capture_default_str();
+  bench->add_option("--sizes", raw.sizes, "Bytes, with K, M, G; ranges FROM:TO:FACTOR")
+      ->capture_default_str()
+      ->type_name("LIST");
   bench->add_option("--dtype", raw.dtype, "float32/64, float16, bfloat16, int8 to 64, uint8 to 64")
       ->capture_default_str()
       ->type_name("NAME");
@@ -198,10 +199,9 @@ void add_bench(CLI::App& app) {
       ->add_option("--transport", raw.transport,
                    "shm, tcp, or inproc (ranks as threads) (default: kolo's choice)")
       ->type_name("NAME");
-  bench
-      ->add_option("--memory", raw.memory,
-                   "shared: that kolo gave out->type_name(" KIND "); private: plain memory")
-      ->capture_default_str();
+  bench->add_option("--memory", raw.memory, "shared: that kolo gave out; private: plain memory")
+      ->capture_default_str()
+      ->type_name("KIND");
   auto* in_place =
       bench->add_flag("--in-place", parsed->in_place, "Result where the input was (default where usual)");
   bench->add_flag("--out-of-place", parsed->out_of_place, "Input and result apart")->excludes(in_place);
