@@ -55,6 +55,13 @@ TEST_P(Endpoints, ConnectEachWithEach) {
   }
 }
 
+TEST_P(Endpoints, LateRanksAreWaitedFor) {
+  for (const int late : {0, 1, 2}) {
+    const Group group = connect_group(GetParam(), 3, {.late = late});
+    EXPECT_TRUE(group.ok()) << first_error(group);
+  }
+}
+
 TEST_P(Endpoints, AddressesArePrintableAndReachEachOther) {
   auto one = make_transport(GetParam(), "a", "k");
   auto other = make_transport(GetParam(), "a", "k");

@@ -1,6 +1,10 @@
 // Endpoints between real processes: death by SIGKILL, and reading another process's memory.
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 
 #include <cstring>
@@ -25,7 +29,8 @@ class Processes : public ::testing::TestWithParam<Variant> {
     ::alarm(0);
   }
 
-  void start(const std::function<bool(Endpoint&)>& child) {
+  /// `prepare` runs in the child before it connects.
+  void start(const std::function<bool(Endpoint&)>& child, const std::function<bool()>& prepare = {}) {
     int pipe[2];
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pipe), 0);
     const std::string job = new_job();
@@ -34,12 +39,12 @@ class Processes : public ::testing::TestWithParam<Variant> {
     if (child_ == 0) {
       ::alarm(60);
       ::close(pipe[0]);
+      if (prepare && !prepare()) ::_exit(2);
       auto endpoint = join(1, pipe[1], job);
       ::_exit(endpoint && child(*endpoint) ? 0 : 1);
     }
     ::close(pipe[1]);
-    endpoint_ = join(0, pipe[0], job);
-    ASSERT_TRUE(endpoint_);
+    endpoint_ = join(0, pipe[0], job);  // each test asserts that there is one
   }
 
   int exit_status() {
@@ -146,6 +151,41 @@ TEST_P(Processes, MemoryIsPulledAcrossProcesses) {
     const RemoteRange beyond{range.region, shared ? data.size() + 4096 : 4096};  // nothing is mapped there
     EXPECT_FALSE(endpoint_->fetch(beyond, in).ok());
   }
+  const std::byte done{1};
+  ASSERT_TRUE(send_all(*endpoint_, {&done, 1}).ok());
+  EXPECT_EQ(exit_status(), 0);
+}
+
+/// From now on this process may not read others' memory, as in many containers.
+bool forbid_reading_others() {
+  sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  sock_fprog program{static_cast<unsigned short>(std::size(filter)), filter};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST_P(Processes, WhereOneMayNotReadBothPushPrivateMemory) {
+  const auto expect_pushed = [](Endpoint& endpoint) {
+    const std::vector<std::byte> own(10'000);
+    SharedMemory shared(10'000);
+    const auto range = endpoint.expose(shared.data(), shared.size());
+    return !endpoint.expose(own.data(), own.size()) && range.has_value() == endpoint.can_pull() &&
+           (!range || range->region != 0);
+  };
+  start(
+      [&](Endpoint& endpoint) {
+        std::byte done;
+        return expect_pushed(endpoint) && receive_all(endpoint, {&done, 1}).ok();
+      },
+      forbid_reading_others);
+  if (!endpoint_ && WEXITSTATUS(exit_status()) == 2) GTEST_SKIP() << "no seccomp here";
+  ASSERT_TRUE(endpoint_);
+  EXPECT_TRUE(expect_pushed(*endpoint_));
   const std::byte done{1};
   ASSERT_TRUE(send_all(*endpoint_, {&done, 1}).ok());
   EXPECT_EQ(exit_status(), 0);

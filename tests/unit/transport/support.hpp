@@ -97,6 +97,7 @@ struct GroupOptions {
   std::string job = new_job();
   std::vector<std::string> keys = {};  ///< per rank; empty: the same for all
   std::vector<int> absent = {};        ///< ranks that listen but do not come
+  int late = -1;                       ///< a rank that comes 300 ms after the others
   milliseconds timeout = seconds(20);
 };
 
@@ -116,6 +117,7 @@ inline Group connect_group(const Variant& variant, int size, const GroupOptions&
   for (int rank = 0; rank < size; ++rank) {
     if (std::find(options.absent.begin(), options.absent.end(), rank) != options.absent.end()) continue;
     threads.emplace_back([&, rank] {
+      if (rank == options.late) std::this_thread::sleep_for(milliseconds(300));
       std::vector<TransportPeer> peers;
       for (int peer = size - 1; peer >= 0; --peer) {  // an order of its own, to see that it is kept
         if (peer != rank) peers.push_back({peer, group.transports[peer]->address()});
