@@ -97,7 +97,8 @@ const Offered* choose(const Transport& transport, const std::vector<Offered>& th
   return nullptr;
 }
 
-/// Ranks that have a core each may spin; where cores are shared, spinning takes the peer's time.
+/// Ranks that have a core each may spin; where cores are shared, spinning takes the time of those who
+/// compute.
 std::chrono::nanoseconds spin_time(const std::vector<std::unique_ptr<Endpoint>>& endpoints) {
   if (config().spin_us >= 0) return std::chrono::microseconds(config().spin_us);
   cpu_set_t cpus;
@@ -105,7 +106,7 @@ std::chrono::nanoseconds spin_time(const std::vector<std::unique_ptr<Endpoint>>&
   const int count = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
   const auto here =
       std::count_if(endpoints.begin(), endpoints.end(), [](const auto& e) { return e->is_memory(); });
-  return here <= count ? std::chrono::microseconds(100) : std::chrono::microseconds(0);
+  return std::chrono::microseconds(here <= count ? 100 : 20);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@ namespace {
 
 constexpr auto kHandBack = std::chrono::milliseconds(50);  // callers that come and go keep the thread away
 constexpr int kPollsBetweenLooks = 64;
+constexpr int kSpinsBetweenYields = 16;
 
 void relax() {
 #if defined(__x86_64__)
@@ -64,6 +65,7 @@ void Engine::drive(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
                    const std::function<bool()>& stop) {
   Clock::time_point idle_since{};
   int polls = 0;
+  int spins = 0;
   while (!stop()) {
     const bool moved = poll(has_descriptor_links_ || ++polls % kPollsBetweenLooks == 0);
     settle_failure();
@@ -82,6 +84,8 @@ void Engine::drive(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
     const auto now = Clock::now();
     if (idle_since == Clock::time_point{}) idle_since = now;
     if (now - idle_since < options_.spin && driver_ == Driver::caller) {
+      // The peer may have been put on this very core: let it run, or we would wait for it until we sleep.
+      if (++spins % kSpinsBetweenYields == 0) std::this_thread::yield();
       relax();
       continue;
     }
