@@ -39,6 +39,7 @@ void write_results(const Options& options, const History& history, kolo::Communi
 int run(const Options& options) {
   fashion_mnist::catch_interrupts();
   const auto timeline = std::make_shared<kolo::Timeline>();
+  timeline->pause(true);  // the trainer chooses the steps that are worth a look
   kolo::Options settings;
   settings.timeline = timeline;
   kolo::Communicator communicator = kolo::Communicator::create(settings);

@@ -189,8 +189,9 @@ TEST_F(DataParallel, AllReduceStartsBeforeBackwardEnds) {
       return gradient;
     });
     squares(model(numbers(6, 8, communicator.rank())), numbers(6, 4, 9)).backward();
-    const auto events =
-        nlohmann::json::parse("[" + options.timeline->chrome_events(communicator.rank()) + "]");
+    std::string text = "[";
+    text.append(options.timeline->chrome_events(communicator.rank())).push_back(']');
+    const auto events = nlohmann::json::parse(text);
     double bucket = 0, last_gradient = 0, wait = 0;
     for (const auto& event : events) {
       if (event.value("ph", "") != "X") continue;

@@ -77,10 +77,12 @@ class Chart {
     svg_ += '\n';
   }
 
+  /// A white rim keeps the text legible where it meets a curve.
   void label(double x, double y, const char* anchor, const char* color, const std::string& text,
              int size = 13) {
-    add(R"(<text x="{:.1f}" y="{:.1f}" text-anchor="{}" fill="{}" font-size="{}">{}</text>)", x, y, anchor,
-        color, size, text);
+    add(R"(<text x="{:.1f}" y="{:.1f}" text-anchor="{}" fill="{}" font-size="{}" stroke="#ffffff" stroke-width="4" )"
+        R"(stroke-linejoin="round" paint-order="stroke">{}</text>)",
+        x, y, anchor, color, size, text);
   }
 
   void frame(double loss_step, double accuracy_step) {
@@ -101,7 +103,7 @@ class Chart {
           accuracy_(v), kAccuracyColor);
       label(kRight + 10, accuracy_(v) + 4.5, "start", kAccuracyColor, fmt::format("{:g} %", v));
     }
-    const double epoch_step = tick(x_.high, 10);
+    const double epoch_step = std::max(tick(x_.high, 10), x_.high >= 3 ? 1.0 : 0.0);
     for (double v = 0; v <= x_.high * (1 + 1e-9); v += epoch_step) {
       add(R"(<line x1="{:.1f}" y1="{}" x2="{:.1f}" y2="{}" stroke="#8a96a3"/>)", x_(v), kBottom, x_(v),
           kBottom + 5);

@@ -77,11 +77,11 @@ class Training {
 
   History run() {
     const auto begin = Clock::now();
-    timeline_->pause(true);
     for (int epoch = 0; history_.steps < steps_ && history_.signal == 0; ++epoch) {
       train_epoch(epoch);
       if (history_.signal == 0) evaluate();
     }
+    timeline_->pause(true);
     history_.images = history_.steps * options_.batch;
     history_.total_seconds = seconds(Clock::now() - begin);
     history_.communication = model_.total();
