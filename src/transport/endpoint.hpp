@@ -21,9 +21,9 @@ struct RemoteRange {
   std::uint64_t offset = 0;
 };
 
-/// One side of a connection. Used by one thread at a time. All calls return at once. After the first error every
-/// call returns an error; the peer's death, or its end of the stream, is Code::peer_lost with a message without
-/// the peer's rank (the caller knows it).
+/// One side of a connection. Used by one thread at a time. All calls return at once. After the first error
+/// every call returns an error; the peer's death, or its end of the stream, is Code::peer_lost with a message
+/// without the peer's rank (the caller knows it).
 ///
 /// Bytes move through write() and read(). Where can_pull() says so, long messages need not: the sender
 /// expose()s them and the receiver reads them where they lie.
@@ -41,11 +41,11 @@ class Endpoint {
   virtual Result<std::size_t> read(std::span<std::byte> into) = 0;
 
   /// --- Waiting. -----------------------------------------------------------------------------------------
-  /// True when read() and write() cost no system call, so that a spinning caller may try them in a loop; false
-  /// when it should ask poll(2) on fd() first.
+  /// True when read() and write() cost no system call, so that a spinning caller may try them in a loop;
+  /// false when it should ask poll(2) on fd() first.
   virtual bool is_memory() const = 0;
-  /// A descriptor that polls readable (POLLIN or POLLHUP) when an armed endpoint has something to do, and when
-  /// the peer is gone. Stays the same for life; call drain() when it polled readable.
+  /// A descriptor that polls readable (POLLIN or POLLHUP) when an armed endpoint has something to do, and
+  /// when the peer is gone. Stays the same for life; call drain() when it polled readable.
   virtual int fd() const = 0;
   /// Asks the peer to make fd() readable when bytes arrive, or, with `for_room`, when there is room to write
   /// (an endpoint that is not memory: poll fd() for POLLOUT instead). Returns false when there already is
@@ -66,9 +66,9 @@ class Endpoint {
   virtual Result<const std::byte*> map(const RemoteRange& range, std::size_t bytes) = 0;
   /// Receiver: copies from the peer's memory.
   virtual Status fetch(const RemoteRange& range, std::span<std::byte> into) = 0;
-  /// Sender: from now on nothing that was exposed may be believed. Takes effect at once, ahead of what is in the
-  /// stream: a peer that pulls later, and then asks revoked(), learns of it. An endpoint that cannot pull need do
-  /// nothing. Receiver: true once the peer has revoked.
+  /// Sender: from now on nothing that was exposed may be believed. Takes effect at once, ahead of what is in
+  /// the stream: a peer that pulls later, and then asks revoked(), learns of it. An endpoint that cannot pull
+  /// need do nothing. Receiver: true once the peer has revoked.
   virtual void revoke() = 0;
   virtual bool revoked() const = 0;
 };

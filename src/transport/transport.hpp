@@ -19,8 +19,8 @@ struct TransportPeer {
   std::string address;  ///< what that rank's address() returned
 };
 
-/// One rank's side of a transport, made for one group of ranks; listens from construction to destruction. Used by one
-/// thread at a time. Endpoints may outlive it.
+/// One rank's side of a transport, made for one group of ranks; listens from construction to destruction.
+/// Used by one thread at a time. Endpoints may outlive it.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -28,14 +28,15 @@ class Transport {
   virtual std::string_view name() const = 0;
   /// What other ranks need to know, to be published in the store. Printable, at most 1 KiB.
   virtual std::string address() const = 0;
-  /// Whether ranks with these two addresses can reach each other. Symmetric; decides from the addresses alone, so
-  /// that both sides decide the same.
+  /// Whether ranks with these two addresses can reach each other. Symmetric; decides from the addresses
+  /// alone, so that both sides decide the same.
   virtual bool reaches(std::string_view one, std::string_view other) const = 0;
-  /// Connects to all of `peers`, in their order. Every pair of ranks that choose this transport for each other
-  /// calls it at the same time: the higher rank dials, the lower accepts. Proves identity both ways (the job's
-  /// key, the ranks) before anything else. Strangers that connect are dropped and do not harm. Code::rendezvous that names the ranks that
-  /// did not come at the deadline.
-  virtual Result<std::vector<std::unique_ptr<Endpoint>>> connect(int rank, std::span<const TransportPeer> peers,
+  /// Connects to all of `peers`, in their order. Every pair of ranks that choose this transport for each
+  /// other calls it at the same time: the higher rank dials, the lower accepts. Proves identity both ways
+  /// (the job's key, the ranks) before anything else. Strangers that connect are dropped and do not harm.
+  /// Code::rendezvous that names the ranks that did not come at the deadline.
+  virtual Result<std::vector<std::unique_ptr<Endpoint>>> connect(int rank,
+                                                                 std::span<const TransportPeer> peers,
                                                                  const Deadline& deadline) = 0;
 };
 

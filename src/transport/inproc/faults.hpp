@@ -10,7 +10,7 @@ namespace kolo::inproc {
 /// after the ranks connect. Thread-safe.
 void set_delay(const std::string& job, int a, int b, std::chrono::nanoseconds delay);  ///< of every byte
 void set_stalled(const std::string& job, int rank, bool stalled);  ///< nothing moves to or from the rank
-void lose(const std::string& job, int rank);                      ///< its links end, as if it had died
+void lose(const std::string& job, int rank);                       ///< its links end, as if it had died
 void clear_faults(const std::string& job);
 
 }  // namespace kolo::inproc
