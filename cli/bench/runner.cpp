@@ -22,6 +22,7 @@ constexpr int kRoundsWithPeers = 5;
 
 Policy policy_of_a_round(Policy whole, int rounds) {
   const auto share = [&](int n) { return (n + rounds - 1) / rounds; };
+  whole.warmup = share(whole.warmup);
   whole.iterations = share(whole.iterations);
   whole.min_iterations = share(whole.min_iterations);
   whole.max_iterations = share(whole.max_iterations);
