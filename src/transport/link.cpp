@@ -13,6 +13,12 @@ constexpr std::size_t kFetchBytes = 128 * 1024;
 constexpr int kReadsPerProgress = 16;
 constexpr std::size_t kGranule = 8;  // the largest element
 
+// What a peer may have us keep: short messages and offers that are ahead of our receives, receives that are
+// ahead of our sends, and answers that it does not read.
+constexpr std::size_t kMostUnexpectedBytes = std::size_t{256} << 20;
+constexpr std::size_t kMostEarlyReady = std::size_t{1} << 20;
+constexpr std::size_t kMostControls = 4096;
+
 bool has_payload(FrameType type) {
   return type == FrameType::message || type == FrameType::data || type == FrameType::control;
 }
@@ -36,6 +42,9 @@ void Link::enqueue(OutFrame frame) {
   if (out_head_ == out_.size()) {
     out_.clear();
     out_head_ = 0;
+  } else if (out_head_ > 64 && out_head_ * 2 > out_.size()) {
+    out_.erase(out_.begin(), out_.begin() + static_cast<std::ptrdiff_t>(out_head_));
+    out_head_ = 0;
   }
   out_.push_back(std::move(frame));
 }
@@ -49,6 +58,10 @@ void Link::reply(FrameType type, const Tag& tag) {
 
 void Link::send_control(std::uint32_t kind, std::span<const std::byte> payload) {
   if (!status_.ok()) return;
+  if (++controls_queued_ > kMostControls) {
+    fail(Status(Code::system, "it does not read what it is told"));
+    return;
+  }
   OutFrame frame;
   frame.header.type = FrameType::control;
   frame.header.tag.message = kind;
@@ -63,18 +76,14 @@ void Link::send_control(std::uint32_t kind, std::span<const std::byte> payload) 
 void Link::post_send(MessageRequest& request) {
   if (abandoned_) return;
   if (!status_.ok()) {
-    sends_.add(request.tag, &request);  // it will never be met: is_waiting() shows it
+    sends_.add(request.tag, {&request, false});  // it will never be met: is_waiting() shows it
     return;
   }
   if (request.bytes <= kEagerBytes) {
     OutFrame frame;
     frame.header = header_for(FrameType::message, request);
     frame.payload = request.data;
-    if (request.acknowledged) {
-      sends_.add(request.tag, &request);
-    } else {
-      frame.finish = &request;
-    }
+    frame.request = &request;
     enqueue(std::move(frame));
     return;
   }
@@ -88,7 +97,7 @@ void Link::post_send(MessageRequest& request) {
   if (endpoint_->can_pull()) {
     if (const auto range = endpoint_->expose(request.data, request.bytes)) frame.header.range = *range;
   }
-  sends_.add(request.tag, &request);
+  sends_.add(request.tag, {&request, true});
   enqueue(std::move(frame));
 }
 
@@ -96,12 +105,14 @@ void Link::send_data(MessageRequest& request) {
   OutFrame frame;
   frame.header = header_for(FrameType::data, request);
   frame.payload = request.data;
-  if (request.acknowledged) {
-    sends_.add(request.tag, &request);
-  } else {
-    frame.finish = &request;
-  }
+  frame.request = &request;
   enqueue(std::move(frame));
+}
+
+bool Link::is_waiting() const noexcept {
+  return !receives_.empty() || !sends_.empty() || incoming_ != nullptr ||
+         std::any_of(out_.begin() + static_cast<std::ptrdiff_t>(out_head_), out_.end(),
+                     [](const OutFrame& frame) { return frame.request != nullptr; });
 }
 
 bool Link::flush() {
@@ -142,10 +153,17 @@ bool Link::flush() {
       frame.written += step;
       left -= step;
       if (frame.written < total) break;
-      MessageRequest* finish = frame.finish;
+      MessageRequest* request = frame.request;
       frame.owned = {};
+      if (frame.header.type == FrameType::control) --controls_queued_;
       ++out_head_;
-      if (finish) finish->finished();  // may post more; `frame` is no longer valid
+      if (request == nullptr) continue;
+      if (request->acknowledged) {
+        // Only now: a `done` that came earlier would free memory that we still read.
+        sends_.add(request->tag, {request, false});
+      } else {
+        request->finished();  // may post more; `frame` is no longer valid
+      }
     }
     if (full) break;
   }
@@ -164,6 +182,7 @@ bool Link::agrees(const FrameHeader& header, const MessageRequest& request) {
 void Link::post_receive(MessageRequest& request) {
   if (abandoned_) return;
   if (auto waiting = unexpected_.take(request.tag)) {
+    unexpected_bytes_ -= sizeof(Unexpected) + waiting->payload.size();
     if (!agrees(waiting->header, request)) return;
     if (waiting->header.type == FrameType::message) {
       if (waiting->header.acknowledged) reply(FrameType::done, request.tag);
@@ -223,12 +242,29 @@ void Link::on_message(const FrameHeader& header, const std::byte* payload) {
   if (auto request = receives_.take(header.tag)) {
     if (!agrees(header, **request)) return;
     if (header.acknowledged) reply(FrameType::done, header.tag);
-    if (header.bytes > 0) (*request)->consume(0, payload, header.bytes);
+    if (header.bytes > 0) {
+      alignas(kGranule) std::byte aligned[kEagerBytes];
+      if (reinterpret_cast<std::uintptr_t>(payload) % kGranule != 0) {
+        payload = static_cast<const std::byte*>(std::memcpy(aligned, payload, header.bytes));
+      }
+      (*request)->consume(0, payload, header.bytes);
+    }
     (*request)->finished();
     return;
   }
+  keep(header, payload);
+}
+
+void Link::keep(const FrameHeader& header, const std::byte* payload) {
   if (abandoned_) return;
-  unexpected_.add(header.tag, Unexpected{header, {payload, payload + header.bytes}});
+  const std::size_t size = payload == nullptr ? 0 : header.bytes;
+  if (unexpected_bytes_ + sizeof(Unexpected) + size > kMostUnexpectedBytes) {
+    fail(Status(Code::system, fmt::format("it sent {} MiB of messages for which no receive is posted",
+                                          unexpected_bytes_ >> 20)));
+    return;
+  }
+  unexpected_bytes_ += sizeof(Unexpected) + size;
+  unexpected_.add(header.tag, Unexpected{header, {payload, payload + size}});
   listener_.on_unexpected(*this, header.tag, header.signature);
 }
 
@@ -242,56 +278,78 @@ void Link::on_offer(const FrameHeader& header) {
     answer_offer(header, request);
     return;
   }
-  if (abandoned_) return;
-  unexpected_.add(header.tag, Unexpected{header, {}});
-  listener_.on_unexpected(*this, header.tag, header.signature);
+  keep(header, nullptr);
 }
 
 void Link::on_ready(const FrameHeader& header) {
-  if (auto request = sends_.take(header.tag)) {
-    send_data(**request);
-  } else if (!abandoned_) {
+  if (abandoned_) return;
+  if (const Sent* sent = sends_.find(header.tag)) {
+    if (!sent->offered) return corrupt("`ready` for a message that was sent");
+    send_data(*sends_.take(header.tag)->request);
+  } else if (early_ready_.size() < kMostEarlyReady) {
     early_ready_.add(header.tag, true);
+  } else {
+    fail(Status(Code::system, "it asked for more than a million messages that were not sent yet"));
   }
 }
 
 void Link::on_done(const FrameHeader& header) {
-  if (auto request = sends_.take(header.tag)) (*request)->finished();
+  if (abandoned_) return;
+  if (const auto sent = sends_.take(header.tag)) {
+    sent->request->finished();
+  } else {
+    corrupt("`done` for a message that was not sent");
+  }
+}
+
+void Link::on_data(const FrameHeader& header) {
+  if (abandoned_) {
+    incoming_left_ = header.bytes;
+    return;
+  }
+  if (header.bytes <= kEagerBytes) return corrupt("a short message as data");
+  const auto request = receives_.take(header.tag);
+  if (!request) return corrupt("data that nobody asked for");
+  incoming_left_ = header.bytes;
+  incoming_done_ = 0;
+  if (!agrees(header, **request)) return;  // its bytes are dropped: what the peer says next still counts
+  incoming_ = *request;
+  incoming_acknowledged_ = header.acknowledged != 0;
+  align_input();
+}
+
+void Link::finish_incoming() {
+  MessageRequest& request = *std::exchange(incoming_, nullptr);
+  if (incoming_acknowledged_) reply(FrameType::done, request.tag);
+  request.finished();
+}
+
+/// Reductions, above all the user's own, take aligned operands; short messages of odd sizes shift the stream.
+void Link::align_input() {
+  if (in_begin_ % kGranule == 0) return;
+  std::memmove(in_.data(), in_.data() + in_begin_, in_end_ - in_begin_);
+  in_end_ -= in_begin_;
+  in_begin_ = 0;
 }
 
 void Link::corrupt(const std::string& what) {
   fail(Status(Code::system, fmt::format("received nonsense over {}: {}", endpoint_->describe(), what)));
 }
 
-bool Link::handle(const FrameHeader& header) {
+void Link::handle(const FrameHeader& header) {
   switch (header.type) {
     case FrameType::offer:
-      on_offer(header);
-      return true;
+      return on_offer(header);
     case FrameType::ready:
-      on_ready(header);
-      return true;
+      return on_ready(header);
     case FrameType::done:
-      on_done(header);
-      return true;
-    case FrameType::data: {
-      auto request = receives_.take(header.tag);
-      if (request && !agrees(header, **request)) return true;
-      if (!request && !abandoned_) {
-        corrupt("data that nobody asked for");
-        return false;
-      }
-      if (request && header.acknowledged) reply(FrameType::done, header.tag);
-      incoming_ = request ? *request : nullptr;
-      incoming_left_ = header.bytes;
-      incoming_done_ = 0;
-      return true;
-    }
+      return on_done(header);
+    case FrameType::data:
+      return on_data(header);
     case FrameType::message:
     case FrameType::control:
-      break;  // handled with their payload by parse()
+      return;  // handled with their payload by parse()
   }
-  return true;
 }
 
 bool Link::parse_payload() {
@@ -304,7 +362,7 @@ bool Link::parse_payload() {
   in_begin_ += size;
   incoming_done_ += size;
   incoming_left_ -= size;
-  if (incoming_left_ == 0 && incoming_ != nullptr) std::exchange(incoming_, nullptr)->finished();
+  if (incoming_left_ == 0 && incoming_ != nullptr) finish_incoming();
   return true;
 }
 
@@ -340,8 +398,8 @@ bool Link::parse() {
       on_message(header, payload);
     } else if (header.type == FrameType::control) {
       listener_.on_control(*this, header.tag.message, {payload, header.bytes});
-    } else if (!handle(header)) {
-      break;
+    } else {
+      handle(header);
     }
   }
   return parsed;
@@ -357,7 +415,7 @@ bool Link::read_more() {
     }
     incoming_done_ += *read;
     incoming_left_ -= *read;
-    if (incoming_left_ == 0) std::exchange(incoming_, nullptr)->finished();
+    if (incoming_left_ == 0) finish_incoming();
     return *read > 0;
   }
   if (in_begin_ == in_end_) {
@@ -404,12 +462,13 @@ void Link::abandon() {
   receives_.clear();
   sends_.clear();
   unexpected_.clear();
+  unexpected_bytes_ = 0;
   early_ready_.clear();
   incoming_ = nullptr;  // the rest of it is read and dropped
   std::vector<OutFrame> kept;
   for (std::size_t i = out_head_; i < out_.size(); ++i) {
     OutFrame& frame = out_[i];
-    frame.finish = nullptr;
+    frame.request = nullptr;
     if (frame.header.type == FrameType::control) {
       kept.push_back(std::move(frame));
     } else if (frame.written > 0) {

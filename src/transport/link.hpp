@@ -34,6 +34,9 @@ class LinkListener {
 /// the endpoint can, else it says `ready` and the sender streams them. So a message never blocks those behind
 /// it, and no long message is ever copied aside.
 ///
+/// The peer is not trusted: whatever it sends, memory that requests do not name is neither read nor written,
+/// what is kept for it is bounded, and a peer that breaks the protocol ends this link with Code::system.
+///
 /// Used by one thread at a time. After an error every call is a no-op that reports it again.
 class Link {
  public:
@@ -53,7 +56,7 @@ class Link {
   /// something, because looking costs a system call on some endpoints.
   Result<bool> progress(bool readable);
   /// A posted request has not met its counterpart yet.
-  bool is_waiting() const noexcept { return !receives_.empty() || !sends_.empty() || incoming_ != nullptr; }
+  bool is_waiting() const noexcept;
   /// There are bytes that the endpoint had no room for.
   bool wants_write() const noexcept { return out_head_ < out_.size(); }
 
@@ -73,8 +76,12 @@ class Link {
     FrameHeader header;
     const std::byte* payload = nullptr;  // header.bytes of them for message, data and control
     std::uint64_t written = 0;           // of header and payload together
-    MessageRequest* finish = nullptr;    // told once all is written
+    MessageRequest* request = nullptr;   // of a message or data: told, or awaited, once all is written
     std::vector<std::byte> owned;        // the payload, where the Link keeps it
+  };
+  struct Sent {
+    MessageRequest* request = nullptr;
+    bool offered = false;  // its bytes have not gone into the stream: the peer pulls them or says ready
   };
   struct Unexpected {
     FrameHeader header;
@@ -86,7 +93,11 @@ class Link {
   bool read_more();
   bool parse();
   bool parse_payload();
-  bool handle(const FrameHeader& header);
+  void handle(const FrameHeader& header);
+  void on_data(const FrameHeader& header);
+  void finish_incoming();
+  void keep(const FrameHeader& header, const std::byte* payload);
+  void align_input();
   void on_message(const FrameHeader& header, const std::byte* payload);
   void on_offer(const FrameHeader& header);
   void on_ready(const FrameHeader& header);
@@ -110,6 +121,7 @@ class Link {
 
   std::vector<OutFrame> out_;
   std::size_t out_head_ = 0;
+  std::size_t controls_queued_ = 0;
 
   std::vector<std::byte> in_;
   std::size_t in_begin_ = 0;
@@ -117,12 +129,14 @@ class Link {
 
   // The long message that the stream is in the middle of.
   MessageRequest* incoming_ = nullptr;
+  bool incoming_acknowledged_ = false;
   std::uint64_t incoming_left_ = 0;
   std::uint64_t incoming_done_ = 0;
 
   TagTable<MessageRequest*> receives_;
-  TagTable<MessageRequest*> sends_;  // offered or waiting for their acknowledgement
+  TagTable<Sent> sends_;  // offered, or written and waiting for their acknowledgement
   TagTable<Unexpected> unexpected_;
+  std::size_t unexpected_bytes_ = 0;
   TagTable<bool> early_ready_;
 };
 

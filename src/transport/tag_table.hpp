@@ -48,6 +48,7 @@ class TagTable {
   }
 
   bool empty() const { return head_ == entries_.size(); }
+  std::size_t size() const { return entries_.size() - head_; }
   void clear() {
     entries_.clear();
     head_ = 0;

@@ -1,0 +1,44 @@
+// Fuzzing what a peer may say to a Link that has receives and sends under way. With clang: clang++
+// -fsanitize=fuzzer,address,undefined ... ; without: the unit test calls it with mutated inputs.
+#include <cstddef>
+#include <cstdint>
+
+#include "fuzz/link_pipe.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace kolo;
+  using namespace kolo::test;
+  if (size < 1) return 0;
+  const auto state = std::make_shared<PipeState>();
+  state->random.seed(data[0]);
+  state->most_at_once = data[0] % 2 == 0 ? 200 : 100'000;
+  state->room = data[0] % 4 < 2 ? 3000 : 1 << 20;
+  Heard heard;
+  Link link(1, std::make_unique<PipeEnd>(state, 0), heard);
+  std::vector<std::unique_ptr<Message>> messages;
+  for (std::uint32_t i = 0; i < 6; ++i) {
+    const std::uint64_t length = i % 2 == 0 ? 16 * i : 9000 + i;
+    messages.push_back(std::make_unique<Message>(Tag{1, i, 1}, length));
+    messages.back()->data = messages.back()->memory.data();
+    messages.back()->acknowledged = i >= 3;
+    link.post_send(*messages.back());
+    messages.push_back(std::make_unique<Message>(Tag{1, i, 1}, length, i % 3 == 0));
+    link.post_receive(*messages.back());
+  }
+  const auto bytes = std::as_bytes(std::span(data + 1, size - 1));
+  state->bytes[1].assign(bytes.begin(), bytes.end());
+  for (int i = 0; i < 40 && link.status().ok(); ++i) {
+    const auto moved = link.progress(true);
+    state->bytes[0].clear();  // it reads what we say
+    if (i == 20 && data[0] % 8 == 0) {
+      link.abandon();
+      messages.clear();
+    }
+    // A finished request's memory is its owner's again.
+    for (auto& message : messages) {
+      if (message->done) std::vector<std::byte>().swap(message->memory);
+    }
+    if (!moved.ok() || (!*moved && i > 20)) break;
+  }
+  return 0;
+}

@@ -1,0 +1,118 @@
+// An endpoint in memory for tests of Links: moves random amounts at a time, and can be broken off.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "transport/link.hpp"
+
+namespace kolo::test {
+
+/// What both ends of a pipe share. `pulls`: long messages are read where they lie.
+struct PipeState {
+  std::deque<std::byte> bytes[2];  // written by end 0 and by end 1
+  bool revoked[2] = {false, false};
+  bool pulls = false;
+  std::size_t room = std::size_t{1} << 30;
+  std::size_t most_at_once = std::size_t{1} << 30;
+  std::mt19937 random{1};
+};
+
+class PipeEnd final : public Endpoint {
+ public:
+  PipeEnd(std::shared_ptr<PipeState> state, int end) : state_(std::move(state)), end_(end) {}
+
+  std::string_view transport() const override { return "pipe"; }
+  std::string describe() const override { return "a pipe"; }
+  Result<std::size_t> write(std::span<const iovec> parts) override {
+    auto& bytes = state_->bytes[end_];
+    std::size_t left = std::min(some(), state_->room - std::min(state_->room, bytes.size()));
+    std::size_t written = 0;
+    for (const iovec& part : parts) {
+      const auto* from = static_cast<const std::byte*>(part.iov_base);
+      const std::size_t size = std::min(part.iov_len, left);
+      bytes.insert(bytes.end(), from, from + size);
+      left -= size;
+      written += size;
+    }
+    return written;
+  }
+  Result<std::size_t> read(std::span<std::byte> into) override {
+    auto& bytes = state_->bytes[1 - end_];
+    const std::size_t size = std::min({some(), into.size(), bytes.size()});
+    const auto end = bytes.begin() + static_cast<std::ptrdiff_t>(size);
+    std::copy(bytes.begin(), end, into.begin());
+    bytes.erase(bytes.begin(), end);
+    return size;
+  }
+  bool is_memory() const override { return true; }
+  int fd() const override { return -1; }
+  bool arm(bool) override { return false; }
+  void disarm() override {}
+  Status drain() override { return {}; }
+  bool can_pull() const override { return state_->pulls; }
+  std::optional<RemoteRange> expose(const void* data, std::size_t) override {
+    return RemoteRange{0, reinterpret_cast<std::uintptr_t>(data)};
+  }
+  Result<const std::byte*> map(const RemoteRange& range, std::size_t) override {
+    return reinterpret_cast<const std::byte*>(range.offset);
+  }
+  Status fetch(const RemoteRange&, std::span<std::byte>) override { return Status(Code::system, "unused"); }
+  void revoke() override { state_->revoked[end_] = true; }
+  bool revoked() const override { return state_->revoked[1 - end_]; }
+
+ private:
+  std::size_t some() {
+    return std::uniform_int_distribution<std::size_t>(1, state_->most_at_once)(state_->random);
+  }
+
+  std::shared_ptr<PipeState> state_;
+  int end_;
+};
+
+/// Remembers what a Link told it.
+struct Heard final : LinkListener {
+  void on_mismatch(Link&, const Tag&, const Signature&, const Signature&) override { ++mismatches; }
+  void on_unexpected(Link&, const Tag&, const Signature&) override { ++unexpected; }
+  void on_control(Link&, std::uint32_t kind, std::span<const std::byte> payload) override {
+    controls.emplace_back(kind, std::vector<std::byte>(payload.begin(), payload.end()));
+  }
+
+  int mismatches = 0;
+  int unexpected = 0;
+  std::vector<std::pair<std::uint32_t, std::vector<std::byte>>> controls;
+};
+
+/// A message with memory of its own, which knows when it may no longer be touched.
+struct Message final : MessageRequest {
+  Message(Tag name, std::uint64_t size, bool stores_itself = false)
+      : memory(size), stores(stores_itself), call{1, 2, 3, 4, 0, size, 7} {
+    tag = name;
+    signature = &call;
+    bytes = size;
+    if (stores) data = memory.data();
+  }
+  void consume(std::uint64_t offset, const std::byte* from, std::uint64_t size) override {
+    if (done || offset != consumed || offset + size > memory.size()) __builtin_trap();
+    if (!stores && reinterpret_cast<std::uintptr_t>(from) % 8 != 0) __builtin_trap();
+    if (size > 0) std::memcpy(memory.data() + offset, from, size);
+    consumed += size;
+  }
+  void finished() override {
+    if (done) __builtin_trap();
+    done = true;
+  }
+
+  std::vector<std::byte> memory;
+  bool stores;
+  Signature call;
+  std::uint64_t consumed = 0;
+  bool done = false;
+};
+
+}  // namespace kolo::test

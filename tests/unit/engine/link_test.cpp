@@ -1,0 +1,284 @@
+// Link over a pipe in memory, in random pieces, with and without pulling; and what a hostile peer may try.
+#include "transport/link.hpp"
+
+#include <gtest/gtest.h>
+
+#include "fuzz/link_pipe.hpp"
+
+namespace kolo::test {
+namespace {
+
+struct Pair {
+  Pair(bool pulls, unsigned seed, std::size_t most_at_once, std::size_t room = std::size_t{1} << 30)
+      : state(std::make_shared<PipeState>()) {
+    state->pulls = pulls;
+    state->random.seed(seed);
+    state->most_at_once = most_at_once;
+    state->room = room;
+    for (int end : {0, 1}) {
+      links[end] = std::make_unique<Link>(1 - end, std::make_unique<PipeEnd>(state, end), heard[end]);
+    }
+  }
+  void run(int rounds = 100'000) {
+    for (int quiet = 0; rounds > 0 && quiet < 3; --rounds) {
+      bool moved = false;
+      for (auto& link : links) {
+        const auto result = link->progress(true);
+        moved = moved || (result.ok() && *result);
+      }
+      quiet = moved ? 0 : quiet + 1;
+    }
+  }
+  /// The peer's side as raw frames.
+  void say(const FrameHeader& header, const std::vector<std::byte>& payload = {}) {
+    const auto* raw = reinterpret_cast<const std::byte*>(&header);
+    state->bytes[1].insert(state->bytes[1].end(), raw, raw + sizeof header);
+    state->bytes[1].insert(state->bytes[1].end(), payload.begin(), payload.end());
+  }
+
+  std::shared_ptr<PipeState> state;
+  Heard heard[2];
+  std::unique_ptr<Link> links[2];
+};
+
+FrameHeader frame(FrameType type, const Message& message) {
+  FrameHeader header;
+  header.type = type;
+  header.tag = message.tag;
+  header.bytes = message.bytes;
+  header.signature = message.call;
+  return header;
+}
+
+void fill(Message& message, unsigned seed) {
+  std::mt19937 random(seed);
+  for (std::byte& byte : message.memory) byte = static_cast<std::byte>(random());
+  message.data = message.memory.data();
+}
+
+struct LinkOver : ::testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(PullingOrNot, LinkOver, ::testing::Bool());
+
+TEST_P(LinkOver, MessagesOfAllKindsMeetInAnyOrder) {
+  for (unsigned seed = 0; seed < 60; ++seed) {
+    std::mt19937 random(seed);
+    Pair pair(GetParam(), seed, seed % 3 == 0 ? 100 : 100'000, seed % 2 ? 5000 : 1 << 20);
+    const std::uint64_t sizes[] = {0, 1, 3, 8, 100, 8191, 8192, 8193, 20'000, 300'001};
+    std::vector<std::unique_ptr<Message>> sends;
+    std::vector<std::unique_ptr<Message>> receives;
+    std::vector<std::pair<bool, std::size_t>> order;
+    for (std::uint32_t i = 0; i < 24; ++i) {
+      const std::uint64_t size = sizes[random() % (seed % 3 == 0 ? 9 : 10)];
+      sends.push_back(std::make_unique<Message>(Tag{1, i, 5}, size));
+      fill(*sends.back(), i);
+      sends.back()->acknowledged = random() % 3 == 0;
+      receives.push_back(std::make_unique<Message>(Tag{1, i, 5}, size, random() % 2 == 0));
+      order.emplace_back(true, i);
+      order.emplace_back(false, i);
+    }
+    std::shuffle(order.begin(), order.end(), random);
+    for (const auto& [is_send, i] : order) {
+      if (is_send) {
+        pair.links[0]->post_send(*sends[i]);
+      } else {
+        pair.links[1]->post_receive(*receives[i]);
+      }
+      pair.run(static_cast<int>(random() % 4));
+    }
+    pair.run();
+    for (std::size_t i = 0; i < sends.size(); ++i) {
+      ASSERT_TRUE(sends[i]->done && receives[i]->done) << "seed " << seed << " message " << i;
+      ASSERT_EQ(sends[i]->memory, receives[i]->memory) << "seed " << seed << " message " << i;
+    }
+    for (auto& link : pair.links) {
+      EXPECT_TRUE(link->status().ok()) << link->status().message();
+      EXPECT_FALSE(link->is_waiting());
+      EXPECT_FALSE(link->wants_write());
+    }
+  }
+}
+
+TEST_P(LinkOver, AnAcknowledgedMessageFinishesOnlyWhenItIsMet) {
+  for (const std::uint64_t size : {100u, 20'000u}) {
+    Pair pair(GetParam(), 1, 1000);
+    Message send({1, 0, 1}, size);
+    Message receive({1, 0, 1}, size);
+    fill(send, 3);
+    send.acknowledged = true;
+    pair.links[0]->post_send(send);
+    pair.run();
+    EXPECT_FALSE(send.done);
+    EXPECT_TRUE(pair.links[0]->is_waiting());
+    pair.links[1]->post_receive(receive);
+    pair.run();
+    EXPECT_TRUE(send.done && receive.done);
+  }
+}
+
+TEST_P(LinkOver, AMismatchIsToldAndDoesNotSpoilWhatComesBehind) {
+  for (const std::uint64_t size : {100u, 20'000u}) {
+    for (const bool receive_first : {true, false}) {
+      Pair pair(GetParam(), 1, 3000);
+      Message send({1, 0, 1}, size);
+      Message receive({1, 0, 1}, size);
+      fill(send, 3);
+      send.call.reduction = 9;
+      if (receive_first) {
+        pair.links[1]->post_receive(receive);
+        pair.run();
+      }
+      pair.links[0]->post_send(send);
+      if (!receive_first) {
+        pair.run();
+        pair.links[1]->post_receive(receive);
+      }
+      pair.links[0]->send_control(42, {});
+      pair.run();
+      EXPECT_EQ(pair.heard[1].mismatches, 1);
+      EXPECT_FALSE(receive.done);
+      EXPECT_TRUE(pair.links[1]->status().ok()) << pair.links[1]->status().message();
+      ASSERT_EQ(pair.heard[1].controls.size(), 1u) << size << receive_first;
+      EXPECT_EQ(pair.heard[1].controls[0].first, 42u);
+    }
+  }
+}
+
+// Either side gives up in the middle of frames in both directions. From then on its requests' memory is gone
+// (the address sanitizer watches), and control messages still arrive.
+TEST_P(LinkOver, AfterAbandonNothingTouchesTheMemoryAndControlsStillArrive) {
+  for (unsigned seed = 0; seed < 300; ++seed) {
+    Pair pair(GetParam(), seed, 20'000, 30'000);
+    std::vector<std::unique_ptr<Message>> own[2];
+    for (const int end : {0, 1}) {
+      for (std::uint32_t i = 0; i < 4; ++i) {
+        const std::uint64_t size = i % 2 == 0 ? 60'001 : 5000;
+        auto send = std::make_unique<Message>(Tag{1, i, 1}, size);
+        fill(*send, i);
+        auto receive = std::make_unique<Message>(Tag{1, i, 1}, size, i % 4 == 0);
+        pair.links[end]->post_send(*send);
+        pair.links[end]->post_receive(*receive);
+        own[end].push_back(std::move(send));
+        own[end].push_back(std::move(receive));
+      }
+    }
+    pair.run(static_cast<int>(seed % 12));
+    const int first = seed % 2;
+    for (const int end : {first, 1 - first}) {
+      pair.links[end]->abandon();
+      own[end].clear();
+      EXPECT_FALSE(pair.links[end]->is_waiting());
+      pair.links[end]->send_control(7, std::as_bytes(std::span("bye", 3)));
+      pair.run(static_cast<int>(seed % 5));
+    }
+    pair.run();
+    for (const int end : {0, 1}) {
+      EXPECT_TRUE(pair.links[end]->status().ok()) << pair.links[end]->status().message();
+      ASSERT_EQ(pair.heard[end].controls.size(), 1u) << "seed " << seed << " end " << end;
+      EXPECT_EQ(pair.heard[end].controls[0].second.size(), 3u);
+    }
+  }
+}
+
+void expect_refused(Pair& pair, const char* word) {
+  pair.run();
+  EXPECT_EQ(pair.links[0]->status().code(), Code::system);
+  EXPECT_NE(pair.links[0]->status().message().find(word), std::string::npos)
+      << pair.links[0]->status().message();
+}
+
+TEST(HostilePeer, NonsenseEndsTheLinkWithAWord) {
+  const Message message({1, 0, 1}, 20'000);
+  {
+    Pair pair(false, 1, 1000);
+    FrameHeader header;
+    header.magic = 1;
+    pair.say(header);
+    expect_refused(pair, "none");
+  }
+  for (const FrameType type : {FrameType::message, FrameType::control}) {
+    Pair pair(false, 1, 1000);
+    FrameHeader header = frame(type, message);
+    header.bytes = ~0ull;
+    pair.say(header);
+    expect_refused(pair, "bytes");
+  }
+  {
+    Pair pair(false, 1, 1000);
+    pair.say(frame(FrameType::data, message));
+    expect_refused(pair, "nobody");
+  }
+  {
+    Pair pair(false, 1, 1000);
+    pair.say(frame(FrameType::done, message));
+    expect_refused(pair, "not sent");
+  }
+  {
+    Pair pair(false, 1, 1000);
+    Message empty({1, 0, 1}, 0);
+    pair.links[0]->post_receive(empty);
+    pair.say(frame(FrameType::data, empty));
+    expect_refused(pair, "short");
+  }
+}
+
+// A `done` before the message has left would free memory that is still being written to the stream.
+TEST(HostilePeer, CannotFinishASendThatIsStillBeingWritten) {
+  for (const std::uint64_t size : {8000u, 60'000u}) {
+    Pair pair(false, 1, 1'000'000, 1000);  // room for a part of it
+    Message send({1, 0, 1}, size);
+    fill(send, 1);
+    send.acknowledged = true;
+    if (size > kEagerBytes) pair.say(frame(FrameType::ready, send));
+    pair.links[0]->progress(true).ok();
+    pair.links[0]->post_send(send);
+    pair.links[0]->progress(true).ok();
+    ASSERT_TRUE(pair.links[0]->wants_write());
+    pair.say(frame(FrameType::done, send));
+    pair.links[0]->progress(true).ok();
+    EXPECT_FALSE(send.done);
+    EXPECT_FALSE(pair.links[0]->status().ok());
+  }
+}
+
+TEST(HostilePeer, CannotHaveAMessageSentTwice) {
+  Pair pair(false, 1, 1'000'000);
+  Message send({1, 0, 1}, 60'000);
+  fill(send, 1);
+  send.acknowledged = true;
+  pair.links[0]->post_send(send);
+  pair.links[0]->progress(false).ok();
+  pair.say(frame(FrameType::ready, send));
+  pair.links[0]->progress(true).ok();
+  pair.say(frame(FrameType::ready, send));
+  pair.links[0]->progress(true).ok();
+  EXPECT_NE(pair.links[0]->status().message().find("was sent"), std::string::npos);
+}
+
+TEST(HostilePeer, WhatIsKeptForItIsBounded) {
+  const Message message({1, 0, 1}, 8192);
+  const std::vector<std::byte> payload(8192);
+  Pair pair(false, 1, 1'000'000);
+  for (int i = 0; i < 40'000 && pair.links[0]->status().ok(); ++i) {
+    pair.say(frame(FrameType::message, message), payload);
+    pair.links[0]->progress(true).ok();
+  }
+  EXPECT_NE(pair.links[0]->status().message().find("no receive"), std::string::npos);
+
+  Pair readies(false, 1, 1'000'000);
+  for (int i = 0; i < 1'100'000 && readies.links[0]->status().ok(); ++i) {
+    readies.say(frame(FrameType::ready, message));
+    if (i % 1000 == 0) readies.links[0]->progress(true).ok();
+  }
+  readies.run();
+  EXPECT_NE(readies.links[0]->status().message().find("million"), std::string::npos);
+
+  Pair deaf(false, 1, 1'000'000, 100);  // asks and asks, and never reads the answers
+  for (int i = 0; i < 10'000; ++i) {
+    deaf.links[0]->send_control(3, {});
+    deaf.links[0]->progress(true).ok();
+  }
+  EXPECT_NE(deaf.links[0]->status().message().find("does not read"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kolo::test
