@@ -23,6 +23,7 @@ Status divide(const Call& call, Counts counts, std::uint64_t total, int size, co
               std::vector<std::uint64_t>& parts) {
   const auto ranks = static_cast<std::size_t>(size);
   if (counts.empty()) {
+    if (total > kMostElements) return wrong(call, "all parts together are more than memory can hold");
     if (total % ranks != 0) {
       return wrong(call,
                    fmt::format("{} elements of `{}` do not divide by {} ranks; pass the counts of the parts",
@@ -33,6 +34,12 @@ Status divide(const Call& call, Counts counts, std::uint64_t total, int size, co
   }
   if (counts.size() != ranks) {
     return wrong(call, fmt::format("{} counts were given for {} ranks", counts.size(), size));
+  }
+  std::uint64_t sum = 0;
+  for (const std::uint64_t count : counts) {
+    if (__builtin_add_overflow(sum, count, &sum) || sum > kMostElements) {
+      return wrong(call, "the counts add up to more than memory can hold");
+    }
   }
   parts.assign(counts.begin(), counts.end());
   return {};
@@ -48,7 +55,7 @@ Status check_memory(const Call& call, const char* name, const void* data, std::u
     return wrong(call, fmt::format("`{}` has no known element type", name));
   if (data == nullptr && count > 0)
     return wrong(call, fmt::format("`{}` is null but has {} elements", name, count));
-  if (count > (std::uint64_t{1} << 62) / size_of(dtype)) {
+  if (count > kMostElements) {
     return wrong(call, fmt::format("`{}` has {} elements, more than memory can hold", name, count));
   }
   return {};
@@ -80,7 +87,8 @@ Status check_rooted_parts(Call& call, int rank, int size, Counts counts, bool sc
   std::vector<std::uint64_t> parts;
   const auto root = static_cast<std::size_t>(call.root);
   const std::uint64_t own = scatters ? call.out.count : call.in.count;
-  const std::uint64_t total = counts.empty() ? own * static_cast<std::uint64_t>(size) : 0;
+  const auto ranks = static_cast<std::uint64_t>(size);
+  const std::uint64_t total = !counts.empty() ? 0 : own > kMostElements / ranks ? ~0ull : own * ranks;
   if (Status s = divide(call, counts, total, size, scatters ? "out" : "in", parts); !s.ok()) return s;
   const char* part_name = scatters ? "out" : "in";
   if (Status s = expect(call, part_name, own, parts[static_cast<std::size_t>(rank)]); !s.ok()) return s;

@@ -11,6 +11,9 @@
 
 namespace kolo {
 
+/// More cannot be real, and in bytes they still count in 63 bits.
+inline constexpr std::uint64_t kMostElements = std::uint64_t{1} << 59;
+
 /// The arguments of any collective in one form. `in_parts` and `out_parts` are the elements of each part
 /// where the collective has one part per rank (see BufferName); empty where the algorithm divides the data
 /// (`count`).

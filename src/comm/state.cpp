@@ -126,7 +126,9 @@ Work Communicator::State::start_message(void* data, std::uint64_t count, DType d
   if (peer < 0 || peer >= size)
     wrong(fmt::format("peer {} is not a rank of this communicator of {}", peer, size));
   if (tag < 0) wrong(fmt::format("tag {} is negative", tag));
+  if (static_cast<int>(dtype) >= kDTypeCount) wrong("`data` has no known element type");
   if (data == nullptr && count > 0) wrong(fmt::format("`data` is null but has {} elements", count));
+  if (count > kMostElements) wrong(fmt::format("`data` has {} elements, more than memory can hold", count));
   const std::uint64_t segment_bytes = config().segment_bytes;
   OperationSpec spec;
   spec.collective = Collective::send_recv;

@@ -1,0 +1,98 @@
+// Checking a call: what cannot be right is refused, above all counts that wrap around.
+#include "comm/call.hpp"
+
+#include <gtest/gtest.h>
+
+#include "comm/state.hpp"
+#include "engine/control.hpp"
+
+namespace kolo {
+namespace {
+
+constexpr std::uint64_t kHalf = std::uint64_t{1} << 63;
+
+Status checked(Collective collective, std::uint64_t in, std::uint64_t out, Counts counts, Counts recv = {},
+               DType dtype = DType::float64) {
+  static double memory[64];
+  Call call;
+  call.collective = collective;
+  call.in = ConstBuffer(memory, in, dtype);
+  call.out = Buffer(memory + 32, out, dtype);
+  return check(call, 0, 2, counts, recv);
+}
+
+TEST(Call, CountsThatWrapAroundAreRefused) {
+  const std::vector<std::uint64_t> wraps{kHalf, kHalf + 4};  // 4 in 64 bits
+  const std::vector<std::uint64_t> own{4, ~0ull};            // 3
+  const std::vector<std::uint64_t> bytes{4, std::uint64_t{1} << 61};
+  for (const auto& counts : {wraps, own, bytes}) {
+    std::uint64_t sum = 0;
+    for (const std::uint64_t count : counts) sum += count;
+    EXPECT_EQ(checked(Collective::reduce_scatter, sum, counts[0], counts).code(), Code::invalid_argument);
+    EXPECT_EQ(checked(Collective::all_gather, counts[0], sum, counts).code(), Code::invalid_argument);
+    EXPECT_EQ(checked(Collective::scatter, sum, counts[0], counts).code(), Code::invalid_argument);
+    EXPECT_EQ(checked(Collective::gather, counts[0], sum, counts).code(), Code::invalid_argument);
+    EXPECT_EQ(checked(Collective::all_to_all, sum, sum, counts, counts).code(), Code::invalid_argument);
+  }
+}
+
+TEST(Call, CountsThatNoMemoryHoldsAreRefused) {
+  for (const std::uint64_t count : {kHalf, ~0ull, std::uint64_t{1} << 61}) {
+    EXPECT_EQ(checked(Collective::all_reduce, count, count, {}).code(), Code::invalid_argument);
+    EXPECT_EQ(checked(Collective::gather, count, 2 * count, {}).code(), Code::invalid_argument);
+    EXPECT_EQ(checked(Collective::scatter, 2 * count, count, {}, {}, DType::uint8).code(),
+              Code::invalid_argument);
+  }
+}
+
+TEST(Call, WhatIsRightPasses) {
+  const std::vector<std::uint64_t> counts{4, 3};
+  EXPECT_TRUE(checked(Collective::reduce_scatter, 7, 4, counts).ok());
+  EXPECT_TRUE(checked(Collective::all_gather, 4, 7, counts).ok());
+  EXPECT_TRUE(checked(Collective::scatter, 7, 4, counts).ok());
+  EXPECT_TRUE(checked(Collective::gather, 4, 7, counts).ok());
+  EXPECT_TRUE(checked(Collective::all_to_all, 7, 7, counts, counts).ok());
+  EXPECT_TRUE(checked(Collective::gather, 4, 8, {}).ok());
+}
+
+TEST(Call, AnElementTypeThatIsNoneIsRefused) {
+  EXPECT_EQ(checked(Collective::all_reduce, 4, 4, {}, {}, static_cast<DType>(77)).code(),
+            Code::invalid_argument);
+}
+
+TEST(Call, AnySignatureCanBePutIntoWords) {
+  for (int value = 0; value < 256; ++value) {
+    const auto byte = static_cast<std::uint8_t>(value);
+    for (int collective = 0; collective < 12; ++collective) {
+      const Signature signature{static_cast<std::uint8_t>(collective), byte, byte, byte, -value, ~0ull, 0};
+      EXPECT_FALSE(describe(signature).empty());
+    }
+  }
+}
+
+TEST(Control, OnlyWholeFailuresAreDecoded) {
+  const Failure failure{Code::mismatch, 3, std::string(5000, 'x')};
+  const auto bytes = encode(failure);
+  const auto decoded = decode_failure(bytes);
+  ASSERT_TRUE(decoded.has_value());
+  EXPECT_EQ(decoded->code, Code::mismatch);
+  EXPECT_EQ(decoded->blamed, 3);
+  EXPECT_EQ(decoded->reason, std::string(4096, 'x'));
+  for (std::size_t size = 0; size < 8; ++size) {
+    EXPECT_FALSE(decode_failure(std::span(bytes).first(size)).has_value());
+  }
+  for (const int code : {0, 99, 255}) {
+    auto wrong = bytes;
+    wrong[0] = static_cast<std::byte>(code);
+    EXPECT_FALSE(decode_failure(wrong).has_value());
+  }
+  auto longer = bytes;
+  longer.resize(bytes.size() + 1);
+  EXPECT_FALSE(decode_failure(longer).has_value());
+  EXPECT_FALSE(from_payload<Ping>(std::span(bytes).first(sizeof(Ping) - 1)).has_value());
+  const Ping ping{7, 0, 9};
+  EXPECT_EQ(from_payload<Ping>(as_payload(ping))->sequence, 9u);
+}
+
+}  // namespace
+}  // namespace kolo
