@@ -10,7 +10,8 @@ namespace kolo {
 
 spdlog::logger& log() {
   static const std::shared_ptr<spdlog::logger> logger = [] {
-    auto made = std::make_shared<spdlog::logger>("kolo", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+    auto made =
+        std::make_shared<spdlog::logger>("kolo", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
     made->set_pattern("%^kolo %l%$: %v");
     made->set_level(spdlog::level::from_str(config().log_level));
     return made;
