@@ -1,0 +1,394 @@
+// Plans of every algorithm: a tiny interpreter runs the segments of all ranks in random valid orders on real
+// memory, and segments that touch the same bytes must be ordered.
+#include "engine/plan.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <numeric>
+#include <random>
+#include <tuple>
+
+#include "algorithms/algorithm.hpp"
+
+namespace kolo {
+namespace {
+
+using Element = std::uint32_t;  // sums wrap around: exact in any order
+using Counts = std::vector<std::uint64_t>;
+
+Element value(int rank, std::uint64_t i) {
+  return static_cast<Element>((static_cast<std::uint64_t>(rank) + 1) * 2654435761u + i * 40503u);
+}
+
+struct Rank {
+  std::shared_ptr<const Plan> plan;
+  std::vector<Element> in, out, scratch;  // in place, everything is in the larger of `in` and `out`
+  Element* memory[3] = {};
+  std::vector<std::uint32_t> left;
+  std::vector<bool> done;
+
+  Element* at(BufferName buffer, std::uint64_t offset) {
+    return memory[static_cast<int>(buffer)] + offset / 4;
+  }
+};
+
+struct Case {
+  const Algorithm* algorithm;
+  int size;
+  int root;
+  std::uint64_t count;
+  std::uint64_t segment_bytes;
+  bool in_place;
+};
+
+std::uint64_t sum(const Counts& counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+}
+
+class Machine {
+ public:
+  explicit Machine(const Case& c) : case_(c), collective_(c.algorithm->collective) {
+    const auto ranks = static_cast<std::size_t>(c.size);
+    parts_ = even_parts(c.count, ranks);
+    for (int r = 0; r < c.size; ++r) ranks_.push_back(make(r));
+  }
+
+  std::vector<Rank>& ranks() { return ranks_; }
+
+  /// Returns false when nothing can run although something is left.
+  bool run(std::mt19937& random, bool eager) {
+    for (Rank& rank : ranks_) {
+      rank.left.clear();
+      for (const PlanStep& step : rank.plan->steps) rank.left.push_back(step.dependencies);
+      rank.done.assign(rank.plan->steps.size(), false);
+    }
+    std::map<std::tuple<int, int, std::uint32_t>, std::vector<Element>> mail;
+    while (true) {
+      std::vector<std::pair<int, std::uint32_t>> ready;
+      bool all_done = true;
+      for (int r = 0; r < case_.size; ++r) {
+        for (std::uint32_t i = 0; i < of(r).plan->steps.size(); ++i) {
+          if (of(r).done[i]) continue;
+          all_done = false;
+          if (of(r).left[i] == 0) ready.emplace_back(r, i);
+        }
+      }
+      if (all_done) return true;
+      std::shuffle(ready.begin(), ready.end(), random);
+      bool moved = false;
+      for (const auto& [r, i] : ready) {
+        const PlanStep& step = of(r).plan->steps[i];
+        const std::uint64_t n = step.bytes / 4;
+        if (step.kind == StepKind::copy) {
+          if (n > 0)
+            std::memmove(of(r).at(step.dst_buffer, step.dst), of(r).at(step.a_buffer, step.a), step.bytes);
+        } else if (step.kind == StepKind::reduce) {
+          combine(r, step, of(r).at(step.b_buffer, step.b), n);
+        } else if (step.kind == StepKind::send) {
+          const Element* from = of(r).at(step.a_buffer, step.a);
+          if (!eager && !receiver_ready(r, step)) continue;
+          mail[{r, step.peer, step.message}].assign(from, from + n);
+        } else {
+          const auto message = mail.find({step.peer, r, step.message});
+          if (message == mail.end()) continue;
+          if (message->second.size() != n) return false;
+          if (step.kind == StepKind::recv_reduce) {
+            combine(r, step, message->second.data(), n);
+          } else {
+            std::copy(message->second.begin(), message->second.end(), of(r).at(step.dst_buffer, step.dst));
+          }
+          mail.erase(message);
+        }
+        finish(r, i);
+        moved = true;
+        break;
+      }
+      if (!moved) return false;
+    }
+  }
+
+  /// Empty when every output is what the collective promises.
+  std::string wrong() {
+    for (int r = 0; r < case_.size; ++r) {
+      Rank& rank = of(r);
+      const std::uint64_t n = output_count(r);
+      for (std::uint64_t i = 0; i < n; ++i) {
+        if (rank.memory[1][i] != expected(r, i)) {
+          return "rank " + std::to_string(r) + " element " + std::to_string(i) + " of " + std::to_string(n);
+        }
+      }
+    }
+    return {};
+  }
+
+ private:
+  Rank& of(int r) { return ranks_[static_cast<std::size_t>(r)]; }
+  std::uint64_t offset(int r) const { return sum(Counts(parts_.begin(), parts_.begin() + r)); }
+  std::uint64_t part(int r) const { return parts_[static_cast<std::size_t>(r)]; }
+  std::uint64_t block() const { return case_.count / static_cast<std::uint64_t>(case_.size); }  // all_to_all
+
+  std::uint64_t input_count(int r) const {
+    switch (collective_) {
+      case Collective::all_gather:
+      case Collective::gather:
+        return part(r);
+      case Collective::barrier:
+        return 0;
+      case Collective::scatter:
+        return r == case_.root ? case_.count : 0;
+      case Collective::all_to_all:
+        return block() * static_cast<std::uint64_t>(case_.size);
+      default:
+        return case_.count;
+    }
+  }
+  std::uint64_t output_count(int r) const {
+    switch (collective_) {
+      case Collective::reduce_scatter:
+      case Collective::scatter:
+        return part(r);
+      case Collective::barrier:
+        return 0;
+      case Collective::reduce:
+      case Collective::gather:
+        return r == case_.root ? case_.count : 0;
+      case Collective::all_to_all:
+        return input_count(r);
+      default:
+        return case_.count;
+    }
+  }
+  Element total(std::uint64_t i) const {
+    Element sum = 0;
+    for (int r = 0; r < case_.size; ++r) sum += value(r, i);
+    return sum;
+  }
+  Element expected(int r, std::uint64_t i) const {
+    int owner = 0;
+    switch (collective_) {
+      case Collective::reduce_scatter:
+        return total(offset(r) + i);
+      case Collective::all_gather:
+      case Collective::gather:
+        while (offset(owner) + part(owner) <= i) ++owner;
+        return value(owner, i - offset(owner));
+      case Collective::broadcast:
+        return value(case_.root, i);
+      case Collective::scatter:
+        return value(case_.root, offset(r) + i);
+      case Collective::all_to_all:
+        return value(static_cast<int>(i / block()), static_cast<std::uint64_t>(r) * block() + i % block());
+      default:
+        return total(i);
+    }
+  }
+
+  Rank make(int r) {
+    Rank rank;
+    const Schedule schedule = case_.algorithm->generate({collective_, r, case_.size, case_.root});
+    const bool rooted = has_root(collective_) && collective_ != Collective::broadcast;
+    Shape shape;
+    shape.element_bytes = sizeof(Element);
+    shape.segment_bytes = case_.segment_bytes;
+    shape.in_place = collective_ == Collective::broadcast || (case_.in_place && (!rooted || r == case_.root));
+    switch (collective_) {
+      case Collective::reduce_scatter:
+      case Collective::scatter:
+        shape.input_parts = parts_;
+        shape.output_parts = {part(r)};
+        break;
+      case Collective::all_gather:
+      case Collective::gather:
+        shape.input_parts = {part(r)};
+        shape.output_parts = parts_;
+        break;
+      case Collective::all_to_all:
+        shape.input_parts = shape.output_parts = Counts(static_cast<std::size_t>(case_.size), block());
+        break;
+      default:
+        shape.input_parts = shape.output_parts = even_parts(case_.count, schedule.chunks);
+    }
+    rank.plan = make_plan(schedule, shape);
+    // Exactly as long as promised: the address sanitizer sees what goes beyond.
+    rank.in.resize(input_count(r));
+    rank.out.resize(output_count(r));
+    rank.scratch.resize(rank.plan->scratch_bytes / sizeof(Element));
+    rank.memory[0] = rank.in.data();
+    rank.memory[1] = rank.out.data();
+    rank.memory[2] = rank.scratch.data();
+    if (shape.in_place) {
+      if (rank.in.size() >= rank.out.size()) {
+        const bool inside = collective_ == Collective::reduce_scatter || collective_ == Collective::scatter;
+        rank.memory[1] = rank.in.data() + (inside ? offset(r) : 0);
+      } else {
+        rank.memory[0] = rank.out.data() + offset(r);
+      }
+    }
+    for (std::uint64_t i = 0; i < input_count(r); ++i) {
+      if (collective_ != Collective::broadcast || r == case_.root) rank.memory[0][i] = value(r, i);
+    }
+    return rank;
+  }
+
+  bool receiver_ready(int r, const PlanStep& send) {
+    Rank& peer = of(send.peer);
+    for (std::size_t i = 0; i < peer.plan->steps.size(); ++i) {
+      const PlanStep& step = peer.plan->steps[i];
+      const bool receives = step.kind == StepKind::recv || step.kind == StepKind::recv_reduce;
+      if (receives && step.peer == r && step.message == send.message) return peer.left[i] == 0;
+    }
+    return false;
+  }
+  void combine(int r, const PlanStep& step, const Element* other, std::uint64_t n) {
+    Element* to = of(r).at(step.dst_buffer, step.dst);
+    const Element* own = of(r).at(step.a_buffer, step.a);
+    for (std::uint64_t i = 0; i < n; ++i) to[i] = own[i] + other[i];
+  }
+  void finish(int r, std::uint32_t i) {
+    Rank& rank = of(r);
+    rank.done[i] = true;
+    const PlanStep& step = rank.plan->steps[i];
+    for (std::uint32_t d = 0; d < step.dependent_count; ++d) {
+      --rank.left[rank.plan->dependents[step.first_dependent + d]];
+    }
+  }
+
+  Case case_;
+  Collective collective_;
+  Counts parts_;
+  std::vector<Rank> ranks_;
+};
+
+/// Two segments of one rank that touch the same bytes, one of them writing, and that nothing orders.
+std::string races(Rank& rank) {
+  const auto& steps = rank.plan->steps;
+  const std::size_t n = steps.size();
+  std::vector<std::vector<bool>> before(n, std::vector<bool>(n));  // before[j][i]: i is ordered before j
+  for (std::size_t i = 0; i < n; ++i) {
+    for (std::uint32_t d = 0; d < steps[i].dependent_count; ++d) {
+      const std::uint32_t j = rank.plan->dependents[steps[i].first_dependent + d];
+      if (j <= i) return "a dependency runs backwards";
+      before[j][i] = true;
+      for (std::size_t k = 0; k < i; ++k) {
+        if (before[i][k]) before[j][k] = true;
+      }
+    }
+  }
+  struct Range {
+    const Element* begin;
+    const Element* end;
+    bool writes;
+  };
+  const auto ranges = [&](const PlanStep& step) {
+    std::vector<Range> all;
+    const auto add = [&](BufferName buffer, std::uint64_t offset, bool writes) {
+      const Element* begin = rank.at(buffer, offset);
+      if (step.bytes > 0) all.push_back({begin, begin + step.bytes / 4, writes});
+    };
+    if (step.kind == StepKind::copy && step.bytes > 0 &&
+        rank.at(step.dst_buffer, step.dst) == rank.at(step.a_buffer, step.a))
+      return all;  // the engine does nothing
+    if (step.kind != StepKind::send) add(step.dst_buffer, step.dst, true);
+    if (step.kind != StepKind::recv) add(step.a_buffer, step.a, false);
+    if (step.kind == StepKind::reduce) add(step.b_buffer, step.b, false);
+    return all;
+  };
+  for (std::size_t j = 0; j < n; ++j) {
+    for (std::size_t i = 0; i < j; ++i) {
+      if (before[j][i]) continue;
+      for (const Range& one : ranges(steps[i])) {
+        for (const Range& other : ranges(steps[j])) {
+          if ((one.writes || other.writes) && one.begin < other.end && other.begin < one.end) {
+            return "segments " + std::to_string(i) + " and " + std::to_string(j) + " race";
+          }
+        }
+      }
+    }
+  }
+  return {};
+}
+
+/// Both ends number their messages alike: each send meets one receive of its size.
+std::string unmatched(std::vector<Rank>& ranks) {
+  std::map<std::tuple<int, int, std::uint32_t>, std::uint64_t> sent;
+  std::size_t received = 0;
+  for (int r = 0; r < static_cast<int>(ranks.size()); ++r) {
+    for (const PlanStep& step : ranks[static_cast<std::size_t>(r)].plan->steps) {
+      if (step.kind == StepKind::send && !sent.insert({{r, step.peer, step.message}, step.bytes}).second)
+        return "a number is given twice";
+    }
+  }
+  for (int r = 0; r < static_cast<int>(ranks.size()); ++r) {
+    for (const PlanStep& step : ranks[static_cast<std::size_t>(r)].plan->steps) {
+      if (step.kind != StepKind::recv && step.kind != StepKind::recv_reduce) continue;
+      ++received;
+      const auto found = sent.find({step.peer, r, step.message});
+      if (found == sent.end() || found->second != step.bytes) return "a receive meets no send of its size";
+    }
+  }
+  return received == sent.size() ? std::string() : "a send meets no receive";
+}
+
+TEST(Plan, EveryAlgorithmIsRightInAnyOrderOfItsSegments) {
+  std::mt19937 random(7);
+  for (const Algorithm& algorithm : algorithms()) {
+    for (const int size : {1, 2, 3, 4, 5, 8}) {
+      for (const int root : {0, size - 1}) {
+        if (root > 0 && !has_root(algorithm.collective)) continue;
+        for (const auto& [count, segment] : std::vector<std::pair<std::uint64_t, std::uint64_t>>{
+                 {0, 64}, {1, 64}, {7, 4}, {40, 12}, {101, 1}, {103, 30}, {96, 1 << 19}}) {
+          for (const bool in_place : {false, true}) {
+            const bool whole = algorithm.generate({algorithm.collective, 0, size, root}).out_of_place_only;
+            if (in_place && (whole || algorithm.collective == Collective::barrier)) continue;
+            if (segment < 8 && size > 4) continue;
+            const std::string name = std::string(name_of(algorithm.collective)) + " " +
+                                     std::string(algorithm.name) + " size " + std::to_string(size) +
+                                     " root " + std::to_string(root) + " count " + std::to_string(count) +
+                                     " segment " + std::to_string(segment) + (in_place ? " in place" : "");
+            for (const bool eager : {true, false}) {
+              Machine machine({&algorithm, size, root, count, segment, in_place});
+              if (eager) {
+                ASSERT_EQ(unmatched(machine.ranks()), "") << name;
+                for (Rank& rank : machine.ranks()) ASSERT_EQ(races(rank), "") << name;
+              }
+              ASSERT_TRUE(machine.run(random, eager)) << name << ": stuck";
+              ASSERT_EQ(machine.wrong(), "") << name;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Plan, NoSegmentIsLongerThanAsked) {
+  const Algorithm* ring = find_algorithm(Collective::all_reduce, "ring");
+  ASSERT_NE(ring, nullptr);
+  Shape shape;
+  shape.element_bytes = 8;
+  shape.segment_bytes = 100;  // 12 whole elements
+  shape.input_parts = shape.output_parts = even_parts(1001, 4);
+  const auto plan = make_plan(ring->generate({Collective::all_reduce, 1, 4, 0}), shape);
+  for (const PlanStep& step : plan->steps) {
+    EXPECT_LE(step.bytes, 96u);
+    EXPECT_EQ(step.bytes % 8, 0u);
+  }
+}
+
+TEST(Plan, EvenPartsDifferByAtMostOneAndAddUp) {
+  EXPECT_TRUE(even_parts(5, 0).empty());
+  for (const std::uint64_t count : {0ull, 1ull, 7ull, 1000ull, 1ull << 59}) {
+    for (const std::uint64_t parts : {1u, 2u, 3u, 7u, 64u}) {
+      const auto result = even_parts(count, parts);
+      ASSERT_EQ(result.size(), parts);
+      EXPECT_EQ(sum(result), count);
+      EXPECT_LE(result.front() - result.back(), 1u);
+      EXPECT_TRUE(std::is_sorted(result.rbegin(), result.rend()));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace kolo
