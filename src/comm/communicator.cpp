@@ -1,6 +1,7 @@
 #include "kolo/communicator.hpp"
 
 #include <algorithm>
+#include <random>
 
 #include "base/config.hpp"
 #include "comm/state.hpp"
@@ -205,23 +206,39 @@ void Communicator::recv(Buffer data, int peer, int tag) {
 // --- Subgroups
 // ---------------------------------------------------------------------------------------------------
 
+// Several threads may split several communicators at once, in another order on every rank, so "the next free
+// number" would be a different communicator's on another rank. Instead all ranks try the same number, made
+// from what they know alike, until one is free on all of them.
+std::uint32_t Communicator::State::agree_on_context(Communicator& self) {
+  std::uint32_t ordinal;
+  {
+    const std::lock_guard lock(mutex);
+    ordinal = ++splits;
+  }
+  std::seed_seq seed{context, ordinal};
+  std::mt19937 candidates(seed);
+  while (true) {
+    const auto candidate = static_cast<std::uint32_t>(candidates());
+    std::uint8_t taken = engine->claim_context(candidate) ? 0 : 1;
+    const bool mine = taken == 0;
+    self.all_reduce(Buffer(&taken, 1, DType::uint8), ReduceOp::max);
+    if (taken == 0) return candidate;
+    if (mine) engine->release_context(candidate);
+  }
+}
+
 Communicator Communicator::split(int color, int key) {
   State& parent = state();
   struct Wish {
     std::int64_t color;
     std::int64_t key;
-    std::int64_t next_context;
   };
-  const Wish mine{color, key, static_cast<std::int64_t>(parent.engine->next_context())};
+  const Wish mine{color, key};
   std::vector<Wish> all(static_cast<std::size_t>(parent.size));
   constexpr std::uint64_t kWords = sizeof(Wish) / sizeof(std::int64_t);
   all_gather(ConstBuffer(&mine, kWords, DType::int64), Buffer(all.data(), kWords * all.size(), DType::int64));
-
-  // A number that no member of the parent has used. Groups of different colors may share it: they have no
-  // rank in common.
-  std::int64_t context = 0;
-  for (const Wish& wish : all) context = std::max(context, wish.next_context);
-  parent.engine->reserve_contexts(static_cast<std::uint32_t>(context) + 1);
+  // Groups of different colors share the number: they have no rank in common.
+  const std::uint32_t context = parent.agree_on_context(*this);
   if (color < 0) return {};
 
   std::vector<int> members;
@@ -234,7 +251,7 @@ Communicator Communicator::split(int color, int key) {
   auto made = std::make_shared<State>();
   made->engine = parent.engine;
   made->size = static_cast<int>(members.size());
-  made->context = static_cast<std::uint32_t>(context);
+  made->context = context;
   std::vector<int> links;
   for (const int member : members) {
     if (member == parent.rank) made->rank = static_cast<int>(links.size());

@@ -58,9 +58,13 @@ struct Communicator::State {
 
   std::mutex mutex;  ///< orders the calls of several threads
   std::uint64_t calls = 0;
+  std::uint32_t splits = 0;
   PlanCache plans;
   /// Messages so far by (peer, tag, is a send): the k-th send meets the k-th recv.
   std::map<std::tuple<int, int, bool>, std::uint32_t> messages;
+
+  /// Collective: a context number that no member of this communicator uses.
+  std::uint32_t agree_on_context(Communicator& self);
 
   /// Checks, chooses, lowers and starts. Throws InvalidArgument; other errors come with the Work.
   Work start(Call call, bool waits_now, Counts counts = {}, Counts recv_counts = {});

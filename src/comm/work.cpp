@@ -1,25 +1,39 @@
 #include "kolo/work.hpp"
 
+#include <thread>
+
 #include "engine/engine.hpp"
 
 namespace kolo {
+namespace {
+
+bool wait_until(const std::shared_ptr<Operation>& operation, const Deadline& deadline) {
+  if (operation == nullptr || operation->done()) return true;
+  // While somebody waits the engine lives, even if the last Communicator is destroyed meanwhile.
+  if (const auto engine = operation->engine()) return engine->wait(*operation, deadline);
+  // It is being destroyed in another thread, which is about to end the operation.
+  while (!operation->done()) {
+    if (deadline.passed()) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  return true;
+}
+
+}  // namespace
 
 bool Work::done() const noexcept {
   return operation_ == nullptr || operation_->done();
 }
 
 void Work::wait() const {
-  if (operation_ == nullptr) return;
-  // A finished operation may outlive its engine. The engine's own deadline ends an operation that does not
-  // finish.
-  if (!operation_->done()) operation_->engine().wait(*operation_, Deadline::never());
-  operation_->status().throw_if_error();
+  // The engine's own deadline ends an operation that does not finish.
+  wait_until(operation_, Deadline::never());
+  if (operation_ != nullptr) operation_->status().throw_if_error();
 }
 
 bool Work::wait(std::chrono::nanoseconds timeout) const {
-  if (operation_ == nullptr) return true;
-  if (!operation_->done() && !operation_->engine().wait(*operation_, Deadline::after(timeout))) return false;
-  operation_->status().throw_if_error();
+  if (!wait_until(operation_, Deadline::after(timeout))) return false;
+  if (operation_ != nullptr) operation_->status().throw_if_error();
   return true;
 }
 

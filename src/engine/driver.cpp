@@ -18,11 +18,20 @@ void relax() {
 
 }  // namespace
 
-std::unique_lock<std::mutex> Engine::enter() {
+std::unique_lock<std::mutex> Engine::enter() const {
   entering_.fetch_add(1, std::memory_order_relaxed);
   std::unique_lock lock(mutex_);
   entering_.fetch_sub(1, std::memory_order_relaxed);
   return lock;
+}
+
+/// Something that somebody must drive soon: an operation, or an answer that had no room.
+bool Engine::has_work() const {
+  if (!active_.empty()) return true;
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    if (!lost_[i] && links_[i]->wants_write()) return true;
+  }
+  return false;
 }
 
 bool Engine::wait(const Operation& operation, const Deadline& deadline) {
@@ -35,7 +44,7 @@ bool Engine::wait(const Operation& operation, const Deadline& deadline) {
       drive(lock, deadline, [&] { return operation.done(); });
       driver_ = Driver::none;
       if (waiting_callers_ > 0) changed_.notify_all();
-      if (!active_.empty()) idle_.notify_one();
+      if (has_work()) idle_.notify_one();
     } else {
       ++waiting_callers_;
       if (driver_ == Driver::own_thread && sleeping_) sleeper_.kick();
@@ -49,9 +58,12 @@ bool Engine::wait(const Operation& operation, const Deadline& deadline) {
 void Engine::own_thread() {
   std::unique_lock lock(mutex_);
   while (!stopping_) {
-    const bool callers_busy = active_.empty() && Clock::now() - last_driven_ < kHandBack;
-    if (driver_ != Driver::none || waiting_callers_ > 0 || callers_busy) {
+    if (driver_ != Driver::none || waiting_callers_ > 0) {
       idle_.wait_for(lock, kHandBack);
+      continue;
+    }
+    if (!has_work() && Clock::now() < last_driven_ + kHandBack) {
+      idle_.wait_until(lock, last_driven_ + kHandBack);
       continue;
     }
     driver_ = Driver::own_thread;
@@ -65,13 +77,16 @@ void Engine::drive(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
                    const std::function<bool()>& stop) {
   Clock::time_point idle_since{};
   int polls = 0;
+  int busy_polls = 0;
   int spins = 0;
   while (!stop()) {
     const bool moved = poll(has_descriptor_links_ || ++polls % kPollsBetweenLooks == 0);
     settle_failure();
     if (moved && entering_.load(std::memory_order_relaxed) == 0) {
       idle_since = {};
-      if (polls % kPollsBetweenLooks == 0) check_deadlines();
+      if (++busy_polls % kPollsBetweenLooks != 0) continue;
+      check_deadlines();
+      if (deadline.passed()) break;
       continue;
     }
     if (stop()) break;

@@ -57,7 +57,7 @@ std::shared_ptr<Operation> Engine::acquire() {
     pool_.erase(it);
     return operation;
   }
-  return std::make_shared<Operation>(*this);
+  return std::make_shared<Operation>(*this, weak_from_this());
 }
 
 std::shared_ptr<Operation> Engine::start(OperationSpec spec, bool waits_now) {
@@ -86,9 +86,10 @@ std::shared_ptr<Operation> Engine::start(OperationSpec spec, bool waits_now) {
     }
     settle_failure();
   }
-  if (operation->done()) return operation;
+  // Also an operation that is done may leave answers that had no room, which a sleeper did not arm for.
+  if (!has_work()) return operation;
   if (sleeping_) sleeper_.kick();
-  if (!waits_now && driver_ == Driver::none) idle_.notify_one();
+  if ((!waits_now || operation->done()) && driver_ == Driver::none) idle_.notify_one();
   return operation;
 }
 
@@ -126,18 +127,18 @@ void Engine::count_transfer(bool sent, std::uint64_t bytes) {
 }
 
 Counters Engine::counters() const {
-  const std::lock_guard lock(mutex_);
+  const auto lock = enter();
   return counters_;
 }
 
-std::uint32_t Engine::next_context() const {
-  const std::lock_guard lock(mutex_);
-  return next_context_;
+bool Engine::claim_context(std::uint32_t context) {
+  const auto lock = enter();
+  return claimed_contexts_.insert(context).second;
 }
 
-void Engine::reserve_contexts(std::uint32_t next) {
-  const std::lock_guard lock(mutex_);
-  next_context_ = std::max(next_context_, next);
+void Engine::release_context(std::uint32_t context) {
+  const auto lock = enter();
+  claimed_contexts_.erase(context);
 }
 
 Operation* Engine::find(std::uint32_t context, std::uint64_t sequence) {

@@ -13,6 +13,7 @@
 #include <string>
 #include <thread>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/deadline.hpp"
@@ -37,7 +38,7 @@ struct EngineOptions {
 ///
 /// A failure of any link, a disagreement or a missed deadline ends every operation, here and, through an
 /// `abort` message, on every other rank; the engine is then poisoned and starts nothing more.
-class Engine final : private LinkListener {
+class Engine final : private LinkListener, public std::enable_shared_from_this<Engine> {
  public:
   /// `endpoints[r]` leads to rank r; the entry of `rank` itself is a SelfEndpoint.
   Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, EngineOptions options);
@@ -58,9 +59,9 @@ class Engine final : private LinkListener {
   bool wait(const Operation& operation, const Deadline& deadline);
 
   Counters counters() const;
-  /// The next free context number, at least `at_least`; for split().
-  std::uint32_t next_context() const;
-  void reserve_contexts(std::uint32_t next);
+  /// For split(): whether the number was free on this rank, and now is taken.
+  bool claim_context(std::uint32_t context);
+  void release_context(std::uint32_t context);
 
  private:
   friend class Operation;
@@ -98,7 +99,8 @@ class Engine final : private LinkListener {
   bool wake(std::size_t index);
   void sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline);
   void own_thread();
-  std::unique_lock<std::mutex> enter();
+  std::unique_lock<std::mutex> enter() const;
+  bool has_work() const;
 
   // failure.cpp: what goes wrong.
   void note_failure(Failure failure, bool heard = false);
@@ -120,9 +122,9 @@ class Engine final : private LinkListener {
   bool has_descriptor_links_ = false;  // some link must be looked at with a system call
 
   mutable std::mutex mutex_;
-  std::atomic<int> entering_{0};     // threads that want mutex_: a driver that spins lets them in
-  std::condition_variable changed_;  // an operation is done, or the driver has left
-  std::condition_variable idle_;     // for the engine's own thread
+  mutable std::atomic<int> entering_{0};  // threads that want mutex_: a driver that spins lets them in
+  std::condition_variable changed_;       // an operation is done, or the driver has left
+  std::condition_variable idle_;          // for the engine's own thread
   Driver driver_ = Driver::none;
   int waiting_callers_ = 0;
   bool sleeping_ = false;
@@ -133,7 +135,7 @@ class Engine final : private LinkListener {
   std::vector<std::shared_ptr<Operation>> active_;
   std::vector<std::shared_ptr<Operation>> pool_;
   std::unordered_map<std::uint32_t, Context> contexts_;
-  std::uint32_t next_context_ = 1;
+  std::unordered_set<std::uint32_t> claimed_contexts_{0};
   Counters counters_;
 
   std::map<const Operation*, Probe> probes_;

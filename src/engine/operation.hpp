@@ -40,7 +40,7 @@ struct OperationSpec {
 /// may be called from anywhere.
 class Operation {
  public:
-  explicit Operation(Engine& engine) : engine_(engine) {}
+  Operation(Engine& engine, std::weak_ptr<Engine> owner) : engine_(engine), owner_(std::move(owner)) {}
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
 
@@ -51,7 +51,8 @@ class Operation {
   std::chrono::nanoseconds duration() const noexcept {
     return done() ? ended_ - started_ : std::chrono::nanoseconds(0);
   }
-  Engine& engine() const noexcept { return engine_; }
+  /// Any thread: null once the engine is being destroyed, which ends all of its operations.
+  std::shared_ptr<Engine> engine() const noexcept { return owner_.lock(); }
 
   const OperationSpec& spec() const noexcept { return spec_; }
   Clock::time_point started() const noexcept { return started_; }
@@ -89,6 +90,7 @@ class Operation {
   std::byte* at(BufferName buffer, std::uint64_t offset) const;
 
   Engine& engine_;
+  std::weak_ptr<Engine> owner_;
   OperationSpec spec_;
   std::array<std::byte*, 3> memory_{};
   std::vector<std::byte> scratch_;
