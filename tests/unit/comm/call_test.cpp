@@ -37,7 +37,7 @@ TEST(Call, CountsThatWrapAroundAreRefused) {
 }
 
 TEST(Call, CountsThatNoMemoryHoldsAreRefused) {
-  for (const std::uint64_t count : {kHalf, ~0ull, std::uint64_t{1} << 61}) {
+  for (const std::uint64_t count : {kHalf, ~std::uint64_t{0}, std::uint64_t{1} << 61}) {
     EXPECT_EQ(checked(Collective::all_reduce, count, count, {}).code(), Code::invalid_argument);
     EXPECT_EQ(checked(Collective::gather, count, 2 * count, {}).code(), Code::invalid_argument);
     EXPECT_EQ(checked(Collective::scatter, 2 * count, count, {}, {}, DType::uint8).code(),
