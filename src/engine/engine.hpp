@@ -76,7 +76,8 @@ class Engine final : private LinkListener, public std::enable_shared_from_this<E
   /// A question to all ranks of an operation that makes no progress.
   struct Probe {
     Clock::time_point asked;
-    std::map<int, Pong> answers;  // by link
+    std::map<int, std::uint64_t> moved;  // payload that had moved on each link by then
+    std::map<int, Pong> answers;         // by link
   };
 
   // engine.cpp: operations and messages. Callers hold mutex_.
@@ -108,7 +109,7 @@ class Engine final : private LinkListener, public std::enable_shared_from_this<E
   void settle_failure();
   void check_links();
   void check_deadlines();
-  void conclude(const Operation& operation, const Probe& probe);
+  void conclude(Operation& operation, const Probe& probe);
   void answer(Link& link, const Ping& ping);
   Status status_for(const Operation& operation, const Failure& failure) const;
   std::string call_of(const Operation& operation) const;

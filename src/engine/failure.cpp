@@ -116,11 +116,13 @@ void Engine::check_deadlines() {
     if (idle < options_.timeout - window) {
       if (probe != probes_.end()) probes_.erase(probe);
     } else if (probe == probes_.end()) {
-      probes_[operation.get()].asked = now;
+      Probe& begun = probes_[operation.get()];
+      begun.asked = now;
       const Ping ping{operation->spec().context, 0, operation->spec().sequence};
       for (const int peer : *operation->spec().ranks) {
-        if (peer != rank_)
-          link(peer).send_control(static_cast<std::uint32_t>(ControlKind::ping), as_payload(ping));
+        if (peer == rank_) continue;
+        begun.moved[peer] = link(peer).payload_moved();
+        link(peer).send_control(static_cast<std::uint32_t>(ControlKind::ping), as_payload(ping));
       }
     } else if (const bool all_answered = probe->second.answers.size() + 1 >= operation->spec().ranks->size();
                idle >= options_.timeout &&
@@ -142,15 +144,21 @@ void Engine::answer(Link& from, const Ping& ping) {
   from.send_control(static_cast<std::uint32_t>(ControlKind::pong), as_payload(pong));
 }
 
-void Engine::conclude(const Operation& operation, const Probe& probe) {
+void Engine::conclude(Operation& operation, const Probe& probe) {
   const OperationSpec& spec = operation.spec();
+  // On a slow link the question, or the operation's own data, may be queued behind a lot: while payload moves
+  // there the peer is alive, and the wait goes on.
+  const auto moves = [&](int peer) {
+    const auto then = probe.moved.find(peer);
+    return then != probe.moved.end() && link(peer).payload_moved() != then->second;
+  };
   std::vector<int> silent;
   std::vector<int> absent;
   for (const int peer : *spec.ranks) {
     if (peer == rank_) continue;
     const auto answer = probe.answers.find(peer);
     if (answer == probe.answers.end()) {
-      silent.push_back(peer);
+      if (!moves(peer)) silent.push_back(peer);
     } else if (spec.call > 0 && answer->second.last_sequence < spec.sequence) {
       absent.push_back(peer);
     }
@@ -169,6 +177,14 @@ void Engine::conclude(const Operation& operation, const Probe& probe) {
                     fmt::join(absent, " and rank "), probe.answers.at(absent.front()).last_sequence);
   } else {
     const auto waiting_for = operation.waiting_for();
+    const bool some_move = std::any_of(waiting_for.begin(), waiting_for.end(), [&](int rank) {
+      return moves((*spec.ranks)[static_cast<std::size_t>(rank)]);
+    });
+    if (some_move) {
+      operation.last_progress_ = Clock::now();
+      probes_.erase(&operation);
+      return;
+    }
     if (!waiting_for.empty()) failure.blamed = (*spec.ranks)[static_cast<std::size_t>(waiting_for.front())];
     failure.reason =
         spec.call > 0

@@ -151,6 +151,7 @@ bool Link::flush() {
           sizeof(FrameHeader) + (has_payload(frame.header.type) ? frame.header.bytes : 0);
       const std::uint64_t step = std::min(left, total - frame.written);
       frame.written += step;
+      if (frame.header.type == FrameType::data) payload_moved_ += step;
       left -= step;
       if (frame.written < total) break;
       MessageRequest* request = frame.request;
@@ -361,6 +362,7 @@ bool Link::parse_payload() {
   if (incoming_ != nullptr) incoming_->consume(incoming_done_, in_.data() + in_begin_, size);
   in_begin_ += size;
   incoming_done_ += size;
+  payload_moved_ += size;
   incoming_left_ -= size;
   if (incoming_left_ == 0 && incoming_ != nullptr) finish_incoming();
   return true;
@@ -414,6 +416,7 @@ bool Link::read_more() {
       return false;
     }
     incoming_done_ += *read;
+    payload_moved_ += *read;
     incoming_left_ -= *read;
     if (incoming_left_ == 0) finish_incoming();
     return *read > 0;

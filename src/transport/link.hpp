@@ -55,6 +55,8 @@ class Link {
   /// Moves what can move now; returns whether anything did. Reads only when `readable` says that there may be
   /// something, because looking costs a system call on some endpoints.
   Result<bool> progress(bool readable);
+  /// Bytes of long messages that went through the stream so far, both ways.
+  std::uint64_t payload_moved() const noexcept { return payload_moved_; }
   /// A posted request has not met its counterpart yet.
   bool is_waiting() const noexcept;
   /// There are bytes that the endpoint had no room for.
@@ -118,6 +120,7 @@ class Link {
   Status status_;
   Status pull_status_;  // becomes status_ once the stream has been read to its end
   bool abandoned_ = false;
+  std::uint64_t payload_moved_ = 0;
 
   std::vector<OutFrame> out_;
   std::size_t out_head_ = 0;
