@@ -76,13 +76,14 @@ void KoloContestant::collect(const double* mine, std::size_t count, double* all)
 
 std::string KoloContestant::algorithm_used(const Case& what) const {
   Choice choice;
-  if (!parse_collective(name_of(what.kind), choice.collective) || what.kind == Kind::send_recv)
+  if (!parse_collective(name_of(what.kind), choice.spec.collective) || what.kind == Kind::send_recv)
     return "message";
-  if (what.kind == Kind::all_to_all && what.in_place && algorithm_.empty()) return "direct_in_place";
+  choice.spec.size = size();
+  choice.demands.in_place = what.in_place;
   choice.wanted = algorithm_;
   choice.preferred = config().algorithm;
   const auto chosen = choose_algorithm(choice);
-  return chosen.ok() ? std::string(chosen.value()->name) : algorithm_;
+  return chosen.ok() ? chosen.value().name() : algorithm_;
 }
 
 std::string KoloContestant::transports() const {

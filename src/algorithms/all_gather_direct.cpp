@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "algorithms/algorithm.hpp"
+#include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
 #include "schedule/builder.hpp"
 
@@ -25,8 +26,17 @@ const Algorithm all_gather_direct = {
     .collective = Collective::all_gather,
     .name = "direct",
     .purpose = "Each rank sends its part to everyone: one round, for small parts",
+    .use = "Small parts, few ranks: one message each",
     .source = "Folklore; linear all-gather",
-    .rank_ordered = false,
+    .closed_form =
+        {
+            .steps = "N-1",
+            .sent = "(N-1)/N K",
+            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+              const std::uint64_t n = ranks_of(spec);
+              return {n - 1, n - 1};
+            },
+        },
     .generate = generate,
 };
 

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "algorithms/algorithm.hpp"
+#include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
 #include "algorithms/ring.hpp"
 #include "schedule/builder.hpp"
@@ -23,10 +24,21 @@ const Algorithm all_gather_ring = {
     .collective = Collective::all_gather,
     .name = "ring",
     .purpose = "Every part travels once around the ring; each rank talks to its neighbours only",
+    .use = "Long parts: neighbours only, every link busy all the time",
     .source =
         "P. Patarasuk, X. Yuan: Bandwidth optimal all-reduce algorithms for clusters of workstations, JPDC "
         "69 (2009)",
-    .rank_ordered = false,
+    .parameters = kRingParameters,
+    .closed_form =
+        {
+            .steps = "N-1",
+            .sent = "(N-1)/N K",
+            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+              const std::uint64_t n = ranks_of(spec);
+              return {n - 1, n - 1};
+            },
+        },
+    .objection = ring_objection,
     .generate = generate,
 };
 

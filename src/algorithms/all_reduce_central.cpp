@@ -4,6 +4,7 @@
 
 #include "algorithms/algorithm.hpp"
 #include "algorithms/fold.hpp"
+#include "algorithms/formula.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo {
@@ -30,8 +31,18 @@ const Algorithm all_reduce_central = {
     .name = "central",
     .purpose =
         "Rank 0 combines everything in rank order and sends everyone the result: the plain central driver",
+    .use = "To compare with: the driver's link carries everything",
     .source = "Folklore; the parameter server with one server",
     .rank_ordered = true,
+    .closed_form =
+        {
+            .steps = "2(N-1)",
+            .sent = "(N-1) K",
+            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+              const std::uint64_t n = ranks_of(spec);
+              return {2 * (n - 1), n - 1};
+            },
+        },
     .generate = generate,
 };
 

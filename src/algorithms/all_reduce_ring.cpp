@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "algorithms/algorithm.hpp"
+#include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
 #include "algorithms/ring.hpp"
 #include "schedule/builder.hpp"
@@ -30,10 +31,21 @@ const Algorithm all_reduce_ring = {
     .collective = Collective::all_reduce,
     .name = "ring",
     .purpose = "Reduce-scatter and all-gather around a ring: sends 2(N-1)/N of the data, the least there is",
+    .use = "Long data on any network: no rank sends less, and only to its neighbour",
     .source =
         "P. Patarasuk, X. Yuan: Bandwidth optimal all-reduce algorithms for clusters of workstations, JPDC "
         "69 (2009)",
-    .rank_ordered = false,
+    .parameters = kRingParameters,
+    .closed_form =
+        {
+            .steps = "2(N-1)",
+            .sent = "2(N-1)/N K",
+            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+              const std::uint64_t n = ranks_of(spec);
+              return {2 * (n - 1), 2 * (n - 1)};
+            },
+        },
+    .objection = ring_objection,
     .generate = generate,
 };
 

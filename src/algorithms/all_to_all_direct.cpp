@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "algorithms/algorithm.hpp"
+#include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
 #include "schedule/builder.hpp"
 
@@ -26,10 +27,20 @@ const Algorithm all_to_all_direct = {
     .collective = Collective::all_to_all,
     .name = "direct",
     .purpose = "Each rank sends each other rank its part straight from input to output; not in place",
+    .use = "The usual one: every part travels once",
     .source =
         "R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, "
         "IJHPCA 19 (2005), all-to-all, pairwise exchange",
-    .rank_ordered = false,
+    .out_of_place_only = true,
+    .closed_form =
+        {
+            .steps = "N-1",
+            .sent = "(N-1)/N K",
+            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+              const std::uint64_t n = ranks_of(spec);
+              return {n - 1, n - 1};
+            },
+        },
     .generate = generate,
 };
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "algorithms/algorithm.hpp"
+#include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
 #include "schedule/builder.hpp"
 
@@ -51,10 +52,19 @@ const Algorithm all_to_all_direct_in_place = {
     .collective = Collective::all_to_all,
     .name = "direct_in_place",
     .purpose = "Direct exchange where input and output may be one memory: one of each pair uses scratch",
+    .use = "In place: every part travels once",
     .source =
         "R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, "
         "IJHPCA 19 (2005), all-to-all, pairwise exchange",
-    .rank_ordered = false,
+    .closed_form =
+        {
+            .steps = "N-1",
+            .sent = "(N-1)/N K",
+            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+              const std::uint64_t n = ranks_of(spec);
+              return {n - 1, n - 1};
+            },
+        },
     .generate = generate,
 };
 

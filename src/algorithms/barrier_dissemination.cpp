@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "algorithms/algorithm.hpp"
+#include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
 #include "schedule/builder.hpp"
 
@@ -26,10 +27,19 @@ const Algorithm barrier_dissemination = {
     .collective = Collective::barrier,
     .name = "dissemination",
     .purpose = "Each rank tells ranks 1, 2, 4, ... after it what it has heard, log2(N) rounds",
+    .use = "The usual one",
     .source =
         "D. Hensgen, R. Finkel, U. Manber: Two algorithms for barrier synchronization, Int. J. Parallel "
         "Programming 17 (1988)",
-    .rank_ordered = false,
+    .closed_form =
+        {
+            .steps = "ceil(log2 N)",
+            .sent = "0",
+            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+              const std::uint64_t n = ranks_of(spec);
+              return {ceil_log2(n), 0};
+            },
+        },
     .generate = generate,
 };
 

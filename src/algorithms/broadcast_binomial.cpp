@@ -3,6 +3,7 @@
 
 #include "algorithms/algorithm.hpp"
 #include "algorithms/binomial_tree.hpp"
+#include "algorithms/formula.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo {
@@ -26,10 +27,19 @@ const Algorithm broadcast_binomial = {
     .collective = Collective::broadcast,
     .name = "binomial",
     .purpose = "A binomial tree: everyone who has the data passes it on, log2(N) rounds",
+    .use = "Short data, many ranks",
     .source =
         "R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, "
         "IJHPCA 19 (2005), broadcast",
-    .rank_ordered = false,
+    .closed_form =
+        {
+            .steps = "ceil(log2 N)",
+            .sent = "ceil(log2 N) K",
+            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+              const std::uint64_t n = ranks_of(spec);
+              return {ceil_log2(n), ceil_log2(n)};
+            },
+        },
     .generate = generate,
 };
 

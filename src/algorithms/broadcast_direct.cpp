@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "algorithms/algorithm.hpp"
+#include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
 #include "schedule/builder.hpp"
 
@@ -25,8 +26,17 @@ const Algorithm broadcast_direct = {
     .collective = Collective::broadcast,
     .name = "direct",
     .purpose = "The root sends to everyone",
+    .use = "Two or three ranks; to compare with",
     .source = "Folklore; linear broadcast",
-    .rank_ordered = false,
+    .closed_form =
+        {
+            .steps = "N-1",
+            .sent = "(N-1) K",
+            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+              const std::uint64_t n = ranks_of(spec);
+              return {n - 1, n - 1};
+            },
+        },
     .generate = generate,
 };
 

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "algorithms/algorithm.hpp"
+#include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
 #include "schedule/builder.hpp"
 
@@ -26,8 +27,17 @@ const Algorithm gather_direct = {
     .collective = Collective::gather,
     .name = "direct",
     .purpose = "Each rank sends its part to the root",
+    .use = "The usual one: every part travels once",
     .source = "Folklore; linear gather",
-    .rank_ordered = false,
+    .closed_form =
+        {
+            .steps = "N-1",
+            .sent = "1/N K",
+            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+              const std::uint64_t n = ranks_of(spec);
+              return {n - 1, n > 1 ? 1u : 0u};
+            },
+        },
     .generate = generate,
 };
 

@@ -3,6 +3,7 @@
 
 #include "algorithms/algorithm.hpp"
 #include "algorithms/binomial_tree.hpp"
+#include "algorithms/formula.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo {
@@ -32,10 +33,19 @@ const Algorithm reduce_binomial = {
     .collective = Collective::reduce,
     .name = "binomial",
     .purpose = "A binomial tree towards the root: every rank adds up its subtree, log2(N) rounds",
+    .use = "Short data, many ranks",
     .source =
         "R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, "
         "IJHPCA 19 (2005), reduce",
-    .rank_ordered = false,
+    .closed_form =
+        {
+            .steps = "ceil(log2 N)",
+            .sent = "K",
+            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+              const std::uint64_t n = ranks_of(spec);
+              return {ceil_log2(n), n > 1 ? 1u : 0u};
+            },
+        },
     .generate = generate,
 };
 

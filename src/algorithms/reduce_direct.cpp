@@ -3,6 +3,7 @@
 
 #include "algorithms/algorithm.hpp"
 #include "algorithms/fold.hpp"
+#include "algorithms/formula.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo {
@@ -26,8 +27,18 @@ const Algorithm reduce_direct = {
     .collective = Collective::reduce,
     .name = "direct",
     .purpose = "The root receives from everyone and combines in rank order",
+    .use = "Two or three ranks; operations that are not commutative",
     .source = "Folklore; linear reduction",
     .rank_ordered = true,
+    .closed_form =
+        {
+            .steps = "N-1",
+            .sent = "K",
+            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+              const std::uint64_t n = ranks_of(spec);
+              return {n - 1, n > 1 ? 1u : 0u};
+            },
+        },
     .generate = generate,
 };
 

@@ -3,6 +3,7 @@
 
 #include "algorithms/algorithm.hpp"
 #include "algorithms/fold.hpp"
+#include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
 #include "schedule/builder.hpp"
 
@@ -24,10 +25,20 @@ const Algorithm reduce_scatter_direct = {
     .collective = Collective::reduce_scatter,
     .name = "direct",
     .purpose = "Each rank receives its part from everyone and combines in rank order",
+    .use = "Small parts, few ranks; operations that are not commutative",
     .source =
         "R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, "
         "IJHPCA 19 (2005), pairwise exchange",
     .rank_ordered = true,
+    .closed_form =
+        {
+            .steps = "N-1",
+            .sent = "(N-1)/N K",
+            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+              const std::uint64_t n = ranks_of(spec);
+              return {n - 1, n - 1};
+            },
+        },
     .generate = generate,
 };
 

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "algorithms/algorithm.hpp"
+#include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
 #include "algorithms/ring.hpp"
 #include "schedule/builder.hpp"
@@ -33,10 +34,21 @@ const Algorithm reduce_scatter_ring = {
     .collective = Collective::reduce_scatter,
     .name = "ring",
     .purpose = "Partial sums travel once around the ring; each rank sends (N-1)/N of the data",
+    .use = "Long parts: neighbours only, every link busy all the time",
     .source =
         "P. Patarasuk, X. Yuan: Bandwidth optimal all-reduce algorithms for clusters of workstations, JPDC "
         "69 (2009)",
-    .rank_ordered = false,
+    .parameters = kRingParameters,
+    .closed_form =
+        {
+            .steps = "N-1",
+            .sent = "(N-1)/N K",
+            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+              const std::uint64_t n = ranks_of(spec);
+              return {n - 1, n - 1};
+            },
+        },
+    .objection = ring_objection,
     .generate = generate,
 };
 

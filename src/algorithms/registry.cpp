@@ -48,6 +48,16 @@ std::size_t distance(std::string_view one, std::string_view other) {
   return row.back();
 }
 
+/// "it knows a, b; nearest is 'b'".
+std::string suggestion(std::string_view name, std::span<const std::string_view> known) {
+  std::string list;
+  for (const std::string_view one : known) list += (list.empty() ? "" : ", ") + std::string(one);
+  const std::string_view nearest = *std::min_element(known.begin(), known.end(), [&](auto one, auto other) {
+    return distance(name, one) < distance(name, other);
+  });
+  return "it knows " + list + "; nearest is '" + std::string(nearest) + "'";
+}
+
 }  // namespace
 
 std::span<const Algorithm> algorithms() {
@@ -66,17 +76,65 @@ const Algorithm* find_algorithm(Collective collective, std::string_view name) {
 
 Result<const Algorithm*> require_algorithm(Collective collective, std::string_view name) {
   if (const Algorithm* found = find_algorithm(collective, name)) return found;
-  std::string known;
-  std::string_view nearest;
+  std::vector<std::string_view> known;
   for (const Algorithm& algorithm : algorithms()) {
-    if (algorithm.collective != collective) continue;
-    known += (known.empty() ? "" : ", ") + std::string(algorithm.name);
-    if (nearest.empty() || distance(name, algorithm.name) < distance(name, nearest)) nearest = algorithm.name;
+    if (algorithm.collective == collective) known.push_back(algorithm.name);
   }
   const std::string of(name_of(collective));
   if (known.empty()) return Status(Code::invalid_argument, of + " has no algorithms to choose from");
-  return Status(Code::invalid_argument, of + " has no algorithm '" + std::string(name) + "'; it knows " +
-                                            known + "; nearest is '" + std::string(nearest) + "'");
+  return Status(Code::invalid_argument,
+                of + " has no algorithm '" + std::string(name) + "'; " + suggestion(name, known));
+}
+
+Result<Configured> parse_algorithm(Collective collective, std::string_view text) {
+  const auto take = [&text] {
+    const std::string_view piece = text.substr(0, text.find(':'));
+    text.remove_prefix(std::min(piece.size() + 1, text.size()));
+    return piece;
+  };
+  const auto found = require_algorithm(collective, take());
+  if (!found.ok()) return found.status();
+  Configured result{found.value(), {}};
+  const Algorithm& algorithm = *result.algorithm;
+  const std::string who =
+      std::string(name_of(collective)) + " algorithm '" + std::string(algorithm.name) + "' ";
+  while (!text.empty()) {
+    const std::string_view piece = take();
+    const std::size_t equals = std::min(piece.find('='), piece.size());
+    const std::string_view name = piece.substr(0, equals);
+    const std::string_view value = piece.substr(std::min(equals + 1, piece.size()));
+    std::vector<std::string_view> known;
+    for (const Parameter& parameter : algorithm.parameters) known.push_back(parameter.name);
+    const auto at = std::find(known.begin(), known.end(), name);
+    if (known.empty()) return Status(Code::invalid_argument, who + "has no parameters");
+    if (at == known.end()) {
+      return Status(Code::invalid_argument,
+                    who + "has no parameter '" + std::string(name) + "'; " + suggestion(name, known));
+    }
+    const ParameterKind kind = algorithm.parameters[static_cast<std::size_t>(at - known.begin())].kind;
+    if (const std::string fault = value_fault(kind, value); !fault.empty()) {
+      return Status(Code::invalid_argument, who + "cannot take '" + std::string(value) + "' as its " +
+                                                std::string(name) + ": " + fault);
+    }
+    result.arguments.set(name, value);
+  }
+  return result;
+}
+
+Status supports(const Algorithm& algorithm, const ScheduleSpec& spec, const Demands& demands) {
+  std::string why;
+  if (demands.rank_order && !algorithm.rank_ordered) {
+    why = "does not combine in rank order, which a reduction that is not commutative needs";
+  } else if (demands.in_place && algorithm.out_of_place_only) {
+    why = "cannot run in place";
+  } else if (demands.uneven && algorithm.even_parts_only) {
+    why = "needs parts of equal lengths";
+  } else if (algorithm.objection != nullptr) {
+    why = algorithm.objection(spec);
+  }
+  if (why.empty()) return {};
+  return Status(Code::invalid_argument, std::string(name_of(algorithm.collective)) + " algorithm '" +
+                                            std::string(algorithm.name) + spec.arguments.text() + "' " + why);
 }
 
 }  // namespace kolo

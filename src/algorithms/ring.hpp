@@ -1,12 +1,35 @@
-// The ring's two halves, which all_reduce, reduce_scatter and all_gather share.
+// The ring's order and its two halves, which all_reduce, reduce_scatter and all_gather share.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "algorithms/algorithm.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo {
+
+/// Who follows whom around the ring: by the argument `order`; else by rank, the ranks of a host together.
+class RingOrder {
+ public:
+  explicit RingOrder(const ScheduleSpec& spec);
+
+  /// The rank `places` after (negative: before) this one; |places| <= size.
+  int neighbour(int places) const;
+
+ private:
+  std::vector<int> order_;  // rank at each place
+  int place_ = 0;           // of this rank
+};
+
+/// Of every ring.
+inline constexpr std::array<Parameter, 1> kRingParameters = {
+    {{"order",
+      "the ranks in the order of the ring, as in 0-2-1-3; else by rank, the ranks of a host together",
+      ParameterKind::numbers}}};
+std::string ring_objection(const ScheduleSpec& spec);
 
 /// Where a rank keeps its sum of `chunk` after `round` of the reducing half.
 using SumPlace = ChunkRange (*)(const ScheduleSpec& spec, std::uint32_t chunk, std::uint32_t round);

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "algorithms/algorithm.hpp"
+#include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
 #include "schedule/builder.hpp"
 
@@ -26,8 +27,17 @@ const Algorithm scatter_direct = {
     .collective = Collective::scatter,
     .name = "direct",
     .purpose = "The root sends each rank its part",
+    .use = "The usual one: every part travels once",
     .source = "Folklore; linear scatter",
-    .rank_ordered = false,
+    .closed_form =
+        {
+            .steps = "N-1",
+            .sent = "(N-1)/N K",
+            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+              const std::uint64_t n = ranks_of(spec);
+              return {n - 1, n - 1};
+            },
+        },
     .generate = generate,
 };
 

@@ -21,7 +21,7 @@ std::uint64_t hash(std::uint64_t seed, std::uint64_t word) {
   return seed;
 }
 
-std::uint64_t details_of(const Call& call, std::uint64_t segment_bytes) {
+std::uint64_t details_of(const Call& call, const Arguments& arguments, std::uint64_t segment_bytes) {
   std::uint64_t value = hash(0xcbf29ce484222325ull, segment_bytes);
   if (call.uneven && call.collective != Collective::all_to_all) {
     const bool parts_are_in =
@@ -31,6 +31,7 @@ std::uint64_t details_of(const Call& call, std::uint64_t segment_bytes) {
   if (const CustomReduction* custom = call.reduction.custom_reduction()) {
     for (const char c : custom->name) value = hash(value, static_cast<unsigned char>(c));
   }
+  for (const char c : arguments.text()) value = hash(value, static_cast<unsigned char>(c));
   return hash(value, call.uneven);
 }
 
@@ -58,14 +59,14 @@ std::string describe(const Signature& signature) {
 
 Work Communicator::State::start(Call call, bool waits_now, Counts counts, Counts recv_counts) {
   check(call, rank, size, counts, recv_counts).throw_if_error();
+  const CustomReduction* custom = is_reducing(call.collective) ? call.reduction.custom_reduction() : nullptr;
   Choice choice;
-  choice.collective = call.collective;
+  choice.spec = {call.collective, rank, size, call.root};
+  choice.demands = {custom != nullptr && !custom->commutative, call.in_place, call.uneven};
   choice.wanted = call.options.algorithm;
   choice.preferred = config().algorithm;
-  const CustomReduction* custom = is_reducing(call.collective) ? call.reduction.custom_reduction() : nullptr;
-  choice.needs_rank_order = custom != nullptr && !custom->commutative;
-  if (call.one_buffer && choice.wanted.empty()) choice.wanted = "direct_in_place";
-  const Algorithm* algorithm = choose_algorithm(choice).value_or_throw();
+  const Configured chosen = choose_algorithm(choice).value_or_throw();
+  choice.spec.arguments = chosen.arguments;
 
   const std::uint64_t segment_bytes =
       call.options.segment_bytes > 0 ? call.options.segment_bytes : config().segment_bytes;
@@ -83,25 +84,27 @@ Work Communicator::State::start(Call call, bool waits_now, Counts counts, Counts
   spec.signature.dtype = static_cast<std::uint8_t>(spec.dtype);
   spec.signature.reduction =
       is_reducing(call.collective) ? static_cast<std::uint8_t>(call.reduction.op()) : 0;
-  spec.signature.algorithm = static_cast<std::uint8_t>(algorithm - algorithms().data());
+  spec.signature.algorithm = static_cast<std::uint8_t>(chosen.algorithm - algorithms().data());
   spec.signature.root = has_root(call.collective) ? call.root : 0;
   spec.signature.count = call.count;
-  spec.signature.details = details_of(call, segment_bytes);
+  spec.signature.details = details_of(call, chosen.arguments, segment_bytes);
 
-  PlanCache::Key key{call.collective, algorithm, call.root, size_of(spec.dtype), segment_bytes, call.in_place,
-                     call.count,      {},        {}};
+  PlanCache::Key key{call.collective,
+                     chosen.name(),
+                     call.root,
+                     size_of(spec.dtype),
+                     segment_bytes,
+                     call.in_place,
+                     call.count,
+                     {},
+                     {}};
   if (call.uneven) {
     key.in_parts = call.in_parts;
     key.out_parts = call.out_parts;
   }
   const std::lock_guard lock(mutex);
   spec.plan = plans.get(std::move(key), [&] {
-    const Schedule schedule = algorithm->generate({call.collective, rank, size, call.root});
-    if (call.in_place && schedule.out_of_place_only) {
-      Status(Code::invalid_argument,
-             fmt::format("{}: algorithm '{}' cannot run in place", name_of(call.collective), algorithm->name))
-          .throw_if_error();
-    }
+    const Schedule schedule = chosen.algorithm->generate(choice.spec);
     Shape shape;
     shape.element_bytes = size_of(spec.dtype);
     shape.segment_bytes = segment_bytes;
@@ -144,7 +147,7 @@ Work Communicator::State::start_message(void* data, std::uint64_t count, DType d
   const std::lock_guard lock(mutex);
   spec.plan =
       plans.get({Collective::send_recv,
-                 nullptr,
+                 {},
                  sends ? peer : -1 - peer,
                  size_of(dtype),
                  segment_bytes,

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -20,7 +21,7 @@ class PlanCache {
  public:
   struct Key {
     Collective collective;
-    const void* algorithm;  ///< identity of the registered algorithm; null for send and recv
+    std::string algorithm;  ///< with its arguments; empty for send and recv
     int root;               ///< or the peer of a send (recv: -1 - peer)
     std::uint64_t element_bytes;
     std::uint64_t segment_bytes;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <map>
+#include <vector>
 
 #include "schedule/lengths.hpp"
 #include "schedule/memory_map.hpp"
@@ -11,6 +13,7 @@
 #include "schedule/rank_check.hpp"
 #include "schedule/refusal.hpp"
 #include "schedule/symbolic_run.hpp"
+#include "schedule/timetable.hpp"
 
 namespace kolo {
 namespace {
@@ -49,12 +52,26 @@ bool may_be(const Schedule& schedule, Sharing sharing, std::span<const std::uint
          part_counts.end();
 }
 
-std::uint64_t elements_sent(const Schedule& schedule, const ChunkLengths& lengths) {
-  std::uint64_t sum = 0;
-  for (const Step& step : schedule.steps) {
-    if (step.kind == StepKind::send) sum += lengths.of(step.a);
+ScheduleTotals totals_of(std::span<const Schedule> schedules, std::span<const std::uint64_t> part_counts,
+                         const MessageGraph& graph) {
+  ScheduleTotals totals{.messages = graph.messages(), .rounds = graph.rounds()};
+  totals.steps = Timetable(schedules, graph).steps();
+  std::vector<std::uint64_t> received(schedules.size(), 0);
+  for (const Schedule& schedule : schedules) {
+    const ChunkLengths lengths = chunk_lengths(schedule, part_counts);
+    std::uint64_t sent = 0;
+    std::map<std::int32_t, std::uint64_t> over_link;
+    for (const Step& step : schedule.steps) {
+      if (step.kind != StepKind::send) continue;
+      const std::uint64_t length = lengths.of(step.a);
+      sent += length;
+      received[static_cast<std::size_t>(step.peer)] += length;
+      totals.max_link = std::max(totals.max_link, over_link[step.peer] += length);
+    }
+    totals.max_sent = std::max(totals.max_sent, sent);
   }
-  return sum;
+  for (const std::uint64_t length : received) totals.max_received = std::max(totals.max_received, length);
+  return totals;
 }
 
 }  // namespace
@@ -63,12 +80,10 @@ Status check_schedules(std::span<const Schedule> schedules, std::span<const std:
                        bool rank_ordered, ScheduleTotals* totals) {
   if (Status status = check_agreement(schedules, part_counts); !status.ok()) return status;
 
-  std::uint64_t max_sent = 0;
   for (const Schedule& schedule : schedules) {
     const ChunkLengths lengths = chunk_lengths(schedule, part_counts);
     if (Status status = check_steps(schedule, lengths); !status.ok()) return status;
     if (Status status = check_hazards(schedule); !status.ok()) return status;
-    max_sent = std::max(max_sent, elements_sent(schedule, lengths));
   }
 
   const Result<MessageGraph> graph = MessageGraph::build(schedules);
@@ -81,8 +96,12 @@ Status check_schedules(std::span<const Schedule> schedules, std::span<const std:
     Status status = run_symbolically(schedules, graph.value(), part_counts, sharing, rank_ordered);
     if (!status.ok()) return status;
   }
-  if (totals) *totals = {graph.value().messages(), max_sent, graph.value().rounds()};
+  if (totals) *totals = totals_of(schedules, part_counts, graph.value());
   return {};
+}
+
+ScheduleTotals count_totals(std::span<const Schedule> schedules, std::span<const std::uint64_t> part_counts) {
+  return totals_of(schedules, part_counts, MessageGraph::build(schedules).value());
 }
 
 }  // namespace kolo

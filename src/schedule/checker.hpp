@@ -12,9 +12,12 @@ namespace kolo {
 
 /// What the schedules of all ranks add up to, counted while checking.
 struct ScheduleTotals {
-  std::uint64_t messages = 0;        ///< over all ranks
-  std::uint64_t max_bytes_sent = 0;  ///< by the busiest rank, in elements of size 1
-  std::uint64_t rounds = 0;          ///< longest chain of messages
+  std::uint64_t messages = 0;      ///< over all ranks
+  std::uint64_t rounds = 0;        ///< messages in the longest chain of waits
+  std::uint64_t steps = 0;         ///< as Timetable counts them
+  std::uint64_t max_sent = 0;      ///< elements, by the rank that sends most
+  std::uint64_t max_received = 0;  ///< elements, by the rank that receives most
+  std::uint64_t max_link = 0;      ///< elements, from one rank to one other
 };
 
 /// Runs the schedules of ranks 0..N-1 symbolically, each memory cell holding the multiset (for rank-ordered
@@ -35,5 +38,8 @@ struct ScheduleTotals {
 /// entries, see BufferName). all_to_all: every rank sends part_counts[r] elements to rank r.
 Status check_schedules(std::span<const Schedule> schedules, std::span<const std::uint64_t> part_counts,
                        bool rank_ordered = false, ScheduleTotals* totals = nullptr);
+
+/// The totals alone, of schedules that have passed the check.
+ScheduleTotals count_totals(std::span<const Schedule> schedules, std::span<const std::uint64_t> part_counts);
 
 }  // namespace kolo

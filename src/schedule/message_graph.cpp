@@ -162,9 +162,13 @@ Result<MessageGraph> MessageGraph::build(std::span<const Schedule> schedules) {
   graph.messages_ = ordering.messages();
   graph.events_.reserve(events);
   std::vector<std::uint64_t> depth(ordering.total(), 0);  // messages in the longest chain before an event
+  std::vector<std::uint32_t> place(ordering.total(), 0);  // in events_
   for (std::size_t next = 0; next < ready.size(); ++next) {
     const std::size_t event = ready[next];
     const bool is_message = ordering.is_send(event);
+    place[event] = static_cast<std::uint32_t>(next);
+    ordering.for_each_wait(event, [&](std::size_t on) { graph.waits_.push_back(place[on]); });
+    graph.first_wait_.push_back(graph.waits_.size());
     const StepRef receiver = is_message ? ordering.ref(ordering.partner(event)) : StepRef{};
     graph.events_.push_back({ordering.ref(event), receiver, is_message});
     const std::uint64_t through = depth[event] + (is_message ? 1 : 0);

@@ -33,12 +33,18 @@ class MessageGraph {
 
   /// In an order in which they can happen.
   std::span<const Event> events() const { return events_; }
+  /// The events that event `index` waits for, perhaps more than once; all stand before it.
+  std::span<const std::uint32_t> waits_of(std::size_t index) const {
+    return {waits_.data() + first_wait_[index], first_wait_[index + 1] - first_wait_[index]};
+  }
   std::uint64_t messages() const { return messages_; }
   /// Messages in the longest chain of waits.
   std::uint64_t rounds() const { return rounds_; }
 
  private:
   std::vector<Event> events_;
+  std::vector<std::size_t> first_wait_{0};  // of each event, in waits_; one more at the end
+  std::vector<std::uint32_t> waits_;
   std::uint64_t messages_ = 0;
   std::uint64_t rounds_ = 0;
 };

@@ -4,27 +4,26 @@
 
 namespace kolo {
 
-Result<const Algorithm*> choose_algorithm(const Choice& choice) {
-  const auto fits = [&](const Algorithm& algorithm) {
-    return algorithm.rank_ordered || !choice.needs_rank_order;
+Result<Configured> choose_algorithm(const Choice& choice) {
+  const Collective collective = choice.spec.collective;
+  const auto fits = [&](const Configured& candidate) {
+    ScheduleSpec spec = choice.spec;
+    spec.arguments = candidate.arguments;
+    return supports(*candidate.algorithm, spec, choice.demands);
   };
   if (!choice.wanted.empty()) {
-    auto found = require_algorithm(choice.collective, choice.wanted);
-    if (found.ok() && !fits(**found)) {
-      return Status(Code::invalid_argument,
-                    std::string(name_of(choice.collective)) + " algorithm '" + std::string(choice.wanted) +
-                        "' does not combine in rank order, which a reduction that is not commutative needs");
-    }
-    return found;
+    auto wanted = parse_algorithm(collective, choice.wanted);
+    if (!wanted.ok()) return wanted;
+    if (Status status = fits(*wanted); !status.ok()) return status;
+    return wanted;
   }
-  if (const Algorithm* preferred = find_algorithm(choice.collective, choice.preferred)) {
-    if (fits(*preferred)) return preferred;
+  if (const auto preferred = parse_algorithm(collective, choice.preferred); preferred.ok()) {
+    if (fits(*preferred).ok()) return preferred;
   }
   for (const Algorithm& algorithm : algorithms()) {
-    if (algorithm.collective == choice.collective && fits(algorithm)) return &algorithm;
+    if (algorithm.collective == collective && fits({&algorithm}).ok()) return Configured{&algorithm};
   }
-  return Status(Code::invalid_argument,
-                "no algorithm of " + std::string(name_of(choice.collective)) + " fits");
+  return Status(Code::invalid_argument, "no algorithm of " + std::string(name_of(collective)) + " fits");
 }
 
 }  // namespace kolo

@@ -10,13 +10,13 @@ namespace kolo {
 
 /// What the choice depends on.
 struct Choice {
-  Collective collective = Collective::all_reduce;
-  std::string_view wanted;        ///< by the caller; unknown names and unfit algorithms are errors
-  std::string_view preferred;     ///< by the environment; used where the collective knows it and it fits
-  bool needs_rank_order = false;  ///< the reduction is not commutative
+  ScheduleSpec spec;  ///< its arguments are the choice's to fill in
+  Demands demands;
+  std::string_view wanted;     ///< by the caller; unknown names and unfit algorithms are errors
+  std::string_view preferred;  ///< by the environment; used where the collective knows it and it fits
 };
 
 /// The caller's algorithm, else the environment's, else the collective's first that fits. Thread-safe.
-Result<const Algorithm*> choose_algorithm(const Choice& choice);
+Result<Configured> choose_algorithm(const Choice& choice);
 
 }  // namespace kolo

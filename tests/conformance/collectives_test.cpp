@@ -5,6 +5,7 @@
 #include "conformance/transports.hpp"
 #include "support/cluster.hpp"
 #include "support/pattern.hpp"
+#include "support/variants.hpp"
 
 namespace kolo::test {
 namespace {
@@ -167,8 +168,13 @@ void all_to_all(Case c, std::uint64_t count) {
   };
   c.communicator.all_to_all(data.buffer(), out.buffer(), {}, {}, c.options);
   out.expect("all_to_all", expected);
-  c.communicator.all_to_all(data.buffer());
-  data.expect("all_to_all in place", expected);
+  const Algorithm& algorithm =
+      *parse_algorithm(Collective::all_to_all, c.options.algorithm).value().algorithm;
+  if (!algorithm.out_of_place_only) {
+    c.communicator.all_to_all(data.buffer(), c.options);
+    data.expect("all_to_all in place", expected);
+  }
+  if (algorithm.even_parts_only) return;
 
   // Rank a sends (a + 2 b) % 4 times a step to rank b.
   const auto amount = [&](int from, int to) {
@@ -224,11 +230,15 @@ class CollectivesOver : public ::testing::TestWithParam<const char*> {};
 TEST_P(CollectivesOver, EveryAlgorithmAtEverySizeAndCount) {
   for (const int size : kSizes) {
     expect_ranks({.size = size, .transport = GetParam()}, [](Communicator& communicator) {
-      for (const Algorithm& algorithm : algorithms()) {
-        if (algorithm.name == "direct_in_place") continue;  // runs in the one-buffer form of all_to_all
+      for (const Configured& variant : all_variants()) {
+        const Algorithm& algorithm = *variant.algorithm;
+        const std::string name = variant.name();
+        if (!supports(algorithm, {algorithm.collective, 0, communicator.size(), 0, variant.arguments}).ok()) {
+          continue;
+        }
         for (const std::uint64_t count : kCounts) {
           for (const std::uint64_t segment : {std::uint64_t{1000}, std::uint64_t{0}}) {
-            const CallOptions options{.algorithm = algorithm.name, .segment_bytes = segment};
+            const CallOptions options{.algorithm = name, .segment_bytes = segment};
             run(algorithm.collective, {communicator, options, DType::float32, ReduceOp::sum}, count);
           }
         }
@@ -243,7 +253,6 @@ TEST_P(CollectivesOver, EveryElementTypeAndReduction) {
       for (const ReduceOp op :
            {ReduceOp::sum, ReduceOp::product, ReduceOp::min, ReduceOp::max, ReduceOp::average}) {
         for (const Algorithm& algorithm : algorithms()) {
-          if (algorithm.name == "direct_in_place") continue;
           const CallOptions options{.algorithm = algorithm.name, .segment_bytes = 0};
           run(algorithm.collective, {communicator, options, static_cast<DType>(d), op}, 517);
         }

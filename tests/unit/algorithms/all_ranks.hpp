@@ -1,25 +1,58 @@
 // What the tests of algorithms share: the schedules of all ranks, and awkward part counts.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <ostream>
 #include <vector>
 
 #include "algorithms/algorithm.hpp"
 #include "schedule/lengths.hpp"
+#include "support/variants.hpp"
 
 namespace kolo {
 
-inline void PrintTo(const Algorithm& algorithm, std::ostream* out) {
-  *out << name_of(algorithm.collective) << " " << algorithm.name;
+inline void PrintTo(const Configured& variant, std::ostream* out) {
+  *out << name_of(variant.algorithm->collective) << " " << variant.name();
 }
 
-inline std::vector<Schedule> all_ranks(const Algorithm& algorithm, int size, int root = 0) {
+/// The schedules of all ranks.
+inline std::vector<Schedule> all_ranks(const Configured& variant, int size, int root = 0,
+                                       const std::vector<int>& hosts = {}) {
   std::vector<Schedule> schedules;
   for (int rank = 0; rank < size; ++rank) {
-    schedules.push_back(algorithm.generate({algorithm.collective, rank, size, root}));
+    schedules.push_back(variant.algorithm->generate(
+        {variant.algorithm->collective, rank, size, root, variant.arguments, hosts}));
   }
   return schedules;
+}
+
+/// Whether the variant has nothing against so many ranks.
+inline bool serves(const Configured& variant, int size, int root = 0, const std::vector<int>& hosts = {}) {
+  return supports(*variant.algorithm,
+                  {variant.algorithm->collective, 0, size, root, variant.arguments, hosts})
+      .ok();
+}
+
+/// Whether two sets of schedules have the same messages.
+inline bool same_steps(const std::vector<Schedule>& one, const std::vector<Schedule>& other) {
+  return std::equal(one.begin(), one.end(), other.begin(), other.end(), [](const auto& a, const auto& b) {
+    return std::equal(a.steps.begin(), a.steps.end(), b.steps.begin(), b.steps.end(),
+                      [](const Step& x, const Step& y) {
+                        return x.kind == y.kind && x.peer == y.peer && x.a == y.a && x.dst == y.dst;
+                      });
+  });
+}
+
+/// Hosts of unequal size for an algorithm that looks at them: 3, 1, 2, 4, 3, 1, ... ranks.
+inline std::vector<int> uneven_hosts(int size) {
+  std::vector<int> hosts;
+  const std::vector<int> sizes = {3, 1, 2, 4};
+  for (int host = 0; static_cast<int>(hosts.size()) < size; ++host) {
+    hosts.insert(hosts.end(), static_cast<std::size_t>(sizes[static_cast<std::size_t>(host) % 4]), host);
+  }
+  hosts.resize(static_cast<std::size_t>(size));
+  return hosts;
 }
 
 /// Every root for few ranks, the interesting ones for many.

@@ -1,4 +1,5 @@
-// The checker's proof of every registered algorithm, for every size, root and awkward count.
+// The checker's proof of every registered algorithm, for every size, root and awkward count, and its closed
+// form.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -9,43 +10,76 @@
 namespace kolo {
 namespace {
 
-class EveryAlgorithm : public testing::TestWithParam<Algorithm> {};
+class EveryAlgorithm : public testing::TestWithParam<Configured> {};
 
 TEST_P(EveryAlgorithm, IsProvedForEverySizeRootAndCount) {
-  const Algorithm& algorithm = GetParam();
-  for (int size = 1; size <= 33; ++size) {
-    for (const int root : roots(algorithm, size)) {
-      const std::vector<Schedule> schedules = all_ranks(algorithm, size, root);
-      for (const auto& counts : awkward_counts(part_count(schedules[0]))) {
-        const Status status = check_schedules(schedules, counts, algorithm.rank_ordered);
-        ASSERT_TRUE(status.ok()) << size << " ranks, root " << root << ": " << status.message();
+  const Configured& variant = GetParam();
+  for (int size = 1; size <= 64; ++size) {
+    for (const std::vector<int>& hosts : {std::vector<int>{}, uneven_hosts(size)}) {
+      for (const int root : roots(*variant.algorithm, size)) {
+        if (!serves(variant, size, root, hosts)) continue;
+        const std::vector<Schedule> schedules = all_ranks(variant, size, root, hosts);
+        if (!hosts.empty() && size <= 20 && same_steps(schedules, all_ranks(variant, size, root))) continue;
+        if (!hosts.empty() && size > 20) continue;
+        auto all_counts = awkward_counts(part_count(schedules[0]));
+        // Beyond some size only those in which most differs.
+        if (size > 20) all_counts = {all_counts[size % 2 == 0 ? 3 : 5]};
+        for (const auto& counts : all_counts) {
+          const Status status = check_schedules(schedules, counts, variant.algorithm->rank_ordered);
+          ASSERT_TRUE(status.ok()) << size << " ranks, root " << root << ": " << status.message();
+        }
+      }
+    }
+  }
+}
+
+TEST_P(EveryAlgorithm, CostsWhatItsClosedFormSays) {
+  const Configured& variant = GetParam();
+  for (int size = 1; size <= 64; ++size) {
+    for (const std::vector<int>& hosts : {std::vector<int>{}, uneven_hosts(size)}) {
+      for (const int root : {0, size / 2}) {
+        if (root > 0 && !has_root(variant.algorithm->collective)) continue;
+        if (!serves(variant, size, root, hosts)) continue;
+        const std::vector<Schedule> schedules = all_ranks(variant, size, root, hosts);
+        const std::vector<std::uint64_t> even(part_count(schedules[0]), 1);
+        const ScheduleTotals totals = count_totals(schedules, even);
+        const StepsAndBytes stated = variant.algorithm->closed_form.of(
+            {variant.algorithm->collective, 0, size, root, variant.arguments, hosts});
+        EXPECT_EQ(totals.steps, stated.steps) << size << " ranks, root " << root << ", steps";
+        EXPECT_EQ(totals.max_sent, stated.sent) << size << " ranks, root " << root << ", sent";
       }
     }
   }
 }
 
 TEST_P(EveryAlgorithm, IsPure) {
-  const Algorithm& algorithm = GetParam();
-  const ScheduleSpec spec{algorithm.collective, 2, 5, 3};
-  const Schedule one = algorithm.generate(spec);
-  const Schedule two = algorithm.generate(spec);
+  const Configured& variant = GetParam();
+  const ScheduleSpec spec{variant.algorithm->collective, 2, 6, 3, variant.arguments, {}};
+  if (!supports(*variant.algorithm, spec).ok()) GTEST_SKIP() << "not for six ranks";
+  const Schedule one = variant.algorithm->generate(spec);
+  const Schedule two = variant.algorithm->generate(spec);
   ASSERT_EQ(one.steps.size(), two.steps.size());
   EXPECT_EQ(one.dependencies, two.dependencies);
   EXPECT_EQ(one.rank, 2);
-  EXPECT_EQ(one.size, 5);
+  EXPECT_EQ(one.size, 6);
   EXPECT_EQ(one.root, 3);
-  EXPECT_EQ(one.collective, algorithm.collective);
+  EXPECT_EQ(one.collective, variant.algorithm->collective);
+  EXPECT_EQ(one.out_of_place_only, variant.algorithm->out_of_place_only);
 }
 
-TEST_P(EveryAlgorithm, HasAPurposeAndASource) {
-  EXPECT_FALSE(GetParam().name.empty());
-  EXPECT_FALSE(GetParam().purpose.empty());
-  EXPECT_FALSE(GetParam().source.empty());
+TEST_P(EveryAlgorithm, SaysWhatItIsForAndWhereItComesFrom) {
+  const Algorithm& algorithm = *GetParam().algorithm;
+  EXPECT_FALSE(algorithm.name.empty());
+  EXPECT_FALSE(algorithm.purpose.empty());
+  EXPECT_FALSE(algorithm.use.empty());
+  EXPECT_FALSE(algorithm.source.empty());
+  EXPECT_FALSE(algorithm.closed_form.steps.empty());
+  EXPECT_FALSE(algorithm.closed_form.sent.empty());
+  for (const Parameter& parameter : algorithm.parameters) EXPECT_FALSE(parameter.purpose.empty());
 }
 
-INSTANTIATE_TEST_SUITE_P(Registry, EveryAlgorithm, testing::ValuesIn(algorithms()), [](const auto& test) {
-  return std::string(name_of(test.param.collective)) + "_" + std::string(test.param.name);
-});
+INSTANTIATE_TEST_SUITE_P(Registry, EveryAlgorithm, testing::ValuesIn(test::all_variants()),
+                         [](const auto& test) { return test::test_name(test.param); });
 
 }  // namespace
 }  // namespace kolo

@@ -50,14 +50,16 @@ Counts some_counts(std::uint32_t parts, std::mt19937& random) {
   return counts;
 }
 
-class RandomOrders : public testing::TestWithParam<Algorithm> {};
+class RandomOrders : public testing::TestWithParam<Configured> {};
 
 TEST_P(RandomOrders, GiveTheRightResult) {
-  const Algorithm& algorithm = GetParam();
+  const Configured& variant = GetParam();
+  const Algorithm& algorithm = *variant.algorithm;
   std::mt19937 random(1);
   for (int size = 1; size <= 8; ++size) {
     for (const int root : roots(algorithm, size)) {
-      const auto schedules = all_ranks(algorithm, size, root);
+      if (!serves(variant, size, root)) continue;
+      const auto schedules = all_ranks(variant, size, root);
       const std::uint32_t parts = part_count(schedules[0]);
       for (const Counts& counts : {some_counts(parts, random), Counts(parts, 1)}) {
         ASSERT_EQ(failure(algorithm, schedules, counts, 2, random), "") << size << " ranks, root " << root;
@@ -152,13 +154,16 @@ TEST(Mutations, AreRefusedOrHarmless) {
   std::mt19937 random(20240607);
   std::map<std::string, int> refused;
   std::map<std::string, int> accepted;
+  const std::vector<Configured> variants = test::all_variants();
   for (int i = 0; i < 6000; ++i) {
-    const Algorithm& algorithm = algorithms()[random() % algorithms().size()];
+    const Configured& variant = variants[random() % variants.size()];
+    const Algorithm& algorithm = *variant.algorithm;
     // The interpreter watches data, of which a barrier has none.
     if (algorithm.collective == Collective::barrier) continue;
     const int size = 2 + static_cast<int>(random() % 4);
     const int root = has_root(algorithm.collective) ? static_cast<int>(random()) % size : 0;
-    auto schedules = all_ranks(algorithm, size, std::abs(root));
+    if (!serves(variant, size, std::abs(root))) continue;
+    auto schedules = all_ranks(variant, size, std::abs(root));
     Schedule& victim = schedules[random() % schedules.size()];
     if (victim.steps.empty()) continue;
     const char* what = mutate(victim, random);
@@ -170,7 +175,7 @@ TEST(Mutations, AreRefusedOrHarmless) {
     }
     ++accepted[what];
     ASSERT_EQ(failure(algorithm, schedules, counts, 3, random), "")
-        << "accepted though broken (" << what << "): " << algorithm.name << "\n"
+        << "accepted though broken (" << what << "): " << variant.name() << "\n"
         << to_string(victim);
   }
   for (const char* what : {"drop dependencies", "retarget", "change dst", "change operand", "flip completes",
@@ -183,9 +188,8 @@ TEST(Mutations, AreRefusedOrHarmless) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Registry, RandomOrders, testing::ValuesIn(algorithms()), [](const auto& test) {
-  return std::string(name_of(test.param.collective)) + "_" + std::string(test.param.name);
-});
+INSTANTIATE_TEST_SUITE_P(Registry, RandomOrders, testing::ValuesIn(test::all_variants()),
+                         [](const auto& test) { return test::test_name(test.param); });
 
 }  // namespace
 }  // namespace kolo

@@ -27,7 +27,7 @@ std::uint64_t sent(const Schedule& schedule, const Counts& counts) {
 }
 
 std::vector<Schedule> ring(Collective collective, int size) {
-  return all_ranks(*find_algorithm(collective, "ring"), size);
+  return all_ranks({find_algorithm(collective, "ring")}, size);
 }
 
 std::uint64_t part(int rank, int size) {
@@ -89,7 +89,7 @@ TEST(RingAllReduce, TakesTwiceNMinusOneRounds) {
     const auto n = static_cast<std::uint64_t>(size);
     EXPECT_EQ(totals.rounds, 2 * (n - 1));
     EXPECT_EQ(totals.messages, 2 * (n - 1) * n);
-    EXPECT_EQ(totals.max_bytes_sent, 2 * (n - 1) * 10);
+    EXPECT_EQ(totals.max_sent, 2 * (n - 1) * 10);
   }
 }
 

@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "algorithms/algorithm.hpp"
+#include "support/variants.hpp"
 
 namespace kolo {
 namespace {
@@ -35,7 +36,7 @@ struct Rank {
 };
 
 struct Case {
-  const Algorithm* algorithm;
+  Configured variant;
   int size;
   int root;
   std::uint64_t count;
@@ -49,7 +50,7 @@ std::uint64_t sum(const Counts& counts) {
 
 class Machine {
  public:
-  explicit Machine(const Case& c) : case_(c), collective_(c.algorithm->collective) {
+  explicit Machine(const Case& c) : case_(c), collective_(c.variant.algorithm->collective) {
     const auto ranks = static_cast<std::size_t>(c.size);
     parts_ = even_parts(c.count, ranks);
     for (int r = 0; r < c.size; ++r) ranks_.push_back(make(r));
@@ -187,7 +188,8 @@ class Machine {
 
   Rank make(int r) {
     Rank rank;
-    const Schedule schedule = case_.algorithm->generate({collective_, r, case_.size, case_.root});
+    const Schedule schedule =
+        case_.variant.algorithm->generate({collective_, r, case_.size, case_.root, case_.variant.arguments});
     const bool rooted = has_root(collective_) && collective_ != Collective::broadcast;
     Shape shape;
     shape.element_bytes = sizeof(Element);
@@ -333,22 +335,24 @@ std::string unmatched(std::vector<Rank>& ranks) {
 
 TEST(Plan, EveryAlgorithmIsRightInAnyOrderOfItsSegments) {
   std::mt19937 random(7);
-  for (const Algorithm& algorithm : algorithms()) {
+  for (const Configured& variant : test::all_variants()) {
+    const Algorithm& algorithm = *variant.algorithm;
     for (const int size : {1, 2, 3, 4, 5, 8}) {
       for (const int root : {0, size - 1}) {
         if (root > 0 && !has_root(algorithm.collective)) continue;
+        if (!supports(algorithm, {algorithm.collective, 0, size, root, variant.arguments}).ok()) continue;
         for (const auto& [count, segment] : std::vector<std::pair<std::uint64_t, std::uint64_t>>{
                  {0, 64}, {1, 64}, {7, 4}, {40, 12}, {101, 1}, {103, 30}, {96, 1 << 19}}) {
           for (const bool in_place : {false, true}) {
-            const bool whole = algorithm.generate({algorithm.collective, 0, size, root}).out_of_place_only;
-            if (in_place && (whole || algorithm.collective == Collective::barrier)) continue;
+            if (in_place && (algorithm.out_of_place_only || algorithm.collective == Collective::barrier))
+              continue;
             if (segment < 8 && size > 4) continue;
-            const std::string name = std::string(name_of(algorithm.collective)) + " " +
-                                     std::string(algorithm.name) + " size " + std::to_string(size) +
-                                     " root " + std::to_string(root) + " count " + std::to_string(count) +
-                                     " segment " + std::to_string(segment) + (in_place ? " in place" : "");
+            const std::string name = std::string(name_of(algorithm.collective)) + " " + variant.name() +
+                                     " size " + std::to_string(size) + " root " + std::to_string(root) +
+                                     " count " + std::to_string(count) + " segment " +
+                                     std::to_string(segment) + (in_place ? " in place" : "");
             for (const bool eager : {true, false}) {
-              Machine machine({&algorithm, size, root, count, segment, in_place});
+              Machine machine({variant, size, root, count, segment, in_place});
               if (eager) {
                 ASSERT_EQ(unmatched(machine.ranks()), "") << name;
                 for (Rank& rank : machine.ranks()) ASSERT_EQ(races(rank), "") << name;

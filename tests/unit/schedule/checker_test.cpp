@@ -67,7 +67,7 @@ TEST(Checker, AcceptsAndCounts) {
   ASSERT_TRUE(check_schedules(ring(), Counts{5, 1, 2}, false, &totals).ok());
   EXPECT_EQ(totals.messages, 12u);
   EXPECT_EQ(totals.rounds, 4u);
-  EXPECT_EQ(totals.max_bytes_sent, 2 * 8u - 2 - 1);  // rank 1 keeps its own chunk and the next one's
+  EXPECT_EQ(totals.max_sent, 2 * 8u - 2 - 1);  // rank 1 keeps its own chunk and the next one's
 }
 
 TEST(Checker, KnowsTheRoundsOfTheCentralDriver) {
@@ -75,7 +75,7 @@ TEST(Checker, KnowsTheRoundsOfTheCentralDriver) {
   ASSERT_TRUE(check_schedules(central(), Counts{10}, true, &totals).ok());
   EXPECT_EQ(totals.messages, 4u);
   EXPECT_EQ(totals.rounds, 3u);
-  EXPECT_EQ(totals.max_bytes_sent, 20u);
+  EXPECT_EQ(totals.max_sent, 20u);
 }
 
 TEST(Checker, RefusesADroppedSend) {

@@ -1,0 +1,22 @@
+// What closed forms are made of.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "algorithms/algorithm.hpp"
+
+namespace kolo {
+
+constexpr std::uint64_t ranks_of(const ScheduleSpec& spec) {
+  return static_cast<std::uint64_t>(spec.size);
+}
+/// 0 for 1.
+constexpr std::uint64_t floor_log2(std::uint64_t n) {
+  return static_cast<std::uint64_t>(std::bit_width(n) - 1);
+}
+constexpr std::uint64_t ceil_log2(std::uint64_t n) {
+  return static_cast<std::uint64_t>(std::bit_width(n - 1));
+}
+
+}  // namespace kolo

@@ -1,0 +1,43 @@
+// The algorithms and arguments that tests run.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "algorithms/algorithm.hpp"
+
+namespace kolo::test {
+
+/// Worth trying besides each algorithm without arguments.
+inline constexpr std::string_view kConfigured[] = {"ring:order=3-0-2-1", "ring:order=4-2-0-1-5-3"};
+
+/// The algorithm as it is, and with the arguments above that it has.
+inline std::vector<Configured> variants(const Algorithm& algorithm) {
+  std::vector<Configured> result = {{&algorithm}};
+  for (const std::string_view text : kConfigured) {
+    const auto parsed = parse_algorithm(algorithm.collective, text);
+    if (parsed.ok() && parsed.value().algorithm == &algorithm) result.push_back(parsed.value());
+  }
+  return result;
+}
+
+/// All variants of all algorithms.
+inline std::vector<Configured> all_variants() {
+  std::vector<Configured> result;
+  for (const Algorithm& algorithm : algorithms()) {
+    for (Configured& variant : variants(algorithm)) result.push_back(std::move(variant));
+  }
+  return result;
+}
+
+/// A name for a test case: "all_reduce_k_nomial_radix_4".
+inline std::string test_name(const Configured& variant) {
+  std::string name = std::string(name_of(variant.algorithm->collective)) + "_" + variant.name();
+  for (char& c : name) {
+    if (c == ':' || c == '=' || c == '-') c = '_';
+  }
+  return name;
+}
+
+}  // namespace kolo::test
