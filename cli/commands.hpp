@@ -12,6 +12,8 @@ namespace kolo::cli {
 // (1).
 void add_run(CLI::App& app, std::vector<std::string> program);
 void add_bench(CLI::App& app);
+void add_plan(CLI::App& app);
+void add_tune(CLI::App& app);
 
 /// Takes the program and its arguments off the arguments of `kolo run`; nothing for another subcommand. They
 /// are not for CLI11 to read: it would take "[a,b]" apart.

@@ -17,6 +17,8 @@ constexpr int kUsage = 2;
 constexpr const char* kFooter = R"(Examples:
   kolo run -n 4 ./train --epochs 3          four ranks of ./train on this machine
   kolo bench all_reduce --ranks 4           how fast they sum, size by size
+  kolo plan all_reduce --ranks 8 --bytes 1M which algorithm it would be, and why
+  kolo tune                                 measure this machine, so that kolo chooses well
 
 Exit codes:
   0  success
@@ -64,6 +66,8 @@ int main(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   kolo::cli::add_run(app, kolo::cli::take_program(arguments));
   kolo::cli::add_bench(app);
+  kolo::cli::add_plan(app);
+  kolo::cli::add_tune(app);
   try {
     return parse(app, std::move(arguments));
   } catch (const kolo::InvalidArgument& error) {

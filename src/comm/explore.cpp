@@ -199,6 +199,7 @@ Situation explore(Communicator& communicator, const Group& group) {
   Situation situation;
   situation.size = communicator.size();
   situation.hosts = group.hosts;
+  situation.host_names = group.host_names;
   situation.links = kinds_of_links(communicator);
   situation.table = shared_table(communicator);
   situation.ring = ring_over_hosts(situation.table, group);
@@ -219,6 +220,7 @@ Situation part_of(const Situation& whole, const std::vector<int>& ranks) {
   Situation part = whole;
   part.size = static_cast<int>(ranks.size());
   part.hosts.clear();
+  part.host_names.clear();
   part.ring.clear();
   if (!whole.hosts.empty()) {
     std::vector<int> known;  // the whole's number of each of the part's hosts
@@ -226,7 +228,9 @@ Situation part_of(const Situation& whole, const std::vector<int>& ranks) {
       const int host = whole.hosts[static_cast<std::size_t>(rank)];
       const auto found = std::find(known.begin(), known.end(), host);
       part.hosts.push_back(static_cast<int>(found - known.begin()));
-      if (found == known.end()) known.push_back(host);
+      if (found != known.end()) continue;
+      known.push_back(host);
+      part.host_names.push_back(whole.host_names[static_cast<std::size_t>(host)]);
     }
     if (known.size() == 1) part.hosts.clear();
   }

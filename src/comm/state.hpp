@@ -85,6 +85,13 @@ struct Communicator::State {
                      bool waits_now);
 };
 
+/// What kolo's own tools may look at.
+struct Inside {
+  static const Situation& situation(const Communicator& communicator) {
+    return communicator.state().chooser->situation();
+  }
+};
+
 /// A signature in words: "all_reduce(sum of 1000 float32, ring)".
 std::string describe(const Signature& signature);
 

@@ -19,7 +19,8 @@ namespace kolo {
 struct Situation {
   int size = 1;
   std::vector<int> hosts = {};  ///< as ScheduleSpec::hosts
-  std::string links = {};       ///< the kinds of links, as Setting::links
+  std::vector<std::string> host_names = {};
+  std::string links = {};  ///< the kinds of links, as Setting::links
   CostModel model = typical_cost_model();
   TuningTable table = {};
   std::vector<int> ring = {};  ///< the order for rings; empty: theirs
