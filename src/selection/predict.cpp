@@ -1,8 +1,10 @@
 #include "selection/predict.hpp"
 
 #include <algorithm>
+#include <compare>
+#include <functional>
+#include <optional>
 #include <queue>
-#include <tuple>
 
 #include "schedule/lengths.hpp"
 #include "schedule/message_graph.hpp"
@@ -50,25 +52,36 @@ class Play {
       for (const std::uint32_t before : waits) followers[before].push_back(event);
       for (std::uint32_t p = 0; p < pieces_; ++p) {
         left[event * pieces_ + p] = static_cast<std::uint32_t>(waits.size());
-        if (waits.empty()) ready_.emplace(0.0, event, p);
+        if (waits.empty()) ready_.push({0, event, p});
       }
     }
     double last = 0;
     while (!ready_.empty()) {
-      const auto [time, event, piece] = ready_.top();
+      const Task task = ready_.top();
       ready_.pop();
-      const double end = play(event, time);
-      last = std::max(last, end);
-      for (const std::uint32_t follower : followers[event]) {
-        const std::size_t index = std::size_t{follower} * pieces_ + piece;
-        ready_at_[index] = std::max(ready_at_[index], end);
-        if (--left[index] == 0) ready_.emplace(ready_at_[index], follower, piece);
+      const auto end = play(task);
+      if (!end) continue;
+      last = std::max(last, *end);
+      for (const std::uint32_t follower : followers[task.event]) {
+        const std::size_t index = std::size_t{follower} * pieces_ + task.piece;
+        ready_at_[index] = std::max(ready_at_[index], *end);
+        if (--left[index] == 0) ready_.push({ready_at_[index], follower, task.piece});
       }
     }
     return last;
   }
 
  private:
+  enum class Phase : std::uint8_t { start, carry, receive };
+  struct Task {
+    double time;  // not before
+    std::uint32_t event;
+    std::uint32_t piece;
+    Phase phase = Phase::start;
+
+    auto operator<=>(const Task&) const = default;
+  };
+
   const Step& step_of(const StepRef& ref) const { return schedules_[ref.rank].steps[ref.step]; }
 
   /// The rank's processor and a core of its host work for `seconds`, not before `earliest`; returns the end.
@@ -80,25 +93,41 @@ class Play {
     return end;
   }
 
-  /// One piece of an event that may start at `time`; returns when its followers may.
-  double play(std::uint32_t index, double time) {
-    const MessageGraph::Event& event = graph_.events()[index];
-    const double bytes = static_cast<double>(bytes_[index]) / pieces_;
+  /// Does what is due of a piece of an event: a local step is one thing; a message is sent, carried and
+  /// received, each in its own turn, so that nobody is kept busy by what is still to come. Returns the end of
+  /// the last.
+  std::optional<double> play(Task task) {
+    const MessageGraph::Event& event = graph_.events()[task.event];
+    const double bytes = static_cast<double>(bytes_[task.event]) / pieces_;
     const StepKind kind = step_of(event.is_message ? event.receiver : event.step).kind;
     const bool reduces = kind == StepKind::recv_reduce || kind == StepKind::reduce;
-    const double touching = reduces ? model_.reduce_per_byte : model_.copy_per_byte;
-    if (!event.is_message) return work(event.step.rank, time, bytes * touching);
-
+    if (!event.is_message) {
+      return work(event.step.rank, task.time,
+                  bytes * (reduces ? model_.reduce_per_byte : model_.copy_per_byte));
+    }
     const std::size_t from = host_of_[event.step.rank];
     const std::size_t to = host_of_[event.receiver.rank];
     const LinkCost& link = from == to ? model_.memory : model_.network;
-    double at = work(event.step.rank, time, link.overhead + bytes * link.sender_per_byte);
-    if (from != to) {
-      const double start = std::max({at, out_free_[from], in_free_[to]});
-      at = out_free_[from] = in_free_[to] = start + bytes * link.wire_per_byte;
+    switch (task.phase) {
+      case Phase::start:
+        task.time = work(event.step.rank, task.time, link.overhead + bytes * link.sender_per_byte);
+        task.phase = Phase::carry;
+        break;
+      case Phase::carry:
+        if (from != to) {
+          const double begin = std::max({task.time, out_free_[from], in_free_[to]});
+          task.time = out_free_[from] = in_free_[to] = begin + bytes * link.wire_per_byte;
+        }
+        task.time += link.latency;
+        task.phase = Phase::receive;
+        break;
+      case Phase::receive: {
+        const double per_byte = link.receiver_per_byte + (reduces ? model_.reduce_per_byte : 0);
+        return work(event.receiver.rank, task.time, link.overhead + bytes * per_byte);
+      }
     }
-    const double receiving = link.receiver_per_byte + (reduces ? model_.reduce_per_byte : 0);
-    return work(event.receiver.rank, at + link.latency, link.overhead + bytes * receiving);
+    ready_.push(task);
+    return std::nullopt;
   }
 
   std::span<const Schedule> schedules_;
@@ -112,8 +141,7 @@ class Play {
   std::vector<double> out_free_;                // and its link, both ways
   std::vector<double> in_free_;
   std::vector<double> ready_at_;
-  using Ready = std::tuple<double, std::uint32_t, std::uint32_t>;  // time, event, piece
-  std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready_;
+  std::priority_queue<Task, std::vector<Task>, std::greater<>> ready_;
 };
 
 }  // namespace
