@@ -56,7 +56,7 @@ Situation situation_of(const PlanRequest& request) {
   situation.links = request.links;
   if (situation.links.empty()) situation.links = situation.hosts.empty() ? "shm" : shares ? "shm+tcp" : "tcp";
   if (!table_path().empty()) situation.table = read_table(table_path()).value_or_throw();
-  const auto known = situation.table.model({situation.links, layout_of(situation.hosts, situation.size)});
+  const auto known = situation.table.model(situation.setting());
   if (known) situation.model = *known;
   return situation;
 }
@@ -99,7 +99,7 @@ void print_json(const PlanRequest& request, std::uint64_t bytes, const std::vect
 
 void print_table(const Situation& situation, const PlanRequest& request, std::uint64_t bytes,
                  const std::vector<Line>& lines) {
-  const Setting setting{situation.links, layout_of(situation.hosts, situation.size)};
+  const Setting setting = situation.setting();
   const char* costs = situation.table.model(setting) ? "as kolo tune measured them"
                                                      : "typical ones; kolo tune measures yours";
   fmt::print("# {} of {} among {} ranks ({}) over {}; costs: {}\n", request.collective,

@@ -17,10 +17,10 @@
 #include "bench/processes.hpp"
 #include "bench/runner.hpp"
 #include "bench/settings.hpp"
-#include "comm/state.hpp"
 #include "commands.hpp"
 #include "kolo/kolo.hpp"
 #include "launcher.hpp"
+#include "selection/situation.hpp"
 
 namespace kolo::cli {
 namespace {
@@ -81,7 +81,7 @@ std::uint64_t run_grid(const Settings& settings, const Communicator& communicato
   const bench::Grid grid = bench::measure_grid(settings, communicator);
   if (communicator.rank() != 0) return 0;
   fmt::print("# {}, {} ranks over {}, {} {}\n{}", name_of(settings.kind), communicator.size(),
-             Inside::situation(communicator).links, kolo::name_of(settings.dtype),
+             situation_of(communicator).links, kolo::name_of(settings.dtype),
              settings.shared_memory ? "in shared memory" : "in private memory", bench::grid_table(grid));
   if (grid.wrong > 0) fmt::print("# WRONG: {} elements\n", grid.wrong);
   std::fflush(stdout);

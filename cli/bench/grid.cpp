@@ -11,9 +11,9 @@
 #include "bench/row.hpp"
 #include "bench/sizes.hpp"
 #include "bench/table.hpp"
-#include "comm/state.hpp"
 #include "kolo/version.hpp"
 #include "selection/candidates.hpp"
+#include "selection/situation.hpp"
 
 namespace kolo::bench {
 namespace {
@@ -37,7 +37,7 @@ class GridRunner {
     ScheduleSpec spec;
     parse_collective(name_of(settings_.kind), spec.collective);
     spec.size = kolo_.size();
-    spec.hosts = Inside::situation(communicator_).hosts;
+    spec.hosts = situation_of(communicator_).hosts;
     const bool one_buffer = settings_.kind == Kind::all_to_all && settings_.in_place;
     for (const Configured& candidate : candidates(spec, {.in_place = one_buffer})) {
       grid_.algorithms.push_back(candidate.name());
@@ -156,8 +156,8 @@ std::string grid_table(const Grid& grid) {
 }
 
 void learn(const Grid& grid, Collective collective, const Communicator& communicator, TuningTable& table) {
-  const Situation& situation = Inside::situation(communicator);
-  const Setting setting{situation.links, layout_of(situation.hosts, situation.size)};
+  const Situation& situation = situation_of(communicator);
+  const Setting setting = situation.setting();
   table.set_model(setting, situation.model);
   table.forget(setting, collective);
   for (const GridColumn& column : grid.columns) {

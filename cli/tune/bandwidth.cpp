@@ -1,10 +1,9 @@
 #include "tune/bandwidth.hpp"
+#include "selection/situation.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <vector>
-
-#include "comm/state.hpp"
 
 namespace kolo::tune {
 namespace {
@@ -58,7 +57,7 @@ void receive_from(Communicator& communicator, int peer) {
 }  // namespace
 
 void measure_bandwidths(Communicator& communicator, TuningTable& table, void (*progress)(int done, int of)) {
-  const Situation& situation = Inside::situation(communicator);
+  const Situation& situation = situation_of(communicator);
   std::vector<int> leaders;
   for (int rank = 0; rank < static_cast<int>(situation.hosts.size()); ++rank) {
     if (situation.hosts[static_cast<std::size_t>(rank)] == static_cast<int>(leaders.size()))

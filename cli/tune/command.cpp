@@ -12,7 +12,6 @@
 #include "bench/grid.hpp"
 #include "bench/processes.hpp"
 #include "bench/settings.hpp"
-#include "comm/state.hpp"
 #include "commands.hpp"
 #include "kolo/kolo.hpp"
 #include "launcher.hpp"

@@ -18,7 +18,7 @@
 
 namespace kolo {
 
-struct Inside;
+struct Situation;
 
 /// How a communicator is made.
 struct Options {
@@ -154,7 +154,7 @@ class Communicator {
   Communicator subgroup(std::span<const int> ranks);
 
  private:
-  friend struct Inside;  // for kolo's own tools
+  friend const Situation& situation_of(const Communicator&);  // for kolo's own tools
   struct State;
   explicit Communicator(std::shared_ptr<State> state) : state_(std::move(state)) {}
   State& state() const;

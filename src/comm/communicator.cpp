@@ -63,12 +63,10 @@ Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int si
   for (int r = 0; r < size; ++r) ranks[static_cast<std::size_t>(r)] = r;
   state->ranks = std::make_shared<const std::vector<int>>(std::move(ranks));
   state->chooser = std::make_unique<Chooser>(Situation{.size = size, .hosts = group.hosts});
-  state->meeting = true;
   Communicator made(state);
   // Every link has carried a message before anybody relies on it, and nobody needs the store any longer.
   made.barrier();
-  if (size > 1) state->chooser = std::make_unique<Chooser>(explore(made, group));
-  state->meeting = false;
+  if (size > 1) state->explore(made, group);
   return made;
 }
 

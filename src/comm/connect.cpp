@@ -15,7 +15,6 @@
 #include "comm/state.hpp"
 #include "transport/host.hpp"
 #include "transport/self_endpoint.hpp"
-#include "transport/tcp/address.hpp"
 #include "transport/transport.hpp"
 
 namespace kolo {
@@ -55,12 +54,10 @@ Published decode(const std::string& text) {
   return published;
 }
 
-/// The address at which tcp is reached, which tells hosts apart even where they share a name; else that name.
-std::string name_of_host(const std::vector<Offered>& transports) {
-  for (const Offered& offer : transports) {
-    if (offer.name != "tcp") continue;
-    const auto address = tcp::Address::parse(offer.address);
-    if (address && !address->at.empty()) return address->at.front().host();
+/// The network address, which tells hosts apart even where they share a name; else that name.
+std::string name_of_host(const std::map<std::string, std::unique_ptr<Transport>>& transports) {
+  for (const auto& [name, transport] : transports) {
+    if (std::string address = transport->host_address(); !address.empty()) return address;
   }
   char name[256] = "";
   if (::gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "localhost";
@@ -179,8 +176,9 @@ Group connect(Store& store, int rank, int size, const Options& options) {
     transports[name] = std::move(made).value();
   }
   const Host& host = this_host();
-  const std::vector<Published> all = exchange(
-      store, rank, size, {host.boot + "/" + host.net_namespace, name_of_host(mine), mine}, deadline.left());
+  const std::vector<Published> all =
+      exchange(store, rank, size, {host.boot + "/" + host.net_namespace, name_of_host(transports), mine},
+               deadline.left());
 
   std::map<std::string, std::vector<TransportPeer>> chosen;
   for (int peer = 0; peer < size; ++peer) {

@@ -203,7 +203,7 @@ Situation explore(Communicator& communicator, const Group& group) {
   situation.links = kinds_of_links(communicator);
   situation.table = shared_table(communicator);
   situation.ring = ring_over_hosts(situation.table, group);
-  const Setting setting{situation.links, layout_of(situation.hosts, situation.size)};
+  const Setting setting = situation.setting();
   if (const auto known = situation.table.model(setting)) {
     situation.model = *known;
   } else {

@@ -1,5 +1,7 @@
 #include "comm/state.hpp"
 
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "algorithms/algorithm.hpp"
@@ -60,6 +62,21 @@ std::string describe(const Signature& signature) {
     text += fmt::format(", {}", all[signature.algorithm].name);
   }
   return text + ")";
+}
+
+// What ranks tell each other while they explore has numbers of its own, so that the first call of the user is
+// the first one after the barrier whether the ranks had much to find out or little.
+void Communicator::State::explore(Communicator& self, const Group& group) {
+  constexpr std::uint32_t kMeeting = ~std::uint32_t{0};
+  engine->claim_context(kMeeting);
+  const std::uint64_t calls_before = std::exchange(calls, 0);
+  context = kMeeting;
+  meeting = true;
+  chooser = std::make_unique<Chooser>(kolo::explore(self, group));
+  meeting = false;
+  context = 0;
+  calls = calls_before;
+  messages.clear();
 }
 
 Work Communicator::State::start(Call call, bool waits_now, Counts counts, Counts recv_counts) {
@@ -179,6 +196,10 @@ Work Communicator::State::start_message(void* data, std::uint64_t count, DType d
   const std::uint32_t number = messages[{peer, tag, sends}]++;
   spec.sequence = kPointToPoint | static_cast<std::uint64_t>(tag) << 32 | number;
   return Work(engine->start(std::move(spec), waits_now));
+}
+
+const Situation& situation_of(const Communicator& communicator) {
+  return communicator.state().chooser->situation();
 }
 
 }  // namespace kolo

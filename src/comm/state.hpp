@@ -59,6 +59,13 @@ class PlanCache {
   std::map<Key, Entry> plans_;
 };
 
+/// The links of a new group, and where its ranks are.
+struct Group {
+  std::shared_ptr<Engine> engine;
+  std::vector<int> hosts;               ///< as ScheduleSpec::hosts
+  std::vector<std::string> host_names;  ///< of each host
+};
+
 struct Communicator::State {
   std::shared_ptr<Engine> engine;
   std::shared_ptr<Store> store;  ///< kept alive: rank 0 may be serving it; null for split communicators
@@ -72,9 +79,12 @@ struct Communicator::State {
   std::uint32_t splits = 0;
   PlanCache plans;
   std::unique_ptr<Chooser> chooser;  ///< never null
-  bool meeting = false;              ///< still in create(): what is sent does not count
+  bool meeting = false;              ///< what is sent now does not count
   /// Messages so far by (peer, tag, is a send): the k-th send meets the k-th recv.
   std::map<std::tuple<int, int, bool>, std::uint32_t> messages;
+
+  /// Collective, within create(): fills in the chooser.
+  void explore(Communicator& self, const Group& group);
 
   /// Collective: a context number that no member of this communicator uses.
   std::uint32_t agree_on_context(Communicator& self);
@@ -85,22 +95,8 @@ struct Communicator::State {
                      bool waits_now);
 };
 
-/// What kolo's own tools may look at.
-struct Inside {
-  static const Situation& situation(const Communicator& communicator) {
-    return communicator.state().chooser->situation();
-  }
-};
-
 /// A signature in words: "all_reduce(sum of 1000 float32, ring)".
 std::string describe(const Signature& signature);
-
-/// The links of a new group, and where its ranks are.
-struct Group {
-  std::shared_ptr<Engine> engine;
-  std::vector<int> hosts;               ///< as ScheduleSpec::hosts
-  std::vector<std::string> host_names;  ///< of each host
-};
 
 /// Meets through `store`. Throws RendezvousError.
 Group connect(Store& store, int rank, int size, const Options& options);

@@ -10,21 +10,9 @@
 
 #include "algorithms/algorithm.hpp"
 #include "base/status.hpp"
-#include "selection/cost_model.hpp"
-#include "selection/table.hpp"
+#include "selection/situation.hpp"
 
 namespace kolo {
-
-/// What a communicator knows of its ranks: the same on all of them, so that all choose the same.
-struct Situation {
-  int size = 1;
-  std::vector<int> hosts = {};  ///< as ScheduleSpec::hosts
-  std::vector<std::string> host_names = {};
-  std::string links = {};  ///< the kinds of links, as Setting::links
-  CostModel model = typical_cost_model();
-  TuningTable table = {};
-  std::vector<int> ring = {};  ///< the order for rings; empty: theirs
-};
 
 /// What the choice depends on besides.
 struct Choice {
