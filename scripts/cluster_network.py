@@ -60,6 +60,8 @@ def shape(namespace, device, rate):
     """At most `rate` bits a second leave by the device. The queue behind the bucket holds 50 ms, as a switch's does,
     and at least 256 KiB, so that a slow link does not live on losses."""
     burst = burst_bytes(rate)
+    # TCP hands down many frames at once; what does not fit the bucket would be cut up one by one, at the cores' cost.
+    call("ip", "-n", namespace, "link", "set", device, "gso_max_size", str(min(int(burst * 0.9), 1 << 16)))
     limit = burst + max(int(rate / 8 * 0.05), 1 << 18)
     call("tc", "-n", namespace, "qdisc", "add", "dev", device, "root", "handle", "1:", "tbf", "rate", f"{rate}bit",
          "burst", str(burst), "limit", str(limit))
