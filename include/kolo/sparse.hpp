@@ -30,7 +30,7 @@ struct SparseOptions {
   std::vector<int> degrees = {};
   /// Sums go dense where the sparse form may need this share of the dense form's bytes. 0: always; 2:
   /// never.
-  double dense_share = 0.75;
+  double dense_share = 0.5;
   /// Of the dense form; empty: kolo's choice.
   std::string dense_algorithm = {};
 };

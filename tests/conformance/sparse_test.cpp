@@ -84,7 +84,7 @@ TEST_P(SparseOver, EveryRankGetsTheSumsAtAllIndices) {
   for (int size = 1; size <= 8; ++size) {
     expect_ranks({.size = size, .transport = GetParam()}, [&](Communicator& communicator) {
       for (const auto& degrees : degrees_for(size)) {
-        for (const double share : {0.0, 0.75, 2.0}) {
+        for (const double share : {0.0, 0.5, 2.0}) {
           SparseAllReduce sparse(communicator, {.degrees = degrees, .dense_share = share});
           for (const auto& [name, has] : kinds_of_data()) {
             for (const std::uint64_t length : {0u, 1u, 7u, 2000u}) {
@@ -213,11 +213,12 @@ TEST_P(SparseOver, GoesDenseWhereSparseNoLongerPays) {
       sparse.sum(mine);
       return communicator.counters().operations - before;
     };
-    // After one to tell each other: two a layer each way; or the elements, and their bits where there are gaps.
-    require(operations(0.01, 0.75, {4}) == 1 + 4 && operations(0.01, 0.75, {2, 2}) == 1 + 8, "not sparse");
-    require(operations(0.9, 0.75, {4}) == 1 + 2 && operations(1, 0.75, {4}) == 1 + 1, "not dense");
+    // After one to tell each other: two a layer each way; or the elements, and their bits where there are
+    // gaps.
+    require(operations(0.01, 0.5, {4}) == 1 + 4 && operations(0.01, 0.5, {2, 2}) == 1 + 8, "not sparse");
+    require(operations(0.9, 0.5, {4}) == 1 + 2 && operations(1, 0.5, {4}) == 1 + 1, "not dense");
     require(operations(0.9, 2, {4}) == 1 + 4 && operations(0.01, 0, {4}) == 1 + 2, "not as told");
-    require(operations(0, 0.75, {4}) == 1, "moved nothing in several steps");
+    require(operations(0, 0.5, {4}) == 1, "moved nothing in several steps");
   });
 }
 
@@ -263,7 +264,7 @@ TEST_P(SparseOver, RanksThatDisagreeAllLearnWho) {
            : void(sparse.sum(SparseVector<float>{10, {}, {}}));
   });
   expect_mismatch("options",
-                  [&](Communicator& c) { SparseAllReduce(c, {.dense_share = odd(c) ? 0.5 : 0.75}); });
+                  [&](Communicator& c) { SparseAllReduce(c, {.dense_share = odd(c) ? 0.25 : 0.5}); });
   expect_mismatch("options",
                   [&](Communicator& c) { SparseAllReduce(c, {.dense_algorithm = odd(c) ? "ring" : ""}); });
 }

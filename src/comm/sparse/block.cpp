@@ -1,9 +1,9 @@
 #include "comm/sparse/block.hpp"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cstring>
+#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -54,55 +54,95 @@ std::vector<std::uint64_t> read_list(const std::byte* at, std::uint64_t count) {
   return positions;
 }
 
-/// a + b. `Word` is as long as an element, so that single values are moved without a call.
+/// Calls with a word as long as an element, so that single values are moved without a call.
+template <typename Call>
+auto with_word(std::size_t bytes, Call call) {
+  switch (bytes) {
+    case 1:
+      return call(std::uint8_t{});
+    case 2:
+      return call(std::uint16_t{});
+    case 4:
+      return call(std::uint32_t{});
+    default:
+      return call(std::uint64_t{});
+  }
+}
+
+template <typename Word>
+Word load(const std::vector<std::byte>& values, std::size_t i) {
+  Word word;
+  std::memcpy(&word, values.data() + i * sizeof word, sizeof word);
+  return word;
+}
+
+template <typename Word>
+void store(std::vector<std::byte>& values, std::size_t i, Word word) {
+  std::memcpy(values.data() + i * sizeof word, &word, sizeof word);
+}
+
+/// a + b. Values that meet are first collected, for the kernel adds arrays and not single values.
 template <typename Word>
 SparseBlock merge(const SparseBlock& a, const SparseBlock& b, kernels::ReduceFn add) {
   SparseBlock out{a.length, {}, {}};
-  out.positions.resize(a.positions.size() + b.positions.size());
-  out.values.resize(out.positions.size() * sizeof(Word));
-  std::size_t i = 0, j = 0, n = 0;
-  const auto take = [&](const SparseBlock& from, std::size_t& at) {
-    out.positions[n] = from.positions[at];
-    std::memcpy(out.values.data() + n * sizeof(Word), from.values.data() + at * sizeof(Word), sizeof(Word));
-    ++at;
-    ++n;
-  };
-  while (i < a.positions.size() && j < b.positions.size()) {
-    if (a.positions[i] < b.positions[j]) {
-      take(a, i);
-    } else if (b.positions[j] < a.positions[i]) {
-      take(b, j);
-    } else {
-      std::size_t run = 0;  // one call of the kernel for neighbours that both have
-      for (; i + run < a.positions.size() && j + run < b.positions.size(); ++run) {
-        if (a.positions[i + run] != b.positions[j + run]) break;
-        out.positions[n + run] = a.positions[i + run];
-      }
-      add(out.values.data() + n * sizeof(Word), a.values.data() + i * sizeof(Word),
-          b.values.data() + j * sizeof(Word), run);
-      i += run;
-      j += run;
-      n += run;
-    }
+  const std::size_t a_count = a.positions.size(), b_count = b.positions.size();
+  if (a.positions == b.positions) {
+    out.positions = a.positions;
+    out.values.resize(a.values.size());
+    add(out.values.data(), a.values.data(), b.values.data(), a_count);
+    return out;
   }
-  while (i < a.positions.size()) take(a, i);
-  while (j < b.positions.size()) take(b, j);
+  out.positions.resize(a_count + b_count);
+  out.values.resize((a_count + b_count) * sizeof(Word));
+  std::vector<std::size_t> met;  // where in `out`
+  std::vector<Word> left, right;
+  std::size_t i = 0, j = 0, n = 0;
+  for (; i < a_count && j < b_count; ++n) {
+    const std::uint64_t at_a = a.positions[i], at_b = b.positions[j];
+    const auto value_a = load<Word>(a.values, i), value_b = load<Word>(b.values, j);
+    out.positions[n] = std::min(at_a, at_b);
+    store(out.values, n, at_a <= at_b ? value_a : value_b);
+    if (at_a == at_b) {
+      met.push_back(n);
+      left.push_back(value_a);
+      right.push_back(value_b);
+    }
+    i += at_a <= at_b ? 1 : 0;
+    j += at_b <= at_a ? 1 : 0;
+  }
+  for (; i < a_count; ++i, ++n) {
+    out.positions[n] = a.positions[i];
+    store(out.values, n, load<Word>(a.values, i));
+  }
+  for (; j < b_count; ++j, ++n) {
+    out.positions[n] = b.positions[j];
+    store(out.values, n, load<Word>(b.values, j));
+  }
   out.positions.resize(n);
   out.values.resize(n * sizeof(Word));
+  add(left.data(), left.data(), right.data(), left.size());
+  for (std::size_t k = 0; k < met.size(); ++k) store(out.values, met[k], left[k]);
   return out;
 }
 
-SparseBlock merge(const SparseBlock& a, const SparseBlock& b, const ElementKind& kind) {
-  switch (kind.bytes) {
-    case 1:
-      return merge<std::uint8_t>(a, b, kind.add);
-    case 2:
-      return merge<std::uint16_t>(a, b, kind.add);
-    case 4:
-      return merge<std::uint32_t>(a, b, kind.add);
-    default:
-      return merge<std::uint64_t>(a, b, kind.add);
+template <typename Word>
+std::vector<SparseBlock> divide(const SparseBlock& block, std::uint64_t parts) {
+  std::vector<std::size_t> counts(parts);
+  for (const std::uint64_t position : block.positions) ++counts[position % parts];
+  std::vector<SparseBlock> out(parts);
+  for (std::uint64_t part = 0; part < parts; ++part) {
+    out[part].length = part_length(block.length, static_cast<int>(parts), static_cast<int>(part));
+    out[part].positions.resize(counts[part]);
+    out[part].values.resize(counts[part] * sizeof(Word));
+    counts[part] = 0;
   }
+  for (std::size_t i = 0; i < block.positions.size(); ++i) {
+    const std::uint64_t part = block.positions[i] % parts;
+    const std::size_t n = counts[part]++;
+    out[part].positions[n] = block.positions[i] / parts;
+    store(out[part].values, n, load<Word>(block.values, i));
+  }
+  return out;
 }
 
 }  // namespace
@@ -113,20 +153,9 @@ std::uint64_t part_length(std::uint64_t length, int parts, int part) {
 }
 
 std::vector<SparseBlock> divide(const SparseBlock& block, int parts, const ElementKind& kind) {
-  const auto d = static_cast<std::uint64_t>(parts);
-  std::vector<SparseBlock> out(d);
-  for (int part = 0; part < parts; ++part) {
-    SparseBlock& one = out[static_cast<std::size_t>(part)];
-    one.length = part_length(block.length, parts, part);
-    one.positions.reserve(block.positions.size() / d + 1);
-    one.values.reserve((block.positions.size() / d + 1) * kind.bytes);
-  }
-  for (std::size_t i = 0; i < block.positions.size(); ++i) {
-    SparseBlock& part = out[block.positions[i] % d];
-    part.positions.push_back(block.positions[i] / d);
-    append(part.values, block.values.data() + i * kind.bytes, kind.bytes);
-  }
-  return out;
+  return with_word(kind.bytes, [&]<typename Word>(Word) {
+    return divide<Word>(block, static_cast<std::uint64_t>(parts));
+  });
 }
 
 SparseBlock join(std::vector<SparseBlock> parts, std::uint64_t length, const ElementKind& kind) {
@@ -142,7 +171,8 @@ SparseBlock add_up(std::vector<SparseBlock> blocks, const ElementKind& kind) {
   while (blocks.size() > 1) {
     std::vector<SparseBlock> sums;
     for (std::size_t i = 0; i + 1 < blocks.size(); i += 2) {
-      sums.push_back(merge(blocks[i], blocks[i + 1], kind));
+      sums.push_back(with_word(
+          kind.bytes, [&]<typename Word>(Word) { return merge<Word>(blocks[i], blocks[i + 1], kind.add); }));
     }
     if (blocks.size() % 2 == 1) sums.push_back(std::move(blocks.back()));
     blocks = std::move(sums);
@@ -184,12 +214,13 @@ void pack(const SparseBlock& block, std::size_t element_bytes, std::vector<std::
       append(out, bits.data(), bits.size());
       break;
     }
-    case Form::narrow_list:
-      for (const std::uint64_t position : block.positions) {
-        const auto narrow = static_cast<std::uint32_t>(position);
-        append(out, &narrow, sizeof narrow);
-      }
+    case Form::narrow_list: {
+      std::vector<std::uint32_t> narrow(count);
+      std::transform(block.positions.begin(), block.positions.end(), narrow.begin(),
+                     [](std::uint64_t position) { return static_cast<std::uint32_t>(position); });
+      append(out, narrow.data(), count * sizeof(std::uint32_t));
       break;
+    }
     case Form::wide_list:
       append(out, block.positions.data(), count * sizeof(std::uint64_t));
       break;

@@ -1,4 +1,5 @@
-// The parts of sparse all-reduce: who exchanges with whom, and blocks divided, summed and written for the wire.
+// The parts of sparse all-reduce: who exchanges with whom, and blocks divided, summed and written for the
+// wire.
 #include <gtest/gtest.h>
 
 #include <cstring>
