@@ -10,7 +10,10 @@
 namespace kolo::test {
 
 /// Worth trying besides each algorithm without arguments.
-inline constexpr std::string_view kConfigured[] = {"ring:order=3-0-2-1", "ring:order=4-2-0-1-5-3"};
+inline constexpr std::string_view kConfigured[] = {
+    "ring:order=3-0-2-1",
+    "ring:order=4-2-0-1-5-3",
+};
 
 /// The algorithm as it is, and with the arguments above that it has.
 inline std::vector<Configured> variants(const Algorithm& algorithm) {
