@@ -16,8 +16,10 @@
   X(all_gather_direct)          \
   X(broadcast_binomial)         \
   X(broadcast_direct)           \
+  X(broadcast_k_nomial)         \
   X(reduce_binomial)            \
   X(reduce_direct)              \
+  X(reduce_k_nomial)            \
   X(scatter_direct)             \
   X(gather_direct)              \
   X(all_to_all_direct)          \
