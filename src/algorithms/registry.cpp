@@ -17,9 +17,11 @@
   X(broadcast_binomial)         \
   X(broadcast_direct)           \
   X(broadcast_k_nomial)         \
+  X(broadcast_chain)            \
   X(reduce_binomial)            \
   X(reduce_direct)              \
   X(reduce_k_nomial)            \
+  X(reduce_chain)               \
   X(scatter_direct)             \
   X(gather_direct)              \
   X(all_to_all_direct)          \
