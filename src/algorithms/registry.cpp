@@ -23,9 +23,12 @@
   X(reduce_k_nomial)            \
   X(reduce_chain)               \
   X(scatter_direct)             \
+  X(scatter_binomial)           \
   X(gather_direct)              \
+  X(gather_binomial)            \
   X(all_to_all_direct)          \
   X(all_to_all_direct_in_place) \
+  X(all_to_all_bruck)           \
   X(barrier_dissemination)
 
 namespace kolo {
