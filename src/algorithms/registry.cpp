@@ -30,7 +30,9 @@
   X(all_to_all_direct)            \
   X(all_to_all_direct_in_place)   \
   X(all_to_all_bruck)             \
-  X(barrier_dissemination)
+  X(barrier_dissemination)        \
+  X(barrier_tree)                 \
+  X(barrier_recursive_doubling)
 
 namespace kolo {
 
