@@ -10,6 +10,9 @@
 #define KOLO_ALGORITHMS(X)        \
   X(all_reduce_ring)              \
   X(all_reduce_central)           \
+  X(all_reduce_binomial)          \
+  X(all_reduce_k_nomial)          \
+  X(all_reduce_hierarchical)      \
   X(reduce_scatter_ring)          \
   X(reduce_scatter_direct)        \
   X(all_gather_ring)              \
