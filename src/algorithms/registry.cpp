@@ -12,6 +12,7 @@
   X(all_reduce_central)           \
   X(all_reduce_binomial)          \
   X(all_reduce_k_nomial)          \
+  X(all_reduce_double_tree)       \
   X(all_reduce_hierarchical)      \
   X(reduce_scatter_ring)          \
   X(reduce_scatter_direct)        \

@@ -18,6 +18,8 @@ inline constexpr std::string_view kConfigured[] = {
     "k_nomial:radix=9",
     "chain:chunks=1",
     "chain:chunks=7",
+    "double_tree:chunks=1",
+    "double_tree:chunks=3",
     "hierarchical:inside=direct:across=central",
     "hierarchical:inside=k_nomial:across=binomial",
     "hierarchical:inside=chain:across=double_tree",
