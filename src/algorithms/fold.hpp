@@ -13,7 +13,7 @@ constexpr std::uint32_t fold_scratch(int rank) {
 }
 
 /// out = ((rank 0 op rank 1) op rank 2) op ...: receives one message from every other rank; `own` is this
-/// rank's contribution. The same association whoever folds, so all rank-ordered algorithms give the same
+/// rank's contribution. The same association whoever folds, so all algorithms that fold give the same
 /// bits.
 void fold_in_rank_order(ScheduleBuilder& builder, const ScheduleSpec& spec, ChunkRange out, ChunkRange own);
 

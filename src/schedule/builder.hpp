@@ -57,6 +57,8 @@ class ScheduleBuilder {
   /// Empty messages, for barriers.
   StepId notify(int peer, After after = {});
   StepId await(int peer, After after = {});
+  /// Any step; whatever dependencies it had are replaced.
+  StepId add(Step step, After after = {});
 
   Schedule finish() &&;
 
@@ -64,7 +66,6 @@ class ScheduleBuilder {
   static constexpr StepId kNobody = ~StepId{0};
 
   void track();
-  StepId add(Step step, After after);
   /// Drops what waits_for_ holds already through the direct dependencies of its other members.
   void drop_implied(StepId id);
 

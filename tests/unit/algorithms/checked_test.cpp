@@ -21,9 +21,10 @@ TEST_P(EveryAlgorithm, IsProvedForEverySizeRootAndCount) {
         const std::vector<Schedule> schedules = all_ranks(variant, size, root, hosts);
         if (!hosts.empty() && size <= 20 && same_steps(schedules, all_ranks(variant, size, root))) continue;
         if (!hosts.empty() && size > 20) continue;
-        auto all_counts = awkward_counts(part_count(schedules[0]));
+        auto all_counts = awkward_counts(*variant.algorithm, part_count(schedules[0]));
         // Beyond some size only those in which most differs.
-        if (size > 20) all_counts = {all_counts[size % 2 == 0 ? 3 : 5]};
+        if (size > 20)
+          all_counts = {all_counts[std::min<std::size_t>(size % 2 == 0 ? 3 : 5, all_counts.size() - 2)]};
         for (const auto& counts : all_counts) {
           const Status status = check_schedules(schedules, counts, variant.algorithm->rank_ordered);
           ASSERT_TRUE(status.ok()) << size << " ranks, root " << root << ": " << status.message();
@@ -45,8 +46,17 @@ TEST_P(EveryAlgorithm, CostsWhatItsClosedFormSays) {
         const ScheduleTotals totals = count_totals(schedules, even);
         const StepsAndBytes stated = variant.algorithm->closed_form.of(
             {variant.algorithm->collective, 0, size, root, variant.arguments, hosts});
-        EXPECT_EQ(totals.steps, stated.steps) << size << " ranks, root " << root << ", steps";
-        EXPECT_EQ(totals.max_sent, stated.sent) << size << " ranks, root " << root << ", sent";
+        const std::string where = std::to_string(size) + " ranks, root " + std::to_string(root);
+        if (variant.algorithm->closed_form.at_most) {
+          // A bound, but not one that says nothing.
+          EXPECT_LE(totals.steps, stated.steps) << where;
+          EXPECT_LE(totals.max_sent, stated.sent) << where;
+          EXPECT_GE(2 * totals.steps, stated.steps) << where;
+          EXPECT_GE(2 * totals.max_sent, stated.sent) << where;
+        } else {
+          EXPECT_EQ(totals.steps, stated.steps) << where;
+          EXPECT_EQ(totals.max_sent, stated.sent) << where;
+        }
       }
     }
   }
