@@ -7,21 +7,37 @@
 
 /// A new algorithm is a file of its own and a line here. Ordered by collective; the first of each is its
 /// default.
-#define KOLO_ALGORITHMS(X)      \
-  X(all_reduce_ring)            \
-  X(all_reduce_central)         \
-  X(reduce_scatter_ring)        \
-  X(reduce_scatter_direct)      \
-  X(all_gather_ring)            \
-  X(all_gather_direct)          \
-  X(broadcast_binomial)         \
-  X(broadcast_direct)           \
-  X(reduce_binomial)            \
-  X(reduce_direct)              \
-  X(scatter_direct)             \
-  X(gather_direct)              \
-  X(all_to_all_direct)          \
-  X(all_to_all_direct_in_place) \
+#define KOLO_ALGORITHMS(X)             \
+  X(all_reduce_ring)                   \
+  X(all_reduce_central)                \
+  X(all_reduce_naive)                  \
+  X(all_reduce_direct)                 \
+  X(all_reduce_parameter_server)       \
+  X(all_reduce_bidirectional_ring)     \
+  X(all_reduce_circulant)              \
+  X(all_reduce_butterfly)              \
+  X(all_reduce_recursive_doubling)     \
+  X(all_reduce_halving_doubling)       \
+  X(all_reduce_binary_blocks)          \
+  X(all_reduce_torus)                  \
+  X(reduce_scatter_ring)               \
+  X(reduce_scatter_direct)             \
+  X(reduce_scatter_bidirectional_ring) \
+  X(reduce_scatter_circulant)          \
+  X(reduce_scatter_butterfly)          \
+  X(all_gather_ring)                   \
+  X(all_gather_direct)                 \
+  X(all_gather_bidirectional_ring)     \
+  X(all_gather_circulant)              \
+  X(all_gather_butterfly)              \
+  X(broadcast_binomial)                \
+  X(broadcast_direct)                  \
+  X(reduce_binomial)                   \
+  X(reduce_direct)                     \
+  X(scatter_direct)                    \
+  X(gather_direct)                     \
+  X(all_to_all_direct)                 \
+  X(all_to_all_direct_in_place)        \
   X(barrier_dissemination)
 
 namespace kolo {

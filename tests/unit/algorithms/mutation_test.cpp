@@ -155,7 +155,7 @@ TEST(Mutations, AreRefusedOrHarmless) {
   std::map<std::string, int> refused;
   std::map<std::string, int> accepted;
   const std::vector<Configured> variants = test::all_variants();
-  for (int i = 0; i < 6000; ++i) {
+  for (int i = 0; i < 20000; ++i) {
     const Configured& variant = variants[random() % variants.size()];
     const Algorithm& algorithm = *variant.algorithm;
     // The interpreter watches data, of which a barrier has none.

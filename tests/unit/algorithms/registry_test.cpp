@@ -59,8 +59,10 @@ TEST(Registry, NamesTheKnownAndTheNearest) {
   const auto wrong = require_algorithm(Collective::all_reduce, "rign");
   ASSERT_FALSE(wrong.ok());
   EXPECT_EQ(wrong.status().code(), Code::invalid_argument);
-  EXPECT_EQ(wrong.status().message(),
-            "all_reduce has no algorithm 'rign'; it knows ring, central; nearest is 'ring'");
+  const std::string& message = wrong.status().message();
+  EXPECT_EQ(message.find("all_reduce has no algorithm 'rign'; it knows ring, central, "), 0u) << message;
+  EXPECT_NE(message.find(", torus"), std::string::npos) << message;
+  EXPECT_NE(message.find("; nearest is 'ring'"), std::string::npos) << message;
   EXPECT_NE(
       require_algorithm(Collective::all_reduce, "centre").status().message().find("nearest is 'central'"),
       std::string::npos);
