@@ -15,7 +15,8 @@ class Rank {
   Rank(const Schedule& schedule, ChunkLengths lengths, const std::vector<float>& input)
       : lengths_(std::move(lengths)), input_(input) {
     output_.resize(std::accumulate(lengths_.output.begin(), lengths_.output.end(), std::uint64_t{0}));
-    scratch_.resize(lengths_.slot() * schedule.scratch_chunks);
+    slots_ = lengths_.slots(schedule);
+    scratch_.resize(std::accumulate(slots_.begin(), slots_.end(), std::uint64_t{0}));
   }
 
   std::span<float> at(const ChunkRange& range) {
@@ -31,6 +32,7 @@ class Rank {
 
  private:
   ChunkLengths lengths_;
+  std::vector<std::uint64_t> slots_;  // lengths of scratch's
   std::vector<float> input_;
   std::vector<float> output_;
   std::vector<float> scratch_;

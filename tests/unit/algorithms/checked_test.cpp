@@ -62,6 +62,38 @@ TEST_P(EveryAlgorithm, CostsWhatItsClosedFormSays) {
   }
 }
 
+/// The schedules of all ranks; none where they have more than `most` steps.
+std::vector<Schedule> cheap_schedules(const Configured& variant, int size, std::size_t most) {
+  std::vector<Schedule> schedules;
+  std::size_t steps = 0;
+  for (int rank = 0; rank < size; ++rank) {
+    const ScheduleSpec spec{variant.algorithm->collective, rank, size, 0, variant.arguments, {}};
+    schedules.push_back(variant.algorithm->generate(spec));
+    steps += schedules.back().steps.size();
+    if (steps > most) return {};
+  }
+  return schedules;
+}
+
+TEST_P(EveryAlgorithm, IsProvedForManyRanksWhereItIsCheap) {
+  constexpr std::size_t kCheap = 300'000;
+  const Configured& variant = GetParam();
+  for (const int size : {128, 255, 256, 1000}) {
+    if (!serves(variant, size)) continue;
+    const auto schedules = cheap_schedules(variant, size, kCheap);
+    if (schedules.empty()) continue;
+    const auto counts = awkward_counts(part_count(schedules[0]))[3];
+    const Status status = check_schedules(schedules, counts, variant.algorithm->rank_ordered);
+    ASSERT_TRUE(status.ok()) << size << " ranks: " << status.message();
+    const std::vector<std::uint64_t> even(counts.size(), 1);
+    const ScheduleTotals totals = count_totals(schedules, even);
+    const StepsAndBytes stated =
+        variant.algorithm->closed_form.of({variant.algorithm->collective, 0, size, 0, variant.arguments, {}});
+    EXPECT_EQ(totals.steps, stated.steps) << size << " ranks, steps";
+    EXPECT_EQ(totals.max_sent, stated.sent) << size << " ranks, sent";
+  }
+}
+
 TEST_P(EveryAlgorithm, IsPure) {
   const Configured& variant = GetParam();
   const ScheduleSpec spec{variant.algorithm->collective, 2, 6, 3, variant.arguments, {}};
