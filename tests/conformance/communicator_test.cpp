@@ -1,6 +1,9 @@
 // What holds between operations: many in flight, subgroups, messages, counters, the same bits everywhere.
+#include <array>
+#include <bit>
 #include <cstring>
 
+#include "algorithms/algorithm.hpp"
 #include "conformance/transports.hpp"
 #include "support/cluster.hpp"
 #include "support/pattern.hpp"
@@ -175,7 +178,7 @@ TEST_P(CommunicatorOver, RingSendsExactlyTheBandwidthOptimalBytes) {
 TEST_P(CommunicatorOver, AllRanksHoldTheSameBits) {
   expect_ranks({.size = 5, .transport = GetParam()}, [](Communicator& communicator) {
     constexpr std::size_t kCount = 100'003;
-    for (const char* algorithm : {"ring", "central"}) {
+    for (const char* algorithm : {"ring", "central", ""}) {
       std::vector<float> data(kCount);
       for (std::size_t i = 0; i < kCount; ++i) {
         data[i] = 1.0f / static_cast<float>(1 + i + 7919 * static_cast<std::size_t>(communicator.rank()));
@@ -191,32 +194,55 @@ TEST_P(CommunicatorOver, AllRanksHoldTheSameBits) {
   });
 }
 
-// 2x2 matrices under multiplication: associative, not commutative.
+// An element is a 2x2 matrix of 16-bit numbers; their product is associative, not commutative.
+std::uint64_t multiply_matrices(std::uint64_t left, std::uint64_t right) {
+  const auto a = std::bit_cast<std::array<std::uint16_t, 4>>(left);
+  const auto b = std::bit_cast<std::array<std::uint16_t, 4>>(right);
+  const auto entry = [&](std::size_t row, std::size_t column) {
+    return static_cast<std::uint16_t>(std::uint32_t{a[2 * row]} * b[column] +
+                                      std::uint32_t{a[2 * row + 1]} * b[2 + column]);
+  };
+  return std::bit_cast<std::uint64_t>(std::array{entry(0, 0), entry(0, 1), entry(1, 0), entry(1, 1)});
+}
+
 TEST_P(CommunicatorOver, CustomReductionsKeepRankOrder) {
   expect_ranks({.size = 5, .transport = GetParam()}, [](Communicator& communicator) {
-    const auto multiply = [](std::int64_t* out, const std::int64_t* a, const std::int64_t* b) {
-      const std::int64_t product[] = {a[0] * b[0] + a[1] * b[2], a[0] * b[1] + a[1] * b[3],
-                                      a[2] * b[0] + a[3] * b[2], a[2] * b[1] + a[3] * b[3]};
-      std::copy(std::begin(product), std::end(product), out);
+    constexpr std::size_t kMatrices = 501;
+    const auto matrices = [](int rank) {
+      std::vector<std::uint64_t> result;
+      for (std::size_t i = 0; i < kMatrices; ++i) {
+        const auto a = static_cast<std::uint16_t>(rank * 3 + static_cast<int>(i) + 1);
+        result.push_back(std::bit_cast<std::uint64_t>(std::array<std::uint16_t, 4>{
+            a, static_cast<std::uint16_t>(a + 1), 1, static_cast<std::uint16_t>(rank)}));
+      }
+      return result;
     };
-    const auto matrix = [](int rank) { return std::vector<std::int64_t>{rank + 1, rank + 2, 1, 1}; };
     const Reduction product = Reduction::custom(
         {.name = "matrix product",
          .combine =
-             [&](void* out, const void* left, const void* right, std::uint64_t count, DType) {
-               for (std::uint64_t i = 0; i + 4 <= count; i += 4) {
-                 multiply(static_cast<std::int64_t*>(out) + i, static_cast<const std::int64_t*>(left) + i,
-                          static_cast<const std::int64_t*>(right) + i);
+             [](void* out, const void* left, const void* right, std::uint64_t count, DType) {
+               for (std::uint64_t i = 0; i < count; ++i) {
+                 static_cast<std::uint64_t*>(out)[i] = multiply_matrices(
+                     static_cast<const std::uint64_t*>(left)[i], static_cast<const std::uint64_t*>(right)[i]);
                }
              },
          .commutative = false});
-    auto expected = matrix(0);
-    for (int r = 1; r < 5; ++r) multiply(expected.data(), expected.data(), matrix(r).data());
-    auto data = matrix(communicator.rank());
+    auto expected = matrices(0);
+    for (int r = 1; r < 5; ++r) {
+      const auto next = matrices(r);
+      for (std::size_t i = 0; i < kMatrices; ++i) expected[i] = multiply_matrices(expected[i], next[i]);
+    }
+    auto data = matrices(communicator.rank());
     communicator.all_reduce(data, product);
     require(data == expected, "all_reduce of matrices lost the order of ranks");
+    for (const Algorithm& algorithm : algorithms()) {
+      if (algorithm.collective != Collective::all_reduce || !algorithm.rank_ordered) continue;
+      data = matrices(communicator.rank());
+      communicator.all_reduce(data, product, {.algorithm = algorithm.name});
+      require(data == expected, std::string(algorithm.name) + " lost the order of ranks");
+    }
     for (int root = 0; root < 5; ++root) {
-      auto own = matrix(communicator.rank());
+      auto own = matrices(communicator.rank());
       communicator.reduce(own, own, root, product);
       if (communicator.rank() == root) require(own == expected, "reduce of matrices lost the order of ranks");
     }

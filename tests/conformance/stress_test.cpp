@@ -94,10 +94,15 @@ TEST_P(StressOver, SplitsThatCrossEachOther) {
 TEST_P(StressOver, AWaitOutlivesTheCommunicator) {
   const Outcome outcome = run_ranks({.size = 2, .transport = GetParam()}, [](Communicator& c) {
     std::vector<float> data(50'000, 1.0f);
-    if (c.rank() == 1) std::this_thread::sleep_for(milliseconds(50));
+    if (c.rank() == 1) std::this_thread::sleep_for(milliseconds(150));
     const Work work = c.all_reduce_async(data);
-    std::thread waiter([&] { work.wait(); });
-    if (c.rank() == 0) std::this_thread::sleep_for(milliseconds(5));
+    std::atomic<bool> begun{false};
+    std::thread waiter([&] {
+      begun = true;
+      work.wait();
+    });
+    while (!begun) std::this_thread::yield();
+    if (c.rank() == 0) std::this_thread::sleep_for(milliseconds(50));
     if (c.rank() == 0) c = Communicator();  // the wait keeps the links alive
     waiter.join();
     check(data, 2.0f);

@@ -20,12 +20,12 @@ class Rank {
   }
 
   std::span<float> at(const ChunkRange& range) {
-    const std::uint64_t length = lengths_.of(range);
-    if (range.buffer == BufferName::scratch) return {scratch_.data() + lengths_.slot() * range.begin, length};
+    if (range.count == 0) return {};
     const bool is_input = range.buffer == BufferName::input;
-    const auto& parts = is_input ? lengths_.input : lengths_.output;
+    const bool is_scratch = range.buffer == BufferName::scratch;
+    const auto& parts = is_scratch ? slots_ : is_input ? lengths_.input : lengths_.output;
     const std::uint64_t begin = std::accumulate(parts.begin(), parts.begin() + range.begin, std::uint64_t{0});
-    return {(is_input ? input_ : output_).data() + begin, length};
+    return {(is_scratch ? scratch_ : is_input ? input_ : output_).data() + begin, lengths_.of(range)};
   }
 
   std::vector<float>& output() { return output_; }
