@@ -26,6 +26,8 @@ class SymbolicMemory {
   void write(std::uint64_t offset, std::span<const Piece> pieces);
   /// Appends the pieces that fill [offset, offset + length); returns false where some element is unwritten.
   bool read(std::uint64_t offset, std::uint64_t length, std::vector<Piece>& out) const;
+  /// All that is written, by offset.
+  const std::map<std::uint64_t, Piece>& pieces() const { return pieces_; }
 
  private:
   void split(std::uint64_t at);
