@@ -17,6 +17,8 @@ constexpr int kUsage = 2;
 constexpr const char* kFooter = R"(Examples:
   kolo run -n 4 ./train --epochs 3          four ranks of ./train on this machine
   kolo bench all_reduce --ranks 4           how fast they sum, size by size
+  kolo check all_reduce --ranks 1:64        proves every algorithm right, and counts its cost
+  kolo draw ring --ranks 8                  a web page that shows each step
 
 Exit codes:
   0  success
@@ -64,6 +66,9 @@ int main(int argc, char** argv) {
   std::vector<std::string> arguments(argv + 1, argv + argc);
   kolo::cli::add_run(app, kolo::cli::take_program(arguments));
   kolo::cli::add_bench(app);
+  kolo::cli::add_check(app);
+  kolo::cli::add_draw(app);
+  kolo::cli::add_docs(app);
   try {
     return parse(app, std::move(arguments));
   } catch (const kolo::InvalidArgument& error) {
