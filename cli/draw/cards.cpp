@@ -6,7 +6,9 @@
 namespace kolo::draw {
 namespace {
 
-constexpr double kGap = 9;
+/// Room for arrows.
+constexpr double kAcross = 11;
+constexpr double kDown = 17;
 
 std::vector<Card> cards_of_width(const Picture& picture, double width, double height, double header,
                                  double card_width) {
@@ -26,8 +28,8 @@ std::vector<Card> cards_of_width(const Picture& picture, double width, double he
 bool apart(const std::vector<Card>& cards) {
   for (std::size_t i = 0; i < cards.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
-      if (std::abs(cards[i].low.x - cards[j].low.x) < cards[i].width + kGap &&
-          std::abs(cards[i].low.y - cards[j].low.y) < cards[i].height + kGap) {
+      if (std::abs(cards[i].low.x - cards[j].low.x) < cards[i].width + kAcross &&
+          std::abs(cards[i].low.y - cards[j].low.y) < cards[i].height + kDown) {
         return false;
       }
     }
@@ -56,6 +58,7 @@ Grid grid_of(const Picture& picture) {
   };
   if (picture.slot_per_rank) return {ranks, parts, ratio(parts, ranks)};
   const auto square = static_cast<std::size_t>(std::ceil(std::sqrt(static_cast<double>(parts))));
+  if (parts == 1) return {1, 1, 0.45};
   const std::size_t columns = parts <= 4 ? parts : square;
   const std::size_t rows = (parts + columns - 1) / columns;
   return {columns, rows, ratio(rows, columns)};

@@ -18,10 +18,9 @@ std::string explanation(const Picture& picture) {
     return "Each card is a rank; a slot is filled for every rank that it knows to have come." + tap;
   }
   if (picture.slot_per_rank) {
-    return "Each card is a rank; each row is a chunk of the data, with a slot for every rank whose "
-           "contribution is "
-           "in it. A full row is the result." +
-           tap;
+    const std::string row = picture.frames.parts > 1 ? "; each row is a chunk of the data," : ",";
+    return "Each card is a rank" + row +
+           " with a slot for every rank whose contribution is in it. A full row is the result." + tap;
   }
   if (picture.colour_per_part)
     return "Each card is a rank; each cell is a chunk, coloured once it is there." + tap;
@@ -78,6 +77,8 @@ json data_of(const Picture& picture) {
   for (const Box& box : picture.layout.boxes) {
     boxes.push_back({box.low.x, box.low.y, box.high.x, box.high.y, box.host});
   }
+  json links = json::array();
+  for (const auto& [one, other] : picture.layout.links) links.push_back({one, other});
   json names = json::array();
   for (const auto& set : picture.frames.sets) names.push_back(ranks_in_words(set));
   json about = json::array({{"When to use it", algorithm.use}, {"Source", algorithm.source}});
@@ -95,6 +96,7 @@ json data_of(const Picture& picture) {
           {"layout", picture.layout.name},
           {"places", places},
           {"boxes", boxes},
+          {"links", links},
           {"purpose", algorithm.purpose},
           {"explain", explanation(picture)},
           {"about", about},

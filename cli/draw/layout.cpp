@@ -1,6 +1,7 @@
 #include "draw/layout.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <functional>
@@ -64,11 +65,19 @@ double share(std::size_t index, std::size_t count) {
 }
 
 /// The ranks of `order` on a circle, the first on top, then clockwise; whoever is not in it in the middle.
+/// Many go in and out in a zigzag, which leaves more room for each.
 std::vector<Point> circle(const std::vector<int>& order, int ranks) {
   std::vector<Point> places(static_cast<std::size_t>(ranks), Point{0.5, 0.5});
   for (std::size_t i = 0; i < order.size(); ++i) {
     const double angle = 2 * std::numbers::pi * static_cast<double>(i) / static_cast<double>(order.size());
-    places[static_cast<std::size_t>(order[i])] = {0.5 + 0.5 * std::sin(angle), 0.5 - 0.5 * std::cos(angle)};
+    double radius = 0.5;
+    if (order.size() > 36) {
+      radius -= std::array{0.0, 0.12, 0.24, 0.12}[i % 4];
+    } else if (order.size() > 16) {
+      radius -= std::array{0.0, 0.13}[i % 2];
+    }
+    places[static_cast<std::size_t>(order[i])] = {0.5 + radius * std::sin(angle),
+                                                  0.5 - radius * std::cos(angle)};
   }
   return places;
 }
@@ -112,25 +121,22 @@ std::vector<int> chain_order(const Frames& frames, const Neighbours& neighbours)
   return order;
 }
 
-/// Of 4 and 8 ranks, whose messages go along the edges.
+/// A cube of 8 ranks, whose messages go along all of its edges. (Of 4 ranks it is a ring.)
 bool is_hypercube(const Neighbours& neighbours) {
   const int ranks = neighbours.ranks();
-  if (ranks != 4 && ranks != 8) return false;
+  if (ranks != 8 || neighbours.pairs() != 12) return false;
   return neighbours.every(
       [](int one, int other) { return std::has_single_bit(static_cast<unsigned>(one ^ other)); });
 }
 
-std::vector<Point> hypercube(int ranks) {
+std::vector<Point> hypercube() {
   std::vector<Point> places;
-  for (int rank = 0; rank < ranks; ++rank) {
+  for (int rank = 0; rank < 8; ++rank) {
     const double right = rank & 1 ? 1 : 0;
     const double down = rank & 2 ? 1 : 0;
     const double back = rank & 4 ? 1 : 0;
-    if (ranks == 4) {
-      places.push_back({right, down});
-    } else {  // the front face lower left of the one behind it
-      places.push_back({0.66 * right + 0.34 * back, 0.68 * down + 0.32 * (1 - back)});
-    }
+    // The front face lower left of the one behind it.
+    places.push_back({0.66 * right + 0.34 * back, 0.68 * down + 0.32 * (1 - back)});
   }
   return places;
 }
@@ -208,11 +214,9 @@ std::vector<Point> tree(const Neighbours& neighbours, int top) {
 /// Boxes in rows, in each the host's ranks in rows.
 Layout by_hosts(const std::vector<int>& hosts) {
   Layout layout{"hosts", std::vector<Point>(hosts.size()), {}};
-  const auto side = [](std::size_t count) {
-    return static_cast<std::size_t>(std::ceil(std::sqrt(static_cast<double>(count))));
-  };
+  const auto side = [](double count) { return static_cast<std::size_t>(std::ceil(std::sqrt(count))); };
   const auto count = static_cast<std::size_t>(std::ranges::max(hosts)) + 1;
-  const std::size_t wide = count <= 3 ? count : side(count);
+  const std::size_t wide = count <= 3 ? count : side(static_cast<double>(count));
   const std::size_t rows = (count + wide - 1) / wide;
   constexpr double kGap = 0.04;
   for (std::size_t host = 0; host < count; ++host) {
@@ -223,8 +227,10 @@ Layout by_hosts(const std::vector<int>& hosts) {
     const Point high{low.x + width - kGap, low.y + height - kGap};
     layout.boxes.push_back({static_cast<int>(host), low, high});
     const auto local = static_cast<std::size_t>(std::ranges::count(hosts, static_cast<int>(host)));
-    const std::size_t columns = side(local);
-    const std::size_t lines = local == 0 ? 1 : (local + columns - 1) / columns;
+    // Boxes that stand side by side are higher than wide.
+    const std::size_t columns = count <= 3 ? std::max<std::size_t>(1, side(static_cast<double>(local) / 4))
+                                           : side(static_cast<double>(local));
+    const std::size_t lines = columns == 0 ? 1 : (local + columns - 1) / columns;
     std::size_t index = 0;
     for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
       if (hosts[rank] != static_cast<int>(host)) continue;
@@ -239,10 +245,7 @@ Layout by_hosts(const std::vector<int>& hosts) {
   return layout;
 }
 
-}  // namespace
-
-Layout layout_of(const Frames& frames, const std::vector<int>& hosts, int root) {
-  const Neighbours neighbours(frames);
+Layout arranged(const Frames& frames, const Neighbours& neighbours, const std::vector<int>& hosts, int root) {
   const int ranks = neighbours.ranks();
   if (!hosts.empty() && std::ranges::max(hosts) > 0) return by_hosts(hosts);
   if (ranks == 1) return {"circle", {{0.5, 0.5}}, {}};
@@ -261,9 +264,23 @@ Layout layout_of(const Frames& frames, const std::vector<int>& hosts, int root) 
     std::erase(around, top);
     return {"star", circle(around, ranks), {}};
   }
-  if (is_hypercube(neighbours)) return {"hypercube", hypercube(ranks), {}};
+  if (is_hypercube(neighbours)) return {"hypercube", hypercube(), {}};
   if (const int columns = grid_columns(neighbours); columns > 0) return {"grid", grid(ranks, columns), {}};
   return {"circle", circle(by_number(ranks), ranks), {}};
+}
+
+}  // namespace
+
+Layout layout_of(const Frames& frames, const std::vector<int>& hosts, int root) {
+  const Neighbours neighbours(frames);
+  Layout layout = arranged(frames, neighbours, hosts, root);
+  if (neighbours.pairs() > 2 * layout.places.size()) return layout;
+  for (int rank = 0; rank < neighbours.ranks(); ++rank) {
+    for (const int other : neighbours.of(rank)) {
+      if (rank < other) layout.links.emplace_back(rank, other);
+    }
+  }
+  return layout;
 }
 
 }  // namespace kolo::draw

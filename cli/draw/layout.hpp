@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "draw/frames.hpp"
@@ -25,6 +26,8 @@ struct Layout {
   std::string name;           ///< "ring", "star", "tree", "hypercube", "grid", "hosts", "circle"
   std::vector<Point> places;  ///< of each rank
   std::vector<Box> boxes;     ///< of hosts, where there are several
+  /// The pairs that exchange messages, to be seen in the background; none where they are too many for that.
+  std::vector<std::pair<int, int>> links = {};
 };
 
 /// `hosts` as ScheduleSpec::hosts; `root`: -1 where the collective has none.

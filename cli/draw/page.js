@@ -15,7 +15,7 @@ for (const step of data.steps) {
 }
 const columns = data.slotPerRank ? N : PARTS <= 4 ? PARTS : Math.ceil(Math.sqrt(PARTS));
 const rows = data.slotPerRank ? PARTS : Math.ceil(PARTS / columns);
-const gridHeight = Math.min(1, Math.max(0.28, rows / columns));
+const gridHeight = !data.slotPerRank && PARTS === 1 ? 0.45 : Math.min(1, Math.max(0.28, rows / columns));
 
 let step = 0, chosen = -1, playing = false, flight = 0, timer = 0;
 let width = 0, height = 0, cards = [], header = 0;
@@ -31,14 +31,18 @@ const box = (x, y, w, h) => `M${x.toFixed(1)} ${y.toFixed(1)}h${w.toFixed(2)}v${
 
 // ---- Where the cards are: as large as they may be without touching.
 
+// Hosts stand side by side; on a screen that is higher than wide, one below the other.
+const turned = () => data.boxes.length > 0 && height > width;
+const places = () => turned() ? data.places.map(([x, y]) => [y, x]) : data.places;
+const boxes = () => turned() ? data.boxes.map(([x0, y0, x1, y1, host]) => [y0, x0, y1, x1, host]) : data.boxes;
 function cardsOfWidth(w) {
   const h = w * gridHeight + header, inset = data.boxes.length ? 0 : 1;
-  return data.places.map(([x, y]) => ({x: x * (width - inset * w) - (1 - inset) * w / 2,
+  return places().map(([x, y]) => ({x: x * (width - inset * w) - (1 - inset) * w / 2,
                                        y: y * (height - inset * h) - (1 - inset) * h / 2, w, h}));
 }
 function apart(some) {
-  const gap = N > 24 ? 5 : N > 10 ? 9 : 14;
-  return some.every((a, i) => some.every((b, j) => j >= i || Math.abs(a.x - b.x) >= a.w + gap || Math.abs(a.y - b.y) >= a.h + gap));
+  const [across, down] = N > 24 ? [6, 9] : N > 10 ? [11, 24] : width < 500 ? [18, 22] : [34, 34];
+  return some.every((a, i) => some.every((b, j) => j >= i || Math.abs(a.x - b.x) >= a.w + across || Math.abs(a.y - b.y) >= a.h + down));
 }
 function arrange() {
   const stage = $('stage'), wide = matchMedia('(min-width: 861px)').matches;
@@ -51,40 +55,48 @@ function arrange() {
     if (apart(cardsOfWidth(middle))) low = middle; else high = middle;
   }
   cards = cardsOfWidth(low);
-  stage.setAttribute('viewBox', `0 0 ${width} ${height}`);
+  stage.setAttribute('viewBox', `-2 -2 ${width + 4} ${height + 4}`);  // room for the outermost lines
   stage.style.height = height + 'px';
 }
 
 // ---- Cells
 
-// The rectangles of a cell, a number of slots for each of its sums; outline: around the whole.
+// Rows that are large enough are numbered on the left.
+const margin = card => data.slotPerRank && PARTS > 1 && (card.h - header) / rows >= 9.5 && card.w > 70 ? 13 : 0;
 function cellBox(rank, part) {
-  const card = cards[rank], pad = 2, w = card.w - 2 * pad, h = card.h - header - 2 * pad;
+  const card = cards[rank], pad = 2, w = card.w - 2 * pad - margin(card), h = card.h - header - 2 * pad;
   const line = data.slotPerRank ? part : Math.floor(part / columns);
   const cellWidth = data.slotPerRank ? w : w / columns, cellHeight = h / rows;
   const gap = Math.min(2, cellHeight / 6);
-  const x = card.x + pad + (data.slotPerRank ? 0 : part % columns * cellWidth), y = card.y + header + pad + line * cellHeight;
+  const x = card.x + pad + margin(card) + (data.slotPerRank ? 0 : part % columns * cellWidth), y = card.y + header + pad + line * cellHeight;
   return {x, y: y + gap / 2, w: data.slotPerRank ? w : cellWidth - gap, h: cellHeight - gap};
 }
 function drawCells(state, parent) {
   const paths = {}, group = make('g', {class: 'cells'}, parent);
   state.forEach((parts, rank) => parts.forEach(([sets, done], part) => {
-    const at = cellBox(rank, part), slot = at.w / N, share = at.h / (data.slotPerRank ? Math.max(1, sets.length) : 1);
+    const at = cellBox(rank, part), slot = at.w / N;
+    // What is not summed yet stands apart: side by side, or on top of each other where ranks are in several sums.
+    const several = sets.length > 1, ranks = sets.flatMap(set => data.sets[set]);
+    const stacked = several && new Set(ranks).size < ranks.length, share = stacked ? at.h / sets.length : at.h;
     sets.forEach((set, k) => {
       for (const who of data.sets[set]) {
-        const colour = colourOf(who, part);
-        (paths[colour] ??= []).push(data.slotPerRank ? box(at.x + who * slot, at.y + k * share, slot, share - (sets.length > 1 ? share / 6 : 0))
+        const colour = colourOf(who, part), y = at.y + (stacked ? k * share : 0);
+        (paths[colour] ??= []).push(data.slotPerRank ? box(at.x + (who + (several ? 0.1 : 0)) * slot, y, slot * (several ? 0.8 : 1), share * (stacked ? 0.85 : 1))
                                                      : box(at.x, at.y, at.w, at.h));
       }
     });
-    if (done) make('rect', {class: 'done', x: at.x, y: at.y, width: at.w, height: at.h, rx: 1}, group);
+    if (done) make('rect', {class: 'done', x: at.x, y: at.y, width: at.w, height: at.h, rx: 1, 'stroke-width': Math.min(1.7, at.h * 0.16)}, group);
   }));
   for (const colour in paths) group.prepend(make('path', {d: paths[colour].join(''), fill: colour}));
 }
 function drawCards(parent) {
-  for (const [x0, y0, x1, y1, host] of data.boxes) {
+  for (const [x0, y0, x1, y1, host] of boxes()) {
     make('rect', {class: 'host', x: x0 * width, y: y0 * height, width: (x1 - x0) * width, height: (y1 - y0) * height, rx: 10}, parent);
     make('text', {class: 'quiet', x: x0 * width + 8, y: y0 * height + 15, 'font-size': 12}, parent).textContent = `host ${host}`;
+  }
+  for (const [one, other] of data.links) {
+    const a = centre(cards[one]), b = centre(cards[other]);
+    make('path', {class: 'link', d: `M${a.x} ${a.y}L${b.x} ${b.y}`}, parent);
   }
   cards.forEach((card, rank) => {
     const group = make('g', {class: rank === chosen ? 'card chosen' : 'card', tabindex: 0, role: 'button', 'data-rank': rank,
@@ -95,6 +107,10 @@ function drawCards(parent) {
     label.textContent = (card.w > 46 ? 'rank ' : '') + rank + (rank === data.root && card.w > 80 ? ' (root)' : '');
     if (!data.colourPerPart && card.w > 60) {
       make('circle', {cx: card.x + 8, cy: card.y + header / 2, r: 4, fill: data.colours[rank]}, group);
+    }
+    for (let part = 0; margin(card) && part < PARTS; ++part) {
+      const at = cellBox(rank, part);
+      make('text', {class: 'quiet', x: at.x - 3, y: at.y + at.h / 2 + 3.2, 'font-size': Math.min(10, at.h), 'text-anchor': 'end'}, group).textContent = part;
     }
   });
 }
@@ -166,7 +182,7 @@ function draw(before) {
     }
   }
   const packets = drawMessages(step, stage);
-  for (const move of packets) move(before ? 0 : 0.5);
+  for (const move of packets) move(before ? 0 : 0.4);
   if (focused !== undefined) stage.querySelector(`.card[data-rank="${focused}"]`)?.focus();
   return packets;
 }
@@ -182,11 +198,11 @@ function tell() {
   const whole = chunks => `${+(chunks / PARTS).toPrecision(4)} K`;
   const bytes = data.barrier ? [] : [
     meter('Busiest rank sends', sent, allSent, whole, 0, `closed form ${data.sentForm} = ${whole(data.stated[1])}`),
-    meter('Busiest rank sends or receives', Math.max(sent, received), Math.max(allSent, allReceived), whole, data.least.through * PARTS,
+    meter('Busiest rank, in or out', Math.max(sent, received), Math.max(allSent, allReceived), whole, data.least.through * PARTS,
           `at least ${data.least.throughForm} = ${whole(data.least.through * PARTS)}`),
     meter('Busiest link carries', link, allLink, whole, 0, 'from one rank to one other; K: the whole data')];
   $('meters').replaceChildren(
-    meter('Steps', step, STEPS, String, data.least.steps, `closed form ${data.stepsForm} = ${data.stated[0]}; at least ⌈log₂ N⌉ = ${data.least.steps}`), ...bytes);
+    meter('Steps', step, STEPS, String, data.least.steps, `closed form ${data.stepsForm} = ${data.stated[0]}; at least ceil(log2 N) = ${data.least.steps}`), ...bytes);
   details();
 }
 function meter(name, value, all, text, least, remark) {
@@ -320,4 +336,4 @@ $('about').replaceChildren(...data.about.flatMap(([term, text]) => [
   Object.assign(document.createElement('dt'), {textContent: term}), Object.assign(document.createElement('dd'), {textContent: text})]));
 addEventListener('resize', () => { arrange(); show(step); });
 arrange();
-show(0);
+show(parseInt(location.hash.slice(1), 10) || 0);  // page.html#5 opens at step 5

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "draw/cards.hpp"
@@ -54,6 +56,13 @@ class Panel {
                       n(box.low.x * kPanelWidth), n(box.low.y * kPanelHeight),
                       n((box.high.x - box.low.x) * kPanelWidth), n((box.high.y - box.low.y) * kPanelHeight));
     }
+    std::string links;
+    for (const auto& [one, other] : picture_.layout.links) {
+      const Point a = cards_[static_cast<std::size_t>(one)].centre();
+      const Point b = cards_[static_cast<std::size_t>(other)].centre();
+      links += fmt::format("M{} {}L{} {}", n(a.x), n(a.y), n(b.x), n(b.y));
+    }
+    if (!links.empty()) text += fmt::format("<path class='l' d='{}'/>\n", links);
     std::string shapes;
     std::string labels;
     for (std::size_t rank = 0; rank < cards_.size(); ++rank) {
@@ -90,6 +99,16 @@ class Panel {
     return fmt::format("M{} {}h{}v{}h{}z", n(x), n(y), n(width), n(height), n(-width));
   }
 
+  bool overlap(const std::vector<std::uint32_t>& sets) const {
+    std::set<int> seen;
+    for (const std::uint32_t set : sets) {
+      for (const int rank : picture_.frames.sets[set]) {
+        if (!seen.insert(rank).second) return true;
+      }
+    }
+    return false;
+  }
+
   void add_cell(const Card& card, std::size_t part, const Cell& cell) {
     const double width = card.width / static_cast<double>(grid_.columns);
     const double height = (card.height - kCardHeader) / static_cast<double>(grid_.rows);
@@ -98,15 +117,18 @@ class Panel {
     const auto column = static_cast<double>(part % grid_.columns);
     const double y = top + line * height;
     const double gap = std::min(0.8, height / 6);
+    // What is not summed yet stands apart: side by side, or on top of each other where ranks are in several
+    // sums.
+    const bool several = cell.sets.size() > 1;
+    const bool stacked = several && overlap(cell.sets);
+    const double share = (height - gap) / static_cast<double>(stacked ? cell.sets.size() : 1);
     for (std::size_t s = 0; s < cell.sets.size(); ++s) {
-      // Several sums of one chunk lie on top of each other.
-      const double share =
-          (height - gap) / static_cast<double>(picture_.slot_per_rank ? cell.sets.size() : 1);
       for (const int rank : picture_.frames.sets[cell.sets[s]]) {
         const auto colour = picture_.colour_per_part ? part : static_cast<std::size_t>(rank);
         if (picture_.slot_per_rank) {
-          filled_[colour] +=
-              rectangle(card.low.x + rank * width, y + static_cast<double>(s) * share, width, share);
+          filled_[colour] += rectangle(card.low.x + (rank + (several ? 0.1 : 0)) * width,
+                                       y + (stacked ? static_cast<double>(s) * share : 0),
+                                       width * (several ? 0.8 : 1), share * (stacked ? 0.85 : 1));
         } else {
           filled_[colour] += rectangle(card.low.x + column * width, y, width - gap, height - gap);
         }
@@ -128,7 +150,7 @@ class Panel {
 constexpr const char* kStyle = R"(<style>
 text{font:11px system-ui,sans-serif;fill:#222}.t{font-size:17px;font-weight:600}.p{fill:#555}.w{font-size:10px}.b{font-weight:600}
 .r text{font-size:8px;text-anchor:middle;fill:#444}.c{fill:#f1f1ee;stroke:#c9c9c4;stroke-width:.6}
-.d{fill:none;stroke:#111;stroke-width:1.1}.h{fill:#f8f8f4;stroke:#aaa;stroke-dasharray:3 2}
+.d{fill:none;stroke:#111;stroke-width:1.1}.l{stroke:#d4d4cf;stroke-width:.8}.h{fill:#f8f8f4;stroke:#aaa;stroke-dasharray:3 2}
 .a{fill:none;stroke:#333;stroke-width:1.2;marker-end:url(#k)}.a path{marker-end:url(#k)}.s{stroke-dasharray:3 2}
 </style>
 <marker id='k' viewBox='0 0 6 6' refX='5' refY='3' markerWidth='5' markerHeight='5' orient='auto'><path d='M0 0L6 3L0 6z' fill='#333'/></marker>

@@ -32,7 +32,7 @@ std::string pattern_of(const Frames& frames, const std::vector<Message>& message
   if (!same || messages.size() < 2) return {};
   if (first == 1) return ", each to the next rank";
   if (first == ranks - 1) return ", each to the rank before";
-  return fmt::format(", each to the rank {} after", first);
+  return fmt::format(", each to the rank {} places after", first);
 }
 
 }  // namespace
@@ -43,6 +43,12 @@ std::string ranks_in_words(const std::vector<int>& ranks) {
 
 std::string chunks_in_words(const Picture& picture, const Message& message) {
   if (picture.collective() == Collective::barrier) return "word";
+  if (picture.frames.parts == 1) {
+    if (!is_reducing(picture.collective())) return "the data";
+    const std::size_t summed = picture.frames.sets[message.values[0].set].size();
+    if (summed == 1) return "its data";
+    return summed == static_cast<std::size_t>(picture.spec.size) ? "the result" : "its sum";
+  }
   std::vector<int> chunks;
   for (const Value& value : message.values) chunks.push_back(static_cast<int>(value.part));
   std::ranges::sort(chunks);
@@ -73,7 +79,7 @@ std::string step_in_words(const Picture& picture, std::size_t step) {
         std::ranges::all_of(messages, [&](const auto& one) { return one.values.size() == each; });
     const auto adds = static_cast<std::size_t>(std::ranges::count(messages, true, &Message::reduces));
     text = fmt::format("{} messages", messages.size());
-    if (even && picture.collective() != Collective::barrier) {
+    if (even && frames.parts > 1) {
       text += fmt::format(" of {} chunk{}", each, each == 1 ? "" : "s");
     }
     text += pattern_of(frames, messages);

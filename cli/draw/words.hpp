@@ -11,7 +11,8 @@ namespace kolo::draw {
 /// "rank 3", "ranks 0 to 2, 5"; nothing for no ranks.
 std::string ranks_in_words(const std::vector<int>& ranks);
 
-/// "chunk 3", "chunks 0 to 2, 5"; of a barrier "word".
+/// "chunk 3", "chunks 0 to 2, 5"; where there is only one, what it is: "the data", "its sum".
+/// "word" of a barrier.
 std::string chunks_in_words(const Picture& picture, const Message& message);
 
 /// "rank 0 sends chunk 3 to rank 1, which adds it to its own".
