@@ -45,11 +45,11 @@ Collective require_collective(std::string_view name) {
 std::vector<int> parse_hosts(std::string_view text) {
   constexpr int kMostRanks = 1 << 20;
   std::vector<int> hosts;
-  const std::string_view all = text;
-  for (int host = 0; !text.empty(); ++host) {
-    const int ranks = number_of(take(text, ','));
-    if (ranks < 1 || ranks > kMostRanks || text == ",") {
-      refuse(fmt::format("--hosts {}: it must be the number of ranks on each host, as in 3,2,3", all));
+  std::string_view rest = text;
+  for (int host = 0; !rest.empty(); ++host) {
+    const int ranks = text.ends_with(',') ? -1 : number_of(take(rest, ','));
+    if (ranks < 1 || ranks > kMostRanks) {
+      refuse(fmt::format("--hosts {}: it must be the number of ranks on each host, as in 3,2,3", text));
     }
     hosts.insert(hosts.end(), static_cast<std::size_t>(ranks), host);
   }

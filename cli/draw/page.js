@@ -92,7 +92,7 @@ function drawCells(state, parent) {
 function drawCards(parent) {
   for (const [x0, y0, x1, y1, host] of boxes()) {
     make('rect', {class: 'host', x: x0 * width, y: y0 * height, width: (x1 - x0) * width, height: (y1 - y0) * height, rx: 10}, parent);
-    make('text', {class: 'quiet', x: x0 * width + 8, y: y0 * height + 15, 'font-size': 12}, parent).textContent = `host ${host}`;
+    make('text', {class: 'quiet on-line', x: x0 * width + 12, y: y0 * height + 4, 'font-size': 12}, parent).textContent = `host ${host}`;
   }
   for (const [one, other] of data.links) {
     const a = centre(cards[one]), b = centre(cards[other]);
@@ -148,7 +148,7 @@ function drawMessages(at, parent) {
     make('path', {class: 'tip', d: `M${w.x1} ${w.y1}L${bx - w.uy * tip / 2} ${by + w.ux * tip / 2}L${bx + w.uy * tip / 2} ${by - w.ux * tip / 2}z`}, group);
   }
   if (messages.length > 70) return packets;
-  const size = small ? 0.6 : Math.min(1, width / 620);
+  const size = small ? (width < 500 ? 0.4 : 0.6) : Math.min(1, width / 620);
   for (const message of messages) {
     const w = wire(message), packet = make('g', {class: 'packet'}, group);
     const pw = 34 * size, ph = 11 * size, values = message[3];

@@ -39,7 +39,7 @@ class CellText {
 
   std::string legend() const {
     std::string text = "* the rank's result, and complete; ";
-    if (is_reducing(picture_.collective())) text += "+ the receiver adds it;\n";
+    if (is_reducing(picture_.collective())) text += "+ the receiver adds it; ";
     if (!picture_.slot_per_rank) return text + "a cell names the rank that the chunk comes from, . is none";
     if (named_) {
       return text + (picture_.spec.size > 10 ? "a cell names whose contributions it holds (a is rank 10)"
@@ -68,6 +68,18 @@ class CellText {
   bool named_ = false;
   std::size_t width_ = 0;
 };
+
+/// Lines of at most kWidth, broken at spaces.
+std::string wrapped(std::string_view text) {
+  std::string lines;
+  while (text.size() > kWidth) {
+    const std::size_t end = text.rfind(' ', kWidth);
+    if (end == text.npos) break;  // one long word
+    lines += std::string(text.substr(0, end)) + "\n";
+    text.remove_prefix(end + 1);
+  }
+  return lines + std::string(text) + "\n";
+}
 
 /// Words side by side in lines of kWidth, each as wide as the widest.
 std::string columns(const std::vector<std::string>& words) {
@@ -113,20 +125,20 @@ std::string to_text(const Picture& picture) {
   const Algorithm& algorithm = *picture.configured.algorithm;
   const Frames& frames = picture.frames;
   const CellText cell_text(picture);
-  std::string text =
-      fmt::format("{}\n{}.\nSource: {}\n", picture.title(), algorithm.purpose, algorithm.source);
-  text += fmt::format("Steps {} = {}, at least {}; the busiest rank sends {} = {}",
-                      algorithm.closed_form.steps, picture.stated.steps, picture.least.steps,
-                      algorithm.closed_form.sent, picture.of_whole(picture.stated.sent));
+  std::string text = fmt::format("{}\n{}{}", picture.title(), wrapped(fmt::format("{}.", algorithm.purpose)),
+                                 wrapped(fmt::format("Source: {}", algorithm.source)));
+  std::string cost = fmt::format("Steps: {} = {}, at least {}. The busiest rank sends {} = {}.",
+                                 algorithm.closed_form.steps, picture.stated.steps, picture.least.steps,
+                                 algorithm.closed_form.sent, picture.of_whole(picture.stated.sent));
   if (!picture.least.through.empty()) {
-    text += fmt::format("; at least {} = {:.4g} K must pass some rank", picture.least.through,
-                        picture.least.through_of_whole);
+    cost += fmt::format(" Some rank must send or receive {} = {:.4g} K, whatever the algorithm.",
+                        picture.least.through, picture.least.through_of_whole);
   }
-  text += fmt::format("\n{}\n", cell_text.legend());
+  text += wrapped(cost) + wrapped(cell_text.legend());
   for (std::size_t step = 0; step < frames.frames.size(); ++step) {
     const Frame& frame = frames.frames[step];
-    text += step == 0 ? "\nStart: " : fmt::format("\nStep {} of {}: ", step, frames.steps());
-    text += step_in_words(picture, step) + "\n";
+    const std::string name = step == 0 ? "Start" : fmt::format("Step {} of {}", step, frames.steps());
+    text += "\n" + wrapped(fmt::format("{}: {}", name, step_in_words(picture, step)));
     std::vector<std::string> messages;
     for (const Message& message : frame.messages) {
       messages.push_back(fmt::format("{} -> {}  {}{}", message.from, message.to, message.reduces ? "+ " : "",
@@ -135,12 +147,12 @@ std::string to_text(const Picture& picture) {
     text += columns(messages) + cells_of(picture, cell_text, frame);
   }
   const Moved& moved = frames.frames.back().moved;
-  text += fmt::format(
-      "\nAltogether: {} steps; the busiest rank sends {} and the busiest receives {}; the busiest link "
-      "carries {}\n",
-      frames.steps(), picture.of_whole(moved.sent), picture.of_whole(moved.received),
-      picture.of_whole(moved.link));
-  return text;
+  return text + "\n" +
+         wrapped(fmt::format(
+             "Altogether: {} steps; the busiest rank sends {} and the busiest receives {}; the busiest "
+             "link carries {}.",
+             frames.steps(), picture.of_whole(moved.sent), picture.of_whole(moved.received),
+             picture.of_whole(moved.link)));
 }
 
 }  // namespace kolo::draw
