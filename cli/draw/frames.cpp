@@ -58,11 +58,11 @@ class Data {
 
   /// What the message carries, which is its own as long as it has not happened.
   std::vector<Value> carried(const MessageGraph::Event& message) {
-    SymbolicRun::Pieces pieces;
+    std::vector<Piece> pieces;
     run_.read(message.step, schedules_[message.step.rank].steps[message.step.step].a, pieces)
         .throw_if_error();
     std::vector<Value> values;
-    for (const Piece& piece : pieces) values.push_back(value_of(piece));
+    for (const Piece& piece : pieces) add_values(piece, values);
     return values;
   }
 
@@ -70,10 +70,9 @@ class Data {
 
   std::vector<Cell> cells(std::size_t rank) {
     std::vector<std::vector<std::uint32_t>> held(parts());
-    for (const auto& [offset, piece] : run_.memory(rank).pieces()) {
-      const Value value = value_of(piece);
-      held[value.part].push_back(value.set);
-    }
+    std::vector<Value> values;
+    for (const auto& [offset, piece] : run_.memory(rank).pieces()) add_values(piece, values);
+    for (const Value& value : values) held[value.part].push_back(value.set);
     std::vector<Cell> cells(parts());
     for (std::size_t part = 0; part < cells.size(); ++part) {
       cells[part] = {sets_.largest(std::move(held[part])), false};
@@ -97,15 +96,18 @@ class Data {
   }
 
  private:
-  // Parts are one element long, so that an element's origin is the number of its part, and no piece is cut.
-  Value value_of(const Piece& piece) {
-    return {static_cast<std::uint32_t>(piece.origin), sets_.number_of(run_.contributions().ranks(piece.who))};
+  // Parts are one element long, so that an element's origin is the number of its part.
+  void add_values(const Piece& piece, std::vector<Value>& out) {
+    const std::uint32_t set = sets_.number_of(run_.contributions().ranks(piece.who));
+    for (std::uint64_t part = piece.origin; part < piece.origin + piece.length; ++part) {
+      out.push_back({static_cast<std::uint32_t>(part), set});
+    }
   }
 
   template <typename Visit>
   void for_each_output(const Schedule& schedule, Visit visit) const {
     for (std::uint32_t chunk = 0; chunk < chunk_count(schedule, BufferName::output); ++chunk) {
-      visit(chunk, output_part(schedule, chunk));
+      visit(chunk, SymbolicRun::part_of(schedule, chunk));
     }
   }
 
