@@ -68,12 +68,14 @@ std::string share(std::uint64_t elements, std::uint64_t of) {
   return of == 0 ? "0" : fmt::format("{:.4g}", static_cast<double>(elements) / static_cast<double>(of));
 }
 
-std::string verdict(const Proof& proof) {
-  if (!proof.unable.empty()) return "not served: " + proof.unable;
-  if (!proof.refusal.empty()) return "REFUSED: " + proof.refusal;
-  if (proof.as_stated()) return "proved";
-  return fmt::format("proved, but NOT AS STATED: {} steps and {} chunks sent, stated are {} and {}",
-                     proof.counted.steps, proof.counted.sent, proof.stated.steps, proof.stated.sent);
+/// Nothing where all is as it should be.
+std::string remark(const Proof& proof) {
+  if (!proof.unable.empty()) return proof.unable;
+  if (!proof.refusal.empty()) return proof.refusal;
+  if (proof.as_stated()) return {};
+  return fmt::format("NOT AS STATED: {} steps and {} chunks sent, stated are {}{} and {}",
+                     proof.counted.steps, proof.counted.sent, proof.at_most ? "at most " : "",
+                     proof.stated.steps, proof.stated.sent);
 }
 
 std::vector<std::string> cells_of(const Row& row) {
@@ -90,15 +92,20 @@ std::vector<std::string> cells_of(const Row& row) {
   } else {
     cells.insert(cells.end(), 5, "-");
   }
-  cells.insert(cells.end(), {std::string(algorithm.closed_form.steps),
-                             std::string(algorithm.closed_form.sent), verdict(proof)});
+  const std::string_view bound = algorithm.closed_form.at_most ? "at most " : "";
+  cells.push_back(proof.proved() ? "proved" : proof.unable.empty() ? "REFUSED" : "not served");
+  cells.push_back(remark(proof));
+  if (cells.back().empty()) {
+    cells.back() = fmt::format("{}{} steps, {}{}", bound, algorithm.closed_form.steps, bound,
+                               algorithm.closed_form.sent);
+  }
   return cells;
 }
 
 void print_table(const std::vector<Row>& rows) {
-  std::vector<std::vector<std::string>> lines = {
-      {"", "", "", "", "", "sends", "receives", "link", "stated", "stated", ""},
-      {"collective", "algorithm", "ranks", "steps", "messages", "K", "K", "K", "steps", "sends", ""}};
+  std::vector<std::vector<std::string>> lines = {{"", "", "", "", "", "sends", "receives", "link", "", ""},
+                                                 {"collective", "algorithm", "ranks", "steps", "messages",
+                                                  "K", "K", "K", "", "as its closed form says"}};
   for (const Row& row : rows) lines.push_back(cells_of(row));
   std::vector<std::size_t> widths(lines[0].size(), 0);
   for (const auto& line : lines) {
@@ -127,18 +134,20 @@ void print_json(const Row& row) {
   if (!proof.unable.empty()) line["not_served"] = proof.unable;
   if (!proof.refusal.empty()) line["refusal"] = proof.refusal;
   if (proof.proved()) {
-    line.update(
-        {{"elements", proof.elements},
-         {"steps", proof.totals.steps},
-         {"rounds", proof.totals.rounds},
-         {"messages", proof.totals.messages},
-         {"max_sent", proof.totals.max_sent},
-         {"max_received", proof.totals.max_received},
-         {"max_link", proof.totals.max_link},
-         {"closed_form", {{"steps", algorithm.closed_form.steps}, {"sent", algorithm.closed_form.sent}}},
-         {"counted", {{"steps", proof.counted.steps}, {"chunks_sent", proof.counted.sent}}},
-         {"stated", {{"steps", proof.stated.steps}, {"chunks_sent", proof.stated.sent}}},
-         {"as_stated", proof.as_stated()}});
+    line.update({{"elements", proof.elements},
+                 {"steps", proof.totals.steps},
+                 {"rounds", proof.totals.rounds},
+                 {"messages", proof.totals.messages},
+                 {"max_sent", proof.totals.max_sent},
+                 {"max_received", proof.totals.max_received},
+                 {"max_link", proof.totals.max_link},
+                 {"closed_form",
+                  {{"steps", algorithm.closed_form.steps},
+                   {"sent", algorithm.closed_form.sent},
+                   {"at_most", proof.at_most}}},
+                 {"counted", {{"steps", proof.counted.steps}, {"chunks_sent", proof.counted.sent}}},
+                 {"stated", {{"steps", proof.stated.steps}, {"chunks_sent", proof.stated.sent}}},
+                 {"as_stated", proof.as_stated()}});
   }
   fmt::print("{}\n", line.dump());
 }

@@ -12,6 +12,7 @@
 #include "commands.hpp"
 #include "draw/picture.hpp"
 #include "draw/svg.hpp"
+#include "draw/words.hpp"
 #include "schedule/printer.hpp"
 
 namespace kolo::cli {
@@ -70,25 +71,30 @@ std::string table_row(const Algorithm& algorithm) {
         "{} | {} | {} | {}", proof.totals.steps, share(proof.totals.max_sent, proof.elements),
         share(proof.totals.max_received, proof.elements), share(proof.totals.max_link, proof.elements));
   }
-  return fmt::format(
-      "| `{}` | {} | {} | {} | {} |\n", algorithm.name, cell(algorithm.closed_form.steps),
-      cell(algorithm.closed_form.sent), counted,
-      cell(algorithm.use) + (spec.hosts.empty() ? "" : " (counted on hosts of 3, 2 and 3 ranks)"));
+  const std::string bound = algorithm.closed_form.at_most ? "at most " : "";
+  const std::string on_hosts = spec.hosts.empty() ? "" : " (counted on hosts of 3, 2 and 3 ranks)";
+  return fmt::format("| `{}` | {}{} | {}{} | {} | {}{} |\n", algorithm.name, bound,
+                     cell(algorithm.closed_form.steps), bound, cell(algorithm.closed_form.sent), counted,
+                     cell(algorithm.use), on_hosts);
 }
 
-/// The sheet of 8 ranks, or of fewer where that has too many steps; empty where there is none.
+/// The sheet of 8 ranks, or of fewer where that has too many steps; empty where no sheet holds it.
 std::string sheet(const Algorithm& algorithm) {
-  for (const int ranks : {kRanks, 6, 4, 3}) {
-    const auto picture = draw::make_picture({&algorithm, {}}, spec_of(algorithm, ranks));
-    if (!picture.ok() || picture.value().frames.steps() > kMostSteps) continue;
-    return draw::to_svg(picture.value()).value_or_throw();
+  for (const std::size_t most : {kMostSteps, draw::kMostSheetSteps}) {
+    for (const int ranks : {kRanks, 6, 4}) {
+      const auto picture = draw::make_picture({&algorithm, {}}, spec_of(algorithm, ranks));
+      if (picture.ok() && picture.value().frames.steps() <= most) {
+        return draw::to_svg(picture.value()).value_or_throw();
+      }
+    }
   }
   return {};
 }
 
 std::string section(const Algorithm& algorithm) {
-  std::string text = fmt::format("\n### {}: {}\n\n{}.\n\nSource: {}.\n", name_of(algorithm.collective),
-                                 algorithm.name, algorithm.purpose, algorithm.source);
+  std::string text =
+      fmt::format("\n### {}: {}\n\n{}\n\nSource: {}\n", name_of(algorithm.collective), algorithm.name,
+                  draw::sentence(algorithm.purpose), draw::sentence(algorithm.source));
   std::string notes;
   if (algorithm.rank_ordered)
     notes += " Combines in rank order, so it serves reductions that are not commutative.";

@@ -34,6 +34,7 @@ Proof prove(const Configured& configured, const ScheduleSpec& spec, std::optiona
   }
   proof.elements = std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
   proof.stated = algorithm.closed_form.of(spec);
+  proof.at_most = algorithm.closed_form.at_most;
   const Status status = check_schedules(schedules, counts, algorithm.rank_ordered, &proof.totals);
   if (!status.ok()) {
     proof.refusal = status.message();

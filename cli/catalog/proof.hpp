@@ -20,9 +20,12 @@ struct Proof {
   /// The same with chunks of one element each, as closed forms count.
   StepsAndBytes counted;
   StepsAndBytes stated;
+  bool at_most = false;  ///< what is stated is a bound
 
   bool proved() const { return unable.empty() && refusal.empty(); }
-  bool as_stated() const { return counted == stated; }
+  bool as_stated() const {
+    return at_most ? counted.steps <= stated.steps && counted.sent <= stated.sent : counted == stated;
+  }
   /// Neither refused nor other than stated.
   bool fine() const { return !unable.empty() || (proved() && as_stated()); }
 };

@@ -48,6 +48,18 @@ Point edge(const Card& card, const Point& to) {
   return {from.x + share * dx, from.y + share * dy};
 }
 
+/// Whether the line from a to b goes through the card.
+bool is_crossed(const Card& card, const Point& a, const Point& b) {
+  constexpr int kSamples = 40;
+  for (int i = 1; i < kSamples; ++i) {
+    const double share = static_cast<double>(i) / kSamples;
+    const double x = a.x + share * (b.x - a.x) - card.low.x;
+    const double y = a.y + share * (b.y - a.y) - card.low.y;
+    if (x > 0 && x < card.width && y > 0 && y < card.height) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Grid grid_of(const Picture& picture) {
@@ -74,16 +86,28 @@ std::vector<Card> place_cards(const Picture& picture, double width, double heigh
   return cards_of_width(picture, width, height, header, low);
 }
 
-Arrow arrow_between(const Card& from, const Card& to) {
-  const Point a = from.centre();
-  const Point b = to.centre();
+Arrow arrow_between(const std::vector<Card>& cards, int from, int to) {
+  const Card& start = cards[static_cast<std::size_t>(from)];
+  const Card& end = cards[static_cast<std::size_t>(to)];
+  const Point a = start.centre();
+  const Point b = end.centre();
   const double length = std::max(std::hypot(b.x - a.x, b.y - a.y), 1e-9);
-  const Point aside{-(b.y - a.y) / length * 3, (b.x - a.x) / length * 3};
-  const Point tail = edge(from, b);
-  const Point head = edge(to, a);
-  const Point back{(b.x - a.x) / length * 2, (b.y - a.y) / length * 2};
-  return {{tail.x + aside.x + back.x, tail.y + aside.y + back.y},
-          {head.x + aside.x - back.x, head.y + aside.y - back.y}};
+  const Point along{(b.x - a.x) / length, (b.y - a.y) / length};
+  const auto beside = [&](const Point& point, double right, double forward) {
+    return Point{point.x - along.y * right + along.x * forward,
+                 point.y + along.x * right + along.y * forward};
+  };
+  const Point middle{(a.x + b.x) / 2, (a.y + b.y) / 2};
+  for (std::size_t rank = 0; rank < cards.size(); ++rank) {
+    const bool own = static_cast<int>(rank) == from || static_cast<int>(rank) == to;
+    if (own || !is_crossed(cards[rank], a, b)) continue;
+    // A curve comes half as far out as its control point.
+    const double out = std::abs(along.y) * start.width + std::abs(along.x) * start.height + 2 * kAcross;
+    const Point bend = beside(middle, out, 0);
+    return {edge(start, bend), bend, edge(end, bend)};
+  }
+  constexpr double kAside = 3;
+  return {beside(edge(start, b), kAside, 2), beside(middle, kAside, 0), beside(edge(end, a), kAside, -2)};
 }
 
 }  // namespace kolo::draw

@@ -28,12 +28,13 @@ struct Card {
 /// A card for each rank, in an area `width` by `height`, each with `header` above its cells.
 std::vector<Card> place_cards(const Picture& picture, double width, double height, double header);
 
-/// The ends of an arrow between two cards, at their edges, a little to its right so that the one that comes
-/// the other way does not lie on it.
+/// An arrow between two cards, from edge to edge, a little to its right so that the one that comes the other
+/// way does not lie on it; bent (a quadratic curve) where another card is in its way.
 struct Arrow {
   Point tail;
+  Point bend;  ///< the curve's control point
   Point head;
 };
-Arrow arrow_between(const Card& from, const Card& to);
+Arrow arrow_between(const std::vector<Card>& cards, int from, int to);
 
 }  // namespace kolo::draw

@@ -123,13 +123,31 @@ function edge(card, to) {
   return {x: x + share * dx, y: y + share * dy};
 }
 const centre = card => ({x: card.x + card.w / 2, y: card.y + card.h / 2});
-// From edge to edge, a little to the right, so that the message that comes the other way has its own line.
+function crosses(card, a, b) {
+  for (let i = 1; i < 40; ++i) {
+    const x = a.x + (b.x - a.x) * i / 40 - card.x, y = a.y + (b.y - a.y) * i / 40 - card.y;
+    if (x > 0 && x < card.w && y > 0 && y < card.h) return true;
+  }
+  return false;
+}
+// From edge to edge, a little to the right, so that the message that comes the other way has its own line; bent where
+// a card is in the way: a quadratic curve with the control point (cx, cy). (ux, uy): the direction of its head.
 function wire([from, to]) {
   const a = centre(cards[from]), b = centre(cards[to]), length = Math.hypot(b.x - a.x, b.y - a.y) || 1;
-  const ux = (b.x - a.x) / length, uy = (b.y - a.y) / length, aside = N > 24 ? 2 : 4;
-  const tail = edge(cards[from], b), head = edge(cards[to], a);
-  return {x0: tail.x - uy * aside, y0: tail.y + ux * aside, x1: head.x - uy * aside - ux * 2, y1: head.y + ux * aside - uy * 2, ux, uy};
+  let ux = (b.x - a.x) / length, uy = (b.y - a.y) / length;
+  if (N <= 32 && cards.some((card, rank) => rank !== from && rank !== to && crosses(card, a, b))) {
+    const out = Math.abs(uy) * cards[from].w + Math.abs(ux) * cards[from].h + 28;  // a curve comes half as far
+    const c = {x: (a.x + b.x) / 2 - uy * out, y: (a.y + b.y) / 2 + ux * out};
+    const tail = edge(cards[from], c), head = edge(cards[to], c), last = Math.hypot(head.x - c.x, head.y - c.y) || 1;
+    ux = (head.x - c.x) / last;
+    uy = (head.y - c.y) / last;
+    return {x0: tail.x, y0: tail.y, cx: c.x, cy: c.y, x1: head.x - ux * 2, y1: head.y - uy * 2, ux, uy};
+  }
+  const aside = N > 24 ? 2 : 4, tail = edge(cards[from], b), head = edge(cards[to], a);
+  const x0 = tail.x - uy * aside, y0 = tail.y + ux * aside, x1 = head.x - uy * aside - ux * 2, y1 = head.y + ux * aside - uy * 2;
+  return {x0, y0, cx: (x0 + x1) / 2, cy: (y0 + y1) / 2, x1, y1, ux, uy};
 }
+const between = (from, by, to, share) => (1 - share) ** 2 * from + 2 * share * (1 - share) * by + share ** 2 * to;
 // "3", "0-2", "0..": the chunks of a message.
 function chunkLabel(message) {
   if (data.barrier || PARTS === 1) return '';
@@ -144,7 +162,7 @@ function drawMessages(at, parent) {
   for (const message of messages) {
     const w = wire(message);
     const bx = w.x1 - w.ux * tip, by = w.y1 - w.uy * tip;
-    make('path', {class: message[2] ? 'arrow' : 'arrow stores', d: `M${w.x0} ${w.y0}L${bx} ${by}`}, group);
+    make('path', {class: message[2] ? 'arrow' : 'arrow stores', d: `M${w.x0} ${w.y0}Q${w.cx} ${w.cy} ${bx} ${by}`}, group);
     make('path', {class: 'tip', d: `M${w.x1} ${w.y1}L${bx - w.uy * tip / 2} ${by + w.ux * tip / 2}L${bx + w.uy * tip / 2} ${by - w.ux * tip / 2}z`}, group);
   }
   if (messages.length > 70) return packets;
@@ -163,7 +181,7 @@ function drawMessages(at, parent) {
       }
     }
     make('text', {y: -ph / 2 - 3, 'font-size': 12 * Math.max(size, 0.75), 'text-anchor': 'middle'}, packet).textContent = chunkLabel(message);
-    packets.push(share => packet.setAttribute('transform', `translate(${w.x0 + (w.x1 - w.x0) * share} ${w.y0 + (w.y1 - w.y0) * share})`));
+    packets.push(share => packet.setAttribute('transform', `translate(${between(w.x0, w.cx, w.x1, share)} ${between(w.y0, w.cy, w.y1, share)})`));
   }
   return packets;
 }
@@ -195,14 +213,15 @@ function tell() {
   $('slider').setAttribute('aria-valuetext', name.textContent);
   const [sent, received, link] = data.steps[step].moved;
   const [allSent, allReceived, allLink] = data.steps[STEPS].moved;
+  const is = data.atMost ? '≤' : '=';
   const whole = chunks => `${+(chunks / PARTS).toPrecision(4)} K`;
   const bytes = data.barrier ? [] : [
-    meter('Busiest rank sends', sent, allSent, whole, 0, `closed form ${data.sentForm} = ${whole(data.stated[1])}`),
+    meter('Busiest rank sends', sent, allSent, whole, 0, `closed form ${data.sentForm} ${is} ${whole(data.stated[1])}`),
     meter('Busiest rank, in or out', Math.max(sent, received), Math.max(allSent, allReceived), whole, data.least.through * PARTS,
           `at least ${data.least.throughForm} = ${whole(data.least.through * PARTS)}`),
     meter('Busiest link carries', link, allLink, whole, 0, 'from one rank to one other; K: the whole data')];
   $('meters').replaceChildren(
-    meter('Steps', step, STEPS, String, data.least.steps, `closed form ${data.stepsForm} = ${data.stated[0]}; at least ceil(log2 N) = ${data.least.steps}`), ...bytes);
+    meter('Steps', step, STEPS, String, data.least.steps, `closed form ${data.stepsForm} ${is} ${data.stated[0]}; at least ceil(log2 N) = ${data.least.steps}`), ...bytes);
   details();
 }
 function meter(name, value, all, text, least, remark) {
@@ -234,7 +253,7 @@ function details() {
     $('details-title').textContent = 'Messages';
     for (const message of data.steps[step].messages) {
       const label = chunkLabel(message);
-      lines.push(`${message[0]} → ${message[1]}${label ? `: chunk ${label}` : ''}${message[2] ? ', added' : ''}`);
+      lines.push(`${message[0]} → ${message[1]}${label ? `: chunk${/^\d+$/.test(label) ? '' : 's'} ${label}` : ''}${message[2] ? ', added' : ''}`);
     }
     if (!lines.length) lines.push(STEPS ? 'None yet. Tap a rank to see what it holds.' : 'There are none: one rank has everything.');
   }
@@ -324,7 +343,7 @@ $('theme').onclick = () => {
 
 // ---- What does not change
 
-$('purpose').textContent = `${data.purpose}.`;
+$('purpose').textContent = data.purpose;
 $('explain').textContent = data.explain;
 $('legend').replaceChildren(...data.colours.map((colour, i) => {
   const item = document.createElement('li'), swatch = document.createElement('i');

@@ -83,11 +83,11 @@ class Panel {
     text += fmt::format("<g class='r'>{}</g>\n", labels);
     std::string added, stored;
     for (const Message& message : frame.messages) {
-      const Arrow arrow = arrow_between(cards_[static_cast<std::size_t>(message.from)],
-                                        cards_[static_cast<std::size_t>(message.to)]);
+      const Arrow arrow = arrow_between(cards_, message.from, message.to);
       // Each line a path of its own: a marker stands at the end of the path only.
-      (message.reduces ? added : stored) += fmt::format("<path d='M{} {}L{} {}'/>", n(arrow.tail.x),
-                                                        n(arrow.tail.y), n(arrow.head.x), n(arrow.head.y));
+      (message.reduces ? added : stored) +=
+          fmt::format("<path d='M{} {}Q{} {} {} {}'/>", n(arrow.tail.x), n(arrow.tail.y), n(arrow.bend.x),
+                      n(arrow.bend.y), n(arrow.head.x), n(arrow.head.y));
     }
     if (!added.empty()) text += fmt::format("<g class='a'>{}</g>\n", added);
     if (!stored.empty()) text += fmt::format("<g class='a s'>{}</g>\n", stored);

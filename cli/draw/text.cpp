@@ -125,11 +125,12 @@ std::string to_text(const Picture& picture) {
   const Algorithm& algorithm = *picture.configured.algorithm;
   const Frames& frames = picture.frames;
   const CellText cell_text(picture);
-  std::string text = fmt::format("{}\n{}{}", picture.title(), wrapped(fmt::format("{}.", algorithm.purpose)),
+  std::string text = fmt::format("{}\n{}{}", picture.title(), wrapped(sentence(algorithm.purpose)),
                                  wrapped(fmt::format("Source: {}", algorithm.source)));
-  std::string cost = fmt::format("Steps: {} = {}, at least {}. The busiest rank sends {} = {}.",
-                                 algorithm.closed_form.steps, picture.stated.steps, picture.least.steps,
-                                 algorithm.closed_form.sent, picture.of_whole(picture.stated.sent));
+  const char* is = algorithm.closed_form.at_most ? "<=" : "=";
+  std::string cost = fmt::format("Steps: {} {} {}, at least {}. The busiest rank sends {} {} {}.",
+                                 algorithm.closed_form.steps, is, picture.stated.steps, picture.least.steps,
+                                 algorithm.closed_form.sent, is, picture.of_whole(picture.stated.sent));
   if (!picture.least.through.empty()) {
     cost += fmt::format(" Some rank must send or receive {} = {:.4g} K, whatever the algorithm.",
                         picture.least.through, picture.least.through_of_whole);

@@ -37,6 +37,10 @@ std::string pattern_of(const Frames& frames, const std::vector<Message>& message
 
 }  // namespace
 
+std::string sentence(std::string_view text) {
+  return std::string(text) + (text.ends_with('.') ? "" : ".");
+}
+
 std::string ranks_in_words(const std::vector<int>& ranks) {
   return numbers_in_words("rank", ranks);
 }

@@ -2,11 +2,15 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "draw/picture.hpp"
 
 namespace kolo::draw {
+
+/// The text with a full stop.
+std::string sentence(std::string_view text);
 
 /// "rank 3", "ranks 0 to 2, 5"; nothing for no ranks.
 std::string ranks_in_words(const std::vector<int>& ranks);

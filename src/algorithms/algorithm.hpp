@@ -40,6 +40,7 @@ struct StepsAndBytes {
 struct ClosedForm {
   std::string_view steps;  ///< "2(N-1)"
   std::string_view sent;   ///< by the rank that sends most: "2(N-1)/N K"
+  bool at_most = false;    ///< a bound: there are cases in which it costs less
   StepsAndBytes (*of)(const ScheduleSpec& spec);
 };
 

@@ -64,13 +64,11 @@ TEST(Check, ProvesOneAlgorithm) {
   for (std::string line; std::getline(lines, line);) rows.push_back(line);
   ASSERT_EQ(rows.size(), 7u) << outcome.out;
   const std::string five = rows[5];
-  for (const char* part : {" ring ", " 5 ", " 8 ", " 40 ", " 1.6 ", " 2(N-1) ", " 2(N-1)/N K ", " proved"}) {
+  for (const char* part : {" ring ", " 5 ", " 8 ", " 40 ", " 1.6 ", " proved  2(N-1) steps, 2(N-1)/N K"}) {
     EXPECT_NE(five.find(part), std::string::npos) << part << " in " << five;
   }
-  for (std::size_t row = 1; row <= 5; ++row) {
-    const char* last = row == 1 ? "steps" : "2(N-1)";
-    EXPECT_EQ(rows[row].rfind(last, rows[1].rfind("steps")), rows[1].rfind("steps"))
-        << "lines up: " << rows[row];
+  for (std::size_t row = 2; row <= 5; ++row) {
+    EXPECT_EQ(rows[row].find("proved"), rows[2].find("proved")) << "lines up: " << rows[row];
   }
   EXPECT_EQ(rows[6], "# 4 proved, 0 not served, 0 not right");
 }
