@@ -92,12 +92,12 @@ std::vector<std::string> cells_of(const Row& row) {
   } else {
     cells.insert(cells.end(), 5, "-");
   }
-  const std::string_view bound = algorithm.closed_form.at_most ? "at most " : "";
+  const ClosedForm& form = algorithm.closed_form;
   cells.push_back(proof.proved() ? "proved" : proof.unable.empty() ? "REFUSED" : "not served");
   cells.push_back(remark(proof));
   if (cells.back().empty()) {
-    cells.back() = fmt::format("{}{} steps, {}{}", bound, algorithm.closed_form.steps, bound,
-                               algorithm.closed_form.sent);
+    cells.back() =
+        fmt::format("steps {}, sends {}", stated_text(form, form.steps), stated_text(form, form.sent));
   }
   return cells;
 }

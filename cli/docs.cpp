@@ -71,24 +71,24 @@ std::string table_row(const Algorithm& algorithm) {
         "{} | {} | {} | {}", proof.totals.steps, share(proof.totals.max_sent, proof.elements),
         share(proof.totals.max_received, proof.elements), share(proof.totals.max_link, proof.elements));
   }
-  const std::string bound = algorithm.closed_form.at_most ? "at most " : "";
+  const ClosedForm& form = algorithm.closed_form;
   const std::string on_hosts = spec.hosts.empty() ? "" : " (counted on hosts of 3, 2 and 3 ranks)";
-  return fmt::format("| `{}` | {}{} | {}{} | {} | {}{} |\n", algorithm.name, bound,
-                     cell(algorithm.closed_form.steps), bound, cell(algorithm.closed_form.sent), counted,
-                     cell(algorithm.use), on_hosts);
+  return fmt::format("| `{}` | {} | {} | {} | {}{} |\n", algorithm.name, cell(stated_text(form, form.steps)),
+                     cell(stated_text(form, form.sent)), counted, cell(algorithm.use), on_hosts);
 }
 
 /// The sheet of 8 ranks, or of fewer where that has too many steps; empty where no sheet holds it.
 std::string sheet(const Algorithm& algorithm) {
-  for (const std::size_t most : {kMostSteps, draw::kMostSheetSteps}) {
-    for (const int ranks : {kRanks, 6, 4}) {
-      const auto picture = draw::make_picture({&algorithm, {}}, spec_of(algorithm, ranks));
-      if (picture.ok() && picture.value().frames.steps() <= most) {
-        return draw::to_svg(picture.value()).value_or_throw();
-      }
-    }
+  std::string smallest;
+  for (const int ranks : {kRanks, 6, 4}) {
+    const auto picture = draw::make_picture({&algorithm, {}}, spec_of(algorithm, ranks));
+    if (!picture.ok()) continue;
+    const auto svg = draw::to_svg(picture.value());
+    if (!svg.ok()) continue;
+    smallest = svg.value();
+    if (picture.value().frames.steps() <= kMostSteps) break;
   }
-  return {};
+  return smallest;
 }
 
 std::string section(const Algorithm& algorithm) {

@@ -17,6 +17,11 @@ std::vector<std::uint64_t> cut(std::uint64_t count, std::uint32_t parts) {
 
 }  // namespace
 
+std::string stated_text(const ClosedForm& form, std::string_view text) {
+  const bool says = !form.at_most || text.starts_with("at most");
+  return (says ? "" : "at most ") + std::string(text);
+}
+
 Proof prove(const Configured& configured, const ScheduleSpec& spec, std::optional<std::uint64_t> count) {
   const Algorithm& algorithm = *configured.algorithm;
   Proof proof;

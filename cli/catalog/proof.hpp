@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "algorithms/algorithm.hpp"
@@ -29,6 +30,9 @@ struct Proof {
   /// Neither refused nor other than stated.
   bool fine() const { return !unable.empty() || (proved() && as_stated()); }
 };
+
+/// One of the closed form's texts, with "at most" where it is a bound and does not say so itself.
+std::string stated_text(const ClosedForm& form, std::string_view text);
 
 /// `count`: elements of the whole data, cut into parts as equal as can be; nothing: one for each chunk.
 Proof prove(const Configured& configured, const ScheduleSpec& spec, std::optional<std::uint64_t> count);

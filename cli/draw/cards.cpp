@@ -48,14 +48,16 @@ Point edge(const Card& card, const Point& to) {
   return {from.x + share * dx, from.y + share * dy};
 }
 
-/// Whether the line from a to b goes through the card.
+/// Whether the line from a to b goes through the middle of the card; a corner does not matter.
 bool is_crossed(const Card& card, const Point& a, const Point& b) {
   constexpr int kSamples = 40;
   for (int i = 1; i < kSamples; ++i) {
     const double share = static_cast<double>(i) / kSamples;
     const double x = a.x + share * (b.x - a.x) - card.low.x;
     const double y = a.y + share * (b.y - a.y) - card.low.y;
-    if (x > 0 && x < card.width && y > 0 && y < card.height) return true;
+    const double right = x / card.width;
+    const double down = y / card.height;
+    if (right > 0.25 && right < 0.75 && down > 0.25 && down < 0.75) return true;
   }
   return false;
 }
@@ -86,7 +88,7 @@ std::vector<Card> place_cards(const Picture& picture, double width, double heigh
   return cards_of_width(picture, width, height, header, low);
 }
 
-Arrow arrow_between(const std::vector<Card>& cards, int from, int to) {
+Arrow arrow_between(const std::vector<Card>& cards, int from, int to, double width, double height) {
   const Card& start = cards[static_cast<std::size_t>(from)];
   const Card& end = cards[static_cast<std::size_t>(to)];
   const Point a = start.centre();
@@ -103,7 +105,9 @@ Arrow arrow_between(const std::vector<Card>& cards, int from, int to) {
     if (own || !is_crossed(cards[rank], a, b)) continue;
     // A curve comes half as far out as its control point.
     const double out = std::abs(along.y) * start.width + std::abs(along.x) * start.height + 2 * kAcross;
-    const Point bend = beside(middle, out, 0);
+    const Point top = beside(middle, out / 2, 0);
+    const bool inside = std::min(top.x, top.y) >= 0 && top.x <= width && top.y <= height;
+    const Point bend = beside(middle, inside ? out : -out - kAcross, 0);
     return {edge(start, bend), bend, edge(end, bend)};
   }
   constexpr double kAside = 3;

@@ -29,12 +29,13 @@ struct Card {
 std::vector<Card> place_cards(const Picture& picture, double width, double height, double header);
 
 /// An arrow between two cards, from edge to edge, a little to its right so that the one that comes the other
-/// way does not lie on it; bent (a quadratic curve) where another card is in its way.
+/// way does not lie on it; bent (a quadratic curve) where another card is in its way. It stays within the
+/// area.
 struct Arrow {
   Point tail;
   Point bend;  ///< the curve's control point
   Point head;
 };
-Arrow arrow_between(const std::vector<Card>& cards, int from, int to);
+Arrow arrow_between(const std::vector<Card>& cards, int from, int to, double width, double height);
 
 }  // namespace kolo::draw

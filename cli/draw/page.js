@@ -123,10 +123,11 @@ function edge(card, to) {
   return {x: x + share * dx, y: y + share * dy};
 }
 const centre = card => ({x: card.x + card.w / 2, y: card.y + card.h / 2});
+// Through the middle of the card; a corner does not matter.
 function crosses(card, a, b) {
   for (let i = 1; i < 40; ++i) {
     const x = a.x + (b.x - a.x) * i / 40 - card.x, y = a.y + (b.y - a.y) * i / 40 - card.y;
-    if (x > 0 && x < card.w && y > 0 && y < card.h) return true;
+    if (x > card.w / 4 && x < card.w * 3 / 4 && y > card.h / 4 && y < card.h * 3 / 4) return true;
   }
   return false;
 }
@@ -137,7 +138,11 @@ function wire([from, to]) {
   let ux = (b.x - a.x) / length, uy = (b.y - a.y) / length;
   if (N <= 32 && cards.some((card, rank) => rank !== from && rank !== to && crosses(card, a, b))) {
     const out = Math.abs(uy) * cards[from].w + Math.abs(ux) * cards[from].h + 28;  // a curve comes half as far
-    const c = {x: (a.x + b.x) / 2 - uy * out, y: (a.y + b.y) / 2 + ux * out};
+    let c = {x: (a.x + b.x) / 2 - uy * out, y: (a.y + b.y) / 2 + ux * out};
+    const top = {x: (a.x + b.x) / 2 - uy * out / 2, y: (a.y + b.y) / 2 + ux * out / 2};
+    if (Math.min(top.x, top.y) < 0 || top.x > width || top.y > height) {  // the other way, on a line of its own
+      c = {x: (a.x + b.x) / 2 + uy * (out + 26), y: (a.y + b.y) / 2 - ux * (out + 26)};
+    }
     const tail = edge(cards[from], c), head = edge(cards[to], c), last = Math.hypot(head.x - c.x, head.y - c.y) || 1;
     ux = (head.x - c.x) / last;
     uy = (head.y - c.y) / last;

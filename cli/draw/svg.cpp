@@ -83,7 +83,7 @@ class Panel {
     text += fmt::format("<g class='r'>{}</g>\n", labels);
     std::string added, stored;
     for (const Message& message : frame.messages) {
-      const Arrow arrow = arrow_between(cards_, message.from, message.to);
+      const Arrow arrow = arrow_between(cards_, message.from, message.to, kPanelWidth, kPanelHeight);
       // Each line a path of its own: a marker stands at the end of the path only.
       (message.reduces ? added : stored) +=
           fmt::format("<path d='M{} {}Q{} {} {} {}'/>", n(arrow.tail.x), n(arrow.tail.y), n(arrow.bend.x),
