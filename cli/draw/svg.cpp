@@ -148,12 +148,14 @@ class Panel {
 };
 
 constexpr const char* kStyle = R"(<style>
-text{font:11px system-ui,sans-serif;fill:#222}.t{font-size:17px;font-weight:600}.p{fill:#555}.w{font-size:10px}.b{font-weight:600}
-.r text{font-size:8px;text-anchor:middle;fill:#444}.c{fill:#f1f1ee;stroke:#c9c9c4;stroke-width:.6}
-.d{fill:none;stroke:#111;stroke-width:1.1}.l{stroke:#d4d4cf;stroke-width:.8}.h{fill:#f8f8f4;stroke:#aaa;stroke-dasharray:3 2}
-.a{fill:none;stroke:#333;stroke-width:1.2;marker-end:url(#k)}.a path{marker-end:url(#k)}.s{stroke-dasharray:3 2}
+text{font:11px system-ui,sans-serif;fill:#222}.t{font-size:17px;font-weight:600}
+.p{fill:#555}.w{font-size:10px}.b{font-weight:600}.r text{font-size:8px;text-anchor:middle;fill:#444}
+.c{fill:#f1f1ee;stroke:#c9c9c4;stroke-width:.6}.d{fill:none;stroke:#111;stroke-width:1.1}
+.l{stroke:#d4d4cf;stroke-width:.8}.h{fill:#f8f8f4;stroke:#aaa;stroke-dasharray:3 2}
+.a path{fill:none;stroke:#333;stroke-width:1.2;marker-end:url(#k)}.s{stroke-dasharray:3 2}
 </style>
-<marker id='k' viewBox='0 0 6 6' refX='5' refY='3' markerWidth='5' markerHeight='5' orient='auto'><path d='M0 0L6 3L0 6z' fill='#333'/></marker>
+<marker id='k' viewBox='0 0 6 6' refX='5' refY='3' markerWidth='5' markerHeight='5' orient='auto'>
+<path d='M0 0L6 3L0 6z' fill='#333'/></marker>
 )";
 
 /// Breaks at spaces after at most `width` letters; two lines, the rest is left out.
