@@ -29,12 +29,13 @@ constexpr const char* kFooter = R"(Examples:
   kolo check broadcast --hosts 3,2,3 --root 4 --json  eight ranks on three hosts, as JSON lines
 
 Proved: without a network, that every result holds each rank's contribution exactly once, that sends meet
-receives, that nothing waits in a circle, that memory is in bounds and used in order. Then its steps, each with
-at most one message out of a rank and one into it, and the chunks that the busiest rank sends are counted and
-compared with the closed form that the algorithm states. K is the whole data, over all parts where each rank
-has one.
+receives, that nothing waits in a circle, that memory is in bounds and used in order. Then its steps, each
+with at most one message out of a rank and one into it, and the chunks that the busiest rank sends are
+counted and compared with the closed form that the algorithm states. K is the whole data, over all parts
+where each rank has one.
 
-Exit code: 0 when all that can be served is proved and as stated, 1 when something is not; 2 for wrong usage.)";
+Exit code: 0 when all that can be served is proved and as stated, 1 when something is not; 2 for wrong
+usage.)";
 
 struct CheckArguments {
   std::string collective, algorithm, ranks, hosts;

@@ -27,11 +27,11 @@ constexpr const char* kHead =
     R"(<!-- Written by scripts/update-docs from the schedules: edit the algorithms, not this file. -->
 # Algorithms
 
-Every algorithm that kolo has, with its cost. N ranks; K: the bytes of the whole data, over all parts where each
-rank has one. A step is what all ranks do at once: each sends at most one message and receives at most one (the
-one-port model). The closed form is what the algorithm's source states; a test holds the schedules to it for 1
-to 64 ranks. *Counted* is what the schedules of 8 ranks add up to, as multiples of K: what the busiest rank
-sends and receives, and what the busiest link, from one rank to one other, carries.
+Every algorithm that kolo has, with its cost. N ranks; K: the bytes of the whole data, over all parts where
+each rank has one. A step is what all ranks do at once: each sends at most one message and receives at most
+one (the one-port model). The closed form is what the algorithm's source states; a test holds the schedules
+to it for 1 to 64 ranks. *Counted* is what the schedules of 8 ranks add up to, as multiples of K: what the
+busiest rank sends and receives, and what the busiest link, from one rank to one other, carries.
 
 `kolo check` proves them, `kolo draw NAME --collective COLLECTIVE` shows them step by step, and
 `KOLO_ALGORITHM=NAME[:PARAMETER=VALUE]` chooses one.
