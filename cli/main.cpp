@@ -17,8 +17,10 @@ constexpr int kUsage = 2;
 constexpr const char* kFooter = R"(Examples:
   kolo run -n 4 ./train --epochs 3          four ranks of ./train on this machine
   kolo bench all_reduce --ranks 4           how fast they sum, size by size
-  kolo plan all_reduce --ranks 8 --bytes 1M which algorithm it would be, and why
-  kolo tune                                 measure this machine, so that kolo chooses well
+  kolo tune                                 measures this machine, so that kolo chooses well
+  kolo plan all_reduce --bytes 1M           which algorithm it would be, and what each would take
+  kolo check all_reduce --ranks 1:64        proves every algorithm right, and counts its cost
+  kolo draw ring --ranks 8                  a web page that shows each step
 
 Exit codes:
   0  success
@@ -68,6 +70,9 @@ int main(int argc, char** argv) {
   kolo::cli::add_bench(app);
   kolo::cli::add_plan(app);
   kolo::cli::add_tune(app);
+  kolo::cli::add_check(app);
+  kolo::cli::add_draw(app);
+  kolo::cli::add_docs(app);
   try {
     return parse(app, std::move(arguments));
   } catch (const kolo::InvalidArgument& error) {

@@ -1,6 +1,4 @@
 // kolo plan: which algorithm a call would run, and what the others would take.
-#include <sched.h>
-
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -12,6 +10,7 @@
 
 #include "bench/sizes.hpp"
 #include "bench/table.hpp"
+#include "catalog/request.hpp"
 #include "commands.hpp"
 #include "kolo/error.hpp"
 #include "schedule/checker.hpp"
@@ -20,6 +19,8 @@
 
 namespace kolo::cli {
 namespace {
+
+constexpr int kMostRanks = 1024;
 
 constexpr const char* kExamples = R"(Examples:
   kolo plan all_reduce --ranks 8 --bytes 1M                     eight ranks on one host
@@ -32,9 +33,9 @@ tune' has measured ("measured"), or come from playing the schedules on a cost mo
 
 struct PlanRequest {
   std::string collective;
-  int ranks = 0;
+  std::string ranks;
   std::string bytes = "1M";
-  std::vector<int> ranks_on;  // each host
+  std::string hosts;
   std::string links;
   bool json = false;
 };
@@ -44,17 +45,13 @@ struct Line {
   ScheduleTotals totals;
 };
 
-Situation situation_of(const PlanRequest& request) {
+Situation situation_of(int ranks, std::vector<int> hosts, const std::string& links) {
   Situation situation;
-  situation.size = request.ranks;
-  for (std::size_t host = 0; request.ranks_on.size() > 1 && host < request.ranks_on.size(); ++host) {
-    situation.hosts.insert(situation.hosts.end(), static_cast<std::size_t>(request.ranks_on[host]),
-                           static_cast<int>(host));
-  }
-  const bool shares = request.ranks_on.size() < 2 ||
-                      std::ranges::any_of(request.ranks_on, [](int ranks) { return ranks > 1; });
-  situation.links = request.links;
-  if (situation.links.empty()) situation.links = situation.hosts.empty() ? "shm" : shares ? "shm+tcp" : "tcp";
+  situation.size = ranks;
+  const int count = hosts.empty() ? 1 : hosts.back() + 1;
+  if (count > 1) situation.hosts = std::move(hosts);
+  situation.links = links;
+  if (links.empty()) situation.links = count == 1 ? "shm" : count < ranks ? "shm+tcp" : "tcp";
   if (!table_path().empty()) situation.table = read_table(table_path()).value_or_throw();
   const auto known = situation.table.model(situation.setting());
   if (known) situation.model = *known;
@@ -67,10 +64,7 @@ std::vector<Line> lines_of(const Chooser& chooser, Collective collective, std::u
   std::vector<Line> lines;
   for (Ranked& ranked : chooser.ranking(spec, {}, bytes)) {
     spec.arguments = ranked.configured.arguments;
-    std::vector<Schedule> schedules;
-    for (spec.rank = 0; spec.rank < spec.size; ++spec.rank) {
-      schedules.push_back(ranked.configured.algorithm->generate(spec));
-    }
+    const std::vector<Schedule> schedules = schedules_of(*ranked.configured.algorithm, spec);
     const std::uint32_t parts = part_count(schedules[0]);
     std::vector<std::uint64_t> part_bytes(parts, parts == 0 ? 0 : bytes / parts);
     for (std::uint64_t i = 0; parts > 0 && i < bytes % parts; ++i) ++part_bytes[i];
@@ -79,7 +73,8 @@ std::vector<Line> lines_of(const Chooser& chooser, Collective collective, std::u
   return lines;
 }
 
-void print_json(const PlanRequest& request, std::uint64_t bytes, const std::vector<Line>& lines) {
+void print_json(const Situation& situation, const PlanRequest& request, std::uint64_t bytes,
+                const std::vector<Line>& lines) {
   nlohmann::json ranking = nlohmann::json::array();
   for (const Line& line : lines) {
     ranking.push_back({{"algorithm", line.ranked.configured.name()},
@@ -91,7 +86,9 @@ void print_json(const PlanRequest& request, std::uint64_t bytes, const std::vect
                        {"measured", line.ranked.measured}});
   }
   fmt::print("{}\n", nlohmann::json{{"collective", request.collective},
-                                    {"ranks", request.ranks},
+                                    {"ranks", situation.size},
+                                    {"layout", situation.setting().layout},
+                                    {"links", situation.links},
                                     {"bytes", bytes},
                                     {"ranking", ranking}}
                          .dump());
@@ -118,29 +115,19 @@ void print_table(const Situation& situation, const PlanRequest& request, std::ui
   }
 }
 
-int run_plan(PlanRequest request) {
-  Collective collective;
-  if (!parse_collective(request.collective, collective) || collective == Collective::send_recv) {
-    throw InvalidArgument("'" + request.collective +
-                              "' is not a collective with algorithms; there are all_reduce, reduce_scatter, "
-                              "all_gather, broadcast, reduce, scatter, gather, all_to_all, barrier",
-                          {});
-  }
-  int on_hosts = 0;
-  for (const int ranks : request.ranks_on) on_hosts += ranks;
-  if (request.ranks == 0) request.ranks = on_hosts > 0 ? on_hosts : 8;
-  if (on_hosts > 0 && on_hosts != request.ranks) {
-    throw InvalidArgument(fmt::format("--hosts hold {} ranks, but --ranks says {}", on_hosts, request.ranks),
-                          {});
-  }
+int run_plan(const PlanRequest& request) {
+  const Collective collective = require_collective(request.collective);
+  std::vector<int> hosts = parse_hosts(request.hosts);
+  const std::vector<int> ranks = parse_ranks(request.ranks, hosts, kMostRanks, {8});
   std::string error;
   const auto sizes = collective == Collective::barrier ? std::vector<std::uint64_t>{0}
                                                        : bench::parse_sizes(request.bytes, error);
   if (sizes.size() != 1) throw InvalidArgument(error.empty() ? "--bytes takes one size" : error, {});
-  const Chooser chooser(situation_of(request));
+  if (ranks.size() != 1) throw InvalidArgument("--ranks takes one number", {});
+  const Chooser chooser(situation_of(ranks[0], std::move(hosts), request.links));
   const auto lines = lines_of(chooser, collective, sizes[0]);
   if (request.json) {
-    print_json(request, sizes[0], lines);
+    print_json(chooser.situation(), request, sizes[0], lines);
   } else {
     print_table(chooser.situation(), request, sizes[0], lines);
   }
@@ -157,15 +144,11 @@ void add_plan(CLI::App& app) {
   plan->add_option("collective", request->collective, "all_reduce, broadcast, ...")
       ->required()
       ->type_name("");
-  plan->add_option("-n,--ranks", request->ranks, "Ranks (default: those of --hosts, else 8)")
-      ->check(CLI::PositiveNumber)
-      ->type_name("N");
+  plan->add_option("-n,--ranks", request->ranks, "Ranks (default: those of --hosts, else 8)")->type_name("N");
   plan->add_option("--bytes", request->bytes, "Size of the whole data, with K, M, G")
       ->capture_default_str()
       ->type_name("SIZE");
-  plan->add_option("--hosts", request->ranks_on, "Ranks on each host, as in 4,4 (default: all on one)")
-      ->delimiter(',')
-      ->check(CLI::PositiveNumber)
+  plan->add_option("--hosts", request->hosts, "Ranks on each host, as in 4,4 (default: all on one)")
       ->type_name("LIST");
   plan->add_option("--links", request->links,
                    "shm, tcp, shm+tcp: what kolo tune measured (default: by --hosts)")

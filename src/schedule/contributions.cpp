@@ -52,6 +52,14 @@ Result<Contributions::Runs> Contributions::merge(const Runs& one, const Runs& ot
   return merged;
 }
 
+std::vector<int> Contributions::ranks(Set set) const {
+  std::vector<int> ranks;
+  for (const Run& run : sets_[set]) {
+    for (std::uint32_t r = run.begin; r < run.end; ++r) ranks.push_back(static_cast<int>(r));
+  }
+  return ranks;
+}
+
 std::string Contributions::describe(Set set) const {
   const Runs& runs = sets_[set];
   std::string text = runs.size() == 1 && runs[0].end - runs[0].begin == 1 ? "rank " : "ranks ";

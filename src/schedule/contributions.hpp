@@ -23,6 +23,8 @@ class Contributions {
   bool equal(Set one, Set other) const;
   /// left op right; fails where a rank is in both, or where rank order is broken.
   Result<Set> combine(Set left, Set right);
+  /// In ascending order.
+  std::vector<int> ranks(Set set) const;
   /// "rank 3", "ranks 0 to 2, 5".
   std::string describe(Set set) const;
   /// "rank 1": whom a set that is not complete lacks, the first one.

@@ -42,6 +42,8 @@ struct Rank {
 };
 
 class Run {
+  friend class kolo::SymbolicRun;
+
  public:
   Run(std::span<const Schedule> schedules, std::span<const std::uint64_t> part_counts, Sharing sharing,
       bool rank_ordered)
@@ -223,7 +225,41 @@ class Run {
   std::vector<Rank> ranks_;
 };
 
+void add(Known& to, const Known& from) {
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    if (from[i]) to[i] = true;
+  }
+}
+
 }  // namespace
+
+struct SymbolicRun::State {
+  Run run;
+};
+
+SymbolicRun::SymbolicRun(std::span<const Schedule> schedules, std::span<const std::uint64_t> part_counts,
+                         Sharing sharing, bool rank_ordered)
+    : state_(new State{Run(schedules, part_counts, sharing, rank_ordered)}) {}
+SymbolicRun::~SymbolicRun() = default;
+
+Status SymbolicRun::execute(const MessageGraph::Event& event) {
+  return state_->run.execute(event);
+}
+Status SymbolicRun::check_output(const Schedule& schedule, std::uint32_t chunk) const {
+  return state_->run.check_output(schedule, chunk);
+}
+std::uint32_t SymbolicRun::part_of(const Schedule& schedule, std::uint32_t chunk) {
+  return Run::output_part(schedule, chunk);
+}
+Status SymbolicRun::read(const StepRef& at, const ChunkRange& range, std::vector<Piece>& out) const {
+  return state_->run.read(at, range, out);
+}
+const SymbolicMemory& SymbolicRun::memory(std::size_t rank) const {
+  return state_->run.ranks_[rank].memory;
+}
+const Contributions& SymbolicRun::contributions() const {
+  return state_->run.contributions_;
+}
 
 Status run_symbolically(std::span<const Schedule> schedules, const MessageGraph& graph,
                         std::span<const std::uint64_t> part_counts, Sharing sharing, bool rank_ordered) {
@@ -234,16 +270,10 @@ Status run_symbolically(std::span<const Schedule> schedules, const MessageGraph&
   return run.check_outputs();
 }
 
-Status check_barrier(std::span<const Schedule> schedules, const MessageGraph& graph) {
-  // Which ranks are known to have started, once a step is done.
-  using Known = std::vector<bool>;
+std::vector<std::vector<Known>> follow_barrier(std::span<const Schedule> schedules,
+                                               const MessageGraph& graph) {
   std::vector<std::vector<Known>> known(schedules.size());
   for (std::size_t r = 0; r < schedules.size(); ++r) known[r].resize(schedules[r].steps.size());
-  const auto add = [](Known& to, const Known& from) {
-    for (std::size_t i = 0; i < from.size(); ++i) {
-      if (from[i]) to[i] = true;
-    }
-  };
   const auto before = [&](const StepRef& at) {
     const Schedule& schedule = schedules[at.rank];
     Known all(schedules.size(), false);
@@ -261,6 +291,11 @@ Status check_barrier(std::span<const Schedule> schedules, const MessageGraph& gr
     }
     known[event.step.rank][event.step.step] = std::move(at_sender);
   }
+  return known;
+}
+
+Status check_barrier(std::span<const Schedule> schedules, const MessageGraph& graph) {
+  const auto known = follow_barrier(schedules, graph);
   for (std::size_t r = 0; r < schedules.size(); ++r) {
     Known all(schedules.size(), false);
     all[r] = true;

@@ -1,13 +1,17 @@
-// The symbolic run: what every rank's memory holds at the end, without a single number.
+// The symbolic run: what every rank's memory holds, without a single number.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
+#include <vector>
 
 #include "base/status.hpp"
+#include "schedule/contributions.hpp"
 #include "schedule/memory_map.hpp"
 #include "schedule/message_graph.hpp"
 #include "schedule/schedule.hpp"
+#include "schedule/symbolic_memory.hpp"
 
 namespace kolo {
 
@@ -16,6 +20,36 @@ namespace kolo {
 /// same result.
 Status run_symbolically(std::span<const Schedule> schedules, const MessageGraph& graph,
                         std::span<const std::uint64_t> part_counts, Sharing sharing, bool rank_ordered);
+
+/// The same run event by event, for who wants to watch it: drawings follow contributions as proofs do. Events
+/// come in any order that respects their waits.
+class SymbolicRun {
+ public:
+  SymbolicRun(std::span<const Schedule> schedules, std::span<const std::uint64_t> part_counts,
+              Sharing sharing, bool rank_ordered);
+  ~SymbolicRun();
+
+  Status execute(const MessageGraph::Event& event);
+  /// Whether a chunk of a rank's output holds by now what it is to hold in the end.
+  Status check_output(const Schedule& schedule, std::uint32_t chunk) const;
+  /// Which part of the whole data a chunk of the output is.
+  static std::uint32_t part_of(const Schedule& schedule, std::uint32_t chunk);
+
+  /// Appends what a range of a rank's memory holds; `at`: the step that wants to know.
+  Status read(const StepRef& at, const ChunkRange& range, std::vector<Piece>& out) const;
+  const SymbolicMemory& memory(std::size_t rank) const;
+  const Contributions& contributions() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Which ranks are known to have started, by rank.
+using Known = std::vector<bool>;
+/// For a barrier: what each rank knows once each of its steps is done.
+std::vector<std::vector<Known>> follow_barrier(std::span<const Schedule> schedules,
+                                               const MessageGraph& graph);
 
 /// For a barrier: proves that no rank can finish before every rank has started.
 Status check_barrier(std::span<const Schedule> schedules, const MessageGraph& graph);

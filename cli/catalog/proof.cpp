@@ -1,0 +1,54 @@
+#include "catalog/proof.hpp"
+
+#include <numeric>
+
+#include "catalog/request.hpp"
+#include "schedule/lengths.hpp"
+
+namespace kolo::cli {
+namespace {
+
+/// The first ones are one longer where it does not come out even.
+std::vector<std::uint64_t> cut(std::uint64_t count, std::uint32_t parts) {
+  std::vector<std::uint64_t> counts(parts, parts == 0 ? 0 : count / parts);
+  for (std::uint64_t part = 0; parts != 0 && part < count % parts; ++part) ++counts[part];
+  return counts;
+}
+
+}  // namespace
+
+std::string stated_text(const ClosedForm& form, std::string_view text) {
+  const bool says = !form.at_most || text.starts_with("at most");
+  return (says ? "" : "at most ") + std::string(text);
+}
+
+Proof prove(const Configured& configured, const ScheduleSpec& spec, std::optional<std::uint64_t> count) {
+  const Algorithm& algorithm = *configured.algorithm;
+  Proof proof;
+  if (const Status status = supports(algorithm, spec); !status.ok()) {
+    proof.unable = status.message();
+    return proof;
+  }
+  const std::vector<Schedule> schedules = schedules_of(algorithm, spec);
+  const std::uint32_t parts = part_count(schedules[0]);
+  const std::vector<std::uint64_t> counts = cut(count.value_or(parts), parts);
+  const bool uneven = !counts.empty() && counts.front() != counts.back();
+  if (const Status status = supports(algorithm, spec, {.uneven = uneven}); !status.ok()) {
+    proof.unable = status.message();
+    return proof;
+  }
+  proof.elements = std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+  proof.stated = algorithm.closed_form.of(spec);
+  proof.at_most = algorithm.closed_form.at_most;
+  const Status status = check_schedules(schedules, counts, algorithm.rank_ordered, &proof.totals);
+  if (!status.ok()) {
+    proof.refusal = status.message();
+    return proof;
+  }
+  const std::vector<std::uint64_t> ones(parts, 1);
+  const ScheduleTotals even = counts == ones ? proof.totals : count_totals(schedules, ones);
+  proof.counted = {even.steps, even.max_sent};
+  return proof;
+}
+
+}  // namespace kolo::cli

@@ -1,0 +1,90 @@
+#include "catalog/request.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <numeric>
+
+#include "kolo/error.hpp"
+
+namespace kolo::cli {
+namespace {
+
+[[noreturn]] void refuse(const std::string& why) {
+  throw InvalidArgument(why, {});
+}
+
+/// -1 where `text` is not a number.
+int number_of(std::string_view text) {
+  int value = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() ? value : -1;
+}
+
+/// Cuts off what stands before the first `separator`.
+std::string_view take(std::string_view& text, char separator) {
+  const std::string_view piece = text.substr(0, text.find(separator));
+  text.remove_prefix(std::min(piece.size() + 1, text.size()));
+  return piece;
+}
+
+}  // namespace
+
+Collective require_collective(std::string_view name) {
+  Collective collective;
+  if (parse_collective(name, collective)) return collective;
+  std::string known;
+  for (const Algorithm& algorithm : algorithms()) {
+    const std::string_view one = name_of(algorithm.collective);
+    if (!known.ends_with(one)) known += (known.empty() ? "" : ", ") + std::string(one);
+  }
+  refuse(fmt::format("there is no collective '{}'; known are {}", name, known));
+}
+
+std::vector<int> parse_hosts(std::string_view text) {
+  constexpr int kMostRanks = 1 << 20;
+  std::vector<int> hosts;
+  std::string_view rest = text;
+  for (int host = 0; !rest.empty(); ++host) {
+    const int ranks = text.ends_with(',') ? -1 : number_of(take(rest, ','));
+    if (ranks < 1 || ranks > kMostRanks) {
+      refuse(fmt::format("--hosts {}: it must be the number of ranks on each host, as in 3,2,3", text));
+    }
+    hosts.insert(hosts.end(), static_cast<std::size_t>(ranks), host);
+  }
+  return hosts;
+}
+
+std::vector<int> parse_ranks(std::string_view text, const std::vector<int>& hosts, int limit,
+                             std::vector<int> otherwise) {
+  const auto on_hosts = static_cast<int>(hosts.size());
+  if (text.empty() && !hosts.empty()) otherwise = {on_hosts};
+  if (!text.empty()) {
+    std::string_view rest = text;
+    const int first = number_of(take(rest, ':'));
+    const int last = text.find(':') == text.npos ? first : number_of(rest);
+    if (first < 1 || last < first) {
+      refuse(
+          fmt::format("--ranks {}: it must be a number from 1, or two as in 2:8, the smaller first", text));
+    }
+    if (last > limit) refuse(fmt::format("--ranks {}: {} ranks are the most here", text, limit));
+    otherwise.resize(static_cast<std::size_t>(last - first + 1));
+    std::iota(otherwise.begin(), otherwise.end(), first);
+  }
+  for (const int ranks : otherwise) {
+    if (!hosts.empty() && ranks != on_hosts) {
+      refuse(fmt::format("the hosts hold {} ranks, not {}", on_hosts, ranks));
+    }
+    if (ranks > limit) refuse(fmt::format("{} ranks are the most here, not {}", limit, ranks));
+  }
+  return otherwise;
+}
+
+std::vector<Schedule> schedules_of(const Algorithm& algorithm, ScheduleSpec spec) {
+  std::vector<Schedule> schedules;
+  for (spec.rank = 0; spec.rank < spec.size; ++spec.rank) schedules.push_back(algorithm.generate(spec));
+  return schedules;
+}
+
+}  // namespace kolo::cli

@@ -1,0 +1,28 @@
+// Request: which algorithm of which collective, with how many ranks on which hosts, as the command line says
+// it.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "algorithms/algorithm.hpp"
+
+namespace kolo::cli {
+
+/// "all_reduce"; throws InvalidArgument that lists the known ones.
+Collective require_collective(std::string_view name);
+
+/// "3,2,3" (ranks on each host, in order): the host of each rank; empty: nothing known. Throws
+/// InvalidArgument for anything else.
+std::vector<int> parse_hosts(std::string_view text);
+
+/// "8", "2:8" (all from 2 to 8); empty: `otherwise`, or as many as there are hosts' ranks. Throws
+/// InvalidArgument for what is not within 1 and `limit`, or does not fit the hosts.
+std::vector<int> parse_ranks(std::string_view text, const std::vector<int>& hosts, int limit,
+                             std::vector<int> otherwise);
+
+/// The schedules of all ranks of `spec`, whose own rank does not matter.
+std::vector<Schedule> schedules_of(const Algorithm& algorithm, ScheduleSpec spec);
+
+}  // namespace kolo::cli

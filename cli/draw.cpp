@@ -1,0 +1,107 @@
+// kolo draw: shows what an algorithm does, step by step.
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "catalog/request.hpp"
+#include "commands.hpp"
+#include "draw/html.hpp"
+#include "draw/picture.hpp"
+#include "draw/svg.hpp"
+#include "draw/text.hpp"
+#include "kolo/error.hpp"
+
+namespace kolo::cli {
+namespace {
+
+constexpr const char* kFooter = R"(Examples:
+  kolo draw ring --ranks 8                        ring-8.html: a page to step through, which needs no network
+  kolo draw ring --ranks 4 --format text          on the terminal
+  kolo draw ring:order=0-2-1-3 --ranks 4 --format svg -o sheet.svg    all steps side by side
+  kolo draw binomial --collective broadcast --ranks 8 --root 2
+  kolo draw ring --hosts 3,2,3                    eight ranks on three hosts
+
+Drawn from the schedule that runs. At most 64 ranks.)";
+
+struct DrawArguments {
+  std::string algorithm, collective = "all_reduce", ranks, hosts, format = "html", output;
+  int root = 0;
+};
+
+/// "ring-8.html", without the letters that a shell or a file system could take amiss.
+std::string default_file(const Configured& configured, int size, const std::string& format) {
+  std::string name;
+  if (configured.algorithm->collective != Collective::all_reduce) {
+    name = std::string(name_of(configured.algorithm->collective)) + "-";
+  }
+  for (const char c : configured.name()) {
+    name += c == ':' || c == '=' || c == ',' ? '-' : c;
+  }
+  return fmt::format("{}-{}.{}", name, size, format);
+}
+
+void write(const std::string& text, const std::string& path) {
+  std::FILE* file = path == "-" ? stdout : std::fopen(path.c_str(), "wb");
+  if (file == nullptr) Status::from_errno("cannot write " + path, errno).throw_if_error();
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  const bool closed = (file == stdout ? std::fflush(file) : std::fclose(file)) == 0;
+  if (!written || !closed) Status::from_errno("cannot write " + path, errno).throw_if_error();
+}
+
+void run_draw(const DrawArguments& arguments) {
+  const std::vector<int> hosts = parse_hosts(arguments.hosts);
+  const std::vector<int> sizes = parse_ranks(arguments.ranks, hosts, draw::kMostRanks, {8});
+  if (sizes.size() != 1) throw InvalidArgument("--ranks: a picture is of one number of ranks", {});
+  const int size = sizes[0];
+  const Collective collective = require_collective(arguments.collective);
+  const Configured configured = parse_algorithm(collective, arguments.algorithm).value_or_throw();
+  if (arguments.root < 0 || arguments.root >= size) {
+    throw InvalidArgument(fmt::format("--root {}: the {} ranks are 0 to {}", arguments.root, size, size - 1),
+                          {});
+  }
+  const ScheduleSpec spec{collective,           0,    size, has_root(collective) ? arguments.root : 0,
+                          configured.arguments, hosts};
+  const draw::Picture picture = draw::make_picture(configured, spec).value_or_throw();
+  std::string text, output = arguments.output;
+  if (arguments.format == "text") {
+    text = draw::to_text(picture);
+    if (output.empty()) output = "-";
+  } else {
+    text = arguments.format == "svg" ? draw::to_svg(picture).value_or_throw() : draw::to_html(picture);
+    if (output.empty()) output = default_file(configured, size, arguments.format);
+  }
+  write(text, output);
+  if (output != "-" && arguments.output.empty()) fmt::print("{}\n", output);
+}
+
+}  // namespace
+
+void add_draw(CLI::App& app) {
+  CLI::App* draw = app.add_subcommand("draw", "Show an algorithm step by step: a web page, a sheet, or text");
+  const auto arguments = std::make_shared<DrawArguments>();
+  draw->footer(kFooter);
+  draw->add_option("algorithm", arguments->algorithm, "NAME[:PARAMETER=VALUE]...")->required()->type_name("");
+  draw->add_option("-n,--ranks", arguments->ranks, "How many ranks (default: 8)")->type_name("N");
+  draw->add_option("--collective", arguments->collective, "all_reduce, broadcast, reduce_scatter, ...")
+      ->capture_default_str()
+      ->type_name("NAME");
+  draw->add_option("--hosts", arguments->hosts, "Ranks on each host, in order, as in 3,2,3")
+      ->type_name("LIST");
+  draw->add_option("--root", arguments->root, "Of collectives that have one")
+      ->capture_default_str()
+      ->type_name("R");
+  draw->add_option("--format", arguments->format, "html, svg or text")
+      ->check(CLI::IsMember({"html", "svg", "text"}))
+      ->capture_default_str()
+      ->type_name("NAME");
+  draw->add_option("-o,--output", arguments->output,
+                   "File, - for standard output (default: such as ring-8.html; text goes to standard output)")
+      ->type_name("FILE");
+  draw->callback([arguments] { run_draw(*arguments); });
+}
+
+}  // namespace kolo::cli

@@ -1,0 +1,13 @@
+// A picture as a web page that needs nothing but itself.
+#pragma once
+
+#include <string>
+
+#include "draw/picture.hpp"
+
+namespace kolo::draw {
+
+/// The whole page: markup, style, script and data.
+std::string to_html(const Picture& picture);
+
+}  // namespace kolo::draw

@@ -1,0 +1,286 @@
+#include "draw/layout.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <numbers>
+#include <set>
+
+namespace kolo::draw {
+namespace {
+
+/// Who exchanges messages with whom, in either direction.
+class Neighbours {
+ public:
+  explicit Neighbours(const Frames& frames) : of_(static_cast<std::size_t>(frames.ranks())) {
+    for (const Frame& frame : frames.frames) {
+      for (const Message& message : frame.messages) {
+        of_[at(message.from)].insert(message.to);
+        of_[at(message.to)].insert(message.from);
+      }
+    }
+  }
+
+  int ranks() const { return static_cast<int>(of_.size()); }
+  const std::set<int>& of(int rank) const { return of_[at(rank)]; }
+  std::size_t pairs() const {
+    std::size_t ends = 0;
+    for (const auto& some : of_) ends += some.size();
+    return ends / 2;
+  }
+  bool every(const std::function<bool(int, int)>& holds) const {
+    for (int rank = 0; rank < ranks(); ++rank) {
+      for (const int other : of(rank)) {
+        if (!holds(rank, other)) return false;
+      }
+    }
+    return true;
+  }
+  /// The ranks that can be reached from `start`, nearest first, each with the one that it was reached from.
+  std::vector<std::pair<int, int>> walk(int start) const {
+    std::vector<std::pair<int, int>> reached = {{start, -1}};
+    std::vector<bool> seen(of_.size(), false);
+    seen[at(start)] = true;
+    for (std::size_t next = 0; next < reached.size(); ++next) {
+      const int from = reached[next].first;
+      for (const int rank : of(from)) {
+        if (seen[at(rank)]) continue;
+        seen[at(rank)] = true;
+        reached.emplace_back(rank, from);
+      }
+    }
+    return reached;
+  }
+
+ private:
+  static std::size_t at(int rank) { return static_cast<std::size_t>(rank); }
+
+  std::vector<std::set<int>> of_;
+};
+
+double share(std::size_t index, std::size_t count) {
+  return count < 2 ? 0.5 : static_cast<double>(index) / static_cast<double>(count - 1);
+}
+
+/// The ranks of `order` on a circle, the first on top, then clockwise; whoever is not in it in the middle.
+/// Many go in and out in a zigzag, which leaves more room for each.
+std::vector<Point> circle(const std::vector<int>& order, int ranks) {
+  std::vector<Point> places(static_cast<std::size_t>(ranks), Point{0.5, 0.5});
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const double angle = 2 * std::numbers::pi * static_cast<double>(i) / static_cast<double>(order.size());
+    double radius = 0.5;
+    if (order.size() > 36) {
+      radius -= std::array{0.0, 0.12, 0.24, 0.12}[i % 4];
+    } else if (order.size() > 16) {
+      radius -= std::array{0.0, 0.13}[i % 2];
+    }
+    places[static_cast<std::size_t>(order[i])] = {0.5 + radius * std::sin(angle),
+                                                  0.5 - radius * std::cos(angle)};
+  }
+  return places;
+}
+
+std::vector<int> by_number(int ranks) {
+  std::vector<int> order;
+  for (int rank = 0; rank < ranks; ++rank) order.push_back(rank);
+  return order;
+}
+
+/// A ring or a chain: the order in which the messages go along it. Empty where it is neither.
+std::vector<int> chain_order(const Frames& frames, const Neighbours& neighbours) {
+  const int ranks = neighbours.ranks();
+  int start = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (neighbours.of(rank).size() > 2) return {};
+  }
+  if (neighbours.walk(0).size() != static_cast<std::size_t>(ranks)) return {};
+  // A chain begins at an end, a ring anywhere.
+  for (int rank = ranks; rank-- > 0;) {
+    if (neighbours.of(rank).size() == 1) start = rank;
+  }
+  std::vector<int> order = {start};
+  int previous = -1;
+  while (order.size() < static_cast<std::size_t>(ranks)) {
+    int next = -1;
+    for (const int rank : neighbours.of(order.back())) {
+      if (rank != previous) next = rank;
+    }
+    if (previous < 0) {  // in the direction of its first message
+      for (const Frame& frame : frames.frames) {
+        const auto sent = std::ranges::find(frame.messages, start, &Message::from);
+        if (sent == frame.messages.end()) continue;
+        next = sent->to;
+        break;
+      }
+    }
+    previous = order.back();
+    order.push_back(next);
+  }
+  return order;
+}
+
+/// A cube of 8 ranks, whose messages go along all of its edges. (Of 4 ranks it is a ring.)
+bool is_hypercube(const Neighbours& neighbours) {
+  const int ranks = neighbours.ranks();
+  if (ranks != 8 || neighbours.pairs() != 12) return false;
+  return neighbours.every(
+      [](int one, int other) { return std::has_single_bit(static_cast<unsigned>(one ^ other)); });
+}
+
+std::vector<Point> hypercube() {
+  std::vector<Point> places;
+  for (int rank = 0; rank < 8; ++rank) {
+    const double right = rank & 1 ? 1 : 0;
+    const double down = rank & 2 ? 1 : 0;
+    const double back = rank & 4 ? 1 : 0;
+    // The front face lower left of the one behind it.
+    places.push_back({0.66 * right + 0.34 * back, 0.68 * down + 0.32 * (1 - back)});
+  }
+  return places;
+}
+
+/// Columns of a grid in which all messages stay in a row or a column, and some go either way; 0: there is
+/// none. The one nearest to a square.
+int grid_columns(const Neighbours& neighbours) {
+  const int ranks = neighbours.ranks();
+  int best = 0;
+  for (int columns = 2; columns * 2 <= ranks; ++columns) {
+    if (ranks % columns != 0) continue;
+    bool along_rows = false;
+    bool along_columns = false;
+    const bool fits = neighbours.every([&](int one, int other) {
+      const bool row = one / columns == other / columns;
+      const bool column = one % columns == other % columns;
+      along_rows |= row;
+      along_columns |= column;
+      return row || column;
+    });
+    const auto from_square = [&](int c) { return std::abs(c - ranks / c); };
+    if (!fits || !along_rows || !along_columns) continue;
+    if (best == 0 || from_square(columns) <= from_square(best)) best = columns;
+  }
+  return best;
+}
+
+std::vector<Point> grid(int ranks, int columns) {
+  const auto wide = static_cast<std::size_t>(columns);
+  const std::size_t rows = (static_cast<std::size_t>(ranks) + wide - 1) / wide;
+  std::vector<Point> places;
+  for (std::size_t rank = 0; rank < static_cast<std::size_t>(ranks); ++rank) {
+    places.push_back({share(rank % wide, wide), share(rank / wide, rows)});
+  }
+  return places;
+}
+
+/// The first rank that holds all of its results, or the root: from there a tree is seen to hang.
+int top_of(const Frames& frames, int root) {
+  if (root >= 0) return root;
+  for (const Frame& frame : frames.frames) {
+    for (std::size_t rank = 0; rank < frame.cells.size(); ++rank) {
+      if (std::ranges::all_of(frame.cells[rank], &Cell::done)) return static_cast<int>(rank);
+    }
+  }
+  return 0;
+}
+
+/// Leaves side by side, every parent above the middle of its children.
+std::vector<Point> tree(const Neighbours& neighbours, int top) {
+  std::vector<Point> places(static_cast<std::size_t>(neighbours.ranks()));
+  double leaves = 0;
+  double depth = 0;
+  const std::function<double(int, int, double)> put = [&](int rank, int parent, double level) {
+    depth = std::max(depth, level);
+    double low = -1;
+    double high = 0;
+    for (const int child : neighbours.of(rank)) {
+      if (child == parent) continue;
+      high = put(child, rank, level + 1);
+      if (low < 0) low = high;
+    }
+    const double x = low < 0 ? leaves++ : (low + high) / 2;
+    places[static_cast<std::size_t>(rank)] = {x, level};
+    return x;
+  };
+  put(top, -1, 0);
+  for (Point& place : places) {
+    place.x = leaves < 2 ? 0.5 : place.x / (leaves - 1);
+    place.y = depth > 0 ? place.y / depth : 0.5;
+  }
+  return places;
+}
+
+/// Boxes in rows, in each the host's ranks in rows.
+Layout by_hosts(const std::vector<int>& hosts) {
+  Layout layout{"hosts", std::vector<Point>(hosts.size()), {}};
+  const auto side = [](double count) { return static_cast<std::size_t>(std::ceil(std::sqrt(count))); };
+  const auto count = static_cast<std::size_t>(std::ranges::max(hosts)) + 1;
+  const std::size_t wide = count <= 3 ? count : side(static_cast<double>(count));
+  const std::size_t rows = (count + wide - 1) / wide;
+  constexpr double kGap = 0.04;
+  for (std::size_t host = 0; host < count; ++host) {
+    const double width = 1.0 / static_cast<double>(wide);
+    const double height = 1.0 / static_cast<double>(rows);
+    const Point low{static_cast<double>(host % wide) * width + kGap / 2,
+                    static_cast<double>(host / wide) * height + kGap / 2};
+    const Point high{low.x + width - kGap, low.y + height - kGap};
+    layout.boxes.push_back({static_cast<int>(host), low, high});
+    const auto local = static_cast<std::size_t>(std::ranges::count(hosts, static_cast<int>(host)));
+    // Boxes that stand side by side are higher than wide.
+    const std::size_t columns = count <= 3 ? std::max<std::size_t>(1, side(static_cast<double>(local) / 4))
+                                           : side(static_cast<double>(local));
+    const std::size_t lines = columns == 0 ? 1 : (local + columns - 1) / columns;
+    std::size_t index = 0;
+    for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+      if (hosts[rank] != static_cast<int>(host)) continue;
+      const auto middle = [](std::size_t at, std::size_t of) {
+        return (static_cast<double>(at) + 0.5) / static_cast<double>(of);
+      };
+      layout.places[rank] = {low.x + (high.x - low.x) * middle(index % columns, columns),
+                             low.y + (high.y - low.y) * middle(index / columns, lines)};
+      ++index;
+    }
+  }
+  return layout;
+}
+
+Layout arranged(const Frames& frames, const Neighbours& neighbours, const std::vector<int>& hosts, int root) {
+  const int ranks = neighbours.ranks();
+  if (!hosts.empty() && std::ranges::max(hosts) > 0) return by_hosts(hosts);
+  if (ranks == 1) return {"circle", {{0.5, 0.5}}, {}};
+  if (ranks == 2) return {"ring", {{0, 0.5}, {1, 0.5}}, {}};
+  if (const std::vector<int> order = chain_order(frames, neighbours); !order.empty()) {
+    return {"ring", circle(order, ranks), {}};
+  }
+  const bool is_tree = neighbours.pairs() == static_cast<std::size_t>(ranks - 1) &&
+                       neighbours.walk(0).size() == static_cast<std::size_t>(ranks);
+  if (is_tree) {
+    const int top = top_of(frames, root);
+    if (neighbours.of(top).size() < static_cast<std::size_t>(ranks - 1)) {
+      return {"tree", tree(neighbours, top), {}};
+    }
+    std::vector<int> around = by_number(ranks);
+    std::erase(around, top);
+    return {"star", circle(around, ranks), {}};
+  }
+  if (is_hypercube(neighbours)) return {"hypercube", hypercube(), {}};
+  if (const int columns = grid_columns(neighbours); columns > 0) return {"grid", grid(ranks, columns), {}};
+  return {"circle", circle(by_number(ranks), ranks), {}};
+}
+
+}  // namespace
+
+Layout layout_of(const Frames& frames, const std::vector<int>& hosts, int root) {
+  const Neighbours neighbours(frames);
+  Layout layout = arranged(frames, neighbours, hosts, root);
+  if (neighbours.pairs() > 2 * layout.places.size()) return layout;
+  for (int rank = 0; rank < neighbours.ranks(); ++rank) {
+    for (const int other : neighbours.of(rank)) {
+      if (rank < other) layout.links.emplace_back(rank, other);
+    }
+  }
+  return layout;
+}
+
+}  // namespace kolo::draw

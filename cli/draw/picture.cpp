@@ -1,0 +1,115 @@
+#include "draw/picture.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "algorithms/formula.hpp"
+#include "catalog/request.hpp"
+#include "schedule/checker.hpp"
+#include "schedule/lengths.hpp"
+
+namespace kolo::draw {
+namespace {
+
+/// A colour of Oklab given by lightness, chroma and hue (in turns), as "#rrggbb". Björn Ottosson: A
+/// perceptual color space for image processing (2020). Equal steps of hue look equally different there.
+std::string colour(double lightness, double chroma, double hue) {
+  const double a = chroma * std::cos(2 * std::numbers::pi * hue);
+  const double b = chroma * std::sin(2 * std::numbers::pi * hue);
+  const double l = std::pow(lightness + 0.3963377774 * a + 0.2158037573 * b, 3);
+  const double m = std::pow(lightness - 0.1055613458 * a - 0.0638541728 * b, 3);
+  const double s = std::pow(lightness - 0.0894841775 * a - 1.2914855480 * b, 3);
+  const auto channel = [](double linear) {
+    const double clamped = std::clamp(linear, 0.0, 1.0);
+    const double value = clamped <= 0.0031308 ? 12.92 * clamped : 1.055 * std::pow(clamped, 1 / 2.4) - 0.055;
+    return static_cast<int>(std::lround(255 * value));
+  };
+  return fmt::format("#{:02x}{:02x}{:02x}", channel(4.0767416621 * l - 3.3077115913 * m + 0.2309699292 * s),
+                     channel(-1.2684380046 * l + 2.6097574011 * m - 0.3413193965 * s),
+                     channel(-0.0041960863 * l - 0.7034186147 * m + 1.7076147010 * s));
+}
+
+/// Around the circle of hues; neighbours differ in lightness too, which helps those who see few hues.
+std::vector<std::string> colours(std::size_t count) {
+  std::vector<std::string> result;
+  for (std::size_t i = 0; i < count; ++i) {
+    const double hue = 0.08 + static_cast<double>(i) / static_cast<double>(count);
+    result.push_back(colour(i % 2 == 0 ? 0.66 : 0.77, 0.15, hue));
+  }
+  return result;
+}
+
+}  // namespace
+
+Least least_of(Collective collective, int ranks) {
+  const double n = ranks;
+  Least least{ceil_log2(static_cast<std::uint64_t>(ranks)), "", 0};
+  switch (collective) {
+    case Collective::all_reduce:
+      least.through = "2(N-1)/N K";
+      least.through_of_whole = 2 * (n - 1) / n;
+      break;
+    case Collective::broadcast:
+    case Collective::reduce:
+      least.through = "K";
+      least.through_of_whole = ranks > 1 ? 1 : 0;
+      break;
+    case Collective::barrier:
+    case Collective::send_recv:
+      break;
+    default:  // every rank, or the root, has or wants what the N-1 others want or have
+      least.through = "(N-1)/N K";
+      least.through_of_whole = (n - 1) / n;
+  }
+  return least;
+}
+
+std::string Picture::title() const {
+  return fmt::format("{}: {}, {} rank{}", name_of(collective()), configured.name(), spec.size,
+                     spec.size == 1 ? "" : "s");
+}
+
+std::string Picture::of_whole(std::uint64_t chunks) const {
+  if (collective() == Collective::barrier) return "0";
+  return fmt::format("{:.4g} K", static_cast<double>(chunks) / frames.parts);
+}
+
+Result<Picture> make_picture(const Configured& configured, const ScheduleSpec& spec) {
+  const Algorithm& algorithm = *configured.algorithm;
+  if (Status status = supports(algorithm, spec); !status.ok()) return status;
+  if (spec.size > kMostRanks) {
+    return Status(Code::invalid_argument,
+                  fmt::format("{} ranks are too many to draw: {} are the most", spec.size, kMostRanks));
+  }
+  const std::vector<Schedule> schedules = cli::schedules_of(algorithm, spec);
+  const std::vector<std::uint64_t> counts(part_count(schedules[0]), 1);
+  ScheduleTotals totals;
+  if (Status status = check_schedules(schedules, counts, algorithm.rank_ordered, &totals); !status.ok()) {
+    return status.prefixed("the checker refuses it");
+  }
+  if (totals.messages > kMostMessages) {
+    return Status(Code::invalid_argument,
+                  fmt::format("its {} messages are too many to draw: {} are the most; take fewer ranks",
+                              totals.messages, kMostMessages));
+  }
+  Picture picture;
+  picture.configured = configured;
+  picture.spec = spec;
+  picture.stated = algorithm.closed_form.of(spec);
+  picture.least = least_of(algorithm.collective, spec.size);
+  picture.frames = play(schedules);
+  picture.layout = layout_of(picture.frames, spec.hosts, picture.root());
+  picture.slot_per_rank = is_reducing(algorithm.collective) ||
+                          algorithm.collective == Collective::all_to_all ||
+                          algorithm.collective == Collective::barrier;
+  picture.colour_per_part =
+      algorithm.collective == Collective::broadcast || algorithm.collective == Collective::scatter;
+  picture.colours =
+      colours(picture.colour_per_part ? picture.frames.parts : static_cast<std::size_t>(spec.size));
+  return picture;
+}
+
+}  // namespace kolo::draw

@@ -1,0 +1,159 @@
+#include "draw/text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include "draw/words.hpp"
+
+namespace kolo::draw {
+namespace {
+
+constexpr std::size_t kWidth = 100;
+constexpr std::string_view kDigits = "0123456789abcdefghijklmnopqrstuvwxyz";
+
+/// How a cell is written: all cells of a drawing in the same way.
+class CellText {
+ public:
+  explicit CellText(const Picture& picture) : picture_(picture) {
+    const auto ranks = static_cast<std::size_t>(picture.spec.size);
+    named_ = ranks <= kDigits.size() && kMargin + picture.frames.parts * (ranks + 2) <= kWidth;
+    if (!picture.slot_per_rank) {
+      width_ = std::to_string(ranks - 1).size();
+    } else {
+      width_ = named_ ? ranks : std::to_string(ranks).size();
+    }
+    const std::string widest = std::to_string(picture.frames.parts - 1);
+    width_ = std::max(width_, widest.size()) + 1;  // and the mark of a result
+  }
+
+  static constexpr std::size_t kMargin = 9;  // "rank 12  "
+
+  std::size_t width() const { return width_; }
+
+  std::string of(const Cell& cell) const {
+    return fmt::format("{}{}", contents(cell), cell.done ? '*' : ' ');
+  }
+
+  std::string legend() const {
+    std::string text = "* the rank's result, and complete; ";
+    if (is_reducing(picture_.collective())) text += "+ the receiver adds it; ";
+    if (!picture_.slot_per_rank) return text + "a cell names the rank that the chunk comes from, . is none";
+    if (named_) {
+      return text + (picture_.spec.size > 10 ? "a cell names whose contributions it holds (a is rank 10)"
+                                             : "a cell names the ranks whose contributions it holds");
+    }
+    return text + "a cell counts the ranks whose contributions it holds";
+  }
+
+ private:
+  std::string contents(const Cell& cell) const {
+    std::vector<bool> in(static_cast<std::size_t>(picture_.spec.size), false);
+    for (const std::uint32_t set : cell.sets) {
+      for (const int rank : picture_.frames.sets[set]) in[static_cast<std::size_t>(rank)] = true;
+    }
+    const auto count = std::ranges::count(in, true);
+    if (!picture_.slot_per_rank) {
+      return count == 0 ? "." : std::to_string(std::ranges::find(in, true) - in.begin());
+    }
+    if (!named_) return std::to_string(count);
+    std::string text;
+    for (std::size_t rank = 0; rank < in.size(); ++rank) text += in[rank] ? kDigits[rank] : '.';
+    return text;
+  }
+
+  const Picture& picture_;
+  bool named_ = false;
+  std::size_t width_ = 0;
+};
+
+/// Lines of at most kWidth, broken at spaces.
+std::string wrapped(std::string_view text) {
+  std::string lines;
+  while (text.size() > kWidth) {
+    const std::size_t end = text.rfind(' ', kWidth);
+    if (end == text.npos) break;  // one long word
+    lines += std::string(text.substr(0, end)) + "\n";
+    text.remove_prefix(end + 1);
+  }
+  return lines + std::string(text) + "\n";
+}
+
+/// Words side by side in lines of kWidth, each as wide as the widest.
+std::string columns(const std::vector<std::string>& words) {
+  std::size_t widest = 0;
+  for (const std::string& word : words) widest = std::max(widest, word.size());
+  const std::size_t a_line = std::max<std::size_t>(1, (kWidth - 2) / (widest + 3));
+  std::string text;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const bool last = i % a_line == a_line - 1 || i + 1 == words.size();
+    text += i % a_line == 0 ? "  " : "";
+    text += last ? words[i] + "\n" : fmt::format("{:<{}}", words[i], widest + 3);
+  }
+  return text;
+}
+
+std::string cells_of(const Picture& picture, const CellText& cell_text, const Frame& frame) {
+  const std::size_t parts = picture.frames.parts;
+  const std::size_t width = cell_text.width() + 1;
+  const std::size_t at_once = std::max<std::size_t>(1, (kWidth - CellText::kMargin) / width);
+  std::string text;
+  for (std::size_t begin = 0; begin < parts; begin += at_once) {
+    const std::size_t end = std::min(parts, begin + at_once);
+    if (parts > 1) {
+      text += fmt::format("{:<{}}", "  chunk", CellText::kMargin);
+      for (std::size_t part = begin; part < end; ++part) {
+        text += part + 1 == end ? std::to_string(part) + "\n" : fmt::format("{:<{}}", part, width);
+      }
+    }
+    for (std::size_t rank = 0; rank < frame.cells.size(); ++rank) {
+      std::string line = fmt::format("{:<{}}", fmt::format("  rank {}", rank), CellText::kMargin);
+      for (std::size_t part = begin; part < end; ++part) {
+        line += fmt::format("{:<{}}", cell_text.of(frame.cells[rank][part]), width);
+      }
+      text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+    }
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string to_text(const Picture& picture) {
+  const Algorithm& algorithm = *picture.configured.algorithm;
+  const Frames& frames = picture.frames;
+  const CellText cell_text(picture);
+  std::string text = fmt::format("{}\n{}{}", picture.title(), wrapped(sentence(algorithm.purpose)),
+                                 wrapped(fmt::format("Source: {}", algorithm.source)));
+  const char* is = algorithm.closed_form.at_most ? "<=" : "=";
+  std::string cost = fmt::format("Steps: {} {} {}, at least {}. The busiest rank sends {} {} {}.",
+                                 algorithm.closed_form.steps, is, picture.stated.steps, picture.least.steps,
+                                 algorithm.closed_form.sent, is, picture.of_whole(picture.stated.sent));
+  if (!picture.least.through.empty()) {
+    cost += fmt::format(" Some rank must send or receive {} = {:.4g} K, whatever the algorithm.",
+                        picture.least.through, picture.least.through_of_whole);
+  }
+  text += wrapped(cost) + wrapped(cell_text.legend());
+  for (std::size_t step = 0; step < frames.frames.size(); ++step) {
+    const Frame& frame = frames.frames[step];
+    const std::string name = step == 0 ? "Start" : fmt::format("Step {} of {}", step, frames.steps());
+    text += "\n" + wrapped(fmt::format("{}: {}", name, step_in_words(picture, step)));
+    std::vector<std::string> messages;
+    for (const Message& message : frame.messages) {
+      messages.push_back(fmt::format("{} -> {}  {}{}", message.from, message.to, message.reduces ? "+ " : "",
+                                     chunks_in_words(picture, message)));
+    }
+    text += columns(messages) + cells_of(picture, cell_text, frame);
+  }
+  const Moved& moved = frames.frames.back().moved;
+  return text + "\n" +
+         wrapped(fmt::format(
+             "Altogether: {} steps; the busiest rank sends {} and the busiest receives {}; the busiest "
+             "link carries {}.",
+             frames.steps(), picture.of_whole(moved.sent), picture.of_whole(moved.received),
+             picture.of_whole(moved.link)));
+}
+
+}  // namespace kolo::draw

@@ -1,0 +1,165 @@
+// kolo check and kolo draw as a user runs them: exit codes, tables, files and what they say to wrong usage.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/command.hpp"
+
+namespace kolo::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Outcome {
+  int code = -1;
+  std::string out, err;
+};
+
+Outcome run(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), KOLO_PROGRAM);
+  Command command(std::move(arguments));
+  const int code = command.finish();
+  return {code, command.out(), command.err()};
+}
+
+void expect_usage_error(const std::vector<std::string>& arguments, const std::string& text) {
+  const Outcome outcome = run(arguments);
+  EXPECT_EQ(outcome.code, 2) << outcome.err;
+  EXPECT_NE(outcome.err.find(text), std::string::npos) << outcome.err;
+  EXPECT_EQ(outcome.out, "");
+}
+
+/// A folder that is the working directory while it lives.
+struct Folder {
+  Folder() : before(fs::current_path()) {
+    path = fs::temp_directory_path() / ("kolo-explain-" + std::to_string(::getpid()));
+    fs::create_directories(path);
+    fs::current_path(path);
+  }
+  ~Folder() {
+    fs::current_path(before);
+    fs::remove_all(path);
+  }
+  fs::path before, path;
+};
+
+std::string read(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(Check, ProvesOneAlgorithm) {
+  const Outcome outcome = run({"check", "all_reduce", "ring", "--ranks", "2:5"});
+  EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  std::istringstream lines(outcome.out);
+  std::vector<std::string> rows;
+  for (std::string line; std::getline(lines, line);) rows.push_back(line);
+  ASSERT_EQ(rows.size(), 7u) << outcome.out;
+  const std::string five = rows[5];
+  for (const char* part :
+       {" ring ", " 5 ", " 8 ", " 40 ", " 1.6 ", " proved  steps 2(N-1), sends 2(N-1)/N K"}) {
+    EXPECT_NE(five.find(part), std::string::npos) << part << " in " << five;
+  }
+  for (std::size_t row = 2; row <= 5; ++row) {
+    EXPECT_EQ(rows[row].find("proved"), rows[2].find("proved")) << "lines up: " << rows[row];
+  }
+  EXPECT_EQ(rows[6], "# 4 proved, 0 not served, 0 not right");
+}
+
+TEST(Check, ProvesAllAlgorithmsOfACollective) {
+  const Outcome outcome = run({"check", "broadcast", "--ranks", "6", "--root", "4", "--count", "17"});
+  EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  EXPECT_NE(outcome.out.find("binomial"), std::string::npos);
+  EXPECT_NE(outcome.out.find("direct"), std::string::npos);
+  EXPECT_EQ(outcome.out.find("all_reduce"), std::string::npos);
+}
+
+TEST(Check, WritesJson) {
+  const Outcome outcome =
+      run({"check", "all_reduce", "ring", "--hosts", "3,2,3", "--count", "1001", "--json"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  const nlohmann::json row = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(row.at("ranks"), 8);
+  EXPECT_EQ(row.at("elements"), 1001);
+  EXPECT_EQ(row.at("steps"), 14);
+  EXPECT_EQ(row.at("messages"), 112);
+  EXPECT_EQ(row.at("proved"), true);
+  EXPECT_EQ(row.at("as_stated"), true);
+  EXPECT_GE(row.at("max_sent"), 2 * 1001 * 7 / 8);
+}
+
+TEST(Check, SaysWhatAnAlgorithmCannotServe) {
+  expect_usage_error({"check", "all_reduce", "ring:order=0-1", "--ranks", "3"},
+                     "needs an order that names each of the ranks 0 to 2 once");
+  // Among several sizes it is a row, and no failure.
+  const Outcome outcome = run({"check", "all_reduce", "ring:order=0-2-1", "--ranks", "2:3"});
+  EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
+  EXPECT_NE(outcome.out.find("not served  all_reduce algorithm"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("# 1 proved, 1 not served, 0 not right"), std::string::npos) << outcome.out;
+}
+
+TEST(Check, RefusesWrongUsage) {
+  expect_usage_error({"check", "all_reduce", "rign"}, "nearest is 'ring'");
+  expect_usage_error({"check", "all_redcue"}, "there is no collective 'all_redcue'; known are all_reduce, ");
+  expect_usage_error({"check", "send_recv"}, "send_recv has no algorithms to check");
+  expect_usage_error({"check", "--ranks", "8:2"}, "the smaller first");
+  expect_usage_error({"check", "--ranks", "two"}, "it must be a number from 1");
+  expect_usage_error({"check", "--ranks", "100000"}, "4096 ranks are the most");
+  expect_usage_error({"check", "--hosts", "3,x"}, "the number of ranks on each host");
+  expect_usage_error({"check", "--hosts", "3,"}, "the number of ranks on each host");
+  expect_usage_error({"check", "--hosts", "3,2", "--ranks", "8"}, "the hosts hold 5 ranks, not 8");
+  expect_usage_error({"check", "--root", "3", "--ranks", "3"}, "the 3 ranks are 0 to 2");
+  expect_usage_error({"check", "--count", "-1"}, "--count");
+}
+
+TEST(Draw, WritesAPageUnderItsOwnName) {
+  const Folder folder;
+  const Outcome outcome = run({"draw", "ring", "--ranks", "4"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, "ring-4.html\n");
+  EXPECT_NE(read("ring-4.html").find("<title>all_reduce: ring, 4 ranks</title>"), std::string::npos);
+  EXPECT_EQ(run({"draw", "ring:order=0-2-1", "--collective", "all_gather", "-n", "3", "--format", "svg"}).out,
+            "all_gather-ring-order-0-2-1-3.svg\n");
+}
+
+TEST(Draw, WritesWhereItIsTold) {
+  const Folder folder;
+  EXPECT_EQ(run({"draw", "central", "--format", "svg", "-o", "sheet"}).out, "");
+  EXPECT_EQ(read("sheet").rfind("<svg ", 0), 0u);
+  EXPECT_EQ(run({"draw", "central", "--format", "svg", "-o", "-"}).out, read("sheet"));
+  const Outcome text = run({"draw", "central", "--format", "text"});
+  EXPECT_EQ(text.code, 0);
+  EXPECT_NE(text.out.find("Step 14 of 14"), std::string::npos) << text.out;
+  const Outcome nowhere = run({"draw", "ring", "-o", "no/such/folder"});
+  EXPECT_EQ(nowhere.code, 1);
+  EXPECT_NE(nowhere.err.find("cannot write no/such/folder: No such file"), std::string::npos) << nowhere.err;
+}
+
+TEST(Draw, RefusesWrongUsage) {
+  expect_usage_error({"draw"}, "algorithm");
+  expect_usage_error({"draw", "rign"}, "nearest is 'ring'");
+  expect_usage_error({"draw", "ring", "--collective", "barrier"}, "it knows dissemination");
+  expect_usage_error({"draw", "ring", "--ranks", "65"}, "64 ranks are the most here");
+  expect_usage_error({"draw", "ring", "--ranks", "2:3"}, "a picture is of one number of ranks");
+  expect_usage_error({"draw", "ring", "--format", "png"}, "--format");
+  expect_usage_error({"draw", "ring", "--ranks", "32", "--format", "svg"}, "40 are the most");
+}
+
+TEST(Help, NamesTheCommands) {
+  const Outcome help = run({"--help"});
+  EXPECT_EQ(help.code, 0);
+  EXPECT_NE(help.out.find("kolo check all_reduce"), std::string::npos);
+  EXPECT_NE(help.out.find("kolo draw ring"), std::string::npos);
+  EXPECT_EQ(help.out.find("docs"), std::string::npos) << "for scripts only";
+}
+
+}  // namespace
+}  // namespace kolo::test

@@ -1,0 +1,26 @@
+#!/usr/bin/env python3
+"""docs_test.py KOLO DOCS: fails when docs/algorithms.md or its pictures are not what the schedules say now."""
+import filecmp
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+KOLO, DOCS = sys.argv[1], Path(sys.argv[2])
+IMAGES = Path("images/algorithms")
+
+with tempfile.TemporaryDirectory() as folder:
+    new = Path(folder)
+    subprocess.run([KOLO, "docs", folder], check=True)
+    names = {Path("algorithms.md")} | {IMAGES / p.name for root in (new, DOCS) for p in (root / IMAGES).glob("*")}
+    stale = []
+    for name in sorted(names):
+        if not (new / name).exists():
+            stale.append(f"docs/{name}: no algorithm has it any more")
+        elif not (DOCS / name).exists():
+            stale.append(f"docs/{name}: missing")
+        elif not filecmp.cmp(new / name, DOCS / name, shallow=False):
+            stale.append(f"docs/{name}: not what the schedules say")
+if stale:
+    sys.exit("\n".join(stale) + "\nThe docs are stale. To write them anew: scripts/update-docs")
+print(f"{len(names)} files are up to date")

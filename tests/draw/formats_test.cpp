@@ -1,0 +1,113 @@
+// Every registered algorithm in every format, and what the formats must hold.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+#include "draw/html.hpp"
+#include "draw/picture.hpp"
+#include "draw/svg.hpp"
+#include "draw/text.hpp"
+#include "draw/words.hpp"
+
+namespace kolo::draw {
+namespace {
+
+Picture picture_of(Collective collective, std::string_view name, int size, std::vector<int> hosts = {}) {
+  const Configured configured = parse_algorithm(collective, name).value_or_throw();
+  return make_picture(configured, {collective, 0, size, 0, configured.arguments, std::move(hosts)})
+      .value_or_throw();
+}
+
+nlohmann::json data_in(const std::string& page) {
+  const std::string begin = "<script type=\"application/json\" id=\"data\">";
+  const std::size_t from = page.find(begin) + begin.size();
+  return nlohmann::json::parse(page.substr(from, page.find("</script>", from) - from));
+}
+
+std::size_t count(const std::string& in, const std::string& what) {
+  std::size_t found = 0;
+  for (auto at = in.find(what); at != in.npos; at = in.find(what, at + 1)) ++found;
+  return found;
+}
+
+TEST(Formats, DrawEveryAlgorithm) {
+  for (const Algorithm& algorithm : algorithms()) {
+    for (const int size : {1, 2, 3, 5, 8}) {
+      const std::string name = std::string(name_of(algorithm.collective)) + " " +
+                               std::string(algorithm.name) + ", " + std::to_string(size) + " ranks";
+      const auto picture = make_picture({&algorithm, {}}, {algorithm.collective, 0, size, size - 1, {}, {}});
+      if (!picture.ok()) {
+        EXPECT_FALSE(supports(algorithm, {algorithm.collective, 0, size, size - 1, {}, {}}).ok())
+            << name << ": " << picture.status().message();
+        continue;
+      }
+      const std::size_t steps = picture.value().frames.steps();
+      const nlohmann::json data = data_in(to_html(picture.value()));
+      EXPECT_EQ(data.at("steps").size(), steps + 1) << name;
+      EXPECT_EQ(data.at("places").size(), static_cast<std::size_t>(size)) << name;
+
+      const std::string text = to_text(picture.value());
+      EXPECT_EQ(count(text, "\nStep "), steps) << name;
+      std::istringstream lines(text);
+      for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << name << ": " << line;
+
+      const auto sheet = to_svg(picture.value());
+      EXPECT_EQ(sheet.ok(), steps <= kMostSheetSteps) << name;
+      if (sheet.ok()) {
+        EXPECT_EQ(count(sheet.value(), "class='c'"), steps + 1) << name;
+      }
+    }
+  }
+}
+
+TEST(Formats, TextOfARing) {
+  const std::string text = to_text(picture_of(Collective::all_reduce, "ring", 3));
+  EXPECT_NE(text.find("Step 2 of 4: 3 messages of 1 chunk, each to the next rank; whoever receives adds. "
+                      "3 of 9 results are\ncomplete.\n"
+                      "  0 -> 1  + chunk 1   1 -> 2  + chunk 2   2 -> 0  + chunk 0\n"
+                      "  chunk  0    1    2\n"
+                      "  rank 0 012* 0.2  0..\n"
+                      "  rank 1 .1.  012* 01.\n"
+                      "  rank 2 .12  ..2  012*\n"),
+            text.npos)
+      << text;
+}
+
+TEST(Formats, ThePageTellsEveryChangeAndNoMore) {
+  const Picture picture = picture_of(Collective::all_reduce, "ring", 4);
+  const nlohmann::json data = data_in(to_html(picture));
+  EXPECT_EQ(data.at("steps")[0].at("changes").size(), 16u);
+  for (std::size_t step = 1; step <= 6; ++step) {
+    EXPECT_EQ(data.at("steps")[step].at("changes").size(), 4u) << step;
+    EXPECT_EQ(data.at("steps")[step].at("messages").size(), 4u) << step;
+  }
+}
+
+TEST(Formats, TextInAPageEndsNoElement) {
+  const std::string page = to_html(picture_of(Collective::all_reduce, "ring", 4));
+  EXPECT_EQ(count(page, "</script>"), 2u);
+  EXPECT_EQ(count(page, "@DATA@") + count(page, "@STYLE@") + count(page, "@SCRIPT@") + count(page, "@TITLE@"),
+            0u);
+}
+
+TEST(Formats, SayWhatIsTooMuch) {
+  const Algorithm* ring = find_algorithm(Collective::all_reduce, "ring");
+  const auto large = make_picture({ring, {}}, {Collective::all_reduce, 0, 65, 0, {}, {}});
+  ASSERT_FALSE(large.ok());
+  EXPECT_EQ(large.status().message(), "65 ranks are too many to draw: 64 are the most");
+  const auto sheet = to_svg(picture_of(Collective::all_reduce, "ring", 32));
+  ASSERT_FALSE(sheet.ok());
+  EXPECT_NE(sheet.status().message().find("62 steps are too many for one sheet: 40 are the most"),
+            std::string::npos);
+}
+
+TEST(Formats, HostsAreBoxes) {
+  const Picture picture = picture_of(Collective::all_reduce, "ring", 8, {0, 0, 0, 1, 1, 2, 2, 2});
+  EXPECT_EQ(data_in(to_html(picture)).at("boxes").size(), 3u);
+  EXPECT_EQ(count(to_svg(picture).value_or_throw(), "class='h'"), 15u * 3);
+}
+
+}  // namespace
+}  // namespace kolo::draw
