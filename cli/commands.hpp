@@ -15,6 +15,8 @@ void add_bench(CLI::App& app);
 void add_check(CLI::App& app);
 void add_draw(CLI::App& app);
 void add_docs(CLI::App& app);  // hidden: for scripts/update-docs
+void add_plan(CLI::App& app);
+void add_tune(CLI::App& app);
 
 /// Takes the program and its arguments off the arguments of `kolo run`; nothing for another subcommand. They
 /// are not for CLI11 to read: it would take "[a,b]" apart.

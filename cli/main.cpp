@@ -19,6 +19,8 @@ constexpr const char* kFooter = R"(Examples:
   kolo bench all_reduce --ranks 4           how fast they sum, size by size
   kolo check all_reduce --ranks 1:64        proves every algorithm right, and counts its cost
   kolo draw ring --ranks 8                  a web page that shows each step
+  kolo plan all_reduce --ranks 8 --bytes 1M which algorithm it would be, and why
+  kolo tune                                 measure this machine, so that kolo chooses well
 
 Exit codes:
   0  success
@@ -69,6 +71,8 @@ int main(int argc, char** argv) {
   kolo::cli::add_check(app);
   kolo::cli::add_draw(app);
   kolo::cli::add_docs(app);
+  kolo::cli::add_plan(app);
+  kolo::cli::add_tune(app);
   try {
     return parse(app, std::move(arguments));
   } catch (const kolo::InvalidArgument& error) {

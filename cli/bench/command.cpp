@@ -13,12 +13,14 @@
 #include <thread>
 #include <vector>
 
+#include "bench/grid.hpp"
 #include "bench/processes.hpp"
 #include "bench/runner.hpp"
 #include "bench/settings.hpp"
 #include "commands.hpp"
 #include "kolo/kolo.hpp"
 #include "launcher.hpp"
+#include "selection/situation.hpp"
 
 namespace kolo::cli {
 namespace {
@@ -36,6 +38,7 @@ constexpr const char* kExamples = R"(Examples:
   kolo bench all_reduce --ranks 4 --sizes 8,1K,1M,64M      these sizes, in bytes
   kolo bench all_reduce --sizes 8:64M:4 --transport tcp    8, 32, 128, ... up to 64M, over loopback TCP
   kolo bench all_reduce --against gloo,openmpi,mpich       others beside it, in the same run
+  kolo bench all_reduce --algorithm all                    every algorithm, and what kolo chooses
   kolo bench all_gather --dtype bfloat16 --json out.jsonl  and the same as JSON lines
   mpirun -n 8 kolo bench all_reduce                        as ranks that somebody else has started
 
@@ -74,11 +77,30 @@ Peers start_peers(const Settings& settings) {
   return peers;
 }
 
+std::uint64_t run_grid(const Settings& settings, const Communicator& communicator) {
+  const bench::Grid grid = bench::measure_grid(settings, communicator);
+  if (communicator.rank() != 0) return 0;
+  fmt::print("# {}, {} ranks over {}, {} {}\n{}", name_of(settings.kind), communicator.size(),
+             situation_of(communicator).links, kolo::name_of(settings.dtype),
+             settings.shared_memory ? "in shared memory" : "in private memory", bench::grid_table(grid));
+  if (grid.wrong > 0) fmt::print("# WRONG: {} elements\n", grid.wrong);
+  std::fflush(stdout);
+  Collective collective;
+  if (!settings.table.empty() && parse_collective(name_of(settings.kind), collective)) {
+    TuningTable table = read_table(settings.table).value_or_throw();
+    bench::learn(grid, collective, communicator, table);
+    write_table(settings.table, table).throw_if_error();
+  }
+  return grid.wrong;
+}
+
 // One rank's part; `make` joins it to the others. Only rank 0 speaks, unless a rank has an error of its own.
 template <typename Make>
 int take_part(const Settings& settings, int rank, Peers& peers, Make make) {
   try {
-    const std::uint64_t wrong = bench::run(settings, make(), peers);
+    const std::uint64_t wrong = settings.algorithm == bench::kEveryAlgorithm
+                                    ? run_grid(settings, make())
+                                    : bench::run(settings, make(), peers);
     return wrong == 0 ? 0 : kWrong;
   } catch (const InvalidArgument& error) {
     return rank == 0 ? report(error.what(), kUsage) : kUsage;
@@ -194,7 +216,13 @@ void add_bench(CLI::App& app) {
   bench->add_option("--reduction", raw.reduction, "sum, product, min, max, average")
       ->capture_default_str()
       ->type_name("NAME");
-  bench->add_option("--algorithm", raw.algorithm, "By name (default: kolo's choice)")->type_name("NAME");
+  bench
+      ->add_option("--algorithm", raw.algorithm,
+                   "By name, as in k_nomial:radix=4; all: every one, and how good kolo's choice is (default:"
+                   " kolo's choice)")
+      ->type_name("NAME");
+  bench->add_option("--learn", raw.table, "With --algorithm all: the tuning table that learns the times")
+      ->type_name("FILE");
   bench
       ->add_option("--transport", raw.transport,
                    "shm, tcp, or inproc (ranks as threads) (default: kolo's choice)")

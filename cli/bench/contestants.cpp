@@ -3,9 +3,6 @@
 #include <cstring>
 #include <set>
 
-#include "base/config.hpp"
-#include "selection/chooser.hpp"
-
 namespace kolo::bench {
 
 KoloContestant::KoloContestant(Communicator communicator, std::string algorithm, bool shared_memory)
@@ -65,6 +62,43 @@ void KoloContestant::call() {
   }
 }
 
+std::string KoloContestant::algorithm_used() {
+  if (what_.kind == Kind::send_recv || what_.kind == Kind::copy) return "message";
+  const Work work = start();
+  work.wait();
+  return work.algorithm();
+}
+
+Work KoloContestant::start() {
+  const bool in_place = what_.in_place;
+  switch (what_.kind) {
+    case Kind::all_reduce:
+      return in_place ? communicator_.all_reduce_async(out_, what_.op, options_)
+                      : communicator_.all_reduce_async(in_, out_, what_.op, options_);
+    case Kind::reduce_scatter:
+      return communicator_.reduce_scatter_async(in_, out_, what_.op, {}, options_);
+    case Kind::all_gather:
+      return communicator_.all_gather_async(in_, out_, {}, options_);
+    case Kind::broadcast:
+      return communicator_.broadcast_async(out_, 0, options_);
+    case Kind::reduce:
+      return communicator_.reduce_async(in_, out_, 0, what_.op, options_);
+    case Kind::scatter:
+      return communicator_.scatter_async(in_, out_, 0, {}, options_);
+    case Kind::gather:
+      return communicator_.gather_async(in_, out_, 0, {}, options_);
+    case Kind::all_to_all:
+      return in_place ? communicator_.all_to_all_async(out_, options_)
+                      : communicator_.all_to_all_async(in_, out_, {}, {}, options_);
+    case Kind::barrier:
+      return communicator_.barrier_async(options_);
+    case Kind::send_recv:
+    case Kind::copy:
+      break;
+  }
+  return {};
+}
+
 void KoloContestant::share(void* data, std::size_t bytes) {
   communicator_.broadcast(Buffer(data, bytes, DType::uint8), 0);
 }
@@ -72,18 +106,6 @@ void KoloContestant::share(void* data, std::size_t bytes) {
 void KoloContestant::collect(const double* mine, std::size_t count, double* all) {
   const std::size_t total = rank() == 0 ? count * static_cast<std::size_t>(size()) : 0;
   communicator_.gather(ConstBuffer(mine, count, DType::float64), Buffer(all, total, DType::float64), 0);
-}
-
-std::string KoloContestant::algorithm_used(const Case& what) const {
-  Choice choice;
-  if (!parse_collective(name_of(what.kind), choice.spec.collective) || what.kind == Kind::send_recv)
-    return "message";
-  choice.spec.size = size();
-  choice.demands.in_place = what.in_place;
-  choice.wanted = algorithm_;
-  choice.preferred = config().algorithm;
-  const auto chosen = choose_algorithm(choice);
-  return chosen.ok() ? chosen.value().name() : algorithm_;
 }
 
 std::string KoloContestant::transports() const {

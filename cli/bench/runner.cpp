@@ -112,6 +112,7 @@ class Runner {
           merge(theirs[i], measure_peer(*peers_[i], {what, policy, algorithms, iteration_}));
       }
     }
+    mine.front().algorithm = kolo_.algorithm_used();
     std::vector<Sample> limit;
     if (what.bytes() > 0) {
       progress_.show(fmt::format("{}: the machine's limit", size));
@@ -135,7 +136,6 @@ class Runner {
   void report(const Case& what, const std::vector<Sample>& mine, const std::vector<Sample>& limit,
               const std::vector<std::vector<Sample>>& theirs) {
     Row row = make_row("kolo", kolo_.transports(), memory_name(), what, mine.front());
-    row.algorithm = kolo_.algorithm_used(what);
     json_.write(row_line(row));
     wrong_ += row.wrong;
 

@@ -37,6 +37,9 @@ std::string dtype_names() {
 // The algorithm must be registered for the collective.
 std::string check_algorithm(Kind kind, const std::string& algorithm) {
   if (algorithm.empty()) return {};
+  if (algorithm == kEveryAlgorithm) {
+    return kind == Kind::send_recv ? "send_recv is a plain message and has no algorithms" : "";
+  }
   Collective collective;
   if (kind == Kind::send_recv) return "send_recv is a plain message and has no algorithms";
   if (!parse_collective(name_of(kind), collective)) return fmt::format("{} has no algorithms", name_of(kind));
@@ -94,6 +97,7 @@ std::optional<Settings> check_settings(const RawSettings& raw, std::string& erro
   settings.policy.warmup = raw.warmup;
   settings.in_place = raw.in_place.value_or(usually_in_place(settings.kind));
   settings.json = raw.json;
+  settings.table = raw.table;
   settings.against = split_names(raw.against);
   for (const auto& name : settings.against) {
     if (find_peer_kind(name) != nullptr) continue;

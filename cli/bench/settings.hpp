@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bench/case.hpp"
@@ -11,13 +12,16 @@
 
 namespace kolo::bench {
 
+/// The name that stands for all algorithms.
+inline constexpr std::string_view kEveryAlgorithm = "all";
+
 struct Settings {
   Kind kind = Kind::all_reduce;
   int ranks = 2;
   std::vector<std::uint64_t> sizes;
   DType dtype = DType::float32;
   ReduceOp op = ReduceOp::sum;
-  std::string algorithm;  ///< empty: kolo's choice
+  std::string algorithm;  ///< empty: kolo's choice; "all": every one, see grid.hpp
   std::string transport;  ///< empty: kolo's choice
   bool shared_memory = true;
   bool in_place = true;
@@ -25,6 +29,7 @@ struct Settings {
   std::string json;                  ///< file to write; empty: none
   std::vector<std::string> against;  ///< names of peers
   bool progress = false;             ///< tell on standard error what is going on
+  std::string table;                 ///< file of the tuning table that learns the result; empty: none
 };
 
 /// The same as the user typed it.
@@ -34,7 +39,7 @@ struct RawSettings {
   int ranks = 0;  ///< 0: one per core, at least 2
   std::optional<bool> in_place;
   int iterations = 0, warmup = 3;
-  std::string json;
+  std::string json, table;
 };
 
 /// Checks everything that can be checked before a rank starts. Says in `error` what is wrong and what is

@@ -18,6 +18,8 @@
 
 namespace kolo {
 
+struct Situation;
+
 /// How a communicator is made.
 struct Options {
   /// Longest time without any progress in an operation, and longest rendezvous. Zero: KOLO_TIMEOUT.
@@ -152,6 +154,7 @@ class Communicator {
   Communicator subgroup(std::span<const int> ranks);
 
  private:
+  friend const Situation& situation_of(const Communicator&);  // for kolo's own tools
   struct State;
   explicit Communicator(std::shared_ptr<State> state) : state_(std::move(state)) {}
   State& state() const;

@@ -7,6 +7,7 @@
 #include "kolo/error.hpp"
 #include "kolo/memory.hpp"
 #include "kolo/reduction.hpp"
+#include "kolo/sparse.hpp"
 #include "kolo/store.hpp"
 #include "kolo/timeline.hpp"
 #include "kolo/version.hpp"

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <exception>
 #include <memory>
+#include <string>
 
 namespace kolo {
 
@@ -29,6 +30,8 @@ class Work {
   std::exception_ptr error() const;
   /// The time that the operation took from start to end; zero while it runs.
   std::chrono::nanoseconds duration() const noexcept;
+  /// The algorithm that the call ran, with its arguments: "ring". Empty for send and recv.
+  std::string algorithm() const;
 
  private:
   std::shared_ptr<Operation> operation_;

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "algorithms/algorithm.hpp"
+#include "algorithms/direct.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
 #include "schedule/builder.hpp"
@@ -11,10 +12,7 @@ namespace {
 
 Schedule generate(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
-  for (int k = 1; k < spec.size; ++k) {
-    builder.send(after(spec, k), input(0));
-    builder.recv(before(spec, k), output(part_of(before(spec, k))));
-  }
+  direct_all_gather(builder, spec, input(0));
   builder.copy(output(part_of(spec.rank)), input(0));
   return std::move(builder).finish();
 }

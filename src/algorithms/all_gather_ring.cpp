@@ -12,7 +12,7 @@ namespace {
 
 Schedule generate(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
-  ring_all_gather(builder, spec, input(0));
+  ring_all_gather(builder, ring_order(spec), input(0), output_of);
   builder.copy(output(part_of(spec.rank)), input(0));
   return std::move(builder).finish();
 }

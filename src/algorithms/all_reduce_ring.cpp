@@ -11,16 +11,13 @@
 namespace kolo {
 namespace {
 
-/// Sums travel through output, which nobody needs before: no copy of the input, no scratch.
-ChunkRange sum_place(const ScheduleSpec&, std::uint32_t chunk, std::uint32_t) {
-  return output(chunk);
-}
-
 Schedule generate(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
   if (spec.size == 1) builder.copy(output(0), input(0));
-  ring_reduce_scatter(builder, spec, sum_place);
-  ring_all_gather(builder, spec, output(part_of(spec.rank)));
+  const Group ring = ring_order(spec);
+  // Sums travel through output, which nobody needs before: no copy of the input, no scratch.
+  ring_reduce_scatter(builder, ring, input_of, [](int rank, std::uint32_t) { return output_of(rank); });
+  ring_all_gather(builder, ring, output_of(spec.rank), output_of);
   return std::move(builder).finish();
 }
 

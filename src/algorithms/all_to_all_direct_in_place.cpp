@@ -11,35 +11,29 @@ namespace kolo {
 namespace {
 
 /// In place the part that comes from a peer belongs where the part for that peer lies. If both of a pair
-/// waited for their own message to be out before they receive, neither would ever be taken: so one of them
-/// receives into scratch. Odd and even distances take turns, so that everybody needs scratch for about half
-/// of its peers.
-bool goes_aside(int rank, int peer) {
-  return ((rank + peer) % 2 == 0) == (rank < peer);
-}
-
-std::uint32_t receives_aside(const ScheduleSpec& spec) {
-  std::uint32_t count = 0;
-  for (int k = 1; k < spec.size; ++k) count += goes_aside(spec.rank, before(spec, k)) ? 1 : 0;
-  return count;
+/// waited for their own message to be out before they receive, neither would ever be taken: so the one whose
+/// message goes later, because its way around the ranks is the longer one, receives into scratch; half way
+/// around, where both go at once, both do.
+bool goes_aside(const ScheduleSpec& spec, int k) {
+  return 2 * k <= spec.size;
 }
 
 Schedule generate(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
-                          receives_aside(spec));
+                          part_of(spec.size / 2));
   // All sends stand before all receives, so that in place no part is overwritten before it is out.
   for (int k = 1; k < spec.size; ++k) builder.send(after(spec, k), input(part_of(after(spec, k))));
   std::uint32_t slot = 0;
   for (int k = 1; k < spec.size; ++k) {
     const int peer = before(spec, k);
     const ChunkRange to = output(part_of(peer));
-    builder.recv(peer, goes_aside(spec.rank, peer) ? scratch(slot++, to) : to);
+    builder.recv(peer, goes_aside(spec, k) ? scratch(slot++, to) : to);
   }
   slot = 0;
   for (int k = 1; k < spec.size; ++k) {
     const int peer = before(spec, k);
     const ChunkRange to = output(part_of(peer));
-    if (goes_aside(spec.rank, peer)) builder.copy(to, scratch(slot++, to));
+    if (goes_aside(spec, k)) builder.copy(to, scratch(slot++, to));
   }
   builder.copy(output(part_of(spec.rank)), input(part_of(spec.rank)));
   return std::move(builder).finish();

@@ -1,26 +1,9 @@
 // broadcast / binomial: a binomial tree: everyone who has the data passes it on, log2(N) rounds.
-#include <utility>
-
 #include "algorithms/algorithm.hpp"
-#include "algorithms/binomial_tree.hpp"
 #include "algorithms/formula.hpp"
-#include "schedule/builder.hpp"
+#include "algorithms/k_nomial_tree.hpp"
 
 namespace kolo {
-namespace {
-
-Schedule generate(const ScheduleSpec& spec) {
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 1);
-  const BinomialTree tree(spec);
-  if (spec.rank != spec.root) builder.recv(tree.parent, output(0));
-  // The largest subtree first: it has the longest way to go.
-  for (auto child = tree.children.rbegin(); child != tree.children.rend(); ++child) {
-    builder.send(*child, output(0));
-  }
-  return std::move(builder).finish();
-}
-
-}  // namespace
 
 extern const Algorithm broadcast_binomial;
 const Algorithm broadcast_binomial = {
@@ -40,7 +23,7 @@ const Algorithm broadcast_binomial = {
               return {ceil_log2(n), ceil_log2(n)};
             },
         },
-    .generate = generate,
+    .generate = [](const ScheduleSpec& spec) { return k_nomial_broadcast(spec, kBinomial); },
 };
 
 }  // namespace kolo

@@ -22,4 +22,26 @@ void fold_in_rank_order(ScheduleBuilder& builder, const ScheduleSpec& spec, Chun
   }
 }
 
+void fold_received(ScheduleBuilder& builder, const Group& group, ChunkRange out, ChunkRange own,
+                   bool completes) {
+  const int last = group.size() - 1;
+  const auto received = [&](int place) {
+    const auto slot = static_cast<std::uint32_t>(place < group.place() ? place : place - 1);
+    return scratch(slot * own.count, own);
+  };
+  for (int k = 1; k <= last; ++k) {
+    const int place = (group.place() + group.size() - k) % group.size();
+    builder.recv(group.at(place), received(place));
+  }
+  if (last == 0) builder.copy(out, own);
+  ChunkRange left = group.place() == 0 ? own : received(0);
+  for (int place = 1; place <= last; ++place) {
+    const bool is_own = place == group.place();
+    // What comes before its own may not lie in `out`, which in place still holds its own.
+    const ChunkRange sum = place < group.place() ? left : out;
+    builder.reduce(sum, left, is_own ? own : received(place), completes && place == last);
+    left = sum;
+  }
+}
+
 }  // namespace kolo

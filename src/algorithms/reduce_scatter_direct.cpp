@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "algorithms/algorithm.hpp"
+#include "algorithms/direct.hpp"
 #include "algorithms/fold.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
@@ -12,9 +13,8 @@ namespace {
 
 Schedule generate(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
-                          fold_scratch(spec.rank));
-  for (int k = 1; k < spec.size; ++k) builder.send(after(spec, k), input(part_of(after(spec, k))));
-  fold_in_rank_order(builder, spec, output(0), input(part_of(spec.rank)));
+                          received_scratch(spec.size));
+  direct_reduce_scatter(builder, spec, output(0));
   return std::move(builder).finish();
 }
 

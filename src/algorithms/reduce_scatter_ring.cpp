@@ -14,16 +14,13 @@ namespace {
 /// before it can take another); two let a rank receive a sum while the one before is being sent.
 constexpr std::uint32_t kTravellers = 2;
 
-ChunkRange sum_place(const ScheduleSpec& spec, std::uint32_t chunk, std::uint32_t round) {
-  if (chunk == part_of(spec.rank)) return output(0);
-  return scratch(round % kTravellers, input(chunk));
-}
-
 Schedule generate(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
                           spec.size > 2 ? kTravellers : 0);
   if (spec.size == 1) builder.copy(output(0), input(0));
-  ring_reduce_scatter(builder, spec, sum_place);
+  ring_reduce_scatter(builder, ring_order(spec), input_of, [&](int rank, std::uint32_t count) {
+    return rank == spec.rank ? output(0) : scratch(count % kTravellers, input_of(rank));
+  });
   return std::move(builder).finish();
 }
 

@@ -2,26 +2,25 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
+#include <vector>
 
 #include "algorithms/pairs.hpp"
 
 namespace kolo {
 
-RingOrder::RingOrder(const ScheduleSpec& spec) : order_(spec.arguments.numbers("order")) {
-  if (order_.empty()) {
-    order_.resize(static_cast<std::size_t>(spec.size));
-    std::iota(order_.begin(), order_.end(), 0);
+Group ring_order(const ScheduleSpec& spec) {
+  std::vector<int> order = spec.arguments.numbers("order");
+  if (order.empty()) {
+    order.resize(static_cast<std::size_t>(spec.size));
+    std::iota(order.begin(), order.end(), 0);
     if (!spec.hosts.empty()) {
-      std::ranges::stable_sort(order_, {},
+      std::ranges::stable_sort(order, {},
                                [&](int rank) { return spec.hosts[static_cast<std::size_t>(rank)]; });
     }
   }
-  place_ = static_cast<int>(std::ranges::find(order_, spec.rank) - order_.begin());
-}
-
-int RingOrder::neighbour(int places) const {
-  const auto size = static_cast<int>(order_.size());
-  return order_[static_cast<std::size_t>((place_ + places + size) % size)];
+  const auto place = static_cast<int>(std::ranges::find(order, spec.rank) - order.begin());
+  return {std::move(order), place};
 }
 
 std::string ring_objection(const ScheduleSpec& spec) {
@@ -36,24 +35,31 @@ std::string ring_objection(const ScheduleSpec& spec) {
   return "needs an order that names each of the ranks 0 to " + std::to_string(spec.size - 1) + " once";
 }
 
-void ring_reduce_scatter(ScheduleBuilder& builder, const ScheduleSpec& spec, SumPlace place) {
-  const RingOrder ring(spec);
-  ChunkRange outgoing = input(part_of(ring.neighbour(-1)));
-  for (int round = 0; round + 1 < spec.size; ++round) {
+ChunkRange input_of(int rank) {
+  return input(part_of(rank));
+}
+
+ChunkRange output_of(int rank) {
+  return output(part_of(rank));
+}
+
+void ring_reduce_scatter(ScheduleBuilder& builder, const Group& ring, const BlockOf& own, const SumOf& sum,
+                         bool completes) {
+  ChunkRange outgoing = own(ring.neighbour(-1));
+  for (int round = 0; round + 1 < ring.size(); ++round) {
     builder.send(ring.neighbour(1), outgoing);
-    const std::uint32_t chunk = part_of(ring.neighbour(-round - 2));
-    const ChunkRange sum = place(spec, chunk, static_cast<std::uint32_t>(round));
-    builder.recv_reduce(ring.neighbour(-1), sum, input(chunk), round + 2 == spec.size);
-    outgoing = sum;
+    const int owner = ring.neighbour(-round - 2);
+    outgoing = sum(owner, static_cast<std::uint32_t>(round));
+    const bool is_last = round + 2 == ring.size();
+    builder.recv_reduce(ring.neighbour(-1), outgoing, own(owner), completes && is_last);
   }
 }
 
-void ring_all_gather(ScheduleBuilder& builder, const ScheduleSpec& spec, ChunkRange own) {
-  const RingOrder ring(spec);
+void ring_all_gather(ScheduleBuilder& builder, const Group& ring, ChunkRange own, const BlockOf& to) {
   ChunkRange outgoing = own;
-  for (int round = 0; round + 1 < spec.size; ++round) {
+  for (int round = 0; round + 1 < ring.size(); ++round) {
     builder.send(ring.neighbour(1), outgoing);
-    outgoing = output(part_of(ring.neighbour(-round - 1)));
+    outgoing = to(ring.neighbour(-round - 1));
     builder.recv(ring.neighbour(-1), outgoing);
   }
 }

@@ -3,26 +3,18 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
-#include <vector>
+#include <string_view>
 
 #include "algorithms/algorithm.hpp"
+#include "algorithms/group.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo {
 
 /// Who follows whom around the ring: by the argument `order`; else by rank, the ranks of a host together.
-class RingOrder {
- public:
-  explicit RingOrder(const ScheduleSpec& spec);
-
-  /// The rank `places` after (negative: before) this one; |places| <= size.
-  int neighbour(int places) const;
-
- private:
-  std::vector<int> order_;  // rank at each place
-  int place_ = 0;           // of this rank
-};
+Group ring_order(const ScheduleSpec& spec);
 
 /// Of every ring.
 inline constexpr std::array<Parameter, 1> kRingParameters = {
@@ -31,16 +23,35 @@ inline constexpr std::array<Parameter, 1> kRingParameters = {
       ParameterKind::numbers}}};
 std::string ring_objection(const ScheduleSpec& spec);
 
-/// Where a rank keeps its sum of `chunk` after `round` of the reducing half.
-using SumPlace = ChunkRange (*)(const ScheduleSpec& spec, std::uint32_t chunk, std::uint32_t round);
+/// Of those that go both ways.
+inline constexpr std::string_view kBidirectionalRingSource =
+    "N. Jain, Y. Sabharwal: Optimal bucket algorithms for large MPI collectives on torus interconnects, ICS "
+    "2010, for a torus of one dimension";
 
-/// N-1 rounds: a partial sum of each of the N chunks of input travels once around, and every rank adds its
-/// own contribution as it passes. Ends with the whole of chunk `rank` in place(spec, rank, N-2). Does nothing
-/// for N=1.
-void ring_reduce_scatter(ScheduleBuilder& builder, const ScheduleSpec& spec, SumPlace place);
+/// The block of chunks that belongs to a rank of the ring.
+using BlockOf = std::function<ChunkRange(int rank)>;
+/// Where this rank keeps its partial sum of `rank`'s block, the `count`-th that it receives.
+using SumOf = std::function<ChunkRange(int rank, std::uint32_t count)>;
 
-/// N-1 rounds: every rank passes on what it got, starting with `own`, its chunk `rank`; the others' chunks
-/// end in output. All receives are ready from the start as far as memory allows.
-void ring_all_gather(ScheduleBuilder& builder, const ScheduleSpec& spec, ChunkRange own);
+/// Each chunk belongs to the rank of its number.
+ChunkRange input_of(int rank);
+ChunkRange output_of(int rank);
+
+/// N-1 rounds: a partial sum of each rank's block travels once around, and every rank adds its `own`
+/// contribution as it passes. The whole of a rank's block ends at that rank in sum(rank, N-2); `completes` as
+/// of a step. Does nothing for N=1.
+void ring_reduce_scatter(ScheduleBuilder& builder, const Group& ring, const BlockOf& own, const SumOf& sum,
+                         bool completes = true);
+
+/// N-1 rounds: every rank passes on what it got, starting with `own`, its block; the others' blocks end in
+/// to(rank). All receives are ready from the start as far as memory allows.
+void ring_all_gather(ScheduleBuilder& builder, const Group& ring, ChunkRange own, const BlockOf& to);
+
+/// The same in both directions at once, half way round each: N/2 rounds of two messages, and one more where
+/// the two partial sums of a block come to its rank at once (N odd).
+void bidirectional_ring_reduce_scatter(ScheduleBuilder& builder, const Group& ring, const BlockOf& own,
+                                       const SumOf& sum);
+void bidirectional_ring_all_gather(ScheduleBuilder& builder, const Group& ring, ChunkRange own,
+                                   const BlockOf& to);
 
 }  // namespace kolo

@@ -29,6 +29,14 @@ Number number(const char* name, Number fallback, Number lowest, Number highest) 
   return parsed;
 }
 
+/// A file of this user's settings; "none" where there is no home.
+std::string user_file(const std::string& name) {
+  const std::string settings = text("XDG_CONFIG_HOME", "");
+  if (!settings.empty()) return settings + "/kolo/" + name;
+  const std::string home = text("HOME", "");
+  return home.empty() ? "none" : home + "/.config/kolo/" + name;
+}
+
 Config read() {
   Config c;
   c.log_level = text("KOLO_LOG", c.log_level);
@@ -36,6 +44,7 @@ Config read() {
   c.timeout = std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
   c.transports = text("KOLO_TRANSPORTS", c.transports);
   c.algorithm = text("KOLO_ALGORITHM", c.algorithm);
+  c.table = text("KOLO_TABLE", user_file("table"));
   c.segment_bytes = number<std::uint64_t>("KOLO_SEGMENT_BYTES", c.segment_bytes, 64, 1ull << 40);
   c.interface = text("KOLO_INTERFACE", "");
   c.store = text("KOLO_STORE", "");

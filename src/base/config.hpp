@@ -13,12 +13,13 @@ struct Config {
   std::chrono::nanoseconds timeout;  ///< KOLO_TIMEOUT, seconds (300): the default of Options::timeout.
   std::string transports = "inproc,shm,tcp";  ///< KOLO_TRANSPORTS: those allowed, best first.
   std::string algorithm;                      ///< KOLO_ALGORITHM: used wherever the caller names none.
-  std::uint64_t segment_bytes = 1u << 19;     ///< KOLO_SEGMENT_BYTES: longest single message of the engine.
-  std::string interface;                      ///< KOLO_INTERFACE: interface or address that tcp binds.
-  std::string store;                          ///< KOLO_STORE: "tcp://host:port" or "file:///path", see Store.
-  bool store_served = false;                  ///< KOLO_STORE_SERVED=1: somebody else than rank 0 serves it.
-  std::string key;                            ///< KOLO_KEY: the job's secret; kolo run makes one.
-  std::int64_t spin_us = -1;                  ///< KOLO_SPIN_US: spin before sleeping; -1: by cores and ranks.
+  std::string table;  ///< KOLO_TABLE: the tuning table's file; default ~/.config/kolo/table; "none".
+  std::uint64_t segment_bytes = 1u << 19;  ///< KOLO_SEGMENT_BYTES: longest single message of the engine.
+  std::string interface;                   ///< KOLO_INTERFACE: interface or address that tcp binds.
+  std::string store;                       ///< KOLO_STORE: "tcp://host:port" or "file:///path", see Store.
+  bool store_served = false;               ///< KOLO_STORE_SERVED=1: somebody else than rank 0 serves it.
+  std::string key;                         ///< KOLO_KEY: the job's secret; kolo run makes one.
+  std::int64_t spin_us = -1;               ///< KOLO_SPIN_US: spin before sleeping; -1: by cores and ranks.
 };
 
 /// Thread-safe; the first call reads the environment. A value that makes no sense throws InvalidArgument that

@@ -54,16 +54,19 @@ Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int si
                           {});
   }
   auto state = std::make_shared<State>();
-  state->engine = connect(*store, rank, size, options);
+  const Group group = connect(*store, rank, size, options);
+  state->engine = group.engine;
   state->store = std::move(store);
   state->rank = rank;
   state->size = size;
   std::vector<int> ranks(static_cast<std::size_t>(size));
   for (int r = 0; r < size; ++r) ranks[static_cast<std::size_t>(r)] = r;
   state->ranks = std::make_shared<const std::vector<int>>(std::move(ranks));
-  Communicator made(std::move(state));
+  state->chooser = std::make_unique<Chooser>(Situation{.size = size, .hosts = group.hosts});
+  Communicator made(state);
   // Every link has carried a message before anybody relies on it, and nobody needs the store any longer.
   made.barrier();
+  if (size > 1) state->explore(made, group);
   return made;
 }
 
@@ -258,6 +261,7 @@ Communicator Communicator::split(int color, int key) {
     links.push_back((*parent.ranks)[static_cast<std::size_t>(member)]);
   }
   made->ranks = std::make_shared<const std::vector<int>>(std::move(links));
+  made->chooser = std::make_unique<Chooser>(part_of(parent.chooser->situation(), members));
   return Communicator(std::move(made));
 }
 

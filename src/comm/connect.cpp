@@ -1,5 +1,6 @@
 // Rendezvous: how the ranks of a new group find each other and choose a transport for each pair.
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <map>
@@ -12,6 +13,7 @@
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "comm/state.hpp"
+#include "transport/host.hpp"
 #include "transport/self_endpoint.hpp"
 #include "transport/transport.hpp"
 
@@ -27,20 +29,52 @@ struct Offered {
   std::string address;
 };
 
-std::string encode(const std::vector<Offered>& offers) {
-  std::string text;
-  for (const Offered& offer : offers) text += offer.name + ' ' + offer.address + '\n';
+/// What a rank publishes of itself.
+struct Published {
+  std::string host;       ///< equal for ranks that share memory and a network namespace
+  std::string host_name;  ///< for people and tuning tables
+  std::vector<Offered> transports;
+};
+
+std::string encode(const Published& mine) {
+  std::string text = mine.host + ' ' + mine.host_name + '\n';
+  for (const Offered& offer : mine.transports) text += offer.name + ' ' + offer.address + '\n';
   return text;
 }
 
-std::vector<Offered> decode(const std::string& text) {
-  std::vector<Offered> offers;
+Published decode(const std::string& text) {
+  Published published;
   std::istringstream lines(text);
+  lines >> published.host >> published.host_name;
   for (std::string line; std::getline(lines, line);) {
     const auto space = line.find(' ');
-    if (space != std::string::npos) offers.push_back({line.substr(0, space), line.substr(space + 1)});
+    if (space == std::string::npos) continue;
+    published.transports.push_back({line.substr(0, space), line.substr(space + 1)});
   }
-  return offers;
+  return published;
+}
+
+/// The network address, which tells hosts apart even where they share a name; else that name.
+std::string name_of_host(const std::map<std::string, std::unique_ptr<Transport>>& transports) {
+  for (const auto& [name, transport] : transports) {
+    if (std::string address = transport->host_address(); !address.empty()) return address;
+  }
+  char name[256] = "";
+  if (::gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "localhost";
+  return name;
+}
+
+/// The hosts' numbers in the order of their first ranks; none where all ranks are on one.
+void number_hosts(const std::vector<Published>& all, Group& group) {
+  std::vector<std::string> known;
+  for (const Published& one : all) {
+    const auto found = std::find(known.begin(), known.end(), one.host);
+    group.hosts.push_back(static_cast<int>(found - known.begin()));
+    if (found != known.end()) continue;
+    known.push_back(one.host);
+    group.host_names.push_back(one.host_name);
+  }
+  if (known.size() == 1) group.hosts.clear();
 }
 
 std::vector<std::string> allowed_transports(const Options& options) {
@@ -71,8 +105,8 @@ std::string list_of(const std::vector<int>& ranks) {
 }
 
 /// What every rank offers, in rank order. Names those that have not come.
-std::vector<std::vector<Offered>> exchange(Store& store, int rank, int size, const std::vector<Offered>& mine,
-                                           std::chrono::nanoseconds timeout) {
+std::vector<Published> exchange(Store& store, int rank, int size, const Published& mine,
+                                std::chrono::nanoseconds timeout) {
   store.set(fmt::format("rank/{}", rank), encode(mine));
   std::vector<std::string> keys;
   for (int r = 0; r < size; ++r) keys.push_back(fmt::format("rank/{}", r));
@@ -83,7 +117,7 @@ std::vector<std::vector<Offered>> exchange(Store& store, int rank, int size, con
     fail(fmt::format("{} of {} did not come within {:.3g} s (meeting at {})", list_of(ranks), size,
                      std::chrono::duration<double>(timeout).count(), store.describe()));
   }
-  std::vector<std::vector<Offered>> all;
+  std::vector<Published> all;
   for (const std::string& key : keys) all.push_back(decode(store.get(key, timeout)));
   return all;
 }
@@ -111,7 +145,7 @@ std::chrono::nanoseconds spin_time(const std::vector<std::unique_ptr<Endpoint>>&
 
 }  // namespace
 
-std::shared_ptr<Engine> connect(Store& store, int rank, int size, const Options& options) {
+Group connect(Store& store, int rank, int size, const Options& options) {
   const auto timeout = options.timeout.count() > 0 ? options.timeout : config().timeout;
   const auto deadline = Deadline::after(timeout);
   const auto allowed = allowed_transports(options);
@@ -141,13 +175,16 @@ std::shared_ptr<Engine> connect(Store& store, int rank, int size, const Options&
     mine.push_back({name, (*made)->address()});
     transports[name] = std::move(made).value();
   }
-  const auto offers = exchange(store, rank, size, mine, deadline.left());
+  const Host& host = this_host();
+  const std::vector<Published> all =
+      exchange(store, rank, size, {host.boot + "/" + host.net_namespace, name_of_host(transports), mine},
+               deadline.left());
 
   std::map<std::string, std::vector<TransportPeer>> chosen;
   for (int peer = 0; peer < size; ++peer) {
     if (peer == rank) continue;
-    const auto& preferences = offers[static_cast<std::size_t>(std::min(rank, peer))];
-    const auto& theirs = offers[static_cast<std::size_t>(peer)];
+    const auto& preferences = all[static_cast<std::size_t>(std::min(rank, peer))].transports;
+    const auto& theirs = all[static_cast<std::size_t>(peer)].transports;
     bool reached = false;
     for (const Offered& preferred : preferences) {
       const auto own = transports.find(preferred.name);
@@ -184,7 +221,10 @@ std::shared_ptr<Engine> connect(Store& store, int rank, int size, const Options&
   engine_options.spin = spin_time(endpoints);
   engine_options.timeline = options.timeline;
   engine_options.describe = &describe;
-  return std::make_shared<Engine>(rank, std::move(endpoints), std::move(engine_options));
+  Group group;
+  group.engine = std::make_shared<Engine>(rank, std::move(endpoints), std::move(engine_options));
+  number_hosts(all, group);
+  return group;
 }
 
 }  // namespace kolo

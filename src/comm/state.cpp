@@ -1,16 +1,18 @@
 #include "comm/state.hpp"
 
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "algorithms/algorithm.hpp"
 #include "base/config.hpp"
 #include "schedule/point_to_point.hpp"
-#include "selection/chooser.hpp"
 
 namespace kolo {
 namespace {
 
 constexpr std::uint64_t kPointToPoint = std::uint64_t{1} << 63;
+constexpr std::uint64_t kHashSeed = 0xcbf29ce484222325ull;
 
 /// FNV-1a over 64-bit words: only has to differ where ranks disagree.
 std::uint64_t hash(std::uint64_t seed, std::uint64_t word) {
@@ -21,17 +23,22 @@ std::uint64_t hash(std::uint64_t seed, std::uint64_t word) {
   return seed;
 }
 
-std::uint64_t details_of(const Call& call, const Arguments& arguments, std::uint64_t segment_bytes) {
-  std::uint64_t value = hash(0xcbf29ce484222325ull, segment_bytes);
+std::uint64_t hash_of(const std::string& text) {
+  std::uint64_t value = kHashSeed;
+  for (const char c : text) value = hash(value, static_cast<unsigned char>(c));
+  return value;
+}
+
+std::uint64_t details_of(const Call& call, std::uint64_t segment_bytes) {
+  std::uint64_t value = hash(kHashSeed, segment_bytes);
   if (call.uneven && call.collective != Collective::all_to_all) {
     const bool parts_are_in =
         call.collective == Collective::reduce_scatter || call.collective == Collective::scatter;
     for (const std::uint64_t part : parts_are_in ? call.in_parts : call.out_parts) value = hash(value, part);
   }
   if (const CustomReduction* custom = call.reduction.custom_reduction()) {
-    for (const char c : custom->name) value = hash(value, static_cast<unsigned char>(c));
+    value = hash(value, hash_of(custom->name));
   }
-  for (const char c : arguments.text()) value = hash(value, static_cast<unsigned char>(c));
   return hash(value, call.uneven);
 }
 
@@ -57,17 +64,23 @@ std::string describe(const Signature& signature) {
   return text + ")";
 }
 
+// What ranks tell each other while they explore has numbers of its own, so that the first call of the user is
+// the first one after the barrier whether the ranks had much to find out or little.
+void Communicator::State::explore(Communicator& self, const Group& group) {
+  constexpr std::uint32_t kMeeting = ~std::uint32_t{0};
+  engine->claim_context(kMeeting);
+  const std::uint64_t calls_before = std::exchange(calls, 0);
+  context = kMeeting;
+  meeting = true;
+  chooser = std::make_unique<Chooser>(kolo::explore(self, group));
+  meeting = false;
+  context = 0;
+  calls = calls_before;
+  messages.clear();
+}
+
 Work Communicator::State::start(Call call, bool waits_now, Counts counts, Counts recv_counts) {
   check(call, rank, size, counts, recv_counts).throw_if_error();
-  const CustomReduction* custom = is_reducing(call.collective) ? call.reduction.custom_reduction() : nullptr;
-  Choice choice;
-  choice.spec = {call.collective, rank, size, call.root};
-  choice.demands = {custom != nullptr && !custom->commutative, call.in_place, call.uneven};
-  choice.wanted = call.options.algorithm;
-  choice.preferred = config().algorithm;
-  const Configured chosen = choose_algorithm(choice).value_or_throw();
-  choice.spec.arguments = chosen.arguments;
-
   const std::uint64_t segment_bytes =
       call.options.segment_bytes > 0 ? call.options.segment_bytes : config().segment_bytes;
   OperationSpec spec;
@@ -84,26 +97,34 @@ Work Communicator::State::start(Call call, bool waits_now, Counts counts, Counts
   spec.signature.dtype = static_cast<std::uint8_t>(spec.dtype);
   spec.signature.reduction =
       is_reducing(call.collective) ? static_cast<std::uint8_t>(call.reduction.op()) : 0;
-  spec.signature.algorithm = static_cast<std::uint8_t>(chosen.algorithm - algorithms().data());
   spec.signature.root = has_root(call.collective) ? call.root : 0;
   spec.signature.count = call.count;
-  spec.signature.details = details_of(call, chosen.arguments, segment_bytes);
 
-  PlanCache::Key key{call.collective,
-                     chosen.name(),
-                     call.root,
-                     size_of(spec.dtype),
-                     segment_bytes,
-                     call.in_place,
-                     call.count,
-                     {},
-                     {}};
+  const CustomReduction* custom = is_reducing(call.collective) ? call.reduction.custom_reduction() : nullptr;
+  Choice choice;
+  choice.spec = {call.collective, rank, size, call.root, {}, chooser->situation().hosts};
+  choice.demands = {custom != nullptr && !custom->commutative, call.one_buffer, call.uneven};
+  choice.bytes = call.count * size_of(spec.dtype);
+  choice.wanted = call.options.algorithm;
+  choice.preferred = config().algorithm;
+  PlanCache::Key key{.collective = call.collective,
+                     .algorithm = std::string(choice.wanted),
+                     .root = call.root,
+                     .element_bytes = size_of(spec.dtype),
+                     .segment_bytes = segment_bytes,
+                     .in_place = call.in_place,
+                     .rank_order = choice.demands.rank_order,
+                     .count = call.count,
+                     .in_parts = {},
+                     .out_parts = {}};
   if (call.uneven) {
     key.in_parts = call.in_parts;
     key.out_parts = call.out_parts;
   }
   const std::lock_guard lock(mutex);
-  spec.plan = plans.get(std::move(key), [&] {
+  const PlanCache::Entry entry = plans.get(std::move(key), [&] {
+    const Configured chosen = chooser->choose(choice).value_or_throw();
+    choice.spec.arguments = chosen.arguments;
     const Schedule schedule = chosen.algorithm->generate(choice.spec);
     Shape shape;
     shape.element_bytes = size_of(spec.dtype);
@@ -114,8 +135,15 @@ Work Communicator::State::start(Call call, bool waits_now, Counts counts, Counts
     if (shape.input_parts.empty() && shape.output_parts.empty()) {
       shape.input_parts = shape.output_parts = even_parts(call.count, schedule.chunks);
     }
-    return make_plan(schedule, shape);
+    return PlanCache::Entry{make_plan(schedule, shape), std::make_shared<const std::string>(chosen.name()),
+                            static_cast<std::uint8_t>(chosen.algorithm - algorithms().data()),
+                            hash_of(chosen.arguments.text())};
   });
+  spec.plan = entry.plan;
+  spec.algorithm = entry.name;
+  spec.signature.algorithm = entry.index;
+  spec.signature.details = hash(details_of(call, segment_bytes), entry.arguments_hash);
+  spec.counts = !meeting;
   spec.call = spec.sequence = ++calls;
   return Work(engine->start(std::move(spec), waits_now));
 }
@@ -145,26 +173,33 @@ Work Communicator::State::start_message(void* data, std::uint64_t count, DType d
   spec.signature.count = count;
   spec.signature.details = segment_bytes;
   const std::lock_guard lock(mutex);
-  spec.plan =
-      plans.get({Collective::send_recv,
-                 {},
-                 sends ? peer : -1 - peer,
-                 size_of(dtype),
-                 segment_bytes,
-                 false,
-                 count,
-                 {},
-                 {}},
-                [&] {
-                  Shape shape;
-                  shape.element_bytes = size_of(dtype);
-                  shape.segment_bytes = segment_bytes;
-                  shape.input_parts = shape.output_parts = {count};
-                  return make_plan(sends ? make_send(rank, size, peer) : make_recv(rank, size, peer), shape);
-                });
+  spec.counts = !meeting;
+  PlanCache::Key key{.collective = Collective::send_recv,
+                     .algorithm = {},
+                     .root = sends ? peer : -1 - peer,
+                     .element_bytes = size_of(dtype),
+                     .segment_bytes = segment_bytes,
+                     .in_place = false,
+                     .rank_order = false,
+                     .count = count,
+                     .in_parts = {},
+                     .out_parts = {}};
+  const auto make = [&] {
+    Shape shape;
+    shape.element_bytes = size_of(dtype);
+    shape.segment_bytes = segment_bytes;
+    shape.input_parts = shape.output_parts = {count};
+    return PlanCache::Entry{
+        make_plan(sends ? make_send(rank, size, peer) : make_recv(rank, size, peer), shape), nullptr, 0, 0};
+  };
+  spec.plan = plans.get(std::move(key), make).plan;
   const std::uint32_t number = messages[{peer, tag, sends}]++;
   spec.sequence = kPointToPoint | static_cast<std::uint64_t>(tag) << 32 | number;
   return Work(engine->start(std::move(spec), waits_now));
+}
+
+const Situation& situation_of(const Communicator& communicator) {
+  return communicator.state().chooser->situation();
 }
 
 }  // namespace kolo

@@ -13,6 +13,7 @@
 #include "comm/call.hpp"
 #include "engine/engine.hpp"
 #include "kolo/communicator.hpp"
+#include "selection/chooser.hpp"
 
 namespace kolo {
 
@@ -21,11 +22,12 @@ class PlanCache {
  public:
   struct Key {
     Collective collective;
-    std::string algorithm;  ///< with its arguments; empty for send and recv
+    std::string algorithm;  ///< as the caller named it; empty: our choice, and for send and recv
     int root;               ///< or the peer of a send (recv: -1 - peer)
     std::uint64_t element_bytes;
     std::uint64_t segment_bytes;
     bool in_place;
+    bool rank_order;  ///< the reduction is not commutative
     std::uint64_t count;
     std::vector<std::uint64_t> in_parts;
     std::vector<std::uint64_t> out_parts;
@@ -33,20 +35,35 @@ class PlanCache {
     auto operator<=>(const Key&) const = default;
   };
 
+  /// A plan and the algorithm that it runs; none for send and recv.
+  struct Entry {
+    std::shared_ptr<const Plan> plan;
+    std::shared_ptr<const std::string> name;  ///< of the algorithm, with its arguments
+    std::uint8_t index = 0;                   ///< in the registry
+    std::uint64_t arguments_hash = 0;
+  };
+
   /// The cached plan, or what `make` returns.
   template <typename Make>
-  std::shared_ptr<const Plan> get(Key key, Make make) {
+  Entry get(Key key, Make make) {
     const auto found = plans_.find(key);
     if (found != plans_.end()) return found->second;
     constexpr std::size_t kMost = 256;
     if (plans_.size() >= kMost) plans_.clear();  // running operations keep theirs
-    auto plan = make();
-    plans_.emplace(std::move(key), plan);
-    return plan;
+    Entry entry = make();
+    plans_.emplace(std::move(key), entry);
+    return entry;
   }
 
  private:
-  std::map<Key, std::shared_ptr<const Plan>> plans_;
+  std::map<Key, Entry> plans_;
+};
+
+/// The links of a new group, and where its ranks are.
+struct Group {
+  std::shared_ptr<Engine> engine;
+  std::vector<int> hosts;               ///< as ScheduleSpec::hosts
+  std::vector<std::string> host_names;  ///< of each host
 };
 
 struct Communicator::State {
@@ -61,8 +78,13 @@ struct Communicator::State {
   std::uint64_t calls = 0;
   std::uint32_t splits = 0;
   PlanCache plans;
+  std::unique_ptr<Chooser> chooser;  ///< never null
+  bool meeting = false;              ///< what is sent now does not count
   /// Messages so far by (peer, tag, is a send): the k-th send meets the k-th recv.
   std::map<std::tuple<int, int, bool>, std::uint32_t> messages;
+
+  /// Collective, within create(): fills in the chooser.
+  void explore(Communicator& self, const Group& group);
 
   /// Collective: a context number that no member of this communicator uses.
   std::uint32_t agree_on_context(Communicator& self);
@@ -76,7 +98,14 @@ struct Communicator::State {
 /// A signature in words: "all_reduce(sum of 1000 float32, ring)".
 std::string describe(const Signature& signature);
 
-/// The links of a new group, met through `store`. Throws RendezvousError.
-std::shared_ptr<Engine> connect(Store& store, int rank, int size, const Options& options);
+/// Meets through `store`. Throws RendezvousError.
+Group connect(Store& store, int rank, int size, const Options& options);
+
+/// Collective: what all ranks of a new communicator know of themselves, rank 0's tuning table included. What
+/// the table does not tell is measured now, in some milliseconds.
+Situation explore(Communicator& communicator, const Group& group);
+
+/// The same for some of its ranks, in this order.
+Situation part_of(const Situation& whole, const std::vector<int>& ranks);
 
 }  // namespace kolo

@@ -45,4 +45,9 @@ std::chrono::nanoseconds Work::duration() const noexcept {
   return operation_ ? operation_->duration() : std::chrono::nanoseconds(0);
 }
 
+std::string Work::algorithm() const {
+  const auto name = operation_ ? operation_->spec().algorithm : nullptr;
+  return name ? *name : std::string();
+}
+
 }  // namespace kolo

@@ -76,7 +76,7 @@ std::shared_ptr<Operation> Engine::start(OperationSpec spec, bool waits_now) {
     context.history[spec.sequence % Context::kHistory] = spec.signature;
     check_early_messages(spec);
   }
-  ++counters_.operations;
+  if (spec.counts) ++counters_.operations;
   active_.push_back(operation);
   operation->begin(std::move(spec));
   if (operation->done()) operation_finished(*operation);
@@ -111,7 +111,7 @@ void Engine::release(std::size_t active_index) {
 }
 
 void Engine::record(const Operation& operation) {
-  if (!options_.timeline) return;
+  if (!options_.timeline || !operation.spec().counts) return;
   const auto ended = operation.started() + operation.duration();
   std::uint64_t bytes = 0;
   for (const PlanStep& step : operation.spec().plan->steps) {

@@ -138,7 +138,7 @@ void Operation::combine(const PlanStep& step, std::byte* out, const std::byte* l
 void Operation::transfer_finished(std::uint32_t index) {
   const PlanStep& step = spec_.plan->steps[index];
   last_progress_ = Clock::now();
-  engine_.count_transfer(step.kind == StepKind::send, step.bytes);
+  if (spec_.counts) engine_.count_transfer(step.kind == StepKind::send, step.bytes);
   complete(index);
   run_ready();
   if (steps_left_ == 0 && !running_ && !done()) engine_.operation_finished(*this);

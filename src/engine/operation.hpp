@@ -32,6 +32,8 @@ struct OperationSpec {
   std::uint64_t sequence = 0;  ///< as Tag::sequence
   std::uint64_t call = 0;      ///< for people: the collective's number; 0 for send and recv
   Collective collective = Collective::all_reduce;
+  std::shared_ptr<const std::string> algorithm;   ///< for people; null for send and recv
+  bool counts = true;                             ///< in counters and the timeline
   bool acknowledged = false;                      ///< sends wait for their receive (one-way collectives)
   std::shared_ptr<const std::vector<int>> ranks;  ///< link of each rank of the communicator
 };

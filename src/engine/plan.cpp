@@ -39,8 +39,17 @@ class Lowering {
   Lowering(const Schedule& schedule, const Shape& shape) : schedule_(schedule), shape_(shape) {
     input_offsets_ = offsets(shape.input_parts);
     output_offsets_ = offsets(shape.output_parts);
+    std::uint64_t largest = 0;
     for (const auto& parts : {shape.input_parts, shape.output_parts}) {
-      for (const std::uint64_t part : parts) slot_ = std::max(slot_, part * shape.element_bytes);
+      for (const std::uint64_t part : parts) largest = std::max(largest, part * shape.element_bytes);
+    }
+    const ChunkRange& layout = schedule.scratch_like;
+    const auto& like = layout.buffer == BufferName::input ? shape.input_parts : shape.output_parts;
+    for (std::uint32_t s = 0; s < schedule.scratch_chunks; ++s) {
+      const bool alike = layout.count == 0;
+      const std::uint64_t slot =
+          alike ? largest : like[(layout.begin + s) % like.size()] * shape.element_bytes;
+      scratch_offsets_.push_back(scratch_offsets_.back() + slot);
     }
     const auto part_begin = [&](const std::vector<std::uint64_t>& all) {
       const auto rank = static_cast<std::size_t>(schedule.rank);
@@ -56,7 +65,7 @@ class Lowering {
 
   std::shared_ptr<const Plan> run() {
     plan_ = std::make_shared<Plan>();
-    plan_->scratch_bytes = slot_ * schedule_.scratch_chunks;
+    plan_->scratch_bytes = scratch_offsets_.back();
     first_.reserve(schedule_.steps.size() + 1);
     for (std::uint32_t s = 0; s < schedule_.steps.size(); ++s) add_step(s);
     first_.push_back(static_cast<std::uint32_t>(plan_->steps.size()));
@@ -79,7 +88,7 @@ class Lowering {
       case BufferName::output:
         return output_offsets_[range.begin];
       case BufferName::scratch:
-        return slot_ * range.begin;
+        return scratch_offsets_[range.begin];
     }
     return 0;
   }
@@ -89,7 +98,10 @@ class Lowering {
     const auto& at = (is_scratch ? range.like_buffer : range.buffer) == BufferName::input ? input_offsets_
                                                                                           : output_offsets_;
     const std::uint32_t begin = is_scratch ? range.like_begin : range.begin;
-    return range.count == 0 ? 0 : at[begin + range.count] - at[begin];
+    if (range.count == 0) return 0;
+    const std::size_t parts = at.size() - 1;
+    const std::size_t end = begin + range.count;
+    return end <= parts ? at[end] - at[begin] : at[parts] - at[begin] + at[end - parts];  // around the end
   }
 
   Interval interval(BufferName buffer, std::uint64_t begin, std::uint64_t bytes, bool in_place) const {
@@ -185,7 +197,7 @@ class Lowering {
   std::vector<std::uint64_t> output_offsets_;
   std::uint64_t input_base_ = 0;
   std::uint64_t output_base_ = 0;
-  std::uint64_t slot_ = 0;
+  std::vector<std::uint64_t> scratch_offsets_{0};  // of each slot, then the end
   std::shared_ptr<Plan> plan_;
   std::vector<std::uint32_t> first_;  // of each schedule step, in plan_->steps; one more at the end
   std::vector<Access> accesses_;      // of each plan step

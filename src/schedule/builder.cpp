@@ -15,6 +15,12 @@ ScheduleBuilder::ScheduleBuilder(Collective collective, int rank, int size, int 
   track();
 }
 
+void ScheduleBuilder::lay_scratch_like(ChunkRange chunks) {
+  schedule_.scratch_like = chunks;
+  schedule_.scratch_chunks = chunks.count;
+  track();
+}
+
 void ScheduleBuilder::require_out_of_place() {
   schedule_.out_of_place_only = true;
   track();

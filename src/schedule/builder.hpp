@@ -41,6 +41,9 @@ class ScheduleBuilder {
   ScheduleBuilder(Collective collective, int rank, int size, int root, std::uint32_t chunks,
                   std::uint32_t scratch_chunks = 0);
 
+  /// Before the first step: scratch has a slot for each of these chunks of input or output, counted around
+  /// the end, and is laid out as they are (Schedule::scratch_like).
+  void lay_scratch_like(ChunkRange chunks);
   /// Before the first step: the schedule is never bound in place, so input and output do not conflict.
   void require_out_of_place();
 
@@ -57,6 +60,8 @@ class ScheduleBuilder {
   /// Empty messages, for barriers.
   StepId notify(int peer, After after = {});
   StepId await(int peer, After after = {});
+  /// Any step; whatever dependencies it had are replaced.
+  StepId add(Step step, After after = {});
 
   Schedule finish() &&;
 
@@ -64,7 +69,6 @@ class ScheduleBuilder {
   static constexpr StepId kNobody = ~StepId{0};
 
   void track();
-  StepId add(Step step, After after);
   /// Drops what waits_for_ holds already through the direct dependencies of its other members.
   void drop_implied(StepId id);
 

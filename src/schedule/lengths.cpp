@@ -16,8 +16,23 @@ std::uint64_t ChunkLengths::of(const ChunkRange& range) const {
   const bool is_scratch = range.buffer == BufferName::scratch;
   const BufferName buffer = is_scratch ? range.like_buffer : range.buffer;
   const auto& lengths = buffer == BufferName::input ? input : output;
-  const auto first = lengths.begin() + (is_scratch ? range.like_begin : range.begin);
-  return range.count == 0 ? 0 : std::accumulate(first, first + range.count, std::uint64_t{0});
+  if (range.count == 0) return 0;
+  const std::size_t first = is_scratch ? range.like_begin : range.begin;
+  const std::size_t last = first + range.count;
+  const std::size_t around = last - std::min(last, lengths.size());
+  const auto begin = lengths.begin();
+  const auto straight_end = begin + static_cast<std::ptrdiff_t>(last - around);
+  return std::accumulate(begin + static_cast<std::ptrdiff_t>(first), straight_end, std::uint64_t{0}) +
+         std::accumulate(begin, begin + static_cast<std::ptrdiff_t>(around), std::uint64_t{0});
+}
+
+std::vector<std::uint64_t> ChunkLengths::slots(const Schedule& schedule) const {
+  const ChunkRange& like = schedule.scratch_like;
+  if (like.count == 0) return std::vector<std::uint64_t>(schedule.scratch_chunks, slot());
+  const auto& lengths = like.buffer == BufferName::input ? input : output;
+  std::vector<std::uint64_t> result;
+  for (std::uint32_t i = 0; i < like.count; ++i) result.push_back(lengths[(like.begin + i) % lengths.size()]);
+  return result;
 }
 
 std::uint32_t part_count(const Schedule& schedule) {

@@ -15,9 +15,11 @@ struct ChunkLengths {
   std::vector<std::uint64_t> input;
   std::vector<std::uint64_t> output;
 
-  /// Elements in one slot of scratch: the largest chunk.
+  /// Elements in one slot of scratch where all are alike: the largest chunk.
   std::uint64_t slot() const;
-  /// Elements in a range that is in bounds; of scratch, in the chunks that it is like.
+  /// Elements in each slot of the schedule's scratch.
+  std::vector<std::uint64_t> slots(const Schedule& schedule) const;
+  /// Elements in a range that is in bounds; of scratch, in the chunks that it is like, around the end.
   std::uint64_t of(const ChunkRange& range) const;
 };
 

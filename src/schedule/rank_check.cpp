@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,21 @@ bool fits(std::uint32_t begin, std::uint32_t count, std::uint32_t chunks) {
   return std::uint64_t{begin} + count <= chunks;
 }
 
+std::uint32_t part_count(const Schedule& schedule, BufferName buffer) {
+  const Division division = division_of(schedule);
+  return buffer == BufferName::input ? division.input : division.output;
+}
+
+std::string layout_fault(const Schedule& schedule) {
+  const ChunkRange& layout = schedule.scratch_like;
+  if (layout.count == 0) return {};
+  if (layout.buffer == BufferName::scratch) return "its scratch must be laid out like input or output";
+  const std::uint32_t parts = part_count(schedule, layout.buffer);
+  if (layout.count == schedule.scratch_chunks && layout.begin < parts && layout.count <= parts) return {};
+  return fmt::format("its scratch of {} slots is laid out like {} chunks from {}[{}], of which there are {}",
+                     schedule.scratch_chunks, layout.count, name_of(layout.buffer), layout.begin, parts);
+}
+
 /// Why a range is out of bounds, or nothing.
 std::string bounds_fault(const Schedule& schedule, const ChunkRange& range) {
   if (range.count == 0) return {};
@@ -34,8 +50,13 @@ std::string bounds_fault(const Schedule& schedule, const ChunkRange& range) {
   }
   if (range.buffer != BufferName::scratch) return {};
   if (range.like_buffer == BufferName::scratch) return "its scratch must be like input or output";
-  const Division division = division_of(schedule);
-  const std::uint32_t parts = range.like_buffer == BufferName::input ? division.input : division.output;
+  const std::uint32_t parts = part_count(schedule, range.like_buffer);
+  if (const ChunkRange& layout = schedule.scratch_like; layout.count > 0) {
+    const std::uint32_t first = (layout.begin + range.begin) % part_count(schedule, layout.buffer);
+    if (range.like_buffer == layout.buffer && range.like_begin == first) return {};
+    return fmt::format("its scratch is like {}[{}], but the slot is laid out like {}[{}]",
+                       name_of(range.like_buffer), range.like_begin, name_of(layout.buffer), first);
+  }
   if (fits(range.like_begin, range.count, parts)) return {};
   return fmt::format("its scratch is like {}[{}], out of bounds: there are {} chunks",
                      name_of(range.like_buffer), range.like_begin, parts);
@@ -124,6 +145,7 @@ class Ancestry {
 }  // namespace
 
 Status check_steps(const Schedule& schedule, const ChunkLengths& lengths) {
+  if (const std::string fault = layout_fault(schedule); !fault.empty()) return refuse(schedule, fault);
   for (std::uint32_t s = 0; s < schedule.steps.size(); ++s) {
     const Step& step = schedule.steps[s];
     std::string fault = dependency_fault(schedule, s);
@@ -143,6 +165,8 @@ Status check_hazards(const Schedule& schedule) {
     for (std::uint32_t s = 0; s < schedule.steps.size(); ++s) {
       waits_for.clear();
       hazards.visit(s, schedule.steps[s], waits_for);
+      std::sort(waits_for.begin(), waits_for.end());
+      waits_for.erase(std::unique(waits_for.begin(), waits_for.end()), waits_for.end());
       for (const std::uint32_t earlier : waits_for) {
         if (ancestry.waits(s, earlier)) continue;
         return refuse(schedule, s,

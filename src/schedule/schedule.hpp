@@ -50,6 +50,10 @@ constexpr bool has_root(Collective c) noexcept {
 /// because slots have no lengths of their own; how input and output divide is known on every rank, also where
 /// a rank has no such memory. A range of several slots is packed: its data begins at the first slot and has
 /// no gaps. input is never written, except through output in place.
+///
+/// With `scratch_like`, scratch is laid out as those chunks of input or output are, counted around the end:
+/// its slots have their lengths and follow one another without gaps, so that any range of slots is one piece
+/// of memory, as in input and output.
 enum class BufferName : std::uint8_t { input, output, scratch };
 std::string_view name_of(BufferName buffer) noexcept;
 
@@ -58,7 +62,8 @@ struct ChunkRange {
   BufferName buffer = BufferName::scratch;
   std::uint32_t begin = 0;
   std::uint32_t count = 0;
-  /// scratch only: its data is as long as chunks like_begin .. like_begin + count of like_buffer.
+  /// scratch only: its data is as long as chunks like_begin .. like_begin + count of like_buffer; where
+  /// scratch is laid out like chunks, those of its slots, counted around the end.
   BufferName like_buffer = BufferName::output;
   std::uint32_t like_begin = 0;
 
@@ -101,6 +106,8 @@ struct Schedule {
   std::int32_t root = 0;
   std::uint32_t chunks = 1;  ///< C above, where the collective leaves it to the algorithm; else N.
   std::uint32_t scratch_chunks = 0;
+  /// How scratch is laid out (see BufferName): as many chunks as it has slots; empty for slots all alike.
+  ChunkRange scratch_like = {};
   /// Right only while input and output are different memory (`direct` of all_to_all): never bind it in place.
   bool out_of_place_only = false;
   std::vector<Step> steps;

@@ -4,6 +4,15 @@
 
 namespace kolo {
 
+namespace {
+
+/// Whether two neighbours can be told as one piece, which makes the symbolic run of long ranges fast.
+bool continues(const Piece& left, const Piece& right) {
+  return left.who == right.who && left.writer == right.writer && left.origin + left.length == right.origin;
+}
+
+}  // namespace
+
 void SymbolicMemory::split(std::uint64_t at) {
   auto found = pieces_.lower_bound(at);
   if (found == pieces_.begin()) return;
@@ -40,7 +49,11 @@ bool SymbolicMemory::read(std::uint64_t offset, std::uint64_t length, std::vecto
     const std::uint64_t skipped = offset - at->first;
     piece.origin += skipped;
     piece.length = std::min(piece.length - skipped, length);
-    out.push_back(piece);
+    if (!out.empty() && continues(out.back(), piece)) {
+      out.back().length += piece.length;
+    } else {
+      out.push_back(piece);
+    }
     offset += piece.length;
     length -= piece.length;
     ++at;

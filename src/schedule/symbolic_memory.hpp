@@ -24,7 +24,8 @@ struct Piece {
 class SymbolicMemory {
  public:
   void write(std::uint64_t offset, std::span<const Piece> pieces);
-  /// Appends the pieces that fill [offset, offset + length); returns false where some element is unwritten.
+  /// Appends the pieces that fill [offset, offset + length), as few as can be; returns false where some
+  /// element is unwritten.
   bool read(std::uint64_t offset, std::uint64_t length, std::vector<Piece>& out) const;
   /// All that is written, by offset.
   const std::map<std::uint64_t, Piece>& pieces() const { return pieces_; }

@@ -22,13 +22,14 @@ struct Rank {
   Rank(const Schedule& schedule, ChunkLengths chunk_lengths, Sharing sharing)
       : lengths(std::move(chunk_lengths)), map(schedule, sharing), offsets(map.cells(), 0) {
     std::vector<std::uint64_t> cell_lengths(map.cells(), 0);
-    for (const BufferName buffer : {BufferName::input, BufferName::output, BufferName::scratch}) {
+    for (const BufferName buffer : {BufferName::input, BufferName::output}) {
       for (std::uint32_t c = 0; c < chunk_count(schedule, buffer); ++c) {
         const ChunkRange chunk{buffer, c, 1};
-        cell_lengths[map.first_cell(chunk)] =
-            buffer == BufferName::scratch ? lengths.slot() : lengths.of(chunk);
+        cell_lengths[map.first_cell(chunk)] = lengths.of(chunk);
       }
     }
+    const std::vector<std::uint64_t> slots = lengths.slots(schedule);
+    std::copy(slots.begin(), slots.end(), cell_lengths.end() - static_cast<std::ptrdiff_t>(slots.size()));
     for (std::size_t c = 1; c < offsets.size(); ++c) offsets[c] = offsets[c - 1] + cell_lengths[c - 1];
   }
 
@@ -54,12 +55,11 @@ class Run {
     ranks_.reserve(schedules.size());
     for (const Schedule& schedule : schedules) {
       Rank& rank = ranks_.emplace_back(schedule, chunk_lengths(schedule, part_counts), sharing);
-      for (std::uint32_t c = 0; c < chunk_count(schedule, BufferName::input); ++c) {
-        const ChunkRange chunk{BufferName::input, c, 1};
-        const Piece piece{rank.lengths.of(chunk), origins_[input_part(schedule, c)],
-                          Contributions::only(schedule.rank)};
-        rank.memory.write(rank.offset_of(chunk), {&piece, 1});
-      }
+      const ChunkRange all{BufferName::input, 0, chunk_count(schedule, BufferName::input)};
+      if (all.count == 0) continue;
+      const Piece piece{rank.lengths.of(all), origins_[first_input_part(schedule)],
+                        Contributions::only(schedule.rank)};
+      rank.memory.write(rank.offset_of(all), {&piece, 1});
     }
   }
 
@@ -94,11 +94,11 @@ class Run {
     return refuse(schedules_[ref.rank], ref.step, why + suffix_of(sharing_));
   }
 
-  /// Which part of the whole data a chunk is.
-  static std::uint32_t input_part(const Schedule& schedule, std::uint32_t chunk) {
+  /// Which part of the whole data input begins with, and which an output chunk is.
+  static std::uint32_t first_input_part(const Schedule& schedule) {
     const bool own =
         schedule.collective == Collective::all_gather || schedule.collective == Collective::gather;
-    return own ? static_cast<std::uint32_t>(schedule.rank) : chunk;
+    return own ? static_cast<std::uint32_t>(schedule.rank) : 0;
   }
   static std::uint32_t output_part(const Schedule& schedule, std::uint32_t chunk) {
     const bool own = schedule.collective == Collective::reduce_scatter ||
@@ -177,24 +177,24 @@ class Run {
   Status check_output(const Schedule& schedule, std::uint32_t chunk) const {
     const Rank& rank = ranks_[static_cast<std::size_t>(schedule.rank)];
     const ChunkRange range{BufferName::output, chunk, 1};
-    const std::string name = fmt::format("output[{}]", chunk);
+    const auto name = [&] { return fmt::format("output[{}]", chunk); };
     Pieces pieces;
     if (!rank.memory.read(rank.offset_of(range), rank.lengths.of(range), pieces)) {
-      return refuse(schedule, name + " is not written by any step" + suffix_of(sharing_));
+      return refuse(schedule, name() + " is not written by any step" + suffix_of(sharing_));
     }
     std::uint64_t origin = origins_[output_part(schedule, chunk)];
     for (const Piece& piece : pieces) {
       std::string why;
       if (piece.origin != origin) {
-        why = fmt::format("{} ends with {} instead of {}", name, place(piece.origin), place(origin));
+        why = fmt::format("{} ends with {} instead of {}", name(), place(piece.origin), place(origin));
       } else if (is_reducing(schedule.collective)) {
         if (!contributions_.complete(piece.who)) {
-          why = name + " ends without the contribution of " + contributions_.first_missing(piece.who);
+          why = name() + " ends without the contribution of " + contributions_.first_missing(piece.who);
         }
       } else {
         const int owner = has_one_source(schedule.collective) ? schedule.root : static_cast<int>(chunk);
         if (!contributions_.equal(piece.who, Contributions::only(owner))) {
-          why = fmt::format("{} ends with the data of {} instead of rank {}", name,
+          why = fmt::format("{} ends with the data of {} instead of rank {}", name(),
                             contributions_.describe(piece.who), owner);
         }
       }

@@ -18,6 +18,11 @@ std::vector<std::uint32_t> chains_behind(const MessageGraph& graph) {
   return behind;
 }
 
+/// Where a message stands in the schedules of its two sides: the later of the two places.
+std::uint32_t later_side(const MessageGraph::Event& message) {
+  return std::max(message.step.step, message.receiver.step);
+}
+
 }  // namespace
 
 Timetable::Timetable(std::span<const Schedule> schedules, const MessageGraph& graph)
@@ -63,7 +68,10 @@ Timetable::Timetable(std::span<const Schedule> schedules, const MessageGraph& gr
   while (!waiting.empty()) {
     ++steps_;
     std::sort(waiting.begin(), waiting.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return behind[a] != behind[b] ? behind[a] > behind[b] : a < b;
+      if (behind[a] != behind[b]) return behind[a] > behind[b];
+      const std::uint32_t place_a = later_side(graph.events()[a]);
+      const std::uint32_t place_b = later_side(graph.events()[b]);
+      return place_a != place_b ? place_a < place_b : a < b;
     });
     std::vector<std::uint32_t> kept;
     for (const std::uint32_t event : waiting) {

@@ -13,7 +13,7 @@ namespace kolo {
 /// and receives at most one (the full-duplex one-port model: Chan, Heimlich, Purkayastha, van de Geijn:
 /// Collective communication: theory, practice, and experience, CCPE 19 (2007), section 2). Local work takes
 /// no time. Where more messages are ready than may go, the one with the longest chain of messages behind it
-/// goes first. A value.
+/// goes first; of equals, the one that stands first in the schedules of its two sides. A value.
 class Timetable {
  public:
   Timetable(std::span<const Schedule> schedules, const MessageGraph& graph);

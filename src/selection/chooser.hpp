@@ -1,22 +1,57 @@
 // The chooser: which algorithm a call runs.
 #pragma once
 
+#include <cstdint>
+#include <map>
+#include <string>
 #include <string_view>
+#include <tuple>
+#include <vector>
 
 #include "algorithms/algorithm.hpp"
 #include "base/status.hpp"
+#include "selection/situation.hpp"
 
 namespace kolo {
 
-/// What the choice depends on.
+/// What the choice depends on besides.
 struct Choice {
   ScheduleSpec spec;  ///< its arguments are the choice's to fill in
   Demands demands;
+  std::uint64_t bytes = 0;     ///< of the whole data, the same number on every rank
   std::string_view wanted;     ///< by the caller; unknown names and unfit algorithms are errors
   std::string_view preferred;  ///< by the environment; used where the collective knows it and it fits
 };
 
-/// The caller's algorithm, else the environment's, else the collective's first that fits. Thread-safe.
-Result<Configured> choose_algorithm(const Choice& choice);
+/// An algorithm and the time it is expected to take.
+struct Ranked {
+  Configured configured;
+  double seconds = 0;
+  bool measured = false;  ///< by the table; else predicted by the model
+};
+
+/// One communicator's chooser. Used by one thread at a time.
+class Chooser {
+ public:
+  explicit Chooser(Situation situation) : situation_(std::move(situation)) {}
+
+  /// The caller's algorithm, else the environment's, else the first of ranking(). A ring runs in the
+  /// situation's order.
+  Result<Configured> choose(const Choice& choice);
+
+  /// All candidates, the fastest first. Those that the table has times for at the size nearest to `bytes` (in
+  /// proportion) come before the others; the others are in the order that the model predicts.
+  std::vector<Ranked> ranking(const ScheduleSpec& spec, const Demands& demands, std::uint64_t bytes) const;
+
+  const Situation& situation() const { return situation_; }
+
+ private:
+  double predicted(const Configured& candidate, ScheduleSpec spec, std::uint64_t bytes) const;
+  Configured in_ring_order(Configured configured) const;
+
+  Situation situation_;
+  /// Picks by collective, demands and bytes rounded to a power of two.
+  std::map<std::tuple<Collective, bool, bool, bool, int>, Configured> picks_;
+};
 
 }  // namespace kolo

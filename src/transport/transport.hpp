@@ -31,6 +31,9 @@ class Transport {
   /// Whether ranks with these two addresses can reach each other. Symmetric; decides from the addresses
   /// alone, so that both sides decide the same.
   virtual bool reaches(std::string_view one, std::string_view other) const = 0;
+  /// The network address, without port, by which this rank's host is known to others; empty where there is
+  /// none.
+  virtual std::string host_address() const { return {}; }
   /// Connects to all of `peers`, in their order. Every pair of ranks that choose this transport for each
   /// other calls it at the same time: the higher rank dials, the lower accepts. Proves identity both ways
   /// (the job's key, the ranks) before anything else. Strangers that connect are dropped and do not harm.

@@ -29,14 +29,15 @@ struct Case {
   int size() const { return communicator.size(); }
   double own(std::uint64_t i) const { return contribution(rank(), i, op); }
   double all(std::uint64_t i) const { return reduced(size(), i, op, dtype); }
-  /// Parts of which some are empty; they add up to about `total`.
-  std::vector<std::uint64_t> uneven(std::uint64_t total) const {
-    std::vector<std::uint64_t> parts;
-    for (int r = 0; r < size(); ++r) {
-      parts.push_back(
-          r % 3 == 1 ? 0 : total / static_cast<std::uint64_t>(size()) + static_cast<std::uint64_t>(r));
-    }
-    return parts;
+  const Algorithm& algorithm(Collective collective) const {
+    return *parse_algorithm(collective, options.algorithm).value().algorithm;
+  }
+  /// Parts of which some are empty, or equal ones; they add up to about `total`.
+  std::vector<std::uint64_t> parts(std::uint64_t total, bool uneven = true) const {
+    std::vector<std::uint64_t> result(static_cast<std::size_t>(size()),
+                                      total / static_cast<std::uint64_t>(size()));
+    for (std::size_t r = 0; uneven && r < result.size(); ++r) result[r] = r % 3 == 1 ? 0 : result[r] + r;
+    return result;
   }
   static std::uint64_t before(const std::vector<std::uint64_t>& parts, int rank) {
     return std::accumulate(parts.begin(), parts.begin() + rank, std::uint64_t{0});
@@ -55,7 +56,7 @@ void all_reduce(Case c, std::uint64_t count) {
 }
 
 void reduce_scatter(Case c, std::uint64_t count) {
-  const auto parts = c.uneven(count);
+  const auto parts = c.parts(count);
   const std::uint64_t begin = Case::before(parts, c.rank());
   const std::uint64_t own = parts[static_cast<std::size_t>(c.rank())];
   const std::uint64_t total = Case::before(parts, c.size());
@@ -71,7 +72,7 @@ void reduce_scatter(Case c, std::uint64_t count) {
 }
 
 void all_gather(Case c, std::uint64_t count) {
-  const auto parts = c.uneven(count);
+  const auto parts = c.parts(count);
   const std::uint64_t begin = Case::before(parts, c.rank());
   const std::uint64_t own = parts[static_cast<std::size_t>(c.rank())];
   const auto value = [&](std::uint64_t i) { return contribution(3, i, c.op); };
@@ -110,26 +111,30 @@ void reduce(Case c, std::uint64_t count) {
 }
 
 void scatter(Case c, std::uint64_t count) {
-  const auto parts = c.uneven(count);
+  const bool uneven = !c.algorithm(Collective::scatter).even_parts_only;
+  const auto parts = c.parts(count, uneven);
+  const auto counts = uneven ? parts : std::vector<std::uint64_t>();
   const std::uint64_t begin = Case::before(parts, c.rank());
   const std::uint64_t own = parts[static_cast<std::size_t>(c.rank())];
   for (int root = 0; root < c.size(); ++root) {
     Array in(c.rank() == root ? Case::before(parts, c.size()) : 0, c.dtype);
     Array out(own, c.dtype);
     in.fill([&](auto i) { return contribution(root, i, c.op); });
-    c.communicator.scatter(in.buffer(), out.buffer(), root, parts, c.options);
+    c.communicator.scatter(in.buffer(), out.buffer(), root, counts, c.options);
     out.expect("scatter", [&](auto i) { return contribution(root, begin + i, c.op); });
     if (c.rank() == root) {
-      c.communicator.scatter(in.buffer(), in.part(begin, own), root, parts, c.options);
+      c.communicator.scatter(in.buffer(), in.part(begin, own), root, counts, c.options);
       in.expect("scatter in place", [&](auto i) { return contribution(root, i, c.op); });
     } else {
-      c.communicator.scatter(ConstBuffer(), out.buffer(), root, parts, c.options);
+      c.communicator.scatter(ConstBuffer(), out.buffer(), root, counts, c.options);
     }
   }
 }
 
 void gather(Case c, std::uint64_t count) {
-  const auto parts = c.uneven(count);
+  const bool uneven = !c.algorithm(Collective::gather).even_parts_only;
+  const auto parts = c.parts(count, uneven);
+  const auto counts = uneven ? parts : std::vector<std::uint64_t>();
   const std::uint64_t begin = Case::before(parts, c.rank());
   const std::uint64_t own = parts[static_cast<std::size_t>(c.rank())];
   for (int root = 0; root < c.size(); ++root) {
@@ -137,15 +142,15 @@ void gather(Case c, std::uint64_t count) {
     Array in(own, c.dtype);
     Array out(c.rank() == root ? Case::before(parts, c.size()) : 0, c.dtype);
     in.fill([&](auto i) { return value(begin + i); });
-    c.communicator.gather(in.buffer(), out.buffer(), root, parts, c.options);
+    c.communicator.gather(in.buffer(), out.buffer(), root, counts, c.options);
     out.expect("gather", value);
     if (c.rank() == root) {
       out.fill([](auto) { return 0; });
       for (std::uint64_t i = 0; i < own; ++i) out.set(begin + i, value(begin + i));
-      c.communicator.gather(out.part(begin, own), out.buffer(), root, parts, c.options);
+      c.communicator.gather(out.part(begin, own), out.buffer(), root, counts, c.options);
       out.expect("gather in place", value);
     } else {
-      c.communicator.gather(in.buffer(), Buffer(), root, parts, c.options);
+      c.communicator.gather(in.buffer(), Buffer(), root, counts, c.options);
     }
   }
 }
@@ -168,8 +173,7 @@ void all_to_all(Case c, std::uint64_t count) {
   };
   c.communicator.all_to_all(data.buffer(), out.buffer(), {}, {}, c.options);
   out.expect("all_to_all", expected);
-  const Algorithm& algorithm =
-      *parse_algorithm(Collective::all_to_all, c.options.algorithm).value().algorithm;
+  const Algorithm& algorithm = c.algorithm(Collective::all_to_all);
   if (!algorithm.out_of_place_only) {
     c.communicator.all_to_all(data.buffer(), c.options);
     data.expect("all_to_all in place", expected);

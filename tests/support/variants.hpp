@@ -10,7 +10,31 @@
 namespace kolo::test {
 
 /// Worth trying besides each algorithm without arguments.
-inline constexpr std::string_view kConfigured[] = {"ring:order=3-0-2-1", "ring:order=4-2-0-1-5-3"};
+inline constexpr std::string_view kConfigured[] = {
+    "ring:order=3-0-2-1",
+    "ring:order=4-2-0-1-5-3",
+    "bidirectional_ring:order=4-2-0-1-3",
+    "butterfly:degrees=2-3",
+    "butterfly:degrees=4-2",
+    "butterfly:degrees=2-1-4-3",
+    "butterfly:degrees=4-4-4",
+    "parameter_server:servers=1",
+    "parameter_server:servers=2",
+    "parameter_server:servers=5",
+    "torus:rows=1",
+    "torus:rows=2",
+    "torus:rows=8",
+    "k_nomial:radix=2",
+    "k_nomial:radix=3",
+    "k_nomial:radix=9",
+    "chain:chunks=1",
+    "chain:chunks=7",
+    "double_tree:chunks=1",
+    "double_tree:chunks=3",
+    "hierarchical:inside=direct:across=central",
+    "hierarchical:inside=k_nomial:across=binomial",
+    "hierarchical:inside=chain:across=double_tree",
+};
 
 /// The algorithm as it is, and with the arguments above that it has.
 inline std::vector<Configured> variants(const Algorithm& algorithm) {

@@ -95,6 +95,10 @@ class TcpTransport final : public Transport, private SocketKind {
 
   std::string_view name() const override { return "tcp"; }
   std::string address() const override { return address_.text(); }
+  std::string host_address() const override {
+    return address_.at.empty() || address_.at.front().is_loopback() ? std::string()
+                                                                    : address_.at.front().host();
+  }
   bool reaches(std::string_view one, std::string_view other) const override;
   Result<std::vector<std::unique_ptr<Endpoint>>> connect(int rank, std::span<const TransportPeer> peers,
                                                          const Deadline& deadline) override;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <ostream>
 #include <vector>
 
@@ -80,6 +81,18 @@ inline std::vector<std::vector<std::uint64_t>> awkward_counts(std::uint32_t part
     result[5][i] = i % 3 == 1 ? 0 : (i % 5) * i + 1;  // some are empty
   }
   return result;  // [6]: nothing at all
+}
+
+/// Those of them that the algorithm serves.
+inline std::vector<std::vector<std::uint64_t>> awkward_counts(const Algorithm& algorithm,
+                                                              std::uint32_t parts) {
+  auto result = awkward_counts(parts);
+  if (algorithm.even_parts_only) {
+    std::erase_if(result, [](const auto& counts) {
+      return std::adjacent_find(counts.begin(), counts.end(), std::not_equal_to<>()) != counts.end();
+    });
+  }
+  return result;
 }
 
 }  // namespace kolo

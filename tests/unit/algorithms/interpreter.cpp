@@ -69,7 +69,13 @@ class Machine {
     in_place_ = in_place && has_input_ && has_output_;
     input_.assign(in_place_ ? std::max(in, out) : in, kUnwritten);
     if (!in_place_) output_.assign(out, kUnwritten);
-    scratch_.assign(slot_ * schedule.scratch_chunks, kUnwritten);
+    const ChunkRange& layout = schedule.scratch_like;
+    const auto& like = layout.buffer == BufferName::input ? in_counts_ : out_counts_;
+    for (std::uint32_t slot = 0; slot < schedule.scratch_chunks; ++slot) {
+      const std::uint64_t length = layout.count == 0 ? slot_ : like[(layout.begin + slot) % like.size()];
+      slots_.push_back(slots_.back() + length);
+    }
+    scratch_.assign(slots_.back(), kUnwritten);
     if (!has_input_) return;
     for (std::uint64_t i = 0; i < in; ++i) input_[in_base_ + i] = contribution(schedule.rank, own_ + i);
   }
@@ -98,10 +104,10 @@ class Machine {
     const BufferName measure = is_scratch ? range.like_buffer : range.buffer;
     const std::uint32_t first = is_scratch ? range.like_begin : range.begin;
     const auto& counts = measure == BufferName::input ? in_counts_ : out_counts_;
-    const auto at = counts.begin() + first;
-    const std::uint64_t length = std::accumulate(at, at + range.count, std::uint64_t{0});
-    if (is_scratch) return {&scratch_, slot_ * range.begin, length};
-    const std::uint64_t before = std::accumulate(counts.begin(), at, std::uint64_t{0});
+    std::uint64_t length = 0;
+    for (std::uint32_t i = 0; i < range.count; ++i) length += counts[(first + i) % counts.size()];
+    if (is_scratch) return {&scratch_, slots_[range.begin], length};
+    const std::uint64_t before = std::accumulate(counts.begin(), counts.begin() + first, std::uint64_t{0});
     if (range.buffer == BufferName::input) return {&input_, in_base_ + before, length};
     return {in_place_ ? &input_ : &output_, (in_place_ ? out_base_ : 0) + before, length};
   }
@@ -112,6 +118,7 @@ class Machine {
   std::uint64_t out_base_ = 0;
   std::uint64_t own_ = 0;  // index of the rank's own part in the whole data
   std::uint64_t slot_ = 0;
+  std::vector<std::uint64_t> slots_{0};  // where each slot begins, then the end
   bool has_input_ = true;
   bool has_output_ = true;
   bool in_place_ = false;

@@ -216,6 +216,25 @@ TEST(Checker, RefusesRangesOutOfBounds) {
   expect_refused(schedules, {1, 1, 1}, 1, 0, "out of bounds: output has 0 chunks");
 }
 
+TEST(Checker, RefusesScratchThatIsNotLaidOutAsItSays) {
+  const Schedules right = all_ranks(Collective::reduce_scatter, "circulant", 3);
+  Schedules schedules = right;
+  schedules[1].scratch_like.begin = 3;
+  expect_refused(schedules, {1, 1, 1}, 1, -1, "laid out like 3 chunks from input[3], of which there are 3");
+  schedules = right;
+  schedules[1].scratch_chunks = 2;
+  expect_refused(schedules, {1, 1, 1}, 1, -1, "its scratch of 2 slots is laid out like 3 chunks");
+  schedules = right;
+  schedules[1].scratch_like.buffer = BufferName::scratch;
+  expect_refused(schedules, {1, 1, 1}, 1, -1, "must be laid out like input or output");
+  schedules = right;
+  schedules[1].steps[0].dst.like_begin = 2;
+  expect_refused(schedules, {1, 1, 1}, 1, 0, "like input[2], but the slot is laid out like input[1]");
+  schedules = right;
+  schedules[1].steps[0].dst.like_buffer = BufferName::output;
+  expect_refused(schedules, {1, 1, 1}, 1, 0, "like output[1], but the slot is laid out like input[1]");
+}
+
 TEST(Checker, RefusesAWriteToTheInput) {
   Schedules schedules = ring();
   schedules[0].steps[5].dst.buffer = BufferName::input;
@@ -248,7 +267,7 @@ TEST(Checker, RefusesMessagesOfDifferentLengths) {
 TEST(Checker, RefusesTheWrongChunkOfTheRightLength) {
   Schedules schedules = all_ranks(Collective::reduce_scatter, "direct", 3);
   schedules[0].steps[0].a.begin = 2;
-  expect_refused(schedules, {4, 4, 4}, 1, 2, "part 2, element 0 with part 1, element 0");
+  expect_refused(schedules, {4, 4, 4}, 1, 4, "part 2, element 0 with part 1, element 0");
   schedules = all_ranks(Collective::all_gather, "direct", 3);
   std::swap(schedules[0].steps[1].dst, schedules[0].steps[3].dst);
   expect_refused(schedules, {4, 4, 4}, 0, 1,

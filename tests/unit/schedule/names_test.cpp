@@ -84,7 +84,19 @@ TEST(ChunkLengths, OfScratchAreThoseOfWhatItIsLike) {
   EXPECT_EQ(lengths.of({BufferName::input, 1, 3}), 7u);
   EXPECT_EQ(lengths.of({BufferName::output, 0, 1}), 9u);
   EXPECT_EQ(lengths.of({BufferName::scratch, 8, 2, BufferName::input, 2}), 7u);
+  EXPECT_EQ(lengths.of({BufferName::scratch, 1, 3, BufferName::input, 2}), 10u);  // around the end
   EXPECT_EQ(lengths.of({}), 0u);
+}
+
+TEST(ChunkLengths, OfSlotsAreTheLargestOrThoseOfTheChunksTheyAreLaidOutLike) {
+  const ChunkLengths lengths{{3, 0, 5, 2}, {9}};
+  using Lengths = std::vector<std::uint64_t>;
+  Schedule schedule;
+  schedule.scratch_chunks = 2;
+  EXPECT_EQ(lengths.slots(schedule), (Lengths{9, 9}));
+  schedule.scratch_chunks = 3;
+  schedule.scratch_like = {BufferName::input, 2, 3};
+  EXPECT_EQ(lengths.slots(schedule), (Lengths{5, 2, 3}));
 }
 
 TEST(MemoryMap, InPlaceFollowsTheTable) {

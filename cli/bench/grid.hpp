@@ -1,0 +1,43 @@
+// Grid: every algorithm at every size, and how good kolo's choice is.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "bench/settings.hpp"
+#include "kolo/communicator.hpp"
+#include "selection/table.hpp"
+
+namespace kolo::bench {
+
+/// One size: what each algorithm took, and what kolo would have chosen.
+struct GridColumn {
+  std::uint64_t bytes = 0;
+  std::vector<double> median_us;  ///< by Grid::algorithms; 0 where it was given up as too slow
+  std::size_t choice = 0;         ///< into Grid::algorithms
+  std::size_t fastest = 0;        ///< likewise
+
+  /// By how much the choice is slower than the fastest: 0.1 is a tenth.
+  double regret() const { return median_us[choice] / median_us[fastest] - 1; }
+};
+
+struct Grid {
+  std::vector<std::string> algorithms;  ///< with their arguments
+  std::vector<GridColumn> columns;
+  std::uint64_t wrong = 0;  ///< elements
+};
+
+/// Collective: measures all candidates for each size in turns, round by round, so that a noisy moment of the
+/// machine hits all alike; those far behind after a round are given up. Complete on rank 0, which prints the
+/// table and writes the JSON lines. Results are verified as always.
+Grid measure_grid(const Settings& settings, const Communicator& communicator);
+
+/// The grid as a table for people, algorithms in lines and sizes in columns.
+std::string grid_table(const Grid& grid);
+
+/// What the grid says about this communicator becomes the table's: its times and the costs of its messages.
+/// On rank 0.
+void learn(const Grid& grid, Collective collective, const Communicator& communicator, TuningTable& table);
+
+}  // namespace kolo::bench

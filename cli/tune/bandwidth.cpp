@@ -1,0 +1,82 @@
+#include "tune/bandwidth.hpp"
+#include "selection/situation.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+namespace kolo::tune {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kLongEnough = 0.05;  // seconds: bursts that shapers let through are over by then
+constexpr std::uint64_t kFirst = 256 << 10;
+constexpr std::uint64_t kMost = 256 << 20;
+
+/// Seconds from the start until the receiver, which has everything, has said so.
+double send_and_hear(Communicator& communicator, std::vector<std::byte>& data, int peer) {
+  std::byte word{};
+  const auto begin = Clock::now();
+  communicator.send({data.data(), data.size(), DType::uint8}, peer);
+  communicator.recv({&word, 1, DType::uint8}, peer);
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+/// Bytes a second from this rank to `peer`, which calls receive_from() meanwhile.
+double send_to(Communicator& communicator, int peer) {
+  std::vector<std::byte> nothing;
+  send_and_hear(communicator, nothing, peer);
+  const double there_and_back = send_and_hear(communicator, nothing, peer);
+  for (std::uint64_t bytes = kFirst;; bytes *= 4) {
+    std::vector<std::byte> data(bytes);
+    const double seconds = std::max(send_and_hear(communicator, data, peer) - there_and_back, 1e-9);
+    std::uint64_t again = seconds < kLongEnough && bytes < kMost ? 1 : 0;
+    communicator.send({&again, 1, DType::uint64}, peer);
+    if (again == 0) return static_cast<double>(bytes) / seconds;
+  }
+}
+
+void receive_from(Communicator& communicator, int peer) {
+  std::byte word{};
+  std::vector<std::byte> data;
+  const auto once = [&] {
+    communicator.recv({data.data(), data.size(), DType::uint8}, peer);
+    communicator.send({&word, 1, DType::uint8}, peer);
+  };
+  once();
+  once();
+  std::uint64_t again = 1;
+  for (std::uint64_t bytes = kFirst; again == 1; bytes *= 4) {
+    data.resize(bytes);
+    once();
+    communicator.recv({&again, 1, DType::uint64}, peer);
+  }
+}
+
+}  // namespace
+
+void measure_bandwidths(Communicator& communicator, TuningTable& table, void (*progress)(int done, int of)) {
+  const Situation& situation = situation_of(communicator);
+  std::vector<int> leaders;
+  for (int rank = 0; rank < static_cast<int>(situation.hosts.size()); ++rank) {
+    if (situation.hosts[static_cast<std::size_t>(rank)] == static_cast<int>(leaders.size()))
+      leaders.push_back(rank);
+  }
+  const int pairs =
+      static_cast<int>(leaders.size() * (leaders.size() - std::min<std::size_t>(leaders.size(), 1)));
+  int done = 0;
+  for (std::size_t from = 0; from < leaders.size(); ++from) {
+    for (std::size_t to = 0; to < leaders.size(); ++to) {
+      if (from == to) continue;
+      if (communicator.rank() == 0) progress(done++, pairs);
+      double bandwidth = 0;
+      if (communicator.rank() == leaders[from]) bandwidth = send_to(communicator, leaders[to]);
+      if (communicator.rank() == leaders[to]) receive_from(communicator, leaders[from]);
+      communicator.broadcast({&bandwidth, 1, DType::float64}, leaders[from]);
+      table.set_bandwidth(situation.host_names[from], situation.host_names[to], bandwidth);
+    }
+  }
+}
+
+}  // namespace kolo::tune

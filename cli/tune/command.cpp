@@ -1,0 +1,146 @@
+// kolo tune: measures what the choice of algorithms depends on, and writes it down.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bench/grid.hpp"
+#include "bench/processes.hpp"
+#include "bench/settings.hpp"
+#include "commands.hpp"
+#include "kolo/kolo.hpp"
+#include "launcher.hpp"
+#include "tune/bandwidth.hpp"
+
+namespace kolo::cli {
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+
+constexpr const char* kExamples = R"(Examples:
+  kolo tune                                   2, 3, 4 and 8 ranks on this machine, over shared memory and tcp
+  kolo tune --ranks 4 --transport shm         one setting only
+  kolo tune --collectives all_gather,broadcast
+  mpirun -n 8 kolo tune                       this cluster: also the bandwidth from each host to each other
+
+Every algorithm runs at every size, in turns; the medians go into the table, which every later run with as
+many ranks on as many hosts reads (KOLO_TABLE, docs/environment.md). 'kolo plan' shows what follows from it,
+'kolo bench --algorithm all' measures how good the choices are.
+)";
+
+struct TuneRequest {
+  std::vector<int> ranks = {2, 3, 4, 8};
+  std::vector<std::string> collectives = {"all_reduce"};
+  std::vector<std::string> transports = {"shm", "tcp"};
+  std::string sizes = "8:64M:8,64M";
+  std::string file = table_path();
+  bool show_grids = false;
+};
+
+bench::Settings settings_for(const TuneRequest& request, const std::string& collective, int ranks) {
+  bench::RawSettings raw;
+  raw.collective = collective;
+  raw.sizes = request.sizes;
+  raw.algorithm = bench::kEveryAlgorithm;
+  raw.ranks = ranks;
+  raw.table = request.file;
+  std::string error;
+  auto settings = bench::check_settings(raw, error);
+  if (!settings) throw InvalidArgument(error, {});
+  return *settings;
+}
+
+int tune_as_rank(const TuneRequest& request) {
+  Communicator communicator = Communicator::create();
+  const bool leads = communicator.rank() == 0;
+  TuningTable table = leads ? read_table(request.file).value_or_throw() : TuningTable();
+  static const bool told = ::isatty(STDERR_FILENO) != 0;
+  tune::measure_bandwidths(communicator, table, [](int done, int of) {
+    if (told) fmt::print(stderr, "\r\x1b[K  bandwidths: {} of {} pairs of hosts", done, of);
+  });
+  std::uint64_t wrong = 0;
+  for (const std::string& collective : request.collectives) {
+    bench::Settings settings = settings_for(request, collective, communicator.size());
+    settings.progress = leads && told;
+    const bench::Grid grid = bench::measure_grid(settings, communicator);
+    wrong += grid.wrong;
+    if (!leads) continue;
+    fmt::print("# {}, {} ranks\n{}", collective, communicator.size(), bench::grid_table(grid));
+    Collective parsed;
+    if (parse_collective(collective, parsed)) bench::learn(grid, parsed, communicator, table);
+    write_table(request.file, table).throw_if_error();
+  }
+  if (leads) fmt::print("# written to {}\n", request.file);
+  return wrong == 0 ? 0 : kFailed;
+}
+
+/// The same measurement as `kolo bench --algorithm all`, once for each setting.
+int tune_this_machine(const TuneRequest& request) {
+  for (const std::string& collective : request.collectives) settings_for(request, collective, 2);
+  const auto begin = std::chrono::steady_clock::now();
+  for (const std::string& collective : request.collectives) {
+    for (const std::string& transport : request.transports) {
+      for (const int ranks : request.ranks) {
+        LaunchOptions options;
+        options.ranks = ranks;
+        options.prefix_output = false;
+        options.environment = {{"KOLO_TABLE", "none"}};  // what it costs is measured anew
+        options.command = {
+            bench::program_path(), "bench",       collective, "--algorithm", "all",         "--ranks",
+            std::to_string(ranks), "--transport", transport,  "--sizes",     request.sizes, "--learn",
+            request.file};
+        if (::isatty(STDERR_FILENO) != 0) options.command.push_back("--progress");
+        const int status = launch_ranks(options).status();
+        if (status != 0) return status;
+      }
+    }
+  }
+  fmt::print("# written to {} after {:.0f} s\n", request.file,
+             std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  return 0;
+}
+
+int run_tune(const TuneRequest& request) {
+  if (request.file.empty()) {
+    fmt::print(stderr, "kolo tune: there is no place for the table: name one with -o or KOLO_TABLE\n");
+    return kUsage;
+  }
+  return launch_from_environment().launcher == "none" ? tune_this_machine(request) : tune_as_rank(request);
+}
+
+}  // namespace
+
+void add_tune(CLI::App& app) {
+  const auto request = std::make_shared<TuneRequest>();
+  CLI::App* tune = app.add_subcommand("tune", "Measure this machine or cluster, so that kolo chooses well");
+  tune->footer(kExamples);
+  tune->add_option("-n,--ranks", request->ranks, "Numbers of ranks to start")
+      ->delimiter(',')
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->type_name("LIST");
+  tune->add_option("--collectives", request->collectives, "What to measure")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->type_name("LIST");
+  tune->add_option("--transport", request->transports, "shm, tcp: between ranks on this machine")
+      ->delimiter(',')
+      ->check(CLI::IsMember({"shm", "tcp"}))
+      ->capture_default_str()
+      ->type_name("LIST");
+  tune->add_option("--sizes", request->sizes, "Bytes, with K, M, G; ranges FROM:TO:FACTOR")
+      ->capture_default_str()
+      ->type_name("LIST");
+  tune->add_option("-o,--output", request->file, "The table; what it says of other settings stays")
+      ->capture_default_str()
+      ->type_name("FILE");
+  tune->callback([request] { throw CLI::RuntimeError(run_tune(*request)); });
+}
+
+}  // namespace kolo::cli

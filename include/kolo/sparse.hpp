@@ -1,0 +1,80 @@
+// Sparse all-reduce: the sum of vectors of which each rank holds few elements, as (index, value) pairs.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kolo/communicator.hpp"
+
+namespace kolo {
+
+/// A vector of `length` elements, of which those at `indices` (ascending, each once) have `values`; the
+/// others are absent, which counts as zero.
+template <Element T>
+struct SparseVector {
+  std::uint64_t length = 0;
+  std::vector<std::uint64_t> indices = {};
+  std::vector<T> values = {};
+
+  bool operator==(const SparseVector&) const = default;
+};
+
+/// The ranks must agree on all of it.
+struct SparseOptions {
+  /// Ranks that exchange with each other in each layer of the butterfly; their product is the number of
+  /// ranks. Empty: as large as divides it, up to 8, the largest first.
+  std::vector<int> degrees = {};
+  /// Sums go dense where the sparse form may need this share of the dense form's bytes. 0: always; 2:
+  /// never.
+  double dense_share = 0.5;
+  /// Of the dense form; empty: kolo's choice.
+  std::string dense_algorithm = {};
+};
+
+/// Sums sparse vectors over the ranks of a communicator by a nested butterfly (H. Zhao, J. Canny: "Kylix: A
+/// Sparse Allreduce for Commodity Clusters", ICPP 2014): in each layer a rank divides its share of the
+/// indices among the members of a group and gets theirs; values of equal indices are summed as they meet, so
+/// that the layers below move less; then everything is gathered back up. Every block travels with a list or a
+/// bitmap of its indices, or with none where it has no gaps, whichever takes fewest bytes.
+///
+/// Made and used by all ranks together, in the same order among their other collectives; thread-safe as
+/// Communicator is. Errors are those of collectives; ranks that disagree on length, element type or options
+/// all get a MismatchError that names one of them, after which the communicator is still usable.
+class SparseAllReduce {
+ public:
+  /// Collective. Throws InvalidArgument where the degrees do not multiply to the number of ranks
+  /// or there is no such algorithm.
+  explicit SparseAllReduce(Communicator communicator, const SparseOptions& options = {});
+
+  /// Collective. Every rank gets the sums at all indices that any rank has, with the same bits; an index
+  /// whose sum is zero stays. Values are added in rank order, in pairs of neighbours, then of pairs: the same
+  /// data gives the same bits as long as degrees and form are the same. Throws InvalidArgument, before any
+  /// byte moves, for indices that are not ascending, occur twice or are not below `length`.
+  template <Element T>
+  SparseVector<T> sum(const SparseVector<T>& mine) {
+    auto [indices, bytes] = sum(mine.length, mine.indices, mine.values);
+    SparseVector<T> result{mine.length, std::move(indices), {}};
+    result.values.resize(result.indices.size());
+    if (!bytes.empty()) std::memcpy(result.values.data(), bytes.data(), bytes.size());
+    return result;
+  }
+  /// The same for element types known at run time; the second of the result holds the elements.
+  std::pair<std::vector<std::uint64_t>, std::vector<std::byte>> sum(std::uint64_t length,
+                                                                    std::span<const std::uint64_t> indices,
+                                                                    ConstBuffer values);
+
+  const std::vector<int>& degrees() const noexcept { return degrees_; }
+
+ private:
+  Communicator communicator_;
+  std::vector<int> degrees_;
+  std::vector<Communicator> groups_;  ///< of each layer, the one that this rank is in
+  double dense_share_;
+  std::string dense_algorithm_;
+};
+
+}  // namespace kolo

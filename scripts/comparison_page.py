@@ -1,0 +1,161 @@
+"""docs/comparison.md: from measured rows to text. The forms that each row is held against are here."""
+import math
+
+
+def ring(n, _):
+    return 2 * (n - 1) / n
+
+
+def halving_doubling(n, _):
+    power = 1 << (n.bit_length() - 1)
+    return 2 * (power - 1) / power + (0 if power == n else 2)
+
+
+def parameter_server(n, arguments):
+    servers = min(int(arguments.get("servers", n)), n)
+    most = max((n - 1) / servers, 1 if servers < n else 0)
+    return 2 * most
+
+
+# algorithm: (the form as people write it, why, K bytes -> multiples of K one after the other on the busiest link)
+FORMS = {
+    "central": ("2(N-1) K", "N-1 contributions come in over the driver's link, then N-1 results go out",
+                lambda n, _: 2 * (n - 1)),
+    "parameter_server": ("2 max((N-1)/S, 1) K",
+                         "a server gets its 1/S of N-1 contributions and sends it N-1 times; a worker that is no "
+                         "server sends and gets K. With S = N nobody is idle: 2(N-1)/N K", parameter_server),
+    "naive": ("(N-1) K", "everybody sends everything to everybody, and adds up for itself", lambda n, _: n - 1),
+    "ring": ("2(N-1)/N K", "N-1 rounds sum 1/N of the data, N-1 rounds spread it; all links work in each", ring),
+    "halving_doubling": ("2(P-1)/P K, P the largest power of two up to N; + 2 K when N is none",
+                         "halves, quarters, ... are exchanged and summed, then gathered the same way back; ranks "
+                         "beyond P hand their data to a partner before and get the result after", halving_doubling),
+}
+
+
+def arguments_of(algorithm):
+    """"parameter_server:servers=2" -> ("parameter_server", {"servers": "2"})."""
+    name, *pairs = algorithm.split(":")
+    return name, dict(pair.partition("=")[::2] for pair in pairs)
+
+
+def predicted_ms(algorithm, ranks, size, goodput):
+    """The closed form's time at `goodput` bytes a second; None where no form is known."""
+    name, arguments = arguments_of(algorithm)
+    if name not in FORMS:
+        return None
+    return 1e3 * FORMS[name][2](ranks, arguments) * size / goodput
+
+
+def human_bytes(size):
+    return f"{size / (1 << 20):g} MiB" if size >= 1 << 20 else f"{size / 1024:g} KiB"
+
+
+def human_rate(rate):
+    return rate.replace("mbit", " Mbit/s").replace("gbit", " Gbit/s")
+
+
+def milliseconds(value):
+    return f"{value:.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def tables(data):
+    for ranks in data.ranks():
+        yield f"### N = {ranks}\n"
+        yield "| algorithm | measured ms (min to p95) | closed form ms | measured / closed form | ring = 1 |"
+        yield "| --- | ---: | ---: | ---: | ---: |"
+        rows = [row for row in data.results if row["ranks"] == ranks]
+        ring_us = next((row["median_us"] for row in rows if row["algorithm"] == "ring"), None)
+        for row in sorted(rows, key=lambda row: row["median_us"]):
+            predicted = predicted_ms(row["algorithm"], ranks, row["bytes"], data.goodput)
+            median, low, high = (row[key] / 1e3 for key in ("median_us", "min_us", "p95_us"))
+            cells = [row["algorithm"], f"{milliseconds(median)} ({milliseconds(low)} to {milliseconds(high)})",
+                     "-" if predicted is None else milliseconds(predicted),
+                     "-" if predicted is None else f"{median / predicted:.2f}",
+                     "-" if ring_us is None else f"{row['median_us'] / ring_us:.2f}"]
+            yield f"| {' | '.join(cells)} |"
+        yield ""
+
+
+def growth(data, algorithm):
+    """(N, ms) of the smallest and the largest N measured; None where there are not two."""
+    points = data.series().get(algorithm, [])
+    return (points[0], points[-1]) if len(points) > 1 else None
+
+
+def what_one_sees(data):
+    for algorithm in data.series():
+        ends = growth(data, algorithm)
+        name, arguments = arguments_of(algorithm)
+        if not ends or name not in FORMS:
+            continue
+        (first, first_ms), (last, last_ms) = ends
+        form = FORMS[name][2](last, arguments) / FORMS[name][2](first, arguments)
+        yield (f"- **{algorithm}**: {milliseconds(first_ms)} ms with {first} workers, {milliseconds(last_ms)} ms with "
+               f"{last}, {last_ms / first_ms:.2f} times")
+        yield f"  as long; its closed form says {form:.2f} times."
+    central, rings = growth(data, "central"), data.series().get("ring", [])
+    if central and len(rings) > 1:
+        (first, first_ms), (last, last_ms) = central
+        slope = (last_ms - first_ms) / (last - first)
+        worst = max(ms / predicted_ms("ring", n, data.size, data.goodput) for n, ms in rings)
+        yield ""
+        yield f"The driver's time grows with every worker, here by {milliseconds(slope)} ms for each. The ring's does not:"
+        yield (f"its links carry 2(N-1)/N K, less than 2 K however many there are, and it takes at most {worst:.2f} times "
+               "as long as")
+        yield f"they need for that, {milliseconds(rings[-1][1])} ms with {rings[-1][0]} workers."
+
+
+def used_forms(data):
+    yield "| algorithm | closed form | because |"
+    yield "| --- | --- | --- |"
+    seen = dict.fromkeys(arguments_of(algorithm)[0] for algorithm in data.series())
+    for name in seen:
+        form, why, _ = FORMS.get(name, ("-", "not known to scripts/compare", None))
+        yield f"| {name} | {form} | {why} |"
+
+
+def page(data):
+    """The whole page. `data` is a Measurements of scripts/compare."""
+    setup, machine = data.setup, data.machine
+    rate = math.floor(data.goodput * 8 / 1e5) / 10
+    size = human_bytes(data.size)
+    skipped = ""
+    if setup["skipped"]:
+        skipped = f"\nNot measured, because this kolo does not know them: {', '.join(setup['skipped'])}.\n"
+    lines = [f"""\
+# How the time of an all-reduce grows with the number of workers
+
+N workers each have a gradient and all want the sum. The first answer was a driver: everybody sends it the gradient, it
+adds up, and sends everybody the result. With every worker more, the driver's link has more to carry, and training gets
+slower where it should get faster. Ring all-reduce was the way out: the work of one link no longer depends on N. This
+page measures that, and what lies between the two, with kolo's own algorithms over the same links.
+
+![Time over the number of workers](images/comparison.svg)
+
+## Setup
+
+- Every worker is a rank on an emulated host of its own (`scripts/cluster`): a network namespace with a link of
+  {human_rate(setup["rate"])} in each direction to one switch. One long message between two of them gets {rate} Mbit/s
+  of payload; the rest is headers.
+- Each gives {size} of float32; everybody ends with the sum, in place. Every element of every result was compared.
+- The time is the slowest rank's, the median of {setup["iterations"]} runs (`kolo bench`).
+- {setup["date"]}, kolo {machine["kolo"]} on {machine["cpu"]}, {machine["cores"]} cores, {machine["memory_GB"]:.0f} GB, {machine["kernel"]}.
+- All ranks share these cores, so the links are chosen slow enough that they and not the cores are the limit.
+{skipped}
+To repeat it, as root:
+
+    {setup["command"]}
+
+The raw results are in [data/comparison.jsonl](data/comparison.jsonl); `scripts/compare --from
+docs/data/comparison.jsonl` writes this page from them.
+
+## What one sees
+""", *what_one_sees(data), """
+## Closed forms
+
+K is the data of one worker. An algorithm goes through phases, and in each the direction of the link that carries most
+decides; the closed form adds these up. Its time below is those bytes at the measured speed of one link: latency,
+summation and the cores count nothing. A phase may begin where the one before has not ended everywhere (long messages
+travel in segments), and so a measured time can lie below.
+""", *used_forms(data), "", "## Measured\n", *tables(data)]
+    return "\n".join(lines).rstrip() + "\n"

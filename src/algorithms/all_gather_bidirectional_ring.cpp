@@ -1,0 +1,43 @@
+// all_gather / bidirectional_ring: every part travels both ways around the ring, half way each.
+#include <utility>
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/formula.hpp"
+#include "algorithms/pairs.hpp"
+#include "algorithms/ring.hpp"
+#include "schedule/builder.hpp"
+
+namespace kolo {
+namespace {
+
+Schedule generate(const ScheduleSpec& spec) {
+  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
+  bidirectional_ring_all_gather(builder, ring_order(spec), input(0), output_of);
+  builder.copy(output_of(spec.rank), input(0));
+  return std::move(builder).finish();
+}
+
+}  // namespace
+
+extern const Algorithm all_gather_bidirectional_ring;
+const Algorithm all_gather_bidirectional_ring = {
+    .collective = Collective::all_gather,
+    .name = "bidirectional_ring",
+    .purpose = "Every part travels both ways around the ring, half way each",
+    .use = "Long parts where a rank can use its links to both neighbours at once: half the ring's rounds",
+    .source = kBidirectionalRingSource,
+    .parameters = kRingParameters,
+    .closed_form =
+        {
+            .steps = "N-1",
+            .sent = "(N-1)/N K",
+            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+              const std::uint64_t n = ranks_of(spec);
+              return {n - 1, n - 1};
+            },
+        },
+    .objection = ring_objection,
+    .generate = generate,
+};
+
+}  // namespace kolo

@@ -1,0 +1,48 @@
+// all_gather / butterfly: layers in which groups of d1, d2, ... ranks exchange; their product is N.
+#include <utility>
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/butterfly.hpp"
+#include "algorithms/formula.hpp"
+#include "algorithms/group.hpp"
+#include "algorithms/pairs.hpp"
+#include "schedule/builder.hpp"
+
+namespace kolo {
+namespace {
+
+Schedule generate(const ScheduleSpec& spec) {
+  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
+  builder.copy(output(part_of(spec.rank)), input(0));
+  butterfly_all_gather(
+      builder, butterfly_layers(everybody(spec), butterfly_degrees(spec), part_of(spec.size), Near::last));
+  return std::move(builder).finish();
+}
+
+}  // namespace
+
+extern const Algorithm all_gather_butterfly;
+const Algorithm all_gather_butterfly = {
+    .collective = Collective::all_gather,
+    .name = "butterfly",
+    .purpose =
+        "Layers of exchanges among groups of d1, d2, ... ranks: recursive doubling for any N with small "
+        "factors",
+    .use =
+        "Short and middling parts, N with small factors; with degrees, from direct (N) to doubling (2-2-...)",
+    .source = kButterflySource,
+    .parameters = kButterflyParameters,
+    .closed_form =
+        {
+            .steps = "sum of (d-1) over the degrees d",
+            .sent = "(N-1)/N K",
+            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+              const std::uint64_t n = ranks_of(spec);
+              return {butterfly_steps(spec), (n - 1)};
+            },
+        },
+    .objection = butterfly_objection,
+    .generate = generate,
+};
+
+}  // namespace kolo

@@ -1,0 +1,47 @@
+// all_gather / circulant: ceil(log2 N) rounds with doubling skips around the ranks, for any N.
+#include <utility>
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/circulant.hpp"
+#include "algorithms/formula.hpp"
+#include "algorithms/pairs.hpp"
+#include "schedule/builder.hpp"
+
+namespace kolo {
+namespace {
+
+Schedule generate(const ScheduleSpec& spec) {
+  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
+  Circulant circulant(builder, spec, BufferName::output);
+  builder.copy(circulant.slots(0, 1), input(0));
+  circulant.all_gather();
+  circulant.store();
+  return std::move(builder).finish();
+}
+
+}  // namespace
+
+extern const Algorithm all_gather_circulant;
+const Algorithm all_gather_circulant = {
+    .collective = Collective::all_gather,
+    .name = "circulant",
+    .purpose = "Doubling skips around the ranks: the fewest rounds and the fewest bytes, for any N",
+    .use = "Short and middling parts, any number of ranks",
+    .source =
+        "J. L. Traff: Optimal, non-pipelined reduce-scatter and allreduce algorithms, 2024, the second half "
+        "of "
+        "algorithm 2; J. Bruck et al.: Efficient algorithms for all-to-all communications in multiport "
+        "message-passing systems, IEEE TPDS 8 (1997), concatenation, with other skips",
+    .closed_form =
+        {
+            .steps = "ceil(log2 N)",
+            .sent = "(N-1)/N K",
+            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+              const std::uint64_t n = ranks_of(spec);
+              return {ceil_log2(n), n - 1};
+            },
+        },
+    .generate = generate,
+};
+
+}  // namespace kolo

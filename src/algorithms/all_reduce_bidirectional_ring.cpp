@@ -1,0 +1,46 @@
+// all_reduce / bidirectional_ring: the ring in both directions at once, half way round each.
+#include <utility>
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/formula.hpp"
+#include "algorithms/pairs.hpp"
+#include "algorithms/ring.hpp"
+#include "schedule/builder.hpp"
+
+namespace kolo {
+namespace {
+
+Schedule generate(const ScheduleSpec& spec) {
+  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
+  if (spec.size == 1) builder.copy(output(0), input(0));
+  const Group ring = ring_order(spec);
+  bidirectional_ring_reduce_scatter(builder, ring, input_of,
+                                    [](int rank, std::uint32_t) { return output_of(rank); });
+  bidirectional_ring_all_gather(builder, ring, output_of(spec.rank), output_of);
+  return std::move(builder).finish();
+}
+
+}  // namespace
+
+extern const Algorithm all_reduce_bidirectional_ring;
+const Algorithm all_reduce_bidirectional_ring = {
+    .collective = Collective::all_reduce,
+    .name = "bidirectional_ring",
+    .purpose = "The ring in both directions at once: what a rank needs comes from both sides, half way each",
+    .use = "Long data where a rank can use its links to both neighbours at once: half the ring's rounds",
+    .source = kBidirectionalRingSource,
+    .parameters = kRingParameters,
+    .closed_form =
+        {
+            .steps = "2(N-1)",
+            .sent = "2(N-1)/N K",
+            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+              const std::uint64_t n = ranks_of(spec);
+              return {2 * (n - 1), 2 * (n - 1)};
+            },
+        },
+    .objection = ring_objection,
+    .generate = generate,
+};
+
+}  // namespace kolo

@@ -1,0 +1,119 @@
+// all_reduce / binary_blocks: blocks of powers of two halve among themselves, and smaller ones join larger
+// ones.
+#include <algorithm>
+#include <bit>
+#include <utility>
+#include <vector>
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/butterfly.hpp"
+#include "algorithms/formula.hpp"
+#include "algorithms/group.hpp"
+#include "schedule/builder.hpp"
+
+namespace kolo {
+namespace {
+
+/// The binary digits of N from the highest on: as many ranks, in their order, are a block.
+struct Block {
+  int first;
+  int size;
+
+  Group seen_from(int place) const { return ranks_from(first, size, place); }
+};
+
+std::vector<Block> blocks_of(int size) {
+  std::vector<Block> blocks;
+  for (int first = 0; first < size;) {
+    const auto block = static_cast<int>(std::bit_floor(static_cast<unsigned>(size - first)));
+    blocks.push_back({first, block});
+    first += block;
+  }
+  return blocks;
+}
+
+/// The chunks that the rank at `place` of a block has in the middle, when its block has halved.
+ChunkRange share(const Block& block, int place, std::uint32_t chunks, BufferName buffer) {
+  const auto layers = butterfly_layers(block.seen_from(place), twos(static_cast<std::uint32_t>(block.size)),
+                                       chunks, Near::first);
+  return layers.empty() ? ChunkRange{buffer, 0, chunks} : layers.back().own(buffer);
+}
+
+/// Until the largest block has everything.
+std::uint64_t joining_steps(std::uint64_t n) {
+  std::uint64_t block = n & -n;  // the smallest
+  std::uint64_t steps = floor_log2(block);
+  for (n -= block; n > 0; n -= block) {
+    const std::uint64_t ratio = (n & -n) / block;
+    block *= ratio;
+    steps = std::max(steps, floor_log2(block)) + ratio;
+  }
+  return steps;
+}
+
+Schedule generate(const ScheduleSpec& spec) {
+  const std::vector<Block> blocks = blocks_of(spec.size);
+  std::size_t b = 0;
+  while (spec.rank >= blocks[b].first + blocks[b].size) ++b;
+  const Block& block = blocks[b];
+  const int place = spec.rank - block.first;
+  const auto chunks = static_cast<std::uint32_t>(blocks[0].size);
+  const auto layers = butterfly_layers(block.seen_from(place), twos(static_cast<std::uint32_t>(block.size)),
+                                       chunks, Near::first);
+  // The ranks of the next larger block whose shares make up this one's.
+  const auto for_each_larger = [&](auto visit) {
+    if (b == 0) return;
+    for (int other = place; other < blocks[b - 1].size; other += block.size) {
+      visit(blocks[b - 1].first + other, share(blocks[b - 1], other, chunks, BufferName::output));
+    }
+  };
+
+  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, chunks);
+  if (spec.size == 1) builder.copy(output(0), input(0));
+  const bool is_smallest = b + 1 == blocks.size();
+  butterfly_reduce_scatter(builder, layers, BufferName::input, b == 0 && is_smallest);
+  BufferName held = layers.empty() ? BufferName::input : BufferName::output;
+  const int smaller = is_smallest ? -1 : blocks[b + 1].first + place % blocks[b + 1].size;
+  const ChunkRange own = share(block, place, chunks, BufferName::output);
+  if (!is_smallest) {
+    builder.recv_reduce(smaller, own, share(block, place, chunks, held), b == 0);
+    held = BufferName::output;
+  }
+  for_each_larger([&](int rank, ChunkRange part) { builder.send(rank, {held, part.begin, part.count}); });
+  for_each_larger([&](int rank, ChunkRange part) { builder.recv(rank, part); });
+  // First those who wait for the whole of it, then one's own block: it takes no longer for oneself.
+  std::vector<ScheduleBuilder::StepId> told;
+  if (!is_smallest) told.push_back(builder.send(smaller, own));
+  butterfly_all_gather(builder, layers, told);
+  return std::move(builder).finish();
+}
+
+}  // namespace
+
+extern const Algorithm all_reduce_binary_blocks;
+const Algorithm all_reduce_binary_blocks = {
+    .collective = Collective::all_reduce,
+    .name = "binary_blocks",
+    .purpose = "Blocks of powers of two halve among themselves, smaller ones join larger ones, then all back",
+    .use = "Middling data, a number of ranks a little below a power of two; any operation",
+    .source =
+        "R. Rabenseifner, J. L. Traff: More efficient reduction algorithms for non-power-of-two number of "
+        "processors in message-passing parallel systems, EuroPVM/MPI 2004, section 3",
+    .rank_ordered = true,
+    .closed_form =
+        {
+            .steps = "2 log2 N for a power of two; else F + 1 + log2 P, where F = max(F, log2 B) + B/b for "
+                     "each block "
+                     "of B ranks that joins a smaller one of b, and log2 b for the smallest (P: the largest)",
+            .sent = "2(P-1)/P K for a power of two; (2P-1)/P K for two blocks; else 2 K",
+            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+              const std::uint64_t p = std::bit_floor(ranks_of(spec));
+              const int blocks = std::popcount(ranks_of(spec));
+              if (blocks == 1) return {2 * floor_log2(p), 2 * (p - 1)};
+              return {joining_steps(ranks_of(spec)) + 1 + floor_log2(p), 2 * p - (blocks == 2 ? 1 : 0)};
+            },
+        },
+    .generate = generate,
+};
+
+}  // namespace kolo

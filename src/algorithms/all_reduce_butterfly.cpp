@@ -1,0 +1,53 @@
+// all_reduce / butterfly: layers in which groups of d1, d2, ... ranks share out and combine, then the same
+// back.
+#include <utility>
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/butterfly.hpp"
+#include "algorithms/formula.hpp"
+#include "algorithms/group.hpp"
+#include "algorithms/pairs.hpp"
+#include "schedule/builder.hpp"
+
+namespace kolo {
+namespace {
+
+Schedule generate(const ScheduleSpec& spec) {
+  const auto layers =
+      butterfly_layers(everybody(spec), butterfly_degrees(spec), part_of(spec.size), Near::first);
+  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
+                          butterfly_scratch(layers));
+  if (spec.size == 1) builder.copy(output(0), input(0));
+  butterfly_reduce_scatter(builder, layers, BufferName::input);
+  butterfly_all_gather(builder, layers);
+  return std::move(builder).finish();
+}
+
+}  // namespace
+
+extern const Algorithm all_reduce_butterfly;
+const Algorithm all_reduce_butterfly = {
+    .collective = Collective::all_reduce,
+    .name = "butterfly",
+    .purpose =
+        "Layers in which groups of d1, d2, ... ranks share out and combine in rank order, then the same back",
+    .use =
+        "Middling data, N with small factors; any operation; with degrees, from direct (N) to halving "
+        "(2-2-...)",
+    .source = kButterflySource,
+    .rank_ordered = true,
+    .parameters = kButterflyParameters,
+    .closed_form =
+        {
+            .steps = "2 sum of (d-1) over the degrees d",
+            .sent = "2(N-1)/N K",
+            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+              const std::uint64_t n = ranks_of(spec);
+              return {2 * butterfly_steps(spec), 2 * (n - 1)};
+            },
+        },
+    .objection = butterfly_objection,
+    .generate = generate,
+};
+
+}  // namespace kolo

@@ -1,0 +1,47 @@
+// all_reduce / direct: everyone combines its part straight from everyone and sends it straight to everyone.
+#include <utility>
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/direct.hpp"
+#include "algorithms/fold.hpp"
+#include "algorithms/formula.hpp"
+#include "algorithms/pairs.hpp"
+#include "schedule/builder.hpp"
+
+namespace kolo {
+namespace {
+
+Schedule generate(const ScheduleSpec& spec) {
+  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
+                          received_scratch(spec.size));
+  const ChunkRange own = output(part_of(spec.rank));
+  direct_reduce_scatter(builder, spec, own);
+  direct_all_gather(builder, spec, own);
+  return std::move(builder).finish();
+}
+
+}  // namespace
+
+extern const Algorithm all_reduce_direct;
+const Algorithm all_reduce_direct = {
+    .collective = Collective::all_reduce,
+    .name = "direct",
+    .purpose = "Everyone combines its part straight from everyone and sends the result straight to everyone",
+    .use = "Where any two ranks have a good link: as few bytes as the ring in two rounds; any operation",
+    .source =
+        "R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, "
+        "IJHPCA 19 (2005), pairwise exchange",
+    .rank_ordered = true,
+    .closed_form =
+        {
+            .steps = "2(N-1)",
+            .sent = "2(N-1)/N K",
+            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+              const std::uint64_t n = ranks_of(spec);
+              return {2 * (n - 1), 2 * (n - 1)};
+            },
+        },
+    .generate = generate,
+};
+
+}  // namespace kolo

@@ -1,0 +1,57 @@
+// all_reduce / halving_doubling: recursive halving, then recursive doubling; ranks beyond a power of two join
+// a neighbour.
+#include <bit>
+#include <utility>
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/butterfly.hpp"
+#include "algorithms/formula.hpp"
+#include "algorithms/survivors.hpp"
+#include "schedule/builder.hpp"
+
+namespace kolo {
+namespace {
+
+Schedule generate(const ScheduleSpec& spec) {
+  const Survivors survivors(spec);
+  const auto chunks = static_cast<std::uint32_t>(survivors.group().size());
+  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, chunks);
+  if (spec.size == 1) builder.copy(output(0), input(0));
+  const BufferName held = survivors.fold_in(builder, chunks);
+  if (survivors.survives()) {
+    const auto layers = butterfly_layers(survivors.group(), twos(chunks), chunks, Near::first);
+    butterfly_reduce_scatter(builder, layers, held);
+    butterfly_all_gather(builder, layers);
+  }
+  survivors.tell(builder, chunks);
+  return std::move(builder).finish();
+}
+
+}  // namespace
+
+extern const Algorithm all_reduce_halving_doubling;
+const Algorithm all_reduce_halving_doubling = {
+    .collective = Collective::all_reduce,
+    .name = "halving_doubling",
+    .purpose =
+        "Recursive halving, then recursive doubling, in rank order; ranks beyond a power of two join a "
+        "neighbour",
+    .use = "Middling data, 2^n ranks; any operation",
+    .source =
+        "R. Rabenseifner: Optimization of collective reduction operations, ICCS 2004, recursive halving and "
+        "doubling",
+    .rank_ordered = true,
+    .closed_form =
+        {
+            .steps = "2 log2 P (P: the largest power of two <= N); 2 more where N > P",
+            .sent = "2(P-1)/P K; K more where N > P",
+            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+              const std::uint64_t n = ranks_of(spec);
+              const std::uint64_t p = std::bit_floor(n);
+              return {2 * floor_log2(n) + (n > p ? 2 : 0), 2 * (p - 1) + (n > p ? p : 0)};
+            },
+        },
+    .generate = generate,
+};
+
+}  // namespace kolo

@@ -1,0 +1,34 @@
+// all_reduce / k_nomial: sums travel up a k-nomial tree to rank 0, then the result travels down it.
+#include "algorithms/algorithm.hpp"
+#include "algorithms/compose.hpp"
+#include "algorithms/formula.hpp"
+#include "algorithms/k_nomial_tree.hpp"
+
+namespace kolo {
+
+extern const Algorithm all_reduce_k_nomial;
+const Algorithm all_reduce_k_nomial = {
+    .collective = Collective::all_reduce,
+    .name = "k_nomial",
+    .purpose = "Sums travel up a k-nomial tree to rank 0, then the result travels down it",
+    .use = "Short data where a message takes long and several can be under way at once",
+    .source =
+        "R. L. Graham, M. Gorentla Venkata, J. Ladd, P. Shamis, I. Rabinovitz, V. Filipov, G. Shainer: "
+        "Cheetah: "
+        "a framework for scalable hierarchical collective operations, CCGrid 2011, k-nomial trees",
+    .rank_ordered = true,
+    .parameters = kRadixParameters,
+    .closed_form =
+        {
+            .steps = "2 ((R-1) L + floor((N-1) / R^L)), L = floor(log_R (N-1))",
+            .sent = "(half as many as steps) K",
+            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+              const std::uint64_t children = k_nomial_children(ranks_of(spec), radix_of(spec));
+              return {2 * children, children};
+            },
+        },
+    .objection = radix_objection,
+    .generate = [](const ScheduleSpec& spec) { return reduce_then_broadcast(spec, "k_nomial"); },
+};
+
+}  // namespace kolo

@@ -1,0 +1,43 @@
+// all_reduce / naive: everyone sends everyone all its data and combines by itself.
+#include <utility>
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/fold.hpp"
+#include "algorithms/formula.hpp"
+#include "algorithms/group.hpp"
+#include "algorithms/pairs.hpp"
+#include "schedule/builder.hpp"
+
+namespace kolo {
+namespace {
+
+Schedule generate(const ScheduleSpec& spec) {
+  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 1, received_scratch(spec.size));
+  for (int k = 1; k < spec.size; ++k) builder.send(after(spec, k), input(0));
+  fold_received(builder, everybody(spec), output(0), input(0));
+  return std::move(builder).finish();
+}
+
+}  // namespace
+
+extern const Algorithm all_reduce_naive;
+const Algorithm all_reduce_naive = {
+    .collective = Collective::all_reduce,
+    .name = "naive",
+    .purpose = "Everyone sends everyone all its data and combines by itself, in rank order",
+    .use = "A few bytes among few ranks: nobody waits for another's sum",
+    .source = "Folklore; all-gather, then reduce at home",
+    .rank_ordered = true,
+    .closed_form =
+        {
+            .steps = "N-1",
+            .sent = "(N-1) K",
+            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+              const std::uint64_t n = ranks_of(spec);
+              return {n - 1, n - 1};
+            },
+        },
+    .generate = generate,
+};
+
+}  // namespace kolo

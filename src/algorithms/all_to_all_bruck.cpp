@@ -1,0 +1,82 @@
+// all_to_all / bruck: parts travel over distances 1, 2, 4, ..., many in one message, log2(N) rounds.
+#include <bit>
+#include <utility>
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/formula.hpp"
+#include "algorithms/pairs.hpp"
+#include "schedule/builder.hpp"
+
+namespace kolo {
+namespace {
+
+/// A round sends the parts whose way to their rank has this distance in it: those that lie, counted from
+/// this rank, at places with that bit.
+template <typename Visit>
+void for_each_place(int size, int bit, Visit visit) {
+  std::uint32_t slot = 0;
+  for (int place = bit; place < size; ++place) {
+    if (place & bit) visit(place, slot++);
+  }
+}
+
+Schedule generate(const ScheduleSpec& spec) {
+  // Two packs, one to send and one to receive, of at most N/2 parts each; between the rounds parts wait
+  // in the slots behind.
+  const std::uint32_t most = part_of(spec.size / 2);
+  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
+                          2 * most + part_of(spec.size));
+  const auto pack = [&](std::uint32_t first, std::uint32_t slot, std::uint32_t count) {
+    return scratch(first + slot, input(0, count));
+  };
+  const auto waiting = [&](int place) { return scratch(2 * most + part_of(place), input(0)); };
+  for (int bit = 1; bit < spec.size; bit *= 2) {
+    std::uint32_t count = 0;
+    for_each_place(spec.size, bit, [&](int place, std::uint32_t slot) {
+      const bool has_travelled = (place & (bit - 1)) != 0;
+      const ChunkRange from = has_travelled ? waiting(place) : input(part_of(after(spec, place)));
+      builder.copy(pack(0, slot, 1), from);
+      count = slot + 1;
+    });
+    builder.send(after(spec, bit), pack(0, 0, count));
+    builder.recv(before(spec, bit), pack(most, 0, count));
+    for_each_place(spec.size, bit,
+                   [&](int place, std::uint32_t slot) { builder.copy(waiting(place), pack(most, slot, 1)); });
+  }
+  // Only now, since in place all of input must be out before.
+  for (int place = 1; place < spec.size; ++place) {
+    builder.copy(output(part_of(before(spec, place))), waiting(place));
+  }
+  builder.copy(output(part_of(spec.rank)), input(part_of(spec.rank)));
+  return std::move(builder).finish();
+}
+
+}  // namespace
+
+extern const Algorithm all_to_all_bruck;
+const Algorithm all_to_all_bruck = {
+    .collective = Collective::all_to_all,
+    .name = "bruck",
+    .purpose = "Parts travel over distances 1, 2, 4, ..., many in one message, log2(N) rounds",
+    .use = "Short parts of equal lengths, many ranks",
+    .source =
+        "J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby: Efficient algorithms for all-to-all "
+        "communications in multiport message-passing systems, IEEE TPDS 8 (1997), section 3",
+    .even_parts_only = true,
+    .closed_form =
+        {
+            .steps = "ceil(log2 N)",
+            .sent = "(bits that are set in 1, 2, ..., N-1)/N K: log2(N)/2 K where N is a power of two",
+            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+              const std::uint64_t n = ranks_of(spec);
+              std::uint64_t bits = 0;
+              for (std::uint64_t place = 1; place < n; ++place) {
+                bits += static_cast<std::uint64_t>(std::popcount(place));
+              }
+              return {ceil_log2(n), bits};
+            },
+        },
+    .generate = generate,
+};
+
+}  // namespace kolo

@@ -1,0 +1,44 @@
+// broadcast / chain: every rank hands piece after piece to the next.
+#include <utility>
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/pairs.hpp"
+#include "algorithms/pipeline.hpp"
+#include "schedule/builder.hpp"
+
+namespace kolo {
+namespace {
+
+Schedule generate(const ScheduleSpec& spec) {
+  const std::uint32_t chunks = chunks_of(spec);
+  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, chunks);
+  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
+    if (spec.rank != spec.root) builder.recv(before(spec, 1), output(chunk));
+    if (after(spec, 1) != spec.root) builder.send(after(spec, 1), output(chunk));
+  }
+  return std::move(builder).finish();
+}
+
+}  // namespace
+
+extern const Algorithm broadcast_chain;
+const Algorithm broadcast_chain = {
+    .collective = Collective::broadcast,
+    .name = "chain",
+    .purpose = "Every rank hands piece after piece to the next; all links are busy at once",
+    .use = "Long data, few ranks: nobody sends more than the data once",
+    .source =
+        "J. Pjesivac-Grbovic, T. Angskun, G. Bosilca, G. E. Fagg, E. Gabriel, J. J. Dongarra: Performance "
+        "analysis of MPI collective operations, Cluster Computing 10 (2007), pipeline",
+    .parameters = kChunksParameters,
+    .closed_form =
+        {
+            .steps = kChainSteps,
+            .sent = "K",
+            .of = chain_cost,
+        },
+    .objection = chunks_objection,
+    .generate = generate,
+};
+
+}  // namespace kolo

@@ -1,0 +1,32 @@
+// broadcast / k_nomial: a tree in which a rank has radix-1 children at each level.
+#include "algorithms/algorithm.hpp"
+#include "algorithms/formula.hpp"
+#include "algorithms/k_nomial_tree.hpp"
+
+namespace kolo {
+
+extern const Algorithm broadcast_k_nomial;
+const Algorithm broadcast_k_nomial = {
+    .collective = Collective::broadcast,
+    .name = "k_nomial",
+    .purpose = "A tree in which a rank has radix-1 children at each level",
+    .use = "Short data where a message takes long and several can be under way at once",
+    .source =
+        "R. L. Graham, M. Gorentla Venkata, J. Ladd, P. Shamis, I. Rabinovitz, V. Filipov, G. Shainer: "
+        "Cheetah: "
+        "a framework for scalable hierarchical collective operations, CCGrid 2011, k-nomial trees",
+    .parameters = kRadixParameters,
+    .closed_form =
+        {
+            .steps = kKNomialSteps,
+            .sent = "(as many as steps) K",
+            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+              const std::uint64_t children = k_nomial_children(ranks_of(spec), radix_of(spec));
+              return {children, children};
+            },
+        },
+    .objection = radix_objection,
+    .generate = [](const ScheduleSpec& spec) { return k_nomial_broadcast(spec, radix_of(spec)); },
+};
+
+}  // namespace kolo

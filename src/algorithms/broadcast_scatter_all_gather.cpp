@@ -1,0 +1,70 @@
+// broadcast / scatter_all_gather: the root scatters the data over a tree, then its pieces travel around a
+// ring.
+#include <utility>
+#include <vector>
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/formula.hpp"
+#include "algorithms/halving_tree.hpp"
+#include "algorithms/pairs.hpp"
+#include "schedule/builder.hpp"
+
+namespace kolo {
+namespace {
+
+/// The pieces, counted from the root's, that the rank `places` after the root has after the scatter.
+HalvingTree place_of(const ScheduleSpec& spec, int places) {
+  return {places % spec.size, spec.size, 0};
+}
+
+ChunkRange pieces(int begin, int end) {
+  return output(part_of(begin), part_of(end - begin));
+}
+
+Schedule generate(const ScheduleSpec& spec) {
+  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
+  const int v = (spec.rank - spec.root + spec.size) % spec.size;
+  const auto rank_of = [&](int place) { return (place + spec.root) % spec.size; };
+  const HalvingTree tree = place_of(spec, v);
+  const HalvingTree next = place_of(spec, v + 1);
+  if (v > 0) builder.recv(rank_of(tree.parent), pieces(tree.begin, tree.end));
+  std::vector<ScheduleBuilder::StepId> sent;
+  for (const HalvingTree::Child& child : tree.children) {
+    sent.push_back(builder.send(rank_of(child.rank), pieces(child.begin, child.end)));
+  }
+  // The ring waits for the scatter, without which others have nothing to pass on. Nobody is sent what it has
+  // already.
+  const auto lacks = [](const HalvingTree& who, int piece) { return piece < who.begin || piece >= who.end; };
+  for (int round = 0; round + 1 < spec.size; ++round) {
+    const int outgoing = (v - round + spec.size) % spec.size;
+    const int incoming = (v - round - 1 + spec.size) % spec.size;
+    if (lacks(next, outgoing)) builder.send(after(spec, 1), pieces(outgoing, outgoing + 1), sent);
+    if (lacks(tree, incoming)) builder.recv(before(spec, 1), pieces(incoming, incoming + 1));
+  }
+  return std::move(builder).finish();
+}
+
+}  // namespace
+
+extern const Algorithm broadcast_scatter_all_gather;
+const Algorithm broadcast_scatter_all_gather = {
+    .collective = Collective::broadcast,
+    .name = "scatter_all_gather",
+    .purpose = "The root scatters the data over a tree, then its pieces travel around a ring",
+    .use = "Long data, many ranks: nobody sends more than about twice the data",
+    .source =
+        "M. Barnett, L. Shuler, R. van de Geijn, S. Gupta, D. Payne, J. Watts: Interprocessor collective "
+        "communication library (InterCom), SHPCC 1994, long-vector broadcast",
+    .closed_form =
+        {
+            .steps = "ceil(log2 N) + N-1",
+            .sent = "2(N-1)/N K",
+            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+              const std::uint64_t n = ranks_of(spec);
+              return {ceil_log2(n) + n - 1, 2 * (n - 1)};
+            },
+        },
+    .generate = generate,
+};
+
+}  // namespace kolo

@@ -1,0 +1,70 @@
+// Butterflies of any degrees: layers of exchanges within groups, and the two halves of an all_reduce over
+// them.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/group.hpp"
+#include "schedule/builder.hpp"
+
+namespace kolo {
+
+inline constexpr std::array<Parameter, 1> kButterflyParameters = {
+    {{"degrees",
+      "ranks in a group of each layer, as in 4-2; their product is N; else N's prime factors, largest first",
+      ParameterKind::numbers}}};
+inline constexpr std::string_view kButterflySource =
+    "H. Zhao, J. Canny: Kylix: A sparse allreduce for commodity clusters, ICPP 2014, section 3, on dense "
+    "data";
+
+/// Of the algorithms that have the parameter `degrees`. The fewest steps are the sum of (p - 1) over the
+/// prime factors p of N, in any order; largest first, because in Kylix sparse data shrink most where they
+/// are shared out widest.
+std::vector<int> butterfly_degrees(const ScheduleSpec& spec);
+std::string butterfly_objection(const ScheduleSpec& spec);
+std::uint64_t butterfly_steps(const ScheduleSpec& spec);  ///< of one half
+
+/// 2, 2, ..., whose product is `size`, a power of two.
+std::vector<int> twos(std::uint32_t size);
+
+/// One layer: a block of chunks that all members hold is shared out among them.
+struct ButterflyLayer {
+  Group group;
+  std::uint32_t begin;  ///< of the block, and of the first member's part
+  std::uint32_t part;   ///< chunks in each member's part
+
+  /// The part of the member `places` after this rank.
+  ChunkRange of(int places, BufferName buffer) const;
+  ChunkRange own(BufferName buffer) const { return of(0, buffer); }
+  std::uint32_t own_begin() const { return own(BufferName::input).begin; }
+};
+
+/// Which layer has the neighbours in its groups. The first: what is combined is always a run of neighbours,
+/// in their order, and the member at place i ends with the chunks of i's digits reversed. The last: the
+/// member at place i ends with the i-th chunks, in order.
+enum class Near : std::uint8_t { first, last };
+
+/// This rank's layers: the group's size is the product of the degrees and divides `chunks`. Degrees of 1
+/// give no layer.
+std::vector<ButterflyLayer> butterfly_layers(const Group& everyone, const std::vector<int>& degrees,
+                                             std::uint32_t chunks, Near near);
+
+/// Slots of scratch that butterfly_reduce_scatter() needs.
+std::uint32_t butterfly_scratch(const std::vector<ButterflyLayer>& layers);
+
+/// Layers with Near::first. Starts with all chunks in `held` (input, or what output holds by then), ends with
+/// the last layer's own part in output, combined in the order of the group.
+void butterfly_reduce_scatter(ScheduleBuilder& builder, const std::vector<ButterflyLayer>& layers,
+                              BufferName held, bool completes = true);
+
+/// The layers backwards: starts with the last layer's own part in output, ends with all chunks there. Sends
+/// nothing before the steps `first`.
+void butterfly_all_gather(ScheduleBuilder& builder, const std::vector<ButterflyLayer>& layers,
+                          ScheduleBuilder::After first = {});
+
+}  // namespace kolo

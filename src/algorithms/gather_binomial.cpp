@@ -1,0 +1,58 @@
+// gather / binomial: ranks gather the parts of their subtree and hand them on together, log2(N) rounds.
+#include <utility>
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/formula.hpp"
+#include "algorithms/halving_tree.hpp"
+#include "algorithms/pairs.hpp"
+#include "schedule/builder.hpp"
+
+namespace kolo {
+namespace {
+
+Schedule generate(const ScheduleSpec& spec) {
+  const HalvingTree tree(spec.rank, spec.size, spec.root);
+  const bool is_root = spec.rank == spec.root;
+  const bool holds_others = !is_root && !tree.children.empty();
+  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
+                          holds_others ? part_of(tree.end - tree.begin) : 0);
+  // Where the parts of ranks begin .. end lie. In scratch they lie one behind the other as in one message,
+  // which is a part a slot only if all are equally long.
+  const auto parts = [&](int begin, int end) {
+    const ChunkRange range = output(part_of(begin), part_of(end - begin));
+    return is_root ? range : scratch(part_of(begin - tree.begin), range);
+  };
+  if (is_root || holds_others) builder.copy(parts(spec.rank, spec.rank + 1), input(0));
+  // The smallest range first: it is ready first.
+  for (auto child = tree.children.rbegin(); child != tree.children.rend(); ++child) {
+    builder.recv(child->rank, parts(child->begin, child->end));
+  }
+  if (!is_root) builder.send(tree.parent, holds_others ? parts(tree.begin, tree.end) : input(0));
+  return std::move(builder).finish();
+}
+
+}  // namespace
+
+extern const Algorithm gather_binomial;
+const Algorithm gather_binomial = {
+    .collective = Collective::gather,
+    .name = "binomial",
+    .purpose = "Ranks gather the parts of their subtree and hand them on together, log2(N) rounds",
+    .use = "Short parts of equal lengths, many ranks",
+    .source =
+        "E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective communication: theory, practice, "
+        "and experience, CCPE 19 (2007), section 4, minimum-spanning-tree gather",
+    .even_parts_only = true,
+    .closed_form =
+        {
+            .steps = "ceil(log2 N)",
+            .sent = "floor(N/2)/N K",
+            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+              const std::uint64_t n = ranks_of(spec);
+              return {ceil_log2(n), n / 2};
+            },
+        },
+    .generate = generate,
+};
+
+}  // namespace kolo

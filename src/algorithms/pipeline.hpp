@@ -1,0 +1,35 @@
+// What pipelined algorithms share: the data goes in chunks, so that a rank passes one on while it gets the
+// next.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/formula.hpp"
+
+namespace kolo {
+
+inline constexpr std::array<Parameter, 1> kChunksParameters = {
+    {{"chunks", "pieces in which the data travels down each chain or tree; else 4"}}};
+
+constexpr int kMostChunks = 4096;
+
+inline std::uint32_t chunks_of(const ScheduleSpec& spec) {
+  return static_cast<std::uint32_t>(spec.arguments.number("chunks", 4));
+}
+
+inline std::string chunks_objection(const ScheduleSpec& spec) {
+  if (chunks_of(spec) <= kMostChunks) return {};
+  return "needs at most " + std::to_string(kMostChunks) + " chunks";
+}
+
+/// A chain of all ranks: the last chunk leaves the first rank in step C and passes N-2 others.
+inline constexpr std::string_view kChainSteps = "N-2 + C, C chunks";
+inline StepsAndBytes chain_cost(const ScheduleSpec& spec) {
+  if (spec.size == 1) return {};
+  return {ranks_of(spec) - 2 + chunks_of(spec), chunks_of(spec)};
+}
+
+}  // namespace kolo

@@ -1,0 +1,55 @@
+// reduce / chain: sums of piece after piece travel along a chain of all ranks to the root.
+#include <utility>
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/pairs.hpp"
+#include "algorithms/pipeline.hpp"
+#include "schedule/builder.hpp"
+
+namespace kolo {
+namespace {
+
+/// Slots of scratch for sums under way: one is received while the one before is being sent.
+constexpr std::uint32_t kTravellers = 2;
+
+Schedule generate(const ScheduleSpec& spec) {
+  const std::uint32_t chunks = chunks_of(spec);
+  const bool is_root = spec.rank == spec.root;
+  const bool is_first = after(spec, 1) == spec.root;
+  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, chunks,
+                          is_root || is_first ? 0 : kTravellers);
+  for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
+    if (spec.size == 1) builder.copy(output(chunk), input(chunk));
+    ChunkRange sum = input(chunk);
+    if (!is_first) {
+      sum = is_root ? output(chunk) : scratch(chunk % kTravellers, input(chunk));
+      builder.recv_reduce(after(spec, 1), sum, input(chunk), is_root);
+    }
+    if (!is_root) builder.send(before(spec, 1), sum);
+  }
+  return std::move(builder).finish();
+}
+
+}  // namespace
+
+extern const Algorithm reduce_chain;
+const Algorithm reduce_chain = {
+    .collective = Collective::reduce,
+    .name = "chain",
+    .purpose = "Sums of piece after piece travel along a chain of all ranks to the root",
+    .use = "Long data, few ranks: nobody sends or adds more than the data once",
+    .source =
+        "J. Pjesivac-Grbovic, T. Angskun, G. Bosilca, G. E. Fagg, E. Gabriel, J. J. Dongarra: Performance "
+        "analysis of MPI collective operations, Cluster Computing 10 (2007), pipeline",
+    .parameters = kChunksParameters,
+    .closed_form =
+        {
+            .steps = kChainSteps,
+            .sent = "K",
+            .of = chain_cost,
+        },
+    .objection = chunks_objection,
+    .generate = generate,
+};
+
+}  // namespace kolo

@@ -1,0 +1,32 @@
+// reduce / k_nomial: a tree towards the root in which a rank has radix-1 children at each level.
+#include "algorithms/algorithm.hpp"
+#include "algorithms/formula.hpp"
+#include "algorithms/k_nomial_tree.hpp"
+
+namespace kolo {
+
+extern const Algorithm reduce_k_nomial;
+const Algorithm reduce_k_nomial = {
+    .collective = Collective::reduce,
+    .name = "k_nomial",
+    .purpose = "A tree towards the root in which a rank has radix-1 children at each level",
+    .use = "Short data where a message takes long and several arrive at once",
+    .source =
+        "R. L. Graham, M. Gorentla Venkata, J. Ladd, P. Shamis, I. Rabinovitz, V. Filipov, G. Shainer: "
+        "Cheetah: "
+        "a framework for scalable hierarchical collective operations, CCGrid 2011, k-nomial trees",
+    .parameters = kRadixParameters,
+    .closed_form =
+        {
+            .steps = kKNomialSteps,
+            .sent = "K",
+            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+              const std::uint64_t n = ranks_of(spec);
+              return {k_nomial_children(n, radix_of(spec)), n > 1 ? 1u : 0u};
+            },
+        },
+    .objection = radix_objection,
+    .generate = [](const ScheduleSpec& spec) { return k_nomial_reduce(spec, radix_of(spec)); },
+};
+
+}  // namespace kolo

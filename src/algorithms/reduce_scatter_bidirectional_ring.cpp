@@ -1,0 +1,50 @@
+// reduce_scatter / bidirectional_ring: partial sums come to their owner from both sides, half way round each.
+#include <utility>
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/formula.hpp"
+#include "algorithms/pairs.hpp"
+#include "algorithms/ring.hpp"
+#include "schedule/builder.hpp"
+
+namespace kolo {
+namespace {
+
+/// Slots of scratch for partial sums: in each direction one that comes while the one before leaves.
+constexpr std::uint32_t kTravellers = 4;
+
+Schedule generate(const ScheduleSpec& spec) {
+  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
+                          spec.size > 3 ? kTravellers : 0);
+  if (spec.size == 1) builder.copy(output(0), input(0));
+  const auto sum = [&](int rank, std::uint32_t count) {
+    return rank == spec.rank ? output(0) : scratch(count % kTravellers, input_of(rank));
+  };
+  bidirectional_ring_reduce_scatter(builder, ring_order(spec), input_of, sum);
+  return std::move(builder).finish();
+}
+
+}  // namespace
+
+extern const Algorithm reduce_scatter_bidirectional_ring;
+const Algorithm reduce_scatter_bidirectional_ring = {
+    .collective = Collective::reduce_scatter,
+    .name = "bidirectional_ring",
+    .purpose = "Partial sums come to their owner from both sides of the ring, half way round each",
+    .use = "Long parts where a rank can use its links to both neighbours at once: half the ring's rounds",
+    .source = kBidirectionalRingSource,
+    .parameters = kRingParameters,
+    .closed_form =
+        {
+            .steps = "N-1",
+            .sent = "(N-1)/N K",
+            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+              const std::uint64_t n = ranks_of(spec);
+              return {n - 1, n - 1};
+            },
+        },
+    .objection = ring_objection,
+    .generate = generate,
+};
+
+}  // namespace kolo

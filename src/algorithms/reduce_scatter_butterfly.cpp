@@ -1,0 +1,67 @@
+// reduce_scatter / butterfly: layers in which groups of d1, d2, ... ranks exchange; their product is N.
+#include <utility>
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/butterfly.hpp"
+#include "algorithms/formula.hpp"
+#include "algorithms/group.hpp"
+#include "algorithms/pairs.hpp"
+#include "schedule/builder.hpp"
+
+namespace kolo {
+namespace {
+
+Schedule generate(const ScheduleSpec& spec) {
+  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
+  const auto layers =
+      butterfly_layers(everybody(spec), butterfly_degrees(spec), part_of(spec.size), Near::last);
+  if (layers.empty()) builder.copy(output(0), input(0));
+  // Sums of what is still to be shared out stay in scratch, laid out as in the input.
+  if (layers.size() > 1) builder.lay_scratch_like(layers[0].own(BufferName::input));
+  const auto sums = [&](ChunkRange chunks) { return scratch(chunks.begin - layers[0].own_begin(), chunks); };
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const ButterflyLayer& layer = layers[i];
+    const auto held = [&](ChunkRange chunks) { return i == 0 ? chunks : sums(chunks); };
+    const int others = layer.group.size() - 1;
+    for (int k = 1; k <= others; ++k) {
+      builder.send(layer.group.neighbour(k), held(layer.of(k, BufferName::input)));
+    }
+    const ChunkRange own = layer.own(BufferName::input);
+    const bool is_last = i + 1 == layers.size();
+    const ChunkRange sum = is_last ? output(0) : sums(own);
+    ChunkRange operand = held(own);
+    for (int k = 1; k <= others; ++k) {
+      builder.recv_reduce(layer.group.neighbour(-k), sum, operand, is_last && k == others);
+      operand = sum;
+    }
+  }
+  return std::move(builder).finish();
+}
+
+}  // namespace
+
+extern const Algorithm reduce_scatter_butterfly;
+const Algorithm reduce_scatter_butterfly = {
+    .collective = Collective::reduce_scatter,
+    .name = "butterfly",
+    .purpose =
+        "Layers of exchanges among groups of d1, d2, ... ranks: recursive halving for any N with small "
+        "factors",
+    .use =
+        "Short and middling parts, N with small factors; with degrees, from direct (N) to halving (2-2-...)",
+    .source = kButterflySource,
+    .parameters = kButterflyParameters,
+    .closed_form =
+        {
+            .steps = "sum of (d-1) over the degrees d",
+            .sent = "(N-1)/N K",
+            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+              const std::uint64_t n = ranks_of(spec);
+              return {butterfly_steps(spec), (n - 1)};
+            },
+        },
+    .objection = butterfly_objection,
+    .generate = generate,
+};
+
+}  // namespace kolo

@@ -1,0 +1,43 @@
+// reduce_scatter / circulant: ceil(log2 N) rounds with halving skips around the ranks, for any N.
+#include <utility>
+
+#include "algorithms/algorithm.hpp"
+#include "algorithms/circulant.hpp"
+#include "algorithms/formula.hpp"
+#include "algorithms/pairs.hpp"
+#include "schedule/builder.hpp"
+
+namespace kolo {
+namespace {
+
+Schedule generate(const ScheduleSpec& spec) {
+  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
+  Circulant circulant(builder, spec, BufferName::input);
+  circulant.load();
+  circulant.reduce_scatter(output(0));
+  if (spec.size == 1) builder.copy(output(0), input(0));
+  return std::move(builder).finish();
+}
+
+}  // namespace
+
+extern const Algorithm reduce_scatter_circulant;
+const Algorithm reduce_scatter_circulant = {
+    .collective = Collective::reduce_scatter,
+    .name = "circulant",
+    .purpose = "Halving skips around the ranks: the fewest rounds and the fewest bytes, for any N",
+    .use = "Short and middling parts, any number of ranks",
+    .source = kCirculantSource,
+    .closed_form =
+        {
+            .steps = "ceil(log2 N)",
+            .sent = "(N-1)/N K",
+            .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
+              const std::uint64_t n = ranks_of(spec);
+              return {ceil_log2(n), n - 1};
+            },
+        },
+    .generate = generate,
+};
+
+}  // namespace kolo

@@ -1,0 +1,244 @@
+// What the ranks of a new communicator find out about themselves: where they are, and what messages cost.
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <set>
+#include <thread>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/config.hpp"
+#include "base/log.hpp"
+#include "comm/state.hpp"
+#include "kernels/kernels.hpp"
+#include "selection/ring_order.hpp"
+
+namespace kolo {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+
+constexpr std::uint64_t kShort = 8;
+constexpr std::uint64_t kLong = 128 << 10;
+
+double seconds_since(Clock::time_point begin) {
+  return Seconds(Clock::now() - begin).count();
+}
+
+/// The least of a few tries: what disturbs them only adds.
+double least_time(int tries, const std::function<void()>& call) {
+  double least = 0;
+  for (int i = 0; i < tries; ++i) {
+    const auto begin = Clock::now();
+    call();
+    const double seconds = seconds_since(begin);
+    if (i == 0 || seconds < least) least = seconds;
+  }
+  return least;
+}
+
+/// Everyone in `members` sends to the next and receives from the one before, all at once, and again; returns
+/// the median time of a round. Who is not a member returns 0 at once.
+double time_exchange(Communicator& communicator, const std::vector<int>& members, std::uint64_t bytes,
+                     int rounds) {
+  const auto me = std::find(members.begin(), members.end(), communicator.rank());
+  if (me == members.end() || members.size() < 2) return 0;
+  const auto count = static_cast<std::ptrdiff_t>(members.size());
+  const auto place = me - members.begin();
+  const int next = members[static_cast<std::size_t>((place + 1) % count)];
+  const int before = members[static_cast<std::size_t>((place + count - 1) % count)];
+  std::vector<std::byte> out(bytes), in(bytes);
+  std::vector<double> times;
+  for (int round = -rounds / 4; round < rounds; ++round) {
+    const auto begin = Clock::now();
+    const Work send = communicator.send_async({out.data(), bytes, DType::uint8}, next);
+    communicator.recv({in.data(), bytes, DType::uint8}, before);
+    send.wait();
+    if (round >= 0) times.push_back(seconds_since(begin));
+  }
+  std::nth_element(times.begin(), times.begin() + rounds / 2, times.end());
+  return times[static_cast<std::size_t>(rounds / 2)];
+}
+
+int cores_here() {
+  cpu_set_t cpus;
+  CPU_ZERO(&cpus);
+  return sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? std::max(CPU_COUNT(&cpus), 1) : 1;
+}
+
+/// A round of short and one of long messages, explained by the ranks' processors: with fewer cores than ranks
+/// each core works for several of them.
+LinkCost explain_memory(double short_round, double long_round, int ranks, int cores) {
+  const double turns = std::max(1.0, static_cast<double>(ranks) / cores);
+  LinkCost cost;
+  cost.latency = short_round / 2;
+  cost.overhead = short_round / (4 * turns);
+  cost.receiver_per_byte = std::max(long_round - short_round, 1e-12) / (static_cast<double>(kLong) * turns);
+  return cost;
+}
+
+/// Likewise, explained by the wire; the processors' part is small where the wire is the limit.
+LinkCost explain_network(double short_round, double long_round) {
+  constexpr double kMostOverhead = 5e-6;
+  LinkCost cost;
+  cost.overhead = std::min(short_round / 4, kMostOverhead);
+  cost.latency = short_round - 2 * cost.overhead;
+  cost.wire_per_byte = std::max(long_round - short_round, 1e-12) / static_cast<double>(kLong);
+  return cost;
+}
+
+void measure_local(CostModel& model) {
+  std::vector<float> a(kLong / sizeof(float), 1.0f), b(a), out(a);
+  const auto add = kernels::reduce_function(DType::float32, ReduceOp::sum);
+  const auto bytes = static_cast<double>(kLong);
+  const auto* left = reinterpret_cast<const std::byte*>(a.data());
+  const auto* right = reinterpret_cast<const std::byte*>(b.data());
+  auto* to = reinterpret_cast<std::byte*>(out.data());
+  model.reduce_per_byte = least_time(5, [&] { add(to, left, right, a.size()); }) / bytes;
+  model.copy_per_byte = least_time(5, [&] { kernels::copy(to, left, kLong); }) / bytes;
+}
+
+/// Collective. The largest value of any rank decides, so that all ranks have the same model.
+CostModel measure(Communicator& communicator, const std::vector<int>& hosts) {
+  CostModel model = typical_cost_model();
+  std::vector<int> neighbours;
+  std::vector<int> leaders;
+  const auto host_of = [&](int rank) { return hosts.empty() ? 0 : hosts[static_cast<std::size_t>(rank)]; };
+  std::set<int> seen;
+  for (int rank = 0; rank < communicator.size(); ++rank) {
+    if (host_of(rank) == host_of(communicator.rank())) neighbours.push_back(rank);
+    if (seen.insert(host_of(rank)).second) leaders.push_back(rank);
+  }
+  measure_local(model);
+  const double memory_short = time_exchange(communicator, neighbours, kShort, 24);
+  const double memory_long = time_exchange(communicator, neighbours, kLong, 8);
+  communicator.barrier();
+  const double network_short = time_exchange(communicator, leaders, kShort, 24);
+  const double network_long = time_exchange(communicator, leaders, kLong, 8);
+  std::vector<double> largest = {memory_short,
+                                 memory_long,
+                                 network_short,
+                                 network_long,
+                                 static_cast<double>(neighbours.size()),
+                                 -cores_here() * 1.0,
+                                 model.reduce_per_byte,
+                                 model.copy_per_byte};
+  communicator.all_reduce(Buffer(largest), ReduceOp::max);
+  model.cores = -largest[5];
+  model.reduce_per_byte = std::max(largest[6], 1e-12);
+  model.copy_per_byte = std::max(largest[7], 1e-12);
+  if (largest[0] > 0) {
+    model.memory =
+        explain_memory(largest[0], largest[1], static_cast<int>(largest[4]), static_cast<int>(model.cores));
+  }
+  if (largest[2] > 0) model.network = explain_network(largest[2], largest[3]);
+  model.segment_bytes = static_cast<double>(config().segment_bytes);
+  return model;
+}
+
+/// The kinds of links between any two ranks, "shm+tcp". Collective.
+std::string kinds_of_links(Communicator& communicator) {
+  constexpr std::array<std::string_view, 3> kKinds = {"inproc", "shm", "tcp"};
+  std::vector<std::uint8_t> used(kKinds.size(), 0);
+  for (int peer = 0; peer < communicator.size(); ++peer) {
+    const auto kind = std::find(kKinds.begin(), kKinds.end(), communicator.transport_to(peer));
+    if (kind != kKinds.end()) used[static_cast<std::size_t>(kind - kKinds.begin())] = 1;
+  }
+  communicator.all_reduce(Buffer(used), ReduceOp::max);
+  std::vector<std::string_view> names;
+  for (std::size_t i = 0; i < kKinds.size(); ++i) {
+    if (used[i] != 0) names.push_back(kKinds[i]);
+  }
+  return fmt::format("{}", fmt::join(names, "+"));
+}
+
+/// Rank 0's table, on all ranks. Collective. A file that cannot be read is as good as none, but not silently.
+TuningTable shared_table(Communicator& communicator) {
+  std::string text;
+  if (communicator.rank() == 0 && !table_path().empty()) {
+    const auto table = read_table(table_path());
+    if (!table.ok()) log().warn("the tuning table is left out: {}", table.status().message());
+    if (table.ok() && !table.value().empty()) text = table.value().text();
+  }
+  std::uint64_t length = text.size();
+  communicator.broadcast(Buffer(&length, 1, DType::uint64), 0);
+  if (length == 0) return {};
+  text.resize(length);
+  communicator.broadcast(Buffer(text.data(), length, DType::uint8), 0);
+  return TuningTable::parse(text).value_or_throw();
+}
+
+/// The hosts in the order that avoids slow links, if all of them have been measured; else none.
+std::vector<int> ring_over_hosts(const TuningTable& table, const Group& group) {
+  const std::size_t count = group.host_names.size();
+  if (group.hosts.empty() || count < 3) return {};
+  BandwidthMatrix matrix(count, std::vector<double>(count, 0));
+  for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t j = 0; j < count; ++j) {
+      if (i == j) continue;
+      const auto known = table.bandwidth(group.host_names[i], group.host_names[j]);
+      if (!known) return {};
+      matrix[i][j] = *known;
+    }
+  }
+  std::vector<int> ring;
+  for (const int host : fastest_ring(matrix)) {
+    for (std::size_t rank = 0; rank < group.hosts.size(); ++rank) {
+      if (group.hosts[rank] == host) ring.push_back(static_cast<int>(rank));
+    }
+  }
+  return ring;
+}
+
+}  // namespace
+
+Situation explore(Communicator& communicator, const Group& group) {
+  Situation situation;
+  situation.size = communicator.size();
+  situation.hosts = group.hosts;
+  situation.host_names = group.host_names;
+  situation.links = kinds_of_links(communicator);
+  situation.table = shared_table(communicator);
+  situation.ring = ring_over_hosts(situation.table, group);
+  const Setting setting = situation.setting();
+  if (const auto known = situation.table.model(setting)) {
+    situation.model = *known;
+  } else {
+    situation.model = measure(communicator, group.hosts);
+  }
+  if (communicator.rank() == 0) {
+    log().debug("links {}, ranks {}, costs {}", setting.links, setting.layout, to_text(situation.model));
+    if (!situation.ring.empty()) log().debug("rings run in the order {}", fmt::join(situation.ring, " "));
+  }
+  return situation;
+}
+
+Situation part_of(const Situation& whole, const std::vector<int>& ranks) {
+  Situation part = whole;
+  part.size = static_cast<int>(ranks.size());
+  part.hosts.clear();
+  part.host_names.clear();
+  part.ring.clear();
+  if (!whole.hosts.empty()) {
+    std::vector<int> known;  // the whole's number of each of the part's hosts
+    for (const int rank : ranks) {
+      const int host = whole.hosts[static_cast<std::size_t>(rank)];
+      const auto found = std::find(known.begin(), known.end(), host);
+      part.hosts.push_back(static_cast<int>(found - known.begin()));
+      if (found != known.end()) continue;
+      known.push_back(host);
+      part.host_names.push_back(whole.host_names[static_cast<std::size_t>(host)]);
+    }
+    if (known.size() == 1) part.hosts.clear();
+  }
+  for (const int rank : whole.ring) {
+    const auto found = std::find(ranks.begin(), ranks.end(), rank);
+    if (found != ranks.end()) part.ring.push_back(static_cast<int>(found - ranks.begin()));
+  }
+  return part;
+}
+
+}  // namespace kolo

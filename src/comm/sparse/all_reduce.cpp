@@ -1,0 +1,245 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "algorithms/algorithm.hpp"
+#include "comm/call.hpp"
+#include "comm/sparse/block.hpp"
+#include "comm/sparse/layers.hpp"
+#include "kolo/sparse.hpp"
+
+namespace kolo {
+namespace {
+
+using sparse::ElementKind;
+using sparse::SparseBlock;
+
+constexpr const char* kName = "all_reduce_sparse";
+
+[[noreturn]] void refuse(const std::string& what) {
+  throw InvalidArgument(fmt::format("{}: {}", kName, what), {.collective = kName});
+}
+
+void check(std::uint64_t length, std::span<const std::uint64_t> indices, const ConstBuffer& values) {
+  if (static_cast<int>(values.dtype) >= kDTypeCount) refuse("`values` has no known element type");
+  if (values.data == nullptr && values.count > 0)
+    refuse(fmt::format("`values` is null but has {} elements", values.count));
+  if (length > kMostElements) refuse(fmt::format("length {} is more than memory can hold", length));
+  if (indices.size() != values.count)
+    refuse(fmt::format("{} indices but {} values", indices.size(), values.count));
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    if (indices[i] >= length) refuse(fmt::format("index {} is not below the length {}", indices[i], length));
+    if (i == 0 || indices[i] > indices[i - 1]) continue;
+    refuse(indices[i] == indices[i - 1]
+               ? fmt::format("index {} occurs twice", indices[i])
+               : fmt::format("indices are not ascending: {} after {}", indices[i], indices[i - 1]));
+  }
+}
+
+/// What every rank says of itself before data moves.
+using Words = std::array<std::uint64_t, 3>;
+
+/// Everybody's words by rank.
+std::vector<Words> tell_all(Communicator& communicator, const Words& mine) {
+  std::vector<Words> all(static_cast<std::size_t>(communicator.size()));
+  communicator.all_gather(mine, Buffer(all.data(), all.size() * mine.size(), DType::uint64));
+  return all;
+}
+
+/// All ranks come to the same conclusion, as they hold the same words.
+template <typename Describe>
+void expect_same(const std::vector<Words>& all, std::size_t words, Describe describe) {
+  for (std::size_t r = 1; r < all.size(); ++r) {
+    if (std::equal(all[r].begin(), all[r].begin() + static_cast<std::ptrdiff_t>(words), all[0].begin()))
+      continue;
+    throw MismatchError(fmt::format("{}: the ranks disagree: rank 0 {}, rank {} {}", kName, describe(all[0]),
+                                    r, describe(all[r])),
+                        {.peer = static_cast<int>(r), .collective = kName});
+  }
+}
+
+/// FNV-1a: has to differ where ranks disagree.
+std::uint64_t hash(std::span<const char> bytes) {
+  std::uint64_t value = 0xcbf29ce484222325ull;
+  for (const char c : bytes) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+  return value;
+}
+
+std::uint64_t total(const std::vector<std::uint64_t>& counts) {
+  return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
+}
+
+/// Blocks of one member of the group after the other, as they lie in `bytes`.
+std::vector<SparseBlock> unpack_all(std::span<const std::byte> bytes,
+                                    const std::vector<std::uint64_t>& counts,
+                                    const std::vector<std::uint64_t>& lengths, const ElementKind& kind) {
+  std::vector<SparseBlock> blocks;
+  for (std::size_t member = 0; member < counts.size(); ++member) {
+    SparseBlock block{lengths[member], {}, {}};
+    const std::uint64_t size = sparse::packed_bytes(counts[member], lengths[member], kind.bytes);
+    if (!sparse::unpack(bytes.first(size), counts[member], kind.bytes, block)) {
+      throw MismatchError(fmt::format("{}: member {} of a group sent what is no block", kName, member),
+                          {.collective = kName});
+    }
+    bytes = bytes.subspan(size);
+    blocks.push_back(std::move(block));
+  }
+  return blocks;
+}
+
+std::vector<std::uint64_t> packed_sizes(const std::vector<std::uint64_t>& counts,
+                                        const std::vector<std::uint64_t>& lengths, std::size_t element) {
+  std::vector<std::uint64_t> sizes;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    if (counts[i] > lengths[i]) {
+      throw MismatchError(fmt::format("{}: a block of {} values has {} places", kName, counts[i], lengths[i]),
+                          {.collective = kName});
+    }
+    sizes.push_back(sparse::packed_bytes(counts[i], lengths[i], element));
+  }
+  return sizes;
+}
+
+/// Down one layer: gives every member of the group its part of `block`, and sums what all have for this rank.
+SparseBlock exchange_parts(Communicator& group, const SparseBlock& block, const ElementKind& kind) {
+  const std::vector<SparseBlock> parts = sparse::divide(block, group.size(), kind);
+  const std::size_t members = parts.size();
+  const std::uint64_t own_length = parts[static_cast<std::size_t>(group.rank())].length;
+  std::vector<std::uint64_t> counts, lengths;
+  std::vector<std::byte> out;
+  for (const SparseBlock& part : parts) {
+    counts.push_back(part.positions.size());
+    lengths.push_back(part.length);
+    sparse::pack(part, kind.bytes, out);
+  }
+  std::vector<std::uint64_t> their_counts(members);
+  group.all_to_all(counts, their_counts);
+  const std::vector<std::uint64_t> their_lengths(members, own_length);
+  const auto sizes = packed_sizes(counts, lengths, kind.bytes);
+  const auto their_sizes = packed_sizes(their_counts, their_lengths, kind.bytes);
+  std::vector<std::byte> in(total(their_sizes));
+  group.all_to_all(out, in, sizes, their_sizes);
+  return sparse::add_up(unpack_all(in, their_counts, their_lengths, kind), kind);
+}
+
+/// Up one layer: everybody's part of the `length` positions that the group shares.
+SparseBlock gather_parts(Communicator& group, const SparseBlock& part, std::uint64_t length,
+                         const ElementKind& kind) {
+  const auto members = static_cast<std::size_t>(group.size());
+  std::vector<std::uint64_t> counts(members), lengths;
+  const std::uint64_t own = part.positions.size();
+  group.all_gather(ConstBuffer(&own, 1, DType::uint64), counts);
+  for (int member = 0; member < group.size(); ++member) {
+    lengths.push_back(sparse::part_length(length, group.size(), member));
+  }
+  const auto sizes = packed_sizes(counts, lengths, kind.bytes);
+  std::vector<std::byte> out, in(total(sizes));
+  sparse::pack(part, kind.bytes, out);
+  group.all_gather(out, in, sizes);
+  return sparse::join(unpack_all(in, counts, lengths, kind), length, kind);
+}
+
+/// Whether the sparse form may need that share of the dense form's bytes. In the worst case no index is on
+/// two ranks; then a rank gives away what it has and gets all that there is.
+bool goes_dense(std::uint64_t length, std::uint64_t values, std::size_t ranks, std::size_t element,
+                double share) {
+  const std::uint64_t mean = values / ranks, most = std::min(length, values);
+  const auto bytes = [&](std::uint64_t count) {
+    return static_cast<double>(sparse::packed_bytes(count, length, element));
+  };
+  return bytes(mean) + bytes(most) >= share * 2 * static_cast<double>(length) * static_cast<double>(element);
+}
+
+Reduction bitwise_or() {
+  const auto combine = [](void* out, const void* left, const void* right, std::uint64_t count, DType) {
+    auto* to = static_cast<std::byte*>(out);
+    const auto* a = static_cast<const std::byte*>(left);
+    const auto* b = static_cast<const std::byte*>(right);
+    for (std::uint64_t i = 0; i < count; ++i) to[i] = a[i] | b[i];
+  };
+  return Reduction::custom({.name = "or", .combine = combine, .commutative = true});
+}
+
+/// The dense form: an ordinary all_reduce of all elements, and one of a bit for each where not all are there.
+void sum_densely(Communicator& communicator, SparseBlock& block, DType dtype, bool has_gaps,
+                 const CallOptions& options) {
+  const std::size_t element = size_of(dtype);
+  if (!has_gaps) {
+    communicator.all_reduce(Buffer(block.values.data(), block.length, dtype), ReduceOp::sum, options);
+    return;
+  }
+  std::vector<std::byte> elements(block.length * element);
+  for (std::size_t i = 0; i < block.positions.size(); ++i) {
+    std::memcpy(&elements[block.positions[i] * element], &block.values[i * element], element);
+  }
+  std::vector<std::byte> present = sparse::bitmap(block);
+  const Work bits = communicator.all_reduce_async(present, bitwise_or());
+  communicator.all_reduce(Buffer(elements.data(), block.length, dtype), ReduceOp::sum, options);
+  bits.wait();
+  block.positions = sparse::positions_of(present, block.length);
+  block.values.resize(block.positions.size() * element);
+  for (std::size_t i = 0; i < block.positions.size(); ++i) {
+    std::memcpy(&block.values[i * element], &elements[block.positions[i] * element], element);
+  }
+}
+
+}  // namespace
+
+SparseAllReduce::SparseAllReduce(Communicator communicator, const SparseOptions& options)
+    : communicator_(std::move(communicator)),
+      degrees_(options.degrees.empty() ? sparse::default_degrees(communicator_.size()) : options.degrees),
+      dense_share_(options.dense_share),
+      dense_algorithm_(options.dense_algorithm) {
+  if (const auto fault = sparse::degrees_fault(degrees_, communicator_.size()); !fault.empty()) refuse(fault);
+  if (std::isnan(dense_share_)) refuse("dense_share is not a number");
+  if (!dense_algorithm_.empty()) parse_algorithm(Collective::all_reduce, dense_algorithm_).value_or_throw();
+  const std::span<const char> degree_bytes(reinterpret_cast<const char*>(degrees_.data()),
+                                           degrees_.size() * sizeof(int));
+  Words words{hash(degree_bytes), hash(dense_algorithm_)};
+  std::memcpy(&words[2], &dense_share_, sizeof dense_share_);
+  expect_same(tell_all(communicator_, words), 3, [&](const Words& one) {
+    return one == words ? "has the same options as this one" : "has other options";
+  });
+  for (const sparse::Place& place : sparse::places(communicator_.rank(), degrees_)) {
+    groups_.push_back(communicator_.split(place.first_in_it, place.digit));
+  }
+}
+
+std::pair<std::vector<std::uint64_t>, std::vector<std::byte>> SparseAllReduce::sum(
+    std::uint64_t length, std::span<const std::uint64_t> indices, ConstBuffer values) {
+  check(length, indices, values);
+  const auto dtype = static_cast<std::uint64_t>(values.dtype);
+  const auto all = tell_all(communicator_, {length, dtype, values.count});
+  expect_same(all, 2, [](const Words& one) {
+    return fmt::format("has a vector of {} {}", one[0], name_of(static_cast<DType>(one[1])));
+  });
+  std::uint64_t given = 0;
+  bool has_gaps = false;
+  for (const Words& one : all) {
+    given += one[2];
+    has_gaps = has_gaps || one[2] < length;
+  }
+
+  const ElementKind kind{size_of(values.dtype), kernels::reduce_function(values.dtype, ReduceOp::sum)};
+  SparseBlock block{length, {indices.begin(), indices.end()}, std::vector<std::byte>(values.bytes())};
+  if (values.count > 0) std::memcpy(block.values.data(), values.data, values.bytes());
+  if (given > 0 && goes_dense(length, given, all.size(), kind.bytes, dense_share_)) {
+    sum_densely(communicator_, block, values.dtype, has_gaps, {.algorithm = dense_algorithm_});
+  } else if (given > 0) {
+    std::vector<std::uint64_t> lengths;  // above each layer
+    for (Communicator& group : groups_) {
+      lengths.push_back(block.length);
+      block = exchange_parts(group, block, kind);
+    }
+    for (std::size_t layer = groups_.size(); layer-- > 0;) {
+      block = gather_parts(groups_[layer], block, lengths[layer], kind);
+    }
+  }
+  return {std::move(block.positions), std::move(block.values)};
+}
+
+}  // namespace kolo

@@ -1,0 +1,51 @@
+// SparseBlock: a share of a sparse vector, how it is divided, summed, and written for the wire.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/kernels.hpp"
+
+namespace kolo::sparse {
+
+/// `length` positions, of which some have values. Divided by d, position p becomes position p / d of part
+/// p % d: whole ranges of crowded indices (words of a language by frequency, say) fall on all parts alike.
+struct SparseBlock {
+  std::uint64_t length = 0;
+  std::vector<std::uint64_t> positions = {};  ///< ascending
+  std::vector<std::byte> values = {};         ///< one element for each position
+};
+
+/// How values are stored and added.
+struct ElementKind {
+  std::size_t bytes;
+  kernels::ReduceFn add;
+};
+
+/// The positions of part `part` of `length` divided by `parts`.
+std::uint64_t part_length(std::uint64_t length, int parts, int part);
+
+/// Both consume nothing of each other: join(divide(block)) is the block.
+std::vector<SparseBlock> divide(const SparseBlock& block, int parts, const ElementKind& kind);
+SparseBlock join(std::vector<SparseBlock> parts, std::uint64_t length, const ElementKind& kind);
+
+/// The sum of blocks of one length: neighbours first, then pairs of neighbours. Not empty.
+SparseBlock add_up(std::vector<SparseBlock> blocks, const ElementKind& kind);
+
+/// Bytes on the wire of `count` values among `length` positions, which both ends know: the values, after a
+/// list or a bitmap of their positions, whichever is shorter, or after nothing where there is no gap.
+std::uint64_t packed_bytes(std::uint64_t count, std::uint64_t length, std::size_t element_bytes);
+/// Appends to `out`.
+void pack(const SparseBlock& block, std::size_t element_bytes, std::vector<std::byte>& out);
+/// Reads `count` values; false where the bytes are no such block.
+bool unpack(std::span<const std::byte> bytes, std::uint64_t count, std::size_t element_bytes,
+            SparseBlock& out);
+
+/// One bit a position, set where there is a value.
+std::vector<std::byte> bitmap(const SparseBlock& block);
+/// The positions of the bits that are set, below `length`.
+std::vector<std::uint64_t> positions_of(std::span<const std::byte> bitmap, std::uint64_t length);
+
+}  // namespace kolo::sparse

@@ -1,0 +1,15 @@
+// Candidates: the algorithms and arguments that may serve a call.
+#pragma once
+
+#include <vector>
+
+#include "algorithms/algorithm.hpp"
+
+namespace kolo {
+
+/// All that support the call, in the registry's order: each algorithm as it is, and with the arguments that
+/// are worth trying. Those with very many messages are left out (naive with a thousand ranks), because only
+/// looking at them would take long.
+std::vector<Configured> candidates(const ScheduleSpec& spec, const Demands& demands);
+
+}  // namespace kolo

@@ -1,0 +1,71 @@
+#include "selection/cost_model.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+
+namespace kolo {
+namespace {
+
+/// All numbers of a model, in the order in which they are written.
+template <typename Model>
+auto fields(Model& m) {
+  return std::array{&m.memory.latency,
+                    &m.memory.overhead,
+                    &m.memory.sender_per_byte,
+                    &m.memory.receiver_per_byte,
+                    &m.memory.wire_per_byte,
+                    &m.network.latency,
+                    &m.network.overhead,
+                    &m.network.sender_per_byte,
+                    &m.network.receiver_per_byte,
+                    &m.network.wire_per_byte,
+                    &m.reduce_per_byte,
+                    &m.copy_per_byte,
+                    &m.cores,
+                    &m.segment_bytes};
+}
+
+}  // namespace
+
+CostModel typical_cost_model() {
+  CostModel model;
+  model.memory = {.latency = 1e-6, .overhead = 0.5e-6, .receiver_per_byte = 1.5e-10};
+  model.network = {.latency = 15e-6,
+                   .overhead = 4e-6,
+                   .sender_per_byte = 2e-10,
+                   .receiver_per_byte = 3e-10,
+                   .wire_per_byte = 8.5e-10};
+  model.cores = 8;
+  return model;
+}
+
+std::string to_text(const CostModel& model) {
+  std::string line;
+  for (const double* field : fields(model)) line += fmt::format("{}{}", line.empty() ? "" : " ", *field);
+  return line;
+}
+
+Result<CostModel> cost_model_from_text(const std::string& line) {
+  CostModel model;
+  const char* at = line.data();
+  const char* const end = line.data() + line.size();
+  for (double* field : fields(model)) {
+    while (at != end && *at == ' ') ++at;
+    const auto [next, error] = std::from_chars(at, end, *field);
+    if (error != std::errc() || !std::isfinite(*field) || *field < 0) {
+      return Status(Code::invalid_argument,
+                    "a cost model of 14 numbers from 0 was expected, not '" + line + "'");
+    }
+    at = next;
+  }
+  if (at != end || model.cores < 1 || model.segment_bytes < 1) {
+    return Status(Code::invalid_argument,
+                  "a cost model with cores and segments from 1 was expected, not '" + line + "'");
+  }
+  return model;
+}
+
+}  // namespace kolo

@@ -1,0 +1,44 @@
+// CostModel: what messages and reductions cost on a machine or cluster, in a few numbers.
+#pragma once
+
+#include <string>
+
+#include "base/status.hpp"
+
+namespace kolo {
+
+/// A message of n bytes from one rank to another: the sender's processor works `overhead` and, over a
+/// network, `sender_per_byte` n; it is under way for `latency`; the receiver's processor works `overhead` and
+/// `receiver_per_byte` n. Over a network the bytes also occupy their host's link, `wire_per_byte` n each way.
+/// LogGP (A. Alexandrov, M. Ionescu, K. Schauser, C. Scheiman: LogGP: Incorporating long messages into the
+/// LogP model, SPAA 1995) with the receiver's copy told apart from the wire. Seconds.
+struct LinkCost {
+  double latency = 0;
+  double overhead = 0;
+  double sender_per_byte = 0;
+  double receiver_per_byte = 0;
+  double wire_per_byte = 0;
+
+  bool operator==(const LinkCost&) const = default;
+};
+
+/// A value.
+struct CostModel {
+  LinkCost memory;                  ///< between ranks of one host
+  LinkCost network;                 ///< between hosts
+  double reduce_per_byte = 1e-10;   ///< one operand into another, in cache
+  double copy_per_byte = 1e-10;     ///< a local copy
+  double cores = 1;                 ///< of each host, shared by its ranks
+  double segment_bytes = 1u << 19;  ///< as the engine cuts long messages
+
+  bool operator==(const CostModel&) const = default;
+};
+
+/// Typical of one server and 10 Gbit/s Ethernet: what serves until something has been measured.
+CostModel typical_cost_model();
+
+/// One line of text and back, exactly. from_text() refuses what is not finite, negative or incomplete.
+std::string to_text(const CostModel& model);
+Result<CostModel> cost_model_from_text(const std::string& line);
+
+}  // namespace kolo

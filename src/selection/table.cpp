@@ -1,0 +1,161 @@
+#include "selection/table.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+#include "base/config.hpp"
+
+namespace kolo {
+namespace {
+
+constexpr std::string_view kHeading = "kolo-table 1";
+
+template <typename Number>
+bool read_number(const std::string& word, Number& out) {
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), out);
+  return error == std::errc() && end == word.data() + word.size();
+}
+
+bool is_positive(double value) {
+  return std::isfinite(value) && value > 0;
+}
+
+/// Takes one line in; false where it makes no sense.
+bool add_line(TuningTable& table, const std::string& line) {
+  std::istringstream words(line);
+  std::string what;
+  words >> what;
+  Setting setting;
+  if (what == "model") {
+    std::string numbers;
+    if (!(words >> setting.links >> setting.layout) || !std::getline(words, numbers)) return false;
+    const auto model = cost_model_from_text(numbers);
+    if (model.ok()) table.set_model(setting, model.value());
+    return model.ok();
+  }
+  std::string number;
+  double value = 0;
+  if (what == "time") {
+    std::string collective_name, bytes_text, algorithm, surplus;
+    Collective collective;
+    std::uint64_t bytes = 0;
+    const bool good =
+        (words >> setting.links >> setting.layout >> collective_name >> bytes_text >> algorithm >> number) &&
+        !(words >> surplus) && parse_collective(collective_name, collective) &&
+        read_number(bytes_text, bytes) && read_number(number, value) && is_positive(value);
+    if (good) table.set_time(setting, collective, bytes, algorithm, value);
+    return good;
+  }
+  if (what == "bandwidth") {
+    std::string from, to, surplus;
+    const bool good = (words >> from >> to >> number) && !(words >> surplus) && read_number(number, value) &&
+                      is_positive(value);
+    if (good) table.set_bandwidth(from, to, value);
+    return good;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string layout_of(const std::vector<int>& hosts, int size) {
+  if (hosts.empty()) return std::to_string(size);
+  std::map<int, int> ranks_on;
+  for (const int host : hosts) ++ranks_on[host];
+  std::string text;
+  for (const auto& [host, ranks] : ranks_on) text += (text.empty() ? "" : "+") + std::to_string(ranks);
+  return text;
+}
+
+Result<TuningTable> TuningTable::parse(const std::string& text) {
+  TuningTable table;
+  std::istringstream lines(text);
+  std::string line;
+  int number = 1;
+  const auto wrong = [&](const char* why) {
+    return Status(Code::invalid_argument, fmt::format("line {}: {}: '{}'", number, why, line.substr(0, 80)));
+  };
+  if (!std::getline(lines, line) || line != kHeading) return wrong("not a table that kolo tune wrote");
+  while (std::getline(lines, line)) {
+    ++number;
+    if (line.empty() || line.front() == '#') continue;
+    if (!add_line(table, line)) return wrong("this makes no sense");
+  }
+  return table;
+}
+
+std::string TuningTable::text() const {
+  std::string result = fmt::format("{}\n", kHeading);
+  for (const auto& [setting, model] : models_) {
+    result += fmt::format("model {} {} {}\n", setting.links, setting.layout, to_text(model));
+  }
+  for (const auto& [pair, bytes_per_second] : bandwidths_) {
+    result += fmt::format("bandwidth {} {} {:.4g}\n", pair.first, pair.second, bytes_per_second);
+  }
+  for (const auto& [key, by_size] : times_) {
+    const auto& [setting, collective] = key;
+    for (const auto& [bytes, times] : by_size) {
+      for (const auto& [algorithm, seconds] : times) {
+        result += fmt::format("time {} {} {} {} {} {:.4g}\n", setting.links, setting.layout,
+                              name_of(collective), bytes, algorithm, seconds);
+      }
+    }
+  }
+  return result;
+}
+
+std::optional<CostModel> TuningTable::model(const Setting& setting) const {
+  const auto found = models_.find(setting);
+  return found == models_.end() ? std::nullopt : std::optional(found->second);
+}
+
+const TuningTable::BySize* TuningTable::times(const Setting& setting, Collective collective) const {
+  const auto found = times_.find({setting, collective});
+  return found == times_.end() ? nullptr : &found->second;
+}
+
+std::optional<double> TuningTable::bandwidth(const std::string& from, const std::string& to) const {
+  const auto found = bandwidths_.find({from, to});
+  return found == bandwidths_.end() ? std::nullopt : std::optional(found->second);
+}
+
+Result<TuningTable> read_table(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) {
+    if (errno == ENOENT || errno == ENOTDIR) return TuningTable();
+    return Status(Code::invalid_argument, fmt::format("{}: {}", path, std::strerror(errno)));
+  }
+  std::stringstream text;
+  text << file.rdbuf();
+  auto table = TuningTable::parse(text.str());
+  return table.ok() ? table : Result<TuningTable>(table.status().prefixed(path));
+}
+
+Status write_table(const std::string& path, const TuningTable& table) {
+  std::error_code error;
+  const std::filesystem::path target(path);
+  if (target.has_parent_path()) std::filesystem::create_directories(target.parent_path(), error);
+  const std::string beside = path + ".new";
+  std::ofstream file(beside);
+  file << table.text();
+  file.close();
+  if (file) std::filesystem::rename(beside, target, error);
+  if (file && !error) return {};
+  return Status(Code::system,
+                fmt::format("cannot write {}: {}", path, error ? error.message() : std::strerror(errno)));
+}
+
+std::string table_path() {
+  return config().table == "none" ? std::string() : config().table;
+}
+
+}  // namespace kolo

@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""The emulated cluster: kolo between its hosts, the speed of its links, and that nothing of it stays behind."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+CLUSTER, KOLO = sys.argv[1:3]
+NAME = f"test.{os.getpid()}"
+NOT_PERMITTED = 77
+TIMEOUT_S = 60
+
+
+def cluster(*arguments, expect=0, **options):
+    done = subprocess.run([CLUSTER, *arguments], text=True, timeout=TIMEOUT_S, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, **options)
+    if expect is not None and done.returncode != expect:
+        raise AssertionError(f"{' '.join(arguments)}: exit code {done.returncode}\n{done.stdout}")
+    return done
+
+
+def namespaces(name):
+    listed = subprocess.run(["ip", "netns", "list"], text=True, check=True, stdout=subprocess.PIPE).stdout
+    return [line.split()[0] for line in listed.splitlines() if line.startswith(f"kolo-{name}-")]
+
+
+def wait_for(condition, what):
+    give_up = time.monotonic() + 20
+    while not condition():
+        if time.monotonic() > give_up:
+            raise AssertionError(f"{what} did not happen")
+        time.sleep(0.02)
+
+
+def alive(pid):
+    """Not a zombie, which only waits for its parent to look."""
+    try:
+        with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+class Emulated(unittest.TestCase):
+    def tearDown(self):
+        if namespaces(NAME):
+            cluster("down", "--name", NAME)
+            self.fail("a cluster was left behind")
+
+    def bench(self, *options, program):
+        with tempfile.TemporaryDirectory() as folder:
+            results = os.path.join(folder, "results.jsonl")
+            cluster("--name", NAME, *options, "--", KOLO, "bench", *program, "--json", results)
+            with open(results, encoding="utf-8") as file:
+                rows = [json.loads(line) for line in file]
+        return [row for row in rows if row["type"] == "result"]
+
+    def test_ranks_reduce_over_unequal_hosts(self):
+        for family in ([], ["--ipv6"]):
+            rows = self.bench("--hosts", "3", "-n", "1,2,1", "--rate", "1gbit", *family,
+                              program=["all_reduce", "--sizes", "0,4,40000,400000", "--iterations", "3"])
+            self.assertEqual([row["bytes"] for row in rows], [0, 4, 40000, 400000])
+            for row in rows:
+                self.assertEqual((row["ranks"], row["wrong"], row["transport"]), (4, 0, "tcp"))
+
+    def test_each_host_counts_as_one(self):
+        done = cluster("--name", NAME, "--hosts", "2", "-n", "2", "--no-prefix", "--", KOLO, "bench", "barrier",
+                       "--iterations", "1", env={**os.environ, "KOLO_LOG": "debug"})
+        links = re.findall(r"rank (\d): (tcp|shm|self)", done.stdout)
+        for rank in range(4):
+            self.assertEqual(sorted(kind for one, kind in links if int(one) == rank), ["self", "shm", "tcp", "tcp"])
+
+    def test_links_have_the_speed_that_was_asked_for(self):
+        size = 1_000_000
+        for options, megabits in ((["--rate", "100mbit"], 100), (["--rate", "1gbit", "--rate-of", "1=50mbit"], 50),
+                                  (["--rate", "1gbit", "--rate-between", "0,1=50mbit"], 50)):
+            row, = self.bench("--hosts", "2", *options, program=["send_recv", "--sizes", str(size), "--iterations", "3"])
+            reached = size * 8 / row["median_us"]
+            self.assertGreater(reached, 0.7 * megabits, options)
+            self.assertLess(reached, 1.05 * megabits, options)
+
+    def test_ranks_are_told_their_place(self):
+        show = "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR"
+        done = cluster("--name", NAME, "--hosts", "3", "-n", "0,2,1", "--", "sh", "-c", show)
+        self.assertEqual(sorted(done.stdout.splitlines()),
+                         ["[1.0] 0/3 0/2 10.77.0.2", "[1.1] 1/3 1/2 10.77.0.2", "[2.2] 2/3 0/1 10.77.0.2"])
+
+    def test_the_first_failure_stops_all(self):
+        begin = time.monotonic()
+        done = cluster("--name", NAME, "--hosts", "2", "-n", "2", "--", "sh", "-c", "[ $RANK = 2 ] && exit 9; sleep 600",
+                       expect=9)
+        self.assertLess(time.monotonic() - begin, 30)
+        self.assertIn("rank 2 on host 1 exited with code 9; stopping the other 3", done.stdout)
+        cluster("--name", NAME, "--hosts", "1", "--", "sh", "-c", "kill -KILL $$", expect=128 + signal.SIGKILL)
+        cluster("--name", NAME, "--hosts", "1", "--", "/no/such/program", expect=127)
+
+    def start(self, *arguments):
+        """A run of ranks that write down their process ids and stay; returns it and them."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        script = f"echo $$ > {folder.name}/$RANK.part && mv {folder.name}/$RANK.part {folder.name}/$RANK; sleep 600 & wait"
+        run = subprocess.Popen([CLUSTER, *arguments, "--", "sh", "-c", script], stdout=subprocess.DEVNULL,
+                               stderr=subprocess.DEVNULL)
+        self.addCleanup(run.kill)
+        ranks = [os.path.join(folder.name, str(rank)) for rank in range(2)]
+        wait_for(lambda: all(map(os.path.exists, ranks)), "the ranks' start")
+        pids = []
+        for path in ranks:
+            with open(path, encoding="utf-8") as file:
+                pids.append(int(file.read()))
+        return run, pids
+
+    def test_an_interrupt_stops_and_removes(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            run, pids = self.start("--name", NAME, "--hosts", "2")
+            run.send_signal(number)
+            self.assertEqual(run.wait(TIMEOUT_S), 128 + number)
+            self.assertEqual([pid for pid in pids if alive(pid)], [])
+            self.assertEqual(namespaces(NAME), [])
+
+    def test_down_removes_what_a_crash_leaves(self):
+        cluster("up", "--name", NAME, "--hosts", "2")
+        self.assertEqual(len(namespaces(NAME)), 3)
+        cluster("up", "--name", NAME, "--hosts", "2", expect=2)
+        run, pids = self.start("run", "--name", NAME)
+        run.kill()
+        wait_for(lambda: not any(map(alive, pids)), "the end of the ranks")
+        stray = subprocess.Popen(["ip", "netns", "exec", f"kolo-{NAME}-h1", "sleep", "600"])
+        self.addCleanup(stray.kill)
+        cluster("down", "--name", NAME)
+        self.assertEqual(stray.wait(TIMEOUT_S), -signal.SIGTERM)
+        self.assertEqual(namespaces(NAME), [])
+
+    def test_clusters_stand_side_by_side(self):
+        other = NAME + ".other"
+        try:
+            cluster("up", "--name", NAME, "--hosts", "1")
+            cluster("up", "--name", other, "--hosts", "2", "--rate", "10mbit")
+            cluster("down", "--name", NAME)
+            self.assertEqual(len(namespaces(other)), 3)
+            self.assertIn(f"{other}: 2 hosts, 10.77.0.1 to 10.77.0.2, links 10mbit", cluster("list").stdout)
+        finally:
+            cluster("down", "--name", other, expect=None)
+
+    def test_wrong_usage_is_told(self):
+        for arguments, what in ((["up", "--hosts", "0"], "from 1 to"), (["up"], "--hosts"),
+                                (["up", "--hosts", "2", "--rate", "fast"], "'fast' is no rate"),
+                                (["up", "--hosts", "2", "--rate-of", "2=1gbit"], "there is no host 2"),
+                                (["up", "--hosts", "2", "--rate-between", "1,1=1gbit"], "takes two hosts"),
+                                (["--hosts", "2", "-n", "1,2,3", "--", "true"], "3 hosts, but there are 2"),
+                                (["--hosts", "2"], "no program"), (["down"], "no cluster")):
+            named = arguments if "--" in arguments else [*arguments, "--name", NAME]
+            if "--" in arguments:
+                named = ["--name", NAME, *arguments]
+            self.assertIn(what, cluster(*named, expect=2).stdout)
+
+
+if __name__ == "__main__":
+    tried = cluster("--name", NAME, "--hosts", "1", "--", "true", expect=None)
+    if tried.returncode == NOT_PERMITTED:
+        print(f"skipped: {tried.stdout.strip()}")
+        sys.exit(NOT_PERMITTED)
+    unittest.main(argv=sys.argv[:1])

@@ -1,0 +1,145 @@
+// Which algorithm a call gets: by wish, by table, by model.
+#include "selection/chooser.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "selection/candidates.hpp"
+
+namespace kolo {
+namespace {
+
+Choice all_reduce_of(std::uint64_t bytes, int size = 4) {
+  Choice choice;
+  choice.spec = {Collective::all_reduce, 0, size, 0};
+  choice.bytes = bytes;
+  return choice;
+}
+
+std::string pick(Chooser& chooser, const Choice& choice) {
+  const auto chosen = chooser.choose(choice);
+  return chosen.ok() ? chosen.value().name() : chosen.status().message();
+}
+
+TEST(Chooser, DoesWhatTheCallerWants) {
+  Chooser chooser({.size = 4});
+  Choice choice = all_reduce_of(8);
+  choice.preferred = "ring";
+  choice.wanted = "central";
+  EXPECT_EQ(pick(chooser, choice), "central");
+  choice.wanted = "ring:order=3-2-1-0";
+  EXPECT_EQ(pick(chooser, choice), "ring:order=3-2-1-0");
+  choice.wanted = "ring:order=3-2-1";
+  EXPECT_NE(pick(chooser, choice).find("needs an order"), std::string::npos);
+  choice.wanted = "rnig";
+  EXPECT_NE(pick(chooser, choice).find("nearest is 'ring'"), std::string::npos);
+}
+
+TEST(Chooser, PrefersWhatTheEnvironmentNamesWhereItFits) {
+  Chooser chooser({.size = 4});
+  Choice choice = all_reduce_of(8);
+  choice.preferred = "ring";
+  EXPECT_EQ(pick(chooser, choice), "ring");
+  choice.demands.rank_order = true;
+  const auto fits = chooser.choose(choice);
+  ASSERT_TRUE(fits.ok());
+  EXPECT_TRUE(fits.value().algorithm->rank_ordered);
+  choice.preferred = "dissemination";  // of barriers only
+  EXPECT_TRUE(chooser.choose(choice).ok());
+}
+
+TEST(Chooser, BelievesTheTableAtTheNearestSize) {
+  Situation situation{.size = 4};
+  situation.links = "shm";
+  situation.table.set_time({"shm", "4"}, Collective::all_reduce, 1024, "central", 1e-6);
+  situation.table.set_time({"shm", "4"}, Collective::all_reduce, 1024, "ring", 2e-6);
+  situation.table.set_time({"shm", "4"}, Collective::all_reduce, 1 << 20, "central", 2e-3);
+  situation.table.set_time({"shm", "4"}, Collective::all_reduce, 1 << 20, "ring", 1e-3);
+  // Another setting says the opposite.
+  situation.table.set_time({"tcp", "4"}, Collective::all_reduce, 1024, "ring", 1e-9);
+  Chooser chooser(situation);
+  EXPECT_EQ(pick(chooser, all_reduce_of(8)), "central");
+  EXPECT_EQ(pick(chooser, all_reduce_of(20'000)), "central");
+  EXPECT_EQ(pick(chooser, all_reduce_of(100'000)), "ring");
+  EXPECT_EQ(pick(chooser, all_reduce_of(1 << 30)), "ring");
+  const auto ranking = chooser.ranking(all_reduce_of(8).spec, {}, 1024);
+  ASSERT_GE(ranking.size(), 2u);
+  EXPECT_TRUE(ranking[0].measured && ranking[1].measured);
+  EXPECT_EQ(ranking[0].seconds, 1e-6);
+  EXPECT_TRUE(std::all_of(ranking.begin() + 2, ranking.end(), [](const Ranked& r) { return !r.measured; }));
+}
+
+TEST(Chooser, FollowsTheModelWithoutATable) {
+  Situation situation{.size = 8};
+  for (int r = 0; r < 8; ++r) situation.hosts.push_back(r);
+  situation.model.network = {.latency = 0, .wire_per_byte = 1};
+  Chooser wire(situation);
+  EXPECT_NE(pick(wire, all_reduce_of(1 << 20, 8)), "central");
+  const auto ranking = wire.ranking(all_reduce_of(0, 8).spec, {}, 1 << 20);
+  EXPECT_TRUE(std::is_sorted(ranking.begin(), ranking.end(),
+                             [](const Ranked& a, const Ranked& b) { return a.seconds < b.seconds; }));
+}
+
+TEST(Chooser, PicksTheSameOnEveryRankAndWhateverTheRoot) {
+  for (const Collective collective : {Collective::all_reduce, Collective::broadcast, Collective::gather}) {
+    std::string first;
+    for (int rank = 0; rank < 5; ++rank) {
+      Chooser chooser({.size = 5});
+      Choice choice = all_reduce_of(4096, 5);
+      choice.spec.collective = collective;
+      choice.spec.rank = rank;
+      choice.spec.root = has_root(collective) ? rank : 0;
+      if (first.empty()) first = pick(chooser, choice);
+      EXPECT_EQ(pick(chooser, choice), first);
+    }
+  }
+}
+
+TEST(Chooser, RunsRingsInTheOrderOfTheLinks) {
+  Chooser chooser({.size = 4, .ring = {0, 2, 1, 3}});
+  Choice choice = all_reduce_of(1 << 20);
+  choice.wanted = "ring";
+  EXPECT_EQ(pick(chooser, choice), "ring:order=0-2-1-3");
+  choice.wanted = "ring:order=0-1-2-3";
+  EXPECT_EQ(pick(chooser, choice), "ring:order=0-1-2-3");
+  choice.wanted = "central";
+  EXPECT_EQ(pick(chooser, choice), "central");
+}
+
+TEST(Chooser, ServesEveryDemandOfEveryCollective) {
+  for (const Collective collective :
+       {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather, Collective::broadcast,
+        Collective::reduce, Collective::scatter, Collective::gather, Collective::all_to_all,
+        Collective::barrier}) {
+    for (int bits = 0; bits < 8; ++bits) {
+      for (const int size : {1, 2, 7}) {
+        Chooser chooser({.size = size});
+        Choice choice;
+        choice.spec = {collective, 0, size, 0};
+        choice.demands = {is_reducing(collective) && (bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0};
+        if (collective == Collective::all_to_all && choice.demands.uneven) choice.demands.in_place = false;
+        const auto chosen = chooser.choose(choice);
+        ASSERT_TRUE(chosen.ok()) << chosen.status().message();
+        EXPECT_TRUE(supports(*chosen.value().algorithm, choice.spec, choice.demands).ok());
+      }
+    }
+  }
+}
+
+TEST(Candidates, LeaveOutWhatTakesTooLongToLookAt) {
+  const auto few = candidates({Collective::all_reduce, 0, 8, 0}, {});
+  const auto many = candidates({Collective::all_reduce, 0, 1000, 0}, {});
+  EXPECT_EQ(many.front().name(), "ring");
+  EXPECT_LE(many.size(), few.size());
+  for (const Configured& candidate : many) {
+    if (candidate.name() == "ring") continue;
+    EXPECT_LT(
+        candidate.algorithm->closed_form.of({Collective::all_reduce, 0, 1000, 0, candidate.arguments}).steps,
+        100u)
+        << candidate.name();
+  }
+}
+
+}  // namespace
+}  // namespace kolo

@@ -1,0 +1,105 @@
+// The time of schedules, by a cost model with round numbers.
+#include "selection/predict.hpp"
+
+#include <gtest/gtest.h>
+
+#include "unit/algorithms/all_ranks.hpp"
+
+namespace kolo {
+namespace {
+
+/// Only what a test sets costs anything.
+CostModel free_of_charge(double cores = 64) {
+  CostModel model;
+  model.reduce_per_byte = model.copy_per_byte = 0;
+  model.cores = cores;
+  model.segment_bytes = 1e12;
+  return model;
+}
+
+double time_of(std::string_view text, int size, std::uint64_t bytes, const CostModel& model,
+               Collective collective = Collective::all_reduce, const std::vector<int>& hosts = {}) {
+  const Configured algorithm = parse_algorithm(collective, text).value();
+  const std::vector<Schedule> schedules = all_ranks(algorithm, size, 0, hosts);
+  const std::uint32_t parts = part_count(schedules[0]);
+  return predict(schedules, std::vector<std::uint64_t>(parts, bytes / parts), hosts, model);
+}
+
+std::vector<int> one_rank_a_host(int size) {
+  std::vector<int> hosts;
+  for (int r = 0; r < size; ++r) hosts.push_back(r);
+  return hosts;
+}
+
+TEST(Predict, OneRankTakesNoTime) {
+  EXPECT_EQ(time_of("ring", 1, 800, free_of_charge()), 0);
+}
+
+TEST(Predict, LatencyCountsOnceForEachStepOfTheRing) {
+  CostModel model = free_of_charge();
+  model.memory.latency = 1;
+  for (const int n : {2, 3, 5, 8}) EXPECT_DOUBLE_EQ(time_of("ring", n, 0, model), 2.0 * (n - 1)) << n;
+}
+
+TEST(Predict, TheWireCarriesTwiceNMinusOneNthsOfTheRingsData) {
+  CostModel model = free_of_charge();
+  model.network.wire_per_byte = 1;
+  for (const int n : {2, 4, 8}) {
+    EXPECT_DOUBLE_EQ(time_of("ring", n, 800, model, Collective::all_reduce, one_rank_a_host(n)),
+                     2.0 * (n - 1) * 800 / n);
+  }
+}
+
+TEST(Predict, TheDriversLinkCarriesEverything) {
+  CostModel model = free_of_charge();
+  model.network.wire_per_byte = 1;
+  for (const int n : {2, 4, 8}) {
+    EXPECT_DOUBLE_EQ(time_of("central", n, 800, model, Collective::all_reduce, one_rank_a_host(n)),
+                     2.0 * (n - 1) * 800);
+  }
+}
+
+TEST(Predict, RanksOfAHostUseMemoryAndOthersTheNetwork) {
+  CostModel model = free_of_charge();
+  model.memory.latency = 1;
+  model.network.latency = 100;
+  EXPECT_DOUBLE_EQ(time_of("ring", 2, 8, model), 2);
+  EXPECT_DOUBLE_EQ(time_of("ring", 2, 8, model, Collective::all_reduce, {0, 1}), 200);
+}
+
+TEST(Predict, FewerCoresThanRanksTakeTurns) {
+  CostModel model = free_of_charge(8);
+  model.memory.overhead = 1;
+  const double enough = time_of("ring", 8, 8, model);
+  model.cores = 2;
+  EXPECT_GT(time_of("ring", 8, 8, model), 3 * enough);
+}
+
+TEST(Predict, LongMessagesFlowInPieces) {
+  CostModel model = free_of_charge();
+  model.network.wire_per_byte = 1;
+  const auto relay = [&] {
+    return time_of("binomial", 4, 8000, model, Collective::broadcast, one_rank_a_host(4));
+  };
+  // 0 to 2, then 2 to 3 and 0 to 1 at once.
+  EXPECT_DOUBLE_EQ(relay(), 2 * 8000.0);
+  model.segment_bytes = 1000;
+  EXPECT_LE(relay(), 2 * 8000.0 + 1000);  // the root's own link carries the data twice, however it is cut
+  // In a reduction the first pieces are on their way up while the last ones still come from below.
+  model.segment_bytes = 1e12;
+  const double whole = time_of("binomial", 8, 8000, model, Collective::reduce, one_rank_a_host(8));
+  model.segment_bytes = 1000;
+  EXPECT_LE(time_of("binomial", 8, 8000, model, Collective::reduce, one_rank_a_host(8)), whole);
+}
+
+TEST(Predict, ReducingAndCopyingCostWhatTheModelSays) {
+  CostModel model = free_of_charge();
+  model.reduce_per_byte = 1;
+  EXPECT_DOUBLE_EQ(time_of("central", 3, 100, model), 200);
+  model = free_of_charge();
+  model.copy_per_byte = 1;
+  EXPECT_DOUBLE_EQ(time_of("direct", 2, 100, model, Collective::all_to_all), 50);  // its own part
+}
+
+}  // namespace
+}  // namespace kolo

@@ -1,0 +1,110 @@
+// The tuning table and its file.
+#include "selection/table.hpp"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace kolo {
+namespace {
+
+class TableFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    char name[] = "/tmp/kolo-table-XXXXXX";
+    ASSERT_NE(::mkdtemp(name), nullptr);
+    folder_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string write(const std::string& text) const {
+    std::ofstream(folder_ + "/table") << text;
+    return folder_ + "/table";
+  }
+
+  std::string folder_;
+};
+
+TuningTable example() {
+  TuningTable table;
+  CostModel model = typical_cost_model();
+  model.memory.latency = 1.0 / 3;
+  table.set_model({"shm", "4"}, model);
+  table.set_time({"shm", "4"}, Collective::all_reduce, 8, "ring", 1e-6);
+  table.set_time({"shm", "4"}, Collective::all_reduce, 8, "k_nomial:radix=4", 2e-6);
+  table.set_time({"tcp", "1+1"}, Collective::broadcast, 1024, "binomial", 3e-6);
+  table.set_bandwidth("10.0.0.1", "fd00::2", 1.25e8);
+  return table;
+}
+
+TEST_F(TableFile, ComesBackAsItWasWritten) {
+  const std::string path = folder_ + "/not/yet/there/table";
+  ASSERT_TRUE(write_table(path, example()).ok());
+  const auto read = read_table(path);
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_EQ(read.value().text(), example().text());
+  EXPECT_EQ(read.value().model({"shm", "4"})->memory.latency, 1.0 / 3);
+  EXPECT_EQ(read.value().model({"tcp", "4"}), std::nullopt);
+  const auto* times = read.value().times({"shm", "4"}, Collective::all_reduce);
+  ASSERT_NE(times, nullptr);
+  EXPECT_EQ(times->at(8).at("k_nomial:radix=4"), 2e-6);
+  EXPECT_EQ(read.value().times({"shm", "4"}, Collective::broadcast), nullptr);
+  EXPECT_EQ(read.value().bandwidth("10.0.0.1", "fd00::2"), 1.25e8);
+  EXPECT_EQ(read.value().bandwidth("fd00::2", "10.0.0.1"), std::nullopt);
+}
+
+TEST_F(TableFile, IsEmptyWhereThereIsNone) {
+  const auto none = read_table(folder_ + "/table");
+  ASSERT_TRUE(none.ok());
+  EXPECT_TRUE(none.value().empty());
+}
+
+TEST_F(TableFile, IsReplacedAsAWhole) {
+  const std::string path = write("garbage");
+  ASSERT_TRUE(write_table(path, example()).ok());
+  EXPECT_TRUE(read_table(path).ok());
+  EXPECT_FALSE(std::filesystem::exists(path + ".new"));
+  EXPECT_FALSE(write_table("/proc/kolo/table", example()).ok());
+}
+
+TEST_F(TableFile, SaysWhichLineMakesNoSense) {
+  for (const char* line :
+       {"nonsense", "time shm 4 all_reduce 8 ring", "time shm 4 all_reduce 8 ring -1",
+        "time shm 4 all_reduce 8 ring 0", "time shm 4 all_reduce x ring 1",
+        "time shm 4 no_collective 8 ring 1", "time shm 4 all_reduce 8 ring 1 1",
+        "time shm 4 all_reduce 8 ring nan", "bandwidth a b", "bandwidth a b inf", "bandwidth a b 1 2",
+        "model shm 4", "model shm 4 1 2 3", "model shm 4 1 1 1 1 1 1 1 1 1 1 1 1 0 1"}) {
+    const auto read = read_table(write(std::string("kolo-table 1\n# for people\n\n") + line + "\n"));
+    ASSERT_FALSE(read.ok()) << line;
+    EXPECT_NE(read.status().message().find("line 4: this makes no sense"), std::string::npos)
+        << read.status().message();
+  }
+  EXPECT_FALSE(read_table(write("")).ok());
+  EXPECT_FALSE(read_table(write("kolo-table 2\n")).ok());
+}
+
+TEST(TuningTable, ForgetsOneCollectiveOfOneSetting) {
+  TuningTable table = example();
+  table.forget({"shm", "4"}, Collective::all_reduce);
+  EXPECT_EQ(table.times({"shm", "4"}, Collective::all_reduce), nullptr);
+  EXPECT_NE(table.times({"tcp", "1+1"}, Collective::broadcast), nullptr);
+}
+
+TEST(CostModel, ComesBackExactly) {
+  CostModel model = typical_cost_model();
+  model.network.latency = 1.0 / 7;
+  EXPECT_EQ(cost_model_from_text(to_text(model)).value(), model);
+  for (const char* bad : {"", "1", "x", "1 1 1 1 1 1 1 1 1 1 1 1 1 1 1", "1 1 1 1 1 1 1 1 1 1 1 1 1 -1"}) {
+    EXPECT_FALSE(cost_model_from_text(bad).ok()) << bad;
+  }
+}
+
+TEST(Layout, NamesTheRanksOnEachHost) {
+  EXPECT_EQ(layout_of({}, 4), "4");
+  EXPECT_EQ(layout_of({0, 1, 0, 1, 2}, 5), "2+2+1");
+}
+
+}  // namespace
+}  // namespace kolo
