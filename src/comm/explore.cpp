@@ -21,8 +21,25 @@ namespace {
 
 using Seconds = std::chrono::duration<double>;
 
+/// What is exchanged: a short message, one that is just long, and one whose bytes count.
 constexpr std::uint64_t kShort = 8;
-constexpr std::uint64_t kLong = 128 << 10;
+constexpr std::uint64_t kMiddle = 16 << 10;
+constexpr std::uint64_t kLong = 256 << 10;
+
+/// How long a round of exchanges takes, in seconds; 0 where there was nobody to exchange with.
+struct Rounds {
+  double of_short = 0;
+  double of_middle = 0;
+  double of_long = 0;
+
+  double per_byte() const {
+    return std::max(of_long - of_middle, 1e-12) / static_cast<double>(kLong - kMiddle);
+  }
+  /// What a message costs more because it is long, besides its bytes.
+  double agreeing() const {
+    return std::max(of_middle - of_short - per_byte() * static_cast<double>(kMiddle), 0.0);
+  }
+};
 
 double seconds_since(Clock::time_point begin) {
   return Seconds(Clock::now() - begin).count();
@@ -69,24 +86,25 @@ int cores_here() {
   return sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? std::max(CPU_COUNT(&cpus), 1) : 1;
 }
 
-/// A round of short and one of long messages, explained by the ranks' processors: with fewer cores than ranks
-/// each core works for several of them.
-LinkCost explain_memory(double short_round, double long_round, int ranks, int cores) {
+/// Explained by the ranks' processors: with fewer cores than ranks each core works for several of them.
+LinkCost explain_memory(const Rounds& rounds, int ranks, int cores) {
   const double turns = std::max(1.0, static_cast<double>(ranks) / cores);
   LinkCost cost;
-  cost.latency = short_round / 2;
-  cost.overhead = short_round / (4 * turns);
-  cost.receiver_per_byte = std::max(long_round - short_round, 1e-12) / (static_cast<double>(kLong) * turns);
+  cost.latency = rounds.of_short / 2;
+  cost.overhead = rounds.of_short / (4 * turns);
+  cost.long_overhead = rounds.agreeing() / (2 * turns);
+  cost.receiver_per_byte = rounds.per_byte() / turns;
   return cost;
 }
 
-/// Likewise, explained by the wire; the processors' part is small where the wire is the limit.
-LinkCost explain_network(double short_round, double long_round) {
+/// Explained by the wire; the processors' part is small where the wire is the limit.
+LinkCost explain_network(const Rounds& rounds) {
   constexpr double kMostOverhead = 5e-6;
   LinkCost cost;
-  cost.overhead = std::min(short_round / 4, kMostOverhead);
-  cost.latency = short_round - 2 * cost.overhead;
-  cost.wire_per_byte = std::max(long_round - short_round, 1e-12) / static_cast<double>(kLong);
+  cost.overhead = std::min(rounds.of_short / 4, kMostOverhead);
+  cost.latency = rounds.of_short - 2 * cost.overhead;
+  cost.long_overhead = rounds.agreeing() / 2;
+  cost.wire_per_byte = rounds.per_byte();
   return cost;
 }
 
@@ -113,28 +131,33 @@ CostModel measure(Communicator& communicator, const std::vector<int>& hosts) {
     if (seen.insert(host_of(rank)).second) leaders.push_back(rank);
   }
   measure_local(model);
-  const double memory_short = time_exchange(communicator, neighbours, kShort, 24);
-  const double memory_long = time_exchange(communicator, neighbours, kLong, 8);
+  const auto time_rounds = [&](const std::vector<int>& members) {
+    return Rounds{time_exchange(communicator, members, kShort, 24),
+                  time_exchange(communicator, members, kMiddle, 12),
+                  time_exchange(communicator, members, kLong, 8)};
+  };
+  const Rounds inside = time_rounds(neighbours);
   communicator.barrier();
-  const double network_short = time_exchange(communicator, leaders, kShort, 24);
-  const double network_long = time_exchange(communicator, leaders, kLong, 8);
-  std::vector<double> largest = {memory_short,
-                                 memory_long,
-                                 network_short,
-                                 network_long,
+  const Rounds between = time_rounds(leaders);
+  std::vector<double> largest = {inside.of_short,
+                                 inside.of_middle,
+                                 inside.of_long,
+                                 between.of_short,
+                                 between.of_middle,
+                                 between.of_long,
                                  static_cast<double>(neighbours.size()),
-                                 -cores_here() * 1.0,
+                                 -static_cast<double>(cores_here()),
                                  model.reduce_per_byte,
                                  model.copy_per_byte};
   communicator.all_reduce(Buffer(largest), ReduceOp::max);
-  model.cores = -largest[5];
-  model.reduce_per_byte = std::max(largest[6], 1e-12);
-  model.copy_per_byte = std::max(largest[7], 1e-12);
+  model.cores = -largest[7];
+  model.reduce_per_byte = std::max(largest[8], 1e-12);
+  model.copy_per_byte = std::max(largest[9], 1e-12);
   if (largest[0] > 0) {
-    model.memory =
-        explain_memory(largest[0], largest[1], static_cast<int>(largest[4]), static_cast<int>(model.cores));
+    model.memory = explain_memory({largest[0], largest[1], largest[2]}, static_cast<int>(largest[6]),
+                                  static_cast<int>(model.cores));
   }
-  if (largest[2] > 0) model.network = explain_network(largest[2], largest[3]);
+  if (largest[3] > 0) model.network = explain_network({largest[3], largest[4], largest[5]});
   model.segment_bytes = static_cast<double>(config().segment_bytes);
   return model;
 }

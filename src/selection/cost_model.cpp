@@ -14,11 +14,13 @@ template <typename Model>
 auto fields(Model& m) {
   return std::array{&m.memory.latency,
                     &m.memory.overhead,
+                    &m.memory.long_overhead,
                     &m.memory.sender_per_byte,
                     &m.memory.receiver_per_byte,
                     &m.memory.wire_per_byte,
                     &m.network.latency,
                     &m.network.overhead,
+                    &m.network.long_overhead,
                     &m.network.sender_per_byte,
                     &m.network.receiver_per_byte,
                     &m.network.wire_per_byte,
@@ -32,9 +34,10 @@ auto fields(Model& m) {
 
 CostModel typical_cost_model() {
   CostModel model;
-  model.memory = {.latency = 1e-6, .overhead = 0.5e-6, .receiver_per_byte = 1.5e-10};
+  model.memory = {.latency = 1e-6, .overhead = 0.5e-6, .long_overhead = 1e-6, .receiver_per_byte = 1.5e-10};
   model.network = {.latency = 15e-6,
                    .overhead = 4e-6,
+                   .long_overhead = 10e-6,
                    .sender_per_byte = 2e-10,
                    .receiver_per_byte = 3e-10,
                    .wire_per_byte = 8.5e-10};
@@ -57,7 +60,7 @@ Result<CostModel> cost_model_from_text(const std::string& line) {
     const auto [next, error] = std::from_chars(at, end, *field);
     if (error != std::errc() || !std::isfinite(*field) || *field < 0) {
       return Status(Code::invalid_argument,
-                    "a cost model of 14 numbers from 0 was expected, not '" + line + "'");
+                    "a cost model of 16 numbers from 0 was expected, not '" + line + "'");
     }
     at = next;
   }

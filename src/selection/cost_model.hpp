@@ -15,12 +15,16 @@ namespace kolo {
 struct LinkCost {
   double latency = 0;
   double overhead = 0;
+  double long_overhead = 0;
   double sender_per_byte = 0;
   double receiver_per_byte = 0;
   double wire_per_byte = 0;
 
   bool operator==(const LinkCost&) const = default;
 };
+
+/// The longest message that is sent without asking.
+inline constexpr double kShortMessage = 8192;
 
 /// A value.
 struct CostModel {

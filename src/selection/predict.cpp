@@ -108,9 +108,10 @@ class Play {
     const std::size_t from = host_of_[event.step.rank];
     const std::size_t to = host_of_[event.receiver.rank];
     const LinkCost& link = from == to ? model_.memory : model_.network;
+    const double overhead = link.overhead + (bytes > kShortMessage ? link.long_overhead : 0);
     switch (task.phase) {
       case Phase::start:
-        task.time = work(event.step.rank, task.time, link.overhead + bytes * link.sender_per_byte);
+        task.time = work(event.step.rank, task.time, overhead + bytes * link.sender_per_byte);
         task.phase = Phase::carry;
         break;
       case Phase::carry:
@@ -123,7 +124,7 @@ class Play {
         break;
       case Phase::receive: {
         const double per_byte = link.receiver_per_byte + (reduces ? model_.reduce_per_byte : 0);
-        return work(event.receiver.rank, task.time, link.overhead + bytes * per_byte);
+        return work(event.receiver.rank, task.time, overhead + bytes * per_byte);
       }
     }
     ready_.push(task);

@@ -75,6 +75,13 @@ TEST(Predict, FewerCoresThanRanksTakeTurns) {
   EXPECT_GT(time_of("ring", 8, 8, model), 3 * enough);
 }
 
+TEST(Predict, LongMessagesCostTheirAgreement) {
+  CostModel model = free_of_charge();
+  model.memory.long_overhead = 1;
+  EXPECT_DOUBLE_EQ(time_of("central", 2, 8192, model), 0);
+  EXPECT_DOUBLE_EQ(time_of("central", 2, 8200, model), 4);  // there and back, both sides each time
+}
+
 TEST(Predict, LongMessagesFlowInPieces) {
   CostModel model = free_of_charge();
   model.network.wire_per_byte = 1;

@@ -75,7 +75,7 @@ TEST_F(TableFile, SaysWhichLineMakesNoSense) {
         "time shm 4 all_reduce 8 ring 0", "time shm 4 all_reduce x ring 1",
         "time shm 4 no_collective 8 ring 1", "time shm 4 all_reduce 8 ring 1 1",
         "time shm 4 all_reduce 8 ring nan", "bandwidth a b", "bandwidth a b inf", "bandwidth a b 1 2",
-        "model shm 4", "model shm 4 1 2 3", "model shm 4 1 1 1 1 1 1 1 1 1 1 1 1 0 1"}) {
+        "model shm 4", "model shm 4 1 2 3", "model shm 4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 0 1"}) {
     const auto read = read_table(write(std::string("kolo-table 1\n# for people\n\n") + line + "\n"));
     ASSERT_FALSE(read.ok()) << line;
     EXPECT_NE(read.status().message().find("line 4: this makes no sense"), std::string::npos)
@@ -96,7 +96,8 @@ TEST(CostModel, ComesBackExactly) {
   CostModel model = typical_cost_model();
   model.network.latency = 1.0 / 7;
   EXPECT_EQ(cost_model_from_text(to_text(model)).value(), model);
-  for (const char* bad : {"", "1", "x", "1 1 1 1 1 1 1 1 1 1 1 1 1 1 1", "1 1 1 1 1 1 1 1 1 1 1 1 1 -1"}) {
+  for (const char* bad :
+       {"", "1", "x", "1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1", "1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 -1"}) {
     EXPECT_FALSE(cost_model_from_text(bad).ok()) << bad;
   }
 }
