@@ -28,6 +28,7 @@ constexpr const char* kExamples = R"(Examples:
   kolo tune --ranks 4 --transport shm         one setting only
   kolo tune --collectives all_gather,broadcast
   mpirun -n 8 kolo tune                       this cluster: also the bandwidth from each host to each other
+  mpirun -n 8 kolo tune --only-bandwidths     some seconds: rings avoid slow links from then on
 
 Every algorithm runs at every size, in turns; the medians go into the table, which every later run with as
 many ranks on as many hosts reads (KOLO_TABLE, docs/environment.md). 'kolo plan' shows what follows from it,
@@ -40,7 +41,7 @@ struct TuneRequest {
   std::vector<std::string> transports = {"shm", "tcp"};
   std::string sizes = "8:64M:8,64M";
   std::string file = table_path();
-  bool show_grids = false;
+  bool only_bandwidths = false;
 };
 
 bench::Settings settings_for(const TuneRequest& request, const std::string& collective, int ranks) {
@@ -64,8 +65,10 @@ int tune_as_rank(const TuneRequest& request) {
   tune::measure_bandwidths(communicator, table, [](int done, int of) {
     if (told) fmt::print(stderr, "\r\x1b[K  bandwidths: {} of {} pairs of hosts", done, of);
   });
+  if (leads) write_table(request.file, table).throw_if_error();
   std::uint64_t wrong = 0;
   for (const std::string& collective : request.collectives) {
+    if (request.only_bandwidths) break;
     bench::Settings settings = settings_for(request, collective, communicator.size());
     settings.progress = leads && told;
     const bench::Grid grid = bench::measure_grid(settings, communicator);
@@ -140,6 +143,8 @@ void add_tune(CLI::App& app) {
   tune->add_option("-o,--output", request->file, "The table; what it says of other settings stays")
       ->capture_default_str()
       ->type_name("FILE");
+  tune->add_flag("--only-bandwidths", request->only_bandwidths,
+                 "Over several hosts: measure what each can send to each other one, and nothing else");
   tune->callback([request] { throw CLI::RuntimeError(run_tune(*request)); });
 }
 
