@@ -10,22 +10,28 @@
 namespace kolo::test {
 namespace {
 
+std::uint64_t sum_before(const std::vector<std::uint64_t>& lengths, std::size_t end) {
+  return std::accumulate(lengths.begin(), lengths.begin() + static_cast<std::ptrdiff_t>(end),
+                         std::uint64_t{0});
+}
+
 class Rank {
  public:
   Rank(const Schedule& schedule, ChunkLengths lengths, const std::vector<float>& input)
       : lengths_(std::move(lengths)), input_(input) {
-    output_.resize(std::accumulate(lengths_.output.begin(), lengths_.output.end(), std::uint64_t{0}));
+    output_.resize(sum_before(lengths_.output, lengths_.output.size()));
     slots_ = lengths_.slots(schedule);
-    scratch_.resize(std::accumulate(slots_.begin(), slots_.end(), std::uint64_t{0}));
+    scratch_.resize(sum_before(slots_, slots_.size()));
   }
 
   std::span<float> at(const ChunkRange& range) {
     const std::uint64_t length = lengths_.of(range);
-    if (range.buffer == BufferName::scratch) return {scratch_.data() + lengths_.slot() * range.begin, length};
-    const bool is_input = range.buffer == BufferName::input;
-    const auto& parts = is_input ? lengths_.input : lengths_.output;
-    const std::uint64_t begin = std::accumulate(parts.begin(), parts.begin() + range.begin, std::uint64_t{0});
-    return {(is_input ? input_ : output_).data() + begin, length};
+    const auto piece = [&](std::vector<float>& memory, const std::vector<std::uint64_t>& parts) {
+      return std::span<float>(memory).subspan(sum_before(parts, range.begin), length);
+    };
+    if (range.buffer == BufferName::scratch) return piece(scratch_, slots_);
+    if (range.buffer == BufferName::input) return piece(input_, lengths_.input);
+    return piece(output_, lengths_.output);
   }
 
   std::vector<float>& output() { return output_; }
