@@ -9,17 +9,31 @@
 namespace kolo {
 namespace {
 
-/// A part's range in the buffers of the whole, where `scale` chunks make one of the part's.
-ChunkRange embedded(const ChunkRange& range, BufferName input, std::uint32_t scale) {
-  const auto buffer = [&](BufferName of) { return of == BufferName::input ? input : of; };
-  return {buffer(range.buffer), range.begin * scale, range.count * scale, buffer(range.like_buffer),
-          range.like_begin * scale};
-}
+/// Where a part's chunks lie in the memory of the whole.
+class Embedding {
+ public:
+  /// `scale` chunks of the whole make one of the part's. The part's slots that are all alike are the first of
+  /// the whole's, those that are laid out like chunks begin at `laid_out`.
+  Embedding(const Part& part, std::uint32_t scale, std::uint32_t laid_out)
+      : input_(part.input), scale_(scale), alike_(alike_slots(part.schedule)), laid_out_(laid_out) {}
 
-void splice(ScheduleBuilder& builder, std::uint32_t chunks, const Part& part) {
-  const auto embed = [&](const ChunkRange& range) {
-    return embedded(range, part.input, chunks / part.schedule.chunks);
-  };
+  ChunkRange operator()(const ChunkRange& range) const {
+    const bool is_laid_out = range.buffer == BufferName::scratch && range.begin >= alike_;
+    return {buffer(range.buffer),
+            is_laid_out ? laid_out_ + (range.begin - alike_) * scale_ : range.begin * scale_,
+            range.count * scale_, buffer(range.like_buffer), range.like_begin * scale_};
+  }
+
+ private:
+  BufferName buffer(BufferName of) const { return of == BufferName::input ? input_ : of; }
+
+  BufferName input_;
+  std::uint32_t scale_;
+  std::uint32_t alike_;
+  std::uint32_t laid_out_;
+};
+
+void splice(ScheduleBuilder& builder, const Part& part, const Embedding& embed) {
   std::vector<ScheduleBuilder::StepId> ids;  // of the part's steps, in the whole
   for (const Step& step : part.schedule.steps) {
     std::vector<ScheduleBuilder::StepId> waits_for;
@@ -37,14 +51,21 @@ void splice(ScheduleBuilder& builder, std::uint32_t chunks, const Part& part) {
 }  // namespace
 
 Schedule compose(const ScheduleSpec& spec, std::uint32_t chunks, const std::vector<Part>& parts) {
-  std::uint32_t scratch_chunks = 0;
+  const auto scale = [&](const Part& part) { return chunks / part.schedule.chunks; };
+  std::uint32_t slots = 0;
+  for (const Part& part : parts) slots = std::max(slots, alike_slots(part.schedule) * scale(part));
+  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, chunks, slots);
+  std::vector<Embedding> embeddings;
   for (const Part& part : parts) {
-    const std::uint32_t scale = chunks / part.schedule.chunks;
-    scratch_chunks = std::max(scratch_chunks, part.schedule.scratch_chunks * scale);
+    const Embedding& embed = embeddings.emplace_back(part, scale(part), slots);
+    for (const ChunkRange& run : part.schedule.scratch_like) {
+      const ChunkRange laid_out = embed(run);
+      builder.lay_scratch_like(laid_out);
+      slots += laid_out.count;
+    }
   }
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, chunks, scratch_chunks);
   if (parts.empty()) builder.copy(output(0, chunks), input(0, chunks));
-  for (const Part& part : parts) splice(builder, chunks, part);
+  for (std::size_t i = 0; i < parts.size(); ++i) splice(builder, parts[i], embeddings[i]);
   return std::move(builder).finish();
 }
 

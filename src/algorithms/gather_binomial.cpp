@@ -14,10 +14,10 @@ Schedule generate(const ScheduleSpec& spec) {
   const HalvingTree tree(spec.rank, spec.size, spec.root);
   const bool is_root = spec.rank == spec.root;
   const bool holds_others = !is_root && !tree.children.empty();
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
-                          holds_others ? part_of(tree.end - tree.begin) : 0);
-  // Where the parts of ranks begin .. end lie. In scratch they lie one behind the other as in one message,
-  // which is a part a slot only if all are equally long.
+  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
+  // Scratch is laid out as the parts are, so that those of a subtree are one message there too.
+  if (holds_others) builder.lay_scratch_like(output(part_of(tree.begin), part_of(tree.end - tree.begin)));
+  // Where the parts of ranks begin .. end lie.
   const auto parts = [&](int begin, int end) {
     const ChunkRange range = output(part_of(begin), part_of(end - begin));
     return is_root ? range : scratch(part_of(begin - tree.begin), range);
@@ -38,11 +38,10 @@ const Algorithm gather_binomial = {
     .collective = Collective::gather,
     .name = "binomial",
     .purpose = "Ranks gather the parts of their subtree and hand them on together, log2(N) rounds",
-    .use = "Short parts of equal lengths, many ranks",
+    .use = "Short parts, many ranks",
     .source =
         "E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective communication: theory, practice, "
         "and experience, CCPE 19 (2007), section 4, minimum-spanning-tree gather",
-    .even_parts_only = true,
     .closed_form =
         {
             .steps = "ceil(log2 N)",

@@ -4,6 +4,8 @@
 #include <array>
 #include <map>
 
+#include "schedule/lengths.hpp"
+
 namespace kolo {
 namespace {
 
@@ -39,18 +41,7 @@ class Lowering {
   Lowering(const Schedule& schedule, const Shape& shape) : schedule_(schedule), shape_(shape) {
     input_offsets_ = offsets(shape.input_parts);
     output_offsets_ = offsets(shape.output_parts);
-    std::uint64_t largest = 0;
-    for (const auto& parts : {shape.input_parts, shape.output_parts}) {
-      for (const std::uint64_t part : parts) largest = std::max(largest, part * shape.element_bytes);
-    }
-    const ChunkRange& layout = schedule.scratch_like;
-    const auto& like = layout.buffer == BufferName::input ? shape.input_parts : shape.output_parts;
-    for (std::uint32_t s = 0; s < schedule.scratch_chunks; ++s) {
-      const bool alike = layout.count == 0;
-      const std::uint64_t slot =
-          alike ? largest : like[(layout.begin + s) % like.size()] * shape.element_bytes;
-      scratch_offsets_.push_back(scratch_offsets_.back() + slot);
-    }
+    scratch_offsets_ = offsets(ChunkLengths{shape.input_parts, shape.output_parts}.slots(schedule));
     const auto part_begin = [&](const std::vector<std::uint64_t>& all) {
       const auto rank = static_cast<std::size_t>(schedule.rank);
       return rank < all.size() ? all[rank] : 0;
@@ -197,7 +188,7 @@ class Lowering {
   std::vector<std::uint64_t> output_offsets_;
   std::uint64_t input_base_ = 0;
   std::uint64_t output_base_ = 0;
-  std::vector<std::uint64_t> scratch_offsets_{0};  // of each slot, then the end
+  std::vector<std::uint64_t> scratch_offsets_;  // of each slot, then the end
   std::shared_ptr<Plan> plan_;
   std::vector<std::uint32_t> first_;  // of each schedule step, in plan_->steps; one more at the end
   std::vector<Access> accesses_;      // of each plan step

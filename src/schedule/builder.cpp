@@ -16,8 +16,8 @@ ScheduleBuilder::ScheduleBuilder(Collective collective, int rank, int size, int 
 }
 
 void ScheduleBuilder::lay_scratch_like(ChunkRange chunks) {
-  schedule_.scratch_like = chunks;
-  schedule_.scratch_chunks = chunks.count;
+  schedule_.scratch_like.push_back(chunks);
+  schedule_.scratch_chunks += chunks.count;
   track();
 }
 

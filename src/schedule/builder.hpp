@@ -41,8 +41,8 @@ class ScheduleBuilder {
   ScheduleBuilder(Collective collective, int rank, int size, int root, std::uint32_t chunks,
                   std::uint32_t scratch_chunks = 0);
 
-  /// Before the first step: scratch has a slot for each of these chunks of input or output, counted around
-  /// the end, and is laid out as they are (Schedule::scratch_like).
+  /// Before the first step: scratch has a slot more for each of these chunks of input or output, counted
+  /// around the end, and these slots are laid out as they are (Schedule::scratch_like).
   void lay_scratch_like(ChunkRange chunks);
   /// Before the first step: the schedule is never bound in place, so input and output do not conflict.
   void require_out_of_place();

@@ -27,11 +27,13 @@ std::uint64_t ChunkLengths::of(const ChunkRange& range) const {
 }
 
 std::vector<std::uint64_t> ChunkLengths::slots(const Schedule& schedule) const {
-  const ChunkRange& like = schedule.scratch_like;
-  if (like.count == 0) return std::vector<std::uint64_t>(schedule.scratch_chunks, slot());
-  const auto& lengths = like.buffer == BufferName::input ? input : output;
-  std::vector<std::uint64_t> result;
-  for (std::uint32_t i = 0; i < like.count; ++i) result.push_back(lengths[(like.begin + i) % lengths.size()]);
+  std::vector<std::uint64_t> result(alike_slots(schedule), slot());
+  for (const ChunkRange& like : schedule.scratch_like) {
+    const auto& lengths = like.buffer == BufferName::input ? input : output;
+    for (std::uint32_t i = 0; i < like.count; ++i) {
+      result.push_back(lengths[(like.begin + i) % lengths.size()]);
+    }
+  }
   return result;
 }
 

@@ -15,7 +15,7 @@ struct ChunkLengths {
   std::vector<std::uint64_t> input;
   std::vector<std::uint64_t> output;
 
-  /// Elements in one slot of scratch where all are alike: the largest chunk.
+  /// Elements in each of the slots of scratch that are all alike: the largest chunk.
   std::uint64_t slot() const;
   /// Elements in each slot of the schedule's scratch.
   std::vector<std::uint64_t> slots(const Schedule& schedule) const;

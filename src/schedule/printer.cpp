@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <span>
+#include <utility>
 
 namespace kolo {
 namespace {
@@ -54,7 +55,8 @@ std::string to_string(const Schedule& schedule) {
       fmt::format("{}, rank {} of {}", name_of(schedule.collective), schedule.rank, schedule.size);
   if (has_root(schedule.collective)) text += fmt::format(", root {}", schedule.root);
   text += fmt::format(", chunks {}, scratch {}", schedule.chunks, schedule.scratch_chunks);
-  if (schedule.scratch_like.count > 0) text += " like " + to_string(schedule.scratch_like);
+  const char* joint = " like ";
+  for (const ChunkRange& run : schedule.scratch_like) text += std::exchange(joint, " and ") + to_string(run);
   if (schedule.out_of_place_only) text += ", out of place only";
   text += '\n';
   for (std::uint32_t s = 0; s < schedule.steps.size(); ++s) text += "  " + to_string(schedule, s) + '\n';

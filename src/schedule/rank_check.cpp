@@ -32,13 +32,48 @@ std::uint32_t part_count(const Schedule& schedule, BufferName buffer) {
 }
 
 std::string layout_fault(const Schedule& schedule) {
-  const ChunkRange& layout = schedule.scratch_like;
-  if (layout.count == 0) return {};
-  if (layout.buffer == BufferName::scratch) return "its scratch must be laid out like input or output";
-  const std::uint32_t parts = part_count(schedule, layout.buffer);
-  if (layout.count == schedule.scratch_chunks && layout.begin < parts && layout.count <= parts) return {};
-  return fmt::format("its scratch of {} slots is laid out like {} chunks from {}[{}], of which there are {}",
-                     schedule.scratch_chunks, layout.count, name_of(layout.buffer), layout.begin, parts);
+  std::uint64_t slots = 0;
+  for (const ChunkRange& run : schedule.scratch_like) {
+    if (run.buffer == BufferName::scratch) return "its scratch must be laid out like input or output";
+    const std::uint32_t parts = part_count(schedule, run.buffer);
+    if (run.begin >= parts || run.count > parts) {
+      return fmt::format("its scratch is laid out like {} chunks from {}[{}], of which there are {}",
+                         run.count, name_of(run.buffer), run.begin, parts);
+    }
+    slots += run.count;
+  }
+  if (slots <= schedule.scratch_chunks) return {};
+  return fmt::format("its scratch of {} slots is laid out like {} chunks", schedule.scratch_chunks, slots);
+}
+
+/// Why a range of scratch is not as long as it says, or nothing.
+std::string scratch_fault(const Schedule& schedule, const ChunkRange& range) {
+  if (range.like_buffer == BufferName::scratch) return "its scratch must be like input or output";
+  const std::uint32_t end = range.begin + range.count;
+  std::uint32_t run_begin = 0;
+  std::uint32_t run_end = alike_slots(schedule);
+  const ChunkRange* layout = nullptr;  // of the run in which the range begins
+  for (const ChunkRange& run : schedule.scratch_like) {
+    if (range.begin < run_end) break;
+    layout = &run;
+    run_begin = run_end;
+    run_end += run.count;
+  }
+  if (end > run_end) {
+    return fmt::format("its scratch reaches from one run of slots into the next, which begins at {}",
+                       run_end);
+  }
+  if (layout == nullptr) {
+    const std::uint32_t parts = part_count(schedule, range.like_buffer);
+    if (fits(range.like_begin, range.count, parts)) return {};
+    return fmt::format("its scratch is like {}[{}], out of bounds: there are {} chunks",
+                       name_of(range.like_buffer), range.like_begin, parts);
+  }
+  const std::uint32_t first =
+      (layout->begin + range.begin - run_begin) % part_count(schedule, layout->buffer);
+  if (range.like_buffer == layout->buffer && range.like_begin == first) return {};
+  return fmt::format("its scratch is like {}[{}], but the slot is laid out like {}[{}]",
+                     name_of(range.like_buffer), range.like_begin, name_of(layout->buffer), first);
 }
 
 /// Why a range is out of bounds, or nothing.
@@ -48,18 +83,7 @@ std::string bounds_fault(const Schedule& schedule, const ChunkRange& range) {
   if (!fits(range.begin, range.count, chunks)) {
     return fmt::format("out of bounds: {} has {} chunks", name_of(range.buffer), chunks);
   }
-  if (range.buffer != BufferName::scratch) return {};
-  if (range.like_buffer == BufferName::scratch) return "its scratch must be like input or output";
-  const std::uint32_t parts = part_count(schedule, range.like_buffer);
-  if (const ChunkRange& layout = schedule.scratch_like; layout.count > 0) {
-    const std::uint32_t first = (layout.begin + range.begin) % part_count(schedule, layout.buffer);
-    if (range.like_buffer == layout.buffer && range.like_begin == first) return {};
-    return fmt::format("its scratch is like {}[{}], but the slot is laid out like {}[{}]",
-                       name_of(range.like_buffer), range.like_begin, name_of(layout.buffer), first);
-  }
-  if (fits(range.like_begin, range.count, parts)) return {};
-  return fmt::format("its scratch is like {}[{}], out of bounds: there are {} chunks",
-                     name_of(range.like_buffer), range.like_begin, parts);
+  return range.buffer == BufferName::scratch ? scratch_fault(schedule, range) : std::string();
 }
 
 std::string shape_fault(const Schedule& schedule, const Step& step) {

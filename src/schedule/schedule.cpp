@@ -90,4 +90,10 @@ std::uint32_t chunk_count(const Schedule& schedule, BufferName buffer) {
   return at_root_only && !is_root ? 0 : division.output;
 }
 
+std::uint32_t alike_slots(const Schedule& schedule) {
+  std::uint32_t slots = schedule.scratch_chunks;
+  for (const ChunkRange& like : schedule.scratch_like) slots -= like.count;
+  return slots;
+}
+
 }  // namespace kolo

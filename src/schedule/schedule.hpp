@@ -51,9 +51,10 @@ constexpr bool has_root(Collective c) noexcept {
 /// a rank has no such memory. A range of several slots is packed: its data begins at the first slot and has
 /// no gaps. input is never written, except through output in place.
 ///
-/// With `scratch_like`, scratch is laid out as those chunks of input or output are, counted around the end:
-/// its slots have their lengths and follow one another without gaps, so that any range of slots is one piece
-/// of memory, as in input and output.
+/// The last slots may be laid out instead, by `scratch_like`: run by run like those chunks of input or
+/// output, counted around the end. There slots have the lengths of their chunks and follow one another
+/// without gaps, so that any range of a run is one piece of memory, as in input and output. No range reaches
+/// from one run into another, nor from the slots before them into the first.
 enum class BufferName : std::uint8_t { input, output, scratch };
 std::string_view name_of(BufferName buffer) noexcept;
 
@@ -63,7 +64,7 @@ struct ChunkRange {
   std::uint32_t begin = 0;
   std::uint32_t count = 0;
   /// scratch only: its data is as long as chunks like_begin .. like_begin + count of like_buffer; where
-  /// scratch is laid out like chunks, those of its slots, counted around the end.
+  /// slots are laid out like chunks, these very chunks, counted around the end.
   BufferName like_buffer = BufferName::output;
   std::uint32_t like_begin = 0;
 
@@ -106,8 +107,9 @@ struct Schedule {
   std::int32_t root = 0;
   std::uint32_t chunks = 1;  ///< C above, where the collective leaves it to the algorithm; else N.
   std::uint32_t scratch_chunks = 0;
-  /// How scratch is laid out (see BufferName): as many chunks as it has slots; empty for slots all alike.
-  ChunkRange scratch_like = {};
+  /// How the last slots of scratch are laid out (see BufferName), a slot per chunk; empty for slots all
+  /// alike.
+  std::vector<ChunkRange> scratch_like;
   /// Right only while input and output are different memory (`direct` of all_to_all): never bind it in place.
   bool out_of_place_only = false;
   std::vector<Step> steps;
@@ -127,5 +129,8 @@ Division division_of(const Schedule& schedule);
 
 /// Number of chunks of `schedule`'s input or output on its rank (see BufferName); for scratch, its slots.
 std::uint32_t chunk_count(const Schedule& schedule, BufferName buffer);
+
+/// How many slots of scratch come before those that are laid out by `scratch_like`: they are all alike.
+std::uint32_t alike_slots(const Schedule& schedule);
 
 }  // namespace kolo

@@ -69,11 +69,16 @@ class Machine {
     in_place_ = in_place && has_input_ && has_output_;
     input_.assign(in_place_ ? std::max(in, out) : in, kUnwritten);
     if (!in_place_) output_.assign(out, kUnwritten);
-    const ChunkRange& layout = schedule.scratch_like;
-    const auto& like = layout.buffer == BufferName::input ? in_counts_ : out_counts_;
-    for (std::uint32_t slot = 0; slot < schedule.scratch_chunks; ++slot) {
-      const std::uint64_t length = layout.count == 0 ? slot_ : like[(layout.begin + slot) % like.size()];
-      slots_.push_back(slots_.back() + length);
+    std::uint32_t laid_out = 0;
+    for (const ChunkRange& run : schedule.scratch_like) laid_out += run.count;
+    for (std::uint32_t slot = laid_out; slot < schedule.scratch_chunks; ++slot) {
+      slots_.push_back(slots_.back() + slot_);
+    }
+    for (const ChunkRange& run : schedule.scratch_like) {
+      const auto& like = run.buffer == BufferName::input ? in_counts_ : out_counts_;
+      for (std::uint32_t i = 0; i < run.count; ++i) {
+        slots_.push_back(slots_.back() + like[(run.begin + i) % like.size()]);
+      }
     }
     scratch_.assign(slots_.back(), kUnwritten);
     if (!has_input_) return;

@@ -104,6 +104,17 @@ TEST(Builder, AddsOrderingsAndDropsImpliedOnes) {
   EXPECT_EQ(waits(schedule, 3), Ids{1});
 }
 
+TEST(Printer, SaysHowScratchIsLaidOut) {
+  ScheduleBuilder builder = all_reduce(2);
+  EXPECT_EQ(to_string(ScheduleBuilder(builder).finish()), "all_reduce, rank 0 of 4, chunks 4, scratch 2\n");
+  builder.lay_scratch_like(input(1, 3));
+  EXPECT_EQ(to_string(ScheduleBuilder(builder).finish()),
+            "all_reduce, rank 0 of 4, chunks 4, scratch 5 like input[1..3]\n");
+  builder.lay_scratch_like(output(0));
+  EXPECT_EQ(to_string(std::move(builder).finish()),
+            "all_reduce, rank 0 of 4, chunks 4, scratch 6 like input[1..3] and output[0]\n");
+}
+
 TEST(Printer, WritesALineAStep) {
   ScheduleBuilder builder(Collective::reduce, 1, 3, 1, 4, 2);
   builder.recv(0, scratch(0, input(0, 2)));

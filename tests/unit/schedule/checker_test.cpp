@@ -219,13 +219,13 @@ TEST(Checker, RefusesRangesOutOfBounds) {
 TEST(Checker, RefusesScratchThatIsNotLaidOutAsItSays) {
   const Schedules right = all_ranks(Collective::reduce_scatter, "circulant", 3);
   Schedules schedules = right;
-  schedules[1].scratch_like.begin = 3;
+  schedules[1].scratch_like[0].begin = 3;
   expect_refused(schedules, {1, 1, 1}, 1, -1, "laid out like 3 chunks from input[3], of which there are 3");
   schedules = right;
   schedules[1].scratch_chunks = 2;
   expect_refused(schedules, {1, 1, 1}, 1, -1, "its scratch of 2 slots is laid out like 3 chunks");
   schedules = right;
-  schedules[1].scratch_like.buffer = BufferName::scratch;
+  schedules[1].scratch_like[0].buffer = BufferName::scratch;
   expect_refused(schedules, {1, 1, 1}, 1, -1, "must be laid out like input or output");
   schedules = right;
   schedules[1].steps[0].dst.like_begin = 2;
@@ -233,6 +233,77 @@ TEST(Checker, RefusesScratchThatIsNotLaidOutAsItSays) {
   schedules = right;
   schedules[1].steps[0].dst.like_buffer = BufferName::output;
   expect_refused(schedules, {1, 1, 1}, 1, 0, "like output[1], but the slot is laid out like input[1]");
+}
+
+/// One rank's all_reduce in three chunks, on the way through scratch: slot 0 is as large as any chunk, slots
+/// 1 to 3 are laid out like input[2], input[0], input[1], slots 4 and 5 like output[0], output[1].
+struct ThroughRuns {
+  ThroughRuns() : builder(Collective::all_reduce, 0, 1, 0, 3, 1) {
+    builder.lay_scratch_like({BufferName::input, 2, 3});
+    builder.lay_scratch_like(output(0, 2));
+  }
+  void pass(ChunkRange slots, ChunkRange from) {
+    builder.copy(slots, from);
+    builder.copy(output(from.begin, from.count), slots);
+  }
+  Schedules done() && { return {std::move(builder).finish()}; }
+
+  ScheduleBuilder builder;
+};
+
+TEST(Checker, AcceptsScratchInEveryRunOfSlots) {
+  for (const Counts& counts : {Counts{1, 1, 1}, Counts{5, 0, 2}, Counts{0, 7, 3}, Counts{2, 3, 9}}) {
+    ThroughRuns alike;
+    for (std::uint32_t chunk = 0; chunk < 3; ++chunk) alike.pass(scratch(0, input(chunk)), input(chunk));
+    EXPECT_TRUE(check_schedules(std::move(alike).done(), counts).ok());
+
+    ThroughRuns laid_out;
+    laid_out.pass(scratch(1, input(2)), input(2));
+    laid_out.pass(scratch(2, input(0, 2)), input(0, 2));
+    EXPECT_TRUE(check_schedules(std::move(laid_out).done(), counts).ok());
+
+    // Written as one piece and read slot by slot, which only slots without gaps allow.
+    ThroughRuns split;
+    split.builder.copy(scratch(4, output(0, 2)), input(0, 2));
+    for (std::uint32_t chunk = 0; chunk < 2; ++chunk) {
+      split.builder.copy(output(chunk), scratch(4 + chunk, output(chunk)));
+    }
+    split.pass(scratch(0, input(2)), input(2));
+    EXPECT_TRUE(check_schedules(std::move(split).done(), counts).ok());
+  }
+}
+
+TEST(Checker, RefusesScratchThatReachesFromOneRunOfSlotsIntoTheNext) {
+  const auto refused = [](ChunkRange slots, ChunkRange from, const std::string& why) {
+    ThroughRuns crossing;
+    crossing.pass(slots, from);
+    expect_refused(std::move(crossing).done(), {1, 1, 1}, 0, 0, why);
+  };
+  const std::string reaches = "its scratch reaches from one run of slots into the next, which begins at ";
+  refused(scratch(0, input(1, 2)), input(1, 2), reaches + "1");
+  refused(scratch(0, input(0, 3)), input(0, 3), reaches + "1");
+  refused(scratch(3, input(1, 2)), input(1, 2), reaches + "4");
+  refused(scratch(2, input(0, 3)), input(0, 3), reaches + "4");
+  refused(scratch(4, input(0)), input(0), "like input[0], but the slot is laid out like output[0]");
+  refused(scratch(3, input(2)), input(2), "like input[2], but the slot is laid out like input[1]");
+}
+
+TEST(Checker, RefusesRunsOfSlotsThatScratchLacksOrThatAreLikeNothing) {
+  const auto refused = [](auto&& change, const std::string& why) {
+    ThroughRuns runs;
+    runs.pass(scratch(0, input(0)), input(0));
+    Schedules schedules = std::move(runs).done();
+    change(schedules[0]);
+    expect_refused(schedules, {1, 1, 1}, 0, -1, why);
+  };
+  refused([](Schedule& schedule) { schedule.scratch_chunks = 4; },
+          "its scratch of 4 slots is laid out like 5 chunks");
+  refused([](Schedule& schedule) { schedule.scratch_like[1].begin = 3; },
+          "laid out like 2 chunks from output[3], of which there are 3");
+  refused([](Schedule& schedule) { schedule.scratch_like[1].count = 4; },
+          "laid out like 4 chunks from output[0], of which there are 3");
+  refused([](Schedule& schedule) { schedule.scratch_like[1].buffer = BufferName::scratch; },
+          "must be laid out like input or output");
 }
 
 TEST(Checker, RefusesAWriteToTheInput) {

@@ -95,8 +95,12 @@ TEST(ChunkLengths, OfSlotsAreTheLargestOrThoseOfTheChunksTheyAreLaidOutLike) {
   schedule.scratch_chunks = 2;
   EXPECT_EQ(lengths.slots(schedule), (Lengths{9, 9}));
   schedule.scratch_chunks = 3;
-  schedule.scratch_like = {BufferName::input, 2, 3};
+  schedule.scratch_like = {{BufferName::input, 2, 3}};
   EXPECT_EQ(lengths.slots(schedule), (Lengths{5, 2, 3}));
+  schedule.scratch_chunks = 6;
+  schedule.scratch_like.push_back({BufferName::output, 0, 1});
+  EXPECT_EQ(alike_slots(schedule), 2u);
+  EXPECT_EQ(lengths.slots(schedule), (Lengths{9, 9, 5, 2, 3, 9}));
 }
 
 TEST(MemoryMap, InPlaceFollowsTheTable) {

@@ -1,0 +1,82 @@
+// Composition: an all_reduce in pairs and then one across them, whatever the scratch of either.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "algorithms/compose.hpp"
+#include "schedule/checker.hpp"
+#include "unit/algorithms/all_ranks.hpp"
+#include "unit/algorithms/interpreter.hpp"
+
+namespace kolo {
+namespace {
+
+Schedule all_reduce(std::string_view name, int rank, int size) {
+  return find_algorithm(Collective::all_reduce, name)->generate({Collective::all_reduce, rank, size});
+}
+
+/// Pairs of neighbours run `inside`, then all first and all second ones of the pairs run `across`.
+std::vector<Schedule> in_pairs(std::string_view inside, std::string_view across, int pairs) {
+  std::vector<Schedule> result;
+  for (int rank = 0; rank < 2 * pairs; ++rank) {
+    std::vector<int> alike;
+    for (int pair = 0; pair < pairs; ++pair) alike.push_back(2 * pair + rank % 2);
+    const int first = rank - rank % 2;
+    const std::vector<Part> parts = {
+        {all_reduce(inside, rank % 2, 2), {first, first + 1}, BufferName::input, false},
+        {all_reduce(across, rank / 2, pairs), alike, BufferName::output, true}};
+    const std::uint32_t chunks = std::lcm(parts[0].schedule.chunks, parts[1].schedule.chunks);
+    result.push_back(compose({Collective::all_reduce, rank, 2 * pairs}, chunks, parts));
+  }
+  return result;
+}
+
+void expect_right(const std::vector<Schedule>& schedules) {
+  std::mt19937 random(5);
+  for (const auto& counts : awkward_counts(part_count(schedules[0]))) {
+    const Status status = check_schedules(schedules, counts);
+    ASSERT_TRUE(status.ok()) << status.message();
+    if (std::ranges::max(counts) > 200) continue;  // nothing new to the interpreter, but slow
+    for (const bool in_place : {false, true}) {
+      ASSERT_EQ(run_randomly(schedules, counts, {.in_place = in_place, .eager = true}, random), "");
+    }
+  }
+}
+
+TEST(Compose, KeepsSlotsThatAreAlikeAndThoseThatAreLaidOutApart) {
+  for (int pairs = 2; pairs <= 7; ++pairs) {
+    for (const bool is_alike_first : {true, false}) {
+      const auto schedules = is_alike_first ? in_pairs("recursive_doubling", "circulant", pairs)
+                                            : in_pairs("circulant", "recursive_doubling", pairs);
+      EXPECT_GT(alike_slots(schedules[1]), 0u);
+      EXPECT_EQ(schedules[1].scratch_like.size(), 1u);
+      ASSERT_NO_FATAL_FAILURE(expect_right(schedules)) << pairs << " pairs";
+    }
+  }
+}
+
+TEST(Compose, LaysOutTheScratchOfEachPart) {
+  for (int pairs = 2; pairs <= 7; ++pairs) {
+    const auto schedules = in_pairs("circulant", "circulant", pairs);
+    EXPECT_EQ(schedules[1].scratch_like.size(), 2u);
+    EXPECT_EQ(schedules[1].scratch_like[0].buffer, BufferName::input);
+    EXPECT_EQ(schedules[1].scratch_like[1].buffer, BufferName::output);
+    ASSERT_NO_FATAL_FAILURE(expect_right(schedules)) << pairs << " pairs";
+  }
+}
+
+TEST(Compose, SharesSlotsThatAreAlike) {
+  const auto schedules = in_pairs("recursive_doubling", "recursive_doubling", 4);
+  const std::uint32_t alone = all_reduce("recursive_doubling", 0, 4).scratch_chunks;
+  EXPECT_EQ(schedules[0].scratch_chunks, alone);
+  expect_right(schedules);
+}
+
+}  // namespace
+}  // namespace kolo
