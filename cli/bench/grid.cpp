@@ -22,7 +22,7 @@ constexpr int kRounds = 5;
 /// For one algorithm at one size, where nobody asks for a number of iterations.
 constexpr double kSeconds = 0.1;
 /// An algorithm so many times slower than the fastest of a round is not measured again.
-constexpr double kFarBehind = 2.5;
+constexpr double kFarBehind = 1.7;
 
 class GridRunner {
  public:
