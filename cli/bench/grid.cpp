@@ -60,7 +60,8 @@ class GridRunner {
       policy.iterations = std::max(1, policy.iterations / kRounds);
     } else {
       policy.min_seconds = kSeconds / kRounds;
-      policy.min_iterations = 4;
+      policy.min_iterations = 2;
+      policy.warmup = 1;
     }
     for (int round = 0; round < kRounds; ++round) {
       for (std::size_t a = 0; a < count; ++a) {

@@ -85,6 +85,32 @@ class Emulated(unittest.TestCase):
             self.assertGreater(reached, 0.7 * megabits, options)
             self.assertLess(reached, 1.05 * megabits, options)
 
+    def test_rings_go_round_a_slow_link_that_was_measured(self):
+        with tempfile.TemporaryDirectory() as folder:
+            table = os.path.join(folder, "table")
+            results = os.path.join(folder, "results.jsonl")
+            environment = {**os.environ, "KOLO_TABLE": table}
+            cluster("up", "--name", NAME, "--hosts", "4", "--rate", "1gbit", "--rate-between", "1,2=50mbit")
+            try:
+                algorithms = []
+                for measured in (False, True):
+                    if measured:
+                        cluster("run", "--name", NAME, "--", KOLO, "tune", "--only-bandwidths", "-o", table,
+                                env=environment)
+                    cluster("run", "--name", NAME, "--", KOLO, "bench", "all_reduce", "--algorithm", "ring", "--sizes",
+                            "100000", "--iterations", "3", "--json", results, env=environment)
+                    with open(results, encoding="utf-8") as file:
+                        row, = [one for one in map(json.loads, file) if one["type"] == "result"]
+                    self.assertEqual(row["wrong"], 0)
+                    algorithms.append(row["algorithm"])
+            finally:
+                cluster("down", "--name", NAME)
+        self.assertEqual(algorithms[0], "ring")
+        order = [int(rank) for rank in algorithms[1].removeprefix("ring:order=").split("-")]
+        self.assertEqual(sorted(order), [0, 1, 2, 3])
+        neighbours = {frozenset((order[i], order[(i + 1) % 4])) for i in range(4)}
+        self.assertNotIn(frozenset((1, 2)), neighbours, algorithms[1])
+
     def test_ranks_are_told_their_place(self):
         show = "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR"
         done = cluster("--name", NAME, "--hosts", "3", "-n", "0,2,1", "--", "sh", "-c", show)

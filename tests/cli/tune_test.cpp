@@ -1,0 +1,152 @@
+// kolo plan, kolo tune and kolo bench --algorithm all as a user runs them.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "algorithms/algorithm.hpp"
+#include "cli/command.hpp"
+#include "selection/table.hpp"
+
+namespace kolo::test {
+namespace {
+
+struct Outcome {
+  int code = -1;
+  std::string out, err;
+};
+
+Outcome run(std::vector<std::string> arguments, const std::string& table = "none") {
+  arguments.insert(arguments.begin(), KOLO_PROGRAM);
+  Command command(std::move(arguments), {{"KOLO_TABLE", table}});
+  const int code = command.finish();
+  return {code, command.out(), command.err()};
+}
+
+void expect_usage_error(const std::vector<std::string>& arguments, const std::string& text) {
+  const Outcome outcome = run(arguments);
+  EXPECT_EQ(outcome.code, 2) << outcome.err;
+  EXPECT_NE(outcome.err.find(text), std::string::npos) << outcome.err;
+}
+
+struct TableFile {
+  std::string path =
+      (std::filesystem::temp_directory_path() / ("kolo-tune-test-" + std::to_string(::getpid()))).string();
+  ~TableFile() { std::filesystem::remove(path); }
+};
+
+nlohmann::json plan(std::vector<std::string> arguments, const std::string& table = "none") {
+  arguments.insert(arguments.begin(), "plan");
+  arguments.push_back("--json");
+  const Outcome outcome = run(std::move(arguments), table);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  return nlohmann::json::parse(outcome.out);
+}
+
+TEST(Plan, RanksEveryAlgorithmByItsTime) {
+  const auto answer = plan({"all_reduce", "--ranks", "8", "--bytes", "1M"});
+  EXPECT_EQ(answer.at("bytes"), 1 << 20);
+  EXPECT_EQ(answer.at("ranks"), 8);
+  std::vector<double> times;
+  std::map<std::string, nlohmann::json> by_name;
+  for (const auto& line : answer.at("ranking")) {
+    times.push_back(line.at("seconds"));
+    by_name[line.at("algorithm")] = line;
+    EXPECT_EQ(line.at("measured"), false);
+  }
+  EXPECT_TRUE(std::is_sorted(times.begin(), times.end()));
+  for (const Algorithm& algorithm : algorithms()) {
+    if (algorithm.collective == Collective::all_reduce) {
+      EXPECT_TRUE(by_name.contains(std::string(algorithm.name))) << algorithm.name;
+    }
+  }
+  EXPECT_EQ(by_name["ring"].at("steps"), 14);
+  EXPECT_EQ(by_name["ring"].at("messages"), 8 * 14);
+  EXPECT_EQ(by_name["ring"].at("max_bytes_sent"), 14 * (1 << 20) / 8);
+  EXPECT_EQ(by_name["central"].at("max_bytes_sent"), 7 * (1 << 20));
+}
+
+TEST(Plan, KnowsHostsAndEveryCollective) {
+  EXPECT_EQ(plan({"all_reduce", "--hosts", "4,2"}).at("layout"), "4+2");
+  EXPECT_EQ(plan({"all_reduce", "--hosts", "1,1,1"}).at("links"), "tcp");
+  for (const char* collective : {"reduce_scatter", "all_gather", "broadcast", "reduce", "scatter", "gather",
+                                 "all_to_all", "barrier"}) {
+    EXPECT_FALSE(plan({collective, "--ranks", "5", "--bytes", "8K"}).at("ranking").empty()) << collective;
+  }
+  const Outcome table = run({"plan", "broadcast", "--ranks", "3", "--bytes", "64"});
+  EXPECT_EQ(table.code, 0);
+  EXPECT_NE(table.out.find("binomial"), std::string::npos) << table.out;
+}
+
+TEST(Plan, SaysWhatItCannotRead) {
+  expect_usage_error({"plan", "all_reduc"}, "all_reduce");
+  expect_usage_error({"plan", "all_reduce", "--bytes", "many"}, "many");
+  expect_usage_error({"plan", "all_reduce", "--bytes", "8,16"}, "one size");
+  expect_usage_error({"plan", "all_reduce", "--ranks", "0"}, "0");
+  expect_usage_error({"plan", "all_reduce", "--hosts", "2,x"}, "2,x");
+  expect_usage_error({"plan", "all_reduce", "--hosts", "2,2", "--ranks", "5"}, "5");
+}
+
+TEST(Tune, WritesATableThatPlansAndRunsBelieve) {
+  const TableFile file;
+  const Outcome tuned =
+      run({"tune", "--ranks", "2", "--transport", "shm", "--sizes", "64,4K", "-o", file.path});
+  ASSERT_EQ(tuned.code, 0) << tuned.err;
+  EXPECT_NE(tuned.out.find("regret"), std::string::npos) << tuned.out;
+  auto table = read_table(file.path);
+  ASSERT_TRUE(table.ok()) << table.status().message();
+  EXPECT_TRUE(table.value().model({"shm", "2"}).has_value());
+  const auto* times = table.value().times({"shm", "2"}, Collective::all_reduce);
+  ASSERT_NE(times, nullptr);
+  EXPECT_EQ(times->size(), 2u);
+
+  const auto answer = plan({"all_reduce", "--ranks", "2", "--bytes", "64"}, file.path);
+  EXPECT_EQ(answer.at("ranking").front().at("measured"), true);
+  // What the table calls the fastest is what runs.
+  table.value().set_time({"shm", "2"}, Collective::all_reduce, 64, "double_tree", 1e-12);
+  ASSERT_TRUE(write_table(file.path, table.value()).ok());
+  const Outcome bench =
+      run({"bench", "all_reduce", "--ranks", "2", "--sizes", "64", "--iterations", "5", "--transport", "shm"},
+          file.path);
+  EXPECT_EQ(bench.code, 0) << bench.err;
+  EXPECT_NE(bench.out.find("double_tree"), std::string::npos) << bench.out;
+}
+
+TEST(Tune, SaysWhatItCannotDo) {
+  expect_usage_error({"tune", "-o", ""}, "no place for the table");
+  expect_usage_error({"tune", "--collectives", "all_reduc", "-o", "/nowhere/table"}, "all_reduce");
+  expect_usage_error({"tune", "--sizes", "x", "-o", "/nowhere/table"}, "x");
+  expect_usage_error({"tune", "--transport", "pigeon"}, "pigeon");
+}
+
+TEST(ABrokenTable, IsLeftOutWithAWarning) {
+  const TableFile file;
+  std::ofstream(file.path) << "kolo-table 1\nnonsense\n";
+  const Outcome bench =
+      run({"bench", "all_reduce", "--ranks", "2", "--sizes", "64", "--iterations", "5"}, file.path);
+  EXPECT_EQ(bench.code, 0) << bench.err;
+  EXPECT_NE((bench.err + bench.out).find("line 2"), std::string::npos) << bench.err;
+}
+
+TEST(BenchGrid, ShowsEveryAlgorithmTheChoiceAndTheRegret) {
+  const Outcome grid = run({"bench", "all_reduce", "--ranks", "3", "--algorithm", "all", "--sizes", "8,4K",
+                            "--iterations", "5", "--transport", "inproc"});
+  EXPECT_EQ(grid.code, 0) << grid.err;
+  for (const Algorithm& algorithm : algorithms()) {
+    if (algorithm.collective == Collective::all_reduce) {
+      EXPECT_NE(grid.out.find(std::string(algorithm.name)), std::string::npos) << algorithm.name;
+    }
+  }
+  EXPECT_NE(grid.out.find("regret"), std::string::npos);
+  EXPECT_NE(grid.out.find('>'), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kolo::test
