@@ -56,7 +56,7 @@ ScheduleSpec spec_of(const Algorithm& algorithm, int ranks) {
   if (!supports(algorithm, plain).ok() || !supports(algorithm, hosted).ok()) return plain;
   const auto in_words = [&](const ScheduleSpec& spec) {
     std::string text;
-    for (const Schedule& schedule : schedules_of(algorithm, spec)) text += to_string(schedule);
+    for (const Schedule& schedule : generate_all(algorithm, spec)) text += to_string(schedule);
     return text;
   };
   return in_words(plain) == in_words(hosted) ? plain : hosted;

@@ -25,7 +25,7 @@ constexpr int kMostRanks = 1024;
 constexpr const char* kExamples = R"(Examples:
   kolo plan all_reduce --ranks 8 --bytes 1M                     eight ranks on one host
   kolo plan all_reduce --hosts 4,4 --bytes 64M                  two hosts with four ranks each
-  kolo plan broadcast --ranks 16 --bytes 8K --links tcp --json
+  kolo plan broadcast --ranks 16 --bytes 8K --json            
 
 Steps: in each a rank sends at most one message and receives at most one. The times are medians that 'kolo
 tune' has measured ("measured"), or come from playing the schedules on a cost model ("predicted").
@@ -36,7 +36,7 @@ struct PlanRequest {
   std::string ranks;
   std::string bytes = "1M";
   std::string hosts;
-  std::string links;
+  std::string links = "shm";
   bool json = false;
 };
 
@@ -50,8 +50,9 @@ Situation situation_of(int ranks, std::vector<int> hosts, const std::string& lin
   situation.size = ranks;
   const int count = hosts.empty() ? 1 : hosts.back() + 1;
   if (count > 1) situation.hosts = std::move(hosts);
-  situation.links = links;
-  if (links.empty()) situation.links = count == 1 ? "shm" : count < ranks ? "shm+tcp" : "tcp";
+  situation.links_inside = links;
+  situation.links_between = "tcp";
+  if (links == "tcp") situation.model.memory = typical_loopback();
   if (!table_path().empty()) situation.table = read_table(table_path()).value_or_throw();
   const auto known = situation.table.model(situation.setting());
   if (known) situation.model = *known;
@@ -64,11 +65,9 @@ std::vector<Line> lines_of(const Chooser& chooser, Collective collective, std::u
   std::vector<Line> lines;
   for (Ranked& ranked : chooser.ranking(spec, {}, bytes)) {
     spec.arguments = ranked.configured.arguments;
-    const std::vector<Schedule> schedules = schedules_of(*ranked.configured.algorithm, spec);
-    const std::uint32_t parts = part_count(schedules[0]);
-    std::vector<std::uint64_t> part_bytes(parts, parts == 0 ? 0 : bytes / parts);
-    for (std::uint64_t i = 0; parts > 0 && i < bytes % parts; ++i) ++part_bytes[i];
-    lines.push_back({std::move(ranked), count_totals(schedules, part_bytes)});
+    const std::vector<Schedule> schedules = generate_all(*ranked.configured.algorithm, spec);
+    const auto parts = even_parts(bytes, part_count(schedules[0]));
+    lines.push_back({std::move(ranked), count_totals(schedules, parts)});
   }
   return lines;
 }
@@ -88,7 +87,7 @@ void print_json(const Situation& situation, const PlanRequest& request, std::uin
   fmt::print("{}\n", nlohmann::json{{"collective", request.collective},
                                     {"ranks", situation.size},
                                     {"layout", situation.setting().layout},
-                                    {"links", situation.links},
+                                    {"links", situation.setting().links},
                                     {"bytes", bytes},
                                     {"ranking", ranking}}
                          .dump());
@@ -100,7 +99,7 @@ void print_table(const Situation& situation, const PlanRequest& request, std::ui
   const char* costs = situation.table.model(setting) ? "as kolo tune measured them"
                                                      : "typical ones; kolo tune measures yours";
   fmt::print("# {} of {} among {} ranks ({}) over {}; costs: {}\n", request.collective,
-             bench::format_size(bytes), situation.size, setting.layout, situation.links, costs);
+             bench::format_size(bytes), situation.size, setting.layout, setting.links, costs);
   std::size_t width = 9;
   for (const Line& line : lines) width = std::max(width, line.ranked.configured.name().size());
   fmt::print("#   {:<{}}{:>8}{:>10}{:>14}{:>14}{:>12}\n", "algorithm", width, "steps", "messages",
@@ -117,6 +116,8 @@ void print_table(const Situation& situation, const PlanRequest& request, std::ui
 
 int run_plan(const PlanRequest& request) {
   const Collective collective = require_collective(request.collective);
+  if (collective == Collective::send_recv)
+    throw InvalidArgument("send_recv has no algorithms to choose from", {});
   std::vector<int> hosts = parse_hosts(request.hosts);
   const std::vector<int> ranks = parse_ranks(request.ranks, hosts, kMostRanks, {8});
   std::string error;
@@ -150,9 +151,10 @@ void add_plan(CLI::App& app) {
       ->type_name("SIZE");
   plan->add_option("--hosts", request->hosts, "Ranks on each host, as in 4,4 (default: all on one)")
       ->type_name("LIST");
-  plan->add_option("--links", request->links,
-                   "shm, tcp, shm+tcp: what kolo tune measured (default: by --hosts)")
-      ->type_name("KINDS");
+  plan->add_option("--links", request->links, "Between ranks of one host: shm, tcp or inproc")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"inproc", "shm", "tcp"}))
+      ->type_name("KIND");
   plan->add_flag("--json", request->json, "For programs");
   plan->callback([request] {
     if (const int code = run_plan(*request); code != 0) throw CLI::RuntimeError(code);

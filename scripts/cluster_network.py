@@ -124,8 +124,9 @@ class Cluster:
         if name in namespaces():
             raise ValueError(f"there is a cluster '{name}' already: scripts/cluster down --name {name}, or another name")
         cluster = Cluster(name, hosts)
+        cluster._add_switch()
         try:
-            cluster._add_namespaces()
+            cluster._add_bridge()
             for host in range(hosts):
                 slower = {next(iter(pair - {host})): one for pair, one in pairs.items() if host in pair}
                 cluster._join(host, rates[host], slower)
@@ -149,11 +150,16 @@ class Cluster:
     def host(self, host):
         return f"{PREFIX}{self.name}-h{host}"
 
-    def _add_namespaces(self):
+    def _add_switch(self):
+        """Whoever makes this namespace owns the name."""
         try:
             call("ip", "netns", "add", self.switch)
         except (RuntimeError, FileNotFoundError) as problem:
+            if "File exists" in str(problem):
+                raise ValueError(f"somebody is making a cluster '{self.name}' already") from None
             raise NotPermitted(f"this machine lets us make no network namespaces: {problem}") from None
+
+    def _add_bridge(self):
         call("ip", "-n", self.switch, "link", "add", "bridge", "type", "bridge", "stp_state", "0")
         call("ip", "-n", self.switch, "link", "set", "bridge", "up")
 

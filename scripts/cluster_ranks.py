@@ -51,7 +51,8 @@ class Job:
         first = next(host for host, count in enumerate(self.counts) if count)
         inherited = {name: value for name, value in os.environ.items()
                      if not name.startswith("TORCHELASTIC_") and name not in ("KOLO_STORE", "KOLO_STORE_SERVED")}
-        return {"OMP_NUM_THREADS": "1", **inherited, "WORLD_SIZE": str(sum(self.counts)),
+        # A tuning table of this machine, or of another emulated cluster, says nothing about this one.
+        return {"OMP_NUM_THREADS": "1", "KOLO_TABLE": "none", **inherited, "WORLD_SIZE": str(sum(self.counts)),
                 "MASTER_ADDR": ipv6(first) if self.ipv6 else ipv4(first),
                 # Below the range of outgoing connections; each host has all its ports to itself.
                 "MASTER_PORT": str(random.randrange(20_000, 30_000)), "KOLO_KEY": secrets.token_hex(16)}

@@ -77,19 +77,22 @@ Peers start_peers(const Settings& settings) {
   return peers;
 }
 
-std::uint64_t run_grid(const Settings& settings, const Communicator& communicator) {
+std::uint64_t run_grid(const Settings& settings, Communicator communicator) {
   const bench::Grid grid = bench::measure_grid(settings, communicator);
+  const Setting setting = situation_of(communicator).setting();
+  const CostModel costs = settings.table.empty() ? CostModel() : measure_costs(communicator);
   if (communicator.rank() != 0) return 0;
-  fmt::print("# {}, {} ranks over {}, {} {}\n{}", name_of(settings.kind), communicator.size(),
-             situation_of(communicator).links, kolo::name_of(settings.dtype),
-             settings.shared_memory ? "in shared memory" : "in private memory", bench::grid_table(grid));
+  fmt::print("# {}, {} ranks over {}, {} {}\n{}", name_of(settings.kind), communicator.size(), setting.links,
+             kolo::name_of(settings.dtype), settings.shared_memory ? "in shared memory" : "in private memory",
+             bench::grid_table(grid));
   if (grid.wrong > 0) fmt::print("# WRONG: {} elements\n", grid.wrong);
   std::fflush(stdout);
   Collective collective;
   if (!settings.table.empty() && parse_collective(name_of(settings.kind), collective)) {
-    TuningTable table = read_table(settings.table).value_or_throw();
-    bench::learn(grid, collective, communicator, table);
-    write_table(settings.table, table).throw_if_error();
+    update_table(settings.table, [&](TuningTable& table) {
+      table.set_model(setting, costs);
+      bench::learn(grid, collective, setting, table);
+    }).throw_if_error();
   }
   return grid.wrong;
 }

@@ -25,8 +25,6 @@ class KoloContestant : public Contestant {
   void share(void* data, std::size_t bytes) override;
   void collect(const double* mine, std::size_t count, double* all) override;
 
-  /// From now on kolo chooses the algorithm of what was prepared last.
-  void prepare_choice() { options_.algorithm = {}; }
   /// Collective: the algorithm that kolo runs for what was prepared last, found by running it once more.
   std::string algorithm_used();
   /// "shm", or "shm+tcp" where this rank has both kinds of links.

@@ -52,6 +52,7 @@ class GridRunner {
   void measure_size(std::uint64_t bytes) {
     const Case what =
         make_case(settings_.kind, bytes, kolo_.size(), settings_.dtype, settings_.op, settings_.in_place);
+    add_choice(what);
     const std::size_t count = grid_.algorithms.size();
     std::vector<std::vector<double>> times(count);
     std::vector<std::uint8_t> alive(count, 1);
@@ -75,12 +76,22 @@ class GridRunner {
     }
     GridColumn column;
     column.bytes = what.bytes();
-    // The choice is found by asking for it.
-    kolo_.prepare_choice();
-    const std::string chosen = kolo_.algorithm_used();
-    column.choice = static_cast<std::size_t>(
-        std::find(grid_.algorithms.begin(), grid_.algorithms.end(), chosen) - grid_.algorithms.begin());
+    column.choice = choice_;
     if (leads_) finish(what, std::move(column), times, alive);
+  }
+
+  /// What kolo would run, found by asking for it. It may be no candidate: a ring in another order, or what
+  /// KOLO_ALGORITHM says.
+  void add_choice(const Case& what) {
+    std::uint64_t iteration = 0;
+    Policy once;
+    once.iterations = 1;
+    once.warmup = 0;
+    measure(kolo_, what, {}, once, iteration);
+    const std::string chosen = kolo_.algorithm_used();
+    const auto found = std::find(grid_.algorithms.begin(), grid_.algorithms.end(), chosen);
+    choice_ = static_cast<std::size_t>(found - grid_.algorithms.begin());
+    if (found == grid_.algorithms.end()) grid_.algorithms.push_back(chosen);
   }
 
   /// Rank 0 decides, because it alone has the times.
@@ -126,6 +137,7 @@ class GridRunner {
   bool leads_;
   JsonLines json_;
   Grid grid_;
+  std::size_t choice_ = 0;
   std::uint64_t iteration_ = 0;
 };
 
@@ -146,7 +158,8 @@ std::string grid_table(const Grid& grid) {
     for (const GridColumn& column : grid.columns) {
       const char* mark = a == column.fastest && a == column.choice ? "*>" : a == column.fastest ? "*" : "";
       if (a == column.choice && a != column.fastest) mark = ">";
-      text += fmt::format("{:>10}", mark + format_us(column.median_us[a]));
+      const bool is_there = a < column.median_us.size();
+      text += fmt::format("{:>10}", is_there ? mark + format_us(column.median_us[a]) : "-");
     }
     text += "\n";
   }
@@ -156,16 +169,11 @@ std::string grid_table(const Grid& grid) {
   return text;
 }
 
-void learn(const Grid& grid, Collective collective, const Communicator& communicator, TuningTable& table) {
-  const Situation& situation = situation_of(communicator);
-  const Setting setting = situation.setting();
-  table.set_model(setting, situation.model);
+void learn(const Grid& grid, Collective collective, const Setting& setting, TuningTable& table) {
   table.forget(setting, collective);
   for (const GridColumn& column : grid.columns) {
-    for (std::size_t a = 0; a < grid.algorithms.size(); ++a) {
-      if (column.median_us[a] > 0) {
-        table.set_time(setting, collective, column.bytes, grid.algorithms[a], column.median_us[a] * 1e-6);
-      }
+    for (std::size_t a = 0; a < column.median_us.size(); ++a) {
+      table.set_time(setting, collective, column.bytes, grid.algorithms[a], column.median_us[a] * 1e-6);
     }
   }
 }

@@ -14,7 +14,7 @@ namespace kolo::bench {
 /// One size: what each algorithm took, and what kolo would have chosen.
 struct GridColumn {
   std::uint64_t bytes = 0;
-  std::vector<double> median_us;  ///< by Grid::algorithms; 0 where it was given up as too slow
+  std::vector<double> median_us;  ///< by Grid::algorithms, as far as they were known by then
   std::size_t choice = 0;         ///< into Grid::algorithms
   std::size_t fastest = 0;        ///< likewise
 
@@ -36,8 +36,7 @@ Grid measure_grid(const Settings& settings, const Communicator& communicator);
 /// The grid as a table for people, algorithms in lines and sizes in columns.
 std::string grid_table(const Grid& grid);
 
-/// What the grid says about this communicator becomes the table's: its times and the costs of its messages.
-/// On rank 0.
-void learn(const Grid& grid, Collective collective, const Communicator& communicator, TuningTable& table);
+/// The grid's times become the table's for this setting.
+void learn(const Grid& grid, Collective collective, const Setting& setting, TuningTable& table);
 
 }  // namespace kolo::bench

@@ -98,6 +98,10 @@ std::optional<Settings> check_settings(const RawSettings& raw, std::string& erro
   settings.in_place = raw.in_place.value_or(usually_in_place(settings.kind));
   settings.json = raw.json;
   settings.table = raw.table;
+  if (!raw.table.empty() && raw.algorithm != kEveryAlgorithm)
+    return refuse("--learn goes with --algorithm all");
+  if (!raw.table.empty() && settings.ranks < 2)
+    return refuse("--learn needs at least 2 ranks: one has nothing to send");
   settings.against = split_names(raw.against);
   for (const auto& name : settings.against) {
     if (find_peer_kind(name) != nullptr) continue;

@@ -6,17 +6,6 @@
 #include "schedule/lengths.hpp"
 
 namespace kolo::cli {
-namespace {
-
-/// The first ones are one longer where it does not come out even.
-std::vector<std::uint64_t> cut(std::uint64_t count, std::uint32_t parts) {
-  std::vector<std::uint64_t> counts(parts, parts == 0 ? 0 : count / parts);
-  for (std::uint64_t part = 0; parts != 0 && part < count % parts; ++part) ++counts[part];
-  return counts;
-}
-
-}  // namespace
-
 std::string stated_text(const ClosedForm& form, std::string_view text) {
   const bool says = !form.at_most || text.starts_with("at most");
   return (says ? "" : "at most ") + std::string(text);
@@ -29,9 +18,9 @@ Proof prove(const Configured& configured, const ScheduleSpec& spec, std::optiona
     proof.unable = status.message();
     return proof;
   }
-  const std::vector<Schedule> schedules = schedules_of(algorithm, spec);
+  const std::vector<Schedule> schedules = generate_all(algorithm, spec);
   const std::uint32_t parts = part_count(schedules[0]);
-  const std::vector<std::uint64_t> counts = cut(count.value_or(parts), parts);
+  const std::vector<std::uint64_t> counts = even_parts(count.value_or(parts), parts);
   const bool uneven = !counts.empty() && counts.front() != counts.back();
   if (const Status status = supports(algorithm, spec, {.uneven = uneven}); !status.ok()) {
     proof.unable = status.message();

@@ -81,10 +81,4 @@ std::vector<int> parse_ranks(std::string_view text, const std::vector<int>& host
   return otherwise;
 }
 
-std::vector<Schedule> schedules_of(const Algorithm& algorithm, ScheduleSpec spec) {
-  std::vector<Schedule> schedules;
-  for (spec.rank = 0; spec.rank < spec.size; ++spec.rank) schedules.push_back(algorithm.generate(spec));
-  return schedules;
-}
-
 }  // namespace kolo::cli

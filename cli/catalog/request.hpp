@@ -22,7 +22,4 @@ std::vector<int> parse_hosts(std::string_view text);
 std::vector<int> parse_ranks(std::string_view text, const std::vector<int>& hosts, int limit,
                              std::vector<int> otherwise);
 
-/// The schedules of all ranks of `spec`, whose own rank does not matter.
-std::vector<Schedule> schedules_of(const Algorithm& algorithm, ScheduleSpec spec);
-
 }  // namespace kolo::cli

@@ -84,7 +84,7 @@ Result<Picture> make_picture(const Configured& configured, const ScheduleSpec& s
     return Status(Code::invalid_argument,
                   fmt::format("{} ranks are too many to draw: {} are the most", spec.size, kMostRanks));
   }
-  const std::vector<Schedule> schedules = cli::schedules_of(algorithm, spec);
+  const std::vector<Schedule> schedules = generate_all(algorithm, spec);
   const std::vector<std::uint64_t> counts(part_count(schedules[0]), 1);
   ScheduleTotals totals;
   if (Status status = check_schedules(schedules, counts, algorithm.rank_ordered, &totals); !status.ok()) {

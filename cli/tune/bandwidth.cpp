@@ -56,7 +56,8 @@ void receive_from(Communicator& communicator, int peer) {
 
 }  // namespace
 
-void measure_bandwidths(Communicator& communicator, TuningTable& table, void (*progress)(int done, int of)) {
+Bandwidths measure_bandwidths(Communicator& communicator, void (*progress)(int done, int of)) {
+  Bandwidths result;
   const Situation& situation = situation_of(communicator);
   std::vector<int> leaders;
   for (int rank = 0; rank < static_cast<int>(situation.hosts.size()); ++rank) {
@@ -74,9 +75,10 @@ void measure_bandwidths(Communicator& communicator, TuningTable& table, void (*p
       if (communicator.rank() == leaders[from]) bandwidth = send_to(communicator, leaders[to]);
       if (communicator.rank() == leaders[to]) receive_from(communicator, leaders[from]);
       communicator.broadcast({&bandwidth, 1, DType::float64}, leaders[from]);
-      table.set_bandwidth(situation.host_names[from], situation.host_names[to], bandwidth);
+      result[{situation.host_names[from], situation.host_names[to]}] = bandwidth;
     }
   }
+  return result;
 }
 
 }  // namespace kolo::tune

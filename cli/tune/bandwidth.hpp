@@ -1,14 +1,20 @@
 // The bandwidth from each host to each other one.
 #pragma once
 
+#include <map>
+#include <string>
+#include <utility>
+
 #include "kolo/communicator.hpp"
-#include "selection/table.hpp"
 
 namespace kolo::tune {
 
-/// Collective: the first rank of each host sends to that of each other one, one pair at a time, for some
-/// fiftieth of a second. Rank 0's `table` learns the results; `progress`, called on rank 0, hears of each
+/// Bytes a second by the names of the two hosts.
+using Bandwidths = std::map<std::pair<std::string, std::string>, double>;
+
+/// Collective: the first rank of each host sends to that of each other one, one pair at a time, for a
+/// twentieth of a second or longer. The same result on all ranks; `progress`, called on rank 0, hears of each
 /// pair.
-void measure_bandwidths(Communicator& communicator, TuningTable& table, void (*progress)(int done, int of));
+Bandwidths measure_bandwidths(Communicator& communicator, void (*progress)(int done, int of));
 
 }  // namespace kolo::tune

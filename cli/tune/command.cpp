@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "commands.hpp"
 #include "kolo/kolo.hpp"
 #include "launcher.hpp"
+#include "selection/situation.hpp"
 #include "tune/bandwidth.hpp"
 
 namespace kolo::cli {
@@ -58,14 +60,26 @@ bench::Settings settings_for(const TuneRequest& request, const std::string& coll
 }
 
 int tune_as_rank(const TuneRequest& request) {
+  for (const std::string& collective : request.collectives) settings_for(request, collective, 2);
   Communicator communicator = Communicator::create();
+  if (communicator.size() < 2) throw InvalidArgument("one rank has nothing to tune", {});
   const bool leads = communicator.rank() == 0;
-  TuningTable table = leads ? read_table(request.file).value_or_throw() : TuningTable();
+  const auto learn = [&](const std::function<void(TuningTable&)>& change) {
+    if (leads) update_table(request.file, change).throw_if_error();
+  };
+  learn([](TuningTable&) {});  // a file that cannot be written is found now
   static const bool told = ::isatty(STDERR_FILENO) != 0;
-  tune::measure_bandwidths(communicator, table, [](int done, int of) {
+  const auto bandwidths = tune::measure_bandwidths(communicator, [](int done, int of) {
     if (told) fmt::print(stderr, "\r\x1b[K  bandwidths: {} of {} pairs of hosts", done, of);
   });
-  if (leads) write_table(request.file, table).throw_if_error();
+  const Setting setting = situation_of(communicator).setting();
+  const CostModel costs = measure_costs(communicator);
+  learn([&](TuningTable& table) {
+    for (const auto& [pair, bytes_per_second] : bandwidths) {
+      table.set_bandwidth(pair.first, pair.second, bytes_per_second);
+    }
+    table.set_model(setting, costs);
+  });
   std::uint64_t wrong = 0;
   for (const std::string& collective : request.collectives) {
     if (request.only_bandwidths) break;
@@ -73,11 +87,10 @@ int tune_as_rank(const TuneRequest& request) {
     settings.progress = leads && told;
     const bench::Grid grid = bench::measure_grid(settings, communicator);
     wrong += grid.wrong;
-    if (!leads) continue;
-    fmt::print("# {}, {} ranks\n{}", collective, communicator.size(), bench::grid_table(grid));
     Collective parsed;
-    if (parse_collective(collective, parsed)) bench::learn(grid, parsed, communicator, table);
-    write_table(request.file, table).throw_if_error();
+    if (!leads || !parse_collective(collective, parsed)) continue;
+    fmt::print("# {}, {} ranks\n{}", collective, communicator.size(), bench::grid_table(grid));
+    learn([&](TuningTable& table) { bench::learn(grid, parsed, setting, table); });
   }
   if (leads) fmt::print("# written to {}\n", request.file);
   return wrong == 0 ? 0 : kFailed;
@@ -93,7 +106,7 @@ int tune_this_machine(const TuneRequest& request) {
         LaunchOptions options;
         options.ranks = ranks;
         options.prefix_output = false;
-        options.environment = {{"KOLO_TABLE", "none"}};  // what it costs is measured anew
+        options.environment = {{"KOLO_TABLE", "none"}};  // the regret shown is that without a table
         options.command = {
             bench::program_path(), "bench",       collective, "--algorithm", "all",         "--ranks",
             std::to_string(ranks), "--transport", transport,  "--sizes",     request.sizes, "--learn",
@@ -125,7 +138,7 @@ void add_tune(CLI::App& app) {
   tune->footer(kExamples);
   tune->add_option("-n,--ranks", request->ranks, "Numbers of ranks to start")
       ->delimiter(',')
-      ->check(CLI::PositiveNumber)
+      ->check(CLI::Range(2, 4096))
       ->capture_default_str()
       ->type_name("LIST");
   tune->add_option("--collectives", request->collectives, "What to measure")

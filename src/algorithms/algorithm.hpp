@@ -72,6 +72,9 @@ const Algorithm* find_algorithm(Collective collective, std::string_view name);
 /// The same with an error that lists the known names.
 Result<const Algorithm*> require_algorithm(Collective collective, std::string_view name);
 
+/// The schedules of all ranks of `spec`, whose own rank does not matter.
+std::vector<Schedule> generate_all(const Algorithm& algorithm, ScheduleSpec spec);
+
 /// An algorithm and its arguments, as people write them: "ring", "k_nomial:radix=4". A value.
 struct Configured {
   const Algorithm* algorithm = nullptr;

@@ -5,8 +5,8 @@
 
 #include "algorithms/algorithm.hpp"
 
-/// A new algorithm is a file of its own and a line here. Ordered by collective; the first of each is its
-/// default.
+/// A new algorithm is a file of its own and a line here. Ordered by collective; the first of each is a
+/// candidate with any number of ranks.
 #define KOLO_ALGORITHMS(X)             \
   X(all_reduce_ring)                   \
   X(all_reduce_central)                \
@@ -102,6 +102,12 @@ const Algorithm* find_algorithm(Collective collective, std::string_view name) {
     if (algorithm.collective == collective && algorithm.name == name) return &algorithm;
   }
   return nullptr;
+}
+
+std::vector<Schedule> generate_all(const Algorithm& algorithm, ScheduleSpec spec) {
+  std::vector<Schedule> schedules;
+  for (spec.rank = 0; spec.rank < spec.size; ++spec.rank) schedules.push_back(algorithm.generate(spec));
+  return schedules;
 }
 
 Result<const Algorithm*> require_algorithm(Collective collective, std::string_view name) {

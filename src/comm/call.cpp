@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "engine/plan.hpp"
+#include "schedule/lengths.hpp"
 
 namespace kolo {
 namespace {

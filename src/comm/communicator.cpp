@@ -9,6 +9,18 @@
 namespace kolo {
 namespace {
 
+/// KOLO_ALGORITHM must be an algorithm of some collective.
+void check_preferred_algorithm() {
+  const std::string& preferred = config().algorithm;
+  if (preferred.empty()) return;
+  for (int c = 0; c <= static_cast<int>(Collective::barrier); ++c) {
+    if (parse_algorithm(static_cast<Collective>(c), preferred).ok()) return;
+  }
+  throw InvalidArgument("KOLO_ALGORITHM=" + preferred + ": " +
+                            parse_algorithm(Collective::all_reduce, preferred).status().message(),
+                        {});
+}
+
 Call make_call(Collective collective, ConstBuffer in, Buffer out, const CallOptions& options) {
   Call call;
   call.collective = collective;
@@ -53,6 +65,7 @@ Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int si
                               std::to_string(size) + " ranks makes no sense",
                           {});
   }
+  check_preferred_algorithm();
   auto state = std::make_shared<State>();
   const Group group = connect(*store, rank, size, options);
   state->engine = group.engine;

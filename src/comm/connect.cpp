@@ -1,5 +1,4 @@
 // Rendezvous: how the ranks of a new group find each other and choose a transport for each pair.
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "base/config.hpp"
+#include "base/cores.hpp"
 #include "base/log.hpp"
 #include "comm/state.hpp"
 #include "transport/host.hpp"
@@ -135,9 +135,7 @@ const Offered* choose(const Transport& transport, const std::vector<Offered>& th
 /// compute.
 std::chrono::nanoseconds spin_time(const std::vector<std::unique_ptr<Endpoint>>& endpoints) {
   if (config().spin_us >= 0) return std::chrono::microseconds(config().spin_us);
-  cpu_set_t cpus;
-  CPU_ZERO(&cpus);
-  const int count = sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
+  const int count = usable_cores();
   const auto here =
       std::count_if(endpoints.begin(), endpoints.end(), [](const auto& e) { return e->is_memory(); });
   return std::chrono::microseconds(here <= count ? 100 : 20);

@@ -1,6 +1,4 @@
 // What the ranks of a new communicator find out about themselves: where they are, and what messages cost.
-#include <sched.h>
-
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -11,10 +9,11 @@
 #include <fmt/ranges.h>
 
 #include "base/config.hpp"
+#include "base/cores.hpp"
 #include "base/log.hpp"
 #include "comm/state.hpp"
 #include "kernels/kernels.hpp"
-#include "selection/ring_order.hpp"
+#include "transport/transport.hpp"
 
 namespace kolo {
 namespace {
@@ -80,12 +79,6 @@ double time_exchange(Communicator& communicator, const std::vector<int>& members
   return times[static_cast<std::size_t>(rounds / 2)];
 }
 
-int cores_here() {
-  cpu_set_t cpus;
-  CPU_ZERO(&cpus);
-  return sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? std::max(CPU_COUNT(&cpus), 1) : 1;
-}
-
 /// Explained by the ranks' processors: with fewer cores than ranks each core works for several of them.
 LinkCost explain_memory(const Rounds& rounds, int ranks, int cores) {
   const double turns = std::max(1.0, static_cast<double>(ranks) / cores);
@@ -119,8 +112,57 @@ void measure_local(CostModel& model) {
   model.copy_per_byte = least_time(5, [&] { kernels::copy(to, left, kLong); }) / bytes;
 }
 
-/// Collective. The largest value of any rank decides, so that all ranks have the same model.
-CostModel measure(Communicator& communicator, const std::vector<int>& hosts) {
+/// The kinds of links, "shm", and "shm+tcp" where there are several, that any rank has to ranks of its own
+/// host or, else, to others. Collective.
+std::string kinds_of_links(Communicator& communicator, const std::vector<int>& hosts, bool inside) {
+  const auto known = transport_factories();
+  std::vector<std::uint8_t> used(known.size(), 0);
+  const auto host_of = [&](int rank) { return hosts.empty() ? 0 : hosts[static_cast<std::size_t>(rank)]; };
+  for (int peer = 0; peer < communicator.size(); ++peer) {
+    if ((host_of(peer) == host_of(communicator.rank())) != inside) continue;
+    const auto kind = std::ranges::find(known, communicator.transport_to(peer), &TransportFactory::name);
+    if (kind != known.end()) used[static_cast<std::size_t>(kind - known.begin())] = 1;
+  }
+  communicator.all_reduce(Buffer(used), ReduceOp::max);
+  std::vector<std::string_view> names;
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    if (used[i] != 0) names.push_back(known[i].name);
+  }
+  return fmt::format("{}", fmt::join(names, "+"));
+}
+
+/// Rank 0's table, on all ranks. Collective. A file that cannot be read is as good as none, but not silently.
+TuningTable shared_table(Communicator& communicator) {
+  std::string text;
+  if (communicator.rank() == 0 && !table_path().empty()) {
+    const auto table = read_table(table_path());
+    if (!table.ok()) log().warn("the tuning table is left out: {}", table.status().message());
+    if (table.ok() && !table.value().empty()) text = table.value().text();
+  }
+  std::uint64_t length = text.size();
+  communicator.broadcast(Buffer(&length, 1, DType::uint64), 0);
+  if (length == 0) return {};
+  text.resize(length);
+  communicator.broadcast(Buffer(text.data(), length, DType::uint8), 0);
+  return TuningTable::parse(text).value_or_throw();
+}
+
+/// Rank 0's order, because searching one may take long, and its numbers might differ on another machine.
+/// Collective.
+std::vector<int> shared_ring(Communicator& communicator, const Situation& situation) {
+  std::vector<int> ring;
+  if (communicator.rank() == 0) ring = ring_by_bandwidth(situation);
+  std::uint64_t length = ring.size();
+  communicator.broadcast(Buffer(&length, 1, DType::uint64), 0);
+  ring.resize(length);
+  if (length > 0) communicator.broadcast(Buffer(ring.data(), length, DType::int32), 0);
+  return ring;
+}
+
+}  // namespace
+
+// The largest value of any rank decides, so that all ranks have the same model.
+CostModel measure_costs(Communicator& communicator, const std::vector<int>& hosts) {
   CostModel model = typical_cost_model();
   std::vector<int> neighbours;
   std::vector<int> leaders;
@@ -146,7 +188,7 @@ CostModel measure(Communicator& communicator, const std::vector<int>& hosts) {
                                  between.of_middle,
                                  between.of_long,
                                  static_cast<double>(neighbours.size()),
-                                 -static_cast<double>(cores_here()),
+                                 -static_cast<double>(usable_cores()),
                                  model.reduce_per_byte,
                                  model.copy_per_byte};
   communicator.all_reduce(Buffer(largest), ReduceOp::max);
@@ -162,106 +204,27 @@ CostModel measure(Communicator& communicator, const std::vector<int>& hosts) {
   return model;
 }
 
-/// The kinds of links between any two ranks, "shm+tcp". Collective.
-std::string kinds_of_links(Communicator& communicator) {
-  constexpr std::array<std::string_view, 3> kKinds = {"inproc", "shm", "tcp"};
-  std::vector<std::uint8_t> used(kKinds.size(), 0);
-  for (int peer = 0; peer < communicator.size(); ++peer) {
-    const auto kind = std::find(kKinds.begin(), kKinds.end(), communicator.transport_to(peer));
-    if (kind != kKinds.end()) used[static_cast<std::size_t>(kind - kKinds.begin())] = 1;
-  }
-  communicator.all_reduce(Buffer(used), ReduceOp::max);
-  std::vector<std::string_view> names;
-  for (std::size_t i = 0; i < kKinds.size(); ++i) {
-    if (used[i] != 0) names.push_back(kKinds[i]);
-  }
-  return fmt::format("{}", fmt::join(names, "+"));
+CostModel measure_costs(Communicator& communicator) {
+  return measure_costs(communicator, situation_of(communicator).hosts);
 }
-
-/// Rank 0's table, on all ranks. Collective. A file that cannot be read is as good as none, but not silently.
-TuningTable shared_table(Communicator& communicator) {
-  std::string text;
-  if (communicator.rank() == 0 && !table_path().empty()) {
-    const auto table = read_table(table_path());
-    if (!table.ok()) log().warn("the tuning table is left out: {}", table.status().message());
-    if (table.ok() && !table.value().empty()) text = table.value().text();
-  }
-  std::uint64_t length = text.size();
-  communicator.broadcast(Buffer(&length, 1, DType::uint64), 0);
-  if (length == 0) return {};
-  text.resize(length);
-  communicator.broadcast(Buffer(text.data(), length, DType::uint8), 0);
-  return TuningTable::parse(text).value_or_throw();
-}
-
-/// The hosts in the order that avoids slow links, if all of them have been measured; else none.
-std::vector<int> ring_over_hosts(const TuningTable& table, const Group& group) {
-  const std::size_t count = group.host_names.size();
-  if (group.hosts.empty() || count < 3) return {};
-  BandwidthMatrix matrix(count, std::vector<double>(count, 0));
-  for (std::size_t i = 0; i < count; ++i) {
-    for (std::size_t j = 0; j < count; ++j) {
-      if (i == j) continue;
-      const auto known = table.bandwidth(group.host_names[i], group.host_names[j]);
-      if (!known) return {};
-      matrix[i][j] = *known;
-    }
-  }
-  std::vector<int> ring;
-  for (const int host : fastest_ring(matrix)) {
-    for (std::size_t rank = 0; rank < group.hosts.size(); ++rank) {
-      if (group.hosts[rank] == host) ring.push_back(static_cast<int>(rank));
-    }
-  }
-  return ring;
-}
-
-}  // namespace
 
 Situation explore(Communicator& communicator, const Group& group) {
   Situation situation;
   situation.size = communicator.size();
   situation.hosts = group.hosts;
   situation.host_names = group.host_names;
-  situation.links = kinds_of_links(communicator);
+  situation.links_inside = kinds_of_links(communicator, group.hosts, true);
+  situation.links_between = kinds_of_links(communicator, group.hosts, false);
   situation.table = shared_table(communicator);
-  situation.ring = ring_over_hosts(situation.table, group);
+  situation.ring = shared_ring(communicator, situation);
   const Setting setting = situation.setting();
-  if (const auto known = situation.table.model(setting)) {
-    situation.model = *known;
-  } else {
-    situation.model = measure(communicator, group.hosts);
-  }
+  const auto known = situation.table.model(setting);
+  situation.model = known ? *known : measure_costs(communicator, group.hosts);
   if (communicator.rank() == 0) {
     log().debug("links {}, ranks {}, costs {}", setting.links, setting.layout, to_text(situation.model));
     if (!situation.ring.empty()) log().debug("rings run in the order {}", fmt::join(situation.ring, " "));
   }
   return situation;
-}
-
-Situation part_of(const Situation& whole, const std::vector<int>& ranks) {
-  Situation part = whole;
-  part.size = static_cast<int>(ranks.size());
-  part.hosts.clear();
-  part.host_names.clear();
-  part.ring.clear();
-  if (!whole.hosts.empty()) {
-    std::vector<int> known;  // the whole's number of each of the part's hosts
-    for (const int rank : ranks) {
-      const int host = whole.hosts[static_cast<std::size_t>(rank)];
-      const auto found = std::find(known.begin(), known.end(), host);
-      part.hosts.push_back(static_cast<int>(found - known.begin()));
-      if (found != known.end()) continue;
-      known.push_back(host);
-      part.host_names.push_back(whole.host_names[static_cast<std::size_t>(host)]);
-    }
-    if (known.size() == 1) part.hosts.clear();
-  }
-  for (const int rank : whole.ring) {
-    const auto found = std::find(ranks.begin(), ranks.end(), rank);
-    if (found != ranks.end()) part.ring.push_back(static_cast<int>(found - ranks.begin()));
-  }
-  return part;
 }
 
 }  // namespace kolo

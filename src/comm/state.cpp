@@ -6,6 +6,7 @@
 
 #include "algorithms/algorithm.hpp"
 #include "base/config.hpp"
+#include "schedule/lengths.hpp"
 #include "schedule/point_to_point.hpp"
 
 namespace kolo {
@@ -77,6 +78,7 @@ void Communicator::State::explore(Communicator& self, const Group& group) {
   context = 0;
   calls = calls_before;
   messages.clear();
+  plans = {};  // chosen before there was much to choose by
 }
 
 Work Communicator::State::start(Call call, bool waits_now, Counts counts, Counts recv_counts) {

@@ -105,7 +105,4 @@ Group connect(Store& store, int rank, int size, const Options& options);
 /// the table does not tell is measured now, in some milliseconds.
 Situation explore(Communicator& communicator, const Group& group);
 
-/// The same for some of its ranks, in this order.
-Situation part_of(const Situation& whole, const std::vector<int>& ranks);
-
 }  // namespace kolo

@@ -200,13 +200,6 @@ class Lowering {
 
 }  // namespace
 
-std::vector<std::uint64_t> even_parts(std::uint64_t count, std::uint64_t parts) {
-  if (parts == 0) return {};  // barriers have no data
-  std::vector<std::uint64_t> result(parts, count / parts);
-  for (std::uint64_t i = 0; i < count % parts; ++i) ++result[i];
-  return result;
-}
-
 std::shared_ptr<const Plan> make_plan(const Schedule& schedule, const Shape& shape) {
   return Lowering(schedule, shape).run();
 }

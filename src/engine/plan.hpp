@@ -47,10 +47,6 @@ struct Plan {
   std::uint64_t scratch_bytes = 0;
 };
 
-/// Splits `count` elements into `parts` as evenly as can be: the first count % parts get one more. None for 0
-/// parts.
-std::vector<std::uint64_t> even_parts(std::uint64_t count, std::uint64_t parts);
-
 /// Pure. Cuts steps longer than segment_bytes into segments (of whole elements) and orders them by the memory
 /// that each of them touches, so that a segment can be sent on while the next one is still arriving.
 /// Orderings of the schedule that memory does not imply hold for all segments of the two steps.

@@ -37,6 +37,13 @@ std::vector<std::uint64_t> ChunkLengths::slots(const Schedule& schedule) const {
   return result;
 }
 
+std::vector<std::uint64_t> even_parts(std::uint64_t count, std::uint64_t parts) {
+  if (parts == 0) return {};  // barriers have no data
+  std::vector<std::uint64_t> result(parts, count / parts);
+  for (std::uint64_t i = 0; i < count % parts; ++i) ++result[i];
+  return result;
+}
+
 std::uint32_t part_count(const Schedule& schedule) {
   const Division division = division_of(schedule);
   return std::max(division.input, division.output);

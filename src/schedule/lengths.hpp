@@ -23,6 +23,10 @@ struct ChunkLengths {
   std::uint64_t of(const ChunkRange& range) const;
 };
 
+/// Splits `count` elements into `parts` as evenly as can be: the first count % parts get one more. None for 0
+/// parts.
+std::vector<std::uint64_t> even_parts(std::uint64_t count, std::uint64_t parts);
+
 /// How many part counts describe a call of this collective: N where each rank has a part, 1 for send_recv,
 /// none for barrier, else the schedule's `chunks`.
 std::uint32_t part_count(const Schedule& schedule);

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstdlib>
 
 #include "schedule/lengths.hpp"
 #include "selection/candidates.hpp"
@@ -12,8 +11,10 @@
 namespace kolo {
 namespace {
 
-/// Beyond so many messages the closed form is asked instead of the schedules.
-constexpr std::uint64_t kMostPlayed = 1u << 16;
+/// With more ranks the closed forms are asked instead of the schedules, which would take long to play.
+constexpr int kMostPlayed = 128;
+/// Times measured at a size that differs by a larger factor, as an exponent of 2, say nothing.
+constexpr double kFarthest = 4;
 
 /// The power of two nearest to it in proportion, as its exponent; -1 for 0.
 int size_class(std::uint64_t bytes) {
@@ -30,7 +31,7 @@ const TuningTable::Times* nearest(const TuningTable::BySize* by_size, std::uint6
   };
   for (const auto& [size, times] : *by_size) {
     const double distance = std::abs(log(size) - log(bytes));
-    if (best != nullptr && distance >= least) continue;
+    if (distance > kFarthest || (best != nullptr && distance >= least)) continue;
     best = &times;
     least = distance;
   }
@@ -73,9 +74,8 @@ std::vector<Ranked> Chooser::ranking(const ScheduleSpec& spec, const Demands& de
   ScheduleSpec asked = spec;
   asked.hosts = situation_.hosts;
   asked.rank = asked.root = 0;  // all ranks look at the same schedules
-  const TuningTable::Times* times = nearest(
-      situation_.table.times({situation_.links, layout_of(situation_.hosts, spec.size)}, spec.collective),
-      bytes);
+  const TuningTable::Times* times =
+      nearest(situation_.table.times(situation_.setting(), spec.collective), bytes);
   std::vector<Ranked> all;
   for (Configured& candidate : candidates(asked, demands)) {
     const auto timed =
@@ -95,24 +95,25 @@ std::vector<Ranked> Chooser::ranking(const ScheduleSpec& spec, const Demands& de
 
 double Chooser::predicted(const Configured& candidate, ScheduleSpec spec, std::uint64_t bytes) const {
   spec.arguments = candidate.arguments;
+  if (spec.size > kMostPlayed) return estimated(candidate, spec, bytes);
+  const std::vector<Schedule> schedules = generate_all(*candidate.algorithm, spec);
+  return predict(schedules, even_parts(bytes, part_count(schedules[0])), spec.hosts, situation_.model);
+}
+
+/// Steps one after the other, and the busiest rank's bytes through its narrowest place.
+double Chooser::estimated(const Configured& candidate, const ScheduleSpec& spec, std::uint64_t bytes) const {
   const CostModel& model = situation_.model;
+  const LinkCost& link = spec.hosts.empty() ? model.memory : model.network;
   const StepsAndBytes stated = candidate.algorithm->closed_form.of(spec);
-  const Schedule first = candidate.algorithm->generate(spec);
-  const std::uint32_t parts = part_count(first);
-  const auto part_bytes = parts == 0 ? 0 : bytes / parts;
-  if (stated.steps * static_cast<std::uint64_t>(spec.size) > kMostPlayed) {
-    const LinkCost& link = spec.hosts.empty() ? model.memory : model.network;
-    return static_cast<double>(stated.steps) * (link.latency + 2 * link.overhead) +
-           static_cast<double>(stated.sent * part_bytes) *
-               (link.wire_per_byte + link.sender_per_byte + link.receiver_per_byte + model.reduce_per_byte);
-  }
-  std::vector<Schedule> schedules;
-  for (spec.rank = 0; spec.rank < spec.size; ++spec.rank) {
-    schedules.push_back(candidate.algorithm->generate(spec));
-  }
-  std::vector<std::uint64_t> all_parts(parts, part_bytes);
-  if (parts > 0) all_parts[0] += bytes % parts;
-  return predict(schedules, all_parts, spec.hosts, model);
+  const std::uint32_t parts = part_count(candidate.algorithm->generate(spec));
+  const double sent =
+      parts == 0 ? 0
+                 : static_cast<double>(stated.sent) * static_cast<double>(bytes) / static_cast<double>(parts);
+  const auto steps = static_cast<double>(stated.steps);
+  const bool is_long = sent > kShortMessage * steps;
+  const double per_byte =
+      std::max({link.wire_per_byte, link.sender_per_byte, link.receiver_per_byte + model.reduce_per_byte});
+  return steps * (link.latency + 2 * (link.overhead + (is_long ? link.long_overhead : 0))) + sent * per_byte;
 }
 
 Configured Chooser::in_ring_order(Configured configured) const {

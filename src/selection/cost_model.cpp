@@ -45,6 +45,15 @@ CostModel typical_cost_model() {
   return model;
 }
 
+LinkCost typical_loopback() {
+  return {.latency = 8e-6,
+          .overhead = 4e-6,
+          .long_overhead = 8e-6,
+          .sender_per_byte = 2e-10,
+          .receiver_per_byte = 3e-10,
+          .wire_per_byte = 0};
+}
+
 std::string to_text(const CostModel& model) {
   std::string line;
   for (const double* field : fields(model)) line += fmt::format("{}{}", line.empty() ? "" : " ", *field);
@@ -64,7 +73,7 @@ Result<CostModel> cost_model_from_text(const std::string& line) {
     }
     at = next;
   }
-  if (at != end || model.cores < 1 || model.segment_bytes < 1) {
+  if (at != end || model.cores < 1 || model.cores > 65536 || model.segment_bytes < 1) {
     return Status(Code::invalid_argument,
                   "a cost model with cores and segments from 1 was expected, not '" + line + "'");
   }

@@ -41,6 +41,9 @@ struct CostModel {
 /// Typical of one server and 10 Gbit/s Ethernet: what serves until something has been measured.
 CostModel typical_cost_model();
 
+/// Of TCP between ranks of one host.
+LinkCost typical_loopback();
+
 /// One line of text and back, exactly. from_text() refuses what is not finite, negative or incomplete.
 std::string to_text(const CostModel& model);
 Result<CostModel> cost_model_from_text(const std::string& line);

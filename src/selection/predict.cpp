@@ -14,6 +14,7 @@ namespace {
 
 /// More pieces would not change the picture, only the time it takes.
 constexpr std::uint32_t kMostPieces = 8;
+constexpr std::uint32_t kMostWork = 20'000;  // pieces of all events
 
 class Play {
  public:
@@ -38,7 +39,10 @@ class Play {
       longest = std::max(longest, bytes_.back());
     }
     const double segments = static_cast<double>(longest) / model.segment_bytes;
-    pieces_ = static_cast<std::uint32_t>(std::clamp(segments, 1.0, static_cast<double>(kMostPieces)));
+    const double most =
+        std::min(static_cast<double>(kMostPieces),
+                 static_cast<double>(kMostWork) / static_cast<double>(graph.events().size() + 1));
+    pieces_ = static_cast<std::uint32_t>(std::clamp(segments, 1.0, std::max(most, 1.0)));
   }
 
   /// Seconds until the last piece of the last event.

@@ -12,6 +12,8 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr std::size_t kExact = 12;
+/// Bounds a local search, in ranks looked at times ranks: some tenths of a second.
+constexpr std::size_t kMostWork = 100'000'000;
 
 /// What a path or ring costs: its slowest link first, then the sum.
 struct Cost {
@@ -82,6 +84,7 @@ std::vector<int> exact(const Matrix& costs) {
     if (cost < best[subsets - 1][last].with(costs[last][0])) last = end;
   }
   std::vector<int> order;
+  if (best[subsets - 1][last] == never) return order;  // every ring needs a link that does not exist
   for (std::size_t subset = subsets - 1; subset > 1;) {
     order.push_back(static_cast<int>(last));
     const std::size_t previous = before[subset][last];
@@ -116,9 +119,11 @@ std::vector<int> greedy(const Matrix& costs, int start) {
 void improve(const Matrix& costs, std::vector<int>& order) {
   const std::size_t n = order.size();
   Cost best = cost_of(costs, order);
-  for (bool better = true; better;) {
+  std::size_t tries = kMostWork / (n * n);
+  for (bool better = true; better && tries > 0;) {
     better = false;
     const auto keep_if_better = [&](std::vector<int> candidate) {
+      if (tries > 0) --tries;
       const Cost cost = cost_of(costs, candidate);
       if (!(cost < best)) return;
       best = cost;
@@ -168,7 +173,7 @@ std::vector<int> fastest_ring(const BandwidthMatrix& bandwidth, double tolerance
     if (cost_of(costs, order) < cost_of(costs, best)) best = order;
   };
   if (n <= kExact) {
-    consider(exact(costs));
+    if (const std::vector<int> order = exact(costs); !order.empty()) consider(order);
     return best;
   }
   const std::size_t starts = std::min(n - 1, n <= 24 ? std::size_t{16} : std::size_t{4});

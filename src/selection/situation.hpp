@@ -16,13 +16,25 @@ struct Situation {
   int size = 1;
   std::vector<int> hosts = {};               ///< as ScheduleSpec::hosts
   std::vector<std::string> host_names = {};  ///< of each host
-  std::string links = {};                    ///< the kinds of links, as Setting::links
+  std::string links_inside = {};             ///< kinds of links between ranks of one host: "shm"
+  std::string links_between = {};            ///< and of different hosts: "tcp"
   CostModel model = typical_cost_model();
   TuningTable table = {};
   std::vector<int> ring = {};  ///< the order for rings; empty: theirs
 
-  Setting setting() const { return {links, layout_of(hosts, size)}; }
+  Setting setting() const;
 };
+
+/// The same of some of its ranks, in this order.
+Situation part_of(const Situation& whole, const std::vector<int>& ranks);
+
+/// The order of a ring that avoids slow links between hosts, if the table knows all of their bandwidths; else
+/// none.
+std::vector<int> ring_by_bandwidth(const Situation& situation);
+
+/// Collective, in milliseconds where links are fast: what messages cost between these ranks, the same result
+/// on all.
+CostModel measure_costs(Communicator& communicator);
 
 /// Lives as long as the communicator. Not while it is being made.
 const Situation& situation_of(const Communicator& communicator);

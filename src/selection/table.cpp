@@ -1,18 +1,20 @@
 #include "selection/table.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <vector>
 
 #include "base/config.hpp"
+#include "base/unique_fd.hpp"
 
 namespace kolo {
 namespace {
@@ -25,8 +27,9 @@ bool read_number(const std::string& word, Number& out) {
   return error == std::errc() && end == word.data() + word.size();
 }
 
-bool is_positive(double value) {
-  return std::isfinite(value) && value > 0;
+/// Seconds, or bytes a second: beyond these bounds somebody's arithmetic has gone wrong.
+bool is_sane(double value) {
+  return value >= 1e-12 && value <= 1e15;
 }
 
 /// Takes one line in; false where it makes no sense.
@@ -51,14 +54,14 @@ bool add_line(TuningTable& table, const std::string& line) {
     const bool good =
         (words >> setting.links >> setting.layout >> collective_name >> bytes_text >> algorithm >> number) &&
         !(words >> surplus) && parse_collective(collective_name, collective) &&
-        read_number(bytes_text, bytes) && read_number(number, value) && is_positive(value);
+        read_number(bytes_text, bytes) && read_number(number, value) && is_sane(value);
     if (good) table.set_time(setting, collective, bytes, algorithm, value);
     return good;
   }
   if (what == "bandwidth") {
     std::string from, to, surplus;
     const bool good = (words >> from >> to >> number) && !(words >> surplus) && read_number(number, value) &&
-                      is_positive(value);
+                      is_sane(value);
     if (good) table.set_bandwidth(from, to, value);
     return good;
   }
@@ -129,6 +132,12 @@ std::optional<double> TuningTable::bandwidth(const std::string& from, const std:
 }
 
 Result<TuningTable> read_table(const std::string& path) {
+  constexpr std::uintmax_t kMostBytes = 16 << 20;
+  std::error_code error;
+  if (std::filesystem::exists(path, error) && (!std::filesystem::is_regular_file(path, error) ||
+                                               std::filesystem::file_size(path, error) > kMostBytes)) {
+    return Status(Code::invalid_argument, path + ": not a table that kolo tune wrote");
+  }
   std::ifstream file(path);
   if (!file) {
     if (errno == ENOENT || errno == ENOTDIR) return TuningTable();
@@ -144,14 +153,29 @@ Status write_table(const std::string& path, const TuningTable& table) {
   std::error_code error;
   const std::filesystem::path target(path);
   if (target.has_parent_path()) std::filesystem::create_directories(target.parent_path(), error);
-  const std::string beside = path + ".new";
+  const std::string beside = fmt::format("{}.{}", path, ::getpid());
   std::ofstream file(beside);
   file << table.text();
   file.close();
-  if (file) std::filesystem::rename(beside, target, error);
-  if (file && !error) return {};
-  return Status(Code::system,
-                fmt::format("cannot write {}: {}", path, error ? error.message() : std::strerror(errno)));
+  if (!file) return Status::from_errno("cannot write " + beside, errno);
+  std::filesystem::rename(beside, target, error);
+  if (!error) return {};
+  std::filesystem::remove(beside, error);
+  return Status(Code::system, fmt::format("cannot write {}: {}", path, error.message()));
+}
+
+Status update_table(const std::string& path, const std::function<void(TuningTable&)>& change) {
+  std::error_code error;
+  const std::filesystem::path target(path);
+  if (target.has_parent_path()) std::filesystem::create_directories(target.parent_path(), error);
+  const std::string lock = path + ".lock";
+  const UniqueFd held(::open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (held.get() < 0 || ::flock(held.get(), LOCK_EX) != 0)
+    return Status::from_errno("cannot lock " + lock, errno);
+  auto table = read_table(path);
+  if (!table.ok()) return table.status();
+  change(*table);
+  return write_table(path, *table);
 }
 
 std::string table_path() {

@@ -3,10 +3,12 @@
 
 #include <compare>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/status.hpp"
 #include "schedule/schedule.hpp"
@@ -69,6 +71,8 @@ class TuningTable {
 Result<TuningTable> read_table(const std::string& path);
 /// Replaces the file as a whole, making its folder where needed.
 Status write_table(const std::string& path, const TuningTable& table);
+/// Reads, changes and replaces it while no other process does the same.
+Status update_table(const std::string& path, const std::function<void(TuningTable&)>& change);
 
 /// Where the table of this user is: KOLO_TABLE, else ~/.config/kolo/table (XDG_CONFIG_HOME is respected).
 /// Empty for KOLO_TABLE=none and where there is no home.

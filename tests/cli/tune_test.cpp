@@ -76,6 +76,7 @@ TEST(Plan, RanksEveryAlgorithmByItsTime) {
 TEST(Plan, KnowsHostsAndEveryCollective) {
   EXPECT_EQ(plan({"all_reduce", "--hosts", "4,2"}).at("layout"), "4+2");
   EXPECT_EQ(plan({"all_reduce", "--hosts", "1,1,1"}).at("links"), "tcp");
+  EXPECT_EQ(plan({"all_reduce", "--links", "tcp"}).at("links"), "tcp");
   for (const char* collective : {"reduce_scatter", "all_gather", "broadcast", "reduce", "scatter", "gather",
                                  "all_to_all", "barrier"}) {
     EXPECT_FALSE(plan({collective, "--ranks", "5", "--bytes", "8K"}).at("ranking").empty()) << collective;
@@ -124,6 +125,8 @@ TEST(Tune, SaysWhatItCannotDo) {
   expect_usage_error({"tune", "--collectives", "all_reduc", "-o", "/nowhere/table"}, "all_reduce");
   expect_usage_error({"tune", "--sizes", "x", "-o", "/nowhere/table"}, "x");
   expect_usage_error({"tune", "--transport", "pigeon"}, "pigeon");
+  expect_usage_error({"tune", "--ranks", "1", "-o", "/nowhere/table"}, "1");
+  expect_usage_error({"bench", "all_reduce", "--learn", "/nowhere/table"}, "--algorithm all");
 }
 
 TEST(ABrokenTable, IsLeftOutWithAWarning) {
@@ -133,6 +136,22 @@ TEST(ABrokenTable, IsLeftOutWithAWarning) {
       run({"bench", "all_reduce", "--ranks", "2", "--sizes", "64", "--iterations", "5"}, file.path);
   EXPECT_EQ(bench.code, 0) << bench.err;
   EXPECT_NE((bench.err + bench.out).find("line 2"), std::string::npos) << bench.err;
+}
+
+TEST(AnUnknownPreference, IsAnErrorThatNamesTheVariable) {
+  Command bench({KOLO_PROGRAM, "bench", "all_reduce", "--ranks", "2", "--sizes", "64", "--iterations", "1"},
+                {{"KOLO_ALGORITHM", "rnig"}});
+  EXPECT_NE(bench.finish(), 0);
+  EXPECT_NE(bench.err().find("KOLO_ALGORITHM=rnig"), std::string::npos) << bench.err();
+  EXPECT_NE(bench.err().find("nearest is 'ring'"), std::string::npos) << bench.err();
+}
+
+TEST(BenchGrid, ShowsAChoiceThatIsNoCandidate) {
+  Command grid({KOLO_PROGRAM, "bench", "all_reduce", "--ranks", "2", "--algorithm", "all", "--sizes", "8",
+                "--iterations", "5", "--transport", "inproc"},
+               {{"KOLO_ALGORITHM", "k_nomial:radix=5"}, {"KOLO_TABLE", "none"}});
+  EXPECT_EQ(grid.finish(), 0) << grid.err();
+  EXPECT_NE(grid.out().find("k_nomial:radix=5"), std::string::npos) << grid.out();
 }
 
 TEST(BenchGrid, ShowsEveryAlgorithmTheChoiceAndTheRegret) {

@@ -5,6 +5,7 @@
 
 #include "algorithms/algorithm.hpp"
 #include "conformance/transports.hpp"
+#include "selection/chooser.hpp"
 #include "support/cluster.hpp"
 #include "support/pattern.hpp"
 
@@ -253,6 +254,27 @@ TEST_P(CommunicatorOver, CustomReductionsKeepRankOrder) {
       refused = true;
     }
     require(refused, "the ring took an operation that is not commutative");
+  });
+}
+
+// What kolo learned while the ranks met must count from the first call on.
+TEST_P(CommunicatorOver, NothingChosenBeforeTheRanksKnewEachOtherStays) {
+  expect_ranks({.size = 3, .transport = GetParam()}, [&](Communicator& communicator) {
+    const Situation& situation = situation_of(communicator);
+    require(situation.setting().layout == "3", "layout " + situation.setting().layout);
+    require(situation.setting().links == GetParam(), "links " + situation.setting().links);
+    Chooser chooser(situation);
+    for (const Collective collective : {Collective::barrier, Collective::all_reduce}) {
+      Choice choice;
+      choice.spec = {collective, 0, 3, 0};
+      choice.bytes = collective == Collective::barrier ? 0 : 80;
+      std::vector<double> data(10, 1.0);
+      const Work work = collective == Collective::barrier
+                            ? communicator.barrier_async()
+                            : communicator.all_reduce_async(data, ReduceOp::max);
+      work.wait();
+      require(work.algorithm() == chooser.choose(choice).value().name(), "ran " + work.algorithm());
+    }
   });
 }
 

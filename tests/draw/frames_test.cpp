@@ -14,8 +14,7 @@ namespace {
 
 Frames frames_of(Collective collective, std::string_view name, int size, int root = 0) {
   const Configured configured = parse_algorithm(collective, name).value_or_throw();
-  return play(
-      cli::schedules_of(*configured.algorithm, {collective, 0, size, root, configured.arguments, {}}));
+  return play(generate_all(*configured.algorithm, {collective, 0, size, root, configured.arguments, {}}));
 }
 
 /// "0 01* 2": of each part the contributors, '|' between values that are not summed, '*' a complete result.

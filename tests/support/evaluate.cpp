@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "engine/plan.hpp"
 #include "schedule/lengths.hpp"
 #include "schedule/message_graph.hpp"
 

@@ -177,8 +177,10 @@ void sum_densely(Communicator& communicator, SparseBlock& block, DType dtype, bo
     std::memcpy(&elements[block.positions[i] * element], &block.values[i * element], element);
   }
   std::vector<std::byte> present = sparse::bitmap(block);
+  const Work sums =
+      communicator.all_reduce_async(Buffer(elements.data(), block.length, dtype), ReduceOp::sum, options);
   const Work bits = communicator.all_reduce_async(present, bitwise_or());
-  communicator.all_reduce(Buffer(elements.data(), block.length, dtype), ReduceOp::sum, options);
+  sums.wait();
   bits.wait();
   block.positions = sparse::positions_of(present, block.length);
   block.values.resize(block.positions.size() * element);
@@ -196,7 +198,11 @@ SparseAllReduce::SparseAllReduce(Communicator communicator, const SparseOptions&
       dense_algorithm_(options.dense_algorithm) {
   if (const auto fault = sparse::degrees_fault(degrees_, communicator_.size()); !fault.empty()) refuse(fault);
   if (std::isnan(dense_share_)) refuse("dense_share is not a number");
-  if (!dense_algorithm_.empty()) parse_algorithm(Collective::all_reduce, dense_algorithm_).value_or_throw();
+  if (!dense_algorithm_.empty()) {
+    const Configured dense = parse_algorithm(Collective::all_reduce, dense_algorithm_).value_or_throw();
+    supports(*dense.algorithm, {Collective::all_reduce, 0, communicator_.size(), 0, dense.arguments})
+        .throw_if_error();
+  }
   const std::span<const char> degree_bytes(reinterpret_cast<const char*>(degrees_.data()),
                                            degrees_.size() * sizeof(int));
   Words words{hash(degree_bytes), hash(dense_algorithm_)};

@@ -1,6 +1,7 @@
 // Plans of every algorithm: a tiny interpreter runs the segments of all ranks in random valid orders on real
 // memory, and segments that touch the same bytes must be ordered.
 #include "engine/plan.hpp"
+#include "schedule/lengths.hpp"
 
 #include <gtest/gtest.h>
 

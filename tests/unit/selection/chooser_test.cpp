@@ -51,7 +51,7 @@ TEST(Chooser, PrefersWhatTheEnvironmentNamesWhereItFits) {
 
 TEST(Chooser, BelievesTheTableAtTheNearestSize) {
   Situation situation{.size = 4};
-  situation.links = "shm";
+  situation.links_inside = "shm";
   situation.table.set_time({"shm", "4"}, Collective::all_reduce, 1024, "central", 1e-6);
   situation.table.set_time({"shm", "4"}, Collective::all_reduce, 1024, "ring", 2e-6);
   situation.table.set_time({"shm", "4"}, Collective::all_reduce, 1 << 20, "central", 2e-3);
@@ -59,10 +59,12 @@ TEST(Chooser, BelievesTheTableAtTheNearestSize) {
   // Another setting says the opposite.
   situation.table.set_time({"tcp", "4"}, Collective::all_reduce, 1024, "ring", 1e-9);
   Chooser chooser(situation);
-  EXPECT_EQ(pick(chooser, all_reduce_of(8)), "central");
-  EXPECT_EQ(pick(chooser, all_reduce_of(20'000)), "central");
+  EXPECT_EQ(pick(chooser, all_reduce_of(128)), "central");
+  EXPECT_EQ(pick(chooser, all_reduce_of(16'000)), "central");
   EXPECT_EQ(pick(chooser, all_reduce_of(100'000)), "ring");
-  EXPECT_EQ(pick(chooser, all_reduce_of(1 << 30)), "ring");
+  EXPECT_EQ(pick(chooser, all_reduce_of(8 << 20)), "ring");
+  // What was measured far from a size says nothing about it.
+  EXPECT_FALSE(chooser.ranking(all_reduce_of(8).spec, {}, 1 << 30)[0].measured);
   const auto ranking = chooser.ranking(all_reduce_of(8).spec, {}, 1024);
   ASSERT_GE(ranking.size(), 2u);
   EXPECT_TRUE(ranking[0].measured && ranking[1].measured);
@@ -125,6 +127,33 @@ TEST(Chooser, ServesEveryDemandOfEveryCollective) {
       }
     }
   }
+}
+
+TEST(Situation, OfAPartHasThePartsLinksAndHosts) {
+  Situation whole{.size = 5,
+                  .hosts = {0, 0, 1, 1, 2},
+                  .host_names = {"a", "b", "c"},
+                  .links_inside = "shm",
+                  .links_between = "tcp"};
+  whole.ring = {0, 1, 4, 2, 3};
+  CostModel model = typical_cost_model();
+  model.memory.latency = 1;
+  whole.table.set_model({"shm", "2"}, model);
+  EXPECT_EQ(whole.setting(), (Setting{"shm+tcp", "2+2+1"}));
+  const Situation host = part_of(whole, {2, 3});
+  EXPECT_EQ(host.setting(), (Setting{"shm", "2"}));
+  EXPECT_EQ(host.model, model);
+  EXPECT_EQ(host.ring, (std::vector<int>{0, 1}));
+  const Situation leaders = part_of(whole, {4, 2, 0});
+  EXPECT_EQ(leaders.setting(), (Setting{"tcp", "1+1+1"}));
+  EXPECT_EQ(leaders.host_names, (std::vector<std::string>{"c", "b", "a"}));
+  EXPECT_EQ(leaders.ring, (std::vector<int>{2, 0, 1}));
+  EXPECT_EQ(part_of(whole, {1}).setting(), (Setting{"self", "1"}));
+}
+
+TEST(Chooser, IsQuickForAThousandRanks) {
+  Chooser chooser({.size = 1000});
+  EXPECT_EQ(pick(chooser, all_reduce_of(64 << 20, 1000)).find(' '), std::string::npos);
 }
 
 TEST(Candidates, LeaveOutWhatTakesTooLongToLookAt) {

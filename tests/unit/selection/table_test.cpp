@@ -6,6 +6,8 @@
 
 #include <filesystem>
 #include <fstream>
+#include <thread>
+#include <vector>
 
 namespace kolo {
 namespace {
@@ -75,7 +77,8 @@ TEST_F(TableFile, SaysWhichLineMakesNoSense) {
         "time shm 4 all_reduce 8 ring 0", "time shm 4 all_reduce x ring 1",
         "time shm 4 no_collective 8 ring 1", "time shm 4 all_reduce 8 ring 1 1",
         "time shm 4 all_reduce 8 ring nan", "bandwidth a b", "bandwidth a b inf", "bandwidth a b 1 2",
-        "model shm 4", "model shm 4 1 2 3", "model shm 4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 0 1"}) {
+        "model shm 4", "model shm 4 1 2 3", "model shm 4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 0 1",
+        "model shm 4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1e9 1"}) {
     const auto read = read_table(write(std::string("kolo-table 1\n# for people\n\n") + line + "\n"));
     ASSERT_FALSE(read.ok()) << line;
     EXPECT_NE(read.status().message().find("line 4: this makes no sense"), std::string::npos)
@@ -83,6 +86,33 @@ TEST_F(TableFile, SaysWhichLineMakesNoSense) {
   }
   EXPECT_FALSE(read_table(write("")).ok());
   EXPECT_FALSE(read_table(write("kolo-table 2\n")).ok());
+}
+
+TEST_F(TableFile, IsARegularFileOfReasonableSize) {
+  EXPECT_FALSE(read_table("/dev/zero").ok());
+  EXPECT_FALSE(read_table(folder_).ok());
+}
+
+TEST_F(TableFile, KeepsWhatSeveralWritersAdd) {
+  const std::string path = folder_ + "/table";
+  std::vector<std::thread> writers;
+  for (int w = 0; w < 4; ++w) {
+    writers.emplace_back([&, w] {
+      for (int i = 0; i < 10; ++i) {
+        const Status status = update_table(
+            path, [&](TuningTable& table) { table.set_bandwidth(std::to_string(w), std::to_string(i), 1); });
+        EXPECT_TRUE(status.ok()) << status.message();
+      }
+    });
+  }
+  for (std::thread& writer : writers) writer.join();
+  const auto table = read_table(path);
+  ASSERT_TRUE(table.ok()) << table.status().message();
+  for (int w = 0; w < 4; ++w) {
+    for (int i = 0; i < 10; ++i) {
+      EXPECT_TRUE(table.value().bandwidth(std::to_string(w), std::to_string(i)).has_value()) << w << " " << i;
+    }
+  }
 }
 
 TEST(TuningTable, ForgetsOneCollectiveOfOneSetting) {

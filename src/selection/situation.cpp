@@ -1,0 +1,84 @@
+#include "selection/situation.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "selection/ring_order.hpp"
+
+namespace kolo {
+namespace {
+
+std::string joined(const std::set<std::string>& kinds) {
+  std::string text;
+  for (const std::string& kind : kinds) text += (text.empty() ? "" : "+") + kind;
+  return text;
+}
+
+/// The kinds in "shm+tcp", added to `kinds`.
+void add_kinds(const std::string& text, std::set<std::string>& kinds) {
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('+', begin), text.size());
+    kinds.insert(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+}
+
+}  // namespace
+
+Setting Situation::setting() const {
+  const std::set<int> different(hosts.begin(), hosts.end());
+  std::set<std::string> kinds;
+  if (static_cast<std::size_t>(size) > std::max<std::size_t>(different.size(), 1))
+    add_kinds(links_inside, kinds);
+  if (different.size() > 1) add_kinds(links_between, kinds);
+  return {kinds.empty() ? "self" : joined(kinds), layout_of(hosts, size)};
+}
+
+Situation part_of(const Situation& whole, const std::vector<int>& ranks) {
+  Situation part = whole;
+  part.size = static_cast<int>(ranks.size());
+  part.hosts.clear();
+  part.host_names.clear();
+  if (!whole.hosts.empty()) {
+    std::vector<int> known;  // the whole's number of each of the part's hosts
+    for (const int rank : ranks) {
+      const int host = whole.hosts[static_cast<std::size_t>(rank)];
+      const auto found = std::find(known.begin(), known.end(), host);
+      part.hosts.push_back(static_cast<int>(found - known.begin()));
+      if (found != known.end()) continue;
+      known.push_back(host);
+      part.host_names.push_back(whole.host_names[static_cast<std::size_t>(host)]);
+    }
+    if (known.size() == 1) part.hosts.clear();
+  }
+  if (const auto model = part.table.model(part.setting())) part.model = *model;
+  part.ring.clear();
+  for (const int rank : whole.ring) {
+    const auto found = std::find(ranks.begin(), ranks.end(), rank);
+    if (found != ranks.end()) part.ring.push_back(static_cast<int>(found - ranks.begin()));
+  }
+  return part;
+}
+
+std::vector<int> ring_by_bandwidth(const Situation& situation) {
+  const std::size_t count = situation.host_names.size();
+  if (situation.hosts.empty() || count < 3) return {};
+  BandwidthMatrix matrix(count, std::vector<double>(count, 0));
+  for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t j = 0; j < count; ++j) {
+      if (i == j) continue;
+      const auto known = situation.table.bandwidth(situation.host_names[i], situation.host_names[j]);
+      if (!known) return {};
+      matrix[i][j] = *known;
+    }
+  }
+  std::vector<int> ring;
+  for (const int host : fastest_ring(matrix)) {
+    for (std::size_t rank = 0; rank < situation.hosts.size(); ++rank) {
+      if (situation.hosts[rank] == host) ring.push_back(static_cast<int>(rank));
+    }
+  }
+  return ring;
+}
+
+}  // namespace kolo
