@@ -159,8 +159,6 @@ std::vector<int> shared_ring(Communicator& communicator, const Situation& situat
   return ring;
 }
 
-}  // namespace
-
 // The largest value of any rank decides, so that all ranks have the same model.
 CostModel measure_costs(Communicator& communicator, const std::vector<int>& hosts) {
   CostModel model = typical_cost_model();
@@ -203,6 +201,8 @@ CostModel measure_costs(Communicator& communicator, const std::vector<int>& host
   model.segment_bytes = static_cast<double>(config().segment_bytes);
   return model;
 }
+
+}  // namespace
 
 CostModel measure_costs(Communicator& communicator) {
   return measure_costs(communicator, situation_of(communicator).hosts);

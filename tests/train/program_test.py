@@ -22,7 +22,8 @@ def command(ranks, *arguments):
 def train(ranks, *arguments, expect=0):
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(command(ranks, "--output", folder, *arguments), text=True, timeout=TIMEOUT_S,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              env={**os.environ, "KOLO_ALGORITHM": "ring"})
         if done.returncode != expect:
             raise AssertionError(f"exit code {done.returncode}\n{done.stdout}")
         files = {}
