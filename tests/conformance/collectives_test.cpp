@@ -12,7 +12,7 @@ namespace {
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 // Instrumented code takes twenty times as long and sees what it sees in fewer cases.
-constexpr int kSizes[] = {1, 2, 3, 5};
+constexpr int kSizes[] = {1, 2, 3, 4};
 constexpr std::uint64_t kCounts[] = {0, 1, 7, 5003};
 #else
 constexpr int kSizes[] = {1, 2, 3, 4, 5, 8};

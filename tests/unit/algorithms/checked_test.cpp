@@ -12,14 +12,8 @@
 namespace kolo {
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__)
-// Instrumented code takes ten times as long and sees what it sees with fewer ranks.
-constexpr int kMostRanks = 12;
-constexpr std::size_t kCheap = 10'000;
-#else
 constexpr int kMostRanks = 64;
 constexpr std::size_t kCheap = 300'000;  // steps of all ranks
-#endif
 
 class EveryAlgorithm : public testing::TestWithParam<Configured> {};
 
