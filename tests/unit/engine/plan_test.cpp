@@ -334,11 +334,17 @@ std::string unmatched(std::vector<Rank>& ranks) {
   return received == sent.size() ? std::string() : "a send meets no receive";
 }
 
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr int kSizes[] = {1, 3, 4};  // instrumented code takes many times as long
+#else
+constexpr int kSizes[] = {1, 2, 3, 4, 5, 8};
+#endif
+
 TEST(Plan, EveryAlgorithmIsRightInAnyOrderOfItsSegments) {
   std::mt19937 random(7);
   for (const Configured& variant : test::all_variants()) {
     const Algorithm& algorithm = *variant.algorithm;
-    for (const int size : {1, 2, 3, 4, 5, 8}) {
+    for (const int size : kSizes) {
       for (const int root : {0, size - 1}) {
         if (root > 0 && !has_root(algorithm.collective)) continue;
         if (!supports(algorithm, {algorithm.collective, 0, size, root, variant.arguments}).ok()) continue;
