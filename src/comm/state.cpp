@@ -6,6 +6,7 @@
 
 #include "algorithms/algorithm.hpp"
 #include "base/config.hpp"
+#include "base/hash.hpp"
 #include "schedule/lengths.hpp"
 #include "schedule/point_to_point.hpp"
 
@@ -13,22 +14,6 @@ namespace kolo {
 namespace {
 
 constexpr std::uint64_t kPointToPoint = std::uint64_t{1} << 63;
-constexpr std::uint64_t kHashSeed = 0xcbf29ce484222325ull;
-
-/// FNV-1a over 64-bit words: only has to differ where ranks disagree.
-std::uint64_t hash(std::uint64_t seed, std::uint64_t word) {
-  for (int i = 0; i < 8; ++i) {
-    seed = (seed ^ (word & 0xff)) * 0x100000001b3ull;
-    word >>= 8;
-  }
-  return seed;
-}
-
-std::uint64_t hash_of(const std::string& text) {
-  std::uint64_t value = kHashSeed;
-  for (const char c : text) value = hash(value, static_cast<unsigned char>(c));
-  return value;
-}
 
 std::uint64_t details_of(const Call& call, std::uint64_t segment_bytes) {
   std::uint64_t value = hash(kHashSeed, segment_bytes);
@@ -38,9 +23,9 @@ std::uint64_t details_of(const Call& call, std::uint64_t segment_bytes) {
     for (const std::uint64_t part : parts_are_in ? call.in_parts : call.out_parts) value = hash(value, part);
   }
   if (const CustomReduction* custom = call.reduction.custom_reduction()) {
-    value = hash(value, hash_of(custom->name));
+    value = hash(value, std::string_view(custom->name));
   }
-  return hash(value, call.uneven);
+  return hash(value, std::uint64_t{call.uneven});
 }
 
 bool is_one_way(Collective collective) {
@@ -139,7 +124,7 @@ Work Communicator::State::start(Call call, bool waits_now, Counts counts, Counts
     }
     return PlanCache::Entry{make_plan(schedule, shape), std::make_shared<const std::string>(chosen.name()),
                             static_cast<std::uint8_t>(chosen.algorithm - algorithms().data()),
-                            hash_of(chosen.arguments.text())};
+                            hash(kHashSeed, std::string_view(chosen.arguments.text()))};
   });
   spec.plan = entry.plan;
   spec.algorithm = entry.name;

@@ -19,6 +19,7 @@
 
 #include "base/config.hpp"
 #include "base/deadline.hpp"
+#include "base/hash.hpp"
 #include "base/unique_fd.hpp"
 #include "kolo/store.hpp"
 #include "rendezvous/table.hpp"
@@ -37,13 +38,6 @@ struct RecordHead {
 };
 constexpr std::size_t kHeadBytes = 9;
 
-/// FNV-1a, http://www.isthe.com/chongo/tech/comp/fnv/
-std::uint64_t checksum(std::string_view bytes) {
-  std::uint64_t hash = 0xcbf29ce484222325u;
-  for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
-  return hash;
-}
-
 std::string encode(RecordKind kind, std::string_view key, std::string_view value) {
   const auto key_bytes = static_cast<std::uint32_t>(key.size());
   const auto value_bytes = static_cast<std::uint32_t>(value.size());
@@ -52,7 +46,7 @@ std::string encode(RecordKind kind, std::string_view key, std::string_view value
   std::memcpy(record.data() + 1, &key_bytes, 4);
   std::memcpy(record.data() + 5, &value_bytes, 4);
   record.append(key).append(value);
-  const std::uint64_t sum = checksum(record);
+  const std::uint64_t sum = hash(kHashSeed, record);
   record.append(reinterpret_cast<const char*>(&sum), sizeof(sum));
   return record;
 }
@@ -243,7 +237,7 @@ class FileStore final : public Store {
     const std::string_view body(record.data(), record.size() - sizeof(std::uint64_t));
     std::uint64_t sum;
     std::memcpy(&sum, record.data() + body.size(), sizeof(sum));
-    if (sum != checksum(body)) return Found::corrupt;
+    if (sum != hash(kHashSeed, body)) return Found::corrupt;
     const std::string key(body.substr(kHeadBytes, head.key_bytes));
     if (head.kind == RecordKind::set) {
       table_.set(key, std::string(body.substr(kHeadBytes + head.key_bytes)));

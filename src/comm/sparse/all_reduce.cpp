@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "algorithms/algorithm.hpp"
+#include "base/hash.hpp"
 #include "comm/call.hpp"
 #include "comm/sparse/block.hpp"
 #include "comm/sparse/layers.hpp"
@@ -60,13 +61,6 @@ void expect_same(const std::vector<Words>& all, std::size_t words, Describe desc
                                     r, describe(all[r])),
                         {.peer = static_cast<int>(r), .collective = kName});
   }
-}
-
-/// FNV-1a: has to differ where ranks disagree.
-std::uint64_t hash(std::span<const char> bytes) {
-  std::uint64_t value = 0xcbf29ce484222325ull;
-  for (const char c : bytes) value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
-  return value;
 }
 
 std::uint64_t total(const std::vector<std::uint64_t>& counts) {
@@ -203,9 +197,9 @@ SparseAllReduce::SparseAllReduce(Communicator communicator, const SparseOptions&
     supports(*dense.algorithm, {Collective::all_reduce, 0, communicator_.size(), 0, dense.arguments})
         .throw_if_error();
   }
-  const std::span<const char> degree_bytes(reinterpret_cast<const char*>(degrees_.data()),
-                                           degrees_.size() * sizeof(int));
-  Words words{hash(degree_bytes), hash(dense_algorithm_)};
+  const std::string_view degree_bytes(reinterpret_cast<const char*>(degrees_.data()),
+                                      degrees_.size() * sizeof(int));
+  Words words{hash(kHashSeed, degree_bytes), hash(kHashSeed, std::string_view(dense_algorithm_))};
   std::memcpy(&words[2], &dense_share_, sizeof dense_share_);
   expect_same(tell_all(communicator_, words), 3, [&](const Words& one) {
     return one == words ? "has the same options as this one" : "has other options";
