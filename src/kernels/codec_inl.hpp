@@ -26,99 +26,97 @@ using ShortTag = hn::ScalableTag<Lane>;
 #endif
 
 // A codec names what lies in memory (Stored) and what reductions compute with (vectors `D` of Lanes).
-//   load, store  move as many elements as D has lanes;
-//   apply        sets out[i] = op(left[i], right[i]) for elements(D) elements.
-// Pointers need no alignment; `out` may be `left` or `right`.
+//   Raw<D>          the tag of vectors as they lie in memory;
+//   combine         op(left, right) on such vectors: what a chain of combinations holds in between is what
+//   memory
+//                   would hold, so its result does not depend on how the chain is cut;
+//   decode, encode  one vector of elements to what is computed with, and back;
+//   load, store     the same from and to memory. Pointers need no alignment.
 
-/// apply() by way of load() and store().
-template <class Codec>
-struct LoadAndStore {
+/// A vector of elements is as long as one of Lanes.
+template <class Codec, typename Element>
+struct Elementwise {
+  using Stored = Element;
   template <class D>
-  static HWY_INLINE std::size_t elements(D d) {
-    return hn::Lanes(d);
+  using Raw = hn::Rebind<Stored, D>;
+
+  template <class D, class V, class Op>
+  static HWY_INLINE V combine(D d, V left, V right, Op op) {
+    return Codec::encode(d, op(Codec::decode(d, left), Codec::decode(d, right)));
   }
-  template <class D, typename Stored, class Op>
-  static HWY_INLINE void apply(D d, Stored* out, const Stored* left, const Stored* right, Op op) {
-    Codec::store(op(Codec::load(d, left), Codec::load(d, right)), d, out);
+  template <class D>
+  static HWY_INLINE hn::Vec<D> load(D d, const Stored* from) {
+    return Codec::decode(d, hn::LoadU(hn::Rebind<Stored, D>(), from));
+  }
+  template <class D>
+  static HWY_INLINE void store(hn::Vec<D> v, D d, Stored* to) {
+    hn::StoreU(Codec::encode(d, v), hn::Rebind<Stored, D>(), to);
   }
 };
 
 /// Elements that are computed as they are.
 template <typename T>
-struct PlainCodec : LoadAndStore<PlainCodec<T>> {
-  using Stored = T;
+struct PlainCodec : Elementwise<PlainCodec<T>, T> {
   using Lane = T;
   using D = ShortTag<Lane>;
   template <class Tag>
-  static HWY_INLINE hn::Vec<Tag> load(Tag d, const T* from) {
-    return hn::LoadU(d, from);
+  static HWY_INLINE hn::Vec<Tag> decode(Tag, hn::Vec<Tag> v) {
+    return v;
   }
   template <class Tag>
-  static HWY_INLINE void store(hn::Vec<Tag> v, Tag d, T* to) {
-    hn::StoreU(v, d, to);
+  static HWY_INLINE hn::Vec<Tag> encode(Tag, hn::Vec<Tag> v) {
+    return v;
   }
 };
 
 /// Bytes that are multiplied: no target has an 8-bit product, and the low half of a 16-bit one is the same.
-struct ByteCodec : LoadAndStore<ByteCodec> {
-  using Stored = std::uint8_t;
+struct ByteCodec : Elementwise<ByteCodec, std::uint8_t> {
   using Lane = std::uint16_t;
   using D = hn::ScalableTag<Lane>;
   template <class Tag>
-  static HWY_INLINE hn::Vec<Tag> load(Tag d, const std::uint8_t* from) {
-    return hn::PromoteTo(d, hn::LoadU(hn::Rebind<std::uint8_t, Tag>(), from));
+  static HWY_INLINE hn::Vec<Tag> decode(Tag d, hn::Vec<hn::Rebind<Stored, Tag>> raw) {
+    return hn::PromoteTo(d, raw);
   }
   template <class Tag>
-  static HWY_INLINE void store(hn::Vec<Tag> v, Tag, std::uint8_t* to) {
-    const hn::Rebind<std::uint8_t, Tag> narrow;
-    hn::StoreU(hn::TruncateTo(narrow, v), narrow, to);
+  static HWY_INLINE hn::Vec<hn::Rebind<Stored, Tag>> encode(Tag, hn::Vec<Tag> v) {
+    return hn::TruncateTo(hn::Rebind<Stored, Tag>(), v);
   }
 };
 
 /// bfloat16, computed in float32. Same arithmetic as to_bfloat16() of base; Highway's own conversion
 /// truncates.
-struct BFloat16Codec
-#if HWY_TARGET == HWY_SCALAR
-    : LoadAndStore<BFloat16Codec>
-#endif
-{
-  using Stored = std::uint16_t;
+struct BFloat16Codec : Elementwise<BFloat16Codec, std::uint16_t> {
   using Lane = float;
   using D = hn::ScalableTag<Lane>;
   template <class Tag>
-  static HWY_INLINE hn::Vec<Tag> load(Tag d, const std::uint16_t* from) {
+  static HWY_INLINE hn::Vec<Tag> decode(Tag d, hn::Vec<hn::Rebind<Stored, Tag>> raw) {
     const hn::RebindToUnsigned<Tag> bits;
-    const auto half = hn::LoadU(hn::Rebind<std::uint16_t, Tag>(), from);
-    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(bits, half)));
+    return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(bits, raw)));
   }
   template <class Tag>
-  static HWY_INLINE void store(hn::Vec<Tag> v, Tag d, std::uint16_t* to) {
+  static HWY_INLINE hn::Vec<hn::Rebind<Stored, Tag>> encode(Tag d, hn::Vec<Tag> v) {
     const hn::RebindToUnsigned<Tag> du;
-    const hn::Rebind<std::uint16_t, Tag> narrow;
     const auto quiet = hn::Or(hn::BitCast(du, v), hn::Set(du, 0x400000u));
     const auto chosen = hn::IfThenElse(hn::RebindMask(du, hn::IsNaN(v)), quiet, rounded(d, v));
-    hn::StoreU(hn::TruncateTo(narrow, hn::ShiftRight<16>(chosen)), narrow, to);
+    return hn::TruncateTo(hn::Rebind<Stored, Tag>(), hn::ShiftRight<16>(chosen));
   }
 
 #if HWY_TARGET != HWY_SCALAR  // which has no vectors of two
   // A whole vector at a time, the even and the odd elements apart: no element leaves its 32 bits.
   template <class Tag>
-  static HWY_INLINE std::size_t elements(Tag d) {
-    return 2 * hn::Lanes(d);
-  }
-  template <class Tag, class Op>
-  static HWY_INLINE void apply(Tag d, std::uint16_t* out, const std::uint16_t* left,
-                               const std::uint16_t* right, Op op) {
+  using Raw = hn::Repartition<Stored, Tag>;
+  template <class Tag, class V, class Op>
+  static HWY_INLINE V combine(Tag d, V left, V right, Op op) {
     const hn::RebindToUnsigned<Tag> du;
-    const hn::Repartition<std::uint16_t, Tag> halves;
-    const auto l = hn::BitCast(du, hn::LoadU(halves, left));
-    const auto r = hn::BitCast(du, hn::LoadU(halves, right));
+    const Raw<Tag> halves;
+    const auto l = hn::BitCast(du, left);
+    const auto r = hn::BitCast(du, right);
     const auto upper = hn::Set(du, 0xFFFF0000u);
     const auto even = op(hn::BitCast(d, hn::ShiftLeft<16>(l)), hn::BitCast(d, hn::ShiftLeft<16>(r)));
     const auto odd = op(hn::BitCast(d, hn::And(l, upper)), hn::BitCast(d, hn::And(r, upper)));
     const auto even_bits = hn::ShiftRight<16>(rounded(d, even));
     const auto odd_bits = rounded(d, odd);
-    hn::StoreU(hn::OddEven(hn::BitCast(halves, odd_bits), hn::BitCast(halves, even_bits)), halves, out);
+    return hn::OddEven(hn::BitCast(halves, odd_bits), hn::BitCast(halves, even_bits));
   }
 #endif
 
@@ -135,30 +133,27 @@ struct BFloat16Codec
 };
 
 /// float16, computed in float32.
-struct Float16Codec : LoadAndStore<Float16Codec> {
-  using Stored = std::uint16_t;
+struct Float16Codec : Elementwise<Float16Codec, std::uint16_t> {
   using Lane = float;
   using D = ShortTag<Lane>;
 
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
   // These targets convert in hardware (F16C), rounding to nearest even.
   template <class Tag>
-  static HWY_INLINE hn::Vec<Tag> load(Tag d, const std::uint16_t* from) {
-    const auto bits = hn::LoadU(hn::Rebind<std::uint16_t, Tag>(), from);
-    return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, Tag>(), bits));
+  static HWY_INLINE hn::Vec<Tag> decode(Tag d, hn::Vec<hn::Rebind<Stored, Tag>> raw) {
+    return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, Tag>(), raw));
   }
   template <class Tag>
-  static HWY_INLINE void store(hn::Vec<Tag> v, Tag, std::uint16_t* to) {
-    const hn::Rebind<std::uint16_t, Tag> narrow;
-    hn::StoreU(hn::BitCast(narrow, hn::DemoteTo(hn::Rebind<hwy::float16_t, Tag>(), v)), narrow, to);
+  static HWY_INLINE hn::Vec<hn::Rebind<Stored, Tag>> encode(Tag, hn::Vec<Tag> v) {
+    return hn::BitCast(hn::Rebind<Stored, Tag>(), hn::DemoteTo(hn::Rebind<hwy::float16_t, Tag>(), v));
   }
 #else
   // Highway's conversions without hardware truncate and lose infinity and NaN. This is the arithmetic of
   // to_float() and to_float16() of base, where each step is explained, with masks in place of branches.
   template <class Tag>
-  static HWY_INLINE hn::Vec<Tag> load(Tag d, const std::uint16_t* from) {
+  static HWY_INLINE hn::Vec<Tag> decode(Tag d, hn::Vec<hn::Rebind<Stored, Tag>> raw) {
     const hn::RebindToUnsigned<Tag> du;
-    const auto half = hn::PromoteTo(du, hn::LoadU(hn::Rebind<std::uint16_t, Tag>(), from));
+    const auto half = hn::PromoteTo(du, raw);
     const auto sign = hn::ShiftLeft<16>(hn::And(half, hn::Set(du, 0x8000u)));
     const auto exponent = hn::And(half, hn::Set(du, 0x7C00u));
     const auto shifted = hn::ShiftLeft<13>(hn::And(half, hn::Set(du, 0x7FFFu)));
@@ -171,10 +166,9 @@ struct Float16Codec : LoadAndStore<Float16Codec> {
     return hn::BitCast(d, hn::Or(sign, magnitude));
   }
   template <class Tag>
-  static HWY_INLINE void store(hn::Vec<Tag> v, Tag d, std::uint16_t* to) {
+  static HWY_INLINE hn::Vec<hn::Rebind<Stored, Tag>> encode(Tag d, hn::Vec<Tag> v) {
     const hn::RebindToUnsigned<Tag> du;
     const hn::RebindToSigned<Tag> di;  // magnitudes are below 2^31, and signed comparisons exist everywhere
-    const hn::Rebind<std::uint16_t, Tag> narrow;
     const auto bits = hn::BitCast(du, v);
     const auto sign = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 0x8000u));
     const auto magnitude = hn::And(bits, hn::Set(du, 0x7FFFFFFFu));
@@ -194,7 +188,7 @@ struct Float16Codec : LoadAndStore<Float16Codec> {
     const auto finite = hn::IfThenElse(is_subnormal, subnormal, normal);
     const auto large = hn::IfThenElse(is_nan, nan, hn::Set(du, 0x7C00u));
     const auto half = hn::Or(sign, hn::IfThenElse(is_large, large, finite));
-    hn::StoreU(hn::TruncateTo(narrow, half), narrow, to);
+    return hn::TruncateTo(hn::Rebind<Stored, Tag>(), half);
   }
 #endif
 };

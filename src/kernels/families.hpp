@@ -14,4 +14,7 @@ AverageFn floating_average(DType dtype);
 AverageFn half_average(DType dtype);
 AverageFn integer_average(DType dtype);
 
+/// A fold of one input.
+void copy_to_all(void* const* outs, std::size_t out_count, const void* in, std::size_t bytes);
+
 }  // namespace kolo::kernels

@@ -23,6 +23,16 @@ using AverageFn = void (*)(void* out, const void* left, const void* right, std::
                            std::uint64_t divisor);
 AverageFn average_function(DType dtype);
 
+/// out[o][i] = in[0][i] op in[1][i] op ..., from left to right, for each of `out_count` (0 or more) outputs:
+/// bit for bit what a chain of the kernels above gives, but every input is read once and every output written
+/// once. In an average all but the last step are sums; other operations ignore `divisor`. One input
+/// (in_count >= 1) is copied, also for an average. Any output may be exactly any input, no other overlap; no
+/// alignment is required. Thread-safe.
+using FoldFn = void (*)(void* const* outs, std::size_t out_count, const void* const* ins,
+                        std::size_t in_count, std::size_t count, std::uint64_t divisor);
+/// Never null for the built-in operations; null for ReduceOp::custom.
+FoldFn fold_function(DType dtype, ReduceOp op);
+
 /// memcpy for large blocks: with stores that bypass the cache where that is faster. No overlap.
 void copy(void* out, const void* in, std::size_t bytes);
 

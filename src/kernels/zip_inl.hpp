@@ -76,25 +76,30 @@ HWY_INLINE void zip(void* out_bytes, const void* left_bytes, const void* right_b
   const auto* left = static_cast<const Stored*>(left_bytes);
   const auto* right = static_cast<const Stored*>(right_bytes);
   const typename Codec::D d;
-  const std::size_t n = Codec::elements(d);
+  const typename Codec::template Raw<typename Codec::D> raw;
+  const std::size_t n = hn::Lanes(raw);
+  const auto step = [&](std::size_t at) HWY_ATTR {
+    const auto combined = Codec::combine(d, hn::LoadU(raw, left + at), hn::LoadU(raw, right + at), op);
+    hn::StoreU(combined, raw, out + at);
+  };
 
   std::size_t i = 0;
   for (; i + 4 * n <= count; i += 4 * n) {
-    Codec::apply(d, out + i, left + i, right + i, op);
-    Codec::apply(d, out + i + n, left + i + n, right + i + n, op);
-    Codec::apply(d, out + i + 2 * n, left + i + 2 * n, right + i + 2 * n, op);
-    Codec::apply(d, out + i + 3 * n, left + i + 3 * n, right + i + 3 * n, op);
+    step(i);
+    step(i + n);
+    step(i + 2 * n);
+    step(i + 3 * n);
   }
-  for (; i + n <= count; i += n) Codec::apply(d, out + i, left + i, right + i, op);
+  for (; i + n <= count; i += n) step(i);
 
   // The rest goes through vectors on the stack: nothing beyond the arrays is touched.
   if (const std::size_t rest = (count - i) * sizeof(Stored); rest != 0) {
-    constexpr std::size_t kMost = hn::MaxLanes(d) * sizeof(typename Codec::Lane) / sizeof(Stored);
+    constexpr std::size_t kMost = hn::MaxLanes(raw);
     HWY_ALIGN Stored a[kMost] = {};
     HWY_ALIGN Stored b[kMost] = {};
     std::memcpy(a, left + i, rest);
     std::memcpy(b, right + i, rest);
-    Codec::apply(d, a, a, b, op);
+    hn::Store(Codec::combine(d, hn::Load(raw, a), hn::Load(raw, b), op), raw, a);
     std::memcpy(out + i, a, rest);
   }
 }

@@ -1,0 +1,206 @@
+// The loop under every fold: many arrays into one, each read once, each result written once. Per-target
+// header.
+#if defined(KOLO_KERNELS_FOLD_INL_HPP) == defined(HWY_TARGET_TOGGLE)
+#ifdef KOLO_KERNELS_FOLD_INL_HPP
+#undef KOLO_KERNELS_FOLD_INL_HPP
+#else
+#define KOLO_KERNELS_FOLD_INL_HPP
+#endif
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "hwy/highway.h"
+#include "kernels/families.hpp"
+#include "kernels/zip_inl.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace kolo::kernels::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+/// What a fold works on.
+template <typename Stored>
+struct Arrays {
+  void* const* outs;
+  std::size_t out_count;
+  const void* const* ins;
+  std::size_t in_count;
+  std::size_t count;
+
+  Stored* out(std::size_t index) const { return static_cast<Stored*>(outs[index]); }
+  const Stored* in(std::size_t index) const { return static_cast<const Stored*>(ins[index]); }
+};
+
+/// Combines with `op`, and with `last` the last time: they differ for an average. All inputs of an element
+/// are read before any output of it is written, so that these may be the same arrays.
+template <class Codec, class Op, class Last>
+class Fold {
+  using Stored = typename Codec::Stored;
+  using D = typename Codec::D;
+  using Raw = typename Codec::template Raw<D>;
+  using V = hn::Vec<Raw>;
+
+ public:
+  HWY_INLINE Fold(Op op, Last last) : op_(op), last_(last) {}
+
+  HWY_INLINE void operator()(const Arrays<Stored>& arrays) const {
+    if (arrays.in_count == 1) {
+      copy_to_all(arrays.outs, arrays.out_count, arrays.ins[0], arrays.count * sizeof(Stored));
+      return;
+    }
+    std::size_t done = 0;
+    if (arrays.count >= 4 * hn::Lanes(Raw())) {
+      const std::size_t known = arrays.out_count == arrays.in_count ? arrays.in_count : 0;
+      switch (known) {
+        case 2:
+          done = in_place(arrays, std::index_sequence<0, 1>(), std::index_sequence<>());
+          break;
+        case 3:
+          done = in_place(arrays, std::index_sequence<0, 1, 2>(), std::index_sequence<1>());
+          break;
+        case 4:
+          done = in_place(arrays, std::index_sequence<0, 1, 2, 3>(), std::index_sequence<1, 2>());
+          break;
+        default:
+          done = any_number(arrays);
+      }
+    }
+    if (done < arrays.count) rest(arrays, done);
+  }
+
+ private:
+  /// Four vectors of an array: enough in flight, few enough for the registers of every target.
+  struct Four {
+    V a, b, c, d;
+  };
+
+  static HWY_INLINE Four load(const Stored* from) {
+    const Raw raw;
+    const std::size_t n = hn::Lanes(raw);
+    return {hn::LoadU(raw, from), hn::LoadU(raw, from + n), hn::LoadU(raw, from + 2 * n),
+            hn::LoadU(raw, from + 3 * n)};
+  }
+  static HWY_INLINE void store(const Four& v, Stored* to) {
+    const Raw raw;
+    const std::size_t n = hn::Lanes(raw);
+    hn::StoreU(v.a, raw, to);
+    hn::StoreU(v.b, raw, to + n);
+    hn::StoreU(v.c, raw, to + 2 * n);
+    hn::StoreU(v.d, raw, to + 3 * n);
+  }
+  template <class Operation>
+  static HWY_INLINE void combine(Four& sum, const Stored* from, Operation operation) {
+    const D d;
+    const Four v = load(from);
+    sum.a = Codec::combine(d, sum.a, v.a, operation);
+    sum.b = Codec::combine(d, sum.b, v.b, operation);
+    sum.c = Codec::combine(d, sum.c, v.c, operation);
+    sum.d = Codec::combine(d, sum.d, v.d, operation);
+  }
+
+  /// As many outputs as inputs, and few: all the pointers stay in registers. `kMiddle`: all inputs but the
+  /// first and the last. Returns how many elements it did.
+  template <std::size_t... kAll, std::size_t... kMiddle>
+  HWY_NOINLINE std::size_t in_place(const Arrays<Stored>& arrays, std::index_sequence<kAll...>,
+                                    std::index_sequence<kMiddle...>) const {
+    constexpr std::size_t kLast = sizeof...(kAll) - 1;
+    Stored* const outs[] = {arrays.out(kAll)...};
+    const Stored* const ins[] = {arrays.in(kAll)...};
+    const std::size_t count = arrays.count;
+    const std::size_t step = 4 * hn::Lanes(Raw());
+    [[maybe_unused]] const Op op = op_;  // not used for two
+    const Last last = last_;
+    std::size_t i = 0;
+    for (; i + step <= count; i += step) {
+      Four sum = load(ins[0] + i);
+      (combine(sum, ins[kMiddle] + i, op), ...);
+      combine(sum, ins[kLast] + i, last);
+      (store(sum, outs[kAll] + i), ...);
+    }
+    return i;
+  }
+
+  HWY_NOINLINE std::size_t any_number(const Arrays<Stored>& arrays) const {
+    const std::size_t step = 4 * hn::Lanes(Raw());
+    const std::size_t final = arrays.in_count - 1;
+    std::size_t i = 0;
+    for (; i + step <= arrays.count; i += step) {
+      Four sum = load(arrays.in(0) + i);
+      for (std::size_t k = 1; k < final; ++k) combine(sum, arrays.in(k) + i, op_);
+      combine(sum, arrays.in(final) + i, last_);
+      for (std::size_t k = 0; k < arrays.out_count; ++k) store(sum, arrays.out(k) + i);
+    }
+    return i;
+  }
+
+  /// From element `i` on, a vector at a time; the last elements go through vectors on the stack: nothing
+  /// beyond the arrays is touched.
+  HWY_NOINLINE void rest(const Arrays<Stored>& arrays, std::size_t i) const {
+    const Raw raw;
+    const std::size_t n = hn::Lanes(raw);
+    for (; i + n <= arrays.count; i += n) {
+      const V sum =
+          folded(arrays.in_count, [&](std::size_t k) HWY_ATTR { return hn::LoadU(raw, arrays.in(k) + i); });
+      for (std::size_t k = 0; k < arrays.out_count; ++k) hn::StoreU(sum, raw, arrays.out(k) + i);
+    }
+    if (const std::size_t bytes = (arrays.count - i) * sizeof(Stored); bytes != 0) {
+      HWY_ALIGN Stored few[hn::MaxLanes(raw)] = {};
+      const V sum = folded(arrays.in_count, [&](std::size_t k) HWY_ATTR {
+        std::memcpy(few, arrays.in(k) + i, bytes);
+        return hn::Load(raw, few);
+      });
+      hn::Store(sum, raw, few);
+      for (std::size_t k = 0; k < arrays.out_count; ++k) std::memcpy(arrays.out(k) + i, few, bytes);
+    }
+  }
+
+  /// One vector out of each input's, which `vector_of` loads.
+  template <class VectorOf>
+  HWY_INLINE V folded(std::size_t in_count, VectorOf vector_of) const {
+    const D d;
+    V sum = vector_of(0);
+    for (std::size_t k = 1; k + 1 < in_count; ++k) sum = Codec::combine(d, sum, vector_of(k), op_);
+    return Codec::combine(d, sum, vector_of(in_count - 1), last_);
+  }
+
+  Op op_;
+  Last last_;
+};
+
+template <class Codec, class Op>
+void fold_with(void* const* outs, std::size_t out_count, const void* const* ins, std::size_t in_count,
+               std::size_t count, std::uint64_t) {
+  Fold<Codec, Op, Op>(Op(), Op())({outs, out_count, ins, in_count, count});
+}
+
+template <class Codec>
+void fold_average(void* const* outs, std::size_t out_count, const void* const* ins, std::size_t in_count,
+                  std::size_t count, std::uint64_t divisor) {
+  using Lane = typename Codec::Lane;
+  using Last = Average<Lane>;
+  Fold<Codec, Sum, Last>(Sum(), Last{static_cast<Lane>(divisor)})({outs, out_count, ins, in_count, count});
+}
+
+/// The fused kernel of `op` for the elements of one floating codec; null where there is none.
+template <class Codec>
+FoldFn pick_fold(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum:
+      return fold_with<Codec, Sum>;
+    case ReduceOp::min:
+      return fold_with<Codec, Min>;
+    case ReduceOp::max:
+      return fold_with<Codec, Max>;
+    case ReduceOp::average:
+      return fold_average<Codec>;
+    default:
+      return nullptr;
+  }
+}
+
+}  // namespace kolo::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target guard
