@@ -2,7 +2,8 @@
 //
 // Bandwidth counts every byte that an operation reads and writes, as STREAM does: two loads and a store for a
 // reduction, one of each for a copy. Read a kernel's number as a ratio to the plain loop's and memcpy's of
-// the same size: those are what this machine does at this moment. `--benchmark_min_time=0.5
+// the same size: those are what this machine does at this moment. A fold in place reads and writes each of
+// its arrays once. `--benchmark_min_time=0.5
 // --benchmark_repetitions=5 --benchmark_report_aggregates_only` steadies the numbers on a busy machine.
 #include <benchmark/benchmark.h>
 
@@ -11,6 +12,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "kernels/kernels.hpp"
 #include "kernels/targets.hpp"
@@ -106,11 +108,79 @@ void average_arrays(benchmark::State& state, DType dtype) {
   count_bytes(state, 3);
 }
 
+/// `many` arrays of state.range(0) bytes that are folded in place.
+class Folded {
+ public:
+  Folded(const benchmark::State& state, std::size_t many) : bytes_(static_cast<std::size_t>(state.range(0))) {
+    for (std::size_t k = 0; k < many; ++k) buffers_.push_back(std::make_unique<Buffer>(bytes_, 192 * k));
+    for (const auto& buffer : buffers_) pointers_.push_back(buffer->data());
+  }
+  std::size_t bytes() const { return bytes_; }
+  const std::vector<void*>& all() const { return pointers_; }
+  float* floats(std::size_t k) const { return static_cast<float*>(pointers_[k]); }
+
+ private:
+  std::size_t bytes_;
+  std::vector<std::unique_ptr<Buffer>> buffers_;
+  std::vector<void*> pointers_;
+};
+
+void fold_in_place(benchmark::State& state, DType dtype, ReduceOp op, std::size_t many) {
+  const Folded arrays(state, many);
+  const FoldFn fold = fold_function(dtype, op);
+  const std::vector<const void*> ins(arrays.all().begin(), arrays.all().end());
+  for (auto _ : state) {
+    fold(arrays.all().data(), many, ins.data(), many, arrays.bytes() / size_of(dtype), many);
+    benchmark::ClobberMemory();
+  }
+  count_bytes(state, 2 * static_cast<std::int64_t>(many));
+}
+
+/// What a fold in place would be without a limit on arithmetic: each array is read and written once.
+void read_and_write(benchmark::State& state, std::size_t many) {
+  const Folded arrays(state, many);
+  for (auto _ : state) {
+    for (std::size_t k = 0; k < many; ++k) plain_increment(arrays.floats(k), arrays.bytes() / sizeof(float));
+    benchmark::ClobberMemory();
+  }
+  count_bytes(state, 2 * static_cast<std::int64_t>(many));
+}
+
+void plain_fold(benchmark::State& state, std::size_t many) {
+  const Folded arrays(state, many);
+  const std::size_t count = arrays.bytes() / sizeof(float);
+  for (auto _ : state) {
+    if (many == 2) {
+      plain_fold2(arrays.floats(0), arrays.floats(1), count);
+    } else {
+      plain_fold4(arrays.floats(0), arrays.floats(1), arrays.floats(2), arrays.floats(3), count);
+    }
+    benchmark::ClobberMemory();
+  }
+  count_bytes(state, 2 * static_cast<std::int64_t>(many));
+}
+
 template <typename... Arguments>
 benchmark::internal::Benchmark* add(const std::string& name, Arguments... arguments) {
   auto* made = benchmark::RegisterBenchmark(name.c_str(), arguments...);
   for (const std::int64_t size : kSizes) made->Arg(size);
   return made;
+}
+
+void register_folds() {
+  for (const std::size_t many : {2, 4}) {
+    const std::string number = std::to_string(many);
+    add("limit/read_and_write/" + number, read_and_write, many);
+    add("limit/plain_fold/float32/" + number, plain_fold, many)->Arg(64)->Arg(kKiB);
+    add("fold/sum/float32/" + number, fold_in_place, DType::float32, ReduceOp::sum, many)->Arg(64)->Arg(kKiB);
+    for (const DType dtype : {DType::bfloat16, DType::float16, DType::int8}) {
+      add("fold/sum/" + std::string(name_of(dtype)) + "/" + number, fold_in_place, dtype, ReduceOp::sum,
+          many);
+    }
+    add("fold/average/float32/" + number, fold_in_place, DType::float32, ReduceOp::average, many);
+    add("fold/max/float32/" + number, fold_in_place, DType::float32, ReduceOp::max, many);
+  }
+  add("fold/sum/float32/8", fold_in_place, DType::float32, ReduceOp::sum, 8);
 }
 
 void register_all() {
@@ -129,6 +199,7 @@ void register_all() {
   for (const DType dtype : {DType::float32, DType::bfloat16, DType::int8}) {
     add("average/" + std::string(name_of(dtype)), average_arrays, dtype);
   }
+  register_folds();
 }
 
 }  // namespace

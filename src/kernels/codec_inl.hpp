@@ -139,6 +139,7 @@ struct Float16Codec : Elementwise<Float16Codec, std::uint16_t> {
 
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
   // These targets convert in hardware (F16C), rounding to nearest even.
+  static constexpr bool kInHardware = true;
   template <class Tag>
   static HWY_INLINE hn::Vec<Tag> decode(Tag d, hn::Vec<hn::Rebind<Stored, Tag>> raw) {
     return hn::PromoteTo(d, hn::BitCast(hn::Rebind<hwy::float16_t, Tag>(), raw));
@@ -148,6 +149,7 @@ struct Float16Codec : Elementwise<Float16Codec, std::uint16_t> {
     return hn::BitCast(hn::Rebind<Stored, Tag>(), hn::DemoteTo(hn::Rebind<hwy::float16_t, Tag>(), v));
   }
 #else
+  static constexpr bool kInHardware = false;
   // Highway's conversions without hardware truncate and lose infinity and NaN. This is the arithmetic of
   // to_float() and to_float16() of base, where each step is explained, with masks in place of branches.
   template <class Tag>

@@ -15,7 +15,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace kolo::kernels::HWY_NAMESPACE {
 
-/// Null for what is rare: each kernel here costs about a kilobyte for each instruction set.
+/// Null for what is rare, and for float16 where converting it takes a dozen instructions: a fused kernel
+/// gains by what it spares the memory, and costs two kilobytes for each instruction set.
 FoldFn find_fused(DType dtype, ReduceOp op) {
   switch (dtype) {
     case DType::float32:
@@ -23,7 +24,7 @@ FoldFn find_fused(DType dtype, ReduceOp op) {
     case DType::float64:
       return pick_fold<PlainCodec<double>>(op);
     case DType::float16:
-      return pick_fold<Float16Codec>(op);
+      return Float16Codec::kInHardware ? pick_fold<Float16Codec>(op) : nullptr;
     case DType::bfloat16:
       return pick_fold<BFloat16Codec>(op);
     case DType::int32:
@@ -45,34 +46,38 @@ namespace kolo::kernels {
 namespace {
 
 /// The others: the pairwise kernels, on blocks that stay in the nearest cache.
-template <DType kType, ReduceOp kOp>
-void fold_in_blocks(void* const* outs, std::size_t out_count, const void* const* ins, std::size_t in_count,
-                    std::size_t count, std::uint64_t divisor) {
-  if (in_count == 1) {
-    copy_to_all(outs, out_count, ins[0], count * size_of(kType));
-    return;
-  }
-  constexpr std::size_t kBytes = 4096;
-  constexpr std::size_t kElements = kBytes / size_of(kType);
-  alignas(64) std::byte sum[kBytes];
-  const ReduceFn reduce = reduce_function(kType, kOp);
-  const AverageFn average = average_function(kType);
-  for (std::size_t done = 0; done < count; done += kElements) {
-    const std::size_t n = std::min(kElements, count - done);
-    const std::size_t at = done * size_of(kType);
-    const auto in = [&](std::size_t k) { return static_cast<const std::byte*>(ins[k]) + at; };
+void fold_in_blocks(DType dtype, ReduceOp op, void* const* outs, std::size_t out_count,
+                    const void* const* ins, std::size_t in_count, std::size_t bytes, std::uint64_t divisor) {
+  constexpr std::size_t kBlock = 4096;
+  alignas(64) std::byte sum[kBlock];
+  const ReduceFn reduce = reduce_function(dtype, op);
+  const AverageFn average = average_function(dtype);
+  for (std::size_t done = 0; done < bytes; done += kBlock) {
+    const std::size_t block = std::min(kBlock, bytes - done);
+    const auto in = [&](std::size_t k) { return static_cast<const std::byte*>(ins[k]) + done; };
     const void* left = in(0);
     for (std::size_t k = 1; k < in_count; ++k) {
-      if (kOp == ReduceOp::average && k + 1 == in_count) {
-        average(sum, left, in(k), n, divisor);
+      if (op == ReduceOp::average && k + 1 == in_count) {
+        average(sum, left, in(k), block / size_of(dtype), divisor);
       } else {
-        reduce(sum, left, in(k), n);
+        reduce(sum, left, in(k), block / size_of(dtype));
       }
       left = sum;
     }
     for (std::size_t k = 0; k < out_count; ++k) {
-      std::memcpy(static_cast<std::byte*>(outs[k]) + at, sum, n * size_of(kType));
+      std::memcpy(static_cast<std::byte*>(outs[k]) + done, left, block);
     }
+  }
+}
+
+template <DType kType, ReduceOp kOp>
+void blockwise(void* const* outs, std::size_t out_count, const void* const* ins, std::size_t in_count,
+               std::size_t count, std::uint64_t divisor) {
+  const std::size_t bytes = count * size_of(kType);
+  if (in_count == 1) {
+    copy_to_all(outs, out_count, ins[0], bytes);
+  } else {
+    fold_in_blocks(kType, kOp, outs, out_count, ins, in_count, bytes, divisor);
   }
 }
 
@@ -80,10 +85,9 @@ constexpr std::size_t kBuiltinOps = static_cast<std::size_t>(ReduceOp::custom);
 
 /// By dtype, then by operation.
 template <std::size_t... kIndex>
-constexpr auto every_fold_in_blocks(std::index_sequence<kIndex...>) {
+constexpr auto every_blockwise(std::index_sequence<kIndex...>) {
   return std::array<FoldFn, sizeof...(kIndex)>{
-      fold_in_blocks<static_cast<DType>(kIndex / kBuiltinOps),
-                     static_cast<ReduceOp>(kIndex % kBuiltinOps)>...};
+      blockwise<static_cast<DType>(kIndex / kBuiltinOps), static_cast<ReduceOp>(kIndex % kBuiltinOps)>...};
 }
 
 }  // namespace
@@ -97,11 +101,10 @@ void copy_to_all(void* const* outs, std::size_t out_count, const void* in, std::
 HWY_EXPORT(find_fused);
 
 FoldFn fold_function(DType dtype, ReduceOp op) {
-  static constexpr auto kInBlocks =
-      every_fold_in_blocks(std::make_index_sequence<kDTypeCount * kBuiltinOps>());
+  static constexpr auto kBlockwise = every_blockwise(std::make_index_sequence<kDTypeCount * kBuiltinOps>());
   if (op == ReduceOp::custom) return nullptr;
   if (const FoldFn fused = HWY_DYNAMIC_DISPATCH(find_fused)(dtype, op)) return fused;
-  return kInBlocks[static_cast<std::size_t>(dtype) * kBuiltinOps + static_cast<std::size_t>(op)];
+  return kBlockwise[static_cast<std::size_t>(dtype) * kBuiltinOps + static_cast<std::size_t>(op)];
 }
 
 }  // namespace kolo::kernels

@@ -50,23 +50,7 @@ class Fold {
       copy_to_all(arrays.outs, arrays.out_count, arrays.ins[0], arrays.count * sizeof(Stored));
       return;
     }
-    std::size_t done = 0;
-    if (arrays.count >= 4 * hn::Lanes(Raw())) {
-      const std::size_t known = arrays.out_count == arrays.in_count ? arrays.in_count : 0;
-      switch (known) {
-        case 2:
-          done = in_place(arrays, std::index_sequence<0, 1>(), std::index_sequence<>());
-          break;
-        case 3:
-          done = in_place(arrays, std::index_sequence<0, 1, 2>(), std::index_sequence<1>());
-          break;
-        case 4:
-          done = in_place(arrays, std::index_sequence<0, 1, 2, 3>(), std::index_sequence<1, 2>());
-          break;
-        default:
-          done = any_number(arrays);
-      }
-    }
+    const std::size_t done = arrays.count < 4 * hn::Lanes(Raw()) ? 0 : whole_steps(arrays);
     if (done < arrays.count) rest(arrays, done);
   }
 
@@ -100,11 +84,32 @@ class Fold {
     sum.d = Codec::combine(d, sum.d, v.d, operation);
   }
 
+  /// Four vectors at a time; returns how many elements it did.
+  static constexpr bool kFewApart = sizeof(Stored) == sizeof(typename Codec::Lane);
+  HWY_INLINE std::size_t whole_steps(const Arrays<Stored>& arrays) const {
+    // Where nothing is converted, the loops for few arrays are up to 1.3 times as fast within the caches.
+    if constexpr (kFewApart) {
+      if (arrays.out_count == arrays.in_count) {
+        switch (arrays.in_count) {
+          case 2:
+            return few(arrays, std::index_sequence<0, 1>(), std::index_sequence<>());
+          case 3:
+            return few(arrays, std::index_sequence<0, 1, 2>(), std::index_sequence<1>());
+          case 4:
+            return few(arrays, std::index_sequence<0, 1, 2, 3>(), std::index_sequence<1, 2>());
+          default:
+            break;
+        }
+      }
+    }
+    return many(arrays);
+  }
+
   /// As many outputs as inputs, and few: all the pointers stay in registers. `kMiddle`: all inputs but the
-  /// first and the last. Returns how many elements it did.
+  /// first and the last.
   template <std::size_t... kAll, std::size_t... kMiddle>
-  HWY_NOINLINE std::size_t in_place(const Arrays<Stored>& arrays, std::index_sequence<kAll...>,
-                                    std::index_sequence<kMiddle...>) const {
+  HWY_NOINLINE std::size_t few(const Arrays<Stored>& arrays, std::index_sequence<kAll...>,
+                               std::index_sequence<kMiddle...>) const {
     constexpr std::size_t kLast = sizeof...(kAll) - 1;
     Stored* const outs[] = {arrays.out(kAll)...};
     const Stored* const ins[] = {arrays.in(kAll)...};
@@ -122,7 +127,7 @@ class Fold {
     return i;
   }
 
-  HWY_NOINLINE std::size_t any_number(const Arrays<Stored>& arrays) const {
+  HWY_NOINLINE std::size_t many(const Arrays<Stored>& arrays) const {
     const std::size_t step = 4 * hn::Lanes(Raw());
     const std::size_t final = arrays.in_count - 1;
     std::size_t i = 0;
@@ -146,13 +151,13 @@ class Fold {
       for (std::size_t k = 0; k < arrays.out_count; ++k) hn::StoreU(sum, raw, arrays.out(k) + i);
     }
     if (const std::size_t bytes = (arrays.count - i) * sizeof(Stored); bytes != 0) {
-      HWY_ALIGN Stored few[hn::MaxLanes(raw)] = {};
+      HWY_ALIGN Stored last[hn::MaxLanes(raw)] = {};
       const V sum = folded(arrays.in_count, [&](std::size_t k) HWY_ATTR {
-        std::memcpy(few, arrays.in(k) + i, bytes);
-        return hn::Load(raw, few);
+        std::memcpy(last, arrays.in(k) + i, bytes);
+        return hn::Load(raw, last);
       });
-      hn::Store(sum, raw, few);
-      for (std::size_t k = 0; k < arrays.out_count; ++k) std::memcpy(arrays.out(k) + i, few, bytes);
+      hn::Store(sum, raw, last);
+      for (std::size_t k = 0; k < arrays.out_count; ++k) std::memcpy(arrays.out(k) + i, last, bytes);
     }
   }
 
