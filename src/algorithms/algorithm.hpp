@@ -56,6 +56,8 @@ struct Algorithm {
   bool rank_ordered = false;
   bool out_of_place_only = false;  ///< as Schedule::out_of_place_only
   bool even_parts_only = false;    ///< every part must be as long as every other
+  /// Ranks that share a host's memory run it there without messages, with the same result bit for bit.
+  bool native = false;
   std::span<const Parameter> parameters = {};
   ClosedForm closed_form;
   /// Why it cannot serve these arguments with so many ranks; empty where it can. Null: it always can.
@@ -91,6 +93,7 @@ Result<Configured> parse_algorithm(Collective collective, std::string_view text)
 /// What a call demands beyond its spec.
 struct Demands {
   bool rank_order = false;  ///< the reduction is not commutative
+  bool custom = false;      ///< the reduction is the caller's own, which never runs natively
   bool in_place = false;
   bool uneven = false;  ///< parts of different lengths
 };

@@ -32,6 +32,7 @@ const Algorithm all_reduce_direct = {
         "R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, "
         "IJHPCA 19 (2005), pairwise exchange",
     .rank_ordered = true,
+    .native = true,
     .closed_form =
         {
             .steps = "2(N-1)",

@@ -28,6 +28,7 @@ const Algorithm broadcast_direct = {
     .purpose = "The root sends to everyone",
     .use = "Two or three ranks; to compare with",
     .source = "Folklore; linear broadcast",
+    .native = true,
     .closed_form =
         {
             .steps = "N-1",

@@ -30,6 +30,7 @@ const Algorithm reduce_scatter_direct = {
         "R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, "
         "IJHPCA 19 (2005), pairwise exchange",
     .rank_ordered = true,
+    .native = true,
     .closed_form =
         {
             .steps = "N-1",

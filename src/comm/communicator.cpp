@@ -80,6 +80,7 @@ Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int si
   // Every link has carried a message before anybody relies on it, and nobody needs the store any longer.
   made.barrier();
   if (size > 1) state->explore(made, group);
+  state->share_memory(0);
   return made;
 }
 
@@ -225,7 +226,7 @@ void Communicator::recv(Buffer data, int peer, int tag) {
 // Several threads may split several communicators at once, in another order on every rank, so "the next free
 // number" would be a different communicator's on another rank. Instead all ranks try the same number, made
 // from what they know alike, until one is free on all of them.
-std::uint32_t Communicator::State::agree_on_context(Communicator& self) {
+Communicator::State::Place Communicator::State::agree_on_place(Communicator& self) {
   std::uint32_t ordinal;
   {
     const std::lock_guard lock(mutex);
@@ -235,10 +236,10 @@ std::uint32_t Communicator::State::agree_on_context(Communicator& self) {
   std::mt19937 candidates(seed);
   while (true) {
     const auto candidate = static_cast<std::uint32_t>(candidates());
-    std::uint8_t taken = engine->claim_context(candidate) ? 0 : 1;
-    const bool mine = taken == 0;
-    self.all_reduce(Buffer(&taken, 1, DType::uint8), ReduceOp::max);
-    if (taken == 0) return candidate;
+    const bool mine = engine->claim_context(candidate);
+    std::uint32_t taken_and_lane[2] = {mine ? 0u : 1u, engine->next_lane()};
+    self.all_reduce(Buffer(taken_and_lane, 2, DType::uint32), ReduceOp::max);
+    if (taken_and_lane[0] == 0) return {candidate, taken_and_lane[1]};
     if (mine) engine->release_context(candidate);
   }
 }
@@ -253,8 +254,8 @@ Communicator Communicator::split(int color, int key) {
   std::vector<Wish> all(static_cast<std::size_t>(parent.size));
   constexpr std::uint64_t kWords = sizeof(Wish) / sizeof(std::int64_t);
   all_gather(ConstBuffer(&mine, kWords, DType::int64), Buffer(all.data(), kWords * all.size(), DType::int64));
-  // Groups of different colors share the number: they have no rank in common.
-  const std::uint32_t context = parent.agree_on_context(*this);
+  // Groups of different colors share the numbers: they have no rank in common.
+  const State::Place place = parent.agree_on_place(*this);
   if (color < 0) return {};
 
   std::vector<int> members;
@@ -267,7 +268,7 @@ Communicator Communicator::split(int color, int key) {
   auto made = std::make_shared<State>();
   made->engine = parent.engine;
   made->size = static_cast<int>(members.size());
-  made->context = context;
+  made->context = place.context;
   std::vector<int> links;
   for (const int member : members) {
     if (member == parent.rank) made->rank = static_cast<int>(links.size());
@@ -275,6 +276,7 @@ Communicator Communicator::split(int color, int key) {
   }
   made->ranks = std::make_shared<const std::vector<int>>(std::move(links));
   made->chooser = std::make_unique<Chooser>(part_of(parent.chooser->situation(), members));
+  made->share_memory(place.lane);
   return Communicator(std::move(made));
 }
 

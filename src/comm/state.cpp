@@ -28,6 +28,18 @@ std::uint64_t details_of(const Call& call, std::uint64_t segment_bytes) {
   return hash(value, std::uint64_t{call.uneven});
 }
 
+/// The call as native algorithms see it; everything in it is the same on all ranks.
+std::shared_ptr<const native::Shape> native_shape(const Call& call, std::size_t element_bytes) {
+  native::Shape shape{call.collective, call.root, element_bytes, {0, call.count}};
+  const bool in_has_parts = call.collective == Collective::reduce_scatter;
+  if (in_has_parts || call.collective == Collective::all_gather) {
+    const auto& parts = in_has_parts ? call.in_parts : call.out_parts;
+    shape.bounds.assign(1, 0);
+    for (const std::uint64_t part : parts) shape.bounds.push_back(shape.bounds.back() + part);
+  }
+  return std::make_shared<const native::Shape>(std::move(shape));
+}
+
 bool is_one_way(Collective collective) {
   return has_root(collective);
 }
@@ -66,6 +78,14 @@ void Communicator::State::explore(Communicator& self, const Group& group) {
   plans = {};  // chosen before there was much to choose by
 }
 
+void Communicator::State::share_memory(std::uint32_t lane) {
+  group = engine->make_group(*ranks, lane);
+  // All ranks find the same: the kinds of links say so.
+  Situation situation = chooser->situation();
+  situation.shares_memory = group != nullptr;
+  chooser = std::make_unique<Chooser>(std::move(situation));
+}
+
 Work Communicator::State::start(Call call, bool waits_now, Counts counts, Counts recv_counts) {
   check(call, rank, size, counts, recv_counts).throw_if_error();
   const std::uint64_t segment_bytes =
@@ -90,7 +110,10 @@ Work Communicator::State::start(Call call, bool waits_now, Counts counts, Counts
   const CustomReduction* custom = is_reducing(call.collective) ? call.reduction.custom_reduction() : nullptr;
   Choice choice;
   choice.spec = {call.collective, rank, size, call.root, {}, chooser->situation().hosts};
-  choice.demands = {custom != nullptr && !custom->commutative, call.one_buffer, call.uneven};
+  choice.demands = {.rank_order = custom != nullptr && !custom->commutative,
+                    .custom = custom != nullptr,
+                    .in_place = call.one_buffer,
+                    .uneven = call.uneven};
   choice.bytes = call.count * size_of(spec.dtype);
   choice.wanted = call.options.algorithm;
   choice.preferred = config().algorithm;
@@ -112,6 +135,13 @@ Work Communicator::State::start(Call call, bool waits_now, Counts counts, Counts
   const PlanCache::Entry entry = plans.get(std::move(key), [&] {
     const Configured chosen = chooser->choose(choice).value_or_throw();
     choice.spec.arguments = chosen.arguments;
+    PlanCache::Entry made{nullptr, nullptr, std::make_shared<const std::string>(chosen.name()),
+                          static_cast<std::uint8_t>(chosen.algorithm - algorithms().data()),
+                          hash(kHashSeed, std::string_view(chosen.arguments.text()))};
+    if (group != nullptr && chosen.algorithm->native && custom == nullptr) {
+      made.native = native_shape(call, size_of(spec.dtype));
+      return made;
+    }
     const Schedule schedule = chosen.algorithm->generate(choice.spec);
     Shape shape;
     shape.element_bytes = size_of(spec.dtype);
@@ -122,11 +152,12 @@ Work Communicator::State::start(Call call, bool waits_now, Counts counts, Counts
     if (shape.input_parts.empty() && shape.output_parts.empty()) {
       shape.input_parts = shape.output_parts = even_parts(call.count, schedule.chunks);
     }
-    return PlanCache::Entry{make_plan(schedule, shape), std::make_shared<const std::string>(chosen.name()),
-                            static_cast<std::uint8_t>(chosen.algorithm - algorithms().data()),
-                            hash(kHashSeed, std::string_view(chosen.arguments.text()))};
+    made.plan = make_plan(schedule, shape);
+    return made;
   });
   spec.plan = entry.plan;
+  spec.native = entry.native;
+  if (entry.native != nullptr) spec.group = group;
   spec.algorithm = entry.name;
   spec.signature.algorithm = entry.index;
   spec.signature.details = hash(details_of(call, segment_bytes), entry.arguments_hash);
@@ -177,7 +208,8 @@ Work Communicator::State::start_message(void* data, std::uint64_t count, DType d
     shape.segment_bytes = segment_bytes;
     shape.input_parts = shape.output_parts = {count};
     return PlanCache::Entry{
-        make_plan(sends ? make_send(rank, size, peer) : make_recv(rank, size, peer), shape), nullptr, 0, 0};
+        make_plan(sends ? make_send(rank, size, peer) : make_recv(rank, size, peer), shape), nullptr, nullptr,
+        0, 0};
   };
   spec.plan = plans.get(std::move(key), make).plan;
   const std::uint32_t number = messages[{peer, tag, sends}]++;

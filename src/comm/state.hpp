@@ -37,7 +37,8 @@ class PlanCache {
 
   /// A plan and the algorithm that it runs; none for send and recv.
   struct Entry {
-    std::shared_ptr<const Plan> plan;
+    std::shared_ptr<const Plan> plan;  ///< null where the call runs natively
+    std::shared_ptr<const native::Shape> native;
     std::shared_ptr<const std::string> name;  ///< of the algorithm, with its arguments
     std::uint8_t index = 0;                   ///< in the registry
     std::uint64_t arguments_hash = 0;
@@ -79,6 +80,7 @@ struct Communicator::State {
   std::uint32_t splits = 0;
   PlanCache plans;
   std::unique_ptr<Chooser> chooser;  ///< never null
+  native::Group* group = nullptr;    ///< where all ranks share a host's memory
   bool meeting = false;              ///< what is sent now does not count
   /// Messages so far by (peer, tag, is a send): the k-th send meets the k-th recv.
   std::map<std::tuple<int, int, bool>, std::uint32_t> messages;
@@ -86,8 +88,14 @@ struct Communicator::State {
   /// Collective, within create(): fills in the chooser.
   void explore(Communicator& self, const Group& group);
 
-  /// Collective: a context number that no member of this communicator uses.
-  std::uint32_t agree_on_context(Communicator& self);
+  /// Collective: a context number that no member of this communicator uses, and a lane that none has used.
+  struct Place {
+    std::uint32_t context;
+    std::uint32_t lane;
+  };
+  Place agree_on_place(Communicator& self);
+  /// All ranks with the same lane: native calls from now on, where that is possible.
+  void share_memory(std::uint32_t lane);
 
   /// Checks, chooses, lowers and starts. Throws InvalidArgument; other errors come with the Work.
   Work start(Call call, bool waits_now, Counts counts = {}, Counts recv_counts = {});

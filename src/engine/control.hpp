@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/status.hpp"
+#include "transport/message.hpp"
 
 namespace kolo {
 
@@ -22,11 +23,13 @@ struct Failure {
   std::string reason;  ///< a sentence without the operation, which each rank adds for its own
 };
 
-/// "Where are you with this operation?", and the answer.
+/// "Where are you with this operation?", and the answer. Whoever has made another call of this number finds
+/// out at once.
 struct Ping {
   std::uint32_t context = 0;
   std::uint32_t reserved = 0;
   std::uint64_t sequence = 0;
+  Signature signature;
 };
 struct Pong {
   std::uint32_t context = 0;

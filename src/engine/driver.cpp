@@ -130,6 +130,9 @@ bool Engine::progress(std::size_t index, bool readable) {
 
 bool Engine::poll(bool look_at_descriptors) {
   bool moved = false;
+  for (const NativeGroup& native : groups_) {
+    if (native.group->is_busy()) moved = native.group->advance() || moved;
+  }
   for (std::size_t i = 0; i < links_.size(); ++i) {
     if (lost_[i]) continue;
     const bool is_memory = links_[i]->endpoint().is_memory();
@@ -153,6 +156,13 @@ bool Engine::wake(std::size_t index) {
 void Engine::sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline) {
   std::size_t armed = 0;
   bool something_to_do = false;
+  if (board_ != nullptr) {
+    // Odd while asleep, and another number each time. The groups look again after everybody can see it.
+    board_->asleep.store(sleeps_ += 1, std::memory_order_seq_cst);
+    for (const NativeGroup& native : groups_) {
+      if (native.group->is_busy()) something_to_do = native.group->advance() || something_to_do;
+    }
+  }
   for (; armed < links_.size() && !something_to_do; ++armed) {
     if (lost_[armed] || !links_[armed]->endpoint().is_memory()) continue;
     something_to_do = !links_[armed]->endpoint().arm(links_[armed]->wants_write());
@@ -166,6 +176,7 @@ void Engine::sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline)
     sleeping_ = false;
     for (const std::uint32_t i : woken) wake(i);
   }
+  if (board_ != nullptr) board_->asleep.store(sleeps_ += 1, std::memory_order_relaxed);
   for (std::size_t i = 0; i < armed; ++i) {
     if (!lost_[i] && links_[i]->endpoint().is_memory()) links_[i]->endpoint().disarm();
   }

@@ -21,6 +21,7 @@ Engine::Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, Engin
                                             static_cast<LinkListener&>(*this)));
     const Endpoint& endpoint = links_.back()->endpoint();
     has_descriptor_links_ = has_descriptor_links_ || !endpoint.is_memory();
+    if (Neighbour* neighbour = links_.back()->endpoint().neighbour()) board_ = &neighbour->own_board();
     if (endpoint.fd() >= 0) sleeper_.add(endpoint.fd(), static_cast<std::uint32_t>(i)).throw_if_error();
   }
   thread_ = std::thread([this] { own_thread(); });
@@ -74,11 +75,12 @@ std::shared_ptr<Operation> Engine::start(OperationSpec spec, bool waits_now) {
     Context& context = contexts_[spec.context];
     context.last_sequence = spec.sequence;
     context.history[spec.sequence % Context::kHistory] = spec.signature;
-    check_early_messages(spec);
+    if (has_descriptor_links_ || spec.group == nullptr) check_early_messages(spec);
   }
   if (spec.counts) ++counters_.operations;
   active_.push_back(operation);
   operation->begin(std::move(spec));
+  if (native::Group* group = operation->spec().group) group->advance();
   if (operation->done()) operation_finished(*operation);
   if (driver_ != Driver::caller) {
     for (std::size_t i = 0; i < links_.size(); ++i) {
@@ -114,8 +116,10 @@ void Engine::record(const Operation& operation) {
   if (!options_.timeline || !operation.spec().counts) return;
   const auto ended = operation.started() + operation.duration();
   std::uint64_t bytes = 0;
-  for (const PlanStep& step : operation.spec().plan->steps) {
-    if (step.kind == StepKind::send) bytes += step.bytes;
+  if (const auto& plan = operation.spec().plan) {
+    for (const PlanStep& step : plan->steps) {
+      if (step.kind == StepKind::send) bytes += step.bytes;
+    }
   }
   options_.timeline->span(name_of(operation.spec().collective), "communication", operation.started(), ended,
                           fmt::format("\"call\":{},\"sent_bytes\":{}", operation.spec().call, bytes));
@@ -160,11 +164,14 @@ void Engine::check_early_messages(const OperationSpec& spec) {
   }
 }
 
+void Engine::disagree(std::uint64_t call, const Signature& mine, int peer, const Signature& theirs) {
+  note_failure({Code::mismatch, peer,
+                fmt::format("ranks disagree about call {}: rank {} called {}, rank {} called {}", call, rank_,
+                            options_.describe(mine), peer, options_.describe(theirs))});
+}
+
 void Engine::on_mismatch(Link& from, const Tag& tag, const Signature& mine, const Signature& theirs) {
-  note_failure(
-      {Code::mismatch, from.peer(),
-       fmt::format("ranks disagree about call {}: rank {} called {}, rank {} called {}", tag.sequence, rank_,
-                   options_.describe(mine), from.peer(), options_.describe(theirs))});
+  disagree(tag.sequence, mine, from.peer(), theirs);
 }
 
 void Engine::on_unexpected(Link& from, const Tag& tag, const Signature& theirs) {
@@ -176,6 +183,49 @@ void Engine::on_unexpected(Link& from, const Tag& tag, const Signature& theirs) 
   if (known == contexts_.end() || tag.sequence > known->second.last_sequence)
     return;  // early, or point to point
   on_mismatch(from, tag, known->second.history[tag.sequence % Context::kHistory], theirs);
+}
+
+native::Group* Engine::make_group(const std::vector<int>& ranks, std::uint32_t lane) {
+  const auto lock = enter();
+  next_lane_ = std::max(next_lane_, lane + 1);
+  if (ranks.size() < 2 || lane >= kLanes) return nullptr;
+  std::vector<Neighbour*> neighbours;
+  int own = -1;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    Neighbour* neighbour = ranks[r] == rank_ ? nullptr : link(ranks[r]).endpoint().neighbour();
+    if (ranks[r] == rank_) {
+      own = static_cast<int>(r);
+    } else if (neighbour == nullptr) {
+      return nullptr;
+    }
+    neighbours.push_back(neighbour);
+  }
+  groups_.push_back({std::make_unique<native::Group>(own, std::move(neighbours), lane,
+                                                     static_cast<native::GroupListener&>(*this)),
+                     ranks});
+  return groups_.back().group.get();
+}
+
+std::uint32_t Engine::next_lane() const {
+  const auto lock = enter();
+  return next_lane_;
+}
+
+void Engine::on_native_progress(Operation& operation) {
+  operation.last_progress_ = Clock::now();
+}
+
+void Engine::on_native_finished(Operation& operation) {
+  operation_finished(operation);
+}
+
+void Engine::on_native_mismatch(const Operation& operation, int rank, const Signature& theirs) {
+  const OperationSpec& spec = operation.spec();
+  disagree(spec.call, spec.signature, (*spec.ranks)[static_cast<std::size_t>(rank)], theirs);
+}
+
+void Engine::on_native_failure(int rank, const Status& status) {
+  note_failure({status.code(), rank, fmt::format("rank {}: {}", rank, status.message())});
 }
 
 void Engine::on_control(Link& from, std::uint32_t kind, std::span<const std::byte> payload) {

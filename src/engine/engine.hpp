@@ -38,7 +38,9 @@ struct EngineOptions {
 ///
 /// A failure of any link, a disagreement or a missed deadline ends every operation, here and, through an
 /// `abort` message, on every other rank; the engine is then poisoned and starts nothing more.
-class Engine final : private LinkListener, public std::enable_shared_from_this<Engine> {
+class Engine final : private LinkListener,
+                     private native::GroupListener,
+                     public std::enable_shared_from_this<Engine> {
  public:
   /// `endpoints[r]` leads to rank r; the entry of `rank` itself is a SelfEndpoint.
   Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, EngineOptions options);
@@ -57,6 +59,12 @@ class Engine final : private LinkListener, public std::enable_shared_from_this<E
   std::shared_ptr<Operation> start(OperationSpec spec, bool waits_now);
   /// Drives until the operation is done (true) or `deadline` has passed (false). Thread-safe.
   bool wait(const Operation& operation, const Deadline& deadline);
+
+  /// The group for native calls of these links' ranks, in a lane that all of them must agree on; null where
+  /// they share no memory, and behind the last lane. Lives as long as the engine.
+  native::Group* make_group(const std::vector<int>& ranks, std::uint32_t lane);
+  /// For split(): the first lane that this rank has not used.
+  std::uint32_t next_lane() const;
 
   Counters counters() const;
   /// For split(): whether the number was free on this rank, and now is taken.
@@ -92,6 +100,11 @@ class Engine final : private LinkListener, public std::enable_shared_from_this<E
   void on_mismatch(Link& link, const Tag& tag, const Signature& mine, const Signature& theirs) override;
   void on_unexpected(Link& link, const Tag& tag, const Signature& theirs) override;
   void on_control(Link& link, std::uint32_t kind, std::span<const std::byte> payload) override;
+  void on_native_progress(Operation& operation) override;
+  void on_native_finished(Operation& operation) override;
+  void on_native_mismatch(const Operation& operation, int rank, const Signature& theirs) override;
+  void on_native_failure(int rank, const Status& status) override;
+  void disagree(std::uint64_t call, const Signature& mine, int peer, const Signature& theirs);
 
   // driver.cpp: making progress.
   void drive(std::unique_lock<std::mutex>& lock, const Deadline& deadline, const std::function<bool()>& stop);
@@ -109,6 +122,7 @@ class Engine final : private LinkListener, public std::enable_shared_from_this<E
   void settle_failure();
   void check_links();
   void check_deadlines();
+  void ask(Operation& operation);
   void conclude(Operation& operation, const Probe& probe);
   void answer(Link& link, const Ping& ping);
   Status status_for(const Operation& operation, const Failure& failure) const;
@@ -133,6 +147,14 @@ class Engine final : private LinkListener, public std::enable_shared_from_this<E
   Clock::time_point last_driven_;
   Sleeper sleeper_;
 
+  struct NativeGroup {
+    std::unique_ptr<native::Group> group;
+    std::vector<int> ranks;  // links
+  };
+  std::vector<NativeGroup> groups_;
+  std::uint32_t next_lane_ = 0;
+  Board* board_ = nullptr;  // of this rank, where some link leads to a neighbour
+  std::uint32_t sleeps_ = 0;
   std::vector<std::shared_ptr<Operation>> active_;
   std::vector<std::shared_ptr<Operation>> pool_;
   std::unordered_map<std::uint32_t, Context> contexts_;

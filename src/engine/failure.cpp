@@ -11,6 +11,8 @@ namespace kolo {
 namespace {
 
 constexpr auto kCheckEvery = std::chrono::milliseconds(10);
+// Ranks that disagree about a native call hear nothing of each other: after this time they ask.
+constexpr std::chrono::nanoseconds kAskAfter = std::chrono::milliseconds(200);
 // An idle rank, on a busy machine, takes this long to answer: below it silence means nothing.
 constexpr std::chrono::nanoseconds kAnswerTime = std::chrono::milliseconds(250);
 
@@ -63,6 +65,10 @@ void Engine::settle_failure() {
     links_[i]->send_control(static_cast<std::uint32_t>(ControlKind::abort), payload);
     progress(i, false);
   }
+  for (const NativeGroup& native : groups_) {
+    native.group->abandon(
+        [&](int r) { return lost_[static_cast<std::size_t>(native.ranks[static_cast<std::size_t>(r)])]; });
+  }
   log().info("rank {}: {}", rank_, poisoned_->reason);
   while (!active_.empty()) {
     Operation& operation = *active_.back();
@@ -96,8 +102,15 @@ Status Engine::status_for(const Operation& operation, const Failure& failure) co
 }
 
 void Engine::check_links() {
+  // Whatever a rank said before it left has arrived when the goodbye has.
+  std::vector<bool> needed(links_.size(), false);
+  for (const NativeGroup& native : groups_) {
+    native.group->advance();
+    for (const int r : native.group->waiting_for())
+      needed[static_cast<std::size_t>(native.ranks[static_cast<std::size_t>(r)])] = true;
+  }
   for (std::size_t i = 0; i < links_.size(); ++i) {
-    if (!(left_[i] || lost_[i]) || !links_[i]->is_waiting()) continue;
+    if (!(left_[i] || lost_[i]) || !(needed[i] || links_[i]->is_waiting())) continue;
     note_failure(
         {Code::peer_lost, static_cast<int>(i),
          fmt::format("rank {} has left: it destroyed its communicator while others still need it", i)});
@@ -112,18 +125,17 @@ void Engine::check_deadlines() {
   const auto window = probe_window(options_.timeout);
   for (const auto& operation : active_) {
     const auto idle = now - operation->last_progress();
+    if (operation->spec().group != nullptr && !operation->has_asked_ && idle > kAskAfter) ask(*operation);
     const auto probe = probes_.find(operation.get());
     if (idle < options_.timeout - window) {
       if (probe != probes_.end()) probes_.erase(probe);
     } else if (probe == probes_.end()) {
       Probe& begun = probes_[operation.get()];
       begun.asked = now;
-      const Ping ping{operation->spec().context, 0, operation->spec().sequence};
       for (const int peer : *operation->spec().ranks) {
-        if (peer == rank_) continue;
-        begun.moved[peer] = link(peer).payload_moved();
-        link(peer).send_control(static_cast<std::uint32_t>(ControlKind::ping), as_payload(ping));
+        if (peer != rank_) begun.moved[peer] = link(peer).payload_moved();
       }
+      ask(*operation);
     } else if (const bool all_answered = probe->second.answers.size() + 1 >= operation->spec().ranks->size();
                idle >= options_.timeout &&
                now - probe->second.asked >= (all_answered ? window : std::max(window, kAnswerTime))) {
@@ -133,13 +145,28 @@ void Engine::check_deadlines() {
   }
 }
 
+void Engine::ask(Operation& operation) {
+  const OperationSpec& spec = operation.spec();
+  operation.has_asked_ = true;
+  const Ping ping{spec.context, 0, spec.sequence, spec.signature};
+  for (const int peer : *spec.ranks) {
+    if (peer != rank_)
+      link(peer).send_control(static_cast<std::uint32_t>(ControlKind::ping), as_payload(ping));
+  }
+}
+
 void Engine::answer(Link& from, const Ping& ping) {
   Pong pong;
   pong.context = ping.context;
   pong.sequence = ping.sequence;
   pong.in_flight = find(ping.context, ping.sequence) != nullptr;
   if (const auto known = contexts_.find(ping.context); known != contexts_.end()) {
-    pong.last_sequence = known->second.last_sequence;
+    const Context& context = known->second;
+    pong.last_sequence = context.last_sequence;
+    const bool is_known =
+        ping.sequence <= context.last_sequence && ping.sequence + Context::kHistory > context.last_sequence;
+    const Signature& mine = context.history[ping.sequence % Context::kHistory];
+    if (is_known && !(mine == ping.signature)) disagree(ping.sequence, mine, from.peer(), ping.signature);
   }
   from.send_control(static_cast<std::uint32_t>(ControlKind::pong), as_payload(pong));
 }

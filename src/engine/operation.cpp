@@ -8,6 +8,19 @@ namespace kolo {
 
 void Operation::begin(OperationSpec spec) {
   spec_ = std::move(spec);
+  status_ = Status();
+  done_.store(false, std::memory_order_relaxed);
+  has_asked_ = false;
+  started_ = last_progress_ = Clock::now();
+  if (spec_.group != nullptr) {
+    finished_.clear();
+    spec_.group->begin(*this);
+  } else {
+    begin_plan();
+  }
+}
+
+void Operation::begin_plan() {
   const Plan& plan = *spec_.plan;
   const auto count = plan.steps.size();
   if (scratch_.size() < plan.scratch_bytes) scratch_.resize(plan.scratch_bytes);
@@ -20,9 +33,6 @@ void Operation::begin(OperationSpec spec) {
   reduce_ =
       is_reducing(spec_.collective) ? kernels::reduce_function(spec_.dtype, spec_.reduction.op()) : nullptr;
   average_ = spec_.reduction.op() == ReduceOp::average ? kernels::average_function(spec_.dtype) : nullptr;
-  status_ = Status();
-  done_.store(false, std::memory_order_relaxed);
-  started_ = last_progress_ = Clock::now();
   ready_.clear();
   for (std::uint32_t i = 0; i < count; ++i) {
     dependencies_left_[i] = plan.steps[i].dependencies;
@@ -163,6 +173,7 @@ int Operation::waiting_step() const {
 }
 
 std::vector<int> Operation::waiting_for() const {
+  if (spec_.group != nullptr) return spec_.group->waiting_for();
   std::vector<int> receives;
   std::vector<int> sends;
   for (std::size_t i = 0; i < finished_.size(); ++i) {

@@ -10,6 +10,7 @@
 
 #include "base/deadline.hpp"
 #include "base/status.hpp"
+#include "engine/native/group.hpp"
 #include "engine/plan.hpp"
 #include "kernels/kernels.hpp"
 #include "kolo/communicator.hpp"
@@ -22,7 +23,9 @@ class Engine;
 
 /// All that an operation needs to run. Built before any byte moves.
 struct OperationSpec {
-  std::shared_ptr<const Plan> plan;
+  std::shared_ptr<const Plan> plan;  ///< null where the call runs natively:
+  native::Group* group = nullptr;    ///< in this group
+  std::shared_ptr<const native::Shape> native;
   const void* input = nullptr;
   void* output = nullptr;
   DType dtype = DType::uint8;
@@ -59,6 +62,8 @@ class Operation {
   const OperationSpec& spec() const noexcept { return spec_; }
   Clock::time_point started() const noexcept { return started_; }
   Clock::time_point last_progress() const noexcept { return last_progress_; }
+  /// For the Group that runs it.
+  native::Running& native() noexcept { return native_; }
   /// The schedule's first unfinished step, -1 when there is none.
   int waiting_step() const;
   /// Communicator ranks of which a posted receive, or else a send, has not finished.
@@ -80,6 +85,7 @@ class Operation {
   };
 
   void begin(OperationSpec spec);
+  void begin_plan();
   void end(Status status);
   void run(std::uint32_t index);
   void run_ready();
@@ -94,6 +100,7 @@ class Operation {
   Engine& engine_;
   std::weak_ptr<Engine> owner_;
   OperationSpec spec_;
+  native::Running native_;
   std::array<std::byte*, 3> memory_{};
   std::vector<std::byte> scratch_;
   std::vector<std::uint32_t> dependencies_left_;
@@ -101,6 +108,7 @@ class Operation {
   std::vector<Transfer> transfers_;
   std::vector<std::uint32_t> ready_;
   bool running_ = false;
+  bool has_asked_ = false;  ///< others what they are doing
   std::uint32_t steps_left_ = 0;
   kernels::ReduceFn reduce_ = nullptr;
   kernels::AverageFn average_ = nullptr;

@@ -56,7 +56,11 @@ Result<Configured> Chooser::choose(const Choice& choice) {
   if (auto preferred = parse_algorithm(collective, choice.preferred); preferred.ok()) {
     if (fits(*preferred).ok()) return in_ring_order(std::move(preferred).value());
   }
-  const std::tuple key{collective, choice.demands.rank_order, choice.demands.in_place, choice.demands.uneven,
+  const std::tuple key{collective,
+                       choice.demands.rank_order,
+                       choice.demands.custom,
+                       choice.demands.in_place,
+                       choice.demands.uneven,
                        size_class(choice.bytes)};
   const auto known = picks_.find(key);
   if (known != picks_.end()) return known->second;
@@ -83,7 +87,9 @@ std::vector<Ranked> Chooser::ranking(const ScheduleSpec& spec, const Demands& de
     if (times != nullptr && timed != times->end()) {
       all.push_back({std::move(candidate), timed->second, true});
     } else {
-      const double seconds = predicted(candidate, asked, bytes);
+      const bool natively = situation_.shares_memory && candidate.algorithm->native && !demands.custom;
+      const double seconds =
+          natively ? predicted_natively(asked.size, bytes) : predicted(candidate, asked, bytes);
       all.push_back({std::move(candidate), seconds, false});
     }
   }
@@ -98,6 +104,15 @@ double Chooser::predicted(const Configured& candidate, ScheduleSpec spec, std::u
   if (spec.size > kMostPlayed) return estimated(candidate, spec, bytes);
   const std::vector<Schedule> schedules = generate_all(*candidate.algorithm, spec);
   return predict(schedules, even_parts(bytes, part_count(schedules[0])), spec.hosts, situation_.model);
+}
+
+/// A look at a cache line of each other rank, and every rank's data loaded and stored once, by all cores
+/// together.
+double Chooser::predicted_natively(int size, std::uint64_t bytes) const {
+  const CostModel& model = situation_.model;
+  const double turns = std::max(1.0, size / std::max(model.cores, 1.0));
+  const double moved = static_cast<double>(bytes) * turns;
+  return model.memory.latency / 2 * turns + moved * model.reduce_per_byte;
 }
 
 /// Steps one after the other, and the busiest rank's bytes through its narrowest place.

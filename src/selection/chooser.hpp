@@ -47,12 +47,13 @@ class Chooser {
 
  private:
   double predicted(const Configured& candidate, ScheduleSpec spec, std::uint64_t bytes) const;
+  double predicted_natively(int size, std::uint64_t bytes) const;
   double estimated(const Configured& candidate, const ScheduleSpec& spec, std::uint64_t bytes) const;
   Configured in_ring_order(Configured configured) const;
 
   Situation situation_;
   /// Picks by collective, demands and bytes rounded to a power of two.
-  std::map<std::tuple<Collective, bool, bool, bool, int>, Configured> picks_;
+  std::map<std::tuple<Collective, bool, bool, bool, bool, int>, Configured> picks_;
 };
 
 }  // namespace kolo

@@ -14,6 +14,8 @@
 
 namespace kolo {
 
+class Neighbour;
+
 /// Memory of the sender, as the receiver may name it. region 0: a virtual address of the sender's process;
 /// otherwise an offset in that SharedMemory region. Travels between processes.
 struct RemoteRange {
@@ -71,6 +73,10 @@ class Endpoint {
   /// need do nothing. Receiver: true once the peer has revoked.
   virtual void revoke() = 0;
   virtual bool revoked() const = 0;
+
+  /// What this rank and the peer share as ranks of one host, for native algorithms; null where they share no
+  /// memory. Lives as long as the endpoint.
+  virtual Neighbour* neighbour() { return nullptr; }
 };
 
 }  // namespace kolo

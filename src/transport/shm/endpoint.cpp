@@ -32,7 +32,7 @@ ForeignRegions::~ForeignRegions() {
 
 Status ForeignRegions::add(std::uint64_t id, std::size_t bytes, int fd) {
   if (id == 0 || knows(id)) return Status(Code::system, "the peer passed shared memory under a wrong name");
-  const auto data = map_memfd(fd, bytes, false);
+  const auto data = map_memfd(fd, bytes, true);
   if (!data.ok()) return data.status();
   mapped_[id] = {data.value(), bytes};
   return Status();
@@ -45,7 +45,7 @@ void ForeignRegions::remove(std::uint64_t id) {
   mapped_.erase(found);
 }
 
-const std::byte* ForeignRegions::find(const RemoteRange& range, std::size_t bytes) const {
+std::byte* ForeignRegions::find(const RemoteRange& range, std::size_t bytes) const {
   const auto found = mapped_.find(range.region);
   if (found == mapped_.end()) return nullptr;
   const Mapped& mapped = found->second;
@@ -57,6 +57,8 @@ ShmEndpoint::ShmEndpoint(Pairing pairing)
     : socket_(std::move(pairing.socket)),
       pid_(pairing.pid),
       reads_private_(pairing.reads_private),
+      own_board_(std::move(pairing.own_board)),
+      board_(std::move(pairing.board)),
       memory_(std::move(pairing.memory)),
       out_(memory_.control(pairing.acceptor ? 0 : 1), memory_.data(pairing.acceptor ? 0 : 1), kRingBytes),
       in_(memory_.control(pairing.acceptor ? 1 : 0), memory_.data(pairing.acceptor ? 1 : 0), kRingBytes) {}
@@ -148,13 +150,22 @@ void ShmEndpoint::handle(NoticeSocket::Received received) {
 
 std::optional<RemoteRange> ShmEndpoint::expose(const void* data, std::size_t bytes) {
   if (!state().ok()) return std::nullopt;
-  forget_freed();
-  if (const auto region = Regions::instance().find(data, bytes); region && pass_on(region)) {
-    const auto offset = static_cast<const std::byte*>(data) - region->data();
-    return RemoteRange{region->id(), static_cast<std::uint64_t>(offset)};
-  }
+  if (const auto shared = share(data, bytes)) return shared;
   if (reads_private_) return RemoteRange{0, reinterpret_cast<std::uintptr_t>(data)};
   return std::nullopt;
+}
+
+std::optional<RemoteRange> ShmEndpoint::share(const void* data, std::size_t bytes) {
+  forget_freed();
+  const auto region = Regions::instance().find(data, bytes);
+  if (!region || !pass_on(region)) return std::nullopt;
+  const auto offset = static_cast<const std::byte*>(data) - region->data();
+  return RemoteRange{region->id(), static_cast<std::uint64_t>(offset)};
+}
+
+std::byte* ShmEndpoint::reach(const RemoteRange& range, std::size_t bytes) {
+  if (!foreign_.knows(range.region)) take_notices();  // it was sent before the range was
+  return foreign_.find(range, bytes);
 }
 
 /// Returns whether the peer has, or will find in its socket, the region's descriptor.
@@ -184,8 +195,7 @@ void ShmEndpoint::forget_freed() {
 Result<const std::byte*> ShmEndpoint::map(const RemoteRange& range, std::size_t bytes) {
   if (Status status = state(); !status.ok()) return status;
   if (range.region == 0) return nullptr;
-  if (!foreign_.knows(range.region)) take_notices();  // it was sent before the range was
-  if (const std::byte* data = foreign_.find(range, bytes)) return data;
+  if (const std::byte* data = reach(range, bytes)) return data;
   if (Status status = state(); !status.ok()) return status;
   return Status(Code::system, "the peer named shared memory that it has not passed on");
 }

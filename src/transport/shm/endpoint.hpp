@@ -13,7 +13,7 @@
 
 namespace kolo::shm {
 
-/// The regions of a peer, mapped for reading. One thread at a time.
+/// The regions of a peer, mapped for reading and writing. One thread at a time.
 class ForeignRegions {
  public:
   ForeignRegions() = default;
@@ -25,7 +25,7 @@ class ForeignRegions {
   void remove(std::uint64_t id);
   bool knows(std::uint64_t id) const { return mapped_.contains(id); }
   /// Null when the range is not all inside a region that is known.
-  const std::byte* find(const RemoteRange& range, std::size_t bytes) const;
+  std::byte* find(const RemoteRange& range, std::size_t bytes) const;
 
  private:
   struct Mapped {
@@ -37,7 +37,7 @@ class ForeignRegions {
 
 /// can_pull() is always true: memory from SharedMemory can be pulled wherever there is shm. Whether private
 /// memory can too was probed when connecting; where it cannot, expose() of it returns nullopt.
-class ShmEndpoint final : public Endpoint {
+class ShmEndpoint final : public Endpoint, private Neighbour {
  public:
   explicit ShmEndpoint(Pairing pairing);
   ~ShmEndpoint() override;
@@ -57,8 +57,15 @@ class ShmEndpoint final : public Endpoint {
   Status fetch(const RemoteRange& range, std::span<std::byte> into) override;
   void revoke() override { out_.revoke(); }
   bool revoked() const override { return in_.writer_revoked(); }
+  Neighbour* neighbour() override { return this; }
 
  private:
+  Board& own_board() override { return *own_board_->memory.get(); }
+  const Board& board() const override { return *board_.get(); }
+  void ring() override { ring_peer(); }
+  std::optional<RemoteRange> share(const void* data, std::size_t bytes) override;
+  std::byte* reach(const RemoteRange& range, std::size_t bytes) override;
+
   void ring_peer();
   void take_notices();
   void handle(NoticeSocket::Received received);
@@ -69,6 +76,8 @@ class ShmEndpoint final : public Endpoint {
   NoticeSocket socket_;
   pid_t pid_;
   bool reads_private_;
+  std::shared_ptr<OwnBoard> own_board_;
+  BoardMemory board_;
   RingMemory memory_;
   RingWriter out_;
   RingReader in_;

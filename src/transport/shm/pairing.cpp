@@ -39,6 +39,21 @@ Status take_rings(Pairing& pairing, const Deadline& deadline) {
   return Status();
 }
 
+Status send_board(Pairing& pairing) {
+  const Notice notice{.kind = NoticeKind::board, .number = {sizeof(Board), 0}};
+  return pairing.socket.send(notice, pairing.own_board->fd.get()) == NoticeSocket::Sent::yes ? Status()
+                                                                                             : gone();
+}
+
+Status take_board(Pairing& pairing, const Deadline& deadline) {
+  const auto board = pairing.socket.expect(NoticeKind::board, deadline);
+  if (!board.ok()) return board.status();
+  const auto data = map_memfd(board.value().descriptor.get(), sizeof(Board), false);
+  if (!data.ok()) return data.status();
+  pairing.board = BoardMemory(data.value());
+  return Status();
+}
+
 /// Whether this process can read the nonce where the peer says that it lies.
 Result<bool> try_reading(Pairing& pairing, const Deadline& deadline) {
   const auto probe = pairing.socket.expect(NoticeKind::probe, deadline);
@@ -53,6 +68,18 @@ Result<bool> try_reading(Pairing& pairing, const Deadline& deadline) {
 
 RingMemory::~RingMemory() {
   if (data_) ::munmap(data_, kBytes);
+}
+
+BoardMemory::~BoardMemory() {
+  if (data_) ::munmap(data_, sizeof(Board));
+}
+
+Result<std::shared_ptr<OwnBoard>> OwnBoard::make() {
+  auto fd = make_memfd("kolo-board", sizeof(Board));
+  if (!fd.ok()) return fd.status();
+  const auto data = map_memfd(fd->get(), sizeof(Board), true);
+  if (!data.ok()) return data.status();
+  return std::make_shared<OwnBoard>(OwnBoard{std::move(*fd), BoardMemory(data.value())});
 }
 
 pid_t peer_process(int socket) {
@@ -98,6 +125,7 @@ std::vector<PairingFailure> settle(std::span<Pairing> pairings, const Deadline& 
     if (pairings[i].acceptor) {
       if (Status status = send_rings(pairings[i]); !status.ok()) return status;
     }
+    if (Status status = send_board(pairings[i]); !status.ok()) return status;
     Notice probe{.kind = NoticeKind::probe, .number = {reinterpret_cast<std::uintptr_t>(nonce), 0}};
     std::memcpy(probe.nonce, nonce, sizeof nonce);
     return pairings[i].socket.send(probe) == NoticeSocket::Sent::yes ? Status() : gone();
@@ -106,6 +134,7 @@ std::vector<PairingFailure> settle(std::span<Pairing> pairings, const Deadline& 
     if (!pairings[i].acceptor) {
       if (Status status = take_rings(pairings[i], deadline); !status.ok()) return status;
     }
+    if (Status status = take_board(pairings[i], deadline); !status.ok()) return status;
     const auto read = try_reading(pairings[i], deadline);
     if (!read.ok()) return read.status();
     reads[i] = read.value();

@@ -6,6 +6,8 @@
 
 #include <cstddef>
 #include <map>
+#include <memory>
+#include <new>
 #include <span>
 #include <string>
 #include <utility>
@@ -13,6 +15,8 @@
 
 #include "base/deadline.hpp"
 #include "base/status.hpp"
+#include "base/unique_fd.hpp"
+#include "transport/board.hpp"
 #include "transport/byte_ring.hpp"
 #include "transport/shm/notice.hpp"
 
@@ -46,10 +50,39 @@ class RingMemory {
 };
 static_assert(2 * sizeof(RingControl) <= RingMemory::kControlBytes);
 
+/// A Board, mapped.
+class BoardMemory {
+ public:
+  BoardMemory() = default;
+  /// Takes over what map_memfd() returned.
+  explicit BoardMemory(std::byte* data) : data_(data) {}
+  BoardMemory(BoardMemory&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
+  BoardMemory& operator=(BoardMemory&& other) noexcept {
+    std::swap(data_, other.data_);
+    return *this;
+  }
+  ~BoardMemory();
+
+  Board* get() const { return std::launder(reinterpret_cast<Board*>(data_)); }
+
+ private:
+  std::byte* data_ = nullptr;
+};
+
+/// The board of this rank, with the descriptor that its peers need.
+struct OwnBoard {
+  UniqueFd fd;
+  BoardMemory memory;
+
+  static Result<std::shared_ptr<OwnBoard>> make();
+};
+
 struct Pairing {
   NoticeSocket socket;
   bool acceptor = false;
   pid_t pid = -1;  ///< of the peer, as the kernel says; 0 when it has none here
+  std::shared_ptr<OwnBoard> own_board;
+  BoardMemory board;  ///< of the peer, mapped for reading
   RingMemory memory;
   bool reads_private = false;  ///< both may read each other's memory with process_vm_readv
 };

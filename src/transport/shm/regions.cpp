@@ -9,6 +9,8 @@
 #include <mutex>
 #include <utility>
 
+#include "transport/board.hpp"
+
 namespace kolo::shm {
 namespace {
 
@@ -29,6 +31,16 @@ Region::~Region() {
   ::munmap(data_, bytes_);
   if (::getpid() == owner_) {
     ::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes_));
+  }
+}
+
+void Region::detach() const {
+  if (detached_.exchange(true, std::memory_order_acq_rel)) return;
+  // Written to, if only with what is there, a page of a private mapping becomes a copy of its own.
+  void* data = ::mmap(data_, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd_.get(), 0);
+  if (data == MAP_FAILED) return;
+  for (std::size_t at = 0; at < bytes_; at += page_size()) {
+    __atomic_fetch_or(reinterpret_cast<unsigned char*>(data_ + at), 0, __ATOMIC_RELAXED);
   }
 }
 
@@ -102,9 +114,21 @@ std::shared_ptr<const Region> Regions::find(const void* data, std::size_t bytes)
   auto after = by_address_.upper_bound(begin);
   if (after == by_address_.begin()) return nullptr;
   auto region = std::prev(after)->second.lock();
-  if (!region) return nullptr;
+  if (!region || region->detached()) return nullptr;
   const std::size_t offset = begin - reinterpret_cast<std::uintptr_t>(region->data());
   return offset <= region->bytes() && bytes <= region->bytes() - offset ? region : nullptr;
 }
 
 }  // namespace kolo::shm
+
+namespace kolo {
+
+bool is_shared_memory(const void* data, std::size_t bytes) {
+  return shm::Regions::instance().find(data, bytes) != nullptr;
+}
+
+void detach_shared_memory(const void* data, std::size_t bytes) {
+  if (const auto region = shm::Regions::instance().find(data, bytes)) region->detach();
+}
+
+}  // namespace kolo

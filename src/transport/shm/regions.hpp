@@ -29,11 +29,16 @@ class Region {
   /// A multiple of the page size.
   std::size_t bytes() const { return bytes_; }
 
+  /// Puts private copies of the pages in their place, for good. Other threads may use the memory meanwhile.
+  void detach() const;
+  bool detached() const { return detached_.load(std::memory_order_acquire); }
+
  private:
   std::uint64_t id_;
   UniqueFd fd_;
   std::byte* data_;
   std::size_t bytes_;
+  mutable std::atomic<bool> detached_{false};
   int owner_;  // process id: a forked child must not empty its parent's memory
 };
 
@@ -49,8 +54,8 @@ class Regions {
   static Regions& instance();
 
   Result<std::shared_ptr<Region>> make(std::size_t bytes);
-  /// The region that holds all of the range; null when there is none. Cheap when there are no regions, or
-  /// none near.
+  /// The region that holds all of the range and is still shared; null when there is none. Cheap when there
+  /// are no regions, or none near.
   std::shared_ptr<const Region> find(const void* data, std::size_t bytes) const;
   /// Grows with every region that is freed, so that endpoints can tell whether they have peers to tell.
   std::uint64_t freed() const { return freed_.load(std::memory_order_acquire); }

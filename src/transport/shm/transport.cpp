@@ -65,10 +65,13 @@ Result<std::vector<std::unique_ptr<Endpoint>>> ShmTransport::connect(int rank,
                                                                      const Deadline& deadline) {
   auto sockets = connect_all(*this, {job_, key_, rank}, peers, deadline);
   if (!sockets.ok()) return sockets.status();
+  auto board = OwnBoard::make();
+  if (!board.ok()) return board.status().prefixed("shm");
   std::vector<Pairing> pairings;
   for (std::size_t i = 0; i < peers.size(); ++i) {
     const pid_t pid = peer_process((*sockets)[i].get());
-    pairings.push_back({NoticeSocket(std::move((*sockets)[i])), rank < peers[i].rank, pid, {}, false});
+    pairings.push_back(
+        {NoticeSocket(std::move((*sockets)[i])), rank < peers[i].rank, pid, *board, {}, {}, false});
   }
   std::map<int, std::string> missing;
   for (PairingFailure& failure : settle(pairings, deadline)) {

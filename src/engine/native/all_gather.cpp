@@ -1,0 +1,86 @@
+// all_gather / direct and broadcast / direct in shared memory. Each rank copies what the others show.
+#include <algorithm>
+
+#include "engine/native/call.hpp"
+
+namespace kolo::native {
+namespace {
+
+/// What `call.rank` needs of rank r, and where it goes; null where it needs nothing.
+struct Wanted {
+  std::byte* to = nullptr;
+  std::uint64_t bytes = 0;
+};
+
+Wanted wanted_of(const Call& call, int r) {
+  const Shape& shape = *call.shape;
+  if (r == call.rank || shape.shown_bytes(r) == 0) return {};
+  if (shape.collective == Collective::broadcast) return {call.output, shape.bytes()};
+  return {call.output + shape.part_begin(r) * shape.element_bytes, shape.shown_bytes(r)};
+}
+
+Task from_shared(Call& call) {
+  for (int r = 0; r < call.size; ++r) {
+    const Wanted wanted = wanted_of(call, r);
+    for (std::uint64_t at = 0; at < wanted.bytes; at += kPieceBytes) {
+      kernels::copy(wanted.to + at, call.inputs[static_cast<std::size_t>(r)] + at,
+                    std::min<std::uint64_t>(kPieceBytes, wanted.bytes - at));
+      co_await Wait{};
+    }
+  }
+  call.publish(call.lane->done, call.number);
+  co_await Wait{&Lane::done, call.number};  // the others have read this rank's input
+}
+
+Task staged(Call& call) {
+  const std::uint64_t longest = call.shape->most_shown_bytes(call.size);
+  const std::uint64_t own = call.shape->shown_bytes(call.rank);
+  const std::uint64_t pieces = (longest + kStageBytes - 1) / kStageBytes;
+  const std::uint64_t before = *call.pieces;
+  *call.pieces += pieces;
+  const auto length = [](std::uint64_t bytes, std::uint64_t t) {
+    return std::min<std::uint64_t>(kStageBytes, bytes - std::min(bytes, t * kStageBytes));
+  };
+  const auto put_down = [&](std::uint64_t t) {
+    if (length(own, t) > 0)
+      kernels::copy(call.lane->in[(before + t) % 2], call.input + t * kStageBytes, length(own, t));
+    call.publish(call.lane->staged, before + t + 1);
+  };
+  co_await Wait{&Lane::done, call.number - 1};  // the boards are free
+  if (pieces > 0) put_down(0);
+  for (std::uint64_t t = 0; t < pieces; ++t) {
+    if (t + 1 < pieces) {
+      if (t > 0) co_await Wait{&Lane::reduced, before + t};  // piece t - 1 has been read
+      put_down(t + 1);
+    }
+    co_await Wait{&Lane::staged, before + t + 1};
+    for (int r = 0; r < call.size; ++r) {
+      const Wanted wanted = wanted_of(call, r);
+      if (length(wanted.bytes, t) == 0) continue;
+      kernels::copy(wanted.to + t * kStageBytes,
+                    call.lanes[static_cast<std::size_t>(r)]->in[(before + t) % 2], length(wanted.bytes, t));
+    }
+    call.publish(call.lane->reduced, before + t + 1);
+  }
+  call.publish(call.lane->done, call.number);
+}
+
+/// This rank's own part, where it is not already in its place.
+void keep_own_part(const Call& call) {
+  std::byte* to = call.output + call.shape->part_begin(call.rank) * call.shape->element_bytes;
+  if (to != call.input && call.shape->shown_bytes(call.rank) > 0)
+    kernels::copy(to, call.input, call.shape->shown_bytes(call.rank));
+}
+
+}  // namespace
+
+Task all_gather(Call& call) {
+  keep_own_part(call);
+  return call.inputs.empty() ? staged(call) : from_shared(call);
+}
+
+Task broadcast(Call& call) {
+  return call.inputs.empty() ? staged(call) : from_shared(call);
+}
+
+}  // namespace kolo::native

@@ -1,0 +1,103 @@
+// all_reduce / direct in shared memory. Each rank reduces its slice for all.
+#include <algorithm>
+
+#include "engine/native/call.hpp"
+
+namespace kolo::native {
+namespace {
+
+constexpr std::size_t kLine = 64;
+
+/// Cuts `count` elements among `size` ranks so that no two of them write in one cache line of a buffer that
+/// begins with a line.
+struct Slices {
+  std::uint64_t count;
+  std::uint64_t each;
+
+  Slices(std::uint64_t elements, int size, std::size_t element_bytes) : count(elements) {
+    const std::uint64_t line = std::max<std::uint64_t>(kLine / element_bytes, 1);
+    const auto ranks = static_cast<std::uint64_t>(size);
+    each = (elements + ranks * line - 1) / (ranks * line) * line;
+  }
+  std::uint64_t begin(int rank) const { return std::min(count, each * static_cast<std::uint64_t>(rank)); }
+  std::uint64_t size(int rank) const { return begin(rank + 1) - begin(rank); }
+};
+
+/// All inputs and outputs are in shared memory: each rank reads its slice of every input and writes it to
+/// every output. K loads and K stores for each rank, whatever else is there to move.
+Task in_place(Call& call) {
+  const std::size_t element = call.shape->element_bytes;
+  const Slices slices(call.shape->count(), call.size, element);
+  const std::uint64_t end = slices.begin(call.rank) + slices.size(call.rank);
+  const std::uint64_t step = std::max<std::uint64_t>(kPieceBytes / element, 1);
+  std::vector<const void*> from(call.inputs.size());
+  std::vector<void*> to(call.outputs.size());
+  for (std::uint64_t at = slices.begin(call.rank); at < end; at += step) {
+    for (std::size_t r = 0; r < from.size(); ++r) {
+      from[r] = call.inputs[r] + at * element;
+      to[r] = call.outputs[r] + at * element;
+    }
+    if (!call.begin_writing()) co_await Wait{&Lane::done, ~std::uint64_t{0}};
+    call.fold(to.data(), to.size(), from.data(), from.size(), std::min(step, end - at), from.size());
+    call.end_writing();
+    if (at + step < end) co_await Wait{};
+  }
+  call.publish(call.lane->done, call.number);
+  co_await Wait{&Lane::done, call.number};
+}
+
+/// Some memory is private. Piece by piece: each rank puts what the others need on its board, reduces its
+/// slice out of all boards, and takes the others' slices from theirs. While a piece is reduced the next one
+/// is put down.
+Task staged(Call& call) {
+  const std::size_t element = call.shape->element_bytes;
+  const std::uint64_t count = call.shape->count();
+  const std::uint64_t piece = kStageBytes / element;
+  const std::uint64_t pieces = (count + piece - 1) / piece;
+  const std::uint64_t before = *call.pieces;
+  *call.pieces += pieces;
+  std::vector<const void*> from(static_cast<std::size_t>(call.size));
+  const auto slices_of = [&](std::uint64_t t) {
+    return Slices(std::min(piece, count - t * piece), call.size, element);
+  };
+  const auto put_down = [&](std::uint64_t t) {
+    const Slices slices = slices_of(t);
+    const std::byte* data = call.input + t * piece * element;
+    std::byte* stage = call.lane->in[(before + t) % 2];
+    const std::uint64_t own = slices.begin(call.rank);
+    const std::uint64_t behind = own + slices.size(call.rank);
+    kernels::copy(stage, data, own * element);
+    kernels::copy(stage + behind * element, data + behind * element, (slices.count - behind) * element);
+    call.publish(call.lane->staged, before + t + 1);
+  };
+  co_await Wait{&Lane::done, call.number - 1};  // the boards are free
+  if (pieces > 0) put_down(0);
+  for (std::uint64_t t = 0; t < pieces; ++t) {
+    const std::size_t half = (before + t) % 2;
+    const Slices slices = slices_of(t);
+    if (t + 1 < pieces) put_down(t + 1);
+    co_await Wait{&Lane::staged, before + t + 1};
+    const std::uint64_t own = slices.begin(call.rank) * element;
+    for (std::size_t r = 0; r < from.size(); ++r) from[r] = call.lanes[r]->in[half] + own;
+    from[static_cast<std::size_t>(call.rank)] = call.input + t * piece * element + own;
+    void* const to[2] = {call.output + t * piece * element + own, call.lane->out[half] + own};
+    call.fold(to, 2, from.data(), from.size(), slices.size(call.rank), from.size());
+    call.publish(call.lane->reduced, before + t + 1);
+    co_await Wait{&Lane::reduced, before + t + 1};
+    for (int r = 0; r < call.size; ++r) {
+      if (r == call.rank) continue;
+      const std::uint64_t at = slices.begin(r) * element;
+      kernels::copy(call.output + t * piece * element + at,
+                    call.lanes[static_cast<std::size_t>(r)]->out[half] + at, slices.size(r) * element);
+    }
+  }
+  call.publish(call.lane->done, call.number);
+}
+
+}  // namespace
+
+Task all_reduce(Call& call) {
+  return call.inputs.empty() || call.outputs.empty() ? staged(call) : in_place(call);
+}
+
+}  // namespace kolo::native

@@ -1,0 +1,82 @@
+// Call: one collective as a native algorithm sees it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "engine/native/task.hpp"
+#include "kernels/kernels.hpp"
+#include "schedule/schedule.hpp"
+
+namespace kolo::native {
+
+/// What all calls of one shape have in common. The same on all ranks. A value.
+struct Shape {
+  Collective collective = Collective::barrier;
+  int root = 0;
+  std::size_t element_bytes = 1;
+  /// Where each rank's part begins, in elements, and behind them where the last one ends; {0, count} where
+  /// the data has no parts.
+  std::vector<std::uint64_t> bounds = {0, 0};
+
+  std::uint64_t count() const { return bounds.back(); }
+  std::uint64_t bytes() const { return count() * element_bytes; }
+  std::uint64_t part_begin(int rank) const { return bounds[static_cast<std::size_t>(rank)]; }
+  std::uint64_t part_count(int rank) const {
+    return bounds[static_cast<std::size_t>(rank) + 1] - bounds[static_cast<std::size_t>(rank)];
+  }
+  /// What a rank lays open for the others to read, in bytes.
+  std::uint64_t shown_bytes(int rank) const;
+  std::uint64_t most_shown_bytes(int size) const;
+};
+
+/// One call under way on one rank. The algorithms read and advance it; see group.hpp for who else does.
+struct Call {
+  const Shape* shape = nullptr;
+  kernels::FoldFn fold = nullptr;  ///< of a reduction
+  int rank = 0;
+  int size = 1;
+  const std::byte* input = nullptr;
+  std::byte* output = nullptr;
+
+  // Of a long call, from when everybody has announced it.
+  std::span<const Lane* const> lanes;    ///< of every rank, one's own included
+  std::span<const Board* const> boards;  ///< likewise
+  Board* board = nullptr;                ///< one's own
+  Lane* lane = nullptr;                  ///< one's own
+  /// Every rank's input and output in this address space; empty where they are private.
+  std::vector<const std::byte*> inputs;
+  std::vector<std::byte*> outputs;
+  std::uint64_t number = 0;         ///< of the long calls of this lane, from 1
+  std::uint64_t* pieces = nullptr;  ///< staged so far in this lane, over all calls: the same on all ranks
+
+  bool changed = false;  ///< something was published that others may sleep for
+
+  /// Everything that this rank wrote before is seen by whoever sees the count.
+  void publish(Lane::Counter& counter, std::uint64_t value) {
+    counter.value.store(value, std::memory_order_release);
+    changed = true;
+  }
+  /// Begins to write in other ranks' memory, or returns false: one of them has failed and takes its memory
+  /// back. With Group::abandon() the store of one side and the load of the other cannot both miss.
+  bool begin_writing();
+  void end_writing() { board->writing.store(0, std::memory_order_release); }
+};
+
+/// Where a piece of a copy or a reduction ends, so that the driver gets to look at the links now and then.
+inline constexpr std::size_t kPieceBytes = 1 << 20;
+
+/// The algorithm for a long call.
+Task run(Call& call);
+
+Task all_reduce(Call& call);
+Task reduce_scatter(Call& call);
+Task all_gather(Call& call);
+Task broadcast(Call& call);
+
+/// A call whose data has come along with the notes: `shown[r]` is what rank r lays open.
+void finish_short(const Call& call, std::span<const void* const> shown);
+
+}  // namespace kolo::native

@@ -1,0 +1,101 @@
+// Group: the ranks of a communicator that share a host's memory, and the calls that they carry out in it.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "base/status.hpp"
+#include "engine/native/call.hpp"
+#include "transport/board.hpp"
+
+namespace kolo {
+class Operation;
+}
+
+namespace kolo::native {
+
+/// A call of an operation's, as its Group sees it.
+struct Running {
+  std::uint64_t number = 0;  ///< as in its Note
+  bool is_short = false;
+  int noted = 0;  ///< ranks below this one have announced it
+  Call call;
+  Task task;
+};
+
+/// What a Group tells its owner, from inside begin() and advance().
+class GroupListener {
+ public:
+  virtual ~GroupListener() = default;
+  virtual void on_native_progress(Operation& operation) = 0;
+  /// The operation has left the Group.
+  virtual void on_native_finished(Operation& operation) = 0;
+  /// `rank`, of the group, has announced another call at this place.
+  virtual void on_native_mismatch(const Operation& operation, int rank, const Signature& theirs) = 0;
+  virtual void on_native_failure(int rank, const Status& status) = 0;
+};
+
+/// The ranks announce their calls in order, each on its own board, and finish them in order. A short call is
+/// done as soon as everybody has announced it, because the data comes with the note. A long one then runs
+/// its algorithm. Nothing here waits: advance() does what can be done now. Used under the engine's lock.
+class Group {
+ public:
+  /// `neighbours[r]` leads to rank r of the communicator; null for `rank` itself. They outlive the Group.
+  Group(int rank, std::vector<Neighbour*> neighbours, std::uint32_t lane, GroupListener& listener);
+
+  bool is_busy() const { return !calls_.empty(); }
+  /// The operation must live until it has finished or the Group is abandoned.
+  void begin(Operation& operation);
+  /// Returns whether anything moved.
+  bool advance();
+  /// Ranks whose announcement, or whose progress, the first of the calls lacks.
+  std::vector<int> waiting_for() const;
+
+  /// Ends all calls: from when it returns no living rank touches their memory. `is_lost(r)`: that rank's
+  /// process has ended. Memory in which a rank may still write when it wakes up, long after, is taken from
+  /// under it (see SharedMemory).
+  template <typename IsLost>
+  void abandon(IsLost is_lost) {
+    close();
+    std::vector<bool> lost;
+    for (int r = 0; r < size(); ++r) lost.push_back(r == rank_ || is_lost(r));
+    release(lost);
+  }
+
+ private:
+  int size() const { return static_cast<int>(lanes_.size()); }
+  void announce(Operation& operation);
+  bool announce_more();
+  bool all_have_noted(Operation& operation);
+  bool step(Operation& operation, bool& moved);
+  bool reach_memory(Call& call);
+  bool is_still_shared(const Call& call) const;
+  bool has_come(const Wait& wait) const;
+  void finish_short_call(const Call& call) const;
+  void fail(int rank, const std::string& why);
+  void wake_sleepers();
+  void close();
+  void release(const std::vector<bool>& lost);
+
+  const int rank_;
+  std::vector<Neighbour*> neighbours_;
+  GroupListener& listener_;
+  Board* board_;
+  Lane* lane_;
+  std::vector<const Board*> boards_;  ///< of every rank
+  std::vector<const Lane*> lanes_;
+  std::vector<std::uint32_t> rung_;  ///< the sleep of each rank that it was last rung out of
+
+  std::deque<Operation*> calls_;  ///< begun and not finished, in order
+  std::uint64_t begun_ = 0;
+  std::uint64_t announced_ = 0;
+  std::uint64_t finished_ = 0;
+  std::uint64_t long_calls_ = 0;  ///< begun
+  std::uint64_t pieces_ = 0;
+  bool changed_ = false;
+  bool failed_ = false;
+};
+
+}  // namespace kolo::native

@@ -1,0 +1,58 @@
+// Task: a native algorithm as a coroutine, which says what it waits for.
+#pragma once
+
+#include <coroutine>
+#include <cstdint>
+#include <exception>
+#include <utility>
+
+#include "transport/board.hpp"
+
+namespace kolo::native {
+
+/// Until every rank's counter has reached `target`; a null counter: until the driver has looked at everything
+/// else.
+struct Wait {
+  Lane::Counter Lane::*counter = nullptr;
+  std::uint64_t target = 0;
+};
+
+/// Starts suspended. Owned by one call; destroying it ends the algorithm where it waits.
+class Task {
+ public:
+  struct promise_type {
+    Wait wait;
+
+    Task get_return_object() { return Task(std::coroutine_handle<promise_type>::from_promise(*this)); }
+    std::suspend_always initial_suspend() noexcept { return {}; }
+    std::suspend_always final_suspend() noexcept { return {}; }
+    void return_void() {}
+    [[noreturn]] void unhandled_exception() { std::terminate(); }  // nothing here throws
+    auto await_transform(Wait next) {
+      wait = next;
+      return std::suspend_always{};
+    }
+  };
+
+  Task() = default;
+  Task(Task&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Task& operator=(Task&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  ~Task() {
+    if (handle_) handle_.destroy();
+  }
+
+  explicit operator bool() const { return handle_ != nullptr; }
+  bool done() const { return handle_.done(); }
+  const Wait& wait() const { return handle_.promise().wait; }
+  void resume() { handle_.resume(); }
+
+ private:
+  explicit Task(std::coroutine_handle<promise_type> handle) : handle_(handle) {}
+
+  std::coroutine_handle<promise_type> handle_;
+};
+
+}  // namespace kolo::native

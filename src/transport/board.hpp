@@ -1,0 +1,87 @@
+// Board: what one rank shows to the other ranks of its host, in memory that it alone writes.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <optional>
+
+#include "transport/endpoint.hpp"
+#include "transport/message.hpp"
+
+namespace kolo {
+
+/// Every communicator writes in a lane of its own. More communicators than lanes: the later ones do without.
+inline constexpr std::uint32_t kLanes = 64;
+/// Calls that a rank may have announced and not finished. A rank that has finished call k has seen everybody
+/// announce it, and by then everybody had finished call k - kCallsAhead; so a note is not written again
+/// before all have read it.
+inline constexpr std::uint32_t kCallsAhead = 16;
+inline constexpr std::uint32_t kNotes = 2 * kCallsAhead;
+/// Data up to this size travels with its note.
+inline constexpr std::size_t kNoteBytes = 4096;
+/// A piece of longer data on its way from private memory to private memory; there are two, so that one is
+/// written while the other is read. 256 KiB stay in a second-level cache.
+inline constexpr std::size_t kStageBytes = 256 << 10;
+
+/// A call, announced to the other ranks: one cache line, its number stored last.
+struct alignas(64) Note {
+  static constexpr std::size_t kInline = 32;
+
+  std::atomic<std::uint64_t> number;
+  Signature signature;
+  union {
+    RemoteRange memory[2];       ///< of a long call: where input and output are; region 0: private
+    std::byte content[kInline];  ///< of a call that fits
+  };
+};
+static_assert(sizeof(Note) == 64);
+
+struct Lane {
+  /// Counters only grow. A reader that sees a count sees all that was written before it.
+  struct alignas(64) Counter {
+    std::atomic<std::uint64_t> value;
+  };
+  Note notes[kNotes];
+  Counter staged;   ///< pieces that lie in `in`
+  Counter reduced;  ///< pieces that lie in `out`, or that this rank has read
+  Counter done;     ///< long calls that this rank has finished with
+  alignas(4096) std::byte data[kNotes][kNoteBytes];
+  alignas(4096) std::byte in[2][kStageBytes];
+  std::byte out[2][kStageBytes];
+};
+
+/// All zero is an empty board.
+struct Board {
+  alignas(64) std::atomic<std::uint32_t> asleep;   ///< wants to be rung when something changes
+  alignas(64) std::atomic<std::uint32_t> writing;  ///< is writing in the memory of other ranks
+  alignas(64) std::atomic<std::uint32_t> closed;   ///< nobody may write in this rank's memory any more
+  alignas(4096) Lane lanes[kLanes];
+};
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+
+/// A peer on the same host, as a native algorithm sees it. Used by the thread that drives the link to it.
+class Neighbour {
+ public:
+  virtual ~Neighbour() = default;
+
+  /// This rank's own board, the same for all of its neighbours.
+  virtual Board& own_board() = 0;
+  virtual const Board& board() const = 0;
+  /// Wakes a peer that is asleep in Endpoint::fd().
+  virtual void ring() = 0;
+  /// How the peer may name memory that kolo gave out, whose descriptor goes along when the peer has not seen
+  /// it; nullopt for any other memory.
+  virtual std::optional<RemoteRange> share(const void* data, std::size_t bytes) = 0;
+  /// The peer's memory in this address space, to read and write; null when it has not been shared.
+  virtual std::byte* reach(const RemoteRange& range, std::size_t bytes) = 0;
+};
+
+/// Whether all of it is memory that kolo gave out and shares.
+bool is_shared_memory(const void* data, std::size_t bytes);
+/// Makes the pages under it private to this process, with what they hold: peers that still have them mapped
+/// see and change them no more. Memory that kolo did not give out is left alone. Thread-safe.
+void detach_shared_memory(const void* data, std::size_t bytes);
+
+}  // namespace kolo
