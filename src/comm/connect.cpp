@@ -131,14 +131,17 @@ const Offered* choose(const Transport& transport, const std::vector<Offered>& th
   return nullptr;
 }
 
-/// Ranks that have a core each may spin; where cores are shared, spinning takes the time of those who
-/// compute.
-std::chrono::nanoseconds spin_time(const std::vector<std::unique_ptr<Endpoint>>& endpoints) {
-  if (config().spin_us >= 0) return std::chrono::microseconds(config().spin_us);
-  const int count = usable_cores();
+/// Whether ranks of this host share cores.
+bool is_crowded(const std::vector<std::unique_ptr<Endpoint>>& endpoints) {
   const auto here =
       std::count_if(endpoints.begin(), endpoints.end(), [](const auto& e) { return e->is_memory(); });
-  return std::chrono::microseconds(here <= count ? 100 : 20);
+  return here > usable_cores();
+}
+
+/// Ranks that have a core each may spin; others look again a few times while their neighbours run.
+std::chrono::nanoseconds spin_time() {
+  constexpr auto kUsual = std::chrono::microseconds(100);
+  return config().spin_us >= 0 ? std::chrono::microseconds(config().spin_us) : kUsual;
 }
 
 }  // namespace
@@ -216,7 +219,8 @@ Group connect(Store& store, int rank, int size, const Options& options) {
 
   EngineOptions engine_options;
   engine_options.timeout = timeout;
-  engine_options.spin = spin_time(endpoints);
+  engine_options.spin = spin_time();
+  engine_options.crowded = is_crowded(endpoints);
   engine_options.timeline = options.timeline;
   engine_options.describe = &describe;
   Group group;

@@ -40,6 +40,14 @@ std::shared_ptr<const native::Shape> native_shape(const Call& call, std::size_t 
   return std::make_shared<const native::Shape>(std::move(shape));
 }
 
+void use(const PlanCache::Entry& entry, OperationSpec& spec) {
+  spec.plan = entry.plan;
+  spec.native = entry.native;
+  spec.algorithm = entry.name;
+  spec.signature.algorithm = entry.index;
+  spec.signature.details = entry.details;
+}
+
 bool is_one_way(Collective collective) {
   return has_root(collective);
 }
@@ -86,27 +94,7 @@ void Communicator::State::share_memory(std::uint32_t lane) {
   chooser = std::make_unique<Chooser>(std::move(situation));
 }
 
-Work Communicator::State::start(Call call, bool waits_now, Counts counts, Counts recv_counts) {
-  check(call, rank, size, counts, recv_counts).throw_if_error();
-  const std::uint64_t segment_bytes =
-      call.options.segment_bytes > 0 ? call.options.segment_bytes : config().segment_bytes;
-  OperationSpec spec;
-  spec.collective = call.collective;
-  spec.input = call.in.data;
-  spec.output = call.out.data;
-  spec.dtype =
-      call.collective == Collective::broadcast || call.in.data == nullptr ? call.out.dtype : call.in.dtype;
-  spec.reduction = call.reduction;
-  spec.ranks = ranks;
-  spec.context = context;
-  spec.acknowledged = is_one_way(call.collective);
-  spec.signature.collective = static_cast<std::uint8_t>(call.collective);
-  spec.signature.dtype = static_cast<std::uint8_t>(spec.dtype);
-  spec.signature.reduction =
-      is_reducing(call.collective) ? static_cast<std::uint8_t>(call.reduction.op()) : 0;
-  spec.signature.root = has_root(call.collective) ? call.root : 0;
-  spec.signature.count = call.count;
-
+PlanCache::Entry Communicator::State::prepare(const Call& call, DType dtype, std::uint64_t segment_bytes) {
   const CustomReduction* custom = is_reducing(call.collective) ? call.reduction.custom_reduction() : nullptr;
   Choice choice;
   choice.spec = {call.collective, rank, size, call.root, {}, chooser->situation().hosts};
@@ -114,16 +102,17 @@ Work Communicator::State::start(Call call, bool waits_now, Counts counts, Counts
                     .custom = custom != nullptr,
                     .in_place = call.one_buffer,
                     .uneven = call.uneven};
-  choice.bytes = call.count * size_of(spec.dtype);
+  choice.bytes = call.count * size_of(dtype);
   choice.wanted = call.options.algorithm;
   choice.preferred = config().algorithm;
   PlanCache::Key key{.collective = call.collective,
                      .algorithm = std::string(choice.wanted),
                      .root = call.root,
-                     .element_bytes = size_of(spec.dtype),
+                     .element_bytes = size_of(dtype),
                      .segment_bytes = segment_bytes,
                      .in_place = call.in_place,
                      .rank_order = choice.demands.rank_order,
+                     .custom = custom == nullptr ? std::string() : custom->name,
                      .count = call.count,
                      .in_parts = {},
                      .out_parts = {}};
@@ -131,20 +120,21 @@ Work Communicator::State::start(Call call, bool waits_now, Counts counts, Counts
     key.in_parts = call.in_parts;
     key.out_parts = call.out_parts;
   }
-  const std::lock_guard lock(mutex);
-  const PlanCache::Entry entry = plans.get(std::move(key), [&] {
+  return plans.get(std::move(key), [&] {
     const Configured chosen = chooser->choose(choice).value_or_throw();
     choice.spec.arguments = chosen.arguments;
-    PlanCache::Entry made{nullptr, nullptr, std::make_shared<const std::string>(chosen.name()),
-                          static_cast<std::uint8_t>(chosen.algorithm - algorithms().data()),
-                          hash(kHashSeed, std::string_view(chosen.arguments.text()))};
+    PlanCache::Entry made;
+    made.name = std::make_shared<const std::string>(chosen.name());
+    made.index = static_cast<std::uint8_t>(chosen.algorithm - algorithms().data());
+    const std::uint64_t arguments = hash(kHashSeed, std::string_view(chosen.arguments.text()));
+    made.details = hash(details_of(call, segment_bytes), arguments);
     if (group != nullptr && chosen.algorithm->native && custom == nullptr) {
-      made.native = native_shape(call, size_of(spec.dtype));
+      made.native = native_shape(call, size_of(dtype));
       return made;
     }
     const Schedule schedule = chosen.algorithm->generate(choice.spec);
     Shape shape;
-    shape.element_bytes = size_of(spec.dtype);
+    shape.element_bytes = size_of(dtype);
     shape.segment_bytes = segment_bytes;
     shape.in_place = call.in_place;
     shape.input_parts = call.in_parts;
@@ -155,12 +145,45 @@ Work Communicator::State::start(Call call, bool waits_now, Counts counts, Counts
     made.plan = make_plan(schedule, shape);
     return made;
   });
-  spec.plan = entry.plan;
-  spec.native = entry.native;
-  if (entry.native != nullptr) spec.group = group;
-  spec.algorithm = entry.name;
-  spec.signature.algorithm = entry.index;
-  spec.signature.details = hash(details_of(call, segment_bytes), entry.arguments_hash);
+}
+
+Work Communicator::State::start(Call call, bool waits_now, Counts counts, Counts recv_counts) {
+  check(call, rank, size, counts, recv_counts).throw_if_error();
+  const std::uint64_t segment_bytes =
+      call.options.segment_bytes > 0 ? call.options.segment_bytes : config().segment_bytes;
+  OperationSpec spec;
+  spec.collective = call.collective;
+  spec.input = call.in.data;
+  spec.output = call.out.data;
+  spec.dtype =
+      call.collective == Collective::broadcast || call.in.data == nullptr ? call.out.dtype : call.in.dtype;
+  spec.ranks = ranks;
+  spec.context = context;
+  spec.acknowledged = is_one_way(call.collective);
+  spec.signature.collective = static_cast<std::uint8_t>(call.collective);
+  spec.signature.dtype = static_cast<std::uint8_t>(spec.dtype);
+  spec.signature.reduction =
+      is_reducing(call.collective) ? static_cast<std::uint8_t>(call.reduction.op()) : 0;
+  spec.signature.root = has_root(call.collective) ? call.root : 0;
+  spec.signature.count = call.count;
+
+  const std::lock_guard lock(mutex);
+  const bool is_usual =
+      call.options.algorithm.empty() && !call.uneven && call.reduction.custom_reduction() == nullptr;
+  if (is_usual) {
+    const PlanCache::Usual usual{call.collective, spec.dtype, call.reduction.op(), call.in_place,
+                                 call.one_buffer, call.root,  call.count,          segment_bytes};
+    PlanCache::Recent& recent = plans.recent(usual);
+    if (recent.usual != usual) {
+      recent.entry = prepare(call, spec.dtype, segment_bytes);
+      recent.usual = usual;
+    }
+    use(recent.entry, spec);
+  } else {
+    use(prepare(call, spec.dtype, segment_bytes), spec);
+  }
+  if (spec.native != nullptr) spec.group = group;
+  spec.reduction = std::move(call.reduction);
   spec.counts = !meeting;
   spec.call = spec.sequence = ++calls;
   return Work(engine->start(std::move(spec), waits_now));
@@ -199,6 +222,7 @@ Work Communicator::State::start_message(void* data, std::uint64_t count, DType d
                      .segment_bytes = segment_bytes,
                      .in_place = false,
                      .rank_order = false,
+                     .custom = {},
                      .count = count,
                      .in_parts = {},
                      .out_parts = {}};

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -27,7 +28,8 @@ class PlanCache {
     std::uint64_t element_bytes;
     std::uint64_t segment_bytes;
     bool in_place;
-    bool rank_order;  ///< the reduction is not commutative
+    bool rank_order;     ///< the reduction is not commutative
+    std::string custom;  ///< the name of the caller's own one
     std::uint64_t count;
     std::vector<std::uint64_t> in_parts;
     std::vector<std::uint64_t> out_parts;
@@ -41,8 +43,32 @@ class PlanCache {
     std::shared_ptr<const native::Shape> native;
     std::shared_ptr<const std::string> name;  ///< of the algorithm, with its arguments
     std::uint8_t index = 0;                   ///< in the registry
-    std::uint64_t arguments_hash = 0;
+    std::uint64_t details = 0;                ///< as Signature::details
   };
+
+  /// What tells apart the calls that programs repeat: whole data, a built-in reduction, kolo's choice.
+  struct Usual {
+    Collective collective;
+    DType dtype;
+    ReduceOp op;
+    bool in_place;
+    bool one_buffer;
+    int root;
+    std::uint64_t count;
+    std::uint64_t segment_bytes;
+
+    bool operator==(const Usual&) const = default;
+  };
+  /// A slot for such a call; of another one, if its `usual` is not this call's.
+  struct Recent {
+    std::optional<Usual> usual;
+    Entry entry;
+  };
+  Recent& recent(const Usual& usual) {
+    const std::uint64_t mixed = usual.count * 31 + static_cast<std::uint64_t>(usual.collective) * 7 +
+                                static_cast<std::uint64_t>(usual.root);
+    return recent_[mixed % recent_.size()];
+  }
 
   /// The cached plan, or what `make` returns.
   template <typename Make>
@@ -58,6 +84,7 @@ class PlanCache {
 
  private:
   std::map<Key, Entry> plans_;
+  std::array<Recent, 32> recent_;
 };
 
 /// The links of a new group, and where its ranks are.
@@ -96,6 +123,9 @@ struct Communicator::State {
   Place agree_on_place(Communicator& self);
   /// All ranks with the same lane: native calls from now on, where that is possible.
   void share_memory(std::uint32_t lane);
+
+  /// The plan for a call like this, and all that depends on it.
+  PlanCache::Entry prepare(const Call& call, DType dtype, std::uint64_t segment_bytes);
 
   /// Checks, chooses, lowers and starts. Throws InvalidArgument; other errors come with the Work.
   Work start(Call call, bool waits_now, Counts counts = {}, Counts recv_counts = {});

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "engine/engine.hpp"
+#include "engine/relax.hpp"
 
 namespace kolo {
 namespace {
@@ -9,12 +10,6 @@ namespace {
 constexpr auto kHandBack = std::chrono::milliseconds(50);  // callers that come and go keep the thread away
 constexpr int kPollsBetweenLooks = 64;
 constexpr int kSpinsBetweenYields = 16;
-
-void relax() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#endif
-}
 
 }  // namespace
 
@@ -100,7 +95,7 @@ void Engine::drive(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
     if (idle_since == Clock::time_point{}) idle_since = now;
     if (now - idle_since < options_.spin && driver_ == Driver::caller) {
       // The peer may have been put on this very core: let it run, or we would wait for it until we sleep.
-      if (++spins % kSpinsBetweenYields == 0) std::this_thread::yield();
+      if (options_.crowded || ++spins % kSpinsBetweenYields == 0) std::this_thread::yield();
       relax();
       continue;
     }
@@ -161,6 +156,7 @@ void Engine::sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline)
     board_->asleep.store(sleeps_ += 1, std::memory_order_seq_cst);
     for (const NativeGroup& native : groups_) {
       if (native.group->is_busy()) something_to_do = native.group->advance() || something_to_do;
+      native.group->tell();
     }
   }
   for (; armed < links_.size() && !something_to_do; ++armed) {

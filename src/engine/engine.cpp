@@ -5,8 +5,14 @@
 #include <fmt/format.h>
 
 #include "base/log.hpp"
+#include "engine/relax.hpp"
 
 namespace kolo {
+namespace {
+
+constexpr int kFirstLooks = 100;  // some two microseconds
+
+}  // namespace
 
 Engine::Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, EngineOptions options)
     : rank_(rank),
@@ -52,10 +58,11 @@ Engine::~Engine() {
 }
 
 std::shared_ptr<Operation> Engine::acquire() {
-  for (auto it = pool_.begin(); it != pool_.end(); ++it) {
+  for (auto it = pool_.rbegin(); it != pool_.rend(); ++it) {
     if (it->use_count() != 1) continue;  // somebody still holds its Work
     auto operation = std::move(*it);
-    pool_.erase(it);
+    *it = std::move(pool_.back());
+    pool_.pop_back();
     return operation;
   }
   return std::make_shared<Operation>(*this, weak_from_this());
@@ -75,12 +82,12 @@ std::shared_ptr<Operation> Engine::start(OperationSpec spec, bool waits_now) {
     Context& context = contexts_[spec.context];
     context.last_sequence = spec.sequence;
     context.history[spec.sequence % Context::kHistory] = spec.signature;
-    if (has_descriptor_links_ || spec.group == nullptr) check_early_messages(spec);
+    if (spec.group == nullptr) check_early_messages(spec);
   }
   if (spec.counts) ++counters_.operations;
   active_.push_back(operation);
-  operation->begin(std::move(spec));
-  if (native::Group* group = operation->spec().group) group->advance();
+  operation->begin(std::move(spec), !waits_now || options_.timeline != nullptr);
+  if (operation->spec().group != nullptr) run_native(*operation, waits_now);
   if (operation->done()) operation_finished(*operation);
   if (driver_ != Driver::caller) {
     for (std::size_t i = 0; i < links_.size(); ++i) {
@@ -93,6 +100,20 @@ std::shared_ptr<Operation> Engine::start(OperationSpec spec, bool waits_now) {
   if (sleeping_) sleeper_.kick();
   if ((!waits_now || operation->done()) && driver_ == Driver::none) idle_.notify_one();
   return operation;
+}
+
+/// The peers are often about to make the same call: it may be over before it is worth reading a clock.
+void Engine::run_native(Operation& operation, bool waits_now) {
+  native::Group& group = *operation.spec().group;
+  const int looks = waits_now && !options_.crowded && driver_ == Driver::none ? kFirstLooks : 1;
+  for (int look = 0; look < looks && !operation.done() && !noted_; ++look) {
+    if (look > 0) relax();
+    group.advance();
+  }
+  if (operation.done()) return;
+  group.tell();
+  operation.start_clock();
+  check_early_messages(operation.spec());
 }
 
 void Engine::operation_finished(Operation& operation) {

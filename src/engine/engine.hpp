@@ -28,6 +28,7 @@ namespace kolo {
 struct EngineOptions {
   std::chrono::nanoseconds timeout{};                   ///< longest time without progress in an operation
   std::chrono::nanoseconds spin{};                      ///< how long to look again before sleeping
+  bool crowded = false;                                 ///< ranks share cores: let others run meanwhile
   std::shared_ptr<Timeline> timeline;                   ///< may be null
   std::string (*describe)(const Signature&) = nullptr;  ///< a call in words
 };
@@ -96,6 +97,7 @@ class Engine final : private LinkListener,
   void count_transfer(bool sent, std::uint64_t bytes);
   Operation* find(std::uint32_t context, std::uint64_t sequence);
   void check_early_messages(const OperationSpec& spec);
+  void run_native(Operation& operation, bool waits_now);
   void record(const Operation& operation);
   void on_mismatch(Link& link, const Tag& tag, const Signature& mine, const Signature& theirs) override;
   void on_unexpected(Link& link, const Tag& tag, const Signature& theirs) override;

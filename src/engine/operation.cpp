@@ -6,12 +6,18 @@
 
 namespace kolo {
 
-void Operation::begin(OperationSpec spec) {
+void Operation::start_clock() {
+  if (!is_timed_) started_ = last_progress_ = Clock::now();
+  is_timed_ = true;
+}
+
+void Operation::begin(OperationSpec spec, bool is_timed) {
   spec_ = std::move(spec);
-  status_ = Status();
+  if (!status_.ok()) status_ = Status();
   done_.store(false, std::memory_order_relaxed);
   has_asked_ = false;
-  started_ = last_progress_ = Clock::now();
+  is_timed_ = false;
+  if (is_timed || spec_.group == nullptr) start_clock();
   if (spec_.group != nullptr) {
     finished_.clear();
     spec_.group->begin(*this);
@@ -52,7 +58,7 @@ void Operation::begin_plan() {
 
 void Operation::end(Status status) {
   status_ = std::move(status);
-  ended_ = Clock::now();
+  ended_ = is_timed_ ? Clock::now() : started_;
   done_.store(true, std::memory_order_release);
 }
 

@@ -84,7 +84,8 @@ class Operation {
     void finished() override { operation->transfer_finished(index); }
   };
 
-  void begin(OperationSpec spec);
+  void begin(OperationSpec spec, bool is_timed);
+  void start_clock();
   void begin_plan();
   void end(Status status);
   void run(std::uint32_t index);
@@ -108,6 +109,7 @@ class Operation {
   std::vector<Transfer> transfers_;
   std::vector<std::uint32_t> ready_;
   bool running_ = false;
+  bool is_timed_ = true;    ///< somebody may ask for its duration
   bool has_asked_ = false;  ///< others what they are doing
   std::uint32_t steps_left_ = 0;
   kernels::ReduceFn reduce_ = nullptr;

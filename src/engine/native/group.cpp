@@ -16,6 +16,8 @@ namespace {
 /// core.
 constexpr auto kLongestPiece = std::chrono::milliseconds(100);
 
+constexpr int kQuietLooks = 8;
+
 /// The place in the lane and, as far as it fits, the communicator's number of the call: ranks that count
 /// alike agree on both.
 std::uint64_t note_number(std::uint64_t place, std::uint64_t call) {
@@ -70,7 +72,6 @@ void Group::begin(Operation& operation) {
   }
   calls_.push_back(&operation);
   announce_more();
-  wake_sleepers();
 }
 
 bool Group::announce_more() {
@@ -125,7 +126,9 @@ bool Group::advance() {
     announce_more();
     listener_.on_native_finished(operation);
   }
-  wake_sleepers();
+  // Looking at who sleeps takes until everybody can see what was published. Whoever answers within that time
+  // is awake, and has been looked at sooner.
+  if (moved || ++quiet_looks_ > kQuietLooks) tell();
   return moved;
 }
 
@@ -249,7 +252,8 @@ void Group::finish_short_call(const Call& call) const {
 
 /// What was published comes before the look at who sleeps, and who falls asleep says so before the last look
 /// at what was published: one of the two sees the other.
-void Group::wake_sleepers() {
+void Group::tell() {
+  quiet_looks_ = 0;
   if (!changed_) return;
   changed_ = false;
   std::atomic_thread_fence(std::memory_order_seq_cst);

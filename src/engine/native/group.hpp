@@ -48,8 +48,10 @@ class Group {
   bool is_busy() const { return !calls_.empty(); }
   /// The operation must live until it has finished or the Group is abandoned.
   void begin(Operation& operation);
-  /// Returns whether anything moved.
+  /// Returns whether anything moved. Ranks that sleep may hear of it only from tell().
   bool advance();
+  /// Wakes the ranks that sleep for what has been published since the last time.
+  void tell();
   /// Ranks whose announcement, or whose progress, the first of the calls lacks.
   std::vector<int> waiting_for() const;
 
@@ -75,7 +77,6 @@ class Group {
   bool has_come(const Wait& wait) const;
   void finish_short_call(const Call& call) const;
   void fail(int rank, const std::string& why);
-  void wake_sleepers();
   void close();
   void release(const std::vector<bool>& lost);
 
@@ -95,6 +96,7 @@ class Group {
   std::uint64_t long_calls_ = 0;  ///< begun
   std::uint64_t pieces_ = 0;
   bool changed_ = false;
+  int quiet_looks_ = 0;  ///< since something was published
   bool failed_ = false;
 };
 

@@ -90,7 +90,6 @@ TEST(Control, OnlyWholeFailuresAreDecoded) {
   longer.resize(bytes.size() + 1);
   EXPECT_FALSE(decode_failure(longer).has_value());
   EXPECT_FALSE(from_payload<Ping>(std::span(bytes).first(sizeof(Ping) - 1)).has_value());
-  const Ping ping{7, 0, 9};
   const Ping ping{7, 0, 9, {}};
 }
 

@@ -1,0 +1,14 @@
+// What to do between two looks at memory that another core writes.
+#pragma once
+
+namespace kolo {
+
+inline void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace kolo
