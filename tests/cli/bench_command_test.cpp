@@ -88,6 +88,18 @@ TEST_P(BenchCollective, IsRightBetweenProcesses) {
   }
 }
 
+TEST_P(BenchCollective, ManyTensorsAtOnceAreRight) {
+  const std::string collective = GetParam();
+  if (collective == "send_recv") GTEST_SKIP() << "no collective";
+  const std::size_t rows = collective == "barrier" ? 1 : 3;
+  for (const char* place : {" --in-place", " --out-of-place"}) {
+    for (const auto& line :
+         expect_right(collective + " --sizes 0,8,5000 --tensors 30 --ranks 3" + place, rows)) {
+      EXPECT_EQ(line.at("tensors"), 30);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, BenchCollective,
                          testing::Values("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce",
                                          "scatter", "gather", "all_to_all", "barrier", "send_recv"),
@@ -130,6 +142,9 @@ TEST(BenchCommand, WrongUsageIsToldInAWord) {
       {"all_reduce --memory lost", "unknown memory 'lost'"},
       {"all_reduce --against nobody", "unknown peer 'nobody'"},
       {"all_reduce --ranks -3", "--ranks -3"},
+      {"all_reduce --tensors 0", "--tensors: at least 1"},
+      {"send_recv --tensors 2", "--tensors needs a collective"},
+      {"all_reduce --tensors 2 --algorithm all", "one tensor at a time"},
       {"all_reduce --ranks 300 --dtype bfloat16", "300 ranks"},
       {"send_recv --ranks 1", "at least 2 ranks"},
       {"all_reduce --in-place --out-of-place", "place"},
