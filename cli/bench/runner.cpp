@@ -155,7 +155,8 @@ class Runner {
       const Sample* fastest = best(theirs[i]);
       others.emplace_back();
       if (fastest == nullptr) continue;
-      others.back() = make_row(peers_[i]->name(), peers_[i]->transport(), "private", what, *fastest);
+      others.back() =
+          make_row(peers_[i]->name(), peers_[i]->transport(), peers_[i]->memory(), what, *fastest);
       json_.write(row_line(*others.back()));
       wrong_ += fastest->wrong;
     }

@@ -170,22 +170,40 @@ TEST(BenchCommand, AFileThatCannotBeWrittenFails) {
   EXPECT_NE(outcome.output.find("/nowhere/at/all.jsonl"), std::string::npos) << outcome.output;
 }
 
-// With each peer that is installed; of the others it says what to install.
-TEST(BenchCommand, PeersAreVerifiedToo) {
+// With each peer that is installed; of the others it says what to do.
+void expect_right_peers(const std::string& arguments, const std::vector<std::string>& peers) {
   const Lines file;
-  const Outcome outcome = run(
-      "all_reduce --ranks 2 --sizes 8,64K --iterations 10 --against gloo,openmpi,mpich --json " + file.path);
+  std::string names;
+  for (const auto& peer : peers) names += (names.empty() ? "" : ",") + peer;
+  const Outcome outcome = run(arguments + " --iterations 10 --against " + names + " --json " + file.path);
   EXPECT_EQ(outcome.code, 0) << outcome.output;
-  for (const std::string peer : {"gloo", "openmpi", "mpich"}) {
+  for (const auto& peer : peers) {
     std::size_t rows = 0;
     for (const auto& line : file.read()) {
       if (line.value("library", "") != peer) continue;
       ++rows;
       EXPECT_EQ(line.at("wrong"), 0);
       EXPECT_GE(line.at("iterations"), 2);
+      EXPECT_EQ(line.at("memory"), peer == "limit" ? "shared" : "private");
     }
-    const bool absent = outcome.output.find("# " + peer + " is not here: install ") != std::string::npos;
-    EXPECT_EQ(rows, absent ? 0u : 2u) << peer << "\n" << outcome.output;
+    const bool absent = outcome.output.find("# " + peer + " is not here: ") != std::string::npos;
+    EXPECT_EQ(rows, absent ? 0u : 2u) << arguments << " " << peer << "\n" << outcome.output;
+  }
+}
+
+TEST(BenchCommand, PeersAreVerifiedToo) {
+  expect_right_peers("all_reduce --ranks 2 --sizes 8,64K", {"gloo", "openmpi", "mpich"});
+  expect_right_peers("all_reduce --ranks 2 --sizes 8,5000 --tensors 20", {"gloo", "openmpi", "mpich"});
+}
+
+TEST(BenchCommand, TheLimitIsVerifiedToo) {
+  for (const std::string collective : {"all_reduce", "reduce_scatter", "all_gather", "broadcast"}) {
+    for (const std::string ranks : {"1", "2", "3", "4"}) {
+      for (const char* place : {" --in-place", " --out-of-place"}) {
+        expect_right_peers(collective + " --sizes 36,70001 --ranks " + ranks + place, {"limit"});
+      }
+    }
+    expect_right_peers(collective + " --sizes 36,5000 --ranks 3 --tensors 20", {"limit"});
   }
 }
 
