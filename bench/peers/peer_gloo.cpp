@@ -108,50 +108,27 @@ class GlooContestant : public Contestant {
   }
 
   std::byte* memory(std::size_t bytes) override {
-    prepared_ = nullptr;
-    older_.reset();
+    prepared_.clear();
+    older_.clear();
     return memory_.at_least(bytes);
   }
 
-  void prepare(const Case& what, const std::string& algorithm, void* in, void* out) override {
+  void prepare(const Case& what, const std::string& algorithm, std::span<const Piece> pieces) override {
     what_ = what;
-    in_ = static_cast<char*>(in);
-    out_ = static_cast<char*>(out);
     bytes_ = what.count * size_of(what.dtype);
-    prepared_ = nullptr;
-    older_.reset();
-    if (what.kind == Kind::all_reduce && algorithm == "ring_chunked") {
-      older_ = std::make_unique<gloo::AllreduceRingChunked<float>>(context_, std::vector<float*>{floats()},
-                                                                   count());
-    } else if (what.kind == Kind::all_reduce && algorithm == "halving_doubling") {
-      older_ = std::make_unique<gloo::AllreduceHalvingDoubling<float>>(
-          context_, std::vector<float*>{floats()}, count());
-    }
-    if (older_) {
-      prepared_ = [this] { older_->run(); };
-      return;
-    }
-    const auto choice = algorithm == "bcube" ? gloo::AllreduceOptions::Algorithm::BCUBE
-                                             : gloo::AllreduceOptions::Algorithm::RING;
-    switch (what.dtype) {  // Gloo's options want a type of the right size
-      case DType::int8:
-      case DType::uint8:
-        return prepare_typed<std::uint8_t>(choice);
-      case DType::float16:
-      case DType::bfloat16:
-      case DType::int16:
-      case DType::uint16:
-        return prepare_typed<std::uint16_t>(choice);
-      case DType::float32:
-      case DType::int32:
-      case DType::uint32:
-        return prepare_typed<std::uint32_t>(choice);
-      default:
-        return prepare_typed<std::uint64_t>(choice);
+    prepared_.clear();
+    older_.clear();
+    for (const Piece& piece : pieces) {
+      in_ = static_cast<char*>(piece.in);
+      out_ = static_cast<char*>(piece.out);
+      prepare_piece(algorithm);
     }
   }
 
-  void call() override { prepared_(); }
+  // Nothing of Gloo is asynchronous: several pieces follow each other.
+  void call() override {
+    for (const auto& call : prepared_) call();
+  }
 
   void barrier() override {
     gloo::BarrierOptions options(context_);
@@ -179,6 +156,39 @@ class GlooContestant : public Contestant {
   int count() const { return static_cast<int>(what_.count); }
   float* floats() const { return reinterpret_cast<float*>(out_); }
 
+  void prepare_piece(const std::string& algorithm) {
+    if (what_.kind == Kind::all_reduce && algorithm == "ring_chunked") {
+      return prepare_older<gloo::AllreduceRingChunked<float>>();
+    }
+    if (what_.kind == Kind::all_reduce && algorithm == "halving_doubling") {
+      return prepare_older<gloo::AllreduceHalvingDoubling<float>>();
+    }
+    const auto choice = algorithm == "bcube" ? gloo::AllreduceOptions::Algorithm::BCUBE
+                                             : gloo::AllreduceOptions::Algorithm::RING;
+    switch (what_.dtype) {  // Gloo's options want a type of the right size
+      case DType::int8:
+      case DType::uint8:
+        return prepare_typed<std::uint8_t>(choice);
+      case DType::float16:
+      case DType::bfloat16:
+      case DType::int16:
+      case DType::uint16:
+        return prepare_typed<std::uint16_t>(choice);
+      case DType::float32:
+      case DType::int32:
+      case DType::uint32:
+        return prepare_typed<std::uint32_t>(choice);
+      default:
+        return prepare_typed<std::uint64_t>(choice);
+    }
+  }
+
+  template <typename Older>
+  void prepare_older() {
+    older_.push_back(std::make_unique<Older>(context_, std::vector<float*>{floats()}, count()));
+    prepared_.push_back([older = older_.back().get()] { older->run(); });
+  }
+
   template <typename T>
   void prepare_typed(gloo::AllreduceOptions::Algorithm choice) {
     const std::size_t n = what_.count, all = n * static_cast<std::size_t>(size());
@@ -188,44 +198,44 @@ class GlooContestant : public Contestant {
     const Reducer reducer = is_reducing(what_.kind) ? reducer_of(what_.dtype, what_.op) : nullptr;
     switch (what_.kind) {
       case Kind::all_reduce:
-        prepared_ = [=, this] {
+        prepared_.push_back([=, this] {
           gloo::AllreduceOptions options(context_);
           if (!what_.in_place) options.setInput(in, n);
           options.setOutput(out, n);
           options.setReduceFunction(reducer);
           options.setAlgorithm(choice);
           gloo::allreduce(options);
-        };
+        });
         break;
       case Kind::all_gather:
-        prepared_ = [=, this] {
+        prepared_.push_back([=, this] {
           gloo::AllgatherOptions options(context_);
           if (!what_.in_place) options.setInput(in, n);
           options.setOutput(out, all);
           gloo::allgather(options);
-        };
+        });
         break;
       case Kind::broadcast:
-        prepared_ = [=, this] {
+        prepared_.push_back([=, this] {
           gloo::BroadcastOptions options(context_);
           options.setOutput(out, n);
           options.setRoot(0);
           gloo::broadcast(options);
-        };
+        });
         break;
       case Kind::reduce:
         // Gloo wants an output everywhere; the others' own input serves.
-        prepared_ = [=, this] {
+        prepared_.push_back([=, this] {
           gloo::ReduceOptions options(context_);
           if (root && !what_.in_place) options.setInput(in, n);
           options.setOutput(root ? out : in, n);
           options.setReduceFunction(reducer);
           options.setRoot(0);
           gloo::reduce(options);
-        };
+        });
         break;
       case Kind::scatter:
-        prepared_ = [=, this] {
+        prepared_.push_back([=, this] {
           gloo::ScatterOptions options(context_);
           std::vector<T*> parts;
           for (std::size_t r = 0; root && r < static_cast<std::size_t>(size()); ++r)
@@ -234,45 +244,45 @@ class GlooContestant : public Contestant {
           options.setOutput(out, n);
           options.setRoot(0);
           gloo::scatter(options);
-        };
+        });
         break;
       case Kind::gather:
-        prepared_ = [=, this] {
+        prepared_.push_back([=, this] {
           gloo::GatherOptions options(context_);
           options.setInput(in, n);
           if (root) options.setOutput(out, all);
           options.setRoot(0);
           gloo::gather(options);
-        };
+        });
         break;
       case Kind::all_to_all:
-        prepared_ = [=, this] {
+        prepared_.push_back([=, this] {
           gloo::AlltoallOptions options(context_);
           options.setInput(in, all);
           options.setOutput(out, all);
           gloo::alltoall(options);
-        };
+        });
         break;
       case Kind::barrier:
-        prepared_ = [this] { barrier(); };
+        prepared_.push_back([this] { barrier(); });
         break;
       case Kind::send_recv: {
         const int peer = rank() ^ 1;
         if (peer >= size()) {
-          prepared_ = [] {};
+          prepared_.push_back([] {});
           break;
         }
         std::shared_ptr<gloo::transport::UnboundBuffer> give = context_->createUnboundBuffer(in, bytes_);
         std::shared_ptr<gloo::transport::UnboundBuffer> take = context_->createUnboundBuffer(out, bytes_);
         const bool first = rank() % 2 == 0;
-        prepared_ = [=, this] {
+        prepared_.push_back([=, this] {
           const std::uint64_t slot = context_->nextSlot();
           take->recv(peer, slot);
           if (first) give->send(peer, slot);
           take->waitRecv();
           if (!first) give->send(peer, slot);
           give->waitSend();
-        };
+        });
         break;
       }
       default:
@@ -286,8 +296,8 @@ class GlooContestant : public Contestant {
   char* in_ = nullptr;
   char* out_ = nullptr;
   std::size_t bytes_ = 0;
-  std::function<void()> prepared_;
-  std::unique_ptr<gloo::Algorithm> older_;
+  std::vector<std::function<void()>> prepared_;  // one for each piece
+  std::vector<std::unique_ptr<gloo::Algorithm>> older_;
 };
 
 std::shared_ptr<gloo::Context> connect(int rank, int size, const std::string& folder) {

@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <limits>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "peer.hpp"
 
@@ -82,58 +84,23 @@ class MpiContestant : public Contestant {
 
   std::byte* memory(std::size_t bytes) override { return memory_.at_least(bytes); }
 
-  void prepare(const Case& what, const std::string&, void* in, void* out) override {
+  void prepare(const Case& what, const std::string&, std::span<const Piece> pieces) override {
     kind_ = what.kind;
     // What is only moved can be moved as bytes.
     const auto type = mpi_type(what.dtype);
     count_ = static_cast<int>(type ? what.count : what.count * size_of(what.dtype));
     type_ = type.value_or(MPI_BYTE);
     op_ = is_reducing(what.kind) ? mpi_op(what.op).value() : MPI_SUM;
-    in_ = in;
-    out_ = out;
+    pieces_.assign(pieces.begin(), pieces.end());
+    requests_.assign(pieces.size(), MPI_REQUEST_NULL);
     in_place_ = what.in_place;
     peer_ = (rank_ ^ 1) < size_ ? rank_ ^ 1 : MPI_PROC_NULL;
   }
 
   void call() override {
-    const MPI_Comm world = MPI_COMM_WORLD;
-    void* const here = MPI_IN_PLACE;
-    switch (kind_) {
-      case Kind::all_reduce:
-        MPI_Allreduce(in_place_ ? here : in_, out_, count_, type_, op_, world);
-        break;
-      case Kind::reduce_scatter:
-        MPI_Reduce_scatter_block(in_, out_, count_, type_, op_, world);
-        break;
-      case Kind::all_gather:
-        MPI_Allgather(in_place_ ? here : in_, count_, type_, out_, count_, type_, world);
-        break;
-      case Kind::broadcast:
-        MPI_Bcast(out_, count_, type_, 0, world);
-        break;
-      case Kind::reduce:
-        MPI_Reduce(in_place_ && rank_ == 0 ? here : in_, out_, count_, type_, op_, 0, world);
-        break;
-      case Kind::scatter:
-        MPI_Scatter(in_, count_, type_, in_place_ && rank_ == 0 ? here : out_, count_, type_, 0, world);
-        break;
-      case Kind::gather:
-        MPI_Gather(in_place_ && rank_ == 0 ? here : in_, count_, type_, out_, count_, type_, 0, world);
-        break;
-      case Kind::all_to_all:
-        MPI_Alltoall(in_place_ ? here : in_, count_, type_, out_, count_, type_, world);
-        break;
-      case Kind::barrier:
-        MPI_Barrier(world);
-        break;
-      case Kind::send_recv:
-        if (rank_ % 2 == 0) MPI_Send(in_, count_, type_, peer_, 0, world);
-        MPI_Recv(out_, count_, type_, peer_, 0, world, MPI_STATUS_IGNORE);
-        if (rank_ % 2 == 1) MPI_Send(in_, count_, type_, peer_, 0, world);
-        break;
-      case Kind::copy:
-        break;
-    }
+    if (pieces_.size() == 1) return call(pieces_[0].in, pieces_[0].out);
+    for (std::size_t i = 0; i < pieces_.size(); ++i) start(pieces_[i].in, pieces_[i].out, &requests_[i]);
+    MPI_Waitall(static_cast<int>(requests_.size()), requests_.data(), MPI_STATUSES_IGNORE);
   }
 
   void barrier() override { MPI_Barrier(MPI_COMM_WORLD); }
@@ -146,6 +113,85 @@ class MpiContestant : public Contestant {
   }
 
  private:
+  void call(void* in, void* out) {
+    const MPI_Comm world = MPI_COMM_WORLD;
+    void* const here = MPI_IN_PLACE;
+    switch (kind_) {
+      case Kind::all_reduce:
+        MPI_Allreduce(in_place_ ? here : in, out, count_, type_, op_, world);
+        break;
+      case Kind::reduce_scatter:
+        MPI_Reduce_scatter_block(in, out, count_, type_, op_, world);
+        break;
+      case Kind::all_gather:
+        MPI_Allgather(in_place_ ? here : in, count_, type_, out, count_, type_, world);
+        break;
+      case Kind::broadcast:
+        MPI_Bcast(out, count_, type_, 0, world);
+        break;
+      case Kind::reduce:
+        MPI_Reduce(in_place_ && rank_ == 0 ? here : in, out, count_, type_, op_, 0, world);
+        break;
+      case Kind::scatter:
+        MPI_Scatter(in, count_, type_, in_place_ && rank_ == 0 ? here : out, count_, type_, 0, world);
+        break;
+      case Kind::gather:
+        MPI_Gather(in_place_ && rank_ == 0 ? here : in, count_, type_, out, count_, type_, 0, world);
+        break;
+      case Kind::all_to_all:
+        MPI_Alltoall(in_place_ ? here : in, count_, type_, out, count_, type_, world);
+        break;
+      case Kind::barrier:
+        MPI_Barrier(world);
+        break;
+      case Kind::send_recv:
+        if (rank_ % 2 == 0) MPI_Send(in, count_, type_, peer_, 0, world);
+        MPI_Recv(out, count_, type_, peer_, 0, world, MPI_STATUS_IGNORE);
+        if (rank_ % 2 == 1) MPI_Send(in, count_, type_, peer_, 0, world);
+        break;
+      case Kind::copy:
+        break;
+    }
+  }
+
+  void start(void* in, void* out, MPI_Request* request) {
+    const MPI_Comm world = MPI_COMM_WORLD;
+    void* const here = MPI_IN_PLACE;
+    const bool here_at_root = in_place_ && rank_ == 0;
+    switch (kind_) {
+      case Kind::all_reduce:
+        MPI_Iallreduce(in_place_ ? here : in, out, count_, type_, op_, world, request);
+        break;
+      case Kind::reduce_scatter:
+        MPI_Ireduce_scatter_block(in, out, count_, type_, op_, world, request);
+        break;
+      case Kind::all_gather:
+        MPI_Iallgather(in_place_ ? here : in, count_, type_, out, count_, type_, world, request);
+        break;
+      case Kind::broadcast:
+        MPI_Ibcast(out, count_, type_, 0, world, request);
+        break;
+      case Kind::reduce:
+        MPI_Ireduce(here_at_root ? here : in, out, count_, type_, op_, 0, world, request);
+        break;
+      case Kind::scatter:
+        MPI_Iscatter(in, count_, type_, here_at_root ? here : out, count_, type_, 0, world, request);
+        break;
+      case Kind::gather:
+        MPI_Igather(here_at_root ? here : in, count_, type_, out, count_, type_, 0, world, request);
+        break;
+      case Kind::all_to_all:
+        MPI_Ialltoall(in_place_ ? here : in, count_, type_, out, count_, type_, world, request);
+        break;
+      case Kind::barrier:
+        MPI_Ibarrier(world, request);
+        break;
+      case Kind::send_recv:
+      case Kind::copy:
+        break;
+    }
+  }
+
   PlainMemory memory_;
   int rank_ = 0;
   int size_ = 1;
@@ -153,8 +199,8 @@ class MpiContestant : public Contestant {
   int count_ = 0;
   MPI_Datatype type_ = MPI_BYTE;
   MPI_Op op_ = MPI_SUM;
-  void* in_ = nullptr;
-  void* out_ = nullptr;
+  std::vector<Piece> pieces_;
+  std::vector<MPI_Request> requests_;
   bool in_place_ = false;
   int peer_ = MPI_PROC_NULL;
 };

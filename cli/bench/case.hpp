@@ -51,8 +51,10 @@ struct Case {
   ReduceOp op = ReduceOp::sum;
   bool in_place = true;
   std::uint64_t count = 0;  ///< elements of one part: the whole data, or one rank's share of it
+  int tensors = 1;          ///< calls an iteration, each on data of its own; more than one: all at once
 
-  /// The size that nccl-tests would print: the larger of what a rank (the root) gives and gets.
+  /// The size that nccl-tests would print: the larger of what a rank (the root) gives and gets. Of one
+  /// tensor.
   std::uint64_t bytes() const noexcept;
   /// Elements that `rank` gives and that it gets; 0 where it takes no part.
   std::uint64_t in_count(int rank) const noexcept;

@@ -38,6 +38,8 @@ constexpr const char* kExamples = R"(Examples:
   kolo bench all_reduce --ranks 4 --sizes 8,1K,1M,64M      these sizes, in bytes
   kolo bench all_reduce --sizes 8:64M:4 --transport tcp    8, 32, 128, ... up to 64M, over loopback TCP
   kolo bench all_reduce --against gloo,openmpi,mpich       others beside it, in the same run
+  kolo bench all_reduce --against limit                    beside what the machine's memory allows
+  kolo bench all_reduce --tensors 200 --sizes 4K           200 at once, waited for at the end
   kolo bench all_reduce --algorithm all                    every algorithm, and what kolo chooses
   kolo bench all_gather --dtype bfloat16 --json out.jsonl  and the same as JSON lines
   mpirun -n 8 kolo bench all_reduce                        as ranks that somebody else has started
@@ -236,13 +238,20 @@ void add_bench(CLI::App& app) {
   auto* in_place =
       bench->add_flag("--in-place", parsed->in_place, "Result where the input was (default where usual)");
   bench->add_flag("--out-of-place", parsed->out_of_place, "Input and result apart")->excludes(in_place);
+  bench
+      ->add_option("--tensors", raw.tensors,
+                   "So many of the size, each its own asynchronous call; all waited for at the end")
+      ->capture_default_str()
+      ->type_name("N");
   bench->add_option("--iterations", raw.iterations, "Exactly so many (default: by time, at least 20)")
       ->type_name("N");
   bench->add_option("--warmup", raw.warmup, "Iterations before the clock counts")
       ->capture_default_str()
       ->type_name("N");
   bench->add_option("--json", raw.json, "Also write JSON lines to this file")->type_name("FILE");
-  bench->add_option("--against", raw.against, "Peers to measure in the same run: gloo, openmpi, mpich")
+  bench
+      ->add_option("--against", raw.against,
+                   "Measured in the same run: gloo, openmpi, mpich, limit (the machine's)")
       ->type_name("LIST");
   bench->add_flag("--progress", parsed->progress)->group("");  // told to the ranks by who starts them
   bench->callback([parsed] {

@@ -3,12 +3,19 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "bench/case.hpp"
 
 namespace kolo::bench {
+
+/// The memory of one tensor: `in` and `out` hold in_count() and out_count() elements; in place they overlap.
+struct Piece {
+  void* in;
+  void* out;
+};
 
 /// All calls but memory() and algorithms() are collective. Errors are exceptions. One thread.
 class Contestant {
@@ -23,10 +30,10 @@ class Contestant {
   /// At least `bytes` of page-aligned memory of the kind under test; valid until the next call.
   virtual std::byte* memory(std::size_t bytes) = 0;
 
-  /// Everything that a program does once before many calls. `in` and `out` hold in_count() and out_count()
-  /// elements; in place they overlap.
-  virtual void prepare(const Case& what, const std::string& algorithm, void* in, void* out) = 0;
-  /// What is timed.
+  /// Everything that a program does once before many calls, for `what.tensors` pieces.
+  virtual void prepare(const Case& what, const std::string& algorithm, std::span<const Piece> pieces) = 0;
+  /// What is timed: one piece's blocking collective, or those of several pieces started one after another
+  /// and then waited for, where the library can.
   virtual void call() = 0;
   virtual void barrier() = 0;
 

@@ -18,43 +18,54 @@ std::byte* KoloContestant::memory(std::size_t bytes) {
   return shared_memory_->data();
 }
 
-void KoloContestant::prepare(const Case& what, const std::string& algorithm, void* in, void* out) {
+void KoloContestant::prepare(const Case& what, const std::string& algorithm, std::span<const Piece> pieces) {
   what_ = what;
   algorithm_ = algorithm;
   options_.algorithm = algorithm_;
-  in_ = {in, what.in_count(rank()), what.dtype};
-  out_ = {out, what.out_count(rank()), what.dtype};
+  buffers_.clear();
+  for (const Piece& piece : pieces) {
+    buffers_.push_back(
+        {{piece.in, what.in_count(rank()), what.dtype}, {piece.out, what.out_count(rank()), what.dtype}});
+  }
+  works_.resize(buffers_.size());
 }
 
 void KoloContestant::call() {
+  if (buffers_.size() == 1) return call(buffers_[0]);
+  for (std::size_t i = 0; i < buffers_.size(); ++i) works_[i] = start(buffers_[i]);
+  for (const Work& work : works_) work.wait();
+}
+
+void KoloContestant::call(const Buffers& buffers) {
+  const auto& [in, out] = buffers;
   const bool in_place = what_.in_place;
   switch (what_.kind) {
     case Kind::all_reduce:
-      return in_place ? communicator_.all_reduce(out_, what_.op, options_)
-                      : communicator_.all_reduce(in_, out_, what_.op, options_);
+      return in_place ? communicator_.all_reduce(out, what_.op, options_)
+                      : communicator_.all_reduce(in, out, what_.op, options_);
     case Kind::reduce_scatter:
-      return communicator_.reduce_scatter(in_, out_, what_.op, {}, options_);
+      return communicator_.reduce_scatter(in, out, what_.op, {}, options_);
     case Kind::all_gather:
-      return communicator_.all_gather(in_, out_, {}, options_);
+      return communicator_.all_gather(in, out, {}, options_);
     case Kind::broadcast:
-      return communicator_.broadcast(out_, 0, options_);
+      return communicator_.broadcast(out, 0, options_);
     case Kind::reduce:
-      return communicator_.reduce(in_, out_, 0, what_.op, options_);
+      return communicator_.reduce(in, out, 0, what_.op, options_);
     case Kind::scatter:
-      return communicator_.scatter(in_, out_, 0, {}, options_);
+      return communicator_.scatter(in, out, 0, {}, options_);
     case Kind::gather:
-      return communicator_.gather(in_, out_, 0, {}, options_);
+      return communicator_.gather(in, out, 0, {}, options_);
     case Kind::all_to_all:
-      return in_place ? communicator_.all_to_all(out_, options_)
-                      : communicator_.all_to_all(in_, out_, {}, {}, options_);
+      return in_place ? communicator_.all_to_all(out, options_)
+                      : communicator_.all_to_all(in, out, {}, {}, options_);
     case Kind::barrier:
       return communicator_.barrier(options_);
     case Kind::send_recv: {
       const int peer = rank() ^ 1;
       if (peer >= size()) return;
-      if (rank() % 2 == 0) communicator_.send(in_, peer);
-      communicator_.recv(out_, peer);
-      if (rank() % 2 == 1) communicator_.send(in_, peer);
+      if (rank() % 2 == 0) communicator_.send(in, peer);
+      communicator_.recv(out, peer);
+      if (rank() % 2 == 1) communicator_.send(in, peer);
       return;
     }
     case Kind::copy:
@@ -64,32 +75,33 @@ void KoloContestant::call() {
 
 std::string KoloContestant::algorithm_used() {
   if (what_.kind == Kind::send_recv || what_.kind == Kind::copy) return "message";
-  const Work work = start();
+  const Work work = start(buffers_[0]);
   work.wait();
   return work.algorithm();
 }
 
-Work KoloContestant::start() {
+Work KoloContestant::start(const Buffers& buffers) {
+  const auto& [in, out] = buffers;
   const bool in_place = what_.in_place;
   switch (what_.kind) {
     case Kind::all_reduce:
-      return in_place ? communicator_.all_reduce_async(out_, what_.op, options_)
-                      : communicator_.all_reduce_async(in_, out_, what_.op, options_);
+      return in_place ? communicator_.all_reduce_async(out, what_.op, options_)
+                      : communicator_.all_reduce_async(in, out, what_.op, options_);
     case Kind::reduce_scatter:
-      return communicator_.reduce_scatter_async(in_, out_, what_.op, {}, options_);
+      return communicator_.reduce_scatter_async(in, out, what_.op, {}, options_);
     case Kind::all_gather:
-      return communicator_.all_gather_async(in_, out_, {}, options_);
+      return communicator_.all_gather_async(in, out, {}, options_);
     case Kind::broadcast:
-      return communicator_.broadcast_async(out_, 0, options_);
+      return communicator_.broadcast_async(out, 0, options_);
     case Kind::reduce:
-      return communicator_.reduce_async(in_, out_, 0, what_.op, options_);
+      return communicator_.reduce_async(in, out, 0, what_.op, options_);
     case Kind::scatter:
-      return communicator_.scatter_async(in_, out_, 0, {}, options_);
+      return communicator_.scatter_async(in, out, 0, {}, options_);
     case Kind::gather:
-      return communicator_.gather_async(in_, out_, 0, {}, options_);
+      return communicator_.gather_async(in, out, 0, {}, options_);
     case Kind::all_to_all:
-      return in_place ? communicator_.all_to_all_async(out_, options_)
-                      : communicator_.all_to_all_async(in_, out_, {}, {}, options_);
+      return in_place ? communicator_.all_to_all_async(out, options_)
+                      : communicator_.all_to_all_async(in, out, {}, {}, options_);
     case Kind::barrier:
       return communicator_.barrier_async(options_);
     case Kind::send_recv:
@@ -119,14 +131,13 @@ std::string KoloContestant::transports() const {
   return joined;
 }
 
-void CopyContestant::prepare(const Case& what, const std::string&, void* in, void* out) {
-  in_ = in;
-  out_ = out;
+void CopyContestant::prepare(const Case& what, const std::string&, std::span<const Piece> pieces) {
+  pieces_.assign(pieces.begin(), pieces.end());
   bytes_ = what.bytes();
 }
 
 void CopyContestant::call() {
-  std::memcpy(out_, in_, bytes_);
+  for (const Piece& piece : pieces_) std::memcpy(piece.out, piece.in, bytes_);
 }
 
 }  // namespace kolo::bench

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "bench/contestant.hpp"
 #include "bench/memory.hpp"
@@ -19,7 +21,7 @@ class KoloContestant : public Contestant {
   int size() const override { return communicator_.size(); }
   std::vector<std::string> algorithms(const Case& what) const override;
   std::byte* memory(std::size_t bytes) override;
-  void prepare(const Case& what, const std::string& algorithm, void* in, void* out) override;
+  void prepare(const Case& what, const std::string& algorithm, std::span<const Piece> pieces) override;
   void call() override;
   void barrier() override { communicator_.barrier(); }
   void share(void* data, std::size_t bytes) override;
@@ -31,7 +33,12 @@ class KoloContestant : public Contestant {
   std::string transports() const;
 
  private:
-  Work start();
+  struct Buffers {
+    ConstBuffer in;
+    Buffer out;
+  };
+  void call(const Buffers& buffers);
+  Work start(const Buffers& buffers);
 
   Communicator communicator_;
   std::string algorithm_;
@@ -40,8 +47,8 @@ class KoloContestant : public Contestant {
   PlainMemory plain_memory_;
   Case what_;
   CallOptions options_;
-  ConstBuffer in_;
-  Buffer out_;
+  std::vector<Buffers> buffers_;
+  std::vector<Work> works_;
 };
 
 /// Every rank copies its memory with memcpy, all at once: no collective over memory can move its bytes
@@ -54,7 +61,7 @@ class CopyContestant : public Contestant {
   int size() const override { return other_.size(); }
   std::vector<std::string> algorithms(const Case&) const override { return {"memcpy"}; }
   std::byte* memory(std::size_t bytes) override { return memory_.at_least(bytes); }
-  void prepare(const Case& what, const std::string& algorithm, void* in, void* out) override;
+  void prepare(const Case& what, const std::string& algorithm, std::span<const Piece> pieces) override;
   void call() override;
   void barrier() override { other_.barrier(); }
   void share(void* data, std::size_t bytes) override { other_.share(data, bytes); }
@@ -65,8 +72,7 @@ class CopyContestant : public Contestant {
  private:
   Contestant& other_;
   PlainMemory memory_;
-  const void* in_ = nullptr;
-  void* out_ = nullptr;
+  std::vector<Piece> pieces_;
   std::size_t bytes_ = 0;
 };
 

@@ -37,11 +37,13 @@ std::string row_line(const Row& row) {
   json["ranks"] = row.what.ranks;
   json["bytes"] = row.what.bytes();
   json["count"] = row.what.count;
+  json["tensors"] = row.what.tensors;
   json["dtype"] = kolo::name_of(row.what.dtype);
   json["reduction"] = is_reducing(row.what.kind) ? kolo::name_of(row.what.op) : "none";
   json["median_us"] = rounded(row.times_us.median);
   json["min_us"] = rounded(row.times_us.min);
   json["p95_us"] = rounded(row.times_us.p95);
+  json["p99_us"] = rounded(row.times_us.p99);
   json["iterations"] = row.iterations;
   json["algbw_GBps"] = rounded(row.algbw);
   json["busbw_GBps"] = rounded(row.busbw);

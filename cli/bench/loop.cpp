@@ -11,11 +11,11 @@
 namespace kolo::bench {
 namespace {
 
-constexpr std::size_t kPage = 4096;
+constexpr std::size_t kLine = 64;
 constexpr int kSpoiled = 0x5A;
 
-std::size_t round_to_pages(std::size_t bytes) {
-  return (bytes + kPage - 1) / kPage * kPage;
+std::size_t round_to_lines(std::size_t bytes) {
+  return (bytes + kLine - 1) / kLine * kLine;
 }
 
 // The data of one case on one rank: where it lies, and how it is written and judged.
@@ -28,73 +28,84 @@ class Data {
     const std::size_t element = size_of(what.dtype);
     const std::size_t in_bytes = what.in_count(rank_) * element, out_bytes = what.out_count(rank_) * element;
     // Where only one of the two exists there is nothing to overlap.
-    in_place_ = what.in_place && in_bytes > 0 && out_bytes > 0;
-    std::byte* base = contestant.memory(round_to_pages(in_bytes) + round_to_pages(out_bytes) + kPage);
-    in_ = out_ = base;
-    if (!in_place_) {
-      out_ = base + round_to_pages(in_bytes);
-    } else if (in_bytes < out_bytes) {
-      in_ = base + what.offset_in_place(rank_) * element;
-    } else {
-      out_ = base + what.offset_in_place(rank_) * element;
+    const bool in_place = what.in_place && in_bytes > 0 && out_bytes > 0;
+    const std::size_t apart = in_place ? 0 : round_to_lines(in_bytes);
+    const std::size_t stride = apart + round_to_lines(in_place ? std::max(in_bytes, out_bytes) : out_bytes);
+    const std::size_t inside = in_place ? what.offset_in_place(rank_) * element : 0;
+    std::byte* base =
+        contestant.memory(std::max<std::size_t>(stride, 1) * static_cast<std::size_t>(what.tensors));
+    for (int i = 0; i < what.tensors; ++i, base += stride) {
+      const bool in_is_inside = in_bytes < out_bytes;
+      pieces_.push_back({base + (in_is_inside ? inside : 0), base + apart + (in_is_inside ? 0 : inside)});
     }
   }
 
-  void* in() const { return in_; }
-  void* out() const { return out_; }
+  std::span<const Piece> pieces() const { return pieces_; }
 
   void write(std::uint64_t iteration) {
-    // First spoil, so that yesterday's result cannot pass for today's; in place the input is on top.
-    std::memset(out_, kSpoiled, what_.out_count(rank_) * size_of(what_.dtype));
-    pattern_.fill(in_, what_.in_count(rank_), rank_, iteration);
+    for (std::size_t i = 0; i < pieces_.size(); ++i) {
+      // First spoil, so that yesterday's result cannot pass for today's; in place the input is on top.
+      std::memset(pieces_[i].out, kSpoiled, what_.out_count(rank_) * size_of(what_.dtype));
+      pattern_.fill(pieces_[i].in, what_.in_count(rank_), rank_, number_of(iteration, i));
+    }
   }
 
   std::uint64_t count_wrong(std::uint64_t iteration) {
+    std::uint64_t wrong = 0;
+    if (what_.out_count(rank_) == 0) return 0;
+    for (std::size_t i = 0; i < pieces_.size(); ++i) {
+      wrong += count_wrong(static_cast<const std::byte*>(pieces_[i].out), number_of(iteration, i));
+    }
+    return wrong;
+  }
+
+ private:
+  // What the pattern takes for the iteration, so that no two tensors hold the same.
+  std::uint64_t number_of(std::uint64_t iteration, std::size_t piece) const {
+    return iteration * pieces_.size() + piece;
+  }
+
+  std::uint64_t count_wrong(const std::byte* out, std::uint64_t number) {
     const std::uint64_t count = what_.count;
     const auto mine = static_cast<std::uint64_t>(rank_) * count;
     const std::size_t part = count * size_of(what_.dtype);
     std::uint64_t wrong = 0;
-    if (what_.out_count(rank_) == 0) return 0;
     switch (what_.kind) {
       case Kind::all_reduce:
       case Kind::reduce:
-        return pattern_.count_wrong_reduced(out_, count, iteration);
+        return pattern_.count_wrong_reduced(out, count, number);
       case Kind::reduce_scatter:
-        return pattern_.count_wrong_reduced(out_, count, iteration, mine);
+        return pattern_.count_wrong_reduced(out, count, number, mine);
       case Kind::all_gather:
       case Kind::gather:
         for (int source = 0; source < what_.ranks; ++source) {
-          wrong +=
-              pattern_.count_wrong(out_ + static_cast<std::size_t>(source) * part, count, source, iteration);
+          wrong += pattern_.count_wrong(out + static_cast<std::size_t>(source) * part, count, source, number);
         }
         return wrong;
       case Kind::all_to_all:
         for (int source = 0; source < what_.ranks; ++source) {
-          wrong += pattern_.count_wrong(out_ + static_cast<std::size_t>(source) * part, count, source,
-                                        iteration, mine);
+          wrong += pattern_.count_wrong(out + static_cast<std::size_t>(source) * part, count, source, number,
+                                        mine);
         }
         return wrong;
       case Kind::broadcast:
-        return pattern_.count_wrong(out_, count, 0, iteration);
+        return pattern_.count_wrong(out, count, 0, number);
       case Kind::scatter:
-        return pattern_.count_wrong(out_, count, 0, iteration, mine);
+        return pattern_.count_wrong(out, count, 0, number, mine);
       case Kind::send_recv:
-        return pattern_.count_wrong(out_, count, rank_ ^ 1, iteration);
+        return pattern_.count_wrong(out, count, rank_ ^ 1, number);
       case Kind::copy:
-        return pattern_.count_wrong(out_, count, rank_, iteration);
+        return pattern_.count_wrong(out, count, rank_, number);
       case Kind::barrier:
         return 0;
     }
     return 0;
   }
 
- private:
   Case what_;
   int rank_;
   Pattern pattern_;
-  bool in_place_ = false;
-  std::byte* in_ = nullptr;
-  std::byte* out_ = nullptr;
+  std::vector<Piece> pieces_;
 };
 
 int iterations_for(const Policy& policy, double microseconds) {
@@ -108,7 +119,7 @@ int iterations_for(const Policy& policy, double microseconds) {
 Sample measure(Contestant& contestant, const Case& what, const std::string& algorithm, const Policy& policy,
                std::uint64_t& iteration) {
   Data data(contestant, what);
-  contestant.prepare(what, algorithm, data.in(), data.out());
+  contestant.prepare(what, algorithm, data.pieces());
   // Half of a round trip is what a message takes.
   const double calls = what.kind == Kind::send_recv ? 2 : 1;
   std::uint64_t wrong = 0;

@@ -19,10 +19,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::array<PeerKind, 3> kPeers = {{
-    {"gloo", "peer_gloo", "", "libgloo-dev"},
-    {"openmpi", "peer_openmpi", "mpirun.openmpi", "openmpi-bin libopenmpi-dev"},
-    {"mpich", "peer_mpich", "mpirun.mpich", "mpich libmpich-dev"},
+constexpr std::array<PeerKind, 4> kPeers = {{
+    {"gloo", "peer_gloo", "", "libgloo-dev", "tcp", "private"},
+    {"openmpi", "peer_openmpi", "mpirun.openmpi", "openmpi-bin libopenmpi-dev", "", "private"},
+    {"mpich", "peer_mpich", "mpirun.mpich", "mpich libmpich-dev", "", "private"},
+    {"limit", "peer_limit", "", "", "memory", "shared"},
 }};
 
 constexpr auto kStartLimit = 60s;
@@ -43,6 +44,8 @@ Launch launch_of(const PeerKind& kind, const std::string& program, int ranks, co
     for (int rank = 0; rank < ranks; ++rank) {
       launch.commands.push_back({program, socket, std::to_string(rank), n, folder});
     }
+  } else if (kind.name == "limit") {  // forks its ranks, so that they have their memory in common
+    launch.commands.push_back({program, socket, n});
   } else if (kind.name == "openmpi") {
     std::vector<std::string> command = {std::string(kind.starter),
                                         "--allow-run-as-root",
@@ -108,13 +111,17 @@ std::unique_ptr<Peer> Peer::start(const PeerKind& kind, int ranks, const std::st
   const std::string program = (std::filesystem::path(program_path()).parent_path() / kind.program).string();
   const bool startable = kind.starter.empty() || find_program(std::string(kind.starter));
   if (!startable || !find_program(program)) {
-    reason = fmt::format("{} is not here: install {} and build kolo again", kind.name, kind.packages);
+    const std::string remedy = kind.packages.empty()
+                                   ? "build kolo with -D KOLO_BENCH=ON"
+                                   : fmt::format("install {} and build kolo again", kind.packages);
+    reason = fmt::format("{} is not here: {}", kind.name, remedy);
     return nullptr;
   }
   try {
     std::unique_ptr<Peer> peer(new Peer);
     peer->name_ = kind.name;
-    peer->transport_ = kind.name == "gloo" ? "tcp" : transport;
+    peer->transport_ = kind.transport.empty() ? transport : kind.transport;
+    peer->memory_ = kind.memory;
     peer->output_ = ::memfd_create("kolo-bench-peer", MFD_CLOEXEC);
     const std::string socket = unguessable_name();
     const Descriptor listener{listen_on(socket)};

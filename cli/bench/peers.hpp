@@ -15,10 +15,12 @@ namespace kolo::bench {
 
 /// A library that `--against` can name.
 struct PeerKind {
-  std::string_view name;      ///< "openmpi"
-  std::string_view program;   ///< beside kolo's own program
-  std::string_view starter;   ///< what starts its ranks, in PATH; empty: kolo bench itself
-  std::string_view packages;  ///< what to install where it is missing
+  std::string_view name;       ///< "openmpi"
+  std::string_view program;    ///< beside kolo's own program
+  std::string_view starter;    ///< what starts its ranks, in PATH; empty: kolo bench itself
+  std::string_view packages;   ///< what to install where it is missing; empty: it comes with the benchmarks
+  std::string_view transport;  ///< the only one it has; empty: what it is told
+  std::string_view memory;     ///< that it works on: "private" or "shared"
 };
 
 std::span<const PeerKind> peer_kinds() noexcept;
@@ -38,8 +40,9 @@ class Peer {
   Peer& operator=(const Peer&) = delete;
 
   const std::string& name() const noexcept { return name_; }
-  const std::string& library() const noexcept { return library_; }      ///< with its version
-  const std::string& transport() const noexcept { return transport_; }  ///< what it was told to use
+  const std::string& library() const noexcept { return library_; }  ///< with its version
+  const std::string& transport() const noexcept { return transport_; }
+  const std::string& memory() const noexcept { return memory_; }
 
   /// One sample for each of its algorithms; none when it cannot do the case or has failed.
   std::vector<Sample> measure(const Order& order);
@@ -57,6 +60,7 @@ class Peer {
   std::string name_;
   std::string library_;
   std::string transport_;
+  std::string memory_;
   std::string failure_;
   std::vector<Line> lines_;  // by rank
   std::vector<pid_t> children_;

@@ -16,7 +16,8 @@ Row make_row(const std::string& library, const std::string& transport, const std
           0,
           0,
           sample.wrong};
-  row.algbw = gigabytes_per_second(static_cast<double>(what.bytes()), row.times_us.median);
+  const double bytes = static_cast<double>(what.bytes()) * what.tensors;
+  row.algbw = gigabytes_per_second(bytes, row.times_us.median);
   row.busbw = row.algbw * what.bus_factor();
   return row;
 }

@@ -83,7 +83,9 @@ class Runner {
 
  private:
   Case case_of(Kind kind, std::uint64_t bytes) const {
-    return make_case(kind, bytes, kolo_.size(), settings_.dtype, settings_.op, settings_.in_place);
+    Case what = make_case(kind, bytes, kolo_.size(), settings_.dtype, settings_.op, settings_.in_place);
+    what.tensors = settings_.tensors;
+    return what;
   }
 
   std::string memory_name() const { return settings_.shared_memory ? "shared" : "private"; }
@@ -143,7 +145,7 @@ class Runner {
     if (!limit.empty()) {
       copy = make_row("memcpy", "memory", "private", case_of(Kind::copy, what.bytes()), limit.front());
       limit_gbps_ = 2 * copy->algbw * what.ranks;  // each byte is loaded once and stored once
-      limit_bytes_ = what.bytes();
+      limit_bytes_ = what.bytes() * static_cast<std::uint64_t>(what.tensors);
       copy->busbw = limit_gbps_;
       json_.write(row_line(*copy));
     }
@@ -153,7 +155,8 @@ class Runner {
       const Sample* fastest = best(theirs[i]);
       others.emplace_back();
       if (fastest == nullptr) continue;
-      others.back() = make_row(peers_[i]->name(), peers_[i]->transport(), "private", what, *fastest);
+      others.back() =
+          make_row(peers_[i]->name(), peers_[i]->transport(), peers_[i]->memory(), what, *fastest);
       json_.write(row_line(*others.back()));
       wrong_ += fastest->wrong;
     }

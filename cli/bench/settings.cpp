@@ -93,6 +93,12 @@ std::optional<Settings> check_settings(const RawSettings& raw, std::string& erro
   if (const auto problem = check_algorithm(settings.kind, raw.algorithm); !problem.empty())
     return refuse(problem);
   if (raw.iterations < 0 || raw.warmup < 0) return refuse("--iterations and --warmup cannot be negative");
+  if (raw.tensors < 1) return refuse("--tensors: at least 1");
+  if (raw.tensors > 1 && settings.kind == Kind::send_recv)
+    return refuse("--tensors needs a collective: send_recv measures round trips");
+  if (raw.tensors > 1 && raw.algorithm == kEveryAlgorithm)
+    return refuse("--algorithm all measures one tensor at a time, without --tensors");
+  settings.tensors = raw.tensors;
   settings.policy.iterations = raw.iterations;
   settings.policy.warmup = raw.warmup;
   settings.in_place = raw.in_place.value_or(usually_in_place(settings.kind));

@@ -25,6 +25,7 @@ struct Settings {
   std::string transport;  ///< empty: kolo's choice
   bool shared_memory = true;
   bool in_place = true;
+  int tensors = 1;
   Policy policy;
   std::string json;                  ///< file to write; empty: none
   std::vector<std::string> against;  ///< names of peers
@@ -38,7 +39,7 @@ struct RawSettings {
                           transport, memory = "shared", against;
   int ranks = 0;  ///< 0: one per core, at least 2
   std::optional<bool> in_place;
-  int iterations = 0, warmup = 3;
+  int tensors = 1, iterations = 0, warmup = 3;
   std::string json, table;
 };
 

@@ -1,7 +1,6 @@
 #include "bench/statistics.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 namespace kolo::bench {
 
@@ -10,8 +9,8 @@ Summary summarize(std::vector<double> times) {
   std::sort(times.begin(), times.end());
   const std::size_t n = times.size();
   const double median = n % 2 == 1 ? times[n / 2] : (times[n / 2 - 1] + times[n / 2]) / 2;
-  const std::size_t rank = static_cast<std::size_t>(std::ceil(0.95 * static_cast<double>(n)));
-  return {median, times.front(), times[std::max<std::size_t>(rank, 1) - 1]};
+  const auto percentile = [&](std::size_t p) { return times[(p * n + 99) / 100 - 1]; };
+  return {median, times.front(), percentile(95), percentile(99)};
 }
 
 double gigabytes_per_second(double bytes, double microseconds) {

@@ -5,11 +5,13 @@
 
 namespace kolo::bench {
 
-/// In the unit of the times. `p95` is the smallest time that at least 95 % of the times do not exceed.
+/// In the unit of the times. `p95` is the smallest time that at least 95 % of the times do not exceed; `p99`
+/// likewise.
 struct Summary {
   double median = 0;
   double min = 0;
   double p95 = 0;
+  double p99 = 0;
 };
 
 /// All zero when there are no times.

@@ -14,7 +14,14 @@ std::string percent(const Row& kolo, const std::optional<Row>& limit) {
 
 std::string format_ratio(double ratio) {
   if (ratio < 0.1) return fmt::format("{:.3f}", ratio);
+  if (ratio >= 1e5) return fmt::format("{:.0e}", ratio);
   return fmt::format("{:.{}f}", ratio, ratio < 100 ? 2 : 0);
+}
+
+// Arguments may be longer than the column; the JSON has them all.
+std::string short_name(const std::string& algorithm) {
+  constexpr std::size_t kWidth = 15;
+  return algorithm.size() <= kWidth ? algorithm : algorithm.substr(0, kWidth - 2) + "..";
 }
 
 std::string bandwidth(const Row& row, double value) {
@@ -33,26 +40,27 @@ std::string Table::heading() const {
   const Machine& machine = heading_.machine;
   const std::string ranks = fmt::format("{} rank{}", what.ranks, what.ranks == 1 ? "" : "s");
   const std::string reduction = is_reducing(what.kind) ? fmt::format(" {}", kolo::name_of(what.op)) : "";
-  std::string text = fmt::format("# kolo {}: {}, {} over {}, {}{}, {} memory, {}\n", heading_.version,
-                                 name_of(what.kind), ranks, heading_.transport, kolo::name_of(what.dtype),
-                                 reduction, heading_.memory, what.in_place ? "in place" : "out of place");
+  const std::string tensors = what.tensors > 1 ? fmt::format(", {} tensors at once", what.tensors) : "";
+  std::string text =
+      fmt::format("# kolo {}: {}, {} over {}, {}{}, {} memory, {}{}\n", heading_.version, name_of(what.kind),
+                  ranks, heading_.transport, kolo::name_of(what.dtype), reduction, heading_.memory,
+                  what.in_place ? "in place" : "out of place", tensors);
   text += fmt::format("# {}, {} cores, {:.0f} GB, {}\n", machine.cpu, machine.cores, machine.memory_GB,
                       machine.kernel);
   if (heading_.peers.empty()) {
     text +=
         fmt::format("# {:>8}{:>11}{:>9}{:>8}  {:<15}{:>8}{:>8}{:>8}{:>8}{:>8}{:>7}{:>7}\n", "size", "count",
-                    "type", "redop", "algorithm", "time", "min", "p95", "algbw", "busbw", "copy", "#wrong");
+                    "type", "redop", "algorithm", "time", "min", "p99", "algbw", "busbw", "copy", "#wrong");
     text += fmt::format("# {:>8}{:>11}{:>9}{:>8}  {:<15}{:>8}{:>8}{:>8}{:>8}{:>8}{:>7}{:>7}\n", "bytes",
                         "elements", "", "", "", "us", "us", "us", "GB/s", "GB/s", "share", "");
     return text;
   }
-  std::string names = fmt::format("# {:>8}  {:<15}{:>8}{:>8}{:>7}{:>7}", "size", "algorithm", "time", "busbw",
-                                  "copy", "#wrong");
-  std::string units =
-      fmt::format("# {:>8}  {:<15}{:>8}{:>8}{:>7}{:>7}", "bytes", "", "us", "GB/s", "share", "");
+  std::string names =
+      fmt::format("# {:>8}  {:<15}{:>8}{:>8}{:>7}", "size", "algorithm", "time", "p99", "#wrong");
+  std::string units = fmt::format("# {:>8}  {:<15}{:>8}{:>8}{:>7}", "bytes", "", "us", "us", "");
   for (const auto& peer : heading_.peers) {
-    names += fmt::format("{:>9}{:>8}", peer, "/kolo");
-    units += fmt::format("{:>9}{:>8}", "us", "");
+    names += fmt::format("{:>8}{:>7}", peer, "/kolo");
+    units += fmt::format("{:>8}{:>7}", "us", "");
   }
   return text + names + "\n" + units + "\n";
 }
@@ -66,19 +74,19 @@ std::string Table::row(const Row& kolo, const std::optional<Row>& limit,
   if (heading_.peers.empty()) {
     return fmt::format("  {:>8}{:>11}{:>9}{:>8}  {:<15}{:>8}{:>8}{:>8}{:>8}{:>8}{:>7}{:>7}\n", size,
                        what.count, kolo::name_of(what.dtype),
-                       is_reducing(what.kind) ? kolo::name_of(what.op) : "-", kolo.algorithm,
-                       format_us(times.median), format_us(times.min), format_us(times.p95), algbw, busbw,
+                       is_reducing(what.kind) ? kolo::name_of(what.op) : "-", short_name(kolo.algorithm),
+                       format_us(times.median), format_us(times.min), format_us(times.p99), algbw, busbw,
                        percent(kolo, limit), kolo.wrong);
   }
-  std::string text = fmt::format("  {:>8}  {:<15}{:>8}{:>8}{:>7}{:>7}", size, kolo.algorithm,
-                                 format_us(times.median), busbw, percent(kolo, limit), kolo.wrong);
+  std::string text = fmt::format("  {:>8}  {:<15}{:>8}{:>8}{:>7}", size, short_name(kolo.algorithm),
+                                 format_us(times.median), format_us(times.p99), kolo.wrong);
   for (const auto& peer : peers) {
     if (!peer) {
-      text += fmt::format("{:>9}{:>8}", "-", "-");
+      text += fmt::format("{:>8}{:>7}", "-", "-");
       continue;
     }
     const double ratio = times.median > 0 ? peer->times_us.median / times.median : 0;
-    text += fmt::format("{:>9}{:>8}", format_us(peer->times_us.median),
+    text += fmt::format("{:>8}{:>7}", format_us(peer->times_us.median),
                         format_ratio(ratio) + (peer->wrong > 0 ? "!" : "x"));
   }
   return text + "\n";
@@ -87,10 +95,11 @@ std::string Table::row(const Row& kolo, const std::optional<Row>& limit,
 std::string Table::footer(std::uint64_t wrong, double limit_gbps, std::uint64_t limit_bytes) const {
   std::string text;
   if (limit_gbps > 0) {
-    text += fmt::format(
-        "# The machine's limit: {} ranks copying {} each at once load and store {:.2f} GB/s together;\n"
-        "# \"copy share\" is that copy's time over kolo's for the same size.\n",
-        heading_.what.ranks, format_size(limit_bytes), limit_gbps);
+    text += fmt::format("# memcpy: {} ranks copying {} each at once load and store {:.2f} GB/s together.\n",
+                        heading_.what.ranks, format_size(limit_bytes), limit_gbps);
+  }
+  if (limit_gbps > 0 && heading_.peers.empty()) {
+    text += "# \"copy share\" is that copy's time over kolo's for the same size.\n";
   }
   if (!heading_.peers.empty()) {
     text +=

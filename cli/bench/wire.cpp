@@ -50,6 +50,7 @@ Json to_json(const Order& order) {
           {"reduction", kolo::name_of(order.what.op)},
           {"in_place", order.what.in_place},
           {"count", order.what.count},
+          {"tensors", order.what.tensors},
           {"warmup", order.policy.warmup},
           {"iterations", order.policy.iterations},
           {"min_iterations", order.policy.min_iterations},
@@ -68,6 +69,7 @@ Order order_from_json(const Json& json) {
   json.at("ranks").get_to(order.what.ranks);
   json.at("in_place").get_to(order.what.in_place);
   json.at("count").get_to(order.what.count);
+  json.at("tensors").get_to(order.what.tensors);
   json.at("warmup").get_to(order.policy.warmup);
   json.at("iterations").get_to(order.policy.iterations);
   json.at("min_iterations").get_to(order.policy.min_iterations);

@@ -88,6 +88,18 @@ TEST_P(BenchCollective, IsRightBetweenProcesses) {
   }
 }
 
+TEST_P(BenchCollective, ManyTensorsAtOnceAreRight) {
+  const std::string collective = GetParam();
+  if (collective == "send_recv") GTEST_SKIP() << "no collective";
+  const std::size_t rows = collective == "barrier" ? 1 : 3;
+  for (const char* place : {" --in-place", " --out-of-place"}) {
+    for (const auto& line :
+         expect_right(collective + " --sizes 0,8,5000 --tensors 30 --ranks 3" + place, rows)) {
+      EXPECT_EQ(line.at("tensors"), 30);
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, BenchCollective,
                          testing::Values("all_reduce", "reduce_scatter", "all_gather", "broadcast", "reduce",
                                          "scatter", "gather", "all_to_all", "barrier", "send_recv"),
@@ -130,6 +142,9 @@ TEST(BenchCommand, WrongUsageIsToldInAWord) {
       {"all_reduce --memory lost", "unknown memory 'lost'"},
       {"all_reduce --against nobody", "unknown peer 'nobody'"},
       {"all_reduce --ranks -3", "--ranks -3"},
+      {"all_reduce --tensors 0", "--tensors: at least 1"},
+      {"send_recv --tensors 2", "--tensors needs a collective"},
+      {"all_reduce --tensors 2 --algorithm all", "one tensor at a time"},
       {"all_reduce --ranks 300 --dtype bfloat16", "300 ranks"},
       {"send_recv --ranks 1", "at least 2 ranks"},
       {"all_reduce --in-place --out-of-place", "place"},
@@ -155,22 +170,40 @@ TEST(BenchCommand, AFileThatCannotBeWrittenFails) {
   EXPECT_NE(outcome.output.find("/nowhere/at/all.jsonl"), std::string::npos) << outcome.output;
 }
 
-// With each peer that is installed; of the others it says what to install.
-TEST(BenchCommand, PeersAreVerifiedToo) {
+// With each peer that is installed; of the others it says what to do.
+void expect_right_peers(const std::string& arguments, const std::vector<std::string>& peers) {
   const Lines file;
-  const Outcome outcome = run(
-      "all_reduce --ranks 2 --sizes 8,64K --iterations 10 --against gloo,openmpi,mpich --json " + file.path);
+  std::string names;
+  for (const auto& peer : peers) names += (names.empty() ? "" : ",") + peer;
+  const Outcome outcome = run(arguments + " --iterations 10 --against " + names + " --json " + file.path);
   EXPECT_EQ(outcome.code, 0) << outcome.output;
-  for (const std::string peer : {"gloo", "openmpi", "mpich"}) {
+  for (const auto& peer : peers) {
     std::size_t rows = 0;
     for (const auto& line : file.read()) {
       if (line.value("library", "") != peer) continue;
       ++rows;
       EXPECT_EQ(line.at("wrong"), 0);
       EXPECT_GE(line.at("iterations"), 2);
+      EXPECT_EQ(line.at("memory"), peer == "limit" ? "shared" : "private");
     }
-    const bool absent = outcome.output.find("# " + peer + " is not here: install ") != std::string::npos;
-    EXPECT_EQ(rows, absent ? 0u : 2u) << peer << "\n" << outcome.output;
+    const bool absent = outcome.output.find("# " + peer + " is not here: ") != std::string::npos;
+    EXPECT_EQ(rows, absent ? 0u : 2u) << arguments << " " << peer << "\n" << outcome.output;
+  }
+}
+
+TEST(BenchCommand, PeersAreVerifiedToo) {
+  expect_right_peers("all_reduce --ranks 2 --sizes 8,64K", {"gloo", "openmpi", "mpich"});
+  expect_right_peers("all_reduce --ranks 2 --sizes 8,5000 --tensors 20", {"gloo", "openmpi", "mpich"});
+}
+
+TEST(BenchCommand, TheLimitIsVerifiedToo) {
+  for (const std::string collective : {"all_reduce", "reduce_scatter", "all_gather", "broadcast"}) {
+    for (const std::string ranks : {"1", "2", "3", "4"}) {
+      for (const char* place : {" --in-place", " --out-of-place"}) {
+        expect_right_peers(collective + " --sizes 36,70001 --ranks " + ranks + place, {"limit"});
+      }
+    }
+    expect_right_peers(collective + " --sizes 36,5000 --ranks 3 --tensors 20", {"limit"});
   }
 }
 

@@ -16,13 +16,19 @@ TEST(BenchStatistics, MedianOfOddAndEven) {
   EXPECT_DOUBLE_EQ(summarize({}).median, 0);
 }
 
-TEST(BenchStatistics, NinetyFivePercentAreNotAboveP95) {
+TEST(BenchStatistics, SoManyPercentAreNotAboveAPercentile) {
   std::vector<double> times(100);
   std::iota(times.rbegin(), times.rend(), 1.0);
   EXPECT_DOUBLE_EQ(summarize(times).p95, 95);
   EXPECT_DOUBLE_EQ(summarize(times).min, 1);
-  EXPECT_DOUBLE_EQ(summarize({5, 1}).p95, 5);
-  EXPECT_DOUBLE_EQ(summarize({5}).p95, 5);
+  EXPECT_DOUBLE_EQ(summarize(times).p99, 99);
+  times.push_back(1000);
+  EXPECT_DOUBLE_EQ(summarize(times).p95, 96);
+  EXPECT_DOUBLE_EQ(summarize(times).p99, 100);
+  for (const std::vector<double>& few : {std::vector<double>{5, 1}, {5}}) {
+    EXPECT_DOUBLE_EQ(summarize(few).p95, 5);
+    EXPECT_DOUBLE_EQ(summarize(few).p99, 5);
+  }
 }
 
 TEST(BenchStatistics, Bandwidth) {
@@ -30,6 +36,15 @@ TEST(BenchStatistics, Bandwidth) {
   EXPECT_DOUBLE_EQ(gigabytes_per_second(1e9, 0), 0);
   const Case what = make_case(Kind::all_reduce, 1'000'000, 4, DType::float32, ReduceOp::sum, true);
   const Row row = make_row("kolo", "shm", "shared", what, {"ring", {400, 500, 600}, 0});
+  EXPECT_DOUBLE_EQ(row.algbw, 2);
+  EXPECT_DOUBLE_EQ(row.busbw, 3);
+}
+
+TEST(BenchStatistics, BandwidthIsThatOfAllTensors) {
+  Case what = make_case(Kind::all_reduce, 1'000'000, 4, DType::float32, ReduceOp::sum, true);
+  what.tensors = 10;
+  const Row row = make_row("kolo", "shm", "shared", what, {"ring", {5000}, 0});
+  EXPECT_EQ(row.what.bytes(), 1'000'000u);
   EXPECT_DOUBLE_EQ(row.algbw, 2);
   EXPECT_DOUBLE_EQ(row.busbw, 3);
 }

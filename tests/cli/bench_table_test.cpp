@@ -51,8 +51,28 @@ TEST(BenchTable, LinesUp) {
 
 TEST(BenchTable, LinesUpWithPeers) {
   const std::vector<std::optional<Row>> peers = {sample_row("gloo", 8, 123.4), std::nullopt,
-                                                 sample_row("mpich", 8, 1234567.0, 3)};
-  expect_aligned(Table(sample_heading({"gloo", "openmpi", "mpich"})), peers);
+                                                 sample_row("mpich", 8, 1234567.0, 3),
+                                                 sample_row("limit", 8, 0.17)};
+  expect_aligned(Table(sample_heading({"gloo", "openmpi", "mpich", "limit"})), peers);
+}
+
+TEST(BenchTable, LongNamesAreCutShort) {
+  for (const std::vector<std::string>& peers : {std::vector<std::string>{}, {"gloo"}}) {
+    const Table table(sample_heading(peers));
+    Row row = sample_row("kolo", 8, 10);
+    const auto line = [&] { return table.row(row, std::nullopt, {peers.size(), std::nullopt}); };
+    const std::size_t width = line().size();
+    row.algorithm = "double_tree:chunks=16";
+    EXPECT_EQ(line().size(), width);
+    EXPECT_NE(line().find("double_tree:c.."), std::string::npos) << line();
+  }
+}
+
+TEST(BenchTable, TheHeadingTellsHowManyTensors) {
+  Heading heading = sample_heading({});
+  EXPECT_EQ(Table(heading).heading().find("tensor"), std::string::npos);
+  heading.what.tensors = 200;
+  EXPECT_NE(Table(heading).heading().find("in place, 200 tensors at once"), std::string::npos);
 }
 
 TEST(BenchTable, RatioIsThePeersTimeOverKolos) {
@@ -83,6 +103,8 @@ TEST(BenchJson, ALineHasAllFields) {
   EXPECT_EQ(json.at("median_us"), 12.5);
   EXPECT_EQ(json.at("min_us"), 12.5);
   EXPECT_EQ(json.at("p95_us"), 12.5);
+  EXPECT_EQ(json.at("p99_us"), 12.5);
+  EXPECT_EQ(json.at("tensors"), 1);
   EXPECT_EQ(json.at("iterations"), 3);
   EXPECT_EQ(json.at("algbw_GBps"), 0.082);
   EXPECT_EQ(json.at("busbw_GBps"), 0.123);

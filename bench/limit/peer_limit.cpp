@@ -1,0 +1,256 @@
+// The machine's limit as a peer of kolo bench: forks its ranks, which run the same loop as everybody.
+#include <fmt/format.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+#include "limit.hpp"
+#include "peer.hpp"
+
+namespace kolo::bench {
+namespace {
+
+/// One mapping that all ranks inherit, and so have at the same address: flags and messages, and for each rank
+/// a desk for what is not timed and its data. Only what is touched takes memory.
+class Common {
+ public:
+  explicit Common(int ranks) : ranks_(static_cast<std::size_t>(ranks)) {
+    messages_at_ = ranks_ * sizeof(limit::Flag);
+    desks_at_ = round_up(messages_at_ + limit::Exchange::size_for(ranks) * sizeof(limit::Message));
+    data_at_ = desks_at_ + ranks_ * kDesk;
+    const std::size_t bytes = data_at_ + ranks_ * kData;
+    // Room to begin at a huge page.
+    void* const at = ::mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE,
+                            MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (at == MAP_FAILED) throw std::runtime_error(fmt::format("mmap: {}", std::strerror(errno)));
+    base_ = static_cast<std::byte*>(at);
+    base_ += round_up(reinterpret_cast<std::uintptr_t>(base_)) - reinterpret_cast<std::uintptr_t>(base_);
+    ::madvise(base_ + data_at_, ranks_ * kData, MADV_HUGEPAGE);  // a wish
+  }
+
+  std::span<limit::Flag> flags() const { return {reinterpret_cast<limit::Flag*>(base_), ranks_}; }
+  std::span<limit::Message> messages() const {
+    return {reinterpret_cast<limit::Message*>(base_ + messages_at_),
+            limit::Exchange::size_for(static_cast<int>(ranks_))};
+  }
+  template <typename T>
+  T* desk(int rank, std::size_t count) const {
+    return reinterpret_cast<T*>(
+        room(desks_at_ + static_cast<std::size_t>(rank) * kDesk, count * sizeof(T), kDesk));
+  }
+  std::byte* data(int rank, std::size_t bytes) const {
+    return room(data_at_ + static_cast<std::size_t>(rank) * kData, bytes, kData);
+  }
+
+ private:
+  static constexpr std::size_t kHugePage = std::size_t{2} << 20;
+  static constexpr std::size_t kDesk = std::size_t{64} << 20;
+  // No power of two: AMD's first cache finds its lines by a hash of the address, whose high bits it leaves
+  // out, and can hold only one line of a hash. Sums are 6 times slower where ranks' addresses differ in those
+  // bits alone.
+  static constexpr std::size_t kData = (std::size_t{16} << 30) + kHugePage;
+
+  static std::size_t round_up(std::size_t bytes) { return (bytes + kHugePage - 1) / kHugePage * kHugePage; }
+  std::byte* room(std::size_t at, std::size_t bytes, std::size_t most) const {
+    if (bytes > most) throw std::runtime_error(fmt::format("{} bytes: there is room for {}", bytes, most));
+    return base_ + at;
+  }
+
+  std::size_t ranks_, messages_at_, desks_at_, data_at_;
+  std::byte* base_ = nullptr;
+};
+
+std::vector<int> allowed_cores() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  std::vector<int> cores;
+  if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &allowed)) cores.push_back(core);
+  }
+  return cores;
+}
+
+// Ranks that have woken up on one core may stay there for long, however many there are.
+void stay_on(int core) {
+  cpu_set_t only;
+  CPU_ZERO(&only);
+  CPU_SET(core, &only);
+  ::sched_setaffinity(0, sizeof(only), &only);
+}
+
+class LimitContestant : public Contestant {
+ public:
+  /// `yields`: there are more ranks than cores.
+  LimitContestant(const Common& common, int rank, int size, bool yields)
+      : common_(common),
+        rank_(rank),
+        size_(size),
+        barrier_(common.flags(), rank, yields),
+        exchange_(common.messages(), size, rank, yields) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  /// The faster of two is the limit of an all-reduce.
+  std::vector<std::string> algorithms(const Case& what) const override {
+    const bool knows_how = !is_reducing(what.kind) || what.op == ReduceOp::sum;
+    if (what.kind == Kind::barrier) return {"flags"};
+    if (what.dtype != DType::float32 || !knows_how || what.count == 0) return {};
+    switch (what.kind) {
+      case Kind::all_reduce:
+        if (what.tensors == 1 && what.count <= limit::Exchange::kMostValues) return {"slices", "exchange"};
+        return {"slices"};
+      case Kind::reduce_scatter:
+      case Kind::all_gather:
+      case Kind::broadcast:
+        return {"slices"};
+      default:
+        return {};
+    }
+  }
+
+  std::byte* memory(std::size_t bytes) override { return common_.data(rank_, bytes); }
+
+  void prepare(const Case& what, const std::string& algorithm, std::span<const Piece> pieces) override {
+    what_ = what;
+    exchanges_ = algorithm == "exchange";
+    std::copy(pieces.begin(), pieces.end(), common_.desk<Piece>(rank_, pieces.size()));
+    barrier_.wait();
+    tensors_.assign(pieces.size(), {});
+    for (int r = 0; r < size_; ++r) {
+      const Piece* const theirs = common_.desk<Piece>(r, pieces.size());
+      for (std::size_t t = 0; t < pieces.size(); ++t) {
+        tensors_[t].in.push_back(static_cast<const float*>(theirs[t].in));
+        tensors_[t].out.push_back(static_cast<float*>(theirs[t].out));
+      }
+    }
+    barrier_.wait();
+  }
+
+  void call() override {
+    const auto me = static_cast<std::size_t>(rank_);
+    if (exchanges_) return exchange_.all_reduce(tensors_[0].in[me], tensors_[0].out[me], what_.count);
+    barrier_.wait();
+    if (what_.kind == Kind::barrier) return;
+    for (const Tensor& tensor : tensors_) do_my_part(tensor);
+    barrier_.wait();
+  }
+
+  void barrier() override { barrier_.wait(); }
+  void share(void* data, std::size_t bytes) override {
+    if (rank_ == 0) std::memcpy(common_.desk<std::byte>(0, bytes), data, bytes);
+    barrier_.wait();
+    if (rank_ != 0) std::memcpy(data, common_.desk<std::byte>(0, bytes), bytes);
+    barrier_.wait();
+  }
+  void collect(const double* mine, std::size_t count, double* all) override {
+    std::copy_n(mine, count, common_.desk<double>(rank_, count));
+    barrier_.wait();
+    for (int r = 0; rank_ == 0 && r < size_; ++r) {
+      all = std::copy_n(common_.desk<double>(r, count), count, all);
+    }
+    barrier_.wait();
+  }
+
+ private:
+  /// Where all ranks have it.
+  struct Tensor {
+    std::vector<const float*> in;
+    std::vector<float*> out;
+  };
+
+  void do_my_part(const Tensor& tensor) const {
+    const auto me = static_cast<std::size_t>(rank_), ranks = static_cast<std::size_t>(size_);
+    const std::size_t count = what_.count;
+    // Slices begin at cache lines.
+    const std::size_t line = 64 / sizeof(float), lines = (count + line - 1) / line;
+    const std::size_t begin = std::min(count, lines * me / ranks * line);
+    const std::size_t end = std::min(count, lines * (me + 1) / ranks * line);
+    switch (what_.kind) {
+      case Kind::all_reduce:
+        return limit::sum(tensor.in, tensor.out, begin, end);
+      case Kind::reduce_scatter: {
+        // Shifted, so that part `me` of the sources meets the target's beginning.
+        float* const target = tensor.out[me] - me * count;
+        return limit::sum(tensor.in, {&target, 1}, me * count, (me + 1) * count);
+      }
+      case Kind::broadcast:
+        for (std::size_t r = 1; r < ranks; ++r)
+          copy(tensor.out[0] + begin, tensor.out[r] + begin, end - begin);
+        return;
+      case Kind::all_gather:
+        for (std::size_t r = 0; r < ranks; ++r) copy(tensor.in[r], tensor.out[me] + r * count, count);
+        return;
+      default:
+        return;
+    }
+  }
+
+  static void copy(const float* from, float* to, std::size_t count) {
+    if (from != to) std::memcpy(to, from, count * sizeof(float));
+  }
+
+  const Common& common_;
+  int rank_;
+  int size_;
+  limit::Barrier barrier_;
+  limit::Exchange exchange_;
+  Case what_;
+  bool exchanges_ = false;
+  std::vector<Tensor> tensors_;
+};
+
+int run_rank(const Common& common, int rank, int size, const char* socket) {
+  const std::vector<int> cores = allowed_cores();
+  const bool all_have_cores = static_cast<std::size_t>(size) <= cores.size();
+  if (all_have_cores) stay_on(cores[static_cast<std::size_t>(rank)]);
+  LimitContestant contestant(common, rank, size, !all_have_cores);
+  return serve(contestant, socket, "plain loops");
+}
+
+// Ends as soon as a rank fails, and with it all ranks do.
+int run_ranks(const char* socket, int size) {
+  const Common common(size);
+  const pid_t parent = ::getpid();
+  for (int rank = 0; rank < size; ++rank) {
+    const pid_t child = ::fork();
+    if (child < 0) throw std::runtime_error(fmt::format("fork: {}", std::strerror(errno)));
+    if (child > 0) continue;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::_exit(::getppid() == parent ? run_rank(common, rank, size, socket) : 1);
+  }
+  for (int status = 0; ::wait(&status) > 0;) {
+    if (status != 0) return 1;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace kolo::bench
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::fprintf(stderr, "kolo bench --against starts this program\n");
+    return 2;
+  }
+  try {
+    return kolo::bench::run_ranks(argv[1], std::atoi(argv[2]));
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "limit: %s\n", error.what());
+    return 1;
+  }
+}
