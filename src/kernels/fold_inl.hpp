@@ -140,32 +140,44 @@ class Fold {
     return i;
   }
 
-  /// From element `i` on, a vector at a time; the last elements go through vectors on the stack: nothing
-  /// beyond the arrays is touched.
+  /// From element `i` on, in shorter and shorter vectors: nothing beyond the arrays is touched.
   HWY_NOINLINE void rest(const Arrays<Stored>& arrays, std::size_t i) const {
-    const Raw raw;
-    const std::size_t n = hn::Lanes(raw);
-    for (; i + n <= arrays.count; i += n) {
-      const V sum =
-          folded(arrays.in_count, [&](std::size_t k) HWY_ATTR { return hn::LoadU(raw, arrays.in(k) + i); });
-      for (std::size_t k = 0; k < arrays.out_count; ++k) hn::StoreU(sum, raw, arrays.out(k) + i);
-    }
-    if (const std::size_t bytes = (arrays.count - i) * sizeof(Stored); bytes != 0) {
+    using Lane = typename Codec::Lane;
+    const hn::CappedTag<Lane, 1> one;
+    const typename Codec::template Raw<decltype(one)> raw;
+    i = single_steps(arrays, D(), i);
+    i = single_steps(arrays, hn::CappedTag<Lane, 4>(), i);
+    i = single_steps(arrays, one, i);
+    if constexpr (hn::MaxLanes(raw) > 1) {
+      if (i == arrays.count) return;
       HWY_ALIGN Stored last[hn::MaxLanes(raw)] = {};
-      const V sum = folded(arrays.in_count, [&](std::size_t k) HWY_ATTR {
-        std::memcpy(last, arrays.in(k) + i, bytes);
+      const auto sum = folded(one, arrays.in_count, [&](std::size_t k) HWY_ATTR {
+        std::memcpy(last, arrays.in(k) + i, sizeof(Stored));
         return hn::Load(raw, last);
       });
       hn::Store(sum, raw, last);
-      for (std::size_t k = 0; k < arrays.out_count; ++k) std::memcpy(arrays.out(k) + i, last, bytes);
+      for (std::size_t k = 0; k < arrays.out_count; ++k) {
+        std::memcpy(arrays.out(k) + i, last, sizeof(Stored));
+      }
     }
   }
 
+  /// As long as another vector of `Tag` fits; returns where the next one would begin.
+  template <class Tag>
+  HWY_INLINE std::size_t single_steps(const Arrays<Stored>& arrays, Tag d, std::size_t i) const {
+    const typename Codec::template Raw<Tag> raw;
+    for (const std::size_t n = hn::Lanes(raw); i + n <= arrays.count; i += n) {
+      const auto sum = folded(d, arrays.in_count,
+                              [&](std::size_t k) HWY_ATTR { return hn::LoadU(raw, arrays.in(k) + i); });
+      for (std::size_t k = 0; k < arrays.out_count; ++k) hn::StoreU(sum, raw, arrays.out(k) + i);
+    }
+    return i;
+  }
+
   /// One vector out of each input's, which `vector_of` loads.
-  template <class VectorOf>
-  HWY_INLINE V folded(std::size_t in_count, VectorOf vector_of) const {
-    const D d;
-    V sum = vector_of(0);
+  template <class Tag, class VectorOf>
+  HWY_INLINE auto folded(Tag d, std::size_t in_count, VectorOf vector_of) const {
+    auto sum = vector_of(0);
     for (std::size_t k = 1; k + 1 < in_count; ++k) sum = Codec::combine(d, sum, vector_of(k), op_);
     return Codec::combine(d, sum, vector_of(in_count - 1), last_);
   }
