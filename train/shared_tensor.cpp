@@ -45,7 +45,9 @@ at::Tensor without_values(at::Tensor fresh) {
 }  // namespace
 
 at::Tensor shared_empty(at::IntArrayRef sizes, const at::TensorOptions& options) {
-  return without_values(at::empty(sizes, options));
+  // at::empty() itself makes no tensor that wants a gradient.
+  at::Tensor tensor = without_values(at::empty(sizes, options.requires_grad(false)));
+  return tensor.set_requires_grad(options.requires_grad());
 }
 
 at::Tensor shared_like(const at::Tensor& tensor) {
