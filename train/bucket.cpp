@@ -9,8 +9,8 @@ namespace kolo::train {
 Bucket::Bucket(std::span<const std::size_t> members, std::span<const at::Tensor> parameters)
     : dtype_(dtype_of_tensor(parameters[members.front()].scalar_type())) {
   for (const std::size_t index : members) count_ += static_cast<std::uint64_t>(parameters[index].numel());
-  memory_ = std::make_shared<SharedMemory>(count_ * size_of(dtype_));
-  std::byte* next = memory_->data();
+  memory_ = SharedArena::instance().allocate(count_ * size_of(dtype_));
+  std::byte* next = memory_.get();
   for (const std::size_t index : members) {
     const at::Tensor& parameter = parameters[index];
     // One from_blob each, rather than slices of one tensor: optimizers call detach_(), which autograd forbids

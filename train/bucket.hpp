@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
+#include "kolo/arena.hpp"
 #include "kolo/communicator.hpp"
-#include "kolo/memory.hpp"
 
 namespace kolo::train {
 
@@ -28,7 +28,7 @@ class Bucket {
   Bucket(std::span<const std::size_t> members, std::span<const at::Tensor> parameters);
 
   const std::vector<Slot>& slots() const noexcept { return slots_; }
-  Buffer buffer() const { return memory_->buffer(count_, dtype_); }
+  Buffer buffer() const { return Buffer(memory_.get(), count_, dtype_); }
   std::uint64_t bytes() const { return buffer().bytes(); }
 
   /// Makes the slot hold the gradient of `parameter` and the gradient live in the slot: a copy when it lay
@@ -49,7 +49,7 @@ class Bucket {
   Clock::time_point ended() const { return started_ + work_.duration(); }
 
  private:
-  std::shared_ptr<SharedMemory> memory_;
+  std::shared_ptr<std::byte[]> memory_;
   std::uint64_t count_ = 0;
   DType dtype_;
   std::vector<Slot> slots_;

@@ -1,6 +1,7 @@
 // kolo: collective communication for CPUs and ordinary networks. This header brings in all of the core API.
 #pragma once
 
+#include "kolo/arena.hpp"
 #include "kolo/buffer.hpp"
 #include "kolo/communicator.hpp"
 #include "kolo/dtype.hpp"

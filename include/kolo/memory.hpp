@@ -8,9 +8,10 @@
 
 namespace kolo {
 
-/// Zeroed, page-aligned memory, backed by a memfd that kolo hands to the other ranks of this host when a
-/// collective first uses it. It has no name anywhere and disappears with the process. Sums over shared memory
-/// then read the peer's data where it lies. Movable; must outlive every Work that uses it.
+/// Zeroed, page-aligned memory, in huge pages from 2 MiB on where the system grants them, backed by a memfd
+/// that kolo hands to the other ranks of this host when a collective first uses it. It has no name anywhere
+/// and disappears with the process. Sums over shared memory then read the peer's data where it lies. It takes
+/// a descriptor: many tensors go into a SharedArena. Movable; must outlive every Work that uses it.
 class SharedMemory {
  public:
   SharedMemory() noexcept;
@@ -29,5 +30,9 @@ class SharedMemory {
   struct Region;
   std::unique_ptr<Region> region_;
 };
+
+/// Whether the whole range lies in memory that kolo gave out in this process, as SharedMemory or from a
+/// SharedArena. Thread-safe.
+bool is_shared(const void* data, std::size_t bytes);
 
 }  // namespace kolo

@@ -8,6 +8,7 @@ namespace kolo {
 namespace {
 
 constexpr auto kHandBack = std::chrono::milliseconds(50);  // callers that come and go keep the thread away
+constexpr auto kBurst = std::chrono::microseconds(50);  // who starts several operations soon waits for them
 constexpr int kPollsBetweenLooks = 64;
 constexpr int kSpinsBetweenYields = 16;
 
@@ -52,13 +53,23 @@ bool Engine::wait(const Operation& operation, const Deadline& deadline) {
 
 void Engine::own_thread() {
   std::unique_lock lock(mutex_);
+  bool burst_is_over = false;
   while (!stopping_) {
     if (driver_ != Driver::none || waiting_callers_ > 0) {
+      burst_is_over = false;
       idle_.wait_for(lock, kHandBack);
       continue;
     }
     if (!has_work() && Clock::now() < last_driven_ + kHandBack) {
+      burst_is_over = false;
       idle_.wait_until(lock, last_driven_ + kHandBack);
+      continue;
+    }
+    if (!burst_is_over) {
+      lock.unlock();
+      std::this_thread::sleep_for(kBurst);
+      lock.lock();
+      burst_is_over = true;
       continue;
     }
     driver_ = Driver::own_thread;

@@ -10,7 +10,9 @@
 namespace kolo {
 namespace {
 
-constexpr int kFirstLooks = 100;  // some two microseconds
+// Some two microseconds, or the others' turns on this core.
+constexpr int kFirstLooks = 100;
+constexpr int kFirstLooksCrowded = 20;
 
 }  // namespace
 
@@ -97,7 +99,8 @@ std::shared_ptr<Operation> Engine::start(OperationSpec spec, bool waits_now) {
   }
   // Also an operation that is done may leave answers that had no room, which a sleeper did not arm for.
   if (!has_work()) return operation;
-  if (sleeping_) sleeper_.kick();
+  // A sleeper that has other operations hears of what a native one waits for.
+  if (sleeping_ && (operation->spec().group == nullptr || active_.size() <= 1)) sleeper_.kick();
   if ((!waits_now || operation->done()) && driver_ == Driver::none) idle_.notify_one();
   return operation;
 }
@@ -105,9 +108,11 @@ std::shared_ptr<Operation> Engine::start(OperationSpec spec, bool waits_now) {
 /// The peers are often about to make the same call: it may be over before it is worth reading a clock.
 void Engine::run_native(Operation& operation, bool waits_now) {
   native::Group& group = *operation.spec().group;
-  const int looks = waits_now && !options_.crowded && driver_ == Driver::none ? kFirstLooks : 1;
+  int looks = options_.crowded ? kFirstLooksCrowded : kFirstLooks;
+  if (!waits_now || driver_ != Driver::none) looks = 1;
   for (int look = 0; look < looks && !operation.done() && !noted_; ++look) {
-    if (look > 0) relax();
+    if (look > 0) options_.crowded ? std::this_thread::yield() : relax();
+    if (entering_.load(std::memory_order_relaxed) > 0) break;
     group.advance();
   }
   if (operation.done()) return;

@@ -88,8 +88,7 @@ std::vector<Ranked> Chooser::ranking(const ScheduleSpec& spec, const Demands& de
       all.push_back({std::move(candidate), timed->second, true});
     } else {
       const bool natively = situation_.shares_memory && candidate.algorithm->native && !demands.custom;
-      const double seconds =
-          natively ? predicted_natively(asked.size, bytes) : predicted(candidate, asked, bytes);
+      const double seconds = natively ? predicted_natively(asked, bytes) : predicted(candidate, asked, bytes);
       all.push_back({std::move(candidate), seconds, false});
     }
   }
@@ -108,11 +107,13 @@ double Chooser::predicted(const Configured& candidate, ScheduleSpec spec, std::u
 
 /// A look at a cache line of each other rank, and every rank's data loaded and stored once, by all cores
 /// together.
-double Chooser::predicted_natively(int size, std::uint64_t bytes) const {
+double Chooser::predicted_natively(const ScheduleSpec& spec, std::uint64_t bytes) const {
   const CostModel& model = situation_.model;
-  const double turns = std::max(1.0, size / std::max(model.cores, 1.0));
-  const double moved = static_cast<double>(bytes) * turns;
-  return model.memory.latency / 2 * turns + moved * model.reduce_per_byte;
+  const double turns = std::max(1.0, spec.size / std::max(model.cores, 1.0));
+  // An all-reduce moves all data once more than there is to gather or to reduce.
+  const double share = spec.collective == Collective::all_reduce ? 1 : 1 - 1.0 / spec.size;
+  const double per_byte = is_reducing(spec.collective) ? model.reduce_per_byte : model.copy_per_byte;
+  return turns * (model.memory.latency / 2 + share * static_cast<double>(bytes) * per_byte);
 }
 
 /// Steps one after the other, and the busiest rank's bytes through its narrowest place.

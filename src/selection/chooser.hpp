@@ -47,7 +47,7 @@ class Chooser {
 
  private:
   double predicted(const Configured& candidate, ScheduleSpec spec, std::uint64_t bytes) const;
-  double predicted_natively(int size, std::uint64_t bytes) const;
+  double predicted_natively(const ScheduleSpec& spec, std::uint64_t bytes) const;
   double estimated(const Configured& candidate, const ScheduleSpec& spec, std::uint64_t bytes) const;
   Configured in_ring_order(Configured configured) const;
 

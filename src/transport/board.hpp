@@ -21,9 +21,9 @@ inline constexpr std::uint32_t kCallsAhead = 16;
 inline constexpr std::uint32_t kNotes = 2 * kCallsAhead;
 /// Data up to this size travels with its note.
 inline constexpr std::size_t kNoteBytes = 4096;
-/// A piece of longer data on its way from private memory to private memory; there are two, so that one is
-/// written while the other is read. 256 KiB stay in a second-level cache.
-inline constexpr std::size_t kStageBytes = 256 << 10;
+/// The longest piece of longer data on its way from private memory to private memory; there are two, so that
+/// one is written while the other is read.
+inline constexpr std::size_t kStageBytes = 1 << 20;
 
 /// A call, announced to the other ranks: one cache line, its number stored last.
 struct alignas(64) Note {

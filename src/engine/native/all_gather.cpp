@@ -6,6 +6,9 @@
 namespace kolo::native {
 namespace {
 
+/// Long enough for kernels::copy() to know that caches do not help.
+constexpr std::uint64_t kCopyBytes = 32 << 20;
+
 /// What `call.rank` needs of rank r, and where it goes; null where it needs nothing.
 struct Wanted {
   std::byte* to = nullptr;
@@ -22,9 +25,9 @@ Wanted wanted_of(const Call& call, int r) {
 Task from_shared(Call& call) {
   for (int r = 0; r < call.size; ++r) {
     const Wanted wanted = wanted_of(call, r);
-    for (std::uint64_t at = 0; at < wanted.bytes; at += kPieceBytes) {
+    for (std::uint64_t at = 0; at < wanted.bytes; at += kCopyBytes) {
       kernels::copy(wanted.to + at, call.inputs[static_cast<std::size_t>(r)] + at,
-                    std::min<std::uint64_t>(kPieceBytes, wanted.bytes - at));
+                    std::min(kCopyBytes, wanted.bytes - at));
       co_await Wait{};
     }
   }
@@ -35,15 +38,16 @@ Task from_shared(Call& call) {
 Task staged(Call& call) {
   const std::uint64_t longest = call.shape->most_shown_bytes(call.size);
   const std::uint64_t own = call.shape->shown_bytes(call.rank);
-  const std::uint64_t pieces = (longest + kStageBytes - 1) / kStageBytes;
+  const std::uint64_t piece = call.piece_bytes();
+  const std::uint64_t pieces = (longest + piece - 1) / piece;
   const std::uint64_t before = *call.pieces;
   *call.pieces += pieces;
-  const auto length = [](std::uint64_t bytes, std::uint64_t t) {
-    return std::min<std::uint64_t>(kStageBytes, bytes - std::min(bytes, t * kStageBytes));
+  const auto length = [piece](std::uint64_t bytes, std::uint64_t t) {
+    return std::min(piece, bytes - std::min(bytes, t * piece));
   };
   const auto put_down = [&](std::uint64_t t) {
     if (length(own, t) > 0)
-      kernels::copy(call.lane->in[(before + t) % 2], call.input + t * kStageBytes, length(own, t));
+      kernels::copy(call.lane->in[(before + t) % 2], call.input + t * piece, length(own, t));
     call.publish(call.lane->staged, before + t + 1);
   };
   co_await Wait{&Lane::done, call.number - 1};  // the boards are free
@@ -57,8 +61,8 @@ Task staged(Call& call) {
     for (int r = 0; r < call.size; ++r) {
       const Wanted wanted = wanted_of(call, r);
       if (length(wanted.bytes, t) == 0) continue;
-      kernels::copy(wanted.to + t * kStageBytes,
-                    call.lanes[static_cast<std::size_t>(r)]->in[(before + t) % 2], length(wanted.bytes, t));
+      kernels::copy(wanted.to + t * piece, call.lanes[static_cast<std::size_t>(r)]->in[(before + t) % 2],
+                    length(wanted.bytes, t));
     }
     call.publish(call.lane->reduced, before + t + 1);
   }

@@ -52,7 +52,7 @@ Task in_place(Call& call) {
 Task staged(Call& call) {
   const std::size_t element = call.shape->element_bytes;
   const std::uint64_t count = call.shape->count();
-  const std::uint64_t piece = kStageBytes / element;
+  const std::uint64_t piece = call.piece_bytes() / element;
   const std::uint64_t pieces = (count + piece - 1) / piece;
   const std::uint64_t before = *call.pieces;
   *call.pieces += pieces;

@@ -1,6 +1,7 @@
 // Call: one collective as a native algorithm sees it.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -54,6 +55,12 @@ struct Call {
 
   bool changed = false;  ///< something was published that others may sleep for
 
+  /// Pieces are so long that they leave the second-level cache of who writes them, out of which another core
+  /// reads them slowly: EPYC (Zen 4), 2 ranks, 4 MiB of private memory took 788, 699, 648, 498, 257 and 181
+  /// us with pieces of 32 KiB to 1 MiB. All ranks' pieces together should stay in the third-level cache.
+  std::uint64_t piece_bytes() const {
+    return 4 * kStageBytes / static_cast<std::uint64_t>(std::max(size, 4));
+  }
   /// Everything that this rank wrote before is seen by whoever sees the count.
   void publish(Lane::Counter& counter, std::uint64_t value) {
     counter.value.store(value, std::memory_order_release);

@@ -27,7 +27,7 @@ Task from_shared(Call& call) {
 Task staged(Call& call) {
   const Shape& shape = *call.shape;
   const std::size_t element = shape.element_bytes;
-  const std::uint64_t stretch = kStageBytes / element / static_cast<std::uint64_t>(call.size);
+  const std::uint64_t stretch = call.piece_bytes() / element / static_cast<std::uint64_t>(call.size);
   std::uint64_t longest = 0;
   for (int r = 0; r < call.size; ++r) longest = std::max(longest, shape.part_count(r));
   const std::uint64_t pieces = (longest + stretch - 1) / stretch;

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <mutex>
 #include <utility>
@@ -14,12 +15,42 @@
 namespace kolo::shm {
 namespace {
 
+// Of Linux 5.14 and 6.1; older headers lack the names.
+constexpr int kPopulateWrite = 23;
+constexpr int kCollapse = 25;
+
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
-constexpr std::size_t kHugePage = 2 << 20;
+
+std::size_t round_up(std::size_t number, std::size_t to) {
+  return (number + to - 1) / to * to;
+}
 
 std::size_t page_size() {
   static const auto kSize = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   return kSize;
+}
+
+/// Maps all of `fd`. Huge pages need an address that is a multiple of their size, which mmap() does not look
+/// for: it is cut out of a longer range.
+void* map_aligned(int fd, std::size_t bytes, int protection) {
+  if (bytes < kHugePage) return ::mmap(nullptr, bytes, protection, MAP_SHARED, fd, 0);
+  const std::size_t reserved = bytes + kHugePage;
+  void* const range =
+      ::mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (range == MAP_FAILED) return MAP_FAILED;
+  auto* const begin = static_cast<std::byte*>(range);
+  const auto address = reinterpret_cast<std::uintptr_t>(range);
+  auto* const aligned = begin + (round_up(address, kHugePage) - address);
+  if (::mmap(aligned, bytes, protection, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED) {
+    const int error = errno;
+    ::munmap(range, reserved);
+    errno = error;
+    return MAP_FAILED;
+  }
+  auto* const end = aligned + round_up(bytes, page_size());
+  if (aligned != begin) ::munmap(begin, static_cast<std::size_t>(aligned - begin));
+  if (end != begin + reserved) ::munmap(end, static_cast<std::size_t>(begin + reserved - end));
+  return aligned;
 }
 
 }  // namespace
@@ -39,16 +70,47 @@ void Region::detach() const {
   // Written to, if only with what is there, a page of a private mapping becomes a copy of its own.
   void* data = ::mmap(data_, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd_.get(), 0);
   if (data == MAP_FAILED) return;
-  for (std::size_t at = 0; at < bytes_; at += page_size()) {
-    __atomic_fetch_or(reinterpret_cast<unsigned char*>(data_ + at), 0, __ATOMIC_RELAXED);
+  const auto touch = [this](off_t from, off_t to) {
+    for (off_t at = from; at < to; at += static_cast<off_t>(page_size())) {
+      __atomic_fetch_or(reinterpret_cast<unsigned char*>(data_ + at), 0, __ATOMIC_RELAXED);
+    }
+  };
+  // Where nothing was ever written there is nothing to copy.
+  for (off_t from = 0; (from = ::lseek(fd_.get(), from, SEEK_DATA)) >= 0;) {
+    const off_t to = ::lseek(fd_.get(), from, SEEK_HOLE);
+    if (to < 0) return touch(from, static_cast<off_t>(bytes_));
+    touch(from, to);
+    from = to;
   }
+}
+
+Status Region::commit(std::size_t offset, std::size_t bytes) const {
+  const std::size_t begin = offset / kHugePage * kHugePage;
+  const std::size_t end = std::min(bytes_, round_up(offset + bytes, kHugePage));
+  // The first page of each huge one, and the kernel fills in the rest at once: eight times as fast as one
+  // fault for each page, and it grants huge pages where faults would not get them (shmem_enabled "never").
+  // Where it grants none, or is too old to know the wish, ordinary pages come below.
+  const std::size_t huge_end = end / kHugePage * kHugePage;
+  if (begin < huge_end) {
+    for (std::size_t at = begin; at < huge_end; at += kHugePage) {
+      ::madvise(data_ + at, page_size(), kPopulateWrite);
+    }
+    ::madvise(data_ + begin, huge_end - begin, kCollapse);
+  }
+  // Now, while it can be said: a page that cannot be had when it is touched kills the process.
+  while (::fallocate(fd_.get(), 0, static_cast<off_t>(begin), static_cast<off_t>(end - begin)) != 0) {
+    if (errno != EINTR) {
+      return Status::from_errno("shared memory: " + std::to_string(end - begin) + " bytes", errno);
+    }
+  }
+  return Status();
 }
 
 Result<UniqueFd> make_memfd(const char* name, std::size_t bytes) {
   if (bytes > ~std::size_t{0} / 2) return Status::from_errno("shared memory", ENOMEM);
   UniqueFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return Status::from_errno("memfd_create", errno);
-  const std::size_t size = (bytes + page_size() - 1) / page_size() * page_size();
+  const std::size_t size = round_up(bytes, page_size());
   if (::ftruncate(fd.get(), static_cast<off_t>(size)) != 0) {
     return Status::from_errno("shared memory of " + std::to_string(size) + " bytes", errno);
   }
@@ -64,7 +126,7 @@ Result<std::byte*> map_memfd(int fd, std::size_t bytes, bool writable) {
       static_cast<std::uint64_t>(info.st_size) != bytes) {
     return Status(Code::system, "the peer passed shared memory that is not what it said");
   }
-  void* data = ::mmap(nullptr, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED, fd, 0);
+  void* data = map_aligned(fd, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ);
   if (data == MAP_FAILED) return Status::from_errno("mmap of " + std::to_string(bytes) + " bytes", errno);
   if (bytes >= kHugePage)
     ::madvise(data, bytes, MADV_HUGEPAGE);  // where the system allows it for shared memory

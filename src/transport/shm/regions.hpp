@@ -13,6 +13,8 @@
 
 namespace kolo::shm {
 
+inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
 /// One memfd, mapped. Its size is sealed, so that whoever maps it can rely on it. Its pages go back to the
 /// system when it is destroyed, even while peers still have it mapped (they then read zeros).
 class Region {
@@ -28,6 +30,10 @@ class Region {
   std::byte* data() const { return data_; }
   /// A multiple of the page size.
   std::size_t bytes() const { return bytes_; }
+  /// Gets the memory behind a range, which lies inside, from the system: zeroed (unless it was there
+  /// already), in huge pages where it is long enough and the system grants them. An error when there is no
+  /// more memory.
+  Status commit(std::size_t offset, std::size_t bytes) const;
 
   /// Puts private copies of the pages in their place, for good. Other threads may use the memory meanwhile.
   void detach() const;
@@ -45,7 +51,8 @@ class Region {
 /// A sealed memfd of at least `bytes` zeroed bytes (rounded up to pages).
 Result<UniqueFd> make_memfd(const char* name, std::size_t bytes);
 /// Maps all of a sealed memfd that somebody passed to us; the size that it really has must be `bytes`, and it
-/// must be sealed against shrinking, or a later truncation would kill this process.
+/// must be sealed against shrinking, or a later truncation would kill this process. The address is a multiple
+/// of kHugePage where the size is at least that.
 Result<std::byte*> map_memfd(int fd, std::size_t bytes, bool writable);
 
 /// All live regions of the process. Thread-safe.

@@ -13,7 +13,9 @@ struct SharedMemory::Region {
 
 SharedMemory::SharedMemory() noexcept = default;
 SharedMemory::SharedMemory(std::size_t bytes)
-    : region_(new Region{shm::Regions::instance().make(bytes).value_or_throw(), bytes}) {}
+    : region_(new Region{shm::Regions::instance().make(bytes).value_or_throw(), bytes}) {
+  region_->shared->commit(0, region_->shared->bytes()).throw_if_error();
+}
 SharedMemory::SharedMemory(SharedMemory&&) noexcept = default;
 SharedMemory& SharedMemory::operator=(SharedMemory&&) noexcept = default;
 SharedMemory::~SharedMemory() = default;
@@ -33,6 +35,10 @@ Buffer SharedMemory::buffer(std::uint64_t count, DType dtype) const {
                           {});
   }
   return Buffer(data(), count, dtype);
+}
+
+bool is_shared(const void* data, std::size_t bytes) {
+  return shm::Regions::instance().find(data, bytes) != nullptr;
 }
 
 }  // namespace kolo
