@@ -14,4 +14,14 @@ inline int usable_cores() {
   return sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? std::max(CPU_COUNT(&cpus), 1) : 1;
 }
 
+/// Moves the calling thread to another core that it may use, if there is one; it may come back later.
+inline void leave_core(int core) {
+  cpu_set_t mine;
+  CPU_ZERO(&mine);
+  if (sched_getaffinity(0, sizeof mine, &mine) != 0 || CPU_COUNT(&mine) < 2) return;
+  cpu_set_t others = mine;
+  CPU_CLR(core, &others);
+  if (sched_setaffinity(0, sizeof others, &others) == 0) sched_setaffinity(0, sizeof mine, &mine);
+}
+
 }  // namespace kolo

@@ -29,7 +29,7 @@ std::uint64_t details_of(const Call& call, std::uint64_t segment_bytes) {
 }
 
 /// The call as native algorithms see it; everything in it is the same on all ranks.
-std::shared_ptr<const native::Shape> native_shape(const Call& call, std::size_t element_bytes) {
+native::Shape native_shape(const Call& call, std::size_t element_bytes) {
   native::Shape shape{call.collective, call.root, element_bytes, {0, call.count}};
   const bool in_has_parts = call.collective == Collective::reduce_scatter;
   if (in_has_parts || call.collective == Collective::all_gather) {
@@ -37,13 +37,11 @@ std::shared_ptr<const native::Shape> native_shape(const Call& call, std::size_t 
     shape.bounds.assign(1, 0);
     for (const std::uint64_t part : parts) shape.bounds.push_back(shape.bounds.back() + part);
   }
-  return std::make_shared<const native::Shape>(std::move(shape));
+  return shape;
 }
 
 void use(const PlanCache::Entry& entry, OperationSpec& spec) {
-  spec.plan = entry.plan;
-  spec.native = entry.native;
-  spec.algorithm = entry.name;
+  spec.recipe = entry.recipe.get();
   spec.signature.algorithm = entry.index;
   spec.signature.details = entry.details;
 }
@@ -124,12 +122,16 @@ PlanCache::Entry Communicator::State::prepare(const Call& call, DType dtype, std
     const Configured chosen = chooser->choose(choice).value_or_throw();
     choice.spec.arguments = chosen.arguments;
     PlanCache::Entry made;
-    made.name = std::make_shared<const std::string>(chosen.name());
+    auto recipe = std::make_shared<Recipe>();
+    recipe->ranks = ranks;
+    recipe->algorithm = chosen.name();
+    made.recipe = recipe;
     made.index = static_cast<std::uint8_t>(chosen.algorithm - algorithms().data());
     const std::uint64_t arguments = hash(kHashSeed, std::string_view(chosen.arguments.text()));
     made.details = hash(details_of(call, segment_bytes), arguments);
     if (group != nullptr && chosen.algorithm->native && custom == nullptr) {
-      made.native = native_shape(call, size_of(dtype));
+      recipe->group = group;
+      recipe->shape = native_shape(call, size_of(dtype));
       return made;
     }
     const Schedule schedule = chosen.algorithm->generate(choice.spec);
@@ -142,7 +144,7 @@ PlanCache::Entry Communicator::State::prepare(const Call& call, DType dtype, std
     if (shape.input_parts.empty() && shape.output_parts.empty()) {
       shape.input_parts = shape.output_parts = even_parts(call.count, schedule.chunks);
     }
-    made.plan = make_plan(schedule, shape);
+    recipe->plan = make_plan(schedule, shape);
     return made;
   });
 }
@@ -157,7 +159,6 @@ Work Communicator::State::start(Call call, bool waits_now, Counts counts, Counts
   spec.output = call.out.data;
   spec.dtype =
       call.collective == Collective::broadcast || call.in.data == nullptr ? call.out.dtype : call.in.dtype;
-  spec.ranks = ranks;
   spec.context = context;
   spec.acknowledged = is_one_way(call.collective);
   spec.signature.collective = static_cast<std::uint8_t>(call.collective);
@@ -170,6 +171,7 @@ Work Communicator::State::start(Call call, bool waits_now, Counts counts, Counts
   const std::lock_guard lock(mutex);
   const bool is_usual =
       call.options.algorithm.empty() && !call.uneven && call.reduction.custom_reduction() == nullptr;
+  PlanCache::Entry unusual;  // outlives the start
   if (is_usual) {
     const PlanCache::Usual usual{call.collective, spec.dtype, call.reduction.op(), call.in_place,
                                  call.one_buffer, call.root,  call.count,          segment_bytes};
@@ -180,13 +182,13 @@ Work Communicator::State::start(Call call, bool waits_now, Counts counts, Counts
     }
     use(recent.entry, spec);
   } else {
-    use(prepare(call, spec.dtype, segment_bytes), spec);
+    unusual = prepare(call, spec.dtype, segment_bytes);
+    use(unusual, spec);
   }
-  if (spec.native != nullptr) spec.group = group;
   spec.reduction = std::move(call.reduction);
   spec.counts = !meeting;
   spec.call = spec.sequence = ++calls;
-  return Work(engine->start(std::move(spec), waits_now));
+  return Work(engine->start(spec, waits_now));
 }
 
 Work Communicator::State::start_message(void* data, std::uint64_t count, DType dtype, int peer, int tag,
@@ -207,7 +209,6 @@ Work Communicator::State::start_message(void* data, std::uint64_t count, DType d
   spec.input = data;
   spec.output = data;
   spec.dtype = dtype;
-  spec.ranks = ranks;
   spec.context = context;
   spec.signature.collective = static_cast<std::uint8_t>(Collective::send_recv);
   spec.signature.dtype = static_cast<std::uint8_t>(dtype);
@@ -231,14 +232,16 @@ Work Communicator::State::start_message(void* data, std::uint64_t count, DType d
     shape.element_bytes = size_of(dtype);
     shape.segment_bytes = segment_bytes;
     shape.input_parts = shape.output_parts = {count};
-    return PlanCache::Entry{
-        make_plan(sends ? make_send(rank, size, peer) : make_recv(rank, size, peer), shape), nullptr, nullptr,
-        0, 0};
+    auto recipe = std::make_shared<Recipe>();
+    recipe->ranks = ranks;
+    recipe->plan = make_plan(sends ? make_send(rank, size, peer) : make_recv(rank, size, peer), shape);
+    return PlanCache::Entry{std::move(recipe), 0, 0};
   };
-  spec.plan = plans.get(std::move(key), make).plan;
+  const PlanCache::Entry entry = plans.get(std::move(key), make);
+  spec.recipe = entry.recipe.get();
   const std::uint32_t number = messages[{peer, tag, sends}]++;
   spec.sequence = kPointToPoint | static_cast<std::uint64_t>(tag) << 32 | number;
-  return Work(engine->start(std::move(spec), waits_now));
+  return Work(engine->start(spec, waits_now));
 }
 
 const Situation& situation_of(const Communicator& communicator) {

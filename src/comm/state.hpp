@@ -37,13 +37,11 @@ class PlanCache {
     auto operator<=>(const Key&) const = default;
   };
 
-  /// A plan and the algorithm that it runs; none for send and recv.
+  /// How to run such a call, and what ranks must agree on for it.
   struct Entry {
-    std::shared_ptr<const Plan> plan;  ///< null where the call runs natively
-    std::shared_ptr<const native::Shape> native;
-    std::shared_ptr<const std::string> name;  ///< of the algorithm, with its arguments
-    std::uint8_t index = 0;                   ///< in the registry
-    std::uint64_t details = 0;                ///< as Signature::details
+    std::shared_ptr<const Recipe> recipe;
+    std::uint8_t index = 0;     ///< in the registry
+    std::uint64_t details = 0;  ///< as Signature::details
   };
 
   /// What tells apart the calls that programs repeat: whole data, a built-in reduction, kolo's choice.

@@ -46,8 +46,7 @@ std::chrono::nanoseconds Work::duration() const noexcept {
 }
 
 std::string Work::algorithm() const {
-  const auto name = operation_ ? operation_->spec().algorithm : nullptr;
-  return name ? *name : std::string();
+  return operation_ ? operation_->spec().recipe->algorithm : std::string();
 }
 
 }  // namespace kolo

@@ -1,6 +1,9 @@
 // Making progress: who drives, when it spins and when it sleeps.
+#include <sched.h>
+
 #include <algorithm>
 
+#include "base/cores.hpp"
 #include "engine/engine.hpp"
 #include "engine/relax.hpp"
 
@@ -9,12 +12,14 @@ namespace {
 
 constexpr auto kHandBack = std::chrono::milliseconds(50);  // callers that come and go keep the thread away
 constexpr auto kBurst = std::chrono::microseconds(50);  // who starts several operations soon waits for them
+constexpr auto kBetweenMoves = std::chrono::milliseconds(5);
 constexpr int kPollsBetweenLooks = 64;
 constexpr int kSpinsBetweenYields = 16;
 
 }  // namespace
 
 std::unique_lock<std::mutex> Engine::enter() const {
+  if (std::unique_lock free(mutex_, std::try_to_lock); free) return free;
   entering_.fetch_add(1, std::memory_order_relaxed);
   std::unique_lock lock(mutex_);
   entering_.fetch_sub(1, std::memory_order_relaxed);
@@ -106,7 +111,12 @@ void Engine::drive(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
     if (idle_since == Clock::time_point{}) idle_since = now;
     if (now - idle_since < options_.spin && driver_ == Driver::caller) {
       // The peer may have been put on this very core: let it run, or we would wait for it until we sleep.
-      if (options_.crowded || ++spins % kSpinsBetweenYields == 0) std::this_thread::yield();
+      if (options_.crowded) {
+        std::this_thread::yield();
+      } else if (++spins % kSpinsBetweenYields == 0) {
+        leave_shared_core();
+        std::this_thread::yield();
+      }
       relax();
       continue;
     }
@@ -117,6 +127,26 @@ void Engine::drive(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
     idle_since = {};
   }
   last_driven_ = Clock::now();
+}
+
+/// Two ranks that wait for each other run so little that the scheduler may leave them on one core while
+/// another one idles. The higher of the two moves.
+void Engine::leave_shared_core() {
+  if (board_ == nullptr) return;
+  const int core = sched_getcpu();
+  board_->core.store(static_cast<std::uint32_t>(core + 1), std::memory_order_relaxed);
+  for (int peer = 0; peer < rank_; ++peer) {
+    Neighbour* neighbour = link(peer).endpoint().neighbour();
+    if (neighbour == nullptr ||
+        neighbour->board().core.load(std::memory_order_relaxed) != static_cast<std::uint32_t>(core + 1)) {
+      continue;
+    }
+    const auto now = Clock::now();
+    if (now - last_move_ < kBetweenMoves) return;
+    last_move_ = now;
+    leave_core(core);
+    return;
+  }
 }
 
 bool Engine::progress(std::size_t index, bool readable) {

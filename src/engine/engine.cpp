@@ -70,11 +70,11 @@ std::shared_ptr<Operation> Engine::acquire() {
   return std::make_shared<Operation>(*this, weak_from_this());
 }
 
-std::shared_ptr<Operation> Engine::start(OperationSpec spec, bool waits_now) {
+std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_now) {
   const auto lock = enter();
   auto operation = acquire();
   if (poisoned_) {
-    operation->spec_ = std::move(spec);
+    operation->take(spec);
     operation->finished_.clear();
     operation->started_ = operation->last_progress_ = Clock::now();
     operation->end(status_for(*operation, *poisoned_));
@@ -84,12 +84,13 @@ std::shared_ptr<Operation> Engine::start(OperationSpec spec, bool waits_now) {
     Context& context = contexts_[spec.context];
     context.last_sequence = spec.sequence;
     context.history[spec.sequence % Context::kHistory] = spec.signature;
-    if (spec.group == nullptr) check_early_messages(spec);
+    if (spec.group() == nullptr) check_early_messages(spec);
   }
   if (spec.counts) ++counters_.operations;
   active_.push_back(operation);
-  operation->begin(std::move(spec), !waits_now || options_.timeline != nullptr);
-  if (operation->spec().group != nullptr) run_native(*operation, waits_now);
+  operation->take(spec);
+  operation->begin(!waits_now || options_.timeline != nullptr);
+  if (operation->spec().group() != nullptr) run_native(*operation, waits_now);
   if (operation->done()) operation_finished(*operation);
   if (driver_ != Driver::caller) {
     for (std::size_t i = 0; i < links_.size(); ++i) {
@@ -100,14 +101,14 @@ std::shared_ptr<Operation> Engine::start(OperationSpec spec, bool waits_now) {
   // Also an operation that is done may leave answers that had no room, which a sleeper did not arm for.
   if (!has_work()) return operation;
   // A sleeper that has other operations hears of what a native one waits for.
-  if (sleeping_ && (operation->spec().group == nullptr || active_.size() <= 1)) sleeper_.kick();
+  if (sleeping_ && (operation->spec().group() == nullptr || active_.size() <= 1)) sleeper_.kick();
   if ((!waits_now || operation->done()) && driver_ == Driver::none) idle_.notify_one();
   return operation;
 }
 
 /// The peers are often about to make the same call: it may be over before it is worth reading a clock.
 void Engine::run_native(Operation& operation, bool waits_now) {
-  native::Group& group = *operation.spec().group;
+  native::Group& group = *operation.spec().group();
   int looks = options_.crowded ? kFirstLooksCrowded : kFirstLooks;
   if (!waits_now || driver_ != Driver::none) looks = 1;
   for (int look = 0; look < looks && !operation.done() && !noted_; ++look) {
@@ -142,7 +143,7 @@ void Engine::record(const Operation& operation) {
   if (!options_.timeline || !operation.spec().counts) return;
   const auto ended = operation.started() + operation.duration();
   std::uint64_t bytes = 0;
-  if (const auto& plan = operation.spec().plan) {
+  if (const auto& plan = operation.spec().recipe->plan) {
     for (const PlanStep& step : plan->steps) {
       if (step.kind == StepKind::send) bytes += step.bytes;
     }
@@ -180,7 +181,7 @@ Operation* Engine::find(std::uint32_t context, std::uint64_t sequence) {
 }
 
 void Engine::check_early_messages(const OperationSpec& spec) {
-  for (const int peer : *spec.ranks) {
+  for (const int peer : spec.ranks()) {
     Link& from = link(peer);
     from.for_each_unexpected([&](const Tag& tag, const Signature& theirs) {
       if (tag.context == spec.context && tag.sequence == spec.sequence && !(theirs == spec.signature)) {
@@ -247,7 +248,7 @@ void Engine::on_native_finished(Operation& operation) {
 
 void Engine::on_native_mismatch(const Operation& operation, int rank, const Signature& theirs) {
   const OperationSpec& spec = operation.spec();
-  disagree(spec.call, spec.signature, (*spec.ranks)[static_cast<std::size_t>(rank)], theirs);
+  disagree(spec.call, spec.signature, spec.ranks()[static_cast<std::size_t>(rank)], theirs);
 }
 
 void Engine::on_native_failure(int rank, const Status& status) {

@@ -57,7 +57,7 @@ class Engine final : private LinkListener,
 
   /// Begins an operation. `waits_now`: the caller is about to wait(), so the engine's own thread need not
   /// stir. A poisoned engine returns an operation that has failed already. Thread-safe.
-  std::shared_ptr<Operation> start(OperationSpec spec, bool waits_now);
+  std::shared_ptr<Operation> start(const OperationSpec& spec, bool waits_now);
   /// Drives until the operation is done (true) or `deadline` has passed (false). Thread-safe.
   bool wait(const Operation& operation, const Deadline& deadline);
 
@@ -114,6 +114,7 @@ class Engine final : private LinkListener,
   bool progress(std::size_t index, bool readable);
   bool wake(std::size_t index);
   void sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline);
+  void leave_shared_core();
   void own_thread();
   std::unique_lock<std::mutex> enter() const;
   bool has_work() const;
@@ -157,6 +158,7 @@ class Engine final : private LinkListener,
   std::uint32_t next_lane_ = 0;
   Board* board_ = nullptr;  // of this rank, where some link leads to a neighbour
   std::uint32_t sleeps_ = 0;
+  Clock::time_point last_move_;  // to another core
   std::vector<std::shared_ptr<Operation>> active_;
   std::vector<std::shared_ptr<Operation>> pool_;
   std::unordered_map<std::uint32_t, Context> contexts_;

@@ -86,7 +86,7 @@ std::string Engine::call_of(const Operation& operation) const {
 }
 
 Status Engine::status_for(const Operation& operation, const Failure& failure) const {
-  const auto& ranks = *operation.spec().ranks;
+  const auto& ranks = operation.spec().ranks();
   const auto blamed = std::find(ranks.begin(), ranks.end(), failure.blamed);
   ErrorContext context;
   context.peer = blamed == ranks.end() ? -1 : static_cast<int>(blamed - ranks.begin());
@@ -125,18 +125,18 @@ void Engine::check_deadlines() {
   const auto window = probe_window(options_.timeout);
   for (const auto& operation : active_) {
     const auto idle = now - operation->last_progress();
-    if (operation->spec().group != nullptr && !operation->has_asked_ && idle > kAskAfter) ask(*operation);
+    if (operation->spec().group() != nullptr && !operation->has_asked_ && idle > kAskAfter) ask(*operation);
     const auto probe = probes_.find(operation.get());
     if (idle < options_.timeout - window) {
       if (probe != probes_.end()) probes_.erase(probe);
     } else if (probe == probes_.end()) {
       Probe& begun = probes_[operation.get()];
       begun.asked = now;
-      for (const int peer : *operation->spec().ranks) {
+      for (const int peer : operation->spec().ranks()) {
         if (peer != rank_) begun.moved[peer] = link(peer).payload_moved();
       }
       ask(*operation);
-    } else if (const bool all_answered = probe->second.answers.size() + 1 >= operation->spec().ranks->size();
+    } else if (const bool all_answered = probe->second.answers.size() + 1 >= operation->spec().ranks().size();
                idle >= options_.timeout &&
                now - probe->second.asked >= (all_answered ? window : std::max(window, kAnswerTime))) {
       conclude(*operation, probe->second);
@@ -149,7 +149,7 @@ void Engine::ask(Operation& operation) {
   const OperationSpec& spec = operation.spec();
   operation.has_asked_ = true;
   const Ping ping{spec.context, 0, spec.sequence, spec.signature};
-  for (const int peer : *spec.ranks) {
+  for (const int peer : spec.ranks()) {
     if (peer != rank_)
       link(peer).send_control(static_cast<std::uint32_t>(ControlKind::ping), as_payload(ping));
   }
@@ -181,7 +181,7 @@ void Engine::conclude(Operation& operation, const Probe& probe) {
   };
   std::vector<int> silent;
   std::vector<int> absent;
-  for (const int peer : *spec.ranks) {
+  for (const int peer : spec.ranks()) {
     if (peer == rank_) continue;
     const auto answer = probe.answers.find(peer);
     if (answer == probe.answers.end()) {
@@ -205,14 +205,14 @@ void Engine::conclude(Operation& operation, const Probe& probe) {
   } else {
     const auto waiting_for = operation.waiting_for();
     const bool some_move = std::any_of(waiting_for.begin(), waiting_for.end(), [&](int rank) {
-      return moves((*spec.ranks)[static_cast<std::size_t>(rank)]);
+      return moves(spec.ranks()[static_cast<std::size_t>(rank)]);
     });
     if (some_move) {
       operation.last_progress_ = Clock::now();
       probes_.erase(&operation);
       return;
     }
-    if (!waiting_for.empty()) failure.blamed = (*spec.ranks)[static_cast<std::size_t>(waiting_for.front())];
+    if (!waiting_for.empty()) failure.blamed = spec.ranks()[static_cast<std::size_t>(waiting_for.front())];
     failure.reason =
         spec.call > 0
             ? fmt::format("{}: all ranks answer and take part, waiting for rank {}", waited, failure.blamed)

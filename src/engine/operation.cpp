@@ -11,23 +11,28 @@ void Operation::start_clock() {
   is_timed_ = true;
 }
 
-void Operation::begin(OperationSpec spec, bool is_timed) {
-  spec_ = std::move(spec);
+/// Calls mostly repeat: then there is no reference to count.
+void Operation::take(const OperationSpec& spec) {
+  spec_ = spec;
+  if (recipe_.get() != spec.recipe) recipe_ = spec.recipe->shared_from_this();
+}
+
+void Operation::begin(bool is_timed) {
   if (!status_.ok()) status_ = Status();
   done_.store(false, std::memory_order_relaxed);
   has_asked_ = false;
   is_timed_ = false;
-  if (is_timed || spec_.group == nullptr) start_clock();
-  if (spec_.group != nullptr) {
+  if (is_timed || spec_.group() == nullptr) start_clock();
+  if (spec_.group() != nullptr) {
     finished_.clear();
-    spec_.group->begin(*this);
+    spec_.group()->begin(*this);
   } else {
     begin_plan();
   }
 }
 
 void Operation::begin_plan() {
-  const Plan& plan = *spec_.plan;
+  const Plan& plan = *recipe_->plan;
   const auto count = plan.steps.size();
   if (scratch_.size() < plan.scratch_bytes) scratch_.resize(plan.scratch_bytes);
   memory_ = {const_cast<std::byte*>(static_cast<const std::byte*>(spec_.input)),
@@ -79,7 +84,7 @@ void Operation::run_ready() {
 }
 
 void Operation::run(std::uint32_t index) {
-  const PlanStep& step = spec_.plan->steps[index];
+  const PlanStep& step = recipe_->plan->steps[index];
   switch (step.kind) {
     case StepKind::send:
     case StepKind::recv:
@@ -101,7 +106,7 @@ void Operation::run(std::uint32_t index) {
 }
 
 void Operation::post(std::uint32_t index) {
-  const PlanStep& step = spec_.plan->steps[index];
+  const PlanStep& step = recipe_->plan->steps[index];
   Transfer& transfer = transfers_[index];
   transfer.operation = this;
   transfer.index = index;
@@ -109,7 +114,7 @@ void Operation::post(std::uint32_t index) {
   transfer.tag = {spec_.context, step.message, spec_.sequence};
   transfer.signature = &spec_.signature;
   transfer.bytes = step.bytes;
-  Link& link = engine_.link((*spec_.ranks)[static_cast<std::size_t>(step.peer)]);
+  Link& link = engine_.link(spec_.ranks()[static_cast<std::size_t>(step.peer)]);
   if (step.kind == StepKind::send) {
     transfer.data = at(step.a_buffer, step.a);
     transfer.acknowledged = spec_.acknowledged;
@@ -123,7 +128,7 @@ void Operation::post(std::uint32_t index) {
 
 void Operation::consume(std::uint32_t index, std::uint64_t offset, const std::byte* from,
                         std::uint64_t size) {
-  const PlanStep& step = spec_.plan->steps[index];
+  const PlanStep& step = recipe_->plan->steps[index];
   last_progress_ = Clock::now();
   std::byte* to = at(step.dst_buffer, step.dst + offset);
   if (step.kind == StepKind::recv) {
@@ -145,14 +150,14 @@ void Operation::combine(const PlanStep& step, std::byte* out, const std::byte* l
   if (const CustomReduction* custom = spec_.reduction.custom_reduction()) {
     custom->combine(out, left, right, count, spec_.dtype);
   } else if (average_ != nullptr && step.completes) {
-    average_(out, left, right, count, spec_.ranks->size());
+    average_(out, left, right, count, spec_.ranks().size());
   } else {
     reduce_(out, left, right, count);
   }
 }
 
 void Operation::transfer_finished(std::uint32_t index) {
-  const PlanStep& step = spec_.plan->steps[index];
+  const PlanStep& step = recipe_->plan->steps[index];
   last_progress_ = Clock::now();
   if (spec_.counts) engine_.count_transfer(step.kind == StepKind::send, step.bytes);
   complete(index);
@@ -161,7 +166,7 @@ void Operation::transfer_finished(std::uint32_t index) {
 }
 
 void Operation::complete(std::uint32_t index) {
-  const Plan& plan = *spec_.plan;
+  const Plan& plan = *recipe_->plan;
   const PlanStep& step = plan.steps[index];
   finished_[index] = true;
   --steps_left_;
@@ -173,18 +178,18 @@ void Operation::complete(std::uint32_t index) {
 
 int Operation::waiting_step() const {
   for (std::size_t i = 0; i < finished_.size(); ++i) {
-    if (!finished_[i]) return static_cast<int>(spec_.plan->steps[i].step);
+    if (!finished_[i]) return static_cast<int>(recipe_->plan->steps[i].step);
   }
   return -1;
 }
 
 std::vector<int> Operation::waiting_for() const {
-  if (spec_.group != nullptr) return spec_.group->waiting_for();
+  if (spec_.group() != nullptr) return spec_.group()->waiting_for();
   std::vector<int> receives;
   std::vector<int> sends;
   for (std::size_t i = 0; i < finished_.size(); ++i) {
     if (finished_[i] || !transfers_[i].posted) continue;
-    const PlanStep& step = spec_.plan->steps[i];
+    const PlanStep& step = recipe_->plan->steps[i];
     auto& list = step.kind == StepKind::send ? sends : receives;
     if (std::find(list.begin(), list.end(), step.peer) == list.end()) list.push_back(step.peer);
   }

@@ -21,11 +21,18 @@ namespace kolo {
 
 class Engine;
 
+/// What calls of the same shape have in common. Lives as long as an operation that was made by it.
+struct Recipe : std::enable_shared_from_this<Recipe> {
+  std::shared_ptr<const std::vector<int>> ranks;  ///< link of each rank of the communicator
+  std::string algorithm = {};                     ///< for people; empty for send and recv
+  std::shared_ptr<const Plan> plan = nullptr;     ///< null where the call runs natively:
+  native::Group* group = nullptr;                 ///< in this group
+  native::Shape shape = {};
+};
+
 /// All that an operation needs to run. Built before any byte moves.
 struct OperationSpec {
-  std::shared_ptr<const Plan> plan;  ///< null where the call runs natively:
-  native::Group* group = nullptr;    ///< in this group
-  std::shared_ptr<const native::Shape> native;
+  const Recipe* recipe = nullptr;  ///< owned by a shared_ptr
   const void* input = nullptr;
   void* output = nullptr;
   DType dtype = DType::uint8;
@@ -35,10 +42,11 @@ struct OperationSpec {
   std::uint64_t sequence = 0;  ///< as Tag::sequence
   std::uint64_t call = 0;      ///< for people: the collective's number; 0 for send and recv
   Collective collective = Collective::all_reduce;
-  std::shared_ptr<const std::string> algorithm;   ///< for people; null for send and recv
-  bool counts = true;                             ///< in counters and the timeline
-  bool acknowledged = false;                      ///< sends wait for their receive (one-way collectives)
-  std::shared_ptr<const std::vector<int>> ranks;  ///< link of each rank of the communicator
+  bool counts = true;         ///< in counters and the timeline
+  bool acknowledged = false;  ///< sends wait for their receive (one-way collectives)
+
+  const std::vector<int>& ranks() const { return *recipe->ranks; }
+  native::Group* group() const { return recipe->group; }
 };
 
 /// Created, run and finished by its Engine, under the Engine's lock; done() and what is documented as such
@@ -84,7 +92,8 @@ class Operation {
     void finished() override { operation->transfer_finished(index); }
   };
 
-  void begin(OperationSpec spec, bool is_timed);
+  void take(const OperationSpec& spec);
+  void begin(bool is_timed);
   void start_clock();
   void begin_plan();
   void end(Status status);
@@ -101,6 +110,7 @@ class Operation {
   Engine& engine_;
   std::weak_ptr<Engine> owner_;
   OperationSpec spec_;
+  std::shared_ptr<const Recipe> recipe_;  // keeps spec_.recipe
   native::Running native_;
   std::array<std::byte*, 3> memory_{};
   std::vector<std::byte> scratch_;

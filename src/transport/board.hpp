@@ -55,6 +55,7 @@ struct Lane {
 /// All zero is an empty board.
 struct Board {
   alignas(64) std::atomic<std::uint32_t> asleep;   ///< wants to be rung when something changes
+  std::atomic<std::uint32_t> core;                 ///< 1 + the core that this rank was last seen waiting on
   alignas(64) std::atomic<std::uint32_t> writing;  ///< is writing in the memory of other ranks
   alignas(64) std::atomic<std::uint32_t> closed;   ///< nobody may write in this rank's memory any more
   alignas(4096) Lane lanes[kLanes];

@@ -55,7 +55,7 @@ void Group::begin(Operation& operation) {
   Call& call = running.call;
   call.inputs.clear();
   call.outputs.clear();
-  call.shape = spec.native.get();
+  call.shape = &spec.recipe->shape;
   call.rank = rank_;
   call.size = size();
   call.input = static_cast<const std::byte*>(spec.input);
