@@ -1,6 +1,9 @@
 #include "limit.hpp"
 
 #include <sched.h>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
 
 #include <algorithm>
 
@@ -36,6 +39,7 @@ template <std::size_t kRanks>
                                                std::span<float* const> targets, std::size_t begin,
                                                std::size_t end) {
   const std::size_t ranks = sources.size() == targets.size() ? sources.size() : 0;
+  if (ranks == 1) return sum_lines<1>(sources, targets, begin, end);
   if (ranks == 2) return sum_lines<2>(sources, targets, begin, end);
   if (ranks == 4) return sum_lines<4>(sources, targets, begin, end);
   if (ranks == 8) return sum_lines<8>(sources, targets, begin, end);
@@ -112,6 +116,25 @@ void sum(std::span<const float* const> sources, std::span<float* const> targets,
   if (__builtin_cpu_supports("avx2")) return sum_avx2(sources, targets, begin, end);
 #endif
   sum_for_any(sources, targets, begin, end);
+}
+
+void stream(const float* source, std::span<float* const> targets, std::size_t begin, std::size_t end) {
+#if defined(__x86_64__)
+  using Quad [[gnu::vector_size(16), gnu::aligned(4), gnu::may_alias]] = float;
+  constexpr std::size_t kQuad = sizeof(Quad) / sizeof(float);
+  for (float* const target : targets) {
+    const std::size_t off = reinterpret_cast<std::uintptr_t>(target + begin) / sizeof(float) % kQuad;
+    std::size_t i = std::min(end, begin + (kQuad - off) % kQuad);
+    std::copy(source + begin, source + i, target + begin);
+    for (; i + kQuad <= end; i += kQuad) {
+      _mm_stream_ps(target + i, *reinterpret_cast<const Quad*>(source + i));
+    }
+    std::copy(source + i, source + end, target + i);
+  }
+  _mm_sfence();
+#else
+  sum({&source, 1}, targets, begin, end);
+#endif
 }
 
 }  // namespace limit

@@ -61,7 +61,11 @@ class Exchange {
 };
 
 /// Elements [begin, end) of all sources, summed in their order, go to all targets, which may be the sources.
+/// One source is copied.
 void sum(std::span<const float* const> sources, std::span<float* const> targets, std::size_t begin,
          std::size_t end);
+
+/// The same for one source and targets apart from it, with stores that go past the caches.
+void stream(const float* source, std::span<float* const> targets, std::size_t begin, std::size_t end);
 
 }  // namespace limit

@@ -105,7 +105,7 @@ class LimitContestant : public Contestant {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
 
-  /// The faster of two is the limit of an all-reduce.
+  /// Where there are two, the faster is the limit.
   std::vector<std::string> algorithms(const Case& what) const override {
     const bool knows_how = !is_reducing(what.kind) || what.op == ReduceOp::sum;
     if (what.kind == Kind::barrier) return {"flags"};
@@ -115,9 +115,10 @@ class LimitContestant : public Contestant {
         if (what.tensors == 1 && what.count <= limit::Exchange::kMostValues) return {"slices", "exchange"};
         return {"slices"};
       case Kind::reduce_scatter:
+        return {"slices"};
       case Kind::all_gather:
       case Kind::broadcast:
-        return {"slices"};
+        return {"slices", "streaming"};
       default:
         return {};
     }
@@ -128,6 +129,7 @@ class LimitContestant : public Contestant {
   void prepare(const Case& what, const std::string& algorithm, std::span<const Piece> pieces) override {
     what_ = what;
     exchanges_ = algorithm == "exchange";
+    streams_ = algorithm == "streaming";
     std::copy(pieces.begin(), pieces.end(), common_.desk<Piece>(rank_, pieces.size()));
     barrier_.wait();
     tensors_.assign(pieces.size(), {});
@@ -189,19 +191,21 @@ class LimitContestant : public Contestant {
         return limit::sum(tensor.in, {&target, 1}, me * count, (me + 1) * count);
       }
       case Kind::broadcast:
-        for (std::size_t r = 1; r < ranks; ++r)
-          copy(tensor.out[0] + begin, tensor.out[r] + begin, end - begin);
-        return;
+        return copy(tensor.out[0], std::span(tensor.out).subspan(1), begin, end);
       case Kind::all_gather:
-        for (std::size_t r = 0; r < ranks; ++r) copy(tensor.in[r], tensor.out[me] + r * count, count);
+        for (std::size_t r = 0; r < ranks; ++r) {
+          float* const target = tensor.out[me] + r * count;
+          if (target != tensor.in[r]) copy(tensor.in[r], {&target, 1}, 0, count);
+        }
         return;
       default:
         return;
     }
   }
 
-  static void copy(const float* from, float* to, std::size_t count) {
-    if (from != to) std::memcpy(to, from, count * sizeof(float));
+  void copy(const float* source, std::span<float* const> targets, std::size_t begin, std::size_t end) const {
+    if (streams_) return limit::stream(source, targets, begin, end);
+    limit::sum({&source, 1}, targets, begin, end);
   }
 
   const Common& common_;
@@ -211,6 +215,7 @@ class LimitContestant : public Contestant {
   limit::Exchange exchange_;
   Case what_;
   bool exchanges_ = false;
+  bool streams_ = false;
   std::vector<Tensor> tensors_;
 };
 

@@ -26,9 +26,9 @@ struct Sample {
   std::uint64_t wrong = 0;       ///< elements, over all ranks and iterations, warm-up included
 };
 
-/// In each iteration: rewrites every rank's input (and spoils its output), barrier, timed call, verifies
-/// every element on every rank. Rank 0 decides how many. `iteration` numbers the inputs and is advanced alike
-/// on all.
+/// In each iteration: rewrites every rank's input (and spoils its output), barrier, timed call, barrier,
+/// verifies every element on every rank. Rank 0 decides how many. `iteration` numbers the inputs and is
+/// advanced alike on all.
 Sample measure(Contestant& contestant, const Case& what, const std::string& algorithm, const Policy& policy,
                std::uint64_t& iteration);
 
