@@ -3,8 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <limits>
+#include <utility>
 
+#include "bench/compare.hpp"
 #include "bench/contestants.hpp"
 #include "bench/json_lines.hpp"
 #include "bench/machine.hpp"
@@ -18,11 +22,54 @@
 namespace kolo::bench {
 namespace {
 
-constexpr int kRounds = 5;
-/// For one algorithm at one size, where nobody asks for a number of iterations.
-constexpr double kSeconds = 0.1;
-/// An algorithm so many times slower than the fastest of a round is not measured again.
-constexpr double kFarBehind = 1.7;
+/// The heats: all candidates, for so many seconds each where nobody asks for a number of iterations.
+constexpr int kHeats = 3;
+constexpr double kHeatSeconds = 0.06;
+/// An algorithm so many times slower than the fastest of the heats so far is not measured again: generous,
+/// because one lucky moment must not throw out all others.
+constexpr double kFarBehind = 3;
+
+/// The final: so many of the fastest in the heats, and kolo's choice. With enough rounds that luck does not
+/// decide: the fastest of twenty noisy times is mostly a lucky one.
+constexpr std::size_t kFinalists = 6;
+constexpr int kLeastRounds = 7;
+constexpr int kMostRounds = 21;
+constexpr double kFinalSeconds = 10;  ///< no further round is begun after so many
+constexpr double kTurnSeconds = 0.01;
+constexpr int kMostCalls = 50;  ///< of one finalist in one round
+/// Longer calls are not warmed up: each takes as long as many that are.
+constexpr double kLongCall = 0.05;
+
+using Times = std::vector<double>;
+
+/// What a call takes where nothing disturbs it: the lower quartile, since what other programs do to a machine
+/// only adds, and not to all calls.
+double undisturbed(Times times) {
+  if (times.empty()) return 0;
+  const auto quartile = times.begin() + static_cast<std::ptrdiff_t>((times.size() - 1) / 4);
+  std::ranges::nth_element(times, quartile);
+  return *quartile;
+}
+
+/// A round in which the machine was slow tells of the machine: all times of a round are put into proportion,
+/// so that the middle one of every round becomes the same. `rounds` has those of each algorithm, none for
+/// those that were not in the final.
+void level_out(std::vector<Times>& rounds) {
+  std::size_t count = 0;
+  for (const Times& times : rounds) count = std::max(count, times.size());
+  Times levels;
+  for (std::size_t r = 0; r < count; ++r) {
+    Times of_round;
+    for (const Times& times : rounds) {
+      if (!times.empty()) of_round.push_back(times[r]);
+    }
+    levels.push_back(summarize(of_round).median);
+  }
+  const double usual = summarize(levels).median;
+  for (Times& times : rounds) {
+    for (std::size_t r = 0; r < times.size(); ++r) times[r] *= usual / levels[r];
+  }
+}
 
 class GridRunner {
  public:
@@ -52,81 +99,151 @@ class GridRunner {
   void measure_size(std::uint64_t bytes) {
     const Case what =
         make_case(settings_.kind, bytes, kolo_.size(), settings_.dtype, settings_.op, settings_.in_place);
-    add_choice(what);
-    const std::size_t count = grid_.algorithms.size();
-    std::vector<std::vector<double>> times(count);
-    std::vector<std::uint8_t> alive(count, 1);
+    const bool is_long = add_choice(what) > kLongCall * 1e6;
+    std::vector<Times> times(grid_.algorithms.size());
+    const std::vector<std::uint8_t> finalists = run_heats(what, is_long, times);
+    const std::vector<Times> rounds = run_final(what, is_long, finalists, times);
+    if (leads_) finish(what, finalists, times, rounds);
+  }
+
+  /// Adds all times that are measured; returns who takes part in the final.
+  std::vector<std::uint8_t> run_heats(const Case& what, bool is_long, std::vector<Times>& times) {
+    std::vector<std::uint8_t> alive(times.size(), 1);
     Policy policy = settings_.policy;
     if (policy.iterations > 0) {
-      policy.iterations = std::max(1, policy.iterations / kRounds);
+      policy.iterations = std::max(1, policy.iterations / kHeats);
+    } else if (is_long) {
+      policy.iterations = 1;
+      policy.warmup = 0;
     } else {
-      policy.min_seconds = kSeconds / kRounds;
-      policy.min_iterations = 2;
+      policy.min_seconds = kHeatSeconds / kHeats;
+      policy.min_iterations = 1;
       policy.warmup = 1;
     }
-    for (int round = 0; round < kRounds; ++round) {
-      for (std::size_t a = 0; a < count; ++a) {
+    for (int heat = 0; heat < kHeats; ++heat) {
+      for (std::size_t a = 0; a < alive.size(); ++a) {
         if (alive[a] == 0) continue;
-        show(what, round, a);
+        show(what, fmt::format("heat {} of {}", heat + 1, kHeats), a);
         const Sample sample = measure(kolo_, what, grid_.algorithms[a], policy, iteration_);
         times[a].insert(times[a].end(), sample.times_us.begin(), sample.times_us.end());
         grid_.wrong += sample.wrong;
       }
-      give_up(times, alive);
+      if (leads_) give_up(times, alive);
+      kolo_.share(alive.data(), alive.size());
     }
-    GridColumn column;
-    column.bytes = what.bytes();
-    column.choice = choice_;
-    if (leads_) finish(what, std::move(column), times, alive);
+    if (leads_) {
+      limit_finalists(times, alive);
+      alive[choice_] = 1;
+    }
+    kolo_.share(alive.data(), alive.size());
+    return alive;
+  }
+
+  /// Each finalist's time in each round, on rank 0; `times` become those of the final.
+  std::vector<Times> run_final(const Case& what, bool is_long, const std::vector<std::uint8_t>& finalists,
+                               std::vector<Times>& times) {
+    std::vector<std::size_t> turns;
+    for (std::size_t a = 0; a < finalists.size(); ++a) {
+      if (finalists[a] != 0) turns.push_back(a);
+    }
+    Policy policy;
+    policy.warmup = is_long ? 0 : 1;
+    policy.iterations = settings_.policy.iterations / kHeats;
+    if (leads_) {
+      if (settings_.policy.iterations == 0) policy.iterations = calls_of(fastest_of(times, finalists));
+      policy.iterations = std::max(policy.iterations, 1);
+      for (const std::size_t a : turns) times[a].clear();
+    }
+    kolo_.share(&policy.iterations, sizeof(policy.iterations));
+    std::vector<Times> rounds(finalists.size());
+    const auto begin = std::chrono::steady_clock::now();
+    for (int round = 0, more = 1; more != 0; ++round) {
+      for (const std::size_t a : turns) {
+        show(what, fmt::format("final, round {}", round + 1), a);
+        const Sample sample = measure(kolo_, what, grid_.algorithms[a], policy, iteration_);
+        grid_.wrong += sample.wrong;
+        if (!leads_) continue;
+        rounds[a].push_back(undisturbed(sample.times_us));
+        times[a].insert(times[a].end(), sample.times_us.begin(), sample.times_us.end());
+      }
+      std::ranges::reverse(turns);  // nobody always follows the same one
+      const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
+      more = round + 1 < kLeastRounds || (round + 1 < kMostRounds && spent.count() < kFinalSeconds) ? 1 : 0;
+      kolo_.share(&more, sizeof(more));
+    }
+    level_out(rounds);
+    return rounds;
   }
 
   /// What kolo would run, found by asking for it. It may be no candidate: a ring in another order, or what
-  /// KOLO_ALGORITHM says.
-  void add_choice(const Case& what) {
+  /// KOLO_ALGORITHM says. Returns how many microseconds it took, on all ranks.
+  double add_choice(const Case& what) {
     std::uint64_t iteration = 0;
     Policy once;
     once.iterations = 1;
     once.warmup = 0;
-    measure(kolo_, what, {}, once, iteration);
+    const Sample sample = measure(kolo_, what, {}, once, iteration);
+    double us = leads_ ? sample.times_us[0] : 0;
+    kolo_.share(&us, sizeof(us));
     const std::string chosen = kolo_.algorithm_used();
     const auto found = std::find(grid_.algorithms.begin(), grid_.algorithms.end(), chosen);
     choice_ = static_cast<std::size_t>(found - grid_.algorithms.begin());
     if (found == grid_.algorithms.end()) grid_.algorithms.push_back(chosen);
+    return us;
   }
 
-  /// Rank 0 decides, because it alone has the times.
-  void give_up(const std::vector<std::vector<double>>& times, std::vector<std::uint8_t>& alive) {
-    if (leads_) {
-      double fastest = 0;
-      for (std::size_t a = 0; a < alive.size(); ++a) {
-        const double median = summarize(times[a]).median;
-        if (alive[a] != 0 && (fastest == 0 || median < fastest)) fastest = median;
-      }
-      for (std::size_t a = 0; a < alive.size(); ++a) {
-        if (summarize(times[a]).median > kFarBehind * fastest) alive[a] = 0;
-      }
+  /// In one turn of the final, of what takes so many microseconds.
+  static int calls_of(double microseconds) {
+    return static_cast<int>(std::min<double>(kTurnSeconds * 1e6 / microseconds, kMostCalls));
+  }
+
+  static double fastest_of(const std::vector<Times>& times, const std::vector<std::uint8_t>& alive) {
+    double fastest = std::numeric_limits<double>::infinity();
+    for (std::size_t a = 0; a < alive.size(); ++a) {
+      if (alive[a] != 0) fastest = std::min(fastest, undisturbed(times[a]));
     }
-    kolo_.share(alive.data(), alive.size());
+    return fastest;
   }
 
-  void finish(const Case& what, GridColumn column, const std::vector<std::vector<double>>& times,
-              const std::vector<std::uint8_t>& alive) {
+  /// On rank 0, because it alone has the times.
+  static void give_up(const std::vector<Times>& times, std::vector<std::uint8_t>& alive) {
+    const double fastest = fastest_of(times, alive);
+    for (std::size_t a = 0; a < alive.size(); ++a) {
+      if (undisturbed(times[a]) > kFarBehind * fastest) alive[a] = 0;
+    }
+  }
+
+  static void limit_finalists(const std::vector<Times>& times, std::vector<std::uint8_t>& alive) {
+    std::vector<std::pair<double, std::size_t>> order;
+    for (std::size_t a = 0; a < alive.size(); ++a) {
+      if (alive[a] != 0) order.emplace_back(undisturbed(times[a]), a);
+    }
+    std::ranges::sort(order);
+    for (std::size_t i = kFinalists; i < order.size(); ++i) alive[order[i].second] = 0;
+  }
+
+  void finish(const Case& what, const std::vector<std::uint8_t>& finalists, const std::vector<Times>& times,
+              const std::vector<Times>& rounds) {
+    GridColumn column;
+    column.bytes = what.bytes();
+    column.choice = column.fastest = choice_;
+    column.in_final.assign(finalists.begin(), finalists.end());
     for (std::size_t a = 0; a < times.size(); ++a) {
-      column.median_us.push_back(summarize(times[a]).median);
-      if (alive[a] != 0 &&
-          (alive[column.fastest] == 0 || column.median_us[a] < column.median_us[column.fastest])) {
-        column.fastest = a;
-      }
+      column.us.push_back(finalists[a] != 0 ? summarize(rounds[a]).median : undisturbed(times[a]));
       json_.write(
           row_line(make_row("kolo", kolo_.transports(), settings_.shared_memory ? "shared" : "private", what,
                             {grid_.algorithms[a], times[a], 0})));
     }
+    for (std::size_t a = 0; a < times.size(); ++a) {
+      if (finalists[a] != 0 && column.us[a] < column.us[column.fastest]) column.fastest = a;
+    }
+    column.ratio = compare(rounds[choice_], rounds[column.fastest]);
     grid_.columns.push_back(std::move(column));
   }
 
-  void show(const Case& what, int round, std::size_t algorithm) const {
+  void show(const Case& what, const std::string& stage, std::size_t algorithm) const {
     if (!leads_ || !settings_.progress) return;
-    fmt::print(stderr, "\r\x1b[K  {}: round {} of {}, {} ...", format_size(what.bytes()), round + 1, kRounds,
+    fmt::print(stderr, "\r\x1b[K  {}: {}, {} ...", format_size(what.bytes()), stage,
                grid_.algorithms[algorithm]);
     std::fflush(stderr);
   }
@@ -158,22 +275,39 @@ std::string grid_table(const Grid& grid) {
     for (const GridColumn& column : grid.columns) {
       const char* mark = a == column.fastest && a == column.choice ? "*>" : a == column.fastest ? "*" : "";
       if (a == column.choice && a != column.fastest) mark = ">";
-      const bool is_there = a < column.median_us.size();
-      text += fmt::format("{:>10}", is_there ? mark + format_us(column.median_us[a]) : "-");
+      const bool is_there = a < column.us.size();
+      text += fmt::format("{:>10}", is_there ? mark + format_us(column.us[a]) : "-");
     }
     text += "\n";
   }
   text += fmt::format("# {:<{}}", "regret", width);
   for (const GridColumn& column : grid.columns) text += fmt::format("{:>9.0f}%", 100 * column.regret());
-  text += "\n# * fastest, > kolo's choice; regret: by how much the choice is slower than the fastest\n";
+  text += fmt::format("\n# {:<{}}", "with 95 %", width);
+  for (const GridColumn& column : grid.columns) {
+    const bool is_fastest = column.choice == column.fastest;
+    text += fmt::format("{:>10}", is_fastest ? "-"
+                                             : fmt::format("{:.0f}..{:.0f}%", 100 * (column.ratio.low - 1),
+                                                           100 * (column.ratio.high - 1)));
+  }
+  text +=
+      "\n# * the fastest of the final, > kolo's choice; regret: by how much the choice is slower than the\n"
+      "# fastest, the median of the final's rounds; below, where that median may lie\n";
   return text;
 }
 
 void learn(const Grid& grid, Collective collective, const Setting& setting, TuningTable& table) {
   table.forget(setting, collective);
   for (const GridColumn& column : grid.columns) {
-    for (std::size_t a = 0; a < column.median_us.size(); ++a) {
-      table.set_time(setting, collective, column.bytes, grid.algorithms[a], column.median_us[a] * 1e-6);
+    // Who was too slow for the final does not overtake, in the table, those who ran it in a slow moment of
+    // the machine.
+    double slowest = 0;
+    for (std::size_t a = 0; a < column.us.size(); ++a) {
+      if (column.in_final[a] && a != column.choice) slowest = std::max(slowest, column.us[a]);
+    }
+    for (std::size_t a = 0; a < column.us.size(); ++a) {
+      const double us = column.us[a];
+      const double known = column.in_final[a] ? us : std::max(us, slowest);
+      table.set_time(setting, collective, column.bytes, grid.algorithms[a], known * 1e-6);
     }
   }
 }

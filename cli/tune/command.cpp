@@ -32,7 +32,7 @@ constexpr const char* kExamples = R"(Examples:
   mpirun -n 8 kolo tune                       this cluster: also the bandwidth from each host to each other
   mpirun -n 8 kolo tune --only-bandwidths     some seconds: rings avoid slow links from then on
 
-Every algorithm runs at every size, in turns; the medians go into the table, which every later run with as
+Every algorithm runs at every size, in turns; the times go into the table, which every later run with as
 many ranks on as many hosts reads (KOLO_TABLE, docs/environment.md). 'kolo plan' shows what follows from it,
 'kolo bench --algorithm all' measures how good the choices are.
 )";
@@ -41,7 +41,7 @@ struct TuneRequest {
   std::vector<int> ranks = {2, 3, 4, 8};
   std::vector<std::string> collectives = {"all_reduce"};
   std::vector<std::string> transports = {"shm", "tcp"};
-  std::string sizes = "8:64M:8,64M";
+  std::string sizes = "8,512,4K:64M:4";
   std::string file = table_path();
   bool only_bandwidths = false;
 };

@@ -1,5 +1,6 @@
 // What the ranks of a new communicator find out about themselves: where they are, and what messages cost.
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <functional>
 #include <set>
@@ -79,15 +80,39 @@ double time_exchange(Communicator& communicator, const std::vector<int>& members
   return times[static_cast<std::size_t>(rounds / 2)];
 }
 
-/// Explained by the ranks' processors: with fewer cores than ranks each core works for several of them.
-LinkCost explain_memory(const Rounds& rounds, int ranks, int cores) {
-  const double turns = std::max(1.0, static_cast<double>(ranks) / cores);
-  LinkCost cost;
-  cost.latency = rounds.of_short / 2;
-  cost.overhead = rounds.of_short / (4 * turns);
+/// A short message goes round all members, so that each waits for it; returns the time of a hop, the
+/// lower quartile of the laps, to the first of them, and 0 to the others.
+double time_relay(Communicator& communicator, const std::vector<int>& members, int laps) {
+  const auto me = std::find(members.begin(), members.end(), communicator.rank());
+  if (me == members.end() || members.size() < 2) return 0;
+  const int next = me + 1 == members.end() ? members.front() : *(me + 1);
+  const int before = me == members.begin() ? members.back() : *(me - 1);
+  std::array<std::byte, kShort> message{};
+  const auto send = [&] { communicator.send(ConstBuffer(message.data(), kShort, DType::uint8), next); };
+  const auto receive = [&] { communicator.recv(Buffer(message.data(), kShort, DType::uint8), before); };
+  std::vector<double> times;
+  for (int lap = 0; lap < laps; ++lap) {
+    const auto begin = Clock::now();
+    if (me == members.begin()) send();
+    receive();
+    if (me != members.begin()) send();
+    times.push_back(seconds_since(begin) / static_cast<double>(members.size()));
+  }
+  std::nth_element(times.begin(), times.begin() + laps / 4, times.end());
+  return me == members.begin() ? times[static_cast<std::size_t>(laps / 4)] : 0;
+}
+
+/// Explained by the ranks' processors. A third of a hop is the work of each side, which fits the times of
+/// short calls best; the last third is the way, where each rank has a core, or else the change from one rank
+/// to another, and each core works for several of them.
+void explain_memory(CostModel& model, const Rounds& rounds, double hop, int ranks) {
+  const double turns = std::max(1.0, ranks / model.cores);
+  LinkCost& cost = model.memory;
+  cost = {};
+  cost.overhead = hop / 3;
+  (turns > 1 ? model.wake : cost.latency) = hop / 3;
   cost.long_overhead = rounds.agreeing() / (2 * turns);
   cost.receiver_per_byte = rounds.per_byte() / turns;
-  return cost;
 }
 
 /// Explained by the wire; the processors' part is small where the wire is the limit.
@@ -179,6 +204,7 @@ CostModel measure_costs(Communicator& communicator, const std::vector<int>& host
                   time_exchange(communicator, members, kLong, 8)};
   };
   const Rounds inside = time_rounds(neighbours);
+  const double hop = time_relay(communicator, neighbours, 24);
   communicator.barrier();
   const Rounds between = time_rounds(leaders);
   std::vector<double> largest = {inside.of_short,
@@ -190,14 +216,14 @@ CostModel measure_costs(Communicator& communicator, const std::vector<int>& host
                                  static_cast<double>(neighbours.size()),
                                  -static_cast<double>(usable_cores()),
                                  model.reduce_per_byte,
-                                 model.copy_per_byte};
+                                 model.copy_per_byte,
+                                 hop};
   communicator.all_reduce(Buffer(largest), ReduceOp::max);
   model.cores = -largest[7];
   model.reduce_per_byte = std::max(largest[8], 1e-12);
   model.copy_per_byte = std::max(largest[9], 1e-12);
   if (largest[0] > 0) {
-    model.memory = explain_memory({largest[0], largest[1], largest[2]}, static_cast<int>(largest[6]),
-                                  static_cast<int>(model.cores));
+    explain_memory(model, {largest[0], largest[1], largest[2]}, largest[10], static_cast<int>(largest[6]));
   }
   if (largest[3] > 0) model.network = explain_network({largest[3], largest[4], largest[5]});
   model.segment_bytes = static_cast<double>(config().segment_bytes);

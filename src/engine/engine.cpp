@@ -117,7 +117,7 @@ void Engine::run_native(Operation& operation, bool waits_now) {
     group.advance();
   }
   if (operation.done()) return;
-  group.tell();
+  if (waits_now) group.tell();  // else our own thread will, once whoever started this has started all
   operation.start_clock();
   check_early_messages(operation.spec());
 }

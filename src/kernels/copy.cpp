@@ -15,14 +15,14 @@ HWY_BEFORE_NAMESPACE();
 namespace kolo::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// For `bytes` of many vectors.
 void stream_copy(std::uint8_t* out, const std::uint8_t* in, std::size_t bytes) {
   const hn::ScalableTag<std::uint8_t> d;
   const std::size_t n = hn::Lanes(d);
   // Streaming stores need alignment; whole cache lines leave in one piece.
   const std::size_t line = n > 64 ? n : 64;
-  const std::size_t head = (line - reinterpret_cast<std::uintptr_t>(out) % line) % line;
-  std::memcpy(out, in, head);
+  const std::size_t to_line = (line - reinterpret_cast<std::uintptr_t>(out) % line) % line;
+  const std::size_t head = bytes < to_line ? bytes : to_line;
+  if (head > 0) std::memcpy(out, in, head);
   std::size_t i = head;
   for (; i + 4 * n <= bytes; i += 4 * n) {
     const auto v0 = hn::LoadU(d, in + i);
@@ -35,7 +35,7 @@ void stream_copy(std::uint8_t* out, const std::uint8_t* in, std::size_t bytes) {
     hn::Stream(v3, d, out + i + 3 * n);
   }
   hwy::FlushStream();  // such stores are ordered with nothing else, and another thread may be told next
-  std::memcpy(out + i, in + i, bytes - i);
+  if (bytes > i) std::memcpy(out + i, in + i, bytes - i);
 }
 
 }  // namespace kolo::kernels::HWY_NAMESPACE
@@ -62,6 +62,18 @@ void copy(void* out, const void* in, std::size_t bytes) {
   } else if (bytes != 0) {
     std::memcpy(out, in, bytes);
   }
+}
+
+void copy_for_others(void* out, const void* in, std::size_t bytes) {
+  HWY_DYNAMIC_DISPATCH(stream_copy)
+  (static_cast<std::uint8_t*>(out), static_cast<const std::uint8_t*>(in), bytes);
+}
+
+void own_lines(void* data, std::size_t bytes) {
+  constexpr std::size_t kLine = 64;
+  auto* const at = static_cast<volatile unsigned char*>(data);
+  for (std::size_t i = 0; i < bytes; i += kLine) at[i] = at[i];
+  if (bytes > 0) at[bytes - 1] = at[bytes - 1];
 }
 
 }  // namespace kolo::kernels

@@ -36,6 +36,18 @@ FoldFn fold_function(DType dtype, ReduceOp op);
 /// memcpy for large blocks: with stores that bypass the cache where that is faster. No overlap.
 void copy(void* out, const void* in, std::size_t bytes);
 
+/// Writes to every cache line of it what is there, so that this core owns what another one has written and
+/// this one has just read; nobody else may write there meanwhile. Giving a line back, when the other core
+/// writes it again, takes less than telling a mere reader to forget it: 128 KiB that two cores of an EPYC
+/// (Zen 4) hand to and fro take 3 + 3 us instead of 15 + 3 within a core complex, and 8 + 8 instead of 57 + 8
+/// between two.
+void own_lines(void* data, std::size_t bytes);
+
+/// memcpy for what several cores have read before and will read next: with stores that bypass the caches. An
+/// ordinary store would first have to take the line from the other cores. No overlap. When it returns the
+/// data is where everybody sees it.
+void copy_for_others(void* out, const void* in, std::size_t bytes);
+
 /// out[i] = in[i] converted, between the floating types: round to nearest even. No overlap. Null for pairs
 /// that are not both floating.
 using CastFn = void (*)(void* out, const void* in, std::size_t count);

@@ -33,7 +33,8 @@ class MessageGraph {
 
   /// In an order in which they can happen.
   std::span<const Event> events() const { return events_; }
-  /// The events that event `index` waits for, perhaps more than once; all stand before it.
+  /// The events that event `index` waits for, perhaps more than once; all stand before it. One for each
+  /// dependency of its step, then one for each of its receiver.
   std::span<const std::uint32_t> waits_of(std::size_t index) const {
     return {waits_.data() + first_wait_[index], first_wait_[index + 1] - first_wait_[index]};
   }

@@ -1,11 +1,11 @@
 #include "selection/chooser.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "schedule/lengths.hpp"
 #include "selection/candidates.hpp"
+#include "selection/measured.hpp"
 #include "selection/predict.hpp"
 
 namespace kolo {
@@ -13,29 +13,27 @@ namespace {
 
 /// With more ranks the closed forms are asked instead of the schedules, which would take long to play.
 constexpr int kMostPlayed = 128;
-/// Times measured at a size that differs by a larger factor, as an exponent of 2, say nothing.
-constexpr double kFarthest = 4;
+/// Measured times that differ by less are equal: no machine is so quiet.
+constexpr double kNoise = 1.05;
 
 /// The power of two nearest to it in proportion, as its exponent; -1 for 0.
 int size_class(std::uint64_t bytes) {
   return bytes == 0 ? -1 : static_cast<int>(std::lround(std::log2(static_cast<double>(bytes))));
 }
 
-/// The times at the size nearest in proportion; null where there are none.
-const TuningTable::Times* nearest(const TuningTable::BySize* by_size, std::uint64_t bytes) {
-  const TuningTable::Times* best = nullptr;
+/// Of those that were measured, and come first, the first becomes the one that does best at the sizes around,
+/// among all that are as fast as the fastest but for noise.
+void settle_ties(std::vector<Ranked>& all, const Measured& measured) {
+  auto best = all.begin();
   double least = 0;
-  if (by_size == nullptr) return nullptr;
-  const auto log = [](std::uint64_t n) {
-    return std::log2(static_cast<double>(std::max<std::uint64_t>(n, 1)));
-  };
-  for (const auto& [size, times] : *by_size) {
-    const double distance = std::abs(log(size) - log(bytes));
-    if (distance > kFarthest || (best != nullptr && distance >= least)) continue;
-    best = &times;
-    least = distance;
+  for (auto at = all.begin(); at != all.end() && at->measured; ++at) {
+    if (at->seconds > kNoise * all.front().seconds) break;
+    const double around = measured.around(at->configured.name());
+    if (at != all.begin() && around >= least) continue;
+    best = at;
+    least = around;
   }
-  return best;
+  if (best != all.begin()) std::rotate(all.begin(), best, best + 1);
 }
 
 }  // namespace
@@ -78,23 +76,20 @@ std::vector<Ranked> Chooser::ranking(const ScheduleSpec& spec, const Demands& de
   ScheduleSpec asked = spec;
   asked.hosts = situation_.hosts;
   asked.rank = asked.root = 0;  // all ranks look at the same schedules
-  const TuningTable::Times* times =
-      nearest(situation_.table.times(situation_.setting(), spec.collective), bytes);
+  const Measured measured(situation_.table.times(situation_.setting(), spec.collective), bytes);
   std::vector<Ranked> all;
   for (Configured& candidate : candidates(asked, demands)) {
-    const auto timed =
-        times == nullptr ? TuningTable::Times::const_iterator{} : times->find(candidate.name());
-    if (times != nullptr && timed != times->end()) {
-      all.push_back({std::move(candidate), timed->second, true});
-    } else {
-      const bool natively = situation_.shares_memory && candidate.algorithm->native && !demands.custom;
-      const double seconds = natively ? predicted_natively(asked, bytes) : predicted(candidate, asked, bytes);
-      all.push_back({std::move(candidate), seconds, false});
-    }
+    const auto timed = measured.seconds(candidate.name());
+    const bool natively = situation_.shares_memory && candidate.algorithm->native && !demands.custom;
+    const double seconds = timed      ? *timed
+                           : natively ? predicted_natively(asked, bytes)
+                                      : predicted(candidate, asked, bytes);
+    all.push_back({std::move(candidate), seconds, timed.has_value()});
   }
   std::ranges::stable_sort(all, [](const Ranked& a, const Ranked& b) {
     return a.measured != b.measured ? a.measured : a.seconds < b.seconds;
   });
+  settle_ties(all, measured);
   return all;
 }
 

@@ -39,8 +39,9 @@ class Chooser {
   /// situation's order.
   Result<Configured> choose(const Choice& choice);
 
-  /// All candidates, the fastest first. Those that the table has times for at the size nearest to `bytes` (in
-  /// proportion) come before the others; the others are in the order that the model predicts.
+  /// All candidates, the fastest first. Those that the table has times for at sizes near `bytes` (Measured)
+  /// come before the others, which are in the order that the model predicts. Of several that are measured as
+  /// equally fast but for noise, the one that does best at the sizes around is the first.
   std::vector<Ranked> ranking(const ScheduleSpec& spec, const Demands& demands, std::uint64_t bytes) const;
 
   const Situation& situation() const { return situation_; }

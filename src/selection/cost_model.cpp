@@ -26,6 +26,7 @@ auto fields(Model& m) {
                     &m.network.wire_per_byte,
                     &m.reduce_per_byte,
                     &m.copy_per_byte,
+                    &m.wake,
                     &m.cores,
                     &m.segment_bytes};
 }
@@ -69,7 +70,7 @@ Result<CostModel> cost_model_from_text(const std::string& line) {
     const auto [next, error] = std::from_chars(at, end, *field);
     if (error != std::errc() || !std::isfinite(*field) || *field < 0) {
       return Status(Code::invalid_argument,
-                    "a cost model of 16 numbers from 0 was expected, not '" + line + "'");
+                    "a cost model of 17 numbers from 0 was expected, not '" + line + "'");
     }
     at = next;
   }

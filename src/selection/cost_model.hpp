@@ -26,12 +26,14 @@ struct LinkCost {
 /// The longest message that is sent without asking.
 inline constexpr double kShortMessage = 8192;
 
-/// A value.
+/// A value. Ranks that have a core each do not sleep, so that nothing wakes them; where they share cores,
+/// each message that somebody had to wait for costs a change of context besides.
 struct CostModel {
   LinkCost memory;                  ///< between ranks of one host
   LinkCost network;                 ///< between hosts
   double reduce_per_byte = 1e-10;   ///< one operand into another, in cache
   double copy_per_byte = 1e-10;     ///< a local copy
+  double wake = 0;                  ///< more work for a message that its receiver slept for
   double cores = 1;                 ///< of each host, shared by its ranks
   double segment_bytes = 1u << 19;  ///< as the engine cuts long messages
 

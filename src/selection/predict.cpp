@@ -1,9 +1,9 @@
 #include "selection/predict.hpp"
 
 #include <algorithm>
+#include <array>
 #include <compare>
 #include <functional>
-#include <optional>
 #include <queue>
 
 #include "schedule/lengths.hpp"
@@ -20,7 +20,11 @@ class Play {
  public:
   Play(std::span<const Schedule> schedules, const MessageGraph& graph,
        std::span<const std::uint64_t> part_bytes, std::span<const int> hosts, const CostModel& model)
-      : schedules_(schedules), graph_(graph), model_(model), rank_free_(schedules.size(), 0) {
+      : schedules_(schedules),
+        graph_(graph),
+        model_(model),
+        rank_free_(schedules.size(), 0),
+        waiting_(schedules.size()) {
     const std::size_t host_count =
         hosts.empty() ? 1 : static_cast<std::size_t>(*std::max_element(hosts.begin(), hosts.end())) + 1;
     for (std::size_t r = 0; r < schedules.size(); ++r) {
@@ -47,92 +51,180 @@ class Play {
 
   /// Seconds until the last piece of the last event.
   double run() {
-    const std::size_t count = graph_.events().size();
-    std::vector<std::vector<std::uint32_t>> followers(count);
-    std::vector<std::uint32_t> left(count * pieces_);
-    ready_at_.assign(count * pieces_, 0);
+    const auto count = static_cast<std::uint32_t>(graph_.events().size());
+    followers_.resize(count);
+    pending_.resize(std::size_t{count} * pieces_);
     for (std::uint32_t event = 0; event < count; ++event) {
-      const auto waits = graph_.waits_of(event);
-      for (const std::uint32_t before : waits) followers[before].push_back(event);
-      for (std::uint32_t p = 0; p < pieces_; ++p) {
-        left[event * pieces_ + p] = static_cast<std::uint32_t>(waits.size());
-        if (waits.empty()) ready_.push({0, event, p});
-      }
+      link_to_what_it_waits_for(event);
+      for (std::uint32_t p = 0; p < pieces_; ++p) start_if_ready(event, p);
     }
     double last = 0;
     while (!ready_.empty()) {
       const Task task = ready_.top();
       ready_.pop();
-      const auto end = play(task);
-      if (!end) continue;
-      last = std::max(last, *end);
-      for (const std::uint32_t follower : followers[task.event]) {
-        const std::size_t index = std::size_t{follower} * pieces_ + task.piece;
-        ready_at_[index] = std::max(ready_at_[index], *end);
-        if (--left[index] == 0) ready_.push({ready_at_[index], follower, task.piece});
-      }
+      last = std::max(last, task.phase == Phase::next ? go_on(task) : play(task));
     }
     return last;
   }
 
  private:
-  enum class Phase : std::uint8_t { start, carry, receive };
+  enum class Phase : std::uint8_t { start, carry, receive, next };
   struct Task {
-    double time;  // not before
-    std::uint32_t event;
+    double time;          // not before
+    std::uint32_t event;  // of Phase::next: the rank
     std::uint32_t piece;
     Phase phase = Phase::start;
 
     auto operator<=>(const Task&) const = default;
   };
+  using Queue = std::priority_queue<Task, std::vector<Task>, std::greater<>>;
+
+  /// What follows an event: on the rank that did it or sent it, or on the rank that received it.
+  struct Follower {
+    std::uint32_t event;
+    bool as_receiver;    // of the follower, which waits with that side
+    bool after_sending;  // else after receiving
+  };
+  /// A piece of an event: what its two sides still wait for, and since when they need not.
+  struct Pending {
+    std::array<std::uint32_t, 2> left{};
+    std::array<double, 2> ready_at{};
+    double arrived = -1;  // at a receiver that is not ready
+  };
+
+  Pending& pending(std::uint32_t event, std::uint32_t piece) {
+    return pending_[std::size_t{event} * pieces_ + piece];
+  }
+  /// A short message is sent whether or not its receiver is ready; a long one asks first.
+  bool asks(std::uint32_t event) const { return static_cast<double>(bytes_[event]) > kShortMessage; }
+
+  void link_to_what_it_waits_for(std::uint32_t event) {
+    const MessageGraph::Event& what = graph_.events()[event];
+    const auto waits = graph_.waits_of(event);
+    const auto& schedule = schedules_[what.step.rank];
+    const std::size_t of_sender = schedule.dependencies_of(schedule.steps[what.step.step]).size();
+    for (std::size_t i = 0; i < waits.size(); ++i) {
+      const bool as_receiver = i >= of_sender;
+      const std::uint32_t rank = as_receiver ? what.receiver.rank : what.step.rank;
+      const MessageGraph::Event& before = graph_.events()[waits[i]];
+      followers_[waits[i]].push_back({event, as_receiver, before.is_message && before.step.rank == rank});
+    }
+    for (std::uint32_t p = 0; p < pieces_; ++p) {
+      pending(event, p).left = {static_cast<std::uint32_t>(of_sender),
+                                static_cast<std::uint32_t>(waits.size() - of_sender)};
+    }
+  }
+
+  void start_if_ready(std::uint32_t event, std::uint32_t piece) {
+    const Pending& now = pending(event, piece);
+    if (now.left[0] > 0 || (asks(event) && now.left[1] > 0)) return;
+    ready_.push({asks(event) ? std::max(now.ready_at[0], now.ready_at[1]) : now.ready_at[0], event, piece});
+  }
+
+  /// One side of an event is done: its followers need not wait for it any more.
+  void finish(const Task& task, bool sending, double end) {
+    for (const Follower& follower : followers_[task.event]) {
+      if (follower.after_sending != sending) continue;
+      Pending& later = pending(follower.event, task.piece);
+      const std::size_t side = follower.as_receiver ? 1 : 0;
+      later.ready_at[side] = std::max(later.ready_at[side], end);
+      if (--later.left[side] > 0) continue;
+      if (side == 0 || asks(follower.event)) start_if_ready(follower.event, task.piece);
+      if (side == 1 && later.arrived >= 0) {
+        ready_.push({std::max(later.arrived, end), follower.event, task.piece, Phase::receive});
+      }
+    }
+  }
 
   const Step& step_of(const StepRef& ref) const { return schedules_[ref.rank].steps[ref.step]; }
 
-  /// The rank's processor and a core of its host work for `seconds`, not before `earliest`; returns the end.
+  /// A core of the rank's host works for `seconds`, not before `earliest`, when the rank is free; returns the
+  /// end.
   double work(std::uint32_t rank, double earliest, double seconds) {
     auto& cores = core_free_[host_of_[rank]];
     double& core = *std::min_element(cores.begin(), cores.end());
-    const double end = std::max({earliest, rank_free_[rank], core}) + seconds;
+    const double end = std::max(earliest, core) + seconds;
     core = rank_free_[rank] = end;
+    return end;
+  }
+
+  /// The rank has no time now; as long as anything waits for it, one task stands for its next free moment.
+  void wait_for(std::uint32_t rank, const Task& task) {
+    if (waiting_[rank].empty()) ready_.push({rank_free_[rank], rank, 0, Phase::next});
+    waiting_[rank].push(task);
+  }
+
+  /// A rank does what has waited longest for it.
+  double go_on(Task next) {
+    const std::uint32_t rank = next.event;
+    double end = 0;
+    if (rank_free_[rank] <= next.time) {
+      Task task = waiting_[rank].top();
+      waiting_[rank].pop();
+      task.time = next.time;
+      end = play(task);
+    }
+    next.time = std::max(next.time, rank_free_[rank]);
+    if (!waiting_[rank].empty()) ready_.push(next);
     return end;
   }
 
   /// Does what is due of a piece of an event: a local step is one thing; a message is sent, carried and
   /// received, each in its own turn, so that nobody is kept busy by what is still to come. Returns the end of
-  /// the last.
-  std::optional<double> play(Task task) {
+  /// what it did.
+  double play(Task task) {
     const MessageGraph::Event& event = graph_.events()[task.event];
     const double bytes = static_cast<double>(bytes_[task.event]) / pieces_;
+    const StepRef& actor = task.phase == Phase::start ? event.step : event.receiver;
+    if (task.phase != Phase::carry && rank_free_[actor.rank] > task.time) {
+      wait_for(actor.rank, task);
+      return 0;
+    }
     const StepKind kind = step_of(event.is_message ? event.receiver : event.step).kind;
     const bool reduces = kind == StepKind::recv_reduce || kind == StepKind::reduce;
     if (!event.is_message) {
-      return work(event.step.rank, task.time,
-                  bytes * (reduces ? model_.reduce_per_byte : model_.copy_per_byte));
+      const double per_byte = reduces ? model_.reduce_per_byte : model_.copy_per_byte;
+      const double end = work(event.step.rank, task.time, bytes * per_byte);
+      finish(task, false, end);
+      return end;
     }
     const std::size_t from = host_of_[event.step.rank];
     const std::size_t to = host_of_[event.receiver.rank];
     const LinkCost& link = from == to ? model_.memory : model_.network;
-    const double overhead = link.overhead + (bytes > kShortMessage ? link.long_overhead : 0);
+    const double overhead = link.overhead + (asks(task.event) && task.piece == 0 ? link.long_overhead : 0);
     switch (task.phase) {
       case Phase::start:
         task.time = work(event.step.rank, task.time, overhead + bytes * link.sender_per_byte);
         task.phase = Phase::carry;
+        if (!asks(task.event)) finish(task, true, task.time);
+        ready_.push(task);
         break;
-      case Phase::carry:
+      case Phase::carry: {
         if (from != to) {
           const double begin = std::max({task.time, out_free_[from], in_free_[to]});
           task.time = out_free_[from] = in_free_[to] = begin + bytes * link.wire_per_byte;
         }
         task.time += link.latency;
         task.phase = Phase::receive;
+        Pending& now = pending(task.event, task.piece);
+        now.arrived = task.time;
+        if (now.left[1] > 0) break;
+        task.time = std::max(task.time, now.ready_at[1]);
+        ready_.push(task);
         break;
+      }
       case Phase::receive: {
         const double per_byte = link.receiver_per_byte + (reduces ? model_.reduce_per_byte : 0);
-        return work(event.receiver.rank, task.time, overhead + bytes * per_byte);
+        const double wake = rank_free_[event.receiver.rank] < task.time ? model_.wake : 0;
+        task.time = work(event.receiver.rank, task.time, wake + overhead + bytes * per_byte);
+        finish(task, false, task.time);
+        if (asks(task.event)) finish(task, true, task.time);
+        break;
       }
+      case Phase::next:
+        break;
     }
-    ready_.push(task);
-    return std::nullopt;
+    return task.time;
   }
 
   std::span<const Schedule> schedules_;
@@ -145,8 +237,10 @@ class Play {
   std::vector<std::vector<double>> core_free_;  // likewise the cores of each host,
   std::vector<double> out_free_;                // and its link, both ways
   std::vector<double> in_free_;
-  std::vector<double> ready_at_;
-  std::priority_queue<Task, std::vector<Task>, std::greater<>> ready_;
+  std::vector<std::vector<Follower>> followers_;  // of each event
+  std::vector<Pending> pending_;                  // of each piece of each event
+  std::vector<Queue> waiting_;                    // for each rank
+  Queue ready_;
 };
 
 }  // namespace

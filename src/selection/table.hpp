@@ -31,7 +31,7 @@ std::string layout_of(const std::vector<int>& hosts, int size);
 ///
 ///   kolo-table 1
 ///   model LINKS LAYOUT NUMBERS...                          a CostModel
-///   time LINKS LAYOUT COLLECTIVE BYTES ALGORITHM SECONDS   median of a call
+///   time LINKS LAYOUT COLLECTIVE BYTES ALGORITHM SECONDS   of an undisturbed call
 ///   bandwidth HOST HOST BYTES_PER_SECOND                   from the first to the second
 ///
 /// Lines that begin with '#' are for people. A value.

@@ -19,11 +19,13 @@ inline constexpr std::uint32_t kLanes = 64;
 /// before all have read it.
 inline constexpr std::uint32_t kCallsAhead = 16;
 inline constexpr std::uint32_t kNotes = 2 * kCallsAhead;
-/// Data up to this size travels with its note.
+/// Data up to this size travels with its note,
+inline constexpr std::size_t kShortBytes = 512;
+/// and private data up to this size.
 inline constexpr std::size_t kNoteBytes = 4096;
 /// The longest piece of longer data on its way from private memory to private memory; there are two, so that
 /// one is written while the other is read.
-inline constexpr std::size_t kStageBytes = 1 << 20;
+inline constexpr std::size_t kStageBytes = 512 << 10;
 
 /// A call, announced to the other ranks: one cache line, its number stored last.
 struct alignas(64) Note {
@@ -32,7 +34,7 @@ struct alignas(64) Note {
   std::atomic<std::uint64_t> number;
   Signature signature;
   union {
-    RemoteRange memory[2];       ///< of a long call: where input and output are; region 0: private
+    RemoteRange memory[2];       ///< where input and output are, beyond kShortBytes; region 0: private
     std::byte content[kInline];  ///< of a call that fits
   };
 };
@@ -69,7 +71,8 @@ class Neighbour {
 
   /// This rank's own board, the same for all of its neighbours.
   virtual Board& own_board() = 0;
-  virtual const Board& board() const = 0;
+  /// The peer's, which only kernels::own_lines() may write.
+  virtual Board& board() = 0;
   /// Wakes a peer that is asleep in Endpoint::fd().
   virtual void ring() = 0;
   /// How the peer may name memory that kolo gave out, whose descriptor goes along when the peer has not seen

@@ -47,7 +47,7 @@ Task staged(Call& call) {
   };
   const auto put_down = [&](std::uint64_t t) {
     if (length(own, t) > 0)
-      kernels::copy(call.lane->in[(before + t) % 2], call.input + t * piece, length(own, t));
+      call.show(call.lane->in[(before + t) % 2], call.input + t * piece, length(own, t), true);
     call.publish(call.lane->staged, before + t + 1);
   };
   co_await Wait{&Lane::done, call.number - 1};  // the boards are free
@@ -61,8 +61,8 @@ Task staged(Call& call) {
     for (int r = 0; r < call.size; ++r) {
       const Wanted wanted = wanted_of(call, r);
       if (length(wanted.bytes, t) == 0) continue;
-      kernels::copy(wanted.to + t * piece, call.lanes[static_cast<std::size_t>(r)]->in[(before + t) % 2],
-                    length(wanted.bytes, t));
+      call.take(wanted.to + t * piece, call.lanes[static_cast<std::size_t>(r)]->in[(before + t) % 2],
+                length(wanted.bytes, t));
     }
     call.publish(call.lane->reduced, before + t + 1);
   }

@@ -30,8 +30,10 @@ Task in_place(Call& call) {
   const Slices slices(call.shape->count(), call.size, element);
   const std::uint64_t end = slices.begin(call.rank) + slices.size(call.rank);
   const std::uint64_t step = std::max<std::uint64_t>(kPieceBytes / element, 1);
-  std::vector<const void*> from(call.inputs.size());
-  std::vector<void*> to(call.outputs.size());
+  std::vector<const void*>& from = call.from;
+  std::vector<void*>& to = call.to;
+  from.resize(call.inputs.size());
+  to.resize(call.outputs.size());
   for (std::uint64_t at = slices.begin(call.rank); at < end; at += step) {
     for (std::size_t r = 0; r < from.size(); ++r) {
       from[r] = call.inputs[r] + at * element;
@@ -46,6 +48,29 @@ Task in_place(Call& call) {
   co_await Wait{&Lane::done, call.number};
 }
 
+/// Reduces this rank's slice of a piece that begins with element `begin`, for itself and for its board, block
+/// by block so that it is copied out of the nearest cache.
+void reduce_slice(Call& call, std::uint64_t begin, const Slices& slices, std::size_t half) {
+  const std::size_t element = call.shape->element_bytes;
+  const std::uint64_t block = kBlockBytes / element;
+  const std::uint64_t end = slices.begin(call.rank) + slices.size(call.rank);
+  std::vector<const void*>& from = call.from;
+  from.resize(static_cast<std::size_t>(call.size));
+  for (std::uint64_t at = slices.begin(call.rank); at < end; at += block) {
+    const std::uint64_t count = std::min(block, end - at);
+    for (std::size_t r = 0; r < from.size(); ++r) from[r] = call.lanes[r]->in[half] + at * element;
+    from[static_cast<std::size_t>(call.rank)] = call.input + (begin + at) * element;
+    std::byte* result = call.output + (begin + at) * element;
+    void* const to = result;
+    call.fold(&to, 1, from.data(), from.size(), count, from.size());
+    for (int r = 0; r < call.size; ++r) {
+      if (r != call.rank)
+        kernels::own_lines(call.lanes[static_cast<std::size_t>(r)]->in[half] + at * element, count * element);
+    }
+    call.show(call.lane->out[half] + at * element, result, count * element, true);
+  }
+}
+
 /// Some memory is private. Piece by piece: each rank puts what the others need on its board, reduces its
 /// slice out of all boards, and takes the others' slices from theirs. While a piece is reduced the next one
 /// is put down.
@@ -56,7 +81,6 @@ Task staged(Call& call) {
   const std::uint64_t pieces = (count + piece - 1) / piece;
   const std::uint64_t before = *call.pieces;
   *call.pieces += pieces;
-  std::vector<const void*> from(static_cast<std::size_t>(call.size));
   const auto slices_of = [&](std::uint64_t t) {
     return Slices(std::min(piece, count - t * piece), call.size, element);
   };
@@ -66,8 +90,8 @@ Task staged(Call& call) {
     std::byte* stage = call.lane->in[(before + t) % 2];
     const std::uint64_t own = slices.begin(call.rank);
     const std::uint64_t behind = own + slices.size(call.rank);
-    kernels::copy(stage, data, own * element);
-    kernels::copy(stage + behind * element, data + behind * element, (slices.count - behind) * element);
+    call.show(stage, data, own * element, false);
+    call.show(stage + behind * element, data + behind * element, (slices.count - behind) * element, false);
     call.publish(call.lane->staged, before + t + 1);
   };
   co_await Wait{&Lane::done, call.number - 1};  // the boards are free
@@ -77,18 +101,14 @@ Task staged(Call& call) {
     const Slices slices = slices_of(t);
     if (t + 1 < pieces) put_down(t + 1);
     co_await Wait{&Lane::staged, before + t + 1};
-    const std::uint64_t own = slices.begin(call.rank) * element;
-    for (std::size_t r = 0; r < from.size(); ++r) from[r] = call.lanes[r]->in[half] + own;
-    from[static_cast<std::size_t>(call.rank)] = call.input + t * piece * element + own;
-    void* const to[2] = {call.output + t * piece * element + own, call.lane->out[half] + own};
-    call.fold(to, 2, from.data(), from.size(), slices.size(call.rank), from.size());
+    reduce_slice(call, t * piece, slices, half);
     call.publish(call.lane->reduced, before + t + 1);
     co_await Wait{&Lane::reduced, before + t + 1};
     for (int r = 0; r < call.size; ++r) {
       if (r == call.rank) continue;
       const std::uint64_t at = slices.begin(r) * element;
-      kernels::copy(call.output + t * piece * element + at,
-                    call.lanes[static_cast<std::size_t>(r)]->out[half] + at, slices.size(r) * element);
+      call.take(call.output + t * piece * element + at,
+                call.lanes[static_cast<std::size_t>(r)]->out[half] + at, slices.size(r) * element);
     }
   }
   call.publish(call.lane->done, call.number);

@@ -34,6 +34,22 @@ bool Call::begin_writing() {
   return true;
 }
 
+void Call::show(std::byte* stage, const std::byte* data, std::size_t bytes, bool to_all) const {
+  if (to_all && size > 2) {
+    kernels::copy_for_others(stage, data, bytes);
+  } else {
+    kernels::copy(stage, data, bytes);  // whose one reader has given the lines back
+  }
+}
+
+void Call::take(std::byte* to, std::byte* stage, std::size_t bytes) const {
+  for (std::size_t at = 0; at < bytes; at += kBlockBytes) {
+    const std::size_t block = std::min(kBlockBytes, bytes - at);
+    kernels::copy(to + at, stage + at, block);
+    if (size == 2) kernels::own_lines(stage + at, block);
+  }
+}
+
 Task run(Call& call) {
   switch (call.shape->collective) {
     case Collective::all_reduce:

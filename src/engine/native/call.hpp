@@ -43,21 +43,23 @@ struct Call {
   std::byte* output = nullptr;
 
   // Of a long call, from when everybody has announced it.
-  std::span<const Lane* const> lanes;    ///< of every rank, one's own included
-  std::span<const Board* const> boards;  ///< likewise
-  Board* board = nullptr;                ///< one's own
-  Lane* lane = nullptr;                  ///< one's own
+  std::span<Lane* const> lanes;    ///< of every rank, one's own included
+  std::span<Board* const> boards;  ///< likewise
+  Board* board = nullptr;          ///< one's own
+  Lane* lane = nullptr;            ///< one's own
   /// Every rank's input and output in this address space; empty where they are private.
   std::vector<const std::byte*> inputs;
   std::vector<std::byte*> outputs;
   std::uint64_t number = 0;         ///< of the long calls of this lane, from 1
   std::uint64_t* pieces = nullptr;  ///< staged so far in this lane, over all calls: the same on all ranks
 
+  // For the algorithm, so that it need not allocate any.
+  std::vector<const void*> from;
+  std::vector<void*> to;
+
   bool changed = false;  ///< something was published that others may sleep for
 
-  /// Pieces are so long that they leave the second-level cache of who writes them, out of which another core
-  /// reads them slowly: EPYC (Zen 4), 2 ranks, 4 MiB of private memory took 788, 699, 648, 498, 257 and 181
-  /// us with pieces of 32 KiB to 1 MiB. All ranks' pieces together should stay in the third-level cache.
+  /// Of a piece on its way over the boards. All ranks' pieces together should stay in a last-level cache.
   std::uint64_t piece_bytes() const {
     return 4 * kStageBytes / static_cast<std::uint64_t>(std::max(size, 4));
   }
@@ -69,11 +71,18 @@ struct Call {
   /// Begins to write in other ranks' memory, or returns false: one of them has failed and takes its memory
   /// back. With Group::abandon() the store of one side and the load of the other cannot both miss.
   bool begin_writing();
+  /// Puts on this rank's board what one other rank, or each of them, is going to read.
+  void show(std::byte* stage, const std::byte* data, std::size_t bytes, bool to_all) const;
+  /// Copies what another rank shows to all.
+  void take(std::byte* to, std::byte* stage, std::size_t bytes) const;
   void end_writing() { board->writing.store(0, std::memory_order_release); }
 };
 
 /// Where a piece of a copy or a reduction ends, so that the driver gets to look at the links now and then.
 inline constexpr std::size_t kPieceBytes = 1 << 20;
+
+/// What stays in the nearest cache while something more is done with it.
+inline constexpr std::size_t kBlockBytes = 16 << 10;
 
 /// The algorithm for a long call.
 Task run(Call& call);

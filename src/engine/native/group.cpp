@@ -49,27 +49,19 @@ Group::Group(int rank, std::vector<Neighbour*> neighbours, std::uint32_t lane, G
 void Group::begin(Operation& operation) {
   const OperationSpec& spec = operation.spec();
   Running& running = operation.native();
-  running.number = note_number(begun_++, spec.call);
+  running.state = Running::State::announced;
+  running.place = begun_++;
+  running.number = note_number(running.place, spec.call);
   running.noted = 0;
-  running.task = {};
   Call& call = running.call;
-  call.inputs.clear();
-  call.outputs.clear();
   call.shape = &spec.recipe->shape;
   call.rank = rank_;
   call.size = size();
   call.input = static_cast<const std::byte*>(spec.input);
   call.output = static_cast<std::byte*>(spec.output);
-  if (is_reducing(spec.collective)) call.fold = kernels::fold_function(spec.dtype, spec.reduction.op());
-  running.is_short = call.shape->most_shown_bytes(size()) <= kNoteBytes;
-  if (!running.is_short) {
-    call.lanes = lanes_;
-    call.boards = boards_;
-    call.board = board_;
-    call.lane = lane_;
-    call.pieces = &pieces_;
-    call.number = ++long_calls_;
-  }
+  call.fold =
+      is_reducing(spec.collective) ? kernels::fold_function(spec.dtype, spec.reduction.op()) : nullptr;
+  running.shown = call.shape->most_shown_bytes(size());
   calls_.push_back(&operation);
   announce_more();
 }
@@ -84,32 +76,38 @@ bool Group::announce_more() {
 }
 
 void Group::announce(Operation& operation) {
-  const std::uint64_t place = announced_++;
-  Note& note = lane_->notes[place % kNotes];
   const Running& running = operation.native();
   const Call& call = running.call;
+  ++announced_;
+  Note& note = lane_->notes[running.place % kNotes];
   note.signature = operation.spec().signature;
-  if (running.is_short) {
-    const std::uint64_t bytes = call.shape->shown_bytes(rank_);
-    std::byte* content = bytes <= Note::kInline ? note.content : lane_->data[place % kNotes];
-    if (bytes > 0) std::memcpy(content, call.input, bytes);
-  } else {
+  const std::uint64_t bytes = call.shape->shown_bytes(rank_);
+  bool is_shared = false;
+  if (running.shown > kShortBytes) {
     // One name for all: memory that some neighbour cannot be told of counts as private.
-    const auto name = [&](const void* data, std::uint64_t bytes) {
+    const auto name = [&](const void* data, std::uint64_t length) {
       std::optional<RemoteRange> range;
       for (Neighbour* neighbour : neighbours_) {
         if (neighbour == nullptr) continue;
-        range = neighbour->share(data, bytes);
+        range = neighbour->share(data, length);
         if (!range) return RemoteRange{};
       }
       return *range;
     };
-    note.memory[0] = name(call.input, call.shape->shown_bytes(rank_));
-    const bool in_place = call.output == call.input;
-    const bool written = call.shape->collective == Collective::all_reduce;
-    note.memory[1] = !written   ? RemoteRange{}
-                     : in_place ? note.memory[0]
-                                : name(call.output, call.shape->bytes());
+    const bool is_written = call.shape->collective == Collective::all_reduce;
+    note.memory[0] = note.memory[1] = bytes > 0 ? name(call.input, bytes) : RemoteRange{};
+    if (is_written && call.output != call.input) note.memory[1] = name(call.output, bytes);
+    is_shared = note.memory[0].region != 0 && note.memory[1].region != 0;
+    if (!is_shared) note.memory[0] = note.memory[1] = {};
+  }
+  if (bytes > 0 && bytes <= kNoteBytes && !is_shared) {
+    // Beside the ranges there is no room for content, but then it is longer than would fit.
+    std::byte* content = bytes <= Note::kInline ? note.content : lane_->data[running.place % kNotes];
+    if (bytes > kShortBytes) {
+      kernels::copy_for_others(content, call.input, bytes);
+    } else {
+      std::memcpy(content, call.input, bytes);
+    }
   }
   note.number.store(running.number, std::memory_order_release);
   changed_ = true;
@@ -117,14 +115,20 @@ void Group::announce(Operation& operation) {
 
 bool Group::advance() {
   bool moved = false;
-  while (!calls_.empty() && !failed_) {
+  while (!calls_.empty() && !failed_ && step(*calls_.front(), moved)) {
     Operation& operation = *calls_.front();
-    if (!step(operation, moved)) break;
     calls_.pop_front();
     ++finished_;
+    if (settled_ > 0) --settled_;
     moved = true;
     announce_more();
     listener_.on_native_finished(operation);
+  }
+  while (settled_ < announced_ - finished_ && !failed_) {
+    Operation& next = *calls_[settled_];
+    if (settled_ > 0) step(next, moved);
+    if (!next.native().is_settled()) break;
+    ++settled_;
   }
   // Looking at who sleeps takes until everybody can see what was published. Whoever answers within that time
   // is awake, and has been looked at sooner.
@@ -136,20 +140,21 @@ bool Group::advance() {
 bool Group::step(Operation& operation, bool& moved) {
   Running& running = operation.native();
   Call& call = running.call;
-  if (!running.task) {
+  if (running.state == Running::State::finished) return true;
+  if (running.state == Running::State::announced) {
     const int noted = running.noted;
     if (!all_have_noted(operation)) {
       moved = moved || running.noted > noted;
       return false;
     }
-    if (running.is_short) {
-      finish_short_call(call);
+    moved = true;
+    if (comes_with_notes(running)) {
+      finish_by_notes(running);
+      running.state = Running::State::finished;
       return true;
     }
-    if (!reach_memory(call)) return false;
-    running.task = run(call);
-    running.task.resume();
-    moved = true;
+    if (!reach_memory(running)) return false;
+    begin_algorithm(running);
   }
   while (true) {
     changed_ = std::exchange(call.changed, false) || changed_;
@@ -161,15 +166,30 @@ bool Group::step(Operation& operation, bool& moved) {
     moved = true;
     if (was_pause && !running.task.done()) return false;
   }
+  running.state = Running::State::finished;
+  running.task = {};
   if (!is_still_shared(call)) fail(rank_, "its shared memory was given up by another communicator");
   return !failed_;
+}
+
+void Group::begin_algorithm(Running& running) {
+  Call& call = running.call;
+  call.lanes = lanes_;
+  call.boards = boards_;
+  call.board = board_;
+  call.lane = lane_;
+  call.pieces = &pieces_;
+  call.number = ++long_calls_;
+  running.state = Running::State::begun;
+  running.task = run(call);
+  running.task.resume();
 }
 
 bool Group::all_have_noted(Operation& operation) {
   Running& running = operation.native();
   for (; running.noted < size(); ++running.noted) {
     if (running.noted == rank_) continue;
-    const Note& note = lanes_[static_cast<std::size_t>(running.noted)]->notes[finished_ % kNotes];
+    const Note& note = lanes_[static_cast<std::size_t>(running.noted)]->notes[running.place % kNotes];
     const std::uint64_t number = note.number.load(std::memory_order_acquire);
     if (!same_place(number, running.number)) return false;
     if (number != running.number || !(note.signature == operation.spec().signature)) {
@@ -193,14 +213,29 @@ bool Group::is_still_shared(const Call& call) const {
          (call.outputs.empty() || is_shared_memory(call.output, call.shape->bytes()));
 }
 
-/// Where everybody's memory is, if all of it that matters is shared.
-bool Group::reach_memory(Call& call) {
+/// Whoever has something to show has put it on its board. The same on all ranks, as all see the same notes.
+bool Group::comes_with_notes(const Running& running) const {
+  if (running.shown <= kShortBytes) return true;
+  if (running.shown > kNoteBytes) return false;
+  for (int r = 0; r < size(); ++r) {
+    const Note& note = lanes_[static_cast<std::size_t>(r)]->notes[running.place % kNotes];
+    if (running.call.shape->shown_bytes(r) > 0 && note.memory[0].region != 0) return false;
+  }
+  return true;
+}
+
+/// Where everybody's memory is, if all of it that matters is shared. Returns false on failure.
+bool Group::reach_memory(Running& running) {
+  Call& call = running.call;
+  call.inputs.clear();
+  call.outputs.clear();
   const Shape& shape = *call.shape;
   const bool written = shape.collective == Collective::all_reduce;
+  const auto note_of = [&](int r) -> const Note& {
+    return lanes_[static_cast<std::size_t>(r)]->notes[running.place % kNotes];
+  };
   for (int r = 0; r < size(); ++r) {
-    const Note& note = lanes_[static_cast<std::size_t>(r)]->notes[finished_ % kNotes];
-    if (shape.shown_bytes(r) > 0 && note.memory[0].region == 0) return true;
-    if (written && note.memory[1].region == 0) return true;
+    if (shape.shown_bytes(r) > 0 && note_of(r).memory[0].region == 0) return true;
   }
   const auto reach = [&](int r, const RemoteRange& range, std::uint64_t bytes) {
     std::byte* data = neighbours_[static_cast<std::size_t>(r)]->reach(range, bytes);
@@ -211,7 +246,7 @@ bool Group::reach_memory(Call& call) {
   if (written) call.outputs.resize(static_cast<std::size_t>(size()));
   for (int r = 0; r < size() && !failed_; ++r) {
     const auto at = static_cast<std::size_t>(r);
-    const Note& note = lanes_[at]->notes[finished_ % kNotes];
+    const Note& note = note_of(r);
     const std::uint64_t bytes = shape.shown_bytes(r);
     if (r == rank_) {
       call.inputs[at] = call.input;
@@ -238,16 +273,16 @@ bool Group::has_come(const Wait& wait) const {
   return true;
 }
 
-void Group::finish_short_call(const Call& call) const {
+void Group::finish_by_notes(const Running& running) const {
   std::array<const void*, 16> few;
   std::vector<const void*> many;
   if (lanes_.size() > few.size()) many.resize(lanes_.size());
   const std::span<const void*> shown(many.empty() ? few.data() : many.data(), lanes_.size());
   for (int r = 0; r < size(); ++r) {
     const auto at = static_cast<std::size_t>(r);
-    shown[at] = content_of(*lanes_[at], finished_, call.shape->shown_bytes(r));
+    shown[at] = content_of(*lanes_[at], running.place, running.call.shape->shown_bytes(r));
   }
-  finish_short(call, shown);
+  finish_short(running.call, shown);
 }
 
 /// What was published comes before the look at who sleeps, and who falls asleep says so before the last look
@@ -274,8 +309,8 @@ std::vector<int> Group::waiting_for() const {
     if (r == rank_) continue;
     const Lane& lane = *lanes_[static_cast<std::size_t>(r)];
     bool has_come =
-        same_place(lane.notes[finished_ % kNotes].number.load(std::memory_order_acquire), head.number);
-    if (head.task && head.task.wait().counter != nullptr) {
+        same_place(lane.notes[head.place % kNotes].number.load(std::memory_order_acquire), head.number);
+    if (head.state == Running::State::begun && head.task.wait().counter != nullptr) {
       const Wait& wait = head.task.wait();
       has_come = (lane.*wait.counter).value.load(std::memory_order_acquire) >= wait.target;
     }
@@ -303,7 +338,8 @@ void Group::release(const std::vector<bool>& lost) {
   if (!all_stopped) {
     for (Operation* operation : calls_) {
       const Call& call = operation->native().call;
-      if (!call.outputs.empty()) detach_shared_memory(call.output, call.shape->bytes());
+      if (operation->native().state == Running::State::begun && !call.outputs.empty())
+        detach_shared_memory(call.output, call.shape->bytes());
     }
   }
   for (Operation* operation : calls_) operation->native().task = {};

@@ -18,11 +18,21 @@ namespace kolo::native {
 
 /// A call of an operation's, as its Group sees it.
 struct Running {
+  enum class State { announced, begun, finished };
+
+  State state = State::announced;
+  std::uint64_t place = 0;   ///< among the calls of the lane
   std::uint64_t number = 0;  ///< as in its Note
-  bool is_short = false;
-  int noted = 0;  ///< ranks below this one have announced it
+  std::uint64_t shown = 0;   ///< bytes of the rank that shows most
+  int noted = 0;             ///< ranks below this one have announced it
   Call call;
   Task task;
+
+  /// This rank has nothing more to do for it.
+  bool is_settled() const {
+    return state == State::finished ||
+           (state == State::begun && task.wait().counter == &Lane::done && task.wait().target == call.number);
+  }
 };
 
 /// What a Group tells its owner, from inside begin() and advance().
@@ -39,7 +49,8 @@ class GroupListener {
 
 /// The ranks announce their calls in order, each on its own board, and finish them in order. A short call is
 /// done as soon as everybody has announced it, because the data comes with the note. A long one then runs
-/// its algorithm. Nothing here waits: advance() does what can be done now. Used under the engine's lock.
+/// its algorithm; while it only waits for the others to have done their part, the next one runs. Nothing here
+/// waits: advance() does what can be done now. Used under the engine's lock.
 class Group {
  public:
   /// `neighbours[r]` leads to rank r of the communicator; null for `rank` itself. They outlive the Group.
@@ -72,10 +83,12 @@ class Group {
   bool announce_more();
   bool all_have_noted(Operation& operation);
   bool step(Operation& operation, bool& moved);
-  bool reach_memory(Call& call);
+  void begin_algorithm(Running& running);
+  bool comes_with_notes(const Running& running) const;
+  bool reach_memory(Running& running);
   bool is_still_shared(const Call& call) const;
   bool has_come(const Wait& wait) const;
-  void finish_short_call(const Call& call) const;
+  void finish_by_notes(const Running& running) const;
   void fail(int rank, const std::string& why);
   void close();
   void release(const std::vector<bool>& lost);
@@ -85,15 +98,16 @@ class Group {
   GroupListener& listener_;
   Board* board_;
   Lane* lane_;
-  std::vector<const Board*> boards_;  ///< of every rank
-  std::vector<const Lane*> lanes_;
+  std::vector<Board*> boards_;  ///< of every rank
+  std::vector<Lane*> lanes_;
   std::vector<std::uint32_t> rung_;  ///< the sleep of each rank that it was last rung out of
 
   std::deque<Operation*> calls_;  ///< begun and not finished, in order
   std::uint64_t begun_ = 0;
   std::uint64_t announced_ = 0;
   std::uint64_t finished_ = 0;
-  std::uint64_t long_calls_ = 0;  ///< begun
+  std::uint64_t long_calls_ = 0;  ///< that have run their algorithm
+  std::size_t settled_ = 0;       ///< calls at the front
   std::uint64_t pieces_ = 0;
   bool changed_ = false;
   int quiet_looks_ = 0;  ///< since something was published

@@ -10,7 +10,8 @@ Task from_shared(Call& call) {
   const std::size_t element = call.shape->element_bytes;
   const std::uint64_t count = call.shape->part_count(call.rank);
   const std::uint64_t step = std::max<std::uint64_t>(kPieceBytes / element, 1);
-  std::vector<const void*> from(call.inputs.size());
+  std::vector<const void*>& from = call.from;
+  from.resize(call.inputs.size());
   for (std::uint64_t at = 0; at < count; at += step) {
     for (std::size_t r = 0; r < from.size(); ++r) {
       from[r] = call.inputs[r] + (call.shape->part_begin(call.rank) + at) * element;
@@ -23,6 +24,29 @@ Task from_shared(Call& call) {
   co_await Wait{&Lane::done, call.number};  // the others have read this rank's input
 }
 
+/// Reduces `count` elements of this rank's part, from its element `begin` on, block by block so that the
+/// boards' lines are given back out of the nearest cache. They begin `stage` bytes into each board's piece.
+void reduce_stretch(Call& call, std::uint64_t begin, std::uint64_t count, std::size_t half,
+                    std::uint64_t stage) {
+  const std::size_t element = call.shape->element_bytes;
+  const std::uint64_t block = kBlockBytes / element;
+  std::vector<const void*>& from = call.from;
+  from.resize(static_cast<std::size_t>(call.size));
+  for (std::uint64_t at = 0; at < count; at += block) {
+    const std::uint64_t n = std::min(block, count - at);
+    const std::uint64_t place = stage + at * element;
+    for (std::size_t r = 0; r < from.size(); ++r) from[r] = call.lanes[r]->in[half] + place;
+    from[static_cast<std::size_t>(call.rank)] =
+        call.input + (call.shape->part_begin(call.rank) + begin + at) * element;
+    void* const to = call.output + (begin + at) * element;
+    call.fold(&to, 1, from.data(), from.size(), n, from.size());
+    for (int r = 0; r < call.size; ++r) {
+      if (r != call.rank)
+        kernels::own_lines(call.lanes[static_cast<std::size_t>(r)]->in[half] + place, n * element);
+    }
+  }
+}
+
 /// Piece by piece, each with a stretch of every rank's part.
 Task staged(Call& call) {
   const Shape& shape = *call.shape;
@@ -33,7 +57,6 @@ Task staged(Call& call) {
   const std::uint64_t pieces = (longest + stretch - 1) / stretch;
   const std::uint64_t before = *call.pieces;
   *call.pieces += pieces;
-  std::vector<const void*> from(static_cast<std::size_t>(call.size));
   const auto length = [&](int r, std::uint64_t t) {
     return std::min(stretch, shape.part_count(r) - std::min(shape.part_count(r), t * stretch));
   };
@@ -41,8 +64,8 @@ Task staged(Call& call) {
   const auto put_down = [&](std::uint64_t t) {
     for (int r = 0; r < call.size; ++r) {
       if (r == call.rank || length(r, t) == 0) continue;
-      kernels::copy(call.lane->in[(before + t) % 2] + stage_of(r),
-                    call.input + (shape.part_begin(r) + t * stretch) * element, length(r, t) * element);
+      call.show(call.lane->in[(before + t) % 2] + stage_of(r),
+                call.input + (shape.part_begin(r) + t * stretch) * element, length(r, t) * element, false);
     }
     call.publish(call.lane->staged, before + t + 1);
   };
@@ -54,14 +77,7 @@ Task staged(Call& call) {
       put_down(t + 1);
     }
     co_await Wait{&Lane::staged, before + t + 1};
-    for (std::size_t r = 0; r < from.size(); ++r) {
-      from[r] = call.lanes[r]->in[(before + t) % 2] + stage_of(call.rank);
-    }
-    from[static_cast<std::size_t>(call.rank)] =
-        call.input + (shape.part_begin(call.rank) + t * stretch) * element;
-    void* const to = call.output + t * stretch * element;
-    if (length(call.rank, t) > 0)
-      call.fold(&to, 1, from.data(), from.size(), length(call.rank, t), from.size());
+    reduce_stretch(call, t * stretch, length(call.rank, t), (before + t) % 2, stage_of(call.rank));
     call.publish(call.lane->reduced, before + t + 1);
   }
   call.publish(call.lane->done, call.number);

@@ -61,7 +61,7 @@ class ShmEndpoint final : public Endpoint, private Neighbour {
 
  private:
   Board& own_board() override { return *own_board_->memory.get(); }
-  const Board& board() const override { return *board_.get(); }
+  Board& board() override { return *board_.get(); }
   void ring() override { ring_peer(); }
   std::optional<RemoteRange> share(const void* data, std::size_t bytes) override;
   std::byte* reach(const RemoteRange& range, std::size_t bytes) override;

@@ -48,7 +48,7 @@ Status send_board(Pairing& pairing) {
 Status take_board(Pairing& pairing, const Deadline& deadline) {
   const auto board = pairing.socket.expect(NoticeKind::board, deadline);
   if (!board.ok()) return board.status();
-  const auto data = map_memfd(board.value().descriptor.get(), sizeof(Board), false);
+  const auto data = map_memfd(board.value().descriptor.get(), sizeof(Board), true);
   if (!data.ok()) return data.status();
   pairing.board = BoardMemory(data.value());
   return Status();

@@ -82,7 +82,7 @@ struct Pairing {
   bool acceptor = false;
   pid_t pid = -1;  ///< of the peer, as the kernel says; 0 when it has none here
   std::shared_ptr<OwnBoard> own_board;
-  BoardMemory board;  ///< of the peer, mapped for reading
+  BoardMemory board;  ///< of the peer
   RingMemory memory;
   bool reads_private = false;  ///< both may read each other's memory with process_vm_readv
 };

@@ -22,6 +22,11 @@ std::string pick(Chooser& chooser, const Choice& choice) {
   return chosen.ok() ? chosen.value().name() : chosen.status().message();
 }
 
+std::string pick_anew(const Situation& situation, const Choice& choice) {
+  Chooser chooser(situation);
+  return pick(chooser, choice);
+}
+
 TEST(Chooser, DoesWhatTheCallerWants) {
   Chooser chooser({.size = 4});
   Choice choice = all_reduce_of(8);
@@ -70,6 +75,46 @@ TEST(Chooser, BelievesTheTableAtTheNearestSize) {
   EXPECT_TRUE(ranking[0].measured && ranking[1].measured);
   EXPECT_EQ(ranking[0].seconds, 1e-6);
   EXPECT_TRUE(std::all_of(ranking.begin() + 2, ranking.end(), [](const Ranked& r) { return !r.measured; }));
+}
+
+TEST(Chooser, ReadsBetweenTheSizesOfTheTable) {
+  Situation situation{.size = 4};
+  situation.links_inside = "shm";
+  const auto measured = [&](std::uint64_t bytes, const std::string& algorithm, double seconds) {
+    situation.table.set_time({"shm", "4"}, Collective::all_reduce, bytes, algorithm, seconds);
+  };
+  // On logarithmic scales two straight lines that cross at 2K.
+  measured(1024, "central", 1e-6);
+  measured(1024, "ring", 2e-6);
+  measured(4096, "central", 16e-6);
+  measured(4096, "ring", 8e-6);
+  measured(4096, "direct", 1e-6);
+  Chooser chooser(situation);
+  const auto ranking = chooser.ranking(all_reduce_of(8).spec, {}, 2048);
+  ASSERT_TRUE(ranking[0].measured && ranking[1].measured);
+  EXPECT_NEAR(ranking[0].seconds, 4e-6, 1e-12);
+  EXPECT_NEAR(ranking[1].seconds, 4e-6, 1e-12);
+  EXPECT_FALSE(ranking[2].measured);  // direct was not measured on both sides
+  EXPECT_EQ(chooser.ranking(all_reduce_of(8).spec, {}, 1200)[0].configured.name(), "central");
+  EXPECT_EQ(chooser.ranking(all_reduce_of(8).spec, {}, 3500)[0].configured.name(), "ring");
+  EXPECT_EQ(chooser.ranking(all_reduce_of(8).spec, {}, 4096)[0].configured.name(), "direct");
+  EXPECT_EQ(chooser.ranking(all_reduce_of(8).spec, {}, 8192)[0].seconds, 1e-6);
+}
+
+TEST(Chooser, SettlesTiesByTheSizesAround) {
+  Situation situation{.size = 4};
+  situation.links_inside = "shm";
+  const auto measured = [&](std::uint64_t bytes, const std::string& algorithm, double seconds) {
+    situation.table.set_time({"shm", "4"}, Collective::all_reduce, bytes, algorithm, seconds);
+  };
+  measured(256, "ring", 3e-6);
+  measured(256, "central", 1e-6);
+  measured(1024, "ring", 1e-6);
+  measured(1024, "central", 1.03e-6);
+  measured(1024, "direct", 1.2e-6);
+  EXPECT_EQ(pick_anew(situation, all_reduce_of(1024)), "central");
+  measured(1024, "central", 1.1e-6);  // no tie any more
+  EXPECT_EQ(pick_anew(situation, all_reduce_of(1024)), "ring");
 }
 
 TEST(Chooser, FollowsTheModelWithoutATable) {

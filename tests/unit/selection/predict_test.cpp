@@ -75,6 +75,28 @@ TEST(Predict, FewerCoresThanRanksTakeTurns) {
   EXPECT_GT(time_of("ring", 8, 8, model), 3 * enough);
 }
 
+TEST(Predict, NoCoreWaitsForABusyRank) {
+  CostModel model = free_of_charge(2);
+  model.memory.sender_per_byte = 1;
+  model.memory.receiver_per_byte = 3;
+  // All ranks always have something to do, so that both cores always have: the whole work, halved.
+  for (const int n : {4, 6, 8}) {
+    EXPECT_NEAR(time_of("ring", n, 800, model), 2.0 * (n - 1) * 800 * 4 / 2, 800.0) << n;
+    EXPECT_NEAR(time_of("direct", n, 800, model), 2.0 * (n - 1) * 800 * 4 / 2, 800.0) << n;
+  }
+}
+
+TEST(Predict, WhoWaitedIsWoken) {
+  CostModel model = free_of_charge();
+  model.wake = 1;
+  // Each step of the ring waits for the one before; of its neighbours' messages the driver waits for the
+  // first.
+  model.memory.latency = 10;
+  EXPECT_DOUBLE_EQ(time_of("ring", 3, 0, model), 4 * 11);
+  model.memory.overhead = 2;
+  EXPECT_DOUBLE_EQ(time_of("central", 3, 0, model), (2 + 10 + 1 + 2 * 2) + (2 * 2 + 10 + 1 + 2));
+}
+
 TEST(Predict, LongMessagesCostTheirAgreement) {
   CostModel model = free_of_charge();
   model.memory.long_overhead = 1;

@@ -127,7 +127,7 @@ TEST(CostModel, ComesBackExactly) {
   model.network.latency = 1.0 / 7;
   EXPECT_EQ(cost_model_from_text(to_text(model)).value(), model);
   for (const char* bad :
-       {"", "1", "x", "1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1", "1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 -1"}) {
+       {"", "1", "x", "1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1", "1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 -1"}) {
     EXPECT_FALSE(cost_model_from_text(bad).ok()) << bad;
   }
 }
