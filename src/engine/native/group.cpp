@@ -161,6 +161,8 @@ bool Group::step(Operation& operation, bool& moved) {
     moved = true;
     if (was_pause && !running.task.done()) return false;
   }
+  // A rank that was stopped may have gone on to read what its peers put there after they had given up.
+  if (!call.inputs.empty() && call.is_given_up()) return false;
   if (!is_still_shared(call)) fail(rank_, "its shared memory was given up by another communicator");
   return !failed_;
 }
@@ -287,6 +289,7 @@ std::vector<int> Group::waiting_for() const {
 void Group::close() {
   failed_ = true;
   board_->closed.store(1, std::memory_order_seq_cst);
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // before anything that the caller writes then
 }
 
 void Group::release(const std::vector<bool>& lost) {
