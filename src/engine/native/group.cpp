@@ -304,9 +304,12 @@ void Group::release(const std::vector<bool>& lost) {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   if (!all_stopped) {
-    for (Operation* operation : calls_) {
-      const Call& call = operation->native().call;
-      if (!call.outputs.empty()) detach_shared_memory(call.output, call.shape->bytes());
+    // The others may be ahead of this rank: in any call that it has announced.
+    for (std::uint64_t at = finished_; at < announced_; ++at) {
+      const Running& running = calls_[at - finished_]->native();
+      const Call& call = running.call;
+      if (!running.is_short && call.shape->collective == Collective::all_reduce)
+        detach_shared_memory(call.output, call.shape->bytes());
     }
   }
   for (Operation* operation : calls_) operation->native().task = {};
