@@ -133,13 +133,20 @@ void Calls::run(const Step& step) {
 
 void Calls::expect(const std::int32_t* data, std::uint64_t first, std::uint64_t count, std::int32_t base,
                    std::int32_t factor) const {
-  for (std::uint64_t i = 0; i < count; ++i) {
-    const std::int32_t right = base + factor * static_cast<std::int32_t>((first + i) % kPeriod);
-    if (data[i] == right) continue;
-    throw Wrong("wrong result: " + std::string(kNames[static_cast<int>(step_.kind)]) + " of " +
-                std::to_string(step_.count) + " elements by " + std::to_string(group().size()) +
-                " ranks: element " + std::to_string(i) + " is " + std::to_string(data[i]) + " instead of " +
-                std::to_string(right));
+  for (std::uint64_t i = 0; i < count;) {
+    const std::uint64_t phase = (first + i) % kPeriod;
+    const std::uint64_t end = std::min(count - i, kPeriod - phase);
+    const auto right = [&](std::uint64_t k) { return base + factor * static_cast<std::int32_t>(phase + k); };
+    std::int32_t wrong = 0;
+    for (std::uint64_t k = 0; k < end; ++k) wrong |= data[i + k] ^ right(k);
+    for (std::uint64_t k = 0; wrong != 0 && k < end; ++k) {
+      if (data[i + k] == right(k)) continue;
+      throw Wrong("wrong result: " + std::string(kNames[static_cast<int>(step_.kind)]) + " of " +
+                  std::to_string(step_.count) + " elements by " + std::to_string(group().size()) +
+                  " ranks: element " + std::to_string(i + k) + " is " + std::to_string(data[i + k]) +
+                  " instead of " + std::to_string(right(k)));
+    }
+    i += end;
   }
 }
 

@@ -8,7 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <limits>
+#include <map>
 #include <random>
 #include <set>
 
@@ -54,6 +54,7 @@ struct Settings {
   double grace = 1;
   std::uint64_t bytes = 8 << 20;
   std::vector<std::string> transports = {"shm"};
+  std::vector<Fault> faults;
   bool hold = false;
 };
 
@@ -113,7 +114,8 @@ int run(const Settings& settings) {
   const auto time = [](double seconds) {
     return std::chrono::nanoseconds(static_cast<std::int64_t>(1e9 * seconds));
   };
-  const Limits limits{settings.bytes, time(settings.timeout), time(settings.grace), settings.transports};
+  const Limits limits{settings.bytes, time(settings.timeout), time(settings.grace), settings.transports,
+                      settings.faults};
   const std::set<std::string> before = traces();
   const double begun = now();
   double told = begun;
@@ -186,6 +188,14 @@ int main(int argc, char** argv) {
   app.add_option("--transports", settings.transports, "The transports that rounds choose from")
       ->delimiter(',')
       ->capture_default_str();
+  std::map<std::string, kolo::stress::Fault> faults;
+  for (int i = 0; i < kolo::stress::kFaults; ++i) {
+    const auto fault = static_cast<kolo::stress::Fault>(i);
+    faults[kolo::stress::name_of(fault)] = fault;
+  }
+  app.add_option("--faults", settings.faults, "The faults that rounds choose from (all)")
+      ->delimiter(',')
+      ->transform(CLI::CheckedTransformer(faults));
   app.add_flag("--hold", settings.hold,
                "Leaves the processes of the first wrong round alive, for a debugger");
   try {

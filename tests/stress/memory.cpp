@@ -10,7 +10,7 @@ constexpr std::size_t kMostBlocks = 10;
 }  // namespace
 
 std::int32_t* Memory::take(std::uint64_t count) {
-  const auto kind = static_cast<Kind>(random_.below(kKinds));
+  const auto kind = static_cast<Kind>(random_.below(kinds_));
   const auto fits = std::find_if(blocks_.begin(), blocks_.end(), [&](const Block& block) {
     return !block.taken && block.kind == kind && block.count >= count;
   });

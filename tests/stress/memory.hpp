@@ -14,10 +14,10 @@ namespace kolo::stress {
 /// Buffers come and go, and are used again.
 class Memory {
  public:
-  explicit Memory(std::uint64_t seed) : random_(seed) {}
+  Memory(std::uint64_t seed, bool private_too) : random_(seed), kinds_(private_too ? 3 : 2) {}
 
-  /// Room for `count` numbers, in memory of a kind that is drawn: SharedMemory, SharedArena or private. It
-  /// stays until free_all().
+  /// Room for `count` numbers, in memory of a kind that is drawn: SharedMemory, SharedArena, maybe private.
+  /// It stays until free_all().
   std::int32_t* take(std::uint64_t count);
   void free_all();
 
@@ -28,7 +28,6 @@ class Memory {
 
  private:
   enum class Kind { shared, arena, own };
-  static constexpr int kKinds = 3;
 
   struct Block {
     Kind kind;
@@ -42,6 +41,7 @@ class Memory {
   Block make(Kind kind, std::uint64_t count);
 
   Random random_;
+  const std::uint64_t kinds_;
   SharedArena arena_{std::size_t{8} << 20};
   std::vector<Block> blocks_;
   std::int32_t pattern_ = 0;

@@ -34,8 +34,8 @@ microseconds up_to(Random& random, microseconds most) {
 }  // namespace
 
 const char* name_of(Fault fault) {
-  constexpr const char* kNames[kFaults] = {"none",  "kill", "kill two",      "kill while meeting",
-                                           "pause", "stop", "stop and kill", "kill the stopped"};
+  constexpr const char* kNames[kFaults] = {"none",  "kill", "kill-two",      "kill-meeting",
+                                           "pause", "stop", "stop-and-kill", "kill-stopped"};
   return kNames[static_cast<int>(fault)];
 }
 
@@ -45,7 +45,7 @@ Plan Plan::make(std::uint64_t seed, int ranks, const Limits& limits) {
   plan.seed = seed;
   plan.ranks = ranks;
   plan.transport = limits.transports[random.below(limits.transports.size())];
-  plan.fault = draw_fault(random);
+  plan.fault = limits.faults.empty() ? draw_fault(random) : limits.faults[random.below(limits.faults.size())];
   if (ranks < 3 && (plan.fault == Fault::kill_two || plan.fault == Fault::stop_and_kill))
     plan.fault = Fault::kill;
   const auto victim = static_cast<int>(random.below(static_cast<std::uint64_t>(ranks)));
@@ -80,6 +80,7 @@ Plan Plan::make(std::uint64_t seed, int ranks, const Limits& limits) {
       plan.hits = {{victim, SIGSTOP, first}, {victim, SIGKILL, up_to(random, microseconds(100'000))}};
       break;
   }
+  plan.private_memory = random.chance(50);
   plan.goes_on = random.chance(75);
   return plan;
 }

@@ -12,20 +12,6 @@ namespace kolo::stress {
 
 inline constexpr int kMostRanks = 16;
 
-struct Limits {
-  std::uint64_t most_bytes = 0;      ///< of one call
-  std::chrono::nanoseconds timeout;  ///< of the communicators
-  std::chrono::nanoseconds grace;    ///< how long survivors may take to notice
-  std::vector<std::string> transports;
-};
-
-/// What happens to a rank.
-struct Hit {
-  int rank = 0;
-  int signal = 0;                  ///< SIGKILL or SIGSTOP
-  std::chrono::nanoseconds after;  ///< the hit before it, or the beginning of the round
-};
-
 enum class Fault {
   none,
   kill,           ///< one rank
@@ -39,6 +25,21 @@ enum class Fault {
 inline constexpr int kFaults = 8;
 const char* name_of(Fault fault);
 
+struct Limits {
+  std::uint64_t most_bytes = 0;      ///< of one call
+  std::chrono::nanoseconds timeout;  ///< of the communicators
+  std::chrono::nanoseconds grace;    ///< how long survivors may take to notice
+  std::vector<std::string> transports;
+  std::vector<Fault> faults;  ///< those that rounds choose from; empty: all, each with its usual share
+};
+
+/// What happens to a rank.
+struct Hit {
+  int rank = 0;
+  int signal = 0;                  ///< SIGKILL or SIGSTOP
+  std::chrono::nanoseconds after;  ///< the hit before it, or the beginning of the round
+};
+
 struct Plan {
   std::uint64_t seed = 0;
   int ranks = 2;
@@ -46,6 +47,7 @@ struct Plan {
   Fault fault = Fault::none;
   std::vector<Hit> hits;
   std::chrono::nanoseconds pause{};  ///< Fault::pause: for how long
+  bool private_memory = false;       ///< also; else calls run in library memory alone
   bool goes_on = false;              ///< what is stopped to the end goes on when the others have given up
 
   static Plan make(std::uint64_t seed, int ranks, const Limits& limits);

@@ -43,7 +43,7 @@ void call_until_asked(Calls& calls, const Plan& plan, const Limits& limits, Cont
 void take_part(int rank, const Plan& plan, const Limits& limits, const std::string& store, Control& control) {
   Report& report = control.ranks[rank];
   Random random(plan.seed ^ (0x72616e6b + static_cast<std::uint64_t>(rank)));
-  Memory memory(random.next());
+  Memory memory(random.next(), plan.private_memory);
   std::optional<Calls> calls;
   try {
     calls.emplace(Communicator::create(make_file_store(store), rank, plan.ranks,
@@ -70,6 +70,7 @@ void take_part(int rank, const Plan& plan, const Limits& limits, const std::stri
 
 void be_rank(int rank, const Plan& plan, const Limits& limits, const std::string& store, Control& control) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
+  setpgid(0, 0);  // a group that loses its shell is woken up if one of it is stopped
   Report& report = control.ranks[rank];
   try {
     const Belongings before = Belongings::look();

@@ -145,9 +145,11 @@ void Round::judge(int rank) {
   const bool fits = said.ending == Ending::peer_lost || said.ending == Ending::timeout ||
                     (may_meet && said.ending == Ending::rendezvous);
   if (!fits) fault(rank, "another kind of error: " + error);
-  bool names = false;
-  for (const Hit& hit : plan_.hits)
-    names = names || (said.blamed == hit.rank || (said.blamed < 0 && mentions(error, hit.rank)));
+  // Who meets sees others go because of the one that was killed.
+  const bool in_words = said.blamed < 0 || said.ending == Ending::rendezvous;
+  const bool names = std::any_of(plan_.hits.begin(), plan_.hits.end(), [&](const Hit& hit) {
+    return said.blamed == hit.rank || (in_words && mentions(error, hit.rank));
+  });
   if (!names) fault(rank, "blames rank " + std::to_string(said.blamed) + ": " + error);
 }
 
