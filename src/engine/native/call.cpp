@@ -24,14 +24,17 @@ std::uint64_t Shape::most_shown_bytes(int size) const {
   return most;
 }
 
+bool Call::is_given_up() const {
+  std::atomic_thread_fence(std::memory_order_acquire);
+  return std::any_of(boards.begin(), boards.end(),
+                     [](const Board* board) { return board->closed.load(std::memory_order_seq_cst) != 0; });
+}
+
 bool Call::begin_writing() {
   board->writing.store(1, std::memory_order_seq_cst);
-  for (const Board* peer : boards) {
-    if (peer->closed.load(std::memory_order_seq_cst) == 0) continue;
-    end_writing();
-    return false;
-  }
-  return true;
+  if (!is_given_up()) return true;
+  end_writing();
+  return false;
 }
 
 void Call::show(std::byte* stage, const std::byte* data, std::size_t bytes, bool to_all) const {

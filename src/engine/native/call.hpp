@@ -68,6 +68,8 @@ struct Call {
     counter.value.store(value, std::memory_order_release);
     changed = true;
   }
+  /// Whether a rank has failed: what this one has read of the others' memory since may be something else.
+  bool is_given_up() const;
   /// Begins to write in other ranks' memory, or returns false: one of them has failed and takes its memory
   /// back. With Group::abandon() the store of one side and the load of the other cannot both miss.
   bool begin_writing();

@@ -166,6 +166,8 @@ bool Group::step(Operation& operation, bool& moved) {
     moved = true;
     if (was_pause && !running.task.done()) return false;
   }
+  // A rank that was stopped may have gone on to read what its peers put there after they had given up.
+  if (!call.inputs.empty() && call.is_given_up()) return false;
   running.state = Running::State::finished;
   running.task = {};
   if (!is_still_shared(call)) fail(rank_, "its shared memory was given up by another communicator");
@@ -203,7 +205,7 @@ bool Group::all_have_noted(Operation& operation) {
 
 void Group::fail(int rank, const std::string& why) {
   failed_ = true;
-  listener_.on_native_failure(rank, Status(Code::system, why));
+  listener_.on_native_failure(*calls_.front(), rank, Status(Code::system, why));
 }
 
 /// An operation elsewhere that failed may have taken the memory from under this one.
@@ -322,6 +324,7 @@ std::vector<int> Group::waiting_for() const {
 void Group::close() {
   failed_ = true;
   board_->closed.store(1, std::memory_order_seq_cst);
+  std::atomic_thread_fence(std::memory_order_seq_cst);  // before anything that the caller writes then
 }
 
 void Group::release(const std::vector<bool>& lost) {
@@ -336,9 +339,11 @@ void Group::release(const std::vector<bool>& lost) {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   if (!all_stopped) {
-    for (Operation* operation : calls_) {
-      const Call& call = operation->native().call;
-      if (operation->native().state == Running::State::begun && !call.outputs.empty())
+    // The others may be ahead of this rank: in any call that it has announced.
+    for (std::uint64_t at = finished_; at < announced_; ++at) {
+      const Running& running = calls_[at - finished_]->native();
+      const Call& call = running.call;
+      if (running.shown > kShortBytes && call.shape->collective == Collective::all_reduce)
         detach_shared_memory(call.output, call.shape->bytes());
     }
   }

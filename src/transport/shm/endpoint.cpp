@@ -121,17 +121,19 @@ Status ShmEndpoint::drain() {
 }
 
 void ShmEndpoint::take_notices() {
-  for (int i = 0; i < kMostNotices && lost_.ok(); ++i) {
+  for (int i = 0; i < kMostNotices; ++i) {
     auto received = socket_.receive();
-    if (received.what == NoticeSocket::Received::What::nothing) return;
+    const auto what = received.what;
+    if (what == NoticeSocket::Received::What::nothing) return;
     handle(std::move(received));
+    if (what == NoticeSocket::Received::What::peer_gone) return;
   }
 }
 
 void ShmEndpoint::handle(NoticeSocket::Received received) {
   using What = NoticeSocket::Received::What;
   if (received.what == What::peer_gone) {
-    lost_ = in_.writer_closed() ? closed() : process_ended();
+    if (lost_.ok()) lost_ = in_.writer_closed() ? closed() : process_ended();
     return;
   }
   const Notice& notice = received.notice;

@@ -44,9 +44,10 @@ NoticeSocket::Received NoticeSocket::receive() {
   message.msg_control = control;
   message.msg_controllen = sizeof control;
   ssize_t got;
+  // ECONNRESET comes once, from a peer that died before it had read everything, and before its last words.
   do {
     got = ::recvmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-  } while (got < 0 && errno == EINTR);
+  } while (got < 0 && (errno == EINTR || errno == ECONNRESET));
   if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return received;
   if (got <= 0) {
     received.what = Received::What::peer_gone;

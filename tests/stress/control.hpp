@@ -1,0 +1,45 @@
+// Control: the memory through which a round and its ranks talk.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+#include "stress/plan.hpp"
+
+namespace kolo::stress {
+
+enum class Phase : int {
+  meeting,
+  calling,
+  waiting,  ///< has its error, or has finished its steps; its memory is painted
+  ended,    ///< and was found as it should be, or `fault` says what was wrong
+};
+
+enum class Ending : int { finished, peer_lost, timeout, rendezvous, other };
+
+inline double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Written by the rank, read when its phase says so.
+struct Report {
+  static constexpr int kText = 480;
+
+  std::atomic<Phase> phase;
+  std::atomic<std::uint64_t> steps;
+  Ending ending;
+  int blamed;  ///< the rank of the world that the error names, or -1
+  double at;   ///< when
+  char error[kText];
+  char fault[kText];  ///< what must never happen, or empty
+};
+
+/// All zero at the beginning of a round.
+struct Control {
+  std::atomic<int> finish;  ///< the ranks end together
+  std::atomic<int> look;    ///< nobody can write any more: the ranks look at their memory and leave
+  Report ranks[kMostRanks];
+};
+
+}  // namespace kolo::stress

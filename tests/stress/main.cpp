@@ -1,0 +1,213 @@
+// kolo_stress: ranks that are killed and stopped at random moments, round after round.
+#include <sys/wait.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <random>
+#include <set>
+
+#include "stress/control.hpp"
+#include "stress/round.hpp"
+
+namespace kolo::stress {
+namespace {
+
+constexpr const char* kWhat =
+    R"(Kills and stops ranks at random moments, round after round.
+
+Each round starts real processes that meet and make random calls: all_reduce, broadcast, all_gather,
+reduce_scatter and barrier, of 4 bytes to --bytes, in place and not, blocking and asynchronous, in library
+memory and private memory, on several communicators; they look at every result. At a random moment one or two
+of them get SIGKILL or SIGSTOP. A round is right when
+
+  - every survivor ends with an error that names a rank that was hit: within --grace of a kill, within
+    --timeout plus --grace of a stop (and without an error where the stopped one goes on before that);
+  - no call that succeeded gave a wrong result;
+  - nobody writes in a survivor's buffers from then on, even when the stopped rank goes on;
+  - the survivors end with the descriptors, mappings and threads that they began with, and no process, file
+    or name is left.)";
+
+constexpr const char* kFooter = R"(Examples:
+  kolo_stress --rounds 1000                 a thousand rounds with 2 to 4 ranks
+  kolo_stress --ranks 8 --seconds 60        a minute with 8 ranks
+  kolo_stress --seed 7 --first 41 --rounds 1   round 41 of that seed again (what follows from its seed is
+                                            the same; the moment of the hit is so only by the clock)
+
+Exit codes:
+  0  every round was right
+  1  some were not
+  2  wrong usage)";
+
+struct Settings {
+  std::uint64_t seed = std::random_device()();
+  std::uint64_t first = 0;
+  std::uint64_t rounds = 0;
+  double seconds = 0;
+  std::vector<int> ranks = {2, 3, 4};
+  double timeout = 1;
+  double grace = 1;
+  std::uint64_t bytes = 8 << 20;
+  std::vector<std::string> transports = {"shm"};
+  std::vector<Fault> faults;
+  bool hold = false;
+};
+
+/// Names of kolo's in places where things outlive processes.
+std::set<std::string> traces() {
+  std::set<std::string> names;
+  for (const auto& folder : {std::filesystem::path("/dev/shm"), std::filesystem::temp_directory_path()}) {
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+      if (entry.path().filename().string().starts_with("kolo")) names.insert(entry.path().string());
+    }
+  }
+  return names;
+}
+
+struct Tally {
+  std::array<std::uint64_t, kFaults> rounds{};
+  std::array<std::vector<double>, kFaults> notice_times;
+  std::uint64_t all = 0;
+  std::uint64_t wrong = 0;
+  std::uint64_t steps = 0;
+
+  void add(const Plan& plan, const Outcome& outcome);
+  void print() const;
+};
+
+void Tally::add(const Plan& plan, const Outcome& outcome) {
+  const auto fault = static_cast<std::size_t>(plan.fault);
+  ++all;
+  ++rounds[fault];
+  wrong += !outcome.faults.empty();
+  steps += outcome.steps;
+  notice_times[fault].insert(notice_times[fault].end(), outcome.notice_times.begin(),
+                             outcome.notice_times.end());
+}
+
+void Tally::print() const {
+  std::printf("%-20s %8s %10s %12s %12s %12s\n", "fault", "rounds", "survivors", "median ms", "p99 ms",
+              "longest ms");
+  for (std::size_t fault = 0; fault < kFaults; ++fault) {
+    if (rounds[fault] == 0) continue;
+    std::printf("%-20s %8llu", name_of(static_cast<Fault>(fault)),
+                static_cast<unsigned long long>(rounds[fault]));
+    std::vector<double> times = notice_times[fault];
+    std::sort(times.begin(), times.end());
+    if (!times.empty()) {
+      std::printf(" %10zu %12.1f %12.1f %12.1f", times.size(), 1e3 * times[times.size() / 2],
+                  1e3 * times[times.size() * 99 / 100], 1e3 * times.back());
+    }
+    std::printf("\n");
+  }
+  std::printf("times: from the kill, or from the deadline after the stop, to the survivor's error\n");
+}
+
+int run(const Settings& settings) {
+  setenv("KOLO_TABLE", "none", 1);
+  const auto time = [](double seconds) {
+    return std::chrono::nanoseconds(static_cast<std::int64_t>(1e9 * seconds));
+  };
+  const Limits limits{settings.bytes, time(settings.timeout), time(settings.grace), settings.transports,
+                      settings.faults};
+  const std::set<std::string> before = traces();
+  const double begun = now();
+  double told = begun;
+  std::printf("seed %llu\n", static_cast<unsigned long long>(settings.seed));
+  Tally tally;
+  for (std::uint64_t i = settings.first;; ++i) {
+    if (settings.rounds > 0 ? tally.all == settings.rounds : now() - begun >= settings.seconds) break;
+    const int ranks = settings.ranks[i % settings.ranks.size()];
+    const Plan plan = Plan::make(Random(settings.seed * 1'000'003 + i).next(), ranks, limits);
+    const Outcome outcome = run_round(plan, limits, settings.hold);
+    tally.add(plan, outcome);
+    if (!outcome.faults.empty()) {
+      std::printf("round %llu is wrong (%d ranks, %s, %s); again: --seed %llu --first %llu --rounds 1\n",
+                  static_cast<unsigned long long>(i), plan.ranks, plan.transport.c_str(), name_of(plan.fault),
+                  static_cast<unsigned long long>(settings.seed), static_cast<unsigned long long>(i));
+      for (const Hit& hit : plan.hits)
+        std::printf("  rank %d got signal %d after %.3f ms\n", hit.rank, hit.signal,
+                    std::chrono::duration<double, std::milli>(hit.after).count());
+      for (const std::string& what : outcome.faults) std::printf("  %s\n", what.c_str());
+    }
+    if (now() - told > 2) {
+      told = now();
+      std::printf("%8.0f s: %llu rounds, %llu wrong\n", told - begun,
+                  static_cast<unsigned long long>(tally.all), static_cast<unsigned long long>(tally.wrong));
+    }
+    std::fflush(stdout);
+  }
+  tally.print();
+  bool clean = true;
+  if (waitpid(-1, nullptr, WNOHANG) != -1 || errno != ECHILD) {
+    std::printf("a process was left behind\n");
+    clean = false;
+  }
+  for (const std::string& name : traces()) {
+    // Another program's folder may have come meanwhile; rounds of other runs have names of this kind too.
+    if (before.contains(name) || name.find("kolo-stress-") != std::string::npos) continue;
+    std::printf("new: %s\n", name.c_str());
+    clean = false;
+  }
+  std::printf("%llu rounds, %llu steps, %llu wrong, %.0f s\n", static_cast<unsigned long long>(tally.all),
+              static_cast<unsigned long long>(tally.steps), static_cast<unsigned long long>(tally.wrong),
+              now() - begun);
+  return tally.wrong == 0 && clean ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace kolo::stress
+
+int main(int argc, char** argv) {
+  kolo::stress::Settings settings;
+  CLI::App app(kolo::stress::kWhat, "kolo_stress");
+  app.footer(kolo::stress::kFooter);
+  app.add_option("--seed", settings.seed, "Where all that is random comes from (printed at the start)");
+  app.add_option("--first", settings.first, "The number of the first round")->capture_default_str();
+  app.add_option("--rounds", settings.rounds, "How many rounds");
+  app.add_option("--seconds", settings.seconds, "For how long, without --rounds (10)");
+  app.add_option("--ranks", settings.ranks, "How many ranks; several numbers take turns")
+      ->delimiter(',')
+      ->check(CLI::Range(2, kolo::stress::kMostRanks))
+      ->capture_default_str();
+  app.add_option("--timeout", settings.timeout, "The communicators' timeout, in seconds")
+      ->check(CLI::Range(0.3, 1000.0))
+      ->capture_default_str();
+  app.add_option("--grace", settings.grace, "How late an error may come, in seconds")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--bytes", settings.bytes, "The longest call")
+      ->transform(CLI::AsSizeValue(false))
+      ->capture_default_str();
+  app.add_option("--transports", settings.transports, "The transports that rounds choose from")
+      ->delimiter(',')
+      ->capture_default_str();
+  std::map<std::string, kolo::stress::Fault> faults;
+  for (int i = 0; i < kolo::stress::kFaults; ++i) {
+    const auto fault = static_cast<kolo::stress::Fault>(i);
+    faults[kolo::stress::name_of(fault)] = fault;
+  }
+  app.add_option("--faults", settings.faults, "The faults that rounds choose from (all)")
+      ->delimiter(',')
+      ->transform(CLI::CheckedTransformer(faults));
+  app.add_flag("--hold", settings.hold,
+               "Leaves the processes of the first wrong round alive, for a debugger");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  if (settings.seconds == 0) settings.seconds = 10;
+  try {
+    return kolo::stress::run(settings);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "kolo_stress: %s\n", error.what());
+    return 1;
+  }
+}

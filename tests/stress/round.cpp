@@ -1,0 +1,231 @@
+#include "stress/round.hpp"
+
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+#include <stdexcept>
+#include <thread>
+
+#include "stress/control.hpp"
+#include "stress/rank.hpp"
+
+namespace kolo::stress {
+namespace {
+
+using std::chrono::duration;
+using std::chrono::milliseconds;
+
+/// After the last one was hit or went on: what still writes, does so within this time.
+constexpr auto kSettle = milliseconds(5);
+/// No rank is waited for longer than this beyond its limit.
+constexpr double kPatience = 5;
+
+double seconds(std::chrono::nanoseconds time) {
+  return duration<double>(time).count();
+}
+
+bool mentions(const std::string& text, int rank) {
+  const std::string name = "rank " + std::to_string(rank);
+  for (std::size_t at = 0; (at = text.find(name, at)) != std::string::npos; at += name.size()) {
+    if (at + name.size() == text.size() || std::isdigit(text[at + name.size()]) == 0) return true;
+  }
+  return false;
+}
+
+class Round {
+ public:
+  Round(const Plan& plan, const Limits& limits);
+  ~Round();
+  Round(const Round&) = delete;
+
+  Outcome run(bool hold);
+
+ private:
+  Report& report(int rank) const { return control_->ranks[rank]; }
+  Phase phase(int rank) const { return report(rank).phase.load(); }
+  void fault(int rank, const std::string& what);
+  bool survives(int rank) const { return plan_.all_survive() || !plan_.is_hit(rank); }
+  bool await(const std::function<bool(int)>& counts, Phase phase, double until);
+  void hit();
+  void judge(int rank);
+  void release_stopped();
+  void collect();
+
+  const Plan& plan_;
+  const Limits& limits_;
+  std::string folder_;
+  Control* control_;
+  std::vector<pid_t> processes_;
+  Outcome outcome_;
+  double hit_at_ = 0;    ///< what the survivors notice first
+  double limit_at_ = 0;  ///< by when they must
+};
+
+Round::Round(const Plan& plan, const Limits& limits) : plan_(plan), limits_(limits) {
+  std::string name = (std::filesystem::temp_directory_path() / "kolo-stress-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp");
+  folder_ = name;
+  void* page = mmap(nullptr, sizeof(Control), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) throw std::runtime_error("mmap");
+  control_ = new (page) Control{};
+  for (int rank = 0; rank < plan.ranks; ++rank) {
+    const pid_t child = fork();
+    if (child == 0) be_rank(rank, plan, limits, folder_ + "/store", *control_);
+    if (child < 0) throw std::runtime_error("fork");
+    processes_.push_back(child);
+  }
+}
+
+Round::~Round() {
+  for (const pid_t process : processes_) {
+    if (process <= 0) continue;  // collected
+    kill(process, SIGKILL);
+    waitpid(process, nullptr, 0);
+  }
+  munmap(control_, sizeof(Control));
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+void Round::fault(int rank, const std::string& what) {
+  outcome_.faults.push_back("rank " + std::to_string(rank) + ": " + what);
+}
+
+/// Waits until all ranks that count have come to the phase; names those that have not.
+bool Round::await(const std::function<bool(int)>& counts, Phase wanted, double until) {
+  for (;;) {
+    bool all = true;
+    for (int rank = 0; rank < plan_.ranks; ++rank) all = all && (!counts(rank) || phase(rank) >= wanted);
+    if (all) return true;
+    if (now() > until) break;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  for (int rank = 0; rank < plan_.ranks; ++rank) {
+    if (counts(rank) && phase(rank) < wanted)
+      fault(rank, "still in phase " + std::to_string(static_cast<int>(phase(rank))) + " after " +
+                      std::to_string(report(rank).steps.load()) + " steps");
+  }
+  return false;
+}
+
+void Round::hit() {
+  for (const Hit& hit : plan_.hits) {
+    std::this_thread::sleep_for(hit.after);
+    kill(processes_[static_cast<std::size_t>(hit.rank)], hit.signal);
+    const double deadline =
+        hit.signal == SIGSTOP || plan_.fault == Fault::kill_meeting ? seconds(limits_.timeout) : 0;
+    if (limit_at_ == 0 || now() + deadline < hit_at_) hit_at_ = now() + deadline;
+    limit_at_ = hit_at_ + seconds(limits_.grace);
+  }
+  if (plan_.fault == Fault::pause) {
+    std::this_thread::sleep_for(plan_.pause);
+    kill(processes_[static_cast<std::size_t>(plan_.hits.front().rank)], SIGCONT);
+  }
+}
+
+void Round::judge(int rank) {
+  const Report& said = report(rank);
+  const std::string error = said.error;
+  if (said.fault[0] != '\0') return;  // told at the end
+  if (plan_.all_survive()) {
+    if (said.ending != Ending::finished) fault(rank, "an error, though everybody is alive: " + error);
+    return;
+  }
+  if (said.ending == Ending::finished) return fault(rank, "no error");
+  outcome_.notice_times.push_back(std::max(0.0, said.at - hit_at_));
+  if (said.at > limit_at_) fault(rank, std::to_string(said.at - limit_at_) + " s too late: " + error);
+  const bool may_meet = plan_.fault == Fault::kill_meeting;
+  const bool fits = said.ending == Ending::peer_lost || said.ending == Ending::timeout ||
+                    (may_meet && said.ending == Ending::rendezvous);
+  if (!fits) fault(rank, "another kind of error: " + error);
+  // Who meets sees others go because of the one that was killed.
+  const bool in_words = said.blamed < 0 || said.ending == Ending::rendezvous;
+  const bool names = std::any_of(plan_.hits.begin(), plan_.hits.end(), [&](const Hit& hit) {
+    return said.blamed == hit.rank || (in_words && mentions(error, hit.rank));
+  });
+  if (!names) fault(rank, "blames rank " + std::to_string(said.blamed) + ": " + error);
+}
+
+/// Those that were stopped to the end go on, and learn that the others have given up.
+void Round::release_stopped() {
+  const auto goes_on = [&](int rank) {
+    return plan_.is_hit(rank) && !plan_.is_killed(rank) && plan_.goes_on && !plan_.all_survive();
+  };
+  for (int rank = 0; rank < plan_.ranks; ++rank) {
+    if (!plan_.is_hit(rank) || plan_.is_killed(rank) || plan_.all_survive()) continue;
+    kill(processes_[static_cast<std::size_t>(rank)], plan_.goes_on ? SIGCONT : SIGKILL);
+  }
+  await(goes_on, Phase::waiting, now() + seconds(limits_.timeout + limits_.grace));
+  for (int rank = 0; rank < plan_.ranks; ++rank) {
+    if (goes_on(rank) && phase(rank) >= Phase::waiting && report(rank).ending == Ending::finished)
+      fault(rank, "no error, though the others have given it up");
+  }
+}
+
+void Round::collect() {
+  const auto stays = [&](int rank) { return survives(rank) || (!plan_.is_killed(rank) && plan_.goes_on); };
+  control_->look.store(1);
+  await(stays, Phase::ended, now() + kPatience);
+  for (int rank = 0; rank < plan_.ranks; ++rank) {
+    outcome_.steps += report(rank).steps.load();
+    if (phase(rank) == Phase::ended && report(rank).fault[0] != '\0') fault(rank, report(rank).fault);
+  }
+  const double until = now() + kPatience;
+  for (int rank = 0; rank < plan_.ranks; ++rank) {
+    pid_t& process = processes_[static_cast<std::size_t>(rank)];
+    if (!outcome_.faults.empty()) continue;  // the destructor's
+    int status = 0;
+    while (waitpid(process, &status, WNOHANG) == 0) {
+      if (now() > until) return fault(rank, "its process does not end");
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    }
+    process = 0;
+    if (stays(rank) && !(WIFEXITED(status) && WEXITSTATUS(status) == 0))
+      fault(rank, "its process ended with status " + std::to_string(status));
+  }
+}
+
+Outcome Round::run(bool hold) {
+  const auto everybody = [](int) { return true; };
+  const auto survivors = [this](int rank) { return survives(rank); };
+  const double met_by = now() + seconds(limits_.timeout) + kPatience;
+  if (plan_.fault == Fault::kill_meeting || await(everybody, Phase::calling, met_by)) {
+    hit();
+    if (plan_.all_survive()) {
+      std::this_thread::sleep_for(milliseconds(10));
+      control_->finish.store(1);
+      limit_at_ = now() + seconds(limits_.timeout);
+    }
+    if (await(survivors, Phase::waiting, limit_at_ + kPatience)) {
+      for (int rank = 0; rank < plan_.ranks; ++rank) {
+        if (survives(rank)) judge(rank);
+      }
+      release_stopped();
+      std::this_thread::sleep_for(kSettle);
+      collect();
+    }
+  }
+  if (hold && !outcome_.faults.empty()) {
+    std::fprintf(stderr, "held:");
+    for (const pid_t process : processes_) std::fprintf(stderr, " %d", static_cast<int>(process));
+    for (const std::string& what : outcome_.faults) std::fprintf(stderr, "\n  %s", what.c_str());
+    std::fprintf(stderr, "\n");
+    for (;;) pause();
+  }
+  return outcome_;
+}
+
+}  // namespace
+
+Outcome run_round(const Plan& plan, const Limits& limits, bool hold) {
+  return Round(plan, limits).run(hold);
+}
+
+}  // namespace kolo::stress

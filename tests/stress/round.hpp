@@ -1,0 +1,22 @@
+// A round: ranks that are started, hit, and looked at.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "stress/plan.hpp"
+
+namespace kolo::stress {
+
+struct Outcome {
+  std::vector<std::string> faults;  ///< what must never happen, in words
+  /// Of each survivor, in seconds: from the hit that it had to notice (a kill), or from the deadline that
+  /// follows it (a stop).
+  std::vector<double> notice_times;
+  std::uint64_t steps = 0;  ///< of all ranks
+};
+
+/// `hold`: leaves a round's processes as they are when something was wrong with it.
+Outcome run_round(const Plan& plan, const Limits& limits, bool hold);
+
+}  // namespace kolo::stress
