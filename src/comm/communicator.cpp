@@ -80,7 +80,7 @@ Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int si
   // Every link has carried a message before anybody relies on it, and nobody needs the store any longer.
   made.barrier();
   if (size > 1) state->explore(made, group);
-  state->share_memory(0);
+  state->share_memory(state->engine->claim_lane(0));
   return made;
 }
 
@@ -225,7 +225,8 @@ void Communicator::recv(Buffer data, int peer, int tag) {
 
 // Several threads may split several communicators at once, in another order on every rank, so "the next free
 // number" would be a different communicator's on another rank. Instead all ranks try the same number, made
-// from what they know alike, until one is free on all of them.
+// from what they know alike, until one is free on all of them. Of lanes there are few: every rank takes its
+// next one, until all have taken the same; what they took in vain is lost.
 Communicator::State::Place Communicator::State::agree_on_place(Communicator& self) {
   std::uint32_t ordinal;
   {
@@ -234,12 +235,16 @@ Communicator::State::Place Communicator::State::agree_on_place(Communicator& sel
   }
   std::seed_seq seed{context, ordinal};
   std::mt19937 candidates(seed);
+  std::uint32_t next_lane = 0;
   while (true) {
     const auto candidate = static_cast<std::uint32_t>(candidates());
     const bool mine = engine->claim_context(candidate);
-    std::uint32_t taken_and_lane[2] = {mine ? 0u : 1u, engine->next_lane()};
-    self.all_reduce(Buffer(taken_and_lane, 2, DType::uint32), ReduceOp::max);
-    if (taken_and_lane[0] == 0) return {candidate, taken_and_lane[1]};
+    const std::uint32_t lane = engine->claim_lane(next_lane);
+    std::uint32_t most[3] = {mine ? 0u : 1u, lane, ~lane};
+    self.all_reduce(Buffer(most, 3, DType::uint32), ReduceOp::max);
+    const auto [taken, highest, inverse_of_lowest] = most;
+    if (taken == 0 && (highest == ~inverse_of_lowest || highest >= kLanes)) return {candidate, highest};
+    next_lane = highest + 1;
     if (mine) engine->release_context(candidate);
   }
 }

@@ -214,7 +214,6 @@ void Engine::on_unexpected(Link& from, const Tag& tag, const Signature& theirs) 
 
 native::Group* Engine::make_group(const std::vector<int>& ranks, std::uint32_t lane) {
   const auto lock = enter();
-  next_lane_ = std::max(next_lane_, lane + 1);
   if (ranks.size() < 2 || lane >= kLanes) return nullptr;
   std::vector<Neighbour*> neighbours;
   int own = -1;
@@ -233,9 +232,10 @@ native::Group* Engine::make_group(const std::vector<int>& ranks, std::uint32_t l
   return groups_.back().group.get();
 }
 
-std::uint32_t Engine::next_lane() const {
+std::uint32_t Engine::claim_lane(std::uint32_t at_least) {
   const auto lock = enter();
-  return next_lane_;
+  next_lane_ = std::max(next_lane_, at_least);
+  return next_lane_++;
 }
 
 void Engine::on_native_progress(Operation& operation) {

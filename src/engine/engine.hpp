@@ -64,8 +64,8 @@ class Engine final : private LinkListener,
   /// The group for native calls of these links' ranks, in a lane that all of them must agree on; null where
   /// they share no memory, and behind the last lane. Lives as long as the engine.
   native::Group* make_group(const std::vector<int>& ranks, std::uint32_t lane);
-  /// For split(): the first lane that this rank has not used.
-  std::uint32_t next_lane() const;
+  /// For split(): takes the first lane, from `at_least` on, that is behind all that this rank has taken.
+  std::uint32_t claim_lane(std::uint32_t at_least);
 
   Counters counters() const;
   /// For split(): whether the number was free on this rank, and now is taken.

@@ -11,7 +11,8 @@ namespace kolo {
 namespace {
 
 constexpr auto kCheckEvery = std::chrono::milliseconds(10);
-// Ranks that disagree about a native call hear nothing of each other: after this time they ask.
+// Ranks that disagree about a native call hear nothing of each other: after this time they ask, and again
+// after it, because the others may not have made their call yet.
 constexpr std::chrono::nanoseconds kAskAfter = std::chrono::milliseconds(200);
 // An idle rank, on a busy machine, takes this long to answer: below it silence means nothing.
 constexpr std::chrono::nanoseconds kAnswerTime = std::chrono::milliseconds(250);
@@ -124,8 +125,13 @@ void Engine::check_deadlines() {
   check_links();
   const auto window = probe_window(options_.timeout);
   for (const auto& operation : active_) {
+    const native::Group* group = operation->spec().group();
+    if (group != nullptr && !group->is_first(*operation)) {
+      operation->last_progress_ = now;  // it waits for its turn
+      continue;
+    }
     const auto idle = now - operation->last_progress();
-    if (operation->spec().group() != nullptr && !operation->has_asked_ && idle > kAskAfter) ask(*operation);
+    if (group != nullptr && idle > kAskAfter && now - operation->asked_ > kAskAfter) ask(*operation);
     const auto probe = probes_.find(operation.get());
     if (idle < options_.timeout - window) {
       if (probe != probes_.end()) probes_.erase(probe);
@@ -147,7 +153,7 @@ void Engine::check_deadlines() {
 
 void Engine::ask(Operation& operation) {
   const OperationSpec& spec = operation.spec();
-  operation.has_asked_ = true;
+  operation.asked_ = Clock::now();
   const Ping ping{spec.context, 0, spec.sequence, spec.signature};
   for (const int peer : spec.ranks()) {
     if (peer != rank_)

@@ -20,7 +20,6 @@ void Operation::take(const OperationSpec& spec) {
 void Operation::begin(bool is_timed) {
   if (!status_.ok()) status_ = Status();
   done_.store(false, std::memory_order_relaxed);
-  has_asked_ = false;
   is_timed_ = false;
   if (is_timed || spec_.group() == nullptr) start_clock();
   if (spec_.group() != nullptr) {

@@ -120,13 +120,13 @@ class Operation {
   std::vector<std::uint32_t> ready_;
   bool running_ = false;
   bool is_timed_ = true;    ///< somebody may ask for its duration
-  bool has_asked_ = false;  ///< others what they are doing
   std::uint32_t steps_left_ = 0;
   kernels::ReduceFn reduce_ = nullptr;
   kernels::AverageFn average_ = nullptr;
 
   Clock::time_point started_;
   Clock::time_point last_progress_;
+  Clock::time_point asked_;  ///< when the others were last asked what they are doing
   Clock::time_point ended_;
   Status status_;
   std::atomic<bool> done_{false};

@@ -57,6 +57,8 @@ class Group {
   Group(int rank, std::vector<Neighbour*> neighbours, std::uint32_t lane, GroupListener& listener);
 
   bool is_busy() const { return !calls_.empty(); }
+  /// Whether it is its turn: the other calls wait behind it.
+  bool is_first(const Operation& operation) const { return is_busy() && calls_.front() == &operation; }
   /// The operation must live until it has finished or the Group is abandoned.
   void begin(Operation& operation);
   /// Returns whether anything moved. Ranks that sleep may hear of it only from tell().
