@@ -78,8 +78,10 @@ class Neighbour {
   /// How the peer may name memory that kolo gave out, whose descriptor goes along when the peer has not seen
   /// it; nullopt for any other memory.
   virtual std::optional<RemoteRange> share(const void* data, std::size_t bytes) = 0;
-  /// The peer's memory in this address space, to read and write; null when it has not been shared.
+  /// The peer's memory in this address space, to read and write; null when it has not been shared, or cannot
+  /// be mapped: trouble() then says why.
   virtual std::byte* reach(const RemoteRange& range, std::size_t bytes) = 0;
+  virtual const Status& trouble() const = 0;
 };
 
 /// Whether all of it is memory that kolo gave out and shares.

@@ -38,7 +38,9 @@ void be_rank(int pipe, const std::string& store, int rank, const ProcessOptions&
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   int code = 0;
   try {
-    auto communicator = Communicator::create(make_file_store(store), rank, options.size,
+    auto meeting = make_file_store(store);
+    if (options.prepare) options.prepare(rank);
+    auto communicator = Communicator::create(std::move(meeting), rank, options.size,
                                              {.timeout = options.timeout, .transports = options.transports});
     say(pipe, "ready\n");
     body(communicator);
@@ -47,7 +49,9 @@ void be_rank(int pipe, const std::string& store, int rank, const ProcessOptions&
     code = 1;
     report<PeerLostError>(pipe, error, "PeerLostError") ||
         report<TimeoutError>(pipe, error, "TimeoutError") ||
-        report<MismatchError>(pipe, error, "MismatchError") || report<Error>(pipe, error, "Error") ||
+        report<MismatchError>(pipe, error, "MismatchError") ||
+        report<RendezvousError>(pipe, error, "RendezvousError") ||
+        report<SystemError>(pipe, error, "SystemError") || report<Error>(pipe, error, "Error") ||
         (say(pipe, std::to_string(now()) + " -1 " + error.what()), true);
   }
   _exit(code);

@@ -15,6 +15,8 @@ struct ProcessOptions {
   int size = 3;
   std::string transports = "shm";
   std::chrono::nanoseconds timeout = std::chrono::seconds(20);
+  /// Runs in each rank before it meets the others; they meet in a file that is open already.
+  std::function<void(int rank)> prepare = {};
 };
 
 /// How one rank ended.

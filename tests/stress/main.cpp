@@ -39,9 +39,12 @@ constexpr const char* kFooter = R"(Examples:
   kolo_stress --seed 7 --first 41 --rounds 1   round 41 of that seed again (what follows from its seed is
                                             the same; the moment of the hit is so only by the clock)
 
+On a machine that is busy with other things, ranks may take longer than --timeout to answer each other, and an
+error is then what they must get: give more of it.
+
 Exit codes:
   0  every round was right
-  1  some were not
+  1  some were not, or in one of ten the ranks did not even meet
   2  wrong usage)";
 
 struct Settings {
@@ -50,7 +53,7 @@ struct Settings {
   std::uint64_t rounds = 0;
   double seconds = 0;
   std::vector<int> ranks = {2, 3, 4};
-  double timeout = 1;
+  double timeout = 2;
   double grace = 1;
   std::uint64_t bytes = 8 << 20;
   std::vector<std::string> transports = {"shm"};
@@ -75,6 +78,7 @@ struct Tally {
   std::array<std::vector<double>, kFaults> notice_times;
   std::uint64_t all = 0;
   std::uint64_t wrong = 0;
+  std::uint64_t unmet = 0;
   std::uint64_t steps = 0;
 
   void add(const Plan& plan, const Outcome& outcome);
@@ -86,6 +90,7 @@ void Tally::add(const Plan& plan, const Outcome& outcome) {
   ++all;
   ++rounds[fault];
   wrong += !outcome.faults.empty();
+  unmet += !outcome.met;
   steps += outcome.steps;
   notice_times[fault].insert(notice_times[fault].end(), outcome.notice_times.begin(),
                              outcome.notice_times.end());
@@ -155,10 +160,15 @@ int run(const Settings& settings) {
     std::printf("new: %s\n", name.c_str());
     clean = false;
   }
+  if (tally.unmet > 0) {
+    std::printf("in %llu rounds the ranks did not all meet within --timeout, and none was hit\n",
+                static_cast<unsigned long long>(tally.unmet));
+  }
   std::printf("%llu rounds, %llu steps, %llu wrong, %.0f s\n", static_cast<unsigned long long>(tally.all),
               static_cast<unsigned long long>(tally.steps), static_cast<unsigned long long>(tally.wrong),
               now() - begun);
-  return tally.wrong == 0 && clean ? 0 : 1;
+  const bool enough_met = tally.unmet * 10 <= tally.all;
+  return tally.wrong == 0 && clean && enough_met ? 0 : 1;
 }
 
 }  // namespace

@@ -53,6 +53,7 @@ class Round {
   void fault(int rank, const std::string& what);
   bool survives(int rank) const { return plan_.all_survive() || !plan_.is_hit(rank); }
   bool await(const std::function<bool(int)>& counts, Phase phase, double until);
+  bool meet();
   void hit();
   void judge(int rank);
   void release_stopped();
@@ -115,6 +116,16 @@ bool Round::await(const std::function<bool(int)>& counts, Phase wanted, double u
   return false;
 }
 
+/// Whether all have come, and none has given up waiting.
+bool Round::meet() {
+  const bool all =
+      await([](int) { return true; }, Phase::calling, now() + seconds(limits_.timeout) + kPatience);
+  outcome_.faults.clear();
+  bool met = all;
+  for (int rank = 0; rank < plan_.ranks; ++rank) met = met && phase(rank) == Phase::calling;
+  return met;
+}
+
 void Round::hit() {
   for (const Hit& hit : plan_.hits) {
     std::this_thread::sleep_for(hit.after);
@@ -150,7 +161,9 @@ void Round::judge(int rank) {
   const bool names = std::any_of(plan_.hits.begin(), plan_.hits.end(), [&](const Hit& hit) {
     return said.blamed == hit.rank || (in_words && mentions(error, hit.rank));
   });
-  if (!names) fault(rank, "blames rank " + std::to_string(said.blamed) + ": " + error);
+  // And who has met may see one leave that could not.
+  const bool has_left = said.blamed >= 0 && report(said.blamed).ending == Ending::rendezvous;
+  if (!names && !has_left) fault(rank, "blames rank " + std::to_string(said.blamed) + ": " + error);
 }
 
 /// Those that were stopped to the end go on, and learn that the others have given up.
@@ -193,10 +206,10 @@ void Round::collect() {
 }
 
 Outcome Round::run(bool hold) {
-  const auto everybody = [](int) { return true; };
   const auto survivors = [this](int rank) { return survives(rank); };
-  const double met_by = now() + seconds(limits_.timeout) + kPatience;
-  if (plan_.fault == Fault::kill_meeting || await(everybody, Phase::calling, met_by)) {
+  if (plan_.fault != Fault::kill_meeting && !meet()) {
+    outcome_.met = false;
+  } else {
     hit();
     if (plan_.all_survive()) {
       std::this_thread::sleep_for(milliseconds(10));

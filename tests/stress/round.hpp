@@ -14,6 +14,7 @@ struct Outcome {
   /// follows it (a stop).
   std::vector<double> notice_times;
   std::uint64_t steps = 0;  ///< of all ranks
+  bool met = true;          ///< false: the machine had no time for all ranks to meet, and none was hit
 };
 
 /// `hold`: leaves a round's processes as they are when something was wrong with it.

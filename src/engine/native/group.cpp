@@ -241,7 +241,9 @@ bool Group::reach_memory(Running& running) {
   }
   const auto reach = [&](int r, const RemoteRange& range, std::uint64_t bytes) {
     std::byte* data = neighbours_[static_cast<std::size_t>(r)]->reach(range, bytes);
-    if (data == nullptr) fail(r, "cannot map the shared memory that it named");
+    const Status& trouble = neighbours_[static_cast<std::size_t>(r)]->trouble();
+    if (data == nullptr && trouble.ok()) fail(r, "named shared memory that it has not passed on");
+    if (data == nullptr && !trouble.ok()) fail(rank_, trouble.message());
     return data;
   };
   call.inputs.resize(static_cast<std::size_t>(size()));

@@ -7,8 +7,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/log.hpp"
-
 namespace kolo::shm {
 namespace {
 
@@ -143,8 +141,8 @@ void ShmEndpoint::handle(NoticeSocket::Received received) {
     return;
   }
   if (received.what == What::notice && notice.kind == NoticeKind::region) {
-    const Status added = foreign_.add(notice.number[0], notice.number[1], received.descriptor.get());
-    if (!added.ok()) log().warn("shm: {}", added.message());  // map() of it will fail
+    Status added = foreign_.add(notice.number[0], notice.number[1], received.descriptor.get());
+    if (!added.ok()) trouble_ = std::move(added);  // map() or reach() of it will fail
     return;
   }
   lost_ = Status(Code::system, "the peer talks nonsense");
@@ -199,6 +197,7 @@ Result<const std::byte*> ShmEndpoint::map(const RemoteRange& range, std::size_t 
   if (range.region == 0) return nullptr;
   if (const std::byte* data = reach(range, bytes)) return data;
   if (Status status = state(); !status.ok()) return status;
+  if (!trouble_.ok()) return trouble_;
   return Status(Code::system, "the peer named shared memory that it has not passed on");
 }
 

@@ -65,6 +65,7 @@ class ShmEndpoint final : public Endpoint, private Neighbour {
   void ring() override { ring_peer(); }
   std::optional<RemoteRange> share(const void* data, std::size_t bytes) override;
   std::byte* reach(const RemoteRange& range, std::size_t bytes) override;
+  const Status& trouble() const override { return trouble_; }
 
   void ring_peer();
   void take_notices();
@@ -83,6 +84,7 @@ class ShmEndpoint final : public Endpoint, private Neighbour {
   RingReader in_;
   Status lost_;
   ForeignRegions foreign_;
+  Status trouble_;  // with the latest region that could not be mapped
   std::unordered_map<std::uint64_t, std::weak_ptr<const Region>> passed_on_;
   std::uint64_t freed_seen_ = 0;
 };

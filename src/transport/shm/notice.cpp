@@ -68,7 +68,7 @@ NoticeSocket::Received NoticeSocket::receive() {
   const bool sensible = static_cast<std::size_t>(got) == sizeof(Notice) &&
                         received.notice.magic == Notice::kMagic && kind >= NoticeKind::doorbell &&
                         kind <= NoticeKind::board && descriptors <= 1 &&
-                        (message.msg_flags & MSG_CTRUNC) == 0;
+                        ((message.msg_flags & MSG_CTRUNC) == 0 || descriptors == 0);
   received.what = sensible ? Received::What::notice : Received::What::nonsense;
   return received;
 }

@@ -44,7 +44,7 @@ class NoticeSocket {
   struct Received {
     enum class What { nothing, notice, nonsense, peer_gone } what = What::nothing;
     Notice notice;
-    UniqueFd descriptor;
+    UniqueFd descriptor;  ///< none where the sender passed none, or this process has no room for it
   };
   /// The next notice, if there is one. Does not block.
   Received receive();

@@ -119,6 +119,8 @@ Result<UniqueFd> make_memfd(const char* name, std::size_t bytes) {
 }
 
 Result<std::byte*> map_memfd(int fd, std::size_t bytes, bool writable) {
+  // The system drops a descriptor on its way where there is no room for it.
+  if (fd < 0) return Status::from_errno("shared memory that the peer passed on", EMFILE);
   struct stat info {};
   if (::fstat(fd, &info) != 0) return Status::from_errno("memfd", errno);
   const int seals = ::fcntl(fd, F_GET_SEALS);

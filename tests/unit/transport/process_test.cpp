@@ -1,8 +1,5 @@
 // Endpoints between real processes: death by SIGKILL, and reading another process's memory.
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <signal.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -11,6 +8,7 @@
 #include <functional>
 
 #include "kolo/memory.hpp"
+#include "support/forbid.hpp"
 #include "unit/transport/support.hpp"
 
 namespace kolo::testing {
@@ -156,19 +154,6 @@ TEST_P(Processes, MemoryIsPulledAcrossProcesses) {
   EXPECT_EQ(exit_status(), 0);
 }
 
-/// From now on this process may not read others' memory, as in many containers.
-bool forbid_reading_others() {
-  sock_filter filter[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_process_vm_readv, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EPERM),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  sock_fprog program{static_cast<unsigned short>(std::size(filter)), filter};
-  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
-
 TEST_P(Processes, WhereOneMayNotReadBothPushPrivateMemory) {
   const auto expect_pushed = [](Endpoint& endpoint) {
     const std::vector<std::byte> own(10'000);
@@ -182,7 +167,7 @@ TEST_P(Processes, WhereOneMayNotReadBothPushPrivateMemory) {
         std::byte done;
         return expect_pushed(endpoint) && receive_all(endpoint, {&done, 1}).ok();
       },
-      forbid_reading_others);
+      [] { return forbid(SYS_process_vm_readv); });
   if (!endpoint_ && WEXITSTATUS(exit_status()) == 2) GTEST_SKIP() << "no seccomp here";
   ASSERT_TRUE(endpoint_);
   EXPECT_TRUE(expect_pushed(*endpoint_));

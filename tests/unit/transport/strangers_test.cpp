@@ -2,6 +2,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 
 #include <atomic>
 #include <cstring>
@@ -98,6 +99,41 @@ TEST_P(Strangers, ThoseWhoComeInARanksNameAreNotBelieved) {
   EXPECT_LT(connect(**zero, **one), seconds(5));
   stop = true;
   impostor.join();
+}
+
+// Whatever it knows and however it names itself: the system says who it is.
+TEST(ShmStrangers, AnotherUserIsNotAdmittedWithTheRightKey) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  constexpr uid_t kNobody = 65534;
+  const Variant shm{"shm", "shm", ""};
+  auto zero = make_transport(shm, "job", "key");
+  ASSERT_TRUE(zero.ok());
+  int calls[2];
+  ASSERT_EQ(::pipe(calls), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::setuid(kNobody) != 0) ::_exit(2);
+    auto one = make_transport(shm, "job", "key");
+    if (!one.ok()) ::_exit(3);
+    shm::Address address = *shm::Address::parse((*zero)->address());
+    address.uid = std::to_string(kNobody);
+    const TransportPeer peer{0, address.text()};
+    ::write(calls[1], "", 1);
+    const auto connected = (*one)->connect(1, {&peer, 1}, Deadline::after(milliseconds(700)));
+    ::_exit(connected.ok() ? 1 : 0);
+  }
+  char word;
+  ASSERT_EQ(::read(calls[0], &word, 1), 1);
+  auto one = make_transport(shm, "job", "key");
+  ASSERT_TRUE(one.ok());
+  // The rank itself does not come.
+  const TransportPeer peer{1, (*one)->address()};
+  EXPECT_FALSE((*zero)->connect(0, {&peer, 1}, Deadline::after(milliseconds(500))).ok());
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  ::close(calls[0]);
+  ::close(calls[1]);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Strangers,

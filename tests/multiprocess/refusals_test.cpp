@@ -1,0 +1,209 @@
+// Where the system refuses something, or has no more of it: the documented slower path, or an error that says
+// what is missing and to whom.
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "multiprocess/processes.hpp"
+#include "support/forbid.hpp"
+
+namespace kolo::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t kMany = 1'000'003;
+
+void require(bool holds, const char* what) {
+  if (!holds) throw std::runtime_error(what);
+}
+
+void expect_sum(Communicator& c, Buffer data, const char* algorithm) {
+  auto* numbers = static_cast<std::int32_t*>(data.data);
+  std::fill_n(numbers, data.count, c.rank() + 1);
+  c.all_reduce(data, ReduceOp::sum, {.algorithm = algorithm});
+  const std::int32_t sum = c.size() * (c.size() + 1) / 2;
+  require(std::all_of(numbers, numbers + data.count, [&](std::int32_t n) { return n == sum; }), "wrong sum");
+}
+
+/// Sums of private and of library memory, natively and over the links.
+void expect_sums(Communicator& c) {
+  for (const std::size_t count : {std::size_t{1}, std::size_t{3000}, kMany}) {
+    std::vector<std::int32_t> own(count);
+    const SharedMemory shared(count * sizeof(std::int32_t));
+    for (const char* algorithm : {"direct", "ring"}) {
+      expect_sum(c, own, algorithm);
+      expect_sum(c, shared.buffer(count, DType::int32), algorithm);
+    }
+  }
+}
+
+void expect_good(Processes& processes) {
+  for (const RankEnd& end : processes.collect(30s)) EXPECT_EQ(end.code, 0) << end.error;
+}
+
+void lower(__rlimit_resource resource, rlim_t limit) {
+  rlimit now{};
+  getrlimit(resource, &now);
+  now.rlim_cur = limit;
+  require(setrlimit(resource, &now) == 0, "setrlimit");
+}
+
+/// The next descriptor is one too many.
+void allow_no_more_descriptors() {
+  const int next = dup(0);
+  close(next);
+  lower(RLIMIT_NOFILE, static_cast<rlim_t>(next));
+}
+
+#if !defined(__SANITIZE_ADDRESS__)  // which needs all addresses for itself
+void allow_addresses(std::size_t more_bytes) {
+  std::ifstream file("/proc/self/statm");
+  std::size_t pages = 0;
+  file >> pages;
+  lower(RLIMIT_AS, pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) + more_bytes);
+}
+#endif
+
+/// All ranks fail: `rank` with these words in its error, the others with an error that names it.
+void expect_blamed(Processes& processes, int size, int rank, const std::string& words) {
+  for (int r = 0; r < size; ++r) {
+    const RankEnd end = processes.collect_one(r, 30s);
+    EXPECT_EQ(end.code, 1) << "rank " << r;
+    EXPECT_NE(end.error.find(r == rank ? words : "rank " + std::to_string(rank)), std::string::npos)
+        << "rank " << r << ": " << end.error;
+  }
+}
+
+TEST(Refusals, MemoryOfOthersThatMayNotBeReadIsStagedOrPushed) {
+  Processes processes(
+      {.size = 3, .prepare = [](int) { require(testing::forbid(SYS_process_vm_readv), "no seccomp here"); }},
+      expect_sums);
+  expect_good(processes);
+}
+
+TEST(Refusals, ARankWithoutMemfdTalksOverTcp) {
+  std::string log = (std::filesystem::temp_directory_path() / "kolo-log-XXXXXX").string();
+  const int file = mkstemp(log.data());
+  ASSERT_GE(file, 0);
+  setenv("KOLO_LOG", "info", 1);
+  Processes processes({.size = 3,
+                       .transports = "shm,tcp",
+                       .prepare =
+                           [&](int rank) {
+                             dup2(file, STDERR_FILENO);
+                             if (rank == 1) require(testing::forbid(SYS_memfd_create), "no seccomp here");
+                           }},
+                      [](Communicator& c) {
+                        for (int peer = 0; peer < c.size(); ++peer) {
+                          const bool meets_1 = (peer == 1) != (c.rank() == 1);
+                          if (peer != c.rank())
+                            require(c.transport_to(peer) == (meets_1 ? "tcp" : "shm"), "another transport");
+                        }
+                        std::vector<std::int32_t> data(kMany);
+                        expect_sum(c, data, "");
+                      });
+  expect_good(processes);
+  std::ifstream said(log);
+  const std::string text(std::istreambuf_iterator<char>(said), {});
+  EXPECT_NE(text.find("rank 1: no shm: shm: memfd_create: Operation not permitted"), std::string::npos)
+      << text;
+  close(file);
+  std::filesystem::remove(log);
+}
+
+TEST(Refusals, WithoutMemfdAndWithoutTcpThereIsNoTransport) {
+  Processes processes({.size = 2,
+                       .prepare =
+                           [](int rank) {
+                             if (rank == 1) require(testing::forbid(SYS_memfd_create), "no seccomp here");
+                           }},
+                      [](Communicator&) {});
+  for (const RankEnd& end : processes.collect(10s)) {
+    EXPECT_EQ(end.code, 1);
+    EXPECT_NE(end.error.find("RendezvousError"), std::string::npos) << end.error;
+    EXPECT_NE(end.error.find("share no transport"), std::string::npos) << end.error;
+  }
+}
+
+void become_somebody_else() {
+  constexpr uid_t kNobody = 65534;
+  require(setuid(kNobody) == 0, "setuid");
+}
+
+TEST(Refusals, RanksOfDifferentUsersTalkOverTcp) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  const auto prepare = [](int rank) {
+    if (rank == 1) become_somebody_else();
+  };
+  Processes processes({.size = 3, .transports = "shm,tcp", .prepare = prepare}, [](Communicator& c) {
+    require(c.transport_to(c.rank() == 1 ? 0 : 1) == "tcp", "users share memory");
+    if (c.rank() != 1) require(c.transport_to(2 - c.rank()) == "shm", "one user's ranks share no memory");
+    std::vector<std::int32_t> data(kMany);
+    expect_sum(c, data, "");
+  });
+  expect_good(processes);
+  Processes refused({.size = 2, .prepare = prepare}, [](Communicator&) {});
+  for (const RankEnd& end : refused.collect(10s)) {
+    EXPECT_EQ(end.code, 1);
+    EXPECT_NE(end.error.find("share no transport"), std::string::npos) << end.error;
+  }
+}
+
+/// A rank that has no room for the memory that its peers pass on.
+template <typename Lack>
+void expect_mapping_fails(Lack lack, const char* words) {
+  for (const char* algorithm : {"direct", "ring"}) {
+    Processes processes({.size = 3}, [&](Communicator& c) {
+      const SharedMemory memory(16 << 20);
+      std::vector<std::int32_t> own(kMany);
+      expect_sum(c, own, "");
+      if (c.rank() == 1) lack();
+      expect_sum(c, memory.buffer(4 << 20, DType::int32), algorithm);
+    });
+    expect_blamed(processes, 3, 1, words);
+  }
+}
+
+TEST(Refusals, NoDescriptorForTheMemoryOfOthers) {
+  expect_mapping_fails(allow_no_more_descriptors, "Too many open files");
+}
+
+TEST(Refusals, NoDescriptorToMeetWith) {
+  Processes processes({.size = 2,
+                       .timeout = 2s,
+                       .prepare =
+                           [](int rank) {
+                             if (rank == 1) allow_no_more_descriptors();
+                           }},
+                      [](Communicator&) {});
+  EXPECT_EQ(processes.collect_one(0, 10s).code, 1);
+  const RankEnd end = processes.collect_one(1, 10s);
+  EXPECT_NE(end.error.find("share no transport"), std::string::npos) << end.error;
+}
+
+#if !defined(__SANITIZE_ADDRESS__)
+TEST(Refusals, NoAddressesForTheMemoryOfOthers) {
+  expect_mapping_fails([] { allow_addresses(8 << 20); }, "Cannot allocate memory");
+}
+
+TEST(Refusals, NoAddressesToMeetWith) {
+  Processes processes({.size = 3,
+                       .timeout = 2s,
+                       .prepare =
+                           [](int rank) {
+                             if (rank == 1) allow_addresses(100 << 20);
+                           }},
+                      [](Communicator& c) { c.barrier(); });
+  expect_blamed(processes, 3, 1, "Cannot allocate memory");
+}
+#endif
+
+}  // namespace
+}  // namespace kolo::test
