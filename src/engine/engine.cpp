@@ -251,8 +251,9 @@ void Engine::on_native_mismatch(const Operation& operation, int rank, const Sign
   disagree(spec.call, spec.signature, spec.ranks()[static_cast<std::size_t>(rank)], theirs);
 }
 
-void Engine::on_native_failure(int rank, const Status& status) {
-  note_failure({status.code(), rank, fmt::format("rank {}: {}", rank, status.message())});
+void Engine::on_native_failure(const Operation& operation, int rank, const Status& status) {
+  const int peer = operation.spec().ranks()[static_cast<std::size_t>(rank)];
+  note_failure({status.code(), peer, fmt::format("rank {}: {}", peer, status.message())});
 }
 
 void Engine::on_control(Link& from, std::uint32_t kind, std::span<const std::byte> payload) {

@@ -105,7 +105,7 @@ class Engine final : private LinkListener,
   void on_native_progress(Operation& operation) override;
   void on_native_finished(Operation& operation) override;
   void on_native_mismatch(const Operation& operation, int rank, const Signature& theirs) override;
-  void on_native_failure(int rank, const Status& status) override;
+  void on_native_failure(const Operation& operation, int rank, const Status& status) override;
   void disagree(std::uint64_t call, const Signature& mine, int peer, const Signature& theirs);
 
   // driver.cpp: making progress.

@@ -183,7 +183,7 @@ bool Group::all_have_noted(Operation& operation) {
 
 void Group::fail(int rank, const std::string& why) {
   failed_ = true;
-  listener_.on_native_failure(rank, Status(Code::system, why));
+  listener_.on_native_failure(*calls_.front(), rank, Status(Code::system, why));
 }
 
 /// An operation elsewhere that failed may have taken the memory from under this one.

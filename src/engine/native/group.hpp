@@ -34,7 +34,7 @@ class GroupListener {
   virtual void on_native_finished(Operation& operation) = 0;
   /// `rank`, of the group, has announced another call at this place.
   virtual void on_native_mismatch(const Operation& operation, int rank, const Signature& theirs) = 0;
-  virtual void on_native_failure(int rank, const Status& status) = 0;
+  virtual void on_native_failure(const Operation& operation, int rank, const Status& status) = 0;
 };
 
 /// The ranks announce their calls in order, each on its own board, and finish them in order. A short call is
