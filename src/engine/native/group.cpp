@@ -302,8 +302,11 @@ void Group::release(const std::vector<bool>& lost) {
   }
   if (!all_stopped) {
     for (Operation* operation : calls_) {
-      const Call& call = operation->native().call;
-      if (!call.outputs.empty()) detach_shared_memory(call.output, call.shape->bytes());
+      // Also of a call that this rank has not looked at since everybody announced it.
+      const Running& running = operation->native();
+      const Call& call = running.call;
+      const bool is_written = !running.is_short && call.shape->collective == Collective::all_reduce;
+      if (is_written) detach_shared_memory(call.output, call.shape->bytes());
     }
   }
   for (Operation* operation : calls_) operation->native().task = {};
