@@ -153,6 +153,7 @@ bool Group::step(Operation& operation, bool& moved) {
   }
   while (true) {
     changed_ = std::exchange(call.changed, false) || changed_;
+    if (is_void(call)) return false;
     if (running.task.done()) break;
     if (!has_come(running.task.wait())) return false;
     listener_.on_native_progress(operation);
@@ -191,6 +192,15 @@ bool Group::is_still_shared(const Call& call) const {
   const std::uint64_t shown = call.shape->shown_bytes(rank_);
   return (call.inputs.empty() || shown == 0 || is_shared_memory(call.input, shown)) &&
          (call.outputs.empty() || is_shared_memory(call.output, call.shape->bytes()));
+}
+
+/// A rank that has failed may use, or free, the memory that the others read, and they may all be past the
+/// last counter: they end with the failure that it has told them, or with its leaving.
+bool Group::is_void(const Call& call) const {
+  if (call.inputs.empty()) return false;
+  std::atomic_thread_fence(std::memory_order_acquire);  // what was read was read before the look
+  return std::any_of(boards_.begin(), boards_.end(),
+                     [](const Board* board) { return board->closed.load(std::memory_order_relaxed) != 0; });
 }
 
 /// Where everybody's memory is, if all of it that matters is shared.

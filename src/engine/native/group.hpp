@@ -76,6 +76,7 @@ class Group {
   bool step(Operation& operation, bool& moved);
   bool reach_memory(Call& call);
   bool is_still_shared(const Call& call) const;
+  bool is_void(const Call& call) const;
   bool has_come(const Wait& wait) const;
   void finish_short_call(const Call& call) const;
   void fail(int rank, const std::string& why);
