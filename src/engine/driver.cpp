@@ -194,7 +194,8 @@ void Engine::sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline)
   bool something_to_do = false;
   if (board_ != nullptr) {
     // Odd while asleep, and another number each time. The groups look again after everybody can see it.
-    board_->asleep.store(sleeps_ += 1, std::memory_order_seq_cst);
+    board_->asleep.store(sleeps_ += 1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // as in Group::tell()
     for (const NativeGroup& native : groups_) {
       if (native.group->is_busy()) something_to_do = native.group->advance() || something_to_do;
       native.group->tell();

@@ -165,14 +165,19 @@ void Engine::answer(Link& from, const Ping& ping) {
   Pong pong;
   pong.context = ping.context;
   pong.sequence = ping.sequence;
-  pong.in_flight = find(ping.context, ping.sequence) != nullptr;
+  const Operation* in_flight = find(ping.context, ping.sequence);
+  pong.in_flight = in_flight != nullptr;
   if (const auto known = contexts_.find(ping.context); known != contexts_.end()) {
     const Context& context = known->second;
     pong.last_sequence = context.last_sequence;
-    const bool is_known =
-        ping.sequence <= context.last_sequence && ping.sequence + Context::kHistory > context.last_sequence;
-    const Signature& mine = context.history[ping.sequence % Context::kHistory];
-    if (is_known && !(mine == ping.signature)) disagree(ping.sequence, mine, from.peer(), ping.signature);
+    const Signature* mine = nullptr;
+    if (ping.sequence <= context.last_sequence) {
+      if (ping.sequence + Context::kHistory > context.last_sequence)
+        mine = &context.history[ping.sequence % Context::kHistory];
+      if (in_flight != nullptr) mine = &in_flight->spec().signature;
+    }
+    if (mine != nullptr && !(*mine == ping.signature))
+      disagree(ping.sequence, *mine, from.peer(), ping.signature);
   }
   from.send_control(static_cast<std::uint32_t>(ControlKind::pong), as_payload(pong));
 }

@@ -119,7 +119,7 @@ class Operation {
   std::vector<Transfer> transfers_;
   std::vector<std::uint32_t> ready_;
   bool running_ = false;
-  bool is_timed_ = true;    ///< somebody may ask for its duration
+  bool is_timed_ = true;  ///< somebody may ask for its duration
   std::uint32_t steps_left_ = 0;
   kernels::ReduceFn reduce_ = nullptr;
   kernels::AverageFn average_ = nullptr;

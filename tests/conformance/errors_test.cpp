@@ -57,24 +57,6 @@ TEST_P(ErrorsOver, WrongArgumentsAreRefusedBeforeAnyByteMoves) {
   });
 }
 
-/// Runs what each rank does, then one more call for ranks whose part of the first ended before the
-/// disagreement was found; every rank must end with an error that says both sides.
-void expect_mismatch(const char* transport, int size, const std::function<void(Communicator&)>& disagree,
-                     const std::vector<std::string>& said) {
-  const Outcome outcome =
-      run_ranks({.size = size, .transport = transport, .timeout = std::chrono::seconds(20)},
-                [&](Communicator& communicator) {
-                  disagree(communicator);
-                  communicator.barrier();
-                });
-  for (int r = 0; r < size; ++r) {
-    const std::string& error = outcome.errors[static_cast<std::size_t>(r)];
-    EXPECT_NE(error.find("disagree"), std::string::npos) << "rank " << r << ": '" << error << "'";
-    for (const std::string& word : said)
-      EXPECT_NE(error.find(word), std::string::npos) << "rank " << r << ": " << error;
-  }
-}
-
 TEST_P(ErrorsOver, RanksThatDisagreeAllLearnWhoAskedForWhat) {
   std::vector<std::vector<float>> memory(4, std::vector<float>(100'000));
   const auto data = [&](Communicator& c, std::uint64_t count) {

@@ -15,25 +15,6 @@ using std::chrono::milliseconds;
 class StressOver : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Conformance, StressOver, kTransports);
 
-/// Runs `body` in threads and rethrows what one of them threw.
-void in_threads(int count, const std::function<void(int)>& body) {
-  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(count));
-  std::vector<std::thread> threads;
-  for (int t = 0; t < count; ++t) {
-    threads.emplace_back([&, t] {
-      try {
-        body(t);
-      } catch (...) {
-        errors[static_cast<std::size_t>(t)] = std::current_exception();
-      }
-    });
-  }
-  for (auto& thread : threads) thread.join();
-  for (const auto& error : errors) {
-    if (error) std::rethrow_exception(error);
-  }
-}
-
 void check(const std::vector<float>& data, float expected) {
   for (const float value : data) {
     if (value != expected) throw std::runtime_error("wrong sum " + std::to_string(value));

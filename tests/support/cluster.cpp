@@ -81,4 +81,45 @@ void expect_ranks(const ClusterOptions& options, const std::function<void(Commun
                                 << outcome.describe();
 }
 
+void expect_mismatch(const char* transport, int size, const std::function<void(Communicator&)>& disagree,
+                     const std::vector<std::string>& said) {
+  constexpr auto kSoon = std::chrono::seconds(5);  // and half the timeout, on a busy machine
+  const Outcome outcome =
+      run_ranks({.size = size, .transport = transport, .timeout = std::chrono::seconds(20)},
+                [&](Communicator& communicator) {
+                  const auto begin = std::chrono::steady_clock::now();
+                  try {
+                    disagree(communicator);
+                    communicator.barrier();
+                  } catch (const MismatchError&) {
+                    if (std::chrono::steady_clock::now() - begin < kSoon) throw;
+                    throw std::runtime_error("learnt of it only at the deadline");
+                  }
+                });
+  for (int r = 0; r < size; ++r) {
+    const std::string& error = outcome.errors[static_cast<std::size_t>(r)];
+    EXPECT_NE(error.find("disagree"), std::string::npos) << "rank " << r << ": '" << error << "'";
+    for (const std::string& word : said)
+      EXPECT_NE(error.find(word), std::string::npos) << "rank " << r << ": " << error;
+  }
+}
+
+void in_threads(int count, const std::function<void(int)>& body) {
+  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(count));
+  std::vector<std::thread> threads;
+  for (int t = 0; t < count; ++t) {
+    threads.emplace_back([&, t] {
+      try {
+        body(t);
+      } catch (...) {
+        errors[static_cast<std::size_t>(t)] = std::current_exception();
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  for (const auto& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+}
+
 }  // namespace kolo::test

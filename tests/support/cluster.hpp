@@ -32,6 +32,14 @@ Outcome run_ranks(const ClusterOptions& options, const std::function<void(Commun
 /// The same, and fails the current test where a rank threw.
 void expect_ranks(const ClusterOptions& options, const std::function<void(Communicator&)>& body);
 
+/// Runs what each rank does, then one more call for ranks whose part of the first ended before the
+/// disagreement was found; every rank must soon end with an error that says both sides.
+void expect_mismatch(const char* transport, int size, const std::function<void(Communicator&)>& disagree,
+                     const std::vector<std::string>& said);
+
+/// Runs `body` in threads and rethrows what one of them threw.
+void in_threads(int count, const std::function<void(int)>& body);
+
 /// Aborts the process with the name of what hung when it is not destroyed in time.
 class Watchdog {
  public:

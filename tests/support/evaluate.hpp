@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "algorithms/algorithm.hpp"
 #include "schedule/schedule.hpp"
 
 namespace kolo::test {
@@ -13,5 +14,12 @@ namespace kolo::test {
 /// as a call cuts them; returns every rank's output. The schedules must have passed the checker.
 std::vector<std::vector<float>> evaluate_sum(std::span<const Schedule> schedules,
                                              const std::vector<std::vector<float>>& inputs);
+
+/// Numbers whose sum depends on its order: of both signs, and of very different sizes.
+std::vector<float> awkward_numbers(int rank, std::uint64_t count);
+std::vector<std::uint32_t> bits_of(std::span<const float> numbers);
+
+/// What every rank must hold after this variant of all_reduce of `size` ranks' awkward numbers.
+std::vector<std::uint32_t> expected_bits(const Configured& variant, int size, std::uint64_t count);
 
 }  // namespace kolo::test

@@ -1,11 +1,12 @@
 // Data whose reductions are known exactly in every element type.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <memory>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
 #include "kolo/kolo.hpp"
 
@@ -82,15 +83,19 @@ inline void store(std::byte* at, DType dtype, double value) {
 class Array {
  public:
   Array(std::uint64_t count, DType dtype)
-      : count_(count), dtype_(dtype), bytes_((count + 2) * size_of(dtype), kGuard) {}
-
-  Buffer buffer() { return {bytes_.data() + size_of(dtype_), count_, dtype_}; }
-  Buffer part(std::uint64_t from, std::uint64_t count) {
-    return {bytes_.data() + (1 + from) * size_of(dtype_), count, dtype_};
+      : Array(count, dtype, std::shared_ptr<std::byte[]>(new std::byte[bytes_for(count, dtype)])) {}
+  /// In `memory`, of bytes_for(count, dtype), which need not be aligned.
+  Array(std::uint64_t count, DType dtype, std::shared_ptr<std::byte[]> memory)
+      : count_(count), dtype_(dtype), memory_(std::move(memory)) {
+    std::fill_n(memory_.get(), bytes_for(count, dtype), kGuard);
   }
+  static std::size_t bytes_for(std::uint64_t count, DType dtype) { return (count + 2) * size_of(dtype); }
+
+  Buffer buffer() { return part(0, count_); }
+  Buffer part(std::uint64_t from, std::uint64_t count) { return {at(from), count, dtype_}; }
   std::uint64_t count() const { return count_; }
-  double operator[](std::uint64_t i) const { return load(bytes_.data() + (1 + i) * size_of(dtype_), dtype_); }
-  void set(std::uint64_t i, double value) { store(bytes_.data() + (1 + i) * size_of(dtype_), dtype_, value); }
+  double operator[](std::uint64_t i) const { return load(at(i), dtype_); }
+  void set(std::uint64_t i, double value) { store(at(i), dtype_, value); }
   template <typename Function>
   void fill(Function value) {
     for (std::uint64_t i = 0; i < count_; ++i) set(i, value(i));
@@ -106,7 +111,7 @@ class Array {
       }
     }
     for (std::size_t b = 0; b < size_of(dtype_); ++b) {
-      if (bytes_[b] != kGuard || bytes_[bytes_.size() - 1 - b] != kGuard) {
+      if (memory_[b] != kGuard || at(count_)[b] != kGuard) {
         throw std::runtime_error(what + ": wrote outside of the buffer");
       }
     }
@@ -114,9 +119,12 @@ class Array {
 
  private:
   static constexpr std::byte kGuard{0x5a};
+
+  std::byte* at(std::uint64_t i) const { return memory_.get() + (1 + i) * size_of(dtype_); }
+
   std::uint64_t count_;
   DType dtype_;
-  std::vector<std::byte> bytes_;
+  std::shared_ptr<std::byte[]> memory_;
 };
 
 /// What rank `rank` contributes at element `i`: 0, 1 or 2 (1 or 2 for products), so that sums of 64 ranks are

@@ -1,0 +1,49 @@
+// One collective, its result held to what it must be: out of place and in place, with every root, uneven.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "algorithms/algorithm.hpp"
+#include "support/pattern.hpp"
+
+namespace kolo::test {
+
+struct Case {
+  Communicator& communicator;
+  CallOptions options;
+  DType dtype;
+  ReduceOp op;
+  /// Makes the memory for arrays of so many bytes; null: private memory.
+  std::function<std::shared_ptr<std::byte[]>(std::size_t bytes)> memory = nullptr;
+
+  int rank() const { return communicator.rank(); }
+  int size() const { return communicator.size(); }
+  double own(std::uint64_t i) const { return contribution(rank(), i, op); }
+  double all(std::uint64_t i) const { return reduced(size(), i, op, dtype); }
+  Array array(std::uint64_t count) const {
+    return memory ? Array(count, dtype, memory(Array::bytes_for(count, dtype))) : Array(count, dtype);
+  }
+  const Algorithm& algorithm(Collective collective) const {
+    return *parse_algorithm(collective, options.algorithm).value().algorithm;
+  }
+  /// Parts of which some are empty, or equal ones; uneven ones add up to `total`.
+  std::vector<std::uint64_t> parts(std::uint64_t total, bool uneven = true) const {
+    const auto n = static_cast<std::uint64_t>(size());
+    std::vector<std::uint64_t> result(n, total / n);
+    if (!uneven) return result;
+    for (std::uint64_t r = 1; r < n; ++r) result[r] = r % 3 == 1 ? 0 : total / (n + r);
+    result[0] = total - std::accumulate(result.begin() + 1, result.end(), std::uint64_t{0});
+    return result;
+  }
+  static std::uint64_t before(const std::vector<std::uint64_t>& parts, int rank) {
+    return std::accumulate(parts.begin(), parts.begin() + rank, std::uint64_t{0});
+  }
+};
+
+/// On every rank: the collective on about `count` elements. Throws where anything is wrong.
+void run(Collective collective, const Case& c, std::uint64_t count);
+
+}  // namespace kolo::test
