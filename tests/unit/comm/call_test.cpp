@@ -91,6 +91,7 @@ TEST(Control, OnlyWholeFailuresAreDecoded) {
   EXPECT_FALSE(decode_failure(longer).has_value());
   EXPECT_FALSE(from_payload<Ping>(std::span(bytes).first(sizeof(Ping) - 1)).has_value());
   const Ping ping{7, 0, 9, {}};
+  EXPECT_EQ(from_payload<Ping>(as_payload(ping))->sequence, 9u);
 }
 
 }  // namespace
