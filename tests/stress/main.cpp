@@ -61,15 +61,17 @@ struct Settings {
   bool hold = false;
 };
 
-/// Names of kolo's in places where things outlive processes.
+/// Names in places where things outlive processes.
 std::set<std::string> traces() {
   std::set<std::string> names;
-  for (const auto& folder : {std::filesystem::path("/dev/shm"), std::filesystem::temp_directory_path()}) {
+  const auto add = [&](const std::filesystem::path& folder, const std::string& prefix) {
     std::error_code error;
     for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-      if (entry.path().filename().string().starts_with("kolo")) names.insert(entry.path().string());
+      if (entry.path().filename().string().starts_with(prefix)) names.insert(entry.path().string());
     }
-  }
+  };
+  add("/dev/shm", "kolo");
+  add(std::filesystem::temp_directory_path(), folder_prefix());
   return names;
 }
 
@@ -155,8 +157,7 @@ int run(const Settings& settings) {
     clean = false;
   }
   for (const std::string& name : traces()) {
-    // Another program's folder may have come meanwhile; rounds of other runs have names of this kind too.
-    if (before.contains(name) || name.find("kolo-stress-") != std::string::npos) continue;
+    if (before.contains(name)) continue;
     std::printf("new: %s\n", name.c_str());
     clean = false;
   }

@@ -70,7 +70,7 @@ class Round {
 };
 
 Round::Round(const Plan& plan, const Limits& limits) : plan_(plan), limits_(limits) {
-  std::string name = (std::filesystem::temp_directory_path() / "kolo-stress-XXXXXX").string();
+  std::string name = (std::filesystem::temp_directory_path() / (folder_prefix() + "XXXXXX")).string();
   if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp");
   folder_ = name;
   void* page = mmap(nullptr, sizeof(Control), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -236,6 +236,10 @@ Outcome Round::run(bool hold) {
 }
 
 }  // namespace
+
+std::string folder_prefix() {
+  return "kolo-stress-" + std::to_string(getpid()) + "-";
+}
 
 Outcome run_round(const Plan& plan, const Limits& limits, bool hold) {
   return Round(plan, limits).run(hold);

@@ -17,6 +17,9 @@ struct Outcome {
   bool met = true;          ///< false: the machine had no time for all ranks to meet, and none was hit
 };
 
+/// How the names of this process's rounds begin in the folder for temporary files.
+std::string folder_prefix();
+
 /// `hold`: leaves a round's processes as they are when something was wrong with it.
 Outcome run_round(const Plan& plan, const Limits& limits, bool hold);
 
