@@ -158,16 +158,18 @@ bool Group::step(Operation& operation, bool& moved) {
   }
   while (true) {
     changed_ = std::exchange(call.changed, false) || changed_;
-    if (running.task.done()) break;
-    if (!has_come(running.task.wait())) return false;
+    const bool done = running.task.done();
+    if (!done && !has_come(running.task.wait())) return false;
+    // A rank that was stopped may have gone on to read what its peers put there after they had given up, and
+    // memory that they have freed may no longer be mapped.
+    if (!call.inputs.empty() && call.is_given_up()) return false;
+    if (done) break;
     listener_.on_native_progress(operation);
     const bool was_pause = running.task.wait().counter == nullptr;
     running.task.resume();
     moved = true;
     if (was_pause && !running.task.done()) return false;
   }
-  // A rank that was stopped may have gone on to read what its peers put there after they had given up.
-  if (!call.inputs.empty() && call.is_given_up()) return false;
   running.state = Running::State::finished;
   running.task = {};
   if (!is_still_shared(call)) fail(rank_, "its shared memory was given up by another communicator");
