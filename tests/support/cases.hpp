@@ -1,6 +1,7 @@
 // One collective, its result held to what it must be: out of place and in place, with every root, uneven.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -29,12 +30,13 @@ struct Case {
   const Algorithm& algorithm(Collective collective) const {
     return *parse_algorithm(collective, options.algorithm).value().algorithm;
   }
-  /// Parts of which some are empty, or equal ones; uneven ones add up to `total`.
+  /// Parts of which some are empty and one is tiny, or equal ones; uneven ones add up to `total`.
   std::vector<std::uint64_t> parts(std::uint64_t total, bool uneven = true) const {
     const auto n = static_cast<std::uint64_t>(size());
     std::vector<std::uint64_t> result(n, total / n);
     if (!uneven) return result;
     for (std::uint64_t r = 1; r < n; ++r) result[r] = r % 3 == 1 ? 0 : total / (n + r);
+    if (n > 2) result[2] = std::min<std::uint64_t>(total / n, 3);
     result[0] = total - std::accumulate(result.begin() + 1, result.end(), std::uint64_t{0});
     return result;
   }

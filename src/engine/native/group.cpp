@@ -28,8 +28,11 @@ bool same_place(std::uint64_t one, std::uint64_t other) {
   return static_cast<std::uint32_t>(one) == static_cast<std::uint32_t>(other);
 }
 
-const std::byte* content_of(const Lane& lane, std::uint64_t place, std::uint64_t bytes) {
-  return bytes <= Note::kInline ? lane.notes[place % kNotes].content : lane.data[place % kNotes];
+/// Where a rank puts what it shows: in its note, unless there may be ranges.
+template <typename AnyLane>
+auto* content_of(AnyLane& lane, const Running& running, std::uint64_t bytes) {
+  const bool fits = bytes <= Note::kInline && running.shown <= kShortBytes;
+  return fits ? lane.notes[running.place % kNotes].content : lane.data[running.place % kNotes];
 }
 
 }  // namespace
@@ -101,8 +104,7 @@ void Group::announce(Operation& operation) {
     if (!is_shared) note.memory[0] = note.memory[1] = {};
   }
   if (bytes > 0 && bytes <= kNoteBytes && !is_shared) {
-    // Beside the ranges there is no room for content, but then it is longer than would fit.
-    std::byte* content = bytes <= Note::kInline ? note.content : lane_->data[running.place % kNotes];
+    std::byte* content = content_of(*lane_, running, bytes);
     if (bytes > kShortBytes) {
       kernels::copy_for_others(content, call.input, bytes);
     } else {
@@ -158,16 +160,18 @@ bool Group::step(Operation& operation, bool& moved) {
   }
   while (true) {
     changed_ = std::exchange(call.changed, false) || changed_;
-    if (running.task.done()) break;
-    if (!has_come(running.task.wait())) return false;
+    const bool done = running.task.done();
+    if (!done && !has_come(running.task.wait())) return false;
+    // A rank that was stopped may have gone on to read what its peers put there after they had given up, and
+    // memory that they have freed may no longer be mapped.
+    if (!call.inputs.empty() && call.is_given_up()) return false;
+    if (done) break;
     listener_.on_native_progress(operation);
     const bool was_pause = running.task.wait().counter == nullptr;
     running.task.resume();
     moved = true;
     if (was_pause && !running.task.done()) return false;
   }
-  // A rank that was stopped may have gone on to read what its peers put there after they had given up.
-  if (!call.inputs.empty() && call.is_given_up()) return false;
   running.state = Running::State::finished;
   running.task = {};
   if (!is_still_shared(call)) fail(rank_, "its shared memory was given up by another communicator");
@@ -284,7 +288,7 @@ void Group::finish_by_notes(const Running& running) const {
   const std::span<const void*> shown(many.empty() ? few.data() : many.data(), lanes_.size());
   for (int r = 0; r < size(); ++r) {
     const auto at = static_cast<std::size_t>(r);
-    shown[at] = content_of(*lanes_[at], running.place, running.call.shape->shown_bytes(r));
+    shown[at] = content_of(*lanes_[at], running, running.call.shape->shown_bytes(r));
   }
   finish_short(running.call, shown);
 }
