@@ -147,9 +147,9 @@ class Fold {
     const typename Codec::template Raw<decltype(one)> raw;
     i = single_steps(arrays, D(), i);
     i = single_steps(arrays, hn::CappedTag<Lane, 4>(), i);
-    i = single_steps(arrays, one, i);
-    if constexpr (hn::MaxLanes(raw) > 1) {
-      if (i == arrays.count) return;
+    // What is left goes one by one through aligned memory: a lone float is stored as one, which is not
+    // everywhere allowed where a vector is.
+    for (; i < arrays.count; ++i) {
       HWY_ALIGN Stored last[hn::MaxLanes(raw)] = {};
       const auto sum = folded(one, arrays.in_count, [&](std::size_t k) HWY_ATTR {
         std::memcpy(last, arrays.in(k) + i, sizeof(Stored));

@@ -84,10 +84,13 @@ std::vector<Ranked> Chooser::ranking(const ScheduleSpec& spec, const Demands& de
     const double seconds = timed      ? *timed
                            : natively ? predicted_natively(asked, bytes)
                                       : predicted(candidate, asked, bytes);
-    all.push_back({std::move(candidate), seconds, timed.has_value()});
+    all.push_back({std::move(candidate), seconds, timed.has_value(), natively});
   }
+  // What the model says of messages does not compare with what it says of none: native comes first.
   std::ranges::stable_sort(all, [](const Ranked& a, const Ranked& b) {
-    return a.measured != b.measured ? a.measured : a.seconds < b.seconds;
+    if (a.measured != b.measured) return a.measured;
+    if (!a.measured && a.native != b.native) return a.native;
+    return a.seconds < b.seconds;
   });
   settle_ties(all, measured);
   return all;

@@ -28,6 +28,7 @@ struct Ranked {
   Configured configured;
   double seconds = 0;
   bool measured = false;  ///< by the table; else predicted by the model
+  bool native = false;    ///< would run in shared memory, without messages
 };
 
 /// One communicator's chooser. Used by one thread at a time.
