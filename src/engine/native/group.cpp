@@ -105,7 +105,7 @@ void Group::announce(Operation& operation) {
   }
   if (bytes > 0 && bytes <= kNoteBytes && !is_shared) {
     std::byte* content = content_of(*lane_, running, bytes);
-    if (bytes > kShortBytes) {
+    if (bytes > kShortBytes && size() > 2) {
       kernels::copy_for_others(content, call.input, bytes);
     } else {
       std::memcpy(content, call.input, bytes);
@@ -291,6 +291,11 @@ void Group::finish_by_notes(const Running& running) const {
     shown[at] = content_of(*lanes_[at], running, running.call.shape->shown_bytes(r));
   }
   finish_short(running.call, shown);
+  if (size() > 2) return;
+  const int peer = 1 - rank_;
+  Lane& lane = *lanes_[static_cast<std::size_t>(peer)];
+  const std::uint64_t bytes = running.call.shape->shown_bytes(peer);
+  if (bytes > Note::kInline) kernels::own_lines(lane.data[running.place % kNotes], bytes);
 }
 
 /// What was published comes before the look at who sleeps, and who falls asleep says so before the last look
