@@ -13,6 +13,7 @@ namespace {
 // Some two microseconds, or the others' turns on this core.
 constexpr int kFirstLooks = 100;
 constexpr int kFirstLooksCrowded = 20;
+constexpr int kEagerLooks = 10;
 
 }  // namespace
 
@@ -60,10 +61,12 @@ Engine::~Engine() {
 }
 
 std::shared_ptr<Operation> Engine::acquire() {
-  for (auto it = pool_.rbegin(); it != pool_.rend(); ++it) {
-    if (it->use_count() != 1) continue;  // somebody still holds its Work
-    auto operation = std::move(*it);
-    *it = std::move(pool_.back());
+  constexpr std::size_t kLooks = 8;
+  for (std::size_t look = 0; look < std::min(kLooks, pool_.size()); ++look) {
+    auto& pooled = pool_[pool_looks_++ % pool_.size()];
+    if (pooled.use_count() != 1) continue;  // somebody still holds its Work
+    auto operation = std::move(pooled);
+    pooled = std::move(pool_.back());
     pool_.pop_back();
     return operation;
   }
@@ -112,7 +115,8 @@ void Engine::run_native(Operation& operation, bool waits_now) {
   int looks = options_.crowded ? kFirstLooksCrowded : kFirstLooks;
   if (!waits_now || driver_ != Driver::none) looks = 1;
   for (int look = 0; look < looks && !operation.done() && !noted_; ++look) {
-    if (look > 0) options_.crowded ? std::this_thread::yield() : relax();
+    if (options_.crowded && look > 0) std::this_thread::yield();
+    if (!options_.crowded && look > kEagerLooks) relax();
     if (entering_.load(std::memory_order_relaxed) > 0) break;
     group.advance();
   }
@@ -134,7 +138,7 @@ void Engine::release(std::size_t active_index) {
   active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(active_index));
   probes_.erase(operation.get());
   record(*operation);
-  constexpr std::size_t kPool = 64;
+  constexpr std::size_t kPool = 256;
   if (pool_.size() < kPool) pool_.push_back(std::move(operation));
   if (waiting_callers_ > 0) changed_.notify_all();
 }

@@ -20,7 +20,7 @@ inline constexpr std::uint32_t kLanes = 64;
 inline constexpr std::uint32_t kCallsAhead = 16;
 inline constexpr std::uint32_t kNotes = 2 * kCallsAhead;
 /// Data up to this size travels with its note,
-inline constexpr std::size_t kShortBytes = 512;
+inline constexpr std::size_t kShortBytes = 1024;
 /// and private data up to this size.
 inline constexpr std::size_t kNoteBytes = 4096;
 /// The longest piece of longer data on its way from private memory to private memory; there are two, so that

@@ -69,13 +69,10 @@ void Group::begin(Operation& operation) {
   announce_more();
 }
 
-bool Group::announce_more() {
-  bool moved = false;
+void Group::announce_more() {
   while (announced_ < begun_ && announced_ < finished_ + kCallsAhead) {
     announce(*calls_[announced_ - finished_]);
-    moved = true;
   }
-  return moved;
 }
 
 void Group::announce(Operation& operation) {
@@ -166,11 +163,12 @@ bool Group::step(Operation& operation, bool& moved) {
     // memory that they have freed may no longer be mapped.
     if (!call.inputs.empty() && call.is_given_up()) return false;
     if (done) break;
-    listener_.on_native_progress(operation);
     const bool was_pause = running.task.wait().counter == nullptr;
     running.task.resume();
     moved = true;
-    if (was_pause && !running.task.done()) return false;
+    if (running.task.done()) continue;
+    listener_.on_native_progress(operation);
+    if (was_pause) return false;
   }
   running.state = Running::State::finished;
   running.task = {};

@@ -82,7 +82,7 @@ class Group {
  private:
   int size() const { return static_cast<int>(lanes_.size()); }
   void announce(Operation& operation);
-  bool announce_more();
+  void announce_more();
   bool all_have_noted(Operation& operation);
   bool step(Operation& operation, bool& moved);
   void begin_algorithm(Running& running);

@@ -157,10 +157,17 @@ std::optional<RemoteRange> ShmEndpoint::expose(const void* data, std::size_t byt
 
 std::optional<RemoteRange> ShmEndpoint::share(const void* data, std::size_t bytes) {
   forget_freed();
-  const auto region = Regions::instance().find(data, bytes);
-  if (!region || !pass_on(region)) return std::nullopt;
-  const auto offset = static_cast<const std::byte*>(data) - region->data();
-  return RemoteRange{region->id(), static_cast<std::uint64_t>(offset)};
+  const auto* begin = static_cast<const std::byte*>(data);
+  const auto is_inside = [&](const Shared& region) {
+    return begin >= region.begin && begin < region.end &&
+           bytes <= static_cast<std::size_t>(region.end - begin);
+  };
+  if (!is_inside(last_shared_)) {
+    const auto region = Regions::instance().find(data, bytes);
+    if (!region || !pass_on(region)) return std::nullopt;
+    last_shared_ = {region->id(), region->data(), region->data() + region->bytes()};
+  }
+  return RemoteRange{last_shared_.id, static_cast<std::uint64_t>(begin - last_shared_.begin)};
 }
 
 std::byte* ShmEndpoint::reach(const RemoteRange& range, std::size_t bytes) {
@@ -180,6 +187,7 @@ bool ShmEndpoint::pass_on(const std::shared_ptr<const Region>& region) {
 void ShmEndpoint::forget_freed() {
   const std::uint64_t freed = Regions::instance().freed();
   if (freed == freed_seen_) return;
+  last_shared_ = {};
   for (auto entry = passed_on_.begin(); entry != passed_on_.end();) {
     if (!entry->second.expired()) {
       ++entry;

@@ -87,6 +87,13 @@ class ShmEndpoint final : public Endpoint, private Neighbour {
   Status trouble_;  // with the latest region that could not be mapped
   std::unordered_map<std::uint64_t, std::weak_ptr<const Region>> passed_on_;
   std::uint64_t freed_seen_ = 0;
+  /// The region that was asked for last: programs mostly share the same few. Until one is freed.
+  struct Shared {
+    std::uint64_t id = 0;
+    const std::byte* begin = nullptr;
+    const std::byte* end = nullptr;
+  };
+  Shared last_shared_;
 };
 
 }  // namespace kolo::shm

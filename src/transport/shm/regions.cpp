@@ -66,6 +66,8 @@ Region::~Region() {
 }
 
 void Region::detach() const {
+  static std::mutex one_at_a_time;  // whoever comes second returns when the pages are copied, too
+  const std::lock_guard lock(one_at_a_time);
   if (detached_.exchange(true, std::memory_order_acq_rel)) return;
   // Written to, if only with what is there, a page of a private mapping becomes a copy of its own.
   void* data = ::mmap(data_, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd_.get(), 0);
@@ -165,8 +167,8 @@ void Regions::forget(Region* region) {
     const std::unique_lock lock(mutex_);
     by_address_.erase(reinterpret_cast<std::uintptr_t>(region->data()));
   }
-  delete region;
   freed_.fetch_add(1, std::memory_order_release);
+  delete region;
 }
 
 std::shared_ptr<const Region> Regions::find(const void* data, std::size_t bytes) const {
@@ -192,7 +194,10 @@ bool is_shared_memory(const void* data, std::size_t bytes) {
 }
 
 void detach_shared_memory(const void* data, std::size_t bytes) {
-  if (const auto region = shm::Regions::instance().find(data, bytes)) region->detach();
+  if (const auto region = shm::Regions::instance().find(data, bytes)) {
+    region->detach();
+    shm::Regions::instance().note_detached();
+  }
 }
 
 }  // namespace kolo

@@ -64,8 +64,10 @@ class Regions {
   /// The region that holds all of the range and is still shared; null when there is none. Cheap when there
   /// are no regions, or none near.
   std::shared_ptr<const Region> find(const void* data, std::size_t bytes) const;
-  /// Grows with every region that is freed, so that endpoints can tell whether they have peers to tell.
+  /// Grows with every region that is freed or detached, so that endpoints can tell whether they have peers to
+  /// tell.
   std::uint64_t freed() const { return freed_.load(std::memory_order_acquire); }
+  void note_detached() { freed_.fetch_add(1, std::memory_order_release); }
 
  private:
   void forget(Region* region);
