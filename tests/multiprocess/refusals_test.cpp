@@ -48,6 +48,7 @@ void expect_good(Processes& processes) {
   for (const RankEnd& end : processes.collect(30s)) EXPECT_EQ(end.code, 0) << end.error;
 }
 
+#if !defined(__SANITIZE_ADDRESS__)  // which needs all addresses for itself, and descriptors to look at memory
 void lower(__rlimit_resource resource, rlim_t limit) {
   rlimit now{};
   getrlimit(resource, &now);
@@ -62,14 +63,12 @@ void allow_no_more_descriptors() {
   lower(RLIMIT_NOFILE, static_cast<rlim_t>(next));
 }
 
-#if !defined(__SANITIZE_ADDRESS__)  // which needs all addresses for itself
 void allow_addresses(std::size_t more_bytes) {
   std::ifstream file("/proc/self/statm");
   std::size_t pages = 0;
   file >> pages;
   lower(RLIMIT_AS, pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) + more_bytes);
 }
-#endif
 
 /// All ranks fail: `rank` with these words in its error, the others with an error that names it.
 void expect_blamed(Processes& processes, int size, int rank, const std::string& words) {
@@ -80,6 +79,7 @@ void expect_blamed(Processes& processes, int size, int rank, const std::string& 
         << "rank " << r << ": " << end.error;
   }
 }
+#endif
 
 TEST(Refusals, MemoryOfOthersThatMayNotBeReadIsStagedOrPushed) {
   Processes processes(
@@ -156,6 +156,7 @@ TEST(Refusals, RanksOfDifferentUsersTalkOverTcp) {
   }
 }
 
+#if !defined(__SANITIZE_ADDRESS__)
 /// A rank that has no room for the memory that its peers pass on.
 template <typename Lack>
 void expect_mapping_fails(Lack lack, const char* words) {
@@ -188,7 +189,6 @@ TEST(Refusals, NoDescriptorToMeetWith) {
   EXPECT_NE(end.error.find("share no transport"), std::string::npos) << end.error;
 }
 
-#if !defined(__SANITIZE_ADDRESS__)
 TEST(Refusals, NoAddressesForTheMemoryOfOthers) {
   expect_mapping_fails([] { allow_addresses(8 << 20); }, "Cannot allocate memory");
 }

@@ -166,6 +166,8 @@ bool in_child(Body body) {
   return ::waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// The sanitizers need all addresses for themselves, and descriptors to look at memory.
 /// Whether allocating under the limit ends in a SystemError, and works again without the limit.
 bool fails_cleanly(int resource, rlim_t limit) {
   SharedArena arena;
@@ -187,8 +189,6 @@ TEST(SharedArena, NoDescriptorIsASystemError) {
   EXPECT_TRUE(in_child([] { return fails_cleanly(RLIMIT_NOFILE, 3); }));
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)  // which need all addresses for themselves
 TEST(SharedArena, NoAddressesAreASystemError) {
   EXPECT_TRUE(in_child([] { return fails_cleanly(RLIMIT_AS, 64 * kMiB); }));
 }
