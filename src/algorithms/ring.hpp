@@ -26,7 +26,7 @@ std::string ring_objection(const ScheduleSpec& spec);
 /// Of those that go both ways.
 inline constexpr std::string_view kBidirectionalRingSource =
     "N. Jain, Y. Sabharwal: Optimal bucket algorithms for large MPI collectives on torus interconnects, ICS "
-    "2010, for a torus of one dimension";
+    "2010, the bucket algorithms for bidirectional links, on a torus of one dimension";
 
 /// The block of chunks that belongs to a rank of the ring.
 using BlockOf = std::function<ChunkRange(int rank)>;

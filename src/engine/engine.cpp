@@ -65,8 +65,9 @@ std::shared_ptr<Operation> Engine::acquire() {
   for (std::size_t look = 0; look < std::min(kLooks, pool_.size()); ++look) {
     auto& pooled = pool_[pool_looks_++ % pool_.size()];
     if (pooled.use_count() != 1) continue;  // somebody still holds its Work
-    auto operation = std::move(pooled);
-    pooled = std::move(pool_.back());
+    // Counted up, and not moved: only this orders us behind the thread that has dropped the last Work.
+    auto operation = pooled;
+    std::swap(pooled, pool_.back());
     pool_.pop_back();
     return operation;
   }
