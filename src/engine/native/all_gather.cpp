@@ -1,7 +1,7 @@
 // all_gather / direct and broadcast / direct in shared memory. Each rank copies what the others show.
 #include <algorithm>
 
-#include "engine/native/call.hpp"
+#include "engine/native/pieces.hpp"
 
 namespace kolo::native {
 namespace {
@@ -39,34 +39,21 @@ Task staged(Call& call) {
   const std::uint64_t longest = call.shape->most_shown_bytes(call.size);
   const std::uint64_t own = call.shape->shown_bytes(call.rank);
   const std::uint64_t piece = call.piece_bytes();
-  const std::uint64_t pieces = (longest + piece - 1) / piece;
-  const std::uint64_t before = *call.pieces;
-  *call.pieces += pieces;
   const auto length = [piece](std::uint64_t bytes, std::uint64_t t) {
     return std::min(piece, bytes - std::min(bytes, t * piece));
   };
-  const auto put_down = [&](std::uint64_t t) {
-    if (length(own, t) > 0)
-      call.show(call.lane->in[(before + t) % 2], call.input + t * piece, length(own, t), true);
-    call.publish(call.lane->staged, before + t + 1);
+  const auto put_down = [=, &call](std::uint64_t t, std::size_t half) {
+    if (length(own, t) > 0) call.show(call.lane->in[half], call.input + t * piece, length(own, t), true);
   };
-  co_await Wait{&Lane::done, call.number - 1};  // the boards are free
-  if (pieces > 0) put_down(0);
-  for (std::uint64_t t = 0; t < pieces; ++t) {
-    if (t + 1 < pieces) {
-      if (t > 0) co_await Wait{&Lane::reduced, before + t};  // piece t - 1 has been read
-      put_down(t + 1);
-    }
-    co_await Wait{&Lane::staged, before + t + 1};
+  const auto read = [=, &call](std::uint64_t t, std::size_t half) {
     for (int r = 0; r < call.size; ++r) {
       const Wanted wanted = wanted_of(call, r);
       if (length(wanted.bytes, t) == 0) continue;
-      call.take(wanted.to + t * piece, call.lanes[static_cast<std::size_t>(r)]->in[(before + t) % 2],
+      call.take(wanted.to + t * piece, call.lanes[static_cast<std::size_t>(r)]->in[half],
                 length(wanted.bytes, t));
     }
-    call.publish(call.lane->reduced, before + t + 1);
-  }
-  call.publish(call.lane->done, call.number);
+  };
+  return in_pieces(call, (longest + piece - 1) / piece, put_down, read);
 }
 
 /// This rank's own part, where it is not already in its place.

@@ -1,7 +1,7 @@
 // reduce_scatter / direct in shared memory. Each rank reduces its part out of everybody's input.
 #include <algorithm>
 
-#include "engine/native/call.hpp"
+#include "engine/native/pieces.hpp"
 
 namespace kolo::native {
 namespace {
@@ -49,38 +49,26 @@ void reduce_stretch(Call& call, std::uint64_t begin, std::uint64_t count, std::s
 
 /// Piece by piece, each with a stretch of every rank's part.
 Task staged(Call& call) {
-  const Shape& shape = *call.shape;
-  const std::size_t element = shape.element_bytes;
+  const Shape* const shape = call.shape;
+  const std::size_t element = shape->element_bytes;
   const std::uint64_t stretch = call.piece_bytes() / element / static_cast<std::uint64_t>(call.size);
   std::uint64_t longest = 0;
-  for (int r = 0; r < call.size; ++r) longest = std::max(longest, shape.part_count(r));
-  const std::uint64_t pieces = (longest + stretch - 1) / stretch;
-  const std::uint64_t before = *call.pieces;
-  *call.pieces += pieces;
-  const auto length = [&](int r, std::uint64_t t) {
-    return std::min(stretch, shape.part_count(r) - std::min(shape.part_count(r), t * stretch));
+  for (int r = 0; r < call.size; ++r) longest = std::max(longest, shape->part_count(r));
+  const auto length = [=](int r, std::uint64_t t) {
+    return std::min(stretch, shape->part_count(r) - std::min(shape->part_count(r), t * stretch));
   };
-  const auto stage_of = [&](int r) { return static_cast<std::uint64_t>(r) * stretch * element; };
-  const auto put_down = [&](std::uint64_t t) {
+  const auto stage_of = [=](int r) { return static_cast<std::uint64_t>(r) * stretch * element; };
+  const auto put_down = [=, &call](std::uint64_t t, std::size_t half) {
     for (int r = 0; r < call.size; ++r) {
       if (r == call.rank || length(r, t) == 0) continue;
-      call.show(call.lane->in[(before + t) % 2] + stage_of(r),
-                call.input + (shape.part_begin(r) + t * stretch) * element, length(r, t) * element, false);
+      call.show(call.lane->in[half] + stage_of(r),
+                call.input + (shape->part_begin(r) + t * stretch) * element, length(r, t) * element, false);
     }
-    call.publish(call.lane->staged, before + t + 1);
   };
-  co_await Wait{&Lane::done, call.number - 1};  // the boards are free
-  if (pieces > 0) put_down(0);
-  for (std::uint64_t t = 0; t < pieces; ++t) {
-    if (t + 1 < pieces) {
-      if (t > 0) co_await Wait{&Lane::reduced, before + t};  // piece t - 1 has been read
-      put_down(t + 1);
-    }
-    co_await Wait{&Lane::staged, before + t + 1};
-    reduce_stretch(call, t * stretch, length(call.rank, t), (before + t) % 2, stage_of(call.rank));
-    call.publish(call.lane->reduced, before + t + 1);
-  }
-  call.publish(call.lane->done, call.number);
+  const auto read = [=, &call](std::uint64_t t, std::size_t half) {
+    reduce_stretch(call, t * stretch, length(call.rank, t), half, stage_of(call.rank));
+  };
+  return in_pieces(call, (longest + stretch - 1) / stretch, put_down, read);
 }
 
 }  // namespace
