@@ -84,8 +84,6 @@ class Neighbour {
   virtual const Status& trouble() const = 0;
 };
 
-/// Whether all of it is memory that kolo gave out and shares.
-bool is_shared_memory(const void* data, std::size_t bytes);
 /// Makes the pages under it private to this process, with what they hold: peers that still have them mapped
 /// see and change them no more. Memory that kolo did not give out is left alone. Thread-safe.
 void detach_shared_memory(const void* data, std::size_t bytes);

@@ -8,6 +8,7 @@
 
 #include "base/deadline.hpp"
 #include "engine/operation.hpp"
+#include "kolo/memory.hpp"
 
 namespace kolo::native {
 namespace {
@@ -213,8 +214,8 @@ void Group::fail(int rank, const std::string& why) {
 /// An operation elsewhere that failed may have taken the memory from under this one.
 bool Group::is_still_shared(const Call& call) const {
   const std::uint64_t shown = call.shape->shown_bytes(rank_);
-  return (call.inputs.empty() || shown == 0 || is_shared_memory(call.input, shown)) &&
-         (call.outputs.empty() || is_shared_memory(call.output, call.shape->bytes()));
+  return (call.inputs.empty() || shown == 0 || is_shared(call.input, shown)) &&
+         (call.outputs.empty() || is_shared(call.output, call.shape->bytes()));
 }
 
 /// Whoever has something to show has put it on its board. The same on all ranks, as all see the same notes.

@@ -189,10 +189,6 @@ std::shared_ptr<const Region> Regions::find(const void* data, std::size_t bytes)
 
 namespace kolo {
 
-bool is_shared_memory(const void* data, std::size_t bytes) {
-  return shm::Regions::instance().find(data, bytes) != nullptr;
-}
-
 void detach_shared_memory(const void* data, std::size_t bytes) {
   if (const auto region = shm::Regions::instance().find(data, bytes)) {
     region->detach();

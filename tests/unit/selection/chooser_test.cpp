@@ -77,12 +77,17 @@ TEST(Chooser, BelievesTheTableAtTheNearestSize) {
   EXPECT_TRUE(std::all_of(ranking.begin() + 2, ranking.end(), [](const Ranked& r) { return !r.measured; }));
 }
 
+/// Puts times of four ranks into the situation's table.
+auto measured_in(Situation& situation) {
+  return [&situation](std::uint64_t bytes, const std::string& algorithm, double seconds) {
+    situation.table.set_time({"shm", "4"}, Collective::all_reduce, bytes, algorithm, seconds);
+  };
+}
+
 TEST(Chooser, ReadsBetweenTheSizesOfTheTable) {
   Situation situation{.size = 4};
   situation.links_inside = "shm";
-  const auto measured = [&](std::uint64_t bytes, const std::string& algorithm, double seconds) {
-    situation.table.set_time({"shm", "4"}, Collective::all_reduce, bytes, algorithm, seconds);
-  };
+  const auto measured = measured_in(situation);
   // On logarithmic scales two straight lines that cross at 2K.
   measured(1024, "central", 1e-6);
   measured(1024, "ring", 2e-6);
@@ -104,9 +109,7 @@ TEST(Chooser, ReadsBetweenTheSizesOfTheTable) {
 TEST(Chooser, SettlesTiesByTheSizesAround) {
   Situation situation{.size = 4};
   situation.links_inside = "shm";
-  const auto measured = [&](std::uint64_t bytes, const std::string& algorithm, double seconds) {
-    situation.table.set_time({"shm", "4"}, Collective::all_reduce, bytes, algorithm, seconds);
-  };
+  const auto measured = measured_in(situation);
   measured(256, "ring", 3e-6);
   measured(256, "central", 1e-6);
   measured(1024, "ring", 1e-6);
