@@ -30,6 +30,18 @@ std::string text_of(int (*ask)(int, sockaddr*, socklen_t*), int fd) {
   return address ? address->text() : "?";
 }
 
+/// Within a host there is no bottleneck to look for, but a congestion control that paces (BBR) does so even
+/// there, and costs several times the copying. Reno is the one that every kernel has and lets anybody use.
+void do_not_pace_loopback(int fd) {
+  sockaddr_storage storage{};
+  socklen_t length = sizeof storage;
+  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &length) != 0) return;
+  const auto peer = SocketAddress::from(reinterpret_cast<const sockaddr*>(&storage));
+  if (!peer || !peer->is_loopback()) return;
+  constexpr std::string_view kControl = "reno";
+  ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kControl.data(), kControl.size());
+}
+
 bool would_block(int error) {
   return error == EAGAIN || error == EWOULDBLOCK;
 }
@@ -42,6 +54,7 @@ TcpEndpoint::TcpEndpoint(UniqueFd socket)
                    text_of(::getpeername, socket_.get())) {
   const int fd = socket_.get();
   set(fd, IPPROTO_TCP, TCP_NODELAY, 1);  // a Link already writes as much at a time as there is
+  do_not_pace_loopback(fd);
   set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
   set(fd, IPPROTO_TCP, TCP_KEEPIDLE, kProbeAfterSeconds);
   set(fd, IPPROTO_TCP, TCP_KEEPINTVL, kProbeEverySeconds);
