@@ -1,13 +1,12 @@
 #include "transport/connector.hpp"
 
 #include <poll.h>
+#include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstring>
-#include <list>
 
 #include "base/log.hpp"
 #include "transport/missing.hpp"
@@ -18,319 +17,238 @@ namespace {
 using std::chrono::milliseconds;
 using TimePoint = Clock::time_point;
 
-constexpr milliseconds kFirstPause{10};  ///< between two dials of one peer; doubles
+constexpr milliseconds kFirstPause{10};  // between two dials of one peer; doubles
 constexpr milliseconds kLongestPause{250};
-constexpr milliseconds kAnswerTime{3000};     ///< for one of several candidates to say something
-constexpr milliseconds kStrangerTime{10000};  ///< for somebody that was accepted to prove itself
-constexpr milliseconds kAcceptPause{100};     ///< when the system has no descriptors left
-constexpr std::size_t kMostStrangers = 256;   ///< accepted and not yet proved, beyond the ranks expected
+constexpr milliseconds kAnswerTime{3000};     // for one of several candidates to say something
+constexpr milliseconds kStrangerTime{10000};  // for somebody that was accepted to prove itself
+constexpr milliseconds kAcceptPause{100};     // when the system has no descriptors left
+constexpr std::size_t kMostStrangers = 256;   // accepted and not yet proved, beyond the ranks expected
+constexpr int kAcceptsAtOnce = 64;            // then look after the others
+constexpr int kEventsAtOnce = 64;
 
-std::string error_text(int error) {
-  return std::strerror(error);
-}
+}  // namespace
 
-/// One socket on its way through the handshake.
-struct Attempt {
-  UniqueFd fd;
-  Handshake handshake;
-  TimePoint expires;
-  bool connecting = false;
-  std::string unsent;
-  std::string failure;
-
-  bool ready() const { return failure.empty() && handshake.done() && unsent.empty(); }
-  short events() const { return connecting || !unsent.empty() ? POLLOUT : POLLIN; }
-  void advance();
-
- private:
-  void flush();
-};
-
-void Attempt::advance() {
-  if (connecting) {
-    int error = 0;
-    socklen_t length = sizeof error;
-    if (::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
-    if (error != 0) {
-      failure = error_text(error);
-      return;
-    }
-    connecting = false;
-  }
-  flush();
-  while (failure.empty() && unsent.empty() && handshake.wanted() > 0) {
-    std::byte buffer[256];
-    const ssize_t got = ::recv(fd.get(), buffer, std::min(sizeof buffer, handshake.wanted()), MSG_DONTWAIT);
-    if (got < 0) {
-      if (errno == EINTR) continue;
-      if (errno != EAGAIN && errno != EWOULDBLOCK) failure = error_text(errno);
-      return;
-    }
-    if (got == 0) {
-      failure = "closed by the other side during the handshake: does it have the same key?";
-      return;
-    }
-    if (Status status = handshake.feed(std::span(buffer).first(static_cast<std::size_t>(got)));
-        !status.ok()) {
-      failure = status.message();
-      return;
-    }
-    unsent += handshake.take_output();
-    flush();
-  }
-}
-
-void Attempt::flush() {
-  while (!unsent.empty()) {
-    const ssize_t sent = ::send(fd.get(), unsent.data(), unsent.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent < 0) {
-      if (errno == EINTR) continue;
-      if (errno != EAGAIN && errno != EWOULDBLOCK && errno != ENOTCONN) failure = error_text(errno);
-      return;
-    }
-    unsent.erase(0, static_cast<std::size_t>(sent));
-  }
-}
-
-/// A rank that must be connected.
-struct Wanted {
-  TransportPeer peer;
-  bool dialed = false;  ///< by us
-  std::vector<std::string> candidates;
-  std::size_t next = 0;  ///< candidate
-  TimePoint retry_at{};
-  milliseconds pause = kFirstPause;
-  std::unique_ptr<Attempt> attempt;
-  std::string known;  ///< what the last attempt ran into
-  UniqueFd fd;
-};
-
-class Meeting {
- public:
-  Meeting(const SocketKind& kind, const Identity& me, std::span<const TransportPeer> peers,
-          const Deadline& deadline);
-  Result<std::vector<UniqueFd>> run();
-
- private:
-  bool complete() const;
-  bool expects_others() const;
-  Status start();
-  void dial(Wanted& wanted);
-  void after_dial(Wanted& wanted);
-  void accept_from(int listener);
-  void take(Attempt& attempt);
-  void drop_silent(TimePoint now);
-  Status wait();
-  Status missing() const;
-
-  const SocketKind& kind_;
-  const Identity& me_;
-  const Deadline& deadline_;
-  std::vector<Wanted> wanted_;
-  std::list<Attempt> strangers_;  // oldest first
-  TimePoint listen_at_{};
-};
-
-Meeting::Meeting(const SocketKind& kind, const Identity& me, std::span<const TransportPeer> peers,
-                 const Deadline& deadline)
-    : kind_(kind), me_(me), deadline_(deadline) {
+Connector::Connector(const SocketKind& kind, Identity me, std::span<const TransportPeer> peers)
+    : kind_(kind), me_(std::move(me)), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
+  if (!epoll_.valid()) Status::from_errno("cannot create an epoll", errno).throw_if_error();
   for (const TransportPeer& peer : peers) {
-    Wanted wanted;
+    Wanted& wanted = wanted_[peer.rank];
     wanted.peer = peer;
-    wanted.dialed = peer.rank < me.rank;
-    if (wanted.dialed) wanted.candidates = kind.candidates(peer.address);
-    wanted_.push_back(std::move(wanted));
+    wanted.candidates = kind.candidates(peer.address);
+  }
+  pause_listening(false);
+}
+
+Connector::Wanted* Connector::find(int rank) {
+  const auto found = wanted_.find(rank);
+  return found == wanted_.end() ? nullptr : &found->second;
+}
+
+void Connector::pause_listening(bool paused) {
+  if (listening_ == !paused) return;
+  listening_ = !paused;
+  for (const int listener : kind_.listeners()) {
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.fd = listener;
+    ::epoll_ctl(epoll_.get(), paused ? EPOLL_CTL_DEL : EPOLL_CTL_ADD, listener, &event);
   }
 }
 
-Result<std::vector<UniqueFd>> Meeting::run() {
-  if (Status status = start(); !status.ok()) return status;
-  while (!complete()) {
-    if (deadline_.passed()) return missing();
-    const auto now = Clock::now();
-    for (Wanted& wanted : wanted_) {
-      if (wanted.dialed && !wanted.fd.valid() && !wanted.attempt && now >= wanted.retry_at) dial(wanted);
-    }
-    if (complete()) break;
-    if (Status status = wait(); !status.ok()) return status;
-    drop_silent(Clock::now());
-  }
-  std::vector<UniqueFd> sockets;
-  for (Wanted& wanted : wanted_) sockets.push_back(std::move(wanted.fd));
-  return sockets;
+void Connector::watch(const Attempt& attempt, bool is_new) {
+  epoll_event event{};
+  event.events = attempt.wants_write() ? EPOLLOUT : EPOLLIN;
+  event.data.fd = attempt.fd();
+  ::epoll_ctl(epoll_.get(), is_new ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, attempt.fd(), &event);
 }
 
-Status Meeting::start() {
-  for (const Wanted& wanted : wanted_) {
-    if (wanted.peer.rank == me_.rank || wanted.peer.rank < 0) {
-      return Status(Code::invalid_argument, std::string(kind_.name()) + ": rank " +
-                                                std::to_string(wanted.peer.rank) + " is no other rank");
-    }
-    if (wanted.dialed && wanted.candidates.empty()) {
-      return ranks_missing(kind_.name(), me_.rank,
-                           {{wanted.peer.rank, "its address \"" + wanted.peer.address + "\" leads nowhere"}});
-    }
-  }
-  return Status();
+void Connector::dial(int rank) {
+  Wanted* wanted = find(rank);
+  if (wanted == nullptr || wanted->dials) return;
+  wanted->dials = true;
+  wanted->pause = kFirstPause;
+  wanted->unreachable_since = {};
+  begin(*wanted);
 }
 
-bool Meeting::complete() const {
-  return std::all_of(wanted_.begin(), wanted_.end(), [](const Wanted& w) { return w.fd.valid(); });
-}
-
-bool Meeting::expects_others() const {
-  return std::any_of(wanted_.begin(), wanted_.end(),
-                     [](const Wanted& w) { return !w.dialed && !w.fd.valid(); });
-}
-
-void Meeting::dial(Wanted& wanted) {
+void Connector::begin(Wanted& wanted) {
+  if (wanted.candidates.empty()) return;
   const std::string& candidate = wanted.candidates[wanted.next];
   auto fd = kind_.dial(candidate);
   if (!fd.ok()) {
-    wanted.known = "dialled " + candidate + ": " + fd.status().message();
-    wanted.next = (wanted.next + 1) % wanted.candidates.size();
-    wanted.retry_at = Clock::now() + wanted.pause;
-    wanted.pause = std::min(2 * wanted.pause, kLongestPause);
-    return;
+    if (wanted.unreachable_since == TimePoint{}) wanted.unreachable_since = Clock::now();
+    return give_up(wanted, fd.status().message());
   }
-  wanted.attempt.reset(
-      new Attempt{std::move(*fd), Handshake::dial(me_, wanted.peer.rank), TimePoint::max(), true, {}, {}});
+  wanted.attempt = std::make_unique<Attempt>(std::move(*fd), Handshake::dial(me_, wanted.peer.rank), true);
   // With one candidate there is nothing better to do than to wait for its answer.
   if (wanted.candidates.size() > 1) wanted.attempt->expires = Clock::now() + kAnswerTime;
-  wanted.attempt->unsent = wanted.attempt->handshake.take_output();
   wanted.known = "dialled " + candidate + ", no answer yet";
+  watch(*wanted.attempt, true);
 }
 
-void Meeting::after_dial(Wanted& wanted) {
-  Attempt& attempt = *wanted.attempt;
-  if (attempt.failure.empty() && !attempt.connecting && !kind_.admits(attempt.fd.get())) {
-    attempt.failure = "another user's";
-  }
-  if (attempt.handshake.answered()) attempt.expires = TimePoint::max();
-  if (attempt.ready()) {
-    wanted.fd = std::move(attempt.fd);
-    wanted.attempt.reset();
-    return;
-  }
-  if (attempt.failure.empty()) return;
-  wanted.known = "dialled " + wanted.candidates[wanted.next] + ": " + attempt.failure;
+void Connector::give_up(Wanted& wanted, const std::string& why) {
+  wanted.known = "dialled " + wanted.candidates[wanted.next] + ": " + why;
   wanted.attempt.reset();
   wanted.next = (wanted.next + 1) % wanted.candidates.size();
   wanted.retry_at = Clock::now() + wanted.pause;
   wanted.pause = std::min(2 * wanted.pause, kLongestPause);
 }
 
-void Meeting::accept_from(int listener) {
-  for (int i = 0; i < 64; ++i) {  // then look after the others
+void Connector::advance_dialled(Wanted& wanted, std::vector<Connected>& done) {
+  Attempt& attempt = *wanted.attempt;
+  const bool was_connecting = attempt.connecting();
+  attempt.advance();
+  if (!was_connecting || !attempt.connecting()) {
+    wanted.unreachable_since = {};
+  } else if (wanted.unreachable_since == TimePoint{}) {
+    wanted.unreachable_since = Clock::now();
+  }
+  if (attempt.failure().empty() && !attempt.connecting() && !kind_.admits(attempt.fd())) {
+    attempt.fail("another user's");
+  }
+  if (attempt.handshake().answered()) attempt.expires = TimePoint::max();
+  if (!attempt.failure().empty()) return give_up(wanted, attempt.failure());
+  if (!attempt.ready()) return watch(attempt, false);
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, attempt.fd(), nullptr);
+  done.push_back({wanted.peer.rank, attempt.take()});
+  wanted.attempt.reset();
+  wanted.dials = false;
+}
+
+void Connector::accept_from(int listener) {
+  for (int i = 0; i < kAcceptsAtOnce; ++i) {
     UniqueFd fd(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd.valid()) {
       const bool nobody = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ECONNABORTED;
-      if (!nobody) listen_at_ = Clock::now() + kAcceptPause;
-      return;
+      if (nobody) return;
+      listen_at_ = Clock::now() + kAcceptPause;
+      return pause_listening(true);
     }
     if (!kind_.admits(fd.get())) {
       log().debug("{}: another user's process came to {}", kind_.name(), kind_.listening_at());
       continue;
     }
     if (strangers_.size() >= kMostStrangers + wanted_.size()) strangers_.pop_front();
-    strangers_.push_back(
-        Attempt{std::move(fd), Handshake::accept(me_), Clock::now() + kStrangerTime, false, {}, {}});
+    strangers_.emplace_back(std::move(fd), Handshake::accept(me_), false);
+    strangers_.back().expires = Clock::now() + kStrangerTime;
+    watch(strangers_.back(), true);
   }
 }
 
-void Meeting::take(Attempt& attempt) {
-  const int rank = attempt.handshake.peer();
-  for (Wanted& wanted : wanted_) {
-    // A second connection of the same rank means that it has given up the first.
-    if (!wanted.dialed && wanted.peer.rank == rank) wanted.fd = std::move(attempt.fd);
+/// Both dial: the connection of the higher rank counts, and the lower one's is turned away.
+bool Connector::yields_to(int claimed) const {
+  const auto found = wanted_.find(claimed);
+  return found != wanted_.end() && found->second.attempt && claimed < me_.rank;
+}
+
+void Connector::advance_stranger(Attempt& stranger, std::vector<Connected>& done) {
+  stranger.advance();
+  const int rank = stranger.handshake().peer();
+  Wanted* wanted = find(rank);
+  if (stranger.failure().empty() && yields_to(rank)) stranger.fail("we have dialled it ourselves");
+  if (stranger.ready()) {
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, stranger.fd(), nullptr);
+    UniqueFd socket = stranger.take();
+    if (wanted == nullptr) return;
+    wanted->attempt.reset();
+    wanted->dials = false;
+    done.push_back({rank, std::move(socket)});
+    return;
+  }
+  if (stranger.failure().empty()) return watch(stranger, false);
+  log().debug("{}: dropped a connection to {}: {}", kind_.name(), kind_.listening_at(), stranger.failure());
+  if (wanted != nullptr && !wanted->dials) {
+    wanted->known = "somebody came in its name: " + stranger.failure();
   }
 }
 
-void Meeting::drop_silent(TimePoint now) {
+std::vector<Connector::Connected> Connector::progress() {
+  std::vector<Connected> done;
+  const auto now = Clock::now();
+  if (!listening_ && now >= listen_at_) pause_listening(false);
+  epoll_event events[kEventsAtOnce];
+  const int count = ::epoll_wait(epoll_.get(), events, kEventsAtOnce, 0);
+  const auto is_due = [&](int fd) {
+    return std::any_of(events, events + std::max(count, 0), [&](const auto& e) { return e.data.fd == fd; });
+  };
   for (auto stranger = strangers_.begin(); stranger != strangers_.end();) {
-    if (stranger->ready()) take(*stranger);
-    if (stranger->failure.empty() && now >= stranger->expires) stranger->failure = "said nothing";
-    if (!stranger->failure.empty()) {
-      log().debug("{}: dropped a connection to {}: {}", kind_.name(), kind_.listening_at(),
-                  stranger->failure);
-      const int rank = stranger->handshake.peer();
-      for (Wanted& wanted : wanted_) {
-        if (!wanted.dialed && wanted.peer.rank == rank)
-          wanted.known = "somebody came in its name: " + stranger->failure;
-      }
-    }
-    const bool over = stranger->ready() || !stranger->failure.empty();
+    if (is_due(stranger->fd())) advance_stranger(*stranger, done);
+    const bool over = stranger->fd() < 0 || !stranger->failure().empty() || now >= stranger->expires;
     stranger = over ? strangers_.erase(stranger) : std::next(stranger);
   }
-  for (Wanted& wanted : wanted_) {
-    if (wanted.attempt && now >= wanted.attempt->expires) {
-      wanted.attempt->failure = "no answer";
-      after_dial(wanted);
-    }
-  }
-}
-
-Status Meeting::wait() {
-  std::vector<pollfd> entries;
-  auto until = Clock::now() + milliseconds(500);
-  const std::vector<int> listeners = kind_.listeners();
-  if (expects_others()) {
-    const bool paused = Clock::now() < listen_at_;
-    if (paused) until = std::min(until, listen_at_);
-    for (const int listener : listeners) {
-      if (!paused) entries.push_back({listener, POLLIN, 0});
-    }
-  }
-  const std::size_t listening = entries.size();
-  for (const Attempt& stranger : strangers_) {
-    entries.push_back({stranger.fd.get(), stranger.events(), 0});
-    until = std::min(until, stranger.expires);
-  }
-  for (const Wanted& wanted : wanted_) {
+  for (auto& [rank, wanted] : wanted_) {
     if (wanted.attempt) {
-      entries.push_back({wanted.attempt->fd.get(), wanted.attempt->events(), 0});
-      until = std::min(until, wanted.attempt->expires);
-    } else if (wanted.dialed && !wanted.fd.valid()) {
-      until = std::min(until, wanted.retry_at);
+      if (is_due(wanted.attempt->fd())) advance_dialled(wanted, done);
+      if (wanted.attempt && now >= wanted.attempt->expires) give_up(wanted, "no answer");
     }
+    if (wanted.dials && !wanted.attempt && now >= wanted.retry_at) begin(wanted);
   }
-  const auto left = std::max(std::chrono::nanoseconds(0), std::chrono::nanoseconds(until - Clock::now()));
-  const int ms =
-      std::min(deadline_.left_ms(), static_cast<int>(std::chrono::ceil<milliseconds>(left).count()));
-  if (::poll(entries.data(), entries.size(), ms) < 0 && errno != EINTR)
-    return Status::from_errno("poll", errno);
-
-  std::size_t at = listening;
-  for (Attempt& stranger : strangers_) {
-    if (entries[at++].revents != 0) stranger.advance();
+  for (const int listener : kind_.listeners()) {
+    if (is_due(listener)) accept_from(listener);
   }
-  for (Wanted& wanted : wanted_) {
-    if (!wanted.attempt) continue;
-    if (entries[at++].revents == 0) continue;
-    wanted.attempt->advance();
-    after_dial(wanted);
-  }
-  for (std::size_t i = 0; i < listening; ++i) {
-    if (entries[i].revents != 0) accept_from(entries[i].fd);
-  }
-  return Status();
+  return done;
 }
 
-Status Meeting::missing() const {
-  std::map<int, std::string> missing;
-  for (const Wanted& wanted : wanted_) {
-    if (wanted.fd.valid()) continue;
-    missing[wanted.peer.rank] =
-        !wanted.known.empty() ? wanted.known : "it has not dialled " + kind_.listening_at();
+TimePoint Connector::next_time() const {
+  TimePoint next = listening_ ? TimePoint::max() : listen_at_;
+  for (const Attempt& stranger : strangers_) next = std::min(next, stranger.expires);
+  for (const auto& [rank, wanted] : wanted_) {
+    if (wanted.attempt) next = std::min(next, wanted.attempt->expires);
+    if (wanted.dials && !wanted.attempt && !wanted.candidates.empty()) next = std::min(next, wanted.retry_at);
   }
-  return ranks_missing(kind_.name(), me_.rank, missing);
+  return next;
 }
 
-}  // namespace
+std::string Connector::known(int rank) const {
+  const auto found = wanted_.find(rank);
+  if (found == wanted_.end()) return "it is no peer";
+  if (found->second.candidates.empty())
+    return "its address \"" + found->second.peer.address + "\" leads nowhere";
+  return found->second.known.empty() ? "it has not dialled " + kind_.listening_at() : found->second.known;
+}
+
+std::chrono::nanoseconds Connector::unreachable_for(int rank) const {
+  const auto found = wanted_.find(rank);
+  if (found == wanted_.end() || found->second.unreachable_since == TimePoint{}) return {};
+  return Clock::now() - found->second.unreachable_since;
+}
 
 Result<std::vector<UniqueFd>> connect_all(const SocketKind& kind, const Identity& me,
                                           std::span<const TransportPeer> peers, const Deadline& deadline) {
-  return Meeting(kind, me, peers, deadline).run();
+  for (const TransportPeer& peer : peers) {
+    if (peer.rank == me.rank || peer.rank < 0) {
+      return Status(Code::invalid_argument,
+                    std::string(kind.name()) + ": rank " + std::to_string(peer.rank) + " is no other rank");
+    }
+  }
+  Connector connector(kind, me, peers);
+  for (const TransportPeer& peer : peers) {
+    if (peer.rank > me.rank) continue;
+    if (kind.candidates(peer.address).empty()) {
+      return ranks_missing(kind.name(), me.rank, {{peer.rank, connector.known(peer.rank)}});
+    }
+    connector.dial(peer.rank);
+  }
+  std::map<int, UniqueFd> connected;
+  while (connected.size() < peers.size()) {
+    if (deadline.passed()) {
+      std::map<int, std::string> missing;
+      for (const TransportPeer& peer : peers) {
+        if (!connected.contains(peer.rank)) missing[peer.rank] = connector.known(peer.rank);
+      }
+      return ranks_missing(kind.name(), me.rank, missing);
+    }
+    const auto left =
+        std::clamp<Clock::duration>(connector.next_time() - Clock::now(), milliseconds(0), milliseconds(500));
+    const int ms =
+        std::min(deadline.left_ms(), static_cast<int>(std::chrono::ceil<milliseconds>(left).count()));
+    pollfd entry{connector.fd(), POLLIN, 0};
+    if (::poll(&entry, 1, ms) < 0 && errno != EINTR) return Status::from_errno("poll", errno);
+    for (auto& [rank, socket] : connector.progress()) connected[rank] = std::move(socket);
+  }
+  std::vector<UniqueFd> sockets;
+  for (const TransportPeer& peer : peers) sockets.push_back(std::move(connected[peer.rank]));
+  return sockets;
 }
 
 }  // namespace kolo

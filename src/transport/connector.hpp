@@ -1,7 +1,9 @@
-// connect_all(): sockets to all peers of a group, proved by Handshake; shared by the transports that use
-// sockets.
+// Connector: sockets between the ranks of a group, made when they are asked for and proved by Handshake;
+// shared by the transports that use sockets.
 #pragma once
 
+#include <list>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -11,7 +13,7 @@
 #include "base/deadline.hpp"
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
-#include "transport/handshake.hpp"
+#include "transport/attempt.hpp"
 #include "transport/transport.hpp"
 
 namespace kolo {
@@ -33,10 +35,64 @@ class SocketKind {
   virtual bool admits(int fd) const = 0;
 };
 
-/// Dials the peers of lower rank, accepts those of higher rank, with retries until the deadline. All
-/// connections make progress at once: one that says nothing, or nonsense, holds nobody up. The sockets come
-/// in the order of `peers`; Code::rendezvous names the ranks that are missing, with where they were looked
-/// for.
+/// Dials, and accepts whoever proves to be one of the peers. All connections make progress at once: one that
+/// says nothing, or nonsense, holds nobody up. When two ranks dial each other at the same time, the higher
+/// one's connection is used. Used by one thread at a time; `kind` must outlive it.
+class Connector {
+ public:
+  struct Connected {
+    int rank;
+    UniqueFd socket;
+  };
+
+  Connector(const SocketKind& kind, Identity me, std::span<const TransportPeer> peers);
+
+  /// Dials the peer again and again, until it is connected; nothing new when it does so already.
+  void dial(int rank);
+  /// Polls readable when progress() has something to do. It also must be called when next_time() has come.
+  int fd() const { return epoll_.get(); }
+  Clock::time_point next_time() const;
+  /// Those that are connected now. A rank may come twice: then it has given up the first connection.
+  std::vector<Connected> progress();
+  /// What is known of a peer that is not connected: "dialled 10.0.0.1:4000: Connection refused".
+  std::string known(int rank) const;
+  /// For how long every dial has been refused or has led nowhere; zero when the last one has not.
+  std::chrono::nanoseconds unreachable_for(int rank) const;
+
+ private:
+  struct Wanted {
+    TransportPeer peer;
+    std::vector<std::string> candidates;
+    std::size_t next = 0;  // candidate
+    bool dials = false;
+    Clock::time_point retry_at{};
+    std::chrono::milliseconds pause{};
+    std::unique_ptr<Attempt> attempt;
+    Clock::time_point unreachable_since{};
+    std::string known;  // what the last attempt ran into
+  };
+
+  Wanted* find(int rank);
+  void watch(const Attempt& attempt, bool is_new);
+  void begin(Wanted& wanted);
+  void give_up(Wanted& wanted, const std::string& why);
+  void advance_dialled(Wanted& wanted, std::vector<Connected>& done);
+  void accept_from(int listener);
+  void advance_stranger(Attempt& stranger, std::vector<Connected>& done);
+  bool yields_to(int claimed) const;
+  void pause_listening(bool paused);
+
+  const SocketKind& kind_;
+  const Identity me_;
+  UniqueFd epoll_;
+  std::map<int, Wanted> wanted_;
+  std::list<Attempt> strangers_;  // accepted, oldest first
+  Clock::time_point listen_at_{};
+  bool listening_ = false;
+};
+
+/// Dials the peers of lower rank, waits for those of higher rank. The sockets come in the order of `peers`;
+/// Code::rendezvous names the ranks that are missing at the deadline, with where they were looked for.
 Result<std::vector<UniqueFd>> connect_all(const SocketKind& kind, const Identity& me,
                                           std::span<const TransportPeer> peers, const Deadline& deadline);
 

@@ -1,0 +1,61 @@
+#include "transport/attempt.hpp"
+
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace kolo {
+namespace {
+
+bool would_block(int error) {
+  return error == EAGAIN || error == EWOULDBLOCK;
+}
+
+}  // namespace
+
+Attempt::Attempt(UniqueFd fd, Handshake handshake, bool connecting)
+    : fd_(std::move(fd)),
+      handshake_(std::move(handshake)),
+      connecting_(connecting),
+      unsent_(handshake_.take_output()) {}
+
+void Attempt::advance() {
+  if (connecting_) {
+    int error = 0;
+    socklen_t length = sizeof error;
+    if (::getsockopt(fd(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
+    if (error != 0) return fail(std::strerror(error));
+    connecting_ = false;
+  }
+  flush();
+  while (failure_.empty() && unsent_.empty() && handshake_.wanted() > 0) {
+    std::byte buffer[256];
+    const ssize_t got = ::recv(fd(), buffer, std::min(sizeof buffer, handshake_.wanted()), MSG_DONTWAIT);
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      if (!would_block(errno)) fail(std::strerror(errno));
+      return;
+    }
+    if (got == 0) return fail("closed by the other side during the handshake: does it have the same key?");
+    const Status status = handshake_.feed(std::span(buffer).first(static_cast<std::size_t>(got)));
+    if (!status.ok()) return fail(status.message());
+    unsent_ += handshake_.take_output();
+    flush();
+  }
+}
+
+void Attempt::flush() {
+  while (!unsent_.empty()) {
+    const ssize_t sent = ::send(fd(), unsent_.data(), unsent_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0) {
+      if (errno == EINTR) continue;
+      if (!would_block(errno) && errno != ENOTCONN) fail(std::strerror(errno));
+      return;
+    }
+    unsent_.erase(0, static_cast<std::size_t>(sent));
+  }
+}
+
+}  // namespace kolo

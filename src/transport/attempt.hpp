@@ -1,0 +1,46 @@
+// Attempt: one socket on its way through the handshake.
+#pragma once
+
+#include <string>
+
+#include "base/deadline.hpp"
+#include "base/unique_fd.hpp"
+#include "transport/handshake.hpp"
+
+namespace kolo {
+
+/// A non-blocking socket, dialled or accepted, until both sides have proved themselves. Used by one thread.
+class Attempt {
+ public:
+  /// `connecting`: the connect may still be in progress.
+  Attempt(UniqueFd fd, Handshake handshake, bool connecting);
+
+  int fd() const { return fd_.get(); }
+  const Handshake& handshake() const { return handshake_; }
+  bool connecting() const { return connecting_; }
+
+  /// Moves on as far as it can without waiting.
+  void advance();
+  /// Both sides have proved themselves, and the other one has been told.
+  bool ready() const { return failure_.empty() && handshake_.done() && unsent_.empty(); }
+  /// Why it came to nothing; empty while it may still succeed.
+  const std::string& failure() const { return failure_; }
+  void fail(std::string why) { failure_ = std::move(why); }
+  /// It waits for room to write (or for the connect to end), else for something to read.
+  bool wants_write() const { return connecting_ || !unsent_.empty(); }
+  /// The connected socket of a ready attempt.
+  UniqueFd take() { return std::move(fd_); }
+
+  Clock::time_point expires = Clock::time_point::max();
+
+ private:
+  void flush();
+
+  UniqueFd fd_;
+  Handshake handshake_;
+  bool connecting_;
+  std::string unsent_;
+  std::string failure_;
+};
+
+}  // namespace kolo
