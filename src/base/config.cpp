@@ -37,11 +37,15 @@ std::string user_file(const std::string& name) {
   return home.empty() ? "none" : home + "/.config/kolo/" + name;
 }
 
+std::chrono::nanoseconds seconds(const char* name, double fallback, double lowest) {
+  return std::chrono::nanoseconds(static_cast<std::int64_t>(number(name, fallback, lowest, 1e9) * 1e9));
+}
+
 Config read() {
   Config c;
   c.log_level = text("KOLO_LOG", c.log_level);
-  const double seconds = number<double>("KOLO_TIMEOUT", 300.0, 0.001, 1e9);
-  c.timeout = std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
+  c.timeout = seconds("KOLO_TIMEOUT", 300.0, 0.001);
+  c.heartbeat = seconds("KOLO_HEARTBEAT", 5.0, 0.0);
   c.transports = text("KOLO_TRANSPORTS", c.transports);
   c.algorithm = text("KOLO_ALGORITHM", c.algorithm);
   c.table = text("KOLO_TABLE", user_file("table"));

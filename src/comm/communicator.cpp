@@ -77,9 +77,10 @@ Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int si
   state->ranks = std::make_shared<const std::vector<int>>(std::move(ranks));
   state->chooser = std::make_unique<Chooser>(Situation{.size = size, .hosts = group.hosts});
   Communicator made(state);
-  // Every link has carried a message before anybody relies on it, and nobody needs the store any longer.
-  made.barrier();
+  state->meeting = true;
+  made.barrier();  // behind it nobody needs the store any longer
   if (size > 1) state->explore(made, group);
+  state->meeting = false;
   state->share_memory(state->engine->claim_lane(0));
   return made;
 }

@@ -16,6 +16,7 @@
 #include "transport/host.hpp"
 #include "transport/self_endpoint.hpp"
 #include "transport/transport.hpp"
+#include "transport/waiting_endpoint.hpp"
 
 namespace kolo {
 namespace {
@@ -207,7 +208,16 @@ Group connect(Store& store, int rank, int size, const Options& options) {
 
   std::vector<std::unique_ptr<Endpoint>> endpoints(static_cast<std::size_t>(size));
   endpoints[static_cast<std::size_t>(rank)] = std::make_unique<SelfEndpoint>();
+  OnDemand on_demand;
   for (const auto& [name, peers] : chosen) {
+    if (auto dialer = transports[name]->dialer(rank, peers)) {
+      if (on_demand.dialer)
+        fail(fmt::format("{} and {} both connect on demand", on_demand.transport->name(), name));
+      for (const TransportPeer& peer : peers)
+        endpoints[static_cast<std::size_t>(peer.rank)] = std::make_unique<WaitingEndpoint>(name);
+      on_demand = {std::move(transports[name]), std::move(dialer)};
+      continue;
+    }
     auto made = transports[name]->connect(rank, peers, deadline);
     if (!made.ok())
       made.status().prefixed(fmt::format("rank {} could not connect over {}", rank, name)).throw_if_error();
@@ -219,13 +229,17 @@ Group connect(Store& store, int rank, int size, const Options& options) {
 
   EngineOptions engine_options;
   engine_options.timeout = timeout;
+  engine_options.heartbeat = config().heartbeat;
   engine_options.spin = spin_time();
   engine_options.crowded = is_crowded(endpoints);
   engine_options.timeline = options.timeline;
   engine_options.describe = &describe;
   Group group;
-  group.engine = std::make_shared<Engine>(rank, std::move(endpoints), std::move(engine_options));
   number_hosts(all, group);
+  for (const int host : group.hosts)
+    engine_options.hosts.push_back(group.host_names[static_cast<std::size_t>(host)]);
+  group.engine =
+      std::make_shared<Engine>(rank, std::move(endpoints), std::move(engine_options), std::move(on_demand));
   return group;
 }
 

@@ -46,6 +46,11 @@ void use(const PlanCache::Entry& entry, OperationSpec& spec) {
   spec.signature.details = entry.details;
 }
 
+/// Trees connect few pairs of ranks, and there is nothing to choose by yet.
+std::string_view meeting_algorithm(Collective collective) {
+  return collective == Collective::barrier ? "tree" : "binomial";
+}
+
 bool is_one_way(Collective collective) {
   return has_root(collective);
 }
@@ -75,9 +80,7 @@ void Communicator::State::explore(Communicator& self, const Group& group) {
   engine->claim_context(kMeeting);
   const std::uint64_t calls_before = std::exchange(calls, 0);
   context = kMeeting;
-  meeting = true;
   chooser = std::make_unique<Chooser>(kolo::explore(self, group));
-  meeting = false;
   context = 0;
   calls = calls_before;
   messages.clear();
@@ -102,7 +105,7 @@ PlanCache::Entry Communicator::State::prepare(const Call& call, DType dtype, std
                     .uneven = call.uneven};
   choice.bytes = call.count * size_of(dtype);
   choice.wanted = call.options.algorithm;
-  choice.preferred = config().algorithm;
+  choice.preferred = meeting ? meeting_algorithm(call.collective) : config().algorithm;
   PlanCache::Key key{.collective = call.collective,
                      .algorithm = std::string(choice.wanted),
                      .root = call.root,

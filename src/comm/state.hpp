@@ -106,7 +106,7 @@ struct Communicator::State {
   PlanCache plans;
   std::unique_ptr<Chooser> chooser;  ///< never null
   native::Group* group = nullptr;    ///< where all ranks share a host's memory
-  bool meeting = false;              ///< what is sent now does not count
+  bool meeting = false;              ///< within create(): what is sent does not count
   /// Messages so far by (peer, tag, is a send): the k-th send meets the k-th recv.
   std::map<std::tuple<int, int, bool>, std::uint32_t> messages;
 

@@ -36,6 +36,8 @@ struct Pong {
   std::uint32_t in_flight = 0;      ///< the operation is under way at the peer
   std::uint64_t sequence = 0;       ///< of the ping
   std::uint64_t last_sequence = 0;  ///< the last collective that the peer began in this context
+  std::uint32_t last_collective = 0;
+  std::uint32_t reserved = 0;
 };
 
 std::vector<std::byte> encode(const Failure& failure);

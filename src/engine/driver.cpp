@@ -156,7 +156,8 @@ bool Engine::progress(std::size_t index, bool readable) {
     note_lost(index);
     return false;
   }
-  if (!link.endpoint().is_memory() && wants_write_[index] != link.wants_write()) {
+  if (!link.endpoint().is_memory() && link.endpoint().fd() >= 0 &&
+      wants_write_[index] != link.wants_write()) {
     wants_write_[index] = link.wants_write();
     sleeper_.set_writable_interest(link.endpoint().fd(), static_cast<std::uint32_t>(index),
                                    wants_write_[index]);
@@ -166,6 +167,7 @@ bool Engine::progress(std::size_t index, bool readable) {
 
 bool Engine::poll(bool look_at_descriptors) {
   bool moved = false;
+  if (!unconnected_.empty()) dial_wanted();
   for (const NativeGroup& native : groups_) {
     if (native.group->is_busy()) moved = native.group->advance() || moved;
   }
@@ -181,6 +183,7 @@ bool Engine::poll(bool look_at_descriptors) {
 }
 
 bool Engine::wake(std::size_t index) {
+  if (index == links_.size()) return take_connections();
   if (lost_[index]) return false;
   Endpoint& endpoint = links_[index]->endpoint();
   const Status drained = endpoint.drain();

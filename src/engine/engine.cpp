@@ -17,12 +17,14 @@ constexpr int kEagerLooks = 10;
 
 }  // namespace
 
-Engine::Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, EngineOptions options)
+Engine::Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, EngineOptions options,
+               OnDemand on_demand)
     : rank_(rank),
       options_(std::move(options)),
       wants_write_(endpoints.size(), false),
       left_(endpoints.size(), false),
       lost_(endpoints.size(), false),
+      on_demand_(std::move(on_demand)),
       last_driven_(Clock::now()),
       last_check_(last_driven_) {
   for (std::size_t i = 0; i < endpoints.size(); ++i) {
@@ -31,7 +33,14 @@ Engine::Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, Engin
     const Endpoint& endpoint = links_.back()->endpoint();
     has_descriptor_links_ = has_descriptor_links_ || !endpoint.is_memory();
     if (Neighbour* neighbour = links_.back()->endpoint().neighbour()) board_ = &neighbour->own_board();
-    if (endpoint.fd() >= 0) sleeper_.add(endpoint.fd(), static_cast<std::uint32_t>(i)).throw_if_error();
+    if (endpoint.fd() >= 0) {
+      sleeper_.add(endpoint.fd(), static_cast<std::uint32_t>(i)).throw_if_error();
+    } else if (static_cast<int>(i) != rank_) {
+      unconnected_.push_back({i});
+    }
+  }
+  if (on_demand_.dialer != nullptr) {
+    sleeper_.add(on_demand_.dialer->fd(), static_cast<std::uint32_t>(links_.size())).throw_if_error();
   }
   thread_ = std::thread([this] { own_thread(); });
 }
@@ -52,9 +61,10 @@ Engine::~Engine() {
   thread_.join();
   // Peers still read what we sent them: give the last bytes a moment to leave.
   const auto deadline = Deadline::after(std::chrono::seconds(1));
-  for (auto& link : links_) {
-    while (link->status().ok() && link->wants_write() && !deadline.passed()) {
-      if (auto moved = link->progress(true); !moved.ok() || !*moved)
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    Link& link = *links_[i];
+    while (is_connected(i) && link.status().ok() && link.wants_write() && !deadline.passed()) {
+      if (auto moved = link.progress(true); !moved.ok() || !*moved)
         std::this_thread::sleep_for(std::chrono::microseconds(200));
     }
   }
@@ -258,7 +268,7 @@ void Engine::on_native_mismatch(const Operation& operation, int rank, const Sign
 
 void Engine::on_native_failure(const Operation& operation, int rank, const Status& status) {
   const int blamed = operation.spec().ranks()[static_cast<std::size_t>(rank)];
-  note_failure({status.code(), blamed, fmt::format("rank {}: {}", blamed, status.message())});
+  note_failure({status.code(), blamed, fmt::format("{}: {}", name_of_rank(blamed), status.message())});
 }
 
 void Engine::on_control(Link& from, std::uint32_t kind, std::span<const std::byte> payload) {
@@ -272,6 +282,7 @@ void Engine::on_control(Link& from, std::uint32_t kind, std::span<const std::byt
     case ControlKind::pong:
       if (const auto pong = from_payload<Pong>(payload)) {
         const Operation* operation = find(pong->context, pong->sequence);
+        answers_[from.peer()] = {*pong, Clock::now()};
         const auto probe = operation == nullptr ? probes_.end() : probes_.find(operation);
         if (probe != probes_.end()) probe->second.answers[from.peer()] = *pong;
       }

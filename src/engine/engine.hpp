@@ -22,15 +22,24 @@
 #include "engine/sleeper.hpp"
 #include "kolo/timeline.hpp"
 #include "transport/link.hpp"
+#include "transport/transport.hpp"
 
 namespace kolo {
 
 struct EngineOptions {
   std::chrono::nanoseconds timeout{};                   ///< longest time without progress in an operation
+  std::chrono::nanoseconds heartbeat{};                 ///< a peer that is silent for so long is lost
   std::chrono::nanoseconds spin{};                      ///< how long to look again before sleeping
   bool crowded = false;                                 ///< ranks share cores: let others run meanwhile
   std::shared_ptr<Timeline> timeline;                   ///< may be null
   std::string (*describe)(const Signature&) = nullptr;  ///< a call in words
+  std::vector<std::string> hosts;                       ///< of each rank, for people; empty: all on one
+};
+
+/// For links whose endpoint is a WaitingEndpoint: how they are connected when they are needed.
+struct OnDemand {
+  std::unique_ptr<Transport> transport;
+  std::unique_ptr<Dialer> dialer;
 };
 
 /// Progress is made by whoever waits: the first waiting thread drives all operations until its own is done,
@@ -44,7 +53,8 @@ class Engine final : private LinkListener,
                      public std::enable_shared_from_this<Engine> {
  public:
   /// `endpoints[r]` leads to rank r; the entry of `rank` itself is a SelfEndpoint.
-  Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, EngineOptions options);
+  Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, EngineOptions options,
+         OnDemand on_demand = {});
   /// Says goodbye to the peers. Operations still in flight end with an error.
   ~Engine() override;
 
@@ -82,6 +92,25 @@ class Engine final : private LinkListener,
     std::array<Signature, kHistory> history{};
   };
   enum class Driver { none, caller, own_thread };
+  /// A link that is not connected yet.
+  struct Unconnected {
+    std::size_t index;
+    Clock::time_point wanted_since{};
+    bool dialled = false;
+  };
+  /// What has been heard of a peer that somebody waits for.
+  struct Watch {
+    std::uint64_t read = 0;
+    std::uint64_t delivered = 0;
+    Clock::time_point heard;
+    Clock::time_point asked;
+    bool is_current = true;
+  };
+  /// What a peer last said of itself.
+  struct Answer {
+    Pong pong;
+    Clock::time_point at;
+  };
   /// A question to all ranks of an operation that makes no progress.
   struct Probe {
     Clock::time_point asked;
@@ -119,6 +148,21 @@ class Engine final : private LinkListener,
   std::unique_lock<std::mutex> enter() const;
   bool has_work() const;
 
+  // connecting.cpp: links that are connected when they are needed.
+  bool is_connected(std::size_t index) const {
+    return links_[index]->endpoint().fd() >= 0 || static_cast<int>(index) == rank_;
+  }
+  void dial_wanted();
+  bool take_connections();
+  void check_unreachable();
+  std::string name_of_rank(int index) const;
+
+  // heartbeat.cpp: whether those we wait for live.
+  void watch(const Operation& operation, Clock::time_point now);
+  bool is_silent(std::size_t index, Watch& watch, Clock::time_point now);
+  void warn(Operation& operation, Clock::time_point now);
+  void ask_rank(const Operation& operation, std::size_t index);
+
   // failure.cpp: what goes wrong.
   void note_failure(Failure failure, bool heard = false);
   void note_lost(std::size_t index);
@@ -134,9 +178,11 @@ class Engine final : private LinkListener,
   const int rank_;
   const EngineOptions options_;
   std::vector<std::unique_ptr<Link>> links_;
-  std::vector<bool> wants_write_;      // as last told to the sleeper
-  std::vector<bool> left_;             // said goodbye
-  std::vector<bool> lost_;             // the link has ended
+  std::vector<bool> wants_write_;  // as last told to the sleeper
+  std::vector<bool> left_;         // said goodbye
+  std::vector<bool> lost_;         // the link has ended
+  OnDemand on_demand_;
+  std::vector<Unconnected> unconnected_;
   bool has_descriptor_links_ = false;  // some link must be looked at with a system call
 
   mutable std::mutex mutex_;
@@ -167,6 +213,8 @@ class Engine final : private LinkListener,
   Counters counters_;
 
   std::map<const Operation*, Probe> probes_;
+  std::map<std::size_t, Watch> watches_;  // by link
+  std::map<int, Answer> answers_;         // by link
   Clock::time_point last_check_;
   std::optional<Failure> noted_;  // to be settled when no link is in the middle of a call
   bool noted_heard_ = false;      // from another rank

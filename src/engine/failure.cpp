@@ -44,8 +44,9 @@ void Engine::note_lost(std::size_t index) {
   if (left_[index] || stopping_) return;
   const std::string why = link.status().ok() ? "it closed the connection" : link.status().message();
   const Code code = link.status().ok() ? Code::peer_lost : link.status().code();
-  note_failure({code, link.peer(),
-                fmt::format("lost rank {}: {} ({})", link.peer(), why, link.endpoint().transport())});
+  note_failure(
+      {code, link.peer(),
+       fmt::format("lost {}: {} ({})", name_of_rank(link.peer()), why, link.endpoint().transport())});
 }
 
 void Engine::settle_failure() {
@@ -62,7 +63,7 @@ void Engine::settle_failure() {
   const auto payload = encode(told);
   for (std::size_t i = 0; i < links_.size(); ++i) {
     links_[i]->abandon();
-    if (lost_[i]) continue;
+    if (lost_[i] || !is_connected(i)) continue;
     links_[i]->send_control(static_cast<std::uint32_t>(ControlKind::abort), payload);
     progress(i, false);
   }
@@ -112,9 +113,9 @@ void Engine::check_links() {
   }
   for (std::size_t i = 0; i < links_.size(); ++i) {
     if (!(left_[i] || lost_[i]) || !(needed[i] || links_[i]->is_waiting())) continue;
-    note_failure(
-        {Code::peer_lost, static_cast<int>(i),
-         fmt::format("rank {} has left: it destroyed its communicator while others still need it", i)});
+    note_failure({Code::peer_lost, static_cast<int>(i),
+                  fmt::format("{} has left: it destroyed its communicator while others still need it",
+                              name_of_rank(static_cast<int>(i)))});
   }
 }
 
@@ -123,6 +124,8 @@ void Engine::check_deadlines() {
   if (now - last_check_ < kCheckEvery || poisoned_) return;
   last_check_ = now;
   check_links();
+  check_unreachable();
+  for (auto& [index, watch] : watches_) watch.is_current = false;
   const auto window = probe_window(options_.timeout);
   for (const auto& operation : active_) {
     const native::Group* group = operation->spec().group();
@@ -131,6 +134,8 @@ void Engine::check_deadlines() {
       continue;
     }
     const auto idle = now - operation->last_progress();
+    watch(*operation, now);
+    warn(*operation, now);
     if (group != nullptr && idle > kAskAfter && now - operation->asked_ > kAskAfter) ask(*operation);
     const auto probe = probes_.find(operation.get());
     if (idle < options_.timeout - window) {
@@ -149,15 +154,14 @@ void Engine::check_deadlines() {
       return;
     }
   }
+  std::erase_if(watches_, [](const auto& entry) { return !entry.second.is_current; });
 }
 
 void Engine::ask(Operation& operation) {
   const OperationSpec& spec = operation.spec();
   operation.asked_ = Clock::now();
-  const Ping ping{spec.context, 0, spec.sequence, spec.signature};
   for (const int peer : spec.ranks()) {
-    if (peer != rank_)
-      link(peer).send_control(static_cast<std::uint32_t>(ControlKind::ping), as_payload(ping));
+    if (peer != rank_) ask_rank(operation, static_cast<std::size_t>(peer));
   }
 }
 

@@ -21,6 +21,7 @@ void Operation::begin(bool is_timed) {
   if (!status_.ok()) status_ = Status();
   done_.store(false, std::memory_order_relaxed);
   is_timed_ = false;
+  next_warning_ = {};
   if (is_timed || spec_.group() == nullptr) start_clock();
   if (spec_.group() != nullptr) {
     finished_.clear();

@@ -126,7 +126,8 @@ class Operation {
 
   Clock::time_point started_;
   Clock::time_point last_progress_;
-  Clock::time_point asked_;  ///< when the others were last asked what they are doing
+  Clock::time_point asked_;                  ///< when the others were last asked what they are doing
+  std::chrono::nanoseconds next_warning_{};  ///< without progress
   Clock::time_point ended_;
   Status status_;
   std::atomic<bool> done_{false};

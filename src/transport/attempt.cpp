@@ -30,6 +30,7 @@ void Attempt::advance() {
     connecting_ = false;
   }
   flush();
+  const int known_peer = handshake_.peer();
   while (failure_.empty() && unsent_.empty() && handshake_.wanted() > 0) {
     std::byte buffer[256];
     const ssize_t got = ::recv(fd(), buffer, std::min(sizeof buffer, handshake_.wanted()), MSG_DONTWAIT);
@@ -43,6 +44,7 @@ void Attempt::advance() {
     if (!status.ok()) return fail(status.message());
     unsent_ += handshake_.take_output();
     flush();
+    if (handshake_.peer() != known_peer) return;  // whose owner may not want that one
   }
 }
 

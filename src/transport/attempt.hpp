@@ -19,7 +19,8 @@ class Attempt {
   const Handshake& handshake() const { return handshake_; }
   bool connecting() const { return connecting_; }
 
-  /// Moves on as far as it can without waiting.
+  /// Moves on as far as it can without waiting, but not at once from learning who the other side claims to be
+  /// to the end.
   void advance();
   /// Both sides have proved themselves, and the other one has been told.
   bool ready() const { return failure_.empty() && handshake_.done() && unsent_.empty(); }

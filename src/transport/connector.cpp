@@ -135,17 +135,21 @@ void Connector::accept_from(int listener) {
   }
 }
 
-/// Both dial: the connection of the higher rank counts, and the lower one's is turned away.
-bool Connector::yields_to(int claimed) const {
+/// Both dial: the connection of the higher rank counts, and the lower one's is turned away before it is told
+/// that it is welcome.
+bool Connector::is_turned_away(int claimed) const {
   const auto found = wanted_.find(claimed);
   return found != wanted_.end() && found->second.attempt && claimed < me_.rank;
 }
 
 void Connector::advance_stranger(Attempt& stranger, std::vector<Connected>& done) {
-  stranger.advance();
+  if (is_turned_away(stranger.handshake().peer())) {
+    stranger.fail("we have dialled it ourselves");
+  } else {
+    stranger.advance();
+  }
   const int rank = stranger.handshake().peer();
   Wanted* wanted = find(rank);
-  if (stranger.failure().empty() && yields_to(rank)) stranger.fail("we have dialled it ourselves");
   if (stranger.ready()) {
     ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, stranger.fd(), nullptr);
     UniqueFd socket = stranger.take();

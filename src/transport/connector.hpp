@@ -79,7 +79,7 @@ class Connector {
   void advance_dialled(Wanted& wanted, std::vector<Connected>& done);
   void accept_from(int listener);
   void advance_stranger(Attempt& stranger, std::vector<Connected>& done);
-  bool yields_to(int claimed) const;
+  bool is_turned_away(int claimed) const;
   void pause_listening(bool paused);
 
   const SocketKind& kind_;

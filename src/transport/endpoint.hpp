@@ -42,6 +42,9 @@ class Endpoint {
   /// Reads at most `into.size()` bytes; returns how many, 0 when there are none now.
   virtual Result<std::size_t> read(std::span<std::byte> into) = 0;
 
+  /// How many of the bytes written are known to have reached the peer's host; 0 where nobody knows.
+  virtual std::uint64_t delivered() const { return 0; }
+
   /// --- Waiting. -----------------------------------------------------------------------------------------
   /// True when read() and write() cost no system call, so that a spinning caller may try them in a loop;
   /// false when it should ask poll(2) on fd() first.

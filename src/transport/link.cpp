@@ -415,6 +415,7 @@ bool Link::read_more() {
       fail(read.status());
       return false;
     }
+    bytes_read_ += *read;
     incoming_done_ += *read;
     payload_moved_ += *read;
     incoming_left_ -= *read;
@@ -433,6 +434,7 @@ bool Link::read_more() {
     fail(read.status());
     return false;
   }
+  bytes_read_ += *read;
   in_end_ += *read;
   return *read > 0;
 }

@@ -42,6 +42,9 @@ class Link {
  public:
   Link(int peer, std::unique_ptr<Endpoint> endpoint, LinkListener& listener);
 
+  /// Puts the real endpoint in the place of a WaitingEndpoint of the same transport.
+  void connect(std::unique_ptr<Endpoint> endpoint) { endpoint_ = std::move(endpoint); }
+
   int peer() const noexcept { return peer_; }
   Endpoint& endpoint() noexcept { return *endpoint_; }
   const Status& status() const noexcept { return status_; }
@@ -57,6 +60,10 @@ class Link {
   Result<bool> progress(bool readable);
   /// Bytes of long messages that went through the stream so far, both ways.
   std::uint64_t payload_moved() const noexcept { return payload_moved_; }
+  /// Bytes of any kind that have come from the peer so far.
+  std::uint64_t bytes_read() const noexcept { return bytes_read_; }
+  /// There is something to say to the peer or to hear from it.
+  bool is_wanted() const noexcept { return wants_write() || !receives_.empty() || !sends_.empty(); }
   /// A posted request has not met its counterpart yet.
   bool is_waiting() const noexcept;
   /// There are bytes that the endpoint had no room for.
@@ -121,6 +128,7 @@ class Link {
   Status pull_status_;  // becomes status_ once the stream has been read to its end
   bool abandoned_ = false;
   std::uint64_t payload_moved_ = 0;
+  std::uint64_t bytes_read_ = 0;
 
   std::vector<OutFrame> out_;
   std::size_t out_head_ = 0;

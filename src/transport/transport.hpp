@@ -19,6 +19,30 @@ struct TransportPeer {
   std::string address;  ///< what that rank's address() returned
 };
 
+/// One rank's connections of a transport, made when they are asked for. Used by one thread at a time.
+class Dialer {
+ public:
+  struct Connected {
+    int rank;
+    std::unique_ptr<Endpoint> endpoint;
+  };
+
+  virtual ~Dialer() = default;
+
+  /// Begins to connect to a peer; nothing new when it is being dialled already. Either side may dial, or
+  /// both.
+  virtual void dial(int rank) = 0;
+  /// Polls readable when progress() has something to do. It also must be called when next_time() has come.
+  virtual int fd() const = 0;
+  virtual Clock::time_point next_time() const = 0;
+  /// The peers that are connected now, whoever has dialled. Strangers are dropped and do not harm.
+  virtual std::vector<Connected> progress() = 0;
+  /// What is known of a peer that is not connected, for people.
+  virtual std::string known(int rank) const = 0;
+  /// For how long every attempt to reach it has been refused or has led nowhere; zero when the last has not.
+  virtual std::chrono::nanoseconds unreachable_for(int rank) const = 0;
+};
+
 /// One rank's side of a transport, made for one group of ranks; listens from construction to destruction.
 /// Used by one thread at a time. Endpoints may outlive it.
 class Transport {
@@ -41,6 +65,12 @@ class Transport {
   virtual Result<std::vector<std::unique_ptr<Endpoint>>> connect(int rank,
                                                                  std::span<const TransportPeer> peers,
                                                                  const Deadline& deadline) = 0;
+  /// The same, but a pair is connected only when one of the two ranks asks for it. Null where the transport
+  /// connects all at once. Must not outlive the transport.
+  virtual std::unique_ptr<Dialer> dialer(int rank, std::span<const TransportPeer> peers) {
+    static_cast<void>(rank), static_cast<void>(peers);
+    return nullptr;
+  }
 };
 
 /// What a transport needs to know to start listening.

@@ -1,7 +1,9 @@
 #include "transport/tcp/endpoint.hpp"
 
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -106,7 +108,10 @@ Result<std::size_t> TcpEndpoint::write(std::span<const iovec> parts) {
   do {
     sent = ::sendmsg(socket_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
   } while (sent < 0 && errno == EINTR);
-  if (sent >= 0) return static_cast<std::size_t>(sent);
+  if (sent >= 0) {
+    written_ += static_cast<std::uint64_t>(sent);
+    return static_cast<std::size_t>(sent);
+  }
   return would_block(errno) ? Result<std::size_t>(std::size_t{0}) : lose(errno);
 }
 
@@ -123,21 +128,10 @@ Result<std::size_t> TcpEndpoint::read(std::span<std::byte> into) {
   return lose(errno);
 }
 
-bool TcpEndpoint::arm(bool) {
-  if (!lost_.ok()) return false;
-  const auto now = Clock::now();
-  if (now - asked_at_ < std::chrono::seconds(1)) return true;
-  asked_at_ = now;
-  if (!peer_is_silent()) return true;
-  return lose(ETIMEDOUT).ok();
-}
-
-bool TcpEndpoint::peer_is_silent() {
-  tcp_info info{};
-  socklen_t length = sizeof info;
-  if (::getsockopt(socket_.get(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) return false;
-  const bool asked_in_vain = info.tcpi_retransmits >= 3 || info.tcpi_probes >= 3;
-  return asked_in_vain && std::chrono::milliseconds(info.tcpi_last_ack_recv) > kSilence;
+std::uint64_t TcpEndpoint::delivered() const {
+  int queued = 0;
+  if (::ioctl(socket_.get(), SIOCOUTQ, &queued) != 0) return written_;
+  return written_ - static_cast<std::uint64_t>(queued);
 }
 
 Status TcpEndpoint::drain() {

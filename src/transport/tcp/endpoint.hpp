@@ -3,20 +3,17 @@
 
 #include <string>
 
-#include "base/deadline.hpp"
 #include "base/unique_fd.hpp"
 #include "transport/endpoint.hpp"
 
 namespace kolo::tcp {
 
-/// A peer whose process ends is noticed at once, because its kernel says so. A peer whose host vanishes
-/// (power, cable) is noticed after about kSilence: by keepalive probes while nothing is in flight, and
-/// otherwise by arm(), which asks the kernel when it last heard an acknowledgement. TCP_USER_TIMEOUT would
-/// not do: it also ends a connection whose peer is alive and merely does not read for a while.
+/// A peer whose process ends is noticed at once, because its kernel says so. One whose host vanishes (power,
+/// cable) is noticed by keepalive probes while nothing is in flight, and by the engine's heartbeats while
+/// somebody waits. TCP_USER_TIMEOUT would not do: it also ends a connection whose peer is alive and merely
+/// does not read for a while.
 class TcpEndpoint final : public Endpoint {
  public:
-  static constexpr std::chrono::seconds kSilence{30};
-
   /// `socket` is connected and non-blocking.
   explicit TcpEndpoint(UniqueFd socket);
   ~TcpEndpoint() override;
@@ -25,9 +22,10 @@ class TcpEndpoint final : public Endpoint {
   std::string describe() const override { return description_; }
   Result<std::size_t> write(std::span<const iovec> parts) override;
   Result<std::size_t> read(std::span<std::byte> into) override;
+  std::uint64_t delivered() const override;
   bool is_memory() const override { return false; }
   int fd() const override { return socket_.get(); }
-  bool arm(bool for_room) override;
+  bool arm(bool) override { return lost_.ok(); }
   void disarm() override {}
   Status drain() override;
   bool can_pull() const override { return false; }
@@ -40,12 +38,11 @@ class TcpEndpoint final : public Endpoint {
  private:
   /// Remembers and returns the first error.
   Status lose(int error);
-  bool peer_is_silent();
 
   UniqueFd socket_;
   std::string description_;
   Status lost_;
-  Clock::time_point asked_at_ = Clock::now();
+  std::uint64_t written_ = 0;
 };
 
 }  // namespace kolo::tcp

@@ -102,6 +102,7 @@ class TcpTransport final : public Transport, private SocketKind {
   bool reaches(std::string_view one, std::string_view other) const override;
   Result<std::vector<std::unique_ptr<Endpoint>>> connect(int rank, std::span<const TransportPeer> peers,
                                                          const Deadline& deadline) override;
+  std::unique_ptr<Dialer> dialer(int rank, std::span<const TransportPeer> peers) override;
 
  private:
   std::vector<int> listeners() const override;
@@ -113,6 +114,30 @@ class TcpTransport final : public Transport, private SocketKind {
   TransportOptions options_;
   Address address_;
   std::vector<UniqueFd> listeners_;
+};
+
+class TcpDialer final : public Dialer {
+ public:
+  TcpDialer(const SocketKind& kind, const Identity& me, std::span<const TransportPeer> peers)
+      : connector_(kind, me, peers) {}
+
+  void dial(int rank) override { connector_.dial(rank); }
+  int fd() const override { return connector_.fd(); }
+  Clock::time_point next_time() const override { return connector_.next_time(); }
+  std::vector<Connected> progress() override {
+    std::vector<Connected> connected;
+    for (auto& [rank, socket] : connector_.progress()) {
+      connected.push_back({rank, std::make_unique<TcpEndpoint>(std::move(socket))});
+    }
+    return connected;
+  }
+  std::string known(int rank) const override { return connector_.known(rank); }
+  std::chrono::nanoseconds unreachable_for(int rank) const override {
+    return connector_.unreachable_for(rank);
+  }
+
+ private:
+  Connector connector_;
 };
 
 bool TcpTransport::reaches(std::string_view one, std::string_view other) const {
@@ -128,6 +153,11 @@ Result<std::vector<std::unique_ptr<Endpoint>>> TcpTransport::connect(int rank,
   std::vector<std::unique_ptr<Endpoint>> endpoints;
   for (UniqueFd& socket : *sockets) endpoints.push_back(std::make_unique<TcpEndpoint>(std::move(socket)));
   return endpoints;
+}
+
+std::unique_ptr<Dialer> TcpTransport::dialer(int rank, std::span<const TransportPeer> peers) {
+  const SocketKind& kind = *this;
+  return std::make_unique<TcpDialer>(kind, Identity{options_.job, options_.key, rank}, peers);
 }
 
 std::vector<int> TcpTransport::listeners() const {

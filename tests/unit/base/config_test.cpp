@@ -17,9 +17,10 @@ namespace {
 using namespace std::chrono_literals;
 using Environment = std::vector<std::pair<const char*, const char*>>;
 
-constexpr const char* kVariables[] = {
-    "KOLO_LOG",       "KOLO_TIMEOUT", "KOLO_TRANSPORTS", "KOLO_ALGORITHM",    "KOLO_SEGMENT_BYTES",
-    "KOLO_INTERFACE", "KOLO_STORE",   "KOLO_KEY",        "KOLO_STORE_SERVED", "KOLO_SPIN_US"};
+constexpr const char* kVariables[] = {"KOLO_LOG",          "KOLO_TIMEOUT",   "KOLO_HEARTBEAT",
+                                      "KOLO_TRANSPORTS",   "KOLO_ALGORITHM", "KOLO_SEGMENT_BYTES",
+                                      "KOLO_INTERFACE",    "KOLO_STORE",     "KOLO_KEY",
+                                      "KOLO_STORE_SERVED", "KOLO_SPIN_US"};
 
 void set(const Environment& environment) {
   for (const char* name : kVariables) ::unsetenv(name);
@@ -51,15 +52,16 @@ void expect_refused(const char* name, const char* value) {
 
 TEST(Config, DefaultsWithoutAnyVariable) {
   expect_config({}, [](const Config& c) {
-    return c.log_level == "warn" && c.timeout == 300s && c.transports == "inproc,shm,tcp" &&
-           c.algorithm.empty() && c.segment_bytes == 524288 && c.interface.empty() && c.store.empty() &&
-           !c.store_served && c.key.empty() && c.spin_us == -1;
+    return c.log_level == "warn" && c.timeout == 300s && c.heartbeat == 5s &&
+           c.transports == "inproc,shm,tcp" && c.algorithm.empty() && c.segment_bytes == 524288 &&
+           c.interface.empty() && c.store.empty() && !c.store_served && c.key.empty() && c.spin_us == -1;
   });
 }
 
 TEST(Config, EveryVariableIsHeeded) {
   expect_config({{"KOLO_LOG", "debug"},
                  {"KOLO_TIMEOUT", "2.5"},
+                 {"KOLO_HEARTBEAT", "1.5"},
                  {"KOLO_TRANSPORTS", "tcp"},
                  {"KOLO_ALGORITHM", "ring"},
                  {"KOLO_SEGMENT_BYTES", "4096"},
@@ -69,10 +71,10 @@ TEST(Config, EveryVariableIsHeeded) {
                  {"KOLO_KEY", "secret"},
                  {"KOLO_SPIN_US", "0"}},
                 [](const Config& c) {
-                  return c.log_level == "debug" && c.timeout == 2500ms && c.transports == "tcp" &&
-                         c.algorithm == "ring" && c.segment_bytes == 4096 && c.interface == "lo" &&
-                         c.store == "file:///tmp/store" && c.store_served && c.key == "secret" &&
-                         c.spin_us == 0;
+                  return c.log_level == "debug" && c.timeout == 2500ms && c.heartbeat == 1500ms &&
+                         c.transports == "tcp" && c.algorithm == "ring" && c.segment_bytes == 4096 &&
+                         c.interface == "lo" && c.store == "file:///tmp/store" && c.store_served &&
+                         c.key == "secret" && c.spin_us == 0;
                 });
 }
 
@@ -86,6 +88,7 @@ TEST(Config, IsReadOnce) {
 TEST(Config, NonsenseIsRefusedByName) {
   for (const char* value : {"", "soon", "-1", "0", "1e30", "5s", "nan"})
     expect_refused("KOLO_TIMEOUT", value);
+  for (const char* value : {"", "soon", "-1", "5s"}) expect_refused("KOLO_HEARTBEAT", value);
   for (const char* value : {"", "63", "-1", "1.5", "4k", "99999999999999999999"}) {
     expect_refused("KOLO_SEGMENT_BYTES", value);
   }

@@ -1,0 +1,70 @@
+// Links that are connected when they are needed: who dials, and what becomes of those that cannot be reached.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "base/log.hpp"
+#include "engine/engine.hpp"
+
+namespace kolo {
+namespace {
+
+// Both ranks of a pair mostly want their connection at the same time: the higher one dials at once, and the
+// lower one only when the higher one does not seem to want it yet.
+constexpr auto kPatience = std::chrono::milliseconds(50);
+// Every rank listens before any of them can want it: one that refuses for so long has ended.
+constexpr auto kLongestRefusal = std::chrono::seconds(1);
+
+}  // namespace
+
+std::string Engine::name_of_rank(int index) const {
+  if (options_.hosts.empty()) return fmt::format("rank {}", index);
+  return fmt::format("rank {} on host {}", index, options_.hosts[static_cast<std::size_t>(index)]);
+}
+
+void Engine::dial_wanted() {
+  bool is_dialling = false;
+  for (Unconnected& waiting : unconnected_) {
+    is_dialling = is_dialling || waiting.dialled;
+    if (waiting.dialled || !links_[waiting.index]->is_wanted()) continue;
+    const auto now = Clock::now();
+    if (waiting.wanted_since == Clock::time_point{}) waiting.wanted_since = now;
+    if (static_cast<int>(waiting.index) > rank_ && now - waiting.wanted_since < kPatience) continue;
+    waiting.dialled = is_dialling = true;
+    on_demand_.dialer->dial(static_cast<int>(waiting.index));
+  }
+  // A look at its descriptor does not tell that it is time to dial again.
+  if (is_dialling && Clock::now() >= on_demand_.dialer->next_time()) take_connections();
+}
+
+bool Engine::take_connections() {
+  bool moved = false;
+  for (auto& [rank, endpoint] : on_demand_.dialer->progress()) {
+    const auto index = static_cast<std::size_t>(rank);
+    const auto waiting = std::ranges::find(unconnected_, index, &Unconnected::index);
+    if (waiting == unconnected_.end()) continue;  // one connection is enough
+    unconnected_.erase(waiting);
+    log().debug("rank {}: {}", rank_, endpoint->describe());
+    links_[index]->connect(std::move(endpoint));
+    const Status watched = sleeper_.add(links_[index]->endpoint().fd(), static_cast<std::uint32_t>(index));
+    if (!watched.ok()) note_failure({watched.code(), rank_, watched.message()});
+    if (poisoned_) {
+      links_[index]->send_control(static_cast<std::uint32_t>(ControlKind::abort), encode(*poisoned_));
+    }
+    progress(index, true);
+    moved = true;
+  }
+  return moved;
+}
+
+void Engine::check_unreachable() {
+  for (const Unconnected& waiting : unconnected_) {
+    const int peer = static_cast<int>(waiting.index);
+    if (!waiting.dialled || on_demand_.dialer->unreachable_for(peer) < kLongestRefusal) continue;
+    note_failure({Code::peer_lost, peer,
+                  fmt::format("lost {}: it cannot be reached: {}", name_of_rank(peer),
+                              on_demand_.dialer->known(peer))});
+  }
+}
+
+}  // namespace kolo

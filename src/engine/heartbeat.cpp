@@ -1,0 +1,100 @@
+// Heartbeats: whether those that an operation waits for live, and who keeps everybody waiting.
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/log.hpp"
+#include "engine/engine.hpp"
+
+namespace kolo {
+namespace {
+
+constexpr int kBeatsBeforeLoss = 4;
+// Questions are delivered too, and are no sign of life: the peer's kernel takes them from a stopped process.
+constexpr std::uint64_t kBytesOfQuestions = 4096;
+constexpr std::chrono::nanoseconds kFirstWarning = std::chrono::seconds(10);
+constexpr std::chrono::nanoseconds kAnswerTime = std::chrono::seconds(1);
+
+double seconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+}  // namespace
+
+void Engine::ask_rank(const Operation& operation, std::size_t index) {
+  const OperationSpec& spec = operation.spec();
+  const Ping ping{spec.context, 0, spec.sequence, spec.signature};
+  links_[index]->send_control(static_cast<std::uint32_t>(ControlKind::ping), as_payload(ping));
+}
+
+/// A peer that lives reads all that it is sent and answers what it is asked, also when its program is busy
+/// elsewhere: then bytes come from it, or go to it. So this ends no wait for a slow one, however slow.
+bool Engine::is_silent(std::size_t index, Watch& watch, Clock::time_point now) {
+  const std::uint64_t read = links_[index]->bytes_read();
+  const std::uint64_t delivered = links_[index]->endpoint().delivered();
+  if (read != watch.read || delivered > watch.delivered + kBytesOfQuestions) {
+    watch.read = read;
+    watch.delivered = delivered;
+    watch.heard = now;
+  }
+  return now - watch.heard >= options_.heartbeat;
+}
+
+void Engine::watch(const Operation& operation, Clock::time_point now) {
+  const auto beat = options_.heartbeat / kBeatsBeforeLoss;
+  if (options_.heartbeat.count() == 0 || now - operation.last_progress() < beat) return;
+  for (const int rank : operation.waiting_for()) {
+    const auto index = static_cast<std::size_t>(operation.spec().ranks()[static_cast<std::size_t>(rank)]);
+    if (static_cast<int>(index) == rank_ || lost_[index]) continue;
+    Link& peer = *links_[index];
+    const auto [at, is_new] = watches_.try_emplace(index);
+    Watch& watch = at->second;
+    if (is_new) watch = {peer.bytes_read(), peer.endpoint().delivered(), now, {}, true};
+    watch.is_current = true;
+    if (now - watch.asked >= beat) {
+      watch.asked = now;
+      ask_rank(operation, index);
+    }
+    if (!is_silent(index, watch, now)) continue;
+    note_failure({Code::peer_lost, static_cast<int>(index),
+                  fmt::format("lost {}: not a word from it for {:.3g} s: it is stopped, or its machine or "
+                              "network is down ({})",
+                              name_of_rank(static_cast<int>(index)), seconds(now - watch.heard),
+                              is_connected(index) ? peer.endpoint().transport()
+                                                  : on_demand_.dialer->known(static_cast<int>(index)))});
+    return;
+  }
+}
+
+/// The first of the ranks that wait says who is missing, after 10 s, 20 s, 40 s and so on.
+void Engine::warn(Operation& operation, Clock::time_point now) {
+  const OperationSpec& spec = operation.spec();
+  const auto idle = now - operation.last_progress();
+  if (operation.next_warning_.count() == 0) operation.next_warning_ = kFirstWarning;
+  if (spec.ranks().front() != rank_ || idle < operation.next_warning_ - kAnswerTime) return;
+  if (now - operation.asked_ > kAnswerTime) ask(operation);
+  if (idle < operation.next_warning_) return;
+  operation.next_warning_ *= 2;
+  std::vector<std::string> missing;
+  for (const int peer : spec.ranks()) {
+    if (peer == rank_) continue;
+    const auto answer = answers_.find(peer);
+    if (answer == answers_.end() || now - answer->second.at > 2 * kAnswerTime) {
+      missing.push_back(name_of_rank(peer) + " (no answer)");
+    } else if (const Pong& pong = answer->second.pong; spec.call > 0 && pong.last_sequence < spec.sequence) {
+      missing.push_back(pong.last_sequence == 0
+                            ? fmt::format("{} (no call so far)", name_of_rank(peer))
+                            : fmt::format("{} (last seen in {} #{})", name_of_rank(peer),
+                                          name_of(static_cast<Collective>(pong.last_collective)),
+                                          pong.last_sequence));
+    }
+  }
+  if (missing.empty()) {
+    for (const int rank : operation.waiting_for())
+      missing.push_back(name_of_rank(spec.ranks()[static_cast<std::size_t>(rank)]) + " (it takes part)");
+  }
+  log().warn("{}: waiting {:.0f} s for {}", call_of(operation), seconds(idle), fmt::join(missing, ", "));
+}
+
+}  // namespace kolo

@@ -1,0 +1,39 @@
+// WaitingEndpoint: stands for a connection that nobody has asked for yet.
+#pragma once
+
+#include <string>
+
+#include "transport/endpoint.hpp"
+
+namespace kolo {
+
+/// Takes and gives no bytes. A Link keeps what it has to say until the real endpoint takes this one's place.
+class WaitingEndpoint final : public Endpoint {
+ public:
+  explicit WaitingEndpoint(std::string_view transport) : transport_(transport) {}
+
+  std::string_view transport() const override { return transport_; }
+  std::string describe() const override { return transport_ + ", not connected"; }
+  Result<std::size_t> write(std::span<const iovec>) override { return std::size_t{0}; }
+  Result<std::size_t> read(std::span<std::byte>) override { return std::size_t{0}; }
+
+  bool is_memory() const override { return false; }
+  int fd() const override { return -1; }
+  bool arm(bool) override { return true; }
+  void disarm() override {}
+  Status drain() override { return {}; }
+
+  bool can_pull() const override { return false; }
+  std::optional<RemoteRange> expose(const void*, std::size_t) override { return std::nullopt; }
+  Result<const std::byte*> map(const RemoteRange&, std::size_t) override { return not_connected(); }
+  Status fetch(const RemoteRange&, std::span<std::byte>) override { return not_connected(); }
+  void revoke() override {}
+  bool revoked() const override { return false; }
+
+ private:
+  static Status not_connected() { return Status(Code::system, "not connected"); }
+
+  std::string transport_;
+};
+
+}  // namespace kolo
