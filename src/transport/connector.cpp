@@ -23,7 +23,8 @@ constexpr milliseconds kLongestPause{250};
 constexpr milliseconds kAnswerTime{3000};     ///< for one of several candidates to say something
 constexpr milliseconds kStrangerTime{10000};  ///< for somebody that was accepted to prove itself
 constexpr milliseconds kAcceptPause{100};     ///< when the system has no descriptors left
-constexpr std::size_t kMostStrangers = 256;   ///< accepted and not yet proved, beyond the ranks expected
+constexpr int kMostWarnings = 5;
+constexpr std::size_t kMostStrangers = 256;  ///< accepted and not yet proved, beyond the ranks expected
 
 std::string error_text(int error) {
   return std::strerror(error);
@@ -67,11 +68,13 @@ void Attempt::advance() {
       return;
     }
     if (got == 0) {
-      failure = "closed by the other side during the handshake: does it have the same key?";
+      failure = "closed by the other side during the handshake";
       return;
     }
     if (Status status = handshake.feed(std::span(buffer).first(static_cast<std::size_t>(got)));
         !status.ok()) {
+      unsent = handshake.take_output();  // why, for the other side; no harm is done where it gets lost
+      flush();
       failure = status.message();
       return;
     }
@@ -103,13 +106,14 @@ struct Wanted {
   std::unique_ptr<Attempt> attempt;
   std::string known;  ///< what the last attempt ran into
   UniqueFd fd;
+  std::string secret;
 };
 
 class Meeting {
  public:
   Meeting(const SocketKind& kind, const Identity& me, std::span<const TransportPeer> peers,
           const Deadline& deadline);
-  Result<std::vector<UniqueFd>> run();
+  Result<std::vector<ProvedSocket>> run();
 
  private:
   bool complete() const;
@@ -129,6 +133,7 @@ class Meeting {
   std::vector<Wanted> wanted_;
   std::list<Attempt> strangers_;  // oldest first
   TimePoint listen_at_{};
+  int warnings_ = 0;
 };
 
 Meeting::Meeting(const SocketKind& kind, const Identity& me, std::span<const TransportPeer> peers,
@@ -143,7 +148,7 @@ Meeting::Meeting(const SocketKind& kind, const Identity& me, std::span<const Tra
   }
 }
 
-Result<std::vector<UniqueFd>> Meeting::run() {
+Result<std::vector<ProvedSocket>> Meeting::run() {
   if (Status status = start(); !status.ok()) return status;
   while (!complete()) {
     if (deadline_.passed()) return missing();
@@ -155,8 +160,10 @@ Result<std::vector<UniqueFd>> Meeting::run() {
     if (Status status = wait(); !status.ok()) return status;
     drop_silent(Clock::now());
   }
-  std::vector<UniqueFd> sockets;
-  for (Wanted& wanted : wanted_) sockets.push_back(std::move(wanted.fd));
+  std::vector<ProvedSocket> sockets;
+  for (Wanted& wanted : wanted_) {
+    sockets.push_back({std::move(wanted.fd), wanted.dialed, std::move(wanted.secret)});
+  }
   return sockets;
 }
 
@@ -208,6 +215,7 @@ void Meeting::after_dial(Wanted& wanted) {
   }
   if (attempt.handshake.answered()) attempt.expires = TimePoint::max();
   if (attempt.ready()) {
+    wanted.secret = attempt.handshake.secret();
     wanted.fd = std::move(attempt.fd);
     wanted.attempt.reset();
     return;
@@ -242,7 +250,9 @@ void Meeting::take(Attempt& attempt) {
   const int rank = attempt.handshake.peer();
   for (Wanted& wanted : wanted_) {
     // A second connection of the same rank means that it has given up the first.
-    if (!wanted.dialed && wanted.peer.rank == rank) wanted.fd = std::move(attempt.fd);
+    if (wanted.dialed || wanted.peer.rank != rank) continue;
+    wanted.secret = attempt.handshake.secret();
+    wanted.fd = std::move(attempt.fd);
   }
 }
 
@@ -251,8 +261,11 @@ void Meeting::drop_silent(TimePoint now) {
     if (stranger->ready()) take(*stranger);
     if (stranger->failure.empty() && now >= stranger->expires) stranger->failure = "said nothing";
     if (!stranger->failure.empty()) {
-      log().debug("{}: dropped a connection to {}: {}", kind_.name(), kind_.listening_at(),
-                  stranger->failure);
+      // A rank with a wrong key looks like any stranger: people should hear of it before the deadline.
+      const bool tell = stranger->handshake.began() && warnings_ < kMostWarnings;
+      if (tell) ++warnings_;
+      log().log(tell ? spdlog::level::warn : spdlog::level::debug, "{}: dropped a connection to {}: {}",
+                kind_.name(), kind_.listening_at(), stranger->failure);
       const int rank = stranger->handshake.peer();
       for (Wanted& wanted : wanted_) {
         if (!wanted.dialed && wanted.peer.rank == rank)
@@ -328,8 +341,9 @@ Status Meeting::missing() const {
 
 }  // namespace
 
-Result<std::vector<UniqueFd>> connect_all(const SocketKind& kind, const Identity& me,
-                                          std::span<const TransportPeer> peers, const Deadline& deadline) {
+Result<std::vector<ProvedSocket>> connect_all(const SocketKind& kind, const Identity& me,
+                                              std::span<const TransportPeer> peers,
+                                              const Deadline& deadline) {
   return Meeting(kind, me, peers, deadline).run();
 }
 

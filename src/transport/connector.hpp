@@ -11,7 +11,7 @@
 #include "base/deadline.hpp"
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
-#include "transport/handshake.hpp"
+#include "security/handshake.hpp"
 #include "transport/transport.hpp"
 
 namespace kolo {
@@ -33,11 +33,18 @@ class SocketKind {
   virtual bool admits(int fd) const = 0;
 };
 
+/// A socket on whose other side the right rank has proved itself.
+struct ProvedSocket {
+  UniqueFd fd;
+  bool dialed = false;  ///< by us
+  std::string secret;   ///< Handshake::secret()
+};
+
 /// Dials the peers of lower rank, accepts those of higher rank, with retries until the deadline. All
 /// connections make progress at once: one that says nothing, or nonsense, holds nobody up. The sockets come
 /// in the order of `peers`; Code::rendezvous names the ranks that are missing, with where they were looked
 /// for.
-Result<std::vector<UniqueFd>> connect_all(const SocketKind& kind, const Identity& me,
-                                          std::span<const TransportPeer> peers, const Deadline& deadline);
+Result<std::vector<ProvedSocket>> connect_all(const SocketKind& kind, const Identity& me,
+                                              std::span<const TransportPeer> peers, const Deadline& deadline);
 
 }  // namespace kolo
