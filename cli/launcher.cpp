@@ -163,8 +163,8 @@ std::vector<std::string> Job::environment_for(int rank) const {
     const std::string_view entry(*at);
     const auto equals = entry.find('=');
     if (equals == std::string_view::npos) continue;
-    // An outer torchrun's remarks on its own store are not about this job.
-    if (entry.starts_with("TORCHELASTIC_")) continue;
+    // An outer torchrun's remarks on its own store are not about this job, nor is another job's key.
+    if (entry.starts_with("TORCHELASTIC_") || entry.starts_with("KOLO_KEY_FILE=")) continue;
     variables[std::string(entry.substr(0, equals))] = entry.substr(equals + 1);
   }
   const std::string size = std::to_string(options_.ranks);

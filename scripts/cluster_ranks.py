@@ -50,7 +50,7 @@ class Job:
     def common_environment(self):
         first = next(host for host, count in enumerate(self.counts) if count)
         inherited = {name: value for name, value in os.environ.items()
-                     if not name.startswith("TORCHELASTIC_") and name not in ("KOLO_STORE", "KOLO_STORE_SERVED")}
+                     if not name.startswith("TORCHELASTIC_") and name not in ("KOLO_STORE", "KOLO_STORE_SERVED", "KOLO_KEY_FILE")}
         # A tuning table of this machine, or of another emulated cluster, says nothing about this one.
         return {"OMP_NUM_THREADS": "1", "KOLO_TABLE": "none", **inherited, "WORLD_SIZE": str(sum(self.counts)),
                 "MASTER_ADDR": ipv6(first) if self.ipv6 else ipv4(first),

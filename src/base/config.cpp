@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "base/key_file.hpp"
 #include "kolo/error.hpp"
 
 namespace kolo {
@@ -41,6 +42,29 @@ std::chrono::nanoseconds seconds(const char* name, double fallback, double lowes
   return std::chrono::nanoseconds(static_cast<std::int64_t>(number(name, fallback, lowest, 1e9) * 1e9));
 }
 
+bool flag(const char* name) {
+  return number<int>(name, 0, 0, 1) == 1;
+}
+
+std::string key() {
+  const std::string path = text("KOLO_KEY_FILE", "");
+  const std::string given = text("KOLO_KEY", "");
+  if (path.empty()) return given;
+  if (!given.empty()) throw InvalidArgument("KOLO_KEY and KOLO_KEY_FILE are both set; set one of them", {});
+  Result<std::string> read = read_key_file(path);
+  if (!read.ok()) throw InvalidArgument("KOLO_KEY_FILE: " + read.status().message(), {});
+  return std::move(read).value();
+}
+
+void check_tls(const Config& c) {
+  const bool any = !c.tls_certificate.empty() || !c.tls_private_key.empty() || !c.tls_authority.empty();
+  const bool all = !c.tls_certificate.empty() && !c.tls_private_key.empty() && !c.tls_authority.empty();
+  if (any && !all) {
+    throw InvalidArgument("KOLO_TLS_CERT, KOLO_TLS_KEY and KOLO_TLS_CA belong together: set all or none", {});
+  }
+  if (any && !c.tls) throw InvalidArgument("KOLO_TLS_CERT is set, but KOLO_TLS is not 1", {});
+}
+
 Config read() {
   Config c;
   c.log_level = text("KOLO_LOG", c.log_level);
@@ -52,9 +76,15 @@ Config read() {
   c.segment_bytes = number<std::uint64_t>("KOLO_SEGMENT_BYTES", c.segment_bytes, 64, 1ull << 40);
   c.interface = text("KOLO_INTERFACE", "");
   c.store = text("KOLO_STORE", "");
-  c.store_served = number<int>("KOLO_STORE_SERVED", 0, 0, 1) == 1;
-  c.key = text("KOLO_KEY", "");
+  c.store_served = flag("KOLO_STORE_SERVED");
+  c.key = key();
+  c.insecure = flag("KOLO_INSECURE");
+  c.tls = flag("KOLO_TLS");
+  c.tls_certificate = text("KOLO_TLS_CERT", "");
+  c.tls_private_key = text("KOLO_TLS_KEY", "");
+  c.tls_authority = text("KOLO_TLS_CA", "");
   c.spin_us = number<std::int64_t>("KOLO_SPIN_US", c.spin_us, -1, 1'000'000);
+  check_tls(c);
   return c;
 }
 

@@ -17,11 +17,16 @@ struct Config {
   std::string algorithm;                      ///< KOLO_ALGORITHM: used wherever the caller names none.
   std::string table;  ///< KOLO_TABLE: the tuning table's file; default ~/.config/kolo/table; "none".
   std::uint64_t segment_bytes = 1u << 19;  ///< KOLO_SEGMENT_BYTES: longest single message of the engine.
-  std::string interface;                   ///< KOLO_INTERFACE: interface or address that tcp binds.
+  std::string interface;                   ///< KOLO_INTERFACE: interface, address or subnet that tcp binds.
   std::string store;                       ///< KOLO_STORE: "tcp://host:port" or "file:///path", see Store.
   bool store_served = false;               ///< KOLO_STORE_SERVED=1: somebody else than rank 0 serves it.
-  std::string key;                         ///< KOLO_KEY: the job's secret; kolo run makes one.
-  std::int64_t spin_us = -1;               ///< KOLO_SPIN_US: spin before sleeping; -1: by cores and ranks.
+  std::string key;                         ///< KOLO_KEY, or the contents of KOLO_KEY_FILE: the job's secret.
+  bool insecure = false;                   ///< KOLO_INSECURE=1: without a key, too, other hosts may connect.
+  bool tls = false;             ///< KOLO_TLS=1: all connections between hosts and processes are encrypted.
+  std::string tls_certificate;  ///< KOLO_TLS_CERT: this rank's certificate, with those between it and the CA.
+  std::string tls_private_key;  ///< KOLO_TLS_KEY: its private key.
+  std::string tls_authority;    ///< KOLO_TLS_CA: the certificate that signed those of all ranks.
+  std::int64_t spin_us = -1;    ///< KOLO_SPIN_US: spin before sleeping; -1: by cores and ranks.
 };
 
 /// Thread-safe; the first call reads the environment. A value that makes no sense throws InvalidArgument that

@@ -13,6 +13,8 @@
 #include "base/cores.hpp"
 #include "base/log.hpp"
 #include "comm/state.hpp"
+#include "rendezvous/on_network.hpp"
+#include "security/credentials.hpp"
 #include "transport/host.hpp"
 #include "transport/self_endpoint.hpp"
 #include "transport/transport.hpp"
@@ -160,18 +162,29 @@ Group connect(Store& store, int rank, int size, const Options& options) {
     fail(fmt::format("rank 0 of {} did not come within {:.3g} s (meeting at {})", size,
                      std::chrono::duration<double>(timeout).count(), store.describe()));
   }
-  transport_options.key = config().key;
+  Credentials credentials = make_credentials(config(), config().key).value_or_throw();
+  transport_options.key = std::move(credentials.key);
   transport_options.interface = config().interface;
+  transport_options.store_host = host_of(store);
+  transport_options.insecure = credentials.insecure;
+  transport_options.tls = std::move(credentials.tls);
 
   std::map<std::string, std::unique_ptr<Transport>> transports;
   std::vector<Offered> mine;
+  std::string why_not;
+  if (transport_options.key.empty() && !transport_options.insecure) {
+    why_not = "; without a key tcp stays on loopback: set KOLO_KEY or KOLO_KEY_FILE, the same on all ranks";
+  }
   for (const std::string& name : allowed) {
     const auto known = transport_factories();
     const auto factory =
         std::find_if(known.begin(), known.end(), [&](const auto& f) { return f.name == name; });
     auto made = factory->make(transport_options);
     if (!made.ok()) {
+      // Not this machine's fault but a setting's: going on without would hide it.
+      if (made.status().code() == Code::invalid_argument) made.status().throw_if_error();
       log().info("rank {}: no {}: {}", rank, name, made.status().message());
+      why_not += "; no " + name + " here: " + made.status().message();
       continue;
     }
     mine.push_back({name, (*made)->address()});
@@ -201,8 +214,8 @@ Group connect(Store& store, int rank, int size, const Options& options) {
       std::vector<std::string> there;
       for (const Offered& o : mine) here.push_back(o.name);
       for (const Offered& o : theirs) there.push_back(o.name);
-      fail(fmt::format("rank {} and rank {} share no transport that reaches: {} here, {} there", rank, peer,
-                       fmt::join(here, ", "), fmt::join(there, ", ")));
+      fail(fmt::format("rank {} and rank {} share no transport that reaches: {} here, {} there{}", rank, peer,
+                       fmt::join(here, ", "), fmt::join(there, ", "), why_not));
     }
   }
 

@@ -10,10 +10,10 @@
 #include <mutex>
 
 #include "base/log.hpp"
-#include "rendezvous/proof.hpp"
 #include "rendezvous/slurm.hpp"
 #include "rendezvous/socket.hpp"
 #include "rendezvous/tcp_server.hpp"
+#include "security/hmac.hpp"
 
 namespace kolo {
 namespace {
@@ -31,15 +31,10 @@ Result<std::uint16_t> parse_port(const std::string& name, const std::string& tex
   return static_cast<std::uint16_t>(port);
 }
 
-/// A key of this job alone, so that two jobs whose servers stand side by side do not meet.
-std::string job_key(const std::string& key, const std::string& job) {
-  return proof::hmac(key, "job " + job);
-}
-
 /// A port that all ranks of the job work out alike: below Linux's range for outgoing connections, and leaving
 /// room for kPortRange.
 std::uint16_t job_port(const std::string& job) {
-  const std::string hash = proof::hmac("", "port " + job);
+  const std::string hash = hmac("", "port " + job);
   const unsigned bits = static_cast<unsigned char>(hash[0]) | static_cast<unsigned char>(hash[1]) << 8;
   return static_cast<std::uint16_t>(20'000 + bits % 12'000);
 }
@@ -84,13 +79,17 @@ std::optional<std::string> first_host(const Lookup& lookup) {
 }
 
 /// MASTER_ADDR and MASTER_PORT.
-Status plan_master(const Config& config, const Lookup& lookup, Meeting& meeting) {
+Status plan_master(const Lookup& lookup, Meeting& meeting) {
   const auto port_text = lookup("MASTER_PORT");
   if (!port_text) return Status(Code::invalid_argument, "MASTER_PORT is not set although MASTER_ADDR is");
   const auto port = parse_port("MASTER_PORT", *port_text);
   if (!port.ok()) return port.status();
-  meeting.address = {*lookup("MASTER_ADDR"), port.value(), 1, config.key};
+  meeting.address.host = *lookup("MASTER_ADDR");
+  meeting.address.port = port.value();
   if (meeting.address.host.empty()) return Status(Code::invalid_argument, "MASTER_ADDR is empty");
+  // Launchers name this host by the address that others see, even where nobody else takes part.
+  if (meeting.one_host && !meeting.address.credentials.allow(false, "").ok())
+    meeting.address.host = "127.0.0.1";
   if (lookup("TORCHELASTIC_USE_AGENT_STORE") != "True") return {};
 
   // torchrun's own store listens on MASTER_PORT already. A restarted job is another one.
@@ -101,15 +100,14 @@ Status plan_master(const Config& config, const Lookup& lookup, Meeting& meeting)
   }
   meeting.address.port = static_cast<std::uint16_t>(port.value() + 1);
   meeting.address.ports = kPortRange;
-  meeting.address.key =
-      job_key(config.key, fmt::format("torchrun {} {} {}", lookup("TORCHELASTIC_RUN_ID").value_or(""),
-                                      *port_text, lookup("TORCHELASTIC_RESTART_COUNT").value_or("")));
+  meeting.address.credentials.job =
+      fmt::format("torchrun {} {} {}", lookup("TORCHELASTIC_RUN_ID").value_or(""), *port_text,
+                  lookup("TORCHELASTIC_RESTART_COUNT").value_or(""));
   return {};
 }
 
 /// Neither KOLO_STORE nor MASTER_ADDR: what the launcher lets on.
-Status plan_from_launcher(const Launch& launch, const Config& config, const Lookup& lookup,
-                          Meeting& meeting) {
+Status plan_from_launcher(const Launch& launch, const Lookup& lookup, Meeting& meeting) {
   const auto host = meeting.one_host ? std::optional<std::string>("127.0.0.1") : first_host(lookup);
   const auto job = job_name(launch, lookup);
   if (!host || !job) {
@@ -119,8 +117,10 @@ Status plan_from_launcher(const Launch& launch, const Config& config, const Look
                     "of rank 0 and MASTER_PORT to a free port there, the same for all ranks",
                     launch.launcher == "none" ? "nothing" : launch.launcher, launch.rank, launch.size));
   }
-  const std::string full = fmt::format("{} of user {}", *job, ::getuid());
-  meeting.address = {*host, job_port(full), kPortRange, job_key(config.key, full)};
+  meeting.address.credentials.job = fmt::format("{} of user {}", *job, ::getuid());
+  meeting.address.host = *host;
+  meeting.address.port = job_port(meeting.address.credentials.job);
+  meeting.address.ports = kPortRange;
   return {};
 }
 
@@ -149,9 +149,10 @@ Result<Serving> serve_at(const Meeting& meeting, std::uint16_t port) {
   Status last;
   bool ours = false;
   for (const SocketAddress& address : addresses.value()) {
-    auto server = serve_store(address, meeting.address.key);
+    auto server = serve_store(address, meeting.address.credentials);
     if (server.ok()) return Serving{std::move(*server), host};
     last = server.status();
+    if (last.code() == Code::invalid_argument) return last;
     ours = ours || last.message() == Status::from_errno("bind", EADDRINUSE).message();
   }
   if (ours) return last;
@@ -160,7 +161,7 @@ Result<Serving> serve_at(const Meeting& meeting, std::uint16_t port) {
   const auto everywhere = resolve("", port);
   if (!everywhere.ok()) return everywhere.status();
   for (const SocketAddress& address : everywhere.value()) {
-    auto server = serve_store(address, meeting.address.key);
+    auto server = serve_store(address, meeting.address.credentials);
     if (server.ok()) return Serving{std::move(*server), "127.0.0.1"};
     last = server.status();
   }
@@ -173,6 +174,7 @@ Result<Serving> serve(const Meeting& meeting) {
     auto serving = serve_at(meeting, static_cast<std::uint16_t>(meeting.address.port + i));
     if (serving.ok()) return serving;
     last = serving.status();
+    if (last.code() == Code::invalid_argument) return last;
   }
   return Status(Code::rendezvous,
                 fmt::format("rank 0 cannot serve the store at {}: {}",
@@ -212,7 +214,9 @@ Status parse_store_url(const std::string& url, Meeting& meeting) {
 Result<Meeting> plan_meeting(const Launch& launch, const Config& config, const Lookup& lookup) {
   Meeting meeting;
   meeting.one_host = launch.local_size == launch.size;
-  meeting.address.key = config.key;
+  auto credentials = make_credentials(config, config.key);
+  if (!credentials.ok()) return credentials.status();
+  meeting.address.credentials = std::move(*credentials);
   if (!config.store.empty()) {
     if (Status status = parse_store_url(config.store, meeting); !status.ok()) return status;
     meeting.serve = meeting.kind == Meeting::Kind::tcp && launch.rank == 0 && !config.store_served;
@@ -221,8 +225,8 @@ Result<Meeting> plan_meeting(const Launch& launch, const Config& config, const L
   if (launch.size == 1) return meeting;
   meeting.kind = Meeting::Kind::tcp;
   meeting.serve = launch.rank == 0;
-  Status status = lookup("MASTER_ADDR") ? plan_master(config, lookup, meeting)
-                                        : plan_from_launcher(launch, config, lookup, meeting);
+  Status status =
+      lookup("MASTER_ADDR") ? plan_master(lookup, meeting) : plan_from_launcher(launch, lookup, meeting);
   if (!status.ok()) return status;
   return meeting;
 }
@@ -237,7 +241,9 @@ Result<std::shared_ptr<Store>> hold_meeting(const Meeting& meeting, std::chrono:
   if (!serving.ok()) return serving.status();
   auto held = std::make_shared<ServedStore>();
   held->server = std::move(serving->server);
-  auto store = find_store({serving->host, held->server->port(), 1, meeting.address.key}, deadline, timeout);
+  const StoreAddress own{serving->host, held->server->port(), 1, meeting.address.credentials,
+                         meeting.address.host};
+  auto store = find_store(own, deadline, timeout);
   if (!store.ok()) return store.status();
   held->store = std::move(*store);
   return std::shared_ptr<Store>(held, held->store.get());

@@ -15,7 +15,7 @@ struct Meeting {
   enum class Kind { memory, file, tcp };
   Kind kind = Kind::memory;
   std::string path;       ///< file
-  StoreAddress address;   ///< tcp; its key has the job's name mixed in where the address may be another job's
+  StoreAddress address;   ///< tcp; its credentials name the job where the address may be another job's
   bool serve = false;     ///< tcp: this process serves
   bool one_host = false;  ///< tcp: every rank is on this host, so the server need not be seen from others
 };

@@ -1,10 +1,11 @@
 // A view of another store in which every key is prefixed.
 #include "kolo/store.hpp"
+#include "rendezvous/on_network.hpp"
 
 namespace kolo {
 namespace {
 
-class PrefixStore final : public Store {
+class PrefixStore final : public Store, public OnNetwork {
  public:
   /// The prefix's length stands before it, so that ("a", "b/c") and ("a/b", "c") do not meet.
   PrefixStore(const std::string& prefix, std::shared_ptr<Store> store)
@@ -28,6 +29,7 @@ class PrefixStore final : public Store {
   }
   void remove(const std::string& key) override { store_->remove(prefix_ + key); }
   std::string describe() const override { return store_->describe(); }
+  std::string host() const override { return host_of(*store_); }
 
  private:
   const std::string prefix_;

@@ -1,6 +1,10 @@
 #include "rendezvous/session.hpp"
 
 #include <algorithm>
+#include <span>
+#include <utility>
+
+#include "rendezvous/channel.hpp"
 
 namespace kolo {
 namespace {
@@ -12,13 +16,48 @@ constexpr std::size_t kMaxInput = wire::kHeadBytes + wire::kMaxBodyBytes + (1u <
 
 }  // namespace
 
-Session::Session(const std::string& key, TimePoint now)
-    : proof_(key), output_(proof_.greeting()), wake_(now + kProofTime) {}
+Session::Session(const Credentials& credentials, TimePoint now)
+    : tls_settings_(credentials.tls),
+      handshake_(Handshake::accept(store_identity(credentials))),
+      wake_(now + kProofTime) {}
 
 bool Session::receive(std::string_view bytes) {
-  if (input_.size() + bytes.size() > (trusted_ ? kMaxInput : proof::kAnswerBytes)) return false;
+  if (tls_) return decrypt(bytes);
+  if (input_.size() + bytes.size() > (trusted_ ? kMaxInput : handshake_.wanted())) return false;
   input_ += bytes;
   return true;
+}
+
+bool Session::decrypt(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const auto space = tls_->space();
+    const std::size_t size = std::min(space.size(), bytes.size());
+    std::copy_n(bytes.begin(), size, reinterpret_cast<char*>(space.data()));
+    tls_->filled(size);
+    bytes.remove_prefix(size);
+    std::byte plain[TlsStream::kRecordBytes];
+    for (;;) {
+      const auto opened = tls_->open(plain);
+      if (!opened.ok()) {
+        trouble_ = opened.status().message();
+        return false;
+      }
+      if (opened.value() == 0) break;
+      if (input_.size() + opened.value() > kMaxInput) return false;
+      input_.append(reinterpret_cast<const char*>(plain), opened.value());
+    }
+  }
+  output_ += std::exchange(tls_->output(), {});
+  return true;
+}
+
+void Session::reply(wire::Message message) {
+  const std::string bytes = wire::encode(message);
+  if (!tls_) {
+    output_ += bytes;
+  } else if (tls_->seal(std::as_bytes(std::span(bytes))).ok()) {
+    output_ += std::exchange(tls_->output(), {});
+  }
 }
 
 bool Session::advance(Table& table, TimePoint now, bool& changed) {
@@ -34,11 +73,18 @@ bool Session::advance(Table& table, TimePoint now, bool& changed) {
 }
 
 bool Session::hear_proof(TimePoint now) {
-  if (input_.size() < proof::kAnswerBytes) return now < wake_;
-  output_ += proof_.judge(input_, trusted_);
+  const Status heard = handshake_.feed(std::as_bytes(std::span(input_)));
   input_.clear();
+  output_ += handshake_.take_output();
+  if (!heard.ok()) {
+    if (handshake_.began()) trouble_ = heard.message();
+    return false;
+  }
+  if (!handshake_.done()) return now < wake_;
+  trusted_ = true;
   wake_ = TimePoint::max();
-  return trusted_;
+  if (tls_settings_) tls_ = std::make_unique<TlsStream>(*tls_settings_, false, handshake_.secret());
+  return true;
 }
 
 bool Session::hear_request(Table& table, TimePoint now, bool& changed, bool& acted) {

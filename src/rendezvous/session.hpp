@@ -1,24 +1,26 @@
 // Session: what a store's server knows and says on one connection, without the socket.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/deadline.hpp"
-#include "rendezvous/proof.hpp"
 #include "rendezvous/table.hpp"
 #include "rendezvous/wire.hpp"
+#include "security/credentials.hpp"
+#include "security/handshake.hpp"
 
 namespace kolo {
 
-/// First the proof, then one request after the other. Fed with whatever bytes a stranger may send; what it
-/// holds stays bounded. Not thread-safe.
+/// First the handshake, then, where it was agreed on, encryption, then one request after the other. Fed with
+/// whatever bytes a stranger may send; what it holds stays bounded. Not thread-safe.
 class Session {
  public:
   using TimePoint = Clock::time_point;
 
-  Session(const std::string& key, TimePoint now);
+  Session(const Credentials& credentials, TimePoint now);
 
   /// Takes bytes in; false when there are more than any honest client sends: drop the connection.
   bool receive(std::string_view bytes);
@@ -29,6 +31,8 @@ class Session {
   /// Bytes to send; the caller removes what it has sent.
   std::string& output() { return output_; }
   bool trusted() const { return trusted_; }
+  /// Why a client of kolo was not let in; empty: it was, or it is none.
+  const std::string& trouble() const { return trouble_; }
   bool waiting() const { return waiting_; }
   /// When advance() must be called at the latest: the end of a wait, or of a stranger's patience.
   TimePoint wake() const { return wake_; }
@@ -38,9 +42,13 @@ class Session {
   bool hear_request(Table& table, TimePoint now, bool& changed, bool& acted);
   void serve(Table& table, TimePoint now, bool& changed);
   bool settle(const Table& table, TimePoint now);
-  void reply(wire::Message message) { output_ += wire::encode(message); }
+  bool decrypt(std::string_view bytes);
+  void reply(wire::Message message);
 
-  proof::ServerProof proof_;
+  std::shared_ptr<const Tls> tls_settings_;
+  Handshake handshake_;
+  std::unique_ptr<TlsStream> tls_;
+  std::string trouble_;
   bool trusted_ = false;
   bool waiting_ = false;
   std::string input_;

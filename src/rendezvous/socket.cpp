@@ -131,6 +131,18 @@ std::uint16_t local_port(int fd) {
                                          : reinterpret_cast<sockaddr_in6&>(here).sin6_port);
 }
 
+std::string remote_name(int fd) {
+  sockaddr_storage there{};
+  socklen_t length = sizeof(there);
+  char host[64] = "";
+  auto* address = reinterpret_cast<sockaddr*>(&there);
+  if (::getpeername(fd, address, &length) != 0 ||
+      ::getnameinfo(address, length, host, sizeof(host), nullptr, 0, NI_NUMERICHOST) != 0) {
+    return "somebody";
+  }
+  return host;
+}
+
 Result<UniqueFd> connect_to(const SocketAddress& address, const Deadline& deadline) {
   UniqueFd fd(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return Status::from_errno("socket", errno);
@@ -176,19 +188,24 @@ Status send_all(int fd, std::string_view bytes, const Deadline& deadline) {
   return {};
 }
 
-Status receive_all(int fd, std::string& into, const Deadline& deadline) {
-  std::size_t done = 0;
-  while (done < into.size()) {
-    const ssize_t got = ::recv(fd, into.data() + done, into.size() - done, 0);
-    if (got > 0) {
-      done += static_cast<std::size_t>(got);
-    } else if (got == 0) {
-      return lost(0);
-    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+Result<std::size_t> receive_some(int fd, std::span<std::byte> into, const Deadline& deadline) {
+  for (;;) {
+    const ssize_t got = ::recv(fd, into.data(), into.size(), 0);
+    if (got > 0) return static_cast<std::size_t>(got);
+    if (got == 0) return lost(0);
+    if (errno == EAGAIN || errno == EWOULDBLOCK) {
       if (Status status = await(fd, POLLIN, deadline); !status.ok()) return status;
     } else if (errno != EINTR) {
       return lost(errno);
     }
+  }
+}
+
+Status receive_all(int fd, std::string& into, const Deadline& deadline) {
+  for (std::size_t done = 0; done < into.size();) {
+    auto got = receive_some(fd, std::as_writable_bytes(std::span(into)).subspan(done), deadline);
+    if (!got.ok()) return got.status();
+    done += *got;
   }
   return {};
 }

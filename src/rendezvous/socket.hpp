@@ -4,7 +4,9 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +39,8 @@ Result<std::vector<SocketAddress>> resolve(const std::string& host, std::uint16_
 /// A listening socket, non-blocking; the error is Code::system with the errno's text.
 Result<UniqueFd> listen_on(const SocketAddress& address);
 std::uint16_t local_port(int fd);
+/// For messages: the address of the other side, in digits.
+std::string remote_name(int fd);
 
 /// A connected socket, non-blocking, without delay, with keep-alive.
 Result<UniqueFd> connect_to(const SocketAddress& address, const Deadline& deadline);
@@ -44,6 +48,9 @@ Result<UniqueFd> connect_to(const SocketAddress& address, const Deadline& deadli
 /// Options of every connection, also accepted ones: no delay; a host that vanished is noticed within a
 /// minute.
 void tune_connection(int fd);
+
+/// Bytes that are there, after waiting for the first; errors as below.
+Result<std::size_t> receive_some(int fd, std::span<std::byte> into, const Deadline& deadline);
 
 /// Everything or an error: Code::timeout at the deadline, Code::peer_lost when the other side is gone.
 Status send_all(int fd, std::string_view bytes, const Deadline& deadline);

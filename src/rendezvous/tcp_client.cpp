@@ -7,7 +7,9 @@
 #include <thread>
 #include <vector>
 
-#include "rendezvous/proof.hpp"
+#include "base/config.hpp"
+#include "rendezvous/channel.hpp"
+#include "rendezvous/on_network.hpp"
 #include "rendezvous/socket.hpp"
 #include "rendezvous/table.hpp"
 #include "rendezvous/wire.hpp"
@@ -15,63 +17,33 @@
 namespace kolo {
 namespace {
 
-using proof::Verdict;
-
 /// How much longer than the server's own timeout we wait for its reply.
 constexpr auto kReplyMargin = std::chrono::seconds(10);
 /// Longest time for one connection and its proof, so that a port which swallows everything is passed over.
 constexpr auto kAttemptTime = std::chrono::seconds(2);
 
-/// One connection on which both sides have proved that they know the key.
-struct Attempt {
-  UniqueFd fd;
-  bool refused = false;
-  std::string reason;  ///< why there is no fd
-};
-
-Attempt greet(UniqueFd fd, const std::string& key, const Deadline& deadline) {
-  proof::ClientProof proof(key);
-  const std::string stranger = "something else than kolo's store answers there";
-  std::string greeting(proof::kGreetingBytes, '\0');
-  if (Status status = receive_all(fd.get(), greeting, deadline); !status.ok()) {
-    return {{}, false, status.code() == Code::timeout ? stranger : status.message()};
-  }
-  const std::string answer = proof.answer(greeting);
-  if (answer.empty()) return {{}, false, stranger};
-  std::string verdict(proof::kVerdictBytes, '\0');
-  Status status = send_all(fd.get(), answer, deadline);
-  if (status.ok()) status = receive_all(fd.get(), verdict, deadline);
-  if (!status.ok()) return {{}, false, status.message()};
-  switch (proof.believe(verdict)) {
-    case Verdict::accepted:
-      return {std::move(fd), false, ""};
-    case Verdict::refused:
-      return {{}, true, "the store there refused this process's key; KOLO_KEY must be the same on all ranks"};
-    case Verdict::stranger:
-      break;
-  }
-  return {{}, true, "the store there does not know this job's key"};
-}
-
-Attempt dial(const std::string& host, std::uint16_t port, const std::string& key, const Deadline& deadline) {
-  const auto addresses = resolve(host, port);
+Greeting dial(const StoreAddress& at, const Deadline& deadline) {
+  const auto addresses = resolve(at.host, at.port);
   if (!addresses.ok()) return {{}, false, addresses.status().message()};
-  Attempt last;
+  Greeting last;
   for (const SocketAddress& address : addresses.value()) {
+    Status allowed = at.credentials.allow(address.is_loopback(), tcp_url(at.host, at.port));
+    if (!allowed.ok()) return {{}, true, allowed.message()};
     const Deadline attempt =
         Deadline::after(std::min<std::chrono::nanoseconds>(deadline.left(), kAttemptTime));
     Result<UniqueFd> fd = connect_to(address, attempt);
-    Attempt now = fd.ok() ? greet(std::move(*fd), key, attempt) : Attempt{{}, false, fd.status().message()};
-    if (now.fd.valid()) return now;
+    Greeting now = fd.ok() ? Greeting::exchange(std::move(*fd), at.credentials, attempt)
+                           : Greeting{{}, false, fd.status().message()};
+    if (now.channel.valid()) return now;
     if (!last.refused) last = std::move(now);  // a refusal tells more than a closed port
   }
   return last;
 }
 
 /// Every operation has a connection of its own, from a pool, so that one that waits holds nobody up.
-class TcpStore final : public Store {
+class TcpStore final : public Store, public OnNetwork {
  public:
-  TcpStore(StoreAddress address, std::chrono::nanoseconds timeout, UniqueFd first)
+  TcpStore(StoreAddress address, std::chrono::nanoseconds timeout, Channel first)
       : address_(std::move(address)), timeout_(timeout) {
     idle_.push_back(std::move(first));
   }
@@ -117,6 +89,7 @@ class TcpStore final : public Store {
   void remove(const std::string& key) override { ask({wire::Kind::remove, 0, {key}}, timeout_); }
 
   std::string describe() const override { return tcp_url(address_.host, address_.port); }
+  std::string host() const override { return address_.known_as.empty() ? address_.host : address_.known_as; }
 
  private:
   static std::int64_t count(std::chrono::nanoseconds timeout) {
@@ -145,39 +118,39 @@ class TcpStore final : public Store {
   }
 
   Result<wire::Message> exchange(const wire::Message& request, const Deadline& deadline) {
-    UniqueFd fd = take_idle();
-    if (!fd.valid()) {
-      Attempt attempt = dial(address_.host, address_.port, address_.key, deadline);
-      if (!attempt.fd.valid()) return Status(Code::rendezvous, attempt.reason);
-      fd = std::move(attempt.fd);
+    Channel channel = take_idle();
+    if (!channel.valid()) {
+      Greeting greeting = dial(address_, deadline);
+      if (!greeting.channel.valid()) return Status(Code::rendezvous, greeting.reason);
+      channel = std::move(greeting.channel);
     }
-    if (Status status = send_all(fd.get(), wire::encode(request), deadline); !status.ok()) return status;
+    if (Status status = channel.send(wire::encode(request), deadline); !status.ok()) return status;
     std::string head(wire::kHeadBytes, '\0');
-    if (Status status = receive_all(fd.get(), head, deadline); !status.ok()) return status;
+    if (Status status = channel.receive(head, deadline); !status.ok()) return status;
     const Result<std::size_t> bytes = wire::body_bytes(head);
     if (!bytes.ok()) return bytes.status();
     std::string body(bytes.value(), '\0');
-    if (Status status = receive_all(fd.get(), body, deadline); !status.ok()) return status;
+    if (Status status = channel.receive(body, deadline); !status.ok()) return status;
     Result<wire::Message> reply = wire::decode(body);
     if (reply.ok()) {
       const std::lock_guard lock(mutex_);
-      idle_.push_back(std::move(fd));
+      idle_.push_back(std::move(channel));
     }
     return reply;
   }
 
-  UniqueFd take_idle() {
+  Channel take_idle() {
     const std::lock_guard lock(mutex_);
     if (idle_.empty()) return {};
-    UniqueFd fd = std::move(idle_.back());
+    Channel channel = std::move(idle_.back());
     idle_.pop_back();
-    return fd;
+    return channel;
   }
 
   const StoreAddress address_;
   const std::chrono::nanoseconds timeout_;
   std::mutex mutex_;
-  std::vector<UniqueFd> idle_;
+  std::vector<Channel> idle_;
 };
 
 }  // namespace
@@ -191,10 +164,10 @@ Result<std::shared_ptr<Store>> find_store(const StoreAddress& address, const Dea
     for (int i = 0; i < address.ports; ++i) {
       StoreAddress at = address;
       at.port = static_cast<std::uint16_t>(address.port + i);
-      Attempt attempt = dial(at.host, at.port, at.key, deadline);
-      if (attempt.fd.valid()) {
+      Greeting attempt = dial(at, deadline);
+      if (attempt.channel.valid()) {
         return std::shared_ptr<Store>(
-            std::make_shared<TcpStore>(std::move(at), operation_timeout, std::move(attempt.fd)));
+            std::make_shared<TcpStore>(std::move(at), operation_timeout, std::move(attempt.channel)));
       }
       if (attempt.refused && address.ports == 1) {
         return Status(Code::rendezvous, tcp_url(at.host, at.port) + ": " + attempt.reason);
@@ -217,7 +190,9 @@ Result<std::shared_ptr<Store>> find_store(const StoreAddress& address, const Dea
 
 std::shared_ptr<Store> connect_tcp_store(const std::string& host, std::uint16_t port, const std::string& key,
                                          std::chrono::nanoseconds timeout) {
-  return find_store({host, port, 1, key}, Deadline::after(timeout), timeout).value_or_throw();
+  Credentials credentials = make_credentials(config(), key).value_or_throw();
+  return find_store({host, port, 1, std::move(credentials)}, Deadline::after(timeout), timeout)
+      .value_or_throw();
 }
 
 }  // namespace kolo

@@ -8,6 +8,7 @@
 #include "base/deadline.hpp"
 #include "base/status.hpp"
 #include "kolo/store.hpp"
+#include "security/credentials.hpp"
 
 namespace kolo {
 
@@ -16,9 +17,11 @@ struct StoreAddress {
   std::string host;
   std::uint16_t port = 0;
   /// Ports from `port` on where the server may be, since it took the first free one. With more than one,
-  /// servers of other jobs (another key) and strangers are passed over.
+  /// servers of other jobs and strangers are passed over.
   int ports = 1;
-  std::string key;
+  Credentials credentials = {};
+  /// How the other ranks call the host, where that is not how this one dials it.
+  std::string known_as = {};
 };
 
 /// Tries until the deadline; Code::rendezvous that names the address and why the last attempt failed. A

@@ -11,6 +11,8 @@
 #include <thread>
 #include <unordered_map>
 
+#include "base/config.hpp"
+#include "base/log.hpp"
 #include "rendezvous/session.hpp"
 
 namespace kolo {
@@ -18,10 +20,12 @@ namespace {
 
 /// Connections that have not proved themselves; when there are more, the one with the least time left goes.
 constexpr std::size_t kMaxStrangers = 256;
+constexpr int kMaxWarnings = 5;
 
 class Server final : public TcpStoreServer {
  public:
-  Server(UniqueFd listener, std::string key) : listener_(std::move(listener)), key_(std::move(key)) {}
+  Server(UniqueFd listener, Credentials credentials)
+      : listener_(std::move(listener)), credentials_(std::move(credentials)) {}
 
   ~Server() override {
     if (!thread_.joinable()) return;
@@ -110,7 +114,7 @@ class Server final : public TcpStoreServer {
       tune_connection(fd.get());
       const int number = fd.get();
       const auto [at, fresh] =
-          connections_.emplace(number, Connection{std::move(fd), Session(key_, Clock::now()), false});
+          connections_.emplace(number, Connection{std::move(fd), Session(credentials_, Clock::now()), false});
       watch(EPOLL_CTL_ADD, number, EPOLLIN | EPOLLRDHUP);
       if (!flush(at->second)) connections_.erase(at);
     }
@@ -135,7 +139,10 @@ class Server final : public TcpStoreServer {
       const ssize_t got = ::recv(connection.fd.get(), bytes.data(), bytes.size(), 0);
       if (got == 0) return false;
       if (got < 0 && errno != EAGAIN && errno != EINTR) return false;
-      if (got > 0 && !connection.session.receive({bytes.data(), static_cast<std::size_t>(got)})) return false;
+      if (got > 0 && !connection.session.receive({bytes.data(), static_cast<std::size_t>(got)})) {
+        warn_of(connection);
+        return false;
+      }
     } else if (events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP)) {
       return false;
     }
@@ -145,11 +152,19 @@ class Server final : public TcpStoreServer {
   bool advance(Connection& connection, Session::TimePoint now, bool& changed) {
     for (;;) {
       const bool honest = connection.session.advance(table_, now, changed);
+      warn_of(connection);
       const bool spoke = !connection.session.output().empty();
       if (!flush(connection) || !honest) return false;
       // What was sent makes room for the replies to requests that have already arrived.
       if (!spoke || connection.blocked) return true;
     }
+  }
+
+  /// A rank with a wrong key looks like any stranger; the people of the job should hear of it here too.
+  void warn_of(Connection& connection) {
+    if (connection.session.trouble().empty() || warnings_ == kMaxWarnings) return;
+    ++warnings_;
+    log().warn("the store refused {}: {}", remote_name(connection.fd.get()), connection.session.trouble());
   }
 
   bool flush(Connection& connection) {
@@ -195,31 +210,36 @@ class Server final : public TcpStoreServer {
   UniqueFd listener_;
   UniqueFd epoll_;
   UniqueFd stop_;
-  const std::string key_;
+  const Credentials credentials_;
   std::uint16_t port_ = 0;
   std::thread thread_;
   // Only the thread uses what follows.
   Table table_;
   Connections connections_;
+  int warnings_ = 0;
   Session::TimePoint resume_accept_ = Session::TimePoint::max();
 };
 
 }  // namespace
 
-Result<std::unique_ptr<TcpStoreServer>> serve_store(const SocketAddress& address, const std::string& key) {
+Result<std::unique_ptr<TcpStoreServer>> serve_store(const SocketAddress& address,
+                                                    const Credentials& credentials) {
+  if (Status allowed = credentials.allow(address.is_loopback(), "the store"); !allowed.ok()) return allowed;
   Result<UniqueFd> listener = listen_on(address);
   if (!listener.ok()) return listener.status();
-  auto server = std::make_unique<Server>(std::move(*listener), key);
+  auto server = std::make_unique<Server>(std::move(*listener), credentials);
   if (Status status = server->start(); !status.ok()) return status;
   return std::unique_ptr<TcpStoreServer>(std::move(server));
 }
 
 std::unique_ptr<TcpStoreServer> serve_tcp_store(const std::string& host, std::uint16_t port,
                                                 const std::string& key) {
+  const Credentials credentials = make_credentials(config(), key).value_or_throw();
   const auto addresses = resolve(host, port).value_or_throw();
   std::string reason = "the name has no address";
   for (const SocketAddress& address : addresses) {
-    auto server = serve_store(address, key);
+    auto server = serve_store(address, credentials);
+    if (server.status().code() == Code::invalid_argument) server.status().throw_if_error();
     if (server.ok()) return std::move(server).value_or_throw();
     reason = server.status().message();
   }

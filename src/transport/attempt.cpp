@@ -32,16 +32,20 @@ void Attempt::advance() {
   flush();
   const int known_peer = handshake_.peer();
   while (failure_.empty() && unsent_.empty() && handshake_.wanted() > 0) {
-    std::byte buffer[256];
+    std::byte buffer[Handshake::kMostBytes];
     const ssize_t got = ::recv(fd(), buffer, std::min(sizeof buffer, handshake_.wanted()), MSG_DONTWAIT);
     if (got < 0) {
       if (errno == EINTR) continue;
       if (!would_block(errno)) fail(std::strerror(errno));
       return;
     }
-    if (got == 0) return fail("closed by the other side during the handshake: does it have the same key?");
+    if (got == 0) return fail("closed by the other side during the handshake");
     const Status status = handshake_.feed(std::span(buffer).first(static_cast<std::size_t>(got)));
-    if (!status.ok()) return fail(status.message());
+    if (!status.ok()) {
+      unsent_ = handshake_.take_output();  // why, for the other side; no harm is done where it gets lost
+      flush();
+      return fail(status.message());
+    }
     unsent_ += handshake_.take_output();
     flush();
     if (handshake_.peer() != known_peer) return;  // whose owner may not want that one

@@ -5,7 +5,7 @@
 
 #include "base/deadline.hpp"
 #include "base/unique_fd.hpp"
-#include "transport/handshake.hpp"
+#include "security/handshake.hpp"
 
 namespace kolo {
 

@@ -25,6 +25,7 @@ constexpr milliseconds kAcceptPause{100};     // when the system has no descript
 constexpr std::size_t kMostStrangers = 256;   // accepted and not yet proved, beyond the ranks expected
 constexpr int kAcceptsAtOnce = 64;            // then look after the others
 constexpr int kEventsAtOnce = 64;
+constexpr int kMostWarnings = 5;
 
 }  // namespace
 
@@ -110,7 +111,7 @@ void Connector::advance_dialled(Wanted& wanted, std::vector<Connected>& done) {
   if (!attempt.failure().empty()) return give_up(wanted, attempt.failure());
   if (!attempt.ready()) return watch(attempt, false);
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, attempt.fd(), nullptr);
-  done.push_back({wanted.peer.rank, attempt.take()});
+  done.push_back({wanted.peer.rank, {attempt.take(), true, attempt.handshake().secret()}});
   wanted.attempt.reset();
   wanted.dials = false;
 }
@@ -152,7 +153,7 @@ void Connector::advance_stranger(Attempt& stranger, std::vector<Connected>& done
   Wanted* wanted = find(rank);
   if (stranger.ready()) {
     ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, stranger.fd(), nullptr);
-    UniqueFd socket = stranger.take();
+    ProvedSocket socket{stranger.take(), false, stranger.handshake().secret()};
     if (wanted == nullptr) return;
     wanted->attempt.reset();
     wanted->dials = false;
@@ -160,7 +161,11 @@ void Connector::advance_stranger(Attempt& stranger, std::vector<Connected>& done
     return;
   }
   if (stranger.failure().empty()) return watch(stranger, false);
-  log().debug("{}: dropped a connection to {}: {}", kind_.name(), kind_.listening_at(), stranger.failure());
+  // A rank with a wrong key looks like any stranger: people should hear of it before the deadline.
+  const bool tell = stranger.handshake().began() && !is_turned_away(rank) && warnings_ < kMostWarnings;
+  if (tell) ++warnings_;
+  log().log(tell ? spdlog::level::warn : spdlog::level::debug, "{}: dropped a connection to {}: {}",
+            kind_.name(), kind_.listening_at(), stranger.failure());
   if (wanted != nullptr && !wanted->dials) {
     wanted->known = "somebody came in its name: " + stranger.failure();
   }
@@ -217,8 +222,9 @@ std::chrono::nanoseconds Connector::unreachable_for(int rank) const {
   return Clock::now() - found->second.unreachable_since;
 }
 
-Result<std::vector<UniqueFd>> connect_all(const SocketKind& kind, const Identity& me,
-                                          std::span<const TransportPeer> peers, const Deadline& deadline) {
+Result<std::vector<ProvedSocket>> connect_all(const SocketKind& kind, const Identity& me,
+                                              std::span<const TransportPeer> peers,
+                                              const Deadline& deadline) {
   for (const TransportPeer& peer : peers) {
     if (peer.rank == me.rank || peer.rank < 0) {
       return Status(Code::invalid_argument,
@@ -233,7 +239,7 @@ Result<std::vector<UniqueFd>> connect_all(const SocketKind& kind, const Identity
     }
     connector.dial(peer.rank);
   }
-  std::map<int, UniqueFd> connected;
+  std::map<int, ProvedSocket> connected;
   while (connected.size() < peers.size()) {
     if (deadline.passed()) {
       std::map<int, std::string> missing;
@@ -250,7 +256,7 @@ Result<std::vector<UniqueFd>> connect_all(const SocketKind& kind, const Identity
     if (::poll(&entry, 1, ms) < 0 && errno != EINTR) return Status::from_errno("poll", errno);
     for (auto& [rank, socket] : connector.progress()) connected[rank] = std::move(socket);
   }
-  std::vector<UniqueFd> sockets;
+  std::vector<ProvedSocket> sockets;
   for (const TransportPeer& peer : peers) sockets.push_back(std::move(connected[peer.rank]));
   return sockets;
 }

@@ -35,6 +35,13 @@ class SocketKind {
   virtual bool admits(int fd) const = 0;
 };
 
+/// A socket on whose other side the right rank has proved itself.
+struct ProvedSocket {
+  UniqueFd fd;
+  bool dialed = false;  ///< by us
+  std::string secret;   ///< Handshake::secret()
+};
+
 /// Dials, and accepts whoever proves to be one of the peers. All connections make progress at once: one that
 /// says nothing, or nonsense, holds nobody up. When two ranks dial each other at the same time, the higher
 /// one's connection is used. Used by one thread at a time; `kind` must outlive it.
@@ -42,7 +49,7 @@ class Connector {
  public:
   struct Connected {
     int rank;
-    UniqueFd socket;
+    ProvedSocket socket;
   };
 
   Connector(const SocketKind& kind, Identity me, std::span<const TransportPeer> peers);
@@ -89,11 +96,12 @@ class Connector {
   std::list<Attempt> strangers_;  // accepted, oldest first
   Clock::time_point listen_at_{};
   bool listening_ = false;
+  int warnings_ = 0;
 };
 
 /// Dials the peers of lower rank, waits for those of higher rank. The sockets come in the order of `peers`;
 /// Code::rendezvous names the ranks that are missing at the deadline, with where they were looked for.
-Result<std::vector<UniqueFd>> connect_all(const SocketKind& kind, const Identity& me,
-                                          std::span<const TransportPeer> peers, const Deadline& deadline);
+Result<std::vector<ProvedSocket>> connect_all(const SocketKind& kind, const Identity& me,
+                                              std::span<const TransportPeer> peers, const Deadline& deadline);
 
 }  // namespace kolo

@@ -17,6 +17,9 @@ enum class FrameType : std::uint8_t {
   control = 6,  ///< between engines: `bytes` bytes follow, tag.message is their kind
 };
 
+/// What the handshake compares: counts up when anything changes that ranks say to each other afterwards.
+inline constexpr std::uint32_t kWireVersion = 1;
+
 /// Travels in front of every frame, in the byte order of the machine (all ranks run the same build).
 struct FrameHeader {
   static constexpr std::uint16_t kMagic = 0x6b4f;

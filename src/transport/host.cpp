@@ -5,7 +5,7 @@
 #include <cctype>
 #include <fstream>
 
-#include "transport/random.hpp"
+#include "security/random.hpp"
 
 namespace kolo {
 namespace {

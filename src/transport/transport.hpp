@@ -14,6 +14,8 @@
 
 namespace kolo {
 
+class Tls;
+
 struct TransportPeer {
   int rank = -1;
   std::string address;  ///< what that rank's address() returned
@@ -77,7 +79,11 @@ class Transport {
 struct TransportOptions {
   std::string job;        ///< the same on all ranks of a group, different between groups
   std::string key;        ///< the job's secret; may be empty
-  std::string interface;  ///< for tcp: interface name or address to bind; empty: chosen
+  std::string interface;  ///< for tcp: interface name, address or subnet to bind; empty: chosen
+  /// For tcp, to choose: the host of the store, which the others reach as well; empty where there is none.
+  std::string store_host = {};
+  bool insecure = false;                ///< for tcp: other hosts may connect although there is no key
+  std::shared_ptr<const Tls> tls = {};  ///< for tcp: how to encrypt; null: not at all
 };
 
 /// A kind of transport. `make` fails with a reason where this machine cannot have it.

@@ -7,7 +7,7 @@
 #include <span>
 #include <string_view>
 
-#include "transport/handshake.hpp"
+#include "security/handshake.hpp"
 #include "transport/inproc/address.hpp"
 #include "transport/shm/address.hpp"
 #include "transport/tcp/address.hpp"

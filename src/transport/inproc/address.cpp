@@ -4,8 +4,8 @@
 
 #include <atomic>
 
+#include "security/random.hpp"
 #include "transport/host.hpp"
-#include "transport/random.hpp"
 
 namespace kolo::inproc {
 namespace {

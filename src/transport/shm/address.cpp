@@ -2,8 +2,8 @@
 
 #include <unistd.h>
 
+#include "security/random.hpp"
 #include "transport/host.hpp"
-#include "transport/random.hpp"
 
 namespace kolo::shm {
 namespace {

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <new>
 
-#include "transport/random.hpp"
+#include "security/random.hpp"
 #include "transport/shm/regions.hpp"
 
 namespace kolo::shm {

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "transport/connector.hpp"
+#include "transport/frame.hpp"
 #include "transport/missing.hpp"
 #include "transport/shm/address.hpp"
 #include "transport/shm/endpoint.hpp"
@@ -63,15 +64,15 @@ bool ShmTransport::reaches(std::string_view one, std::string_view other) const {
 Result<std::vector<std::unique_ptr<Endpoint>>> ShmTransport::connect(int rank,
                                                                      std::span<const TransportPeer> peers,
                                                                      const Deadline& deadline) {
-  auto sockets = connect_all(*this, {job_, key_, rank}, peers, deadline);
+  auto sockets = connect_all(*this, {job_, key_, rank, Encryption::none, kWireVersion}, peers, deadline);
   if (!sockets.ok()) return sockets.status();
   auto board = OwnBoard::make();
   if (!board.ok()) return board.status().prefixed("shm");
   std::vector<Pairing> pairings;
   for (std::size_t i = 0; i < peers.size(); ++i) {
-    const pid_t pid = peer_process((*sockets)[i].get());
+    const pid_t pid = peer_process((*sockets)[i].fd.get());
     pairings.push_back(
-        {NoticeSocket(std::move((*sockets)[i])), rank < peers[i].rank, pid, *board, {}, {}, false});
+        {NoticeSocket(std::move((*sockets)[i].fd)), rank < peers[i].rank, pid, *board, {}, {}, false});
   }
   std::map<int, std::string> missing;
   for (PairingFailure& failure : settle(pairings, deadline)) {

@@ -1,40 +1,20 @@
 #include "transport/tcp/address.hpp"
 
 #include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
 #include <netinet/in.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <memory>
 
 namespace kolo::tcp {
 namespace {
-
-constexpr std::size_t kMostAddresses = 12;  // keeps the text below 1 KiB
 
 const sockaddr_in& v4(const sockaddr_storage& storage) {
   return reinterpret_cast<const sockaddr_in&>(storage);
 }
 const sockaddr_in6& v6(const sockaddr_storage& storage) {
   return reinterpret_cast<const sockaddr_in6&>(storage);
-}
-
-std::optional<SocketAddress> parse_host(const std::string& host) {
-  sockaddr_in in{};
-  in.sin_family = AF_INET;
-  if (::inet_pton(AF_INET, host.c_str(), &in.sin_addr) == 1) {
-    return SocketAddress::from(reinterpret_cast<const sockaddr*>(&in));
-  }
-  sockaddr_in6 in6{};
-  in6.sin6_family = AF_INET6;
-  if (::inet_pton(AF_INET6, host.c_str(), &in6.sin6_addr) == 1) {
-    return SocketAddress::from(reinterpret_cast<const sockaddr*>(&in6));
-  }
-  return std::nullopt;
 }
 
 /// Takes everything up to `end` (which must be there) off the front of `text`.
@@ -51,6 +31,20 @@ bool same_kind(const SocketAddress& a, const SocketAddress& b) {
 }
 
 }  // namespace
+
+std::optional<SocketAddress> SocketAddress::parse_host(const std::string& host) {
+  sockaddr_in in{};
+  in.sin_family = AF_INET;
+  if (::inet_pton(AF_INET, host.c_str(), &in.sin_addr) == 1) {
+    return from(reinterpret_cast<const sockaddr*>(&in));
+  }
+  sockaddr_in6 in6{};
+  in6.sin6_family = AF_INET6;
+  if (::inet_pton(AF_INET6, host.c_str(), &in6.sin6_addr) == 1) {
+    return from(reinterpret_cast<const sockaddr*>(&in6));
+  }
+  return std::nullopt;
+}
 
 std::optional<SocketAddress> SocketAddress::parse(std::string_view text) {
   const bool bracketed = text.starts_with('[');
@@ -108,10 +102,13 @@ void SocketAddress::set_port(std::uint16_t port) {
 
 std::string SocketAddress::host() const {
   char text[INET6_ADDRSTRLEN] = "";
-  const void* bytes = family() == AF_INET ? static_cast<const void*>(&v4(storage_).sin_addr)
-                                          : static_cast<const void*>(&v6(storage_).sin6_addr);
-  ::inet_ntop(family(), bytes, text, sizeof text);
+  ::inet_ntop(family(), bytes().data(), text, sizeof text);
   return text;
+}
+
+std::string_view SocketAddress::bytes() const {
+  if (family() == AF_INET) return {reinterpret_cast<const char*>(&v4(storage_).sin_addr), 4};
+  return {reinterpret_cast<const char*>(&v6(storage_).sin6_addr), 16};
 }
 
 std::string SocketAddress::text() const {
@@ -158,33 +155,6 @@ std::vector<SocketAddress> candidates(const Address& from, const Address& to) {
     if (have && (same_host || !there.is_loopback())) found.push_back(there);
   }
   std::stable_partition(found.begin(), found.end(), [](const SocketAddress& a) { return a.is_loopback(); });
-  return found;
-}
-
-Result<std::vector<SocketAddress>> local_addresses(const std::string& interface) {
-  if (const auto one = parse_host(interface)) return std::vector<SocketAddress>{*one};
-  ifaddrs* raw = nullptr;
-  if (::getifaddrs(&raw) != 0) return Status::from_errno("getifaddrs", errno);
-  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> list(raw, ::freeifaddrs);
-  std::vector<SocketAddress> found;
-  for (const ifaddrs* entry = list.get(); entry; entry = entry->ifa_next) {
-    if (!entry->ifa_addr || (entry->ifa_flags & IFF_UP) == 0) continue;
-    if (!interface.empty() && interface != entry->ifa_name) continue;
-    const auto address = SocketAddress::from(entry->ifa_addr);
-    if (address && !address->is_link_local()) found.push_back(*address);
-  }
-  std::stable_partition(found.begin(), found.end(), [](const SocketAddress& a) { return !a.is_loopback(); });
-  if (found.size() > kMostAddresses) {
-    // Loopback is at the end and must stay.
-    found.erase(found.begin() + kMostAddresses / 2, found.end() - kMostAddresses / 2);
-  }
-  if (found.empty()) {
-    return Status(Code::system, interface.empty()
-                                    ? "this host has no network address"
-                                    : "\"" + interface +
-                                          "\" is neither an address nor an interface that is up and "
-                                          "has one");
-  }
   return found;
 }
 

@@ -9,8 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/status.hpp"
-
 namespace kolo::tcp {
 
 /// One IPv4 or IPv6 address with a port. Text: "10.0.0.1:4000", "[fd00::1]:4000"; no names, no zones.
@@ -18,6 +16,8 @@ class SocketAddress {
  public:
   SocketAddress() = default;
   static std::optional<SocketAddress> parse(std::string_view text);
+  /// Without a port: "10.0.0.1", "fd00::1".
+  static std::optional<SocketAddress> parse_host(const std::string& host);
   /// Null for other families.
   static std::optional<SocketAddress> from(const sockaddr* address);
   /// The unspecified address of a family: all interfaces.
@@ -33,12 +33,17 @@ class SocketAddress {
   /// Without port and brackets.
   std::string host() const;
 
+  /// The address in network byte order: 4 or 16 bytes.
+  std::string_view bytes() const;
   const sockaddr* data() const { return reinterpret_cast<const sockaddr*>(&storage_); }
   socklen_t size() const;
 
  private:
   sockaddr_storage storage_{};
 };
+
+/// Keeps an Address's text below 1 KiB.
+inline constexpr std::size_t kMostAddresses = 12;
 
 /// Text: "boot=..;net=..;at=10.0.0.1:4000,[fd00::1]:4000,127.0.0.1:4000".
 struct Address {
@@ -53,9 +58,5 @@ struct Address {
 /// (only there does it lead to the right one), then the rest. A kind of address (loopback or not, IPv4 or
 /// IPv6) that `from` does not have itself is left out. So this is empty both ways round, or neither.
 std::vector<SocketAddress> candidates(const Address& from, const Address& to);
-
-/// This host's addresses that are up, loopback last, without link-local ones. With `interface` only those of
-/// the interface with this name, or the one address that it spells. Fails when that leaves none.
-Result<std::vector<SocketAddress>> local_addresses(const std::string& interface);
 
 }  // namespace kolo::tcp

@@ -9,10 +9,14 @@
 #include <cstring>
 
 #include "base/log.hpp"
+#include "security/credentials.hpp"
 #include "transport/connector.hpp"
+#include "transport/frame.hpp"
 #include "transport/host.hpp"
 #include "transport/tcp/address.hpp"
 #include "transport/tcp/endpoint.hpp"
+#include "transport/tcp/place.hpp"
+#include "transport/tcp/tls_endpoint.hpp"
 
 namespace kolo {
 namespace tcp {
@@ -29,10 +33,10 @@ void set(int fd, int level, int option, int value) {
 }
 
 /// Listens at a free port of `address` and writes it there.
-Result<UniqueFd> listen_at(SocketAddress& address, bool both_families) {
+Result<UniqueFd> listen_at(SocketAddress& address) {
   auto fd = open_socket(address.family());
   if (!fd.ok()) return fd;
-  if (address.family() == AF_INET6) set(fd->get(), IPPROTO_IPV6, IPV6_V6ONLY, both_families ? 0 : 1);
+  if (address.family() == AF_INET6) set(fd->get(), IPPROTO_IPV6, IPV6_V6ONLY, 1);
   address.set_port(0);
   sockaddr_storage bound{};
   socklen_t length = sizeof bound;
@@ -50,13 +54,10 @@ struct Listening {
   std::vector<SocketAddress> at;
 };
 
-/// At exactly the addresses of the interface that was named.
-Result<Listening> listen_on(const std::string& interface) {
-  auto addresses = local_addresses(interface);
-  if (!addresses.ok()) return addresses.status();
+Result<Listening> listen_on(const Place& place) {
   Listening listening;
-  for (SocketAddress& address : *addresses) {
-    auto fd = listen_at(address, false);
+  for (SocketAddress address : place.at) {
+    auto fd = listen_at(address);
     if (!fd.ok()) return fd.status();
     listening.sockets.push_back(std::move(*fd));
     listening.at.push_back(address);
@@ -64,26 +65,23 @@ Result<Listening> listen_on(const std::string& interface) {
   return listening;
 }
 
-/// Nobody named an interface: at one port of all of them.
-Result<Listening> listen_everywhere() {
-  auto addresses = local_addresses("");
-  if (!addresses.ok()) return addresses.status();
-  auto any = SocketAddress::any(AF_INET6);
-  auto fd = listen_at(any, true);
-  const bool both = fd.ok();
-  if (!both) {
-    any = SocketAddress::any(AF_INET);
-    fd = listen_at(any, false);
+Result<Place> place_for(const TransportOptions& options) {
+  auto here = local_addresses();
+  if (!here.ok()) return here.status();
+  const bool open = !options.key.empty() || options.insecure;
+  if (options.interface.empty() && !open) {
+    Place place = place_on_loopback(*here);
+    place.why += ", since there is no key: set KOLO_KEY to reach other hosts";
+    return place;
   }
-  if (!fd.ok()) return fd.status();
-  Listening listening;
-  listening.sockets.push_back(std::move(*fd));
-  for (SocketAddress& address : *addresses) {
-    if (address.family() == AF_INET6 && !both) continue;
-    address.set_port(any.port());
-    listening.at.push_back(address);
+  auto place = options.interface.empty() ? place_towards(options.store_host, *here)
+                                         : place_named(options.interface, *here);
+  if (!place.ok() || open) return place;
+  for (const SocketAddress& address : place->at) {
+    const Credentials none;
+    if (Status allowed = none.allow(address.is_loopback(), address.host()); !allowed.ok()) return allowed;
   }
-  return listening;
+  return place;
 }
 
 class TcpTransport final : public Transport, private SocketKind {
@@ -95,6 +93,8 @@ class TcpTransport final : public Transport, private SocketKind {
 
   std::string_view name() const override { return "tcp"; }
   std::string address() const override { return address_.text(); }
+  /// For messages.
+  std::string place() const;
   std::string host_address() const override {
     return address_.at.empty() || address_.at.front().is_loopback() ? std::string()
                                                                     : address_.at.front().host();
@@ -106,10 +106,13 @@ class TcpTransport final : public Transport, private SocketKind {
 
  private:
   std::vector<int> listeners() const override;
-  std::string listening_at() const override;
+  std::string listening_at() const override { return place(); }
   std::vector<std::string> candidates(std::string_view address) const override;
   Result<UniqueFd> dial(const std::string& candidate) const override;
   bool admits(int) const override { return true; }  // the handshake decides
+  Identity identity(int rank) const {
+    return {options_.job, options_.key, rank, encryption_of(options_.tls), kWireVersion};
+  }
 
   TransportOptions options_;
   Address address_;
@@ -118,8 +121,9 @@ class TcpTransport final : public Transport, private SocketKind {
 
 class TcpDialer final : public Dialer {
  public:
-  TcpDialer(const SocketKind& kind, const Identity& me, std::span<const TransportPeer> peers)
-      : connector_(kind, me, peers) {}
+  TcpDialer(const SocketKind& kind, const Identity& me, std::span<const TransportPeer> peers,
+            std::shared_ptr<const Tls> tls)
+      : connector_(kind, me, peers), tls_(std::move(tls)) {}
 
   void dial(int rank) override { connector_.dial(rank); }
   int fd() const override { return connector_.fd(); }
@@ -127,7 +131,12 @@ class TcpDialer final : public Dialer {
   std::vector<Connected> progress() override {
     std::vector<Connected> connected;
     for (auto& [rank, socket] : connector_.progress()) {
-      connected.push_back({rank, std::make_unique<TcpEndpoint>(std::move(socket))});
+      std::unique_ptr<Endpoint> endpoint = std::make_unique<TcpEndpoint>(std::move(socket.fd));
+      if (tls_) {
+        endpoint = std::make_unique<TlsEndpoint>(std::move(endpoint), *tls_, socket.dialed,
+                                                 std::move(socket.secret));
+      }
+      connected.push_back({rank, std::move(endpoint)});
     }
     return connected;
   }
@@ -138,6 +147,7 @@ class TcpDialer final : public Dialer {
 
  private:
   Connector connector_;
+  std::shared_ptr<const Tls> tls_;
 };
 
 bool TcpTransport::reaches(std::string_view one, std::string_view other) const {
@@ -148,16 +158,29 @@ bool TcpTransport::reaches(std::string_view one, std::string_view other) const {
 Result<std::vector<std::unique_ptr<Endpoint>>> TcpTransport::connect(int rank,
                                                                      std::span<const TransportPeer> peers,
                                                                      const Deadline& deadline) {
-  auto sockets = connect_all(*this, {options_.job, options_.key, rank}, peers, deadline);
+  auto sockets = connect_all(*this, identity(rank), peers, deadline);
   if (!sockets.ok()) return sockets.status();
   std::vector<std::unique_ptr<Endpoint>> endpoints;
-  for (UniqueFd& socket : *sockets) endpoints.push_back(std::make_unique<TcpEndpoint>(std::move(socket)));
+  for (ProvedSocket& socket : *sockets) {
+    endpoints.push_back(std::make_unique<TcpEndpoint>(std::move(socket.fd)));
+  }
+  if (!options_.tls) return endpoints;
+  std::vector<std::unique_ptr<TlsEndpoint>> encrypted;
+  std::vector<int> ranks;
+  for (std::size_t i = 0; i < peers.size(); ++i) {
+    ProvedSocket& socket = (*sockets)[i];
+    encrypted.push_back(std::make_unique<TlsEndpoint>(std::move(endpoints[i]), *options_.tls, socket.dialed,
+                                                      std::move(socket.secret)));
+    ranks.push_back(peers[i].rank);
+  }
+  if (Status status = secure_all(rank, encrypted, ranks, deadline); !status.ok()) return status;
+  std::move(encrypted.begin(), encrypted.end(), endpoints.begin());
   return endpoints;
 }
 
 std::unique_ptr<Dialer> TcpTransport::dialer(int rank, std::span<const TransportPeer> peers) {
   const SocketKind& kind = *this;
-  return std::make_unique<TcpDialer>(kind, Identity{options_.job, options_.key, rank}, peers);
+  return std::make_unique<TcpDialer>(kind, identity(rank), peers, options_.tls);
 }
 
 std::vector<int> TcpTransport::listeners() const {
@@ -166,7 +189,7 @@ std::vector<int> TcpTransport::listeners() const {
   return fds;
 }
 
-std::string TcpTransport::listening_at() const {
+std::string TcpTransport::place() const {
   std::string text;
   for (const SocketAddress& address : address_.at) text += (text.empty() ? "" : ", ") + address.text();
   return text;
@@ -204,15 +227,15 @@ Result<UniqueFd> TcpTransport::dial(const std::string& candidate) const {
 }  // namespace tcp
 
 Result<std::unique_ptr<Transport>> make_tcp_transport(const TransportOptions& options) {
-  auto listening = options.interface.empty() ? tcp::listen_everywhere() : tcp::listen_on(options.interface);
+  if (options.tls && options.key.empty()) {
+    return Status(Code::invalid_argument, "tcp: TLS needs the job's key: set KOLO_KEY or KOLO_KEY_FILE");
+  }
+  auto place = tcp::place_for(options);
+  if (!place.ok()) return place.status().prefixed("tcp");
+  auto listening = tcp::listen_on(*place);
   if (!listening.ok()) return listening.status().prefixed("tcp");
   auto made = std::make_unique<tcp::TcpTransport>(options, std::move(*listening));
-  if (options.interface.empty()) {
-    log().info("tcp: no interface was named, so this rank listens on all of them and offers {}",
-               made->address());
-  } else {
-    log().info("tcp: listens only on \"{}\", as told: {}", options.interface, made->address());
-  }
+  log().info("tcp: listens at {}: {}", made->place(), place->why);
   return std::unique_ptr<Transport>(std::move(made));
 }
 

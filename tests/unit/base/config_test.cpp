@@ -17,10 +17,11 @@ namespace {
 using namespace std::chrono_literals;
 using Environment = std::vector<std::pair<const char*, const char*>>;
 
-constexpr const char* kVariables[] = {"KOLO_LOG",          "KOLO_TIMEOUT",   "KOLO_HEARTBEAT",
-                                      "KOLO_TRANSPORTS",   "KOLO_ALGORITHM", "KOLO_SEGMENT_BYTES",
-                                      "KOLO_INTERFACE",    "KOLO_STORE",     "KOLO_KEY",
-                                      "KOLO_STORE_SERVED", "KOLO_SPIN_US"};
+constexpr const char* kVariables[] = {
+    "KOLO_LOG",           "KOLO_TIMEOUT",   "KOLO_HEARTBEAT", "KOLO_TRANSPORTS", "KOLO_ALGORITHM",
+    "KOLO_SEGMENT_BYTES", "KOLO_INTERFACE", "KOLO_STORE",     "KOLO_KEY",        "KOLO_STORE_SERVED",
+    "KOLO_SPIN_US",       "KOLO_KEY_FILE",  "KOLO_INSECURE",  "KOLO_TLS",        "KOLO_TLS_CERT",
+    "KOLO_TLS_KEY",       "KOLO_TLS_CA"};
 
 void set(const Environment& environment) {
   for (const char* name : kVariables) ::unsetenv(name);
@@ -54,7 +55,8 @@ TEST(Config, DefaultsWithoutAnyVariable) {
   expect_config({}, [](const Config& c) {
     return c.log_level == "warn" && c.timeout == 300s && c.heartbeat == 5s &&
            c.transports == "inproc,shm,tcp" && c.algorithm.empty() && c.segment_bytes == 524288 &&
-           c.interface.empty() && c.store.empty() && !c.store_served && c.key.empty() && c.spin_us == -1;
+           c.interface.empty() && c.store.empty() && !c.store_served && c.key.empty() && !c.insecure &&
+           !c.tls && c.tls_certificate.empty() && c.spin_us == -1;
   });
 }
 
@@ -69,12 +71,18 @@ TEST(Config, EveryVariableIsHeeded) {
                  {"KOLO_STORE", "file:///tmp/store"},
                  {"KOLO_STORE_SERVED", "1"},
                  {"KOLO_KEY", "secret"},
+                 {"KOLO_INSECURE", "1"},
+                 {"KOLO_TLS", "1"},
+                 {"KOLO_TLS_CERT", "c.pem"},
+                 {"KOLO_TLS_KEY", "k.pem"},
+                 {"KOLO_TLS_CA", "a.pem"},
                  {"KOLO_SPIN_US", "0"}},
                 [](const Config& c) {
                   return c.log_level == "debug" && c.timeout == 2500ms && c.heartbeat == 1500ms &&
                          c.transports == "tcp" && c.algorithm == "ring" && c.segment_bytes == 4096 &&
                          c.interface == "lo" && c.store == "file:///tmp/store" && c.store_served &&
-                         c.key == "secret" && c.spin_us == 0;
+                         c.key == "secret" && c.insecure && c.tls && c.tls_certificate == "c.pem" &&
+                         c.tls_private_key == "k.pem" && c.tls_authority == "a.pem" && c.spin_us == 0;
                 });
 }
 
@@ -85,6 +93,17 @@ TEST(Config, IsReadOnce) {
   });
 }
 
+TEST(Config, SettingsThatContradictEachOtherAreRefused) {
+  const auto refused = [](const Environment& environment, const char* words) {
+    EXPECT_EXIT(run_with(environment, [](const Config&) { return true; }), ::testing::ExitedWithCode(2),
+                words);
+  };
+  refused({{"KOLO_KEY", "k"}, {"KOLO_KEY_FILE", "f"}}, "KOLO_KEY and KOLO_KEY_FILE");
+  refused({{"KOLO_KEY_FILE", "/no/such/file"}}, "KOLO_KEY_FILE.*/no/such/file.*No such file");
+  refused({{"KOLO_TLS", "1"}, {"KOLO_TLS_CERT", "c"}}, "KOLO_TLS_CERT, KOLO_TLS_KEY and KOLO_TLS_CA");
+  refused({{"KOLO_TLS_CERT", "c"}, {"KOLO_TLS_KEY", "k"}, {"KOLO_TLS_CA", "a"}}, "KOLO_TLS is not 1");
+}
+
 TEST(Config, NonsenseIsRefusedByName) {
   for (const char* value : {"", "soon", "-1", "0", "1e30", "5s", "nan"})
     expect_refused("KOLO_TIMEOUT", value);
@@ -93,6 +112,7 @@ TEST(Config, NonsenseIsRefusedByName) {
     expect_refused("KOLO_SEGMENT_BYTES", value);
   }
   for (const char* value : {"", "2", "yes"}) expect_refused("KOLO_STORE_SERVED", value);
+  for (const char* name : {"KOLO_INSECURE", "KOLO_TLS"}) expect_refused(name, "yes");
   for (const char* value : {"", "-2", "x", "1000001"}) expect_refused("KOLO_SPIN_US", value);
 }
 

@@ -157,7 +157,7 @@ TEST(Meeting, MasterAddrWhereRankZeroServes) {
   EXPECT_EQ(meeting.address.host, "node1");
   EXPECT_EQ(meeting.address.port, 29500);
   EXPECT_EQ(meeting.address.ports, 1);
-  EXPECT_EQ(meeting.address.key, "secret");
+  EXPECT_EQ(meeting.address.credentials.key, "secret");
   EXPECT_FALSE(meeting.serve);
   EXPECT_FALSE(meeting.one_host);
   EXPECT_TRUE(plan(with(variables, "RANK", "0")).value_or_throw().serve);
@@ -177,14 +177,37 @@ TEST(Meeting, BesideTorchrunsOwnStore) {
   const Meeting meeting = plan(variables).value_or_throw();
   EXPECT_EQ(meeting.address.port, 29501);
   EXPECT_EQ(meeting.address.ports, 16);
-  EXPECT_EQ(plan(with(variables, "RANK", "0")).value_or_throw().address.key, meeting.address.key);
-  EXPECT_NE(plan(with(variables, "TORCHELASTIC_RUN_ID", "other")).value_or_throw().address.key,
-            meeting.address.key);
-  EXPECT_NE(plan(with(variables, "TORCHELASTIC_RESTART_COUNT", "1")).value_or_throw().address.key,
-            meeting.address.key);
+  EXPECT_EQ(plan(with(variables, "RANK", "0")).value_or_throw().address.credentials.job,
+            meeting.address.credentials.job);
+  EXPECT_NE(plan(with(variables, "TORCHELASTIC_RUN_ID", "other")).value_or_throw().address.credentials.job,
+            meeting.address.credentials.job);
+  EXPECT_NE(plan(with(variables, "TORCHELASTIC_RESTART_COUNT", "1")).value_or_throw().address.credentials.job,
+            meeting.address.credentials.job);
   Config config;
   config.key = "secret";
-  EXPECT_NE(plan(variables, config).value_or_throw().address.key, meeting.address.key);
+  EXPECT_EQ(plan(variables, config).value_or_throw().address.credentials.key, "secret");
+}
+
+TEST(Meeting, WithoutAKeyOneHostMeetsOnLoopback) {
+  Variables variables = with(with(kTorchrun, "MASTER_ADDR", "node1"), "MASTER_PORT", "29500");
+  variables["WORLD_SIZE"] = variables["LOCAL_WORLD_SIZE"] = "8";
+  EXPECT_EQ(plan(variables).value_or_throw().address.host, "127.0.0.1");
+  Config config;
+  config.key = "secret";
+  EXPECT_EQ(plan(variables, config).value_or_throw().address.host, "node1");
+  config.key = "";
+  config.insecure = true;
+  EXPECT_EQ(plan(variables, config).value_or_throw().address.host, "node1");
+  EXPECT_EQ(plan(with(variables, "LOCAL_WORLD_SIZE", "4")).value_or_throw().address.host, "node1");
+}
+
+TEST(Meeting, EncryptionNeedsAKey) {
+  Variables variables = with(with(kTorchrun, "MASTER_ADDR", "node1"), "MASTER_PORT", "29500");
+  Config config;
+  config.tls = true;
+  EXPECT_NE(plan(variables, config).status().message().find("KOLO_KEY"), std::string::npos);
+  config.key = "secret";
+  EXPECT_TRUE(plan(variables, config).value_or_throw().address.credentials.tls);
 }
 
 TEST(Meeting, KoloStoreComesFirst) {
@@ -218,8 +241,9 @@ TEST(Meeting, OneHostNeedsNoAddress) {
   const Meeting same = plan(with(one, "OMPI_COMM_WORLD_RANK", "0")).value_or_throw();
   EXPECT_TRUE(same.serve);
   EXPECT_EQ(same.address.port, meeting.address.port);
-  EXPECT_EQ(same.address.key, meeting.address.key);
-  EXPECT_NE(plan(with(one, "PMIX_NAMESPACE", "2")).value_or_throw().address.key, meeting.address.key);
+  EXPECT_EQ(same.address.credentials.job, meeting.address.credentials.job);
+  EXPECT_NE(plan(with(one, "PMIX_NAMESPACE", "2")).value_or_throw().address.credentials.job,
+            meeting.address.credentials.job);
 }
 
 TEST(Meeting, SeveralHostsMeetAtSlurmsFirstOrAreToldWhatToSet) {

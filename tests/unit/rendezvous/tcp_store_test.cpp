@@ -9,9 +9,10 @@
 #include "base/deadline.hpp"
 #include "base/unique_fd.hpp"
 #include "kolo/store.hpp"
-#include "rendezvous/proof.hpp"
+#include "rendezvous/channel.hpp"
 #include "rendezvous/socket.hpp"
 #include "rendezvous/tcp_client.hpp"
+#include "rendezvous/tcp_server.hpp"
 #include "watchdog.hpp"
 
 namespace kolo {
@@ -58,6 +59,64 @@ TEST_F(TcpStore, AWrongKeyIsToldAtOnce) {
   expect_healthy();
 }
 
+/// Serves and joins over loopback with credentials of their own; the client's error.
+std::string meet(const Credentials& server, const Credentials& client) {
+  const auto at = resolve("127.0.0.1", 0).value_or_throw()[0];
+  const auto serving = serve_store(at, server).value_or_throw();
+  const auto found =
+      find_store({"127.0.0.1", serving->port(), 1, client}, Deadline::after(seconds(20)), seconds(5));
+  if (!found.ok()) return found.status().message();
+  found.value()->set("key", std::string(300'000, 'v'));
+  EXPECT_EQ(found.value()->get("key", seconds(5)), std::string(300'000, 'v'));
+  return "";
+}
+
+TEST(TcpStoreSecurity, EncryptedWhereBothWantIt) {
+  ::alarm(60);
+  const auto tls = Tls::with_key().value_or_throw();
+  EXPECT_EQ(meet({"key", "", tls}, {"key", "", tls}), "");
+}
+
+TEST(TcpStoreSecurity, BothSidesHearWhyNot) {
+  ::alarm(60);
+  const auto tls = Tls::with_key().value_or_throw();
+  struct Case {
+    Credentials server, client;
+    const char* said;
+  };
+  for (const Case& one :
+       {Case{{"key", "", tls}, {"key"}, "KOLO_TLS"}, Case{{"key"}, {"key", "", tls}, "KOLO_TLS"},
+        Case{{"key"}, {"other"}, "KOLO_KEY"}, Case{{"key"}, {""}, "KOLO_KEY"},
+        Case{{""}, {"key"}, "KOLO_KEY"}, Case{{"key", "a"}, {"key", "b"}, "another job"}}) {
+    ::testing::internal::CaptureStderr();
+    const std::string client = meet(one.server, one.client);
+    const std::string server = ::testing::internal::GetCapturedStderr();
+    EXPECT_NE(client.find(one.said), std::string::npos) << client;
+    EXPECT_NE(server.find(one.said), std::string::npos) << server;
+    EXPECT_NE(server.find("127.0.0.1"), std::string::npos) << server;
+  }
+}
+
+TEST(TcpStoreSecurity, WithoutAKeyOnlyLoopbackIsServedAndJoined) {
+  ::alarm(60);
+  SocketAddress everywhere;
+  for (const SocketAddress& address : resolve("", 0).value_or_throw()) {
+    if (address.family() == AF_INET) everywhere = address;
+  }
+  const auto refused = serve_store(everywhere, {});
+  ASSERT_FALSE(refused.ok());
+  for (const char* variable : {"KOLO_KEY", "KOLO_KEY_FILE", "KOLO_INSECURE"}) {
+    EXPECT_NE(refused.status().message().find(variable), std::string::npos) << refused.status().message();
+  }
+  EXPECT_TRUE(serve_store(everywhere, {"key"}).ok());
+  EXPECT_TRUE(serve_store(everywhere, {"", "", nullptr, true}).ok());
+  // A host of nobody (RFC 5737): no attempt is made, or this would take a while.
+  const auto began = Clock::now();
+  const auto joined = find_store({"192.0.2.1", 29500}, Deadline::after(seconds(30)), seconds(5));
+  EXPECT_NE(joined.status().message().find("KOLO_KEY"), std::string::npos) << joined.status().message();
+  EXPECT_LT(Clock::now() - began, seconds(5));
+}
+
 TEST_F(TcpStore, GarbageIsHarmless) {
   std::mt19937 random(7);
   for (int i = 0; i < 200; ++i) {
@@ -78,17 +137,13 @@ TEST_F(TcpStore, StrangersWhoSayNothingDoNotKeepOthersOut) {
 TEST_F(TcpStore, GarbageAfterTheProofEndsThatConnectionOnly) {
   const auto before = join();
   for (const std::uint32_t length : {0u, 1u, 0xffffffffu, 1u << 21}) {
-    const UniqueFd fd = dial(server_->port());
     const Deadline deadline = Deadline::after(seconds(5));
-    std::string greeting(proof::kGreetingBytes, '\0');
-    ASSERT_TRUE(receive_all(fd.get(), greeting, deadline).ok());
-    ASSERT_TRUE(send_all(fd.get(), proof::ClientProof("key").answer(greeting), deadline).ok());
-    std::string verdict(proof::kVerdictBytes, '\0');
-    ASSERT_TRUE(receive_all(fd.get(), verdict, deadline).ok());
+    Greeting greeting = Greeting::exchange(dial(server_->port()), {"key"}, deadline);
+    ASSERT_TRUE(greeting.channel.valid()) << greeting.reason;
     const std::string head(reinterpret_cast<const char*>(&length), sizeof(length));
-    ASSERT_TRUE(send_all(fd.get(), head + "?", deadline).ok());
+    ASSERT_TRUE(greeting.channel.send(head + "?", deadline).ok());
     std::string more(1, '\0');
-    EXPECT_EQ(receive_all(fd.get(), more, deadline).code(), Code::peer_lost) << length;
+    EXPECT_EQ(greeting.channel.receive(more, deadline).code(), Code::peer_lost) << length;
   }
   EXPECT_EQ(before->add("still", 1), 1);
   expect_healthy();
@@ -184,7 +239,7 @@ TEST(FindStore, PassesOverStrangersAndOtherJobs) {
       const auto other = serve_tcp_store("127.0.0.1", static_cast<std::uint16_t>(port + 1), "other");
       const auto ours = serve_tcp_store("127.0.0.1", static_cast<std::uint16_t>(port + 2), "ours");
       const auto store =
-          find_store({"127.0.0.1", port, 16, "ours"}, Deadline::after(seconds(30)), seconds(10))
+          find_store({"127.0.0.1", port, 16, {"ours"}}, Deadline::after(seconds(30)), seconds(10))
               .value_or_throw();
       EXPECT_EQ(store->describe(), "tcp://127.0.0.1:" + std::to_string(port + 2));
       return;

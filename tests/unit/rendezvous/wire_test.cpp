@@ -89,19 +89,10 @@ TEST(Session, AnswersRequestsThatArriveByteByByte) {
   const auto now = Clock::now();
   Table table;
   bool changed = false;
-  Session session("key", now);
-  const std::string greeting = session.output();
-  session.output().clear();
-  std::string input = fuzz::answer_to(greeting, "key");
-  ASSERT_EQ(input.size(), proof::kAnswerBytes);
-  for (const char byte : input) {
-    ASSERT_TRUE(session.receive({&byte, 1}));
-    ASSERT_TRUE(session.advance(table, now, changed));
-  }
-  ASSERT_TRUE(session.trusted());
-  session.output().clear();
-  input = wire::encode({Kind::set, 0, {"k", "v"}}) + wire::encode({Kind::get, 0, {"k"}}) +
-          wire::encode({Kind::get, 0, {"absent"}});
+  Session session({"key"}, now);
+  ASSERT_TRUE(fuzz::prove(session, table, "key", 1));
+  const std::string input = wire::encode({Kind::set, 0, {"k", "v"}}) + wire::encode({Kind::get, 0, {"k"}}) +
+                            wire::encode({Kind::get, 0, {"absent"}});
   for (const char byte : input) {
     ASSERT_TRUE(session.receive({&byte, 1}));
     ASSERT_TRUE(session.advance(table, now, changed));
@@ -115,7 +106,7 @@ TEST(Session, EndsAStrangersPatience) {
   const auto now = Clock::now();
   Table table;
   bool changed = false;
-  Session session("key", now);
+  Session session({"key"}, now);
   EXPECT_TRUE(session.advance(table, session.wake() - std::chrono::nanoseconds(1), changed));
   EXPECT_FALSE(session.advance(table, session.wake(), changed));
 }
@@ -124,11 +115,8 @@ TEST(Session, RemovedKeysAreMissingAgain) {
   const auto now = Clock::now();
   Table table;
   bool changed = false;
-  Session session("", now);
-  const std::string answer = fuzz::answer_to(session.output(), "");
-  ASSERT_TRUE(session.receive(answer + ""));
-  ASSERT_TRUE(session.advance(table, now, changed));
-  session.output().clear();
+  Session session({""}, now);
+  ASSERT_TRUE(fuzz::prove(session, table, ""));
   ASSERT_TRUE(session.receive(wire::encode({Kind::wait, 1'000'000'000, {"a", "b"}})));
   table.set("b", "");
   ASSERT_TRUE(session.advance(table, now, changed));  // sees b
@@ -140,34 +128,32 @@ TEST(Session, RemovedKeysAreMissingAgain) {
   EXPECT_EQ(session.output(), wire::encode({Kind::done, 0, {"b"}}));
 }
 
-TEST(Proof, NeitherSideIsBelievedWithoutTheKey) {
-  const proof::ServerProof server("key");
-  bool accepted = false;
-  proof::ClientProof right("key");
-  const std::string answer = right.answer(server.greeting());
-  EXPECT_EQ(right.believe(server.judge(answer, accepted)), proof::Verdict::accepted);
-  EXPECT_TRUE(accepted);
-
-  proof::ClientProof wrong("other");
-  EXPECT_EQ(wrong.believe(server.judge(wrong.answer(server.greeting()), accepted)), proof::Verdict::refused);
-  EXPECT_FALSE(accepted);
-
-  // What was overheard does not serve on another connection.
-  proof::ServerProof(std::string("key")).judge(answer, accepted);
-  EXPECT_FALSE(accepted);
-
-  // A server that accepts everybody but does not know the key.
-  EXPECT_EQ(right.believe("A" + std::string(proof::kMacBytes, '\0')), proof::Verdict::stranger);
-  EXPECT_EQ(right.believe("A" + answer.substr(answer.size() - proof::kMacBytes)), proof::Verdict::stranger);
-  EXPECT_TRUE(right.answer("HTTP/1.1 400 Bad Request\r\n").empty());
+TEST(Session, AnotherKeyIsRefusedWithTheReason) {
+  Table table;
+  for (const char* key : {"", "KEY", "key "}) {
+    Session session({"key"}, Clock::now());
+    EXPECT_FALSE(fuzz::prove(session, table, key)) << key;
+    EXPECT_FALSE(session.trusted());
+  }
 }
 
-TEST(Proof, HmacIsRfc4231s) {
-  // RFC 4231, test case 2.
-  const std::string mac = proof::hmac("Jefe", "what do ya want for nothing?");
-  EXPECT_EQ(static_cast<unsigned char>(mac[0]), 0x5b);
-  EXPECT_EQ(static_cast<unsigned char>(mac[1]), 0xdc);
-  EXPECT_EQ(static_cast<unsigned char>(mac[31]), 0x43);
+// What one side says is meant for one server and one connection.
+TEST(Session, NothingOverheardServesAgain) {
+  Table table;
+  bool changed = false;
+  const auto now = Clock::now();
+  Session first({"key"}, now), second({"key"}, now);
+  Handshake client = Handshake::dial(store_identity({"key"}), 0);
+  const std::string hello = client.take_output();
+  for (Session* session : {&first, &second}) {
+    ASSERT_TRUE(session->receive(hello) && session->advance(table, now, changed));
+  }
+  const std::string challenge = first.output();
+  ASSERT_TRUE(client.feed(std::as_bytes(std::span(challenge))).ok());
+  const std::string proof = client.take_output();
+  ASSERT_TRUE(second.receive(proof));
+  EXPECT_FALSE(second.advance(table, now, changed));
+  EXPECT_NE(second.trouble().find("KOLO_KEY"), std::string::npos) << second.trouble();
 }
 
 }  // namespace

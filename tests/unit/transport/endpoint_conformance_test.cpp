@@ -414,7 +414,8 @@ std::string name_of_variant(const ::testing::TestParamInfo<Variant>& info) {
 INSTANTIATE_TEST_SUITE_P(shm, Endpoints, ::testing::Values(Variant{"shm", "shm", ""}), name_of_variant);
 INSTANTIATE_TEST_SUITE_P(tcp, Endpoints,
                          ::testing::Values(Variant{"ipv4", "tcp", "127.0.0.1"}, Variant{"ipv6", "tcp", "::1"},
-                                           Variant{"interface", "tcp", "lo"}, Variant{"chosen", "tcp", ""}),
+                                           Variant{"interface", "tcp", "lo"}, Variant{"chosen", "tcp", ""},
+                                           Variant{"encrypted", "tcp", "127.0.0.1", true}),
                          name_of_variant);
 INSTANTIATE_TEST_SUITE_P(inproc, Endpoints, ::testing::Values(Variant{"inproc", "inproc", ""}),
                          name_of_variant);

@@ -8,7 +8,8 @@
 #include <cstring>
 
 #include "base/unique_fd.hpp"
-#include "transport/handshake.hpp"
+#include "security/handshake.hpp"
+#include "transport/frame.hpp"
 #include "transport/shm/address.hpp"
 #include "transport/tcp/address.hpp"
 #include "unit/transport/support.hpp"
@@ -66,7 +67,9 @@ TEST_P(Strangers, SilentAndTalkativeOnesHoldNobodyUp) {
     std::string words(random() % 3000 + 1, '\0');
     for (char& c : words) c = static_cast<char>(random());
     if (i % 4 == 0) words = "GET / HTTP/1.1\r\n\r\n";
-    if (i % 4 == 1) words = Handshake::dial({"job", "guessed", 1}, 0).take_output();  // a fair beginning
+    if (i % 4 == 1)
+      words = Handshake::dial({"job", "guessed", 1, Encryption::none, kWireVersion}, 0)
+                  .take_output();  // a fair beginning
     say(visitors[i], words);
   }
   for (int i = 50; i < 60; ++i) visitors[i].reset();
@@ -88,7 +91,7 @@ TEST_P(Strangers, ThoseWhoComeInARanksNameAreNotBelieved) {
   std::thread impostor([&] {
     while (!stop) {
       const UniqueFd fd = visit((*zero)->address());
-      say(fd, Handshake::dial({"job", "wrong", 1}, 0).take_output());
+      say(fd, Handshake::dial({"job", "wrong", 1, Encryption::none, kWireVersion}, 0).take_output());
       char answer[200];
       pollfd entry{fd.get(), POLLIN, 0};
       ::poll(&entry, 1, 100);

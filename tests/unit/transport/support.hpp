@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "security/tls.hpp"
 #include "transport/transport.hpp"
 
 namespace kolo::testing {
@@ -58,6 +59,7 @@ struct Variant {
   const char* name;
   std::string_view transport;
   const char* interface;
+  bool encrypted = false;
 };
 
 inline void PrintTo(const Variant& variant, std::ostream* out) {
@@ -67,7 +69,10 @@ inline void PrintTo(const Variant& variant, std::ostream* out) {
 inline Result<std::unique_ptr<Transport>> make_transport(const Variant& variant, const std::string& job,
                                                          const std::string& key) {
   for (const TransportFactory& factory : transport_factories()) {
-    if (factory.name == variant.transport) return factory.make({job, key, variant.interface});
+    if (factory.name != variant.transport) continue;
+    TransportOptions options{job, key, variant.interface};
+    if (variant.encrypted) options.tls = Tls::with_key().value_or_throw();
+    return factory.make(options);
   }
   return Status(Code::invalid_argument, "no transport " + std::string(variant.transport));
 }

@@ -1,7 +1,8 @@
 // Who may pass the handshake, and who may not.
-#include "transport/handshake.hpp"
+#include "security/handshake.hpp"
 
 #include "fuzz/transport_fuzz.cpp"
+#include "security/hmac.hpp"
 #include "unit/transport/support.hpp"
 
 namespace kolo::testing {
@@ -61,6 +62,69 @@ TEST(Handshakes, StrangersAreRefused) {
     EXPECT_FALSE(dialer.done());
     EXPECT_FALSE(acceptor.done());
   }
+}
+
+TEST(Handshakes, BothSidesHearWhy) {
+  struct Case {
+    Identity dialer, acceptor;
+    const char* said;
+  };
+  const Case cases[] = {
+      {{"job", "key", 1}, {"job", "other", 0}, "KOLO_KEY"},
+      {{"job", "key", 1}, {"job", "", 0}, "KOLO_KEY"},
+      {{"job", "", 1}, {"job", "key", 0}, "KOLO_KEY"},
+      {{"job", "key", 1}, {"other", "key", 0}, "another job"},
+      {{"job", "key", 1}, {"job", "key", 2}, "rank"},
+      {{"job", "key", 1, Encryption::key}, {"job", "key", 0}, "KOLO_TLS"},
+      {{"job", "key", 1}, {"job", "key", 0, Encryption::key}, "KOLO_TLS"},
+      {{"job", "key", 1, Encryption::key}, {"job", "key", 0, Encryption::certificates}, "KOLO_TLS_CERT"},
+      {{"job", "key", 1, Encryption::none, 7}, {"job", "key", 0, Encryption::none, 8}, "same version"},
+  };
+  for (const Case& one : cases) {
+    auto dialer = Handshake::dial(one.dialer, 0);
+    auto acceptor = Handshake::accept(one.acceptor);
+    Status heard[2];
+    for (int turn = 0; turn < 4 && (heard[0].ok() || heard[1].ok()); ++turn) {
+      if (heard[1].ok()) heard[1] = deliver(acceptor, dialer.take_output());
+      if (heard[0].ok()) heard[0] = deliver(dialer, acceptor.take_output());
+    }
+    for (const Status& status : heard) {
+      EXPECT_NE(status.message().find(one.said), std::string::npos) << one.said << ": " << status.message();
+    }
+    EXPECT_TRUE(dialer.began() && acceptor.began());
+  }
+}
+
+TEST(Handshakes, AnotherVersionSaysSo) {
+  auto acceptor = Handshake::accept({"job", "key", 0});
+  const std::string hello = "koloHEL9, shorter";  // and they may look quite different otherwise
+  const Status refused = acceptor.feed(std::as_bytes(std::span(hello)));
+  EXPECT_NE(refused.message().find("version 9"), std::string::npos) << refused.message();
+  const std::string refusal = acceptor.take_output();
+  ASSERT_TRUE(refusal.starts_with("koloREF2"));
+  auto dialer = Handshake::dial({"job", "key", 1}, 0);
+  const std::string theirs = "koloREF9";
+  EXPECT_NE(dialer.feed(std::as_bytes(std::span(theirs))).message().find("version 9"), std::string::npos);
+}
+
+TEST(Handshakes, EndWithASecretOfTheirOwn) {
+  std::string secrets[2];
+  for (std::string& secret : secrets) {
+    auto dialer = Handshake::dial({"job", "key", 1}, 0);
+    auto acceptor = Handshake::accept({"job", "key", 0});
+    ASSERT_TRUE(converse(dialer, acceptor).ok());
+    secret = dialer.secret();
+    EXPECT_EQ(secret, acceptor.secret());
+    EXPECT_EQ(secret.size(), 32u);
+  }
+  EXPECT_NE(secrets[0], secrets[1]);
+}
+
+TEST(Hmac, IsRfc4231s) {  // test case 2
+  const std::string mac = hmac("Jefe", "what do ya want for nothing?");
+  EXPECT_EQ(static_cast<unsigned char>(mac[0]), 0x5b);
+  EXPECT_EQ(static_cast<unsigned char>(mac[1]), 0xdc);
+  EXPECT_EQ(static_cast<unsigned char>(mac[31]), 0x43);
 }
 
 TEST(Handshakes, EveryByteCounts) {

@@ -1,4 +1,4 @@
-#include "transport/random.hpp"
+#include "security/random.hpp"
 
 #include <sys/random.h>
 

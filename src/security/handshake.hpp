@@ -11,22 +11,35 @@
 
 namespace kolo {
 
+/// What comes after the handshake. Both sides must want the same.
+enum class Encryption : std::uint8_t {
+  none = 0,
+  key = 1,           ///< TLS, keyed from the job's key
+  certificates = 2,  ///< TLS with given certificates
+};
+
 /// Who this side is.
 struct Identity {
   std::string job;  ///< must be the same on both sides
   std::string key;  ///< the job's secret; empty proves only that both speak kolo and mean the same job
   int rank = -1;
+  Encryption encryption = Encryption::none;
+  std::uint32_t protocol = 0;  ///< version of what is spoken afterwards; must be the same on both sides
 };
 
 /// Four messages of fixed size: hello (dialer), challenge (acceptor), proof (dialer), welcome (acceptor).
-/// Hello and challenge carry a random nonce, the ranks and a digest of the job's name; every message but
-/// hello ends in an HMAC-SHA256 with the job's key over all bytes exchanged so far and its own, so that
-/// nothing can be replayed, moved to another connection or turned back on its sender.
+/// Hello and challenge carry a random nonce, the ranks, what each side will speak, and a digest of the job's
+/// name; every message but hello ends in an HMAC-SHA256 with the job's key over all bytes exchanged so far
+/// and its own, so that nothing can be replayed, moved to another connection or turned back on its sender.
+/// In place of its next message a side may send a refusal with the reason: it proves nothing and serves only
+/// to tell a person on the other side.
 ///
-/// A state machine without I/O: bytes in, bytes out. After an error the connection is worth nothing. Used by
-/// one thread at a time.
+/// A state machine without I/O: bytes in, bytes out. Used by one thread at a time.
 class Handshake {
  public:
+  /// No message is longer.
+  static constexpr std::size_t kMostBytes = 160;
+
   /// The side that connected, and wants rank `peer`.
   static Handshake dial(const Identity& me, int peer);
   /// The side that was connected to, by whoever it may be.
@@ -34,7 +47,8 @@ class Handshake {
 
   /// Bytes that are missing from the message that must come next; 0 when none must come.
   std::size_t wanted() const { return expected_ - incoming_.size(); }
-  /// Takes at most wanted() bytes. Fails when the other side is not who it must be.
+  /// Takes at most wanted() bytes. Fails when the other side is not who it must be; then the connection is
+  /// worth nothing, but take_output() may have a refusal to be sent before it is closed.
   Status feed(std::span<const std::byte> bytes);
   /// What must be sent now; at most one message, empty when nothing.
   std::string take_output();
@@ -45,16 +59,26 @@ class Handshake {
   int peer() const { return peer_; }
   /// Whether the other side has said anything sensible yet.
   bool answered() const { return answered_; }
+  /// Whether the other side has begun a message of some version of kolo.
+  bool began() const { return began_; }
+  /// When done(): 32 bytes that only the two sides of this very connection know (nobody, with an empty key).
+  std::string secret() const;
 
  private:
+  enum class Reason : std::uint8_t { unknown = 0, version, protocol, job, key, encryption, rank };
+
   Handshake(const Identity& me, int peer, bool dialer);
 
   Status on_hello();
   Status on_challenge();
   Status on_confirmation();
   std::string introduction(std::string_view magic);
-  Status check_introduction(std::string_view magic);
-  Status check_proof(std::string_view magic);
+  std::string_view awaited_magic() const;
+  Status check_magic();
+  Status check_introduction();
+  Status check_proof();
+  /// The error, after putting the reason into the output.
+  Status refuse(Reason reason, const std::string& why);
   void say(std::string message, bool signed_message);
   void expect(std::size_t bytes);
 
@@ -63,6 +87,7 @@ class Handshake {
   bool dialer_;
   bool done_ = false;
   bool answered_ = false;
+  bool began_ = false;
   std::size_t expected_ = 0;
   std::string incoming_, outgoing_, transcript_;
 };

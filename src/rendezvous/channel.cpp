@@ -1,0 +1,82 @@
+#include "rendezvous/channel.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "rendezvous/socket.hpp"
+#include "rendezvous/wire.hpp"
+
+namespace kolo {
+
+Identity store_identity(const Credentials& credentials) {
+  return {"store " + credentials.job, credentials.key, 0, encryption_of(credentials.tls), wire::kVersion};
+}
+
+Greeting Greeting::exchange(UniqueFd fd, const Credentials& credentials, const Deadline& deadline) {
+  const char* const kStranger = "something else than kolo's store answers there";
+  Handshake handshake = Handshake::dial(store_identity(credentials), 0);
+  while (!handshake.done()) {
+    std::byte answer[Handshake::kMostBytes];
+    Status status = send_all(fd.get(), handshake.take_output(), deadline);
+    if (!status.ok()) return {{}, false, status.message()};
+    auto got = receive_some(fd.get(), std::span(answer).first(handshake.wanted()), deadline);
+    if (!got.ok()) {
+      return {{}, false, got.status().code() == Code::timeout ? kStranger : got.status().message()};
+    }
+    status = handshake.feed(std::span(answer).first(*got));
+    if (status.ok()) continue;
+    const Status unheard = send_all(fd.get(), handshake.take_output(), deadline);  // why, if it still listens
+    if (!handshake.began()) return {{}, false, kStranger};
+    return {{}, true, "no trust between this process and the store there: " + status.message()};
+  }
+  Greeting greeting;
+  greeting.channel.fd_ = std::move(fd);
+  if (!credentials.tls) return greeting;
+  greeting.channel.tls_ = std::make_unique<TlsStream>(*credentials.tls, true, handshake.secret());
+  if (Status status = greeting.channel.secure(deadline); !status.ok()) return {{}, true, status.message()};
+  return greeting;
+}
+
+Status Channel::secure(const Deadline& deadline) {
+  for (;;) {
+    if (Status status = tls_->advance(); !status.ok()) return status;
+    if (Status status = flush(deadline); !status.ok()) return status;
+    if (tls_->ready()) return {};
+    if (Status status = hear(deadline); !status.ok()) return status;
+  }
+}
+
+Status Channel::flush(const Deadline& deadline) {
+  Status status = send_all(fd_.get(), tls_->output(), deadline);
+  tls_->output().clear();
+  return status;
+}
+
+/// Waits for bytes from the wire.
+Status Channel::hear(const Deadline& deadline) {
+  const auto space = tls_->space();
+  auto got = receive_some(fd_.get(), space, deadline);
+  if (!got.ok()) return got.status();
+  tls_->filled(*got);
+  return {};
+}
+
+Status Channel::send(std::string_view bytes, const Deadline& deadline) {
+  if (!tls_) return send_all(fd_.get(), bytes, deadline);
+  if (Status status = tls_->seal(std::as_bytes(std::span(bytes))); !status.ok()) return status;
+  return flush(deadline);
+}
+
+Status Channel::receive(std::string& into, const Deadline& deadline) {
+  if (!tls_) return receive_all(fd_.get(), into, deadline);
+  for (std::size_t done = 0; done < into.size();) {
+    auto got = tls_->open(std::as_writable_bytes(std::span(into)).subspan(done));
+    if (!got.ok()) return got.status();
+    done += *got;
+    if (done == into.size()) break;
+    if (Status status = hear(deadline); !status.ok()) return status;
+  }
+  return {};
+}
+
+}  // namespace kolo

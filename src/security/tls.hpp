@@ -1,0 +1,98 @@
+// Tls and TlsStream: TLS 1.3 over any stream of bytes, for two sides that have passed the handshake.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/config.hpp"
+#include "base/status.hpp"
+#include "security/handshake.hpp"
+
+typedef struct ssl_ctx_st SSL_CTX;
+typedef struct ssl_st SSL;
+
+namespace kolo {
+
+/// How this process encrypts. Immutable; thread-safe.
+class Tls {
+ public:
+  /// An external pre-shared key for each connection, with an ephemeral key exchange (psk_dhe_ke, RFC 8446):
+  /// who learns the job's key later cannot read what was recorded before.
+  static Result<std::shared_ptr<const Tls>> with_key();
+  /// PEM files. Each side must show a certificate that `authority` has signed; names in it are not looked
+  /// at, since the handshake has proved the rank. Code::invalid_argument that names the file.
+  static Result<std::shared_ptr<const Tls>> with_certificates(const std::string& certificate,
+                                                              const std::string& private_key,
+                                                              const std::string& authority);
+
+  Encryption encryption() const { return encryption_; }
+  SSL_CTX* context() const { return context_.get(); }
+
+ private:
+  Tls(Encryption encryption, std::shared_ptr<SSL_CTX> context)
+      : encryption_(encryption), context_(std::move(context)) {}
+
+  Encryption encryption_;
+  std::shared_ptr<SSL_CTX> context_;
+};
+
+/// What KOLO_TLS and its fellows ask for; null: no encryption.
+Result<std::shared_ptr<const Tls>> make_tls(const Config& config);
+
+inline Encryption encryption_of(const std::shared_ptr<const Tls>& tls) {
+  return tls ? tls->encryption() : Encryption::none;
+}
+
+/// One side of one encrypted connection; bound to the handshake before it, so that neither can be joined
+/// with another connection's. Without I/O: the caller carries bytes between the wire and space() and
+/// output(). After the first error every call returns it. Used by one thread at a time.
+class TlsStream {
+ public:
+  /// Longest piece of plaintext that is sealed as one record.
+  static constexpr std::size_t kRecordBytes = 16 << 10;
+
+  /// `dialer`: this side connected. `secret`: Handshake::secret(), of a handshake with a key.
+  /// `input_bytes`: the size of space().
+  TlsStream(const Tls& tls, bool dialer, std::string secret, std::size_t input_bytes = 32 << 10);
+  ~TlsStream();
+  TlsStream(const TlsStream&) = delete;
+
+  /// Where bytes from the wire go; empty as long as open() has not used up those that came before.
+  std::span<std::byte> space();
+  void filled(std::size_t bytes) { end_ += bytes; }
+  /// Bytes for the wire; the caller removes what it has sent.
+  std::string& output() { return output_; }
+
+  /// Goes on with the setting up of the connection, as far as the bytes in space() allow.
+  Status advance();
+  /// True when both sides have proved themselves: from now on data may flow.
+  bool ready() const { return ready_; }
+  /// Decrypts at most `into.size()` bytes; 0: more bytes are needed from the wire.
+  Result<std::size_t> open(std::span<std::byte> into);
+  /// Whether bytes that came from the wire wait for open().
+  bool holds_input() const;
+  /// Encrypts all of it into output(). Only when ready().
+  Status seal(std::span<const std::byte> data);
+
+ private:
+  Status fail(int result, const char* doing);
+  Status confirm();
+  std::string confirmation(bool by_dialer) const;
+
+  Encryption encryption_;
+  bool dialer_;
+  std::string secret_;
+  SSL* ssl_ = nullptr;
+  std::vector<std::byte> input_;
+  std::size_t begin_ = 0, end_ = 0;  ///< what of input_ is still to be read
+  std::string output_;
+  std::string confirmed_;  ///< what has come of the other side's confirmation
+  bool said_ = false;      ///< our confirmation
+  bool ready_ = false;
+  Status failed_;
+};
+
+}  // namespace kolo

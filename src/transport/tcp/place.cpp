@@ -1,0 +1,198 @@
+#include "transport/tcp/place.hpp"
+
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <map>
+#include <memory>
+
+#include "base/unique_fd.hpp"
+
+namespace kolo::tcp {
+namespace {
+
+bool is_spelled_loopback(const std::string& host) {
+  const auto address = SocketAddress::parse_host(host);
+  return host == "localhost" || (address && address->is_loopback());
+}
+
+/// The name's addresses; none when it is unknown.
+std::vector<SocketAddress> resolve(const std::string& host) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_DGRAM;
+  addrinfo* raw = nullptr;
+  std::vector<SocketAddress> found;
+  if (::getaddrinfo(host.c_str(), nullptr, &hints, &raw) != 0) return found;
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> list(raw, ::freeaddrinfo);
+  for (const addrinfo* at = list.get(); at; at = at->ai_next) {
+    if (const auto address = SocketAddress::from(at->ai_addr)) found.push_back(*address);
+  }
+  return found;
+}
+
+/// Which of its addresses the kernel would send from; connecting a datagram socket sends nothing.
+std::optional<SocketAddress> source_towards(SocketAddress to) {
+  to.set_port(9);
+  const UniqueFd fd(::socket(to.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_storage source{};
+  socklen_t length = sizeof source;
+  if (!fd.valid() || ::connect(fd.get(), to.data(), to.size()) != 0 ||
+      ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&source), &length) != 0) {
+    return std::nullopt;
+  }
+  auto address = SocketAddress::from(reinterpret_cast<const sockaddr*>(&source));
+  if (address) address->set_port(0);
+  return address;
+}
+
+/// The interface that leads to the first of `targets` that any other than loopback leads to, and of its
+/// addresses those that lead to one of them; at most one a family.
+Place place_by_route(const std::vector<SocketAddress>& targets, const std::vector<LocalAddress>& here) {
+  Place place;
+  std::string interface;
+  for (const SocketAddress& target : targets) {
+    const auto source = source_towards(target);
+    if (!source || source->is_loopback()) continue;
+    const auto local = std::find_if(here.begin(), here.end(), [&](const LocalAddress& one) {
+      return one.address.bytes() == source->bytes();
+    });
+    if (local == here.end() || (!interface.empty() && local->interface != interface)) continue;
+    interface = local->interface;
+    const bool have = std::any_of(place.at.begin(), place.at.end(),
+                                  [&](const SocketAddress& one) { return one.family() == source->family(); });
+    if (!have) place.at.push_back(*source);
+  }
+  place.why = interface;
+  return place;
+}
+
+/// "10.77.0.0/16": whether `address` lies in it; nullopt when it is no subnet.
+struct Subnet {
+  SocketAddress base;
+  unsigned bits = 0;
+
+  static std::optional<Subnet> parse(const std::string& text) {
+    const auto slash = text.find('/');
+    if (slash == std::string::npos) return std::nullopt;
+    const auto base = SocketAddress::parse_host(text.substr(0, slash));
+    if (!base) return std::nullopt;
+    Subnet subnet{*base, 0};
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data() + slash + 1, end, subnet.bits);
+    if (error != std::errc() || stop != end || subnet.bits > 8 * base->bytes().size()) return std::nullopt;
+    return subnet;
+  }
+  bool holds(const SocketAddress& address) const {
+    if (address.family() != base.family()) return false;
+    const auto one = address.bytes(), other = base.bytes();
+    const std::size_t whole = bits / 8;
+    if (one.substr(0, whole) != other.substr(0, whole)) return false;
+    const unsigned rest = bits % 8;
+    return rest == 0 || ((one[whole] ^ other[whole]) & (0xff << (8 - rest)) & 0xff) == 0;
+  }
+};
+
+}  // namespace
+
+Result<std::vector<LocalAddress>> local_addresses() {
+  ifaddrs* raw = nullptr;
+  if (::getifaddrs(&raw) != 0) return Status::from_errno("getifaddrs", errno);
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> list(raw, ::freeifaddrs);
+  std::vector<LocalAddress> found;
+  for (const ifaddrs* entry = list.get(); entry; entry = entry->ifa_next) {
+    if (!entry->ifa_addr || (entry->ifa_flags & IFF_UP) == 0) continue;
+    const auto address = SocketAddress::from(entry->ifa_addr);
+    if (address && !address->is_link_local()) found.push_back({*address, entry->ifa_name});
+  }
+  return found;
+}
+
+std::string list_of(const std::vector<LocalAddress>& addresses) {
+  std::vector<std::pair<std::string, std::string>> interfaces;
+  for (const LocalAddress& one : addresses) {
+    const auto known = std::find_if(interfaces.begin(), interfaces.end(),
+                                    [&](const auto& entry) { return entry.first == one.interface; });
+    if (known == interfaces.end()) {
+      interfaces.emplace_back(one.interface, one.address.host());
+    } else {
+      known->second += ", " + one.address.host();
+    }
+  }
+  std::string text;
+  for (const auto& [name, hosts] : interfaces) {
+    text += text.empty() ? "" : ", ";
+    text += name + " (" + hosts + ")";
+  }
+  return text.empty() ? "none" : text;
+}
+
+Result<Place> place_named(const std::string& interface, const std::vector<LocalAddress>& here) {
+  const auto address = SocketAddress::parse_host(interface);
+  const auto subnet = Subnet::parse(interface);
+  Place place;
+  place.why = "\"" + interface + "\", as told";
+  // All of 127.0.0.0/8 is this host's, but only one of it is listed.
+  if (address && address->is_loopback()) place.at.push_back(*address);
+  for (const LocalAddress& one : here) {
+    const bool fits = address  ? one.address.bytes() == address->bytes() && place.at.empty()
+                      : subnet ? subnet->holds(one.address)
+                               : one.interface == interface;
+    if (fits && place.at.size() < kMostAddresses) place.at.push_back(one.address);
+  }
+  if (!place.at.empty()) return place;
+  return Status(Code::invalid_argument, "KOLO_INTERFACE=\"" + interface +
+                                            "\" is neither an interface that is up, nor an address nor a "
+                                            "subnet of this host, which has " +
+                                            list_of(here));
+}
+
+Result<Place> place_towards(const std::string& store_host, const std::vector<LocalAddress>& here) {
+  if (!store_host.empty()) {
+    if (is_spelled_loopback(store_host)) {
+      Place place = place_on_loopback(here);
+      place.why += ", where the store is: all ranks are on this host";
+      return place;
+    }
+    Place place = place_by_route(resolve(store_host), here);
+    place.why += ", which leads to the store at " + store_host;
+    if (!place.at.empty()) return place;
+  }
+  // Documentation's own addresses (RFC 5737, RFC 3849): routed as any far host's would be.
+  Place place = place_by_route(
+      {*SocketAddress::parse_host("192.0.2.1"), *SocketAddress::parse_host("2001:db8::1")}, here);
+  place.why += ", which has the default route";
+  if (!place.at.empty()) return place;
+  for (const LocalAddress& one : here) {
+    if (one.address.is_loopback()) continue;
+    const bool first = place.at.empty();
+    if (first) place.why = one.interface + ", the first interface";
+    if (first || place.why == one.interface + ", the first interface") place.at.push_back(one.address);
+    if (place.at.size() == kMostAddresses) break;
+  }
+  if (!place.at.empty()) return place;
+  place = place_on_loopback(here);
+  place.why += ", since there is nothing else";
+  if (place.at.empty()) return Status(Code::system, "this host has no network address");
+  return place;
+}
+
+Place place_on_loopback(const std::vector<LocalAddress>& here) {
+  Place place;
+  place.why = "loopback";
+  for (const char* host : {"127.0.0.1", "::1"}) {
+    const auto address = SocketAddress::parse_host(host);
+    const bool have = std::any_of(here.begin(), here.end(), [&](const LocalAddress& one) {
+      return one.address.bytes() == address->bytes();
+    });
+    if (have) place.at.push_back(*address);
+  }
+  return place;
+}
+
+}  // namespace kolo::tcp

@@ -1,0 +1,202 @@
+#include "transport/tcp/tls_endpoint.hpp"
+
+#include <poll.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "transport/missing.hpp"
+
+namespace kolo::tcp {
+namespace {
+
+/// Sealed before it is sent in one call; stays in a core's own cache.
+constexpr std::size_t kSealBytes = 8 * TlsStream::kRecordBytes;
+/// Received in one call.
+constexpr std::size_t kInputBytes = 128 << 10;
+/// One write() takes no more, so that reading gets its turn.
+constexpr std::size_t kWriteBytes = 1 << 20;
+
+std::size_t size_of(std::span<const iovec> parts) {
+  std::size_t bytes = 0;
+  for (const iovec& part : parts) bytes += part.iov_len;
+  return bytes;
+}
+
+/// Whether one of the parts begins `offset` bytes behind the first one's beginning.
+bool part_begins_at(std::span<const iovec> parts, std::size_t offset) {
+  std::size_t at = 0;
+  for (const iovec& part : parts) {
+    if (at == offset) return true;
+    at += part.iov_len;
+  }
+  return false;
+}
+
+}  // namespace
+
+TlsEndpoint::TlsEndpoint(std::unique_ptr<Endpoint> wire, const Tls& tls, bool dialer, std::string secret)
+    : wire_(std::move(wire)),
+      tls_(tls, dialer, std::move(secret), kInputBytes),
+      poll_(::epoll_create1(EPOLL_CLOEXEC)),
+      record_(TlsStream::kRecordBytes) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  if (!poll_.valid() || ::epoll_ctl(poll_.get(), EPOLL_CTL_ADD, wire_->fd(), &event) != 0) {
+    lost_ = Status::from_errno("epoll", errno);
+  }
+}
+
+void TlsEndpoint::watch(bool room) {
+  if (room == watches_room_) return;
+  watches_room_ = room;
+  epoll_event event{};
+  event.events = EPOLLIN | (room ? EPOLLOUT : 0u);
+  ::epoll_ctl(poll_.get(), EPOLL_CTL_MOD, wire_->fd(), &event);
+}
+
+Result<bool> TlsEndpoint::secure() {
+  std::byte nothing[1];
+  if (auto read_some = read(std::span(nothing).first(0)); !read_some.ok()) return read_some.status();
+  return tls_.ready() && tls_.output().empty();
+}
+
+Status TlsEndpoint::flush() {
+  std::string& output = tls_.output();
+  while (sent_ < output.size()) {
+    const iovec part{output.data() + sent_, output.size() - sent_};
+    auto wrote = wire_->write({&part, 1});
+    if (!wrote.ok()) return lost_ = wrote.status();
+    if (*wrote == 0) return {};
+    sent_ += *wrote;
+  }
+  output.clear();
+  sent_ = 0;
+  return {};
+}
+
+/// Seals at most `most` bytes of what follows the first `skip` bytes of the parts. Short parts share records.
+Status TlsEndpoint::seal(std::span<const iovec> parts, std::size_t skip, std::size_t most,
+                         std::size_t& sealed) {
+  sealed = 0;
+  std::size_t gathered = 0;
+  for (const iovec& part : parts) {
+    const std::size_t passed = std::min(skip, part.iov_len);
+    skip -= passed;
+    auto rest = std::span(static_cast<const std::byte*>(part.iov_base), part.iov_len).subspan(passed);
+    rest = rest.first(std::min(rest.size(), most - sealed));
+    sealed += rest.size();
+    while (!rest.empty()) {
+      std::size_t size = std::min(rest.size(), TlsStream::kRecordBytes - gathered);
+      if (gathered == 0 && size == TlsStream::kRecordBytes) {
+        if (Status status = tls_.seal(rest.first(size)); !status.ok()) return status;
+      } else {
+        std::memcpy(record_.data() + gathered, rest.data(), size);
+        gathered += size;
+        if (gathered == TlsStream::kRecordBytes) {
+          if (Status status = tls_.seal(record_); !status.ok()) return status;
+          gathered = 0;
+        }
+      }
+      rest = rest.subspan(size);
+    }
+  }
+  return tls_.seal(std::span(record_).first(gathered));
+}
+
+/// What was sealed cannot be taken back, but may not fit into the wire yet. As long as some of it has not
+/// left, its last byte counts as not written: so the caller has something left to write, comes back, and
+/// nobody else need remember that this endpoint owes the wire something. Never the first byte of a part,
+/// since a caller may think better of a part that it has not begun.
+Result<std::size_t> TlsEndpoint::write(std::span<const iovec> parts) {
+  if (!lost_.ok()) return lost_;
+  if (Status status = flush(); !status.ok()) return status;
+  if (!tls_.output().empty()) return std::size_t{0};
+  if (!tls_.ready()) {
+    const auto secured = secure();
+    return secured.ok() ? Result<std::size_t>(std::size_t{0}) : secured.status();
+  }
+  const std::size_t whole = std::min(size_of(parts), kWriteBytes);
+  std::size_t done = std::exchange(held_, 0);
+  while (done < whole && tls_.output().empty()) {
+    std::size_t sealed = 0;
+    Status status = seal(parts, done, std::min(whole - done, kSealBytes), sealed);
+    if (status.ok()) status = flush();
+    if (!status.ok()) return lost_ = status;
+    done += sealed;
+  }
+  if (!tls_.output().empty() && done > 0)
+    held_ = std::min<std::size_t>(done, part_begins_at(parts, done - 1) ? 2 : 1);
+  return done - held_;
+}
+
+Result<std::size_t> TlsEndpoint::read(std::span<std::byte> into) {
+  std::size_t done = 0;
+  for (;;) {
+    const bool was_ready = tls_.ready();
+    auto opened = tls_.open(into.subspan(done));
+    if (!was_ready) {  // setting up has answers to give
+      if (Status status = flush(); !status.ok()) return status;
+    }
+    if (!opened.ok()) {
+      if (done > 0) return done;
+      return lost_ = opened.status();
+    }
+    done += *opened;
+    if (done == into.size() && (done > 0 || tls_.ready())) return done;
+    auto space = tls_.space();
+    if (space.empty()) return done;  // cannot be: open() uses all up before it stops
+    auto got = wire_->read(space);
+    if (!got.ok()) return done > 0 ? Result<std::size_t>(done) : lost_ = got.status();
+    if (*got == 0) return done > 0 || lost_.ok() ? Result<std::size_t>(done) : lost_;
+    tls_.filled(*got);
+  }
+}
+
+bool TlsEndpoint::arm(bool for_room) {
+  if (!lost_.ok()) return false;
+  if (tls_.holds_input()) return false;
+  watch((for_room && tls_.ready()) || !tls_.output().empty());
+  return wire_->arm(for_room);
+}
+
+Status TlsEndpoint::drain() {
+  if (Status status = wire_->drain(); !status.ok()) return status;
+  return lost_;
+}
+
+Result<const std::byte*> TlsEndpoint::map(const RemoteRange&, std::size_t) {
+  return Status(Code::system, "memory cannot be pulled over tcp");
+}
+
+Status TlsEndpoint::fetch(const RemoteRange&, std::span<std::byte>) {
+  return Status(Code::system, "memory cannot be pulled over tcp");
+}
+
+Status secure_all(int rank, std::span<const std::unique_ptr<TlsEndpoint>> endpoints,
+                  std::span<const int> ranks, const Deadline& deadline) {
+  for (;;) {
+    std::map<int, std::string> broken, missing;
+    std::vector<pollfd> waiting;
+    for (std::size_t i = 0; i < endpoints.size(); ++i) {
+      const auto secured = endpoints[i]->secure();
+      if (!secured.ok()) {
+        broken[ranks[i]] = endpoints[i]->describe() + ": " + secured.status().message();
+      } else if (!*secured) {
+        missing[ranks[i]] = endpoints[i]->describe() + ": TLS is not set up yet";
+        endpoints[i]->arm(false);
+        waiting.push_back({endpoints[i]->fd(), POLLIN, 0});
+      }
+    }
+    if (!broken.empty()) return ranks_missing("tcp", rank, broken);
+    if (missing.empty()) return {};
+    if (deadline.passed()) return ranks_missing("tcp", rank, missing);
+    if (::poll(waiting.data(), waiting.size(), deadline.left_ms()) < 0 && errno != EINTR)
+      return Status::from_errno("poll", errno);
+    for (const auto& endpoint : endpoints) endpoint->disarm();
+  }
+}
+
+}  // namespace kolo::tcp

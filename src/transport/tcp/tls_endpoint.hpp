@@ -1,0 +1,63 @@
+// The encrypted endpoint: TLS over another endpoint, which carries the bytes.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/deadline.hpp"
+#include "base/unique_fd.hpp"
+#include "security/tls.hpp"
+#include "transport/endpoint.hpp"
+
+namespace kolo::tcp {
+
+/// What has been decrypted, or waits to be, cannot be seen by polling a socket. So this is an endpoint to be
+/// armed: fd() is an epoll of its own, which watches the wire for bytes and, as long as something is to be
+/// sent, for room.
+class TlsEndpoint final : public Endpoint {
+ public:
+  /// `wire` is no memory, and nothing but the handshake has gone over it.
+  TlsEndpoint(std::unique_ptr<Endpoint> wire, const Tls& tls, bool dialer, std::string secret);
+
+  /// Whether the connection was set up; goes on with that as far as it can without blocking.
+  Result<bool> secure();
+
+  std::string_view transport() const override { return wire_->transport(); }
+  std::string describe() const override { return wire_->describe() + " (encrypted)"; }
+  Result<std::size_t> write(std::span<const iovec> parts) override;
+  Result<std::size_t> read(std::span<std::byte> into) override;
+  std::uint64_t delivered() const override { return wire_->delivered(); }
+  bool is_memory() const override { return true; }
+  int fd() const override { return poll_.get(); }
+  bool arm(bool for_room) override;
+  void disarm() override { watch(false); }
+  Status drain() override;
+  bool can_pull() const override { return false; }
+  std::optional<RemoteRange> expose(const void*, std::size_t) override { return std::nullopt; }
+  Result<const std::byte*> map(const RemoteRange& range, std::size_t bytes) override;
+  Status fetch(const RemoteRange& range, std::span<std::byte> into) override;
+  void revoke() override {}
+  bool revoked() const override { return false; }
+
+ private:
+  Status flush();
+  Status seal(std::span<const iovec> parts, std::size_t skip, std::size_t most, std::size_t& sealed);
+  void watch(bool room);
+
+  std::unique_ptr<Endpoint> wire_;
+  TlsStream tls_;
+  UniqueFd poll_;
+  bool watches_room_ = false;
+  std::size_t sent_ = 0;  ///< of tls_.output()
+  /// Bytes that were sealed and not reported to the caller of write(): see there.
+  std::size_t held_ = 0;
+  std::vector<std::byte> record_;
+  Status lost_;
+};
+
+/// Sets up all connections, which belong to `ranks`, at once; Code::rendezvous that names those that failed.
+Status secure_all(int rank, std::span<const std::unique_ptr<TlsEndpoint>> endpoints,
+                  std::span<const int> ranks, const Deadline& deadline);
+
+}  // namespace kolo::tcp
