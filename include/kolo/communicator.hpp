@@ -153,6 +153,15 @@ class Communicator {
   /// invalid Communicator. Every rank passes the same list.
   Communicator subgroup(std::span<const int> ranks);
 
+  /// After a failure: a new communicator of the ranks that are left, in their old order, with links of its
+  /// own. Every survivor calls it, once it has had its error; ranks that were lost are left out, as is one
+  /// that does not call it within the communicator's timeout. All that return agree on who is in; if more
+  /// ranks die meanwhile they agree again. Operations of this communicator that are still in flight should
+  /// have ended. Takes some milliseconds once all have called. Throws PeerLostError where the others have
+  /// taken this very rank for dead and gone on. (Two halves of a network that has been cut go on as two
+  /// communicators: whoever must not, compares size() with what it was.)
+  Communicator shrink();
+
  private:
   friend const Situation& situation_of(const Communicator&);  // for kolo's own tools
   struct State;

@@ -66,21 +66,12 @@ Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int si
                           {});
   }
   check_preferred_algorithm();
-  auto state = std::make_shared<State>();
-  const Group group = connect(*store, rank, size, options);
-  state->engine = group.engine;
+  Terms terms{{}, {}, options};
+  const Group group = connect(*store, rank, size, terms);
+  auto state = State::make(group, rank, size, std::move(terms));
   state->store = std::move(store);
-  state->rank = rank;
-  state->size = size;
-  std::vector<int> ranks(static_cast<std::size_t>(size));
-  for (int r = 0; r < size; ++r) ranks[static_cast<std::size_t>(r)] = r;
-  state->ranks = std::make_shared<const std::vector<int>>(std::move(ranks));
-  state->chooser = std::make_unique<Chooser>(Situation{.size = size, .hosts = group.hosts});
   Communicator made(state);
-  state->meeting = true;
-  made.barrier();  // behind it nobody needs the store any longer
   if (size > 1) state->explore(made, group);
-  state->meeting = false;
   state->share_memory(state->engine->claim_lane(0));
   return made;
 }
@@ -273,6 +264,7 @@ Communicator Communicator::split(int color, int key) {
   });
   auto made = std::make_shared<State>();
   made->engine = parent.engine;
+  made->terms = parent.terms;
   made->size = static_cast<int>(members.size());
   made->context = place.context;
   std::vector<int> links;
@@ -302,6 +294,10 @@ Communicator Communicator::subgroup(std::span<const int> ranks) {
     if (ranks[i] == s.rank) position = static_cast<int>(i);
   }
   return split(position < 0 ? -1 : 0, position);
+}
+
+Communicator Communicator::shrink() {
+  return Communicator(state().shrink());
 }
 
 }  // namespace kolo

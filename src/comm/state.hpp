@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "comm/call.hpp"
+#include "comm/group.hpp"
 #include "engine/engine.hpp"
 #include "kolo/communicator.hpp"
 #include "selection/chooser.hpp"
@@ -85,16 +86,10 @@ class PlanCache {
   std::array<Recent, 32> recent_;
 };
 
-/// The links of a new group, and where its ranks are.
-struct Group {
-  std::shared_ptr<Engine> engine;
-  std::vector<int> hosts;               ///< as ScheduleSpec::hosts
-  std::vector<std::string> host_names;  ///< of each host
-};
-
 struct Communicator::State {
   std::shared_ptr<Engine> engine;
   std::shared_ptr<Store> store;  ///< kept alive: rank 0 may be serving it; null for split communicators
+  Terms terms;
   int rank = 0;
   int size = 1;
   std::uint32_t context = 0;
@@ -103,6 +98,7 @@ struct Communicator::State {
   std::mutex mutex;  ///< orders the calls of several threads
   std::uint64_t calls = 0;
   std::uint32_t splits = 0;
+  std::uint32_t shrinks = 0;
   PlanCache plans;
   std::unique_ptr<Chooser> chooser;  ///< never null
   native::Group* group = nullptr;    ///< where all ranks share a host's memory
@@ -112,6 +108,11 @@ struct Communicator::State {
 
   /// Collective, within create(): fills in the chooser.
   void explore(Communicator& self, const Group& group);
+
+  /// The State of a new group in which this rank has the number `rank`; collective: returns when all are in.
+  static std::shared_ptr<State> make(const Group& group, int rank, int size, Terms terms);
+  /// Communicator::shrink().
+  std::shared_ptr<State> shrink();
 
   /// Collective: a context number that no member of this communicator uses, and a lane that none has used.
   struct Place {
@@ -134,8 +135,8 @@ struct Communicator::State {
 /// A signature in words: "all_reduce(sum of 1000 float32, ring)".
 std::string describe(const Signature& signature);
 
-/// Meets through `store`. Throws RendezvousError.
-Group connect(Store& store, int rank, int size, const Options& options);
+/// Meets through `store`; fills in the rest of the terms. Throws RendezvousError.
+Group connect(Store& store, int rank, int size, Terms& terms);
 
 /// Collective: what all ranks of a new communicator know of themselves, rank 0's tuning table included. What
 /// the table does not tell is measured now, in some milliseconds.

@@ -13,7 +13,7 @@ namespace {
 // lower one only when the higher one does not seem to want it yet.
 constexpr auto kPatience = std::chrono::milliseconds(50);
 // Every rank listens before any of them can want it: one that refuses for so long has ended.
-constexpr auto kLongestRefusal = std::chrono::seconds(1);
+constexpr auto kLongestRefusal = std::chrono::milliseconds(200);
 
 }  // namespace
 
@@ -57,10 +57,15 @@ bool Engine::take_connections() {
   return moved;
 }
 
+bool Engine::is_unreachable(int peer) const {
+  return !is_connected(static_cast<std::size_t>(peer)) &&
+         on_demand_.dialer->unreachable_for(peer) >= kLongestRefusal;
+}
+
 void Engine::check_unreachable() {
   for (const Unconnected& waiting : unconnected_) {
     const int peer = static_cast<int>(waiting.index);
-    if (!waiting.dialled || on_demand_.dialer->unreachable_for(peer) < kLongestRefusal) continue;
+    if (!is_unreachable(peer)) continue;
     note_failure({Code::peer_lost, peer,
                   fmt::format("lost {}: it cannot be reached: {}", name_of_rank(peer),
                               on_demand_.dialer->known(peer))});

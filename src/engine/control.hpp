@@ -14,7 +14,7 @@
 
 namespace kolo {
 
-enum class ControlKind : std::uint32_t { abort = 1, ping = 2, pong = 3, goodbye = 4 };
+enum class ControlKind : std::uint32_t { abort = 1, ping = 2, pong = 3, goodbye = 4, word = 5 };
 
 /// Why the group of links is unusable. Ranks are link numbers (the first communicator's ranks).
 struct Failure {
@@ -26,7 +26,9 @@ struct Failure {
 /// "Where are you with this operation?", and the answer. Whoever has made another call of this number finds
 /// out at once.
 struct Ping {
-  std::uint32_t context = 0;
+  static constexpr std::uint32_t kNoContext = ~1u;  ///< asks only whether the peer lives
+
+  std::uint32_t context = kNoContext;
   std::uint32_t reserved = 0;
   std::uint64_t sequence = 0;
   Signature signature;

@@ -38,11 +38,16 @@ bool Engine::has_work() const {
 bool Engine::wait(const Operation& operation, const Deadline& deadline) {
   if (operation.done()) return true;
   auto lock = enter();
-  while (!operation.done()) {
+  return wait_until(lock, deadline, [&] { return operation.done(); });
+}
+
+bool Engine::wait_until(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
+                        const std::function<bool()>& stop) {
+  while (!stop()) {
     if (deadline.passed()) return false;
     if (driver_ == Driver::none) {
       driver_ = Driver::caller;
-      drive(lock, deadline, [&] { return operation.done(); });
+      drive(lock, deadline, stop);
       driver_ = Driver::none;
       if (waiting_callers_ > 0) changed_.notify_all();
       if (has_work()) idle_.notify_one();

@@ -14,6 +14,7 @@ namespace {
 constexpr int kFirstLooks = 100;
 constexpr int kFirstLooksCrowded = 20;
 constexpr int kEagerLooks = 10;
+constexpr std::size_t kMostWords = 65536;
 
 }  // namespace
 
@@ -24,6 +25,7 @@ Engine::Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, Engin
       wants_write_(endpoints.size(), false),
       left_(endpoints.size(), false),
       lost_(endpoints.size(), false),
+      silent_(endpoints.size(), false),
       on_demand_(std::move(on_demand)),
       last_driven_(Clock::now()),
       last_check_(last_driven_) {
@@ -289,6 +291,9 @@ void Engine::on_control(Link& from, std::uint32_t kind, std::span<const std::byt
       return;
     case ControlKind::goodbye:
       left_[static_cast<std::size_t>(from.peer())] = true;
+      return;
+    case ControlKind::word:
+      if (words_.size() < kMostWords) words_.push_back({from.peer(), {payload.begin(), payload.end()}});
       return;
   }
   log().warn("rank {} sent a control message of unknown kind {}", from.peer(), kind);

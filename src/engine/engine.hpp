@@ -5,6 +5,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -77,6 +78,18 @@ class Engine final : private LinkListener,
   /// For split(): takes the first lane, from `at_least` on, that is behind all that this rank has taken.
   std::uint32_t claim_lane(std::uint32_t at_least);
 
+  /// --- For shrink(): links carry words also when operations over them have failed. ---
+  struct Word {
+    int from;
+    std::vector<std::byte> bytes;
+  };
+  void tell(int peer, std::span<const std::byte> bytes);
+  /// The next word that a peer has told, from any time on; nothing at the deadline. `awaited`: the peers
+  /// whose words are missing; they are watched.
+  std::optional<Word> hear(const std::vector<int>& awaited, const Deadline& deadline);
+  /// Whether no word will come from it: it is lost, or silent, or was taken for lost.
+  bool is_gone(int peer) const;
+
   Counters counters() const;
   /// For split(): whether the number was free on this rank, and now is taken.
   bool claim_context(std::uint32_t context);
@@ -138,6 +151,9 @@ class Engine final : private LinkListener,
   void disagree(std::uint64_t call, const Signature& mine, int peer, const Signature& theirs);
 
   // driver.cpp: making progress.
+  /// Drives, or waits for who does, until `stop` (true) or the deadline (false).
+  bool wait_until(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
+                  const std::function<bool()>& stop);
   void drive(std::unique_lock<std::mutex>& lock, const Deadline& deadline, const std::function<bool()>& stop);
   bool poll(bool look_at_descriptors);
   bool progress(std::size_t index, bool readable);
@@ -154,14 +170,15 @@ class Engine final : private LinkListener,
   }
   void dial_wanted();
   bool take_connections();
+  bool is_unreachable(int peer) const;
   void check_unreachable();
   std::string name_of_rank(int index) const;
 
   // heartbeat.cpp: whether those we wait for live.
   void watch(const Operation& operation, Clock::time_point now);
-  bool is_silent(std::size_t index, Watch& watch, Clock::time_point now);
+  bool is_silent(std::size_t index, const Ping& ping, Clock::time_point now);
   void warn(Operation& operation, Clock::time_point now);
-  void ask_rank(const Operation& operation, std::size_t index);
+  void ask_rank(const Ping& ping, std::size_t index);
 
   // failure.cpp: what goes wrong.
   void note_failure(Failure failure, bool heard = false);
@@ -181,6 +198,8 @@ class Engine final : private LinkListener,
   std::vector<bool> wants_write_;  // as last told to the sleeper
   std::vector<bool> left_;         // said goodbye
   std::vector<bool> lost_;         // the link has ended
+  std::vector<bool> silent_;       // while its word was awaited
+  std::deque<Word> words_;
   OnDemand on_demand_;
   std::vector<Unconnected> unconnected_;
   bool has_descriptor_links_ = false;  // some link must be looked at with a system call

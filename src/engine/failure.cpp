@@ -160,8 +160,9 @@ void Engine::check_deadlines() {
 void Engine::ask(Operation& operation) {
   const OperationSpec& spec = operation.spec();
   operation.asked_ = Clock::now();
+  const Ping ping{spec.context, 0, spec.sequence, spec.signature};
   for (const int peer : spec.ranks()) {
-    if (peer != rank_) ask_rank(operation, static_cast<std::size_t>(peer));
+    if (peer != rank_) ask_rank(ping, static_cast<std::size_t>(peer));
   }
 }
 

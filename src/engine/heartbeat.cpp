@@ -22,21 +22,27 @@ double seconds(std::chrono::nanoseconds time) {
 
 }  // namespace
 
-void Engine::ask_rank(const Operation& operation, std::size_t index) {
-  const OperationSpec& spec = operation.spec();
-  const Ping ping{spec.context, 0, spec.sequence, spec.signature};
+void Engine::ask_rank(const Ping& ping, std::size_t index) {
   links_[index]->send_control(static_cast<std::uint32_t>(ControlKind::ping), as_payload(ping));
 }
 
 /// A peer that lives reads all that it is sent and answers what it is asked, also when its program is busy
 /// elsewhere: then bytes come from it, or go to it. So this ends no wait for a slow one, however slow.
-bool Engine::is_silent(std::size_t index, Watch& watch, Clock::time_point now) {
+bool Engine::is_silent(std::size_t index, const Ping& ping, Clock::time_point now) {
+  const auto beat = options_.heartbeat / kBeatsBeforeLoss;
   const std::uint64_t read = links_[index]->bytes_read();
   const std::uint64_t delivered = links_[index]->endpoint().delivered();
-  if (read != watch.read || delivered > watch.delivered + kBytesOfQuestions) {
+  const auto [at, is_new] = watches_.try_emplace(index);
+  Watch& watch = at->second;
+  if (is_new || read != watch.read || delivered > watch.delivered + kBytesOfQuestions) {
     watch.read = read;
     watch.delivered = delivered;
     watch.heard = now;
+  }
+  watch.is_current = true;
+  if (now - watch.asked >= beat) {
+    watch.asked = now;
+    ask_rank(ping, index);
   }
   return now - watch.heard >= options_.heartbeat;
 }
@@ -44,25 +50,18 @@ bool Engine::is_silent(std::size_t index, Watch& watch, Clock::time_point now) {
 void Engine::watch(const Operation& operation, Clock::time_point now) {
   const auto beat = options_.heartbeat / kBeatsBeforeLoss;
   if (options_.heartbeat.count() == 0 || now - operation.last_progress() < beat) return;
+  const OperationSpec& spec = operation.spec();
   for (const int rank : operation.waiting_for()) {
-    const auto index = static_cast<std::size_t>(operation.spec().ranks()[static_cast<std::size_t>(rank)]);
-    if (static_cast<int>(index) == rank_ || lost_[index]) continue;
-    Link& peer = *links_[index];
-    const auto [at, is_new] = watches_.try_emplace(index);
-    Watch& watch = at->second;
-    if (is_new) watch = {peer.bytes_read(), peer.endpoint().delivered(), now, {}, true};
-    watch.is_current = true;
-    if (now - watch.asked >= beat) {
-      watch.asked = now;
-      ask_rank(operation, index);
-    }
-    if (!is_silent(index, watch, now)) continue;
-    note_failure({Code::peer_lost, static_cast<int>(index),
+    const int peer = spec.ranks()[static_cast<std::size_t>(rank)];
+    const auto index = static_cast<std::size_t>(peer);
+    if (peer == rank_ || lost_[index]) continue;
+    if (!is_silent(index, {spec.context, 0, spec.sequence, spec.signature}, now)) continue;
+    note_failure({Code::peer_lost, peer,
                   fmt::format("lost {}: not a word from it for {:.3g} s: it is stopped, or its machine or "
                               "network is down ({})",
-                              name_of_rank(static_cast<int>(index)), seconds(now - watch.heard),
-                              is_connected(index) ? peer.endpoint().transport()
-                                                  : on_demand_.dialer->known(static_cast<int>(index)))});
+                              name_of_rank(peer), seconds(now - watches_[index].heard),
+                              is_connected(index) ? links_[index]->endpoint().transport()
+                                                  : on_demand_.dialer->known(peer))});
     return;
   }
 }

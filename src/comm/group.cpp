@@ -1,0 +1,231 @@
+#include "comm/group.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/config.hpp"
+#include "base/cores.hpp"
+#include "base/log.hpp"
+#include "comm/state.hpp"
+#include "security/credentials.hpp"
+#include "transport/host.hpp"
+#include "transport/self_endpoint.hpp"
+#include "transport/waiting_endpoint.hpp"
+
+namespace kolo {
+namespace {
+
+[[noreturn]] void fail(const std::string& what) {
+  throw RendezvousError(what, {});
+}
+
+struct Offered {
+  std::string name;
+  std::string address;
+};
+
+/// What a rank publishes of itself.
+struct Published {
+  std::string host;       ///< equal for ranks that share memory and a network namespace
+  std::string host_name;  ///< for people and tuning tables
+  std::vector<Offered> transports;
+};
+
+std::string encode(const Published& mine) {
+  std::string text = mine.host + ' ' + mine.host_name + '\n';
+  for (const Offered& offer : mine.transports) text += offer.name + ' ' + offer.address + '\n';
+  return text;
+}
+
+Published decode(const std::string& text) {
+  Published published;
+  std::istringstream lines(text);
+  lines >> published.host >> published.host_name;
+  for (std::string line; std::getline(lines, line);) {
+    const auto space = line.find(' ');
+    if (space == std::string::npos) continue;
+    published.transports.push_back({line.substr(0, space), line.substr(space + 1)});
+  }
+  return published;
+}
+
+/// The network address, which tells hosts apart even where they share a name; else that name.
+std::string name_of_host(const std::map<std::string, std::unique_ptr<Transport>>& transports) {
+  for (const auto& [name, transport] : transports) {
+    if (std::string address = transport->host_address(); !address.empty()) return address;
+  }
+  char name[256] = "";
+  if (::gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "localhost";
+  return name;
+}
+
+/// The hosts' numbers in the order of their first ranks; none where all ranks are on one.
+void number_hosts(const std::vector<Published>& all, Group& group) {
+  std::vector<std::string> known;
+  for (const Published& one : all) {
+    const auto found = std::find(known.begin(), known.end(), one.host);
+    group.hosts.push_back(static_cast<int>(found - known.begin()));
+    if (found != known.end()) continue;
+    known.push_back(one.host);
+    group.host_names.push_back(one.host_name);
+  }
+  if (known.size() == 1) group.hosts.clear();
+}
+
+std::vector<std::string> allowed_transports(const Options& options) {
+  const std::string& list = options.transports.empty() ? config().transports : options.transports;
+  std::vector<std::string> names;
+  std::istringstream items(list);
+  for (std::string name; std::getline(items, name, ',');) {
+    const auto known = transport_factories();
+    if (std::none_of(known.begin(), known.end(), [&](const TransportFactory& f) { return f.name == name; })) {
+      std::vector<std::string_view> all;
+      for (const TransportFactory& f : known) all.push_back(f.name);
+      throw InvalidArgument(
+          fmt::format("there is no transport '{}'; known are {}", name, fmt::join(all, ", ")), {});
+    }
+    names.push_back(name);
+  }
+  if (names.empty()) throw InvalidArgument("no transport is allowed", {});
+  return names;
+}
+
+/// The lower rank's order of preference decides, so that both sides choose the same.
+const Offered* choose(const Transport& transport, const std::vector<Offered>& theirs) {
+  const std::string own = transport.address();
+  for (const Offered& offer : theirs) {
+    if (offer.name == transport.name() && transport.reaches(own, offer.address)) return &offer;
+  }
+  return nullptr;
+}
+
+/// Whether ranks of this host share cores.
+bool is_crowded(const std::vector<std::unique_ptr<Endpoint>>& endpoints) {
+  const auto here =
+      std::count_if(endpoints.begin(), endpoints.end(), [](const auto& e) { return e->is_memory(); });
+  return here > usable_cores();
+}
+
+/// Ranks that have a core each may spin; others look again a few times while their neighbours run.
+std::chrono::nanoseconds spin_time() {
+  constexpr auto kUsual = std::chrono::microseconds(100);
+  return config().spin_us >= 0 ? std::chrono::microseconds(config().spin_us) : kUsual;
+}
+
+}  // namespace
+
+std::chrono::nanoseconds Terms::timeout() const {
+  return options.timeout.count() > 0 ? options.timeout : config().timeout;
+}
+
+Offer make_offer(int rank, const Terms& terms) {
+  const auto allowed = allowed_transports(terms.options);
+  Credentials credentials = make_credentials(config(), config().key).value_or_throw();
+  TransportOptions transport_options;
+  transport_options.job = terms.job;
+  transport_options.key = std::move(credentials.key);
+  transport_options.interface = config().interface;
+  transport_options.store_host = terms.store_host;
+  transport_options.insecure = credentials.insecure;
+  transport_options.tls = std::move(credentials.tls);
+
+  Offer offer;
+  Published mine;
+  if (transport_options.key.empty() && !transport_options.insecure) {
+    offer.why_not =
+        "; without a key tcp stays on loopback: set KOLO_KEY or KOLO_KEY_FILE, the same on all ranks";
+  }
+  for (const std::string& name : allowed) {
+    const auto known = transport_factories();
+    const auto factory =
+        std::find_if(known.begin(), known.end(), [&](const auto& f) { return f.name == name; });
+    auto made = factory->make(transport_options);
+    if (!made.ok()) {
+      // Not this machine's fault but a setting's: going on without would hide it.
+      if (made.status().code() == Code::invalid_argument) made.status().throw_if_error();
+      log().info("rank {}: no {}: {}", rank, name, made.status().message());
+      offer.why_not += "; no " + name + " here: " + made.status().message();
+      continue;
+    }
+    mine.transports.push_back({name, (*made)->address()});
+    offer.transports[name] = std::move(made).value();
+  }
+  const Host& host = this_host();
+  mine.host = host.boot + "/" + host.net_namespace;
+  mine.host_name = name_of_host(offer.transports);
+  offer.text = encode(mine);
+  return offer;
+}
+
+Group join(int rank, Offer offer, const std::vector<std::string>& offers, const Terms& terms,
+           const Deadline& deadline) {
+  const int size = static_cast<int>(offers.size());
+  std::vector<Published> all;
+  for (const std::string& text : offers) all.push_back(decode(text));
+  std::map<std::string, std::vector<TransportPeer>> chosen;
+  for (int peer = 0; peer < size; ++peer) {
+    if (peer == rank) continue;
+    const auto& preferences = all[static_cast<std::size_t>(std::min(rank, peer))].transports;
+    const auto& theirs = all[static_cast<std::size_t>(peer)].transports;
+    bool reached = false;
+    for (const Offered& preferred : preferences) {
+      const auto own = offer.transports.find(preferred.name);
+      const Offered* offered = own == offer.transports.end() ? nullptr : choose(*own->second, theirs);
+      if (offered == nullptr) continue;
+      chosen[preferred.name].push_back({peer, offered->address});
+      reached = true;
+      break;
+    }
+    if (!reached) {
+      std::vector<std::string> here;
+      std::vector<std::string> there;
+      for (const Offered& o : all[static_cast<std::size_t>(rank)].transports) here.push_back(o.name);
+      for (const Offered& o : theirs) there.push_back(o.name);
+      fail(fmt::format("rank {} and rank {} share no transport that reaches: {} here, {} there{}", rank, peer,
+                       fmt::join(here, ", "), fmt::join(there, ", "), offer.why_not));
+    }
+  }
+
+  std::vector<std::unique_ptr<Endpoint>> endpoints(static_cast<std::size_t>(size));
+  endpoints[static_cast<std::size_t>(rank)] = std::make_unique<SelfEndpoint>();
+  OnDemand on_demand;
+  for (const auto& [name, peers] : chosen) {
+    if (auto dialer = offer.transports[name]->dialer(rank, peers)) {
+      if (on_demand.dialer)
+        fail(fmt::format("{} and {} both connect on demand", on_demand.transport->name(), name));
+      for (const TransportPeer& peer : peers)
+        endpoints[static_cast<std::size_t>(peer.rank)] = std::make_unique<WaitingEndpoint>(name);
+      on_demand = {std::move(offer.transports[name]), std::move(dialer)};
+      continue;
+    }
+    auto made = offer.transports[name]->connect(rank, peers, deadline);
+    if (!made.ok())
+      made.status().prefixed(fmt::format("rank {} could not connect over {}", rank, name)).throw_if_error();
+    for (std::size_t i = 0; i < peers.size(); ++i) {
+      endpoints[static_cast<std::size_t>(peers[i].rank)] = std::move((*made)[i]);
+    }
+  }
+  for (const auto& endpoint : endpoints) log().debug("rank {}: {}", rank, endpoint->describe());
+
+  EngineOptions engine_options;
+  engine_options.timeout = terms.timeout();
+  engine_options.heartbeat = config().heartbeat;
+  engine_options.spin = spin_time();
+  engine_options.crowded = is_crowded(endpoints);
+  engine_options.timeline = terms.options.timeline;
+  engine_options.describe = &describe;
+  Group group;
+  number_hosts(all, group);
+  for (const int host : group.hosts)
+    engine_options.hosts.push_back(group.host_names[static_cast<std::size_t>(host)]);
+  group.engine =
+      std::make_shared<Engine>(rank, std::move(endpoints), std::move(engine_options), std::move(on_demand));
+  return group;
+}
+
+}  // namespace kolo

@@ -1,0 +1,47 @@
+// Group: the links between ranks that have just met, and what each of them offers for that.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/deadline.hpp"
+#include "engine/engine.hpp"
+#include "kolo/communicator.hpp"
+#include "transport/transport.hpp"
+
+namespace kolo {
+
+/// The links of a new group, and where its ranks are.
+struct Group {
+  std::shared_ptr<Engine> engine;
+  std::vector<int> hosts;               ///< as ScheduleSpec::hosts
+  std::vector<std::string> host_names;  ///< of each host
+};
+
+/// What the groups of a communicator and of those that follow it have in common.
+struct Terms {
+  std::string job;         ///< the same on all ranks of a group, different between groups
+  std::string store_host;  ///< the name or address under which all know the store's host; may be empty
+  Options options;
+
+  std::chrono::nanoseconds timeout() const;
+};
+
+/// One rank's transports, listening. `text` is for the other ranks: printable, a few KiB at most.
+struct Offer {
+  std::map<std::string, std::unique_ptr<Transport>> transports;
+  std::string text;
+  std::string why_not;  ///< other transports
+};
+
+/// Throws InvalidArgument where the settings make no sense.
+Offer make_offer(int rank, const Terms& terms);
+
+/// Links to all ranks, given what each of them offers, in rank order; collective. Throws RendezvousError that
+/// names the ranks that do not come.
+Group join(int rank, Offer offer, const std::vector<std::string>& offers, const Terms& terms,
+           const Deadline& deadline);
+
+}  // namespace kolo

@@ -1,0 +1,206 @@
+// Shrinking: how the ranks that are left agree on who they are, and meet again.
+//
+// Each tells each other whom it takes to be alive, and what it offers to a new group. Whoever learns that a
+// rank is gone, by its own link or from another's word, takes it out and tells all again. Sets only shrink,
+// so all come to the same one; a rank is sure of it when everybody in its set has told it this very set. Then
+// they join and meet in a barrier. Where that fails, because one more has died, all who were in it begin the
+// next round.
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "base/log.hpp"
+#include "comm/state.hpp"
+
+namespace kolo {
+namespace {
+
+constexpr std::chrono::seconds kJoinTime{5};  // among ranks that have just spoken to each other
+constexpr std::chrono::seconds kGrace{5};     // for those that leave out a rank that does not come
+
+/// What one rank says.
+struct View {
+  std::uint64_t epoch = 0;  // shrink() call and round
+  std::vector<bool> alive;  // of the communicator's ranks
+  std::string offer;
+};
+
+struct Header {
+  std::uint64_t epoch;
+  std::uint32_t context;
+  std::uint32_t ranks;
+};
+
+std::vector<std::byte> encode(std::uint32_t context, const View& view) {
+  const Header header{view.epoch, context, static_cast<std::uint32_t>(view.alive.size())};
+  std::string text(reinterpret_cast<const char*>(&header), sizeof header);
+  for (const bool alive : view.alive) text += alive ? '1' : '0';
+  text += view.offer;
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+/// nullopt: of another communicator, or nonsense.
+std::optional<View> decode(std::uint32_t context, std::size_t ranks, std::span<const std::byte> bytes) {
+  Header header;
+  if (bytes.size() < sizeof header + ranks) return std::nullopt;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (header.context != context || header.ranks != ranks) return std::nullopt;
+  const std::string text(reinterpret_cast<const char*>(bytes.data()) + sizeof header,
+                         bytes.size() - sizeof header);
+  View view{header.epoch, {}, text.substr(ranks)};
+  for (std::size_t r = 0; r < ranks; ++r) view.alive.push_back(text[r] == '1');
+  return view;
+}
+
+/// One rank's part in a shrink().
+class Council {
+ public:
+  Council(Engine& engine, std::uint32_t context, const std::vector<int>& links, int rank)
+      : engine_(engine), context_(context), links_(links), rank_(static_cast<std::size_t>(rank)) {
+    mine_.alive.assign(links.size(), true);
+    views_.resize(links.size());
+  }
+
+  /// The epoch that is decided on, after at least `epoch`. `offer` makes what this rank offers in an epoch.
+  template <typename MakeOffer>
+  void agree(std::uint64_t epoch, const MakeOffer& make_offer, const Deadline& deadline) {
+    begin(epoch, make_offer);
+    const Deadline last = Deadline::after(deadline.left() + kGrace);
+    while (true) {
+      drop_gone(deadline.passed());
+      if (is_settled()) return;
+      if (last.passed())
+        throw TimeoutError("shrink: the ranks that are left do not agree on who they are", {});
+      if (const auto word = engine_.hear(awaited(), last)) take(*word, make_offer);
+    }
+  }
+
+  std::uint64_t epoch() const { return mine_.epoch; }
+  /// The communicator's ranks that are in, and what they offer.
+  std::vector<int> members() const {
+    std::vector<int> ranks;
+    for (std::size_t r = 0; r < links_.size(); ++r) {
+      if (mine_.alive[r]) ranks.push_back(static_cast<int>(r));
+    }
+    return ranks;
+  }
+  const std::string& offer_of(int rank) const {
+    const auto r = static_cast<std::size_t>(rank);
+    return r == rank_ ? mine_.offer : views_[r].offer;
+  }
+
+ private:
+  template <typename MakeOffer>
+  void begin(std::uint64_t epoch, const MakeOffer& make_offer) {
+    mine_.epoch = epoch;
+    mine_.offer = make_offer(epoch);
+    tell(mine_.alive);
+  }
+
+  void tell(const std::vector<bool>& to) {
+    const auto bytes = encode(context_, mine_);
+    for (std::size_t r = 0; r < links_.size(); ++r) {
+      if (to[r] && r != rank_) engine_.tell(links_[r], bytes);
+    }
+  }
+
+  bool has_said(std::size_t r) const { return views_[r].epoch == mine_.epoch && !views_[r].alive.empty(); }
+
+  bool is_settled() const {
+    for (std::size_t r = 0; r < links_.size(); ++r) {
+      if (r == rank_ || !mine_.alive[r]) continue;
+      if (!has_said(r) || views_[r].alive != mine_.alive) return false;
+    }
+    return true;
+  }
+
+  std::vector<int> awaited() const {
+    std::vector<int> links;
+    for (std::size_t r = 0; r < links_.size(); ++r) {
+      if (r != rank_ && mine_.alive[r] && !has_said(r)) links.push_back(links_[r]);
+    }
+    return links;
+  }
+
+  /// Ranks that are not in `others` are out.
+  void intersect(const std::vector<bool>& others) {
+    const std::vector<bool> before = mine_.alive;
+    for (std::size_t r = 0; r < links_.size(); ++r) mine_.alive[r] = mine_.alive[r] && others[r];
+    if (!mine_.alive[rank_]) {
+      throw PeerLostError("shrink: the other ranks have taken this one for dead and gone on without it", {});
+    }
+    if (mine_.alive != before) tell(before);
+  }
+
+  void drop_gone(bool also_late) {
+    std::vector<bool> here(links_.size(), true);
+    for (std::size_t r = 0; r < links_.size(); ++r) {
+      if (r == rank_ || !mine_.alive[r]) continue;
+      here[r] = !engine_.is_gone(links_[r]) && !(also_late && !has_said(r));
+    }
+    intersect(here);
+  }
+
+  template <typename MakeOffer>
+  void take(const Engine::Word& word, const MakeOffer& make_offer) {
+    const auto link = std::ranges::find(links_, word.from);
+    auto view = decode(context_, links_.size(), word.bytes);
+    if (link == links_.end() || !view || view->epoch < mine_.epoch) return;
+    if (view->epoch > mine_.epoch) begin(view->epoch, make_offer);
+    const std::vector<bool> theirs = view->alive;
+    views_[static_cast<std::size_t>(link - links_.begin())] = std::move(*view);
+    if (mine_.alive[static_cast<std::size_t>(link - links_.begin())]) intersect(theirs);
+  }
+
+  Engine& engine_;
+  const std::uint32_t context_;
+  const std::vector<int>& links_;
+  const std::size_t rank_;
+  View mine_;
+  std::vector<View> views_;
+};
+
+}  // namespace
+
+std::shared_ptr<Communicator::State> Communicator::State::shrink() {
+  std::uint64_t epoch;
+  {
+    const std::lock_guard lock(mutex);
+    epoch = std::uint64_t{++shrinks} << 32;
+  }
+  const Deadline deadline = Deadline::after(terms.timeout());
+  Council council(*engine, context, *ranks, rank);
+  Terms next = terms;
+  Offer offer;
+  const auto make_words = [&](std::uint64_t of_epoch) {
+    next.job = fmt::format("{}/{}.{}", terms.job, context, of_epoch);
+    offer = make_offer(rank, next);
+    return offer.text;
+  };
+  for (;; epoch = council.epoch() + 1) {
+    council.agree(epoch, make_words, deadline);
+    const std::vector<int> members = council.members();
+    std::vector<std::string> offers;
+    for (const int member : members) offers.push_back(council.offer_of(member));
+    const auto place = static_cast<int>(std::ranges::find(members, rank) - members.begin());
+    const auto size = static_cast<int>(members.size());
+    try {
+      const Group group = join(place, std::move(offer), offers, next, Deadline::after(kJoinTime));
+      auto made = make(group, place, size, next);
+      made->store = store;
+      made->chooser = std::make_unique<Chooser>(part_of(chooser->situation(), members));
+      made->share_memory(made->engine->claim_lane(0));
+      log().info("rank {}: went on as rank {} of {} (ranks {})", rank, place, size, fmt::join(members, ", "));
+      return made;
+    } catch (const Error& problem) {
+      if (deadline.passed()) throw;
+      log().info("rank {}: shrinks again: {}", rank, problem.what());
+    }
+  }
+}
+
+}  // namespace kolo

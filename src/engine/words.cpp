@@ -1,0 +1,53 @@
+// Words: what survivors tell each other over links whose operations have failed.
+#include <algorithm>
+
+#include "engine/engine.hpp"
+
+namespace kolo {
+namespace {
+
+constexpr std::chrono::nanoseconds kLook = std::chrono::milliseconds(20);
+
+}  // namespace
+
+void Engine::tell(int peer, std::span<const std::byte> bytes) {
+  const auto lock = enter();
+  const auto index = static_cast<std::size_t>(peer);
+  if (lost_[index]) return;
+  links_[index]->send_control(static_cast<std::uint32_t>(ControlKind::word), bytes);
+  if (driver_ != Driver::caller) progress(index, false);
+  if (sleeping_) sleeper_.kick();
+}
+
+std::optional<Engine::Word> Engine::hear(const std::vector<int>& awaited, const Deadline& deadline) {
+  auto lock = enter();
+  const Deadline look = Deadline::after(std::min<std::chrono::nanoseconds>(deadline.left(), kLook));
+  const std::size_t lost = std::ranges::count(lost_, true);
+  wait_until(lock, look, [&] {
+    return !words_.empty() || static_cast<std::size_t>(std::ranges::count(lost_, true)) > lost;
+  });
+  if (!words_.empty()) {
+    Word word = std::move(words_.front());
+    words_.pop_front();
+    return word;
+  }
+  const auto now = Clock::now();
+  std::erase_if(watches_, [&](const auto& entry) {
+    return std::ranges::find(awaited, static_cast<int>(entry.first)) == awaited.end();
+  });
+  for (const int peer : awaited) {
+    const auto index = static_cast<std::size_t>(peer);
+    if (lost_[index] || options_.heartbeat.count() == 0) continue;
+    if (is_silent(index, {}, now)) silent_[index] = true;
+  }
+  return std::nullopt;
+}
+
+bool Engine::is_gone(int peer) const {
+  const auto lock = enter();
+  const auto index = static_cast<std::size_t>(peer);
+  const bool is_blamed = poisoned_ && poisoned_->code == Code::peer_lost && poisoned_->blamed == peer;
+  return lost_[index] || silent_[index] || left_[index] || is_blamed || is_unreachable(peer);
+}
+
+}  // namespace kolo
