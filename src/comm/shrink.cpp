@@ -21,6 +21,10 @@ namespace {
 constexpr std::chrono::seconds kJoinTime{5};  // among ranks that have just spoken to each other
 constexpr std::chrono::seconds kGrace{5};     // for those that leave out a rank that does not come
 
+[[noreturn]] void fail_as_dead() {
+  throw PeerLostError("shrink: the other ranks have taken this one for dead and gone on without it", {});
+}
+
 /// What one rank says.
 struct View {
   std::uint64_t epoch = 0;  // shrink() call and round
@@ -130,9 +134,7 @@ class Council {
   void intersect(const std::vector<bool>& others) {
     const std::vector<bool> before = mine_.alive;
     for (std::size_t r = 0; r < links_.size(); ++r) mine_.alive[r] = mine_.alive[r] && others[r];
-    if (!mine_.alive[rank_]) {
-      throw PeerLostError("shrink: the other ranks have taken this one for dead and gone on without it", {});
-    }
+    if (!mine_.alive[rank_]) fail_as_dead();
     if (mine_.alive != before) tell(before);
   }
 
@@ -172,6 +174,7 @@ std::shared_ptr<Communicator::State> Communicator::State::shrink() {
     const std::lock_guard lock(mutex);
     epoch = std::uint64_t{++shrinks} << 32;
   }
+  if (engine->is_gone((*ranks)[static_cast<std::size_t>(rank)])) fail_as_dead();
   const Deadline deadline = Deadline::after(terms.timeout());
   Council council(*engine, context, *ranks, rank);
   Terms next = terms;

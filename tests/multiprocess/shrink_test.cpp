@@ -1,0 +1,178 @@
+// What survivors do after a rank is lost: they shrink, agree on who is left, and go on.
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <functional>
+#include <stdexcept>
+#include <thread>
+
+#include "multiprocess/processes.hpp"
+
+namespace kolo::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+void require(bool holds, const std::string& what) {
+  if (!holds) throw std::runtime_error(what);
+}
+
+/// Sums of several sizes over the communicator, each right.
+void expect_it_works(Communicator& c) {
+  for (const std::size_t count : {std::size_t{1}, std::size_t{1000}, std::size_t{300'001}}) {
+    std::vector<std::int64_t> data(count);
+    for (std::size_t i = 0; i < count; ++i) data[i] = static_cast<std::int64_t>(i) + c.rank();
+    c.all_reduce(data);
+    const std::int64_t n = c.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      require(data[i] == n * static_cast<std::int64_t>(i) + n * (n - 1) / 2, "a wrong sum after shrink()");
+    }
+  }
+}
+
+/// Sums in place until a rank is lost.
+void sum_until_failure(Communicator& c, std::size_t count) {
+  std::vector<float> data(count);
+  try {
+    for (;;) c.all_reduce(data);
+  } catch (const PeerLostError&) {
+  }
+}
+
+class Shrink : public ::testing::TestWithParam<const char*> {
+ protected:
+  static void expect_all_fine(Processes& processes, const std::vector<int>& dead) {
+    for (const RankEnd& end : processes.collect(30s, dead)) EXPECT_EQ(end.code, 0) << end.error;
+  }
+};
+
+TEST_P(Shrink, TheSurvivorsOfAKilledRankGoOn) {
+  for (const int victim : {0, 2, 4}) {
+    Processes processes({.size = 5, .transports = GetParam()}, [&](Communicator& c) {
+      const int before = c.rank();
+      sum_until_failure(c, 100'000);
+      Communicator smaller = c.shrink();
+      require(smaller.size() == 4, "not everybody who is left is in");
+      require(smaller.rank() == before - (before > victim ? 1 : 0), "the ranks' order has changed");
+      expect_it_works(smaller);
+    });
+    processes.await_ready();
+    std::this_thread::sleep_for(100ms);
+    processes.hurt(victim, SIGKILL);
+    expect_all_fine(processes, {victim});
+  }
+}
+
+TEST_P(Shrink, AgainAndAgainUntilOneIsLeft) {
+  constexpr int kSize = 4;
+  Processes processes({.size = kSize, .transports = GetParam()}, [&](Communicator& c) {
+    Communicator current = c;
+    const int me = c.rank();
+    for (int size = kSize; size > 1; --size) {
+      if (me == size - 1) ::raise(SIGKILL);
+      sum_until_failure(current, 5000);
+      current = current.shrink();
+      require(current.size() == size - 1 && current.rank() == me, "who is left is not who should be");
+      expect_it_works(current);
+    }
+  });
+  expect_all_fine(processes, {1, 2, 3});
+}
+
+// The second one dies while the others agree, or meet, or have just met: at another moment each time.
+TEST_P(Shrink, OneMoreDiesMeanwhile) {
+  for (int delay_us = 0; delay_us <= 20'000; delay_us += 2'500) {
+    Processes processes({.size = 5, .transports = GetParam()}, [&](Communicator& c) {
+      const int me = c.rank();
+      if (me == 1) ::raise(SIGKILL);
+      if (me == 3) {
+        std::thread([delay_us] {
+          std::this_thread::sleep_for(std::chrono::microseconds(delay_us));
+          ::raise(SIGKILL);
+        }).detach();
+      }
+      sum_until_failure(c, 1000);
+      Communicator current = c.shrink();
+      if (current.size() > 3) {
+        sum_until_failure(current, 1000);
+        current = current.shrink();
+      }
+      require(current.size() == 3, "not three are left but " + std::to_string(current.size()));
+      expect_it_works(current);
+    });
+    expect_all_fine(processes, {1, 3});
+  }
+}
+
+TEST_P(Shrink, PartsShrinkByThemselves) {
+  Processes processes({.size = 6, .transports = GetParam()}, [&](Communicator& c) {
+    Communicator part = c.split(c.rank() % 2);
+    const bool is_hurt = c.rank() % 2 == 1;
+    if (c.rank() == 3) ::raise(SIGKILL);
+    sum_until_failure(part, 1000);  // they share their links, so the other half has its error too
+    Communicator next = part.shrink();
+    require(next.size() == (is_hurt ? 2 : 3), "the wrong number is left");
+    expect_it_works(next);
+  });
+  expect_all_fine(processes, {3});
+}
+
+TEST_P(Shrink, NobodyIsLeftOutAfterADisagreement) {
+  Processes processes({.size = 3, .transports = GetParam()}, [&](Communicator& c) {
+    std::vector<float> data(c.rank() == 1 ? 10 : 20);
+    try {
+      c.all_reduce(data);
+      throw std::runtime_error("ranks that disagree got a result");
+    } catch (const MismatchError&) {
+    }
+    Communicator next = c.shrink();
+    require(next.size() == 3 && next.rank() == c.rank(), "somebody was left out");
+    expect_it_works(next);
+  });
+  expect_all_fine(processes, {});
+}
+
+TEST_P(Shrink, WhoWasTakenForDeadIsTold) {
+  Processes processes(
+      {.size = 4, .transports = GetParam(), .prepare = [](int) { ::setenv("KOLO_HEARTBEAT", "0.8", 1); }},
+      [&](Communicator& c) {
+        sum_until_failure(c, 2000);
+        Communicator next = c.shrink();
+        require(next.size() == 3, "the stopped rank is in");
+        expect_it_works(next);
+      });
+  processes.await_ready();
+  std::this_thread::sleep_for(100ms);
+  processes.hurt(2, SIGSTOP);
+  expect_all_fine(processes, {2});
+  processes.hurt(2, SIGCONT);
+  const RankEnd end = processes.collect_one(2, 20s);
+  EXPECT_EQ(end.code, 1);
+  EXPECT_NE(end.error.find("PeerLostError"), std::string::npos) << end.error;
+}
+
+TEST_P(Shrink, TheInputOfAFailedCallIsWhatItWas) {
+  Processes processes({.size = 4, .transports = GetParam()}, [&](Communicator& c) {
+    std::vector<float> in(3'000'000);
+    std::vector<float> out(in.size());
+    for (std::size_t i = 0; i < in.size(); ++i) in[i] = static_cast<float>(i % 1000 + c.rank());
+    const std::vector<float> kept = in;
+    try {
+      for (;;) c.all_reduce(in, out);
+    } catch (const PeerLostError&) {
+    }
+    require(in == kept, "the input of a failed call has changed");
+    Communicator smaller = c.shrink();
+    smaller.all_reduce(in, out);
+    require(in == kept, "the input of a call has changed");
+  });
+  processes.await_ready();
+  std::this_thread::sleep_for(100ms);
+  processes.hurt(1, SIGKILL);
+  expect_all_fine(processes, {1});
+}
+
+INSTANTIATE_TEST_SUITE_P(Multiprocess, Shrink, ::testing::Values("shm", "tcp"));
+
+}  // namespace
+}  // namespace kolo::test
