@@ -60,11 +60,11 @@ bool takes_value(std::string_view option) {
 int run(RunArguments& arguments) {
   if (arguments.agent) return run_agent();
   LaunchOptions& options = arguments.options;
-  if (options.command.empty()) throw CLI::RequiredError("PROGRAM");
   options.remote = arguments.remote.checked();
   if (options.remote.hosts.empty() == (options.ranks == 0)) {
     throw CLI::RequiredError("either --ranks, or --hosts or --hosts-file,");
   }
+  if (options.command.empty()) throw CLI::RequiredError("PROGRAM");
   options.prefix_output = !arguments.no_prefix;
   options.grace = std::chrono::nanoseconds(static_cast<std::int64_t>(arguments.grace * 1e9));
   return launch_ranks(options).status();
