@@ -177,39 +177,49 @@ class Judge {
   void hosts() {
     for (const int leader : seen_.leaders()) {
       const Facts& facts = seen_.of(leader);
-      const std::string host = seen_.host_name(leader);
       const auto ranks = seen_.neighbours(leader);
       const auto wanted = kOwnFiles + 2 * static_cast<std::uint64_t>(seen_.size);
+      const auto here = [&](bool problem, std::string what, std::string fix) {
+        host_problem(problem, seen_.host_name(leader), std::move(what), std::move(fix));
+      };
       if (facts.files < wanted) {
-        problem(fmt::format("{}: a process may open {} files, and a rank of {} needs about {}", host,
-                            facts.files, seen_.size, wanted),
-                fmt::format("raise the limit: ulimit -n {} (LimitNOFILE= in a service)",
-                            std::max<std::uint64_t>(wanted, 4096)));
+        here(true,
+             fmt::format("a process may open {} files, and a rank of {} needs about {}", facts.files,
+                         seen_.size, wanted),
+             fmt::format("raise the limit: ulimit -n {} (LimitNOFILE= in a service)",
+                         std::max<std::uint64_t>(wanted, 4096)));
       }
       if (static_cast<int>(ranks.size()) > facts.cores) {
-        warning(fmt::format("{}: {} ranks share {} core{}", host, ranks.size(), facts.cores,
-                            facts.cores == 1 ? "" : "s"),
-                "start as many ranks as there are cores, or fewer with several threads each");
+        here(false,
+             fmt::format("{} ranks share {} core{}", ranks.size(), facts.cores, facts.cores == 1 ? "" : "s"),
+             "start as many ranks as there are cores, or fewer with several threads each");
       }
       if (!facts.memfd.empty()) {
-        problem(
-            fmt::format("{}: there is no shared memory: memfd_create: {}", host, facts.memfd),
-            "allow memfd_create in the container's seccomp profile; until then ranks of this host use tcp "
-            "(KOLO_TRANSPORTS=tcp)");
+        here(true, "there is no shared memory: memfd_create: " + facts.memfd,
+             "allow memfd_create in the container's seccomp profile; until then KOLO_TRANSPORTS=tcp");
       }
       if (!facts.direct_read.empty()) {
-        warning(fmt::format("{}: ranks may not read each other's memory: process_vm_readv: {}", host,
-                            facts.direct_read),
-                "sysctl kernel.yama.ptrace_scope=0, or in a container --cap-add SYS_PTRACE; until then "
-                "memory that kolo "
-                "did not give out is copied once more");
+        here(false, "ranks may not read each other's memory: process_vm_readv: " + facts.direct_read,
+             "sysctl kernel.yama.ptrace_scope=0, or in a container --cap-add SYS_PTRACE; until then memory "
+             "that kolo "
+             "did not give out is copied once more");
       }
       if (facts.huge_pages == "never" || facts.huge_pages == "deny") {
-        warning(fmt::format("{}: shared memory gets no huge pages", host),
-                "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled (as root): large sums get "
-                "faster");
+        here(false, "shared memory gets no huge pages",
+             "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled (as root): large sums get "
+             "faster");
       }
     }
+  }
+
+  /// Hosts with the same fault share a finding.
+  void host_problem(bool problem, const std::string& host, std::string what, std::string fix) {
+    for (Finding& finding : found_) {
+      if (finding.fix != fix || !finding.what.ends_with(": " + what)) continue;
+      finding.what.insert(finding.what.size() - what.size() - 2, ", " + host);
+      return;
+    }
+    found_.push_back({problem, host + ": " + what, std::move(fix)});
   }
 
   const Examination& seen_;

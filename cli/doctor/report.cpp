@@ -5,6 +5,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <map>
 
 #include "kolo/version.hpp"
 
@@ -39,12 +40,6 @@ std::string count_text(std::uint64_t count) {
   return count == RLIM_INFINITY ? "no limit" : std::to_string(count);
 }
 
-std::string memory_text(const Facts& facts) {
-  if (!facts.memfd.empty()) return "no";
-  return fmt::format("yes, direct reads: {}, huge pages: {}", facts.direct_read.empty() ? "yes" : "no",
-                     facts.huge_pages);
-}
-
 std::string speed_text(double bytes_per_second) {
   return bytes_per_second >= 1e9 ? fmt::format("{:.2f} GB/s", bytes_per_second / 1e9)
                                  : fmt::format("{:.1f} MB/s", bytes_per_second / 1e6);
@@ -52,7 +47,7 @@ std::string speed_text(double bytes_per_second) {
 
 std::string hosts_text(const Examination& seen) {
   std::vector<Line> lines = {{"host", "ranks", "interface", "address", "family", "MTU", "cores", "files",
-                              "lockable", "shared memory"}};
+                              "lockable", "memfd", "direct reads", "huge pages"}};
   for (const int leader : seen.leaders()) {
     const Facts& facts = seen.of(leader);
     Card card = seen.card_to_others(leader);
@@ -61,7 +56,8 @@ std::string hosts_text(const Examination& seen) {
                      card.name, card.address.empty() ? "-" : card.address,
                      card.family.empty() ? "-" : card.family, card.mtu == 0 ? "-" : std::to_string(card.mtu),
                      std::to_string(facts.cores), count_text(facts.files), bytes_text(facts.locked),
-                     memory_text(facts)});
+                     facts.memfd.empty() ? "yes" : "no", facts.direct_read.empty() ? "yes" : "no",
+                     facts.huge_pages});
   }
   return aligned(lines);
 }
@@ -69,15 +65,17 @@ std::string hosts_text(const Examination& seen) {
 std::string interface_text(const Examination& seen) {
   if (seen.leaders().size() < 2)
     return "one host: ranks talk through shared memory; no interface is needed\n";
-  std::string text;
+  std::map<std::string, std::vector<std::string>> reasons;
   for (const int leader : seen.leaders()) {
-    const Card card = seen.card_to_others(leader);
-    if (card.name.empty()) continue;
     const std::string& told = seen.of(leader).interface;
-    text +=
-        fmt::format("{} uses {}: {}\n", seen.host_name(leader), card.name,
-                    told.empty() ? "the way to the others leaves by it (KOLO_INTERFACE would name another)"
-                                 : "KOLO_INTERFACE=" + told + " says so");
+    if (seen.card_to_others(leader).name.empty()) continue;
+    reasons[told.empty() ? "the way to the others leaves by it (KOLO_INTERFACE names another)"
+                         : "KOLO_INTERFACE=" + told + " says so"]
+        .push_back(seen.host_name(leader));
+  }
+  std::string text;
+  for (const auto& [reason, hosts] : reasons) {
+    text += fmt::format("interface of {}: {}\n", fmt::join(hosts, ", "), reason);
   }
   return text;
 }
