@@ -235,7 +235,9 @@ void Job::judge(const std::vector<Ending>& endings) {
   outcome_.exit_code = first->exit_code;
   outcome_.signal = first->signal;
   const int others = ranks_->running();
-  console_.say(first->what + (others > 0 ? fmt::format("; stopping the other {}", others) : ""));
+  const bool expected = first->signal == 0 && first->exit_code == options_.quiet_code;
+  if (!expected)
+    console_.say(first->what + (others > 0 ? fmt::format("; stopping the other {}", others) : ""));
   stop_ranks();
 }
 

@@ -24,7 +24,8 @@ struct LaunchOptions {
   SshOptions remote;
   std::vector<std::string> command;  ///< program and arguments, looked up in PATH
   bool prefix_output = true;         ///< each line of a rank's output begins with "[rank] "
-  std::chrono::nanoseconds grace = std::chrono::seconds(5);      ///< between SIGTERM and SIGKILL
+  std::chrono::nanoseconds grace = std::chrono::seconds(5);  ///< between SIGTERM and SIGKILL
+  int quiet_code = 0;  ///< an exit code that is no news to the user, so that it is not reported
   std::vector<std::pair<std::string, std::string>> environment;  ///< set on top of the job's own variables
 };
 

@@ -44,9 +44,9 @@ wrong usage. Under a launcher rank 0 prints, and has the code.)";
 
 constexpr int kProblem = 1;
 constexpr auto kMeeting = std::chrono::seconds(20);
-/// A phase of all ranks; dials that nobody answers take 3 s each.
+/// A phase of all ranks; dials that nobody answers take 7 s each.
 std::chrono::nanoseconds patience_for(std::size_t ranks) {
-  return std::chrono::seconds(30) + ranks * std::chrono::seconds(4);
+  return std::chrono::seconds(30) + ranks * std::chrono::seconds(8);
 }
 
 struct DoctorRequest {
@@ -185,6 +185,7 @@ int examine(const DoctorRequest& request) {
     return examine_as_rank(request);
   options.ranks = request.ranks;
   options.prefix_output = false;
+  options.quiet_code = kProblem;  // rank 0 has said why
   const std::string& there = options.remote.remote_kolo;
   options.command = {options.remote.hosts.empty() || there.empty() ? bench::program_path() : there, "doctor"};
   if (request.json) options.command.push_back("--json");

@@ -15,7 +15,8 @@
 namespace kolo::doctor {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(3);
+/// Enough for the second of two addresses, after the first was silent.
+constexpr auto kPatience = std::chrono::seconds(7);
 constexpr auto kMeeting = std::chrono::seconds(20);
 
 /// Between two ranks the higher one dials: numbers for one dial.
@@ -24,6 +25,8 @@ constexpr int kDialler = 1;
 
 std::string outcome_of(const std::string& why) {
   if (why.find("refused") != std::string::npos) return "refused";
+  if (why.find("o route to") != std::string::npos || why.find("unreachable") != std::string::npos)
+    return "no route";
   if (why.find("no answer") != std::string::npos || why.find("timed out") != std::string::npos)
     return "silent";
   return "failed";

@@ -36,7 +36,7 @@ struct Card {
 /// One rank's attempt to reach another at its real listening port, with the job's key.
 struct Dial {
   int from = 0, to = 0;
-  std::string outcome;  ///< "ok", "refused", "silent", "failed"
+  std::string outcome;  ///< "ok", "refused", "silent", "no route", "failed"
   std::string why;      ///< in words, where it is not ok
   Card card;            ///< of `from`, where it is ok
 };

@@ -93,6 +93,11 @@ class Judge {
         problem(fmt::format("{}: no answer ({})", way, dial.why),
                 fmt::format("a firewall drops what it sends, or no route leads there: open TCP from {} to {}",
                             seen_.host_name(dial.from), seen_.host_name(dial.to)));
+      } else if (dial.outcome == "no route") {
+        problem(fmt::format("{}: {}", way, dial.why),
+                fmt::format("a firewall rejects it (firewalld answers so), or no route leads there: open TCP "
+                            "from {} to {}",
+                            seen_.host_name(dial.from), seen_.host_name(dial.to)));
       } else if (dial.outcome == "refused") {
         problem(fmt::format("{}: refused ({})", way, dial.why),
                 "a firewall rejects it, or another host answers at that address: compare KOLO_INTERFACE on "
