@@ -43,8 +43,10 @@ std::vector<std::string> LocalRanks::environment_for(int rank) const {
     const std::string_view entry(*at);
     const auto equals = entry.find('=');
     if (equals == std::string_view::npos) continue;
-    // An outer torchrun's remarks on its own store are not about this job.
-    if (entry.starts_with("TORCHELASTIC_")) continue;
+    // What an outer launcher says of its own store and key is not about this job.
+    if (entry.starts_with("TORCHELASTIC_") || entry.starts_with("KOLO_STORE") ||
+        entry.starts_with("KOLO_KEY"))
+      continue;
     variables[std::string(entry.substr(0, equals))] = entry.substr(equals + 1);
   }
   variables["RANK"] = std::to_string(part_.first_rank + rank);
