@@ -14,6 +14,7 @@ void add_run(CLI::App& app, std::vector<std::string> program);
 void add_bench(CLI::App& app);
 void add_plan(CLI::App& app);
 void add_tune(CLI::App& app);
+void add_doctor(CLI::App& app);
 void add_check(CLI::App& app);
 void add_draw(CLI::App& app);
 void add_docs(CLI::App& app);  // hidden: for scripts/update-docs

@@ -16,6 +16,8 @@ constexpr int kUsage = 2;
 
 constexpr const char* kFooter = R"(Examples:
   kolo run -n 4 ./train --epochs 3          four ranks of ./train on this machine
+  kolo run --hosts a:4,b:4 -- ./train       eight, on two hosts over ssh
+  kolo doctor --hosts a,b                   what keeps their ranks from working together
   kolo bench all_reduce --ranks 4           how fast they sum, size by size
   kolo tune                                 measures this machine, so that kolo chooses well
   kolo plan all_reduce --bytes 1M           which algorithm it would be, and what each would take
@@ -70,6 +72,7 @@ int main(int argc, char** argv) {
   kolo::cli::add_bench(app);
   kolo::cli::add_plan(app);
   kolo::cli::add_tune(app);
+  kolo::cli::add_doctor(app);
   kolo::cli::add_check(app);
   kolo::cli::add_draw(app);
   kolo::cli::add_docs(app);

@@ -1,11 +1,15 @@
-// kolo run: starts N ranks of a program on this machine.
+// kolo run: starts the ranks of a program on this machine, or on several hosts over ssh.
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "commands.hpp"
+#include "launch/agent.hpp"
 #include "launcher.hpp"
+#include "remote_options.hpp"
 
 namespace kolo::cli {
 namespace {
@@ -21,18 +25,50 @@ Its standard input is empty.
 The first rank that fails stops all the others (SIGTERM, after the grace SIGKILL). SIGINT, SIGTERM, SIGHUP,
 SIGUSR1 and SIGUSR2 are passed on; a second SIGINT kills at once. No process of the job survives kolo run.
 
+Over several hosts:
+  Your ssh must log in without a password (try: ssh HOST true). kolo, the program and the working folder must
+  be there under the same paths; --remote-kolo names another place for kolo. Ranks are numbered host by host.
+  They get the environment of a login there, KOLO_* and OMP_NUM_THREADS of this one, and what -x names. The
+  hosts must reach this one at a TCP port that kolo chooses; it says where if they do not. The job's key goes
+  through ssh, never on a command line. 'kolo doctor --hosts a,b' tells what stands in the way.
+
 Examples:
   kolo run -n 4 ./train --epochs 3
   kolo run -n 2 --no-prefix -- python3 train.py
+  kolo run --hosts a:4,b:4 -- ./train              eight ranks; [fd00::2]:4 for an IPv6 address
+  kolo run --hosts-file hosts -x OMP_PROC_BIND -- ./train      a line a host: "me@b 4"
+  kolo run --hosts a,b --ssh "ssh -p 2222" -- ./train
 
 Exit code: 0 when all ranks succeeded; else that of the rank that failed first, or 128 + its signal;
-127 when the program cannot be started; 2 for wrong usage.)";
+127 when the program cannot be started or a host not be reached, 255 when a host is lost; 2 for wrong usage.)";
 
 struct RunArguments {
   LaunchOptions options;
+  RemoteArguments remote;
   bool no_prefix = false;
+  bool agent = false;
   double grace = 5;
 };
+
+bool takes_value(std::string_view option) {
+  constexpr std::array<std::string_view, 9> kWithValue = {
+      "-n",    "--ranks",       "--grace",         "--hosts", "--hosts-file",
+      "--ssh", "--remote-kolo", "--store-address", "-x"};
+  return std::find(kWithValue.begin(), kWithValue.end(), option) != kWithValue.end();
+}
+
+int run(RunArguments& arguments) {
+  if (arguments.agent) return run_agent();
+  LaunchOptions& options = arguments.options;
+  options.remote = arguments.remote.checked();
+  if (options.remote.hosts.empty() == (options.ranks == 0)) {
+    throw CLI::RequiredError("either --ranks, or --hosts or --hosts-file,");
+  }
+  if (options.command.empty()) throw CLI::RequiredError("PROGRAM");
+  options.prefix_output = !arguments.no_prefix;
+  options.grace = std::chrono::nanoseconds(static_cast<std::int64_t>(arguments.grace * 1e9));
+  return launch_ranks(options).status();
+}
 
 }  // namespace
 
@@ -40,8 +76,7 @@ std::vector<std::string> take_program(std::vector<std::string>& arguments) {
   if (arguments.empty() || arguments[0] != "run") return {};
   std::size_t at = 1;
   while (at < arguments.size() && arguments[at].starts_with('-') && arguments[at] != "--") {
-    const bool has_value = arguments[at] == "-n" || arguments[at] == "--ranks" || arguments[at] == "--grace";
-    at = std::min(at + (has_value ? 2 : 1), arguments.size());
+    at = std::min(at + (takes_value(arguments[at]) ? 2 : 1), arguments.size());
   }
   const bool marked = at < arguments.size() && arguments[at] == "--";
   const auto begin = arguments.begin() + static_cast<std::ptrdiff_t>(at);
@@ -51,26 +86,25 @@ std::vector<std::string> take_program(std::vector<std::string>& arguments) {
 }
 
 void add_run(CLI::App& app, std::vector<std::string> program) {
-  CLI::App* run = app.add_subcommand("run", "Start N ranks of a program: kolo run -n N [--] PROGRAM ARGS");
+  CLI::App* run_command =
+      app.add_subcommand("run", "Start ranks of a program: kolo run -n N [--] PROGRAM ARGS, or over --hosts");
   auto arguments = std::make_shared<RunArguments>();
   arguments->options.command = std::move(program);
-  run->add_option("-n,--ranks", arguments->options.ranks, "How many ranks, on this machine")
-      ->required()
+  arguments->options.ranks = 0;
+  run_command->add_option("-n,--ranks", arguments->options.ranks, "How many ranks, on this machine")
       ->check(CLI::Range(1, 4096))
       ->type_name("N");
-  run->add_flag("--no-prefix", arguments->no_prefix, "Do not begin the ranks' lines with [rank]");
-  run->add_option("--grace", arguments->grace, "Seconds between SIGTERM and SIGKILL")
+  arguments->remote.add_to(*run_command);
+  run_command->add_flag("--no-prefix", arguments->no_prefix, "Do not begin the ranks' lines with [rank]");
+  run_command->add_option("--grace", arguments->grace, "Seconds between SIGTERM and SIGKILL")
       ->check(CLI::Range(0.0, 86'400.0))
       ->capture_default_str()
       ->type_name("SECONDS");
-  run->footer(kFooter);
-  run->callback([arguments] {
-    if (arguments->options.command.empty()) throw CLI::RequiredError("PROGRAM");
-    arguments->options.prefix_output = !arguments->no_prefix;
-    arguments->options.grace = std::chrono::nanoseconds(static_cast<std::int64_t>(arguments->grace * 1e9));
-    if (const int status = launch_ranks(arguments->options).status(); status != 0) {
-      throw CLI::RuntimeError(status);
-    }
+  // The launcher's hand on another host; no person needs it.
+  run_command->add_flag("--agent", arguments->agent)->group("");
+  run_command->footer(kFooter);
+  run_command->callback([arguments] {
+    if (const int status = run(*arguments); status != 0) throw CLI::RuntimeError(status);
   });
 }
 

@@ -33,7 +33,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
 
 /// Between fork and exec in a program with threads: system calls only. Never returns.
 [[noreturn]] void become(const Program& program, char* const* arguments, char* const* environment,
-                         pid_t launcher, int null, int out, int err, int failure) {
+                         pid_t launcher, int in, int out, int err, int failure) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != launcher) ::_exit(127);  // it died before we asked to be told
@@ -41,7 +41,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   ::signal(SIGPIPE, SIG_DFL);
   ::sigprocmask(SIG_SETMASK, &program.signals, nullptr);
   int error = 0;
-  if (::dup2(null, 0) < 0 || ::dup2(out, 1) < 0 || ::dup2(err, 2) < 0) {
+  if (::dup2(in, 0) < 0 || ::dup2(out, 1) < 0 || ::dup2(err, 2) < 0) {
     error = errno;
   } else {
     ::execve(program.path.c_str(), arguments, environment);
@@ -84,8 +84,15 @@ Result<RankProcess> start_rank(const Program& program, const std::vector<std::st
   for (const Status& status : {out.status(), err.status(), failure.status()}) {
     if (!status.ok()) return status;
   }
-  const UniqueFd null(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (!null.valid()) return Status::from_errno("/dev/null", errno);
+  Pipe in;
+  if (program.input) {
+    Result<Pipe> made = make_pipe();
+    if (!made.ok()) return made.status();
+    in = std::move(*made);
+  } else {
+    in.read = UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (!in.read.valid()) return Status::from_errno("/dev/null", errno);
+  }
 
   const std::vector<char*> arguments = pointers(program.arguments);
   const std::vector<char*> variables = pointers(environment);
@@ -94,7 +101,7 @@ Result<RankProcess> start_rank(const Program& program, const std::vector<std::st
   rank.pid = ::fork();
   if (rank.pid < 0) return Status::from_errno("fork", errno);
   if (rank.pid == 0) {
-    become(program, arguments.data(), variables.data(), launcher, null.get(), out->write.get(),
+    become(program, arguments.data(), variables.data(), launcher, in.read.get(), out->write.get(),
            err->write.get(), failure->write.get());
   }
   ::setpgid(rank.pid, rank.pid);  // also here, so that it is true whoever of us runs first
@@ -110,6 +117,7 @@ Result<RankProcess> start_rank(const Program& program, const std::vector<std::st
     return Status::from_errno(program.path, error)
         .prefixed(script ? "no program, or its #! line is missing" : "exec");
   }
+  rank.in = std::move(in.write);
   rank.out = std::move(out->read);
   rank.err = std::move(err->read);
   ::fcntl(rank.out.get(), F_SETFL, O_NONBLOCK);

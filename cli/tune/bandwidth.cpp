@@ -23,8 +23,9 @@ double send_and_hear(Communicator& communicator, std::vector<std::byte>& data, i
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// Bytes a second from this rank to `peer`, which calls receive_from() meanwhile.
-double send_to(Communicator& communicator, int peer) {
+}  // namespace
+
+double bandwidth_to(Communicator& communicator, int peer) {
   std::vector<std::byte> nothing;
   send_and_hear(communicator, nothing, peer);
   const double there_and_back = send_and_hear(communicator, nothing, peer);
@@ -37,7 +38,7 @@ double send_to(Communicator& communicator, int peer) {
   }
 }
 
-void receive_from(Communicator& communicator, int peer) {
+void answer_bandwidth(Communicator& communicator, int peer) {
   std::byte word{};
   std::vector<std::byte> data;
   const auto once = [&] {
@@ -53,8 +54,6 @@ void receive_from(Communicator& communicator, int peer) {
     communicator.recv({&again, 1, DType::uint64}, peer);
   }
 }
-
-}  // namespace
 
 Bandwidths measure_bandwidths(Communicator& communicator, void (*progress)(int done, int of)) {
   Bandwidths result;
@@ -72,8 +71,8 @@ Bandwidths measure_bandwidths(Communicator& communicator, void (*progress)(int d
       if (from == to) continue;
       if (communicator.rank() == 0) progress(done++, pairs);
       double bandwidth = 0;
-      if (communicator.rank() == leaders[from]) bandwidth = send_to(communicator, leaders[to]);
-      if (communicator.rank() == leaders[to]) receive_from(communicator, leaders[from]);
+      if (communicator.rank() == leaders[from]) bandwidth = bandwidth_to(communicator, leaders[to]);
+      if (communicator.rank() == leaders[to]) answer_bandwidth(communicator, leaders[from]);
       communicator.broadcast({&bandwidth, 1, DType::float64}, leaders[from]);
       result[{situation.host_names[from], situation.host_names[to]}] = bandwidth;
     }

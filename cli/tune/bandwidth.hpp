@@ -9,6 +9,11 @@
 
 namespace kolo::tune {
 
+/// Bytes a second from this rank to `peer`, which calls answer_bandwidth() meanwhile. Takes a twentieth of a
+/// second or longer.
+double bandwidth_to(Communicator& communicator, int peer);
+void answer_bandwidth(Communicator& communicator, int peer);
+
 /// Bytes a second by the names of the two hosts.
 using Bandwidths = std::map<std::pair<std::string, std::string>, double>;
 

@@ -59,11 +59,10 @@ std::optional<std::string> job_name(const Launch& launch, const Lookup& lookup) 
       if (const auto value = lookup(name)) return "open mpi " + *value;
     }
   }
-  if (launch.launcher == "MPICH") {
-    if (auto proxy = mpich_proxy(lookup)) return proxy;
-  }
+  // Before MPICH's proxy: under srun --mpi=pmi2 every host has a proxy of its own.
   const auto job = lookup("SLURM_JOB_ID");
   if (job && in_slurm_step(lookup)) return fmt::format("slurm {}.{}", *job, *lookup("SLURM_STEP_ID"));
+  if (launch.launcher == "MPICH") return mpich_proxy(lookup);
   return std::nullopt;
 }
 

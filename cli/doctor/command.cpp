@@ -1,0 +1,212 @@
+// kolo doctor: examines this machine, hosts, or the ranks that it was started as.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/deadline.hpp"
+#include "bench/processes.hpp"
+#include "commands.hpp"
+#include "doctor/dial.hpp"
+#include "doctor/examination.hpp"
+#include "doctor/facts.hpp"
+#include "doctor/findings.hpp"
+#include "doctor/measure.hpp"
+#include "doctor/report.hpp"
+#include "kolo/store.hpp"
+#include "launcher.hpp"
+#include "remote_options.hpp"
+
+namespace kolo::cli {
+namespace {
+
+using doctor::Examination;
+using doctor::Facts;
+using nlohmann::json;
+
+constexpr const char* kExamples = R"(Examples:
+  kolo doctor                               this machine, with two ranks
+  kolo doctor --hosts a,b,c                 three hosts, over ssh as 'kolo run --hosts' does
+  srun -N 4 kolo doctor                     the ranks that a launcher starts; torchrun and mpirun likewise
+  kolo doctor --hosts a,b --json | jq .findings
+
+Every rank dials every other at a real port with the job's key, both ways, over the interface that a job would
+use. Then pairs of hosts (on one host: of ranks) measure latency, bandwidth and clocks, one pair at a time. Also
+looked at: MTU, versions, keys, limits, shared memory, huge pages. Each finding comes with what to do about it.
+A rank that cannot come or be reached is reported after some seconds.
+
+Exit code: 0 when there is no problem (warnings may be), 1 when there is one or a host cannot be reached, 2 for
+wrong usage. Under a launcher rank 0 prints, and has the code.)";
+
+constexpr int kProblem = 1;
+constexpr auto kMeeting = std::chrono::seconds(20);
+/// A phase of all ranks; dials that nobody answers take 7 s each.
+std::chrono::nanoseconds patience_for(std::size_t ranks) {
+  return std::chrono::seconds(30) + ranks * std::chrono::seconds(8);
+}
+
+struct DoctorRequest {
+  int ranks = 2;
+  bool json = false;
+  RemoteArguments remote;
+};
+
+/// One rank's part in an examination.
+class Doctor {
+ public:
+  Doctor(std::shared_ptr<Store> store, const Launch& launch) : store_(std::move(store)), me_(launch.rank) {
+    seen_.size = launch.size;
+    seen_.store = store_->describe();
+  }
+
+  /// Everything is known on rank 0.
+  Examination examine() {
+    meet();
+    const auto patience = patience_for(present_.size());
+    store_->set(key("dials", me_), json(doctor::dial_all(*store_, present_, me_)).dump());
+    if (me_ == 0) {
+      for (const int rank : present_) {
+        const auto dials = collect(key("dials", rank), patience);
+        if (dials) seen_.dials.insert(seen_.dials.end(), dials->begin(), dials->end());
+      }
+      store_->set("pairs", json(pairs_to_measure()).dump());
+    }
+    measure(patience);
+    return std::move(seen_);
+  }
+
+ private:
+  static std::string key(const std::string& what, int number) { return fmt::format("{}/{}", what, number); }
+
+  std::optional<json> collect(const std::string& name, std::chrono::nanoseconds patience) {
+    try {
+      return json::parse(store_->get(name, patience));
+    } catch (const TimeoutError&) {
+      return std::nullopt;  // its rank has died meanwhile: what it did not say is not there
+    }
+  }
+
+  /// Those that come in time take part; rank 0 decides who that is.
+  void meet() {
+    store_->set(key("facts", me_), json(doctor::gather_facts(me_)).dump());
+    if (me_ == 0) {
+      std::vector<std::string> all;
+      for (int rank = 0; rank < seen_.size; ++rank) all.push_back(key("facts", rank));
+      const auto missing = store_->wait(all, kMeeting);
+      for (int rank = 0; rank < seen_.size; ++rank) {
+        if (std::find(missing.begin(), missing.end(), all[static_cast<std::size_t>(rank)]) == missing.end()) {
+          present_.push_back(rank);
+        }
+      }
+      store_->set("present", json(present_).dump());
+    }
+    json::parse(store_->get("present", 2 * kMeeting)).get_to(present_);
+    if (std::find(present_.begin(), present_.end(), me_) == present_.end()) {
+      throw RendezvousError(fmt::format("rank {} came too late for the examination", me_), {});
+    }
+    for (const int rank : present_) {
+      seen_.ranks.push_back(json::parse(store_->get(key("facts", rank), kMeeting)).get<Facts>());
+    }
+  }
+
+  bool reaches(int from, int to) const {
+    return std::any_of(seen_.dials.begin(), seen_.dials.end(), [&](const doctor::Dial& dial) {
+      return dial.from == from && dial.to == to && dial.outcome == "ok";
+    });
+  }
+
+  std::vector<std::pair<int, int>> pairs_to_measure() const {
+    std::vector<int> ranks = seen_.leaders();
+    if (ranks.size() == 1) ranks = present_;
+    std::vector<std::pair<int, int>> pairs;
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      for (std::size_t j = i + 1; j < ranks.size(); ++j) {
+        if (reaches(ranks[i], ranks[j]) && reaches(ranks[j], ranks[i]))
+          pairs.emplace_back(ranks[i], ranks[j]);
+      }
+    }
+    return pairs;
+  }
+
+  /// One pair after the other, so that none is in another's way.
+  void measure(std::chrono::nanoseconds patience) {
+    std::vector<std::pair<int, int>> pairs;
+    json::parse(store_->get("pairs", patience * 2)).get_to(pairs);
+    int number = 0;
+    for (const auto& [from, to] : pairs) {
+      ++number;
+      if (me_ != from && me_ != to && me_ != 0) continue;
+      if (number > 1) collect(key("measured", number - 1), patience);
+      if (me_ == from || me_ == to) {
+        const auto pair = doctor::measure_pair(make_prefix_store(key("pair", number), store_), from, to, me_);
+        if (me_ == from) store_->set(key("measured", number), json(pair).dump());
+      }
+      if (me_ != 0) continue;
+      if (const auto pair = collect(key("measured", number), patience)) seen_.pairs.push_back(*pair);
+    }
+    // The store may live in rank 0: it stays until all have done their part.
+    store_->set(key("left", me_), "");
+    std::vector<std::string> all;
+    for (const int rank : present_) all.push_back(key("left", rank));
+    if (me_ == 0) store_->wait(all, kMeeting);
+  }
+
+  std::shared_ptr<Store> store_;
+  const int me_;
+  std::vector<int> present_;
+  Examination seen_;
+};
+
+int examine_as_rank(const DoctorRequest& request) {
+  const Launch launch = launch_from_environment();
+  Examination examination;
+  try {
+    examination = Doctor(store_from_environment(launch, kMeeting), launch).examine();
+  } catch (const Error& error) {
+    fmt::print(stderr, "kolo doctor: rank {} cannot take part: {}\n", launch.rank, error.what());
+    // Rank 0 tells of it. A failure here would make most launchers end the others before they could.
+    return launch.rank == 0 ? kProblem : 0;
+  }
+  if (launch.rank != 0) return 0;
+  const auto findings = doctor::judge(examination);
+  fmt::print("{}", request.json ? report_json(examination, findings) : report_text(examination, findings));
+  return std::any_of(findings.begin(), findings.end(), [](const auto& f) { return f.problem; }) ? kProblem
+                                                                                                : 0;
+}
+
+int examine(const DoctorRequest& request) {
+  LaunchOptions options;
+  options.remote = request.remote.checked();
+  if (options.remote.hosts.empty() && launch_from_environment().launcher != "none")
+    return examine_as_rank(request);
+  options.ranks = request.ranks;
+  options.prefix_output = false;
+  options.quiet_code = kProblem;  // rank 0 has said why
+  const std::string& there = options.remote.remote_kolo;
+  options.command = {options.remote.hosts.empty() || there.empty() ? bench::program_path() : there, "doctor"};
+  if (request.json) options.command.push_back("--json");
+  const LaunchOutcome outcome = launch_ranks(options);
+  return outcome.interrupted ? outcome.status() : std::min(outcome.status(), kProblem);
+}
+
+}  // namespace
+
+void add_doctor(CLI::App& app) {
+  const auto request = std::make_shared<DoctorRequest>();
+  CLI::App* doctor =
+      app.add_subcommand("doctor", "Find out what keeps ranks from working together, and what to do");
+  doctor->footer(kExamples);
+  doctor->add_option("-n,--ranks", request->ranks, "How many ranks, on this machine")
+      ->check(CLI::Range(1, 256))
+      ->capture_default_str()
+      ->type_name("N");
+  request->remote.add_to(*doctor);
+  doctor->add_flag("--json", request->json, "One JSON object for programs");
+  doctor->callback([request] { throw CLI::RuntimeError(examine(*request)); });
+}
+
+}  // namespace kolo::cli

@@ -1,0 +1,150 @@
+#include "doctor/facts.hpp"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <string_view>
+
+#include "base/config.hpp"
+#include "base/cores.hpp"
+#include "base/unique_fd.hpp"
+#include "kolo/version.hpp"
+#include "rendezvous/proof.hpp"
+#include "transport/host.hpp"
+
+namespace kolo::doctor {
+namespace {
+
+std::uint64_t limit(__rlimit_resource_t what) {
+  rlimit found{};
+  return ::getrlimit(what, &found) == 0 ? found.rlim_cur : 0;
+}
+
+std::string try_memfd() {
+  constexpr std::size_t kBytes = 1 << 21;
+  const UniqueFd fd(::memfd_create("kolo-doctor", MFD_CLOEXEC));
+  if (!fd.valid() || ::ftruncate(fd.get(), kBytes) != 0) return std::strerror(errno);
+  void* data = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
+  if (data == MAP_FAILED) return std::strerror(errno);
+  std::memset(data, 1, kBytes);
+  ::munmap(data, kBytes);
+  return {};
+}
+
+/// A child that reads from its parent has the same rights as one rank reading from another.
+std::string try_direct_read() {
+  int ours = 7;
+  const pid_t parent = ::getpid();
+  const pid_t child = ::fork();
+  if (child < 0) return std::strerror(errno);
+  if (child == 0) {
+    int theirs = 0;
+    const iovec local{&theirs, sizeof theirs};
+    const iovec remote{&ours, sizeof ours};
+    const bool read = ::process_vm_readv(parent, &local, 1, &remote, 1, 0) == sizeof theirs && theirs == 7;
+    ::_exit(read ? 0 : errno);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (!WIFEXITED(status)) return "the system ends processes that try";  // as a seccomp filter may
+  return status == 0 ? std::string() : std::strerror(WEXITSTATUS(status));
+}
+
+/// "always advise [never]" says never.
+std::string chosen_of(const char* path) {
+  std::ifstream file(path);
+  for (std::string word; file >> word;) {
+    if (word.starts_with('[')) return word.substr(1, word.size() - 2);
+  }
+  return "unknown";
+}
+
+std::string hexadecimal(std::string_view bytes) {
+  std::string text;
+  for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+  return text;
+}
+
+/// Without the port; for IPv4 that came in IPv6's clothes, what it is.
+struct Address {
+  int family = AF_UNSPEC;
+  std::string text;
+};
+
+Address address_of(const sockaddr* address) {
+  char text[INET6_ADDRSTRLEN] = "";
+  if (address->sa_family == AF_INET) {
+    ::inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(address)->sin_addr, text, sizeof text);
+    return {AF_INET, text};
+  }
+  if (address->sa_family != AF_INET6) return {};
+  const in6_addr& six = reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;
+  const bool mapped = IN6_IS_ADDR_V4MAPPED(&six) != 0;
+  ::inet_ntop(mapped ? AF_INET : AF_INET6, mapped ? six.s6_addr + 12 : six.s6_addr, text, sizeof text);
+  return {mapped ? AF_INET : AF_INET6, text};
+}
+
+int mtu_of(int socket, const std::string& interface) {
+  ifreq request{};
+  interface.copy(request.ifr_name, sizeof request.ifr_name - 1);
+  return ::ioctl(socket, SIOCGIFMTU, &request) == 0 ? request.ifr_mtu : 0;
+}
+
+}  // namespace
+
+Facts gather_facts(int rank) {
+  Facts facts;
+  facts.rank = rank;
+  char name[256] = "";
+  facts.host = ::gethostname(name, sizeof name - 1) == 0 ? name : "?";
+  facts.place = this_host().boot + "/" + this_host().net_namespace;
+  facts.version = version();
+  if (!config().key.empty()) {
+    facts.key = hexadecimal(proof::hmac(config().key, "kolo doctor's fingerprint")).substr(0, 16);
+  }
+  facts.interface = config().interface;
+  facts.cores = usable_cores();
+  facts.files = limit(RLIMIT_NOFILE);
+  facts.locked = limit(RLIMIT_MEMLOCK);
+  facts.memfd = try_memfd();
+  facts.direct_read = try_direct_read();
+  facts.huge_pages = chosen_of("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
+  return facts;
+}
+
+Card card_of(int socket) {
+  sockaddr_storage storage{};
+  socklen_t length = sizeof storage;
+  auto* here = reinterpret_cast<sockaddr*>(&storage);
+  if (::getsockname(socket, here, &length) != 0) return {};
+  const Address address = address_of(here);
+  Card card;
+  card.address = address.text;
+  card.family = address.family == AF_INET6 ? "IPv6" : "IPv4";
+  ifaddrs* raw = nullptr;
+  if (::getifaddrs(&raw) != 0) return card;
+  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> list(raw, ::freeifaddrs);
+  for (const ifaddrs* entry = raw; entry; entry = entry->ifa_next) {
+    if (!entry->ifa_addr || address_of(entry->ifa_addr).text != address.text) continue;
+    card.name = entry->ifa_name;
+    card.loopback = (entry->ifa_flags & IFF_LOOPBACK) != 0;
+  }
+  card.mtu = mtu_of(socket, card.name);
+  return card;
+}
+
+}  // namespace kolo::doctor

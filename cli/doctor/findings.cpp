@@ -1,0 +1,240 @@
+#include "doctor/findings.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <set>
+
+namespace kolo::doctor {
+namespace {
+
+/// A rank keeps a descriptor for each other rank, one more on its own host, and some for itself.
+constexpr std::uint64_t kOwnFiles = 64;
+/// Timelines and logs of hosts whose clocks differ by more do not line up.
+constexpr double kClockError = 0.1;
+/// Of the median of all pairs.
+constexpr double kSlow = 0.5;
+constexpr double kFar = 4;
+
+class Judge {
+ public:
+  explicit Judge(const Examination& examination) : seen_(examination) {}
+
+  std::vector<Finding> all() {
+    absent();
+    versions();
+    keys();
+    reach();
+    interfaces();
+    pairs();
+    hosts();
+    std::stable_partition(found_.begin(), found_.end(),
+                          [](const Finding& finding) { return finding.problem; });
+    return std::move(found_);
+  }
+
+ private:
+  void problem(std::string what, std::string fix) {
+    found_.push_back({true, std::move(what), std::move(fix)});
+  }
+  void warning(std::string what, std::string fix) {
+    found_.push_back({false, std::move(what), std::move(fix)});
+  }
+
+  /// What ranks say, and who says it: "0.1.0 (a, b)"; one entry where all agree.
+  std::map<std::string, std::vector<std::string>> by(const std::function<std::string(int)>& value) const {
+    std::map<std::string, std::vector<std::string>> groups;
+    for (const int rank : seen_.leaders()) groups[value(rank)].push_back(seen_.host_name(rank));
+    return groups;
+  }
+  static std::string listed(const std::map<std::string, std::vector<std::string>>& groups) {
+    std::vector<std::string> parts;
+    for (const auto& [value, hosts] : groups)
+      parts.push_back(fmt::format("{} ({})", value, fmt::join(hosts, ", ")));
+    return fmt::format("{}", fmt::join(parts, ", "));
+  }
+
+  void absent() {
+    std::set<int> missing;
+    for (int rank = 0; rank < seen_.size; ++rank) missing.insert(rank);
+    for (const Facts& facts : seen_.ranks) missing.erase(facts.rank);
+    if (missing.empty()) return;
+    problem(fmt::format("rank{} {} of {} did not come to the store at {}", missing.size() == 1 ? "" : "s",
+                        fmt::join(missing, ", "), seen_.size, seen_.store),
+            "see what they print; open that port from their hosts, or name another address with KOLO_STORE "
+            "(kolo run: --store-address)");
+  }
+
+  void versions() {
+    const auto groups = by([&](int rank) { return seen_.of(rank).version; });
+    if (groups.size() > 1)
+      problem("hosts have different versions of kolo: " + listed(groups), "install one everywhere");
+  }
+
+  void keys() {
+    std::set<std::string> keys;
+    for (const Facts& facts : seen_.ranks) keys.insert(facts.key);
+    if (keys.size() > 1) problem("ranks hold different keys", "give all the same KOLO_KEY");
+    if (keys.size() == 1 && keys.begin()->empty() && seen_.leaders().size() > 1) {
+      warning("there is no key: whoever reaches these ports can join the job",
+              "set KOLO_KEY to the same random text for all ranks (kolo run makes one)");
+    }
+  }
+
+  void reach() {
+    for (const Dial& dial : seen_.dials) {
+      if (dial.outcome == "ok") continue;
+      const std::string way = fmt::format("{} cannot reach {}", seen_.name(dial.from), seen_.name(dial.to));
+      if (dial.outcome == "silent") {
+        problem(fmt::format("{}: no answer ({})", way, dial.why),
+                fmt::format("a firewall drops what it sends, or no route leads there: open TCP from {} to {}",
+                            seen_.host_name(dial.from), seen_.host_name(dial.to)));
+      } else if (dial.outcome == "no route") {
+        problem(fmt::format("{}: {}", way, dial.why),
+                fmt::format("a firewall rejects it (firewalld answers so), or no route leads there: open TCP "
+                            "from {} to {}",
+                            seen_.host_name(dial.from), seen_.host_name(dial.to)));
+      } else if (dial.outcome == "refused") {
+        problem(fmt::format("{}: refused ({})", way, dial.why),
+                "a firewall rejects it, or another host answers at that address: compare KOLO_INTERFACE on "
+                "both, and "
+                "addresses that several hosts have (docker0, virbr0)");
+      } else {
+        problem(fmt::format("{}: {}", way, dial.why), "name an interface that both have with KOLO_INTERFACE");
+      }
+    }
+  }
+
+  void interfaces() {
+    const auto leaders = seen_.leaders();
+    if (leaders.size() < 2) return;
+    const auto known = [&](const std::function<std::string(const Card&)>& value) {
+      auto groups = by([&](int rank) { return value(seen_.card_to_others(rank)); });
+      groups.erase("");
+      groups.erase("0");
+      return groups;
+    };
+    const auto mtus = known([](const Card& card) { return std::to_string(card.mtu); });
+    if (mtus.size() > 1) {
+      warning("hosts send packets of different sizes: " + listed(mtus),
+              "give all interfaces of this network the same MTU; where it is too large for what lies "
+              "between, long "
+              "messages hang");
+    }
+    const auto families = known([](const Card& card) { return card.family; });
+    if (families.size() > 1) {
+      warning("hosts reach others over different families: " + listed(families),
+              "give every host an address of the same family, or set KOLO_INTERFACE");
+    }
+  }
+
+  static double median(std::vector<double> values) {
+    std::sort(values.begin(), values.end());
+    return values[values.size() / 2];
+  }
+
+  void pairs() {
+    std::vector<double> bandwidths, latencies;
+    for (const Pair& pair : seen_.pairs) {
+      if (!pair.error.empty()) {
+        problem(fmt::format("{} and {} connect, but do not work together: {}", seen_.name(pair.from),
+                            seen_.name(pair.to), pair.error),
+                "look for a smaller MTU between them (ping -M do -s 1472), and for what changes packets on "
+                "the way");
+        continue;
+      }
+      bandwidths.insert(bandwidths.end(), {pair.there, pair.back});
+      latencies.push_back(pair.latency_us);
+      if (seen_.of(pair.from).place != seen_.of(pair.to).place && std::abs(pair.clock_s) > kClockError) {
+        warning(fmt::format("the clock of {} is {:.3g} s {} that of {}", seen_.name(pair.to),
+                            std::abs(pair.clock_s), pair.clock_s > 0 ? "ahead of" : "behind",
+                            seen_.name(pair.from)),
+                "run chrony or systemd-timesyncd on both: logs and timelines do not line up");
+      }
+    }
+    if (seen_.pairs.size() < 3 || latencies.empty()) return;
+    const double usual = median(bandwidths);
+    const double near = median(latencies);
+    for (const Pair& pair : seen_.pairs) {
+      if (!pair.error.empty()) continue;
+      slow(pair.from, pair.to, pair.there, usual);
+      slow(pair.to, pair.from, pair.back, usual);
+      if (pair.latency_us > kFar * near + 100) {
+        warning(fmt::format("{} and {} are {:.0f} us apart, others {:.0f} us", seen_.name(pair.from),
+                            seen_.name(pair.to), pair.latency_us, near),
+                "look what lies between them; 'kolo tune' lets kolo measure this network and choose for it");
+      }
+    }
+  }
+
+  void slow(int from, int to, double bandwidth, double usual) {
+    if (bandwidth >= kSlow * usual) return;
+    warning(
+        fmt::format("{} to {} is slow: {:.3g} MB/s, others {:.3g} MB/s", seen_.name(from), seen_.name(to),
+                    bandwidth / 1e6, usual / 1e6),
+        "look at that link's speed (ethtool) and load; 'kolo tune --only-bandwidths' lets rings avoid it");
+  }
+
+  void hosts() {
+    for (const int leader : seen_.leaders()) {
+      const Facts& facts = seen_.of(leader);
+      const auto ranks = seen_.neighbours(leader);
+      const auto wanted = kOwnFiles + 2 * static_cast<std::uint64_t>(seen_.size);
+      const auto here = [&](bool problem, std::string what, std::string fix) {
+        host_problem(problem, seen_.host_name(leader), std::move(what), std::move(fix));
+      };
+      if (facts.files < wanted) {
+        here(true,
+             fmt::format("a process may open {} files, and a rank of {} needs about {}", facts.files,
+                         seen_.size, wanted),
+             fmt::format("raise the limit: ulimit -n {} (LimitNOFILE= in a service)",
+                         std::max<std::uint64_t>(wanted, 4096)));
+      }
+      if (static_cast<int>(ranks.size()) > facts.cores) {
+        here(false,
+             fmt::format("{} ranks share {} core{}", ranks.size(), facts.cores, facts.cores == 1 ? "" : "s"),
+             "start as many ranks as there are cores, or fewer with several threads each");
+      }
+      if (!facts.memfd.empty()) {
+        here(true, "there is no shared memory: memfd_create: " + facts.memfd,
+             "allow memfd_create in the container's seccomp profile; until then KOLO_TRANSPORTS=tcp");
+      }
+      if (!facts.direct_read.empty()) {
+        here(false, "ranks may not read each other's memory: process_vm_readv: " + facts.direct_read,
+             "sysctl kernel.yama.ptrace_scope=0, or in a container --cap-add SYS_PTRACE; until then memory "
+             "that kolo "
+             "did not give out is copied once more");
+      }
+      if (facts.huge_pages == "never" || facts.huge_pages == "deny") {
+        here(false, "shared memory gets no huge pages",
+             "echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled (as root): large sums get "
+             "faster");
+      }
+    }
+  }
+
+  /// Hosts with the same fault share a finding.
+  void host_problem(bool problem, const std::string& host, std::string what, std::string fix) {
+    for (Finding& finding : found_) {
+      if (finding.fix != fix || !finding.what.ends_with(": " + what)) continue;
+      finding.what.insert(finding.what.size() - what.size() - 2, ", " + host);
+      return;
+    }
+    found_.push_back({problem, host + ": " + what, std::move(fix)});
+  }
+
+  const Examination& seen_;
+  std::vector<Finding> found_;
+};
+
+}  // namespace
+
+std::vector<Finding> judge(const Examination& examination) {
+  return Judge(examination).all();
+}
+
+}  // namespace kolo::doctor

@@ -1,0 +1,84 @@
+#include "doctor/measure.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <utility>
+#include <vector>
+
+#include "kolo/communicator.hpp"
+#include "tune/bandwidth.hpp"
+
+namespace kolo::doctor {
+namespace {
+
+constexpr auto kPatience = std::chrono::seconds(10);
+constexpr int kPings = 100;
+/// The best of them counts: a packet that is lost early says little about the link.
+constexpr int kBursts = 2;
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+/// The fastest answer tells most about the other's clock (Cristian 1989): it was read half of the way.
+void ping(Communicator& communicator, Pair& pair) {
+  std::vector<std::pair<double, double>> answers;  // seconds there and back, and how far the other is ahead
+  for (int i = 0; i < kPings; ++i) {
+    double theirs = 0;
+    const auto begin = std::chrono::steady_clock::now();
+    const double sent = now();
+    communicator.send({&theirs, 1, DType::float64}, 1);
+    communicator.recv({&theirs, 1, DType::float64}, 1);
+    const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    answers.emplace_back(took, theirs - (sent + took / 2));
+  }
+  std::sort(answers.begin(), answers.end());
+  pair.clock_s = answers[0].second;
+  pair.latency_us = answers[answers.size() / 2].first / 2 * 1e6;
+}
+
+void answer_pings(Communicator& communicator) {
+  for (int i = 0; i < kPings; ++i) {
+    double time = 0;
+    communicator.recv({&time, 1, DType::float64}, 0);
+    time = now();
+    communicator.send({&time, 1, DType::float64}, 0);
+  }
+}
+
+}  // namespace
+
+Pair measure_pair(std::shared_ptr<Store> store, int from, int to, int me) {
+  Pair pair;
+  pair.from = from;
+  pair.to = to;
+  try {
+    Options options;
+    options.timeout = kPatience;
+    Communicator communicator = Communicator::create(std::move(store), me == from ? 0 : 1, 2, options);
+    if (me == from) {
+      pair.transport = communicator.transport_to(1);
+      ping(communicator, pair);
+      for (int burst = 0; burst < kBursts; ++burst) {
+        pair.there = std::max(pair.there, tune::bandwidth_to(communicator, 1));
+        tune::answer_bandwidth(communicator, 1);
+        double back = 0;
+        communicator.recv({&back, 1, DType::float64}, 1);
+        pair.back = std::max(pair.back, back);
+      }
+    } else {
+      answer_pings(communicator);
+      for (int burst = 0; burst < kBursts; ++burst) {
+        tune::answer_bandwidth(communicator, 0);
+        double bandwidth = tune::bandwidth_to(communicator, 0);
+        communicator.send({&bandwidth, 1, DType::float64}, 0);
+      }
+    }
+  } catch (const Error& error) {
+    pair.error = error.what();
+  }
+  return pair;
+}
+
+}  // namespace kolo::doctor

@@ -1,0 +1,180 @@
+#include "doctor/report.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <map>
+
+#include "kolo/version.hpp"
+
+namespace kolo::doctor {
+namespace {
+
+using Line = std::vector<std::string>;
+
+/// Columns as wide as their longest entry.
+std::string aligned(const std::vector<Line>& lines) {
+  std::vector<std::size_t> widths;
+  for (const Line& line : lines) {
+    widths.resize(std::max(widths.size(), line.size()));
+    for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
+  }
+  std::string text;
+  for (const Line& line : lines) {
+    std::string row;
+    for (std::size_t i = 0; i < line.size(); ++i) row += fmt::format("{:<{}}  ", line[i], widths[i]);
+    row.erase(row.find_last_not_of(' ') + 1);
+    text += row + '\n';
+  }
+  return text;
+}
+
+std::string bytes_text(std::uint64_t bytes) {
+  if (bytes == RLIM_INFINITY) return "no limit";
+  return bytes < 1u << 20 ? fmt::format("{} KiB", bytes >> 10) : fmt::format("{} MiB", bytes >> 20);
+}
+
+std::string count_text(std::uint64_t count) {
+  return count == RLIM_INFINITY ? "no limit" : std::to_string(count);
+}
+
+std::string speed_text(double bytes_per_second) {
+  return bytes_per_second >= 1e9 ? fmt::format("{:.2f} GB/s", bytes_per_second / 1e9)
+                                 : fmt::format("{:.1f} MB/s", bytes_per_second / 1e6);
+}
+
+std::string hosts_text(const Examination& seen) {
+  std::vector<Line> lines = {{"host", "ranks", "interface", "address", "family", "MTU", "cores", "files",
+                              "lockable", "memfd", "direct reads", "huge pages"}};
+  for (const int leader : seen.leaders()) {
+    const Facts& facts = seen.of(leader);
+    Card card = seen.card_to_others(leader);
+    if (card.name.empty()) card.name = "-";
+    lines.push_back({seen.host_name(leader), fmt::format("{}", fmt::join(seen.neighbours(leader), ",")),
+                     card.name, card.address.empty() ? "-" : card.address,
+                     card.family.empty() ? "-" : card.family, card.mtu == 0 ? "-" : std::to_string(card.mtu),
+                     std::to_string(facts.cores), count_text(facts.files), bytes_text(facts.locked),
+                     facts.memfd.empty() ? "yes" : "no", facts.direct_read.empty() ? "yes" : "no",
+                     facts.huge_pages});
+  }
+  return aligned(lines);
+}
+
+std::string interface_text(const Examination& seen) {
+  if (seen.leaders().size() < 2)
+    return "one host: ranks talk through shared memory; no interface is needed\n";
+  std::map<std::string, std::vector<std::string>> reasons;
+  for (const int leader : seen.leaders()) {
+    const std::string& told = seen.of(leader).interface;
+    if (seen.card_to_others(leader).name.empty()) continue;
+    reasons[told.empty() ? "the way to the others leaves by it (KOLO_INTERFACE names another)"
+                         : "KOLO_INTERFACE=" + told + " says so"]
+        .push_back(seen.host_name(leader));
+  }
+  std::string text;
+  for (const auto& [reason, hosts] : reasons) {
+    text += fmt::format("interface of {}: {}\n", fmt::join(hosts, ", "), reason);
+  }
+  return text;
+}
+
+/// A matrix while it fits on a screen.
+std::string reach_text(const Examination& seen) {
+  constexpr std::size_t kMostColumns = 16;
+  const auto good =
+      std::count_if(seen.dials.begin(), seen.dials.end(), [](const Dial& d) { return d.outcome == "ok"; });
+  std::string text = fmt::format("{} of {} dials were answered, each rank to each other at its real port\n",
+                                 good, seen.dials.size());
+  if (seen.ranks.size() > kMostColumns || good == static_cast<long>(seen.dials.size())) return text;
+  std::vector<Line> lines = {{"from \\ to"}};
+  for (const Facts& to : seen.ranks) lines[0].push_back(std::to_string(to.rank));
+  for (const Facts& from : seen.ranks) {
+    Line line = {std::to_string(from.rank)};
+    for (const Facts& to : seen.ranks) {
+      const auto dial = std::find_if(seen.dials.begin(), seen.dials.end(),
+                                     [&](const Dial& d) { return d.from == from.rank && d.to == to.rank; });
+      line.push_back(dial == seen.dials.end() ? "." : dial->outcome);
+    }
+    lines.push_back(line);
+  }
+  return text + aligned(lines);
+}
+
+std::string pairs_text(const Examination& seen) {
+  std::vector<Line> lines = {{"from", "to", "over", "latency", "there", "back", "clock"}};
+  for (const Pair& pair : seen.pairs) {
+    if (!pair.error.empty()) {
+      lines.push_back({seen.name(pair.from), seen.name(pair.to), "failed"});
+      continue;
+    }
+    const bool one_clock = seen.of(pair.from).place == seen.of(pair.to).place;
+    lines.push_back({seen.name(pair.from), seen.name(pair.to), pair.transport,
+                     fmt::format("{:.1f} us", pair.latency_us), speed_text(pair.there), speed_text(pair.back),
+                     one_clock ? "the same" : fmt::format("{:+.2f} ms", pair.clock_s * 1e3)});
+  }
+  return lines.size() > 1 ? aligned(lines) : "";
+}
+
+/// Words of `text` on lines of at most `width`, those after the first behind `indent`.
+std::string wrapped(const std::string& text, const std::string& first, const std::string& indent) {
+  constexpr std::size_t kWidth = 110;
+  std::string result, line = first;
+  std::size_t begin = 0;
+  while (begin < text.size()) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    const std::string word = text.substr(begin, end - begin);
+    begin = end + 1;
+    if (line.size() + word.size() > kWidth && line.find_last_not_of(' ') != std::string::npos &&
+        line != indent) {
+      result += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
+      line = indent;
+    }
+    line += word + ' ';
+  }
+  return result + line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
+}
+
+std::string findings_text(const std::vector<Finding>& findings) {
+  if (findings.empty()) return "nothing is wrong\n";
+  const auto problems =
+      std::count_if(findings.begin(), findings.end(), [](const Finding& f) { return f.problem; });
+  const auto warnings = static_cast<std::ptrdiff_t>(findings.size()) - problems;
+  std::string text = fmt::format("{} problem{}, {} warning{}\n", problems, problems == 1 ? "" : "s", warnings,
+                                 warnings == 1 ? "" : "s");
+  for (const Finding& finding : findings) {
+    text += wrapped(finding.what, finding.problem ? "problem  " : "warning  ", "         ");
+    text += wrapped(finding.fix, "  fix    ", "         ");
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string report_text(const Examination& seen, const std::vector<Finding>& findings) {
+  const bool keyed = !seen.ranks.empty() && !seen.ranks[0].key.empty();
+  std::string text =
+      fmt::format("kolo {}: {} of {} ranks on {} host{}, meeting at {}, {}\n\n", version(), seen.ranks.size(),
+                  seen.size, seen.leaders().size(), seen.leaders().size() == 1 ? "" : "s", seen.store,
+                  keyed ? "with a key that all know" : "without a key");
+  for (const std::string& part :
+       {hosts_text(seen), interface_text(seen), reach_text(seen), pairs_text(seen)}) {
+    if (!part.empty()) text += part + '\n';
+  }
+  return text + findings_text(findings);
+}
+
+std::string report_json(const Examination& seen, const std::vector<Finding>& findings) {
+  nlohmann::json json = {{"kolo", version()},   {"size", seen.size},   {"store", seen.store},
+                         {"ranks", seen.ranks}, {"dials", seen.dials}, {"pairs", seen.pairs}};
+  json["findings"] = nlohmann::json::array();
+  for (const Finding& finding : findings) {
+    json["findings"].push_back({{"severity", finding.problem ? "problem" : "warning"},
+                                {"what", finding.what},
+                                {"fix", finding.fix}});
+  }
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace kolo::doctor

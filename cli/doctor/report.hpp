@@ -1,0 +1,17 @@
+// What kolo doctor prints.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "doctor/examination.hpp"
+#include "doctor/findings.hpp"
+
+namespace kolo::doctor {
+
+/// For people: hosts, who reaches whom, pairs, findings. Ends with a newline.
+std::string report_text(const Examination& examination, const std::vector<Finding>& findings);
+/// The same for programs: one JSON object, docs/running.md lists its fields.
+std::string report_json(const Examination& examination, const std::vector<Finding>& findings);
+
+}  // namespace kolo::doctor

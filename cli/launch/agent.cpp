@@ -1,0 +1,178 @@
+#include "launch/agent.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/deadline.hpp"
+#include "launch/frames.hpp"
+#include "launch/local_ranks.hpp"
+#include "launch/part.hpp"
+#include "launch/reserved_port.hpp"
+#include "launch/signals.hpp"
+
+namespace kolo::cli {
+namespace {
+
+constexpr int kCannotStart = 127;
+constexpr auto kSilence = std::chrono::seconds(30);
+/// Between SIGTERM and SIGKILL when nobody is there to say when.
+constexpr auto kGrace = std::chrono::seconds(5);
+
+class Agent {
+ public:
+  int run();
+
+ private:
+  void round();
+  void listen();
+  void obey(const Frame& frame);
+  void begin(const Frame& frame);
+  void report();
+  /// Nobody commands us any more.
+  void abandon();
+  bool finished();
+
+  Signals signals_;
+  ReservedPort port_{false};
+  FrameReader heard_;
+  FrameWriter tell_;
+  std::unique_ptr<LocalRanks> ranks_;
+  bool abandoned_ = false;
+  bool paused_ = false;  ///< the launcher sleeps (Ctrl-Z), so its silence means nothing
+  bool done_ = false;
+  std::optional<bool> finish_;  ///< the end has come; true: kill at once
+  Deadline silence_ = Deadline::after(kSilence);
+  std::optional<Deadline> kill_at_;
+  int told_running_ = -1;
+};
+
+int Agent::run() {
+  tell_.text(kAgentHello);
+  tell_.frame(FrameKind::port, static_cast<std::uint32_t>(port_.port()));
+  while (!finished()) round();
+  return 0;
+}
+
+bool Agent::finished() {
+  if (!ranks_) return abandoned_;
+  if (ranks_->running() > 0 || !finish_) return false;
+  if (!done_ && ranks_->finish(*finish_)) {
+    tell_.frame(FrameKind::done);
+    done_ = true;
+  }
+  return done_ && (abandoned_ || !tell_.pending());
+}
+
+void Agent::round() {
+  std::vector<pollfd> entries = {{signals_.fd(), POLLIN, 0},
+                                 {abandoned_ ? -1 : STDIN_FILENO, POLLIN, 0},
+                                 {tell_.pending() && !abandoned_ ? STDOUT_FILENO : -1, POLLOUT, 0}};
+  const std::size_t own = entries.size();
+  const bool room = !tell_.full();
+  if (ranks_) ranks_->watch(entries, {room, room});
+  // Nothing tells of the end of processes that are not our children.
+  ::poll(entries.data(), entries.size(), finish_ ? 20 : 500);
+  if (ranks_) ranks_->hear(std::span(entries).subspan(own));
+  for (int signal = signals_.next(); signal != 0; signal = signals_.next()) {
+    if (signal == SIGCHLD && ranks_) ranks_->reap();
+    if (signal == SIGTERM || signal == SIGINT || signal == SIGHUP) abandon();
+  }
+  if (entries[1].revents != 0) listen();
+  if (!paused_ && silence_.passed()) abandon();
+  if (kill_at_ && kill_at_->passed()) {
+    ranks_->signal(SIGKILL, true);
+    finish_ = true;
+    kill_at_.reset();
+  }
+  report();
+  if (!abandoned_ && !tell_.drain(STDOUT_FILENO)) abandon();
+}
+
+void Agent::listen() {
+  silence_ = Deadline::after(kSilence);
+  std::string bytes;
+  const bool open = read_some(STDIN_FILENO, bytes);
+  heard_.feed(bytes);
+  for (;;) {
+    const Result<std::optional<Frame>> frame = heard_.next();
+    if (!frame.ok()) return abandon();
+    if (!frame.value()) break;
+    obey(*frame.value());
+  }
+  if (!open) abandon();
+}
+
+void Agent::obey(const Frame& frame) {
+  paused_ = false;
+  const int number = static_cast<int>(frame.number);
+  switch (frame.kind) {
+    case FrameKind::job:
+      return ranks_ ? abandon() : begin(frame);
+    case FrameKind::signal:
+    case FrameKind::group:
+      paused_ = number == SIGSTOP;
+      if (ranks_) ranks_->signal(number, frame.kind == FrameKind::group);
+      return;
+    case FrameKind::finish:
+      finish_ = number != 0;
+      return;
+    default:
+      return;
+  }
+}
+
+void Agent::begin(const Frame& frame) {
+  auto job = decode_part(frame.text);
+  if (!job) return abandon();
+  const int rank = job->part.first_rank;
+  const int ranks = job->part.ranks;
+  ranks_ = std::make_unique<LocalRanks>(std::move(job->part), signals_.before(),
+                                        [this](int from, Stream stream, std::string_view bytes) {
+                                          if (abandoned_) return;
+                                          tell_.frame(stream == Stream::out ? FrameKind::out : FrameKind::err,
+                                                      static_cast<std::uint32_t>(from), bytes);
+                                        });
+  if (::chdir(job->directory.c_str()) != 0) {
+    const Ending ending{rank, kCannotStart, 0,
+                        fmt::format("cannot start {} rank{} in {}: {}", ranks, ranks == 1 ? "" : "s",
+                                    job->directory, Status::from_errno("chdir", errno).message())};
+    tell_.frame(FrameKind::failed, static_cast<std::uint32_t>(rank), encode_ending(ending));
+    return;
+  }
+  ranks_->start();
+}
+
+void Agent::report() {
+  if (!ranks_) return;
+  for (const Ending& ending : ranks_->take_endings()) {
+    tell_.frame(FrameKind::failed, static_cast<std::uint32_t>(ending.rank), encode_ending(ending));
+  }
+  if (ranks_->running() == told_running_) return;
+  told_running_ = ranks_->running();
+  tell_.frame(FrameKind::running, static_cast<std::uint32_t>(told_running_));
+}
+
+void Agent::abandon() {
+  if (abandoned_) return;
+  abandoned_ = true;
+  finish_ = finish_.value_or(false);
+  if (!ranks_) return;
+  kill_at_ = Deadline::after(kGrace);
+  ranks_->signal(SIGTERM, true);
+  ranks_->signal(SIGCONT, true);  // a stopped process hears nothing
+}
+
+}  // namespace
+
+int run_agent() {
+  return Agent().run();
+}
+
+}  // namespace kolo::cli

@@ -1,0 +1,30 @@
+// The part of a job for one host, and how its ranks end, as texts between the launcher and its agents.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "launch/local_ranks.hpp"
+#include "launch/ranks.hpp"
+
+namespace kolo::cli {
+
+std::string encode_part(const std::string& directory, const LocalPart& part);
+
+struct PartAndPlace {
+  std::string directory;
+  LocalPart part;
+};
+/// Nothing for a text that makes no sense.
+std::optional<PartAndPlace> decode_part(std::string_view text);
+
+/// All but the rank.
+std::string encode_ending(const Ending& ending);
+std::optional<Ending> decode_ending(std::string_view text);
+
+/// "NAME=value" of this process.
+std::vector<std::string> own_environment();
+
+}  // namespace kolo::cli

@@ -1,0 +1,20 @@
+// A port kept free for the program's own use.
+#pragma once
+
+#include "base/unique_fd.hpp"
+
+namespace kolo::cli {
+
+/// A port that the system gives to nobody else, for as long as this lives; a server that sets SO_REUSEADDR,
+/// as all do, can still bind it. On loopback, or on all IPv4 addresses. Throws kolo::Error.
+class ReservedPort {
+ public:
+  explicit ReservedPort(bool loopback);
+  int port() const { return port_; }
+
+ private:
+  UniqueFd fd_;
+  int port_ = 0;
+};
+
+}  // namespace kolo::cli

@@ -1,0 +1,254 @@
+// kolo run --hosts: lists of hosts, what launcher and agent say to each other, and whole runs through an ssh
+// that goes nowhere. tests/cluster/hosts_test.py has the real one.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "command.hpp"
+#include "kolo/error.hpp"
+#include "launch/frames.hpp"
+#include "launch/hosts.hpp"
+#include "launch/part.hpp"
+
+namespace kolo::cli {
+namespace {
+
+using test::Command;
+
+std::string text_of(const std::vector<HostSlots>& hosts) {
+  std::string text;
+  for (const HostSlots& host : hosts)
+    text += host.login + "|" + host.name() + "|" + std::to_string(host.slots) + " ";
+  return text;
+}
+
+/// What is said about a list that is refused.
+std::string refusal(const std::string& list) {
+  try {
+    parse_hosts(list);
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Hosts, AreNamedWithSlots) {
+  EXPECT_EQ(text_of(parse_hosts("a:4,me@b:2,c,10.0.0.1:3")), "a|a|4 me@b|b|2 c|c|1 10.0.0.1|10.0.0.1|3 ");
+  EXPECT_EQ(text_of(parse_hosts("[fd00::2]:4,me@[fd00::3]")), "fd00::2|fd00::2|4 me@fd00::3|fd00::3|1 ");
+}
+
+TEST(Hosts, SenselessOnesAreQuoted) {
+  for (const std::string bad : {"", "a,,b", "a:0", "a:many", "a:4097", "fd00::2", "[fd00::2", "[fd00::2]4",
+                                "-oProxyCommand=x", "a:1,a:2", "me@"}) {
+    EXPECT_NE(refusal(bad), "") << bad;
+  }
+  EXPECT_NE(refusal("a:4,b:x").find("\"b:x\""), std::string::npos);
+  EXPECT_NE(refusal("fd00::2").find("[fd00::2]:4"), std::string::npos);
+}
+
+TEST(Hosts, ComeFromAFile) {
+  const std::string path = ::testing::TempDir() + "kolo-hosts-" + std::to_string(::getpid());
+  std::ofstream(path) << "# ours\na 4\n\nme@b:2   # the old one\n[fd00::2] 3\n";
+  EXPECT_EQ(text_of(read_hosts_file(path)), "a|a|4 me@b|b|2 fd00::2|fd00::2|3 ");
+  std::ofstream(path) << "a 4\nb four\n";
+  try {
+    read_hosts_file(path);
+    ADD_FAILURE() << "it was taken";
+  } catch (const InvalidArgument& error) {
+    EXPECT_NE(std::string(error.what()).find(path + ":2"), std::string::npos) << error.what();
+  }
+  std::filesystem::remove(path);
+  EXPECT_THROW(read_hosts_file(path), InvalidArgument);
+}
+
+TEST(Frames, ArriveInAnyPieces) {
+  std::array<int, 2> ends;
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  FrameWriter writer;
+  writer.text("Welcome!\n");
+  writer.text(kAgentHello);
+  writer.frame(FrameKind::out, 7, std::string("a\0b\n", 4));
+  writer.frame(FrameKind::done);
+  ASSERT_TRUE(writer.drain(ends[1]));
+  std::string bytes;
+  ASSERT_TRUE(read_some(ends[0], bytes));
+  ::close(ends[0]);
+  ::close(ends[1]);
+
+  FrameReader reader;
+  std::vector<Frame> frames;
+  bool hello = false;
+  for (const char byte : bytes) {
+    reader.feed({&byte, 1});
+    if (!hello) hello = reader.skip_to_hello().value_or_throw();
+    if (!hello) continue;
+    if (auto frame = reader.next().value_or_throw()) frames.push_back(*frame);
+  }
+  ASSERT_EQ(frames.size(), 2u);
+  EXPECT_EQ(frames[0].kind, FrameKind::out);
+  EXPECT_EQ(frames[0].number, 7u);
+  EXPECT_EQ(frames[0].text, std::string("a\0b\n", 4));
+  EXPECT_EQ(frames[1].kind, FrameKind::done);
+}
+
+TEST(Frames, NonsenseIsAnError) {
+  FrameReader reader;
+  reader.feed(std::string(9, '\xff'));
+  EXPECT_FALSE(reader.next().ok());
+  FrameReader chatty;
+  chatty.feed(std::string(1 << 17, 'x'));
+  EXPECT_FALSE(chatty.skip_to_hello().ok());
+}
+
+TEST(Parts, TravelWhole) {
+  LocalPart part;
+  part.first_rank = 2;
+  part.ranks = 3;
+  part.size = 8;
+  part.command = {"./train", "", "a b", "\n"};
+  part.environment = {{"KOLO_KEY", "secret"}, {"EMPTY", ""}};
+  const std::string text = encode_part("/home/me", part);
+  const auto made = decode_part(text);
+  ASSERT_TRUE(made);
+  EXPECT_EQ(made->directory, "/home/me");
+  EXPECT_EQ(made->part.first_rank, 2);
+  EXPECT_EQ(made->part.ranks, 3);
+  EXPECT_EQ(made->part.size, 8);
+  EXPECT_EQ(made->part.command, part.command);
+  EXPECT_EQ(made->part.environment, part.environment);
+  for (std::size_t length = 0; length < text.size(); ++length) {
+    // A text that was cut may lack variables at the end, in whole pairs; nothing else.
+    const auto cut = decode_part(std::string_view(text).substr(0, length));
+    EXPECT_TRUE(!cut || cut->part.environment.size() < 2) << length;
+  }
+  part.first_rank = 6;
+  EXPECT_FALSE(decode_part(encode_part("/", part))) << "ranks 6 to 8 of 8";
+}
+
+/// kolo run over an "ssh" that runs the command here, as many hosts as there are names for this one.
+class ThroughFakeSsh : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ::alarm(100);
+    folder_ = ::testing::TempDir() + "kolo-fake-ssh-" + std::to_string(::getpid());
+    std::filesystem::create_directories(folder_);
+    std::ofstream(folder_ + "/ssh")
+        << "#!/bin/sh\n"
+           "while :; do case $1 in -o) shift 2;; -*) shift;; *) break;; esac; done\n"
+           "host=$1; shift\n"
+           "echo \"Welcome to $host\"\n"
+           "exec sh -c \"$*\"\n";
+    ::chmod((folder_ + "/ssh").c_str(), 0755);
+  }
+  void TearDown() override {
+    std::filesystem::remove_all(folder_);
+    ::alarm(0);
+  }
+
+  std::vector<std::string> run(const std::vector<std::string>& options,
+                               const std::vector<std::string>& program) const {
+    std::vector<std::string> all = {KOLO_PROGRAM, "run",           "--hosts", "localhost:2,127.0.0.1:2",
+                                    "--ssh",      folder_ + "/ssh"};
+    all.insert(all.end(), options.begin(), options.end());
+    all.insert(all.end(), {"--", RANK_PROGRAM});
+    all.insert(all.end(), program.begin(), program.end());
+    return all;
+  }
+
+  std::string folder_;
+};
+
+TEST_F(ThroughFakeSsh, RanksAreNumberedHostByHost) {
+  Command command(run({"-x", "FRUIT=pear", "-x", "TREE", "-x", "NOWHERE"},
+                      {"environment", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "FRUIT", "TREE",
+                       "NOWHERE", "KOLO_STORE_SERVED", "OMP_NUM_THREADS"}),
+                  {{"TREE", "oak"}, {"OMP_NUM_THREADS", "3"}});
+  EXPECT_EQ(command.finish(), 0) << command.err();
+  for (int r = 0; r < 4; ++r) {
+    std::istringstream lines(command.out());
+    const std::string prefix = "[" + std::to_string(r) + "] ";
+    std::string seen;
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with(prefix)) seen += line.substr(prefix.size()) + " ";
+    }
+    EXPECT_EQ(
+        seen,
+        "RANK=" + std::to_string(r) + " WORLD_SIZE=4 LOCAL_RANK=" + std::to_string(r % 2) +
+            " LOCAL_WORLD_SIZE=2 FRUIT=pear TREE=oak NOWHERE=(unset) KOLO_STORE_SERVED=1 OMP_NUM_THREADS=3 ");
+  }
+}
+
+TEST_F(ThroughFakeSsh, TheFirstFailureStopsAll) {
+  Command exited(run({}, {"fail", "2", "9"}));
+  EXPECT_EQ(exited.finish(), 9);
+  EXPECT_NE(exited.err().find("127.0.0.1: rank 2 (pid "), std::string::npos) << exited.err();
+  EXPECT_NE(exited.err().find(") exited with code 9; stopping the other 3\n"), std::string::npos)
+      << exited.err();
+  Command killed(run({}, {"die", "1", std::to_string(SIGKILL)}));
+  EXPECT_EQ(killed.finish(), 128 + SIGKILL);
+  EXPECT_NE(killed.err().find("localhost: rank 1 (pid "), std::string::npos) << killed.err();
+}
+
+TEST_F(ThroughFakeSsh, SignalsReachEveryRank) {
+  Command command(run({}, {"report-signal"}));
+  ASSERT_TRUE(command.until("ready", 4));
+  ::kill(command.pid(), SIGUSR1);
+  EXPECT_EQ(command.finish(), 0) << command.err();
+  EXPECT_EQ(Command::count(command.out(), "heard " + std::to_string(SIGUSR1)), 4) << command.out();
+  Command interrupted(run({}, {"sleep"}));
+  ASSERT_TRUE(interrupted.until("ready", 4));
+  ::kill(interrupted.pid(), SIGINT);
+  EXPECT_EQ(interrupted.finish(), 128 + SIGINT);
+}
+
+TEST_F(ThroughFakeSsh, ASecondSigintKillsAtOnce) {
+  Command command(run({"--grace", "1000"}, {"deaf"}));
+  ASSERT_TRUE(command.until("ready", 4));
+  ::kill(command.pid(), SIGINT);
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  ::kill(command.pid(), SIGINT);
+  EXPECT_EQ(command.finish(), 128 + SIGINT);
+}
+
+TEST_F(ThroughFakeSsh, WhatCannotStartIsTold) {
+  Command nothing(
+      {KOLO_PROGRAM, "run", "--hosts", "localhost", "--ssh", folder_ + "/ssh", "/no/such/program"});
+  EXPECT_EQ(nothing.finish(), 127);
+  EXPECT_NE(nothing.err().find("localhost: cannot start /no/such/program"), std::string::npos)
+      << nothing.err();
+  Command refused({KOLO_PROGRAM, "run", "--hosts", "localhost", "--ssh", "false", "true"});
+  EXPECT_EQ(refused.finish(), 127);
+  EXPECT_NE(refused.err().find("cannot start on localhost: false ended with code 1"), std::string::npos)
+      << refused.err();
+  Command usage({KOLO_PROGRAM, "run", "--hosts", "a:b", "true"});
+  EXPECT_EQ(usage.finish(), 2);
+  Command both({KOLO_PROGRAM, "run", "-n", "2", "--hosts", "a", "true"});
+  EXPECT_EQ(both.finish(), 2);
+}
+
+TEST_F(ThroughFakeSsh, LongOutputArrivesWhole) {
+  constexpr int kLines = 300;
+  Command command(run({}, {"spam", std::to_string(kLines)}), {}, true);
+  EXPECT_EQ(command.finish(), 0);
+  for (int r = 0; r < 4; ++r) {
+    const std::string line =
+        "[" + std::to_string(r) + "] " + std::string(997, static_cast<char>('a' + r)) + "\n";
+    EXPECT_EQ(Command::count(command.out(), line), kLines) << "rank " << r;
+  }
+}
+
+TEST_F(ThroughFakeSsh, DoctorExaminesTheHosts) {
+  Command command({KOLO_PROGRAM, "doctor", "--hosts", "localhost,127.0.0.1", "--ssh", folder_ + "/ssh"});
+  EXPECT_EQ(command.finish(), 0) << command.err();
+  EXPECT_NE(command.out().find("2 of 2 ranks on 1 host"), std::string::npos) << command.out();
+}
+
+}  // namespace
+}  // namespace kolo::cli
