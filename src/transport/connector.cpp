@@ -233,6 +233,10 @@ void Meeting::accept_from(int listener) {
     UniqueFd fd(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd.valid()) {
       const bool nobody = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ECONNABORTED;
+      if (!nobody && !strangers_.empty()) {  // no descriptors: the next may be the one we wait for
+        strangers_.pop_front();
+        continue;
+      }
       if (!nobody) listen_at_ = Clock::now() + kAcceptPause;
       return;
     }
