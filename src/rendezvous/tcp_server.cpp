@@ -102,7 +102,9 @@ class Server final : public TcpStoreServer {
       UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (!fd.valid()) {
         if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-          // No descriptors: leave callers in the queue for a moment rather than spin on them.
+          if (drop_stranger(1)) continue;
+          // No descriptors, and all are in good hands: leave callers in the queue for a moment rather than
+          // spin on them.
           watch(EPOLL_CTL_MOD, listener_.get(), 0);
           resume_accept_ = Clock::now() + std::chrono::milliseconds(100);
           return;
@@ -110,7 +112,7 @@ class Server final : public TcpStoreServer {
         if (errno == EAGAIN || errno == EWOULDBLOCK) return;
         continue;  // that one has gone again; the next one may be there
       }
-      make_room();
+      drop_stranger(kMaxStrangers);
       tune_connection(fd.get());
       const int number = fd.get();
       const auto [at, fresh] =
@@ -120,7 +122,8 @@ class Server final : public TcpStoreServer {
     }
   }
 
-  void make_room() {
+  /// Where there are `enough` of them, drops the one with the least time left.
+  bool drop_stranger(std::size_t enough) {
     std::size_t strangers = 0;
     auto oldest = connections_.end();
     for (auto at = connections_.begin(); at != connections_.end(); ++at) {
@@ -129,7 +132,9 @@ class Server final : public TcpStoreServer {
       if (oldest == connections_.end() || at->second.session.wake() < oldest->second.session.wake())
         oldest = at;
     }
-    if (strangers >= kMaxStrangers) connections_.erase(oldest);
+    if (strangers < enough) return false;
+    connections_.erase(oldest);
+    return true;
   }
 
   /// False when the connection is over.

@@ -122,6 +122,10 @@ void Connector::accept_from(int listener) {
     if (!fd.valid()) {
       const bool nobody = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ECONNABORTED;
       if (nobody) return;
+      if (!strangers_.empty()) {  // no descriptors: the next may be the one we wait for
+        strangers_.pop_front();
+        continue;
+      }
       listen_at_ = Clock::now() + kAcceptPause;
       return pause_listening(true);
     }

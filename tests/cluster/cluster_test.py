@@ -111,6 +111,40 @@ class Emulated(unittest.TestCase):
         neighbours = {frozenset((order[i], order[(i + 1) % 4])) for i in range(4)}
         self.assertNotIn(frozenset((1, 2)), neighbours, algorithms[1])
 
+    def barrier(self, before, expect, *options, **environment):
+        """Two hosts; each rank runs the shell's words before it starts. What they say."""
+        program = f"{before}; exec {KOLO} bench barrier --iterations 1"
+        return cluster("--name", NAME, "--hosts", "2", "--grace", "1", *options, "--", "sh", "-c", program, expect=expect,
+                       env={**os.environ, "KOLO_TIMEOUT": "20", **environment}).stdout
+
+    def test_without_a_key_hosts_are_told_what_to_set(self):
+        said = self.barrier("unset KOLO_KEY", 2)
+        for word in ("KOLO_KEY", "KOLO_KEY_FILE", "KOLO_INSECURE"):
+            self.assertIn(word, said)
+        self.barrier("unset KOLO_KEY KOLO_INTERFACE", 0, KOLO_INSECURE="1")
+
+    def test_who_is_refused_is_told_why_on_both_sides(self):
+        for change, word in (("KOLO_KEY=wrong", "KOLO_KEY"), ("KOLO_KEY= KOLO_INSECURE=1", "KOLO_KEY"),
+                             ("KOLO_TLS=1", "KOLO_TLS")):
+            for odd in (0, 1):
+                said = self.barrier(f"[ $RANK != {odd} ] || export {change}", None)
+                for host in ("[0.0]", "[1.1]"):
+                    lines = [line for line in said.splitlines() if line.startswith(host) and word in line]
+                    self.assertTrue(lines, f"{change} on host {odd}: nothing of {host}:\n{said}")
+
+    def test_hosts_talk_encrypted(self):
+        for family in ([], ["--ipv6"]):
+            said = self.barrier("true", 0, *family, KOLO_TLS="1", KOLO_LOG="debug")
+            self.assertEqual(len(re.findall(r"rank [01]: tcp .* \(encrypted\)", said)), 2, said)
+
+    def test_the_interface_is_the_one_that_leads_to_the_store(self):
+        for family, address in (([], "10.77.0."), (["--ipv6"], r"\[fd77::")):
+            said = self.barrier("unset KOLO_INTERFACE", 0, *family, KOLO_LOG="info")
+            for host in ("1", "2"):
+                self.assertRegex(said, f"listens at {address}{host}\\]?:[0-9]+: .*, which leads to the store at")
+        self.barrier("export KOLO_INTERFACE=10.77.0.0/16", 0)
+        self.assertIn("lo (127.0.0.1", self.barrier("export KOLO_INTERFACE=10.78.0.0/16", 2))
+
     def test_ranks_are_told_their_place(self):
         show = "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR"
         done = cluster("--name", NAME, "--hosts", "3", "-n", "0,2,1", "--", "sh", "-c", show)

@@ -1,5 +1,5 @@
-// Fuzzing what a peer may say to a Link that has receives and sends under way. With clang: clang++
-// -fsanitize=fuzzer,address,undefined ... ; without: the unit test calls it with mutated inputs.
+// Fuzzing what a peer may say to a Link that has receives and sends under way. See tests/fuzz/CMakeLists.txt;
+// without libFuzzer the unit test calls it with mutated inputs.
 #include <cstddef>
 #include <cstdint>
 

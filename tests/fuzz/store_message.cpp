@@ -1,6 +1,4 @@
-// clang++ -std=c++20 -g -fsanitize=fuzzer,address,undefined -Iinclude -Isrc -Itests
-// tests/fuzz/store_message.cpp
-//   src/rendezvous/{wire,table,session,proof}.cpp src/base/status.cpp -lfmt -lcrypto
+// Fuzzing what reaches a store's server: see tests/fuzz/CMakeLists.txt.
 #include <cstddef>
 #include <cstdint>
 

@@ -1,6 +1,5 @@
 // Fuzzing what strangers can say to a transport: the handshake, both sides of it, and the addresses in the
-// store. With clang: clang++ -fsanitize=fuzzer,address ... ; without: the unit test calls it with mutated
-// inputs.
+// store. See tests/fuzz/CMakeLists.txt; without libFuzzer the unit test calls it with mutated inputs.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>

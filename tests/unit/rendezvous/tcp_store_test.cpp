@@ -1,8 +1,11 @@
 // The TCP store against strangers, silence, wrong keys and servers that come late or go.
 #include <arpa/inet.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <random>
 #include <thread>
 
@@ -132,6 +135,78 @@ TEST_F(TcpStore, StrangersWhoSayNothingDoNotKeepOthersOut) {
   std::vector<UniqueFd> silent;
   for (int i = 0; i < 400; ++i) silent.push_back(dial(server_->port()));
   expect_healthy();
+}
+
+/// Many connections that say nothing, or a byte now and then, from another process until this is destroyed.
+class Flood {
+ public:
+  Flood(std::uint16_t port, int count, bool drips) {
+    int ready[2];
+    if (::pipe(ready) != 0) std::abort();
+    child_ = ::fork();
+    if (child_ == 0) {
+      ::alarm(60);
+      const std::string hello = Handshake::dial(store_identity({"key"}), 0).take_output();
+      std::vector<UniqueFd> visitors;
+      for (int i = 0; i < count; ++i) visitors.push_back(dial(port));
+      if (::write(ready[1], "", 1) != 1) ::_exit(1);
+      for (std::size_t round = 0;; ++round) {
+        for (const UniqueFd& fd : visitors) {
+          if (drips) ::send(fd.get(), &hello[round % hello.size()], 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+        }
+        ::usleep(20'000);
+      }
+    }
+    char word;
+    if (::read(ready[0], &word, 1) != 1) std::abort();
+    ::close(ready[0]);
+    ::close(ready[1]);
+  }
+  ~Flood() {
+    ::kill(child_, SIGKILL);
+    ::waitpid(child_, nullptr, 0);
+  }
+
+ private:
+  pid_t child_ = -1;
+};
+
+TEST_F(TcpStore, SlowStrangersHoldNobodyUp) {
+  const auto before = join();
+  const Flood flood(server_->port(), 300, true);
+  const auto began = Clock::now();
+  for (int i = 1; i <= 20; ++i) EXPECT_EQ(before->add("n", 1), i);
+  expect_healthy();
+  EXPECT_LT(Clock::now() - began, seconds(5));
+}
+
+TEST(TcpStoreServer, MoreStrangersThanDescriptorsAreDroppedForRanks) {
+  ::alarm(60);
+  int ports[2];
+  ASSERT_EQ(::pipe(ports), 0);
+  const pid_t child = ::fork();  // the limit is the server's alone
+  if (child == 0) {
+    const rlimit low{60, 60};
+    const auto server = serve_tcp_store("127.0.0.1", 0, "key");
+    const std::uint16_t port = server->port();
+    if (::setrlimit(RLIMIT_NOFILE, &low) != 0 || ::write(ports[1], &port, sizeof port) < 0) ::_exit(1);
+    ::alarm(60);
+    for (;;) ::pause();
+  }
+  std::uint16_t port = 0;
+  ASSERT_EQ(::read(ports[0], &port, sizeof port), static_cast<ssize_t>(sizeof port));
+  {
+    const auto before = connect_tcp_store("127.0.0.1", port, "key", seconds(10));
+    const Flood flood(port, 200, false);
+    const auto began = Clock::now();
+    EXPECT_EQ(before->add("n", 1), 1);
+    EXPECT_EQ(connect_tcp_store("127.0.0.1", port, "key", seconds(10))->add("n", 1), 2);
+    EXPECT_LT(Clock::now() - began, seconds(5)) << "waited for the strangers' time to be over";
+  }
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  ::close(ports[0]);
+  ::close(ports[1]);
 }
 
 TEST_F(TcpStore, GarbageAfterTheProofEndsThatConnectionOnly) {

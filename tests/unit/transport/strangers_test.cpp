@@ -1,5 +1,6 @@
 // Strangers at the listening sockets: silent ones, talkative ones, many of them. The ranks must not notice.
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -82,6 +83,40 @@ TEST_P(Strangers, MoreThanThereIsRoomForArePushedOut) {
   std::vector<UniqueFd> visitors;
   for (int i = 0; i < 350; ++i) visitors.push_back(visit((*zero)->address()));
   EXPECT_LT(connect(**zero, **one), seconds(5));
+}
+
+TEST_P(Strangers, SlowOnesHoldNobodyUp) {
+  auto zero = make_transport(GetParam(), "job", "key"), one = make_transport(GetParam(), "job", "key");
+  ASSERT_TRUE(zero.ok() && one.ok());
+  std::vector<UniqueFd> visitors;
+  for (int i = 0; i < 100; ++i) visitors.push_back(visit((*zero)->address()));
+  std::atomic<bool> stop{false};
+  std::thread dripping([&] {
+    const std::string words =
+        Handshake::dial({"job", "guessed", 1, Encryption::none, kWireVersion}, 0).take_output();
+    for (std::size_t i = 0; !stop; ++i) {
+      for (const UniqueFd& fd : visitors) say(fd, words.substr(i % words.size(), 1));
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+  });
+  EXPECT_LT(connect(**zero, **one), seconds(5));
+  stop = true;
+  dripping.join();
+}
+
+TEST_P(Strangers, MoreThanThereAreDescriptorsArePushedOut) {
+  auto zero = make_transport(GetParam(), "job", "key"), one = make_transport(GetParam(), "job", "key");
+  ASSERT_TRUE(zero.ok() && one.ok());
+  std::vector<UniqueFd> visitors;
+  for (int i = 0; i < 100; ++i) visitors.push_back(visit((*zero)->address()));
+  rlimit usual{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
+  const int next = ::dup(0);
+  ::close(next);
+  const rlimit low{static_cast<rlim_t>(next) + 30, usual.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+  EXPECT_LT(connect(**zero, **one), seconds(5));
+  ::setrlimit(RLIMIT_NOFILE, &usual);
 }
 
 TEST_P(Strangers, ThoseWhoComeInARanksNameAreNotBelieved) {

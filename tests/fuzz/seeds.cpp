@@ -1,0 +1,81 @@
+// Writes the seeds of the fuzzers into FOLDER/{handshake,frames,store_message,store_session}: what honest
+// ranks say, by the code that says it, so that seeds never fall behind the protocol.
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "fuzz/store_wire.hpp"
+#include "security/handshake.hpp"
+#include "transport/frame.hpp"
+
+namespace {
+
+using namespace kolo;
+namespace fs = std::filesystem;
+
+void write(const fs::path& folder, const std::string& bytes) {
+  fs::create_directories(folder);
+  const auto count = std::distance(fs::directory_iterator(folder), fs::directory_iterator());
+  std::ofstream(folder / ("seed-" + std::to_string(count)), std::ios::binary) << bytes;
+}
+
+void handshakes(const fs::path& folder) {
+  for (const char* key : {"key", "other"}) {
+    Handshake dialer = Handshake::dial({"job", key, 1}, 3);
+    Handshake acceptor = Handshake::accept({"job", "key", 3});
+    std::string said;
+    for (int turn = 0; turn < 4; ++turn) {
+      Handshake& from = turn % 2 == 0 ? dialer : acceptor;
+      Handshake& to = turn % 2 == 0 ? acceptor : dialer;
+      const std::string words = from.take_output();
+      write(folder, words);
+      write(folder, said += words);
+      if (words.empty() || !to.feed(std::as_bytes(std::span(words))).ok()) break;
+    }
+  }
+  write(folder, "boot=b;net=1;at=10.0.0.1:4000,[fd00::1]:4000,127.0.0.1:65535");
+}
+
+void frames(const fs::path& folder) {
+  for (const FrameType type : {FrameType::message, FrameType::offer, FrameType::ready, FrameType::data,
+                               FrameType::done, FrameType::control}) {
+    for (std::uint32_t i = 0; i < 6; ++i) {
+      FrameHeader header;  // of a message that link_fuzz.cpp waits for or sends
+      header.type = type;
+      header.tag = Tag{1, i, 1};
+      header.bytes = i % 2 == 0 ? 16 * i : 9000 + i;
+      header.signature = {1, 2, 3, 4, 0, header.bytes, 7};
+      header.range.region = FrameHeader::kNoRange;
+      std::string bytes(1 + sizeof header, static_cast<char>(i));
+      std::memcpy(bytes.data() + 1, &header, sizeof header);
+      write(folder, bytes + std::string(header.bytes, 'd'));
+    }
+  }
+}
+
+void store(const fs::path& messages, const fs::path& sessions) {
+  using wire::Kind;
+  const wire::Message all[] = {{Kind::set, 0, {"key", "value"}}, {Kind::get, 1'000'000, {"key"}},
+                               {Kind::add, -7, {"n"}},           {Kind::wait, 0, {"key", "a", ""}},
+                               {Kind::remove, 0, {"key"}},       {Kind::done, 5, {}}};
+  std::string talk;
+  for (const wire::Message& message : all) {
+    const std::string frame = wire::encode(message);
+    write(messages, frame.substr(wire::kHeadBytes));
+    write(sessions, std::string(1, '\xff') + (talk += frame));  // a client that has proved itself
+  }
+  write(sessions, std::string(1, '\x10') + Handshake::dial(store_identity({"key"}), 0).take_output());
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count != 2) return std::fprintf(stderr, "usage: fuzz_seeds FOLDER\n"), 2;
+  const fs::path folder = arguments[1];
+  fs::remove_all(folder);
+  handshakes(folder / "handshake");
+  frames(folder / "frames");
+  store(folder / "store_message", folder / "store_session");
+  return 0;
+}
