@@ -244,6 +244,7 @@ Situation explore(Communicator& communicator, const Group& group) {
   situation.links_inside = kinds_of_links(communicator, group.hosts, true);
   situation.links_between = kinds_of_links(communicator, group.hosts, false);
   situation.table = shared_table(communicator);
+  situation.bandwidth = bandwidths_between(situation.host_names, situation.table);
   situation.ring = shared_ring(communicator, situation);
   const Setting setting = situation.setting();
   const auto known = situation.table.model(setting);

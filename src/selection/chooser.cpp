@@ -78,7 +78,7 @@ std::vector<Ranked> Chooser::ranking(const ScheduleSpec& spec, const Demands& de
   asked.rank = asked.root = 0;  // all ranks look at the same schedules
   const Measured measured(situation_.table.times(situation_.setting(), spec.collective), bytes);
   std::vector<Ranked> all;
-  for (Configured& candidate : candidates(asked, demands)) {
+  for (Configured& candidate : candidates(asked, demands, slow_hosts(situation_.bandwidth))) {
     const auto timed = measured.seconds(candidate.name());
     const bool natively = situation_.shares_memory && candidate.algorithm->native && !demands.custom;
     const double seconds = timed      ? *timed
@@ -97,10 +97,11 @@ std::vector<Ranked> Chooser::ranking(const ScheduleSpec& spec, const Demands& de
 }
 
 double Chooser::predicted(const Configured& candidate, ScheduleSpec spec, std::uint64_t bytes) const {
-  spec.arguments = candidate.arguments;
+  spec.arguments = in_ring_order(candidate).arguments;
   if (spec.size > kMostPlayed) return estimated(candidate, spec, bytes);
   const std::vector<Schedule> schedules = generate_all(*candidate.algorithm, spec);
-  return predict(schedules, even_parts(bytes, part_count(schedules[0])), spec.hosts, situation_.model);
+  return predict(schedules, even_parts(bytes, part_count(schedules[0])), spec.hosts, situation_.model,
+                 situation_.bandwidth);
 }
 
 /// A look at a cache line of each other rank, and every rank's data loaded and stored once, by all cores
@@ -131,10 +132,23 @@ double Chooser::estimated(const Configured& candidate, const ScheduleSpec& spec,
 }
 
 Configured Chooser::in_ring_order(Configured configured) const {
-  if (situation_.ring.empty() || configured.algorithm->name != "ring") return configured;
-  std::string order;
-  for (const int rank : situation_.ring) order += (order.empty() ? "" : "-") + std::to_string(rank);
-  if (configured.arguments.numbers("order").empty()) configured.arguments.set("order", order);
+  if (situation_.ring.empty()) return configured;
+  const auto joined = [](const std::vector<int>& numbers) {
+    std::string text;
+    for (const int number : numbers) text += (text.empty() ? "" : "-") + std::to_string(number);
+    return text;
+  };
+  if (configured.algorithm->name == "ring" && configured.arguments.numbers("order").empty()) {
+    configured.arguments.set("order", joined(situation_.ring));
+  }
+  if (configured.algorithm->name == "hierarchical" && configured.arguments.word("across", "ring") == "ring") {
+    std::vector<int> hosts;  // the ranks of each follow one another
+    for (const int rank : situation_.ring) {
+      hosts.push_back(situation_.hosts.empty() ? 0 : situation_.hosts[static_cast<std::size_t>(rank)]);
+    }
+    hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
+    configured.arguments.set("across", "ring+order=" + joined(hosts));
+  }
   return configured;
 }
 

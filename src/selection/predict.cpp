@@ -19,10 +19,13 @@ constexpr std::uint32_t kMostWork = 20'000;  // pieces of all events
 class Play {
  public:
   Play(std::span<const Schedule> schedules, const MessageGraph& graph,
-       std::span<const std::uint64_t> part_bytes, std::span<const int> hosts, const CostModel& model)
+       std::span<const std::uint64_t> part_bytes, std::span<const int> hosts, const CostModel& model,
+       const BandwidthMatrix& bandwidth)
       : schedules_(schedules),
         graph_(graph),
         model_(model),
+        bandwidth_(bandwidth),
+        links_(bandwidth),
         rank_free_(schedules.size(), 0),
         waiting_(schedules.size()) {
     const std::size_t host_count =
@@ -33,6 +36,7 @@ class Play {
     core_free_.assign(host_count, std::vector<double>(static_cast<std::size_t>(model.cores), 0));
     out_free_.assign(host_count, 0);
     in_free_.assign(host_count, 0);
+    between_free_.assign(host_count, std::vector<double>(host_count, 0));
     std::uint64_t longest = 0;
     std::vector<ChunkLengths> lengths;
     for (const Schedule& schedule : schedules) lengths.push_back(chunk_lengths(schedule, part_bytes));
@@ -148,6 +152,21 @@ class Play {
     return end;
   }
 
+  /// The sender's link, what lies between the two hosts, and the receiver's link, each at its speed and as
+  /// soon as it is free; what one has let through need not wait for the rest. Returns when all is through.
+  double carry(std::size_t from, std::size_t to, double begin, double bytes) {
+    double end = begin;
+    const auto pass = [&](double& free, double speed) {
+      begin = std::max(begin, free);
+      free = begin + (bandwidth_.empty() ? bytes * model_.network.wire_per_byte : bytes / speed);
+      end = std::max(end, free);
+    };
+    pass(out_free_[from], bandwidth_.empty() ? 0 : links_.out[from]);
+    pass(between_free_[from][to], bandwidth_.empty() ? 0 : bandwidth_[from][to]);
+    pass(in_free_[to], bandwidth_.empty() ? 0 : links_.in[to]);
+    return end;
+  }
+
   /// The rank has no time now; as long as anything waits for it, one task stands for its next free moment.
   void wait_for(std::uint32_t rank, const Task& task) {
     if (waiting_[rank].empty()) ready_.push({rank_free_[rank], rank, 0, Phase::next});
@@ -200,10 +219,7 @@ class Play {
         ready_.push(task);
         break;
       case Phase::carry: {
-        if (from != to) {
-          const double begin = std::max({task.time, out_free_[from], in_free_[to]});
-          task.time = out_free_[from] = in_free_[to] = begin + bytes * link.wire_per_byte;
-        }
+        if (from != to) task.time = carry(from, to, task.time, bytes);
         task.time += link.latency;
         task.phase = Phase::receive;
         Pending& now = pending(task.event, task.piece);
@@ -230,25 +246,28 @@ class Play {
   std::span<const Schedule> schedules_;
   const MessageGraph& graph_;
   const CostModel& model_;
+  const BandwidthMatrix& bandwidth_;
+  HostLinks links_;
   std::vector<std::size_t> host_of_;
   std::vector<std::uint64_t> bytes_;  // of each event
   std::uint32_t pieces_ = 1;
   std::vector<double> rank_free_;               // since when each rank's processor has nothing to do
   std::vector<std::vector<double>> core_free_;  // likewise the cores of each host,
-  std::vector<double> out_free_;                // and its link, both ways
+  std::vector<double> out_free_;                // and its link, both ways,
   std::vector<double> in_free_;
-  std::vector<std::vector<Follower>> followers_;  // of each event
-  std::vector<Pending> pending_;                  // of each piece of each event
-  std::vector<Queue> waiting_;                    // for each rank
+  std::vector<std::vector<double>> between_free_;  // and the way from each to each other
+  std::vector<std::vector<Follower>> followers_;   // of each event
+  std::vector<Pending> pending_;                   // of each piece of each event
+  std::vector<Queue> waiting_;                     // for each rank
   Queue ready_;
 };
 
 }  // namespace
 
 double predict(std::span<const Schedule> schedules, std::span<const std::uint64_t> part_bytes,
-               std::span<const int> hosts, const CostModel& model) {
+               std::span<const int> hosts, const CostModel& model, const BandwidthMatrix& bandwidth) {
   const MessageGraph graph = MessageGraph::build(schedules).value();
-  return Play(schedules, graph, part_bytes, hosts, model).run();
+  return Play(schedules, graph, part_bytes, hosts, model, bandwidth).run();
 }
 
 }  // namespace kolo
