@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <utility>
 
 #include "schedule/lengths.hpp"
 #include "selection/candidates.hpp"
@@ -13,7 +15,7 @@ namespace {
 
 /// With more ranks the closed forms are asked instead of the schedules, which would take long to play.
 constexpr int kMostPlayed = 128;
-/// Measured times that differ by less are equal: no machine is so quiet.
+/// Times that differ by less are equal: no machine is so quiet, and no model so exact.
 constexpr double kNoise = 1.05;
 
 /// The power of two nearest to it in proportion, as its exponent; -1 for 0.
@@ -32,6 +34,36 @@ void settle_ties(std::vector<Ranked>& all, const Measured& measured) {
     if (at != all.begin() && around >= least) continue;
     best = at;
     least = around;
+  }
+  if (best != all.begin()) std::rotate(all.begin(), best, best + 1);
+}
+
+/// From how many ranks to how many others something goes between hosts, each way.
+std::size_t connections_between_hosts(const Configured& candidate, ScheduleSpec spec) {
+  spec.arguments = candidate.arguments;
+  std::set<std::pair<int, int>> connections;
+  for (const Schedule& schedule : generate_all(*candidate.algorithm, spec)) {
+    for (const Step& step : schedule.steps) {
+      const bool crosses =
+          step.kind == StepKind::send && spec.hosts[static_cast<std::size_t>(step.peer)] !=
+                                             spec.hosts[static_cast<std::size_t>(schedule.rank)];
+      if (crosses) connections.emplace(schedule.rank, step.peer);
+    }
+  }
+  return connections.size();
+}
+
+/// Of those that are predicted to be as fast as the fastest, which comes first, the one with the fewest
+/// connections between hosts takes its place: flows that share a link disturb each other, which the model
+/// does not know.
+void prefer_few_connections(std::vector<Ranked>& all, const ScheduleSpec& spec) {
+  auto best = all.begin();
+  std::size_t fewest = 0;
+  for (auto at = all.begin(); at != all.end() && at->seconds <= kNoise * all.front().seconds; ++at) {
+    const std::size_t connections = connections_between_hosts(at->configured, spec);
+    if (at != all.begin() && connections >= fewest) continue;
+    best = at;
+    fewest = connections;
   }
   if (best != all.begin()) std::rotate(all.begin(), best, best + 1);
 }
@@ -76,9 +108,10 @@ std::vector<Ranked> Chooser::ranking(const ScheduleSpec& spec, const Demands& de
   ScheduleSpec asked = spec;
   asked.hosts = situation_.hosts;
   asked.rank = asked.root = 0;  // all ranks look at the same schedules
+  const std::vector<int> slow = slow_hosts(situation_.bandwidth);
   const Measured measured(situation_.table.times(situation_.setting(), spec.collective), bytes);
   std::vector<Ranked> all;
-  for (Configured& candidate : candidates(asked, demands, slow_hosts(situation_.bandwidth))) {
+  for (Configured& candidate : candidates(asked, demands, slow)) {
     const auto timed = measured.seconds(candidate.name());
     const bool natively = situation_.shares_memory && candidate.algorithm->native && !demands.custom;
     const double seconds = timed      ? *timed
@@ -93,6 +126,9 @@ std::vector<Ranked> Chooser::ranking(const ScheduleSpec& spec, const Demands& de
     return a.seconds < b.seconds;
   });
   settle_ties(all, measured);
+  // Where a link is slow, what spares it counts more than how many flows there are.
+  const bool may_share = !asked.hosts.empty() && slow.empty() && asked.size <= kMostPlayed;
+  if (may_share && !all.empty() && !all.front().measured) prefer_few_connections(all, asked);
   return all;
 }
 

@@ -13,10 +13,9 @@ namespace kolo {
 
 /// Plays the schedules of all ranks on the model's processors and links and returns the seconds until the
 /// last rank is done. Every rank is one processor that does one thing at a time, the ranks of a host share
-/// its cores, a host's link carries one message at a time each way, however many hosts they come from or go
-/// to. Messages longer than a segment travel in
-/// pieces, as the engine sends them, so that what follows may begin with the first piece. The schedules must
-/// have passed the checker.
+/// its cores, a host's link carries one message at a time each way, whatever hosts it comes from or goes to.
+/// Messages longer than a segment travel in pieces, as the engine sends them, so that what follows may begin
+/// with the first piece. The schedules must have passed the checker.
 ///
 /// part_bytes: bytes per part, as check_schedules() takes counts. hosts: as ScheduleSpec::hosts. bandwidth:
 /// between the hosts, in bytes a second; where it is empty, the model's wires are all there is to know.
