@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <set>
 #include <utility>
 
@@ -53,17 +54,16 @@ std::size_t connections_between_hosts(const Configured& candidate, ScheduleSpec 
   return connections.size();
 }
 
-/// Of those that are predicted to be as fast as the fastest, which comes first, the one with the fewest
-/// connections between hosts takes its place: flows that share a link disturb each other, which the model
-/// does not know.
-void prefer_few_connections(std::vector<Ranked>& all, const ScheduleSpec& spec) {
+/// Of those that are predicted to be as fast as the fastest, which comes first, the one with the least
+/// `trouble` that the model does not know takes its place.
+void settle_ties(std::vector<Ranked>& all, const std::function<std::size_t(const Configured&)>& trouble) {
   auto best = all.begin();
-  std::size_t fewest = 0;
+  std::size_t least = 0;
   for (auto at = all.begin(); at != all.end() && at->seconds <= kNoise * all.front().seconds; ++at) {
-    const std::size_t connections = connections_between_hosts(at->configured, spec);
-    if (at != all.begin() && connections >= fewest) continue;
+    const std::size_t of_this = trouble(at->configured);
+    if (at != all.begin() && of_this >= least) continue;
     best = at;
-    fewest = connections;
+    least = of_this;
   }
   if (best != all.begin()) std::rotate(all.begin(), best, best + 1);
 }
@@ -126,9 +126,13 @@ std::vector<Ranked> Chooser::ranking(const ScheduleSpec& spec, const Demands& de
     return a.seconds < b.seconds;
   });
   settle_ties(all, measured);
-  // Where a link is slow, what spares it counts more than how many flows there are.
-  const bool may_share = !asked.hosts.empty() && slow.empty() && asked.size <= kMostPlayed;
-  if (may_share && !all.empty() && !all.front().measured) prefer_few_connections(all, asked);
+  const bool is_played = !asked.hosts.empty() && asked.size <= kMostPlayed;
+  if (!is_played || all.empty() || all.front().measured) return all;
+  // What the model does not know: flows that share a link disturb each other, trees keep a slow link waiting.
+  settle_ties(all, [&](const Configured& candidate) {
+    if (slow.empty()) return connections_between_hosts(candidate, asked);
+    return std::size_t{candidate.name().find("spared=") == std::string::npos};
+  });
   return all;
 }
 

@@ -72,7 +72,7 @@ class Play {
   }
 
  private:
-  enum class Phase : std::uint8_t { start, carry, receive, next };
+  enum class Phase : std::uint8_t { start, leave, enter, receive, next };
   struct Task {
     double time;          // not before
     std::uint32_t event;  // of Phase::next: the rank
@@ -152,19 +152,27 @@ class Play {
     return end;
   }
 
-  /// The sender's link, what lies between the two hosts, and the receiver's link, each at its speed and as
-  /// soon as it is free; what one has let through need not wait for the rest. Returns when all is through.
-  double carry(std::size_t from, std::size_t to, double begin, double bytes) {
-    double end = begin;
-    const auto pass = [&](double& free, double speed) {
-      begin = std::max(begin, free);
-      free = begin + (bandwidth_.empty() ? bytes * model_.network.wire_per_byte : bytes / speed);
-      end = std::max(end, free);
-    };
-    pass(out_free_[from], bandwidth_.empty() ? 0 : links_.out[from]);
-    pass(between_free_[from][to], bandwidth_.empty() ? 0 : bandwidth_[from][to]);
-    pass(in_free_[to], bandwidth_.empty() ? 0 : links_.in[to]);
-    return end;
+  double seconds_between(std::size_t from, std::size_t to, double bytes) const {
+    return bandwidth_.empty() ? bytes * model_.network.wire_per_byte : bytes / bandwidth_[from][to];
+  }
+
+  /// Out over the sender's link and on its way to the other host, each as soon as it is free. Returns since
+  /// when it arrives there.
+  double leave(std::size_t from, std::size_t to, double begin, double bytes) {
+    const double between = seconds_between(from, to, bytes);
+    begin = std::max({begin, out_free_[from], between_free_[from][to]});
+    out_free_[from] = begin + (bandwidth_.empty() ? between : bytes / links_.out[from]);
+    between_free_[from][to] = begin + between;
+    return begin;
+  }
+
+  /// In over the receiver's link, which others may have taken first. Returns when all is there: what one link
+  /// has let through need not wait for the rest.
+  double enter(std::size_t from, std::size_t to, double begin, double bytes) {
+    const double between = seconds_between(from, to, bytes);
+    const double own = bandwidth_.empty() ? between : bytes / links_.in[to];
+    in_free_[to] = std::max(begin, in_free_[to]) + own;
+    return std::max(begin + between, in_free_[to]);
   }
 
   /// The rank has no time now; as long as anything waits for it, one task stands for its next free moment.
@@ -195,7 +203,8 @@ class Play {
     const MessageGraph::Event& event = graph_.events()[task.event];
     const double bytes = static_cast<double>(bytes_[task.event]) / pieces_;
     const StepRef& actor = task.phase == Phase::start ? event.step : event.receiver;
-    if (task.phase != Phase::carry && rank_free_[actor.rank] > task.time) {
+    const bool is_under_way = task.phase == Phase::leave || task.phase == Phase::enter;
+    if (!is_under_way && rank_free_[actor.rank] > task.time) {
       wait_for(actor.rank, task);
       return 0;
     }
@@ -214,12 +223,17 @@ class Play {
     switch (task.phase) {
       case Phase::start:
         task.time = work(event.step.rank, task.time, overhead + bytes * link.sender_per_byte);
-        task.phase = Phase::carry;
+        task.phase = from != to ? Phase::leave : Phase::enter;
         if (!asks(task.event)) finish(task, true, task.time);
         ready_.push(task);
         break;
-      case Phase::carry: {
-        if (from != to) task.time = carry(from, to, task.time, bytes);
+      case Phase::leave:
+        task.time = leave(from, to, task.time, bytes);
+        task.phase = Phase::enter;
+        ready_.push(task);
+        break;
+      case Phase::enter: {
+        if (from != to) task.time = enter(from, to, task.time, bytes);
         task.time += link.latency;
         task.phase = Phase::receive;
         Pending& now = pending(task.event, task.piece);
