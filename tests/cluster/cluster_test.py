@@ -136,6 +136,8 @@ class Emulated(unittest.TestCase):
             for per_host, slow in (("1", 0), ("1,2,1,1", 3)):
                 cluster("up", "--name", NAME, "--hosts", "4", "--rate", "1gbit", "--rate-of", f"{slow}=50mbit")
                 try:
+                    untuned = self.run_bench(folder, ["-n", per_host], "", size, 1)
+                    self.assertRegex(untuned["algorithm"], rf"parameter_server.*spared={slow}")
                     done = cluster("run", "--name", NAME, "--", KOLO, "tune", "--only-bandwidths", "-o", table,
                                    env=environment)
                     self.assertIn(f"slower links than the others: 10.77.0.{slow + 1}\n", done.stdout)
