@@ -21,7 +21,7 @@ constexpr std::array<Parameter, 3> kParameters = {
     {{"servers",
       "how many ranks serve a share each, the first that are not spared; else all of these, and half of the "
       "ranks, at least one, where none is spared"},
-     {"spared", "ranks that do not serve, as their links are slow: 3 or 0-3", ParameterKind::numbers},
+     {"spared", "ranks that do not serve, as their links are slow; 0-3 names two", ParameterKind::numbers},
      {"chunks", "pieces of a share, so that results come while contributions still go; else 1"}}};
 
 std::vector<int> spared_in(const ScheduleSpec& spec) {

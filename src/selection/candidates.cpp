@@ -10,7 +10,7 @@ namespace kolo {
 namespace {
 
 /// Arguments worth trying besides the defaults: which is best depends on the size of the data.
-constexpr std::array<std::string_view, 10> kTried = {"k_nomial:radix=2",
+constexpr std::array<std::string_view, 11> kTried = {"k_nomial:radix=2",
                                                      "k_nomial:radix=3",
                                                      "k_nomial:radix=8",
                                                      "chain:chunks=1",
@@ -19,7 +19,8 @@ constexpr std::array<std::string_view, 10> kTried = {"k_nomial:radix=2",
                                                      "double_tree:chunks=1",
                                                      "double_tree:chunks=16",
                                                      "parameter_server:servers=2",
-                                                     "hierarchical:across=recursive_doubling"};
+                                                     "hierarchical:across=recursive_doubling",
+                                                     "hierarchical:inside=k_nomial"};
 
 constexpr std::uint64_t kMostSteps = 1u << 15;
 
