@@ -1,5 +1,6 @@
 // kolo plan: which algorithm a call would run, and what the others would take.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -36,6 +37,7 @@ struct PlanRequest {
   std::string ranks;
   std::string bytes = "1M";
   std::string hosts;
+  std::vector<std::string> names;
   std::string links = "shm";
   bool json = false;
 };
@@ -45,17 +47,35 @@ struct Line {
   ScheduleTotals totals;
 };
 
-Situation situation_of(int ranks, std::vector<int> hosts, const std::string& links) {
+/// Bandwidths as measured between the hosts of these names, or, without names, between all that the table
+/// knows, if these are as many.
+void add_bandwidths(Situation& situation, std::size_t hosts, const std::vector<std::string>& names) {
+  if (!names.empty() && names.size() != hosts) {
+    throw InvalidArgument(fmt::format("--names are {}, but there are {} hosts", names.size(), hosts), {});
+  }
+  situation.host_names = names.empty() ? situation.table.hosts() : names;
+  if (situation.host_names.size() == hosts) {
+    situation.bandwidth = bandwidths_between(situation.host_names, situation.table);
+    situation.ring = ring_by_bandwidth(situation);
+  }
+  if (situation.bandwidth.empty() && !names.empty()) {
+    throw InvalidArgument("the table does not know the bandwidth between all of --names", {});
+  }
+}
+
+Situation situation_of(int ranks, std::vector<int> hosts, const PlanRequest& request) {
   Situation situation;
   situation.size = ranks;
   const int count = hosts.empty() ? 1 : hosts.back() + 1;
   if (count > 1) situation.hosts = std::move(hosts);
+  const std::string& links = request.links;
   situation.links_inside = links;
   situation.links_between = "tcp";
   if (links == "tcp") situation.model.memory = typical_loopback();
   if (!table_path().empty()) situation.table = read_table(table_path()).value_or_throw();
   const auto known = situation.table.model(situation.setting());
   if (known) situation.model = *known;
+  add_bandwidths(situation, static_cast<std::size_t>(count), request.names);
   return situation;
 }
 
@@ -100,6 +120,15 @@ void print_table(const Situation& situation, const PlanRequest& request, std::ui
                                                      : "typical ones; kolo tune measures yours";
   fmt::print("# {} of {} among {} ranks ({}) over {}; costs: {}\n", request.collective,
              bench::format_size(bytes), situation.size, setting.layout, setting.links, costs);
+  if (!situation.bandwidth.empty()) {
+    fmt::print("# links as measured between {}; what they carry, in Mbit/s:",
+               fmt::join(situation.host_names, ", "));
+    const HostLinks carried(situation.bandwidth);
+    for (std::size_t host = 0; host < carried.out.size(); ++host) {
+      fmt::print(" {:.0f}", std::min(carried.out[host], carried.in[host]) * 8e-6);
+    }
+    fmt::print("\n");
+  }
   std::size_t width = 9;
   for (const Line& line : lines) width = std::max(width, line.ranked.configured.name().size());
   fmt::print("#   {:<{}}{:>8}{:>10}{:>14}{:>14}{:>12}\n", "algorithm", width, "steps", "messages",
@@ -125,7 +154,7 @@ int run_plan(const PlanRequest& request) {
                                                        : bench::parse_sizes(request.bytes, error);
   if (sizes.size() != 1) throw InvalidArgument(error.empty() ? "--bytes takes one size" : error, {});
   if (ranks.size() != 1) throw InvalidArgument("--ranks takes one number", {});
-  const Chooser chooser(situation_of(ranks[0], std::move(hosts), request.links));
+  const Chooser chooser(situation_of(ranks[0], std::move(hosts), request));
   const auto lines = lines_of(chooser, collective, sizes[0]);
   if (request.json) {
     print_json(chooser.situation(), request, sizes[0], lines);
@@ -150,6 +179,10 @@ void add_plan(CLI::App& app) {
       ->capture_default_str()
       ->type_name("SIZE");
   plan->add_option("--hosts", request->hosts, "Ranks on each host, as in 4,4 (default: all on one)")
+      ->type_name("LIST");
+  plan->add_option("--names", request->names,
+                   "The hosts as the table names them (default: all of its hosts, if they are as many)")
+      ->delimiter(',')
       ->type_name("LIST");
   plan->add_option("--links", request->links, "Between ranks of one host: shm, tcp or inproc")
       ->capture_default_str()

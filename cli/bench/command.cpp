@@ -80,7 +80,8 @@ Peers start_peers(const Settings& settings) {
 }
 
 std::uint64_t run_grid(const Settings& settings, Communicator communicator) {
-  const bench::Grid grid = bench::measure_grid(settings, communicator);
+  const bench::Grid grid =
+      bench::measure_grid(settings, communicator, slow_hosts(situation_of(communicator).bandwidth));
   const Setting setting = situation_of(communicator).setting();
   const CostModel costs = settings.table.empty() ? CostModel() : measure_costs(communicator);
   if (communicator.rank() != 0) return 0;

@@ -73,9 +73,10 @@ void level_out(std::vector<Times>& rounds) {
 
 class GridRunner {
  public:
-  GridRunner(const Settings& settings, const Communicator& communicator)
+  GridRunner(const Settings& settings, const Communicator& communicator, const std::vector<int>& slow_hosts)
       : settings_(settings),
         communicator_(communicator),
+        slow_hosts_(slow_hosts),
         kolo_(communicator, {}, settings.shared_memory),
         leads_(communicator.rank() == 0),
         json_(leads_ ? settings.json : "") {}
@@ -86,7 +87,7 @@ class GridRunner {
     spec.size = kolo_.size();
     spec.hosts = situation_of(communicator_).hosts;
     const bool one_buffer = settings_.kind == Kind::all_to_all && settings_.in_place;
-    for (const Configured& candidate : candidates(spec, {.in_place = one_buffer})) {
+    for (const Configured& candidate : candidates(spec, {.in_place = one_buffer}, slow_hosts_)) {
       grid_.algorithms.push_back(candidate.name());
     }
     json_.write(machine_line(this_machine(), version()));
@@ -250,6 +251,7 @@ class GridRunner {
 
   const Settings& settings_;
   const Communicator& communicator_;
+  const std::vector<int>& slow_hosts_;
   KoloContestant kolo_;
   bool leads_;
   JsonLines json_;
@@ -260,8 +262,9 @@ class GridRunner {
 
 }  // namespace
 
-Grid measure_grid(const Settings& settings, const Communicator& communicator) {
-  return GridRunner(settings, communicator).run();
+Grid measure_grid(const Settings& settings, const Communicator& communicator,
+                  const std::vector<int>& slow_hosts) {
+  return GridRunner(settings, communicator, slow_hosts).run();
 }
 
 std::string grid_table(const Grid& grid) {

@@ -31,12 +31,13 @@ struct Grid {
   std::uint64_t wrong = 0;  ///< elements
 };
 
-/// Collective: measures all candidates for each size in turns, round by round, so that a noisy moment of the
-/// machine hits all alike; those far behind after a round are given up. Then a final: kolo's choice and the
-/// fastest few run many short rounds more, which alone decide. Times are lower quartiles, of the
-/// final the median of its rounds' ones. Complete on rank 0, which prints the table and writes the JSON
-/// lines. Results are verified as always.
-Grid measure_grid(const Settings& settings, const Communicator& communicator);
+/// Collective: measures all candidates, those that spare slow hosts too, for each size in turns, round by
+/// round, so that a noisy moment of the machine hits all alike; those far behind after a round are given up.
+/// Then a final: kolo's choice and the fastest few run many short rounds more, which alone decide. Times are
+/// lower quartiles, of the final the median of its rounds' ones. Complete on rank 0, which prints the table
+/// and writes the JSON lines. Results are verified as always.
+Grid measure_grid(const Settings& settings, const Communicator& communicator,
+                  const std::vector<int>& slow_hosts);
 
 /// The grid as a table for people, algorithms in lines and sizes in columns.
 std::string grid_table(const Grid& grid);

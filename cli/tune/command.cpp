@@ -72,20 +72,30 @@ int tune_as_rank(const TuneRequest& request) {
   const auto bandwidths = tune::measure_bandwidths(communicator, [](int done, int of) {
     if (told) fmt::print(stderr, "\r\x1b[K  bandwidths: {} of {} pairs of hosts", done, of);
   });
-  const Setting setting = situation_of(communicator).setting();
+  const Situation& situation = situation_of(communicator);
+  const Setting setting = situation.setting();
   const CostModel costs = measure_costs(communicator);
-  learn([&](TuningTable& table) {
+  const auto add_links = [&](TuningTable& table) {
     for (const auto& [pair, bytes_per_second] : bandwidths) {
       table.set_bandwidth(pair.first, pair.second, bytes_per_second);
     }
     table.set_model(setting, costs);
-  });
+  };
+  learn(add_links);
+  TuningTable links;
+  add_links(links);
+  const std::vector<int> slow = slow_hosts(bandwidths_between(situation.host_names, links));
+  if (leads && !slow.empty()) {
+    std::vector<std::string> names;
+    for (const int host : slow) names.push_back(situation.host_names[static_cast<std::size_t>(host)]);
+    fmt::print("# hosts with slower links than the others: {}\n", fmt::join(names, ", "));
+  }
   std::uint64_t wrong = 0;
   for (const std::string& collective : request.collectives) {
     if (request.only_bandwidths) break;
     bench::Settings settings = settings_for(request, collective, communicator.size());
     settings.progress = leads && told;
-    const bench::Grid grid = bench::measure_grid(settings, communicator);
+    const bench::Grid grid = bench::measure_grid(settings, communicator, slow);
     wrong += grid.wrong;
     Collective parsed;
     if (!leads || !parse_collective(collective, parsed)) continue;

@@ -17,14 +17,29 @@ namespace kolo {
 namespace {
 
 constexpr std::array<Parameter, 2> kParameters = {
-    {{"inside", "the reduce and the broadcast inside each host; else binomial", ParameterKind::name},
-     {"across", "the all_reduce among the first ranks of all hosts; else ring", ParameterKind::name}}};
+    {{"inside", "the reduce and the broadcast inside each host, as in chain+chunks=8; else binomial",
+      ParameterKind::name},
+     {"across",
+      "the all_reduce among the first ranks of all hosts, as in parameter_server+spared=3; else ring",
+      ParameterKind::name}}};
 
-std::string inside_of(const ScheduleSpec& spec) {
+std::string inside_text(const ScheduleSpec& spec) {
   return spec.arguments.word("inside", "binomial");
 }
-std::string across_of(const ScheduleSpec& spec) {
+std::string across_text(const ScheduleSpec& spec) {
   return spec.arguments.word("across", "ring");
+}
+
+/// "chain+chunks=8": an algorithm with its arguments.
+Result<Configured> nested(Collective collective, std::string text) {
+  std::ranges::replace(text, '+', ':');
+  return parse_algorithm(collective, text);
+}
+Result<Configured> inside_of(const ScheduleSpec& spec, Collective collective) {
+  return nested(collective, inside_text(spec));
+}
+Result<Configured> across_of(const ScheduleSpec& spec) {
+  return nested(Collective::all_reduce, across_text(spec));
 }
 
 /// The ranks of each host; their first ones, the leaders, are in ascending order.
@@ -43,21 +58,24 @@ Hosts hosts_of(const ScheduleSpec& spec) {
 }
 
 /// What `rank` of a host of so many ranks, or of so many leaders, is asked for.
-ScheduleSpec inside_spec(Collective collective, std::size_t rank, std::size_t size) {
-  return {collective, static_cast<int>(rank), static_cast<int>(size), 0, {}, {}};
+ScheduleSpec inside_spec(const Configured& inside, std::size_t rank, std::size_t size) {
+  return {
+      inside.algorithm->collective, static_cast<int>(rank), static_cast<int>(size), 0, inside.arguments, {}};
 }
-ScheduleSpec across_spec(std::size_t rank, std::size_t hosts) {
-  ScheduleSpec spec = inside_spec(Collective::all_reduce, rank, hosts);
+ScheduleSpec across_spec(const Configured& across, std::size_t rank, std::size_t hosts) {
+  ScheduleSpec spec = inside_spec(across, rank, hosts);
   spec.hosts.resize(hosts);
   std::iota(spec.hosts.begin(), spec.hosts.end(), 0);
   return spec;
 }
 
 Schedule inside(const ScheduleSpec& spec, Collective collective, std::size_t rank, std::size_t size) {
-  return find_algorithm(collective, inside_of(spec))->generate(inside_spec(collective, rank, size));
+  const Configured inside = inside_of(spec, collective).value();
+  return inside.algorithm->generate(inside_spec(inside, rank, size));
 }
 Schedule across(const ScheduleSpec& spec, std::size_t rank, std::size_t hosts) {
-  return find_algorithm(Collective::all_reduce, across_of(spec))->generate(across_spec(rank, hosts));
+  const Configured across = across_of(spec).value();
+  return across.algorithm->generate(across_spec(across, rank, hosts));
 }
 
 /// The sizes of hosts on which there is something to do, each once.
@@ -90,30 +108,48 @@ bool may_be_across(std::string_view name) {
   return name != "hierarchical" && find_algorithm(Collective::all_reduce, name) != nullptr;
 }
 
-/// "a, b, c": those of a collective's algorithms that may be it.
-std::string names(Collective collective, bool (*may_be)(std::string_view)) {
+/// Why the text names none that may be there; empty where it does.
+std::string unknown(std::string text, std::string_view place, Collective collective,
+                    bool (*may_be)(std::string_view)) {
+  const std::string name = text.substr(0, text.find('+'));
+  if (may_be(name)) return {};
   std::string list;
   for (const Algorithm& algorithm : algorithms()) {
     if (algorithm.collective != collective || !may_be(algorithm.name)) continue;
     list += (list.empty() ? "" : ", ") + std::string(algorithm.name);
   }
-  return list;
+  return "has no '" + name + "' to take " + std::string(place) + "; it knows " + list;
+}
+
+std::string objection_inside(const ScheduleSpec& spec) {
+  std::string why = unknown(inside_text(spec), "inside", Collective::reduce, may_be_inside);
+  for (const Collective collective : {Collective::reduce, Collective::broadcast}) {
+    if (!why.empty()) break;
+    auto inside = inside_of(spec, collective);
+    Status status = inside.status();
+    for (const std::size_t size : sizes_inside(hosts_of(spec))) {
+      if (status.ok()) status = supports(*inside->algorithm, inside_spec(*inside, 0, size));
+    }
+    if (!status.ok()) why = "cannot work inside hosts: " + status.message();
+  }
+  return why;
+}
+
+std::string objection_across(const ScheduleSpec& spec) {
+  std::string why = unknown(across_text(spec), "across", Collective::all_reduce, may_be_across);
+  if (!why.empty()) return why;
+  const std::size_t hosts = hosts_of(spec).size();
+  auto across = across_of(spec);
+  Status status = across.status();
+  if (status.ok() && hosts > 1) {
+    status = supports(*across->algorithm, across_spec(*across, 0, hosts), {.in_place = true});
+  }
+  return status.ok() ? "" : "cannot reach across " + std::to_string(hosts) + " hosts: " + status.message();
 }
 
 std::string objection(const ScheduleSpec& spec) {
-  if (!may_be_inside(inside_of(spec))) {
-    return "has no '" + inside_of(spec) + "' to take inside; it knows " +
-           names(Collective::reduce, may_be_inside);
-  }
-  if (!may_be_across(across_of(spec))) {
-    return "has no '" + across_of(spec) + "' to take across; it knows " +
-           names(Collective::all_reduce, may_be_across);
-  }
-  const std::size_t hosts = hosts_of(spec).size();
-  const Algorithm& across = *find_algorithm(Collective::all_reduce, across_of(spec));
-  if (hosts == 1) return {};
-  const Status status = supports(across, across_spec(0, hosts), {.in_place = true});
-  return status.ok() ? "" : "cannot reach across " + std::to_string(hosts) + " hosts: " + status.message();
+  const std::string why = objection_inside(spec);
+  return why.empty() ? objection_across(spec) : why;
 }
 
 Schedule generate(const ScheduleSpec& spec) {
@@ -152,9 +188,10 @@ StepsAndBytes cost(const ScheduleSpec& spec) {
   const auto slowest = [&](Collective collective) {
     StepsAndBytes most;
     for (const std::size_t size : sizes_inside(hosts)) {
-      const Algorithm& algorithm = *find_algorithm(collective, inside_of(spec));
-      const StepsAndBytes one = in_chunks(algorithm.closed_form.of(inside_spec(collective, 0, size)),
-                                          inside(spec, collective, 0, size));
+      const Configured algorithm = inside_of(spec, collective).value();
+      const StepsAndBytes one =
+          in_chunks(algorithm.algorithm->closed_form.of(inside_spec(algorithm, 0, size)),
+                    inside(spec, collective, 0, size));
       most = {std::max(most.steps, one.steps), std::max(most.sent, one.sent)};
     }
     return most;
@@ -163,13 +200,16 @@ StepsAndBytes cost(const ScheduleSpec& spec) {
   const StepsAndBytes broadcast = slowest(Collective::broadcast);
   StepsAndBytes between;
   if (hosts.size() > 1) {
-    const Algorithm& algorithm = *find_algorithm(Collective::all_reduce, across_of(spec));
-    between =
-        in_chunks(algorithm.closed_form.of(across_spec(0, hosts.size())), across(spec, 0, hosts.size()));
+    const Configured algorithm = across_of(spec).value();
+    between = in_chunks(algorithm.algorithm->closed_form.of(across_spec(algorithm, 0, hosts.size())),
+                        across(spec, 0, hosts.size()));
   }
-  // A host's first rank sends nothing while it sums up.
-  return {reduce.steps + between.steps + broadcast.steps,
-          std::max(reduce.sent, between.sent) + broadcast.sent};
+  const bool are_equal =
+      std::ranges::all_of(hosts, [&](const auto& host) { return host.size() == hosts.front().size(); });
+  const std::uint64_t steps = reduce.steps + between.steps + broadcast.steps;
+  // A host's first rank sends nothing while it sums up. Leaders that start at different times find others
+  // busy: no source bounds what that costs, the sixteenth is what was counted for up to 64 ranks.
+  return {are_equal ? steps : steps + steps / 16, std::max(reduce.sent, between.sent) + broadcast.sent};
 }
 
 }  // namespace
@@ -187,7 +227,8 @@ const Algorithm all_reduce_hierarchical = {
     .parameters = kParameters,
     .closed_form =
         {
-            .steps = "at most those of the reduce, the all_reduce and the broadcast, on the largest host",
+            .steps = "at most those of the reduce, the all_reduce and the broadcast, on the largest host; a "
+                     "sixteenth more where hosts are unequal",
             .sent = "at most what goes across and in the broadcast",
             .at_most = true,
             .of = cost,

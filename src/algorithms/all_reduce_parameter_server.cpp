@@ -4,46 +4,112 @@
 #include <array>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "algorithms/algorithm.hpp"
 #include "algorithms/fold.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/group.hpp"
 #include "algorithms/pairs.hpp"
+#include "algorithms/pipeline.hpp"
 #include "schedule/builder.hpp"
 
 namespace kolo {
 namespace {
 
-constexpr std::array<Parameter, 1> kParameters = {
-    {{"servers", "how many ranks serve a share each, the first ones; else half of them, at least one"}}};
+constexpr std::array<Parameter, 3> kParameters = {
+    {{"servers",
+      "how many ranks serve a share each, the first that are not spared; else all of these, and half of the "
+      "ranks, at least one, where none is spared"},
+     {"spared", "ranks that do not serve, as their links are slow; 0-3 names two", ParameterKind::numbers},
+     {"chunks", "pieces of a share, so that results come while contributions still go; else 1"}}};
 
-int servers_of(const ScheduleSpec& spec) {
-  return spec.arguments.number("servers", std::max(1, spec.size / 2));
+std::vector<int> spared_in(const ScheduleSpec& spec) {
+  return spec.arguments.numbers("spared");
+}
+
+/// The ranks that may serve, in their order.
+std::vector<int> willing(const ScheduleSpec& spec) {
+  const std::vector<int> spared = spared_in(spec);
+  std::vector<int> ranks;
+  for (int rank = 0; rank < spec.size; ++rank) {
+    if (std::ranges::find(spared, rank) == spared.end()) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+int server_count(const ScheduleSpec& spec, int may_serve) {
+  const int usual = spared_in(spec).empty() ? std::max(1, spec.size / 2) : may_serve;
+  return spec.arguments.number("servers", usual);
+}
+
+std::vector<int> servers_of(const ScheduleSpec& spec) {
+  std::vector<int> ranks = willing(spec);
+  ranks.resize(static_cast<std::size_t>(server_count(spec, static_cast<int>(ranks.size()))));
+  return ranks;
+}
+
+std::uint32_t pieces_of(const ScheduleSpec& spec) {
+  return chunks_of(spec, 1);
 }
 
 std::string objection(const ScheduleSpec& spec) {
-  if (servers_of(spec) <= spec.size) return {};
-  return "needs no more servers than the " + std::to_string(spec.size) + " ranks";
+  const std::vector<int> spared = spared_in(spec);
+  if (std::ranges::any_of(spared, [&](int rank) { return rank >= spec.size; })) {
+    return "can spare none but the ranks 0 to " + std::to_string(spec.size - 1);
+  }
+  const auto may_serve = static_cast<int>(willing(spec).size());
+  if (may_serve == 0) return "needs a rank that is not spared";
+  if (server_count(spec, may_serve) > may_serve) {
+    return "needs no more servers than the " + std::to_string(may_serve) + " ranks" +
+           (spared.empty() ? "" : " that are not spared");
+  }
+  return chunks_objection(spec);
 }
 
+/// Piece after piece, so that what is complete first goes back first, over a link that carries both ways at
+/// once: a rank that does not serve sends the data once and receives it once, whatever the others do.
 Schedule generate(const ScheduleSpec& spec) {
-  const int servers = servers_of(spec);
-  const bool serves = spec.rank < servers;
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(servers),
-                          serves ? received_scratch(spec.size) : 0);
+  const std::vector<int> servers = servers_of(spec);
+  const std::uint32_t pieces = pieces_of(spec);
+  const auto place_of = [&](int rank) {  // among the servers
+    return static_cast<std::uint32_t>(std::ranges::find(servers, rank) - servers.begin());
+  };
+  const std::uint32_t own_place = place_of(spec.rank);
+  const bool serves = own_place < servers.size();
+  const std::uint32_t chunks = static_cast<std::uint32_t>(servers.size()) * pieces;
+  const std::uint32_t slots = received_scratch(spec.size);  // of a piece
+  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, chunks,
+                          serves ? slots * pieces : chunks);
   const auto for_each_server = [&](auto visit) {
-    for (int k = 1; k < spec.size; ++k) {
-      if (const int server = after(spec, k); server < servers) visit(server);
+    for (std::uint32_t piece = 0; piece < pieces; ++piece) {
+      for (int k = 1; k < spec.size; ++k) {
+        const std::uint32_t place = place_of(after(spec, k));
+        if (place < servers.size()) visit(after(spec, k), place * pieces + piece);
+      }
     }
   };
-  const ChunkRange own = output(part_of(spec.rank));
-  for_each_server([&](int server) { builder.send(server, input(part_of(server))); });
-  if (serves) fold_received(builder, everybody(spec), own, input(part_of(spec.rank)));
-  for_each_server([&](int server) { builder.recv(server, output(part_of(server))); });
-  if (serves) {
-    for (int k = 1; k < spec.size; ++k) builder.send(after(spec, k), own);
-  }
+  const auto for_each_own = [&](auto visit) {
+    for (std::uint32_t piece = 0; serves && piece < pieces; ++piece) visit(piece, own_place * pieces + piece);
+  };
+  for_each_server([&](int server, std::uint32_t chunk) { builder.send(server, input(chunk)); });
+  for_each_own([&](std::uint32_t piece, std::uint32_t chunk) {
+    fold_received(builder, everybody(spec), output(chunk), input(chunk), true, piece * slots);
+  });
+  for_each_server([&](int server, std::uint32_t chunk) {
+    if (serves) {
+      builder.recv(server, output(chunk));
+      return;
+    }
+    // Not straight into the output: in place that would be asked for only after the contribution has left,
+    // and the question would wait behind all other contributions in the link's queue.
+    const ChunkRange result = scratch(chunk, output(chunk));
+    builder.recv(server, result);
+    builder.copy(output(chunk), result);
+  });
+  for_each_own([&](std::uint32_t, std::uint32_t chunk) {
+    for (int k = 1; k < spec.size; ++k) builder.send(after(spec, k), output(chunk));
+  });
   return std::move(builder).finish();
 }
 
@@ -54,7 +120,7 @@ const Algorithm all_reduce_parameter_server = {
     .collective = Collective::all_reduce,
     .name = "parameter_server",
     .purpose = "Each of S servers combines its share of the data in rank order and sends everyone the result",
-    .use = "Where some ranks have better links than others and can serve; to compare with",
+    .use = "Where some ranks have slower links than others: who is spared sends and gets the data once",
     .source =
         "M. Li et al.: Scaling distributed machine learning with the parameter server, OSDI 2014, section 3; "
         "here the servers are workers too, and all wait for all",
@@ -62,11 +128,13 @@ const Algorithm all_reduce_parameter_server = {
     .parameters = kParameters,
     .closed_form =
         {
-            .steps = "2(N-1)",
+            .steps = "(N+S-2) C + N-S, C pieces of a share",
             .sent = "(N+S-2)/S K",
             .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
               const std::uint64_t n = ranks_of(spec);
-              return {2 * (n - 1), n + static_cast<std::uint64_t>(servers_of(spec)) - 2};
+              const std::uint64_t servers = servers_of(spec).size();
+              const std::uint64_t sent = (n + servers - 2) * pieces_of(spec);
+              return {sent + n - servers, sent};
             },
         },
     .objection = objection,

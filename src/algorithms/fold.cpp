@@ -23,11 +23,11 @@ void fold_in_rank_order(ScheduleBuilder& builder, const ScheduleSpec& spec, Chun
 }
 
 void fold_received(ScheduleBuilder& builder, const Group& group, ChunkRange out, ChunkRange own,
-                   bool completes) {
+                   bool completes, std::uint32_t first_slot) {
   const int last = group.size() - 1;
   const auto received = [&](int place) {
     const auto slot = static_cast<std::uint32_t>(place < group.place() ? place : place - 1);
-    return scratch(slot * own.count, own);
+    return scratch(first_slot + slot * own.count, own);
   };
   for (int k = 1; k <= last; ++k) {
     const int place = (group.place() + group.size() - k) % group.size();

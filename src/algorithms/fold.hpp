@@ -23,10 +23,11 @@ constexpr std::uint32_t received_scratch(int group_size, std::uint32_t chunks = 
   return static_cast<std::uint32_t>(group_size - 1) * chunks;
 }
 
-/// The same left fold where everybody receives from everybody: each message has slots of its own, from 0 on,
-/// so that nobody waits for a turn, and they come from the nearest rank before first, as all send to the
-/// nearest after first. In the order of the group; `completes` as of a step. A group of one copies.
+/// The same left fold where everybody receives from everybody: each message has slots of its own, from
+/// `first_slot` on, so that nobody waits for a turn, and they come from the nearest rank before first, as all
+/// send to the nearest after first. In the order of the group; `completes` as of a step. A group of one
+/// copies.
 void fold_received(ScheduleBuilder& builder, const Group& group, ChunkRange out, ChunkRange own,
-                   bool completes = true);
+                   bool completes = true, std::uint32_t first_slot = 0);
 
 }  // namespace kolo

@@ -16,8 +16,8 @@ inline constexpr std::array<Parameter, 1> kChunksParameters = {
 
 constexpr int kMostChunks = 4096;
 
-inline std::uint32_t chunks_of(const ScheduleSpec& spec) {
-  return static_cast<std::uint32_t>(spec.arguments.number("chunks", 4));
+inline std::uint32_t chunks_of(const ScheduleSpec& spec, int otherwise = 4) {
+  return static_cast<std::uint32_t>(spec.arguments.number("chunks", otherwise));
 }
 
 inline std::string chunks_objection(const ScheduleSpec& spec) {

@@ -3,7 +3,6 @@
 #include <array>
 #include <cstring>
 #include <functional>
-#include <set>
 #include <thread>
 
 #include <fmt/format.h>
@@ -12,6 +11,7 @@
 #include "base/config.hpp"
 #include "base/cores.hpp"
 #include "base/log.hpp"
+#include "comm/links.hpp"
 #include "comm/state.hpp"
 #include "kernels/kernels.hpp"
 #include "transport/transport.hpp"
@@ -189,13 +189,11 @@ std::vector<int> shared_ring(Communicator& communicator, const Situation& situat
 // The largest value of any rank decides, so that all ranks have the same model.
 CostModel measure_costs(Communicator& communicator, const std::vector<int>& hosts) {
   CostModel model = typical_cost_model();
+  const std::vector<int> leaders = leaders_of(communicator, hosts);
   std::vector<int> neighbours;
-  std::vector<int> leaders;
   const auto host_of = [&](int rank) { return hosts.empty() ? 0 : hosts[static_cast<std::size_t>(rank)]; };
-  std::set<int> seen;
   for (int rank = 0; rank < communicator.size(); ++rank) {
     if (host_of(rank) == host_of(communicator.rank())) neighbours.push_back(rank);
-    if (seen.insert(host_of(rank)).second) leaders.push_back(rank);
   }
   measure_local(model);
   const auto time_rounds = [&](const std::vector<int>& members) {
@@ -244,10 +242,12 @@ Situation explore(Communicator& communicator, const Group& group) {
   situation.links_inside = kinds_of_links(communicator, group.hosts, true);
   situation.links_between = kinds_of_links(communicator, group.hosts, false);
   situation.table = shared_table(communicator);
+  situation.bandwidth = bandwidths_between(situation.host_names, situation.table);
   situation.ring = shared_ring(communicator, situation);
   const Setting setting = situation.setting();
   const auto known = situation.table.model(setting);
   situation.model = known ? *known : measure_costs(communicator, group.hosts);
+  if (!known && situation.bandwidth.empty()) situation.bandwidth = measure_links(communicator, group.hosts);
   if (communicator.rank() == 0) {
     log().debug("links {}, ranks {}, costs {}", setting.links, setting.layout, to_text(situation.model));
     if (!situation.ring.empty()) log().debug("rings run in the order {}", fmt::join(situation.ring, " "));

@@ -8,8 +8,10 @@
 namespace kolo {
 
 /// All that support the call, in the registry's order: each algorithm as it is, and with the arguments that
-/// are worth trying. Those with very many messages are left out (naive with a thousand ranks), because only
-/// looking at them would take long.
-std::vector<Configured> candidates(const ScheduleSpec& spec, const Demands& demands);
+/// are worth trying; where `slow_hosts` have slower links than the others, also those that spare them. Those
+/// with very many messages are left out (naive with a thousand ranks), because only looking at them would
+/// take long.
+std::vector<Configured> candidates(const ScheduleSpec& spec, const Demands& demands,
+                                   const std::vector<int>& slow_hosts = {});
 
 }  // namespace kolo

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <set>
+#include <utility>
 
 #include "schedule/lengths.hpp"
 #include "selection/candidates.hpp"
@@ -13,7 +16,7 @@ namespace {
 
 /// With more ranks the closed forms are asked instead of the schedules, which would take long to play.
 constexpr int kMostPlayed = 128;
-/// Measured times that differ by less are equal: no machine is so quiet.
+/// Times that differ by less are equal: no machine is so quiet, and no model so exact.
 constexpr double kNoise = 1.05;
 
 /// The power of two nearest to it in proportion, as its exponent; -1 for 0.
@@ -32,6 +35,35 @@ void settle_ties(std::vector<Ranked>& all, const Measured& measured) {
     if (at != all.begin() && around >= least) continue;
     best = at;
     least = around;
+  }
+  if (best != all.begin()) std::rotate(all.begin(), best, best + 1);
+}
+
+/// From how many ranks to how many others something goes between hosts, each way.
+std::size_t connections_between_hosts(const Configured& candidate, ScheduleSpec spec) {
+  spec.arguments = candidate.arguments;
+  std::set<std::pair<int, int>> connections;
+  for (const Schedule& schedule : generate_all(*candidate.algorithm, spec)) {
+    for (const Step& step : schedule.steps) {
+      const bool crosses =
+          step.kind == StepKind::send && spec.hosts[static_cast<std::size_t>(step.peer)] !=
+                                             spec.hosts[static_cast<std::size_t>(schedule.rank)];
+      if (crosses) connections.emplace(schedule.rank, step.peer);
+    }
+  }
+  return connections.size();
+}
+
+/// Of those that are predicted to be as fast as the fastest, which comes first, the one with the least
+/// `trouble` that the model does not know takes its place.
+void settle_ties(std::vector<Ranked>& all, const std::function<std::size_t(const Configured&)>& trouble) {
+  auto best = all.begin();
+  std::size_t least = 0;
+  for (auto at = all.begin(); at != all.end() && at->seconds <= kNoise * all.front().seconds; ++at) {
+    const std::size_t of_this = trouble(at->configured);
+    if (at != all.begin() && of_this >= least) continue;
+    best = at;
+    least = of_this;
   }
   if (best != all.begin()) std::rotate(all.begin(), best, best + 1);
 }
@@ -76,9 +108,10 @@ std::vector<Ranked> Chooser::ranking(const ScheduleSpec& spec, const Demands& de
   ScheduleSpec asked = spec;
   asked.hosts = situation_.hosts;
   asked.rank = asked.root = 0;  // all ranks look at the same schedules
+  const std::vector<int> slow = slow_hosts(situation_.bandwidth);
   const Measured measured(situation_.table.times(situation_.setting(), spec.collective), bytes);
   std::vector<Ranked> all;
-  for (Configured& candidate : candidates(asked, demands)) {
+  for (Configured& candidate : candidates(asked, demands, slow)) {
     const auto timed = measured.seconds(candidate.name());
     const bool natively = situation_.shares_memory && candidate.algorithm->native && !demands.custom;
     const double seconds = timed      ? *timed
@@ -93,14 +126,22 @@ std::vector<Ranked> Chooser::ranking(const ScheduleSpec& spec, const Demands& de
     return a.seconds < b.seconds;
   });
   settle_ties(all, measured);
+  const bool is_played = !asked.hosts.empty() && asked.size <= kMostPlayed;
+  if (!is_played || all.empty() || all.front().measured) return all;
+  // What the model does not know: flows that share a link disturb each other, trees keep a slow link waiting.
+  settle_ties(all, [&](const Configured& candidate) {
+    if (slow.empty()) return connections_between_hosts(candidate, asked);
+    return std::size_t{candidate.name().find("spared=") == std::string::npos};
+  });
   return all;
 }
 
 double Chooser::predicted(const Configured& candidate, ScheduleSpec spec, std::uint64_t bytes) const {
-  spec.arguments = candidate.arguments;
+  spec.arguments = in_ring_order(candidate).arguments;
   if (spec.size > kMostPlayed) return estimated(candidate, spec, bytes);
   const std::vector<Schedule> schedules = generate_all(*candidate.algorithm, spec);
-  return predict(schedules, even_parts(bytes, part_count(schedules[0])), spec.hosts, situation_.model);
+  return predict(schedules, even_parts(bytes, part_count(schedules[0])), spec.hosts, situation_.model,
+                 situation_.bandwidth);
 }
 
 /// A look at a cache line of each other rank, and every rank's data loaded and stored once, by all cores
@@ -131,10 +172,23 @@ double Chooser::estimated(const Configured& candidate, const ScheduleSpec& spec,
 }
 
 Configured Chooser::in_ring_order(Configured configured) const {
-  if (situation_.ring.empty() || configured.algorithm->name != "ring") return configured;
-  std::string order;
-  for (const int rank : situation_.ring) order += (order.empty() ? "" : "-") + std::to_string(rank);
-  if (configured.arguments.numbers("order").empty()) configured.arguments.set("order", order);
+  if (situation_.ring.empty()) return configured;
+  const auto joined = [](const std::vector<int>& numbers) {
+    std::string text;
+    for (const int number : numbers) text += (text.empty() ? "" : "-") + std::to_string(number);
+    return text;
+  };
+  if (configured.algorithm->name == "ring" && configured.arguments.numbers("order").empty()) {
+    configured.arguments.set("order", joined(situation_.ring));
+  }
+  if (configured.algorithm->name == "hierarchical" && configured.arguments.word("across", "ring") == "ring") {
+    std::vector<int> hosts;  // the ranks of each follow one another
+    for (const int rank : situation_.ring) {
+      hosts.push_back(situation_.hosts.empty() ? 0 : situation_.hosts[static_cast<std::size_t>(rank)]);
+    }
+    hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
+    configured.arguments.set("across", "ring+order=" + joined(hosts));
+  }
   return configured;
 }
 

@@ -41,8 +41,10 @@ class Chooser {
   Result<Configured> choose(const Choice& choice);
 
   /// All candidates, the fastest first. Those that the table has times for at sizes near `bytes` (Measured)
-  /// come before the others, which are in the order that the model predicts. Of several that are measured as
-  /// equally fast but for noise, the one that does best at the sizes around is the first.
+  /// come before the others, which are in the order that the model predicts; of several that
+  /// it finds equally fast, one that spares slow hosts, or else the one with the fewest connections between
+  /// hosts, is the first. Of several that
+  /// are measured as equally fast but for noise, the one that does best at the sizes around is the first.
   std::vector<Ranked> ranking(const ScheduleSpec& spec, const Demands& demands, std::uint64_t bytes) const;
 
   const Situation& situation() const { return situation_; }

@@ -19,10 +19,13 @@ constexpr std::uint32_t kMostWork = 20'000;  // pieces of all events
 class Play {
  public:
   Play(std::span<const Schedule> schedules, const MessageGraph& graph,
-       std::span<const std::uint64_t> part_bytes, std::span<const int> hosts, const CostModel& model)
+       std::span<const std::uint64_t> part_bytes, std::span<const int> hosts, const CostModel& model,
+       const BandwidthMatrix& bandwidth)
       : schedules_(schedules),
         graph_(graph),
         model_(model),
+        bandwidth_(bandwidth),
+        links_(bandwidth),
         rank_free_(schedules.size(), 0),
         waiting_(schedules.size()) {
     const std::size_t host_count =
@@ -33,6 +36,7 @@ class Play {
     core_free_.assign(host_count, std::vector<double>(static_cast<std::size_t>(model.cores), 0));
     out_free_.assign(host_count, 0);
     in_free_.assign(host_count, 0);
+    between_free_.assign(host_count, std::vector<double>(host_count, 0));
     std::uint64_t longest = 0;
     std::vector<ChunkLengths> lengths;
     for (const Schedule& schedule : schedules) lengths.push_back(chunk_lengths(schedule, part_bytes));
@@ -68,7 +72,7 @@ class Play {
   }
 
  private:
-  enum class Phase : std::uint8_t { start, carry, receive, next };
+  enum class Phase : std::uint8_t { start, leave, enter, receive, next };
   struct Task {
     double time;          // not before
     std::uint32_t event;  // of Phase::next: the rank
@@ -148,6 +152,29 @@ class Play {
     return end;
   }
 
+  double seconds_between(std::size_t from, std::size_t to, double bytes) const {
+    return bandwidth_.empty() ? bytes * model_.network.wire_per_byte : bytes / bandwidth_[from][to];
+  }
+
+  /// Out over the sender's link and on its way to the other host, each as soon as it is free. Returns since
+  /// when it arrives there.
+  double leave(std::size_t from, std::size_t to, double begin, double bytes) {
+    const double between = seconds_between(from, to, bytes);
+    begin = std::max({begin, out_free_[from], between_free_[from][to]});
+    out_free_[from] = begin + (bandwidth_.empty() ? between : bytes / links_.out[from]);
+    between_free_[from][to] = begin + between;
+    return begin;
+  }
+
+  /// In over the receiver's link, which others may have taken first. Returns when all is there: what one link
+  /// has let through need not wait for the rest.
+  double enter(std::size_t from, std::size_t to, double begin, double bytes) {
+    const double between = seconds_between(from, to, bytes);
+    const double own = bandwidth_.empty() ? between : bytes / links_.in[to];
+    in_free_[to] = std::max(begin, in_free_[to]) + own;
+    return std::max(begin + between, in_free_[to]);
+  }
+
   /// The rank has no time now; as long as anything waits for it, one task stands for its next free moment.
   void wait_for(std::uint32_t rank, const Task& task) {
     if (waiting_[rank].empty()) ready_.push({rank_free_[rank], rank, 0, Phase::next});
@@ -176,7 +203,8 @@ class Play {
     const MessageGraph::Event& event = graph_.events()[task.event];
     const double bytes = static_cast<double>(bytes_[task.event]) / pieces_;
     const StepRef& actor = task.phase == Phase::start ? event.step : event.receiver;
-    if (task.phase != Phase::carry && rank_free_[actor.rank] > task.time) {
+    const bool is_under_way = task.phase == Phase::leave || task.phase == Phase::enter;
+    if (!is_under_way && rank_free_[actor.rank] > task.time) {
       wait_for(actor.rank, task);
       return 0;
     }
@@ -195,15 +223,17 @@ class Play {
     switch (task.phase) {
       case Phase::start:
         task.time = work(event.step.rank, task.time, overhead + bytes * link.sender_per_byte);
-        task.phase = Phase::carry;
+        task.phase = from != to ? Phase::leave : Phase::enter;
         if (!asks(task.event)) finish(task, true, task.time);
         ready_.push(task);
         break;
-      case Phase::carry: {
-        if (from != to) {
-          const double begin = std::max({task.time, out_free_[from], in_free_[to]});
-          task.time = out_free_[from] = in_free_[to] = begin + bytes * link.wire_per_byte;
-        }
+      case Phase::leave:
+        task.time = leave(from, to, task.time, bytes);
+        task.phase = Phase::enter;
+        ready_.push(task);
+        break;
+      case Phase::enter: {
+        if (from != to) task.time = enter(from, to, task.time, bytes);
         task.time += link.latency;
         task.phase = Phase::receive;
         Pending& now = pending(task.event, task.piece);
@@ -230,25 +260,28 @@ class Play {
   std::span<const Schedule> schedules_;
   const MessageGraph& graph_;
   const CostModel& model_;
+  const BandwidthMatrix& bandwidth_;
+  HostLinks links_;
   std::vector<std::size_t> host_of_;
   std::vector<std::uint64_t> bytes_;  // of each event
   std::uint32_t pieces_ = 1;
   std::vector<double> rank_free_;               // since when each rank's processor has nothing to do
   std::vector<std::vector<double>> core_free_;  // likewise the cores of each host,
-  std::vector<double> out_free_;                // and its link, both ways
+  std::vector<double> out_free_;                // and its link, both ways,
   std::vector<double> in_free_;
-  std::vector<std::vector<Follower>> followers_;  // of each event
-  std::vector<Pending> pending_;                  // of each piece of each event
-  std::vector<Queue> waiting_;                    // for each rank
+  std::vector<std::vector<double>> between_free_;  // and the way from each to each other
+  std::vector<std::vector<Follower>> followers_;   // of each event
+  std::vector<Pending> pending_;                   // of each piece of each event
+  std::vector<Queue> waiting_;                     // for each rank
   Queue ready_;
 };
 
 }  // namespace
 
 double predict(std::span<const Schedule> schedules, std::span<const std::uint64_t> part_bytes,
-               std::span<const int> hosts, const CostModel& model) {
+               std::span<const int> hosts, const CostModel& model, const BandwidthMatrix& bandwidth) {
   const MessageGraph graph = MessageGraph::build(schedules).value();
-  return Play(schedules, graph, part_bytes, hosts, model).run();
+  return Play(schedules, graph, part_bytes, hosts, model, bandwidth).run();
 }
 
 }  // namespace kolo

@@ -3,10 +3,9 @@
 
 #include <vector>
 
-namespace kolo {
+#include "selection/bandwidth.hpp"
 
-/// bandwidth[i][j]: what i can send to j, any unit above 0; the diagonal is ignored. A square matrix.
-using BandwidthMatrix = std::vector<std::vector<double>>;
+namespace kolo {
 
 /// The slowest link of a ring that visits `order` and returns to its first; infinite for fewer than two.
 double slowest_link(const BandwidthMatrix& bandwidth, const std::vector<int>& order);

@@ -39,6 +39,7 @@ Situation part_of(const Situation& whole, const std::vector<int>& ranks) {
   part.size = static_cast<int>(ranks.size());
   part.hosts.clear();
   part.host_names.clear();
+  part.bandwidth.clear();
   if (!whole.hosts.empty()) {
     std::vector<int> known;  // the whole's number of each of the part's hosts
     for (const int rank : ranks) {
@@ -50,6 +51,12 @@ Situation part_of(const Situation& whole, const std::vector<int>& ranks) {
       part.host_names.push_back(whole.host_names[static_cast<std::size_t>(host)]);
     }
     if (known.size() == 1) part.hosts.clear();
+    for (const int from : whole.bandwidth.empty() ? std::vector<int>{} : known) {
+      std::vector<double>& row = part.bandwidth.emplace_back();
+      for (const int to : known) {
+        row.push_back(whole.bandwidth[static_cast<std::size_t>(from)][static_cast<std::size_t>(to)]);
+      }
+    }
   }
   if (const auto model = part.table.model(part.setting())) part.model = *model;
   part.ring.clear();
@@ -61,19 +68,9 @@ Situation part_of(const Situation& whole, const std::vector<int>& ranks) {
 }
 
 std::vector<int> ring_by_bandwidth(const Situation& situation) {
-  const std::size_t count = situation.host_names.size();
-  if (situation.hosts.empty() || count < 3) return {};
-  BandwidthMatrix matrix(count, std::vector<double>(count, 0));
-  for (std::size_t i = 0; i < count; ++i) {
-    for (std::size_t j = 0; j < count; ++j) {
-      if (i == j) continue;
-      const auto known = situation.table.bandwidth(situation.host_names[i], situation.host_names[j]);
-      if (!known) return {};
-      matrix[i][j] = *known;
-    }
-  }
+  if (situation.bandwidth.size() < 3) return {};
   std::vector<int> ring;
-  for (const int host : fastest_ring(matrix)) {
+  for (const int host : fastest_ring(situation.bandwidth)) {
     for (std::size_t rank = 0; rank < situation.hosts.size(); ++rank) {
       if (situation.hosts[rank] == host) ring.push_back(static_cast<int>(rank));
     }

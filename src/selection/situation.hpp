@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "selection/bandwidth.hpp"
 #include "selection/cost_model.hpp"
 #include "selection/table.hpp"
 
@@ -21,7 +22,8 @@ struct Situation {
   std::string links_between = {};            ///< and of different hosts: "tcp"
   CostModel model = typical_cost_model();
   TuningTable table = {};
-  std::vector<int> ring = {};  ///< the order for rings; empty: theirs
+  BandwidthMatrix bandwidth = {};  ///< between hosts, bytes a second; empty: all links as the model says
+  std::vector<int> ring = {};      ///< the order for rings; empty: theirs
 
   Setting setting() const;
 };
@@ -29,8 +31,7 @@ struct Situation {
 /// The same of some of its ranks, in this order.
 Situation part_of(const Situation& whole, const std::vector<int>& ranks);
 
-/// The order of a ring that avoids slow links between hosts, if the table knows all of their bandwidths; else
-/// none.
+/// The order of a ring that avoids slow links between hosts, if their bandwidths are known; else none.
 std::vector<int> ring_by_bandwidth(const Situation& situation);
 
 /// Collective, in milliseconds where links are fast: what messages cost between these ranks, the same result

@@ -131,6 +131,14 @@ std::optional<double> TuningTable::bandwidth(const std::string& from, const std:
   return found == bandwidths_.end() ? std::nullopt : std::optional(found->second);
 }
 
+std::vector<std::string> TuningTable::hosts() const {
+  std::vector<std::string> hosts;
+  for (const auto& [pair, bandwidth] : bandwidths_) hosts.push_back(pair.first);
+  std::ranges::sort(hosts, {}, [](const std::string& host) { return std::pair(host.size(), host); });
+  hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
+  return hosts;
+}
+
 Result<TuningTable> read_table(const std::string& path) {
   constexpr std::uintmax_t kMostBytes = 16 << 20;
   std::error_code error;

@@ -60,6 +60,9 @@ class TuningTable {
   /// Null where nothing was measured.
   const BySize* times(const Setting& setting, Collective collective) const;
   std::optional<double> bandwidth(const std::string& from, const std::string& to) const;
+  /// Those between which bandwidths are known; numbered ones (10.0.0.2, 10.0.0.10) in the order of their
+  /// numbers.
+  std::vector<std::string> hosts() const;
 
  private:
   std::map<Setting, CostModel> models_;

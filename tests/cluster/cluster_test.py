@@ -38,6 +38,17 @@ def wait_for(condition, what):
         time.sleep(0.02)
 
 
+def link_bytes(hosts):
+    """What each of the cluster's first hosts has sent and has received so far, by its interface's counters."""
+    carried = []
+    for host in range(hosts):
+        shown = subprocess.run(["ip", "-n", f"kolo-{NAME}-h{host}", "-s", "-j", "link", "show", "eth0"], text=True,
+                               check=True, stdout=subprocess.PIPE).stdout
+        counters = json.loads(shown)[0]["stats64"]
+        carried += [counters["tx"]["bytes"], counters["rx"]["bytes"]]
+    return carried
+
+
 def alive(pid):
     """Not a zombie, which only waits for its parent to look."""
     try:
@@ -60,6 +71,16 @@ class Emulated(unittest.TestCase):
             with open(results, encoding="utf-8") as file:
                 rows = [json.loads(line) for line in file]
         return [row for row in rows if row["type"] == "result"]
+
+    def run_bench(self, folder, options, algorithm, size, iterations, environment=None):
+        """One all_reduce by the algorithm ("": kolo's choice) on the cluster that is up; its row."""
+        results = os.path.join(folder, "results.jsonl")
+        cluster("run", "--name", NAME, *options, "--", KOLO, "bench", "all_reduce", "--algorithm", algorithm, "--sizes",
+                str(size), "--iterations", str(iterations), "--json", results, env=environment)
+        with open(results, encoding="utf-8") as file:
+            row, = [one for one in map(json.loads, file) if one["type"] == "result"]
+        self.assertEqual(row["wrong"], 0)
+        return row
 
     def test_ranks_reduce_over_unequal_hosts(self):
         for family in ([], ["--ipv6"]):
@@ -88,7 +109,6 @@ class Emulated(unittest.TestCase):
     def test_rings_go_round_a_slow_link_that_was_measured(self):
         with tempfile.TemporaryDirectory() as folder:
             table = os.path.join(folder, "table")
-            results = os.path.join(folder, "results.jsonl")
             environment = {**os.environ, "KOLO_TABLE": table}
             cluster("up", "--name", NAME, "--hosts", "4", "--rate", "1gbit", "--rate-between", "1,2=50mbit")
             try:
@@ -97,11 +117,7 @@ class Emulated(unittest.TestCase):
                     if measured:
                         cluster("run", "--name", NAME, "--", KOLO, "tune", "--only-bandwidths", "-o", table,
                                 env=environment)
-                    cluster("run", "--name", NAME, "--", KOLO, "bench", "all_reduce", "--algorithm", "ring", "--sizes",
-                            "100000", "--iterations", "3", "--json", results, env=environment)
-                    with open(results, encoding="utf-8") as file:
-                        row, = [one for one in map(json.loads, file) if one["type"] == "result"]
-                    self.assertEqual(row["wrong"], 0)
+                    row = self.run_bench(folder, [], "ring", 100000, 3, environment)
                     algorithms.append(row["algorithm"])
             finally:
                 cluster("down", "--name", NAME)
@@ -144,6 +160,45 @@ class Emulated(unittest.TestCase):
                 self.assertRegex(said, f"listens at {address}{host}\\]?:[0-9]+: .*, which leads to the store at")
         self.barrier("export KOLO_INTERFACE=10.77.0.0/16", 0)
         self.assertIn("lo (127.0.0.1", self.barrier("export KOLO_INTERFACE=10.78.0.0/16", 2))
+
+    def test_a_slow_host_is_spared(self):
+        """It sends the data once and gets it once, both at once, where a ring takes half as long again."""
+        size = 1 << 20
+        with tempfile.TemporaryDirectory() as folder:
+            table = os.path.join(folder, "table")
+            environment = {**os.environ, "KOLO_TABLE": table}
+            for per_host, slow in (("1", 0), ("1,2,1,1", 3)):
+                cluster("up", "--name", NAME, "--hosts", "4", "--rate", "1gbit", "--rate-of", f"{slow}=50mbit")
+                try:
+                    untuned = self.run_bench(folder, ["-n", per_host], "", size, 1)
+                    self.assertRegex(untuned["algorithm"], rf"parameter_server.*spared={slow}")
+                    done = cluster("run", "--name", NAME, "--", KOLO, "tune", "--only-bandwidths", "-o", table,
+                                   env=environment)
+                    self.assertIn(f"slower links than the others: 10.77.0.{slow + 1}\n", done.stdout)
+                    tuned = self.run_bench(folder, ["-n", per_host], "", size, 1, environment)
+                    self.assertRegex(tuned["algorithm"], rf"parameter_server.*spared={slow}")
+                finally:
+                    cluster("down", "--name", NAME)
+
+    def test_links_carry_no_more_than_the_bound(self):
+        """Where hosts have several ranks, each link carries 2(H-1)/H of the data each way, and headers."""
+        size, few, many = 2 << 20, 2, 6
+        cluster("up", "--name", NAME, "--hosts", "3", "--rate", "1gbit")
+        try:
+            with tempfile.TemporaryDirectory() as folder:
+                for per_host in ((2, 2), (1, 2, 3), (3, 3, 3)):
+                    options = ["--hosts", str(len(per_host)), "-n", ",".join(map(str, per_host))]
+                    carried = []
+                    for iterations in (few, many):  # what the start and the warm-up send is in both
+                        before = link_bytes(len(per_host))
+                        row = self.run_bench(folder, options, "", size, iterations)
+                        after = link_bytes(len(per_host))
+                        carried.append([b - a for a, b in zip(before, after)])
+                    bound = 2 * (len(per_host) - 1) / len(per_host) * size
+                    for less, more in zip(*carried):
+                        self.assertLess((more - less) / (many - few), 1.1 * bound, (per_host, row["algorithm"]))
+        finally:
+            cluster("down", "--name", NAME)
 
     def test_ranks_are_told_their_place(self):
         show = "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $MASTER_ADDR"

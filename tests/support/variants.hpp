@@ -21,6 +21,10 @@ inline constexpr std::string_view kConfigured[] = {
     "parameter_server:servers=1",
     "parameter_server:servers=2",
     "parameter_server:servers=5",
+    "parameter_server:spared=0",
+    "parameter_server:spared=3:chunks=4",
+    "parameter_server:spared=1-4:chunks=3",
+    "parameter_server:spared=0-2:servers=2:chunks=5",
     "torus:rows=1",
     "torus:rows=2",
     "torus:rows=8",
@@ -33,7 +37,8 @@ inline constexpr std::string_view kConfigured[] = {
     "double_tree:chunks=3",
     "hierarchical:inside=direct:across=central",
     "hierarchical:inside=k_nomial:across=binomial",
-    "hierarchical:inside=chain:across=double_tree",
+    "hierarchical:inside=chain+chunks=3:across=double_tree",
+    "hierarchical:across=parameter_server+chunks=2+spared=1",
 };
 
 /// The algorithm as it is, and with the arguments above that it has.
@@ -59,7 +64,7 @@ inline std::vector<Configured> all_variants() {
 inline std::string test_name(const Configured& variant) {
   std::string name = std::string(name_of(variant.algorithm->collective)) + "_" + variant.name();
   for (char& c : name) {
-    if (c == ':' || c == '=' || c == '-') c = '_';
+    if (c == ':' || c == '=' || c == '-' || c == '+') c = '_';
   }
   return name;
 }

@@ -116,5 +116,25 @@ TEST(Hierarchical, SaysWhichAlgorithmsItKnows) {
   }
 }
 
+TEST(Hierarchical, HandsArgumentsOn) {
+  const std::vector<int> hosts = interleaved(7, 3);
+  // Host 1's leader, rank 1, is spared: it sends each of the other two leaders its half once.
+  const auto schedules = all_ranks(hierarchical(":across=parameter_server+chunks=4+spared=1"), 7, 0, hosts);
+  std::uint64_t sent = 0;
+  for (const Step& step : schedules[1].steps) {
+    if (step.kind == StepKind::send && hosts[static_cast<std::size_t>(step.peer)] != 1) sent += step.a.count;
+  }
+  EXPECT_EQ(sent, schedules[1].chunks);
+  const auto why = [&](const std::string& arguments) {
+    const Configured one = hierarchical(arguments);
+    return supports(*one.algorithm, {Collective::all_reduce, 0, 7, 0, one.arguments, hosts}).message();
+  };
+  EXPECT_EQ(why(":inside=chain+chunks=2:across=ring+order=2-0-1"), "");
+  EXPECT_NE(why(":across=parameter_server+spared=3").find("can spare none but the ranks 0 to 2"),
+            std::string::npos);
+  EXPECT_NE(why(":across=ring+turns=2").find("'ring' has no parameter 'turns'"), std::string::npos);
+  EXPECT_NE(why(":inside=chain+chunks=x").find("cannot take 'x' as its chunks"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace kolo

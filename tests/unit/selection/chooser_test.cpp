@@ -127,8 +127,21 @@ TEST(Chooser, FollowsTheModelWithoutATable) {
   Chooser wire(situation);
   EXPECT_NE(pick(wire, all_reduce_of(1 << 20, 8)), "central");
   const auto ranking = wire.ranking(all_reduce_of(0, 8).spec, {}, 1 << 20);
-  EXPECT_TRUE(std::is_sorted(ranking.begin(), ranking.end(),
+  EXPECT_TRUE(std::is_sorted(ranking.begin() + 1, ranking.end(),
                              [](const Ranked& a, const Ranked& b) { return a.seconds < b.seconds; }));
+}
+
+TEST(Chooser, KeepsLinksToFewFlowsAndTheLeastBytes) {
+  // 1 Gbit/s, as it is measured at the start.
+  const LinkCost ethernet{.latency = 20e-6, .overhead = 4e-6, .wire_per_byte = 8.7e-9};
+  for (const std::vector<int>& hosts :
+       {std::vector<int>{0, 0, 1, 1}, {0, 1, 1, 2, 2, 2}, {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3}}) {
+    Situation situation{.size = static_cast<int>(hosts.size()), .hosts = hosts};
+    situation.model.network = ethernet;
+    for (const std::uint64_t bytes : {1u << 20, 64u << 20}) {
+      EXPECT_EQ(pick_anew(situation, all_reduce_of(bytes, situation.size)), "hierarchical");
+    }
+  }
 }
 
 TEST(Chooser, PicksTheSameOnEveryRankAndWhateverTheRoot) {
@@ -155,6 +168,47 @@ TEST(Chooser, RunsRingsInTheOrderOfTheLinks) {
   EXPECT_EQ(pick(chooser, choice), "ring:order=0-1-2-3");
   choice.wanted = "central";
   EXPECT_EQ(pick(chooser, choice), "central");
+  Chooser hosts({.size = 5, .hosts = {0, 0, 1, 2, 2}, .ring = {0, 1, 3, 4, 2}});
+  choice.spec.size = 5;
+  choice.wanted = "hierarchical";
+  EXPECT_EQ(pick(hosts, choice), "hierarchical:across=ring+order=0-2-1");
+  choice.wanted = "hierarchical:across=central";
+  EXPECT_EQ(pick(hosts, choice), "hierarchical:across=central");
+}
+
+/// So many hosts with a link of 120 MB/s, but that of `slow`.
+Situation with_a_slow_host(const std::vector<int>& hosts, std::size_t slow) {
+  Situation situation{.size = static_cast<int>(hosts.size()), .hosts = hosts};
+  const auto count = static_cast<std::size_t>(hosts.back()) + 1;
+  situation.bandwidth.assign(count, std::vector<double>(count, 120e6));
+  for (std::size_t host = 0; host < count; ++host) {
+    situation.bandwidth[host][slow] = situation.bandwidth[slow][host] = 12e6;
+  }
+  return situation;
+}
+
+TEST(Chooser, SparesAHostWhoseLinkIsSlow) {
+  for (const std::size_t slow : {0, 2, 3}) {
+    const std::string spared = "spared=" + std::to_string(slow);
+    const Situation alone = with_a_slow_host({0, 1, 2, 3}, slow);
+    for (const std::uint64_t bytes : {1u << 20, 16u << 20}) {
+      EXPECT_EQ(pick_anew(alone, all_reduce_of(bytes)), "parameter_server:chunks=16:" + spared);
+      const double seconds = Chooser(alone).ranking(all_reduce_of(bytes).spec, {}, bytes)[0].seconds;
+      EXPECT_LT(seconds, 1.2 * static_cast<double>(bytes) / 12e6);
+    }
+    const std::string several =
+        pick_anew(with_a_slow_host({0, 0, 1, 2, 2, 3, 3}, slow), all_reduce_of(16 << 20, 7));
+    EXPECT_NE(several.find("hierarchical:across=parameter_server+chunks="), std::string::npos) << several;
+    EXPECT_NE(several.find("+" + spared), std::string::npos) << several;
+  }
+}
+
+TEST(Chooser, LeavesALinkThatIsNoSlowerThanNoise) {
+  Situation situation = with_a_slow_host({0, 1, 2, 3}, 3);
+  for (auto& row : situation.bandwidth) {
+    for (double& one : row) one = one < 100e6 ? 110e6 : one;
+  }
+  EXPECT_EQ(pick_anew(situation, all_reduce_of(16 << 20)).find("spared"), std::string::npos);
 }
 
 TEST(Chooser, ServesEveryDemandOfEveryCollective) {
@@ -184,6 +238,7 @@ TEST(Situation, OfAPartHasThePartsLinksAndHosts) {
                   .links_inside = "shm",
                   .links_between = "tcp"};
   whole.ring = {0, 1, 4, 2, 3};
+  whole.bandwidth = {{0, 1, 2}, {3, 0, 5}, {6, 7, 0}};
   CostModel model = typical_cost_model();
   model.memory.latency = 1;
   whole.table.set_model({"shm", "2"}, model);
@@ -196,6 +251,7 @@ TEST(Situation, OfAPartHasThePartsLinksAndHosts) {
   EXPECT_EQ(leaders.setting(), (Setting{"tcp", "1+1+1"}));
   EXPECT_EQ(leaders.host_names, (std::vector<std::string>{"c", "b", "a"}));
   EXPECT_EQ(leaders.ring, (std::vector<int>{2, 0, 1}));
+  EXPECT_EQ(leaders.bandwidth, (BandwidthMatrix{{0, 7, 6}, {5, 0, 3}, {2, 1, 0}}));
   EXPECT_EQ(part_of(whole, {1}).setting(), (Setting{"self", "1"}));
 }
 

@@ -18,11 +18,12 @@ CostModel free_of_charge(double cores = 64) {
 }
 
 double time_of(std::string_view text, int size, std::uint64_t bytes, const CostModel& model,
-               Collective collective = Collective::all_reduce, const std::vector<int>& hosts = {}) {
+               Collective collective = Collective::all_reduce, const std::vector<int>& hosts = {},
+               const BandwidthMatrix& bandwidth = {}) {
   const Configured algorithm = parse_algorithm(collective, text).value();
   const std::vector<Schedule> schedules = all_ranks(algorithm, size, 0, hosts);
   const std::uint32_t parts = part_count(schedules[0]);
-  return predict(schedules, std::vector<std::uint64_t>(parts, bytes / parts), hosts, model);
+  return predict(schedules, std::vector<std::uint64_t>(parts, bytes / parts), hosts, model, bandwidth);
 }
 
 std::vector<int> one_rank_a_host(int size) {
@@ -57,6 +58,33 @@ TEST(Predict, TheDriversLinkCarriesEverything) {
     EXPECT_DOUBLE_EQ(time_of("central", n, 800, model, Collective::all_reduce, one_rank_a_host(n)),
                      2.0 * (n - 1) * 800);
   }
+}
+
+TEST(Predict, ASlowHostsLinkIsSharedByAllItsFlows) {
+  // Bytes a second: 10 for three hosts, 1 for the last.
+  BandwidthMatrix bandwidth(4, std::vector<double>(4, 10));
+  for (std::size_t host = 0; host < 3; ++host) bandwidth[host][3] = bandwidth[3][host] = 1;
+  const auto time = [&](std::string_view text) {
+    return time_of(text, 4, 4800, free_of_charge(), Collective::all_reduce, one_rank_a_host(4), bandwidth);
+  };
+  // A ring is as fast as its slowest link; directly, it is the same bytes.
+  EXPECT_NEAR(time("ring"), 1.5 * 4800, 1);
+  EXPECT_NEAR(time("direct"), 1.5 * 4800, 0.2 * 4800);
+  // The slow one gets the last share's results after all its data has left; in pieces both go on at once.
+  EXPECT_NEAR(time("parameter_server:spared=3"), 4800 * (1 + 1.0 / 3), 0.1 * 4800);
+  EXPECT_NEAR(time("parameter_server:spared=3:chunks=16"), 1.05 * 4800, 0.1 * 4800);
+  // Fast hosts do not wait for what goes to the slow one.
+  EXPECT_GT(time("parameter_server:spared=2:chunks=16"), 1.5 * 4800);
+}
+
+TEST(Predict, ASlowPairIsSlowThoughItsHostsAreNot) {
+  BandwidthMatrix bandwidth(4, std::vector<double>(4, 10));
+  bandwidth[1][2] = 1;
+  const auto time = [&](std::string_view text) {
+    return time_of(text, 4, 4000, free_of_charge(), Collective::all_reduce, one_rank_a_host(4), bandwidth);
+  };
+  EXPECT_NEAR(time("ring"), 6000, 1);
+  EXPECT_NEAR(time("ring:order=0-2-1-3"), 600, 1);
 }
 
 TEST(Predict, RanksOfAHostUseMemoryAndOthersTheNetwork) {

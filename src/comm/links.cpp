@@ -1,0 +1,92 @@
+#include "comm/links.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+#include "base/deadline.hpp"
+
+namespace kolo {
+namespace {
+
+constexpr std::size_t kShort = 8;
+constexpr std::size_t kLong = 256 << 10;
+
+/// Bytes a second from the member `distance` places before (after, where it is negative), while everyone does
+/// the same: counted between a short message and the long one behind it, so that a member that is waited for
+/// does not make others look slow. The median of a few rounds; nothing for who is no member.
+double arrival_rate(Communicator& communicator, const std::vector<int>& members, int distance) {
+  constexpr int kRounds = 3;
+  const auto me = std::find(members.begin(), members.end(), communicator.rank());
+  if (me == members.end()) return 0;
+  const auto count = static_cast<std::ptrdiff_t>(members.size());
+  const auto at = [&](std::ptrdiff_t places) {
+    return members[static_cast<std::size_t>((me - members.begin() + count + places) % count)];
+  };
+  std::array<std::byte, kShort> out_first{}, in_first{};
+  std::vector<std::byte> out(kLong), in(kLong);
+  std::vector<double> rates;
+  for (int round = 0; round < kRounds; ++round) {
+    const Work first =
+        communicator.recv_async({in_first.data(), in_first.size(), DType::uint8}, at(-distance));
+    const Work rest = communicator.recv_async({in.data(), in.size(), DType::uint8}, at(-distance));
+    const Work sent_first =
+        communicator.send_async({out_first.data(), out_first.size(), DType::uint8}, at(distance));
+    const Work sent = communicator.send_async({out.data(), out.size(), DType::uint8}, at(distance));
+    first.wait();
+    const auto begin = Clock::now();
+    rest.wait();
+    rates.push_back(static_cast<double>(kLong) / std::chrono::duration<double>(Clock::now() - begin).count());
+    sent_first.wait();
+    sent.wait();
+  }
+  std::nth_element(rates.begin(), rates.begin() + kRounds / 2, rates.end());
+  return rates[kRounds / 2];
+}
+
+}  // namespace
+
+std::vector<int> leaders_of(const Communicator& communicator, const std::vector<int>& hosts) {
+  std::vector<int> leaders;
+  for (int rank = 0; rank < communicator.size(); ++rank) {
+    const int host = hosts.empty() ? 0 : hosts[static_cast<std::size_t>(rank)];
+    if (host == static_cast<int>(leaders.size())) leaders.push_back(rank);
+  }
+  return leaders;
+}
+
+BandwidthMatrix measure_links(Communicator& communicator, const std::vector<int>& rank_hosts) {
+  constexpr double kUnequal = 3;
+  constexpr double kFast = 300e6;  // bytes a second
+  const std::vector<int> leaders = leaders_of(communicator, rank_hosts);
+  const std::size_t hosts = leaders.size();
+  if (hosts < 3) return {};
+  // What arrives at each host from the one before it, then from the one after it.
+  const auto arriving = [&](int distance) {
+    std::vector<double> rates(hosts, 0);
+    const auto me = std::find(leaders.begin(), leaders.end(), communicator.rank());
+    const double rate = arrival_rate(communicator, leaders, distance);
+    if (me != leaders.end()) rates[static_cast<std::size_t>(me - leaders.begin())] = rate;
+    communicator.all_reduce(Buffer(rates), ReduceOp::max);
+    for (double& one : rates) one = std::min(one, kFast);
+    return rates;
+  };
+  const auto are_alike = [](const std::vector<double>& rates) {
+    const auto [least, most] = std::ranges::minmax(rates);
+    return most < kUnequal * least;
+  };
+  const std::vector<double> from_before = arriving(1);
+  if (are_alike(from_before)) return {};
+  const std::vector<double> from_after = arriving(-1);
+  if (are_alike(from_after)) return {};
+  BandwidthMatrix bandwidth(hosts, std::vector<double>(hosts, 0));
+  for (std::size_t from = 0; from < hosts; ++from) {
+    const double out = std::max(from_before[(from + 1) % hosts], from_after[(from + hosts - 1) % hosts]);
+    for (std::size_t to = 0; to < hosts; ++to) {
+      bandwidth[from][to] = std::min(out, std::max(from_before[to], from_after[to]));
+    }
+  }
+  return slow_hosts(bandwidth).empty() ? BandwidthMatrix{} : bandwidth;
+}
+
+}  // namespace kolo
