@@ -59,6 +59,7 @@ Result<Configured> Chooser::choose(const Choice& choice) {
                        choice.demands.custom,
                        choice.demands.in_place,
                        choice.demands.uneven,
+                       choice.demands.rounded,
                        size_class(choice.bytes)};
   const auto known = picks_.find(key);
   if (known != picks_.end()) return known->second;
@@ -80,7 +81,8 @@ std::vector<Ranked> Chooser::ranking(const ScheduleSpec& spec, const Demands& de
   std::vector<Ranked> all;
   for (Configured& candidate : candidates(asked, demands)) {
     const auto timed = measured.seconds(candidate.name());
-    const bool natively = situation_.shares_memory && candidate.algorithm->native && !demands.custom;
+    const bool natively =
+        situation_.shares_memory && candidate.algorithm->native && !demands.custom && !demands.rounded;
     const double seconds = timed      ? *timed
                            : natively ? predicted_natively(asked, bytes)
                                       : predicted(candidate, asked, bytes);
