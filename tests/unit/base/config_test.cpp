@@ -17,9 +17,10 @@ namespace {
 using namespace std::chrono_literals;
 using Environment = std::vector<std::pair<const char*, const char*>>;
 
-constexpr const char* kVariables[] = {
-    "KOLO_LOG",       "KOLO_TIMEOUT", "KOLO_TRANSPORTS", "KOLO_ALGORITHM",    "KOLO_SEGMENT_BYTES",
-    "KOLO_INTERFACE", "KOLO_STORE",   "KOLO_KEY",        "KOLO_STORE_SERVED", "KOLO_SPIN_US"};
+constexpr const char* kVariables[] = {"KOLO_LOG",       "KOLO_TIMEOUT",       "KOLO_TRANSPORTS",
+                                      "KOLO_ALGORITHM", "KOLO_SEGMENT_BYTES", "KOLO_INTERFACE",
+                                      "KOLO_STORE",     "KOLO_KEY",           "KOLO_STORE_SERVED",
+                                      "KOLO_SPIN_US",   "KOLO_WIRE"};
 
 void set(const Environment& environment) {
   for (const char* name : kVariables) ::unsetenv(name);
@@ -53,7 +54,7 @@ TEST(Config, DefaultsWithoutAnyVariable) {
   expect_config({}, [](const Config& c) {
     return c.log_level == "warn" && c.timeout == 300s && c.transports == "inproc,shm,tcp" &&
            c.algorithm.empty() && c.segment_bytes == 524288 && c.interface.empty() && c.store.empty() &&
-           !c.store_served && c.key.empty() && c.spin_us == -1;
+           !c.store_served && c.key.empty() && c.spin_us == -1 && c.wire == Wire::native;
   });
 }
 
@@ -67,12 +68,13 @@ TEST(Config, EveryVariableIsHeeded) {
                  {"KOLO_STORE", "file:///tmp/store"},
                  {"KOLO_STORE_SERVED", "1"},
                  {"KOLO_KEY", "secret"},
-                 {"KOLO_SPIN_US", "0"}},
+                 {"KOLO_SPIN_US", "0"},
+                 {"KOLO_WIRE", "int8"}},
                 [](const Config& c) {
                   return c.log_level == "debug" && c.timeout == 2500ms && c.transports == "tcp" &&
                          c.algorithm == "ring" && c.segment_bytes == 4096 && c.interface == "lo" &&
                          c.store == "file:///tmp/store" && c.store_served && c.key == "secret" &&
-                         c.spin_us == 0;
+                         c.spin_us == 0 && c.wire == Wire::int8;
                 });
 }
 
@@ -91,6 +93,7 @@ TEST(Config, NonsenseIsRefusedByName) {
   }
   for (const char* value : {"", "2", "yes"}) expect_refused("KOLO_STORE_SERVED", value);
   for (const char* value : {"", "-2", "x", "1000001"}) expect_refused("KOLO_SPIN_US", value);
+  for (const char* value : {"", "float32", "bf16", "INT8"}) expect_refused("KOLO_WIRE", value);
 }
 
 }  // namespace
