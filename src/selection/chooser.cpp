@@ -16,6 +16,10 @@ constexpr int kMostPlayed = 128;
 /// Measured times that differ by less are equal: no machine is so quiet.
 constexpr double kNoise = 1.05;
 
+/// Predictions that differ by less are equal: the model knows nothing of what makes some hold a network's
+/// bandwidth better than others.
+constexpr double kModelNoise = 1.1;
+
 /// The power of two nearest to it in proportion, as its exponent; -1 for 0.
 int size_class(std::uint64_t bytes) {
   return bytes == 0 ? -1 : static_cast<int>(std::lround(std::log2(static_cast<double>(bytes))));
@@ -34,6 +38,17 @@ void settle_ties(std::vector<Ranked>& all, const Measured& measured) {
     least = around;
   }
   if (best != all.begin()) std::rotate(all.begin(), best, best + 1);
+}
+
+/// Of those that are predicted to be as fast as the first, the registry's first becomes the first: where
+/// links are what takes the time, that is a ring, in which every link carries one message each way at a time.
+void settle_predicted_ties(std::vector<Ranked>& all) {
+  if (all.empty() || all.front().measured || all.front().native) return;
+  auto best = all.begin();
+  for (auto at = all.begin(); at != all.end() && at->seconds <= kModelNoise * all.front().seconds; ++at) {
+    if (at->configured.algorithm < best->configured.algorithm) best = at;
+  }
+  std::rotate(all.begin(), best, best + 1);
 }
 
 }  // namespace
@@ -95,6 +110,7 @@ std::vector<Ranked> Chooser::ranking(const ScheduleSpec& spec, const Demands& de
     return a.seconds < b.seconds;
   });
   settle_ties(all, measured);
+  settle_predicted_ties(all);
   return all;
 }
 
