@@ -70,6 +70,21 @@ TEST(WireSchedules, ThatDoNotAreRefusedForThat) {
   EXPECT_GT(differ["naive"], 0);
 }
 
+TEST(WireSchedules, OfSeveralRanksAHostFollowWhatRunsAcross) {
+  for (const std::vector<int>& hosts :
+       {std::vector<int>{0, 0, 1, 1}, std::vector<int>{0, 1, 0, 2, 1}, std::vector<int>{0, 0, 0, 1}}) {
+    const auto size = static_cast<int>(hosts.size());
+    const auto fits = [&](const char* name) {
+      const Configured variant = parse_algorithm(Collective::all_reduce, name).value();
+      const ScheduleSpec spec{Collective::all_reduce, 0, size, 0, variant.arguments, hosts};
+      return supports(*variant.algorithm, spec, {.rounded = true}).ok();
+    };
+    EXPECT_TRUE(fits("hierarchical"));
+    EXPECT_TRUE(fits("hierarchical:across=direct"));
+    EXPECT_FALSE(fits("hierarchical:across=naive"));
+  }
+}
+
 class WireOver : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(WireOver, GivesTheBitsOfTheSchedule) {
