@@ -73,7 +73,7 @@ void Encoding::decode(Unfinished& unfinished, std::uint64_t offset, const std::b
   const std::uint64_t whole = offset + size == total ? size : size / block * block;
   hand_on(offset, from, whole);
   from += whole;
-  keep(0, size - whole);
+  if (whole < size) keep(0, size - whole);
 }
 
 }  // namespace kolo
