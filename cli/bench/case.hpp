@@ -9,6 +9,7 @@
 
 #include "kolo/dtype.hpp"
 #include "kolo/reduction.hpp"
+#include "kolo/wire.hpp"
 
 namespace kolo::bench {
 
@@ -51,7 +52,8 @@ struct Case {
   ReduceOp op = ReduceOp::sum;
   bool in_place = true;
   std::uint64_t count = 0;  ///< elements of one part: the whole data, or one rank's share of it
-  int tensors = 1;          ///< calls an iteration, each on data of its own; more than one: all at once
+  Wire wire = Wire::native;
+  int tensors = 1;  ///< calls an iteration, each on data of its own; more than one: all at once
 
   /// The size that nccl-tests would print: the larger of what a rank (the root) gives and gets. Of one
   /// tensor.

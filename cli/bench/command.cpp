@@ -40,6 +40,7 @@ constexpr const char* kExamples = R"(Examples:
   kolo bench all_reduce --against gloo,openmpi,mpich       others beside it, in the same run
   kolo bench all_reduce --against limit                    beside what the machine's memory allows
   kolo bench all_reduce --tensors 200 --sizes 4K           200 at once, waited for at the end
+  kolo bench all_reduce --wire bfloat16                    half the bytes, and the error that costs
   kolo bench all_reduce --algorithm all                    every algorithm, and what kolo chooses
   kolo bench all_gather --dtype bfloat16 --json out.jsonl  and the same as JSON lines
   mpirun -n 8 kolo bench all_reduce                        as ranks that somebody else has started
@@ -227,6 +228,16 @@ void add_bench(CLI::App& app) {
                    "By name, as in k_nomial:radix=4; all: every one, and how good kolo's choice is (default:"
                    " kolo's choice)")
       ->type_name("NAME");
+  bench
+      ->add_option("--wire", raw.wire,
+                   "bfloat16, float16, int8: what all_reduce of float32 sends; beside float32 itself")
+      ->capture_default_str()
+      ->type_name("NAME");
+  bench
+      ->add_option("--link", raw.link_mbit,
+                   "With --wire: Mbit/s that TCP gets of a host's link, one rank a host; compares with the"
+                   " least time that float32 takes there")
+      ->type_name("MBIT");
   bench->add_option("--learn", raw.table, "With --algorithm all: the tuning table that learns the times")
       ->type_name("FILE");
   bench

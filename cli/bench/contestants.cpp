@@ -22,6 +22,7 @@ void KoloContestant::prepare(const Case& what, const std::string& algorithm, std
   what_ = what;
   algorithm_ = algorithm;
   options_.algorithm = algorithm_;
+  options_.wire = what.wire;
   buffers_.clear();
   for (const Piece& piece : pieces) {
     buffers_.push_back(

@@ -48,6 +48,11 @@ std::string row_line(const Row& row) {
   json["algbw_GBps"] = rounded(row.algbw);
   json["busbw_GBps"] = rounded(row.busbw);
   json["wrong"] = row.wrong;
+  if (row.what.wire != Wire::native) {
+    json["wire"] = kolo::name_of(row.what.wire);
+    json["error_rms"] = row.deviation.rms();
+    json["error_max"] = row.deviation.most();
+  }
   return json.dump();
 }
 

@@ -24,7 +24,8 @@ class Data {
   Data(Contestant& contestant, const Case& what)
       : what_(what),
         rank_(contestant.rank()),
-        pattern_(what.dtype, is_reducing(what.kind) ? std::optional(what.op) : std::nullopt, what.ranks) {
+        pattern_(what.dtype, is_reducing(what.kind) ? std::optional(what.op) : std::nullopt, what.ranks),
+        noise_(what.wire, what.op, what.ranks) {
     const std::size_t element = size_of(what.dtype);
     const std::size_t in_bytes = what.in_count(rank_) * element, out_bytes = what.out_count(rank_) * element;
     // Where only one of the two exists there is nothing to overlap.
@@ -46,7 +47,11 @@ class Data {
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
       // First spoil, so that yesterday's result cannot pass for today's; in place the input is on top.
       std::memset(pieces_[i].out, kSpoiled, what_.out_count(rank_) * size_of(what_.dtype));
-      pattern_.fill(pieces_[i].in, what_.in_count(rank_), rank_, number_of(iteration, i));
+      if (rounds()) {
+        noise_.fill(static_cast<float*>(pieces_[i].in), what_.count, rank_, number_of(iteration, i));
+      } else {
+        pattern_.fill(pieces_[i].in, what_.in_count(rank_), rank_, number_of(iteration, i));
+      }
     }
   }
 
@@ -54,12 +59,34 @@ class Data {
     std::uint64_t wrong = 0;
     if (what_.out_count(rank_) == 0) return 0;
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
-      wrong += count_wrong(static_cast<const std::byte*>(pieces_[i].out), number_of(iteration, i));
+      if (rounds()) {
+        const auto* out = static_cast<const float*>(pieces_[i].out);
+        wrong += noise_.count_wrong(out, what_.count, number_of(iteration, i), deviation_);
+        fingerprint_ = hash(fingerprint_, {reinterpret_cast<const std::byte*>(out), what_.bytes()});
+      } else {
+        wrong += count_wrong(static_cast<const std::byte*>(pieces_[i].out), number_of(iteration, i));
+      }
     }
     return wrong;
   }
 
+  const Deviation& deviation() const { return deviation_; }
+  /// Of the bits of all results so far; in 32 bits, which a double holds.
+  double fingerprint() const { return static_cast<std::uint32_t>(fingerprint_ ^ fingerprint_ >> 32); }
+
  private:
+  bool rounds() const { return what_.wire != Wire::native; }
+
+  static std::uint64_t hash(std::uint64_t value, std::span<const std::byte> bytes) {
+    for (std::size_t i = 0; i + sizeof value <= bytes.size(); i += sizeof value) {
+      std::uint64_t word;
+      std::memcpy(&word, bytes.data() + i, sizeof word);
+      value = (value ^ word) * 0x9E3779B97F4A7C15u;
+      value ^= value >> 32;
+    }
+    return value;
+  }
+
   // What the pattern takes for the iteration, so that no two tensors hold the same.
   std::uint64_t number_of(std::uint64_t iteration, std::size_t piece) const {
     return iteration * pieces_.size() + piece;
@@ -105,6 +132,9 @@ class Data {
   Case what_;
   int rank_;
   Pattern pattern_;
+  Noise noise_;
+  Deviation deviation_;
+  std::uint64_t fingerprint_ = 0;
   std::vector<Piece> pieces_;
 };
 
@@ -145,21 +175,31 @@ Sample measure(Contestant& contestant, const Case& what, const std::string& algo
   contestant.share(&count, sizeof(count));
 
   std::vector<double> mine;
-  mine.reserve(static_cast<std::size_t>(count) + 1);
+  mine.reserve(static_cast<std::size_t>(count) + 8);
   for (std::int64_t i = 0; i < count; ++i) mine.push_back(once());
-  mine.push_back(static_cast<double>(wrong));
+  // Behind the times, what is judged.
+  const auto& [largest, squares, exact_squares, elements] = data.deviation();
+  constexpr std::size_t kJudged = 6;
+  for (const double judged :
+       {static_cast<double>(wrong), data.fingerprint(), largest, squares, exact_squares, elements}) {
+    mine.push_back(judged);
+  }
 
   const std::size_t width = mine.size();
   std::vector<double> all(contestant.rank() == 0 ? width * static_cast<std::size_t>(contestant.size()) : 0);
   contestant.collect(mine.data(), width, all.data());
-  Sample sample{algorithm, {}, 0};
+  Sample sample{algorithm, {}, 0, {}};
   if (contestant.rank() != 0) return sample;
-  sample.times_us.assign(width - 1, 0.0);
+  const std::size_t times = width - kJudged;
+  sample.times_us.assign(times, 0.0);
   for (std::size_t r = 0; r < static_cast<std::size_t>(contestant.size()); ++r) {
-    for (std::size_t i = 0; i + 1 < width; ++i) {
+    for (std::size_t i = 0; i < times; ++i) {
       sample.times_us[i] = std::max(sample.times_us[i], all[r * width + i]);
     }
-    sample.wrong += static_cast<std::uint64_t>(all[r * width + width - 1]);
+    const double* judged = &all[r * width + times];
+    sample.wrong += static_cast<std::uint64_t>(judged[0]);
+    if (what.wire != Wire::native && judged[1] != all[times + 1]) sample.wrong += what.count;  // other bits
+    sample.deviation += {judged[2], judged[3], judged[4], judged[5]};
   }
   return sample;
 }

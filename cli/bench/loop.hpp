@@ -7,6 +7,7 @@
 
 #include "bench/case.hpp"
 #include "bench/contestant.hpp"
+#include "bench/noise.hpp"
 
 namespace kolo::bench {
 
@@ -24,11 +25,12 @@ struct Sample {
   std::string algorithm;
   std::vector<double> times_us;  ///< of each iteration: the slowest rank's time
   std::uint64_t wrong = 0;       ///< elements, over all ranks and iterations, warm-up included
+  Deviation deviation = {};      ///< likewise, in a format that rounds
 };
 
 /// In each iteration: rewrites every rank's input (and spoils its output), barrier, timed call, barrier,
-/// verifies every element on every rank. Rank 0 decides how many. `iteration` numbers the inputs and is
-/// advanced alike on all.
+/// verifies every element on every rank, and in a format that rounds that all ranks hold the same bits. Rank
+/// 0 decides how many. `iteration` numbers the inputs and is advanced alike on all.
 Sample measure(Contestant& contestant, const Case& what, const std::string& algorithm, const Policy& policy,
                std::uint64_t& iteration);
 

@@ -15,7 +15,8 @@ Row make_row(const std::string& library, const std::string& transport, const std
           sample.times_us.size(),
           0,
           0,
-          sample.wrong};
+          sample.wrong,
+          sample.deviation};
   const double bytes = static_cast<double>(what.bytes()) * what.tensors;
   row.algbw = gigabytes_per_second(bytes, row.times_us.median);
   row.busbw = row.algbw * what.bus_factor();
@@ -31,6 +32,7 @@ void merge(std::vector<Sample>& into, const std::vector<Sample>& more) {
     } else {
       same->times_us.insert(same->times_us.end(), sample.times_us.begin(), sample.times_us.end());
       same->wrong += sample.wrong;
+      same->deviation += sample.deviation;
     }
   }
 }

@@ -22,6 +22,7 @@ struct Row {
   double algbw = 0;  ///< GB/s
   double busbw = 0;  ///< GB/s
   std::uint64_t wrong = 0;
+  Deviation deviation = {};
 };
 
 Row make_row(const std::string& library, const std::string& transport, const std::string& memory,

@@ -17,8 +17,9 @@
 namespace kolo::bench {
 namespace {
 
-// With peers, each gets its turn several times, so that a noisy moment of the machine hits all alike.
-constexpr int kRoundsWithPeers = 5;
+// Those that are compared get their turns several times, so that a noisy moment of the machine hits all
+// alike.
+constexpr int kRoundsInTurns = 5;
 
 Policy policy_of_a_round(Policy whole, int rounds) {
   const auto share = [&](int n) { return (n + rounds - 1) / rounds; };
@@ -76,7 +77,9 @@ class Runner {
       print(table_.heading());
       json_.write(machine_line(this_machine(), version()));
     }
-    for (const std::uint64_t size : settings_.sizes) measure_size(size);
+    for (const std::uint64_t size : settings_.sizes) {
+      settings_.wire == Wire::native ? measure_size(size) : measure_rounded(size);
+    }
     if (leads_) print(table_.footer(wrong_, limit_gbps_, limit_bytes_));
     return wrong_;
   }
@@ -85,6 +88,7 @@ class Runner {
   Case case_of(Kind kind, std::uint64_t bytes) const {
     Case what = make_case(kind, bytes, kolo_.size(), settings_.dtype, settings_.op, settings_.in_place);
     what.tensors = settings_.tensors;
+    if (kind != Kind::copy) what.wire = settings_.wire;
     return what;
   }
 
@@ -96,11 +100,36 @@ class Runner {
     return {version(), this_machine(), kolo_.transports(), memory_name(), case_of(settings_.kind, 1), names};
   }
 
+  /// kolo with a wire format and without take turns.
+  void measure_rounded(std::uint64_t bytes) {
+    const Case what = case_of(settings_.kind, bytes);
+    Case plain = what;
+    plain.wire = Wire::native;
+    const Policy policy = policy_of_a_round(settings_.policy, kRoundsInTurns);
+    std::vector<Sample> rounded;
+    std::vector<Sample> whole;
+    for (int round = 0; round < kRoundsInTurns; ++round) {
+      progress_.show(fmt::format("{}: round {} of {}", format_size(what.bytes()), round + 1, kRoundsInTurns));
+      merge(whole, {measure(kolo_, plain, settings_.algorithm, policy, iteration_)});
+      if (round + 1 == kRoundsInTurns) whole.front().algorithm = kolo_.algorithm_used();
+      merge(rounded, {measure(kolo_, what, settings_.algorithm, policy, iteration_)});
+    }
+    rounded.front().algorithm = kolo_.algorithm_used();
+    progress_.clear();
+    if (!leads_) return;
+    const Row row = make_row("kolo", kolo_.transports(), memory_name(), what, rounded.front());
+    const Row native = make_row("kolo", kolo_.transports(), memory_name(), plain, whole.front());
+    json_.write(row_line(native));
+    json_.write(row_line(row));
+    wrong_ += row.wrong + native.wrong;
+    print(table_.rounded_row(row, native, settings_.link_mbit));
+  }
+
   void measure_size(std::uint64_t bytes) {
     const Case what = case_of(settings_.kind, bytes);
     const std::string size = format_size(what.bytes());
     // Every rank makes the same number of rounds, but only rank 0 knows whether there are peers.
-    const int rounds = settings_.against.empty() ? 1 : kRoundsWithPeers;
+    const int rounds = settings_.against.empty() ? 1 : kRoundsInTurns;
     const Policy policy = policy_of_a_round(settings_.policy, rounds);
     std::vector<Sample> mine;
     std::vector<std::vector<Sample>> theirs(peers_.size());

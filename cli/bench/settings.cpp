@@ -108,6 +108,20 @@ std::optional<Settings> check_settings(const RawSettings& raw, std::string& erro
     return refuse("--learn goes with --algorithm all");
   if (!raw.table.empty() && settings.ranks < 2)
     return refuse("--learn needs at least 2 ranks: one has nothing to send");
+  if (!parse_wire(raw.wire, settings.wire)) {
+    return refuse(
+        fmt::format("unknown wire format '{}'; there are native, bfloat16, float16, int8", raw.wire));
+  }
+  const bool is_sum = settings.op == ReduceOp::sum || settings.op == ReduceOp::average;
+  if (settings.wire != Wire::native &&
+      (settings.kind != Kind::all_reduce || settings.dtype != DType::float32 || !is_sum)) {
+    return refuse("--wire is for all_reduce of float32, sum or average");
+  }
+  if (settings.wire != Wire::native && (raw.algorithm == kEveryAlgorithm || !raw.against.empty())) {
+    return refuse("--wire compares with kolo's own float32, without --algorithm all and --against");
+  }
+  if (raw.link_mbit < 0) return refuse("--link cannot be negative");
+  settings.link_mbit = raw.link_mbit;
   settings.against = split_names(raw.against);
   for (const auto& name : settings.against) {
     if (find_peer_kind(name) != nullptr) continue;

@@ -21,6 +21,8 @@ struct Settings {
   std::vector<std::uint64_t> sizes;
   DType dtype = DType::float32;
   ReduceOp op = ReduceOp::sum;
+  Wire wire = Wire::native;
+  double link_mbit = 0;   ///< what a host's link gives TCP; 0: not told
   std::string algorithm;  ///< empty: kolo's choice; "all": every one, see grid.hpp
   std::string transport;  ///< empty: kolo's choice
   bool shared_memory = true;
@@ -36,7 +38,8 @@ struct Settings {
 /// The same as the user typed it.
 struct RawSettings {
   std::string collective, sizes = "8,1K,64K,1M,16M,64M", dtype = "float32", reduction = "sum", algorithm,
-                          transport, memory = "shared", against;
+                          transport, memory = "shared", wire = "native", against;
+  double link_mbit = 0;
   int ranks = 0;  ///< 0: one per core, at least 2
   std::optional<bool> in_place;
   int tensors = 1, iterations = 0, warmup = 3;

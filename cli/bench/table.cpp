@@ -40,13 +40,23 @@ std::string Table::heading() const {
   const Machine& machine = heading_.machine;
   const std::string ranks = fmt::format("{} rank{}", what.ranks, what.ranks == 1 ? "" : "s");
   const std::string reduction = is_reducing(what.kind) ? fmt::format(" {}", kolo::name_of(what.op)) : "";
+  const std::string wire =
+      what.wire == Wire::native ? "" : fmt::format(", {} on the wire", kolo::name_of(what.wire));
   const std::string tensors = what.tensors > 1 ? fmt::format(", {} tensors at once", what.tensors) : "";
   std::string text =
-      fmt::format("# kolo {}: {}, {} over {}, {}{}, {} memory, {}{}\n", heading_.version, name_of(what.kind),
-                  ranks, heading_.transport, kolo::name_of(what.dtype), reduction, heading_.memory,
-                  what.in_place ? "in place" : "out of place", tensors);
+      fmt::format("# kolo {}: {}, {} over {}, {}{}, {} memory, {}{}{}\n", heading_.version,
+                  name_of(what.kind), ranks, heading_.transport, kolo::name_of(what.dtype), reduction,
+                  heading_.memory, what.in_place ? "in place" : "out of place", wire, tensors);
   text += fmt::format("# {}, {} cores, {:.0f} GB, {}\n", machine.cpu, machine.cores, machine.memory_GB,
                       machine.kernel);
+  if (what.wire != Wire::native) {
+    text +=
+        fmt::format("# {:>8}  {:<15}{:>9}{:>9}{:>9}{:>9}{:>10}{:>9}{:>10}{:>10}{:>7}\n", "size", "algorithm",
+                    "time", "p99", "busbw", "float32", "x float32", "x bound", "error", "error", "#wrong");
+    text += fmt::format("# {:>8}  {:<15}{:>9}{:>9}{:>9}{:>9}{:>10}{:>9}{:>10}{:>10}{:>7}\n", "bytes", "",
+                        "us", "us", "GB/s", "us", "", "", "rms", "max", "");
+    return text;
+  }
   if (heading_.peers.empty()) {
     text +=
         fmt::format("# {:>8}{:>11}{:>9}{:>8}  {:<15}{:>8}{:>8}{:>8}{:>8}{:>8}{:>7}{:>7}\n", "size", "count",
@@ -92,6 +102,18 @@ std::string Table::row(const Row& kolo, const std::optional<Row>& limit,
   return text + "\n";
 }
 
+std::string Table::rounded_row(const Row& kolo, const Row& native, double link_mbit) const {
+  const double time = kolo.times_us.median;
+  const auto ratio = [&](double us) { return time > 0 && us > 0 ? fmt::format("{:.3f}", us / time) : "-"; };
+  const double whole = static_cast<double>(kolo.what.bytes()) * kolo.what.tensors * kolo.what.bus_factor();
+  const double bound = link_mbit > 0 ? whole * 8 / link_mbit : 0;
+  return fmt::format("  {:>8}  {:<15}{:>9}{:>9}{:>9.4f}{:>9}{:>10}{:>9}{:>10.1e}{:>10.1e}{:>7}\n",
+                     format_size(kolo.what.bytes()), short_name(kolo.algorithm), format_us(time),
+                     format_us(kolo.times_us.p99), kolo.busbw, format_us(native.times_us.median),
+                     ratio(native.times_us.median), ratio(bound), kolo.deviation.rms(), kolo.deviation.most(),
+                     kolo.wrong + native.wrong);
+}
+
 std::string Table::footer(std::uint64_t wrong, double limit_gbps, std::uint64_t limit_bytes) const {
   std::string text;
   if (limit_gbps > 0) {
@@ -105,6 +127,12 @@ std::string Table::footer(std::uint64_t wrong, double limit_gbps, std::uint64_t 
     text +=
         "# \"/kolo\" is a peer's time over kolo's: above 1.00x kolo is faster; \"!\" marks wrong results of "
         "the peer.\n";
+  }
+  if (heading_.what.wire != Wire::native) {
+    text +=
+        "# \"float32\": kolo's time without the format, in turns with it; \"x bound\": the least time that\n"
+        "# float32 takes on such links (--link), over kolo's. Errors are to the exact sum, as shares of the\n"
+        "# root mean square of exact sums; all ranks held the same bits, or elements count as wrong.\n";
   }
   text += wrong == 0 ? "# All results are right.\n" : fmt::format("# {} WRONG RESULTS\n", wrong);
   return text;

@@ -30,6 +30,9 @@ class Table {
   /// `limit` is the copy of the same size; `peers` in the heading's order, nothing where one has no result.
   std::string row(const Row& kolo, const std::optional<Row>& limit,
                   const std::vector<std::optional<Row>>& peers) const;
+  /// A row where there is a wire format, beside the same without. link_mbit: what one rank's link gives; 0:
+  /// no bound is known.
+  std::string rounded_row(const Row& kolo, const Row& native, double link_mbit) const;
   /// `limit`: the fastest that all ranks' copies were together at the largest size, in GB/s.
   std::string footer(std::uint64_t wrong, double limit_gbps, std::uint64_t limit_bytes) const;
 

@@ -14,6 +14,7 @@
 #include "kolo/reduction.hpp"
 #include "kolo/store.hpp"
 #include "kolo/timeline.hpp"
+#include "kolo/wire.hpp"
 #include "kolo/work.hpp"
 
 namespace kolo {
@@ -34,6 +35,10 @@ struct Options {
 struct CallOptions {
   std::string_view algorithm{};     ///< A registered name; empty: KOLO_ALGORITHM, else kolo's choice.
   std::uint64_t segment_bytes = 0;  ///< 0: KOLO_SEGMENT_BYTES.
+  /// The format on the wire, for the sum or average of float32 by all_reduce; for other calls only `native`.
+  /// Nothing: KOLO_WIRE where that fits, kolo chooses the algorithm, and not all ranks share one host's
+  /// memory; else `native`.
+  std::optional<Wire> wire{};
 };
 
 /// What went over the links of one rank, in payload bytes of collectives (no headers, no rendezvous).

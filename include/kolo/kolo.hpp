@@ -12,4 +12,5 @@
 #include "kolo/store.hpp"
 #include "kolo/timeline.hpp"
 #include "kolo/version.hpp"
+#include "kolo/wire.hpp"
 #include "kolo/work.hpp"

@@ -96,6 +96,8 @@ struct Demands {
   bool custom = false;      ///< the reduction is the caller's own, which never runs natively
   bool in_place = false;
   bool uneven = false;  ///< parts of different lengths
+  /// What is sent is rounded to a wire format: never natively, and every chunk must be completed once only.
+  bool rounded = false;
 };
 
 /// Whether the algorithm can serve this call, or an error that says which cannot and why.

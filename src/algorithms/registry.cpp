@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "algorithms/algorithm.hpp"
+#include "schedule/completions.hpp"
 
 /// A new algorithm is a file of its own and a line here. Ordered by collective; the first of each is a
 /// candidate with any number of ranks.
@@ -167,6 +168,16 @@ Status supports(const Algorithm& algorithm, const ScheduleSpec& spec, const Dema
     why = "needs parts of equal lengths";
   } else if (algorithm.objection != nullptr) {
     why = algorithm.objection(spec);
+  }
+  if (why.empty() && demands.rounded) {
+    const std::string twice = completed_twice(spec.size, [&, asked = spec](int rank) mutable {
+      asked.rank = rank;
+      return algorithm.generate(asked);
+    });
+    if (!twice.empty()) {
+      why = "adds the same sums at several ranks (" + twice +
+            "), which would end with different bits where a wire format rounds";
+    }
   }
   if (why.empty()) return {};
   return Status(Code::invalid_argument, std::string(name_of(algorithm.collective)) + " algorithm '" +

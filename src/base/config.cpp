@@ -74,6 +74,9 @@ Config read() {
   c.algorithm = text("KOLO_ALGORITHM", c.algorithm);
   c.table = text("KOLO_TABLE", user_file("table"));
   c.segment_bytes = number<std::uint64_t>("KOLO_SEGMENT_BYTES", c.segment_bytes, 64, 1ull << 40);
+  if (const std::string wire = text("KOLO_WIRE", "native"); !parse_wire(wire, c.wire)) {
+    throw InvalidArgument("KOLO_WIRE=\"" + wire + "\" must be native, bfloat16, float16 or int8", {});
+  }
   c.interface = text("KOLO_INTERFACE", "");
   c.store = text("KOLO_STORE", "");
   c.store_served = flag("KOLO_STORE_SERVED");

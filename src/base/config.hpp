@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "kolo/wire.hpp"
+
 namespace kolo {
 
 /// The settings of this process. docs/environment.md lists them for users; keep the two together.
@@ -17,6 +19,7 @@ struct Config {
   std::string algorithm;                      ///< KOLO_ALGORITHM: used wherever the caller names none.
   std::string table;  ///< KOLO_TABLE: the tuning table's file; default ~/.config/kolo/table; "none".
   std::uint64_t segment_bytes = 1u << 19;  ///< KOLO_SEGMENT_BYTES: longest single message of the engine.
+  Wire wire = Wire::native;                ///< KOLO_WIRE: the default of CallOptions::wire.
   std::string interface;                   ///< KOLO_INTERFACE: interface, address or subnet that tcp binds.
   std::string store;                       ///< KOLO_STORE: "tcp://host:port" or "file:///path", see Store.
   bool store_served = false;               ///< KOLO_STORE_SERVED=1: somebody else than rank 0 serves it.

@@ -135,6 +135,15 @@ Status check_all_to_all(Call& call, int rank, int size, Counts send_counts, Coun
 
 }  // namespace
 
+std::string why_not_rounded(const Call& call) {
+  if (call.collective != Collective::all_reduce) return "only all_reduce has one";
+  if (call.in.dtype != DType::float32)
+    return fmt::format("it rounds float32, not {}", name_of(call.in.dtype));
+  const ReduceOp op = call.reduction.op();
+  if (op == ReduceOp::sum || op == ReduceOp::average) return {};
+  return fmt::format("it serves sum and average, not {}", call.reduction.name());
+}
+
 Status check(Call& call, int rank, int size, Counts counts, Counts recv_counts) {
   const auto own = static_cast<std::size_t>(rank);
   const bool is_root = rank == call.root;
@@ -155,6 +164,12 @@ Status check(Call& call, int rank, int size, Counts counts, Counts recv_counts) 
   if (uses_in && uses_out && call.in.dtype != call.out.dtype) {
     return wrong(call,
                  fmt::format("`in` is {} but `out` is {}", name_of(call.in.dtype), name_of(call.out.dtype)));
+  }
+  if (call.options.wire.value_or(Wire::native) != Wire::native) {
+    if (const std::string why = why_not_rounded(call); !why.empty()) {
+      return wrong(call,
+                   fmt::format("the wire format {} does not fit: {}", name_of(*call.options.wire), why));
+    }
   }
   call.uneven = !counts.empty();
   switch (call.collective) {

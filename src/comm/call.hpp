@@ -38,4 +38,7 @@ struct Call {
 /// user gave them.
 Status check(Call& call, int rank, int size, Counts counts = {}, Counts recv_counts = {});
 
+/// Why this call cannot have a wire format that rounds; empty where it can.
+std::string why_not_rounded(const Call& call);
+
 }  // namespace kolo

@@ -8,6 +8,7 @@
 #include "algorithms/algorithm.hpp"
 #include "base/config.hpp"
 #include "base/hash.hpp"
+#include "kernels/wire_format.hpp"
 #include "schedule/lengths.hpp"
 #include "schedule/point_to_point.hpp"
 
@@ -15,6 +16,18 @@ namespace kolo {
 namespace {
 
 constexpr std::uint64_t kPointToPoint = std::uint64_t{1} << 63;
+
+// Signature::reduction is the operation and, above it, the wire format.
+constexpr int kWireShift = 4;
+std::uint8_t reduction_and_wire(ReduceOp op, Wire wire) {
+  return static_cast<std::uint8_t>(static_cast<unsigned>(op) | static_cast<unsigned>(wire) << kWireShift);
+}
+ReduceOp reduction_of(const Signature& signature) {
+  return static_cast<ReduceOp>(signature.reduction & ((1u << kWireShift) - 1));
+}
+Wire wire_of(const Signature& signature) {
+  return static_cast<Wire>(signature.reduction >> kWireShift);
+}
 
 std::uint64_t details_of(const Call& call, std::uint64_t segment_bytes) {
   std::uint64_t value = hash(kHashSeed, segment_bytes);
@@ -64,12 +77,14 @@ std::string describe(const Signature& signature) {
   std::string text(name_of(collective));
   if (collective == Collective::barrier) return text;
   text += "(";
-  if (is_reducing(collective))
-    text += fmt::format("{} of ", name_of(static_cast<ReduceOp>(signature.reduction)));
+  if (is_reducing(collective)) text += fmt::format("{} of ", name_of(reduction_of(signature)));
   text += fmt::format("{} {}", signature.count, name_of(static_cast<DType>(signature.dtype)));
   if (has_root(collective)) text += fmt::format(", root {}", signature.root);
   if (signature.algorithm < all.size() && collective != Collective::send_recv) {
     text += fmt::format(", {}", all[signature.algorithm].name);
+  }
+  if (const Wire wire = wire_of(signature); wire != Wire::native) {
+    text += fmt::format(", {} on the wire", name_of(wire));
   }
   return text + ")";
 }
@@ -115,15 +130,26 @@ void Communicator::State::share_memory(std::uint32_t lane) {
   chooser = std::make_unique<Chooser>(std::move(situation));
 }
 
-PlanCache::Entry Communicator::State::prepare(const Call& call, DType dtype, std::uint64_t segment_bytes) {
+Wire Communicator::State::wire_for(const Call& call) const {
+  if (size == 1) return Wire::native;
+  if (call.options.wire) return *call.options.wire;
+  // An algorithm that the caller names may not fit; and within one host's memory there is no wire.
+  const bool is_free = call.options.algorithm.empty() && group == nullptr && !meeting;
+  return is_free && why_not_rounded(call).empty() ? config().wire : Wire::native;
+}
+
+PlanCache::Entry Communicator::State::prepare(const Call& call, DType dtype, std::uint64_t segment_bytes,
+                                              Wire wire) {
   const CustomReduction* custom = is_reducing(call.collective) ? call.reduction.custom_reduction() : nullptr;
   Choice choice;
   choice.spec = {call.collective, rank, size, call.root, {}, chooser->situation().hosts};
   choice.demands = {.rank_order = custom != nullptr && !custom->commutative,
                     .custom = custom != nullptr,
                     .in_place = call.one_buffer,
-                    .uneven = call.uneven};
-  choice.bytes = call.count * size_of(dtype);
+                    .uneven = call.uneven,
+                    .rounded = wire != Wire::native};
+  const kernels::WireFormat format = kernels::wire_format(wire);
+  choice.bytes = choice.demands.rounded ? format.bytes(call.count) : call.count * size_of(dtype);
   choice.wanted = call.options.algorithm;
   choice.preferred = meeting ? meeting_algorithm(call.collective) : config().algorithm;
   PlanCache::Key key{.collective = call.collective,
@@ -131,6 +157,7 @@ PlanCache::Entry Communicator::State::prepare(const Call& call, DType dtype, std
                      .root = call.root,
                      .element_bytes = size_of(dtype),
                      .segment_bytes = segment_bytes,
+                     .wire = wire,
                      .in_place = call.in_place,
                      .rank_order = choice.demands.rank_order,
                      .custom = custom == nullptr ? std::string() : custom->name,
@@ -152,7 +179,7 @@ PlanCache::Entry Communicator::State::prepare(const Call& call, DType dtype, std
     made.index = static_cast<std::uint8_t>(chosen.algorithm - algorithms().data());
     const std::uint64_t arguments = hash(kHashSeed, std::string_view(chosen.arguments.text()));
     made.details = hash(details_of(call, segment_bytes), arguments);
-    if (group != nullptr && chosen.algorithm->native && custom == nullptr) {
+    if (group != nullptr && chosen.algorithm->native && custom == nullptr && wire == Wire::native) {
       recipe->group = group;
       recipe->shape = native_shape(call, size_of(dtype));
       return made;
@@ -165,8 +192,9 @@ PlanCache::Entry Communicator::State::prepare(const Call& call, DType dtype, std
     shape.input_parts = call.in_parts;
     shape.output_parts = call.out_parts;
     if (shape.input_parts.empty() && shape.output_parts.empty()) {
-      shape.input_parts = shape.output_parts = even_parts(call.count, schedule.chunks);
+      shape.input_parts = shape.output_parts = even_parts(call.count, schedule.chunks, format.block);
     }
+    shape.wire = recipe->wire = wire;
     recipe->plan = make_plan(schedule, shape);
     return made;
   });
@@ -186,8 +214,9 @@ Work Communicator::State::start(Call call, bool waits_now, Counts counts, Counts
   spec.acknowledged = is_one_way(call.collective);
   spec.signature.collective = static_cast<std::uint8_t>(call.collective);
   spec.signature.dtype = static_cast<std::uint8_t>(spec.dtype);
+  const Wire wire = wire_for(call);
   spec.signature.reduction =
-      is_reducing(call.collective) ? static_cast<std::uint8_t>(call.reduction.op()) : 0;
+      is_reducing(call.collective) ? reduction_and_wire(call.reduction.op(), wire) : std::uint8_t{0};
   spec.signature.root = has_root(call.collective) ? call.root : 0;
   spec.signature.count = call.count;
 
@@ -196,16 +225,17 @@ Work Communicator::State::start(Call call, bool waits_now, Counts counts, Counts
       call.options.algorithm.empty() && !call.uneven && call.reduction.custom_reduction() == nullptr;
   PlanCache::Entry unusual;  // outlives the start
   if (is_usual) {
-    const PlanCache::Usual usual{call.collective, spec.dtype, call.reduction.op(), call.in_place,
-                                 call.one_buffer, call.root,  call.count,          segment_bytes};
+    const PlanCache::Usual usual{call.collective, spec.dtype,      call.reduction.op(),
+                                 call.in_place,   call.one_buffer, call.root,
+                                 call.count,      segment_bytes,   wire};
     PlanCache::Recent& recent = plans.recent(usual);
     if (recent.usual != usual) {
-      recent.entry = prepare(call, spec.dtype, segment_bytes);
+      recent.entry = prepare(call, spec.dtype, segment_bytes, wire);
       recent.usual = usual;
     }
     use(recent.entry, spec);
   } else {
-    unusual = prepare(call, spec.dtype, segment_bytes);
+    unusual = prepare(call, spec.dtype, segment_bytes, wire);
     use(unusual, spec);
   }
   spec.reduction = std::move(call.reduction);
@@ -244,6 +274,7 @@ Work Communicator::State::start_message(void* data, std::uint64_t count, DType d
                      .root = sends ? peer : -1 - peer,
                      .element_bytes = size_of(dtype),
                      .segment_bytes = segment_bytes,
+                     .wire = Wire::native,
                      .in_place = false,
                      .rank_order = false,
                      .custom = {},

@@ -28,6 +28,7 @@ class PlanCache {
     int root;               ///< or the peer of a send (recv: -1 - peer)
     std::uint64_t element_bytes;
     std::uint64_t segment_bytes;
+    Wire wire;
     bool in_place;
     bool rank_order;     ///< the reduction is not commutative
     std::string custom;  ///< the name of the caller's own one
@@ -55,6 +56,7 @@ class PlanCache {
     int root;
     std::uint64_t count;
     std::uint64_t segment_bytes;
+    Wire wire;
 
     bool operator==(const Usual&) const = default;
   };
@@ -124,7 +126,9 @@ struct Communicator::State {
   void share_memory(std::uint32_t lane);
 
   /// The plan for a call like this, and all that depends on it.
-  PlanCache::Entry prepare(const Call& call, DType dtype, std::uint64_t segment_bytes);
+  PlanCache::Entry prepare(const Call& call, DType dtype, std::uint64_t segment_bytes, Wire wire);
+  /// The caller's, else the environment's where it fits.
+  Wire wire_for(const Call& call) const;
 
   /// Checks, chooses, lowers and starts. Throws InvalidArgument; other errors come with the Work.
   Work start(Call call, bool waits_now, Counts counts = {}, Counts recv_counts = {});

@@ -162,7 +162,7 @@ void Engine::record(const Operation& operation) {
   std::uint64_t bytes = 0;
   if (const auto& plan = operation.spec().recipe->plan) {
     for (const PlanStep& step : plan->steps) {
-      if (step.kind == StepKind::send) bytes += step.bytes;
+      if (step.kind == StepKind::send) bytes += step.wire_bytes;
     }
   }
   options_.timeline->span(name_of(operation.spec().collective), "communication", operation.started(), ended,

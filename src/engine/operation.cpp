@@ -1,6 +1,7 @@
 #include "engine/operation.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "engine/engine.hpp"
 
@@ -37,6 +38,7 @@ void Operation::begin_plan() {
   if (scratch_.size() < plan.scratch_bytes) scratch_.resize(plan.scratch_bytes);
   memory_ = {const_cast<std::byte*>(static_cast<const std::byte*>(spec_.input)),
              static_cast<std::byte*>(spec_.output), scratch_.data()};
+  encoding_.begin(recipe_->wire, plan.longest_message);
   dependencies_left_.resize(count);
   finished_.assign(count, false);
   if (transfers_.size() < count) transfers_ = std::vector<Transfer>(count);
@@ -48,6 +50,7 @@ void Operation::begin_plan() {
   for (std::uint32_t i = 0; i < count; ++i) {
     dependencies_left_[i] = plan.steps[i].dependencies;
     transfers_[i].posted = false;
+    transfers_[i].encoded = nullptr;
   }
   // Receives first: a peer that has already sent is answered before we start sending ourselves.
   for (const bool receives : {false, true}) {
@@ -113,23 +116,46 @@ void Operation::post(std::uint32_t index) {
   transfer.posted = true;
   transfer.tag = {spec_.context, step.message, spec_.sequence};
   transfer.signature = &spec_.signature;
-  transfer.bytes = step.bytes;
+  transfer.bytes = step.wire_bytes;
   Link& link = engine_.link(spec_.ranks()[static_cast<std::size_t>(step.peer)]);
   if (step.kind == StepKind::send) {
     transfer.data = at(step.a_buffer, step.a);
     transfer.acknowledged = spec_.acknowledged;
     link.post_send(transfer);
   } else {
-    transfer.data = step.kind == StepKind::recv ? at(step.dst_buffer, step.dst) : nullptr;
+    const bool stores = step.kind == StepKind::recv && encoding_.is_native();
+    transfer.data = stores ? at(step.dst_buffer, step.dst) : nullptr;
     transfer.acknowledged = false;
     link.post_receive(transfer);
   }
+}
+
+/// Only when its bytes leave, so that few messages are in memory twice.
+void Operation::encode(std::uint32_t index) {
+  Transfer& transfer = transfers_[index];
+  if (encoding_.is_native() || transfer.encoded != nullptr) return;
+  const PlanStep& step = recipe_->plan->steps[index];
+  transfer.encoded = encoding_.encode(at(step.a_buffer, step.a), step.bytes / sizeof(float));
+  transfer.data = transfer.encoded;
 }
 
 void Operation::consume(std::uint32_t index, std::uint64_t offset, const std::byte* from,
                         std::uint64_t size) {
   const PlanStep& step = recipe_->plan->steps[index];
   last_progress_ = Clock::now();
+  if (encoding_.is_native()) {
+    take_in(step, offset, from, size);
+    return;
+  }
+  encoding_.decode(transfers_[index].unfinished, offset, from, size, step.wire_bytes,
+                   [&](std::uint64_t first, const float* numbers, std::uint64_t count) {
+                     take_in(step, first * sizeof(float), reinterpret_cast<const std::byte*>(numbers),
+                             count * sizeof(float));
+                   });
+}
+
+void Operation::take_in(const PlanStep& step, std::uint64_t offset, const std::byte* from,
+                        std::uint64_t size) {
   std::byte* to = at(step.dst_buffer, step.dst + offset);
   if (step.kind == StepKind::recv) {
     kernels::copy(to, from, size);
@@ -147,6 +173,14 @@ void Operation::combine(const PlanStep& step, std::byte* out, const std::byte* l
                         std::uint64_t bytes) const {
   const std::uint64_t count = bytes / size_of(spec_.dtype);
   if (count == 0) return;
+  // Batch by batch, as much as stays in cache between the two passes.
+  if (constexpr std::uint64_t kBatchBytes = Encoding::kBatch * sizeof(float);
+      bytes > kBatchBytes && step.completes && !encoding_.is_native()) {
+    for (std::uint64_t done = 0; done < bytes; done += kBatchBytes) {
+      combine(step, out + done, left + done, right + done, std::min(kBatchBytes, bytes - done));
+    }
+    return;
+  }
   if (const CustomReduction* custom = spec_.reduction.custom_reduction()) {
     custom->combine(out, left, right, count, spec_.dtype);
   } else if (average_ != nullptr && step.completes) {
@@ -154,12 +188,15 @@ void Operation::combine(const PlanStep& step, std::byte* out, const std::byte* l
   } else {
     reduce_(out, left, right, count);
   }
+  // The rank that completes a sum keeps what the others get.
+  if (step.completes && !encoding_.is_native()) encoding_.round(reinterpret_cast<float*>(out), count);
 }
 
 void Operation::transfer_finished(std::uint32_t index) {
   const PlanStep& step = recipe_->plan->steps[index];
   last_progress_ = Clock::now();
-  if (spec_.counts) engine_.count_transfer(step.kind == StepKind::send, step.bytes);
+  if (std::byte* encoded = std::exchange(transfers_[index].encoded, nullptr)) encoding_.give_back(encoded);
+  if (spec_.counts) engine_.count_transfer(step.kind == StepKind::send, step.wire_bytes);
   complete(index);
   run_ready();
   if (steps_left_ == 0 && !running_ && !done()) engine_.operation_finished(*this);

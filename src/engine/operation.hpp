@@ -10,6 +10,7 @@
 
 #include "base/deadline.hpp"
 #include "base/status.hpp"
+#include "engine/encoding.hpp"
 #include "engine/native/group.hpp"
 #include "engine/plan.hpp"
 #include "kernels/kernels.hpp"
@@ -28,6 +29,7 @@ struct Recipe : std::enable_shared_from_this<Recipe> {
   std::shared_ptr<const Plan> plan = nullptr;     ///< null where the call runs natively:
   native::Group* group = nullptr;                 ///< in this group
   native::Shape shape = {};
+  Wire wire = Wire::native;  ///< of the plan's messages
 };
 
 /// All that an operation needs to run. Built before any byte moves.
@@ -85,7 +87,10 @@ class Operation {
     Operation* operation = nullptr;
     std::uint32_t index = 0;
     bool posted = false;
+    std::byte* encoded = nullptr;     ///< of a send in a wire format, while its bytes leave
+    Encoding::Unfinished unfinished;  ///< of a receive
 
+    void leaving() override { operation->encode(index); }
     void consume(std::uint64_t offset, const std::byte* from, std::uint64_t size) override {
       operation->consume(index, offset, from, size);
     }
@@ -100,9 +105,11 @@ class Operation {
   void run(std::uint32_t index);
   void run_ready();
   void post(std::uint32_t index);
+  void encode(std::uint32_t index);
   void consume(std::uint32_t index, std::uint64_t offset, const std::byte* from, std::uint64_t size);
   void transfer_finished(std::uint32_t index);
   void complete(std::uint32_t index);
+  void take_in(const PlanStep& step, std::uint64_t offset, const std::byte* from, std::uint64_t size);
   void combine(const PlanStep& step, std::byte* out, const std::byte* left, const std::byte* right,
                std::uint64_t bytes) const;
   std::byte* at(BufferName buffer, std::uint64_t offset) const;
@@ -117,6 +124,7 @@ class Operation {
   std::vector<std::uint32_t> dependencies_left_;
   std::vector<bool> finished_;
   std::vector<Transfer> transfers_;
+  Encoding encoding_;
   std::vector<std::uint32_t> ready_;
   bool running_ = false;
   bool is_timed_ = true;  ///< somebody may ask for its duration

@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 
+#include "kernels/wire_format.hpp"
 #include "schedule/lengths.hpp"
 
 namespace kolo {
@@ -38,7 +39,8 @@ struct Access {
 
 class Lowering {
  public:
-  Lowering(const Schedule& schedule, const Shape& shape) : schedule_(schedule), shape_(shape) {
+  Lowering(const Schedule& schedule, const Shape& shape)
+      : schedule_(schedule), shape_(shape), format_(kernels::wire_format(shape.wire)) {
     input_offsets_ = offsets(shape.input_parts);
     output_offsets_ = offsets(shape.output_parts);
     scratch_offsets_ = offsets(ChunkLengths{shape.input_parts, shape.output_parts}.slots(schedule));
@@ -95,6 +97,19 @@ class Lowering {
     return end <= parts ? at[end] - at[begin] : at[parts] - at[begin] + at[end - parts];  // around the end
   }
 
+  /// Bytes of a range before it goes around the end, where the data may end with a block that is short.
+  std::uint64_t straight_length_of(const ChunkRange& range) const {
+    if (range.buffer != BufferName::scratch) return length_of(range);
+    ChunkRange straight = range;
+    const auto& parts = range.like_buffer == BufferName::input ? input_offsets_ : output_offsets_;
+    straight.count = std::min(range.count, static_cast<std::uint32_t>(parts.size() - 1) - range.like_begin);
+    return length_of(straight);
+  }
+
+  std::uint64_t wire_bytes(std::uint64_t bytes) const {
+    return shape_.wire == Wire::native ? bytes : format_.bytes(bytes / shape_.element_bytes);
+  }
+
   Interval interval(BufferName buffer, std::uint64_t begin, std::uint64_t bytes, bool in_place) const {
     if (buffer == BufferName::scratch) return {2, begin, begin + bytes};
     if (!in_place) return {static_cast<int>(buffer), begin, begin + bytes};
@@ -113,9 +128,11 @@ class Lowering {
   void add_step(std::uint32_t index) {
     const Step& step = schedule_.steps[index];
     first_.push_back(static_cast<std::uint32_t>(plan_->steps.size()));
-    const std::uint64_t bytes = length_of(step.kind == StepKind::send ? step.a : step.dst);
-    const std::uint64_t segment =
-        std::max(shape_.element_bytes, shape_.segment_bytes / shape_.element_bytes * shape_.element_bytes);
+    const ChunkRange& range = step.kind == StepKind::send ? step.a : step.dst;
+    const std::uint64_t bytes = length_of(range);
+    const std::uint64_t turn = format_.block > 1 ? straight_length_of(range) : bytes;
+    const std::uint64_t block = format_.block * shape_.element_bytes;
+    const std::uint64_t segment = std::max(block, shape_.segment_bytes / block * block);
     std::uint32_t* message = nullptr;
     if (step.kind == StepKind::send) message = &sent_[step.peer];
     if (step.kind == StepKind::recv || step.kind == StepKind::recv_reduce) message = &received_[step.peer];
@@ -127,14 +144,18 @@ class Lowering {
       out.completes = step.completes;
       out.peer = step.peer;
       out.step = index;
-      out.bytes = std::min(segment, bytes - at);
+      out.bytes = std::min(segment, (at < turn ? turn : bytes) - at);
+      out.wire_bytes = wire_bytes(out.bytes);
       out.dst_buffer = step.dst.buffer;
       out.a_buffer = step.a.buffer;
       out.b_buffer = step.b.buffer;
       out.dst = begin_of(step.dst) + at;
       out.a = begin_of(step.a) + at;
       out.b = begin_of(step.b) + at;
-      if (message) out.message = (*message)++;
+      if (message) {
+        out.message = (*message)++;
+        plan_->longest_message = std::max(plan_->longest_message, out.wire_bytes);
+      }
       if (at == 0) {
         wholes_.push_back(access_of(out, bytes, shape_.in_place));
         aliased_.push_back(access_of(out, bytes, true));
@@ -184,6 +205,7 @@ class Lowering {
 
   const Schedule& schedule_;
   const Shape& shape_;
+  const kernels::WireFormat format_;
   std::vector<std::uint64_t> input_offsets_;
   std::vector<std::uint64_t> output_offsets_;
   std::uint64_t input_base_ = 0;

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "kolo/wire.hpp"
 #include "schedule/schedule.hpp"
 
 namespace kolo {
@@ -19,6 +20,8 @@ struct Shape {
   std::uint64_t segment_bytes = 1u << 19;
   /// Input and output are the same memory, as BufferName says for the collective.
   bool in_place = false;
+  /// Of messages. Where it has blocks, every part is of whole blocks, but for the last that is not empty.
+  Wire wire = Wire::native;
 };
 
 /// A step, or one segment of a long one. Offsets are in bytes from the start of the buffer named.
@@ -39,17 +42,20 @@ struct PlanStep {
   std::uint64_t a = 0;
   std::uint64_t b = 0;
   std::uint64_t bytes = 0;
+  std::uint64_t wire_bytes = 0;  ///< of its message
 };
 
 struct Plan {
   std::vector<PlanStep> steps;
   std::vector<std::uint32_t> dependents;
   std::uint64_t scratch_bytes = 0;
+  std::uint64_t longest_message = 0;  ///< in wire bytes
 };
 
-/// Pure. Cuts steps longer than segment_bytes into segments (of whole elements) and orders them by the memory
-/// that each of them touches, so that a segment can be sent on while the next one is still arriving.
-/// Orderings of the schedule that memory does not imply hold for all segments of the two steps.
+/// Pure. Cuts steps longer than segment_bytes into segments (of whole elements, or blocks of the wire format)
+/// and orders them by the memory that each of them touches, so that a segment can be sent on while the next
+/// one is still arriving. Orderings of the schedule that memory does not imply hold for all segments of the
+/// two steps.
 std::shared_ptr<const Plan> make_plan(const Schedule& schedule, const Shape& shape);
 
 }  // namespace kolo

@@ -37,10 +37,13 @@ std::vector<std::uint64_t> ChunkLengths::slots(const Schedule& schedule) const {
   return result;
 }
 
-std::vector<std::uint64_t> even_parts(std::uint64_t count, std::uint64_t parts) {
+std::vector<std::uint64_t> even_parts(std::uint64_t count, std::uint64_t parts, std::uint64_t block) {
   if (parts == 0) return {};  // barriers have no data
-  std::vector<std::uint64_t> result(parts, count / parts);
-  for (std::uint64_t i = 0; i < count % parts; ++i) ++result[i];
+  const std::uint64_t blocks = count / block + (count % block != 0 ? 1 : 0);
+  std::vector<std::uint64_t> result(parts, blocks / parts * block);
+  for (std::uint64_t i = 0; i < blocks % parts; ++i) result[i] += block;
+  if (count > 0)
+    result[std::min(blocks, parts) - 1] -= blocks * block - count;  // of the last that is not empty
   return result;
 }
 

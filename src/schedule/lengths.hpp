@@ -24,8 +24,8 @@ struct ChunkLengths {
 };
 
 /// Splits `count` elements into `parts` as evenly as can be: the first count % parts get one more. None for 0
-/// parts.
-std::vector<std::uint64_t> even_parts(std::uint64_t count, std::uint64_t parts);
+/// parts. With a `block` they are split in blocks of so many, of which the last one may be shorter.
+std::vector<std::uint64_t> even_parts(std::uint64_t count, std::uint64_t parts, std::uint64_t block = 1);
 
 /// How many part counts describe a call of this collective: N where each rank has a part, 1 for send_recv,
 /// none for barrier, else the schedule's `chunks`.

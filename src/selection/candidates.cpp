@@ -51,12 +51,11 @@ std::vector<Configured> candidates(const ScheduleSpec& spec, const Demands& dema
   const auto consider = [&](Configured candidate) {
     ScheduleSpec asked = spec;
     asked.arguments = candidate.arguments;
-    if (!supports(*candidate.algorithm, asked, demands).ok()) return;
+    // Without the demands first: objections are cheap, and the cost is stated for what has none.
+    if (!supports(*candidate.algorithm, asked).ok()) return;
     const std::uint64_t steps = candidate.algorithm->closed_form.of(asked).steps;
-    const bool only_one = result.empty();
-    if (only_one || steps * static_cast<std::uint64_t>(spec.size) <= kMostSteps) {
-      result.push_back(std::move(candidate));
-    }
+    if (!result.empty() && steps * static_cast<std::uint64_t>(spec.size) > kMostSteps) return;
+    if (supports(*candidate.algorithm, asked, demands).ok()) result.push_back(std::move(candidate));
   };
   std::vector<std::string> tried_too = sparing(spec, slow_hosts);
   tried_too.insert(tried_too.begin(), kTried.begin(), kTried.end());

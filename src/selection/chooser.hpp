@@ -18,7 +18,7 @@ namespace kolo {
 struct Choice {
   ScheduleSpec spec;  ///< its arguments are the choice's to fill in
   Demands demands;
-  std::uint64_t bytes = 0;     ///< of the whole data, the same number on every rank
+  std::uint64_t bytes = 0;     ///< of the whole data as it is sent, the same number on every rank
   std::string_view wanted;     ///< by the caller; unknown names and unfit algorithms are errors
   std::string_view preferred;  ///< by the environment; used where the collective knows it and it fits
 };
@@ -57,7 +57,7 @@ class Chooser {
 
   Situation situation_;
   /// Picks by collective, demands and bytes rounded to a power of two.
-  std::map<std::tuple<Collective, bool, bool, bool, bool, int>, Configured> picks_;
+  std::map<std::tuple<Collective, bool, bool, bool, bool, bool, int>, Configured> picks_;
 };
 
 }  // namespace kolo

@@ -11,7 +11,8 @@ namespace {
 constexpr std::size_t kInputBytes = 128 * 1024;  // stays in L2 between reading and reducing
 constexpr std::size_t kFetchBytes = 128 * 1024;
 constexpr int kReadsPerProgress = 16;
-constexpr std::size_t kGranule = 8;  // the largest element
+constexpr std::uint64_t kWriteBytes = 512 * 1024;  // what is made ready to leave ahead of what has left
+constexpr std::size_t kGranule = 8;                // the largest element
 
 // What a peer may have us keep: short messages and offers that are ahead of our receives, receives that are
 // ahead of our sends, and answers that it does not read.
@@ -82,7 +83,6 @@ void Link::post_send(MessageRequest& request) {
   if (request.bytes <= kEagerBytes) {
     OutFrame frame;
     frame.header = header_for(FrameType::message, request);
-    frame.payload = request.data;
     frame.request = &request;
     enqueue(std::move(frame));
     return;
@@ -95,6 +95,7 @@ void Link::post_send(MessageRequest& request) {
   frame.header = header_for(FrameType::offer, request);
   frame.header.range.region = FrameHeader::kNoRange;
   if (endpoint_->can_pull()) {
+    request.leaving();
     if (const auto range = endpoint_->expose(request.data, request.bytes)) frame.header.range = *range;
   }
   sends_.add(request.tag, {&request, true});
@@ -104,7 +105,6 @@ void Link::post_send(MessageRequest& request) {
 void Link::send_data(MessageRequest& request) {
   OutFrame frame;
   frame.header = header_for(FrameType::data, request);
-  frame.payload = request.data;
   frame.request = &request;
   enqueue(std::move(frame));
 }
@@ -122,8 +122,12 @@ bool Link::flush() {
     iovec parts[kParts];
     std::size_t used = 0;
     std::uint64_t offered = 0;
-    for (std::size_t i = out_head_; i < out_.size() && used + 2 <= kParts; ++i) {
+    for (std::size_t i = out_head_; i < out_.size() && used + 2 <= kParts && offered < kWriteBytes; ++i) {
       OutFrame& frame = out_[i];
+      if (frame.request != nullptr && frame.written == 0) {
+        frame.request->leaving();
+        frame.payload = frame.request->data;
+      }
       std::uint64_t skip = frame.written;
       if (skip < sizeof(FrameHeader)) {
         parts[used++] = {reinterpret_cast<std::byte*>(&frame.header) + skip, sizeof(FrameHeader) - skip};

@@ -83,7 +83,7 @@ class Link {
  private:
   struct OutFrame {
     FrameHeader header;
-    const std::byte* payload = nullptr;  // header.bytes of them for message, data and control
+    const std::byte* payload = nullptr;  // header.bytes of them for message and data, once they leave
     std::uint64_t written = 0;           // of header and payload together
     MessageRequest* request = nullptr;   // of a message or data: told, or awaited, once all is written
     std::vector<std::byte> owned;        // the payload, where the Link keeps it

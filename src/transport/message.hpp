@@ -21,7 +21,7 @@ struct Tag {
 struct Signature {
   std::uint8_t collective = 0;
   std::uint8_t dtype = 0;
-  std::uint8_t reduction = 0;
+  std::uint8_t reduction = 0;  ///< and the wire format
   std::uint8_t algorithm = 0;  ///< index in the registry
   std::int32_t root = 0;
   std::uint64_t count = 0;
@@ -43,6 +43,8 @@ class MessageRequest {
   std::uint64_t bytes = 0;
   bool acknowledged = false;  ///< a send that finishes only once the peer has met it with a receive
 
+  /// Sends only: the bytes leave now. From here on, if not before, `data` points to them. May come again.
+  virtual void leaving() {}
   /// Receives only: `size` bytes of the message, from byte `offset` on, in order and without gaps; the size
   /// is a multiple of 8 except at the end. `from` is valid only during the call.
   virtual void consume(std::uint64_t offset, const std::byte* from, std::uint64_t size) = 0;

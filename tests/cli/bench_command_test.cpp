@@ -148,12 +148,35 @@ TEST(BenchCommand, WrongUsageIsToldInAWord) {
       {"all_reduce --ranks 300 --dtype bfloat16", "300 ranks"},
       {"send_recv --ranks 1", "at least 2 ranks"},
       {"all_reduce --in-place --out-of-place", "place"},
+      {"all_reduce --wire int4", "bfloat16, float16, int8"},
+      {"all_reduce --wire int8 --reduction max", "sum or average"},
+      {"broadcast --wire int8", "all_reduce of float32"},
+      {"all_reduce --wire int8 --against gloo", "--against"},
       {"", "collective"},
   };
   for (const auto& [arguments, message] : cases) {
     const Outcome outcome = run(arguments);
     EXPECT_EQ(outcome.code, 2) << arguments << "\n" << outcome.output;
     EXPECT_NE(outcome.output.find(message), std::string::npos) << arguments << "\n" << outcome.output;
+  }
+}
+
+TEST(BenchCommand, MeasuresAWireFormatBesideFloat32) {
+  for (const std::string wire : {"bfloat16", "float16", "int8"}) {
+    for (const std::string more :
+         {"--ranks 1", "--ranks 3", "--ranks 4 --reduction average --out-of-place"}) {
+      // Two rows a size: without the format, and with it.
+      const auto rows =
+          expect_right("all_reduce --sizes 0,4,70001 --transport tcp --wire " + wire + " " + more, 6);
+      for (std::size_t i = 0; i < rows.size(); ++i) {
+        EXPECT_EQ(rows[i].value("wire", "native"), i % 2 == 0 ? "native" : wire);
+        if (i % 2 == 0) continue;
+        const double rms = rows[i].at("error_rms");
+        EXPECT_LT(rms, 0.05);
+        EXPECT_TRUE(more == "--ranks 1" || rows[i].at("count") <= 1 || rms > 1e-5) << rms;
+        EXPECT_GE(rows[i].at("error_max"), rms);
+      }
+    }
   }
 }
 

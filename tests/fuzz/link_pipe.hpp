@@ -89,7 +89,7 @@ struct Heard final : LinkListener {
 };
 
 /// A message with memory of its own, which knows when it may no longer be touched.
-struct Message final : MessageRequest {
+struct Message : MessageRequest {
   Message(Tag name, std::uint64_t size, bool stores_itself = false)
       : memory(size), stores(stores_itself), call{1, 2, 3, 4, 0, size, 7} {
     tag = name;

@@ -228,7 +228,8 @@ std::pair<std::vector<std::uint64_t>, std::vector<std::byte>> SparseAllReduce::s
   SparseBlock block{length, {indices.begin(), indices.end()}, std::vector<std::byte>(values.bytes())};
   if (values.count > 0) std::memcpy(block.values.data(), values.data, values.bytes());
   if (given > 0 && goes_dense(length, given, all.size(), kind.bytes, dense_share_)) {
-    sum_densely(communicator_, block, values.dtype, has_gaps, {.algorithm = dense_algorithm_});
+    sum_densely(communicator_, block, values.dtype, has_gaps,
+                {.algorithm = dense_algorithm_, .wire = Wire::native});
   } else if (given > 0) {
     std::vector<std::uint64_t> lengths;  // above each layer
     for (Communicator& group : groups_) {

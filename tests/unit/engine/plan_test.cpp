@@ -403,5 +403,43 @@ TEST(Plan, EvenPartsDifferByAtMostOneAndAddUp) {
   }
 }
 
+TEST(Plan, EvenPartsOfBlocksHoldWholeOnesButForTheLast) {
+  for (const std::uint64_t count : {0ull, 1ull, 255ull, 256ull, 257ull, 1000ull, 4096ull, 1ull << 59}) {
+    for (const std::uint64_t parts : {1u, 2u, 3u, 7u, 64u}) {
+      const auto result = even_parts(count, parts, 256);
+      ASSERT_EQ(result.size(), parts);
+      EXPECT_EQ(sum(result), count);
+      EXPECT_LE(result.front(), result.back() + 511);
+      std::uint64_t before = 0;
+      for (const std::uint64_t part : result) {
+        EXPECT_TRUE(part == 0 || before % 256 == 0) << count << " in " << parts;
+        before += part;
+      }
+    }
+  }
+}
+
+TEST(Plan, CutsMessagesAtBlocksOfTheWireFormatAndCountsItsBytes) {
+  for (const char* name : {"ring", "circulant", "halving_doubling"}) {  // circulant sends around the end
+    const Algorithm* algorithm = find_algorithm(Collective::all_reduce, name);
+    Shape shape;
+    shape.element_bytes = 4;
+    shape.segment_bytes = 3000;  // two whole blocks
+    shape.wire = Wire::int8;
+    shape.input_parts = shape.output_parts = even_parts(12'345, 5, 256);
+    for (int rank = 0; rank < 5; ++rank) {
+      const auto plan = make_plan(algorithm->generate({Collective::all_reduce, rank, 5, 0}), shape);
+      std::uint64_t longest = 0;
+      for (const PlanStep& step : plan->steps) {
+        EXPECT_LE(step.bytes, 2048u);
+        const std::uint64_t blocks = (step.bytes + 1023) / 1024;
+        EXPECT_EQ(step.wire_bytes, blocks * 4 + step.bytes / 4);
+        if (step.peer >= 0) longest = std::max(longest, step.wire_bytes);
+      }
+      EXPECT_EQ(plan->longest_message, longest);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace kolo

@@ -231,6 +231,41 @@ TEST(Chooser, ServesEveryDemandOfEveryCollective) {
   }
 }
 
+TEST(Chooser, OfWhatIsRoundedTakesOnlyWhatCompletesEveryChunkOnceAndNothingNative) {
+  for (const int size : {2, 3, 4, 8, 13}) {
+    for (const bool shares_memory : {false, true}) {
+      Chooser chooser({.size = size, .shares_memory = shares_memory});
+      for (const std::uint64_t bytes : {8u, 4096u, 1u << 20, 64u << 20}) {
+        const auto ranking = chooser.ranking(all_reduce_of(bytes, size).spec, {.rounded = true}, bytes);
+        ASSERT_GE(ranking.size(), 5u);
+        for (const Ranked& ranked : ranking) {
+          EXPECT_FALSE(ranked.native);
+          EXPECT_NE(ranked.configured.name(), "recursive_doubling");
+          EXPECT_NE(ranked.configured.name(), "naive");
+        }
+      }
+    }
+  }
+  Chooser chooser({.size = 4});
+  Choice choice = all_reduce_of(8);
+  choice.demands.rounded = true;
+  choice.wanted = "naive";
+  EXPECT_NE(pick(chooser, choice).find("chunk 0 at rank 0 and at rank 1"), std::string::npos);
+  choice.wanted.remove_suffix(choice.wanted.size());
+  choice.preferred = "naive";
+  EXPECT_NE(pick(chooser, choice), "naive");
+}
+
+TEST(Chooser, TakesTheRegistrysFirstOfPredictionsThatHardlyDiffer) {
+  // Long data between hosts: all that send 2 (N-1) / N of it are predicted alike but for their few steps.
+  Situation situation{.size = 4, .hosts = {0, 1, 2, 3}, .links_between = "tcp"};
+  situation.model.network.wire_per_byte = 8.4e-9;
+  Chooser chooser(situation);
+  for (const std::uint64_t bytes : {4u << 20, 16u << 20, 64u << 20}) {
+    EXPECT_EQ(pick(chooser, all_reduce_of(bytes)), "ring");
+  }
+}
+
 TEST(Situation, OfAPartHasThePartsLinksAndHosts) {
   Situation whole{.size = 5,
                   .hosts = {0, 0, 1, 1, 2},
@@ -257,7 +292,10 @@ TEST(Situation, OfAPartHasThePartsLinksAndHosts) {
 
 TEST(Chooser, IsQuickForAThousandRanks) {
   Chooser chooser({.size = 1000});
-  EXPECT_EQ(pick(chooser, all_reduce_of(64 << 20, 1000)).find(' '), std::string::npos);
+  Choice choice = all_reduce_of(64 << 20, 1000);
+  EXPECT_EQ(pick(chooser, choice).find(' '), std::string::npos);
+  choice.demands.rounded = true;
+  EXPECT_EQ(pick(chooser, choice).find(' '), std::string::npos);
 }
 
 TEST(Candidates, LeaveOutWhatTakesTooLongToLookAt) {

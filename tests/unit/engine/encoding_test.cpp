@@ -1,0 +1,76 @@
+// Encoding: messages that come in pieces of any size, and memory that is used again.
+#include "engine/encoding.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+namespace kolo {
+namespace {
+
+std::vector<float> waves(std::uint64_t count) {
+  std::vector<float> numbers(count);
+  for (std::uint64_t i = 0; i < count; ++i)
+    numbers[i] = std::sin(static_cast<float>(i)) * static_cast<float>(i % 97);
+  return numbers;
+}
+
+TEST(Encoding, PutsTogetherWhatComesInPieces) {
+  std::mt19937 random(3);
+  for (const Wire wire : {Wire::bfloat16, Wire::float16, Wire::int8}) {
+    const kernels::WireFormat format = kernels::wire_format(wire);
+    Encoding encoding;
+    encoding.begin(wire, format.bytes(10'000));
+    for (const std::uint64_t count : {1u, 255u, 256u, 257u, 2048u, 2049u, 10'000u}) {
+      const std::vector<float> numbers = waves(count);
+      std::byte* bytes = encoding.encode(numbers.data(), count);
+      std::vector<float> expected(count);
+      format.decode(expected.data(), bytes, count);
+      const std::uint64_t total = format.bytes(count);
+      for (const std::uint64_t most : {std::uint64_t{8}, std::uint64_t{40}, std::uint64_t{1000}, total}) {
+        std::vector<float> got(count, -1);
+        std::uint64_t next = 0;
+        Encoding::Unfinished unfinished;
+        for (std::uint64_t offset = 0; offset < total;) {
+          // As a Link gives them: multiples of 8 bytes, but for the last.
+          const std::uint64_t piece = most == total ? total : (random() % (most / 8) + 1) * 8;
+          const std::uint64_t size = std::min(piece, total - offset);
+          encoding.decode(unfinished, offset, bytes + offset, size, total,
+                          [&](std::uint64_t first, const float* from, std::uint64_t length) {
+                            ASSERT_EQ(first, next);
+                            ASSERT_LE(length, Encoding::kBatch);
+                            std::copy_n(from, length, got.begin() + static_cast<std::ptrdiff_t>(first));
+                            next += length;
+                          });
+          offset += size;
+        }
+        EXPECT_EQ(next, count);
+        EXPECT_EQ(got, expected) << name_of(wire) << ", " << count << " in pieces of up to " << most;
+      }
+      std::vector<float> rounded = numbers;
+      encoding.round(rounded.data(), count);
+      EXPECT_EQ(rounded, expected) << name_of(wire);
+      encoding.give_back(bytes);
+    }
+  }
+}
+
+TEST(Encoding, UsesMemoryAgain) {
+  const std::vector<float> numbers = waves(1000);
+  Encoding encoding;
+  encoding.begin(Wire::bfloat16, 2000);
+  std::byte* one = encoding.encode(numbers.data(), 1000);
+  std::byte* other = encoding.encode(numbers.data(), 500);
+  EXPECT_NE(one, other);
+  encoding.give_back(one);
+  EXPECT_EQ(encoding.encode(numbers.data(), 10), one);
+  encoding.begin(Wire::int8, 1200);  // what was not given back is free again
+  const std::byte* third = encoding.encode(numbers.data(), 1000);
+  EXPECT_TRUE(third == one || third == other);
+}
+
+}  // namespace
+}  // namespace kolo
