@@ -7,8 +7,8 @@
 #include <memory>
 #include <string>
 
-#include "base/config.hpp"
 #include "doctor/facts.hpp"
+#include "rendezvous/on_network.hpp"
 #include "transport/endpoint.hpp"
 #include "transport/transport.hpp"
 
@@ -36,11 +36,8 @@ std::string outcome_of(const std::string& why) {
 class Side {
  public:
   Side(Store& store, const std::string& name, int role) : store_(store), name_(name), role_(role) {
-    TransportOptions options;
-    options.job = name;
-    options.key = config().key;
-    options.interface = config().interface;
-    auto made = make_tcp_transport(options);
+    auto options = make_transport_options(name, host_of(store));
+    auto made = options.ok() ? make_tcp_transport(*options) : options.status();
     if (made.ok()) {
       transport_ = std::move(*made);
     } else {

@@ -23,7 +23,7 @@
 #include "base/cores.hpp"
 #include "base/unique_fd.hpp"
 #include "kolo/version.hpp"
-#include "rendezvous/proof.hpp"
+#include "security/hmac.hpp"
 #include "transport/host.hpp"
 
 namespace kolo::doctor {
@@ -114,7 +114,7 @@ Facts gather_facts(int rank) {
   facts.place = this_host().boot + "/" + this_host().net_namespace;
   facts.version = version();
   if (!config().key.empty()) {
-    facts.key = hexadecimal(proof::hmac(config().key, "kolo doctor's fingerprint")).substr(0, 16);
+    facts.key = hexadecimal(hmac(config().key, "kolo doctor's fingerprint")).substr(0, 16);
   }
   facts.interface = config().interface;
   facts.cores = usable_cores();

@@ -12,7 +12,6 @@
 #include "base/cores.hpp"
 #include "base/log.hpp"
 #include "comm/state.hpp"
-#include "security/credentials.hpp"
 #include "transport/host.hpp"
 #include "transport/self_endpoint.hpp"
 #include "transport/waiting_endpoint.hpp"
@@ -125,14 +124,8 @@ std::chrono::nanoseconds Terms::timeout() const {
 
 Offer make_offer(int rank, const Terms& terms) {
   const auto allowed = allowed_transports(terms.options);
-  Credentials credentials = make_credentials(config(), config().key).value_or_throw();
-  TransportOptions transport_options;
-  transport_options.job = terms.job;
-  transport_options.key = std::move(credentials.key);
-  transport_options.interface = config().interface;
-  transport_options.store_host = terms.store_host;
-  transport_options.insecure = credentials.insecure;
-  transport_options.tls = std::move(credentials.tls);
+  const TransportOptions transport_options =
+      make_transport_options(terms.job, terms.store_host).value_or_throw();
 
   Offer offer;
   Published mine;

@@ -1,6 +1,21 @@
+#include "base/config.hpp"
+#include "security/credentials.hpp"
 #include "transport/transport.hpp"
 
 namespace kolo {
+
+Result<TransportOptions> make_transport_options(std::string job, std::string store_host) {
+  auto credentials = make_credentials(config(), config().key);
+  if (!credentials.ok()) return credentials.status();
+  TransportOptions options;
+  options.job = std::move(job);
+  options.key = std::move(credentials->key);
+  options.interface = config().interface;
+  options.store_host = std::move(store_host);
+  options.insecure = credentials->insecure;
+  options.tls = std::move(credentials->tls);
+  return options;
+}
 
 std::span<const TransportFactory> transport_factories() {
   static constexpr TransportFactory kFactories[] = {

@@ -86,6 +86,9 @@ struct TransportOptions {
   std::shared_ptr<const Tls> tls = {};  ///< for tcp: how to encrypt; null: not at all
 };
 
+/// With what the settings say of keys, TLS and interfaces. `store_host`: as above.
+Result<TransportOptions> make_transport_options(std::string job, std::string store_host);
+
 /// A kind of transport. `make` fails with a reason where this machine cannot have it.
 struct TransportFactory {
   std::string_view name;
