@@ -448,8 +448,9 @@ Result<bool> Link::progress(bool readable) {
   bool moved = flush();
   // A peer that fails says why before it closes: read what is there even when writing no longer works.
   const Status write_status = std::exchange(status_, Status());
-  readable = readable || !write_status.ok();
-  for (int i = 0; readable && i < kReadsPerProgress && status_.ok(); ++i) {
+  const bool is_ending = !write_status.ok();
+  readable = readable || is_ending;
+  for (int i = 0; readable && (i < kReadsPerProgress || is_ending) && status_.ok(); ++i) {
     if (!read_more()) break;
     moved = true;
     parse();

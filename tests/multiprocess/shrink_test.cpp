@@ -30,10 +30,17 @@ void expect_it_works(Communicator& c) {
   }
 }
 
-/// Sums in place until a rank is lost.
+/// Once all have come.
+void die(Communicator& c) {
+  c.barrier();
+  ::raise(SIGKILL);
+}
+
+/// Sums in place until a rank is lost, perhaps already while the ranks gather.
 void sum_until_failure(Communicator& c, std::size_t count) {
   std::vector<float> data(count);
   try {
+    c.barrier();
     for (;;) c.all_reduce(data);
   } catch (const PeerLostError&) {
   }
@@ -69,7 +76,7 @@ TEST_P(Shrink, AgainAndAgainUntilOneIsLeft) {
     Communicator current = c;
     const int me = c.rank();
     for (int size = kSize; size > 1; --size) {
-      if (me == size - 1) ::raise(SIGKILL);
+      if (me == size - 1) die(current);
       sum_until_failure(current, 5000);
       current = current.shrink();
       require(current.size() == size - 1 && current.rank() == me, "who is left is not who should be");
@@ -84,7 +91,7 @@ TEST_P(Shrink, OneMoreDiesMeanwhile) {
   for (int delay_us = 0; delay_us <= 20'000; delay_us += 2'500) {
     Processes processes({.size = 5, .transports = GetParam()}, [&](Communicator& c) {
       const int me = c.rank();
-      if (me == 1) ::raise(SIGKILL);
+      if (me == 1) die(c);
       if (me == 3) {
         std::thread([delay_us] {
           std::this_thread::sleep_for(std::chrono::microseconds(delay_us));
@@ -108,7 +115,7 @@ TEST_P(Shrink, PartsShrinkByThemselves) {
   Processes processes({.size = 6, .transports = GetParam()}, [&](Communicator& c) {
     Communicator part = c.split(c.rank() % 2);
     const bool is_hurt = c.rank() % 2 == 1;
-    if (c.rank() == 3) ::raise(SIGKILL);
+    if (c.rank() == 3) die(part);
     sum_until_failure(part, 1000);  // they share their links, so the other half has its error too
     Communicator next = part.shrink();
     require(next.size() == (is_hurt ? 2 : 3), "the wrong number is left");
