@@ -44,7 +44,7 @@ bool Engine::take_connections() {
     const auto waiting = std::ranges::find(unconnected_, index, &Unconnected::index);
     if (waiting == unconnected_.end()) continue;  // one connection is enough
     unconnected_.erase(waiting);
-    log().debug("rank {}: {}", rank_, endpoint->describe());
+    log().debug("rank {} is connected: {}", rank_, endpoint->describe());
     links_[index]->connect(std::move(endpoint));
     const Status watched = sleeper_.add(links_[index]->endpoint().fd(), static_cast<std::uint32_t>(index));
     if (!watched.ok()) note_failure({watched.code(), rank_, watched.message()});

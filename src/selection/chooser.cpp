@@ -16,12 +16,8 @@ namespace {
 
 /// With more ranks the closed forms are asked instead of the schedules, which would take long to play.
 constexpr int kMostPlayed = 128;
-/// Measured times that differ by less are equal: no machine is so quiet.
+/// Times that differ by less are equal: no machine is so quiet, and no model so exact.
 constexpr double kNoise = 1.05;
-
-/// Predictions that differ by less are equal: the model knows nothing of what makes some hold a network's
-/// bandwidth better than others do.
-constexpr double kModelNoise = 1.1;
 
 /// The power of two nearest to it in proportion, as its exponent; -1 for 0.
 int size_class(std::uint64_t bytes) {
@@ -63,7 +59,7 @@ std::size_t connections_between_hosts(const Configured& candidate, ScheduleSpec 
 void settle_ties(std::vector<Ranked>& all, const std::function<std::size_t(const Configured&)>& trouble) {
   auto best = all.begin();
   std::size_t least = 0;
-  for (auto at = all.begin(); at != all.end() && at->seconds <= kModelNoise * all.front().seconds; ++at) {
+  for (auto at = all.begin(); at != all.end() && at->seconds <= kNoise * all.front().seconds; ++at) {
     const std::size_t of_this = trouble(at->configured);
     if (at != all.begin() && of_this >= least) continue;
     best = at;

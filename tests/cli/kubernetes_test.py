@@ -16,7 +16,7 @@ except ImportError:
     sys.exit(77)
 
 FOLDER, KOLO = Path(sys.argv[1]), sys.argv[2]
-TIMEOUT_S = 60
+TIMEOUT_S = 150
 
 
 def manifests(name):

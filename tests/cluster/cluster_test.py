@@ -151,7 +151,7 @@ class Emulated(unittest.TestCase):
     def test_hosts_talk_encrypted(self):
         for family in ([], ["--ipv6"]):
             said = self.barrier("true", 0, *family, KOLO_TLS="1", KOLO_LOG="debug")
-            self.assertEqual(len(re.findall(r"rank [01]: tcp .* \(encrypted\)", said)), 2, said)
+            self.assertEqual(len(re.findall(r"rank [01] is connected: tcp .* \(encrypted\)", said)), 2, said)
 
     def test_the_interface_is_the_one_that_leads_to_the_store(self):
         for family, address in (([], "10.77.0."), (["--ipv6"], r"\[fd77::")):

@@ -88,13 +88,15 @@ TEST(WireSchedules, OfSeveralRanksAHostFollowWhatRunsAcross) {
 class WireOver : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(WireOver, GivesTheBitsOfTheSchedule) {
-  for (const int size : {1, 2, 3, 4, 5, 6, 7, 8}) {
+  // Which bits come is the schedule's affair, whatever carries them.
+  const bool is_quick = GetParam() == std::string_view("inproc");
+  for (const int size : is_quick ? std::vector{1, 2, 3, 4, 5, 8} : std::vector{2, 5}) {
     using Key = std::tuple<std::string, Wire, bool, std::uint64_t>;
     std::map<Key, std::vector<std::uint32_t>> expected;
     for (const Configured& variant : all_reduces(size, true)) {
       for (const Wire wire : kWires) {
-        for (const std::uint64_t count : {std::uint64_t{1}, std::uint64_t{1031}, std::uint64_t{9001}}) {
-          const bool average = count != 1031;
+        for (const std::uint64_t count : {std::uint64_t{1}, std::uint64_t{9001}}) {
+          const bool average = count == 1;
           expected[{variant.name(), wire, average, count}] =
               expected_bits(variant, size, count, average, size == 1 ? Wire::native : wire);
         }
