@@ -57,13 +57,15 @@ std::map<std::string, double> values(const std::string& page, const std::string&
   return found;
 }
 
+/// Ranks of one host whose metrics are at `port` and those after it.
 ProcessOptions watched(const std::string& transports, std::uint16_t port) {
-  return {.size = kSize, .transports = transports, .prepare = [port](int rank) {
+  // In this process, which does not read its settings: each rank reads them when it opens its store.
+  ::setenv("KOLO_METRICS", std::to_string(port).c_str(), 1);
+  return {.size = kSize, .transports = transports, .prepare = [](int rank) {
             ::setenv("RANK", std::to_string(rank).c_str(), 1);
             ::setenv("WORLD_SIZE", std::to_string(kSize).c_str(), 1);
             ::setenv("LOCAL_RANK", std::to_string(rank).c_str(), 1);
             ::setenv("LOCAL_WORLD_SIZE", std::to_string(kSize).c_str(), 1);
-            ::setenv("KOLO_METRICS", std::to_string(port).c_str(), 1);
           }};
 }
 
