@@ -24,14 +24,15 @@ namespace kolo {
 namespace {
 
 constexpr std::size_t kMostClients = 32;
-constexpr auto kPatience = std::chrono::seconds(5);      // for a whole request and its answer
+constexpr auto kPatience = std::chrono::seconds(5);          // for a whole request and its answer
 constexpr auto kFreshness = std::chrono::milliseconds(100);  // the page is made anew only so often
 constexpr auto kFloodWindow = std::chrono::milliseconds(100);
 constexpr int kMostPerWindow = 100;  // connections
 
 class MetricsServer {
  public:
-  explicit MetricsServer(UniqueFd listener) : listener_(std::move(listener)), stop_(::eventfd(0, EFD_CLOEXEC)) {
+  explicit MetricsServer(UniqueFd listener)
+      : listener_(std::move(listener)), stop_(::eventfd(0, EFD_CLOEXEC)) {
     thread_ = std::thread([this] { serve(); });
   }
   ~MetricsServer() {

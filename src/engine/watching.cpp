@@ -1,4 +1,5 @@
-// What an engine counts and records for people: counters, metrics, the timeline. Nothing here when nobody looks.
+// What an engine counts and records for people: counters, metrics, the timeline. Nothing here when nobody
+// looks.
 #include <algorithm>
 
 #include <fmt/format.h>

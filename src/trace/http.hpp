@@ -1,4 +1,5 @@
-// HTTP: as much of it as a page of metrics needs. Pure functions of bytes; nothing of the request is believed.
+// HTTP: as much of it as a page of metrics needs. Pure functions of bytes; nothing of the request is
+// believed.
 #pragma once
 
 #include <cstddef>

@@ -38,7 +38,8 @@ class Page {
   void of_ranks(std::string_view name, std::string_view kind, std::string_view help, Value value,
                 std::string_view more_labels = {}) {
     begin(name, kind, help);
-    for (const RankMetrics& rank : ranks_) sample(name, labels_of(rank) + std::string(more_labels), value(rank));
+    for (const RankMetrics& rank : ranks_)
+      sample(name, labels_of(rank) + std::string(more_labels), value(rank));
   }
 
   template <typename Value>

@@ -30,9 +30,9 @@ struct PeerMetrics {
   std::uint64_t received_bytes = 0;
   std::uint64_t sent_messages = 0;
   std::uint64_t received_messages = 0;
-  std::chrono::nanoseconds waited{};        ///< nothing moved here, and operations waited for this rank
-  std::uint64_t connection_failures = 0;    ///< attempts to reach it that led nowhere, and were made again
-  bool lost = false;                        ///< the link has ended without a goodbye
+  std::chrono::nanoseconds waited{};      ///< nothing moved here, and operations waited for this rank
+  std::uint64_t connection_failures = 0;  ///< attempts to reach it that led nowhere, and were made again
+  bool lost = false;                      ///< the link has ended without a goodbye
 };
 
 /// One rank of one group of links, at one time. A value.

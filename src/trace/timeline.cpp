@@ -99,9 +99,8 @@ std::string Timeline::chrome_events(int rank, std::string_view host, std::chrono
   const std::lock_guard lock(state_->mutex);
   const std::string process =
       host.empty() ? fmt::format("rank {}", rank) : fmt::format("rank {} on host {}", rank, host);
-  std::string out =
-      fmt::format(R"({{"ph":"M","name":"process_name","pid":{},"tid":0,"args":{{"name":{}}}}})", rank,
-                  quoted(process));
+  std::string out = fmt::format(R"({{"ph":"M","name":"process_name","pid":{},"tid":0,"args":{{"name":{}}}}})",
+                                rank, quoted(process));
   for (const auto& [name, lane] : state_->lanes) {
     out += fmt::format(
         ",\n"
