@@ -97,7 +97,8 @@ TEST_F(Trace, WhatIsNoTimelineIsNamed) {
 }
 
 TEST_F(Trace, ARealJobHasATrackALinkAndNoOverlapsOnIt) {
-  Command job({KOLO_PROGRAM, "bench", "all_reduce", "--ranks", "3", "--transport", "tcp", "--sizes", "4M"},
+  Command job({KOLO_PROGRAM, "bench", "all_reduce", "--ranks", "3", "--transport", "tcp", "--sizes", "1M",
+               "--iterations", "30"},
               {{"KOLO_TIMELINE", folder_.string()}});
   ASSERT_EQ(job.finish(), 0) << job.err();
   std::vector<std::string> command = {KOLO_PROGRAM, "trace", "merge", "-o", path("out")};
