@@ -17,6 +17,7 @@ void add_tune(CLI::App& app);
 void add_doctor(CLI::App& app);
 void add_check(CLI::App& app);
 void add_draw(CLI::App& app);
+void add_trace(CLI::App& app);
 void add_docs(CLI::App& app);  // hidden: for scripts/update-docs
 
 /// Takes the program and its arguments off the arguments of `kolo run`; nothing for another subcommand. They

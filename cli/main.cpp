@@ -23,6 +23,7 @@ constexpr const char* kFooter = R"(Examples:
   kolo plan all_reduce --bytes 1M           which algorithm it would be, and what each would take
   kolo check all_reduce --ranks 1:64        proves every algorithm right, and counts its cost
   kolo draw ring --ranks 8                  a web page that shows each step
+  kolo trace merge t/*.json -o job.json     the ranks' timelines in one, and who waited for whom
 
 Exit codes:
   0  success
@@ -75,6 +76,7 @@ int main(int argc, char** argv) {
   kolo::cli::add_doctor(app);
   kolo::cli::add_check(app);
   kolo::cli::add_draw(app);
+  kolo::cli::add_trace(app);
   kolo::cli::add_docs(app);
   try {
     return parse(app, std::move(arguments));

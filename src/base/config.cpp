@@ -86,6 +86,8 @@ Config read() {
   c.tls_certificate = text("KOLO_TLS_CERT", "");
   c.tls_private_key = text("KOLO_TLS_KEY", "");
   c.tls_authority = text("KOLO_TLS_CA", "");
+  c.metrics = text("KOLO_METRICS", "");
+  c.timeline = text("KOLO_TIMELINE", "");
   c.spin_us = number<std::int64_t>("KOLO_SPIN_US", c.spin_us, -1, 1'000'000);
   check_tls(c);
   return c;

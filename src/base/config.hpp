@@ -29,6 +29,8 @@ struct Config {
   std::string tls_certificate;  ///< KOLO_TLS_CERT: this rank's certificate, with those between it and the CA.
   std::string tls_private_key;  ///< KOLO_TLS_KEY: its private key.
   std::string tls_authority;    ///< KOLO_TLS_CA: the certificate that signed those of all ranks.
+  std::string metrics;          ///< KOLO_METRICS: port, or address:port, of the metrics; empty: none.
+  std::string timeline;         ///< KOLO_TIMELINE: the folder for the timelines of all ranks; empty: none.
   std::int64_t spin_us = -1;    ///< KOLO_SPIN_US: spin before sleeping; -1: by cores and ranks.
 };
 

@@ -11,6 +11,7 @@
 #include "base/config.hpp"
 #include "base/cores.hpp"
 #include "base/log.hpp"
+#include "comm/metrics_server.hpp"
 #include "comm/state.hpp"
 #include "transport/host.hpp"
 #include "transport/self_endpoint.hpp"
@@ -74,6 +75,15 @@ void number_hosts(const std::vector<Published>& all, Group& group) {
     group.host_names.push_back(one.host_name);
   }
   if (known.size() == 1) group.hosts.clear();
+}
+
+/// Short enough for a label; what shrink() adds to the job's name stays.
+std::string name_of_group(const std::string& job) {
+  constexpr std::size_t kDigits = 8;
+  const auto added = std::min(job.find('/'), job.size());
+  std::string name = job.substr(0, std::min(kDigits, added)) + job.substr(added);
+  std::ranges::replace(name, '/', '-');
+  return name;
 }
 
 std::vector<std::string> allowed_transports(const Options& options) {
@@ -211,6 +221,13 @@ Group join(int rank, Offer offer, const std::vector<std::string>& offers, const 
   engine_options.spin = spin_time();
   engine_options.crowded = is_crowded(endpoints);
   engine_options.timeline = terms.options.timeline;
+  if (!config().timeline.empty()) {
+    engine_options.timeline_folder = config().timeline;
+    if (!engine_options.timeline) engine_options.timeline = std::make_shared<Timeline>();
+  }
+  engine_options.metrics = serve_metrics();
+  engine_options.host = all[static_cast<std::size_t>(rank)].host_name;
+  engine_options.group = name_of_group(terms.job);
   engine_options.describe = &describe;
   Group group;
   number_hosts(all, group);

@@ -9,7 +9,12 @@
 namespace kolo {
 
 void write_timeline(Communicator& communicator, const Timeline& timeline, const std::string& path) {
-  const std::string mine = timeline.chrome_events(communicator.rank());
+  // Hosts start their steady clocks when they start; ranks of one host read the same one.
+  std::int64_t clock = timeline.wall_clock().count();
+  const std::int64_t own_clock = clock;
+  communicator.broadcast(Buffer(&clock, 1, DType::int64), 0);
+  const std::string mine =
+      timeline.chrome_events(communicator.rank(), {}, std::chrono::nanoseconds(own_clock - clock));
   const std::uint64_t length = mine.size();
   std::vector<std::uint64_t> lengths(static_cast<std::size_t>(communicator.size()));
   communicator.all_gather(ConstBuffer(&length, 1, DType::uint64), lengths);

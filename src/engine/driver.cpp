@@ -128,7 +128,9 @@ void Engine::drive(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
     check_deadlines();
     settle_failure();
     if (stop() || deadline.passed()) break;
+    const std::vector<int> awaited = awaited_peers();
     sleep(lock, deadline);
+    if (!awaited.empty()) note_wait(awaited, idle_since);
     idle_since = {};
   }
   last_driven_ = Clock::now();

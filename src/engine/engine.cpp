@@ -44,10 +44,12 @@ Engine::Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, Engin
   if (on_demand_.dialer != nullptr) {
     sleeper_.add(on_demand_.dialer->fd(), static_cast<std::uint32_t>(links_.size())).throw_if_error();
   }
+  begin_watching();
   thread_ = std::thread([this] { own_thread(); });
 }
 
 Engine::~Engine() {
+  if (options_.metrics) options_.metrics->remove(this);
   {
     const auto lock = enter();
     stopping_ = true;
@@ -61,6 +63,7 @@ Engine::~Engine() {
     sleeper_.kick();
   }
   thread_.join();
+  end_watching();
   // Peers still read what we sent them: give the last bytes a moment to leave.
   const auto deadline = Deadline::after(std::chrono::seconds(1));
   for (std::size_t i = 0; i < links_.size(); ++i) {
@@ -94,6 +97,7 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
     operation->finished_.clear();
     operation->started_ = operation->last_progress_ = Clock::now();
     operation->end(status_for(*operation, *poisoned_));
+    count_error(spec.collective);
     return operation;
   }
   if (spec.call > 0) {
@@ -102,7 +106,7 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
     context.history[spec.sequence % Context::kHistory] = spec.signature;
     if (spec.group() == nullptr) check_early_messages(spec);
   }
-  if (spec.counts) ++counters_.operations;
+  if (spec.counts) count_begin(spec);
   active_.push_back(operation);
   operation->take(spec);
   operation->begin(!waits_now || options_.timeline != nullptr);
@@ -151,32 +155,10 @@ void Engine::release(std::size_t active_index) {
   active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(active_index));
   probes_.erase(operation.get());
   record(*operation);
+  if (!operation->status().ok()) count_error(operation->spec().collective);
   constexpr std::size_t kPool = 256;
   if (pool_.size() < kPool) pool_.push_back(std::move(operation));
   if (waiting_callers_ > 0) changed_.notify_all();
-}
-
-void Engine::record(const Operation& operation) {
-  if (!options_.timeline || !operation.spec().counts) return;
-  const auto ended = operation.started() + operation.duration();
-  std::uint64_t bytes = 0;
-  if (const auto& plan = operation.spec().recipe->plan) {
-    for (const PlanStep& step : plan->steps) {
-      if (step.kind == StepKind::send) bytes += step.wire_bytes;
-    }
-  }
-  options_.timeline->span(name_of(operation.spec().collective), "communication", operation.started(), ended,
-                          fmt::format("\"call\":{},\"sent_bytes\":{}", operation.spec().call, bytes));
-}
-
-void Engine::count_transfer(bool sent, std::uint64_t bytes) {
-  (sent ? counters_.bytes_sent : counters_.bytes_received) += bytes;
-  ++(sent ? counters_.messages_sent : counters_.messages_received);
-}
-
-Counters Engine::counters() const {
-  const auto lock = enter();
-  return counters_;
 }
 
 bool Engine::claim_context(std::uint32_t context) {

@@ -22,6 +22,7 @@
 #include "engine/operation.hpp"
 #include "engine/sleeper.hpp"
 #include "kolo/timeline.hpp"
+#include "trace/metrics.hpp"
 #include "transport/link.hpp"
 #include "transport/transport.hpp"
 
@@ -33,8 +34,12 @@ struct EngineOptions {
   std::chrono::nanoseconds spin{};                      ///< how long to look again before sleeping
   bool crowded = false;                                 ///< ranks share cores: let others run meanwhile
   std::shared_ptr<Timeline> timeline;                   ///< may be null
+  std::string timeline_folder;                          ///< gets this rank's timeline at the end; empty: none
+  std::shared_ptr<MetricsPage> metrics;                 ///< where to show what is counted; may be null
   std::string (*describe)(const Signature&) = nullptr;  ///< a call in words
   std::vector<std::string> hosts;                       ///< of each rank, for people; empty: all on one
+  std::string host;                                     ///< of this rank, for people
+  std::string group;                                    ///< of the links, for people: the same on all ranks
 };
 
 /// For links whose endpoint is a WaitingEndpoint: how they are connected when they are needed.
@@ -136,11 +141,9 @@ class Engine final : private LinkListener,
   std::shared_ptr<Operation> acquire();
   void operation_finished(Operation& operation);
   void release(std::size_t active_index);
-  void count_transfer(bool sent, std::uint64_t bytes);
   Operation* find(std::uint32_t context, std::uint64_t sequence);
   void check_early_messages(const OperationSpec& spec);
   void run_native(Operation& operation, bool waits_now);
-  void record(const Operation& operation);
   void on_mismatch(Link& link, const Tag& tag, const Signature& mine, const Signature& theirs) override;
   void on_unexpected(Link& link, const Tag& tag, const Signature& theirs) override;
   void on_control(Link& link, std::uint32_t kind, std::span<const std::byte> payload) override;
@@ -149,6 +152,19 @@ class Engine final : private LinkListener,
   void on_native_mismatch(const Operation& operation, int rank, const Signature& theirs) override;
   void on_native_failure(const Operation& operation, int rank, const Status& status) override;
   void disagree(std::uint64_t call, const Signature& mine, int peer, const Signature& theirs);
+
+  // watching.cpp: what is counted and recorded for people.
+  void begin_watching();
+  void end_watching();
+  void count_begin(const OperationSpec& spec);
+  void count_error(Collective collective);
+  void count_transfer(bool sent, int peer, std::uint64_t bytes);
+  void record(const Operation& operation);
+  void record_transfer(std::string_view name, bool sent, int peer, std::uint64_t bytes,
+                       Clock::time_point posted);
+  std::vector<int> awaited_peers() const;
+  void note_wait(const std::vector<int>& awaited, Clock::time_point begin);
+  RankMetrics metrics() const;
 
   // driver.cpp: making progress.
   /// Drives, or waits for who does, until `stop` (true) or the deadline (false).
@@ -230,6 +246,9 @@ class Engine final : private LinkListener,
   std::unordered_map<std::uint32_t, Context> contexts_;
   std::unordered_set<std::uint32_t> claimed_contexts_{0};
   Counters counters_;
+  Clock::time_point created_;
+  std::unique_ptr<RankMetrics> metrics_;  // where somebody looks; by link, this rank's own entry included
+  std::vector<std::array<Clock::time_point, 2>> link_recorded_;  // by link, to and from: up to when
 
   std::map<const Operation*, Probe> probes_;
   std::map<std::size_t, Watch> watches_;  // by link

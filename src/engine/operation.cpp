@@ -117,6 +117,7 @@ void Operation::post(std::uint32_t index) {
   transfer.tag = {spec_.context, step.message, spec_.sequence};
   transfer.signature = &spec_.signature;
   transfer.bytes = step.wire_bytes;
+  if (engine_.options().timeline) transfer.posted_at = Clock::now();
   Link& link = engine_.link(spec_.ranks()[static_cast<std::size_t>(step.peer)]);
   if (step.kind == StepKind::send) {
     transfer.data = at(step.a_buffer, step.a);
@@ -196,7 +197,15 @@ void Operation::transfer_finished(std::uint32_t index) {
   const PlanStep& step = recipe_->plan->steps[index];
   last_progress_ = Clock::now();
   if (std::byte* encoded = std::exchange(transfers_[index].encoded, nullptr)) encoding_.give_back(encoded);
-  if (spec_.counts) engine_.count_transfer(step.kind == StepKind::send, step.wire_bytes);
+  if (spec_.counts) {
+    const bool sent = step.kind == StepKind::send;
+    const int peer = spec_.ranks()[static_cast<std::size_t>(step.peer)];
+    engine_.count_transfer(sent, peer, step.wire_bytes);
+    if (engine_.options().timeline) {
+      engine_.record_transfer(name_of(spec_.collective), sent, peer, step.wire_bytes,
+                              transfers_[index].posted_at);
+    }
+  }
   complete(index);
   run_ready();
   if (steps_left_ == 0 && !running_ && !done()) engine_.operation_finished(*this);

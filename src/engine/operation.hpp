@@ -87,6 +87,7 @@ class Operation {
     Operation* operation = nullptr;
     std::uint32_t index = 0;
     bool posted = false;
+    Clock::time_point posted_at{};    ///< where there is a timeline
     std::byte* encoded = nullptr;     ///< of a send in a wire format, while its bytes leave
     Encoding::Unfinished unfinished;  ///< of a receive
 

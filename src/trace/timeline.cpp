@@ -1,17 +1,26 @@
 #include "kolo/timeline.hpp"
 
 #include <atomic>
+#include <cerrno>
+#include <fstream>
 #include <map>
 #include <mutex>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "base/status.hpp"
+
 namespace kolo {
 namespace {
 
-double microseconds(Timeline::TimePoint at) {
-  return std::chrono::duration<double, std::micro>(at.time_since_epoch()).count();
+double microseconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double, std::micro>(time).count();
+}
+
+std::chrono::nanoseconds system_ahead_of_steady() {
+  return std::chrono::system_clock::now().time_since_epoch() -
+         std::chrono::steady_clock::now().time_since_epoch();
 }
 
 std::string quoted(std::string_view text) {
@@ -45,6 +54,7 @@ struct Timeline::State {
     return it->second;
   }
 
+  const std::chrono::nanoseconds wall_clock = system_ahead_of_steady();
   mutable std::mutex mutex;
   std::size_t capacity = 0;
   std::size_t dropped = 0;
@@ -85,10 +95,12 @@ std::size_t Timeline::dropped() const {
 
 // The Trace Event Format (Chromium project): complete events ("ph":"X") in microseconds, and metadata events
 // that name the process and its rows.
-std::string Timeline::chrome_events(int rank) const {
+std::string Timeline::chrome_events(int rank, std::string_view host, std::chrono::nanoseconds shift) const {
   const std::lock_guard lock(state_->mutex);
-  std::string out = fmt::format(
-      R"({{"ph":"M","name":"process_name","pid":{0},"tid":0,"args":{{"name":"rank {0}"}}}})", rank);
+  const std::string process =
+      host.empty() ? fmt::format("rank {}", rank) : fmt::format("rank {} on host {}", rank, host);
+  std::string out = fmt::format(R"({{"ph":"M","name":"process_name","pid":{},"tid":0,"args":{{"name":{}}}}})",
+                                rank, quoted(process));
   for (const auto& [name, lane] : state_->lanes) {
     out += fmt::format(
         ",\n"
@@ -99,10 +111,25 @@ std::string Timeline::chrome_events(int rank) const {
     out += fmt::format(
         ",\n"
         R"({{"ph":"X","name":{},"pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{{}}}}})",
-        quoted(span.name), rank, span.lane, microseconds(span.begin),
-        microseconds(span.end) - microseconds(span.begin), span.arguments);
+        quoted(span.name), rank, span.lane, microseconds(span.begin.time_since_epoch() + shift),
+        microseconds(span.end - span.begin), span.arguments);
   }
   return out;
+}
+
+std::chrono::nanoseconds Timeline::wall_clock() const {
+  return state_->wall_clock;
+}
+
+void Timeline::write(const std::string& path, int rank, std::string_view host, std::string_view group) const {
+  std::ofstream file(path);
+  file << fmt::format(
+      R"({{"displayTimeUnit":"ms","otherData":{{"format":"kolo timeline","rank":{},"host":{},"group":{},)"
+      R"("wall_clock_ns":{},"dropped":{}}},"traceEvents":[)"
+      "\n{}\n]}}\n",
+      rank, quoted(host), quoted(group), wall_clock().count(), dropped(), chrome_events(rank, host));
+  file.close();
+  if (!file) Status::from_errno("cannot write " + path, errno).throw_if_error();
 }
 
 }  // namespace kolo

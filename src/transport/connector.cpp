@@ -90,6 +90,7 @@ void Connector::begin(Wanted& wanted) {
 void Connector::give_up(Wanted& wanted, const std::string& why) {
   wanted.known = "dialled " + wanted.candidates[wanted.next] + ": " + why;
   wanted.attempt.reset();
+  ++wanted.failed_attempts;
   wanted.next = (wanted.next + 1) % wanted.candidates.size();
   wanted.retry_at = Clock::now() + wanted.pause;
   wanted.pause = std::min(2 * wanted.pause, kLongestPause);
@@ -218,6 +219,11 @@ std::string Connector::known(int rank) const {
   if (found->second.candidates.empty())
     return "its address \"" + found->second.peer.address + "\" leads nowhere";
   return found->second.known.empty() ? "it has not dialled " + kind_.listening_at() : found->second.known;
+}
+
+std::uint64_t Connector::failed_attempts(int rank) const {
+  const auto found = wanted_.find(rank);
+  return found == wanted_.end() ? 0 : found->second.failed_attempts;
 }
 
 std::chrono::nanoseconds Connector::unreachable_for(int rank) const {

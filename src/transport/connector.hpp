@@ -65,6 +65,7 @@ class Connector {
   std::string known(int rank) const;
   /// For how long every dial has been refused or has led nowhere; zero when the last one has not.
   std::chrono::nanoseconds unreachable_for(int rank) const;
+  std::uint64_t failed_attempts(int rank) const;
 
  private:
   struct Wanted {
@@ -76,6 +77,7 @@ class Connector {
     std::chrono::milliseconds pause{};
     std::unique_ptr<Attempt> attempt;
     Clock::time_point unreachable_since{};
+    std::uint64_t failed_attempts = 0;
     std::string known;  // what the last attempt ran into
   };
 

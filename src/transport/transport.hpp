@@ -43,6 +43,8 @@ class Dialer {
   virtual std::string known(int rank) const = 0;
   /// For how long every attempt to reach it has been refused or has led nowhere; zero when the last has not.
   virtual std::chrono::nanoseconds unreachable_for(int rank) const = 0;
+  /// Attempts to reach it that have failed; each was followed by another one.
+  virtual std::uint64_t failed_attempts(int rank) const = 0;
 };
 
 /// One rank's side of a transport, made for one group of ranks; listens from construction to destruction.

@@ -1,5 +1,5 @@
-// Writes the seeds of the fuzzers into FOLDER/{handshake,frames,store_message,store_session}: what honest
-// ranks say, by the code that says it, so that seeds never fall behind the protocol.
+// Writes the seeds of the fuzzers into FOLDER/{handshake,frames,http,store_message,store_session}: what
+// honest ranks say, by the code that says it, so that seeds never fall behind the protocol.
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -76,6 +76,8 @@ int main(int count, char** arguments) {
   fs::remove_all(folder);
   handshakes(folder / "handshake");
   frames(folder / "frames");
+  write(folder / "http", "GET /metrics HTTP/1.1\r\nHost: a:9400\r\nAccept: text/plain\r\n\r\n");
+  write(folder / "http", "POST /other HTTP/1.0\n\n");
   store(folder / "store_message", folder / "store_session");
   return 0;
 }

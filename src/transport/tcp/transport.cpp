@@ -144,6 +144,7 @@ class TcpDialer final : public Dialer {
   std::chrono::nanoseconds unreachable_for(int rank) const override {
     return connector_.unreachable_for(rank);
   }
+  std::uint64_t failed_attempts(int rank) const override { return connector_.failed_attempts(rank); }
 
  private:
   Connector connector_;

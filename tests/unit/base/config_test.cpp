@@ -21,7 +21,7 @@ constexpr const char* kVariables[] = {
     "KOLO_LOG",           "KOLO_TIMEOUT",   "KOLO_HEARTBEAT", "KOLO_TRANSPORTS", "KOLO_ALGORITHM",
     "KOLO_SEGMENT_BYTES", "KOLO_INTERFACE", "KOLO_STORE",     "KOLO_KEY",        "KOLO_STORE_SERVED",
     "KOLO_SPIN_US",       "KOLO_KEY_FILE",  "KOLO_INSECURE",  "KOLO_TLS",        "KOLO_TLS_CERT",
-    "KOLO_TLS_KEY",       "KOLO_TLS_CA",    "KOLO_WIRE"};
+    "KOLO_TLS_KEY",       "KOLO_TLS_CA",    "KOLO_WIRE",      "KOLO_METRICS",    "KOLO_TIMELINE"};
 
 void set(const Environment& environment) {
   for (const char* name : kVariables) ::unsetenv(name);
@@ -56,7 +56,8 @@ TEST(Config, DefaultsWithoutAnyVariable) {
     return c.log_level == "warn" && c.timeout == 300s && c.heartbeat == 5s &&
            c.transports == "inproc,shm,tcp" && c.algorithm.empty() && c.segment_bytes == 524288 &&
            c.interface.empty() && c.store.empty() && !c.store_served && c.key.empty() && !c.insecure &&
-           !c.tls && c.tls_certificate.empty() && c.spin_us == -1 && c.wire == Wire::native;
+           !c.tls && c.tls_certificate.empty() && c.spin_us == -1 && c.wire == Wire::native &&
+           c.metrics.empty() && c.timeline.empty();
   });
 }
 
@@ -77,14 +78,16 @@ TEST(Config, EveryVariableIsHeeded) {
                  {"KOLO_TLS_KEY", "k.pem"},
                  {"KOLO_TLS_CA", "a.pem"},
                  {"KOLO_SPIN_US", "0"},
-                 {"KOLO_WIRE", "int8"}},
+                 {"KOLO_WIRE", "int8"},
+                 {"KOLO_METRICS", "9400"},
+                 {"KOLO_TIMELINE", "t"}},
                 [](const Config& c) {
                   return c.log_level == "debug" && c.timeout == 2500ms && c.heartbeat == 1500ms &&
                          c.transports == "tcp" && c.algorithm == "ring" && c.segment_bytes == 4096 &&
                          c.interface == "lo" && c.store == "file:///tmp/store" && c.store_served &&
                          c.key == "secret" && c.insecure && c.tls && c.tls_certificate == "c.pem" &&
                          c.tls_private_key == "k.pem" && c.tls_authority == "a.pem" && c.spin_us == 0 &&
-                         c.wire == Wire::int8;
+                         c.wire == Wire::int8 && c.metrics == "9400" && c.timeline == "t";
                 });
 }
 

@@ -1,0 +1,102 @@
+// kolo trace: what to do with the timelines that ranks have written.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cerrno>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/status.hpp"
+#include "commands.hpp"
+#include "timelines/merge.hpp"
+
+namespace kolo::cli {
+namespace {
+
+using timelines::RankTimeline;
+using timelines::Waiting;
+
+constexpr std::size_t kMostRows = 10;
+
+constexpr const char* kExamples = R"(Examples:
+  mkdir t && KOLO_TIMELINE=$PWD/t kolo run -n 4 -- ./train     every rank writes t/rank-R-GROUP.json at its end
+  kolo trace merge t/*.json -o job.json                        one file; open it at https://ui.perfetto.dev
+  scp 'b:t/*.json' t/ && kolo trace merge t/*.json -o job.json of several hosts: bring the files together first
+
+A process a rank. In it "communication" has the operations, "waiting" the times when nothing moved and the ranks
+that were waited for, and each link two rows, "to rank 3" and "from rank 3", with the messages that moved.
+Who waited for whom, and for how long, is printed.
+
+Ranks of one host share a clock; hosts are aligned by their wall clocks, so their difference shows ('kolo doctor
+--hosts a,b' measures it; NTP or PTP keep it small). Files must be of one job: the end of the name tells.)";
+
+struct MergeRequest {
+  std::vector<std::string> files;
+  std::string output;
+};
+
+void print_waiting(const std::vector<RankTimeline>& ranks, const Waiting& waiting) {
+  std::vector<std::pair<double, std::pair<int, int>>> rows;
+  for (const auto& [pair, time] : waiting.seconds) rows.emplace_back(time, pair);
+  std::sort(rows.rbegin(), rows.rend());
+  if (rows.empty()) {
+    fmt::print("No rank waited for another for long enough to be recorded.\n");
+    return;
+  }
+  std::map<int, std::string> hosts;
+  for (const RankTimeline& one : ranks) hosts[one.rank] = one.host;
+  const auto name = [&](int rank) {
+    const auto host = hosts.find(rank);
+    return host == hosts.end() ? fmt::format("{}", rank) : fmt::format("{} on {}", rank, host->second);
+  };
+  fmt::print("{:<24} {:<24} {:>10} {:>14}\n", "rank", "waited for rank", "seconds", "of its time");
+  for (const auto& [time, pair] : std::vector(
+           rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(std::min(kMostRows, rows.size())))) {
+    const double span = waiting.span.at(pair.first);
+    fmt::print("{:<24} {:<24} {:>10.3f} {:>12.0f} %\n", name(pair.first), name(pair.second), time,
+               span > 0 ? 100 * time / span : 0);
+  }
+  if (rows.size() > kMostRows) fmt::print("... and {} more pairs\n", rows.size() - kMostRows);
+  if (const int slowest = waiting.straggler(); slowest >= 0) {
+    fmt::print("Others waited most for rank {}, less what it waited itself.\n", name(slowest));
+  }
+}
+
+void merge_files(const MergeRequest& request) {
+  std::vector<RankTimeline> ranks;
+  for (const std::string& path : request.files) ranks.push_back(timelines::read_timeline(path));
+  timelines::check_together(ranks);
+  const nlohmann::json merged = timelines::merge(ranks);
+  std::ofstream file(request.output);
+  using nlohmann::json;
+  file << merged.dump(-1, ' ', false, json::error_handler_t::replace) << '\n';
+  file.close();
+  if (!file) Status::from_errno("cannot write " + request.output, errno).throw_if_error();
+  for (const RankTimeline& one : ranks) {
+    if (one.dropped > 0)
+      fmt::print(stderr, "kolo trace merge: rank {} had no room for its last {} spans\n", one.rank,
+                 one.dropped);
+  }
+  fmt::print("{}: {} ranks, {} events\n", request.output, ranks.size(), merged["traceEvents"].size());
+  print_waiting(ranks, timelines::waiting_in(ranks));
+}
+
+}  // namespace
+
+void add_trace(CLI::App& app) {
+  const auto request = std::make_shared<MergeRequest>();
+  CLI::App* trace = app.add_subcommand("trace", "Put the timelines of all ranks together");
+  trace->require_subcommand(1);
+  CLI::App* merge =
+      trace->add_subcommand("merge", "One Chrome trace of the ranks' timelines, and who waited");
+  trace->footer(kExamples);
+  merge->footer(kExamples);
+  merge->add_option("FILES", request->files, "The ranks' files")->required()->expected(1, -1);
+  merge->add_option("-o,--output", request->output, "The merged file")->required()->type_name("OUT");
+  merge->callback([request] { merge_files(*request); });
+}
+
+}  // namespace kolo::cli

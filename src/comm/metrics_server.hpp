@@ -1,0 +1,30 @@
+// The metrics of this process over HTTP, for Prometheus: KOLO_METRICS.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/status.hpp"
+#include "trace/metrics.hpp"
+
+namespace kolo {
+
+struct MetricsPlace {
+  std::string host;
+  std::uint16_t port = 0;
+};
+
+/// "9400", "10.0.0.1:9400", "[fd00::1]:9400", each for the first rank of a host; `local_rank` is added to the
+/// port. Without an address it is loopback. Code::invalid_argument in words.
+Result<MetricsPlace> parse_metrics_place(const std::string& text, int local_rank);
+
+/// The page of this process, served as long as somebody holds it. One thread of its own; a client that is
+/// slow, silent or one of many costs little and holds up nobody.
+Result<std::shared_ptr<MetricsPage>> serve_metrics_at(const MetricsPlace& place);
+
+/// The same as the environment says, one for all groups of the process. Null where it says nothing, and, with
+/// a warning, where it cannot be done: a job does not fail for want of metrics. Thread-safe.
+std::shared_ptr<MetricsPage> serve_metrics();
+
+}  // namespace kolo

@@ -1,0 +1,138 @@
+// kolo trace merge: the timelines of a real job in one, and files that are none.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "command.hpp"
+#include "timelines/merge.hpp"
+
+namespace kolo::timelines {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using test::Command;
+
+class Trace : public ::testing::Test {
+ protected:
+  Trace() : folder_(fs::temp_directory_path() / ("kolo-trace-" + std::to_string(::getpid()))) {
+    fs::create_directories(folder_);
+  }
+  ~Trace() override { fs::remove_all(folder_); }
+
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::string file(const std::string& name, const std::string& text) const {
+    std::ofstream(path(name)) << text;
+    return path(name);
+  }
+  std::string refusal(std::vector<std::string> files) const {
+    files.insert(files.begin(), {KOLO_PROGRAM, "trace", "merge", "-o", path("out")});
+    Command command(files);
+    EXPECT_EQ(command.finish(), 2) << command.out();
+    return command.err();
+  }
+
+  const fs::path folder_;
+};
+
+/// Rank `rank` waits for rank 1 from `begin` on, for two seconds, by its own steady clock.
+std::string timeline(int rank, const std::string& host, std::int64_t wall_clock_ns, double begin_us) {
+  const json events = {
+      {{"ph", "M"}, {"name", "thread_name"}, {"pid", rank}, {"tid", 4}, {"args", {{"name", "waiting"}}}},
+      {{"ph", "X"},
+       {"name", "for rank 1"},
+       {"pid", rank},
+       {"tid", 4},
+       {"ts", begin_us},
+       {"dur", 2e6},
+       {"args", {{"ranks", {1}}}}}};
+  return json{{"otherData",
+               {{"format", "kolo timeline"},
+                {"rank", rank},
+                {"host", host},
+                {"group", "g"},
+                {"wall_clock_ns", wall_clock_ns},
+                {"dropped", 0}}},
+              {"traceEvents", events}}
+      .dump();
+}
+
+TEST_F(Trace, HostsAreAlignedByTheirWallClocksAndOneHostByItsOwn) {
+  std::vector<RankTimeline> ranks;
+  // Host b was started 100 s later. What rank 2 says of its host's clock is a little off, and does not count.
+  ranks.push_back(read_timeline(file("0", timeline(0, "a", 5'000'000'000'000, 300e6))));
+  ranks.push_back(read_timeline(file("2", timeline(2, "a", 5'000'000'500'000, 301e6))));
+  ranks.push_back(read_timeline(file("3", timeline(3, "b", 5'100'000'000'000, 202e6))));
+  check_together(ranks);
+  std::map<int, double> at;
+  const json merged = merge(ranks);
+  for (const json& event : merged["traceEvents"]) {
+    if (event["ph"] == "X") at[event["pid"].get<int>()] = event["ts"].get<double>();
+  }
+  EXPECT_NEAR(at[0], 0, 1e-3);
+  EXPECT_NEAR(at[2], 1e6, 1e-3);
+  EXPECT_NEAR(at[3], 2e6, 1e-3);
+  const Waiting waiting = waiting_in(ranks);
+  EXPECT_NEAR(waiting.seconds.at({0, 1}), 2, 1e-6);
+  EXPECT_EQ(waiting.straggler(), 1);
+}
+
+TEST_F(Trace, WhatIsNoTimelineIsNamed) {
+  const std::string good = file("good", timeline(0, "a", 1, 1));
+  EXPECT_NE(refusal({path("missing")}).find("missing: cannot be read"), std::string::npos);
+  EXPECT_NE(refusal({good, file("text", "hello")}).find("text: is no JSON"), std::string::npos);
+  EXPECT_NE(refusal({good, file("cut", timeline(1, "a", 1, 1).substr(0, 100))}).find("cut off"),
+            std::string::npos);
+  EXPECT_NE(refusal({good, file("list", "[]")}).find("KOLO_TIMELINE"), std::string::npos);
+  EXPECT_NE(refusal({good, file("twin", timeline(0, "a", 1, 1))}).find("is rank 0, as"), std::string::npos);
+  json other = json::parse(timeline(1, "a", 1, 1));
+  other["otherData"]["group"] = "h";
+  EXPECT_NE(refusal({good, file("other", other.dump())}).find("of another job"), std::string::npos);
+  json broken = json::parse(timeline(1, "a", 1, 1));
+  broken["traceEvents"][1]["ts"] = "soon";
+  EXPECT_NE(refusal({good, file("broken", broken.dump())}).find("broken timeline"), std::string::npos);
+}
+
+TEST_F(Trace, ARealJobHasATrackALinkAndNoOverlapsOnIt) {
+  Command job({KOLO_PROGRAM, "bench", "all_reduce", "--ranks", "3", "--transport", "tcp", "--sizes", "1M",
+               "--iterations", "30"},
+              {{"KOLO_TIMELINE", folder_.string()}});
+  ASSERT_EQ(job.finish(), 0) << job.err();
+  std::vector<std::string> command = {KOLO_PROGRAM, "trace", "merge", "-o", path("out")};
+  for (const auto& entry : fs::directory_iterator(folder_)) command.push_back(entry.path().string());
+  ASSERT_EQ(command.size(), 5u + 3u);
+  Command merging(command);
+  ASSERT_EQ(merging.finish(), 0) << merging.err();
+  EXPECT_NE(merging.out().find("3 ranks"), std::string::npos) << merging.out();
+
+  const json merged = json::parse(std::ifstream(path("out")));
+  std::set<std::string> tracks;
+  std::map<std::pair<int, int>, double> ended;
+  std::map<std::pair<int, int>, std::string> names;
+  for (const json& event : merged["traceEvents"]) {
+    const std::pair<int, int> track(event["pid"].get<int>(), event["tid"].get<int>());
+    if (event["name"] == "thread_name") {
+      names[track] = event["args"]["name"];
+      tracks.insert("rank " + std::to_string(track.first) + " " + names[track]);
+    }
+    if (event["name"] == "process_name") {
+      EXPECT_TRUE(event["args"]["name"].get<std::string>().starts_with("rank " + std::to_string(track.first) +
+                                                                       " on host "));
+    }
+    if (event["ph"] != "X" || names[track].find("rank") == std::string::npos) continue;
+    EXPECT_GE(event["ts"].get<double>(), ended[track] - 0.002) << names[track] << ": " << event;
+    ended[track] = event["ts"].get<double>() + event["dur"].get<double>();
+  }
+  for (int rank = 0; rank < 3; ++rank) {
+    const std::string process = "rank " + std::to_string(rank);
+    EXPECT_TRUE(tracks.contains(process + " communication"));
+    EXPECT_TRUE(tracks.contains(process + " to rank " + std::to_string((rank + 1) % 3))) << process;
+    EXPECT_TRUE(tracks.contains(process + " from rank " + std::to_string((rank + 2) % 3))) << process;
+  }
+}
+
+}  // namespace
+}  // namespace kolo::timelines

@@ -1,0 +1,10 @@
+// Fuzzing what reaches the server of metrics: see tests/fuzz/CMakeLists.txt.
+#include <cstddef>
+#include <cstdint>
+
+#include "fuzz/http_request.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  kolo::fuzz::http_request({reinterpret_cast<const char*>(data), size});
+  return 0;
+}
