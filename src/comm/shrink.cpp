@@ -73,13 +73,16 @@ class Council {
   template <typename MakeOffer>
   void agree(std::uint64_t epoch, const MakeOffer& make_offer, const Deadline& deadline) {
     begin(epoch, make_offer);
+    const auto is_meant = [&](const Engine::Word& word) {
+      return decode(context_, links_.size(), word.bytes).has_value();
+    };
     const Deadline last = Deadline::after(deadline.left() + kGrace);
     while (true) {
       drop_gone(deadline.passed());
       if (is_settled()) return;
       if (last.passed())
         throw TimeoutError("shrink: the ranks that are left do not agree on who they are", {});
-      if (const auto word = engine_.hear(awaited(), last)) take(*word, make_offer);
+      if (const auto word = engine_.hear(is_meant, awaited(), last)) take(*word, make_offer);
     }
   }
 
