@@ -91,6 +91,8 @@ class Engine final : private LinkListener,
                            const Deadline& deadline);
   /// Whether no word will come from it: it is lost, or silent, or was taken for lost.
   bool is_gone(int peer) const;
+  /// Whether operations have failed because of it.
+  bool is_blamed(int peer) const;
 
   Counters counters() const;
   /// For split(): whether the number was free on this rank, and now is taken.
