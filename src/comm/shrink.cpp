@@ -5,6 +5,10 @@
 // so all come to the same one; a rank is sure of it when everybody in its set has told it this very set. Then
 // they join and meet in a barrier. Where that fails, because one more has died, all who were in it begin the
 // next round.
+//
+// A death between two of the barrier's messages lets some ranks return while others begin that round. So all
+// that follows from a communicator by shrink() is agreed on over the first one's links: who has returned
+// comes back there when its new communicator fails.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -63,9 +67,10 @@ std::optional<View> decode(std::uint32_t context, std::size_t ranks, std::span<c
 /// One rank's part in a shrink().
 class Council {
  public:
-  Council(Engine& engine, std::uint32_t context, const std::vector<int>& links, int rank)
+  Council(Engine& engine, std::uint32_t context, const std::vector<int>& links, int rank,
+          std::vector<bool> alive)
       : engine_(engine), context_(context), links_(links), rank_(static_cast<std::size_t>(rank)) {
-    mine_.alive.assign(links.size(), true);
+    mine_.alive = std::move(alive);
     views_.resize(links.size());
   }
 
@@ -73,13 +78,16 @@ class Council {
   template <typename MakeOffer>
   void agree(std::uint64_t epoch, const MakeOffer& make_offer, const Deadline& deadline) {
     begin(epoch, make_offer);
+    const auto is_meant = [&](const Engine::Word& word) {
+      return decode(context_, links_.size(), word.bytes).has_value();
+    };
     const Deadline last = Deadline::after(deadline.left() + kGrace);
     while (true) {
       drop_gone(deadline.passed());
       if (is_settled()) return;
       if (last.passed())
         throw TimeoutError("shrink: the ranks that are left do not agree on who they are", {});
-      if (const auto word = engine_.hear(awaited(), last)) take(*word, make_offer);
+      if (const auto word = engine_.hear(is_meant, awaited(), last)) take(*word, make_offer);
     }
   }
 
@@ -169,39 +177,51 @@ class Council {
 }  // namespace
 
 std::shared_ptr<Communicator::State> Communicator::State::shrink() {
+  if (engine->is_gone((*ranks)[static_cast<std::size_t>(rank)])) fail_as_dead();
+  State& first = origin ? *origin : *this;
+  // What the links of this one tell, also of silence; not whether they still stand, see above.
+  std::vector<bool> alive(static_cast<std::size_t>(first.size), false);
+  for (std::size_t r = 0; r < ranks->size(); ++r) {
+    alive[origin ? static_cast<std::size_t>(origin_ranks[r]) : r] = !engine->is_blamed((*ranks)[r]);
+  }
   std::uint64_t epoch;
   {
-    const std::lock_guard lock(mutex);
-    epoch = std::uint64_t{++shrinks} << 32;
+    const std::lock_guard lock(first.mutex);
+    epoch = ++first.shrinks << 32;
   }
-  if (engine->is_gone((*ranks)[static_cast<std::size_t>(rank)])) fail_as_dead();
   const Deadline deadline = Deadline::after(terms.timeout());
-  Council council(*engine, context, *ranks, rank);
+  Council council(*first.engine, first.context, *first.ranks, first.rank, std::move(alive));
   Terms next = terms;
   Offer offer;
   const auto make_words = [&](std::uint64_t of_epoch) {
-    next.job = fmt::format("{}/{}.{}", terms.job, context, of_epoch);
-    offer = make_offer(rank, next);
+    next.job = fmt::format("{}/{}.{}", first.terms.job, first.context, of_epoch);
+    offer = make_offer(first.rank, next);
     return offer.text;
   };
   for (;; epoch = council.epoch() + 1) {
     council.agree(epoch, make_words, deadline);
+    {
+      const std::lock_guard lock(first.mutex);  // others may have called it more often
+      first.shrinks = std::max(first.shrinks, council.epoch() >> 32);
+    }
     const std::vector<int> members = council.members();
     std::vector<std::string> offers;
     for (const int member : members) offers.push_back(council.offer_of(member));
-    const auto place = static_cast<int>(std::ranges::find(members, rank) - members.begin());
+    const auto place = static_cast<int>(std::ranges::find(members, first.rank) - members.begin());
     const auto size = static_cast<int>(members.size());
     try {
       const Group group = join(place, std::move(offer), offers, next, Deadline::after(kJoinTime));
       auto made = make(group, place, size, next);
       made->store = store;
-      made->chooser = std::make_unique<Chooser>(part_of(chooser->situation(), members));
+      made->origin = first.shared_from_this();
+      made->origin_ranks = members;
+      made->chooser = std::make_unique<Chooser>(part_of(first.chooser->situation(), members));
       made->share_memory(made->engine->claim_lane(0));
-      log().info("rank {}: went on as rank {} of {} (ranks {})", rank, place, size, fmt::join(members, ", "));
+      log().info("rank {}: went on as rank {} of {} (ranks {})", first.rank, place, size, fmt::join(members, ", "));
       return made;
     } catch (const Error& problem) {
       if (deadline.passed()) throw;
-      log().info("rank {}: shrinks again: {}", rank, problem.what());
+      log().info("rank {}: shrinks again: {}", first.rank, problem.what());
     }
   }
 }

@@ -88,7 +88,7 @@ class PlanCache {
   std::array<Recent, 32> recent_;
 };
 
-struct Communicator::State {
+struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   std::shared_ptr<Engine> engine;
   std::shared_ptr<Store> store;  ///< kept alive: rank 0 may be serving it; null for split communicators
   Terms terms;
@@ -100,7 +100,10 @@ struct Communicator::State {
   std::mutex mutex;  ///< orders the calls of several threads
   std::uint64_t calls = 0;
   std::uint32_t splits = 0;
-  std::uint32_t shrinks = 0;
+  std::uint64_t shrinks = 0;
+  /// Where shrink() has begun, and each rank's number there; null and empty in that one itself.
+  std::shared_ptr<State> origin;
+  std::vector<int> origin_ranks;
   PlanCache plans;
   std::unique_ptr<Chooser> chooser;  ///< never null
   native::Group* group = nullptr;    ///< where all ranks share a host's memory

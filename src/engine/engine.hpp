@@ -89,11 +89,15 @@ class Engine final : private LinkListener,
     std::vector<std::byte> bytes;
   };
   void tell(int peer, std::span<const std::byte> bytes);
-  /// The next word that a peer has told, from any time on; nothing at the deadline. `awaited`: the peers
-  /// whose words are missing; they are watched.
-  std::optional<Word> hear(const std::vector<int>& awaited, const Deadline& deadline);
+  /// The next word that a peer has told, from any time on, and that `is_meant`: others stay, for another
+  /// communicator over the same links. Nothing at the deadline. `awaited`: the peers whose words are missing;
+  /// they are watched.
+  std::optional<Word> hear(const std::function<bool(const Word&)>& is_meant, const std::vector<int>& awaited,
+                           const Deadline& deadline);
   /// Whether no word will come from it: it is lost, or silent, or was taken for lost.
   bool is_gone(int peer) const;
+  /// Whether operations have failed because of it.
+  bool is_blamed(int peer) const;
 
   Counters counters() const;
   /// For split(): whether the number was free on this rank, and now is taken.
@@ -122,7 +126,9 @@ class Engine final : private LinkListener,
     std::uint64_t delivered = 0;
     Clock::time_point heard;
     Clock::time_point asked;
-    bool is_current = true;
+    Clock::time_point looked;
+    std::uint64_t elsewhere = 0;  // payload that has moved between this host's card and others
+    Clock::time_point busy;       // when that last moved
   };
   /// What a peer last said of itself.
   struct Answer {

@@ -10,6 +10,7 @@
 namespace kolo {
 namespace {
 
+constexpr std::size_t kMostShown = 8;  // ranks of a communicator
 constexpr auto kCheckEvery = std::chrono::milliseconds(10);
 // Ranks that disagree about a native call hear nothing of each other: after this time they ask, and again
 // after it, because the others may not have made their call yet.
@@ -84,7 +85,16 @@ void Engine::settle_failure() {
 std::string Engine::call_of(const Operation& operation) const {
   const OperationSpec& spec = operation.spec();
   if (spec.call == 0) return options_.describe(spec.signature);
-  return fmt::format("call {}, {}", spec.call, options_.describe(spec.signature));
+  std::string text = fmt::format("call {}, {}", spec.call, options_.describe(spec.signature));
+  const auto& ranks = spec.ranks();
+  // Messages have the numbers of the ranks that share links; a communicator made by split() has its own.
+  const bool is_part = ranks.size() < links_.size() || !std::ranges::is_sorted(ranks);
+  if (is_part) {
+    const auto shown = std::min(ranks.size(), kMostShown);
+    text += fmt::format(" of the part with ranks {}", fmt::join(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+    if (shown < ranks.size()) text += ", ...";
+  }
+  return text;
 }
 
 Status Engine::status_for(const Operation& operation, const Failure& failure) const {
@@ -125,7 +135,6 @@ void Engine::check_deadlines() {
   last_check_ = now;
   check_links();
   check_unreachable();
-  for (auto& [index, watch] : watches_) watch.is_current = false;
   const auto window = probe_window(options_.timeout);
   for (const auto& operation : active_) {
     const native::Group* group = operation->spec().group();
@@ -154,7 +163,6 @@ void Engine::check_deadlines() {
       return;
     }
   }
-  std::erase_if(watches_, [](const auto& entry) { return !entry.second.is_current; });
 }
 
 void Engine::ask(Operation& operation) {
@@ -197,6 +205,11 @@ void Engine::conclude(Operation& operation, const Probe& probe) {
   };
   std::vector<int> silent;
   std::vector<int> absent;
+  const auto names_of = [&](const std::vector<int>& ranks) {
+    std::vector<std::string> names;
+    for (const int rank : ranks) names.push_back(name_of_rank(rank));
+    return names;
+  };
   for (const int peer : spec.ranks()) {
     if (peer == rank_) continue;
     const auto answer = probe.answers.find(peer);
@@ -211,13 +224,13 @@ void Engine::conclude(Operation& operation, const Probe& probe) {
   if (!silent.empty()) {
     failure.blamed = silent.front();
     failure.reason =
-        fmt::format("{}: rank {} does not answer: it is stopped, or its machine or network is down", waited,
-                    fmt::join(silent, " and rank "));
+        fmt::format("{}: {} does not answer: it is stopped, or its machine or network is down", waited,
+                    fmt::join(names_of(silent), " and "));
   } else if (!absent.empty()) {
     failure.blamed = absent.front();
     failure.reason =
-        fmt::format("{}: rank {} is alive but has not made this call; its last was call {}", waited,
-                    fmt::join(absent, " and rank "), probe.answers.at(absent.front()).last_sequence);
+        fmt::format("{}: {} is alive but has not made this call; its last was call {}", waited,
+                    fmt::join(names_of(absent), " and "), probe.answers.at(absent.front()).last_sequence);
   } else {
     const auto waiting_for = operation.waiting_for();
     const bool some_move = std::any_of(waiting_for.begin(), waiting_for.end(), [&](int rank) {
@@ -231,8 +244,10 @@ void Engine::conclude(Operation& operation, const Probe& probe) {
     if (!waiting_for.empty()) failure.blamed = spec.ranks()[static_cast<std::size_t>(waiting_for.front())];
     failure.reason =
         spec.call > 0
-            ? fmt::format("{}: all ranks answer and take part, waiting for rank {}", waited, failure.blamed)
-            : fmt::format("{}: rank {} answers but has not met this message", waited, failure.blamed);
+            ? fmt::format("{}: all ranks answer and take part, waiting for {}", waited,
+                          name_of_rank(failure.blamed))
+            : fmt::format("{}: {} answers but has not met this message", waited,
+                          name_of_rank(failure.blamed));
   }
   note_failure(std::move(failure));
 }

@@ -10,9 +10,12 @@
 namespace kolo {
 namespace {
 
-constexpr int kBeatsBeforeLoss = 4;
+constexpr int kBeatsBeforeLoss = 5;
 // Questions are delivered too, and are no sign of life: the peer's kernel takes them from a stopped process.
 constexpr std::uint64_t kBytesOfQuestions = 4096;
+// A link of ours that others keep full may make a living peer wait, or lose what it says, for a while.
+constexpr std::uint64_t kBytesOfBusyLink = 1 << 16;
+constexpr int kHeartbeatsWhileBusy = 4;
 constexpr std::chrono::nanoseconds kFirstWarning = std::chrono::seconds(10);
 constexpr std::chrono::nanoseconds kAnswerTime = std::chrono::seconds(1);
 
@@ -28,23 +31,35 @@ void Engine::ask_rank(const Ping& ping, std::size_t index) {
 
 /// A peer that lives reads all that it is sent and answers what it is asked, also when its program is busy
 /// elsewhere: then bytes come from it, or go to it. So this ends no wait for a slow one, however slow.
+/// Called again and again while the peer is waited for, from the first beat of waiting on.
 bool Engine::is_silent(std::size_t index, const Ping& ping, Clock::time_point now) {
   const auto beat = options_.heartbeat / kBeatsBeforeLoss;
   const std::uint64_t read = links_[index]->bytes_read();
   const std::uint64_t delivered = links_[index]->endpoint().delivered();
-  const auto [at, is_new] = watches_.try_emplace(index);
-  Watch& watch = at->second;
+  Watch& watch = watches_[index];
+  // Who has not looked for a while (nobody waited, or this process was stopped itself) has not asked either.
+  const bool is_new = now - watch.looked >= beat;
+  watch.looked = now;
   if (is_new || read != watch.read || delivered > watch.delivered + kBytesOfQuestions) {
     watch.read = read;
     watch.delivered = delivered;
-    watch.heard = now;
+    watch.heard = is_new ? now - beat : now;
   }
-  watch.is_current = true;
+  std::uint64_t elsewhere = 0;
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    const bool is_network = links_[i]->endpoint().neighbour() == nullptr;
+    if (i != index && static_cast<int>(i) != rank_ && is_network) elsewhere += links_[i]->payload_moved();
+  }
+  if (is_new || elsewhere > watch.elsewhere + kBytesOfBusyLink) {
+    watch.elsewhere = elsewhere;
+    watch.busy = is_new ? watch.heard : now;
+  }
   if (now - watch.asked >= beat) {
     watch.asked = now;
     ask_rank(ping, index);
   }
-  return now - watch.heard >= options_.heartbeat;
+  const auto last_excuse = watch.heard + (kHeartbeatsWhileBusy - 1) * options_.heartbeat;
+  return now - std::max(watch.heard, std::min(watch.busy, last_excuse)) >= options_.heartbeat;
 }
 
 void Engine::watch(const Operation& operation, Clock::time_point now) {

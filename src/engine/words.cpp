@@ -19,22 +19,21 @@ void Engine::tell(int peer, std::span<const std::byte> bytes) {
   if (sleeping_) sleeper_.kick();
 }
 
-std::optional<Engine::Word> Engine::hear(const std::vector<int>& awaited, const Deadline& deadline) {
+std::optional<Engine::Word> Engine::hear(const std::function<bool(const Word&)>& is_meant,
+                                         const std::vector<int>& awaited, const Deadline& deadline) {
   auto lock = enter();
   const Deadline look = Deadline::after(std::min<std::chrono::nanoseconds>(deadline.left(), kLook));
   const std::size_t lost = std::ranges::count(lost_, true);
+  const auto next = [&] { return std::ranges::find_if(words_, is_meant); };
   wait_until(lock, look, [&] {
-    return !words_.empty() || static_cast<std::size_t>(std::ranges::count(lost_, true)) > lost;
+    return next() != words_.end() || static_cast<std::size_t>(std::ranges::count(lost_, true)) > lost;
   });
-  if (!words_.empty()) {
-    Word word = std::move(words_.front());
-    words_.pop_front();
+  if (const auto found = next(); found != words_.end()) {
+    Word word = std::move(*found);
+    words_.erase(found);
     return word;
   }
   const auto now = Clock::now();
-  std::erase_if(watches_, [&](const auto& entry) {
-    return std::ranges::find(awaited, static_cast<int>(entry.first)) == awaited.end();
-  });
   for (const int peer : awaited) {
     const auto index = static_cast<std::size_t>(peer);
     if (lost_[index] || options_.heartbeat.count() == 0) continue;
@@ -46,8 +45,13 @@ std::optional<Engine::Word> Engine::hear(const std::vector<int>& awaited, const 
 bool Engine::is_gone(int peer) const {
   const auto lock = enter();
   const auto index = static_cast<std::size_t>(peer);
-  const bool is_blamed = poisoned_ && poisoned_->code == Code::peer_lost && poisoned_->blamed == peer;
-  return lost_[index] || silent_[index] || left_[index] || is_blamed || is_unreachable(peer);
+  const bool is_lost = poisoned_ && poisoned_->code == Code::peer_lost && poisoned_->blamed == peer;
+  return lost_[index] || silent_[index] || left_[index] || is_lost || is_unreachable(peer);
+}
+
+bool Engine::is_blamed(int peer) const {
+  const auto lock = enter();
+  return poisoned_ && poisoned_->code == Code::peer_lost && poisoned_->blamed == peer;
 }
 
 }  // namespace kolo

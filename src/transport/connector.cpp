@@ -68,6 +68,7 @@ void Connector::dial(int rank) {
   if (wanted == nullptr || wanted->dials) return;
   wanted->dials = true;
   wanted->pause = kFirstPause;
+  wanted->refusals = 0;
   wanted->unreachable_since = {};
   begin(*wanted);
 }
@@ -77,7 +78,7 @@ void Connector::begin(Wanted& wanted) {
   const std::string& candidate = wanted.candidates[wanted.next];
   auto fd = kind_.dial(candidate);
   if (!fd.ok()) {
-    if (wanted.unreachable_since == TimePoint{}) wanted.unreachable_since = Clock::now();
+    count_refusal(wanted);
     return give_up(wanted, fd.status().message());
   }
   wanted.attempt = std::make_unique<Attempt>(std::move(*fd), Handshake::dial(me_, wanted.peer.rank), true);
@@ -96,14 +97,20 @@ void Connector::give_up(Wanted& wanted, const std::string& why) {
   wanted.pause = std::min(2 * wanted.pause, kLongestPause);
 }
 
+void Connector::count_refusal(Wanted& wanted) {
+  ++wanted.refusals;
+  if (wanted.unreachable_since == TimePoint{}) wanted.unreachable_since = Clock::now();
+}
+
 void Connector::advance_dialled(Wanted& wanted, std::vector<Connected>& done) {
   Attempt& attempt = *wanted.attempt;
   const bool was_connecting = attempt.connecting();
   attempt.advance();
   if (!was_connecting || !attempt.connecting()) {
+    wanted.refusals = 0;
     wanted.unreachable_since = {};
-  } else if (wanted.unreachable_since == TimePoint{}) {
-    wanted.unreachable_since = Clock::now();
+  } else {
+    count_refusal(wanted);
   }
   if (attempt.failure().empty() && !attempt.connecting() && !kind_.admits(attempt.fd())) {
     attempt.fail("another user's");
@@ -228,8 +235,11 @@ std::uint64_t Connector::failed_attempts(int rank) const {
 
 std::chrono::nanoseconds Connector::unreachable_for(int rank) const {
   const auto found = wanted_.find(rank);
-  if (found == wanted_.end() || found->second.unreachable_since == TimePoint{}) return {};
-  return Clock::now() - found->second.unreachable_since;
+  if (found == wanted_.end()) return {};
+  const Wanted& wanted = found->second;
+  // One way that is closed says nothing of those that were not tried yet, or take their time.
+  if (wanted.refusals == 0 || wanted.refusals < wanted.candidates.size()) return {};
+  return Clock::now() - wanted.unreachable_since;
 }
 
 Result<std::vector<ProvedSocket>> connect_all(const SocketKind& kind, const Identity& me,

@@ -63,7 +63,7 @@ class Connector {
   std::vector<Connected> progress();
   /// What is known of a peer that is not connected: "dialled 10.0.0.1:4000: Connection refused".
   std::string known(int rank) const;
-  /// For how long every dial has been refused or has led nowhere; zero when the last one has not.
+  /// For how long every dial to every candidate has been refused or has led nowhere; zero when one has not.
   std::chrono::nanoseconds unreachable_for(int rank) const;
   std::uint64_t failed_attempts(int rank) const;
 
@@ -76,6 +76,7 @@ class Connector {
     Clock::time_point retry_at{};
     std::chrono::milliseconds pause{};
     std::unique_ptr<Attempt> attempt;
+    std::size_t refusals = 0;  // one after the other
     Clock::time_point unreachable_since{};
     std::uint64_t failed_attempts = 0;
     std::string known;  // what the last attempt ran into
@@ -85,6 +86,7 @@ class Connector {
   void watch(const Attempt& attempt, bool is_new);
   void begin(Wanted& wanted);
   void give_up(Wanted& wanted, const std::string& why);
+  static void count_refusal(Wanted& wanted);
   void advance_dialled(Wanted& wanted, std::vector<Connected>& done);
   void accept_from(int listener);
   void advance_stranger(Attempt& stranger, std::vector<Connected>& done);

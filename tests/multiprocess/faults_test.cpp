@@ -159,6 +159,23 @@ TEST_P(Faults, AStoppedRankIsNamedAtTheDeadline) {
   }
 }
 
+TEST_P(Faults, InAPartTheErrorSaysWhoseNumbersItHas) {
+  Processes processes({.size = 4, .transports = GetParam()}, [&](Communicator& c) {
+    Communicator part = c.split(c.rank() % 2);
+    if (c.rank() == 3) {
+      std::this_thread::sleep_for(100ms);
+      ::raise(SIGKILL);
+    }
+    all_reduce_forever(part, 1000);
+  });
+  for (const RankEnd& end : processes.collect(10s, {3})) {
+    EXPECT_NE(end.error.find("lost rank 3: "), std::string::npos) << end.error;
+    if (end.blamed < 0) continue;  // the other part
+    EXPECT_EQ(end.blamed, 1);
+    EXPECT_NE(end.error.find(" of the part with ranks 1, 3 failed"), std::string::npos) << end.error;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Multiprocess, Faults, ::testing::Values("shm", "tcp"));
 
 }  // namespace

@@ -30,9 +30,10 @@ void expect_it_works(Communicator& c) {
   }
 }
 
-/// Once all have come.
+/// Once all have come, and are behind the calls that this rank has made too.
 void die(Communicator& c) {
   c.barrier();
+  std::this_thread::sleep_for(100ms);
   ::raise(SIGKILL);
 }
 
@@ -94,7 +95,7 @@ TEST_P(Shrink, OneMoreDiesMeanwhile) {
       if (me == 1) die(c);
       if (me == 3) {
         std::thread([delay_us] {
-          std::this_thread::sleep_for(std::chrono::microseconds(delay_us));
+          std::this_thread::sleep_for(100ms + std::chrono::microseconds(delay_us));
           ::raise(SIGKILL);
         }).detach();
       }
@@ -122,6 +123,67 @@ TEST_P(Shrink, PartsShrinkByThemselves) {
     expect_it_works(next);
   });
   expect_all_fine(processes, {3});
+}
+
+// Who is done with its part early speaks of the whole while others still speak of theirs.
+TEST_P(Shrink, PartsShrinkAndThenTheWhole) {
+  Processes processes({.size = 6, .transports = GetParam()}, [&](Communicator& c) {
+    Communicator part = c.split(c.rank() % 2);
+    if (c.rank() == 5) die(part);
+    sum_until_failure(part, 1000);
+    if (c.rank() == 0) std::this_thread::sleep_for(500ms);
+    Communicator smaller_part = part.shrink();
+    require(smaller_part.size() == (c.rank() % 2 == 0 ? 3 : 2), "the wrong number is left of the part");
+    Communicator smaller = c.shrink();
+    require(smaller.size() == 5, "the wrong number is left");
+    expect_it_works(smaller_part);
+    expect_it_works(smaller);
+  });
+  expect_all_fine(processes, {5});
+}
+
+TEST_P(Shrink, NoticesSilenceByItself) {
+  const auto prepare = [](int) { ::setenv("KOLO_HEARTBEAT", "0.8", 1); };
+  Processes processes({.size = 3, .transports = GetParam(), .prepare = prepare}, [&](Communicator& c) {
+    if (c.rank() == 1) ::raise(SIGSTOP);
+    const auto begin = std::chrono::steady_clock::now();
+    Communicator next = c.shrink();
+    require(next.size() == 2, "a stopped rank is in");
+    require(std::chrono::steady_clock::now() - begin < 10s, "a stopped rank was waited for until the timeout");
+    expect_it_works(next);
+  });
+  expect_all_fine(processes, {1});
+}
+
+// Nobody has said anything to who was stopped itself; nor has it asked.
+TEST_P(Shrink, WhoWasStoppedTakesNobodyForDead) {
+  const auto prepare = [](int) { ::setenv("KOLO_HEARTBEAT", "1.5", 1); };
+  Processes processes({.size = 2, .transports = GetParam(), .prepare = prepare}, [&](Communicator& c) {
+    std::vector<float> data(1000);
+    c.all_reduce(data);
+    if (c.rank() == 0) std::this_thread::sleep_for(5s);
+    c.all_reduce(data);
+  });
+  processes.await_ready();
+  std::this_thread::sleep_for(1s);
+  processes.hurt(1, SIGSTOP);
+  std::this_thread::sleep_for(2s);
+  processes.hurt(1, SIGCONT);
+  expect_all_fine(processes, {});
+}
+
+// Who shrinks long after the failure finds the others as they are, not as they were.
+TEST_P(Shrink, LongAfterTheFailure) {
+  const auto prepare = [](int) { ::setenv("KOLO_HEARTBEAT", "0.5", 1); };
+  Processes processes({.size = 4, .transports = GetParam(), .prepare = prepare}, [&](Communicator& c) {
+    if (c.rank() == 2) ::raise(SIGSTOP);
+    sum_until_failure(c, 1000);
+    std::this_thread::sleep_for(c.rank() == 0 ? 1s : 2s);
+    Communicator next = c.shrink();
+    require(next.size() == 3, "somebody who lives was left out");
+    expect_it_works(next);
+  });
+  expect_all_fine(processes, {2});
 }
 
 TEST_P(Shrink, NobodyIsLeftOutAfterADisagreement) {
