@@ -60,9 +60,11 @@ class Peer:
             for rank in range(self.ranks):
                 self._spawn(rank, [self.program, address, str(rank), str(self.ranks), self.folder.name, interface])
         elif self.name == "kolo":
-            common = {"WORLD_SIZE": str(self.ranks), "MASTER_ADDR": "127.0.0.1" if self.loopback else ipv4(0),
+            settings = {name: value for name, value in os.environ.items() if name.startswith("KOLO_")}
+            common = {"KOLO_TABLE": "none", **settings, "WORLD_SIZE": str(self.ranks),
+                      "MASTER_ADDR": "127.0.0.1" if self.loopback else ipv4(0),
                       "MASTER_PORT": str(random.randrange(20_000, 30_000)), "KOLO_KEY": secrets.token_hex(16),
-                      "KOLO_TABLE": "none", "KOLO_TRANSPORTS": "tcp"}
+                      "KOLO_TRANSPORTS": "tcp"}
             for rank in range(self.ranks):
                 place = {"KOLO_INTERFACE": "lo" if self.loopback else ipv4(rank), "RANK": str(rank)}
                 self._spawn(rank, [self.program, address], {**common, **place})
