@@ -1,4 +1,4 @@
-// The same benchmark with Gloo, over its TCP transport on loopback.
+// The same benchmark with Gloo, over its TCP transport: on loopback, or on the interface that is named.
 #include <fmt/format.h>
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
@@ -300,9 +300,10 @@ class GlooContestant : public Contestant {
   std::vector<std::unique_ptr<gloo::Algorithm>> older_;
 };
 
-std::shared_ptr<gloo::Context> connect(int rank, int size, const std::string& folder) {
+std::shared_ptr<gloo::Context> connect(int rank, int size, const std::string& folder,
+                                       const std::string& interface) {
   gloo::transport::tcp::attr attributes;
-  attributes.iface = "lo";
+  attributes.iface = interface;
   auto device = gloo::transport::tcp::CreateDevice(attributes);
   gloo::rendezvous::FileStore store(folder);
   auto context = std::make_shared<gloo::rendezvous::Context>(rank, size);
@@ -314,13 +315,13 @@ std::shared_ptr<gloo::Context> connect(int rank, int size, const std::string& fo
 }  // namespace kolo::bench
 
 int main(int argc, char** argv) {
-  if (argc != 5) {
+  if (argc != 5 && argc != 6) {
     std::fprintf(stderr, "kolo bench --against starts this program\n");
     return 2;
   }
   try {
     kolo::bench::GlooContestant contestant(
-        kolo::bench::connect(std::atoi(argv[2]), std::atoi(argv[3]), argv[4]));
+        kolo::bench::connect(std::atoi(argv[2]), std::atoi(argv[3]), argv[4], argc == 6 ? argv[5] : "lo"));
     return kolo::bench::serve(
         contestant, argv[1],
         fmt::format("Gloo {}.{}.{}", GLOO_VERSION_MAJOR, GLOO_VERSION_MINOR, GLOO_VERSION_PATCH));

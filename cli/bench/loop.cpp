@@ -6,6 +6,8 @@
 #include <cstring>
 #include <optional>
 
+#include <time.h>
+
 #include "bench/pattern.hpp"
 
 namespace kolo::bench {
@@ -138,6 +140,13 @@ class Data {
   std::vector<Piece> pieces_;
 };
 
+// Of all threads of this process, in user and in kernel.
+double processor_us() {
+  timespec used{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  return static_cast<double>(used.tv_sec) * 1e6 + static_cast<double>(used.tv_nsec) / 1e3;
+}
+
 int iterations_for(const Policy& policy, double microseconds) {
   if (policy.iterations > 0) return policy.iterations;
   const double wanted = std::ceil(policy.min_seconds * 1e6 / std::max(microseconds, 0.1));
@@ -153,15 +162,18 @@ Sample measure(Contestant& contestant, const Case& what, const std::string& algo
   // Half of a round trip is what a message takes.
   const double calls = what.kind == Kind::send_recv ? 2 : 1;
   std::uint64_t wrong = 0;
+  double cpu_us = 0;
   const auto once = [&] {
     data.write(++iteration);
     contestant.barrier();
+    const double used = processor_us();
     const auto begin = std::chrono::steady_clock::now();
     contestant.call();
     const auto end = std::chrono::steady_clock::now();
+    cpu_us += processor_us() - used;
     // Where ranks share a core, nobody verifies while another's clock still runs.
     contestant.barrier();
-    wrong += data.count_wrong(iteration);
+    if (contestant.computes()) wrong += data.count_wrong(iteration);
     return std::chrono::duration<double, std::micro>(end - begin).count() / calls;
   };
 
@@ -174,21 +186,23 @@ Sample measure(Contestant& contestant, const Case& what, const std::string& algo
   }
   contestant.share(&count, sizeof(count));
 
+  cpu_us = 0;
   std::vector<double> mine;
   mine.reserve(static_cast<std::size_t>(count) + 8);
   for (std::int64_t i = 0; i < count; ++i) mine.push_back(once());
   // Behind the times, what is judged.
   const auto& [largest, squares, exact_squares, elements] = data.deviation();
-  constexpr std::size_t kJudged = 6;
+  constexpr std::size_t kJudged = 7;
   for (const double judged :
-       {static_cast<double>(wrong), data.fingerprint(), largest, squares, exact_squares, elements}) {
+       {static_cast<double>(wrong), data.fingerprint(), largest, squares, exact_squares, elements,
+        cpu_us / static_cast<double>(std::max<std::int64_t>(count, 1)) / calls}) {
     mine.push_back(judged);
   }
 
   const std::size_t width = mine.size();
   std::vector<double> all(contestant.rank() == 0 ? width * static_cast<std::size_t>(contestant.size()) : 0);
   contestant.collect(mine.data(), width, all.data());
-  Sample sample{algorithm, {}, 0, {}};
+  Sample sample{algorithm, {}, 0, {}, 0};
   if (contestant.rank() != 0) return sample;
   const std::size_t times = width - kJudged;
   sample.times_us.assign(times, 0.0);
@@ -200,6 +214,7 @@ Sample measure(Contestant& contestant, const Case& what, const std::string& algo
     sample.wrong += static_cast<std::uint64_t>(judged[0]);
     if (what.wire != Wire::native && judged[1] != all[times + 1]) sample.wrong += what.count;  // other bits
     sample.deviation += {judged[2], judged[3], judged[4], judged[5]};
+    sample.cpu_us += judged[6];
   }
   return sample;
 }

@@ -26,6 +26,7 @@ struct Sample {
   std::vector<double> times_us;  ///< of each iteration: the slowest rank's time
   std::uint64_t wrong = 0;       ///< elements, over all ranks and iterations, warm-up included
   Deviation deviation = {};      ///< likewise, in a format that rounds
+  double cpu_us = 0;  ///< of an iteration: processor time of all ranks' threads during the call, on average
 };
 
 /// In each iteration: rewrites every rank's input (and spoils its output), barrier, timed call, barrier,

@@ -19,11 +19,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::array<PeerKind, 4> kPeers = {{
+constexpr std::array<PeerKind, 5> kPeers = {{
     {"gloo", "peer_gloo", "", "libgloo-dev", "tcp", "private"},
     {"openmpi", "peer_openmpi", "mpirun.openmpi", "openmpi-bin libopenmpi-dev", "", "private"},
     {"mpich", "peer_mpich", "mpirun.mpich", "mpich libmpich-dev", "", "private"},
     {"limit", "peer_limit", "", "", "memory", "shared"},
+    {"exchange", "peer_exchange", "", "", "tcp", "private"},
 }};
 
 constexpr auto kStartLimit = 60s;
@@ -44,7 +45,7 @@ Launch launch_of(const PeerKind& kind, const std::string& program, int ranks, co
     for (int rank = 0; rank < ranks; ++rank) {
       launch.commands.push_back({program, socket, std::to_string(rank), n, folder});
     }
-  } else if (kind.name == "limit") {  // forks its ranks, so that they have their memory in common
+  } else if (kind.name == "limit" || kind.name == "exchange") {  // they fork their ranks
     launch.commands.push_back({program, socket, n});
   } else if (kind.name == "openmpi") {
     std::vector<std::string> command = {std::string(kind.starter),

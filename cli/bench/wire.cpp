@@ -15,12 +15,13 @@ namespace {
 
 using Json = nlohmann::json;
 
-// An abstract address begins with a zero byte; its length tells where it ends.
+// An abstract address begins with a zero byte; its length tells where it ends. A path is its own address, and
+// ends with a zero.
 socklen_t fill_address(sockaddr_un& address, const std::string& name) {
   address = {};
   address.sun_family = AF_UNIX;
   if (name.size() + 1 > sizeof(address.sun_path)) throw std::runtime_error("socket name too long");
-  std::memcpy(address.sun_path + 1, name.data(), name.size());
+  std::memcpy(address.sun_path + (name.starts_with('/') ? 0 : 1), name.data(), name.size());
   return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
 }
 
@@ -83,7 +84,10 @@ Order order_from_json(const Json& json) {
 Json to_json(const std::vector<Sample>& samples) {
   Json list = Json::array();
   for (const Sample& sample : samples) {
-    list.push_back({{"algorithm", sample.algorithm}, {"times_us", sample.times_us}, {"wrong", sample.wrong}});
+    list.push_back({{"algorithm", sample.algorithm},
+                    {"times_us", sample.times_us},
+                    {"wrong", sample.wrong},
+                    {"cpu_us", sample.cpu_us}});
   }
   return {{"samples", list}};
 }
@@ -91,7 +95,8 @@ Json to_json(const std::vector<Sample>& samples) {
 std::vector<Sample> samples_from_json(const Json& json) {
   std::vector<Sample> samples;
   for (const Json& entry : json.at("samples")) {
-    samples.push_back({entry.at("algorithm"), entry.at("times_us"), entry.at("wrong")});
+    samples.push_back(
+        {entry.at("algorithm"), entry.at("times_us"), entry.at("wrong"), {}, entry.at("cpu_us")});
   }
   return samples;
 }

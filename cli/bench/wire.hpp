@@ -1,5 +1,6 @@
 // Wire: what kolo bench and a peer's program say to each other, one JSON object a line over a Unix socket
-// whose name is abstract, so that nothing is left in any file system whoever dies.
+// whose name is abstract, so that nothing is left in any file system whoever dies; or a path ("/..."), which
+// reaches across network namespaces.
 #pragma once
 
 #include <chrono>
@@ -35,7 +36,7 @@ class Line {
   Line(Line&& other) noexcept;
   Line& operator=(Line&&) = delete;
 
-  /// Connects to the abstract name; throws std::runtime_error when nobody listens.
+  /// Connects to the abstract name or path; throws std::runtime_error when nobody listens.
   static Line connect(const std::string& name);
 
   /// Throws std::runtime_error when the other side is gone.
@@ -51,7 +52,7 @@ class Line {
   std::string pending_;
 };
 
-/// Listens on an abstract name; the descriptor is not inherited. Throws std::runtime_error.
+/// Listens on an abstract name or path; the descriptor is not inherited. Throws std::runtime_error.
 int listen_on(const std::string& name);
 /// Accepts one connection of a process of this user; nothing when there is none within `timeout`.
 std::optional<Line> accept_from(int listener, std::chrono::milliseconds timeout);

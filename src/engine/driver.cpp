@@ -2,6 +2,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "base/cores.hpp"
 #include "engine/engine.hpp"
@@ -91,6 +92,15 @@ void Engine::own_thread() {
 
 void Engine::drive(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
                    const std::function<bool()>& stop) {
+  // While long messages stream over a network the next bytes come when the wire brings them: whoever spins
+  // for each packet burns a core and is no sooner done. Spinning is for the short messages.
+  const auto streamed = [this] {
+    std::uint64_t bytes = 0;
+    for (const auto& link : links_) bytes += link->endpoint().is_memory() ? 0 : link->payload_moved();
+    return bytes;
+  };
+  std::uint64_t streamed_before = streamed();
+  bool streaming = false;
   Clock::time_point idle_since{};
   int polls = 0;
   int busy_polls = 0;
@@ -113,8 +123,12 @@ void Engine::drive(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
       continue;
     }
     const auto now = Clock::now();
-    if (idle_since == Clock::time_point{}) idle_since = now;
-    if (now - idle_since < options_.spin && driver_ == Driver::caller) {
+    if (idle_since == Clock::time_point{}) {
+      idle_since = now;
+      const std::uint64_t before = std::exchange(streamed_before, streamed());
+      streaming = before != streamed_before;
+    }
+    if (!streaming && now - idle_since < options_.spin && driver_ == Driver::caller) {
       // The peer may have been put on this very core: let it run, or we would wait for it until we sleep.
       if (options_.crowded) {
         std::this_thread::yield();

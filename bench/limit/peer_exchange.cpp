@@ -1,0 +1,195 @@
+// The limit of loopback as a peer of kolo bench: in a ring of processes each sends to its right neighbour the
+// bytes that the best all-reduce sends, 2 (N-1)/N of its data, while as many come from the left. Nothing is
+// summed.
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+
+#include "peer.hpp"
+
+namespace kolo::bench {
+namespace {
+
+int check(int result, const char* what) {
+  if (result < 0) throw std::runtime_error(fmt::format("{}: {}", what, std::strerror(errno)));
+  return result;
+}
+
+/// The bytes that moved; none where the socket is not ready.
+std::size_t moved(ssize_t result, const char* what) {
+  if (result < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
+  if (result == 0) throw std::runtime_error("a rank has ended");
+  return static_cast<std::size_t>(check(static_cast<int>(std::min<ssize_t>(result, 1 << 30)), what));
+}
+
+class ExchangeContestant : public Contestant {
+ public:
+  /// `right` and `left`: connected sockets to the neighbours.
+  ExchangeContestant(int rank, int size, int right, int left)
+      : rank_(rank), size_(size), right_(right), left_(left) {
+    for (const int fd : {right, left}) {
+      const int on = 1;
+      check(::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on), "TCP_NODELAY");
+      // As kolo does: within a host nothing is gained by pacing, which is what some systems do by default.
+      check(::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4), "TCP_CONGESTION");
+      check(::fcntl(fd, F_SETFL, O_NONBLOCK), "O_NONBLOCK");
+    }
+  }
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  bool computes() const override { return false; }
+  std::vector<std::string> algorithms(const Case& what) const override {
+    if (what.kind != Kind::all_reduce || what.bytes() == 0) return {};
+    return {"neighbours"};
+  }
+  std::byte* memory(std::size_t bytes) override { return memory_.at_least(bytes); }
+
+  void prepare(const Case& what, const std::string&, std::span<const Piece> pieces) override {
+    bytes_ = what.bytes();
+    pieces_.assign(pieces.begin(), pieces.end());
+  }
+
+  void call() override {
+    const auto ranks = static_cast<std::size_t>(size_);
+    const std::size_t share = (bytes_ + ranks - 1) / ranks;  // what moves in one step of a ring
+    for (const Piece& piece : pieces_) {
+      auto* const in = static_cast<std::byte*>(piece.in);
+      auto* const out = static_cast<std::byte*>(piece.out);
+      // Different places, as in a ring: what goes out is not where the next bytes come in.
+      const std::size_t room = bytes_ - share;
+      for (std::size_t step = 0; step < 2 * (ranks - 1); ++step) {
+        const std::size_t from = std::min(room, share * (step % ranks));
+        const std::size_t to = std::min(room, share * ((step + 1) % ranks));
+        exchange({in + from, share}, {out + to, share});
+      }
+    }
+  }
+
+  /// Twice round: the first says that all have come, the second that all know it.
+  void barrier() override {
+    std::byte token{};
+    for (int round = 0; round < 2; ++round) {
+      if (rank_ == 0) exchange({&token, 1}, {});
+      exchange({}, {&token, 1});
+      if (rank_ != 0) exchange({&token, 1}, {});
+    }
+  }
+  void share(void* data, std::size_t bytes) override {
+    const std::span<std::byte> all(static_cast<std::byte*>(data), bytes);
+    if (rank_ != 0) exchange({}, all);
+    if (rank_ != size_ - 1) exchange(all, {});
+  }
+  void collect(const double* mine, std::size_t count, double* all) override {
+    // What has come from the left so far, and mine behind it.
+    std::vector<double> passed(count * static_cast<std::size_t>(rank_ == 0 ? size_ : rank_));
+    const std::span<std::byte> bytes(reinterpret_cast<std::byte*>(passed.data()),
+                                     passed.size() * sizeof(double));
+    const std::size_t own = count * sizeof(double);
+    if (rank_ == 0) {
+      std::copy_n(mine, count, passed.data());
+      exchange({}, bytes.subspan(own));
+      std::copy(passed.begin(), passed.end(), all);
+      return;
+    }
+    // Rank 0 begins nothing: it has what is first.
+    if (rank_ > 1) exchange({}, bytes.first(own * static_cast<std::size_t>(rank_ - 1)));
+    std::copy_n(mine, count, passed.data() + count * static_cast<std::size_t>(rank_ - 1));
+    exchange(bytes.first(own * static_cast<std::size_t>(rank_)), {});
+  }
+
+ private:
+  /// Sends all of one to the right while the other comes from the left.
+  void exchange(std::span<const std::byte> out, std::span<std::byte> in) {
+    while (!out.empty() || !in.empty()) {
+      std::size_t step = 0;
+      if (!out.empty()) {
+        const std::size_t sent = moved(::send(right_, out.data(), out.size(), MSG_NOSIGNAL), "send");
+        out = out.subspan(sent);
+        step += sent;
+      }
+      if (!in.empty()) {
+        const std::size_t got = moved(::recv(left_, in.data(), in.size(), 0), "recv");
+        in = in.subspan(got);
+        step += got;
+      }
+      if (step > 0) continue;
+      pollfd wanted[2] = {{right_, static_cast<short>(out.empty() ? 0 : POLLOUT), 0},
+                          {left_, static_cast<short>(in.empty() ? 0 : POLLIN), 0}};
+      ::poll(wanted, 2, -1);
+    }
+  }
+
+  int rank_, size_, right_, left_;
+  PlainMemory memory_;
+  std::size_t bytes_ = 0;
+  std::vector<Piece> pieces_;
+};
+
+int listen_here(sockaddr_in& address) {
+  address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  const int fd = check(::socket(AF_INET, SOCK_STREAM, 0), "socket");
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  check(::bind(fd, generic, length), "bind");
+  check(::listen(fd, 1), "listen");
+  check(::getsockname(fd, generic, &length), "getsockname");
+  return fd;
+}
+
+/// Every rank's listener is there before any rank is, so that nobody waits for anybody.
+int run_ranks(const char* socket, int size) {
+  const auto ranks = static_cast<std::size_t>(size);
+  std::vector<sockaddr_in> addresses(ranks);
+  std::vector<int> listeners(ranks);
+  for (std::size_t r = 0; r < ranks; ++r) listeners[r] = listen_here(addresses[r]);
+  const pid_t parent = ::getpid();
+  for (std::size_t r = 0; r < ranks; ++r) {
+    if (check(::fork(), "fork") > 0) continue;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::_exit(1);
+    const int right = check(::socket(AF_INET, SOCK_STREAM, 0), "socket");
+    const auto* const to = reinterpret_cast<const sockaddr*>(&addresses[(r + 1) % ranks]);
+    check(::connect(right, to, sizeof(sockaddr_in)), "connect");
+    const int left = check(::accept(listeners[r], nullptr, nullptr), "accept");
+    ExchangeContestant contestant(static_cast<int>(r), size, right, left);
+    ::_exit(serve(contestant, socket, "plain sockets"));
+  }
+  for (int status = 0; ::wait(&status) > 0;) {
+    if (status != 0) return 1;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace kolo::bench
+
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    std::fprintf(stderr, "kolo bench --against starts this program\n");
+    return 2;
+  }
+  try {
+    return kolo::bench::run_ranks(argv[1], std::atoi(argv[2]));
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "exchange: %s\n", error.what());
+    return 1;
+  }
+}

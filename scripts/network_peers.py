@@ -1,0 +1,153 @@
+"""The libraries that compare-network measures: how each is started in a cluster's hosts, and how it is told what to do.
+
+Every rank of every library is a program of bench/peers, which connects to a Unix socket of ours, says who it is, and
+then runs the measuring loop of kolo bench whenever we order it to."""
+import json
+import os
+import random
+import secrets
+import socket
+import subprocess
+import tempfile
+import time
+
+from cluster_network import ipv4
+
+NAMES = ("kolo", "gloo", "openmpi", "exchange")
+START_LIMIT = 60
+ORDER_LIMIT = 600
+
+# Open MPI starts its helpers with this instead of ssh. It goes by names of hosts, so each host gets one, and a folder
+# for temporary files of its own.
+AGENT = """#!/bin/sh
+host=$1
+shift
+mkdir -p {folder}/$host
+exec ip netns exec $host unshare --uts sh -c "hostname $host; export TMPDIR={folder}/$host; $*"
+"""
+
+
+class PeerFailed(Exception):
+    pass
+
+
+class Peer:
+    """The running programs of one library, asleep between orders."""
+
+    def __init__(self, name, programs, cluster, ranks, loopback):
+        self.name, self.cluster, self.ranks, self.loopback = name, cluster, ranks, loopback
+        self.program = str((programs / f"peer_{name}").resolve())
+        if not os.access(self.program, os.X_OK):
+            raise PeerFailed(f"{self.program} is no program: build kolo with -D KOLO_BENCH=ON, and name the folder "
+                             "with --programs")
+        self.folder = tempfile.TemporaryDirectory(prefix="kolo-compare-")
+        self.output = open(f"{self.folder.name}/output", "w+")
+        self.iteration = 0
+        self.processes, self.lines, self.library = [], {}, name
+        try:
+            with socket.socket(socket.AF_UNIX) as listener:
+                listener.bind(f"{self.folder.name}/socket")
+                listener.listen(ranks)
+                self._start(f"{self.folder.name}/socket")
+                self._meet(listener)
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self, address):
+        interface = "lo" if self.loopback else "eth0"
+        if self.name == "gloo":
+            for rank in range(self.ranks):
+                self._spawn(rank, [self.program, address, str(rank), str(self.ranks), self.folder.name, interface])
+        elif self.name == "kolo":
+            settings = {name: value for name, value in os.environ.items() if name.startswith("KOLO_")}
+            common = {"KOLO_TABLE": "none", **settings, "WORLD_SIZE": str(self.ranks),
+                      "MASTER_ADDR": "127.0.0.1" if self.loopback else ipv4(0),
+                      "MASTER_PORT": str(random.randrange(20_000, 30_000)), "KOLO_KEY": secrets.token_hex(16),
+                      "KOLO_TRANSPORTS": "tcp"}
+            for rank in range(self.ranks):
+                place = {"KOLO_INTERFACE": "lo" if self.loopback else ipv4(rank), "RANK": str(rank)}
+                self._spawn(rank, [self.program, address], {**common, **place})
+        elif self.name == "exchange":  # forks its ranks
+            self._spawn(0, [self.program, address, str(self.ranks)])
+        else:
+            self._start_open_mpi(address, interface)
+
+    def _start_open_mpi(self, address, interface):
+        command = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", str(self.ranks)]
+        for name, value in (("pml", "ob1"), ("btl", "tcp,self"), ("btl_tcp_if_include", interface)):
+            command += ["--mca", name, value]
+        if not self.loopback:
+            agent = f"{self.folder.name}/agent"
+            with open(agent, "w") as file:
+                file.write(AGENT.format(folder=self.folder.name))
+            os.chmod(agent, 0o700)
+            hosts = [self.cluster.host(rank) for rank in range(self.ranks)]
+            command += ["--mca", "oob_tcp_if_include", interface, "--mca", "plm_rsh_agent", agent,
+                        "--mca", "plm_rsh_no_tree_spawn", "1", "--host", ",".join(f"{host}:1" for host in hosts)]
+            command = ["unshare", "--uts", "sh", "-c", f'hostname {hosts[0]}; exec "$@"', "sh", *command]
+        self._spawn(0, [*command, self.program, address])
+
+    def _spawn(self, host, command, environment=None):
+        host = 0 if self.loopback else host
+        # setpriv: a rank ends even when this process is killed.
+        prefix = ["setpriv", "--pdeathsig", "KILL", "ip", "netns", "exec", self.cluster.host(host)]
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("KOLO_")}
+        self.processes.append(subprocess.Popen([*prefix, *command], env={**inherited, **(environment or {})},
+                                               stdin=subprocess.DEVNULL, stdout=self.output, stderr=self.output))
+
+    def _meet(self, listener):
+        deadline = time.monotonic() + START_LIMIT
+        listener.settimeout(0.2)
+        while len(self.lines) < self.ranks:
+            self._check(deadline)
+            try:
+                connection, _ = listener.accept()
+            except socket.timeout:
+                continue
+            connection.settimeout(START_LIMIT)
+            line = connection.makefile("rw")
+            hello = json.loads(line.readline())
+            self.library = hello["library"]
+            self.lines[hello["rank"]] = connection, line
+
+    def _check(self, deadline):
+        if any(process.poll() is not None for process in self.processes) or time.monotonic() > deadline:
+            self.output.seek(0)
+            said = self.output.read().strip()[-600:]
+            raise PeerFailed(f"{self.name} did not answer; it said: {said or 'nothing'}")
+
+    def measure(self, size, iterations, algorithms):
+        """Its samples, one for each algorithm (all that it has where none is named)."""
+        order = {"collective": "all_reduce", "ranks": self.ranks, "dtype": "float32", "reduction": "sum",
+                 "in_place": True, "count": size // 4, "tensors": 1, "warmup": 2, "iterations": iterations,
+                 "min_iterations": 0, "min_seconds": 0, "max_iterations": iterations, "algorithms": algorithms,
+                 "first_iteration": self.iteration}
+        self.iteration += 10_000
+        for _, line in self.lines.values():
+            line.write(json.dumps(order) + "\n")
+            line.flush()
+        connection, line = self.lines[0]
+        connection.settimeout(ORDER_LIMIT)
+        try:
+            answer = line.readline()
+        except socket.timeout:
+            answer = ""
+        if not answer:
+            self._check(0)
+        return json.loads(answer)["samples"]
+
+    def close(self):
+        """Programs end when nobody speaks to them; what does not is ended with the cluster."""
+        for connection, line in self.lines.values():
+            line.close()
+            connection.close()
+        for process in self.processes:
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self.processes, self.lines = [], {}
+        self.output.close()
+        self.folder.cleanup()
