@@ -217,7 +217,8 @@ std::shared_ptr<Communicator::State> Communicator::State::shrink() {
       made->origin_ranks = members;
       made->chooser = std::make_unique<Chooser>(part_of(first.chooser->situation(), members));
       made->share_memory(made->engine->claim_lane(0));
-      log().info("rank {}: went on as rank {} of {} (ranks {})", first.rank, place, size, fmt::join(members, ", "));
+      log().info("rank {}: went on as rank {} of {} (ranks {})", first.rank, place, size,
+                 fmt::join(members, ", "));
       return made;
     } catch (const Error& problem) {
       if (deadline.passed()) throw;
