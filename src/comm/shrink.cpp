@@ -197,8 +197,7 @@ std::shared_ptr<Communicator::State> Communicator::State::shrink() {
     epoch = ++first.shrinks << 32;
   }
   const Deadline deadline = Deadline::after(terms.timeout());
-  Council council(*first.engine, first.context, *first.ranks, first.rank, std::move(in),
-                  std::move(suspects));
+  Council council(*first.engine, first.context, *first.ranks, first.rank, std::move(in), std::move(suspects));
   Terms next = terms;
   Offer offer;
   const auto make_words = [&](std::uint64_t of_epoch) {
@@ -225,7 +224,8 @@ std::shared_ptr<Communicator::State> Communicator::State::shrink() {
       made->origin_ranks = members;
       made->chooser = std::make_unique<Chooser>(part_of(first.chooser->situation(), members));
       made->share_memory(made->engine->claim_lane(0));
-      log().info("rank {}: went on as rank {} of {} (ranks {})", first.rank, place, size, fmt::join(members, ", "));
+      log().info("rank {}: went on as rank {} of {} (ranks {})", first.rank, place, size,
+                 fmt::join(members, ", "));
       return made;
     } catch (const Error& problem) {
       if (deadline.passed()) throw;

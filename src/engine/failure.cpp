@@ -91,7 +91,8 @@ std::string Engine::call_of(const Operation& operation) const {
   const bool is_part = ranks.size() < links_.size() || !std::ranges::is_sorted(ranks);
   if (is_part) {
     const auto shown = std::min(ranks.size(), kMostShown);
-    text += fmt::format(" of the part with ranks {}", fmt::join(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+    text += fmt::format(" of the part with ranks {}",
+                        fmt::join(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
     if (shown < ranks.size()) text += ", ...";
   }
   return text;
@@ -223,9 +224,8 @@ void Engine::conclude(Operation& operation, const Probe& probe) {
   Failure failure{Code::timeout, -1, {}};
   if (!silent.empty()) {
     failure.blamed = silent.front();
-    failure.reason =
-        fmt::format("{}: {} does not answer: it is stopped, or its machine or network is down", waited,
-                    fmt::join(names_of(silent), " and "));
+    failure.reason = fmt::format("{}: {} does not answer: it is stopped, or its machine or network is down",
+                                 waited, fmt::join(names_of(silent), " and "));
   } else if (!absent.empty()) {
     failure.blamed = absent.front();
     failure.reason =
@@ -242,12 +242,10 @@ void Engine::conclude(Operation& operation, const Probe& probe) {
       return;
     }
     if (!waiting_for.empty()) failure.blamed = spec.ranks()[static_cast<std::size_t>(waiting_for.front())];
-    failure.reason =
-        spec.call > 0
-            ? fmt::format("{}: all ranks answer and take part, waiting for {}", waited,
-                          name_of_rank(failure.blamed))
-            : fmt::format("{}: {} answers but has not met this message", waited,
-                          name_of_rank(failure.blamed));
+    failure.reason = spec.call > 0 ? fmt::format("{}: all ranks answer and take part, waiting for {}", waited,
+                                                 name_of_rank(failure.blamed))
+                                   : fmt::format("{}: {} answers but has not met this message", waited,
+                                                 name_of_rank(failure.blamed));
   }
   note_failure(std::move(failure));
 }

@@ -147,7 +147,8 @@ TEST_P(Shrink, NoticesSilenceByItself) {
     const auto begin = std::chrono::steady_clock::now();
     Communicator next = c.shrink();
     require(next.size() == 2, "a stopped rank is in");
-    require(std::chrono::steady_clock::now() - begin < 10s, "a stopped rank was waited for until the timeout");
+    require(std::chrono::steady_clock::now() - begin < 10s,
+            "a stopped rank was waited for until the timeout");
     expect_it_works(next);
   });
   expect_all_fine(processes, {1});
