@@ -68,9 +68,11 @@ std::optional<View> decode(std::uint32_t context, std::size_t ranks, std::span<c
 class Council {
  public:
   Council(Engine& engine, std::uint32_t context, const std::vector<int>& links, int rank,
-          std::vector<bool> alive)
+          std::vector<bool> members, std::vector<bool> suspects)
       : engine_(engine), context_(context), links_(links), rank_(static_cast<std::size_t>(rank)) {
-    mine_.alive = std::move(alive);
+    mine_.alive = std::move(members);
+    suspects.flip();
+    not_suspect_ = std::move(suspects);
     views_.resize(links.size());
   }
 
@@ -78,6 +80,7 @@ class Council {
   template <typename MakeOffer>
   void agree(std::uint64_t epoch, const MakeOffer& make_offer, const Deadline& deadline) {
     begin(epoch, make_offer);
+    intersect(not_suspect_);  // only now, so that a suspect hears of it if it lives
     const auto is_meant = [&](const Engine::Word& word) {
       return decode(context_, links_.size(), word.bytes).has_value();
     };
@@ -170,6 +173,7 @@ class Council {
   const std::uint32_t context_;
   const std::vector<int>& links_;
   const std::size_t rank_;
+  std::vector<bool> not_suspect_;
   View mine_;
   std::vector<View> views_;
 };
@@ -180,9 +184,12 @@ std::shared_ptr<Communicator::State> Communicator::State::shrink() {
   if (engine->is_gone((*ranks)[static_cast<std::size_t>(rank)])) fail_as_dead();
   State& first = origin ? *origin : *this;
   // What the links of this one tell, also of silence; not whether they still stand, see above.
-  std::vector<bool> alive(static_cast<std::size_t>(first.size), false);
+  std::vector<bool> in(static_cast<std::size_t>(first.size), false);
+  std::vector<bool> suspects = in;
   for (std::size_t r = 0; r < ranks->size(); ++r) {
-    alive[origin ? static_cast<std::size_t>(origin_ranks[r]) : r] = !engine->is_blamed((*ranks)[r]);
+    const std::size_t there = origin ? static_cast<std::size_t>(origin_ranks[r]) : r;
+    in[there] = true;
+    suspects[there] = engine->is_blamed((*ranks)[r]);
   }
   std::uint64_t epoch;
   {
@@ -190,7 +197,7 @@ std::shared_ptr<Communicator::State> Communicator::State::shrink() {
     epoch = ++first.shrinks << 32;
   }
   const Deadline deadline = Deadline::after(terms.timeout());
-  Council council(*first.engine, first.context, *first.ranks, first.rank, std::move(alive));
+  Council council(*first.engine, first.context, *first.ranks, first.rank, std::move(in), std::move(suspects));
   Terms next = terms;
   Offer offer;
   const auto make_words = [&](std::uint64_t of_epoch) {
