@@ -16,8 +16,10 @@ namespace {
 
 /// With more ranks the closed forms are asked instead of the schedules, which would take long to play.
 constexpr int kMostPlayed = 128;
-/// Times that differ by less are equal: no machine is so quiet, and no model so exact.
+/// Measured times that differ by less are equal: no machine is so quiet.
 constexpr double kNoise = 1.05;
+/// Predicted times that differ by less are equal: the model, and what it was made from, are no better.
+constexpr double kModelNoise = 1.1;
 
 /// The power of two nearest to it in proportion, as its exponent; -1 for 0.
 int size_class(std::uint64_t bytes) {
@@ -39,19 +41,25 @@ void settle_ties(std::vector<Ranked>& all, const Measured& measured) {
   if (best != all.begin()) std::rotate(all.begin(), best, best + 1);
 }
 
-/// From how many ranks to how many others something goes between hosts, each way.
-std::size_t connections_between_hosts(const Configured& candidate, ScheduleSpec spec) {
+/// What crosses the links between hosts: what share of the data leaves the busiest host, in fiftieths, and
+/// then from how many ranks to how many others, each way.
+std::size_t load_between_hosts(const Configured& candidate, ScheduleSpec spec) {
+  constexpr double kFine = 50;
+  constexpr std::size_t kMostConnections = 1'000'000;
   spec.arguments = candidate.arguments;
   std::set<std::pair<int, int>> connections;
+  std::map<int, double> leaving;
   for (const Schedule& schedule : generate_all(*candidate.algorithm, spec)) {
+    const int host = spec.hosts[static_cast<std::size_t>(schedule.rank)];
     for (const Step& step : schedule.steps) {
-      const bool crosses =
-          step.kind == StepKind::send && spec.hosts[static_cast<std::size_t>(step.peer)] !=
-                                             spec.hosts[static_cast<std::size_t>(schedule.rank)];
-      if (crosses) connections.emplace(schedule.rank, step.peer);
+      if (step.kind != StepKind::send || spec.hosts[static_cast<std::size_t>(step.peer)] == host) continue;
+      connections.emplace(schedule.rank, step.peer);
+      leaving[host] += static_cast<double>(step.a.count) / static_cast<double>(part_count(schedule));
     }
   }
-  return connections.size();
+  double busiest = 0;
+  for (const auto& [host, share] : leaving) busiest = std::max(busiest, share);
+  return static_cast<std::size_t>(std::lround(busiest * kFine)) * kMostConnections + connections.size();
 }
 
 /// Of those that are predicted to be as fast as the fastest, which comes first, the one with the least
@@ -59,7 +67,7 @@ std::size_t connections_between_hosts(const Configured& candidate, ScheduleSpec 
 void settle_ties(std::vector<Ranked>& all, const std::function<std::size_t(const Configured&)>& trouble) {
   auto best = all.begin();
   std::size_t least = 0;
-  for (auto at = all.begin(); at != all.end() && at->seconds <= kNoise * all.front().seconds; ++at) {
+  for (auto at = all.begin(); at != all.end() && at->seconds <= kModelNoise * all.front().seconds; ++at) {
     const std::size_t of_this = trouble(at->configured);
     if (at != all.begin() && of_this >= least) continue;
     best = at;
@@ -132,7 +140,7 @@ std::vector<Ranked> Chooser::ranking(const ScheduleSpec& spec, const Demands& de
   if (!is_played || all.empty() || all.front().measured) return all;
   // What the model does not know: flows that share a link disturb each other, trees keep a slow link waiting.
   settle_ties(all, [&](const Configured& candidate) {
-    if (slow.empty()) return connections_between_hosts(candidate, asked);
+    if (slow.empty()) return load_between_hosts(in_ring_order(candidate), asked);
     return std::size_t{candidate.name().find("spared=") == std::string::npos};
   });
   return all;
