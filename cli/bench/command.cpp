@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/config.hpp"
 #include "bench/grid.hpp"
 #include "bench/processes.hpp"
 #include "bench/runner.hpp"
@@ -146,6 +147,8 @@ int run_as_rank(Settings settings, const Launch& launch) {
 
 // The same command again, once for each rank.
 int start_ranks(const Settings& settings, const std::vector<std::string>& arguments) {
+  // An unknown KOLO_ALGORITHM is told once, before there are ranks that stop each other over it.
+  if (!config().algorithm.empty()) Communicator::create(make_memory_store(), 0, 1, {.transports = "inproc"});
   LaunchOptions options;
   options.ranks = settings.ranks;
   options.prefix_output = false;
