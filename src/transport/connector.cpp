@@ -21,6 +21,7 @@ constexpr milliseconds kFirstPause{10};  // between two dials of one peer; doubl
 constexpr milliseconds kLongestPause{250};
 constexpr milliseconds kAnswerTime{3000};     // for one of several candidates to say something
 constexpr milliseconds kStrangerTime{10000};  // for somebody that was accepted to prove itself
+constexpr milliseconds kHurriedTime{1000};    // the same, when descriptors have run out
 constexpr milliseconds kAcceptPause{100};     // when the system has no descriptors left
 constexpr std::size_t kMostStrangers = 256;   // accepted and not yet proved, beyond the ranks expected
 constexpr int kAcceptsAtOnce = 64;            // then look after the others
@@ -131,7 +132,7 @@ void Connector::accept_from(int listener) {
       const bool nobody = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ECONNABORTED;
       if (nobody) return;
       if (!strangers_.empty()) {  // no descriptors: the next may be the one we wait for
-        strangers_.pop_front();
+        hurry_strangers();
         continue;
       }
       listen_at_ = Clock::now() + kAcceptPause;
@@ -146,6 +147,14 @@ void Connector::accept_from(int listener) {
     strangers_.back().expires = Clock::now() + kStrangerTime;
     watch(strangers_.back(), true);
   }
+}
+
+/// Descriptors have run out: the oldest goes, and the others must prove themselves soon.
+void Connector::hurry_strangers() {
+  if (strangers_.empty()) return;
+  strangers_.pop_front();
+  const auto soon = Clock::now() + kHurriedTime;
+  for (Attempt& stranger : strangers_) stranger.expires = std::min(stranger.expires, soon);
 }
 
 /// Both dial: the connection of the higher rank counts, and the lower one's is turned away before it is told

@@ -89,6 +89,7 @@ class Connector {
   static void count_refusal(Wanted& wanted);
   void advance_dialled(Wanted& wanted, std::vector<Connected>& done);
   void accept_from(int listener);
+  void hurry_strangers();
   void advance_stranger(Attempt& stranger, std::vector<Connected>& done);
   bool is_turned_away(int claimed) const;
   void pause_listening(bool paused);
