@@ -7,19 +7,14 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
-#include <signal.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 
+#include "forks.hpp"
 #include "peer.hpp"
 
 namespace kolo::bench {
@@ -160,36 +155,20 @@ int run_ranks(const char* socket, int size) {
   std::vector<sockaddr_in> addresses(ranks);
   std::vector<int> listeners(ranks);
   for (std::size_t r = 0; r < ranks; ++r) listeners[r] = listen_here(addresses[r]);
-  const pid_t parent = ::getpid();
-  for (std::size_t r = 0; r < ranks; ++r) {
-    if (check(::fork(), "fork") > 0) continue;
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (::getppid() != parent) ::_exit(1);
+  return fork_ranks(size, [&](int rank) {
+    const auto r = static_cast<std::size_t>(rank);
     const int right = check(::socket(AF_INET, SOCK_STREAM, 0), "socket");
     const auto* const to = reinterpret_cast<const sockaddr*>(&addresses[(r + 1) % ranks]);
     check(::connect(right, to, sizeof(sockaddr_in)), "connect");
     const int left = check(::accept(listeners[r], nullptr, nullptr), "accept");
-    ExchangeContestant contestant(static_cast<int>(r), size, right, left);
-    ::_exit(serve(contestant, socket, "plain sockets"));
-  }
-  for (int status = 0; ::wait(&status) > 0;) {
-    if (status != 0) return 1;
-  }
-  return 0;
+    ExchangeContestant contestant(rank, size, right, left);
+    return serve(contestant, socket, "plain sockets");
+  });
 }
 
 }  // namespace
 }  // namespace kolo::bench
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::fprintf(stderr, "kolo bench --against starts this program\n");
-    return 2;
-  }
-  try {
-    return kolo::bench::run_ranks(argv[1], std::atoi(argv[2]));
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "exchange: %s\n", error.what());
-    return 1;
-  }
+  return kolo::bench::limit_main(argc, argv, "exchange", kolo::bench::run_ranks);
 }

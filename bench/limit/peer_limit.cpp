@@ -1,22 +1,16 @@
 // The machine's limit as a peer of kolo bench: forks its ranks, which run the same loop as everybody.
 #include <fmt/format.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <new>
 #include <span>
 #include <stdexcept>
 #include <vector>
 
+#include "forks.hpp"
 #include "limit.hpp"
 #include "peer.hpp"
 
@@ -227,35 +221,14 @@ int run_rank(const Common& common, int rank, int size, const char* socket) {
   return serve(contestant, socket, "plain loops");
 }
 
-// Ends as soon as a rank fails, and with it all ranks do.
 int run_ranks(const char* socket, int size) {
   const Common common(size);
-  const pid_t parent = ::getpid();
-  for (int rank = 0; rank < size; ++rank) {
-    const pid_t child = ::fork();
-    if (child < 0) throw std::runtime_error(fmt::format("fork: {}", std::strerror(errno)));
-    if (child > 0) continue;
-    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    ::_exit(::getppid() == parent ? run_rank(common, rank, size, socket) : 1);
-  }
-  for (int status = 0; ::wait(&status) > 0;) {
-    if (status != 0) return 1;
-  }
-  return 0;
+  return fork_ranks(size, [&](int rank) { return run_rank(common, rank, size, socket); });
 }
 
 }  // namespace
 }  // namespace kolo::bench
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    std::fprintf(stderr, "kolo bench --against starts this program\n");
-    return 2;
-  }
-  try {
-    return kolo::bench::run_ranks(argv[1], std::atoi(argv[2]));
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "limit: %s\n", error.what());
-    return 1;
-  }
+  return kolo::bench::limit_main(argc, argv, "limit", kolo::bench::run_ranks);
 }
