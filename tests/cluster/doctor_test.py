@@ -4,21 +4,17 @@
 import json
 import os
 import subprocess
-import sys
 import unittest
 
-CLUSTER, KOLO = sys.argv[1:3]
+import emulated
+from emulated import CLUSTER, KOLO, call, namespace
+
 NAME = f"doctor.{os.getpid()}"
-NOT_PERMITTED = 77
 TIMEOUT_S = 100
 
 
-def call(*command):
-    return subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout
-
-
 def ip(host, *arguments):
-    call("ip", "-n", f"kolo-{NAME}-h{host}", *arguments)
+    call("ip", "-n", namespace(NAME, host), *arguments)
 
 
 class Doctor(unittest.TestCase):
@@ -78,8 +74,4 @@ class Doctor(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    tried = subprocess.run([CLUSTER, "--name", NAME, "--hosts", "1", "--", "true"], text=True, stderr=subprocess.PIPE)
-    if tried.returncode == NOT_PERMITTED:
-        print(f"skipped: {tried.stderr.strip()}")
-        sys.exit(NOT_PERMITTED)
-    unittest.main(argv=sys.argv[:1])
+    emulated.main(NAME)

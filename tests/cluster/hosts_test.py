@@ -4,38 +4,25 @@ here: the first failure stops all, exit codes, signals, and that nothing survive
 
 import getpass
 import os
-import re
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 import unittest
 
-CLUSTER, KOLO = sys.argv[1:3]
+import emulated
+from emulated import CLUSTER, KOLO, call, namespace, wait_for
+
 NAME = f"ssh.{os.getpid()}"
-NOT_PERMITTED = 77
 TIMEOUT_S = 100
 HOSTS = 4
 ADDRESSES = [f"10.77.0.{host + 1}" for host in range(HOSTS)]
 SSHD = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
 
 
-def call(*command):
-    return subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout
-
-
 def inside(host, *command):
-    return ["ip", "netns", "exec", f"kolo-{NAME}-h{host}", *command]
-
-
-def wait_for(condition, what, seconds=30):
-    give_up = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > give_up:
-            raise AssertionError(f"{what} did not happen")
-        time.sleep(0.02)
+    return emulated.inside(NAME, host, *command)
 
 
 def survivors(mark):
@@ -179,7 +166,7 @@ class OverSsh(unittest.TestCase):
 
     def test_a_host_that_is_cut_off(self):
         process = self.start_sleepers([1, 2], 1)
-        link = ["ip", "-n", f"kolo-{NAME}-h2", "link", "set", "eth0"]
+        link = ["ip", "-n", namespace(NAME, 2), "link", "set", "eth0"]
         call(*link, "down")
         try:
             self.assertEqual(process.wait(TIMEOUT_S), 255)
@@ -200,10 +187,5 @@ class OverSsh(unittest.TestCase):
 
 if __name__ == "__main__":
     if SSHD is None or shutil.which("ssh") is None:
-        print("skipped: there is no openssh-server here")
-        sys.exit(NOT_PERMITTED)
-    tried = subprocess.run([CLUSTER, "--name", NAME, "--hosts", "1", "--", "true"], text=True, stderr=subprocess.PIPE)
-    if tried.returncode == NOT_PERMITTED:
-        print(f"skipped: {tried.stderr.strip()}")
-        sys.exit(NOT_PERMITTED)
-    unittest.main(argv=sys.argv[:1])
+        emulated.skip("there is no openssh-server here")
+    emulated.main(NAME)

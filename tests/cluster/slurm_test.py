@@ -5,14 +5,14 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 import unittest
 
-CLUSTER, KOLO = sys.argv[1:3]
+import emulated
+from emulated import CLUSTER, KOLO, call, inside, namespace
+
 NAME = f"slurm.{os.getpid()}"
-NOT_PERMITTED = 77
 TIMEOUT_S = 60
 HOSTS = 3  # of which the first runs the controller, and srun
 PATH = f"{os.environ['PATH']}:/usr/sbin"
@@ -42,14 +42,6 @@ SlurmdParameters=config_overrides
 """
 
 
-def call(*command):
-    return subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout
-
-
-def namespace(host):
-    return f"kolo-{NAME}-h{host}"
-
-
 class Slurm:
     def __init__(self, folder):
         self.folder, self.daemons = folder, []
@@ -71,19 +63,15 @@ class Slurm:
         os.chmod(f"{folder}/key", 0o400)
         # ip netns exec shows each host this file in the place of /etc/hosts.
         for host in range(HOSTS):
-            os.makedirs(f"/etc/netns/{namespace(host)}")
-            with open(f"/etc/netns/{namespace(host)}/hosts", "w", encoding="utf-8") as file:
+            os.makedirs(f"/etc/netns/{namespace(NAME, host)}")
+            with open(f"/etc/netns/{namespace(NAME, host)}/hosts", "w", encoding="utf-8") as file:
                 file.write("127.0.0.1 localhost\n" + "".join(f"10.77.0.{h + 1} n{h}\n" for h in range(HOSTS)))
         self.start(["munged", "--foreground", "--force", f"--socket={folder}/munge/socket", f"--key-file={folder}/key",
                     f"--pid-file={folder}/munge/pid", f"--log-file={folder}/munge/log",
                     f"--seed-file={folder}/munge/seed"])
-        self.start(self.inside(0, "slurmctld", "-D"))
+        self.start(inside(NAME, 0, "slurmctld", "-D"))
         for host in range(1, HOSTS):
-            self.start(self.inside(host, "slurmd", "-D", "-N", f"n{host}"))
-
-    @staticmethod
-    def inside(host, *command):
-        return ["ip", "netns", "exec", namespace(host), *command]
+            self.start(inside(NAME, host, "slurmd", "-D", "-N", f"n{host}"))
 
     def start(self, command):
         self.daemons.append(subprocess.Popen(command, env=self.environment, stdout=subprocess.DEVNULL,
@@ -92,7 +80,7 @@ class Slurm:
     def ready(self):
         give_up = time.monotonic() + TIMEOUT_S
         while time.monotonic() < give_up:
-            done = subprocess.run(self.inside(0, "sinfo", "-h", "-o", "%T %D"), env=self.environment, text=True,
+            done = subprocess.run(inside(NAME, 0, "sinfo", "-h", "-o", "%T %D"), env=self.environment, text=True,
                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
             if f"idle {HOSTS - 1}" in done.stdout:
                 return True
@@ -100,7 +88,7 @@ class Slurm:
         return False
 
     def srun(self, *arguments, **variables):
-        done = subprocess.run(self.inside(0, "srun", *arguments), env={**self.environment, **variables}, text=True,
+        done = subprocess.run(inside(NAME, 0, "srun", *arguments), env={**self.environment, **variables}, text=True,
                               timeout=TIMEOUT_S, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         return done.returncode, done.stdout
 
@@ -113,7 +101,7 @@ class Slurm:
             except subprocess.TimeoutExpired:
                 daemon.kill()
         for host in range(HOSTS):
-            shutil.rmtree(f"/etc/netns/{namespace(host)}", ignore_errors=True)
+            shutil.rmtree(f"/etc/netns/{namespace(NAME, host)}", ignore_errors=True)
 
 
 class UnderSlurm(unittest.TestCase):
@@ -175,10 +163,5 @@ class UnderSlurm(unittest.TestCase):
 if __name__ == "__main__":
     absent = [program for program in NEEDED if shutil.which(program, path=PATH) is None]
     if absent:
-        print(f"skipped: there is no {absent[0]} here (slurm-wlm, munge)")
-        sys.exit(NOT_PERMITTED)
-    tried = subprocess.run([CLUSTER, "--name", NAME, "--hosts", "1", "--", "true"], text=True, stderr=subprocess.PIPE)
-    if tried.returncode == NOT_PERMITTED:
-        print(f"skipped: {tried.stderr.strip()}")
-        sys.exit(NOT_PERMITTED)
-    unittest.main(argv=sys.argv[:1])
+        emulated.skip(f"there is no {absent[0]} here (slurm-wlm, munge)")
+    emulated.main(NAME)

@@ -219,21 +219,25 @@ class Faults:
         else:
             call("ip", "-n", space, "neigh", "del", ipv4(receiver), "dev", "eth0")
 
-    def kill_rank(self, job, rng):
+    def lose_rank(self, job, rng, number, within, what):
+        """Somebody gets a signal, and the others notice `within` seconds: who, and the times. None where too few
+        are left."""
         if len(job.left) < 3:
             return None
         victim = rng.choice(job.left)
         since = time.monotonic()
-        victim.signal(signal.SIGKILL)
-        return job.expect_loss([victim], since, RESET_S, f"rank {victim.number} is killed")
+        victim.signal(number)
+        return victim, job.expect_loss([victim], since, within, f"rank {victim.number} is {what}")
+
+    def kill_rank(self, job, rng):
+        lost = self.lose_rank(job, rng, signal.SIGKILL, RESET_S, "killed")
+        return lost and lost[1]
 
     def stop_long(self, job, rng):
-        if len(job.left) < 3:
+        lost = self.lose_rank(job, rng, signal.SIGSTOP, self.heartbeat + self.margin, "stopped")
+        if lost is None:
             return None
-        victim = rng.choice(job.left)
-        since = time.monotonic()
-        victim.signal(signal.SIGSTOP)
-        times = job.expect_loss([victim], since, self.heartbeat + self.margin, f"rank {victim.number} is stopped")
+        victim, times = lost
         victim.signal(signal.SIGCONT)
         self.expect_out([victim], "it was stopped too long")
         return times

@@ -1,0 +1,44 @@
+"""What the tests on emulated clusters share. Their arguments: scripts/cluster and the program kolo."""
+
+import subprocess
+import sys
+import time
+import unittest
+
+CLUSTER, KOLO = sys.argv[1:3]
+NOT_PERMITTED = 77
+
+
+def call(*command):
+    return subprocess.run(command, check=True, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT).stdout
+
+
+def namespace(name, host):
+    """The network namespace that is this host of the cluster called `name`."""
+    return f"kolo-{name}-h{host}"
+
+
+def inside(name, host, *command):
+    return ["ip", "netns", "exec", namespace(name, host), *command]
+
+
+def wait_for(condition, what, seconds=30):
+    give_up = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > give_up:
+            raise AssertionError(f"{what} did not happen")
+        time.sleep(0.02)
+
+
+def skip(why):
+    print(f"skipped: {why}")
+    sys.exit(NOT_PERMITTED)
+
+
+def main(name):
+    """Runs the tests of the program; skips them where no cluster called `name` can be had."""
+    tried = subprocess.run([CLUSTER, "--name", name, "--hosts", "1", "--", "true"], text=True, stdout=subprocess.PIPE,
+                           stderr=subprocess.STDOUT)
+    if tried.returncode == NOT_PERMITTED:
+        skip(tried.stdout.strip())
+    unittest.main(argv=sys.argv[:1])
