@@ -2,6 +2,8 @@
 
 #include <bit>
 
+#include "base/names.hpp"
+
 namespace kolo {
 namespace {
 
@@ -14,18 +16,11 @@ constexpr std::uint32_t kFloat32Infinity = 0x7F800000;
 }  // namespace
 
 std::string_view name_of(DType dtype) noexcept {
-  const auto index = static_cast<std::size_t>(dtype);
-  return index < kDTypeCount ? kNames[index] : "unknown";
+  return name_among(kNames, dtype);
 }
 
 bool parse_dtype(std::string_view name, DType& out) noexcept {
-  for (int i = 0; i < kDTypeCount; ++i) {
-    if (kNames[i] == name) {
-      out = static_cast<DType>(i);
-      return true;
-    }
-  }
-  return false;
+  return value_among(kNames, name, out);
 }
 
 Float16 to_float16(float value) noexcept {

@@ -3,6 +3,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/names.hpp"
 #include "kolo/error.hpp"
 
 namespace kolo {
@@ -13,19 +14,12 @@ constexpr std::string_view kNames[] = {"sum", "product", "min", "max", "average"
 }  // namespace
 
 std::string_view name_of(ReduceOp op) noexcept {
-  const auto index = static_cast<std::size_t>(op);
-  return index < std::size(kNames) ? kNames[index] : "unknown";
+  return name_among(kNames, op);
 }
 
 bool parse_reduce_op(std::string_view name, ReduceOp& out) noexcept {
-  for (const ReduceOp op :
-       {ReduceOp::sum, ReduceOp::product, ReduceOp::min, ReduceOp::max, ReduceOp::average}) {
-    if (name_of(op) == name) {
-      out = op;
-      return true;
-    }
-  }
-  return false;
+  // "custom" alone does not say which.
+  return name != name_of(ReduceOp::custom) && value_among(kNames, name, out);
 }
 
 Reduction Reduction::custom(CustomReduction reduction) {

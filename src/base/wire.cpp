@@ -1,6 +1,6 @@
 #include "kolo/wire.hpp"
 
-#include <cstddef>
+#include "base/names.hpp"
 
 namespace kolo {
 namespace {
@@ -10,17 +10,11 @@ constexpr std::string_view kNames[kWireCount] = {"native", "bfloat16", "float16"
 }  // namespace
 
 std::string_view name_of(Wire wire) noexcept {
-  const auto index = static_cast<std::size_t>(wire);
-  return index < kWireCount ? kNames[index] : "unknown";
+  return name_among(kNames, wire);
 }
 
 bool parse_wire(std::string_view name, Wire& out) noexcept {
-  for (int i = 0; i < kWireCount; ++i) {
-    if (kNames[i] != name) continue;
-    out = static_cast<Wire>(i);
-    return true;
-  }
-  return false;
+  return value_among(kNames, name, out);
 }
 
 }  // namespace kolo

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "base/names.hpp"
+
 namespace kolo {
 namespace {
 
@@ -13,17 +15,11 @@ constexpr std::array<std::string_view, 10> kCollectives = {
 }  // namespace
 
 std::string_view name_of(Collective collective) noexcept {
-  const auto index = static_cast<std::size_t>(collective);
-  return index < kCollectives.size() ? kCollectives[index] : "unknown collective";
+  return name_among(kCollectives, collective);
 }
 
 bool parse_collective(std::string_view name, Collective& out) noexcept {
-  for (std::size_t i = 0; i < kCollectives.size(); ++i) {
-    if (kCollectives[i] != name) continue;
-    out = static_cast<Collective>(i);
-    return true;
-  }
-  return false;
+  return value_among(kCollectives, name, out);
 }
 
 std::string_view name_of(BufferName buffer) noexcept {
