@@ -5,6 +5,8 @@
 #include <chrono>
 #include <vector>
 
+#include "base/deadline.hpp"
+
 namespace kolo::tune {
 namespace {
 
@@ -20,7 +22,7 @@ double send_and_hear(Communicator& communicator, std::vector<std::byte>& data, i
   const auto begin = Clock::now();
   communicator.send({data.data(), data.size(), DType::uint8}, peer);
   communicator.recv({&word, 1, DType::uint8}, peer);
-  return std::chrono::duration<double>(Clock::now() - begin).count();
+  return to_seconds(Clock::now() - begin);
 }
 
 }  // namespace

@@ -8,6 +8,10 @@ namespace kolo {
 
 using Clock = std::chrono::steady_clock;
 
+inline double to_seconds(std::chrono::nanoseconds time) {
+  return std::chrono::duration<double>(time).count();
+}
+
 /// A point in time that is passed down through nested waits, so that they share one budget. A value; no
 /// thread-safety concerns.
 class Deadline {

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/deadline.hpp"
 #include "comm/state.hpp"
 #include "rendezvous/on_network.hpp"
 
@@ -34,7 +35,7 @@ std::vector<std::string> exchange(Store& store, int rank, int size, const std::s
     std::vector<int> ranks;
     for (const std::string& key : missing) ranks.push_back(std::stoi(key.substr(key.find('/') + 1)));
     fail(fmt::format("{} of {} did not come within {:.3g} s (meeting at {})", list_of(ranks), size,
-                     std::chrono::duration<double>(timeout).count(), store.describe()));
+                     to_seconds(timeout), store.describe()));
   }
   std::vector<std::string> all;
   for (const std::string& key : keys) all.push_back(store.get(key, timeout));
@@ -50,7 +51,7 @@ Group connect(Store& store, int rank, int size, Terms& terms) {
     terms.job = store.get("job", deadline.left());
   } catch (const TimeoutError&) {
     fail(fmt::format("rank 0 of {} did not come within {:.3g} s (meeting at {})", size,
-                     std::chrono::duration<double>(terms.timeout()).count(), store.describe()));
+                     to_seconds(terms.timeout()), store.describe()));
   }
   terms.store_host = host_of(store);
   Offer offer = make_offer(rank, terms);

@@ -36,7 +36,7 @@ double arrival_rate(Communicator& communicator, const std::vector<int>& members,
     first.wait();
     const auto begin = Clock::now();
     rest.wait();
-    rates.push_back(static_cast<double>(kLong) / std::chrono::duration<double>(Clock::now() - begin).count());
+    rates.push_back(static_cast<double>(kLong) / to_seconds(Clock::now() - begin));
     sent_first.wait();
     sent.wait();
   }

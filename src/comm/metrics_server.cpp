@@ -16,6 +16,7 @@
 #include "base/config.hpp"
 #include "base/deadline.hpp"
 #include "base/log.hpp"
+#include "base/would_block.hpp"
 #include "kolo/store.hpp"
 #include "rendezvous/socket.hpp"
 #include "trace/http.hpp"
@@ -97,7 +98,7 @@ class MetricsServer {
     if (client.writes()) return write(client);
     std::array<char, 4096> block;
     const ssize_t got = ::recv(client.fd.get(), block.data(), block.size(), 0);
-    if (got < 0) return errno == EAGAIN || errno == EINTR;
+    if (got < 0) return would_block(errno) || errno == EINTR;
     if (got == 0) return false;
     // What comes behind the request is read so that closing does not take the answer back.
     if (client.answered()) return true;
@@ -112,7 +113,7 @@ class MetricsServer {
     while (client.writes()) {
       const ssize_t put = ::send(client.fd.get(), client.answer.data() + client.sent,
                                  client.answer.size() - client.sent, MSG_NOSIGNAL);
-      if (put < 0) return errno == EAGAIN || errno == EINTR;
+      if (put < 0) return would_block(errno) || errno == EINTR;
       client.sent += static_cast<std::size_t>(put);
     }
     ::shutdown(client.fd.get(), SHUT_WR);

@@ -172,7 +172,7 @@ class FileStore final : public Store {
       if (deadline.passed()) {
         return Status(Code::rendezvous,
                       fmt::format("another process has held the store {} locked for {:.3g} s", path_,
-                                  std::chrono::duration<double>(timeout_).count()));
+                                  to_seconds(timeout_)));
       }
       std::this_thread::sleep_for(std::min(pause, deadline.left()));
       pause = std::min<std::chrono::nanoseconds>(pause * 2, std::chrono::milliseconds(5));

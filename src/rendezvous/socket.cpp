@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/would_block.hpp"
+
 namespace kolo {
 namespace {
 
@@ -179,7 +181,7 @@ Status send_all(int fd, std::string_view bytes, const Deadline& deadline) {
     const ssize_t put = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (put >= 0) {
       bytes.remove_prefix(static_cast<std::size_t>(put));
-    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+    } else if (would_block(errno)) {
       if (Status status = await(fd, POLLOUT, deadline); !status.ok()) return status;
     } else if (errno != EINTR) {
       return lost(errno);
@@ -193,7 +195,7 @@ Result<std::size_t> receive_some(int fd, std::span<std::byte> into, const Deadli
     const ssize_t got = ::recv(fd, into.data(), into.size(), 0);
     if (got > 0) return static_cast<std::size_t>(got);
     if (got == 0) return lost(0);
-    if (errno == EAGAIN || errno == EWOULDBLOCK) {
+    if (would_block(errno)) {
       if (Status status = await(fd, POLLIN, deadline); !status.ok()) return status;
     } else if (errno != EINTR) {
       return lost(errno);

@@ -4,6 +4,8 @@
 
 #include <charconv>
 
+#include "base/deadline.hpp"
+
 namespace kolo {
 
 Status check_key(std::string_view key) {
@@ -29,7 +31,7 @@ std::string quoted(std::string_view key) {
 }
 
 Status missing_key(std::string_view key, std::string_view where, std::chrono::nanoseconds timeout) {
-  const double seconds = std::chrono::duration<double>(timeout).count();
+  const double seconds = to_seconds(timeout);
   ErrorContext context;
   context.waited = timeout;
   return Status(

@@ -184,7 +184,7 @@ Result<std::shared_ptr<Store>> find_store(const StoreAddress& address, const Dea
   context.waited = Clock::now() - began;
   return Status(Code::rendezvous,
                 fmt::format("no store answered at {} within {:.3g} s (last: {})", where,
-                            std::chrono::duration<double>(context.waited).count(), reason),
+                            to_seconds(context.waited), reason),
                 context);
 }
 

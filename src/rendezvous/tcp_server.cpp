@@ -13,6 +13,7 @@
 
 #include "base/config.hpp"
 #include "base/log.hpp"
+#include "base/would_block.hpp"
 #include "rendezvous/session.hpp"
 
 namespace kolo {
@@ -109,7 +110,7 @@ class Server final : public TcpStoreServer {
           resume_accept_ = Clock::now() + std::chrono::milliseconds(100);
           return;
         }
-        if (errno == EAGAIN || errno == EWOULDBLOCK) return;
+        if (would_block(errno)) return;
         continue;  // that one has gone again; the next one may be there
       }
       drop_stranger(kMaxStrangers);
@@ -143,7 +144,7 @@ class Server final : public TcpStoreServer {
       std::array<char, 1 << 16> bytes;
       const ssize_t got = ::recv(connection.fd.get(), bytes.data(), bytes.size(), 0);
       if (got == 0) return false;
-      if (got < 0 && errno != EAGAIN && errno != EINTR) return false;
+      if (got < 0 && !would_block(errno) && errno != EINTR) return false;
       if (got > 0 && !connection.session.receive({bytes.data(), static_cast<std::size_t>(got)})) {
         warn_of(connection);
         return false;
@@ -179,7 +180,7 @@ class Server final : public TcpStoreServer {
       const ssize_t put =
           ::send(connection.fd.get(), output.data() + sent, output.size() - sent, MSG_NOSIGNAL);
       if (put < 0 && errno == EINTR) continue;
-      if (put < 0 && errno != EAGAIN && errno != EWOULDBLOCK) return false;
+      if (put < 0 && !would_block(errno)) return false;
       if (put < 0) break;
       sent += static_cast<std::size_t>(put);
     }

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "base/deadline.hpp"
 #include "kolo/version.hpp"
 
 namespace kolo {
@@ -20,10 +21,6 @@ std::string quoted(std::string_view value) {
     out += c;
   }
   return out + '"';
-}
-
-double seconds(std::chrono::nanoseconds time) {
-  return std::chrono::duration<double>(time).count();
 }
 
 std::string labels_of(const RankMetrics& rank) {
@@ -88,7 +85,7 @@ std::string prometheus_text(std::span<const RankMetrics> ranks) {
       "kolo_info", "gauge", "Always 1; the version is a label.", [](const auto&) { return 1; },
       fmt::format(",version={}", quoted(version())));
   page.of_ranks("kolo_age_seconds", "gauge", "Time since this rank met the others.",
-                [](const RankMetrics& r) { return seconds(r.age); });
+                [](const RankMetrics& r) { return to_seconds(r.age); });
   page.of_collectives("kolo_operations_total", "Calls begun.",
                       [](const CollectiveMetrics& c) { return c.operations; });
   page.of_collectives("kolo_operation_bytes_total", "Data of this rank in the calls begun.",
@@ -106,7 +103,7 @@ std::string prometheus_text(std::span<const RankMetrics> ranks) {
                 [](const PeerMetrics& p) { return p.received_messages; });
   page.of_peers("kolo_waiting_seconds_total", "counter",
                 "Time in which nothing moved here while calls waited for the peer; peers share it equally.",
-                [](const PeerMetrics& p) { return seconds(p.waited); });
+                [](const PeerMetrics& p) { return to_seconds(p.waited); });
   page.of_peers("kolo_connection_failures_total", "counter",
                 "Attempts to connect to the peer that failed and were made again.",
                 [](const PeerMetrics& p) { return p.connection_failures; });

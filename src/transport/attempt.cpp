@@ -6,15 +6,9 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/would_block.hpp"
+
 namespace kolo {
-namespace {
-
-bool would_block(int error) {
-  return error == EAGAIN || error == EWOULDBLOCK;
-}
-
-}  // namespace
-
 Attempt::Attempt(UniqueFd fd, Handshake handshake, bool connecting)
     : fd_(std::move(fd)),
       handshake_(std::move(handshake)),

@@ -9,6 +9,7 @@
 #include <chrono>
 
 #include "base/log.hpp"
+#include "base/would_block.hpp"
 #include "transport/missing.hpp"
 
 namespace kolo {
@@ -129,7 +130,7 @@ void Connector::accept_from(int listener) {
   for (int i = 0; i < kAcceptsAtOnce; ++i) {
     UniqueFd fd(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!fd.valid()) {
-      const bool nobody = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ECONNABORTED;
+      const bool nobody = would_block(errno) || errno == EINTR || errno == ECONNABORTED;
       if (nobody) return;
       if (!strangers_.empty()) {  // no descriptors: the next may be the one we wait for
         hurry_strangers();

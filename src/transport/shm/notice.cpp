@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/would_block.hpp"
+
 namespace kolo::shm {
 
 NoticeSocket::Sent NoticeSocket::send(const Notice& notice, int descriptor) {
@@ -27,8 +29,7 @@ NoticeSocket::Sent NoticeSocket::send(const Notice& notice, int descriptor) {
     if (::sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return Sent::yes;
     if (errno == EINTR) continue;
     // ETOOMANYREFS: too many descriptors in flight, which passes like a full queue.
-    const bool full = errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS || errno == ENOMEM ||
-                      errno == ETOOMANYREFS;
+    const bool full = would_block(errno) || errno == ENOBUFS || errno == ENOMEM || errno == ETOOMANYREFS;
     return full ? Sent::no_room : Sent::peer_gone;
   }
 }
@@ -48,7 +49,7 @@ NoticeSocket::Received NoticeSocket::receive() {
   do {
     got = ::recvmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   } while (got < 0 && (errno == EINTR || errno == ECONNRESET));
-  if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return received;
+  if (got < 0 && would_block(errno)) return received;
   if (got <= 0) {
     received.what = Received::What::peer_gone;
     return received;
