@@ -60,26 +60,33 @@ class Endpoint {
   /// Takes what woke us off fd(), and notices a peer that has gone.
   virtual Status drain() = 0;
 
-  /// --- Pulling. -----------------------------------------------------------------------------------------
+  /// --- Pulling: an endpoint that cannot leaves all of these as they are. ---------------------------------
   /// Whether this rank may read the peer's memory, as probed when connecting. Both sides answer the same.
-  virtual bool can_pull() const = 0;
+  virtual bool can_pull() const { return false; }
   /// Sender: how the peer may name this memory. Sends the descriptor of a SharedMemory region along when the
   /// peer has not seen it. nullopt: push it through the stream.
-  virtual std::optional<RemoteRange> expose(const void* data, std::size_t bytes) = 0;
+  virtual std::optional<RemoteRange> expose(const void* /*data*/, std::size_t /*bytes*/) {
+    return std::nullopt;
+  }
   /// Receiver: the peer's memory in this address space, valid until the peer frees it; null when it is not
   /// mapped here (then fetch()).
-  virtual Result<const std::byte*> map(const RemoteRange& range, std::size_t bytes) = 0;
+  virtual Result<const std::byte*> map(const RemoteRange& /*range*/, std::size_t /*bytes*/) {
+    return cannot_pull();
+  }
   /// Receiver: copies from the peer's memory.
-  virtual Status fetch(const RemoteRange& range, std::span<std::byte> into) = 0;
+  virtual Status fetch(const RemoteRange& /*range*/, std::span<std::byte> /*into*/) { return cannot_pull(); }
   /// Sender: from now on nothing that was exposed may be believed. Takes effect at once, ahead of what is in
-  /// the stream: a peer that pulls later, and then asks revoked(), learns of it. An endpoint that cannot pull
-  /// need do nothing. Receiver: true once the peer has revoked.
-  virtual void revoke() = 0;
-  virtual bool revoked() const = 0;
+  /// the stream: a peer that pulls later, and then asks revoked(), learns of it. Receiver: true once the peer
+  /// has revoked.
+  virtual void revoke() {}
+  virtual bool revoked() const { return false; }
 
   /// What this rank and the peer share as ranks of one host, for native algorithms; null where they share no
   /// memory. Lives as long as the endpoint.
   virtual Neighbour* neighbour() { return nullptr; }
+
+ private:
+  static Status cannot_pull() { return Status(Code::system, "no memory can be pulled over this endpoint"); }
 };
 
 }  // namespace kolo

@@ -23,16 +23,7 @@ class WaitingEndpoint final : public Endpoint {
   void disarm() override {}
   Status drain() override { return {}; }
 
-  bool can_pull() const override { return false; }
-  std::optional<RemoteRange> expose(const void*, std::size_t) override { return std::nullopt; }
-  Result<const std::byte*> map(const RemoteRange&, std::size_t) override { return not_connected(); }
-  Status fetch(const RemoteRange&, std::span<std::byte>) override { return not_connected(); }
-  void revoke() override {}
-  bool revoked() const override { return false; }
-
  private:
-  static Status not_connected() { return Status(Code::system, "not connected"); }
-
   std::string transport_;
 };
 

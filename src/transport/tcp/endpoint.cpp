@@ -11,6 +11,7 @@
 #include <climits>
 #include <cstring>
 
+#include "base/would_block.hpp"
 #include "transport/tcp/address.hpp"
 
 namespace kolo::tcp {
@@ -42,10 +43,6 @@ void do_not_pace_loopback(int fd) {
   if (!peer || !peer->is_loopback()) return;
   constexpr std::string_view kControl = "reno";
   ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kControl.data(), kControl.size());
-}
-
-bool would_block(int error) {
-  return error == EAGAIN || error == EWOULDBLOCK;
 }
 
 }  // namespace
@@ -140,14 +137,6 @@ Status TcpEndpoint::drain() {
   if (got == 0) return lose(0);
   if (got < 0 && !would_block(errno) && errno != EINTR) return lose(errno);
   return got > 0 ? Status() : lost_;
-}
-
-Result<const std::byte*> TcpEndpoint::map(const RemoteRange&, std::size_t) {
-  return Status(Code::system, "memory cannot be pulled over tcp");
-}
-
-Status TcpEndpoint::fetch(const RemoteRange&, std::span<std::byte>) {
-  return Status(Code::system, "memory cannot be pulled over tcp");
 }
 
 }  // namespace kolo::tcp

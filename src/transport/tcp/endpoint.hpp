@@ -28,12 +28,6 @@ class TcpEndpoint final : public Endpoint {
   bool arm(bool) override { return lost_.ok(); }
   void disarm() override {}
   Status drain() override;
-  bool can_pull() const override { return false; }
-  std::optional<RemoteRange> expose(const void*, std::size_t) override { return std::nullopt; }
-  Result<const std::byte*> map(const RemoteRange& range, std::size_t bytes) override;
-  Status fetch(const RemoteRange& range, std::span<std::byte> into) override;
-  void revoke() override {}
-  bool revoked() const override { return false; }
 
  private:
   /// Remembers and returns the first error.

@@ -167,14 +167,6 @@ Status TlsEndpoint::drain() {
   return lost_;
 }
 
-Result<const std::byte*> TlsEndpoint::map(const RemoteRange&, std::size_t) {
-  return Status(Code::system, "memory cannot be pulled over tcp");
-}
-
-Status TlsEndpoint::fetch(const RemoteRange&, std::span<std::byte>) {
-  return Status(Code::system, "memory cannot be pulled over tcp");
-}
-
 Status secure_all(int rank, std::span<const std::unique_ptr<TlsEndpoint>> endpoints,
                   std::span<const int> ranks, const Deadline& deadline) {
   for (;;) {

@@ -33,12 +33,6 @@ class TlsEndpoint final : public Endpoint {
   bool arm(bool for_room) override;
   void disarm() override { watch(false); }
   Status drain() override;
-  bool can_pull() const override { return false; }
-  std::optional<RemoteRange> expose(const void*, std::size_t) override { return std::nullopt; }
-  Result<const std::byte*> map(const RemoteRange& range, std::size_t bytes) override;
-  Status fetch(const RemoteRange& range, std::span<std::byte> into) override;
-  void revoke() override {}
-  bool revoked() const override { return false; }
 
  private:
   Status flush();

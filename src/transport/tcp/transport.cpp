@@ -119,6 +119,11 @@ class TcpTransport final : public Transport, private SocketKind {
   std::vector<UniqueFd> listeners_;
 };
 
+std::unique_ptr<TlsEndpoint> encrypted(ProvedSocket socket, const Tls& tls) {
+  return std::make_unique<TlsEndpoint>(std::make_unique<TcpEndpoint>(std::move(socket.fd)), tls,
+                                       socket.dialed, std::move(socket.secret));
+}
+
 class TcpDialer final : public Dialer {
  public:
   TcpDialer(const SocketKind& kind, const Identity& me, std::span<const TransportPeer> peers,
@@ -131,12 +136,11 @@ class TcpDialer final : public Dialer {
   std::vector<Connected> progress() override {
     std::vector<Connected> connected;
     for (auto& [rank, socket] : connector_.progress()) {
-      std::unique_ptr<Endpoint> endpoint = std::make_unique<TcpEndpoint>(std::move(socket.fd));
       if (tls_) {
-        endpoint = std::make_unique<TlsEndpoint>(std::move(endpoint), *tls_, socket.dialed,
-                                                 std::move(socket.secret));
+        connected.push_back({rank, encrypted(std::move(socket), *tls_)});
+      } else {
+        connected.push_back({rank, std::make_unique<TcpEndpoint>(std::move(socket.fd))});
       }
-      connected.push_back({rank, std::move(endpoint)});
     }
     return connected;
   }
@@ -162,20 +166,20 @@ Result<std::vector<std::unique_ptr<Endpoint>>> TcpTransport::connect(int rank,
   auto sockets = connect_all(*this, identity(rank), peers, deadline);
   if (!sockets.ok()) return sockets.status();
   std::vector<std::unique_ptr<Endpoint>> endpoints;
-  for (ProvedSocket& socket : *sockets) {
-    endpoints.push_back(std::make_unique<TcpEndpoint>(std::move(socket.fd)));
+  if (!options_.tls) {
+    for (ProvedSocket& socket : *sockets) {
+      endpoints.push_back(std::make_unique<TcpEndpoint>(std::move(socket.fd)));
+    }
+    return endpoints;
   }
-  if (!options_.tls) return endpoints;
-  std::vector<std::unique_ptr<TlsEndpoint>> encrypted;
+  std::vector<std::unique_ptr<TlsEndpoint>> secured;
   std::vector<int> ranks;
   for (std::size_t i = 0; i < peers.size(); ++i) {
-    ProvedSocket& socket = (*sockets)[i];
-    encrypted.push_back(std::make_unique<TlsEndpoint>(std::move(endpoints[i]), *options_.tls, socket.dialed,
-                                                      std::move(socket.secret)));
+    secured.push_back(encrypted(std::move((*sockets)[i]), *options_.tls));
     ranks.push_back(peers[i].rank);
   }
-  if (Status status = secure_all(rank, encrypted, ranks, deadline); !status.ok()) return status;
-  std::move(encrypted.begin(), encrypted.end(), endpoints.begin());
+  if (Status status = secure_all(rank, secured, ranks, deadline); !status.ok()) return status;
+  endpoints.insert(endpoints.end(), std::move_iterator(secured.begin()), std::move_iterator(secured.end()));
   return endpoints;
 }
 
