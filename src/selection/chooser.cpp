@@ -65,9 +65,13 @@ std::size_t load_between_hosts(const Configured& candidate, ScheduleSpec spec) {
 /// Of those that are predicted to be as fast as the fastest, which comes first, the one with the least
 /// `trouble` that the model does not know takes its place.
 void settle_ties(std::vector<Ranked>& all, const std::function<std::size_t(const Configured&)>& trouble) {
+  const auto tied = [&](std::vector<Ranked>::iterator at) {
+    return at != all.end() && at->seconds <= kModelNoise * all.front().seconds;
+  };
+  if (all.empty() || !tied(all.begin() + 1)) return;  // looking for trouble takes long
   auto best = all.begin();
   std::size_t least = 0;
-  for (auto at = all.begin(); at != all.end() && at->seconds <= kModelNoise * all.front().seconds; ++at) {
+  for (auto at = all.begin(); tied(at); ++at) {
     const std::size_t of_this = trouble(at->configured);
     if (at != all.begin() && of_this >= least) continue;
     best = at;
