@@ -96,6 +96,7 @@ void Engine::drive(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
   // for each packet burns a core and is no sooner done. Spinning is for the short messages.
   const auto streamed = [this] {
     std::uint64_t bytes = 0;
+    if (!has_descriptor_links_) return bytes;
     for (const auto& link : links_) bytes += link->endpoint().is_memory() ? 0 : link->payload_moved();
     return bytes;
   };

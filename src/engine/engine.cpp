@@ -265,10 +265,8 @@ void Engine::on_control(Link& from, std::uint32_t kind, std::span<const std::byt
       return;
     case ControlKind::pong:
       if (const auto pong = from_payload<Pong>(payload)) {
-        const Operation* operation = find(pong->context, pong->sequence);
-        answers_[from.peer()] = {*pong, Clock::now()};
-        const auto probe = operation == nullptr ? probes_.end() : probes_.find(operation);
-        if (probe != probes_.end()) probe->second.answers[from.peer()] = *pong;
+        Operation* const operation = find(pong->context, pong->sequence);
+        if (operation != nullptr) operation->answers_[from.peer()] = {*pong, Clock::now()};
       }
       return;
     case ControlKind::goodbye:

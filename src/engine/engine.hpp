@@ -130,16 +130,10 @@ class Engine final : private LinkListener,
     std::uint64_t elsewhere = 0;  // payload that has moved between this host's card and others
     Clock::time_point busy;       // when that last moved
   };
-  /// What a peer last said of itself.
-  struct Answer {
-    Pong pong;
-    Clock::time_point at;
-  };
   /// A question to all ranks of an operation that makes no progress.
   struct Probe {
     Clock::time_point asked;
     std::map<int, std::uint64_t> moved;  // payload that had moved on each link by then
-    std::map<int, Pong> answers;         // by link
   };
 
   // engine.cpp: operations and messages. Callers hold mutex_.
@@ -208,10 +202,12 @@ class Engine final : private LinkListener,
   void settle_failure();
   void check_links();
   void check_deadlines();
+  bool have_all_answered(const Operation& operation, Clock::time_point since) const;
   void ask(Operation& operation);
   void conclude(Operation& operation, const Probe& probe);
   void answer(Link& link, const Ping& ping);
   Status status_for(const Operation& operation, const Failure& failure) const;
+  bool blames(int peer) const;
   std::string call_of(const Operation& operation) const;
 
   const int rank_;
@@ -258,7 +254,6 @@ class Engine final : private LinkListener,
 
   std::map<const Operation*, Probe> probes_;
   std::map<std::size_t, Watch> watches_;  // by link
-  std::map<int, Answer> answers_;         // by link
   Clock::time_point last_check_;
   std::optional<Failure> noted_;  // to be settled when no link is in the middle of a call
   bool noted_heard_ = false;      // from another rank

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/deadline.hpp"
 #include "base/log.hpp"
 #include "engine/engine.hpp"
 
@@ -22,10 +23,6 @@ constexpr std::chrono::nanoseconds kAnswerTime = std::chrono::milliseconds(250);
 std::chrono::nanoseconds probe_window(std::chrono::nanoseconds timeout) {
   return std::clamp<std::chrono::nanoseconds>(timeout / 4, std::chrono::milliseconds(1),
                                               std::chrono::seconds(1));
-}
-
-double seconds(std::chrono::nanoseconds time) {
-  return std::chrono::duration<double>(time).count();
 }
 
 }  // namespace
@@ -107,9 +104,9 @@ Status Engine::status_for(const Operation& operation, const Failure& failure) co
   context.sequence = operation.spec().call;
   context.step = operation.waiting_step();
   context.waited = Clock::now() - operation.started();
-  std::string where = context.step < 0
-                          ? std::string()
-                          : fmt::format(" at step {} after {:.3f} s", context.step, seconds(context.waited));
+  std::string where =
+      context.step < 0 ? std::string()
+                       : fmt::format(" at step {} after {:.3f} s", context.step, to_seconds(context.waited));
   return Status(failure.code, fmt::format("{}: {} failed{}", failure.reason, call_of(operation), where),
                 context);
 }
@@ -157,13 +154,20 @@ void Engine::check_deadlines() {
         if (peer != rank_) begun.moved[peer] = link(peer).payload_moved();
       }
       ask(*operation);
-    } else if (const bool all_answered = probe->second.answers.size() + 1 >= operation->spec().ranks().size();
+    } else if (const auto asked = probe->second.asked;
                idle >= options_.timeout &&
-               now - probe->second.asked >= (all_answered ? window : std::max(window, kAnswerTime))) {
+               now - asked >=
+                   (have_all_answered(*operation, asked) ? window : std::max(window, kAnswerTime))) {
       conclude(*operation, probe->second);
       return;
     }
   }
+}
+
+bool Engine::have_all_answered(const Operation& operation, Clock::time_point since) const {
+  return std::ranges::all_of(operation.spec().ranks(), [&](int peer) {
+    return peer == rank_ || operation.answer_of(peer, since) != nullptr;
+  });
 }
 
 void Engine::ask(Operation& operation) {
@@ -184,6 +188,7 @@ void Engine::answer(Link& from, const Ping& ping) {
   if (const auto known = contexts_.find(ping.context); known != contexts_.end()) {
     const Context& context = known->second;
     pong.last_sequence = context.last_sequence;
+    pong.last_collective = context.history[context.last_sequence % Context::kHistory].collective;
     const Signature* mine = nullptr;
     if (ping.sequence <= context.last_sequence) {
       if (ping.sequence + Context::kHistory > context.last_sequence)
@@ -213,14 +218,14 @@ void Engine::conclude(Operation& operation, const Probe& probe) {
   };
   for (const int peer : spec.ranks()) {
     if (peer == rank_) continue;
-    const auto answer = probe.answers.find(peer);
-    if (answer == probe.answers.end()) {
+    const Pong* const answer = operation.answer_of(peer, probe.asked);
+    if (answer == nullptr) {
       if (!moves(peer)) silent.push_back(peer);
-    } else if (spec.call > 0 && answer->second.last_sequence < spec.sequence) {
+    } else if (spec.call > 0 && answer->last_sequence < spec.sequence) {
       absent.push_back(peer);
     }
   }
-  const std::string waited = fmt::format("no progress for {:.3g} s", seconds(options_.timeout));
+  const std::string waited = fmt::format("no progress for {:.3g} s", to_seconds(options_.timeout));
   Failure failure{Code::timeout, -1, {}};
   if (!silent.empty()) {
     failure.blamed = silent.front();
@@ -228,9 +233,9 @@ void Engine::conclude(Operation& operation, const Probe& probe) {
                                  waited, fmt::join(names_of(silent), " and "));
   } else if (!absent.empty()) {
     failure.blamed = absent.front();
-    failure.reason =
-        fmt::format("{}: {} is alive but has not made this call; its last was call {}", waited,
-                    fmt::join(names_of(absent), " and "), probe.answers.at(absent.front()).last_sequence);
+    failure.reason = fmt::format("{}: {} is alive but has not made this call; its last was call {}", waited,
+                                 fmt::join(names_of(absent), " and "),
+                                 operation.answer_of(absent.front(), probe.asked)->last_sequence);
   } else {
     const auto waiting_for = operation.waiting_for();
     const bool some_move = std::any_of(waiting_for.begin(), waiting_for.end(), [&](int rank) {

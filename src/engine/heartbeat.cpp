@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/deadline.hpp"
 #include "base/log.hpp"
 #include "engine/engine.hpp"
 
@@ -18,10 +19,6 @@ constexpr std::uint64_t kBytesOfBusyLink = 1 << 16;
 constexpr int kHeartbeatsWhileBusy = 4;
 constexpr std::chrono::nanoseconds kFirstWarning = std::chrono::seconds(10);
 constexpr std::chrono::nanoseconds kAnswerTime = std::chrono::seconds(1);
-
-double seconds(std::chrono::nanoseconds time) {
-  return std::chrono::duration<double>(time).count();
-}
 
 }  // namespace
 
@@ -74,7 +71,7 @@ void Engine::watch(const Operation& operation, Clock::time_point now) {
     note_failure({Code::peer_lost, peer,
                   fmt::format("lost {}: not a word from it for {:.3g} s: it is stopped, or its machine or "
                               "network is down ({})",
-                              name_of_rank(peer), seconds(now - watches_[index].heard),
+                              name_of_rank(peer), to_seconds(now - watches_[index].heard),
                               is_connected(index) ? links_[index]->endpoint().transport()
                                                   : on_demand_.dialer->known(peer))});
     return;
@@ -93,22 +90,22 @@ void Engine::warn(Operation& operation, Clock::time_point now) {
   std::vector<std::string> missing;
   for (const int peer : spec.ranks()) {
     if (peer == rank_) continue;
-    const auto answer = answers_.find(peer);
-    if (answer == answers_.end() || now - answer->second.at > 2 * kAnswerTime) {
+    const Pong* const answer = operation.answer_of(peer, now - 2 * kAnswerTime);
+    if (answer == nullptr) {
       missing.push_back(name_of_rank(peer) + " (no answer)");
-    } else if (const Pong& pong = answer->second.pong; spec.call > 0 && pong.last_sequence < spec.sequence) {
-      missing.push_back(pong.last_sequence == 0
+    } else if (spec.call > 0 && answer->last_sequence < spec.sequence) {
+      missing.push_back(answer->last_sequence == 0
                             ? fmt::format("{} (no call so far)", name_of_rank(peer))
                             : fmt::format("{} (last seen in {} #{})", name_of_rank(peer),
-                                          name_of(static_cast<Collective>(pong.last_collective)),
-                                          pong.last_sequence));
+                                          name_of(static_cast<Collective>(answer->last_collective)),
+                                          answer->last_sequence));
     }
   }
   if (missing.empty()) {
     for (const int rank : operation.waiting_for())
       missing.push_back(name_of_rank(spec.ranks()[static_cast<std::size_t>(rank)]) + " (it takes part)");
   }
-  log().warn("{}: waiting {:.0f} s for {}", call_of(operation), seconds(idle), fmt::join(missing, ", "));
+  log().warn("{}: waiting {:.0f} s for {}", call_of(operation), to_seconds(idle), fmt::join(missing, ", "));
 }
 
 }  // namespace kolo

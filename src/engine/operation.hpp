@@ -4,12 +4,14 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/deadline.hpp"
 #include "base/status.hpp"
+#include "engine/control.hpp"
 #include "engine/encoding.hpp"
 #include "engine/native/group.hpp"
 #include "engine/plan.hpp"
@@ -21,6 +23,12 @@
 namespace kolo {
 
 class Engine;
+
+/// What a peer said of itself, and when that was heard.
+struct Answer {
+  Pong pong;
+  Clock::time_point at;
+};
 
 /// What calls of the same shape have in common. Lives as long as an operation that was made by it.
 struct Recipe : std::enable_shared_from_this<Recipe> {
@@ -76,11 +84,19 @@ class Operation {
   native::Running& native() noexcept { return native_; }
   /// The schedule's first unfinished step, -1 when there is none.
   int waiting_step() const;
+  /// What a peer (its link) has said when it was asked about this operation; null when nothing since then.
+  const Pong* answer_of(int peer, Clock::time_point since) const;
   /// Communicator ranks of which a posted receive, or else a send, has not finished.
   std::vector<int> waiting_for() const;
 
  private:
   friend class Engine;
+
+  /// What a peer said of itself, and when that was heard.
+  struct Answer {
+    Pong pong;
+    Clock::time_point at;
+  };
 
   class Transfer final : public MessageRequest {
    public:
@@ -135,6 +151,7 @@ class Operation {
 
   Clock::time_point started_;
   Clock::time_point last_progress_;
+  std::map<int, Answer> answers_;            ///< by link
   Clock::time_point asked_;                  ///< when the others were last asked what they are doing
   std::chrono::nanoseconds next_warning_{};  ///< without progress
   Clock::time_point ended_;

@@ -45,12 +45,15 @@ std::optional<Engine::Word> Engine::hear(const std::function<bool(const Word&)>&
 bool Engine::is_gone(int peer) const {
   const auto lock = enter();
   const auto index = static_cast<std::size_t>(peer);
-  const bool is_lost = poisoned_ && poisoned_->code == Code::peer_lost && poisoned_->blamed == peer;
-  return lost_[index] || silent_[index] || left_[index] || is_lost || is_unreachable(peer);
+  return lost_[index] || silent_[index] || left_[index] || blames(peer) || is_unreachable(peer);
 }
 
 bool Engine::is_blamed(int peer) const {
   const auto lock = enter();
+  return blames(peer);
+}
+
+bool Engine::blames(int peer) const {
   return poisoned_ && poisoned_->code == Code::peer_lost && poisoned_->blamed == peer;
 }
 
