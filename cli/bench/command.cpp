@@ -102,7 +102,8 @@ std::uint64_t run_grid(const Settings& settings, Communicator communicator) {
   return grid.wrong;
 }
 
-// One rank's part; `make` joins it to the others. Only rank 0 speaks, unless a rank has an error of its own.
+// One rank's part; `make` joins it to the others. Every rank says what is wrong: the first one to end has the
+// others stopped.
 template <typename Make>
 int take_part(const Settings& settings, int rank, Peers& peers, Make make) {
   try {
@@ -111,7 +112,7 @@ int take_part(const Settings& settings, int rank, Peers& peers, Make make) {
                                     : bench::run(settings, make(), peers);
     return wrong == 0 ? 0 : kWrong;
   } catch (const InvalidArgument& error) {
-    return rank == 0 ? report(error.what(), kUsage) : kUsage;
+    return report(fmt::format("rank {}: {}", rank, error.what()), kUsage);
   } catch (const std::exception& error) {
     return report(fmt::format("rank {}: {}", rank, error.what()), kWrong);
   }
@@ -147,8 +148,6 @@ int run_as_rank(Settings settings, const Launch& launch) {
 
 // The same command again, once for each rank.
 int start_ranks(const Settings& settings, const std::vector<std::string>& arguments) {
-  // An unknown KOLO_ALGORITHM is told once, before there are ranks that stop each other over it.
-  if (!config().algorithm.empty()) Communicator::create(make_memory_store(), 0, 1, {.transports = "inproc"});
   LaunchOptions options;
   options.ranks = settings.ranks;
   options.prefix_output = false;
