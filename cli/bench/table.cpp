@@ -69,8 +69,8 @@ std::string Table::heading() const {
       fmt::format("# {:>8}  {:<15}{:>8}{:>8}{:>7}", "size", "algorithm", "time", "p99", "#wrong");
   std::string units = fmt::format("# {:>8}  {:<15}{:>8}{:>8}{:>7}", "bytes", "", "us", "us", "");
   for (const auto& peer : heading_.peers) {
-    names += fmt::format("{:>8}{:>7}", peer, "/kolo");
-    units += fmt::format("{:>8}{:>7}", "us", "");
+    names += fmt::format("{:>10}{:>7}", peer, "/kolo");
+    units += fmt::format("{:>10}{:>7}", "us", "");
   }
   return text + names + "\n" + units + "\n";
 }
@@ -92,11 +92,11 @@ std::string Table::row(const Row& kolo, const std::optional<Row>& limit,
                                  format_us(times.median), format_us(times.p99), kolo.wrong);
   for (const auto& peer : peers) {
     if (!peer) {
-      text += fmt::format("{:>8}{:>7}", "-", "-");
+      text += fmt::format("{:>10}{:>7}", "-", "-");
       continue;
     }
     const double ratio = times.median > 0 ? peer->times_us.median / times.median : 0;
-    text += fmt::format("{:>8}{:>7}", format_us(peer->times_us.median),
+    text += fmt::format("{:>10}{:>7}", format_us(peer->times_us.median),
                         format_ratio(ratio) + (peer->wrong > 0 ? "!" : "x"));
   }
   return text + "\n";

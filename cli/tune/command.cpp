@@ -41,7 +41,7 @@ struct TuneRequest {
   std::vector<int> ranks = {2, 3, 4, 8};
   std::vector<std::string> collectives = {"all_reduce"};
   std::vector<std::string> transports = {"shm", "tcp"};
-  std::string sizes = "8,512,4K,8K,16K:64M:4";
+  std::string sizes = "8,512,4K:16M:2,64M";
   std::string file = table_path();
   bool only_bandwidths = false;
 };

@@ -227,7 +227,9 @@ void Engine::sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline)
     }
   }
   for (; armed < links_.size() && !something_to_do; ++armed) {
-    if (lost_[armed] || !links_[armed]->endpoint().is_memory()) continue;
+    if (lost_[armed]) continue;
+    links_[armed]->endpoint().expect(links_[armed]->incoming_left());
+    if (!links_[armed]->endpoint().is_memory()) continue;
     something_to_do = !links_[armed]->endpoint().arm(links_[armed]->wants_write());
   }
   if (!something_to_do) {

@@ -133,6 +133,10 @@ void Engine::check_deadlines() {
   last_check_ = now;
   check_links();
   check_unreachable();
+  // Links in the middle of a message do not wake us for little: what comes slowly is read here.
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    if (!lost_[i] && links_[i]->incoming_left() > 0) progress(i, true);
+  }
   const auto window = probe_window(options_.timeout);
   for (const auto& operation : active_) {
     const native::Group* group = operation->spec().group();

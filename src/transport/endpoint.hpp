@@ -57,6 +57,9 @@ class Endpoint {
   /// something to do; then do not sleep. disarm() after every arm().
   virtual bool arm(bool for_room) = 0;
   virtual void disarm() = 0;
+  /// At least so many bytes are about to come: fd() need not poll readable before most of them, or enough to
+  /// be worth waking for, are there. 0: there is no telling; every byte counts.
+  virtual void expect(std::uint64_t /*bytes*/) {}
   /// Takes what woke us off fd(), and notices a peer that has gone.
   virtual Status drain() = 0;
 

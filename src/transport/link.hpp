@@ -1,6 +1,7 @@
 // Link: messages between this rank and one peer, over an endpoint. The one protocol for all transports.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -60,6 +61,10 @@ class Link {
   Result<bool> progress(bool readable);
   /// Bytes of long messages that went through the stream so far, both ways.
   std::uint64_t payload_moved() const noexcept { return payload_moved_; }
+  /// Bytes that the stream must still bring before the message is whole that it is in the middle of.
+  std::uint64_t incoming_left() const noexcept {
+    return incoming_left_ - std::min<std::uint64_t>(incoming_left_, in_end_ - in_begin_);
+  }
   /// Bytes of any kind that have come from the peer so far.
   std::uint64_t bytes_read() const noexcept { return bytes_read_; }
   /// There is something to say to the peer or to hear from it.

@@ -20,6 +20,8 @@ namespace {
 constexpr int kProbeAfterSeconds = 10;  // of silence
 constexpr int kProbeEverySeconds = 5;
 constexpr int kProbes = 4;
+/// A sleeper that is woken for every packet spends more time on waking than on the packet.
+constexpr std::uint64_t kWorthWaking = 256 << 10;
 
 void set(int fd, int level, int option, int value) {
   ::setsockopt(fd, level, option, &value, sizeof value);
@@ -123,6 +125,13 @@ Result<std::size_t> TcpEndpoint::read(std::span<std::byte> into) {
   if (got == 0) return lose(0);
   if (would_block(errno)) return lost_.ok() ? Result<std::size_t>(std::size_t{0}) : lost_;
   return lose(errno);
+}
+
+void TcpEndpoint::expect(std::uint64_t bytes) {
+  const int wanted = static_cast<int>(std::clamp<std::uint64_t>(bytes, 1, kWorthWaking));
+  if (wanted == wakes_at_) return;
+  wakes_at_ = wanted;
+  set(socket_.get(), SOL_SOCKET, SO_RCVLOWAT, wanted);
 }
 
 std::uint64_t TcpEndpoint::delivered() const {

@@ -27,6 +27,7 @@ class TcpEndpoint final : public Endpoint {
   int fd() const override { return socket_.get(); }
   bool arm(bool) override { return lost_.ok(); }
   void disarm() override {}
+  void expect(std::uint64_t bytes) override;
   Status drain() override;
 
  private:
@@ -37,6 +38,7 @@ class TcpEndpoint final : public Endpoint {
   std::string description_;
   Status lost_;
   std::uint64_t written_ = 0;
+  int wakes_at_ = 1;  ///< bytes to read
 };
 
 }  // namespace kolo::tcp
