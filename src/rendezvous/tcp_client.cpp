@@ -22,13 +22,14 @@ constexpr auto kReplyMargin = std::chrono::seconds(10);
 /// Longest time for one connection and its proof, so that a port which swallows everything is passed over.
 constexpr auto kAttemptTime = std::chrono::seconds(2);
 
-Greeting dial(const StoreAddress& at, const Deadline& deadline) {
+/// An error is this rank's own: it may not speak to others as it is set up.
+Result<Greeting> dial(const StoreAddress& at, const Deadline& deadline) {
   const auto addresses = resolve(at.host, at.port);
-  if (!addresses.ok()) return {{}, false, addresses.status().message()};
+  if (!addresses.ok()) return Greeting{{}, false, addresses.status().message()};
   Greeting last;
   for (const SocketAddress& address : addresses.value()) {
     Status allowed = at.credentials.allow(address.is_loopback(), tcp_url(at.host, at.port));
-    if (!allowed.ok()) return {{}, true, allowed.message()};
+    if (!allowed.ok()) return allowed;
     const Deadline attempt =
         Deadline::after(std::min<std::chrono::nanoseconds>(deadline.left(), kAttemptTime));
     Result<UniqueFd> fd = connect_to(address, attempt);
@@ -120,9 +121,10 @@ class TcpStore final : public Store, public OnNetwork {
   Result<wire::Message> exchange(const wire::Message& request, const Deadline& deadline) {
     Channel channel = take_idle();
     if (!channel.valid()) {
-      Greeting greeting = dial(address_, deadline);
-      if (!greeting.channel.valid()) return Status(Code::rendezvous, greeting.reason);
-      channel = std::move(greeting.channel);
+      Result<Greeting> greeting = dial(address_, deadline);
+      if (!greeting.ok()) return greeting.status();
+      if (!greeting->channel.valid()) return Status(Code::rendezvous, greeting->reason);
+      channel = std::move(greeting->channel);
     }
     if (Status status = channel.send(wire::encode(request), deadline); !status.ok()) return status;
     std::string head(wire::kHeadBytes, '\0');
@@ -164,7 +166,9 @@ Result<std::shared_ptr<Store>> find_store(const StoreAddress& address, const Dea
     for (int i = 0; i < address.ports; ++i) {
       StoreAddress at = address;
       at.port = static_cast<std::uint16_t>(address.port + i);
-      Greeting attempt = dial(at, deadline);
+      Result<Greeting> dialled = dial(at, deadline);
+      if (!dialled.ok()) return dialled.status();
+      Greeting& attempt = *dialled;
       if (attempt.channel.valid()) {
         return std::shared_ptr<Store>(
             std::make_shared<TcpStore>(std::move(at), operation_timeout, std::move(attempt.channel)));
