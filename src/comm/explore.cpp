@@ -31,6 +31,7 @@ struct Rounds {
   double of_short = 0;
   double of_middle = 0;
   double of_long = 0;
+  double of_two = 0;  ///< with a second short message, the other way round; 0 where that is the same way
 
   double per_byte() const {
     return std::max(of_long - of_middle, 1e-12) / static_cast<double>(kLong - kMiddle);
@@ -57,23 +58,28 @@ double least_time(int tries, const std::function<void()>& call) {
   return least;
 }
 
-/// Everyone in `members` sends to the next and receives from the one before, all at once, and again; returns
-/// the median time of a round. Who is not a member returns 0 at once.
+/// Everyone in `members` sends to the next and receives from the one before, all at once, and again; with
+/// `both_ways` also to the one before, and from the next. Returns the median time of a round. Who is not a
+/// member returns 0 at once.
 double time_exchange(Communicator& communicator, const std::vector<int>& members, std::uint64_t bytes,
-                     int rounds) {
+                     int rounds, bool both_ways = false) {
   const auto me = std::find(members.begin(), members.end(), communicator.rank());
   if (me == members.end() || members.size() < 2) return 0;
   const auto count = static_cast<std::ptrdiff_t>(members.size());
   const auto place = me - members.begin();
   const int next = members[static_cast<std::size_t>((place + 1) % count)];
   const int before = members[static_cast<std::size_t>((place + count - 1) % count)];
-  std::vector<std::byte> out(bytes), in(bytes);
+  std::vector<std::byte> out(bytes), in(bytes), in_back(bytes);
   std::vector<double> times;
   for (int round = -rounds / 4; round < rounds; ++round) {
     const auto begin = Clock::now();
-    const Work send = communicator.send_async({out.data(), bytes, DType::uint8}, next);
+    std::vector<Work> works{communicator.send_async({out.data(), bytes, DType::uint8}, next)};
+    if (both_ways) {
+      works.push_back(communicator.send_async({out.data(), bytes, DType::uint8}, before));
+      works.push_back(communicator.recv_async({in_back.data(), bytes, DType::uint8}, next));
+    }
     communicator.recv({in.data(), bytes, DType::uint8}, before);
-    send.wait();
+    for (const Work& work : works) work.wait();
     if (round >= 0) times.push_back(seconds_since(begin));
   }
   std::nth_element(times.begin(), times.begin() + rounds / 2, times.end());
@@ -115,12 +121,13 @@ void explain_memory(CostModel& model, const Rounds& rounds, double hop, int rank
   cost.receiver_per_byte = rounds.per_byte() / turns;
 }
 
-/// Explained by the wire; the processors' part is small where the wire is the limit.
-LinkCost explain_network(const Rounds& rounds) {
-  constexpr double kMostOverhead = 5e-6;
+/// Explained by the wire, but for what a second message adds to a round: that is both processors' work on it,
+/// at most two thirds of a hop.
+LinkCost explain_network(const Rounds& rounds, double hop) {
   LinkCost cost;
-  cost.overhead = std::min(rounds.of_short / 4, kMostOverhead);
-  cost.latency = rounds.of_short - 2 * cost.overhead;
+  const double added = rounds.of_two == 0 ? 0 : rounds.of_two - rounds.of_short;
+  cost.overhead = std::clamp(added / 2, hop / 6, hop / 3);
+  cost.latency = hop - 2 * cost.overhead;
   cost.long_overhead = rounds.agreeing() / 2;
   cost.wire_per_byte = rounds.per_byte();
   return cost;
@@ -204,26 +211,31 @@ CostModel measure_costs(Communicator& communicator, const std::vector<int>& host
   const Rounds inside = time_rounds(neighbours);
   const double hop = time_relay(communicator, neighbours, 24);
   communicator.barrier();
-  const Rounds between = time_rounds(leaders);
+  Rounds between = time_rounds(leaders);
+  if (leaders.size() > 2) between.of_two = time_exchange(communicator, leaders, kShort, 24, true);
+  const double hop_between = time_relay(communicator, leaders, 12);
   std::vector<double> largest = {inside.of_short,
                                  inside.of_middle,
                                  inside.of_long,
                                  between.of_short,
                                  between.of_middle,
                                  between.of_long,
+                                 between.of_two,
                                  static_cast<double>(neighbours.size()),
                                  -static_cast<double>(usable_cores()),
                                  model.reduce_per_byte,
                                  model.copy_per_byte,
-                                 hop};
+                                 hop,
+                                 hop_between};
   communicator.all_reduce(Buffer(largest), ReduceOp::max);
-  model.cores = -largest[7];
-  model.reduce_per_byte = std::max(largest[8], 1e-12);
-  model.copy_per_byte = std::max(largest[9], 1e-12);
+  model.cores = -largest[8];
+  model.reduce_per_byte = std::max(largest[9], 1e-12);
+  model.copy_per_byte = std::max(largest[10], 1e-12);
   if (largest[0] > 0) {
-    explain_memory(model, {largest[0], largest[1], largest[2]}, largest[10], static_cast<int>(largest[6]));
+    explain_memory(model, {largest[0], largest[1], largest[2]}, largest[11], static_cast<int>(largest[7]));
   }
-  if (largest[3] > 0) model.network = explain_network({largest[3], largest[4], largest[5]});
+  if (largest[3] > 0)
+    model.network = explain_network({largest[3], largest[4], largest[5], largest[6]}, largest[12]);
   model.segment_bytes = static_cast<double>(config().segment_bytes);
   return model;
 }

@@ -36,8 +36,8 @@ auto fields(Model& m) {
 CostModel typical_cost_model() {
   CostModel model;
   model.memory = {.latency = 1e-6, .overhead = 0.5e-6, .long_overhead = 1e-6, .receiver_per_byte = 1.5e-10};
-  model.network = {.latency = 15e-6,
-                   .overhead = 4e-6,
+  model.network = {.latency = 12e-6,
+                   .overhead = 6e-6,
                    .long_overhead = 10e-6,
                    .sender_per_byte = 2e-10,
                    .receiver_per_byte = 3e-10,
