@@ -75,7 +75,9 @@ class Peer:
 
     def _start_open_mpi(self, address, interface):
         command = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", str(self.ranks)]
-        for name, value in (("pml", "ob1"), ("btl", "tcp,self"), ("btl_tcp_if_include", interface)):
+        # Its ranks poll, and do not know that what looks like several hosts shares its cores.
+        for name, value in (("pml", "ob1"), ("btl", "tcp,self"), ("btl_tcp_if_include", interface),
+                            ("mpi_yield_when_idle", "1")):
             command += ["--mca", name, value]
         if not self.loopback:
             agent = f"{self.folder.name}/agent"

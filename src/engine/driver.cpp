@@ -131,12 +131,10 @@ void Engine::drive(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
     }
     if (!streaming && now - idle_since < options_.spin && driver_ == Driver::caller) {
       // The peer may have been put on this very core: let it run, or we would wait for it until we sleep.
-      if (options_.crowded) {
-        std::this_thread::yield();
-      } else if (++spins % kSpinsBetweenYields == 0) {
-        leave_shared_core();
-        std::this_thread::yield();
-      }
+      // Where looking takes a system call, letting others run costs little more.
+      const bool is_time = ++spins % kSpinsBetweenYields == 0;
+      if (is_time && !options_.crowded) leave_shared_core();
+      if (is_time || options_.crowded || has_descriptor_links_) std::this_thread::yield();
       relax();
       continue;
     }
