@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "bench/sizes.hpp"
 
 namespace kolo::bench {
@@ -26,6 +28,11 @@ std::string short_name(const std::string& algorithm) {
 
 std::string bandwidth(const Row& row, double value) {
   return row.what.bytes() == 0 ? "-" : fmt::format("{:.2f}", value);
+}
+
+/// Of a peer's times.
+std::size_t width_of(const std::string& peer) {
+  return std::max<std::size_t>(8, peer.size() + 1);
 }
 
 }  // namespace
@@ -69,8 +76,8 @@ std::string Table::heading() const {
       fmt::format("# {:>8}  {:<15}{:>8}{:>8}{:>7}", "size", "algorithm", "time", "p99", "#wrong");
   std::string units = fmt::format("# {:>8}  {:<15}{:>8}{:>8}{:>7}", "bytes", "", "us", "us", "");
   for (const auto& peer : heading_.peers) {
-    names += fmt::format("{:>10}{:>7}", peer, "/kolo");
-    units += fmt::format("{:>10}{:>7}", "us", "");
+    names += fmt::format("{:>{}}{:>7}", peer, width_of(peer), "/kolo");
+    units += fmt::format("{:>{}}{:>7}", "us", width_of(peer), "");
   }
   return text + names + "\n" + units + "\n";
 }
@@ -90,13 +97,15 @@ std::string Table::row(const Row& kolo, const std::optional<Row>& limit,
   }
   std::string text = fmt::format("  {:>8}  {:<15}{:>8}{:>8}{:>7}", size, short_name(kolo.algorithm),
                                  format_us(times.median), format_us(times.p99), kolo.wrong);
-  for (const auto& peer : peers) {
+  for (std::size_t i = 0; i < peers.size(); ++i) {
+    const auto& peer = peers[i];
+    const std::size_t width = width_of(heading_.peers[i]);
     if (!peer) {
-      text += fmt::format("{:>10}{:>7}", "-", "-");
+      text += fmt::format("{:>{}}{:>7}", "-", width, "-");
       continue;
     }
     const double ratio = times.median > 0 ? peer->times_us.median / times.median : 0;
-    text += fmt::format("{:>10}{:>7}", format_us(peer->times_us.median),
+    text += fmt::format("{:>{}}{:>7}", format_us(peer->times_us.median), width,
                         format_ratio(ratio) + (peer->wrong > 0 ? "!" : "x"));
   }
   return text + "\n";

@@ -54,6 +54,8 @@ TEST(BenchTable, LinesUpWithPeers) {
                                                  sample_row("mpich", 8, 1234567.0, 3),
                                                  sample_row("limit", 8, 0.17)};
   expect_aligned(Table(sample_heading({"gloo", "openmpi", "mpich", "limit"})), peers);
+  expect_aligned(Table(sample_heading({"exchange", "exchange"})),
+                 {sample_row("exchange", 8, 99.5), std::nullopt});
 }
 
 TEST(BenchTable, LongNamesAreCutShort) {
