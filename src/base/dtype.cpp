@@ -7,20 +7,20 @@
 namespace kolo {
 namespace {
 
-constexpr std::string_view kNames[kDTypeCount] = {"float32", "float64", "float16", "bfloat16",
-                                                  "int8",    "int16",   "int32",   "int64",
-                                                  "uint8",   "uint16",  "uint32",  "uint64"};
+constexpr std::string_view kDTypeNames[kDTypeCount] = {"float32", "float64", "float16", "bfloat16",
+                                                       "int8",    "int16",   "int32",   "int64",
+                                                       "uint8",   "uint16",  "uint32",  "uint64"};
 
 constexpr std::uint32_t kFloat32Infinity = 0x7F800000;
 
 }  // namespace
 
 std::string_view name_of(DType dtype) noexcept {
-  return name_among(kNames, dtype);
+  return name_among(kDTypeNames, dtype);
 }
 
 bool parse_dtype(std::string_view name, DType& out) noexcept {
-  return value_among(kNames, name, out);
+  return value_among(kDTypeNames, name, out);
 }
 
 Float16 to_float16(float value) noexcept {

@@ -9,17 +9,17 @@
 namespace kolo {
 namespace {
 
-constexpr std::string_view kNames[] = {"sum", "product", "min", "max", "average", "custom"};
+constexpr std::string_view kReduceOpNames[] = {"sum", "product", "min", "max", "average", "custom"};
 
 }  // namespace
 
 std::string_view name_of(ReduceOp op) noexcept {
-  return name_among(kNames, op);
+  return name_among(kReduceOpNames, op);
 }
 
 bool parse_reduce_op(std::string_view name, ReduceOp& out) noexcept {
   // "custom" alone does not say which.
-  return name != name_of(ReduceOp::custom) && value_among(kNames, name, out);
+  return name != name_of(ReduceOp::custom) && value_among(kReduceOpNames, name, out);
 }
 
 Reduction Reduction::custom(CustomReduction reduction) {

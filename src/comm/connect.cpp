@@ -11,10 +11,6 @@
 namespace kolo {
 namespace {
 
-[[noreturn]] void fail(const std::string& what) {
-  throw RendezvousError(what, {});
-}
-
 std::string random_job() {
   std::random_device random;
   return fmt::format("{:08x}{:08x}{:08x}", random(), random(), random());
@@ -34,8 +30,8 @@ std::vector<std::string> exchange(Store& store, int rank, int size, const std::s
   if (!missing.empty()) {
     std::vector<int> ranks;
     for (const std::string& key : missing) ranks.push_back(std::stoi(key.substr(key.find('/') + 1)));
-    fail(fmt::format("{} of {} did not come within {:.3g} s (meeting at {})", list_of(ranks), size,
-                     to_seconds(timeout), store.describe()));
+    fail_to_meet(fmt::format("{} of {} did not come within {:.3g} s (meeting at {})", list_of(ranks), size,
+                             to_seconds(timeout), store.describe()));
   }
   std::vector<std::string> all;
   for (const std::string& key : keys) all.push_back(store.get(key, timeout));
@@ -50,8 +46,8 @@ Group connect(Store& store, int rank, int size, Terms& terms) {
   try {
     terms.job = store.get("job", deadline.left());
   } catch (const TimeoutError&) {
-    fail(fmt::format("rank 0 of {} did not come within {:.3g} s (meeting at {})", size,
-                     to_seconds(terms.timeout()), store.describe()));
+    fail_to_meet(fmt::format("rank 0 of {} did not come within {:.3g} s (meeting at {})", size,
+                             to_seconds(terms.timeout()), store.describe()));
   }
   terms.store_host = host_of(store);
   Offer offer = make_offer(rank, terms);

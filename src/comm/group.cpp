@@ -20,10 +20,6 @@
 namespace kolo {
 namespace {
 
-[[noreturn]] void fail(const std::string& what) {
-  throw RendezvousError(what, {});
-}
-
 struct Offered {
   std::string name;
   std::string address;
@@ -189,8 +185,8 @@ Group join(int rank, Offer offer, const std::vector<std::string>& offers, const 
       std::vector<std::string> there;
       for (const Offered& o : all[static_cast<std::size_t>(rank)].transports) here.push_back(o.name);
       for (const Offered& o : theirs) there.push_back(o.name);
-      fail(fmt::format("rank {} and rank {} share no transport that reaches: {} here, {} there{}", rank, peer,
-                       fmt::join(here, ", "), fmt::join(there, ", "), offer.why_not));
+      fail_to_meet(fmt::format("rank {} and rank {} share no transport that reaches: {} here, {} there{}",
+                               rank, peer, fmt::join(here, ", "), fmt::join(there, ", "), offer.why_not));
     }
   }
 
@@ -200,7 +196,7 @@ Group join(int rank, Offer offer, const std::vector<std::string>& offers, const 
   for (const auto& [name, peers] : chosen) {
     if (auto dialer = offer.transports[name]->dialer(rank, peers)) {
       if (on_demand.dialer)
-        fail(fmt::format("{} and {} both connect on demand", on_demand.transport->name(), name));
+        fail_to_meet(fmt::format("{} and {} both connect on demand", on_demand.transport->name(), name));
       for (const TransportPeer& peer : peers)
         endpoints[static_cast<std::size_t>(peer.rank)] = std::make_unique<WaitingEndpoint>(name);
       on_demand = {std::move(offer.transports[name]), std::move(dialer)};

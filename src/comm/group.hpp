@@ -9,9 +9,14 @@
 #include "base/deadline.hpp"
 #include "engine/engine.hpp"
 #include "kolo/communicator.hpp"
+#include "kolo/error.hpp"
 #include "transport/transport.hpp"
 
 namespace kolo {
+
+[[noreturn]] inline void fail_to_meet(const std::string& what) {
+  throw RendezvousError(what, {});
+}
 
 /// The links of a new group, and where its ranks are.
 struct Group {

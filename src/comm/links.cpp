@@ -9,8 +9,8 @@
 namespace kolo {
 namespace {
 
-constexpr std::size_t kShort = 8;
-constexpr std::size_t kLong = 256 << 10;
+constexpr std::size_t kFirstBytes = 8;
+constexpr std::size_t kRestBytes = 256 << 10;
 
 /// Bytes a second from the member `distance` places before (after, where it is negative), while everyone does
 /// the same: counted between a short message and the long one behind it, so that a member that is waited for
@@ -23,8 +23,8 @@ double arrival_rate(Communicator& communicator, const std::vector<int>& members,
   const auto at = [&](std::ptrdiff_t places) {
     return members[static_cast<std::size_t>((me - members.begin() + count + places) % count)];
   };
-  std::array<std::byte, kShort> out_first{}, in_first{};
-  std::vector<std::byte> out(kLong), in(kLong);
+  std::array<std::byte, kFirstBytes> out_first{}, in_first{};
+  std::vector<std::byte> out(kRestBytes), in(kRestBytes);
   std::vector<double> rates;
   for (int round = 0; round < kRounds; ++round) {
     const Work first =
@@ -36,7 +36,7 @@ double arrival_rate(Communicator& communicator, const std::vector<int>& members,
     first.wait();
     const auto begin = Clock::now();
     rest.wait();
-    rates.push_back(static_cast<double>(kLong) / to_seconds(Clock::now() - begin));
+    rates.push_back(static_cast<double>(kRestBytes) / to_seconds(Clock::now() - begin));
     sent_first.wait();
     sent.wait();
   }

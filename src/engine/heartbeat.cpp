@@ -18,7 +18,7 @@ constexpr std::uint64_t kBytesOfQuestions = 4096;
 constexpr std::uint64_t kBytesOfBusyLink = 1 << 16;
 constexpr int kHeartbeatsWhileBusy = 4;
 constexpr std::chrono::nanoseconds kFirstWarning = std::chrono::seconds(10);
-constexpr std::chrono::nanoseconds kAnswerTime = std::chrono::seconds(1);
+constexpr std::chrono::nanoseconds kFreshAnswer = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -83,14 +83,14 @@ void Engine::warn(Operation& operation, Clock::time_point now) {
   const OperationSpec& spec = operation.spec();
   const auto idle = now - operation.last_progress();
   if (operation.next_warning_.count() == 0) operation.next_warning_ = kFirstWarning;
-  if (spec.ranks().front() != rank_ || idle < operation.next_warning_ - kAnswerTime) return;
-  if (now - operation.asked_ > kAnswerTime) ask(operation);
+  if (spec.ranks().front() != rank_ || idle < operation.next_warning_ - kFreshAnswer) return;
+  if (now - operation.asked_ > kFreshAnswer) ask(operation);
   if (idle < operation.next_warning_) return;
   operation.next_warning_ *= 2;
   std::vector<std::string> missing;
   for (const int peer : spec.ranks()) {
     if (peer == rank_) continue;
-    const Pong* const answer = operation.answer_of(peer, now - 2 * kAnswerTime);
+    const Pong* const answer = operation.answer_of(peer, now - 2 * kFreshAnswer);
     if (answer == nullptr) {
       missing.push_back(name_of_rank(peer) + " (no answer)");
     } else if (spec.call > 0 && answer->last_sequence < spec.sequence) {

@@ -3,12 +3,12 @@
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <netdb.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 
 #include <cerrno>
 #include <cstring>
 
+#include "base/socket_options.hpp"
 #include "base/would_block.hpp"
 
 namespace kolo {
@@ -116,10 +116,8 @@ Result<std::vector<SocketAddress>> resolve(const std::string& host, std::uint16_
 Result<UniqueFd> listen_on(const SocketAddress& address) {
   UniqueFd fd(::socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return Status::from_errno("socket", errno);
-  const int on = 1;
-  const int off = 0;
-  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-  if (address.family() == AF_INET6) ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+  set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+  if (address.family() == AF_INET6) set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
   if (::bind(fd.get(), address.get(), address.length) != 0) return Status::from_errno("bind", errno);
   if (::listen(fd.get(), SOMAXCONN) != 0) return Status::from_errno("listen", errno);
   return fd;
@@ -163,17 +161,6 @@ Result<UniqueFd> connect_to(const SocketAddress& address, const Deadline& deadli
   }
   tune_connection(fd.get());
   return fd;
-}
-
-void tune_connection(int fd) {
-  const auto set = [fd](int level, int option, int value) {
-    ::setsockopt(fd, level, option, &value, sizeof(value));  // each is an improvement, none a condition
-  };
-  set(IPPROTO_TCP, TCP_NODELAY, 1);
-  set(SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(IPPROTO_TCP, TCP_KEEPIDLE, 20);
-  set(IPPROTO_TCP, TCP_KEEPINTVL, 10);
-  set(IPPROTO_TCP, TCP_KEEPCNT, 4);
 }
 
 Status send_all(int fd, std::string_view bytes, const Deadline& deadline) {

@@ -45,10 +45,6 @@ std::string remote_name(int fd);
 /// A connected socket, non-blocking, without delay, with keep-alive.
 Result<UniqueFd> connect_to(const SocketAddress& address, const Deadline& deadline);
 
-/// Options of every connection, also accepted ones: no delay; a host that vanished is noticed within a
-/// minute.
-void tune_connection(int fd);
-
 /// Bytes that are there, after waiting for the first; errors as below.
 Result<std::size_t> receive_some(int fd, std::span<std::byte> into, const Deadline& deadline);
 

@@ -13,6 +13,7 @@
 
 #include "base/config.hpp"
 #include "base/log.hpp"
+#include "base/socket_options.hpp"
 #include "base/would_block.hpp"
 #include "rendezvous/session.hpp"
 

@@ -13,7 +13,7 @@ namespace {
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr std::size_t kExact = 12;
 /// Bounds a local search, in ranks looked at times ranks: some tenths of a second.
-constexpr std::size_t kMostWork = 100'000'000;
+constexpr std::size_t kMostSearched = 100'000'000;
 
 /// What a path or ring costs: its slowest link first, then the sum.
 struct Cost {
@@ -119,7 +119,7 @@ std::vector<int> greedy(const Matrix& costs, int start) {
 void improve(const Matrix& costs, std::vector<int>& order) {
   const std::size_t n = order.size();
   Cost best = cost_of(costs, order);
-  std::size_t tries = kMostWork / (n * n);
+  std::size_t tries = kMostSearched / (n * n);
   for (bool better = true; better && tries > 0;) {
     better = false;
     const auto keep_if_better = [&](std::vector<int> candidate) {

@@ -10,7 +10,7 @@
 namespace kolo {
 namespace {
 
-std::string quoted(std::string_view value) {
+std::string label_value(std::string_view value) {
   std::string out = "\"";
   for (const char c : value) {
     if (c == '\n') {
@@ -24,7 +24,8 @@ std::string quoted(std::string_view value) {
 }
 
 std::string labels_of(const RankMetrics& rank) {
-  return fmt::format("group={},host={},rank=\"{}\"", quoted(rank.group), quoted(rank.host), rank.rank);
+  return fmt::format("group={},host={},rank=\"{}\"", label_value(rank.group), label_value(rank.host),
+                     rank.rank);
 }
 
 class Page {
@@ -44,7 +45,7 @@ class Page {
     begin(name, "counter", help);
     for (const RankMetrics& rank : ranks_) {
       for (const CollectiveMetrics& one : rank.collectives) {
-        sample(name, fmt::format("{},collective={}", labels_of(rank), quoted(one.name)), value(one));
+        sample(name, fmt::format("{},collective={}", labels_of(rank), label_value(one.name)), value(one));
       }
     }
   }
@@ -56,7 +57,7 @@ class Page {
       for (const PeerMetrics& peer : rank.peers) {
         sample(name,
                fmt::format("{},peer=\"{}\",peer_host={},transport={}", labels_of(rank), peer.rank,
-                           quoted(peer.host), quoted(peer.transport)),
+                           label_value(peer.host), label_value(peer.transport)),
                value(peer));
       }
     }
@@ -83,7 +84,7 @@ std::string prometheus_text(std::span<const RankMetrics> ranks) {
   Page page(ranks);
   page.of_ranks(
       "kolo_info", "gauge", "Always 1; the version is a label.", [](const auto&) { return 1; },
-      fmt::format(",version={}", quoted(version())));
+      fmt::format(",version={}", label_value(version())));
   page.of_ranks("kolo_age_seconds", "gauge", "Time since this rank met the others.",
                 [](const RankMetrics& r) { return to_seconds(r.age); });
   page.of_collectives("kolo_operations_total", "Calls begun.",

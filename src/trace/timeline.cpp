@@ -23,7 +23,7 @@ std::chrono::nanoseconds system_ahead_of_steady() {
          std::chrono::steady_clock::now().time_since_epoch();
 }
 
-std::string quoted(std::string_view text) {
+std::string json_string(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') {
@@ -100,18 +100,18 @@ std::string Timeline::chrome_events(int rank, std::string_view host, std::chrono
   const std::string process =
       host.empty() ? fmt::format("rank {}", rank) : fmt::format("rank {} on host {}", rank, host);
   std::string out = fmt::format(R"({{"ph":"M","name":"process_name","pid":{},"tid":0,"args":{{"name":{}}}}})",
-                                rank, quoted(process));
+                                rank, json_string(process));
   for (const auto& [name, lane] : state_->lanes) {
     out += fmt::format(
         ",\n"
         R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":{}}}}})",
-        rank, lane, quoted(name));
+        rank, lane, json_string(name));
   }
   for (const State::Span& span : state_->spans) {
     out += fmt::format(
         ",\n"
         R"({{"ph":"X","name":{},"pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{{}}}}})",
-        quoted(span.name), rank, span.lane, microseconds(span.begin.time_since_epoch() + shift),
+        json_string(span.name), rank, span.lane, microseconds(span.begin.time_since_epoch() + shift),
         microseconds(span.end - span.begin), span.arguments);
   }
   return out;
@@ -127,7 +127,8 @@ void Timeline::write(const std::string& path, int rank, std::string_view host, s
       R"({{"displayTimeUnit":"ms","otherData":{{"format":"kolo timeline","rank":{},"host":{},"group":{},)"
       R"("wall_clock_ns":{},"dropped":{}}},"traceEvents":[)"
       "\n{}\n]}}\n",
-      rank, quoted(host), quoted(group), wall_clock().count(), dropped(), chrome_events(rank, host));
+      rank, json_string(host), json_string(group), wall_clock().count(), dropped(),
+      chrome_events(rank, host));
   file.close();
   if (!file) Status::from_errno("cannot write " + path, errno).throw_if_error();
 }

@@ -8,13 +8,10 @@
 #include "selection/chooser.hpp"
 #include "support/cluster.hpp"
 #include "support/pattern.hpp"
+#include "support/require.hpp"
 
 namespace kolo::test {
 namespace {
-
-void require(bool holds, const std::string& what) {
-  if (!holds) throw std::runtime_error(what);
-}
 
 class CommunicatorOver : public ::testing::TestWithParam<const char*> {};
 

@@ -12,6 +12,7 @@
 
 #include "multiprocess/processes.hpp"
 #include "support/forbid.hpp"
+#include "support/require.hpp"
 
 namespace kolo::test {
 namespace {
@@ -19,10 +20,6 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::size_t kMany = 1'000'003;
-
-void require(bool holds, const char* what) {
-  if (!holds) throw std::runtime_error(what);
-}
 
 void expect_sum(Communicator& c, Buffer data, const char* algorithm) {
   auto* numbers = static_cast<std::int32_t*>(data.data);

@@ -7,15 +7,12 @@
 #include <thread>
 
 #include "multiprocess/processes.hpp"
+#include "support/require.hpp"
 
 namespace kolo::test {
 namespace {
 
 using namespace std::chrono_literals;
-
-void require(bool holds, const std::string& what) {
-  if (!holds) throw std::runtime_error(what);
-}
 
 /// Sums of several sizes over the communicator, each right.
 void expect_it_works(Communicator& c) {

@@ -3,15 +3,12 @@
 #include <gtest/gtest.h>
 
 #include "multiprocess/processes.hpp"
+#include "support/require.hpp"
 
 namespace kolo::test {
 namespace {
 
 using namespace std::chrono_literals;
-
-void require(bool holds, const char* what) {
-  if (!holds) throw std::runtime_error(what);
-}
 
 class Truth : public ::testing::TestWithParam<const char*> {};
 

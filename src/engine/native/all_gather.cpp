@@ -22,7 +22,7 @@ Wanted wanted_of(const Call& call, int r) {
   return {call.output + shape.part_begin(r) * shape.element_bytes, shape.shown_bytes(r)};
 }
 
-Task from_shared(Call& call) {
+Task gather_shared(Call& call) {
   for (int r = 0; r < call.size; ++r) {
     const Wanted wanted = wanted_of(call, r);
     for (std::uint64_t at = 0; at < wanted.bytes; at += kCopyBytes) {
@@ -35,7 +35,7 @@ Task from_shared(Call& call) {
   co_await Wait{&Lane::done, call.number};  // the others have read this rank's input
 }
 
-Task staged(Call& call) {
+Task gather_staged(Call& call) {
   const std::uint64_t longest = call.shape->most_shown_bytes(call.size);
   const std::uint64_t own = call.shape->shown_bytes(call.rank);
   const std::uint64_t piece = call.piece_bytes();
@@ -67,11 +67,11 @@ void keep_own_part(const Call& call) {
 
 Task all_gather(Call& call) {
   keep_own_part(call);
-  return call.inputs.empty() ? staged(call) : from_shared(call);
+  return call.inputs.empty() ? gather_staged(call) : gather_shared(call);
 }
 
 Task broadcast(Call& call) {
-  return call.inputs.empty() ? staged(call) : from_shared(call);
+  return call.inputs.empty() ? gather_staged(call) : gather_shared(call);
 }
 
 }  // namespace kolo::native

@@ -25,7 +25,7 @@ struct Slices {
 
 /// All inputs and outputs are in shared memory: each rank reads its slice of every input and writes it to
 /// every output. K loads and K stores for each rank, whatever else is there to move.
-Task in_place(Call& call) {
+Task all_reduce_in_place(Call& call) {
   const std::size_t element = call.shape->element_bytes;
   const Slices slices(call.shape->count(), call.size, element);
   const std::uint64_t end = slices.begin(call.rank) + slices.size(call.rank);
@@ -74,7 +74,7 @@ void reduce_slice(Call& call, std::uint64_t begin, const Slices& slices, std::si
 /// Some memory is private. Piece by piece: each rank puts what the others need on its board, reduces its
 /// slice out of all boards, and takes the others' slices from theirs. While a piece is reduced the next one
 /// is put down.
-Task staged(Call& call) {
+Task all_reduce_staged(Call& call) {
   const std::size_t element = call.shape->element_bytes;
   const std::uint64_t count = call.shape->count();
   const std::uint64_t piece = call.piece_bytes() / element;
@@ -117,7 +117,7 @@ Task staged(Call& call) {
 }  // namespace
 
 Task all_reduce(Call& call) {
-  return call.inputs.empty() || call.outputs.empty() ? staged(call) : in_place(call);
+  return call.inputs.empty() || call.outputs.empty() ? all_reduce_staged(call) : all_reduce_in_place(call);
 }
 
 }  // namespace kolo::native

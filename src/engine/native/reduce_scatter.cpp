@@ -6,7 +6,7 @@
 namespace kolo::native {
 namespace {
 
-Task from_shared(Call& call) {
+Task scatter_shared(Call& call) {
   const std::size_t element = call.shape->element_bytes;
   const std::uint64_t count = call.shape->part_count(call.rank);
   const std::uint64_t step = std::max<std::uint64_t>(kPieceBytes / element, 1);
@@ -48,7 +48,7 @@ void reduce_stretch(Call& call, std::uint64_t begin, std::uint64_t count, std::s
 }
 
 /// Piece by piece, each with a stretch of every rank's part.
-Task staged(Call& call) {
+Task scatter_staged(Call& call) {
   const Shape* const shape = call.shape;
   const std::size_t element = shape->element_bytes;
   const std::uint64_t stretch = call.piece_bytes() / element / static_cast<std::uint64_t>(call.size);
@@ -74,7 +74,7 @@ Task staged(Call& call) {
 }  // namespace
 
 Task reduce_scatter(Call& call) {
-  return call.inputs.empty() ? staged(call) : from_shared(call);
+  return call.inputs.empty() ? scatter_staged(call) : scatter_shared(call);
 }
 
 }  // namespace kolo::native

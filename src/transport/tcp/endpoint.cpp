@@ -11,21 +11,15 @@
 #include <climits>
 #include <cstring>
 
+#include "base/socket_options.hpp"
 #include "base/would_block.hpp"
 #include "transport/tcp/address.hpp"
 
 namespace kolo::tcp {
 namespace {
 
-constexpr int kProbeAfterSeconds = 10;  // of silence
-constexpr int kProbeEverySeconds = 5;
-constexpr int kProbes = 4;
 /// A sleeper that is woken for every packet spends more time on waking than on the packet.
 constexpr std::uint64_t kWorthWaking = 256 << 10;
-
-void set(int fd, int level, int option, int value) {
-  ::setsockopt(fd, level, option, &value, sizeof value);
-}
 
 std::string text_of(int (*ask)(int, sockaddr*, socklen_t*), int fd) {
   sockaddr_storage storage{};
@@ -54,12 +48,8 @@ TcpEndpoint::TcpEndpoint(UniqueFd socket)
       description_("tcp " + text_of(::getsockname, socket_.get()) + " to " +
                    text_of(::getpeername, socket_.get())) {
   const int fd = socket_.get();
-  set(fd, IPPROTO_TCP, TCP_NODELAY, 1);  // a Link already writes as much at a time as there is
+  tune_connection(fd);  // a Link already writes as much at a time as there is
   do_not_pace_loopback(fd);
-  set(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-  set(fd, IPPROTO_TCP, TCP_KEEPIDLE, kProbeAfterSeconds);
-  set(fd, IPPROTO_TCP, TCP_KEEPINTVL, kProbeEverySeconds);
-  set(fd, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
 }
 
 TcpEndpoint::~TcpEndpoint() {
@@ -131,7 +121,7 @@ void TcpEndpoint::expect(std::uint64_t bytes) {
   const int wanted = static_cast<int>(std::clamp<std::uint64_t>(bytes, 1, kWorthWaking));
   if (wanted == wakes_at_) return;
   wakes_at_ = wanted;
-  set(socket_.get(), SOL_SOCKET, SO_RCVLOWAT, wanted);
+  set_option(socket_.get(), SOL_SOCKET, SO_RCVLOWAT, wanted);
 }
 
 std::uint64_t TcpEndpoint::delivered() const {

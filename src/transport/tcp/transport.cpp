@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/log.hpp"
+#include "base/socket_options.hpp"
 #include "security/credentials.hpp"
 #include "transport/connector.hpp"
 #include "transport/frame.hpp"
@@ -28,15 +29,11 @@ Result<UniqueFd> open_socket(int family) {
   return fd;
 }
 
-void set(int fd, int level, int option, int value) {
-  ::setsockopt(fd, level, option, &value, sizeof value);
-}
-
 /// Listens at a free port of `address` and writes it there.
 Result<UniqueFd> listen_at(SocketAddress& address) {
   auto fd = open_socket(address.family());
   if (!fd.ok()) return fd;
-  if (address.family() == AF_INET6) set(fd->get(), IPPROTO_IPV6, IPV6_V6ONLY, 1);
+  if (address.family() == AF_INET6) set_option(fd->get(), IPPROTO_IPV6, IPV6_V6ONLY, 1);
   address.set_port(0);
   sockaddr_storage bound{};
   socklen_t length = sizeof bound;
@@ -217,7 +214,7 @@ Result<UniqueFd> TcpTransport::dial(const std::string& candidate) const {
     for (SocketAddress from : address_.at) {
       if (from.family() != to->family() || from.is_loopback() != to->is_loopback()) continue;
       from.set_port(0);
-      set(fd->get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+      set_option(fd->get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
       if (::bind(fd->get(), from.data(), from.size()) != 0) return Status(Code::system, std::strerror(errno));
       break;
     }

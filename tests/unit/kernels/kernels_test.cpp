@@ -19,7 +19,7 @@ using testing::kDTypes;
 using testing::same;
 
 constexpr std::size_t kCounts[] = {0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 127, 1000, 4099};
-constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::product, ReduceOp::min, ReduceOp::max};
+constexpr ReduceOp kExactOps[] = {ReduceOp::sum, ReduceOp::product, ReduceOp::min, ReduceOp::max};
 
 /// Byte offsets of (out, left, right) from a multiple of 64; in place, out takes that of the array it is.
 struct Misalignment {
@@ -73,7 +73,7 @@ class Kernels : public ::testing::TestWithParam<std::string> {
 
 TEST_P(Kernels, ReduceAsTheReference) {
   for (const DType dtype : kDTypes) {
-    for (const ReduceOp op : kOps) {
+    for (const ReduceOp op : kExactOps) {
       SCOPED_TRACE(std::string(name_of(op)));
       const ReduceFn reduce = reduce_function(dtype, op);
       ASSERT_NE(reduce, nullptr);
@@ -109,7 +109,7 @@ TEST_P(Kernels, AverageAsTheReference) {
 
 TEST_P(Kernels, ReduceEveryPairOfBytes) {
   for (const DType dtype : {DType::int8, DType::uint8}) {
-    for (const ReduceOp op : kOps) {
+    for (const ReduceOp op : kExactOps) {
       Array left(65536, 0), right(65536, 0), out(65536, 0), expected(65536, 0);
       for (int i = 0; i < 65536; ++i) {
         static_cast<std::uint8_t*>(left.data())[i] = static_cast<std::uint8_t>(i);

@@ -23,7 +23,7 @@ using Bytes = std::vector<std::uint8_t>;
 using Numbers = std::vector<float>;
 
 constexpr Wire kWires[] = {Wire::native, Wire::bfloat16, Wire::float16, Wire::int8};
-constexpr std::size_t kCounts[] = {0, 1, 3, 7, 8, 31, 63, 255, 256, 257, 511, 513, 1000, 4099};
+constexpr std::size_t kBlockCounts[] = {0, 1, 3, 7, 8, 31, 63, 255, 256, 257, 511, 513, 1000, 4099};
 
 Bytes encode(const WireFormat& format, const Numbers& numbers) {
   Bytes bytes(format.bytes(numbers.size()));
@@ -68,7 +68,7 @@ class WireFormats : public ::testing::Test {
 TEST_F(WireFormats, SizesGoBothWays) {
   for (const Wire wire : kWires) {
     const WireFormat format = wire_format(wire);
-    for (const std::size_t count : kCounts) EXPECT_EQ(format.numbers(format.bytes(count)), count);
+    for (const std::size_t count : kBlockCounts) EXPECT_EQ(format.numbers(format.bytes(count)), count);
   }
   EXPECT_EQ(wire_format(Wire::int8).bytes(513), 513u + 3 * 4);
   EXPECT_EQ(wire_format(Wire::bfloat16).bytes(513), 1026u);
@@ -78,7 +78,7 @@ TEST_F(WireFormats, Int8IsThatOfPlainLoopsOnEveryTarget) {
   for (const std::string& target : supported_targets()) {
     ASSERT_TRUE(use_target(target));
     const WireFormat format = wire_format(Wire::int8);
-    for (const std::size_t count : kCounts) {
+    for (const std::size_t count : kBlockCounts) {
       for (const Numbers& numbers : {of_all_sizes(count, count + 1), awkward(count, count + 2)}) {
         testing::Array bytes(format.bytes(count), 3);
         format.encode(bytes.data(), numbers.data(), count);

@@ -6,11 +6,8 @@
 #include "fuzz/store_wire.hpp"
 #include "watchdog.hpp"
 
-namespace kolo {
+namespace kolo::wire {
 namespace {
-
-using wire::Kind;
-using wire::Message;
 
 std::vector<Message> examples() {
   return {{Kind::set, 0, {"key", "value"}},
@@ -157,4 +154,4 @@ TEST(Session, NothingOverheardServesAgain) {
 }
 
 }  // namespace
-}  // namespace kolo
+}  // namespace kolo::wire
