@@ -176,6 +176,8 @@ bool Engine::progress(std::size_t index, bool readable) {
     note_lost(index);
     return false;
   }
+  // What comes behind a long message may be short, and somebody may be spinning for it.
+  if (link.incoming_left() == 0) link.endpoint().expect(0);
   if (!link.endpoint().is_memory() && link.endpoint().fd() >= 0 &&
       wants_write_[index] != link.wants_write()) {
     wants_write_[index] = link.wants_write();

@@ -228,6 +228,27 @@ TEST_P(Endpoints, NoWakeUpIsLostWhenFull) {
   other.join();
 }
 
+TEST_P(Endpoints, WhatIsExpectedDelaysNoMoreThanItsOwnBytes) {
+  CONNECT(group, 2);
+  Endpoint& writer = group.at(0, 1);
+  Endpoint& reader = group.at(1, 0);
+  const auto send = [&](std::span<const std::byte> bytes) { ASSERT_TRUE(send_all(writer, bytes).ok()); };
+  const auto data = pattern(20'000, 3);
+  std::vector<std::byte> in(data.size());
+  for (int round = 0; round < 3; ++round) {
+    reader.expect(data.size());
+    send(std::span(data).first(100));
+    send(std::span(data).subspan(100));
+    ASSERT_TRUE(sleep_on(reader, false).ok()) << "all of it is there";
+    ASSERT_TRUE(receive_all(reader, in).ok());
+    EXPECT_TRUE(in == data);
+    send(std::span(data).first(8));  // less than the last time, and not announced
+    reader.expect(0);
+    ASSERT_TRUE(sleep_on(reader, false).ok()) << "every byte counts";
+    ASSERT_TRUE(receive_all(reader, std::span(in).first(8)).ok());
+  }
+}
+
 TEST_P(Endpoints, AClosedPeerIsLostAfterItsLastByte) {
   CONNECT(group, 2);
   const auto data = pattern(10'000, 5);
@@ -265,6 +286,7 @@ TEST_P(Endpoints, LastWordsAreHeard) {
 TEST_P(Endpoints, AClosedPeerWakesTheSleepers) {
   for (const bool writing : {false, true}) {
     CONNECT(group, 2);
+    group.at(0, 1).expect(1 << 20);  // whatever was to come
     Status error;
     std::thread sleeper(
         [&] { error = writing ? error_of_write(group.at(0, 1)) : error_of_read(group.at(0, 1)); });
