@@ -117,7 +117,9 @@ void explain_memory(CostModel& model, const Rounds& rounds, double hop, int rank
   cost = {};
   cost.overhead = hop / 3;
   (turns > 1 ? model.wake : cost.latency) = hop / 3;
-  cost.long_overhead = rounds.agreeing() / (2 * turns);
+  // At most a message each way: what is waited for here, an algorithm's receives have mostly asked for
+  // before.
+  cost.long_overhead = std::min(rounds.agreeing() / (2 * turns), 2 * cost.overhead);
   cost.receiver_per_byte = rounds.per_byte() / turns;
 }
 
