@@ -24,12 +24,6 @@ namespace kolo {
 
 class Engine;
 
-/// What a peer said of itself, and when that was heard.
-struct Answer {
-  Pong pong;
-  Clock::time_point at;
-};
-
 /// What calls of the same shape have in common. Lives as long as an operation that was made by it.
 struct Recipe : std::enable_shared_from_this<Recipe> {
   std::shared_ptr<const std::vector<int>> ranks;  ///< link of each rank of the communicator

@@ -123,7 +123,9 @@ TEST(Metrics, NameTheSlowRankOverSharedMemory) {
 
 TEST(Metrics, APortThatIsTakenHarmsNobody) {
   const std::uint16_t port = base_port();
-  const auto taken = serve_metrics_at({"127.0.0.1", port});
+  // Not a server: it would be a second thread, whose locks a rank could inherit.
+  const auto addresses = resolve("127.0.0.1", port);
+  const auto taken = listen_on(addresses.value().front());
   ASSERT_TRUE(taken.ok()) << taken.status().message();
   Processes processes(watched("shm", port), [](Communicator& c) {
     float one = 1;
