@@ -13,7 +13,6 @@
 #include <thread>
 #include <vector>
 
-#include "base/config.hpp"
 #include "bench/grid.hpp"
 #include "bench/processes.hpp"
 #include "bench/runner.hpp"

@@ -10,6 +10,7 @@
 
 #include "base/config.hpp"
 #include "base/cores.hpp"
+#include "base/deadline.hpp"
 #include "base/log.hpp"
 #include "comm/links.hpp"
 #include "comm/state.hpp"
@@ -18,8 +19,6 @@
 
 namespace kolo {
 namespace {
-
-using Seconds = std::chrono::duration<double>;
 
 /// What is exchanged: a short message, one that is just long, and one whose bytes count.
 constexpr std::uint64_t kShort = 8;
@@ -43,7 +42,7 @@ struct Rounds {
 };
 
 double seconds_since(Clock::time_point begin) {
-  return Seconds(Clock::now() - begin).count();
+  return to_seconds(Clock::now() - begin);
 }
 
 /// The least of a few tries: what disturbs them only adds.

@@ -176,13 +176,13 @@ bool Engine::progress(std::size_t index, bool readable) {
     note_lost(index);
     return false;
   }
+  Endpoint& endpoint = link.endpoint();
+  if (endpoint.is_memory() || endpoint.fd() < 0) return *moved;
   // What comes behind a long message may be short, and somebody may be spinning for it.
-  if (link.incoming_left() == 0) link.endpoint().expect(0);
-  if (!link.endpoint().is_memory() && link.endpoint().fd() >= 0 &&
-      wants_write_[index] != link.wants_write()) {
+  if (link.incoming_left() == 0) endpoint.expect(0);
+  if (wants_write_[index] != link.wants_write()) {
     wants_write_[index] = link.wants_write();
-    sleeper_.set_writable_interest(link.endpoint().fd(), static_cast<std::uint32_t>(index),
-                                   wants_write_[index]);
+    sleeper_.set_writable_interest(endpoint.fd(), static_cast<std::uint32_t>(index), wants_write_[index]);
   }
   return *moved;
 }
@@ -228,9 +228,12 @@ void Engine::sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline)
   }
   for (; armed < links_.size() && !something_to_do; ++armed) {
     if (lost_[armed]) continue;
-    links_[armed]->endpoint().expect(links_[armed]->incoming_left());
-    if (!links_[armed]->endpoint().is_memory()) continue;
-    something_to_do = !links_[armed]->endpoint().arm(links_[armed]->wants_write());
+    Link& link = *links_[armed];
+    if (link.endpoint().is_memory()) {
+      something_to_do = !link.endpoint().arm(link.wants_write());
+    } else {
+      link.endpoint().expect(link.incoming_left());
+    }
   }
   if (!something_to_do) {
     sleeping_ = true;
