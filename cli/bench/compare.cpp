@@ -1,36 +1,31 @@
 #include "bench/compare.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
+#include <random>
 
 #include "bench/statistics.hpp"
 
 namespace kolo::bench {
-namespace {
-
-/// How many of n ratios may be left out at each end, so that what remains encloses the median with 95 %: each
-/// ratio is below the median with 1/2, so that their number has a binomial distribution.
-std::size_t left_out(std::size_t n) {
-  double probability = std::pow(0.5, static_cast<double>(n));  // of k below the median
-  double beyond = 0;
-  std::size_t k = 0;
-  for (; k < n / 2; ++k) {
-    beyond += probability;
-    if (beyond > 0.025) break;
-    probability *= static_cast<double>(n - k) / static_cast<double>(k + 1);
-  }
-  return k == 0 ? 0 : k - 1;
-}
-
-}  // namespace
 
 Ratio compare(const std::vector<double>& times, const std::vector<double>& others) {
+  constexpr std::size_t kDraws = 1000;
+  constexpr std::size_t kOutside = kDraws / 40;  // at each end
+  std::mt19937 random;
+  std::uniform_int_distribution<std::size_t> any_round(0, times.size() - 1);
   std::vector<double> ratios;
-  for (std::size_t r = 0; r < times.size(); ++r) ratios.push_back(times[r] / others[r]);
+  std::vector<double> drawn(times.size());
+  std::vector<double> drawn_others(times.size());
+  for (std::size_t draw = 0; draw < kDraws; ++draw) {
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      const std::size_t round = any_round(random);
+      drawn[i] = times[round];
+      drawn_others[i] = others[round];
+    }
+    ratios.push_back(midmean(drawn) / midmean(drawn_others));
+  }
   std::sort(ratios.begin(), ratios.end());
-  const std::size_t out = left_out(ratios.size());
-  return {summarize(ratios).median, ratios[out], ratios[ratios.size() - 1 - out]};
+  return {midmean(times) / midmean(others), ratios[kOutside], ratios[kDraws - 1 - kOutside]};
 }
 
 }  // namespace kolo::bench

@@ -5,17 +5,18 @@
 
 namespace kolo::bench {
 
-/// How many times as long as another something took: the median over the rounds, and the bounds between which
-/// the median of endless rounds lies with 95 % (by the signs of the differences, whatever their distribution;
-/// with fewer than 6 rounds, which cannot tell so much, the least and the largest).
+/// How many times as long as another something took: the ratio of their midmeans over the rounds, and where
+/// that ratio lies with 95 %, by drawing the rounds again (bootstrap: Efron and Tibshirani, An Introduction
+/// to the Bootstrap, 1993, section 13.3). Means, because both may run at one of two speeds from round to
+/// round: a median would be of either.
 struct Ratio {
-  double median = 1;
+  double ratio = 1;
   double low = 1;
   double high = 1;
 };
 
-/// times[r] and others[r] are of round r, so that what slows down a whole round hits both. At least one
-/// round, as many of both, all above 0.
+/// times[r] and others[r] are of round r and are drawn together. At least one round, as many of both, all
+/// above 0. The same times always give the same bounds.
 Ratio compare(const std::vector<double>& times, const std::vector<double>& others);
 
 }  // namespace kolo::bench

@@ -22,7 +22,7 @@ struct GridColumn {
   Ratio ratio;                 ///< of the choice's time to the fastest's
 
   /// By how much the choice is slower than the fastest: 0.1 is a tenth.
-  double regret() const { return ratio.median - 1; }
+  double regret() const { return ratio.ratio - 1; }
 };
 
 struct Grid {
@@ -34,7 +34,7 @@ struct Grid {
 /// Collective: measures all candidates, those that spare slow hosts too, for each size in turns, round by
 /// round, so that a noisy moment of the machine hits all alike; those far behind after a round are given up.
 /// Then a final: kolo's choice and the fastest few run many short rounds more, which alone decide. Times are
-/// lower quartiles, of the final the median of its rounds' ones. Complete on rank 0, which prints the table
+/// lower quartiles, of the final the midmean of its rounds' ones. Complete on rank 0, which prints the table
 /// and writes the JSON lines. Results are verified as always.
 Grid measure_grid(const Settings& settings, const Communicator& communicator,
                   const std::vector<int>& slow_hosts);

@@ -17,6 +17,10 @@ struct Summary {
 /// All zero when there are no times.
 Summary summarize(std::vector<double> times);
 
+/// The mean of the middle half of the times: a quarter of them, rounded down, is left out at each end. 0 when
+/// there are none.
+double midmean(std::vector<double> times);
+
 /// 10^9 bytes a second; 0 where there is no time.
 double gigabytes_per_second(double bytes, double microseconds);
 
