@@ -12,7 +12,11 @@ namespace kolo {
 namespace {
 
 constexpr auto kHandBack = std::chrono::milliseconds(50);  // callers that come and go keep the thread away
-constexpr auto kBurst = std::chrono::microseconds(50);  // who starts several operations soon waits for them
+// Who starts several operations soon waits for them, and drives them then: a second thread would only take a
+// core and the lock from it. So the own thread lets so much time pass first, the more the more often that was
+// in vain.
+constexpr std::chrono::microseconds kShortestBurst{50};
+constexpr std::chrono::microseconds kLongestBurst{1000};
 constexpr auto kBetweenMoves = std::chrono::milliseconds(5);
 constexpr int kPollsBetweenLooks = 64;
 constexpr int kSpinsBetweenYields = 16;
@@ -65,6 +69,7 @@ bool Engine::wait_until(std::unique_lock<std::mutex>& lock, const Deadline& dead
 void Engine::own_thread() {
   std::unique_lock lock(mutex_);
   bool burst_is_over = false;
+  auto burst = kShortestBurst;
   while (!stopping_) {
     if (driver_ != Driver::none || waiting_callers_ > 0) {
       burst_is_over = false;
@@ -76,11 +81,16 @@ void Engine::own_thread() {
       idle_.wait_until(lock, last_driven_ + kHandBack);
       continue;
     }
-    if (!burst_is_over) {
+    if (!burst_is_over && has_work()) {
+      const auto begin = Clock::now();
       lock.unlock();
-      std::this_thread::sleep_for(kBurst);
+      std::this_thread::sleep_for(burst);
       lock.lock();
-      burst_is_over = true;
+      const bool is_driven = driver_ != Driver::none || waiting_callers_ > 0;
+      // Those who start operations move them on by the way: then none of them is old.
+      const bool is_moving = !active_.empty() && active_.front()->started() >= begin;
+      burst_is_over = has_work() && !is_driven && !is_moving;
+      burst = burst_is_over ? std::max(burst / 2, kShortestBurst) : std::min(burst * 2, kLongestBurst);
       continue;
     }
     driver_ = Driver::own_thread;

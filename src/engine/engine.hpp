@@ -241,9 +241,9 @@ class Engine final : private LinkListener,
   std::uint32_t next_lane_ = 0;
   Board* board_ = nullptr;  // of this rank, where some link leads to a neighbour
   std::uint32_t sleeps_ = 0;
-  Clock::time_point last_move_;  // to another core
-  std::vector<std::shared_ptr<Operation>> active_;
-  std::vector<std::shared_ptr<Operation>> pool_;  // finished; their Works may still be held
+  Clock::time_point last_move_;                    // to another core
+  std::deque<std::shared_ptr<Operation>> active_;  // in the order of their starts, in which most of them end
+  std::vector<std::shared_ptr<Operation>> pool_;   // finished; their Works may still be held
   std::size_t pool_looks_ = 0;
   std::unordered_map<std::uint32_t, Context> contexts_;
   std::unordered_set<std::uint32_t> claimed_contexts_{0};

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <utility>
 
 #include "base/socket_options.hpp"
 #include "base/would_block.hpp"
@@ -106,11 +107,14 @@ Result<std::size_t> TcpEndpoint::write(std::span<const iovec> parts) {
 
 Result<std::size_t> TcpEndpoint::read(std::span<std::byte> into) {
   if (into.empty()) return std::size_t{0};
+  // Who asks again at once spares the system call. What has come since then polls readable.
+  if (std::exchange(took_all_, false) && lost_.ok()) return std::size_t{0};
   // Also after a failed write: the peer's last words may explain it.
   ssize_t got;
   do {
     got = ::recv(socket_.get(), into.data(), into.size(), MSG_DONTWAIT);
   } while (got < 0 && errno == EINTR);
+  took_all_ = got > 0 && static_cast<std::size_t>(got) < into.size();
   if (got > 0) return static_cast<std::size_t>(got);
   if (got == 0) return lose(0);
   if (would_block(errno)) return lost_.ok() ? Result<std::size_t>(std::size_t{0}) : lost_;
@@ -128,14 +132,6 @@ std::uint64_t TcpEndpoint::delivered() const {
   int queued = 0;
   if (::ioctl(socket_.get(), SIOCOUTQ, &queued) != 0) return written_;
   return written_ - static_cast<std::uint64_t>(queued);
-}
-
-Status TcpEndpoint::drain() {
-  std::byte next;
-  const ssize_t got = ::recv(socket_.get(), &next, 1, MSG_DONTWAIT | MSG_PEEK);
-  if (got == 0) return lose(0);
-  if (got < 0 && !would_block(errno) && errno != EINTR) return lose(errno);
-  return got > 0 ? Status() : lost_;
 }
 
 }  // namespace kolo::tcp

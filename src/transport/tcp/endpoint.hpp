@@ -28,7 +28,7 @@ class TcpEndpoint final : public Endpoint {
   bool arm(bool) override { return lost_.ok(); }
   void disarm() override {}
   void expect(std::uint64_t bytes) override;
-  Status drain() override;
+  Status drain() override { return lost_; }  // read() notices a peer that has gone
 
  private:
   /// Remembers and returns the first error.
@@ -38,7 +38,8 @@ class TcpEndpoint final : public Endpoint {
   std::string description_;
   Status lost_;
   std::uint64_t written_ = 0;
-  int wakes_at_ = 1;  ///< bytes to read
+  int wakes_at_ = 1;       ///< bytes to read
+  bool took_all_ = false;  ///< that there was, at the last read()
 };
 
 }  // namespace kolo::tcp
