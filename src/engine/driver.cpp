@@ -2,6 +2,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "base/cores.hpp"
@@ -20,6 +21,8 @@ constexpr std::chrono::microseconds kLongestBurst{1000};
 constexpr auto kBetweenMoves = std::chrono::milliseconds(5);
 constexpr int kPollsBetweenLooks = 64;
 constexpr int kSpinsBetweenYields = 16;
+constexpr std::size_t kDirectReads = 2;
+constexpr int kLooksBetweenAsking = 8;
 
 }  // namespace
 
@@ -208,9 +211,22 @@ bool Engine::poll(bool look_at_descriptors) {
     const bool is_memory = links_[i]->endpoint().is_memory();
     if (is_memory || links_[i]->wants_write()) moved = progress(i, is_memory) || moved;
   }
-  if (look_at_descriptors) {
-    for (const std::uint32_t i : sleeper_.wait(0)) moved = wake(i) || moved;
+  if (!look_at_descriptors) return moved;
+  // Asking which one has something to read costs as much as trying to read it.
+  std::array<std::size_t, kDirectReads> awaited;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < links_.size() && count <= kDirectReads; ++i) {
+    const Endpoint& endpoint = links_[i]->endpoint();
+    if (lost_[i] || endpoint.is_memory() || endpoint.fd() < 0 || !links_[i]->awaits_frame()) continue;
+    if (count < kDirectReads) awaited[count] = i;
+    ++count;
   }
+  const bool is_direct = count > 0 && count <= kDirectReads && ++direct_looks_ % kLooksBetweenAsking != 0;
+  if (is_direct) {
+    for (std::size_t i = 0; i < count; ++i) moved = progress(awaited[i], true) || moved;
+    return moved;
+  }
+  for (const std::uint32_t i : sleeper_.wait(0)) moved = wake(i) || moved;
   return moved;
 }
 

@@ -241,6 +241,7 @@ class Engine final : private LinkListener,
   std::uint32_t next_lane_ = 0;
   Board* board_ = nullptr;  // of this rank, where some link leads to a neighbour
   std::uint32_t sleeps_ = 0;
+  unsigned direct_looks_ = 0;
   Clock::time_point last_move_;                    // to another core
   std::deque<std::shared_ptr<Operation>> active_;  // in the order of their starts, in which most of them end
   std::vector<std::shared_ptr<Operation>> pool_;   // finished; their Works may still be held
