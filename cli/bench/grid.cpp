@@ -183,12 +183,17 @@ class GridRunner {
 
   /// Which ranks share a core decides what a short message takes, and the system leaves them together for
   /// long: a job would measure the places that its ranks were dealt, another job others. So each round deals
-  /// again, evenly, the same places to all algorithms; the system may move the ranks from there.
+  /// again, evenly on each host, the same places to all algorithms; the system may move the ranks from there.
   void take_core_of(int round) const {
-    std::vector<unsigned> places(static_cast<std::size_t>(communicator_.size()));
-    std::iota(places.begin(), places.end(), 0U);
-    std::ranges::shuffle(places, std::mt19937(static_cast<std::uint32_t>(round)));
-    move_to_core(places[static_cast<std::size_t>(communicator_.rank())]);
+    std::vector<std::size_t> order(static_cast<std::size_t>(communicator_.size()));
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::ranges::shuffle(order, std::mt19937(static_cast<std::uint32_t>(round)));
+    const std::vector<int>& hosts = situation_of(communicator_).hosts;
+    const auto me = static_cast<std::size_t>(communicator_.rank());
+    const auto before_me =
+        std::ranges::count_if(order.begin(), std::ranges::find(order, me),
+                              [&](std::size_t rank) { return hosts.empty() || hosts[rank] == hosts[me]; });
+    move_to_core(static_cast<unsigned>(before_me));
   }
 
   /// What kolo would run, found by asking for it. It may be no candidate: a ring in another order, or what

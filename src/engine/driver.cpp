@@ -91,11 +91,13 @@ void Engine::own_thread() {
       lock.lock();
       const bool is_driven = driver_ != Driver::none || waiting_callers_ > 0;
       // Those who start operations move them on by the way: then none of them is old.
-      const bool is_moving = !active_.empty() && active_.front()->started() >= begin;
+      const bool is_moving =
+          !active_.empty() && active_.front()->started() >= begin && Clock::now() < last_driven_ + kHandBack;
       burst_is_over = has_work() && !is_driven && !is_moving;
       burst = burst_is_over ? std::max(burst / 2, kShortestBurst) : std::min(burst * 2, kLongestBurst);
       continue;
     }
+    if (!burst_is_over) burst = kShortestBurst;  // there was nothing to do for long
     driver_ = Driver::own_thread;
     drive(lock, Deadline::never(), [&] { return stopping_ || waiting_callers_ > 0; });
     driver_ = Driver::none;
@@ -212,12 +214,14 @@ bool Engine::poll(bool look_at_descriptors) {
     if (is_memory || links_[i]->wants_write()) moved = progress(i, is_memory) || moved;
   }
   if (!look_at_descriptors) return moved;
-  // Asking which one has something to read costs as much as trying to read it.
+  // Asking which one has something to read costs as much as trying to read it. In the middle of a long
+  // message there is nothing to read until it is worth it.
   std::array<std::size_t, kDirectReads> awaited;
   std::size_t count = 0;
   for (std::size_t i = 0; i < links_.size() && count <= kDirectReads; ++i) {
     const Endpoint& endpoint = links_[i]->endpoint();
-    if (lost_[i] || endpoint.is_memory() || endpoint.fd() < 0 || !links_[i]->awaits_frame()) continue;
+    if (lost_[i] || endpoint.is_memory() || endpoint.fd() < 0 || !links_[i]->awaits_something()) continue;
+    if (links_[i]->incoming_left() > 0) count = kDirectReads;
     if (count < kDirectReads) awaited[count] = i;
     ++count;
   }

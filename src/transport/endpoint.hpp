@@ -39,7 +39,8 @@ class Endpoint {
 
   /// Writes as much of the parts as fits now; returns how many bytes, 0 when there is no room.
   virtual Result<std::size_t> write(std::span<const iovec> parts) = 0;
-  /// Reads at most `into.size()` bytes; returns how many, 0 when there are none now.
+  /// Reads at most `into.size()` bytes; returns how many, 0 when there are none now, or none that the last
+  /// read() did not leave: what has come since polls readable.
   virtual Result<std::size_t> read(std::span<std::byte> into) = 0;
 
   /// How many of the bytes written are known to have reached the peer's host; 0 where nobody knows.
@@ -47,7 +48,7 @@ class Endpoint {
 
   /// --- Waiting. -----------------------------------------------------------------------------------------
   /// True when read() and write() cost no system call, so that a spinning caller may try them in a loop;
-  /// false when it should ask poll(2) on fd() first.
+  /// false when each try is one, as asking poll(2) on fd() is.
   virtual bool is_memory() const = 0;
   /// A descriptor that polls readable (POLLIN or POLLHUP) when an armed endpoint has something to do, and
   /// when the peer is gone. Stays the same for life; call drain() when it polled readable.
@@ -60,7 +61,7 @@ class Endpoint {
   /// At least so many bytes are about to come: fd() need not poll readable before most of them, or enough to
   /// be worth waking for, are there. 0: there is no telling; every byte counts.
   virtual void expect(std::uint64_t /*bytes*/) {}
-  /// Takes what woke us off fd(), and notices a peer that has gone.
+  /// Takes what woke us off fd(). A peer that has gone is noticed here or by the next read().
   virtual Status drain() = 0;
 
   /// --- Pulling: an endpoint that cannot leaves all of these as they are. ---------------------------------

@@ -69,8 +69,10 @@ class Link {
   std::uint64_t bytes_read() const noexcept { return bytes_read_; }
   /// There is something to say to the peer or to hear from it.
   bool is_wanted() const noexcept { return wants_write() || !receives_.empty() || !sends_.empty(); }
-  /// A receive has not met its message yet, and the stream is not in the middle of another long one.
-  bool awaits_frame() const noexcept { return !receives_.empty() && incoming_left() == 0; }
+  /// The peer has something to send or to answer.
+  bool awaits_something() const noexcept {
+    return !receives_.empty() || !sends_.empty() || incoming_left() > 0;
+  }
   /// A posted request has not met its counterpart yet.
   bool is_waiting() const noexcept;
   /// There are bytes that the endpoint had no room for.

@@ -60,5 +60,14 @@ TEST(BenchStatistics, RoundsOfOneAlgorithmAddUp) {
   EXPECT_EQ(best({}), nullptr);
 }
 
+TEST(BenchStatistics, MidmeanLeavesOutAQuarterAtEachEnd) {
+  EXPECT_DOUBLE_EQ(midmean({}), 0);
+  EXPECT_DOUBLE_EQ(midmean({5}), 5);
+  EXPECT_DOUBLE_EQ(midmean({9, 1, 2}), 4);
+  EXPECT_DOUBLE_EQ(midmean({100, 1, 3, 2}), 2.5);
+  EXPECT_DOUBLE_EQ(midmean({100, 1, 3, 2, 4}), 3);
+  EXPECT_DOUBLE_EQ(midmean({8, 7, 6, 5, 4, 3, 2, 1}), 4.5);
+}
+
 }  // namespace
 }  // namespace kolo::bench

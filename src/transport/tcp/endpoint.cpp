@@ -121,6 +121,12 @@ Result<std::size_t> TcpEndpoint::read(std::span<std::byte> into) {
   return lose(errno);
 }
 
+/// Only read() notices a peer that has gone.
+Status TcpEndpoint::drain() {
+  took_all_ = false;
+  return lost_;
+}
+
 void TcpEndpoint::expect(std::uint64_t bytes) {
   const int wanted = static_cast<int>(std::clamp<std::uint64_t>(bytes, 1, kWorthWaking));
   if (wanted == wakes_at_) return;

@@ -28,7 +28,7 @@ class TcpEndpoint final : public Endpoint {
   bool arm(bool) override { return lost_.ok(); }
   void disarm() override {}
   void expect(std::uint64_t bytes) override;
-  Status drain() override { return lost_; }  // read() notices a peer that has gone
+  Status drain() override;
 
  private:
   /// Remembers and returns the first error.

@@ -266,6 +266,26 @@ TEST_P(Endpoints, AClosedPeerIsLostAfterItsLastByte) {
   EXPECT_NE(entry.revents & (POLLIN | POLLHUP), 0);
 }
 
+TEST_P(Endpoints, TheEndIsHeardBehindAReadThatTookAllThereWas) {
+  CONNECT(group, 2);
+  const auto data = pattern(1000, 5);
+  ASSERT_TRUE(send_all(group.at(1, 0), data).ok());
+  group.endpoints[1].clear();
+  Endpoint& left = group.at(0, 1);
+  std::vector<std::byte> in(4 * data.size());
+  std::size_t got = 0;
+  Status status;
+  for (int tries = 0; status.ok() && tries < 100; ++tries) {
+    auto read = left.read(std::span(in).subspan(got));
+    status = read.status();
+    if (read.ok()) got += *read;
+    if (read.ok() && *read == 0) status = sleep_on(left, false);
+  }
+  EXPECT_EQ(status.code(), Code::peer_lost) << status.message();
+  ASSERT_EQ(got, data.size());
+  EXPECT_TRUE(std::equal(data.begin(), data.end(), in.begin()));
+}
+
 TEST_P(Endpoints, LastWordsAreHeard) {
   CONNECT(group, 2);
   const auto words = pattern(2000, 6);
