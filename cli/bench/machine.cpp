@@ -1,10 +1,11 @@
 #include "bench/machine.hpp"
 
-#include <sched.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
 #include <fstream>
+
+#include "base/cores.hpp"
 
 namespace kolo::bench {
 namespace {
@@ -24,9 +25,7 @@ std::string cpu_name() {
 Machine this_machine() {
   Machine machine;
   machine.cpu = cpu_name();
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  if (::sched_getaffinity(0, sizeof(allowed), &allowed) == 0) machine.cores = CPU_COUNT(&allowed);
+  machine.cores = usable_cores();
   machine.memory_GB =
       static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE)) / 1e9;
   utsname system;

@@ -14,6 +14,11 @@ inline int usable_cores() {
   return sched_getaffinity(0, sizeof cpus, &cpus) == 0 ? std::max(CPU_COUNT(&cpus), 1) : 1;
 }
 
+/// Moves the calling thread to one of `some`; then it may run on all of `mine` again.
+inline void visit_cores(const cpu_set_t& some, const cpu_set_t& mine) {
+  if (sched_setaffinity(0, sizeof some, &some) == 0) sched_setaffinity(0, sizeof mine, &mine);
+}
+
 /// Moves the calling thread to one of the cores that it may use, number n of them counted round and round; it
 /// may leave again.
 inline void move_to_core(unsigned n) {
@@ -26,7 +31,7 @@ inline void move_to_core(unsigned n) {
   cpu_set_t only;
   CPU_ZERO(&only);
   CPU_SET(core, &only);
-  if (sched_setaffinity(0, sizeof only, &only) == 0) sched_setaffinity(0, sizeof mine, &mine);
+  visit_cores(only, mine);
 }
 
 /// Moves the calling thread to another core that it may use, if there is one; it may come back later.
@@ -36,7 +41,7 @@ inline void leave_core(int core) {
   if (sched_getaffinity(0, sizeof mine, &mine) != 0 || CPU_COUNT(&mine) < 2) return;
   cpu_set_t others = mine;
   CPU_CLR(core, &others);
-  if (sched_setaffinity(0, sizeof others, &others) == 0) sched_setaffinity(0, sizeof mine, &mine);
+  visit_cores(others, mine);
 }
 
 }  // namespace kolo

@@ -2,7 +2,6 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include "base/cores.hpp"
@@ -202,6 +201,20 @@ bool Engine::progress(std::size_t index, bool readable) {
   return *moved;
 }
 
+/// The sockets to read from without asking which one has something, as asking costs as much as trying: those
+/// of the few peers that are awaited. In the middle of a long message there is nothing to read until it is
+/// worth it.
+void Engine::find_direct_reads() {
+  direct_reads_.clear();
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    Link& link = *links_[i];
+    const Endpoint& endpoint = link.endpoint();
+    if (lost_[i] || endpoint.is_memory() || endpoint.fd() < 0 || !link.awaits_something()) continue;
+    if (link.incoming_left() > 0 || direct_reads_.size() == kDirectReads) return direct_reads_.clear();
+    direct_reads_.push_back(i);
+  }
+}
+
 bool Engine::poll(bool look_at_descriptors) {
   bool moved = false;
   if (!unconnected_.empty()) dial_wanted();
@@ -214,20 +227,9 @@ bool Engine::poll(bool look_at_descriptors) {
     if (is_memory || links_[i]->wants_write()) moved = progress(i, is_memory) || moved;
   }
   if (!look_at_descriptors) return moved;
-  // Asking which one has something to read costs as much as trying to read it. In the middle of a long
-  // message there is nothing to read until it is worth it.
-  std::array<std::size_t, kDirectReads> awaited;
-  std::size_t count = 0;
-  for (std::size_t i = 0; i < links_.size() && count <= kDirectReads; ++i) {
-    const Endpoint& endpoint = links_[i]->endpoint();
-    if (lost_[i] || endpoint.is_memory() || endpoint.fd() < 0 || !links_[i]->awaits_something()) continue;
-    if (links_[i]->incoming_left() > 0) count = kDirectReads;
-    if (count < kDirectReads) awaited[count] = i;
-    ++count;
-  }
-  const bool is_direct = count > 0 && count <= kDirectReads && ++direct_looks_ % kLooksBetweenAsking != 0;
-  if (is_direct) {
-    for (std::size_t i = 0; i < count; ++i) moved = progress(awaited[i], true) || moved;
+  find_direct_reads();
+  if (!direct_reads_.empty() && ++direct_looks_ % kLooksBetweenAsking != 0) {
+    for (const std::size_t i : direct_reads_) moved = progress(i, true) || moved;
     return moved;
   }
   for (const std::uint32_t i : sleeper_.wait(0)) moved = wake(i) || moved;

@@ -171,6 +171,7 @@ class Engine final : private LinkListener,
   bool wait_until(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
                   const std::function<bool()>& stop);
   void drive(std::unique_lock<std::mutex>& lock, const Deadline& deadline, const std::function<bool()>& stop);
+  void find_direct_reads();
   bool poll(bool look_at_descriptors);
   bool progress(std::size_t index, bool readable);
   bool wake(std::size_t index);
@@ -241,6 +242,7 @@ class Engine final : private LinkListener,
   std::uint32_t next_lane_ = 0;
   Board* board_ = nullptr;  // of this rank, where some link leads to a neighbour
   std::uint32_t sleeps_ = 0;
+  std::vector<std::size_t> direct_reads_;  // links
   unsigned direct_looks_ = 0;
   Clock::time_point last_move_;                    // to another core
   std::deque<std::shared_ptr<Operation>> active_;  // in the order of their starts, in which most of them end

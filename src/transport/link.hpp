@@ -67,12 +67,12 @@ class Link {
   }
   /// Bytes of any kind that have come from the peer so far.
   std::uint64_t bytes_read() const noexcept { return bytes_read_; }
-  /// There is something to say to the peer or to hear from it.
-  bool is_wanted() const noexcept { return wants_write() || !receives_.empty() || !sends_.empty(); }
   /// The peer has something to send or to answer.
   bool awaits_something() const noexcept {
     return !receives_.empty() || !sends_.empty() || incoming_left() > 0;
   }
+  /// There is something to say to the peer or to hear from it.
+  bool is_wanted() const noexcept { return wants_write() || awaits_something(); }
   /// A posted request has not met its counterpart yet.
   bool is_waiting() const noexcept;
   /// There are bytes that the endpoint had no room for.
