@@ -182,6 +182,7 @@ PlanCache::Entry Communicator::State::prepare(const Call& call, DType dtype, std
     if (group != nullptr && chosen.algorithm->native && custom == nullptr && wire == Wire::native) {
       recipe->group = group;
       recipe->shape = native_shape(call, size_of(dtype));
+      recipe->most_shown = recipe->shape.most_shown_bytes(size);
       return made;
     }
     const Schedule schedule = chosen.algorithm->generate(choice.spec);

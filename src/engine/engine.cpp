@@ -78,13 +78,12 @@ Engine::~Engine() {
 std::shared_ptr<Operation> Engine::acquire() {
   constexpr std::size_t kLooks = 8;
   for (std::size_t look = 0; look < std::min(kLooks, pool_.size()); ++look) {
-    auto& pooled = pool_[pool_looks_++ % pool_.size()];
-    if (pooled.use_count() != 1) continue;  // somebody still holds its Work
+    const bool is_free = pool_.front().use_count() == 1;  // else somebody still holds its Work
     // Counted up, and not moved: only this orders us behind the thread that has dropped the last Work.
-    auto operation = pooled;
-    std::swap(pooled, pool_.back());
-    pool_.pop_back();
-    return operation;
+    auto operation = pool_.front();
+    pool_.pop_front();
+    if (is_free) return operation;
+    pool_.push_back(std::move(operation));
   }
   return std::make_shared<Operation>(*this, weak_from_this());
 }
@@ -96,7 +95,7 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
     operation->take(spec);
     operation->finished_.clear();
     operation->started_ = operation->last_progress_ = Clock::now();
-    operation->end(status_for(*operation, *poisoned_));
+    operation->end(status_for(*operation, *poisoned_), operation->started_);
     count_error(spec.collective);
     return operation;
   }
@@ -131,6 +130,10 @@ void Engine::run_native(Operation& operation, bool waits_now) {
   native::Group& group = *operation.spec().group();
   int looks = options_.crowded ? kFirstLooksCrowded : kFirstLooks;
   if (!waits_now || driver_ != Driver::none) looks = 1;
+  // Announced is enough: calls that are carried out together, when somebody waits or no more can be
+  // announced, have the other ranks' answers at hand, and share the stalls that locks mean to a core that
+  // writes to others.
+  if (!waits_now && group.has_room()) looks = 0;
   for (int look = 0; look < looks && !operation.done() && !noted_; ++look) {
     if (options_.crowded && look > 0) std::this_thread::yield();
     if (!options_.crowded && look > kEagerLooks) relax();
@@ -144,7 +147,7 @@ void Engine::run_native(Operation& operation, bool waits_now) {
 }
 
 void Engine::operation_finished(Operation& operation) {
-  if (!operation.done()) operation.end(Status());
+  if (!operation.done()) operation.end(Status(), operation.time_of_end());
   const auto it =
       std::find_if(active_.begin(), active_.end(), [&](const auto& a) { return a.get() == &operation; });
   if (it != active_.end()) release(static_cast<std::size_t>(it - active_.begin()));
@@ -152,8 +155,12 @@ void Engine::operation_finished(Operation& operation) {
 
 void Engine::release(std::size_t active_index) {
   auto operation = std::move(active_[active_index]);
-  active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(active_index));
-  probes_.erase(operation.get());
+  if (active_index == 0) {
+    active_.pop_front();
+  } else {
+    active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(active_index));
+  }
+  if (!probes_.empty()) probes_.erase(operation.get());
   record(*operation);
   if (!operation->status().ok()) count_error(operation->spec().collective);
   constexpr std::size_t kPool = 256;
@@ -242,6 +249,7 @@ void Engine::on_native_progress(Operation& operation) {
 }
 
 void Engine::on_native_finished(Operation& operation) {
+  operation.end(Status(), operation.is_timed_ ? operation.spec().group()->now() : operation.started_);
   operation_finished(operation);
 }
 

@@ -246,8 +246,7 @@ class Engine final : private LinkListener,
   unsigned direct_looks_ = 0;
   Clock::time_point last_move_;                    // to another core
   std::deque<std::shared_ptr<Operation>> active_;  // in the order of their starts, in which most of them end
-  std::vector<std::shared_ptr<Operation>> pool_;   // finished; their Works may still be held
-  std::size_t pool_looks_ = 0;
+  std::deque<std::shared_ptr<Operation>> pool_;    // finished; their Works may still be held
   std::unordered_map<std::uint32_t, Context> contexts_;
   std::unordered_set<std::uint32_t> claimed_contexts_{0};
   Counters counters_;

@@ -72,7 +72,7 @@ void Engine::settle_failure() {
   log().info("rank {}: {}", rank_, poisoned_->reason);
   while (!active_.empty()) {
     Operation& operation = *active_.back();
-    operation.end(status_for(operation, *poisoned_));
+    operation.end(status_for(operation, *poisoned_), operation.time_of_end());
     release(active_.size() - 1);
   }
   probes_.clear();

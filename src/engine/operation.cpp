@@ -62,12 +62,12 @@ void Operation::begin_plan() {
     }
   }
   run_ready();
-  if (steps_left_ == 0) end(Status());
+  if (steps_left_ == 0) end(Status(), time_of_end());
 }
 
-void Operation::end(Status status) {
+void Operation::end(Status status, Clock::time_point when) {
   status_ = std::move(status);
-  ended_ = is_timed_ ? Clock::now() : started_;
+  ended_ = when;
   done_.store(true, std::memory_order_release);
 }
 

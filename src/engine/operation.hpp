@@ -31,7 +31,8 @@ struct Recipe : std::enable_shared_from_this<Recipe> {
   std::shared_ptr<const Plan> plan = nullptr;     ///< null where the call runs natively:
   native::Group* group = nullptr;                 ///< in this group
   native::Shape shape = {};
-  Wire wire = Wire::native;  ///< of the plan's messages
+  std::uint64_t most_shown = 0;  ///< shape.most_shown_bytes()
+  Wire wire = Wire::native;      ///< of the plan's messages
 };
 
 /// All that an operation needs to run. Built before any byte moves.
@@ -111,8 +112,9 @@ class Operation {
   void take(const OperationSpec& spec);
   void begin(bool is_timed);
   void start_clock();
+  Clock::time_point time_of_end() const { return is_timed_ ? Clock::now() : started_; }
   void begin_plan();
-  void end(Status status);
+  void end(Status status, Clock::time_point when);
   void run(std::uint32_t index);
   void run_ready();
   void post(std::uint32_t index);

@@ -88,4 +88,8 @@ class Neighbour {
 /// see and change them no more. Memory that kolo did not give out is left alone. Thread-safe.
 void detach_shared_memory(const void* data, std::size_t bytes);
 
+/// Counts what is no longer shared: while it stays the same, what kolo gave out and shared still is.
+/// Thread-safe.
+std::uint64_t shared_memory_losses();
+
 }  // namespace kolo

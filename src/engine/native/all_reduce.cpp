@@ -41,7 +41,6 @@ Task all_reduce_in_place(Call& call) {
     }
     if (!call.begin_writing()) co_await Wait{&Lane::done, ~std::uint64_t{0}};
     call.fold(to.data(), to.size(), from.data(), from.size(), std::min(step, end - at), from.size());
-    call.end_writing();
     if (at + step < end) co_await Wait{};
   }
   call.publish(call.lane->done, call.number);

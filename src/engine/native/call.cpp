@@ -31,10 +31,8 @@ bool Call::is_given_up() const {
 }
 
 bool Call::begin_writing() {
-  board->writing.store(1, std::memory_order_seq_cst);
-  if (!is_given_up()) return true;
-  end_writing();
-  return false;
+  if (board->writing.load(std::memory_order_relaxed) == 0) board->writing.store(1, std::memory_order_seq_cst);
+  return !is_given_up();
 }
 
 void Call::show(std::byte* stage, const std::byte* data, std::size_t bytes, bool to_all) const {

@@ -56,6 +56,11 @@ struct Call {
   // For the algorithm, so that it need not allocate any.
   std::vector<const void*> from;
   std::vector<void*> to;
+  std::vector<std::max_align_t> frame;  ///< see Task
+  void* frame_memory(std::size_t bytes) {
+    frame.resize(std::max(frame.size(), (bytes + sizeof frame[0] - 1) / sizeof frame[0]));
+    return frame.data();
+  }
 
   bool changed = false;  ///< something was published that others may sleep for
 
@@ -70,14 +75,14 @@ struct Call {
   }
   /// Whether a rank has failed: what this one has read of the others' memory since may be something else.
   bool is_given_up() const;
-  /// Begins to write in other ranks' memory, or returns false: one of them has failed and takes its memory
-  /// back. With Group::abandon() the store of one side and the load of the other cannot both miss.
+  /// From here to the end of the look this rank writes in other ranks' memory; or returns false: one of them
+  /// has failed and takes its memory back. With Group::abandon() the store of one side and the load of the
+  /// other cannot both miss.
   bool begin_writing();
   /// Puts on this rank's board what one other rank, or each of them, is going to read.
   void show(std::byte* stage, const std::byte* data, std::size_t bytes, bool to_all) const;
   /// Copies what another rank shows to all.
   void take(std::byte* to, std::byte* stage, std::size_t bytes) const;
-  void end_writing() { board->writing.store(0, std::memory_order_release); }
 };
 
 /// Where a piece of a copy or a reduction ends, so that the driver gets to look at the links now and then.

@@ -65,7 +65,7 @@ void Group::begin(Operation& operation) {
   call.output = static_cast<std::byte*>(spec.output);
   call.fold =
       is_reducing(spec.collective) ? kernels::fold_function(spec.dtype, spec.reduction.op()) : nullptr;
-  running.shown = call.shape->most_shown_bytes(size());
+  running.shown = spec.recipe->most_shown;
   calls_.push_back(&operation);
   announce_more();
 }
@@ -77,9 +77,10 @@ void Group::announce_more() {
 }
 
 void Group::announce(Operation& operation) {
-  const Running& running = operation.native();
+  Running& running = operation.native();
   const Call& call = running.call;
   ++announced_;
+  running.losses = shared_memory_losses();
   Note& note = lane_->notes[running.place % kNotes];
   note.signature = operation.spec().signature;
   const std::uint64_t bytes = call.shape->shown_bytes(rank_);
@@ -115,6 +116,7 @@ void Group::announce(Operation& operation) {
 
 bool Group::advance() {
   bool moved = false;
+  now_ = {};
   while (!calls_.empty() && !failed_ && step(*calls_.front(), moved)) {
     Operation& operation = *calls_.front();
     calls_.pop_front();
@@ -130,6 +132,8 @@ bool Group::advance() {
     if (!next.native().is_settled()) break;
     ++settled_;
   }
+  if (board_->writing.load(std::memory_order_relaxed) != 0)  // see Call::begin_writing()
+    board_->writing.store(0, std::memory_order_release);
   // Looking at who sleeps takes until everybody can see what was published. Whoever answers within that time
   // is awake, and has been looked at sooner.
   if (moved || ++quiet_looks_ > kQuietLooks) tell();
@@ -166,6 +170,7 @@ bool Group::step(Operation& operation, bool& moved) {
     if (done) break;
     const bool was_pause = running.task.wait().counter == nullptr;
     running.task.resume();
+    if (running.shown > kNoteBytes) now_ = {};
     moved = true;
     if (running.task.done()) continue;
     listener_.on_native_progress(operation);
@@ -173,7 +178,7 @@ bool Group::step(Operation& operation, bool& moved) {
   }
   running.state = Running::State::finished;
   running.task = {};
-  if (!is_still_shared(call)) fail(rank_, "its shared memory was given up by another communicator");
+  if (!is_still_shared(running)) fail(rank_, "its shared memory was given up by another communicator");
   return !failed_;
 }
 
@@ -212,7 +217,9 @@ void Group::fail(int rank, const std::string& why) {
 }
 
 /// An operation elsewhere that failed may have taken the memory from under this one.
-bool Group::is_still_shared(const Call& call) const {
+bool Group::is_still_shared(const Running& running) const {
+  if (running.losses == shared_memory_losses()) return true;
+  const Call& call = running.call;
   const std::uint64_t shown = call.shape->shown_bytes(rank_);
   return (call.inputs.empty() || shown == 0 || is_shared(call.input, shown)) &&
          (call.outputs.empty() || is_shared(call.output, call.shape->bytes()));
@@ -232,15 +239,16 @@ bool Group::comes_with_notes(const Running& running) const {
 /// Where everybody's memory is, if all of it that matters is shared. Returns false on failure.
 bool Group::reach_memory(Running& running) {
   Call& call = running.call;
-  call.inputs.clear();
-  call.outputs.clear();
   const Shape& shape = *call.shape;
   const bool written = shape.collective == Collective::all_reduce;
   const auto note_of = [&](int r) -> const Note& {
     return lanes_[static_cast<std::size_t>(r)]->notes[running.place % kNotes];
   };
   for (int r = 0; r < size(); ++r) {
-    if (shape.shown_bytes(r) > 0 && note_of(r).memory[0].region == 0) return true;
+    if (shape.shown_bytes(r) == 0 || note_of(r).memory[0].region != 0) continue;
+    call.inputs.clear();
+    call.outputs.clear();
+    return true;
   }
   const auto reach = [&](int r, const RemoteRange& range, std::uint64_t bytes) {
     std::byte* data = neighbours_[static_cast<std::size_t>(r)]->reach(range, bytes);
@@ -250,7 +258,7 @@ bool Group::reach_memory(Running& running) {
     return data;
   };
   call.inputs.resize(static_cast<std::size_t>(size()));
-  if (written) call.outputs.resize(static_cast<std::size_t>(size()));
+  call.outputs.resize(written ? static_cast<std::size_t>(size()) : 0);
   for (int r = 0; r < size() && !failed_; ++r) {
     const auto at = static_cast<std::size_t>(r);
     const Note& note = note_of(r);
@@ -260,7 +268,7 @@ bool Group::reach_memory(Running& running) {
       if (written) call.outputs[at] = call.output;
       continue;
     }
-    if (bytes > 0) call.inputs[at] = reach(r, note.memory[0], bytes);
+    call.inputs[at] = bytes > 0 ? reach(r, note.memory[0], bytes) : nullptr;
     if (written && !failed_) {
       const bool in_place =
           note.memory[0].region == note.memory[1].region && note.memory[0].offset == note.memory[1].offset;

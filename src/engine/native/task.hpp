@@ -17,11 +17,19 @@ struct Wait {
   std::uint64_t target = 0;
 };
 
-/// Starts suspended. Owned by one call; destroying it ends the algorithm where it waits.
+/// Starts suspended. Owned by one call, its first argument, in whose memory it lives: there is only one at a
+/// time. Destroying it ends the algorithm where it waits.
 class Task {
  public:
   struct promise_type {
     Wait wait;
+
+    /// In the call's memory, which is there already when calls repeat.
+    template <typename Caller>
+    static void* operator new(std::size_t bytes, Caller& call, const auto&...) {
+      return call.frame_memory(bytes);
+    }
+    static void operator delete(void* /*memory*/, std::size_t /*bytes*/) {}
 
     Task get_return_object() { return Task(std::coroutine_handle<promise_type>::from_promise(*this)); }
     std::suspend_always initial_suspend() noexcept { return {}; }

@@ -69,6 +69,7 @@ void Region::detach() const {
   static std::mutex one_at_a_time;  // whoever comes second returns when the pages are copied, too
   const std::lock_guard lock(one_at_a_time);
   if (detached_.exchange(true, std::memory_order_acq_rel)) return;
+  Regions::instance().note_detached();  // before it has an effect
   // Written to, if only with what is there, a page of a private mapping becomes a copy of its own.
   void* data = ::mmap(data_, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd_.get(), 0);
   if (data == MAP_FAILED) return;
@@ -192,8 +193,11 @@ namespace kolo {
 void detach_shared_memory(const void* data, std::size_t bytes) {
   if (const auto region = shm::Regions::instance().find(data, bytes)) {
     region->detach();
-    shm::Regions::instance().note_detached();
   }
+}
+
+std::uint64_t shared_memory_losses() {
+  return shm::Regions::instance().freed();
 }
 
 }  // namespace kolo
