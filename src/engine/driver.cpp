@@ -17,6 +17,7 @@ constexpr auto kHandBack = std::chrono::milliseconds(50);  // callers that come 
 // in vain.
 constexpr std::chrono::microseconds kShortestBurst{50};
 constexpr std::chrono::microseconds kLongestBurst{1000};
+constexpr int kMostBusy = 8;
 constexpr auto kBetweenMoves = std::chrono::milliseconds(5);
 constexpr int kPollsBetweenLooks = 64;
 constexpr int kSpinsBetweenYields = 16;
@@ -57,7 +58,7 @@ bool Engine::wait_until(std::unique_lock<std::mutex>& lock, const Deadline& dead
       drive(lock, deadline, stop);
       driver_ = Driver::none;
       if (waiting_callers_ > 0) changed_.notify_all();
-      if (has_work()) idle_.notify_one();
+      if (has_work()) leave_to_own_thread();
     } else {
       ++waiting_callers_;
       if (driver_ == Driver::own_thread && sleeping_) sleeper_.kick();
@@ -68,35 +69,41 @@ bool Engine::wait_until(std::unique_lock<std::mutex>& lock, const Deadline& dead
   return true;
 }
 
+void Engine::leave_to_own_thread() {
+  ++left_behind_;
+  if (std::exchange(resting_, false)) idle_.notify_one();
+}
+
 void Engine::own_thread() {
   std::unique_lock lock(mutex_);
-  bool burst_is_over = false;
+  std::uint64_t seen = 0;  // of left_behind_
   auto burst = kShortestBurst;
   while (!stopping_) {
-    if (driver_ != Driver::none || waiting_callers_ > 0) {
-      burst_is_over = false;
-      idle_.wait_for(lock, kHandBack);
-      continue;
-    }
-    if (!has_work() && Clock::now() < last_driven_ + kHandBack) {
-      burst_is_over = false;
-      idle_.wait_until(lock, last_driven_ + kHandBack);
-      continue;
-    }
-    if (!burst_is_over && has_work()) {
-      const auto begin = Clock::now();
+    const auto begin = Clock::now();
+    const auto is_driven = [this] { return driver_ != Driver::none || waiting_callers_ > 0; };
+    if (left_behind_ != seen) {
+      seen = left_behind_;
       lock.unlock();
-      std::this_thread::sleep_for(burst);
-      lock.lock();
-      const bool is_driven = driver_ != Driver::none || waiting_callers_ > 0;
+      // Who holds the lock is at work on the operations: to wait for it would take the core from it.
+      for (int busy = 0; !lock.owns_lock() && busy < kMostBusy; ++busy) {
+        std::this_thread::sleep_for(burst);
+        lock.try_lock();
+      }
+      if (!lock.owns_lock()) lock.lock();
       // Those who start operations move them on by the way: then none of them is old.
       const bool is_moving =
           !active_.empty() && active_.front()->started() >= begin && Clock::now() < last_driven_ + kHandBack;
-      burst_is_over = has_work() && !is_driven && !is_moving;
-      burst = burst_is_over ? std::max(burst / 2, kShortestBurst) : std::min(burst * 2, kLongestBurst);
+      const bool is_over = has_work() && !is_driven() && !is_moving;
+      burst = is_over ? std::max(burst / 2, kShortestBurst) : std::min(burst * 2, kLongestBurst);
+      if (!is_over) continue;
+    } else if (is_driven() || (!has_work() && begin < last_driven_ + kHandBack)) {
+      resting_ = true;
+      idle_.wait_until(lock, (is_driven() ? begin : last_driven_) + kHandBack);
+      resting_ = false;
       continue;
+    } else {
+      burst = kShortestBurst;  // there was nothing to do for long
     }
-    if (!burst_is_over) burst = kShortestBurst;  // there was nothing to do for long
     driver_ = Driver::own_thread;
     drive(lock, Deadline::never(), [&] { return stopping_ || waiting_callers_ > 0; });
     driver_ = Driver::none;

@@ -121,7 +121,7 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
   if (!has_work()) return operation;
   // A sleeper that has other operations hears of what a native one waits for.
   if (sleeping_ && (operation->spec().group() == nullptr || active_.size() <= 1)) sleeper_.kick();
-  if ((!waits_now || operation->done()) && driver_ == Driver::none) idle_.notify_one();
+  if ((!waits_now || operation->done()) && driver_ == Driver::none) leave_to_own_thread();
   return operation;
 }
 

@@ -178,6 +178,7 @@ class Engine final : private LinkListener,
   void sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline);
   void leave_shared_core();
   void own_thread();
+  void leave_to_own_thread();
   std::unique_lock<std::mutex> enter() const;
   bool has_work() const;
 
@@ -230,6 +231,8 @@ class Engine final : private LinkListener,
   Driver driver_ = Driver::none;
   int waiting_callers_ = 0;
   bool sleeping_ = false;
+  bool resting_ = false;           // the own thread, until it is woken
+  std::uint64_t left_behind_ = 0;  // how often callers have left operations to it
   bool stopping_ = false;
   Clock::time_point last_driven_;
   Sleeper sleeper_;
