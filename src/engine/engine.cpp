@@ -90,8 +90,8 @@ std::shared_ptr<Operation> Engine::acquire() {
 
 std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_now) {
   const auto lock = enter();
-  auto operation = acquire();
   if (poisoned_) {
+    auto operation = acquire();
     operation->take(spec);
     operation->finished_.clear();
     operation->started_ = operation->last_progress_ = Clock::now();
@@ -106,6 +106,8 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
     if (spec.group() == nullptr) check_early_messages(spec);
   }
   if (spec.counts) count_begin(spec);
+  if (waits_now && finish_early(spec)) return nullptr;
+  auto operation = acquire();
   active_.push_back(operation);
   operation->take(spec);
   operation->begin(!waits_now || options_.timeline != nullptr);
@@ -125,7 +127,30 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
   return operation;
 }
 
-/// The peers are often about to make the same call: it may be over before it is worth reading a clock.
+/// Looks again until one look returns true, or somebody else must get a turn. Returns whether one did.
+template <typename Look>
+bool Engine::look_first(int looks, Look look) {
+  for (int i = 0; i < looks; ++i) {
+    if (options_.crowded && i > 0) std::this_thread::yield();
+    if (!options_.crowded && i > kEagerLooks) relax();
+    if (entering_.load(std::memory_order_relaxed) > 0) return false;
+    if (look()) return true;
+  }
+  return false;
+}
+
+/// The peers are often about to make the same call: a short one may be over before an operation for it could
+/// be set up.
+bool Engine::finish_early(const OperationSpec& spec) {
+  if (spec.group() == nullptr || spec.recipe->most_shown > kShortBytes) return false;
+  if (!active_.empty() || driver_ != Driver::none || options_.timeline != nullptr) return false;
+  native::Group& group = *spec.group();
+  group.begin_early(spec);
+  return look_first(options_.crowded ? kFirstLooksCrowded : kFirstLooks,
+                    [&] { return group.finish_early(spec); });
+}
+
+/// Many calls are over before it is worth reading a clock.
 void Engine::run_native(Operation& operation, bool waits_now) {
   native::Group& group = *operation.spec().group();
   int looks = options_.crowded ? kFirstLooksCrowded : kFirstLooks;
@@ -134,12 +159,10 @@ void Engine::run_native(Operation& operation, bool waits_now) {
   // announced, have the other ranks' answers at hand, and share the stalls that locks mean to a core that
   // writes to others.
   if (!waits_now && group.has_room()) looks = 0;
-  for (int look = 0; look < looks && !operation.done() && !noted_; ++look) {
-    if (options_.crowded && look > 0) std::this_thread::yield();
-    if (!options_.crowded && look > kEagerLooks) relax();
-    if (entering_.load(std::memory_order_relaxed) > 0) break;
+  look_first(looks, [&] {
     group.advance();
-  }
+    return operation.done() || noted_.has_value();
+  });
   if (operation.done()) return;
   if (waits_now) group.tell();  // else our own thread will, once whoever started this has started all
   operation.start_clock();

@@ -72,7 +72,8 @@ class Engine final : private LinkListener,
   }
 
   /// Begins an operation. `waits_now`: the caller is about to wait(), so the engine's own thread need not
-  /// stir. A poisoned engine returns an operation that has failed already. Thread-safe.
+  /// stir; null then where it is over already. A poisoned engine returns an operation that has failed
+  /// already. Thread-safe.
   std::shared_ptr<Operation> start(const OperationSpec& spec, bool waits_now);
   /// Drives until the operation is done (true) or `deadline` has passed (false). Thread-safe.
   bool wait(const Operation& operation, const Deadline& deadline);
@@ -143,6 +144,9 @@ class Engine final : private LinkListener,
   void release(std::size_t active_index);
   Operation* find(std::uint32_t context, std::uint64_t sequence);
   void check_early_messages(const OperationSpec& spec);
+  template <typename Look>
+  bool look_first(int looks, Look look);
+  bool finish_early(const OperationSpec& spec);
   void run_native(Operation& operation, bool waits_now);
   void on_mismatch(Link& link, const Tag& tag, const Signature& mine, const Signature& theirs) override;
   void on_unexpected(Link& link, const Tag& tag, const Signature& theirs) override;

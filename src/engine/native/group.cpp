@@ -50,9 +50,7 @@ Group::Group(int rank, std::vector<Neighbour*> neighbours, std::uint32_t lane, G
   }
 }
 
-void Group::begin(Operation& operation) {
-  const OperationSpec& spec = operation.spec();
-  Running& running = operation.native();
+void Group::prepare(Running& running, const OperationSpec& spec) {
   running.state = Running::State::announced;
   running.place = begun_++;
   running.number = note_number(running.place, spec.call);
@@ -66,23 +64,46 @@ void Group::begin(Operation& operation) {
   call.fold =
       is_reducing(spec.collective) ? kernels::fold_function(spec.dtype, spec.reduction.op()) : nullptr;
   running.shown = spec.recipe->most_shown;
+}
+
+void Group::begin_early(const OperationSpec& spec) {
+  prepare(early_, spec);
+  announce(early_, spec.signature);
+  has_early_ = true;
+}
+
+bool Group::finish_early(const OperationSpec& spec) {
+  if (look_for_notes(early_, spec.signature) != Noted::by_all) return false;
+  finish_by_notes(early_);
+  ++finished_;
+  has_early_ = false;
+  tell();
+  return true;
+}
+
+void Group::begin(Operation& operation) {
   calls_.push_back(&operation);
+  if (std::exchange(has_early_, false)) {
+    std::swap(operation.native(), early_);
+    return;
+  }
+  prepare(operation.native(), operation.spec());
   announce_more();
 }
 
 void Group::announce_more() {
   while (announced_ < begun_ && announced_ < finished_ + kCallsAhead) {
-    announce(*calls_[announced_ - finished_]);
+    Operation& next = *calls_[announced_ - finished_];
+    announce(next.native(), next.spec().signature);
   }
 }
 
-void Group::announce(Operation& operation) {
-  Running& running = operation.native();
+void Group::announce(Running& running, const Signature& signature) {
   const Call& call = running.call;
   ++announced_;
   running.losses = shared_memory_losses();
   Note& note = lane_->notes[running.place % kNotes];
-  note.signature = operation.spec().signature;
+  note.signature = signature;
   const std::uint64_t bytes = call.shape->shown_bytes(rank_);
   bool is_shared = false;
   if (running.shown > kShortBytes) {
@@ -147,8 +168,13 @@ bool Group::step(Operation& operation, bool& moved) {
   if (running.state == Running::State::finished) return true;
   if (running.state == Running::State::announced) {
     const int noted = running.noted;
-    if (!all_have_noted(operation)) {
+    const Signature& signature = operation.spec().signature;
+    if (const Noted found = look_for_notes(running, signature); found != Noted::by_all) {
       moved = moved || running.noted > noted;
+      if (found == Noted::not_yet) return false;
+      failed_ = true;
+      const Lane& theirs = *lanes_[static_cast<std::size_t>(running.noted)];
+      listener_.on_native_mismatch(operation, running.noted, theirs.notes[running.place % kNotes].signature);
       return false;
     }
     moved = true;
@@ -195,20 +221,16 @@ void Group::begin_algorithm(Running& running) {
   running.task.resume();
 }
 
-bool Group::all_have_noted(Operation& operation) {
-  Running& running = operation.native();
+/// Stops at `running.noted`, a rank that has not announced the call, or has announced another one.
+Group::Noted Group::look_for_notes(Running& running, const Signature& signature) const {
   for (; running.noted < size(); ++running.noted) {
     if (running.noted == rank_) continue;
     const Note& note = lanes_[static_cast<std::size_t>(running.noted)]->notes[running.place % kNotes];
     const std::uint64_t number = note.number.load(std::memory_order_acquire);
-    if (!same_place(number, running.number)) return false;
-    if (number != running.number || !(note.signature == operation.spec().signature)) {
-      failed_ = true;
-      listener_.on_native_mismatch(operation, running.noted, note.signature);
-      return false;
-    }
+    if (!same_place(number, running.number)) return Noted::not_yet;
+    if (number != running.number || !(note.signature == signature)) return Noted::otherwise;
   }
-  return true;
+  return Noted::by_all;
 }
 
 void Group::fail(int rank, const std::string& why) {

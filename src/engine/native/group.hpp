@@ -13,7 +13,8 @@
 
 namespace kolo {
 class Operation;
-}
+struct OperationSpec;
+}  // namespace kolo
 
 namespace kolo::native {
 
@@ -63,6 +64,10 @@ class Group {
   bool has_room() const { return begun_ < finished_ + kCallsAhead; }
   /// Whether it is its turn: the other calls wait behind it.
   bool is_first(const Operation& operation) const { return is_busy() && calls_.front() == &operation; }
+  /// Announces a short call that no other waits before, for as long as it is not worth an operation: then
+  /// finish_early() tells whether it is over, and if it never is, the next begin() is of this very call.
+  void begin_early(const OperationSpec& spec);
+  bool finish_early(const OperationSpec& spec);
   /// The operation must live until it has finished or the Group is abandoned.
   void begin(Operation& operation);
   /// Returns whether anything moved. Ranks that sleep may hear of it only from tell().
@@ -91,9 +96,11 @@ class Group {
 
  private:
   int size() const { return static_cast<int>(lanes_.size()); }
-  void announce(Operation& operation);
+  void prepare(Running& running, const OperationSpec& spec);
+  void announce(Running& running, const Signature& signature);
   void announce_more();
-  bool all_have_noted(Operation& operation);
+  enum class Noted { not_yet, by_all, otherwise };
+  Noted look_for_notes(Running& running, const Signature& signature) const;
   bool step(Operation& operation, bool& moved);
   void begin_algorithm(Running& running);
   bool comes_with_notes(const Running& running) const;
@@ -115,6 +122,8 @@ class Group {
   std::vector<std::uint32_t> rung_;  ///< the sleep of each rank that it was last rung out of
 
   std::deque<Operation*> calls_;  ///< begun and not finished, in order
+  Running early_;
+  bool has_early_ = false;
   std::uint64_t begun_ = 0;
   std::uint64_t announced_ = 0;
   std::uint64_t finished_ = 0;
