@@ -108,11 +108,18 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
   if (spec.counts) count_begin(spec);
   if (waits_now && finish_early(spec)) return nullptr;
   auto operation = acquire();
-  active_.push_back(operation);
+  const bool is_native = spec.group() != nullptr;
   operation->take(spec);
+  if (!is_native) active_.push_back(operation);
   operation->begin(!waits_now || options_.timeline != nullptr);
-  if (operation->spec().group() != nullptr) run_native(*operation, waits_now);
-  if (operation->done()) operation_finished(*operation);
+  if (is_native) {
+    run_native(*operation, waits_now);
+    // Many are over by now.
+    if (operation->done()) retire(operation);
+    if (!operation->done()) active_.push_back(operation);
+  } else if (operation->done()) {
+    operation_finished(*operation);
+  }
   if (driver_ != Driver::caller) {
     for (std::size_t i = 0; i < links_.size(); ++i) {
       if (links_[i]->wants_write()) progress(i, false);
@@ -122,7 +129,7 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
   // Also an operation that is done may leave answers that had no room, which a sleeper did not arm for.
   if (!has_work()) return operation;
   // A sleeper that has other operations hears of what a native one waits for.
-  if (sleeping_ && (operation->spec().group() == nullptr || active_.size() <= 1)) sleeper_.kick();
+  if (sleeping_ && (!is_native || active_.size() <= 1)) sleeper_.kick();
   if ((!waits_now || operation->done()) && driver_ == Driver::none) leave_to_own_thread();
   return operation;
 }
@@ -184,6 +191,10 @@ void Engine::release(std::size_t active_index) {
     active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(active_index));
   }
   if (!probes_.empty()) probes_.erase(operation.get());
+  retire(std::move(operation));
+}
+
+void Engine::retire(std::shared_ptr<Operation> operation) {
   record(*operation);
   if (!operation->status().ok()) count_error(operation->spec().collective);
   constexpr std::size_t kPool = 256;

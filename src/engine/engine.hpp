@@ -142,6 +142,7 @@ class Engine final : private LinkListener,
   std::shared_ptr<Operation> acquire();
   void operation_finished(Operation& operation);
   void release(std::size_t active_index);
+  void retire(std::shared_ptr<Operation> operation);
   Operation* find(std::uint32_t context, std::uint64_t sequence);
   void check_early_messages(const OperationSpec& spec);
   template <typename Look>

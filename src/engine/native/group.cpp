@@ -267,16 +267,20 @@ bool Group::reach_memory(Running& running) {
     return lanes_[static_cast<std::size_t>(r)]->notes[running.place % kNotes];
   };
   for (int r = 0; r < size(); ++r) {
-    if (shape.shown_bytes(r) == 0 || note_of(r).memory[0].region != 0) continue;
+    if (note_of(r).memory[0].region != 0 || shape.shown_bytes(r) == 0) continue;
     call.inputs.clear();
     call.outputs.clear();
     return true;
   }
   const auto reach = [&](int r, const RemoteRange& range, std::uint64_t bytes) {
-    std::byte* data = neighbours_[static_cast<std::size_t>(r)]->reach(range, bytes);
-    const Status& trouble = neighbours_[static_cast<std::size_t>(r)]->trouble();
-    if (data == nullptr && trouble.ok()) fail(r, "named shared memory that it has not passed on");
-    if (data == nullptr && !trouble.ok()) fail(rank_, trouble.message());
+    Neighbour& neighbour = *neighbours_[static_cast<std::size_t>(r)];
+    std::byte* data = neighbour.reach(range, bytes);
+    if (data != nullptr) return data;
+    if (neighbour.trouble().ok()) {
+      fail(r, "named shared memory that it has not passed on");
+    } else {
+      fail(rank_, neighbour.trouble().message());
+    }
     return data;
   };
   call.inputs.resize(static_cast<std::size_t>(size()));
@@ -284,12 +288,12 @@ bool Group::reach_memory(Running& running) {
   for (int r = 0; r < size() && !failed_; ++r) {
     const auto at = static_cast<std::size_t>(r);
     const Note& note = note_of(r);
-    const std::uint64_t bytes = shape.shown_bytes(r);
     if (r == rank_) {
       call.inputs[at] = call.input;
       if (written) call.outputs[at] = call.output;
       continue;
     }
+    const std::uint64_t bytes = shape.shown_bytes(r);
     call.inputs[at] = bytes > 0 ? reach(r, note.memory[0], bytes) : nullptr;
     if (written && !failed_) {
       const bool in_place =

@@ -171,7 +171,8 @@ std::optional<RemoteRange> ShmEndpoint::share(const void* data, std::size_t byte
 }
 
 std::byte* ShmEndpoint::reach(const RemoteRange& range, std::size_t bytes) {
-  if (!foreign_.knows(range.region)) take_notices();  // it was sent before the range was
+  if (std::byte* data = foreign_.find(range, bytes)) return data;
+  take_notices();  // it was sent before the range was
   return foreign_.find(range, bytes);
 }
 
