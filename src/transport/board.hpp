@@ -46,12 +46,11 @@ struct Lane {
     std::atomic<std::uint64_t> value;
   };
   Note notes[kNotes];
-  Counter staged;   ///< pieces that lie in `in`
-  Counter reduced;  ///< pieces that lie in `out`, or that this rank has read
+  Counter staged;   ///< pieces that this rank has put down
+  Counter reduced;  ///< pieces of which this rank has reduced its slice, or that it has read
   Counter done;     ///< long calls that this rank has finished with
   alignas(4096) std::byte data[kNotes][kNoteBytes];
-  alignas(4096) std::byte in[2][kStageBytes];
-  std::byte out[2][kStageBytes];
+  alignas(4096) std::byte pieces[2][kStageBytes];
 };
 
 /// All zero is an empty board.
@@ -71,7 +70,8 @@ class Neighbour {
 
   /// This rank's own board, the same for all of its neighbours.
   virtual Board& own_board() = 0;
-  /// The peer's, which only kernels::own_lines() may write.
+  /// The peer's. Others than the peer write there only what they have just read: see kernels::own_lines();
+  /// and the sums of all_reduce, in the place of what was summed.
   virtual Board& board() = 0;
   /// Wakes a peer that is asleep in Endpoint::fd().
   virtual void ring() = 0;

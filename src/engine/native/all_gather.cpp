@@ -43,14 +43,14 @@ Task gather_staged(Call& call) {
     return std::min(piece, bytes - std::min(bytes, t * piece));
   };
   const auto put_down = [=, &call](std::uint64_t t, std::size_t half) {
-    if (length(own, t) > 0) call.show(call.lane->in[half], call.input + t * piece, length(own, t), true);
+    if (length(own, t) > 0) call.show(call.lane->pieces[half], call.input + t * piece, length(own, t), true);
   };
   const auto read = [=, &call](std::uint64_t t, std::size_t half) {
     for (int r = 0; r < call.size; ++r) {
       const Wanted wanted = wanted_of(call, r);
       if (length(wanted.bytes, t) == 0) continue;
-      call.take(wanted.to + t * piece, call.lanes[static_cast<std::size_t>(r)]->in[half],
-                length(wanted.bytes, t));
+      call.take(wanted.to + t * piece, call.lanes[static_cast<std::size_t>(r)]->pieces[half],
+                length(wanted.bytes, t), call.size == 2);
     }
   };
   return in_pieces(call, (longest + piece - 1) / piece, put_down, read);

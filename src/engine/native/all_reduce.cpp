@@ -47,32 +47,26 @@ Task all_reduce_in_place(Call& call) {
   co_await Wait{&Lane::done, call.number};
 }
 
-/// Reduces this rank's slice of a piece that begins with element `begin`, for itself and for its board, block
-/// by block so that it is copied out of the nearest cache.
+/// Reduces this rank's slice of a piece that begins with element `begin`, for itself and, where it found it,
+/// for each of the others.
 void reduce_slice(Call& call, std::uint64_t begin, const Slices& slices, std::size_t half) {
   const std::size_t element = call.shape->element_bytes;
-  const std::uint64_t block = kBlockBytes / element;
-  const std::uint64_t end = slices.begin(call.rank) + slices.size(call.rank);
+  const std::uint64_t at = slices.begin(call.rank);
+  const auto own = static_cast<std::size_t>(call.rank);
   std::vector<const void*>& from = call.from;
+  std::vector<void*>& to = call.to;
   from.resize(static_cast<std::size_t>(call.size));
-  for (std::uint64_t at = slices.begin(call.rank); at < end; at += block) {
-    const std::uint64_t count = std::min(block, end - at);
-    for (std::size_t r = 0; r < from.size(); ++r) from[r] = call.lanes[r]->in[half] + at * element;
-    from[static_cast<std::size_t>(call.rank)] = call.input + (begin + at) * element;
-    std::byte* result = call.output + (begin + at) * element;
-    void* const to = result;
-    call.fold(&to, 1, from.data(), from.size(), count, from.size());
-    for (int r = 0; r < call.size; ++r) {
-      if (r != call.rank)
-        kernels::own_lines(call.lanes[static_cast<std::size_t>(r)]->in[half] + at * element, count * element);
-    }
-    call.show(call.lane->out[half] + at * element, result, count * element, true);
-  }
+  to.resize(from.size());
+  for (std::size_t r = 0; r < from.size(); ++r) from[r] = to[r] = call.lanes[r]->pieces[half] + at * element;
+  from[own] = call.input + (begin + at) * element;
+  to[own] = call.output + (begin + at) * element;
+  call.fold(to.data(), to.size(), from.data(), from.size(), slices.size(call.rank), from.size());
 }
 
 /// Some memory is private. Piece by piece: each rank puts what the others need on its board, reduces its
-/// slice out of all boards, and takes the others' slices from theirs. While a piece is reduced the next one
-/// is put down.
+/// slice of all boards where it is, and takes the others' slices from its own. While a piece is reduced the
+/// next one is put down. A line is written by its owner and by one other rank, in turns, and each writes what
+/// it has just read (see kernels::own_lines()).
 Task all_reduce_staged(Call& call) {
   const std::size_t element = call.shape->element_bytes;
   const std::uint64_t count = call.shape->count();
@@ -86,7 +80,7 @@ Task all_reduce_staged(Call& call) {
   const auto put_down = [&](std::uint64_t t) {
     const Slices slices = slices_of(t);
     const std::byte* data = call.input + t * piece * element;
-    std::byte* stage = call.lane->in[(before + t) % 2];
+    std::byte* stage = call.lane->pieces[(before + t) % 2];
     const std::uint64_t own = slices.begin(call.rank);
     const std::uint64_t behind = own + slices.size(call.rank);
     call.show(stage, data, own * element, false);
@@ -103,12 +97,12 @@ Task all_reduce_staged(Call& call) {
     reduce_slice(call, t * piece, slices, half);
     call.publish(call.lane->reduced, before + t + 1);
     co_await Wait{&Lane::reduced, before + t + 1};
-    for (int r = 0; r < call.size; ++r) {
-      if (r == call.rank) continue;
-      const std::uint64_t at = slices.begin(r) * element;
-      call.take(call.output + t * piece * element + at,
-                call.lanes[static_cast<std::size_t>(r)]->out[half] + at, slices.size(r) * element);
-    }
+    const std::uint64_t own = slices.begin(call.rank);
+    const std::uint64_t behind = own + slices.size(call.rank);
+    std::byte* const stage = call.lane->pieces[half];
+    std::byte* const to = call.output + t * piece * element;
+    call.take(to, stage, own * element, true);
+    call.take(to + behind * element, stage + behind * element, (slices.count - behind) * element, true);
   }
   call.publish(call.lane->done, call.number);
 }

@@ -43,11 +43,11 @@ void Call::show(std::byte* stage, const std::byte* data, std::size_t bytes, bool
   }
 }
 
-void Call::take(std::byte* to, std::byte* stage, std::size_t bytes) const {
+void Call::take(std::byte* to, std::byte* stage, std::size_t bytes, bool alone) const {
   for (std::size_t at = 0; at < bytes; at += kBlockBytes) {
     const std::size_t block = std::min(kBlockBytes, bytes - at);
     kernels::copy(to + at, stage + at, block);
-    if (size == 2) kernels::own_lines(stage + at, block);
+    if (alone) kernels::own_lines(stage + at, block);
   }
 }
 

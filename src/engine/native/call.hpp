@@ -81,8 +81,8 @@ struct Call {
   bool begin_writing();
   /// Puts on this rank's board what one other rank, or each of them, is going to read.
   void show(std::byte* stage, const std::byte* data, std::size_t bytes, bool to_all) const;
-  /// Copies what another rank shows to all.
-  void take(std::byte* to, std::byte* stage, std::size_t bytes) const;
+  /// Copies what another rank has put down. `alone`: for nobody but this one.
+  void take(std::byte* to, std::byte* stage, std::size_t bytes, bool alone) const;
 };
 
 /// Where a piece of a copy or a reduction ends, so that the driver gets to look at the links now and then.

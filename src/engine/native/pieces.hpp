@@ -5,7 +5,7 @@
 
 namespace kolo::native {
 
-/// Of each piece t, this rank puts what it shows into the half of its `in` that is given, put_down(t, half),
+/// Of each piece t, this rank puts what it shows into the half of its board that is given, put_down(t, half),
 /// and when all have done so, reads what it needs of theirs, read(t, half).
 template <typename PutDown, typename Read>
 Task in_pieces(Call& call, std::uint64_t pieces, PutDown put_down, Read read) {
