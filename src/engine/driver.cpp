@@ -64,6 +64,9 @@ bool Engine::wait_until(std::unique_lock<std::mutex>& lock, const Deadline& dead
       if (driver_ == Driver::own_thread && sleeping_) sleeper_.kick();
       changed_.wait_for(lock, std::min<std::chrono::nanoseconds>(deadline.left(), std::chrono::seconds(1)));
       --waiting_callers_;
+      // Whoever drove may have left meanwhile.
+      const bool is_last = driver_ == Driver::none && waiting_callers_ == 0;
+      if (is_last && (stop() || deadline.passed()) && has_work()) leave_to_own_thread();
     }
   }
   return true;
@@ -77,11 +80,12 @@ void Engine::leave_to_own_thread() {
 void Engine::own_thread() {
   std::unique_lock lock(mutex_);
   std::uint64_t seen = 0;  // of left_behind_
+  bool look_again = false;
   auto burst = kShortestBurst;
   while (!stopping_) {
     const auto begin = Clock::now();
     const auto is_driven = [this] { return driver_ != Driver::none || waiting_callers_ > 0; };
-    if (left_behind_ != seen) {
+    if (left_behind_ != seen || look_again) {
       seen = left_behind_;
       lock.unlock();
       // Who holds the lock is at work on the operations: to wait for it would take the core from it.
@@ -90,10 +94,11 @@ void Engine::own_thread() {
         lock.try_lock();
       }
       if (!lock.owns_lock()) lock.lock();
-      // Those who start operations move them on by the way: then none of them is old.
+      // Those who start operations and wait for them move them on by the way: then none of them is old.
       const bool is_moving =
           !active_.empty() && active_.front()->started() >= begin && Clock::now() < last_driven_ + kHandBack;
       const bool is_over = has_work() && !is_driven() && !is_moving;
+      look_again = has_work() && !is_driven() && is_moving;
       burst = is_over ? std::max(burst / 2, kShortestBurst) : std::min(burst * 2, kLongestBurst);
       if (!is_over) continue;
     } else if (is_driven() || (!has_work() && begin < last_driven_ + kHandBack)) {
@@ -102,7 +107,7 @@ void Engine::own_thread() {
       resting_ = false;
       continue;
     } else {
-      burst = kShortestBurst;  // there was nothing to do for long
+      burst = kShortestBurst;  // there was nothing to do for long, or nobody is about to come back
     }
     driver_ = Driver::own_thread;
     drive(lock, Deadline::never(), [&] { return stopping_ || waiting_callers_ > 0; });
@@ -276,6 +281,7 @@ void Engine::sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline)
   }
   if (!something_to_do) {
     sleeping_ = true;
+    kicked_ = false;
     const int timeout_ms = std::max(1, deadline.left_ms(active_.empty() ? 1000 : 20));
     lock.unlock();
     const auto woken = sleeper_.wait(timeout_ms);

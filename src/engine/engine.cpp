@@ -114,9 +114,11 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
   operation->begin(!waits_now || options_.timeline != nullptr);
   if (is_native) {
     run_native(*operation, waits_now);
-    // Many are over by now.
-    if (operation->done()) retire(operation);
-    if (!operation->done()) active_.push_back(operation);
+    if (operation->done()) {
+      retire(operation);  // as many are by now
+    } else {
+      active_.push_back(operation);
+    }
   } else if (operation->done()) {
     operation_finished(*operation);
   }
@@ -128,8 +130,9 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
   }
   // Also an operation that is done may leave answers that had no room, which a sleeper did not arm for.
   if (!has_work()) return operation;
-  // A sleeper that has other operations hears of what a native one waits for.
-  if (sleeping_ && (!is_native || active_.size() <= 1)) sleeper_.kick();
+  // A sleeper hears of what others publish from now on, but not of what they have published already.
+  const bool is_its_concern = !is_native || !operation->done();
+  if (sleeping_ && is_its_concern && !std::exchange(kicked_, true)) sleeper_.kick();
   if ((!waits_now || operation->done()) && driver_ == Driver::none) leave_to_own_thread();
   return operation;
 }
@@ -150,7 +153,7 @@ bool Engine::look_first(int looks, Look look) {
 /// be set up.
 bool Engine::finish_early(const OperationSpec& spec) {
   if (spec.group() == nullptr || spec.recipe->most_shown > kShortBytes) return false;
-  if (!active_.empty() || driver_ != Driver::none || options_.timeline != nullptr) return false;
+  if (!active_.empty() || driver_ != Driver::none || noted_ || options_.timeline != nullptr) return false;
   native::Group& group = *spec.group();
   group.begin_early(spec);
   return look_first(options_.crowded ? kFirstLooksCrowded : kFirstLooks,
@@ -162,10 +165,10 @@ void Engine::run_native(Operation& operation, bool waits_now) {
   native::Group& group = *operation.spec().group();
   int looks = options_.crowded ? kFirstLooksCrowded : kFirstLooks;
   if (!waits_now || driver_ != Driver::none) looks = 1;
-  // Announced is enough: calls that are carried out together, when somebody waits or no more can be
-  // announced, have the other ranks' answers at hand, and share the stalls that locks mean to a core that
-  // writes to others.
-  if (!waits_now && group.has_room()) looks = 0;
+  // Behind others it is enough to announce it: calls that are carried out together, when somebody waits or no
+  // more can be announced, have the other ranks' answers at hand, and share the stalls that locks mean to a
+  // core that writes to others.
+  if (!waits_now && group.has_room() && !group.is_first(operation)) looks = 0;
   look_first(looks, [&] {
     group.advance();
     return operation.done() || noted_.has_value();

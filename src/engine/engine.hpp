@@ -72,8 +72,8 @@ class Engine final : private LinkListener,
   }
 
   /// Begins an operation. `waits_now`: the caller is about to wait(), so the engine's own thread need not
-  /// stir; null then where it is over already. A poisoned engine returns an operation that has failed
-  /// already. Thread-safe.
+  /// stir; then it may return null: the call is over, without an error. A poisoned engine returns an
+  /// operation that has failed already. Thread-safe.
   std::shared_ptr<Operation> start(const OperationSpec& spec, bool waits_now);
   /// Drives until the operation is done (true) or `deadline` has passed (false). Thread-safe.
   bool wait(const Operation& operation, const Deadline& deadline);
@@ -236,6 +236,7 @@ class Engine final : private LinkListener,
   Driver driver_ = Driver::none;
   int waiting_callers_ = 0;
   bool sleeping_ = false;
+  bool kicked_ = false;            // since it fell asleep
   bool resting_ = false;           // the own thread, until it is woken
   std::uint64_t left_behind_ = 0;  // how often callers have left operations to it
   bool stopping_ = false;

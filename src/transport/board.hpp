@@ -1,4 +1,5 @@
-// Board: what one rank shows to the other ranks of its host, in memory that it alone writes.
+// Board: what one rank shows to the other ranks of its host. It alone writes there, but for the pieces of
+// long private data: see Neighbour::board().
 #pragma once
 
 #include <atomic>
@@ -57,7 +58,7 @@ struct Lane {
 struct Board {
   alignas(64) std::atomic<std::uint32_t> asleep;   ///< wants to be rung when something changes
   std::atomic<std::uint32_t> core;                 ///< 1 + the core that this rank was last seen waiting on
-  alignas(64) std::atomic<std::uint32_t> writing;  ///< is writing in the memory of other ranks
+  alignas(64) std::atomic<std::uint32_t> writing;  ///< may be writing in other ranks' memory
   alignas(64) std::atomic<std::uint32_t> closed;   ///< nobody may write in this rank's memory any more
   alignas(4096) Lane lanes[kLanes];
 };

@@ -207,9 +207,11 @@ class Faults:
 
     def set_rate(self, host, rate):
         bits = bits_per_second(rate)
+        # No smaller bucket than before: a packet in the queue that does not fit it would never leave.
+        burst = burst_bytes(max(bits, bits_per_second(self.rate)))
         for space, device in ((self.cluster.host(host), "eth0"), (self.cluster.switch, f"port{host}")):
             call("tc", "-n", space, "qdisc", "change", "dev", device, "root", "handle", "1:", "tbf", "rate", f"{bits}bit",
-                 "burst", str(burst_bytes(bits)), "limit", str(burst_bytes(bits) + max(int(bits / 8 * 0.05), 1 << 18)))
+                 "burst", str(burst), "limit", str(burst + max(int(bits / 8 * 0.05), 1 << 18)))
 
     def deafen(self, sender, receiver, deaf):
         """Frames of one host to another one get lost, or do so no longer."""

@@ -75,9 +75,9 @@ struct Call {
   }
   /// Whether a rank has failed: what this one has read of the others' memory since may be something else.
   bool is_given_up() const;
-  /// From here to the end of the look this rank writes in other ranks' memory; or returns false: one of them
-  /// has failed and takes its memory back. With Group::abandon() the store of one side and the load of the
-  /// other cannot both miss.
+  /// From here to the end of the look, or of a long piece, this rank writes in other ranks' memory; or
+  /// returns false: one of them has failed and takes its memory back. With Group::abandon() the store of one
+  /// side and the load of the other cannot both miss.
   bool begin_writing();
   /// Puts on this rank's board what one other rank, or each of them, is going to read.
   void show(std::byte* stage, const std::byte* data, std::size_t bytes, bool to_all) const;

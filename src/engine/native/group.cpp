@@ -73,7 +73,10 @@ void Group::begin_early(const OperationSpec& spec) {
 }
 
 bool Group::finish_early(const OperationSpec& spec) {
-  if (look_for_notes(early_, spec.signature) != Noted::by_all) return false;
+  if (look_for_notes(early_, spec.signature) != Noted::by_all) {
+    if (++quiet_looks_ > kQuietLooks) tell();
+    return false;
+  }
   finish_by_notes(early_);
   ++finished_;
   has_early_ = false;
@@ -153,12 +156,17 @@ bool Group::advance() {
     if (!next.native().is_settled()) break;
     ++settled_;
   }
-  if (board_->writing.load(std::memory_order_relaxed) != 0)  // see Call::begin_writing()
-    board_->writing.store(0, std::memory_order_release);
+  stop_writing();
   // Looking at who sleeps takes until everybody can see what was published. Whoever answers within that time
   // is awake, and has been looked at sooner.
   if (moved || ++quiet_looks_ > kQuietLooks) tell();
   return moved;
+}
+
+/// See Call::begin_writing().
+void Group::stop_writing() {
+  if (board_->writing.load(std::memory_order_relaxed) != 0)
+    board_->writing.store(0, std::memory_order_release);
 }
 
 /// Returns whether the call has finished.
@@ -196,7 +204,10 @@ bool Group::step(Operation& operation, bool& moved) {
     if (done) break;
     const bool was_pause = running.task.wait().counter == nullptr;
     running.task.resume();
-    if (running.shown > kNoteBytes) now_ = {};
+    if (running.shown > kNoteBytes) {
+      now_ = {};
+      stop_writing();
+    }
     moved = true;
     if (running.task.done()) continue;
     listener_.on_native_progress(operation);

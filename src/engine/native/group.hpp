@@ -38,7 +38,7 @@ struct Running {
   }
 };
 
-/// What a Group tells its owner, from inside begin() and advance().
+/// What a Group tells its owner, from inside advance().
 class GroupListener {
  public:
   virtual ~GroupListener() = default;
@@ -102,6 +102,7 @@ class Group {
   enum class Noted { not_yet, by_all, otherwise };
   Noted look_for_notes(Running& running, const Signature& signature) const;
   bool step(Operation& operation, bool& moved);
+  void stop_writing();
   void begin_algorithm(Running& running);
   bool comes_with_notes(const Running& running) const;
   bool reach_memory(Running& running);
