@@ -36,10 +36,13 @@ void expect_usage_error(const std::vector<std::string>& arguments, const std::st
   EXPECT_NE(outcome.err.find(text), std::string::npos) << outcome.err;
 }
 
+// In a folder of its own: its lock lies beside it.
 struct TableFile {
-  std::string path =
-      (std::filesystem::temp_directory_path() / ("kolo-tune-test-" + std::to_string(::getpid()))).string();
-  ~TableFile() { std::filesystem::remove(path); }
+  std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("kolo-tune-test-" + std::to_string(::getpid()));
+  std::string path = (folder / "table").string();
+  TableFile() { std::filesystem::create_directory(folder); }
+  ~TableFile() { std::filesystem::remove_all(folder); }
 };
 
 nlohmann::json plan(std::vector<std::string> arguments, const std::string& table = "none") {
