@@ -111,7 +111,7 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
   const bool is_native = spec.group() != nullptr;
   operation->take(spec);
   if (!is_native) active_.push_back(operation);
-  operation->begin(!waits_now || options_.timeline != nullptr);
+  operation->begin(waits_now, !waits_now || options_.timeline != nullptr);
   if (is_native) {
     run_native(*operation, waits_now);
     if (operation->done()) {
@@ -157,7 +157,7 @@ bool Engine::finish_early(const OperationSpec& spec) {
   native::Group& group = *spec.group();
   group.begin_early(spec);
   return look_first(options_.crowded ? kFirstLooksCrowded : kFirstLooks,
-                    [&] { return group.finish_early(spec); });
+                    [&] { return group.finish_early(); });
 }
 
 /// Many calls are over before it is worth reading a clock.
@@ -165,10 +165,7 @@ void Engine::run_native(Operation& operation, bool waits_now) {
   native::Group& group = *operation.spec().group();
   int looks = options_.crowded ? kFirstLooksCrowded : kFirstLooks;
   if (!waits_now || driver_ != Driver::none) looks = 1;
-  // Behind others it is enough to announce it: calls that are carried out together, when somebody waits or no
-  // more can be announced, have the other ranks' answers at hand, and share the stalls that locks mean to a
-  // core that writes to others.
-  if (!waits_now && group.has_room() && !group.is_first(operation)) looks = 0;
+  if (!waits_now && !group.wants_look()) looks = 0;
   look_first(looks, [&] {
     group.advance();
     return operation.done() || noted_.has_value();

@@ -19,6 +19,7 @@
 
 #include "base/deadline.hpp"
 #include "engine/control.hpp"
+#include "engine/native/group.hpp"
 #include "engine/operation.hpp"
 #include "engine/sleeper.hpp"
 #include "kolo/timeline.hpp"
@@ -180,7 +181,7 @@ class Engine final : private LinkListener,
   bool poll(bool look_at_descriptors);
   bool progress(std::size_t index, bool readable);
   bool wake(std::size_t index);
-  void sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline);
+  bool sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline);
   void leave_shared_core();
   void own_thread();
   void leave_to_own_thread();

@@ -18,7 +18,7 @@ void Operation::take(const OperationSpec& spec) {
   if (recipe_.get() != spec.recipe) recipe_ = spec.recipe->shared_from_this();
 }
 
-void Operation::begin(bool is_timed) {
+void Operation::begin(bool waits_now, bool is_timed) {
   if (!status_.ok()) status_ = Status();
   done_.store(false, std::memory_order_relaxed);
   is_timed_ = false;
@@ -27,7 +27,7 @@ void Operation::begin(bool is_timed) {
   if (is_timed || spec_.group() == nullptr) start_clock();
   if (spec_.group() != nullptr) {
     finished_.clear();
-    spec_.group()->begin(*this);
+    spec_.group()->begin(*this, waits_now);
   } else {
     begin_plan();
   }

@@ -13,7 +13,7 @@
 #include "base/status.hpp"
 #include "engine/control.hpp"
 #include "engine/encoding.hpp"
-#include "engine/native/group.hpp"
+#include "engine/native/call.hpp"
 #include "engine/plan.hpp"
 #include "kernels/kernels.hpp"
 #include "kolo/communicator.hpp"
@@ -23,6 +23,10 @@
 namespace kolo {
 
 class Engine;
+
+namespace native {
+class Group;
+}
 
 /// What calls of the same shape have in common. Lives as long as an operation that was made by it.
 struct Recipe : std::enable_shared_from_this<Recipe> {
@@ -75,8 +79,6 @@ class Operation {
   const OperationSpec& spec() const noexcept { return spec_; }
   Clock::time_point started() const noexcept { return started_; }
   Clock::time_point last_progress() const noexcept { return last_progress_; }
-  /// For the Group that runs it.
-  native::Running& native() noexcept { return native_; }
   /// The schedule's first unfinished step, -1 when there is none.
   int waiting_step() const;
   /// What a peer (its link) has said when it was asked about this operation; null when nothing since then.
@@ -110,7 +112,7 @@ class Operation {
   };
 
   void take(const OperationSpec& spec);
-  void begin(bool is_timed);
+  void begin(bool waits_now, bool is_timed);
   void start_clock();
   Clock::time_point time_of_end() const { return is_timed_ ? Clock::now() : started_; }
   void begin_plan();
@@ -131,7 +133,6 @@ class Operation {
   std::weak_ptr<Engine> owner_;
   OperationSpec spec_;
   std::shared_ptr<const Recipe> recipe_;  // keeps spec_.recipe
-  native::Running native_;
   std::array<std::byte*, 3> memory_{};
   std::vector<std::byte> scratch_;
   std::vector<std::uint32_t> dependencies_left_;

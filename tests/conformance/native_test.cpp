@@ -215,5 +215,38 @@ TEST(Native, ManyCallsAtOnceWaitedForInAnyOrder) {
   }
 }
 
+/// Whether a rank starts a call behind others or waits for it decides who sums it, and changes no bit.
+TEST(Native, CallsThatOnlySomeRanksWaitForHaveTheBitsOfTheSchedule) {
+  const Configured direct = parse_algorithm(Collective::all_reduce, kDirect.algorithm).value();
+  constexpr std::uint64_t kCount = 3000;
+  for (const int size : {2, 3, 5}) {
+    const auto expected = expected_bits(direct, size, kCount);
+    expect_ranks({.size = size, .transport = "shm"}, [&](Communicator& c) {
+      const std::vector<float> numbers = awkward_numbers(c.rank(), kCount);
+      std::vector<Memory> inputs, outputs;
+      for (std::size_t i = 0; i < 64; ++i) {
+        for (auto* memory : {&inputs, &outputs}) memory->push_back(arena_block(kCount * sizeof(float)));
+        std::memcpy(inputs.back().get(), numbers.data(), kCount * sizeof(float));
+      }
+      for (const unsigned waiting : {0u, 1u, 2u, 7u}) {  // of eight calls in a row
+        std::mt19937 random(waiting * 100 + static_cast<unsigned>(c.rank()));
+        std::vector<Work> works;
+        for (std::size_t i = 0; i < inputs.size(); ++i) {
+          const ConstBuffer in(inputs[i].get(), kCount, DType::float32);
+          const Buffer out(outputs[i].get(), kCount, DType::float32);
+          works.push_back(c.all_reduce_async(in, out, ReduceOp::sum, kDirect));
+          if (random() % 8 < waiting) works.back().wait();
+        }
+        for (const Work& work : works) work.wait();
+        for (const Memory& sum : outputs) {
+          if (std::memcmp(sum.get(), expected.data(), kCount * sizeof(float)) != 0)
+            throw std::runtime_error("other bits than the schedule's");
+          std::memset(sum.get(), 0, kCount * sizeof(float));
+        }
+      }
+    });
+  }
+}
+
 }  // namespace
 }  // namespace kolo::test

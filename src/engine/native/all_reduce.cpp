@@ -24,17 +24,24 @@ struct Slices {
 };
 
 /// All inputs and outputs are in shared memory: each rank reads its slice of every input and writes it to
-/// every output. K loads and K stores for each rank, whatever else is there to move.
+/// every output. K loads and K stores for each rank, whatever else is there to move. Or one rank does it all,
+/// when it is its turn.
 Task all_reduce_in_place(Call& call) {
   const std::size_t element = call.shape->element_bytes;
-  const Slices slices(call.shape->count(), call.size, element);
-  const std::uint64_t end = slices.begin(call.rank) + slices.size(call.rank);
+  const std::uint64_t count = call.shape->count();
+  const Slices slices(count, call.size, element);
+  std::uint64_t begin = slices.begin(call.rank);
+  std::uint64_t end = begin + slices.size(call.rank);
+  if (call.turn >= 0) {
+    begin = 0;
+    end = call.turn == call.rank ? count : 0;
+  }
   const std::uint64_t step = std::max<std::uint64_t>(kPieceBytes / element, 1);
   std::vector<const void*>& from = call.from;
   std::vector<void*>& to = call.to;
   from.resize(call.inputs.size());
   to.resize(call.outputs.size());
-  for (std::uint64_t at = slices.begin(call.rank); at < end; at += step) {
+  for (std::uint64_t at = begin; at < end; at += step) {
     for (std::size_t r = 0; r < from.size(); ++r) {
       from[r] = call.inputs[r] + at * element;
       to[r] = call.outputs[r] + at * element;
@@ -43,7 +50,11 @@ Task all_reduce_in_place(Call& call) {
     call.fold(to.data(), to.size(), from.data(), from.size(), std::min(step, end - at), from.size());
     if (at + step < end) co_await Wait{};
   }
-  call.publish(call.lane->done, call.number);
+  if (call.turn < 0) {
+    call.publish(call.lane->done, call.number);
+  } else {
+    *call.done = call.number;  // published with that of the next ones
+  }
   co_await Wait{&Lane::done, call.number};
 }
 

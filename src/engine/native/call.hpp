@@ -51,6 +51,8 @@ struct Call {
   std::vector<const std::byte*> inputs;
   std::vector<std::byte*> outputs;
   std::uint64_t number = 0;         ///< of the long calls of this lane, from 1
+  int turn = -1;                    ///< the rank that does this call for all; -1: each does its share
+  std::uint64_t* done = nullptr;    ///< of calls with a turn: the last one of which this rank did its part
   std::uint64_t* pieces = nullptr;  ///< staged so far in this lane, over all calls: the same on all ranks
 
   // For the algorithm, so that it need not allocate any.

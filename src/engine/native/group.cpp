@@ -19,10 +19,13 @@ constexpr auto kLongestPiece = std::chrono::milliseconds(100);
 
 constexpr int kQuietLooks = 8;
 
+/// The longest call that one rank sums for all when several are under way: see Group::turn().
+constexpr std::uint64_t kTurnBytes = 64 << 10;
+
 /// The place in the lane and, as far as it fits, the communicator's number of the call: ranks that count
 /// alike agree on both.
 std::uint64_t note_number(std::uint64_t place, std::uint64_t call) {
-  return call << 32 | ((place + 1) & 0xffffffff);
+  return (call << 32 | ((place + 1) & 0xffffffff)) & ~Note::kBehindOthers;
 }
 
 bool same_place(std::uint64_t one, std::uint64_t other) {
@@ -50,10 +53,44 @@ Group::Group(int rank, std::vector<Neighbour*> neighbours, std::uint32_t lane, G
   }
 }
 
-void Group::prepare(Running& running, const OperationSpec& spec) {
+void Group::begin_early(const OperationSpec& spec) {
+  announce(spec, false);
+  has_early_ = true;
+}
+
+bool Group::finish_early() {
+  Running& early = running(finished_);
+  if (look_for_notes(early) != Noted::by_all) {
+    if (++quiet_looks_ > kQuietLooks) tell();
+    return false;
+  }
+  finish_by_notes(early);
+  ++finished_;
+  has_early_ = false;
+  tell();
+  return true;
+}
+
+void Group::begin(Operation& operation, bool waits_now) {
+  const bool behind_others = !waits_now && !calls_.empty();
+  calls_.push_back({&operation, behind_others});
+  if (!std::exchange(has_early_, false) && !behind_others) announce_more();
+}
+
+void Group::announce_more() {
+  while (announced_ < finished_ + calls_.size() && announced_ < finished_ + kCallsAhead) {
+    const Begun& next = calls_[announced_ - finished_];
+    announce(next.operation->spec(), next.behind_others);
+  }
+}
+
+void Group::announce(const OperationSpec& spec, bool behind_others) {
+  Running& running = this->running(announced_);
   running.state = Running::State::announced;
-  running.place = begun_++;
+  running.place = announced_++;
   running.number = note_number(running.place, spec.call);
+  running.shown = spec.recipe->most_shown;
+  running.losses = shared_memory_losses();
   running.noted = 0;
   Call& call = running.call;
   call.shape = &spec.recipe->shape;
@@ -63,50 +100,8 @@ void Group::prepare(Running& running, const OperationSpec& spec) {
   call.output = static_cast<std::byte*>(spec.output);
   call.fold =
       is_reducing(spec.collective) ? kernels::fold_function(spec.dtype, spec.reduction.op()) : nullptr;
-  running.shown = spec.recipe->most_shown;
-}
-
-void Group::begin_early(const OperationSpec& spec) {
-  prepare(early_, spec);
-  announce(early_, spec.signature);
-  has_early_ = true;
-}
-
-bool Group::finish_early(const OperationSpec& spec) {
-  if (look_for_notes(early_, spec.signature) != Noted::by_all) {
-    if (++quiet_looks_ > kQuietLooks) tell();
-    return false;
-  }
-  finish_by_notes(early_);
-  ++finished_;
-  has_early_ = false;
-  tell();
-  return true;
-}
-
-void Group::begin(Operation& operation) {
-  calls_.push_back(&operation);
-  if (std::exchange(has_early_, false)) {
-    std::swap(operation.native(), early_);
-    return;
-  }
-  prepare(operation.native(), operation.spec());
-  announce_more();
-}
-
-void Group::announce_more() {
-  while (announced_ < begun_ && announced_ < finished_ + kCallsAhead) {
-    Operation& next = *calls_[announced_ - finished_];
-    announce(next.native(), next.spec().signature);
-  }
-}
-
-void Group::announce(Running& running, const Signature& signature) {
-  const Call& call = running.call;
-  ++announced_;
-  running.losses = shared_memory_losses();
   Note& note = lane_->notes[running.place % kNotes];
-  note.signature = signature;
+  note.signature = spec.signature;
   const std::uint64_t bytes = call.shape->shown_bytes(rank_);
   bool is_shared = false;
   if (running.shown > kShortBytes) {
@@ -134,28 +129,29 @@ void Group::announce(Running& running, const Signature& signature) {
       std::memcpy(content, call.input, bytes);
     }
   }
-  note.number.store(running.number, std::memory_order_release);
+  note.number.store(running.number | (behind_others ? Note::kBehindOthers : 0), std::memory_order_release);
   changed_ = true;
 }
 
 bool Group::advance() {
   bool moved = false;
   now_ = {};
-  while (!calls_.empty() && !failed_ && step(*calls_.front(), moved)) {
-    Operation& operation = *calls_.front();
+  if (!failed_) announce_more();
+  while (finished_ < announced_ && !failed_ && step(0, moved)) {
+    Operation& operation = *calls_.front().operation;
     calls_.pop_front();
     ++finished_;
     if (settled_ > 0) --settled_;
     moved = true;
-    announce_more();
     listener_.on_native_finished(operation);
   }
+  if (!failed_) announce_more();
   while (settled_ < announced_ - finished_ && !failed_) {
-    Operation& next = *calls_[settled_];
-    if (settled_ > 0) step(next, moved);
-    if (!next.native().is_settled()) break;
+    if (settled_ > 0) step(settled_, moved);
+    if (!running(finished_ + settled_).is_settled()) break;
     ++settled_;
   }
+  publish_done();
   stop_writing();
   // Looking at who sleeps takes until everybody can see what was published. Whoever answers within that time
   // is awake, and has been looked at sooner.
@@ -169,20 +165,27 @@ void Group::stop_writing() {
     board_->writing.store(0, std::memory_order_release);
 }
 
-/// Returns whether the call has finished.
-bool Group::step(Operation& operation, bool& moved) {
-  Running& running = operation.native();
+/// Of all calls of this look that some rank does for all.
+void Group::publish_done() {
+  if (done_ <= lane_->done.value.load(std::memory_order_relaxed)) return;
+  lane_->done.value.store(done_, std::memory_order_release);
+  changed_ = true;
+}
+
+/// Of the call at this index among those not finished. Returns whether it has finished.
+bool Group::step(std::size_t index, bool& moved) {
+  Running& running = this->running(finished_ + index);
   Call& call = running.call;
   if (running.state == Running::State::finished) return true;
   if (running.state == Running::State::announced) {
     const int noted = running.noted;
-    const Signature& signature = operation.spec().signature;
-    if (const Noted found = look_for_notes(running, signature); found != Noted::by_all) {
+    if (const Noted found = look_for_notes(running); found != Noted::by_all) {
       moved = moved || running.noted > noted;
       if (found == Noted::not_yet) return false;
       failed_ = true;
       const Lane& theirs = *lanes_[static_cast<std::size_t>(running.noted)];
-      listener_.on_native_mismatch(operation, running.noted, theirs.notes[running.place % kNotes].signature);
+      listener_.on_native_mismatch(*calls_[index].operation, running.noted,
+                                   theirs.notes[running.place % kNotes].signature);
       return false;
     }
     moved = true;
@@ -210,7 +213,7 @@ bool Group::step(Operation& operation, bool& moved) {
     }
     moved = true;
     if (running.task.done()) continue;
-    listener_.on_native_progress(operation);
+    listener_.on_native_progress(*calls_[index].operation);
     if (was_pause) return false;
   }
   running.state = Running::State::finished;
@@ -219,13 +222,30 @@ bool Group::step(Operation& operation, bool& moved) {
   return !failed_;
 }
 
+/// Of short calls that all ranks have started in a row each rank does some for everybody, a few neighbouring
+/// ones at a time. Ranks that share every one of them read and write in the same pages at the same time,
+/// where their prefetchers take lines from each other: 200 calls of 4 KiB took three times as long. Nobody,
+/// -1, where a rank may be waiting for just this one. The same on all ranks, as all see the same notes.
+int Group::turn(const Running& running) const {
+  if (running.shown > kTurnBytes) return -1;
+  for (const Lane* lane : lanes_) {
+    const std::uint64_t number = lane->notes[running.place % kNotes].number.load(std::memory_order_relaxed);
+    if ((number & Note::kBehindOthers) == 0) return -1;
+  }
+  const auto ranks = static_cast<std::uint64_t>(size());
+  const std::uint64_t in_a_row = std::max<std::uint64_t>(kCallsAhead / ranks, 1);
+  return static_cast<int>(running.place / in_a_row % ranks);
+}
+
 void Group::begin_algorithm(Running& running) {
   Call& call = running.call;
+  call.turn = turn(running);
   call.lanes = lanes_;
   call.boards = boards_;
   call.board = board_;
   call.lane = lane_;
   call.pieces = &pieces_;
+  call.done = &done_;
   call.number = ++long_calls_;
   running.state = Running::State::begun;
   running.task = run(call);
@@ -233,20 +253,22 @@ void Group::begin_algorithm(Running& running) {
 }
 
 /// Stops at `running.noted`, a rank that has not announced the call, or has announced another one.
-Group::Noted Group::look_for_notes(Running& running, const Signature& signature) const {
+Group::Noted Group::look_for_notes(Running& running) const {
+  const Signature& signature = lane_->notes[running.place % kNotes].signature;
   for (; running.noted < size(); ++running.noted) {
     if (running.noted == rank_) continue;
     const Note& note = lanes_[static_cast<std::size_t>(running.noted)]->notes[running.place % kNotes];
     const std::uint64_t number = note.number.load(std::memory_order_acquire);
     if (!same_place(number, running.number)) return Noted::not_yet;
-    if (number != running.number || !(note.signature == signature)) return Noted::otherwise;
+    if ((number & ~Note::kBehindOthers) != running.number || !(note.signature == signature))
+      return Noted::otherwise;
   }
   return Noted::by_all;
 }
 
 void Group::fail(int rank, const std::string& why) {
   failed_ = true;
-  listener_.on_native_failure(*calls_.front(), rank, Status(Code::system, why));
+  listener_.on_native_failure(*calls_.front().operation, rank, Status(Code::system, why));
 }
 
 /// An operation elsewhere that failed may have taken the memory from under this one.
@@ -361,7 +383,8 @@ void Group::tell() {
 std::vector<int> Group::waiting_for() const {
   std::vector<int> ranks;
   if (calls_.empty()) return ranks;
-  const Running& head = calls_.front()->native();
+  if (announced_ == finished_) return ranks;
+  const Running& head = running(finished_);
   for (int r = 0; r < size(); ++r) {
     if (r == rank_) continue;
     const Lane& lane = *lanes_[static_cast<std::size_t>(r)];
@@ -396,13 +419,12 @@ void Group::release(const std::vector<bool>& lost) {
   if (!all_stopped) {
     // The others may be ahead of this rank: in any call that it has announced.
     for (std::uint64_t at = finished_; at < announced_; ++at) {
-      const Running& running = calls_[at - finished_]->native();
-      const Call& call = running.call;
-      if (running.shown > kShortBytes && call.shape->collective == Collective::all_reduce)
+      const Call& call = running(at).call;
+      if (running(at).shown > kShortBytes && call.shape->collective == Collective::all_reduce)
         detach_shared_memory(call.output, call.shape->bytes());
     }
   }
-  for (Operation* operation : calls_) operation->native().task = {};
+  for (Running& running : running_) running.task = {};
   calls_.clear();
 }
 

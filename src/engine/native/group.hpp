@@ -1,6 +1,7 @@
 // Group: the ranks of a communicator that share a host's memory, and the calls that they carry out in it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -18,13 +19,13 @@ struct OperationSpec;
 
 namespace kolo::native {
 
-/// A call of an operation's, as its Group sees it.
+/// A call that has been announced.
 struct Running {
   enum class State { announced, begun, finished };
 
   State state = State::announced;
   std::uint64_t place = 0;   ///< among the calls of the lane
-  std::uint64_t number = 0;  ///< as in its Note
+  std::uint64_t number = 0;  ///< as in its Note, but for Note::kBehindOthers
   std::uint64_t shown = 0;   ///< bytes of the rank that shows most
   std::uint64_t losses = 0;  ///< of shared memory, by then
   int noted = 0;             ///< ranks below this one have announced it
@@ -60,16 +61,24 @@ class Group {
   Group(int rank, std::vector<Neighbour*> neighbours, std::uint32_t lane, GroupListener& listener);
 
   bool is_busy() const { return !calls_.empty(); }
-  /// Whether one more call could be announced.
-  bool has_room() const { return begun_ < finished_ + kCallsAhead; }
   /// Whether it is its turn: the other calls wait behind it.
-  bool is_first(const Operation& operation) const { return is_busy() && calls_.front() == &operation; }
+  bool is_first(const Operation& operation) const {
+    return is_busy() && calls_.front().operation == &operation;
+  }
+  /// Whether the call that was begun last, and that nobody waits for yet, asks for a look: the first one
+  /// does, and then the last of every few, which are announced and carried out together. Then the stalls that
+  /// locks mean to a core that writes to others come once for all of them.
+  bool wants_look() const {
+    const std::uint64_t behind = finished_ + calls_.size() - announced_;
+    return calls_.size() == 1 || (behind > 0 && behind % kTogether == 0);
+  }
   /// Announces a short call that no other waits before, for as long as it is not worth an operation: then
   /// finish_early() tells whether it is over, and if it never is, the next begin() is of this very call.
   void begin_early(const OperationSpec& spec);
-  bool finish_early(const OperationSpec& spec);
-  /// The operation must live until it has finished or the Group is abandoned.
-  void begin(Operation& operation);
+  bool finish_early();
+  /// The operation must live until it has finished or the Group is abandoned. waits_now: its caller does
+  /// nothing else until it is over. Calls behind others that nobody waits for are announced by the next look.
+  void begin(Operation& operation, bool waits_now);
   /// Returns whether anything moved. Ranks that sleep may hear of it only from tell().
   bool advance();
   /// For who is told of what advance() does. Short calls that finish in one look finish at one time, as
@@ -95,14 +104,24 @@ class Group {
   }
 
  private:
+  /// Begun and not finished.
+  struct Begun {
+    Operation* operation;
+    bool behind_others;  ///< see Note::kBehindOthers
+  };
+  static constexpr std::uint64_t kTogether = kCallsAhead / 2;
+
   int size() const { return static_cast<int>(lanes_.size()); }
-  void prepare(Running& running, const OperationSpec& spec);
-  void announce(Running& running, const Signature& signature);
+  Running& running(std::uint64_t place) { return running_[place % kCallsAhead]; }
+  const Running& running(std::uint64_t place) const { return running_[place % kCallsAhead]; }
+  void announce(const OperationSpec& spec, bool behind_others);
   void announce_more();
   enum class Noted { not_yet, by_all, otherwise };
-  Noted look_for_notes(Running& running, const Signature& signature) const;
-  bool step(Operation& operation, bool& moved);
+  Noted look_for_notes(Running& running) const;
+  bool step(std::size_t index, bool& moved);
+  int turn(const Running& running) const;
   void stop_writing();
+  void publish_done();
   void begin_algorithm(Running& running);
   bool comes_with_notes(const Running& running) const;
   bool reach_memory(Running& running);
@@ -122,15 +141,15 @@ class Group {
   std::vector<Lane*> lanes_;
   std::vector<std::uint32_t> rung_;  ///< the sleep of each rank that it was last rung out of
 
-  std::deque<Operation*> calls_;  ///< begun and not finished, in order
-  Running early_;
+  std::deque<Begun> calls_;  ///< in order
+  std::array<Running, kCallsAhead> running_;
   bool has_early_ = false;
-  std::uint64_t begun_ = 0;
   std::uint64_t announced_ = 0;
   std::uint64_t finished_ = 0;
   std::uint64_t long_calls_ = 0;  ///< that have run their algorithm
   std::size_t settled_ = 0;       ///< calls at the front
   std::uint64_t pieces_ = 0;
+  std::uint64_t done_ = 0;  ///< see Call::done
   Clock::time_point now_;
   bool changed_ = false;
   int quiet_looks_ = 0;  ///< since something was published
