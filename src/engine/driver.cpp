@@ -19,6 +19,7 @@ constexpr std::chrono::microseconds kShortestBurst{50};
 constexpr std::chrono::microseconds kLongestBurst{1000};
 constexpr int kMostBusy = 8;
 constexpr auto kBetweenMoves = std::chrono::milliseconds(5);
+constexpr std::chrono::nanoseconds kSpinBesideCallers = std::chrono::microseconds(100);
 constexpr int kPollsBetweenLooks = 64;
 constexpr int kSpinsBetweenYields = 16;
 constexpr std::size_t kDirectReads = 2;
@@ -82,11 +83,14 @@ void Engine::own_thread() {
   std::uint64_t seen = 0;  // of left_behind_
   bool look_again = false;
   auto burst = kShortestBurst;
+  Clock::time_point heard{};  // of operations left behind
   while (!stopping_) {
     const auto begin = Clock::now();
     const auto is_driven = [this] { return driver_ != Driver::none || waiting_callers_ > 0; };
-    if (left_behind_ != seen || look_again) {
-      seen = left_behind_;
+    if (std::exchange(seen, left_behind_) != left_behind_) heard = begin;
+    // Waking up this thread takes a caller longer than starting many operations. So it only naps for a while,
+    // as more of them mostly follow.
+    if (look_again || begin < heard + kHandBack) {
       lock.unlock();
       // Who holds the lock is at work on the operations: to wait for it would take the core from it.
       for (int busy = 0; !lock.owns_lock() && busy < kMostBusy; ++busy) {
@@ -98,9 +102,13 @@ void Engine::own_thread() {
       const bool is_moving =
           !active_.empty() && active_.front()->started() >= begin && Clock::now() < last_driven_ + kHandBack;
       const bool is_over = has_work() && !is_driven() && !is_moving;
-      look_again = has_work() && !is_driven() && is_moving;
-      burst = is_over ? std::max(burst / 2, kShortestBurst) : std::min(burst * 2, kLongestBurst);
-      if (!is_over) continue;
+      const bool was_again = std::exchange(look_again, has_work() && !is_driven() && is_moving);
+      if (is_over) {
+        burst = std::max(burst / 2, kShortestBurst);
+      } else {
+        if (was_again || !look_again) burst = std::min(burst * 2, kLongestBurst);
+        continue;
+      }
     } else if (is_driven() || (!has_work() && begin < last_driven_ + kHandBack)) {
       resting_ = true;
       idle_.wait_until(lock, (is_driven() ? begin : last_driven_) + kHandBack);
@@ -128,6 +136,7 @@ void Engine::drive(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
   };
   std::uint64_t streamed_before = streamed();
   bool streaming = false;
+  bool overslept = false;  // whoever has been late for so long may be so for longer
   Clock::time_point idle_since{};
   int polls = 0;
   int busy_polls = 0;
@@ -137,6 +146,7 @@ void Engine::drive(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
     settle_failure();
     if (moved && entering_.load(std::memory_order_relaxed) == 0) {
       idle_since = {};
+      overslept = false;
       if (++busy_polls % kPollsBetweenLooks != 0) continue;
       check_deadlines();
       if (deadline.passed()) break;
@@ -155,7 +165,9 @@ void Engine::drive(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
       const std::uint64_t before = std::exchange(streamed_before, streamed());
       streaming = before != streamed_before;
     }
-    if (!streaming && now - idle_since < options_.spin && driver_ == Driver::caller) {
+    // Another caller whose operation is over needs the lock to see it.
+    const auto spin = waiting_callers_ == 0 ? options_.spin : std::min(options_.spin, kSpinBesideCallers);
+    if (!streaming && !overslept && now - idle_since < spin && driver_ == Driver::caller) {
       // The peer may have been put on this very core: let it run, or we would wait for it until we sleep.
       // Where looking takes a system call, letting others run costs little more.
       const bool is_time = ++spins % kSpinsBetweenYields == 0;
@@ -168,7 +180,7 @@ void Engine::drive(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
     settle_failure();
     if (stop() || deadline.passed()) break;
     const std::vector<int> awaited = awaited_peers();
-    sleep(lock, deadline);
+    overslept = !sleep(lock, deadline);
     if (!awaited.empty()) note_wait(awaited, idle_since);
     idle_since = {};
   }
@@ -258,7 +270,8 @@ bool Engine::wake(std::size_t index) {
   return moved;
 }
 
-void Engine::sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline) {
+/// Returns whether there is something to do: else only time has passed.
+bool Engine::sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline) {
   std::size_t armed = 0;
   bool something_to_do = false;
   if (board_ != nullptr) {
@@ -288,11 +301,13 @@ void Engine::sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline)
     lock.lock();
     sleeping_ = false;
     for (const std::uint32_t i : woken) wake(i);
+    something_to_do = !woken.empty() || kicked_;
   }
   if (board_ != nullptr) board_->asleep.store(sleeps_ += 1, std::memory_order_relaxed);
   for (std::size_t i = 0; i < armed; ++i) {
     if (!lost_[i] && links_[i]->endpoint().is_memory()) links_[i]->endpoint().disarm();
   }
+  return something_to_do;
 }
 
 }  // namespace kolo
