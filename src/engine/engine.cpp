@@ -14,6 +14,7 @@ namespace {
 constexpr int kFirstLooks = 100;
 constexpr int kFirstLooksCrowded = 20;
 constexpr int kEagerLooks = 10;
+constexpr std::uint64_t kEarlyBytes = 256 << 10;  // some microseconds
 constexpr std::size_t kMostWords = 65536;
 
 }  // namespace
@@ -149,10 +150,10 @@ bool Engine::look_first(int looks, Look look) {
   return false;
 }
 
-/// The peers are often about to make the same call: a short one may be over before an operation for it could
-/// be set up.
+/// The peers are often about to make the same call: one that is not long may be over before an operation for
+/// it could be set up.
 bool Engine::finish_early(const OperationSpec& spec) {
-  if (spec.group() == nullptr || spec.recipe->most_shown > kShortBytes) return false;
+  if (spec.group() == nullptr || spec.recipe->most_shown > kEarlyBytes) return false;
   if (!active_.empty() || driver_ != Driver::none || noted_ || options_.timeline != nullptr) return false;
   native::Group& group = *spec.group();
   group.begin_early(spec);

@@ -60,15 +60,21 @@ void Group::begin_early(const OperationSpec& spec) {
 
 bool Group::finish_early() {
   Running& early = running(finished_);
-  if (look_for_notes(early) != Noted::by_all) {
-    if (++quiet_looks_ > kQuietLooks) tell();
-    return false;
+  bool moved = false;
+  bool is_over = false;
+  if (early.shown > kShortBytes) {
+    is_over = step(early, nullptr, moved);
+    stop_writing();
+  } else if (look_for_notes(early) == Noted::by_all) {
+    finish_by_notes(early);
+    is_over = true;
   }
-  finish_by_notes(early);
-  ++finished_;
-  has_early_ = false;
-  tell();
-  return true;
+  if (is_over) {
+    ++finished_;
+    has_early_ = false;
+  }
+  if (moved || is_over || ++quiet_looks_ > kQuietLooks) tell();
+  return is_over;
 }
 
 void Group::begin(Operation& operation, bool waits_now) {
@@ -85,6 +91,7 @@ void Group::announce_more() {
 }
 
 void Group::announce(const OperationSpec& spec, bool behind_others) {
+  if (finished_ == announced_) first_ = announced_;  // one call after the other stays in the nearest cache
   Running& running = this->running(announced_);
   running.state = Running::State::announced;
   running.place = announced_++;
@@ -101,7 +108,8 @@ void Group::announce(const OperationSpec& spec, bool behind_others) {
   call.fold =
       is_reducing(spec.collective) ? kernels::fold_function(spec.dtype, spec.reduction.op()) : nullptr;
   Note& note = lane_->notes[running.place % kNotes];
-  note.signature = spec.signature;
+  note.signature = running.signature =
+      spec.signature;  // one's own note is not read: the others have its line
   const std::uint64_t bytes = call.shape->shown_bytes(rank_);
   bool is_shared = false;
   if (running.shown > kShortBytes) {
@@ -137,7 +145,8 @@ bool Group::advance() {
   bool moved = false;
   now_ = {};
   if (!failed_) announce_more();
-  while (finished_ < announced_ && !failed_ && step(0, moved)) {
+  while (!calls_.empty() && finished_ < announced_ && !failed_ &&
+         step(running(finished_), calls_.front().operation, moved)) {
     Operation& operation = *calls_.front().operation;
     calls_.pop_front();
     ++finished_;
@@ -147,8 +156,9 @@ bool Group::advance() {
   }
   if (!failed_) announce_more();
   while (settled_ < announced_ - finished_ && !failed_) {
-    if (settled_ > 0) step(settled_, moved);
-    if (!running(finished_ + settled_).is_settled()) break;
+    Running& next = running(finished_ + settled_);
+    if (settled_ > 0) step(next, calls_[settled_].operation, moved);
+    if (!next.is_settled()) break;
     ++settled_;
   }
   publish_done();
@@ -172,20 +182,19 @@ void Group::publish_done() {
   changed_ = true;
 }
 
-/// Of the call at this index among those not finished. Returns whether it has finished.
-bool Group::step(std::size_t index, bool& moved) {
-  Running& running = this->running(finished_ + index);
+/// Does what can be done for a call. Returns whether it has finished. Without an operation that could fail
+/// whatever is wrong is left for later, when there is one.
+bool Group::step(Running& running, Operation* operation, bool& moved) {
   Call& call = running.call;
   if (running.state == Running::State::finished) return true;
   if (running.state == Running::State::announced) {
     const int noted = running.noted;
     if (const Noted found = look_for_notes(running); found != Noted::by_all) {
       moved = moved || running.noted > noted;
-      if (found == Noted::not_yet) return false;
+      if (found == Noted::not_yet || operation == nullptr) return false;
       failed_ = true;
       const Lane& theirs = *lanes_[static_cast<std::size_t>(running.noted)];
-      listener_.on_native_mismatch(*calls_[index].operation, running.noted,
-                                   theirs.notes[running.place % kNotes].signature);
+      listener_.on_native_mismatch(*operation, running.noted, theirs.notes[running.place % kNotes].signature);
       return false;
     }
     moved = true;
@@ -194,7 +203,7 @@ bool Group::step(std::size_t index, bool& moved) {
       running.state = Running::State::finished;
       return true;
     }
-    if (!reach_memory(running)) return false;
+    if (!reach_memory(running, operation)) return false;
     begin_algorithm(running);
   }
   while (true) {
@@ -213,13 +222,16 @@ bool Group::step(std::size_t index, bool& moved) {
     }
     moved = true;
     if (running.task.done()) continue;
-    listener_.on_native_progress(*calls_[index].operation);
+    if (operation != nullptr) listener_.on_native_progress(*operation);
     if (was_pause) return false;
+  }
+  if (!is_still_shared(running)) {
+    fail(operation, rank_, "its shared memory was given up by another communicator");
+    return false;
   }
   running.state = Running::State::finished;
   running.task = {};
-  if (!is_still_shared(running)) fail(rank_, "its shared memory was given up by another communicator");
-  return !failed_;
+  return true;
 }
 
 /// Of short calls that all ranks have started in a row each rank does some for everybody, a few neighbouring
@@ -254,21 +266,21 @@ void Group::begin_algorithm(Running& running) {
 
 /// Stops at `running.noted`, a rank that has not announced the call, or has announced another one.
 Group::Noted Group::look_for_notes(Running& running) const {
-  const Signature& signature = lane_->notes[running.place % kNotes].signature;
   for (; running.noted < size(); ++running.noted) {
     if (running.noted == rank_) continue;
     const Note& note = lanes_[static_cast<std::size_t>(running.noted)]->notes[running.place % kNotes];
     const std::uint64_t number = note.number.load(std::memory_order_acquire);
     if (!same_place(number, running.number)) return Noted::not_yet;
-    if ((number & ~Note::kBehindOthers) != running.number || !(note.signature == signature))
+    if ((number & ~Note::kBehindOthers) != running.number || !(note.signature == running.signature))
       return Noted::otherwise;
   }
   return Noted::by_all;
 }
 
-void Group::fail(int rank, const std::string& why) {
+void Group::fail(Operation* operation, int rank, const std::string& why) {
+  if (operation == nullptr) return;
   failed_ = true;
-  listener_.on_native_failure(*calls_.front().operation, rank, Status(Code::system, why));
+  listener_.on_native_failure(*operation, rank, Status(Code::system, why));
 }
 
 /// An operation elsewhere that failed may have taken the memory from under this one.
@@ -292,7 +304,7 @@ bool Group::comes_with_notes(const Running& running) const {
 }
 
 /// Where everybody's memory is, if all of it that matters is shared. Returns false on failure.
-bool Group::reach_memory(Running& running) {
+bool Group::reach_memory(Running& running, Operation* operation) {
   Call& call = running.call;
   const Shape& shape = *call.shape;
   const bool written = shape.collective == Collective::all_reduce;
@@ -305,20 +317,22 @@ bool Group::reach_memory(Running& running) {
     call.outputs.clear();
     return true;
   }
+  bool is_reached = true;
   const auto reach = [&](int r, const RemoteRange& range, std::uint64_t bytes) {
     Neighbour& neighbour = *neighbours_[static_cast<std::size_t>(r)];
     std::byte* data = neighbour.reach(range, bytes);
     if (data != nullptr) return data;
     if (neighbour.trouble().ok()) {
-      fail(r, "named shared memory that it has not passed on");
+      fail(operation, r, "named shared memory that it has not passed on");
     } else {
-      fail(rank_, neighbour.trouble().message());
+      fail(operation, rank_, neighbour.trouble().message());
     }
+    is_reached = false;
     return data;
   };
   call.inputs.resize(static_cast<std::size_t>(size()));
   call.outputs.resize(written ? static_cast<std::size_t>(size()) : 0);
-  for (int r = 0; r < size() && !failed_; ++r) {
+  for (int r = 0; r < size() && is_reached; ++r) {
     const auto at = static_cast<std::size_t>(r);
     const Note& note = note_of(r);
     if (r == rank_) {
@@ -328,13 +342,13 @@ bool Group::reach_memory(Running& running) {
     }
     const std::uint64_t bytes = shape.shown_bytes(r);
     call.inputs[at] = bytes > 0 ? reach(r, note.memory[0], bytes) : nullptr;
-    if (written && !failed_) {
+    if (written && is_reached) {
       const bool in_place =
           note.memory[0].region == note.memory[1].region && note.memory[0].offset == note.memory[1].offset;
       call.outputs[at] = in_place ? const_cast<std::byte*>(call.inputs[at]) : reach(r, note.memory[1], bytes);
     }
   }
-  return !failed_;
+  return is_reached;
 }
 
 bool Group::has_come(const Wait& wait) const {

@@ -28,6 +28,7 @@ struct Running {
   std::uint64_t number = 0;  ///< as in its Note, but for Note::kBehindOthers
   std::uint64_t shown = 0;   ///< bytes of the rank that shows most
   std::uint64_t losses = 0;  ///< of shared memory, by then
+  Signature signature;       ///< as in its Note
   int noted = 0;             ///< ranks below this one have announced it
   Call call;
   Task task;
@@ -72,8 +73,9 @@ class Group {
     const std::uint64_t behind = finished_ + calls_.size() - announced_;
     return calls_.size() == 1 || (behind > 0 && behind % kTogether == 0);
   }
-  /// Announces a short call that no other waits before, for as long as it is not worth an operation: then
-  /// finish_early() tells whether it is over, and if it never is, the next begin() is of this very call.
+  /// Announces a call that no other waits before, for as long as it is not worth an operation: finish_early()
+  /// then does for it what can be done and tells whether it is over, and if it never is, the next begin() is
+  /// of this very call.
   void begin_early(const OperationSpec& spec);
   bool finish_early();
   /// The operation must live until it has finished or the Group is abandoned. waits_now: its caller does
@@ -112,23 +114,23 @@ class Group {
   static constexpr std::uint64_t kTogether = kCallsAhead / 2;
 
   int size() const { return static_cast<int>(lanes_.size()); }
-  Running& running(std::uint64_t place) { return running_[place % kCallsAhead]; }
-  const Running& running(std::uint64_t place) const { return running_[place % kCallsAhead]; }
+  Running& running(std::uint64_t place) { return running_[(place - first_) % kCallsAhead]; }
+  const Running& running(std::uint64_t place) const { return running_[(place - first_) % kCallsAhead]; }
   void announce(const OperationSpec& spec, bool behind_others);
   void announce_more();
   enum class Noted { not_yet, by_all, otherwise };
   Noted look_for_notes(Running& running) const;
-  bool step(std::size_t index, bool& moved);
+  bool step(Running& running, Operation* operation, bool& moved);
   int turn(const Running& running) const;
   void stop_writing();
   void publish_done();
   void begin_algorithm(Running& running);
   bool comes_with_notes(const Running& running) const;
-  bool reach_memory(Running& running);
+  bool reach_memory(Running& running, Operation* operation);
   bool is_still_shared(const Running& running) const;
   bool has_come(const Wait& wait) const;
   void finish_by_notes(const Running& running) const;
-  void fail(int rank, const std::string& why);
+  void fail(Operation* operation, int rank, const std::string& why);
   void close();
   void release(const std::vector<bool>& lost);
 
@@ -142,7 +144,7 @@ class Group {
   std::vector<std::uint32_t> rung_;  ///< the sleep of each rank that it was last rung out of
 
   std::deque<Begun> calls_;  ///< in order
-  std::array<Running, kCallsAhead> running_;
+  std::uint64_t first_ = 0;  ///< place of a call that is, or was, in the first of running_
   bool has_early_ = false;
   std::uint64_t announced_ = 0;
   std::uint64_t finished_ = 0;
@@ -154,6 +156,7 @@ class Group {
   bool changed_ = false;
   int quiet_looks_ = 0;  ///< since something was published
   bool failed_ = false;
+  std::array<Running, kCallsAhead> running_;
 };
 
 }  // namespace kolo::native
