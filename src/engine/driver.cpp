@@ -17,6 +17,7 @@ constexpr auto kHandBack = std::chrono::milliseconds(50);  // callers that come 
 // in vain.
 constexpr std::chrono::microseconds kShortestBurst{50};
 constexpr std::chrono::microseconds kLongestBurst{1000};
+constexpr std::chrono::microseconds kOld{100};  // an operation that whoever started it does not drive
 constexpr int kMostBusy = 8;
 constexpr auto kBetweenMoves = std::chrono::milliseconds(5);
 constexpr std::chrono::nanoseconds kSpinBesideCallers = std::chrono::microseconds(100);
@@ -91,24 +92,25 @@ void Engine::own_thread() {
     // Waking up this thread takes a caller longer than starting many operations. So it only naps for a while,
     // as more of them mostly follow.
     if (look_again || begin < heard + kHandBack) {
+      const auto nap = look_again ? kOld : burst;
       lock.unlock();
       // Who holds the lock is at work on the operations: to wait for it would take the core from it.
       for (int busy = 0; !lock.owns_lock() && busy < kMostBusy; ++busy) {
-        std::this_thread::sleep_for(burst);
+        std::this_thread::sleep_for(nap);
         lock.try_lock();
       }
       if (!lock.owns_lock()) lock.lock();
-      // Those who start operations and wait for them move them on by the way: then none of them is old.
-      const bool is_moving =
-          !active_.empty() && active_.front()->started() >= begin && Clock::now() < last_driven_ + kHandBack;
-      const bool is_over = has_work() && !is_driven() && !is_moving;
-      const bool was_again = std::exchange(look_again, has_work() && !is_driven() && is_moving);
-      if (is_over) {
-        burst = std::max(burst / 2, kShortestBurst);
-      } else {
-        if (was_again || !look_again) burst = std::min(burst * 2, kLongestBurst);
+      // Those who start operations and wait for them move them on by the way: then none of them is old. But
+      // somebody must read what the others say now and then.
+      const auto now = Clock::now();
+      const bool is_unread = now >= last_driven_ + kHandBack;
+      const bool is_moving = !active_.empty() && now < active_.front()->started() + kOld && !is_unread;
+      look_again = has_work() && !is_driven() && is_moving;
+      if (is_driven() || is_moving || (!has_work() && !is_unread)) {
+        burst = std::min(burst * 2, kLongestBurst);
         continue;
       }
+      burst = std::max(burst / 2, kShortestBurst);
     } else if (is_driven() || (!has_work() && begin < last_driven_ + kHandBack)) {
       resting_ = true;
       idle_.wait_until(lock, (is_driven() ? begin : last_driven_) + kHandBack);
@@ -171,6 +173,7 @@ void Engine::drive(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
       // The peer may have been put on this very core: let it run, or we would wait for it until we sleep.
       // Where looking takes a system call, letting others run costs little more.
       const bool is_time = ++spins % kSpinsBetweenYields == 0;
+      if (is_time && deadline.passed()) break;
       if (is_time && !options_.crowded) leave_shared_core();
       if (is_time || options_.crowded || has_descriptor_links_) std::this_thread::yield();
       relax();

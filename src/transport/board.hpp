@@ -31,7 +31,7 @@ inline constexpr std::size_t kStageBytes = 512 << 10;
 /// A call, announced to the other ranks: one cache line, its number stored last.
 struct alignas(64) Note {
   static constexpr std::size_t kInline = 32;
-  /// In a number: its rank had started other calls before, and does not wait for this one yet.
+  /// In a number: when its rank started it, others were under way and nobody waited for this one.
   static constexpr std::uint64_t kBehindOthers = std::uint64_t{1} << 63;
 
   std::atomic<std::uint64_t> number;

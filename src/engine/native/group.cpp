@@ -152,6 +152,7 @@ bool Group::advance() {
     ++finished_;
     if (settled_ > 0) --settled_;
     moved = true;
+    publish_done();  // whoever hears that it is over may end this process
     listener_.on_native_finished(operation);
   }
   if (!failed_) announce_more();
@@ -237,7 +238,8 @@ bool Group::step(Running& running, Operation* operation, bool& moved) {
 /// Of short calls that all ranks have started in a row each rank does some for everybody, a few neighbouring
 /// ones at a time. Ranks that share every one of them read and write in the same pages at the same time,
 /// where their prefetchers take lines from each other: 200 calls of 4 KiB took three times as long. Nobody,
-/// -1, where a rank may be waiting for just this one. The same on all ranks, as all see the same notes.
+/// -1, where a rank waited for just this one when it made it. The same on all ranks, as all see the same
+/// notes.
 int Group::turn(const Running& running) const {
   if (running.shown > kTurnBytes) return -1;
   for (const Lane* lane : lanes_) {
@@ -252,6 +254,7 @@ int Group::turn(const Running& running) const {
 void Group::begin_algorithm(Running& running) {
   Call& call = running.call;
   call.turn = turn(running);
+  if (call.turn < 0) publish_done();  // it may take long
   call.lanes = lanes_;
   call.boards = boards_;
   call.board = board_;
