@@ -182,13 +182,17 @@ class Emulated(unittest.TestCase):
                     options = ["--hosts", str(len(per_host)), "-n", ",".join(map(str, per_host))]
                     carried = []
                     for iterations in (few, many):  # what the start and the warm-up send is in both
-                        before = link_bytes(len(per_host))
-                        row = self.run_bench(folder, options, "", size, iterations)
-                        after = link_bytes(len(per_host))
+                        # While others take this machine's cores a host may look slow to those who meet, and is spared.
+                        for _ in range(4):
+                            before = link_bytes(len(per_host))
+                            algorithm = self.run_bench(folder, options, "", size, iterations)["algorithm"]
+                            after = link_bytes(len(per_host))
+                            if "spared" not in algorithm:
+                                break
                         carried.append([b - a for a, b in zip(before, after)])
                     bound = 2 * (len(per_host) - 1) / len(per_host) * size
                     for less, more in zip(*carried):
-                        self.assertLess((more - less) / (many - few), 1.1 * bound, (per_host, row["algorithm"]))
+                        self.assertLess((more - less) / (many - few), 1.1 * bound, (per_host, algorithm))
         finally:
             cluster("down", "--name", NAME)
 
