@@ -119,13 +119,13 @@ bool is_crowded(const std::vector<std::unique_ptr<Endpoint>>& endpoints) {
 /// Ranks that have a core each and look into memory spin until a wait is as long as several wake-ups: one
 /// takes some 10 us, in a virtual machine 150, and where others want its cores milliseconds. Where ranks
 /// share cores, or a look is a system call, they sleep sooner.
-std::chrono::nanoseconds spin_time(const std::vector<std::unique_ptr<Endpoint>>& endpoints) {
+std::chrono::nanoseconds spin_time(const std::vector<std::unique_ptr<Endpoint>>& endpoints, bool crowded) {
   constexpr std::chrono::microseconds kUsual{100};
   constexpr std::chrono::microseconds kInMemory{1000};
   if (config().spin_us >= 0) return std::chrono::microseconds(config().spin_us);
   const bool in_memory =
       std::all_of(endpoints.begin(), endpoints.end(), [](const auto& e) { return e->is_memory(); });
-  return in_memory && !is_crowded(endpoints) ? kInMemory : kUsual;
+  return in_memory && !crowded ? kInMemory : kUsual;
 }
 
 }  // namespace
@@ -220,8 +220,8 @@ Group join(int rank, Offer offer, const std::vector<std::string>& offers, const 
   EngineOptions engine_options;
   engine_options.timeout = terms.timeout();
   engine_options.heartbeat = config().heartbeat;
-  engine_options.spin = spin_time(endpoints);
   engine_options.crowded = is_crowded(endpoints);
+  engine_options.spin = spin_time(endpoints, engine_options.crowded);
   engine_options.timeline = terms.options.timeline;
   if (!config().timeline.empty()) {
     engine_options.timeline_folder = config().timeline;

@@ -105,7 +105,7 @@ void Engine::own_thread() {
       const auto now = Clock::now();
       const bool is_unread = now >= last_driven_ + kHandBack;
       const bool is_moving = !active_.empty() && now < active_.front()->started() + kOld && !is_unread;
-      look_again = has_work() && !is_driven() && is_moving;
+      look_again = is_moving && !is_driven();
       if (is_driven() || is_moving || (!has_work() && !is_unread)) {
         burst = std::min(burst * 2, kLongestBurst);
         continue;

@@ -183,7 +183,7 @@ class Emulated(unittest.TestCase):
                     carried = []
                     for iterations in (few, many):  # what the start and the warm-up send is in both
                         # While others take this machine's cores a host may look slow to those who meet, and is spared.
-                        for _ in range(4):
+                        for _ in range(2):
                             before = link_bytes(len(per_host))
                             algorithm = self.run_bench(folder, options, "", size, iterations)["algorithm"]
                             after = link_bytes(len(per_host))

@@ -108,8 +108,8 @@ void Group::announce(const OperationSpec& spec, bool behind_others) {
   call.fold =
       is_reducing(spec.collective) ? kernels::fold_function(spec.dtype, spec.reduction.op()) : nullptr;
   Note& note = lane_->notes[running.place % kNotes];
-  note.signature = running.signature =
-      spec.signature;  // one's own note is not read: the others have its line
+  note.signature = spec.signature;
+  running.signature = spec.signature;  // to compare with: the others have the note's line
   const std::uint64_t bytes = call.shape->shown_bytes(rank_);
   bool is_shared = false;
   if (running.shown > kShortBytes) {
