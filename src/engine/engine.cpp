@@ -45,6 +45,7 @@ Engine::Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, Engin
   if (on_demand_.dialer != nullptr) {
     sleeper_.add(on_demand_.dialer->fd(), static_cast<std::uint32_t>(links_.size())).throw_if_error();
   }
+  if (board_ != nullptr && options_.crowded) board_->crowded.store(1, std::memory_order_relaxed);
   begin_watching();
   thread_ = std::thread([this] { own_thread(); });
 }
@@ -138,14 +139,19 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
   return operation;
 }
 
-/// Looks again until one look returns true, or somebody else must get a turn. Returns whether one did.
+/// Looks again until one look returns true, or somebody else must get a turn. Returns whether one did. Ranks
+/// that share a core take turns on it, and find their memory cold: between their looks they only read what
+/// they wait for.
 template <typename Look>
-bool Engine::look_first(int looks, Look look) {
+bool Engine::look_first(const native::Group& group, int looks, Look look) {
+  native::Awaited awaited;
   for (int i = 0; i < looks; ++i) {
     if (options_.crowded && i > 0) std::this_thread::yield();
     if (!options_.crowded && i > kEagerLooks) relax();
     if (entering_.load(std::memory_order_relaxed) > 0) return false;
+    if (!awaited.has_changed()) continue;
     if (look()) return true;
+    if (options_.crowded) awaited = group.awaited();
   }
   return false;
 }
@@ -157,7 +163,7 @@ bool Engine::finish_early(const OperationSpec& spec) {
   if (!active_.empty() || driver_ != Driver::none || noted_ || options_.timeline != nullptr) return false;
   native::Group& group = *spec.group();
   group.begin_early(spec);
-  return look_first(options_.crowded ? kFirstLooksCrowded : kFirstLooks,
+  return look_first(group, options_.crowded ? kFirstLooksCrowded : kFirstLooks,
                     [&] { return group.finish_early(); });
 }
 
@@ -167,7 +173,7 @@ void Engine::run_native(Operation& operation, bool waits_now) {
   int looks = options_.crowded ? kFirstLooksCrowded : kFirstLooks;
   if (!waits_now || driver_ != Driver::none) looks = 1;
   if (!waits_now && !group.wants_look()) looks = 0;
-  look_first(looks, [&] {
+  look_first(group, looks, [&] {
     group.advance();
     return operation.done() || noted_.has_value();
   });

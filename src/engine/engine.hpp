@@ -147,7 +147,7 @@ class Engine final : private LinkListener,
   Operation* find(std::uint32_t context, std::uint64_t sequence);
   void check_early_messages(const OperationSpec& spec);
   template <typename Look>
-  bool look_first(int looks, Look look);
+  bool look_first(const native::Group& group, int looks, Look look);
   bool finish_early(const OperationSpec& spec);
   void run_native(Operation& operation, bool waits_now);
   void on_mismatch(Link& link, const Tag& tag, const Signature& mine, const Signature& theirs) override;
@@ -186,6 +186,7 @@ class Engine final : private LinkListener,
   void own_thread();
   void leave_to_own_thread();
   std::unique_lock<std::mutex> enter() const;
+  void enter(std::unique_lock<std::mutex>& lock) const;
   bool has_work() const;
 
   // connecting.cpp: links that are connected when they are needed.
@@ -233,7 +234,7 @@ class Engine final : private LinkListener,
   mutable std::mutex mutex_;
   mutable std::atomic<int> entering_{0};  // threads that want mutex_: a driver that spins lets them in
   std::condition_variable changed_;       // an operation is done, or the driver has left
-  std::condition_variable idle_;          // for the engine's own thread
+  std::condition_variable_any idle_;      // for the engine's own thread
   Driver driver_ = Driver::none;
   int waiting_callers_ = 0;
   bool sleeping_ = false;

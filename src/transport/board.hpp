@@ -2,6 +2,7 @@
 // long private data: see Neighbour::board().
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -43,15 +44,51 @@ struct alignas(64) Note {
 };
 static_assert(sizeof(Note) == 64);
 
+/// A call cut into shares, of which whoever runs takes the next. All ranks write here, and count on from the
+/// place of the call, so that what earlier calls left needs no clearing.
+struct alignas(64) Shares {
+  static constexpr std::uint64_t kMost = 1 << 16;  ///< shares of a call
+
+  std::atomic<std::uint64_t> taken;
+  std::atomic<std::uint64_t> finished;
+
+  static std::uint64_t none_of(std::uint64_t place) { return (place + 1) * kMost; }
+  /// The next of `count` shares; nullopt when none is left.
+  std::optional<std::uint64_t> take(std::uint64_t place, std::uint64_t count) {
+    return count_on(taken, none_of(place), none_of(place) + count);
+  }
+  bool is_finished(std::uint64_t place, std::uint64_t count) const {
+    return finished.load(std::memory_order_acquire) >= none_of(place) + count;
+  }
+  /// What was written before is seen by whoever sees it. Returns whether it was the last.
+  bool finish_one(std::uint64_t place, std::uint64_t count) {
+    return count_on(finished, none_of(place), none_of(place) + count) == count - 1;
+  }
+
+ private:
+  static std::optional<std::uint64_t> count_on(std::atomic<std::uint64_t>& counter, std::uint64_t begin,
+                                               std::uint64_t end) {
+    std::uint64_t seen = counter.load(std::memory_order_relaxed);
+    std::uint64_t next = 0;
+    do {
+      next = std::max(seen, begin);
+      if (next >= end) return std::nullopt;
+    } while (!counter.compare_exchange_weak(seen, next + 1, std::memory_order_acq_rel));
+    return next - begin;
+  }
+};
+
 struct Lane {
   /// Counters only grow. A reader that sees a count sees all that was written before it.
   struct alignas(64) Counter {
     std::atomic<std::uint64_t> value;
   };
   Note notes[kNotes];
-  Counter staged;   ///< pieces that this rank has put down
-  Counter reduced;  ///< pieces of which this rank has reduced its slice, or that it has read
-  Counter done;     ///< long calls that this rank has finished with
+  Counter staged;         ///< pieces that this rank has put down
+  Counter reduced;        ///< pieces of which this rank has reduced its slice, or that it has read
+  Counter done;           ///< long calls that this rank has finished with
+  Counter at_work;        ///< the place of the call of which this rank has a share to do, and 1; 0 for none
+  Shares shares[kNotes];  ///< of the group of ranks of which this is the first
   alignas(4096) std::byte data[kNotes][kNoteBytes];
   alignas(4096) std::byte pieces[2][kStageBytes];
 };
@@ -60,6 +97,7 @@ struct Lane {
 struct Board {
   alignas(64) std::atomic<std::uint32_t> asleep;   ///< wants to be rung when something changes
   std::atomic<std::uint32_t> core;                 ///< 1 + the core that this rank was last seen waiting on
+  std::atomic<std::uint32_t> crowded;              ///< shares its cores with others; before its first note
   alignas(64) std::atomic<std::uint32_t> writing;  ///< may be writing in other ranks' memory
   alignas(64) std::atomic<std::uint32_t> closed;   ///< nobody may write in this rank's memory any more
   alignas(4096) Lane lanes[kLanes];

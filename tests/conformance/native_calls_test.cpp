@@ -1,15 +1,19 @@
 // Native calls beside each other and beside calls that run as schedules: several communicators and threads,
 // ranks that come late, leave early, or disagree.
+#include <sched.h>
 #include <time.h>
 
 #include <algorithm>
+#include <cstring>
 #include <random>
 #include <thread>
 
 #include <gtest/gtest.h>
 
 #include "conformance/native.hpp"
+#include "support/cases.hpp"
 #include "support/cluster.hpp"
+#include "support/evaluate.hpp"
 #include "transport/board.hpp"
 
 namespace kolo::test {
@@ -187,6 +191,59 @@ TEST(Native, ARankLeavesWhileOthersRead) {
           std::fill_n(data, count, -1);
         });
       }
+    }
+  }
+}
+
+/// The thread, and those that it starts, have to share one core as long as this lives.
+class OneCore {
+ public:
+  OneCore() {
+    sched_getaffinity(0, sizeof before_, &before_);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    sched_setaffinity(0, sizeof one, &one);
+  }
+  ~OneCore() { sched_setaffinity(0, sizeof before_, &before_); }
+  OneCore(const OneCore&) = delete;
+  OneCore& operator=(const OneCore&) = delete;
+
+ private:
+  cpu_set_t before_;
+};
+
+// Whoever runs sums for those that wait for the core; they find it done, with the memory gone perhaps.
+TEST(Native, RanksThatShareACoreSumForEachOther) {
+  const OneCore one_core;
+  const Configured direct = parse_algorithm(Collective::all_reduce, kDirect.algorithm).value();
+  for (const int size : {2, 3, 5}) {
+    for (const std::uint64_t count : {257u, 1025u, 30'001u, 262'144u, 262'145u}) {
+      const auto expected = expected_bits(direct, size, count);
+      const std::size_t bytes = count * sizeof(float);
+      expect_ranks({.size = size, .transport = "shm"}, [&](Communicator& c) {
+        const std::vector<float> numbers = awkward_numbers(c.rank(), count);
+        const auto expect = [&](const Memory& sum, const char* what) {
+          if (std::memcmp(sum.get(), expected.data(), bytes) != 0) throw std::runtime_error(what);
+        };
+        std::mt19937 random(static_cast<unsigned>(c.rank()));
+        for (int round = 0; round < 12; ++round) {
+          const Memory in = region(bytes), out = arena_block(bytes), later = arena_block(bytes);
+          std::memcpy(in.get(), numbers.data(), bytes);
+          std::memcpy(later.get(), numbers.data(), bytes);
+          if (random() % 4 == 0) std::this_thread::sleep_for(milliseconds(random() % 3));
+          const Buffer sums(in.get(), count, DType::float32);
+          c.all_reduce(ConstBuffer(in.get(), count, DType::float32), Buffer(out.get(), count, DType::float32),
+                       ReduceOp::sum, kDirect);
+          const Work work =
+              c.all_reduce_async(Buffer(later.get(), count, DType::float32), ReduceOp::sum, kDirect);
+          c.all_reduce(sums, ReduceOp::sum, kDirect);
+          expect(out, "out of place: other bits than the schedule's");
+          expect(in, "in place: other bits than the schedule's");
+          work.wait();
+          expect(later, "asynchronously: other bits than the schedule's");
+        }
+      });
     }
   }
 }

@@ -1,5 +1,6 @@
 // all_reduce / direct in shared memory. Each rank reduces its slice for all.
 #include <algorithm>
+#include <optional>
 
 #include "engine/native/call.hpp"
 
@@ -7,6 +8,7 @@ namespace kolo::native {
 namespace {
 
 constexpr std::size_t kLine = 64;
+constexpr Wait kNever{&Lane::done, ~std::uint64_t{0}};
 
 /// Cuts `count` elements among `size` ranks so that no two of them write in one cache line of a buffer that
 /// begins with a line.
@@ -23,6 +25,18 @@ struct Slices {
   std::uint64_t size(int rank) const { return begin(rank + 1) - begin(rank); }
 };
 
+/// Of all inputs, for all outputs.
+void reduce_for_all(Call& call, std::uint64_t begin, std::uint64_t count) {
+  const std::size_t element = call.shape->element_bytes;
+  call.from.resize(call.inputs.size());
+  call.to.resize(call.outputs.size());
+  for (std::size_t r = 0; r < call.from.size(); ++r) {
+    call.from[r] = call.inputs[r] + begin * element;
+    call.to[r] = call.outputs[r] + begin * element;
+  }
+  call.fold(call.to.data(), call.to.size(), call.from.data(), call.from.size(), count, call.from.size());
+}
+
 /// All inputs and outputs are in shared memory: each rank reads its slice of every input and writes it to
 /// every output. K loads and K stores for each rank, whatever else is there to move. Or one rank does it all,
 /// when it is its turn.
@@ -37,17 +51,9 @@ Task all_reduce_in_place(Call& call) {
     end = call.turn == call.rank ? count : 0;
   }
   const std::uint64_t step = std::max<std::uint64_t>(kPieceBytes / element, 1);
-  std::vector<const void*>& from = call.from;
-  std::vector<void*>& to = call.to;
-  from.resize(call.inputs.size());
-  to.resize(call.outputs.size());
   for (std::uint64_t at = begin; at < end; at += step) {
-    for (std::size_t r = 0; r < from.size(); ++r) {
-      from[r] = call.inputs[r] + at * element;
-      to[r] = call.outputs[r] + at * element;
-    }
-    if (!call.begin_writing()) co_await Wait{&Lane::done, ~std::uint64_t{0}};
-    call.fold(to.data(), to.size(), from.data(), from.size(), std::min(step, end - at), from.size());
+    if (!call.begin_writing()) co_await kNever;
+    reduce_for_all(call, at, std::min(step, end - at));
     if (at + step < end) co_await Wait{};
   }
   if (call.turn < 0) {
@@ -56,6 +62,26 @@ Task all_reduce_in_place(Call& call) {
     *call.done = call.number;  // published with that of the next ones
   }
   co_await Wait{&Lane::done, call.number};
+}
+
+/// The same where ranks are more than cores: whoever runs when the last one has come does the shares, so that
+/// those who came before need not run again until the next call.
+Task all_reduce_by_shares(Call& call) {
+  const Slices slices(call.shape->count(), call.size, call.shape->element_bytes);
+  const auto ranks = static_cast<std::uint64_t>(call.size);
+  const Wait all_done{.target = Shares::none_of(call.place) + ranks, .common = &call.shares->finished};
+  while (true) {
+    call.lane->at_work.value.store(call.place + 1, std::memory_order_relaxed);
+    const std::optional<std::uint64_t> share = call.shares->take(call.place, ranks);
+    if (!share) break;
+    if (!call.begin_writing()) co_await kNever;
+    reduce_for_all(call, slices.begin(static_cast<int>(*share)), slices.size(static_cast<int>(*share)));
+    if (call.is_given_up()) co_await kNever;  // what was read may be something else
+    if (call.shares->finish_one(call.place, ranks)) call.changed = true;
+  }
+  call.lane->at_work.value.store(0, std::memory_order_relaxed);
+  co_await all_done;
+  call.publish(call.lane->done, call.number);
 }
 
 /// Reduces this rank's slice of a piece that begins with element `begin`, for itself and, where it found it,
@@ -121,6 +147,7 @@ Task all_reduce_staged(Call& call) {
 }  // namespace
 
 Task all_reduce(Call& call) {
+  if (call.shares != nullptr) return all_reduce_by_shares(call);
   return call.inputs.empty() || call.outputs.empty() ? all_reduce_staged(call) : all_reduce_in_place(call);
 }
 

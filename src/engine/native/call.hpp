@@ -52,6 +52,8 @@ struct Call {
   std::vector<std::byte*> outputs;
   std::uint64_t number = 0;         ///< of the long calls of this lane, from 1
   int turn = -1;                    ///< the rank that does this call for all; -1: each does its share
+  Shares* shares = nullptr;         ///< whoever runs does the next share; null: each rank does its own
+  std::uint64_t place = 0;          ///< among the calls of the lane
   std::uint64_t* done = nullptr;    ///< of calls with a turn: the last one of which this rank did its part
   std::uint64_t* pieces = nullptr;  ///< staged so far in this lane, over all calls: the same on all ranks
 

@@ -8,7 +8,6 @@
 
 #include "base/deadline.hpp"
 #include "engine/operation.hpp"
-#include "kolo/memory.hpp"
 
 namespace kolo::native {
 namespace {
@@ -21,6 +20,10 @@ constexpr int kQuietLooks = 8;
 
 /// The longest call that one rank sums for all when several are under way: see Group::turn().
 constexpr std::uint64_t kTurnBytes = 64 << 10;
+
+/// The longest call that whoever runs does for those that wait for a core: see Group::shares(). Beyond it the
+/// sums take longer than the waiting.
+constexpr std::uint64_t kSharesBytes = 1 << 20;
 
 /// The place in the lane and, as far as it fits, the communicator's number of the call: ranks that count
 /// alike agree on both.
@@ -204,6 +207,8 @@ bool Group::step(Running& running, Operation* operation, bool& moved) {
       running.state = Running::State::finished;
       return true;
     }
+    call.turn = turn(running);
+    call.shares = shares(running);
     if (!reach_memory(running, operation)) return false;
     begin_algorithm(running);
   }
@@ -215,7 +220,7 @@ bool Group::step(Running& running, Operation* operation, bool& moved) {
     // memory that they have freed may no longer be mapped.
     if (!call.inputs.empty() && call.is_given_up()) return false;
     if (done) break;
-    const bool was_pause = running.task.wait().counter == nullptr;
+    const bool was_pause = running.task.wait().is_pause();
     running.task.resume();
     if (running.shown > kNoteBytes) {
       now_ = {};
@@ -251,9 +256,19 @@ int Group::turn(const Running& running) const {
   return static_cast<int>(running.place / in_a_row % ranks);
 }
 
+/// Where whoever runs takes the next share of the call, as ranks wait for cores; else null. The same on all
+/// ranks.
+Shares* Group::shares(const Running& running) const {
+  const Call& call = running.call;
+  const bool is_crowded = std::ranges::any_of(
+      boards_, [](const Board* board) { return board->crowded.load(std::memory_order_relaxed) != 0; });
+  const bool has_shares = call.shape->collective == Collective::all_reduce && running.shown <= kSharesBytes;
+  if (!is_crowded || !has_shares || call.turn >= 0 || !is_named(running)) return nullptr;
+  return &lanes_.front()->shares[running.place % kNotes];
+}
+
 void Group::begin_algorithm(Running& running) {
   Call& call = running.call;
-  call.turn = turn(running);
   if (call.turn < 0) publish_done();  // it may take long
   call.lanes = lanes_;
   call.boards = boards_;
@@ -261,6 +276,7 @@ void Group::begin_algorithm(Running& running) {
   call.lane = lane_;
   call.pieces = &pieces_;
   call.done = &done_;
+  call.place = running.place;
   call.number = ++long_calls_;
   running.state = Running::State::begun;
   running.task = run(call);
@@ -286,15 +302,6 @@ void Group::fail(Operation* operation, int rank, const std::string& why) {
   listener_.on_native_failure(*operation, rank, Status(Code::system, why));
 }
 
-/// An operation elsewhere that failed may have taken the memory from under this one.
-bool Group::is_still_shared(const Running& running) const {
-  if (running.losses == shared_memory_losses()) return true;
-  const Call& call = running.call;
-  const std::uint64_t shown = call.shape->shown_bytes(rank_);
-  return (call.inputs.empty() || shown == 0 || is_shared(call.input, shown)) &&
-         (call.outputs.empty() || is_shared(call.output, call.shape->bytes()));
-}
-
 /// Whoever has something to show has put it on its board. The same on all ranks, as all see the same notes.
 bool Group::comes_with_notes(const Running& running) const {
   if (running.shown <= kShortBytes) return true;
@@ -306,55 +313,8 @@ bool Group::comes_with_notes(const Running& running) const {
   return true;
 }
 
-/// Where everybody's memory is, if all of it that matters is shared. Returns false on failure.
-bool Group::reach_memory(Running& running, Operation* operation) {
-  Call& call = running.call;
-  const Shape& shape = *call.shape;
-  const bool written = shape.collective == Collective::all_reduce;
-  const auto note_of = [&](int r) -> const Note& {
-    return lanes_[static_cast<std::size_t>(r)]->notes[running.place % kNotes];
-  };
-  for (int r = 0; r < size(); ++r) {
-    if (note_of(r).memory[0].region != 0 || shape.shown_bytes(r) == 0) continue;
-    call.inputs.clear();
-    call.outputs.clear();
-    return true;
-  }
-  bool is_reached = true;
-  const auto reach = [&](int r, const RemoteRange& range, std::uint64_t bytes) {
-    Neighbour& neighbour = *neighbours_[static_cast<std::size_t>(r)];
-    std::byte* data = neighbour.reach(range, bytes);
-    if (data != nullptr) return data;
-    if (neighbour.trouble().ok()) {
-      fail(operation, r, "named shared memory that it has not passed on");
-    } else {
-      fail(operation, rank_, neighbour.trouble().message());
-    }
-    is_reached = false;
-    return data;
-  };
-  call.inputs.resize(static_cast<std::size_t>(size()));
-  call.outputs.resize(written ? static_cast<std::size_t>(size()) : 0);
-  for (int r = 0; r < size() && is_reached; ++r) {
-    const auto at = static_cast<std::size_t>(r);
-    const Note& note = note_of(r);
-    if (r == rank_) {
-      call.inputs[at] = call.input;
-      if (written) call.outputs[at] = call.output;
-      continue;
-    }
-    const std::uint64_t bytes = shape.shown_bytes(r);
-    call.inputs[at] = bytes > 0 ? reach(r, note.memory[0], bytes) : nullptr;
-    if (written && is_reached) {
-      const bool in_place =
-          note.memory[0].region == note.memory[1].region && note.memory[0].offset == note.memory[1].offset;
-      call.outputs[at] = in_place ? const_cast<std::byte*>(call.inputs[at]) : reach(r, note.memory[1], bytes);
-    }
-  }
-  return is_reached;
-}
-
 bool Group::has_come(const Wait& wait) const {
+  if (wait.common != nullptr) return wait.common->load(std::memory_order_acquire) >= wait.target;
   if (wait.counter == nullptr) return true;
   for (int r = 0; r < size(); ++r) {
     if (r == rank_) continue;
@@ -397,6 +357,29 @@ void Group::tell() {
   }
 }
 
+Awaited Group::awaited() const {
+  if (announced_ == finished_) return {};
+  const Running& head = running(finished_);
+  const auto found = [](const std::atomic<std::uint64_t>& number, auto lacks) {
+    const std::uint64_t seen = number.load(std::memory_order_acquire);
+    return lacks(seen) ? Awaited{&number, seen} : Awaited{};
+  };
+  if (head.state == Running::State::announced && head.noted < size()) {
+    return found(lanes_[static_cast<std::size_t>(head.noted)]->notes[head.place % kNotes].number,
+                 [&](std::uint64_t number) { return !same_place(number, head.number); });
+  }
+  if (head.state != Running::State::begun) return {};
+  const Wait& wait = head.task.wait();
+  const auto is_short = [&](std::uint64_t number) { return number < wait.target; };
+  if (wait.common != nullptr) return found(*wait.common, is_short);
+  for (int r = 0; r < size() && wait.counter != nullptr; ++r) {
+    if (r == rank_) continue;
+    const Awaited lacking = found((lanes_[static_cast<std::size_t>(r)]->*wait.counter).value, is_short);
+    if (lacking.number != nullptr) return lacking;
+  }
+  return {};
+}
+
 std::vector<int> Group::waiting_for() const {
   std::vector<int> ranks;
   if (calls_.empty()) return ranks;
@@ -407,9 +390,11 @@ std::vector<int> Group::waiting_for() const {
     const Lane& lane = *lanes_[static_cast<std::size_t>(r)];
     bool has_come =
         same_place(lane.notes[head.place % kNotes].number.load(std::memory_order_acquire), head.number);
-    if (head.state == Running::State::begun && head.task.wait().counter != nullptr) {
+    if (head.state == Running::State::begun && !head.task.wait().is_pause()) {
       const Wait& wait = head.task.wait();
-      has_come = (lane.*wait.counter).value.load(std::memory_order_acquire) >= wait.target;
+      has_come = wait.common != nullptr
+                     ? lane.at_work.value.load(std::memory_order_relaxed) != head.place + 1
+                     : (lane.*wait.counter).value.load(std::memory_order_acquire) >= wait.target;
     }
     if (!has_come) ranks.push_back(r);
   }

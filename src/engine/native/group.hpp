@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -35,9 +36,18 @@ struct Running {
 
   /// This rank has nothing more to do for it.
   bool is_settled() const {
-    return state == State::finished ||
-           (state == State::begun && task.wait().counter == &Lane::done && task.wait().target == call.number);
+    if (state != State::begun) return state == State::finished;
+    const Wait& wait = task.wait();
+    return wait.common != nullptr || (wait.counter == &Lane::done && wait.target == call.number);
   }
+};
+
+/// A number that somebody else is going to change.
+struct Awaited {
+  const std::atomic<std::uint64_t>* number = nullptr;
+  std::uint64_t seen = 0;
+
+  bool has_changed() const { return number == nullptr || number->load(std::memory_order_acquire) != seen; }
 };
 
 /// What a Group tells its owner, from inside advance().
@@ -91,6 +101,9 @@ class Group {
   }
   /// Wakes the ranks that sleep for what has been published since the last time.
   void tell();
+  /// What the first of the calls needs next, for who looks at nothing else meanwhile. To be asked just after
+  /// a look: a change that was seen then is not waited for.
+  Awaited awaited() const;
   /// Ranks whose announcement, or whose progress, the first of the calls lacks.
   std::vector<int> waiting_for() const;
 
@@ -122,6 +135,8 @@ class Group {
   Noted look_for_notes(Running& running) const;
   bool step(Running& running, Operation* operation, bool& moved);
   int turn(const Running& running) const;
+  Shares* shares(const Running& running) const;
+  bool is_named(const Running& running) const;
   void stop_writing();
   void publish_done();
   void begin_algorithm(Running& running);

@@ -1,6 +1,7 @@
 // Task: a native algorithm as a coroutine, which says what it waits for.
 #pragma once
 
+#include <atomic>
 #include <coroutine>
 #include <cstdint>
 #include <exception>
@@ -10,11 +11,14 @@
 
 namespace kolo::native {
 
-/// Until every rank's counter has reached `target`; a null counter: until the driver has looked at everything
-/// else.
+/// Until every rank's counter has reached `target`, or `common` has, which all ranks count up together;
+/// neither of them: until the driver has looked at everything else.
 struct Wait {
   Lane::Counter Lane::*counter = nullptr;
   std::uint64_t target = 0;
+  const std::atomic<std::uint64_t>* common = nullptr;
+
+  bool is_pause() const { return counter == nullptr && common == nullptr; }
 };
 
 /// Starts suspended. Owned by one call, its first argument, in whose memory it lives: there is only one at a

@@ -1,0 +1,80 @@
+// Where the memory of a long call is: named in the notes, or private.
+#include "kolo/memory.hpp"
+
+#include "engine/native/group.hpp"
+
+namespace kolo::native {
+
+/// Whether all memory that matters to a long call is shared.
+bool Group::is_named(const Running& running) const {
+  for (int r = 0; r < size(); ++r) {
+    const Note& note = lanes_[static_cast<std::size_t>(r)]->notes[running.place % kNotes];
+    if (note.memory[0].region == 0 && running.call.shape->shown_bytes(r) > 0) return false;
+  }
+  return true;
+}
+
+/// Where everybody's memory is, if all of it that matters is shared. Returns false on failure; a call that
+/// the others have done meanwhile needs no memory, and they may have freed theirs.
+bool Group::reach_memory(Running& running, Operation* operation) {
+  Call& call = running.call;
+  const Shape& shape = *call.shape;
+  const bool written = shape.collective == Collective::all_reduce;
+  const auto note_of = [&](int r) -> const Note& {
+    return lanes_[static_cast<std::size_t>(r)]->notes[running.place % kNotes];
+  };
+  const auto is_shared_out = [&] {
+    return call.shares != nullptr &&
+           call.shares->is_finished(running.place, static_cast<std::uint64_t>(size()));
+  };
+  const auto go_without = [&] {
+    call.inputs.clear();
+    call.outputs.clear();
+    return true;
+  };
+  if (!is_named(running) || is_shared_out()) return go_without();
+  bool is_reached = true;
+  const auto reach = [&](int r, const RemoteRange& range, std::uint64_t bytes) {
+    Neighbour& neighbour = *neighbours_[static_cast<std::size_t>(r)];
+    std::byte* data = neighbour.reach(range, bytes);
+    if (data != nullptr) return data;
+    is_reached = false;
+    if (is_shared_out()) return data;
+    if (neighbour.trouble().ok()) {
+      fail(operation, r, "named shared memory that it has not passed on");
+    } else {
+      fail(operation, rank_, neighbour.trouble().message());
+    }
+    return data;
+  };
+  call.inputs.resize(static_cast<std::size_t>(size()));
+  call.outputs.resize(written ? static_cast<std::size_t>(size()) : 0);
+  for (int r = 0; r < size() && is_reached; ++r) {
+    const auto at = static_cast<std::size_t>(r);
+    const Note& note = note_of(r);
+    if (r == rank_) {
+      call.inputs[at] = call.input;
+      if (written) call.outputs[at] = call.output;
+      continue;
+    }
+    const std::uint64_t bytes = shape.shown_bytes(r);
+    call.inputs[at] = bytes > 0 ? reach(r, note.memory[0], bytes) : nullptr;
+    if (written && is_reached) {
+      const bool in_place =
+          note.memory[0].region == note.memory[1].region && note.memory[0].offset == note.memory[1].offset;
+      call.outputs[at] = in_place ? const_cast<std::byte*>(call.inputs[at]) : reach(r, note.memory[1], bytes);
+    }
+  }
+  return is_reached || (is_shared_out() && go_without());
+}
+
+/// An operation elsewhere that failed may have taken the memory from under this one.
+bool Group::is_still_shared(const Running& running) const {
+  if (running.losses == shared_memory_losses()) return true;
+  const Call& call = running.call;
+  const std::uint64_t shown = call.shape->shown_bytes(rank_);
+  return (call.inputs.empty() || shown == 0 || is_shared(call.input, shown)) &&
+         (call.outputs.empty() || is_shared(call.output, call.shape->bytes()));
+}
+
+}  // namespace kolo::native

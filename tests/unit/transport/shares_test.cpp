@@ -1,0 +1,59 @@
+#include <array>
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "transport/board.hpp"
+
+namespace kolo {
+namespace {
+
+TEST(Shares, EachIsTakenOnceAndFinishedWithTheLast) {
+  Shares shares{};
+  std::uint64_t place = 0;
+  for (const std::uint64_t count : {1u, 2u, 7u}) {
+    for (std::uint64_t i = 0; i < count; ++i) EXPECT_EQ(shares.take(place, count), i);
+    EXPECT_EQ(shares.take(place, count), std::nullopt);
+    for (std::uint64_t i = 0; i < count; ++i) {
+      EXPECT_FALSE(shares.is_finished(place, count));
+      EXPECT_EQ(shares.finish_one(place, count), i + 1 == count);
+    }
+    EXPECT_TRUE(shares.is_finished(place, count));
+    place += 3;
+  }
+}
+
+TEST(Shares, ThoseOfAnEarlierCallAreGone) {
+  Shares shares{};
+  EXPECT_EQ(shares.take(8, 3), 0u);
+  EXPECT_EQ(shares.take(7, 3), std::nullopt);
+  EXPECT_EQ(shares.take(8, 3), 1u);
+  EXPECT_FALSE(shares.finish_one(8, 3));
+  EXPECT_TRUE(shares.is_finished(7, 3));
+}
+
+TEST(Shares, AmongThreads) {
+  constexpr std::uint64_t kPlaces = 2000, kShares = 5;
+  Shares shares{};
+  std::vector<std::array<int, kShares>> done(kPlaces);
+  std::vector<int> last(kPlaces, 0);
+  const auto work = [&] {
+    for (std::uint64_t place = 0; place < kPlaces; ++place) {
+      while (const auto share = shares.take(place, kShares)) {
+        ++done[place][*share];
+        if (shares.finish_one(place, kShares)) ++last[place];
+      }
+      while (!shares.is_finished(place, kShares)) std::this_thread::yield();
+      // What the others wrote is seen.
+      for (const int times : done[place]) EXPECT_EQ(times, 1);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) threads.emplace_back(work);
+  for (std::thread& thread : threads) thread.join();
+  for (const int times : last) EXPECT_EQ(times, 1);
+}
+
+}  // namespace
+}  // namespace kolo
