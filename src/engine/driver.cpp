@@ -29,11 +29,18 @@ constexpr int kLooksBetweenAsking = 8;
 }  // namespace
 
 std::unique_lock<std::mutex> Engine::enter() const {
-  if (std::unique_lock free(mutex_, std::try_to_lock); free) return free;
-  entering_.fetch_add(1, std::memory_order_relaxed);
-  std::unique_lock lock(mutex_);
-  entering_.fetch_sub(1, std::memory_order_relaxed);
+  std::unique_lock lock(mutex_, std::defer_lock);
+  enter(lock);
   return lock;
+}
+
+/// Whoever has the lock lets others in that it knows of. Who just waited for it would be woken, in vain, each
+/// time that a caller leaves and comes back.
+void Engine::enter(std::unique_lock<std::mutex>& lock) const {
+  if (lock.try_lock()) return;
+  entering_.fetch_add(1, std::memory_order_relaxed);
+  lock.lock();
+  entering_.fetch_sub(1, std::memory_order_relaxed);
 }
 
 /// Something that somebody must drive soon: an operation, or an answer that had no room.
@@ -80,7 +87,13 @@ void Engine::leave_to_own_thread() {
 }
 
 void Engine::own_thread() {
-  std::unique_lock lock(mutex_);
+  auto lock = enter();
+  struct {
+    const Engine& engine;
+    std::unique_lock<std::mutex>& held;
+    void lock() { engine.enter(held); }
+    void unlock() { held.unlock(); }
+  } entrance{*this, lock};
   std::uint64_t seen = 0;  // of left_behind_
   bool look_again = false;
   auto burst = kShortestBurst;
@@ -99,7 +112,7 @@ void Engine::own_thread() {
         std::this_thread::sleep_for(nap);
         lock.try_lock();
       }
-      if (!lock.owns_lock()) lock.lock();
+      if (!lock.owns_lock()) enter(lock);
       // Those who start operations and wait for them move them on by the way: then none of them is old. But
       // somebody must read what the others say now and then.
       const auto now = Clock::now();
@@ -113,7 +126,7 @@ void Engine::own_thread() {
       burst = std::max(burst / 2, kShortestBurst);
     } else if (is_driven() || (!has_work() && begin < last_driven_ + kHandBack)) {
       resting_ = true;
-      idle_.wait_until(lock, (is_driven() ? begin : last_driven_) + kHandBack);
+      idle_.wait_until(entrance, (is_driven() ? begin : last_driven_) + kHandBack);
       resting_ = false;
       continue;
     } else {
@@ -301,7 +314,7 @@ bool Engine::sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline)
     const int timeout_ms = std::max(1, deadline.left_ms(active_.empty() ? 1000 : 20));
     lock.unlock();
     const auto woken = sleeper_.wait(timeout_ms);
-    lock.lock();
+    enter(lock);
     sleeping_ = false;
     for (const std::uint32_t i : woken) wake(i);
     something_to_do = !woken.empty() || kicked_;
