@@ -68,9 +68,10 @@ struct Call {
 
   bool changed = false;  ///< something was published that others may sleep for
 
-  /// Of a piece on its way over the boards. All ranks' pieces together should stay in a last-level cache.
+  /// Of a piece on its way over the boards: two of them, and what goes with them in the ranks' own memory,
+  /// should stay in a second-level cache, and all ranks' together in a last-level one.
   std::uint64_t piece_bytes() const {
-    return 4 * kStageBytes / static_cast<std::uint64_t>(std::max(size, 4));
+    return 2 * kStageBytes / static_cast<std::uint64_t>(std::max(size, 4));
   }
   /// Everything that this rank wrote before is seen by whoever sees the count.
   void publish(Lane::Counter& counter, std::uint64_t value) {
