@@ -66,11 +66,13 @@ Engine::~Engine() {
   }
   thread_.join();
   end_watching();
-  // Peers still read what we sent them: give the last bytes a moment to leave.
+  // Peers still read what we sent them. Until it has arrived there, a byte of theirs that finds the
+  // connection closed would make the system throw it away.
   const auto deadline = Deadline::after(std::chrono::seconds(1));
   for (std::size_t i = 0; i < links_.size(); ++i) {
     Link& link = *links_[i];
-    while (is_connected(i) && link.status().ok() && link.wants_write() && !deadline.passed()) {
+    while (is_connected(i) && link.status().ok() && !deadline.passed() &&
+           (link.wants_write() || link.endpoint().undelivered() > 0)) {
       if (auto moved = link.progress(true); !moved.ok() || !*moved)
         std::this_thread::sleep_for(std::chrono::microseconds(200));
     }

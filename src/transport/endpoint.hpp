@@ -45,6 +45,8 @@ class Endpoint {
 
   /// How many of the bytes written are known to have reached the peer's host; 0 where nobody knows.
   virtual std::uint64_t delivered() const { return 0; }
+  /// Bytes written that are still on their way there.
+  virtual std::uint64_t undelivered() const { return 0; }
 
   /// --- Waiting. -----------------------------------------------------------------------------------------
   /// True when read() and write() cost no system call, so that a spinning caller may try them in a loop;

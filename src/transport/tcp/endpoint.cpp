@@ -134,10 +134,10 @@ void TcpEndpoint::expect(std::uint64_t bytes) {
   set_option(socket_.get(), SOL_SOCKET, SO_RCVLOWAT, wanted);
 }
 
-std::uint64_t TcpEndpoint::delivered() const {
+std::uint64_t TcpEndpoint::undelivered() const {
   int queued = 0;
-  if (::ioctl(socket_.get(), SIOCOUTQ, &queued) != 0) return written_;
-  return written_ - static_cast<std::uint64_t>(queued);
+  if (!lost_.ok() || ::ioctl(socket_.get(), SIOCOUTQ, &queued) != 0) return 0;
+  return static_cast<std::uint64_t>(queued);
 }
 
 }  // namespace kolo::tcp

@@ -22,7 +22,8 @@ class TcpEndpoint final : public Endpoint {
   std::string describe() const override { return description_; }
   Result<std::size_t> write(std::span<const iovec> parts) override;
   Result<std::size_t> read(std::span<std::byte> into) override;
-  std::uint64_t delivered() const override;
+  std::uint64_t delivered() const override { return written_ - undelivered(); }
+  std::uint64_t undelivered() const override;
   bool is_memory() const override { return false; }
   int fd() const override { return socket_.get(); }
   bool arm(bool) override { return lost_.ok(); }

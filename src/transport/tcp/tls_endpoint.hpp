@@ -28,6 +28,7 @@ class TlsEndpoint final : public Endpoint {
   Result<std::size_t> write(std::span<const iovec> parts) override;
   Result<std::size_t> read(std::span<std::byte> into) override;
   std::uint64_t delivered() const override { return wire_->delivered(); }
+  std::uint64_t undelivered() const override { return wire_->undelivered(); }
   bool is_memory() const override { return true; }
   int fd() const override { return poll_.get(); }
   bool arm(bool for_room) override;
