@@ -69,13 +69,18 @@ Engine::~Engine() {
   // Peers still read what we sent them. Until it has arrived there, a byte of theirs that finds the
   // connection closed would make the system throw it away.
   const auto deadline = Deadline::after(std::chrono::seconds(1));
-  for (std::size_t i = 0; i < links_.size(); ++i) {
-    Link& link = *links_[i];
-    while (is_connected(i) && link.status().ok() && !deadline.passed() &&
-           (link.wants_write() || link.endpoint().undelivered() > 0)) {
-      if (auto moved = link.progress(true); !moved.ok() || !*moved)
-        std::this_thread::sleep_for(std::chrono::microseconds(200));
+  for (bool all_left = false; !all_left && !deadline.passed();) {
+    all_left = true;
+    bool moved = false;
+    for (std::size_t i = 0; i < links_.size(); ++i) {
+      Link& link = *links_[i];
+      if (!is_connected(i) || !link.status().ok()) continue;
+      if (!link.wants_write() && link.endpoint().undelivered() == 0) continue;
+      all_left = false;
+      const auto progress = link.progress(true);
+      moved = moved || (progress.ok() && *progress);
     }
+    if (!all_left && !moved) std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
 }
 

@@ -195,19 +195,21 @@ TEST(Native, ARankLeavesWhileOthersRead) {
   }
 }
 
-/// The thread, and those that it starts, have to share one core as long as this lives.
-class OneCore {
+/// The thread, and those that it starts, have so many cores and no more as long as this lives.
+class FewCores {
  public:
-  OneCore() {
+  explicit FewCores(int count) {
     sched_getaffinity(0, sizeof before_, &before_);
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(sched_getcpu(), &one);
-    sched_setaffinity(0, sizeof one, &one);
+    cpu_set_t few;
+    CPU_ZERO(&few);
+    for (int core = 0; core < CPU_SETSIZE && CPU_COUNT(&few) < count; ++core) {
+      if (CPU_ISSET(core, &before_)) CPU_SET(core, &few);
+    }
+    sched_setaffinity(0, sizeof few, &few);
   }
-  ~OneCore() { sched_setaffinity(0, sizeof before_, &before_); }
-  OneCore(const OneCore&) = delete;
-  OneCore& operator=(const OneCore&) = delete;
+  ~FewCores() { sched_setaffinity(0, sizeof before_, &before_); }
+  FewCores(const FewCores&) = delete;
+  FewCores& operator=(const FewCores&) = delete;
 
  private:
   cpu_set_t before_;
@@ -215,7 +217,7 @@ class OneCore {
 
 // Whoever runs sums for those that wait for the core; they find it done, with the memory gone perhaps.
 TEST(Native, RanksThatShareACoreSumForEachOther) {
-  const OneCore one_core;
+  const FewCores one_core(1);
   const Configured direct = parse_algorithm(Collective::all_reduce, kDirect.algorithm).value();
   for (const int size : {2, 3, 5}) {
     for (const std::uint64_t count : {257u, 1025u, 30'001u, 262'144u, 262'145u}) {
@@ -245,6 +247,40 @@ TEST(Native, RanksThatShareACoreSumForEachOther) {
         }
       });
     }
+  }
+}
+
+// A call of which others do the rest does not hold up the next one, whichever way that one goes.
+TEST(Native, CallsOfAllKindsOnFewCores) {
+  for (const int size : {2, 3, 4}) {
+    const FewCores cores(size - 1);
+    expect_ranks({.size = size, .transport = "shm"}, [](Communicator& c) {
+      std::mt19937 random(static_cast<unsigned>(c.rank()));
+      constexpr std::uint64_t kCounts[] = {65'536, 400'000, 20'000, 16'000};
+      std::vector<Memory> memory;
+      for (const std::uint64_t count : kCounts) memory.push_back(arena_block(count * sizeof(float)));
+      memory.back() = private_memory(kCounts[3] * sizeof(float));
+      for (int round = 0; round < 60; ++round) {
+        std::vector<Work> works;
+        for (std::size_t i = 0; i < std::size(kCounts); ++i) {
+          // In each round another one comes first.
+          const std::size_t at = (i + static_cast<std::size_t>(round)) % std::size(kCounts);
+          auto* const data = reinterpret_cast<float*>(memory[at].get());
+          std::fill_n(data, kCounts[at], 1.0f);
+          if (random() % 8 == 0) std::this_thread::sleep_for(milliseconds(1));
+          works.push_back(
+              c.all_reduce_async(Buffer(data, kCounts[at], DType::float32), ReduceOp::sum, kDirect));
+          if (random() % 3 == 0) works.back().wait();
+        }
+        for (const Work& work : works) work.wait();
+        for (std::size_t at = 0; at < std::size(kCounts); ++at) {
+          const auto* const data = reinterpret_cast<const float*>(memory[at].get());
+          const auto sum = static_cast<float>(c.size());
+          if (std::any_of(data, data + kCounts[at], [&](float value) { return value != sum; }))
+            throw std::runtime_error("wrong sum");
+        }
+      }
+    });
   }
 }
 

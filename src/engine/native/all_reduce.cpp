@@ -80,8 +80,8 @@ Task all_reduce_by_shares(Call& call) {
     if (call.shares->finish_one(call.place, ranks)) call.changed = true;
   }
   call.lane->at_work.value.store(0, std::memory_order_relaxed);
+  call.publish(call.lane->done, call.number);  // now: while this one waits the next ones run
   co_await all_done;
-  call.publish(call.lane->done, call.number);
 }
 
 /// Reduces this rank's slice of a piece that begins with element `begin`, for itself and, where it found it,

@@ -217,8 +217,8 @@ bool Group::step(Running& running, Operation* operation, bool& moved) {
     const bool done = running.task.done();
     if (!done && !has_come(running.task.wait())) return false;
     // A rank that was stopped may have gone on to read what its peers put there after they had given up, and
-    // memory that they have freed may no longer be mapped.
-    if (!call.inputs.empty() && call.is_given_up()) return false;
+    // memory that they have freed may no longer be mapped. Who finished a share has looked.
+    if (!call.inputs.empty() && !is_shared_out(running) && call.is_given_up()) return false;
     if (done) break;
     const bool was_pause = running.task.wait().is_pause();
     running.task.resume();
@@ -258,12 +258,14 @@ int Group::turn(const Running& running) const {
 
 /// Where whoever runs takes the next share of the call, as ranks wait for cores; else null. The same on all
 /// ranks.
-Shares* Group::shares(const Running& running) const {
+Shares* Group::shares(const Running& running) {
   const Call& call = running.call;
-  const bool is_crowded = std::ranges::any_of(
-      boards_, [](const Board* board) { return board->crowded.load(std::memory_order_relaxed) != 0; });
-  const bool has_shares = call.shape->collective == Collective::all_reduce && running.shown <= kSharesBytes;
-  if (!is_crowded || !has_shares || call.turn >= 0 || !is_named(running)) return nullptr;
+  if (call.shape->collective != Collective::all_reduce || running.shown > kSharesBytes) return nullptr;
+  if (!is_crowded_) {
+    is_crowded_ = std::ranges::any_of(
+        boards_, [](const Board* board) { return board->crowded.load(std::memory_order_relaxed) != 0; });
+  }
+  if (!*is_crowded_ || call.turn >= 0 || !is_named(running)) return nullptr;
   return &lanes_.front()->shares[running.place % kNotes];
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/deadline.hpp"
@@ -135,8 +136,9 @@ class Group {
   Noted look_for_notes(Running& running) const;
   bool step(Running& running, Operation* operation, bool& moved);
   int turn(const Running& running) const;
-  Shares* shares(const Running& running) const;
+  Shares* shares(const Running& running);
   bool is_named(const Running& running) const;
+  bool is_shared_out(const Running& running) const;
   void stop_writing();
   void publish_done();
   void begin_algorithm(Running& running);
@@ -168,6 +170,7 @@ class Group {
   std::uint64_t pieces_ = 0;
   std::uint64_t done_ = 0;  ///< see Call::done
   Clock::time_point now_;
+  std::optional<bool> is_crowded_;  ///< some rank, once all have announced something
   bool changed_ = false;
   int quiet_looks_ = 0;  ///< since something was published
   bool failed_ = false;

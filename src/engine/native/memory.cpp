@@ -14,6 +14,12 @@ bool Group::is_named(const Running& running) const {
   return true;
 }
 
+/// Whether all shares of a call are done, whoever did them.
+bool Group::is_shared_out(const Running& running) const {
+  const Shares* shares = running.call.shares;
+  return shares != nullptr && shares->is_finished(running.place, static_cast<std::uint64_t>(size()));
+}
+
 /// Where everybody's memory is, if all of it that matters is shared. Returns false on failure; a call that
 /// the others have done meanwhile needs no memory, and they may have freed theirs.
 bool Group::reach_memory(Running& running, Operation* operation) {
@@ -23,23 +29,19 @@ bool Group::reach_memory(Running& running, Operation* operation) {
   const auto note_of = [&](int r) -> const Note& {
     return lanes_[static_cast<std::size_t>(r)]->notes[running.place % kNotes];
   };
-  const auto is_shared_out = [&] {
-    return call.shares != nullptr &&
-           call.shares->is_finished(running.place, static_cast<std::uint64_t>(size()));
-  };
   const auto go_without = [&] {
     call.inputs.clear();
     call.outputs.clear();
     return true;
   };
-  if (!is_named(running) || is_shared_out()) return go_without();
+  if (!is_named(running) || is_shared_out(running)) return go_without();
   bool is_reached = true;
   const auto reach = [&](int r, const RemoteRange& range, std::uint64_t bytes) {
     Neighbour& neighbour = *neighbours_[static_cast<std::size_t>(r)];
     std::byte* data = neighbour.reach(range, bytes);
     if (data != nullptr) return data;
     is_reached = false;
-    if (is_shared_out()) return data;
+    if (is_shared_out(running)) return data;
     if (neighbour.trouble().ok()) {
       fail(operation, r, "named shared memory that it has not passed on");
     } else {
@@ -65,7 +67,7 @@ bool Group::reach_memory(Running& running, Operation* operation) {
       call.outputs[at] = in_place ? const_cast<std::byte*>(call.inputs[at]) : reach(r, note.memory[1], bytes);
     }
   }
-  return is_reached || (is_shared_out() && go_without());
+  return is_reached || (is_shared_out(running) && go_without());
 }
 
 /// An operation elsewhere that failed may have taken the memory from under this one.
@@ -73,8 +75,9 @@ bool Group::is_still_shared(const Running& running) const {
   if (running.losses == shared_memory_losses()) return true;
   const Call& call = running.call;
   const std::uint64_t shown = call.shape->shown_bytes(rank_);
-  return (call.inputs.empty() || shown == 0 || is_shared(call.input, shown)) &&
-         (call.outputs.empty() || is_shared(call.output, call.shape->bytes()));
+  const bool by_shares = call.shares != nullptr;  // the others may have done it all
+  return ((call.inputs.empty() && !by_shares) || shown == 0 || is_shared(call.input, shown)) &&
+         ((call.outputs.empty() && !by_shares) || is_shared(call.output, call.shape->bytes()));
 }
 
 }  // namespace kolo::native
