@@ -25,7 +25,7 @@ std::string cpu_name() {
 Machine this_machine() {
   Machine machine;
   machine.cpu = cpu_name();
-  machine.cores = usable_cores();
+  machine.cores = usable_cores().count();
   machine.memory_GB =
       static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE)) / 1e9;
   utsname system;

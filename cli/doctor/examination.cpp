@@ -32,6 +32,12 @@ std::vector<int> Examination::neighbours(int rank) const {
   return found;
 }
 
+Cores Examination::cores(int rank) const {
+  Cores together;
+  for (const int neighbour : neighbours(rank)) together |= parse_cores(of(neighbour).cores);
+  return together;
+}
+
 Card Examination::card_to_others(int rank) const {
   for (const Dial& dial : dials) {
     if (dial.from == rank && dial.outcome == "ok" && of(dial.to).place != of(rank).place) return dial.card;

@@ -6,17 +6,19 @@
 #include <string>
 #include <vector>
 
+#include "base/cores.hpp"
+
 namespace kolo::doctor {
 
 /// What a rank tells of itself and its host.
 struct Facts {
   int rank = 0;
-  std::string host;       ///< its name
-  std::string place;      ///< equal for ranks that share a kernel and a network
-  std::string version;    ///< of kolo
-  std::string key;        ///< a fingerprint of the job's key; empty: there is no key
-  std::string interface;  ///< what KOLO_INTERFACE says; empty: kolo chooses
-  int cores = 0;
+  std::string host;          ///< its name
+  std::string place;         ///< equal for ranks that share a kernel and a network
+  std::string version;       ///< of kolo
+  std::string key;           ///< a fingerprint of the job's key; empty: there is no key
+  std::string interface;     ///< what KOLO_INTERFACE says; empty: kolo chooses
+  std::string cores;         ///< that this rank may use: "0-3,8"; "0-3,8/2.5" with a quota of so many
   std::uint64_t files = 0;   ///< limit of open descriptors
   std::uint64_t locked = 0;  ///< limit of locked memory, bytes
   std::string memfd;         ///< why there is no shared memory; empty: there is
@@ -67,6 +69,8 @@ struct Examination {
   std::vector<int> leaders() const;
   /// Those on the same host, itself included.
   std::vector<int> neighbours(int rank) const;
+  /// That those may use together.
+  Cores cores(int rank) const;
   /// The card by which a rank reached another host; one without a name where it reached none.
   Card card_to_others(int rank) const;
 };

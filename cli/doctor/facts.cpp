@@ -117,7 +117,7 @@ Facts gather_facts(int rank) {
     facts.key = hexadecimal(hmac(config().key, "kolo doctor's fingerprint")).substr(0, 16);
   }
   facts.interface = config().interface;
-  facts.cores = usable_cores();
+  facts.cores = to_text(usable_cores());
   facts.files = limit(RLIMIT_NOFILE);
   facts.locked = limit(RLIMIT_MEMLOCK);
   facts.memfd = try_memfd();

@@ -194,10 +194,14 @@ class Judge {
              fmt::format("raise the limit: ulimit -n {} (LimitNOFILE= in a service)",
                          std::max<std::uint64_t>(wanted, 4096)));
       }
-      if (static_cast<int>(ranks.size()) > facts.cores) {
+      const Cores cores = seen_.cores(leader);
+      if (const int count = cores.count(); static_cast<int>(ranks.size()) > count) {
+        const bool by_quota = static_cast<std::size_t>(count) < cores.set.count();
         here(false,
-             fmt::format("{} ranks share {} core{}", ranks.size(), facts.cores, facts.cores == 1 ? "" : "s"),
-             "start as many ranks as there are cores, or fewer with several threads each");
+             fmt::format("{} ranks share {} core{}{}", ranks.size(), count, count == 1 ? "" : "s",
+                         by_quota ? fmt::format(": a control group's quota is {:.6g}", cores.quota) : ""),
+             by_quota ? "raise the container's CPU limit (cpu.max), or start fewer ranks"
+                      : "start as many ranks as there are cores, or fewer with several threads each");
       }
       if (!facts.memfd.empty()) {
         here(true, "there is no shared memory: memfd_create: " + facts.memfd,

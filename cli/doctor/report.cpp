@@ -55,9 +55,9 @@ std::string hosts_text(const Examination& seen) {
     lines.push_back({seen.host_name(leader), fmt::format("{}", fmt::join(seen.neighbours(leader), ",")),
                      card.name, card.address.empty() ? "-" : card.address,
                      card.family.empty() ? "-" : card.family, card.mtu == 0 ? "-" : std::to_string(card.mtu),
-                     std::to_string(facts.cores), count_text(facts.files), bytes_text(facts.locked),
-                     facts.memfd.empty() ? "yes" : "no", facts.direct_read.empty() ? "yes" : "no",
-                     facts.huge_pages});
+                     std::to_string(seen.cores(leader).count()), count_text(facts.files),
+                     bytes_text(facts.locked), facts.memfd.empty() ? "yes" : "no",
+                     facts.direct_read.empty() ? "yes" : "no", facts.huge_pages});
   }
   return aligned(lines);
 }

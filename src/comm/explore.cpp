@@ -9,7 +9,6 @@
 #include <fmt/ranges.h>
 
 #include "base/config.hpp"
-#include "base/cores.hpp"
 #include "base/deadline.hpp"
 #include "base/log.hpp"
 #include "comm/links.hpp"
@@ -202,7 +201,7 @@ std::vector<int> shared_ring(Communicator& communicator, const Situation& situat
 }
 
 // The largest value of any rank decides, so that all ranks have the same model.
-CostModel measure_costs(Communicator& communicator, const std::vector<int>& hosts) {
+CostModel measure_costs(Communicator& communicator, const std::vector<int>& hosts, int cores) {
   CostModel model = typical_cost_model();
   const std::vector<int> leaders = leaders_of(communicator, hosts);
   std::vector<int> neighbours;
@@ -230,20 +229,19 @@ CostModel measure_costs(Communicator& communicator, const std::vector<int>& host
                                  between.of_long,
                                  between.of_two,
                                  static_cast<double>(neighbours.size()),
-                                 -static_cast<double>(usable_cores()),
                                  model.reduce_per_byte,
                                  model.copy_per_byte,
                                  hop,
                                  hop_between};
   communicator.all_reduce(Buffer(largest), ReduceOp::max);
-  model.cores = -largest[8];
-  model.reduce_per_byte = std::max(largest[9], 1e-12);
-  model.copy_per_byte = std::max(largest[10], 1e-12);
+  model.cores = cores;
+  model.reduce_per_byte = std::max(largest[8], 1e-12);
+  model.copy_per_byte = std::max(largest[9], 1e-12);
   if (largest[0] > 0) {
-    explain_memory(model, {largest[0], largest[1], largest[2]}, largest[11], static_cast<int>(largest[7]));
+    explain_memory(model, {largest[0], largest[1], largest[2]}, largest[10], static_cast<int>(largest[7]));
   }
   if (largest[3] > 0)
-    model.network = explain_network({largest[3], largest[4], largest[5], largest[6]}, largest[12]);
+    model.network = explain_network({largest[3], largest[4], largest[5], largest[6]}, largest[11]);
   model.segment_bytes = static_cast<double>(config().segment_bytes);
   return model;
 }
@@ -251,7 +249,8 @@ CostModel measure_costs(Communicator& communicator, const std::vector<int>& host
 }  // namespace
 
 CostModel measure_costs(Communicator& communicator) {
-  return measure_costs(communicator, situation_of(communicator).hosts);
+  const Situation& situation = situation_of(communicator);
+  return measure_costs(communicator, situation.hosts, situation.cores);
 }
 
 Situation explore(Communicator& communicator, const Group& group) {
@@ -259,6 +258,7 @@ Situation explore(Communicator& communicator, const Group& group) {
   situation.size = communicator.size();
   situation.hosts = group.hosts;
   situation.host_names = group.host_names;
+  situation.cores = group.cores;
   situation.links_inside = kinds_of_links(communicator, group.hosts, true);
   situation.links_between = kinds_of_links(communicator, group.hosts, false);
   situation.table = shared_table(communicator);
@@ -266,7 +266,7 @@ Situation explore(Communicator& communicator, const Group& group) {
   situation.ring = shared_ring(communicator, situation);
   const Setting setting = situation.setting();
   const auto known = situation.table.model(setting);
-  situation.model = known ? *known : measure_costs(communicator, group.hosts);
+  situation.model = known ? *known : measure_costs(communicator, group.hosts, group.cores);
   if (!known && situation.bandwidth.empty()) situation.bandwidth = measure_links(communicator, group.hosts);
   if (communicator.rank() == 0) {
     log().debug("links {}, ranks {}, costs {}", setting.links, setting.layout, to_text(situation.model));

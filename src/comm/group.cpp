@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -29,11 +30,12 @@ struct Offered {
 struct Published {
   std::string host;       ///< equal for ranks that share memory and a network namespace
   std::string host_name;  ///< for people and tuning tables
+  Cores cores;            ///< that it may use
   std::vector<Offered> transports;
 };
 
 std::string encode(const Published& mine) {
-  std::string text = mine.host + ' ' + mine.host_name + '\n';
+  std::string text = mine.host + ' ' + mine.host_name + ' ' + to_text(mine.cores) + '\n';
   for (const Offered& offer : mine.transports) text += offer.name + ' ' + offer.address + '\n';
   return text;
 }
@@ -41,7 +43,9 @@ std::string encode(const Published& mine) {
 Published decode(const std::string& text) {
   Published published;
   std::istringstream lines(text);
-  lines >> published.host >> published.host_name;
+  std::string cores;
+  lines >> published.host >> published.host_name >> cores;
+  published.cores = parse_cores(cores);
   for (std::string line; std::getline(lines, line);) {
     const auto space = line.find(' ');
     if (space == std::string::npos) continue;
@@ -109,23 +113,38 @@ const Offered* choose(const Transport& transport, const std::vector<Offered>& th
   return nullptr;
 }
 
-/// Whether ranks of this host share cores.
-bool is_crowded(const std::vector<std::unique_ptr<Endpoint>>& endpoints) {
-  const auto here =
-      std::count_if(endpoints.begin(), endpoints.end(), [](const auto& e) { return e->is_memory(); });
-  return here > usable_cores();
+/// Of the ranks that `rank` reaches through memory.
+std::vector<Cores> cores_beside(std::size_t rank, const std::vector<std::unique_ptr<Endpoint>>& endpoints,
+                                const std::vector<Published>& all) {
+  std::vector<Cores> beside;
+  for (std::size_t peer = 0; peer < all.size(); ++peer) {
+    if (peer != rank && endpoints[peer]->is_memory()) beside.push_back(all[peer].cores);
+  }
+  return beside;
+}
+
+/// That the ranks of a host may use together, on the host that has the fewest.
+int fewest_cores(const std::vector<Published>& all) {
+  std::map<std::string, Cores> of_host;
+  for (const Published& one : all) of_host[one.host] |= one.cores;
+  int fewest = std::numeric_limits<int>::max();
+  for (const auto& [host, cores] : of_host) fewest = std::min(fewest, cores.count());
+  return fewest;
 }
 
 /// Ranks that have a core each and look into memory spin until a wait is as long as several wake-ups: one
 /// takes some 10 us, in a virtual machine 150, and where others want its cores milliseconds. Where ranks
-/// share cores, or a look is a system call, they sleep sooner.
-std::chrono::nanoseconds spin_time(const std::vector<std::unique_ptr<Endpoint>>& endpoints, bool crowded) {
+/// share cores, spinning uses up a quota that their work needs, or a look is a system call, they sleep
+/// sooner.
+std::chrono::nanoseconds spin_time(const std::vector<std::unique_ptr<Endpoint>>& endpoints, bool crowded,
+                                   double quota) {
   constexpr std::chrono::microseconds kUsual{100};
   constexpr std::chrono::microseconds kInMemory{1000};
   if (config().spin_us >= 0) return std::chrono::microseconds(config().spin_us);
   const bool in_memory =
       std::all_of(endpoints.begin(), endpoints.end(), [](const auto& e) { return e->is_memory(); });
-  return in_memory && !crowded ? kInMemory : kUsual;
+  const bool may_all_spin = !crowded && static_cast<double>(endpoints.size()) <= quota;
+  return in_memory && may_all_spin ? kInMemory : kUsual;
 }
 
 }  // namespace
@@ -163,6 +182,7 @@ Offer make_offer(int rank, const Terms& terms) {
   const Host& host = this_host();
   mine.host = host.boot + "/" + host.net_namespace;
   mine.host_name = name_of_host(offer.transports);
+  mine.cores = usable_cores();
   offer.text = encode(mine);
   return offer;
 }
@@ -220,8 +240,11 @@ Group join(int rank, Offer offer, const std::vector<std::string>& offers, const 
   EngineOptions engine_options;
   engine_options.timeout = terms.timeout();
   engine_options.heartbeat = config().heartbeat;
-  engine_options.crowded = is_crowded(endpoints);
-  engine_options.spin = spin_time(endpoints, engine_options.crowded);
+  const Cores& own_cores = all[static_cast<std::size_t>(rank)].cores;
+  engine_options.crowded =
+      is_crowded(own_cores, cores_beside(static_cast<std::size_t>(rank), endpoints, all));
+  log().debug("rank {}: cores {}{}", rank, to_text(own_cores), engine_options.crowded ? ", shared" : "");
+  engine_options.spin = spin_time(endpoints, engine_options.crowded, own_cores.quota);
   engine_options.timeline = terms.options.timeline;
   if (!config().timeline.empty()) {
     engine_options.timeline_folder = config().timeline;
@@ -233,6 +256,7 @@ Group join(int rank, Offer offer, const std::vector<std::string>& offers, const 
   engine_options.describe = &describe;
   Group group;
   number_hosts(all, group);
+  group.cores = fewest_cores(all);
   for (const int host : group.hosts)
     engine_options.hosts.push_back(group.host_names[static_cast<std::size_t>(host)]);
   group.engine =

@@ -23,6 +23,7 @@ struct Group {
   std::shared_ptr<Engine> engine;
   std::vector<int> hosts;               ///< as ScheduleSpec::hosts
   std::vector<std::string> host_names;  ///< of each host
+  int cores = 1;                        ///< as Situation::cores
 };
 
 /// What the groups of a communicator and of those that follow it have in common.

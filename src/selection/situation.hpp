@@ -17,6 +17,7 @@ struct Situation {
   int size = 1;
   std::vector<int> hosts = {};               ///< as ScheduleSpec::hosts
   std::vector<std::string> host_names = {};  ///< of each host
+  int cores = 1;                             ///< that ranks of a host share, on the host with the fewest
   bool shares_memory = false;                ///< all ranks, on one host: native algorithms run
   std::string links_inside = {};             ///< kinds of links between ranks of one host: "shm"
   std::string links_between = {};            ///< and of different hosts: "tcp"

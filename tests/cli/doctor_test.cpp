@@ -25,7 +25,7 @@ Examination healthy() {
     facts.host = facts.place = host;
     facts.version = "0.1.0";
     facts.key = "abc";
-    facts.cores = 4;
+    facts.cores = "0-3";
     facts.files = 4096;
     facts.huge_pages = "advise";
     seen.ranks.push_back(facts);
@@ -109,6 +109,20 @@ TEST(Doctor, SeesUnequalNetworks) {
   seen.pairs[2].error = "nothing moved";
   EXPECT_TRUE(has(only(seen), "problem: b and c connect, but do not work together: nothing moved"))
       << only(seen);
+}
+
+TEST(Doctor, SaysWhereRanksShareCores) {
+  Examination seen = healthy();
+  for (int rank = 0; rank < 3; ++rank) {
+    seen.ranks[static_cast<std::size_t>(rank)].host = seen.ranks[static_cast<std::size_t>(rank)].place = "a";
+    seen.ranks[static_cast<std::size_t>(rank)].cores = std::to_string(rank);
+  }
+  seen.dials.clear();
+  EXPECT_EQ(only(seen), "0 findings") << "each is bound to a core of its own";
+  seen.ranks[2].cores = "1";
+  EXPECT_TRUE(has(only(seen), "3 ranks share 2 cores |")) << only(seen);
+  seen.ranks[2].cores = "2-3/2.5";
+  EXPECT_TRUE(has(only(seen), "3 ranks share 2 cores: a control group's quota is 2.5 | raise")) << only(seen);
 }
 
 TEST(Doctor, SharesAFindingBetweenHosts) {
