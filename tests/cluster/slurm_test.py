@@ -10,7 +10,7 @@ import time
 import unittest
 
 import emulated
-from emulated import CLUSTER, KOLO, call, inside, namespace
+from emulated import CLUSTER, KOLO, call, inside
 
 NAME = f"slurm.{os.getpid()}"
 TIMEOUT_S = 60
@@ -61,11 +61,7 @@ class Slurm:
         with open(f"{folder}/key", "wb") as file:
             file.write(os.urandom(64))
         os.chmod(f"{folder}/key", 0o400)
-        # ip netns exec shows each host this file in the place of /etc/hosts.
-        for host in range(HOSTS):
-            os.makedirs(f"/etc/netns/{namespace(NAME, host)}")
-            with open(f"/etc/netns/{namespace(NAME, host)}/hosts", "w", encoding="utf-8") as file:
-                file.write("127.0.0.1 localhost\n" + "".join(f"10.77.0.{h + 1} n{h}\n" for h in range(HOSTS)))
+        emulated.give_names(NAME, [f"n{host}" for host in range(HOSTS)])
         self.start(["munged", "--foreground", "--force", f"--socket={folder}/munge/socket", f"--key-file={folder}/key",
                     f"--pid-file={folder}/munge/pid", f"--log-file={folder}/munge/log",
                     f"--seed-file={folder}/munge/seed"])
@@ -100,8 +96,7 @@ class Slurm:
                 daemon.wait(10)
             except subprocess.TimeoutExpired:
                 daemon.kill()
-        for host in range(HOSTS):
-            shutil.rmtree(f"/etc/netns/{namespace(NAME, host)}", ignore_errors=True)
+        emulated.take_names(NAME, HOSTS)
 
 
 class UnderSlurm(unittest.TestCase):

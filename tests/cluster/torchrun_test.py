@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""kolo under torchrun: its agents in the hosts of an emulated cluster, meeting in either of its ways."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+import emulated
+from emulated import CLUSTER, KOLO, call, inside
+
+NAME = f"torchrun.{os.getpid()}"
+TIMEOUT_S = 100
+HOSTS = ("a", "b")
+KEY = "a key of this test"
+BENCH = (KOLO, "bench", "all_reduce", "--sizes", "100000", "--iterations", "3")
+
+
+def script_of(torchrun):
+    """The first line names the Python that has torch, where PATH finds the program through another one."""
+    with open(torchrun, encoding="utf-8", errors="replace") as file:
+        line = file.readline()
+    return [*line[2:].split(), torchrun] if line.startswith("#!") else [torchrun]
+
+
+class UnderTorchrun(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.torchrun = script_of(shutil.which("torchrun"))
+        call(CLUSTER, "up", "--hosts", str(len(HOSTS)), "--name", NAME)
+        emulated.give_names(NAME, HOSTS)
+        cls.folder = tempfile.TemporaryDirectory()
+
+    @classmethod
+    def tearDownClass(cls):
+        emulated.take_names(NAME, len(HOSTS))
+        call(CLUSTER, "down", "--name", NAME)
+        cls.folder.cleanup()
+
+    def agents(self, per_host, *options, program, key=KEY):
+        """An agent a host, each with a name of its own. Returns the exit codes and what all wrote."""
+        environment = {**os.environ, "KOLO_TABLE": "none"}
+        if key:
+            environment["KOLO_KEY"] = key
+        running = []
+        for host, (name, ranks) in enumerate(zip(HOSTS, per_host)):
+            # Its default, no redirection, fails where Python is newer than torch 1.13.
+            agent = [*self.torchrun, "--nnodes", "2", "--nproc_per_node", str(ranks), "-r", "1", "-t", "1", "--log_dir",
+                     f"{self.folder.name}/{name}", *(option.format(host=host) for option in options), "--no_python",
+                     *program]
+            command = inside(NAME, host, "unshare", "--uts", "sh", "-c", f'hostname {name}; exec "$@"', "sh", *agent)
+            running.append(subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE,
+                                            stderr=subprocess.STDOUT))
+        try:
+            texts = [agent.communicate(timeout=TIMEOUT_S)[0] for agent in running]
+        finally:
+            for agent in running:
+                agent.kill()
+                agent.wait()
+        return [agent.returncode for agent in running], "".join(texts)
+
+    def expect_right(self, codes, out, ranks):
+        self.assertEqual(codes, [0, 0], out)
+        self.assertIn(f"all_reduce, {ranks} ranks over shm+tcp", out)
+        self.assertIn("All results are right", out)
+
+    def dynamic(self, *options):
+        return ("--rdzv_backend", "c10d", "--rdzv_endpoint", "a:29500", "--rdzv_id", self.id(), *options)
+
+    def test_dynamic_rendezvous(self):
+        self.expect_right(*self.agents((2, 2), *self.dynamic(), program=BENCH), ranks=4)
+
+    def test_static_rendezvous_beside_its_store(self):
+        self.expect_right(*self.agents((2, 2), "--master_addr", "a", "--master_port", "29500", "--node_rank", "{host}",
+                                       program=BENCH), ranks=4)
+
+    def test_a_restarted_job_meets_again(self):
+        # The first time rank 3 dies in the middle. torchrun stops the others and starts all anew.
+        script = f"{self.folder.name}/once"
+        with open(script, "w", encoding="utf-8") as file:
+            file.write("times=3\n"
+                       '[ "$TORCHELASTIC_RESTART_COUNT" = 0 ] && times=1000000\n'
+                       '[ "$RANK$TORCHELASTIC_RESTART_COUNT" = 30 ] && { sleep 2; kill -KILL $$; } &\n'
+                       f"exec {KOLO} bench all_reduce --sizes 100000 --iterations $times\n")
+        codes, out = self.agents((2, 2), *self.dynamic("--max_restarts", "2"), program=("sh", script))
+        self.expect_right(codes, out, ranks=4)
+        self.assertIn("lost rank 3", out)
+
+    def test_without_a_key_ranks_are_told_what_to_set(self):
+        codes, out = self.agents((1, 1), *self.dynamic(), program=BENCH, key=None)
+        self.assertNotEqual(codes, [0, 0], out)
+        self.assertIn("KOLO_KEY", out)
+
+
+if __name__ == "__main__":
+    if shutil.which("torchrun") is None:
+        emulated.skip("there is no torchrun here (python3-torch)")
+    emulated.main(NAME)
