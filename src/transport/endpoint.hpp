@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -47,6 +48,9 @@ class Endpoint {
   virtual std::uint64_t delivered() const { return 0; }
   /// Bytes written that are still on their way there.
   virtual std::uint64_t undelivered() const { return 0; }
+  /// Of a long call, write no more than so many bytes before reading again: where both ends share caches, who
+  /// first writes all that goes finds what the peer wrote likewise gone from them.
+  virtual std::uint64_t turn_bytes() const { return std::numeric_limits<std::uint64_t>::max(); }
 
   /// --- Waiting. -----------------------------------------------------------------------------------------
   /// True when read() and write() cost no system call, so that a spinning caller may try them in a loop;

@@ -117,7 +117,8 @@ bool Link::is_waiting() const noexcept {
 
 bool Link::flush() {
   bool moved = false;
-  while (out_head_ < out_.size()) {
+  std::uint64_t turn = endpoint_->turn_bytes();  // what is left of it
+  while (out_head_ < out_.size() && turn > 0) {
     constexpr std::size_t kParts = 16;
     iovec parts[kParts];
     std::size_t used = 0;
@@ -149,6 +150,7 @@ bool Link::flush() {
     std::uint64_t left = *wrote;
     moved = moved || left > 0;
     const bool full = left < offered;
+    turn -= std::min(turn, left);
     while (left > 0) {
       OutFrame& frame = out_[out_head_];
       const std::uint64_t total =

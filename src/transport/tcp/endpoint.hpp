@@ -24,6 +24,7 @@ class TcpEndpoint final : public Endpoint {
   Result<std::size_t> read(std::span<std::byte> into) override;
   std::uint64_t delivered() const override { return written_ - undelivered(); }
   std::uint64_t undelivered() const override;
+  std::uint64_t turn_bytes() const override;
   bool is_memory() const override { return false; }
   int fd() const override { return socket_.get(); }
   bool arm(bool) override { return lost_.ok(); }
@@ -37,6 +38,7 @@ class TcpEndpoint final : public Endpoint {
 
   UniqueFd socket_;
   std::string description_;
+  bool is_loopback_;
   Status lost_;
   std::uint64_t written_ = 0;
   int wakes_at_ = 1;       ///< bytes to read
