@@ -38,6 +38,19 @@ Cores Examination::cores(int rank) const {
   return together;
 }
 
+std::vector<int> Examination::crowded(int rank) const {
+  const std::vector<int> here = neighbours(rank);
+  std::vector<int> found;
+  for (const int one : here) {
+    std::vector<Cores> others;
+    for (const int other : here) {
+      if (other != one) others.push_back(parse_cores(of(other).cores));
+    }
+    if (is_crowded(parse_cores(of(one).cores), others)) found.push_back(one);
+  }
+  return found;
+}
+
 Card Examination::card_to_others(int rank) const {
   for (const Dial& dial : dials) {
     if (dial.from == rank && dial.outcome == "ok" && of(dial.to).place != of(rank).place) return dial.card;

@@ -71,6 +71,8 @@ struct Examination {
   std::vector<int> neighbours(int rank) const;
   /// That those may use together.
   Cores cores(int rank) const;
+  /// Those of them that share their cores with others, by which cores each may use.
+  std::vector<int> crowded(int rank) const;
   /// The card by which a rank reached another host; one without a name where it reached none.
   Card card_to_others(int rank) const;
 };

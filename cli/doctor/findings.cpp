@@ -195,13 +195,19 @@ class Judge {
                          std::max<std::uint64_t>(wanted, 4096)));
       }
       const Cores cores = seen_.cores(leader);
-      if (const int count = cores.count(); static_cast<int>(ranks.size()) > count) {
-        const bool by_quota = static_cast<std::size_t>(count) < cores.set.count();
+      const auto count = static_cast<std::size_t>(cores.count());
+      const auto bound_together = seen_.crowded(leader);
+      if (ranks.size() > count && count < cores.set.count()) {
         here(false,
-             fmt::format("{} ranks share {} core{}{}", ranks.size(), count, count == 1 ? "" : "s",
-                         by_quota ? fmt::format(": a control group's quota is {:.6g}", cores.quota) : ""),
-             by_quota ? "raise the container's CPU limit (cpu.max), or start fewer ranks"
-                      : "start as many ranks as there are cores, or fewer with several threads each");
+             fmt::format("{} ranks share {} core{}: a control group's quota is {:.6g}", ranks.size(), count,
+                         count == 1 ? "" : "s", cores.quota),
+             "raise the container's CPU limit (cpu.max), or start fewer ranks");
+      } else if (ranks.size() > count) {
+        here(false, fmt::format("{} ranks share {} core{}", ranks.size(), count, count == 1 ? "" : "s"),
+             "start as many ranks as there are cores, or fewer with several threads each");
+      } else if (!bound_together.empty()) {
+        here(false, fmt::format("ranks {} are bound to the same cores", fmt::join(bound_together, ", ")),
+             "bind each to cores of its own, or none");
       }
       if (!facts.memfd.empty()) {
         here(true, "there is no shared memory: memfd_create: " + facts.memfd,

@@ -1,6 +1,7 @@
 #include "base/cores.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <fstream>
@@ -39,7 +40,7 @@ double smallest_quota(const std::filesystem::path& mount, const std::filesystem:
 std::optional<std::size_t> core_number(std::string_view text) {
   std::size_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || end != text.data() + text.size() || number >= CPU_SETSIZE) return std::nullopt;
+  if (error != std::errc() || end != text.data() + text.size() || number >= kMostCores) return std::nullopt;
   return number;
 }
 
@@ -58,25 +59,30 @@ Cores& Cores::operator|=(const Cores& other) {
 
 Cores usable_cores() {
   Cores cores;
-  cpu_set_t own;
-  CPU_ZERO(&own);
-  if (sched_getaffinity(0, sizeof own, &own) == 0) {
-    for (std::size_t i = 0; i < CPU_SETSIZE; ++i) cores.set[i] = CPU_ISSET(i, &own) != 0;
+  // The system wants room for all cores that it may ever have, more than one cpu_set_t holds.
+  using Word = unsigned long;  // the mask's, as sched_setaffinity(2) has it
+  constexpr std::size_t kBits = 8 * sizeof(Word);
+  std::array<Word, kMostCores / kBits> own{};
+  if (sched_getaffinity(0, sizeof own, reinterpret_cast<cpu_set_t*>(own.data())) == 0) {
+    for (std::size_t i = 0; i < kMostCores; ++i) cores.set[i] = (own[i / kBits] >> (i % kBits) & 1) != 0;
   }
   cores.quota = cgroup_quota("/proc/self/cgroup", "/sys/fs/cgroup");
   return cores;
 }
 
 bool is_crowded(const Cores& own, const std::vector<Cores>& others) {
-  std::size_t processes = 1;
+  const bool is_known = own.set.any();
+  std::size_t beside = 1;
+  std::size_t confined = 1;  // to this process's cores
   auto near = own.set;
   for (const Cores& other : others) {
-    const bool is_apart = own.set.any() && other.set.any() && (own.set & other.set).none();
-    if (is_apart) continue;
-    ++processes;
+    if (is_known && other.set.any() && (own.set & other.set).none()) continue;
+    ++beside;
     near |= other.set;
+    if ((other.set & ~own.set).none()) ++confined;
   }
-  return processes > std::max<std::size_t>(near.count(), 1);
+  return beside > std::max<std::size_t>(near.count(), 1) ||
+         confined > std::max<std::size_t>(own.set.count(), 1);
 }
 
 std::string to_text(const Cores& cores) {
@@ -97,8 +103,9 @@ Cores parse_cores(const std::string& text) {
   Cores cores;
   const auto slash = text.find('/');
   if (slash != std::string::npos) {
-    std::istringstream number(text.substr(slash + 1));
-    if (!(number >> cores.quota) || !(cores.quota > 0)) return {};
+    const char* const end = text.data() + text.size();
+    const auto [read, error] = std::from_chars(text.data() + slash + 1, end, cores.quota);
+    if (error != std::errc() || read != end || !(cores.quota > 0)) return {};
   }
   std::istringstream ranges(text.substr(0, slash));
   for (std::string range; std::getline(ranges, range, ',');) {

@@ -11,9 +11,11 @@
 
 namespace kolo {
 
+inline constexpr std::size_t kMostCores = 8192;  ///< that Linux can be built for
+
 /// Of one process or of several together. A value.
 struct Cores {
-  std::bitset<CPU_SETSIZE> set;                            ///< by number
+  std::bitset<kMostCores> set;                             ///< by number
   double quota = std::numeric_limits<double>::infinity();  ///< seconds on cores a second
 
   /// How many can be busy all the time; at least 1.

@@ -43,10 +43,12 @@ std::string encode(const Published& mine) {
 Published decode(const std::string& text) {
   Published published;
   std::istringstream lines(text);
+  std::string line;
+  std::getline(lines, line);
   std::string cores;
-  lines >> published.host >> published.host_name >> cores;
+  std::istringstream(line) >> published.host >> published.host_name >> cores;
   published.cores = parse_cores(cores);
-  for (std::string line; std::getline(lines, line);) {
+  while (std::getline(lines, line)) {
     const auto space = line.find(' ');
     if (space == std::string::npos) continue;
     published.transports.push_back({line.substr(0, space), line.substr(space + 1)});

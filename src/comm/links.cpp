@@ -14,9 +14,8 @@ constexpr std::size_t kRestBytes = 256 << 10;
 
 /// Bytes a second from the member `distance` places before (after, where it is negative), while everyone does
 /// the same: counted between a short message and the long one behind it, so that a member that is waited for
-/// does not make others look slow. The median of a few rounds; nothing for who is no member.
-double arrival_rate(Communicator& communicator, const std::vector<int>& members, int distance) {
-  constexpr int kRounds = 3;
+/// does not make others look slow. The median of some rounds; nothing for who is no member.
+double arrival_rate(Communicator& communicator, const std::vector<int>& members, int distance, int rounds) {
   const auto me = std::find(members.begin(), members.end(), communicator.rank());
   if (me == members.end()) return 0;
   const auto count = static_cast<std::ptrdiff_t>(members.size());
@@ -26,7 +25,7 @@ double arrival_rate(Communicator& communicator, const std::vector<int>& members,
   std::array<std::byte, kFirstBytes> out_first{}, in_first{};
   std::vector<std::byte> out(kRestBytes), in(kRestBytes);
   std::vector<double> rates;
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     const Work first =
         communicator.recv_async({in_first.data(), in_first.size(), DType::uint8}, at(-distance));
     const Work rest = communicator.recv_async({in.data(), in.size(), DType::uint8}, at(-distance));
@@ -40,8 +39,9 @@ double arrival_rate(Communicator& communicator, const std::vector<int>& members,
     sent_first.wait();
     sent.wait();
   }
-  std::nth_element(rates.begin(), rates.begin() + kRounds / 2, rates.end());
-  return rates[kRounds / 2];
+  const auto median = rates.begin() + rounds / 2;
+  std::nth_element(rates.begin(), median, rates.end());
+  return *median;
 }
 
 }  // namespace
@@ -61,24 +61,29 @@ BandwidthMatrix measure_links(Communicator& communicator, const std::vector<int>
   const std::vector<int> leaders = leaders_of(communicator, rank_hosts);
   const std::size_t hosts = leaders.size();
   if (hosts < 3) return {};
-  // What arrives at each host from the one before it, then from the one after it.
-  const auto arriving = [&](int distance) {
-    std::vector<double> rates(hosts, 0);
+  // What arrives at each host from the one before it, or from the one after it: the most that was seen.
+  std::vector<double> from_before(hosts, 0);
+  std::vector<double> from_after(hosts, 0);
+  const auto measure = [&](std::vector<double>& rates, int distance, int rounds) {
+    std::vector<double> seen(hosts, 0);
     const auto me = std::find(leaders.begin(), leaders.end(), communicator.rank());
-    const double rate = arrival_rate(communicator, leaders, distance);
-    if (me != leaders.end()) rates[static_cast<std::size_t>(me - leaders.begin())] = rate;
-    communicator.all_reduce(Buffer(rates), ReduceOp::max);
-    for (double& one : rates) one = std::min(one, kFast);
-    return rates;
+    const double rate = arrival_rate(communicator, leaders, distance, rounds);
+    if (me != leaders.end()) seen[static_cast<std::size_t>(me - leaders.begin())] = rate;
+    communicator.all_reduce(Buffer(seen), ReduceOp::max);
+    for (std::size_t i = 0; i < hosts; ++i) rates[i] = std::max(rates[i], std::min(seen[i], kFast));
   };
   const auto are_alike = [](const std::vector<double>& rates) {
     const auto [least, most] = std::ranges::minmax(rates);
     return most < kUnequal * least;
   };
-  const std::vector<double> from_before = arriving(1);
-  if (are_alike(from_before)) return {};
-  const std::vector<double> from_after = arriving(-1);
-  if (are_alike(from_after)) return {};
+  // A host whose cores others want for a moment looks slow like one whose link is. So who looks slow is asked
+  // again, briefly, because slow links take long.
+  for (const int rounds : {3, 1, 1}) {
+    measure(from_before, 1, rounds);
+    if (are_alike(from_before)) return {};
+    measure(from_after, -1, rounds);
+    if (are_alike(from_after)) return {};
+  }
   BandwidthMatrix bandwidth(hosts, std::vector<double>(hosts, 0));
   for (std::size_t from = 0; from < hosts; ++from) {
     const double out = std::max(from_before[(from + 1) % hosts], from_after[(from + hosts - 1) % hosts]);

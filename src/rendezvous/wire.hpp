@@ -36,7 +36,7 @@ struct Message {
 };
 
 /// Counts up when anything here changes.
-inline constexpr std::uint32_t kVersion = 2;
+inline constexpr std::uint32_t kVersion = 3;
 inline constexpr std::size_t kHeadBytes = 4;
 inline constexpr std::size_t kMaxItems = 4096;
 /// Room for the largest set(), and for a wait() of kMaxItems keys of ordinary length.

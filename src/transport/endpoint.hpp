@@ -48,7 +48,7 @@ class Endpoint {
   virtual std::uint64_t delivered() const { return 0; }
   /// Bytes written that are still on their way there.
   virtual std::uint64_t undelivered() const { return 0; }
-  /// Of a long call, write no more than so many bytes before reading again: where both ends share caches, who
+  /// Write no more than so many bytes of messages before reading again: where both ends share caches, who
   /// first writes all that goes finds what the peer wrote likewise gone from them.
   virtual std::uint64_t turn_bytes() const { return std::numeric_limits<std::uint64_t>::max(); }
 

@@ -72,7 +72,6 @@ void Link::send_control(std::uint32_t kind, std::span<const std::byte> payload) 
 }
 
 // --- Sending
-// ---------------------------------------------------------------------------------------------------
 
 void Link::post_send(MessageRequest& request) {
   if (abandoned_) return;
@@ -117,13 +116,13 @@ bool Link::is_waiting() const noexcept {
 
 bool Link::flush() {
   bool moved = false;
-  std::uint64_t turn = endpoint_->turn_bytes();  // what is left of it
-  while (out_head_ < out_.size() && turn > 0) {
+  while (out_head_ < out_.size() && turn_left_ > 0) {
     constexpr std::size_t kParts = 16;
     iovec parts[kParts];
     std::size_t used = 0;
     std::uint64_t offered = 0;
-    for (std::size_t i = out_head_; i < out_.size() && used + 2 <= kParts && offered < kWriteBytes; ++i) {
+    const std::uint64_t most = std::min(turn_left_, kWriteBytes);
+    for (std::size_t i = out_head_; i < out_.size() && used + 2 <= kParts && offered < most; ++i) {
       OutFrame& frame = out_[i];
       if (frame.request != nullptr && frame.written == 0) {
         frame.request->leaving();
@@ -139,8 +138,10 @@ bool Link::flush() {
       }
       if (!has_payload(frame.header.type) || frame.header.bytes == skip) continue;
       const std::byte* payload = frame.owned.empty() ? frame.payload : frame.owned.data();
-      parts[used++] = {const_cast<std::byte*>(payload) + skip, frame.header.bytes - skip};
-      offered += frame.header.bytes - skip;
+      const std::uint64_t bytes =
+          std::min(frame.header.bytes - skip, turn_left_ - std::min(turn_left_, offered));
+      parts[used++] = {const_cast<std::byte*>(payload) + skip, bytes};
+      offered += bytes;
     }
     auto wrote = endpoint_->write({parts, used});
     if (!wrote.ok()) {
@@ -150,7 +151,7 @@ bool Link::flush() {
     std::uint64_t left = *wrote;
     moved = moved || left > 0;
     const bool full = left < offered;
-    turn -= std::min(turn, left);
+    turn_left_ -= std::min(turn_left_, left);
     while (left > 0) {
       OutFrame& frame = out_[out_head_];
       const std::uint64_t total =
@@ -178,7 +179,6 @@ bool Link::flush() {
 }
 
 // --- Receiving
-// -------------------------------------------------------------------------------------------------
 
 bool Link::agrees(const FrameHeader& header, const MessageRequest& request) {
   if (header.signature == *request.signature && header.bytes == request.bytes) return true;
@@ -452,6 +452,7 @@ Result<bool> Link::progress(bool readable) {
   const Status write_status = std::exchange(status_, Status());
   const bool is_ending = !write_status.ok();
   readable = readable || is_ending;
+  if (readable) turn_left_ = endpoint_->turn_bytes();
   for (int i = 0; readable && (i < kReadsPerProgress || is_ending) && status_.ok(); ++i) {
     if (!read_more()) break;
     moved = true;

@@ -44,7 +44,10 @@ class Link {
   Link(int peer, std::unique_ptr<Endpoint> endpoint, LinkListener& listener);
 
   /// Puts the real endpoint in the place of a WaitingEndpoint of the same transport.
-  void connect(std::unique_ptr<Endpoint> endpoint) { endpoint_ = std::move(endpoint); }
+  void connect(std::unique_ptr<Endpoint> endpoint) {
+    endpoint_ = std::move(endpoint);
+    turn_left_ = endpoint_->turn_bytes();
+  }
 
   int peer() const noexcept { return peer_; }
   Endpoint& endpoint() noexcept { return *endpoint_; }
@@ -142,6 +145,7 @@ class Link {
   std::vector<OutFrame> out_;
   std::size_t out_head_ = 0;
   std::size_t controls_queued_ = 0;
+  std::uint64_t turn_left_ = endpoint_->turn_bytes();  // what may be written before the next attempt to read
 
   std::vector<std::byte> in_;
   std::size_t in_begin_ = 0;

@@ -121,6 +121,11 @@ TEST(Doctor, SaysWhereRanksShareCores) {
   EXPECT_EQ(only(seen), "0 findings") << "each is bound to a core of its own";
   seen.ranks[2].cores = "1";
   EXPECT_TRUE(has(only(seen), "3 ranks share 2 cores |")) << only(seen);
+  seen.ranks[2].cores = "1-3";
+  EXPECT_EQ(only(seen), "0 findings") << "it has others";
+  seen.ranks[1].cores = "0";
+  EXPECT_TRUE(has(only(seen), "ranks 0, 1 are bound to the same cores | bind")) << only(seen);
+  seen.ranks[1].cores = "1";
   seen.ranks[2].cores = "2-3/2.5";
   EXPECT_TRUE(has(only(seen), "3 ranks share 2 cores: a control group's quota is 2.5 | raise")) << only(seen);
 }

@@ -1,5 +1,6 @@
 """What the tests on emulated clusters share. Their arguments: scripts/cluster and the program kolo."""
 
+import glob
 import os
 import shutil
 import subprocess
@@ -27,14 +28,14 @@ def inside(name, host, *command):
 def give_names(name, names):
     """Every host of the cluster knows the others by these. ip netns exec shows it this file as /etc/hosts."""
     for host in range(len(names)):
-        os.makedirs(f"/etc/netns/{namespace(name, host)}")
+        os.makedirs(f"/etc/netns/{namespace(name, host)}", exist_ok=True)
         with open(f"/etc/netns/{namespace(name, host)}/hosts", "w", encoding="utf-8") as file:
             file.write("127.0.0.1 localhost\n" + "".join(f"10.77.0.{h + 1} {n}\n" for h, n in enumerate(names)))
 
 
-def take_names(name, hosts):
-    for host in range(hosts):
-        shutil.rmtree(f"/etc/netns/{namespace(name, host)}", ignore_errors=True)
+def take_names(name):
+    for folder in glob.glob(f"/etc/netns/{namespace(name, '*')}"):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def wait_for(condition, what, seconds=30):

@@ -96,25 +96,25 @@ class Slurm:
                 daemon.wait(10)
             except subprocess.TimeoutExpired:
                 daemon.kill()
-        emulated.take_names(NAME, HOSTS)
 
 
 class UnderSlurm(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        call(CLUSTER, "up", "--hosts", str(HOSTS), "--name", NAME)
         cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.addClassCleanup(emulated.take_names, NAME)
+        cls.addClassCleanup(call, CLUSTER, "down", "--name", NAME)
+        call(CLUSTER, "up", "--hosts", str(HOSTS), "--name", NAME)
         cls.slurm = Slurm(cls.folder.name)
         if not cls.slurm.ready():
             logs = call("sh", "-c", f"tail -n 20 {cls.folder.name}/*.log")
-            cls.tearDownClass()
+            cls.slurm.end()
             raise AssertionError(f"Slurm did not start:\n{logs}")
 
     @classmethod
     def tearDownClass(cls):
         cls.slurm.end()
-        call(CLUSTER, "down", "--name", NAME)
-        cls.folder.cleanup()
 
     def check(self, *options, ranks, **variables):
         code, out = self.slurm.srun(*options, KOLO, "bench", "all_reduce", "--sizes", "100000", "--iterations", "3",

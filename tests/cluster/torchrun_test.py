@@ -5,13 +5,14 @@ import os
 import shutil
 import subprocess
 import tempfile
+import time
 import unittest
 
 import emulated
 from emulated import CLUSTER, KOLO, call, inside
 
 NAME = f"torchrun.{os.getpid()}"
-TIMEOUT_S = 100
+TIMEOUT_S = 60
 HOSTS = ("a", "b")
 KEY = "a key of this test"
 BENCH = (KOLO, "bench", "all_reduce", "--sizes", "100000", "--iterations", "3")
@@ -28,19 +29,17 @@ class UnderTorchrun(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.torchrun = script_of(shutil.which("torchrun"))
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.folder.cleanup)
+        cls.addClassCleanup(emulated.take_names, NAME)
+        cls.addClassCleanup(call, CLUSTER, "down", "--name", NAME)
         call(CLUSTER, "up", "--hosts", str(len(HOSTS)), "--name", NAME)
         emulated.give_names(NAME, HOSTS)
-        cls.folder = tempfile.TemporaryDirectory()
-
-    @classmethod
-    def tearDownClass(cls):
-        emulated.take_names(NAME, len(HOSTS))
-        call(CLUSTER, "down", "--name", NAME)
-        cls.folder.cleanup()
 
     def agents(self, per_host, *options, program, key=KEY):
         """An agent a host, each with a name of its own. Returns the exit codes and what all wrote."""
-        environment = {**os.environ, "KOLO_TABLE": "none"}
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("KOLO_")}
+        environment["KOLO_TABLE"] = "none"
         if key:
             environment["KOLO_KEY"] = key
         running = []
@@ -52,12 +51,20 @@ class UnderTorchrun(unittest.TestCase):
             command = inside(NAME, host, "unshare", "--uts", "sh", "-c", f'hostname {name}; exec "$@"', "sh", *agent)
             running.append(subprocess.Popen(command, env=environment, text=True, stdout=subprocess.PIPE,
                                             stderr=subprocess.STDOUT))
-        try:
-            texts = [agent.communicate(timeout=TIMEOUT_S)[0] for agent in running]
-        finally:
-            for agent in running:
-                agent.kill()
-                agent.wait()
+        give_up = time.monotonic() + TIMEOUT_S
+        late = False
+        texts = []
+        for agent in running:
+            try:
+                texts.append(agent.communicate(timeout=max(give_up - time.monotonic(), 0.1))[0])
+            except subprocess.TimeoutExpired:
+                late = True
+                agent.terminate()  # it ends its ranks, who hold the other end of the pipe
+                try:
+                    texts.append(agent.communicate(timeout=20)[0])
+                except subprocess.TimeoutExpired:
+                    agent.kill()
+        self.assertFalse(late, "not at its end in time:\n" + "".join(texts))
         return [agent.returncode for agent in running], "".join(texts)
 
     def expect_right(self, codes, out, ranks):

@@ -20,6 +20,7 @@ struct PipeState {
   bool pulls = false;
   std::size_t room = std::size_t{1} << 30;
   std::size_t most_at_once = std::size_t{1} << 30;
+  std::uint64_t turn = std::uint64_t{1} << 30;
   std::mt19937 random{1};
 };
 
@@ -50,6 +51,7 @@ class PipeEnd final : public Endpoint {
     bytes.erase(bytes.begin(), end);
     return size;
   }
+  std::uint64_t turn_bytes() const override { return state_->turn; }
   bool is_memory() const override { return true; }
   int fd() const override { return -1; }
   bool arm(bool) override { return false; }

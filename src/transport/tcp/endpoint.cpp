@@ -22,23 +22,26 @@ namespace {
 /// A sleeper that is woken for every packet spends more time on waking than on the packet.
 constexpr std::uint64_t kWorthWaking = 256 << 10;
 
-std::string text_of(int (*ask)(int, sockaddr*, socklen_t*), int fd) {
+std::optional<SocketAddress> address_of(int (*ask)(int, sockaddr*, socklen_t*), int fd) {
   sockaddr_storage storage{};
   socklen_t length = sizeof storage;
-  if (ask(fd, reinterpret_cast<sockaddr*>(&storage), &length) != 0) return "?";
-  const auto address = SocketAddress::from(reinterpret_cast<const sockaddr*>(&storage));
+  if (ask(fd, reinterpret_cast<sockaddr*>(&storage), &length) != 0) return std::nullopt;
+  return SocketAddress::from(reinterpret_cast<const sockaddr*>(&storage));
+}
+
+std::string text_of(int (*ask)(int, sockaddr*, socklen_t*), int fd) {
+  const auto address = address_of(ask, fd);
   return address ? address->text() : "?";
 }
 
-/// The fastest of 128 KiB to all at once, over loopback.
-constexpr std::uint64_t kLoopbackTurn = 512 << 10;
+/// From 512 KiB to 2 MiB the fastest of long messages; less is slower for those of 1 MiB.
+constexpr std::uint64_t kTurnInHost = 1 << 20;
 
-bool leads_to_loopback(int fd) {
-  sockaddr_storage storage{};
-  socklen_t length = sizeof storage;
-  if (::getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &length) != 0) return false;
-  const auto peer = SocketAddress::from(reinterpret_cast<const sockaddr*>(&storage));
-  return peer && peer->is_loopback();
+/// Also between two addresses of this host's cards, if they are the same.
+bool stays_in_host(int fd) {
+  const auto own = address_of(::getsockname, fd);
+  const auto peer = address_of(::getpeername, fd);
+  return own && peer && (peer->is_loopback() || own->bytes() == peer->bytes());
 }
 
 /// Within a host there is no bottleneck to look for, but a congestion control that paces (BBR) does so even
@@ -54,10 +57,10 @@ TcpEndpoint::TcpEndpoint(UniqueFd socket)
     : socket_(std::move(socket)),
       description_("tcp " + text_of(::getsockname, socket_.get()) + " to " +
                    text_of(::getpeername, socket_.get())),
-      is_loopback_(leads_to_loopback(socket_.get())) {
+      stays_in_host_(stays_in_host(socket_.get())) {
   const int fd = socket_.get();
   tune_connection(fd);  // a Link already writes as much at a time as there is
-  if (is_loopback_) do_not_pace(fd);
+  if (stays_in_host_) do_not_pace(fd);
 }
 
 TcpEndpoint::~TcpEndpoint() {
@@ -148,7 +151,7 @@ std::uint64_t TcpEndpoint::undelivered() const {
 }
 
 std::uint64_t TcpEndpoint::turn_bytes() const {
-  return is_loopback_ ? kLoopbackTurn : Endpoint::turn_bytes();
+  return stays_in_host_ ? kTurnInHost : Endpoint::turn_bytes();
 }
 
 }  // namespace kolo::tcp

@@ -38,7 +38,7 @@ class TcpEndpoint final : public Endpoint {
 
   UniqueFd socket_;
   std::string description_;
-  bool is_loopback_;
+  bool stays_in_host_;
   Status lost_;
   std::uint64_t written_ = 0;
   int wakes_at_ = 1;       ///< bytes to read

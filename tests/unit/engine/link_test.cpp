@@ -9,8 +9,10 @@ namespace kolo::test {
 namespace {
 
 struct Pair {
-  Pair(bool pulls, unsigned seed, std::size_t most_at_once, std::size_t room = std::size_t{1} << 30)
+  Pair(bool pulls, unsigned seed, std::size_t most_at_once, std::size_t room = std::size_t{1} << 30,
+       std::uint64_t turn = std::uint64_t{1} << 30)
       : state(std::make_shared<PipeState>()) {
+    state->turn = turn;
     state->pulls = pulls;
     state->random.seed(seed);
     state->most_at_once = most_at_once;
@@ -62,7 +64,8 @@ INSTANTIATE_TEST_SUITE_P(PullingOrNot, LinkOver, ::testing::Bool());
 TEST_P(LinkOver, MessagesOfAllKindsMeetInAnyOrder) {
   for (unsigned seed = 0; seed < 60; ++seed) {
     std::mt19937 random(seed);
-    Pair pair(GetParam(), seed, seed % 3 == 0 ? 100 : 100'000, seed % 2 ? 5000 : 1 << 20);
+    Pair pair(GetParam(), seed, seed % 3 == 0 ? 100 : 100'000, seed % 2 ? 5000 : 1 << 20,
+              seed % 5 == 0 ? 1000 + seed * 600 : 1 << 30);
     const std::uint64_t sizes[] = {0, 1, 3, 8, 100, 8191, 8192, 8193, 20'000, 300'001};
     std::vector<std::unique_ptr<Message>> sends;
     std::vector<std::unique_ptr<Message>> receives;
@@ -133,6 +136,33 @@ TEST_P(LinkOver, AMessageIsAskedForItsBytesWhenTheyLeave) {
       ASSERT_EQ(sends[i]->memory, receives[i]->memory);
     }
   }
+}
+
+TEST(Link, WritesItsTurnAndThenReads) {
+  constexpr std::uint64_t kTurn = 30'000;
+  Pair pair(false, 1, std::size_t{1} << 30, std::size_t{1} << 30, kTurn);
+  std::vector<std::unique_ptr<Message>> messages;
+  for (std::uint32_t i = 0; i < 8; ++i) {
+    messages.push_back(std::make_unique<Message>(Tag{1, i / 2, 1}, 100'000));
+    fill(*messages.back(), i);
+    if (i % 2 == 0) {
+      pair.links[0]->post_send(*messages.back());
+    } else {
+      pair.links[1]->post_receive(*messages.back());
+    }
+  }
+  auto& on_the_way = pair.state->bytes[0];
+  bool done = false;
+  for (int round = 0; !done; ++round) {
+    ASSERT_LT(round, 1000);
+    ASSERT_TRUE(pair.links[0]->progress(true).ok());
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(pair.links[0]->progress(false).ok());
+    ASSERT_LE(on_the_way.size(), kTurn + sizeof(FrameHeader));
+    ASSERT_TRUE(pair.links[1]->progress(true).ok());
+    done = std::all_of(messages.begin(), messages.end(), [](const auto& one) { return one->done; });
+  }
+  for (std::size_t i = 0; i < messages.size(); i += 2)
+    EXPECT_EQ(messages[i]->memory, messages[i + 1]->memory);
 }
 
 TEST_P(LinkOver, AnAcknowledgedMessageFinishesOnlyWhenItIsMet) {
