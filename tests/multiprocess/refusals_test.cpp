@@ -115,6 +115,23 @@ TEST(Refusals, ARankWithoutMemfdTalksOverTcp) {
   std::filesystem::remove(log);
 }
 
+TEST(Refusals, WhoMayNotAskForItsCoresSharesMemoryAllTheSame) {
+  Processes processes({.size = 3,
+                       .transports = "shm,tcp",
+                       .prepare =
+                           [](int rank) {
+                             if (rank == 1)
+                               require(testing::forbid(SYS_sched_getaffinity), "no seccomp here");
+                           }},
+                      [](Communicator& c) {
+                        for (int peer = 0; peer < c.size(); ++peer) {
+                          if (peer != c.rank()) require(c.transport_to(peer) == "shm", "no shared memory");
+                        }
+                        expect_sums(c);
+                      });
+  expect_good(processes);
+}
+
 TEST(Refusals, WithoutMemfdAndWithoutTcpThereIsNoTransport) {
   Processes processes({.size = 2,
                        .prepare =
