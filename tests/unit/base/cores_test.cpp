@@ -3,9 +3,10 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <fstream>
 #include <thread>
+
+#include "support/temporary_folder.hpp"
 
 namespace kolo {
 namespace {
@@ -81,13 +82,6 @@ TEST(Cores, UnknownOnesMayBeTheSame) {
 /// A folder that looks like /sys/fs/cgroup, and a /proc/self/cgroup.
 class Cgroup : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string name = (fs::temp_directory_path() / "kolo-cgroup-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(name.data()), nullptr);
-    mount_ = name;
-  }
-  void TearDown() override { fs::remove_all(mount_); }
-
   void write(const fs::path& file, const std::string& text) const {
     fs::create_directories((mount_ / file).parent_path());
     std::ofstream(mount_ / file) << text << '\n';
@@ -97,7 +91,8 @@ class Cgroup : public ::testing::Test {
     return cgroup_quota(mount_ / "membership", mount_);
   }
 
-  fs::path mount_;
+  test::TemporaryFolder folder_;
+  const fs::path& mount_ = folder_.path();
 };
 
 TEST_F(Cgroup, OfVersion2) {

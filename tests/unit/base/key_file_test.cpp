@@ -10,19 +10,13 @@
 #include <fstream>
 
 #include "kolo/error.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace kolo {
 namespace {
 
 class KeyFile : public ::testing::Test {
  protected:
-  KeyFile() {
-    std::string name = (std::filesystem::temp_directory_path() / "kolo-key-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) std::abort();
-    folder_ = name;
-  }
-  ~KeyFile() override { std::filesystem::remove_all(folder_); }
-
   std::string write(const std::string& text, mode_t mode = 0600) {
     const std::string path = folder_ / "key";
     std::filesystem::remove(path);
@@ -38,7 +32,7 @@ class KeyFile : public ::testing::Test {
     }
   }
 
-  std::filesystem::path folder_;
+  test::TemporaryFolder folder_;
 };
 
 TEST_F(KeyFile, IsReadWithoutItsLineEnd) {
@@ -70,7 +64,7 @@ TEST_F(KeyFile, AGroupOfRootsChoiceMayReadWhatRootWrote) {
 
 TEST_F(KeyFile, MustBeAKey) {
   expect_refused(folder_ / "none", "No such file");
-  expect_refused(folder_, "no regular file");
+  expect_refused(folder_.path(), "no regular file");
   expect_refused(write(""), "empty");
   expect_refused(write("\n"), "empty");
   expect_refused(write(std::string(4097, 'k')), "too long");

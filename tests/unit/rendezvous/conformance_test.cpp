@@ -10,6 +10,7 @@
 
 #include "base/deadline.hpp"
 #include "kolo/store.hpp"
+#include "support/temporary_folder.hpp"
 #include "watchdog.hpp"
 
 namespace kolo {
@@ -35,15 +36,10 @@ class MemorySite final : public Site {
 
 class FileSite final : public Site {
  public:
-  FileSite() {
-    std::string name = (std::filesystem::temp_directory_path() / "kolo-store-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-  }
-  ~FileSite() override { std::filesystem::remove_all(folder_); }
-  std::shared_ptr<Store> join() override { return make_file_store(folder_ + "/store"); }
+  std::shared_ptr<Store> join() override { return make_file_store(folder_ / "store"); }
 
  private:
-  std::string folder_;
+  test::TemporaryFolder folder_;
 };
 
 class TcpSite final : public Site {

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "kolo/store.hpp"
+#include "support/temporary_folder.hpp"
 #include "watchdog.hpp"
 
 namespace kolo {
@@ -18,13 +19,6 @@ using std::chrono::seconds;
 
 class FileStore : public RendezvousTest {
  protected:
-  FileStore() {
-    std::string name = (std::filesystem::temp_directory_path() / "kolo-file-XXXXXX").string();
-    folder_ = ::mkdtemp(name.data());
-    path_ = folder_ + "/store";
-  }
-  ~FileStore() override { std::filesystem::remove_all(folder_); }
-
   std::string content() const {
     std::ostringstream text;
     text << std::ifstream(path_, std::ios::binary).rdbuf();
@@ -32,8 +26,8 @@ class FileStore : public RendezvousTest {
   }
   void write(const std::string& bytes) const { std::ofstream(path_, std::ios::binary) << bytes; }
 
-  std::string folder_;
-  std::string path_;
+  test::TemporaryFolder folder_;
+  const std::string path_ = folder_ / "store";
 };
 
 TEST_F(FileStore, SurvivesAWriterKilledAtAnyByte) {

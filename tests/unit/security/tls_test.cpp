@@ -11,6 +11,8 @@
 #include <cstring>
 #include <filesystem>
 
+#include "support/temporary_folder.hpp"
+
 namespace kolo {
 namespace {
 
@@ -113,13 +115,6 @@ TEST(Tls, WhatWasChangedOnTheWayIsAnError) {
 /// Certificates made for one test, in a folder of its own.
 class Certificates {
  public:
-  Certificates() {
-    std::string name = (std::filesystem::temp_directory_path() / "kolo-tls-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) std::abort();
-    folder_ = name;
-  }
-  ~Certificates() { std::filesystem::remove_all(folder_); }
-
   /// NAME.pem and NAME.key, signed by `issuer` (itself where it has the same name).
   void make(const std::string& name, const std::string& issuer) {
     EVP_PKEY* key = ::EVP_EC_gen("P-256");
@@ -153,7 +148,7 @@ class Certificates {
     ::X509_free(certificate);
     ::EVP_PKEY_free(key);
   }
-  std::string path(const std::string& file) const { return (folder_ / file).string(); }
+  std::string path(const std::string& file) const { return folder_ / file; }
   std::shared_ptr<const Tls> of(const std::string& name, const std::string& authority) const {
     return Tls::with_certificates(path(name + ".pem"), path(name + ".key"), path(authority + ".pem"))
         .value_or_throw();
@@ -164,7 +159,7 @@ class Certificates {
     ::X509_NAME_add_entry_by_txt(at, "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>(name.c_str()),
                                  -1, -1, 0);
   }
-  std::filesystem::path folder_;
+  test::TemporaryFolder folder_;
   long serial_ = 0;
 };
 

@@ -9,24 +9,19 @@
 #include <thread>
 #include <vector>
 
+#include "support/temporary_folder.hpp"
+
 namespace kolo {
 namespace {
 
 class TableFile : public testing::Test {
  protected:
-  void SetUp() override {
-    char name[] = "/tmp/kolo-table-XXXXXX";
-    ASSERT_NE(::mkdtemp(name), nullptr);
-    folder_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
   std::string write(const std::string& text) const {
-    std::ofstream(folder_ + "/table") << text;
-    return folder_ + "/table";
+    std::ofstream(folder_ / "table") << text;
+    return folder_ / "table";
   }
 
-  std::string folder_;
+  test::TemporaryFolder folder_;
 };
 
 TuningTable example() {
@@ -42,7 +37,7 @@ TuningTable example() {
 }
 
 TEST_F(TableFile, ComesBackAsItWasWritten) {
-  const std::string path = folder_ + "/not/yet/there/table";
+  const std::string path = folder_ / "not/yet/there/table";
   ASSERT_TRUE(write_table(path, example()).ok());
   const auto read = read_table(path);
   ASSERT_TRUE(read.ok()) << read.status().message();
@@ -58,7 +53,7 @@ TEST_F(TableFile, ComesBackAsItWasWritten) {
 }
 
 TEST_F(TableFile, IsEmptyWhereThereIsNone) {
-  const auto none = read_table(folder_ + "/table");
+  const auto none = read_table(folder_ / "table");
   ASSERT_TRUE(none.ok());
   EXPECT_TRUE(none.value().empty());
 }
@@ -90,11 +85,11 @@ TEST_F(TableFile, SaysWhichLineMakesNoSense) {
 
 TEST_F(TableFile, IsARegularFileOfReasonableSize) {
   EXPECT_FALSE(read_table("/dev/zero").ok());
-  EXPECT_FALSE(read_table(folder_).ok());
+  EXPECT_FALSE(read_table(folder_.path()).ok());
 }
 
 TEST_F(TableFile, KeepsWhatSeveralWritersAdd) {
-  const std::string path = folder_ + "/table";
+  const std::string path = folder_ / "table";
   std::vector<std::thread> writers;
   for (int w = 0; w < 4; ++w) {
     writers.emplace_back([&, w] {
