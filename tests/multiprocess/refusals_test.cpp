@@ -115,6 +115,8 @@ TEST(Refusals, ARankWithoutMemfdTalksOverTcp) {
   std::filesystem::remove(log);
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// The sanitizers ask where a new thread's stack is, and the C library asks for its cores with it.
 TEST(Refusals, WhoMayNotAskForItsCoresSharesMemoryAllTheSame) {
   Processes processes({.size = 3,
                        .transports = "shm,tcp",
@@ -131,6 +133,7 @@ TEST(Refusals, WhoMayNotAskForItsCoresSharesMemoryAllTheSame) {
                       });
   expect_good(processes);
 }
+#endif
 
 TEST(Refusals, WithoutMemfdAndWithoutTcpThereIsNoTransport) {
   Processes processes({.size = 2,
