@@ -190,7 +190,7 @@ Offer make_offer(int rank, const Terms& terms) {
 }
 
 Group join(int rank, Offer offer, const std::vector<std::string>& offers, const Terms& terms,
-           const Deadline& deadline) {
+           const Deadline& deadline, const std::function<bool(int)>& is_gone) {
   const int size = static_cast<int>(offers.size());
   std::vector<Published> all;
   for (const std::string& text : offers) all.push_back(decode(text));
@@ -205,6 +205,7 @@ Group join(int rank, Offer offer, const std::vector<std::string>& offers, const 
       const Offered* offered = own == offer.transports.end() ? nullptr : choose(*own->second, theirs);
       if (offered == nullptr) continue;
       chosen[preferred.name].push_back({peer, offered->address});
+      if (is_gone) chosen[preferred.name].back().is_gone = [&is_gone, peer] { return is_gone(peer); };
       reached = true;
       break;
     }

@@ -217,7 +217,12 @@ std::shared_ptr<Communicator::State> Communicator::State::shrink() {
     const auto place = static_cast<int>(std::ranges::find(members, first.rank) - members.begin());
     const auto size = static_cast<int>(members.size());
     try {
-      const Group group = join(place, std::move(offer), offers, next, Deadline::after(kJoinTime));
+      // One more may die meanwhile: the first one's links tell.
+      const auto is_gone = [&](int member) {
+        return first.engine->is_gone(
+            (*first.ranks)[static_cast<std::size_t>(members[static_cast<std::size_t>(member)])]);
+      };
+      const Group group = join(place, std::move(offer), offers, next, Deadline::after(kJoinTime), is_gone);
       auto made = make(group, place, size, next);
       made->store = store;
       made->origin = first.shared_from_this();

@@ -269,17 +269,21 @@ Result<std::vector<ProvedSocket>> connect_all(const SocketKind& kind, const Iden
     }
     connector.dial(peer.rank);
   }
+  const bool may_hear_of_ends = std::ranges::any_of(peers, [](const auto& peer) { return !!peer.is_gone; });
+  const milliseconds longest_wait = may_hear_of_ends ? kAskWhoIsGone : milliseconds(500);
   std::map<int, ProvedSocket> connected;
   while (connected.size() < peers.size()) {
-    if (deadline.passed()) {
-      std::map<int, std::string> missing;
-      for (const TransportPeer& peer : peers) {
-        if (!connected.contains(peer.rank)) missing[peer.rank] = connector.known(peer.rank);
-      }
-      return ranks_missing(kind.name(), me.rank, missing);
+    std::map<int, std::string> missing;
+    bool is_in_vain = deadline.passed();
+    for (const TransportPeer& peer : peers) {
+      if (connected.contains(peer.rank)) continue;
+      const bool is_gone = peer.is_known_to_be_gone();
+      missing[peer.rank] = is_gone ? "it is gone" : connector.known(peer.rank);
+      is_in_vain = is_in_vain || is_gone;
     }
+    if (is_in_vain) return ranks_missing(kind.name(), me.rank, missing);
     const auto left =
-        std::clamp<Clock::duration>(connector.next_time() - Clock::now(), milliseconds(0), milliseconds(500));
+        std::clamp<Clock::duration>(connector.next_time() - Clock::now(), milliseconds(0), longest_wait);
     const int ms =
         std::min(deadline.left_ms(), static_cast<int>(std::chrono::ceil<milliseconds>(left).count()));
     pollfd entry{connector.fd(), POLLIN, 0};

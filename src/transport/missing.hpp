@@ -1,12 +1,16 @@
-// The error of a connect() that some ranks did not come to.
+// Waiting for ranks to connect, and the error where some did not come.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <string>
 
 #include "base/status.hpp"
 
 namespace kolo {
+
+/// How often somebody who waits asks whether one of those that it waits for is gone.
+inline constexpr std::chrono::milliseconds kAskWhoIsGone{10};
 
 /// Code::rendezvous that names the ranks of `missing`, each with what is known about it, and blames the
 /// first. `missing` is not empty.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -19,6 +20,10 @@ class Tls;
 struct TransportPeer {
   int rank = -1;
   std::string address;  ///< what that rank's address() returned
+  /// Whether it is known to have ended, asked now and then while it is waited for; null: nothing is known.
+  std::function<bool()> is_gone = {};
+
+  bool is_known_to_be_gone() const { return is_gone && is_gone(); }
 };
 
 /// One rank's connections of a transport, made when they are asked for. Used by one thread at a time.
@@ -65,7 +70,7 @@ class Transport {
   /// Connects to all of `peers`, in their order. Every pair of ranks that choose this transport for each
   /// other calls it at the same time: the higher rank dials, the lower accepts. Proves identity both ways
   /// (the job's key, the ranks) before anything else. Strangers that connect are dropped and do not harm.
-  /// Code::rendezvous that names the ranks that did not come at the deadline.
+  /// Code::rendezvous that names the ranks that did not come at the deadline, or as soon as one is gone.
   virtual Result<std::vector<std::unique_ptr<Endpoint>>> connect(int rank,
                                                                  std::span<const TransportPeer> peers,
                                                                  const Deadline& deadline) = 0;

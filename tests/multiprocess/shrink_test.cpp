@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <thread>
 
+#include "base/deadline.hpp"
 #include "multiprocess/processes.hpp"
 #include "support/require.hpp"
 
@@ -97,11 +98,13 @@ TEST_P(Shrink, OneMoreDiesMeanwhile) {
         }).detach();
       }
       sum_until_failure(c, 1000);
+      const auto begin = Clock::now();
       Communicator current = c.shrink();
       if (current.size() > 3) {
         sum_until_failure(current, 1000);
         current = current.shrink();
       }
+      require(Clock::now() - begin < 4s, "somebody waited for the dead");
       require(current.size() == 3, "not three are left but " + std::to_string(current.size()));
       expect_it_works(current);
     });

@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "transport/inproc/faults.hpp"
+#include "transport/missing.hpp"
 
 namespace kolo::inproc {
 
@@ -12,7 +13,8 @@ Switchboard& Switchboard::instance() {
   return *instance;
 }
 
-Result<Switchboard::Met> Switchboard::meet(const std::vector<Meeting>& meetings, const Deadline& deadline) {
+Result<Switchboard::Met> Switchboard::meet(const std::vector<Meeting>& meetings, const Deadline& deadline,
+                                           const std::function<bool(std::size_t)>& is_gone) {
   Met met;
   std::vector<std::shared_ptr<Offer>> mine(meetings.size());  // null where the other side had come before
   std::unique_lock lock(mutex_);
@@ -38,14 +40,13 @@ Result<Switchboard::Met> Switchboard::meet(const std::vector<Meeting>& meetings,
     offers_[meetings[i]] = mine[i];
   }
   taken_.notify_all();
-  const auto all_taken = [&] {
-    return std::all_of(mine.begin(), mine.end(), [](const auto& offer) { return !offer || offer->taken; });
-  };
-  while (!all_taken() && !deadline.passed()) {
-    taken_.wait_for(lock, std::min<std::chrono::nanoseconds>(deadline.left(), std::chrono::minutes(1)));
-  }
-  for (std::size_t i = 0; i < mine.size(); ++i) {
-    if (mine[i] && !mine[i]->taken) met.missing.push_back(i);
+  for (;;) {
+    met.missing.clear();
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      if (mine[i] && !mine[i]->taken) met.missing.push_back(i);
+    }
+    if (met.missing.empty() || deadline.passed() || std::ranges::any_of(met.missing, is_gone)) break;
+    taken_.wait_for(lock, std::min<std::chrono::nanoseconds>(deadline.left(), kAskWhoIsGone));
   }
   withdraw();
   return met;

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -33,13 +34,14 @@ class Switchboard {
  public:
   static Switchboard& instance();
 
-  /// Waits until the other side of every meeting has come; the channels in the same order. At the deadline
-  /// the indices of those whose other side is missing.
+  /// Waits until the other side of every meeting has come; the channels in the same order. At the deadline,
+  /// or when one whose other side `is_gone` is left, the indices of those whose other side is missing.
   struct Met {
     std::vector<std::shared_ptr<Channel>> channels;
     std::vector<std::size_t> missing;
   };
-  Result<Met> meet(const std::vector<Meeting>& meetings, const Deadline& deadline);
+  Result<Met> meet(const std::vector<Meeting>& meetings, const Deadline& deadline,
+                   const std::function<bool(std::size_t)>& is_gone);
 
   void set_delay(const std::string& job, int a, int b, std::chrono::nanoseconds delay);
   void set_stalled(const std::string& job, int rank, bool stalled);

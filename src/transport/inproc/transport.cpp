@@ -39,7 +39,8 @@ Result<std::vector<std::unique_ptr<Endpoint>>> InprocTransport::connect(int rank
     meetings.push_back(rank < peer.rank ? Meeting{job_, key_, rank, peer.rank, address_, peer.address}
                                         : Meeting{job_, key_, peer.rank, rank, peer.address, address_});
   }
-  auto met = Switchboard::instance().meet(meetings, deadline);
+  auto met = Switchboard::instance().meet(meetings, deadline,
+                                          [&](std::size_t i) { return peers[i].is_known_to_be_gone(); });
   if (!met.ok()) return met.status();
   std::vector<std::unique_ptr<Endpoint>> endpoints;
   for (std::size_t i = 0; i < peers.size(); ++i) {
@@ -47,7 +48,8 @@ Result<std::vector<std::unique_ptr<Endpoint>>> InprocTransport::connect(int rank
   }
   if (!met->missing.empty()) {
     std::map<int, std::string> missing;
-    for (const std::size_t i : met->missing) missing[peers[i].rank];
+    for (const std::size_t i : met->missing)
+      missing[peers[i].rank] = peers[i].is_known_to_be_gone() ? "it is gone" : "";
     return ranks_missing("inproc", rank, missing);
   }
   return endpoints;

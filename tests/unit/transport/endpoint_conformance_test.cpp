@@ -342,6 +342,17 @@ TEST_P(Endpoints, WhoDoesNotComeIsNamed) {
   }
 }
 
+TEST_P(Endpoints, NobodyWaitsForWhoIsGone) {
+  const auto begin = Clock::now();
+  const Group group = connect_group(GetParam(), 3, {.absent = {1}, .absent_are_gone = true});
+  EXPECT_LT(Clock::now() - begin, seconds(10));  // of 20
+  for (const int rank : {0, 2}) {
+    EXPECT_EQ(group.errors[rank].code(), Code::rendezvous);
+    const std::string& message = group.errors[rank].message();
+    EXPECT_NE(message.find("rank 1 (it is gone)"), std::string::npos) << message;
+  }
+}
+
 TEST_P(Endpoints, AnotherKeyIsRefused) {
   const Group group =
       connect_group(GetParam(), 3, {.keys = {"right", "right", "wrong"}, .timeout = milliseconds(600)});

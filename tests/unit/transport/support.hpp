@@ -102,6 +102,7 @@ struct GroupOptions {
   std::string job = new_job();
   std::vector<std::string> keys = {};  ///< per rank; empty: the same for all
   std::vector<int> absent = {};        ///< ranks that listen but do not come
+  bool absent_are_gone = false;        ///< and the others are told, after 50 ms
   int late = -1;                       ///< a rank that comes 300 ms after the others
   milliseconds timeout = seconds(20);
 };
@@ -118,14 +119,21 @@ inline Group connect_group(const Variant& variant, int size, const GroupOptions&
     }
     group.transports.push_back(std::move(made).value());
   }
+  const auto is_absent = [&](int rank) {
+    return std::ranges::find(options.absent, rank) != options.absent.end();
+  };
+  const Deadline until_told = Deadline::after(milliseconds(50));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
-    if (std::find(options.absent.begin(), options.absent.end(), rank) != options.absent.end()) continue;
+    if (is_absent(rank)) continue;
     threads.emplace_back([&, rank] {
       if (rank == options.late) std::this_thread::sleep_for(milliseconds(300));
       std::vector<TransportPeer> peers;
       for (int peer = size - 1; peer >= 0; --peer) {  // an order of its own, to see that it is kept
-        if (peer != rank) peers.push_back({peer, group.transports[peer]->address()});
+        if (peer == rank) continue;
+        peers.push_back({peer, group.transports[peer]->address()});
+        if (options.absent_are_gone)
+          peers.back().is_gone = [&, peer] { return is_absent(peer) && until_told.passed(); };
       }
       auto connected = group.transports[rank]->connect(rank, peers, Deadline::after(options.timeout));
       if (!connected.ok()) {
