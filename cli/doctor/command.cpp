@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/config.hpp"
 #include "base/deadline.hpp"
 #include "bench/processes.hpp"
 #include "commands.hpp"
@@ -37,13 +38,16 @@ constexpr const char* kExamples = R"(Examples:
 Every rank dials every other at a real port with the job's key, both ways, over the interface that a job would
 use. Then pairs of hosts (on one host: of ranks) measure latency, bandwidth and clocks, one pair at a time. Also
 looked at: MTU, versions, keys, limits, shared memory, huge pages. Each finding comes with what to do about it.
-A rank that cannot come or be reached is reported after some seconds.
+A rank that cannot come is reported after 20 s, or KOLO_TIMEOUT if that is less; one that cannot be reached after 7 s.
 
 Exit code: 0 when there is no problem (warnings may be), 1 when there is one or a host cannot be reached, 2 for
 wrong usage. Under a launcher rank 0 prints, and has the code.)";
 
 constexpr int kProblem = 1;
-constexpr auto kMeeting = std::chrono::seconds(20);
+/// For ranks to come.
+std::chrono::nanoseconds meeting_time() {
+  return std::min<std::chrono::nanoseconds>(std::chrono::seconds(20), config().timeout);
+}
 /// A phase of all ranks; dials that nobody answers take 7 s each.
 std::chrono::nanoseconds patience_for(std::size_t ranks) {
   return std::chrono::seconds(30) + ranks * std::chrono::seconds(8);
@@ -96,7 +100,7 @@ class Doctor {
     if (me_ == 0) {
       std::vector<std::string> all;
       for (int rank = 0; rank < seen_.size; ++rank) all.push_back(key("facts", rank));
-      const auto missing = store_->wait(all, kMeeting);
+      const auto missing = store_->wait(all, meeting_time());
       for (int rank = 0; rank < seen_.size; ++rank) {
         if (std::find(missing.begin(), missing.end(), all[static_cast<std::size_t>(rank)]) == missing.end()) {
           present_.push_back(rank);
@@ -104,12 +108,12 @@ class Doctor {
       }
       store_->set("present", json(present_).dump());
     }
-    json::parse(store_->get("present", 2 * kMeeting)).get_to(present_);
+    json::parse(store_->get("present", 2 * meeting_time())).get_to(present_);
     if (std::find(present_.begin(), present_.end(), me_) == present_.end()) {
       throw RendezvousError(fmt::format("rank {} came too late for the examination", me_), {});
     }
     for (const int rank : present_) {
-      seen_.ranks.push_back(json::parse(store_->get(key("facts", rank), kMeeting)).get<Facts>());
+      seen_.ranks.push_back(json::parse(store_->get(key("facts", rank), meeting_time())).get<Facts>());
     }
   }
 
@@ -152,7 +156,7 @@ class Doctor {
     store_->set(key("left", me_), "");
     std::vector<std::string> all;
     for (const int rank : present_) all.push_back(key("left", rank));
-    if (me_ == 0) store_->wait(all, kMeeting);
+    if (me_ == 0) store_->wait(all, meeting_time());
   }
 
   std::shared_ptr<Store> store_;
@@ -165,7 +169,7 @@ int examine_as_rank(const DoctorRequest& request) {
   const Launch launch = launch_from_environment();
   Examination examination;
   try {
-    examination = Doctor(store_from_environment(launch, kMeeting), launch).examine();
+    examination = Doctor(store_from_environment(launch, meeting_time()), launch).examine();
   } catch (const Error& error) {
     fmt::print(stderr, "kolo doctor: rank {} cannot take part: {}\n", launch.rank, error.what());
     // Rank 0 tells of it. A failure here would make most launchers end the others before they could.

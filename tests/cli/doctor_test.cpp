@@ -162,7 +162,7 @@ TEST(Doctor, ExaminesThisMachine) {
 TEST(Doctor, ReportsAProblemWithItsExitCode) {
   // Rank 1 of 2 has the wrong key: the store does not let it in.
   Command command({KOLO_PROGRAM, "run", "-n", "2", "--no-prefix", "sh", "-c",
-                   "[ $RANK = 0 ] || export KOLO_KEY=wrong; exec " KOLO_PROGRAM " doctor"});
+                   "[ $RANK = 0 ] || export KOLO_KEY=wrong; KOLO_TIMEOUT=5 exec " KOLO_PROGRAM " doctor"});
   EXPECT_EQ(command.finish(), 1) << command.err();
   EXPECT_TRUE(has(command.out(), "problem  rank 1 of 2 did not come")) << command.out();
   EXPECT_TRUE(has(command.err(), "rank 1 cannot take part")) << command.err();

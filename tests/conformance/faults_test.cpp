@@ -100,7 +100,7 @@ TEST(Faults, ALostRankIsNamed) {
 
 // What failed must not touch the user's memory any more, nor let a peer read what was written there since.
 TEST(Faults, MemoryIsTheCallersAgainAfterAFailure) {
-  for (int round = 0; round < 20; ++round) {
+  for (int round = 0; round < 10; ++round) {
     const auto store = make_memory_store();
     const Cleared cleared(store);
     std::atomic<int> wrong{0};
