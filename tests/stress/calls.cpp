@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <exception>
+#include <span>
 
 namespace kolo::stress {
 namespace {
 
 /// Element i of a rank's data is its base + i modulo kPeriod: sums stay small, and can be told.
 constexpr std::uint64_t kPeriod = 1021;
+
+/// What those that are left sum: more than one message, in shared memory more than one piece.
+constexpr std::size_t kSumAfterwards = 300'001;
 
 constexpr const char* kNames[] = {"all_reduce", "broadcast", "all_gather", "reduce_scatter", "barrier"};
 
@@ -188,6 +192,34 @@ bool Calls::all_fail() const {
     }
   }
   return true;
+}
+
+void Calls::go_on(int left) {
+  const SharedMemory shared(kSumAfterwards * sizeof(std::int32_t));
+  std::vector<std::int32_t> own(kSumAfterwards);
+  Communicator current = groups_.front().shrink();
+  const auto sum = [&](std::span<std::int32_t> data) {
+    std::ranges::fill(data, current.rank() + 1);
+    current.all_reduce(data);
+    const std::int32_t expected = current.size() * (current.size() + 1) / 2;
+    if (std::ranges::any_of(data, [&](std::int32_t value) { return value != expected; }))
+      throw Wrong("a wrong sum among those that are left");
+  };
+  const auto sum_all = [&] {
+    for (const std::size_t count : {std::size_t{1}, kSumAfterwards}) {
+      sum({reinterpret_cast<std::int32_t*>(shared.data()), count});
+      sum({own.data(), count});
+    }
+  };
+  while (current.size() > left) {
+    try {
+      for (;;) sum_all();
+    } catch (const Error&) {
+    }
+    current = current.shrink();
+  }
+  if (current.size() < left) throw Wrong("somebody who is alive was left out");
+  sum_all();
 }
 
 }  // namespace kolo::stress

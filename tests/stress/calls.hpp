@@ -30,6 +30,10 @@ class Calls {
   /// Whether a call fails at once, as it must after a failure.
   bool all_fail() const;
 
+  /// Goes on with the ranks that are left, until `left` of them are, whose sums are right. Throws kolo's
+  /// error when that fails, Wrong when a sum is wrong or fewer are left.
+  void go_on(int left);
+
   /// The world's rank that an error of the latest step names; -1: none that is known here.
   int blamed(const ErrorContext& context) const;
 

@@ -29,8 +29,9 @@ struct Report {
   std::atomic<Phase> phase;
   std::atomic<std::uint64_t> steps;
   Ending ending;
-  int blamed;  ///< the rank of the world that the error names, or -1
-  double at;   ///< when
+  int blamed;         ///< the rank of the world that the error names, or -1
+  double at;          ///< when
+  double went_on_at;  ///< Plan::shrinks: when those that are left had a sum again
   char error[kText];
   char fault[kText];  ///< what must never happen, or empty
 };

@@ -28,6 +28,8 @@ of them get SIGKILL or SIGSTOP. A round is right when
 
   - every survivor ends with an error that names a rank that was hit: within --grace of a kill, within
     --timeout plus --grace of a stop (and without an error where the stopped one goes on before that);
+  - where ranks were killed, those that are left go on together, in every second round: shrink() leaves out
+    the dead and nobody else, and sums are right again within --grace of the last kill and their error;
   - no call that succeeded gave a wrong result;
   - nobody writes in a survivor's buffers from then on, even when the stopped rank goes on;
   - the survivors end with the descriptors, mappings and threads that they began with, and no process, file
@@ -78,6 +80,7 @@ std::set<std::string> traces() {
 struct Tally {
   std::array<std::uint64_t, kFaults> rounds{};
   std::array<std::vector<double>, kFaults> notice_times;
+  std::array<std::vector<double>, kFaults> shrink_times;
   std::uint64_t all = 0;
   std::uint64_t wrong = 0;
   std::uint64_t unmet = 0;
@@ -96,24 +99,37 @@ void Tally::add(const Plan& plan, const Outcome& outcome) {
   steps += outcome.steps;
   notice_times[fault].insert(notice_times[fault].end(), outcome.notice_times.begin(),
                              outcome.notice_times.end());
+  shrink_times[fault].insert(shrink_times[fault].end(), outcome.shrink_times.begin(),
+                             outcome.shrink_times.end());
+}
+
+/// How many, their median, 99th percentile and maximum; nothing where there are none.
+void print_times(std::vector<double> times) {
+  if (times.empty()) return;
+  std::sort(times.begin(), times.end());
+  std::printf("   %10zu %10.1f %10.1f %10.1f", times.size(), 1e3 * times[times.size() / 2],
+              1e3 * times[times.size() * 99 / 100], 1e3 * times.back());
 }
 
 void Tally::print() const {
-  std::printf("%-20s %8s %10s %12s %12s %12s\n", "fault", "rounds", "survivors", "median ms", "p99 ms",
-              "longest ms");
+  constexpr const char* kColumns[] = {"survivors", "median ms", "p99 ms", "longest ms"};
+  std::printf("%-14s %8s    %-44s    %s\n", "", "", "from the kill to the error",
+              "from there to a sum of those left");
+  std::printf("%-14s %8s", "fault", "rounds");
+  for (int i = 0; i < 2; ++i) {
+    std::printf("  ");
+    for (const char* column : kColumns) std::printf(" %10s", column);
+  }
+  std::printf("\n");
   for (std::size_t fault = 0; fault < kFaults; ++fault) {
     if (rounds[fault] == 0) continue;
-    std::printf("%-20s %8llu", name_of(static_cast<Fault>(fault)),
+    std::printf("%-14s %8llu", name_of(static_cast<Fault>(fault)),
                 static_cast<unsigned long long>(rounds[fault]));
-    std::vector<double> times = notice_times[fault];
-    std::sort(times.begin(), times.end());
-    if (!times.empty()) {
-      std::printf(" %10zu %12.1f %12.1f %12.1f", times.size(), 1e3 * times[times.size() / 2],
-                  1e3 * times[times.size() * 99 / 100], 1e3 * times.back());
-    }
+    print_times(notice_times[fault]);
+    print_times(shrink_times[fault]);
     std::printf("\n");
   }
-  std::printf("times: from the kill, or from the deadline after the stop, to the survivor's error\n");
+  std::printf("after a stop: from the deadline that follows it\n");
 }
 
 int run(const Settings& settings) {

@@ -61,7 +61,9 @@ Plan Plan::make(std::uint64_t seed, int ranks, const Limits& limits) {
       plan.hits = {{victim, SIGKILL, first}};
       break;
     case Fault::kill_two:
-      plan.hits = {{victim, SIGKILL, first}, {other, SIGKILL, up_to(random, microseconds(3000))}};
+      // While the others notice the first, or go on without it.
+      plan.hits = {{victim, SIGKILL, first},
+                   {other, SIGKILL, up_to(random, microseconds(random.chance(50) ? 3000 : 30'000))}};
       break;
     case Fault::kill_meeting:
       plan.hits = {{victim, SIGKILL, up_to(random, microseconds(20'000))}};
@@ -82,6 +84,7 @@ Plan Plan::make(std::uint64_t seed, int ranks, const Limits& limits) {
   }
   plan.private_memory = random.chance(50);
   plan.goes_on = random.chance(75);
+  plan.shrinks = (plan.fault == Fault::kill || plan.fault == Fault::kill_two) && random.chance(60);
   return plan;
 }
 
@@ -92,6 +95,12 @@ bool Plan::is_hit(int rank) const {
 bool Plan::is_killed(int rank) const {
   return std::any_of(hits.begin(), hits.end(),
                      [&](const Hit& hit) { return hit.rank == rank && hit.signal == SIGKILL; });
+}
+
+int Plan::survivors() const {
+  int count = 0;
+  for (int rank = 0; rank < ranks; ++rank) count += is_killed(rank) ? 0 : 1;
+  return count;
 }
 
 Steps::Steps(const Plan& plan, const Limits& limits)

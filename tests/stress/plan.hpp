@@ -48,11 +48,13 @@ struct Plan {
   std::vector<Hit> hits;
   std::chrono::nanoseconds pause{};  ///< Fault::pause: for how long
   bool private_memory = false;       ///< also; else calls run in library memory alone
+  bool shrinks = false;              ///< those whom the kills leave go on with a smaller communicator
   bool goes_on = false;              ///< what is stopped to the end goes on when the others have given up
 
   static Plan make(std::uint64_t seed, int ranks, const Limits& limits);
   bool is_hit(int rank) const;
   bool is_killed(int rank) const;
+  int survivors() const;
   bool all_survive() const { return fault == Fault::none || fault == Fault::pause; }
 };
 

@@ -58,9 +58,13 @@ void take_part(int rank, const Plan& plan, const Limits& limits, const std::stri
     write_down(report.error, error.what());
     if (calls && !calls->all_fail()) throw Wrong("a call succeeded after the failure");
   }
+  memory.paint();
+  if (calls && plan.shrinks) {
+    calls->go_on(plan.survivors());
+    report.went_on_at = now();
+  }
   // What the others see of this rank must not depend on how soon it goes.
   if (random.chance(50)) calls.reset();
-  memory.paint();
   report.phase.store(Phase::waiting);
   while (control.look.load() == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
   if (!memory.is_as_painted()) throw Wrong("somebody wrote in memory of a call that had ended");

@@ -67,6 +67,7 @@ class Round {
   Outcome outcome_;
   double hit_at_ = 0;    ///< what the survivors notice first
   double limit_at_ = 0;  ///< by when they must
+  double last_hit_at_ = 0;
 };
 
 Round::Round(const Plan& plan, const Limits& limits) : plan_(plan), limits_(limits) {
@@ -134,6 +135,7 @@ void Round::hit() {
         hit.signal == SIGSTOP || plan_.fault == Fault::kill_meeting ? seconds(limits_.timeout) : 0;
     if (limit_at_ == 0 || now() + deadline < hit_at_) hit_at_ = now() + deadline;
     limit_at_ = hit_at_ + seconds(limits_.grace);
+    last_hit_at_ = now();
   }
   if (plan_.fault == Fault::pause) {
     std::this_thread::sleep_for(plan_.pause);
@@ -152,6 +154,11 @@ void Round::judge(int rank) {
   if (said.ending == Ending::finished) return fault(rank, "no error");
   outcome_.notice_times.push_back(std::max(0.0, said.at - hit_at_));
   if (said.at > limit_at_) fault(rank, std::to_string(said.at - limit_at_) + " s too late: " + error);
+  if (plan_.shrinks) {
+    const double took = said.went_on_at - std::max(last_hit_at_, said.at);
+    outcome_.shrink_times.push_back(std::max(0.0, took));
+    if (took > seconds(limits_.grace)) fault(rank, "went on " + std::to_string(took) + " s after its error");
+  }
   const bool may_meet = plan_.fault == Fault::kill_meeting;
   const bool fits = said.ending == Ending::peer_lost || said.ending == Ending::timeout ||
                     (may_meet && said.ending == Ending::rendezvous);
@@ -216,7 +223,8 @@ Outcome Round::run(bool hold) {
       control_->finish.store(1);
       limit_at_ = now() + seconds(limits_.timeout);
     }
-    if (await(survivors, Phase::waiting, limit_at_ + kPatience)) {
+    const double to_go_on = plan_.shrinks ? seconds(limits_.grace) : 0;
+    if (await(survivors, Phase::waiting, limit_at_ + to_go_on + kPatience)) {
       for (int rank = 0; rank < plan_.ranks; ++rank) {
         if (survives(rank)) judge(rank);
       }

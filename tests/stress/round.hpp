@@ -13,6 +13,9 @@ struct Outcome {
   /// Of each survivor, in seconds: from the hit that it had to notice (a kill), or from the deadline that
   /// follows it (a stop).
   std::vector<double> notice_times;
+  /// Likewise, of those that shrink: from the last kill, or from their error where that came later, to the
+  /// first sums of those that are left.
+  std::vector<double> shrink_times;
   std::uint64_t steps = 0;  ///< of all ranks
   bool met = true;          ///< false: the machine had no time for all ranks to meet, and none was hit
 };
