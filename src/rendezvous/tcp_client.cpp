@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "base/config.hpp"
+#include "base/log.hpp"
+#include "base/reminder.hpp"
 #include "rendezvous/channel.hpp"
 #include "rendezvous/on_network.hpp"
 #include "rendezvous/socket.hpp"
@@ -160,6 +162,7 @@ class TcpStore final : public Store, public OnNetwork {
 Result<std::shared_ptr<Store>> find_store(const StoreAddress& address, const Deadline& deadline,
                                           std::chrono::nanoseconds operation_timeout) {
   const auto began = Clock::now();
+  Reminder reminder;
   auto pause = std::chrono::nanoseconds(std::chrono::milliseconds(10));
   std::string reason;
   for (;;) {
@@ -179,6 +182,10 @@ Result<std::shared_ptr<Store>> find_store(const StoreAddress& address, const Dea
       if (i == 0 || attempt.refused) reason = std::move(attempt.reason);
     }
     if (deadline.passed()) break;
+    if (reminder.is_due()) {
+      log().warn("waiting {:.0f} s for the store at {} ({})", reminder.waited_seconds(),
+                 tcp_url(address.host, address.port), reason);
+    }
     std::this_thread::sleep_for(std::min(pause, deadline.left()));
     pause = std::min<std::chrono::nanoseconds>(pause * 2, std::chrono::milliseconds(500));
   }

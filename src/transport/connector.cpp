@@ -9,6 +9,7 @@
 #include <chrono>
 
 #include "base/log.hpp"
+#include "base/reminder.hpp"
 #include "base/would_block.hpp"
 #include "transport/missing.hpp"
 
@@ -271,17 +272,25 @@ Result<std::vector<ProvedSocket>> connect_all(const SocketKind& kind, const Iden
   }
   const bool may_hear_of_ends = std::ranges::any_of(peers, [](const auto& peer) { return !!peer.is_gone; });
   const milliseconds longest_wait = may_hear_of_ends ? kAskWhoIsGone : milliseconds(500);
+  Reminder reminder;
   std::map<int, ProvedSocket> connected;
-  while (connected.size() < peers.size()) {
-    std::map<int, std::string> missing;
-    bool is_in_vain = deadline.passed();
+  const auto missing = [&] {
+    std::map<int, std::string> known;
     for (const TransportPeer& peer : peers) {
       if (connected.contains(peer.rank)) continue;
-      const bool is_gone = peer.is_known_to_be_gone();
-      missing[peer.rank] = is_gone ? "it is gone" : connector.known(peer.rank);
-      is_in_vain = is_in_vain || is_gone;
+      known[peer.rank] = peer.is_known_to_be_gone() ? "it is gone" : connector.known(peer.rank);
     }
-    if (is_in_vain) return ranks_missing(kind.name(), me.rank, missing);
+    return known;
+  };
+  while (connected.size() < peers.size()) {
+    const bool is_in_vain = deadline.passed() || std::ranges::any_of(peers, [&](const auto& peer) {
+                              return !connected.contains(peer.rank) && peer.is_known_to_be_gone();
+                            });
+    if (is_in_vain) return ranks_missing(kind.name(), me.rank, missing());
+    if (reminder.is_due()) {
+      log().warn("{}: rank {}: waiting {:.0f} s for {}", kind.name(), me.rank, reminder.waited_seconds(),
+                 names_of(missing()));
+    }
     const auto left =
         std::clamp<Clock::duration>(connector.next_time() - Clock::now(), milliseconds(0), longest_wait);
     const int ms =

@@ -12,19 +12,26 @@ namespace kolo {
 /// How often somebody who waits asks whether one of those that it waits for is gone.
 inline constexpr std::chrono::milliseconds kAskWhoIsGone{10};
 
-/// Code::rendezvous that names the ranks of `missing`, each with what is known about it, and blames the
-/// first. `missing` is not empty.
-inline Status ranks_missing(std::string_view transport, int rank, const std::map<int, std::string>& missing) {
-  std::string text = std::string(transport) + ": rank " + std::to_string(rank) + " waited in vain for ";
+/// "rank 1 (it has not dialled 10.0.0.2:4000), rank 3": those that are missing, with what is known of each.
+inline std::string names_of(const std::map<int, std::string>& missing) {
+  std::string text;
   const char* separator = "";
   for (const auto& [peer, known] : missing) {
     text += separator + ("rank " + std::to_string(peer));
     if (!known.empty()) text += " (" + known + ")";
     separator = ", ";
   }
+  return text;
+}
+
+/// Code::rendezvous that names the ranks of `missing` and blames the first. `missing` is not empty.
+inline Status ranks_missing(std::string_view transport, int rank, const std::map<int, std::string>& missing) {
   ErrorContext context;
   context.peer = missing.begin()->first;
-  return Status(Code::rendezvous, std::move(text), std::move(context));
+  return Status(
+      Code::rendezvous,
+      std::string(transport) + ": rank " + std::to_string(rank) + " waited in vain for " + names_of(missing),
+      std::move(context));
 }
 
 }  // namespace kolo

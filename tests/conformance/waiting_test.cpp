@@ -1,6 +1,7 @@
 // What people are told of a rank that keeps the others waiting.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <thread>
 #include <vector>
 
@@ -24,6 +25,24 @@ TEST(Waiting, RankZeroSaysAfterTenSecondsWhoIsMissingAndWhereItWasLastSeen) {
   const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_NE(said.find("call 4, all_reduce(sum of 4 float32"), std::string::npos) << said;
   EXPECT_NE(said.find("waiting 10 s for rank 1 (last seen in all_gather #3)"), std::string::npos) << said;
+}
+
+TEST(Waiting, RanksThatMeetSayAfterTenSecondsWhoHasNotCome) {
+  ::testing::internal::CaptureStderr();
+  const auto store = make_memory_store();
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 3; ++rank) {
+    threads.emplace_back([&, rank] {
+      if (rank == 1) std::this_thread::sleep_for(11s);
+      Communicator::create(store, rank, 3, {.timeout = 60s}).barrier();
+    });
+  }
+  EXPECT_THROW(Communicator::create(make_memory_store(), 1, 2, {.timeout = 10'500ms}), RendezvousError);
+  for (std::thread& thread : threads) thread.join();
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("waiting 10 s for rank 1 of 3 to come (meeting at memory)"), std::string::npos) << said;
+  EXPECT_NE(said.find("waiting 10 s for rank 0 of 2 to come (meeting at memory)"), std::string::npos) << said;
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 2) << said;
 }
 
 }  // namespace

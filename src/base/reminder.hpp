@@ -1,0 +1,29 @@
+// Reminder: when somebody who waits for long says so.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/deadline.hpp"
+
+namespace kolo {
+
+/// Due 10 s after it was made, and 20 s, 40 s and so on. A value; no thread-safety concerns.
+class Reminder {
+ public:
+  bool is_due() {
+    if (Clock::now() < begin_ + next_) return false;
+    next_ *= 2;
+    return true;
+  }
+  std::chrono::nanoseconds until_due() const {
+    return std::max<std::chrono::nanoseconds>(begin_ + next_ - Clock::now(), std::chrono::nanoseconds(0));
+  }
+  double waited_seconds() const { return to_seconds(Clock::now() - begin_); }
+
+ private:
+  Clock::time_point begin_ = Clock::now();
+  std::chrono::nanoseconds next_ = std::chrono::seconds(10);
+};
+
+}  // namespace kolo
