@@ -39,7 +39,7 @@ struct Pong {
   std::uint64_t sequence = 0;       ///< of the ping
   std::uint64_t last_sequence = 0;  ///< the last collective that the peer began in this context
   std::uint32_t last_collective = 0;
-  std::uint32_t reserved = 0;
+  std::uint32_t waits_ms = 0;  ///< for how long nothing has moved in one of the peer's other operations
 };
 
 std::vector<std::byte> encode(const Failure& failure);

@@ -163,7 +163,7 @@ void Engine::check_deadlines() {
                now - asked >=
                    (have_all_answered(*operation, asked) ? window : std::max(window, kAnswerTime))) {
       conclude(*operation, probe->second);
-      return;
+      if (noted_) return;
     }
   }
 }
@@ -202,6 +202,13 @@ void Engine::answer(Link& from, const Ping& ping) {
     if (mine != nullptr && !(*mine == ping.signature))
       disagree(ping.sequence, *mine, from.peer(), ping.signature);
   }
+  const auto now = Clock::now();
+  for (const auto& operation : active_) {
+    if (operation.get() == in_flight) continue;
+    const auto idle = std::chrono::duration_cast<std::chrono::milliseconds>(now - operation->last_progress());
+    pong.waits_ms =
+        std::max(pong.waits_ms, static_cast<std::uint32_t>(std::max<std::int64_t>(idle.count(), 0)));
+  }
   from.send_control(static_cast<std::uint32_t>(ControlKind::pong), as_payload(pong));
 }
 
@@ -215,6 +222,7 @@ void Engine::conclude(Operation& operation, const Probe& probe) {
   };
   std::vector<int> silent;
   std::vector<int> absent;
+  std::vector<int> held_up;  // absent too, but because they wait themselves
   const auto names_of = [&](const std::vector<int>& ranks) {
     std::vector<std::string> names;
     for (const int rank : ranks) names.push_back(name_of_rank(rank));
@@ -226,7 +234,8 @@ void Engine::conclude(Operation& operation, const Probe& probe) {
     if (answer == nullptr) {
       if (!moves(peer)) silent.push_back(peer);
     } else if (spec.call > 0 && answer->last_sequence < spec.sequence) {
-      absent.push_back(peer);
+      const bool waits = std::chrono::milliseconds(answer->waits_ms) >= options_.timeout / 2;
+      (waits ? held_up : absent).push_back(peer);
     }
   }
   const std::string waited = fmt::format("no progress for {:.3g} s", to_seconds(options_.timeout));
@@ -240,6 +249,13 @@ void Engine::conclude(Operation& operation, const Probe& probe) {
     failure.reason = fmt::format("{}: {} is alive but has not made this call; its last was call {}", waited,
                                  fmt::join(names_of(absent), " and "),
                                  operation.answer_of(absent.front(), probe.asked)->last_sequence);
+  } else if (!held_up.empty()) {
+    // Its own deadline is near: it knows better who is to blame, and tells.
+    const auto patience = std::max(probe_window(options_.timeout), kAnswerTime);
+    if (Clock::now() - operation.last_progress() < options_.timeout + patience) return;
+    failure.blamed = held_up.front();
+    failure.reason = fmt::format("{}: {} has not made this call, as it waits in another one itself", waited,
+                                 fmt::join(names_of(held_up), " and "));
   } else {
     const auto waiting_for = operation.waiting_for();
     const bool some_move = std::any_of(waiting_for.begin(), waiting_for.end(), [&](int rank) {

@@ -94,11 +94,13 @@ void Engine::warn(Operation& operation, Clock::time_point now) {
     if (answer == nullptr) {
       missing.push_back(name_of_rank(peer) + " (no answer)");
     } else if (spec.call > 0 && answer->last_sequence < spec.sequence) {
-      missing.push_back(answer->last_sequence == 0
-                            ? fmt::format("{} (no call so far)", name_of_rank(peer))
-                            : fmt::format("{} (last seen in {} #{})", name_of_rank(peer),
-                                          name_of(static_cast<Collective>(answer->last_collective)),
-                                          answer->last_sequence));
+      const std::string last =
+          answer->last_sequence == 0
+              ? "no call so far"
+              : fmt::format("last seen in {} #{}", name_of(static_cast<Collective>(answer->last_collective)),
+                            answer->last_sequence);
+      const bool waits = std::chrono::milliseconds(answer->waits_ms) > idle / 2;
+      missing.push_back(fmt::format("{} ({}{})", name_of_rank(peer), last, waits ? ", waits itself" : ""));
     }
   }
   if (missing.empty()) {
