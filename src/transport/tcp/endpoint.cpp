@@ -8,10 +8,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <climits>
 #include <cstring>
 #include <utility>
 
+#include "base/config.hpp"
 #include "base/socket_options.hpp"
 #include "base/would_block.hpp"
 #include "transport/tcp/address.hpp"
@@ -51,6 +53,18 @@ void do_not_pace(int fd) {
   ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kControl.data(), kControl.size());
 }
 
+/// What a link that was down has lost is sent again after ever longer pauses, up to two minutes: one that was
+/// down for a second may then be silent for longer than a heartbeat. Linux 6.15 and later let us say how long
+/// the longest pause is, from a second on.
+void send_again_within(int fd, std::chrono::nanoseconds heartbeat) {
+  constexpr int kRtoMaxMs = 44;  // TCP_RTO_MAX_MS, which older headers do not know
+  constexpr int kPausesInHeartbeat = 4;
+  if (heartbeat.count() == 0) return;
+  const auto pause = std::chrono::duration_cast<std::chrono::milliseconds>(heartbeat / kPausesInHeartbeat);
+  set_option(fd, IPPROTO_TCP, kRtoMaxMs,
+             static_cast<int>(std::clamp<std::int64_t>(pause.count(), 1000, 120'000)));
+}
+
 }  // namespace
 
 TcpEndpoint::TcpEndpoint(UniqueFd socket)
@@ -60,6 +74,7 @@ TcpEndpoint::TcpEndpoint(UniqueFd socket)
       stays_in_host_(stays_in_host(socket_.get())) {
   const int fd = socket_.get();
   tune_connection(fd);  // a Link already writes as much at a time as there is
+  send_again_within(fd, config().heartbeat);
   if (stays_in_host_) do_not_pace(fd);
 }
 
