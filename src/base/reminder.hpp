@@ -12,9 +12,10 @@ namespace kolo {
 class Reminder {
  public:
   bool is_due() {
-    if (Clock::now() < begin_ + next_) return false;
-    next_ *= 2;
-    return true;
+    const auto now = Clock::now();
+    const bool is_due = now >= begin_ + next_;
+    while (now >= begin_ + next_) next_ *= 2;
+    return is_due;
   }
   std::chrono::nanoseconds until_due() const {
     return std::max<std::chrono::nanoseconds>(begin_ + next_ - Clock::now(), std::chrono::nanoseconds(0));

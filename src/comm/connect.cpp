@@ -68,7 +68,8 @@ Group connect(Store& store, int rank, int size, Terms& terms) {
   const auto deadline = Deadline::after(terms.timeout());
   if (rank == 0) store.set("job", random_job());
   const std::string rank_zero = fmt::format("rank 0 of {}", size);
-  const auto missing = wait(store, {"job"}, deadline, rank == 1, [&](const auto&) { return rank_zero; });
+  const auto missing =
+      wait(store, {"job"}, deadline, rank == size - 1, [&](const auto&) { return rank_zero; });
   if (!missing.empty()) fail_to_come(rank_zero, store, terms);
   terms.job = store.get("job", deadline.left());
   terms.store_host = host_of(store);

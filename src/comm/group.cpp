@@ -190,7 +190,7 @@ Offer make_offer(int rank, const Terms& terms) {
 }
 
 Group join(int rank, Offer offer, const std::vector<std::string>& offers, const Terms& terms,
-           const Deadline& deadline, const std::function<bool(int)>& is_gone) {
+           const Deadline& deadline, const IsGone& is_gone) {
   const int size = static_cast<int>(offers.size());
   std::vector<Published> all;
   for (const std::string& text : offers) all.push_back(decode(text));
@@ -205,7 +205,6 @@ Group join(int rank, Offer offer, const std::vector<std::string>& offers, const 
       const Offered* offered = own == offer.transports.end() ? nullptr : choose(*own->second, theirs);
       if (offered == nullptr) continue;
       chosen[preferred.name].push_back({peer, offered->address});
-      if (is_gone) chosen[preferred.name].back().is_gone = [&is_gone, peer] { return is_gone(peer); };
       reached = true;
       break;
     }
@@ -231,7 +230,7 @@ Group join(int rank, Offer offer, const std::vector<std::string>& offers, const 
       on_demand = {std::move(offer.transports[name]), std::move(dialer)};
       continue;
     }
-    auto made = offer.transports[name]->connect(rank, peers, deadline);
+    auto made = offer.transports[name]->connect(rank, peers, deadline, is_gone);
     if (!made.ok())
       made.status().prefixed(fmt::format("rank {} could not connect over {}", rank, name)).throw_if_error();
     for (std::size_t i = 0; i < peers.size(); ++i) {

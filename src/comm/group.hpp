@@ -1,7 +1,6 @@
 // Group: the links between ranks that have just met, and what each of them offers for that.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -49,6 +48,6 @@ Offer make_offer(int rank, const Terms& terms);
 /// Links to all ranks, given what each of them offers, in rank order; collective. Throws RendezvousError that
 /// names the ranks that do not come until the deadline, or as soon as one of them `is_gone`.
 Group join(int rank, Offer offer, const std::vector<std::string>& offers, const Terms& terms,
-           const Deadline& deadline, const std::function<bool(int rank)>& is_gone = {});
+           const Deadline& deadline, const IsGone& is_gone = {});
 
 }  // namespace kolo

@@ -222,7 +222,8 @@ void Engine::conclude(Operation& operation, const Probe& probe) {
   };
   std::vector<int> silent;
   std::vector<int> absent;
-  std::vector<int> held_up;  // absent too, but because they wait themselves
+  std::vector<int> held_up;                      // absent too, but because they wait themselves
+  auto own_deadline = Clock::time_point::min();  // the latest of theirs
   const auto names_of = [&](const std::vector<int>& ranks) {
     std::vector<std::string> names;
     for (const int rank : ranks) names.push_back(name_of_rank(rank));
@@ -234,8 +235,13 @@ void Engine::conclude(Operation& operation, const Probe& probe) {
     if (answer == nullptr) {
       if (!moves(peer)) silent.push_back(peer);
     } else if (spec.call > 0 && answer->last_sequence < spec.sequence) {
-      const bool waits = std::chrono::milliseconds(answer->waits_ms) >= options_.timeout / 2;
-      (waits ? held_up : absent).push_back(peer);
+      const std::chrono::nanoseconds waits = std::chrono::milliseconds(answer->waits_ms);
+      if (waits < options_.timeout / 2) {
+        absent.push_back(peer);
+        continue;
+      }
+      held_up.push_back(peer);
+      own_deadline = std::max(own_deadline, operation.answers_.at(peer).at + (options_.timeout - waits));
     }
   }
   const std::string waited = fmt::format("no progress for {:.3g} s", to_seconds(options_.timeout));
@@ -250,12 +256,14 @@ void Engine::conclude(Operation& operation, const Probe& probe) {
                                  fmt::join(names_of(absent), " and "),
                                  operation.answer_of(absent.front(), probe.asked)->last_sequence);
   } else if (!held_up.empty()) {
-    // Its own deadline is near: it knows better who is to blame, and tells.
+    // At its own deadline it finds out who is to blame, and tells.
     const auto patience = std::max(probe_window(options_.timeout), kAnswerTime);
-    if (Clock::now() - operation.last_progress() < options_.timeout + patience) return;
+    if (Clock::now() < own_deadline + patience) return;
     failure.blamed = held_up.front();
-    failure.reason = fmt::format("{}: {} has not made this call, as it waits in another one itself", waited,
-                                 fmt::join(names_of(held_up), " and "));
+    failure.reason =
+        fmt::format("{}: {}, waiting in another call, has not made this one; its last was call {}", waited,
+                    fmt::join(names_of(held_up), " and "),
+                    operation.answer_of(held_up.front(), probe.asked)->last_sequence);
   } else {
     const auto waiting_for = operation.waiting_for();
     const bool some_move = std::any_of(waiting_for.begin(), waiting_for.end(), [&](int rank) {

@@ -254,8 +254,8 @@ std::chrono::nanoseconds Connector::unreachable_for(int rank) const {
 }
 
 Result<std::vector<ProvedSocket>> connect_all(const SocketKind& kind, const Identity& me,
-                                              std::span<const TransportPeer> peers,
-                                              const Deadline& deadline) {
+                                              std::span<const TransportPeer> peers, const Deadline& deadline,
+                                              const IsGone& is_gone) {
   for (const TransportPeer& peer : peers) {
     if (peer.rank == me.rank || peer.rank < 0) {
       return Status(Code::invalid_argument,
@@ -270,23 +270,20 @@ Result<std::vector<ProvedSocket>> connect_all(const SocketKind& kind, const Iden
     }
     connector.dial(peer.rank);
   }
-  const bool may_hear_of_ends = std::ranges::any_of(peers, [](const auto& peer) { return !!peer.is_gone; });
-  const milliseconds longest_wait = may_hear_of_ends ? kAskWhoIsGone : milliseconds(500);
+  const milliseconds longest_wait = is_gone ? kAskWhoIsGone : milliseconds(500);
   Reminder reminder;
   std::map<int, ProvedSocket> connected;
   const auto missing = [&] {
     std::map<int, std::string> known;
     for (const TransportPeer& peer : peers) {
-      if (connected.contains(peer.rank)) continue;
-      known[peer.rank] = peer.is_known_to_be_gone() ? "it is gone" : connector.known(peer.rank);
+      if (!connected.contains(peer.rank)) known[peer.rank] = connector.known(peer.rank);
     }
     return known;
   };
   while (connected.size() < peers.size()) {
-    const bool is_in_vain = deadline.passed() || std::ranges::any_of(peers, [&](const auto& peer) {
-                              return !connected.contains(peer.rank) && peer.is_known_to_be_gone();
-                            });
-    if (is_in_vain) return ranks_missing(kind.name(), me.rank, missing());
+    if (deadline.passed()) return ranks_missing(kind.name(), me.rank, missing());
+    if (const auto gone = those_gone(is_gone, missing()); !gone.empty())
+      return ranks_missing(kind.name(), me.rank, gone);
     if (reminder.is_due()) {
       log().warn("{}: rank {}: waiting {:.0f} s for {}", kind.name(), me.rank, reminder.waited_seconds(),
                  names_of(missing()));

@@ -105,8 +105,10 @@ class Connector {
 };
 
 /// Dials the peers of lower rank, waits for those of higher rank. The sockets come in the order of `peers`;
-/// Code::rendezvous names the ranks that are missing at the deadline, with where they were looked for.
+/// Code::rendezvous names the ranks that are missing at the deadline, or gone, with where they were looked
+/// for.
 Result<std::vector<ProvedSocket>> connect_all(const SocketKind& kind, const Identity& me,
-                                              std::span<const TransportPeer> peers, const Deadline& deadline);
+                                              std::span<const TransportPeer> peers, const Deadline& deadline,
+                                              const IsGone& is_gone);
 
 }  // namespace kolo

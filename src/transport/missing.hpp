@@ -6,11 +6,22 @@
 #include <string>
 
 #include "base/status.hpp"
+#include "transport/transport.hpp"
 
 namespace kolo {
 
 /// How often somebody who waits asks whether one of those that it waits for is gone.
 inline constexpr std::chrono::milliseconds kAskWhoIsGone{10};
+
+/// Those of `missing` that are known to have ended.
+inline std::map<int, std::string> those_gone(const IsGone& is_gone,
+                                             const std::map<int, std::string>& missing) {
+  std::map<int, std::string> gone;
+  for (const auto& [rank, known] : missing) {
+    if (is_gone && is_gone(rank)) gone[rank] = "it is gone";
+  }
+  return gone;
+}
 
 /// "rank 1 (it has not dialled 10.0.0.2:4000), rank 3": those that are missing, with what is known of each.
 inline std::string names_of(const std::map<int, std::string>& missing) {

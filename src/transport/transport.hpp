@@ -20,11 +20,10 @@ class Tls;
 struct TransportPeer {
   int rank = -1;
   std::string address;  ///< what that rank's address() returned
-  /// Whether it is known to have ended, asked now and then while it is waited for; null: nothing is known.
-  std::function<bool()> is_gone = {};
-
-  bool is_known_to_be_gone() const { return is_gone && is_gone(); }
 };
+
+/// Whether a rank is known to have ended, asked now and then while it is waited for; null: nothing is known.
+using IsGone = std::function<bool(int rank)>;
 
 /// One rank's connections of a transport, made when they are asked for. Used by one thread at a time.
 class Dialer {
@@ -73,7 +72,8 @@ class Transport {
   /// Code::rendezvous that names the ranks that did not come at the deadline, or as soon as one is gone.
   virtual Result<std::vector<std::unique_ptr<Endpoint>>> connect(int rank,
                                                                  std::span<const TransportPeer> peers,
-                                                                 const Deadline& deadline) = 0;
+                                                                 const Deadline& deadline,
+                                                                 const IsGone& is_gone = {}) = 0;
   /// The same, but a pair is connected only when one of the two ranks asks for it. Null where the transport
   /// connects all at once. Must not outlive the transport.
   virtual std::unique_ptr<Dialer> dialer(int rank, std::span<const TransportPeer> peers) {

@@ -148,23 +148,23 @@ TEST_P(ErrorsOver, ARankThatNeverCallsIsNamedAtTheDeadline) {
 // Rank 2 waits for rank 0, and has done so for longer, but rank 0 waits for rank 1.
 TEST_P(ErrorsOver, WhoIsHeldUpIsNotBlamed) {
   std::atomic<bool> over{false};
-  const Outcome outcome =
-      run_ranks({.size = 3, .transport = GetParam(), .timeout = milliseconds(600)}, [&](Communicator& c) {
-        Communicator part = c.split(c.rank() == 1 ? 1 : 0);
-        std::vector<float> data(10);
-        if (c.rank() == 0) {
-          std::this_thread::sleep_for(milliseconds(40));
-          const struct AtEnd {
-            std::atomic<bool>& is_over;
-            ~AtEnd() { is_over = true; }
-          } at_end{over};
-          c.all_reduce(data);
-        } else if (c.rank() == 1) {
-          while (!over) std::this_thread::sleep_for(milliseconds(10));
-        } else {
-          part.all_reduce(data);
-        }
-      });
+  const Outcome outcome = run_ranks({.size = 3, .transport = GetParam(), .timeout = std::chrono::seconds(2)},
+                                    [&](Communicator& c) {
+                                      Communicator part = c.split(c.rank() == 1 ? 1 : 0);
+                                      std::vector<float> data(10);
+                                      if (c.rank() == 0) {
+                                        std::this_thread::sleep_for(milliseconds(300));
+                                        const struct AtEnd {
+                                          std::atomic<bool>& is_over;
+                                          ~AtEnd() { is_over = true; }
+                                        } at_end{over};
+                                        c.all_reduce(data);
+                                      } else if (c.rank() == 1) {
+                                        while (!over) std::this_thread::sleep_for(milliseconds(10));
+                                      } else {
+                                        part.all_reduce(data);
+                                      }
+                                    });
   for (const int r : {0, 2}) {
     const std::string& error = outcome.errors[static_cast<std::size_t>(r)];
     EXPECT_NE(error.find("rank 1 is alive but has not made this call"), std::string::npos) << error;

@@ -28,7 +28,7 @@ of them get SIGKILL or SIGSTOP. A round is right when
 
   - every survivor ends with an error that names a rank that was hit: within --grace of a kill, within
     --timeout plus --grace of a stop (and without an error where the stopped one goes on before that);
-  - where ranks were killed, those that are left go on together, in every second round: shrink() leaves out
+  - where ranks were killed in calls, those that are left go on together, in every second round: shrink() leaves out
     the dead and nobody else, and sums are right again within --grace of the last kill and their error;
   - no call that succeeded gave a wrong result;
   - nobody writes in a survivor's buffers from then on, even when the stopped rank goes on;

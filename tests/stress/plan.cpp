@@ -84,7 +84,7 @@ Plan Plan::make(std::uint64_t seed, int ranks, const Limits& limits) {
   }
   plan.private_memory = random.chance(50);
   plan.goes_on = random.chance(75);
-  plan.shrinks = (plan.fault == Fault::kill || plan.fault == Fault::kill_two) && random.chance(60);
+  plan.shrinks = (plan.fault == Fault::kill || plan.fault == Fault::kill_two) && random.chance(50);
   return plan;
 }
 

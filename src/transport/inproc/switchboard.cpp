@@ -40,14 +40,22 @@ Result<Switchboard::Met> Switchboard::meet(const std::vector<Meeting>& meetings,
     offers_[meetings[i]] = mine[i];
   }
   taken_.notify_all();
-  for (;;) {
-    met.missing.clear();
+  const auto missing = [&] {
+    std::vector<std::size_t> indices;
     for (std::size_t i = 0; i < mine.size(); ++i) {
-      if (mine[i] && !mine[i]->taken) met.missing.push_back(i);
+      if (mine[i] && !mine[i]->taken) indices.push_back(i);
     }
-    if (met.missing.empty() || deadline.passed() || std::ranges::any_of(met.missing, is_gone)) break;
-    taken_.wait_for(lock, std::min<std::chrono::nanoseconds>(deadline.left(), kAskWhoIsGone));
+    return indices;
+  };
+  const std::chrono::nanoseconds longest_wait = kAskWhoIsGone;
+  for (bool in_vain = false; !missing().empty() && !in_vain && !deadline.passed();) {
+    taken_.wait_for(lock, std::min(deadline.left(), longest_wait));
+    const auto left = missing();
+    lock.unlock();  // others meet while somebody is asked
+    in_vain = std::ranges::any_of(left, is_gone);
+    lock.lock();
   }
+  met.missing = missing();
   withdraw();
   return met;
 }

@@ -21,7 +21,8 @@ class InprocTransport final : public Transport {
     return same_process(one, other);
   }
   Result<std::vector<std::unique_ptr<Endpoint>>> connect(int rank, std::span<const TransportPeer> peers,
-                                                         const Deadline& deadline) override;
+                                                         const Deadline& deadline,
+                                                         const IsGone& is_gone) override;
 
  private:
   std::string job_, key_, address_;
@@ -29,7 +30,8 @@ class InprocTransport final : public Transport {
 
 Result<std::vector<std::unique_ptr<Endpoint>>> InprocTransport::connect(int rank,
                                                                         std::span<const TransportPeer> peers,
-                                                                        const Deadline& deadline) {
+                                                                        const Deadline& deadline,
+                                                                        const IsGone& is_gone) {
   std::vector<Meeting> meetings;
   for (const TransportPeer& peer : peers) {
     if (peer.rank == rank || !of_this_process(peer.address)) {
@@ -40,7 +42,7 @@ Result<std::vector<std::unique_ptr<Endpoint>>> InprocTransport::connect(int rank
                                         : Meeting{job_, key_, peer.rank, rank, peer.address, address_});
   }
   auto met = Switchboard::instance().meet(meetings, deadline,
-                                          [&](std::size_t i) { return peers[i].is_known_to_be_gone(); });
+                                          [&](std::size_t i) { return is_gone && is_gone(peers[i].rank); });
   if (!met.ok()) return met.status();
   std::vector<std::unique_ptr<Endpoint>> endpoints;
   for (std::size_t i = 0; i < peers.size(); ++i) {
@@ -48,9 +50,9 @@ Result<std::vector<std::unique_ptr<Endpoint>>> InprocTransport::connect(int rank
   }
   if (!met->missing.empty()) {
     std::map<int, std::string> missing;
-    for (const std::size_t i : met->missing)
-      missing[peers[i].rank] = peers[i].is_known_to_be_gone() ? "it is gone" : "";
-    return ranks_missing("inproc", rank, missing);
+    for (const std::size_t i : met->missing) missing[peers[i].rank];
+    const auto gone = those_gone(is_gone, missing);
+    return ranks_missing("inproc", rank, gone.empty() ? missing : gone);
   }
   return endpoints;
 }

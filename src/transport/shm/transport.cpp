@@ -42,7 +42,8 @@ class ShmTransport final : public Transport, private SocketKind {
   std::string address() const override { return address_.text(); }
   bool reaches(std::string_view one, std::string_view other) const override;
   Result<std::vector<std::unique_ptr<Endpoint>>> connect(int rank, std::span<const TransportPeer> peers,
-                                                         const Deadline& deadline) override;
+                                                         const Deadline& deadline,
+                                                         const IsGone& is_gone) override;
 
  private:
   std::vector<int> listeners() const override { return {listener_.get()}; }
@@ -63,8 +64,10 @@ bool ShmTransport::reaches(std::string_view one, std::string_view other) const {
 
 Result<std::vector<std::unique_ptr<Endpoint>>> ShmTransport::connect(int rank,
                                                                      std::span<const TransportPeer> peers,
-                                                                     const Deadline& deadline) {
-  auto sockets = connect_all(*this, {job_, key_, rank, Encryption::none, kWireVersion}, peers, deadline);
+                                                                     const Deadline& deadline,
+                                                                     const IsGone& is_gone) {
+  auto sockets =
+      connect_all(*this, {job_, key_, rank, Encryption::none, kWireVersion}, peers, deadline, is_gone);
   if (!sockets.ok()) return sockets.status();
   auto board = OwnBoard::make();
   if (!board.ok()) return board.status().prefixed("shm");

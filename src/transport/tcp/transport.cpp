@@ -98,7 +98,8 @@ class TcpTransport final : public Transport, private SocketKind {
   }
   bool reaches(std::string_view one, std::string_view other) const override;
   Result<std::vector<std::unique_ptr<Endpoint>>> connect(int rank, std::span<const TransportPeer> peers,
-                                                         const Deadline& deadline) override;
+                                                         const Deadline& deadline,
+                                                         const IsGone& is_gone) override;
   std::unique_ptr<Dialer> dialer(int rank, std::span<const TransportPeer> peers) override;
 
  private:
@@ -159,8 +160,9 @@ bool TcpTransport::reaches(std::string_view one, std::string_view other) const {
 
 Result<std::vector<std::unique_ptr<Endpoint>>> TcpTransport::connect(int rank,
                                                                      std::span<const TransportPeer> peers,
-                                                                     const Deadline& deadline) {
-  auto sockets = connect_all(*this, identity(rank), peers, deadline);
+                                                                     const Deadline& deadline,
+                                                                     const IsGone& is_gone) {
+  auto sockets = connect_all(*this, identity(rank), peers, deadline, is_gone);
   if (!sockets.ok()) return sockets.status();
   std::vector<std::unique_ptr<Endpoint>> endpoints;
   if (!options_.tls) {

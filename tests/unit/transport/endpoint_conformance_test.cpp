@@ -348,6 +348,7 @@ TEST_P(Endpoints, NobodyWaitsForWhoIsGone) {
   EXPECT_LT(Clock::now() - begin, seconds(10));  // of 20
   for (const int rank : {0, 2}) {
     EXPECT_EQ(group.errors[rank].code(), Code::rendezvous);
+    EXPECT_EQ(group.errors[rank].context().peer, 1);
     const std::string& message = group.errors[rank].message();
     EXPECT_NE(message.find("rank 1 (it is gone)"), std::string::npos) << message;
   }

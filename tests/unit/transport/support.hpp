@@ -123,6 +123,8 @@ inline Group connect_group(const Variant& variant, int size, const GroupOptions&
     return std::ranges::find(options.absent, rank) != options.absent.end();
   };
   const Deadline until_told = Deadline::after(milliseconds(50));
+  IsGone is_gone;
+  if (options.absent_are_gone) is_gone = [&](int rank) { return is_absent(rank) && until_told.passed(); };
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     if (is_absent(rank)) continue;
@@ -130,12 +132,10 @@ inline Group connect_group(const Variant& variant, int size, const GroupOptions&
       if (rank == options.late) std::this_thread::sleep_for(milliseconds(300));
       std::vector<TransportPeer> peers;
       for (int peer = size - 1; peer >= 0; --peer) {  // an order of its own, to see that it is kept
-        if (peer == rank) continue;
-        peers.push_back({peer, group.transports[peer]->address()});
-        if (options.absent_are_gone)
-          peers.back().is_gone = [&, peer] { return is_absent(peer) && until_told.passed(); };
+        if (peer != rank) peers.push_back({peer, group.transports[peer]->address()});
       }
-      auto connected = group.transports[rank]->connect(rank, peers, Deadline::after(options.timeout));
+      auto connected =
+          group.transports[rank]->connect(rank, peers, Deadline::after(options.timeout), is_gone);
       if (!connected.ok()) {
         group.errors[rank] = connected.status();
         return;
