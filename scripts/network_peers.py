@@ -69,7 +69,8 @@ class Peer:
                 place = {"KOLO_INTERFACE": "lo" if self.loopback else ipv4(rank), "RANK": str(rank)}
                 self._spawn(rank, [self.program, address], {**common, **place})
         elif self.name == "exchange":  # forks its ranks
-            self._spawn(0, [self.program, address, str(self.ranks)])
+            hosts = [f"{self.cluster.host(rank)}={ipv4(rank)}" for rank in range(self.ranks)]
+            self._spawn(0, [self.program, address, str(self.ranks), *([] if self.loopback else hosts)])
         else:
             self._start_open_mpi(address, interface)
 

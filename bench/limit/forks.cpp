@@ -30,13 +30,13 @@ int fork_ranks(int size, const std::function<int(int rank)>& run) {
 }
 
 int limit_main(int argc, char** argv, const char* name,
-               const std::function<int(const char* socket, int size)>& run) {
-  if (argc != 3) {
+               const std::function<int(const char* socket, int size, std::span<char* const> more)>& run) {
+  if (argc < 3) {
     std::fprintf(stderr, "kolo bench --against starts this program\n");
     return 2;
   }
   try {
-    return run(argv[1], std::atoi(argv[2]));
+    return run(argv[1], std::atoi(argv[2]), std::span(argv, static_cast<std::size_t>(argc)).subspan(3));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s: %s\n", name, error.what());
     return 1;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <span>
 
 namespace kolo::bench {
 
@@ -9,9 +10,9 @@ namespace kolo::bench {
 /// soon as one of them fails. Throws std::runtime_error where there can be no more processes.
 int fork_ranks(int size, const std::function<int(int rank)>& run);
 
-/// main() of such a program: `run` gets the socket of kolo bench and the number of ranks, and returns the
-/// exit code. `name`: for messages.
+/// main() of such a program: `run` gets the socket of kolo bench, the number of ranks and the arguments that
+/// follow, and returns the exit code. `name`: for messages.
 int limit_main(int argc, char** argv, const char* name,
-               const std::function<int(const char* socket, int size)>& run);
+               const std::function<int(const char* socket, int size, std::span<char* const> more)>& run);
 
 }  // namespace kolo::bench

@@ -1,18 +1,26 @@
-// The limit of loopback as a peer of kolo bench: in a ring of processes each sends to its right neighbour the
+// The limit of sockets as a peer of kolo bench: in a ring of processes each sends to its right neighbour the
 // bytes that the best all-reduce sends, 2 (N-1)/N of its data, while as many come from the left. Nothing is
-// summed.
+// summed. All are on the loopback of one host, or each in a host of an emulated cluster.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
+#include <span>
 #include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "forks.hpp"
 #include "peer.hpp"
@@ -21,6 +29,7 @@ namespace kolo::bench {
 namespace {
 
 constexpr std::size_t kTurn = 512 * 1024;  // the fastest of 256 KiB to all at once, from 4 MiB on
+constexpr std::size_t kWorthWaking = 256 * 1024;  // bytes
 
 int check(int result, const char* what) {
   if (result < 0) throw std::runtime_error(fmt::format("{}: {}", what, std::strerror(errno)));
@@ -36,14 +45,14 @@ std::size_t moved(ssize_t result, const char* what) {
 
 class ExchangeContestant : public Contestant {
  public:
-  /// `right` and `left`: connected sockets to the neighbours.
-  ExchangeContestant(int rank, int size, int right, int left)
-      : rank_(rank), size_(size), right_(right), left_(left) {
+  /// `right` and `left`: connected sockets to the neighbours, which are in this host or in others.
+  ExchangeContestant(int rank, int size, int right, int left, bool in_host)
+      : rank_(rank), size_(size), right_(right), left_(left), in_host_(in_host) {
     for (const int fd : {right, left}) {
       const int on = 1;
       check(::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on), "TCP_NODELAY");
       // As kolo does: within a host nothing is gained by pacing, which is what some systems do by default.
-      check(::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4), "TCP_CONGESTION");
+      if (in_host) check(::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4), "TCP_CONGESTION");
       check(::fcntl(fd, F_SETFL, O_NONBLOCK), "O_NONBLOCK");
     }
   }
@@ -111,13 +120,20 @@ class ExchangeContestant : public Contestant {
   }
 
  private:
+  /// Between hosts, where bytes come at the wire's pace: not for every packet.
+  void wake_at(std::size_t bytes) {
+    const int wanted = static_cast<int>(std::clamp<std::size_t>(bytes, 1, kWorthWaking));
+    if (wanted == std::exchange(wakes_at_, wanted)) return;
+    check(::setsockopt(left_, SOL_SOCKET, SO_RCVLOWAT, &wanted, sizeof wanted), "SO_RCVLOWAT");
+  }
+
   /// Sends all of one to the right while the other comes from the left. In turns: who first writes all that a
   /// socket takes finds what has come meanwhile gone from the caches.
   void exchange(std::span<const std::byte> out, std::span<std::byte> in) {
     while (!out.empty() || !in.empty()) {
       std::size_t step = 0;
       if (!out.empty()) {
-        const std::size_t turn = std::min(out.size(), kTurn);
+        const std::size_t turn = in_host_ ? std::min(out.size(), kTurn) : out.size();
         const std::size_t sent = moved(::send(right_, out.data(), turn, MSG_NOSIGNAL), "send");
         out = out.subspan(sent);
         step += sent;
@@ -128,6 +144,7 @@ class ExchangeContestant : public Contestant {
         step += got;
       }
       if (step > 0) continue;
+      if (!in_host_) wake_at(in.size());
       pollfd wanted[2] = {{right_, static_cast<short>(out.empty() ? 0 : POLLOUT), 0},
                           {left_, static_cast<short>(in.empty() ? 0 : POLLIN), 0}};
       ::poll(wanted, 2, -1);
@@ -135,37 +152,74 @@ class ExchangeContestant : public Contestant {
   }
 
   int rank_, size_, right_, left_;
+  bool in_host_;
+  int wakes_at_ = 1;  // bytes
   PlainMemory memory_;
   std::size_t bytes_ = 0;
   std::vector<Piece> pieces_;
 };
 
-int listen_here(sockaddr_in& address) {
-  address = {};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  const int fd = check(::socket(AF_INET, SOCK_STREAM, 0), "socket");
-  auto* const generic = reinterpret_cast<sockaddr*>(&address);
-  check(::bind(fd, generic, length), "bind");
-  check(::listen(fd, 1), "listen");
-  check(::getsockname(fd, generic, &length), "getsockname");
-  return fd;
+/// Where a rank's sockets are. A socket stays in the namespace in which it was made.
+struct Place {
+  std::string space;  // a network namespace's name; empty for ours
+  in_addr address;
+
+  /// "NAME=ADDRESS" of a host of a cluster.
+  static Place parse(std::string_view text) {
+    const auto at = text.find('=');
+    Place place{std::string(text.substr(0, at)), {}};
+    const std::string address(at == text.npos ? "" : text.substr(at + 1));
+    if (::inet_pton(AF_INET, address.c_str(), &place.address) != 1) {
+      throw std::runtime_error(fmt::format("'{}' is no NAME=ADDRESS", text));
+    }
+    return place;
+  }
+
+  int make_socket() const {
+    if (!space.empty()) {
+      const int fd = check(::open(("/run/netns/" + space).c_str(), O_RDONLY | O_CLOEXEC), space.c_str());
+      check(::setns(fd, CLONE_NEWNET), "setns");
+      ::close(fd);
+    }
+    return check(::socket(AF_INET, SOCK_STREAM, 0), "socket");
+  }
+};
+
+struct Listener {
+  int fd;
+  sockaddr_in address;
+};
+
+Listener listen_at(const Place& place) {
+  Listener listener{place.make_socket(), {}};
+  listener.address.sin_family = AF_INET;
+  listener.address.sin_addr = place.address;
+  auto* const generic = reinterpret_cast<sockaddr*>(&listener.address);
+  socklen_t length = sizeof(sockaddr_in);
+  check(::bind(listener.fd, generic, length), "bind");
+  check(::listen(listener.fd, 1), "listen");
+  check(::getsockname(listener.fd, generic, &length), "getsockname");
+  return listener;
 }
 
-/// Every rank's listener is there before any rank is, so that nobody waits for anybody.
-int run_ranks(const char* socket, int size) {
+/// The ring is connected before any rank is, so that nobody waits for anybody.
+int run_ranks(const char* socket, int size, std::span<char* const> hosts) {
   const auto ranks = static_cast<std::size_t>(size);
-  std::vector<sockaddr_in> addresses(ranks);
-  std::vector<int> listeners(ranks);
-  for (std::size_t r = 0; r < ranks; ++r) listeners[r] = listen_here(addresses[r]);
+  if (!hosts.empty() && hosts.size() != ranks) throw std::runtime_error("every rank needs a host");
+  std::vector<Place> places(ranks, Place{"", {htonl(INADDR_LOOPBACK)}});
+  std::transform(hosts.begin(), hosts.end(), places.begin(), Place::parse);
+  std::vector<Listener> listeners;
+  std::transform(places.begin(), places.end(), std::back_inserter(listeners), listen_at);
+  std::vector<int> right(ranks), left(ranks);
+  for (std::size_t r = 0; r < ranks; ++r) {
+    right[r] = places[r].make_socket();
+    const auto* const to = reinterpret_cast<const sockaddr*>(&listeners[(r + 1) % ranks].address);
+    check(::connect(right[r], to, sizeof(sockaddr_in)), "connect");
+  }
+  for (std::size_t r = 0; r < ranks; ++r) left[r] = check(::accept(listeners[r].fd, nullptr, nullptr), "accept");
   return fork_ranks(size, [&](int rank) {
     const auto r = static_cast<std::size_t>(rank);
-    const int right = check(::socket(AF_INET, SOCK_STREAM, 0), "socket");
-    const auto* const to = reinterpret_cast<const sockaddr*>(&addresses[(r + 1) % ranks]);
-    check(::connect(right, to, sizeof(sockaddr_in)), "connect");
-    const int left = check(::accept(listeners[r], nullptr, nullptr), "accept");
-    ExchangeContestant contestant(rank, size, right, left);
+    ExchangeContestant contestant(rank, size, right[r], left[r], hosts.empty());
     return serve(contestant, socket, "plain sockets");
   });
 }

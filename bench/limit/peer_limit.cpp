@@ -230,7 +230,7 @@ int run_rank(const Common& common, int rank, int size, const char* socket) {
   return serve(contestant, socket, "plain loops");
 }
 
-int run_ranks(const char* socket, int size) {
+int run_ranks(const char* socket, int size, std::span<char* const>) {
   const Common common(size);
   return fork_ranks(size, [&](int rank) { return run_rank(common, rank, size, socket); });
 }
