@@ -28,7 +28,7 @@
 namespace kolo::bench {
 namespace {
 
-constexpr std::size_t kTurn = 512 * 1024;  // the fastest of 256 KiB to all at once, from 4 MiB on
+constexpr std::size_t kTurn = 512 * 1024;         // the fastest of 256 KiB to all at once, from 4 MiB on
 constexpr std::size_t kWorthWaking = 256 * 1024;  // bytes
 
 int check(int result, const char* what) {
@@ -216,7 +216,8 @@ int run_ranks(const char* socket, int size, std::span<char* const> hosts) {
     const auto* const to = reinterpret_cast<const sockaddr*>(&listeners[(r + 1) % ranks].address);
     check(::connect(right[r], to, sizeof(sockaddr_in)), "connect");
   }
-  for (std::size_t r = 0; r < ranks; ++r) left[r] = check(::accept(listeners[r].fd, nullptr, nullptr), "accept");
+  for (std::size_t r = 0; r < ranks; ++r)
+    left[r] = check(::accept(listeners[r].fd, nullptr, nullptr), "accept");
   return fork_ranks(size, [&](int rank) {
     const auto r = static_cast<std::size_t>(rank);
     ExchangeContestant contestant(rank, size, right[r], left[r], hosts.empty());

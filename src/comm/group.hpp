@@ -1,6 +1,7 @@
 // Group: the links between ranks that have just met, and what each of them offers for that.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <string>
@@ -44,6 +45,9 @@ struct Offer {
 
 /// Throws InvalidArgument where the settings make no sense.
 Offer make_offer(int rank, const Terms& terms);
+
+/// Enough for join() among ranks that have just spoken to each other.
+inline constexpr std::chrono::seconds kJoinTime{5};
 
 /// Links to all ranks, given what each of them offers, in rank order; collective. Throws RendezvousError that
 /// names the ranks that do not come until the deadline, or as soon as one of them `is_gone`.

@@ -22,8 +22,7 @@
 namespace kolo {
 namespace {
 
-constexpr std::chrono::seconds kJoinTime{5};  // among ranks that have just spoken to each other
-constexpr std::chrono::seconds kGrace{5};     // for those that leave out a rank that does not come
+constexpr std::chrono::seconds kGrace{5};  // for those that leave out a rank that does not come
 
 [[noreturn]] void fail_as_dead() {
   throw PeerLostError("shrink: the other ranks have taken this one for dead and gone on without it", {});

@@ -246,9 +246,14 @@ void Engine::check_early_messages(const OperationSpec& spec) {
 }
 
 void Engine::disagree(std::uint64_t call, const Signature& mine, int peer, const Signature& theirs) {
+  const std::string ours = options_.describe(mine), other = options_.describe(theirs);
+  const std::string_view hidden =
+      ours == other ? "; what differs is uneven counts, an algorithm's arguments, the name of a reduction of "
+                      "your own, or KOLO_SEGMENT_BYTES"
+                    : "";
   note_failure({Code::mismatch, peer,
-                fmt::format("ranks disagree about call {}: rank {} called {}, rank {} called {}", call, rank_,
-                            options_.describe(mine), peer, options_.describe(theirs))});
+                fmt::format("ranks disagree about call {}: rank {} called {}, rank {} called {}{}", call,
+                            rank_, ours, peer, other, hidden)});
 }
 
 void Engine::on_mismatch(Link& from, const Tag& tag, const Signature& mine, const Signature& theirs) {

@@ -14,6 +14,8 @@ Identity store_identity(const Credentials& credentials) {
 
 Greeting Greeting::exchange(UniqueFd fd, const Credentials& credentials, const Deadline& deadline) {
   const char* const kStranger = "something else than kolo's store answers there";
+  const char* const kSilent =
+      "what listens there says nothing: it is no store of kolo's, or stopped, or out of descriptors";
   Handshake handshake = Handshake::dial(store_identity(credentials), 0);
   while (!handshake.done()) {
     std::byte answer[Handshake::kMostBytes];
@@ -21,7 +23,7 @@ Greeting Greeting::exchange(UniqueFd fd, const Credentials& credentials, const D
     if (!status.ok()) return {{}, false, status.message()};
     auto got = receive_some(fd.get(), std::span(answer).first(handshake.wanted()), deadline);
     if (!got.ok()) {
-      return {{}, false, got.status().code() == Code::timeout ? kStranger : got.status().message()};
+      return {{}, false, got.status().code() == Code::timeout ? kSilent : got.status().message()};
     }
     status = handshake.feed(std::span(answer).first(*got));
     if (status.ok()) continue;

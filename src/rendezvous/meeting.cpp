@@ -263,12 +263,12 @@ std::shared_ptr<Store> store_from_environment(const Launch& launch, std::chrono:
     return entries[launch.rank];
   }();
   const std::lock_guard lock(entry.mutex);
-  const int call = ++entry.calls;
   if (!entry.store) {
     const Meeting meeting = plan_meeting(launch, config(), environment).value_or_throw();
     entry.store = hold_meeting(meeting, timeout).value_or_throw();
   }
-  return make_prefix_store(fmt::format("meeting {}", call), entry.store);
+  // Counted only once there is a store: who tries again after it has found none meets the others' first call.
+  return make_prefix_store(fmt::format("meeting {}", ++entry.calls), entry.store);
 }
 
 }  // namespace kolo

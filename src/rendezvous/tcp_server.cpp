@@ -10,6 +10,7 @@
 #include <cstring>
 #include <thread>
 #include <unordered_map>
+#include <utility>
 
 #include "base/config.hpp"
 #include "base/log.hpp"
@@ -103,15 +104,20 @@ class Server final : public TcpStoreServer {
     for (;;) {
       UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
       if (!fd.valid()) {
-        if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+        const int error = errno;
+        if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) {
           if (drop_stranger(1)) continue;
           // No descriptors, and all are in good hands: leave callers in the queue for a moment rather than
           // spin on them.
           watch(EPOLL_CTL_MOD, listener_.get(), 0);
+          if (!std::exchange(has_told_of_descriptors_, true)) {
+            log().warn("the store cannot take more than {} connections: {} (ulimit -n)", connections_.size(),
+                       std::strerror(error));
+          }
           resume_accept_ = Clock::now() + std::chrono::milliseconds(100);
           return;
         }
-        if (would_block(errno)) return;
+        if (would_block(error)) return;
         continue;  // that one has gone again; the next one may be there
       }
       drop_stranger(kMaxStrangers);
@@ -224,6 +230,7 @@ class Server final : public TcpStoreServer {
   Table table_;
   Connections connections_;
   int warnings_ = 0;
+  bool has_told_of_descriptors_ = false;
   Session::TimePoint resume_accept_ = Session::TimePoint::max();
 };
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 
 #include "base/log.hpp"
 #include "base/reminder.hpp"
@@ -29,8 +30,14 @@ constexpr std::size_t kMostStrangers = 256;   // accepted and not yet proved, be
 constexpr int kAcceptsAtOnce = 64;            // then look after the others
 constexpr int kEventsAtOnce = 64;
 constexpr int kMostWarnings = 5;
+constexpr milliseconds kLongestRefusal{1000};  // of somebody who has listened: then it has ended
 
 }  // namespace
+
+Status connect_failure(int error) {
+  const bool nobody_there = error == ECONNREFUSED || error == EHOSTUNREACH || error == ENETUNREACH;
+  return Status(nobody_there ? Code::peer_lost : Code::system, std::strerror(error));
+}
 
 Connector::Connector(const SocketKind& kind, Identity me, std::span<const TransportPeer> peers)
     : kind_(kind), me_(std::move(me)), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
@@ -81,7 +88,7 @@ void Connector::begin(Wanted& wanted) {
   const std::string& candidate = wanted.candidates[wanted.next];
   auto fd = kind_.dial(candidate);
   if (!fd.ok()) {
-    count_refusal(wanted);
+    if (fd.status().code() == Code::peer_lost) count_refusal(wanted);
     return give_up(wanted, fd.status().message());
   }
   wanted.attempt = std::make_unique<Attempt>(std::move(*fd), Handshake::dial(me_, wanted.peer.rank), true);
@@ -280,10 +287,18 @@ Result<std::vector<ProvedSocket>> connect_all(const SocketKind& kind, const Iden
     }
     return known;
   };
+  Clock::time_point look_at{};  // after those that have ended
   while (connected.size() < peers.size()) {
     if (deadline.passed()) return ranks_missing(kind.name(), me.rank, missing());
-    if (const auto gone = those_gone(is_gone, missing()); !gone.empty())
-      return ranks_missing(kind.name(), me.rank, gone);
+    if (const auto now = Clock::now(); now >= look_at) {
+      look_at = now + kAskWhoIsGone;
+      const auto awaited = missing();
+      auto gone = those_gone(is_gone, awaited);
+      for (const auto& [rank, known] : awaited) {
+        if (connector.unreachable_for(rank) >= kLongestRefusal) gone[rank] = known;
+      }
+      if (!gone.empty()) return ranks_missing(kind.name(), me.rank, gone);
+    }
     if (reminder.is_due()) {
       log().warn("{}: rank {}: waiting {:.0f} s for {}", kind.name(), me.rank, reminder.waited_seconds(),
                  names_of(missing()));

@@ -29,11 +29,15 @@ class SocketKind {
   virtual std::string listening_at() const = 0;
   /// The ways of reaching a peer with this address, best first; none when it makes no sense.
   virtual std::vector<std::string> candidates(std::string_view address) const = 0;
-  /// Begins to connect to a candidate; the connect may still be in progress.
+  /// Begins to connect to a candidate; the connect may still be in progress. Code::peer_lost where nobody is
+  /// there, another code where this process or system is short of something.
   virtual Result<UniqueFd> dial(const std::string& candidate) const = 0;
   /// Whether a connected socket may go on to the handshake.
   virtual bool admits(int fd) const = 0;
 };
+
+/// What SocketKind::dial() says of connect()'s errno.
+Status connect_failure(int error);
 
 /// A socket on whose other side the right rank has proved itself.
 struct ProvedSocket {
@@ -106,7 +110,7 @@ class Connector {
 
 /// Dials the peers of lower rank, waits for those of higher rank. The sockets come in the order of `peers`;
 /// Code::rendezvous names the ranks that are missing at the deadline, or gone, with where they were looked
-/// for.
+/// for. All must listen already: one that refuses for a second has ended.
 Result<std::vector<ProvedSocket>> connect_all(const SocketKind& kind, const Identity& me,
                                               std::span<const TransportPeer> peers, const Deadline& deadline,
                                               const IsGone& is_gone);

@@ -98,9 +98,8 @@ Result<UniqueFd> ShmTransport::dial(const std::string& candidate) const {
   if (!fd.ok()) return fd;
   sockaddr_un address;
   const socklen_t length = abstract(candidate.substr(1), address);
-  if (::connect(fd->get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
-    return Status(Code::system, std::strerror(errno));
-  }
+  if (::connect(fd->get(), reinterpret_cast<const sockaddr*>(&address), length) != 0)
+    return connect_failure(errno);
   return fd;
 }
 

@@ -221,9 +221,8 @@ Result<UniqueFd> TcpTransport::dial(const std::string& candidate) const {
       break;
     }
   }
-  if (::connect(fd->get(), to->data(), to->size()) != 0 && errno != EINPROGRESS && errno != EINTR) {
-    return Status(Code::system, std::strerror(errno));
-  }
+  if (::connect(fd->get(), to->data(), to->size()) != 0 && errno != EINPROGRESS && errno != EINTR)
+    return connect_failure(errno);
   return fd;
 }
 

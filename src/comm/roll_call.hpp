@@ -1,0 +1,51 @@
+// RollCall: how the ranks of a new group learn of each other through a store, or why they do not meet.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/deadline.hpp"
+#include "kolo/store.hpp"
+
+namespace kolo {
+
+/// One rank's part. `store` must be of this group alone, and must outlive it. What throws RendezvousError
+/// says who or what is in the way, on every rank: the first reason of a rank is what all of them are told.
+/// Used by one thread.
+class RollCall {
+ public:
+  RollCall(Store& store, int rank, int size, std::chrono::nanoseconds timeout);
+
+  /// The group's name, the same on all ranks and different between groups.
+  std::string job();
+  /// What every rank offers, in rank order. Names those that have not come in time.
+  std::vector<std::string> offers(const std::string& mine);
+  /// Whether somebody has called it off; asks the store twice a second at most.
+  bool is_off();
+  /// Tells the others that this rank does not go on, as far as the store can be reached.
+  void call_off(std::string_view why);
+  /// Why another rank has called it off; empty when none has, or it is not known yet.
+  const std::string& reason() const { return reason_; }
+
+  std::chrono::nanoseconds left() const { return deadline_.left(); }
+
+ private:
+  std::string gather();
+  std::string hear();
+  void give_verdict(const std::string& verdict);
+  std::string not_come(const std::string& who) const;
+  std::string names(const std::vector<std::string>& keys) const;
+
+  Store& store_;
+  const int rank_;
+  const int size_;
+  const std::chrono::nanoseconds timeout_;
+  const Deadline deadline_;
+  std::string reason_;
+  bool has_decided_ = false;  // rank 0 has given its verdict
+  Clock::time_point ask_at_{};
+};
+
+}  // namespace kolo

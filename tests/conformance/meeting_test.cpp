@@ -1,0 +1,119 @@
+// What ranks learn of each other through the store, and what when some do not come.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "kolo/store.hpp"
+#include "support/cluster.hpp"
+
+namespace kolo::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// What each of these ranks is told when it fails to meet; empty where it meets.
+std::vector<std::string> told(const std::vector<std::function<void()>>& ranks) {
+  const Watchdog watchdog("rendezvous", 60s);
+  std::vector<std::string> errors(ranks.size());
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        ranks[i]();
+      } catch (const RendezvousError& error) {
+        errors[i] = error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return errors;
+}
+
+TEST(Meeting, OthersLearnWhomRankZeroHasWaitedForBeforeItTakesTheStoreAway) {
+  auto server = serve_tcp_store("127.0.0.1", 0, "");
+  const auto store = [port = server->port()] { return connect_tcp_store("127.0.0.1", port, "", 10s); };
+  const auto errors = told({[&] {
+                              try {
+                                Communicator::create(store(), 0, 3, {.timeout = 500ms});
+                              } catch (...) {
+                                server.reset();
+                                throw;
+                              }
+                            },
+                            [&] { Communicator::create(store(), 1, 3, {.timeout = 50s}); }});
+  for (const std::string& error : errors)
+    EXPECT_NE(error.find("rank 2 of 3 did not come within 0.5 s"), std::string::npos) << error;
+}
+
+/// All of them, at once, hear this.
+void expect_all_told(const std::vector<std::function<void()>>& ranks, const std::string& what) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (const std::string& error : told(ranks)) EXPECT_NE(error.find(what), std::string::npos) << error;
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 20s);
+}
+
+TEST(Meeting, RanksThatWereToldDifferentSizesLearnIt) {
+  for (const int size : {2, 3}) {
+    const auto store = make_memory_store();
+    const int other = 5 - size;
+    expect_all_told({[&] { Communicator::create(store, 0, size, {.timeout = 50s}); },
+                     [&] { Communicator::create(store, 1, other, {.timeout = 50s}); }},
+                    "rank 0 was told that there are " + std::to_string(size) +
+                        " ranks, rank 1 that there are " + std::to_string(other));
+  }
+}
+
+TEST(Meeting, ARankThatCannotGoOnSaysWhy) {
+  for (const int bad : {0, 1, 2}) {
+    const auto store = make_memory_store();
+    const auto rank = [&](int r) {
+      return [&store, r, bad] {
+        try {
+          Communicator::create(store, r, 3, {.timeout = 50s, .transports = r == bad ? "pigeon" : "inproc"});
+        } catch (const InvalidArgument& error) {
+          throw RendezvousError(error.what(), {});
+        }
+      };
+    };
+    expect_all_told({rank(0), rank(1), rank(2)}, "there is no transport 'pigeon'");
+  }
+}
+
+TEST(Meeting, RanksThatCannotReachEachOtherAreNamedToAll) {
+  const auto store = make_memory_store();
+  const auto rank = [&](int r) {
+    return [&store, r] {
+      Communicator::create(store, r, 3, {.timeout = 50s, .transports = r == 1 ? "tcp" : "inproc"});
+    };
+  };
+  expect_all_told({rank(0), rank(1), rank(2)}, "share no transport that reaches");
+}
+
+TEST(Meeting, WhoGivesUpEarlyIsNotWaitedFor) {
+  const auto store = make_memory_store();
+  expect_all_told({[&] { Communicator::create(store, 0, 3, {.timeout = 50s}); },
+                   [&] { Communicator::create(store, 1, 3, {.timeout = 300ms}); },
+                   [&] {
+                     std::this_thread::sleep_for(3s);
+                     Communicator::create(store, 2, 3, {.timeout = 50s});
+                   }},
+                  "rank 2 of 3 did not come within 0.3 s");
+}
+
+TEST(Meeting, AStoreServesOneGroup) {
+  const auto store = make_memory_store();
+  const auto rank = [&](int r) {
+    return [&store, r] { Communicator::create(store, r, 2, {.timeout = 50s}); };
+  };
+  for (const std::string& error : told({rank(0), rank(1)})) EXPECT_EQ(error, "");
+  const auto errors = told({rank(0), rank(1)});
+  EXPECT_NE(errors[0].find("ranks have met at memory before"), std::string::npos) << errors[0];
+  EXPECT_NE(errors[1], "");
+}
+
+}  // namespace
+}  // namespace kolo::test

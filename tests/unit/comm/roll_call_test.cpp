@@ -1,0 +1,80 @@
+// RollCall: what ranks put into a store before they meet, and read from it.
+#include "comm/roll_call.hpp"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "kolo/error.hpp"
+
+namespace kolo {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(RollCall, TellsAllWhatEachOffersHoweverMuchThatIs) {
+  const auto store = make_memory_store();
+  constexpr int kRanks = 3;
+  const auto offer = [](int rank) {
+    return "rank " + std::to_string(rank) + '\n' + std::string(80'000u * static_cast<unsigned>(rank), 'x');
+  };
+  std::vector<std::string> jobs(kRanks);
+  std::vector<std::vector<std::string>> heard(kRanks);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    threads.emplace_back([&, rank] {
+      RollCall roll_call(*store, rank, kRanks, 30s);
+      jobs[static_cast<std::size_t>(rank)] = roll_call.job();
+      heard[static_cast<std::size_t>(rank)] = roll_call.offers(offer(rank));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& offers : heard) EXPECT_EQ(offers, (std::vector{offer(0), offer(1), offer(2)}));
+  for (const std::string& job : jobs) EXPECT_EQ(job, jobs[0]);
+  EXPECT_FALSE(jobs[0].empty());
+}
+
+TEST(RollCall, WhoComesAsARankThatHasComeIsNamed) {
+  const auto store = make_memory_store();
+  std::thread zero([&] {
+    RollCall roll_call(*store, 0, 2, 30s);
+    roll_call.job();
+    roll_call.offers("zero");
+  });
+  RollCall first(*store, 1, 2, 30s);
+  first.job();
+  first.offers("one");
+  zero.join();
+  RollCall second(*store, 1, 2, 30s);
+  second.job();
+  try {
+    second.offers("another");
+    FAIL() << "met";
+  } catch (const RendezvousError& error) {
+    EXPECT_NE(std::string(error.what()).find("two processes have come to memory as rank 1 of 2"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(RollCall, WhoCallsItOffIsHeardAlsoByThoseThatHaveAllOffers) {
+  const auto store = make_memory_store();
+  std::thread zero([&] {
+    RollCall roll_call(*store, 0, 2, 30s);
+    roll_call.job();
+    roll_call.offers("zero");
+    roll_call.call_off("its disk is full");
+  });
+  RollCall one(*store, 1, 2, 30s);
+  one.job();
+  one.offers("one");
+  zero.join();
+  const auto deadline = Deadline::after(20s);
+  while (!one.is_off() && !deadline.passed()) std::this_thread::sleep_for(10ms);
+  EXPECT_EQ(one.reason(), "rank 0 has given up: its disk is full");
+  one.call_off("another reason");
+  EXPECT_EQ(store->get("called off", 1s), one.reason());
+}
+
+}  // namespace
+}  // namespace kolo
