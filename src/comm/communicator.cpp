@@ -5,6 +5,7 @@
 
 #include "base/config.hpp"
 #include "comm/state.hpp"
+#include "rendezvous/on_network.hpp"
 
 namespace kolo {
 namespace {
@@ -65,10 +66,15 @@ Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int si
                               std::to_string(size) + " ranks makes no sense",
                           {});
   }
-  check_preferred_algorithm();
-  Terms terms{{}, {}, options};
-  const Group group = connect(*store, rank, size, terms);
-  auto state = State::make(group, rank, size, std::move(terms));
+  Terms terms{{}, host_of(*store), options};
+  Group group;
+  std::shared_ptr<State> state;
+  RollCall roll_call(*store, rank, size, terms.timeout());
+  roll_call.attempt([&] {
+    check_preferred_algorithm();
+    group = connect(roll_call, rank, terms);
+    state = State::make(group, rank, size, terms);
+  });
   state->store = std::move(store);
   Communicator made(state);
   if (size > 1) state->explore(made, group);

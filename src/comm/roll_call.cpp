@@ -12,6 +12,7 @@
 #include <charconv>
 #include <random>
 #include <sstream>
+#include <thread>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -31,8 +32,9 @@ constexpr auto kVerdict = "verdict";
 constexpr auto kCalledOff = "called off";
 constexpr char kEndOfOffer = '\0';             // offers are printable
 constexpr std::size_t kPieceBytes = 64 << 10;  // for every rank at once the server holds one
-constexpr milliseconds kMoment{1000};          // for rank 0's word, when a rank's own time is over
+constexpr milliseconds kMoment{500};           // for rank 0's word, when a rank's own time is over
 constexpr milliseconds kAskAgain{500};         // whether somebody has called it off
+constexpr milliseconds kListen{200};           // links tell of a rank's end before it has said why
 
 std::string random_name() {
   std::random_device random;
@@ -68,7 +70,7 @@ std::string RollCall::names(const std::vector<std::string>& keys) const {
 
 std::string RollCall::job() {
   if (rank_ == 0) {
-    if (store_.wait({kVerdict}, {}).empty()) {
+    if (store_.wait({kJob}, {}).empty()) {
       fail_to_meet(
           fmt::format("ranks have met at {} before; every group needs a store of its own, and the "
                       "file of an earlier job must be removed",
@@ -154,8 +156,8 @@ std::string RollCall::hear() {
 
 /// The store may end with this process: the answer to a second request comes after the others have been told.
 void RollCall::give_verdict(const std::string& verdict) {
-  has_decided_ = true;
   store_.set(kVerdict, verdict);
+  has_decided_ = true;
   store_.wait({kVerdict}, {});
 }
 
@@ -163,20 +165,47 @@ bool RollCall::is_off() {
   if (!reason_.empty()) return true;
   if (Clock::now() < ask_at_) return false;
   ask_at_ = Clock::now() + kAskAgain;
+  return listen({});
+}
+
+/// Whether somebody has called it off, or does so meanwhile.
+bool RollCall::listen(std::chrono::nanoseconds patience) {
+  if (store_is_lost_) return false;
   try {
-    if (store_.wait({kCalledOff}, {}).empty()) reason_ = store_.get(kCalledOff, kMoment);
-  } catch (const Error&) {  // it has ended with its rank, whose links tell as much
-    ask_at_ = Clock::time_point::max();
+    if (store_.wait({kCalledOff}, patience).empty()) reason_ = store_.get(kCalledOff, kMoment);
+  } catch (const Error& error) {  // it has ended with its rank, whose links tell as much
+    log().debug("rank {} cannot ask the store any more: {}", rank_, error.what());
+    store_is_lost_ = true;
   }
   return !reason_.empty();
 }
 
+void RollCall::attempt(const std::function<void()>& meet) {
+  try {
+    meet();
+  } catch (const InvalidArgument& error) {
+    call_off(error.what());
+    throw;
+  } catch (const std::exception& error) {
+    const bool knew = !reason_.empty();
+    if (!knew) listen(kListen);
+    call_off(error.what());
+    if (knew) fail_to_meet(reason_);
+    if (!reason_.empty()) fail_to_meet(fmt::format("{}; {}", error.what(), reason_));
+    throw;
+  }
+}
+
 void RollCall::call_off(std::string_view why) {
+  if (store_is_lost_) return;
   const bool is_first = reason_.empty();
   const std::string text = is_first ? fmt::format("rank {} has given up: {}", rank_, why) : reason_;
   try {
-    if (rank_ == 0 && !has_decided_) give_verdict(text);
-    if (is_first && !store_.wait({kCalledOff}, {}).empty()) store_.set(kCalledOff, text);
+    if (is_first) store_.set(kCalledOff, text);
+    if (rank_ != 0) return;
+    if (!has_decided_) return give_verdict(text);
+    // The store may end with this process: the others ask once more.
+    std::this_thread::sleep_for(2 * kAskAgain);
   } catch (const Error& error) {
     log().debug("rank {} cannot tell the others: {}", rank_, error.what());
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,8 +13,7 @@
 namespace kolo {
 
 /// One rank's part. `store` must be of this group alone, and must outlive it. What throws RendezvousError
-/// says who or what is in the way, on every rank: the first reason of a rank is what all of them are told.
-/// Used by one thread.
+/// says who or what is in the way. Used by one thread.
 class RollCall {
  public:
   RollCall(Store& store, int rank, int size, std::chrono::nanoseconds timeout);
@@ -22,16 +22,17 @@ class RollCall {
   std::string job();
   /// What every rank offers, in rank order. Names those that have not come in time.
   std::vector<std::string> offers(const std::string& mine);
-  /// Whether somebody has called it off; asks the store twice a second at most.
+  /// Whether another rank has called it off; asks the store twice a second at most.
   bool is_off();
-  /// Tells the others that this rank does not go on, as far as the store can be reached.
-  void call_off(std::string_view why);
-  /// Why another rank has called it off; empty when none has, or it is not known yet.
-  const std::string& reason() const { return reason_; }
+  /// Runs all that it takes to meet. What it throws ends this rank's part: the others are told why, as far as
+  /// the store can be reached. Where another rank has called it off before, RendezvousError tells its reason.
+  void attempt(const std::function<void()>& meet);
 
   std::chrono::nanoseconds left() const { return deadline_.left(); }
 
  private:
+  void call_off(std::string_view why);
+  bool listen(std::chrono::nanoseconds patience);
   std::string gather();
   std::string hear();
   void give_verdict(const std::string& verdict);
@@ -43,8 +44,9 @@ class RollCall {
   const int size_;
   const std::chrono::nanoseconds timeout_;
   const Deadline deadline_;
-  std::string reason_;
+  std::string reason_;        // why another rank has called it off
   bool has_decided_ = false;  // rank 0 has given its verdict
+  bool store_is_lost_ = false;
   Clock::time_point ask_at_{};
 };
 

@@ -13,6 +13,7 @@
 
 #include "comm/call.hpp"
 #include "comm/group.hpp"
+#include "comm/roll_call.hpp"
 #include "engine/engine.hpp"
 #include "kolo/communicator.hpp"
 #include "selection/chooser.hpp"
@@ -142,8 +143,8 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
 /// A signature in words: "all_reduce(sum of 1000 float32, ring)".
 std::string describe(const Signature& signature);
 
-/// Meets through `store`; fills in the rest of the terms. Throws RendezvousError.
-Group connect(Store& store, int rank, int size, Terms& terms);
+/// Part of roll_call.attempt(); fills in the group's name. Throws RendezvousError.
+Group connect(RollCall& roll_call, int rank, Terms& terms);
 
 /// Collective: what all ranks of a new communicator know of themselves, rank 0's tuning table included. What
 /// the table does not tell is measured now, in some milliseconds.

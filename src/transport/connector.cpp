@@ -31,6 +31,7 @@ constexpr int kAcceptsAtOnce = 64;            // then look after the others
 constexpr int kEventsAtOnce = 64;
 constexpr int kMostWarnings = 5;
 constexpr milliseconds kLongestRefusal{1000};  // of somebody who has listened: then it has ended
+constexpr milliseconds kPatience{2000};  // then the lower rank dials too, to see whether the other lives
 
 }  // namespace
 
@@ -287,15 +288,22 @@ Result<std::vector<ProvedSocket>> connect_all(const SocketKind& kind, const Iden
     }
     return known;
   };
+  const auto dial_all_at = Clock::now() + kPatience;
   Clock::time_point look_at{};  // after those that have ended
   while (connected.size() < peers.size()) {
     if (deadline.passed()) return ranks_missing(kind.name(), me.rank, missing());
     if (const auto now = Clock::now(); now >= look_at) {
       look_at = now + kAskWhoIsGone;
-      const auto awaited = missing();
-      auto gone = those_gone(is_gone, awaited);
-      for (const auto& [rank, known] : awaited) {
-        if (connector.unreachable_for(rank) >= kLongestRefusal) gone[rank] = known;
+      std::map<int, std::string> gone;
+      for (const TransportPeer& peer : peers) {
+        if (connected.contains(peer.rank)) continue;
+        if (is_gone && is_gone(peer.rank)) {
+          gone[peer.rank] = "it is gone";
+        } else if (connector.unreachable_for(peer.rank) >= kLongestRefusal) {
+          gone[peer.rank] = connector.known(peer.rank);
+        } else if (now >= dial_all_at) {
+          connector.dial(peer.rank);
+        }
       }
       if (!gone.empty()) return ranks_missing(kind.name(), me.rank, gone);
     }

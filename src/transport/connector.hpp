@@ -108,9 +108,9 @@ class Connector {
   int warnings_ = 0;
 };
 
-/// Dials the peers of lower rank, waits for those of higher rank. The sockets come in the order of `peers`;
-/// Code::rendezvous names the ranks that are missing at the deadline, or gone, with where they were looked
-/// for. All must listen already: one that refuses for a second has ended.
+/// Dials the peers of lower rank and, where they do not come, after a while the others too. The sockets come
+/// in the order of `peers`; Code::rendezvous names the ranks that are missing at the deadline, or gone, with
+/// where they were looked for. All must listen already: one that refuses for a second has ended.
 Result<std::vector<ProvedSocket>> connect_all(const SocketKind& kind, const Identity& me,
                                               std::span<const TransportPeer> peers, const Deadline& deadline,
                                               const IsGone& is_gone);

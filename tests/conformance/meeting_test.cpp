@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// What each of these ranks is told when it fails to meet; empty where it meets.
+/// What each of these ranks is told when it does not meet the others; empty where it does.
 std::vector<std::string> told(const std::vector<std::function<void()>>& ranks) {
   const Watchdog watchdog("rendezvous", 60s);
   std::vector<std::string> errors(ranks.size());
@@ -24,7 +24,7 @@ std::vector<std::string> told(const std::vector<std::function<void()>>& ranks) {
     threads.emplace_back([&, i] {
       try {
         ranks[i]();
-      } catch (const RendezvousError& error) {
+      } catch (const std::exception& error) {
         errors[i] = error.what();
       }
     });
@@ -38,7 +38,7 @@ TEST(Meeting, OthersLearnWhomRankZeroHasWaitedForBeforeItTakesTheStoreAway) {
   const auto store = [port = server->port()] { return connect_tcp_store("127.0.0.1", port, "", 10s); };
   const auto errors = told({[&] {
                               try {
-                                Communicator::create(store(), 0, 3, {.timeout = 500ms});
+                                Communicator::create(store(), 0, 3, {.timeout = 2s});
                               } catch (...) {
                                 server.reset();
                                 throw;
@@ -46,7 +46,7 @@ TEST(Meeting, OthersLearnWhomRankZeroHasWaitedForBeforeItTakesTheStoreAway) {
                             },
                             [&] { Communicator::create(store(), 1, 3, {.timeout = 50s}); }});
   for (const std::string& error : errors)
-    EXPECT_NE(error.find("rank 2 of 3 did not come within 0.5 s"), std::string::npos) << error;
+    EXPECT_NE(error.find("rank 2 of 3 did not come within 2 s"), std::string::npos) << error;
 }
 
 /// All of them, at once, hear this.
@@ -72,11 +72,7 @@ TEST(Meeting, ARankThatCannotGoOnSaysWhy) {
     const auto store = make_memory_store();
     const auto rank = [&](int r) {
       return [&store, r, bad] {
-        try {
-          Communicator::create(store, r, 3, {.timeout = 50s, .transports = r == bad ? "pigeon" : "inproc"});
-        } catch (const InvalidArgument& error) {
-          throw RendezvousError(error.what(), {});
-        }
+        Communicator::create(store, r, 3, {.timeout = 50s, .transports = r == bad ? "pigeon" : "inproc"});
       };
     };
     expect_all_told({rank(0), rank(1), rank(2)}, "there is no transport 'pigeon'");
@@ -96,12 +92,12 @@ TEST(Meeting, RanksThatCannotReachEachOtherAreNamedToAll) {
 TEST(Meeting, WhoGivesUpEarlyIsNotWaitedFor) {
   const auto store = make_memory_store();
   expect_all_told({[&] { Communicator::create(store, 0, 3, {.timeout = 50s}); },
-                   [&] { Communicator::create(store, 1, 3, {.timeout = 300ms}); },
+                   [&] { Communicator::create(store, 1, 3, {.timeout = 1s}); },
                    [&] {
-                     std::this_thread::sleep_for(3s);
+                     std::this_thread::sleep_for(5s);
                      Communicator::create(store, 2, 3, {.timeout = 50s});
                    }},
-                  "rank 2 of 3 did not come within 0.3 s");
+                  "rank 2 of 3 did not come within 1 s");
 }
 
 TEST(Meeting, AStoreServesOneGroup) {

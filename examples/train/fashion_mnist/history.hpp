@@ -1,12 +1,17 @@
 // What a training run leaves behind, for the table, the picture and metrics.json.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <vector>
 
 #include "kolo/train/communication_statistics.hpp"
 
 namespace fashion_mnist {
+
+inline double seconds(std::chrono::nanoseconds duration) {
+  return std::chrono::duration<double>(duration).count();
+}
 
 struct Point {
   double epoch;

@@ -10,10 +10,6 @@
 namespace fashion_mnist {
 namespace {
 
-double seconds(std::chrono::nanoseconds duration) {
-  return std::chrono::duration<double>(duration).count();
-}
-
 /// What a ring all-reduce sends per rank for so many bytes.
 double ring_bytes(const History& history) {
   return 2.0 * (history.ranks - 1) / history.ranks * history.gradient_bytes_per_step;

@@ -33,10 +33,6 @@ constexpr std::int64_t kStepsPerReport = 10;
 constexpr std::int64_t kFirstTimelineStep = 20;
 constexpr std::int64_t kEvaluationBatch = 500;
 
-double seconds(Clock::duration duration) {
-  return std::chrono::duration<double>(duration).count();
-}
-
 /// Linear warm-up, then half a cosine down to zero.
 double learning_rate(const Options& options, double progress, double warm_up) {
   if (progress < warm_up) return options.learning_rate * progress / warm_up;

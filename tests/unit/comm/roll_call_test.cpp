@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <stdexcept>
 #include <thread>
 
 #include "kolo/error.hpp"
@@ -63,7 +64,7 @@ TEST(RollCall, WhoCallsItOffIsHeardAlsoByThoseThatHaveAllOffers) {
     RollCall roll_call(*store, 0, 2, 30s);
     roll_call.job();
     roll_call.offers("zero");
-    roll_call.call_off("its disk is full");
+    EXPECT_THROW(roll_call.attempt([] { throw std::runtime_error("its disk is full"); }), std::runtime_error);
   });
   RollCall one(*store, 1, 2, 30s);
   one.job();
@@ -71,9 +72,12 @@ TEST(RollCall, WhoCallsItOffIsHeardAlsoByThoseThatHaveAllOffers) {
   zero.join();
   const auto deadline = Deadline::after(20s);
   while (!one.is_off() && !deadline.passed()) std::this_thread::sleep_for(10ms);
-  EXPECT_EQ(one.reason(), "rank 0 has given up: its disk is full");
-  one.call_off("another reason");
-  EXPECT_EQ(store->get("called off", 1s), one.reason());
+  try {
+    one.attempt([] { throw std::runtime_error("another reason"); });
+    FAIL() << "met";
+  } catch (const RendezvousError& error) {
+    EXPECT_STREQ(error.what(), "rank 0 has given up: its disk is full");
+  }
 }
 
 }  // namespace

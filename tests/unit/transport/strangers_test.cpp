@@ -179,6 +179,21 @@ TEST(ShmStrangers, AnotherUserIsNotAdmittedWithTheRightKey) {
   ::close(calls[1]);
 }
 
+// Whoever is dialled or dials: one that has ended is not waited for until the deadline.
+TEST_P(Strangers, WhoHasEndedBeforeItWasConnectedIsNamedSoon) {
+  for (const int ended : {0, 1}) {
+    auto alive = make_transport(GetParam(), "job", "key"), dead = make_transport(GetParam(), "job", "key");
+    ASSERT_TRUE(alive.ok() && dead.ok());
+    const TransportPeer peer{ended, (*dead)->address()};
+    (*dead).reset();
+    const auto start = Clock::now();
+    const auto connected = (*alive)->connect(1 - ended, {&peer, 1}, Deadline::after(seconds(90)));
+    ASSERT_FALSE(connected.ok());
+    EXPECT_EQ(connected.status().context().peer, ended);
+    EXPECT_LT(Clock::now() - start, seconds(30));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Strangers,
                          ::testing::Values(Variant{"shm", "shm", ""}, Variant{"tcp", "tcp", "127.0.0.1"}),
                          [](const auto& info) { return std::string(info.param.name); });
