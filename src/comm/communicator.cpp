@@ -107,7 +107,7 @@ std::chrono::nanoseconds Communicator::timeout() const {
 std::string Communicator::transport_to(int peer) const {
   const State& s = state();
   if (peer < 0 || peer >= s.size) throw InvalidArgument("transport_to: no rank " + std::to_string(peer), {});
-  return std::string(s.engine->transport_to((*s.ranks)[static_cast<std::size_t>(peer)]));
+  return s.engine->transport_to((*s.ranks)[static_cast<std::size_t>(peer)]);
 }
 
 // --- Collectives: each blocking form starts the same call and waits.

@@ -62,10 +62,17 @@ bool Engine::is_unreachable(int peer) const {
          on_demand_.dialer->unreachable_for(peer) >= kLongestRefusal;
 }
 
+/// It has ended, and nothing is awaited from it: else check_links() or check_unreachable() have said so.
+bool Engine::is_done_here(int peer) const {
+  const auto index = static_cast<std::size_t>(peer);
+  return !links_[index]->is_waiting() && (left_[index] || is_unreachable(peer));
+}
+
 void Engine::check_unreachable() {
   for (const Unconnected& waiting : unconnected_) {
     const int peer = static_cast<int>(waiting.index);
-    if (!is_unreachable(peer)) continue;
+    // One that was only asked where it is may have done its part and ended.
+    if (!links_[waiting.index]->is_waiting() || !is_unreachable(peer)) continue;
     note_failure({Code::peer_lost, peer,
                   fmt::format("lost {}: it cannot be reached: {}", name_of_rank(peer),
                               on_demand_.dialer->known(peer))});

@@ -303,7 +303,7 @@ bool Engine::sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline)
     if (lost_[armed]) continue;
     Link& link = *links_[armed];
     if (link.endpoint().is_memory()) {
-      something_to_do = !link.endpoint().arm(link.wants_write());
+      something_to_do = !link.endpoint().arm(link.wants_write()) || link.has_pulls();
     } else {
       link.endpoint().expect(link.incoming_left());
     }

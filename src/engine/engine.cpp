@@ -1,6 +1,7 @@
 #include "engine/engine.hpp"
 
 #include <algorithm>
+#include <new>
 
 #include <fmt/format.h>
 
@@ -51,6 +52,13 @@ Engine::Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, Engin
 }
 
 Engine::~Engine() {
+  if (::getpid() != process_) {
+    // A fork's copy. What it has are the parent's links, which must not hear of its end, and no own thread.
+    thread_.detach();
+    static auto* const left_alone = new std::vector<std::unique_ptr<Link>>;
+    for (auto& link : links_) left_alone->push_back(std::move(link));
+    return;
+  }
   if (options_.metrics) options_.metrics->remove(this);
   {
     const auto lock = enter();
@@ -120,7 +128,15 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
   const bool is_native = spec.group() != nullptr;
   operation->take(spec);
   if (!is_native) active_.push_back(operation);
-  operation->begin(waits_now, !waits_now || options_.timeline != nullptr);
+  try {
+    operation->begin(waits_now, !waits_now || options_.timeline != nullptr);
+  } catch (const std::bad_alloc&) {
+    // The others wait for this rank's part.
+    if (is_native) active_.push_back(operation);
+    note_failure({Code::system, rank_, fmt::format("{} has no memory for its part", name_of_rank(rank_))});
+    settle_failure();
+    return operation;
+  }
   if (is_native) {
     run_native(*operation, waits_now);
     if (operation->done()) {

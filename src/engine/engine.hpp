@@ -1,6 +1,8 @@
 // Engine: runs operations over the links of one process to its peers. The only code that touches links.
 #pragma once
 
+#include <unistd.h>
+
 #include <array>
 #include <atomic>
 #include <condition_variable>
@@ -68,9 +70,8 @@ class Engine final : private LinkListener,
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return static_cast<int>(links_.size()); }
   const EngineOptions& options() const noexcept { return options_; }
-  std::string_view transport_to(int peer) const {
-    return links_[static_cast<std::size_t>(peer)]->endpoint().transport();
-  }
+  /// Thread-safe.
+  std::string transport_to(int peer) const;
 
   /// Begins an operation. `waits_now`: the caller is about to wait(), so the engine's own thread need not
   /// stir; then it may return null: the call is over, without an error. A poisoned engine returns an
@@ -197,6 +198,7 @@ class Engine final : private LinkListener,
   bool take_connections();
   bool is_unreachable(int peer) const;
   void check_unreachable();
+  bool is_done_here(int peer) const;
   std::string name_of_rank(int index) const;
 
   // heartbeat.cpp: whether those we wait for live.
@@ -223,9 +225,10 @@ class Engine final : private LinkListener,
   const EngineOptions options_;
   std::vector<std::unique_ptr<Link>> links_;
   std::vector<bool> wants_write_;  // as last told to the sleeper
-  std::vector<bool> left_;         // said goodbye
-  std::vector<bool> lost_;         // the link has ended
-  std::vector<bool> silent_;       // while its word was awaited
+  const pid_t process_ = ::getpid();
+  std::vector<bool> left_;    // said goodbye
+  std::vector<bool> lost_;    // the link has ended
+  std::vector<bool> silent_;  // while its word was awaited
   std::deque<Word> words_;
   OnDemand on_demand_;
   std::vector<Unconnected> unconnected_;

@@ -170,7 +170,7 @@ void Engine::check_deadlines() {
 
 bool Engine::have_all_answered(const Operation& operation, Clock::time_point since) const {
   return std::ranges::all_of(operation.spec().ranks(), [&](int peer) {
-    return peer == rank_ || operation.answer_of(peer, since) != nullptr;
+    return peer == rank_ || operation.answer_of(peer, since) != nullptr || is_done_here(peer);
   });
 }
 
@@ -233,7 +233,7 @@ void Engine::conclude(Operation& operation, const Probe& probe) {
     if (peer == rank_) continue;
     const Pong* const answer = operation.answer_of(peer, probe.asked);
     if (answer == nullptr) {
-      if (!moves(peer)) silent.push_back(peer);
+      if (!moves(peer) && !is_done_here(peer)) silent.push_back(peer);
     } else if (spec.call > 0 && answer->last_sequence < spec.sequence) {
       const std::chrono::nanoseconds waits = std::chrono::milliseconds(answer->waits_ms);
       if (waits < options_.timeout / 2) {
@@ -274,7 +274,8 @@ void Engine::conclude(Operation& operation, const Probe& probe) {
       probes_.erase(&operation);
       return;
     }
-    if (!waiting_for.empty()) failure.blamed = spec.ranks()[static_cast<std::size_t>(waiting_for.front())];
+    failure.blamed =
+        waiting_for.empty() ? rank_ : spec.ranks()[static_cast<std::size_t>(waiting_for.front())];
     failure.reason = spec.call > 0 ? fmt::format("{}: all ranks answer and take part, waiting for {}", waited,
                                                  name_of_rank(failure.blamed))
                                    : fmt::format("{}: {} answers but has not met this message", waited,

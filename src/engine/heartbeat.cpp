@@ -91,6 +91,7 @@ void Engine::warn(Operation& operation, Clock::time_point now) {
   for (const int peer : spec.ranks()) {
     if (peer == rank_) continue;
     const Pong* const answer = operation.answer_of(peer, now - 2 * kFreshAnswer);
+    if (answer == nullptr && is_done_here(peer)) continue;
     if (answer == nullptr) {
       missing.push_back(name_of_rank(peer) + " (no answer)");
     } else if (spec.call > 0 && answer->last_sequence < spec.sequence) {

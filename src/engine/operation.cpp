@@ -36,6 +36,7 @@ void Operation::begin(bool waits_now, bool is_timed) {
 void Operation::begin_plan() {
   const Plan& plan = *recipe_->plan;
   const auto count = plan.steps.size();
+  finished_.clear();  // nothing of an earlier call is left where there is no memory for this one
   if (scratch_.size() < plan.scratch_bytes) scratch_.resize(plan.scratch_bytes);
   memory_ = {const_cast<std::byte*>(static_cast<const std::byte*>(spec_.input)),
              static_cast<std::byte*>(spec_.output), scratch_.data()};

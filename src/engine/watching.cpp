@@ -61,6 +61,11 @@ void Engine::count_transfer(bool sent, int peer, std::uint64_t bytes) {
   ++(sent ? counts.sent_messages : counts.received_messages);
 }
 
+std::string Engine::transport_to(int peer) const {
+  const auto lock = enter();
+  return std::string(links_[static_cast<std::size_t>(peer)]->endpoint().transport());
+}
+
 Counters Engine::counters() const {
   const auto lock = enter();
   return counters_;
@@ -72,7 +77,7 @@ RankMetrics Engine::metrics() const {
   shown.age = Clock::now() - created_;
   for (PeerMetrics& peer : shown.peers) {
     const auto index = static_cast<std::size_t>(peer.rank);
-    peer.transport = transport_to(peer.rank);
+    peer.transport = links_[index]->endpoint().transport();
     peer.lost = lost_[index] && !left_[index];
     if (on_demand_.dialer) peer.connection_failures = on_demand_.dialer->failed_attempts(peer.rank);
   }

@@ -287,8 +287,15 @@ Status TlsStream::seal(std::span<const std::byte> data) {
   std::size_t done = 0;
   ::ERR_clear_error();
   if (data.empty()) return {};
+  sealed_ += data.size();
+  if (sealed_ >= kBytesPerKey) {
+    sealed_ = 0;
+    if (::SSL_key_update(ssl_, SSL_KEY_UPDATE_NOT_REQUESTED) != 1) return fail(0, "changing keys");
+  }
   const int result = ::SSL_write_ex(ssl_, data.data(), data.size(), &done);
-  return result == 1 ? Status() : fail(result, "writing");
+  if (result == 1) return {};
+  if (Status status = fail(result, "writing"); !status.ok()) return status;
+  return failed_ = Status(Code::system, "TLS failed while writing: there was no room");
 }
 
 }  // namespace kolo

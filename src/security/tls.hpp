@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -53,6 +54,8 @@ class TlsStream {
  public:
   /// Longest piece of plaintext that is sealed as one record.
   static constexpr std::size_t kRecordBytes = 16 << 10;
+  /// Then a new key: RFC 8446, section 5.5, allows AES-GCM some 390 GB.
+  static constexpr std::uint64_t kBytesPerKey = std::uint64_t{64} << 30;
 
   /// `dialer`: this side connected. `secret`: Handshake::secret(), of a handshake with a key.
   /// `input_bytes`: the size of space().
@@ -93,6 +96,7 @@ class TlsStream {
   bool said_ = false;      ///< our confirmation
   bool ready_ = false;
   Status failed_;
+  std::uint64_t sealed_ = 0;  // bytes, with this key
 };
 
 }  // namespace kolo

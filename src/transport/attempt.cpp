@@ -20,6 +20,7 @@ void Attempt::advance() {
     int error = 0;
     socklen_t length = sizeof error;
     if (::getsockopt(fd(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
+    refused_ = error == ECONNREFUSED;
     if (error != 0) return fail(std::strerror(error));
     connecting_ = false;
   }

@@ -18,6 +18,8 @@ class Attempt {
   int fd() const { return fd_.get(); }
   const Handshake& handshake() const { return handshake_; }
   bool connecting() const { return connecting_; }
+  /// Nobody listens there.
+  bool is_refused() const { return refused_; }
 
   /// Moves on as far as it can without waiting, but not at once from learning who the other side claims to be
   /// to the end.
@@ -40,6 +42,7 @@ class Attempt {
   UniqueFd fd_;
   Handshake handshake_;
   bool connecting_;
+  bool refused_ = false;
   std::string unsent_;
   std::string failure_;
 };

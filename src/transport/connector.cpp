@@ -36,8 +36,7 @@ constexpr milliseconds kPatience{2000};  // then the lower rank dials too, to se
 }  // namespace
 
 Status connect_failure(int error) {
-  const bool nobody_there = error == ECONNREFUSED || error == EHOSTUNREACH || error == ENETUNREACH;
-  return Status(nobody_there ? Code::peer_lost : Code::system, std::strerror(error));
+  return Status(error == ECONNREFUSED ? Code::peer_lost : Code::system, std::strerror(error));
 }
 
 Connector::Connector(const SocketKind& kind, Identity me, std::span<const TransportPeer> peers)
@@ -120,7 +119,7 @@ void Connector::advance_dialled(Wanted& wanted, std::vector<Connected>& done) {
   if (!was_connecting || !attempt.connecting()) {
     wanted.refusals = 0;
     wanted.unreachable_since = {};
-  } else {
+  } else if (attempt.is_refused()) {
     count_refusal(wanted);
   }
   if (attempt.failure().empty() && !attempt.connecting() && !kind_.admits(attempt.fd())) {

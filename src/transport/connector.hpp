@@ -29,8 +29,8 @@ class SocketKind {
   virtual std::string listening_at() const = 0;
   /// The ways of reaching a peer with this address, best first; none when it makes no sense.
   virtual std::vector<std::string> candidates(std::string_view address) const = 0;
-  /// Begins to connect to a candidate; the connect may still be in progress. Code::peer_lost where nobody is
-  /// there, another code where this process or system is short of something.
+  /// Begins to connect to a candidate; the connect may still be in progress. Code::peer_lost where somebody
+  /// who has listened there does so no more, another code where it or the way to it may come back.
   virtual Result<UniqueFd> dial(const std::string& candidate) const = 0;
   /// Whether a connected socket may go on to the handshake.
   virtual bool admits(int fd) const = 0;
@@ -67,7 +67,8 @@ class Connector {
   std::vector<Connected> progress();
   /// What is known of a peer that is not connected: "dialled 10.0.0.1:4000: Connection refused".
   std::string known(int rank) const;
-  /// For how long every dial to every candidate has been refused or has led nowhere; zero when one has not.
+  /// For how long every dial to every candidate has been refused; zero when one has not. A network that is
+  /// down for a moment refuses nothing.
   std::chrono::nanoseconds unreachable_for(int rank) const;
   std::uint64_t failed_attempts(int rank) const;
 

@@ -9,7 +9,6 @@ namespace kolo {
 namespace {
 
 constexpr std::size_t kInputBytes = 128 * 1024;  // stays in L2 between reading and reducing
-constexpr std::size_t kFetchBytes = 128 * 1024;
 constexpr int kReadsPerProgress = 16;
 constexpr std::uint64_t kWriteBytes = 512 * 1024;  // what is made ready to leave ahead of what has left
 constexpr std::size_t kGranule = 8;                // the largest element
@@ -109,7 +108,7 @@ void Link::send_data(MessageRequest& request) {
 }
 
 bool Link::is_waiting() const noexcept {
-  return !receives_.empty() || !sends_.empty() || incoming_ != nullptr ||
+  return !receives_.empty() || !sends_.empty() || !pulls_.empty() || incoming_ != nullptr ||
          std::any_of(out_.begin() + static_cast<std::ptrdiff_t>(out_head_), out_.end(),
                      [](const OutFrame& frame) { return frame.request != nullptr; });
 }
@@ -203,46 +202,6 @@ void Link::post_receive(MessageRequest& request) {
   receives_.add(request.tag, &request);
   // Without pulling the offer would only cost a round trip: the receiver speaks first.
   if (request.bytes > kEagerBytes && !endpoint_->can_pull()) reply(FrameType::ready, request.tag);
-}
-
-void Link::answer_offer(const FrameHeader& offer, MessageRequest& request) {
-  if (offer.range.region != FrameHeader::kNoRange) {
-    pull(offer, request);
-    return;
-  }
-  receives_.add(request.tag, &request);
-  reply(FrameType::ready, request.tag);
-}
-
-void Link::pull(const FrameHeader& offer, MessageRequest& request) {
-  const Status pulled = endpoint_->revoked() ? Status() : copy_offered(offer, request);
-  if (!pulled.ok() || endpoint_->revoked()) {
-    // What we read, if anything, may no longer have been what was offered. A peer that takes its offers back
-    // or goes away says why in the stream, behind the offer: that comes first.
-    receives_.add(request.tag, &request);
-    if (pull_status_.ok()) pull_status_ = pulled;
-    return;
-  }
-  reply(FrameType::done, offer.tag);
-  request.finished();
-}
-
-Status Link::copy_offered(const FrameHeader& offer, MessageRequest& request) {
-  auto mapped = endpoint_->map(offer.range, offer.bytes);
-  if (!mapped.ok()) return mapped.status();
-  if (*mapped != nullptr) {
-    request.consume(0, *mapped, offer.bytes);
-    return {};
-  }
-  if (request.data != nullptr) return endpoint_->fetch(offer.range, {request.data, offer.bytes});
-  static thread_local std::vector<std::byte> buffer(kFetchBytes);
-  for (std::uint64_t done = 0; done < offer.bytes; done += kFetchBytes) {
-    const std::uint64_t size = std::min<std::uint64_t>(kFetchBytes, offer.bytes - done);
-    const RemoteRange piece{offer.range.region, offer.range.offset + done};
-    if (Status s = endpoint_->fetch(piece, {buffer.data(), size}); !s.ok()) return s;
-    request.consume(done, buffer.data(), size);
-  }
-  return {};
 }
 
 void Link::on_message(const FrameHeader& header, const std::byte* payload) {
@@ -447,7 +406,8 @@ bool Link::read_more() {
 
 Result<bool> Link::progress(bool readable) {
   if (!status_.ok()) return status_;
-  bool moved = flush();
+  bool moved = pull_more();
+  moved = flush() || moved;
   // A peer that fails says why before it closes: read what is there even when writing no longer works.
   const Status write_status = std::exchange(status_, Status());
   const bool is_ending = !write_status.ok();
@@ -474,6 +434,7 @@ void Link::abandon() {
   endpoint_->revoke();
   receives_.clear();
   sends_.clear();
+  pulls_.clear();
   unexpected_.clear();
   unexpected_bytes_ = 0;
   early_ready_.clear();

@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/deadline.hpp"
 #include "base/status.hpp"
 #include "transport/endpoint.hpp"
 #include "transport/frame.hpp"
@@ -72,8 +74,10 @@ class Link {
   std::uint64_t bytes_read() const noexcept { return bytes_read_; }
   /// The peer has something to send or to answer.
   bool awaits_something() const noexcept {
-    return !receives_.empty() || !sends_.empty() || incoming_left() > 0;
+    return !receives_.empty() || !sends_.empty() || !pulls_.empty() || incoming_left() > 0;
   }
+  /// There is more to pull, for which no byte of the peer will wake anybody: progress() goes on.
+  bool has_pulls() const noexcept { return !pulls_.empty(); }
   /// There is something to say to the peer or to hear from it.
   bool is_wanted() const noexcept { return wants_write() || awaits_something(); }
   /// A posted request has not met its counterpart yet.
@@ -104,6 +108,10 @@ class Link {
     MessageRequest* request = nullptr;
     bool offered = false;  // its bytes have not gone into the stream: the peer pulls them or says ready
   };
+  struct Pull {
+    FrameHeader offer;
+    MessageRequest* request;
+  };
   struct Unexpected {
     FrameHeader header;
     std::vector<std::byte> payload;  // of a short message
@@ -125,6 +133,7 @@ class Link {
   void on_done(const FrameHeader& header);
   void answer_offer(const FrameHeader& offer, MessageRequest& request);
   void pull(const FrameHeader& offer, MessageRequest& request);
+  bool pull_more();
   Status copy_offered(const FrameHeader& offer, MessageRequest& request);
   bool agrees(const FrameHeader& header, const MessageRequest& request);
   void send_data(MessageRequest& request);
@@ -156,6 +165,11 @@ class Link {
   bool incoming_acknowledged_ = false;
   std::uint64_t incoming_left_ = 0;
   std::uint64_t incoming_done_ = 0;
+
+  // Offers that have met their receive and wait for their turn.
+  std::deque<Pull> pulls_;
+  std::uint64_t pull_left_ = 0;     // bytes that may be pulled before the peer must hear of it
+  Clock::time_point pull_until_{};  // that it may last; from the first on
 
   TagTable<MessageRequest*> receives_;
   TagTable<Sent> sends_;  // offered, or written and waiting for their acknowledgement

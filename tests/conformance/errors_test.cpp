@@ -183,6 +183,19 @@ TEST_P(ErrorsOver, ARankThatLeavesIsNamed) {
   }
 }
 
+// Who waits long asks all where they are, also those that it has no link to yet.
+TEST_P(ErrorsOver, WhoHasDoneItsPartMayBeGoneWhenOthersAskForIt) {
+  const Outcome outcome = run_ranks({.size = 8, .transport = GetParam(), .timeout = std::chrono::seconds(4)},
+                                    [&](Communicator& c) {
+                                      std::vector<std::int32_t> data(1000, 1);
+                                      if (c.rank() == 1) std::this_thread::sleep_for(milliseconds(3700));
+                                      c.reduce(data, data, 0, ReduceOp::sum, {.algorithm = "binomial"});
+                                      if (c.rank() == 0 && data[999] != 8)
+                                        throw std::runtime_error("wrong sum");
+                                    });
+  for (const std::string& error : outcome.errors) EXPECT_EQ(error, "");
+}
+
 TEST_P(ErrorsOver, RanksThatDoNotComeAreNamed) {
   auto store = make_memory_store();
   const Watchdog watchdog("rendezvous", std::chrono::seconds(60));

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "multiprocess/processes.hpp"
+#include "support/require.hpp"
 
 namespace kolo::test {
 namespace {
@@ -174,6 +175,26 @@ TEST_P(Faults, InAPartTheErrorSaysWhoseNumbersItHas) {
     EXPECT_EQ(end.blamed, 1);
     EXPECT_NE(end.error.find(" of the part with ranks 1, 3 failed"), std::string::npos) << end.error;
   }
+}
+
+// Over memory the one who receives does all the work, and says nothing while it reduces.
+TEST_P(Faults, ASlowReductionIsNoSilence) {
+  Processes processes(
+      {.size = 2, .transports = GetParam(), .settings = {{"KOLO_HEARTBEAT", "1"}}}, [](Communicator& c) {
+        std::vector<float> data(4 << 20, 1.0f);
+        const auto combine = [](void* out, const void* left, const void* right, std::uint64_t count, DType) {
+          for (std::uint64_t i = 0; i < count; ++i) {
+            static_cast<float*>(out)[i] =
+                static_cast<const float*>(left)[i] + static_cast<const float*>(right)[i];
+          }
+          std::this_thread::sleep_for(std::chrono::nanoseconds(400 * count));
+        };
+        const auto slow = Reduction::custom({.name = "slow sum", .combine = combine, .commutative = true});
+        if (c.rank() == 0) std::this_thread::sleep_for(300ms);  // so that all offers lie there when it comes
+        c.reduce(data, data, 0, slow, {.algorithm = "binomial"});
+        require(c.rank() != 0 || (data.front() == 2.0f && data.back() == 2.0f), "wrong sum");
+      });
+  for (const RankEnd& end : processes.collect(30s)) EXPECT_EQ(end.code, 0) << end.error;
 }
 
 INSTANTIATE_TEST_SUITE_P(Multiprocess, Faults, ::testing::Values("shm", "tcp"));

@@ -38,6 +38,7 @@ void be_rank(int pipe, const std::string& store, int rank, const ProcessOptions&
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   int code = 0;
   try {
+    for (const auto& [name, value] : options.settings) ::setenv(name.c_str(), value.c_str(), 1);
     auto meeting = make_file_store(store);
     if (options.prepare) options.prepare(rank);
     auto communicator = Communicator::create(std::move(meeting), rank, options.size,

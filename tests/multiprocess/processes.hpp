@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,8 @@ struct ProcessOptions {
   int size = 3;
   std::string transports = "shm";
   std::chrono::nanoseconds timeout = std::chrono::seconds(20);
+  /// Of the environment, before kolo reads it.
+  std::map<std::string, std::string> settings = {};
   /// Runs in each rank before it meets the others; they meet in a file that is open already.
   std::function<void(int rank)> prepare = {};
 };

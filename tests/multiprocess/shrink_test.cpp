@@ -143,28 +143,28 @@ TEST_P(Shrink, PartsShrinkAndThenTheWhole) {
 }
 
 TEST_P(Shrink, NoticesSilenceByItself) {
-  const auto prepare = [](int) { ::setenv("KOLO_HEARTBEAT", "0.8", 1); };
-  Processes processes({.size = 3, .transports = GetParam(), .prepare = prepare}, [&](Communicator& c) {
-    if (c.rank() == 1) ::raise(SIGSTOP);
-    const auto begin = std::chrono::steady_clock::now();
-    Communicator next = c.shrink();
-    require(next.size() == 2, "a stopped rank is in");
-    require(std::chrono::steady_clock::now() - begin < 10s,
-            "a stopped rank was waited for until the timeout");
-    expect_it_works(next);
-  });
+  Processes processes({.size = 3, .transports = GetParam(), .settings = {{"KOLO_HEARTBEAT", "1.2"}}},
+                      [&](Communicator& c) {
+                        if (c.rank() == 1) ::raise(SIGSTOP);
+                        const auto begin = std::chrono::steady_clock::now();
+                        Communicator next = c.shrink();
+                        require(next.size() == 2, "a stopped rank is in");
+                        require(std::chrono::steady_clock::now() - begin < 10s,
+                                "a stopped rank was waited for until the timeout");
+                        expect_it_works(next);
+                      });
   expect_all_fine(processes, {1});
 }
 
 // Nobody has said anything to who was stopped itself; nor has it asked.
 TEST_P(Shrink, WhoWasStoppedTakesNobodyForDead) {
-  const auto prepare = [](int) { ::setenv("KOLO_HEARTBEAT", "1.5", 1); };
-  Processes processes({.size = 2, .transports = GetParam(), .prepare = prepare}, [&](Communicator& c) {
-    std::vector<float> data(1000);
-    c.all_reduce(data);
-    if (c.rank() == 0) std::this_thread::sleep_for(5s);
-    c.all_reduce(data);
-  });
+  Processes processes({.size = 2, .transports = GetParam(), .settings = {{"KOLO_HEARTBEAT", "1.5"}}},
+                      [&](Communicator& c) {
+                        std::vector<float> data(1000);
+                        c.all_reduce(data);
+                        if (c.rank() == 0) std::this_thread::sleep_for(5s);
+                        c.all_reduce(data);
+                      });
   processes.await_ready();
   std::this_thread::sleep_for(1s);
   processes.hurt(1, SIGSTOP);
@@ -175,15 +175,15 @@ TEST_P(Shrink, WhoWasStoppedTakesNobodyForDead) {
 
 // Who shrinks long after the failure finds the others as they are, not as they were.
 TEST_P(Shrink, LongAfterTheFailure) {
-  const auto prepare = [](int) { ::setenv("KOLO_HEARTBEAT", "0.5", 1); };
-  Processes processes({.size = 4, .transports = GetParam(), .prepare = prepare}, [&](Communicator& c) {
-    if (c.rank() == 2) ::raise(SIGSTOP);
-    sum_until_failure(c, 1000);
-    std::this_thread::sleep_for(c.rank() == 0 ? 1s : 2s);
-    Communicator next = c.shrink();
-    require(next.size() == 3, "somebody who lives was left out");
-    expect_it_works(next);
-  });
+  Processes processes({.size = 4, .transports = GetParam(), .settings = {{"KOLO_HEARTBEAT", "1"}}},
+                      [&](Communicator& c) {
+                        if (c.rank() == 2) ::raise(SIGSTOP);
+                        sum_until_failure(c, 1000);
+                        std::this_thread::sleep_for(c.rank() == 0 ? 1s : 2s);
+                        Communicator next = c.shrink();
+                        require(next.size() == 3, "somebody who lives was left out");
+                        expect_it_works(next);
+                      });
   expect_all_fine(processes, {2});
 }
 
@@ -203,14 +203,13 @@ TEST_P(Shrink, NobodyIsLeftOutAfterADisagreement) {
 }
 
 TEST_P(Shrink, WhoWasTakenForDeadIsTold) {
-  Processes processes(
-      {.size = 4, .transports = GetParam(), .prepare = [](int) { ::setenv("KOLO_HEARTBEAT", "0.8", 1); }},
-      [&](Communicator& c) {
-        sum_until_failure(c, 2000);
-        Communicator next = c.shrink();
-        require(next.size() == 3, "the stopped rank is in");
-        expect_it_works(next);
-      });
+  Processes processes({.size = 4, .transports = GetParam(), .settings = {{"KOLO_HEARTBEAT", "1.2"}}},
+                      [&](Communicator& c) {
+                        sum_until_failure(c, 2000);
+                        Communicator next = c.shrink();
+                        require(next.size() == 3, "the stopped rank is in");
+                        expect_it_works(next);
+                      });
   processes.await_ready();
   std::this_thread::sleep_for(100ms);
   processes.hurt(2, SIGSTOP);

@@ -1,6 +1,9 @@
 // The same sums between real processes: plain memory is read across address spaces, kolo's own memory is
 // shared.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "multiprocess/processes.hpp"
 #include "support/require.hpp"
@@ -50,6 +53,49 @@ TEST_P(Truth, SharedMemoryThatComesAndGoes) {
     }
   });
   for (const RankEnd& end : processes.collect(60s)) EXPECT_EQ(end.code, 0) << end.error;
+}
+
+TEST_P(Truth, AForkThatEndsDoesTheLinksNoHarm) {
+  Processes processes({.size = 3, .transports = GetParam()}, [&](Communicator& c) {
+    std::vector<std::int32_t> data(100'000, 1);
+    c.all_reduce(data);
+    if (c.rank() == 1) {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        { const Communicator mine = std::move(c); }
+        ::_exit(0);
+      }
+      int status = 0;
+      ::waitpid(child, &status, 0);
+      require(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the fork did not end well");
+    }
+    for (int i = 0; i < 3; ++i) c.all_reduce(data);
+    require(data.front() == 81 && data.back() == 81, "wrong sum");
+  });
+  for (const RankEnd& end : processes.collect(60s)) EXPECT_EQ(end.code, 0) << end.error;
+}
+
+TEST_P(Truth, ARankWithoutMemoryForACallSaysSo) {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+  Processes processes({.size = 3, .transports = GetParam(), .timeout = 40s}, [&](Communicator& c) {
+    std::vector<float> data(16 << 20);
+    c.barrier();
+    if (c.rank() == 1) {
+      const rlimit little{64 << 10, 64 << 10};
+      ::setrlimit(RLIMIT_AS, &little);  // less than there is: no more can be had
+    }
+    std::string error;
+    try {
+      c.all_reduce(data, ReduceOp::sum, {.algorithm = "naive"});
+    } catch (const Error& problem) {
+      error = problem.what();
+    }
+    require(error.find("rank 1 has no memory for its part") != error.npos, "not told: " + error);
+  });
+  for (const RankEnd& end : processes.collect(30s)) EXPECT_EQ(end.code, 0) << end.error;
+#else
+  GTEST_SKIP() << "a sanitizer needs memory of its own";
+#endif
 }
 
 INSTANTIATE_TEST_SUITE_P(Multiprocess, Truth, ::testing::Values("shm", "tcp"));

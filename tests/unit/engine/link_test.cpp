@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "fuzz/link_pipe.hpp"
 
 namespace kolo::test {
@@ -98,6 +100,43 @@ TEST_P(LinkOver, MessagesOfAllKindsMeetInAnyOrder) {
       EXPECT_FALSE(link->is_waiting());
       EXPECT_FALSE(link->wants_write());
     }
+  }
+}
+
+// Pulling all at once would leave the peer without an answer for as long as that takes.
+TEST(LinkThatPulls, AnswersBetweenOneTurnOfPullingAndTheNext) {
+  for (const bool receives_first : {true, false}) {
+    constexpr std::uint32_t kMessages = 40;
+    Pair pair(true, 1, 1 << 20);
+    std::vector<std::unique_ptr<Message>> sends, receives;
+    for (std::uint32_t i = 0; i < kMessages; ++i) {
+      sends.push_back(std::make_unique<Message>(Tag{1, i, 1}, 1 << 20));
+      fill(*sends.back(), i);
+      receives.push_back(std::make_unique<Message>(Tag{1, i, 1}, 1 << 20));
+    }
+    const auto post = [&] {
+      for (auto& receive : receives) pair.links[1]->post_receive(*receive);
+    };
+    const auto count = [](const auto& messages) {
+      return std::ranges::count(messages, true, &Message::done);
+    };
+    if (receives_first) post();
+    for (auto& send : sends) pair.links[0]->post_send(*send);
+    ASSERT_TRUE(pair.links[0]->progress(true).ok());
+    ASSERT_TRUE(pair.links[1]->progress(true).ok());
+    if (!receives_first) post();
+    EXPECT_LT(count(receives), kMessages / 2);
+    EXPECT_TRUE(pair.links[1]->has_pulls() && pair.links[1]->is_waiting());
+    if (!receives_first) {
+      ASSERT_TRUE(pair.links[1]->progress(true).ok());
+    }
+    ASSERT_TRUE(pair.links[0]->progress(true).ok());
+    EXPECT_GT(count(sends), 0);
+    EXPECT_LT(count(sends), kMessages);
+    pair.run();
+    EXPECT_EQ(count(sends), kMessages);
+    for (std::uint32_t i = 0; i < kMessages; ++i) ASSERT_EQ(sends[i]->memory, receives[i]->memory);
+    EXPECT_FALSE(pair.links[1]->has_pulls() || pair.links[1]->is_waiting());
   }
 }
 
