@@ -261,8 +261,7 @@ Group join(int rank, Offer offer, const std::vector<std::string>& offers, const 
   group.cores = fewest_cores(all);
   for (const int host : group.hosts)
     engine_options.hosts.push_back(group.host_names[static_cast<std::size_t>(host)]);
-  group.engine =
-      std::make_shared<Engine>(rank, std::move(endpoints), std::move(engine_options), std::move(on_demand));
+  group.engine = Engine::make(rank, std::move(endpoints), std::move(engine_options), std::move(on_demand));
   return group;
 }
 

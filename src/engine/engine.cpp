@@ -1,5 +1,7 @@
 #include "engine/engine.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <new>
 
@@ -51,14 +53,15 @@ Engine::Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, Engin
   thread_ = std::thread([this] { own_thread(); });
 }
 
+std::shared_ptr<Engine> Engine::make(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints,
+                                     EngineOptions options, OnDemand on_demand) {
+  const auto destroy = [maker = ::getpid()](Engine* engine) {
+    if (::getpid() == maker) delete engine;
+  };
+  return {new Engine(rank, std::move(endpoints), std::move(options), std::move(on_demand)), destroy};
+}
+
 Engine::~Engine() {
-  if (::getpid() != process_) {
-    // A fork's copy. What it has are the parent's links, which must not hear of its end, and no own thread.
-    thread_.detach();
-    static auto* const left_alone = new std::vector<std::unique_ptr<Link>>;
-    for (auto& link : links_) left_alone->push_back(std::move(link));
-    return;
-  }
   if (options_.metrics) options_.metrics->remove(this);
   {
     const auto lock = enter();

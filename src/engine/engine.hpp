@@ -1,8 +1,6 @@
 // Engine: runs operations over the links of one process to its peers. The only code that touches links.
 #pragma once
 
-#include <unistd.h>
-
 #include <array>
 #include <atomic>
 #include <condition_variable>
@@ -64,6 +62,10 @@ class Engine final : private LinkListener,
   /// `endpoints[r]` leads to rank r; the entry of `rank` itself is a SelfEndpoint.
   Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, EngineOptions options,
          OnDemand on_demand = {});
+  /// The same, but what a fork has of it is never destroyed: its links are the parent's, who still needs
+  /// them, and its own thread has not come along.
+  static std::shared_ptr<Engine> make(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints,
+                                      EngineOptions options, OnDemand on_demand);
   /// Says goodbye to the peers. Operations still in flight end with an error.
   ~Engine() override;
 
@@ -225,10 +227,9 @@ class Engine final : private LinkListener,
   const EngineOptions options_;
   std::vector<std::unique_ptr<Link>> links_;
   std::vector<bool> wants_write_;  // as last told to the sleeper
-  const pid_t process_ = ::getpid();
-  std::vector<bool> left_;    // said goodbye
-  std::vector<bool> lost_;    // the link has ended
-  std::vector<bool> silent_;  // while its word was awaited
+  std::vector<bool> left_;         // said goodbye
+  std::vector<bool> lost_;         // the link has ended
+  std::vector<bool> silent_;       // while its word was awaited
   std::deque<Word> words_;
   OnDemand on_demand_;
   std::vector<Unconnected> unconnected_;

@@ -67,6 +67,17 @@ void send_again_within(int fd, std::chrono::nanoseconds heartbeat) {
              static_cast<int>(std::clamp<std::int64_t>(pause.count(), 1000, 120'000)));
 }
 
+/// The system too looks after connections over which nothing moves, and gives them up half a minute after the
+/// host has vanished; but never before the four heartbeats that a silent peer may take at most.
+void probe_within(int fd, std::chrono::nanoseconds heartbeat) {
+  constexpr std::chrono::nanoseconds kLongest = std::chrono::hours(2);  // the system's own
+  if (heartbeat.count() == 0) return set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 0);
+  const auto seconds = std::chrono::ceil<std::chrono::seconds>(std::min(heartbeat, kLongest)).count();
+  if (seconds <= 5) return;
+  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, static_cast<int>(2 * seconds));
+  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, static_cast<int>((seconds + 1) / 2));
+}
+
 }  // namespace
 
 TcpEndpoint::TcpEndpoint(UniqueFd socket)
@@ -77,6 +88,7 @@ TcpEndpoint::TcpEndpoint(UniqueFd socket)
   const int fd = socket_.get();
   tune_connection(fd);  // a Link already writes as much at a time as there is
   send_again_within(fd, config().heartbeat);
+  probe_within(fd, config().heartbeat);
   if (stays_in_host_) do_not_pace(fd);
 }
 
