@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstring>
 
+#include <thread>
 #include "algorithms/algorithm.hpp"
 #include "conformance/transports.hpp"
 #include "selection/chooser.hpp"
@@ -294,6 +295,28 @@ TEST_P(CommunicatorOver, TwoCommunicatorsSideBySide) {
     second.wait();
     first.wait();
     require(a[0] == 3 && b[9'999] == 2, "two communicators mixed their messages up");
+  });
+}
+
+// They have the same number, in opposite directions and between different pairs.
+TEST_P(CommunicatorOver, MessagesOfDifferentLengthsCrossEachOther) {
+  expect_ranks({.size = 3, .transport = GetParam()}, [](Communicator& c) {
+    for (int round = 0; round < 20; ++round) {
+      std::vector<Work> sent;
+      std::vector<std::vector<std::uint8_t>> out, in;
+      for (int peer = 0; peer < 3; ++peer) {
+        out.emplace_back(static_cast<std::size_t>(100 + 40'000 * c.rank() + peer), std::uint8_t(c.rank()));
+        in.emplace_back(static_cast<std::size_t>(100 + 40'000 * peer + c.rank()));
+      }
+      for (int peer = 0; peer < 3; ++peer) {
+        if (peer != c.rank()) sent.push_back(c.send_async(out[static_cast<std::size_t>(peer)], peer));
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      for (int peer = 0; peer < 3; ++peer) {
+        if (peer != c.rank()) c.recv(in[static_cast<std::size_t>(peer)], peer);
+      }
+      for (Work& work : sent) work.wait();
+    }
   });
 }
 
