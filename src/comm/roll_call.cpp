@@ -45,9 +45,13 @@ std::string piece_key(std::size_t number) {
   return fmt::format("offers/{}", number);
 }
 
+std::string rank_key(int rank) {
+  return fmt::format("rank/{}", rank);
+}
+
 std::vector<std::string> rank_keys(int size) {
   std::vector<std::string> keys;
-  for (int r = 0; r < size; ++r) keys.push_back(fmt::format("rank/{}", r));
+  for (int r = 0; r < size; ++r) keys.push_back(rank_key(r));
   return keys;
 }
 
@@ -97,7 +101,7 @@ std::string RollCall::job() {
 }
 
 std::vector<std::string> RollCall::offers(const std::string& mine) {
-  store_.set(rank_keys(size_)[static_cast<std::size_t>(rank_)], mine);
+  store_.set(rank_key(rank_), mine);
   std::istringstream text(rank_ == 0 ? gather() : hear());
   std::vector<std::string> all;
   for (std::string offer; std::getline(text, offer, kEndOfOffer);) all.push_back(std::move(offer));

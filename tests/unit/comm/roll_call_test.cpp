@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <stdexcept>
 #include <thread>
 
@@ -12,6 +13,16 @@ namespace kolo {
 namespace {
 
 using namespace std::chrono_literals;
+
+/// Rank 0 of two: meets, and then does the rest.
+std::thread rank_zero(Store& store, const std::function<void(RollCall&)>& then) {
+  return std::thread([&store, then] {
+    RollCall roll_call(store, 0, 2, 30s);
+    roll_call.job();
+    roll_call.offers("zero");
+    then(roll_call);
+  });
+}
 
 TEST(RollCall, TellsAllWhatEachOffersHoweverMuchThatIs) {
   const auto store = make_memory_store();
@@ -37,11 +48,7 @@ TEST(RollCall, TellsAllWhatEachOffersHoweverMuchThatIs) {
 
 TEST(RollCall, WhoComesAsARankThatHasComeIsNamed) {
   const auto store = make_memory_store();
-  std::thread zero([&] {
-    RollCall roll_call(*store, 0, 2, 30s);
-    roll_call.job();
-    roll_call.offers("zero");
-  });
+  std::thread zero = rank_zero(*store, [](RollCall&) {});
   RollCall first(*store, 1, 2, 30s);
   first.job();
   first.offers("one");
@@ -60,10 +67,7 @@ TEST(RollCall, WhoComesAsARankThatHasComeIsNamed) {
 
 TEST(RollCall, WhoCallsItOffIsHeardAlsoByThoseThatHaveAllOffers) {
   const auto store = make_memory_store();
-  std::thread zero([&] {
-    RollCall roll_call(*store, 0, 2, 30s);
-    roll_call.job();
-    roll_call.offers("zero");
+  std::thread zero = rank_zero(*store, [](RollCall& roll_call) {
     EXPECT_THROW(roll_call.attempt([] { throw std::runtime_error("its disk is full"); }), std::runtime_error);
   });
   RollCall one(*store, 1, 2, 30s);
