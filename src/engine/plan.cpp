@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <ranges>
 
 #include "kernels/wire_format.hpp"
 #include "schedule/lengths.hpp"
@@ -168,11 +169,7 @@ class Lowering {
 
   void order() {
     const std::size_t count = schedule_.steps.size();
-    std::vector<std::vector<std::uint32_t>> dependents(plan_->steps.size());
-    const auto depend = [&](std::uint32_t on, std::uint32_t by) {
-      dependents[on].push_back(by);
-      ++plan_->steps[by].dependencies;
-    };
+    dependents_.resize(plan_->steps.size());
     // Only pairs of steps that touch the same memory as wholes are compared segment by segment.
     std::vector<bool> related(count);
     for (std::uint32_t later = 0; later < count; ++later) {
@@ -190,17 +187,38 @@ class Lowering {
       for (const std::uint32_t earlier : schedule_.dependencies_of(schedule_.steps[later])) {
         // Some orderings only exist because the schedule must also be right in place.
         const bool in_place_only = !shape_.in_place && aliased_[earlier].conflicts(aliased_[later]);
-        if (related[earlier] || in_place_only) continue;
-        for (std::uint32_t i = first_[later]; i < first_[later + 1]; ++i) {
-          for (std::uint32_t j = first_[earlier]; j < first_[earlier + 1]; ++j) depend(j, i);
-        }
+        if (!related[earlier] && !in_place_only) depend_whole(earlier, later);
       }
     }
-    for (std::size_t i = 0; i < dependents.size(); ++i) {
+    for (std::size_t i = 0; i < dependents_.size(); ++i) {
       plan_->steps[i].first_dependent = static_cast<std::uint32_t>(plan_->dependents.size());
-      plan_->steps[i].dependent_count = static_cast<std::uint32_t>(dependents[i].size());
-      plan_->dependents.insert(plan_->dependents.end(), dependents[i].begin(), dependents[i].end());
+      plan_->steps[i].dependent_count = static_cast<std::uint32_t>(dependents_[i].size());
+      plan_->dependents.insert(plan_->dependents.end(), dependents_[i].begin(), dependents_[i].end());
     }
+  }
+
+  void depend(std::uint32_t on, std::uint32_t by) {
+    dependents_[on].push_back(by);
+    ++plan_->steps[by].dependencies;
+  }
+
+  /// Every segment of one step after all of another. Between many and many stands a step that does nothing,
+  /// so that the orderings grow with the data and not with its square.
+  void depend_whole(std::uint32_t earlier, std::uint32_t later) {
+    const auto segments = [&](std::uint32_t step) {
+      return std::views::iota(first_[step], first_[step + 1]);
+    };
+    if (segments(earlier).size() == 1 || segments(later).size() == 1) {
+      for (const std::uint32_t i : segments(earlier)) {
+        for (const std::uint32_t j : segments(later)) depend(i, j);
+      }
+      return;
+    }
+    const auto between = static_cast<std::uint32_t>(plan_->steps.size());
+    plan_->steps.emplace_back().step = later;
+    dependents_.emplace_back();
+    for (const std::uint32_t i : segments(earlier)) depend(i, between);
+    for (const std::uint32_t j : segments(later)) depend(between, j);
   }
 
   const Schedule& schedule_;
@@ -213,9 +231,10 @@ class Lowering {
   std::vector<std::uint64_t> scratch_offsets_;  // of each slot, then the end
   std::shared_ptr<Plan> plan_;
   std::vector<std::uint32_t> first_;  // of each schedule step, in plan_->steps; one more at the end
-  std::vector<Access> accesses_;      // of each plan step
-  std::vector<Access> wholes_;        // of each schedule step
-  std::vector<Access> aliased_;       // of each schedule step, were it in place
+  std::vector<std::vector<std::uint32_t>> dependents_;  // of each plan step
+  std::vector<Access> accesses_;                        // of each plan step
+  std::vector<Access> wholes_;                          // of each schedule step
+  std::vector<Access> aliased_;                         // of each schedule step, were it in place
   std::map<std::int32_t, std::uint32_t> sent_;
   std::map<std::int32_t, std::uint32_t> received_;
 };
