@@ -1,17 +1,57 @@
 #include "base/log.hpp"
 
+#include <poll.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
+#include <unistd.h>
 
 #include <memory>
+#include <mutex>
+#include <utility>
 
 #include "base/config.hpp"
 
 namespace kolo {
+namespace {
+
+/// Standard error, but for what it cannot take at once: a terminal that was stopped, or a full pipe, must not
+/// stop a rank that others wait for, nor may a pipe that nobody reads any more end it. The next line says
+/// what is missing.
+class Stderr : public spdlog::sinks::base_sink<std::mutex> {
+ private:
+  void sink_it_(const spdlog::details::log_msg& line) override {
+    if (!takes_more()) {
+      ++lost_;
+      return;
+    }
+    if (const std::uint64_t lost = std::exchange(lost_, 0)) {
+      const std::string text = fmt::format("{} {} of this log lost: standard error took no more", lost,
+                                           lost == 1 ? "line" : "lines");
+      out_.log({line.logger_name, spdlog::level::warn, text});
+    }
+    out_.log(line);
+  }
+
+  void set_formatter_(std::unique_ptr<spdlog::formatter> formatter) override {
+    out_.set_formatter(std::move(formatter));
+  }
+  void set_pattern_(const std::string& pattern) override { out_.set_pattern(pattern); }
+  void flush_() override { out_.flush(); }
+
+  static bool takes_more() {
+    pollfd standard_error{STDERR_FILENO, POLLOUT, 0};
+    return poll(&standard_error, 1, 0) == 1 && standard_error.revents == POLLOUT;
+  }
+
+  spdlog::sinks::stderr_color_sink_mt out_;
+  std::uint64_t lost_ = 0;
+};
+
+}  // namespace
 
 spdlog::logger& log() {
   static const std::shared_ptr<spdlog::logger> logger = [] {
-    auto made =
-        std::make_shared<spdlog::logger>("kolo", std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+    auto made = std::make_shared<spdlog::logger>("kolo", std::make_shared<Stderr>());
     made->set_pattern("%^kolo %l%$: %v");
     made->set_level(spdlog::level::from_str(config().log_level));
     return made;

@@ -5,7 +5,8 @@
 
 namespace kolo {
 
-/// Thread-safe. Use as log().info("...").
+/// Thread-safe, and never waits: what standard error cannot take at once is left out. Use as
+/// log().info("...").
 spdlog::logger& log();
 
 }  // namespace kolo
