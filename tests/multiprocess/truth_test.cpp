@@ -79,13 +79,13 @@ TEST_P(Truth, ARankWithoutMemoryForACallSaysSo) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   Processes processes({.size = 3, .transports = GetParam(), .timeout = 40s}, [&](Communicator& c) {
     std::vector<float> data(16 << 20);
-    c.barrier();
-    if (c.rank() == 1) {
-      const rlimit little{64 << 10, 64 << 10};
-      ::setrlimit(RLIMIT_AS, &little);  // less than there is: no more can be had
-    }
     std::string error;
     try {
+      c.barrier();  // which the others may still be in when they are told
+      if (c.rank() == 1) {
+        const rlimit little{64 << 10, 64 << 10};
+        ::setrlimit(RLIMIT_AS, &little);  // less than there is: no more can be had
+      }
       c.all_reduce(data, ReduceOp::sum, {.algorithm = "naive"});
     } catch (const Error& problem) {
       error = problem.what();
