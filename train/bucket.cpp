@@ -27,9 +27,8 @@ void Bucket::collect(std::size_t slot, const at::Tensor& parameter) {
   at::Tensor& gradient = parameter.mutable_grad();
   const at::Tensor& view = slots_[slot].view;
   if (gradient.is_same(view)) return;
-  if (gradient.is_sparse()) throw InvalidArgument("gradients must be dense", {});
   const bool lives_here = gradient.data_ptr() == view.data_ptr() && gradient.strides() == view.strides();
-  if (!lives_here) view.copy_(gradient.detach());
+  if (!lives_here) view.copy_(gradient);
   gradient = view;
 }
 

@@ -4,10 +4,12 @@
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "bucket_assignment.hpp"
 #include "kolo/error.hpp"
@@ -25,6 +27,7 @@ class Reducer::Hook : public torch::autograd::FunctionPostHook {
     reducer_.on_gradient(index_);
     return outputs;
   }
+  Reducer& reducer() noexcept { return reducer_; }
 
  private:
   Reducer& reducer_;
@@ -43,13 +46,33 @@ Reducer::Reducer(std::vector<NamedTensor> parameters, Communicator communicator,
   for (std::size_t i = 0; i < states_.size(); ++i) {
     Parameter& state = states_[i];
     state.accumulator = torch::autograd::impl::grad_accumulator(state.tensor);
+    // One gradient cannot be averaged twice; and after a failure the old object may still be in scope.
+    const auto& hooks = state.accumulator->post_hooks();
+    const auto other = std::ranges::find_if(
+        hooks, [](const auto& hook) { return dynamic_cast<Hook*>(hook.get()) != nullptr; });
+    if (other != hooks.end()) static_cast<Hook*>(other->get())->reducer().retire(parameters_[i].name);
     state.hook = state.accumulator->add_post_hook(std::make_unique<Hook>(*this, i));
   }
 }
 
 Reducer::~Reducer() {
-  for (const Parameter& state : states_) state.accumulator->del_post_hook(state.hook);
+  remove_hooks();
+}
+
+void Reducer::remove_hooks() noexcept {
+  for (Parameter& state : states_) {
+    if (state.hook != 0) state.accumulator->del_post_hook(std::exchange(state.hook, 0));
+  }
   for (Bucket& bucket : buckets_) bucket.settle();
+}
+
+void Reducer::retire(const std::string& parameter) noexcept {
+  remove_hooks();
+  if (error_) return;
+  error_ = std::make_exception_ptr(InvalidArgument(
+      "another DistributedDataParallel was made for '" + parameter +
+          "' and has taken its place: a parameter's gradient is averaged by the newest one alone",
+      {}));
 }
 
 void Reducer::build(std::span<const std::size_t> order) {
@@ -86,26 +109,55 @@ void Reducer::require_sound() {
   }
 }
 
+void Reducer::require_watched() const {
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    if (torch::autograd::impl::try_get_grad_accumulator(states_[i].tensor) == states_[i].accumulator)
+      continue;
+    throw InvalidArgument("parameter '" + parameters_[i].name +
+                              "' is another one than when DistributedDataParallel was made, which sees its "
+                              "gradients no longer: after to() and the like make a new one",
+                          {});
+  }
+}
+
 void Reducer::fail(std::exception_ptr error) {
   error_ = error;
   std::rethrow_exception(error);
 }
 
-void Reducer::expect_backward_from(std::span<const at::Tensor> outputs) {
+void Reducer::expect_backward_from(std::span<const at::Tensor> outputs, bool is_all) {
+  std::vector<torch::autograd::Edge> edges;
+  std::erase_if(outputs_, [](const auto& output) { return output.expired(); });
+  for (const at::Tensor& output : outputs) {
+    if (!output.defined() || !output.requires_grad()) continue;
+    edges.push_back(torch::autograd::impl::gradient_edge(output));
+    outputs_.push_back(edges.back().function);
+  }
+  if (!options_.find_unused_parameters) return;
   std::vector<std::shared_ptr<torch::autograd::Node>> accumulators;
   for (const Parameter& state : states_) accumulators.push_back(state.accumulator);
-  const std::vector<bool> reached = reachable(outputs, accumulators);
-  for (std::size_t i = 0; i < states_.size(); ++i) states_[i].expected = reached[i];
+  std::vector<bool> reached(states_.size(), true);
+  if (is_all && !edges.empty()) reached = reachable(edges, accumulators);
+  // One backward may come from several forwards.
+  for (std::size_t i = 0; i < states_.size(); ++i) {
+    states_[i].expected = reached[i] || (has_expectation_ && states_[i].expected);
+  }
+  has_expectation_ = true;
 }
 
 void Reducer::on_gradient(std::size_t index) {
-  states_[index].used = true;
+  // A function may have had no gradient to give: autograd calls us all the same.
+  const bool has_gradient = states_[index].tensor.grad().defined();
+  if (has_gradient) states_[index].used = true;
   if (!synchronized_) return;
   if (error_) std::rethrow_exception(error_);
   const c10::NoGradGuard no_grad;
   try {
     if (!in_backward_) begin();
-    mark_ready(index, true);
+    if (!std::exchange(end_is_queued_, true)) {
+      torch::autograd::Engine::get_default_engine().queue_callback([this] { end_backward(); });
+    }
+    mark_ready(index, has_gradient);
   } catch (...) {
     fail(std::current_exception());
   }
@@ -118,7 +170,6 @@ void Reducer::begin() {
   missing_.clear();
   for (const Bucket& bucket : buckets_) missing_.push_back(bucket.slots().size());
   for (Parameter& state : states_) state.ready = false;
-  torch::autograd::Engine::get_default_engine().queue_callback([this] { finish(); });
   if (!options_.find_unused_parameters) return;
   for (std::size_t i = 0; i < states_.size(); ++i) {
     if (!states_[i].expected) mark_ready(i, false);
@@ -127,12 +178,35 @@ void Reducer::begin() {
 
 void Reducer::mark_ready(std::size_t index, bool has_gradient) {
   Parameter& state = states_[index];
+  const std::string& name = parameters_[index].name;
+  if (state.ready && !state.expected) {
+    throw InvalidArgument(
+        "'" + name +
+            "' got a gradient, but what forward() returned does not depend on it: return all "
+            "that the loss depends on, or call prepare_backward({}) after forward()",
+        {});
+  }
   if (state.ready) {
     throw InvalidArgument(
-        "the gradient of '" + parameters_[index].name +
-            "' was ready twice in one backward(): is the loss computed from a forward() other than "
-            "the last?",
+        "the gradient of '" + name +
+            "' was ready twice in one backward(): parts of the model that backward() computes "
+            "anew (checkpointing) must not share parameters with others",
         {});
+  }
+  if (const at::Tensor& gradient = state.tensor.grad(); gradient.defined()) {
+    if (gradient.layout() != at::kStrided) {
+      throw InvalidArgument(
+          "the gradient of '" + name +
+              "' is sparse and only dense ones are averaged: if it is an embedding's, make it "
+              "with EmbeddingOptions::sparse(false)",
+          {});
+    }
+    if (gradient.requires_grad()) {
+      throw InvalidArgument("the gradient of '" + name +
+                                "' has a graph of its own (create_graph), which averaging would lose: take "
+                                "gradients of gradients with torch::autograd::grad()",
+                            {});
+    }
   }
   state.ready = true;
   ready_order_.push_back(index);
@@ -156,6 +230,27 @@ void Reducer::start_complete_buckets() {
   while (next_bucket_ < buckets_.size() && missing_[next_bucket_] == 0) {
     buckets_[next_bucket_++].start(communicator_);
   }
+}
+
+void Reducer::end_backward() {
+  end_is_queued_ = false;
+  const bool is_complete = std::ranges::all_of(states_, &Parameter::ready);
+  // The gradients that come after a nested backward queue this anew.
+  if (is_complete || options_.find_unused_parameters || !is_nested()) finish();
+}
+
+/// Whether the backward that ends began elsewhere than at what forward() returned: then a function of the one
+/// that did begin there called it, to compute a part of the model anew (checkpointing).
+bool Reducer::is_nested() const {
+  const auto* const nodes = torch::autograd::get_current_graph_task_nodes_in_graph();
+  bool knows_outputs = false;
+  for (const auto& weak : outputs_) {
+    const auto output = weak.lock();
+    if (!output) continue;
+    if (nodes == nullptr || nodes->contains(output.get())) return false;
+    knows_outputs = true;
+  }
+  return knows_outputs;
 }
 
 void Reducer::finish() {
@@ -196,7 +291,7 @@ void Reducer::complete_unready() {
   std::string names;
   for (std::size_t i = 0; i < states_.size(); ++i) {
     if (states_[i].ready) continue;
-    if (options_.find_unused_parameters) {
+    if (options_.find_unused_parameters || states_[i].used) {  // under no_sync()
       mark_ready(i, false);
     } else {
       names += (names.empty() ? "'" : ", '") + parameters_[i].name + '\'';
@@ -223,6 +318,8 @@ void Reducer::attach_results(std::span<const std::uint8_t> used_anywhere) {
     state.used = false;
     state.expected = true;
   }
+  has_expectation_ = false;
+  outputs_.clear();
 }
 
 void Reducer::account(Bucket::Clock::time_point waiting, Bucket::Clock::time_point done) {

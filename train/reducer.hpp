@@ -20,11 +20,12 @@
 namespace kolo::train {
 
 /// The engine of DistributedDataParallel, which documents the behaviour. A hook on each parameter's gradient
-/// accumulator reports in the thread that runs backward; the first report of a backward queues finish(),
-/// which autograd calls when backward is over.
+/// accumulator reports in the thread that runs backward; the first report of a backward queues
+/// end_backward(), which autograd calls when backward is over.
 class Reducer {
  public:
-  /// `parameters` are those that want gradients, the same on all ranks.
+  /// `parameters` are those that want gradients, the same on all ranks, each tensor once. Whichever reducer
+  /// watched one of them before is retired: it throws from then on.
   Reducer(std::vector<NamedTensor> parameters, Communicator communicator,
           const DistributedDataParallelOptions& options);
   ~Reducer();
@@ -35,8 +36,11 @@ class Reducer {
   void set_synchronized(bool synchronized) noexcept { synchronized_ = synchronized; }
   /// Throws the error of an earlier backward, or for one that broke off, since the ranks no longer agree.
   void require_sound();
-  /// Remembers which parameters backward from `outputs` will not reach.
-  void expect_backward_from(std::span<const at::Tensor> outputs);
+  /// Throws InvalidArgument where a parameter was replaced by another under the same name (by a cast, say).
+  void require_watched() const;
+  /// Remembers from where backward will come and, to find unused parameters, which of them it will not reach:
+  /// none where `outputs` are not all that the loss may depend on.
+  void expect_backward_from(std::span<const at::Tensor> outputs, bool is_all);
 
   Communicator& communicator() noexcept { return communicator_; }
   const std::vector<NamedTensor>& parameters() const noexcept { return parameters_; }
@@ -55,7 +59,7 @@ class Reducer {
     std::size_t slot = 0;
     bool ready = false;              ///< in this backward
     bool used = false;               ///< got a gradient since the last averaging, perhaps under no_sync
-    bool expected = true;            ///< the graph reaches it
+    bool expected = true;            ///< some forward's graph reaches it, as far as is known
     std::optional<at::Tensor> kept;  ///< its gradient before averaging, while nobody is known to have used it
   };
 
@@ -63,6 +67,8 @@ class Reducer {
   void begin();
   void mark_ready(std::size_t index, bool has_gradient);
   void start_complete_buckets();
+  void end_backward();
+  bool is_nested() const;
   void finish();
   void complete_unready();
   void wait_for_buckets();
@@ -70,6 +76,8 @@ class Reducer {
   void account(Bucket::Clock::time_point waiting, Bucket::Clock::time_point done);
   void rebuild();
   void build(std::span<const std::size_t> order);
+  void retire(const std::string& parameter) noexcept;
+  void remove_hooks() noexcept;
   [[noreturn]] void fail(std::exception_ptr error);
 
   std::vector<NamedTensor> parameters_;
@@ -80,8 +88,11 @@ class Reducer {
   std::vector<std::size_t> missing_;  ///< per bucket: gradients not ready yet
   std::vector<std::size_t> ready_order_;
   std::size_t next_bucket_ = 0;
+  std::vector<std::weak_ptr<torch::autograd::Node>> outputs_;  ///< of the forwards since the last averaging
+  bool has_expectation_ = false;                               ///< from one of them
   bool synchronized_ = true;
   bool in_backward_ = false;
+  bool end_is_queued_ = false;
   bool rebuilt_ = false;
   std::exception_ptr error_;
   CommunicationStatistics last_step_;

@@ -19,6 +19,7 @@ std::string describe(const NamedTensor& named) {
   text << '\'' << named.name << "' " << c10::toString(named.tensor.scalar_type()) << ' '
        << named.tensor.sizes();
   if (!named.tensor.is_contiguous()) text << " strides " << named.tensor.strides();
+  if (!named.note.empty()) text << ", " << named.note;
   return text.str();
 }
 
@@ -47,8 +48,9 @@ std::string difference(const std::string& mine, const std::string& roots, int ra
 
 }  // namespace
 
-void require_same_layout(Communicator& communicator, std::span<const NamedTensor> tensors) {
-  std::string mine;
+void require_same_layout(Communicator& communicator, std::span<const NamedTensor> tensors,
+                         const std::string& settings) {
+  std::string mine = settings + '\n';
   for (const NamedTensor& named : tensors) mine += describe(named) + '\n';
   const std::string complaint = difference(mine, from_root(communicator, mine), communicator.rank());
 
@@ -98,7 +100,9 @@ void Replicator::run(Communicator& communicator) {
     }
     communicator.broadcast(staging_->buffer(staging_->size(), DType::uint8), 0);
     if (communicator.rank() != 0) {
-      for (std::size_t i = 0; i < packed_.size(); ++i) packed_[i].copy_(staged_[i]);
+      // Under another version counter: between a forward and its backward the next forward may come, which
+      // keeps statistics of batch normalization that no gradient depends on.
+      for (std::size_t i = 0; i < packed_.size(); ++i) packed_[i].variable_data().copy_(staged_[i]);
     }
   }
   for (const Work& work : works) work.wait();

@@ -16,11 +16,13 @@ namespace kolo::train {
 struct NamedTensor {
   std::string name;
   at::Tensor tensor;
+  std::string note = {};  ///< what else ranks must agree on
 };
 
-/// Collective: throws MismatchError, on every rank the same one, that names the first rank whose list of
-/// names, types, shapes or strides differs from rank 0's, and the first difference.
-void require_same_layout(Communicator& communicator, std::span<const NamedTensor> tensors);
+/// Collective: throws MismatchError, on every rank the same one, that names the first rank whose `settings`
+/// or list of names, types, shapes, strides and notes differs from rank 0's, and the first difference.
+void require_same_layout(Communicator& communicator, std::span<const NamedTensor> tensors,
+                         const std::string& settings);
 
 /// Copies rank 0's values of a fixed list of tensors to all ranks. Small tensors travel together in one
 /// message through staging memory, which is kept between calls.

@@ -1,21 +1,17 @@
 #include "unused_parameters.hpp"
 
-#include <torch/csrc/autograd/variable.h>
-
 #include <unordered_set>
 
 namespace kolo::train {
 
-std::vector<bool> reachable(std::span<const at::Tensor> outputs,
+std::vector<bool> reachable(std::span<const torch::autograd::Edge> edges,
                             std::span<const std::shared_ptr<torch::autograd::Node>> accumulators) {
   std::unordered_set<torch::autograd::Node*> met;
   std::vector<torch::autograd::Node*> open;
   const auto visit = [&](torch::autograd::Node* node) {
     if (node != nullptr && met.insert(node).second) open.push_back(node);
   };
-  for (const at::Tensor& output : outputs) {
-    if (output.defined()) visit(torch::autograd::impl::gradient_edge(output).function.get());
-  }
+  for (const torch::autograd::Edge& edge : edges) visit(edge.function.get());
   while (!open.empty()) {
     torch::autograd::Node* node = open.back();
     open.pop_back();

@@ -3,6 +3,7 @@
 
 #include "kolo/train/libtorch.hpp"
 
+#include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/function.h>
 
 #include <memory>
@@ -11,9 +12,8 @@
 
 namespace kolo::train {
 
-/// Walks the autograd graph from `outputs` and returns, for each accumulator, whether it was met. Outputs
-/// without a graph are skipped.
-std::vector<bool> reachable(std::span<const at::Tensor> outputs,
+/// Walks the autograd graph from the outputs' `edges` and returns, for each accumulator, whether it was met.
+std::vector<bool> reachable(std::span<const torch::autograd::Edge> edges,
                             std::span<const std::shared_ptr<torch::autograd::Node>> accumulators);
 
 }  // namespace kolo::train

@@ -9,7 +9,8 @@ namespace kolo {
 /// Gives out blocks of memory as SharedMemory is, which the ranks of one host sum where it lies, but any
 /// number of them for one descriptor: the system's limits on open files and on mappings do not matter.
 /// Regions are added when needed and returned to the system when they are empty again, but for one.
-/// Thread-safe. A process that fork() makes gets regions of its own when it first allocates.
+/// Thread-safe. A process that fork() makes gets regions of its own when it first allocates; blocks from
+/// before are not copied for it, but shared with its parent.
 class SharedArena {
  public:
   static constexpr std::size_t kRegionBytes = std::size_t{64} << 20;

@@ -11,7 +11,9 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -30,8 +32,9 @@ struct DistributedDataParallelOptions {
   bool rebuild_buckets = true;
   /// Copy rank 0's buffers (of batch normalization, say) to all ranks before each forward in training mode.
   bool broadcast_buffers = true;
-  /// Parameters may go without a gradient, on some ranks or on all. Costs a walk over the autograd graph and
-  /// one small all-reduce per step. Without it a parameter that gets no gradient is an error.
+  /// Parameters may go without a gradient, on some ranks or on all; every rank's backward must reach at least
+  /// one. Costs a walk over the autograd graph and one small all-reduce per step. Without it a parameter that
+  /// gets no gradient is an error.
   bool find_unused_parameters = false;
   /// Where "wait" and "bucket" spans are recorded; may be null.
   std::shared_ptr<Timeline> timeline;
@@ -58,8 +61,10 @@ class DistributedDataParallelBase {
     Buffer gradients;
   };
 
-  /// Collective. Throws MismatchError (on all ranks) that names the rank and the parameter when the models
-  /// are not alike, InvalidArgument when there is nothing to train or a parameter is not a dense CPU tensor.
+  /// Collective. Throws MismatchError (on all ranks) that names the rank and the parameter when the models,
+  /// what is frozen in them, or the options are not alike, InvalidArgument when there is nothing to train, or
+  /// a parameter or buffer is not a dense CPU tensor. Another DistributedDataParallel of one of the
+  /// parameters, of an older communicator for example, is of no use from then on.
   DistributedDataParallelBase(std::shared_ptr<torch::nn::Module> module, Communicator communicator,
                               DistributedDataParallelOptions options);
   /// Waits for all-reduces under way.
@@ -70,12 +75,16 @@ class DistributedDataParallelBase {
   [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
 
   /// What forward() does around the model's own, for those who call the model themselves: broadcasts the
-  /// buffers ...
+  /// buffers, and throws InvalidArgument where a parameter was cast or thawed since construction ...
   void prepare_forward();
   /// ... and finds the parameters that backward from `outputs` will not reach. Only find_unused_parameters
-  /// needs it, and only to start communication early.
-  void prepare_backward(std::span<const at::Tensor> outputs);
+  /// needs that, and only to start communication early. Where the loss may depend on more than these, say so
+  /// (`is_all`), or give none. Where backward() comes after several forwards, what one of them reaches
+  /// counts.
+  void prepare_backward(std::span<const at::Tensor> outputs, bool is_all = true);
 
+  /// Each once, also one that is registered under several names (tied weights), where libtorch's parameters()
+  /// lists it several times.
   std::vector<at::Tensor> parameters() const;
   Communicator& communicator() noexcept;
   /// As assigned at the moment, in the order in which they are averaged.
@@ -90,17 +99,28 @@ class DistributedDataParallelBase {
 
 namespace train {
 
-/// Gathers the tensors in what a forward() returned: a tensor, or vectors, pairs and tuples of such; others
-/// are left out.
-inline void collect_tensors(const at::Tensor& value, std::vector<at::Tensor>& out) {
+/// Gathers the tensors in what a forward() returned: a tensor, or containers, pairs, tuples and optionals of
+/// such. Returns false where there may be more, in a type that it cannot see into.
+inline bool collect_tensors(const at::Tensor& value, std::vector<at::Tensor>& out) {
   out.push_back(value);
+  return true;
 }
 template <typename T>
-void collect_tensors(const T& value, std::vector<at::Tensor>& out) {
-  if constexpr (requires { value.begin(), value.end(); }) {
-    for (const auto& part : value) collect_tensors(part, out);
+bool collect_tensors(const T& value, std::vector<at::Tensor>& out) {
+  if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T> || std::is_convertible_v<T, std::string_view>) {
+    return true;
+  } else if constexpr (requires { value.begin(), value.end(); }) {
+    bool is_all = true;
+    for (const auto& part : value) is_all = collect_tensors(part, out) && is_all;
+    return is_all;
+  } else if constexpr (requires { value.has_value(), *value; }) {
+    return !value.has_value() || collect_tensors(*value, out);
   } else if constexpr (requires { std::tuple_size<T>::value; }) {
-    std::apply([&](const auto&... parts) { (collect_tensors(parts, out), ...); }, value);
+    bool is_all = true;
+    std::apply([&](const auto&... parts) { ((is_all = collect_tensors(parts, out) && is_all), ...); }, value);
+    return is_all;
+  } else {
+    return false;
   }
 }
 
@@ -115,11 +135,13 @@ void collect_tensors(const T& value, std::vector<at::Tensor>& out) {
 /// At the start every rank gets rank 0's parameters and buffers. Gradients live in buckets, side by side in
 /// memory that kolo gave out; a bucket's all-reduce starts inside backward() as soon as its last gradient is
 /// ready, and backward() returns when the last one is over. As the same averages are applied everywhere, all
-/// ranks keep the same parameters, bit for bit, provided that the optimizer is deterministic.
+/// ranks keep the same parameters, bit for bit, provided that what the optimizer does depends on nothing but
+/// the gradients.
 ///
 /// Give the optimizer the model's own parameters. Every rank must make the same sequence of synchronized
-/// backward calls. When a rank or the network fails, backward() throws kolo's error; the object is of no use
-/// from then on and throws the same error again. Not thread-safe; call backward() from one thread at a time.
+/// backward calls. Gradients must be dense and without a graph of their own (create_graph). When a rank or
+/// the network fails, backward() throws kolo's error; the object is of no use from then on and throws the
+/// same error again. Not thread-safe; call backward() from one thread at a time.
 template <std::derived_from<torch::nn::Module> Model>
 class DistributedDataParallel : public DistributedDataParallelBase {
  public:
@@ -136,8 +158,8 @@ class DistributedDataParallel : public DistributedDataParallelBase {
     prepare_forward();
     auto outputs = model_->forward(std::forward<Arguments>(arguments)...);
     std::vector<at::Tensor> tensors;
-    train::collect_tensors(outputs, tensors);
-    prepare_backward(tensors);
+    const bool is_all = train::collect_tensors(outputs, tensors);
+    prepare_backward(tensors, is_all);
     return outputs;
   }
   template <typename... Arguments>
