@@ -4,6 +4,7 @@
 #include <array>
 #include <map>
 #include <ranges>
+#include <utility>
 
 #include "kernels/wire_format.hpp"
 #include "schedule/lengths.hpp"
@@ -22,20 +23,19 @@ struct Interval {
   }
 };
 
+/// What a step or a segment touches: first what it writes, then what it reads.
 struct Access {
-  Interval write;
-  std::array<Interval, 2> reads;
+  std::array<Interval, 3> touched;
 
   bool conflicts(const Access& later) const {
-    if (write.meets(later.write)) return true;
-    for (const Interval& read : later.reads) {
-      if (write.meets(read)) return true;
-    }
-    for (const Interval& read : reads) {
-      if (read.meets(later.write)) return true;
+    for (const auto& [one, other] : kPairs) {
+      if (touched[one].meets(later.touched[other])) return true;
     }
     return false;
   }
+
+  static constexpr std::array<std::pair<std::size_t, std::size_t>, 5> kPairs{
+      {{0, 0}, {0, 1}, {0, 2}, {1, 0}, {2, 0}}};
 };
 
 class Lowering {
@@ -120,9 +120,10 @@ class Lowering {
 
   Access access_of(const PlanStep& step, std::uint64_t bytes, bool in_place) const {
     Access access;
-    if (step.kind != StepKind::send) access.write = interval(step.dst_buffer, step.dst, bytes, in_place);
-    if (step.kind != StepKind::recv) access.reads[0] = interval(step.a_buffer, step.a, bytes, in_place);
-    if (step.kind == StepKind::reduce) access.reads[1] = interval(step.b_buffer, step.b, bytes, in_place);
+    auto& [written, read, other] = access.touched;
+    if (step.kind != StepKind::send) written = interval(step.dst_buffer, step.dst, bytes, in_place);
+    if (step.kind != StepKind::recv) read = interval(step.a_buffer, step.a, bytes, in_place);
+    if (step.kind == StepKind::reduce) other = interval(step.b_buffer, step.b, bytes, in_place);
     return access;
   }
 
@@ -177,8 +178,7 @@ class Lowering {
         related[earlier] = false;
         if (!wholes_[earlier].conflicts(wholes_[later])) continue;
         for (std::uint32_t i = first_[later]; i < first_[later + 1]; ++i) {
-          for (std::uint32_t j = first_[earlier]; j < first_[earlier + 1]; ++j) {
-            if (!accesses_[j].conflicts(accesses_[i])) continue;
+          for (const std::uint32_t j : conflicting(earlier, accesses_[i])) {
             depend(j, i);
             related[earlier] = true;
           }
@@ -195,6 +195,25 @@ class Lowering {
       plan_->steps[i].dependent_count = static_cast<std::uint32_t>(dependents_[i].size());
       plan_->dependents.insert(plan_->dependents.end(), dependents_[i].begin(), dependents_[i].end());
     }
+  }
+
+  /// The segments of a step that conflict with a later one. They lie behind each other in memory, so that
+  /// each kind of conflict is with a few neighbours, which are found without looking at all.
+  const std::vector<std::uint32_t>& conflicting(std::uint32_t earlier, const Access& later) {
+    found_.clear();
+    const auto segments = accesses_.begin() + first_[earlier];
+    const auto end = accesses_.begin() + first_[earlier + 1];
+    for (const auto& [one, other] : Access::kPairs) {
+      const Interval& with = later.touched[other];
+      auto at = std::partition_point(
+          segments, end, [&](const Access& segment) { return segment.touched[one].end <= with.begin; });
+      for (; at != end && at->touched[one].meets(with); ++at) {
+        found_.push_back(static_cast<std::uint32_t>(at - accesses_.begin()));
+      }
+    }
+    std::ranges::sort(found_);
+    found_.erase(std::ranges::unique(found_).begin(), found_.end());
+    return found_;
   }
 
   void depend(std::uint32_t on, std::uint32_t by) {
@@ -233,8 +252,9 @@ class Lowering {
   std::vector<std::uint32_t> first_;  // of each schedule step, in plan_->steps; one more at the end
   std::vector<std::vector<std::uint32_t>> dependents_;  // of each plan step
   std::vector<Access> accesses_;                        // of each plan step
-  std::vector<Access> wholes_;                          // of each schedule step
-  std::vector<Access> aliased_;                         // of each schedule step, were it in place
+  std::vector<std::uint32_t> found_;
+  std::vector<Access> wholes_;   // of each schedule step
+  std::vector<Access> aliased_;  // of each schedule step, were it in place
   std::map<std::int32_t, std::uint32_t> sent_;
   std::map<std::int32_t, std::uint32_t> received_;
 };
