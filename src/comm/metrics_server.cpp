@@ -9,13 +9,13 @@
 #include <charconv>
 #include <list>
 #include <mutex>
-#include <thread>
 
 #include <fmt/format.h>
 
 #include "base/config.hpp"
 #include "base/deadline.hpp"
 #include "base/log.hpp"
+#include "base/service_thread.hpp"
 #include "base/would_block.hpp"
 #include "kolo/store.hpp"
 #include "rendezvous/socket.hpp"
@@ -34,9 +34,10 @@ class MetricsServer {
  public:
   explicit MetricsServer(UniqueFd listener)
       : listener_(std::move(listener)), stop_(::eventfd(0, EFD_CLOEXEC)) {
-    thread_ = std::thread([this] { serve(); });
+    thread_ = ServiceThread([this] { serve(); });
   }
   ~MetricsServer() {
+    if (!thread_.is_here()) return;
     const std::uint64_t one = 1;
     while (::write(stop_.get(), &one, sizeof one) < 0 && errno == EINTR) {
     }
@@ -135,7 +136,7 @@ class MetricsServer {
   Clock::time_point text_made_;
   Clock::time_point window_began_;
   int accepted_in_window_ = 0;
-  std::thread thread_;
+  ServiceThread thread_;
 };
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "rendezvous/tcp_server.hpp"
 
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
@@ -8,12 +7,12 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <thread>
 #include <unordered_map>
 #include <utility>
 
 #include "base/config.hpp"
 #include "base/log.hpp"
+#include "base/service_thread.hpp"
 #include "base/socket_options.hpp"
 #include "base/would_block.hpp"
 #include "rendezvous/session.hpp"
@@ -31,7 +30,7 @@ class Server final : public TcpStoreServer {
       : listener_(std::move(listener)), credentials_(std::move(credentials)) {}
 
   ~Server() override {
-    if (!thread_.joinable()) return;
+    if (!thread_.is_here()) return;
     const std::uint64_t one = 1;
     while (::write(stop_.get(), &one, sizeof(one)) < 0 && errno == EINTR) {
     }
@@ -45,13 +44,7 @@ class Server final : public TcpStoreServer {
     if (!epoll_.valid() || !stop_.valid()) return Status::from_errno("epoll or eventfd", errno);
     watch(EPOLL_CTL_ADD, listener_.get(), EPOLLIN);
     watch(EPOLL_CTL_ADD, stop_.get(), EPOLLIN);
-    // The program's signals are for the program's threads.
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    thread_ = std::thread([this] { run(); });
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    thread_ = ServiceThread([this] { run(); });
     return {};
   }
 
@@ -225,7 +218,7 @@ class Server final : public TcpStoreServer {
   UniqueFd stop_;
   const Credentials credentials_;
   std::uint16_t port_ = 0;
-  std::thread thread_;
+  ServiceThread thread_;
   // Only the thread uses what follows.
   Table table_;
   Connections connections_;

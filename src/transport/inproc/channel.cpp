@@ -4,7 +4,9 @@
 
 #include <condition_variable>
 #include <map>
-#include <thread>
+#include <stop_token>
+
+#include "base/service_thread.hpp"
 
 namespace kolo::inproc {
 
@@ -66,7 +68,12 @@ namespace {
 /// One thread that rings doorbells on time; started with the first delayed byte.
 class AlarmClock {
  public:
-  AlarmClock() : thread_([this](std::stop_token stop) { run(stop); }) {}
+  AlarmClock() : thread_([this] { run(stop_.get_token()); }) {}
+  ~AlarmClock() {
+    if (!thread_.is_here()) return;
+    stop_.request_stop();
+    thread_.join();
+  }
 
   void add(Clock::time_point when, const std::shared_ptr<Channel>& channel, int side) {
     const std::lock_guard lock(mutex_);
@@ -104,7 +111,8 @@ class AlarmClock {
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::multimap<Clock::time_point, Alarm> alarms_;
-  std::jthread thread_;  // last: stops before the rest goes
+  std::stop_source stop_;
+  ServiceThread thread_;  // last: it uses the rest
 };
 
 }  // namespace

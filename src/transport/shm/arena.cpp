@@ -1,11 +1,13 @@
 // The implementation of kolo/arena.hpp.
 #include "kolo/arena.hpp"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <list>
+#include <memory>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -129,8 +131,14 @@ void SharedArena::State::give_back(const Block& block) {
 SharedArena::SharedArena(std::size_t region_bytes) : state_(std::make_shared<State>(region_bytes)) {}
 
 SharedArena& SharedArena::instance() {
-  static SharedArena arena;
-  return arena;
+  static SharedArena* const arena = [] {
+    // As the regions do, and before them: whoever holds this lock takes theirs.
+    shm::Regions::instance();
+    ::pthread_atfork([] { instance().state_->mutex.lock(); }, [] { instance().state_->mutex.unlock(); },
+                     [] { std::construct_at(&instance().state_->mutex); });
+    return new SharedArena;  // never destroyed: static objects may hold blocks
+  }();
+  return *arena;
 }
 
 std::shared_ptr<std::byte[]> SharedArena::allocate(std::size_t bytes) {

@@ -1,12 +1,14 @@
 #include "transport/shm/regions.hpp"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -139,7 +141,13 @@ Result<std::byte*> map_memfd(int fd, std::size_t bytes, bool writable) {
 }
 
 Regions& Regions::instance() {
-  static auto* const instance = new Regions;  // never destroyed: static objects may hold shared memory
+  static auto* const instance = [] {
+    // A fork would otherwise find the lock held for ever by a thread that has not come along; and the child's
+    // thread is another one than the parent's, whom the lock would let go.
+    ::pthread_atfork([] { Regions::instance().mutex_.lock(); }, [] { Regions::instance().mutex_.unlock(); },
+                     [] { std::construct_at(&Regions::instance().mutex_); });
+    return new Regions;  // never destroyed: static objects may hold shared memory
+  }();
   return *instance;
 }
 

@@ -47,6 +47,18 @@ class TcpStore : public RendezvousTest {
   std::unique_ptr<TcpStoreServer> server_ = serve_tcp_store("127.0.0.1", 0, "key");
 };
 
+TEST_F(TcpStore, AForkThatEndsLeavesTheServerToItsParent) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    server_.reset();
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  expect_healthy();
+}
+
 TEST_F(TcpStore, AWrongKeyIsToldAtOnce) {
   const auto began = Clock::now();
   for (const char* key : {"", "KEY", "key "}) {

@@ -143,6 +143,29 @@ TEST(SharedArena, ThreadsNeverShareABlock) {
   EXPECT_EQ(arena.usage().blocks, 0u);
 }
 
+TEST(SharedArena, AForkAllocatesWhateverOtherThreadsWereAt) {
+  std::atomic<bool> stop{false};
+  std::thread busy([&] {
+    while (!stop) SharedArena::instance().allocate(4096);
+  });
+  int hung = 0;
+  for (int i = 0; i < 100 && hung == 0; ++i) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(10);
+      const Block block = SharedArena::instance().allocate(4096);
+      block[0] = std::byte{1};
+      ::_exit(0);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    hung += status != 0;
+  }
+  stop = true;
+  busy.join();
+  EXPECT_EQ(hung, 0);
+}
+
 TEST(SharedArena, ThousandsOfBlocksTakeFewDescriptors) {
   SharedArena arena;
   std::vector<Block> blocks;

@@ -1,0 +1,50 @@
+#include "base/service_thread.hpp"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <utility>
+
+namespace kolo {
+namespace {
+
+/// While it lives: a new thread starts with the signals blocked that its maker has blocked.
+class NoSignals {
+ public:
+  NoSignals() {
+    sigset_t all;
+    sigfillset(&all);
+    for (const int own : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGABRT, SIGSYS, SIGPROF}) {
+      sigdelset(&all, own);
+    }
+    pthread_sigmask(SIG_BLOCK, &all, &before_);
+  }
+  ~NoSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  NoSignals(const NoSignals&) = delete;
+  NoSignals& operator=(const NoSignals&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+}  // namespace
+
+ServiceThread::ServiceThread(std::function<void()> run) : process_(::getpid()) {
+  const NoSignals none;
+  thread_ = std::make_unique<std::thread>(std::move(run));
+}
+
+ServiceThread::~ServiceThread() {
+  // Of a thread of the parent's nothing may be touched.
+  if (thread_ && !is_here()) thread_.release();
+}
+
+bool ServiceThread::is_here() const noexcept {
+  return thread_ && thread_->joinable() && process_ == ::getpid();
+}
+
+void ServiceThread::join() {
+  if (is_here()) thread_->join();
+}
+
+}  // namespace kolo
