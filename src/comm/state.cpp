@@ -37,7 +37,7 @@ std::uint64_t details_of(const Call& call, std::uint64_t segment_bytes) {
     for (const std::uint64_t part : parts_are_in ? call.in_parts : call.out_parts) value = hash(value, part);
   }
   if (const CustomReduction* custom = call.reduction.custom_reduction()) {
-    value = hash(value, std::string_view(custom->name));
+    value = hash(hash(value, std::uint64_t{1}), std::string_view(custom->name));
   }
   return hash(value, std::uint64_t{call.uneven});
 }
@@ -119,10 +119,10 @@ void Communicator::State::explore(Communicator& self, const Group& group) {
   context = 0;
   calls = calls_before;
   messages.clear();
-  plans = {};  // chosen before there was much to choose by
 }
 
 void Communicator::State::share_memory(std::uint32_t lane) {
+  plans = {};  // chosen before there was much to choose by
   group = engine->make_group(*ranks, lane);
   // All ranks find the same: the kinds of links say so.
   Situation situation = chooser->situation();
@@ -160,7 +160,7 @@ PlanCache::Entry Communicator::State::prepare(const Call& call, DType dtype, std
                      .wire = wire,
                      .in_place = call.in_place,
                      .rank_order = choice.demands.rank_order,
-                     .custom = custom == nullptr ? std::string() : custom->name,
+                     .custom = custom == nullptr ? std::nullopt : std::optional(custom->name),
                      .count = call.count,
                      .in_parts = {},
                      .out_parts = {}};

@@ -31,8 +31,8 @@ class PlanCache {
     std::uint64_t segment_bytes;
     Wire wire;
     bool in_place;
-    bool rank_order;     ///< the reduction is not commutative
-    std::string custom;  ///< the name of the caller's own one
+    bool rank_order;                    ///< the reduction is not commutative
+    std::optional<std::string> custom;  ///< the name of the caller's own one, which may be empty
     std::uint64_t count;
     std::vector<std::uint64_t> in_parts;
     std::vector<std::uint64_t> out_parts;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <random>
+#include <string>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -21,12 +22,12 @@ namespace {
 
 using std::chrono::milliseconds;
 
-Reduction custom_sum() {
+Reduction custom_sum(const std::string& name = "my sum") {
   const auto add = [](void* out, const void* left, const void* right, std::uint64_t count, DType) {
     for (std::uint64_t i = 0; i < count; ++i)
       static_cast<float*>(out)[i] = static_cast<const float*>(left)[i] + static_cast<const float*>(right)[i];
   };
-  return Reduction::custom({.name = "my sum", .combine = add, .commutative = true});
+  return Reduction::custom({.name = name, .combine = add, .commutative = true});
 }
 
 TEST(Native, CallsOfBothKindsGoTogether) {
@@ -60,6 +61,16 @@ TEST(Native, CallsOfBothKindsGoTogether) {
       }
     });
   }
+}
+
+TEST(Native, AReductionWithoutANameIsOneOfTheCallersAllTheSame) {
+  expect_ranks({.size = 3, .transport = "shm"}, [](Communicator& c) {
+    for (const bool custom : {false, true, false}) {
+      std::vector<float> data(5, 2.0f);
+      c.all_reduce(data, custom ? custom_sum("") : ReduceOp::sum);
+      if (data[4] != 6.0f) throw std::runtime_error("wrong sum");
+    }
+  });
 }
 
 TEST(Native, MoreCommunicatorsThanLanes) {

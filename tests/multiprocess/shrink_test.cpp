@@ -61,6 +61,8 @@ TEST_P(Shrink, TheSurvivorsOfAKilledRankGoOn) {
       require(smaller.size() == 4, "not everybody who is left is in");
       require(smaller.rank() == before - (before > victim ? 1 : 0), "the ranks' order has changed");
       expect_it_works(smaller);
+      require(smaller.barrier_async().algorithm() == c.barrier_async().algorithm(),
+              "another barrier than before");
     });
     processes.await_ready();
     std::this_thread::sleep_for(100ms);

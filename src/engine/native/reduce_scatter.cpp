@@ -52,7 +52,8 @@ Task scatter_staged(Call& call) {
   const Shape* const shape = call.shape;
   const std::size_t element = shape->element_bytes;
   // A rank touches only a part of each of the others' pieces.
-  const std::uint64_t stretch = 2 * call.piece_bytes() / element / static_cast<std::uint64_t>(call.size);
+  const std::uint64_t stretch =
+      std::max<std::uint64_t>(1, 2 * call.piece_bytes() / element / static_cast<std::uint64_t>(call.size));
   std::uint64_t longest = 0;
   for (int r = 0; r < call.size; ++r) longest = std::max(longest, shape->part_count(r));
   const auto length = [=](int r, std::uint64_t t) {
