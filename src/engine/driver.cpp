@@ -2,9 +2,11 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "base/cores.hpp"
+#include "engine/arithmetic.hpp"
 #include "engine/engine.hpp"
 #include "engine/relax.hpp"
 
@@ -63,9 +65,15 @@ bool Engine::wait_until(std::unique_lock<std::mutex>& lock, const Deadline& dead
   while (!stop()) {
     if (deadline.passed()) return false;
     if (driver_ == Driver::none) {
-      driver_ = Driver::caller;
-      drive(lock, deadline, stop);
-      driver_ = Driver::none;
+      {
+        const DefaultArithmetic arithmetic;
+        driver_ = Driver::caller;
+        struct Leave {
+          Driver& driver;
+          ~Leave() { driver = Driver::none; }
+        } leave{driver_};
+        drive(lock, deadline, stop);
+      }
       if (waiting_callers_ > 0) changed_.notify_all();
       if (has_work()) leave_to_own_thread();
     } else {
@@ -87,6 +95,7 @@ void Engine::leave_to_own_thread() {
 }
 
 void Engine::own_thread() {
+  const DefaultArithmetic arithmetic;
   auto lock = enter();
   struct {
     const Engine& engine;
@@ -141,6 +150,19 @@ void Engine::own_thread() {
 
 void Engine::drive(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
                    const std::function<bool()>& stop) {
+  try {
+    drive_on(lock, deadline, stop);
+  } catch (const std::bad_alloc&) {
+    if (!lock.owns_lock()) enter(lock);
+    sleeping_ = false;
+    note_no_memory();
+    settle_failure();
+  }
+  last_driven_ = Clock::now();
+}
+
+void Engine::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
+                      const std::function<bool()>& stop) {
   // While long messages stream over a network the next bytes come when the wire brings them: whoever spins
   // for each packet burns a core and is no sooner done. Spinning is for the short messages.
   const auto streamed = [this] {
@@ -200,7 +222,6 @@ void Engine::drive(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
     if (!awaited.empty()) note_wait(awaited, idle_since);
     idle_since = {};
   }
-  last_driven_ = Clock::now();
 }
 
 /// Two ranks that wait for each other run so little that the scheduler may leave them on one core while

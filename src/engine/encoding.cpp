@@ -5,24 +5,13 @@ namespace kolo {
 void Encoding::begin(Wire wire, std::uint64_t longest_message) {
   if (wire != wire_) format_ = kernels::wire_format(wire);
   wire_ = wire;
-  if (is_native()) return;
-  if (longest_message > buffer_bytes_) {
-    buffers_.clear();
-    buffer_bytes_ = longest_message;
-  }
-  free_.clear();
-  for (const auto& buffer : buffers_) free_.push_back(buffer.get());
+  longest_message_ = longest_message;
 }
 
-std::byte* Encoding::encode(const void* numbers, std::uint64_t count) {
-  if (free_.empty()) {
-    buffers_.push_back(std::make_unique_for_overwrite<std::byte[]>(buffer_bytes_));
-    free_.push_back(buffers_.back().get());
-  }
-  std::byte* bytes = free_.back();
-  free_.pop_back();
-  format_.encode(bytes, numbers, count);
-  return bytes;
+MemoryPool::Block Encoding::encode(const void* numbers, std::uint64_t count, MemoryPool& pool) const {
+  MemoryPool::Block block = pool.take(longest_message_);  // of one size for all
+  format_.encode(block.memory.get(), numbers, count);
+  return block;
 }
 
 void Encoding::round(float* numbers, std::uint64_t count) const {

@@ -5,23 +5,22 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
 
+#include "engine/memory_pool.hpp"
 #include "kernels/wire_format.hpp"
 
 namespace kolo {
 
-/// Nothing is allocated once it has run such an operation before. Used by one thread at a time.
+/// Used by one thread at a time.
 class Encoding {
  public:
-  /// Before an operation of which no message is longer. What an earlier one had not given back is free again.
+  /// Before an operation of which no message is longer.
   void begin(Wire wire, std::uint64_t longest_message);
   bool is_native() const { return wire_ == Wire::native; }
 
-  /// The numbers in the wire format, in memory to be given back.
-  std::byte* encode(const void* numbers, std::uint64_t count);
-  void give_back(std::byte* bytes) { free_.push_back(bytes); }
+  /// The numbers in the wire format, in memory from the pool, to be given back.
+  MemoryPool::Block encode(const void* numbers, std::uint64_t count, MemoryPool& pool) const;
 
   /// A message on its way in: a piece may end in the middle of a block, which waits for the rest of it.
   using Unfinished = std::vector<std::byte>;
@@ -40,9 +39,7 @@ class Encoding {
  private:
   Wire wire_ = Wire::native;
   kernels::WireFormat format_;
-  std::uint64_t buffer_bytes_ = 0;
-  std::vector<std::unique_ptr<std::byte[]>> buffers_;
-  std::vector<std::byte*> free_;
+  std::uint64_t longest_message_ = 0;
 };
 
 template <typename Take>

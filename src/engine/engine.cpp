@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "base/log.hpp"
+#include "engine/arithmetic.hpp"
 #include "engine/relax.hpp"
 
 namespace kolo {
@@ -50,7 +51,7 @@ Engine::Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, Engin
   }
   if (board_ != nullptr && options_.crowded) board_->crowded.store(1, std::memory_order_relaxed);
   begin_watching();
-  thread_ = std::thread([this] { own_thread(); });
+  thread_ = ServiceThread([this] { own_thread(); });
 }
 
 std::shared_ptr<Engine> Engine::make(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints,
@@ -110,6 +111,7 @@ std::shared_ptr<Operation> Engine::acquire() {
 
 std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_now) {
   const auto lock = enter();
+  const DefaultArithmetic arithmetic;
   if (poisoned_) {
     auto operation = acquire();
     operation->take(spec);
@@ -133,28 +135,28 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
   if (!is_native) active_.push_back(operation);
   try {
     operation->begin(waits_now, !waits_now || options_.timeline != nullptr);
+    if (is_native) {
+      run_native(*operation, waits_now);
+      if (operation->done()) {
+        retire(operation);  // as many are by now
+      } else {
+        active_.push_back(operation);
+      }
+    } else if (operation->done()) {
+      operation_finished(*operation);
+    }
+    if (driver_ != Driver::caller) {
+      for (std::size_t i = 0; i < links_.size(); ++i) {
+        if (links_[i]->wants_write()) progress(i, false);
+      }
+      settle_failure();
+    }
   } catch (const std::bad_alloc&) {
-    // The others wait for this rank's part.
-    if (is_native) active_.push_back(operation);
-    note_failure({Code::system, rank_, fmt::format("{} has no memory for its part", name_of_rank(rank_))});
+    const bool is_listed = std::ranges::find(active_, operation) != active_.end();
+    if (!is_listed && !operation->done()) active_.push_back(operation);
+    note_no_memory();
     settle_failure();
     return operation;
-  }
-  if (is_native) {
-    run_native(*operation, waits_now);
-    if (operation->done()) {
-      retire(operation);  // as many are by now
-    } else {
-      active_.push_back(operation);
-    }
-  } else if (operation->done()) {
-    operation_finished(*operation);
-  }
-  if (driver_ != Driver::caller) {
-    for (std::size_t i = 0; i < links_.size(); ++i) {
-      if (links_[i]->wants_write()) progress(i, false);
-    }
-    settle_failure();
   }
   // Also an operation that is done may leave answers that had no room, which a sleeper did not arm for.
   if (!has_work()) return operation;
@@ -230,6 +232,7 @@ void Engine::release(std::size_t active_index) {
 void Engine::retire(std::shared_ptr<Operation> operation) {
   record(*operation);
   if (!operation->status().ok()) count_error(operation->spec().collective);
+  operation->give_back_memory();
   constexpr std::size_t kPool = 256;
   if (pool_.size() < kPool) pool_.push_back(std::move(operation));
   if (waiting_callers_ > 0) changed_.notify_all();

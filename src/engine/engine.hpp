@@ -12,12 +12,12 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
 
 #include "base/deadline.hpp"
+#include "base/service_thread.hpp"
 #include "engine/control.hpp"
 #include "engine/native/group.hpp"
 #include "engine/operation.hpp"
@@ -180,6 +180,8 @@ class Engine final : private LinkListener,
   bool wait_until(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
                   const std::function<bool()>& stop);
   void drive(std::unique_lock<std::mutex>& lock, const Deadline& deadline, const std::function<bool()>& stop);
+  void drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
+                const std::function<bool()>& stop);
   void find_direct_reads();
   bool poll(bool look_at_descriptors);
   bool progress(std::size_t index, bool readable);
@@ -212,6 +214,7 @@ class Engine final : private LinkListener,
   // failure.cpp: what goes wrong.
   void note_failure(Failure failure, bool heard = false);
   void note_lost(std::size_t index);
+  void note_no_memory();
   void settle_failure();
   void check_links();
   void check_deadlines();
@@ -262,6 +265,7 @@ class Engine final : private LinkListener,
   Clock::time_point last_move_;                    // to another core
   std::deque<std::shared_ptr<Operation>> active_;  // in the order of their starts, in which most of them end
   std::deque<std::shared_ptr<Operation>> pool_;    // finished; their Works may still be held
+  MemoryPool memory_;
   std::unordered_map<std::uint32_t, Context> contexts_;
   std::unordered_set<std::uint32_t> claimed_contexts_{0};
   Counters counters_;
@@ -275,7 +279,7 @@ class Engine final : private LinkListener,
   std::optional<Failure> noted_;  // to be settled when no link is in the middle of a call
   bool noted_heard_ = false;      // from another rank
   std::optional<Failure> poisoned_;
-  std::thread thread_;
+  ServiceThread thread_;
 };
 
 }  // namespace kolo

@@ -34,6 +34,13 @@ void Engine::note_failure(Failure failure, bool heard) {
   noted_heard_ = heard;
 }
 
+/// The others wait for this rank's part. As certain as if another had said it: nothing is asked, or moved,
+/// first.
+void Engine::note_no_memory() {
+  note_failure({Code::system, rank_, fmt::format("{} has no memory for its part", name_of_rank(rank_))},
+               true);
+}
+
 void Engine::note_lost(std::size_t index) {
   if (lost_[index]) return;
   lost_[index] = true;

@@ -37,9 +37,9 @@ void Operation::begin_plan() {
   const Plan& plan = *recipe_->plan;
   const auto count = plan.steps.size();
   finished_.clear();  // nothing of an earlier call is left where there is no memory for this one
-  if (scratch_.size() < plan.scratch_bytes) scratch_.resize(plan.scratch_bytes);
+  scratch_ = engine_.memory_.take(plan.scratch_bytes);
   memory_ = {const_cast<std::byte*>(static_cast<const std::byte*>(spec_.input)),
-             static_cast<std::byte*>(spec_.output), scratch_.data()};
+             static_cast<std::byte*>(spec_.output), scratch_.memory.get()};
   encoding_.begin(recipe_->wire, plan.longest_message);
   dependencies_left_.resize(count);
   finished_.assign(count, false);
@@ -52,7 +52,6 @@ void Operation::begin_plan() {
   for (std::uint32_t i = 0; i < count; ++i) {
     dependencies_left_[i] = plan.steps[i].dependencies;
     transfers_[i].posted = false;
-    transfers_[i].encoded = nullptr;
   }
   // Receives first: a peer that has already sent is answered before we start sending ourselves.
   for (const bool receives : {false, true}) {
@@ -70,6 +69,18 @@ void Operation::end(Status status, Clock::time_point when) {
   status_ = std::move(status);
   ended_ = when;
   done_.store(true, std::memory_order_release);
+}
+
+/// What others would miss while this operation waits for being used again, or that the caller would not
+/// expect to live on.
+void Operation::give_back_memory() {
+  engine_.memory_.give_back(std::exchange(scratch_, {}));
+  if (!status_.ok()) {
+    for (Transfer& transfer : transfers_) engine_.memory_.give_back(std::exchange(transfer.encoded, {}));
+  }
+  constexpr std::size_t kMostTransfers = 4096;
+  if (transfers_.size() > kMostTransfers) transfers_ = std::vector<Transfer>();
+  if (spec_.reduction.custom_reduction() != nullptr) spec_.reduction = ReduceOp::sum;
 }
 
 std::byte* Operation::at(BufferName buffer, std::uint64_t offset) const {
@@ -136,10 +147,10 @@ void Operation::post(std::uint32_t index) {
 /// Only when its bytes leave, so that few messages are in memory twice.
 void Operation::encode(std::uint32_t index) {
   Transfer& transfer = transfers_[index];
-  if (encoding_.is_native() || transfer.encoded != nullptr) return;
+  if (encoding_.is_native() || transfer.encoded.memory) return;
   const PlanStep& step = recipe_->plan->steps[index];
-  transfer.encoded = encoding_.encode(at(step.a_buffer, step.a), step.bytes / sizeof(float));
-  transfer.data = transfer.encoded;
+  transfer.encoded = encoding_.encode(at(step.a_buffer, step.a), step.bytes / sizeof(float), engine_.memory_);
+  transfer.data = transfer.encoded.memory.get();
 }
 
 void Operation::consume(std::uint32_t index, std::uint64_t offset, const std::byte* from,
@@ -198,7 +209,7 @@ void Operation::combine(const PlanStep& step, std::byte* out, const std::byte* l
 void Operation::transfer_finished(std::uint32_t index) {
   const PlanStep& step = recipe_->plan->steps[index];
   last_progress_ = Clock::now();
-  if (std::byte* encoded = std::exchange(transfers_[index].encoded, nullptr)) encoding_.give_back(encoded);
+  engine_.memory_.give_back(std::exchange(transfers_[index].encoded, {}));
   if (spec_.counts) {
     const bool sent = step.kind == StepKind::send;
     const int peer = spec_.ranks()[static_cast<std::size_t>(step.peer)];

@@ -101,7 +101,7 @@ class Operation {
     std::uint32_t index = 0;
     bool posted = false;
     Clock::time_point posted_at{};    ///< where there is a timeline
-    std::byte* encoded = nullptr;     ///< of a send in a wire format, while its bytes leave
+    MemoryPool::Block encoded;        ///< of a send in a wire format, while its bytes leave
     Encoding::Unfinished unfinished;  ///< of a receive
 
     void leaving() override { operation->encode(index); }
@@ -117,6 +117,7 @@ class Operation {
   Clock::time_point time_of_end() const { return is_timed_ ? Clock::now() : started_; }
   void begin_plan();
   void end(Status status, Clock::time_point when);
+  void give_back_memory();
   void run(std::uint32_t index);
   void run_ready();
   void post(std::uint32_t index);
@@ -134,7 +135,7 @@ class Operation {
   OperationSpec spec_;
   std::shared_ptr<const Recipe> recipe_;  // keeps spec_.recipe
   std::array<std::byte*, 3> memory_{};
-  std::vector<std::byte> scratch_;
+  MemoryPool::Block scratch_;
   std::vector<std::uint32_t> dependencies_left_;
   std::vector<bool> finished_;
   std::vector<Transfer> transfers_;

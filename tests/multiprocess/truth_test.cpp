@@ -75,9 +75,11 @@ TEST_P(Truth, AForkThatEndsDoesTheLinksNoHarm) {
   for (const RankEnd& end : processes.collect(60s)) EXPECT_EQ(end.code, 0) << end.error;
 }
 
-TEST_P(Truth, ARankWithoutMemoryForACallSaysSo) {
+/// A call for which rank 1 has no memory, at its start or on its way, is an error that says so, and not the
+/// last.
+void run_out_of_memory(const char* transports, const CallOptions& options) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-  Processes processes({.size = 3, .transports = GetParam(), .timeout = 40s}, [&](Communicator& c) {
+  Processes processes({.size = 3, .transports = transports, .timeout = 40s}, [&](Communicator& c) {
     std::vector<float> data(16 << 20);
     std::string error;
     try {
@@ -86,16 +88,29 @@ TEST_P(Truth, ARankWithoutMemoryForACallSaysSo) {
         const rlimit little{64 << 10, 64 << 10};
         ::setrlimit(RLIMIT_AS, &little);  // less than there is: no more can be had
       }
-      c.all_reduce(data, ReduceOp::sum, {.algorithm = "naive"});
+      c.all_reduce(data, ReduceOp::sum, options);
     } catch (const Error& problem) {
       error = problem.what();
     }
     require(error.find("rank 1 has no memory for its part") != error.npos, "not told: " + error);
+    try {
+      c.barrier();
+      require(false, "the communicator still works");
+    } catch (const Error&) {
+    }
   });
   for (const RankEnd& end : processes.collect(30s)) EXPECT_EQ(end.code, 0) << end.error;
 #else
   GTEST_SKIP() << "a sanitizer needs memory of its own";
 #endif
+}
+
+TEST_P(Truth, ARankWithoutMemoryForACallSaysSo) {
+  run_out_of_memory(GetParam(), {.algorithm = "naive"});
+}
+
+TEST_P(Truth, ARankWithoutMemoryForAMessageSaysSo) {
+  run_out_of_memory(GetParam(), {.algorithm = "ring", .segment_bytes = 16 << 20, .wire = Wire::int8});
 }
 
 INSTANTIATE_TEST_SUITE_P(Multiprocess, Truth, ::testing::Values("shm", "tcp"));

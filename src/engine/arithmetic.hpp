@@ -1,0 +1,59 @@
+// DefaultArithmetic: sums that do not depend on how the program has set its threads' floating point.
+#pragma once
+
+#if defined(__SSE2__)
+#include <immintrin.h>
+#endif
+
+#include <cstdint>
+
+namespace kolo {
+
+/// While it lives, this thread rounds to nearest and keeps denormal numbers, as every thread does that nobody
+/// has told otherwise: several ranks may compute the same sum, and which of their threads do is a matter of
+/// timing.
+class DefaultArithmetic {
+ public:
+  DefaultArithmetic() : before_(control()) {
+    if ((before_ & kChoices) != 0) set_control(before_ & ~kChoices);
+  }
+  ~DefaultArithmetic() {
+    if ((before_ & kChoices) != 0) set_control(before_);
+  }
+  DefaultArithmetic(const DefaultArithmetic&) = delete;
+  DefaultArithmetic& operator=(const DefaultArithmetic&) = delete;
+
+ private:
+#if defined(__SSE2__)
+  using Control = unsigned;
+  static constexpr Control kChoices = 0xe040;  // flush to zero, rounding (2 bits), denormals are zero
+  static Control control() {
+    return _mm_getcsr();
+  }
+  static void set_control(Control control) {
+    _mm_setcsr(control);
+  }
+#elif defined(__aarch64__)
+  using Control = std::uint64_t;
+  static constexpr Control kChoices = 0x3ull << 22 | 1ull << 24 | 1ull << 25;  // RMode, FZ, DN (default NaN)
+  static Control control() {
+    Control control;
+    asm volatile("mrs %0, fpcr" : "=r"(control));
+    return control;
+  }
+  static void set_control(Control control) {
+    asm volatile("msr fpcr, %0" : : "r"(control));
+  }
+#else
+  using Control = unsigned;
+  static constexpr Control kChoices = 0;
+  static Control control() {
+    return 0;
+  }
+  static void set_control(Control) {}
+#endif
+
+  const Control before_;
+};
+
+}  // namespace kolo

@@ -1,0 +1,27 @@
+// MemoryPool: memory that operations need while they run.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+namespace kolo {
+
+/// Nothing is allocated for an operation like one that ran before, and what is kept does not grow with the
+/// number of operations that ever ran at once. Used by one thread at a time.
+class MemoryPool {
+ public:
+  struct Block {
+    std::unique_ptr<std::byte[]> memory;
+    std::size_t bytes = 0;
+  };
+
+  /// At least `bytes` bytes with any values. Throws std::bad_alloc.
+  Block take(std::size_t bytes);
+  void give_back(Block block);
+
+ private:
+  std::vector<Block> blocks_;  // in the order in which they came back
+};
+
+}  // namespace kolo
