@@ -130,6 +130,7 @@ void Operation::post(std::uint32_t index) {
   transfer.tag = {spec_.context, step.message, spec_.sequence};
   transfer.signature = &spec_.signature;
   transfer.bytes = step.wire_bytes;
+  transfer.segments = step.segments;
   if (engine_.options().timeline) transfer.posted_at = Clock::now();
   Link& link = engine_.link(spec_.ranks()[static_cast<std::size_t>(step.peer)]);
   if (step.kind == StepKind::send) {

@@ -166,6 +166,8 @@ class Lowering {
       plan_->steps.push_back(out);
       at += out.bytes;
     } while (at < bytes);
+    const auto segments = static_cast<std::uint32_t>(plan_->steps.size()) - first_.back();
+    for (std::size_t i = first_.back(); i < plan_->steps.size(); ++i) plan_->steps[i].segments = segments;
   }
 
   void order() {

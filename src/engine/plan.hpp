@@ -33,8 +33,9 @@ struct PlanStep {
   BufferName a_buffer = BufferName::scratch;
   BufferName b_buffer = BufferName::scratch;
   std::int32_t peer = -1;
-  std::uint32_t message = 0;  ///< number of the message between the two ranks, in their schedules' order
-  std::uint32_t step = 0;     ///< index in the schedule
+  std::uint32_t message = 0;   ///< number of the message between the two ranks, in their schedules' order
+  std::uint32_t step = 0;      ///< index in the schedule
+  std::uint32_t segments = 1;  ///< into which that one is cut
   std::uint32_t dependencies = 0;
   std::uint32_t first_dependent = 0;  ///< into Plan::dependents
   std::uint32_t dependent_count = 0;

@@ -18,7 +18,7 @@ enum class FrameType : std::uint8_t {
 };
 
 /// What the handshake compares: counts up when anything changes that ranks say to each other afterwards.
-inline constexpr std::uint32_t kWireVersion = 7;
+inline constexpr std::uint32_t kWireVersion = 8;
 
 /// Travels in front of every frame, in the byte order of the machine (all ranks run the same build).
 struct FrameHeader {
@@ -28,7 +28,7 @@ struct FrameHeader {
   std::uint16_t magic = kMagic;
   FrameType type = FrameType::control;
   std::uint8_t acknowledged = 0;
-  std::uint32_t reserved = 0;
+  std::uint32_t segments = 1;  ///< as MessageRequest::segments
   Tag tag;
   std::uint64_t bytes = 0;
   Signature signature;

@@ -34,6 +34,7 @@ FrameHeader Link::header_for(FrameType type, const MessageRequest& request) {
   header.acknowledged = request.acknowledged;
   header.tag = request.tag;
   header.bytes = request.bytes;
+  header.segments = request.segments;
   header.signature = *request.signature;
   return header;
 }
@@ -180,7 +181,10 @@ bool Link::flush() {
 // --- Receiving
 
 bool Link::agrees(const FrameHeader& header, const MessageRequest& request) {
-  if (header.signature == *request.signature && header.bytes == request.bytes) return true;
+  if (header.signature == *request.signature && header.bytes == request.bytes &&
+      header.segments == request.segments) {
+    return true;
+  }
   listener_.on_mismatch(*this, header.tag, *request.signature, header.signature);
   return false;
 }

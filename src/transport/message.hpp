@@ -41,7 +41,8 @@ class MessageRequest {
   const Signature* signature = nullptr;
   std::byte* data = nullptr;  ///< source of a send; destination of a receive that only stores, else null
   std::uint64_t bytes = 0;
-  bool acknowledged = false;  ///< a send that finishes only once the peer has met it with a receive
+  std::uint32_t segments = 1;  ///< of how many messages what is sent from rank to rank consists here
+  bool acknowledged = false;   ///< a send that finishes only once the peer has met it with a receive
 
   /// Sends only: the bytes leave now. From here on, if not before, `data` points to them. May come again.
   virtual void leaving() {}

@@ -102,6 +102,20 @@ TEST_P(ErrorsOver, RanksThatDisagreeAllLearnWhoAskedForWhat) {
                       c.all_reduce(data(c, 10), ReduceOp::sum, {.algorithm = odd(c) ? "central" : "ring"});
                     },
                     {"rank 1", "central", "ring"});
+    // What one rank sends another, by whole segments: then no segment differs from the one it meets.
+    for (const bool is_more : {false, true}) {
+      expect_mismatch(GetParam(), size,
+                      [&](Communicator& c) {
+                        const auto ranks = static_cast<std::size_t>(c.size());
+                        std::vector<std::uint64_t> sent(ranks), received(ranks);
+                        if (c.rank() == 0) sent[1] = is_more ? 20'000 : 10'000;
+                        if (c.rank() == 1) received[0] = is_more ? 10'000 : 20'000;
+                        std::vector<std::uint8_t> in(sent[1]), out(received[0]);
+                        c.all_to_all(in, out, sent, received, {.segment_bytes = 10'000});
+                        c.barrier();
+                      },
+                      {"rank 1", "rank 0", "uneven counts"});
+    }
     // Order of calls.
     expect_mismatch(GetParam(), size,
                     [&](Communicator& c) {
