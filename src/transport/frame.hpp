@@ -15,6 +15,8 @@ enum class FrameType : std::uint8_t {
   data = 4,     ///< a long message: its bytes follow
   done = 5,     ///< the message was met by its receive; its memory is free
   control = 6,  ///< between engines: `bytes` bytes follow, tag.message is their kind
+  hold = 7,     ///< many short messages wait for their receives: offer those that follow, as long ones are
+  go_on = 8,    ///< no longer
 };
 
 /// What the handshake compares: counts up when anything changes that ranks say to each other afterwards.
@@ -36,7 +38,8 @@ struct FrameHeader {
 };
 static_assert(sizeof(FrameHeader) == 72);
 
-/// Messages up to this size are sent at once; longer ones wait until their receive is posted.
+/// Messages up to this size are sent at once, unless the peer holds them; longer ones wait until their
+/// receive is posted.
 inline constexpr std::uint64_t kEagerBytes = 8192;
 inline constexpr std::uint64_t kMaxControlBytes = 65536;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -16,6 +17,9 @@ constexpr std::size_t kGranule = 8;                // the largest element
 // What a peer may have us keep: short messages and offers that are ahead of our receives, receives that are
 // ahead of our sends, and answers that it does not read.
 constexpr std::size_t kMostUnexpectedBytes = std::size_t{256} << 20;
+// What is under way when the peer hears that it shall hold them is far less than the rest.
+constexpr std::size_t kHoldBytes = std::size_t{32} << 20;
+constexpr std::size_t kGoOnBytes = std::size_t{8} << 20;
 constexpr std::size_t kMostEarlyReady = std::size_t{1} << 20;
 constexpr std::size_t kMostControls = 4096;
 
@@ -101,6 +105,13 @@ void Link::post_send(MessageRequest& request) {
   enqueue(std::move(frame));
 }
 
+void Link::offer_instead(OutFrame& message) {
+  message.header.type = FrameType::offer;
+  message.header.range.region = FrameHeader::kNoRange;
+  MessageRequest& request = *std::exchange(message.request, nullptr);
+  sends_.add(request.tag, {&request, true});
+}
+
 void Link::send_data(MessageRequest& request) {
   OutFrame frame;
   frame.header = header_for(FrameType::data, request);
@@ -124,6 +135,8 @@ bool Link::flush() {
     const std::uint64_t most = std::min(turn_left_, kWriteBytes);
     for (std::size_t i = out_head_; i < out_.size() && used + 2 <= kParts && offered < most; ++i) {
       OutFrame& frame = out_[i];
+      const bool is_short = frame.header.type == FrameType::message && frame.header.bytes > 0;
+      if (is_held_ && is_short && frame.written == 0 && frame.request != nullptr) offer_instead(frame);
       if (frame.request != nullptr && frame.written == 0) {
         frame.request->leaving();
         frame.payload = frame.request->data;
@@ -193,6 +206,10 @@ void Link::post_receive(MessageRequest& request) {
   if (abandoned_) return;
   if (auto waiting = unexpected_.take(request.tag)) {
     unexpected_bytes_ -= sizeof(Unexpected) + waiting->payload.size();
+    if (holds_peer_ && unexpected_bytes_ < kGoOnBytes) {
+      holds_peer_ = false;
+      reply(FrameType::go_on, request.tag);
+    }
     if (!agrees(waiting->header, request)) return;
     if (waiting->header.type == FrameType::message) {
       if (waiting->header.acknowledged) reply(FrameType::done, request.tag);
@@ -235,6 +252,10 @@ void Link::keep(const FrameHeader& header, const std::byte* payload) {
   }
   unexpected_bytes_ += sizeof(Unexpected) + size;
   unexpected_.add(header.tag, Unexpected{header, {payload, payload + size}});
+  if (!holds_peer_ && unexpected_bytes_ > kHoldBytes) {
+    holds_peer_ = true;
+    reply(FrameType::hold, header.tag);
+  }
   listener_.on_unexpected(*this, header.tag, header.signature);
 }
 
@@ -243,7 +264,8 @@ void Link::on_offer(const FrameHeader& header) {
   if (posted != nullptr) {
     MessageRequest& request = **posted;
     if (!agrees(header, request)) return;
-    if (!endpoint_->can_pull()) return;  // `ready` went out when the receive was posted
+    // `ready` went out when the receive was posted, unless a short message was to come.
+    if (!endpoint_->can_pull() && header.bytes > kEagerBytes) return;
     receives_.take(header.tag);
     answer_offer(header, request);
     return;
@@ -277,7 +299,7 @@ void Link::on_data(const FrameHeader& header) {
     incoming_left_ = header.bytes;
     return;
   }
-  if (header.bytes <= kEagerBytes) return corrupt("a short message as data");
+  if (header.bytes == 0) return corrupt("no message as data");
   const auto request = receives_.take(header.tag);
   if (!request) return corrupt("data that nobody asked for");
   incoming_left_ = header.bytes;
@@ -316,6 +338,10 @@ void Link::handle(const FrameHeader& header) {
       return on_done(header);
     case FrameType::data:
       return on_data(header);
+    case FrameType::hold:
+    case FrameType::go_on:
+      is_held_ = header.type == FrameType::hold;
+      return;
     case FrameType::message:
     case FrameType::control:
       return;  // handled with their payload by parse()
@@ -349,7 +375,7 @@ bool Link::parse() {
     FrameHeader header;
     std::memcpy(&header, in_.data() + in_begin_, sizeof header);
     if (header.magic != FrameHeader::kMagic || header.type < FrameType::message ||
-        header.type > FrameType::control) {
+        header.type > FrameType::go_on) {
       corrupt("a frame that is none");
       break;
     }

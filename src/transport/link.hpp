@@ -32,10 +32,11 @@ class LinkListener {
   virtual void on_control(Link& link, std::uint32_t kind, std::span<const std::byte> payload) = 0;
 };
 
-/// Short messages (kEagerBytes) are sent at once and wait at the receiver, if need be in memory of the Link.
-/// Long ones move only when their receive is posted: the receiver pulls them from the sender's memory where
-/// the endpoint can, else it says `ready` and the sender streams them. So a message never blocks those behind
-/// it, and no long message is ever copied aside.
+/// Short messages (kEagerBytes) are sent at once and wait at the receiver, if need be in memory of the Link,
+/// until that is a lot: then those that follow wait at the sender, as long ones do. Long ones move only when
+/// their receive is posted: the receiver pulls them from the sender's memory where the endpoint can, else it
+/// says `ready` and the sender streams them. So a message never blocks those behind it, and no long message
+/// is ever copied aside.
 ///
 /// The peer is not trusted: whatever it sends, memory that requests do not name is neither read nor written,
 /// what is kept for it is bounded, and a peer that breaks the protocol ends this link with Code::system.
@@ -118,6 +119,7 @@ class Link {
   };
 
   void enqueue(OutFrame frame);
+  void offer_instead(OutFrame& message);
   bool flush();
   bool read_more();
   bool parse();
@@ -175,6 +177,8 @@ class Link {
   TagTable<Sent> sends_;  // offered, or written and waiting for their acknowledgement
   TagTable<Unexpected> unexpected_;
   std::size_t unexpected_bytes_ = 0;
+  bool holds_peer_ = false;
+  bool is_held_ = false;  // by the peer
   TagTable<bool> early_ready_;
 };
 

@@ -16,7 +16,7 @@ constexpr std::chrono::milliseconds kPullTime{20};
 }  // namespace
 
 void Link::answer_offer(const FrameHeader& offer, MessageRequest& request) {
-  if (offer.range.region != FrameHeader::kNoRange) {
+  if (endpoint_->can_pull() && offer.range.region != FrameHeader::kNoRange) {
     if (pulls_.empty() && pull_left_ > 0) return pull(offer, request);
     pulls_.push_back({offer, &request});
     return;

@@ -39,7 +39,7 @@ void handshakes(const fs::path& folder) {
 
 void frames(const fs::path& folder) {
   for (const FrameType type : {FrameType::message, FrameType::offer, FrameType::ready, FrameType::data,
-                               FrameType::done, FrameType::control}) {
+                               FrameType::done, FrameType::control, FrameType::hold, FrameType::go_on}) {
     for (std::uint32_t i = 0; i < 6; ++i) {
       FrameHeader header;  // of a message that link_fuzz.cpp waits for or sends
       header.type = type;

@@ -150,6 +150,41 @@ struct LateMessage final : Message {
   int asked = 0;
 };
 
+TEST_P(LinkOver, ShortMessagesFarAheadOfTheirReceivesWaitAtTheSender) {
+  constexpr std::uint32_t kMessages = 6000;  // 47 MiB
+  Pair pair(GetParam(), 3, 100'000, 1 << 20);
+  std::vector<std::unique_ptr<Message>> sends;
+  const auto send = [&](std::uint32_t i, std::uint64_t size) {
+    sends.push_back(std::make_unique<Message>(Tag{1, i, 5}, size));
+    fill(*sends.back(), i);
+    sends.back()->acknowledged = i % 7 == 0;
+    pair.links[0]->post_send(*sends.back());
+  };
+  for (std::uint32_t i = 0; i < kMessages; ++i) {
+    send(i, i % 100 == 99 ? 0 : kEagerBytes);
+    if (i % 10 == 0) pair.run();
+  }
+  pair.run();
+  const auto has_left = [](const auto& message) { return message->done; };
+  const auto left = std::ranges::count_if(sends, has_left);
+  EXPECT_GT(left, kMessages / 2);
+  EXPECT_LT(left, kMessages * 9 / 10);
+  const auto receive = [&](std::uint32_t i) {
+    Message received(Tag{1, i, 5}, sends[i]->bytes, i % 2 == 0);
+    pair.links[1]->post_receive(received);
+    pair.run();
+    ASSERT_TRUE(received.done) << i;
+    ASSERT_EQ(received.memory, sends[i]->memory) << i;
+  };
+  for (std::uint32_t i = 0; i < kMessages; ++i) receive(i);
+  EXPECT_TRUE(std::ranges::all_of(sends, has_left));
+  send(kMessages, kEagerBytes);
+  pair.run();
+  EXPECT_TRUE(sends.back()->done) << "it is still held";
+  receive(kMessages);
+  for (auto& link : pair.links) EXPECT_FALSE(link->is_waiting());
+}
+
 TEST_P(LinkOver, AMessageIsAskedForItsBytesWhenTheyLeave) {
   for (const std::uint64_t size : {100u, 300'000u}) {
     Pair pair(GetParam(), 1, 10'000, 20'000);
@@ -323,7 +358,7 @@ TEST(HostilePeer, NonsenseEndsTheLinkWithAWord) {
     Message empty({1, 0, 1}, 0);
     pair.links[0]->post_receive(empty);
     pair.say(frame(FrameType::data, empty));
-    expect_refused(pair, "short");
+    expect_refused(pair, "no message as data");
   }
 }
 
