@@ -63,22 +63,22 @@ int parse(CLI::App& app, std::vector<std::string> arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("kolo: collective communication and data-parallel training for CPUs and ordinary networks",
-               "kolo");
-  app.set_version_flag("--version", std::string("kolo ") + kolo::version());
-  app.footer(kFooter);
-  app.require_subcommand(1);
-  std::vector<std::string> arguments(argv + 1, argv + argc);
-  kolo::cli::add_run(app, kolo::cli::take_program(arguments));
-  kolo::cli::add_bench(app);
-  kolo::cli::add_plan(app);
-  kolo::cli::add_tune(app);
-  kolo::cli::add_doctor(app);
-  kolo::cli::add_check(app);
-  kolo::cli::add_draw(app);
-  kolo::cli::add_trace(app);
-  kolo::cli::add_docs(app);
   try {
+    CLI::App app("kolo: collective communication and data-parallel training for CPUs and ordinary networks",
+                 "kolo");
+    app.set_version_flag("--version", std::string("kolo ") + kolo::version());
+    app.footer(kFooter);
+    app.require_subcommand(1);
+    std::vector<std::string> arguments(argv + 1, argv + argc);
+    kolo::cli::add_run(app, kolo::cli::take_program(arguments));
+    kolo::cli::add_bench(app);
+    kolo::cli::add_plan(app);
+    kolo::cli::add_tune(app);
+    kolo::cli::add_doctor(app);
+    kolo::cli::add_check(app);
+    kolo::cli::add_draw(app);
+    kolo::cli::add_trace(app);
+    kolo::cli::add_docs(app);
     return parse(app, std::move(arguments));
   } catch (const kolo::InvalidArgument& error) {
     return report(error.what(), kUsage);

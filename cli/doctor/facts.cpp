@@ -113,8 +113,8 @@ Facts gather_facts(int rank) {
   facts.host = ::gethostname(name, sizeof name - 1) == 0 ? name : "?";
   facts.place = this_host().boot + "/" + this_host().net_namespace;
   facts.version = version();
-  if (!config().key.empty()) {
-    facts.key = hexadecimal(hmac(config().key, "kolo doctor's fingerprint")).substr(0, 16);
+  if (!job_key().empty()) {
+    facts.key = hexadecimal(hmac(job_key(), "kolo doctor's fingerprint")).substr(0, 16);
   }
   facts.interface = config().interface;
   facts.cores = to_text(usable_cores());

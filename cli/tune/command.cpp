@@ -42,7 +42,7 @@ struct TuneRequest {
   std::vector<std::string> collectives = {"all_reduce"};
   std::vector<std::string> transports = {"shm", "tcp"};
   std::string sizes = "8,512,4K:16M:2,64M";
-  std::string file = table_path();
+  std::string file;  ///< empty: the settings name it
   bool only_bandwidths = false;
 };
 
@@ -132,7 +132,8 @@ int tune_this_machine(const TuneRequest& request) {
   return 0;
 }
 
-int run_tune(const TuneRequest& request) {
+int run_tune(TuneRequest& request) {
+  if (request.file.empty()) request.file = table_path();
   if (request.file.empty()) {
     fmt::print(stderr, "kolo tune: there is no place for the table: name one with -o or KOLO_TABLE\n");
     return kUsage;
@@ -163,8 +164,8 @@ void add_tune(CLI::App& app) {
   tune->add_option("--sizes", request->sizes, "Bytes, with K, M, G; ranges FROM:TO:FACTOR")
       ->capture_default_str()
       ->type_name("LIST");
-  tune->add_option("-o,--output", request->file, "The table; what it says of other settings stays")
-      ->capture_default_str()
+  tune->add_option("-o,--output", request->file,
+                   "The table (default: KOLO_TABLE's); what it says of other settings stays")
       ->type_name("FILE");
   tune->add_flag("--only-bandwidths", request->only_bandwidths,
                  "Over several hosts: measure what each can send to each other one, and nothing else");

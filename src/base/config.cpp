@@ -46,7 +46,7 @@ bool flag(const char* name) {
   return number<int>(name, 0, 0, 1) == 1;
 }
 
-std::string key() {
+std::string read_key() {
   const std::string path = text("KOLO_KEY_FILE", "");
   const std::string given = text("KOLO_KEY", "");
   if (path.empty()) return given;
@@ -80,7 +80,6 @@ Config read() {
   c.interface = text("KOLO_INTERFACE", "");
   c.store = text("KOLO_STORE", "");
   c.store_served = flag("KOLO_STORE_SERVED");
-  c.key = key();
   c.insecure = flag("KOLO_INSECURE");
   c.tls = flag("KOLO_TLS");
   c.tls_certificate = text("KOLO_TLS_CERT", "");
@@ -97,6 +96,11 @@ Config read() {
 
 const Config& config() {
   static const Config instance = read();
+  return instance;
+}
+
+const std::string& job_key() {
+  static const std::string instance = read_key();
   return instance;
 }
 

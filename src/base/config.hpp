@@ -23,7 +23,6 @@ struct Config {
   std::string interface;                   ///< KOLO_INTERFACE: interface, address or subnet that tcp binds.
   std::string store;                       ///< KOLO_STORE: "tcp://host:port" or "file:///path", see Store.
   bool store_served = false;               ///< KOLO_STORE_SERVED=1: somebody else than rank 0 serves it.
-  std::string key;                         ///< KOLO_KEY, or the contents of KOLO_KEY_FILE: the job's secret.
   bool insecure = false;                   ///< KOLO_INSECURE=1: without a key, too, other hosts may connect.
   bool tls = false;             ///< KOLO_TLS=1: all connections between hosts and processes are encrypted.
   std::string tls_certificate;  ///< KOLO_TLS_CERT: this rank's certificate, with those between it and the CA.
@@ -37,5 +36,9 @@ struct Config {
 /// Thread-safe; the first call reads the environment. A value that makes no sense throws InvalidArgument that
 /// names the variable.
 const Config& config();
+
+/// The job's secret: KOLO_KEY, or the contents of KOLO_KEY_FILE. As config(), but apart from it: a launcher
+/// makes a key of its own, and a file that is not there is nothing to it.
+const std::string& job_key();
 
 }  // namespace kolo

@@ -210,10 +210,11 @@ Status parse_store_url(const std::string& url, Meeting& meeting) {
   return {};
 }
 
-Result<Meeting> plan_meeting(const Launch& launch, const Config& config, const Lookup& lookup) {
+Result<Meeting> plan_meeting(const Launch& launch, const Config& config, const std::string& key,
+                             const Lookup& lookup) {
   Meeting meeting;
   meeting.one_host = launch.local_size == launch.size;
-  auto credentials = make_credentials(config, config.key);
+  auto credentials = make_credentials(config, key);
   if (!credentials.ok()) return credentials.status();
   meeting.address.credentials = std::move(*credentials);
   if (!config.store.empty()) {
@@ -264,7 +265,7 @@ std::shared_ptr<Store> store_from_environment(const Launch& launch, std::chrono:
   }();
   const std::lock_guard lock(entry.mutex);
   if (!entry.store) {
-    const Meeting meeting = plan_meeting(launch, config(), environment).value_or_throw();
+    const Meeting meeting = plan_meeting(launch, config(), job_key(), environment).value_or_throw();
     entry.store = hold_meeting(meeting, timeout).value_or_throw();
   }
   // Counted only once there is a store: who tries again after it has found none meets the others' first call.

@@ -20,8 +20,9 @@ struct Meeting {
   bool one_host = false;  ///< tcp: every rank is on this host, so the server need not be seen from others
 };
 
-/// Code::invalid_argument that names the variable to set or to mend.
-Result<Meeting> plan_meeting(const Launch& launch, const Config& config, const Lookup& lookup);
+/// `key` is the job's secret. Code::invalid_argument that names the variable to set or to mend.
+Result<Meeting> plan_meeting(const Launch& launch, const Config& config, const std::string& key,
+                             const Lookup& lookup);
 
 /// "tcp://host:port" or "file:///path" into `meeting`.
 Status parse_store_url(const std::string& url, Meeting& meeting);

@@ -5,7 +5,7 @@
 namespace kolo {
 
 Result<TransportOptions> make_transport_options(std::string job, std::string store_host) {
-  auto credentials = make_credentials(config(), config().key);
+  auto credentials = make_credentials(config(), job_key());
   if (!credentials.ok()) return credentials.status();
   TransportOptions options;
   options.job = std::move(job);

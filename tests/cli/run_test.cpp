@@ -104,6 +104,22 @@ TEST_F(KoloRun, GivesAllRanksOneStoreOneKeyAndAPort) {
   }
 }
 
+TEST_F(KoloRun, SettingsThatAreNotUsedDoNoHarm) {
+  const std::map<std::string, std::string> senseless = {{"KOLO_TIMEOUT", "soon"},
+                                                        {"KOLO_KEY_FILE", "/no/such/file"}};
+  Command help({KOLO_PROGRAM, "--help"}, senseless);
+  EXPECT_EQ(help.finish(), 0) << help.err();
+  Command plan({KOLO_PROGRAM, "plan", "all_reduce", "--bytes", "8"}, senseless);
+  EXPECT_EQ(plan.finish(), 2);
+  EXPECT_NE(plan.err().find("KOLO_TIMEOUT"), std::string::npos) << plan.err();
+  // The job has a key of its own.
+  mark_["KOLO_KEY"] = "ours";
+  mark_["KOLO_KEY_FILE"] = "/no/such/file";
+  Command job(run(1, {"environment", "KOLO_KEY_FILE"}, {"--no-prefix"}), mark_);
+  EXPECT_EQ(job.finish(), 0) << job.err();
+  EXPECT_EQ(job.out(), "KOLO_KEY_FILE=(unset)\n");
+}
+
 TEST_F(KoloRun, OneThreadARankOnlyWhereNobodySaidOtherwise) {
   ::unsetenv("OMP_NUM_THREADS");
   Command two(run(2, {"environment", "OMP_NUM_THREADS"}, {"--no-prefix"}), mark_);

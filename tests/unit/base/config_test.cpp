@@ -55,7 +55,7 @@ TEST(Config, DefaultsWithoutAnyVariable) {
   expect_config({}, [](const Config& c) {
     return c.log_level == "warn" && c.timeout == 300s && c.heartbeat == 5s &&
            c.transports == "inproc,shm,tcp" && c.algorithm.empty() && c.segment_bytes == 524288 &&
-           c.interface.empty() && c.store.empty() && !c.store_served && c.key.empty() && !c.insecure &&
+           c.interface.empty() && c.store.empty() && !c.store_served && job_key().empty() && !c.insecure &&
            !c.tls && c.tls_certificate.empty() && c.spin_us == -1 && c.wire == Wire::native &&
            c.metrics.empty() && c.timeline.empty();
   });
@@ -85,7 +85,7 @@ TEST(Config, EveryVariableIsHeeded) {
                   return c.log_level == "debug" && c.timeout == 2500ms && c.heartbeat == 1500ms &&
                          c.transports == "tcp" && c.algorithm == "ring" && c.segment_bytes == 4096 &&
                          c.interface == "lo" && c.store == "file:///tmp/store" && c.store_served &&
-                         c.key == "secret" && c.insecure && c.tls && c.tls_certificate == "c.pem" &&
+                         job_key() == "secret" && c.insecure && c.tls && c.tls_certificate == "c.pem" &&
                          c.tls_private_key == "k.pem" && c.tls_authority == "a.pem" && c.spin_us == 0 &&
                          c.wire == Wire::int8 && c.metrics == "9400" && c.timeline == "t";
                 });
@@ -98,10 +98,17 @@ TEST(Config, IsReadOnce) {
   });
 }
 
+TEST(Config, TheKeyIsReadApart) {
+  for (const Environment& environment : {Environment{{"KOLO_KEY", "k"}, {"KOLO_KEY_FILE", "f"}},
+                                         Environment{{"KOLO_KEY_FILE", "/no/such/file"}}}) {
+    expect_config(environment, [](const Config& c) { return c.timeout == 300s; });
+  }
+}
+
 TEST(Config, SettingsThatContradictEachOtherAreRefused) {
   const auto refused = [](const Environment& environment, const char* words) {
-    EXPECT_EXIT(run_with(environment, [](const Config&) { return true; }), ::testing::ExitedWithCode(2),
-                words);
+    EXPECT_EXIT(run_with(environment, [](const Config&) { return job_key().empty(); }),
+                ::testing::ExitedWithCode(2), words);
   };
   refused({{"KOLO_KEY", "k"}, {"KOLO_KEY_FILE", "f"}}, "KOLO_KEY and KOLO_KEY_FILE");
   refused({{"KOLO_KEY_FILE", "/no/such/file"}}, "KOLO_KEY_FILE.*/no/such/file.*No such file");

@@ -139,9 +139,9 @@ TEST(Slurm, TasksOfANode) {
   }
 }
 
-Result<Meeting> plan(const Variables& variables, Config config = {}) {
+Result<Meeting> plan(const Variables& variables, const Config& config = {}, const std::string& key = "") {
   const Lookup lookup = lookup_in(variables);
-  return plan_meeting(read_launch(lookup).value_or_throw(), config, lookup);
+  return plan_meeting(read_launch(lookup).value_or_throw(), config, key, lookup);
 }
 
 TEST(Meeting, ASingleProcessMeetsNobody) {
@@ -150,9 +150,7 @@ TEST(Meeting, ASingleProcessMeetsNobody) {
 
 TEST(Meeting, MasterAddrWhereRankZeroServes) {
   Variables variables = with(with(kTorchrun, "MASTER_ADDR", "node1"), "MASTER_PORT", "29500");
-  Config config;
-  config.key = "secret";
-  Meeting meeting = plan(variables, config).value_or_throw();
+  Meeting meeting = plan(variables, {}, "secret").value_or_throw();
   EXPECT_EQ(meeting.kind, Meeting::Kind::tcp);
   EXPECT_EQ(meeting.address.host, "node1");
   EXPECT_EQ(meeting.address.port, 29500);
@@ -183,19 +181,15 @@ TEST(Meeting, BesideTorchrunsOwnStore) {
             meeting.address.credentials.job);
   EXPECT_NE(plan(with(variables, "TORCHELASTIC_RESTART_COUNT", "1")).value_or_throw().address.credentials.job,
             meeting.address.credentials.job);
-  Config config;
-  config.key = "secret";
-  EXPECT_EQ(plan(variables, config).value_or_throw().address.credentials.key, "secret");
+  EXPECT_EQ(plan(variables, {}, "secret").value_or_throw().address.credentials.key, "secret");
 }
 
 TEST(Meeting, WithoutAKeyOneHostMeetsOnLoopback) {
   Variables variables = with(with(kTorchrun, "MASTER_ADDR", "node1"), "MASTER_PORT", "29500");
   variables["WORLD_SIZE"] = variables["LOCAL_WORLD_SIZE"] = "8";
   EXPECT_EQ(plan(variables).value_or_throw().address.host, "127.0.0.1");
+  EXPECT_EQ(plan(variables, {}, "secret").value_or_throw().address.host, "node1");
   Config config;
-  config.key = "secret";
-  EXPECT_EQ(plan(variables, config).value_or_throw().address.host, "node1");
-  config.key = "";
   config.insecure = true;
   EXPECT_EQ(plan(variables, config).value_or_throw().address.host, "node1");
   EXPECT_EQ(plan(with(variables, "LOCAL_WORLD_SIZE", "4")).value_or_throw().address.host, "node1");
@@ -206,8 +200,7 @@ TEST(Meeting, EncryptionNeedsAKey) {
   Config config;
   config.tls = true;
   EXPECT_NE(plan(variables, config).status().message().find("KOLO_KEY"), std::string::npos);
-  config.key = "secret";
-  EXPECT_TRUE(plan(variables, config).value_or_throw().address.credentials.tls);
+  EXPECT_TRUE(plan(variables, config, "secret").value_or_throw().address.credentials.tls);
 }
 
 TEST(Meeting, KoloStoreComesFirst) {
