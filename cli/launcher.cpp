@@ -270,7 +270,8 @@ int LaunchOutcome::status() const {
 }
 
 LaunchOutcome launch_ranks(const LaunchOptions& options) {
-  if (size_of(options) < 1) throw InvalidArgument(fmt::format("cannot start {} ranks", options.ranks), {});
+  if (const int size = size_of(options); size < 1 || size > kLargestJob)
+    throw InvalidArgument(fmt::format("cannot start {} ranks: from 1 to {}", size, kLargestJob), {});
   // Descriptors 0 to 2 must be taken, or a pipe of ours would become a rank's standard input.
   while (true) {
     const int fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);

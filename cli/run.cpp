@@ -92,7 +92,7 @@ void add_run(CLI::App& app, std::vector<std::string> program) {
   arguments->options.command = std::move(program);
   arguments->options.ranks = 0;
   run_command->add_option("-n,--ranks", arguments->options.ranks, "How many ranks, on this machine")
-      ->check(CLI::Range(1, 4096))
+      ->check(CLI::Range(1, kLargestJob))
       ->type_name("N");
   arguments->remote.add_to(*run_command);
   run_command->add_flag("--no-prefix", arguments->no_prefix, "Do not begin the ranks' lines with [rank]");

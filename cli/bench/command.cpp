@@ -8,8 +8,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <future>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -121,16 +123,26 @@ int run_as_threads(const Settings& settings) {
   Peers peers = start_peers(settings);
   const auto store = make_memory_store();
   std::vector<int> codes(static_cast<std::size_t>(settings.ranks));
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < settings.ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      Peers no_peers;
-      codes[static_cast<std::size_t>(rank)] = take_part(settings, rank, rank == 0 ? peers : no_peers, [&] {
-        return Communicator::create(store, rank, settings.ranks, communicator_options(settings));
-      });
+  std::promise<bool> complete;  // none begins without the others: it would wait for them
+  const std::shared_future<bool> begin = complete.get_future().share();
+  const auto be_rank = [&](int rank) {
+    if (!begin.get()) return;
+    Peers no_peers;
+    codes[static_cast<std::size_t>(rank)] = take_part(settings, rank, rank == 0 ? peers : no_peers, [&] {
+      return Communicator::create(store, rank, settings.ranks, communicator_options(settings));
     });
+  };
+  std::vector<std::thread> threads;
+  std::string problem;
+  try {
+    while (std::ssize(threads) < settings.ranks)
+      threads.emplace_back(be_rank, static_cast<int>(threads.size()));
+  } catch (const std::system_error& error) {
+    problem = fmt::format("no thread for rank {}: {}", threads.size(), error.what());
   }
+  complete.set_value(problem.empty());
   for (auto& thread : threads) thread.join();
+  if (!problem.empty()) return report(problem, kWrong);
   return *std::max_element(codes.begin(), codes.end());
 }
 

@@ -11,6 +11,7 @@
 #include "bench/pattern.hpp"
 #include "bench/peers.hpp"
 #include "bench/sizes.hpp"
+#include "launch/hosts.hpp"
 
 namespace kolo::bench {
 namespace {
@@ -73,7 +74,8 @@ std::optional<Settings> check_settings(const RawSettings& raw, std::string& erro
   }
   settings.ranks =
       raw.ranks != 0 ? raw.ranks : std::max(2, static_cast<int>(std::thread::hardware_concurrency()));
-  if (settings.ranks < 1) return refuse(fmt::format("--ranks {}: at least 1", raw.ranks));
+  if (settings.ranks < 1 || settings.ranks > cli::kLargestJob)
+    return refuse(fmt::format("--ranks {}: from 1 to {}", raw.ranks, cli::kLargestJob));
   if (settings.kind == Kind::send_recv && settings.ranks < 2)
     return refuse("send_recv needs at least 2 ranks");
   settings.sizes =

@@ -17,8 +17,6 @@
 namespace kolo::cli {
 namespace {
 
-constexpr int kMostSlots = 4096;
-
 [[noreturn]] void refuse(const std::string& item, const std::string& why) {
   throw InvalidArgument(fmt::format("host \"{}\": {}", item, why), {});
 }
@@ -26,8 +24,8 @@ constexpr int kMostSlots = 4096;
 int parse_slots(const std::string& item, std::string_view text) {
   int slots = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), slots);
-  if (error != std::errc() || end != text.data() + text.size() || slots < 1 || slots > kMostSlots) {
-    refuse(item, fmt::format("the number of ranks after the colon must be from 1 to {}", kMostSlots));
+  if (error != std::errc() || end != text.data() + text.size() || slots < 1 || slots > kLargestJob) {
+    refuse(item, fmt::format("the number of ranks after the colon must be from 1 to {}", kLargestJob));
   }
   return slots;
 }
@@ -63,8 +61,8 @@ std::vector<HostSlots> checked(std::vector<HostSlots> hosts) {
     if (!known.insert(host.login).second) refuse(host.login, "it is named twice; give it more slots instead");
     slots += host.slots;
   }
-  if (slots > kMostSlots)
-    throw InvalidArgument(fmt::format("{} ranks are more than {}", slots, kMostSlots), {});
+  if (slots > kLargestJob)
+    throw InvalidArgument(fmt::format("{} ranks are more than {}", slots, kLargestJob), {});
   return hosts;
 }
 

@@ -6,6 +6,9 @@
 
 namespace kolo::cli {
 
+/// The largest job that is started: a process more for each rank is soon too much for a machine.
+constexpr int kLargestJob = 4096;
+
 struct HostSlots {
   std::string login;  ///< what ssh is given: "b", "me@b", "fd00::2"
   int slots = 1;      ///< ranks that run there

@@ -149,7 +149,7 @@ void add_tune(CLI::App& app) {
   tune->footer(kExamples);
   tune->add_option("-n,--ranks", request->ranks, "Numbers of ranks to start")
       ->delimiter(',')
-      ->check(CLI::Range(2, 4096))
+      ->check(CLI::Range(2, kLargestJob))
       ->capture_default_str()
       ->type_name("LIST");
   tune->add_option("--collectives", request->collectives, "What to measure")

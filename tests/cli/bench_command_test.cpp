@@ -142,6 +142,7 @@ TEST(BenchCommand, WrongUsageIsToldInAWord) {
       {"all_reduce --memory lost", "unknown memory 'lost'"},
       {"all_reduce --against nobody", "unknown peer 'nobody'"},
       {"all_reduce --ranks -3", "--ranks -3"},
+      {"all_reduce --ranks 4097 --dtype bfloat16", "--ranks 4097: from 1 to 4096"},
       {"all_reduce --tensors 0", "--tensors: at least 1"},
       {"send_recv --tensors 2", "--tensors needs a collective"},
       {"all_reduce --tensors 2 --algorithm all", "one tensor at a time"},
