@@ -1,7 +1,10 @@
 #include "base/config.hpp"
 
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cstdlib>
+#include <iterator>
 #include <string_view>
 
 #include "base/key_file.hpp"
@@ -65,9 +68,21 @@ void check_tls(const Config& c) {
   if (any && !c.tls) throw InvalidArgument("KOLO_TLS_CERT is set, but KOLO_TLS is not 1", {});
 }
 
+/// In any case: other libraries write INFO.
+std::string log_level(std::string fallback) {
+  constexpr std::string_view kLevels[] = {"trace", "debug", "info", "warn", "error", "off"};
+  const std::string given = text("KOLO_LOG", std::move(fallback));
+  std::string level = given;
+  std::ranges::transform(level, level.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (std::ranges::find(kLevels, level) == std::end(kLevels)) {
+    throw InvalidArgument("KOLO_LOG=\"" + given + "\" must be trace, debug, info, warn, error or off", {});
+  }
+  return level;
+}
+
 Config read() {
   Config c;
-  c.log_level = text("KOLO_LOG", c.log_level);
+  c.log_level = log_level(c.log_level);
   c.timeout = seconds("KOLO_TIMEOUT", 300.0, 0.001);
   c.heartbeat = seconds("KOLO_HEARTBEAT", 5.0, 0.0);
   c.transports = text("KOLO_TRANSPORTS", c.transports);

@@ -127,6 +127,11 @@ TEST(Config, NonsenseIsRefusedByName) {
   for (const char* name : {"KOLO_INSECURE", "KOLO_TLS"}) expect_refused(name, "yes");
   for (const char* value : {"", "-2", "x", "1000001"}) expect_refused("KOLO_SPIN_US", value);
   for (const char* value : {"", "float32", "bf16", "INT8"}) expect_refused("KOLO_WIRE", value);
+  for (const char* value : {"", "verbose", "warning", "debug "}) expect_refused("KOLO_LOG", value);
+}
+
+TEST(Config, LevelsOfTheLogAreTakenInAnyCase) {
+  expect_config({{"KOLO_LOG", "INFO"}}, [](const Config& c) { return c.log_level == "info"; });
 }
 
 }  // namespace
