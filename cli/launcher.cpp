@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -13,6 +14,7 @@
 #include <string_view>
 
 #include "base/deadline.hpp"
+#include "base/status.hpp"
 #include "bench/processes.hpp"
 #include "kolo/error.hpp"
 #include "kolo/store.hpp"
@@ -31,6 +33,8 @@ namespace {
 /// After the ranks have ended: longest wait for processes that even SIGKILL does not end at once, and for the
 /// end of their output.
 constexpr auto kLastWait = std::chrono::seconds(10);
+
+constexpr int kCannotWrite = 1;
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
@@ -73,6 +77,7 @@ class Job {
   void hear_signal(int signal);
   void judge(const std::vector<Ending>& endings);
   void stop_ranks();
+  void lose_output(int error);
   bool finished();
 
   const LaunchOptions& options_;
@@ -185,12 +190,20 @@ void Job::wait_for_events(int timeout_ms) {
     ranks_->signal(SIGKILL, true);
     kill_at_.reset();
   }
-  // Nobody reads us any more. A program that writes for itself would get SIGPIPE, and so the job ends.
-  if (!console_.drain() && !stopping_) {
+  if (const int error = console_.drain(); error != 0 && !stopping_) lose_output(error);
+}
+
+/// A program that writes for itself would get SIGPIPE where nobody reads any more, or fail on a full disk;
+/// and so the job ends.
+void Job::lose_output(int error) {
+  if (error == EPIPE) {
     outcome_.interrupted = true;
     outcome_.signal = SIGPIPE;
-    stop_ranks();
+  } else {
+    outcome_.exit_code = kCannotWrite;
+    console_.say(Status::from_errno("cannot write the output of the ranks", error).message());
   }
+  stop_ranks();
 }
 
 void Job::hear_signal(int signal) {
@@ -259,7 +272,9 @@ bool Job::finished() {
     gave_up_ = true;
   }
   judge(ranks_->take_endings());
-  return console_.finish();
+  if (!console_.finish()) return false;
+  if (const int error = console_.drain(); error != 0 && !stopping_) lose_output(error);
+  return console_.finish();  // that has something to say
 }
 
 }  // namespace

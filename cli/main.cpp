@@ -1,6 +1,8 @@
 // The kolo command line: picks the subcommand, and turns errors into one line and an exit code.
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <string>
 #include <vector>
@@ -60,29 +62,42 @@ int parse(CLI::App& app, std::vector<std::string> arguments) {
   }
 }
 
+int run(std::vector<std::string> arguments) {
+  CLI::App app("kolo: collective communication and data-parallel training for CPUs and ordinary networks",
+               "kolo");
+  app.set_version_flag("--version", std::string("kolo ") + kolo::version());
+  app.footer(kFooter);
+  app.require_subcommand(1);
+  kolo::cli::add_run(app, kolo::cli::take_program(arguments));
+  kolo::cli::add_bench(app);
+  kolo::cli::add_plan(app);
+  kolo::cli::add_tune(app);
+  kolo::cli::add_doctor(app);
+  kolo::cli::add_check(app);
+  kolo::cli::add_draw(app);
+  kolo::cli::add_trace(app);
+  kolo::cli::add_docs(app);
+  return parse(app, std::move(arguments));
+}
+
+/// A disk that is full shows only when the rest of what was printed goes there.
+int flushed(int code) {
+  const bool arrived = std::fflush(stdout) == 0;
+  const std::string why = arrived ? "" : std::string(": ") + std::strerror(errno);
+  if ((arrived && std::ferror(stdout) == 0) || code != 0) return code;
+  return report(("cannot write standard output" + why).c_str(), kFailed);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  int code = 0;
   try {
-    CLI::App app("kolo: collective communication and data-parallel training for CPUs and ordinary networks",
-                 "kolo");
-    app.set_version_flag("--version", std::string("kolo ") + kolo::version());
-    app.footer(kFooter);
-    app.require_subcommand(1);
-    std::vector<std::string> arguments(argv + 1, argv + argc);
-    kolo::cli::add_run(app, kolo::cli::take_program(arguments));
-    kolo::cli::add_bench(app);
-    kolo::cli::add_plan(app);
-    kolo::cli::add_tune(app);
-    kolo::cli::add_doctor(app);
-    kolo::cli::add_check(app);
-    kolo::cli::add_draw(app);
-    kolo::cli::add_trace(app);
-    kolo::cli::add_docs(app);
-    return parse(app, std::move(arguments));
+    code = run({argv + 1, argv + argc});
   } catch (const kolo::InvalidArgument& error) {
-    return report(error.what(), kUsage);
+    code = report(error.what(), kUsage);
   } catch (const std::exception& error) {
-    return report(error.what(), kFailed);
+    code = report(error.what(), kFailed);
   }
+  return flushed(code);
 }

@@ -1,6 +1,10 @@
 #include "bench/json_lines.hpp"
 
+#include <fmt/format.h>
+
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
@@ -56,14 +60,16 @@ std::string row_line(const Row& row) {
   return json.dump();
 }
 
-JsonLines::JsonLines(const std::string& path) {
+JsonLines::JsonLines(const std::string& path) : path_(path) {
   if (path.empty()) return;
   file_.open(path, std::ios::trunc);
   if (!file_) throw std::runtime_error("cannot write " + path);
 }
 
 void JsonLines::write(const std::string& line) {
-  if (file_.is_open()) file_ << line << std::endl;
+  if (!file_.is_open()) return;
+  file_ << line << std::endl;
+  if (!file_) throw std::runtime_error(fmt::format("cannot write {}: {}", path_, std::strerror(errno)));
 }
 
 }  // namespace kolo::bench

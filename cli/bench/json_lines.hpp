@@ -19,9 +19,11 @@ class JsonLines {
  public:
   /// Throws std::runtime_error when the file cannot be written.
   explicit JsonLines(const std::string& path);
+  /// As well.
   void write(const std::string& line);
 
  private:
+  const std::string path_;
   std::ofstream file_;
 };
 

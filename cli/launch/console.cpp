@@ -43,14 +43,14 @@ void Console::watch(std::vector<pollfd>& entries) const {
   }
 }
 
-bool Console::drain() {
-  bool heard = true;
+int Console::drain() {
   for (Sink* sink : {&out_, &err_}) {
-    if (sink->drain()) continue;
+    const int error = sink->drain();
+    if (error == 0) continue;
     sink->discard();
-    heard = false;
+    if (error_ == 0) error_ = error;
   }
-  return heard;
+  return error_;
 }
 
 void Console::discard() {

@@ -28,8 +28,9 @@ class Console {
 
   Room room() { return {!out_.full(), !err().full()}; }
   void watch(std::vector<pollfd>& entries) const;
-  /// Writes what is taken without blocking. False when somebody no longer reads.
-  bool drain();
+  /// Writes what is taken without blocking. The first errno that this has met so far, or 0; what cannot be
+  /// written is thrown away.
+  int drain();
   void discard();
   /// After the last line. True when everything is written.
   bool finish();
@@ -40,6 +41,7 @@ class Console {
   Sink out_;
   Sink err_;
   const bool one_sink_;
+  int error_ = 0;
   std::vector<LineCutter> lines_;  ///< output and error of each rank
 };
 

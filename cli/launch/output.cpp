@@ -57,13 +57,13 @@ void Sink::end_update() {
   in_update_ = false;
 }
 
-bool Sink::drain() {
+int Sink::drain() {
   while (pending()) {
     pollfd entry{fd_, POLLOUT, 0};
     if (::poll(&entry, 1, 0) <= 0) break;
     const ssize_t put = ::write(fd_, queue_.data() + written_, std::min(chunk_, queue_.size() - written_));
     if (put < 0 && (errno == EINTR || errno == EAGAIN)) break;
-    if (put < 0) return false;
+    if (put < 0) return errno;
     written_ += static_cast<std::size_t>(put);
   }
   if (!pending()) {
@@ -72,7 +72,7 @@ bool Sink::drain() {
     queue_.erase(0, written_);
     written_ = 0;
   }
-  return true;
+  return 0;
 }
 
 LineCutter::LineCutter(Sink& sink, std::string prefix) : sink_(&sink), prefix_(std::move(prefix)) {}

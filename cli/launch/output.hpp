@@ -27,8 +27,9 @@ class Sink {
   bool pending() const { return written_ < queue_.size(); }
   /// The reader is far behind: take no more from the ranks until it has caught up.
   bool full() const { return queue_.size() - written_ > (1u << 20); }
-  /// Writes what the descriptor takes without blocking. False when nobody reads any more.
-  bool drain();
+  /// Writes what the descriptor takes without blocking. The errno of what failed (EPIPE: nobody reads any
+  /// more), or 0.
+  int drain();
   void discard() { queue_.clear(), written_ = 0; }
 
  private:

@@ -130,6 +130,22 @@ TEST_F(KoloRun, OneThreadARankOnlyWhereNobodySaidOtherwise) {
   EXPECT_EQ(one.out(), "OMP_NUM_THREADS=(unset)\n");
 }
 
+/// As a shell would: KOLO_PROGRAM and the test's program are $1 and $2.
+std::vector<std::string> shell(const std::string& line) {
+  return {"sh", "-c", line, "sh", KOLO_PROGRAM, RANK_PROGRAM};
+}
+
+TEST_F(KoloRun, OutputThatCannotBeWrittenIsAnError) {
+  for (const char* line :
+       {"$1 --help >/dev/full", "$1 check all_reduce --ranks 2 >/dev/full",
+        "$1 run -n 1 -- $2 both >/dev/full", "$1 run -n 2 -- $2 sleep >/dev/full",
+        "$1 bench all_reduce --ranks 2 --sizes 8 --iterations 1 --transport inproc --json /dev/full"}) {
+    Command command(shell(line), mark_);
+    EXPECT_EQ(command.finish(), 1) << line << command.err();
+    EXPECT_NE(command.err().find("cannot write"), std::string::npos) << line << command.err();
+  }
+}
+
 TEST_F(KoloRun, PassesArgumentsUntouched) {
   const std::vector<std::string> odd = {"arguments",   "",   "a b",   "-n", "3",
                                         "--no-prefix", "--", "[a,b]", "%",  "--x=1"};
