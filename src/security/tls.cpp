@@ -126,6 +126,12 @@ Result<std::shared_ptr<SSL_CTX>> make_context() {
   return context;
 }
 
+/// Instead of OpenSSL's own, which asks at the terminal and waits there. Notes that it was asked.
+int refuse_passphrase(char*, int, int, void* asked) {
+  *static_cast<bool*>(asked) = true;
+  return -1;
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Tls>> Tls::with_key() {
@@ -142,10 +148,15 @@ Result<std::shared_ptr<const Tls>> Tls::with_certificates(const std::string& cer
   auto context = make_context();
   if (!context.ok()) return context.status();
   ::ERR_clear_error();
-  const auto wrong = [](const char* variable, const std::string& path) {
-    return Status(Code::invalid_argument, std::string(variable) + ": " + path + ": " + openssl_error());
+  bool encrypted = false;
+  const auto wrong = [&](const char* variable, const std::string& path) {
+    const std::string why =
+        encrypted ? "it is encrypted, and kolo cannot ask for a passphrase" : openssl_error();
+    return Status(Code::invalid_argument, std::string(variable) + ": " + path + ": " + why);
   };
   SSL_CTX* const ctx = context->get();
+  ::SSL_CTX_set_default_passwd_cb(ctx, refuse_passphrase);
+  ::SSL_CTX_set_default_passwd_cb_userdata(ctx, &encrypted);
   if (::SSL_CTX_use_certificate_chain_file(ctx, certificate.c_str()) != 1)
     return wrong("KOLO_TLS_CERT", certificate);
   if (::SSL_CTX_use_PrivateKey_file(ctx, private_key.c_str(), SSL_FILETYPE_PEM) != 1 ||
@@ -153,6 +164,7 @@ Result<std::shared_ptr<const Tls>> Tls::with_certificates(const std::string& cer
     return wrong("KOLO_TLS_KEY", private_key);
   }
   if (::SSL_CTX_load_verify_file(ctx, authority.c_str()) != 1) return wrong("KOLO_TLS_CA", authority);
+  ::SSL_CTX_set_default_passwd_cb_userdata(ctx, nullptr);
   return std::shared_ptr<const Tls>(new Tls(Encryption::certificates, std::move(*context)));
 }
 

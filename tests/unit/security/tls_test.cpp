@@ -115,8 +115,9 @@ TEST(Tls, WhatWasChangedOnTheWayIsAnError) {
 /// Certificates made for one test, in a folder of its own.
 class Certificates {
  public:
-  /// NAME.pem and NAME.key, signed by `issuer` (itself where it has the same name).
-  void make(const std::string& name, const std::string& issuer) {
+  /// NAME.pem and NAME.key, signed by `issuer` (itself where it has the same name); the key behind a
+  /// passphrase.
+  void make(const std::string& name, const std::string& issuer, const char* passphrase = nullptr) {
     EVP_PKEY* key = ::EVP_EC_gen("P-256");
     X509* certificate = ::X509_new();
     ::X509_set_version(certificate, 2);
@@ -142,7 +143,8 @@ class Certificates {
     ::PEM_write_X509(file, certificate);
     std::fclose(file);
     file = std::fopen(path(name + ".key").c_str(), "w");
-    ::PEM_write_PrivateKey(file, key, nullptr, nullptr, 0, nullptr, nullptr);
+    ::PEM_write_PrivateKey(file, key, passphrase ? ::EVP_aes_256_cbc() : nullptr, nullptr, 0, nullptr,
+                           const_cast<char*>(passphrase));
     std::fclose(file);
     if (signer != key) ::EVP_PKEY_free(signer);
     ::X509_free(certificate);
@@ -196,6 +198,17 @@ TEST(Tls, ACertificateAloneIsNotEnough) {
   TlsStream dialer(*tls, true, kSecret), acceptor(*tls, false, std::string(32, 'x'));
   EXPECT_EQ(meet(dialer, acceptor).code(), Code::rendezvous);
   EXPECT_FALSE(dialer.ready());
+}
+
+TEST(Tls, NobodyIsAskedForAPassphrase) {
+  Certificates made;
+  made.make("authority", "authority", "secret");
+  const auto refused = Tls::with_certificates(made.path("authority.pem"), made.path("authority.key"),
+                                              made.path("authority.pem"))
+                           .status();
+  EXPECT_EQ(refused.code(), Code::invalid_argument);
+  EXPECT_NE(refused.message().find("KOLO_TLS_KEY"), std::string::npos) << refused.message();
+  EXPECT_NE(refused.message().find("encrypted"), std::string::npos) << refused.message();
 }
 
 TEST(Tls, FilesThatAreMissingAreNamed) {
