@@ -153,8 +153,7 @@ class FileStore final : public Store {
           refreshed = Clock::now();
           if (::flock(fd_.get(), LOCK_SH | LOCK_NB) == 0) ::flock(fd_.get(), LOCK_UN);
         }
-        Found stopped;
-        replay(stopped).throw_if_error();
+        replay().status().throw_if_error();
         if (done()) return true;
       }
       if (deadline.passed()) return false;
@@ -188,9 +187,9 @@ class FileStore final : public Store {
   Status begin() {
     if (offset_ != 0) return {};
     std::string head(kMagic.size(), '\0');
-    const ssize_t got = ::pread(fd_.get(), head.data(), head.size(), 0);
-    if (got < 0) return failed("cannot read", errno);
-    head.resize(static_cast<std::size_t>(got));
+    const auto got = read_at(0, head);
+    if (!got.ok()) return got.status();
+    head.resize(*got);
     if (!kMagic.starts_with(head)) {
       return Status(Code::rendezvous, path_ + " is not a store of kolo; it is left as it is");
     }
@@ -203,37 +202,40 @@ class FileStore final : public Store {
 
   /// As the only writer: replays to the end and cuts off what a killed writer left there.
   Status catch_up() {
-    Found stopped;
-    if (Status status = replay(stopped); !status.ok()) return status;
-    if (stopped == Found::corrupt) {
+    const Result<Found> stopped = replay();
+    if (!stopped.ok()) return stopped.status();
+    if (*stopped == Found::corrupt) {
       return Status(Code::rendezvous, fmt::format("the store {} is damaged at byte {}", path_, offset_));
     }
-    if (stopped == Found::torn && ::ftruncate(fd_.get(), offset_) != 0)
+    if (*stopped == Found::torn && ::ftruncate(fd_.get(), offset_) != 0)
       return failed("cannot shorten", errno);
     return {};
   }
 
   /// Applies all whole records from offset_ on, and says why it stopped.
-  Status replay(Found& stopped) {
+  Result<Found> replay() {
     struct stat info {};
     if (::fstat(fd_.get(), &info) != 0) return failed("cannot read", errno);
     if (info.st_size < offset_) {
       return Status(Code::rendezvous, "the store " + path_ + " was emptied or replaced while in use");
     }
     for (;;) {
-      stopped = read_record();
-      if (stopped != Found::record) return {};
+      Result<Found> stopped = read_record();
+      if (!stopped.ok() || *stopped != Found::record) return stopped;
     }
   }
 
-  Found read_record() {
+  Result<Found> read_record() {
     std::string record(kHeadBytes, '\0');
     RecordHead head;
-    const std::size_t got = read_at(offset_, record);
-    if (got < kHeadBytes) return got == 0 ? Found::end : Found::torn;
+    auto got = read_at(offset_, record);
+    if (!got.ok()) return got.status();
+    if (*got < kHeadBytes) return *got == 0 ? Found::end : Found::torn;
     if (!decode_head(record, head)) return Found::corrupt;
     record.resize(kHeadBytes + head.key_bytes + head.value_bytes + sizeof(std::uint64_t));
-    if (read_at(offset_, record) < record.size()) return Found::torn;
+    got = read_at(offset_, record);
+    if (!got.ok()) return got.status();
+    if (*got < record.size()) return Found::torn;
     const std::string_view body(record.data(), record.size() - sizeof(std::uint64_t));
     std::uint64_t sum;
     std::memcpy(&sum, record.data() + body.size(), sizeof(sum));
@@ -248,13 +250,16 @@ class FileStore final : public Store {
     return Found::record;
   }
 
-  std::size_t read_at(off_t offset, std::string& into) const {
+  /// How much there is, up to all of `into`. An error is not the end: a writer who took it for that would
+  /// write over what others have written there.
+  Result<std::size_t> read_at(off_t offset, std::string& into) const {
     std::size_t done = 0;
     while (done < into.size()) {
       const ssize_t got =
           ::pread(fd_.get(), into.data() + done, into.size() - done, offset + static_cast<off_t>(done));
       if (got < 0 && errno == EINTR) continue;
-      if (got <= 0) break;
+      if (got < 0) return failed("cannot read", errno);
+      if (got == 0) break;
       done += static_cast<std::size_t>(got);
     }
     return done;

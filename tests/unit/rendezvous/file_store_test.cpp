@@ -1,4 +1,5 @@
 // The file store against killed writers, foreign files and files that change underfoot.
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -79,6 +80,29 @@ TEST_F(FileStore, NoticesAFileEmptiedInUse) {
   std::filesystem::resize_file(path_, 0);
   EXPECT_THROW(store->get("key", seconds(1)), RendezvousError);
   EXPECT_THROW(store->set("key", "value"), RendezvousError);
+}
+
+/// The descriptor under which this process has the file open.
+int descriptor_of(const std::string& path) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    if (std::filesystem::read_symlink(entry, gone) == path) return std::stoi(entry.path().filename());
+  }
+  return -1;
+}
+
+TEST_F(FileStore, AReadErrorIsNotTheEndOfTheFile) {
+  const auto store = make_file_store(path_);
+  const int opened = descriptor_of(path_);
+  ASSERT_GE(opened, 0);
+  make_file_store(path_)->set("theirs", "1");
+  const std::string before = content();
+  const int unreadable = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(::dup2(unreadable, opened), 0);
+  ::close(unreadable);
+  EXPECT_THROW(store->get("theirs", seconds(0)), RendezvousError);
+  EXPECT_THROW(store->set("ours", "2"), RendezvousError);
+  EXPECT_EQ(content(), before);
 }
 
 TEST_F(FileStore, NamesThePathThatCannotBeOpened) {
