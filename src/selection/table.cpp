@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -15,6 +14,7 @@
 
 #include "base/config.hpp"
 #include "base/unique_fd.hpp"
+#include "base/whole_file.hpp"
 
 namespace kolo {
 namespace {
@@ -161,15 +161,7 @@ Status write_table(const std::string& path, const TuningTable& table) {
   std::error_code error;
   const std::filesystem::path target(path);
   if (target.has_parent_path()) std::filesystem::create_directories(target.parent_path(), error);
-  const std::string beside = fmt::format("{}.{}", path, ::getpid());
-  std::ofstream file(beside);
-  file << table.text();
-  file.close();
-  if (!file) return Status::from_errno("cannot write " + beside, errno);
-  std::filesystem::rename(beside, target, error);
-  if (!error) return {};
-  std::filesystem::remove(beside, error);
-  return Status(Code::system, fmt::format("cannot write {}: {}", path, error.message()));
+  return write_whole_file(path, [&](std::ostream& file) { file << table.text(); });
 }
 
 Status update_table(const std::string& path, const std::function<void(TuningTable&)>& change) {
