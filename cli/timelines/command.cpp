@@ -22,7 +22,7 @@ using timelines::Waiting;
 constexpr std::size_t kMostRows = 10;
 
 constexpr const char* kExamples = R"(Examples:
-  mkdir t && KOLO_TIMELINE=$PWD/t kolo run -n 4 -- ./train     every rank writes t/rank-R-GROUP.json at its end
+  KOLO_TIMELINE=$PWD/t kolo run -n 4 -- ./train                every rank writes t/rank-R-GROUP.json at its end
   kolo trace merge t/*.json -o job.json                        one file; open it at https://ui.perfetto.dev
   scp 'b:t/*.json' t/ && kolo trace merge t/*.json -o job.json of several hosts: bring the files together first
 

@@ -1,7 +1,12 @@
 #include "kolo/communicator.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <filesystem>
 #include <random>
+#include <system_error>
 
 #include "base/config.hpp"
 #include "comm/state.hpp"
@@ -20,6 +25,16 @@ void check_preferred_algorithm() {
   throw InvalidArgument("KOLO_ALGORITHM=" + preferred + ": " +
                             parse_algorithm(Collective::all_reduce, preferred).status().message(),
                         {});
+}
+
+/// A folder that cannot take the timelines is found now, not when hours of them are lost.
+void prepare_timeline_folder() {
+  const std::string& folder = config().timeline;
+  if (folder.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!error && ::access(folder.c_str(), W_OK | X_OK) != 0) error.assign(errno, std::system_category());
+  if (error) throw InvalidArgument("KOLO_TIMELINE=" + folder + ": " + error.message(), {});
 }
 
 Call make_call(Collective collective, ConstBuffer in, Buffer out, const CallOptions& options) {
@@ -72,6 +87,7 @@ Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int si
   RollCall roll_call(*store, rank, size, terms.timeout());
   roll_call.attempt([&] {
     check_preferred_algorithm();
+    prepare_timeline_folder();
     group = connect(roll_call, rank, terms);
     state = State::make(group, rank, size, terms);
   });

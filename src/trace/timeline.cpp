@@ -1,15 +1,13 @@
 #include "kolo/timeline.hpp"
 
 #include <atomic>
-#include <cerrno>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <vector>
 
 #include <fmt/format.h>
 
-#include "base/status.hpp"
+#include "base/whole_file.hpp"
 
 namespace kolo {
 namespace {
@@ -122,15 +120,13 @@ std::chrono::nanoseconds Timeline::wall_clock() const {
 }
 
 void Timeline::write(const std::string& path, int rank, std::string_view host, std::string_view group) const {
-  std::ofstream file(path);
-  file << fmt::format(
+  const std::string text = fmt::format(
       R"({{"displayTimeUnit":"ms","otherData":{{"format":"kolo timeline","rank":{},"host":{},"group":{},)"
       R"("wall_clock_ns":{},"dropped":{}}},"traceEvents":[)"
       "\n{}\n]}}\n",
       rank, json_string(host), json_string(group), wall_clock().count(), dropped(),
       chrome_events(rank, host));
-  file.close();
-  if (!file) Status::from_errno("cannot write " + path, errno).throw_if_error();
+  write_whole_file(path, [&](std::ostream& file) { file << text; }).throw_if_error();
 }
 
 }  // namespace kolo

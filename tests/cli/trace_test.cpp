@@ -96,13 +96,23 @@ TEST_F(Trace, WhatIsNoTimelineIsNamed) {
   EXPECT_NE(refusal({good, file("broken", broken.dump())}).find("broken timeline"), std::string::npos);
 }
 
+TEST_F(Trace, AFolderThatCannotBeMadeIsFoundBeforeTheJob) {
+  const std::string good = file("good", "");
+  Command job({KOLO_PROGRAM, "bench", "all_reduce", "--ranks", "2", "--sizes", "8", "--iterations", "1"},
+              {{"KOLO_TIMELINE", good + "/t"}});
+  EXPECT_EQ(job.finish(), 2) << job.out();
+  EXPECT_NE(job.err().find("KOLO_TIMELINE=" + good + "/t: Not a directory"), std::string::npos) << job.err();
+  EXPECT_EQ(job.out().find("All results are right"), std::string::npos) << job.out();
+}
+
 TEST_F(Trace, ARealJobHasATrackALinkAndNoOverlapsOnIt) {
   Command job({KOLO_PROGRAM, "bench", "all_reduce", "--ranks", "3", "--transport", "tcp", "--sizes", "1M",
                "--iterations", "30"},
-              {{"KOLO_TIMELINE", folder_.string()}});
+              {{"KOLO_TIMELINE", path("made/here")}});
   ASSERT_EQ(job.finish(), 0) << job.err();
   std::vector<std::string> command = {KOLO_PROGRAM, "trace", "merge", "-o", path("out")};
-  for (const auto& entry : fs::directory_iterator(folder_)) command.push_back(entry.path().string());
+  for (const auto& entry : fs::directory_iterator(path("made/here")))
+    command.push_back(entry.path().string());
   ASSERT_EQ(command.size(), 5u + 3u);
   Command merging(command);
   ASSERT_EQ(merging.finish(), 0) << merging.err();
