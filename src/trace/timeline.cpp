@@ -1,5 +1,6 @@
 #include "kolo/timeline.hpp"
 
+#include <algorithm>
 #include <atomic>
 #include <map>
 #include <mutex>
@@ -21,9 +22,39 @@ std::chrono::nanoseconds system_ahead_of_steady() {
          std::chrono::steady_clock::now().time_since_epoch();
 }
 
+/// Bytes of the character that `text` begins with; 0 where that is not UTF-8.
+std::size_t character_bytes(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned first = byte(0);
+  const std::size_t bytes = first < 0x80                   ? 1
+                            : first < 0xc2 || first > 0xf4 ? 0
+                            : first < 0xe0                 ? 2
+                            : first < 0xf0                 ? 3
+                                                           : 4;
+  if (bytes > text.size()) return 0;
+  for (std::size_t i = 1; i < bytes; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  // Longer than need be, half of a UTF-16 pair, or beyond the last character.
+  const bool bad = bytes > 1 && ((first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) > 0x9f) ||
+                                 (first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) > 0x8f));
+  return bad ? 0 : bytes;
+}
+
+/// One byte that is not UTF-8 would make the whole file unreadable.
+std::string only_utf8(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t bytes = character_bytes(text);
+    out += bytes > 0 ? text.substr(0, bytes) : "\xef\xbf\xbd";  // the replacement character
+    text.remove_prefix(std::max<std::size_t>(bytes, 1));
+  }
+  return out;
+}
+
 std::string json_string(std::string_view text) {
   std::string out = "\"";
-  for (const char c : text) {
+  for (const char c : only_utf8(text)) {
     if (c == '"' || c == '\\') {
       out += '\\';
       out += c;
@@ -110,7 +141,7 @@ std::string Timeline::chrome_events(int rank, std::string_view host, std::chrono
         ",\n"
         R"({{"ph":"X","name":{},"pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{{}}}}})",
         json_string(span.name), rank, span.lane, microseconds(span.begin.time_since_epoch() + shift),
-        microseconds(span.end - span.begin), span.arguments);
+        microseconds(span.end - span.begin), only_utf8(span.arguments));
   }
   return out;
 }

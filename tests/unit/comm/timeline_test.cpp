@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "kolo/timeline.hpp"
 
@@ -48,6 +50,28 @@ TEST(Timeline, AwkwardNamesStayInsideTheirQuotes) {
   EXPECT_NE(events.find("a \\\"quoted\\\" name"), std::string::npos);
   EXPECT_NE(events.find("line\\u000abreak\\u0009"), std::string::npos);
   EXPECT_EQ(events.find(",,"), std::string::npos);
+}
+
+TEST(Timeline, BytesThatAreNotUtf8AreReplaced) {
+  const std::string mark = "\xef\xbf\xbd";
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"sch\xc3\xb6n \xe2\x82\xac \xf0\x9f\x98\x80", "sch\xc3\xb6n \xe2\x82\xac \xf0\x9f\x98\x80"},
+      {"\xff|", mark + "|"},
+      {"cut \xe2\x82", "cut " + mark + mark},
+      {"\xc3(", mark + "("},
+      {"\xc0\xaf", mark + mark},                       // longer than need be
+      {"\xe0\x80\xaf", mark + mark + mark},            // so too
+      {"\xed\xa0\x80", mark + mark + mark},            // half of a pair
+      {"\xf4\x90\x80\x80", mark + mark + mark + mark}  // beyond the last
+  };
+  const auto now = std::chrono::steady_clock::now();
+  for (const auto& [given, shown] : cases) {
+    Timeline timeline;
+    timeline.span(given, "lane", now, now, "\"word\":\"" + given + "\"");
+    const std::string events = timeline.chrome_events(0);
+    EXPECT_NE(events.find("\"name\":\"" + shown + "\""), std::string::npos) << events;
+    EXPECT_NE(events.find("\"word\":\"" + shown + "\""), std::string::npos) << events;
+  }
 }
 
 }  // namespace
