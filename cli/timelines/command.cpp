@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -11,6 +12,7 @@
 
 #include "base/status.hpp"
 #include "commands.hpp"
+#include "kolo/error.hpp"
 #include "timelines/merge.hpp"
 
 namespace kolo::cli {
@@ -69,10 +71,13 @@ void merge_files(const MergeRequest& request) {
   std::vector<RankTimeline> ranks;
   for (const std::string& path : request.files) ranks.push_back(timelines::read_timeline(path));
   timelines::check_together(ranks);
-  const nlohmann::json merged = timelines::merge(ranks);
+  for (const std::string& path : request.files) {
+    std::error_code error;
+    if (std::filesystem::equivalent(path, request.output, error))
+      throw InvalidArgument(path + " is to be merged: it cannot be the output too", {});
+  }
   std::ofstream file(request.output);
-  using nlohmann::json;
-  file << merged.dump(-1, ' ', false, json::error_handler_t::replace) << '\n';
+  const std::size_t events = timelines::merge(ranks, file);
   file.close();
   if (!file) Status::from_errno("cannot write " + request.output, errno).throw_if_error();
   for (const RankTimeline& one : ranks) {
@@ -80,7 +85,7 @@ void merge_files(const MergeRequest& request) {
       fmt::print(stderr, "kolo trace merge: rank {} had no room for its last {} spans\n", one.rank,
                  one.dropped);
   }
-  fmt::print("{}: {} ranks, {} events\n", request.output, ranks.size(), merged["traceEvents"].size());
+  fmt::print("{}: {} ranks, {} events\n", request.output, ranks.size(), events);
   print_waiting(ranks, timelines::waiting_in(ranks));
 }
 

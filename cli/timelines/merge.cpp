@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <fstream>
-#include <limits>
-#include <set>
+#include <functional>
+#include <nlohmann/json.hpp>
 
 #include "kolo/error.hpp"
 
@@ -13,8 +13,6 @@ namespace kolo::timelines {
 namespace {
 
 using nlohmann::json;
-
-constexpr double kNoTime = std::numeric_limits<double>::infinity();
 
 [[noreturn]] void refuse(const std::string& path, const std::string& why) {
   throw InvalidArgument(path + ": " + why, {});
@@ -29,17 +27,6 @@ bool is_span(const json& event) {
   return event.value("ph", "") == "X";
 }
 
-/// Lanes by number, as the file names them.
-std::map<int, std::string> lanes_of(const RankTimeline& one) {
-  std::map<int, std::string> lanes;
-  for (const json& event : one.events) {
-    if (event.value("ph", "") == "M" && event.value("name", "") == "thread_name") {
-      lanes[event.at("tid").get<int>()] = event.at("args").at("name").get<std::string>();
-    }
-  }
-  return lanes;
-}
-
 /// What the program does comes first, then what it waits for, then links in the order of peers.
 std::pair<int, std::string> place_of(const std::string& lane) {
   const auto peer = lane.rfind("rank ");
@@ -48,17 +35,35 @@ std::pair<int, std::string> place_of(const std::string& lane) {
   return {lane == "waiting" ? 1 : 0, lane};
 }
 
-/// Before anything else reads them: every span has what is read of one.
-void check_events(const std::string& path, const json& events) {
-  for (const json& event : events) {
-    const json& arguments = event.at("args");
-    if (!arguments.is_object()) refuse(path, "an event's args are no object");
-    if (!is_span(event)) continue;
-    event.at("ts").get<double>();
-    event.at("dur").get<double>();
-    event.at("tid").get<int>();
-    for (const json& rank : arguments.value("ranks", json::array())) rank.get<int>();
-  }
+/// Hands each event to `take` and forgets it; returns what else is in the file.
+json scan(const std::string& path, const std::function<void(json&)>& take) {
+  std::ifstream file(path);
+  if (!file) refuse(path, "cannot be read");
+  std::string part;
+  return json::parse(file, [&](int depth, json::parse_event_t what, json& parsed) {
+    if (depth == 1 && what == json::parse_event_t::key) part = parsed.get<std::string>();
+    const bool is_event = depth == 2 && what == json::parse_event_t::object_end && part == "traceEvents";
+    if (is_event) take(parsed);
+    return !is_event;
+  });
+}
+
+/// By lane, until their names are known, and rank that was waited for.
+using Waits = std::map<int, std::map<int, double>>;
+
+/// Takes in what is read of an event; throws json::exception where it lacks that.
+void note(const json& event, RankTimeline& into, Waits& waits) {
+  const json& arguments = event.at("args");
+  const int lane = event.at("tid").get<int>();
+  if (event.value("ph", "") == "M" && event.value("name", "") == "thread_name")
+    into.lanes[lane] = arguments.at("name").get<std::string>();
+  if (!is_span(event)) return;
+  const double at = event.at("ts").get<double>();
+  const double took = event.at("dur").get<double>();
+  into.begin_us = std::min(into.begin_us, at);
+  into.end_us = std::max(into.end_us, at + took);
+  const auto ranks = arguments.value("ranks", std::vector<int>());
+  for (const int rank : ranks) waits[lane][rank] += took / static_cast<double>(ranks.size());
 }
 
 json metadata(const char* what, int rank, int lane, json arguments) {
@@ -68,13 +73,19 @@ json metadata(const char* what, int rank, int lane, json arguments) {
 }  // namespace
 
 RankTimeline read_timeline(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) refuse(path, "cannot be read");
   RankTimeline read;
   read.path = path;
+  Waits waits;
+  std::string broken;
   try {
-    json all = json::parse(file);
-    const json& about = all.is_object() ? all.value("otherData", json()) : json();
+    const json rest = scan(path, [&](json& event) {
+      try {
+        note(event, read, waits);
+      } catch (const json::exception& error) {  // told where the file claims to be ours
+        if (broken.empty()) broken = error.what();
+      }
+    });
+    const json about = rest.is_object() ? rest.value("otherData", json()) : json();
     if (!about.is_object() || about.value("format", "") != "kolo timeline") {
       refuse(path, "is not a rank's timeline (KOLO_TIMELINE=FOLDER makes the ranks of a job write theirs)");
     }
@@ -83,12 +94,15 @@ RankTimeline read_timeline(const std::string& path) {
     about.at("group").get_to(read.group);
     about.at("wall_clock_ns").get_to(read.wall_clock_ns);
     about.at("dropped").get_to(read.dropped);
-    read.events = std::move(all.at("traceEvents"));
-    check_events(path, read.events);
+    if (rest.at("traceEvents") != json::array()) broken = "traceEvents has more than events";
   } catch (const json::parse_error&) {
     refuse(path, "is no JSON: not a timeline, or cut off");
   } catch (const json::exception& error) {
-    refuse(path, fmt::format("is a broken timeline: {}", error.what()));
+    broken = error.what();
+  }
+  if (!broken.empty()) refuse(path, fmt::format("is a broken timeline: {}", broken));
+  for (const auto& [lane, name] : read.lanes) {
+    if (name == "waiting") read.waited_us.merge(waits[lane]);
   }
   return read;
 }
@@ -107,7 +121,7 @@ void check_together(std::vector<RankTimeline>& timelines) {
   }
 }
 
-json merge(const std::vector<RankTimeline>& timelines) {
+std::size_t merge(const std::vector<RankTimeline>& timelines, std::ostream& out) {
   // Every rank has read both clocks once; those of one host are the same, but not the moments.
   std::map<std::string, std::int64_t> clocks;
   for (const RankTimeline& one : timelines) clocks.try_emplace(one.host, one.wall_clock_ns);
@@ -115,34 +129,33 @@ json merge(const std::vector<RankTimeline>& timelines) {
   const auto shift_us = [&](const RankTimeline& one) {
     return static_cast<double>(clocks.at(one.host) - base) * 1e-3;
   };
-  double first = kNoTime;
+  double first = std::numeric_limits<double>::infinity();
+  for (const RankTimeline& one : timelines) first = std::min(first, one.begin_us + shift_us(one));
+  std::size_t events = 0;
+  const auto put = [&](const json& event) {
+    out << (events++ == 0 ? "" : ",\n") << event.dump(-1, ' ', false, json::error_handler_t::replace);
+  };
+  out << "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
   for (const RankTimeline& one : timelines) {
-    for (const json& event : one.events) {
-      if (is_span(event)) first = std::min(first, event["ts"].get<double>() + shift_us(one));
-    }
-  }
-  json events = json::array();
-  for (const RankTimeline& one : timelines) {
-    events.push_back(metadata("process_name", one.rank, 0, {{"name", name_of(one)}}));
-    events.push_back(metadata("process_sort_index", one.rank, 0, {{"sort_index", one.rank}}));
+    put(metadata("process_name", one.rank, 0, {{"name", name_of(one)}}));
+    put(metadata("process_sort_index", one.rank, 0, {{"sort_index", one.rank}}));
     std::map<std::pair<int, std::string>, int> order;
-    for (const auto& [number, lane] : lanes_of(one)) order[place_of(lane)] = number;
+    for (const auto& [number, lane] : one.lanes) order[place_of(lane)] = number;
     std::map<int, int> thread;  // Perfetto shows them in the order of their numbers
     for (const auto& [place, number] : order) thread.try_emplace(number, static_cast<int>(thread.size()));
-    for (const auto& [number, lane] : lanes_of(one)) {
-      events.push_back(metadata("thread_name", one.rank, thread.at(number), {{"name", lane}}));
-    }
-    for (const json& event : one.events) {
-      if (!is_span(event)) continue;
-      json moved = event;
-      const auto lane = thread.find(event["tid"].get<int>());
-      moved["pid"] = one.rank;
-      moved["tid"] = lane == thread.end() ? static_cast<int>(thread.size()) : lane->second;
-      moved["ts"] = event["ts"].get<double>() + shift_us(one) - first;
-      events.push_back(std::move(moved));
-    }
+    for (const auto& [number, lane] : one.lanes)
+      put(metadata("thread_name", one.rank, thread.at(number), {{"name", lane}}));
+    scan(one.path, [&](json& event) {
+      if (!is_span(event)) return;
+      const auto lane = thread.find(event.at("tid").get<int>());
+      event["pid"] = one.rank;
+      event["tid"] = lane == thread.end() ? static_cast<int>(thread.size()) : lane->second;
+      event["ts"] = event.at("ts").get<double>() + shift_us(one) - first;
+      put(event);
+    });
   }
-  return {{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events)}};
+  out << "\n]}\n";
+  return events;
 }
 
 int Waiting::straggler() const {
@@ -161,23 +174,8 @@ int Waiting::straggler() const {
 Waiting waiting_in(const std::vector<RankTimeline>& timelines) {
   Waiting found;
   for (const RankTimeline& one : timelines) {
-    const auto lanes = lanes_of(one);
-    double begin = kNoTime;
-    double end = 0;
-    for (const json& event : one.events) {
-      if (!is_span(event)) continue;
-      const double at = event["ts"].get<double>();
-      const double took = event["dur"].get<double>();
-      begin = std::min(begin, at);
-      end = std::max(end, at + took);
-      const auto lane = lanes.find(event["tid"].get<int>());
-      if (lane == lanes.end() || lane->second != "waiting") continue;
-      const auto ranks = event["args"].value("ranks", std::vector<int>());
-      for (const int rank : ranks) {
-        found.seconds[{one.rank, rank}] += took * 1e-6 / static_cast<double>(ranks.size());
-      }
-    }
-    found.span[one.rank] = std::max(0.0, (end - begin) * 1e-6);
+    for (const auto& [rank, time_us] : one.waited_us) found.seconds[{one.rank, rank}] = time_us * 1e-6;
+    found.span[one.rank] = std::max(0.0, (one.end_us - one.begin_us) * 1e-6);
   }
   return found;
 }

@@ -2,15 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
-#include <nlohmann/json.hpp>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace kolo::timelines {
 
-/// What Timeline::write() has written.
+/// What Timeline::write() has written, without the spans themselves: a file may have a million of them.
 struct RankTimeline {
   std::string path;
   int rank = -1;
@@ -18,7 +19,10 @@ struct RankTimeline {
   std::string group;
   std::int64_t wall_clock_ns = 0;  ///< to be added to its times
   std::uint64_t dropped = 0;       ///< spans that had no room
-  nlohmann::json events;           ///< a Chrome trace's "traceEvents"
+  std::map<int, std::string> lanes;
+  double begin_us = std::numeric_limits<double>::infinity();  ///< of its spans, as the file has them
+  double end_us = 0;
+  std::map<int, double> waited_us;  ///< for each other rank
 };
 
 /// Throws InvalidArgument that names the file when it is none.
@@ -27,9 +31,10 @@ RankTimeline read_timeline(const std::string& path);
 /// In the order of ranks. Throws InvalidArgument when they are not those of one job, or one comes twice.
 void check_together(std::vector<RankTimeline>& timelines);
 
-/// One Chrome trace: a process a rank, a thread a lane, times from the first event on. Ranks of one host are
-/// told apart by one clock, hosts by their wall clocks.
-nlohmann::json merge(const std::vector<RankTimeline>& timelines);
+/// Writes one Chrome trace: a process a rank, a thread a lane, times from the first event on. Ranks of one
+/// host are told apart by one clock, hosts by their wall clocks. Reads the files once more. Returns how many
+/// events there are.
+std::size_t merge(const std::vector<RankTimeline>& timelines, std::ostream& out);
 
 struct Waiting {
   std::map<std::pair<int, int>, double> seconds;  ///< by (who waits, for whom)

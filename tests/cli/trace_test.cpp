@@ -1,10 +1,13 @@
 // kolo trace merge: the timelines of a real job in one, and files that are none.
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include "command.hpp"
 #include "timelines/merge.hpp"
@@ -68,7 +71,9 @@ TEST_F(Trace, HostsAreAlignedByTheirWallClocksAndOneHostByItsOwn) {
   ranks.push_back(read_timeline(file("3", timeline(3, "b", 5'100'000'000'000, 202e6))));
   check_together(ranks);
   std::map<int, double> at;
-  const json merged = merge(ranks);
+  std::stringstream text;
+  EXPECT_EQ(merge(ranks, text), 3u * (2 + 1 + 1));
+  const json merged = json::parse(text);
   for (const json& event : merged["traceEvents"]) {
     if (event["ph"] == "X") at[event["pid"].get<int>()] = event["ts"].get<double>();
   }
@@ -94,6 +99,29 @@ TEST_F(Trace, WhatIsNoTimelineIsNamed) {
   json broken = json::parse(timeline(1, "a", 1, 1));
   broken["traceEvents"][1]["ts"] = "soon";
   EXPECT_NE(refusal({good, file("broken", broken.dump())}).find("broken timeline"), std::string::npos);
+}
+
+TEST_F(Trace, AFileIsNotMergedIntoItself) {
+  const std::string text = timeline(0, "a", 1, 1);
+  EXPECT_NE(refusal({file("out", text)}).find("cannot be the output"), std::string::npos);
+  EXPECT_EQ(json::parse(std::ifstream(path("out"))), json::parse(text));
+}
+
+TEST_F(Trace, MillionsOfSpansNeedNoMemory) {
+  const std::string text = timeline(0, "a", 1, 1);
+  const std::string span = json::parse(text)["traceEvents"].back().dump();
+  ASSERT_TRUE(text.ends_with("]}"));
+  std::ofstream many(path("big"));  // itself without memory, which a forked child would be counted with
+  many << text.substr(0, text.size() - 2);
+  for (int i = 0; i < 100'000; ++i) many << ',' << span;
+  many << "]}";
+  many.close();
+  Command merging({KOLO_PROGRAM, "trace", "merge", "-o", path("out"), path("big")});
+  EXPECT_EQ(merging.finish(), 0) << merging.err();
+  EXPECT_NE(merging.out().find("100004 events"), std::string::npos) << merging.out();
+  rusage used{};
+  ::getrusage(RUSAGE_CHILDREN, &used);
+  EXPECT_LT(used.ru_maxrss, 60'000) << "KiB; a span took 2";
 }
 
 TEST_F(Trace, AFolderThatCannotBeMadeIsFoundBeforeTheJob) {
