@@ -1,7 +1,8 @@
 #include "launch/hosts.hpp"
 
-#include <arpa/inet.h>
 #include <fmt/format.h>
+#include <net/if.h>
+#include <netdb.h>
 
 #include <cerrno>
 #include <charconv>
@@ -66,13 +67,10 @@ std::vector<HostSlots> checked(std::vector<HostSlots> hosts) {
   return hosts;
 }
 
+/// With its interface, where the address means nothing without: fe80::2%eth0.
 std::string text_of(const SocketAddress& address) {
-  char text[INET6_ADDRSTRLEN] = "";
-  const void* bytes =
-      address.family() == AF_INET
-          ? static_cast<const void*>(&reinterpret_cast<const sockaddr_in*>(address.get())->sin_addr)
-          : &reinterpret_cast<const sockaddr_in6*>(address.get())->sin6_addr;
-  ::inet_ntop(address.family(), bytes, text, sizeof text);
+  char text[INET6_ADDRSTRLEN + IF_NAMESIZE + 1] = "";
+  ::getnameinfo(address.get(), address.length, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
   return text;
 }
 

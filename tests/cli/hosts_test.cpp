@@ -68,6 +68,12 @@ TEST(Hosts, ComeFromAFile) {
   EXPECT_THROW(read_hosts_file(path), InvalidArgument);
 }
 
+TEST(Hosts, AnAddressOfOneLinkKeepsItsInterface) {
+  const auto hosts = parse_hosts("[fe80::1%lo]:1,[fe80::2%lo]:1");
+  EXPECT_EQ(hosts[0].name(), "fe80::1%lo");
+  EXPECT_EQ(choose_meeting(hosts, "fe80::3%lo").master, "fe80::1%lo");
+}
+
 TEST(Frames, ArriveInAnyPieces) {
   std::array<int, 2> ends;
   ASSERT_EQ(::pipe(ends.data()), 0);
