@@ -4,12 +4,15 @@
 #include <net/if.h>
 #include <netdb.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
 #include <fstream>
 #include <set>
 #include <sstream>
+#include <tuple>
+#include <utility>
 
 #include "base/unique_fd.hpp"
 #include "kolo/error.hpp"
@@ -26,31 +29,49 @@ int parse_slots(const std::string& item, std::string_view text) {
   int slots = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), slots);
   if (error != std::errc() || end != text.data() + text.size() || slots < 1 || slots > kLargestJob) {
-    refuse(item, fmt::format("the number of ranks after the colon must be from 1 to {}", kLargestJob));
+    refuse(item, fmt::format("the number of its ranks must be from 1 to {}", kLargestJob));
   }
   return slots;
 }
 
-HostSlots parse_host(const std::string& item) {
-  HostSlots host;
+std::string trimmed(const std::string& text) {
+  constexpr const char* kBlanks = " \t\r\n";
+  const auto begin = text.find_first_not_of(kBlanks);
+  return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
+}
+
+/// The host and what stands after it, which may be ":N": "me@[fd00::2]:4" as "me@fd00::2" and ":4".
+std::pair<std::string, std::string> split_host(const std::string& item) {
   const auto open = item.find('['), close = item.find(']');
-  if (open != std::string::npos) {
-    if (close == std::string::npos || close < open) refuse(item, "a ] is missing");
-    host.login = item.substr(0, open) + item.substr(open + 1, close - open - 1);
-    const std::string rest = item.substr(close + 1);
-    if (rest.starts_with(':')) {
-      host.slots = parse_slots(item, std::string_view(rest).substr(1));
-    } else if (!rest.empty()) {
-      refuse(item, "only :N may follow the ]");
-    }
-  } else {
-    const auto colon = item.find(':');
-    if (colon != item.rfind(':')) refuse(item, "an IPv6 address belongs in brackets: [fd00::2]:4");
-    host.login = item.substr(0, colon);
-    if (colon != std::string::npos) host.slots = parse_slots(item, std::string_view(item).substr(colon + 1));
+  if (open == std::string::npos && close == std::string::npos) {
+    const auto colon = std::min(item.find(':'), item.size());
+    if (item.find(':', colon + 1) != std::string::npos)
+      refuse(item, "an IPv6 address belongs in brackets: [fd00::2]:4");
+    return {item.substr(0, colon), item.substr(colon)};
   }
+  const std::string user = item.substr(0, std::min(open, item.size()));
+  if (open == std::string::npos || !(user.empty() || user.ends_with('@')))
+    refuse(item, "brackets are for IPv6 addresses; of node[1-4] name every host: node1,node2");
+  if (close == std::string::npos || close < open) refuse(item, "a ] is missing");
+  const std::string address = item.substr(open + 1, close - open - 1);
+  const std::string digits = address.substr(0, address.find('%'));  // without the interface
+  if (digits.find(':') == std::string::npos || !is_numeric_host(digits))
+    refuse(item, "what stands in brackets is no IPv6 address");
+  return {user + address, item.substr(close + 1)};
+}
+
+/// `slots` may stand apart, as in a file.
+HostSlots parse_host(const std::string& item, std::string slots = "") {
+  HostSlots host;
+  std::string rest;
+  std::tie(host.login, rest) = split_host(item);
+  if (!rest.empty() && !rest.starts_with(':')) refuse(item, "only :N may follow the ]");
+  if (!rest.empty() && !slots.empty()) refuse(item, "the number of its ranks stands there twice");
+  if (!rest.empty()) slots = rest.substr(1);
+  if (!rest.empty() || !slots.empty()) host.slots = parse_slots(item, slots);
   // ssh would take a leading dash for an option.
-  if (host.name().empty() || host.login.starts_with('-')) refuse(item, "this is no name of a host");
+  const bool blanks = host.login.find_first_of(" \t") != std::string::npos;
+  if (host.name().empty() || host.login.starts_with('-') || blanks) refuse(item, "this is no name of a host");
   return host;
 }
 
@@ -113,7 +134,7 @@ Path path_to(const HostSlots& host) {
 std::vector<HostSlots> parse_hosts(const std::string& list) {
   std::vector<HostSlots> hosts;
   std::istringstream items(list);
-  for (std::string item; std::getline(items, item, ',');) hosts.push_back(parse_host(item));
+  for (std::string item; std::getline(items, item, ',');) hosts.push_back(parse_host(trimmed(item)));
   return checked(std::move(hosts));
 }
 
@@ -129,14 +150,14 @@ std::vector<HostSlots> read_hosts_file(const std::string& path) {
     if (!(words >> name)) continue;
     words >> slots >> more;
     try {
-      HostSlots host = parse_host(name);
-      if (!slots.empty()) host.slots = parse_slots(line, slots);
+      HostSlots host = parse_host(name, slots);
       if (!more.empty()) refuse(line, "only a name and a number of ranks stand on a line");
       hosts.push_back(std::move(host));
     } catch (const InvalidArgument& error) {
       throw InvalidArgument(fmt::format("{}:{}: {}", path, number, error.what()), {});
     }
   }
+  if (file.bad()) throw InvalidArgument(fmt::format("{}: {}", path, std::strerror(errno)), {});
   return checked(std::move(hosts));
 }
 

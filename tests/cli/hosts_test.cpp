@@ -44,28 +44,40 @@ TEST(Hosts, AreNamedWithSlots) {
   EXPECT_EQ(text_of(parse_hosts("[fd00::2]:4,me@[fd00::3]")), "fd00::2|fd00::2|4 me@fd00::3|fd00::3|1 ");
 }
 
+TEST(Hosts, BlanksAroundThemAreNotTheirs) {
+  EXPECT_EQ(text_of(parse_hosts("a:4, me@b:2 ,\tc")), "a|a|4 me@b|b|2 c|c|1 ");
+}
+
 TEST(Hosts, SenselessOnesAreQuoted) {
-  for (const std::string bad : {"", "a,,b", "a:0", "a:many", "a:4097", "fd00::2", "[fd00::2", "[fd00::2]4",
-                                "-oProxyCommand=x", "a:1,a:2", "me@"}) {
+  for (const std::string bad :
+       {"", "a,,b", "a:0", "a:many", "a:4097", "fd00::2", "[fd00::2", "[fd00::2]4", "-oProxyCommand=x",
+        "a:1,a:2", "me@", "node[1-4]", "node[1,2]", "[node1]", "node]", "[10.0.0.1]", "a 2", "[]:2", "a:"}) {
     EXPECT_NE(refusal(bad), "") << bad;
   }
   EXPECT_NE(refusal("a:4,b:x").find("\"b:x\""), std::string::npos);
   EXPECT_NE(refusal("fd00::2").find("[fd00::2]:4"), std::string::npos);
+  EXPECT_NE(refusal("node[1-4,7]").find("name every host"), std::string::npos);
 }
 
 TEST(Hosts, ComeFromAFile) {
   const std::string path = ::testing::TempDir() + "kolo-hosts-" + std::to_string(::getpid());
   std::ofstream(path) << "# ours\na 4\n\nme@b:2   # the old one\n[fd00::2] 3\n";
   EXPECT_EQ(text_of(read_hosts_file(path)), "a|a|4 me@b|b|2 fd00::2|fd00::2|3 ");
-  std::ofstream(path) << "a 4\nb four\n";
-  try {
-    read_hosts_file(path);
-    ADD_FAILURE() << "it was taken";
-  } catch (const InvalidArgument& error) {
-    EXPECT_NE(std::string(error.what()).find(path + ":2"), std::string::npos) << error.what();
+  const auto refused = [](const std::string& file, const std::string& words) {
+    try {
+      read_hosts_file(file);
+      ADD_FAILURE() << "it was taken";
+    } catch (const InvalidArgument& error) {
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+    }
+  };
+  for (const char* line : {"b four", "b:2 4", "b 2 4", "b[1-4] 2"}) {
+    std::ofstream(path) << "a 4\n" << line << "\n";
+    refused(path, path + ":2");
   }
   std::filesystem::remove(path);
-  EXPECT_THROW(read_hosts_file(path), InvalidArgument);
+  refused(path, path + ": No such file");
+  refused(::testing::TempDir(), ::testing::TempDir() + ": Is a directory");
 }
 
 TEST(Hosts, AnAddressOfOneLinkKeepsItsInterface) {
