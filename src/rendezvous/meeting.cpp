@@ -200,7 +200,12 @@ Status parse_store_url(const std::string& url, Meeting& meeting) {
   const auto colon = url.rfind(':');
   if (!url.starts_with(kTcp) || colon < kTcp.size()) return Status(Code::invalid_argument, wanted);
   std::string host = url.substr(kTcp.size(), colon - kTcp.size());
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  if (host.starts_with('[') && host.ends_with(']')) {
+    host = host.substr(1, host.size() - 2);
+  } else if (host.find(':') != std::string::npos) {
+    return Status(Code::invalid_argument,
+                  wanted + "; an IPv6 address belongs in brackets: tcp://[fd00::1]:29500");
+  }
   const auto port = parse_port("KOLO_STORE=\"" + url + "\"", url.substr(colon + 1));
   if (!port.ok()) return port.status();
   if (host.empty()) return Status(Code::invalid_argument, wanted);

@@ -218,8 +218,8 @@ TEST(Meeting, KoloStoreComesFirst) {
   meeting = plan(variables, config).value_or_throw();
   EXPECT_EQ(meeting.kind, Meeting::Kind::file);
   EXPECT_EQ(meeting.path, "/tmp/job");
-  for (const char* bad :
-       {"tcp://", "tcp://host", "tcp://:1", "tcp://host:x", "file://x", "http://a:1", "host:1"}) {
+  for (const char* bad : {"tcp://", "tcp://host", "tcp://:1", "tcp://host:x", "file://x", "http://a:1",
+                          "host:1", "tcp://fd00::1", "tcp://fd00::1:4000", "tcp://[fd00::1]"}) {
     config.store = bad;
     EXPECT_NE(plan(variables, config).status().message().find("KOLO_STORE"), std::string::npos) << bad;
   }
