@@ -1,26 +1,40 @@
 #include "launch/reserved_port.hpp"
 
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <cerrno>
 
+#include "base/socket_options.hpp"
 #include "base/status.hpp"
+#include "rendezvous/socket.hpp"
 
 namespace kolo::cli {
+namespace {
 
-ReservedPort::ReservedPort(bool loopback) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-  const int on = 1;
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(loopback ? INADDR_LOOPBACK : INADDR_ANY);
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  socklen_t length = sizeof(address);
-  if (::setsockopt(fd_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
-      ::bind(fd_.get(), generic, length) != 0 || ::getsockname(fd_.get(), generic, &length) != 0) {
-    Status::from_errno("cannot reserve a port", errno).throw_if_error();
+Result<UniqueFd> bind_any_port(const SocketAddress& address) {
+  UniqueFd fd(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!fd.valid()) return Status::from_errno("socket", errno);
+  set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+  if (address.family() == AF_INET6) set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
+  if (::bind(fd.get(), address.get(), address.length) != 0) return Status::from_errno("bind", errno);
+  return fd;
+}
+
+}  // namespace
+
+ReservedPort::ReservedPort(bool loopback) {
+  Status last;
+  // All interfaces: IPv6 with IPv4 in it first, then IPv4 alone.
+  for (const SocketAddress& address : resolve(loopback ? "127.0.0.1" : "", 0).value_or_throw()) {
+    Result<UniqueFd> bound = bind_any_port(address);
+    if (bound.ok()) {
+      fd_ = std::move(*bound);
+      port_ = local_port(fd_.get());
+      return;
+    }
+    last = bound.status();
   }
-  port_ = ntohs(address.sin_port);
+  last.prefixed("cannot reserve a port").throw_if_error();
 }
 
 }  // namespace kolo::cli

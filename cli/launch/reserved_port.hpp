@@ -6,7 +6,7 @@
 namespace kolo::cli {
 
 /// A port that the system gives to nobody else, for as long as this lives; a server that sets SO_REUSEADDR,
-/// as all do, can still bind it. On loopback, or on all IPv4 addresses. Throws kolo::Error.
+/// as all do, can still bind it. On IPv4's loopback, or on all addresses. Throws kolo::Error.
 class ReservedPort {
  public:
   explicit ReservedPort(bool loopback);

@@ -2,10 +2,12 @@
 // that goes nowhere. tests/cluster/hosts_test.py has the real one.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -16,6 +18,8 @@
 #include "launch/frames.hpp"
 #include "launch/hosts.hpp"
 #include "launch/part.hpp"
+#include "launch/reserved_port.hpp"
+#include "rendezvous/socket.hpp"
 
 namespace kolo::cli {
 namespace {
@@ -84,6 +88,24 @@ TEST(Hosts, AnAddressOfOneLinkKeepsItsInterface) {
   const auto hosts = parse_hosts("[fe80::1%lo]:1,[fe80::2%lo]:1");
   EXPECT_EQ(hosts[0].name(), "fe80::1%lo");
   EXPECT_EQ(choose_meeting(hosts, "fe80::3%lo").master, "fe80::1%lo");
+}
+
+/// What a bind to `host` makes of the port, with SO_REUSEADDR as servers set it or without.
+int bind_to(const std::string& host, int port, int reuse) {
+  const SocketAddress address = resolve(host, static_cast<std::uint16_t>(port)).value_or_throw()[0];
+  const UniqueFd fd(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse);
+  if (!fd.valid() || ::bind(fd.get(), address.get(), address.length) != 0) return errno;
+  return ::listen(fd.get(), 1) == 0 ? 0 : errno;
+}
+
+TEST(ReservedPort, IsForServersOfBothFamiliesAndForNobodyElse) {
+  const ReservedPort reserved(false);
+  for (const std::string host : {"127.0.0.1", "0.0.0.0", "::1", "::"}) {
+    if (bind_to(host, 0, 0) != 0) continue;  // no IPv6 here
+    EXPECT_EQ(bind_to(host, reserved.port(), 1), 0) << host;
+    EXPECT_EQ(bind_to(host, reserved.port(), 0), EADDRINUSE) << host;
+  }
 }
 
 TEST(Frames, ArriveInAnyPieces) {
