@@ -40,6 +40,7 @@ bool Session::decrypt(std::string_view bytes) {
       const auto opened = tls_->open(plain);
       if (!opened.ok()) {
         trouble_ = opened.status().message();
+        output_ += std::exchange(tls_->output(), {});  // why, in TLS's words
         return false;
       }
       if (opened.value() == 0) break;

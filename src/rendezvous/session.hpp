@@ -22,7 +22,8 @@ class Session {
 
   Session(const Credentials& credentials, TimePoint now);
 
-  /// Takes bytes in; false when there are more than any honest client sends: drop the connection.
+  /// Takes bytes in; false when there are more than any honest client sends, or TLS makes nothing of them:
+  /// send output() and drop the connection.
   bool receive(std::string_view bytes);
   /// Answers what can be answered by now. False: the other side broke the rules; send output() and drop the
   /// connection. Sets `changed` when the table has changed, so that waiting sessions may have become ready.

@@ -147,6 +147,7 @@ class Server final : public TcpStoreServer {
       if (got < 0 && !would_block(errno) && errno != EINTR) return false;
       if (got > 0 && !connection.session.receive({bytes.data(), static_cast<std::size_t>(got)})) {
         warn_of(connection);
+        flush(connection);
         return false;
       }
     } else if (events & (EPOLLHUP | EPOLLERR | EPOLLRDHUP)) {

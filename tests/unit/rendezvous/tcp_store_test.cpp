@@ -16,6 +16,7 @@
 #include "rendezvous/socket.hpp"
 #include "rendezvous/tcp_client.hpp"
 #include "rendezvous/tcp_server.hpp"
+#include "security/handshake.hpp"
 #include "watchdog.hpp"
 
 namespace kolo {
@@ -110,6 +111,27 @@ TEST(TcpStoreSecurity, BothSidesHearWhyNot) {
     EXPECT_NE(server.find(one.said), std::string::npos) << server;
     EXPECT_NE(server.find("127.0.0.1"), std::string::npos) << server;
   }
+}
+
+TEST(TcpStoreSecurity, WhoBreaksTlsIsToldSo) {
+  ::alarm(60);
+  const Credentials both = {"key", "", Tls::with_key().value_or_throw()};
+  const auto server = serve_store(resolve("127.0.0.1", 0).value_or_throw()[0], both).value_or_throw();
+  const UniqueFd fd = dial(server->port());
+  const Deadline deadline = Deadline::after(seconds(5));
+  Handshake handshake = Handshake::dial(store_identity(both), 0);
+  while (!handshake.done()) {
+    ASSERT_TRUE(send_all(fd.get(), handshake.take_output(), deadline).ok());
+    std::byte answer[Handshake::kMostBytes];
+    const auto got = receive_some(fd.get(), std::span(answer).first(handshake.wanted()), deadline);
+    ASSERT_TRUE(got.ok()) << got.status().message();
+    ASSERT_TRUE(handshake.feed(std::span(answer).first(*got)).ok());
+  }
+  const std::string record("\x16\x03\x01\x00\x05hello", 10);  // whole, but no greeting
+  ASSERT_TRUE(send_all(fd.get(), record, deadline).ok());
+  std::string alert(1, '\0');
+  ASSERT_TRUE(receive_all(fd.get(), alert, deadline).ok()) << "only closed";
+  EXPECT_EQ(alert, "\x15");
 }
 
 TEST(TcpStoreSecurity, WithoutAKeyOnlyLoopbackIsServedAndJoined) {
