@@ -94,7 +94,7 @@ Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int si
   state->store = std::move(store);
   Communicator made(state);
   if (size > 1) state->explore(made, group);
-  state->share_memory(state->engine->claim_lane(0));
+  state->share_memory(state->engine->claim_lane(0, state->context));
   return made;
 }
 
@@ -240,7 +240,8 @@ void Communicator::recv(Buffer data, int peer, int tag) {
 // Several threads may split several communicators at once, in another order on every rank, so "the next free
 // number" would be a different communicator's on another rank. Instead all ranks try the same number, made
 // from what they know alike, until one is free on all of them. Of lanes there are few: every rank takes its
-// next one, until all have taken the same; what they took in vain is lost.
+// first free one, until all have taken the same. That all have taken it, and cleared it before, they know
+// from the sum in which they agree.
 Communicator::State::Place Communicator::State::agree_on_place(Communicator& self) {
   std::uint32_t ordinal;
   {
@@ -253,12 +254,14 @@ Communicator::State::Place Communicator::State::agree_on_place(Communicator& sel
   while (true) {
     const auto candidate = static_cast<std::uint32_t>(candidates());
     const bool mine = engine->claim_context(candidate);
-    const std::uint32_t lane = engine->claim_lane(next_lane);
+    const std::uint32_t lane = engine->claim_lane(next_lane, candidate);
     std::uint32_t most[3] = {mine ? 0u : 1u, lane, ~lane};
     self.all_reduce(Buffer(most, 3, DType::uint32), ReduceOp::max);
     const auto [taken, highest, inverse_of_lowest] = most;
-    if (taken == 0 && (highest == ~inverse_of_lowest || highest >= kLanes)) return {candidate, highest};
-    next_lane = highest + 1;
+    const bool is_one_lane = highest == ~inverse_of_lowest && highest < kLanes;
+    if (!is_one_lane || taken != 0) engine->release_lane(lane);
+    if (taken == 0 && (is_one_lane || highest >= kLanes)) return {candidate, highest};
+    next_lane = highest;
     if (mine) engine->release_context(candidate);
   }
 }
@@ -275,7 +278,11 @@ Communicator Communicator::split(int color, int key) {
   all_gather(ConstBuffer(&mine, kWords, DType::int64), Buffer(all.data(), kWords * all.size(), DType::int64));
   // Groups of different colors share the numbers: they have no rank in common.
   const State::Place place = parent.agree_on_place(*this);
-  if (color < 0) return {};
+  if (color < 0) {
+    parent.engine->release_lane(place.lane);
+    parent.engine->release_context(place.context);
+    return {};
+  }
 
   std::vector<int> members;
   for (int r = 0; r < parent.size; ++r) {

@@ -106,6 +106,10 @@ std::shared_ptr<Communicator::State> Communicator::State::make(const Group& grou
   return made;
 }
 
+Communicator::State::~State() {
+  if (group != nullptr && engine->is_here()) engine->leave(group);
+}
+
 // What ranks tell each other while they explore has numbers of its own, so that the first call of the user is
 // the first one after the barrier whether the ranks had much to find out or little.
 void Communicator::State::explore(Communicator& self, const Group& group) {
@@ -123,7 +127,7 @@ void Communicator::State::explore(Communicator& self, const Group& group) {
 
 void Communicator::State::share_memory(std::uint32_t lane) {
   plans = {};  // chosen before there was much to choose by
-  group = engine->make_group(*ranks, lane);
+  group = engine->make_group(*ranks, context, lane);
   // All ranks find the same: the kinds of links say so.
   Situation situation = chooser->situation();
   situation.shares_memory = group != nullptr;

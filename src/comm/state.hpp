@@ -90,6 +90,8 @@ class PlanCache {
 };
 
 struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
+  ~State();
+
   std::shared_ptr<Engine> engine;
   std::shared_ptr<Store> store;  ///< kept alive: rank 0 may be serving it; null for split communicators
   Terms terms;
@@ -120,7 +122,7 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   /// Communicator::shrink().
   std::shared_ptr<State> shrink();
 
-  /// Collective: a context number that no member of this communicator uses, and a lane that none has used.
+  /// Collective: a context number that no member of this communicator uses, and a lane that none uses.
   struct Place {
     std::uint32_t context;
     std::uint32_t lane;

@@ -26,6 +26,7 @@ constexpr std::size_t kMostWords = 65536;
 Engine::Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, EngineOptions options,
                OnDemand on_demand)
     : rank_(rank),
+      process_(::getpid()),
       options_(std::move(options)),
       wants_write_(endpoints.size(), false),
       left_(endpoints.size(), false),
@@ -56,10 +57,14 @@ Engine::Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, Engin
 
 std::shared_ptr<Engine> Engine::make(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints,
                                      EngineOptions options, OnDemand on_demand) {
-  const auto destroy = [maker = ::getpid()](Engine* engine) {
-    if (::getpid() == maker) delete engine;
+  const auto destroy = [](Engine* engine) {
+    if (engine->is_here()) delete engine;
   };
   return {new Engine(rank, std::move(endpoints), std::move(options), std::move(on_demand)), destroy};
+}
+
+bool Engine::is_here() const {
+  return ::getpid() == process_;
 }
 
 Engine::~Engine() {
@@ -294,32 +299,6 @@ void Engine::on_unexpected(Link& from, const Tag& tag, const Signature& theirs) 
   if (known == contexts_.end() || tag.sequence > known->second.last_sequence)
     return;  // early, or point to point
   on_mismatch(from, tag, known->second.history[tag.sequence % Context::kHistory], theirs);
-}
-
-native::Group* Engine::make_group(const std::vector<int>& ranks, std::uint32_t lane) {
-  const auto lock = enter();
-  if (ranks.size() < 2 || lane >= kLanes) return nullptr;
-  std::vector<Neighbour*> neighbours;
-  int own = -1;
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    Neighbour* neighbour = ranks[r] == rank_ ? nullptr : link(ranks[r]).endpoint().neighbour();
-    if (ranks[r] == rank_) {
-      own = static_cast<int>(r);
-    } else if (neighbour == nullptr) {
-      return nullptr;
-    }
-    neighbours.push_back(neighbour);
-  }
-  groups_.push_back({std::make_unique<native::Group>(own, std::move(neighbours), lane,
-                                                     static_cast<native::GroupListener&>(*this)),
-                     ranks});
-  return groups_.back().group.get();
-}
-
-std::uint32_t Engine::claim_lane(std::uint32_t at_least) {
-  const auto lock = enter();
-  next_lane_ = std::max(next_lane_, at_least);
-  return next_lane_++;
 }
 
 void Engine::on_native_progress(Operation& operation) {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <atomic>
+#include <bitset>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -15,6 +16,8 @@
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
+
+#include <sys/types.h>
 
 #include "base/deadline.hpp"
 #include "base/service_thread.hpp"
@@ -82,11 +85,20 @@ class Engine final : private LinkListener,
   /// Drives until the operation is done (true) or `deadline` has passed (false). Thread-safe.
   bool wait(const Operation& operation, const Deadline& deadline);
 
-  /// The group for native calls of these links' ranks, in a lane that all of them must agree on; null where
-  /// they share no memory, and behind the last lane. Lives as long as the engine.
-  native::Group* make_group(const std::vector<int>& ranks, std::uint32_t lane);
-  /// For split(): takes the first lane, from `at_least` on, that is behind all that this rank has taken.
-  std::uint32_t claim_lane(std::uint32_t at_least);
+  /// --- For communicators (lanes.cpp). ---
+  /// Takes, for the communicator with this number, this rank's first lane from `at_least` on that no
+  /// communicator uses, also on the other ranks of those that did. It is as new when this returns. kLanes or
+  /// more: there is none.
+  std::uint32_t claim_lane(std::uint32_t at_least, std::uint32_t context);
+  /// Of a lane that was claimed in vain.
+  void release_lane(std::uint32_t lane);
+  /// The group for native calls of these links' ranks, in the lane that all of them have claimed; null where
+  /// they share no memory, and behind the last lane. Lives until leave().
+  native::Group* make_group(const std::vector<int>& ranks, std::uint32_t context, std::uint32_t lane);
+  /// This rank makes no call in the group any more; those under way go on to their end.
+  void leave(const native::Group* group);
+  /// Not in a fork of the process that made it, whose copy touches nothing.
+  bool is_here() const;
 
   /// --- For shrink(): links carry words also when operations over them have failed. ---
   struct Word {
@@ -175,6 +187,9 @@ class Engine final : private LinkListener,
   void note_wait(const std::vector<int>& awaited, Clock::time_point begin);
   RankMetrics metrics() const;
 
+  // lanes.cpp
+  void free_lanes();
+
   // driver.cpp: making progress.
   /// Drives, or waits for who does, until `stop` (true) or the deadline (false).
   bool wait_until(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
@@ -227,6 +242,7 @@ class Engine final : private LinkListener,
   std::string call_of(const Operation& operation) const;
 
   const int rank_;
+  const pid_t process_;
   const EngineOptions options_;
   std::vector<std::unique_ptr<Link>> links_;
   std::vector<bool> wants_write_;  // as last told to the sleeper
@@ -255,9 +271,12 @@ class Engine final : private LinkListener,
   struct NativeGroup {
     std::unique_ptr<native::Group> group;
     std::vector<int> ranks;  // links
+    std::uint32_t context = 0;
+    std::uint32_t lane = 0;
+    bool is_left = false;
   };
   std::vector<NativeGroup> groups_;
-  std::uint32_t next_lane_ = 0;
+  std::bitset<kLanes> taken_lanes_;
   Board* board_ = nullptr;  // of this rank, where some link leads to a neighbour
   std::uint32_t sleeps_ = 0;
   std::vector<std::size_t> direct_reads_;  // links

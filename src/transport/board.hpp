@@ -84,6 +84,8 @@ struct Lane {
     std::atomic<std::uint64_t> value;
   };
   Note notes[kNotes];
+  std::atomic<std::uint64_t>
+      user;               ///< 1 + the number of the communicator that this rank uses it for; 0 for none
   Counter staged;         ///< pieces that this rank has put down
   Counter reduced;        ///< pieces of which this rank has reduced its slice, or that it has read
   Counter done;           ///< long calls that this rank has finished with
@@ -91,6 +93,17 @@ struct Lane {
   Shares shares[kNotes];  ///< of the group of ranks of which this is the first
   alignas(4096) std::byte data[kNotes][kNoteBytes];
   alignas(4096) std::byte pieces[2][kStageBytes];
+
+  /// As before its first use. By the rank whose lane it is, while nobody else uses it.
+  void clear() {
+    for (Note& note : notes) note.number.store(0, std::memory_order_relaxed);
+    for (Counter* counter : {&staged, &reduced, &done, &at_work})
+      counter->value.store(0, std::memory_order_relaxed);
+    for (Shares& of_call : shares) {
+      of_call.taken.store(0, std::memory_order_relaxed);
+      of_call.finished.store(0, std::memory_order_relaxed);
+    }
+  }
 };
 
 /// All zero is an empty board.

@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <random>
 #include <string>
@@ -94,6 +95,43 @@ TEST(Native, MoreCommunicatorsThanLanes) {
     if (native > kLanes - 1) throw std::runtime_error("more native communicators than lanes");
     if (native < kLanes / 2) throw std::runtime_error("lanes are wasted");
   });
+}
+
+TEST(Native, LanesOfCommunicatorsThatAreGoneAreUsedAgain) {
+  for (const unsigned seed : {1u, 2u, 3u}) {
+    expect_ranks({.size = 4, .transport = "shm"}, [&](Communicator& c) {
+      std::mt19937 random(seed);                          // the same on all ranks
+      std::mt19937 own(seed * 100 + unsigned(c.rank()));  // of when this one drops what it no longer needs
+      std::vector<Communicator> alive{c};
+      std::vector<Communicator> to_drop;
+      for (unsigned round = 0; round < 5 * kLanes; ++round) {
+        const std::size_t from = random() % alive.size();
+        std::array<int, 4> colors;
+        for (int& color : colors) color = static_cast<int>(random() % 4) - 1;
+        Communicator made;
+        if (alive[from].valid())
+          made = alive[from].split(colors[static_cast<std::size_t>(c.rank())], -c.rank());
+        alive.push_back(std::move(made));
+        const Communicator& used = alive[random() % 3 == 0 ? random() % alive.size() : alive.size() - 1];
+        const std::size_t count = std::array{1, 900, 30'000}[random() % 3];
+        if (used.valid() && used.size() > 1) {
+          std::vector<float> data(count, 1.0f);
+          const std::uint64_t before = c.counters().messages_sent;
+          Communicator(used).all_reduce(data, ReduceOp::sum, kDirect);
+          if (c.counters().messages_sent != before) throw std::runtime_error("no lane is left");
+          const auto sum = static_cast<float>(used.size());
+          if (std::ranges::count(data, sum) != static_cast<std::ptrdiff_t>(count))
+            throw std::runtime_error("wrong sum");
+        }
+        if (alive.size() > 6) {
+          const std::size_t victim = 1 + random() % (alive.size() - 1);
+          to_drop.push_back(std::move(alive[victim]));
+          alive.erase(alive.begin() + static_cast<std::ptrdiff_t>(victim));
+        }
+        if (own() % 4 == 0) to_drop.clear();
+      }
+    });
+  }
 }
 
 TEST(Native, CommunicatorsThatOverlapAtOnce) {

@@ -1,0 +1,86 @@
+// Lanes of the boards: which communicator of this rank uses which, and when another one may.
+#include <algorithm>
+
+#include "engine/engine.hpp"
+
+namespace kolo {
+namespace {
+
+/// As Lane::user says it; 0 is nobody.
+std::uint64_t user_of(std::uint32_t context) {
+  return std::uint64_t{context} + 1;
+}
+
+}  // namespace
+
+std::uint32_t Engine::claim_lane(std::uint32_t at_least, std::uint32_t context) {
+  const auto lock = enter();
+  free_lanes();
+  std::uint32_t lane = at_least;
+  while (lane < kLanes && taken_lanes_[lane]) ++lane;
+  if (lane >= kLanes) return lane;
+  taken_lanes_.set(lane);
+  if (board_ == nullptr) return lane;
+  board_->lanes[lane].clear();
+  board_->lanes[lane].user.store(user_of(context), std::memory_order_release);
+  return lane;
+}
+
+void Engine::release_lane(std::uint32_t lane) {
+  const auto lock = enter();
+  if (lane >= kLanes) return;
+  taken_lanes_.reset(lane);
+  if (board_ != nullptr) board_->lanes[lane].user.store(0, std::memory_order_release);
+}
+
+native::Group* Engine::make_group(const std::vector<int>& ranks, std::uint32_t context, std::uint32_t lane) {
+  if (lane >= kLanes) return nullptr;
+  auto lock = enter();
+  std::vector<Neighbour*> neighbours;
+  int own = -1;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    Neighbour* neighbour = ranks[r] == rank_ ? nullptr : link(ranks[r]).endpoint().neighbour();
+    if (ranks[r] == rank_) own = static_cast<int>(r);
+    neighbours.push_back(neighbour);
+  }
+  if (ranks.size() < 2 || std::ranges::count(neighbours, nullptr) > 1) {
+    lock.unlock();
+    release_lane(lane);
+    return nullptr;
+  }
+  groups_.push_back({std::make_unique<native::Group>(own, std::move(neighbours), lane,
+                                                     static_cast<native::GroupListener&>(*this)),
+                     ranks, context, lane});
+  return groups_.back().group.get();
+}
+
+void Engine::leave(const native::Group* group) {
+  const auto lock = enter();
+  for (NativeGroup& native : groups_) {
+    if (native.group.get() == group) native.is_left = true;
+  }
+  free_lanes();
+}
+
+/// The other ranks may still read what this one has said in a lane, until they have left its group too.
+void Engine::free_lanes() {
+  for (const NativeGroup& native : groups_) {
+    if (native.is_left && !native.group->is_busy())
+      board_->lanes[native.lane].user.store(0, std::memory_order_release);
+  }
+  std::erase_if(groups_, [&](const NativeGroup& native) {
+    if (!native.is_left || native.group->is_busy()) return false;
+    const bool is_used = std::ranges::any_of(native.ranks, [&](int rank) {
+      if (rank == rank_) return false;
+      const Lane& lane = link(rank).endpoint().neighbour()->board().lanes[native.lane];
+      return lane.user.load(std::memory_order_acquire) == user_of(native.context);
+    });
+    if (is_used) return false;
+    taken_lanes_.reset(native.lane);
+    contexts_.erase(native.context);
+    claimed_contexts_.erase(native.context);
+    return true;
+  });
+}
+
+}  // namespace kolo
