@@ -24,6 +24,8 @@ constexpr int kCannotStart = 127;
 constexpr auto kSilence = std::chrono::seconds(30);
 /// Between SIGTERM and SIGKILL when nobody is there to say when.
 constexpr auto kGrace = std::chrono::seconds(5);
+/// For what even SIGKILL does not end. The launcher waits a little longer, to hear of it.
+constexpr auto kLastWait = std::chrono::seconds(8);
 
 class Agent {
  public:
@@ -50,6 +52,7 @@ class Agent {
   std::optional<bool> finish_;  ///< the end has come; true: kill at once
   Deadline silence_ = Deadline::after(kSilence);
   std::optional<Deadline> kill_at_;
+  std::optional<Deadline> give_up_;  ///< when what is left is past helping
   int told_running_ = -1;
 };
 
@@ -62,12 +65,16 @@ int Agent::run() {
 
 bool Agent::finished() {
   if (!ranks_) return abandoned_;
-  if (ranks_->running() > 0 || !finish_) return false;
-  if (!done_ && ranks_->finish(*finish_)) {
+  if (!done_) {
+    if (give_up_ && give_up_->passed()) {
+      if (const std::string left = ranks_->leftovers(); !left.empty()) tell_.frame(FrameKind::left, 0, left);
+    } else if (ranks_->running() > 0 || !finish_ || !ranks_->finish(*finish_)) {
+      return false;
+    }
     tell_.frame(FrameKind::done);
     done_ = true;
   }
-  return done_ && (abandoned_ || !tell_.pending());
+  return abandoned_ || !tell_.pending();
 }
 
 void Agent::round() {
@@ -75,7 +82,8 @@ void Agent::round() {
                                  {abandoned_ ? -1 : STDIN_FILENO, POLLIN, 0},
                                  {tell_.pending() && !abandoned_ ? STDOUT_FILENO : -1, POLLOUT, 0}};
   const std::size_t own = entries.size();
-  const bool room = !tell_.full();
+  // Once nobody listens, what the ranks print is dropped: they must not wait for a queue that stays full.
+  const bool room = abandoned_ || !tell_.full();
   if (ranks_) ranks_->watch(entries, {room, room});
   // Nothing tells of the end of processes that are not our children.
   ::poll(entries.data(), entries.size(), finish_ ? 20 : 500);
@@ -122,6 +130,7 @@ void Agent::obey(const Frame& frame) {
       return;
     case FrameKind::finish:
       finish_ = number != 0;
+      if (*finish_ && !give_up_) give_up_ = Deadline::after(kLastWait);
       return;
     default:
       return;
@@ -165,6 +174,7 @@ void Agent::abandon() {
   finish_ = finish_.value_or(false);
   if (!ranks_) return;
   kill_at_ = Deadline::after(kGrace);
+  give_up_ = Deadline::after(kGrace + kLastWait);
   ranks_->signal(SIGTERM, true);
   ranks_->signal(SIGCONT, true);  // a stopped process hears nothing
 }

@@ -16,6 +16,7 @@
 #include "launch/frames.hpp"
 #include "launch/hosts.hpp"
 #include "launch/part.hpp"
+#include "survivors.hpp"
 
 namespace kolo::cli {
 namespace {
@@ -242,6 +243,15 @@ TEST_F(ThroughFakeSsh, LongOutputArrivesWhole) {
         "[" + std::to_string(r) + "] " + std::string(997, static_cast<char>('a' + r)) + "\n";
     EXPECT_EQ(Command::count(command.out(), line), kLines) << "rank " << r;
   }
+}
+
+TEST_F(ThroughFakeSsh, AgentsOfAKilledLauncherEndThoughNobodyTookTheOutput) {
+  const std::string mark = "fake-ssh-" + std::to_string(::getpid());
+  Command command(run({}, {"spam", "100000000"}), {{"TEST_MARK", mark}});
+  ASSERT_TRUE(command.until("[3]", 1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // every pipe and queue is full by now
+  ::kill(command.pid(), SIGKILL);
+  EXPECT_TRUE(test::all_gone(mark));
 }
 
 TEST_F(ThroughFakeSsh, DoctorExaminesTheHosts) {

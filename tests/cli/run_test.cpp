@@ -1,5 +1,4 @@
 // kolo run: what the ranks see, what becomes of their output, and that nothing is ever left behind.
-#include <dirent.h>
 #include <gtest/gtest.h>
 #include <pty.h>
 #include <sys/stat.h>
@@ -11,12 +10,14 @@
 #include <thread>
 
 #include "command.hpp"
+#include "survivors.hpp"
 
 namespace kolo {
 namespace {
 
 using std::chrono::milliseconds;
 using test::Command;
+using test::survivors;
 
 std::vector<std::string> run(int ranks, std::vector<std::string> program,
                              const std::vector<std::string>& options = {}) {
@@ -34,20 +35,6 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-/// Processes whose environment has TEST_MARK=`mark` and that are neither us nor zombies.
-int survivors(const std::string& mark) {
-  int found = 0;
-  DIR* proc = ::opendir("/proc");
-  while (const dirent* entry = ::readdir(proc)) {
-    std::ifstream file(std::string("/proc/") + entry->d_name + "/environ", std::ios::binary);
-    std::ostringstream content;
-    if (std::atoi(entry->d_name) > 0 && file) content << file.rdbuf();
-    if (content.str().find("TEST_MARK=" + mark) != std::string::npos) ++found;
-  }
-  ::closedir(proc);
-  return found;
-}
-
 class KoloRun : public ::testing::Test {
  protected:
   KoloRun() { mark_["TEST_MARK"] = std::to_string(::getpid()) + "-" + std::to_string(++tests_); }
@@ -56,14 +43,7 @@ class KoloRun : public ::testing::Test {
     EXPECT_EQ(survivors(mark_["TEST_MARK"]), 0) << "processes were left behind";
     ::alarm(0);
   }
-  /// Waits for the moment at which nobody is left; what the launcher itself does not wait for.
-  bool all_gone() {
-    for (int i = 0; i < 1000; ++i) {
-      if (survivors(mark_["TEST_MARK"]) == 0) return true;
-      std::this_thread::sleep_for(milliseconds(10));
-    }
-    return false;
-  }
+  bool all_gone() const { return test::all_gone(mark_.at("TEST_MARK")); }
 
   static inline int tests_ = 0;
   std::map<std::string, std::string> mark_;
