@@ -103,7 +103,7 @@ void RemoteRanks::signal(int signal, bool groups) {
     } else if (stops(signal)) {
       host.dismissed = true;
       host.running = 0;
-      ::kill(host.ssh, SIGTERM);
+      ::kill(-host.ssh, signal == SIGKILL ? SIGKILL : SIGTERM);  // ssh may have started helpers
     }
   }
 }
@@ -136,22 +136,23 @@ void RemoteRanks::hear(std::span<const pollfd> entries) {
   }
 }
 
-void RemoteRanks::listen(Host& host) {
+bool RemoteRanks::listen(Host& host) {
   std::string bytes;
   const bool open = read_some(host.out.get(), bytes);
   host.said.feed(bytes);
   if (!open) host.out.reset();
   if (!host.hello) {
     const Result<bool> hello = host.said.skip_to_hello();
-    if (!hello.ok()) return lose(host, hello.status().message());
-    host.hello = hello.value();
+    if (!hello.ok()) lose(host, hello.status().message());
+    host.hello = hello.ok() && hello.value();
   }
   while (host.hello) {
     const Result<std::optional<Frame>> frame = host.said.next();
-    if (!frame.ok()) return lose(host, frame.status().message());
-    if (!frame.value()) break;
+    if (!frame.ok()) lose(host, frame.status().message());
+    if (!frame.ok() || !frame.value()) break;
     take_frame(host, *frame.value());
   }
+  return !bytes.empty();
 }
 
 void RemoteRanks::take_frame(Host& host, const Frame& frame) {
@@ -225,7 +226,7 @@ void RemoteRanks::lose(Host& host, const std::string& why) {
   host.running = 0;
   host.in.reset();
   host.out.reset();
-  if (host.ssh > 0) ::kill(host.ssh, SIGTERM);
+  if (host.ssh > 0) ::kill(-host.ssh, SIGTERM);
 }
 
 void RemoteRanks::reap() {
@@ -234,9 +235,12 @@ void RemoteRanks::reap() {
     for (Host& host : hosts_) {
       if (host.ssh != pid) continue;
       host.ssh = -1;
-      while (host.out.valid() && !host.done) listen(host);  // what it said before it ended
+      // What it said before it ended. Not until the streams end: something it started may hold them open.
+      while (host.out.valid() && !host.done && listen(host)) {
+      }
       if (host.err.valid()) read_some(host.err.get(), host.murmur);
       forward_murmur(host, true);
+      host.err.reset();
       const std::string_view said = host.said.buffered();
       std::string how = WIFSIGNALED(status)
                             ? fmt::format("{} was killed by signal {}", part_.ssh, WTERMSIG(status))

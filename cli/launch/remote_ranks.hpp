@@ -57,7 +57,8 @@ class RemoteRanks final : public Ranks {
     int told_finish = -1;    ///< number of the last FrameKind::finish
   };
 
-  void listen(Host& host);
+  /// False when it says nothing for now.
+  bool listen(Host& host);
   void take_frame(Host& host, const Frame& frame);
   void send_jobs();
   void forward_murmur(Host& host, bool all);

@@ -140,17 +140,22 @@ class ThroughFakeSsh : public ::testing::Test {
     ::alarm(100);
     folder_ = ::testing::TempDir() + "kolo-fake-ssh-" + std::to_string(::getpid());
     std::filesystem::create_directories(folder_);
+    make_ssh("echo \"Welcome to $host\"; exec sh -c \"$*\"");
+  }
+  void TearDown() override {
+    EXPECT_EQ(test::survivors(mark_["TEST_MARK"]), 0) << "processes were left behind";
+    std::filesystem::remove_all(folder_);
+    ::alarm(0);
+  }
+
+  /// `body` finds the host in $host and the command in $*.
+  void make_ssh(const std::string& body) const {
     std::ofstream(folder_ + "/ssh")
         << "#!/bin/sh\n"
            "while :; do case $1 in -o) shift 2;; -*) shift;; *) break;; esac; done\n"
            "host=$1; shift\n"
-           "echo \"Welcome to $host\"\n"
-           "exec sh -c \"$*\"\n";
+        << body << "\n";
     ::chmod((folder_ + "/ssh").c_str(), 0755);
-  }
-  void TearDown() override {
-    std::filesystem::remove_all(folder_);
-    ::alarm(0);
   }
 
   std::vector<std::string> run(const std::vector<std::string>& options,
@@ -164,6 +169,7 @@ class ThroughFakeSsh : public ::testing::Test {
   }
 
   std::string folder_;
+  std::map<std::string, std::string> mark_ = {{"TEST_MARK", "fake-ssh-" + std::to_string(::getpid())}};
 };
 
 TEST_F(ThroughFakeSsh, RanksAreNumberedHostByHost) {
@@ -246,12 +252,33 @@ TEST_F(ThroughFakeSsh, LongOutputArrivesWhole) {
 }
 
 TEST_F(ThroughFakeSsh, AgentsOfAKilledLauncherEndThoughNobodyTookTheOutput) {
-  const std::string mark = "fake-ssh-" + std::to_string(::getpid());
-  Command command(run({}, {"spam", "100000000"}), {{"TEST_MARK", mark}});
+  Command command(run({}, {"spam", "100000000"}), mark_);
   ASSERT_TRUE(command.until("[3]", 1));
   std::this_thread::sleep_for(std::chrono::milliseconds(500));  // every pipe and queue is full by now
   ::kill(command.pid(), SIGKILL);
-  EXPECT_TRUE(test::all_gone(mark));
+  EXPECT_TRUE(test::all_gone(mark_["TEST_MARK"]));
+}
+
+TEST_F(ThroughFakeSsh, WhatSshHasStartedEndsWithIt) {
+  make_ssh("echo connecting >&2; sleep 1000");
+  Command command(run({}, {"sleep"}), mark_, true);
+  ASSERT_TRUE(command.until("connecting", 2));
+  ::kill(command.pid(), SIGTERM);
+  EXPECT_EQ(command.finish(), 128 + SIGTERM);
+  EXPECT_TRUE(test::all_gone(mark_["TEST_MARK"]));
+}
+
+TEST_F(ThroughFakeSsh, AChildThatOutlivesSshHoldsNothingUp) {
+  make_ssh("[ $host = localhost ] && echo me=$$= >&2; sh -c \"$*\"");
+  const auto began = std::chrono::steady_clock::now();
+  Command command(run({}, {"sleep"}), mark_, true);
+  ASSERT_TRUE(command.until("ready", 4));
+  const auto at = command.out().find("me=");
+  ASSERT_NE(at, std::string::npos);
+  ::kill(std::stoi(command.out().substr(at + 3)), SIGKILL);
+  EXPECT_EQ(command.finish(), 255) << command.out();
+  EXPECT_TRUE(test::all_gone(mark_["TEST_MARK"]));
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(20)) << "its agent was waited for";
 }
 
 TEST_F(ThroughFakeSsh, DoctorExaminesTheHosts) {
