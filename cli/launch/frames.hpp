@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/status.hpp"
+#include "launch/byte_queue.hpp"
 
 namespace kolo::cli {
 
@@ -56,20 +57,18 @@ class FrameReader {
   std::size_t taken_ = 0;
 };
 
-/// A queue of bytes for a pipe that may be full; blocks never.
+/// Frames on their way into a pipe that may be full; blocks never.
 class FrameWriter {
  public:
-  void text(std::string_view bytes) { queue_ += bytes; }
+  void text(std::string_view bytes) { queue_.append(bytes); }
   void frame(FrameKind kind, std::uint32_t number = 0, std::string_view text = {});
-  bool pending() const { return written_ < queue_.size(); }
-  /// The reader is far behind.
-  bool full() const { return queue_.size() - written_ > (1u << 20); }
+  bool pending() const { return queue_.pending(); }
+  bool full() const { return queue_.full(); }
   /// Writes what the descriptor takes. False when nobody reads any more.
-  bool drain(int fd);
+  bool drain(int fd) { return queue_.drain(fd); }
 
  private:
-  std::string queue_;
-  std::size_t written_ = 0;
+  ByteQueue queue_;
 };
 
 /// Texts without zero bytes, in one.

@@ -1,11 +1,8 @@
 #include "launch/output.hpp"
 
 #include <limits.h>
-#include <poll.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 
 namespace kolo::cli {
@@ -30,14 +27,14 @@ Sink::Sink(int fd)
       chunk_(live_ ? 256 : PIPE_BUF) {}
 
 void Sink::begin_line() {
-  if (in_update_) queue_ += "\r\033[K";
-  if (in_line_) queue_ += '\n';
+  if (in_update_) queue_.append("\r\033[K");
+  if (in_line_) queue_.append("\n");
   in_update_ = in_line_ = false;
 }
 
 void Sink::line(std::string_view prefix, std::string_view text) {
   begin_line();
-  queue_.append(prefix).append(text).push_back('\n');
+  queue_.append(prefix).append(text).append("\n");
 }
 
 void Sink::update(std::string_view prefix, std::string_view text) {
@@ -48,31 +45,13 @@ void Sink::update(std::string_view prefix, std::string_view text) {
 
 void Sink::fragment(std::string_view text) {
   begin_line();
-  queue_ += text;
+  queue_.append(text);
   in_line_ = true;
 }
 
 void Sink::end_update() {
-  if (in_update_) queue_ += '\n';
+  if (in_update_) queue_.append("\n");
   in_update_ = false;
-}
-
-bool Sink::drain() {
-  while (pending()) {
-    pollfd entry{fd_, POLLOUT, 0};
-    if (::poll(&entry, 1, 0) <= 0) break;
-    const ssize_t put = ::write(fd_, queue_.data() + written_, std::min(chunk_, queue_.size() - written_));
-    if (put < 0 && (errno == EINTR || errno == EAGAIN)) break;
-    if (put < 0) return false;
-    written_ += static_cast<std::size_t>(put);
-  }
-  if (!pending()) {
-    discard();
-  } else if (written_ > (1u << 18)) {
-    queue_.erase(0, written_);
-    written_ = 0;
-  }
-  return true;
 }
 
 LineCutter::LineCutter(Sink& sink, std::string prefix) : sink_(&sink), prefix_(std::move(prefix)) {}

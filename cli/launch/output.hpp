@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "launch/byte_queue.hpp"
+
 namespace kolo::cli {
 
 /// Our standard output or error. Text is queued, and written as the reader takes it, so that a reader who
@@ -24,12 +26,12 @@ class Sink {
   void fragment(std::string_view text);
   void end_update();
 
-  bool pending() const { return written_ < queue_.size(); }
+  bool pending() const { return queue_.pending(); }
   /// The reader is far behind: take no more from the ranks until it has caught up.
-  bool full() const { return queue_.size() - written_ > (1u << 20); }
+  bool full() const { return queue_.full(); }
   /// Writes what the descriptor takes without blocking. False when nobody reads any more.
-  bool drain();
-  void discard() { queue_.clear(), written_ = 0; }
+  bool drain() { return queue_.drain(fd_, chunk_); }
+  void discard() { queue_.clear(); }
 
  private:
   void begin_line();
@@ -38,8 +40,7 @@ class Sink {
   bool live_;
   bool colored_;
   std::size_t chunk_;
-  std::string queue_;
-  std::size_t written_ = 0;
+  ByteQueue queue_;
   bool in_line_ = false;    ///< a fragment stands at the end
   bool in_update_ = false;  ///< an update is on the screen
 };

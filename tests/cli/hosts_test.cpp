@@ -2,6 +2,7 @@
 // that goes nowhere. tests/cluster/hosts_test.py has the real one.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -106,6 +107,30 @@ TEST(Frames, NonsenseIsAnError) {
   FrameReader chatty;
   chatty.feed(std::string(1 << 17, 'x'));
   EXPECT_FALSE(chatty.skip_to_hello().ok());
+}
+
+TEST(Frames, MemoryIsWhatWaitsAndNotWhatHasPassed) {
+  std::array<int, 2> ends;
+  ASSERT_EQ(::pipe2(ends.data(), O_NONBLOCK), 0);
+  const auto most_kb = [] {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss;
+  };
+  const long before = most_kb();
+  FrameWriter writer;
+  std::string read;
+  for (int mib = 0; mib < 64; ++mib) {
+    for (int part = 0; part < 16; ++part) writer.frame(FrameKind::out, 0, std::string(1 << 16, 'x'));
+    while (writer.full()) {  // it never gets empty
+      ASSERT_TRUE(writer.drain(ends[1]));
+      read.clear();
+      ASSERT_TRUE(read_some(ends[0], read));
+    }
+  }
+  EXPECT_LT(most_kb() - before, 16 << 10);
+  ::close(ends[0]);
+  ::close(ends[1]);
 }
 
 TEST(Parts, TravelWhole) {
