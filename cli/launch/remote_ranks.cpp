@@ -131,7 +131,8 @@ void RemoteRanks::hear(std::span<const pollfd> entries) {
   if (ping) pinged_ = Clock::now();
   for (Host& host : hosts_) {
     if (!host.in.valid()) continue;
-    if (ping && jobs_sent_ && !host.tell.pending()) host.tell.frame(FrameKind::alive);
+    // Also while it waits for its job: the other hosts may be slow to answer.
+    if (ping && host.hello && !host.tell.pending()) host.tell.frame(FrameKind::alive);
     if (!host.tell.drain(host.in.get())) host.in.reset();  // reap() will tell why
   }
 }

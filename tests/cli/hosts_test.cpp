@@ -306,6 +306,15 @@ TEST_F(ThroughFakeSsh, AChildThatOutlivesSshHoldsNothingUp) {
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(20)) << "its agent was waited for";
 }
 
+TEST_F(ThroughFakeSsh, AQuickHostHearsOfUsWhileASlowOneLogsIn) {
+  const std::string heard = folder_ + "/heard";
+  make_ssh("if [ $host = localhost ]; then tee " + heard +
+           " | sh -c \"$*\"; else sleep 2.5; exec sh -c \"$*\"; fi");
+  Command command(run({}, {"environment", "RANK"}), mark_);
+  EXPECT_EQ(command.finish(), 0) << command.err();
+  EXPECT_EQ(std::ifstream(heard).get(), static_cast<int>(FrameKind::alive)) << "before its job";
+}
+
 TEST_F(ThroughFakeSsh, DoctorExaminesTheHosts) {
   Command command({KOLO_PROGRAM, "doctor", "--hosts", "localhost,127.0.0.1", "--ssh", folder_ + "/ssh"});
   EXPECT_EQ(command.finish(), 0) << command.err();
