@@ -138,12 +138,7 @@ void Job::start_on_hosts() {
   part.environment.insert(part.environment.end(), options_.environment.begin(), options_.environment.end());
   ranks_ = std::make_unique<RemoteRanks>(
       std::move(part), signals_.before(),
-      [this](int rank, Stream stream, std::string_view bytes) {
-        // While a job is stopped, hosts are heard although nobody reads their ranks: that must not fill
-        // memory.
-        const Room room = console_.room();
-        if (!stopping_ || (room.out && room.err)) console_.take(rank, stream, bytes);
-      },
+      [this](int rank, Stream stream, std::string_view bytes) { console_.take(rank, stream, bytes); },
       [this](const std::string& who, std::string_view line) { console_.say_for(who, line); });
 }
 

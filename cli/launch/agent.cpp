@@ -40,6 +40,7 @@ class Agent {
   /// Nobody commands us any more.
   void abandon();
   bool finished();
+  Room room() const;
 
   Signals signals_;
   ReservedPort port_{false};
@@ -49,6 +50,7 @@ class Agent {
   bool abandoned_ = false;
   bool paused_ = false;  ///< the launcher sleeps (Ctrl-Z), so its silence means nothing
   bool done_ = false;
+  Room room_;                   ///< at the launcher
   std::optional<bool> finish_;  ///< the end has come; true: kill at once
   Deadline silence_ = Deadline::after(kSilence);
   std::optional<Deadline> kill_at_;
@@ -82,9 +84,7 @@ void Agent::round() {
                                  {abandoned_ ? -1 : STDIN_FILENO, POLLIN, 0},
                                  {tell_.pending() && !abandoned_ ? STDOUT_FILENO : -1, POLLOUT, 0}};
   const std::size_t own = entries.size();
-  // Once nobody listens, what the ranks print is dropped: they must not wait for a queue that stays full.
-  const bool room = abandoned_ || !tell_.full();
-  if (ranks_) ranks_->watch(entries, {room, room});
+  if (ranks_) ranks_->watch(entries, room());
   // Nothing tells of the end of processes that are not our children.
   ::poll(entries.data(), entries.size(), finish_ ? 20 : 500);
   if (ranks_) ranks_->hear(std::span(entries).subspan(own));
@@ -101,6 +101,12 @@ void Agent::round() {
   }
   report();
   if (!abandoned_ && !tell_.drain(STDOUT_FILENO)) abandon();
+}
+
+Room Agent::room() const {
+  // Once nobody listens, what the ranks print is dropped: they must not wait for a queue that stays full.
+  if (abandoned_) return {};
+  return {room_.out && !tell_.full(), room_.err && !tell_.full()};
 }
 
 void Agent::listen() {
@@ -127,6 +133,9 @@ void Agent::obey(const Frame& frame) {
     case FrameKind::group:
       paused_ = number == SIGSTOP;
       if (ranks_) ranks_->signal(number, frame.kind == FrameKind::group);
+      return;
+    case FrameKind::room:
+      room_ = {(number & 1) != 0, (number & 2) != 0};
       return;
     case FrameKind::finish:
       finish_ = number != 0;

@@ -40,6 +40,12 @@ Result<bool> FrameReader::skip_to_hello() {
     taken_ += at + kAgentHello.size();
     return true;
   }
+  const auto other = buffered().find(kAgentHello.substr(0, kAgentHello.find(' ') + 1));
+  if (const auto end = buffered().find('\n', other); end != std::string_view::npos) {
+    const std::string theirs(buffered().substr(other, end - other));
+    const std::string ours(kAgentHello.substr(0, kAgentHello.size() - 1));
+    return Status(Code::system, "another version of kolo is there: " + theirs + ", and here " + ours);
+  }
   if (buffered().size() < kLongestPreamble) return false;
   return Status(Code::system, "something else than kolo speaks there");
 }

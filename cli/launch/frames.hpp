@@ -16,7 +16,7 @@
 
 namespace kolo::cli {
 
-inline constexpr std::string_view kAgentHello = "kolo-agent 1\n";
+inline constexpr std::string_view kAgentHello = "kolo-agent 2\n";
 
 enum class FrameKind : char {
   // from an agent
@@ -32,6 +32,7 @@ enum class FrameKind : char {
   signal = 'S',  ///< number: the signal, for the ranks
   group = 'G',   ///< the same, also for what they have started
   finish = 'F',  ///< number 1: what ranks left behind gets SIGKILL from now on
+  room = 'R',    ///< number: 1 for room for output, and 2 for errors; what has none waits in the ranks' pipes
   alive = 'A',   ///< nothing new
 };
 
@@ -47,7 +48,8 @@ class FrameReader {
   void feed(std::string_view bytes);
   /// The next whole frame, nothing yet, or Code::system for senseless bytes.
   Result<std::optional<Frame>> next();
-  /// Skips up to and including kAgentHello; false: it has not come yet. An error when it will not.
+  /// Skips up to and including kAgentHello; false: it has not come yet. An error when it will not, or when
+  /// another version's has come.
   Result<bool> skip_to_hello();
   /// What came instead of frames.
   std::string_view buffered() const { return std::string_view(buffer_).substr(taken_); }

@@ -28,6 +28,7 @@ using OutputTaker = std::function<void(int rank, Stream stream, std::string_view
 struct Room {
   bool out = true;
   bool err = true;
+  bool operator==(const Room&) const = default;
 };
 
 /// Some ranks of a job. Used by one thread, around one poll(2): watch(), poll, hear(), take_endings().

@@ -109,10 +109,14 @@ void RemoteRanks::signal(int signal, bool groups) {
 }
 
 void RemoteRanks::watch(std::vector<pollfd>& entries, Room room) {
-  // What a host says about its ranks comes behind their output: that must not wait for a reader for ever.
-  const bool hear = (room.out && room.err) || stopping_;
-  for (const Host& host : hosts_) {
-    entries.push_back({hear ? host.out.get() : -1, POLLIN, 0});
+  for (Host& host : hosts_) {
+    // Hosts are always heard, or news of a failure would wait behind output for a reader who pauses. What is
+    // on its way when there is no more room is no more than an agent's queue and some pipes.
+    if (jobs_sent_ && host.in.valid() && host.told_room != room) {
+      host.told_room = room;
+      host.tell.frame(FrameKind::room, (room.out ? 1 : 0) + (room.err ? 2 : 0));
+    }
+    entries.push_back({host.out.get(), POLLIN, 0});
     entries.push_back({host.err.get(), POLLIN, 0});
     entries.push_back({host.tell.pending() ? host.in.get() : -1, POLLOUT, 0});
   }

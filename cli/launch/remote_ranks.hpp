@@ -55,6 +55,7 @@ class RemoteRanks final : public Ranks {
     bool done = false;       ///< nothing is left there, says the agent
     bool dismissed = false;  ///< it was told to go before it had a job
     int told_finish = -1;    ///< number of the last FrameKind::finish
+    Room told_room;
   };
 
   /// False when it says nothing for now.

@@ -109,6 +109,14 @@ TEST(Frames, NonsenseIsAnError) {
   EXPECT_FALSE(chatty.skip_to_hello().ok());
 }
 
+TEST(Frames, AnotherVersionIsRefusedByName) {
+  FrameReader reader;
+  reader.feed("Welcome!\nkolo-agent 1");
+  EXPECT_FALSE(reader.skip_to_hello().value_or_throw());
+  reader.feed("\n");
+  EXPECT_NE(reader.skip_to_hello().status().message().find("kolo-agent 1,"), std::string::npos);
+}
+
 TEST(Frames, MemoryIsWhatWaitsAndNotWhatHasPassed) {
   std::array<int, 2> ends;
   ASSERT_EQ(::pipe2(ends.data(), O_NONBLOCK), 0);
@@ -313,6 +321,27 @@ TEST_F(ThroughFakeSsh, AQuickHostHearsOfUsWhileASlowOneLogsIn) {
   Command command(run({}, {"environment", "RANK"}), mark_);
   EXPECT_EQ(command.finish(), 0) << command.err();
   EXPECT_EQ(std::ifstream(heard).get(), static_cast<int>(FrameKind::alive)) << "before its job";
+}
+
+TEST_F(ThroughFakeSsh, AReaderWhoPausesDoesNotHideAFailure) {
+  const std::string errors = folder_ + "/errors";
+  std::vector<std::string> all = {"sh", "-c", "exec \"$@\" 2>" + errors, "sh"};
+  const auto program = run({}, {"flood", "7"});
+  all.insert(all.end(), program.begin(), program.end());
+  Command command(all, mark_);
+  std::string told;
+  for (int i = 0; i < 100 && told.find(" exited with code 7") == std::string::npos; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    std::ostringstream text;
+    text << std::ifstream(errors).rdbuf();
+    told = text.str();
+  }
+  EXPECT_NE(told.find(" exited with code 7"), std::string::npos) << "with nobody reading standard output";
+  EXPECT_EQ(command.finish(), 7);
+  const std::string line = "[0] more and more and more\n";
+  std::string_view rest = command.out();
+  while (rest.starts_with(line)) rest.remove_prefix(line.size());
+  EXPECT_LT(rest.size(), line.size()) << "only the last line may be cut";
 }
 
 TEST_F(ThroughFakeSsh, DoctorExaminesTheHosts) {

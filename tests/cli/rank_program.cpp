@@ -102,6 +102,10 @@ int main(int argc, char** argv) {
     if (argument == 0) sleep_forever();
   } else if (what == "spam") {
     spam(argument);
+  } else if (what == "flood") {  // flood CODE: rank 0 prints without end, the others fail a second later
+    while (rank() == 0) std::puts("more and more and more");
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    return argument;
   } else if (what == "partial") {
     std::fputs("no newline at the end", stdout);
   } else if (what == "progress") {
