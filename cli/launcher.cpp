@@ -243,11 +243,11 @@ void Job::judge(const std::vector<Ending>& endings) {
 
 bool Job::finished() {
   if (ranks_->running() > 0) return false;
-  if (!give_up_) {
-    give_up_ = Deadline::after(options_.grace + kLastWait);
-    if (!kill_at_ && !stopping_) kill_at_ = Deadline::after(options_.grace);
-  }
-  if (!ranks_->finish(!kill_at_)) {
+  if (!give_up_ && !kill_at_ && !stopping_) kill_at_ = Deadline::after(options_.grace);
+  const Room room = console_.room();
+  // The end of the output may wait for a reader, who is no leftover.
+  if (!give_up_ || (!gave_up_ && room != Room{})) give_up_ = Deadline::after(options_.grace + kLastWait);
+  if (!ranks_->finish(!kill_at_, room)) {
     if (!give_up_->passed()) return false;
     const std::string left = gave_up_ ? "" : ranks_->leftovers();
     if (!left.empty()) console_.say(left);

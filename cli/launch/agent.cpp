@@ -68,9 +68,11 @@ int Agent::run() {
 bool Agent::finished() {
   if (!ranks_) return abandoned_;
   if (!done_) {
+    // The end of the output may wait for a reader, who is no leftover.
+    if (give_up_ && room() != Room{}) give_up_ = Deadline::after(kLastWait);
     if (give_up_ && give_up_->passed()) {
       if (const std::string left = ranks_->leftovers(); !left.empty()) tell_.frame(FrameKind::left, 0, left);
-    } else if (ranks_->running() > 0 || !finish_ || !ranks_->finish(*finish_)) {
+    } else if (ranks_->running() > 0 || !finish_ || !ranks_->finish(*finish_, room())) {
       return false;
     }
     tell_.frame(FrameKind::done);

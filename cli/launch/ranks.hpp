@@ -51,8 +51,8 @@ class Ranks {
   /// Failures since the last call, in the order in which they were noticed.
   virtual std::vector<Ending> take_endings() = 0;
   /// After the last rank has ended: ends what they have left behind (`kill`: at once) and takes the last
-  /// output. True when nothing is left.
-  virtual bool finish(bool kill) = 0;
+  /// output, where there is room for it. True when nothing is left.
+  virtual bool finish(bool kill, Room room) = 0;
   /// For a last message: who is still there.
   virtual std::string leftovers() const = 0;
   /// hear() wants to be called at least this often; -1: only when there is something.

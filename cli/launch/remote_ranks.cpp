@@ -256,7 +256,7 @@ void RemoteRanks::reap() {
   }
 }
 
-bool RemoteRanks::finish(bool kill) {
+bool RemoteRanks::finish(bool kill, Room) {
   reap();
   bool left = false;
   for (Host& host : hosts_) {

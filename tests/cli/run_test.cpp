@@ -290,6 +290,17 @@ TEST_F(KoloRun, HearsSignalsWhileItsReaderSleeps) {
   EXPECT_EQ(command.finish(), 128 + SIGINT);
 }
 
+TEST_F(KoloRun, ALongPauseOfItsReaderLosesNothing) {
+  // What the launcher holds, the reader's pipe, and not quite all of the rank's.
+  constexpr int kBytes = (1 << 20) + (1 << 17) - 4096;
+  Command command({KOLO_PROGRAM, "run", "-n", "1", "--no-prefix", "--grace", "0", "--", "sh", "-c",
+                   "yes 123456789012345 | head -c " + std::to_string(kBytes)},
+                  mark_);
+  std::this_thread::sleep_for(milliseconds(10'500));  // past the wait for what cannot be ended
+  EXPECT_EQ(command.finish(), 0);
+  EXPECT_EQ(command.out().size(), std::size_t{kBytes});
+}
+
 TEST_F(KoloRun, StartsManyRanks) {
   Command command(run(64, {"environment", "RANK"}), mark_);
   EXPECT_EQ(command.finish(), 0) << command.err();
