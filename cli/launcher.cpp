@@ -69,6 +69,7 @@ class Job {
   void start_on_hosts();
   Variables meeting_variables(const std::string& store, const std::string& master);
 
+  void take(int rank, Stream stream, std::string_view bytes);
   void wait_for_events(int timeout_ms);
   void hear_signal(int signal);
   void judge(const std::vector<Ending>& endings);
@@ -120,7 +121,7 @@ void Job::start_here() {
   part.environment.insert(part.environment.end(), options_.environment.begin(), options_.environment.end());
   ranks_ = std::make_unique<LocalRanks>(
       std::move(part), signals_.before(),
-      [this](int rank, Stream stream, std::string_view bytes) { console_.take(rank, stream, bytes); });
+      [this](int rank, Stream stream, std::string_view bytes) { take(rank, stream, bytes); });
 }
 
 void Job::start_on_hosts() {
@@ -138,7 +139,7 @@ void Job::start_on_hosts() {
   part.environment.insert(part.environment.end(), options_.environment.begin(), options_.environment.end());
   ranks_ = std::make_unique<RemoteRanks>(
       std::move(part), signals_.before(),
-      [this](int rank, Stream stream, std::string_view bytes) { console_.take(rank, stream, bytes); },
+      [this](int rank, Stream stream, std::string_view bytes) { take(rank, stream, bytes); },
       [this](const std::string& who, std::string_view line) { console_.say_for(who, line); });
 }
 
@@ -161,6 +162,11 @@ void Job::stop_ranks() {
   kill_at_ = Deadline::after(options_.grace);
   ranks_->signal(SIGTERM, true);
   ranks_->signal(SIGCONT, true);  // a stopped process hears nothing
+}
+
+void Job::take(int rank, Stream stream, std::string_view bytes) {
+  // After a second SIGINT nothing waits, and so no reader does.
+  if (interrupts_ < 2) console_.take(rank, stream, bytes);
 }
 
 void Job::wait_for_events(int timeout_ms) {
@@ -216,6 +222,8 @@ void Job::hear_signal(int signal) {
   ranks_->signal(SIGCONT, true);  // a stopped process hears nothing
   if (again) {
     ranks_->signal(SIGKILL, true);
+    stopping_ = true;
+    kill_at_.reset();  // which lets finish() kill what ranks have left behind, too
     console_.discard();
   } else if (!kill_at_ && !stopping_) {
     stopping_ = true;

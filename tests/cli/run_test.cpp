@@ -173,6 +173,32 @@ TEST_F(KoloRun, ASecondSigintKillsAtOnce) {
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(50));
 }
 
+TEST_F(KoloRun, ASecondSigintKillsWhatRanksLeftBehindToo) {
+  const auto began = std::chrono::steady_clock::now();
+  Command command(run(1, {"family", "1"}, {"--grace", "1000"}), mark_);
+  ASSERT_TRUE(command.until("ready", 1));
+  while (survivors(mark_["TEST_MARK"]) > 3) {  // launcher, keeper, and the one that hears no SIGTERM
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  ::kill(command.pid(), SIGINT);
+  std::this_thread::sleep_for(milliseconds(200));
+  ::kill(command.pid(), SIGINT);
+  EXPECT_EQ(command.finish(), 128 + SIGINT);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(50));
+}
+
+TEST_F(KoloRun, ASecondSigintWaitsForNoReader) {
+  Command command(run(2, {"spam", "100000000"}), mark_);
+  ASSERT_TRUE(command.until("[0]", 1));
+  std::this_thread::sleep_for(milliseconds(300));  // every pipe is full by now
+  for (int i = 0; i < 2; ++i) {
+    ::kill(command.pid(), SIGINT);
+    std::this_thread::sleep_for(milliseconds(200));
+  }
+  EXPECT_TRUE(all_gone());
+  EXPECT_EQ(command.finish(), 128 + SIGINT);
+}
+
 TEST_F(KoloRun, StopsARankThatIsStopped) {
   Command command(run(2, {"die", "0", std::to_string(SIGSTOP)}, {"--grace", "50"}), mark_);
   std::this_thread::sleep_for(milliseconds(300));
