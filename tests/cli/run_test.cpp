@@ -217,6 +217,15 @@ TEST_F(KoloRun, AKilledLauncherLeavesNothing) {
   EXPECT_TRUE(all_gone());
 }
 
+TEST_F(KoloRun, AKilledLauncherLeavesNothingOfALauncherInside) {
+  Command command(
+      {KOLO_PROGRAM, "run", "-n", "2", KOLO_PROGRAM, "run", "-n", "2", RANK_PROGRAM, "family", "0"}, mark_);
+  ASSERT_TRUE(command.until("ready", 4));
+  ::kill(command.pid(), SIGKILL);
+  EXPECT_EQ(command.finish(), 1000 + SIGKILL);
+  EXPECT_TRUE(all_gone());
+}
+
 TEST_F(KoloRun, GrandchildrenGoWithTheJob) {
   Command interrupted(run(2, {"family", "0"}, {"--grace", "0.3"}), mark_);
   ASSERT_TRUE(interrupted.until("ready", 2));
