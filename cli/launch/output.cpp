@@ -26,27 +26,28 @@ Sink::Sink(int fd)
       // poll(2) promises a pipe room for PIPE_BUF bytes, a terminal for fewer.
       chunk_(live_ ? 256 : PIPE_BUF) {}
 
-void Sink::begin_line() {
+void Sink::begin_line(const void* writer) {
   if (in_update_) queue_.append("\r\033[K");
-  if (in_line_) queue_.append("\n");
-  in_update_ = in_line_ = false;
+  if (in_line_ && in_line_ != writer) queue_.append("\n");
+  in_update_ = false;
+  in_line_ = nullptr;
 }
 
-void Sink::line(std::string_view prefix, std::string_view text) {
-  begin_line();
+void Sink::line(std::string_view prefix, std::string_view text, const void* writer) {
+  begin_line(writer);
   queue_.append(prefix).append(text).append("\n");
 }
 
 void Sink::update(std::string_view prefix, std::string_view text) {
-  begin_line();
+  begin_line(nullptr);
   queue_.append("\r").append(prefix).append(text).append("\033[K");
   in_update_ = true;
 }
 
-void Sink::fragment(std::string_view text) {
-  begin_line();
+void Sink::fragment(std::string_view text, const void* writer) {
+  begin_line(writer);
   queue_.append(text);
-  in_line_ = true;
+  in_line_ = writer;
 }
 
 void Sink::end_update() {
@@ -60,7 +61,7 @@ void LineCutter::feed(std::string_view bytes) {
   const bool raw = prefix_.empty();
   for (auto end = bytes.find('\n'); end != std::string_view::npos; end = bytes.find('\n')) {
     partial_ += bytes.substr(0, end);
-    sink_->line(prefix_, raw ? std::string_view(partial_) : visible(partial_));
+    sink_->line(prefix_, raw ? std::string_view(partial_) : visible(partial_), this);
     partial_.clear();
     bytes.remove_prefix(end + 1);
   }
@@ -83,7 +84,7 @@ void LineCutter::redraw() {
 void LineCutter::finish() {
   if (partial_.empty()) return;
   if (prefix_.empty()) {
-    sink_->fragment(partial_);
+    sink_->fragment(partial_, this);
   } else {
     sink_->line(prefix_, visible(partial_));
   }

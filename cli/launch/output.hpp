@@ -19,11 +19,12 @@ class Sink {
   bool live() const { return live_; }
   bool colored() const { return colored_; }
 
-  void line(std::string_view prefix, std::string_view text);
+  /// `writer` goes on where its own fragment stands at the end.
+  void line(std::string_view prefix, std::string_view text, const void* writer = nullptr);
   /// Replaces the update shown last; only where live().
   void update(std::string_view prefix, std::string_view text);
-  /// Text without an end; a line that follows begins a new one.
-  void fragment(std::string_view text);
+  /// Text without an end; what anybody else writes then begins a new line.
+  void fragment(std::string_view text, const void* writer);
   void end_update();
 
   bool pending() const { return queue_.pending(); }
@@ -34,15 +35,15 @@ class Sink {
   void discard() { queue_.clear(); }
 
  private:
-  void begin_line();
+  void begin_line(const void* writer);
 
   int fd_;
   bool live_;
   bool colored_;
   std::size_t chunk_;
   ByteQueue queue_;
-  bool in_line_ = false;    ///< a fragment stands at the end
-  bool in_update_ = false;  ///< an update is on the screen
+  const void* in_line_ = nullptr;  ///< whose fragment stands at the end
+  bool in_update_ = false;         ///< an update is on the screen
 };
 
 /// One stream of one rank, cut into lines for a sink. A carriage return starts the line anew, as on a
@@ -50,7 +51,8 @@ class Sink {
 /// are broken.
 class LineCutter {
  public:
-  /// An empty prefix passes everything through unchanged but whole lines at a time.
+  /// An empty prefix passes everything through unchanged but whole lines at a time. Not to be moved after its
+  /// first feed(): the sink knows it by its place.
   LineCutter(Sink& sink, std::string prefix);
 
   void feed(std::string_view bytes);

@@ -305,6 +305,12 @@ TEST_F(KoloRun, TakesHugeLines) {
   EXPECT_EQ(std::count(broken.out().begin(), broken.out().end(), 'x'), 5'000'000);
 }
 
+TEST_F(KoloRun, HugeLinesStayWholeWithoutAPrefix) {
+  Command alone(run(1, {"long-line", "5000000"}, {"--no-prefix"}), mark_);
+  EXPECT_EQ(alone.finish(), 0);
+  EXPECT_EQ(alone.out(), std::string(5'000'000, 'x') + "\n");
+}
+
 TEST_F(KoloRun, RanksMayCloseTheirOutput) {
   Command command(run(2, {"close", "4"}), mark_);
   EXPECT_EQ(command.finish(), 4) << command.err();
