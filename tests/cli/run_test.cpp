@@ -155,6 +155,17 @@ TEST_F(KoloRun, PassesSignalsOn) {
   }
 }
 
+TEST_F(KoloRun, WhatWasIgnoredStaysIgnored) {
+  std::vector<std::string> all = {"sh", "-c", "trap '' INT; exec \"$@\"", "sh"};
+  const auto program = run(2, {"sleep"});
+  all.insert(all.end(), program.begin(), program.end());
+  Command command(all, mark_);
+  ASSERT_TRUE(command.until("ready", 2));
+  ::kill(command.pid(), SIGINT);
+  ::kill(command.pid(), SIGTERM);
+  EXPECT_EQ(command.finish(), 128 + SIGTERM);
+}
+
 TEST_F(KoloRun, SigintEndsOrdinaryRanks) {
   Command command(run(4, {"sleep"}), mark_);
   ASSERT_TRUE(command.until("ready", 4));
