@@ -57,6 +57,8 @@ class Command {
   }
 
   pid_t pid() const { return pid_; }
+  /// Where its standard output is read.
+  int out_fd() const { return fds_[0]; }
   const std::string& out() const { return texts_[0]; }
   const std::string& err() const { return texts_[1]; }
 

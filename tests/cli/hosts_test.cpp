@@ -285,6 +285,7 @@ TEST_F(ThroughFakeSsh, LongOutputArrivesWhole) {
 }
 
 TEST_F(ThroughFakeSsh, AgentsOfAKilledLauncherEndThoughNobodyTookTheOutput) {
+  make_ssh("sh -c \"$*\"");  // whose end, as that of a real ssh, is not the agent's
   Command command(run({}, {"spam", "100000000"}), mark_);
   ASSERT_TRUE(command.until("[3]", 1));
   std::this_thread::sleep_for(std::chrono::milliseconds(500));  // every pipe and queue is full by now

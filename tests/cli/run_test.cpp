@@ -229,9 +229,11 @@ TEST_F(KoloRun, AKilledLauncherLeavesNothing) {
 }
 
 TEST_F(KoloRun, AKilledLauncherLeavesNothingOfALauncherInside) {
-  Command command(
-      {KOLO_PROGRAM, "run", "-n", "2", KOLO_PROGRAM, "run", "-n", "2", RANK_PROGRAM, "family", "0"}, mark_);
-  ASSERT_TRUE(command.until("ready", 4));
+  // In a shell, so that the launcher inside does not die of the other's end but of its keeper.
+  Command command({KOLO_PROGRAM, "run", "-n", "1", "sh", "-c",
+                   std::string(KOLO_PROGRAM) + " run -n 2 " RANK_PROGRAM " family 0; true"},
+                  mark_);
+  ASSERT_TRUE(command.until("ready", 2));
   ::kill(command.pid(), SIGKILL);
   EXPECT_EQ(command.finish(), 1000 + SIGKILL);
   EXPECT_TRUE(all_gone());
@@ -319,7 +321,7 @@ TEST_F(KoloRun, TakesHugeLines) {
 TEST_F(KoloRun, HugeLinesStayWholeWithoutAPrefix) {
   Command alone(run(1, {"long-line", "5000000"}, {"--no-prefix"}), mark_);
   EXPECT_EQ(alone.finish(), 0);
-  EXPECT_EQ(alone.out(), std::string(5'000'000, 'x') + "\n");
+  EXPECT_TRUE(alone.out() == std::string(5'000'000, 'x') + "\n");
 }
 
 TEST_F(KoloRun, RanksMayCloseTheirOutput) {
@@ -343,14 +345,11 @@ TEST_F(KoloRun, HearsSignalsWhileItsReaderSleeps) {
 }
 
 TEST_F(KoloRun, ALongPauseOfItsReaderLosesNothing) {
-  // What the launcher holds, the reader's pipe, and not quite all of the rank's.
-  constexpr int kBytes = (1 << 20) + (1 << 17) - 4096;
-  Command command({KOLO_PROGRAM, "run", "-n", "1", "--no-prefix", "--grace", "0", "--", "sh", "-c",
-                   "yes 123456789012345 | head -c " + std::to_string(kBytes)},
-                  mark_);
-  std::this_thread::sleep_for(milliseconds(10'500));  // past the wait for what cannot be ended
+  Command command(run(1, {"fill"}, {"--no-prefix", "--grace", "0"}), mark_);
+  ::fcntl(command.out_fd(), F_SETPIPE_SZ, 1 << 20);   // so that all the launcher holds may be taken at once
+  std::this_thread::sleep_for(milliseconds(11'500));  // past the wait for what cannot be ended
   EXPECT_EQ(command.finish(), 0);
-  EXPECT_EQ(command.out().size(), std::size_t{kBytes});
+  EXPECT_EQ(std::to_string(command.out().size()), command.err());
 }
 
 TEST_F(KoloRun, StartsManyRanks) {
