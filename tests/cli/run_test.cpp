@@ -382,6 +382,7 @@ TEST_F(KoloRun, WrongUsageIsOneClearLineAndCode2) {
       {{"run", "-n", "0", "true"}, "--ranks"},
       {{"run", "-n", "two", "true"}, "--ranks"},
       {{"run", "-n", "2", "--nonsense", "true"}, "--nonsense"},
+      {{"run", "-n", "1", "--grace", "nan", "true"}, "--grace"},
       {{"dance"}, "dance"}};
   for (const auto& [arguments, mention] : cases) {
     std::vector<std::string> all = {KOLO_PROGRAM};
