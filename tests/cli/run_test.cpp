@@ -370,8 +370,14 @@ TEST_F(KoloRun, SaysWhyAProgramCannotBeStarted) {
     EXPECT_NE(command.err().find("kolo: cannot start "), std::string::npos) << command.err();
     EXPECT_NE(command.err().find(program), std::string::npos) << command.err();
     EXPECT_EQ(lines_of(command.err()).size(), 1u) << command.err();
+    if (program == script) {
+      EXPECT_NE(command.err().find("/no/such/interpreter"), std::string::npos);
+    }
   }
   ::unlink(script.c_str());
+  Command many({"sh", "-c", "ulimit -n 24; exec " KOLO_PROGRAM " run -n 8 sleep 1000"}, mark_);
+  EXPECT_EQ(many.finish(), 127);
+  EXPECT_NE(many.err().find("ulimit -n"), std::string::npos) << many.err();
 }
 
 TEST_F(KoloRun, WrongUsageIsOneClearLineAndCode2) {
