@@ -35,7 +35,7 @@ constexpr auto kLastWait = std::chrono::seconds(10);
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
 /// What ranks on other hosts get of our environment.
-Variables variables_to_pass(const SshOptions& remote) {
+Variables variables_to_pass(const SshOptions& remote, Console& console) {
   Variables passed;
   const auto add = [&](std::string_view entry) {
     const auto equals = entry.find('=');
@@ -49,6 +49,8 @@ Variables variables_to_pass(const SshOptions& remote) {
       add(wanted);
     } else if (const char* value = std::getenv(wanted.c_str())) {
       passed.emplace_back(wanted, value);
+    } else {
+      console.say(fmt::format("-x {}: it is not set here", wanted));
     }
   }
   // How this process meets others is not how its ranks do.
@@ -132,7 +134,7 @@ void Job::start_on_hosts() {
   part.kolo = remote.remote_kolo.empty() ? bench::program_path() : remote.remote_kolo;
   part.directory = std::filesystem::current_path().string();
   part.command = options_.command;
-  part.environment = variables_to_pass(remote);
+  part.environment = variables_to_pass(remote, console_);
   const Meet meet = choose_meeting(remote.hosts, remote.store_address);
   const Variables meeting = meeting_variables(meet.store, meet.master);
   part.environment.insert(part.environment.end(), meeting.begin(), meeting.end());

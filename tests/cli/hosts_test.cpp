@@ -211,6 +211,8 @@ TEST_F(ThroughFakeSsh, RanksAreNumberedHostByHost) {
                        "NOWHERE", "KOLO_STORE_SERVED", "OMP_NUM_THREADS"}),
                   {{"TREE", "oak"}, {"OMP_NUM_THREADS", "3"}});
   EXPECT_EQ(command.finish(), 0) << command.err();
+  EXPECT_EQ(Command::count(command.err(), "kolo: -x "), 1) << command.err();
+  EXPECT_NE(command.err().find("kolo: -x NOWHERE: it is not set here\n"), std::string::npos);
   for (int r = 0; r < 4; ++r) {
     std::istringstream lines(command.out());
     const std::string prefix = "[" + std::to_string(r) + "] ";
