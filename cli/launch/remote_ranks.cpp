@@ -26,6 +26,14 @@ std::string quoted(const std::string& word) {
   return text + "'";
 }
 
+/// The same, but "~/" and "~me/" in front mean what they do there.
+std::string quoted_path(const std::string& path) {
+  const auto end = path.find('/');
+  const bool plain = path.find_first_of("'\"\\$`;&|<>()*?[]{}!# \t\n") >= end;
+  if (!path.starts_with('~') || end == std::string::npos || !plain) return quoted(path);
+  return path.substr(0, end + 1) + quoted(path.substr(end + 1));
+}
+
 /// ssh takes the first value that it meets for an option, so the user's own go before these.
 constexpr std::array kSshOptions = {"-T",
                                     "-o",
@@ -43,7 +51,7 @@ std::vector<std::string> ssh_command(const RemotePart& part, const HostSlots& ho
   for (std::string word; words >> word;) command.push_back(word);
   command.insert(command.end(), kSshOptions.begin(), kSshOptions.end());
   command.push_back(host.login);
-  command.push_back("exec " + quoted(part.kolo) + " run --agent");
+  command.push_back("exec " + quoted_path(part.kolo) + " run --agent");
   return command;
 }
 

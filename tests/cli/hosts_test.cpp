@@ -351,6 +351,19 @@ TEST_F(ThroughFakeSsh, DoctorExaminesTheHosts) {
   Command command({KOLO_PROGRAM, "doctor", "--hosts", "localhost,127.0.0.1", "--ssh", folder_ + "/ssh"});
   EXPECT_EQ(command.finish(), 0) << command.err();
   EXPECT_NE(command.out().find("2 of 2 ranks on 1 host"), std::string::npos) << command.out();
+  Command both({KOLO_PROGRAM, "doctor", "-n", "3", "--hosts", "localhost"});
+  EXPECT_EQ(both.finish(), 2) << both.out();
+}
+
+TEST_F(ThroughFakeSsh, ATildeMeansWhatItDoesThere) {
+  std::filesystem::create_symlink(KOLO_PROGRAM, folder_ + "/my kolo");
+  mark_["HOME"] = folder_;
+  Command command(run({"--remote-kolo", "~/my kolo"}, {"environment", "RANK"}), mark_);
+  EXPECT_EQ(command.finish(), 0) << command.err();
+  Command doctor({KOLO_PROGRAM, "doctor", "--hosts", "localhost", "--ssh", folder_ + "/ssh", "--remote-kolo",
+                  "~/my kolo"},
+                 mark_);
+  EXPECT_EQ(doctor.finish(), 0) << doctor.err();
 }
 
 }  // namespace
