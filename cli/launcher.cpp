@@ -39,7 +39,7 @@ constexpr int kCannotWrite = 1;
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
 /// What ranks on other hosts get of our environment.
-Variables variables_to_pass(const SshOptions& remote) {
+Variables variables_to_pass(const SshOptions& remote, Console& console) {
   Variables passed;
   const auto add = [&](std::string_view entry) {
     const auto equals = entry.find('=');
@@ -53,6 +53,8 @@ Variables variables_to_pass(const SshOptions& remote) {
       add(wanted);
     } else if (const char* value = std::getenv(wanted.c_str())) {
       passed.emplace_back(wanted, value);
+    } else {
+      console.say(fmt::format("-x {}: it is not set here", wanted));
     }
   }
   // How this process meets others is not how its ranks do.
@@ -73,6 +75,7 @@ class Job {
   void start_on_hosts();
   Variables meeting_variables(const std::string& store, const std::string& master);
 
+  void take(int rank, Stream stream, std::string_view bytes);
   void wait_for_events(int timeout_ms);
   void hear_signal(int signal);
   void judge(const std::vector<Ending>& endings);
@@ -125,7 +128,7 @@ void Job::start_here() {
   part.environment.insert(part.environment.end(), options_.environment.begin(), options_.environment.end());
   ranks_ = std::make_unique<LocalRanks>(
       std::move(part), signals_.before(),
-      [this](int rank, Stream stream, std::string_view bytes) { console_.take(rank, stream, bytes); });
+      [this](int rank, Stream stream, std::string_view bytes) { take(rank, stream, bytes); });
 }
 
 void Job::start_on_hosts() {
@@ -136,19 +139,14 @@ void Job::start_on_hosts() {
   part.kolo = remote.remote_kolo.empty() ? bench::program_path() : remote.remote_kolo;
   part.directory = std::filesystem::current_path().string();
   part.command = options_.command;
-  part.environment = variables_to_pass(remote);
+  part.environment = variables_to_pass(remote, console_);
   const Meet meet = choose_meeting(remote.hosts, remote.store_address);
   const Variables meeting = meeting_variables(meet.store, meet.master);
   part.environment.insert(part.environment.end(), meeting.begin(), meeting.end());
   part.environment.insert(part.environment.end(), options_.environment.begin(), options_.environment.end());
   ranks_ = std::make_unique<RemoteRanks>(
       std::move(part), signals_.before(),
-      [this](int rank, Stream stream, std::string_view bytes) {
-        // While a job is stopped, hosts are heard although nobody reads their ranks: that must not fill
-        // memory.
-        const Room room = console_.room();
-        if (!stopping_ || (room.out && room.err)) console_.take(rank, stream, bytes);
-      },
+      [this](int rank, Stream stream, std::string_view bytes) { take(rank, stream, bytes); },
       [this](const std::string& who, std::string_view line) { console_.say_for(who, line); });
 }
 
@@ -171,6 +169,11 @@ void Job::stop_ranks() {
   kill_at_ = Deadline::after(options_.grace);
   ranks_->signal(SIGTERM, true);
   ranks_->signal(SIGCONT, true);  // a stopped process hears nothing
+}
+
+void Job::take(int rank, Stream stream, std::string_view bytes) {
+  // After a second SIGINT nothing waits, and so no reader does.
+  if (interrupts_ < 2) console_.take(rank, stream, bytes);
 }
 
 void Job::wait_for_events(int timeout_ms) {
@@ -234,6 +237,8 @@ void Job::hear_signal(int signal) {
   ranks_->signal(SIGCONT, true);  // a stopped process hears nothing
   if (again) {
     ranks_->signal(SIGKILL, true);
+    stopping_ = true;
+    kill_at_.reset();  // which lets finish() kill what ranks have left behind, too
     console_.discard();
   } else if (!kill_at_ && !stopping_) {
     stopping_ = true;
@@ -261,11 +266,11 @@ void Job::judge(const std::vector<Ending>& endings) {
 
 bool Job::finished() {
   if (ranks_->running() > 0) return false;
-  if (!give_up_) {
-    give_up_ = Deadline::after(options_.grace + kLastWait);
-    if (!kill_at_ && !stopping_) kill_at_ = Deadline::after(options_.grace);
-  }
-  if (!ranks_->finish(!kill_at_)) {
+  if (!give_up_ && !kill_at_ && !stopping_) kill_at_ = Deadline::after(options_.grace);
+  const Room room = console_.room();
+  // The end of the output may wait for a reader, who is no leftover.
+  if (!give_up_ || (!gave_up_ && room != Room{})) give_up_ = Deadline::after(options_.grace + kLastWait);
+  if (!ranks_->finish(!kill_at_, room)) {
     if (!give_up_->passed()) return false;
     const std::string left = gave_up_ ? "" : ranks_->leftovers();
     if (!left.empty()) console_.say(left);

@@ -1,6 +1,7 @@
 // kolo run: starts the ranks of a program on this machine, or on several hosts over ssh.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -98,6 +99,10 @@ void add_run(CLI::App& app, std::vector<std::string> program) {
   run_command->add_flag("--no-prefix", arguments->no_prefix, "Do not begin the ranks' lines with [rank]");
   run_command->add_option("--grace", arguments->grace, "Seconds between SIGTERM and SIGKILL")
       ->check(CLI::Range(0.0, 86'400.0))
+      ->check([](const std::string& text) {  // which nan is neither below nor above
+        double seconds = 0;
+        return CLI::detail::lexical_cast(text, seconds) && !std::isnan(seconds) ? "" : text + " is no time";
+      })
       ->capture_default_str()
       ->type_name("SECONDS");
   // The launcher's hand on another host; no person needs it.

@@ -190,8 +190,8 @@ int examine(const DoctorRequest& request) {
   options.ranks = request.ranks;
   options.prefix_output = false;
   options.quiet_code = kProblem;  // rank 0 has said why
-  const std::string& there = options.remote.remote_kolo;
-  options.command = {options.remote.hosts.empty() || there.empty() ? bench::program_path() : there, "doctor"};
+  // The program of the agent that starts the ranks, wherever that is.
+  options.command = {options.remote.hosts.empty() ? bench::program_path() : "/proc/self/exe", "doctor"};
   if (request.json) options.command.push_back("--json");
   const LaunchOutcome outcome = launch_ranks(options);
   return outcome.interrupted ? outcome.status() : std::min(outcome.status(), kProblem);
@@ -204,11 +204,12 @@ void add_doctor(CLI::App& app) {
   CLI::App* doctor =
       app.add_subcommand("doctor", "Find out what keeps ranks from working together, and what to do");
   doctor->footer(kExamples);
-  doctor->add_option("-n,--ranks", request->ranks, "How many ranks, on this machine")
-      ->check(CLI::Range(1, 256))
-      ->capture_default_str()
-      ->type_name("N");
+  auto* ranks = doctor->add_option("-n,--ranks", request->ranks, "How many ranks, on this machine")
+                    ->check(CLI::Range(1, 256))
+                    ->capture_default_str()
+                    ->type_name("N");
   request->remote.add_to(*doctor);
+  for (const char* elsewhere : {"--hosts", "--hosts-file"}) ranks->excludes(doctor->get_option(elsewhere));
   doctor->add_flag("--json", request->json, "One JSON object for programs");
   doctor->callback([request] { throw CLI::RuntimeError(examine(*request)); });
 }

@@ -24,6 +24,8 @@ constexpr int kCannotStart = 127;
 constexpr auto kSilence = std::chrono::seconds(30);
 /// Between SIGTERM and SIGKILL when nobody is there to say when.
 constexpr auto kGrace = std::chrono::seconds(5);
+/// For what even SIGKILL does not end. The launcher waits a little longer, to hear of it.
+constexpr auto kLastWait = std::chrono::seconds(8);
 
 class Agent {
  public:
@@ -38,6 +40,7 @@ class Agent {
   /// Nobody commands us any more.
   void abandon();
   bool finished();
+  Room room() const;
 
   Signals signals_;
   ReservedPort port_{false};
@@ -47,9 +50,11 @@ class Agent {
   bool abandoned_ = false;
   bool paused_ = false;  ///< the launcher sleeps (Ctrl-Z), so its silence means nothing
   bool done_ = false;
+  Room room_;                   ///< at the launcher
   std::optional<bool> finish_;  ///< the end has come; true: kill at once
   Deadline silence_ = Deadline::after(kSilence);
   std::optional<Deadline> kill_at_;
+  std::optional<Deadline> give_up_;  ///< when what is left is past helping
   int told_running_ = -1;
 };
 
@@ -62,12 +67,18 @@ int Agent::run() {
 
 bool Agent::finished() {
   if (!ranks_) return abandoned_;
-  if (ranks_->running() > 0 || !finish_) return false;
-  if (!done_ && ranks_->finish(*finish_)) {
+  if (!done_) {
+    // The end of the output may wait for a reader, who is no leftover.
+    if (give_up_ && room() != Room{}) give_up_ = Deadline::after(kLastWait);
+    if (give_up_ && give_up_->passed()) {
+      if (const std::string left = ranks_->leftovers(); !left.empty()) tell_.frame(FrameKind::left, 0, left);
+    } else if (ranks_->running() > 0 || !finish_ || !ranks_->finish(*finish_, room())) {
+      return false;
+    }
     tell_.frame(FrameKind::done);
     done_ = true;
   }
-  return done_ && (abandoned_ || !tell_.pending());
+  return abandoned_ || !tell_.pending();
 }
 
 void Agent::round() {
@@ -75,8 +86,7 @@ void Agent::round() {
                                  {abandoned_ ? -1 : STDIN_FILENO, POLLIN, 0},
                                  {tell_.pending() && !abandoned_ ? STDOUT_FILENO : -1, POLLOUT, 0}};
   const std::size_t own = entries.size();
-  const bool room = !tell_.full();
-  if (ranks_) ranks_->watch(entries, {room, room});
+  if (ranks_) ranks_->watch(entries, room());
   // Nothing tells of the end of processes that are not our children.
   ::poll(entries.data(), entries.size(), finish_ ? 20 : 500);
   if (ranks_) ranks_->hear(std::span(entries).subspan(own));
@@ -93,6 +103,12 @@ void Agent::round() {
   }
   report();
   if (!abandoned_ && !tell_.drain(STDOUT_FILENO)) abandon();
+}
+
+Room Agent::room() const {
+  // Once nobody listens, what the ranks print is dropped: they must not wait for a queue that stays full.
+  if (abandoned_) return {};
+  return {room_.out && !tell_.full(), room_.err && !tell_.full()};
 }
 
 void Agent::listen() {
@@ -120,8 +136,12 @@ void Agent::obey(const Frame& frame) {
       paused_ = number == SIGSTOP;
       if (ranks_) ranks_->signal(number, frame.kind == FrameKind::group);
       return;
+    case FrameKind::room:
+      room_ = {(number & 1) != 0, (number & 2) != 0};
+      return;
     case FrameKind::finish:
       finish_ = number != 0;
+      if (*finish_ && !give_up_) give_up_ = Deadline::after(kLastWait);
       return;
     default:
       return;
@@ -165,6 +185,7 @@ void Agent::abandon() {
   finish_ = finish_.value_or(false);
   if (!ranks_) return;
   kill_at_ = Deadline::after(kGrace);
+  give_up_ = Deadline::after(kGrace + kLastWait);
   ranks_->signal(SIGTERM, true);
   ranks_->signal(SIGCONT, true);  // a stopped process hears nothing
 }

@@ -1,10 +1,8 @@
 #include "launch/frames.hpp"
 
-#include <limits.h>
 #include <poll.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 
@@ -28,11 +26,6 @@ std::uint32_t take(std::string_view bytes) {
   return value;
 }
 
-bool is_ready(int fd, short event) {
-  pollfd entry{fd, event, 0};
-  return ::poll(&entry, 1, 0) > 0;
-}
-
 }  // namespace
 
 void FrameReader::feed(std::string_view bytes) {
@@ -46,6 +39,12 @@ Result<bool> FrameReader::skip_to_hello() {
   if (at != std::string_view::npos) {
     taken_ += at + kAgentHello.size();
     return true;
+  }
+  const auto other = buffered().find(kAgentHello.substr(0, kAgentHello.find(' ') + 1));
+  if (const auto end = buffered().find('\n', other); end != std::string_view::npos) {
+    const std::string theirs(buffered().substr(other, end - other));
+    const std::string ours(kAgentHello.substr(0, kAgentHello.size() - 1));
+    return Status(Code::system, "another version of kolo is there: " + theirs + ", and here " + ours);
   }
   if (buffered().size() < kLongestPreamble) return false;
   return Status(Code::system, "something else than kolo speaks there");
@@ -63,23 +62,10 @@ Result<std::optional<Frame>> FrameReader::next() {
 }
 
 void FrameWriter::frame(FrameKind kind, std::uint32_t number, std::string_view text) {
-  queue_.push_back(static_cast<char>(kind));
-  put(queue_, number);
-  put(queue_, static_cast<std::uint32_t>(text.size()));
-  queue_ += text;
-}
-
-bool FrameWriter::drain(int fd) {
-  // poll(2) promises a pipe room for PIPE_BUF bytes; its other end may be shared, so it stays blocking.
-  while (pending() && is_ready(fd, POLLOUT)) {
-    const ssize_t put =
-        ::write(fd, queue_.data() + written_, std::min<std::size_t>(PIPE_BUF, queue_.size() - written_));
-    if (put < 0 && (errno == EINTR || errno == EAGAIN)) break;
-    if (put < 0) return false;
-    written_ += static_cast<std::size_t>(put);
-  }
-  if (!pending()) queue_.clear(), written_ = 0;
-  return true;
+  std::string head(1, static_cast<char>(kind));
+  put(head, number);
+  put(head, static_cast<std::uint32_t>(text.size()));
+  queue_.append(head).append(text);
 }
 
 std::string join_texts(const std::vector<std::string>& texts) {
@@ -98,7 +84,8 @@ std::vector<std::string> split_texts(std::string_view joined) {
 }
 
 bool read_some(int fd, std::string& into) {
-  if (!is_ready(fd, POLLIN)) return true;
+  pollfd entry{fd, POLLIN, 0};
+  if (::poll(&entry, 1, 0) <= 0) return true;
   std::array<char, 1 << 16> block;
   const ssize_t got = ::read(fd, block.data(), block.size());
   if (got > 0) into.append(block.data(), static_cast<std::size_t>(got));

@@ -12,10 +12,11 @@
 #include <vector>
 
 #include "base/status.hpp"
+#include "launch/byte_queue.hpp"
 
 namespace kolo::cli {
 
-inline constexpr std::string_view kAgentHello = "kolo-agent 1\n";
+inline constexpr std::string_view kAgentHello = "kolo-agent 2\n";
 
 enum class FrameKind : char {
   // from an agent
@@ -31,6 +32,7 @@ enum class FrameKind : char {
   signal = 'S',  ///< number: the signal, for the ranks
   group = 'G',   ///< the same, also for what they have started
   finish = 'F',  ///< number 1: what ranks left behind gets SIGKILL from now on
+  room = 'R',    ///< number: 1 for room for output, and 2 for errors; what has none waits in the ranks' pipes
   alive = 'A',   ///< nothing new
 };
 
@@ -46,7 +48,8 @@ class FrameReader {
   void feed(std::string_view bytes);
   /// The next whole frame, nothing yet, or Code::system for senseless bytes.
   Result<std::optional<Frame>> next();
-  /// Skips up to and including kAgentHello; false: it has not come yet. An error when it will not.
+  /// Skips up to and including kAgentHello; false: it has not come yet. An error when it will not, or when
+  /// another version's has come.
   Result<bool> skip_to_hello();
   /// What came instead of frames.
   std::string_view buffered() const { return std::string_view(buffer_).substr(taken_); }
@@ -56,20 +59,18 @@ class FrameReader {
   std::size_t taken_ = 0;
 };
 
-/// A queue of bytes for a pipe that may be full; blocks never.
+/// Frames on their way into a pipe that may be full; blocks never.
 class FrameWriter {
  public:
-  void text(std::string_view bytes) { queue_ += bytes; }
+  void text(std::string_view bytes) { queue_.append(bytes); }
   void frame(FrameKind kind, std::uint32_t number = 0, std::string_view text = {});
-  bool pending() const { return written_ < queue_.size(); }
-  /// The reader is far behind.
-  bool full() const { return queue_.size() - written_ > (1u << 20); }
+  bool pending() const { return queue_.pending(); }
+  bool full() const { return queue_.full(); }
   /// Writes what the descriptor takes. False when nobody reads any more.
-  bool drain(int fd);
+  bool drain(int fd) { return queue_.drain(fd) == 0; }
 
  private:
-  std::string queue_;
-  std::size_t written_ = 0;
+  ByteQueue queue_;
 };
 
 /// Texts without zero bytes, in one.

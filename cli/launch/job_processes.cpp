@@ -47,11 +47,19 @@ bool living_child(const std::string& folder, pid_t parent) {
   return state != 'Z' && state != 'X' && std::atoi(stat.c_str() + name_end + 4) == parent;
 }
 
+constexpr const char* kKeeper = "kolo-keeper";
+
+bool is_keeper(pid_t pid) {
+  return read_file("/proc/" + std::to_string(pid) + "/comm") == std::string(kKeeper) + "\n";
+}
+
 /// What the keeper does when the launcher is gone: as long as anybody is left who could start more.
 void kill_all(const std::string& mark) {
   int quiet = 0;
   for (int round = 0; quiet < 3 && round < 2000; ++round) {
-    const std::vector<pid_t> left = job_processes(mark, 0);
+    std::vector<pid_t> left = job_processes(mark, 0);
+    // The keeper of a launcher inside the job has processes of its own to kill; then it ends.
+    std::erase_if(left, is_keeper);
     for (const pid_t pid : left) ::kill(pid, SIGKILL);
     quiet = left.empty() ? quiet + 1 : 0;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -63,7 +71,7 @@ void kill_all(const std::string& mark) {
   sigfillset(&all);
   ::sigprocmask(SIG_SETMASK, &all, nullptr);
   ::setsid();
-  ::prctl(PR_SET_NAME, "kolo-keeper");
+  ::prctl(PR_SET_NAME, kKeeper);
   // Nothing of the launcher's may stay open because of us: a reader of its output waits for the end.
   if (line != 0) ::dup2(line, 0);
   ::close_range(1, ~0u, 0);

@@ -161,7 +161,7 @@ std::vector<pid_t> LocalRanks::left_behind() const {
   return left;
 }
 
-bool LocalRanks::finish(bool kill) {
+bool LocalRanks::finish(bool kill, Room room) {
   reap();
   const std::vector<pid_t> left = left_behind();
   if (!left.empty()) {
@@ -175,9 +175,9 @@ bool LocalRanks::finish(bool kill) {
   // All writers are gone, so the streams have ends, unless somebody holds them who hid from us.
   bool open = false;
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
-    while (room_.out && read(i, Stream::out)) {
+    while (room.out && read(i, Stream::out)) {
     }
-    while (room_.err && read(i, Stream::err)) {
+    while (room.err && read(i, Stream::err)) {
     }
     open = open || ranks_[i].out.valid() || ranks_[i].err.valid();
   }

@@ -48,7 +48,7 @@ class LocalRanks final : public Ranks {
   void hear(std::span<const pollfd> entries) override;
   void reap() override;
   std::vector<Ending> take_endings() override { return std::exchange(endings_, {}); }
-  bool finish(bool kill) override;
+  bool finish(bool kill, Room room) override;
   std::string leftovers() const override;
 
  private:

@@ -1,11 +1,8 @@
 #include "launch/output.hpp"
 
 #include <limits.h>
-#include <poll.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <cstdlib>
 
 namespace kolo::cli {
@@ -29,50 +26,33 @@ Sink::Sink(int fd)
       // poll(2) promises a pipe room for PIPE_BUF bytes, a terminal for fewer.
       chunk_(live_ ? 256 : PIPE_BUF) {}
 
-void Sink::begin_line() {
-  if (in_update_) queue_ += "\r\033[K";
-  if (in_line_) queue_ += '\n';
-  in_update_ = in_line_ = false;
+void Sink::begin_line(const void* writer) {
+  if (in_update_) queue_.append("\r\033[K");
+  if (in_line_ && in_line_ != writer) queue_.append("\n");
+  in_update_ = false;
+  in_line_ = nullptr;
 }
 
-void Sink::line(std::string_view prefix, std::string_view text) {
-  begin_line();
-  queue_.append(prefix).append(text).push_back('\n');
+void Sink::line(std::string_view prefix, std::string_view text, const void* writer) {
+  begin_line(writer);
+  queue_.append(prefix).append(text).append("\n");
 }
 
 void Sink::update(std::string_view prefix, std::string_view text) {
-  begin_line();
+  begin_line(nullptr);
   queue_.append("\r").append(prefix).append(text).append("\033[K");
   in_update_ = true;
 }
 
-void Sink::fragment(std::string_view text) {
-  begin_line();
-  queue_ += text;
-  in_line_ = true;
+void Sink::fragment(std::string_view text, const void* writer) {
+  begin_line(writer);
+  queue_.append(text);
+  in_line_ = writer;
 }
 
 void Sink::end_update() {
-  if (in_update_) queue_ += '\n';
+  if (in_update_) queue_.append("\n");
   in_update_ = false;
-}
-
-int Sink::drain() {
-  while (pending()) {
-    pollfd entry{fd_, POLLOUT, 0};
-    if (::poll(&entry, 1, 0) <= 0) break;
-    const ssize_t put = ::write(fd_, queue_.data() + written_, std::min(chunk_, queue_.size() - written_));
-    if (put < 0 && (errno == EINTR || errno == EAGAIN)) break;
-    if (put < 0) return errno;
-    written_ += static_cast<std::size_t>(put);
-  }
-  if (!pending()) {
-    discard();
-  } else if (written_ > (1u << 18)) {
-    queue_.erase(0, written_);
-    written_ = 0;
-  }
-  return 0;
 }
 
 LineCutter::LineCutter(Sink& sink, std::string prefix) : sink_(&sink), prefix_(std::move(prefix)) {}
@@ -81,7 +61,7 @@ void LineCutter::feed(std::string_view bytes) {
   const bool raw = prefix_.empty();
   for (auto end = bytes.find('\n'); end != std::string_view::npos; end = bytes.find('\n')) {
     partial_ += bytes.substr(0, end);
-    sink_->line(prefix_, raw ? std::string_view(partial_) : visible(partial_));
+    sink_->line(prefix_, raw ? std::string_view(partial_) : visible(partial_), this);
     partial_.clear();
     bytes.remove_prefix(end + 1);
   }
@@ -104,7 +84,7 @@ void LineCutter::redraw() {
 void LineCutter::finish() {
   if (partial_.empty()) return;
   if (prefix_.empty()) {
-    sink_->fragment(partial_);
+    sink_->fragment(partial_, this);
   } else {
     sink_->line(prefix_, visible(partial_));
   }

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "launch/byte_queue.hpp"
+
 namespace kolo::cli {
 
 /// Our standard output or error. Text is queued, and written as the reader takes it, so that a reader who
@@ -17,32 +19,32 @@ class Sink {
   bool live() const { return live_; }
   bool colored() const { return colored_; }
 
-  void line(std::string_view prefix, std::string_view text);
+  /// `writer` goes on where its own fragment stands at the end.
+  void line(std::string_view prefix, std::string_view text, const void* writer = nullptr);
   /// Replaces the update shown last; only where live().
   void update(std::string_view prefix, std::string_view text);
-  /// Text without an end; a line that follows begins a new one.
-  void fragment(std::string_view text);
+  /// Text without an end; what anybody else writes then begins a new line.
+  void fragment(std::string_view text, const void* writer);
   void end_update();
 
-  bool pending() const { return written_ < queue_.size(); }
+  bool pending() const { return queue_.pending(); }
   /// The reader is far behind: take no more from the ranks until it has caught up.
-  bool full() const { return queue_.size() - written_ > (1u << 20); }
+  bool full() const { return queue_.full(); }
   /// Writes what the descriptor takes without blocking. The errno of what failed (EPIPE: nobody reads any
   /// more), or 0.
-  int drain();
-  void discard() { queue_.clear(), written_ = 0; }
+  int drain() { return queue_.drain(fd_, chunk_); }
+  void discard() { queue_.clear(); }
 
  private:
-  void begin_line();
+  void begin_line(const void* writer);
 
   int fd_;
   bool live_;
   bool colored_;
   std::size_t chunk_;
-  std::string queue_;
-  std::size_t written_ = 0;
-  bool in_line_ = false;    ///< a fragment stands at the end
-  bool in_update_ = false;  ///< an update is on the screen
+  ByteQueue queue_;
+  const void* in_line_ = nullptr;  ///< whose fragment stands at the end
+  bool in_update_ = false;         ///< an update is on the screen
 };
 
 /// One stream of one rank, cut into lines for a sink. A carriage return starts the line anew, as on a
@@ -50,7 +52,8 @@ class Sink {
 /// are broken.
 class LineCutter {
  public:
-  /// An empty prefix passes everything through unchanged but whole lines at a time.
+  /// An empty prefix passes everything through unchanged but whole lines at a time. Not to be moved after its
+  /// first feed(): the sink knows it by its place.
   LineCutter(Sink& sink, std::string prefix);
 
   void feed(std::string_view bytes);

@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdlib>
+#include <fstream>
 #include <sstream>
 
 namespace kolo::cli {
@@ -18,9 +19,15 @@ struct Pipe {
   UniqueFd write;
 };
 
+/// Why there is no `what`, from errno.
+Status no_descriptor(const std::string& what) {
+  if (errno == EMFILE) return Status(Code::system, "more: too many open files; raise ulimit -n");
+  return Status::from_errno(what, errno);
+}
+
 Result<Pipe> make_pipe() {
   std::array<int, 2> ends;
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return Status::from_errno("pipe", errno);
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return no_descriptor("pipe");
   return Pipe{UniqueFd(ends[0]), UniqueFd(ends[1])};
 }
 
@@ -49,6 +56,14 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   }
   [[maybe_unused]] const ssize_t told = ::write(failure, &error, sizeof(error));
   ::_exit(127);
+}
+
+/// Why exec did not find a program that is there.
+std::string missing_interpreter(const std::string& path) {
+  std::ifstream file(path);
+  std::string mark, name;
+  if (std::getline(file, mark, '!') && mark == "#") file >> name;
+  return name.empty() ? "its loader is not there" : "its interpreter " + name + " is not there";
 }
 
 Status executable(const std::string& path) {
@@ -91,7 +106,7 @@ Result<RankProcess> start_rank(const Program& program, const std::vector<std::st
     in = std::move(*made);
   } else {
     in.read = UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-    if (!in.read.valid()) return Status::from_errno("/dev/null", errno);
+    if (!in.read.valid()) return no_descriptor("/dev/null");
   }
 
   const std::vector<char*> arguments = pointers(program.arguments);
@@ -113,6 +128,7 @@ Result<RankProcess> start_rank(const Program& program, const std::vector<std::st
   }
   if (got == sizeof(error)) {
     ::waitpid(rank.pid, nullptr, 0);
+    if (error == ENOENT) return Status(Code::system, program.path + ": " + missing_interpreter(program.path));
     const bool script = error == ENOEXEC;
     return Status::from_errno(program.path, error)
         .prefixed(script ? "no program, or its #! line is missing" : "exec");

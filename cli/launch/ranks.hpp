@@ -28,6 +28,7 @@ using OutputTaker = std::function<void(int rank, Stream stream, std::string_view
 struct Room {
   bool out = true;
   bool err = true;
+  bool operator==(const Room&) const = default;
 };
 
 /// Some ranks of a job. Used by one thread, around one poll(2): watch(), poll, hear(), take_endings().
@@ -50,8 +51,8 @@ class Ranks {
   /// Failures since the last call, in the order in which they were noticed.
   virtual std::vector<Ending> take_endings() = 0;
   /// After the last rank has ended: ends what they have left behind (`kill`: at once) and takes the last
-  /// output. True when nothing is left.
-  virtual bool finish(bool kill) = 0;
+  /// output, where there is room for it. True when nothing is left.
+  virtual bool finish(bool kill, Room room) = 0;
   /// For a last message: who is still there.
   virtual std::string leftovers() const = 0;
   /// hear() wants to be called at least this often; -1: only when there is something.

@@ -26,6 +26,14 @@ std::string quoted(const std::string& word) {
   return text + "'";
 }
 
+/// The same, but "~/" and "~me/" in front mean what they do there.
+std::string quoted_path(const std::string& path) {
+  const auto end = path.find('/');
+  const bool plain = path.find_first_of("'\"\\$`;&|<>()*?[]{}!# \t\n") >= end;
+  if (!path.starts_with('~') || end == std::string::npos || !plain) return quoted(path);
+  return path.substr(0, end + 1) + quoted(path.substr(end + 1));
+}
+
 /// ssh takes the first value that it meets for an option, so the user's own go before these.
 constexpr std::array kSshOptions = {"-T",
                                     "-o",
@@ -43,7 +51,7 @@ std::vector<std::string> ssh_command(const RemotePart& part, const HostSlots& ho
   for (std::string word; words >> word;) command.push_back(word);
   command.insert(command.end(), kSshOptions.begin(), kSshOptions.end());
   command.push_back(host.login);
-  command.push_back("exec " + quoted(part.kolo) + " run --agent");
+  command.push_back("exec " + quoted_path(part.kolo) + " run --agent");
   return command;
 }
 
@@ -103,16 +111,20 @@ void RemoteRanks::signal(int signal, bool groups) {
     } else if (stops(signal)) {
       host.dismissed = true;
       host.running = 0;
-      ::kill(host.ssh, SIGTERM);
+      ::kill(-host.ssh, signal == SIGKILL ? SIGKILL : SIGTERM);  // ssh may have started helpers
     }
   }
 }
 
 void RemoteRanks::watch(std::vector<pollfd>& entries, Room room) {
-  // What a host says about its ranks comes behind their output: that must not wait for a reader for ever.
-  const bool hear = (room.out && room.err) || stopping_;
-  for (const Host& host : hosts_) {
-    entries.push_back({hear ? host.out.get() : -1, POLLIN, 0});
+  for (Host& host : hosts_) {
+    // Hosts are always heard, or news of a failure would wait behind output for a reader who pauses. What is
+    // on its way when there is no more room is no more than an agent's queue and some pipes.
+    if (jobs_sent_ && host.in.valid() && host.told_room != room) {
+      host.told_room = room;
+      host.tell.frame(FrameKind::room, (room.out ? 1 : 0) + (room.err ? 2 : 0));
+    }
+    entries.push_back({host.out.get(), POLLIN, 0});
     entries.push_back({host.err.get(), POLLIN, 0});
     entries.push_back({host.tell.pending() ? host.in.get() : -1, POLLOUT, 0});
   }
@@ -131,27 +143,29 @@ void RemoteRanks::hear(std::span<const pollfd> entries) {
   if (ping) pinged_ = Clock::now();
   for (Host& host : hosts_) {
     if (!host.in.valid()) continue;
-    if (ping && jobs_sent_ && !host.tell.pending()) host.tell.frame(FrameKind::alive);
+    // Also while it waits for its job: the other hosts may be slow to answer.
+    if (ping && host.hello && !host.tell.pending()) host.tell.frame(FrameKind::alive);
     if (!host.tell.drain(host.in.get())) host.in.reset();  // reap() will tell why
   }
 }
 
-void RemoteRanks::listen(Host& host) {
+bool RemoteRanks::listen(Host& host) {
   std::string bytes;
   const bool open = read_some(host.out.get(), bytes);
   host.said.feed(bytes);
   if (!open) host.out.reset();
   if (!host.hello) {
     const Result<bool> hello = host.said.skip_to_hello();
-    if (!hello.ok()) return lose(host, hello.status().message());
-    host.hello = hello.value();
+    if (!hello.ok()) lose(host, hello.status().message());
+    host.hello = hello.ok() && hello.value();
   }
   while (host.hello) {
     const Result<std::optional<Frame>> frame = host.said.next();
-    if (!frame.ok()) return lose(host, frame.status().message());
-    if (!frame.value()) break;
+    if (!frame.ok()) lose(host, frame.status().message());
+    if (!frame.ok() || !frame.value()) break;
     take_frame(host, *frame.value());
   }
+  return !bytes.empty();
 }
 
 void RemoteRanks::take_frame(Host& host, const Frame& frame) {
@@ -225,7 +239,7 @@ void RemoteRanks::lose(Host& host, const std::string& why) {
   host.running = 0;
   host.in.reset();
   host.out.reset();
-  if (host.ssh > 0) ::kill(host.ssh, SIGTERM);
+  if (host.ssh > 0) ::kill(-host.ssh, SIGTERM);
 }
 
 void RemoteRanks::reap() {
@@ -234,9 +248,12 @@ void RemoteRanks::reap() {
     for (Host& host : hosts_) {
       if (host.ssh != pid) continue;
       host.ssh = -1;
-      while (host.out.valid() && !host.done) listen(host);  // what it said before it ended
+      // What it said before it ended. Not until the streams end: something it started may hold them open.
+      while (host.out.valid() && !host.done && listen(host)) {
+      }
       if (host.err.valid()) read_some(host.err.get(), host.murmur);
       forward_murmur(host, true);
+      host.err.reset();
       const std::string_view said = host.said.buffered();
       std::string how = WIFSIGNALED(status)
                             ? fmt::format("{} was killed by signal {}", part_.ssh, WTERMSIG(status))
@@ -247,7 +264,7 @@ void RemoteRanks::reap() {
   }
 }
 
-bool RemoteRanks::finish(bool kill) {
+bool RemoteRanks::finish(bool kill, Room) {
   reap();
   bool left = false;
   for (Host& host : hosts_) {

@@ -37,7 +37,7 @@ class RemoteRanks final : public Ranks {
   void hear(std::span<const pollfd> entries) override;
   void reap() override;
   std::vector<Ending> take_endings() override { return std::exchange(endings_, {}); }
-  bool finish(bool kill) override;
+  bool finish(bool kill, Room room) override;
   std::string leftovers() const override;
   int tick_ms() const override { return 500; }
 
@@ -55,9 +55,11 @@ class RemoteRanks final : public Ranks {
     bool done = false;       ///< nothing is left there, says the agent
     bool dismissed = false;  ///< it was told to go before it had a job
     int told_finish = -1;    ///< number of the last FrameKind::finish
+    Room told_room;
   };
 
-  void listen(Host& host);
+  /// False when it says nothing for now.
+  bool listen(Host& host);
   void take_frame(Host& host, const Frame& frame);
   void send_jobs();
   void forward_murmur(Host& host, bool all);

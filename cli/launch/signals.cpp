@@ -12,7 +12,8 @@ Signals::Signals() {
   for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE, SIGTSTP}) {
     struct sigaction action {};
     ::sigaction(signal, nullptr, &action);
-    if (signal == SIGHUP && action.sa_handler == SIG_IGN) continue;
+    const bool stops = signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGTSTP;
+    if (stops && action.sa_handler == SIG_IGN) continue;
     sigaddset(&heard_, signal);
   }
   pthread_sigmask(SIG_BLOCK, &heard_, &before_);

@@ -10,7 +10,8 @@
 namespace kolo::cli {
 
 /// From construction to destruction the thread's signals arrive at fd() instead of acting; what the caller
-/// had is put back afterwards. SIGHUP stays ignored where it was (nohup).
+/// had is put back afterwards. Those that stop a job stay ignored where they were (nohup, "&" in a script):
+/// the ranks ignore them too.
 class Signals {
  public:
   Signals();

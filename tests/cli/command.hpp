@@ -28,6 +28,8 @@ class Command {
     pid_ = ::fork();
     if (pid_ == 0) {
       ::alarm(0);
+      // A test in the background of a script ignores SIGINT; what it tests shall not.
+      for (const int signal : {SIGINT, SIGQUIT, SIGTERM, SIGHUP}) ::signal(signal, SIG_DFL);
       for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
       ::dup2(pipes[0][1], 1);
       ::dup2(join_streams ? pipes[0][1] : pipes[1][1], 2);
@@ -55,6 +57,8 @@ class Command {
   }
 
   pid_t pid() const { return pid_; }
+  /// Where its standard output is read.
+  int out_fd() const { return fds_[0]; }
   const std::string& out() const { return texts_[0]; }
   const std::string& err() const { return texts_[1]; }
 

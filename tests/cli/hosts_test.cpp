@@ -2,6 +2,7 @@
 // that goes nowhere. tests/cluster/hosts_test.py has the real one.
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -20,6 +21,7 @@
 #include "launch/part.hpp"
 #include "launch/reserved_port.hpp"
 #include "rendezvous/socket.hpp"
+#include "survivors.hpp"
 
 namespace kolo::cli {
 namespace {
@@ -147,6 +149,38 @@ TEST(Frames, NonsenseIsAnError) {
   EXPECT_FALSE(chatty.skip_to_hello().ok());
 }
 
+TEST(Frames, AnotherVersionIsRefusedByName) {
+  FrameReader reader;
+  reader.feed("Welcome!\nkolo-agent 1");
+  EXPECT_FALSE(reader.skip_to_hello().value_or_throw());
+  reader.feed("\n");
+  EXPECT_NE(reader.skip_to_hello().status().message().find("kolo-agent 1,"), std::string::npos);
+}
+
+TEST(Frames, MemoryIsWhatWaitsAndNotWhatHasPassed) {
+  std::array<int, 2> ends;
+  ASSERT_EQ(::pipe2(ends.data(), O_NONBLOCK), 0);
+  const auto most_kb = [] {
+    rusage usage{};
+    ::getrusage(RUSAGE_SELF, &usage);
+    return usage.ru_maxrss;
+  };
+  const long before = most_kb();
+  FrameWriter writer;
+  std::string read;
+  for (int mib = 0; mib < 64; ++mib) {
+    for (int part = 0; part < 16; ++part) writer.frame(FrameKind::out, 0, std::string(1 << 16, 'x'));
+    while (writer.full()) {  // it never gets empty
+      ASSERT_TRUE(writer.drain(ends[1]));
+      read.clear();
+      ASSERT_TRUE(read_some(ends[0], read));
+    }
+  }
+  EXPECT_LT(most_kb() - before, 16 << 10);
+  ::close(ends[0]);
+  ::close(ends[1]);
+}
+
 TEST(Parts, TravelWhole) {
   LocalPart part;
   part.first_rank = 2;
@@ -179,17 +213,22 @@ class ThroughFakeSsh : public ::testing::Test {
     ::alarm(100);
     folder_ = ::testing::TempDir() + "kolo-fake-ssh-" + std::to_string(::getpid());
     std::filesystem::create_directories(folder_);
+    make_ssh("echo \"Welcome to $host\"; exec sh -c \"$*\"");
+  }
+  void TearDown() override {
+    EXPECT_EQ(test::survivors(mark_["TEST_MARK"]), 0) << "processes were left behind";
+    std::filesystem::remove_all(folder_);
+    ::alarm(0);
+  }
+
+  /// `body` finds the host in $host and the command in $*.
+  void make_ssh(const std::string& body) const {
     std::ofstream(folder_ + "/ssh")
         << "#!/bin/sh\n"
            "while :; do case $1 in -o) shift 2;; -*) shift;; *) break;; esac; done\n"
            "host=$1; shift\n"
-           "echo \"Welcome to $host\"\n"
-           "exec sh -c \"$*\"\n";
+        << body << "\n";
     ::chmod((folder_ + "/ssh").c_str(), 0755);
-  }
-  void TearDown() override {
-    std::filesystem::remove_all(folder_);
-    ::alarm(0);
   }
 
   std::vector<std::string> run(const std::vector<std::string>& options,
@@ -203,6 +242,7 @@ class ThroughFakeSsh : public ::testing::Test {
   }
 
   std::string folder_;
+  std::map<std::string, std::string> mark_ = {{"TEST_MARK", "fake-ssh-" + std::to_string(::getpid())}};
 };
 
 TEST_F(ThroughFakeSsh, RanksAreNumberedHostByHost) {
@@ -211,6 +251,8 @@ TEST_F(ThroughFakeSsh, RanksAreNumberedHostByHost) {
                        "NOWHERE", "KOLO_STORE_SERVED", "OMP_NUM_THREADS"}),
                   {{"TREE", "oak"}, {"OMP_NUM_THREADS", "3"}});
   EXPECT_EQ(command.finish(), 0) << command.err();
+  EXPECT_EQ(Command::count(command.err(), "kolo: -x "), 1) << command.err();
+  EXPECT_NE(command.err().find("kolo: -x NOWHERE: it is not set here\n"), std::string::npos);
   for (int r = 0; r < 4; ++r) {
     std::istringstream lines(command.out());
     const std::string prefix = "[" + std::to_string(r) + "] ";
@@ -284,10 +326,84 @@ TEST_F(ThroughFakeSsh, LongOutputArrivesWhole) {
   }
 }
 
+TEST_F(ThroughFakeSsh, AgentsOfAKilledLauncherEndThoughNobodyTookTheOutput) {
+  make_ssh("sh -c \"$*\"");  // whose end, as that of a real ssh, is not the agent's
+  Command command(run({}, {"spam", "100000000"}), mark_);
+  ASSERT_TRUE(command.until("[3]", 1));
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));  // every pipe and queue is full by now
+  ::kill(command.pid(), SIGKILL);
+  EXPECT_TRUE(test::all_gone(mark_["TEST_MARK"]));
+}
+
+TEST_F(ThroughFakeSsh, WhatSshHasStartedEndsWithIt) {
+  make_ssh("echo connecting >&2; sleep 1000");
+  Command command(run({}, {"sleep"}), mark_, true);
+  ASSERT_TRUE(command.until("connecting", 2));
+  ::kill(command.pid(), SIGTERM);
+  EXPECT_EQ(command.finish(), 128 + SIGTERM);
+  EXPECT_TRUE(test::all_gone(mark_["TEST_MARK"]));
+}
+
+TEST_F(ThroughFakeSsh, AChildThatOutlivesSshHoldsNothingUp) {
+  make_ssh("[ $host = localhost ] && echo me=$$= >&2; sh -c \"$*\"");
+  const auto began = std::chrono::steady_clock::now();
+  Command command(run({}, {"sleep"}), mark_, true);
+  ASSERT_TRUE(command.until("ready", 4));
+  const auto at = command.out().find("me=");
+  ASSERT_NE(at, std::string::npos);
+  ::kill(std::stoi(command.out().substr(at + 3)), SIGKILL);
+  EXPECT_EQ(command.finish(), 255) << command.out();
+  EXPECT_TRUE(test::all_gone(mark_["TEST_MARK"]));
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(20)) << "its agent was waited for";
+}
+
+TEST_F(ThroughFakeSsh, AQuickHostHearsOfUsWhileASlowOneLogsIn) {
+  const std::string heard = folder_ + "/heard";
+  make_ssh("if [ $host = localhost ]; then tee " + heard +
+           " | sh -c \"$*\"; else sleep 2.5; exec sh -c \"$*\"; fi");
+  Command command(run({}, {"environment", "RANK"}), mark_);
+  EXPECT_EQ(command.finish(), 0) << command.err();
+  EXPECT_EQ(std::ifstream(heard).get(), static_cast<int>(FrameKind::alive)) << "before its job";
+}
+
+TEST_F(ThroughFakeSsh, AReaderWhoPausesDoesNotHideAFailure) {
+  const std::string errors = folder_ + "/errors";
+  std::vector<std::string> all = {"sh", "-c", "exec \"$@\" 2>" + errors, "sh"};
+  const auto program = run({}, {"flood", "7"});
+  all.insert(all.end(), program.begin(), program.end());
+  Command command(all, mark_);
+  std::string told;
+  for (int i = 0; i < 100 && told.find(" exited with code 7") == std::string::npos; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    std::ostringstream text;
+    text << std::ifstream(errors).rdbuf();
+    told = text.str();
+  }
+  EXPECT_NE(told.find(" exited with code 7"), std::string::npos) << "with nobody reading standard output";
+  EXPECT_EQ(command.finish(), 7);
+  const std::string line = "[0] more and more and more\n";
+  std::string_view rest = command.out();
+  while (rest.starts_with(line)) rest.remove_prefix(line.size());
+  EXPECT_LT(rest.size(), line.size()) << "only the last line may be cut";
+}
+
 TEST_F(ThroughFakeSsh, DoctorExaminesTheHosts) {
   Command command({KOLO_PROGRAM, "doctor", "--hosts", "localhost,127.0.0.1", "--ssh", folder_ + "/ssh"});
   EXPECT_EQ(command.finish(), 0) << command.err();
   EXPECT_NE(command.out().find("2 of 2 ranks on 1 host"), std::string::npos) << command.out();
+  Command both({KOLO_PROGRAM, "doctor", "-n", "3", "--hosts", "localhost"});
+  EXPECT_EQ(both.finish(), 2) << both.out();
+}
+
+TEST_F(ThroughFakeSsh, ATildeMeansWhatItDoesThere) {
+  std::filesystem::create_symlink(KOLO_PROGRAM, folder_ + "/my kolo");
+  mark_["HOME"] = folder_;
+  Command command(run({"--remote-kolo", "~/my kolo"}, {"environment", "RANK"}), mark_);
+  EXPECT_EQ(command.finish(), 0) << command.err();
+  Command doctor({KOLO_PROGRAM, "doctor", "--hosts", "localhost", "--ssh", folder_ + "/ssh", "--remote-kolo",
+                  "~/my kolo"},
+                 mark_);
+  EXPECT_EQ(doctor.finish(), 0) << doctor.err();
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // What kolo run starts in its tests: one behaviour per first argument.
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -57,6 +58,15 @@ void spam(int lines) {
   }
 }
 
+/// Prints until nobody has taken anything for half a second, and then how much that was.
+void fill() {
+  const std::string line = std::string(63, 'x') + "\n";
+  std::size_t bytes = 0;
+  pollfd entry{1, POLLOUT, 0};
+  while (::poll(&entry, 1, 500) > 0 && ::write(1, line.data(), line.size()) > 0) bytes += line.size();
+  std::fprintf(stderr, "%zu", bytes);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -102,6 +112,12 @@ int main(int argc, char** argv) {
     if (argument == 0) sleep_forever();
   } else if (what == "spam") {
     spam(argument);
+  } else if (what == "flood") {  // flood CODE: rank 0 prints without end, the others fail a second later
+    while (rank() == 0) std::puts("more and more and more");
+    std::this_thread::sleep_for(std::chrono::seconds(1));
+    return argument;
+  } else if (what == "fill") {
+    fill();
   } else if (what == "partial") {
     std::fputs("no newline at the end", stdout);
   } else if (what == "progress") {

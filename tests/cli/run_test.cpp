@@ -1,5 +1,4 @@
 // kolo run: what the ranks see, what becomes of their output, and that nothing is ever left behind.
-#include <dirent.h>
 #include <gtest/gtest.h>
 #include <pty.h>
 #include <sys/stat.h>
@@ -11,12 +10,14 @@
 #include <thread>
 
 #include "command.hpp"
+#include "survivors.hpp"
 
 namespace kolo {
 namespace {
 
 using std::chrono::milliseconds;
 using test::Command;
+using test::survivors;
 
 std::vector<std::string> run(int ranks, std::vector<std::string> program,
                              const std::vector<std::string>& options = {}) {
@@ -34,20 +35,6 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-/// Processes whose environment has TEST_MARK=`mark` and that are neither us nor zombies.
-int survivors(const std::string& mark) {
-  int found = 0;
-  DIR* proc = ::opendir("/proc");
-  while (const dirent* entry = ::readdir(proc)) {
-    std::ifstream file(std::string("/proc/") + entry->d_name + "/environ", std::ios::binary);
-    std::ostringstream content;
-    if (std::atoi(entry->d_name) > 0 && file) content << file.rdbuf();
-    if (content.str().find("TEST_MARK=" + mark) != std::string::npos) ++found;
-  }
-  ::closedir(proc);
-  return found;
-}
-
 class KoloRun : public ::testing::Test {
  protected:
   KoloRun() { mark_["TEST_MARK"] = std::to_string(::getpid()) + "-" + std::to_string(++tests_); }
@@ -56,14 +43,7 @@ class KoloRun : public ::testing::Test {
     EXPECT_EQ(survivors(mark_["TEST_MARK"]), 0) << "processes were left behind";
     ::alarm(0);
   }
-  /// Waits for the moment at which nobody is left; what the launcher itself does not wait for.
-  bool all_gone() {
-    for (int i = 0; i < 1000; ++i) {
-      if (survivors(mark_["TEST_MARK"]) == 0) return true;
-      std::this_thread::sleep_for(milliseconds(10));
-    }
-    return false;
-  }
+  bool all_gone() const { return test::all_gone(mark_.at("TEST_MARK")); }
 
   static inline int tests_ = 0;
   std::map<std::string, std::string> mark_;
@@ -207,6 +187,17 @@ TEST_F(KoloRun, PassesSignalsOn) {
   }
 }
 
+TEST_F(KoloRun, WhatWasIgnoredStaysIgnored) {
+  std::vector<std::string> all = {"sh", "-c", "trap '' INT; exec \"$@\"", "sh"};
+  const auto program = run(2, {"sleep"});
+  all.insert(all.end(), program.begin(), program.end());
+  Command command(all, mark_);
+  ASSERT_TRUE(command.until("ready", 2));
+  ::kill(command.pid(), SIGINT);
+  ::kill(command.pid(), SIGTERM);
+  EXPECT_EQ(command.finish(), 128 + SIGTERM);
+}
+
 TEST_F(KoloRun, SigintEndsOrdinaryRanks) {
   Command command(run(4, {"sleep"}), mark_);
   ASSERT_TRUE(command.until("ready", 4));
@@ -225,6 +216,32 @@ TEST_F(KoloRun, ASecondSigintKillsAtOnce) {
   EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(50));
 }
 
+TEST_F(KoloRun, ASecondSigintKillsWhatRanksLeftBehindToo) {
+  const auto began = std::chrono::steady_clock::now();
+  Command command(run(1, {"family", "1"}, {"--grace", "1000"}), mark_);
+  ASSERT_TRUE(command.until("ready", 1));
+  while (survivors(mark_["TEST_MARK"]) > 3) {  // launcher, keeper, and the one that hears no SIGTERM
+    std::this_thread::sleep_for(milliseconds(10));
+  }
+  ::kill(command.pid(), SIGINT);
+  std::this_thread::sleep_for(milliseconds(200));
+  ::kill(command.pid(), SIGINT);
+  EXPECT_EQ(command.finish(), 128 + SIGINT);
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(50));
+}
+
+TEST_F(KoloRun, ASecondSigintWaitsForNoReader) {
+  Command command(run(2, {"spam", "100000000"}), mark_);
+  ASSERT_TRUE(command.until("[0]", 1));
+  std::this_thread::sleep_for(milliseconds(300));  // every pipe is full by now
+  for (int i = 0; i < 2; ++i) {
+    ::kill(command.pid(), SIGINT);
+    std::this_thread::sleep_for(milliseconds(200));
+  }
+  EXPECT_TRUE(all_gone());
+  EXPECT_EQ(command.finish(), 128 + SIGINT);
+}
+
 TEST_F(KoloRun, StopsARankThatIsStopped) {
   Command command(run(2, {"die", "0", std::to_string(SIGSTOP)}, {"--grace", "50"}), mark_);
   std::this_thread::sleep_for(milliseconds(300));
@@ -238,6 +255,17 @@ TEST_F(KoloRun, AKilledLauncherLeavesNothing) {
   Command command(run(3, {"family", "0"}), mark_);
   ASSERT_TRUE(command.until("ready", 3));
   EXPECT_GE(survivors(mark_["TEST_MARK"]), 3 * 3);
+  ::kill(command.pid(), SIGKILL);
+  EXPECT_EQ(command.finish(), 1000 + SIGKILL);
+  EXPECT_TRUE(all_gone());
+}
+
+TEST_F(KoloRun, AKilledLauncherLeavesNothingOfALauncherInside) {
+  // In a shell, so that the launcher inside does not die of the other's end but of its keeper.
+  Command command({KOLO_PROGRAM, "run", "-n", "1", "sh", "-c",
+                   std::string(KOLO_PROGRAM) + " run -n 2 " RANK_PROGRAM " family 0; true"},
+                  mark_);
+  ASSERT_TRUE(command.until("ready", 2));
   ::kill(command.pid(), SIGKILL);
   EXPECT_EQ(command.finish(), 1000 + SIGKILL);
   EXPECT_TRUE(all_gone());
@@ -322,6 +350,12 @@ TEST_F(KoloRun, TakesHugeLines) {
   EXPECT_EQ(std::count(broken.out().begin(), broken.out().end(), 'x'), 5'000'000);
 }
 
+TEST_F(KoloRun, HugeLinesStayWholeWithoutAPrefix) {
+  Command alone(run(1, {"long-line", "5000000"}, {"--no-prefix"}), mark_);
+  EXPECT_EQ(alone.finish(), 0);
+  EXPECT_TRUE(alone.out() == std::string(5'000'000, 'x') + "\n");
+}
+
 TEST_F(KoloRun, RanksMayCloseTheirOutput) {
   Command command(run(2, {"close", "4"}), mark_);
   EXPECT_EQ(command.finish(), 4) << command.err();
@@ -342,6 +376,14 @@ TEST_F(KoloRun, HearsSignalsWhileItsReaderSleeps) {
   EXPECT_EQ(command.finish(), 128 + SIGINT);
 }
 
+TEST_F(KoloRun, ALongPauseOfItsReaderLosesNothing) {
+  Command command(run(1, {"fill"}, {"--no-prefix", "--grace", "0"}), mark_);
+  ::fcntl(command.out_fd(), F_SETPIPE_SZ, 1 << 20);   // so that all the launcher holds may be taken at once
+  std::this_thread::sleep_for(milliseconds(11'500));  // past the wait for what cannot be ended
+  EXPECT_EQ(command.finish(), 0);
+  EXPECT_EQ(std::to_string(command.out().size()), command.err());
+}
+
 TEST_F(KoloRun, StartsManyRanks) {
   Command command(run(64, {"environment", "RANK"}), mark_);
   EXPECT_EQ(command.finish(), 0) << command.err();
@@ -360,8 +402,14 @@ TEST_F(KoloRun, SaysWhyAProgramCannotBeStarted) {
     EXPECT_NE(command.err().find("kolo: cannot start "), std::string::npos) << command.err();
     EXPECT_NE(command.err().find(program), std::string::npos) << command.err();
     EXPECT_EQ(lines_of(command.err()).size(), 1u) << command.err();
+    if (program == script) {
+      EXPECT_NE(command.err().find("/no/such/interpreter"), std::string::npos);
+    }
   }
   ::unlink(script.c_str());
+  Command many({"sh", "-c", "ulimit -n 24; exec " KOLO_PROGRAM " run -n 8 sleep 1000"}, mark_);
+  EXPECT_EQ(many.finish(), 127);
+  EXPECT_NE(many.err().find("ulimit -n"), std::string::npos) << many.err();
 }
 
 TEST_F(KoloRun, WrongUsageIsOneClearLineAndCode2) {
@@ -372,6 +420,7 @@ TEST_F(KoloRun, WrongUsageIsOneClearLineAndCode2) {
       {{"run", "-n", "0", "true"}, "--ranks"},
       {{"run", "-n", "two", "true"}, "--ranks"},
       {{"run", "-n", "2", "--nonsense", "true"}, "--nonsense"},
+      {{"run", "-n", "1", "--grace", "nan", "true"}, "--grace"},
       {{"dance"}, "dance"}};
   for (const auto& [arguments, mention] : cases) {
     std::vector<std::string> all = {KOLO_PROGRAM};

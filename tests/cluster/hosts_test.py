@@ -92,7 +92,9 @@ class OverSsh(unittest.TestCase):
         listed = ",".join(f"{ADDRESSES[host]}:{slots}" for host in hosts)
         command = [KOLO, "run", "--hosts", listed, "--ssh", ssh or self.servers.ssh(), "-x", f"TEST_MARK={self.mark}",
                    *options, "--", "sh", "-c", script]
-        return subprocess.Popen(inside(0, *command), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        # A test in the background of a script ignores SIGINT; what it tests shall not.
+        return subprocess.Popen(inside(0, *command), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
 
     def run_on(self, *arguments, expect=0, **more):
         process = self.start(*arguments, **more)

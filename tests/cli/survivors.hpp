@@ -1,0 +1,38 @@
+// What a launcher has left behind.
+#pragma once
+
+#include <dirent.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+
+namespace kolo::test {
+
+/// Processes whose environment has TEST_MARK=`mark` and that are neither us nor zombies.
+inline int survivors(const std::string& mark) {
+  int found = 0;
+  DIR* proc = ::opendir("/proc");
+  while (const dirent* entry = ::readdir(proc)) {
+    std::ifstream file(std::string("/proc/") + entry->d_name + "/environ", std::ios::binary);
+    std::ostringstream content;
+    if (std::atoi(entry->d_name) > 0 && file) content << file.rdbuf();
+    if (content.str().find("TEST_MARK=" + mark) != std::string::npos) ++found;
+  }
+  ::closedir(proc);
+  return found;
+}
+
+/// Waits for the moment at which nobody is left; what a killed launcher cannot wait for itself.
+inline bool all_gone(const std::string& mark) {
+  for (int i = 0; i < 1000; ++i) {
+    if (survivors(mark) == 0) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return false;
+}
+
+}  // namespace kolo::test
