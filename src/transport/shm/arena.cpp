@@ -134,8 +134,8 @@ SharedArena& SharedArena::instance() {
   static SharedArena* const arena = [] {
     // As the regions do, and before them: whoever holds this lock takes theirs.
     shm::Regions::instance();
-    ::pthread_atfork([] { instance().state_->mutex.lock(); }, [] { instance().state_->mutex.unlock(); },
-                     [] { std::construct_at(&instance().state_->mutex); });
+    const auto unlock = [] { instance().state_->mutex.unlock(); };
+    ::pthread_atfork([] { instance().state_->mutex.lock(); }, unlock, unlock);
     return new SharedArena;  // never destroyed: static objects may hold blocks
   }();
   return *arena;

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -142,10 +141,9 @@ Result<std::byte*> map_memfd(int fd, std::size_t bytes, bool writable) {
 
 Regions& Regions::instance() {
   static auto* const instance = [] {
-    // A fork would otherwise find the lock held for ever by a thread that has not come along; and the child's
-    // thread is another one than the parent's, whom the lock would let go.
-    ::pthread_atfork([] { Regions::instance().mutex_.lock(); }, [] { Regions::instance().mutex_.unlock(); },
-                     [] { std::construct_at(&Regions::instance().mutex_); });
+    // A fork would otherwise find the lock held for ever by a thread that has not come along.
+    const auto unlock = [] { Regions::instance().mutex_.unlock(); };
+    ::pthread_atfork([] { Regions::instance().mutex_.lock(); }, unlock, unlock);
     return new Regions;  // never destroyed: static objects may hold shared memory
   }();
   return *instance;
@@ -163,7 +161,7 @@ Result<std::shared_ptr<Region>> Regions::make(std::size_t bytes) {
   const std::shared_ptr<Region> region(new Region(id, std::move(*fd), data.value(), size),
                                        [this](Region* gone) { forget(gone); });
   const auto begin = reinterpret_cast<std::uintptr_t>(data.value());
-  const std::unique_lock lock(mutex_);
+  const std::lock_guard lock(mutex_);
   by_address_[begin] = region;
   lowest_.store(std::min(lowest_.load(), begin));
   highest_.store(std::max(highest_.load(), begin + size));
@@ -173,7 +171,7 @@ Result<std::shared_ptr<Region>> Regions::make(std::size_t bytes) {
 void Regions::forget(Region* region) {
   {
     // Before the memory is unmapped: its addresses may be somebody else's the moment after.
-    const std::unique_lock lock(mutex_);
+    const std::lock_guard lock(mutex_);
     by_address_.erase(reinterpret_cast<std::uintptr_t>(region->data()));
   }
   freed_.fetch_add(1, std::memory_order_release);
@@ -185,7 +183,7 @@ std::shared_ptr<const Region> Regions::find(const void* data, std::size_t bytes)
   if (begin < lowest_.load(std::memory_order_relaxed) || begin >= highest_.load(std::memory_order_relaxed)) {
     return nullptr;
   }
-  const std::shared_lock lock(mutex_);
+  const std::lock_guard lock(mutex_);
   auto after = by_address_.upper_bound(begin);
   if (after == by_address_.begin()) return nullptr;
   auto region = std::prev(after)->second.lock();

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <shared_mutex>
+#include <mutex>
 
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
@@ -72,7 +72,7 @@ class Regions {
  private:
   void forget(Region* region);
 
-  mutable std::shared_mutex mutex_;
+  mutable std::mutex mutex_;
   std::map<std::uintptr_t, std::weak_ptr<const Region>> by_address_;
   std::atomic<std::uintptr_t> lowest_{~std::uintptr_t{0}};  // only ever widened
   std::atomic<std::uintptr_t> highest_{0};
