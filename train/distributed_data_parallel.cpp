@@ -1,112 +1,22 @@
 #include "kolo/train/distributed_data_parallel.hpp"
 
-#include <ATen/MemoryOverlap.h>
 #include <c10/core/GradMode.h>
 
-#include <sstream>
-#include <unordered_set>
-
 #include "kolo/error.hpp"
-#include "kolo/train/tensor.hpp"
+#include "model.hpp"
 #include "reducer.hpp"
 #include "replicas.hpp"
 
 namespace kolo {
-namespace {
-
-using NamedTensors = std::vector<train::NamedTensor>;
-
-/// Every tensor once, under its first name, where libtorch lists it as often as it is registered (tied
-/// weights).
-NamedTensors once(const torch::OrderedDict<std::string, at::Tensor>& tensors) {
-  NamedTensors result;
-  std::unordered_set<const c10::TensorImpl*> met;
-  for (const auto& item : tensors) {
-    if (met.insert(item.value().unsafeGetTensorImpl()).second) result.push_back({item.key(), item.value()});
-  }
-  return result;
-}
-
-std::vector<at::Tensor> values_of(const NamedTensors& tensors) {
-  std::vector<at::Tensor> result;
-  for (const train::NamedTensor& named : tensors) result.push_back(named.tensor);
-  return result;
-}
-
-/// Throws InvalidArgument, with its name, for a tensor whose values cannot be copied from rank to rank.
-void require_served(const char* kind, const train::NamedTensor& named) {
-  const at::Tensor& tensor = named.tensor;
-  const std::string which = std::string(kind) + " '" + named.name + '\'';
-  if (!tensor.device().is_cpu()) {
-    throw InvalidArgument(which + " is on " + tensor.device().str() + ": only CPU tensors are served", {});
-  }
-  if (tensor.layout() != at::kStrided)
-    throw InvalidArgument(which + " is sparse: only dense ones are served", {});
-  if (at::has_internal_overlap(tensor) == at::MemOverlap::Yes) {
-    throw InvalidArgument(which + " has several elements at one place in memory: register its clone()", {});
-  }
-  if (!tensor.requires_grad()) return;
-  if (!tensor.is_leaf()) {
-    throw InvalidArgument(which + " is computed from others: register what it is computed from", {});
-  }
-  try {
-    buffer_of(tensor);
-  } catch (const InvalidArgument& error) {
-    throw InvalidArgument(which + ": " + error.what(), {});
-  }
-}
-
-std::string text_of(const DistributedDataParallelOptions& options) {
-  std::ostringstream text;
-  text << std::boolalpha << "the options first_bucket_bytes " << options.first_bucket_bytes
-       << ", bucket_bytes " << options.bucket_bytes << ", rebuild_buckets " << options.rebuild_buckets
-       << ", broadcast_buffers " << options.broadcast_buffers << ", find_unused_parameters "
-       << options.find_unused_parameters;
-  return text.str();
-}
-
-/// A model as it is when DistributedDataParallel is made.
-struct Model {
-  explicit Model(const torch::nn::Module& module) : buffers(once(module.named_buffers())) {
-    for (train::NamedTensor& parameter : once(module.named_parameters())) {
-      require_served("parameter", parameter);
-      (parameter.tensor.requires_grad() ? trainable : frozen).push_back(std::move(parameter));
-    }
-    for (const train::NamedTensor& buffer : buffers) require_served("buffer", buffer);
-    if (trainable.empty()) throw InvalidArgument("the model has no parameter that wants a gradient", {});
-    for (train::NamedTensor& parameter : frozen) parameter.note = "frozen";
-  }
-
-  NamedTensors all() const {
-    NamedTensors result = trainable;
-    result.insert(result.end(), frozen.begin(), frozen.end());
-    result.insert(result.end(), buffers.begin(), buffers.end());
-    return result;
-  }
-
-  NamedTensors trainable;
-  NamedTensors frozen;
-  NamedTensors buffers;
-};
-
-/// Collective: the ranks' models are alike, and hold rank 0's values.
-Model alike(Model model, Communicator& communicator, const DistributedDataParallelOptions& options) {
-  const NamedTensors all = model.all();
-  train::require_same_layout(communicator, all, text_of(options));
-  train::Replicator(values_of(all)).run(communicator);
-  return model;
-}
-
-}  // namespace
 
 struct DistributedDataParallelBase::State {
   State(std::shared_ptr<torch::nn::Module> module_, Communicator communicator,
         const DistributedDataParallelOptions& options_)
       : module(std::move(module_)),
         options(options_),
-        model(alike(Model(*module), communicator, options)),
+        model(train::alike(train::Model(*module), communicator, options)),
         reducer(model.trainable, std::move(communicator), options),
-        buffers(values_of(model.buffers)) {}
+        buffers(train::values_of(model.buffers)) {}
 
   void require_unchanged() const {
     reducer.require_watched();
@@ -121,7 +31,7 @@ struct DistributedDataParallelBase::State {
 
   std::shared_ptr<torch::nn::Module> module;
   DistributedDataParallelOptions options;
-  Model model;
+  train::Model model;
   train::Reducer reducer;
   train::Replicator buffers;
   int no_sync_depth = 0;
@@ -161,7 +71,7 @@ void DistributedDataParallelBase::prepare_backward(std::span<const at::Tensor> o
 }
 
 std::vector<at::Tensor> DistributedDataParallelBase::parameters() const {
-  return values_of(once(state_->module->named_parameters()));
+  return train::values_of(train::once(state_->module->named_parameters()));
 }
 
 Communicator& DistributedDataParallelBase::communicator() noexcept {

@@ -59,6 +59,12 @@ inline DistributedDataParallelOptions small_buckets() {
   return options;
 }
 
+inline DistributedDataParallelOptions finding_unused() {
+  auto options = small_buckets();
+  options.find_unused_parameters = true;
+  return options;
+}
+
 /// The bytes of all parameters, one after the other.
 inline std::vector<std::uint8_t> bits(const std::vector<at::Tensor>& parameters) {
   std::vector<std::uint8_t> result;

@@ -21,12 +21,6 @@ struct BranchingImpl : torch::nn::Module {
 };
 TORCH_MODULE(Branching);
 
-DistributedDataParallelOptions finding_unused() {
-  auto options = small_buckets();
-  options.find_unused_parameters = true;
-  return options;
-}
-
 class Unused : public testing::Test {
  protected:
   void SetUp() override { at::set_num_threads(1); }

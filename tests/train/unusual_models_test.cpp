@@ -26,12 +26,6 @@ class Unusual : public testing::Test {
   void SetUp() override { at::set_num_threads(1); }
 };
 
-DistributedDataParallelOptions finding_unused() {
-  auto options = small_buckets();
-  options.find_unused_parameters = true;
-  return options;
-}
-
 bool near(const at::Tensor& a, const at::Tensor& b) {
   return at::allclose(a, b, 1e-4, 1e-6);
 }

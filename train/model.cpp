@@ -1,0 +1,88 @@
+#include "model.hpp"
+
+#include <ATen/MemoryOverlap.h>
+
+#include <sstream>
+#include <unordered_set>
+#include <utility>
+
+#include "kolo/error.hpp"
+#include "kolo/train/tensor.hpp"
+
+namespace kolo::train {
+namespace {
+
+/// Throws InvalidArgument, with its name, for a tensor whose values cannot be copied from rank to rank.
+void require_served(const char* kind, const NamedTensor& named) {
+  const at::Tensor& tensor = named.tensor;
+  const std::string which = std::string(kind) + " '" + named.name + '\'';
+  if (!tensor.device().is_cpu()) {
+    throw InvalidArgument(which + " is on " + tensor.device().str() + ": only CPU tensors are served", {});
+  }
+  if (tensor.layout() != at::kStrided)
+    throw InvalidArgument(which + " is sparse: only dense ones are served", {});
+  if (at::has_internal_overlap(tensor) == at::MemOverlap::Yes) {
+    throw InvalidArgument(which + " has several elements at one place in memory: register its clone()", {});
+  }
+  if (!tensor.requires_grad()) return;
+  if (!tensor.is_leaf()) {
+    throw InvalidArgument(which + " is computed from others: register what it is computed from", {});
+  }
+  try {
+    buffer_of(tensor);
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(which + ": " + error.what(), {});
+  }
+}
+
+std::string text_of(const DistributedDataParallelOptions& options) {
+  std::ostringstream text;
+  text << std::boolalpha << "the options first_bucket_bytes " << options.first_bucket_bytes
+       << ", bucket_bytes " << options.bucket_bytes << ", rebuild_buckets " << options.rebuild_buckets
+       << ", broadcast_buffers " << options.broadcast_buffers << ", find_unused_parameters "
+       << options.find_unused_parameters;
+  return text.str();
+}
+
+}  // namespace
+
+NamedTensors once(const torch::OrderedDict<std::string, at::Tensor>& tensors) {
+  NamedTensors result;
+  std::unordered_set<const c10::TensorImpl*> met;
+  for (const auto& item : tensors) {
+    if (met.insert(item.value().unsafeGetTensorImpl()).second) result.push_back({item.key(), item.value()});
+  }
+  return result;
+}
+
+std::vector<at::Tensor> values_of(const NamedTensors& tensors) {
+  std::vector<at::Tensor> result;
+  for (const NamedTensor& named : tensors) result.push_back(named.tensor);
+  return result;
+}
+
+Model::Model(const torch::nn::Module& module) : buffers(once(module.named_buffers())) {
+  for (NamedTensor& parameter : once(module.named_parameters())) {
+    require_served("parameter", parameter);
+    (parameter.tensor.requires_grad() ? trainable : frozen).push_back(std::move(parameter));
+  }
+  for (const NamedTensor& buffer : buffers) require_served("buffer", buffer);
+  if (trainable.empty()) throw InvalidArgument("the model has no parameter that wants a gradient", {});
+  for (NamedTensor& parameter : frozen) parameter.note = "frozen";
+}
+
+NamedTensors Model::all() const {
+  NamedTensors result = trainable;
+  result.insert(result.end(), frozen.begin(), frozen.end());
+  result.insert(result.end(), buffers.begin(), buffers.end());
+  return result;
+}
+
+Model alike(Model model, Communicator& communicator, const DistributedDataParallelOptions& options) {
+  const NamedTensors all = model.all();
+  require_same_layout(communicator, all, text_of(options));
+  Replicator(values_of(all)).run(communicator);
+  return model;
+}
+
+}  // namespace kolo::train

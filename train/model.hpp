@@ -1,0 +1,40 @@
+// Model: what DistributedDataParallel keeps equal on all ranks.
+#pragma once
+
+#include "kolo/train/libtorch.hpp"
+
+#include <torch/nn/module.h>
+
+#include <string>
+#include <vector>
+
+#include "kolo/communicator.hpp"
+#include "kolo/train/distributed_data_parallel.hpp"
+#include "replicas.hpp"
+
+namespace kolo::train {
+
+using NamedTensors = std::vector<NamedTensor>;
+
+/// Every tensor once, under its first name, where libtorch lists it as often as it is registered (tied
+/// weights).
+NamedTensors once(const torch::OrderedDict<std::string, at::Tensor>& tensors);
+std::vector<at::Tensor> values_of(const NamedTensors& tensors);
+
+/// A model's tensors as they are when DistributedDataParallel is made.
+struct Model {
+  /// Throws InvalidArgument, with its name, for a tensor whose values cannot be copied from rank to rank, or
+  /// whose gradients cannot be averaged, and where there is nothing to train.
+  explicit Model(const torch::nn::Module& module);
+
+  NamedTensors all() const;
+
+  NamedTensors trainable;
+  NamedTensors frozen;
+  NamedTensors buffers;
+};
+
+/// Collective: the same model, with rank 0's values. Throws as require_same_layout().
+Model alike(Model model, Communicator& communicator, const DistributedDataParallelOptions& options);
+
+}  // namespace kolo::train
