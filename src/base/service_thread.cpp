@@ -36,7 +36,7 @@ ServiceThread::ServiceThread(std::function<void()> run) : process_(::getpid()) {
 
 ServiceThread::~ServiceThread() {
   // Of a thread of the parent's nothing may be touched.
-  if (thread_ && !is_here()) thread_.release();
+  if (process_ != ::getpid()) static_cast<void>(thread_.release());
 }
 
 bool ServiceThread::is_here() const noexcept {
