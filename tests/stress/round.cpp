@@ -117,6 +117,9 @@ bool Round::await(const std::function<bool(int)>& counts, Phase wanted, double u
   return false;
 }
 
+/// Those that have come get so long to connect, however short the timeout.
+constexpr double kConnecting = 5;
+
 /// Whether all have come, and none has given up waiting.
 bool Round::meet() {
   const bool all =
@@ -131,8 +134,8 @@ void Round::hit() {
   for (const Hit& hit : plan_.hits) {
     std::this_thread::sleep_for(hit.after);
     kill(processes_[static_cast<std::size_t>(hit.rank)], hit.signal);
-    const double deadline =
-        hit.signal == SIGSTOP || plan_.fault == Fault::kill_meeting ? seconds(limits_.timeout) : 0;
+    double deadline = hit.signal == SIGSTOP ? seconds(limits_.timeout) : 0;
+    if (plan_.fault == Fault::kill_meeting) deadline = std::max(seconds(limits_.timeout), kConnecting);
     if (limit_at_ == 0 || now() + deadline < hit_at_) hit_at_ = now() + deadline;
     limit_at_ = hit_at_ + seconds(limits_.grace);
     last_hit_at_ = now();
