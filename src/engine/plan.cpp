@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <ranges>
 #include <utility>
 
 #include "kernels/wire_format.hpp"
@@ -205,8 +204,9 @@ class Lowering {
     found_.clear();
     const auto segments = accesses_.begin() + first_[earlier];
     const auto end = accesses_.begin() + first_[earlier + 1];
-    for (const auto& [one, other] : Access::kPairs) {
-      const Interval& with = later.touched[other];
+    for (const auto& pair : Access::kPairs) {
+      const std::size_t one = pair.first;
+      const Interval& with = later.touched[pair.second];
       auto at = std::partition_point(
           segments, end, [&](const Access& segment) { return segment.touched[one].end <= with.begin; });
       for (; at != end && at->touched[one].meets(with); ++at) {
@@ -214,7 +214,7 @@ class Lowering {
       }
     }
     std::ranges::sort(found_);
-    found_.erase(std::ranges::unique(found_).begin(), found_.end());
+    found_.erase(std::unique(found_.begin(), found_.end()), found_.end());
     return found_;
   }
 
@@ -226,20 +226,18 @@ class Lowering {
   /// Every segment of one step after all of another. Between many and many stands a step that does nothing,
   /// so that the orderings grow with the data and not with its square.
   void depend_whole(std::uint32_t earlier, std::uint32_t later) {
-    const auto segments = [&](std::uint32_t step) {
-      return std::views::iota(first_[step], first_[step + 1]);
-    };
-    if (segments(earlier).size() == 1 || segments(later).size() == 1) {
-      for (const std::uint32_t i : segments(earlier)) {
-        for (const std::uint32_t j : segments(later)) depend(i, j);
-      }
-      return;
-    }
+    const auto count = [&](std::uint32_t step) { return first_[step + 1] - first_[step]; };
+    const bool joins = count(earlier) > 1 && count(later) > 1;
     const auto between = static_cast<std::uint32_t>(plan_->steps.size());
-    plan_->steps.emplace_back().step = later;
-    dependents_.emplace_back();
-    for (const std::uint32_t i : segments(earlier)) depend(i, between);
-    for (const std::uint32_t j : segments(later)) depend(between, j);
+    if (joins) {
+      plan_->steps.emplace_back().step = later;
+      dependents_.emplace_back();
+      for (std::uint32_t j = first_[later]; j < first_[later + 1]; ++j) depend(between, j);
+    }
+    for (std::uint32_t i = first_[earlier]; i < first_[earlier + 1]; ++i) {
+      if (joins) depend(i, between);
+      for (std::uint32_t j = first_[later]; !joins && j < first_[later + 1]; ++j) depend(i, j);
+    }
   }
 
   const Schedule& schedule_;
