@@ -188,6 +188,7 @@ class Engine final : private LinkListener,
   RankMetrics metrics() const;
 
   // lanes.cpp
+  void put_back_lane(std::uint32_t lane);
   void free_lanes();
 
   // driver.cpp: making progress.

@@ -28,14 +28,17 @@ std::uint32_t Engine::claim_lane(std::uint32_t at_least, std::uint32_t context) 
 
 void Engine::release_lane(std::uint32_t lane) {
   const auto lock = enter();
-  if (lane >= kLanes) return;
+  if (lane < kLanes) put_back_lane(lane);
+}
+
+void Engine::put_back_lane(std::uint32_t lane) {
   taken_lanes_.reset(lane);
   if (board_ != nullptr) board_->lanes[lane].user.store(0, std::memory_order_release);
 }
 
 native::Group* Engine::make_group(const std::vector<int>& ranks, std::uint32_t context, std::uint32_t lane) {
   if (lane >= kLanes) return nullptr;
-  auto lock = enter();
+  const auto lock = enter();
   std::vector<Neighbour*> neighbours;
   int own = -1;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
@@ -44,8 +47,7 @@ native::Group* Engine::make_group(const std::vector<int>& ranks, std::uint32_t c
     neighbours.push_back(neighbour);
   }
   if (ranks.size() < 2 || std::ranges::count(neighbours, nullptr) > 1) {
-    lock.unlock();
-    release_lane(lane);
+    put_back_lane(lane);
     return nullptr;
   }
   groups_.push_back({std::make_unique<native::Group>(own, std::move(neighbours), lane,
@@ -64,12 +66,9 @@ void Engine::leave(const native::Group* group) {
 
 /// The other ranks may still read what this one has said in a lane, until they have left its group too.
 void Engine::free_lanes() {
-  for (const NativeGroup& native : groups_) {
-    if (native.is_left && !native.group->is_busy())
-      board_->lanes[native.lane].user.store(0, std::memory_order_release);
-  }
   std::erase_if(groups_, [&](const NativeGroup& native) {
     if (!native.is_left || native.group->is_busy()) return false;
+    board_->lanes[native.lane].user.store(0, std::memory_order_release);
     const bool is_used = std::ranges::any_of(native.ranks, [&](int rank) {
       if (rank == rank_) return false;
       const Lane& lane = link(rank).endpoint().neighbour()->board().lanes[native.lane];

@@ -227,17 +227,17 @@ class Lowering {
   /// so that the orderings grow with the data and not with its square.
   void depend_whole(std::uint32_t earlier, std::uint32_t later) {
     const auto count = [&](std::uint32_t step) { return first_[step + 1] - first_[step]; };
-    const bool joins = count(earlier) > 1 && count(later) > 1;
+    if (count(earlier) == 1 || count(later) == 1) {
+      for (std::uint32_t i = first_[earlier]; i < first_[earlier + 1]; ++i) {
+        for (std::uint32_t j = first_[later]; j < first_[later + 1]; ++j) depend(i, j);
+      }
+      return;
+    }
     const auto between = static_cast<std::uint32_t>(plan_->steps.size());
-    if (joins) {
-      plan_->steps.emplace_back().step = later;
-      dependents_.emplace_back();
-      for (std::uint32_t j = first_[later]; j < first_[later + 1]; ++j) depend(between, j);
-    }
-    for (std::uint32_t i = first_[earlier]; i < first_[earlier + 1]; ++i) {
-      if (joins) depend(i, between);
-      for (std::uint32_t j = first_[later]; !joins && j < first_[later + 1]; ++j) depend(i, j);
-    }
+    plan_->steps.emplace_back().step = later;
+    dependents_.emplace_back();
+    for (std::uint32_t i = first_[earlier]; i < first_[earlier + 1]; ++i) depend(i, between);
+    for (std::uint32_t j = first_[later]; j < first_[later + 1]; ++j) depend(between, j);
   }
 
   const Schedule& schedule_;
