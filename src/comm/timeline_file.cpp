@@ -1,9 +1,9 @@
 // The timeline of all ranks in one file.
-#include <cerrno>
-#include <fstream>
+#include <ostream>
+#include <string_view>
 #include <vector>
 
-#include "base/status.hpp"
+#include "base/whole_file.hpp"
 #include "kolo/communicator.hpp"
 
 namespace kolo {
@@ -24,16 +24,15 @@ void write_timeline(Communicator& communicator, const Timeline& timeline, const 
   communicator.gather(ConstBuffer(mine.data(), length, DType::uint8),
                       Buffer(all.data(), all.size(), DType::uint8), 0, lengths);
   if (communicator.rank() != 0) return;
-  std::ofstream file(path);
-  file << "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
-  std::size_t at = 0;
-  for (std::size_t r = 0; r < lengths.size(); ++r) {
-    file << (r == 0 ? "" : ",\n") << std::string_view(all).substr(at, lengths[r]);
-    at += lengths[r];
-  }
-  file << "\n]}\n";
-  file.close();
-  if (!file) Status::from_errno("cannot write " + path, errno).throw_if_error();
+  write_whole_file(path, [&](std::ostream& file) {
+    file << "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
+    std::size_t at = 0;
+    for (std::size_t r = 0; r < lengths.size(); ++r) {
+      file << (r == 0 ? "" : ",\n") << std::string_view(all).substr(at, lengths[r]);
+      at += lengths[r];
+    }
+    file << "\n]}\n";
+  }).throw_if_error();
 }
 
 }  // namespace kolo
