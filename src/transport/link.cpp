@@ -220,23 +220,24 @@ void Link::post_receive(MessageRequest& request) {
     }
     return;
   }
-  receives_.add(request.tag, &request);
+  receives_.add(request.tag, {&request});
   // Without pulling the offer would only cost a round trip: the receiver speaks first.
   if (request.bytes > kEagerBytes && !endpoint_->can_pull()) reply(FrameType::ready, request.tag);
 }
 
 void Link::on_message(const FrameHeader& header, const std::byte* payload) {
-  if (auto request = receives_.take(header.tag)) {
-    if (!agrees(header, **request)) return;
+  if (const auto posted = receives_.take(header.tag)) {
+    MessageRequest& request = *posted->request;
+    if (!agrees(header, request)) return;
     if (header.acknowledged) reply(FrameType::done, header.tag);
     if (header.bytes > 0) {
       alignas(kGranule) std::byte aligned[kEagerBytes];
       if (reinterpret_cast<std::uintptr_t>(payload) % kGranule != 0) {
         payload = static_cast<const std::byte*>(std::memcpy(aligned, payload, header.bytes));
       }
-      (*request)->consume(0, payload, header.bytes);
+      request.consume(0, payload, header.bytes);
     }
-    (*request)->finished();
+    request.finished();
     return;
   }
   keep(header, payload);
@@ -260,17 +261,15 @@ void Link::keep(const FrameHeader& header, const std::byte* payload) {
 }
 
 void Link::on_offer(const FrameHeader& header) {
-  MessageRequest** posted = receives_.find(header.tag);
-  if (posted != nullptr) {
-    MessageRequest& request = **posted;
-    if (!agrees(header, request)) return;
-    // `ready` went out when the receive was posted, unless a short message was to come.
-    if (!endpoint_->can_pull() && header.bytes > kEagerBytes) return;
-    receives_.take(header.tag);
-    answer_offer(header, request);
-    return;
-  }
-  keep(header, nullptr);
+  const Receive* posted = receives_.find(header.tag);
+  if (posted == nullptr) return keep(header, nullptr);
+  if (posted->offered) return corrupt("two offers of one message");
+  MessageRequest& request = *posted->request;
+  if (!agrees(header, request)) return;
+  // `ready` went out when the receive was posted, unless a short message was to come.
+  if (!endpoint_->can_pull() && header.bytes > kEagerBytes) return;
+  receives_.take(header.tag);
+  answer_offer(header, request);
 }
 
 void Link::on_ready(const FrameHeader& header) {
@@ -300,12 +299,13 @@ void Link::on_data(const FrameHeader& header) {
     return;
   }
   if (header.bytes == 0) return corrupt("no message as data");
-  const auto request = receives_.take(header.tag);
-  if (!request) return corrupt("data that nobody asked for");
+  const auto posted = receives_.take(header.tag);
+  if (!posted) return corrupt("data that nobody asked for");
   incoming_left_ = header.bytes;
   incoming_done_ = 0;
-  if (!agrees(header, **request)) return;  // its bytes are dropped: what the peer says next still counts
-  incoming_ = *request;
+  if (!agrees(header, *posted->request))
+    return;  // its bytes are dropped: what the peer says next still counts
+  incoming_ = posted->request;
   incoming_acknowledged_ = header.acknowledged != 0;
   align_input();
 }

@@ -109,9 +109,14 @@ class Link {
     MessageRequest* request = nullptr;
     bool offered = false;  // its bytes have not gone into the stream: the peer pulls them or says ready
   };
+  struct Receive {
+    MessageRequest* request;
+    bool offered = false;  // and `ready` has gone out, or the offer was taken back
+  };
   struct Pull {
     FrameHeader offer;
     MessageRequest* request;
+    std::uint64_t done = 0;  // bytes that have come
   };
   struct Unexpected {
     FrameHeader header;
@@ -134,9 +139,9 @@ class Link {
   void on_ready(const FrameHeader& header);
   void on_done(const FrameHeader& header);
   void answer_offer(const FrameHeader& offer, MessageRequest& request);
-  void pull(const FrameHeader& offer, MessageRequest& request);
+  void pull(Pull next);
   bool pull_more();
-  Status copy_offered(const FrameHeader& offer, MessageRequest& request);
+  Status copy_offered(const Pull& from, std::uint64_t bytes);
   bool agrees(const FrameHeader& header, const MessageRequest& request);
   void send_data(MessageRequest& request);
   void reply(FrameType type, const Tag& tag);
@@ -173,7 +178,7 @@ class Link {
   std::uint64_t pull_left_ = 0;     // bytes that may be pulled before the peer must hear of it
   Clock::time_point pull_until_{};  // that it may last; from the first on
 
-  TagTable<MessageRequest*> receives_;
+  TagTable<Receive> receives_;
   TagTable<Sent> sends_;  // offered, or written and waiting for their acknowledgement
   TagTable<Unexpected> unexpected_;
   std::size_t unexpected_bytes_ = 0;

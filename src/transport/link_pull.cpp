@@ -11,17 +11,18 @@ constexpr std::size_t kFetchBytes = 128 * 1024;
 // In one turn, for a peer to whom nothing is said meanwhile takes us for dead. Slow reductions take their
 // time.
 constexpr std::uint64_t kPullBytes = 16 << 20;
+constexpr std::uint64_t kPieceBytes = 1 << 20;  // of a message, between two looks at the clock
 constexpr std::chrono::milliseconds kPullTime{20};
 
 }  // namespace
 
 void Link::answer_offer(const FrameHeader& offer, MessageRequest& request) {
   if (endpoint_->can_pull() && offer.range.region != FrameHeader::kNoRange) {
-    if (pulls_.empty() && pull_left_ > 0) return pull(offer, request);
+    if (pulls_.empty() && pull_left_ > 0) return pull({offer, &request});
     pulls_.push_back({offer, &request});
     return;
   }
-  receives_.add(request.tag, &request);
+  receives_.add(request.tag, {&request, true});
   reply(FrameType::ready, request.tag);
 }
 
@@ -32,41 +33,51 @@ bool Link::pull_more() {
   for (; !pulls_.empty() && pull_left_ > 0; moved = true) {
     const Pull next = pulls_.front();
     pulls_.pop_front();
-    pull(next.offer, *next.request);
+    pull(next);
   }
   return moved;
 }
 
-void Link::pull(const FrameHeader& offer, MessageRequest& request) {
-  pull_left_ -= std::min(pull_left_, offer.bytes);
+void Link::pull(Pull next) {
   if (pull_until_ == Clock::time_point{}) pull_until_ = Clock::now() + kPullTime;
-  const Status pulled = endpoint_->revoked() ? Status() : copy_offered(offer, request);
-  if (Clock::now() >= pull_until_) pull_left_ = 0;
+  Status pulled;
+  while (next.done < next.offer.bytes && pull_left_ > 0 && pulled.ok() && !endpoint_->revoked()) {
+    const std::uint64_t piece = std::min(kPieceBytes, next.offer.bytes - next.done);
+    pulled = copy_offered(next, piece);
+    next.done += piece;
+    pull_left_ -= std::min(pull_left_, piece);
+    if (Clock::now() >= pull_until_) pull_left_ = 0;
+  }
+  MessageRequest& request = *next.request;
   if (!pulled.ok() || endpoint_->revoked()) {
     // What we read, if anything, may no longer have been what was offered. A peer that takes its offers back
-    // or goes away says why in the stream, behind the offer: that comes first.
-    receives_.add(request.tag, &request);
-    if (pull_status_.ok()) pull_status_ = pulled;
+    // or goes away says why in the stream, behind the offer: that comes first. Whether it took them back is
+    // asked last, as its memory may be gone right afterwards.
+    receives_.add(request.tag, {&request, true});
+    if (pull_status_.ok() && !endpoint_->revoked()) pull_status_ = pulled;
     return;
   }
-  reply(FrameType::done, offer.tag);
+  if (next.done < next.offer.bytes) return pulls_.push_front(next);
+  reply(FrameType::done, request.tag);
   request.finished();
 }
 
-Status Link::copy_offered(const FrameHeader& offer, MessageRequest& request) {
-  auto mapped = endpoint_->map(offer.range, offer.bytes);
+Status Link::copy_offered(const Pull& from, std::uint64_t bytes) {
+  MessageRequest& request = *from.request;
+  const RemoteRange range{from.offer.range.region, from.offer.range.offset + from.done};
+  auto mapped = endpoint_->map(range, bytes);
   if (!mapped.ok()) return mapped.status();
   if (*mapped != nullptr) {
-    request.consume(0, *mapped, offer.bytes);
+    request.consume(from.done, *mapped, bytes);
     return {};
   }
-  if (request.data != nullptr) return endpoint_->fetch(offer.range, {request.data, offer.bytes});
+  if (request.data != nullptr) return endpoint_->fetch(range, {request.data + from.done, bytes});
   static thread_local std::vector<std::byte> buffer(kFetchBytes);
-  for (std::uint64_t done = 0; done < offer.bytes; done += kFetchBytes) {
-    const std::uint64_t size = std::min<std::uint64_t>(kFetchBytes, offer.bytes - done);
-    const RemoteRange piece{offer.range.region, offer.range.offset + done};
+  for (std::uint64_t done = 0; done < bytes; done += kFetchBytes) {
+    const std::uint64_t size = std::min<std::uint64_t>(kFetchBytes, bytes - done);
+    const RemoteRange piece{range.region, range.offset + done};
     if (Status s = endpoint_->fetch(piece, {buffer.data(), size}); !s.ok()) return s;
-    request.consume(done, buffer.data(), size);
+    request.consume(from.done + done, buffer.data(), size);
   }
   return {};
 }

@@ -18,6 +18,7 @@ struct PipeState {
   std::deque<std::byte> bytes[2];  // written by end 0 and by end 1
   bool revoked[2] = {false, false};
   bool pulls = false;
+  bool frees = false;  // whoever offers takes it back, and frees the memory, just before it is read
   std::size_t room = std::size_t{1} << 30;
   std::size_t most_at_once = std::size_t{1} << 30;
   std::uint64_t turn = std::uint64_t{1} << 30;
@@ -62,6 +63,10 @@ class PipeEnd final : public Endpoint {
     return RemoteRange{0, reinterpret_cast<std::uintptr_t>(data)};
   }
   Result<const std::byte*> map(const RemoteRange& range, std::size_t) override {
+    if (state_->frees) {
+      state_->revoked[1 - end_] = true;
+      return Status(Code::system, "reading the peer's memory: Bad address");
+    }
     return reinterpret_cast<const std::byte*>(range.offset);
   }
   Status fetch(const RemoteRange&, std::span<std::byte>) override { return Status(Code::system, "unused"); }

@@ -150,6 +150,47 @@ struct LateMessage final : Message {
   int asked = 0;
 };
 
+// However long it is.
+TEST(LinkThatPulls, TakesOneLongMessageInTurns) {
+  for (const bool stores : {true, false}) {
+    Pair pair(true, 1, 1 << 20);
+    Message send({1, 0, 1}, 50 << 20), receive({1, 0, 1}, 50 << 20), next({1, 1, 1}, 9000);
+    Message next_receive({1, 1, 1}, 9000);
+    fill(send, 1);
+    fill(next, 2);
+    receive.stores = stores;
+    pair.links[1]->post_receive(receive);
+    pair.links[1]->post_receive(next_receive);
+    pair.links[0]->post_send(send);
+    pair.links[0]->post_send(next);
+    ASSERT_TRUE(pair.links[0]->progress(true).ok());
+    ASSERT_TRUE(pair.links[1]->progress(true).ok());
+    EXPECT_TRUE(pair.links[1]->has_pulls());
+    EXPECT_GT(receive.consumed, 0u);
+    EXPECT_LT(receive.consumed, receive.bytes / 2);
+    pair.run();
+    EXPECT_TRUE(send.done && receive.done && next.done && next_receive.done);
+    EXPECT_EQ(send.memory, receive.memory);
+    EXPECT_EQ(next.memory, next_receive.memory);
+  }
+}
+
+// A peer that fails takes its offers back, says so, and its caller frees the memory: all that may happen
+// between two steps of whoever pulls, who must hear what it says, and not take it for dead.
+TEST(LinkThatPulls, MemoryThatWasTakenBackIsNoFailure) {
+  Pair pair(true, 1, 1 << 20);
+  pair.state->frees = true;
+  Message send({1, 0, 1}, 20'000), receive({1, 0, 1}, 20'000);
+  fill(send, 1);
+  pair.links[1]->post_receive(receive);
+  pair.links[0]->post_send(send);
+  pair.links[0]->send_control(7, {});
+  pair.run();
+  EXPECT_TRUE(pair.links[1]->status().ok()) << pair.links[1]->status().message();
+  EXPECT_EQ(pair.heard[1].controls.size(), 1u);
+  EXPECT_FALSE(receive.done || send.done);
+}
+
 TEST_P(LinkOver, ShortMessagesFarAheadOfTheirReceivesWaitAtTheSender) {
   constexpr std::uint32_t kMessages = 6000;  // 47 MiB
   Pair pair(GetParam(), 3, 100'000, 1 << 20);
@@ -393,6 +434,21 @@ TEST(HostilePeer, CannotHaveAMessageSentTwice) {
   pair.say(frame(FrameType::ready, send));
   pair.links[0]->progress(true).ok();
   EXPECT_NE(pair.links[0]->status().message().find("was sent"), std::string::npos);
+}
+
+TEST(HostilePeer, CannotOfferAMessageTwice) {
+  for (const bool pulls : {true, false}) {
+    Pair pair(pulls, 1, 1'000'000);
+    Message receive({1, 0, 1}, pulls ? 60'000 : 100);
+    pair.links[0]->post_receive(receive);
+    FrameHeader offer = frame(FrameType::offer, receive);
+    offer.range.region = FrameHeader::kNoRange;
+    pair.say(offer);
+    pair.links[0]->progress(true).ok();
+    EXPECT_TRUE(pair.links[0]->status().ok());
+    pair.say(offer);
+    expect_refused(pair, "two offers");
+  }
 }
 
 TEST(HostilePeer, WhatIsKeptForItIsBounded) {
