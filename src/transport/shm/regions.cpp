@@ -183,10 +183,11 @@ std::shared_ptr<const Region> Regions::find(const void* data, std::size_t bytes)
   if (begin < lowest_.load(std::memory_order_relaxed) || begin >= highest_.load(std::memory_order_relaxed)) {
     return nullptr;
   }
+  std::shared_ptr<const Region> region;  // outlives the lock, which forget() takes when this was the last one
   const std::lock_guard lock(mutex_);
   auto after = by_address_.upper_bound(begin);
   if (after == by_address_.begin()) return nullptr;
-  auto region = std::prev(after)->second.lock();
+  region = std::prev(after)->second.lock();
   if (!region || region->detached()) return nullptr;
   const std::size_t offset = begin - reinterpret_cast<std::uintptr_t>(region->data());
   return offset <= region->bytes() && bytes <= region->bytes() - offset ? region : nullptr;

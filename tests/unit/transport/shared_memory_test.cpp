@@ -2,9 +2,11 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <atomic>
 #include <cstring>
 #include <fstream>
 #include <set>
+#include <thread>
 
 #include "kolo/memory.hpp"
 #include "transport/shm/regions.hpp"
@@ -132,6 +134,23 @@ TEST(Regions, FreedMemoryGoesBackEvenWhilePeersHaveItMapped) {
   EXPECT_EQ(info.st_blocks, 0) << "its pages are still there";
   EXPECT_EQ(data.value()[12345], std::byte{0}) << "readable, and empty";
   ::close(memfd);
+}
+
+// Who looks for other memory, above it, may hold the last reference for a moment, and free it.
+TEST(Regions, MayBeFreedWhileAnotherThreadLooks) {
+  Watchdog watchdog(seconds(100));
+  const SharedMemory highest(4096);
+  void* const other = ::mmap(highest.data() - 4096, 4096, PROT_READ,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+  ASSERT_NE(other, MAP_FAILED);
+  std::atomic<bool> stop{false};
+  std::thread looking([&] {
+    while (!stop) EXPECT_EQ(shm::Regions::instance().find(other, 4096), nullptr);
+  });
+  for (int i = 0; i < 20'000; ++i) SharedMemory memory(4096);
+  stop = true;
+  looking.join();
+  ::munmap(other, 4096);
 }
 
 TEST(Regions, ManyAtOnceWithAPeerThatDoesNotListen) {
