@@ -174,6 +174,21 @@ TEST(Refusals, RanksOfDifferentUsersTalkOverTcp) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__)
+// What a user's processes have on its way to each other counts against the limit of each (but root's).
+TEST(Refusals, ManyRanksOfAUserMeetWithFewDescriptors) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
+  Processes processes({.size = 14,
+                       .prepare =
+                           [](int) {
+                             const int next = dup(0);
+                             close(next);
+                             lower(RLIMIT_NOFILE, static_cast<rlim_t>(next) + 40);
+                             become_somebody_else();
+                           }},
+                      [](Communicator& c) { c.barrier(); });
+  expect_good(processes);
+}
+
 /// A rank that has no room for the memory that its peers pass on.
 template <typename Lack>
 void expect_mapping_fails(Lack lack, const char* words) {

@@ -1,6 +1,5 @@
 #include "transport/shm/notice.hpp"
 
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -34,7 +33,7 @@ NoticeSocket::Sent NoticeSocket::send(const Notice& notice, int descriptor) {
   }
 }
 
-NoticeSocket::Received NoticeSocket::receive() {
+NoticeSocket::Received NoticeSocket::read() {
   Received received;
   char bytes[sizeof(Notice) + 1];
   iovec part{bytes, sizeof bytes};
@@ -70,27 +69,23 @@ NoticeSocket::Received NoticeSocket::receive() {
                         received.notice.magic == Notice::kMagic && kind >= NoticeKind::doorbell &&
                         kind <= NoticeKind::board && descriptors <= 1 &&
                         ((message.msg_flags & MSG_CTRUNC) == 0 || descriptors == 0);
+  settled_ = settled_ || !sensible || kind == NoticeKind::verdict;
   received.what = sensible ? Received::What::notice : Received::What::nonsense;
   return received;
 }
 
-Result<NoticeSocket::Received> NoticeSocket::expect(NoticeKind kind, const Deadline& deadline) {
-  for (;;) {
-    Received received = receive();
-    switch (received.what) {
-      case Received::What::notice:
-        if (received.notice.kind == kind) return received;
-        return Status(Code::rendezvous, "it says something unexpected");
-      case Received::What::nonsense:
-        return Status(Code::rendezvous, "it talks nonsense");
-      case Received::What::peer_gone:
-        return Status(Code::rendezvous, "it went away while connecting");
-      case Received::What::nothing:
-        break;
-    }
-    if (deadline.passed()) return Status(Code::rendezvous, "it does not go on connecting");
-    pollfd entry{fd_.get(), POLLIN, 0};
-    ::poll(&entry, 1, deadline.left_ms());
+NoticeSocket::Received NoticeSocket::receive() {
+  if (taken_in_.empty()) return read();
+  Received first = std::move(taken_in_.front());
+  taken_in_.pop_front();
+  return first;
+}
+
+void NoticeSocket::take_in() {
+  while (!settled_) {
+    Received next = read();
+    if (next.what == Received::What::nothing || next.what == Received::What::peer_gone) return;
+    taken_in_.push_back(std::move(next));
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 
 #include "base/deadline.hpp"
 #include "base/status.hpp"
@@ -48,11 +49,16 @@ class NoticeSocket {
   };
   /// The next notice, if there is one. Does not block.
   Received receive();
-  /// Waits for the next notice, which must be of `kind`. The errors do not name the peer.
-  Result<Received> expect(NoticeKind kind, const Deadline& deadline);
+  /// Keeps what has come for receive(), up to the verdict, so that the system does not hold its descriptors:
+  /// what comes behind that is waited for at fd(). Does not block.
+  void take_in();
 
  private:
+  Received read();
+
   UniqueFd fd_;
+  std::deque<Received> taken_in_;
+  bool settled_ = false;  ///< the verdict has come, or nonsense
 };
 
 }  // namespace kolo::shm

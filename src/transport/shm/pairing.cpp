@@ -1,9 +1,11 @@
 #include "transport/shm/pairing.hpp"
 
+#include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -14,55 +16,105 @@
 namespace kolo::shm {
 namespace {
 
+constexpr int kLookMs = 5;
+
 Status gone() {
   return Status(Code::rendezvous, "it went away while connecting");
 }
 
-/// Makes the rings and passes them on.
-Status send_rings(Pairing& pairing) {
-  auto memfd = make_memfd("kolo-rings", RingMemory::kBytes);
-  if (!memfd.ok()) return memfd.status();
-  const auto data = map_memfd(memfd->get(), RingMemory::kBytes, true);
-  if (!data.ok()) return data.status();
-  pairing.memory = RingMemory(data.value());
-  for (const int ring : {0, 1}) new (pairing.memory.control(ring)) RingControl{};
-  Notice notice{.kind = NoticeKind::rings, .number = {RingMemory::kBytes, 0}};
-  return pairing.socket.send(notice, memfd->get()) == NoticeSocket::Sent::yes ? Status() : gone();
-}
+/// All pairings of a rank, of which one is spoken to at a time. Descriptors on their way between processes
+/// count against their user's RLIMIT_NOFILE (unless that is root) until they are received: whoever waits
+/// takes in what has come from anybody, so that nobody waits for ever for room.
+class Settling {
+ public:
+  Settling(std::span<Pairing> pairings, const Deadline& deadline)
+      : pairings_(pairings), deadline_(deadline) {}
 
-Status take_rings(Pairing& pairing, const Deadline& deadline) {
-  const auto rings = pairing.socket.expect(NoticeKind::rings, deadline);
-  if (!rings.ok()) return rings.status();
-  const auto data = map_memfd(rings.value().descriptor.get(), RingMemory::kBytes, true);
-  if (!data.ok()) return data.status();
-  pairing.memory = RingMemory(data.value());
-  return Status();
-}
+  Status send(Pairing& to, const Notice& notice, int descriptor = -1) {
+    for (;;) {
+      const NoticeSocket::Sent sent = to.socket.send(notice, descriptor);
+      if (sent == NoticeSocket::Sent::yes) return Status();
+      if (sent == NoticeSocket::Sent::peer_gone) return gone();
+      if (deadline_.passed())
+        return Status(Code::rendezvous,
+                      "this user's processes pass on too many descriptors; raise ulimit -n");
+      take_in_all();
+      ::poll(nullptr, 0, 1);
+    }
+  }
 
-Status send_board(Pairing& pairing) {
-  const Notice notice{.kind = NoticeKind::board, .number = {sizeof(Board), 0}};
-  return pairing.socket.send(notice, pairing.own_board->fd.get()) == NoticeSocket::Sent::yes ? Status()
-                                                                                             : gone();
-}
+  /// The next notice, which must be of `kind`.
+  Result<NoticeSocket::Received> expect(Pairing& from, NoticeKind kind) {
+    for (;;) {
+      NoticeSocket::Received received = from.socket.receive();
+      switch (received.what) {
+        case NoticeSocket::Received::What::notice:
+          if (received.notice.kind == kind) return received;
+          return Status(Code::rendezvous, "it says something unexpected");
+        case NoticeSocket::Received::What::nonsense:
+          return Status(Code::rendezvous, "it talks nonsense");
+        case NoticeSocket::Received::What::peer_gone:
+          return gone();
+        case NoticeSocket::Received::What::nothing:
+          break;
+      }
+      if (deadline_.passed()) return Status(Code::rendezvous, "it does not go on connecting");
+      pollfd entry{from.socket.fd(), POLLIN, 0};
+      if (::poll(&entry, 1, std::min(deadline_.left_ms(), kLookMs)) == 0) take_in_all();
+    }
+  }
 
-Status take_board(Pairing& pairing, const Deadline& deadline) {
-  const auto board = pairing.socket.expect(NoticeKind::board, deadline);
-  if (!board.ok()) return board.status();
-  const auto data = map_memfd(board.value().descriptor.get(), sizeof(Board), true);
-  if (!data.ok()) return data.status();
-  pairing.board = BoardMemory(data.value());
-  return Status();
-}
+  /// Makes the rings and passes them on.
+  Status send_rings(Pairing& to) {
+    auto memfd = make_memfd("kolo-rings", RingMemory::kBytes);
+    if (!memfd.ok()) return memfd.status();
+    const auto data = map_memfd(memfd->get(), RingMemory::kBytes, true);
+    if (!data.ok()) return data.status();
+    to.memory = RingMemory(data.value());
+    for (const int ring : {0, 1}) new (to.memory.control(ring)) RingControl{};
+    return send(to, {.kind = NoticeKind::rings, .number = {RingMemory::kBytes, 0}}, memfd->get());
+  }
 
-/// Whether this process can read the nonce where the peer says that it lies.
-Result<bool> try_reading(Pairing& pairing, const Deadline& deadline) {
-  const auto probe = pairing.socket.expect(NoticeKind::probe, deadline);
-  if (!probe.ok()) return probe.status();
-  const Notice& notice = probe.value().notice;
-  std::byte seen[sizeof notice.nonce];
-  return pairing.pid > 0 && read_process(pairing.pid, notice.number[0], seen) == 0 &&
-         std::memcmp(seen, notice.nonce, sizeof seen) == 0;
-}
+  Status take_rings(Pairing& from) {
+    const auto rings = expect(from, NoticeKind::rings);
+    if (!rings.ok()) return rings.status();
+    const auto data = map_memfd(rings.value().descriptor.get(), RingMemory::kBytes, true);
+    if (!data.ok()) return data.status();
+    from.memory = RingMemory(data.value());
+    return Status();
+  }
+
+  Status send_board(Pairing& to) {
+    return send(to, {.kind = NoticeKind::board, .number = {sizeof(Board), 0}}, to.own_board->fd.get());
+  }
+
+  Status take_board(Pairing& from) {
+    const auto board = expect(from, NoticeKind::board);
+    if (!board.ok()) return board.status();
+    const auto data = map_memfd(board.value().descriptor.get(), sizeof(Board), true);
+    if (!data.ok()) return data.status();
+    from.board = BoardMemory(data.value());
+    return Status();
+  }
+
+  /// Whether this process can read the nonce where the peer says that it lies.
+  Result<bool> try_reading(Pairing& from) {
+    const auto probe = expect(from, NoticeKind::probe);
+    if (!probe.ok()) return probe.status();
+    const Notice& notice = probe.value().notice;
+    std::byte seen[sizeof notice.nonce];
+    return from.pid > 0 && read_process(from.pid, notice.number[0], seen) == 0 &&
+           std::memcmp(seen, notice.nonce, sizeof seen) == 0;
+  }
+
+ private:
+  void take_in_all() {
+    for (Pairing& pairing : pairings_) pairing.socket.take_in();
+  }
+
+  std::span<Pairing> pairings_;
+  const Deadline& deadline_;
+};
 
 }  // namespace
 
@@ -108,6 +160,7 @@ std::vector<PairingFailure> settle(std::span<Pairing> pairings, const Deadline& 
   std::vector<PairingFailure> failures;
   std::vector<bool> failed(pairings.size(), false);
   std::vector<bool> reads(pairings.size(), false);
+  Settling settling(pairings, deadline);
   const auto for_each = [&](const auto& step) {
     for (std::size_t i = 0; i < pairings.size(); ++i) {
       if (failed[i]) continue;
@@ -123,26 +176,26 @@ std::vector<PairingFailure> settle(std::span<Pairing> pairings, const Deadline& 
   fill_random(nonce);
   for_each([&](std::size_t i) {
     if (pairings[i].acceptor) {
-      if (Status status = send_rings(pairings[i]); !status.ok()) return status;
+      if (Status status = settling.send_rings(pairings[i]); !status.ok()) return status;
     }
-    if (Status status = send_board(pairings[i]); !status.ok()) return status;
+    if (Status status = settling.send_board(pairings[i]); !status.ok()) return status;
     Notice probe{.kind = NoticeKind::probe, .number = {reinterpret_cast<std::uintptr_t>(nonce), 0}};
     std::memcpy(probe.nonce, nonce, sizeof nonce);
-    return pairings[i].socket.send(probe) == NoticeSocket::Sent::yes ? Status() : gone();
+    return settling.send(pairings[i], probe);
   });
   for_each([&](std::size_t i) {
     if (!pairings[i].acceptor) {
-      if (Status status = take_rings(pairings[i], deadline); !status.ok()) return status;
+      if (Status status = settling.take_rings(pairings[i]); !status.ok()) return status;
     }
-    if (Status status = take_board(pairings[i], deadline); !status.ok()) return status;
-    const auto read = try_reading(pairings[i], deadline);
+    if (Status status = settling.take_board(pairings[i]); !status.ok()) return status;
+    const auto read = settling.try_reading(pairings[i]);
     if (!read.ok()) return read.status();
     reads[i] = read.value();
     const Notice verdict{.kind = NoticeKind::verdict, .number = {reads[i] ? 1u : 0u, 0}};
-    return pairings[i].socket.send(verdict) == NoticeSocket::Sent::yes ? Status() : gone();
+    return settling.send(pairings[i], verdict);
   });
   for_each([&](std::size_t i) {
-    const auto verdict = pairings[i].socket.expect(NoticeKind::verdict, deadline);
+    const auto verdict = settling.expect(pairings[i], NoticeKind::verdict);
     if (!verdict.ok()) return verdict.status();
     pairings[i].reads_private = reads[i] && verdict.value().notice.number[0] == 1;
     return Status();
