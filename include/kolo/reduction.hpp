@@ -11,6 +11,7 @@
 
 namespace kolo {
 
+/// `custom` is what Reduction::custom() makes; by itself it names no operation.
 enum class ReduceOp : std::uint8_t { sum, product, min, max, average, custom };
 
 std::string_view name_of(ReduceOp op) noexcept;

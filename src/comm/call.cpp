@@ -154,6 +154,15 @@ Status check(Call& call, int rank, int size, Counts counts, Counts recv_counts) 
   if (has_root(call.collective) && (call.root < 0 || call.root >= size)) {
     return wrong(call, fmt::format("root {} is not a rank of this communicator of {}", call.root, size));
   }
+  if (is_reducing(call.collective) && call.reduction.custom_reduction() == nullptr &&
+      call.reduction.op() >= ReduceOp::custom) {
+    return wrong(call, call.reduction.op() == ReduceOp::custom
+                           ? "`custom` is no operation by itself: pass what Reduction::custom() returns"
+                           : "the reduction has no known operation");
+  }
+  if (static_cast<int>(call.options.wire.value_or(Wire::native)) >= kWireCount) {
+    return wrong(call, "`wire` is no known format");
+  }
   if (uses_in) {
     if (Status s = check_memory(call, "in", call.in.data, call.in.count, call.in.dtype); !s.ok()) return s;
   }

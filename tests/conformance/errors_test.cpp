@@ -49,6 +49,10 @@ TEST_P(ErrorsOver, WrongArgumentsAreRefusedBeforeAnyByteMoves) {
     refused("rank", [&] { c.subgroup(std::vector<int>{0, 5}); });
     refused("twice", [&] { c.subgroup(std::vector<int>{1, 1}); });
     refused("no group", [&] { Communicator().barrier(); });
+    refused("custom", [&] { c.all_reduce(four, ReduceOp::custom); });
+    refused("custom", [&] { c.reduce(four, four, 0, ReduceOp::custom); });
+    refused("no known operation", [&] { c.all_reduce(four, static_cast<ReduceOp>(77)); });
+    refused("no known format", [&] { c.all_reduce(four, ReduceOp::sum, {.wire = static_cast<Wire>(7)}); });
     if (c.counters().messages_sent != before.messages_sent || c.counters().operations != before.operations) {
       throw std::runtime_error("a refused call moved something");
     }
