@@ -73,6 +73,21 @@ void Connector::watch(const Attempt& attempt, bool is_new) {
   ::epoll_ctl(epoll_.get(), is_new ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, attempt.fd(), &event);
 }
 
+/// Before an attempt is closed or taken: what a fork holds open too would stay here, ready for ever.
+void Connector::unwatch(const Attempt& attempt) {
+  if (attempt.fd() >= 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, attempt.fd(), nullptr);
+}
+
+void Connector::end_attempt(Wanted& wanted) {
+  if (wanted.attempt) unwatch(*wanted.attempt);
+  wanted.attempt.reset();
+}
+
+void Connector::drop_oldest_stranger() {
+  unwatch(strangers_.front());
+  strangers_.pop_front();
+}
+
 void Connector::dial(int rank) {
   Wanted* wanted = find(rank);
   if (wanted == nullptr || wanted->dials) return;
@@ -100,7 +115,7 @@ void Connector::begin(Wanted& wanted) {
 
 void Connector::give_up(Wanted& wanted, const std::string& why) {
   wanted.known = "dialled " + wanted.candidates[wanted.next] + ": " + why;
-  wanted.attempt.reset();
+  end_attempt(wanted);
   ++wanted.failed_attempts;
   wanted.next = (wanted.next + 1) % wanted.candidates.size();
   wanted.retry_at = Clock::now() + wanted.pause;
@@ -128,7 +143,7 @@ void Connector::advance_dialled(Wanted& wanted, std::vector<Connected>& done) {
   if (attempt.handshake().answered()) attempt.expires = TimePoint::max();
   if (!attempt.failure().empty()) return give_up(wanted, attempt.failure());
   if (!attempt.ready()) return watch(attempt, false);
-  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, attempt.fd(), nullptr);
+  unwatch(attempt);
   done.push_back({wanted.peer.rank, {attempt.take(), true, attempt.handshake().secret()}});
   wanted.attempt.reset();
   wanted.dials = false;
@@ -151,7 +166,7 @@ void Connector::accept_from(int listener) {
       log().debug("{}: another user's process came to {}", kind_.name(), kind_.listening_at());
       continue;
     }
-    if (strangers_.size() >= kMostStrangers + wanted_.size()) strangers_.pop_front();
+    if (strangers_.size() >= kMostStrangers + wanted_.size()) drop_oldest_stranger();
     strangers_.emplace_back(std::move(fd), Handshake::accept(me_), false);
     strangers_.back().expires = Clock::now() + kStrangerTime;
     watch(strangers_.back(), true);
@@ -161,7 +176,7 @@ void Connector::accept_from(int listener) {
 /// Descriptors have run out: the oldest goes, and the others must prove themselves soon.
 void Connector::hurry_strangers() {
   if (strangers_.empty()) return;
-  strangers_.pop_front();
+  drop_oldest_stranger();
   const auto soon = Clock::now() + kHurriedTime;
   for (Attempt& stranger : strangers_) stranger.expires = std::min(stranger.expires, soon);
 }
@@ -182,10 +197,10 @@ void Connector::advance_stranger(Attempt& stranger, std::vector<Connected>& done
   const int rank = stranger.handshake().peer();
   Wanted* wanted = find(rank);
   if (stranger.ready()) {
-    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, stranger.fd(), nullptr);
+    unwatch(stranger);
     ProvedSocket socket{stranger.take(), false, stranger.handshake().secret()};
     if (wanted == nullptr) return;
-    wanted->attempt.reset();
+    end_attempt(*wanted);
     wanted->dials = false;
     done.push_back({rank, std::move(socket)});
     return;
@@ -213,6 +228,7 @@ std::vector<Connector::Connected> Connector::progress() {
   for (auto stranger = strangers_.begin(); stranger != strangers_.end();) {
     if (is_due(stranger->fd())) advance_stranger(*stranger, done);
     const bool over = stranger->fd() < 0 || !stranger->failure().empty() || now >= stranger->expires;
+    if (over) unwatch(*stranger);
     stranger = over ? strangers_.erase(stranger) : std::next(stranger);
   }
   for (auto& [rank, wanted] : wanted_) {

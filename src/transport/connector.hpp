@@ -89,6 +89,9 @@ class Connector {
 
   Wanted* find(int rank);
   void watch(const Attempt& attempt, bool is_new);
+  void unwatch(const Attempt& attempt);
+  void end_attempt(Wanted& wanted);
+  void drop_oldest_stranger();
   void begin(Wanted& wanted);
   void give_up(Wanted& wanted, const std::string& why);
   static void count_refusal(Wanted& wanted);

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 #include <atomic>
+#include <csignal>
 #include <cstring>
 
 #include "base/unique_fd.hpp"
@@ -104,6 +105,34 @@ TEST_P(Strangers, SlowOnesHoldNobodyUp) {
   EXPECT_LT(connect(**zero, **one), seconds(5));
   stop = true;
   dripping.join();
+}
+
+// The child has a copy of the stranger's socket, which stays open when ours is closed.
+TEST(TcpStrangers, AForkThatLivesOnKeepsNobodyAwake) {
+  auto zero = make_transport({"tcp", "tcp", ""}, "job", "key");
+  ASSERT_TRUE(zero.ok());
+  const TransportPeer peer{1, (*zero)->address()};
+  const auto dialer = (*zero)->dialer(0, {&peer, 1});
+  const auto is_awake = [&](int ms) {
+    pollfd entry{dialer->fd(), POLLIN, 0};
+    return ::poll(&entry, 1, ms) > 0;
+  };
+  const auto at = tcp::Address::parse((*zero)->address())->at.at(0);
+  UniqueFd visitor(::socket(at.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(::connect(visitor.get(), at.data(), at.size()), 0);
+  ASSERT_TRUE(is_awake(10'000));
+  EXPECT_TRUE(dialer->progress().empty());
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  ::shutdown(visitor.get(), SHUT_RDWR);
+  ASSERT_TRUE(is_awake(10'000));
+  for (int i = 0; i < 3; ++i) dialer->progress();
+  EXPECT_FALSE(is_awake(100));
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which need descriptors of their own
