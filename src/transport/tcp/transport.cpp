@@ -51,14 +51,22 @@ struct Listening {
   std::vector<SocketAddress> at;
 };
 
+/// One address that cannot be had, as an IPv6 one that the system still looks for elsewhere, does not stand
+/// in the way of the others.
 Result<Listening> listen_on(const Place& place) {
   Listening listening;
+  Status trouble;
   for (SocketAddress address : place.at) {
     auto fd = listen_at(address);
-    if (!fd.ok()) return fd.status();
+    if (!fd.ok()) {
+      trouble = fd.status();
+      continue;
+    }
     listening.sockets.push_back(std::move(*fd));
     listening.at.push_back(address);
   }
+  if (listening.at.empty() && !trouble.ok()) return trouble;
+  if (!trouble.ok()) log().info("tcp: {}", trouble.message());
   return listening;
 }
 
