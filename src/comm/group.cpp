@@ -100,7 +100,7 @@ std::vector<std::string> allowed_transports(const Options& options) {
       throw InvalidArgument(
           fmt::format("there is no transport '{}'; known are {}", name, fmt::join(all, ", ")), {});
     }
-    names.push_back(name);
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
   }
   if (names.empty()) throw InvalidArgument("no transport is allowed", {});
   return names;

@@ -79,6 +79,12 @@ TEST(Meeting, ARankThatCannotGoOnSaysWhy) {
   }
 }
 
+TEST(Meeting, ATransportMayBeNamedTwice) {
+  for (const char* names : {"inproc,inproc", "tcp,tcp", "shm,tcp,shm"}) {
+    expect_ranks({.size = 2, .transport = names}, [](Communicator& c) { c.barrier(); });
+  }
+}
+
 TEST(Meeting, RanksThatCannotReachEachOtherAreNamedToAll) {
   const auto store = make_memory_store();
   const auto rank = [&](int r) {
