@@ -107,7 +107,7 @@ std::shared_ptr<Communicator::State> Communicator::State::make(const Group& grou
 }
 
 Communicator::State::~State() {
-  if (group != nullptr && engine->is_here()) engine->leave(group);
+  if (engine != nullptr && engine->is_here()) engine->leave(context, group);
 }
 
 // What ranks tell each other while they explore has numbers of its own, so that the first call of the user is

@@ -95,8 +95,9 @@ class Engine final : private LinkListener,
   /// The group for native calls of these links' ranks, in the lane that all of them have claimed; null where
   /// they share no memory, and behind the last lane. Lives until leave().
   native::Group* make_group(const std::vector<int>& ranks, std::uint32_t context, std::uint32_t lane);
-  /// This rank makes no call in the group any more; those under way go on to their end.
-  void leave(const native::Group* group);
+  /// This rank makes no call any more in the communicator with this number, and in its group where it has
+  /// one; those under way go on to their end.
+  void leave(std::uint32_t context, const native::Group* group);
   /// Not in a fork of the process that made it, whose copy touches nothing.
   bool is_here() const;
 
@@ -251,6 +252,7 @@ class Engine final : private LinkListener,
   std::vector<bool> lost_;         // the link has ended
   std::vector<bool> silent_;       // while its word was awaited
   std::deque<Word> words_;
+  std::size_t word_bytes_ = 0;
   OnDemand on_demand_;
   std::vector<Unconnected> unconnected_;
   bool has_descriptor_links_ = false;  // some link must be looked at with a system call
@@ -288,6 +290,7 @@ class Engine final : private LinkListener,
   MemoryPool memory_;
   std::unordered_map<std::uint32_t, Context> contexts_;
   std::unordered_set<std::uint32_t> claimed_contexts_{0};
+  std::deque<std::uint32_t> left_contexts_;  ///< of communicators without a group
   Counters counters_;
   Clock::time_point created_;
   std::unique_ptr<RankMetrics> metrics_;  // where somebody looks; by link, this rank's own entry included

@@ -6,6 +6,8 @@
 namespace kolo {
 namespace {
 
+constexpr std::size_t kLeftContexts = 256;
+
 /// As Lane::user says it; 0 is nobody.
 std::uint64_t user_of(std::uint32_t context) {
   return std::uint64_t{context} + 1;
@@ -56,8 +58,16 @@ native::Group* Engine::make_group(const std::vector<int>& ranks, std::uint32_t c
   return groups_.back().group.get();
 }
 
-void Engine::leave(const native::Group* group) {
+void Engine::leave(std::uint32_t context, const native::Group* group) {
   const auto lock = enter();
+  if (group == nullptr) {
+    // Others may still ask how far this rank came, and who has left cannot tell when they have, too.
+    left_contexts_.push_back(context);
+    if (left_contexts_.size() <= kLeftContexts) return;
+    contexts_.erase(left_contexts_.front());
+    left_contexts_.pop_front();
+    return;
+  }
   for (NativeGroup& native : groups_) {
     if (native.group.get() == group) native.is_left = true;
   }

@@ -31,6 +31,7 @@ std::optional<Engine::Word> Engine::hear(const std::function<bool(const Word&)>&
   if (const auto found = next(); found != words_.end()) {
     Word word = std::move(*found);
     words_.erase(found);
+    word_bytes_ -= word.bytes.size();
     return word;
   }
   const auto now = Clock::now();
