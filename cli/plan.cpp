@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/config.hpp"
 #include "bench/sizes.hpp"
 #include "bench/table.hpp"
 #include "catalog/request.hpp"
@@ -28,14 +29,16 @@ constexpr const char* kExamples = R"(Examples:
   kolo plan all_reduce --hosts 4,4 --bytes 64M                  two hosts with four ranks each
   kolo plan broadcast --ranks 16 --bytes 8K --json            
 
-Steps: in each a rank sends at most one message and receives at most one. The times are medians that 'kolo
-tune' has measured ("measured"), or come from playing the schedules on a cost model ("predicted").
+The line with ">" is what a call runs; KOLO_ALGORITHM counts. Steps: in each a rank sends at most one message
+and receives at most one. The times are medians that 'kolo tune' has measured ("measured"), or come from
+playing the schedules on a cost model ("predicted"). Where ranks share memory some algorithms run natively,
+without messages; they come before all that were not measured, whose times do not compare with theirs.
 )";
 
 struct PlanRequest {
   std::string collective;
   std::string ranks;
-  std::string bytes = "1M";
+  std::string bytes;
   std::string hosts;
   std::vector<std::string> names;
   std::string links = "shm";
@@ -45,6 +48,7 @@ struct PlanRequest {
 struct Line {
   Ranked ranked;
   ScheduleTotals totals;
+  bool is_chosen = false;  ///< a call would run it
 };
 
 /// Bandwidths as measured between the hosts of these names, or, without names, between all that the table
@@ -76,45 +80,67 @@ Situation situation_of(int ranks, std::vector<int> hosts, const PlanRequest& req
   const auto known = situation.table.model(situation.setting());
   if (known) situation.model = *known;
   add_bandwidths(situation, static_cast<std::size_t>(count), request.names);
+  situation.shares_memory = situation.may_share_memory();
   return situation;
 }
 
-/// All candidates, the fastest first, with what their schedules add up to.
-std::vector<Line> lines_of(const Chooser& chooser, Collective collective, std::uint64_t bytes) {
-  ScheduleSpec spec{collective, 0, chooser.situation().size, 0, {}, chooser.situation().hosts};
+/// All candidates, the fastest first, and what a call would run.
+struct Plan {
   std::vector<Line> lines;
-  for (Ranked& ranked : chooser.ranking(spec, {}, bytes)) {
-    spec.arguments = ranked.configured.arguments;
-    const std::vector<Schedule> schedules = generate_all(*ranked.configured.algorithm, spec);
-    const auto parts = even_parts(bytes, part_count(schedules[0]));
-    lines.push_back({std::move(ranked), count_totals(schedules, parts)});
+  std::string chosen;
+};
+
+Plan make_plan(Chooser& chooser, Collective collective, std::uint64_t bytes) {
+  Choice choice;
+  choice.spec = {collective, 0, chooser.situation().size, 0, {}, chooser.situation().hosts};
+  choice.bytes = bytes;
+  choice.preferred = config().algorithm;
+  const Configured chosen = chooser.choose(choice).value_or_throw();
+  Plan plan{{}, chosen.name()};
+  for (Ranked& ranked : chooser.ranking(choice.spec, {}, bytes)) {
+    Line& line = plan.lines.emplace_back();
+    line.is_chosen = chooser.in_ring_order(ranked.configured) == chosen;
+    line.ranked = std::move(ranked);
+    if (line.ranked.native) continue;  // nothing is sent
+    ScheduleSpec spec = choice.spec;
+    spec.arguments = line.ranked.configured.arguments;
+    const std::vector<Schedule> schedules = generate_all(*line.ranked.configured.algorithm, spec);
+    line.totals = count_totals(schedules, even_parts(bytes, part_count(schedules[0])));
   }
-  return lines;
+  return plan;
 }
 
 void print_json(const Situation& situation, const PlanRequest& request, std::uint64_t bytes,
-                const std::vector<Line>& lines) {
+                const Plan& plan) {
   nlohmann::json ranking = nlohmann::json::array();
-  for (const Line& line : lines) {
+  for (const Line& line : plan.lines) {
     ranking.push_back({{"algorithm", line.ranked.configured.name()},
                        {"steps", line.totals.steps},
                        {"messages", line.totals.messages},
                        {"max_bytes_sent", line.totals.max_sent},
                        {"max_bytes_received", line.totals.max_received},
                        {"seconds", line.ranked.seconds},
-                       {"measured", line.ranked.measured}});
+                       {"measured", line.ranked.measured},
+                       {"native", line.ranked.native},
+                       {"chosen", line.is_chosen}});
   }
   fmt::print("{}\n", nlohmann::json{{"collective", request.collective},
                                     {"ranks", situation.size},
                                     {"layout", situation.setting().layout},
                                     {"links", situation.setting().links},
                                     {"bytes", bytes},
+                                    {"chosen", plan.chosen},
                                     {"ranking", ranking}}
                          .dump());
 }
 
+const char* origin(const Ranked& ranked) {
+  if (ranked.measured) return ranked.native ? "measured, natively" : "measured";
+  return ranked.native ? "natively, in shared memory" : "predicted";
+}
+
 void print_table(const Situation& situation, const PlanRequest& request, std::uint64_t bytes,
-                 const std::vector<Line>& lines) {
+                 const Plan& plan) {
   const Setting setting = situation.setting();
   const char* costs = situation.table.model(setting) ? "as kolo tune measured them"
                                                      : "typical ones; kolo tune measures yours";
@@ -130,17 +156,19 @@ void print_table(const Situation& situation, const PlanRequest& request, std::ui
     fmt::print("\n");
   }
   std::size_t width = 9;
-  for (const Line& line : lines) width = std::max(width, line.ranked.configured.name().size());
+  for (const Line& line : plan.lines) width = std::max(width, line.ranked.configured.name().size());
   fmt::print("#   {:<{}}{:>8}{:>10}{:>14}{:>14}{:>12}\n", "algorithm", width, "steps", "messages",
              "rank sends", "rank gets", "time");
   fmt::print("#   {:<{}}{:>8}{:>10}{:>14}{:>14}{:>12}\n", "", width, "", "", "bytes at most", "bytes at most",
              "us");
-  for (const Line& line : lines) {
-    fmt::print("{} {:<{}}{:>8}{:>10}{:>14}{:>14}{:>12}  {}\n", &line == lines.data() ? "  >" : "   ",
+  for (const Line& line : plan.lines) {
+    fmt::print("{} {:<{}}{:>8}{:>10}{:>14}{:>14}{:>12}  {}\n", line.is_chosen ? "  >" : "   ",
                line.ranked.configured.name(), width, line.totals.steps, line.totals.messages,
                line.totals.max_sent, line.totals.max_received, bench::format_us(line.ranked.seconds * 1e6),
-               line.ranked.measured ? "measured" : "predicted");
+               origin(line.ranked));
   }
+  if (std::ranges::none_of(plan.lines, &Line::is_chosen))
+    fmt::print("# a call runs {}, as KOLO_ALGORITHM says\n", plan.chosen);
 }
 
 int run_plan(const PlanRequest& request) {
@@ -150,16 +178,18 @@ int run_plan(const PlanRequest& request) {
   std::vector<int> hosts = parse_hosts(request.hosts);
   const std::vector<int> ranks = parse_ranks(request.ranks, hosts, kMostRanks, {8});
   std::string error;
-  const auto sizes = collective == Collective::barrier ? std::vector<std::uint64_t>{0}
-                                                       : bench::parse_sizes(request.bytes, error);
+  const bool is_barrier = collective == Collective::barrier;
+  if (is_barrier && !request.bytes.empty()) throw InvalidArgument("a barrier has no --bytes", {});
+  const auto sizes = is_barrier ? std::vector<std::uint64_t>{0}
+                                : bench::parse_sizes(request.bytes.empty() ? "1M" : request.bytes, error);
   if (sizes.size() != 1) throw InvalidArgument(error.empty() ? "--bytes takes one size" : error, {});
   if (ranks.size() != 1) throw InvalidArgument("--ranks takes one number", {});
-  const Chooser chooser(situation_of(ranks[0], std::move(hosts), request));
-  const auto lines = lines_of(chooser, collective, sizes[0]);
+  Chooser chooser(situation_of(ranks[0], std::move(hosts), request));
+  const Plan plan = make_plan(chooser, collective, sizes[0]);
   if (request.json) {
-    print_json(chooser.situation(), request, sizes[0], lines);
+    print_json(chooser.situation(), request, sizes[0], plan);
   } else {
-    print_table(chooser.situation(), request, sizes[0], lines);
+    print_table(chooser.situation(), request, sizes[0], plan);
   }
   return 0;
 }
@@ -175,8 +205,7 @@ void add_plan(CLI::App& app) {
       ->required()
       ->type_name("");
   plan->add_option("-n,--ranks", request->ranks, "Ranks (default: those of --hosts, else 8)")->type_name("N");
-  plan->add_option("--bytes", request->bytes, "Size of the whole data, with K, M, G")
-      ->capture_default_str()
+  plan->add_option("--bytes", request->bytes, "Size of the whole data, with K, M, G (default: 1M)")
       ->type_name("SIZE");
   plan->add_option("--hosts", request->hosts, "Ranks on each host, as in 4,4 (default: all on one)")
       ->type_name("LIST");

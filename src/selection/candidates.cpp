@@ -46,7 +46,7 @@ std::vector<std::string> sparing(const ScheduleSpec& spec, const std::vector<int
 }  // namespace
 
 std::vector<Configured> candidates(const ScheduleSpec& spec, const Demands& demands,
-                                   const std::vector<int>& slow_hosts) {
+                                   const std::vector<int>& slow_hosts, bool shares_memory) {
   std::vector<Configured> result;
   const auto consider = [&](Configured candidate) {
     ScheduleSpec asked = spec;
@@ -54,7 +54,8 @@ std::vector<Configured> candidates(const ScheduleSpec& spec, const Demands& dema
     // Without the demands first: objections are cheap, and the cost is stated for what has none.
     if (!supports(*candidate.algorithm, asked).ok()) return;
     const std::uint64_t steps = candidate.algorithm->closed_form.of(asked).steps;
-    if (!result.empty() && steps * static_cast<std::uint64_t>(spec.size) > kMostSteps) return;
+    const bool sends_none = shares_memory && candidate.algorithm->native;
+    if (!sends_none && !result.empty() && steps * static_cast<std::uint64_t>(spec.size) > kMostSteps) return;
     if (supports(*candidate.algorithm, asked, demands).ok()) result.push_back(std::move(candidate));
   };
   std::vector<std::string> tried_too = sparing(spec, slow_hosts);

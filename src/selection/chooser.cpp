@@ -1,8 +1,10 @@
 #include "selection/chooser.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <functional>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -16,14 +18,49 @@ namespace {
 
 /// With more ranks the closed forms are asked instead of the schedules, which would take long to play.
 constexpr int kMostPlayed = 128;
+/// Steps of all ranks together that may be generated to be counted.
+constexpr std::uint64_t kMostCounted = 1u << 20;
 /// Measured times that differ by less are equal: no machine is so quiet.
 constexpr double kNoise = 1.05;
 /// Predicted times that differ by less are equal: the model, and what it was made from, are no better.
 constexpr double kModelNoise = 1.1;
 
-/// The power of two nearest to it in proportion, as its exponent; -1 for 0.
+/// The least power of two that is not less, as its exponent; -1 for 0. Not the nearest: messages that are
+/// short, or segments that are few, at a power of two are not so just above it.
 int size_class(std::uint64_t bytes) {
-  return bytes == 0 ? -1 : static_cast<int>(std::lround(std::log2(static_cast<double>(bytes))));
+  return bytes == 0 ? -1 : static_cast<int>(std::bit_width(bytes - 1));
+}
+
+/// How much of the data, as shares of it, the busiest send.
+struct Traffic {
+  double from_host = 0;  ///< to other hosts, over the link of one
+  double between = 0;    ///< the same of one rank
+  double inside = 0;     ///< of one rank, to others of its host
+  double besides = 0;    ///< the same of one that sends to other hosts as well, before or afterwards
+  std::uint64_t messages_between = 0;  ///< of one rank
+};
+
+Traffic traffic(std::span<const Schedule> schedules, const std::vector<int>& hosts) {
+  Traffic most;
+  std::map<int, double> leaving;
+  for (const Schedule& schedule : schedules) {
+    const int host = hosts[static_cast<std::size_t>(schedule.rank)];
+    double between = 0, inside = 0;
+    std::uint64_t messages = 0;
+    for (const Step& step : schedule.steps) {
+      if (step.kind != StepKind::send) continue;
+      const bool leaves = hosts[static_cast<std::size_t>(step.peer)] != host;
+      (leaves ? between : inside) +=
+          static_cast<double>(step.a.count) / static_cast<double>(part_count(schedule));
+      if (leaves) ++messages;
+    }
+    most.from_host = std::max(most.from_host, leaving[host] += between);
+    most.between = std::max(most.between, between);
+    most.inside = std::max(most.inside, inside);
+    if (messages > 0) most.besides = std::max(most.besides, inside);
+    most.messages_between = std::max(most.messages_between, messages);
+  }
+  return most;
 }
 
 /// Of those that were measured, and come first, the first becomes the one that does best at the sizes around,
@@ -47,18 +84,16 @@ std::size_t load_between_hosts(const Configured& candidate, ScheduleSpec spec) {
   constexpr double kFine = 50;
   constexpr std::size_t kMostConnections = 1'000'000;
   spec.arguments = candidate.arguments;
+  const std::vector<Schedule> schedules = generate_all(*candidate.algorithm, spec);
   std::set<std::pair<int, int>> connections;
-  std::map<int, double> leaving;
-  for (const Schedule& schedule : generate_all(*candidate.algorithm, spec)) {
+  for (const Schedule& schedule : schedules) {
     const int host = spec.hosts[static_cast<std::size_t>(schedule.rank)];
     for (const Step& step : schedule.steps) {
-      if (step.kind != StepKind::send || spec.hosts[static_cast<std::size_t>(step.peer)] == host) continue;
-      connections.emplace(schedule.rank, step.peer);
-      leaving[host] += static_cast<double>(step.a.count) / static_cast<double>(part_count(schedule));
+      if (step.kind == StepKind::send && spec.hosts[static_cast<std::size_t>(step.peer)] != host)
+        connections.emplace(schedule.rank, step.peer);
     }
   }
-  double busiest = 0;
-  for (const auto& [host, share] : leaving) busiest = std::max(busiest, share);
+  const double busiest = traffic(schedules, spec.hosts).from_host;
   return static_cast<std::size_t>(std::lround(busiest * kFine)) * kMostConnections + connections.size();
 }
 
@@ -109,29 +144,38 @@ Result<Configured> Chooser::choose(const Choice& choice) {
   if (known != picks_.end()) return known->second;
   const std::uint64_t typical =
       choice.bytes == 0 ? 0 : std::uint64_t{1} << std::min(size_class(choice.bytes), 62);
-  std::vector<Ranked> all = ranking(choice.spec, choice.demands, typical);
+  std::vector<Ranked> all = ranking(choice.spec, choice.demands, typical, false);
   if (all.empty()) {
     return Status(Code::invalid_argument, "no algorithm of " + std::string(name_of(collective)) + " fits");
   }
   return picks_.emplace(key, in_ring_order(std::move(all.front().configured))).first->second;
 }
 
-std::vector<Ranked> Chooser::ranking(const ScheduleSpec& spec, const Demands& demands,
-                                     std::uint64_t bytes) const {
+std::vector<Ranked> Chooser::ranking(const ScheduleSpec& spec, const Demands& demands, std::uint64_t bytes,
+                                     bool with_all_times) const {
   ScheduleSpec asked = spec;
   asked.hosts = situation_.hosts;
   asked.rank = asked.root = 0;  // all ranks look at the same schedules
   const std::vector<int> slow = slow_hosts(situation_.bandwidth);
   const Measured measured(situation_.table.times(situation_.setting(), spec.collective), bytes);
+  const bool may_be_native = situation_.shares_memory && !demands.custom && !demands.rounded;
   std::vector<Ranked> all;
-  for (Configured& candidate : candidates(asked, demands, slow)) {
-    const auto timed = measured.seconds(candidate.name());
-    const bool natively =
-        situation_.shares_memory && candidate.algorithm->native && !demands.custom && !demands.rounded;
-    const double seconds = timed      ? *timed
-                           : natively ? predicted_natively(asked, bytes)
-                                      : predicted(candidate, asked, bytes);
-    all.push_back({std::move(candidate), seconds, timed.has_value(), natively});
+  for (Configured& candidate : candidates(asked, demands, slow, may_be_native)) {
+    const bool natively = may_be_native && candidate.algorithm->native;
+    // What was measured there ran natively, and says nothing of messages.
+    const bool is_other = candidate.algorithm->native && !natively && situation_.may_share_memory();
+    const auto timed = is_other ? std::nullopt : measured.seconds(candidate.name());
+    all.push_back({std::move(candidate), timed.value_or(0), timed.has_value(), natively});
+  }
+  const bool is_decided =
+      std::ranges::any_of(all, [](const Ranked& one) { return one.measured || one.native; });
+  for (Ranked& one : all) {
+    if (one.measured) continue;
+    if (one.native) {
+      one.seconds = predicted_natively(asked, bytes);
+    } else if (with_all_times || !is_decided) {
+      one.seconds = predicted(one.configured, asked, bytes);
+    }
   }
   // What the model says of messages does not compare with what it says of none: native comes first.
   std::ranges::stable_sort(all, [](const Ranked& a, const Ranked& b) {
@@ -172,17 +216,33 @@ double Chooser::predicted_natively(const ScheduleSpec& spec, std::uint64_t bytes
 /// Steps one after the other, and the busiest rank's bytes through its narrowest place.
 double Chooser::estimated(const Configured& candidate, const ScheduleSpec& spec, std::uint64_t bytes) const {
   const CostModel& model = situation_.model;
-  const LinkCost& link = spec.hosts.empty() ? model.memory : model.network;
   const StepsAndBytes stated = candidate.algorithm->closed_form.of(spec);
   const std::uint32_t parts = part_count(candidate.algorithm->generate(spec));
-  const double sent =
-      parts == 0 ? 0
-                 : static_cast<double>(stated.sent) * static_cast<double>(bytes) / static_cast<double>(parts);
+  const auto all = static_cast<double>(bytes);
+  const double sent = parts == 0 ? 0 : static_cast<double>(stated.sent) * all / static_cast<double>(parts);
   const auto steps = static_cast<double>(stated.steps);
   const bool is_long = sent > kShortMessage * steps;
-  const double per_byte =
-      std::max({link.wire_per_byte, link.sender_per_byte, link.receiver_per_byte + model.reduce_per_byte});
-  return steps * (link.latency + 2 * (link.overhead + (is_long ? link.long_overhead : 0))) + sent * per_byte;
+  const auto per_step = [&](const LinkCost& link) {
+    return link.latency + 2 * (link.overhead + (is_long ? link.long_overhead : 0));
+  };
+  const auto per_byte = [&](const LinkCost& link) {
+    return std::max(link.sender_per_byte, link.receiver_per_byte + model.reduce_per_byte);
+  };
+  if (spec.hosts.empty()) {
+    return steps * per_step(model.memory) +
+           sent * std::max(model.memory.wire_per_byte, per_byte(model.memory));
+  }
+  // The ring of all ranks is all that may be too long to be counted: of each host one rank sends to the next.
+  Traffic most{.from_host = sent / std::max(all, 1.0), .messages_between = stated.steps};
+  most.between = most.inside = most.from_host;
+  if (stated.steps * static_cast<std::uint64_t>(spec.size) <= kMostCounted)
+    most = traffic(generate_all(*candidate.algorithm, spec), spec.hosts);
+  const double between = std::min(static_cast<double>(most.messages_between), steps);
+  const double in_link =
+      std::max(most.from_host * model.network.wire_per_byte, most.between * per_byte(model.network));
+  const double in_host = per_byte(model.memory);
+  return between * per_step(model.network) + (steps - between) * per_step(model.memory) +
+         all * std::max(in_link + most.besides * in_host, most.inside * in_host);
 }
 
 Configured Chooser::in_ring_order(Configured configured) const {

@@ -45,7 +45,12 @@ class Chooser {
   /// it finds equally fast, one that spares slow hosts, or else the one with the fewest connections between
   /// hosts, is the first. Of several that
   /// are measured as equally fast but for noise, the one that does best at the sizes around is the first.
-  std::vector<Ranked> ranking(const ScheduleSpec& spec, const Demands& demands, std::uint64_t bytes) const;
+  /// with_all_times: also of those that cannot be the first, as playing their schedules takes long.
+  std::vector<Ranked> ranking(const ScheduleSpec& spec, const Demands& demands, std::uint64_t bytes,
+                              bool with_all_times = true) const;
+
+  /// As a call runs it: a ring in the situation's order, unless it has one of its own.
+  Configured in_ring_order(Configured configured) const;
 
   const Situation& situation() const { return situation_; }
 
@@ -53,10 +58,9 @@ class Chooser {
   double predicted(const Configured& candidate, ScheduleSpec spec, std::uint64_t bytes) const;
   double predicted_natively(const ScheduleSpec& spec, std::uint64_t bytes) const;
   double estimated(const Configured& candidate, const ScheduleSpec& spec, std::uint64_t bytes) const;
-  Configured in_ring_order(Configured configured) const;
 
   Situation situation_;
-  /// Picks by collective, demands and bytes rounded to a power of two.
+  /// Picks by collective, demands and bytes rounded up to a power of two.
   std::map<std::tuple<Collective, bool, bool, bool, bool, bool, int>, Configured> picks_;
 };
 

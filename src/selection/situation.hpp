@@ -27,6 +27,8 @@ struct Situation {
   std::vector<int> ring = {};      ///< the order for rings; empty: theirs
 
   Setting setting() const;
+  /// Whether ranks so placed and linked share memory, unless there are too many communicators.
+  bool may_share_memory() const { return hosts.empty() && links_inside == "shm"; }
 };
 
 /// The same of some of its ranks, in this order.

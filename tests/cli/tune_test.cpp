@@ -54,7 +54,7 @@ nlohmann::json plan(std::vector<std::string> arguments, const std::string& table
 }
 
 TEST(Plan, RanksEveryAlgorithmByItsTime) {
-  const auto answer = plan({"all_reduce", "--ranks", "8", "--bytes", "1M"});
+  const auto answer = plan({"all_reduce", "--ranks", "8", "--bytes", "1M", "--links", "tcp"});
   EXPECT_EQ(answer.at("bytes"), 1 << 20);
   EXPECT_EQ(answer.at("ranks"), 8);
   std::vector<double> times;
@@ -76,13 +76,44 @@ TEST(Plan, RanksEveryAlgorithmByItsTime) {
   EXPECT_EQ(by_name["central"].at("max_bytes_sent"), 7 * (1 << 20));
 }
 
+TEST(Plan, MarksWhatACallRuns) {
+  const auto chosen = [](const nlohmann::json& answer) {
+    std::vector<std::string> marked;
+    for (const auto& line : answer.at("ranking")) {
+      if (line.at("chosen") == true) marked.push_back(line.at("algorithm"));
+    }
+    EXPECT_LE(marked.size(), 1u);
+    const std::string said = answer.at("chosen");
+    if (marked.empty()) return "none, but " + said;
+    EXPECT_EQ(marked[0], said);
+    return said;
+  };
+  for (const char* bytes : {"8", "1M", "1000000"}) {
+    const auto answer = plan({"all_reduce", "--ranks", "4", "--bytes", bytes});
+    EXPECT_EQ(chosen(answer), "direct") << "as ranks that share memory run it";
+    EXPECT_EQ(answer.at("ranking").at(0).at("native"), true);
+    EXPECT_EQ(answer.at("ranking").at(0).at("messages"), 0);
+  }
+  EXPECT_NE(chosen(plan({"all_reduce", "--ranks", "4", "--links", "tcp"})), "direct");
+  const std::vector<std::string> asked{"all_reduce", "--ranks", "4", "--links", "tcp"};
+  ::setenv("KOLO_ALGORITHM", "ring", 1);
+  EXPECT_EQ(chosen(plan(asked)), "ring");
+  ::setenv("KOLO_ALGORITHM", "k_nomial:radix=7", 1);
+  EXPECT_EQ(chosen(plan(asked)), "none, but k_nomial:radix=7");
+  EXPECT_NE(run({"plan", "all_reduce", "--ranks", "4"}).out.find("a call runs k_nomial:radix=7"),
+            std::string::npos);
+  ::unsetenv("KOLO_ALGORITHM");
+}
+
 TEST(Plan, KnowsHostsAndEveryCollective) {
   EXPECT_EQ(plan({"all_reduce", "--hosts", "4,2"}).at("layout"), "4+2");
   EXPECT_EQ(plan({"all_reduce", "--hosts", "1,1,1"}).at("links"), "tcp");
   EXPECT_EQ(plan({"all_reduce", "--links", "tcp"}).at("links"), "tcp");
   for (const char* collective : {"reduce_scatter", "all_gather", "broadcast", "reduce", "scatter", "gather",
                                  "all_to_all", "barrier"}) {
-    EXPECT_FALSE(plan({collective, "--ranks", "5", "--bytes", "8K"}).at("ranking").empty()) << collective;
+    std::vector<std::string> asked{collective, "--ranks", "5"};
+    if (collective != std::string("barrier")) asked.insert(asked.end(), {"--bytes", "8K"});
+    EXPECT_FALSE(plan(asked).at("ranking").empty()) << collective;
   }
   const Outcome table = run({"plan", "broadcast", "--ranks", "3", "--bytes", "64"});
   EXPECT_EQ(table.code, 0);
@@ -94,6 +125,7 @@ TEST(Plan, SaysWhatItCannotRead) {
   expect_usage_error({"plan", "all_reduce", "--bytes", "many"}, "many");
   expect_usage_error({"plan", "all_reduce", "--bytes", "8,16"}, "one size");
   expect_usage_error({"plan", "all_reduce", "--ranks", "0"}, "0");
+  expect_usage_error({"plan", "barrier", "--bytes", "8"}, "barrier");
   expect_usage_error({"plan", "all_reduce", "--hosts", "2,x"}, "2,x");
   expect_usage_error({"plan", "all_reduce", "--hosts", "2,2", "--ranks", "5"}, "5");
 }

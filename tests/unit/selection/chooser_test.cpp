@@ -5,7 +5,9 @@
 
 #include <algorithm>
 
+#include "schedule/lengths.hpp"
 #include "selection/candidates.hpp"
+#include "selection/predict.hpp"
 
 namespace kolo {
 namespace {
@@ -93,16 +95,16 @@ TEST(Chooser, ReadsBetweenTheSizesOfTheTable) {
   measured(1024, "ring", 2e-6);
   measured(4096, "central", 16e-6);
   measured(4096, "ring", 8e-6);
-  measured(4096, "direct", 1e-6);
+  measured(4096, "butterfly", 1e-6);
   Chooser chooser(situation);
   const auto ranking = chooser.ranking(all_reduce_of(8).spec, {}, 2048);
   ASSERT_TRUE(ranking[0].measured && ranking[1].measured);
   EXPECT_NEAR(ranking[0].seconds, 4e-6, 1e-12);
   EXPECT_NEAR(ranking[1].seconds, 4e-6, 1e-12);
-  EXPECT_FALSE(ranking[2].measured);  // direct was not measured on both sides
+  EXPECT_FALSE(ranking[2].measured);  // butterfly was not measured on both sides
   EXPECT_EQ(chooser.ranking(all_reduce_of(8).spec, {}, 1200)[0].configured.name(), "central");
   EXPECT_EQ(chooser.ranking(all_reduce_of(8).spec, {}, 3500)[0].configured.name(), "ring");
-  EXPECT_EQ(chooser.ranking(all_reduce_of(8).spec, {}, 4096)[0].configured.name(), "direct");
+  EXPECT_EQ(chooser.ranking(all_reduce_of(8).spec, {}, 4096)[0].configured.name(), "butterfly");
   EXPECT_EQ(chooser.ranking(all_reduce_of(8).spec, {}, 8192)[0].seconds, 1e-6);
 }
 
@@ -288,6 +290,75 @@ TEST(Situation, OfAPartHasThePartsLinksAndHosts) {
   EXPECT_EQ(leaders.ring, (std::vector<int>{2, 0, 1}));
   EXPECT_EQ(leaders.bandwidth, (BandwidthMatrix{{0, 7, 6}, {5, 0, 3}, {2, 1, 0}}));
   EXPECT_EQ(part_of(whole, {1}).setting(), (Setting{"self", "1"}));
+}
+
+/// What the model says of an algorithm among so many ranks on each of these hosts.
+double played(const Situation& situation, const std::string& name, std::uint64_t bytes) {
+  const Configured configured = parse_algorithm(Collective::all_reduce, name).value_or_throw();
+  const ScheduleSpec spec{Collective::all_reduce, 0, situation.size, 0, configured.arguments,
+                          situation.hosts};
+  const std::vector<Schedule> schedules = generate_all(*configured.algorithm, spec);
+  return predict(schedules, even_parts(bytes, part_count(schedules[0])), spec.hosts, situation.model);
+}
+
+Situation hosts_of(int hosts, int ranks) {
+  Situation situation{.size = hosts * ranks};
+  for (int rank = 0; rank < situation.size; ++rank) situation.hosts.push_back(rank / ranks);
+  situation.links_inside = "shm";
+  situation.links_between = "tcp";
+  return situation;
+}
+
+// Where schedules are too long to be played, ranks of a host still share its link.
+TEST(Chooser, KnowsThatRanksOfAHostShareItsLinkHoweverManyThereAre) {
+  for (const auto& [hosts, ranks] : {std::pair{8, 16}, {9, 16}, {33, 4}}) {
+    const Situation situation = hosts_of(hosts, ranks);
+    const std::uint64_t bytes = 64 << 20;
+    const std::string picked = pick_anew(situation, all_reduce_of(bytes, situation.size));
+    EXPECT_LT(played(situation, picked, bytes), 1.5 * played(situation, "ring", bytes))
+        << picked << " for " << hosts << " hosts of " << ranks;
+  }
+}
+
+TEST(Chooser, PicksForTheUpperEndOfAClassOfSizes) {
+  for (const int size : {3, 6}) {
+    Situation situation = hosts_of(2, size / 2);
+    situation.size = size;
+    situation.hosts.resize(static_cast<std::size_t>(size), 1);
+    Chooser chooser(situation);
+    for (std::uint64_t power = 1024; power <= 1 << 20; power *= 2) {
+      for (const std::uint64_t bytes : {power + 8, power + power / 2, 2 * power}) {
+        const Choice choice = all_reduce_of(bytes / 4 * 4, size);
+        const double best = chooser.ranking(choice.spec, {}, bytes)[0].seconds;
+        EXPECT_LT(played(situation, pick(chooser, choice), bytes), 2 * best) << bytes << " among " << size;
+      }
+    }
+  }
+}
+
+TEST(Chooser, RunsNativelyHoweverManyRanksShareMemory) {
+  for (const int size : {2, 128, 129, 300}) {
+    Situation situation{.size = size};
+    situation.links_inside = "shm";
+    situation.shares_memory = true;
+    EXPECT_EQ(pick_anew(situation, all_reduce_of(1 << 20, size)), "direct") << size;
+  }
+}
+
+// It says how long the native one takes, which a reduction of the caller's own cannot run.
+TEST(Chooser, DoesNotTakeATimeThatWasMeasuredNativelyForOneOfMessages) {
+  Situation situation{.size = 4};
+  situation.links_inside = "shm";
+  situation.shares_memory = true;
+  situation.table.set_time({"shm", "4"}, Collective::all_reduce, 1024, "direct", 1e-6);
+  situation.table.set_time({"shm", "4"}, Collective::all_reduce, 1024, "k_nomial", 5e-6);
+  Choice choice = all_reduce_of(1024);
+  EXPECT_EQ(pick_anew(situation, choice), "direct");
+  choice.demands.custom = true;
+  EXPECT_EQ(pick_anew(situation, choice), "k_nomial");
+  choice.demands.custom = false;
+  situation.shares_memory = false;  // no lane was left
+  EXPECT_EQ(pick_anew(situation, choice), "k_nomial");
 }
 
 TEST(Chooser, IsQuickForAThousandRanks) {
