@@ -92,6 +92,7 @@ class Job {
   Console console_;
   std::unique_ptr<Ranks> ranks_;
   LaunchOutcome outcome_;
+  int failures_ = 0;    ///< ranks
   int interrupts_ = 0;  ///< SIGINTs heard
   bool stopping_ = false;
   std::optional<Deadline> kill_at_;  ///< when SIGTERM has been heard for long enough
@@ -160,7 +161,9 @@ LaunchOutcome Job::run() {
     if (last_things) timeout = 20;  // nothing tells us of the end of processes that are not our children yet
     wait_for_events(timeout);
   }
-  return outcome_;
+  // Those that were left have brought the job to its end.
+  const bool is_survived = options_.keep_going && !outcome_.interrupted && failures_ < size_;
+  return is_survived && outcome_.exit_code != kCannotStart ? LaunchOutcome{} : outcome_;
 }
 
 void Job::stop_ranks() {
@@ -249,15 +252,26 @@ void Job::hear_signal(int signal) {
 /// The first failure decides. Of several that were noticed at once, a rank that a signal ended is the
 /// likelier cause: the others may have failed because it was gone.
 void Job::judge(const std::vector<Ending>& endings) {
-  if (stopping_ || outcome_.failed_rank >= 0 || endings.empty()) return;
+  if (stopping_ || endings.empty()) return;
   const Ending* first = &endings[0];
   for (const Ending& ending : endings) {
     if (ending.signal != 0 && first->signal == 0) first = &ending;
   }
-  outcome_.failed_rank = first->rank;
-  outcome_.exit_code = first->exit_code;
-  outcome_.signal = first->signal;
+  failures_ += static_cast<int>(endings.size());
+  if (outcome_.failed_rank < 0) {
+    outcome_.failed_rank = first->rank;
+    outcome_.exit_code = first->exit_code;
+    outcome_.signal = first->signal;
+  }
   const int others = ranks_->running();
+  // Who cannot be started will not be with the others when they meet.
+  const bool goes_on = options_.keep_going && others > 0 && first->exit_code != kCannotStart;
+  if (goes_on) {
+    for (const Ending& ending : endings) {
+      console_.say(fmt::format("{}; {} rank{} on", ending.what, others, others > 1 ? "s go" : " goes"));
+    }
+    return;
+  }
   const bool expected = first->signal == 0 && first->exit_code == options_.quiet_code;
   if (!expected)
     console_.say(first->what + (others > 0 ? fmt::format("; stopping the other {}", others) : ""));

@@ -23,7 +23,8 @@ constexpr const char* kFooter = R"(Each rank finds in its environment:
                                                     start a thread for every core, N times too many
 Its standard input is empty.
 
-The first rank that fails stops all the others (SIGTERM, after the grace SIGKILL). SIGINT, SIGTERM, SIGHUP,
+The first rank that fails stops all the others (SIGTERM, after the grace SIGKILL); with --keep-going it does not,
+so that programs that call shrink() can go on without it. SIGINT, SIGTERM, SIGHUP,
 SIGUSR1 and SIGUSR2 are passed on; a second SIGINT kills at once. No process of the job survives kolo run.
 
 Over several hosts:
@@ -36,11 +37,14 @@ Over several hosts:
 Examples:
   kolo run -n 4 ./train --epochs 3
   kolo run -n 2 --no-prefix -- python3 train.py
+  kolo run -n 4 --keep-going ./train               those that are left shrink() and go on
+  KOLO_TRANSPORTS=tcp kolo run -n 4 ./train        over loopback instead of shared memory
   kolo run --hosts a:4,b:4 -- ./train              eight ranks; [fd00::2]:4 for an IPv6 address
   kolo run --hosts-file hosts -x OMP_PROC_BIND -- ./train      a line a host: "me@b 4"
   kolo run --hosts a,b --ssh "ssh -p 2222" -- ./train
 
-Exit code: 0 when all ranks succeeded; else that of the rank that failed first, or 128 + its signal;
+Exit code: 0 when all ranks succeeded, with --keep-going when some did; else that of the rank that failed first,
+or 128 + its signal;
 127 when the program cannot be started or a host not be reached, 255 when a host is lost; 2 for wrong usage.)";
 
 struct RunArguments {
@@ -97,6 +101,8 @@ void add_run(CLI::App& app, std::vector<std::string> program) {
       ->type_name("N");
   arguments->remote.add_to(*run_command);
   run_command->add_flag("--no-prefix", arguments->no_prefix, "Do not begin the ranks' lines with [rank]");
+  run_command->add_flag("--keep-going", arguments->options.keep_going,
+                        "A rank that fails does not stop the others");
   run_command->add_option("--grace", arguments->grace, "Seconds between SIGTERM and SIGKILL")
       ->check(CLI::Range(0.0, 86'400.0))
       ->check([](const std::string& text) {  // which nan is neither below nor above

@@ -20,7 +20,6 @@
 namespace kolo::cli {
 namespace {
 
-constexpr int kCannotStart = 127;
 constexpr auto kSilence = std::chrono::seconds(30);
 /// Between SIGTERM and SIGKILL when nobody is there to say when.
 constexpr auto kGrace = std::chrono::seconds(5);

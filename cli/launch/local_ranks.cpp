@@ -14,11 +14,6 @@
 #include "launch/secret.hpp"
 
 namespace kolo::cli {
-namespace {
-
-constexpr int kCannotStart = 127;
-
-}  // namespace
 
 Adoption::Adoption() {
   ::prctl(PR_GET_CHILD_SUBREAPER, &before_);

@@ -13,6 +13,8 @@ namespace kolo::cli {
 
 enum class Stream { out, err };
 
+inline constexpr int kCannotStart = 127;  ///< an exit code, as shells use it
+
 /// How a rank ended that did not succeed, or why it could not be started.
 struct Ending {
   int rank = 0;

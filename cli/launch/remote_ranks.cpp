@@ -14,7 +14,6 @@
 namespace kolo::cli {
 namespace {
 
-constexpr int kCannotStart = 127;
 /// What ssh itself says when it fails.
 constexpr int kLost = 255;
 constexpr auto kPing = std::chrono::seconds(1);

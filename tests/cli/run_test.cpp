@@ -168,6 +168,28 @@ TEST_F(KoloRun, ReportsTheSignalThatKilledARank) {
       << command.err();
 }
 
+TEST_F(KoloRun, KeepsGoingWhereItIsTold) {
+  const auto job = [&](const std::string& what) {
+    return Command({KOLO_PROGRAM, "run", "-n", "3", "--no-prefix", "--keep-going", "--", "sh", "-c", what},
+                   mark_);
+  };
+  Command survived =
+      job("[ $RANK = 1 ] && kill -9 $$; [ $RANK = 2 ] && sleep 0.3 && exit 4; sleep 0.6; echo fine");
+  EXPECT_EQ(survived.finish(), 0) << survived.err();
+  EXPECT_EQ(survived.out(), "fine\n");
+  EXPECT_NE(survived.err().find("killed by signal 9 (Killed); 2 ranks go on"), std::string::npos)
+      << survived.err();
+  EXPECT_NE(survived.err().find("exited with code 4; 1 rank goes on"), std::string::npos) << survived.err();
+  Command failed = job("sleep 0.$RANK; exit $((RANK + 5))");
+  EXPECT_EQ(failed.finish(), 5) << failed.err();
+  Command nowhere({KOLO_PROGRAM, "run", "-n", "3", "--keep-going", "--", "/no/such/program"}, mark_);
+  EXPECT_EQ(nowhere.finish(), 127);
+  Command interrupted = job("sleep 60");
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  ::kill(interrupted.pid(), SIGINT);
+  EXPECT_EQ(interrupted.finish(), 130);
+}
+
 TEST_F(KoloRun, KillsRanksThatDoNotStopInTheGrace) {
   const auto began = std::chrono::steady_clock::now();
   Command command(run(3, {"stubborn"}, {"--grace", "0.3"}), mark_);
