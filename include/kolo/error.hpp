@@ -12,7 +12,8 @@ namespace kolo {
 struct ErrorContext {
   int peer = -1;                ///< The rank to blame, in the communicator's numbering; -1: nobody known.
   std::string collective = {};  ///< "all_reduce", ...; empty outside a collective.
-  std::uint64_t sequence = 0;   ///< The collective's number on its communicator, from 1.
+  /// The collective's number on its communicator, from 1: create() and split() make calls of their own, too.
+  std::uint64_t sequence = 0;
   int step = -1;                ///< The schedule's step that was waiting; -1: none.
   std::chrono::nanoseconds waited{0};  ///< How long this rank had waited.
 };

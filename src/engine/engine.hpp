@@ -186,6 +186,7 @@ class Engine final : private LinkListener,
                        Clock::time_point posted);
   std::vector<int> awaited_peers() const;
   void note_wait(const std::vector<int>& awaited, Clock::time_point begin);
+  void record_wait();
   RankMetrics metrics() const;
 
   // lanes.cpp
@@ -294,6 +295,11 @@ class Engine final : private LinkListener,
   Counters counters_;
   Clock::time_point created_;
   std::unique_ptr<RankMetrics> metrics_;  // where somebody looks; by link, this rank's own entry included
+  struct NotedWait {
+    std::vector<int> awaited;  // none: there is none
+    Clock::time_point begin{}, end{};
+  };
+  NotedWait noted_wait_;                                         // for the timeline, as far as it has come
   std::vector<std::array<Clock::time_point, 2>> link_recorded_;  // by link, to and from: up to when
 
   std::map<const Operation*, Probe> probes_;

@@ -1,6 +1,8 @@
 // What an engine counts and records for people: counters, metrics, the timeline. Nothing here when nobody
 // looks.
 #include <algorithm>
+#include <chrono>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,6 +12,13 @@
 #include "kolo/error.hpp"
 
 namespace kolo {
+namespace {
+
+/// Between two waits for the same ranks that are one to people: less than one wakes up for, and goes to
+/// sleep.
+constexpr std::chrono::milliseconds kOneWait{1};
+
+}  // namespace
 
 void Engine::begin_watching() {
   created_ = Clock::now();
@@ -31,7 +40,9 @@ void Engine::begin_watching() {
 }
 
 void Engine::end_watching() {
-  if (!options_.timeline || options_.timeline_folder.empty()) return;
+  if (!options_.timeline) return;
+  record_wait();
+  if (options_.timeline_folder.empty()) return;
   const auto path = fmt::format("{}/rank-{}-{}.json", options_.timeline_folder, rank_, options_.group);
   try {
     options_.timeline->write(path, rank_, options_.host, options_.group);
@@ -86,7 +97,9 @@ RankMetrics Engine::metrics() const {
 }
 
 void Engine::record(const Operation& operation) {
-  if (!options_.timeline || !operation.spec().counts) return;
+  if (!options_.timeline) return;
+  record_wait();
+  if (!operation.spec().counts) return;
   const auto ended = operation.started() + operation.duration();
   std::uint64_t bytes = 0;
   if (const auto& plan = operation.spec().recipe->plan) {
@@ -132,10 +145,20 @@ void Engine::note_wait(const std::vector<int>& awaited, Clock::time_point begin)
     const auto share = (now - begin) / static_cast<std::int64_t>(awaited.size());
     for (const int peer : awaited) metrics_->peers[static_cast<std::size_t>(peer)].waited += share;
   }
-  if (options_.timeline) {
-    options_.timeline->span(fmt::format("for rank {}", fmt::join(awaited, ", ")), "waiting", begin, now,
-                            fmt::format("\"ranks\":[{}]", fmt::join(awaited, ",")));
+  if (!options_.timeline) return;
+  if (awaited != noted_wait_.awaited || begin - noted_wait_.end > kOneWait) {
+    record_wait();
+    noted_wait_ = {awaited, begin, now};
   }
+  noted_wait_.end = now;
+}
+
+/// One span, however often we looked meanwhile.
+void Engine::record_wait() {
+  const NotedWait wait = std::exchange(noted_wait_, {});
+  if (wait.awaited.empty()) return;
+  options_.timeline->span(fmt::format("for rank {}", fmt::join(wait.awaited, ", ")), "waiting", wait.begin,
+                          wait.end, fmt::format("\"ranks\":[{}]", fmt::join(wait.awaited, ",")));
 }
 
 }  // namespace kolo

@@ -27,6 +27,26 @@ TEST(Waiting, RankZeroSaysAfterTenSecondsWhoIsMissingAndWhereItWasLastSeen) {
   EXPECT_NE(said.find("waiting 10 s for rank 1 (last seen in all_gather #3)"), std::string::npos) << said;
 }
 
+TEST(Waiting, IsOneSpanOfTheTimelineHoweverLong) {
+  const auto store = make_memory_store();
+  const auto timeline = std::make_shared<Timeline>();
+  const auto rank = [&](int r) {
+    Communicator c = Communicator::create(
+        store, r, 2, {.timeout = 60s, .transports = "inproc", .timeline = r == 0 ? timeline : nullptr});
+    std::vector<float> data(4);
+    if (r == 1) std::this_thread::sleep_for(500ms);
+    c.all_reduce(data);
+  };
+  std::thread other(rank, 1);
+  rank(0);
+  other.join();
+  const std::string events = timeline->chrome_events(0);
+  std::size_t spans = 0;
+  for (std::size_t at = 0; (at = events.find("for rank 1", at)) != std::string::npos; ++at) ++spans;
+  EXPECT_GE(spans, 1u) << events;
+  EXPECT_LE(spans, 5u) << events;
+}
+
 TEST(Waiting, RanksThatMeetSayAfterTenSecondsWhoHasNotCome) {
   ::testing::internal::CaptureStderr();
   const auto store = make_memory_store();
