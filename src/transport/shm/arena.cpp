@@ -141,6 +141,9 @@ SharedArena& SharedArena::instance() {
   return *arena;
 }
 
+/// While there is one thread, as the regions.
+[[maybe_unused]] static const SharedArena& kArenaAtLoad = SharedArena::instance();
+
 std::shared_ptr<std::byte[]> SharedArena::allocate(std::size_t bytes) {
   const State::Block block = state_->take(bytes);
   const auto give_back = [state = state_, block](std::byte*) { state->give_back(block); };

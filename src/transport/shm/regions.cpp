@@ -8,7 +8,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
+#include <fstream>
 #include <mutex>
+#include <sstream>
+#include <string>
 #include <utility>
 
 #include "transport/board.hpp"
@@ -20,10 +24,25 @@ namespace {
 constexpr int kPopulateWrite = 23;
 constexpr int kCollapse = 25;
 
+constexpr std::size_t kMuch = std::size_t{64} << 20;
+
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 std::size_t round_up(std::size_t number, std::size_t to) {
   return (number + to - 1) / to * to;
+}
+
+/// What the system can give before it kills somebody for it, as it sees it.
+std::uint64_t available_memory() {
+  std::ifstream file("/proc/meminfo");
+  std::uint64_t bytes = 0;
+  std::string line, name;
+  for (std::uint64_t kilobytes = 0; std::getline(file, line);) {
+    std::istringstream words(line);
+    if (words >> name >> kilobytes && (name == "MemAvailable:" || name == "SwapFree:"))
+      bytes += kilobytes << 10;
+  }
+  return bytes > 0 ? bytes : ~std::uint64_t{0};
 }
 
 std::size_t page_size() {
@@ -91,13 +110,17 @@ void Region::detach() const {
 Status Region::commit(std::size_t offset, std::size_t bytes) const {
   const std::size_t begin = offset / kHugePage * kHugePage;
   const std::size_t end = std::min(bytes_, round_up(offset + bytes, kHugePage));
+  // Nothing else says no in time: pages of files in memory are given until there are none.
+  if (end - begin >= kMuch && end - begin > available_memory()) {
+    return Status::from_errno("shared memory: " + std::to_string(end - begin) + " bytes", ENOMEM);
+  }
   // The first page of each huge one, and the kernel fills in the rest at once: eight times as fast as one
   // fault for each page, and it grants huge pages where faults would not get them (shmem_enabled "never").
   // Where it grants none, or is too old to know the wish, ordinary pages come below.
   const std::size_t huge_end = end / kHugePage * kHugePage;
   if (begin < huge_end) {
     for (std::size_t at = begin; at < huge_end; at += kHugePage) {
-      ::madvise(data_ + at, page_size(), kPopulateWrite);
+      if (::madvise(data_ + at, page_size(), kPopulateWrite) != 0) break;
     }
     ::madvise(data_ + begin, huge_end - begin, kCollapse);
   }
@@ -148,6 +171,9 @@ Regions& Regions::instance() {
   }();
   return *instance;
 }
+
+/// While there is one thread: a fork would find it half made for ever if another thread was just making it.
+[[maybe_unused]] static const Regions& kRegionsAtLoad = Regions::instance();
 
 Result<std::shared_ptr<Region>> Regions::make(std::size_t bytes) {
   auto fd = make_memfd("kolo", std::max<std::size_t>(bytes, 1));

@@ -136,6 +136,12 @@ TEST(Regions, FreedMemoryGoesBackEvenWhilePeersHaveItMapped) {
   ::close(memfd);
 }
 
+TEST(Regions, MoreThanTheMachineHasIsRefusedAtOnce) {
+  const auto before = Clock::now();
+  EXPECT_THROW(SharedMemory(std::size_t{1} << 46), SystemError);
+  EXPECT_LT(Clock::now() - before, seconds(5));
+}
+
 // Who looks for other memory, above it, may hold the last reference for a moment, and free it.
 TEST(Regions, MayBeFreedWhileAnotherThreadLooks) {
   Watchdog watchdog(seconds(100));
