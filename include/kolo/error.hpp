@@ -14,7 +14,7 @@ struct ErrorContext {
   std::string collective = {};  ///< "all_reduce", ...; empty outside a collective.
   /// The collective's number on its communicator, from 1: create() and split() make calls of their own, too.
   std::uint64_t sequence = 0;
-  int step = -1;                ///< The schedule's step that was waiting; -1: none.
+  int step = -1;                       ///< The schedule's step that was waiting; -1: none.
   std::chrono::nanoseconds waited{0};  ///< How long this rank had waited.
 };
 

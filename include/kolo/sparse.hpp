@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -29,8 +30,8 @@ struct SparseOptions {
   /// ranks. Empty: as large as divides it, up to 8, the largest first.
   std::vector<int> degrees = {};
   /// Sums go dense where the sparse form may need this share of the dense form's bytes. 0: always; 2:
-  /// never.
-  double dense_share = 0.5;
+  /// never. Default: 0.5; 0.1 where all ranks share memory.
+  std::optional<double> dense_share = {};
   /// Of the dense form; empty: kolo's choice.
   std::string dense_algorithm = {};
 };

@@ -188,7 +188,8 @@ TEST_P(SparseOver, SendsWhatIsThereAndNeverMuchMoreThanDense) {
       // some algorithms say it more than once.
       const double told = 2 * (24 * (ranks - 1) + 2 * 8 * 3 * ranks);
       for (const auto& degrees : degrees_for(size)) {
-        SparseAllReduce automatic(communicator, {.degrees = degrees, .dense_algorithm = "ring"});
+        SparseAllReduce automatic(communicator,
+                                  {.degrees = degrees, .dense_share = 0.5, .dense_algorithm = "ring"});
         SparseAllReduce never_dense(communicator, {.degrees = degrees, .dense_share = 2});
         for (const double density : {0.001, 0.01, 0.1, 0.5, 0.9, 1.0}) {
           const auto mine = contribution_of<float>(communicator.rank(), kLength,

@@ -12,6 +12,7 @@
 #include "comm/sparse/block.hpp"
 #include "comm/sparse/layers.hpp"
 #include "kolo/sparse.hpp"
+#include "selection/situation.hpp"
 
 namespace kolo {
 namespace {
@@ -148,6 +149,11 @@ bool goes_dense(std::uint64_t length, std::uint64_t values, std::size_t ranks, s
   return bytes(mean) + bytes(most) >= share * 2 * static_cast<double>(length) * static_cast<double>(element);
 }
 
+/// Merging takes some 10 ns for a value; summing one in shared memory takes less than one.
+double usual_dense_share(const Communicator& communicator) {
+  return situation_of(communicator).shares_memory ? 0.1 : 0.5;
+}
+
 Reduction bitwise_or() {
   const auto combine = [](void* out, const void* left, const void* right, std::uint64_t count, DType) {
     auto* to = static_cast<std::byte*>(out);
@@ -188,7 +194,7 @@ void sum_densely(Communicator& communicator, SparseBlock& block, DType dtype, bo
 SparseAllReduce::SparseAllReduce(Communicator communicator, const SparseOptions& options)
     : communicator_(std::move(communicator)),
       degrees_(options.degrees.empty() ? sparse::default_degrees(communicator_.size()) : options.degrees),
-      dense_share_(options.dense_share),
+      dense_share_(options.dense_share.value_or(usual_dense_share(communicator_))),
       dense_algorithm_(options.dense_algorithm) {
   if (const auto fault = sparse::degrees_fault(degrees_, communicator_.size()); !fault.empty()) refuse(fault);
   if (std::isnan(dense_share_)) refuse("dense_share is not a number");
