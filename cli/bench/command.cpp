@@ -268,7 +268,11 @@ void add_bench(CLI::App& app) {
                    "So many of the size, each its own asynchronous call; all waited for at the end")
       ->capture_default_str()
       ->type_name("N");
-  bench->add_option("--iterations", raw.iterations, "Exactly so many (default: by time, at least 20)")
+  bench
+      ->add_option(
+          "--iterations", raw.iterations,
+          "Exactly so many (default: by time, at least 20); with --algorithm all a third of them in each"
+          " heat and in each round of the final")
       ->type_name("N");
   bench->add_option("--warmup", raw.warmup, "Iterations before the clock counts")
       ->capture_default_str()

@@ -60,6 +60,21 @@ std::string row_line(const Row& row) {
   return json.dump();
 }
 
+std::string choice_line(const Case& what, const std::string& choice, const std::string& fastest,
+                        const Ratio& ratio) {
+  nlohmann::ordered_json json;
+  json["type"] = "choice";
+  json["collective"] = name_of(what.kind);
+  json["ranks"] = what.ranks;
+  json["bytes"] = what.bytes();
+  json["choice"] = choice;
+  json["fastest"] = fastest;
+  json["regret"] = rounded(ratio.ratio - 1);
+  json["regret_low"] = rounded(ratio.low - 1);
+  json["regret_high"] = rounded(ratio.high - 1);
+  return json.dump();
+}
+
 JsonLines::JsonLines(const std::string& path) : path_(path) {
   if (path.empty()) return;
   file_.open(path, std::ios::trunc);

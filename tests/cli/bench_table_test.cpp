@@ -113,6 +113,20 @@ TEST(BenchJson, ALineHasAllFields) {
   EXPECT_EQ(json.at("wrong"), 2);
 }
 
+TEST(BenchJson, TheChoiceHasALine) {
+  const Case what = sample_row("kolo", 1024, 1).what;
+  const auto json = nlohmann::json::parse(choice_line(what, "ring", "direct", {1.25, 1.125, 1.5}));
+  EXPECT_EQ(json.at("type"), "choice");
+  EXPECT_EQ(json.at("collective"), "all_reduce");
+  EXPECT_EQ(json.at("ranks"), 4);
+  EXPECT_EQ(json.at("bytes"), 1024);
+  EXPECT_EQ(json.at("choice"), "ring");
+  EXPECT_EQ(json.at("fastest"), "direct");
+  EXPECT_EQ(json.at("regret"), 0.25);
+  EXPECT_EQ(json.at("regret_low"), 0.125);
+  EXPECT_EQ(json.at("regret_high"), 0.5);
+}
+
 TEST(BenchJson, TheMachineHasALine) {
   const auto json = nlohmann::json::parse(machine_line({"A Processor", 64, 256, "Linux 6.1"}, "1.2.3"));
   EXPECT_EQ(json.at("type"), "machine");

@@ -170,5 +170,31 @@ TEST(BenchGrid, ShowsEveryAlgorithmTheChoiceAndTheRegret) {
   EXPECT_NE(grid.out.find('>'), std::string::npos);
 }
 
+TEST(BenchGrid, WritesTheChoiceOfEverySizeAmongTheResults) {
+  const TableFile file;
+  const Outcome grid = run({"bench", "all_reduce", "--ranks", "2", "--algorithm", "all", "--sizes", "8,4K",
+                            "--iterations", "3", "--transport", "inproc", "--json", file.path});
+  EXPECT_EQ(grid.code, 0) << grid.err;
+  std::vector<std::string> names;
+  std::vector<nlohmann::json> choices;
+  std::ifstream lines(file.path);
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = nlohmann::json::parse(line);
+    if (json.at("type") == "result") {
+      names.push_back(json.at("algorithm"));
+      EXPECT_EQ(json.at("wrong"), 0);
+    }
+    if (json.at("type") == "choice") choices.push_back(json);
+  }
+  ASSERT_EQ(choices.size(), 2u);
+  EXPECT_EQ(choices[1].at("bytes"), 4096);
+  for (const auto& line : choices) {
+    EXPECT_TRUE(std::ranges::count(names, line.at("choice").get<std::string>()) > 0) << line;
+    EXPECT_TRUE(std::ranges::count(names, line.at("fastest").get<std::string>()) > 0) << line;
+    EXPECT_GE(line.at("regret"), 0);
+    EXPECT_LE(line.at("regret_low"), line.at("regret_high"));
+  }
+}
+
 }  // namespace
 }  // namespace kolo::test
