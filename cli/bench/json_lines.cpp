@@ -31,7 +31,7 @@ std::string machine_line(const Machine& machine, const std::string& version) {
 
 std::string row_line(const Row& row) {
   nlohmann::ordered_json json;
-  json["type"] = row.what.kind == Kind::copy ? "limit" : "result";
+  json["type"] = row.what.kind == Kind::rewrite ? "rewrite" : "result";
   json["library"] = row.library;
   json["collective"] = name_of(row.what.kind);
   json["algorithm"] = row.algorithm;

@@ -11,7 +11,7 @@
 namespace kolo::bench {
 
 std::string machine_line(const Machine& machine, const std::string& version);
-/// `type` is "limit" for the machine's own copying, else "result".
+/// `type` is "rewrite" for the plain rewriting of memory, else "result".
 std::string row_line(const Row& row);
 /// Of `--algorithm all`, `type` "choice": what kolo would have run, the fastest, and the choice's time over
 /// it.

@@ -123,8 +123,7 @@ class Data {
         return pattern_.count_wrong(out, count, 0, number, mine);
       case Kind::send_recv:
         return pattern_.count_wrong(out, count, rank_ ^ 1, number);
-      case Kind::copy:
-        return pattern_.count_wrong(out, count, rank_, number);
+      case Kind::rewrite:
       case Kind::barrier:
         return 0;
     }

@@ -130,6 +130,24 @@ TEST(BenchCommand, PrivateMemoryAndNamedAlgorithm) {
   }
 }
 
+TEST(BenchCommand, RewritesMemoryOfTheSameKindInPlace) {
+  for (const std::string memory : {"shared", "private"}) {
+    const Lines file;
+    const Outcome outcome = run("all_gather --ranks 2 --sizes 4099 --iterations 5 --dtype int8 --memory " +
+                                memory + " --json " + file.path);
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    std::size_t rows = 0;
+    for (const auto& line : file.read()) {
+      if (line.at("type") != "rewrite") continue;
+      ++rows;
+      EXPECT_EQ(line.at("memory"), memory);
+      EXPECT_EQ(line.at("in_place"), true);
+      EXPECT_EQ(line.at("bytes"), 4098);
+    }
+    EXPECT_EQ(rows, 1u) << outcome.output;
+  }
+}
+
 TEST(BenchCommand, WrongUsageIsToldInAWord) {
   const std::vector<std::pair<const char*, const char*>> cases = {
       {"all_redcue", "unknown collective 'all_redcue'"},

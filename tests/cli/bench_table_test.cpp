@@ -35,7 +35,7 @@ void expect_aligned(const Table& table, const std::vector<std::optional<Row>>& p
   for (const std::uint64_t bytes : {std::uint64_t{2}, std::uint64_t{67108862}, std::uint64_t{1} << 33}) {
     for (const double least : {0.31, 99.994, 9999.94, 1234567.0}) {
       const double us = std::max(least, static_cast<double>(bytes) / 1e6);  // not beyond 1000 GB/s
-      text += table.row(sample_row("kolo", bytes, us), sample_row("memcpy", bytes, us / 2), peers);
+      text += table.row(sample_row("kolo", bytes, us), sample_row("rewrite", bytes, us / 2), peers);
     }
   }
   const auto lines = lines_of(text);
