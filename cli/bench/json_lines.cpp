@@ -11,9 +11,16 @@
 namespace kolo::bench {
 namespace {
 
-// Nanoseconds and kilobytes a second are as fine as anything here is known.
+// Nanoseconds are as fine as anything here is known.
 double rounded(double value) {
   return std::round(value * 1000) / 1000;
+}
+
+// Six digits that count: a few bytes in a millisecond are a bandwidth, too.
+double six_digits(double value) {
+  if (value == 0 || !std::isfinite(value)) return value;
+  const double scale = std::pow(10, 5 - std::floor(std::log10(std::abs(value))));
+  return std::round(value * scale) / scale;
 }
 
 }  // namespace
@@ -49,8 +56,8 @@ std::string row_line(const Row& row) {
   json["p95_us"] = rounded(row.times_us.p95);
   json["p99_us"] = rounded(row.times_us.p99);
   json["iterations"] = row.iterations;
-  json["algbw_GBps"] = rounded(row.algbw);
-  json["busbw_GBps"] = rounded(row.busbw);
+  json["algbw_GBps"] = six_digits(row.algbw);
+  json["busbw_GBps"] = six_digits(row.busbw);
   json["wrong"] = row.wrong;
   if (row.what.wire != Wire::native) {
     json["wire"] = kolo::name_of(row.what.wire);

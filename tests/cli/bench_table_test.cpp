@@ -108,9 +108,15 @@ TEST(BenchJson, ALineHasAllFields) {
   EXPECT_EQ(json.at("p99_us"), 12.5);
   EXPECT_EQ(json.at("tensors"), 1);
   EXPECT_EQ(json.at("iterations"), 3);
-  EXPECT_EQ(json.at("algbw_GBps"), 0.082);
-  EXPECT_EQ(json.at("busbw_GBps"), 0.123);
+  EXPECT_EQ(json.at("algbw_GBps"), 0.08192);
+  EXPECT_EQ(json.at("busbw_GBps"), 0.12288);
   EXPECT_EQ(json.at("wrong"), 2);
+}
+
+TEST(BenchJson, SmallBandwidthsKeepTheirDigits) {
+  const auto json = nlohmann::json::parse(row_line(sample_row("kolo", 64, 367)));
+  EXPECT_DOUBLE_EQ(json.at("algbw_GBps"), 0.000174387);
+  EXPECT_EQ(nlohmann::json::parse(row_line(sample_row("kolo", 0, 367))).at("algbw_GBps"), 0);
 }
 
 TEST(BenchJson, TheChoiceHasALine) {
