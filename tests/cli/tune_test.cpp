@@ -130,6 +130,29 @@ TEST(Tune, SaysWhatItCannotDo) {
   expect_usage_error({"tune", "--transport", "pigeon"}, "pigeon");
   expect_usage_error({"tune", "--ranks", "1", "-o", "/nowhere/table"}, "1");
   expect_usage_error({"bench", "all_reduce", "--learn", "/nowhere/table"}, "--algorithm all");
+  expect_usage_error({"tune", "--only-bandwidths", "-o", "/nowhere/table"}, "that a launcher starts");
+}
+
+TEST(Tune, RefusesWhatItsLauncherHasDecided) {
+  for (const auto& [option, value] : {std::pair("--ranks", "2"), std::pair("--transport", "tcp")}) {
+    Command tune({KOLO_PROGRAM, "tune", option, value, "-o", "/nowhere/table"},
+                 {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "1"}});
+    EXPECT_EQ(tune.finish(), 2) << tune.err();
+    EXPECT_NE(tune.err().find(std::string(option) + ": only for ranks that kolo tune starts"),
+              std::string::npos)
+        << tune.err();
+  }
+}
+
+TEST(Tune, FindsATableThatItCannotChangeBeforeItMeasures) {
+  const TableFile file;
+  std::ofstream(file.path) << "kolo-table 1\nnonsense\n";
+  for (const std::string& path : {file.path, std::string("/proc/kolo/table")}) {
+    const Outcome tuned = run({"tune", "--ranks", "2", "--transport", "shm", "--sizes", "64", "-o", path});
+    EXPECT_NE(tuned.code, 0) << path;
+    EXPECT_NE(tuned.err.find(path), std::string::npos) << tuned.err;
+    EXPECT_EQ(tuned.out, "") << path;
+  }
 }
 
 TEST(ABrokenTable, IsLeftOutWithAWarning) {
