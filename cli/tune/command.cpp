@@ -75,15 +75,17 @@ int tune_as_rank(const TuneRequest& request) {
   const Situation& situation = situation_of(communicator);
   const Setting setting = situation.setting();
   const CostModel costs = measure_costs(communicator);
-  const auto add_links = [&](TuningTable& table) {
+  TuningTable links;
+  for (const auto& [pair, bytes_per_second] : bandwidths) {
+    if (!links.set_bandwidth(pair.first, pair.second, bytes_per_second) && leads)
+      fmt::print("# left out: the bandwidth from {} to {} could not be measured\n", pair.first, pair.second);
+  }
+  learn([&](TuningTable& table) {
     for (const auto& [pair, bytes_per_second] : bandwidths) {
       table.set_bandwidth(pair.first, pair.second, bytes_per_second);
     }
     table.set_model(setting, costs);
-  };
-  learn(add_links);
-  TuningTable links;
-  add_links(links);
+  });
   const std::vector<int> slow = slow_hosts(bandwidths_between(situation.host_names, links));
   if (leads && !slow.empty()) {
     std::vector<std::string> names;

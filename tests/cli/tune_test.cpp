@@ -3,17 +3,21 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "algorithms/algorithm.hpp"
 #include "cli/command.hpp"
+#include "kolo/kolo.hpp"
 #include "selection/table.hpp"
+#include "tune/bandwidth.hpp"
 
 namespace kolo::test {
 namespace {
@@ -131,6 +135,36 @@ TEST(Tune, SaysWhatItCannotDo) {
   expect_usage_error({"tune", "--ranks", "1", "-o", "/nowhere/table"}, "1");
   expect_usage_error({"bench", "all_reduce", "--learn", "/nowhere/table"}, "--algorithm all");
   expect_usage_error({"tune", "--only-bandwidths", "-o", "/nowhere/table"}, "that a launcher starts");
+}
+
+TEST(Tune, OneLateAnswerIsNoBandwidth) {
+  using std::chrono::milliseconds;
+  const auto store = make_memory_store();
+  Options options;
+  options.transports = "inproc";
+  options.timeout = std::chrono::seconds(60);
+  // Rank 1 answers one empty message late, and then takes its time for the data.
+  std::thread peer([&] {
+    Communicator communicator = Communicator::create(store, 1, 2, options);
+    std::byte word{};
+    for (int i = 0; i < tune::kRoundTrips; ++i) {
+      communicator.recv({nullptr, 0, DType::uint8}, 0);
+      if (i == 1) std::this_thread::sleep_for(milliseconds(500));
+      communicator.send({&word, 1, DType::uint8}, 0);
+    }
+    std::vector<std::byte> data(256 << 10);
+    communicator.recv({data.data(), data.size(), DType::uint8}, 0);
+    std::this_thread::sleep_for(milliseconds(100));
+    communicator.send({&word, 1, DType::uint8}, 0);
+    std::uint64_t again = 0;
+    communicator.recv({&again, 1, DType::uint64}, 0);
+    EXPECT_EQ(again, 0u);
+  });
+  Communicator communicator = Communicator::create(store, 0, 2, options);
+  const double bandwidth = tune::bandwidth_to(communicator, 1);
+  peer.join();
+  EXPECT_GT(bandwidth, 0);
+  EXPECT_LT(bandwidth, (256 << 10) / 0.09);
 }
 
 TEST(Tune, RefusesWhatItsLauncherHasDecided) {
