@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <cmath>
 
 namespace kolo {
 namespace {
@@ -63,9 +62,10 @@ std::string to_text(const CostModel& model) {
 }
 
 bool is_sane(const CostModel& model) {
+  constexpr double kMost = 1e15;  // as in tables: beyond it a sum of many is soon infinite
   const auto numbers = fields(model);
   return std::ranges::all_of(numbers,
-                             [](const double* number) { return std::isfinite(*number) && *number >= 0; }) &&
+                             [](const double* number) { return *number >= 0 && *number <= kMost; }) &&
          model.cores >= 1 && model.cores <= 65536 && model.segment_bytes >= 1;
 }
 
@@ -84,7 +84,8 @@ Result<CostModel> cost_model_from_text(const std::string& line) {
   if (at != end || !is_sane(model)) {
     return Status(
         Code::invalid_argument,
-        "a cost model of 17 numbers from 0 was expected, with cores and segments from 1, not '" + line + "'");
+        "a cost model of 17 numbers from 0 to 1e15 was expected, with cores and segments from 1, not '" +
+            line + "'");
   }
   return model;
 }

@@ -74,8 +74,11 @@ TEST_F(TableFile, SaysWhichLineMakesNoSense) {
         "time shm 4 all_reduce 8 ring 0", "time shm 4 all_reduce x ring 1",
         "time shm 4 no_collective 8 ring 1", "time shm 4 all_reduce 8 ring 1 1",
         "time shm 4 all_reduce 8 ring nan", "bandwidth a b", "bandwidth a b inf", "bandwidth a b 1 2",
-        "model shm 4", "model shm 4 1 2 3", "model shm 4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 0 1",
-        "model shm 4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1e9 1"}) {
+        "model shm 4", "model shm 4 1 2 3", "model shm 4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 0 1",
+        "model shm 4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1e9 1",
+        "model shm 4 1e308 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1",
+        "model shm 4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 2e15", "model shm 4 1 1 1 1 1 1 1 1 1 1 1 1 1 inf 1 1 1",
+        "model shm 4 1 1 1 1 1 1 1 1 1 1 1 1 1 nan 1 1 1"}) {
     const auto read = read_table(write(std::string("kolo-table 1\n# for people\n\n") + line + "\n"));
     ASSERT_FALSE(read.ok()) << line;
     EXPECT_NE(read.status().message().find("line 4: this makes no sense"), std::string::npos)
@@ -124,7 +127,7 @@ TEST(TuningTable, TakesNothingThatItCouldNotRead) {
   EXPECT_FALSE(table.set_bandwidth("a", "", 1));
   EXPECT_FALSE(table.set_time({"shm", "4"}, Collective::all_reduce, 8, "a ring", 1));
   EXPECT_FALSE(table.set_time({"", "4"}, Collective::all_reduce, 8, "ring", 1));
-  for (const double number : {-1.0, kInfinity, std::nan("")}) {
+  for (const double number : {-1.0, 1e16, kInfinity, std::nan("")}) {
     CostModel model = typical_cost_model();
     model.network.latency = number;
     EXPECT_FALSE(table.set_model({"shm", "4"}, model)) << number;
