@@ -279,8 +279,10 @@ void add_bench(CLI::App& app) {
       ->type_name("N");
   bench->add_option("--json", raw.json, "Also write JSON lines to this file")->type_name("FILE");
   bench
-      ->add_option("--against", raw.against,
-                   "Measured in the same run: gloo, openmpi, mpich, limit (the machine's)")
+      ->add_option(
+          "--against", raw.against,
+          "Measured in the same run: gloo, openmpi, mpich, limit (the machine's), exchange (that of TCP,"
+          " sums nothing)")
       ->type_name("LIST");
   bench->add_flag("--progress", parsed->progress)->group("");  // told to the ranks by who starts them
   bench->callback([parsed] {

@@ -233,6 +233,21 @@ void expect_right_peers(const std::string& arguments, const std::vector<std::str
   }
 }
 
+TEST(BenchCommand, TheHelpNamesEveryPeer) {
+  // What is refused names all that there are.
+  const std::string refused = run("all_reduce --against nobody").output;
+  const std::string before = "there are ";
+  std::string names = refused.substr(refused.find(before) + before.size());
+  names = names.substr(0, names.find('\n')) + ",";
+  const std::string help = run("--help").output;
+  const std::string against = help.substr(help.find("--against"));
+  std::size_t count = 0;
+  for (std::size_t begin = 0, end; (end = names.find(',', begin)) != names.npos; begin = end + 2, ++count) {
+    EXPECT_NE(against.find(names.substr(begin, end - begin)), std::string::npos) << names;
+  }
+  EXPECT_GE(count, 4u) << refused;
+}
+
 TEST(BenchCommand, PeersAreVerifiedToo) {
   expect_right_peers("all_reduce --ranks 2 --sizes 8,64K", {"gloo", "openmpi", "mpich"});
   expect_right_peers("all_reduce --ranks 2 --sizes 8,5000 --tensors 20", {"gloo", "openmpi", "mpich"});
