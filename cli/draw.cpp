@@ -21,14 +21,14 @@ namespace {
 constexpr const char* kFooter = R"(Examples:
   kolo draw ring --ranks 8                        ring-8.html: a page to step through, which needs no network
   kolo draw ring --ranks 4 --format text          on the terminal
-  kolo draw ring:order=0-2-1-3 --ranks 4 --format svg -o sheet.svg    all steps side by side
+  kolo draw ring:order=0-2-1-3 --ranks 4 -o sheet.svg   all steps side by side
   kolo draw binomial --collective broadcast --ranks 8 --root 2
   kolo draw ring --hosts 3,2,3                    eight ranks on three hosts
 
 Drawn from the schedule that runs. At most 64 ranks.)";
 
 struct DrawArguments {
-  std::string algorithm, collective = "all_reduce", ranks, hosts, format = "html", output;
+  std::string algorithm, collective = "all_reduce", ranks, hosts, format, output;
   int root = 0;
 };
 
@@ -42,6 +42,12 @@ std::string default_file(const Configured& configured, int size, const std::stri
     name += c == ':' || c == '=' || c == ',' ? '-' : c;
   }
   return fmt::format("{}-{}.{}", name, size, format);
+}
+
+/// What a file's name asks for; a page where it asks for nothing.
+std::string format_of(const std::string& file) {
+  if (file.ends_with(".svg")) return "svg";
+  return file.ends_with(".txt") ? "text" : "html";
 }
 
 void write(const std::string& text, const std::string& path) {
@@ -67,12 +73,13 @@ void run_draw(const DrawArguments& arguments) {
                           configured.arguments, hosts};
   const draw::Picture picture = draw::make_picture(configured, spec).value_or_throw();
   std::string text, output = arguments.output;
-  if (arguments.format == "text") {
+  const std::string format = arguments.format.empty() ? format_of(output) : arguments.format;
+  if (format == "text") {
     text = draw::to_text(picture);
     if (output.empty()) output = "-";
   } else {
-    text = arguments.format == "svg" ? draw::to_svg(picture).value_or_throw() : draw::to_html(picture);
-    if (output.empty()) output = default_file(configured, size, arguments.format);
+    text = format == "svg" ? draw::to_svg(picture).value_or_throw() : draw::to_html(picture);
+    if (output.empty()) output = default_file(configured, size, format);
   }
   write(text, output);
   if (output != "-" && arguments.output.empty()) fmt::print("{}\n", output);
@@ -94,9 +101,9 @@ void add_draw(CLI::App& app) {
   draw->add_option("--root", arguments->root, "Of collectives that have one")
       ->capture_default_str()
       ->type_name("R");
-  draw->add_option("--format", arguments->format, "html, svg or text")
+  draw->add_option("--format", arguments->format,
+                   "html, svg or text (default: what the output's name says, .html, .svg or .txt; else html)")
       ->check(CLI::IsMember({"html", "svg", "text"}))
-      ->capture_default_str()
       ->type_name("NAME");
   draw->add_option("-o,--output", arguments->output,
                    "File, - for standard output (default: such as ring-8.html; text goes to standard output)")

@@ -97,7 +97,7 @@ class GlooContestant : public Contestant {
         }
         return {"ring", "bcube"};
       case Kind::reduce_scatter:  // only as an older class that works in place, for powers of two at best
-      case Kind::copy:
+      case Kind::rewrite:
         return {};
       case Kind::all_to_all:  // never in place
         if (what.in_place) return {};

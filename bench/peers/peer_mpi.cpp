@@ -149,7 +149,7 @@ class MpiContestant : public Contestant {
         MPI_Recv(out, count_, type_, peer_, 0, world, MPI_STATUS_IGNORE);
         if (rank_ % 2 == 1) MPI_Send(in, count_, type_, peer_, 0, world);
         break;
-      case Kind::copy:
+      case Kind::rewrite:
         break;
     }
   }
@@ -187,7 +187,7 @@ class MpiContestant : public Contestant {
         MPI_Ibarrier(world, request);
         break;
       case Kind::send_recv:
-      case Kind::copy:
+      case Kind::rewrite:
         break;
     }
   }

@@ -13,7 +13,7 @@ constexpr std::array<std::string_view, 10> kNames = {
 }  // namespace
 
 std::string_view name_of(Kind kind) noexcept {
-  return kind == Kind::copy ? "copy" : kNames[static_cast<std::size_t>(kind)];
+  return kind == Kind::rewrite ? "rewrite" : kNames[static_cast<std::size_t>(kind)];
 }
 
 bool parse_kind(std::string_view name, Kind& out) noexcept {
@@ -97,9 +97,9 @@ double Case::bus_factor() const noexcept {
 
 Case make_case(Kind kind, std::uint64_t bytes, int ranks, DType dtype, ReduceOp op, bool in_place) noexcept {
   Case result{kind, ranks, dtype, op, in_place, 0};
-  // A message between two ranks and a copy have two memories; a broadcast has one by definition.
-  if (kind == Kind::send_recv || kind == Kind::copy) result.in_place = false;
-  if (kind == Kind::broadcast) result.in_place = true;
+  // A message between two ranks has two memories; a broadcast and a rewrite have one by definition.
+  if (kind == Kind::send_recv) result.in_place = false;
+  if (kind == Kind::broadcast || kind == Kind::rewrite) result.in_place = true;
   if (kind == Kind::barrier) return result;
   const std::uint64_t unit = size_of(dtype) * (is_partitioned(kind) ? static_cast<std::uint64_t>(ranks) : 1);
   result.count = bytes == 0 ? 0 : std::max<std::uint64_t>(1, bytes / unit);

@@ -13,8 +13,8 @@
 
 namespace kolo::bench {
 
-/// What is measured. `copy` is no collective: every rank copies its own memory, all at once; it shows the
-/// machine's limit.
+/// What is measured. `rewrite` is no collective: every rank loads and stores its own memory in place, all at
+/// once.
 enum class Kind : std::uint8_t {
   all_reduce,
   reduce_scatter,
@@ -26,11 +26,12 @@ enum class Kind : std::uint8_t {
   all_to_all,
   barrier,
   send_recv,
-  copy,
+  rewrite,
 };
 
 std::string_view name_of(Kind kind) noexcept;
-/// The inverse for everything that a user can ask for (not `copy`). False when there is no such collective.
+/// The inverse for everything that a user can ask for (not `rewrite`). False when there is no such
+/// collective.
 bool parse_kind(std::string_view name, Kind& out) noexcept;
 /// The names that parse_kind() takes.
 std::span<const std::string_view> kind_names() noexcept;

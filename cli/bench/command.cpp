@@ -268,15 +268,21 @@ void add_bench(CLI::App& app) {
                    "So many of the size, each its own asynchronous call; all waited for at the end")
       ->capture_default_str()
       ->type_name("N");
-  bench->add_option("--iterations", raw.iterations, "Exactly so many (default: by time, at least 20)")
+  bench
+      ->add_option(
+          "--iterations", raw.iterations,
+          "Exactly so many (default: by time, at least 20); with --algorithm all a third of them in each"
+          " heat and in each round of the final")
       ->type_name("N");
   bench->add_option("--warmup", raw.warmup, "Iterations before the clock counts")
       ->capture_default_str()
       ->type_name("N");
   bench->add_option("--json", raw.json, "Also write JSON lines to this file")->type_name("FILE");
   bench
-      ->add_option("--against", raw.against,
-                   "Measured in the same run: gloo, openmpi, mpich, limit (the machine's)")
+      ->add_option(
+          "--against", raw.against,
+          "Measured in the same run: gloo, openmpi, mpich, limit (the machine's), exchange (that of TCP,"
+          " sums nothing)")
       ->type_name("LIST");
   bench->add_flag("--progress", parsed->progress)->group("");  // told to the ranks by who starts them
   bench->callback([parsed] {

@@ -27,7 +27,7 @@ class Contestant {
 
   /// The library's algorithms that are worth a try, by name; empty when it cannot do the case at all.
   virtual std::vector<std::string> algorithms(const Case& what) const = 0;
-  /// False where bytes only move, as a limit for those that compute: the result is not looked at.
+  /// False where bytes only move and nothing is computed: the result is not looked at.
   virtual bool computes() const { return true; }
   /// At least `bytes` of page-aligned memory of the kind under test; valid until the next call.
   virtual std::byte* memory(std::size_t bytes) = 0;

@@ -1,9 +1,46 @@
 #include "bench/contestants.hpp"
 
-#include <cstring>
 #include <set>
 
 namespace kolo::bench {
+namespace {
+
+constexpr std::size_t kCacheLine = 64;
+
+/// The bits are turned, because the compiler would leave out what changes nothing.
+void rewrite_lines(void* data, std::size_t lines) {
+  using Word = std::uint64_t __attribute__((vector_size(16), may_alias));
+  auto* words = static_cast<Word*>(data);
+  for (std::size_t i = 0; i < lines; ++i, words += 4) {
+    words[0] = ~words[0];
+    words[1] = ~words[1];
+    words[2] = ~words[2];
+    words[3] = ~words[3];
+  }
+}
+
+#ifdef __x86_64__
+/// The same; in the caches words half as long take twice the time.
+[[gnu::target("avx2")]] void rewrite_lines_avx2(void* data, std::size_t lines) {
+  using Word = std::uint64_t __attribute__((vector_size(32), may_alias));
+  auto* words = static_cast<Word*>(data);
+  for (std::size_t i = 0; i < lines; ++i, words += 2) {
+    words[0] = ~words[0];
+    words[1] = ~words[1];
+  }
+}
+#endif
+
+/// Whole cache lines, of which every piece consists.
+void rewrite(void* data, std::size_t bytes) {
+  const std::size_t lines = (bytes + kCacheLine - 1) / kCacheLine;
+#ifdef __x86_64__
+  if (__builtin_cpu_supports("avx2") != 0) return rewrite_lines_avx2(data, lines);
+#endif
+  rewrite_lines(data, lines);
+}
+
+}  // namespace
 
 KoloContestant::KoloContestant(Communicator communicator, std::string algorithm, bool shared_memory)
     : communicator_(std::move(communicator)), algorithm_(std::move(algorithm)), shared_(shared_memory) {}
@@ -69,13 +106,13 @@ void KoloContestant::call(const Buffers& buffers) {
       if (rank() % 2 == 1) communicator_.send(in, peer);
       return;
     }
-    case Kind::copy:
+    case Kind::rewrite:
       return;
   }
 }
 
 std::string KoloContestant::algorithm_used() {
-  if (what_.kind == Kind::send_recv || what_.kind == Kind::copy) return "message";
+  if (what_.kind == Kind::send_recv || what_.kind == Kind::rewrite) return "message";
   const Work work = start(buffers_[0]);
   work.wait();
   return work.algorithm();
@@ -106,7 +143,7 @@ Work KoloContestant::start(const Buffers& buffers) {
     case Kind::barrier:
       return communicator_.barrier_async(options_);
     case Kind::send_recv:
-    case Kind::copy:
+    case Kind::rewrite:
       break;
   }
   return {};
@@ -132,13 +169,13 @@ std::string KoloContestant::transports() const {
   return joined;
 }
 
-void CopyContestant::prepare(const Case& what, const std::string&, std::span<const Piece> pieces) {
+void RewriteContestant::prepare(const Case& what, const std::string&, std::span<const Piece> pieces) {
   pieces_.assign(pieces.begin(), pieces.end());
   bytes_ = what.bytes();
 }
 
-void CopyContestant::call() {
-  for (const Piece& piece : pieces_) std::memcpy(piece.out, piece.in, bytes_);
+void RewriteContestant::call() {
+  for (const Piece& piece : pieces_) rewrite(piece.out, bytes_);
 }
 
 }  // namespace kolo::bench

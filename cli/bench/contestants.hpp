@@ -1,4 +1,4 @@
-// The two contestants of this program: kolo, and the machine itself.
+// The two contestants of this program: kolo, and plain rewriting of memory.
 #pragma once
 
 #include <optional>
@@ -51,16 +51,18 @@ class KoloContestant : public Contestant {
   std::vector<Work> works_;
 };
 
-/// Every rank copies its memory with memcpy, all at once: no collective over memory can move its bytes
-/// faster. Borrows the other contestant for everything but the copying.
-class CopyContestant : public Contestant {
+/// Every rank loads, changes and stores its own memory in place, all at once: what an all-reduce in place has
+/// to load and store at least, but nothing comes from another rank. Borrows the other contestant, and its
+/// memory, for everything else.
+class RewriteContestant : public Contestant {
  public:
-  explicit CopyContestant(Contestant& other) : other_(other) {}
+  explicit RewriteContestant(Contestant& other) : other_(other) {}
 
   int rank() const override { return other_.rank(); }
   int size() const override { return other_.size(); }
-  std::vector<std::string> algorithms(const Case&) const override { return {"memcpy"}; }
-  std::byte* memory(std::size_t bytes) override { return memory_.at_least(bytes); }
+  std::vector<std::string> algorithms(const Case&) const override { return {"rewrite"}; }
+  bool computes() const override { return false; }
+  std::byte* memory(std::size_t bytes) override { return other_.memory(bytes); }
   void prepare(const Case& what, const std::string& algorithm, std::span<const Piece> pieces) override;
   void call() override;
   void barrier() override { other_.barrier(); }
@@ -71,7 +73,6 @@ class CopyContestant : public Contestant {
 
  private:
   Contestant& other_;
-  PlainMemory memory_;
   std::vector<Piece> pieces_;
   std::size_t bytes_ = 0;
 };

@@ -103,6 +103,7 @@ class GridRunner {
   void measure_size(std::uint64_t bytes) {
     const Case what =
         make_case(settings_.kind, bytes, kolo_.size(), settings_.dtype, settings_.op, settings_.in_place);
+    wrong_.assign(grid_.algorithms.size(), 0);
     const bool is_long = add_choice(what) > kLongCall * 1e6;
     std::vector<Times> times(grid_.algorithms.size());
     const std::vector<std::uint8_t> finalists = run_heats(what, is_long, times);
@@ -131,7 +132,7 @@ class GridRunner {
         take_core_of(heat);
         const Sample sample = measure(kolo_, what, grid_.algorithms[a], policy, iteration_);
         times[a].insert(times[a].end(), sample.times_us.begin(), sample.times_us.end());
-        grid_.wrong += sample.wrong;
+        wrong_[a] += sample.wrong;
       }
       if (leads_) give_up(times, alive);
       kolo_.share(alive.data(), alive.size());
@@ -167,7 +168,7 @@ class GridRunner {
         show(what, fmt::format("final, round {}", round + 1), a);
         take_core_of(round);
         const Sample sample = measure(kolo_, what, grid_.algorithms[a], policy, iteration_);
-        grid_.wrong += sample.wrong;
+        wrong_[a] += sample.wrong;
         if (!leads_) continue;
         rounds[a].push_back(undisturbed(sample.times_us));
         times[a].insert(times[a].end(), sample.times_us.begin(), sample.times_us.end());
@@ -210,6 +211,8 @@ class GridRunner {
     const auto found = std::find(grid_.algorithms.begin(), grid_.algorithms.end(), chosen);
     choice_ = static_cast<std::size_t>(found - grid_.algorithms.begin());
     if (found == grid_.algorithms.end()) grid_.algorithms.push_back(chosen);
+    wrong_.resize(grid_.algorithms.size(), 0);
+    wrong_[choice_] += sample.wrong;
     return us;
   }
 
@@ -253,12 +256,15 @@ class GridRunner {
       column.us.push_back(finalists[a] != 0 ? midmean(rounds[a]) : undisturbed(times[a]));
       json_.write(
           row_line(make_row("kolo", kolo_.transports(), settings_.shared_memory ? "shared" : "private", what,
-                            {grid_.algorithms[a], times[a], 0})));
+                            {grid_.algorithms[a], times[a], wrong_[a]})));
+      grid_.wrong += wrong_[a];
     }
     for (std::size_t a = 0; a < times.size(); ++a) {
       if (finalists[a] != 0 && column.us[a] < column.us[column.fastest]) column.fastest = a;
     }
     column.ratio = compare(rounds[choice_], rounds[column.fastest]);
+    json_.write(
+        choice_line(what, grid_.algorithms[column.choice], grid_.algorithms[column.fastest], column.ratio));
     grid_.columns.push_back(std::move(column));
   }
 
@@ -277,6 +283,7 @@ class GridRunner {
   JsonLines json_;
   Grid grid_;
   std::size_t choice_ = 0;
+  std::vector<std::uint64_t> wrong_;  // elements of each algorithm at this size
   std::uint64_t iteration_ = 0;
 };
 

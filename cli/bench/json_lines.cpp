@@ -11,9 +11,16 @@
 namespace kolo::bench {
 namespace {
 
-// Nanoseconds and kilobytes a second are as fine as anything here is known.
+// Nanoseconds are as fine as anything here is known.
 double rounded(double value) {
   return std::round(value * 1000) / 1000;
+}
+
+// Six digits that count: a few bytes in a millisecond are a bandwidth, too.
+double six_digits(double value) {
+  if (value == 0 || !std::isfinite(value)) return value;
+  const double scale = std::pow(10, 5 - std::floor(std::log10(std::abs(value))));
+  return std::round(value * scale) / scale;
 }
 
 }  // namespace
@@ -31,7 +38,7 @@ std::string machine_line(const Machine& machine, const std::string& version) {
 
 std::string row_line(const Row& row) {
   nlohmann::ordered_json json;
-  json["type"] = row.what.kind == Kind::copy ? "limit" : "result";
+  json["type"] = row.what.kind == Kind::rewrite ? "rewrite" : "result";
   json["library"] = row.library;
   json["collective"] = name_of(row.what.kind);
   json["algorithm"] = row.algorithm;
@@ -49,14 +56,29 @@ std::string row_line(const Row& row) {
   json["p95_us"] = rounded(row.times_us.p95);
   json["p99_us"] = rounded(row.times_us.p99);
   json["iterations"] = row.iterations;
-  json["algbw_GBps"] = rounded(row.algbw);
-  json["busbw_GBps"] = rounded(row.busbw);
+  json["algbw_GBps"] = six_digits(row.algbw);
+  json["busbw_GBps"] = six_digits(row.busbw);
   json["wrong"] = row.wrong;
   if (row.what.wire != Wire::native) {
     json["wire"] = kolo::name_of(row.what.wire);
     json["error_rms"] = row.deviation.rms();
     json["error_max"] = row.deviation.most();
   }
+  return json.dump();
+}
+
+std::string choice_line(const Case& what, const std::string& choice, const std::string& fastest,
+                        const Ratio& ratio) {
+  nlohmann::ordered_json json;
+  json["type"] = "choice";
+  json["collective"] = name_of(what.kind);
+  json["ranks"] = what.ranks;
+  json["bytes"] = what.bytes();
+  json["choice"] = choice;
+  json["fastest"] = fastest;
+  json["regret"] = rounded(ratio.ratio - 1);
+  json["regret_low"] = rounded(ratio.low - 1);
+  json["regret_high"] = rounded(ratio.high - 1);
   return json.dump();
 }
 

@@ -4,14 +4,19 @@
 #include <fstream>
 #include <string>
 
+#include "bench/compare.hpp"
 #include "bench/machine.hpp"
 #include "bench/row.hpp"
 
 namespace kolo::bench {
 
 std::string machine_line(const Machine& machine, const std::string& version);
-/// `type` is "limit" for the machine's own copying, else "result".
+/// `type` is "rewrite" for the plain rewriting of memory, else "result".
 std::string row_line(const Row& row);
+/// Of `--algorithm all`, `type` "choice": what kolo would have run, the fastest, and the choice's time over
+/// it.
+std::string choice_line(const Case& what, const std::string& choice, const std::string& fastest,
+                        const Ratio& ratio);
 
 /// The file; without a name it swallows everything. Each line is flushed, so that what was measured before an
 /// interruption is there.

@@ -64,7 +64,7 @@ class Data {
       if (rounds()) {
         const auto* out = static_cast<const float*>(pieces_[i].out);
         wrong += noise_.count_wrong(out, what_.count, number_of(iteration, i), deviation_);
-        fingerprint_ = hash(fingerprint_, {reinterpret_cast<const std::byte*>(out), what_.bytes()});
+        fingerprint_ = hash_of(fingerprint_, {reinterpret_cast<const std::byte*>(out), what_.bytes()});
       } else {
         wrong += count_wrong(static_cast<const std::byte*>(pieces_[i].out), number_of(iteration, i));
       }
@@ -78,16 +78,6 @@ class Data {
 
  private:
   bool rounds() const { return what_.wire != Wire::native; }
-
-  static std::uint64_t hash(std::uint64_t value, std::span<const std::byte> bytes) {
-    for (std::size_t i = 0; i + sizeof value <= bytes.size(); i += sizeof value) {
-      std::uint64_t word;
-      std::memcpy(&word, bytes.data() + i, sizeof word);
-      value = (value ^ word) * 0x9E3779B97F4A7C15u;
-      value ^= value >> 32;
-    }
-    return value;
-  }
 
   // What the pattern takes for the iteration, so that no two tensors hold the same.
   std::uint64_t number_of(std::uint64_t iteration, std::size_t piece) const {
@@ -123,8 +113,7 @@ class Data {
         return pattern_.count_wrong(out, count, 0, number, mine);
       case Kind::send_recv:
         return pattern_.count_wrong(out, count, rank_ ^ 1, number);
-      case Kind::copy:
-        return pattern_.count_wrong(out, count, rank_, number);
+      case Kind::rewrite:
       case Kind::barrier:
         return 0;
     }

@@ -31,6 +31,19 @@ double unit_of(Wire wire) {
 
 }  // namespace
 
+std::uint64_t hash_of(std::uint64_t before, std::span<const std::byte> bytes) {
+  std::uint64_t value = before;
+  while (!bytes.empty()) {
+    std::uint64_t word = 0;
+    const std::size_t size = std::min(bytes.size(), sizeof word);
+    std::memcpy(&word, bytes.data(), size);
+    value = (value ^ word) * 0x9E3779B97F4A7C15u;
+    value ^= value >> 32;
+    bytes = bytes.subspan(size);
+  }
+  return value;
+}
+
 Deviation& Deviation::operator+=(const Deviation& other) {
   largest = std::max(largest, other.largest);
   squares += other.squares;

@@ -2,7 +2,9 @@
 // exact sum is, and how far from it a result may be.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "bench/case.hpp"
@@ -23,6 +25,10 @@ struct Deviation {
   /// The largest, as a share of the same.
   double most() const;
 };
+
+/// Of all `bytes`, and of those before them, whose hash is `before`: ranks whose results differ have, but for
+/// luck, different ones.
+std::uint64_t hash_of(std::uint64_t before, std::span<const std::byte> bytes);
 
 /// Element `index` of a rank in an iteration is normally distributed, with the index taken modulo a prime
 /// that no block of a format divides, so that few exact sums are enough. Not thread-safe.

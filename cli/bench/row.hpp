@@ -12,7 +12,7 @@
 namespace kolo::bench {
 
 struct Row {
-  std::string library;  ///< "kolo", "gloo", ...; "memcpy" for the machine's limit
+  std::string library;  ///< "kolo", "gloo", ...; "rewrite" for plain rewriting of memory
   std::string algorithm;
   std::string transport;
   std::string memory;  ///< "shared" or "private"

@@ -9,9 +9,9 @@
 namespace kolo::bench {
 namespace {
 
-std::string percent(const Row& kolo, const std::optional<Row>& limit) {
-  if (!limit || kolo.times_us.median <= 0) return "-";
-  return fmt::format("{:.0f}%", 100 * limit->times_us.median / kolo.times_us.median);
+std::string percent(const Row& kolo, const std::optional<Row>& rewrite) {
+  if (!rewrite || kolo.times_us.median <= 0) return "-";
+  return fmt::format("{:.0f}%", 100 * rewrite->times_us.median / kolo.times_us.median);
 }
 
 std::string format_ratio(double ratio) {
@@ -67,7 +67,7 @@ std::string Table::heading() const {
   if (heading_.peers.empty()) {
     text +=
         fmt::format("# {:>8}{:>11}{:>9}{:>8}  {:<15}{:>8}{:>8}{:>8}{:>8}{:>8}{:>7}{:>7}\n", "size", "count",
-                    "type", "redop", "algorithm", "time", "min", "p99", "algbw", "busbw", "copy", "#wrong");
+                    "type", "redop", "algorithm", "time", "min", "p99", "algbw", "busbw", "memory", "#wrong");
     text += fmt::format("# {:>8}{:>11}{:>9}{:>8}  {:<15}{:>8}{:>8}{:>8}{:>8}{:>8}{:>7}{:>7}\n", "bytes",
                         "elements", "", "", "", "us", "us", "us", "GB/s", "GB/s", "share", "");
     return text;
@@ -82,7 +82,7 @@ std::string Table::heading() const {
   return text + names + "\n" + units + "\n";
 }
 
-std::string Table::row(const Row& kolo, const std::optional<Row>& limit,
+std::string Table::row(const Row& kolo, const std::optional<Row>& rewrite,
                        const std::vector<std::optional<Row>>& peers) const {
   const Case& what = kolo.what;
   const Summary& times = kolo.times_us;
@@ -93,7 +93,7 @@ std::string Table::row(const Row& kolo, const std::optional<Row>& limit,
                        what.count, kolo::name_of(what.dtype),
                        is_reducing(what.kind) ? kolo::name_of(what.op) : "-", short_name(kolo.algorithm),
                        format_us(times.median), format_us(times.min), format_us(times.p99), algbw, busbw,
-                       percent(kolo, limit), kolo.wrong);
+                       percent(kolo, rewrite), kolo.wrong);
   }
   std::string text = fmt::format("  {:>8}  {:<15}{:>8}{:>8}{:>7}", size, short_name(kolo.algorithm),
                                  format_us(times.median), format_us(times.p99), kolo.wrong);
@@ -123,14 +123,14 @@ std::string Table::rounded_row(const Row& kolo, const Row& native, double link_m
                      kolo.wrong + native.wrong);
 }
 
-std::string Table::footer(std::uint64_t wrong, double limit_gbps, std::uint64_t limit_bytes) const {
+std::string Table::footer(std::uint64_t wrong, double rewrite_gbps, std::uint64_t rewrite_bytes) const {
   std::string text;
-  if (limit_gbps > 0) {
-    text += fmt::format("# memcpy: {} ranks copying {} each at once load and store {:.2f} GB/s together.\n",
-                        heading_.what.ranks, format_size(limit_bytes), limit_gbps);
+  if (rewrite_gbps > 0) {
+    text += fmt::format("# Memory: {} ranks rewriting {} each at once load and store {:.2f} GB/s together.\n",
+                        heading_.what.ranks, format_size(rewrite_bytes), rewrite_gbps);
   }
-  if (limit_gbps > 0 && heading_.peers.empty()) {
-    text += "# \"copy share\" is that copy's time over kolo's for the same size.\n";
+  if (rewrite_gbps > 0 && heading_.peers.empty()) {
+    text += "# \"memory share\" is the time of such rewriting over kolo's for the same size.\n";
   }
   if (!heading_.peers.empty()) {
     text +=

@@ -27,14 +27,14 @@ class Table {
   explicit Table(Heading heading) : heading_(std::move(heading)) {}
 
   std::string heading() const;
-  /// `limit` is the copy of the same size; `peers` in the heading's order, nothing where one has no result.
-  std::string row(const Row& kolo, const std::optional<Row>& limit,
+  /// `rewrite` is of the same size; `peers` in the heading's order, nothing where one has no result.
+  std::string row(const Row& kolo, const std::optional<Row>& rewrite,
                   const std::vector<std::optional<Row>>& peers) const;
   /// A row where there is a wire format, beside the same without. link_mbit: what one rank's link gives; 0:
   /// no bound is known.
   std::string rounded_row(const Row& kolo, const Row& native, double link_mbit) const;
-  /// `limit`: the fastest that all ranks' copies were together at the largest size, in GB/s.
-  std::string footer(std::uint64_t wrong, double limit_gbps, std::uint64_t limit_bytes) const;
+  /// rewrite_gbps: what all ranks' rewriting loaded and stored together at the largest size; 0: nothing.
+  std::string footer(std::uint64_t wrong, double rewrite_gbps, std::uint64_t rewrite_bytes) const;
 
  private:
   Heading heading_;

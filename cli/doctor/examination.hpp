@@ -23,7 +23,7 @@ struct Facts {
   std::uint64_t locked = 0;  ///< limit of locked memory, bytes
   std::string memfd;         ///< why there is no shared memory; empty: there is
   std::string direct_read;   ///< why ranks cannot read each other's memory; empty: they can
-  std::string huge_pages;    ///< the kernel's setting for shared memory: "always", "advise", "never"
+  std::string huge_pages;    ///< why shared memory gets no huge pages; empty: it does
 };
 
 /// The network card of a connection.

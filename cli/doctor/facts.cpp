@@ -22,6 +22,8 @@
 #include "base/config.hpp"
 #include "base/cores.hpp"
 #include "base/unique_fd.hpp"
+#include "kolo/error.hpp"
+#include "kolo/memory.hpp"
 #include "kolo/version.hpp"
 #include "security/hmac.hpp"
 #include "transport/host.hpp"
@@ -73,6 +75,24 @@ std::string chosen_of(const char* path) {
   return "unknown";
 }
 
+/// What the kernel grants, not what its setting says: kolo gets huge pages where the setting is "never", too.
+std::string try_huge_pages() {
+  constexpr std::size_t kHugePage = 2 << 20;
+  try {
+    const SharedMemory memory(kHugePage);
+    std::memset(memory.data(), 1, kHugePage);
+    std::ifstream file("/proc/self/smaps_rollup");
+    for (std::string word; file >> word;) {
+      std::uint64_t kilobytes = 0;
+      if (word == "ShmemPmdMapped:" && file >> kilobytes && kilobytes > 0) return {};
+    }
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return fmt::format("none was granted (shmem_enabled is {})",
+                     chosen_of("/sys/kernel/mm/transparent_hugepage/shmem_enabled"));
+}
+
 std::string hexadecimal(std::string_view bytes) {
   std::string text;
   for (const char byte : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
@@ -122,7 +142,7 @@ Facts gather_facts(int rank) {
   facts.locked = limit(RLIMIT_MEMLOCK);
   facts.memfd = try_memfd();
   facts.direct_read = try_direct_read();
-  facts.huge_pages = chosen_of("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
+  facts.huge_pages = try_huge_pages();
   return facts;
 }
 

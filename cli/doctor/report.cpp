@@ -57,7 +57,7 @@ std::string hosts_text(const Examination& seen) {
                      card.family.empty() ? "-" : card.family, card.mtu == 0 ? "-" : std::to_string(card.mtu),
                      std::to_string(seen.cores(leader).count()), count_text(facts.files),
                      bytes_text(facts.locked), facts.memfd.empty() ? "yes" : "no",
-                     facts.direct_read.empty() ? "yes" : "no", facts.huge_pages});
+                     facts.direct_read.empty() ? "yes" : "no", facts.huge_pages.empty() ? "yes" : "no"});
   }
   return aligned(lines);
 }

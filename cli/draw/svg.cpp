@@ -79,7 +79,9 @@ class Panel {
         text += fmt::format("<path fill='{}' d='{}'/>\n", picture_.colours[i], filled_[i]);
       }
     }
-    if (!done_.empty()) text += fmt::format("<path class='d' d='{}'/>\n", done_);
+    if (!done_.empty()) {
+      text += fmt::format("<path class='d' stroke-width='{:.2g}' d='{}'/>\n", frame_width(), done_);
+    }
     text += fmt::format("<g class='r'>{}</g>\n", labels);
     std::string added, stored;
     for (const Message& message : frame.messages) {
@@ -109,9 +111,16 @@ class Panel {
     return false;
   }
 
+  double height_of_a_cell(const Card& card) const {
+    return (card.height - kCardHeader) / static_cast<double>(grid_.rows);
+  }
+
+  /// Of complete results: as on the page, a wider one would leave nothing of low cells.
+  double frame_width() const { return std::min(1.1, height_of_a_cell(cards_[0]) * 0.16); }
+
   void add_cell(const Card& card, std::size_t part, const Cell& cell) {
     const double width = card.width / static_cast<double>(grid_.columns);
-    const double height = (card.height - kCardHeader) / static_cast<double>(grid_.rows);
+    const double height = height_of_a_cell(card);
     const double top = card.low.y + kCardHeader;
     const auto line = static_cast<double>(picture_.slot_per_rank ? part : part / grid_.columns);
     const auto column = static_cast<double>(part % grid_.columns);
@@ -150,7 +159,7 @@ class Panel {
 constexpr const char* kStyle = R"(<style>
 text{font:11px system-ui,sans-serif;fill:#222}.t{font-size:17px;font-weight:600}
 .p{fill:#555}.w{font-size:10px}.b{font-weight:600}.r text{font-size:8px;text-anchor:middle;fill:#444}
-.c{fill:#f1f1ee;stroke:#c9c9c4;stroke-width:.6}.d{fill:none;stroke:#111;stroke-width:1.1}
+.c{fill:#f1f1ee;stroke:#c9c9c4;stroke-width:.6}.d{fill:none;stroke:#111}
 .l{stroke:#d4d4cf;stroke-width:.8}.h{fill:#f8f8f4;stroke:#aaa;stroke-dasharray:3 2}
 .a path{fill:none;stroke:#333;stroke-width:1.2;marker-end:url(#k)}.s{stroke-dasharray:3 2}
 </style>

@@ -1,16 +1,19 @@
 // kolo trace: what to do with the timelines that ranks have written.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
+#include <exception>
 #include <filesystem>
-#include <fstream>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
 #include "base/status.hpp"
+#include "base/whole_file.hpp"
 #include "commands.hpp"
 #include "kolo/error.hpp"
 #include "timelines/merge.hpp"
@@ -67,19 +70,43 @@ void print_waiting(const std::vector<RankTimeline>& ranks, const Waiting& waitin
   }
 }
 
+/// Before all is read, which may take minutes.
+void check_output(const MergeRequest& request) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  for (const std::string& path : request.files) {
+    if (fs::equivalent(path, request.output, error))
+      throw InvalidArgument(path + " is to be merged: it cannot be the output too", {});
+  }
+  const fs::path folder = fs::path(request.output).parent_path();
+  const bool plain = !fs::exists(request.output, error) || fs::is_regular_file(request.output, error);
+  if (plain && ::access(folder.empty() ? "." : folder.c_str(), W_OK) != 0)
+    Status::from_errno("cannot write " + request.output, errno).throw_if_error();
+}
+
+/// Returns how many events there are. An error leaves nothing behind.
+std::size_t write_merged(const std::vector<RankTimeline>& ranks, const std::string& path) {
+  std::size_t events = 0;
+  std::exception_ptr problem;  // of a rank's file
+  const Status written = write_whole_file(path, [&](std::ostream& file) {
+    try {
+      events = timelines::merge(ranks, file);
+    } catch (...) {
+      problem = std::current_exception();
+      file.setstate(std::ios::failbit);
+    }
+  });
+  if (problem) std::rethrow_exception(problem);
+  written.throw_if_error();
+  return events;
+}
+
 void merge_files(const MergeRequest& request) {
+  check_output(request);
   std::vector<RankTimeline> ranks;
   for (const std::string& path : request.files) ranks.push_back(timelines::read_timeline(path));
   timelines::check_together(ranks);
-  for (const std::string& path : request.files) {
-    std::error_code error;
-    if (std::filesystem::equivalent(path, request.output, error))
-      throw InvalidArgument(path + " is to be merged: it cannot be the output too", {});
-  }
-  std::ofstream file(request.output);
-  const std::size_t events = timelines::merge(ranks, file);
-  file.close();
-  if (!file) Status::from_errno("cannot write " + request.output, errno).throw_if_error();
+  const std::size_t events = write_merged(ranks, request.output);
   for (const RankTimeline& one : ranks) {
     if (one.dropped > 0)
       fmt::print(stderr, "kolo trace merge: rank {} had no room for its last {} spans\n", one.rank,

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 #include <vector>
 
 #include "base/deadline.hpp"
@@ -29,14 +30,15 @@ double send_and_hear(Communicator& communicator, std::vector<std::byte>& data, i
 
 double bandwidth_to(Communicator& communicator, int peer) {
   std::vector<std::byte> nothing;
-  send_and_hear(communicator, nothing, peer);
-  const double there_and_back = send_and_hear(communicator, nothing, peer);
+  double there_and_back = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kRoundTrips; ++i)
+    there_and_back = std::min(there_and_back, send_and_hear(communicator, nothing, peer));
   for (std::uint64_t bytes = kFirst;; bytes *= 4) {
     std::vector<std::byte> data(bytes);
-    const double seconds = std::max(send_and_hear(communicator, data, peer) - there_and_back, 1e-9);
+    const double seconds = send_and_hear(communicator, data, peer) - there_and_back;
     std::uint64_t again = seconds < kLongEnough && bytes < kMost ? 1 : 0;
     communicator.send({&again, 1, DType::uint64}, peer);
-    if (again == 0) return static_cast<double>(bytes) / seconds;
+    if (again == 0) return seconds > 0 ? static_cast<double>(bytes) / seconds : 0;
   }
 }
 
@@ -47,8 +49,7 @@ void answer_bandwidth(Communicator& communicator, int peer) {
     communicator.recv({data.data(), data.size(), DType::uint8}, peer);
     communicator.send({&word, 1, DType::uint8}, peer);
   };
-  once();
-  once();
+  for (int i = 0; i < kRoundTrips; ++i) once();
   std::uint64_t again = 1;
   for (std::uint64_t bytes = kFirst; again == 1; bytes *= 4) {
     data.resize(bytes);

@@ -75,15 +75,17 @@ int tune_as_rank(const TuneRequest& request) {
   const Situation& situation = situation_of(communicator);
   const Setting setting = situation.setting();
   const CostModel costs = measure_costs(communicator);
-  const auto add_links = [&](TuningTable& table) {
+  TuningTable links;
+  for (const auto& [pair, bytes_per_second] : bandwidths) {
+    if (!links.set_bandwidth(pair.first, pair.second, bytes_per_second) && leads)
+      fmt::print("# left out: the bandwidth from {} to {} could not be measured\n", pair.first, pair.second);
+  }
+  learn([&](TuningTable& table) {
     for (const auto& [pair, bytes_per_second] : bandwidths) {
       table.set_bandwidth(pair.first, pair.second, bytes_per_second);
     }
     table.set_model(setting, costs);
-  };
-  learn(add_links);
-  TuningTable links;
-  add_links(links);
+  });
   const std::vector<int> slow = slow_hosts(bandwidths_between(situation.host_names, links));
   if (leads && !slow.empty()) {
     std::vector<std::string> names;
@@ -109,6 +111,7 @@ int tune_as_rank(const TuneRequest& request) {
 /// The same measurement as `kolo bench --algorithm all`, once for each setting.
 int tune_this_machine(const TuneRequest& request) {
   for (const std::string& collective : request.collectives) settings_for(request, collective, 2);
+  update_table(request.file, [](TuningTable&) {}).throw_if_error();  // what cannot be written is found now
   const auto begin = std::chrono::steady_clock::now();
   for (const std::string& collective : request.collectives) {
     for (const std::string& transport : request.transports) {
@@ -132,13 +135,31 @@ int tune_this_machine(const TuneRequest& request) {
   return 0;
 }
 
-int run_tune(TuneRequest& request) {
+/// What makes no sense with the ranks that there are; empty where everything does. `given`: options.
+std::string conflict(const TuneRequest& request, const Launch& launch,
+                     const std::vector<std::string>& given) {
+  if (launch.launcher != "none") {
+    if (given.empty()) return {};
+    return fmt::format("{}: only for ranks that kolo tune starts; these {} were started by something else",
+                       given.front(), launch.size);
+  }
+  if (!request.only_bandwidths) return {};
+  return "--only-bandwidths: it measures between the hosts of ranks that a launcher starts, as in 'kolo run "
+         "--hosts a,b -- kolo tune --only-bandwidths'";
+}
+
+int run_tune(TuneRequest& request, const std::vector<std::string>& given) {
+  const Launch launch = launch_from_environment();
+  if (const std::string problem = conflict(request, launch, given); !problem.empty()) {
+    fmt::print(stderr, "kolo tune: {}\n", problem);
+    return kUsage;
+  }
   if (request.file.empty()) request.file = table_path();
   if (request.file.empty()) {
     fmt::print(stderr, "kolo tune: there is no place for the table: name one with -o or KOLO_TABLE\n");
     return kUsage;
   }
-  return launch_from_environment().launcher == "none" ? tune_this_machine(request) : tune_as_rank(request);
+  return launch.launcher == "none" ? tune_this_machine(request) : tune_as_rank(request);
 }
 
 }  // namespace
@@ -147,20 +168,21 @@ void add_tune(CLI::App& app) {
   const auto request = std::make_shared<TuneRequest>();
   CLI::App* tune = app.add_subcommand("tune", "Measure this machine or cluster, so that kolo chooses well");
   tune->footer(kExamples);
-  tune->add_option("-n,--ranks", request->ranks, "Numbers of ranks to start")
-      ->delimiter(',')
-      ->check(CLI::Range(2, kLargestJob))
-      ->capture_default_str()
-      ->type_name("LIST");
+  auto* ranks = tune->add_option("-n,--ranks", request->ranks, "Numbers of ranks to start")
+                    ->delimiter(',')
+                    ->check(CLI::Range(2, kLargestJob))
+                    ->capture_default_str()
+                    ->type_name("LIST");
   tune->add_option("--collectives", request->collectives, "What to measure")
       ->delimiter(',')
       ->capture_default_str()
       ->type_name("LIST");
-  tune->add_option("--transport", request->transports, "shm, tcp: between ranks on this machine")
-      ->delimiter(',')
-      ->check(CLI::IsMember({"shm", "tcp"}))
-      ->capture_default_str()
-      ->type_name("LIST");
+  auto* transport =
+      tune->add_option("--transport", request->transports, "shm, tcp: between ranks on this machine")
+          ->delimiter(',')
+          ->check(CLI::IsMember({"shm", "tcp"}))
+          ->capture_default_str()
+          ->type_name("LIST");
   tune->add_option("--sizes", request->sizes, "Bytes, with K, M, G; ranges FROM:TO:FACTOR")
       ->capture_default_str()
       ->type_name("LIST");
@@ -169,7 +191,13 @@ void add_tune(CLI::App& app) {
       ->type_name("FILE");
   tune->add_flag("--only-bandwidths", request->only_bandwidths,
                  "Over several hosts: measure what each can send to each other one, and nothing else");
-  tune->callback([request] { throw CLI::RuntimeError(run_tune(*request)); });
+  tune->callback([request, ranks, transport] {
+    std::vector<std::string> given;
+    for (const CLI::Option* option : {ranks, transport}) {
+      if (option->count() > 0) given.push_back("--" + option->get_lnames().front());
+    }
+    throw CLI::RuntimeError(run_tune(*request, given));
+  });
 }
 
 }  // namespace kolo::cli

@@ -46,7 +46,10 @@ CostModel typical_cost_model();
 /// Of TCP between ranks of one host.
 LinkCost typical_loopback();
 
-/// One line of text and back, exactly. from_text() refuses what is not finite, negative or incomplete.
+/// Every number is one that a measurement may give.
+bool is_sane(const CostModel& model);
+
+/// One line of text and back, exactly. from_text() refuses what is not sane or incomplete.
 std::string to_text(const CostModel& model);
 Result<CostModel> cost_model_from_text(const std::string& line);
 

@@ -30,10 +30,13 @@ class Play {
         waiting_(schedules.size()) {
     const std::size_t host_count =
         hosts.empty() ? 1 : static_cast<std::size_t>(*std::max_element(hosts.begin(), hosts.end())) + 1;
+    core_free_.resize(host_count);
     for (std::size_t r = 0; r < schedules.size(); ++r) {
       host_of_.push_back(hosts.empty() ? 0 : static_cast<std::size_t>(hosts[r]));
+      // A rank uses one core at a time: more of them than ranks would only be looked through.
+      auto& cores = core_free_[host_of_.back()];
+      if (static_cast<double>(cores.size() + 1) <= model.cores) cores.push_back(0);
     }
-    core_free_.assign(host_count, std::vector<double>(static_cast<std::size_t>(model.cores), 0));
     out_free_.assign(host_count, 0);
     in_free_.assign(host_count, 0);
     between_free_.assign(host_count, std::vector<double>(host_count, 0));

@@ -32,6 +32,14 @@ bool is_sane(double value) {
   return value >= 1e-12 && value <= 1e15;
 }
 
+bool is_word(const std::string& name) {
+  return !name.empty() && name.find_first_of(" \t\n\v\f\r") == name.npos;
+}
+
+bool is_sane(const Setting& setting) {
+  return is_word(setting.links) && is_word(setting.layout);
+}
+
 /// Takes one line in; false where it makes no sense.
 bool add_line(TuningTable& table, const std::string& line) {
   std::istringstream words(line);
@@ -42,8 +50,7 @@ bool add_line(TuningTable& table, const std::string& line) {
     std::string numbers;
     if (!(words >> setting.links >> setting.layout) || !std::getline(words, numbers)) return false;
     const auto model = cost_model_from_text(numbers);
-    if (model.ok()) table.set_model(setting, model.value());
-    return model.ok();
+    return model.ok() && table.set_model(setting, model.value());
   }
   std::string number;
   double value = 0;
@@ -51,19 +58,16 @@ bool add_line(TuningTable& table, const std::string& line) {
     std::string collective_name, bytes_text, algorithm, surplus;
     Collective collective;
     std::uint64_t bytes = 0;
-    const bool good =
-        (words >> setting.links >> setting.layout >> collective_name >> bytes_text >> algorithm >> number) &&
-        !(words >> surplus) && parse_collective(collective_name, collective) &&
-        read_number(bytes_text, bytes) && read_number(number, value) && is_sane(value);
-    if (good) table.set_time(setting, collective, bytes, algorithm, value);
-    return good;
+    return (words >> setting.links >> setting.layout >> collective_name >> bytes_text >> algorithm >>
+            number) &&
+           !(words >> surplus) && parse_collective(collective_name, collective) &&
+           read_number(bytes_text, bytes) && read_number(number, value) &&
+           table.set_time(setting, collective, bytes, algorithm, value);
   }
   if (what == "bandwidth") {
     std::string from, to, surplus;
-    const bool good = (words >> from >> to >> number) && !(words >> surplus) && read_number(number, value) &&
-                      is_sane(value);
-    if (good) table.set_bandwidth(from, to, value);
-    return good;
+    return (words >> from >> to >> number) && !(words >> surplus) && read_number(number, value) &&
+           table.set_bandwidth(from, to, value);
   }
   return false;
 }
@@ -94,6 +98,25 @@ Result<TuningTable> TuningTable::parse(const std::string& text) {
     if (!add_line(table, line)) return wrong("this makes no sense");
   }
   return table;
+}
+
+bool TuningTable::set_model(const Setting& setting, const CostModel& model) {
+  if (!is_sane(setting) || !is_sane(model)) return false;
+  models_[setting] = model;
+  return true;
+}
+
+bool TuningTable::set_time(const Setting& setting, Collective collective, std::uint64_t bytes,
+                           const std::string& algorithm, double seconds) {
+  if (!is_sane(setting) || !is_word(algorithm) || !is_sane(seconds)) return false;
+  times_[{setting, collective}][bytes][algorithm] = seconds;
+  return true;
+}
+
+bool TuningTable::set_bandwidth(const std::string& from, const std::string& to, double bytes_per_second) {
+  if (!is_word(from) || !is_word(to) || !is_sane(bytes_per_second)) return false;
+  bandwidths_[{from, to}] = bytes_per_second;
+  return true;
 }
 
 std::string TuningTable::text() const {

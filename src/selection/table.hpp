@@ -34,7 +34,8 @@ std::string layout_of(const std::vector<int>& hosts, int size);
 ///   time LINKS LAYOUT COLLECTIVE BYTES ALGORITHM SECONDS   of an undisturbed call
 ///   bandwidth HOST HOST BYTES_PER_SECOND                   from the first to the second
 ///
-/// Lines that begin with '#' are for people. A value.
+/// Lines that begin with '#' are for people. What parse() would not take cannot be set either: a table that
+/// was written can be read. A value.
 class TuningTable {
  public:
   using Times = std::map<std::string, double>;    ///< seconds by algorithm with its arguments
@@ -44,14 +45,11 @@ class TuningTable {
   static Result<TuningTable> parse(const std::string& text);
   std::string text() const;
 
-  void set_model(const Setting& setting, const CostModel& model) { models_[setting] = model; }
-  void set_time(const Setting& setting, Collective collective, std::uint64_t bytes,
-                const std::string& algorithm, double seconds) {
-    times_[{setting, collective}][bytes][algorithm] = seconds;
-  }
-  void set_bandwidth(const std::string& from, const std::string& to, double bytes_per_second) {
-    bandwidths_[{from, to}] = bytes_per_second;
-  }
+  /// False, and nothing is changed, for numbers that no measurement gives and names of no or several words.
+  bool set_model(const Setting& setting, const CostModel& model);
+  bool set_time(const Setting& setting, Collective collective, std::uint64_t bytes,
+                const std::string& algorithm, double seconds);
+  bool set_bandwidth(const std::string& from, const std::string& to, double bytes_per_second);
   /// Forgets the times of a collective, before it is measured anew.
   void forget(const Setting& setting, Collective collective) { times_.erase({setting, collective}); }
 

@@ -11,12 +11,12 @@ Case float_case(Kind kind, std::uint64_t bytes, int ranks) {
 
 TEST(BenchCase, NamesThereAndBack) {
   for (const auto name : kind_names()) {
-    Kind kind = Kind::copy;
+    Kind kind = Kind::rewrite;
     ASSERT_TRUE(parse_kind(name, kind)) << name;
     EXPECT_EQ(name_of(kind), name);
   }
   Kind kind;
-  EXPECT_FALSE(parse_kind("copy", kind));
+  EXPECT_FALSE(parse_kind("rewrite", kind));
   EXPECT_FALSE(parse_kind("allreduce", kind));
 }
 
@@ -31,6 +31,12 @@ TEST(BenchCase, SizesAsNcclTestsCountsThem) {
   EXPECT_EQ(float_case(Kind::all_to_all, 8, 4).bytes(), 16u) << "at least one element";
   EXPECT_EQ(float_case(Kind::all_reduce, 0, 4).bytes(), 0u) << "nothing stays nothing";
   EXPECT_EQ(float_case(Kind::barrier, 64, 4).bytes(), 0u);
+}
+
+TEST(BenchCase, MemoryIsRewrittenInPlace) {
+  const Case rewrite = float_case(Kind::rewrite, 1024, 4);
+  EXPECT_TRUE(rewrite.in_place);
+  EXPECT_EQ(rewrite.bytes(), 1024u);
 }
 
 TEST(BenchCase, BusFactors) {

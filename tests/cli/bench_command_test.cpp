@@ -130,6 +130,24 @@ TEST(BenchCommand, PrivateMemoryAndNamedAlgorithm) {
   }
 }
 
+TEST(BenchCommand, RewritesMemoryOfTheSameKindInPlace) {
+  for (const std::string memory : {"shared", "private"}) {
+    const Lines file;
+    const Outcome outcome = run("all_gather --ranks 2 --sizes 4099 --iterations 5 --dtype int8 --memory " +
+                                memory + " --json " + file.path);
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    std::size_t rows = 0;
+    for (const auto& line : file.read()) {
+      if (line.at("type") != "rewrite") continue;
+      ++rows;
+      EXPECT_EQ(line.at("memory"), memory);
+      EXPECT_EQ(line.at("in_place"), true);
+      EXPECT_EQ(line.at("bytes"), 4098);
+    }
+    EXPECT_EQ(rows, 1u) << outcome.output;
+  }
+}
+
 TEST(BenchCommand, WrongUsageIsToldInAWord) {
   const std::vector<std::pair<const char*, const char*>> cases = {
       {"all_redcue", "unknown collective 'all_redcue'"},
@@ -213,6 +231,21 @@ void expect_right_peers(const std::string& arguments, const std::vector<std::str
     const bool absent = outcome.output.find("# " + peer + " is not here: ") != std::string::npos;
     EXPECT_EQ(rows, absent ? 0u : 2u) << arguments << " " << peer << "\n" << outcome.output;
   }
+}
+
+TEST(BenchCommand, TheHelpNamesEveryPeer) {
+  // What is refused names all that there are.
+  const std::string refused = run("all_reduce --against nobody").output;
+  const std::string before = "there are ";
+  std::string names = refused.substr(refused.find(before) + before.size());
+  names = names.substr(0, names.find('\n')) + ",";
+  const std::string help = run("--help").output;
+  const std::string against = help.substr(help.find("--against"));
+  std::size_t count = 0;
+  for (std::size_t begin = 0, end; (end = names.find(',', begin)) != names.npos; begin = end + 2, ++count) {
+    EXPECT_NE(against.find(names.substr(begin, end - begin)), std::string::npos) << names;
+  }
+  EXPECT_GE(count, 4u) << refused;
 }
 
 TEST(BenchCommand, PeersAreVerifiedToo) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <span>
 #include <vector>
 
 namespace kolo::bench {
@@ -72,6 +73,19 @@ TEST(BenchNoise, FindsWhatIsWrong) {
         all.back()[5] = std::nanf("");
         EXPECT_GT(noise.count_wrong(result(all, 0, divisor).data(), kCount, 3, deviation), 0u);
       }
+    }
+  }
+}
+
+TEST(BenchNoise, EveryElementIsInTheHash) {
+  for (const std::size_t count : {1, 2, 3, 7, 8}) {
+    std::vector<float> result(count, 1.0f);
+    const auto hash = [&] { return hash_of(0, std::as_bytes(std::span(result))); };
+    const std::uint64_t before = hash();
+    for (float& element : result) {
+      element = 2;
+      EXPECT_NE(hash(), before) << count;
+      element = 1;
     }
   }
 }

@@ -35,7 +35,7 @@ void expect_aligned(const Table& table, const std::vector<std::optional<Row>>& p
   for (const std::uint64_t bytes : {std::uint64_t{2}, std::uint64_t{67108862}, std::uint64_t{1} << 33}) {
     for (const double least : {0.31, 99.994, 9999.94, 1234567.0}) {
       const double us = std::max(least, static_cast<double>(bytes) / 1e6);  // not beyond 1000 GB/s
-      text += table.row(sample_row("kolo", bytes, us), sample_row("memcpy", bytes, us / 2), peers);
+      text += table.row(sample_row("kolo", bytes, us), sample_row("rewrite", bytes, us / 2), peers);
     }
   }
   const auto lines = lines_of(text);
@@ -108,9 +108,29 @@ TEST(BenchJson, ALineHasAllFields) {
   EXPECT_EQ(json.at("p99_us"), 12.5);
   EXPECT_EQ(json.at("tensors"), 1);
   EXPECT_EQ(json.at("iterations"), 3);
-  EXPECT_EQ(json.at("algbw_GBps"), 0.082);
-  EXPECT_EQ(json.at("busbw_GBps"), 0.123);
+  EXPECT_EQ(json.at("algbw_GBps"), 0.08192);
+  EXPECT_EQ(json.at("busbw_GBps"), 0.12288);
   EXPECT_EQ(json.at("wrong"), 2);
+}
+
+TEST(BenchJson, SmallBandwidthsKeepTheirDigits) {
+  const auto json = nlohmann::json::parse(row_line(sample_row("kolo", 64, 367)));
+  EXPECT_DOUBLE_EQ(json.at("algbw_GBps"), 0.000174387);
+  EXPECT_EQ(nlohmann::json::parse(row_line(sample_row("kolo", 0, 367))).at("algbw_GBps"), 0);
+}
+
+TEST(BenchJson, TheChoiceHasALine) {
+  const Case what = sample_row("kolo", 1024, 1).what;
+  const auto json = nlohmann::json::parse(choice_line(what, "ring", "direct", {1.25, 1.125, 1.5}));
+  EXPECT_EQ(json.at("type"), "choice");
+  EXPECT_EQ(json.at("collective"), "all_reduce");
+  EXPECT_EQ(json.at("ranks"), 4);
+  EXPECT_EQ(json.at("bytes"), 1024);
+  EXPECT_EQ(json.at("choice"), "ring");
+  EXPECT_EQ(json.at("fastest"), "direct");
+  EXPECT_EQ(json.at("regret"), 0.25);
+  EXPECT_EQ(json.at("regret_low"), 0.125);
+  EXPECT_EQ(json.at("regret_high"), 0.5);
 }
 
 TEST(BenchJson, TheMachineHasALine) {

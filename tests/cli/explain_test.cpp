@@ -135,6 +135,15 @@ TEST(Draw, WritesWhereItIsTold) {
   EXPECT_EQ(run({"draw", "central", "--format", "svg", "-o", "sheet"}).out, "");
   EXPECT_EQ(read("sheet").rfind("<svg ", 0), 0u);
   EXPECT_EQ(run({"draw", "central", "--format", "svg", "-o", "-"}).out, read("sheet"));
+  // Without a format the name tells.
+  EXPECT_EQ(run({"draw", "central", "-o", "sheet.svg"}).out, "");
+  EXPECT_EQ(read("sheet.svg"), read("sheet"));
+  run({"draw", "central", "-o", "page.svg", "--format", "html"});
+  EXPECT_EQ(read("page.svg").rfind("<!doctype html>", 0), 0u);
+  run({"draw", "central", "-o", "steps.txt"});
+  EXPECT_EQ(read("steps.txt"), run({"draw", "central", "--format", "text"}).out);
+  run({"draw", "central", "-o", "central"});
+  EXPECT_EQ(read("central"), read("page.svg"));
   const Outcome text = run({"draw", "central", "--format", "text"});
   EXPECT_EQ(text.code, 0);
   EXPECT_NE(text.out.find("Step 14 of 14"), std::string::npos) << text.out;

@@ -107,6 +107,17 @@ TEST_F(Trace, AFileIsNotMergedIntoItself) {
   EXPECT_EQ(json::parse(std::ifstream(path("out"))), json::parse(text));
 }
 
+TEST_F(Trace, AnOutputThatCannotBeWrittenIsFoundBeforeAllIsRead) {
+  const std::string nowhere = path("no/where.json");
+  Command merging({KOLO_PROGRAM, "trace", "merge", "-o", nowhere, path("missing")});
+  EXPECT_EQ(merging.finish(), 1) << merging.out();
+  EXPECT_NE(merging.err().find("cannot write " + nowhere + ": No such file or directory"), std::string::npos)
+      << merging.err();
+  Command full({KOLO_PROGRAM, "trace", "merge", "-o", "/dev/full", file("good", timeline(0, "a", 1, 1))});
+  EXPECT_EQ(full.finish(), 1) << full.out();
+  EXPECT_NE(full.err().find("cannot write /dev/full: No space left"), std::string::npos) << full.err();
+}
+
 TEST_F(Trace, MillionsOfSpansNeedNoMemory) {
   const std::string text = timeline(0, "a", 1, 1);
   const std::string span = json::parse(text)["traceEvents"].back().dump();

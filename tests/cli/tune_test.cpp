@@ -3,17 +3,21 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "algorithms/algorithm.hpp"
 #include "cli/command.hpp"
+#include "kolo/kolo.hpp"
 #include "selection/table.hpp"
+#include "tune/bandwidth.hpp"
 
 namespace kolo::test {
 namespace {
@@ -162,6 +166,59 @@ TEST(Tune, SaysWhatItCannotDo) {
   expect_usage_error({"tune", "--transport", "pigeon"}, "pigeon");
   expect_usage_error({"tune", "--ranks", "1", "-o", "/nowhere/table"}, "1");
   expect_usage_error({"bench", "all_reduce", "--learn", "/nowhere/table"}, "--algorithm all");
+  expect_usage_error({"tune", "--only-bandwidths", "-o", "/nowhere/table"}, "that a launcher starts");
+}
+
+TEST(Tune, OneLateAnswerIsNoBandwidth) {
+  using std::chrono::milliseconds;
+  const auto store = make_memory_store();
+  Options options;
+  options.transports = "inproc";
+  options.timeout = std::chrono::seconds(60);
+  // Rank 1 answers one empty message late, and then takes its time for the data.
+  std::thread peer([&] {
+    Communicator communicator = Communicator::create(store, 1, 2, options);
+    std::byte word{};
+    for (int i = 0; i < tune::kRoundTrips; ++i) {
+      communicator.recv({nullptr, 0, DType::uint8}, 0);
+      if (i == 1) std::this_thread::sleep_for(milliseconds(500));
+      communicator.send({&word, 1, DType::uint8}, 0);
+    }
+    std::vector<std::byte> data(256 << 10);
+    communicator.recv({data.data(), data.size(), DType::uint8}, 0);
+    std::this_thread::sleep_for(milliseconds(100));
+    communicator.send({&word, 1, DType::uint8}, 0);
+    std::uint64_t again = 0;
+    communicator.recv({&again, 1, DType::uint64}, 0);
+    EXPECT_EQ(again, 0u);
+  });
+  Communicator communicator = Communicator::create(store, 0, 2, options);
+  const double bandwidth = tune::bandwidth_to(communicator, 1);
+  peer.join();
+  EXPECT_GT(bandwidth, 0);
+  EXPECT_LT(bandwidth, (256 << 10) / 0.09);
+}
+
+TEST(Tune, RefusesWhatItsLauncherHasDecided) {
+  for (const auto& [option, value] : {std::pair("--ranks", "2"), std::pair("--transport", "tcp")}) {
+    Command tune({KOLO_PROGRAM, "tune", option, value, "-o", "/nowhere/table"},
+                 {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "1"}});
+    EXPECT_EQ(tune.finish(), 2) << tune.err();
+    EXPECT_NE(tune.err().find(std::string(option) + ": only for ranks that kolo tune starts"),
+              std::string::npos)
+        << tune.err();
+  }
+}
+
+TEST(Tune, FindsATableThatItCannotChangeBeforeItMeasures) {
+  const TableFile file;
+  std::ofstream(file.path) << "kolo-table 1\nnonsense\n";
+  for (const std::string& path : {file.path, std::string("/proc/kolo/table")}) {
+    const Outcome tuned = run({"tune", "--ranks", "2", "--transport", "shm", "--sizes", "64", "-o", path});
+    EXPECT_NE(tuned.code, 0) << path;
+    EXPECT_NE(tuned.err.find(path), std::string::npos) << tuned.err;
+    EXPECT_EQ(tuned.out, "") << path;
+  }
 }
 
 TEST(ABrokenTable, IsLeftOutWithAWarning) {
@@ -200,6 +257,32 @@ TEST(BenchGrid, ShowsEveryAlgorithmTheChoiceAndTheRegret) {
   }
   EXPECT_NE(grid.out.find("regret"), std::string::npos);
   EXPECT_NE(grid.out.find('>'), std::string::npos);
+}
+
+TEST(BenchGrid, WritesTheChoiceOfEverySizeAmongTheResults) {
+  const TableFile file;
+  const Outcome grid = run({"bench", "all_reduce", "--ranks", "2", "--algorithm", "all", "--sizes", "8,4K",
+                            "--iterations", "3", "--transport", "inproc", "--json", file.path});
+  EXPECT_EQ(grid.code, 0) << grid.err;
+  std::vector<std::string> names;
+  std::vector<nlohmann::json> choices;
+  std::ifstream lines(file.path);
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = nlohmann::json::parse(line);
+    if (json.at("type") == "result") {
+      names.push_back(json.at("algorithm"));
+      EXPECT_EQ(json.at("wrong"), 0);
+    }
+    if (json.at("type") == "choice") choices.push_back(json);
+  }
+  ASSERT_EQ(choices.size(), 2u);
+  EXPECT_EQ(choices[1].at("bytes"), 4096);
+  for (const auto& line : choices) {
+    EXPECT_TRUE(std::ranges::count(names, line.at("choice").get<std::string>()) > 0) << line;
+    EXPECT_TRUE(std::ranges::count(names, line.at("fastest").get<std::string>()) > 0) << line;
+    EXPECT_GE(line.at("regret"), 0);
+    EXPECT_LE(line.at("regret_low"), line.at("regret_high"));
+  }
 }
 
 }  // namespace

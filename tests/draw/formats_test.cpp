@@ -103,6 +103,20 @@ TEST(Formats, SayWhatIsTooMuch) {
             std::string::npos);
 }
 
+TEST(Formats, FramesAreThinnerThanTheCellsThatTheyAreRound) {
+  const auto frame = [](int size) {
+    const std::string sheet =
+        to_svg(picture_of(Collective::all_reduce, "halving_doubling", size)).value_or_throw();
+    const std::string before = "class='d' stroke-width='";
+    const std::size_t at = sheet.find(before);
+    return at == sheet.npos ? 0 : std::stod(sheet.substr(at + before.size()));
+  };
+  EXPECT_EQ(frame(2), 1.1);
+  EXPECT_LT(frame(16), 0.4);
+  EXPECT_LT(frame(64), 0.1);
+  EXPECT_GT(frame(64), 0);
+}
+
 TEST(Formats, HostsAreBoxes) {
   const Picture picture = picture_of(Collective::all_reduce, "ring", 8, {0, 0, 0, 1, 1, 2, 2, 2});
   EXPECT_EQ(data_in(to_html(picture)).at("boxes").size(), 3u);

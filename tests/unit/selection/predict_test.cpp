@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "unit/algorithms/all_ranks.hpp"
 
 namespace kolo {
@@ -101,6 +103,25 @@ TEST(Predict, FewerCoresThanRanksTakeTurns) {
   const double enough = time_of("ring", 8, 8, model);
   model.cores = 2;
   EXPECT_GT(time_of("ring", 8, 8, model), 3 * enough);
+}
+
+TEST(Predict, CoresThatNobodyNeedsChangeNothing) {
+  CostModel model = typical_cost_model();
+  const auto times = [&](double cores) {
+    model.cores = cores;
+    std::vector<double> all;
+    for (const char* algorithm : {"ring", "direct", "central"}) {
+      all.push_back(time_of(algorithm, 8, 100'000, model));
+      all.push_back(time_of(algorithm, 8, 100'000, model, Collective::all_reduce, {0, 0, 0, 1, 1, 1, 1, 2}));
+    }
+    return all;
+  };
+  EXPECT_EQ(times(8), times(65536));
+  model.cores = 65536;
+  const auto begin = std::chrono::steady_clock::now();
+  time_of("ring", 128, 8, model);
+  // Of 65536 that were looked through for every event.
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
 }
 
 TEST(Predict, NoCoreWaitsForABusyRank) {

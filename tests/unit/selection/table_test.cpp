@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <thread>
 #include <vector>
 
@@ -72,8 +74,11 @@ TEST_F(TableFile, SaysWhichLineMakesNoSense) {
         "time shm 4 all_reduce 8 ring 0", "time shm 4 all_reduce x ring 1",
         "time shm 4 no_collective 8 ring 1", "time shm 4 all_reduce 8 ring 1 1",
         "time shm 4 all_reduce 8 ring nan", "bandwidth a b", "bandwidth a b inf", "bandwidth a b 1 2",
-        "model shm 4", "model shm 4 1 2 3", "model shm 4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 0 1",
-        "model shm 4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1e9 1"}) {
+        "model shm 4", "model shm 4 1 2 3", "model shm 4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 0 1",
+        "model shm 4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1e9 1",
+        "model shm 4 1e308 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1",
+        "model shm 4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 2e15", "model shm 4 1 1 1 1 1 1 1 1 1 1 1 1 1 inf 1 1 1",
+        "model shm 4 1 1 1 1 1 1 1 1 1 1 1 1 1 nan 1 1 1"}) {
     const auto read = read_table(write(std::string("kolo-table 1\n# for people\n\n") + line + "\n"));
     ASSERT_FALSE(read.ok()) << line;
     EXPECT_NE(read.status().message().find("line 4: this makes no sense"), std::string::npos)
@@ -108,6 +113,28 @@ TEST_F(TableFile, KeepsWhatSeveralWritersAdd) {
       EXPECT_TRUE(table.value().bandwidth(std::to_string(w), std::to_string(i)).has_value()) << w << " " << i;
     }
   }
+}
+
+TEST(TuningTable, TakesNothingThatItCouldNotRead) {
+  TuningTable table = example();
+  const std::string before = table.text();
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const double number : {0.0, -1.0, 1e-13, 2.7e17, kInfinity, std::nan("")}) {
+    EXPECT_FALSE(table.set_bandwidth("a", "b", number)) << number;
+    EXPECT_FALSE(table.set_time({"shm", "4"}, Collective::all_reduce, 8, "ring", number)) << number;
+  }
+  EXPECT_FALSE(table.set_bandwidth("a b", "c", 1));
+  EXPECT_FALSE(table.set_bandwidth("a", "", 1));
+  EXPECT_FALSE(table.set_time({"shm", "4"}, Collective::all_reduce, 8, "a ring", 1));
+  EXPECT_FALSE(table.set_time({"", "4"}, Collective::all_reduce, 8, "ring", 1));
+  for (const double number : {-1.0, 1e16, kInfinity, std::nan("")}) {
+    CostModel model = typical_cost_model();
+    model.network.latency = number;
+    EXPECT_FALSE(table.set_model({"shm", "4"}, model)) << number;
+  }
+  EXPECT_EQ(table.text(), before);
+  EXPECT_TRUE(table.set_bandwidth("a", "b", 1e15));
+  EXPECT_TRUE(TuningTable::parse(table.text()).ok());
 }
 
 TEST(TuningTable, ForgetsOneCollectiveOfOneSetting) {
