@@ -61,8 +61,9 @@ TEST_P(Shrink, TheSurvivorsOfAKilledRankGoOn) {
       require(smaller.size() == 4, "not everybody who is left is in");
       require(smaller.rank() == before - (before > victim ? 1 : 0), "the ranks' order has changed");
       expect_it_works(smaller);
-      require(smaller.barrier_async().algorithm() == c.barrier_async().algorithm(),
-              "another barrier than before");
+      const Work barrier = smaller.barrier_async();
+      require(barrier.algorithm() == c.barrier_async().algorithm(), "another barrier than before");
+      barrier.wait();  // who leaves while it is under way ends the others' calls
     });
     processes.await_ready();
     std::this_thread::sleep_for(100ms);
