@@ -136,6 +136,7 @@ void Operation::post(std::uint32_t index) {
   if (step.kind == StepKind::send) {
     transfer.data = at(step.a_buffer, step.a);
     transfer.acknowledged = spec_.acknowledged;
+    transfer.is_warm = step.dependencies > 0;
     link.post_send(transfer);
   } else {
     const bool stores = step.kind == StepKind::recv && encoding_.is_native();

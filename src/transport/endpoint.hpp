@@ -48,6 +48,8 @@ class Endpoint {
   virtual std::uint64_t delivered() const { return 0; }
   /// Bytes written that are still on their way there.
   virtual std::uint64_t undelivered() const { return 0; }
+  /// Both ends are in one host. What has just come is then best sent on before the caches forget it.
+  virtual bool shares_caches() const { return false; }
   /// Write no more than so many bytes of messages before reading again: where both ends share caches, who
   /// first writes all that goes finds what the peer wrote likewise gone from them.
   virtual std::uint64_t turn_bytes() const { return std::numeric_limits<std::uint64_t>::max(); }

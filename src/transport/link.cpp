@@ -113,6 +113,14 @@ void Link::offer_instead(OutFrame& message) {
 }
 
 void Link::send_data(MessageRequest& request) {
+  if (endpoint_->shares_caches() && !request.is_warm) {
+    cold_.push_back(&request);
+  } else {
+    enqueue_data(request);
+  }
+}
+
+void Link::enqueue_data(MessageRequest& request) {
   OutFrame frame;
   frame.header = header_for(FrameType::data, request);
   frame.request = &request;
@@ -120,14 +128,19 @@ void Link::send_data(MessageRequest& request) {
 }
 
 bool Link::is_waiting() const noexcept {
-  return !receives_.empty() || !sends_.empty() || !pulls_.empty() || incoming_ != nullptr ||
+  return !receives_.empty() || !sends_.empty() || !pulls_.empty() || !cold_.empty() ||
+         incoming_ != nullptr ||
          std::any_of(out_.begin() + static_cast<std::ptrdiff_t>(out_head_), out_.end(),
                      [](const OutFrame& frame) { return frame.request != nullptr; });
 }
 
 bool Link::flush() {
   bool moved = false;
-  while (out_head_ < out_.size() && turn_left_ > 0) {
+  while (wants_write() && turn_left_ > 0) {
+    if (out_head_ == out_.size()) {
+      enqueue_data(*cold_.front());
+      cold_.pop_front();
+    }
     constexpr std::size_t kParts = 16;
     iovec parts[kParts];
     std::size_t used = 0;
@@ -464,6 +477,7 @@ void Link::abandon() {
   endpoint_->revoke();
   receives_.clear();
   sends_.clear();
+  cold_.clear();
   pulls_.clear();
   unexpected_.clear();
   unexpected_bytes_ = 0;

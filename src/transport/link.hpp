@@ -84,7 +84,7 @@ class Link {
   /// A posted request has not met its counterpart yet.
   bool is_waiting() const noexcept;
   /// There are bytes that the endpoint had no room for.
-  bool wants_write() const noexcept { return out_head_ < out_.size(); }
+  bool wants_write() const noexcept { return out_head_ < out_.size() || !cold_.empty(); }
 
   /// Signatures of messages of this operation that came before their receive was posted.
   template <typename Function>
@@ -144,6 +144,7 @@ class Link {
   Status copy_offered(const Pull& from, std::uint64_t bytes);
   bool agrees(const FrameHeader& header, const MessageRequest& request);
   void send_data(MessageRequest& request);
+  void enqueue_data(MessageRequest& request);
   void reply(FrameType type, const Tag& tag);
   void fail(Status status);
   void corrupt(const std::string& what);
@@ -160,6 +161,7 @@ class Link {
 
   std::vector<OutFrame> out_;
   std::size_t out_head_ = 0;
+  std::deque<MessageRequest*> cold_;  // long messages that go when there is nothing else to write
   std::size_t controls_queued_ = 0;
   std::uint64_t turn_left_ = endpoint_->turn_bytes();  // what may be written before the next attempt to read
 

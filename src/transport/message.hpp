@@ -43,6 +43,7 @@ class MessageRequest {
   std::uint64_t bytes = 0;
   std::uint32_t segments = 1;  ///< of how many messages what is sent from rank to rank consists here
   bool acknowledged = false;   ///< a send that finishes only once the peer has met it with a receive
+  bool is_warm = false;        ///< a send of what has just come or been summed, and is still in caches
 
   /// Sends only: the bytes leave now. From here on, if not before, `data` points to them. May come again.
   virtual void leaving() {}

@@ -18,6 +18,7 @@ struct PipeState {
   std::deque<std::byte> bytes[2];  // written by end 0 and by end 1
   bool revoked[2] = {false, false};
   bool pulls = false;
+  bool shares_caches = false;
   bool frees = false;  // whoever offers takes it back, and frees the memory, just before it is read
   std::size_t room = std::size_t{1} << 30;
   std::size_t most_at_once = std::size_t{1} << 30;
@@ -52,6 +53,7 @@ class PipeEnd final : public Endpoint {
     bytes.erase(bytes.begin(), end);
     return size;
   }
+  bool shares_caches() const override { return state_->shares_caches; }
   std::uint64_t turn_bytes() const override { return state_->turn; }
   bool is_memory() const override { return true; }
   int fd() const override { return -1; }

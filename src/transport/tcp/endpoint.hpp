@@ -24,6 +24,7 @@ class TcpEndpoint final : public Endpoint {
   Result<std::size_t> read(std::span<std::byte> into) override;
   std::uint64_t delivered() const override { return written_ - undelivered(); }
   std::uint64_t undelivered() const override;
+  bool shares_caches() const override { return stays_in_host_; }
   std::uint64_t turn_bytes() const override;
   bool is_memory() const override { return false; }
   int fd() const override { return socket_.get(); }

@@ -16,6 +16,7 @@ struct Pair {
       : state(std::make_shared<PipeState>()) {
     state->turn = turn;
     state->pulls = pulls;
+    state->shares_caches = seed % 2 == 0;
     state->random.seed(seed);
     state->most_at_once = most_at_once;
     state->room = room;
@@ -278,6 +279,48 @@ TEST(Link, WritesItsTurnAndThenReads) {
   }
   for (std::size_t i = 0; i < messages.size(); i += 2)
     EXPECT_EQ(messages[i]->memory, messages[i + 1]->memory);
+}
+
+/// Over what both ends share caches: first what has just come and is asked for, then what has lain in memory.
+TEST(Link, WithinAHostSendsOnWhatHasJustComeAheadOfWhatWaits) {
+  for (const bool shares_caches : {false, true}) {
+    constexpr std::uint64_t kBytes = 100'000;
+    constexpr std::uint32_t kCold = 8;
+    Pair pair(false, 1, std::size_t{1} << 30, std::size_t{1} << 30, kBytes / 2);
+    pair.state->shares_caches = shares_caches;
+    std::vector<std::unique_ptr<Message>> sends;
+    std::vector<std::unique_ptr<Message>> receives;
+    const auto post = [&](bool is_warm) {
+      const Tag tag{1, static_cast<std::uint32_t>(sends.size()), 1};
+      sends.push_back(std::make_unique<Message>(tag, kBytes));
+      receives.push_back(std::make_unique<Message>(tag, kBytes));
+      fill(*sends.back(), tag.message);
+      sends.back()->is_warm = is_warm;
+      pair.links[1]->post_receive(*receives.back());
+      pair.links[0]->post_send(*sends.back());
+    };
+    for (std::uint32_t i = 0; i < kCold; ++i) post(false);
+    for (int i = 0; !receives[0]->done; ++i) {
+      ASSERT_LT(i, 1000);
+      for (const int end : {1, 0}) ASSERT_TRUE(pair.links[end]->progress(true).ok());
+    }
+    EXPECT_FALSE(receives[2]->done);
+    // Also the answer that asks for a message does not wait behind those of the other direction.
+    Message back_send({1, 0, 1}, kBytes), back_receive({1, 0, 1}, kBytes);
+    fill(back_send, 99);
+    pair.links[0]->post_receive(back_receive);
+    pair.links[1]->post_send(back_send);
+    post(true);
+    pair.run(12);
+    EXPECT_EQ(receives.back()->done, shares_caches);
+    EXPECT_EQ(back_receive.done, shares_caches);
+    EXPECT_FALSE(receives[kCold - 1]->done);
+    EXPECT_TRUE(pair.links[0]->is_waiting());
+    pair.run();
+    for (std::size_t i = 0; i < sends.size(); ++i) ASSERT_EQ(sends[i]->memory, receives[i]->memory);
+    EXPECT_EQ(back_send.memory, back_receive.memory);
+    for (auto& link : pair.links) EXPECT_FALSE(link->is_waiting());
+  }
 }
 
 TEST_P(LinkOver, AnAcknowledgedMessageFinishesOnlyWhenItIsMet) {
