@@ -87,13 +87,15 @@ class ExchangeContestant : public Contestant {
     }
   }
 
-  /// Twice round: the first says that all have come, the second that all know it.
+  /// Twice round: the first says that all have come, the second that all know it. A whole cache line each
+  /// time: one byte would leave all that follows a little beside where it lies in the system's pages, and
+  /// copying is two to three times as slow by up to 15 bytes.
   void barrier() override {
-    std::byte token{};
+    std::byte token[64]{};
     for (int round = 0; round < 2; ++round) {
-      if (rank_ == 0) exchange({&token, 1}, {});
-      exchange({}, {&token, 1});
-      if (rank_ != 0) exchange({&token, 1}, {});
+      if (rank_ == 0) exchange(token, {});
+      exchange({}, token);
+      if (rank_ != 0) exchange(token, {});
     }
   }
   void share(void* data, std::size_t bytes) override {
