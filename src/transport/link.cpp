@@ -9,202 +9,29 @@
 namespace kolo {
 namespace {
 
-constexpr std::size_t kInputBytes = 128 * 1024;  // stays in L2 between reading and reducing
+constexpr std::size_t kInputBytes = 128 * 1024;        // stays in L2 between reading and reducing
+constexpr std::uint64_t kShortInputBytes = 16 * 1024;  // a few short messages, or the head of a long one
 constexpr int kReadsPerProgress = 16;
-constexpr std::uint64_t kWriteBytes = 512 * 1024;  // what is made ready to leave ahead of what has left
-constexpr std::size_t kGranule = 8;                // the largest element
+constexpr std::size_t kGranule = 8;  // the largest element
 
-// What a peer may have us keep: short messages and offers that are ahead of our receives, receives that are
-// ahead of our sends, and answers that it does not read.
+// What a peer may have us keep: short messages and offers that are ahead of our receives, and
+// receives that are ahead of our sends.
 constexpr std::size_t kMostUnexpectedBytes = std::size_t{256} << 20;
 // What is under way when the peer hears that it shall hold them is far less than the rest.
 constexpr std::size_t kHoldBytes = std::size_t{32} << 20;
 constexpr std::size_t kGoOnBytes = std::size_t{8} << 20;
 constexpr std::size_t kMostEarlyReady = std::size_t{1} << 20;
-constexpr std::size_t kMostControls = 4096;
-
-bool has_payload(FrameType type) {
-  return type == FrameType::message || type == FrameType::data || type == FrameType::control;
-}
 
 }  // namespace
 
 Link::Link(int peer, std::unique_ptr<Endpoint> endpoint, LinkListener& listener)
     : peer_(peer), endpoint_(std::move(endpoint)), listener_(listener), in_(kInputBytes) {}
 
-FrameHeader Link::header_for(FrameType type, const MessageRequest& request) {
-  FrameHeader header;
-  header.type = type;
-  header.acknowledged = request.acknowledged;
-  header.tag = request.tag;
-  header.bytes = request.bytes;
-  header.segments = request.segments;
-  header.signature = *request.signature;
-  return header;
-}
-
-void Link::enqueue(OutFrame frame) {
-  if (out_head_ == out_.size()) {
-    out_.clear();
-    out_head_ = 0;
-  } else if (out_head_ > 64 && out_head_ * 2 > out_.size()) {
-    out_.erase(out_.begin(), out_.begin() + static_cast<std::ptrdiff_t>(out_head_));
-    out_head_ = 0;
-  }
-  out_.push_back(std::move(frame));
-}
-
-void Link::reply(FrameType type, const Tag& tag) {
-  OutFrame frame;
-  frame.header.type = type;
-  frame.header.tag = tag;
-  enqueue(std::move(frame));
-}
-
-void Link::send_control(std::uint32_t kind, std::span<const std::byte> payload) {
-  if (!status_.ok()) return;
-  if (++controls_queued_ > kMostControls) {
-    fail(Status(Code::system, "it does not read what it is told"));
-    return;
-  }
-  OutFrame frame;
-  frame.header.type = FrameType::control;
-  frame.header.tag.message = kind;
-  frame.header.bytes = payload.size();
-  frame.owned.assign(payload.begin(), payload.end());
-  enqueue(std::move(frame));
-}
-
-// --- Sending
-
-void Link::post_send(MessageRequest& request) {
-  if (abandoned_) return;
-  if (!status_.ok()) {
-    sends_.add(request.tag, {&request, false});  // it will never be met: is_waiting() shows it
-    return;
-  }
-  if (request.bytes <= kEagerBytes) {
-    OutFrame frame;
-    frame.header = header_for(FrameType::message, request);
-    frame.request = &request;
-    enqueue(std::move(frame));
-    return;
-  }
-  if (early_ready_.take(request.tag)) {
-    send_data(request);
-    return;
-  }
-  OutFrame frame;
-  frame.header = header_for(FrameType::offer, request);
-  frame.header.range.region = FrameHeader::kNoRange;
-  if (endpoint_->can_pull()) {
-    request.leaving();
-    if (const auto range = endpoint_->expose(request.data, request.bytes)) frame.header.range = *range;
-  }
-  sends_.add(request.tag, {&request, true});
-  enqueue(std::move(frame));
-}
-
-void Link::offer_instead(OutFrame& message) {
-  message.header.type = FrameType::offer;
-  message.header.range.region = FrameHeader::kNoRange;
-  MessageRequest& request = *std::exchange(message.request, nullptr);
-  sends_.add(request.tag, {&request, true});
-}
-
-void Link::send_data(MessageRequest& request) {
-  if (endpoint_->shares_caches() && !request.is_warm) {
-    cold_.push_back(&request);
-  } else {
-    enqueue_data(request);
-  }
-}
-
-void Link::enqueue_data(MessageRequest& request) {
-  OutFrame frame;
-  frame.header = header_for(FrameType::data, request);
-  frame.request = &request;
-  enqueue(std::move(frame));
-}
-
 bool Link::is_waiting() const noexcept {
-  return !receives_.empty() || !sends_.empty() || !pulls_.empty() || !cold_.empty() ||
-         incoming_ != nullptr ||
+  return !receives_.empty() || !sends_.empty() || !pulls_.empty() || !cold_.empty() || incoming_ != nullptr ||
          std::any_of(out_.begin() + static_cast<std::ptrdiff_t>(out_head_), out_.end(),
                      [](const OutFrame& frame) { return frame.request != nullptr; });
 }
-
-bool Link::flush() {
-  bool moved = false;
-  while (wants_write() && turn_left_ > 0) {
-    if (out_head_ == out_.size()) {
-      enqueue_data(*cold_.front());
-      cold_.pop_front();
-    }
-    constexpr std::size_t kParts = 16;
-    iovec parts[kParts];
-    std::size_t used = 0;
-    std::uint64_t offered = 0;
-    const std::uint64_t most = std::min(turn_left_, kWriteBytes);
-    for (std::size_t i = out_head_; i < out_.size() && used + 2 <= kParts && offered < most; ++i) {
-      OutFrame& frame = out_[i];
-      const bool is_short = frame.header.type == FrameType::message && frame.header.bytes > 0;
-      if (is_held_ && is_short && frame.written == 0 && frame.request != nullptr) offer_instead(frame);
-      if (frame.request != nullptr && frame.written == 0) {
-        frame.request->leaving();
-        frame.payload = frame.request->data;
-      }
-      std::uint64_t skip = frame.written;
-      if (skip < sizeof(FrameHeader)) {
-        parts[used++] = {reinterpret_cast<std::byte*>(&frame.header) + skip, sizeof(FrameHeader) - skip};
-        offered += sizeof(FrameHeader) - skip;
-        skip = 0;
-      } else {
-        skip -= sizeof(FrameHeader);
-      }
-      if (!has_payload(frame.header.type) || frame.header.bytes == skip) continue;
-      const std::byte* payload = frame.owned.empty() ? frame.payload : frame.owned.data();
-      const std::uint64_t bytes =
-          std::min(frame.header.bytes - skip, turn_left_ - std::min(turn_left_, offered));
-      parts[used++] = {const_cast<std::byte*>(payload) + skip, bytes};
-      offered += bytes;
-    }
-    auto wrote = endpoint_->write({parts, used});
-    if (!wrote.ok()) {
-      fail(wrote.status());
-      return moved;
-    }
-    std::uint64_t left = *wrote;
-    moved = moved || left > 0;
-    const bool full = left < offered;
-    turn_left_ -= std::min(turn_left_, left);
-    while (left > 0) {
-      OutFrame& frame = out_[out_head_];
-      const std::uint64_t total =
-          sizeof(FrameHeader) + (has_payload(frame.header.type) ? frame.header.bytes : 0);
-      const std::uint64_t step = std::min(left, total - frame.written);
-      frame.written += step;
-      if (frame.header.type == FrameType::data) payload_moved_ += step;
-      left -= step;
-      if (frame.written < total) break;
-      MessageRequest* request = frame.request;
-      frame.owned = {};
-      if (frame.header.type == FrameType::control) --controls_queued_;
-      ++out_head_;
-      if (request == nullptr) continue;
-      if (request->acknowledged) {
-        // Only now: a `done` that came earlier would free memory that we still read.
-        sends_.add(request->tag, {request, false});
-      } else {
-        request->finished();  // may post more; `frame` is no longer valid
-      }
-    }
-    if (full) break;
-  }
-  return moved;
-}
-
-// --- Receiving
 
 bool Link::agrees(const FrameHeader& header, const MessageRequest& request) {
   if (header.signature == *request.signature && header.bytes == request.bytes &&
@@ -437,7 +264,9 @@ bool Link::read_more() {
     in_end_ -= in_begin_;
     in_begin_ = 0;
   }
-  auto read = endpoint_->read({in_.data() + in_end_, in_.size() - in_end_});
+  // Not more than the next header behind a long message: what that one announces may be read into its place.
+  const std::uint64_t wanted = incoming_left_ > 0 ? incoming_left() + sizeof(FrameHeader) : kShortInputBytes;
+  auto read = endpoint_->read({in_.data() + in_end_, std::min<std::size_t>(wanted, in_.size() - in_end_)});
   if (!read.ok()) {
     fail(read.status());
     return false;

@@ -1,0 +1,182 @@
+// What a Link writes: frames in the order in which they leave.
+#include <algorithm>
+#include <utility>
+
+#include "transport/link.hpp"
+
+namespace kolo {
+namespace {
+
+constexpr std::uint64_t kWriteBytes = 512 * 1024;  // what is made ready to leave ahead of what has left
+constexpr std::size_t kMostControls = 4096;        // that the peer does not read
+
+bool has_payload(FrameType type) {
+  return type == FrameType::message || type == FrameType::data || type == FrameType::control;
+}
+
+}  // namespace
+
+FrameHeader Link::header_for(FrameType type, const MessageRequest& request) {
+  FrameHeader header;
+  header.type = type;
+  header.acknowledged = request.acknowledged;
+  header.tag = request.tag;
+  header.bytes = request.bytes;
+  header.segments = request.segments;
+  header.signature = *request.signature;
+  return header;
+}
+
+void Link::enqueue(OutFrame frame) {
+  if (out_head_ == out_.size()) {
+    out_.clear();
+    out_head_ = 0;
+  } else if (out_head_ > 64 && out_head_ * 2 > out_.size()) {
+    out_.erase(out_.begin(), out_.begin() + static_cast<std::ptrdiff_t>(out_head_));
+    out_head_ = 0;
+  }
+  out_.push_back(std::move(frame));
+}
+
+void Link::reply(FrameType type, const Tag& tag) {
+  OutFrame frame;
+  frame.header.type = type;
+  frame.header.tag = tag;
+  enqueue(std::move(frame));
+}
+
+void Link::send_control(std::uint32_t kind, std::span<const std::byte> payload) {
+  if (!status_.ok()) return;
+  if (++controls_queued_ > kMostControls) {
+    fail(Status(Code::system, "it does not read what it is told"));
+    return;
+  }
+  OutFrame frame;
+  frame.header.type = FrameType::control;
+  frame.header.tag.message = kind;
+  frame.header.bytes = payload.size();
+  frame.owned.assign(payload.begin(), payload.end());
+  enqueue(std::move(frame));
+}
+
+void Link::post_send(MessageRequest& request) {
+  if (abandoned_) return;
+  if (!status_.ok()) {
+    sends_.add(request.tag, {&request, false});  // it will never be met: is_waiting() shows it
+    return;
+  }
+  if (request.bytes <= kEagerBytes) {
+    OutFrame frame;
+    frame.header = header_for(FrameType::message, request);
+    frame.request = &request;
+    enqueue(std::move(frame));
+    return;
+  }
+  if (early_ready_.take(request.tag)) {
+    send_data(request);
+    return;
+  }
+  OutFrame frame;
+  frame.header = header_for(FrameType::offer, request);
+  frame.header.range.region = FrameHeader::kNoRange;
+  if (endpoint_->can_pull()) {
+    request.leaving();
+    if (const auto range = endpoint_->expose(request.data, request.bytes)) frame.header.range = *range;
+  }
+  sends_.add(request.tag, {&request, true});
+  enqueue(std::move(frame));
+}
+
+void Link::offer_instead(OutFrame& message) {
+  message.header.type = FrameType::offer;
+  message.header.range.region = FrameHeader::kNoRange;
+  MessageRequest& request = *std::exchange(message.request, nullptr);
+  sends_.add(request.tag, {&request, true});
+}
+
+void Link::send_data(MessageRequest& request) {
+  if (endpoint_->shares_caches() && !request.is_warm) {
+    cold_.push_back(&request);
+  } else {
+    enqueue_data(request);
+  }
+}
+
+void Link::enqueue_data(MessageRequest& request) {
+  OutFrame frame;
+  frame.header = header_for(FrameType::data, request);
+  frame.request = &request;
+  enqueue(std::move(frame));
+}
+
+bool Link::flush() {
+  bool moved = false;
+  while (wants_write() && turn_left_ > 0) {
+    if (out_head_ == out_.size()) {
+      enqueue_data(*cold_.front());
+      cold_.pop_front();
+    }
+    constexpr std::size_t kParts = 16;
+    iovec parts[kParts];
+    std::size_t used = 0;
+    std::uint64_t offered = 0;
+    const std::uint64_t most = std::min(turn_left_, kWriteBytes);
+    for (std::size_t i = out_head_; i < out_.size() && used + 2 <= kParts && offered < most; ++i) {
+      OutFrame& frame = out_[i];
+      const bool is_short = frame.header.type == FrameType::message && frame.header.bytes > 0;
+      if (is_held_ && is_short && frame.written == 0 && frame.request != nullptr) offer_instead(frame);
+      if (frame.request != nullptr && frame.written == 0) {
+        frame.request->leaving();
+        frame.payload = frame.request->data;
+      }
+      std::uint64_t skip = frame.written;
+      if (skip < sizeof(FrameHeader)) {
+        parts[used++] = {reinterpret_cast<std::byte*>(&frame.header) + skip, sizeof(FrameHeader) - skip};
+        offered += sizeof(FrameHeader) - skip;
+        skip = 0;
+      } else {
+        skip -= sizeof(FrameHeader);
+      }
+      if (!has_payload(frame.header.type) || frame.header.bytes == skip) continue;
+      const std::byte* payload = frame.owned.empty() ? frame.payload : frame.owned.data();
+      const std::uint64_t bytes =
+          std::min(frame.header.bytes - skip, turn_left_ - std::min(turn_left_, offered));
+      parts[used++] = {const_cast<std::byte*>(payload) + skip, bytes};
+      offered += bytes;
+    }
+    auto wrote = endpoint_->write({parts, used});
+    if (!wrote.ok()) {
+      fail(wrote.status());
+      return moved;
+    }
+    std::uint64_t left = *wrote;
+    moved = moved || left > 0;
+    const bool full = left < offered;
+    turn_left_ -= std::min(turn_left_, left);
+    while (left > 0) {
+      OutFrame& frame = out_[out_head_];
+      const std::uint64_t total =
+          sizeof(FrameHeader) + (has_payload(frame.header.type) ? frame.header.bytes : 0);
+      const std::uint64_t step = std::min(left, total - frame.written);
+      frame.written += step;
+      if (frame.header.type == FrameType::data) payload_moved_ += step;
+      left -= step;
+      if (frame.written < total) break;
+      MessageRequest* request = frame.request;
+      frame.owned = {};
+      if (frame.header.type == FrameType::control) --controls_queued_;
+      ++out_head_;
+      if (request == nullptr) continue;
+      if (request->acknowledged) {
+        // Only now: a `done` that came earlier would free memory that we still read.
+        sends_.add(request->tag, {request, false});
+      } else {
+        request->finished();  // may post more; `frame` is no longer valid
+      }
+    }
+    if (full) break;
+  }
+  return moved;
+}
+
+}  // namespace kolo

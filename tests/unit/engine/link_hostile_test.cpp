@@ -1,0 +1,126 @@
+// What a hostile peer may try with a Link.
+#include <gtest/gtest.h>
+
+#include "link_pair.hpp"
+
+namespace kolo::test {
+namespace {
+
+void expect_refused(Pair& pair, const char* word) {
+  pair.run();
+  EXPECT_EQ(pair.links[0]->status().code(), Code::system);
+  EXPECT_NE(pair.links[0]->status().message().find(word), std::string::npos)
+      << pair.links[0]->status().message();
+}
+
+TEST(HostilePeer, NonsenseEndsTheLinkWithAWord) {
+  const Message message({1, 0, 1}, 20'000);
+  {
+    Pair pair(false, 1, 1000);
+    FrameHeader header;
+    header.magic = 1;
+    pair.say(header);
+    expect_refused(pair, "none");
+  }
+  for (const FrameType type : {FrameType::message, FrameType::control}) {
+    Pair pair(false, 1, 1000);
+    FrameHeader header = frame(type, message);
+    header.bytes = ~0ull;
+    pair.say(header);
+    expect_refused(pair, "bytes");
+  }
+  {
+    Pair pair(false, 1, 1000);
+    pair.say(frame(FrameType::data, message));
+    expect_refused(pair, "nobody");
+  }
+  {
+    Pair pair(false, 1, 1000);
+    pair.say(frame(FrameType::done, message));
+    expect_refused(pair, "not sent");
+  }
+  {
+    Pair pair(false, 1, 1000);
+    Message empty({1, 0, 1}, 0);
+    pair.links[0]->post_receive(empty);
+    pair.say(frame(FrameType::data, empty));
+    expect_refused(pair, "no message as data");
+  }
+}
+
+// A `done` before the message has left would free memory that is still being written to the stream.
+TEST(HostilePeer, CannotFinishASendThatIsStillBeingWritten) {
+  for (const std::uint64_t size : {8000u, 60'000u}) {
+    Pair pair(false, 1, 1'000'000, 1000);  // room for a part of it
+    Message send({1, 0, 1}, size);
+    fill(send, 1);
+    send.acknowledged = true;
+    if (size > kEagerBytes) pair.say(frame(FrameType::ready, send));
+    pair.links[0]->progress(true).ok();
+    pair.links[0]->post_send(send);
+    pair.links[0]->progress(true).ok();
+    ASSERT_TRUE(pair.links[0]->wants_write());
+    pair.say(frame(FrameType::done, send));
+    pair.links[0]->progress(true).ok();
+    EXPECT_FALSE(send.done);
+    EXPECT_FALSE(pair.links[0]->status().ok());
+  }
+}
+
+TEST(HostilePeer, CannotHaveAMessageSentTwice) {
+  Pair pair(false, 1, 1'000'000);
+  Message send({1, 0, 1}, 60'000);
+  fill(send, 1);
+  send.acknowledged = true;
+  pair.links[0]->post_send(send);
+  pair.links[0]->progress(false).ok();
+  pair.say(frame(FrameType::ready, send));
+  pair.links[0]->progress(true).ok();
+  pair.say(frame(FrameType::ready, send));
+  pair.links[0]->progress(true).ok();
+  EXPECT_NE(pair.links[0]->status().message().find("was sent"), std::string::npos);
+}
+
+TEST(HostilePeer, CannotOfferAMessageTwice) {
+  for (const bool pulls : {true, false}) {
+    Pair pair(pulls, 1, 1'000'000);
+    Message receive({1, 0, 1}, pulls ? 60'000 : 100);
+    pair.links[0]->post_receive(receive);
+    FrameHeader offer = frame(FrameType::offer, receive);
+    offer.range.region = FrameHeader::kNoRange;
+    pair.say(offer);
+    pair.links[0]->progress(true).ok();
+    EXPECT_TRUE(pair.links[0]->status().ok());
+    pair.say(offer);
+    expect_refused(pair, "two offers");
+  }
+}
+
+TEST(HostilePeer, WhatIsKeptForItIsBounded) {
+  const Message message({1, 0, 1}, 8192);
+  const std::vector<std::byte> payload(8192);
+  Pair pair(false, 1, 1'000'000);
+  for (int i = 0; i < 40'000 && pair.links[0]->status().ok(); ++i) {
+    pair.say(frame(FrameType::message, message), payload);
+    pair.links[0]->progress(true).ok();
+  }
+  EXPECT_NE(pair.links[0]->status().message().find("no receive"), std::string::npos);
+
+  Pair readies(false, 1, 1'000'000);
+  for (int i = 0; i < 1'100'000 && readies.links[0]->status().ok(); ++i) {
+    readies.say(frame(FrameType::ready, message));
+    if (i % 1000 == 0) readies.links[0]->progress(true).ok();
+  }
+  readies.run();
+  EXPECT_NE(readies.links[0]->status().message().find("million"), std::string::npos);
+
+  Pair deaf(false, 1, 1'000'000, 100);  // asks and asks, and never reads the answers
+  for (int i = 0; i < 10'000; ++i) {
+    deaf.links[0]->send_control(3, {});
+    deaf.links[0]->progress(true).ok();
+  }
+  EXPECT_NE(deaf.links[0]->status().message().find("does not read"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kolo::test
