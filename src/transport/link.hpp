@@ -36,7 +36,8 @@ class LinkListener {
 /// until that is a lot: then those that follow wait at the sender, as long ones do. Long ones move only when
 /// their receive is posted: the receiver pulls them from the sender's memory where the endpoint can, else it
 /// says `ready` and the sender streams them. So a message never blocks those behind it, and no long message
-/// is ever copied aside.
+/// is ever copied aside. Within a host long messages of memory that nothing has touched lately stream when
+/// there is nothing else to write.
 ///
 /// The peer is not trusted: whatever it sends, memory that requests do not name is neither read nor written,
 /// what is kept for it is bounded, and a peer that breaks the protocol ends this link with Code::system.

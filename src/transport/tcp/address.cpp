@@ -33,15 +33,13 @@ bool same_kind(const SocketAddress& a, const SocketAddress& b) {
 }  // namespace
 
 std::optional<SocketAddress> SocketAddress::parse_host(const std::string& host) {
-  sockaddr_in in{};
-  in.sin_family = AF_INET;
-  if (::inet_pton(AF_INET, host.c_str(), &in.sin_addr) == 1) {
-    return from(reinterpret_cast<const sockaddr*>(&in));
+  SocketAddress made = any(AF_INET);
+  if (::inet_pton(AF_INET, host.c_str(), &reinterpret_cast<sockaddr_in*>(&made.storage_)->sin_addr) == 1) {
+    return made;
   }
-  sockaddr_in6 in6{};
-  in6.sin6_family = AF_INET6;
-  if (::inet_pton(AF_INET6, host.c_str(), &in6.sin6_addr) == 1) {
-    return from(reinterpret_cast<const sockaddr*>(&in6));
+  made = any(AF_INET6);
+  if (::inet_pton(AF_INET6, host.c_str(), &reinterpret_cast<sockaddr_in6*>(&made.storage_)->sin6_addr) == 1) {
+    return made;
   }
   return std::nullopt;
 }
