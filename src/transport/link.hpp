@@ -84,7 +84,7 @@ class Link {
   bool is_wanted() const noexcept { return wants_write() || awaits_something(); }
   /// A posted request has not met its counterpart yet.
   bool is_waiting() const noexcept;
-  /// There are bytes that the endpoint had no room for.
+  /// There are bytes that the endpoint had no room for, or whose turn has not come.
   bool wants_write() const noexcept { return out_head_ < out_.size() || !cold_.empty(); }
 
   /// Signatures of messages of this operation that came before their receive was posted.

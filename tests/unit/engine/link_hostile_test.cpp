@@ -1,7 +1,7 @@
 // What a hostile peer may try with a Link.
 #include <gtest/gtest.h>
 
-#include "link_pair.hpp"
+#include "unit/engine/link_pair.hpp"
 
 namespace kolo::test {
 namespace {

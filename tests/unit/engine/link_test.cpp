@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "link_pair.hpp"
+#include "unit/engine/link_pair.hpp"
 
 namespace kolo::test {
 namespace {
