@@ -28,7 +28,7 @@ Link::Link(int peer, std::unique_ptr<Endpoint> endpoint, LinkListener& listener)
     : peer_(peer), endpoint_(std::move(endpoint)), listener_(listener), in_(kInputBytes) {}
 
 bool Link::is_waiting() const noexcept {
-  return !receives_.empty() || !sends_.empty() || !pulls_.empty() || !cold_.empty() || incoming_ != nullptr ||
+  return !receives_.empty() || !sends_.empty() || !pulls_.empty() || has_waiting() || incoming_ != nullptr ||
          std::any_of(out_.begin() + static_cast<std::ptrdiff_t>(out_head_), out_.end(),
                      [](const OutFrame& frame) { return frame.request != nullptr; });
 }
@@ -306,6 +306,7 @@ void Link::abandon() {
   endpoint_->revoke();
   receives_.clear();
   sends_.clear();
+  warm_.clear();
   cold_.clear();
   pulls_.clear();
   unexpected_.clear();

@@ -36,8 +36,8 @@ class LinkListener {
 /// until that is a lot: then those that follow wait at the sender, as long ones do. Long ones move only when
 /// their receive is posted: the receiver pulls them from the sender's memory where the endpoint can, else it
 /// says `ready` and the sender streams them. So a message never blocks those behind it, and no long message
-/// is ever copied aside. Within a host long messages of memory that nothing has touched lately stream when
-/// there is nothing else to write.
+/// is ever copied aside. Within a host long messages stream when there is nothing else to write, and those of
+/// memory that has been touched lately do not wait behind all others.
 ///
 /// The peer is not trusted: whatever it sends, memory that requests do not name is neither read nor written,
 /// what is kept for it is bounded, and a peer that breaks the protocol ends this link with Code::system.
@@ -85,7 +85,7 @@ class Link {
   /// A posted request has not met its counterpart yet.
   bool is_waiting() const noexcept;
   /// There are bytes that the endpoint had no room for, or whose turn has not come.
-  bool wants_write() const noexcept { return out_head_ < out_.size() || !cold_.empty(); }
+  bool wants_write() const noexcept { return out_head_ < out_.size() || has_waiting(); }
 
   /// Signatures of messages of this operation that came before their receive was posted.
   template <typename Function>
@@ -144,7 +144,9 @@ class Link {
   bool pull_more();
   Status copy_offered(const Pull& from, std::uint64_t bytes);
   bool agrees(const FrameHeader& header, const MessageRequest& request);
+  bool has_waiting() const noexcept { return !warm_.empty() || !cold_.empty(); }
   void send_data(MessageRequest& request);
+  void enqueue_waiting();
   void enqueue_data(MessageRequest& request);
   void reply(FrameType type, const Tag& tag);
   void fail(Status status);
@@ -162,7 +164,9 @@ class Link {
 
   std::vector<OutFrame> out_;
   std::size_t out_head_ = 0;
-  std::deque<MessageRequest*> cold_;  // long messages that go when there is nothing else to write
+  // Long messages that go when there is nothing else to write: of memory touched lately, and of other memory.
+  std::deque<MessageRequest*> warm_, cold_;
+  bool was_warm_ = false;  // the last one of them
   std::size_t controls_queued_ = 0;
   std::uint64_t turn_left_ = endpoint_->turn_bytes();  // what may be written before the next attempt to read
 

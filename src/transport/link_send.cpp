@@ -8,10 +8,14 @@ namespace kolo {
 namespace {
 
 constexpr std::uint64_t kWriteBytes = 512 * 1024;  // what is made ready to leave ahead of what has left
+constexpr std::size_t kWriteParts = 16;            // headers and payloads in one go
 constexpr std::size_t kMostControls = 4096;        // that the peer does not read
 
-bool has_payload(FrameType type) {
-  return type == FrameType::message || type == FrameType::data || type == FrameType::control;
+/// Bytes of a frame in the stream.
+std::uint64_t length_of(const FrameHeader& header) {
+  const bool has_payload = header.type == FrameType::message || header.type == FrameType::data ||
+                           header.type == FrameType::control;
+  return sizeof(FrameHeader) + (has_payload ? header.bytes : 0);
 }
 
 }  // namespace
@@ -95,10 +99,26 @@ void Link::offer_instead(OutFrame& message) {
 }
 
 void Link::send_data(MessageRequest& request) {
-  if (endpoint_->shares_caches() && !request.is_warm) {
-    cold_.push_back(&request);
-  } else {
-    enqueue_data(request);
+  if (!endpoint_->shares_caches()) return enqueue_data(request);
+  (request.is_warm ? warm_ : cold_).push_back(&request);
+}
+
+/// As much as leaves in one go, one of each in turn. A rank that sent all that is warm first would get
+/// nothing but warm messages back, as its own cold ones wait: then one rank sends and the other sums, and
+/// both find their memory cold.
+void Link::enqueue_waiting() {
+  std::size_t queued = out_.size() - out_head_;
+  std::uint64_t bytes = 0;
+  if (has_waiting() && 2 * queued < kWriteParts) {
+    for (std::size_t i = out_head_; i < out_.size(); ++i)
+      bytes += length_of(out_[i].header) - out_[i].written;
+  }
+  for (; has_waiting() && bytes < kWriteBytes && 2 * queued < kWriteParts; ++queued) {
+    auto& queue = warm_.empty() || (was_warm_ && !cold_.empty()) ? cold_ : warm_;
+    was_warm_ = &queue == &warm_;
+    bytes += queue.front()->bytes;
+    enqueue_data(*queue.front());
+    queue.pop_front();
   }
 }
 
@@ -112,16 +132,13 @@ void Link::enqueue_data(MessageRequest& request) {
 bool Link::flush() {
   bool moved = false;
   while (wants_write() && turn_left_ > 0) {
-    if (out_head_ == out_.size()) {
-      enqueue_data(*cold_.front());
-      cold_.pop_front();
-    }
-    constexpr std::size_t kParts = 16;
-    iovec parts[kParts];
+    enqueue_waiting();
+    iovec parts[kWriteParts];
     std::size_t used = 0;
     std::uint64_t offered = 0;
+    std::uint64_t turn_left = turn_left_;
     const std::uint64_t most = std::min(turn_left_, kWriteBytes);
-    for (std::size_t i = out_head_; i < out_.size() && used + 2 <= kParts && offered < most; ++i) {
+    for (std::size_t i = out_head_; i < out_.size() && used + 2 <= kWriteParts && offered < most; ++i) {
       OutFrame& frame = out_[i];
       const bool is_short = frame.header.type == FrameType::message && frame.header.bytes > 0;
       if (is_held_ && is_short && frame.written == 0 && frame.request != nullptr) offer_instead(frame);
@@ -137,12 +154,12 @@ bool Link::flush() {
       } else {
         skip -= sizeof(FrameHeader);
       }
-      if (!has_payload(frame.header.type) || frame.header.bytes == skip) continue;
+      if (sizeof(FrameHeader) + skip == length_of(frame.header)) continue;
       const std::byte* payload = frame.owned.empty() ? frame.payload : frame.owned.data();
-      const std::uint64_t bytes =
-          std::min(frame.header.bytes - skip, turn_left_ - std::min(turn_left_, offered));
+      const std::uint64_t bytes = std::min(frame.header.bytes - skip, turn_left);
       parts[used++] = {const_cast<std::byte*>(payload) + skip, bytes};
       offered += bytes;
+      turn_left -= bytes;
     }
     auto wrote = endpoint_->write({parts, used});
     if (!wrote.ok()) {
@@ -152,13 +169,14 @@ bool Link::flush() {
     std::uint64_t left = *wrote;
     moved = moved || left > 0;
     const bool full = left < offered;
-    turn_left_ -= std::min(turn_left_, left);
     while (left > 0) {
       OutFrame& frame = out_[out_head_];
-      const std::uint64_t total =
-          sizeof(FrameHeader) + (has_payload(frame.header.type) ? frame.header.bytes : 0);
+      const std::uint64_t total = length_of(frame.header);
       const std::uint64_t step = std::min(left, total - frame.written);
+      // Headers do not count: a turn is to end where messages do, for a short rest of one holds up the whole.
+      const std::uint64_t begin = std::max(frame.written, std::uint64_t{sizeof(FrameHeader)});
       frame.written += step;
+      turn_left_ -= std::max(frame.written, begin) - begin;
       if (frame.header.type == FrameType::data) payload_moved_ += step;
       left -= step;
       if (frame.written < total) break;
