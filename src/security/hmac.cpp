@@ -6,9 +6,12 @@
 
 #include <cstdlib>
 
+#include "security/openssl.hpp"
+
 namespace kolo {
 
 std::string hmac(std::string_view key, std::string_view text) {
+  use_openssl();
   std::string digest(kMacBytes, '\0');
   unsigned length = 0;
   const char* key_data = key.empty() ? "" : key.data();  // a null key means "as before" to OpenSSL

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "security/hmac.hpp"
+#include "security/openssl.hpp"
 
 namespace kolo {
 namespace {
@@ -112,6 +113,7 @@ int find_key(SSL* ssl, const unsigned char* name, std::size_t name_length, SSL_S
 }
 
 Result<std::shared_ptr<SSL_CTX>> make_context() {
+  use_openssl();
   const std::shared_ptr<SSL_CTX> context(::SSL_CTX_new(::TLS_method()), ::SSL_CTX_free);
   if (!context || ::SSL_CTX_set_min_proto_version(context.get(), TLS1_3_VERSION) != 1 ||
       ::SSL_CTX_set_ciphersuites(context.get(), kCiphers) != 1) {

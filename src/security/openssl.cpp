@@ -1,0 +1,11 @@
+#include "security/openssl.hpp"
+
+#include <openssl/crypto.h>
+
+namespace kolo {
+
+void use_openssl() {
+  [[maybe_unused]] static const int ready = ::OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, nullptr);
+}
+
+}  // namespace kolo
