@@ -221,8 +221,8 @@ double Chooser::estimated(const Configured& candidate, const ScheduleSpec& spec,
   const auto all = static_cast<double>(bytes);
   const double sent = parts == 0 ? 0 : static_cast<double>(stated.sent) * all / static_cast<double>(parts);
   const auto steps = static_cast<double>(stated.steps);
-  const bool is_long = sent > kShortMessage * steps;
   const auto per_step = [&](const LinkCost& link) {
+    const bool is_long = sent > steps * link.longest_short;
     return link.latency + 2 * (link.overhead + (is_long ? link.long_overhead : 0));
   };
   const auto per_byte = [&](const LinkCost& link) {

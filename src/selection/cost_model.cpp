@@ -41,7 +41,8 @@ CostModel typical_cost_model() {
                    .long_overhead = 10e-6,
                    .sender_per_byte = 2e-10,
                    .receiver_per_byte = 3e-10,
-                   .wire_per_byte = 8.5e-10};
+                   .wire_per_byte = 8.5e-10,
+                   .longest_short = model.network.longest_short};
   model.cores = 8;
   return model;
 }
@@ -52,7 +53,8 @@ LinkCost typical_loopback() {
           .long_overhead = 8e-6,
           .sender_per_byte = 2e-10,
           .receiver_per_byte = 3e-10,
-          .wire_per_byte = 0};
+          .wire_per_byte = 0,
+          .longest_short = 65536};
 }
 
 std::string to_text(const CostModel& model) {

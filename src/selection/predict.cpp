@@ -103,7 +103,13 @@ class Play {
     return pending_[std::size_t{event} * pieces_ + piece];
   }
   /// A short message is sent whether or not its receiver is ready; a long one asks first.
-  bool asks(std::uint32_t event) const { return static_cast<double>(bytes_[event]) > kShortMessage; }
+  bool asks(std::uint32_t event) const {
+    const MessageGraph::Event& what = graph_.events()[event];
+    return static_cast<double>(bytes_[event]) > link_of(what).longest_short;
+  }
+  const LinkCost& link_of(const MessageGraph::Event& what) const {
+    return host_of_[what.step.rank] == host_of_[what.receiver.rank] ? model_.memory : model_.network;
+  }
 
   void link_to_what_it_waits_for(std::uint32_t event) {
     const MessageGraph::Event& what = graph_.events()[event];
@@ -221,7 +227,7 @@ class Play {
     }
     const std::size_t from = host_of_[event.step.rank];
     const std::size_t to = host_of_[event.receiver.rank];
-    const LinkCost& link = from == to ? model_.memory : model_.network;
+    const LinkCost& link = link_of(event);
     const double overhead = link.overhead + (asks(task.event) && task.piece == 0 ? link.long_overhead : 0);
     switch (task.phase) {
       case Phase::start:

@@ -20,7 +20,7 @@ enum class FrameType : std::uint8_t {
 };
 
 /// What the handshake compares: counts up when anything changes that ranks say to each other afterwards.
-inline constexpr std::uint32_t kWireVersion = 8;
+inline constexpr std::uint32_t kWireVersion = 9;
 
 /// Travels in front of every frame, in the byte order of the machine (all ranks run the same build).
 struct FrameHeader {
@@ -39,8 +39,10 @@ struct FrameHeader {
 static_assert(sizeof(FrameHeader) == 72);
 
 /// Messages up to this size are sent at once, unless the peer holds them; longer ones wait until their
-/// receive is posted.
+/// receive is posted. Where the receiver cannot pull, asking costs a round trip of the network, and a message
+/// whose receive is there goes straight to its place.
 inline constexpr std::uint64_t kEagerBytes = 8192;
+inline constexpr std::uint64_t kEagerStreamBytes = 65536;
 inline constexpr std::uint64_t kMaxControlBytes = 65536;
 
 }  // namespace kolo

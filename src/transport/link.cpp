@@ -62,7 +62,7 @@ void Link::post_receive(MessageRequest& request) {
   }
   receives_.add(request.tag, {&request});
   // Without pulling the offer would only cost a round trip: the receiver speaks first.
-  if (request.bytes > kEagerBytes && !endpoint_->can_pull()) reply(FrameType::ready, request.tag);
+  if (request.bytes > eager_bytes() && !endpoint_->can_pull()) reply(FrameType::ready, request.tag);
 }
 
 void Link::on_message(const FrameHeader& header, const std::byte* payload) {
@@ -70,12 +70,12 @@ void Link::on_message(const FrameHeader& header, const std::byte* payload) {
     MessageRequest& request = *posted->request;
     if (!agrees(header, request)) return;
     if (header.acknowledged) reply(FrameType::done, header.tag);
-    if (header.bytes > 0) {
-      alignas(kGranule) std::byte aligned[kEagerBytes];
-      if (reinterpret_cast<std::uintptr_t>(payload) % kGranule != 0) {
-        payload = static_cast<const std::byte*>(std::memcpy(aligned, payload, header.bytes));
-      }
-      request.consume(0, payload, header.bytes);
+    const bool is_aligned = reinterpret_cast<std::uintptr_t>(payload) % kGranule == 0;
+    alignas(kGranule) std::byte aligned[4096];
+    for (std::uint64_t done = 0, size; done < header.bytes; done += size) {
+      size = std::min<std::uint64_t>(header.bytes - done, is_aligned ? header.bytes : sizeof aligned);
+      if (!is_aligned) std::memcpy(aligned, payload + done, size);
+      request.consume(done, is_aligned ? payload : aligned, size);
     }
     request.finished();
     return;
@@ -107,7 +107,7 @@ void Link::on_offer(const FrameHeader& header) {
   MessageRequest& request = *posted->request;
   if (!agrees(header, request)) return;
   // `ready` went out when the receive was posted, unless a short message was to come.
-  if (!endpoint_->can_pull() && header.bytes > kEagerBytes) return;
+  if (!endpoint_->can_pull() && header.bytes > eager_bytes()) return;
   receives_.take(header.tag);
   answer_offer(header, request);
 }
@@ -221,12 +221,20 @@ bool Link::parse() {
     }
     const bool whole = header.type == FrameType::message || header.type == FrameType::control;
     if (whole) {
-      const auto limit = header.type == FrameType::message ? kEagerBytes : kMaxControlBytes;
+      const auto limit = header.type == FrameType::message ? eager_bytes() : kMaxControlBytes;
       if (header.bytes > limit) {
         corrupt(fmt::format("a frame of {} bytes", header.bytes));
         break;
       }
-      if (in_end_ - in_begin_ < sizeof header + header.bytes) break;
+      if (in_end_ - in_begin_ < sizeof header + header.bytes) {
+        // The rest of a larger one that is awaited need not come through the buffer.
+        if (header.type != FrameType::message || header.bytes <= kEagerBytes) break;
+        if (receives_.find(header.tag) == nullptr) break;
+        in_begin_ += sizeof header;
+        parsed = true;
+        on_data(header);
+        continue;
+      }
     }
     const std::byte* payload = in_.data() + in_begin_ + sizeof header;
     in_begin_ += sizeof header + (whole ? header.bytes : 0);

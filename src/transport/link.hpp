@@ -32,12 +32,12 @@ class LinkListener {
   virtual void on_control(Link& link, std::uint32_t kind, std::span<const std::byte> payload) = 0;
 };
 
-/// Short messages (kEagerBytes) are sent at once and wait at the receiver, if need be in memory of the Link,
-/// until that is a lot: then those that follow wait at the sender, as long ones do. Long ones move only when
-/// their receive is posted: the receiver pulls them from the sender's memory where the endpoint can, else it
-/// says `ready` and the sender streams them. So a message never blocks those behind it, and no long message
-/// is ever copied aside. Within a host long messages stream when there is nothing else to write, and those of
-/// memory that has been touched lately do not wait behind all others.
+/// Short messages (eager_bytes()) are sent at once and wait at the receiver, if need be in memory of the
+/// Link, until that is a lot: then those that follow wait at the sender, as long ones do. Long ones move only
+/// when their receive is posted: the receiver pulls them from the sender's memory where the endpoint can,
+/// else it says `ready` and the sender streams them. So a message never blocks those behind it, and no long
+/// message is ever copied aside. Within a host long messages stream when there is nothing else to write, and
+/// those of memory that has been touched lately do not wait behind all others.
 ///
 /// The peer is not trusted: whatever it sends, memory that requests do not name is neither read nor written,
 /// what is kept for it is bounded, and a peer that breaks the protocol ends this link with Code::system.
@@ -80,6 +80,10 @@ class Link {
   }
   /// There is more to pull, for which no byte of the peer will wake anybody: progress() goes on.
   bool has_pulls() const noexcept { return !pulls_.empty(); }
+  /// How long a message is at most that is sent without being asked for. The same at both ends.
+  std::uint64_t eager_bytes() const noexcept {
+    return endpoint_->can_pull() ? kEagerBytes : kEagerStreamBytes;
+  }
   /// There is something to say to the peer or to hear from it.
   bool is_wanted() const noexcept { return wants_write() || awaits_something(); }
   /// A posted request has not met its counterpart yet.

@@ -69,7 +69,7 @@ void Link::post_send(MessageRequest& request) {
     sends_.add(request.tag, {&request, false});  // it will never be met: is_waiting() shows it
     return;
   }
-  if (request.bytes <= kEagerBytes) {
+  if (request.bytes <= eager_bytes()) {
     OutFrame frame;
     frame.header = header_for(FrameType::message, request);
     frame.request = &request;

@@ -50,12 +50,12 @@ TEST(HostilePeer, NonsenseEndsTheLinkWithAWord) {
 
 // A `done` before the message has left would free memory that is still being written to the stream.
 TEST(HostilePeer, CannotFinishASendThatIsStillBeingWritten) {
-  for (const std::uint64_t size : {8000u, 60'000u}) {
+  for (const std::uint64_t size : {8000u, 60'000u, 100'000u}) {
     Pair pair(false, 1, 1'000'000, 1000);  // room for a part of it
     Message send({1, 0, 1}, size);
     fill(send, 1);
     send.acknowledged = true;
-    if (size > kEagerBytes) pair.say(frame(FrameType::ready, send));
+    if (size > kEagerStreamBytes) pair.say(frame(FrameType::ready, send));
     pair.links[0]->progress(true).ok();
     pair.links[0]->post_send(send);
     pair.links[0]->progress(true).ok();
@@ -69,7 +69,7 @@ TEST(HostilePeer, CannotFinishASendThatIsStillBeingWritten) {
 
 TEST(HostilePeer, CannotHaveAMessageSentTwice) {
   Pair pair(false, 1, 1'000'000);
-  Message send({1, 0, 1}, 60'000);
+  Message send({1, 0, 1}, 100'000);
   fill(send, 1);
   send.acknowledged = true;
   pair.links[0]->post_send(send);

@@ -18,12 +18,12 @@ TEST_P(LinkOver, MessagesOfAllKindsMeetInAnyOrder) {
     std::mt19937 random(seed);
     Pair pair(GetParam(), seed, seed % 3 == 0 ? 100 : 100'000, seed % 2 ? 5000 : 1 << 20,
               seed % 5 == 0 ? 1000 + seed * 600 : 1 << 30);
-    const std::uint64_t sizes[] = {0, 1, 3, 8, 100, 8191, 8192, 8193, 20'000, 300'001};
+    const std::uint64_t sizes[] = {0, 1, 3, 8, 100, 8191, 8192, 8193, 20'000, 65'536, 65'537, 300'001};
     std::vector<std::unique_ptr<Message>> sends;
     std::vector<std::unique_ptr<Message>> receives;
     std::vector<std::pair<bool, std::size_t>> order;
     for (std::uint32_t i = 0; i < 24; ++i) {
-      const std::uint64_t size = sizes[random() % (seed % 3 == 0 ? 9 : 10)];
+      const std::uint64_t size = sizes[random() % (seed % 3 == 0 ? 11 : 12)];
       sends.push_back(std::make_unique<Message>(Tag{1, i, 5}, size));
       fill(*sends.back(), i);
       sends.back()->acknowledged = random() % 3 == 0;
@@ -285,7 +285,7 @@ TEST(Link, WithinAHostWhatHasJustComeAndWhatWaitsGoInTurn) {
 }
 
 TEST_P(LinkOver, AnAcknowledgedMessageFinishesOnlyWhenItIsMet) {
-  for (const std::uint64_t size : {100u, 20'000u}) {
+  for (const std::uint64_t size : {100u, 20'000u, 100'000u}) {
     Pair pair(GetParam(), 1, 1000);
     Message send({1, 0, 1}, size);
     Message receive({1, 0, 1}, size);
@@ -302,7 +302,7 @@ TEST_P(LinkOver, AnAcknowledgedMessageFinishesOnlyWhenItIsMet) {
 }
 
 TEST_P(LinkOver, AMismatchIsToldAndDoesNotSpoilWhatComesBehind) {
-  for (const std::uint64_t size : {100u, 20'000u}) {
+  for (const std::uint64_t size : {100u, 20'000u, 100'000u}) {
     for (const bool receive_first : {true, false}) {
       Pair pair(GetParam(), 1, 3000);
       Message send({1, 0, 1}, size);
@@ -337,7 +337,7 @@ TEST_P(LinkOver, AfterAbandonNothingTouchesTheMemoryAndControlsStillArrive) {
     std::vector<std::unique_ptr<Message>> own[2];
     for (const int end : {0, 1}) {
       for (std::uint32_t i = 0; i < 4; ++i) {
-        const std::uint64_t size = i % 2 == 0 ? 60'001 : 5000;
+        const std::uint64_t size = i % 2 == 0 ? 100'001 : i == 1 ? 5000 : 40'000;
         auto send = std::make_unique<Message>(Tag{1, i, 1}, size);
         fill(*send, i);
         auto receive = std::make_unique<Message>(Tag{1, i, 1}, size, i % 4 == 0);
