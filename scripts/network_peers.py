@@ -16,6 +16,7 @@ from cluster_network import ipv4
 NAMES = ("kolo", "gloo", "openmpi", "exchange")
 START_LIMIT = 60
 ORDER_LIMIT = 600
+TUNE_LIMIT = 1800
 
 # Open MPI starts its helpers with this instead of ssh. It goes by names of hosts, so each host gets one, and a folder
 # for temporary files of its own.
@@ -31,15 +32,58 @@ class PeerFailed(Exception):
     pass
 
 
-class Peer:
-    """The running programs of one library, asleep between orders."""
+def find_program(programs, name):
+    program = str((programs / name).resolve())
+    if not os.access(program, os.X_OK):
+        raise PeerFailed(f"{program} is no program: build kolo with -D KOLO_BENCH=ON, and name the folder with --programs")
+    return program
 
-    def __init__(self, name, programs, cluster, ranks, loopback):
-        self.name, self.cluster, self.ranks, self.loopback = name, cluster, ranks, loopback
-        self.program = str((programs / f"peer_{name}").resolve())
-        if not os.access(self.program, os.X_OK):
-            raise PeerFailed(f"{self.program} is no program: build kolo with -D KOLO_BENCH=ON, and name the folder "
-                             "with --programs")
+
+def spawn(cluster, host, command, environment, output):
+    # setpriv: it ends even when this process is killed.
+    prefix = ["setpriv", "--pdeathsig", "KILL", "ip", "netns", "exec", cluster.host(host)]
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("KOLO_")}
+    return subprocess.Popen([*prefix, *command], env={**inherited, **environment}, stdin=subprocess.DEVNULL,
+                            stdout=output, stderr=output)
+
+
+def spawn_kolo(cluster, ranks, loopback, command, settings, output):
+    """A program of kolo as each of the ranks."""
+    given = {name: value for name, value in os.environ.items() if name.startswith("KOLO_")}
+    common = {"KOLO_TABLE": "none", **given, **settings, "WORLD_SIZE": str(ranks),
+              "MASTER_ADDR": "127.0.0.1" if loopback else ipv4(0),
+              "MASTER_PORT": str(random.randrange(20_000, 30_000)), "KOLO_KEY": secrets.token_hex(16),
+              "KOLO_TRANSPORTS": "tcp"}
+    processes = []
+    for rank in range(ranks):
+        place = {"KOLO_INTERFACE": "lo" if loopback else ipv4(rank), "RANK": str(rank)}
+        processes.append(spawn(cluster, 0 if loopback else rank, command, {**common, **place}, output))
+    return processes
+
+
+def tune(programs, cluster, ranks, loopback, sizes, table):
+    """Has kolo measure its algorithms at these sizes and write the table."""
+    command = [find_program(programs, "kolo"), "tune", "--sizes", ",".join(str(size) for size in sizes), "--output", table]
+    with tempfile.TemporaryFile("w+") as output:
+        processes = spawn_kolo(cluster, ranks, loopback, command, {"KOLO_TABLE": table}, output)
+        try:
+            failed = [process for process in processes if process.wait(TUNE_LIMIT) != 0]
+        except subprocess.TimeoutExpired:
+            failed = processes
+        finally:
+            for process in processes:
+                process.kill()
+        if failed:
+            output.seek(0)
+            raise PeerFailed(f"kolo tune failed; it said: {output.read().strip()[-600:] or 'nothing'}")
+
+
+class Peer:
+    """The running programs of one library, asleep between orders. `settings`: variables for kolo."""
+
+    def __init__(self, name, programs, cluster, ranks, loopback, settings):
+        self.name, self.cluster, self.ranks, self.loopback, self.settings = name, cluster, ranks, loopback, settings
+        self.program = find_program(programs, f"peer_{name}")
         self.folder = tempfile.TemporaryDirectory(prefix="kolo-compare-")
         self.output = open(f"{self.folder.name}/output", "w+")
         self.iteration = 0
@@ -60,14 +104,8 @@ class Peer:
             for rank in range(self.ranks):
                 self._spawn(rank, [self.program, address, str(rank), str(self.ranks), self.folder.name, interface])
         elif self.name == "kolo":
-            settings = {name: value for name, value in os.environ.items() if name.startswith("KOLO_")}
-            common = {"KOLO_TABLE": "none", **settings, "WORLD_SIZE": str(self.ranks),
-                      "MASTER_ADDR": "127.0.0.1" if self.loopback else ipv4(0),
-                      "MASTER_PORT": str(random.randrange(20_000, 30_000)), "KOLO_KEY": secrets.token_hex(16),
-                      "KOLO_TRANSPORTS": "tcp"}
-            for rank in range(self.ranks):
-                place = {"KOLO_INTERFACE": "lo" if self.loopback else ipv4(rank), "RANK": str(rank)}
-                self._spawn(rank, [self.program, address], {**common, **place})
+            self.processes += spawn_kolo(self.cluster, self.ranks, self.loopback, [self.program, address], self.settings,
+                                         self.output)
         elif self.name == "exchange":  # forks its ranks
             hosts = [f"{self.cluster.host(rank)}={ipv4(rank)}" for rank in range(self.ranks)]
             self._spawn(0, [self.program, address, str(self.ranks), *([] if self.loopback else hosts)])
@@ -91,13 +129,8 @@ class Peer:
             command = ["unshare", "--uts", "sh", "-c", f'hostname {hosts[0]}; exec "$@"', "sh", *command]
         self._spawn(0, [*command, self.program, address])
 
-    def _spawn(self, host, command, environment=None):
-        host = 0 if self.loopback else host
-        # setpriv: a rank ends even when this process is killed.
-        prefix = ["setpriv", "--pdeathsig", "KILL", "ip", "netns", "exec", self.cluster.host(host)]
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("KOLO_")}
-        self.processes.append(subprocess.Popen([*prefix, *command], env={**inherited, **(environment or {})},
-                                               stdin=subprocess.DEVNULL, stdout=self.output, stderr=self.output))
+    def _spawn(self, host, command):
+        self.processes.append(spawn(self.cluster, 0 if self.loopback else host, command, {}, self.output))
 
     def _meet(self, listener):
         deadline = time.monotonic() + START_LIMIT
