@@ -10,7 +10,7 @@ namespace kolo {
 namespace {
 
 constexpr std::size_t kInputBytes = 128 * 1024;        // stays in L2 between reading and reducing
-constexpr std::uint64_t kShortInputBytes = 16 * 1024;  // a few short messages, or the head of a long one
+constexpr std::uint64_t kShortInputBytes = 16 * 1024;  // some short messages, or the head of a long one
 constexpr int kReadsPerProgress = 16;
 constexpr std::size_t kGranule = 8;  // the largest element
 
@@ -46,10 +46,7 @@ void Link::post_receive(MessageRequest& request) {
   if (abandoned_) return;
   if (auto waiting = unexpected_.take(request.tag)) {
     unexpected_bytes_ -= sizeof(Unexpected) + waiting->payload.size();
-    if (holds_peer_ && unexpected_bytes_ < kGoOnBytes) {
-      holds_peer_ = false;
-      reply(FrameType::go_on, request.tag);
-    }
+    if (unexpected_bytes_ < kGoOnBytes) holds_peer_ = false;
     if (!agrees(waiting->header, request)) return;
     if (waiting->header.type == FrameType::message) {
       if (waiting->header.acknowledged) reply(FrameType::done, request.tag);
@@ -93,10 +90,7 @@ void Link::keep(const FrameHeader& header, const std::byte* payload) {
   }
   unexpected_bytes_ += sizeof(Unexpected) + size;
   unexpected_.add(header.tag, Unexpected{header, {payload, payload + size}});
-  if (!holds_peer_ && unexpected_bytes_ > kHoldBytes) {
-    holds_peer_ = true;
-    reply(FrameType::hold, header.tag);
-  }
+  if (unexpected_bytes_ > kHoldBytes) holds_peer_ = true;
   listener_.on_unexpected(*this, header.tag, header.signature);
 }
 
@@ -240,6 +234,7 @@ bool Link::parse() {
     in_begin_ += sizeof header + (whole ? header.bytes : 0);
     parsed = true;
     if (header.type == FrameType::message) {
+      if (header.bytes > kEagerBytes) payload_moved_ += header.bytes;
       on_message(header, payload);
     } else if (header.type == FrameType::control) {
       listener_.on_control(*this, header.tag.message, {payload, header.bytes});

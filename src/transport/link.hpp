@@ -66,7 +66,7 @@ class Link {
   /// Moves what can move now; returns whether anything did. Reads only when `readable` says that there may be
   /// something, because looking costs a system call on some endpoints.
   Result<bool> progress(bool readable);
-  /// Bytes of long messages that went through the stream so far, both ways.
+  /// Bytes of messages beyond kEagerBytes that went through the stream so far, both ways.
   std::uint64_t payload_moved() const noexcept { return payload_moved_; }
   /// Bytes that the stream must still bring before the message is whole that it is in the middle of.
   std::uint64_t incoming_left() const noexcept {
@@ -89,7 +89,9 @@ class Link {
   /// A posted request has not met its counterpart yet.
   bool is_waiting() const noexcept;
   /// There are bytes that the endpoint had no room for, or whose turn has not come.
-  bool wants_write() const noexcept { return out_head_ < out_.size() || has_waiting(); }
+  bool wants_write() const noexcept {
+    return out_head_ < out_.size() || has_waiting() || holds_peer_ != has_said_hold_;
+  }
 
   /// Signatures of messages of this operation that came before their receive was posted.
   template <typename Function>
@@ -151,6 +153,7 @@ class Link {
   bool has_waiting() const noexcept { return !warm_.empty() || !cold_.empty(); }
   void send_data(MessageRequest& request);
   void enqueue_waiting();
+  void enqueue_hold();
   void enqueue_data(MessageRequest& request);
   void reply(FrameType type, const Tag& tag);
   void fail(Status status);
@@ -178,7 +181,7 @@ class Link {
   std::size_t in_begin_ = 0;
   std::size_t in_end_ = 0;
 
-  // The long message that the stream is in the middle of.
+  // The message that the stream is in the middle of, and that does not come through the buffer as a whole.
   MessageRequest* incoming_ = nullptr;
   bool incoming_acknowledged_ = false;
   std::uint64_t incoming_left_ = 0;
@@ -194,7 +197,8 @@ class Link {
   TagTable<Unexpected> unexpected_;
   std::size_t unexpected_bytes_ = 0;
   bool holds_peer_ = false;
-  bool is_held_ = false;  // by the peer
+  bool has_said_hold_ = false;  // what the peer has been told of that, or will be with what is in out_
+  bool is_held_ = false;        // by the peer
   TagTable<bool> early_ready_;
 };
 

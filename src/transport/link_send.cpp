@@ -18,6 +18,10 @@ std::uint64_t length_of(const FrameHeader& header) {
   return sizeof(FrameHeader) + (has_payload ? header.bytes : 0);
 }
 
+bool is_long(const FrameHeader& header) {
+  return header.type == FrameType::data || (header.type == FrameType::message && header.bytes > kEagerBytes);
+}
+
 }  // namespace
 
 FrameHeader Link::header_for(FrameType type, const MessageRequest& request) {
@@ -122,6 +126,17 @@ void Link::enqueue_waiting() {
   }
 }
 
+/// Ahead of our own messages, which may be hundreds of MiB: as much would come from the peer meanwhile. But
+/// behind the first of them, as that may have left in part.
+void Link::enqueue_hold() {
+  if (holds_peer_ == has_said_hold_) return;
+  has_said_hold_ = holds_peer_;
+  OutFrame frame;
+  frame.header.type = holds_peer_ ? FrameType::hold : FrameType::go_on;
+  const auto at = std::min(out_head_ + 1, out_.size());
+  out_.insert(out_.begin() + static_cast<std::ptrdiff_t>(at), std::move(frame));
+}
+
 void Link::enqueue_data(MessageRequest& request) {
   OutFrame frame;
   frame.header = header_for(FrameType::data, request);
@@ -132,6 +147,7 @@ void Link::enqueue_data(MessageRequest& request) {
 bool Link::flush() {
   bool moved = false;
   while (wants_write() && turn_left_ > 0) {
+    enqueue_hold();
     enqueue_waiting();
     iovec parts[kWriteParts];
     std::size_t used = 0;
@@ -177,7 +193,7 @@ bool Link::flush() {
       const std::uint64_t begin = std::max(frame.written, std::uint64_t{sizeof(FrameHeader)});
       frame.written += step;
       turn_left_ -= std::max(frame.written, begin) - begin;
-      if (frame.header.type == FrameType::data) payload_moved_ += step;
+      if (is_long(frame.header)) payload_moved_ += step;
       left -= step;
       if (frame.written < total) break;
       MessageRequest* request = frame.request;

@@ -176,6 +176,36 @@ TEST_P(LinkOver, ShortMessagesFarAheadOfTheirReceivesWaitAtTheSender) {
   for (auto& link : pair.links) EXPECT_FALSE(link->is_waiting());
 }
 
+// The word to wait does not wait itself behind as many messages the other way.
+TEST_P(LinkOver, AlsoWhereBothSendFarAhead) {
+  constexpr std::uint32_t kMessages = 6000;  // 47 MiB
+  Pair pair(GetParam(), 3, 100'000, 1 << 20);
+  std::vector<std::unique_ptr<Message>> sends[2];
+  for (std::uint32_t i = 0; i < kMessages; ++i) {
+    for (const int end : {0, 1}) {
+      sends[end].push_back(std::make_unique<Message>(Tag{1, i, 5}, kEagerBytes));
+      fill(*sends[end].back(), 2 * i + static_cast<unsigned>(end));
+      pair.links[end]->post_send(*sends[end].back());
+    }
+  }
+  pair.run();
+  for (const auto& sent : sends) {
+    const auto left = std::ranges::count_if(sent, [](const auto& message) { return message->done; });
+    EXPECT_GT(left, kMessages / 2);
+    EXPECT_LT(left, kMessages * 9 / 10);
+  }
+  for (std::uint32_t i = 0; i < kMessages; ++i) {
+    for (const int end : {0, 1}) {
+      Message received(Tag{1, i, 5}, kEagerBytes, i % 2 == 0);
+      pair.links[end]->post_receive(received);
+      pair.run();
+      ASSERT_TRUE(received.done) << i;
+      ASSERT_EQ(received.memory, sends[1 - end][i]->memory) << i;
+    }
+  }
+  for (auto& link : pair.links) EXPECT_FALSE(link->is_waiting() || link->wants_write());
+}
+
 TEST_P(LinkOver, AMessageIsAskedForItsBytesWhenTheyLeave) {
   for (const std::uint64_t size : {100u, 300'000u}) {
     Pair pair(GetParam(), 1, 10'000, 20'000);
