@@ -73,6 +73,7 @@ def tune(programs, cluster, ranks, loopback, sizes, table):
         finally:
             for process in processes:
                 process.kill()
+                process.wait()
         if failed:
             output.seek(0)
             raise PeerFailed(f"kolo tune failed; it said: {output.read().strip()[-600:] or 'nothing'}")

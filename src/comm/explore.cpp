@@ -129,7 +129,7 @@ void explain_memory(CostModel& model, const Rounds& rounds, double hop, int rank
 /// at most two thirds of a hop. What a hop among many takes longer than a lone one is work as well: hosts
 /// that share processors, as emulated ones do, or a switch, do it one after another.
 LinkCost explain_network(const Rounds& rounds, double hop) {
-  LinkCost cost = CostModel().network;
+  LinkCost cost{.longest_short = kShortOverTcp};
   const double added = rounds.of_two == 0 ? 0 : rounds.of_two - rounds.of_short;
   const double shared = std::max(rounds.of_short - hop, 0.0);
   cost.overhead = std::clamp(added / 2, hop / 6, hop / 3);

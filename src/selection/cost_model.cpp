@@ -42,7 +42,7 @@ CostModel typical_cost_model() {
                    .sender_per_byte = 2e-10,
                    .receiver_per_byte = 3e-10,
                    .wire_per_byte = 8.5e-10,
-                   .longest_short = model.network.longest_short};
+                   .longest_short = kShortOverTcp};
   model.cores = 8;
   return model;
 }
@@ -54,7 +54,7 @@ LinkCost typical_loopback() {
           .sender_per_byte = 2e-10,
           .receiver_per_byte = 3e-10,
           .wire_per_byte = 0,
-          .longest_short = 65536};
+          .longest_short = kShortOverTcp};
 }
 
 std::string to_text(const CostModel& model) {
