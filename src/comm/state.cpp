@@ -1,5 +1,6 @@
 #include "comm/state.hpp"
 
+#include <new>
 #include <numeric>
 #include <utility>
 
@@ -205,6 +206,17 @@ PlanCache::Entry Communicator::State::prepare(const Call& call, DType dtype, std
   });
 }
 
+template <typename Begin>
+Work Communicator::State::begin(Begin begin_it) {
+  try {
+    const std::lock_guard lock(mutex);
+    return begin_it();
+  } catch (const std::bad_alloc&) {
+    engine->end_without_memory().throw_if_error();
+    throw;
+  }
+}
+
 Work Communicator::State::start(Call call, bool waits_now, Counts counts, Counts recv_counts) {
   check(call, rank, size, counts, recv_counts).throw_if_error();
   const std::uint64_t segment_bytes =
@@ -225,28 +237,29 @@ Work Communicator::State::start(Call call, bool waits_now, Counts counts, Counts
   spec.signature.root = has_root(call.collective) ? call.root : 0;
   spec.signature.count = call.count;
 
-  const std::lock_guard lock(mutex);
-  const bool is_usual =
-      call.options.algorithm.empty() && !call.uneven && call.reduction.custom_reduction() == nullptr;
-  PlanCache::Entry unusual;  // outlives the start
-  if (is_usual) {
-    const PlanCache::Usual usual{call.collective, spec.dtype,      call.reduction.op(),
-                                 call.in_place,   call.one_buffer, call.root,
-                                 call.count,      segment_bytes,   wire};
-    PlanCache::Recent& recent = plans.recent(usual);
-    if (recent.usual != usual) {
-      recent.entry = prepare(call, spec.dtype, segment_bytes, wire);
-      recent.usual = usual;
+  return begin([&] {
+    const bool is_usual =
+        call.options.algorithm.empty() && !call.uneven && call.reduction.custom_reduction() == nullptr;
+    PlanCache::Entry unusual;  // outlives the start
+    if (is_usual) {
+      const PlanCache::Usual usual{call.collective, spec.dtype,      call.reduction.op(),
+                                   call.in_place,   call.one_buffer, call.root,
+                                   call.count,      segment_bytes,   wire};
+      PlanCache::Recent& recent = plans.recent(usual);
+      if (recent.usual != usual) {
+        recent.entry = prepare(call, spec.dtype, segment_bytes, wire);
+        recent.usual = usual;
+      }
+      use(recent.entry, spec);
+    } else {
+      unusual = prepare(call, spec.dtype, segment_bytes, wire);
+      use(unusual, spec);
     }
-    use(recent.entry, spec);
-  } else {
-    unusual = prepare(call, spec.dtype, segment_bytes, wire);
-    use(unusual, spec);
-  }
-  spec.reduction = std::move(call.reduction);
-  spec.counts = !meeting;
-  spec.call = spec.sequence = ++calls;
-  return Work(engine->start(spec, waits_now));
+    spec.reduction = std::move(call.reduction);
+    spec.counts = !meeting;
+    spec.call = spec.sequence = ++calls;
+    return Work(engine->start(spec, waits_now));
+  });
 }
 
 Work Communicator::State::start_message(void* data, std::uint64_t count, DType dtype, int peer, int tag,
@@ -272,8 +285,6 @@ Work Communicator::State::start_message(void* data, std::uint64_t count, DType d
   spec.signature.dtype = static_cast<std::uint8_t>(dtype);
   spec.signature.count = count;
   spec.signature.details = segment_bytes;
-  const std::lock_guard lock(mutex);
-  spec.counts = !meeting;
   PlanCache::Key key{.collective = Collective::send_recv,
                      .algorithm = {},
                      .root = sends ? peer : -1 - peer,
@@ -296,11 +307,14 @@ Work Communicator::State::start_message(void* data, std::uint64_t count, DType d
     recipe->plan = make_plan(sends ? make_send(rank, size, peer) : make_recv(rank, size, peer), shape);
     return PlanCache::Entry{std::move(recipe), 0, 0};
   };
-  const PlanCache::Entry entry = plans.get(std::move(key), make);
-  spec.recipe = entry.recipe.get();
-  const std::uint32_t number = messages[{peer, tag, sends}]++;
-  spec.sequence = kPointToPoint | static_cast<std::uint64_t>(tag) << 32 | number;
-  return Work(engine->start(spec, waits_now));
+  return begin([&] {
+    const PlanCache::Entry entry = plans.get(std::move(key), make);
+    spec.recipe = entry.recipe.get();
+    spec.counts = !meeting;
+    const std::uint32_t number = messages[{peer, tag, sends}]++;
+    spec.sequence = kPointToPoint | static_cast<std::uint64_t>(tag) << 32 | number;
+    return Work(engine->start(spec, waits_now));
+  });
 }
 
 const Situation& situation_of(const Communicator& communicator) {

@@ -82,6 +82,9 @@ class Engine final : private LinkListener,
   /// stir; then it may return null: the call is over, without an error. A poisoned engine returns an
   /// operation that has failed already. Thread-safe.
   std::shared_ptr<Operation> start(const OperationSpec& spec, bool waits_now);
+  /// A call could not even be prepared: ends this engine, and the others' operations, as a lack of memory in
+  /// one under way does. Returns the error. Thread-safe.
+  Status end_without_memory();
   /// Drives until the operation is done (true) or `deadline` has passed (false). Thread-safe.
   bool wait(const Operation& operation, const Deadline& deadline);
 

@@ -41,6 +41,13 @@ void Engine::note_no_memory() {
                true);
 }
 
+Status Engine::end_without_memory() {
+  const auto lock = enter();
+  note_no_memory();
+  settle_failure();
+  return Status(poisoned_->code, poisoned_->reason);
+}
+
 void Engine::note_lost(std::size_t index) {
   if (lost_[index]) return;
   lost_[index] = true;
