@@ -119,8 +119,7 @@ void explain_memory(CostModel& model, const Rounds& rounds, double hop, int rank
   cost = {};
   cost.overhead = hop / 3;
   (turns > 1 ? model.wake : cost.latency) = hop / 3;
-  // At most a message each way: what is waited for here, an algorithm's receives have mostly asked for
-  // before.
+  // At most a message each way: what is waited for here, an algorithm has mostly posted before.
   cost.long_overhead = std::min(rounds.agreeing() / (2 * turns), 2 * cost.overhead);
   cost.receiver_per_byte = rounds.per_byte() / turns;
 }
@@ -129,13 +128,12 @@ void explain_memory(CostModel& model, const Rounds& rounds, double hop, int rank
 /// at most two thirds of a hop. What a hop among many takes longer than a lone one is work as well: hosts
 /// that share processors, as emulated ones do, or a switch, do it one after another.
 LinkCost explain_network(const Rounds& rounds, double hop) {
-  LinkCost cost{.longest_short = kShortOverTcp};
+  LinkCost cost{.longest_short = kNeverAsks};
   const double added = rounds.of_two == 0 ? 0 : rounds.of_two - rounds.of_short;
   const double shared = std::max(rounds.of_short - hop, 0.0);
   cost.overhead = std::clamp(added / 2, hop / 6, hop / 3);
   cost.latency = hop - 2 * cost.overhead;
   cost.overhead += shared / 2;
-  cost.long_overhead = rounds.agreeing() / 2;
   cost.wire_per_byte = rounds.per_byte();
   return cost;
 }

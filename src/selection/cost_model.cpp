@@ -38,11 +38,10 @@ CostModel typical_cost_model() {
   model.memory = {.latency = 1e-6, .overhead = 0.5e-6, .long_overhead = 1e-6, .receiver_per_byte = 1.5e-10};
   model.network = {.latency = 12e-6,
                    .overhead = 6e-6,
-                   .long_overhead = 10e-6,
                    .sender_per_byte = 2e-10,
                    .receiver_per_byte = 3e-10,
                    .wire_per_byte = 8.5e-10,
-                   .longest_short = kShortOverTcp};
+                   .longest_short = kNeverAsks};
   model.cores = 8;
   return model;
 }
@@ -50,11 +49,10 @@ CostModel typical_cost_model() {
 LinkCost typical_loopback() {
   return {.latency = 8e-6,
           .overhead = 4e-6,
-          .long_overhead = 8e-6,
           .sender_per_byte = 2e-10,
           .receiver_per_byte = 3e-10,
           .wire_per_byte = 0,
-          .longest_short = kShortOverTcp};
+          .longest_short = kNeverAsks};
 }
 
 std::string to_text(const CostModel& model) {

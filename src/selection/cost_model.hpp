@@ -1,6 +1,7 @@
 // CostModel: what messages and reductions cost on a machine or cluster, in a few numbers.
 #pragma once
 
+#include <limits>
 #include <string>
 
 #include "base/status.hpp"
@@ -24,19 +25,20 @@ struct LinkCost {
   bool operator==(const LinkCost&) const = default;
 };
 
-/// LinkCost::longest_short over TCP, within a host too; the default is that of shared memory.
-inline constexpr double kShortOverTcp = 65536;
+/// LinkCost::longest_short over TCP, within a host too, of messages as the engine cuts them; the default is
+/// that of shared memory.
+inline constexpr double kNeverAsks = std::numeric_limits<double>::infinity();
 
 /// A value. Ranks that have a core each do not sleep, so that nothing wakes them; where they share cores,
 /// each message that somebody had to wait for costs a change of context besides.
 struct CostModel {
-  LinkCost memory;                                   ///< between ranks of one host
-  LinkCost network{.longest_short = kShortOverTcp};  ///< between hosts
-  double reduce_per_byte = 1e-10;                    ///< one operand into another, in cache
-  double copy_per_byte = 1e-10;                      ///< a local copy
-  double wake = 0;                                   ///< more work for a message that its receiver slept for
-  double cores = 1;                                  ///< of each host, shared by its ranks
-  double segment_bytes = 1u << 19;                   ///< as the engine cuts long messages
+  LinkCost memory;                                ///< between ranks of one host
+  LinkCost network{.longest_short = kNeverAsks};  ///< between hosts
+  double reduce_per_byte = 1e-10;                 ///< one operand into another, in cache
+  double copy_per_byte = 1e-10;                   ///< a local copy
+  double wake = 0;                                ///< more work for a message that its receiver slept for
+  double cores = 1;                               ///< of each host, shared by its ranks
+  double segment_bytes = 1u << 19;                ///< as the engine cuts long messages
 
   bool operator==(const CostModel&) const = default;
 };

@@ -10,17 +10,17 @@ namespace kolo {
 
 enum class FrameType : std::uint8_t {
   message = 1,  ///< a short message: its bytes follow
-  offer = 2,    ///< a long message is there: pull it from `range`, or (region kNoRange) say ready
-  ready = 3,    ///< the receive is posted: send the data
+  offer = 2,    ///< a message is there: pull it from `range`, or (region kNoRange) say ready
+  ready = 3,    ///< the receive of what was offered is posted: send the data
   data = 4,     ///< a long message: its bytes follow
   done = 5,     ///< the message was met by its receive; its memory is free
   control = 6,  ///< between engines: `bytes` bytes follow, tag.message is their kind
-  hold = 7,     ///< many short messages wait for their receives: offer those that follow, as long ones are
+  hold = 7,     ///< many messages wait for their receives: offer those that follow
   go_on = 8,    ///< no longer
 };
 
 /// What the handshake compares: counts up when anything changes that ranks say to each other afterwards.
-inline constexpr std::uint32_t kWireVersion = 9;
+inline constexpr std::uint32_t kWireVersion = 10;
 
 /// Travels in front of every frame, in the byte order of the machine (all ranks run the same build).
 struct FrameHeader {
@@ -38,11 +38,13 @@ struct FrameHeader {
 };
 static_assert(sizeof(FrameHeader) == 72);
 
-/// Messages up to this size are sent at once, unless the peer holds them; longer ones wait until their
-/// receive is posted. Where the receiver cannot pull, asking costs a round trip of the network, and a message
-/// whose receive is there goes straight to its place.
-inline constexpr std::uint64_t kEagerBytes = 8192;
-inline constexpr std::uint64_t kEagerStreamBytes = 65536;
+/// A message up to this size comes as a whole; a longer one goes straight to its place, if its receive is
+/// there.
+inline constexpr std::uint64_t kWholeBytes = 8192;
+/// Where the receiver cannot pull, messages up to this size are sent without being asked for: that costs a
+/// round trip of the network, and wakes both ends up. Engines cut longer ones, unless they are told
+/// otherwise.
+inline constexpr std::uint64_t kUnaskedBytes = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t kMaxControlBytes = 65536;
 
 }  // namespace kolo

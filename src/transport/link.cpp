@@ -14,13 +14,11 @@ constexpr std::uint64_t kShortInputBytes = 16 * 1024;  // some short messages, o
 constexpr int kReadsPerProgress = 16;
 constexpr std::size_t kGranule = 8;  // the largest element
 
-// What a peer may have us keep: short messages and offers that are ahead of our receives, and
-// receives that are ahead of our sends.
+// What a peer may have us keep: messages and offers that are ahead of our receives.
 constexpr std::size_t kMostUnexpectedBytes = std::size_t{256} << 20;
 // What is under way when the peer hears that it shall hold them is far less than the rest.
 constexpr std::size_t kHoldBytes = std::size_t{32} << 20;
 constexpr std::size_t kGoOnBytes = std::size_t{8} << 20;
-constexpr std::size_t kMostEarlyReady = std::size_t{1} << 20;
 
 }  // namespace
 
@@ -45,12 +43,12 @@ bool Link::agrees(const FrameHeader& header, const MessageRequest& request) {
 void Link::post_receive(MessageRequest& request) {
   if (abandoned_) return;
   if (auto waiting = unexpected_.take(request.tag)) {
-    unexpected_bytes_ -= sizeof(Unexpected) + waiting->payload.size();
+    unexpected_bytes_ -= waiting->size();
     if (unexpected_bytes_ < kGoOnBytes) holds_peer_ = false;
     if (!agrees(waiting->header, request)) return;
-    if (waiting->header.type == FrameType::message) {
+    if (waiting->header.type != FrameType::offer) {
       if (waiting->header.acknowledged) reply(FrameType::done, request.tag);
-      if (request.bytes > 0) request.consume(0, waiting->payload.data(), request.bytes);
+      if (request.bytes > 0) request.consume(0, waiting->payload.get(), request.bytes);
       request.finished();
     } else {
       answer_offer(waiting->header, request);
@@ -58,8 +56,6 @@ void Link::post_receive(MessageRequest& request) {
     return;
   }
   receives_.add(request.tag, {&request});
-  // Without pulling the offer would only cost a round trip: the receiver speaks first.
-  if (request.bytes > eager_bytes() && !endpoint_->can_pull()) reply(FrameType::ready, request.tag);
 }
 
 void Link::on_message(const FrameHeader& header, const std::byte* payload) {
@@ -77,45 +73,42 @@ void Link::on_message(const FrameHeader& header, const std::byte* payload) {
     request.finished();
     return;
   }
-  keep(header, payload);
+  auto copy = std::make_unique_for_overwrite<std::byte[]>(header.bytes);
+  std::copy_n(payload, header.bytes, copy.get());
+  keep(header, std::move(copy));
 }
 
-void Link::keep(const FrameHeader& header, const std::byte* payload) {
-  if (abandoned_) return;
-  const std::size_t size = payload == nullptr ? 0 : header.bytes;
-  if (unexpected_bytes_ + sizeof(Unexpected) + size > kMostUnexpectedBytes) {
-    fail(Status(Code::system, fmt::format("it sent {} MiB of messages for which no receive is posted",
-                                          unexpected_bytes_ >> 20)));
-    return;
-  }
-  unexpected_bytes_ += sizeof(Unexpected) + size;
-  unexpected_.add(header.tag, Unexpected{header, {payload, payload + size}});
+bool Link::can_keep(std::uint64_t bytes) {
+  if (unexpected_bytes_ + bytes <= kMostUnexpectedBytes) return true;
+  fail(Status(Code::system, fmt::format("it sent {} MiB of messages for which no receive is posted",
+                                        unexpected_bytes_ >> 20)));
+  return false;
+}
+
+void Link::keep(const FrameHeader& header, Payload payload) {
+  Unexpected message{header, std::move(payload)};
+  if (abandoned_ || !can_keep(message.size())) return;
+  unexpected_bytes_ += message.size();
+  unexpected_.add(header.tag, std::move(message));
   if (unexpected_bytes_ > kHoldBytes) holds_peer_ = true;
   listener_.on_unexpected(*this, header.tag, header.signature);
 }
 
 void Link::on_offer(const FrameHeader& header) {
   const Receive* posted = receives_.find(header.tag);
-  if (posted == nullptr) return keep(header, nullptr);
+  if (posted == nullptr) return keep(header, {});
   if (posted->offered) return corrupt("two offers of one message");
   MessageRequest& request = *posted->request;
   if (!agrees(header, request)) return;
-  // `ready` went out when the receive was posted, unless a short message was to come.
-  if (!endpoint_->can_pull() && header.bytes > eager_bytes()) return;
   receives_.take(header.tag);
   answer_offer(header, request);
 }
 
 void Link::on_ready(const FrameHeader& header) {
   if (abandoned_) return;
-  if (const Sent* sent = sends_.find(header.tag)) {
-    if (!sent->offered) return corrupt("`ready` for a message that was sent");
-    send_data(*sends_.take(header.tag)->request);
-  } else if (early_ready_.size() < kMostEarlyReady) {
-    early_ready_.add(header.tag, true);
-  } else {
-    fail(Status(Code::system, "it asked for more than a million messages that were not sent yet"));
-  }
+  const Sent* sent = sends_.find(header.tag);
+  if (sent == nullptr || !sent->offered) return corrupt("`ready` for a message that was not offered");
+  enqueue_data(*sends_.take(header.tag)->request, true);
 }
 
 void Link::on_done(const FrameHeader& header) {
@@ -134,14 +127,31 @@ void Link::on_data(const FrameHeader& header) {
   }
   if (header.bytes == 0) return corrupt("no message as data");
   const auto posted = receives_.take(header.tag);
-  if (!posted) return corrupt("data that nobody asked for");
+  if (!posted) {
+    if (header.bytes > unasked_bytes()) return corrupt("data that nobody asked for");
+    if (!can_keep(header.bytes)) return;
+    early_.header = header;
+    early_.memory = std::make_unique_for_overwrite<std::byte[]>(header.bytes);
+    early_.data = early_.memory.get();
+  }
   incoming_left_ = header.bytes;
   incoming_done_ = 0;
-  if (!agrees(header, *posted->request))
+  if (posted && !agrees(header, *posted->request))
     return;  // its bytes are dropped: what the peer says next still counts
-  incoming_ = posted->request;
-  incoming_acknowledged_ = header.acknowledged != 0;
+  incoming_ = posted ? posted->request : &early_;
+  incoming_acknowledged_ = posted && header.acknowledged != 0;
   align_input();
+}
+
+void Link::Early::consume(std::uint64_t offset, const std::byte* from, std::uint64_t size) {
+  std::memcpy(memory.get() + offset, from, size);
+}
+
+/// Its receive may have been posted meanwhile.
+void Link::finish_early() {
+  auto payload = std::move(early_.memory);
+  if (receives_.find(early_.header.tag) != nullptr) return on_message(early_.header, payload.get());
+  keep(early_.header, std::move(payload));
 }
 
 void Link::finish_incoming() {
@@ -215,26 +225,17 @@ bool Link::parse() {
     }
     const bool whole = header.type == FrameType::message || header.type == FrameType::control;
     if (whole) {
-      const auto limit = header.type == FrameType::message ? eager_bytes() : kMaxControlBytes;
+      const auto limit = header.type == FrameType::message ? kWholeBytes : kMaxControlBytes;
       if (header.bytes > limit) {
         corrupt(fmt::format("a frame of {} bytes", header.bytes));
         break;
       }
-      if (in_end_ - in_begin_ < sizeof header + header.bytes) {
-        // The rest of a larger one that is awaited need not come through the buffer.
-        if (header.type != FrameType::message || header.bytes <= kEagerBytes) break;
-        if (receives_.find(header.tag) == nullptr) break;
-        in_begin_ += sizeof header;
-        parsed = true;
-        on_data(header);
-        continue;
-      }
+      if (in_end_ - in_begin_ < sizeof header + header.bytes) break;
     }
     const std::byte* payload = in_.data() + in_begin_ + sizeof header;
     in_begin_ += sizeof header + (whole ? header.bytes : 0);
     parsed = true;
     if (header.type == FrameType::message) {
-      if (header.bytes > kEagerBytes) payload_moved_ += header.bytes;
       on_message(header, payload);
     } else if (header.type == FrameType::control) {
       listener_.on_control(*this, header.tag.message, {payload, header.bytes});
@@ -314,8 +315,8 @@ void Link::abandon() {
   pulls_.clear();
   unexpected_.clear();
   unexpected_bytes_ = 0;
-  early_ready_.clear();
   incoming_ = nullptr;  // the rest of it is read and dropped
+  early_.memory.reset();
   std::vector<OutFrame> kept;
   for (std::size_t i = out_head_; i < out_.size(); ++i) {
     OutFrame& frame = out_[i];

@@ -32,12 +32,12 @@ class LinkListener {
   virtual void on_control(Link& link, std::uint32_t kind, std::span<const std::byte> payload) = 0;
 };
 
-/// Short messages (eager_bytes()) are sent at once and wait at the receiver, if need be in memory of the
-/// Link, until that is a lot: then those that follow wait at the sender, as long ones do. Long ones move only
+/// Messages up to unasked_bytes() are sent at once. One that is ahead of its receive is kept in memory of the
+/// Link, until that is a lot: then those that follow wait at the sender, as longer ones do. These move only
 /// when their receive is posted: the receiver pulls them from the sender's memory where the endpoint can,
-/// else it says `ready` and the sender streams them. So a message never blocks those behind it, and no long
-/// message is ever copied aside. Within a host long messages stream when there is nothing else to write, and
-/// those of memory that has been touched lately do not wait behind all others.
+/// else it says `ready` and the sender streams them. So a message never blocks those behind it. Within a host
+/// long messages stream when there is nothing else to write, and those of memory that has been touched lately
+/// do not wait behind all others.
 ///
 /// The peer is not trusted: whatever it sends, memory that requests do not name is neither read nor written,
 /// what is kept for it is bounded, and a peer that breaks the protocol ends this link with Code::system.
@@ -66,7 +66,7 @@ class Link {
   /// Moves what can move now; returns whether anything did. Reads only when `readable` says that there may be
   /// something, because looking costs a system call on some endpoints.
   Result<bool> progress(bool readable);
-  /// Bytes of messages beyond kEagerBytes that went through the stream so far, both ways.
+  /// Bytes of messages beyond kWholeBytes that went through the stream so far, both ways.
   std::uint64_t payload_moved() const noexcept { return payload_moved_; }
   /// Bytes that the stream must still bring before the message is whole that it is in the middle of.
   std::uint64_t incoming_left() const noexcept {
@@ -81,9 +81,7 @@ class Link {
   /// There is more to pull, for which no byte of the peer will wake anybody: progress() goes on.
   bool has_pulls() const noexcept { return !pulls_.empty(); }
   /// How long a message is at most that is sent without being asked for. The same at both ends.
-  std::uint64_t eager_bytes() const noexcept {
-    return endpoint_->can_pull() ? kEagerBytes : kEagerStreamBytes;
-  }
+  std::uint64_t unasked_bytes() const noexcept { return endpoint_->can_pull() ? kWholeBytes : kUnaskedBytes; }
   /// There is something to say to the peer or to hear from it.
   bool is_wanted() const noexcept { return wants_write() || awaits_something(); }
   /// A posted request has not met its counterpart yet.
@@ -105,12 +103,14 @@ class Link {
   void abandon();
 
  private:
+  using Payload = std::unique_ptr<std::byte[]>;
   struct OutFrame {
     FrameHeader header;
     const std::byte* payload = nullptr;  // header.bytes of them for message and data, once they leave
     std::uint64_t written = 0;           // of header and payload together
     MessageRequest* request = nullptr;   // of a message or data: told, or awaited, once all is written
     std::vector<std::byte> owned;        // the payload, where the Link keeps it
+    bool is_asked = false;               // for this very message: the peer does not hold it
   };
   struct Sent {
     MessageRequest* request = nullptr;
@@ -120,6 +120,15 @@ class Link {
     MessageRequest* request;
     bool offered = false;  // and `ready` has gone out, or the offer was taken back
   };
+  /// Takes in a long message that is ahead of its receive.
+  struct Early final : MessageRequest {
+    explicit Early(Link& owner) : link(owner) {}
+    void consume(std::uint64_t offset, const std::byte* from, std::uint64_t size) override;
+    void finished() override { link.finish_early(); }
+    Link& link;
+    FrameHeader header;
+    Payload memory;
+  };
   struct Pull {
     FrameHeader offer;
     MessageRequest* request;
@@ -127,7 +136,8 @@ class Link {
   };
   struct Unexpected {
     FrameHeader header;
-    std::vector<std::byte> payload;  // of a short message
+    Payload payload;  // header.bytes of them, unless it is an offer
+    std::size_t size() const { return sizeof(Unexpected) + (payload == nullptr ? 0 : header.bytes); }
   };
 
   void enqueue(OutFrame frame);
@@ -139,7 +149,9 @@ class Link {
   void handle(const FrameHeader& header);
   void on_data(const FrameHeader& header);
   void finish_incoming();
-  void keep(const FrameHeader& header, const std::byte* payload);
+  void finish_early();
+  bool can_keep(std::uint64_t bytes);
+  void keep(const FrameHeader& header, Payload payload);
   void align_input();
   void on_message(const FrameHeader& header, const std::byte* payload);
   void on_offer(const FrameHeader& header);
@@ -154,7 +166,7 @@ class Link {
   void send_data(MessageRequest& request);
   void enqueue_waiting();
   void enqueue_hold();
-  void enqueue_data(MessageRequest& request);
+  void enqueue_data(MessageRequest& request, bool is_asked);
   void reply(FrameType type, const Tag& tag);
   void fail(Status status);
   void corrupt(const std::string& what);
@@ -186,6 +198,7 @@ class Link {
   bool incoming_acknowledged_ = false;
   std::uint64_t incoming_left_ = 0;
   std::uint64_t incoming_done_ = 0;
+  Early early_{*this};
 
   // Offers that have met their receive and wait for their turn.
   std::deque<Pull> pulls_;
@@ -199,7 +212,6 @@ class Link {
   bool holds_peer_ = false;
   bool has_said_hold_ = false;  // what the peer has been told of that, or will be with what is in out_
   bool is_held_ = false;        // by the peer
-  TagTable<bool> early_ready_;
 };
 
 }  // namespace kolo

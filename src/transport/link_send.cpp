@@ -18,10 +18,6 @@ std::uint64_t length_of(const FrameHeader& header) {
   return sizeof(FrameHeader) + (has_payload ? header.bytes : 0);
 }
 
-bool is_long(const FrameHeader& header) {
-  return header.type == FrameType::data || (header.type == FrameType::message && header.bytes > kEagerBytes);
-}
-
 }  // namespace
 
 FrameHeader Link::header_for(FrameType type, const MessageRequest& request) {
@@ -73,17 +69,14 @@ void Link::post_send(MessageRequest& request) {
     sends_.add(request.tag, {&request, false});  // it will never be met: is_waiting() shows it
     return;
   }
-  if (request.bytes <= eager_bytes()) {
+  if (request.bytes <= kWholeBytes) {
     OutFrame frame;
     frame.header = header_for(FrameType::message, request);
     frame.request = &request;
     enqueue(std::move(frame));
     return;
   }
-  if (early_ready_.take(request.tag)) {
-    send_data(request);
-    return;
-  }
+  if (request.bytes <= unasked_bytes()) return send_data(request);
   OutFrame frame;
   frame.header = header_for(FrameType::offer, request);
   frame.header.range.region = FrameHeader::kNoRange;
@@ -103,7 +96,7 @@ void Link::offer_instead(OutFrame& message) {
 }
 
 void Link::send_data(MessageRequest& request) {
-  if (!endpoint_->shares_caches()) return enqueue_data(request);
+  if (!endpoint_->shares_caches()) return enqueue_data(request, false);
   (request.is_warm ? warm_ : cold_).push_back(&request);
 }
 
@@ -121,7 +114,7 @@ void Link::enqueue_waiting() {
     auto& queue = warm_.empty() || (was_warm_ && !cold_.empty()) ? cold_ : warm_;
     was_warm_ = &queue == &warm_;
     bytes += queue.front()->bytes;
-    enqueue_data(*queue.front());
+    enqueue_data(*queue.front(), false);
     queue.pop_front();
   }
 }
@@ -137,8 +130,9 @@ void Link::enqueue_hold() {
   out_.insert(out_.begin() + static_cast<std::ptrdiff_t>(at), std::move(frame));
 }
 
-void Link::enqueue_data(MessageRequest& request) {
+void Link::enqueue_data(MessageRequest& request, bool is_asked) {
   OutFrame frame;
+  frame.is_asked = is_asked;
   frame.header = header_for(FrameType::data, request);
   frame.request = &request;
   enqueue(std::move(frame));
@@ -156,8 +150,8 @@ bool Link::flush() {
     const std::uint64_t most = std::min(turn_left_, kWriteBytes);
     for (std::size_t i = out_head_; i < out_.size() && used + 2 <= kWriteParts && offered < most; ++i) {
       OutFrame& frame = out_[i];
-      const bool is_short = frame.header.type == FrameType::message && frame.header.bytes > 0;
-      if (is_held_ && is_short && frame.written == 0 && frame.request != nullptr) offer_instead(frame);
+      const bool may_wait = frame.request != nullptr && frame.header.bytes > 0 && !frame.is_asked;
+      if (is_held_ && may_wait && frame.written == 0) offer_instead(frame);
       if (frame.request != nullptr && frame.written == 0) {
         frame.request->leaving();
         frame.payload = frame.request->data;
@@ -193,7 +187,7 @@ bool Link::flush() {
       const std::uint64_t begin = std::max(frame.written, std::uint64_t{sizeof(FrameHeader)});
       frame.written += step;
       turn_left_ -= std::max(frame.written, begin) - begin;
-      if (is_long(frame.header)) payload_moved_ += step;
+      if (frame.header.type == FrameType::data) payload_moved_ += step;
       left -= step;
       if (frame.written < total) break;
       MessageRequest* request = frame.request;

@@ -40,8 +40,8 @@ void handshakes(const fs::path& folder) {
 void frames(const fs::path& folder) {
   for (const FrameType type : {FrameType::message, FrameType::offer, FrameType::ready, FrameType::data,
                                FrameType::done, FrameType::control, FrameType::hold, FrameType::go_on}) {
-    for (std::uint32_t i = 0; i < 6; ++i) {
-      FrameHeader header;  // of a message that link_fuzz.cpp waits for or sends
+    for (std::uint32_t i = 0; i < 8; ++i) {
+      FrameHeader header;  // of a message that link_fuzz.cpp waits for or sends, or of another
       header.type = type;
       header.tag = Tag{1, i, 1};
       header.bytes = i % 2 == 0 ? 16 * i : 9000 + i;
