@@ -78,7 +78,7 @@ Situation situation_of(int ranks, std::vector<int> hosts, const PlanRequest& req
   if (links == "tcp") situation.model.memory = typical_loopback();
   if (!table_path().empty()) situation.table = read_table(table_path()).value_or_throw();
   const auto known = situation.table.model(situation.setting());
-  if (known) situation.model = *known;
+  if (known) situation.set_model(*known);
   add_bandwidths(situation, static_cast<std::size_t>(count), request.names);
   situation.shares_memory = situation.may_share_memory();
   return situation;

@@ -264,7 +264,7 @@ Situation explore(Communicator& communicator, const Group& group) {
   situation.ring = shared_ring(communicator, situation);
   const Setting setting = situation.setting();
   const auto known = situation.table.model(setting);
-  situation.model = known ? *known : measure_costs(communicator, group.hosts, group.cores);
+  situation.set_model(known ? *known : measure_costs(communicator, group.hosts, group.cores));
   if (!known && situation.bandwidth.empty()) situation.bandwidth = measure_links(communicator, group.hosts);
   if (communicator.rank() == 0) {
     log().debug("links {}, ranks {}, costs {}", setting.links, setting.layout, to_text(situation.model));

@@ -34,6 +34,11 @@ Setting Situation::setting() const {
   return {kinds.empty() ? "self" : joined(kinds), layout_of(hosts, size)};
 }
 
+void Situation::set_model(const CostModel& costs) {
+  model = costs;
+  if (links_inside == "tcp") model.memory.longest_short = kNeverAsks;
+}
+
 Situation part_of(const Situation& whole, const std::vector<int>& ranks) {
   Situation part = whole;
   part.size = static_cast<int>(ranks.size());

@@ -27,6 +27,8 @@ struct Situation {
   std::vector<int> ring = {};      ///< the order for rings; empty: theirs
 
   Setting setting() const;
+  /// As measured, or from a table; what no measurement tells follows from the links.
+  void set_model(const CostModel& costs);
   /// Whether ranks so placed and linked share memory, unless there are too many communicators.
   bool may_share_memory() const { return hosts.empty() && links_inside == "shm"; }
 };
