@@ -146,7 +146,7 @@ class Communicator {
   /// Point to point: the k-th send to a peer with a tag meets the peer's k-th recv with it. The counts must
   /// be equal. `tag` is 0 to 2^31 - 1. send completes when the data is out of `data`'s memory, which may need
   /// the peer's recv (within a host's memory always beyond 8 KiB; else only where what the connection holds,
-  /// or 32 MiB, wait for theirs). To oneself: allowed when one of the two is asynchronous. Each tag ever used
+  /// or 16 MiB, wait for theirs). To oneself: allowed when one of the two is asynchronous. Each tag ever used
   /// with a peer takes some memory: use few.
   Work send_async(ConstBuffer data, int peer, int tag = 0);
   void send(ConstBuffer data, int peer, int tag = 0);

@@ -136,10 +136,11 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   /// The caller's, else the environment's where it fits.
   Wire wire_for(const Call& call) const;
 
-  /// Prepares and starts a call. Where there is no memory for that, all ranks hear of it.
+  /// Prepares and starts a call. Where there is no memory for that, all ranks hear of it; throws an Error.
   template <typename Begin>
   Work begin(Begin begin_it);
-  /// Checks, chooses, lowers and starts. Throws InvalidArgument; other errors come with the Work.
+  /// Checks, chooses, lowers and starts. Throws InvalidArgument, and what begin() does; other errors come
+  /// with the Work.
   Work start(Call call, bool waits_now, Counts counts = {}, Counts recv_counts = {});
   Work start_message(void* data, std::uint64_t count, DType dtype, int peer, int tag, bool sends,
                      bool waits_now);

@@ -285,7 +285,8 @@ bool Engine::poll(bool look_at_descriptors) {
   for (std::size_t i = 0; i < links_.size(); ++i) {
     if (lost_[i]) continue;
     const bool is_memory = links_[i]->endpoint().is_memory();
-    if (is_memory || links_[i]->wants_write()) moved = progress(i, is_memory) || moved;
+    if (is_memory || links_[i]->wants_write() || links_[i]->has_pulls())
+      moved = progress(i, is_memory) || moved;
   }
   if (!look_at_descriptors) return moved;
   find_direct_reads();
@@ -327,6 +328,7 @@ bool Engine::sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline)
       something_to_do = !link.endpoint().arm(link.wants_write()) || link.has_pulls();
     } else {
       link.endpoint().expect(link.incoming_left());
+      something_to_do = link.has_pulls();
     }
   }
   if (!something_to_do) {

@@ -12,7 +12,7 @@ enum class FrameType : std::uint8_t {
   message = 1,  ///< a short message: its bytes follow
   offer = 2,    ///< a message is there: pull it from `range`, or (region kNoRange) say ready
   ready = 3,    ///< the receive of what was offered is posted: send the data
-  data = 4,     ///< a long message: its bytes follow
+  data = 4,     ///< a long message, or one that was offered: its bytes follow
   done = 5,     ///< the message was met by its receive; its memory is free
   control = 6,  ///< between engines: `bytes` bytes follow, tag.message is their kind
   hold = 7,     ///< many messages wait for their receives: offer those that follow

@@ -17,8 +17,8 @@ constexpr std::size_t kGranule = 8;  // the largest element
 // What a peer may have us keep: messages and offers that are ahead of our receives.
 constexpr std::size_t kMostUnexpectedBytes = std::size_t{256} << 20;
 // What is under way when the peer hears that it shall hold them is far less than the rest.
-constexpr std::size_t kHoldBytes = std::size_t{32} << 20;
-constexpr std::size_t kGoOnBytes = std::size_t{8} << 20;
+constexpr std::size_t kHoldBytes = std::size_t{16} << 20;
+constexpr std::size_t kGoOnBytes = std::size_t{4} << 20;
 
 }  // namespace
 
@@ -46,14 +46,12 @@ void Link::post_receive(MessageRequest& request) {
     unexpected_bytes_ -= waiting->size();
     if (unexpected_bytes_ < kGoOnBytes) holds_peer_ = false;
     if (!agrees(waiting->header, request)) return;
-    if (waiting->header.type != FrameType::offer) {
-      if (waiting->header.acknowledged) reply(FrameType::done, request.tag);
-      if (request.bytes > 0) request.consume(0, waiting->payload.get(), request.bytes);
-      request.finished();
-    } else {
-      answer_offer(waiting->header, request);
-    }
-    return;
+    if (waiting->header.type == FrameType::offer) return answer_offer(waiting->header, request);
+    if (request.bytes > kWholeBytes)
+      return take_turn({waiting->header, &request, std::move(waiting->payload)});
+    if (waiting->header.acknowledged) reply(FrameType::done, request.tag);
+    if (request.bytes > 0) request.consume(0, waiting->payload.get(), request.bytes);
+    return request.finished();
   }
   receives_.add(request.tag, {&request});
 }
@@ -127,17 +125,16 @@ void Link::on_data(const FrameHeader& header) {
   }
   if (header.bytes == 0) return corrupt("no message as data");
   const auto posted = receives_.take(header.tag);
+  if (!posted && header.bytes > unasked_bytes()) return corrupt("data that nobody asked for");
+  incoming_left_ = header.bytes;  // from here on they are dropped where there is no place for them
+  incoming_done_ = 0;
   if (!posted) {
-    if (header.bytes > unasked_bytes()) return corrupt("data that nobody asked for");
     if (!can_keep(header.bytes)) return;
     early_.header = header;
     early_.memory = std::make_unique_for_overwrite<std::byte[]>(header.bytes);
     early_.data = early_.memory.get();
   }
-  incoming_left_ = header.bytes;
-  incoming_done_ = 0;
-  if (posted && !agrees(header, *posted->request))
-    return;  // its bytes are dropped: what the peer says next still counts
+  if (posted && !agrees(header, *posted->request)) return;  // what the peer says next still counts
   incoming_ = posted ? posted->request : &early_;
   incoming_acknowledged_ = posted && header.acknowledged != 0;
   align_input();

@@ -46,6 +46,8 @@ class LinkListener {
 class Link {
  public:
   Link(int peer, std::unique_ptr<Endpoint> endpoint, LinkListener& listener);
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
 
   /// Puts the real endpoint in the place of a WaitingEndpoint of the same transport.
   void connect(std::unique_ptr<Endpoint> endpoint) {
@@ -78,7 +80,7 @@ class Link {
   bool awaits_something() const noexcept {
     return !receives_.empty() || !sends_.empty() || !pulls_.empty() || incoming_left() > 0;
   }
-  /// There is more to pull, for which no byte of the peer will wake anybody: progress() goes on.
+  /// There is more to take in, for which no byte of the peer will wake anybody: progress() goes on.
   bool has_pulls() const noexcept { return !pulls_.empty(); }
   /// How long a message is at most that is sent without being asked for. The same at both ends.
   std::uint64_t unasked_bytes() const noexcept { return endpoint_->can_pull() ? kWholeBytes : kUnaskedBytes; }
@@ -132,7 +134,8 @@ class Link {
   struct Pull {
     FrameHeader offer;
     MessageRequest* request;
-    std::uint64_t done = 0;  // bytes that have come
+    Payload kept = nullptr;  // where it has come already, ahead of its receive
+    std::uint64_t done = 0;  // bytes that have been taken
   };
   struct Unexpected {
     FrameHeader header;
@@ -158,6 +161,7 @@ class Link {
   void on_ready(const FrameHeader& header);
   void on_done(const FrameHeader& header);
   void answer_offer(const FrameHeader& offer, MessageRequest& request);
+  void take_turn(Pull next);
   void pull(Pull next);
   bool pull_more();
   Status copy_offered(const Pull& from, std::uint64_t bytes);
@@ -200,7 +204,7 @@ class Link {
   std::uint64_t incoming_done_ = 0;
   Early early_{*this};
 
-  // Offers that have met their receive and wait for their turn.
+  // Offers, and long messages that were kept, that have met their receive and wait for their turn.
   std::deque<Pull> pulls_;
   std::uint64_t pull_left_ = 0;     // bytes that may be pulled before the peer must hear of it
   Clock::time_point pull_until_{};  // that it may last; from the first on

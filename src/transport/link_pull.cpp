@@ -1,4 +1,5 @@
-// The receiver's part where it reads long messages out of the sender's memory.
+// The receiver's part where it takes long messages in by turns: out of the sender's memory, or of its own,
+// where they were kept.
 #include <algorithm>
 #include <vector>
 
@@ -17,13 +18,15 @@ constexpr std::chrono::milliseconds kPullTime{20};
 }  // namespace
 
 void Link::answer_offer(const FrameHeader& offer, MessageRequest& request) {
-  if (endpoint_->can_pull() && offer.range.region != FrameHeader::kNoRange) {
-    if (pulls_.empty() && pull_left_ > 0) return pull({offer, &request});
-    pulls_.push_back({offer, &request});
-    return;
-  }
+  if (endpoint_->can_pull() && offer.range.region != FrameHeader::kNoRange)
+    return take_turn({offer, &request});
   receives_.add(request.tag, {&request, true});
   reply(FrameType::ready, request.tag);
+}
+
+void Link::take_turn(Pull next) {
+  if (pulls_.empty() && pull_left_ > 0) return pull(std::move(next));
+  pulls_.push_back(std::move(next));
 }
 
 bool Link::pull_more() {
@@ -31,9 +34,9 @@ bool Link::pull_more() {
   pull_until_ = {};
   bool moved = false;
   for (; !pulls_.empty() && pull_left_ > 0; moved = true) {
-    const Pull next = pulls_.front();
+    Pull next = std::move(pulls_.front());
     pulls_.pop_front();
-    pull(next);
+    pull(std::move(next));
   }
   return moved;
 }
@@ -57,13 +60,17 @@ void Link::pull(Pull next) {
     if (pull_status_.ok() && !endpoint_->revoked()) pull_status_ = pulled;
     return;
   }
-  if (next.done < next.offer.bytes) return pulls_.push_front(next);
-  reply(FrameType::done, request.tag);
+  if (next.done < next.offer.bytes) return pulls_.push_front(std::move(next));
+  if (!next.kept || next.offer.acknowledged) reply(FrameType::done, request.tag);
   request.finished();
 }
 
 Status Link::copy_offered(const Pull& from, std::uint64_t bytes) {
   MessageRequest& request = *from.request;
+  if (from.kept) {
+    request.consume(from.done, from.kept.get() + from.done, bytes);
+    return {};
+  }
   const RemoteRange range{from.offer.range.region, from.offer.range.offset + from.done};
   auto mapped = endpoint_->map(range, bytes);
   if (!mapped.ok()) return mapped.status();

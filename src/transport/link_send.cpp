@@ -120,13 +120,20 @@ void Link::enqueue_waiting() {
 }
 
 /// Ahead of our own messages, which may be hundreds of MiB: as much would come from the peer meanwhile. But
-/// behind the first of them, as that may have left in part.
+/// behind the first of them, as that may have left in part. A word to the contrary that has not left is taken
+/// back instead: the two would change places.
 void Link::enqueue_hold() {
   if (holds_peer_ == has_said_hold_) return;
   has_said_hold_ = holds_peer_;
+  const auto at = std::min(out_head_ + 1, out_.size());
+  for (std::size_t i = out_head_; i < std::min(at + 1, out_.size()); ++i) {
+    const FrameType type = out_[i].header.type;
+    if ((type != FrameType::hold && type != FrameType::go_on) || out_[i].written > 0) continue;
+    out_.erase(out_.begin() + static_cast<std::ptrdiff_t>(i));
+    return;
+  }
   OutFrame frame;
   frame.header.type = holds_peer_ ? FrameType::hold : FrameType::go_on;
-  const auto at = std::min(out_head_ + 1, out_.size());
   out_.insert(out_.begin() + static_cast<std::ptrdiff_t>(at), std::move(frame));
 }
 
@@ -177,6 +184,8 @@ bool Link::flush() {
       return moved;
     }
     std::uint64_t left = *wrote;
+    MessageRequest* gone[kWriteParts];
+    std::size_t gone_count = 0;
     moved = moved || left > 0;
     const bool full = left < offered;
     while (left > 0) {
@@ -190,16 +199,19 @@ bool Link::flush() {
       if (frame.header.type == FrameType::data) payload_moved_ += step;
       left -= step;
       if (frame.written < total) break;
-      MessageRequest* request = frame.request;
       frame.owned = {};
       if (frame.header.type == FrameType::control) --controls_queued_;
       ++out_head_;
-      if (request == nullptr) continue;
+      if (frame.request != nullptr) gone[gone_count++] = frame.request;
+    }
+    // What has left is booked before anything here can fail: the peer must still understand what it is told
+    // then.
+    for (MessageRequest* request : std::span(gone, gone_count)) {
       if (request->acknowledged) {
         // Only now: a `done` that came earlier would free memory that we still read.
         sends_.add(request->tag, {request, false});
       } else {
-        request->finished();  // may post more; `frame` is no longer valid
+        request->finished();  // may post more
       }
     }
     if (full) break;

@@ -1,0 +1,165 @@
+// Long messages that come ahead of their receives, over a stream.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include "unit/engine/link_pair.hpp"
+
+namespace kolo::test {
+namespace {
+
+// As far as there is room for them.
+TEST(EarlyMessages, AreKeptAsideOrWait) {
+  constexpr std::uint32_t kMessages = 30;
+  constexpr std::uint64_t kBytes = kUnaskedBytes - kMessages;
+  for (unsigned seed = 0; seed < 4; ++seed) {
+    Pair pair(false, seed, 100'000, 1 << 20);
+    std::vector<std::unique_ptr<Message>> sends, receives;
+    for (std::uint32_t i = 0; i < kMessages; ++i) {
+      sends.push_back(std::make_unique<Message>(Tag{1, i, 5}, kBytes + i));
+      fill(*sends.back(), i);
+      sends.back()->acknowledged = i % 7 == 0;
+      sends.back()->is_warm = i % 3 == 0;
+      receives.push_back(std::make_unique<Message>(Tag{1, i, 5}, kBytes + i, i % 2 == 0));
+    }
+    const auto has_left = [](const auto& message) { return message->done; };
+    for (std::uint32_t i = 0; i < kMessages; ++i) {
+      pair.links[0]->post_send(*sends[i]);
+      if (i % 10 == 0) pair.run();
+    }
+    pair.run();
+    const auto left = std::ranges::count_if(sends, has_left);
+    EXPECT_GT(left, kMessages / 3);
+    EXPECT_LT(left, kMessages * 9 / 10);
+    for (std::uint32_t i = 0; i < kMessages; ++i) {
+      pair.links[1]->post_receive(*receives[i]);
+      if (seed < 2) pair.run();
+    }
+    pair.run();
+    for (std::uint32_t i = 0; i < kMessages; ++i) {
+      ASSERT_TRUE(sends[i]->done && receives[i]->done) << "seed " << seed << " message " << i;
+      ASSERT_EQ(sends[i]->memory, receives[i]->memory) << "seed " << seed << " message " << i;
+    }
+    for (auto& link : pair.links) EXPECT_FALSE(link->is_waiting() || link->wants_write());
+  }
+}
+
+TEST(EarlyMessages, AReceiveMayBePostedWhileItsMessageIsComing) {
+  for (const std::uint64_t come : {0u, 1000u, 50'000u, 299'000u}) {
+    Pair pair(false, 1, 1000, std::size_t{1} << 30);
+    Message first({1, 0, 1}, 100'000), first_receive({1, 0, 1}, 100'000);
+    Message send({1, 1, 1}, 300'000), receive({1, 1, 1}, 300'000);
+    fill(first, 1);
+    fill(send, 2);
+    if (come != 1000) pair.links[1]->post_receive(first_receive);
+    pair.links[0]->post_send(first);
+    pair.links[0]->post_send(send);
+    const auto before = first.bytes + come;
+    while (pair.links[1]->payload_moved() < before) {
+      for (auto& link : pair.links) ASSERT_TRUE(link->progress(true).ok());
+    }
+    pair.links[1]->post_receive(receive);
+    EXPECT_FALSE(receive.done);
+    if (come == 1000) pair.links[1]->post_receive(first_receive);
+    pair.run();
+    EXPECT_TRUE(first_receive.done && receive.done);
+    EXPECT_EQ(first.memory, first_receive.memory);
+    EXPECT_EQ(send.memory, receive.memory);
+    for (auto& link : pair.links) EXPECT_FALSE(link->is_waiting());
+  }
+}
+
+TEST(EarlyMessages, OneLongerThanIsSentUnaskedWaitsForItsReceive) {
+  for (const bool is_posted : {true, false}) {
+    Pair pair(false, 1, 100'000);
+    Message send({1, 0, 1}, kUnaskedBytes + 1), receive({1, 0, 1}, kUnaskedBytes + 1);
+    fill(send, 1);
+    if (is_posted) pair.links[1]->post_receive(receive);
+    pair.links[0]->post_send(send);
+    ASSERT_TRUE(pair.links[0]->progress(true).ok());
+    EXPECT_EQ(pair.state->bytes[0].size(), sizeof(FrameHeader));
+    pair.run();
+    EXPECT_EQ(send.done, is_posted);
+    if (!is_posted) pair.links[1]->post_receive(receive);
+    pair.run();
+    EXPECT_TRUE(send.done && receive.done);
+    EXPECT_EQ(send.memory, receive.memory);
+  }
+}
+
+// What has been kept is taken in by turns too: a rank with a slow reduction answers meanwhile.
+TEST(EarlyMessages, AreTakenInByTurns) {
+  struct Slow final : Message {
+    using Message::Message;
+    void consume(std::uint64_t offset, const std::byte* from, std::uint64_t size) override {
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));
+      Message::consume(offset, from, size);
+    }
+  };
+  constexpr std::uint32_t kMessages = 10;
+  Pair pair(false, 1, 1 << 20);
+  std::vector<std::unique_ptr<Message>> sends;
+  std::vector<std::unique_ptr<Slow>> receives;
+  for (std::uint32_t i = 0; i < kMessages; ++i) {
+    sends.push_back(std::make_unique<Message>(Tag{1, i, 1}, 500'000));
+    fill(*sends.back(), i);
+    sends.back()->acknowledged = i % 2 == 0;
+    pair.links[0]->post_send(*sends.back());
+  }
+  pair.run();
+  const auto done = [&] { return std::ranges::count(receives, true, &Message::done); };
+  for (std::uint32_t i = 0; i < kMessages; ++i) {
+    receives.push_back(std::make_unique<Slow>(Tag{1, i, 1}, 500'000));
+    pair.links[1]->post_receive(*receives.back());
+  }
+  for (std::uint32_t turns = 0; pair.links[1]->has_pulls(); ++turns) {
+    EXPECT_LE(done(), turns + 1);
+    EXPECT_TRUE(pair.links[1]->is_waiting());
+    ASSERT_TRUE(pair.links[1]->progress(false).ok());
+  }
+  EXPECT_EQ(done(), kMessages);
+  pair.run();
+  for (std::uint32_t i = 0; i < kMessages; ++i) {
+    EXPECT_TRUE(sends[i]->done);
+    ASSERT_EQ(sends[i]->memory, receives[i]->memory);
+  }
+}
+
+// Also where the first word has not left when the second one follows.
+TEST(EarlyMessages, NobodyIsHeldByAWordThatWasTakenBack) {
+  constexpr std::uint64_t kBytes = 1'000'000;
+  constexpr std::uint32_t kMessages = 20;
+  Pair pair(false, 1, 1 << 20, std::size_t{100} << 20);
+  Message back({2, 0, 1}, kBytes), back_receive({2, 0, 1}, kBytes);
+  fill(back, 1);
+  std::vector<std::unique_ptr<Message>> sends, receives;
+  for (std::uint32_t i = 0; i < kMessages; ++i) {
+    sends.push_back(std::make_unique<Message>(Tag{1, i, 1}, kBytes));
+    fill(*sends.back(), i);
+    receives.push_back(std::make_unique<Message>(Tag{1, i, 1}, kBytes));
+    pair.links[0]->post_send(*sends.back());
+  }
+  for (int i = 0; i < 200; ++i) ASSERT_TRUE(pair.links[0]->progress(false).ok());
+  pair.state->room = 1000;
+  pair.links[0]->post_receive(back_receive);
+  pair.links[1]->post_send(back);
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(pair.links[1]->progress(true).ok());
+  EXPECT_TRUE(std::ranges::all_of(sends, [](const auto& message) { return message->done; }));
+  EXPECT_FALSE(back.done) << "the word to wait has left";
+  for (auto& receive : receives) pair.links[1]->post_receive(*receive);
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(pair.links[1]->progress(false).ok());
+  EXPECT_TRUE(std::ranges::all_of(receives, [](const auto& message) { return message->done; }));
+  pair.state->room = std::size_t{100} << 20;
+  pair.run();
+  Message last({1, kMessages, 1}, 8);
+  fill(last, 1);
+  pair.links[0]->post_send(last);
+  pair.run();
+  EXPECT_TRUE(last.done) << "it waits for its receive";
+  EXPECT_EQ(back.memory, back_receive.memory);
+}
+
+}  // namespace
+}  // namespace kolo::test
