@@ -53,7 +53,27 @@ void Link::post_receive(MessageRequest& request) {
     if (request.bytes > 0) request.consume(0, waiting->payload.get(), request.bytes);
     return request.finished();
   }
+  if (incoming_ == &early_ && early_.header.tag == request.tag) return adopt_early(request);
   receives_.add(request.tag, {&request});
+}
+
+/// The message is coming: the rest goes to its place.
+void Link::adopt_early(MessageRequest& request) {
+  const Payload come = std::move(early_.memory);
+  incoming_ = nullptr;
+  if (!agrees(early_.header, request)) return;
+  // Part of an element goes back to where it came from, which is empty then.
+  const std::uint64_t odd = incoming_done_ % kGranule;
+  if (odd > 0) {
+    std::memcpy(in_.data(), come.get() + incoming_done_ - odd, odd);
+    in_begin_ = 0;
+    in_end_ = odd;
+    incoming_done_ -= odd;
+    incoming_left_ += odd;
+  }
+  if (incoming_done_ > 0) request.consume(0, come.get(), incoming_done_);
+  incoming_ = &request;
+  incoming_acknowledged_ = early_.header.acknowledged != 0;
 }
 
 void Link::on_message(const FrameHeader& header, const std::byte* payload) {
@@ -142,13 +162,6 @@ void Link::on_data(const FrameHeader& header) {
 
 void Link::Early::consume(std::uint64_t offset, const std::byte* from, std::uint64_t size) {
   std::memcpy(memory.get() + offset, from, size);
-}
-
-/// Its receive may have been posted meanwhile.
-void Link::finish_early() {
-  auto payload = std::move(early_.memory);
-  if (receives_.find(early_.header.tag) != nullptr) return on_message(early_.header, payload.get());
-  keep(early_.header, std::move(payload));
 }
 
 void Link::finish_incoming() {
@@ -290,6 +303,8 @@ Result<bool> Link::progress(bool readable) {
     if (!read_more()) break;
     moved = true;
     parse();
+    // Its receive may be about to be posted: who waits for something else has perhaps got it now.
+    if (incoming_ == &early_ && !is_ending) break;
   }
   if (status_.ok()) status_ = write_status;
   if (status_.ok() && !abandoned_) status_ = pull_status_;

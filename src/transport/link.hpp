@@ -126,7 +126,7 @@ class Link {
   struct Early final : MessageRequest {
     explicit Early(Link& owner) : link(owner) {}
     void consume(std::uint64_t offset, const std::byte* from, std::uint64_t size) override;
-    void finished() override { link.finish_early(); }
+    void finished() override { link.keep(header, std::move(memory)); }
     Link& link;
     FrameHeader header;
     Payload memory;
@@ -152,7 +152,7 @@ class Link {
   void handle(const FrameHeader& header);
   void on_data(const FrameHeader& header);
   void finish_incoming();
-  void finish_early();
+  void adopt_early(MessageRequest& request);
   bool can_keep(std::uint64_t bytes);
   void keep(const FrameHeader& header, Payload payload);
   void align_input();

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <thread>
+#include <vector>
 
 #include "unit/engine/link_pair.hpp"
 
@@ -47,25 +48,40 @@ TEST(EarlyMessages, AreKeptAsideOrWait) {
 }
 
 TEST(EarlyMessages, AReceiveMayBePostedWhileItsMessageIsComing) {
-  for (const std::uint64_t come : {0u, 1000u, 50'000u, 299'000u}) {
-    Pair pair(false, 1, 1000, std::size_t{1} << 30);
+  for (unsigned seed = 0; seed < 40; ++seed) {
+    const std::uint64_t come = std::vector<std::uint64_t>{1, 1000, 50'000, 299'000}[seed % 4];
+    const bool stores = seed % 8 < 4, agrees = seed % 5 != 4, is_met_first = seed % 3 != 0;
+    Pair pair(false, seed, 101 + seed * 50, std::size_t{1} << 30);
     Message first({1, 0, 1}, 100'000), first_receive({1, 0, 1}, 100'000);
-    Message send({1, 1, 1}, 300'000), receive({1, 1, 1}, 300'000);
+    Message send({1, 1, 1}, 300'000), receive({1, 1, 1}, 300'000, stores);
+    Message last({1, 2, 1}, 9000), last_receive({1, 2, 1}, 9000);
     fill(first, 1);
     fill(send, 2);
-    if (come != 1000) pair.links[1]->post_receive(first_receive);
+    fill(last, 3);
+    send.acknowledged = seed % 2 == 0;
+    if (!agrees) send.call.reduction = 9;
+    if (is_met_first) pair.links[1]->post_receive(first_receive);
     pair.links[0]->post_send(first);
     pair.links[0]->post_send(send);
-    const auto before = first.bytes + come;
-    while (pair.links[1]->payload_moved() < before) {
+    pair.links[0]->post_send(last);
+    while (pair.links[1]->payload_moved() < first.bytes + come) {
       for (auto& link : pair.links) ASSERT_TRUE(link->progress(true).ok());
     }
     pair.links[1]->post_receive(receive);
     EXPECT_FALSE(receive.done);
-    if (come == 1000) pair.links[1]->post_receive(first_receive);
+    if (come > 100) {
+      EXPECT_EQ(receive.consumed > 0, agrees) << "what has come is taken at once";
+    }
+    if (!is_met_first) pair.links[1]->post_receive(first_receive);
+    pair.links[1]->post_receive(last_receive);
     pair.run();
-    EXPECT_TRUE(first_receive.done && receive.done);
+    EXPECT_TRUE(first_receive.done && last_receive.done);
     EXPECT_EQ(first.memory, first_receive.memory);
+    EXPECT_EQ(last.memory, last_receive.memory);
+    EXPECT_EQ(pair.heard[1].mismatches, agrees ? 0 : 1);
+    EXPECT_EQ(receive.done, agrees);
+    if (!agrees) continue;
+    EXPECT_TRUE(send.done);
     EXPECT_EQ(send.memory, receive.memory);
     for (auto& link : pair.links) EXPECT_FALSE(link->is_waiting());
   }
