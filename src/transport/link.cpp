@@ -26,7 +26,8 @@ Link::Link(int peer, std::unique_ptr<Endpoint> endpoint, LinkListener& listener)
     : peer_(peer), endpoint_(std::move(endpoint)), listener_(listener), in_(kInputBytes) {}
 
 bool Link::is_waiting() const noexcept {
-  return !receives_.empty() || !sends_.empty() || !pulls_.empty() || has_waiting() || incoming_ != nullptr ||
+  const bool is_met = incoming_ != nullptr && incoming_ != &early_;
+  return !receives_.empty() || !sends_.empty() || !pulls_.empty() || has_waiting() || is_met ||
          std::any_of(out_.begin() + static_cast<std::ptrdiff_t>(out_head_), out_.end(),
                      [](const OutFrame& frame) { return frame.request != nullptr; });
 }
