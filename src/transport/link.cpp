@@ -149,15 +149,18 @@ void Link::on_data(const FrameHeader& header) {
   if (!posted && header.bytes > unasked_bytes()) return corrupt("data that nobody asked for");
   incoming_left_ = header.bytes;  // from here on they are dropped where there is no place for them
   incoming_done_ = 0;
-  if (!posted) {
+  incoming_acknowledged_ = false;
+  if (posted) {
+    if (!agrees(header, *posted->request)) return;  // what the peer says next still counts
+    incoming_ = posted->request;
+    incoming_acknowledged_ = header.acknowledged != 0;
+  } else {
     if (!can_keep(header.bytes)) return;
     early_.header = header;
     early_.memory = std::make_unique_for_overwrite<std::byte[]>(header.bytes);
     early_.data = early_.memory.get();
+    incoming_ = &early_;
   }
-  if (posted && !agrees(header, *posted->request)) return;  // what the peer says next still counts
-  incoming_ = posted ? posted->request : &early_;
-  incoming_acknowledged_ = posted && header.acknowledged != 0;
   align_input();
 }
 
