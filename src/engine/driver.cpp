@@ -283,7 +283,10 @@ bool Engine::poll(bool look_at_descriptors) {
     if (native.group->is_busy()) moved = native.group->advance() || moved;
   }
   for (std::size_t i = 0; i < links_.size(); ++i) {
-    if (lost_[i]) continue;
+    if (lost_[i]) {
+      moved = links_[i]->take_kept() || moved;
+      continue;
+    }
     const bool is_memory = links_[i]->endpoint().is_memory();
     if (is_memory || links_[i]->wants_write() || links_[i]->has_pulls())
       moved = progress(i, is_memory) || moved;
@@ -322,9 +325,10 @@ bool Engine::sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline)
     }
   }
   for (; armed < links_.size() && !something_to_do; ++armed) {
-    if (lost_[armed]) continue;
     Link& link = *links_[armed];
-    if (link.endpoint().is_memory()) {
+    if (lost_[armed]) {
+      something_to_do = link.has_kept();
+    } else if (link.endpoint().is_memory()) {
       something_to_do = !link.endpoint().arm(link.wants_write()) || link.has_pulls();
     } else {
       link.endpoint().expect(link.incoming_left());

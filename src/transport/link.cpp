@@ -27,7 +27,7 @@ Link::Link(int peer, std::unique_ptr<Endpoint> endpoint, LinkListener& listener)
 
 bool Link::is_waiting() const noexcept {
   const bool is_met = incoming_ != nullptr && incoming_ != &early_;
-  return !receives_.empty() || !sends_.empty() || !pulls_.empty() || has_waiting() || is_met ||
+  return !receives_.empty() || !sends_.empty() || (has_pulls() && !has_kept()) || has_waiting() || is_met ||
          std::any_of(out_.begin() + static_cast<std::ptrdiff_t>(out_head_), out_.end(),
                      [](const OutFrame& frame) { return frame.request != nullptr; });
 }

@@ -82,11 +82,15 @@ class Link {
   }
   /// There is more to take in, for which no byte of the peer will wake anybody: progress() goes on.
   bool has_pulls() const noexcept { return !pulls_.empty(); }
+  /// What has come is taken in, also after an error: no peer is needed for that. Returns whether there was
+  /// any.
+  bool take_kept() { return has_kept() && pull_more(); }
+  bool has_kept() const noexcept { return !pulls_.empty() && pulls_.front().kept != nullptr; }
   /// How long a message is at most that is sent without being asked for. The same at both ends.
   std::uint64_t unasked_bytes() const noexcept { return endpoint_->can_pull() ? kWholeBytes : kUnaskedBytes; }
   /// There is something to say to the peer or to hear from it.
   bool is_wanted() const noexcept { return wants_write() || awaits_something(); }
-  /// A posted request has not met its counterpart yet.
+  /// A posted request needs the peer to go on.
   bool is_waiting() const noexcept;
   /// There are bytes that the endpoint had no room for, or whose turn has not come.
   bool wants_write() const noexcept {
@@ -204,7 +208,8 @@ class Link {
   std::uint64_t incoming_done_ = 0;
   Early early_{*this};
 
-  // Offers, and long messages that were kept, that have met their receive and wait for their turn.
+  // Offers or, where the endpoint cannot pull, long messages that were kept, that have met their receive and
+  // wait for their turn.
   std::deque<Pull> pulls_;
   std::uint64_t pull_left_ = 0;     // bytes that may be pulled before the peer must hear of it
   Clock::time_point pull_until_{};  // that it may last; from the first on

@@ -201,6 +201,30 @@ TEST_P(ErrorsOver, ARankThatLeavesIsNamed) {
   }
 }
 
+// Also by a receiver that takes its time, and is posted when the connection has ended.
+TEST_P(ErrorsOver, WhatARankSentBeforeItLeftIsReceived) {
+  const Outcome outcome = run_ranks({.size = 2, .transport = GetParam()}, [&](Communicator& c) {
+    constexpr int kMessages = 12;
+    std::vector<std::vector<int>> values;
+    for (int k = 0; k < kMessages; ++k) values.emplace_back(20'000, c.rank() == 0 ? k : -1);
+    std::vector<Work> sends;
+    for (auto& value : values) {
+      if (c.rank() == 0) {
+        sends.push_back(c.send_async(value, 1));
+      } else {
+        std::this_thread::sleep_for(milliseconds(&value == values.data() ? 300 : 30));
+        c.recv(value, 0);
+      }
+    }
+    for (const Work& send : sends) send.wait();
+    for (int k = 0; k < kMessages; ++k) {
+      if (values[static_cast<std::size_t>(k)] != std::vector<int>(20'000, k))
+        throw std::runtime_error("a message came wrong");
+    }
+  });
+  for (const std::string& error : outcome.errors) EXPECT_EQ(error, "");
+}
+
 // Who waits long asks all where they are, also those that it has no link to yet.
 TEST_P(ErrorsOver, WhoHasDoneItsPartMayBeGoneWhenOthersAskForIt) {
   const Outcome outcome = run_ranks({.size = 8, .transport = GetParam(), .timeout = std::chrono::seconds(4)},
