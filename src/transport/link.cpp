@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include <fmt/format.h>
@@ -333,22 +334,23 @@ void Link::abandon() {
   unexpected_bytes_ = 0;
   incoming_ = nullptr;  // the rest of it is read and dropped
   early_.memory.reset();
-  std::vector<OutFrame> kept;
-  for (std::size_t i = out_head_; i < out_.size(); ++i) {
-    OutFrame& frame = out_[i];
+  out_.erase(out_.begin(), out_.begin() + static_cast<std::ptrdiff_t>(out_head_));
+  out_head_ = 0;
+  std::erase_if(out_, [](const OutFrame& frame) {
+    return frame.header.type != FrameType::control && frame.written == 0;
+  });
+  for (OutFrame& frame : out_) {
     frame.request = nullptr;
-    if (frame.header.type == FrameType::control) {
-      kept.push_back(std::move(frame));
-    } else if (frame.written > 0) {
-      if (frame.payload != nullptr) {
-        frame.owned.assign(frame.payload, frame.payload + frame.header.bytes);
-        frame.payload = nullptr;
-      }
-      kept.push_back(std::move(frame));
+    const std::byte* payload = std::exchange(frame.payload, nullptr);
+    if (payload == nullptr) continue;
+    try {
+      frame.owned.assign(payload, payload + frame.header.bytes);
+    } catch (const std::bad_alloc&) {
+      // The peer would take what it is told next for the rest of this message.
+      fail(Status(Code::system, "no memory for the rest of a message"));
+      return out_.clear();
     }
   }
-  out_ = std::move(kept);
-  out_head_ = 0;
 }
 
 }  // namespace kolo

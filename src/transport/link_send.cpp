@@ -91,6 +91,7 @@ void Link::post_send(MessageRequest& request) {
 void Link::offer_instead(OutFrame& message) {
   message.header.type = FrameType::offer;
   message.header.range.region = FrameHeader::kNoRange;
+  message.payload = nullptr;
   MessageRequest& request = *std::exchange(message.request, nullptr);
   sends_.add(request.tag, {&request, true});
 }
@@ -120,18 +121,13 @@ void Link::enqueue_waiting() {
 }
 
 /// Ahead of our own messages, which may be hundreds of MiB: as much would come from the peer meanwhile. But
-/// behind the first of them, as that may have left in part. A word to the contrary that has not left is taken
-/// back instead: the two would change places.
+/// behind the first of them, as that may have left in part, and behind words to the contrary.
 void Link::enqueue_hold() {
   if (holds_peer_ == has_said_hold_) return;
   has_said_hold_ = holds_peer_;
-  const auto at = std::min(out_head_ + 1, out_.size());
-  for (std::size_t i = out_head_; i < std::min(at + 1, out_.size()); ++i) {
-    const FrameType type = out_[i].header.type;
-    if ((type != FrameType::hold && type != FrameType::go_on) || out_[i].written > 0) continue;
-    out_.erase(out_.begin() + static_cast<std::ptrdiff_t>(i));
-    return;
-  }
+  auto at = std::min(out_head_ + 1, out_.size());
+  const auto is_word = [](FrameType type) { return type == FrameType::hold || type == FrameType::go_on; };
+  while (at < out_.size() && is_word(out_[at].header.type)) ++at;
   OutFrame frame;
   frame.header.type = holds_peer_ ? FrameType::hold : FrameType::go_on;
   out_.insert(out_.begin() + static_cast<std::ptrdiff_t>(at), std::move(frame));

@@ -144,7 +144,7 @@ TEST(EarlyMessages, AreTakenInByTurns) {
 }
 
 // Also where the first word has not left when the second one follows.
-TEST(EarlyMessages, NobodyIsHeldByAWordThatWasTakenBack) {
+TEST(EarlyMessages, NobodyIsHeldByAWordThatIsNoLongerTrue) {
   constexpr std::uint64_t kBytes = 1'000'000;
   constexpr std::uint32_t kMessages = 20;
   Pair pair(false, 1, 1 << 20, std::size_t{100} << 20);

@@ -202,6 +202,29 @@ TEST(Link, AFailureWhileMessagesFinishDoesNotCutTheStream) {
   }
 }
 
+// Nobody has memory for what is half sent: the link ends, as the peer would not understand what comes next.
+TEST(Link, WithoutMemoryForTheRestOfAMessageItEnds) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers end a program that asks for so much";
+#endif
+  Pair pair(false, 1, 1000, 2000);
+  Message send({1, 0, 1}, 100'000), behind({1, 1, 1}, 100);
+  fill(send, 1);
+  fill(behind, 2);
+  send.bytes = std::uint64_t{1} << 46;
+  pair.links[0]->post_send(send);
+  ASSERT_TRUE(pair.links[0]->progress(false).ok());
+  pair.say(frame(FrameType::ready, send));
+  ASSERT_TRUE(pair.links[0]->progress(true).ok());
+  pair.links[0]->post_send(behind);
+  pair.links[0]->abandon();
+  EXPECT_NE(pair.links[0]->status().message().find("no memory"), std::string::npos);
+  EXPECT_FALSE(pair.links[0]->wants_write() || pair.links[0]->is_waiting());
+  pair.links[0]->send_control(7, {});
+  EXPECT_FALSE(pair.links[0]->progress(true).ok());
+  EXPECT_FALSE(send.done || behind.done);
+}
+
 // The word to wait does not wait itself behind as many messages the other way.
 TEST_P(LinkOver, AlsoWhereBothSendFarAhead) {
   constexpr std::uint32_t kMessages = 3000;  // 23 MiB
