@@ -332,7 +332,8 @@ bool Engine::sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline)
       something_to_do = !link.endpoint().arm(link.wants_write()) || link.has_pulls();
     } else {
       link.endpoint().expect(link.incoming_left());
-      something_to_do = link.has_pulls();
+      const bool is_new = link.wants_write() && !wants_write_[armed] && link.endpoint().fd() >= 0;
+      something_to_do = link.has_pulls() || is_new;
     }
   }
   if (!something_to_do) {

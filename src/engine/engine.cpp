@@ -73,11 +73,14 @@ Engine::~Engine() {
   {
     const auto lock = enter();
     stopping_ = true;
-    if (!poisoned_) {
-      if (!active_.empty())
-        note_failure({Code::peer_lost, rank_, fmt::format("rank {} destroyed its communicator", rank_)});
-      settle_failure();
-      for (auto& link : links_) link->send_control(static_cast<std::uint32_t>(ControlKind::goodbye), {});
+    try {
+      if (!poisoned_) {
+        if (!active_.empty())
+          note_failure({Code::peer_lost, rank_, fmt::format("rank {} destroyed its communicator", rank_)});
+        settle_failure();
+        for (auto& link : links_) link->send_control(static_cast<std::uint32_t>(ControlKind::goodbye), {});
+      }
+    } catch (const std::bad_alloc&) {  // then the others only see that it is gone
     }
     idle_.notify_all();
     sleeper_.kick();

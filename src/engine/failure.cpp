@@ -12,6 +12,7 @@ namespace kolo {
 namespace {
 
 constexpr std::size_t kMostShown = 8;  // ranks of a communicator
+constexpr int kLooksForCause = 16;     // at what a peer has said, each of which may end at an early message
 constexpr auto kCheckEvery = std::chrono::milliseconds(10);
 // Ranks that disagree about a native call hear nothing of each other: after this time they ask, and again
 // after it, because the others may not have made their call yet.
@@ -66,7 +67,8 @@ void Engine::settle_failure() {
   if (!noted_heard_) {
     // A peer that found the true cause first has told us so before it went away itself.
     for (std::size_t i = 0; i < links_.size(); ++i) {
-      if (!lost_[i]) progress(i, true);
+      for (int looks = 0; looks < kLooksForCause && !lost_[i] && progress(i, true); ++looks) {
+      }
     }
   }
   poisoned_ = noted_;
@@ -281,7 +283,8 @@ void Engine::conclude(Operation& operation, const Probe& probe) {
   } else {
     const auto waiting_for = operation.waiting_for();
     const bool some_move = std::any_of(waiting_for.begin(), waiting_for.end(), [&](int rank) {
-      return moves(spec.ranks()[static_cast<std::size_t>(rank)]);
+      const int peer = spec.ranks()[static_cast<std::size_t>(rank)];
+      return moves(peer) || link(peer).has_kept();  // what came from it is being taken in
     });
     if (some_move) {
       operation.last_progress_ = Clock::now();

@@ -67,6 +67,8 @@ void Engine::watch(const Operation& operation, Clock::time_point now) {
     const int peer = spec.ranks()[static_cast<std::size_t>(rank)];
     const auto index = static_cast<std::size_t>(peer);
     if (peer == rank_ || lost_[index] || left_[index]) continue;  // check_links() looks at those
+    // All that it had to say may be here, and wait for its turn.
+    if (spec.group() == nullptr && !links_[index]->is_waiting()) continue;
     if (!is_silent(index, {spec.context, 0, spec.sequence, spec.signature}, now)) continue;
     note_failure({Code::peer_lost, peer,
                   fmt::format("lost {}: not a word from it for {:.3g} s: it is stopped, or its machine or "
