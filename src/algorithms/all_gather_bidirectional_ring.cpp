@@ -10,7 +10,7 @@
 namespace kolo {
 namespace {
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_all_gather_bidirectional_ring(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
   bidirectional_ring_all_gather(builder, ring_order(spec), input(0), output_of);
   builder.copy(output_of(spec.rank), input(0));
@@ -37,7 +37,7 @@ const Algorithm all_gather_bidirectional_ring = {
             },
         },
     .objection = ring_objection,
-    .generate = generate,
+    .generate = generate_all_gather_bidirectional_ring,
 };
 
 }  // namespace kolo

@@ -11,7 +11,7 @@
 namespace kolo {
 namespace {
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_all_gather_butterfly(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
   builder.copy(output(part_of(spec.rank)), input(0));
   butterfly_all_gather(
@@ -42,7 +42,7 @@ const Algorithm all_gather_butterfly = {
             },
         },
     .objection = butterfly_objection,
-    .generate = generate,
+    .generate = generate_all_gather_butterfly,
 };
 
 }  // namespace kolo

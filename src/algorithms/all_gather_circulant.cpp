@@ -10,7 +10,7 @@
 namespace kolo {
 namespace {
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_all_gather_circulant(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
   Circulant circulant(builder, spec, BufferName::output);
   builder.copy(circulant.slots(0, 1), input(0));
@@ -41,7 +41,7 @@ const Algorithm all_gather_circulant = {
               return {ceil_log2(n), n - 1};
             },
         },
-    .generate = generate,
+    .generate = generate_all_gather_circulant,
 };
 
 }  // namespace kolo

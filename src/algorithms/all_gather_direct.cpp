@@ -10,7 +10,7 @@
 namespace kolo {
 namespace {
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_all_gather_direct(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
   direct_all_gather(builder, spec, input(0));
   builder.copy(output(part_of(spec.rank)), input(0));
@@ -36,7 +36,7 @@ const Algorithm all_gather_direct = {
               return {n - 1, n - 1};
             },
         },
-    .generate = generate,
+    .generate = generate_all_gather_direct,
 };
 
 }  // namespace kolo

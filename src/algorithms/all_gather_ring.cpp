@@ -10,7 +10,7 @@
 namespace kolo {
 namespace {
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_all_gather_ring(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
   ring_all_gather(builder, ring_order(spec), input(0), output_of);
   builder.copy(output(part_of(spec.rank)), input(0));
@@ -39,7 +39,7 @@ const Algorithm all_gather_ring = {
             },
         },
     .objection = ring_objection,
-    .generate = generate,
+    .generate = generate_all_gather_ring,
 };
 
 }  // namespace kolo

@@ -51,7 +51,7 @@ std::uint64_t joining_steps(std::uint64_t n) {
   return steps;
 }
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_all_reduce_binary_blocks(const ScheduleSpec& spec) {
   const std::vector<Block> blocks = blocks_of(spec.size);
   std::size_t b = 0;
   while (spec.rank >= blocks[b].first + blocks[b].size) ++b;
@@ -113,7 +113,7 @@ const Algorithm all_reduce_binary_blocks = {
               return {joining_steps(ranks_of(spec)) + 1 + floor_log2(p), 2 * p - (blocks == 2 ? 1 : 0)};
             },
         },
-    .generate = generate,
+    .generate = generate_all_reduce_binary_blocks,
 };
 
 }  // namespace kolo

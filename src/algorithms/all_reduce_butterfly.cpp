@@ -12,7 +12,7 @@
 namespace kolo {
 namespace {
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_all_reduce_butterfly(const ScheduleSpec& spec) {
   const auto layers =
       butterfly_layers(everybody(spec), butterfly_degrees(spec), part_of(spec.size), Near::first);
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
@@ -47,7 +47,7 @@ const Algorithm all_reduce_butterfly = {
             },
         },
     .objection = butterfly_objection,
-    .generate = generate,
+    .generate = generate_all_reduce_butterfly,
 };
 
 }  // namespace kolo

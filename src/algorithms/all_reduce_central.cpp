@@ -10,7 +10,7 @@
 namespace kolo {
 namespace {
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_all_reduce_central(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 1,
                           spec.rank == 0 ? fold_scratch(0) : 0);
   if (spec.rank == 0) {
@@ -43,7 +43,7 @@ const Algorithm all_reduce_central = {
               return {2 * (n - 1), n - 1};
             },
         },
-    .generate = generate,
+    .generate = generate_all_reduce_central,
 };
 
 }  // namespace kolo

@@ -10,7 +10,7 @@
 namespace kolo {
 namespace {
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_all_reduce_circulant(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
   Circulant circulant(builder, spec, BufferName::input);
   circulant.load();
@@ -40,7 +40,7 @@ const Algorithm all_reduce_circulant = {
               return {2 * ceil_log2(n), 2 * (n - 1)};
             },
         },
-    .generate = generate,
+    .generate = generate_all_reduce_circulant,
 };
 
 }  // namespace kolo

@@ -11,7 +11,7 @@
 namespace kolo {
 namespace {
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_all_reduce_direct(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
                           received_scratch(spec.size));
   const ChunkRange own = output(part_of(spec.rank));
@@ -42,7 +42,7 @@ const Algorithm all_reduce_direct = {
               return {2 * (n - 1), 2 * (n - 1)};
             },
         },
-    .generate = generate,
+    .generate = generate_all_reduce_direct,
 };
 
 }  // namespace kolo

@@ -49,7 +49,7 @@ std::vector<Message> messages_of(const ScheduleSpec& spec, const TwoTrees& trees
   return messages;
 }
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_all_reduce_double_tree(const ScheduleSpec& spec) {
   const std::uint32_t pieces = chunks_of(spec);
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 2 * pieces);
   if (spec.size == 1) builder.copy(output(0, 2 * pieces), input(0, 2 * pieces));
@@ -102,7 +102,7 @@ const Algorithm all_reduce_double_tree = {
             },
         },
     .objection = chunks_objection,
-    .generate = generate,
+    .generate = generate_all_reduce_double_tree,
 };
 
 }  // namespace kolo

@@ -12,7 +12,7 @@
 namespace kolo {
 namespace {
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_all_reduce_halving_doubling(const ScheduleSpec& spec) {
   const Survivors survivors(spec);
   const auto chunks = static_cast<std::uint32_t>(survivors.group().size());
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, chunks);
@@ -51,7 +51,7 @@ const Algorithm all_reduce_halving_doubling = {
               return {2 * floor_log2(n) + (n > p ? 2 : 0), 2 * (p - 1) + (n > p ? p : 0)};
             },
         },
-    .generate = generate,
+    .generate = generate_all_reduce_halving_doubling,
 };
 
 }  // namespace kolo

@@ -16,7 +16,7 @@
 namespace kolo {
 namespace {
 
-constexpr std::array<Parameter, 2> kParameters = {
+constexpr std::array<Parameter, 2> kHierarchicalParameters = {
     {{"inside", "the reduce and the broadcast inside each host, as in chain+chunks=8; else binomial",
       ParameterKind::name},
      {"across",
@@ -147,12 +147,12 @@ std::string objection_across(const ScheduleSpec& spec) {
   return status.ok() ? "" : "cannot reach across " + std::to_string(hosts) + " hosts: " + status.message();
 }
 
-std::string objection(const ScheduleSpec& spec) {
+std::string hierarchical_objection(const ScheduleSpec& spec) {
   const std::string why = objection_inside(spec);
   return why.empty() ? objection_across(spec) : why;
 }
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_all_reduce_hierarchical(const ScheduleSpec& spec) {
   const Hosts hosts = hosts_of(spec);
   std::vector<int> leaders;
   for (const auto& host : hosts) leaders.push_back(host.front());
@@ -224,7 +224,7 @@ const Algorithm all_reduce_hierarchical = {
         "N. T. Karonis, B. R. de Supinski, I. Foster, W. Gropp, E. Lusk, J. Bresnahan: Exploiting hierarchy "
         "in "
         "parallel computer networks to optimize collective operation performance, IPDPS 2000",
-    .parameters = kParameters,
+    .parameters = kHierarchicalParameters,
     .closed_form =
         {
             .steps = "at most those of the reduce, the all_reduce and the broadcast, on the largest host; a "
@@ -233,8 +233,8 @@ const Algorithm all_reduce_hierarchical = {
             .at_most = true,
             .of = cost,
         },
-    .objection = objection,
-    .generate = generate,
+    .objection = hierarchical_objection,
+    .generate = generate_all_reduce_hierarchical,
 };
 
 }  // namespace kolo

@@ -11,7 +11,7 @@
 namespace kolo {
 namespace {
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_all_reduce_naive(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 1, received_scratch(spec.size));
   for (int k = 1; k < spec.size; ++k) builder.send(after(spec, k), input(0));
   fold_received(builder, everybody(spec), output(0), input(0));
@@ -37,7 +37,7 @@ const Algorithm all_reduce_naive = {
               return {n - 1, n - 1};
             },
         },
-    .generate = generate,
+    .generate = generate_all_reduce_naive,
 };
 
 }  // namespace kolo

@@ -17,7 +17,7 @@
 namespace kolo {
 namespace {
 
-constexpr std::array<Parameter, 3> kParameters = {
+constexpr std::array<Parameter, 3> kServerParameters = {
     {{"servers",
       "how many ranks serve a share each, the first that are not spared; else all of these, and half of the "
       "ranks, at least one, where none is spared"},
@@ -53,7 +53,7 @@ std::uint32_t pieces_of(const ScheduleSpec& spec) {
   return chunks_of(spec, 1);
 }
 
-std::string objection(const ScheduleSpec& spec) {
+std::string server_objection(const ScheduleSpec& spec) {
   const std::vector<int> spared = spared_in(spec);
   if (std::ranges::any_of(spared, [&](int rank) { return rank >= spec.size; })) {
     return "can spare none but the ranks 0 to " + std::to_string(spec.size - 1);
@@ -69,7 +69,7 @@ std::string objection(const ScheduleSpec& spec) {
 
 /// Piece after piece, so that what is complete first goes back first, over a link that carries both ways at
 /// once: a rank that does not serve sends the data once and receives it once, whatever the others do.
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_all_reduce_parameter_server(const ScheduleSpec& spec) {
   const std::vector<int> servers = servers_of(spec);
   const std::uint32_t pieces = pieces_of(spec);
   const auto place_of = [&](int rank) {  // among the servers
@@ -125,7 +125,7 @@ const Algorithm all_reduce_parameter_server = {
         "M. Li et al.: Scaling distributed machine learning with the parameter server, OSDI 2014, section 3; "
         "here the servers are workers too, and all wait for all",
     .rank_ordered = true,
-    .parameters = kParameters,
+    .parameters = kServerParameters,
     .closed_form =
         {
             .steps = "(N+S-2) C + N-S, C pieces of a share",
@@ -137,8 +137,8 @@ const Algorithm all_reduce_parameter_server = {
               return {sent + n - servers, sent};
             },
         },
-    .objection = objection,
-    .generate = generate,
+    .objection = server_objection,
+    .generate = generate_all_reduce_parameter_server,
 };
 
 }  // namespace kolo

@@ -11,7 +11,7 @@
 namespace kolo {
 namespace {
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_all_reduce_recursive_doubling(const ScheduleSpec& spec) {
   const Survivors survivors(spec);
   const Group& group = survivors.group();
   // What comes may not land in what is being sent, not even combined.
@@ -57,7 +57,7 @@ const Algorithm all_reduce_recursive_doubling = {
               return {floor_log2(n) + 2 * surplus, floor_log2(n) + surplus};
             },
         },
-    .generate = generate,
+    .generate = generate_all_reduce_recursive_doubling,
 };
 
 }  // namespace kolo

@@ -11,7 +11,7 @@
 namespace kolo {
 namespace {
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_all_reduce_ring(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
   if (spec.size == 1) builder.copy(output(0), input(0));
   const Group ring = ring_order(spec);
@@ -43,7 +43,7 @@ const Algorithm all_reduce_ring = {
             },
         },
     .objection = ring_objection,
-    .generate = generate,
+    .generate = generate_all_reduce_ring,
 };
 
 }  // namespace kolo

@@ -14,7 +14,7 @@
 namespace kolo {
 namespace {
 
-constexpr std::array<Parameter, 1> kParameters = {
+constexpr std::array<Parameter, 1> kTorusParameters = {
     {{"rows", "rows of the grid; else the largest divisor of N that is not above its square root"}}};
 
 int rows_of(const ScheduleSpec& spec) {
@@ -25,12 +25,12 @@ int rows_of(const ScheduleSpec& spec) {
   return spec.arguments.number("rows", rows);
 }
 
-std::string objection(const ScheduleSpec& spec) {
+std::string torus_objection(const ScheduleSpec& spec) {
   if (spec.size % rows_of(spec) == 0) return {};
   return "needs rows that divide the " + std::to_string(spec.size) + " ranks";
 }
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_all_reduce_torus(const ScheduleSpec& spec) {
   const int rows = rows_of(spec);
   const int columns = spec.size / rows;
   const int row = spec.rank / columns;
@@ -71,7 +71,7 @@ const Algorithm all_reduce_torus = {
     .source =
         "E. Chan, M. Heimlich, A. Purkayastha, R. van de Geijn: Collective communication: theory, practice, "
         "and experience, CCPE 19 (2007), bucket algorithms on meshes",
-    .parameters = kParameters,
+    .parameters = kTorusParameters,
     .closed_form =
         {
             .steps = "2(N/R-1) + 2(R-1) (R: rows)",
@@ -82,8 +82,8 @@ const Algorithm all_reduce_torus = {
               return {2 * (n / rows - 1) + 2 * (rows - 1), 2 * (n - 1)};
             },
         },
-    .objection = objection,
-    .generate = generate,
+    .objection = torus_objection,
+    .generate = generate_all_reduce_torus,
 };
 
 }  // namespace kolo

@@ -20,7 +20,7 @@ void for_each_place(int size, int bit, Visit visit) {
   }
 }
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_all_to_all_bruck(const ScheduleSpec& spec) {
   // Two packs, one to send and one to receive, of at most N/2 parts each; between the rounds parts wait
   // in the slots behind.
   const std::uint32_t most = part_of(spec.size / 2);
@@ -76,7 +76,7 @@ const Algorithm all_to_all_bruck = {
               return {ceil_log2(n), bits};
             },
         },
-    .generate = generate,
+    .generate = generate_all_to_all_bruck,
 };
 
 }  // namespace kolo

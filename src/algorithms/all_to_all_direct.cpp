@@ -9,7 +9,7 @@
 namespace kolo {
 namespace {
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_all_to_all_direct(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
   builder.require_out_of_place();
   for (int k = 1; k < spec.size; ++k) {
@@ -41,7 +41,7 @@ const Algorithm all_to_all_direct = {
               return {n - 1, n - 1};
             },
         },
-    .generate = generate,
+    .generate = generate_all_to_all_direct,
 };
 
 }  // namespace kolo

@@ -18,7 +18,7 @@ bool goes_aside(const ScheduleSpec& spec, int k) {
   return 2 * k <= spec.size;
 }
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_all_to_all_direct_in_place(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
                           part_of(spec.size / 2));
   // All sends stand before all receives, so that in place no part is overwritten before it is out.
@@ -59,7 +59,7 @@ const Algorithm all_to_all_direct_in_place = {
               return {n - 1, n - 1};
             },
         },
-    .generate = generate,
+    .generate = generate_all_to_all_direct_in_place,
 };
 
 }  // namespace kolo

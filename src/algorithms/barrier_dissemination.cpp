@@ -10,7 +10,7 @@
 namespace kolo {
 namespace {
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_barrier_dissemination(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 0);
   std::vector<ScheduleBuilder::StepId> heard;
   for (int distance = 1; distance < spec.size; distance *= 2) {
@@ -41,7 +41,7 @@ const Algorithm barrier_dissemination = {
               return {ceil_log2(n), 0};
             },
         },
-    .generate = generate,
+    .generate = generate_barrier_dissemination,
 };
 
 }  // namespace kolo

@@ -10,7 +10,7 @@
 namespace kolo {
 namespace {
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_barrier_recursive_doubling(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 0);
   // Ranks beyond the largest power of two stand behind one that is within it.
   const int within = 1 << floor_log2(ranks_of(spec));
@@ -48,7 +48,7 @@ const Algorithm barrier_recursive_doubling = {
               return {floor_log2(n) + (std::has_single_bit(n) ? 0 : 2), 0};
             },
         },
-    .generate = generate,
+    .generate = generate_barrier_recursive_doubling,
 };
 
 }  // namespace kolo

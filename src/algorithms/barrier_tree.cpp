@@ -10,7 +10,7 @@
 namespace kolo {
 namespace {
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_barrier_tree(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 0);
   const KNomialTree tree(spec, kBinomial);
   std::vector<ScheduleBuilder::StepId> heard;
@@ -44,7 +44,7 @@ const Algorithm barrier_tree = {
               return {2 * ceil_log2(ranks_of(spec)), 0};
             },
         },
-    .generate = generate,
+    .generate = generate_barrier_tree,
 };
 
 }  // namespace kolo

@@ -9,7 +9,7 @@
 namespace kolo {
 namespace {
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_broadcast_chain(const ScheduleSpec& spec) {
   const std::uint32_t chunks = chunks_of(spec);
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, chunks);
   for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
@@ -38,7 +38,7 @@ const Algorithm broadcast_chain = {
             .of = chain_cost,
         },
     .objection = chunks_objection,
-    .generate = generate,
+    .generate = generate_broadcast_chain,
 };
 
 }  // namespace kolo

@@ -9,7 +9,7 @@
 namespace kolo {
 namespace {
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_broadcast_direct(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 1);
   if (spec.rank != spec.root) {
     builder.recv(spec.root, output(0));
@@ -38,7 +38,7 @@ const Algorithm broadcast_direct = {
               return {n - 1, n - 1};
             },
         },
-    .generate = generate,
+    .generate = generate_broadcast_direct,
 };
 
 }  // namespace kolo

@@ -21,7 +21,7 @@ ChunkRange pieces(int begin, int end) {
   return output(part_of(begin), part_of(end - begin));
 }
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_broadcast_scatter_all_gather(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
   const int v = (spec.rank - spec.root + spec.size) % spec.size;
   const auto rank_of = [&](int place) { return (place + spec.root) % spec.size; };
@@ -64,7 +64,7 @@ const Algorithm broadcast_scatter_all_gather = {
               return {ceil_log2(n) + n - 1, 2 * (n - 1)};
             },
         },
-    .generate = generate,
+    .generate = generate_broadcast_scatter_all_gather,
 };
 
 }  // namespace kolo

@@ -9,7 +9,7 @@
 namespace kolo {
 namespace {
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_gather_direct(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
   if (spec.rank != spec.root) {
     builder.send(spec.root, input(0));
@@ -38,7 +38,7 @@ const Algorithm gather_direct = {
               return {n - 1, n > 1 ? 1u : 0u};
             },
         },
-    .generate = generate,
+    .generate = generate_gather_direct,
 };
 
 }  // namespace kolo

@@ -10,19 +10,19 @@ namespace kolo {
 namespace {
 
 /// Slots of scratch for sums under way: one is received while the one before is being sent.
-constexpr std::uint32_t kTravellers = 2;
+constexpr std::uint32_t kChainTravellers = 2;
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_reduce_chain(const ScheduleSpec& spec) {
   const std::uint32_t chunks = chunks_of(spec);
   const bool is_root = spec.rank == spec.root;
   const bool is_first = after(spec, 1) == spec.root;
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, chunks,
-                          is_root || is_first ? 0 : kTravellers);
+                          is_root || is_first ? 0 : kChainTravellers);
   for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
     if (spec.size == 1) builder.copy(output(chunk), input(chunk));
     ChunkRange sum = input(chunk);
     if (!is_first) {
-      sum = is_root ? output(chunk) : scratch(chunk % kTravellers, input(chunk));
+      sum = is_root ? output(chunk) : scratch(chunk % kChainTravellers, input(chunk));
       builder.recv_reduce(after(spec, 1), sum, input(chunk), is_root);
     }
     if (!is_root) builder.send(before(spec, 1), sum);
@@ -49,7 +49,7 @@ const Algorithm reduce_chain = {
             .of = chain_cost,
         },
     .objection = chunks_objection,
-    .generate = generate,
+    .generate = generate_reduce_chain,
 };
 
 }  // namespace kolo

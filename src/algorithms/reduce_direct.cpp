@@ -9,7 +9,7 @@
 namespace kolo {
 namespace {
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_reduce_direct(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 1,
                           spec.rank == spec.root ? fold_scratch(spec.rank) : 0);
   if (spec.rank == spec.root) {
@@ -39,7 +39,7 @@ const Algorithm reduce_direct = {
               return {n - 1, n > 1 ? 1u : 0u};
             },
         },
-    .generate = generate,
+    .generate = generate_reduce_direct,
 };
 
 }  // namespace kolo

@@ -11,14 +11,14 @@ namespace kolo {
 namespace {
 
 /// Slots of scratch for partial sums: in each direction one that comes while the one before leaves.
-constexpr std::uint32_t kTravellers = 4;
+constexpr std::uint32_t kTwoWayTravellers = 4;
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_reduce_scatter_bidirectional_ring(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
-                          spec.size > 3 ? kTravellers : 0);
+                          spec.size > 3 ? kTwoWayTravellers : 0);
   if (spec.size == 1) builder.copy(output(0), input(0));
   const auto sum = [&](int rank, std::uint32_t count) {
-    return rank == spec.rank ? output(0) : scratch(count % kTravellers, input_of(rank));
+    return rank == spec.rank ? output(0) : scratch(count % kTwoWayTravellers, input_of(rank));
   };
   bidirectional_ring_reduce_scatter(builder, ring_order(spec), input_of, sum);
   return std::move(builder).finish();
@@ -44,7 +44,7 @@ const Algorithm reduce_scatter_bidirectional_ring = {
             },
         },
     .objection = ring_objection,
-    .generate = generate,
+    .generate = generate_reduce_scatter_bidirectional_ring,
 };
 
 }  // namespace kolo

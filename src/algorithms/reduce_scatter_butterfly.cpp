@@ -11,7 +11,7 @@
 namespace kolo {
 namespace {
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_reduce_scatter_butterfly(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
   const auto layers =
       butterfly_layers(everybody(spec), butterfly_degrees(spec), part_of(spec.size), Near::last);
@@ -61,7 +61,7 @@ const Algorithm reduce_scatter_butterfly = {
             },
         },
     .objection = butterfly_objection,
-    .generate = generate,
+    .generate = generate_reduce_scatter_butterfly,
 };
 
 }  // namespace kolo

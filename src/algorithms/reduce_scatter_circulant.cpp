@@ -10,7 +10,7 @@
 namespace kolo {
 namespace {
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_reduce_scatter_circulant(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
   Circulant circulant(builder, spec, BufferName::input);
   circulant.load();
@@ -37,7 +37,7 @@ const Algorithm reduce_scatter_circulant = {
               return {ceil_log2(n), n - 1};
             },
         },
-    .generate = generate,
+    .generate = generate_reduce_scatter_circulant,
 };
 
 }  // namespace kolo

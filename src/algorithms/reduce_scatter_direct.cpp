@@ -11,7 +11,7 @@
 namespace kolo {
 namespace {
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_reduce_scatter_direct(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
                           received_scratch(spec.size));
   direct_reduce_scatter(builder, spec, output(0));
@@ -40,7 +40,7 @@ const Algorithm reduce_scatter_direct = {
               return {n - 1, n - 1};
             },
         },
-    .generate = generate,
+    .generate = generate_reduce_scatter_direct,
 };
 
 }  // namespace kolo

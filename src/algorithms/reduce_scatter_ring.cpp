@@ -12,14 +12,14 @@ namespace {
 
 /// Slots of scratch for partial sums. One slot deadlocks (each rank would wait for the next to take the sum
 /// before it can take another); two let a rank receive a sum while the one before is being sent.
-constexpr std::uint32_t kTravellers = 2;
+constexpr std::uint32_t kRingTravellers = 2;
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_reduce_scatter_ring(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
-                          spec.size > 2 ? kTravellers : 0);
+                          spec.size > 2 ? kRingTravellers : 0);
   if (spec.size == 1) builder.copy(output(0), input(0));
   ring_reduce_scatter(builder, ring_order(spec), input_of, [&](int rank, std::uint32_t count) {
-    return rank == spec.rank ? output(0) : scratch(count % kTravellers, input_of(rank));
+    return rank == spec.rank ? output(0) : scratch(count % kRingTravellers, input_of(rank));
   });
   return std::move(builder).finish();
 }
@@ -46,7 +46,7 @@ const Algorithm reduce_scatter_ring = {
             },
         },
     .objection = ring_objection,
-    .generate = generate,
+    .generate = generate_reduce_scatter_ring,
 };
 
 }  // namespace kolo

@@ -10,7 +10,7 @@
 namespace kolo {
 namespace {
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_scatter_binomial(const ScheduleSpec& spec) {
   const HalvingTree tree(spec.rank, spec.size, spec.root);
   const bool is_root = spec.rank == spec.root;
   const bool holds_others = !is_root && !tree.children.empty();
@@ -51,7 +51,7 @@ const Algorithm scatter_binomial = {
               return {ceil_log2(n), n - 1};
             },
         },
-    .generate = generate,
+    .generate = generate_scatter_binomial,
 };
 
 }  // namespace kolo

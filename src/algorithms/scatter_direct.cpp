@@ -9,7 +9,7 @@
 namespace kolo {
 namespace {
 
-Schedule generate(const ScheduleSpec& spec) {
+Schedule generate_scatter_direct(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
   if (spec.rank != spec.root) {
     builder.recv(spec.root, output(0));
@@ -38,7 +38,7 @@ const Algorithm scatter_direct = {
               return {n - 1, n - 1};
             },
         },
-    .generate = generate,
+    .generate = generate_scatter_direct,
 };
 
 }  // namespace kolo
