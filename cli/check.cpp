@@ -155,7 +155,7 @@ void print_json(const Row& row) {
 }
 
 int run_check(const CheckArguments& arguments) {
-  const std::vector<int> hosts = parse_hosts(arguments.hosts);
+  const std::vector<int> hosts = parse_ranks_per_host(arguments.hosts);
   const std::vector<int> sizes = parse_ranks(arguments.ranks, hosts, kMostRanks, {2, 3, 8});
   const std::vector<Configured> wanted = chosen_algorithms(arguments);
   const bool speaks = ::isatty(STDERR_FILENO) != 0;

@@ -43,7 +43,7 @@ std::string cell(std::string_view text) {
   return result;
 }
 
-std::string share(std::uint64_t chunks, std::uint64_t of) {
+std::string share_of_k(std::uint64_t chunks, std::uint64_t of) {
   return of == 0 ? "0" : fmt::format("{:.4g} K", static_cast<double>(chunks) / static_cast<double>(of));
 }
 
@@ -67,9 +67,10 @@ std::string table_row(const Algorithm& algorithm) {
   const Proof proof = prove({&algorithm, {}}, spec, {});
   std::string counted = "not served | | | ";
   if (proof.proved()) {
-    counted = fmt::format(
-        "{} | {} | {} | {}", proof.totals.steps, share(proof.totals.max_sent, proof.elements),
-        share(proof.totals.max_received, proof.elements), share(proof.totals.max_link, proof.elements));
+    counted = fmt::format("{} | {} | {} | {}", proof.totals.steps,
+                          share_of_k(proof.totals.max_sent, proof.elements),
+                          share_of_k(proof.totals.max_received, proof.elements),
+                          share_of_k(proof.totals.max_link, proof.elements));
   }
   const ClosedForm& form = algorithm.closed_form;
   const std::string on_hosts = spec.hosts.empty() ? "" : " (counted on hosts of 3, 2 and 3 ranks)";

@@ -59,7 +59,7 @@ void write(const std::string& text, const std::string& path) {
 }
 
 void run_draw(const DrawArguments& arguments) {
-  const std::vector<int> hosts = parse_hosts(arguments.hosts);
+  const std::vector<int> hosts = parse_ranks_per_host(arguments.hosts);
   const std::vector<int> sizes = parse_ranks(arguments.ranks, hosts, draw::kMostRanks, {8});
   if (sizes.size() != 1) throw InvalidArgument("--ranks: a picture is of one number of ranks", {});
   const int size = sizes[0];

@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kMostRanks = 1024;
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kPlanExamples = R"(Examples:
   kolo plan all_reduce --ranks 8 --bytes 1M                     eight ranks on one host
   kolo plan all_reduce --hosts 4,4 --bytes 64M                  two hosts with four ranks each
   kolo plan broadcast --ranks 16 --bytes 8K --json            
@@ -175,7 +175,7 @@ int run_plan(const PlanRequest& request) {
   const Collective collective = require_collective(request.collective);
   if (collective == Collective::send_recv)
     throw InvalidArgument("send_recv has no algorithms to choose from", {});
-  std::vector<int> hosts = parse_hosts(request.hosts);
+  std::vector<int> hosts = parse_ranks_per_host(request.hosts);
   const std::vector<int> ranks = parse_ranks(request.ranks, hosts, kMostRanks, {8});
   std::string error;
   const bool is_barrier = collective == Collective::barrier;
@@ -200,7 +200,7 @@ void add_plan(CLI::App& app) {
   const auto request = std::make_shared<PlanRequest>();
   CLI::App* plan =
       app.add_subcommand("plan", "Rank the algorithms for a call: steps, bytes and time of each");
-  plan->footer(kExamples);
+  plan->footer(kPlanExamples);
   plan->add_option("collective", request->collective, "all_reduce, broadcast, ...")
       ->required()
       ->type_name("");

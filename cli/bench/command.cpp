@@ -35,7 +35,7 @@ using Peers = std::vector<std::unique_ptr<Peer>>;
 constexpr int kWrong = 1;
 constexpr int kUsage = 2;
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kBenchExamples = R"(Examples:
   kolo bench all_reduce                                    as many ranks as cores, usual sizes
   kolo bench all_reduce --ranks 4 --sizes 8,1K,1M,64M      these sizes, in bytes
   kolo bench all_reduce --sizes 8:64M:4 --transport tcp    8, 32, 128, ... up to 64M, over loopback TCP
@@ -218,7 +218,7 @@ void add_bench(CLI::App& app) {
   RawSettings& raw = parsed->raw;
   CLI::App* bench =
       app.add_subcommand("bench", "Time a collective, verify its results, compare with other libraries");
-  bench->footer(kExamples);
+  bench->footer(kBenchExamples);
   bench
       ->add_option("collective", raw.collective,
                    "all_reduce, reduce_scatter, all_gather, broadcast, reduce, scatter, gather, all_to_all,"

@@ -42,7 +42,7 @@ Collective require_collective(std::string_view name) {
   refuse(fmt::format("there is no collective '{}'; known are {}", name, known));
 }
 
-std::vector<int> parse_hosts(std::string_view text) {
+std::vector<int> parse_ranks_per_host(std::string_view text) {
   constexpr int kMostRanks = 1 << 20;
   std::vector<int> hosts;
   std::string_view rest = text;

@@ -15,7 +15,7 @@ Collective require_collective(std::string_view name);
 
 /// "3,2,3" (ranks on each host, in order): the host of each rank; empty: nothing known. Throws
 /// InvalidArgument for anything else.
-std::vector<int> parse_hosts(std::string_view text);
+std::vector<int> parse_ranks_per_host(std::string_view text);
 
 /// "8", "2:8" (all from 2 to 8); empty: `otherwise`, or as many as there are hosts' ranks. Throws
 /// InvalidArgument for what is not within 1 and `limit`, or does not fit the hosts.

@@ -29,7 +29,7 @@ using doctor::Examination;
 using doctor::Facts;
 using nlohmann::json;
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kDoctorExamples = R"(Examples:
   kolo doctor                               this machine, with two ranks
   kolo doctor --hosts a,b,c                 three hosts, over ssh as 'kolo run --hosts' does
   srun -N 4 kolo doctor                     the ranks that a launcher starts; torchrun and mpirun likewise
@@ -203,7 +203,7 @@ void add_doctor(CLI::App& app) {
   const auto request = std::make_shared<DoctorRequest>();
   CLI::App* doctor =
       app.add_subcommand("doctor", "Find out what keeps ranks from working together, and what to do");
-  doctor->footer(kExamples);
+  doctor->footer(kDoctorExamples);
   auto* ranks = doctor->add_option("-n,--ranks", request->ranks, "How many ranks, on this machine")
                     ->check(CLI::Range(1, 256))
                     ->capture_default_str()

@@ -26,7 +26,7 @@ using timelines::Waiting;
 
 constexpr std::size_t kMostRows = 10;
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kTraceExamples = R"(Examples:
   KOLO_TIMELINE=$PWD/t kolo run -n 4 -- ./train                every rank writes t/rank-R-GROUP.json at its end
   kolo trace merge t/*.json -o job.json                        one file; open it at https://ui.perfetto.dev
   scp 'b:t/*.json' t/ && kolo trace merge t/*.json -o job.json of several hosts: bring the files together first
@@ -124,8 +124,8 @@ void add_trace(CLI::App& app) {
   trace->require_subcommand(1);
   CLI::App* merge =
       trace->add_subcommand("merge", "One Chrome trace of the ranks' timelines, and who waited");
-  trace->footer(kExamples);
-  merge->footer(kExamples);
+  trace->footer(kTraceExamples);
+  merge->footer(kTraceExamples);
   merge->add_option("FILES", request->files, "The ranks' files")->required()->expected(1, -1);
   merge->add_option("-o,--output", request->output, "The merged file")->required()->type_name("OUT");
   merge->callback([request] { merge_files(*request); });

@@ -25,7 +25,7 @@ namespace {
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 
-constexpr const char* kExamples = R"(Examples:
+constexpr const char* kTuneExamples = R"(Examples:
   kolo tune                                   2, 3, 4 and 8 ranks on this machine, over shared memory and tcp
   kolo tune --ranks 4 --transport shm         one setting only
   kolo tune --collectives all_gather,broadcast
@@ -167,7 +167,7 @@ int run_tune(TuneRequest& request, const std::vector<std::string>& given) {
 void add_tune(CLI::App& app) {
   const auto request = std::make_shared<TuneRequest>();
   CLI::App* tune = app.add_subcommand("tune", "Measure this machine or cluster, so that kolo chooses well");
-  tune->footer(kExamples);
+  tune->footer(kTuneExamples);
   auto* ranks = tune->add_option("-n,--ranks", request->ranks, "Numbers of ranks to start")
                     ->delimiter(',')
                     ->check(CLI::Range(2, kLargestJob))
