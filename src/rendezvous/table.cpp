@@ -11,7 +11,7 @@ namespace kolo {
 Status check_key(std::string_view key) {
   if (key.size() <= kMaxKeyBytes) return {};
   return Status(Code::invalid_argument, fmt::format("the key {} has {} bytes; a store takes up to {}",
-                                                    quoted(key), key.size(), kMaxKeyBytes));
+                                                    kolo::quoted(key), key.size(), kMaxKeyBytes));
 }
 
 Status check_value(std::string_view value) {
@@ -34,10 +34,10 @@ Status missing_key(std::string_view key, std::string_view where, std::chrono::na
   const double seconds = to_seconds(timeout);
   ErrorContext context;
   context.waited = timeout;
-  return Status(
-      Code::timeout,
-      fmt::format("the key {} did not appear in the store {} within {:.3g} s", quoted(key), where, seconds),
-      context);
+  return Status(Code::timeout,
+                fmt::format("the key {} did not appear in the store {} within {:.3g} s", kolo::quoted(key),
+                            where, seconds),
+                context);
 }
 
 const std::string* Table::find(const std::string& key) const {
@@ -51,12 +51,12 @@ Result<std::int64_t> Table::add(const std::string& key, std::int64_t amount) {
     const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), sum);
     if (error != std::errc() || end != value->data() + value->size()) {
       return Status(Code::invalid_argument,
-                    fmt::format("cannot add to the key {}: it does not hold a number", quoted(key)));
+                    fmt::format("cannot add to the key {}: it does not hold a number", kolo::quoted(key)));
     }
   }
   if (__builtin_add_overflow(sum, amount, &sum)) {
-    return Status(Code::invalid_argument,
-                  fmt::format("cannot add {} to the key {}: the sum leaves 64 bits", amount, quoted(key)));
+    return Status(Code::invalid_argument, fmt::format("cannot add {} to the key {}: the sum leaves 64 bits",
+                                                      amount, kolo::quoted(key)));
   }
   set(key, std::to_string(sum));
   return sum;
