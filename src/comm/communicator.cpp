@@ -82,18 +82,18 @@ Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int si
                           {});
   }
   Terms terms{{}, host_of(*store), options};
-  Group group;
+  Wireup wireup;
   std::shared_ptr<State> state;
   RollCall roll_call(*store, rank, size, terms.timeout());
   roll_call.attempt([&] {
     check_preferred_algorithm();
     prepare_timeline_folder();
-    group = connect(roll_call, rank, terms);
-    state = State::make(group, rank, size, terms);
+    wireup = connect(roll_call, rank, terms);
+    state = State::make(wireup, rank, size, terms);
   });
   state->store = std::move(store);
   Communicator made(state);
-  if (size > 1) state->explore(made, group);
+  if (size > 1) state->explore(made, wireup);
   state->share_memory(state->engine->claim_lane(0, state->context));
   return made;
 }

@@ -6,7 +6,7 @@
 
 namespace kolo {
 
-Group connect(RollCall& roll_call, int rank, Terms& terms) {
+Wireup connect(RollCall& roll_call, int rank, Terms& terms) {
   terms.job = roll_call.job();
   Offer offer = make_offer(rank, terms);
   const auto offers = roll_call.offers(offer.text);

@@ -251,21 +251,21 @@ CostModel measure_costs(Communicator& communicator) {
   return measure_costs(communicator, situation.hosts, situation.cores);
 }
 
-Situation explore(Communicator& communicator, const Group& group) {
+Situation explore(Communicator& communicator, const Wireup& wireup) {
   Situation situation;
   situation.size = communicator.size();
-  situation.hosts = group.hosts;
-  situation.host_names = group.host_names;
-  situation.cores = group.cores;
-  situation.links_inside = kinds_of_links(communicator, group.hosts, true);
-  situation.links_between = kinds_of_links(communicator, group.hosts, false);
+  situation.hosts = wireup.hosts;
+  situation.host_names = wireup.host_names;
+  situation.cores = wireup.cores;
+  situation.links_inside = kinds_of_links(communicator, wireup.hosts, true);
+  situation.links_between = kinds_of_links(communicator, wireup.hosts, false);
   situation.table = shared_table(communicator);
   situation.bandwidth = bandwidths_between(situation.host_names, situation.table);
   situation.ring = shared_ring(communicator, situation);
   const Setting setting = situation.setting();
   const auto known = situation.table.model(setting);
-  situation.set_model(known ? *known : measure_costs(communicator, group.hosts, group.cores));
-  if (!known && situation.bandwidth.empty()) situation.bandwidth = measure_links(communicator, group.hosts);
+  situation.set_model(known ? *known : measure_costs(communicator, wireup.hosts, wireup.cores));
+  if (!known && situation.bandwidth.empty()) situation.bandwidth = measure_links(communicator, wireup.hosts);
   if (communicator.rank() == 0) {
     log().debug("links {}, ranks {}, costs {}", setting.links, setting.layout, to_text(situation.model));
     if (!situation.ring.empty()) log().debug("rings run in the order {}", fmt::join(situation.ring, " "));

@@ -19,7 +19,7 @@
 
 #include "base/log.hpp"
 #include "base/reminder.hpp"
-#include "comm/group.hpp"
+#include "comm/wireup.hpp"
 
 namespace kolo {
 namespace {

@@ -221,8 +221,8 @@ std::shared_ptr<Communicator::State> Communicator::State::shrink() {
         return first.engine->is_gone(
             (*first.ranks)[static_cast<std::size_t>(members[static_cast<std::size_t>(member)])]);
       };
-      const Group group = join(place, std::move(offer), offers, next, Deadline::after(kJoinTime), is_gone);
-      auto made = make(group, place, size, next);
+      const Wireup wireup = join(place, std::move(offer), offers, next, Deadline::after(kJoinTime), is_gone);
+      auto made = make(wireup, place, size, next);
       made->store = store;
       made->origin = first.shared_from_this();
       made->origin_ranks = members;

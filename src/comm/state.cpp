@@ -90,17 +90,17 @@ std::string describe(const Signature& signature) {
   return text + ")";
 }
 
-std::shared_ptr<Communicator::State> Communicator::State::make(const Group& group, int rank, int size,
+std::shared_ptr<Communicator::State> Communicator::State::make(const Wireup& wireup, int rank, int size,
                                                                Terms terms) {
   auto made = std::make_shared<State>();
-  made->engine = group.engine;
+  made->engine = wireup.engine;
   made->terms = std::move(terms);
   made->rank = rank;
   made->size = size;
   std::vector<int> ranks(static_cast<std::size_t>(size));
   std::iota(ranks.begin(), ranks.end(), 0);
   made->ranks = std::make_shared<const std::vector<int>>(std::move(ranks));
-  made->chooser = std::make_unique<Chooser>(Situation{.size = size, .hosts = group.hosts});
+  made->chooser = std::make_unique<Chooser>(Situation{.size = size, .hosts = wireup.hosts});
   made->meeting = true;
   Communicator(made).barrier();  // behind it nobody needs what the ranks have met through
   made->meeting = false;
@@ -113,13 +113,13 @@ Communicator::State::~State() {
 
 // What ranks tell each other while they explore has numbers of its own, so that the first call of the user is
 // the first one after the barrier whether the ranks had much to find out or little.
-void Communicator::State::explore(Communicator& self, const Group& group) {
+void Communicator::State::explore(Communicator& self, const Wireup& wireup) {
   constexpr std::uint32_t kMeeting = ~std::uint32_t{0};
   engine->claim_context(kMeeting);
   const std::uint64_t calls_before = std::exchange(calls, 0);
   context = kMeeting;
   meeting = true;
-  chooser = std::make_unique<Chooser>(kolo::explore(self, group));
+  chooser = std::make_unique<Chooser>(kolo::explore(self, wireup));
   meeting = false;
   context = 0;
   calls = calls_before;

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "comm/call.hpp"
-#include "comm/group.hpp"
 #include "comm/roll_call.hpp"
+#include "comm/wireup.hpp"
 #include "engine/engine.hpp"
 #include "kolo/communicator.hpp"
 #include "selection/chooser.hpp"
@@ -115,10 +115,10 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   std::map<std::tuple<int, int, bool>, std::uint32_t> messages;
 
   /// Collective, within create(): fills in the chooser.
-  void explore(Communicator& self, const Group& group);
+  void explore(Communicator& self, const Wireup& wireup);
 
   /// The State of a new group in which this rank has the number `rank`; collective: returns when all are in.
-  static std::shared_ptr<State> make(const Group& group, int rank, int size, Terms terms);
+  static std::shared_ptr<State> make(const Wireup& wireup, int rank, int size, Terms terms);
   /// Communicator::shrink().
   std::shared_ptr<State> shrink();
 
@@ -150,10 +150,10 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
 std::string describe(const Signature& signature);
 
 /// Part of roll_call.attempt(); fills in the group's name. Throws RendezvousError.
-Group connect(RollCall& roll_call, int rank, Terms& terms);
+Wireup connect(RollCall& roll_call, int rank, Terms& terms);
 
 /// Collective: what all ranks of a new communicator know of themselves, rank 0's tuning table included. What
 /// the table does not tell is measured now, in some milliseconds.
-Situation explore(Communicator& communicator, const Group& group);
+Situation explore(Communicator& communicator, const Wireup& wireup);
 
 }  // namespace kolo

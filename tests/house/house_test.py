@@ -11,8 +11,11 @@ GOOD = {
                           "kolo_room(algorithms kolo_schedule)\nkolo_room(transport kolo_base)\n",
     "src/base/config.cpp": 'auto x = std::getenv("KOLO_LOG");\n',
     "src/base/status.hpp": '#include <string>\n#include "kolo/error.hpp"\n',
-    "src/schedule/schedule.hpp": '#include "base/status.hpp"\n',
-    "src/algorithms/ring.cpp": '#include "schedule/schedule.hpp"\n#include "base/status.hpp"\n',
+    "src/schedule/schedule.hpp": '#include "base/status.hpp"\nnamespace kolo {\nstruct Schedule {};\nclass Other;\n'
+                                 "template <> struct Traits<int> {};\nvoid f() { struct Local {}; }\n}\n",
+    "src/algorithms/ring.cpp": '#include "schedule/schedule.hpp"\n#include "base/status.hpp"\n'
+                               "namespace kolo {\nnamespace { struct Schedule {}; }\nclass Other { class Schedule {}; };\n"
+                               "template <> struct Traits<char> {};\nvoid g() { struct Local {}; }\n}\n",
     "src/transport/transport.hpp": '#include "base/status.hpp"\n',
     "src/transport/tcp/tcp.cpp": '#include "transport/tcp/tcp.hpp"\n#include "transport/transport.hpp"\n',
     "src/transport/tcp/tcp.hpp": "// not an include: #include <torch/torch.h>, nor is this getenv(\"X\")\n",
@@ -48,6 +51,10 @@ BREACHES = [
     ("environment_page", "src/base/config.cpp", 'getenv("KOLO_LOG"); getenv("KOLO_NEW");\n'),
     ("environment_page", "docs/environment.md", "| `KOLO_LOG` | x |\n| `KOLO_GONE` | x |\n"),
     ("environment_page", "cli/set.cpp", 'setenv("KOLO_TYPO", "1", 1);\n'),
+    ("type_names", "src/base/twin.hpp", "namespace kolo { struct alignas(64) Schedule final : public Base { int x; }; }\n"),
+    ("type_names", "tests/twin.cpp", "namespace kolo {\n#if X\nnamespace { class Fine { struct Schedule {}; }; }\n#endif\n"
+                                     "template <class T>\nclass Schedule {};\n}\n"),
+    ("type_names", "src/base/nested.hpp", "namespace kolo { class Other::Schedule : B<int> {}; }\n"),
     ("file_lengths", "src/base/long.cpp", "\n" * (rules.MAX_LINES + 1)),
     ("file_lengths", "tests/house/long.py", "\n" * (rules.MAX_LINES + 1)),
 ]

@@ -169,7 +169,46 @@ def check_file_lengths(root):
     return problems
 
 
+# What opens or closes a scope or ends a declaration, and the words that tell what a brace belongs to.
+TOKEN = re.compile(r"""[{};()<>=]|\w+(?:::\w+)*|:|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+'""")
+ALIGNMENT = re.compile(r"alignas \( [^)]*\) ")
+TYPE = re.compile(r"^(?:template < .* > )?(?:enum )?(?:struct|class|union|enum) ([A-Za-z_][\w:]*)(?! <)[^()]*$")
+NAMESPACE = re.compile(r"^(?:inline )?namespace(?: ([A-Za-z_][\w:]*))?$")
+DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
+
+
+def types_of(path):
+    """(line, qualified name) of each type that other files could name: none in functions or unnamed namespaces."""
+    text = DIRECTIVE.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), without_comments(path.read_text()))
+    scopes, words = [], []  # a scope is None where no other file can name what is in it
+    for match in TOKEN.finditer(text):
+        token = match[0]
+        if token == "{":
+            head = ALIGNMENT.sub("", " ".join(words))
+            namespace, kind = NAMESPACE.match(head), TYPE.match(head)
+            scopes.append(namespace[1] if namespace else kind[1] if kind else None)
+            if kind and None not in scopes:
+                yield text.count("\n", 0, match.start()) + 1, "::".join(scopes)
+        elif token == "}" and scopes:
+            scopes.pop()
+        if token in "{};" or token == ":" and words in (["public"], ["private"], ["protected"]):
+            words = []
+        else:
+            words.append(token)
+
+
+def check_type_names(root):
+    """No two types have one qualified name: compilers do not notice, and take either for the other (one-definition rule)."""
+    places = {}
+    for path in sources(root):
+        for line, name in types_of(path):
+            places.setdefault(name, {}).setdefault(path.relative_to(root), line)
+    return [f"{name}: " + ", ".join(f"{path}:{line}" for path, line in found.items())
+            for name, found in sorted(places.items()) if len(found) > 1]
+
+
 RULES = {
+    "type_names": check_type_names,
     "includes": check_includes,
     "public_headers": check_public_headers,
     "torch": check_torch,

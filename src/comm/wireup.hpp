@@ -1,4 +1,4 @@
-// Group: the links between ranks that have just met, and what each of them offers for that.
+// Wireup: the links between ranks that have just met, and what each of them offers for that.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ namespace kolo {
 }
 
 /// The links of a new group, and where its ranks are.
-struct Group {
+struct Wireup {
   std::shared_ptr<Engine> engine;
   std::vector<int> hosts;               ///< as ScheduleSpec::hosts
   std::vector<std::string> host_names;  ///< of each host
@@ -51,7 +51,7 @@ inline constexpr std::chrono::seconds kJoinTime{5};
 
 /// Links to all ranks, given what each of them offers, in rank order; collective. Throws RendezvousError that
 /// names the ranks that do not come until the deadline, or as soon as one of them `is_gone`.
-Group join(int rank, Offer offer, const std::vector<std::string>& offers, const Terms& terms,
-           const Deadline& deadline, const IsGone& is_gone = {});
+Wireup join(int rank, Offer offer, const std::vector<std::string>& offers, const Terms& terms,
+            const Deadline& deadline, const IsGone& is_gone = {});
 
 }  // namespace kolo

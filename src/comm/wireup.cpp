@@ -1,4 +1,4 @@
-#include "comm/group.hpp"
+#include "comm/wireup.hpp"
 
 #include <unistd.h>
 
@@ -67,16 +67,16 @@ std::string name_of_host(const std::map<std::string, std::unique_ptr<Transport>>
 }
 
 /// The hosts' numbers in the order of their first ranks; none where all ranks are on one.
-void number_hosts(const std::vector<Published>& all, Group& group) {
+void number_hosts(const std::vector<Published>& all, Wireup& wireup) {
   std::vector<std::string> known;
   for (const Published& one : all) {
     const auto found = std::find(known.begin(), known.end(), one.host);
-    group.hosts.push_back(static_cast<int>(found - known.begin()));
+    wireup.hosts.push_back(static_cast<int>(found - known.begin()));
     if (found != known.end()) continue;
     known.push_back(one.host);
-    group.host_names.push_back(one.host_name);
+    wireup.host_names.push_back(one.host_name);
   }
-  if (known.size() == 1) group.hosts.clear();
+  if (known.size() == 1) wireup.hosts.clear();
 }
 
 /// Short enough for a label; what shrink() adds to the job's name stays.
@@ -189,8 +189,8 @@ Offer make_offer(int rank, const Terms& terms) {
   return offer;
 }
 
-Group join(int rank, Offer offer, const std::vector<std::string>& offers, const Terms& terms,
-           const Deadline& deadline, const IsGone& is_gone) {
+Wireup join(int rank, Offer offer, const std::vector<std::string>& offers, const Terms& terms,
+            const Deadline& deadline, const IsGone& is_gone) {
   const int size = static_cast<int>(offers.size());
   std::vector<Published> all;
   for (const std::string& text : offers) all.push_back(decode(text));
@@ -256,13 +256,13 @@ Group join(int rank, Offer offer, const std::vector<std::string>& offers, const 
   engine_options.host = all[static_cast<std::size_t>(rank)].host_name;
   engine_options.group = name_of_group(terms.job);
   engine_options.describe = &describe;
-  Group group;
-  number_hosts(all, group);
-  group.cores = fewest_cores(all);
-  for (const int host : group.hosts)
-    engine_options.hosts.push_back(group.host_names[static_cast<std::size_t>(host)]);
-  group.engine = Engine::make(rank, std::move(endpoints), std::move(engine_options), std::move(on_demand));
-  return group;
+  Wireup wireup;
+  number_hosts(all, wireup);
+  wireup.cores = fewest_cores(all);
+  for (const int host : wireup.hosts)
+    engine_options.hosts.push_back(wireup.host_names[static_cast<std::size_t>(host)]);
+  wireup.engine = Engine::make(rank, std::move(endpoints), std::move(engine_options), std::move(on_demand));
+  return wireup;
 }
 
 }  // namespace kolo
