@@ -2,6 +2,9 @@
 
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
+#include <unordered_set>
+
 #include "kolo/error.hpp"
 #include "model.hpp"
 #include "reducer.hpp"
@@ -16,15 +19,24 @@ struct DistributedDataParallelBase::State {
         options(options_),
         model(train::alike(train::Model(*module), communicator, options)),
         reducer(model.trainable, std::move(communicator), options),
-        buffers(train::values_of(model.buffers)) {}
+        buffers(train::values_of(model.buffers)) {
+    for (const train::NamedTensor& parameter : model.trainable)
+      watched.insert(parameter.tensor.unsafeGetTensorImpl());
+  }
 
   void require_unchanged() const {
     reducer.require_watched();
-    for (const train::NamedTensor& parameter : model.frozen) {
-      if (!parameter.tensor.requires_grad()) continue;
+    for (const auto& parameter : module->named_parameters()) {
+      const at::Tensor& tensor = parameter.value();
+      if (!tensor.requires_grad() || watched.contains(tensor.unsafeGetTensorImpl())) continue;
+      const bool was_frozen = std::ranges::any_of(
+          model.frozen, [&](const train::NamedTensor& frozen) { return frozen.tensor.is_same(tensor); });
       throw InvalidArgument(
-          "parameter '" + parameter.name +
-              "' was frozen when DistributedDataParallel was made and is not now: make a new one",
+          "parameter '" + parameter.key() + "' was " +
+              (was_frozen ? "frozen when DistributedDataParallel was made and is not now"
+                          : "registered after DistributedDataParallel was made, so its gradients would not "
+                            "be averaged") +
+              ": make a new one",
           {});
     }
   }
@@ -34,6 +46,7 @@ struct DistributedDataParallelBase::State {
   train::Model model;
   train::Reducer reducer;
   train::Replicator buffers;
+  std::unordered_set<const c10::TensorImpl*> watched;  ///< the parameters of `reducer`
   int no_sync_depth = 0;
 };
 

@@ -162,6 +162,29 @@ TEST_F(Unusual, AThawedLayerIsAnErrorUntilItIsWrappedAnew) {
   });
 }
 
+TEST_F(Unusual, AParameterRegisteredSinceIsAnError) {
+  run_all(2, [](Communicator& communicator) {
+    Chain chain(0);
+    DistributedDataParallel old(chain, communicator);
+    chain->register_module("bypass", torch::nn::Linear(8, 4));
+    try {
+      old(numbers(6, 8, 1));
+      ADD_FAILURE() << "nobody misses the gradients of 'bypass'";
+    } catch (const InvalidArgument& error) {
+      EXPECT_NE(std::string(error.what()).find("'bypass.weight' was registered after"), std::string::npos)
+          << error.what();
+    }
+    chain->unregister_module("bypass");
+    chain->replace_module("third", torch::nn::Linear(16, 4));
+    EXPECT_THROW(old(numbers(6, 8, 1)), InvalidArgument);
+    // What is frozen, or nobody trains, needs no averages.
+    chain->replace_module("third", chain->third.ptr());
+    chain->register_parameter("scale", at::ones({1}), false);
+    squares(old(numbers(6, 8, communicator.rank())), numbers(6, 4, 9)).backward();
+    EXPECT_TRUE(same_everywhere(communicator, bits({chain->first->weight.grad()})));
+  });
+}
+
 TEST_F(Unusual, GradientsOfGradientsAreRefused) {
   const std::string error = error_of_all(2, [](Communicator& communicator) {
     DistributedDataParallel model(Chain(0), communicator);

@@ -75,7 +75,7 @@ class DistributedDataParallelBase {
   [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
 
   /// What forward() does around the model's own, for those who call the model themselves: broadcasts the
-  /// buffers, and throws InvalidArgument where a parameter was cast or thawed since construction ...
+  /// buffers, and throws InvalidArgument where a parameter was cast, thawed or added since construction ...
   void prepare_forward();
   /// ... and finds the parameters that backward from `outputs` will not reach. Only find_unused_parameters
   /// needs that, and only to start communication early. Where the loss may depend on more than these, say so
