@@ -14,6 +14,26 @@
 namespace kolo {
 namespace {
 
+SocketAddress ipv4_address(in_addr_t host, std::uint16_t port) {
+  SocketAddress address;
+  auto& in = reinterpret_cast<sockaddr_in&>(address.storage);
+  in.sin_family = AF_INET;
+  in.sin_addr.s_addr = htonl(host);
+  in.sin_port = htons(port);
+  address.length = sizeof(sockaddr_in);
+  return address;
+}
+
+SocketAddress ipv6_address(const in6_addr& host, std::uint16_t port) {
+  SocketAddress address;
+  auto& in = reinterpret_cast<sockaddr_in6&>(address.storage);
+  in.sin6_family = AF_INET6;
+  in.sin6_addr = host;
+  in.sin6_port = htons(port);
+  address.length = sizeof(sockaddr_in6);
+  return address;
+}
+
 bool same_address(const sockaddr_storage& a, const sockaddr_storage& b) {
   if (a.ss_family != b.ss_family) return false;
   if (a.ss_family == AF_INET) {
@@ -81,20 +101,10 @@ bool is_numeric_host(const std::string& host) {
 }
 
 Result<std::vector<SocketAddress>> resolve(const std::string& host, std::uint16_t port) {
-  std::vector<SocketAddress> addresses;
-  if (host.empty()) {
-    SocketAddress six;
-    auto& in6 = reinterpret_cast<sockaddr_in6&>(six.storage);
-    in6.sin6_family = AF_INET6;
-    in6.sin6_port = htons(port);
-    six.length = sizeof(sockaddr_in6);
-    SocketAddress four;
-    auto& in4 = reinterpret_cast<sockaddr_in&>(four.storage);
-    in4.sin_family = AF_INET;
-    in4.sin_port = htons(port);
-    four.length = sizeof(sockaddr_in);
-    return std::vector{six, four};
-  }
+  if (host.empty()) return std::vector{ipv6_address(in6addr_any, port), ipv4_address(INADDR_ANY, port)};
+  // RFC 6761, section 6.3: loopback without asking. Containers and chroots may lack /etc/hosts.
+  if (host == "localhost")
+    return std::vector{ipv4_address(INADDR_LOOPBACK, port), ipv6_address(in6addr_loopback, port)};
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
@@ -103,6 +113,7 @@ Result<std::vector<SocketAddress>> resolve(const std::string& host, std::uint16_
     return Status(Code::rendezvous,
                   fmt::format("the host name \"{}\" is not known here: {}", host, ::gai_strerror(error)));
   }
+  std::vector<SocketAddress> addresses;
   for (const addrinfo* at = found; at; at = at->ai_next) {
     SocketAddress address;
     std::memcpy(&address.storage, at->ai_addr, at->ai_addrlen);

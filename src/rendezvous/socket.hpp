@@ -33,7 +33,8 @@ std::string tcp_url(const std::string& host, std::uint16_t port);
 bool is_numeric_host(const std::string& host);
 
 /// What the name stands for, in the resolver's order; Code::rendezvous when it is unknown. The resolver keeps
-/// its own time limits. An empty host means all interfaces (IPv6, which takes IPv4 as well, first).
+/// its own time limits. "localhost" is 127.0.0.1, then ::1, whatever the resolver knows. An empty host means
+/// all interfaces (IPv6, which takes IPv4 as well, first).
 Result<std::vector<SocketAddress>> resolve(const std::string& host, std::uint16_t port);
 
 /// A listening socket, non-blocking; the error is Code::system with the errno's text.

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstring>
 #include <random>
 #include <thread>
 
@@ -336,6 +337,17 @@ TEST(TcpStoreServer, ServesAllInterfacesAndIpv6) {
   const auto six = serve_tcp_store("::1", 0, "key");
   const auto store = connect_tcp_store("::1", six->port(), "key", seconds(10));
   EXPECT_EQ(store->describe(), "tcp://[::1]:" + std::to_string(six->port()));
+}
+
+TEST(Resolve, LocalhostIsLoopbackWithoutAskingTheResolver) {
+  const auto named = resolve("localhost", 80).value_or_throw();
+  const auto four = resolve("127.0.0.1", 80).value_or_throw();
+  const auto six = resolve("::1", 80).value_or_throw();
+  ASSERT_EQ(named.size(), 2);
+  for (const auto& [one, other] : {std::pair{named[0], four[0]}, {named[1], six[0]}}) {
+    ASSERT_EQ(one.length, other.length);
+    EXPECT_EQ(std::memcmp(&one.storage, &other.storage, one.length), 0);
+  }
 }
 
 TEST(FindStore, PassesOverStrangersAndOtherJobs) {
