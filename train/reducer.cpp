@@ -131,10 +131,10 @@ void Reducer::expect_backward_from(std::span<const at::Tensor> outputs, bool is_
   for (const at::Tensor& output : outputs) {
     if (!output.defined() || !output.requires_grad()) continue;
     edges.push_back(torch::autograd::impl::gradient_edge(output));
-    outputs_.push_back(edges.back().function);
+    outputs_.push_back(weak(edges.back().function));
   }
   if (!options_.find_unused_parameters) return;
-  std::vector<std::shared_ptr<torch::autograd::Node>> accumulators;
+  std::vector<NodePtr> accumulators;
   for (const Parameter& state : states_) accumulators.push_back(state.accumulator);
   std::vector<bool> reached(states_.size(), true);
   if (is_all && !edges.empty()) reached = reachable(edges, accumulators);

@@ -3,8 +3,6 @@
 
 #include "kolo/train/libtorch.hpp"
 
-#include <torch/csrc/autograd/function.h>
-
 #include <cstdint>
 #include <exception>
 #include <memory>
@@ -15,6 +13,7 @@
 
 #include "bucket.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
+#include "node.hpp"
 #include "replicas.hpp"
 
 namespace kolo::train {
@@ -52,8 +51,7 @@ class Reducer {
   class Hook;
   struct Parameter {
     at::Tensor tensor;
-    std::shared_ptr<torch::autograd::Node>
-        accumulator;  ///< autograd holds it weakly; without it no hook fires
+    NodePtr accumulator;  ///< autograd holds it weakly; without it no hook fires
     std::uintptr_t hook = 0;
     std::size_t bucket = 0;
     std::size_t slot = 0;
@@ -88,8 +86,8 @@ class Reducer {
   std::vector<std::size_t> missing_;  ///< per bucket: gradients not ready yet
   std::vector<std::size_t> ready_order_;
   std::size_t next_bucket_ = 0;
-  std::vector<std::weak_ptr<torch::autograd::Node>> outputs_;  ///< of the forwards since the last averaging
-  bool has_expectation_ = false;                               ///< from one of them
+  std::vector<WeakNodePtr> outputs_;  ///< of the forwards since the last averaging
+  bool has_expectation_ = false;      ///< from one of them
   bool synchronized_ = true;
   bool in_backward_ = false;
   bool end_is_queued_ = false;

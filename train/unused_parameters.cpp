@@ -5,7 +5,7 @@
 namespace kolo::train {
 
 std::vector<bool> reachable(std::span<const torch::autograd::Edge> edges,
-                            std::span<const std::shared_ptr<torch::autograd::Node>> accumulators) {
+                            std::span<const NodePtr> accumulators) {
   std::unordered_set<torch::autograd::Node*> met;
   std::vector<torch::autograd::Node*> open;
   const auto visit = [&](torch::autograd::Node* node) {
