@@ -1,41 +1,15 @@
 #include "kolo/communicator.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
-#include <filesystem>
 #include <random>
-#include <system_error>
 
 #include "base/config.hpp"
+#include "comm/settings.hpp"
 #include "comm/state.hpp"
 #include "rendezvous/on_network.hpp"
 
 namespace kolo {
 namespace {
-
-/// KOLO_ALGORITHM must be an algorithm of some collective.
-void check_preferred_algorithm() {
-  const std::string& preferred = config().algorithm;
-  if (preferred.empty()) return;
-  for (int c = 0; c <= static_cast<int>(Collective::barrier); ++c) {
-    if (parse_algorithm(static_cast<Collective>(c), preferred).ok()) return;
-  }
-  throw InvalidArgument("KOLO_ALGORITHM=" + preferred + ": " +
-                            parse_algorithm(Collective::all_reduce, preferred).status().message(),
-                        {});
-}
-
-/// A folder that cannot take the timelines is found now, not when hours of them are lost.
-void prepare_timeline_folder() {
-  const std::string& folder = config().timeline;
-  if (folder.empty()) return;
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (!error && ::access(folder.c_str(), W_OK | X_OK) != 0) error.assign(errno, std::system_category());
-  if (error) throw InvalidArgument("KOLO_TIMELINE=" + folder + ": " + error.message(), {});
-}
 
 Call make_call(Collective collective, ConstBuffer in, Buffer out, const CallOptions& options) {
   Call call;
@@ -71,7 +45,17 @@ Call make_in_place_all_to_all(Buffer data, const CallOptions& options) {
 Communicator Communicator::create(const Options& options) {
   const Launch launch = launch_from_environment();
   const auto timeout = options.timeout.count() > 0 ? options.timeout : config().timeout;
-  return create(store_from_environment(launch, timeout), launch.rank, launch.size, options);
+  // What all ranks have wrong needs no store to be found. What this one alone has wrong is told through it.
+  const Status settings = check_settings(options);
+  std::shared_ptr<Store> store;
+  try {
+    const auto patience = settings.ok() ? timeout : std::min<std::chrono::nanoseconds>(timeout, kFarewell);
+    store = store_from_environment(launch, patience);
+  } catch (const Error&) {
+    settings.throw_if_error();
+    throw;
+  }
+  return create(std::move(store), launch.rank, launch.size, options);
 }
 
 Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int size, const Options& options) {
@@ -86,8 +70,7 @@ Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int si
   std::shared_ptr<State> state;
   RollCall roll_call(*store, rank, size, terms.timeout());
   roll_call.attempt([&] {
-    check_preferred_algorithm();
-    prepare_timeline_folder();
+    check_settings(options).throw_if_error();
     wireup = connect(roll_call, rank, terms);
     state = State::make(wireup, rank, size, terms);
   });

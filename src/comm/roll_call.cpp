@@ -1,18 +1,22 @@
 // What is in the store, and who puts it there:
 //
+//   came/R      rank R  how many processes have come as rank R: more than one is an error
+//   who/R       rank R  the first of them
 //   size        rank 0  how many ranks there are
 //   job         rank 0  the group's name
 //   rank/R      rank R  what it offers
 //   offers/I    rank 0  what all offer, in pieces: a few requests of each rank and not one for every pair
 //   verdict     rank 0  how many pieces there are, or why it has called it off
 //   called off  others  why, of the first that did
+//   told/R      rank R  it knows that the group is called off
 #include "comm/roll_call.hpp"
+
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
 #include <random>
 #include <sstream>
-#include <thread>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -49,6 +53,24 @@ std::string rank_key(int rank) {
   return fmt::format("rank/{}", rank);
 }
 
+std::string came_key(int rank) {
+  return fmt::format("came/{}", rank);
+}
+
+std::string who_key(int rank) {
+  return fmt::format("who/{}", rank);
+}
+
+std::string told_key(int rank) {
+  return fmt::format("told/{}", rank);
+}
+
+std::string this_process() {
+  char host[256] = "";
+  if (::gethostname(host, sizeof host - 1) != 0) host[0] = '\0';
+  return fmt::format("process {} on {}", ::getpid(), host[0] == '\0' ? "this host" : host);
+}
+
 std::vector<std::string> rank_keys(int size) {
   std::vector<std::string> keys;
   for (int r = 0; r < size; ++r) keys.push_back(rank_key(r));
@@ -72,19 +94,39 @@ std::string RollCall::names(const std::vector<std::string>& keys) const {
   return fmt::format("{} {} of {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "), size_);
 }
 
+/// Takes this rank's number, which belongs to the first process that comes with it.
+void RollCall::claim() {
+  const std::string me = this_process();
+  if (store_.add(came_key(rank_), 1) == 1) return store_.set(who_key(rank_), me);
+  is_second_ = true;
+  const bool is_known = store_.wait({who_key(rank_)}, kMoment).empty();
+  fail_to_meet(
+      fmt::format("two processes have come to {} as rank {} of {}: first {}, then {}; each rank needs "
+                  "a number of its own, and each group a store that was not used before",
+                  store_.describe(), rank_, size_,
+                  is_known ? store_.get(who_key(rank_), kMoment) : "an unknown one", me));
+}
+
+/// Keys of all ranks but this one.
+std::vector<std::string> RollCall::others(std::string (*key)(int rank)) const {
+  std::vector<std::string> keys;
+  for (int r = 0; r < size_; ++r) {
+    if (r != rank_) keys.push_back(key(r));
+  }
+  return keys;
+}
+
 std::string RollCall::job() {
+  claim();
   if (rank_ == 0) {
-    if (store_.wait({kJob}, {}).empty()) {
-      fail_to_meet(
-          fmt::format("ranks have met at {} before; every group needs a store of its own, and the "
-                      "file of an earlier job must be removed",
-                      store_.describe()));
-    }
     store_.set(kSize, std::to_string(size_));
     store_.set(kJob, random_name());
   }
   // Only the last rank says that rank 0 keeps all waiting.
-  for (Reminder reminder; !store_.wait({kJob}, std::min(left(), reminder.until_due())).empty();) {
+  for (Reminder reminder;;) {
+    const auto patience = std::min<std::chrono::nanoseconds>(kAskAgain, reminder.until_due());
+    if (store_.wait({kJob}, std::min(left(), patience)).empty()) break;
+    if (is_off()) fail_to_meet(reason_);
     const auto zero = fmt::format("rank 0 of {}", size_);
     if (deadline_.passed()) fail_to_meet(not_come(zero));
     if (reminder.is_due() && rank_ == size_ - 1) {
@@ -106,8 +148,9 @@ std::vector<std::string> RollCall::offers(const std::string& mine) {
   std::vector<std::string> all;
   for (std::string offer; std::getline(text, offer, kEndOfOffer);) all.push_back(std::move(offer));
   if (all.size() != static_cast<std::size_t>(size_) || all[static_cast<std::size_t>(rank_)] != mine) {
-    fail_to_meet(fmt::format("two processes have come to {} as rank {} of {}, or it was used before",
-                             store_.describe(), rank_, size_));
+    fail_to_meet(
+        fmt::format("the store {} does not hold what rank {} of {} has put there: it was used before",
+                    store_.describe(), rank_, size_));
   }
   ask_at_ = Clock::now() + kAskAgain;
   return all;
@@ -206,10 +249,17 @@ void RollCall::call_off(std::string_view why) {
   const std::string text = is_first ? fmt::format("rank {} has given up: {}", rank_, why) : reason_;
   try {
     if (is_first) store_.set(kCalledOff, text);
-    if (rank_ != 0) return;
-    if (!has_decided_) return give_verdict(text);
-    // The store may end with this process: the others ask once more.
-    std::this_thread::sleep_for(2 * kAskAgain);
+    // All ranks have come when rank 0 decides, and ask twice a second from then on.
+    const auto farewell =
+        has_decided_ ? 2 * kAskAgain : std::min<std::chrono::nanoseconds>(left(), kFarewell) + kMoment;
+    if (rank_ == 0 && !has_decided_) give_verdict(text);
+    if (is_second_) return;
+    if (rank_ != 0) return store_.set(told_key(rank_), "");
+    // The store may end with this process.
+    const auto unaware = store_.wait(others(told_key), std::min<std::chrono::nanoseconds>(farewell, kMoment));
+    if (unaware.empty() || farewell <= kMoment) return;
+    log().warn("{}; rank 0 stays {:.2g} s for {} to learn it", text, to_seconds(farewell), names(unaware));
+    store_.wait(unaware, farewell - kMoment);
   } catch (const Error& error) {
     log().debug("rank {} cannot tell the others: {}", rank_, error.what());
   }

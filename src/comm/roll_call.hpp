@@ -12,6 +12,10 @@
 
 namespace kolo {
 
+/// A rank that cannot go on takes so long at most until the other ranks know why: rank 0 goes on serving the
+/// store, any other rank waits for the store to be served.
+inline constexpr std::chrono::seconds kFarewell{5};
+
 /// One rank's part. `store` must be of this group alone, and must outlive it. What throws RendezvousError
 /// says who or what is in the way. Used by one thread.
 class RollCall {
@@ -31,6 +35,7 @@ class RollCall {
   std::chrono::nanoseconds left() const { return deadline_.left(); }
 
  private:
+  void claim();
   void call_off(std::string_view why);
   bool listen(std::chrono::nanoseconds patience);
   std::string gather();
@@ -38,6 +43,7 @@ class RollCall {
   void give_verdict(const std::string& verdict);
   std::string not_come(const std::string& who) const;
   std::string names(const std::vector<std::string>& keys) const;
+  std::vector<std::string> others(std::string (*key)(int rank)) const;
 
   Store& store_;
   const int rank_;
@@ -45,6 +51,7 @@ class RollCall {
   const std::chrono::nanoseconds timeout_;
   const Deadline deadline_;
   std::string reason_;        // why another rank has called it off
+  bool is_second_ = false;    // another process has this rank's number
   bool has_decided_ = false;  // rank 0 has given its verdict
   bool store_is_lost_ = false;
   Clock::time_point ask_at_{};

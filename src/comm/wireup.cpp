@@ -13,6 +13,7 @@
 #include "base/cores.hpp"
 #include "base/log.hpp"
 #include "comm/metrics_server.hpp"
+#include "comm/settings.hpp"
 #include "comm/state.hpp"
 #include "transport/host.hpp"
 #include "transport/self_endpoint.hpp"
@@ -88,24 +89,6 @@ std::string name_of_group(const std::string& job) {
   return name;
 }
 
-std::vector<std::string> allowed_transports(const Options& options) {
-  const std::string& list = options.transports.empty() ? config().transports : options.transports;
-  std::vector<std::string> names;
-  std::istringstream items(list);
-  for (std::string name; std::getline(items, name, ',');) {
-    const auto known = transport_factories();
-    if (std::none_of(known.begin(), known.end(), [&](const TransportFactory& f) { return f.name == name; })) {
-      std::vector<std::string_view> all;
-      for (const TransportFactory& f : known) all.push_back(f.name);
-      throw InvalidArgument(
-          fmt::format("there is no transport '{}'; known are {}", name, fmt::join(all, ", ")), {});
-    }
-    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
-  }
-  if (names.empty()) throw InvalidArgument("no transport is allowed", {});
-  return names;
-}
-
 /// The lower rank's order of preference decides, so that both sides choose the same.
 const Offered* choose(const Transport& transport, const std::vector<Offered>& theirs) {
   const std::string own = transport.address();
@@ -156,7 +139,7 @@ std::chrono::nanoseconds Terms::timeout() const {
 }
 
 Offer make_offer(int rank, const Terms& terms) {
-  const auto allowed = allowed_transports(terms.options);
+  const auto allowed = allowed_transports(terms.options).value_or_throw();
   const TransportOptions transport_options =
       make_transport_options(terms.job, terms.store_host).value_or_throw();
 
@@ -166,11 +149,9 @@ Offer make_offer(int rank, const Terms& terms) {
     offer.why_not =
         "; without a key tcp stays on loopback: set KOLO_KEY or KOLO_KEY_FILE, the same on all ranks";
   }
-  for (const std::string& name : allowed) {
-    const auto known = transport_factories();
-    const auto factory =
-        std::find_if(known.begin(), known.end(), [&](const auto& f) { return f.name == name; });
-    auto made = factory->make(transport_options);
+  for (const TransportFactory& factory : allowed) {
+    const std::string name(factory.name);
+    auto made = factory.make(transport_options);
     if (!made.ok()) {
       // Not this machine's fault but a setting's: going on without would hide it.
       if (made.status().code() == Code::invalid_argument) made.status().throw_if_error();

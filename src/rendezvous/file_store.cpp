@@ -1,6 +1,6 @@
 // The store in a file: an append-only log of changes that every rank replays.
 //
-//   file    "kolo store 2\n" record*
+//   file    "kolo store 3\n" record*
 //   record  kind:u8 key_bytes:u32 value_bytes:u32 key value checksum:u64     (this host's byte order)
 //
 // Writers hold flock(2) while they append, so one rank's add() is atomic. Readers take no lock: they believe
@@ -27,7 +27,7 @@
 namespace kolo {
 namespace {
 
-constexpr std::string_view kMagic = "kolo store 2\n";  // counts up with wire::kVersion
+constexpr std::string_view kMagic = "kolo store 3\n";  // counts up with wire::kVersion
 
 enum class RecordKind : std::uint8_t { set = 1, remove = 2 };
 

@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <map>
@@ -135,11 +136,17 @@ Result<std::vector<SocketAddress>> addresses_to_serve(const Meeting& meeting, st
   return told;
 }
 
-/// A server, and the host under which its own process reaches it.
+/// A server, and the host under which its own process reaches it; or the store of this job that another
+/// process serves at the same place.
 struct Serving {
-  std::unique_ptr<TcpStoreServer> server;
-  std::string host;
+  std::unique_ptr<TcpStoreServer> server = nullptr;
+  std::string host = {};
+  std::shared_ptr<Store> taken = nullptr;
 };
+
+bool is_taken(const Status& status) {
+  return status.message() == Status::from_errno("bind", EADDRINUSE).message();
+}
 
 Result<Serving> serve_at(const Meeting& meeting, std::uint16_t port) {
   const std::string& host = meeting.address.host;
@@ -149,10 +156,10 @@ Result<Serving> serve_at(const Meeting& meeting, std::uint16_t port) {
   bool ours = false;
   for (const SocketAddress& address : addresses.value()) {
     auto server = serve_store(address, meeting.address.credentials);
-    if (server.ok()) return Serving{std::move(*server), host};
+    if (server.ok()) return Serving{.server = std::move(*server), .host = host};
     last = server.status();
     if (last.code() == Code::invalid_argument) return last;
-    ours = ours || last.message() == Status::from_errno("bind", EADDRINUSE).message();
+    ours = ours || is_taken(last);
   }
   if (ours) return last;
   // The name is not one of this host's own, as behind address translation: then every interface it must be.
@@ -161,19 +168,28 @@ Result<Serving> serve_at(const Meeting& meeting, std::uint16_t port) {
   if (!everywhere.ok()) return everywhere.status();
   for (const SocketAddress& address : everywhere.value()) {
     auto server = serve_store(address, meeting.address.credentials);
-    if (server.ok()) return Serving{std::move(*server), "127.0.0.1"};
+    if (server.ok()) return Serving{.server = std::move(*server), .host = "127.0.0.1"};
     last = server.status();
   }
   return last;
 }
 
-Result<Serving> serve(const Meeting& meeting) {
+Result<Serving> serve(const Meeting& meeting, std::chrono::nanoseconds timeout) {
+  constexpr std::chrono::seconds kAnswerTime{1};  // of a server that has just begun
   Status last;
   for (int i = 0; i < meeting.address.ports; ++i) {
-    auto serving = serve_at(meeting, static_cast<std::uint16_t>(meeting.address.port + i));
+    StoreAddress at = meeting.address;
+    at.port = static_cast<std::uint16_t>(meeting.address.port + i);
+    at.ports = 1;
+    auto serving = serve_at(meeting, at.port);
     if (serving.ok()) return serving;
     last = serving.status();
     if (last.code() == Code::invalid_argument) return last;
+    if (!is_taken(last)) continue;
+    // Where two processes have come as rank 0, both learn it in the store of the first.
+    auto taken =
+        find_store(at, Deadline::after(std::min<std::chrono::nanoseconds>(timeout, kAnswerTime)), timeout);
+    if (taken.ok()) return Serving{.taken = std::move(*taken)};
   }
   return Status(Code::rendezvous,
                 fmt::format("rank 0 cannot serve the store at {}: {}",
@@ -242,8 +258,9 @@ Result<std::shared_ptr<Store>> hold_meeting(const Meeting& meeting, std::chrono:
   const Deadline deadline = Deadline::after(timeout);
   if (!meeting.serve) return find_store(meeting.address, deadline, timeout);
 
-  auto serving = serve(meeting);
+  auto serving = serve(meeting, timeout);
   if (!serving.ok()) return serving.status();
+  if (serving->taken) return std::move(serving->taken);
   auto held = std::make_shared<ServedStore>();
   held->server = std::move(serving->server);
   const StoreAddress own{serving->host, held->server->port(), 1, meeting.address.credentials,

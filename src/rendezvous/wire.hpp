@@ -36,7 +36,7 @@ struct Message {
 };
 
 /// Counts up when anything here changes, or what ranks that meet put into a store.
-inline constexpr std::uint32_t kVersion = 4;
+inline constexpr std::uint32_t kVersion = 5;
 inline constexpr std::size_t kHeadBytes = 4;
 inline constexpr std::size_t kMaxItems = 4096;
 /// Room for the largest set(), and for a wait() of kMaxItems keys of ordinary length.

@@ -96,11 +96,13 @@ struct TransportOptions {
 /// With what the settings say of keys, TLS and interfaces. `store_host`: as above.
 Result<TransportOptions> make_transport_options(std::string job, std::string store_host);
 
-/// A kind of transport. `make` fails with a reason where this machine cannot have it.
+/// A kind of transport. `make` fails with a reason where this machine cannot have it. `check` finds the
+/// settings that would be Code::invalid_argument for `make`, without the network.
 struct TransportFactory {
   std::string_view name;
   std::string_view purpose;
   Result<std::unique_ptr<Transport>> (*make)(const TransportOptions& options);
+  Status (*check)(const TransportOptions& options);
 };
 
 /// All of them: inproc, shm, tcp.
@@ -110,5 +112,6 @@ std::span<const TransportFactory> transport_factories();
 Result<std::unique_ptr<Transport>> make_inproc_transport(const TransportOptions& options);
 Result<std::unique_ptr<Transport>> make_shm_transport(const TransportOptions& options);
 Result<std::unique_ptr<Transport>> make_tcp_transport(const TransportOptions& options);
+Status check_tcp_settings(const TransportOptions& options);
 
 }  // namespace kolo

@@ -32,6 +32,21 @@ bool report(int pipe, const std::exception& error, const char* name) {
   return true;
 }
 
+Communicator join_by_environment(int rank, const ProcessOptions& options, const Options& how) {
+  for (const char* name : {"RANK", "LOCAL_RANK"}) ::setenv(name, std::to_string(rank).c_str(), 1);
+  for (const char* name : {"WORLD_SIZE", "LOCAL_WORLD_SIZE"})
+    ::setenv(name, std::to_string(options.size).c_str(), 1);
+  if (options.prepare) options.prepare(rank);
+  return Communicator::create(how);
+}
+
+Communicator join_in_file(const std::string& path, int rank, const ProcessOptions& options,
+                          const Options& how) {
+  auto store = make_file_store(path);
+  if (options.prepare) options.prepare(rank);
+  return Communicator::create(std::move(store), rank, options.size, how);
+}
+
 /// Never returns.
 void be_rank(int pipe, const std::string& store, int rank, const ProcessOptions& options,
              const std::function<void(Communicator&)>& body) {
@@ -39,10 +54,9 @@ void be_rank(int pipe, const std::string& store, int rank, const ProcessOptions&
   int code = 0;
   try {
     for (const auto& [name, value] : options.settings) ::setenv(name.c_str(), value.c_str(), 1);
-    auto meeting = make_file_store(store);
-    if (options.prepare) options.prepare(rank);
-    auto communicator = Communicator::create(std::move(meeting), rank, options.size,
-                                             {.timeout = options.timeout, .transports = options.transports});
+    const Options how{.timeout = options.timeout, .transports = options.transports};
+    auto communicator = options.by_environment ? join_by_environment(rank, options, how)
+                                               : join_in_file(store, rank, options, how);
     say(pipe, "ready\n");
     body(communicator);
     say(pipe, std::to_string(now()) + " -1 ");

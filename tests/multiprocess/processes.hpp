@@ -18,6 +18,8 @@ struct ProcessOptions {
   std::chrono::nanoseconds timeout = std::chrono::seconds(20);
   /// Of the environment, before kolo reads it.
   std::map<std::string, std::string> settings = {};
+  /// The ranks meet as the environment says, where RANK and WORLD_SIZE are set, and not in a file.
+  bool by_environment = false;
   /// Runs in each rank before it meets the others; they meet in a file that is open already.
   std::function<void(int rank)> prepare = {};
 };

@@ -237,10 +237,18 @@ Result<UniqueFd> TcpTransport::dial(const std::string& candidate) const {
 }  // namespace
 }  // namespace tcp
 
-Result<std::unique_ptr<Transport>> make_tcp_transport(const TransportOptions& options) {
+Status check_tcp_settings(const TransportOptions& options) {
   if (options.tls && options.key.empty()) {
     return Status(Code::invalid_argument, "tcp: TLS needs the job's key: set KOLO_KEY or KOLO_KEY_FILE");
   }
+  if (options.interface.empty()) return {};
+  const auto place = tcp::place_for(options);
+  const bool is_wrong = place.status().code() == Code::invalid_argument;
+  return is_wrong ? place.status().prefixed("tcp") : Status();
+}
+
+Result<std::unique_ptr<Transport>> make_tcp_transport(const TransportOptions& options) {
+  if (Status status = check_tcp_settings(options); !status.ok()) return status;
   auto place = tcp::place_for(options);
   if (!place.ok()) return place.status().prefixed("tcp");
   auto listening = tcp::listen_on(*place);

@@ -2,6 +2,7 @@
 #include "comm/roll_call.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <functional>
 #include <stdexcept>
@@ -54,14 +55,15 @@ TEST(RollCall, WhoComesAsARankThatHasComeIsNamed) {
   first.offers("one");
   zero.join();
   RollCall second(*store, 1, 2, 30s);
-  second.job();
   try {
-    second.offers("another");
+    second.job();
     FAIL() << "met";
   } catch (const RendezvousError& error) {
-    EXPECT_NE(std::string(error.what()).find("two processes have come to memory as rank 1 of 2"),
-              std::string::npos)
-        << error.what();
+    const std::string text = error.what();
+    EXPECT_NE(text.find("two processes have come to memory as rank 1 of 2"), std::string::npos) << text;
+    const std::string pid = std::to_string(::getpid());
+    EXPECT_NE(text.find("first process " + pid), std::string::npos) << text;
+    EXPECT_NE(text.find("then process " + pid), std::string::npos) << text;
   }
 }
 

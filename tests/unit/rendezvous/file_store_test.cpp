@@ -58,7 +58,7 @@ TEST_F(FileStore, AReaderWaitsOutATornRecordUntilAWriterMendsIt) {
 }
 
 TEST_F(FileStore, LeavesOtherFilesAlone) {
-  for (const std::string text : {"#!/bin/sh\n", "kolo store 2\nsomething"}) {
+  for (const std::string text : {"#!/bin/sh\n", "kolo store 3\nsomething"}) {
     write(text);
     EXPECT_THROW(make_file_store(path_), RendezvousError);
     EXPECT_EQ(content(), text);

@@ -1,0 +1,79 @@
+#include "comm/settings.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <sstream>
+#include <system_error>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "algorithms/algorithm.hpp"
+#include "base/config.hpp"
+
+namespace kolo {
+namespace {
+
+/// KOLO_ALGORITHM must be an algorithm of some collective.
+Status check_preferred_algorithm() {
+  const std::string& preferred = config().algorithm;
+  if (preferred.empty()) return {};
+  for (int c = 0; c <= static_cast<int>(Collective::barrier); ++c) {
+    if (parse_algorithm(static_cast<Collective>(c), preferred).ok()) return {};
+  }
+  return parse_algorithm(Collective::all_reduce, preferred).status().prefixed("KOLO_ALGORITHM=" + preferred);
+}
+
+/// A folder that cannot take the timelines is found now, not when hours of them are lost.
+Status prepare_timeline_folder() {
+  const std::string& folder = config().timeline;
+  if (folder.empty()) return {};
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!error && ::access(folder.c_str(), W_OK | X_OK) != 0) error.assign(errno, std::system_category());
+  if (!error) return {};
+  return Status(Code::invalid_argument, "KOLO_TIMELINE=" + folder + ": " + error.message());
+}
+
+Status check_transports(const Options& options) {
+  const auto allowed = allowed_transports(options);
+  if (!allowed.ok()) return allowed.status();
+  const auto transport_options = make_transport_options("", "");
+  if (!transport_options.ok()) return transport_options.status();
+  for (const TransportFactory& factory : allowed.value()) {
+    if (Status status = factory.check(transport_options.value()); !status.ok()) return status;
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::vector<TransportFactory>> allowed_transports(const Options& options) {
+  const auto known = transport_factories();
+  std::istringstream items(options.transports.empty() ? config().transports : options.transports);
+  std::vector<TransportFactory> allowed;
+  for (std::string name; std::getline(items, name, ',');) {
+    const auto found = std::ranges::find(known, name, &TransportFactory::name);
+    if (found == known.end()) {
+      std::vector<std::string_view> all;
+      for (const TransportFactory& factory : known) all.push_back(factory.name);
+      return Status(Code::invalid_argument,
+                    fmt::format("there is no transport '{}'; known are {}", name, fmt::join(all, ", ")));
+    }
+    if (std::ranges::find(allowed, found->name, &TransportFactory::name) == allowed.end())
+      allowed.push_back(*found);
+  }
+  if (allowed.empty()) return Status(Code::invalid_argument, "no transport is allowed");
+  return allowed;
+}
+
+Status check_settings(const Options& options) {
+  if (Status status = check_preferred_algorithm(); !status.ok()) return status;
+  if (Status status = check_transports(options); !status.ok()) return status;
+  return prepare_timeline_folder();
+}
+
+}  // namespace kolo

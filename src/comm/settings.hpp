@@ -1,0 +1,19 @@
+// Settings: what is wrong with a rank's options and environment, found without another rank.
+#pragma once
+
+#include <vector>
+
+#include "base/status.hpp"
+#include "kolo/communicator.hpp"
+#include "transport/transport.hpp"
+
+namespace kolo {
+
+/// The transports that `options` or the environment allow, best first. Code::invalid_argument for an unknown
+/// name.
+Result<std::vector<TransportFactory>> allowed_transports(const Options& options);
+
+/// Everything that can be checked before the store is dialled. Code::invalid_argument that names the setting.
+Status check_settings(const Options& options);
+
+}  // namespace kolo

@@ -1,0 +1,99 @@
+// Ranks that do not meet, as processes: rank 0's takes the store along when it ends.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <regex>
+#include <thread>
+
+#include "multiprocess/processes.hpp"
+#include "rendezvous/socket.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace kolo::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string free_port() {
+  const auto listener = listen_on(resolve("127.0.0.1", 0).value().front());
+  return std::to_string(local_port(listener.value().get()));
+}
+
+ProcessOptions job(int size) {
+  return {.size = size,
+          .transports = "shm,tcp",
+          .timeout = 60s,
+          .settings = {{"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", free_port()}},
+          .by_environment = true};
+}
+
+/// Long before the ranks' own timeout.
+void expect_all_told(const ProcessOptions& options, const std::string& what) {
+  const auto begin = std::chrono::steady_clock::now();
+  Processes processes(options, [](Communicator&) {});
+  for (const RankEnd& end : processes.collect(20s)) {
+    EXPECT_EQ(end.code, 1);
+    EXPECT_TRUE(std::regex_search(end.error, std::regex(what))) << end.error;
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 15s);
+}
+
+void come_late() {
+  std::this_thread::sleep_for(1s);
+}
+
+TEST(Meeting, WhatAllRanksHaveWrongEndsAllAtOnce) {
+  const std::pair<const char*, const char*> settings[] = {{"KOLO_TRANSPORTS", "pigeon"},
+                                                          {"KOLO_ALGORITHM", "magic"},
+                                                          {"KOLO_INTERFACE", "nowhere0"},
+                                                          {"KOLO_TIMELINE", "/proc/nowhere"}};
+  for (const auto& [name, value] : settings) {
+    ProcessOptions options = job(3);
+    options.transports = "";
+    options.settings[name] = value;
+    options.prepare = [](int rank) {
+      if (rank != 0) come_late();
+    };
+    expect_all_told(options, value);
+  }
+}
+
+TEST(Meeting, WhatOneRankHasWrongIsToldToThoseThatComeLater) {
+  for (const int bad : {0, 1}) {
+    ProcessOptions options = job(3);
+    options.transports = "";
+    options.prepare = [bad](int rank) {
+      if (rank == bad) {
+        ::setenv("KOLO_TRANSPORTS", "pigeon", 1);
+      } else {
+        come_late();
+      }
+    };
+    expect_all_told(options, "there is no transport 'pigeon'");
+  }
+}
+
+constexpr const char* kBoth = "first process [0-9]+ on [^ ]+, then process [0-9]+ on ";
+
+TEST(Meeting, TwoProcessesWithOneRankAreNamedToAll) {
+  for (const char* twice : {"0", "1"}) {
+    ProcessOptions options = job(3);
+    options.prepare = [twice](int rank) {
+      if (rank == 2) ::setenv("RANK", twice, 1);
+    };
+    expect_all_told(options, std::string("as rank ") + twice + " of 3: " + kBoth);
+  }
+}
+
+TEST(Meeting, TwoProcessesWithOneRankMeetInAFileToo) {
+  const TemporaryFolder folder;
+  ProcessOptions options = job(3);
+  options.settings = {{"KOLO_STORE", "file://" + folder / "store"}};
+  options.prepare = [](int rank) {
+    if (rank == 1) ::setenv("RANK", "0", 1);
+  };
+  expect_all_told(options, std::string("as rank 0 of 3: ") + kBoth);
+}
+
+}  // namespace
+}  // namespace kolo::test
