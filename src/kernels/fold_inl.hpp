@@ -55,33 +55,33 @@ class Fold {
   }
 
  private:
-  /// Four vectors of an array: enough in flight, few enough for the registers of every target.
-  struct Four {
-    V a, b, c, d;
-  };
-
-  static HWY_INLINE Four load(const Stored* from) {
+  // Four vectors of an array: enough in flight, few enough for the registers of every target. They are
+  // variables of the loops and not a struct, since vectors of SVE have no size and cannot be members.
+  static HWY_INLINE void load(const Stored* from, V& a, V& b, V& c, V& d) {
     const Raw raw;
     const std::size_t n = hn::Lanes(raw);
-    return {hn::LoadU(raw, from), hn::LoadU(raw, from + n), hn::LoadU(raw, from + 2 * n),
-            hn::LoadU(raw, from + 3 * n)};
+    a = hn::LoadU(raw, from);
+    b = hn::LoadU(raw, from + n);
+    c = hn::LoadU(raw, from + 2 * n);
+    d = hn::LoadU(raw, from + 3 * n);
   }
-  static HWY_INLINE void store(const Four& v, Stored* to) {
+  static HWY_INLINE void store(V a, V b, V c, V d, Stored* to) {
     const Raw raw;
     const std::size_t n = hn::Lanes(raw);
-    hn::StoreU(v.a, raw, to);
-    hn::StoreU(v.b, raw, to + n);
-    hn::StoreU(v.c, raw, to + 2 * n);
-    hn::StoreU(v.d, raw, to + 3 * n);
+    hn::StoreU(a, raw, to);
+    hn::StoreU(b, raw, to + n);
+    hn::StoreU(c, raw, to + 2 * n);
+    hn::StoreU(d, raw, to + 3 * n);
   }
   template <class Operation>
-  static HWY_INLINE void combine(Four& sum, const Stored* from, Operation operation) {
-    const D d;
-    const Four v = load(from);
-    sum.a = Codec::combine(d, sum.a, v.a, operation);
-    sum.b = Codec::combine(d, sum.b, v.b, operation);
-    sum.c = Codec::combine(d, sum.c, v.c, operation);
-    sum.d = Codec::combine(d, sum.d, v.d, operation);
+  static HWY_INLINE void combine(V& a, V& b, V& c, V& d, const Stored* from, Operation operation) {
+    const D tag;
+    V other_a, other_b, other_c, other_d;
+    load(from, other_a, other_b, other_c, other_d);
+    a = Codec::combine(tag, a, other_a, operation);
+    b = Codec::combine(tag, b, other_b, operation);
+    c = Codec::combine(tag, c, other_c, operation);
+    d = Codec::combine(tag, d, other_d, operation);
   }
 
   /// Four vectors at a time; returns how many elements it did.
@@ -119,10 +119,11 @@ class Fold {
     const Last last = last_;
     std::size_t i = 0;
     for (; i + step <= count; i += step) {
-      Four sum = load(ins[0] + i);
-      (combine(sum, ins[kMiddle] + i, op), ...);
-      combine(sum, ins[kLast] + i, last);
-      (store(sum, outs[kAll] + i), ...);
+      V a, b, c, d;
+      load(ins[0] + i, a, b, c, d);
+      (combine(a, b, c, d, ins[kMiddle] + i, op), ...);
+      combine(a, b, c, d, ins[kLast] + i, last);
+      (store(a, b, c, d, outs[kAll] + i), ...);
     }
     return i;
   }
@@ -132,10 +133,11 @@ class Fold {
     const std::size_t final = arrays.in_count - 1;
     std::size_t i = 0;
     for (; i + step <= arrays.count; i += step) {
-      Four sum = load(arrays.in(0) + i);
-      for (std::size_t k = 1; k < final; ++k) combine(sum, arrays.in(k) + i, op_);
-      combine(sum, arrays.in(final) + i, last_);
-      for (std::size_t k = 0; k < arrays.out_count; ++k) store(sum, arrays.out(k) + i);
+      V a, b, c, d;
+      load(arrays.in(0) + i, a, b, c, d);
+      for (std::size_t k = 1; k < final; ++k) combine(a, b, c, d, arrays.in(k) + i, op_);
+      combine(a, b, c, d, arrays.in(final) + i, last_);
+      for (std::size_t k = 0; k < arrays.out_count; ++k) store(a, b, c, d, arrays.out(k) + i);
     }
     return i;
   }

@@ -120,10 +120,17 @@ TEST(Float16, NaNStaysNaN) {
   EXPECT_TRUE(std::isnan(to_float(to_float16(std::bit_cast<float>(0xFFFFFFFFu)))));
 }
 
-#ifdef __FLT16_MANT_DIG__
+#if defined(__aarch64__)
+using CompilersFloat16 = __fp16;  // g++ 12 for arm64 has no _Float16 in C++
+#define HAS_FLOAT16
+#elif defined(__FLT16_MANT_DIG__)
+using CompilersFloat16 = _Float16;
+#define HAS_FLOAT16
+#endif
+#ifdef HAS_FLOAT16
 TEST(Float16, AgreesWithTheCompiler) {
   for (unsigned bits = 0; bits < 65536; ++bits) {
-    const auto value = std::bit_cast<_Float16>(static_cast<std::uint16_t>(bits));
+    const auto value = std::bit_cast<CompilersFloat16>(static_cast<std::uint16_t>(bits));
     const float wide = to_float(Float16{static_cast<std::uint16_t>(bits)});
     if (std::isnan(wide)) continue;
     ASSERT_EQ(wide, static_cast<float>(value)) << bits;
@@ -135,7 +142,7 @@ TEST(Float16, AgreesWithTheCompiler) {
     if (i % 2) bits = (bits & 0x807FFFFF) | ((100 + bits % 47) << 23);
     const float value = std::bit_cast<float>(bits);
     if (std::isnan(value)) continue;
-    ASSERT_EQ(half(value), std::bit_cast<std::uint16_t>(static_cast<_Float16>(value))) << value;
+    ASSERT_EQ(half(value), std::bit_cast<std::uint16_t>(static_cast<CompilersFloat16>(value))) << value;
   }
 }
 #endif
