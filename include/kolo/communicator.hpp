@@ -65,6 +65,10 @@ using Counts = std::span<const std::uint64_t>;
 /// every rank with an error that names whom to blame, and every later call on this communicator with the same
 /// error.
 ///
+/// A communicator belongs to the process that made it. In a forked child it may be destroyed, and tells its
+/// rank, size and timeout; all other calls throw InvalidArgument there, and do its parent no harm. The child
+/// may create communicators of its own.
+///
 /// In place: pass the one-buffer form, or the same memory as the documentation of the call says.
 class Communicator {
  public:
@@ -173,6 +177,7 @@ class Communicator {
   friend const Situation& situation_of(const Communicator&);  // for kolo's own tools
   struct State;
   explicit Communicator(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  const State& known() const;
   State& state() const;
   std::shared_ptr<State> state_;
 };

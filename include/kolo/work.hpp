@@ -12,6 +12,7 @@ class Operation;
 
 /// The future of an asynchronous collective. Copies refer to the same operation. The buffers of the call stay
 /// borrowed until done() is true, also when a Work is dropped or the operation fails. Thread-safe.
+/// In a forked child an operation that its parent has not finished is done, with an error.
 class Work {
  public:
   Work() = default;

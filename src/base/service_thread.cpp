@@ -1,7 +1,6 @@
 #include "base/service_thread.hpp"
 
 #include <signal.h>
-#include <unistd.h>
 
 #include <utility>
 
@@ -29,18 +28,18 @@ class NoSignals {
 
 }  // namespace
 
-ServiceThread::ServiceThread(std::function<void()> run) : process_(::getpid()) {
+ServiceThread::ServiceThread(std::function<void()> run) {
   const NoSignals none;
   thread_ = std::make_unique<std::thread>(std::move(run));
 }
 
 ServiceThread::~ServiceThread() {
   // Of a thread of the parent's nothing may be touched.
-  if (process_ != ::getpid()) static_cast<void>(thread_.release());
+  if (!home_.is_here()) static_cast<void>(thread_.release());
 }
 
 bool ServiceThread::is_here() const noexcept {
-  return thread_ && thread_->joinable() && process_ == ::getpid();
+  return thread_ && thread_->joinable() && home_.is_here();
 }
 
 void ServiceThread::join() {

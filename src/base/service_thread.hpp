@@ -5,7 +5,7 @@
 #include <memory>
 #include <thread>
 
-#include <sys/types.h>
+#include "base/home_process.hpp"
 
 namespace kolo {
 
@@ -30,7 +30,7 @@ class ServiceThread {
 
  private:
   std::unique_ptr<std::thread> thread_;
-  pid_t process_ = 0;
+  HomeProcess home_;
 };
 
 }  // namespace kolo

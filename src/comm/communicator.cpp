@@ -81,7 +81,8 @@ Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int si
   return made;
 }
 
-Communicator::State& Communicator::state() const {
+/// What stays true in a forked child.
+const Communicator::State& Communicator::known() const {
   if (state_ == nullptr)
     throw InvalidArgument(
         "this Communicator has no group: it was default-constructed, moved "
@@ -90,17 +91,23 @@ Communicator::State& Communicator::state() const {
   return *state_;
 }
 
+/// For what takes a lock or needs another rank.
+Communicator::State& Communicator::state() const {
+  if (!known().home.is_here()) state_->home.refusal("this communicator").throw_if_error();
+  return *state_;
+}
+
 int Communicator::rank() const {
-  return state().rank;
+  return known().rank;
 }
 int Communicator::size() const {
-  return state().size;
+  return known().size;
 }
 Counters Communicator::counters() const {
   return state().engine->counters();
 }
 std::chrono::nanoseconds Communicator::timeout() const {
-  return state().engine->options().timeout;
+  return known().engine->options().timeout;
 }
 
 std::string Communicator::transport_to(int peer) const {

@@ -11,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/home_process.hpp"
 #include "comm/call.hpp"
 #include "comm/roll_call.hpp"
 #include "comm/wireup.hpp"
@@ -92,6 +93,7 @@ class PlanCache {
 struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   ~State();
 
+  const HomeProcess home;
   std::shared_ptr<Engine> engine;
   std::shared_ptr<Store> store;  ///< kept alive: rank 0 may be serving it; null for split communicators
   Terms terms;

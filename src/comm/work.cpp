@@ -8,7 +8,7 @@ namespace kolo {
 namespace {
 
 bool wait_until(const std::shared_ptr<Operation>& operation, const Deadline& deadline) {
-  if (operation == nullptr || operation->done()) return true;
+  if (operation == nullptr || operation->done() || operation->is_forked_copy()) return true;
   // While somebody waits the engine lives, even if the last Communicator is destroyed meanwhile.
   if (const auto engine = operation->engine()) return engine->wait(*operation, deadline);
   // It is being destroyed in another thread, which is about to end the operation.
@@ -19,26 +19,31 @@ bool wait_until(const std::shared_ptr<Operation>& operation, const Deadline& dea
   return true;
 }
 
+/// How an operation ended that is done.
+Status outcome(const Operation& operation) {
+  return operation.is_forked_copy() ? operation.refusal() : operation.status();
+}
+
 }  // namespace
 
 bool Work::done() const noexcept {
-  return operation_ == nullptr || operation_->done();
+  return operation_ == nullptr || operation_->done() || operation_->is_forked_copy();
 }
 
 void Work::wait() const {
   // The engine's own deadline ends an operation that does not finish.
   wait_until(operation_, Deadline::never());
-  if (operation_ != nullptr) operation_->status().throw_if_error();
+  if (operation_ != nullptr) outcome(*operation_).throw_if_error();
 }
 
 bool Work::wait(std::chrono::nanoseconds timeout) const {
   if (!wait_until(operation_, Deadline::after(timeout))) return false;
-  if (operation_ != nullptr) operation_->status().throw_if_error();
+  if (operation_ != nullptr) outcome(*operation_).throw_if_error();
   return true;
 }
 
 std::exception_ptr Work::error() const {
-  return done() && operation_ ? operation_->status().to_exception() : nullptr;
+  return done() && operation_ ? outcome(*operation_).to_exception() : nullptr;
 }
 
 std::chrono::nanoseconds Work::duration() const noexcept {

@@ -1,7 +1,5 @@
 #include "engine/engine.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <new>
 
@@ -27,7 +25,6 @@ constexpr std::size_t kMostWordBytes = std::size_t{64} << 20;
 Engine::Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, EngineOptions options,
                OnDemand on_demand)
     : rank_(rank),
-      process_(::getpid()),
       options_(std::move(options)),
       wants_write_(endpoints.size(), false),
       left_(endpoints.size(), false),
@@ -62,10 +59,6 @@ std::shared_ptr<Engine> Engine::make(int rank, std::vector<std::unique_ptr<Endpo
     if (engine->is_here()) delete engine;
   };
   return {new Engine(rank, std::move(endpoints), std::move(options), std::move(on_demand)), destroy};
-}
-
-bool Engine::is_here() const {
-  return ::getpid() == process_;
 }
 
 Engine::~Engine() {

@@ -17,9 +17,8 @@
 #include <unordered_set>
 #include <vector>
 
-#include <sys/types.h>
-
 #include "base/deadline.hpp"
+#include "base/home_process.hpp"
 #include "base/service_thread.hpp"
 #include "engine/control.hpp"
 #include "engine/native/group.hpp"
@@ -102,7 +101,7 @@ class Engine final : private LinkListener,
   /// one; those under way go on to their end.
   void leave(std::uint32_t context, const native::Group* group);
   /// Not in a fork of the process that made it, whose copy touches nothing.
-  bool is_here() const;
+  bool is_here() const { return home_.is_here(); }
 
   /// --- For shrink(): links carry words also when operations over them have failed. ---
   struct Word {
@@ -248,7 +247,7 @@ class Engine final : private LinkListener,
   std::string call_of(const Operation& operation) const;
 
   const int rank_;
-  const pid_t process_;
+  const HomeProcess home_;
   const EngineOptions options_;
   std::vector<std::unique_ptr<Link>> links_;
   std::vector<bool> wants_write_;  // as last told to the sleeper

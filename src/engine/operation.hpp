@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/deadline.hpp"
+#include "base/home_process.hpp"
 #include "base/status.hpp"
 #include "engine/control.hpp"
 #include "engine/encoding.hpp"
@@ -73,6 +74,9 @@ class Operation {
   std::chrono::nanoseconds duration() const noexcept {
     return done() ? ended_ - started_ : std::chrono::nanoseconds(0);
   }
+  /// Any thread: a forked child's copy, which never gets done.
+  bool is_forked_copy() const noexcept { return !home_.is_here() && !done(); }
+  Status refusal() const { return home_.refusal("this operation"); }
   /// Any thread: null once the engine is being destroyed, which ends all of its operations.
   std::shared_ptr<Engine> engine() const noexcept { return owner_.lock(); }
 
@@ -130,6 +134,7 @@ class Operation {
                std::uint64_t bytes) const;
   std::byte* at(BufferName buffer, std::uint64_t offset) const;
 
+  const HomeProcess home_;
   Engine& engine_;
   std::weak_ptr<Engine> owner_;
   OperationSpec spec_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/config.hpp"
+#include "base/home_process.hpp"
 #include "base/log.hpp"
 #include "base/reminder.hpp"
 #include "rendezvous/channel.hpp"
@@ -108,6 +109,8 @@ class TcpStore final : public Store, public OnNetwork {
   }
 
   wire::Message ask(const wire::Message& request, std::chrono::nanoseconds timeout) {
+    // The connections are the parent's: the server would take both processes' bytes for one stream.
+    if (!home_.is_here()) home_.refusal("this store's connection").throw_if_error();
     wire::check_request(request).throw_if_error();
     Result<wire::Message> reply = exchange(request, Deadline::after(timeout));
     if (!reply.ok()) {
@@ -151,6 +154,7 @@ class TcpStore final : public Store, public OnNetwork {
     return channel;
   }
 
+  const HomeProcess home_;
   const StoreAddress address_;
   const std::chrono::nanoseconds timeout_;
   std::mutex mutex_;

@@ -61,6 +61,24 @@ TEST_F(TcpStore, AForkThatEndsLeavesTheServerToItsParent) {
   expect_healthy();
 }
 
+TEST_F(TcpStore, AForkThatUsesItsParentsConnectionGetsAnError) {
+  const auto store = join();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    try {
+      store->set("stray", "value");
+    } catch (const InvalidArgument&) {
+      ::_exit(0);
+    }
+    ::_exit(1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  store->set("key", "value");
+  EXPECT_EQ(store->get("key", seconds(5)), "value");
+}
+
 TEST_F(TcpStore, AWrongKeyIsToldAtOnce) {
   const auto began = Clock::now();
   for (const char* key : {"", "KEY", "key "}) {

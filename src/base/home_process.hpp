@@ -1,0 +1,37 @@
+// HomeProcess: the process in which an object was made, and whether this one is a forked child of it.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include <sys/types.h>
+
+#include "base/status.hpp"
+
+namespace kolo {
+
+/// A member of what a forked child must not use: fork() copies memory, but no threads, and locks as they are
+/// held at that moment. So the check comes before any lock. It does not see children of clone() and vfork(),
+/// which run no handlers of pthread_atfork() and only call exec.
+class HomeProcess {
+ public:
+  HomeProcess();
+
+  /// One load, and no system call.
+  bool is_here() const noexcept { return generation_ == current_.generation; }
+  /// Of a forked child that uses `what`: Code::invalid_argument.
+  Status refusal(std::string_view what) const;
+
+ private:
+  /// Forks between the program's first process and this one. No neighbour on the cache line is written.
+  struct alignas(64) Current {
+    Current();
+    std::uint64_t generation = 0;
+  };
+  static Current current_;
+
+  std::uint64_t generation_;
+  pid_t id_;
+};
+
+}  // namespace kolo
