@@ -157,13 +157,14 @@ PlanCache::Entry Communicator::State::prepare(const Call& call, DType dtype, std
   choice.bytes = choice.demands.rounded ? format.bytes(call.count) : call.count * size_of(dtype);
   choice.wanted = call.options.algorithm;
   choice.preferred = meeting ? meeting_algorithm(call.collective) : config().algorithm;
+  const bool in_place = call.in_place && !is_scaled_average(call.reduction.op(), dtype, ranks->size());
   PlanCache::Key key{.collective = call.collective,
                      .algorithm = std::string(choice.wanted),
                      .root = call.root,
                      .element_bytes = size_of(dtype),
                      .segment_bytes = segment_bytes,
                      .wire = wire,
-                     .in_place = call.in_place,
+                     .in_place = in_place,
                      .rank_order = choice.demands.rank_order,
                      .custom = custom == nullptr ? std::nullopt : std::optional(custom->name),
                      .count = call.count,
@@ -194,7 +195,7 @@ PlanCache::Entry Communicator::State::prepare(const Call& call, DType dtype, std
     Shape shape;
     shape.element_bytes = size_of(dtype);
     shape.segment_bytes = segment_bytes;
-    shape.in_place = call.in_place;
+    shape.in_place = in_place;
     shape.input_parts = call.in_parts;
     shape.output_parts = call.out_parts;
     if (shape.input_parts.empty() && shape.output_parts.empty()) {

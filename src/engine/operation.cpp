@@ -48,6 +48,12 @@ void Operation::begin_plan() {
   reduce_ =
       is_reducing(spec_.collective) ? kernels::reduce_function(spec_.dtype, spec_.reduction.op()) : nullptr;
   average_ = spec_.reduction.op() == ReduceOp::average ? kernels::average_function(spec_.dtype) : nullptr;
+  if (is_scaled_average(spec_.reduction.op(), spec_.dtype, spec_.ranks().size())) {
+    scaled_input_ = engine_.memory_.take(spec_.signature.count * size_of(spec_.dtype));
+    memory_[0] = scaled_input_.memory.get();
+    kernels::scale_function(spec_.dtype)(memory_[0], spec_.input, spec_.signature.count,
+                                         spec_.ranks().size());
+  }
   ready_.clear();
   for (std::uint32_t i = 0; i < count; ++i) {
     dependencies_left_[i] = plan.steps[i].dependencies;
@@ -75,6 +81,7 @@ void Operation::end(Status status, Clock::time_point when) {
 /// expect to live on.
 void Operation::give_back_memory() {
   engine_.memory_.give_back(std::exchange(scratch_, {}));
+  engine_.memory_.give_back(std::exchange(scaled_input_, {}));
   if (!status_.ok()) {
     for (Transfer& transfer : transfers_) engine_.memory_.give_back(std::exchange(transfer.encoded, {}));
   }

@@ -40,6 +40,12 @@ struct Recipe : std::enable_shared_from_this<Recipe> {
   Wire wire = Wire::native;      ///< of the plan's messages
 };
 
+/// Whether a plan runs on a scaled copy of the input, and so never in place. (Two ranks have no partial
+/// sums.)
+inline bool is_scaled_average(ReduceOp op, DType dtype, std::size_t ranks) {
+  return op == ReduceOp::average && ranks > 2 && kernels::scale_function(dtype) != nullptr;
+}
+
 /// All that an operation needs to run. Built before any byte moves.
 struct OperationSpec {
   const Recipe* recipe = nullptr;  ///< owned by a shared_ptr
@@ -141,6 +147,7 @@ class Operation {
   std::shared_ptr<const Recipe> recipe_;  // keeps spec_.recipe
   std::array<std::byte*, 3> memory_{};
   MemoryPool::Block scratch_;
+  MemoryPool::Block scaled_input_;
   std::vector<std::uint32_t> dependencies_left_;
   std::vector<bool> finished_;
   std::vector<Transfer> transfers_;

@@ -26,6 +26,7 @@ using ShortTag = hn::ScalableTag<Lane>;
 #endif
 
 // A codec names what lies in memory (Stored) and what reductions compute with (vectors `D` of Lanes).
+//   kIsScaled       contributions to an average are scaled first;
 //   Raw<D>          the tag of vectors as they lie in memory;
 //   combine         op(left, right) on such vectors: what a chain of combinations holds in between is what
 //   memory
@@ -37,6 +38,7 @@ using ShortTag = hn::ScalableTag<Lane>;
 template <class Codec, typename Element>
 struct Elementwise {
   using Stored = Element;
+  static constexpr bool kIsScaled = false;
   template <class D>
   using Raw = hn::Rebind<Stored, D>;
 
@@ -136,6 +138,7 @@ struct BFloat16Codec : Elementwise<BFloat16Codec, std::uint16_t> {
 struct Float16Codec : Elementwise<Float16Codec, std::uint16_t> {
   using Lane = float;
   using D = ShortTag<Lane>;
+  static constexpr bool kIsScaled = true;
 
 #if HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
   // These targets convert in hardware (F16C), rounding to nearest even.

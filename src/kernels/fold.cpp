@@ -50,17 +50,25 @@ void fold_in_blocks(DType dtype, ReduceOp op, void* const* outs, std::size_t out
                     const void* const* ins, std::size_t in_count, std::size_t bytes, std::uint64_t divisor) {
   constexpr std::size_t kBlock = 4096;
   alignas(64) std::byte sum[kBlock];
+  alignas(64) std::byte scaled[kBlock];
   const ReduceFn reduce = reduce_function(dtype, op);
   const AverageFn average = average_function(dtype);
+  const ScaleFn scale = op == ReduceOp::average ? scale_function(dtype) : nullptr;
   for (std::size_t done = 0; done < bytes; done += kBlock) {
     const std::size_t block = std::min(kBlock, bytes - done);
-    const auto in = [&](std::size_t k) { return static_cast<const std::byte*>(ins[k]) + done; };
-    const void* left = in(0);
+    const std::size_t count = block / size_of(dtype);
+    const auto in = [&](std::size_t k, std::byte* place) -> const void* {
+      const std::byte* const own = static_cast<const std::byte*>(ins[k]) + done;
+      if (scale == nullptr) return own;
+      scale(place, own, count, divisor);
+      return place;
+    };
+    const void* left = in(0, sum);
     for (std::size_t k = 1; k < in_count; ++k) {
       if (op == ReduceOp::average && k + 1 == in_count) {
-        average(sum, left, in(k), block / size_of(dtype), divisor);
+        average(sum, left, in(k, scaled), count, divisor);
       } else {
-        reduce(sum, left, in(k), block / size_of(dtype));
+        reduce(sum, left, in(k, scaled), count);
       }
       left = sum;
     }

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "hwy/highway.h"
@@ -33,9 +34,13 @@ struct Arrays {
   const Stored* in(std::size_t index) const { return static_cast<const Stored*>(ins[index]); }
 };
 
-/// Combines with `op`, and with `last` the last time: they differ for an average. All inputs of an element
-/// are read before any output of it is written, so that these may be the same arrays.
-template <class Codec, class Op, class Last>
+/// Of an input: leaves it.
+struct AsItIs {};
+
+/// Combines with `op`, and with `last` the last time: they differ for an average. What is read goes through
+/// `first`. All inputs of an element are read before any output of it is written, so that these may be the
+/// same arrays.
+template <class Codec, class Op, class Last, class First = AsItIs>
 class Fold {
   using Stored = typename Codec::Stored;
   using D = typename Codec::D;
@@ -43,7 +48,7 @@ class Fold {
   using V = hn::Vec<Raw>;
 
  public:
-  HWY_INLINE Fold(Op op, Last last) : op_(op), last_(last) {}
+  HWY_INLINE Fold(Op op, Last last, First first = {}) : op_(op), last_(last), first_(first) {}
 
   HWY_INLINE void operator()(const Arrays<Stored>& arrays) const {
     if (arrays.in_count == 1) {
@@ -55,15 +60,26 @@ class Fold {
   }
 
  private:
+  /// What an input's vector `v` contributes.
+  template <class Tag, class Vector>
+  static HWY_INLINE Vector contribution([[maybe_unused]] Tag d, Vector v, [[maybe_unused]] First first) {
+    if constexpr (std::is_same_v<First, AsItIs>) {
+      return v;
+    } else {
+      return Codec::combine(d, v, v, first);
+    }
+  }
+
   // Four vectors of an array: enough in flight, few enough for the registers of every target. They are
   // variables of the loops and not a struct, since vectors of SVE have no size and cannot be members.
-  static HWY_INLINE void load(const Stored* from, V& a, V& b, V& c, V& d) {
+  static HWY_INLINE void load(const Stored* from, V& a, V& b, V& c, V& d, First first) {
+    const D tag;
     const Raw raw;
     const std::size_t n = hn::Lanes(raw);
-    a = hn::LoadU(raw, from);
-    b = hn::LoadU(raw, from + n);
-    c = hn::LoadU(raw, from + 2 * n);
-    d = hn::LoadU(raw, from + 3 * n);
+    a = contribution(tag, hn::LoadU(raw, from), first);
+    b = contribution(tag, hn::LoadU(raw, from + n), first);
+    c = contribution(tag, hn::LoadU(raw, from + 2 * n), first);
+    d = contribution(tag, hn::LoadU(raw, from + 3 * n), first);
   }
   static HWY_INLINE void store(V a, V b, V c, V d, Stored* to) {
     const Raw raw;
@@ -74,10 +90,11 @@ class Fold {
     hn::StoreU(d, raw, to + 3 * n);
   }
   template <class Operation>
-  static HWY_INLINE void combine(V& a, V& b, V& c, V& d, const Stored* from, Operation operation) {
+  static HWY_INLINE void combine(V& a, V& b, V& c, V& d, const Stored* from, Operation operation,
+                                 First first) {
     const D tag;
     V other_a, other_b, other_c, other_d;
-    load(from, other_a, other_b, other_c, other_d);
+    load(from, other_a, other_b, other_c, other_d, first);
     a = Codec::combine(tag, a, other_a, operation);
     b = Codec::combine(tag, b, other_b, operation);
     c = Codec::combine(tag, c, other_c, operation);
@@ -117,12 +134,13 @@ class Fold {
     const std::size_t step = 4 * hn::Lanes(Raw());
     [[maybe_unused]] const Op op = op_;  // not used for two
     const Last last = last_;
+    const First first = first_;
     std::size_t i = 0;
     for (; i + step <= count; i += step) {
       V a, b, c, d;
-      load(ins[0] + i, a, b, c, d);
-      (combine(a, b, c, d, ins[kMiddle] + i, op), ...);
-      combine(a, b, c, d, ins[kLast] + i, last);
+      load(ins[0] + i, a, b, c, d, first);
+      (combine(a, b, c, d, ins[kMiddle] + i, op, first), ...);
+      combine(a, b, c, d, ins[kLast] + i, last, first);
       (store(a, b, c, d, outs[kAll] + i), ...);
     }
     return i;
@@ -134,9 +152,9 @@ class Fold {
     std::size_t i = 0;
     for (; i + step <= arrays.count; i += step) {
       V a, b, c, d;
-      load(arrays.in(0) + i, a, b, c, d);
-      for (std::size_t k = 1; k < final; ++k) combine(a, b, c, d, arrays.in(k) + i, op_);
-      combine(a, b, c, d, arrays.in(final) + i, last_);
+      load(arrays.in(0) + i, a, b, c, d, first_);
+      for (std::size_t k = 1; k < final; ++k) combine(a, b, c, d, arrays.in(k) + i, op_, first_);
+      combine(a, b, c, d, arrays.in(final) + i, last_, first_);
       for (std::size_t k = 0; k < arrays.out_count; ++k) store(a, b, c, d, arrays.out(k) + i);
     }
     return i;
@@ -179,13 +197,15 @@ class Fold {
   /// One vector out of each input's, which `vector_of` loads.
   template <class Tag, class VectorOf>
   HWY_INLINE auto folded(Tag d, std::size_t in_count, VectorOf vector_of) const {
-    auto sum = vector_of(0);
-    for (std::size_t k = 1; k + 1 < in_count; ++k) sum = Codec::combine(d, sum, vector_of(k), op_);
-    return Codec::combine(d, sum, vector_of(in_count - 1), last_);
+    const auto taken = [&](std::size_t k) HWY_ATTR { return contribution(d, vector_of(k), first_); };
+    auto sum = taken(0);
+    for (std::size_t k = 1; k + 1 < in_count; ++k) sum = Codec::combine(d, sum, taken(k), op_);
+    return Codec::combine(d, sum, taken(in_count - 1), last_);
   }
 
   Op op_;
   Last last_;
+  First first_;
 };
 
 template <class Codec, class Op>
@@ -197,9 +217,14 @@ void fold_with(void* const* outs, std::size_t out_count, const void* const* ins,
 template <class Codec>
 void fold_average(void* const* outs, std::size_t out_count, const void* const* ins, std::size_t in_count,
                   std::size_t count, std::uint64_t divisor) {
-  using Lane = typename Codec::Lane;
-  using Last = Average<Lane>;
-  Fold<Codec, Sum, Last>(Sum(), Last{static_cast<Lane>(divisor)})({outs, out_count, ins, in_count, count});
+  const auto last = average_of<Codec>(divisor);
+  using Last = decltype(average_of<Codec>(divisor));
+  if constexpr (Codec::kIsScaled) {
+    const Scale first{float16_scale_of(divisor)};
+    Fold<Codec, Sum, Last, Scale>(Sum(), last, first)({outs, out_count, ins, in_count, count});
+  } else {
+    Fold<Codec, Sum, Last>(Sum(), last)({outs, out_count, ins, in_count, count});
+  }
 }
 
 /// The fused kernel of `op` for the elements of one floating codec; null where there is none.

@@ -17,6 +17,10 @@ ReduceFn reduce_function(DType dtype, ReduceOp op) {
   return is_floating(dtype) ? floating_reduction(dtype, op) : integer_reduction(dtype, op);
 }
 
+ScaleFn scale_function(DType dtype) {
+  return dtype == DType::float16 ? float16_scale() : nullptr;
+}
+
 AverageFn average_function(DType dtype) {
   if (is_half(dtype)) return half_average(dtype);
   return is_floating(dtype) ? floating_average(dtype) : integer_average(dtype);

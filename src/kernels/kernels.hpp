@@ -17,15 +17,27 @@ using ReduceFn = void (*)(void* out, const void* left, const void* right, std::s
 /// the sum. Never null for the built-in operations; null for ReduceOp::custom.
 ReduceFn reduce_function(DType dtype, ReduceOp op);
 
-/// out[i] = (left[i] + right[i]) / divisor: the last step of an average. The 16-bit types add and divide in
-/// 32 bits and round once. Integers truncate towards zero. Aliasing as ReduceFn; divisor >= 1.
+/// out[i] = in[i] * scale: what a contribution to an average among `divisor` ranks goes through first.
+/// `out` may be exactly `in`; no other overlap.
+///
+/// The largest float16 is 65504, and the sums on the way to an average are float16 as well. The scale is the
+/// largest power of two (at most 1) at which no sum of fewer than `divisor` contributions overflows, in
+/// whatever order they are added. It changes no bit but of what becomes subnormal.
+using ScaleFn = void (*)(void* out, const void* in, std::size_t count, std::uint64_t divisor);
+/// Null for all types but float16: their contributions go as they are.
+ScaleFn scale_function(DType dtype);
+
+/// out[i] = (left[i] + right[i]) / (divisor * scale): the last step of an average of scaled contributions.
+/// The 16-bit types add and divide in 32 bits and round once. Integers truncate towards zero. Aliasing as
+/// ReduceFn; divisor >= 1.
 using AverageFn = void (*)(void* out, const void* left, const void* right, std::size_t count,
                            std::uint64_t divisor);
 AverageFn average_function(DType dtype);
 
 /// out[o][i] = in[0][i] op in[1][i] op ..., from left to right, for each of `out_count` (0 or more) outputs:
 /// bit for bit what a chain of the kernels above gives, but every input is read once and every output written
-/// once. In an average all but the last step are sums; other operations ignore `divisor`. One input
+/// once. In an average the inputs are scaled first, and all but the last step are sums; other operations
+/// ignore `divisor`. One input
 /// (in_count >= 1) is copied, also for an average. Any output may be exactly any input, no other overlap; no
 /// alignment is required. Thread-safe.
 using FoldFn = void (*)(void* const* outs, std::size_t out_count, const void* const* ins,
@@ -60,6 +72,8 @@ const char* target_name();
 /// Plain loops with the same meaning as above: what the kernels are tested against.
 namespace reference {
 void reduce(DType dtype, ReduceOp op, void* out, const void* left, const void* right, std::size_t count);
+/// Copies where scale_function() has none.
+void scale(DType dtype, void* out, const void* in, std::size_t count, std::uint64_t divisor);
 void average(DType dtype, void* out, const void* left, const void* right, std::size_t count,
              std::uint64_t divisor);
 }  // namespace reference

@@ -3,7 +3,7 @@
 #include <type_traits>
 
 #include "kernels/element.hpp"
-#include "kernels/kernels.hpp"
+#include "kernels/families.hpp"
 
 namespace kolo::kernels::reference {
 namespace {
@@ -134,13 +134,28 @@ void reduce(DType dtype, ReduceOp op, void* out, const void* left, const void* r
   });
 }
 
+void scale(DType dtype, void* out, const void* in, std::size_t count, std::uint64_t divisor) {
+  visit(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    for (std::size_t i = 0; i < count; ++i) {
+      T value = load_element<T>(in, i);
+      if constexpr (std::is_same_v<T, Float16>) value = narrow<T>(widen(value) * float16_scale_of(divisor));
+      store_element(out, i, value);
+    }
+  });
+}
+
 void average(DType dtype, void* out, const void* left, const void* right, std::size_t count,
              std::uint64_t divisor) {
   visit(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     for (std::size_t i = 0; i < count; ++i) {
       const auto sum = add(widen(load_element<T>(left, i)), widen(load_element<T>(right, i)));
-      store_element(out, i, narrow<T>(divide(sum, divisor)));
+      if constexpr (std::is_same_v<T, Float16>) {
+        store_element(out, i, narrow<T>(sum / (static_cast<float>(divisor) * float16_scale_of(divisor))));
+      } else {
+        store_element(out, i, narrow<T>(divide(sum, divisor)));
+      }
     }
   });
 }

@@ -12,7 +12,7 @@
 
 #include "hwy/highway.h"
 #include "kernels/codec_inl.hpp"
-#include "kernels/kernels.hpp"
+#include "kernels/families.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace kolo::kernels::HWY_NAMESPACE {
@@ -63,6 +63,15 @@ struct Average {
   template <class V>
   HWY_INLINE V operator()(V left, V right) const {
     return hn::Div(hn::Add(left, right), hn::Set(hn::DFromV<V>(), divisor));
+  }
+};
+
+/// Of the left one alone.
+struct Scale {
+  float scale;
+  template <class V>
+  HWY_INLINE V operator()(V left, V) const {
+    return hn::Mul(left, hn::Set(hn::DFromV<V>(), scale));
   }
 };
 
@@ -124,10 +133,17 @@ ReduceFn pick_reduction(ReduceOp op) {
   }
 }
 
+/// The last step of an average.
+template <class Codec>
+Average<typename Codec::Lane> average_of(std::uint64_t divisor) {
+  auto lane = static_cast<typename Codec::Lane>(divisor);
+  if constexpr (Codec::kIsScaled) lane *= float16_scale_of(divisor);
+  return {lane};
+}
+
 template <class Codec>
 void average_with(void* out, const void* left, const void* right, std::size_t count, std::uint64_t divisor) {
-  using Lane = typename Codec::Lane;
-  zip<Codec>(out, left, right, count, Average<Lane>{static_cast<Lane>(divisor)});
+  zip<Codec>(out, left, right, count, average_of<Codec>(divisor));
 }
 
 }  // namespace kolo::kernels::HWY_NAMESPACE

@@ -55,6 +55,25 @@ TEST_P(CollectivesOver, EveryElementTypeAndReduction) {
   });
 }
 
+// The numbers' sums are infinite in float16, and their averages are not.
+TEST_P(CollectivesOver, AveragesOfLargeFloat16) {
+  for (const int size : {2, 3, 5, 8}) {
+    expect_ranks({.size = size, .transport = GetParam()}, [](Communicator& communicator) {
+      for (const Configured& variant : all_variants()) {
+        const Algorithm& algorithm = *variant.algorithm;
+        const std::string name = variant.name();
+        if (!is_reducing(algorithm.collective) ||
+            !supports(algorithm, {algorithm.collective, 0, communicator.size(), 0, variant.arguments}).ok()) {
+          continue;
+        }
+        Case large{communicator, {.algorithm = name}, DType::float16, ReduceOp::average};
+        large.factor = 0x1p14;
+        for (const std::uint64_t count : {1u, 517u, 5003u}) run(algorithm.collective, large, count);
+      }
+    });
+  }
+}
+
 TEST_P(CollectivesOver, LongMessages) {
   expect_ranks({.size = 4, .transport = GetParam()}, [](Communicator& communicator) {
     for (const std::uint64_t count : kLong) {

@@ -19,11 +19,12 @@ struct Case {
   ReduceOp op;
   /// Makes the memory for arrays of so many bytes; null: private memory.
   std::function<std::shared_ptr<std::byte[]>(std::size_t bytes)> memory = nullptr;
+  double factor = 1;  ///< of all numbers of a reduction
 
   int rank() const { return communicator.rank(); }
   int size() const { return communicator.size(); }
-  double own(std::uint64_t i) const { return contribution(rank(), i, op); }
-  double all(std::uint64_t i) const { return reduced(size(), i, op, dtype); }
+  double own(std::uint64_t i) const { return factor * contribution(rank(), i, op); }
+  double all(std::uint64_t i) const { return factor * reduced(size(), i, op, dtype); }
   Array array(std::uint64_t count) const {
     return memory ? Array(count, dtype, memory(Array::bytes_for(count, dtype))) : Array(count, dtype);
   }

@@ -48,13 +48,20 @@ class Inputs {
   /// What the pairwise kernels make of them.
   std::vector<std::uint8_t> chain(ReduceOp op, std::uint64_t divisor) const {
     const auto ins = pointers();
-    std::vector<std::uint8_t> sum(count_ * size_of(dtype_));
-    if (!sum.empty()) std::memcpy(sum.data(), ins[0], sum.size());
+    const bool is_scaled = op == ReduceOp::average && ins.size() > 1;
+    std::vector<std::uint8_t> sum(count_ * size_of(dtype_)), in(sum.size());
+    const auto take = [&](std::vector<std::uint8_t>& to, std::size_t k) {
+      if (to.empty()) return;
+      std::memcpy(to.data(), ins[k], to.size());
+      if (is_scaled) reference::scale(dtype_, to.data(), to.data(), count_, divisor);
+    };
+    take(sum, 0);
     for (std::size_t k = 1; k < ins.size(); ++k) {
+      take(in, k);
       if (op == ReduceOp::average && k + 1 == ins.size()) {
-        average_function(dtype_)(sum.data(), sum.data(), ins[k], count_, divisor);
+        average_function(dtype_)(sum.data(), sum.data(), in.data(), count_, divisor);
       } else {
-        reduce_function(dtype_, op)(sum.data(), sum.data(), ins[k], count_);
+        reduce_function(dtype_, op)(sum.data(), sum.data(), in.data(), count_);
       }
     }
     return sum;

@@ -89,6 +89,45 @@ TEST(Reference, SixteenBitsAreComputedIn32AndRoundedOnce) {
   EXPECT_EQ(to_float(average<BFloat16>({brain(256)}, {brain(1)}, 257)[0]), 1);
 }
 
+TEST(Reference, Float16IsScaledByAPowerOfTwo) {
+  const auto scaled = [](float value, std::uint64_t divisor) {
+    const Float16 in = to_float16(value);
+    Float16 out{};
+    reference::scale(DType::float16, &out, &in, 1, divisor);
+    return to_float(out);
+  };
+  EXPECT_EQ(scaled(3, 1), 3);
+  EXPECT_EQ(scaled(3, 2), 3);
+  EXPECT_EQ(scaled(3, 3), 1.5f);
+  EXPECT_EQ(scaled(3, 5), 0.75f);
+  EXPECT_EQ(scaled(3, 6), 0.375f);
+  EXPECT_EQ(to_float(average<Float16>({to_float16(0.75f)}, {to_float16(0.75f)}, 3)[0]), 1);
+}
+
+// Whatever the order in which the ranks' numbers are added: rounding is monotonous, so nothing is larger than
+// the largest sums of the largest numbers, `most[k]` of k of them.
+TEST(Reference, NoSumOnTheWayToAnAverageOfFloat16IsInfinite) {
+  for (std::uint64_t ranks = 2; ranks <= 200; ++ranks) {
+    std::vector<Float16> most(ranks, to_float16(65504));
+    reference::scale(DType::float16, most.data(), most.data(), 2, ranks);
+    const auto largest = [&](std::uint64_t k) {
+      std::uint64_t best = 1;
+      for (std::uint64_t i = 1; i <= k / 2; ++i) {
+        if (to_float(most[i]) + to_float(most[k - i]) > to_float(most[best]) + to_float(most[k - best]))
+          best = i;
+      }
+      return std::pair(most[best], most[k - best]);
+    };
+    for (std::uint64_t k = 2; k < ranks; ++k) {
+      const auto [left, right] = largest(k);
+      reference::reduce(DType::float16, ReduceOp::sum, &most[k], &left, &right, 1);
+      ASSERT_LE(to_float(most[k]), 65504) << k << " of " << ranks;
+    }
+    const auto [left, right] = largest(ranks);
+    EXPECT_LE(to_float(average<Float16>({left}, {right}, ranks)[0]), 65504) << ranks;
+  }
+}
+
 TEST(Reference, AveragesTruncateTowardsZero) {
   EXPECT_EQ(average<std::int32_t>({7, -7, 1, -1}, {0, 0, 1, -1}, 2), (Values<std::int32_t>{3, -3, 1, -1}));
   EXPECT_EQ(average<std::int8_t>({-128, 127, -128}, {0, 0, 0}, 200), (Values<std::int8_t>{0, 0, 0}));
