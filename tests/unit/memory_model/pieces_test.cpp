@@ -1,0 +1,100 @@
+// How ranks reuse what they share in a long call: pieces over the boards, in two halves (in_pieces() in
+// engine/native/pieces.hpp, Lane::staged and Lane::reduced), and a call cut into shares (Shares in
+// transport/board.hpp).
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "explore.hpp"
+
+namespace kolo::test::memory {
+namespace {
+
+using enum Order;
+
+struct Pieces {
+  Order staged = release;
+  Order reduced = release;
+  bool waits_for_readers = true;
+  int pieces = 3;
+};
+
+struct PieceLane {
+  Cell staged;
+  Cell reduced;
+  std::vector<Cell> halves;
+};
+
+PieceLane make_lane(World& world, const std::string& rank) {
+  return {world.cell(rank + "'s staged"),
+          world.cell(rank + "'s reduced"),
+          {world.cell(rank + "'s half 0"), world.cell(rank + "'s half 1")}};
+}
+
+Thread exchange_pieces(World& world, PieceLane mine, PieceLane theirs, Pieces how) {
+  co_await mine.halves[0].write(10);
+  co_await mine.staged.store(1, how.staged);
+  for (int t = 0; t < how.pieces; ++t) {
+    const auto half = static_cast<std::size_t>(t % 2);
+    if (t + 1 < how.pieces) {
+      if (t > 0 && how.waits_for_readers) co_await theirs.reduced.wait_for_at_least(t, acquire);
+      co_await mine.halves[1 - half].write(10 + t + 1);
+      co_await mine.staged.store(t + 2, how.staged);
+    }
+    co_await theirs.staged.wait_for_at_least(t + 1, acquire);
+    const int read = co_await theirs.halves[half].read();
+    world.require(read == 10 + t, "a wrong piece was read");
+    co_await theirs.halves[half].write(read);  // kernels::own_lines()
+    co_await mine.reduced.store(t + 1, how.reduced);
+  }
+}
+
+std::string wrong_with_pieces(Pieces how) {
+  return explore([=](World& world) {
+           const PieceLane one = make_lane(world, "one");
+           const PieceLane other = make_lane(world, "other");
+           world.run("one", exchange_pieces(world, one, other, how));
+           world.run("other", exchange_pieces(world, other, one, how));
+         })
+      .wrong;
+}
+
+TEST(PiecesModel, NoHalfIsWrittenWhileAnotherRankUsesIt) {
+  EXPECT_EQ(wrong_with_pieces({}), "");
+  EXPECT_NE(wrong_with_pieces({.staged = relaxed}), "");
+  EXPECT_NE(wrong_with_pieces({.reduced = relaxed}), "");
+  EXPECT_NE(wrong_with_pieces({.waits_for_readers = false}), "");
+}
+
+/// Three ranks, two shares. A rank without a share reads the sums of the two others.
+Thread do_shares(World& world, Cell taken, Cell finished, std::vector<Cell> sums, Order finish) {
+  const int share = co_await taken.fetch_add(1, acq_rel);
+  if (share < 2) {
+    co_await sums[static_cast<std::size_t>(share)].write(1);
+    co_await finished.fetch_add(1, finish);
+  }
+  co_await finished.wait_for(2, acquire);
+  for (const Cell& sum : sums) {
+    const int value = co_await sum.read();
+    world.require(value == 1, "a share is not done");
+  }
+}
+
+std::string wrong_with_shares(Order finish) {
+  return explore([=](World& world) {
+           const Cell taken = world.cell("taken");
+           const Cell finished = world.cell("finished");
+           const std::vector<Cell> sums = {world.cell("sum 0"), world.cell("sum 1")};
+           for (const char* rank : {"rank 0", "rank 1", "rank 2"})
+             world.run(rank, do_shares(world, taken, finished, sums, finish));
+         })
+      .wrong;
+}
+
+TEST(SharesModel, ARankThatSeesTheLastShareSeesThemAll) {
+  EXPECT_EQ(wrong_with_shares(acq_rel), "");
+  EXPECT_NE(wrong_with_shares(relaxed), "");
+}
+
+}  // namespace
+}  // namespace kolo::test::memory
