@@ -316,9 +316,10 @@ bool Engine::sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline)
   std::size_t armed = 0;
   bool something_to_do = false;
   if (board_ != nullptr) {
-    // Odd while asleep, and another number each time. The groups look again after everybody can see it.
+    // Odd while asleep, and another number each time: a publisher rings once for each sleep. The groups look
+    // again after the fence, which pairs with that of Group::tell().
     board_->asleep.store(sleeps_ += 1, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_seq_cst);  // as in Group::tell()
+    std::atomic_thread_fence(std::memory_order_seq_cst);
     for (const NativeGroup& native : groups_) {
       if (native.group->is_busy()) something_to_do = native.group->advance() || something_to_do;
       native.group->tell();

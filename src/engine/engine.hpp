@@ -261,9 +261,10 @@ class Engine final : private LinkListener,
   bool has_descriptor_links_ = false;  // some link must be looked at with a system call
 
   mutable std::mutex mutex_;
-  mutable std::atomic<int> entering_{0};  // threads that want mutex_: a driver that spins lets them in
-  std::condition_variable changed_;       // an operation is done, or the driver has left
-  std::condition_variable_any idle_;      // for the engine's own thread
+  // Threads that want mutex_: a driver that spins lets them in. Relaxed: a hint, the mutex orders.
+  mutable std::atomic<int> entering_{0};
+  std::condition_variable changed_;   // an operation is done, or the driver has left
+  std::condition_variable_any idle_;  // for the engine's own thread
   Driver driver_ = Driver::none;
   int waiting_callers_ = 0;
   bool sleeping_ = false;

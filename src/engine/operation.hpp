@@ -166,6 +166,8 @@ class Operation {
   std::chrono::nanoseconds next_warning_{};  ///< without progress
   Clock::time_point ended_;
   Status status_;
+  // Stored with release after status_ and ended_, loaded with acquire by the threads that then read them
+  // without the lock. Reset, relaxed, before any thread but the caller's has the operation.
   std::atomic<bool> done_{false};
 };
 

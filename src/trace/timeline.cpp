@@ -100,7 +100,7 @@ struct Timeline::State {
   mutable std::mutex mutex;
   std::size_t capacity = 0;
   std::size_t dropped = 0;
-  std::atomic<bool> paused{false};
+  std::atomic<bool> paused{false};  // relaxed: a span about then is kept or not, the mutex orders the rest
   std::map<std::string, int, std::less<>> lanes;
   std::vector<Span> spans;
 };

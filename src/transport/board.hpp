@@ -1,5 +1,6 @@
 // Board: what one rank shows to the other ranks of its host. It alone writes there, but for the pieces of
-// long private data: see Neighbour::board().
+// long private data: see Neighbour::board(). The comment on each atomic says what its orders pair with;
+// models in tests/unit/memory_model check them.
 #pragma once
 
 #include <algorithm>
@@ -35,6 +36,9 @@ struct alignas(64) Note {
   /// In a number: when its rank started it, others were under way and nobody waited for this one.
   static constexpr std::uint64_t kBehindOthers = std::uint64_t{1} << 63;
 
+  /// Stored with release after the rest of the note and its data, loaded with acquire before they are read.
+  /// The release also ends this rank's reads of the notes and data of call k - kCallsAhead, which their
+  /// owners overwrite after they have acquired it.
   std::atomic<std::uint64_t> number;
   Signature signature;
   union {
@@ -49,7 +53,9 @@ static_assert(sizeof(Note) == 64);
 struct alignas(64) Shares {
   static constexpr std::uint64_t kMost = 1 << 16;  ///< shares of a call
 
-  std::atomic<std::uint64_t> taken;
+  std::atomic<std::uint64_t> taken;  ///< needs no order: a rank that takes a share has acquired all notes
+  /// Each update is a release, and continues the releases before it. So the acquire load of is_finished()
+  /// sees what all ranks have written for their shares, and ends what they read.
   std::atomic<std::uint64_t> finished;
 
   static std::uint64_t none_of(std::uint64_t place) { return (place + 1) * kMost; }
@@ -68,7 +74,7 @@ struct alignas(64) Shares {
  private:
   static std::optional<std::uint64_t> count_on(std::atomic<std::uint64_t>& counter, std::uint64_t begin,
                                                std::uint64_t end) {
-    std::uint64_t seen = counter.load(std::memory_order_relaxed);
+    std::uint64_t seen = counter.load(std::memory_order_relaxed);  // if stale, the exchange fails
     std::uint64_t next = 0;
     do {
       next = std::max(seen, begin);
@@ -79,22 +85,28 @@ struct alignas(64) Shares {
 };
 
 struct Lane {
-  /// Counters only grow. A reader that sees a count sees all that was written before it.
+  /// Counters only grow. Call::publish() stores with release, Group::has_come() loads with acquire: a reader
+  /// that sees a count sees all that was written before it, and its writer has read all that it read before
+  /// it.
   struct alignas(64) Counter {
     std::atomic<std::uint64_t> value;
   };
   Note notes[kNotes];
-  std::atomic<std::uint64_t>
-      user;               ///< 1 + the number of the communicator that this rank uses it for; 0 for none
+  /// 1 + the number of the communicator that this rank uses it for; 0 for none. Stored with release when this
+  /// rank reads no more of the communicator's lanes, loaded with acquire before a rank uses its own lane for
+  /// another one. A stale value delays that.
+  std::atomic<std::uint64_t> user;
   Counter staged;         ///< pieces that this rank has put down
   Counter reduced;        ///< pieces of which this rank has reduced its slice, or that it has read
   Counter done;           ///< long calls that this rank has finished with
-  Counter at_work;        ///< the place of the call of which this rank has a share to do, and 1; 0 for none
+  Counter at_work;        ///< 1 + the place of the call of which this rank does a share; 0 for none. Relaxed:
+                          ///< only blame looks at it
   Shares shares[kNotes];  ///< of the group of ranks of which this is the first
   alignas(4096) std::byte data[kNotes][kNoteBytes];
   alignas(4096) std::byte pieces[2][kStageBytes];
 
-  /// As before its first use. By the rank whose lane it is, while nobody else uses it.
+  /// As before its first use. By the rank whose lane it is, while no other rank uses it. Relaxed: the other
+  /// ranks hear through the store that they may use it.
   void clear() {
     for (Note& note : notes) note.number.store(0, std::memory_order_relaxed);
     for (Counter* counter : {&staged, &reduced, &done, &at_work})
@@ -108,11 +120,20 @@ struct Lane {
 
 /// All zero is an empty board.
 struct Board {
-  alignas(64) std::atomic<std::uint32_t> asleep;   ///< wants to be rung when something changes
-  std::atomic<std::uint32_t> core;                 ///< 1 + the core that this rank was last seen waiting on
-  std::atomic<std::uint32_t> crowded;              ///< shares its cores with others; before its first note
-  alignas(64) std::atomic<std::uint32_t> writing;  ///< may be writing in other ranks' memory
-  alignas(64) std::atomic<std::uint32_t> closed;   ///< nobody may write in this rank's memory any more
+  /// Odd while this rank sleeps and wants to be rung when something changes. Relaxed beside two fences, one
+  /// in Engine::sleep() and one in Group::tell().
+  alignas(64) std::atomic<std::uint32_t> asleep;
+  std::atomic<std::uint32_t> core;  ///< 1 + the core that this rank was last seen waiting on. Relaxed: a hint
+  /// Shares its cores with others. Relaxed: stored before its first note, whose number orders it too, and
+  /// loaded after the notes of all.
+  std::atomic<std::uint32_t> crowded;
+  /// May be writing in other ranks' memory. A rank stores 1, then loads `closed` of all; the owner of the
+  /// memory stores `closed`, then loads `writing` of all. All four are sequentially consistent, so one of the
+  /// two sees the other. 0 is stored with release: the owner that loads it comes after what was written.
+  alignas(64) std::atomic<std::uint32_t> writing;
+  /// No rank may write in this rank's memory any more, nor believe what it reads there. For the readers two
+  /// fences order it against the memory itself: one in Group::close(), one in Call::is_given_up().
+  alignas(64) std::atomic<std::uint32_t> closed;
   alignas(4096) Lane lanes[kLanes];
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);

@@ -19,14 +19,24 @@ namespace kolo {
 struct RingControl {
   static constexpr std::size_t kLine = 64;
 
-  alignas(kLine) std::atomic<std::uint64_t> head;           ///< bytes ever written
-  alignas(kLine) std::atomic<std::uint64_t> tail;           ///< bytes ever read
-  alignas(kLine) std::atomic<std::uint32_t> reader_sleeps;  ///< the reader wants the doorbell when bytes come
-  std::atomic<std::uint32_t> reader_closed;
-  alignas(
-      kLine) std::atomic<std::uint32_t> writer_waits;  ///< the writer wants the doorbell when there is room
+  /// Bytes ever written. The store follows the bytes, and the reader's acquire load comes before it reads
+  /// them.
+  alignas(kLine) std::atomic<std::uint64_t> head;
+  /// Bytes ever read. The store follows the reads, and the writer's acquire load comes before it overwrites
+  /// them.
+  alignas(kLine) std::atomic<std::uint64_t> tail;
+  /// The reader wants the doorbell when bytes come. 0 is stored relaxed: if the writer misses it, it rings in
+  /// vain. The exchange that takes the wish back decides who rings; it orders nothing.
+  alignas(kLine) std::atomic<std::uint32_t> reader_sleeps;
+  std::atomic<std::uint32_t> reader_closed;  ///< orders nothing: the writer stops
+  /// The writer wants the doorbell when there is room; orders as `reader_sleeps`.
+  alignas(kLine) std::atomic<std::uint32_t> writer_waits;
+  /// Stored with release after the last head, loaded with acquire before the last look at head.
   std::atomic<std::uint32_t> writer_closed;
-  std::atomic<std::uint32_t> writer_revoked;  ///< what the writer exposed may be something else by now
+  /// What the writer exposed may be something else by now. Both sides read, modify and write: if the reader
+  /// finds 0, its update comes before the writer's, which acquires it. So all that the reader has read before
+  /// comes before all that the writer stores afterwards. A mere load would let the reads pass it.
+  std::atomic<std::uint32_t> writer_revoked;
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&
               std::atomic<std::uint32_t>::is_always_lock_free);
@@ -81,7 +91,7 @@ class RingWriter {
   void stop_waiting() { control_->writer_waits.store(0, std::memory_order_relaxed); }
   /// Tells the reader that nothing follows.
   void close() { control_->writer_closed.store(1, std::memory_order_release); }
-  /// Withdraws what was exposed. A read-modify-write, so that the caller's later stores stay behind it.
+  /// Withdraws what was exposed, before the caller's later stores.
   void revoke() { control_->writer_revoked.exchange(1, std::memory_order_seq_cst); }
   bool reader_closed() const { return control_->reader_closed.load(std::memory_order_acquire) != 0; }
   /// True once the reader's position made no sense; nothing is written from then on.
@@ -174,7 +184,7 @@ class RingReader {
   void close() { control_->reader_closed.store(1, std::memory_order_release); }
   /// True when the writer has closed; whatever it wrote before is available() by then.
   bool writer_closed() const { return control_->writer_closed.load(std::memory_order_acquire) != 0; }
-  /// A read-modify-write, so that the caller's earlier loads of exposed memory stay before it.
+  /// After the caller's earlier loads of exposed memory.
   bool writer_revoked() const { return control_->writer_revoked.fetch_or(0, std::memory_order_seq_cst) != 0; }
   /// True once the writer's position made no sense; nothing is read from then on.
   bool damaged() const { return damaged_; }

@@ -173,7 +173,7 @@ bool Group::advance() {
   return moved;
 }
 
-/// See Call::begin_writing().
+/// See Board::writing. Relaxed: this rank alone stores there, under the engine's lock; so in publish_done().
 void Group::stop_writing() {
   if (board_->writing.load(std::memory_order_relaxed) != 0)
     board_->writing.store(0, std::memory_order_release);
@@ -248,6 +248,7 @@ bool Group::step(Running& running, Operation* operation, bool& moved) {
 int Group::turn(const Running& running) const {
   if (running.shown > kTurnBytes) return -1;
   for (const Lane* lane : lanes_) {
+    // Relaxed: look_for_notes() has acquired it.
     const std::uint64_t number = lane->notes[running.place % kNotes].number.load(std::memory_order_relaxed);
     if ((number & Note::kBehindOthers) == 0) return -1;
   }
@@ -343,8 +344,9 @@ void Group::finish_by_notes(const Running& running) const {
   if (bytes > Note::kInline) kernels::own_lines(lane.data[running.place % kNotes], bytes);
 }
 
-/// What was published comes before the look at who sleeps, and who falls asleep says so before the last look
-/// at what was published: one of the two sees the other.
+/// No wake-up is lost. The publisher stores its value, then loads `asleep`; the sleeper stores `asleep`, then
+/// looks once more at what was published. A fence stands between the two on both sides (the other one in
+/// Engine::sleep()), so one of the two sees the other's store.
 void Group::tell() {
   quiet_looks_ = 0;
   if (!changed_) return;
@@ -406,7 +408,9 @@ std::vector<int> Group::waiting_for() const {
 void Group::close() {
   failed_ = true;
   board_->closed.store(1, std::memory_order_seq_cst);
-  std::atomic_thread_fence(std::memory_order_seq_cst);  // before anything that the caller writes then
+  // Before anything that the caller writes then: a reader that sees some of it also sees `closed`, after the
+  // fence of Call::is_given_up().
+  std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
 void Group::release(const std::vector<bool>& lost) {

@@ -52,7 +52,9 @@ class DelayLine {
 /// The bytes from one side to the other.
 struct Direction {
   RingControl control{};
-  std::atomic<bool> pulling{false};  ///< the reader is reading memory that the writer exposed
+  /// The reader is reading memory that the writer exposed. The store of false follows the reads, and
+  /// InprocEndpoint::revoke() loads it before the caller writes there.
+  std::atomic<bool> pulling{false};
   std::unique_ptr<std::byte[]> data = std::make_unique<std::byte[]>(kRingBytes);
   DelayLine delay_line;
 };
@@ -85,8 +87,10 @@ class Channel {
   const int ranks_[2];
   Direction directions_[2];
   Doorbell doorbells_[2];
-  std::atomic<std::int64_t> delay_{0};
+  std::atomic<std::int64_t> delay_{0};  // relaxed: bytes on their way may have either delay
   std::atomic<bool> stalled_[2] = {false, false};
+  // Stored with release after the last bytes, loaded with acquire before the last look at the ring. A sleeper
+  // that misses it hears the doorbell, which rings afterwards.
   std::atomic<bool> ended_{false};
 };
 

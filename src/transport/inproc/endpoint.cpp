@@ -91,6 +91,7 @@ std::optional<RemoteRange> InprocEndpoint::expose(const void* data, std::size_t)
 
 // A pull is announced before it is checked for revocation, and revoke() does the same the other way round:
 // either the puller sees the revocation and keeps away, or the revoker sees the pull and waits for its end.
+// Both update `revoked`, so whichever comes second also acquires what the other one stored before.
 
 Result<const std::byte*> InprocEndpoint::map(const RemoteRange& range, std::size_t bytes) {
   if (channel_->ended()) return peer_gone();

@@ -95,6 +95,7 @@ void Region::detach() const {
   if (data == MAP_FAILED) return;
   const auto touch = [this](off_t from, off_t to) {
     for (off_t at = from; at < to; at += static_cast<off_t>(page_size())) {
+      // Loses no byte that another thread stores meanwhile. Relaxed: it orders nothing.
       __atomic_fetch_or(reinterpret_cast<unsigned char*>(data_ + at), 0, __ATOMIC_RELAXED);
     }
   };

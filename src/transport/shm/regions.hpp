@@ -44,7 +44,7 @@ class Region {
   UniqueFd fd_;
   std::byte* data_;
   std::size_t bytes_;
-  mutable std::atomic<bool> detached_{false};
+  mutable std::atomic<bool> detached_{false};  // stored before Regions::freed_ counts it
   int owner_;  // process id: a forked child must not empty its parent's memory
 };
 
@@ -74,9 +74,15 @@ class Regions {
 
   mutable std::mutex mutex_;
   std::map<std::uintptr_t, std::weak_ptr<const Region>> by_address_;
-  std::atomic<std::uintptr_t> lowest_{~std::uintptr_t{0}};  // only ever widened
+  // Only ever widened. Relaxed: a thread with an address of a region comes after the make() that widened
+  // them.
+  std::atomic<std::uintptr_t> lowest_{~std::uintptr_t{0}};
   std::atomic<std::uintptr_t> highest_{0};
   std::atomic<std::uint64_t> next_id_{1};
+  // Counted with release after the region has left by_address_ or is detached, loaded with acquire before a
+  // look there. A call that finds the count unchanged at its end believes its memory. detach() counts, then
+  // remaps, then copies the pages. What a peer wrote too late for the copy this rank acquires after the
+  // count, as x86 and arm64 show a store to all processors at one time.
   std::atomic<std::uint64_t> freed_{0};
 };
 
