@@ -117,9 +117,9 @@ void Engine::own_thread() {
       const auto nap = look_again ? kOld : burst;
       lock.unlock();
       // Who holds the lock is at work on the operations: to wait for it would take the core from it.
-      for (int busy = 0; !lock.owns_lock() && busy < kMostBusy; ++busy) {
+      for (int busy = 0; busy < kMostBusy; ++busy) {
         std::this_thread::sleep_for(nap);
-        lock.try_lock();
+        if (lock.try_lock()) break;
       }
       if (!lock.owns_lock()) enter(lock);
       // Those who start operations and wait for them move them on by the way: then none of them is old. But
