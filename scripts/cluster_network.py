@@ -158,6 +158,11 @@ class Cluster:
             if "File exists" in str(problem):
                 raise ValueError(f"somebody is making a cluster '{self.name}' already") from None
             raise NotPermitted(f"this machine lets us make no network namespaces: {problem}") from None
+        try:
+            call("ip", "-n", self.switch, "link", "show")
+        except RuntimeError as problem:  # in a chroot: / is no mount point
+            self.remove()
+            raise NotPermitted(f"this machine lets us enter no network namespaces: {problem}") from None
 
     def _add_bridge(self):
         call("ip", "-n", self.switch, "link", "add", "bridge", "type", "bridge", "stp_state", "0")
