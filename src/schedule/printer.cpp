@@ -1,6 +1,7 @@
 #include "schedule/printer.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <span>
 #include <utility>
