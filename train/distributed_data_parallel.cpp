@@ -13,12 +13,14 @@
 namespace kolo {
 
 struct DistributedDataParallelBase::State {
-  State(std::shared_ptr<torch::nn::Module> module_, Communicator communicator,
+  State(std::shared_ptr<torch::nn::Module> module_, Communicator communicator_,
         const DistributedDataParallelOptions& options_)
       : module(std::move(module_)),
+        communicator(std::move(communicator_)),
+        own(communicator.split(0)),
         options(options_),
-        model(train::alike(train::Model(*module), communicator, options)),
-        reducer(model.trainable, std::move(communicator), options),
+        model(train::alike(train::Model(*module), own, options)),
+        reducer(model.trainable, own, options),
         buffers(train::values_of(model.buffers)) {
     for (const train::NamedTensor& parameter : model.trainable)
       watched.insert(parameter.tensor.unsafeGetTensorImpl());
@@ -42,6 +44,8 @@ struct DistributedDataParallelBase::State {
   }
 
   std::shared_ptr<torch::nn::Module> module;
+  Communicator communicator;  ///< the caller's, which the caller goes on using
+  Communicator own;           ///< so calls on the caller's cannot come between those of a step
   DistributedDataParallelOptions options;
   train::Model model;
   train::Reducer reducer;
@@ -75,7 +79,7 @@ void DistributedDataParallelBase::prepare_forward() {
   if (!state.module->is_training()) return;
   if (c10::GradMode::is_enabled()) state.require_unchanged();
   if (state.options.broadcast_buffers && state.no_sync_depth == 0) {
-    state.buffers.run(state.reducer.communicator());
+    state.buffers.run(state.own);
   }
 }
 
@@ -88,7 +92,7 @@ std::vector<at::Tensor> DistributedDataParallelBase::parameters() const {
 }
 
 Communicator& DistributedDataParallelBase::communicator() noexcept {
-  return state_->reducer.communicator();
+  return state_->communicator;
 }
 
 std::vector<DistributedDataParallelBase::BucketInfo> DistributedDataParallelBase::buckets() const {

@@ -41,7 +41,6 @@ class Reducer {
   /// none where `outputs` are not all that the loss may depend on.
   void expect_backward_from(std::span<const at::Tensor> outputs, bool is_all);
 
-  Communicator& communicator() noexcept { return communicator_; }
   const std::vector<NamedTensor>& parameters() const noexcept { return parameters_; }
   const std::vector<Bucket>& buckets() const noexcept { return buckets_; }
   const CommunicationStatistics& last_step() const noexcept { return last_step_; }

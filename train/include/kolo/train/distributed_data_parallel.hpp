@@ -61,10 +61,12 @@ class DistributedDataParallelBase {
     Buffer gradients;
   };
 
-  /// Collective. Throws MismatchError (on all ranks) that names the rank and the parameter when the models,
-  /// what is frozen in them, or the options are not alike, InvalidArgument when there is nothing to train, or
-  /// a parameter or buffer is not a dense CPU tensor. Another DistributedDataParallel of one of the
-  /// parameters, of an older communicator for example, is of no use from then on.
+  /// Collective. Takes a communicator of its own by Communicator::split(), so calls on `communicator` may
+  /// come at any time, in backward() too. Throws MismatchError (on all ranks) that names the rank and the
+  /// parameter when the models, what is frozen in them, or the options are not alike, InvalidArgument when
+  /// there is nothing to train, or a parameter or buffer is not a dense CPU tensor. Another
+  /// DistributedDataParallel of one of the parameters, of an older communicator for example, is of no use
+  /// from then on.
   DistributedDataParallelBase(std::shared_ptr<torch::nn::Module> module, Communicator communicator,
                               DistributedDataParallelOptions options);
   /// Waits for all-reduces under way.
@@ -86,6 +88,7 @@ class DistributedDataParallelBase {
   /// Each once, also one that is registered under several names (tied weights), where libtorch's parameters()
   /// lists it several times.
   std::vector<at::Tensor> parameters() const;
+  /// The one that it was made with, for calls of the caller's own.
   Communicator& communicator() noexcept;
   /// As assigned at the moment, in the order in which they are averaged.
   std::vector<BucketInfo> buckets() const;
