@@ -21,13 +21,15 @@ struct DistributedDataParallelBase::State {
         options(options_),
         model(train::alike(train::Model(*module), own, options)),
         reducer(model.trainable, own, options),
-        buffers(train::values_of(model.buffers)) {
+        buffers(model.buffers) {
+    if (options.broadcast_buffers) reducer.set_buffers(&buffers);
     for (const train::NamedTensor& parameter : model.trainable)
       watched.insert(parameter.tensor.unsafeGetTensorImpl());
   }
 
   void require_unchanged() const {
     reducer.require_watched();
+    if (options.broadcast_buffers) buffers.require_unchanged();
     for (const auto& parameter : module->named_parameters()) {
       const at::Tensor& tensor = parameter.value();
       if (!tensor.requires_grad() || watched.contains(tensor.unsafeGetTensorImpl())) continue;
@@ -76,11 +78,7 @@ DistributedDataParallelBase::NoSync::~NoSync() {
 void DistributedDataParallelBase::prepare_forward() {
   State& state = *state_;
   state.reducer.require_sound();
-  if (!state.module->is_training()) return;
-  if (c10::GradMode::is_enabled()) state.require_unchanged();
-  if (state.options.broadcast_buffers && state.no_sync_depth == 0) {
-    state.buffers.run(state.own);
-  }
+  if (state.module->is_training() && c10::GradMode::is_enabled()) state.require_unchanged();
 }
 
 void DistributedDataParallelBase::prepare_backward(std::span<const at::Tensor> outputs, bool is_all) {

@@ -81,7 +81,7 @@ NamedTensors Model::all() const {
 Model alike(Model model, Communicator& communicator, const DistributedDataParallelOptions& options) {
   const NamedTensors all = model.all();
   require_same_layout(communicator, all, text_of(options));
-  Replicator(values_of(all)).run(communicator);
+  Replicator(all).run(communicator, 0);
   return model;
 }
 

@@ -264,18 +264,22 @@ void Reducer::finish() {
       for (std::size_t i = 0; i < states_.size(); ++i) used[i] = states_[i].used ? 1 : 0;
       agreement = communicator_.all_reduce_async(Buffer(used), ReduceOp::max);
     }
-    const auto waiting = Bucket::Clock::now();
     std::exception_ptr error;
-    try {
+    const auto attempt = [&error](auto&& action) {
+      try {
+        action();
+      } catch (...) {
+        if (!error) error = std::current_exception();
+      }
+    };
+    // Here and not in forward(): all ranks come here, as often and in the same order as each other.
+    if (buffers_ != nullptr) attempt([&] { buffers_->start(communicator_, 0); });
+    const auto waiting = Bucket::Clock::now();
+    attempt([&] {
       for (Bucket& bucket : buckets_) bucket.wait();
-    } catch (...) {
-      error = std::current_exception();
-    }
-    try {
-      agreement.wait();  // also after an error: it borrows `used`
-    } catch (...) {
-      if (!error) error = std::current_exception();
-    }
+    });
+    attempt([&] { agreement.wait(); });  // also after an error: it borrows `used`
+    if (buffers_ != nullptr) attempt([&] { buffers_->finish(); });
     if (error) std::rethrow_exception(error);
     account(waiting, Bucket::Clock::now());
     attach_results(used);

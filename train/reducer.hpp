@@ -41,6 +41,9 @@ class Reducer {
   /// none where `outputs` are not all that the loss may depend on.
   void expect_backward_from(std::span<const at::Tensor> outputs, bool is_all);
 
+  /// To be copied from rank 0 in each averaging.
+  void set_buffers(Replicator* buffers) noexcept { buffers_ = buffers; }
+
   const std::vector<NamedTensor>& parameters() const noexcept { return parameters_; }
   const std::vector<Bucket>& buckets() const noexcept { return buckets_; }
   const CommunicationStatistics& last_step() const noexcept { return last_step_; }
@@ -87,6 +90,7 @@ class Reducer {
   std::size_t next_bucket_ = 0;
   std::vector<WeakNodePtr> outputs_;  ///< of the forwards since the last averaging
   bool has_expectation_ = false;      ///< from one of them
+  Replicator* buffers_ = nullptr;
   bool synchronized_ = true;
   bool in_backward_ = false;
   bool end_is_queued_ = false;

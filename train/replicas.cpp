@@ -4,7 +4,9 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <exception>
 #include <sstream>
+#include <utility>
 
 #include "kolo/error.hpp"
 
@@ -66,17 +68,19 @@ void require_same_layout(Communicator& communicator, std::span<const NamedTensor
   throw MismatchError(text, {.peer = culprit, .collective = "DistributedDataParallel"});
 }
 
-Replicator::Replicator(std::vector<at::Tensor> tensors) {
+Replicator::Replicator(const std::vector<NamedTensor>& tensors) {
   std::size_t bytes = 0;
   std::vector<std::size_t> offsets;
-  for (at::Tensor& tensor : tensors) {
+  for (const NamedTensor& named : tensors) {
+    const at::Tensor& tensor = named.tensor;
     if (tensor.nbytes() >= kDirectBytes && tensor.is_non_overlapping_and_dense()) {
-      direct_.push_back(std::move(tensor));
-      continue;
+      direct_.push_back(tensor);
+    } else {
+      offsets.push_back(bytes);
+      bytes += (tensor.nbytes() + kAlignment - 1) / kAlignment * kAlignment;
+      packed_.push_back(tensor);
     }
-    offsets.push_back(bytes);
-    bytes += (tensor.nbytes() + kAlignment - 1) / kAlignment * kAlignment;
-    packed_.push_back(std::move(tensor));
+    members_.push_back({named, tensor.scalar_type(), tensor.sizes().vec()});
   }
   if (bytes == 0) return;
   staging_.emplace(bytes);
@@ -87,25 +91,44 @@ Replicator::Replicator(std::vector<at::Tensor> tensors) {
   }
 }
 
-void Replicator::run(Communicator& communicator) {
+void Replicator::require_unchanged() const {
+  for (const Member& member : members_) {
+    const at::Tensor& tensor = member.named.tensor;
+    if (tensor.scalar_type() == member.type && tensor.sizes() == member.sizes) continue;
+    std::ostringstream text;
+    text << describe(member.named) << " was " << c10::toString(member.type) << ' '
+         << at::IntArrayRef(member.sizes)
+         << " when DistributedDataParallel was made: after to() and the like make a new one";
+    throw InvalidArgument(text.str(), {});
+  }
+}
+
+void Replicator::start(Communicator& communicator, int root) {
   const c10::NoGradGuard no_grad;
-  std::vector<Work> works;
+  is_root_ = communicator.rank() == root;
   for (at::Tensor& tensor : direct_) {
-    works.push_back(
-        communicator.broadcast_async(Buffer(tensor.data_ptr(), tensor.nbytes(), DType::uint8), 0));
+    works_.push_back(
+        communicator.broadcast_async(Buffer(tensor.data_ptr(), tensor.nbytes(), DType::uint8), root));
   }
-  if (staging_) {
-    if (communicator.rank() == 0) {
-      for (std::size_t i = 0; i < packed_.size(); ++i) staged_[i].copy_(packed_[i]);
-    }
-    communicator.broadcast(staging_->buffer(staging_->size(), DType::uint8), 0);
-    if (communicator.rank() != 0) {
-      // Under another version counter: between a forward and its backward the next forward may come, which
-      // keeps statistics of batch normalization that no gradient depends on.
-      for (std::size_t i = 0; i < packed_.size(); ++i) packed_[i].variable_data().copy_(staged_[i]);
+  if (!staging_) return;
+  for (std::size_t i = 0; is_root_ && i < packed_.size(); ++i) staged_[i].copy_(packed_[i]);
+  works_.push_back(communicator.broadcast_async(staging_->buffer(staging_->size(), DType::uint8), root));
+}
+
+void Replicator::finish() {
+  const c10::NoGradGuard no_grad;
+  std::exception_ptr error;
+  for (const Work& work : std::exchange(works_, {})) {
+    try {
+      work.wait();  // after an error too: all of them borrow memory
+    } catch (...) {
+      if (!error) error = std::current_exception();
     }
   }
-  for (const Work& work : works) work.wait();
+  if (error) std::rethrow_exception(error);
+  // Under another version counter: between a forward and its backward another forward may have come, which
+  // keeps statistics of batch normalization that no gradient depends on.
+  for (std::size_t i = 0; !is_root_ && i < packed_.size(); ++i) packed_[i].variable_data().copy_(staged_[i]);
 }
 
 }  // namespace kolo::train

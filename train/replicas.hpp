@@ -10,6 +10,7 @@
 
 #include "kolo/communicator.hpp"
 #include "kolo/memory.hpp"
+#include "kolo/work.hpp"
 
 namespace kolo::train {
 
@@ -24,21 +25,38 @@ struct NamedTensor {
 void require_same_layout(Communicator& communicator, std::span<const NamedTensor> tensors,
                          const std::string& settings);
 
-/// Copies rank 0's values of a fixed list of tensors to all ranks. Small tensors travel together in one
+/// Copies one rank's values of a fixed list of tensors to all ranks. Small tensors travel together in one
 /// message through staging memory, which is kept between calls.
 class Replicator {
  public:
-  explicit Replicator(std::vector<at::Tensor> tensors);
+  explicit Replicator(const std::vector<NamedTensor>& tensors);
 
-  /// Collective; the lists must have the same layout on all ranks. Blocks until done; throws the broadcast's
-  /// error.
-  void run(Communicator& communicator);
+  /// Throws InvalidArgument, with its name, for a tensor that has got another type or shape since.
+  void require_unchanged() const;
+
+  /// Collective; the lists must have the same layout on all ranks. start() borrows the tensors until finish()
+  /// has returned or thrown the broadcast's error; meanwhile the root's packed ones may change, unseen.
+  void start(Communicator& communicator, int root);
+  void finish();
+  void run(Communicator& communicator, int root) {
+    start(communicator, root);
+    finish();
+  }
 
  private:
+  struct Member {
+    NamedTensor named;
+    at::ScalarType type;
+    std::vector<std::int64_t> sizes;
+  };
+
+  std::vector<Member> members_;
   std::vector<at::Tensor> direct_;  ///< large and dense: broadcast where they lie
   std::vector<at::Tensor> packed_;
   std::vector<at::Tensor> staged_;  ///< one for each of packed_, in staging_
   std::optional<SharedMemory> staging_;
+  std::vector<Work> works_;
+  bool is_root_ = false;
 };
 
 }  // namespace kolo::train

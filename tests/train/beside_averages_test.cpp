@@ -3,9 +3,11 @@
 #include "models.hpp"
 
 #include <gtest/gtest.h>
+#include <torch/nn/modules/batchnorm.h>
 
-#include <vector>
+#include <string>
 
+#include "kolo/error.hpp"
 #include "ranks.hpp"
 
 namespace kolo::test {
@@ -15,6 +17,19 @@ class BesideAverages : public testing::Test {
  protected:
   void SetUp() override { at::set_num_threads(1); }
 };
+
+struct WithStatisticsImpl : torch::nn::Module {
+  WithStatisticsImpl() : norm(4), linear(4, 2) {
+    register_module("norm", norm);
+    register_module("linear", linear);
+    fill(*this, 1);
+  }
+  at::Tensor forward(const at::Tensor& x) { return linear(norm(x)); }
+
+  torch::nn::BatchNorm1d norm;
+  torch::nn::Linear linear;
+};
+TORCH_MODULE(WithStatistics);
 
 /// As synchronized normalization does, and in another place of backward on each rank.
 TEST_F(BesideAverages, CallsOfTheCallersOwnMayComeInBackward) {
@@ -42,6 +57,68 @@ TEST_F(BesideAverages, ACommunicatorOfItsOwnIsGivenBack) {
       if (i == 69) model(numbers(6, 8, communicator.rank())).sum().backward();
     }
     EXPECT_TRUE(same_everywhere(communicator, bits({chain->first->weight.grad()})));
+  });
+}
+
+TEST_F(BesideAverages, ForwardDoesNotCommunicate) {
+  run_all(2, [](Communicator& communicator) {
+    DistributedDataParallel model(WithStatistics(), communicator);
+    for (int step = 0; step < 2; ++step) {
+      communicator.barrier();
+      const std::uint64_t before = communicator.counters().operations;
+      at::Tensor sum = model(numbers(6, 4, communicator.rank())).sum();
+      if (communicator.rank() == 1) sum = sum + model(numbers(6, 4, 9)).sum();  // as often as it likes
+      EXPECT_EQ(communicator.counters().operations, before);
+      sum.backward();
+      EXPECT_TRUE(same_everywhere(communicator, bits(model->buffers())));
+    }
+  });
+}
+
+TEST_F(BesideAverages, BuffersFollowRankZeroWhateverRanksAreInTraining) {
+  for (const int evaluating : {0, 1}) {
+    run_all(2, [&](Communicator& communicator) {
+      DistributedDataParallel model(WithStatistics(), communicator);
+      if (communicator.rank() == evaluating) model->eval();
+      for (int step = 0; step < 2; ++step) {
+        model(numbers(6, 4, 5.0 * communicator.rank() + step)).sum().backward();
+        EXPECT_TRUE(same_everywhere(communicator, bits(model->buffers())));
+        EXPECT_EQ(model->norm->num_batches_tracked.item().toLong(), evaluating == 0 ? 0 : step + 1);
+      }
+    });
+  }
+}
+
+TEST_F(BesideAverages, BuffersStayWhereTheyShould) {
+  run_all(2, [](Communicator& communicator) {
+    DistributedDataParallelOptions options;
+    options.broadcast_buffers = false;
+    DistributedDataParallel apart(WithStatistics(), communicator, options);
+    apart(numbers(6, 4, communicator.rank())).sum().backward();
+    EXPECT_FALSE(same_everywhere(communicator, bits({apart->norm->running_mean})));
+
+    DistributedDataParallel model(WithStatistics(), communicator);
+    {
+      const auto guard = model.no_sync();
+      model(numbers(6, 4, communicator.rank())).sum().backward();
+    }
+    EXPECT_FALSE(same_everywhere(communicator, bits({model->norm->running_mean})));
+  });
+}
+
+TEST_F(BesideAverages, ABufferThatWasCastIsRefusedByName) {
+  run_all(2, [](Communicator& communicator) {
+    DistributedDataParallel model(WithStatistics(), communicator);
+    at::Tensor& mean = model->norm->running_mean;
+    mean.set_data(mean.to(at::kDouble));
+    try {
+      model(numbers(6, 4, 1));
+      ADD_FAILURE() << "the cast went unseen";
+    } catch (const InvalidArgument& error) {
+      EXPECT_NE(std::string(error.what()).find("'norm.running_mean' Double [4] was Float [4]"),
+                std::string::npos)
+          << error.what();
+    }
   });
 }
 

@@ -12,7 +12,7 @@ struct CommunicationStatistics {
   std::uint64_t all_reduces = 0;  ///< of buckets
   std::uint64_t bytes = 0;        ///< of gradients handed to all_reduce; what went over the wire: Counters
   std::chrono::nanoseconds hidden{0};   ///< some bucket was under way while backward still computed
-  std::chrono::nanoseconds exposed{0};  ///< backward was over and waited for buckets
+  std::chrono::nanoseconds exposed{0};  ///< backward was over and waited for buckets and buffers
 
   CommunicationStatistics& operator+=(const CommunicationStatistics& other) noexcept {
     steps += other.steps;

@@ -30,7 +30,8 @@ struct DistributedDataParallelOptions {
   /// Fill the buckets anew, after the first backward, in the order in which it produced the gradients (rank
   /// 0's). Does nothing with find_unused_parameters, as the order may then differ from step to step.
   bool rebuild_buckets = true;
-  /// Copy rank 0's buffers (of batch normalization, say) to all ranks before each forward in training mode.
+  /// Copy rank 0's buffers (of batch normalization, say) to all ranks at the end of each backward() that
+  /// averages.
   bool broadcast_buffers = true;
   /// Parameters may go without a gradient, on some ranks or on all; every rank's backward must reach at least
   /// one. Costs a walk over the autograd graph and one small all-reduce per step. Without it a parameter that
@@ -76,8 +77,8 @@ class DistributedDataParallelBase {
 
   [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
 
-  /// What forward() does around the model's own, for those who call the model themselves: broadcasts the
-  /// buffers, and throws InvalidArgument where a parameter was cast, thawed or added since construction ...
+  /// What forward() does around the model's own, for those who call the model themselves: throws
+  /// InvalidArgument where a parameter or buffer was cast, a parameter thawed or added since construction ...
   void prepare_forward();
   /// ... and finds the parameters that backward from `outputs` will not reach. Only find_unused_parameters
   /// needs that, and only to start communication early. Where the loss may depend on more than these, say so
