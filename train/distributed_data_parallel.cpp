@@ -7,6 +7,7 @@
 
 #include "kolo/error.hpp"
 #include "model.hpp"
+#include "parameter_check.hpp"
 #include "reducer.hpp"
 #include "replicas.hpp"
 
@@ -21,8 +22,9 @@ struct DistributedDataParallelBase::State {
         options(options_),
         model(train::alike(train::Model(*module), own, options)),
         reducer(model.trainable, own, options),
-        buffers(model.buffers) {
-    if (options.broadcast_buffers) reducer.set_buffers(&buffers);
+        buffers(model.buffers),
+        check(model.parameters(), options.check_parameters_every) {
+    reducer.set_companions(options.broadcast_buffers ? &buffers : nullptr, &check);
     for (const train::NamedTensor& parameter : model.trainable)
       watched.insert(parameter.tensor.unsafeGetTensorImpl());
   }
@@ -52,6 +54,7 @@ struct DistributedDataParallelBase::State {
   train::Model model;
   train::Reducer reducer;
   train::Replicator buffers;
+  train::ParameterCheck check;
   std::unordered_set<const c10::TensorImpl*> watched;  ///< the parameters of `reducer`
   int no_sync_depth = 0;
 };

@@ -8,6 +8,7 @@
 
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
+#include "machine.hpp"
 
 namespace kolo::train {
 namespace {
@@ -40,7 +41,8 @@ std::string text_of(const DistributedDataParallelOptions& options) {
   text << std::boolalpha << "the options first_bucket_bytes " << options.first_bucket_bytes
        << ", bucket_bytes " << options.bucket_bytes << ", rebuild_buckets " << options.rebuild_buckets
        << ", broadcast_buffers " << options.broadcast_buffers << ", find_unused_parameters "
-       << options.find_unused_parameters;
+       << options.find_unused_parameters << ", require_equal_machines " << options.require_equal_machines
+       << ", check_parameters_every " << options.check_parameters_every;
   return text.str();
 }
 
@@ -71,9 +73,14 @@ Model::Model(const torch::nn::Module& module) : buffers(once(module.named_buffer
   for (NamedTensor& parameter : frozen) parameter.note = "frozen";
 }
 
-NamedTensors Model::all() const {
+NamedTensors Model::parameters() const {
   NamedTensors result = trainable;
   result.insert(result.end(), frozen.begin(), frozen.end());
+  return result;
+}
+
+NamedTensors Model::all() const {
+  NamedTensors result = parameters();
   result.insert(result.end(), buffers.begin(), buffers.end());
   return result;
 }
@@ -81,6 +88,7 @@ NamedTensors Model::all() const {
 Model alike(Model model, Communicator& communicator, const DistributedDataParallelOptions& options) {
   const NamedTensors all = model.all();
   require_same_layout(communicator, all, text_of(options));
+  compare_machines(communicator, options.require_equal_machines);
   Replicator(all).run(communicator, 0);
   return model;
 }

@@ -27,6 +27,7 @@ struct Model {
   /// whose gradients cannot be averaged, and where there is nothing to train.
   explicit Model(const torch::nn::Module& module);
 
+  NamedTensors parameters() const;
   NamedTensors all() const;
 
   NamedTensors trainable;

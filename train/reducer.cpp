@@ -284,6 +284,7 @@ void Reducer::finish() {
     account(waiting, Bucket::Clock::now());
     attach_results(used);
     in_backward_ = false;
+    if (check_ != nullptr) check_->step(communicator_);
     if (!rebuilt_ && options_.rebuild_buckets && !options_.find_unused_parameters) rebuild();
     rebuilt_ = true;
   } catch (...) {

@@ -14,6 +14,7 @@
 #include "bucket.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
 #include "node.hpp"
+#include "parameter_check.hpp"
 #include "replicas.hpp"
 
 namespace kolo::train {
@@ -41,8 +42,11 @@ class Reducer {
   /// none where `outputs` are not all that the loss may depend on.
   void expect_backward_from(std::span<const at::Tensor> outputs, bool is_all);
 
-  /// To be copied from rank 0 in each averaging.
-  void set_buffers(Replicator* buffers) noexcept { buffers_ = buffers; }
+  /// What each averaging does besides: copies rank 0's buffers, checks the parameters. Both may be null.
+  void set_companions(Replicator* buffers, ParameterCheck* check) noexcept {
+    buffers_ = buffers;
+    check_ = check;
+  }
 
   const std::vector<NamedTensor>& parameters() const noexcept { return parameters_; }
   const std::vector<Bucket>& buckets() const noexcept { return buckets_; }
@@ -91,6 +95,7 @@ class Reducer {
   std::vector<WeakNodePtr> outputs_;  ///< of the forwards since the last averaging
   bool has_expectation_ = false;      ///< from one of them
   Replicator* buffers_ = nullptr;
+  ParameterCheck* check_ = nullptr;
   bool synchronized_ = true;
   bool in_backward_ = false;
   bool end_is_queued_ = false;

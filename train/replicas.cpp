@@ -3,11 +3,11 @@
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
 
-#include <algorithm>
 #include <exception>
 #include <sstream>
 #include <utility>
 
+#include "agreement.hpp"
 #include "kolo/error.hpp"
 
 namespace kolo::train {
@@ -25,47 +25,19 @@ std::string describe(const NamedTensor& named) {
   return text.str();
 }
 
-std::string from_root(Communicator& communicator, std::string text) {
-  std::uint64_t length = text.size();
-  communicator.broadcast(Buffer(&length, 1, DType::uint64), 0);
-  text.resize(length);
-  communicator.broadcast(Buffer(text.data(), length, DType::uint8), 0);
-  return text;
-}
-
-/// The first line in which this rank's list differs from rank 0's, in words; empty where they agree.
-std::string difference(const std::string& mine, const std::string& roots, int rank) {
-  std::istringstream my_lines(mine), root_lines(roots);
-  std::string my_line, root_line;
-  while (true) {
-    const bool have_mine = static_cast<bool>(std::getline(my_lines, my_line));
-    const bool have_root = static_cast<bool>(std::getline(root_lines, root_line));
-    if (!have_mine && !have_root) return {};
-    if (have_mine && have_root && my_line == root_line) continue;
-    const std::string who = "rank " + std::to_string(rank);
-    return "the models differ: " + who + " has " + (have_mine ? my_line : "no further tensor") +
-           " where rank 0 has " + (have_root ? root_line : "no further tensor");
-  }
-}
-
 }  // namespace
 
 void require_same_layout(Communicator& communicator, std::span<const NamedTensor> tensors,
                          const std::string& settings) {
   std::string mine = settings + '\n';
   for (const NamedTensor& named : tensors) mine += describe(named) + '\n';
-  const std::string complaint = difference(mine, from_root(communicator, mine), communicator.rank());
-
-  std::vector<std::uint64_t> lengths(static_cast<std::size_t>(communicator.size()));
-  const std::uint64_t length = complaint.size();
-  communicator.all_gather(ConstBuffer(&length, 1, DType::uint64), Buffer(lengths));
-  const auto first = std::ranges::find_if(lengths, [](std::uint64_t n) { return n > 0; });
-  if (first == lengths.end()) return;
-  const int culprit = static_cast<int>(first - lengths.begin());
-  std::string text = complaint;
-  text.resize(*first);
-  communicator.broadcast(Buffer(text.data(), text.size(), DType::uint8), culprit);
-  throw MismatchError(text, {.peer = culprit, .collective = "DistributedDataParallel"});
+  const std::string roots = text_from(communicator, mine, 0);
+  const std::string me = "rank " + std::to_string(communicator.rank());
+  const std::string mismatch = difference(mine, roots, me, "rank 0", "tensor");
+  if (const auto complaint = first_complaint(communicator, mismatch)) {
+    throw MismatchError("the models differ: " + complaint->text,
+                        {.peer = complaint->rank, .collective = "DistributedDataParallel"});
+  }
 }
 
 Replicator::Replicator(const std::vector<NamedTensor>& tensors) {

@@ -122,5 +122,73 @@ TEST_F(BesideAverages, ABufferThatWasCastIsRefusedByName) {
   });
 }
 
+/// Changes a parameter on one rank of three, and tells in which step that was found.
+int step_of_discovery(std::uint64_t every, int changed_in) {
+  auto options = small_buckets();
+  options.check_parameters_every = every;
+  int found = 0;
+  const auto errors = run_ranks(3, [&](Communicator& communicator) {
+    DistributedDataParallel model(Chain(0), communicator, options);
+    for (int step = 1; step <= 5; ++step) {
+      if (communicator.rank() == 2 && step == changed_in) {
+        const c10::NoGradGuard no_grad;
+        model->second->weight.add_(1);
+        model->third->bias.add_(1);
+      }
+      if (communicator.rank() == 0) found = step;
+      model(numbers(6, 8, communicator.rank())).sum().backward();
+    }
+    if (communicator.rank() == 0) found = 0;
+  });
+  for (const auto& error : errors) {
+    if (found == 0) {
+      EXPECT_EQ(message(error), "");
+      continue;
+    }
+    EXPECT_THROW(std::rethrow_exception(error), MismatchError);
+    EXPECT_NE(message(error).find("rank 2 has other values of 'second.weight' than rank 0 in step " +
+                                  std::to_string(found)),
+              std::string::npos)
+        << message(error);
+  }
+  return found;
+}
+
+TEST_F(BesideAverages, ParametersThatDifferAreFoundWhereOneAsks) {
+  EXPECT_EQ(step_of_discovery(0, 1), 0);
+  EXPECT_EQ(step_of_discovery(1, 1), 1);
+  EXPECT_EQ(step_of_discovery(1, 3), 3);
+  EXPECT_EQ(step_of_discovery(3, 2), 4);
+  EXPECT_EQ(step_of_discovery(3, 5), 0);
+}
+
+/// The number of threads is a thread's own, once it has looked at it.
+void use_threads(int threads) {
+  at::get_num_threads();
+  at::set_num_threads(threads);
+}
+
+TEST_F(BesideAverages, MachinesThatDifferAreTold) {
+  const auto body = [](bool require_equal) {
+    return run_ranks(3, [require_equal](Communicator& communicator) {
+      use_threads(communicator.rank() == 1 ? 2 : 1);
+      DistributedDataParallelOptions options;
+      options.require_equal_machines = require_equal;
+      const DistributedDataParallel model(Chain(0), communicator, options);
+    });
+  };
+  const std::string difference =
+      "the ranks' machines differ: rank 1 has 2 threads where rank 0 has 1 thread;";
+  for (const auto& error : body(true)) {
+    EXPECT_THROW(std::rethrow_exception(error), MismatchError);
+    EXPECT_NE(message(error).find(difference), std::string::npos) << message(error);
+  }
+  testing::internal::CaptureStderr();
+  const auto errors = body(false);
+  const std::string warning = testing::internal::GetCapturedStderr();
+  EXPECT_NE(warning.find(difference), std::string::npos) << warning;
+  for (const auto& error : errors) EXPECT_EQ(message(error), "");
+}
+
 }  // namespace
 }  // namespace kolo::test

@@ -37,6 +37,14 @@ struct DistributedDataParallelOptions {
   /// one. Costs a walk over the autograd graph and one small all-reduce per step. Without it a parameter that
   /// gets no gradient is an error.
   bool find_unused_parameters = false;
+  /// Ranks keep the same parameters only if their optimizers round alike. Construction compares the ranks'
+  /// instruction sets (as libtorch uses them), versions and builds of libtorch, and numbers of threads. If
+  /// they differ, rank 0 warns; with this option all ranks throw MismatchError.
+  bool require_equal_machines = false;
+  /// Compare the ranks' parameters at the end of the first backward() that averages, and of every so many
+  /// after it; 0: never. Where they differ, backward() throws MismatchError, on all ranks, that names the
+  /// rank and the first such parameter. Costs reading all parameters, and a message of a few bytes.
+  std::uint64_t check_parameters_every = 0;
   /// Where "wait" and "bucket" spans are recorded; may be null.
   std::shared_ptr<Timeline> timeline;
 };

@@ -1,0 +1,38 @@
+#include "machine.hpp"
+
+#include "kolo/train/libtorch.hpp"
+
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <c10/util/Exception.h>
+
+#include "agreement.hpp"
+#include "kolo/error.hpp"
+
+namespace kolo::train {
+
+std::string machine() {
+  const int threads = at::get_num_threads();
+  std::string text = std::to_string(threads) + (threads == 1 ? " thread\n" : " threads\n");
+  // One of its lines lists the settings of the build, the version among them.
+  for (const char c : at::show_config()) text += c == ',' ? '\n' : c;
+  return text;
+}
+
+void compare_machines(Communicator& communicator, bool require_equal) {
+  const std::string mine = machine();
+  const auto odd = find_odd(communicator, hash_of(mine.data(), mine.size()));
+  if (!odd) return;
+  const std::string odds = text_from(communicator, mine, odd->rank);
+  const std::string usual = text_from(communicator, mine, odd->usual);
+  const std::string text =
+      "the ranks' machines differ: " +
+      difference(odds, usual, "rank " + std::to_string(odd->rank), "rank " + std::to_string(odd->usual),
+                 "setting") +
+      "; so what their optimizers make of the same gradients may differ in the last bits";
+  if (require_equal) throw MismatchError(text, {.peer = odd->rank, .collective = "DistributedDataParallel"});
+  if (communicator.rank() == 0)
+    TORCH_WARN(text, " (see DistributedDataParallelOptions::check_parameters_every)");
+}
+
+}  // namespace kolo::train
