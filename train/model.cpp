@@ -63,6 +63,16 @@ std::vector<at::Tensor> values_of(const NamedTensors& tensors) {
   return result;
 }
 
+NamedTensors tensors_of(const torch::nn::Module& module) {
+  NamedTensors all = once(module.named_parameters());
+  for (const NamedTensor& parameter : all) require_served("parameter", parameter);
+  for (NamedTensor& buffer : once(module.named_buffers())) {
+    require_served("buffer", buffer);
+    all.push_back(std::move(buffer));
+  }
+  return all;
+}
+
 Model::Model(const torch::nn::Module& module) : buffers(once(module.named_buffers())) {
   for (NamedTensor& parameter : once(module.named_parameters())) {
     require_served("parameter", parameter);

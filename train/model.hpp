@@ -21,6 +21,10 @@ using NamedTensors = std::vector<NamedTensor>;
 NamedTensors once(const torch::OrderedDict<std::string, at::Tensor>& tensors);
 std::vector<at::Tensor> values_of(const NamedTensors& tensors);
 
+/// All parameters and buffers, each once. Throws InvalidArgument, with its name, for one whose values cannot
+/// be copied from rank to rank.
+NamedTensors tensors_of(const torch::nn::Module& module);
+
 /// A model's tensors as they are when DistributedDataParallel is made.
 struct Model {
   /// Throws InvalidArgument, with its name, for a tensor whose values cannot be copied from rank to rank, or
