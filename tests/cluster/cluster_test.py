@@ -255,6 +255,21 @@ class Emulated(unittest.TestCase):
         finally:
             cluster("down", "--name", other, expect=None)
 
+    def test_a_chroot_can_have_none(self):
+        """What is in / stays where it is, but / is no mount point any more. The mounts end with their namespace."""
+        enter = """cd "$0" && for at in /*; do
+                     if [ -L "$at" ]; then cp -P "$at" .; elif [ -d "$at" ]; then mkdir ".$at" && mount --rbind "$at" ".$at"; fi
+                   done && exec chroot . "$@" """
+        root = tempfile.mkdtemp()
+        done = subprocess.run(["unshare", "--mount", "sh", "-c", enter, root, CLUSTER, "--name", NAME, "--hosts", "1",
+                               "--", "true"], text=True, timeout=TIMEOUT_S, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT)
+        for entry in os.scandir(root):
+            (os.unlink if entry.is_symlink() else os.rmdir)(entry)
+        os.rmdir(root)
+        self.assertEqual(done.returncode, emulated.NOT_PERMITTED, done.stdout)
+        self.assertIn("lets us enter no network namespaces", done.stdout)
+
     def test_wrong_usage_is_told(self):
         for arguments, what in ((["up", "--hosts", "0"], "from 1 to"), (["up"], "--hosts"),
                                 (["up", "--hosts", "2", "--rate", "fast"], "'fast' is no rate"),
