@@ -9,14 +9,13 @@
 #include "algorithms/algorithm.hpp"
 #include "base/config.hpp"
 #include "base/hash.hpp"
+#include "engine/message_number.hpp"
 #include "kernels/wire_format.hpp"
 #include "schedule/lengths.hpp"
 #include "schedule/point_to_point.hpp"
 
 namespace kolo {
 namespace {
-
-constexpr std::uint64_t kPointToPoint = std::uint64_t{1} << 63;
 
 // Signature::reduction is the operation and, above it, the wire format.
 constexpr int kWireShift = 4;
@@ -74,6 +73,9 @@ bool is_one_way(Collective collective) {
 
 std::string describe(const Signature& signature) {
   const auto collective = static_cast<Collective>(signature.collective);
+  if (collective == Collective::send_recv) {
+    return fmt::format("{} {}", signature.count, name_of(static_cast<DType>(signature.dtype)));
+  }
   const auto all = algorithms();
   std::string text(name_of(collective));
   if (collective == Collective::barrier) return text;
@@ -81,9 +83,7 @@ std::string describe(const Signature& signature) {
   if (is_reducing(collective)) text += fmt::format("{} of ", name_of(reduction_of(signature)));
   text += fmt::format("{} {}", signature.count, name_of(static_cast<DType>(signature.dtype)));
   if (has_root(collective)) text += fmt::format(", root {}", signature.root);
-  if (signature.algorithm < all.size() && collective != Collective::send_recv) {
-    text += fmt::format(", {}", all[signature.algorithm].name);
-  }
+  if (signature.algorithm < all.size()) text += fmt::format(", {}", all[signature.algorithm].name);
   if (const Wire wire = wire_of(signature); wire != Wire::native) {
     text += fmt::format(", {} on the wire", name_of(wire));
   }
@@ -312,8 +312,7 @@ Work Communicator::State::start_message(void* data, std::uint64_t count, DType d
     const PlanCache::Entry entry = plans.get(std::move(key), make);
     spec.recipe = entry.recipe.get();
     spec.counts = !meeting;
-    const std::uint32_t number = messages[{peer, tag, sends}]++;
-    spec.sequence = kPointToPoint | static_cast<std::uint64_t>(tag) << 32 | number;
+    spec.sequence = MessageNumber{static_cast<std::uint32_t>(tag), messages[{peer, tag, sends}]++}.sequence();
     return Work(engine->start(spec, waits_now));
   });
 }

@@ -148,7 +148,7 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
                      bool waits_now);
 };
 
-/// A signature in words: "all_reduce(sum of 1000 float32, ring)".
+/// A signature in words: "all_reduce(sum of 1000 float32, ring)"; of a message what it carries: "4 float32".
 std::string describe(const Signature& signature);
 
 /// Part of roll_call.attempt(); fills in the group's name. Throws RendezvousError.

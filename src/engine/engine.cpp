@@ -7,6 +7,7 @@
 
 #include "base/log.hpp"
 #include "engine/arithmetic.hpp"
+#include "engine/message_number.hpp"
 #include "engine/relax.hpp"
 
 namespace kolo {
@@ -272,14 +273,23 @@ void Engine::check_early_messages(const OperationSpec& spec) {
   }
 }
 
-void Engine::disagree(std::uint64_t call, const Signature& mine, int peer, const Signature& theirs) {
+/// A message that does not fit is found out by its receiver.
+void Engine::disagree(std::uint64_t sequence, const Signature& mine, int peer, const Signature& theirs) {
   const std::string ours = options_.describe(mine), other = options_.describe(theirs);
+  if (const auto message = MessageNumber::from_sequence(sequence)) {
+    note_failure({Code::mismatch, peer,
+                  fmt::format("ranks disagree about message {} with tag {}: rank {} called send({}) to rank "
+                              "{}, rank {} called recv({}) from rank {}{}",
+                              message->index + std::uint64_t{1}, message->tag, peer, other, rank_, rank_,
+                              ours, peer, ours == other ? "; what differs is KOLO_SEGMENT_BYTES" : "")});
+    return;
+  }
   const std::string_view hidden =
       ours == other ? "; what differs is uneven counts, an algorithm's arguments, the name of a reduction of "
                       "your own, or KOLO_SEGMENT_BYTES"
                     : "";
   note_failure({Code::mismatch, peer,
-                fmt::format("ranks disagree about call {}: rank {} called {}, rank {} called {}{}", call,
+                fmt::format("ranks disagree about call {}: rank {} called {}, rank {} called {}{}", sequence,
                             rank_, ours, peer, other, hidden)});
 }
 

@@ -175,7 +175,7 @@ class Engine final : private LinkListener,
   void on_native_finished(Operation& operation) override;
   void on_native_mismatch(const Operation& operation, int rank, const Signature& theirs) override;
   void on_native_failure(const Operation& operation, int rank, const Status& status) override;
-  void disagree(std::uint64_t call, const Signature& mine, int peer, const Signature& theirs);
+  void disagree(std::uint64_t sequence, const Signature& mine, int peer, const Signature& theirs);
 
   // watching.cpp: what is counted and recorded for people.
   void begin_watching();
@@ -240,6 +240,7 @@ class Engine final : private LinkListener,
   void check_deadlines();
   bool have_all_answered(const Operation& operation, Clock::time_point since) const;
   void ask(Operation& operation);
+  std::string other_tag(const Operation& operation) const;
   void conclude(Operation& operation, const Probe& probe);
   void answer(Link& link, const Ping& ping);
   Status status_for(const Operation& operation, const Failure& failure) const;

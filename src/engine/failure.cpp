@@ -7,6 +7,7 @@
 #include "base/deadline.hpp"
 #include "base/log.hpp"
 #include "engine/engine.hpp"
+#include "engine/message_number.hpp"
 
 namespace kolo {
 namespace {
@@ -24,6 +25,16 @@ constexpr std::chrono::nanoseconds kAnswerTime = std::chrono::milliseconds(250);
 std::chrono::nanoseconds probe_window(std::chrono::nanoseconds timeout) {
   return std::clamp<std::chrono::nanoseconds>(timeout / 4, std::chrono::milliseconds(1),
                                               std::chrono::seconds(1));
+}
+
+bool is_message(const OperationSpec& spec) {
+  return spec.collective == Collective::send_recv;
+}
+
+/// As the caller knows it.
+std::string_view name_of_call(const OperationSpec& spec) {
+  if (!is_message(spec)) return name_of(spec.collective);
+  return spec.recipe->plan->steps.front().kind == StepKind::send ? "send" : "recv";
 }
 
 }  // namespace
@@ -97,8 +108,14 @@ void Engine::settle_failure() {
 
 std::string Engine::call_of(const Operation& operation) const {
   const OperationSpec& spec = operation.spec();
-  if (spec.call == 0) return options_.describe(spec.signature);
-  std::string text = fmt::format("call {}, {}", spec.call, options_.describe(spec.signature));
+  std::string text = options_.describe(spec.signature);
+  if (const auto message = MessageNumber::from_sequence(spec.sequence)) {
+    const std::string_view name = name_of_call(spec);
+    text = fmt::format("{}({}) {} rank {} with tag {}", name, text, name == "send" ? "to" : "from",
+                       spec.recipe->plan->steps.front().peer, message->tag);
+  } else {
+    text = fmt::format("call {}, {}", spec.call, text);
+  }
   const auto& ranks = spec.ranks();
   // Messages have the numbers of the ranks that share links; a communicator made by split() has its own.
   const bool is_part = ranks.size() < links_.size() || !std::ranges::is_sorted(ranks);
@@ -116,13 +133,13 @@ Status Engine::status_for(const Operation& operation, const Failure& failure) co
   const auto blamed = std::find(ranks.begin(), ranks.end(), failure.blamed);
   ErrorContext context;
   context.peer = blamed == ranks.end() ? -1 : static_cast<int>(blamed - ranks.begin());
-  context.collective = name_of(operation.spec().collective);
+  context.collective = name_of_call(operation.spec());
   context.sequence = operation.spec().call;
   context.step = operation.waiting_step();
   context.waited = Clock::now() - operation.started();
-  std::string where =
-      context.step < 0 ? std::string()
-                       : fmt::format(" at step {} after {:.3f} s", context.step, to_seconds(context.waited));
+  std::string where;
+  if (context.step >= 0 && !is_message(operation.spec())) where = fmt::format(" at step {}", context.step);
+  if (context.step >= 0) where += fmt::format(" after {:.3f} s", to_seconds(context.waited));
   return Status(failure.code, fmt::format("{}: {} failed{}", failure.reason, call_of(operation), where),
                 context);
 }
@@ -228,6 +245,21 @@ void Engine::answer(Link& from, const Ping& ping) {
   from.send_control(static_cast<std::uint32_t>(ControlKind::pong), as_payload(pong));
 }
 
+/// Names a message that the sender of a missing one has sent, perhaps in its place.
+std::string Engine::other_tag(const Operation& operation) const {
+  const OperationSpec& spec = operation.spec();
+  const PlanStep& step = spec.recipe->plan->steps.front();
+  std::string text;
+  if (step.kind == StepKind::send) return text;
+  const auto peer = static_cast<std::size_t>(spec.ranks()[static_cast<std::size_t>(step.peer)]);
+  links_[peer]->for_each_unexpected([&](const Tag& tag, const Signature&) {
+    const auto other = MessageNumber::from_sequence(tag.sequence);
+    if (tag.context == spec.context && other && text.empty())
+      text = fmt::format("; it has sent one with tag {}, which no recv has met", other->tag);
+  });
+  return text;
+}
+
 void Engine::conclude(Operation& operation, const Probe& probe) {
   const OperationSpec& spec = operation.spec();
   // On a slow link the question, or the operation's own data, may be queued behind a lot: while payload moves
@@ -295,8 +327,8 @@ void Engine::conclude(Operation& operation, const Probe& probe) {
         waiting_for.empty() ? rank_ : spec.ranks()[static_cast<std::size_t>(waiting_for.front())];
     failure.reason = spec.call > 0 ? fmt::format("{}: all ranks answer and take part, waiting for {}", waited,
                                                  name_of_rank(failure.blamed))
-                                   : fmt::format("{}: {} answers but has not met this message", waited,
-                                                 name_of_rank(failure.blamed));
+                                   : fmt::format("{}: {} answers but has not met this message{}", waited,
+                                                 name_of_rank(failure.blamed), other_tag(operation));
   }
   note_failure(std::move(failure));
 }

@@ -131,6 +131,48 @@ TEST_P(ErrorsOver, RanksThatDisagreeAllLearnWhoAskedForWhat) {
   }
 }
 
+// A message is short, or long; its receive is there before it, or comes later.
+TEST_P(ErrorsOver, MessagesThatDoNotFitTheirReceiveAreNamedAsTheirCallersWroteThem) {
+  for (const int count : {4, 100'000}) {
+    for (const int late : {0, 1}) {
+      expect_mismatch(
+          GetParam(), 3,
+          [&](Communicator& c) {
+            std::vector<float> data(static_cast<std::size_t>(count));
+            if (c.rank() == late) std::this_thread::sleep_for(milliseconds(50));
+            if (c.rank() == 0) c.send(data, 1, 5);
+            if (c.rank() == 1) c.recv(Buffer(data.data(), 3, DType::int32), 0, 5);
+          },
+          {"message 1 with tag 5", "rank 0 called send(" + std::to_string(count) + " float32) to rank 1",
+           "rank 1 called recv(3 int32) from rank 0"});
+    }
+  }
+}
+
+// The ranks of a part have numbers of their own.
+TEST_P(ErrorsOver, AMessageInVainIsNamedAsItsCallerWroteIt) {
+  std::atomic<bool> over{false};
+  const Outcome outcome =
+      run_ranks({.size = 3, .transport = GetParam(), .timeout = milliseconds(400)}, [&](Communicator& c) {
+        Communicator part = c.split(c.rank() == 0 ? 1 : 0);
+        std::vector<float> data(4);
+        if (c.rank() == 2) {
+          const struct AtEnd {
+            std::atomic<bool>& is_over;
+            ~AtEnd() { is_over = true; }
+          } at_end{over};
+          part.recv(data, 0, 6);
+        }
+        if (c.rank() == 1) part.send(data, 1, 7);
+        while (!over) std::this_thread::sleep_for(milliseconds(10));
+      });
+  const std::string& error = outcome.errors[2];
+  EXPECT_NE(error.find("recv(4 float32) from rank 0 with tag 6 of the part with ranks 1, 2 failed after"),
+            std::string::npos)
+      << error;
+  EXPECT_NE(error.find("it has sent one with tag 7"), std::string::npos) << error;
+}
+
 TEST_P(ErrorsOver, ARankThatNeverCallsIsNamedAtTheDeadline) {
   for (const int size : {2, 4}) {
     std::atomic<int> waiting{size - 1};
