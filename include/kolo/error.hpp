@@ -28,7 +28,8 @@ class Error : public std::runtime_error {
   ErrorContext context_;
 };
 
-/// The caller's arguments cannot be right. Thrown before any byte moves; the communicator stays usable.
+/// The caller's arguments cannot be right. Thrown before any byte moves; the communicator stays usable. Only
+/// a reduction of the caller's own that throws is found later, and ends the communicator.
 class InvalidArgument : public Error {
  public:
   using Error::Error;

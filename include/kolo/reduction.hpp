@@ -23,8 +23,10 @@ bool parse_reduce_op(std::string_view name, ReduceOp& out) noexcept;
 /// `commutative == false` kolo keeps the operands in rank order (rank 0 leftmost) and so picks only
 /// algorithms that reduce in rank order.
 ///
-/// `combine` is called from whatever thread drives progress, never from two threads at once for one call, and
-/// must not throw or call kolo.
+/// `combine` is called from whatever thread drives progress, never from two threads at once for one call. It
+/// must not call kolo: what starts a call, or waits, throws InvalidArgument there. A `combine` that throws
+/// ends its call on every rank with an InvalidArgument that says what was thrown; the communicator is
+/// unusable then.
 struct CustomReduction {
   std::string name;
   std::function<void(void* out, const void* left, const void* right, std::uint64_t count, DType dtype)>

@@ -135,6 +135,11 @@ Status check_all_to_all(Call& call, int rank, int size, Counts send_counts, Coun
 
 }  // namespace
 
+void throw_inside_reduction(std::string_view call) {
+  throw InvalidArgument(fmt::format("{}: a reduction of your own must not call kolo", call),
+                        {.collective = std::string(call)});
+}
+
 std::string why_not_rounded(const Call& call) {
   if (call.collective != Collective::all_reduce) return "only all_reduce has one";
   if (call.in.dtype != DType::float32)

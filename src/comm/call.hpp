@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.hpp"
+#include "engine/inside_reduction.hpp"
 #include "kolo/communicator.hpp"
 #include "schedule/schedule.hpp"
 
@@ -37,6 +39,14 @@ struct Call {
 /// Fills in the derived fields, or says what is wrong with the arguments. `counts` and `recv_counts` as the
 /// user gave them.
 Status check(Call& call, int rank, int size, Counts counts = {}, Counts recv_counts = {});
+
+[[noreturn]] void throw_inside_reduction(std::string_view call);
+/// Throws InvalidArgument in a reduction of the caller's own: the engine that runs it cannot make progress
+/// meanwhile, so what it waits for would never come.
+inline void refuse_inside_reduction(std::string_view call) {
+  if (InsideReduction::is_here()) [[unlikely]]
+    throw_inside_reduction(call);
+}
 
 /// Why this call cannot have a wire format that rounds; empty where it can.
 std::string why_not_rounded(const Call& call);

@@ -43,6 +43,7 @@ Call make_in_place_all_to_all(Buffer data, const CallOptions& options) {
 }  // namespace
 
 Communicator Communicator::create(const Options& options) {
+  refuse_inside_reduction("create");
   const Launch launch = launch_from_environment();
   const auto timeout = options.timeout.count() > 0 ? options.timeout : config().timeout;
   // What all ranks have wrong needs no store to be found. What this one alone has wrong is told through it.
@@ -59,6 +60,7 @@ Communicator Communicator::create(const Options& options) {
 }
 
 Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int size, const Options& options) {
+  refuse_inside_reduction("create");
   if (store == nullptr) throw InvalidArgument("Communicator::create: the store is null", {});
   if (size < 1 || rank < 0 || rank >= size) {
     throw InvalidArgument("Communicator::create: rank " + std::to_string(rank) + " of " +
@@ -104,6 +106,7 @@ int Communicator::size() const {
   return known().size;
 }
 Counters Communicator::counters() const {
+  refuse_inside_reduction("counters");
   return state().engine->counters();
 }
 std::chrono::nanoseconds Communicator::timeout() const {
@@ -111,6 +114,7 @@ std::chrono::nanoseconds Communicator::timeout() const {
 }
 
 std::string Communicator::transport_to(int peer) const {
+  refuse_inside_reduction("transport_to");
   const State& s = state();
   if (peer < 0 || peer >= s.size) throw InvalidArgument("transport_to: no rank " + std::to_string(peer), {});
   return s.engine->transport_to((*s.ranks)[static_cast<std::size_t>(peer)]);

@@ -180,6 +180,7 @@ class Council {
 }  // namespace
 
 std::shared_ptr<Communicator::State> Communicator::State::shrink() {
+  refuse_inside_reduction("shrink");
   if (engine->is_gone((*ranks)[static_cast<std::size_t>(rank)])) fail_as_dead();
   State& first = origin ? *origin : *this;
   // What the links of this one tell, also of silence; not whether they still stand, see above.

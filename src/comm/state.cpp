@@ -219,6 +219,8 @@ Work Communicator::State::begin(Begin begin_it) {
 }
 
 Work Communicator::State::start(Call call, bool waits_now, Counts counts, Counts recv_counts) {
+  if (InsideReduction::is_here()) [[unlikely]]
+    throw_inside_reduction(name_of(call.collective));
   check(call, rank, size, counts, recv_counts).throw_if_error();
   const std::uint64_t segment_bytes =
       call.options.segment_bytes > 0 ? call.options.segment_bytes : config().segment_bytes;
@@ -266,6 +268,7 @@ Work Communicator::State::start(Call call, bool waits_now, Counts counts, Counts
 Work Communicator::State::start_message(void* data, std::uint64_t count, DType dtype, int peer, int tag,
                                         bool sends, bool waits_now) {
   const char* name = sends ? "send" : "recv";
+  refuse_inside_reduction(name);
   const auto wrong = [&](const std::string& what) {
     Status(Code::invalid_argument, fmt::format("{}: {}", name, what), {.collective = name}).throw_if_error();
   };

@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include "comm/call.hpp"
 #include "engine/engine.hpp"
 
 namespace kolo {
@@ -9,6 +10,7 @@ namespace {
 
 bool wait_until(const std::shared_ptr<Operation>& operation, const Deadline& deadline) {
   if (operation == nullptr || operation->done() || operation->is_forked_copy()) return true;
+  refuse_inside_reduction("wait");
   // While somebody waits the engine lives, even if the last Communicator is destroyed meanwhile.
   if (const auto engine = operation->engine()) return engine->wait(*operation, deadline);
   // It is being destroyed in another thread, which is about to end the operation.

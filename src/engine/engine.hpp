@@ -235,6 +235,7 @@ class Engine final : private LinkListener,
   void note_failure(Failure failure, bool heard = false);
   void note_lost(std::size_t index);
   void note_no_memory();
+  void note_throwing_reduction(const std::string& name, const std::string& what);
   void settle_failure();
   void check_links();
   void check_deadlines();

@@ -53,6 +53,12 @@ void Engine::note_no_memory() {
                true);
 }
 
+void Engine::note_throwing_reduction(const std::string& name, const std::string& what) {
+  note_failure({Code::invalid_argument, rank_,
+                fmt::format("the reduction \"{}\" has thrown on {}: {}", name, name_of_rank(rank_), what)},
+               true);
+}
+
 Status Engine::end_without_memory() {
   const auto lock = enter();
   note_no_memory();

@@ -1,9 +1,12 @@
 #include "engine/operation.hpp"
 
 #include <algorithm>
+#include <exception>
+#include <new>
 #include <utility>
 
 #include "engine/engine.hpp"
+#include "engine/inside_reduction.hpp"
 
 namespace kolo {
 
@@ -22,6 +25,7 @@ void Operation::begin(bool waits_now, bool is_timed) {
   if (!status_.ok()) status_ = Status();
   done_.store(false, std::memory_order_relaxed);
   is_timed_ = false;
+  is_broken_ = false;
   next_warning_ = {};
   answers_.clear();
   if (is_timed || spec_.group() == nullptr) start_clock();
@@ -125,7 +129,7 @@ void Operation::run(std::uint32_t index) {
       break;
     }
   }
-  complete(index);
+  if (!is_broken_) complete(index);
 }
 
 void Operation::post(std::uint32_t index) {
@@ -193,7 +197,7 @@ void Operation::take_in(const PlanStep& step, std::uint64_t offset, const std::b
 }
 
 void Operation::combine(const PlanStep& step, std::byte* out, const std::byte* left, const std::byte* right,
-                        std::uint64_t bytes) const {
+                        std::uint64_t bytes) {
   const std::uint64_t count = bytes / size_of(spec_.dtype);
   if (count == 0) return;
   // Batch by batch, as much as stays in cache between the two passes.
@@ -205,7 +209,7 @@ void Operation::combine(const PlanStep& step, std::byte* out, const std::byte* l
     return;
   }
   if (const CustomReduction* custom = spec_.reduction.custom_reduction()) {
-    custom->combine(out, left, right, count, spec_.dtype);
+    combine_custom(*custom, out, left, right, count);
   } else if (average_ != nullptr && step.completes) {
     average_(out, left, right, count, spec_.ranks().size());
   } else {
@@ -213,6 +217,24 @@ void Operation::combine(const PlanStep& step, std::byte* out, const std::byte* l
   }
   // The rank that completes a sum keeps what the others get.
   if (step.completes && !encoding_.is_native()) encoding_.round(reinterpret_cast<float*>(out), count);
+}
+
+/// What is wrong must not get to other ranks: they hear of the failure instead.
+void Operation::combine_custom(const CustomReduction& reduction, std::byte* out, const std::byte* left,
+                               const std::byte* right, std::uint64_t count) {
+  if (is_broken_) return;
+  is_broken_ = true;
+  try {
+    const InsideReduction inside;
+    reduction.combine(out, left, right, count, spec_.dtype);
+    is_broken_ = false;
+  } catch (const std::bad_alloc&) {
+    engine_.note_no_memory();
+  } catch (const std::exception& error) {
+    engine_.note_throwing_reduction(spec_.reduction.name(), error.what());
+  } catch (...) {
+    engine_.note_throwing_reduction(spec_.reduction.name(), "no std::exception");
+  }
 }
 
 void Operation::transfer_finished(std::uint32_t index) {
@@ -228,6 +250,7 @@ void Operation::transfer_finished(std::uint32_t index) {
                               transfers_[index].posted_at);
     }
   }
+  if (is_broken_) return;
   complete(index);
   run_ready();
   if (steps_left_ == 0 && !running_ && !done()) engine_.operation_finished(*this);

@@ -137,7 +137,9 @@ class Operation {
   void complete(std::uint32_t index);
   void take_in(const PlanStep& step, std::uint64_t offset, const std::byte* from, std::uint64_t size);
   void combine(const PlanStep& step, std::byte* out, const std::byte* left, const std::byte* right,
-               std::uint64_t bytes) const;
+               std::uint64_t bytes);
+  void combine_custom(const CustomReduction& reduction, std::byte* out, const std::byte* left,
+                      const std::byte* right, std::uint64_t count);
   std::byte* at(BufferName buffer, std::uint64_t offset) const;
 
   const HomeProcess home_;
@@ -154,7 +156,8 @@ class Operation {
   Encoding encoding_;
   std::vector<std::uint32_t> ready_;
   bool running_ = false;
-  bool is_timed_ = true;  ///< somebody may ask for its duration
+  bool is_broken_ = false;  ///< its reduction has thrown: no step finishes any more
+  bool is_timed_ = true;    ///< somebody may ask for its duration
   std::uint32_t steps_left_ = 0;
   kernels::ReduceFn reduce_ = nullptr;
   kernels::AverageFn average_ = nullptr;

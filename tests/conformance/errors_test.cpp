@@ -173,6 +173,79 @@ TEST_P(ErrorsOver, AMessageInVainIsNamedAsItsCallerWroteIt) {
   EXPECT_NE(error.find("it has sent one with tag 7"), std::string::npos) << error;
 }
 
+// Data is short, or of several segments; the call is refused in the reduction of one rank.
+TEST_P(ErrorsOver, AReductionThatCallsKoloEndsItsCallOnAllRanks) {
+  const std::vector<std::pair<std::string, std::function<void(Communicator&)>>> calls = {
+      {"barrier", [](Communicator& c) { c.barrier(); }},
+      {"send", [](Communicator& c) { c.send(std::vector<int>{1}, c.rank()); }},
+      {"all_gather", [](Communicator& c) { c.split(0); }},
+      {"shrink", [](Communicator& c) { c.shrink(); }},
+      {"counters", [](Communicator& c) { c.counters(); }},
+      {"create", [](Communicator&) { Communicator::create(make_memory_store(), 0, 1); }}};
+  for (const auto& [name, call] : calls) {
+    for (const std::size_t count : {2, 300'000}) {
+      const auto begin = std::chrono::steady_clock::now();
+      const Outcome outcome = run_ranks({.size = 3, .transport = GetParam()}, [&](Communicator& c) {
+        const auto combine = [&](void*, const void*, const void*, std::uint64_t, DType) {
+          if (c.rank() == 1) call(c);
+        };
+        std::vector<float> data(count);
+        try {
+          c.all_reduce(data, Reduction::custom({.name = "mine", .combine = combine, .commutative = true}));
+          c.barrier();  // a rank may have had its sum before
+        } catch (const InvalidArgument&) {
+          throw;
+        } catch (const Error& error) {
+          throw std::runtime_error(std::string("of another type: ") + error.what());
+        }
+      });
+      EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+      const std::string expected = "the reduction \"mine\" has thrown on rank 1: " + name +
+                                   ": a reduction of your own must not call kolo";
+      for (const std::string& error : outcome.errors)
+        EXPECT_NE(error.find(expected), std::string::npos) << name << " " << count << ": " << error;
+    }
+  }
+}
+
+// Also where it waits for what it has started before.
+TEST_P(ErrorsOver, AReductionThatWaitsIsRefused) {
+  const Outcome outcome = run_ranks({.size = 2, .transport = GetParam()}, [&](Communicator& c) {
+    std::vector<float> received(1);
+    const Work message = c.recv_async(received, 1 - c.rank());
+    bool is_refused = false;
+    const auto combine = [&](void* out, const void*, const void*, std::uint64_t, DType) {
+      try {
+        message.wait();
+      } catch (const InvalidArgument&) {
+        is_refused = true;
+      }
+      std::fill_n(static_cast<float*>(out), 1, 3.0f);
+    };
+    std::vector<float> data(1);
+    c.reduce(data, data, 0, Reduction::custom({.name = "mine", .combine = combine, .commutative = true}));
+    c.send(data, 1 - c.rank());
+    message.wait();
+    if (c.rank() == 0 && !(is_refused && data[0] == 3.0f)) throw std::runtime_error("not refused");
+  });
+  EXPECT_TRUE(outcome.all_ok()) << outcome.describe();
+}
+
+TEST_P(ErrorsOver, WhatAReductionThrowsIsToldToAllRanks) {
+  const Outcome outcome = run_ranks({.size = 4, .transport = GetParam()}, [&](Communicator& c) {
+    const auto combine = [&](void*, const void*, const void*, std::uint64_t, DType) {
+      throw std::runtime_error("no such sum");
+    };
+    std::vector<float> data(10);
+    const Reduction mine = Reduction::custom({.name = "mine", .combine = combine, .commutative = true});
+    c.all_reduce_async(data, mine).wait();
+  });
+  for (const std::string& error : outcome.errors)
+    EXPECT_NE(error.find("the reduction \"mine\" has thrown on rank "), std::string::npos) << error;
+  for (const std::string& error : outcome.errors)
+    EXPECT_NE(error.find(": no such sum: call "), std::string::npos) << error;
+}
+
 TEST_P(ErrorsOver, ARankThatNeverCallsIsNamedAtTheDeadline) {
   for (const int size : {2, 4}) {
     std::atomic<int> waiting{size - 1};
