@@ -7,6 +7,8 @@
 #include <iterator>
 #include <string_view>
 
+#include <fmt/format.h>
+
 #include "base/key_file.hpp"
 #include "kolo/error.hpp"
 
@@ -26,9 +28,8 @@ Number number(const char* name, Number fallback, Number lowest, Number highest) 
   Number parsed{};
   const auto [end, error] = std::from_chars(view.data(), view.data() + view.size(), parsed);
   if (error != std::errc() || end != view.data() + view.size() || !(parsed >= lowest && parsed <= highest)) {
-    throw InvalidArgument(std::string(name) + "=\"" + value + "\" must be a number from " +
-                              std::to_string(lowest) + " to " + std::to_string(highest),
-                          {});
+    throw InvalidArgument(
+        fmt::format("{}=\"{}\" must be a number from {} to {}", name, value, lowest, highest), {});
   }
   return parsed;
 }
@@ -43,6 +44,19 @@ std::string user_file(const std::string& name) {
 
 std::chrono::nanoseconds seconds(const char* name, double fallback, double lowest) {
   return std::chrono::nanoseconds(static_cast<std::int64_t>(number(name, fallback, lowest, 1e9) * 1e9));
+}
+
+/// 0 is never. An idle rank on a busy machine takes a while to answer: below the lowest, silence means
+/// nothing.
+std::chrono::nanoseconds heartbeat() {
+  constexpr double kLowest = 0.25;
+  const double given = number("KOLO_HEARTBEAT", 5.0, 0.0, 1e9);
+  if (given > 0 && given < kLowest) {
+    throw InvalidArgument(
+        fmt::format("KOLO_HEARTBEAT={} must be 0 (never) or a number of seconds from {} on", given, kLowest),
+        {});
+  }
+  return seconds("KOLO_HEARTBEAT", 5.0, 0.0);
 }
 
 bool flag(const char* name) {
@@ -84,7 +98,7 @@ Config read() {
   Config c;
   c.log_level = log_level(c.log_level);
   c.timeout = seconds("KOLO_TIMEOUT", 300.0, 0.001);
-  c.heartbeat = seconds("KOLO_HEARTBEAT", 5.0, 0.0);
+  c.heartbeat = heartbeat();
   c.transports = text("KOLO_TRANSPORTS", c.transports);
   c.algorithm = text("KOLO_ALGORITHM", c.algorithm);
   c.table = text("KOLO_TABLE", user_file("table"));

@@ -14,7 +14,7 @@ struct Config {
   std::string log_level = "warn";    ///< KOLO_LOG: trace, debug, info, warn, error, off.
   std::chrono::nanoseconds timeout;  ///< KOLO_TIMEOUT, seconds (300): the default of Options::timeout.
   std::chrono::nanoseconds
-      heartbeat;  ///< KOLO_HEARTBEAT, seconds (5): a peer silent so long is lost; 0: never.
+      heartbeat;  ///< KOLO_HEARTBEAT, seconds (5): a peer silent so long is lost (at least 0.25); 0: never.
   std::string transports = "inproc,shm,tcp";  ///< KOLO_TRANSPORTS: those allowed, best first.
   std::string algorithm;                      ///< KOLO_ALGORITHM: used wherever the caller names none.
   std::string table;  ///< KOLO_TABLE: the tuning table's file; default ~/.config/kolo/table; "none".

@@ -74,6 +74,7 @@ Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int si
   roll_call.attempt([&] {
     check_settings(options).throw_if_error();
     wireup = connect(roll_call, rank, terms);
+    if (rank == 0 && size > 1) warn_of_short_key();
     state = State::make(wireup, rank, size, terms);
   });
   state->store = std::move(store);

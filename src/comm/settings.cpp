@@ -13,6 +13,7 @@
 
 #include "algorithms/algorithm.hpp"
 #include "base/config.hpp"
+#include "base/log.hpp"
 
 namespace kolo {
 namespace {
@@ -74,6 +75,17 @@ Status check_settings(const Options& options) {
   if (Status status = check_preferred_algorithm(); !status.ok()) return status;
   if (Status status = check_transports(options); !status.ok()) return status;
   return prepare_timeline_folder();
+}
+
+/// What is seen of one handshake is enough to try keys until one fits.
+void warn_of_short_key() {
+  constexpr std::size_t kShortest = 16;
+  const std::size_t length = job_key().size();
+  if (length == 0 || length >= kShortest) return;
+  log().warn(
+      "the job's key has {} {}, so it can be guessed: make one with `openssl rand -hex 32`, and give it "
+      "to all ranks as KOLO_KEY or in a KOLO_KEY_FILE",
+      length, length == 1 ? "character" : "characters");
 }
 
 }  // namespace kolo

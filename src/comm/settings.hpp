@@ -16,4 +16,7 @@ Result<std::vector<TransportFactory>> allowed_transports(const Options& options)
 /// Everything that can be checked before the store is dialled. Code::invalid_argument that names the setting.
 Status check_settings(const Options& options);
 
+/// Logs a warning where the job's key can be guessed.
+void warn_of_short_key();
+
 }  // namespace kolo

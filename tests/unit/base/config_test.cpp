@@ -119,7 +119,7 @@ TEST(Config, SettingsThatContradictEachOtherAreRefused) {
 TEST(Config, NonsenseIsRefusedByName) {
   for (const char* value : {"", "soon", "-1", "0", "1e30", "5s", "nan"})
     expect_refused("KOLO_TIMEOUT", value);
-  for (const char* value : {"", "soon", "-1", "5s"}) expect_refused("KOLO_HEARTBEAT", value);
+  for (const char* value : {"", "soon", "-1", "5s", "1e-7", "0.2"}) expect_refused("KOLO_HEARTBEAT", value);
   for (const char* value : {"", "63", "-1", "1.5", "4k", "99999999999999999999"}) {
     expect_refused("KOLO_SEGMENT_BYTES", value);
   }
@@ -128,6 +128,11 @@ TEST(Config, NonsenseIsRefusedByName) {
   for (const char* value : {"", "-2", "x", "1000001"}) expect_refused("KOLO_SPIN_US", value);
   for (const char* value : {"", "float32", "bf16", "INT8"}) expect_refused("KOLO_WIRE", value);
   for (const char* value : {"", "verbose", "warning", "debug "}) expect_refused("KOLO_LOG", value);
+}
+
+TEST(Config, AHeartbeatOfZeroIsNever) {
+  expect_config({{"KOLO_HEARTBEAT", "0"}}, [](const Config& c) { return c.heartbeat == 0s; });
+  expect_config({{"KOLO_HEARTBEAT", "0.25"}}, [](const Config& c) { return c.heartbeat == 250ms; });
 }
 
 TEST(Config, LevelsOfTheLogAreTakenInAnyCase) {

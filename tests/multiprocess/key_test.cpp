@@ -1,0 +1,37 @@
+// The job's key: what is said of one that can be guessed.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <array>
+
+#include "base/unique_fd.hpp"
+#include "multiprocess/processes.hpp"
+
+namespace kolo::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string said_with_key(const std::string& key) {
+  const UniqueFd log(memfd_create("log", 0));
+  Processes processes({.size = 3,
+                       .transports = "tcp",
+                       .settings = {{"KOLO_KEY", key}, {"KOLO_LOG", "warn"}},
+                       .prepare = [&](int) { dup2(log.get(), STDERR_FILENO); }},
+                      [](Communicator& c) { c.barrier(); });
+  for (const RankEnd& end : processes.collect(20s)) EXPECT_EQ(end.code, 0) << end.error;
+  std::array<char, 4096> text;
+  const ssize_t size = pread(log.get(), text.data(), text.size(), 0);
+  return {text.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0))};
+}
+
+TEST(Keys, AShortOneIsWarnedOfByOneRank) {
+  const std::string said = said_with_key("x");
+  EXPECT_EQ(said.find("the job's key has 1 character,"), said.rfind("the job's key has ")) << said;
+  EXPECT_NE(said.find("openssl rand -hex 32"), std::string::npos) << said;
+  EXPECT_EQ(said_with_key("0123456789abcdef"), "");
+}
+
+}  // namespace
+}  // namespace kolo::test
