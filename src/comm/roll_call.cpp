@@ -21,6 +21,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "base/config.hpp"
 #include "base/log.hpp"
 #include "base/reminder.hpp"
 #include "comm/wireup.hpp"
@@ -178,18 +179,34 @@ std::string RollCall::gather() {
   return all;
 }
 
-/// The others' part. They ask who is missing only where rank 0 has not said so a moment after their own time
-/// is over.
-std::string RollCall::hear() {
-  std::string verdict;
-  try {
-    verdict = store_.get(kVerdict, left() + kMoment);
-  } catch (const TimeoutError&) {
+/// The part of all ranks but 0. Rank 0 gives its verdict as soon as all have come. One that does not for a
+/// heartbeat is lost; longer than that, this process was stopped itself. Otherwise rank 0 says who is
+/// missing, and is given a moment for it.
+void RollCall::await_verdict() {
+  const auto heartbeat = config().heartbeat;
+  for (bool all_were_here = false;;) {
+    const std::chrono::nanoseconds most = left() + kMoment;
+    const auto patience = heartbeat.count() > 0 ? std::min(most, heartbeat) : most;
+    const auto begin = Clock::now();
+    if (store_.wait({kVerdict}, patience).empty()) return;
+    const bool was_running = Clock::now() - begin < 2 * patience;
     const auto missing = store_.wait(rank_keys(size_), {});
-    fail_to_meet(missing.empty() ? fmt::format("all {} ranks have come to {}, but rank 0 has not said so",
-                                               size_, store_.describe())
-                                 : not_come(names(missing)));
+    const bool is_lost = missing.empty() && all_were_here && was_running;
+    if (!is_lost && patience < most) {
+      all_were_here = missing.empty();
+      continue;
+    }
+    if (!missing.empty()) fail_to_meet(not_come(names(missing)));
+    fail_to_meet(
+        fmt::format("all {} ranks have come to {}, but rank 0 has not said so for {:.3g} s: it is "
+                    "stopped, or its machine or network is down",
+                    size_, store_.describe(), to_seconds(patience)));
   }
+}
+
+std::string RollCall::hear() {
+  await_verdict();
+  const std::string verdict = store_.get(kVerdict, left() + kMoment);
   std::size_t pieces = 0;
   const auto [end, error] = std::from_chars(verdict.data(), verdict.data() + verdict.size(), pieces);
   if (error != std::errc()) {

@@ -40,6 +40,7 @@ class RollCall {
   bool listen(std::chrono::nanoseconds patience);
   std::string gather();
   std::string hear();
+  void await_verdict();
   void give_verdict(const std::string& verdict);
   std::string not_come(const std::string& who) const;
   std::string names(const std::vector<std::string>& keys) const;

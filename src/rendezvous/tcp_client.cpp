@@ -114,7 +114,13 @@ class TcpStore final : public Store, public OnNetwork {
     wire::check_request(request).throw_if_error();
     Result<wire::Message> reply = exchange(request, Deadline::after(timeout));
     if (!reply.ok()) {
-      throw RendezvousError("the store " + describe() + " is lost: " + reply.status().message(), {});
+      const bool is_silent = reply.status().code() == Code::timeout;
+      throw RendezvousError(
+          "the store " + describe() + " is lost: " +
+              (is_silent ? "no answer: the process that serves it is stopped, or its machine or "
+                           "network is down"
+                         : reply.status().message()),
+          {});
     }
     if (reply->kind == wire::Kind::wrong) {
       throw InvalidArgument(reply->items.empty() ? "the store refused the request" : reply->items[0], {});

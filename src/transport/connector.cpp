@@ -267,6 +267,12 @@ std::uint64_t Connector::failed_attempts(int rank) const {
   return found == wanted_.end() ? 0 : found->second.failed_attempts;
 }
 
+std::string Connector::why_lost(int rank) const {
+  const auto found = wanted_.find(rank);
+  const bool is_dialled = found != wanted_.end() && found->second.attempt;
+  return is_dialled ? kind_.why_lost(found->second.attempt->fd()) : std::string();
+}
+
 std::chrono::nanoseconds Connector::unreachable_for(int rank) const {
   const auto found = wanted_.find(rank);
   if (found == wanted_.end()) return {};
@@ -316,6 +322,8 @@ Result<std::vector<ProvedSocket>> connect_all(const SocketKind& kind, const Iden
           gone[peer.rank] = "it is gone";
         } else if (connector.unreachable_for(peer.rank) >= kLongestRefusal) {
           gone[peer.rank] = connector.known(peer.rank);
+        } else if (std::string why = connector.why_lost(peer.rank); !why.empty()) {
+          gone[peer.rank] = std::move(why);
         } else if (now >= dial_all_at) {
           connector.dial(peer.rank);
         }

@@ -34,6 +34,9 @@ class SocketKind {
   virtual Result<UniqueFd> dial(const std::string& candidate) const = 0;
   /// Whether a connected socket may go on to the handshake.
   virtual bool admits(int fd) const = 0;
+  /// Not empty where the process at the other end is known not to go on. Asked again and again while it is
+  /// awaited.
+  virtual std::string why_lost(int /*fd*/) const { return {}; }
 };
 
 /// What SocketKind::dial() says of connect()'s errno.
@@ -71,6 +74,8 @@ class Connector {
   /// down for a moment refuses nothing.
   std::chrono::nanoseconds unreachable_for(int rank) const;
   std::uint64_t failed_attempts(int rank) const;
+  /// Of a peer that has been dialled: SocketKind::why_lost().
+  std::string why_lost(int rank) const;
 
  private:
   struct Wanted {

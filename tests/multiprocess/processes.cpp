@@ -44,6 +44,7 @@ Communicator join_in_file(const std::string& path, int rank, const ProcessOption
                           const Options& how) {
   auto store = make_file_store(path);
   if (options.prepare) options.prepare(rank);
+  if (options.meet_in) store = options.meet_in(rank, std::move(store));
   return Communicator::create(std::move(store), rank, options.size, how);
 }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,8 @@ struct ProcessOptions {
   bool by_environment = false;
   /// Runs in each rank before it meets the others; they meet in a file that is open already.
   std::function<void(int rank)> prepare = {};
+  /// What a rank meets the others in, made of that file.
+  std::function<std::shared_ptr<Store>(int rank, std::shared_ptr<Store> file)> meet_in = {};
 };
 
 /// How one rank ended.

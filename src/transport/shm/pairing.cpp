@@ -27,14 +27,15 @@ Status gone() {
 /// takes in what has come from anybody, so that nobody waits for ever for room.
 class Settling {
  public:
-  Settling(std::span<Pairing> pairings, const Deadline& deadline)
-      : pairings_(pairings), deadline_(deadline) {}
+  Settling(std::span<Pairing> pairings, StoppedProcesses& stopped, const Deadline& deadline)
+      : pairings_(pairings), stopped_(stopped), deadline_(deadline) {}
 
   Status send(Pairing& to, const Notice& notice, int descriptor = -1) {
     for (;;) {
       const NoticeSocket::Sent sent = to.socket.send(notice, descriptor);
       if (sent == NoticeSocket::Sent::yes) return Status();
       if (sent == NoticeSocket::Sent::peer_gone) return gone();
+      if (Status lost = look_at(to); !lost.ok()) return lost;
       if (deadline_.passed())
         return Status(Code::rendezvous,
                       "this user's processes pass on too many descriptors; raise ulimit -n");
@@ -58,6 +59,7 @@ class Settling {
         case NoticeSocket::Received::What::nothing:
           break;
       }
+      if (Status lost = look_at(from); !lost.ok()) return lost;
       if (deadline_.passed()) return Status(Code::rendezvous, "it does not go on connecting");
       pollfd entry{from.socket.fd(), POLLIN, 0};
       if (::poll(&entry, 1, std::min(deadline_.left_ms(), kLookMs)) == 0) take_in_all();
@@ -112,7 +114,13 @@ class Settling {
     for (Pairing& pairing : pairings_) pairing.socket.take_in();
   }
 
+  Status look_at(const Pairing& peer) {
+    std::string why = stopped_.why_lost(peer.pid);
+    return why.empty() ? Status() : Status(Code::rendezvous, std::move(why));
+  }
+
   std::span<Pairing> pairings_;
+  StoppedProcesses& stopped_;
   const Deadline& deadline_;
 };
 
@@ -156,11 +164,12 @@ int read_process(pid_t pid, std::uint64_t address, std::span<std::byte> into) {
   return 0;
 }
 
-std::vector<PairingFailure> settle(std::span<Pairing> pairings, const Deadline& deadline) {
+std::vector<PairingFailure> settle(std::span<Pairing> pairings, StoppedProcesses& stopped,
+                                   const Deadline& deadline) {
   std::vector<PairingFailure> failures;
   std::vector<bool> failed(pairings.size(), false);
   std::vector<bool> reads(pairings.size(), false);
-  Settling settling(pairings, deadline);
+  Settling settling(pairings, stopped, deadline);
   const auto for_each = [&](const auto& step) {
     for (std::size_t i = 0; i < pairings.size(); ++i) {
       if (failed[i]) continue;

@@ -19,6 +19,7 @@
 #include "transport/board.hpp"
 #include "transport/byte_ring.hpp"
 #include "transport/shm/notice.hpp"
+#include "transport/shm/stopped.hpp"
 
 namespace kolo::shm {
 
@@ -93,7 +94,8 @@ struct PairingFailure {
   std::size_t index;
   std::string known;
 };
-std::vector<PairingFailure> settle(std::span<Pairing> pairings, const Deadline& deadline);
+std::vector<PairingFailure> settle(std::span<Pairing> pairings, StoppedProcesses& stopped,
+                                   const Deadline& deadline);
 
 /// Process id of the other end; 0 when unknown.
 pid_t peer_process(int socket);

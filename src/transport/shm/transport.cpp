@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstring>
 
+#include "base/config.hpp"
 #include "transport/connector.hpp"
 #include "transport/frame.hpp"
 #include "transport/missing.hpp"
@@ -51,7 +52,9 @@ class ShmTransport final : public Transport, private SocketKind {
   std::vector<std::string> candidates(std::string_view address) const override;
   Result<UniqueFd> dial(const std::string& candidate) const override;
   bool admits(int fd) const override;
+  std::string why_lost(int fd) const override { return stopped_.why_lost(peer_process(fd)); }
 
+  mutable StoppedProcesses stopped_{config().heartbeat};
   std::string job_, key_;
   Address address_;
   UniqueFd listener_;
@@ -78,7 +81,7 @@ Result<std::vector<std::unique_ptr<Endpoint>>> ShmTransport::connect(int rank,
         {NoticeSocket(std::move((*sockets)[i].fd)), rank < peers[i].rank, pid, *board, {}, {}, false});
   }
   std::map<int, std::string> missing;
-  for (PairingFailure& failure : settle(pairings, deadline)) {
+  for (PairingFailure& failure : settle(pairings, stopped_, deadline)) {
     missing[peers[failure.index].rank] = std::move(failure.known);
   }
   if (!missing.empty()) return ranks_missing("shm", rank, missing);
