@@ -2,7 +2,10 @@
 
 #include <signal.h>
 
+#include <system_error>
 #include <utility>
+
+#include "kolo/error.hpp"
 
 namespace kolo {
 namespace {
@@ -30,7 +33,12 @@ class NoSignals {
 
 ServiceThread::ServiceThread(std::function<void()> run) {
   const NoSignals none;
-  thread_ = std::make_unique<std::thread>(std::move(run));
+  try {
+    thread_ = std::make_unique<std::thread>(std::move(run));
+  } catch (const std::system_error& error) {
+    throw SystemError(
+        "cannot start a thread (ulimit -u, or pids.max of the control group): " + error.code().message(), {});
+  }
 }
 
 ServiceThread::~ServiceThread() {

@@ -14,7 +14,7 @@ namespace kolo {
 class ServiceThread {
  public:
   ServiceThread() = default;
-  /// Throws std::system_error where the system has no more threads.
+  /// Throws SystemError where the system has no more threads.
   explicit ServiceThread(std::function<void()> run);
   ServiceThread(const ServiceThread&) = delete;
   ServiceThread& operator=(const ServiceThread&) = delete;
