@@ -26,7 +26,12 @@ Greeting Greeting::exchange(UniqueFd fd, const Credentials& credentials, const D
       return {{}, false, got.status().code() == Code::timeout ? kSilent : got.status().message()};
     }
     status = handshake.feed(std::span(answer).first(*got));
-    if (status.ok()) continue;
+    if (status.ok()) {
+      if (handshake.answered()) status = credentials.admit(fd.get());
+      if (status.ok()) continue;
+      const bool refused = status.code() != Code::peer_lost;
+      return {{}, refused, "no trust in the store there: it is served by " + status.message()};
+    }
     const Status unheard = send_all(fd.get(), handshake.take_output(), deadline);  // why, if it still listens
     if (!handshake.began()) return {{}, false, kStranger};
     return {{}, true, "no trust between this process and the store there: " + status.message()};

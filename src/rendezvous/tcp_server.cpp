@@ -16,6 +16,8 @@
 #include "base/socket_options.hpp"
 #include "base/would_block.hpp"
 #include "rendezvous/session.hpp"
+#include "rendezvous/socket.hpp"
+#include "security/handshake.hpp"
 
 namespace kolo {
 namespace {
@@ -113,6 +115,11 @@ class Server final : public TcpStoreServer {
         if (would_block(error)) return;
         continue;  // that one has gone again; the next one may be there
       }
+      if (Status admitted = credentials_.admit(fd.get()); !admitted.ok()) {
+        if (admitted.code() != Code::peer_lost) warn_of(fd.get(), admitted.message());
+        static_cast<void>(send_all(fd.get(), Handshake::refusal_of_user(), Deadline::after({})));
+        continue;
+      }
       drop_stranger(kMaxStrangers);
       tune_connection(fd.get());
       const int number = fd.get();
@@ -146,7 +153,7 @@ class Server final : public TcpStoreServer {
       if (got == 0) return false;
       if (got < 0 && !would_block(errno) && errno != EINTR) return false;
       if (got > 0 && !connection.session.receive({bytes.data(), static_cast<std::size_t>(got)})) {
-        warn_of(connection);
+        warn_of(connection.fd.get(), connection.session.trouble());
         flush(connection);
         return false;
       }
@@ -159,7 +166,7 @@ class Server final : public TcpStoreServer {
   bool advance(Connection& connection, Session::TimePoint now, bool& changed) {
     for (;;) {
       const bool honest = connection.session.advance(table_, now, changed);
-      warn_of(connection);
+      warn_of(connection.fd.get(), connection.session.trouble());
       const bool spoke = !connection.session.output().empty();
       if (!flush(connection) || !honest) return false;
       // What was sent makes room for the replies to requests that have already arrived.
@@ -168,10 +175,10 @@ class Server final : public TcpStoreServer {
   }
 
   /// A rank with a wrong key looks like any stranger; the people of the job should hear of it here too.
-  void warn_of(Connection& connection) {
-    if (connection.session.trouble().empty() || warnings_ == kMaxWarnings) return;
+  void warn_of(int fd, const std::string& trouble) {
+    if (trouble.empty() || warnings_ == kMaxWarnings) return;
     ++warnings_;
-    log().warn("the store refused {}: {}", remote_name(connection.fd.get()), connection.session.trouble());
+    log().warn("the store refused {}: {}", remote_name(fd), trouble);
   }
 
   bool flush(Connection& connection) {

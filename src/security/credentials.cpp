@@ -1,5 +1,7 @@
 #include "security/credentials.hpp"
 
+#include "base/peer_user.hpp"
+
 namespace kolo {
 
 Status Credentials::allow(bool is_loopback, const std::string& address) const {
@@ -8,6 +10,10 @@ Status Credentials::allow(bool is_loopback, const std::string& address) const {
                 address +
                     " is open to other hosts and there is no key: set KOLO_KEY or KOLO_KEY_FILE, the "
                     "same on all ranks, or KOLO_INSECURE=1 where everybody who can connect is trusted");
+}
+
+Status Credentials::admit(int fd) const {
+  return insecure || !key.empty() ? Status() : same_user(fd);
 }
 
 Result<Credentials> make_credentials(const Config& config, std::string key) {

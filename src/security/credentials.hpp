@@ -17,6 +17,9 @@ struct Credentials {
   /// Code::invalid_argument that says what to set where `address`, which is not on loopback, would be open to
   /// everybody.
   Status allow(bool is_loopback, const std::string& address) const;
+  /// Whether what is connected to `fd`, perhaps a process of another user of this host, may go on to the
+  /// handshake. Where there is no key, all connections are on loopback, and the user must be this one.
+  Status admit(int fd) const;
 };
 
 /// With `key` and what else the settings say; Code::invalid_argument where they make no sense.

@@ -172,6 +172,9 @@ Status Handshake::check_magic() {
     case Reason::rank:
       why = "because it is another rank than the one wanted";
       break;
+    case Reason::user:
+      why = "because it belongs to another user; without a key only ranks of one user meet: set KOLO_KEY";
+      break;
     case Reason::unknown:
       break;
   }
@@ -216,12 +219,21 @@ Status Handshake::check_proof() {
   return Status();
 }
 
+std::string Handshake::refusal(Reason reason, std::size_t bytes) {
+  std::string message = std::string(kRefusal) + static_cast<char>(reason);
+  message.resize(bytes);
+  return message;
+}
+
+std::string Handshake::refusal_of_user() {
+  return refusal(Reason::user, kIntroductionBytes + kMacBytes);
+}
+
 Status Handshake::refuse(Reason reason, const std::string& why) {
   // As long as the message that the other side waits for.
   const bool early = !answered_;
-  std::string refusal = std::string(kRefusal) + static_cast<char>(reason);
-  refusal.resize(!dialer_ && early ? kIntroductionBytes + kMacBytes : kConfirmationBytes);
-  if (!(dialer_ && answered_)) outgoing_ = std::move(refusal);  // after welcome nothing is waited for
+  const std::size_t bytes = !dialer_ && early ? kIntroductionBytes + kMacBytes : kConfirmationBytes;
+  if (!(dialer_ && answered_)) outgoing_ = refusal(reason, bytes);  // after welcome nothing is waited for
   return Status(Code::rendezvous, why);
 }
 

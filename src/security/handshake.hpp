@@ -45,6 +45,9 @@ class Handshake {
   /// The side that was connected to, by whoever it may be.
   static Handshake accept(const Identity& me);
 
+  /// What an acceptor sends to a process of another user, from which it takes nothing, before it closes.
+  static std::string refusal_of_user();
+
   /// Bytes that are missing from the message that must come next; 0 when none must come.
   std::size_t wanted() const { return expected_ - incoming_.size(); }
   /// Takes at most wanted() bytes. Fails when the other side is not who it must be; then the connection is
@@ -65,7 +68,7 @@ class Handshake {
   std::string secret() const;
 
  private:
-  enum class Reason : std::uint8_t { unknown = 0, version, protocol, job, key, encryption, rank };
+  enum class Reason : std::uint8_t { unknown = 0, version, protocol, job, key, encryption, rank, user };
 
   Handshake(const Identity& me, int peer, bool dialer);
 
@@ -77,6 +80,7 @@ class Handshake {
   Status check_magic();
   Status check_introduction();
   Status check_proof();
+  static std::string refusal(Reason reason, std::size_t bytes);
   /// The error, after putting the reason into the output.
   Status refuse(Reason reason, const std::string& why);
   void say(std::string message, bool signed_message);

@@ -137,16 +137,24 @@ void Connector::advance_dialled(Wanted& wanted, std::vector<Connected>& done) {
   } else if (attempt.is_refused()) {
     count_refusal(wanted);
   }
-  if (attempt.failure().empty() && !attempt.connecting() && !kind_.admits(attempt.fd())) {
-    attempt.fail("another user's");
+  if (attempt.failure().empty() && attempt.handshake().answered()) {
+    if (Status admitted = kind_.admit(attempt.fd()); !admitted.ok()) attempt.fail(admitted.message());
+    attempt.expires = TimePoint::max();
   }
-  if (attempt.handshake().answered()) attempt.expires = TimePoint::max();
   if (!attempt.failure().empty()) return give_up(wanted, attempt.failure());
   if (!attempt.ready()) return watch(attempt, false);
   unwatch(attempt);
   done.push_back({wanted.peer.rank, {attempt.take(), true, attempt.handshake().secret()}});
   wanted.attempt.reset();
   wanted.dials = false;
+}
+
+/// A rank with a wrong key looks like any stranger: people should hear of it before the deadline.
+void Connector::report_dropped(const std::string& why, bool may_be_rank) {
+  const bool tell = may_be_rank && warnings_ < kMostWarnings;
+  if (tell) ++warnings_;
+  log().log(tell ? spdlog::level::warn : spdlog::level::debug, "{}: dropped a connection to {}: {}",
+            kind_.name(), kind_.listening_at(), why);
 }
 
 void Connector::accept_from(int listener) {
@@ -162,8 +170,10 @@ void Connector::accept_from(int listener) {
       listen_at_ = Clock::now() + kAcceptPause;
       return pause_listening(true);
     }
-    if (!kind_.admits(fd.get())) {
-      log().debug("{}: another user's process came to {}", kind_.name(), kind_.listening_at());
+    if (Status admitted = kind_.admit(fd.get()); !admitted.ok()) {
+      report_dropped(admitted.message(), admitted.code() != Code::peer_lost);
+      const std::string why = Handshake::refusal_of_user();
+      static_cast<void>(::send(fd.get(), why.data(), why.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
       continue;
     }
     if (strangers_.size() >= kMostStrangers + wanted_.size()) drop_oldest_stranger();
@@ -206,11 +216,7 @@ void Connector::advance_stranger(Attempt& stranger, std::vector<Connected>& done
     return;
   }
   if (stranger.failure().empty()) return watch(stranger, false);
-  // A rank with a wrong key looks like any stranger: people should hear of it before the deadline.
-  const bool tell = stranger.handshake().began() && !is_turned_away(rank) && warnings_ < kMostWarnings;
-  if (tell) ++warnings_;
-  log().log(tell ? spdlog::level::warn : spdlog::level::debug, "{}: dropped a connection to {}: {}",
-            kind_.name(), kind_.listening_at(), stranger.failure());
+  report_dropped(stranger.failure(), stranger.handshake().began() && !is_turned_away(rank));
   if (wanted != nullptr && !wanted->dials) {
     wanted->known = "somebody came in its name: " + stranger.failure();
   }

@@ -32,8 +32,9 @@ class SocketKind {
   /// Begins to connect to a candidate; the connect may still be in progress. Code::peer_lost where somebody
   /// who has listened there does so no more, another code where it or the way to it may come back.
   virtual Result<UniqueFd> dial(const std::string& candidate) const = 0;
-  /// Whether a connected socket may go on to the handshake.
-  virtual bool admits(int fd) const = 0;
+  /// Whether the process at the other end of a connected socket may be a rank; the error says which it is.
+  /// Asked of an accepted socket before the handshake, of a dialled one once its other end has answered.
+  virtual Status admit(int fd) const = 0;
   /// Not empty where the process at the other end is known not to go on. Asked again and again while it is
   /// awaited.
   virtual std::string why_lost(int /*fd*/) const { return {}; }
@@ -101,6 +102,7 @@ class Connector {
   void give_up(Wanted& wanted, const std::string& why);
   static void count_refusal(Wanted& wanted);
   void advance_dialled(Wanted& wanted, std::vector<Connected>& done);
+  void report_dropped(const std::string& why, bool may_be_rank);
   void accept_from(int listener);
   void hurry_strangers();
   void advance_stranger(Attempt& stranger, std::vector<Connected>& done);

@@ -154,12 +154,14 @@ void become_somebody_else() {
   require(setuid(kNobody) == 0, "setuid");
 }
 
-TEST(Refusals, RanksOfDifferentUsersTalkOverTcp) {
+TEST(Refusals, RanksOfDifferentUsersTalkOverTcpWhereAllAreTrusted) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
   const auto prepare = [](int rank) {
     if (rank == 1) become_somebody_else();
   };
-  Processes processes({.size = 3, .transports = "shm,tcp", .prepare = prepare}, [](Communicator& c) {
+  const std::map<std::string, std::string> trusting{{"KOLO_INSECURE", "1"}};
+  const ProcessOptions three{.size = 3, .transports = "shm,tcp", .settings = trusting, .prepare = prepare};
+  Processes processes(three, [](Communicator& c) {
     require(c.transport_to(c.rank() == 1 ? 0 : 1) == "tcp", "users share memory");
     if (c.rank() != 1) require(c.transport_to(2 - c.rank()) == "shm", "one user's ranks share no memory");
     std::vector<std::int32_t> data(kMany);
@@ -170,6 +172,13 @@ TEST(Refusals, RanksOfDifferentUsersTalkOverTcp) {
   for (const RankEnd& end : refused.collect(10s)) {
     EXPECT_EQ(end.code, 1);
     EXPECT_NE(end.error.find("share no transport"), std::string::npos) << end.error;
+  }
+  Processes strict(
+      {.size = 2, .transports = "tcp", .settings = {{"KOLO_HEARTBEAT", "1"}}, .prepare = prepare},
+      [](Communicator&) {});
+  for (const RankEnd& end : strict.collect(10s)) {
+    EXPECT_EQ(end.code, 1);
+    EXPECT_NE(end.error.find("user"), std::string::npos) << end.error;
   }
 }
 

@@ -51,7 +51,7 @@ class ShmTransport final : public Transport, private SocketKind {
   std::string listening_at() const override { return "@" + address_.socket; }
   std::vector<std::string> candidates(std::string_view address) const override;
   Result<UniqueFd> dial(const std::string& candidate) const override;
-  bool admits(int fd) const override;
+  Status admit(int fd) const override;
   std::string why_lost(int fd) const override { return stopped_.why_lost(peer_process(fd)); }
 
   mutable StoppedProcesses stopped_{config().heartbeat};
@@ -106,11 +106,14 @@ Result<UniqueFd> ShmTransport::dial(const std::string& candidate) const {
   return fd;
 }
 
-bool ShmTransport::admits(int fd) const {
+Status ShmTransport::admit(int fd) const {
   ucred credentials{};
   socklen_t length = sizeof credentials;
-  return ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0 &&
-         credentials.uid == ::geteuid();
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0)
+    return Status::from_errno("its user is unknown", errno);
+  if (credentials.uid == ::geteuid()) return {};
+  return Status(Code::rendezvous,
+                "a process of user " + std::to_string(credentials.uid) + ", which may not share memory");
 }
 
 }  // namespace

@@ -93,6 +93,7 @@ class TcpTransport final : public Transport, private SocketKind {
  public:
   TcpTransport(const TransportOptions& options, Listening listening)
       : options_(options),
+        credentials_{options.key, options.job, options.tls, options.insecure},
         address_{this_host().boot, this_host().net_namespace, std::move(listening.at)},
         listeners_(std::move(listening.sockets)) {}
 
@@ -115,12 +116,13 @@ class TcpTransport final : public Transport, private SocketKind {
   std::string listening_at() const override { return place(); }
   std::vector<std::string> candidates(std::string_view address) const override;
   Result<UniqueFd> dial(const std::string& candidate) const override;
-  bool admits(int) const override { return true; }  // the handshake decides
+  Status admit(int fd) const override { return credentials_.admit(fd); }
   Identity identity(int rank) const {
     return {options_.job, options_.key, rank, encryption_of(options_.tls), kWireVersion};
   }
 
   TransportOptions options_;
+  Credentials credentials_;
   Address address_;
   std::vector<UniqueFd> listeners_;
 };

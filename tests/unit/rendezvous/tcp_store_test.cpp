@@ -1,5 +1,6 @@
 // The TCP store against strangers, silence, wrong keys and servers that come late or go.
 #include <arpa/inet.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -18,6 +19,7 @@
 #include "rendezvous/tcp_client.hpp"
 #include "rendezvous/tcp_server.hpp"
 #include "security/handshake.hpp"
+#include "support/other_user.hpp"
 #include "watchdog.hpp"
 
 namespace kolo {
@@ -25,6 +27,8 @@ namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
+using testing::as_other_user;
+using testing::kOtherUser;
 
 std::uint16_t free_port() {
   return serve_tcp_store("127.0.0.1", 0, "")->port();
@@ -77,6 +81,57 @@ TEST_F(TcpStore, AForkThatUsesItsParentsConnectionGetsAnError) {
   EXPECT_EQ(status, 0);
   store->set("key", "value");
   EXPECT_EQ(store->get("key", seconds(5)), "value");
+}
+
+TEST(TcpStoreWithoutAKey, IsOfOneUser) {
+  KOLO_NEEDS_ANOTHER_USER();
+  const auto server = serve_tcp_store("127.0.0.1", 0, "");
+  const auto client = connect_tcp_store("127.0.0.1", server->port(), "", seconds(10));
+  const int status = as_other_user([&] {
+    try {
+      connect_tcp_store("127.0.0.1", server->port(), "", seconds(10));
+      return false;
+    } catch (const RendezvousError& error) {
+      return std::string(error.what()).find("another user") != std::string::npos;
+    }
+  });
+  EXPECT_EQ(status, 0);
+  client->set("key", "value");
+  EXPECT_EQ(client->get("key", seconds(5)), "value");
+}
+
+TEST(TcpStoreWithoutAKey, OfAnotherUserIsNotTrusted) {
+  KOLO_NEEDS_ANOTHER_USER();
+  const auto listener = listen_on(resolve("127.0.0.1", 0).value_or_throw()[0]);
+  ASSERT_TRUE(listener.ok());
+  const std::uint16_t port = local_port(listener.value().get());
+  const pid_t child = ::fork();
+  if (child == 0) {  // serves as kolo would
+    ::alarm(30);
+    if (::setuid(kOtherUser) != 0) ::_exit(1);
+    pollfd entry{listener.value().get(), POLLIN, 0};
+    ::poll(&entry, 1, -1);
+    const UniqueFd fd(::accept(listener.value().get(), nullptr, nullptr));
+    auto handshake = Handshake::accept(store_identity({}));
+    std::byte bytes[Handshake::kMostBytes];
+    while (!handshake.done()) {
+      const ssize_t got = ::recv(fd.get(), bytes, handshake.wanted(), 0);
+      if (got <= 0 || !handshake.feed(std::span(bytes).first(static_cast<std::size_t>(got))).ok()) ::_exit(0);
+      const std::string words = handshake.take_output();
+      ::send(fd.get(), words.data(), words.size(), MSG_NOSIGNAL);
+    }
+    ::_exit(2);  // it was believed
+  }
+  try {
+    connect_tcp_store("127.0.0.1", port, "", seconds(10));
+    ADD_FAILURE() << "believed";
+  } catch (const RendezvousError& error) {
+    EXPECT_NE(std::string(error.what()).find("user " + std::to_string(kOtherUser)), std::string::npos)
+        << error.what();
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(TcpStore, AWrongKeyIsToldAtOnce) {

@@ -11,6 +11,7 @@
 
 #include "base/unique_fd.hpp"
 #include "security/handshake.hpp"
+#include "support/other_user.hpp"
 #include "transport/frame.hpp"
 #include "transport/shm/address.hpp"
 #include "transport/tcp/address.hpp"
@@ -105,6 +106,40 @@ TEST_P(Strangers, SlowOnesHoldNobodyUp) {
   EXPECT_LT(connect(**zero, **one), seconds(5));
   stop = true;
   dripping.join();
+}
+
+TEST(TcpStrangers, OfAnotherUserAreNoRanksWithoutAKey) {
+  KOLO_NEEDS_ANOTHER_USER();
+  auto zero = make_transport({"tcp", "tcp", ""}, "job", ""),
+       one = make_transport({"tcp", "tcp", ""}, "job", "");
+  ASSERT_TRUE(zero.ok() && one.ok());
+  const TransportPeer to_zero{0, (*zero)->address()}, to_one{1, (*one)->address()};
+  const auto dialer = (*zero)->dialer(0, {&to_one, 1});
+  const pid_t outsider = ::fork();
+  if (outsider == 0) {  // it dials and listens in the name of rank 1, who has not come yet
+    ::alarm(30);
+    if (::setuid(kOtherUser) == 0) {
+      const auto connected = (*one)->connect(1, {&to_zero, 1}, Deadline::after(seconds(1)));
+      if (connected.ok()) ::_exit(1);
+      const bool is_told = connected.status().message().find("another user") != std::string::npos;
+      ::_exit(is_told ? 0 : 2);
+    }
+    ::_exit(3);
+  }
+  dialer->dial(1);
+  int status = -1;
+  while (::waitpid(outsider, &status, WNOHANG) == 0) {
+    EXPECT_TRUE(dialer->progress().empty()) << "an outsider is believed";
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  EXPECT_EQ(status, 0);
+  EXPECT_NE(dialer->known(1).find("user"), std::string::npos) << dialer->known(1);
+  const auto other = (*one)->dialer(1, {&to_zero, 1});
+  other->dial(0);
+  std::size_t connected = 0;
+  for (const auto deadline = Deadline::after(seconds(10)); connected < 2 && !deadline.passed();)
+    connected += dialer->progress().size() + other->progress().size();
+  EXPECT_EQ(connected, 2u) << dialer->known(1) << "; " << other->known(0);
 }
 
 // The child has a copy of the stranger's socket, which stays open when ours is closed.

@@ -1,0 +1,138 @@
+#include "base/peer_user.hpp"
+
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/sock_diag.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <sstream>
+#include <string>
+
+#include <fmt/format.h>
+
+#include "base/unique_fd.hpp"
+
+namespace kolo {
+namespace {
+
+struct End {
+  int family = AF_UNSPEC;
+  in_port_t port = 0;                      // network byte order
+  std::array<std::uint32_t, 4> address{};  // the same; of IPv4 the first word
+
+  /// As in /proc/net/tcp and tcp6.
+  std::string text() const {
+    std::string words;
+    for (std::size_t i = 0; i < (family == AF_INET ? 1 : address.size()); ++i)
+      words += fmt::format("{:08X}", address[i]);
+    return fmt::format("{}:{:04X}", words, ntohs(port));
+  }
+};
+
+using NameOf = int (*)(int, sockaddr*, socklen_t*);
+
+std::optional<End> end_of(int fd, NameOf name_of) {
+  sockaddr_storage name{};
+  socklen_t length = sizeof name;
+  if (name_of(fd, reinterpret_cast<sockaddr*>(&name), &length) != 0) return std::nullopt;
+  End end;
+  end.family = name.ss_family;
+  if (end.family == AF_INET) {
+    const auto& at = reinterpret_cast<const sockaddr_in&>(name);
+    end.port = at.sin_port;
+    end.address[0] = at.sin_addr.s_addr;
+  } else if (end.family == AF_INET6) {
+    const auto& at = reinterpret_cast<const sockaddr_in6&>(name);
+    end.port = at.sin6_port;
+    std::memcpy(end.address.data(), &at.sin6_addr, sizeof at.sin6_addr);
+  } else {
+    return std::nullopt;
+  }
+  return end;
+}
+
+/// A socket without an inode is in nobody's hands: not accepted yet, or closed. Its user then means nothing.
+struct Owner {
+  uid_t user = 0;
+  std::uint64_t inode = 0;
+};
+
+/// The kernel looks up one socket by its addresses.
+std::optional<Owner> ask_kernel(const End& from, const End& to) {
+  const UniqueFd netlink(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
+  if (!netlink.valid()) return std::nullopt;
+  struct {
+    nlmsghdr head{};
+    inet_diag_req_v2 body{};
+  } request;
+  request.head.nlmsg_len = sizeof request;
+  request.head.nlmsg_type = SOCK_DIAG_BY_FAMILY;
+  request.head.nlmsg_flags = NLM_F_REQUEST;
+  request.body.sdiag_family = static_cast<std::uint8_t>(from.family);
+  request.body.sdiag_protocol = IPPROTO_TCP;
+  request.body.idiag_states = ~0u;
+  inet_diag_sockid& id = request.body.id;
+  id.idiag_sport = from.port;
+  id.idiag_dport = to.port;
+  std::memcpy(id.idiag_src, from.address.data(), sizeof id.idiag_src);
+  std::memcpy(id.idiag_dst, to.address.data(), sizeof id.idiag_dst);
+  id.idiag_cookie[0] = id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
+  alignas(nlmsghdr) std::array<char, 8192> reply;
+  // The reply is there when send() returns.
+  if (::send(netlink.get(), &request, sizeof request, 0) < 0) return std::nullopt;
+  const ssize_t got = ::recv(netlink.get(), reply.data(), reply.size(), MSG_DONTWAIT);
+  if (got < static_cast<ssize_t>(NLMSG_LENGTH(sizeof(inet_diag_msg)))) return std::nullopt;
+  nlmsghdr head;
+  inet_diag_msg found;
+  std::memcpy(&head, reply.data(), sizeof head);
+  if (head.nlmsg_type != SOCK_DIAG_BY_FAMILY) return std::nullopt;  // an error
+  std::memcpy(&found, reply.data() + NLMSG_HDRLEN, sizeof found);
+  return Owner{found.idiag_uid, found.idiag_inode};
+}
+
+/// Where the kernel, or a sandbox, does not answer such questions.
+std::optional<Owner> look_into_table(const End& from, const End& to) {
+  std::ifstream table(from.family == AF_INET ? "/proc/net/tcp" : "/proc/net/tcp6");
+  const std::string ends = fmt::format(" {} {} ", from.text(), to.text());
+  for (std::string line; std::getline(table, line);) {
+    const auto at = line.find(ends);
+    if (at == std::string::npos) continue;
+    std::istringstream words(line.substr(at + ends.size()));
+    std::string state, queues, timer, retransmits, timeout;
+    Owner owner;
+    if (words >> state >> queues >> timer >> retransmits >> owner.user >> timeout >> owner.inode)
+      return owner;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Status same_user(int fd) {
+  const auto here = end_of(fd, ::getsockname), there = end_of(fd, ::getpeername);
+  std::optional<Owner> owner;
+  if (here && there) {
+    owner = ask_kernel(*there, *here);
+    if (!owner) owner = look_into_table(*there, *here);
+  }
+  constexpr const char* kWay = "without a key, ranks trust processes of their own user only: set KOLO_KEY";
+  if (!owner || owner->inode == 0) {
+    pollfd entry{fd, POLLRDHUP, 0};
+    if (::poll(&entry, 1, 0) > 0) return Status(Code::peer_lost, "a process that has gone");
+    return Status(Code::rendezvous,
+                  fmt::format("a process of a user that neither the kernel nor /proc/net tells; {}", kWay));
+  }
+  if (owner->user == ::geteuid()) return {};
+  return Status(Code::rendezvous,
+                fmt::format("a process of user {}, and not of user {}; {}", owner->user, ::geteuid(), kWay));
+}
+
+}  // namespace kolo
