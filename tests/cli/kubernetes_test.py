@@ -65,7 +65,7 @@ class Kubernetes(unittest.TestCase):
             with open(os.open(key, os.O_CREAT | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
                 file.write("a key of this test")
             # What only a cluster has: names of pods, and a mounted secret.
-            local = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(20_000 + os.getpid() % 10_000), "KOLO_KEY_FILE": key}
+            local = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(20_000 + os.getpid() % 10_000), "KOLO_KEY_FILE": key}
             command = [*self.container["command"], *self.container["args"]]
             self.assertEqual(command.count("kolo"), 1)
             command[command.index("kolo")] = KOLO
