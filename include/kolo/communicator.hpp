@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kolo/buffer.hpp"
@@ -163,6 +164,13 @@ class Communicator {
   /// Collective over this communicator: the ranks listed, in that order, form a new one; others get an
   /// invalid Communicator. Every rank passes the same list.
   Communicator subgroup(std::span<const int> ranks);
+
+  /// This rank gives up: ends all operations of this communicator, and of those that share its links, on
+  /// every rank, with an AbortedError that names this rank and gives `reason`: what is under way anywhere (it
+  /// may be over on this rank) and what comes later. Returns as soon as this rank's own have ended.
+  /// Thread-safe, also while other threads wait. Does nothing if the communicator has failed before; if
+  /// several ranks abort at once, any of them may be named. No rank is dead: shrink() goes on with all.
+  void abort(std::string_view reason);
 
   /// After a failure: a new communicator of the ranks that are left, in their old order, with links of its
   /// own. Every survivor calls it, once it has had its error; ranks that were lost are left out, as is one

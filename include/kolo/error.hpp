@@ -53,6 +53,12 @@ class TimeoutError : public Error {
   using Error::Error;
 };
 
+/// A rank called Communicator::abort(); the text has its reason. The communicator is unusable from then on.
+class AbortedError : public Error {
+ public:
+  using Error::Error;
+};
+
 /// The ranks did not find each other: store unreachable, ranks missing, no transport between two of them.
 class RendezvousError : public Error {
  public:

@@ -39,6 +39,8 @@ void Status::throw_if_error() const {
       throw RendezvousError(message(), context());
     case Code::system:
       throw SystemError(message(), context());
+    case Code::aborted:
+      throw AbortedError(message(), context());
   }
 }
 

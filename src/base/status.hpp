@@ -11,7 +11,7 @@
 
 namespace kolo {
 
-enum class Code { ok, invalid_argument, mismatch, peer_lost, timeout, rendezvous, system };
+enum class Code { ok, invalid_argument, mismatch, peer_lost, timeout, rendezvous, system, aborted };
 
 /// Success, or a code with a message for people and the facts for programs. Cheap to copy; success is a null.
 class [[nodiscard]] Status {

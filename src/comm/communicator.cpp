@@ -320,6 +320,11 @@ Communicator Communicator::subgroup(std::span<const int> ranks) {
   return split(position < 0 ? -1 : 0, position);
 }
 
+void Communicator::abort(std::string_view reason) {
+  refuse_inside_reduction("abort");
+  state().engine->abort(std::string(reason));
+}
+
 Communicator Communicator::shrink() {
   return Communicator(state().shrink());
 }

@@ -26,7 +26,7 @@ std::optional<Failure> decode_failure(std::span<const std::byte> bytes) {
   FailureHead head;
   if (bytes.size() < sizeof head || bytes.size() > sizeof head + kMaxReason) return std::nullopt;
   std::memcpy(&head, bytes.data(), sizeof head);
-  if (head.code == 0 || head.code > static_cast<std::uint32_t>(Code::system)) return std::nullopt;
+  if (head.code == 0 || head.code > static_cast<std::uint32_t>(Code::aborted)) return std::nullopt;
   const auto text = bytes.subspan(sizeof head);
   return Failure{static_cast<Code>(head.code), head.blamed,
                  std::string(reinterpret_cast<const char*>(text.data()), text.size())};

@@ -84,6 +84,8 @@ class Engine final : private LinkListener,
   /// A call could not even be prepared: ends this engine, and the others' operations, as a lack of memory in
   /// one under way does. Returns the error. Thread-safe.
   Status end_without_memory();
+  /// Communicator::abort(). Thread-safe.
+  void abort(const std::string& reason);
   /// Drives until the operation is done (true) or `deadline` has passed (false). Thread-safe.
   bool wait(const Operation& operation, const Deadline& deadline);
 

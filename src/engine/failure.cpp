@@ -66,6 +66,16 @@ Status Engine::end_without_memory() {
   return Status(poisoned_->code, poisoned_->reason);
 }
 
+void Engine::abort(const std::string& reason) {
+  const auto lock = enter();
+  // A failure that was noted before is the cause, and unsettled while the driver sleeps.
+  if (!noted_) {
+    note_failure({Code::aborted, rank_, fmt::format("{} aborted: {}", name_of_rank(rank_), reason)}, true);
+  }
+  settle_failure();
+  if (sleeping_) sleeper_.kick();
+}
+
 void Engine::note_lost(std::size_t index) {
   if (lost_[index]) return;
   lost_[index] = true;

@@ -20,7 +20,7 @@ enum class FrameType : std::uint8_t {
 };
 
 /// What the handshake compares: counts up when anything changes that ranks say to each other afterwards.
-inline constexpr std::uint32_t kWireVersion = 11;
+inline constexpr std::uint32_t kWireVersion = 12;
 
 /// Travels in front of every frame, in the byte order of the machine (all ranks run the same build).
 struct FrameHeader {

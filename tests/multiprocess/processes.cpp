@@ -64,6 +64,7 @@ void be_rank(int pipe, const std::string& store, int rank, const ProcessOptions&
   } catch (const std::exception& error) {
     code = 1;
     report<PeerLostError>(pipe, error, "PeerLostError") ||
+        report<AbortedError>(pipe, error, "AbortedError") ||
         report<TimeoutError>(pipe, error, "TimeoutError") ||
         report<MismatchError>(pipe, error, "MismatchError") ||
         report<RendezvousError>(pipe, error, "RendezvousError") ||

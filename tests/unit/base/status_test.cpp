@@ -50,6 +50,7 @@ TEST(Status, EachCodeHasItsException) {
   expect_thrown<TimeoutError>(Code::timeout);
   expect_thrown<RendezvousError>(Code::rendezvous);
   expect_thrown<SystemError>(Code::system);
+  expect_thrown<AbortedError>(Code::aborted);
 }
 
 TEST(Status, PrefixKeepsTheFacts) {
