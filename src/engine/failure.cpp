@@ -8,6 +8,7 @@
 #include "base/log.hpp"
 #include "engine/engine.hpp"
 #include "engine/message_number.hpp"
+#include "transport/memory_fault.hpp"
 
 namespace kolo {
 namespace {
@@ -78,8 +79,17 @@ void Engine::abort(const std::string& reason) {
 
 void Engine::note_lost(std::size_t index) {
   if (lost_[index]) return;
-  lost_[index] = true;
   Link& link = *links_[index];
+  if (is_memory_fault(link.status()) && !poisoned_) {
+    // The link still tells its peer what has happened, unless its stream ends within a message: then it is
+    // lost when it is used next.
+    const int blamed = link.status().code() == kOwnMemoryFault ? rank_ : link.peer();
+    return note_failure({Code::system, blamed,
+                         fmt::format("{} passed memory that cannot be used: {} ({})", name_of_rank(blamed),
+                                     link.status().message(), link.endpoint().transport())},
+                        true);
+  }
+  lost_[index] = true;
   sleeper_.remove(link.endpoint().fd());
   if (left_[index] || stopping_) return;
   const std::string why = link.status().ok() ? "it closed the connection" : link.status().message();

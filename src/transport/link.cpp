@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "transport/memory_fault.hpp"
+
 namespace kolo {
 namespace {
 
@@ -324,6 +326,7 @@ void Link::fail(Status status) {
 
 void Link::abandon() {
   abandoned_ = true;
+  if (is_memory_fault(status_)) status_ = Status();  // the peer is still to be told
   endpoint_->revoke();
   receives_.clear();
   sends_.clear();

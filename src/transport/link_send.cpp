@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "transport/link.hpp"
+#include "transport/memory_fault.hpp"
 
 namespace kolo {
 namespace {
@@ -177,6 +178,8 @@ bool Link::flush() {
     auto wrote = endpoint_->write({parts, used});
     if (!wrote.ok()) {
       fail(wrote.status());
+      if (is_memory_fault(wrote.status()))
+        out_.clear(), out_head_ = 0;  // abandon() must not read that memory
       return moved;
     }
     std::uint64_t left = *wrote;

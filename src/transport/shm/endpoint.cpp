@@ -7,10 +7,26 @@
 #include <cerrno>
 #include <cstring>
 
+#include <fmt/format.h>
+
+#include "transport/memory_fault.hpp"
+
 namespace kolo::shm {
 namespace {
 
 constexpr int kMostNotices = 4096;  // taken at a time, so that a peer cannot keep us here
+
+/// Whether all pages of the memory are there and writable, as the kernel finds them. Writes to each of them.
+bool can_write(std::span<std::byte> memory) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  std::byte zero{};
+  for (std::size_t at = 0; at < memory.size();) {
+    if (read_process(::getpid(), reinterpret_cast<std::uintptr_t>(&zero), memory.subspan(at, 1)) == EFAULT)
+      return false;
+    at += page - reinterpret_cast<std::uintptr_t>(memory.data() + at) % page;
+  }
+  return true;
+}
 
 Status process_ended() {
   return Status(Code::peer_lost, "connection closed by the peer: its process has ended");
@@ -223,6 +239,14 @@ Status ShmEndpoint::fetch(const RemoteRange& range, std::span<std::byte> into) {
   if (error == ESRCH || (::poll(&entry, 1, 0) > 0 && (entry.revents & (POLLHUP | POLLERR)) != 0)) {
     if (lost_.ok()) lost_ = in_.writer_closed() ? closed() : process_ended();
     return lost_;
+  }
+  if (error == EFAULT) {
+    const auto in_words = [&](std::uint64_t at) { return fmt::format("{:#x}, {} bytes", at, into.size()); };
+    if (!can_write(into)) {
+      return Status(kOwnMemoryFault, "what it receives cannot be written to " +
+                                         in_words(reinterpret_cast<std::uintptr_t>(into.data())));
+    }
+    return Status(kPeerMemoryFault, "what it sends cannot be read from " + in_words(range.offset));
   }
   return error == 0 ? Status() : Status::from_errno("reading the peer's memory", error);
 }

@@ -13,9 +13,12 @@
 #include <cstring>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "base/config.hpp"
 #include "base/socket_options.hpp"
 #include "base/would_block.hpp"
+#include "transport/memory_fault.hpp"
 #include "transport/tcp/address.hpp"
 
 namespace kolo::tcp {
@@ -141,7 +144,11 @@ Result<std::size_t> TcpEndpoint::write(std::span<const iovec> parts) {
     written_ += static_cast<std::uint64_t>(sent);
     return static_cast<std::size_t>(sent);
   }
-  return would_block(errno) ? Result<std::size_t>(std::size_t{0}) : lose(errno);
+  if (would_block(errno)) return std::size_t{0};
+  if (errno != EFAULT) return lose(errno);
+  // The peer waits for the rest of a message, of which it may have the header: it must not wait for ever.
+  ::shutdown(socket_.get(), SHUT_WR);
+  return lost_ = Status(kOwnMemoryFault, "what it sends cannot be read");
 }
 
 Result<std::size_t> TcpEndpoint::read(std::span<std::byte> into) {
@@ -157,6 +164,10 @@ Result<std::size_t> TcpEndpoint::read(std::span<std::byte> into) {
   if (got > 0) return static_cast<std::size_t>(got);
   if (got == 0) return lose(0);
   if (would_block(errno)) return lost_.ok() ? Result<std::size_t>(std::size_t{0}) : lost_;
+  if (errno == EFAULT) {  // nothing was taken from the stream
+    return Status(kOwnMemoryFault, fmt::format("what it receives cannot be written to {}, {} bytes",
+                                               static_cast<void*>(into.data()), into.size()));
+  }
   return lose(errno);
 }
 

@@ -1,0 +1,75 @@
+// A rank that passes memory which cannot be read or written: it is to blame, and no other rank.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+
+#include "multiprocess/processes.hpp"
+#include "support/require.hpp"
+
+namespace kolo::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::size_t kBytes = 4 << 20;
+constexpr std::size_t kGoodBytes = (1 << 20) + (256 << 10);  // ends within a segment
+constexpr int kUnmapped = -1;
+constexpr int kCulprit = 1;
+
+/// Memory whose end is as `protection` says.
+std::byte* make_memory(int protection) {
+  void* data = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  require(data != MAP_FAILED, "mmap");
+  auto* const bytes = static_cast<std::byte*>(data);
+  std::byte* const end = bytes + kGoodBytes;
+  const std::size_t rest = kBytes - kGoodBytes;
+  const int failed = protection == kUnmapped ? ::munmap(end, rest) : ::mprotect(end, rest, protection);
+  require(failed == 0, "mprotect or munmap");
+  return bytes;
+}
+
+class Memory : public ::testing::TestWithParam<const char*> {
+ protected:
+  /// Rank 1 sends to, or receives from, rank 0 with such memory; rank 2 only waits for both.
+  static void expect_blame(int protection, bool sends) {
+    Processes processes({.size = 3, .transports = GetParam()}, [&](Communicator& c) {
+      const int allowed = PROT_READ | PROT_WRITE;
+      const Buffer data(make_memory(c.rank() == kCulprit ? protection : allowed), kBytes, DType::uint8);
+      const bool is_sender = (c.rank() == kCulprit) == sends;
+      if (c.rank() < 2 && is_sender) c.send(data, 1 - c.rank());
+      if (c.rank() < 2 && !is_sender) c.recv(data, 1 - c.rank());
+      c.barrier();
+      c.barrier();
+    });
+    const auto ends = processes.collect(20s);
+    for (int rank = 0; rank < 3; ++rank) {
+      const RankEnd& end = ends[static_cast<std::size_t>(rank)];
+      EXPECT_EQ(end.code, 1) << "rank " << rank << ", signal " << end.signal << ": " << end.error;
+      EXPECT_EQ(end.blamed, kCulprit) << "rank " << rank << ": " << end.error;
+      const bool may_see_only_the_end = sends && rank == 0 && std::string_view(GetParam()) == "tcp";
+      if (may_see_only_the_end) continue;
+      EXPECT_NE(end.error.find("SystemError: rank 1 passed memory that cannot be used"), std::string::npos)
+          << "rank " << rank << ": " << end.error;
+    }
+  }
+};
+
+TEST_P(Memory, ThatIsReadOnlyCannotReceive) {
+  expect_blame(PROT_READ, false);
+}
+TEST_P(Memory, ThatIsForbiddenCannotReceive) {
+  expect_blame(PROT_NONE, false);
+}
+TEST_P(Memory, ThatIsUnmappedCannotReceive) {
+  expect_blame(kUnmapped, false);
+}
+TEST_P(Memory, ThatIsForbiddenCannotSend) {
+  expect_blame(PROT_NONE, true);
+}
+TEST_P(Memory, ThatIsUnmappedCannotSend) {
+  expect_blame(kUnmapped, true);
+}
+
+INSTANTIATE_TEST_SUITE_P(Multiprocess, Memory, ::testing::Values("shm", "tcp"));
+
+}  // namespace
+}  // namespace kolo::test
