@@ -162,7 +162,8 @@ class Communicator {
   /// invalid Communicator. The new one shares the links of this one.
   Communicator split(int color, int key = 0);
   /// Collective over this communicator: the ranks listed, in that order, form a new one; others get an
-  /// invalid Communicator. Every rank passes the same list.
+  /// invalid Communicator. Every rank passes the same list: where lists differ, all ranks throw a
+  /// MismatchError that says which ranks passed which, and this communicator stays usable.
   Communicator subgroup(std::span<const int> ranks);
 
   /// This rank gives up: ends all operations of this communicator, and of those that share its links, on
@@ -187,6 +188,7 @@ class Communicator {
   explicit Communicator(std::shared_ptr<State> state) : state_(std::move(state)) {}
   const State& known() const;
   State& state() const;
+  Communicator divide(int color, int key, const std::vector<int>* listed);
   std::shared_ptr<State> state_;
 };
 

@@ -1,9 +1,15 @@
 #include "kolo/communicator.hpp"
 
 #include <algorithm>
+#include <map>
+#include <numeric>
 #include <random>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "base/config.hpp"
+#include "base/hash.hpp"
 #include "comm/settings.hpp"
 #include "comm/state.hpp"
 #include "rendezvous/on_network.hpp"
@@ -261,16 +267,74 @@ Communicator::State::Place Communicator::State::agree_on_place(Communicator& sel
   }
 }
 
+namespace {
+
+std::uint64_t hash_of(std::span<const int> ranks) {
+  std::uint64_t value = kHashSeed;
+  for (const int rank : ranks) value = hash(value, static_cast<std::uint64_t>(rank));
+  return value;
+}
+
+/// "subgroup({0, 1, 2})"; a long list's first ranks are named.
+std::string describe_list(std::span<const int> ranks) {
+  constexpr std::size_t kShown = 16;
+  const auto shown = ranks.first(std::min(ranks.size(), kShown));
+  const std::string more = ranks.size() > kShown ? fmt::format(" and {} more", ranks.size() - kShown) : "";
+  return fmt::format("subgroup({{{}{}}})", fmt::join(shown, ", "), more);
+}
+
+/// Collective: tells all ranks what each of them has asked for. `lengths`: of the ranks' lists, -1 for
+/// split().
+[[noreturn]] void fail_as_different(Communicator& communicator, const std::vector<std::int64_t>& lengths,
+                                    const std::vector<int>& mine) {
+  std::vector<std::uint64_t> counts;
+  for (const std::int64_t length : lengths)
+    counts.push_back(static_cast<std::uint64_t>(std::max<std::int64_t>(length, 0)));
+  std::vector<int> lists(std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}));
+  communicator.all_gather(ConstBuffer(mine), Buffer(lists), counts);
+  // What is asked for, and by which ranks.
+  std::map<std::pair<bool, std::vector<int>>, std::vector<std::size_t>> wishes;
+  auto rest = std::span<const int>(lists);
+  for (std::size_t rank = 0; rank < lengths.size(); ++rank) {
+    const auto list = rest.first(counts[rank]);
+    rest = rest.subspan(counts[rank]);
+    wishes[{lengths[rank] < 0, {list.begin(), list.end()}}].push_back(rank);
+  }
+  std::vector<std::string> texts;
+  for (const auto& [wish, ranks] : wishes) {
+    texts.push_back(fmt::format("{} {} called {}", ranks.size() == 1 ? "rank" : "ranks",
+                                fmt::join(ranks, ", "), wish.first ? "split()" : describe_list(wish.second)));
+  }
+  throw MismatchError(fmt::format("the ranks disagree: {}", fmt::join(texts, ", ")), {});
+}
+
+}  // namespace
+
 Communicator Communicator::split(int color, int key) {
+  return divide(color, key, nullptr);
+}
+
+Communicator Communicator::divide(int color, int key, const std::vector<int>* listed) {
   State& parent = state();
   struct Wish {
     std::int64_t color;
     std::int64_t key;
+    std::int64_t listed_ranks;  ///< -1: split()
+    std::uint64_t list_hash;
   };
-  const Wish mine{color, key};
+  const Wish mine{color, key, listed == nullptr ? -1 : static_cast<std::int64_t>(listed->size()),
+                  listed == nullptr ? 0 : hash_of(*listed)};
   std::vector<Wish> all(static_cast<std::size_t>(parent.size));
   constexpr std::uint64_t kWords = sizeof(Wish) / sizeof(std::int64_t);
   all_gather(ConstBuffer(&mine, kWords, DType::int64), Buffer(all.data(), kWords * all.size(), DType::int64));
+  const auto is_other = [&](const Wish& wish) {
+    return wish.listed_ranks != mine.listed_ranks || wish.list_hash != mine.list_hash;
+  };
+  if (std::ranges::any_of(all, is_other)) {
+    std::vector<std::int64_t> lengths;
+    for (const Wish& wish : all) lengths.push_back(wish.listed_ranks);
+    fail_as_different(*this, lengths, listed == nullptr ? std::vector<int>() : *listed);
+  }
   // Groups of different colors share the numbers: they have no rank in common.
   const State::Place place = parent.agree_on_place(*this);
   if (color < 0) {
@@ -317,7 +381,8 @@ Communicator Communicator::subgroup(std::span<const int> ranks) {
     }
     if (ranks[i] == s.rank) position = static_cast<int>(i);
   }
-  return split(position < 0 ? -1 : 0, position);
+  const std::vector<int> listed(ranks.begin(), ranks.end());
+  return divide(position < 0 ? -1 : 0, position, &listed);
 }
 
 void Communicator::abort(std::string_view reason) {

@@ -3,6 +3,7 @@
 
 #include "conformance/transports.hpp"
 #include "support/cluster.hpp"
+#include "support/require.hpp"
 #include "transport/inproc/faults.hpp"
 
 namespace kolo::test {
@@ -390,6 +391,26 @@ TEST_P(ErrorsOver, APoisonedCommunicatorRefusesAtOnceAndSaysWhy) {
   });
   for (const std::string& error : outcome.errors)
     EXPECT_NE(error.find("disagree"), std::string::npos) << error;
+}
+
+TEST_P(ErrorsOver, SubgroupsOfDifferentListsAreAMismatchOnAllRanks) {
+  const std::vector<int> lists[] = {{0, 1, 2}, {0, 2, 1}, {}};
+  expect_ranks({.size = 4, .transport = GetParam()}, [&](Communicator& c) {
+    const auto expect_told = [&](const std::function<void()>& ask, const std::string& what) {
+      try {
+        ask();
+      } catch (const MismatchError& error) {
+        require(std::string(error.what()).find(what) != std::string::npos, error.what());
+        return;
+      }
+      require(false, "no mismatch");
+    };
+    expect_told([&] { c.subgroup(lists[c.rank() == 1]); },
+                "ranks 0, 2, 3 called subgroup({0, 1, 2}), rank 1 called subgroup({0, 2, 1})");
+    expect_told([&] { c.rank() == 3 ? c.split(1) : c.subgroup(lists[2]); },
+                "ranks 0, 1, 2 called subgroup({}), rank 3 called split()");
+    require(c.subgroup(lists[1]).valid() == (c.rank() != 3), "unusable");
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(Conformance, ErrorsOver, kTransports);
