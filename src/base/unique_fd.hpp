@@ -1,8 +1,10 @@
-// UniqueFd: a file descriptor that is closed exactly once.
+// UniqueFd: a file descriptor that is closed exactly once, and is none of the three standard ones.
 #pragma once
 
+#include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <utility>
 
 namespace kolo {
@@ -10,7 +12,10 @@ namespace kolo {
 class UniqueFd {
  public:
   UniqueFd() = default;
-  explicit UniqueFd(int fd) : fd_(fd) {}
+  /// Owns what the system has just opened, or -1. In a process with a closed standard stream the system gives
+  /// its number to the next file, into which the log or the program's output would go: such a file moves to a
+  /// higher number, or is closed (then errno says why it is not valid()).
+  explicit UniqueFd(int fd) : fd_(fd > STDERR_FILENO || fd < 0 ? fd : moved(fd)) {}
   UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   UniqueFd& operator=(UniqueFd&& other) noexcept {
     if (this != &other) {
@@ -30,6 +35,14 @@ class UniqueFd {
   }
 
  private:
+  static int moved(int fd) noexcept {
+    const int higher = ::fcntl(fd, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+    const int error = errno;
+    ::close(fd);
+    errno = error;
+    return higher;
+  }
+
   int fd_ = -1;
 };
 
