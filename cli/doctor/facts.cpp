@@ -21,6 +21,7 @@
 
 #include "base/config.hpp"
 #include "base/cores.hpp"
+#include "base/file_size_limit.hpp"
 #include "base/unique_fd.hpp"
 #include "kolo/error.hpp"
 #include "kolo/memory.hpp"
@@ -38,6 +39,7 @@ std::uint64_t limit(__rlimit_resource_t what) {
 
 std::string try_memfd() {
   constexpr std::size_t kBytes = 1 << 21;
+  const FileSizeLimit limit;
   const UniqueFd fd(::memfd_create("kolo-doctor", MFD_CLOEXEC));
   if (!fd.valid() || ::ftruncate(fd.get(), kBytes) != 0) return std::strerror(errno);
   void* data = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);

@@ -10,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "base/cgroups.hpp"
+
 namespace kolo {
 namespace {
 
@@ -26,15 +28,6 @@ double quota_of(const std::filesystem::path& group) {
   std::ifstream used(group / "cpu.cfs_quota_us");
   std::ifstream of(group / "cpu.cfs_period_us");
   return used >> quota && of >> period && quota > 0 && period > 0 ? quota / period : kNoQuota;
-}
-
-/// Of the group and all around it. In a container the path may be the one outside; the mount is its group
-/// then.
-double smallest_quota(const std::filesystem::path& mount, const std::filesystem::path& group) {
-  double least = quota_of(mount);
-  std::filesystem::path here = mount;
-  for (const auto& part : group.relative_path()) least = std::min(least, quota_of(here /= part));
-  return least;
 }
 
 std::optional<std::size_t> core_number(std::string_view text) {
@@ -121,20 +114,8 @@ Cores parse_cores(const std::string& text) {
 
 double cgroup_quota(const std::filesystem::path& membership, const std::filesystem::path& mount) {
   double least = kNoQuota;
-  std::ifstream lines(membership);
-  for (std::string line; std::getline(lines, line);) {  // "3:cpu,cpuacct:/a/b" or, in version 2, "0::/a/b"
-    const auto first = line.find(':');
-    const auto second = line.find(':', first + 1);
-    if (first == std::string::npos || second == std::string::npos) continue;
-    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const std::string group = line.substr(second + 1);
-    if (controllers == ",,") {
-      for (const char* usual : {"", "unified"}) least = std::min(least, smallest_quota(mount / usual, group));
-    } else if (controllers.find(",cpu,") != std::string::npos) {
-      for (const char* usual : {"cpu", "cpu,cpuacct"})
-        least = std::min(least, smallest_quota(mount / usual, group));
-    }
-  }
+  for_each_cgroup(membership, mount, "cpu",
+                  [&](const std::filesystem::path& group) { least = std::min(least, quota_of(group)); });
   return least;
 }
 

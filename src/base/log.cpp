@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/config.hpp"
+#include "base/file_size_limit.hpp"
 
 namespace kolo {
 namespace {
@@ -20,6 +21,7 @@ namespace {
 class Stderr : public spdlog::sinks::base_sink<std::mutex> {
  private:
   void sink_it_(const spdlog::details::log_msg& line) override {
+    const FileSizeLimit limit;  // standard error may be a file
     if (!takes_more()) {
       ++lost_;
       return;

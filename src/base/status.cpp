@@ -1,12 +1,19 @@
 #include "base/status.hpp"
 
+#include <sys/resource.h>
+
+#include <cerrno>
 #include <exception>
 #include <system_error>
 
 namespace kolo {
 
 Status Status::from_errno(const std::string& what, int error_number) {
-  return Status(Code::system, what + ": " + std::generic_category().message(error_number));
+  std::string text = what + ": " + std::generic_category().message(error_number);
+  rlimit files{};
+  if (error_number == EFBIG && ::getrlimit(RLIMIT_FSIZE, &files) == 0 && files.rlim_cur != RLIM_INFINITY)
+    text += "; ulimit -f allows files of " + std::to_string(files.rlim_cur) + " bytes";
+  return Status(Code::system, std::move(text));
 }
 
 const std::string& Status::message() const noexcept {

@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "base/file_size_limit.hpp"
+
 namespace kolo {
 
 Status write_whole_file(const std::string& path, const std::function<void(std::ostream&)>& write) {
@@ -14,6 +16,7 @@ Status write_whole_file(const std::string& path, const std::function<void(std::o
   std::error_code error;
   const bool plain = !fs::exists(path, error) || fs::is_regular_file(path, error);
   const std::string beside = plain ? fmt::format("{}.{}", path, ::getpid()) : path;
+  const FileSizeLimit limit;
   std::ofstream file(beside);
   if (file) write(file);
   file.close();

@@ -19,6 +19,7 @@
 
 #include "base/config.hpp"
 #include "base/deadline.hpp"
+#include "base/file_size_limit.hpp"
 #include "base/hash.hpp"
 #include "base/unique_fd.hpp"
 #include "kolo/store.hpp"
@@ -269,6 +270,7 @@ class FileStore final : public Store {
 
   /// All of `bytes`, or none: a write that fails half way is undone.
   Status write_at(off_t offset, std::string_view bytes) {
+    const FileSizeLimit limit;
     std::size_t done = 0;
     while (done < bytes.size()) {
       const ssize_t put =

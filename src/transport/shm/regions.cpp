@@ -9,12 +9,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
-#include <fstream>
 #include <mutex>
-#include <sstream>
 #include <string>
 #include <utility>
 
+#include "base/file_size_limit.hpp"
+#include "base/free_memory.hpp"
 #include "transport/board.hpp"
 
 namespace kolo::shm {
@@ -24,25 +24,13 @@ namespace {
 constexpr int kPopulateWrite = 23;
 constexpr int kCollapse = 25;
 
-constexpr std::size_t kMuch = std::size_t{64} << 20;
+// To get so much takes thirty times as long as free_memory().
+constexpr std::size_t kMuch = std::size_t{16} << 20;
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
 std::size_t round_up(std::size_t number, std::size_t to) {
   return (number + to - 1) / to * to;
-}
-
-/// What the system can give before it kills somebody for it, as it sees it.
-std::uint64_t available_memory() {
-  std::ifstream file("/proc/meminfo");
-  std::uint64_t bytes = 0;
-  std::string line, name;
-  for (std::uint64_t kilobytes = 0; std::getline(file, line);) {
-    std::istringstream words(line);
-    if (words >> name >> kilobytes && (name == "MemAvailable:" || name == "SwapFree:"))
-      bytes += kilobytes << 10;
-  }
-  return bytes > 0 ? bytes : ~std::uint64_t{0};
 }
 
 std::size_t page_size() {
@@ -112,8 +100,11 @@ Status Region::commit(std::size_t offset, std::size_t bytes) const {
   const std::size_t begin = offset / kHugePage * kHugePage;
   const std::size_t end = std::min(bytes_, round_up(offset + bytes, kHugePage));
   // Nothing else says no in time: pages of files in memory are given until there are none.
-  if (end - begin >= kMuch && end - begin > available_memory()) {
-    return Status::from_errno("shared memory: " + std::to_string(end - begin) + " bytes", ENOMEM);
+  if (const std::uint64_t left = end - begin >= kMuch ? free_memory() : end - begin; end - begin > left) {
+    return Status::from_errno("shared memory: " + std::to_string(end - begin) +
+                                  " bytes, while the system or its " + "control groups have " +
+                                  std::to_string(left) + " left",
+                              ENOMEM);
   }
   // The first page of each huge one, and the kernel fills in the rest at once: eight times as fast as one
   // fault for each page, and it grants huge pages where faults would not get them (shmem_enabled "never").
@@ -125,6 +116,7 @@ Status Region::commit(std::size_t offset, std::size_t bytes) const {
     }
     ::madvise(data_ + begin, huge_end - begin, kCollapse);
   }
+  const FileSizeLimit limit;
   // Now, while it can be said: a page that cannot be had when it is touched kills the process.
   while (::fallocate(fd_.get(), 0, static_cast<off_t>(begin), static_cast<off_t>(end - begin)) != 0) {
     if (errno != EINTR) {
@@ -139,6 +131,7 @@ Result<UniqueFd> make_memfd(const char* name, std::size_t bytes) {
   UniqueFd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return Status::from_errno("memfd_create", errno);
   const std::size_t size = round_up(bytes, page_size());
+  const FileSizeLimit limit;
   if (::ftruncate(fd.get(), static_cast<off_t>(size)) != 0) {
     return Status::from_errno("shared memory of " + std::to_string(size) + " bytes", errno);
   }

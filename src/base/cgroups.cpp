@@ -1,0 +1,33 @@
+#include "base/cgroups.hpp"
+
+#include <fstream>
+#include <string>
+
+namespace kolo {
+
+void for_each_cgroup(const std::filesystem::path& membership, const std::filesystem::path& mount,
+                     std::string_view controller,
+                     const std::function<void(const std::filesystem::path&)>& visit) {
+  const std::string name(controller);
+  // In a container the path may be the one outside; the mount is its group then.
+  const auto visit_all = [&](std::filesystem::path here, const std::filesystem::path& group) {
+    visit(here);
+    for (const auto& part : group.relative_path()) visit(here /= part);
+  };
+  std::ifstream lines(membership);
+  for (std::string line; std::getline(lines, line);) {  // "3:cpu,cpuacct:/a/b" or, in version 2, "0::/a/b"
+    const auto first = line.find(':');
+    const auto second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controllers = line.substr(first + 1, second - first - 1);
+    const std::string group = line.substr(second + 1);
+    if (controllers.empty()) {
+      for (const char* usual : {"", "unified"}) visit_all(mount / usual, group);
+    } else if (("," + controllers + ",").find("," + name + ",") != std::string::npos) {
+      visit_all(mount / name, group);
+      if (controllers != name) visit_all(mount / controllers, group);
+    }
+  }
+}
+
+}  // namespace kolo
