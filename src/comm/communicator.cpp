@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <new>
 #include <numeric>
 #include <random>
 
@@ -10,8 +11,10 @@
 
 #include "base/config.hpp"
 #include "base/hash.hpp"
+#include "base/limits.hpp"
 #include "comm/settings.hpp"
 #include "comm/state.hpp"
+#include "comm/system_errors.hpp"
 #include "rendezvous/on_network.hpp"
 
 namespace kolo {
@@ -57,7 +60,7 @@ Communicator Communicator::create(const Options& options) {
   std::shared_ptr<Store> store;
   try {
     const auto patience = settings.ok() ? timeout : std::min<std::chrono::nanoseconds>(timeout, kFarewell);
-    store = store_from_environment(launch, patience);
+    store = with_system_errors([&] { return store_from_environment(launch, patience); });
   } catch (const Error&) {
     settings.throw_if_error();
     throw;
@@ -73,6 +76,11 @@ Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int si
                               std::to_string(size) + " ranks makes no sense",
                           {});
   }
+  if (size > kMostRanks) {
+    throw InvalidArgument("Communicator::create: " + std::to_string(size) + " ranks are more than " +
+                              std::to_string(kMostRanks),
+                          {});
+  }
   Terms terms{{}, host_of(*store), options};
   Wireup wireup;
   std::shared_ptr<State> state;
@@ -85,8 +93,13 @@ Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int si
   });
   state->store = std::move(store);
   Communicator made(state);
-  if (size > 1) state->explore(made, wireup);
-  state->share_memory(state->engine->claim_lane(0, state->context));
+  try {
+    if (size > 1) state->explore(made, wireup);
+    state->share_memory(state->engine->claim_lane(0, state->context));
+  } catch (const std::bad_alloc&) {
+    state->engine->end_without_memory().throw_if_error();
+    throw;
+  }
   return made;
 }
 

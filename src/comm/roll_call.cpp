@@ -24,6 +24,7 @@
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "base/reminder.hpp"
+#include "comm/system_errors.hpp"
 #include "comm/wireup.hpp"
 
 namespace kolo {
@@ -88,11 +89,15 @@ std::string RollCall::not_come(const std::string& who) const {
                      store_.describe());
 }
 
-/// "ranks 1, 3 of 4", of rank_keys().
+/// "ranks 1, 3 of 4", of rank_keys(); the first of many.
 std::string RollCall::names(const std::vector<std::string>& keys) const {
+  constexpr std::size_t kShown = 16;
   std::vector<std::string_view> ranks;
   for (const std::string& key : keys) ranks.push_back(std::string_view(key).substr(key.find('/') + 1));
-  return fmt::format("{} {} of {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "), size_);
+  const std::size_t shown = std::min(ranks.size(), kShown);
+  return fmt::format("{} {}{} of {}", ranks.size() == 1 ? "rank" : "ranks",
+                     fmt::join(ranks.begin(), ranks.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+                     shown < ranks.size() ? fmt::format(" and {} more", ranks.size() - shown) : "", size_);
 }
 
 /// Takes this rank's number, which belongs to the first process that comes with it.
@@ -246,7 +251,7 @@ bool RollCall::listen(std::chrono::nanoseconds patience) {
 
 void RollCall::attempt(const std::function<void()>& meet) {
   try {
-    meet();
+    with_system_errors(meet);
   } catch (const InvalidArgument& error) {
     call_off(error.what());
     throw;
@@ -277,7 +282,7 @@ void RollCall::call_off(std::string_view why) {
     if (unaware.empty() || farewell <= kMoment) return;
     log().warn("{}; rank 0 stays {:.2g} s for {} to learn it", text, to_seconds(farewell), names(unaware));
     store_.wait(unaware, farewell - kMoment);
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     log().debug("rank {} cannot tell the others: {}", rank_, error.what());
   }
 }

@@ -51,7 +51,12 @@ Engine::Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, Engin
   }
   if (board_ != nullptr && options_.crowded) board_->crowded.store(1, std::memory_order_relaxed);
   begin_watching();
-  thread_ = ServiceThread([this] { own_thread(); });
+  try {
+    thread_ = ServiceThread([this] { own_thread(); });
+  } catch (...) {
+    if (options_.metrics) options_.metrics->remove(this);
+    throw;
+  }
 }
 
 std::shared_ptr<Engine> Engine::make(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints,

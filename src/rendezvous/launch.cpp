@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "base/limits.hpp"
 #include "rendezvous/slurm.hpp"
 
 namespace kolo {
@@ -36,6 +37,7 @@ class Reader {
   void check(const char* rank_name, int rank, const char* size_name, int size) {
     if (!status_.ok()) return;
     if (size < 1) fail(fmt::format("{}={} must be at least 1", size_name, size));
+    if (size > kMostRanks) fail(fmt::format("{}={} must be at most {}", size_name, size, kMostRanks));
     if (rank < 0 || rank >= size) {
       fail(fmt::format("{}={} must be from 0 to {} ({}={})", rank_name, rank, size - 1, size_name, size));
     }

@@ -1,12 +1,16 @@
 // Ranks that do not meet, as processes: rank 0's takes the store along when it ends.
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <regex>
 #include <thread>
 
 #include "multiprocess/processes.hpp"
 #include "rendezvous/socket.hpp"
+#include "support/require.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace kolo::test {
@@ -42,6 +46,22 @@ void come_late() {
   std::this_thread::sleep_for(1s);
 }
 
+TEST(Meeting, NothingOfKolosTakesTheNumbersOfClosedStreams) {
+  for (const char* transports : {"shm", "tcp"}) {
+    ProcessOptions options = job(3);
+    options.transports = transports;
+    options.settings["KOLO_LOG"] = "trace";
+    options.prepare = [](int) { ::close_range(0, 2, 0); };
+    Processes processes(options, [](Communicator& c) {
+      std::vector<int> data(100'000, c.rank());
+      c.all_reduce(data);
+      require(std::ranges::count(data, 3) == 100'000, "wrong sum");
+      for (const int fd : {0, 1, 2}) require(::fcntl(fd, F_GETFD) == -1, "descriptor " + std::to_string(fd));
+    });
+    for (const RankEnd& end : processes.collect(30s)) EXPECT_EQ(end.code, 0) << end.error;
+  }
+}
+
 TEST(Meeting, WhatAllRanksHaveWrongEndsAllAtOnce) {
   const std::pair<const char*, const char*> settings[] = {{"KOLO_TRANSPORTS", "pigeon"},
                                                           {"KOLO_ALGORITHM", "magic"},
@@ -70,6 +90,17 @@ TEST(Meeting, WhatOneRankHasWrongIsToldToThoseThatComeLater) {
       }
     };
     expect_all_told(options, "there is no transport 'pigeon'");
+  }
+}
+
+TEST(Meeting, AJobThatIsTooLargeIsRefusedAndTheLargestKeepsItsTimeout) {
+  for (const char* size : {"2147483647", "65537", "65536"}) {
+    ProcessOptions options = job(1);
+    options.timeout = 5s;
+    options.prepare = [size](int) { ::setenv("WORLD_SIZE", size, 1); };
+    const bool is_refused = std::string(size) != "65536";
+    expect_all_told(options, is_refused ? "WORLD_SIZE=" + std::string(size) + " must be at most 65536"
+                                        : "ranks 1, 2, .*16 and 65519 more of 65536 did not come within 5 s");
   }
 }
 

@@ -234,6 +234,57 @@ TEST(Refusals, NoAddressesForTheMemoryOfOthers) {
   expect_mapping_fails([] { allow_addresses(8 << 20); }, "Cannot allocate memory");
 }
 
+TEST(Refusals, NoThreadToMeetWith) {
+  Processes processes({.size = 3,
+                       .prepare =
+                           [](int rank) {
+                             if (rank == 1) require(testing::forbid(SYS_clone3), "no seccomp here");
+                           }},
+                      [](Communicator&) {});
+  for (const RankEnd& end : processes.collect(10s)) {
+    EXPECT_EQ(end.code, 1);
+    EXPECT_NE(end.error.find("cannot start a thread"), std::string::npos) << end.error;
+  }
+}
+
+TEST(Refusals, TooSmallAFileSizeLimitIsAnErrorAndNoSignal) {
+  Processes processes({.size = 3,
+                       .prepare =
+                           [](int rank) {
+                             if (rank == 1) lower(RLIMIT_FSIZE, 64 << 10);
+                           }},
+                      [](Communicator&) {});
+  for (const RankEnd& end : processes.collect(10s)) {
+    EXPECT_EQ(end.code, 1);
+    EXPECT_NE(end.error.find("ulimit -f allows files of 65536 bytes"), std::string::npos) << end.error;
+  }
+}
+
+TEST(Refusals, SharedMemoryBeyondTheFileSizeLimitIsAnError) {
+  Processes processes({.size = 2}, [](Communicator& c) {
+    if (c.rank() == 1) lower(RLIMIT_FSIZE, 1 << 20);
+    const SharedMemory memory(2 << 20);
+    c.barrier();
+  });
+  expect_blamed(processes, 2, 1, "ulimit -f allows files of 1048576 bytes");
+}
+
+TEST(Refusals, WantOfMemoryToMeetWithIsAKoloError) {
+  for (const std::size_t more_bytes : {1 << 18, 1 << 20, 1 << 22, 1 << 23, 12 << 20, 1 << 24, 20 << 20}) {
+    Processes processes({.size = 2,
+                         .prepare =
+                             [&](int rank) {
+                               if (rank == 1) allow_addresses(more_bytes);
+                             }},
+                        [](Communicator& c) { c.barrier(); });
+    for (const RankEnd& end : processes.collect(15s)) {
+      EXPECT_TRUE(end.exited);
+      EXPECT_TRUE(end.code == 0 || end.error.find("Error: ") != std::string::npos)
+          << more_bytes << ": " << end.error;
+    }
+  }
+}
+
 TEST(Refusals, NoAddressesToMeetWith) {
   Processes processes({.size = 3,
                        .timeout = 2s,

@@ -110,6 +110,7 @@ TEST(Launch, ErrorsNameTheVariable) {
     expect_error(with(kSlurm, name, "x"), name);
   }
   for (const char* name : {"SLURM_NTASKS", "SLURM_LOCALID"}) expect_error(without(kSlurm, name), name);
+  expect_error(with(kTorchrun, "WORLD_SIZE", "65537"), "WORLD_SIZE=65537 must be at most 65536");
   expect_error(with(kTorchrun, "RANK", "8"), "RANK");
   expect_error(with(kTorchrun, "LOCAL_RANK", "4"), "LOCAL_RANK");
   expect_error(with(kSlurm, "SLURM_TASKS_PER_NODE", "2(x"), "SLURM_TASKS_PER_NODE");
