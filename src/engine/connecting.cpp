@@ -1,9 +1,13 @@
 // Links that are connected when they are needed: who dials, and what becomes of those that cannot be reached.
+#include <sys/eventfd.h>
+
 #include <algorithm>
+#include <cerrno>
 
 #include <fmt/format.h>
 
 #include "base/log.hpp"
+#include "base/unique_fd.hpp"
 #include "engine/engine.hpp"
 
 namespace kolo {
@@ -14,6 +18,13 @@ namespace {
 constexpr auto kPatience = std::chrono::milliseconds(50);
 // Every rank listens before any of them can want it: one that refuses for so long has ended.
 constexpr auto kLongestRefusal = std::chrono::milliseconds(200);
+
+/// Why a connection cannot be made here, whatever the peer does; empty where it can.
+std::string why_no_descriptor() {
+  const UniqueFd probe(::eventfd(0, EFD_CLOEXEC));
+  if (probe.valid() || (errno != EMFILE && errno != ENFILE)) return {};
+  return Status::from_errno("raise the limit of open files (ulimit -n)", errno).message();
+}
 
 }  // namespace
 
@@ -71,6 +82,14 @@ bool Engine::is_done_here(int peer) const {
 void Engine::check_unreachable() {
   for (const Unconnected& waiting : unconnected_) {
     const int peer = static_cast<int>(waiting.index);
+    if (waiting.dialled && on_demand_.dialer->failed_attempts(peer) > 0) {
+      if (const std::string why = why_no_descriptor(); !why.empty()) {
+        return note_failure({Code::system, rank_,
+                             fmt::format("{} has no descriptor for its connection to {}: {}",
+                                         name_of_rank(rank_), name_of_rank(peer), why)},
+                            true);
+      }
+    }
     // One that was only asked where it is may have done its part and ended.
     if (!links_[waiting.index]->is_waiting() || !is_unreachable(peer)) continue;
     note_failure({Code::peer_lost, peer,

@@ -167,6 +167,12 @@ void Connector::accept_from(int listener) {
         hurry_strangers();
         continue;
       }
+      const int error = errno;
+      if (warnings_ < kMostWarnings) {
+        ++warnings_;
+        log().warn("{}: cannot take connections at {}: {} (ulimit -n)", kind_.name(), kind_.listening_at(),
+                   std::strerror(error));
+      }
       listen_at_ = Clock::now() + kAcceptPause;
       return pause_listening(true);
     }

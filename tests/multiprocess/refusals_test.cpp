@@ -213,6 +213,23 @@ void expect_mapping_fails(Lack lack, const char* words) {
   }
 }
 
+// Connections that no schedule has needed so far are made when they are.
+TEST(Refusals, NoDescriptorForALateConnection) {
+  Processes processes({.size = 8, .transports = "tcp"}, [](Communicator& c) {
+    constexpr int kDialling = 7;
+    if (c.rank() == kDialling) allow_no_more_descriptors();
+    std::vector<std::int32_t> word(1);
+    if (c.rank() == kDialling) {
+      for (int peer = 0; peer < kDialling; ++peer) c.send(word, peer);
+    } else {
+      c.recv(word, kDialling);
+    }
+    c.barrier();
+    c.barrier();
+  });
+  expect_blamed(processes, 8, 7, "rank 7 has no descriptor for its connection to rank ");
+}
+
 TEST(Refusals, NoDescriptorForTheMemoryOfOthers) {
   expect_mapping_fails(allow_no_more_descriptors, "Too many open files");
 }
