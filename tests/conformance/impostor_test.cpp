@@ -1,0 +1,155 @@
+// A peer that has the job's key and proves it, and then says what no rank says: its link ends, and the rank
+// at the other end lives to tell.
+#include <gtest/gtest.h>
+#include <sys/uio.h>
+
+#include <cstring>
+#include <random>
+#include <sstream>
+#include <thread>
+
+#include "comm/roll_call.hpp"
+#include "comm/wireup.hpp"
+#include "support/cluster.hpp"
+#include "transport/frame.hpp"
+
+namespace kolo::test {
+namespace {
+
+using namespace std::chrono_literals;
+using Bytes = std::vector<std::byte>;
+
+/// Rank 1 of two, as far as the link to rank 0.
+class Impostor {
+ public:
+  Impostor(Store& store, const std::string& transport) : roll_call_(store, 1, 2, 20s) {
+    Terms terms{roll_call_.job(), {}, {.transports = transport}};
+    offer_ = make_offer(1, terms);
+    std::istringstream lines(roll_call_.offers(offer_.text)[0]);
+    std::string line;
+    while (std::getline(lines, line) && !line.starts_with(transport + ' ')) {
+    }
+    const TransportPeer zero{0, line.substr(transport.size() + 1)};
+    Transport& own = *offer_.transports[transport];
+    const auto deadline = Deadline::after(20s);
+    if (const auto dialer = own.dialer(1, {&zero, 1})) {
+      dialer->dial(0);
+      while (link_ == nullptr && !deadline.passed()) {
+        for (auto& connected : dialer->progress()) link_ = std::move(connected.endpoint);
+      }
+    } else {
+      link_ = std::move(own.connect(1, {&zero, 1}, deadline).value_or_throw().front());
+    }
+    if (link_ == nullptr) throw std::runtime_error("not connected");
+    store.set("told/1", "");  // or rank 0 would stay for a while after its failure
+  }
+
+  void say(const Bytes& bytes) {
+    iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+    for (const auto deadline = Deadline::after(5s); part.iov_len > 0 && !deadline.passed();) {
+      const auto wrote = link_->write({&part, 1});
+      if (!wrote.ok()) break;  // rank 0 has heard enough
+      part.iov_base = static_cast<std::byte*>(part.iov_base) + *wrote;
+      part.iov_len -= *wrote;
+    }
+  }
+
+ private:
+  RollCall roll_call_;
+  Offer offer_;
+  std::unique_ptr<Endpoint> link_;
+};
+
+template <typename T>
+void append(Bytes& bytes, const T& value) {
+  const auto raw = std::as_bytes(std::span(&value, 1));
+  bytes.insert(bytes.end(), raw.begin(), raw.end());
+}
+
+/// The message of the first barrier, but for what `change` makes of it.
+template <typename Change>
+Bytes frame(Change change) {
+  FrameHeader header;
+  header.type = FrameType::message;
+  header.tag = {0, 0, 1};
+  change(header);
+  Bytes bytes;
+  append(bytes, header);
+  return bytes;
+}
+
+/// Frames whose every field is random, or as it should be.
+Bytes random_frames(unsigned seed) {
+  std::mt19937_64 random(seed);
+  Bytes bytes;
+  for (int i = 0; i < 20; ++i) {
+    append(bytes, [&] {
+      FrameHeader header;
+      header.type = static_cast<FrameType>(1 + random() % 8);
+      header.acknowledged = static_cast<std::uint8_t>(random());
+      header.segments = static_cast<std::uint32_t>(random() % 3);
+      header.tag = {static_cast<std::uint32_t>(random() % 2), static_cast<std::uint32_t>(random() % 6),
+                    random() % 4};
+      if (random() % 4 == 0) header.tag.sequence |= std::uint64_t{1} << 63;
+      header.bytes = random() % 2 == 0 ? random() % 64 : random() >> random() % 64;
+      std::uint64_t raw[sizeof(Signature) / 8];
+      for (std::uint64_t& word : raw) word = random() >> random() % 64;
+      std::memcpy(static_cast<void*>(&header.signature), raw, sizeof raw);
+      header.range = {static_cast<decltype(header.range.region)>(random() % 4), random() >> random() % 64};
+      return header;
+    }());
+    for (std::uint64_t left = random() % 64; left > 0; --left)
+      append(bytes, static_cast<std::uint8_t>(random()));
+  }
+  return bytes;
+}
+
+/// What rank 0 throws when its peer says this and leaves.
+std::string heard(const std::string& transport, const Bytes& said) {
+  const Watchdog watchdog("an impostor", 60s);
+  const auto store = make_memory_store();
+  std::string error = "none";
+  std::thread zero([&] {
+    try {
+      Communicator::create(store, 0, 2, {.timeout = 20s, .transports = transport}).barrier();
+    } catch (const Error& problem) {
+      error = problem.what();
+    }
+  });
+  Impostor(*store, transport).say(said);
+  zero.join();
+  return error;
+}
+
+class Impostors : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(Impostors, AreNamedAndHarmless) {
+  const std::pair<const char*, Bytes> cases[] = {
+      {"lost rank 1", {}},
+      {"lost rank 1: received nonsense", Bytes(200, std::byte{'x'})},
+      {"lost rank 1: received nonsense", frame([](FrameHeader& h) { h.bytes = ~0ull; })},
+      {"lost rank 1: received nonsense", frame([](FrameHeader& h) { h.type = FrameType::ready; })},
+      {"lost rank 1: received nonsense", frame([](FrameHeader& h) { h.type = FrameType::done; })},
+      {"lost rank 1: received nonsense", frame([](FrameHeader& h) {
+         h.type = FrameType::data;
+         h.tag.message = 7;
+         h.bytes = ~0ull;
+       })},
+      {"rank 1 called unknown",
+       frame([](FrameHeader& h) { h.signature = {255, 255, 255, 255, -1, ~0ull, ~0ull}; })},
+  };
+  for (const auto& [expected, said] : cases) {
+    const std::string error = heard(GetParam(), said);
+    EXPECT_NE(error.find(expected), std::string::npos) << error;
+  }
+}
+
+TEST_P(Impostors, SayWhatTheyLike) {
+  for (unsigned seed = 0; seed < 20; ++seed)
+    EXPECT_NE(heard(GetParam(), random_frames(seed)), "none") << seed;
+}
+
+INSTANTIATE_TEST_SUITE_P(Conformance, Impostors, ::testing::Values("shm", "tcp"));
+
+}  // namespace
+}  // namespace kolo::test
