@@ -12,7 +12,7 @@ Sleeper::Sleeper() : epoll_(epoll_create1(EPOLL_CLOEXEC)), kick_(eventfd(0, EFD_
   event.events = EPOLLIN;
   event.data.u32 = kKick;
   if (!epoll_.valid() || !kick_.valid() || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, kick_.get(), &event) != 0) {
-    Status::from_errno("cannot create an epoll", errno).throw_if_error();
+    Status::from_errno("epoll or eventfd", errno).throw_if_error();
   }
 }
 

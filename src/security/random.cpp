@@ -4,7 +4,10 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <vector>
+
+#include "base/log.hpp"
 
 namespace kolo {
 
@@ -13,7 +16,9 @@ void fill_random(std::span<std::byte> out) {
     const ssize_t got = ::getrandom(out.data(), out.size(), 0);
     if (got < 0) {
       if (errno == EINTR) continue;
-      std::abort();  // without randomness there is no authentication, and going on would fake one
+      // Without randomness there is no authentication, and going on would fake one.
+      log().critical("getrandom: {}: this process ends", std::strerror(errno));
+      std::abort();
     }
     out = out.subspan(static_cast<std::size_t>(got));
   }

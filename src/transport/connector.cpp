@@ -58,19 +58,20 @@ Connector::Wanted* Connector::find(int rank) {
 void Connector::pause_listening(bool paused) {
   if (listening_ == !paused) return;
   listening_ = !paused;
-  for (const int listener : kind_.listeners()) {
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.fd = listener;
-    ::epoll_ctl(epoll_.get(), paused ? EPOLL_CTL_DEL : EPOLL_CTL_ADD, listener, &event);
-  }
+  for (const int listener : kind_.listeners())
+    control(paused ? EPOLL_CTL_DEL : EPOLL_CTL_ADD, listener, EPOLLIN);
+}
+
+void Connector::control(int operation, int fd, std::uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.fd = fd;
+  if (::epoll_ctl(epoll_.get(), operation, fd, &event) != 0 && status_.ok())
+    status_ = Status::from_errno("epoll_ctl", errno);
 }
 
 void Connector::watch(const Attempt& attempt, bool is_new) {
-  epoll_event event{};
-  event.events = attempt.wants_write() ? EPOLLOUT : EPOLLIN;
-  event.data.fd = attempt.fd();
-  ::epoll_ctl(epoll_.get(), is_new ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, attempt.fd(), &event);
+  control(is_new ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, attempt.fd(), attempt.wants_write() ? EPOLLOUT : EPOLLIN);
 }
 
 /// Before an attempt is closed or taken: what a fork holds open too would stay here, ready for ever.
@@ -163,6 +164,7 @@ void Connector::accept_from(int listener) {
     if (!fd.valid()) {
       const bool nobody = would_block(errno) || errno == EINTR || errno == ECONNABORTED;
       if (nobody) return;
+      accept_error_ = std::strerror(errno);
       if (!strangers_.empty()) {  // no descriptors: the next may be the one we wait for
         hurry_strangers();
         continue;
@@ -234,6 +236,7 @@ std::vector<Connector::Connected> Connector::progress() {
   if (!listening_ && now >= listen_at_) pause_listening(false);
   epoll_event events[kEventsAtOnce];
   const int count = ::epoll_wait(epoll_.get(), events, kEventsAtOnce, 0);
+  if (count < 0 && errno != EINTR && status_.ok()) status_ = Status::from_errno("epoll_wait", errno);
   const auto is_due = [&](int fd) {
     return std::any_of(events, events + std::max(count, 0), [&](const auto& e) { return e.data.fd == fd; });
   };
@@ -271,7 +274,10 @@ std::string Connector::known(int rank) const {
   if (found == wanted_.end()) return "it is no peer";
   if (found->second.candidates.empty())
     return "its address \"" + found->second.peer.address + "\" leads nowhere";
-  return found->second.known.empty() ? "it has not dialled " + kind_.listening_at() : found->second.known;
+  const bool has_dialled = !found->second.known.empty();
+  std::string text = has_dialled ? found->second.known : "it has not dialled " + kind_.listening_at();
+  if (!accept_error_.empty()) text += "; accept failed here: " + accept_error_;
+  return status_.ok() ? text : text + "; " + status_.message();
 }
 
 std::uint64_t Connector::failed_attempts(int rank) const {
@@ -324,6 +330,7 @@ Result<std::vector<ProvedSocket>> connect_all(const SocketKind& kind, const Iden
   const auto dial_all_at = Clock::now() + kPatience;
   Clock::time_point look_at{};  // after those that have ended
   while (connected.size() < peers.size()) {
+    if (!connector.status().ok()) return connector.status().prefixed(std::string(kind.name()));
     if (deadline.passed()) return ranks_missing(kind.name(), me.rank, missing());
     if (const auto now = Clock::now(); now >= look_at) {
       look_at = now + kAskWhoIsGone;

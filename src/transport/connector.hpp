@@ -69,6 +69,8 @@ class Connector {
   Clock::time_point next_time() const;
   /// Those that are connected now. A rank may come twice: then it has given up the first connection.
   std::vector<Connected> progress();
+  /// Not ok once the system has refused what no connection can do without.
+  const Status& status() const { return status_; }
   /// What is known of a peer that is not connected: "dialled 10.0.0.1:4000: Connection refused".
   std::string known(int rank) const;
   /// For how long every dial to every candidate has been refused; zero when one has not. A network that is
@@ -94,6 +96,7 @@ class Connector {
   };
 
   Wanted* find(int rank);
+  void control(int operation, int fd, std::uint32_t events);
   void watch(const Attempt& attempt, bool is_new);
   void unwatch(const Attempt& attempt);
   void end_attempt(Wanted& wanted);
@@ -112,6 +115,8 @@ class Connector {
   const SocketKind& kind_;
   const Identity me_;
   UniqueFd epoll_;
+  Status status_;
+  std::string accept_error_;  // the last one
   std::map<int, Wanted> wanted_;
   std::list<Attempt> strangers_;  // accepted, oldest first
   Clock::time_point listen_at_{};

@@ -149,6 +149,37 @@ TEST(Refusals, WithoutMemfdAndWithoutTcpThereIsNoTransport) {
   }
 }
 
+// Also what the system says where there are as many as there may be (ulimit -u, pids.max of a control group).
+TEST(Refusals, ARankThatMayStartNoThreadSaysSo) {
+  Processes processes({.size = 3,
+                       .prepare =
+                           [](int rank) {
+                             if (rank == 1) require(testing::forbid(SYS_clone3), "no seccomp here");
+                           }},
+                      [](Communicator& c) { c.barrier(); });
+  for (const RankEnd& end : processes.collect(20s)) {
+    EXPECT_EQ(end.code, 1);
+    EXPECT_NE(end.error.find("cannot start a thread (ulimit -u, "), std::string::npos) << end.error;
+  }
+}
+
+TEST(Refusals, ARankThatMayNotWatchItsConnectionsSaysSo) {
+  for (const char* transports : {"shm", "tcp"}) {
+    Processes processes({.size = 3,
+                         .transports = transports,
+                         .timeout = 60s,
+                         .prepare =
+                             [](int rank) {
+                               if (rank == 1) require(testing::forbid(SYS_epoll_ctl), "no seccomp here");
+                             }},
+                        [](Communicator& c) { c.barrier(); });
+    for (const RankEnd& end : processes.collect(20s)) {
+      EXPECT_EQ(end.code, 1);
+      EXPECT_NE(end.error.find("epoll"), std::string::npos) << end.error;
+    }
+  }
+}
+
 void become_somebody_else() {
   constexpr uid_t kNobody = 65534;
   require(setuid(kNobody) == 0, "setuid");
