@@ -275,8 +275,11 @@ void RollCall::call_off(std::string_view why) {
     const auto farewell =
         has_decided_ ? 2 * kAskAgain : std::min<std::chrono::nanoseconds>(left(), kFarewell) + kMoment;
     if (rank_ == 0 && !has_decided_) give_verdict(text);
-    if (is_second_) return;
-    if (rank_ != 0) return store_.set(told_key(rank_), "");
+    if (rank_ != 0) {
+      if (!is_second_) store_.set(told_key(rank_), "");
+      return;
+    }
+    // Of two processes that come as rank 0, either may serve the store.
     // The store may end with this process.
     const auto unaware = store_.wait(others(told_key), std::min<std::chrono::nanoseconds>(farewell, kMoment));
     if (unaware.empty() || farewell <= kMoment) return;
