@@ -11,6 +11,7 @@
 #include <numeric>
 #include <utility>
 
+#include "autograd_run.hpp"
 #include "bucket_assignment.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
@@ -32,6 +33,25 @@ class Reducer::Hook : public torch::autograd::FunctionPostHook {
  private:
   Reducer& reducer_;
   std::size_t index_;
+};
+
+/// Part of one run of autograd's engine: its reach() is a callback at the end of the run. It is destroyed
+/// with the run, also with one that an exception broke off before its end.
+class Reducer::Ending {
+ public:
+  explicit Ending(Reducer& reducer) : reducer_(reducer) {}
+  ~Ending() { reducer_.leave_run(is_reached_); }
+  Ending(const Ending&) = delete;
+  Ending& operator=(const Ending&) = delete;
+
+  void reach() {
+    is_reached_ = true;
+    reducer_.end_run();
+  }
+
+ private:
+  Reducer& reducer_;
+  bool is_reached_ = false;
 };
 
 Reducer::Reducer(std::vector<NamedTensor> parameters, Communicator communicator,
@@ -100,12 +120,10 @@ void Reducer::build(std::span<const std::size_t> order) {
 void Reducer::require_sound() {
   if (error_) std::rethrow_exception(error_);
   if (in_backward_) {
-    // finish() never came. Other ranks may have averaged buckets that this rank did not start: the next
-    // all-reduce would mix two steps.
-    fail(std::make_exception_ptr(Error("an earlier backward() broke off on rank " +
-                                           std::to_string(communicator_.rank()) +
-                                           ", so the ranks' gradients no longer belong together",
-                                       {})));
+    throw InvalidArgument(
+        "forward() was called by a backward() that averages gradients: let backward() compute parts of the "
+        "model anew (checkpointing), not DistributedDataParallel itself",
+        {});
   }
 }
 
@@ -120,20 +138,22 @@ void Reducer::require_watched() const {
   }
 }
 
-void Reducer::fail(std::exception_ptr error) {
-  error_ = error;
-  std::rethrow_exception(error);
+void Reducer::fail(const std::exception& error) {
+  error_ = std::current_exception();
+  // The communicator's own errors, and what a collective finds, come to all ranks anyway.
+  const bool comes_to_all = dynamic_cast<const Error*>(&error) != nullptr &&
+                            dynamic_cast<const InvalidArgument*>(&error) == nullptr;
+  if (!comes_to_all) communicator_.abort(error.what());
+  throw;
 }
 
 void Reducer::expect_backward_from(std::span<const at::Tensor> outputs, bool is_all) {
-  std::vector<torch::autograd::Edge> edges;
-  std::erase_if(outputs_, [](const auto& output) { return output.expired(); });
-  for (const at::Tensor& output : outputs) {
-    if (!output.defined() || !output.requires_grad()) continue;
-    edges.push_back(torch::autograd::impl::gradient_edge(output));
-    outputs_.push_back(weak(edges.back().function));
-  }
   if (!options_.find_unused_parameters) return;
+  std::vector<torch::autograd::Edge> edges;
+  for (const at::Tensor& output : outputs) {
+    if (output.defined() && output.requires_grad())
+      edges.push_back(torch::autograd::impl::gradient_edge(output));
+  }
   std::vector<NodePtr> accumulators;
   for (const Parameter& state : states_) accumulators.push_back(state.accumulator);
   std::vector<bool> reached(states_.size(), true);
@@ -154,12 +174,10 @@ void Reducer::on_gradient(std::size_t index) {
   const c10::NoGradGuard no_grad;
   try {
     if (!in_backward_) begin();
-    if (!std::exchange(end_is_queued_, true)) {
-      torch::autograd::Engine::get_default_engine().queue_callback([this] { end_backward(); });
-    }
+    if (!end_is_queued_) queue_end();
     mark_ready(index, has_gradient);
-  } catch (...) {
-    fail(std::current_exception());
+  } catch (const std::exception& error) {
+    fail(error);
   }
 }
 
@@ -232,25 +250,40 @@ void Reducer::start_complete_buckets() {
   }
 }
 
-void Reducer::end_backward() {
-  end_is_queued_ = false;
-  const bool is_complete = std::ranges::all_of(states_, &Parameter::ready);
-  // The gradients that come after a nested backward queue this anew.
-  if (is_complete || options_.find_unused_parameters || !is_nested()) finish();
+void Reducer::queue_end() {
+  const auto ending = std::make_shared<Ending>(*this);
+  torch::autograd::Engine::get_default_engine().queue_callback([ending] { ending->reach(); });
+  end_is_queued_ = true;
 }
 
-/// Whether the backward that ends began elsewhere than at what forward() returned: then a function of the one
-/// that did begin there called it, to compute a part of the model anew (checkpointing).
-bool Reducer::is_nested() const {
-  const auto* const nodes = torch::autograd::get_current_graph_task_nodes_in_graph();
-  bool knows_outputs = false;
-  for (const auto& weak : outputs_) {
-    const auto output = weak.lock();
-    if (!output) continue;
-    if (nodes == nullptr || nodes->contains(output.get())) return false;
-    knows_outputs = true;
+void Reducer::end_run() {
+  if (error_) std::rethrow_exception(error_);
+  const bool is_complete = std::ranges::all_of(states_, &Parameter::ready);
+  if (is_complete || !is_nested_run()) finish();
+}
+
+void Reducer::leave_run(bool is_over) noexcept {
+  end_is_queued_ = false;
+  if (!in_backward_ || error_) return;
+  try {
+    // The run was nested. That it was called from is current again, and has the rest of the gradients.
+    if (is_over) return queue_end();
+    break_off();
+  } catch (const std::exception&) {
+    if (!error_) error_ = std::current_exception();
   }
-  return knows_outputs;
+}
+
+/// A run in which some gradients became ready ended by an exception that a function or a hook threw. The
+/// other ranks may have averaged buckets that this rank did not start, and its next all-reduce would mix two
+/// steps.
+void Reducer::break_off() {
+  const int rank = communicator_.rank();
+  const std::string reason =
+      "an exception broke off its backward(), so the ranks' gradients no longer belong together";
+  error_ = std::make_exception_ptr(
+      AbortedError("rank " + std::to_string(rank) + " aborted: " + reason, {.peer = rank}));
+  communicator_.abort(reason);
 }
 
 void Reducer::finish() {
@@ -287,8 +320,8 @@ void Reducer::finish() {
     if (check_ != nullptr) check_->step(communicator_);
     if (!rebuilt_ && options_.rebuild_buckets && !options_.find_unused_parameters) rebuild();
     rebuilt_ = true;
-  } catch (...) {
-    fail(std::current_exception());
+  } catch (const std::exception& error) {
+    fail(error);
   }
 }
 
@@ -324,7 +357,6 @@ void Reducer::attach_results(std::span<const std::uint8_t> used_anywhere) {
     state.expected = true;
   }
   has_expectation_ = false;
-  outputs_.clear();
 }
 
 void Reducer::account(Bucket::Clock::time_point waiting, Bucket::Clock::time_point done) {

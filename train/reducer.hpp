@@ -20,8 +20,9 @@
 namespace kolo::train {
 
 /// The engine of DistributedDataParallel, which documents the behaviour. A hook on each parameter's gradient
-/// accumulator reports in the thread that runs backward; the first report of a backward queues
-/// end_backward(), which autograd calls when backward is over.
+/// accumulator reports in the thread that runs backward; the first report of a run of autograd's engine
+/// queues end_run(), which autograd calls when that run is over. Checkpointing nests runs: what the inner
+/// ones leave open ends with the outermost.
 class Reducer {
  public:
   /// `parameters` are those that want gradients, the same on all ranks, each tensor once. Whichever reducer
@@ -34,12 +35,12 @@ class Reducer {
 
   /// False: backward only accumulates.
   void set_synchronized(bool synchronized) noexcept { synchronized_ = synchronized; }
-  /// Throws the error of an earlier backward, or for one that broke off, since the ranks no longer agree.
+  /// Throws the error of an earlier backward, which may have broken off, since the ranks no longer agree.
   void require_sound();
   /// Throws InvalidArgument where a parameter was replaced by another under the same name (by a cast, say).
   void require_watched() const;
-  /// Remembers from where backward will come and, to find unused parameters, which of them it will not reach:
-  /// none where `outputs` are not all that the loss may depend on.
+  /// To find unused parameters: remembers which of them backward from `outputs` does not reach; none if these
+  /// are not all that the loss may depend on.
   void expect_backward_from(std::span<const at::Tensor> outputs, bool is_all);
 
   /// What each averaging does besides: copies rank 0's buffers, checks the parameters. Both may be null.
@@ -55,6 +56,7 @@ class Reducer {
 
  private:
   class Hook;
+  class Ending;
   struct Parameter {
     at::Tensor tensor;
     NodePtr accumulator;  ///< autograd holds it weakly; without it no hook fires
@@ -71,18 +73,21 @@ class Reducer {
   void begin();
   void mark_ready(std::size_t index, bool has_gradient);
   void start_complete_buckets();
-  void end_backward();
-  bool is_nested() const;
+  void queue_end();
+  void end_run();
+  void leave_run(bool is_over) noexcept;
+  void break_off();
   void finish();
   void complete_unready();
-  void wait_for_buckets();
   void attach_results(std::span<const std::uint8_t> used_anywhere);
   void account(Bucket::Clock::time_point waiting, Bucket::Clock::time_point done);
   void rebuild();
   void build(std::span<const std::size_t> order);
   void retire(const std::string& parameter) noexcept;
   void remove_hooks() noexcept;
-  [[noreturn]] void fail(std::exception_ptr error);
+  /// Within the handler of `error`: remembers it, tells the other ranks where they do not know, and throws it
+  /// on.
+  [[noreturn]] void fail(const std::exception& error);
 
   std::vector<NamedTensor> parameters_;
   Communicator communicator_;
@@ -92,8 +97,7 @@ class Reducer {
   std::vector<std::size_t> missing_;  ///< per bucket: gradients not ready yet
   std::vector<std::size_t> ready_order_;
   std::size_t next_bucket_ = 0;
-  std::vector<WeakNodePtr> outputs_;  ///< of the forwards since the last averaging
-  bool has_expectation_ = false;      ///< from one of them
+  bool has_expectation_ = false;  ///< from a forward since the last averaging
   Replicator* buffers_ = nullptr;
   ParameterCheck* check_ = nullptr;
   bool synchronized_ = true;

@@ -1,5 +1,6 @@
 // Models and backward passes that are legal but not plain: the averages are right, or an error says what to
 // do.
+#include "checkpoint.hpp"
 #include "models.hpp"
 
 #include <gtest/gtest.h>
@@ -258,21 +259,6 @@ TEST_F(Unusual, AnUndefinedGradientCountsAsNone) {
   });
 }
 
-/// Computes a layer anew in backward instead of keeping what it computed, by a backward inside backward.
-struct Checkpoint : torch::autograd::Function<Checkpoint> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, torch::nn::Linear* layer) {
-    context->save_for_backward({x});
-    context->saved_data["layer"] = reinterpret_cast<std::int64_t>(layer);
-    return (*layer)->forward(x);
-  }
-  static variable_list backward(AutogradContext* context, variable_list gradients) {
-    const at::Tensor x = context->get_saved_variables()[0].detach().requires_grad_(true);
-    const at::AutoGradMode enabled(true);
-    const auto layer = reinterpret_cast<torch::nn::Linear*>(context->saved_data["layer"].toInt());
-    (*layer)->forward(x).backward(gradients[0]);
-    return {x.grad(), at::Tensor()};
-  }
-};
 struct CheckpointedImpl : torch::nn::Module {
   CheckpointedImpl() : first(8, 8), second(8, 8), third(8, 4) {
     register_module("first", first);
