@@ -221,6 +221,24 @@ TEST_F(DataParallel, CountsWhatItAverages) {
   });
 }
 
+struct HalfImpl : torch::nn::Module {
+  HalfImpl() { weight = register_parameter("weight", at::ones({100}, at::kHalf)); }
+  at::Tensor forward(const at::Tensor& x) { return weight.to(at::kFloat) * x; }
+
+  at::Tensor weight;
+};
+TORCH_MODULE(Half);
+
+TEST_F(DataParallel, LargeGradientsOfFloat16HaveAFiniteAverage) {
+  for (const int ranks : {2, 3, 4, 5}) {
+    run_all(ranks, [](Communicator& communicator) {
+      DistributedDataParallel model(Half(), communicator);
+      model(at::full({100}, 40000.0)).sum().backward();  // whose sum is infinite in float16
+      EXPECT_TRUE(model->weight.grad().eq(40000).all().item().toBool()) << model->weight.grad()[0];
+    });
+  }
+}
+
 struct NormalizedImpl : torch::nn::Module {
   NormalizedImpl() : norm(4), linear(4, 2) {
     register_module("norm", norm);
