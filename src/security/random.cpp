@@ -3,11 +3,10 @@
 #include <sys/random.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <vector>
-
-#include "base/log.hpp"
 
 namespace kolo {
 
@@ -17,7 +16,7 @@ void fill_random(std::span<std::byte> out) {
     if (got < 0) {
       if (errno == EINTR) continue;
       // Without randomness there is no authentication, and going on would fake one.
-      log().critical("getrandom: {}: this process ends", std::strerror(errno));
+      std::fprintf(stderr, "kolo critical: getrandom: %s: this process ends\n", std::strerror(errno));
       std::abort();
     }
     out = out.subspan(static_cast<std::size_t>(got));
