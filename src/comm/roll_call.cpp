@@ -255,6 +255,9 @@ void RollCall::attempt(const std::function<void()>& meet) {
   } catch (const InvalidArgument& error) {
     call_off(error.what());
     throw;
+  } catch (const SystemError& error) {  // of this rank alone: the other ranks listen for it
+    call_off(error.what());
+    throw;
   } catch (const std::exception& error) {
     const bool knew = !reason_.empty();
     if (!knew) listen(kListen);
