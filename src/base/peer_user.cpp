@@ -59,7 +59,8 @@ std::optional<End> end_of(int fd, NameOf name_of) {
   return end;
 }
 
-/// A socket without an inode is in nobody's hands: not accepted yet, or closed. Its user then means nothing.
+/// A socket without an inode belongs to no process: it is not accepted yet, or closed. Its user means
+/// nothing.
 struct Owner {
   uid_t user = 0;
   std::uint64_t inode = 0;

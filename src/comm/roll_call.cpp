@@ -252,13 +252,13 @@ bool RollCall::listen(std::chrono::nanoseconds patience) {
 void RollCall::attempt(const std::function<void()>& meet) {
   try {
     with_system_errors(meet);
-  } catch (const InvalidArgument& error) {
-    call_off(error.what());
-    throw;
-  } catch (const SystemError& error) {  // of this rank alone: the other ranks listen for it
-    call_off(error.what());
-    throw;
   } catch (const std::exception& error) {
+    // What is wrong with this rank alone it says at once: the other ranks listen for it.
+    if (dynamic_cast<const InvalidArgument*>(&error) != nullptr ||
+        dynamic_cast<const SystemError*>(&error) != nullptr) {
+      call_off(error.what());
+      throw;
+    }
     const bool knew = !reason_.empty();
     if (!knew) listen(kListen);
     call_off(error.what());
@@ -282,8 +282,7 @@ void RollCall::call_off(std::string_view why) {
       if (!is_second_) store_.set(told_key(rank_), "");
       return;
     }
-    // Of two processes that come as rank 0, either may serve the store.
-    // The store may end with this process.
+    // The store may end with this process: of two that come as rank 0, either may serve it.
     const auto unaware = store_.wait(others(told_key), std::min<std::chrono::nanoseconds>(farewell, kMoment));
     if (unaware.empty() || farewell <= kMoment) return;
     log().warn("{}; rank 0 stays {:.2g} s for {} to learn it", text, to_seconds(farewell), names(unaware));

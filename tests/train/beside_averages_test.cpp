@@ -3,7 +3,6 @@
 #include "models.hpp"
 
 #include <gtest/gtest.h>
-#include <torch/nn/modules/batchnorm.h>
 
 #include <string>
 
@@ -17,19 +16,6 @@ class BesideAverages : public testing::Test {
  protected:
   void SetUp() override { at::set_num_threads(1); }
 };
-
-struct WithStatisticsImpl : torch::nn::Module {
-  WithStatisticsImpl() : norm(4), linear(4, 2) {
-    register_module("norm", norm);
-    register_module("linear", linear);
-    fill(*this, 1);
-  }
-  at::Tensor forward(const at::Tensor& x) { return linear(norm(x)); }
-
-  torch::nn::BatchNorm1d norm;
-  torch::nn::Linear linear;
-};
-TORCH_MODULE(WithStatistics);
 
 /// As synchronized normalization does, and in another place of backward on each rank.
 TEST_F(BesideAverages, CallsOfTheCallersOwnMayComeInBackward) {
@@ -62,7 +48,7 @@ TEST_F(BesideAverages, ACommunicatorOfItsOwnIsGivenBack) {
 
 TEST_F(BesideAverages, ForwardDoesNotCommunicate) {
   run_all(2, [](Communicator& communicator) {
-    DistributedDataParallel model(WithStatistics(), communicator);
+    DistributedDataParallel model(WithBuffers(), communicator);
     for (int step = 0; step < 2; ++step) {
       communicator.barrier();
       const std::uint64_t before = communicator.counters().operations;
@@ -78,7 +64,7 @@ TEST_F(BesideAverages, ForwardDoesNotCommunicate) {
 TEST_F(BesideAverages, BuffersFollowRankZeroWhateverRanksAreInTraining) {
   for (const int evaluating : {0, 1}) {
     run_all(2, [&](Communicator& communicator) {
-      DistributedDataParallel model(WithStatistics(), communicator);
+      DistributedDataParallel model(WithBuffers(), communicator);
       if (communicator.rank() == evaluating) model->eval();
       for (int step = 0; step < 2; ++step) {
         model(numbers(6, 4, 5.0 * communicator.rank() + step)).sum().backward();
@@ -93,11 +79,11 @@ TEST_F(BesideAverages, BuffersStayWhereTheyShould) {
   run_all(2, [](Communicator& communicator) {
     DistributedDataParallelOptions options;
     options.broadcast_buffers = false;
-    DistributedDataParallel apart(WithStatistics(), communicator, options);
+    DistributedDataParallel apart(WithBuffers(), communicator, options);
     apart(numbers(6, 4, communicator.rank())).sum().backward();
     EXPECT_FALSE(same_everywhere(communicator, bits({apart->norm->running_mean})));
 
-    DistributedDataParallel model(WithStatistics(), communicator);
+    DistributedDataParallel model(WithBuffers(), communicator);
     {
       const auto guard = model.no_sync();
       model(numbers(6, 4, communicator.rank())).sum().backward();
@@ -108,7 +94,7 @@ TEST_F(BesideAverages, BuffersStayWhereTheyShould) {
 
 TEST_F(BesideAverages, ABufferThatWasCastIsRefusedByName) {
   run_all(2, [](Communicator& communicator) {
-    DistributedDataParallel model(WithStatistics(), communicator);
+    DistributedDataParallel model(WithBuffers(), communicator);
     at::Tensor& mean = model->norm->running_mean;
     mean.set_data(mean.to(at::kDouble));
     try {

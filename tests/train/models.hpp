@@ -7,6 +7,7 @@
 #include <ATen/Parallel.h>
 #include <c10/core/GradMode.h>
 #include <torch/nn/module.h>
+#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/nn/pimpl.h>
 #include <torch/optim/sgd.h>
@@ -64,6 +65,20 @@ inline DistributedDataParallelOptions finding_unused() {
   options.find_unused_parameters = true;
   return options;
 }
+
+/// A normalized one, which has buffers.
+struct WithBuffersImpl : torch::nn::Module {
+  WithBuffersImpl() : norm(4), linear(4, 2) {
+    register_module("norm", norm);
+    register_module("linear", linear);
+    fill(*this, 1);
+  }
+  at::Tensor forward(const at::Tensor& x) { return linear(norm(x)); }
+
+  torch::nn::BatchNorm1d norm;
+  torch::nn::Linear linear;
+};
+TORCH_MODULE(WithBuffers);
 
 /// The bytes of all parameters, one after the other.
 inline std::vector<std::uint8_t> bits(const std::vector<at::Tensor>& parameters) {

@@ -5,7 +5,6 @@
 
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/custom_function.h>
-#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/embedding.h>
 
 #include <map>
@@ -297,22 +296,9 @@ TEST_F(Unusual, LayersMayBeComputedAnewInBackward) {
   }
 }
 
-struct NormalizedImpl : torch::nn::Module {
-  NormalizedImpl() : norm(4), linear(4, 2) {
-    register_module("norm", norm);
-    register_module("linear", linear);
-    fill(*this, 1);
-  }
-  at::Tensor forward(const at::Tensor& x) { return linear(norm(x)); }
-
-  torch::nn::BatchNorm1d norm;
-  torch::nn::Linear linear;
-};
-TORCH_MODULE(Normalized);
-
 TEST_F(Unusual, TwoForwardsMayPrecedeOneBackward) {
   run_all(2, [](Communicator& communicator) {
-    DistributedDataParallel model(Normalized(), communicator);
+    DistributedDataParallel model(WithBuffers(), communicator);
     for (int step = 0; step < 2; ++step) {
       const at::Tensor real = model(numbers(6, 4, communicator.rank()));
       const at::Tensor fake = model(numbers(6, 4, communicator.rank() + 5));
