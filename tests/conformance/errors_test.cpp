@@ -4,6 +4,7 @@
 #include "conformance/transports.hpp"
 #include "support/cluster.hpp"
 #include "support/require.hpp"
+#include "support/watchdog.hpp"
 #include "transport/inproc/faults.hpp"
 
 namespace kolo::test {
@@ -356,7 +357,7 @@ TEST_P(ErrorsOver, WhoHasDoneItsPartMayBeGoneWhenOthersAskForIt) {
 
 TEST_P(ErrorsOver, RanksThatDoNotComeAreNamed) {
   auto store = make_memory_store();
-  const Watchdog watchdog("rendezvous", std::chrono::seconds(60));
+  const Watchdog watchdog(std::chrono::seconds(60));
   std::vector<std::string> errors(2);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 2; ++rank) {

@@ -11,6 +11,7 @@
 #include "comm/roll_call.hpp"
 #include "comm/wireup.hpp"
 #include "support/cluster.hpp"
+#include "support/watchdog.hpp"
 #include "transport/frame.hpp"
 
 namespace kolo::test {
@@ -106,7 +107,7 @@ Bytes random_frames(unsigned seed) {
 
 /// What rank 0 throws when its peer says this and leaves.
 std::string heard(const std::string& transport, const Bytes& said) {
-  const Watchdog watchdog("an impostor", 60s);
+  const Watchdog watchdog(60s);
   const auto store = make_memory_store();
   std::string error = "none";
   std::thread zero([&] {

@@ -9,6 +9,7 @@
 
 #include "kolo/store.hpp"
 #include "support/cluster.hpp"
+#include "support/watchdog.hpp"
 
 namespace kolo::test {
 namespace {
@@ -17,7 +18,7 @@ using namespace std::chrono_literals;
 
 /// What each of these ranks is told when it does not meet the others; empty where it does.
 std::vector<std::string> told(const std::vector<std::function<void()>>& ranks) {
-  const Watchdog watchdog("rendezvous", 60s);
+  const Watchdog watchdog(60s);
   std::vector<std::string> errors(ranks.size());
   std::vector<std::thread> threads;
   for (std::size_t i = 0; i < ranks.size(); ++i) {

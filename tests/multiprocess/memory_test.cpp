@@ -45,7 +45,9 @@ class Memory : public ::testing::TestWithParam<const char*> {
       const RankEnd& end = ends[static_cast<std::size_t>(rank)];
       EXPECT_EQ(end.code, 1) << "rank " << rank << ", signal " << end.signal << ": " << end.error;
       EXPECT_EQ(end.blamed, kCulprit) << "rank " << rank << ": " << end.error;
-      const bool may_see_only_the_end = sends && rank == 0 && std::string_view(GetParam()) == "tcp";
+      // A message whose memory faults in its middle ends its tcp connection: rank 0 sees that end before it
+      // hears a reason, and may tell rank 2 of it before rank 1 does.
+      const bool may_see_only_the_end = sends && rank != kCulprit && std::string_view(GetParam()) == "tcp";
       if (may_see_only_the_end) continue;
       EXPECT_NE(end.error.find("SystemError: rank 1 passed memory that cannot be used"), std::string::npos)
           << "rank " << rank << ": " << end.error;

@@ -2,39 +2,11 @@
 
 #include <gtest/gtest.h>
 
-#include <condition_variable>
-#include <cstdio>
-#include <cstdlib>
-#include <mutex>
 #include <thread>
 
+#include "support/watchdog.hpp"
+
 namespace kolo::test {
-
-struct Watchdog::State {
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool stopped = false;
-  std::thread thread;
-};
-
-Watchdog::Watchdog(std::string what, std::chrono::seconds limit) : state_(std::make_shared<State>()) {
-  state_->thread = std::thread([state = state_.get(), what = std::move(what), limit] {
-    std::unique_lock lock(state->mutex);
-    if (state->changed.wait_for(lock, limit, [&] { return state->stopped; })) return;
-    std::fprintf(stderr, "watchdog: %s hangs for %lld s\n", what.c_str(),
-                 static_cast<long long>(limit.count()));
-    std::abort();
-  });
-}
-
-Watchdog::~Watchdog() {
-  {
-    const std::lock_guard lock(state_->mutex);
-    state_->stopped = true;
-    state_->changed.notify_all();
-  }
-  state_->thread.join();
-}
 
 bool Outcome::all_ok() const {
   for (const std::string& error : errors) {
@@ -52,9 +24,7 @@ std::string Outcome::describe() const {
 }
 
 Outcome run_ranks(const ClusterOptions& options, const std::function<void(Communicator&)>& body) {
-  const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-  const Watchdog watchdog(test ? std::string(test->test_suite_name()) + "." + test->name() : "ranks",
-                          options.watchdog);
+  const Watchdog watchdog(options.watchdog);
   const auto store = options.store ? options.store : make_memory_store();
   Outcome outcome;
   outcome.errors.resize(static_cast<std::size_t>(options.size));

@@ -40,15 +40,4 @@ void expect_mismatch(const char* transport, int size, const std::function<void(C
 /// Runs `body` in threads and rethrows what one of them threw.
 void in_threads(int count, const std::function<void(int)>& body);
 
-/// Aborts the process with the name of what hung when it is not destroyed in time.
-class Watchdog {
- public:
-  Watchdog(std::string what, std::chrono::seconds limit);
-  ~Watchdog();
-
- private:
-  struct State;
-  std::shared_ptr<State> state_;
-};
-
 }  // namespace kolo::test

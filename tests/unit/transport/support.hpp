@@ -1,4 +1,4 @@
-// What the transport tests share: a watchdog, groups of ranks as threads, and blocking sends and receives.
+// What the transport tests share: groups of ranks as threads, and blocking sends and receives.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -6,11 +6,7 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <condition_variable>
-#include <cstdio>
-#include <cstdlib>
 #include <memory>
-#include <mutex>
 #include <random>
 #include <span>
 #include <string>
@@ -18,6 +14,7 @@
 #include <vector>
 
 #include "security/tls.hpp"
+#include "support/watchdog.hpp"
 #include "transport/transport.hpp"
 
 namespace kolo::testing {
@@ -25,34 +22,7 @@ namespace kolo::testing {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// Ends the program when a test takes too long, so that a hang is a failure with a name.
-class Watchdog {
- public:
-  explicit Watchdog(seconds limit) : thread_([this, limit] { watch(limit); }) {}
-  ~Watchdog() {
-    {
-      const std::lock_guard lock(mutex_);
-      done_ = true;
-    }
-    changed_.notify_all();
-    thread_.join();
-  }
-
- private:
-  void watch(seconds limit) {
-    std::unique_lock lock(mutex_);
-    if (changed_.wait_for(lock, limit, [this] { return done_; })) return;
-    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
-    std::fprintf(stderr, "watchdog: %s.%s hangs\n", info ? info->test_suite_name() : "?",
-                 info ? info->name() : "?");
-    std::abort();
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool done_ = false;
-  std::thread thread_;
-};
+using test::Watchdog;
 
 /// A way of connecting that the suite is run with.
 struct Variant {
