@@ -12,6 +12,14 @@ OUTER_ROOMS = {
     # Benchmarks of single kernels and transports look inside.
     "bench": {"kernels", "transport"},
 }
+# Rooms of train/ and which of each other they may include. "compression" does without libtorch.
+TRAIN_ROOMS = {
+    "libtorch": set(),
+    "compression": set(),
+    "ddp": {"libtorch"},
+    "data": {"libtorch", "ddp"},
+}
+WITHOUT_TORCH = ("train", "compression")
 SOURCE_FOLDERS = ["include", "src", "train", "cli", "bench", "examples", "tests", "sim"]
 SOURCE_SUFFIXES = {".cpp", ".hpp"}
 
@@ -93,6 +101,9 @@ def check_includes(root):
                     own = parts[:3] == ("src", "transport", rest.partition("/")[0])
                     if not own:
                         complain(path, line, header, "only the backend itself includes its headers")
+            if parts[0] == "train" and spelling == '"' and first in TRAIN_ROOMS:
+                if first != parts[1] and first not in TRAIN_ROOMS.get(parts[1], set()):
+                    complain(path, line, header, f"train/{parts[1]} may not include train/{first}")
             if UCX.match(header) and parts[:3] != ("src", "transport", "ucx"):
                 complain(path, line, header, "UCX belongs in src/transport/ucx alone")
     return problems
@@ -113,16 +124,17 @@ def check_public_headers(root):
 
 
 def check_torch(root):
-    """libtorch appears in the training layer, its examples and its tests alone."""
+    """libtorch appears in the training layer, its examples and its tests alone, and not in all of its rooms."""
     allowed = {("train",), ("examples", "train"), ("tests", "train"), ("tests", "consumer", "train")}
     problems = []
     for path in sources(root):
         parts = path.relative_to(root).parts
-        if any(parts[:len(prefix)] == prefix for prefix in allowed):
+        if any(parts[:len(prefix)] == prefix for prefix in allowed) and parts[:2] != WITHOUT_TORCH:
             continue
         for line, _, header in includes(path):
             if TORCH.match(header):
-                problems.append(f"{path.relative_to(root)}:{line}: {header}: libtorch belongs in train/ alone")
+                problems.append(f"{path.relative_to(root)}:{line}: {header}: libtorch belongs in train/ alone, and not in "
+                                f"{'/'.join(WITHOUT_TORCH)}")
     return problems
 
 

@@ -1,4 +1,4 @@
-#include "reducer.hpp"
+#include "ddp/reducer.hpp"
 
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
@@ -11,11 +11,11 @@
 #include <numeric>
 #include <utility>
 
-#include "autograd_run.hpp"
-#include "bucket_assignment.hpp"
+#include "ddp/autograd_run.hpp"
+#include "ddp/bucket_assignment.hpp"
+#include "ddp/unused_parameters.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
-#include "unused_parameters.hpp"
 
 namespace kolo::train {
 

@@ -1,7 +1,7 @@
 // Models and backward passes that are legal but not plain: the averages are right, or an error says what to
 // do.
-#include "checkpoint.hpp"
-#include "models.hpp"
+#include "train/ddp/checkpoint.hpp"
+#include "train/support/models.hpp"
 
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -13,7 +13,7 @@
 #include <tuple>
 
 #include "kolo/error.hpp"
-#include "ranks.hpp"
+#include "train/support/ranks.hpp"
 
 namespace kolo::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "agreement.hpp"
+#include "ddp/agreement.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "unused_parameters.hpp"
+#include "ddp/unused_parameters.hpp"
 
 #include <unordered_set>
 

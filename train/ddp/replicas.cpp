@@ -1,4 +1,4 @@
-#include "replicas.hpp"
+#include "ddp/replicas.hpp"
 
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
@@ -7,7 +7,7 @@
 #include <sstream>
 #include <utility>
 
-#include "agreement.hpp"
+#include "ddp/agreement.hpp"
 #include "kolo/error.hpp"
 
 namespace kolo::train {

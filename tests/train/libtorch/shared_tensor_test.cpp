@@ -1,7 +1,7 @@
 // Tensors in shared memory are ordinary tensors, and collectives change them where they lie.
 #include "kolo/train/shared_tensor.hpp"
 
-#include "models.hpp"
+#include "train/support/models.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -12,7 +12,7 @@
 #include "kolo/arena.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
-#include "ranks.hpp"
+#include "train/support/ranks.hpp"
 
 namespace kolo::test {
 namespace {

@@ -1,48 +1,19 @@
-#include "ranks.hpp"
+#include "train/support/ranks.hpp"
 
-#include <condition_variable>
-#include <cstdio>
-#include <cstdlib>
-#include <mutex>
 #include <thread>
+
+#include "support/watchdog.hpp"
 
 namespace kolo::test {
 namespace {
 
-constexpr auto kWatchdog = std::chrono::seconds(60);
 constexpr auto kTimeout = std::chrono::seconds(20);
-
-/// Aborts unless destroyed in time: a hang becomes a failure with a stack to look at.
-class Watchdog {
- public:
-  Watchdog()
-      : thread_([this] {
-          std::unique_lock lock(mutex_);
-          if (over_.wait_for(lock, kWatchdog, [this] { return done_; })) return;
-          std::fputs("the ranks hang\n", stderr);
-          std::abort();
-        }) {}
-  ~Watchdog() {
-    {
-      const std::lock_guard lock(mutex_);
-      done_ = true;
-    }
-    over_.notify_all();
-    thread_.join();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable over_;
-  bool done_ = false;
-  std::thread thread_;
-};
 
 }  // namespace
 
 std::vector<std::exception_ptr> run_ranks(int ranks, const std::function<void(Communicator&)>& body,
                                           const std::function<void(Options&, int rank)>& adjust) {
-  const Watchdog watchdog;
+  const Watchdog watchdog(std::chrono::seconds(60));
   const auto store = make_memory_store();
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(ranks));
   std::vector<std::thread> threads;

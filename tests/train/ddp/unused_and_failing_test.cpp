@@ -1,9 +1,9 @@
 // Parameters without gradients, models that differ, ranks that fail: clear errors, never a hang.
-#include "models.hpp"
+#include "train/support/models.hpp"
 
 #include <gtest/gtest.h>
 
-#include "ranks.hpp"
+#include "train/support/ranks.hpp"
 
 namespace kolo::test {
 namespace {

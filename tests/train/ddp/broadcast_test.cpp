@@ -1,5 +1,5 @@
 // broadcast(): after it all ranks train alike, whatever they held before.
-#include "models.hpp"
+#include "train/support/models.hpp"
 
 #include "kolo/train/broadcast.hpp"
 
@@ -14,7 +14,7 @@
 #include <string>
 
 #include "kolo/error.hpp"
-#include "ranks.hpp"
+#include "train/support/ranks.hpp"
 
 namespace kolo::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "model.hpp"
+#include "ddp/model.hpp"
 
 #include <ATen/MemoryOverlap.h>
 
@@ -6,9 +6,9 @@
 #include <unordered_set>
 #include <utility>
 
+#include "ddp/machine.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
-#include "machine.hpp"
 
 namespace kolo::train {
 namespace {

@@ -1,13 +1,13 @@
 // What goes on beside the averaging of gradients: buffers, calls of the caller's own, proofs that ranks
 // agree.
-#include "models.hpp"
+#include "train/support/models.hpp"
 
 #include <gtest/gtest.h>
 
 #include <string>
 
 #include "kolo/error.hpp"
-#include "ranks.hpp"
+#include "train/support/ranks.hpp"
 
 namespace kolo::test {
 namespace {

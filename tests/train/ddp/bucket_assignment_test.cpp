@@ -1,5 +1,5 @@
 // Which gradients travel together.
-#include "bucket_assignment.hpp"
+#include "ddp/bucket_assignment.hpp"
 
 #include <gtest/gtest.h>
 

@@ -5,10 +5,10 @@
 #include <sstream>
 #include <string>
 
-#include "agreement.hpp"
+#include "ddp/agreement.hpp"
+#include "ddp/model.hpp"
+#include "ddp/replicas.hpp"
 #include "kolo/error.hpp"
-#include "model.hpp"
-#include "replicas.hpp"
 
 namespace kolo {
 namespace {

@@ -1,5 +1,5 @@
 // Which rank differs, and in what.
-#include "agreement.hpp"
+#include "ddp/agreement.hpp"
 
 #include <gtest/gtest.h>
 

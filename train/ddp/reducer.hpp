@@ -11,11 +11,11 @@
 #include <string>
 #include <vector>
 
-#include "bucket.hpp"
+#include "ddp/bucket.hpp"
+#include "ddp/node.hpp"
+#include "ddp/parameter_check.hpp"
+#include "ddp/replicas.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
-#include "node.hpp"
-#include "parameter_check.hpp"
-#include "replicas.hpp"
 
 namespace kolo::train {
 

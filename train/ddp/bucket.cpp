@@ -1,4 +1,4 @@
-#include "bucket.hpp"
+#include "ddp/bucket.hpp"
 
 #include <ATen/Functions.h>
 

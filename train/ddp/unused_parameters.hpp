@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "node.hpp"
+#include "ddp/node.hpp"
 
 namespace kolo::train {
 

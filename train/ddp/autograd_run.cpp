@@ -1,4 +1,4 @@
-#include "autograd_run.hpp"
+#include "ddp/autograd_run.hpp"
 
 #include "kolo/train/libtorch.hpp"
 

@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "ddp/model.hpp"
+#include "ddp/parameter_check.hpp"
+#include "ddp/reducer.hpp"
+#include "ddp/replicas.hpp"
 #include "kolo/error.hpp"
-#include "model.hpp"
-#include "parameter_check.hpp"
-#include "reducer.hpp"
-#include "replicas.hpp"
 
 namespace kolo {
 

@@ -1,8 +1,8 @@
-#include "parameter_check.hpp"
+#include "ddp/parameter_check.hpp"
 
 #include <string>
 
-#include "agreement.hpp"
+#include "ddp/agreement.hpp"
 #include "kolo/error.hpp"
 
 namespace kolo::train {

@@ -1,4 +1,4 @@
-#include "machine.hpp"
+#include "ddp/machine.hpp"
 
 #include "kolo/train/libtorch.hpp"
 
@@ -6,7 +6,7 @@
 #include <ATen/Version.h>
 #include <c10/util/Exception.h>
 
-#include "agreement.hpp"
+#include "ddp/agreement.hpp"
 #include "kolo/error.hpp"
 
 namespace kolo::train {

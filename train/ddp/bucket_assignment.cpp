@@ -1,4 +1,4 @@
-#include "bucket_assignment.hpp"
+#include "ddp/bucket_assignment.hpp"
 
 #include <algorithm>
 #include <map>

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "ddp/replicas.hpp"
 #include "kolo/communicator.hpp"
-#include "replicas.hpp"
 
 namespace kolo::train {
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
+#include "ddp/replicas.hpp"
 #include "kolo/communicator.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
-#include "replicas.hpp"
 
 namespace kolo::train {
 

@@ -1,5 +1,5 @@
 // DistributedDataParallel trains N replicas as one model would train.
-#include "models.hpp"
+#include "train/support/models.hpp"
 
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>
@@ -7,7 +7,7 @@
 #include <chrono>
 #include <nlohmann/json.hpp>
 
-#include "ranks.hpp"
+#include "train/support/ranks.hpp"
 
 namespace kolo::test {
 namespace {

@@ -1,7 +1,7 @@
 // Backward passes that contain others, that begin elsewhere than at the output, or that break off on one
 // rank.
-#include "checkpoint.hpp"
-#include "models.hpp"
+#include "train/ddp/checkpoint.hpp"
+#include "train/support/models.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <chrono>
 
 #include "kolo/error.hpp"
-#include "ranks.hpp"
+#include "train/support/ranks.hpp"
 
 namespace kolo::test {
 namespace {
