@@ -2,17 +2,25 @@
 
 #include <ATen/Functions.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "kolo/train/tensor.hpp"
 
 namespace kolo::train {
 
-Bucket::Bucket(std::span<const std::size_t> members, std::span<const at::Tensor> parameters)
-    : dtype_(dtype_of_tensor(parameters[members.front()].scalar_type())) {
-  for (const std::size_t index : members) count_ += static_cast<std::uint64_t>(parameters[index].numel());
+Bucket::Bucket(std::span<const std::size_t> members, std::span<const NamedTensor> parameters)
+    : dtype_(dtype_of_tensor(parameters[members.front()].tensor.scalar_type())) {
+  for (const std::size_t index : members) {
+    const at::Tensor& parameter = parameters[index].tensor;
+    const auto count = static_cast<std::uint64_t>(parameter.numel());
+    parts_.push_back({parameters[index].name, parameter.sizes().vec(), count_, count});
+    count_ += count;
+  }
   memory_ = SharedArena::instance().allocate(count_ * size_of(dtype_));
   std::byte* next = memory_.get();
   for (const std::size_t index : members) {
-    const at::Tensor& parameter = parameters[index];
+    const at::Tensor& parameter = parameters[index].tensor;
     // One from_blob each, rather than slices of one tensor: optimizers call detach_(), which autograd forbids
     // on views. The parameter's strides: AccumulateGrad and optimizers are fastest when both layouts agree.
     at::Tensor view = at::from_blob(
@@ -40,9 +48,23 @@ void Bucket::collect_unused(std::size_t slot, const at::Tensor& parameter) {
   }
 }
 
-void Bucket::start(Communicator& communicator) {
+void Bucket::start(Communicator& communicator, std::optional<Wire> wire) {
   started_ = Clock::now();
-  work_ = communicator.all_reduce_async(buffer(), ReduceOp::average);
+  const bool travels_otherwise = wire && dtype_ == DType::float32;
+  work_ = communicator.all_reduce_async(buffer(), ReduceOp::average,
+                                        {.wire = travels_otherwise ? wire : std::nullopt});
+}
+
+void Bucket::start(HookThread& thread, GradientBucket bucket) {
+  started_ = Clock::now();
+  bucket.gradients = {reinterpret_cast<float*>(memory_.get()), count_};
+  bucket.parts = parts_;
+  thread.start(job_.emplace(HookJob{std::move(bucket)}));
+}
+
+bool Bucket::is_finite() const {
+  return std::ranges::all_of(slots_,
+                             [](const Slot& slot) { return slot.view.isfinite().all().item<bool>(); });
 }
 
 void Bucket::settle() noexcept {

@@ -5,9 +5,12 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "ddp/hook_thread.hpp"
+#include "ddp/replicas.hpp"
 #include "kolo/arena.hpp"
 #include "kolo/communicator.hpp"
 
@@ -25,7 +28,7 @@ class Bucket {
   };
 
   /// `members` index `parameters`, which must all be dense CPU tensors of one dtype.
-  Bucket(std::span<const std::size_t> members, std::span<const at::Tensor> parameters);
+  Bucket(std::span<const std::size_t> members, std::span<const NamedTensor> parameters);
 
   const std::vector<Slot>& slots() const noexcept { return slots_; }
   Buffer buffer() const { return Buffer(memory_.get(), count_, dtype_); }
@@ -39,21 +42,28 @@ class Bucket {
   void collect_unused(std::size_t slot, const at::Tensor& parameter);
 
   /// Starts averaging over all ranks; the memory is borrowed until the work is done.
-  void start(Communicator& communicator);
+  void start(Communicator& communicator, std::optional<Wire> wire);
+  /// The same by a hook, for float32; HookThread::wait() waits for it. The bucket stays where it is until
+  /// then. `bucket` says what the hook needs to know besides the gradients.
+  void start(HookThread& thread, GradientBucket bucket);
   /// Blocks until the average is in place; throws the operation's error.
   void wait() { work_.wait(); }
   /// The same, but swallows the error: for those who only need the memory back.
   void settle() noexcept;
   Clock::time_point started() const noexcept { return started_; }
-  /// When the all-reduce ended, as far as the operation knows; meaningful after wait().
-  Clock::time_point ended() const { return started_ + work_.duration(); }
+  /// When the averaging ended, as far as is known; meaningful once it has been waited for.
+  Clock::time_point ended() const { return job_ ? job_->ended : started_ + work_.duration(); }
+  /// Whether all gradients are finite.
+  bool is_finite() const;
 
  private:
   std::shared_ptr<std::byte[]> memory_;
   std::uint64_t count_ = 0;
   DType dtype_;
   std::vector<Slot> slots_;
+  std::vector<GradientPart> parts_;
   Work work_;
+  std::optional<HookJob> job_;
   Clock::time_point started_;
 };
 

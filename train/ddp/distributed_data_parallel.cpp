@@ -3,6 +3,7 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <cmath>
 #include <unordered_set>
 
 #include "ddp/model.hpp"
@@ -10,6 +11,7 @@
 #include "ddp/reducer.hpp"
 #include "ddp/replicas.hpp"
 #include "kolo/error.hpp"
+#include "kolo/train/optimizer_traits.hpp"
 
 namespace kolo {
 
@@ -19,7 +21,7 @@ struct DistributedDataParallelBase::State {
       : module(std::move(module_)),
         communicator(std::move(communicator_)),
         own(communicator.split(0)),
-        options(options_),
+        options(require_compatible(options_)),
         model(train::alike(train::Model(*module), own, options)),
         reducer(model.trainable, own, options),
         buffers(model.buffers),
@@ -27,6 +29,17 @@ struct DistributedDataParallelBase::State {
     reducer.set_companions(options.broadcast_buffers ? &buffers : nullptr, &check);
     for (const train::NamedTensor& parameter : model.trainable)
       watched.insert(parameter.tensor.unsafeGetTensorImpl());
+    if (options.hook) options.hook->check(train::parts_of(model.trainable));
+  }
+
+  static const DistributedDataParallelOptions& require_compatible(
+      const DistributedDataParallelOptions& options) {
+    const auto exclude = [&](const char* other) {
+      throw InvalidArgument("the options hook and " + std::string(other) + " exclude each other", {});
+    };
+    if (options.hook && options.wire) exclude("wire");
+    if (options.hook && options.find_unused_parameters) exclude("find_unused_parameters");
+    return options;
   }
 
   void require_unchanged() const {
@@ -86,6 +99,20 @@ void DistributedDataParallelBase::prepare_forward() {
 
 void DistributedDataParallelBase::prepare_backward(std::span<const at::Tensor> outputs, bool is_all) {
   if (c10::GradMode::is_enabled()) state_->reducer.expect_backward_from(outputs, is_all);
+}
+
+void DistributedDataParallelBase::check(const torch::optim::Optimizer& optimizer) const {
+  if (state_->options.hook) state_->options.hook->check(traits_of(optimizer));
+}
+
+void DistributedDataParallelBase::set_loss_scale(float scale) {
+  if (!(scale > 0) || !std::isfinite(scale))
+    throw InvalidArgument("a loss scale of " + std::to_string(scale) + " is not positive and finite", {});
+  state_->reducer.set_loss_scale(scale);
+}
+
+bool DistributedDataParallelBase::averages_are_finite() const noexcept {
+  return state_->reducer.averages_are_finite();
 }
 
 std::vector<at::Tensor> DistributedDataParallelBase::parameters() const {

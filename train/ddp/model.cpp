@@ -42,7 +42,9 @@ std::string text_of(const DistributedDataParallelOptions& options) {
        << ", bucket_bytes " << options.bucket_bytes << ", rebuild_buckets " << options.rebuild_buckets
        << ", broadcast_buffers " << options.broadcast_buffers << ", find_unused_parameters "
        << options.find_unused_parameters << ", require_equal_machines " << options.require_equal_machines
-       << ", check_parameters_every " << options.check_parameters_every;
+       << ", check_parameters_every " << options.check_parameters_every << ", wire "
+       << (options.wire ? name_of(*options.wire) : "not set") << ", hook "
+       << (options.hook ? options.hook->describe() : "none");
   return text.str();
 }
 
@@ -61,6 +63,13 @@ std::vector<at::Tensor> values_of(const NamedTensors& tensors) {
   std::vector<at::Tensor> result;
   for (const NamedTensor& named : tensors) result.push_back(named.tensor);
   return result;
+}
+
+std::vector<GradientPart> parts_of(const NamedTensors& parameters) {
+  std::vector<GradientPart> parts;
+  for (const auto& [name, tensor, note] : parameters)
+    parts.push_back({name, tensor.sizes().vec(), 0, static_cast<std::uint64_t>(tensor.numel())});
+  return parts;
 }
 
 NamedTensors tensors_of(const torch::nn::Module& module) {

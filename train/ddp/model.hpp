@@ -21,6 +21,9 @@ using NamedTensors = std::vector<NamedTensor>;
 NamedTensors once(const torch::OrderedDict<std::string, at::Tensor>& tensors);
 std::vector<at::Tensor> values_of(const NamedTensors& tensors);
 
+/// What a gradient hook is told of parameters, each alone.
+std::vector<GradientPart> parts_of(const NamedTensors& parameters);
+
 /// All parameters and buffers, each once. Throws InvalidArgument, with its name, for one whose values cannot
 /// be copied from rank to rank.
 NamedTensors tensors_of(const torch::nn::Module& module);

@@ -13,6 +13,7 @@
 
 #include "ddp/autograd_run.hpp"
 #include "ddp/bucket_assignment.hpp"
+#include "ddp/failure.hpp"
 #include "ddp/unused_parameters.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
@@ -63,6 +64,7 @@ Reducer::Reducer(std::vector<NamedTensor> parameters, Communicator communicator,
   std::vector<std::size_t> order(parameters_.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
   build(order);
+  if (options_.hook) hook_thread_ = std::make_unique<HookThread>(options_.hook, communicator_.split(0));
   for (std::size_t i = 0; i < states_.size(); ++i) {
     Parameter& state = states_[i];
     state.accumulator = torch::autograd::impl::grad_accumulator(state.tensor);
@@ -83,6 +85,7 @@ void Reducer::remove_hooks() noexcept {
   for (Parameter& state : states_) {
     if (state.hook != 0) state.accumulator->del_post_hook(std::exchange(state.hook, 0));
   }
+  hook_thread_.reset();
   for (Bucket& bucket : buckets_) bucket.settle();
 }
 
@@ -97,15 +100,12 @@ void Reducer::retire(const std::string& parameter) noexcept {
 
 void Reducer::build(std::span<const std::size_t> order) {
   std::vector<ParameterSize> sizes;
-  std::vector<at::Tensor> tensors;
-  for (const NamedTensor& parameter : parameters_) {
+  for (const NamedTensor& parameter : parameters_)
     sizes.push_back({parameter.tensor.nbytes(), dtype_of_tensor(parameter.tensor.scalar_type())});
-    tensors.push_back(parameter.tensor);
-  }
   std::vector<Bucket> buckets;
   for (const auto& members :
        assign_buckets(sizes, order, options_.first_bucket_bytes, options_.bucket_bytes)) {
-    buckets.emplace_back(members, tensors);
+    buckets.emplace_back(members, parameters_);
   }
   buckets_ = std::move(buckets);
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
@@ -140,10 +140,7 @@ void Reducer::require_watched() const {
 
 void Reducer::fail(const std::exception& error) {
   error_ = std::current_exception();
-  // The communicator's own errors, and what a collective finds, come to all ranks anyway.
-  const bool comes_to_all = dynamic_cast<const Error*>(&error) != nullptr &&
-                            dynamic_cast<const InvalidArgument*>(&error) == nullptr;
-  if (!comes_to_all) communicator_.abort(error.what());
+  if (!comes_to_all(error)) communicator_.abort(error.what());
   throw;
 }
 
@@ -246,7 +243,18 @@ void Reducer::start_complete_buckets() {
   // In the order of the buckets, never in that of completion: all ranks must make the same calls in the same
   // order.
   while (next_bucket_ < buckets_.size() && missing_[next_bucket_] == 0) {
-    buckets_[next_bucket_++].start(communicator_);
+    start(next_bucket_++);
+  }
+}
+
+void Reducer::start(std::size_t index) {
+  Bucket& bucket = buckets_[index];
+  if (hook_thread_ && bucket.buffer().dtype == DType::float32) {
+    bucket.start(
+        *hook_thread_,
+        {.gradients = {}, .parts = {}, .index = index, .loss_scale = loss_scale_, .contributes = true});
+  } else {
+    bucket.start(communicator_, options_.wire);
   }
 }
 
@@ -311,10 +319,12 @@ void Reducer::finish() {
     attempt([&] {
       for (Bucket& bucket : buckets_) bucket.wait();
     });
+    if (hook_thread_) attempt([&] { averages_are_finite_ = hook_thread_->wait(); });
     attempt([&] { agreement.wait(); });  // also after an error: it borrows `used`
     if (buffers_ != nullptr) attempt([&] { buffers_->finish(); });
     if (error) std::rethrow_exception(error);
     account(waiting, Bucket::Clock::now());
+    if (hook_thread_) end_hook_step();
     attach_results(used);
     in_backward_ = false;
     if (check_ != nullptr) check_->step(communicator_);
@@ -323,6 +333,15 @@ void Reducer::finish() {
   } catch (const std::exception& error) {
     fail(error);
   }
+}
+
+void Reducer::end_hook_step() {
+  // What did not go through the hook counts as well: a step is skipped as a whole.
+  for (const Bucket& bucket : buckets_) {
+    if (bucket.buffer().dtype != DType::float32)
+      averages_are_finite_ = averages_are_finite_ && bucket.is_finite();
+  }
+  hook_thread_->hook().end_step(averages_are_finite_);
 }
 
 void Reducer::complete_unready() {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "ddp/bucket.hpp"
+#include "ddp/hook_thread.hpp"
 #include "ddp/node.hpp"
 #include "ddp/parameter_check.hpp"
 #include "ddp/replicas.hpp"
@@ -43,6 +44,11 @@ class Reducer {
   /// are not all that the loss may depend on.
   void expect_backward_from(std::span<const at::Tensor> outputs, bool is_all);
 
+  /// What a hook is told: see GradientBucket.
+  void set_loss_scale(float scale) noexcept { loss_scale_ = scale; }
+  /// Whether the averages of the last step are; only a hook asks for it to be looked at.
+  bool averages_are_finite() const noexcept { return averages_are_finite_; }
+
   /// What each averaging does besides: copies rank 0's buffers, checks the parameters. Both may be null.
   void set_companions(Replicator* buffers, ParameterCheck* check) noexcept {
     buffers_ = buffers;
@@ -73,11 +79,13 @@ class Reducer {
   void begin();
   void mark_ready(std::size_t index, bool has_gradient);
   void start_complete_buckets();
+  void start(std::size_t bucket);
   void queue_end();
   void end_run();
   void leave_run(bool is_over) noexcept;
   void break_off();
   void finish();
+  void end_hook_step();
   void complete_unready();
   void attach_results(std::span<const std::uint8_t> used_anywhere);
   void account(Bucket::Clock::time_point waiting, Bucket::Clock::time_point done);
@@ -94,6 +102,9 @@ class Reducer {
   const DistributedDataParallelOptions options_;
   std::vector<Parameter> states_;
   std::vector<Bucket> buckets_;
+  std::unique_ptr<HookThread> hook_thread_;  ///< after the buckets, which it uses; null without a hook
+  float loss_scale_ = 1;
+  bool averages_are_finite_ = true;
   std::vector<std::size_t> missing_;  ///< per bucket: gradients not ready yet
   std::vector<std::size_t> ready_order_;
   std::size_t next_bucket_ = 0;

@@ -9,6 +9,7 @@
 #include <concepts>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,6 +20,11 @@
 
 #include "kolo/communicator.hpp"
 #include "kolo/train/communication_statistics.hpp"
+#include "kolo/train/gradient_hook.hpp"
+
+namespace torch::optim {
+class Optimizer;
+}
 
 namespace kolo {
 
@@ -45,6 +51,12 @@ struct DistributedDataParallelOptions {
   /// after it; 0: never. Where they differ, backward() throws MismatchError, on all ranks, that names the
   /// rank and the first such parameter. Costs reading all parameters, and a message of a few bytes.
   std::uint64_t check_parameters_every = 0;
+  /// How gradients of type float32 travel: see CallOptions::wire.
+  std::optional<Wire> wire;
+  /// Averages the buckets of float32 in place of all_reduce (compression.hpp has some); other buckets travel
+  /// as they are. Its work is done by a thread of its own under backward(). May be null; excludes `wire` and
+  /// find_unused_parameters.
+  std::shared_ptr<GradientHook> hook;
   /// Where "wait" and "bucket" spans are recorded; may be null.
   std::shared_ptr<Timeline> timeline;
 };
@@ -73,7 +85,8 @@ class DistributedDataParallelBase {
   /// Collective. Takes a communicator of its own by Communicator::split(), so calls on `communicator` may
   /// come at any time, in backward() too. Throws MismatchError (on all ranks) that names the rank and the
   /// parameter when the models, what is frozen in them, or the options are not alike, InvalidArgument when
-  /// there is nothing to train, or a parameter or buffer is not a dense CPU tensor. Another
+  /// there is nothing to train, a parameter or buffer is not a dense CPU tensor, the hook does not suit the
+  /// model, or two options exclude each other. Another
   /// DistributedDataParallel of one of the parameters, of an older communicator for example, is of no use
   /// from then on.
   DistributedDataParallelBase(std::shared_ptr<torch::nn::Module> module, Communicator communicator,
@@ -93,6 +106,16 @@ class DistributedDataParallelBase {
   /// (`is_all`), or give none. Where backward() comes after several forwards, what one of them reaches
   /// counts.
   void prepare_backward(std::span<const at::Tensor> outputs, bool is_all = true);
+
+  /// Throws InvalidArgument where the hook and this optimizer do not go together. Call it once.
+  void check(const torch::optim::Optimizer& optimizer) const;
+  /// The next losses are scaled by so much (loss scaling for mixed precision), the same on all ranks: a hook
+  /// keeps what it keeps unscaled.
+  void set_loss_scale(float scale);
+  /// Whether the averages of the last step are free of infinities and NaN, which are the same on all ranks.
+  /// Where they are not, the hook has forgotten the step: skip the optimizer's step as well. Always true
+  /// without a hook, as nothing looks.
+  bool averages_are_finite() const noexcept;
 
   /// Each once, also one that is registered under several names (tied weights), where libtorch's parameters()
   /// lists it several times.

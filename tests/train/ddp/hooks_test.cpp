@@ -1,0 +1,245 @@
+// Gradient hooks and wire formats under DistributedDataParallel: what a hook is given, and what becomes of
+// its errors.
+#include "train/support/models.hpp"
+
+#include <gtest/gtest.h>
+#include <torch/optim/adam.h>
+
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <mutex>
+#include <set>
+
+#include "kolo/train/optimizer_traits.hpp"
+#include "train/support/ranks.hpp"
+
+namespace kolo::test {
+namespace {
+
+/// Averages as DistributedDataParallel does without a hook, and remembers what it was asked.
+class Recorder : public GradientHook {
+ public:
+  std::string describe() const override { return "recorder " + setting; }
+  void check(std::span<const GradientPart> parameters) const override {
+    for (const GradientPart& part : parameters) {
+      if (part.name == refused) throw InvalidArgument("the recorder refuses " + part.name, {});
+    }
+  }
+  void check(const OptimizerTraits& optimizer) const override {
+    if (optimizer.has_momentum) throw InvalidArgument(optimizer.name + " has momentum", {});
+  }
+  void average(const GradientBucket& bucket, Communicator& communicator) override {
+    indices.push_back(bucket.index);
+    loss_scale = bucket.loss_scale;
+    std::uint64_t end = 0;
+    for (const GradientPart& part : bucket.parts) {
+      EXPECT_EQ(part.offset, end) << part.name;
+      end += part.count;
+      names.insert(part.name);
+    }
+    EXPECT_EQ(end, bucket.gradients.size());
+    if (fails_at == static_cast<int>(indices.size()) - 1) throw std::runtime_error("the recorder is full");
+    communicator.all_reduce(Buffer(bucket.gradients), ReduceOp::average);
+  }
+  void end_step(bool keep) override { kept.push_back(keep); }
+
+  std::string setting = "plain";
+  std::string refused;
+  int fails_at = -1;  ///< the bucket, counted from the first step on
+  std::vector<std::size_t> indices;
+  std::set<std::string> names;
+  std::vector<bool> kept;
+  float loss_scale = 0;
+};
+
+class Hooks : public testing::Test {
+ protected:
+  void SetUp() override { at::set_num_threads(1); }
+};
+
+TEST_F(Hooks, SeeEachBucketOfEachStepInItsOrder) {
+  constexpr int kSteps = 4;
+  std::vector<std::uint8_t> plain, hooked;
+  for (const bool with_hook : {false, true}) {
+    run_all(3, [&](Communicator& communicator) {
+      const auto recorder = std::make_shared<Recorder>();
+      auto options = small_buckets();
+      if (with_hook) options.hook = recorder;
+      DistributedDataParallel model(Chain(communicator.rank()), communicator, options);
+      torch::optim::SGD optimizer(model.parameters(), 0.1);
+      model.check(optimizer);
+      model.set_loss_scale(4);
+      std::size_t buckets = 0;
+      for (int step = 0; step < kSteps; ++step) {
+        buckets += model.buckets().size();
+        optimizer.zero_grad();
+        squares(model(numbers(6, 8, 10 * step + communicator.rank())), numbers(6, 4, 3)).backward();
+        optimizer.step();
+        EXPECT_TRUE(model.averages_are_finite());
+      }
+      EXPECT_TRUE(same_everywhere(communicator, bits(model.parameters())));
+      if (communicator.rank() == 0) (with_hook ? hooked : plain) = bits(model.parameters());
+      if (!with_hook) return;
+      EXPECT_EQ(recorder->indices.size(), buckets);
+      for (std::size_t i = 0, expected = 0; i < recorder->indices.size(); ++i, ++expected) {
+        if (recorder->indices[i] == 0) expected = 0;
+        EXPECT_EQ(recorder->indices[i], expected);
+      }
+      EXPECT_EQ(recorder->names.size(), model->named_parameters().size());
+      EXPECT_EQ(recorder->kept, std::vector<bool>(kSteps, true));
+      EXPECT_EQ(recorder->loss_scale, 4);
+      EXPECT_GT(model.last_step().all_reduces, 1u);
+    });
+  }
+  EXPECT_EQ(plain, hooked) << "the same averages, bit for bit";
+}
+
+TEST_F(Hooks, ForgetAStepWhoseAverageIsNotFinite) {
+  run_all(2, [](Communicator& communicator) {
+    const auto recorder = std::make_shared<Recorder>();
+    auto options = small_buckets();
+    options.hook = recorder;
+    DistributedDataParallel model(Chain(0), communicator, options);
+    for (int step = 0; step < 3; ++step) {
+      at::Tensor x = numbers(6, 8, communicator.rank());
+      if (step == 1 && communicator.rank() == 1) x = x / 0.0;
+      model(x).sum().backward();
+      EXPECT_EQ(model.averages_are_finite(), step != 1);
+      for (at::Tensor& parameter : model.parameters()) parameter.mutable_grad().zero_();
+    }
+    EXPECT_EQ(recorder->kept, (std::vector<bool>{true, false, true}));
+  });
+}
+
+TEST_F(Hooks, AreGivenFloat32AloneAndTheRestCountsToo) {
+  run_all(2, [](Communicator& communicator) {
+    const auto recorder = std::make_shared<Recorder>();
+    auto options = small_buckets();
+    options.hook = recorder;
+    struct MixedImpl : torch::nn::Module {
+      MixedImpl() {
+        single = register_parameter("single", at::ones({5}));
+        twice = register_parameter("twice", at::ones({5}, at::kDouble));
+      }
+      at::Tensor forward(double factor) { return (single * 2).sum() + (twice * factor).sum(); }
+      at::Tensor single, twice;
+    };
+    DistributedDataParallel model(std::make_shared<MixedImpl>(), communicator, options);
+    model(communicator.rank() + 1.0).backward();
+    EXPECT_EQ(recorder->names, std::set<std::string>{"single"});
+    EXPECT_EQ(model->twice.grad()[0].item<double>(), 1.5);
+    EXPECT_TRUE(model.averages_are_finite());
+    model(communicator.rank() == 0 ? std::numeric_limits<double>::infinity() : 1.0).backward();
+    EXPECT_FALSE(model.averages_are_finite());
+    EXPECT_EQ(recorder->kept, (std::vector<bool>{true, false}));
+  });
+}
+
+TEST_F(Hooks, ThatFailOnOneRankEndTheStepOnAllRanks) {
+  const auto errors = run_ranks(3, [](Communicator& communicator) {
+    const auto recorder = std::make_shared<Recorder>();
+    if (communicator.rank() == 1) recorder->fails_at = 1;
+    auto options = small_buckets();
+    options.hook = recorder;
+    DistributedDataParallel model(Chain(0), communicator, options);
+    model(numbers(6, 8, 1)).sum().backward();
+  });
+  EXPECT_NE(message(errors[1]).find("the recorder is full"), std::string::npos) << message(errors[1]);
+  for (const std::size_t rank : {0u, 2u}) {
+    EXPECT_NE(message(errors[rank]).find("rank 1 aborted: the recorder is full"), std::string::npos)
+        << message(errors[rank]);
+  }
+}
+
+TEST_F(Hooks, ThatDifferAreRefusedOnAllRanks) {
+  const auto errors = run_ranks(3, [](Communicator& communicator) {
+    const auto recorder = std::make_shared<Recorder>();
+    if (communicator.rank() == 2) recorder->setting = "odd";
+    auto options = small_buckets();
+    options.hook = recorder;
+    DistributedDataParallel model(Chain(0), communicator, options);
+  });
+  for (const auto& error : errors) {
+    const std::string text = message(error);
+    EXPECT_NE(text.find("rank 2 has the options"), std::string::npos) << text;
+    EXPECT_NE(text.find("hook recorder odd where rank 0 has"), std::string::npos) << text;
+    EXPECT_THROW(std::rethrow_exception(error), MismatchError);
+  }
+}
+
+TEST_F(Hooks, ThatDoNotSuitAreRefused) {
+  run_all(1, [](Communicator& communicator) {
+    const auto recorder = std::make_shared<Recorder>();
+    auto options = small_buckets();
+    options.hook = recorder;
+    recorder->refused = "second.bias";
+    EXPECT_THROW(DistributedDataParallel(Chain(0), communicator, options), InvalidArgument);
+    recorder->refused.clear();
+    options.find_unused_parameters = true;
+    EXPECT_THROW(DistributedDataParallel(Chain(0), communicator, options), InvalidArgument);
+    options.find_unused_parameters = false;
+    options.wire = Wire::int8;
+    EXPECT_THROW(DistributedDataParallel(Chain(0), communicator, options), InvalidArgument);
+    options.wire.reset();
+
+    DistributedDataParallel model(Chain(0), communicator, options);
+    EXPECT_THROW(model.set_loss_scale(0), InvalidArgument);
+    EXPECT_THROW(model.set_loss_scale(std::nanf("")), InvalidArgument);
+    model.check(torch::optim::SGD(model.parameters(), 0.1));
+    EXPECT_THROW(model.check(torch::optim::Adam(model.parameters())), InvalidArgument);
+  });
+}
+
+TEST_F(Hooks, TraitsAreThoseOfAnyGroup) {
+  const Chain chain(0);
+  torch::optim::SGD optimizer(chain->first->parameters(), torch::optim::SGDOptions(0.1));
+  EXPECT_EQ(traits_of(optimizer).name, "SGD");
+  EXPECT_FALSE(traits_of(optimizer).has_momentum);
+  optimizer.add_param_group(torch::optim::OptimizerParamGroup(
+      chain->second->parameters(), std::make_unique<torch::optim::SGDOptions>(
+                                       torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(1))));
+  EXPECT_TRUE(traits_of(optimizer).has_momentum);
+  EXPECT_TRUE(traits_of(optimizer).has_weight_decay);
+}
+
+TEST_F(Hooks, NoSyncPassesAreAveragedOnce) {
+  run_all(2, [](Communicator& communicator) {
+    const auto recorder = std::make_shared<Recorder>();
+    auto options = small_buckets();
+    options.hook = recorder;
+    DistributedDataParallel model(Chain(0), communicator, options);
+    {
+      const auto guard = model.no_sync();
+      model(numbers(6, 8, communicator.rank())).sum().backward();
+    }
+    EXPECT_TRUE(recorder->kept.empty());
+    model(numbers(6, 8, communicator.rank() + 5)).sum().backward();
+    EXPECT_EQ(recorder->kept.size(), 1u);
+    Chain alone(0);
+    for (const int seed : {0, 1, 5, 6}) (alone->forward(numbers(6, 8, seed)).sum() / 2).backward();
+    EXPECT_TRUE(at::allclose(model->first->weight.grad(), alone->first->weight.grad(), 1e-4, 1e-6));
+  });
+}
+
+TEST_F(Hooks, AWireFormatSendsFewerBytesAndAllRanksTheSame) {
+  run_all(3, [](Communicator& communicator) {
+    std::vector<std::uint64_t> sent;
+    for (const Wire wire : {Wire::native, Wire::bfloat16, Wire::int8}) {
+      DistributedDataParallelOptions options;
+      options.wire = wire;
+      DistributedDataParallel model(Chain(0, 1024), communicator, options);
+      model(numbers(6, 8, communicator.rank())).sum().backward();
+      communicator.barrier();
+      const std::uint64_t before = communicator.counters().bytes_sent;
+      model(numbers(6, 8, communicator.rank())).sum().backward();
+      sent.push_back(communicator.counters().bytes_sent - before);
+      EXPECT_TRUE(same_everywhere(communicator, bits({model->second->weight.grad()})));
+    }
+    EXPECT_LT(static_cast<double>(sent[1]), 0.52 * static_cast<double>(sent[0]));
+    EXPECT_LT(static_cast<double>(sent[2]), 0.27 * static_cast<double>(sent[0]));
+  });
+}
+
+}  // namespace
+}  // namespace kolo::test
