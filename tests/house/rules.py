@@ -124,8 +124,9 @@ def check_public_headers(root):
 
 
 def check_torch(root):
-    """libtorch appears in the training layer, its examples and its tests alone, and not in all of its rooms."""
-    allowed = {("train",), ("examples", "train"), ("tests", "train"), ("tests", "consumer", "train")}
+    """libtorch appears in the training layer, its examples, benchmarks and tests alone, and not in all of its rooms."""
+    allowed = {("train",), ("examples", "train"), ("bench", "train"), ("tests", "train"),
+               ("tests", "consumer", "train")}
     problems = []
     for path in sources(root):
         parts = path.relative_to(root).parts

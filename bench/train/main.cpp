@@ -1,0 +1,141 @@
+// bench_train: overlap of communication and computation, where ranks have too few cores to compute for real.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "kolo/kolo.hpp"
+#include "train/models.hpp"
+#include "train/record.hpp"
+#include "train/replay.hpp"
+
+namespace {
+
+using namespace kolo::bench;
+
+constexpr const char* kHelp =
+    R"(Records when gradients get ready on one idle core, and replays that on all ranks.
+
+  bench_train record --model mlp --batch 64 --output mlp.json      on an idle core
+  kolo run -n 2 -- bench_train replay --trace mlp.json             real buckets, real links, timed waits
+  scripts/cluster --hosts 4 --rate 1gbit -- bench_train replay --trace mlp.json --compute 1
+
+Four ranks on two cores share their compute, so how much communication hides under it means nothing there. Replayed
+compute is a sleep: the core is free for communication. Where the processor time of communication matters, the bound
+counts it.)";
+
+std::string milliseconds(double seconds) {
+  return fmt::format("{:.2f}", 1e3 * seconds);
+}
+
+void print(const Trace& trace, const ReplayResult& result) {
+  fmt::print("replayed: {} of {:.1f} MB in {} buckets, {} ranks (trace of {}, batch {})\n", trace.model,
+             1e-6 * static_cast<double>(trace.bytes()), result.buckets, result.ranks, trace.machine,
+             trace.batch);
+  const auto row = [](const char* name, double value, const std::string& remark) {
+    fmt::print("  {:<22}{:>10} ms   {}\n", name, milliseconds(value), remark);
+  };
+  row("forward", result.forward, "slept");
+  row("backward", result.backward,
+      fmt::format("slept; the first bucket is complete after {} ms", milliseconds(result.first_bucket)));
+  row("optimizer", result.optimizer, "slept");
+  row("communication alone", result.communication, "all buckets, nothing computed");
+  row("processor time", result.processor, "of all ranks, divided by the cores of this machine");
+  row("step", result.step, fmt::format("median; mean {} ms", milliseconds(result.step_mean)));
+  row("  exposed", result.exposed, "waited for after backward");
+  row("bound", result.bound(),
+      "forward + max(backward, first bucket + communication, processor) + optimizer");
+  fmt::print("  {:<22}{:>10.3f}\n", "step / bound", result.step / result.bound());
+  fmt::print("  {:<22}{:>10.0f} B    per rank and step\n", "sent", result.sent_bytes);
+}
+
+nlohmann::json json_of(const Trace& trace, const ReplayResult& result, double compute_ratio) {
+  return {{"kind", "replayed"},
+          {"model", trace.model},
+          {"trace_machine", trace.machine},
+          {"batch", trace.batch},
+          {"compute_ratio", compute_ratio},
+          {"gradient_bytes", trace.bytes()},
+          {"ranks", result.ranks},
+          {"buckets", result.buckets},
+          {"forward_s", result.forward},
+          {"backward_s", result.backward},
+          {"optimizer_s", result.optimizer},
+          {"first_bucket_s", result.first_bucket},
+          {"communication_s", result.communication},
+          {"processor_s", result.processor},
+          {"exposed_s", result.exposed},
+          {"step_s", result.step},
+          {"step_mean_s", result.step_mean},
+          {"bound_s", result.bound()},
+          {"sent_bytes", result.sent_bytes}};
+}
+
+int run(int argc, char** argv) {
+  CLI::App app(kHelp);
+  app.option_defaults()->always_capture_default();
+  app.require_subcommand(1);
+  const bool speaks = kolo::launch_from_environment().rank == 0;
+
+  auto* recording = app.add_subcommand("record", "Trains a model for some steps and writes their medians");
+  std::string model = "mlp", output;
+  std::int64_t batch = 64;
+  int record_steps = 15;
+  recording->add_option("--model", model, "The network")->check(CLI::IsMember(workload_names()));
+  recording->add_option("--batch", batch, "Samples a step")->check(CLI::PositiveNumber);
+  recording->add_option("--steps", record_steps, "Steps that count")->check(CLI::PositiveNumber);
+  recording->add_option("--output", output, "The file")->required();
+
+  auto* replaying = app.add_subcommand("replay", "Replays such a file on all ranks of the job");
+  std::string trace_file, wire;
+  ReplayOptions options;
+  bool as_json = false;
+  replaying->add_option("--trace", trace_file, "The file")->required();
+  replaying->add_option("--steps", options.steps, "Steps that count")->check(CLI::PositiveNumber);
+  replaying
+      ->add_option("--compute", options.compute_ratio,
+                   "Computes so many times as long as communication takes alone; 0: as recorded")
+      ->check(CLI::NonNegativeNumber);
+  replaying->add_option("--first-bucket", options.parallel.first_bucket_bytes, "Bytes of the first bucket");
+  replaying->add_option("--bucket", options.parallel.bucket_bytes, "Bytes of the others");
+  replaying->add_flag("--json", as_json, "One JSON object");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    std::ostringstream silence;
+    return speaks ? app.exit(error) : app.exit(error, silence, silence);
+  }
+
+  if (recording->parsed()) {
+    const Trace trace = record(model, batch, record_steps);
+    write_trace(output, trace);
+    fmt::print("{}: forward {} ms, backward {} ms, optimizer {} ms, {:.1f} MB of gradients\n", model,
+               milliseconds(trace.forward), milliseconds(trace.backward), milliseconds(trace.optimizer),
+               1e-6 * static_cast<double>(trace.bytes()));
+    return 0;
+  }
+  const Trace trace = read_trace(trace_file);
+  const kolo::Communicator communicator = kolo::Communicator::create();
+  const ReplayResult result = replay(trace, communicator, options);
+  if (!speaks) return 0;
+  if (as_json) {
+    fmt::print("{}\n", json_of(trace, result, options.compute_ratio).dump());
+  } else {
+    print(trace, result);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "bench_train: %s\n", error.what());
+    return 1;
+  }
+}

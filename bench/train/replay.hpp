@@ -1,0 +1,40 @@
+// Replays a trace on all ranks under DistributedDataParallel.
+#pragma once
+
+#include <string>
+
+#include "kolo/train/distributed_data_parallel.hpp"
+#include "train/trace.hpp"
+
+namespace kolo::bench {
+
+struct ReplayOptions {
+  DistributedDataParallelOptions parallel;
+  int steps = 20;
+  /// Scales the trace so that it computes so many times as long as communication takes alone; 0: as it is.
+  double compute_ratio = 0;
+};
+
+/// Seconds a step, of the slowest rank; each but `step_mean` a median.
+struct ReplayResult {
+  int ranks = 0;
+  std::size_t buckets = 0;
+  double forward = 0;
+  double backward = 0;  ///< of the trace, as it was replayed
+  double optimizer = 0;
+  double first_bucket = 0;   ///< from the begin of backward until the first bucket was complete
+  double communication = 0;  ///< of all buckets, with nothing computed
+  double processor = 0;      ///< processor time of a host's ranks, divided by its cores
+  double exposed = 0;
+  double step = 0;
+  double step_mean = 0;
+  double sent_bytes = 0;  ///< per rank and step
+
+  /// What a step takes at least if all that may overlap does.
+  double bound() const;
+};
+
+/// Collective. Throws std::runtime_error where an average is wrong.
+ReplayResult replay(const Trace& trace, Communicator communicator, const ReplayOptions& options);
+
+}  // namespace kolo::bench
