@@ -297,15 +297,14 @@ bool Link::read_more() {
   return *read > 0;
 }
 
-Result<bool> Link::progress(bool readable) {
-  if (!status_.ok()) return status_;
-  bool moved = pull_more();
-  moved = flush() || moved;
-  // A peer that fails says why before it closes: read what is there even when writing no longer works.
+/// A peer that fails says why before it closes: where writing no longer works, all that is there is read
+/// first.
+bool Link::take_in(bool readable) {
   const Status write_status = std::exchange(status_, Status());
   const bool is_ending = !write_status.ok();
   readable = readable || is_ending;
   if (readable) turn_left_ = endpoint_->turn_bytes();
+  bool moved = false;
   for (int i = 0; readable && (i < kReadsPerProgress || is_ending) && status_.ok(); ++i) {
     if (!read_more()) break;
     moved = true;
@@ -314,8 +313,19 @@ Result<bool> Link::progress(bool readable) {
     if (incoming_ == &early_ && !is_ending) break;
   }
   if (status_.ok()) status_ = write_status;
+  return moved;
+}
+
+Result<bool> Link::progress(bool readable) {
+  if (!status_.ok()) return status_;
+  bool moved = pull_more();
+  moved = flush() || moved;
+  moved = take_in(readable) || moved;
   if (status_.ok() && !abandoned_) status_ = pull_status_;
-  if (status_.ok()) moved = flush() || moved;
+  if (status_.ok()) {
+    moved = flush() || moved;
+    if (!status_.ok()) take_in(true);
+  }
   if (!status_.ok()) return status_;
   return moved;
 }

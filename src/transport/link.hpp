@@ -149,6 +149,7 @@ class Link {
 
   void enqueue(OutFrame frame);
   void offer_instead(OutFrame& message);
+  bool take_in(bool readable);
   bool flush();
   bool read_more();
   bool parse();

@@ -20,6 +20,8 @@ struct PipeState {
   bool pulls = false;
   bool shares_caches = false;
   bool frees = false;  // whoever offers takes it back, and frees the memory, just before it is read
+  bool is_closed[2] = {false, false};    // what is written to it fails ...
+  std::vector<std::byte> last_words[2];  // ... as the peer has just said this and closed
   std::size_t room = std::size_t{1} << 30;
   std::size_t most_at_once = std::size_t{1} << 30;
   std::uint64_t turn = std::uint64_t{1} << 30;
@@ -34,6 +36,11 @@ class PipeEnd final : public Endpoint {
   std::string describe() const override { return "a pipe"; }
   Result<std::size_t> write(std::span<const iovec> parts) override {
     auto& bytes = state_->bytes[end_];
+    if (state_->is_closed[1 - end_]) {
+      const auto words = std::exchange(state_->last_words[1 - end_], {});
+      state_->bytes[1 - end_].insert(state_->bytes[1 - end_].end(), words.begin(), words.end());
+      return Status(Code::peer_lost, "the pipe is closed");
+    }
     std::size_t left = std::min(some(), state_->room - std::min(state_->room, bytes.size()));
     std::size_t written = 0;
     for (const iovec& part : parts) {

@@ -179,6 +179,35 @@ TEST_P(LinkOver, ShortMessagesFarAheadOfTheirReceivesWaitAtTheSender) {
 
 // A lack of memory while something finishes: what has left by then is known, so that the peer understands
 // what comes next.
+TEST(Link, WhatAPeerSaidBeforeItClosedIsReadHoweverWritingFails) {
+  for (const bool while_it_reads : {false, true}) {
+    Pair pair(false, 1, 1 << 20);
+    Message message({1, 0, 1}, 100), receive({1, 0, 1}, 100), send({1, 1, 1}, 100);
+    fill(send, 2);
+    pair.state->is_closed[1] = true;
+    const FrameHeader words = [] {
+      FrameHeader header;
+      header.type = FrameType::control;
+      header.tag.message = 7;
+      return header;
+    }();
+    const auto* raw = reinterpret_cast<const std::byte*>(&words);
+    pair.state->last_words[1].assign(raw, raw + sizeof words);
+    pair.links[0]->post_receive(receive);
+    if (while_it_reads) {  // what is read is answered, and then the answer is what cannot be written
+      FrameHeader header = frame(FrameType::message, message);
+      header.acknowledged = true;
+      pair.say(header, std::vector<std::byte>(100));
+    } else {
+      pair.links[0]->post_send(send);
+    }
+    EXPECT_FALSE(pair.links[0]->progress(true).ok());
+    EXPECT_EQ(pair.links[0]->status().message(), "the pipe is closed");
+    ASSERT_EQ(pair.heard[0].controls.size(), 1u) << while_it_reads;
+    EXPECT_EQ(pair.heard[0].controls[0].first, 7u);
+  }
+}
+
 TEST(Link, AFailureWhileMessagesFinishDoesNotCutTheStream) {
   struct Failing final : Message {
     using Message::Message;
