@@ -1,0 +1,131 @@
+#include "compression/compressed_average.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace kolo::train {
+
+CompressedAverage::CompressedAverage(std::unique_ptr<Codec> codec, bool has_feedback)
+    : codec_(std::move(codec)), has_feedback_(has_feedback) {}
+
+std::string CompressedAverage::describe() const {
+  return std::string(codec_->name()) + ":feedback=" + (has_feedback_ ? "1" : "0");
+}
+
+HookState CompressedAverage::state() const {
+  HookState state;
+  feedback_.save(state, kPrefix);
+  return state;
+}
+
+/// Whole blocks, but for the last part.
+std::span<float> CompressedAverage::part_of(int rank, int ranks, std::span<float> numbers) const {
+  const std::size_t block = codec_->block();
+  const std::size_t blocks = (numbers.size() + block - 1) / block;
+  const auto begin_of = [&](int r) {
+    return std::min(numbers.size(),
+                    blocks * static_cast<std::size_t>(r) / static_cast<std::size_t>(ranks) * block);
+  };
+  return numbers.subspan(begin_of(rank), begin_of(rank + 1) - begin_of(rank));
+}
+
+void CompressedAverage::average(const GradientBucket& bucket, Communicator& communicator) {
+  if (communicator.size() == 1) return;
+  add_feedback(bucket);
+  exchange(communicator, bucket.gradients);
+  if (has_feedback_) keep_feedback(bucket);
+}
+
+void CompressedAverage::add_feedback(const GradientBucket& bucket) {
+  sent_.assign(bucket.gradients.begin(), bucket.gradients.end());
+  if (!has_feedback_ || !bucket.contributes) return;
+  for (const GradientPart& part : bucket.parts) {
+    const auto kept = feedback_.kept(part.name, part.count);
+    for (std::size_t i = 0; i < part.count; ++i) sent_[part.offset + i] += bucket.loss_scale * kept[i];
+  }
+}
+
+void CompressedAverage::keep_feedback(const GradientBucket& bucket) {
+  const float unscale = 1 / bucket.loss_scale;
+  for (const GradientPart& part : bucket.parts) {
+    const auto kept = feedback_.kept(part.name, part.count);
+    const auto pending = feedback_.pending(part.name, part.count);
+    // A rank that contributes nothing still encodes the average of its part.
+    const float stays = bucket.contributes ? 0.0f : 1.0f;
+    for (std::size_t i = 0; i < part.count; ++i)
+      pending[i] = stays * kept[i] + unscale * sent_[part.offset + i];
+  }
+}
+
+void CompressedAverage::exchange(Communicator& communicator, std::span<float> result) {
+  const int me = communicator.rank(), ranks = communicator.size();
+  const std::span<float> sent = sent_;
+  const std::span<float> mine = part_of(me, ranks, sent);
+  const std::size_t my_bytes = codec_->bytes_for(mine.size());
+  decoded_.resize(sent.size());
+
+  send_bytes_.assign(static_cast<std::size_t>(ranks), 0);
+  receive_bytes_.assign(static_cast<std::size_t>(ranks), my_bytes);
+  receive_bytes_[static_cast<std::size_t>(me)] = 0;
+  std::size_t bytes = 0;
+  for (int r = 0; r < ranks; ++r) {
+    if (r == me) continue;
+    send_bytes_[static_cast<std::size_t>(r)] = codec_->bytes_for(part_of(r, ranks, sent).size());
+    bytes += send_bytes_[static_cast<std::size_t>(r)];
+  }
+  outgoing_.resize(bytes);
+  incoming_.resize(my_bytes * static_cast<std::size_t>(ranks - 1));
+  std::byte* out = outgoing_.data();
+  for (int r = 0; r < ranks; ++r) {
+    if (r == me) continue;
+    const std::span<float> part = part_of(r, ranks, sent);
+    codec_->encode(part, out);
+    if (has_feedback_) {
+      const std::span<float> decoded = part_of(r, ranks, std::span<float>(decoded_));
+      codec_->decode(out, decoded);
+      for (std::size_t i = 0; i < part.size(); ++i) part[i] -= decoded[i];
+    }
+    out += send_bytes_[static_cast<std::size_t>(r)];
+  }
+  communicator.all_to_all(ConstBuffer(outgoing_.data(), outgoing_.size(), DType::uint8),
+                          Buffer(incoming_.data(), incoming_.size(), DType::uint8), send_bytes_,
+                          receive_bytes_);
+
+  // The sum of my part, in the order of the ranks.
+  const std::span<float> sum = part_of(me, ranks, result);
+  const std::span<float> decoded = part_of(me, ranks, std::span<float>(decoded_));
+  std::ranges::fill(sum, 0.0f);
+  const std::byte* in = incoming_.data();
+  for (int r = 0; r < ranks; ++r) {
+    if (r == me) {
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += mine[i];
+      continue;
+    }
+    codec_->decode(in, decoded);
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += decoded[i];
+    in += my_bytes;
+  }
+  for (float& number : sum) number /= static_cast<float>(ranks);
+
+  bytes = 0;
+  for (int r = 0; r < ranks; ++r) {
+    receive_bytes_[static_cast<std::size_t>(r)] = codec_->bytes_for(part_of(r, ranks, sent).size());
+    bytes += receive_bytes_[static_cast<std::size_t>(r)];
+  }
+  outgoing_.resize(my_bytes);
+  incoming_.resize(bytes);
+  codec_->encode(sum, outgoing_.data());
+  communicator.all_gather(ConstBuffer(outgoing_.data(), my_bytes, DType::uint8),
+                          Buffer(incoming_.data(), bytes, DType::uint8), receive_bytes_);
+  if (has_feedback_) {
+    codec_->decode(outgoing_.data(), decoded);
+    for (std::size_t i = 0; i < mine.size(); ++i) mine[i] = static_cast<float>(ranks) * (sum[i] - decoded[i]);
+  }
+  in = incoming_.data();
+  for (int r = 0; r < ranks; ++r) {
+    codec_->decode(in, part_of(r, ranks, result));
+    in += receive_bytes_[static_cast<std::size_t>(r)];
+  }
+}
+
+}  // namespace kolo::train

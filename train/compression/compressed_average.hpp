@@ -1,0 +1,50 @@
+// CompressedAverage: the gradient hook over any Codec.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "compression/codec.hpp"
+#include "compression/feedback.hpp"
+#include "kolo/train/gradient_hook.hpp"
+
+namespace kolo::train {
+
+/// Every rank owns a part of the bucket. It gets the other ranks' gradients there, encoded (all_to_all), adds
+/// them in float32 in the order of the ranks, its own as they are, and gives the average, encoded, to all
+/// (all_gather): H. Tang et al., "1-bit Adam", ICML 2021, section 4.2 ("compressed_allreduce"). With feedback
+/// each rank keeps what its encoding has left out: of its gradients in the other ranks' parts, and of the
+/// average in its own part, where it counts as many times as there are ranks.
+class CompressedAverage final : public GradientHook {
+ public:
+  CompressedAverage(std::unique_ptr<Codec> codec, bool has_feedback);
+
+  std::string describe() const override;
+  void average(const GradientBucket& bucket, Communicator& communicator) override;
+  void end_step(bool keep) override { feedback_.end_step(keep); }
+  HookState state() const override;
+  void set_state(const HookState& state) override { feedback_.load(state, kPrefix); }
+
+ private:
+  static constexpr std::string_view kPrefix = "left out of ";
+
+  std::span<float> part_of(int rank, int ranks, std::span<float> numbers) const;
+  void add_feedback(const GradientBucket& bucket);
+  void keep_feedback(const GradientBucket& bucket);
+  void exchange(Communicator& communicator, std::span<float> result);
+
+  std::unique_ptr<Codec> codec_;
+  bool has_feedback_;
+  Feedback feedback_;
+  // Of one bucket; kept for the next one.
+  std::vector<float> sent_;  ///< gradients with feedback, then what encoding left out of them
+  std::vector<float> decoded_;
+  std::vector<std::byte> outgoing_;
+  std::vector<std::byte> incoming_;
+  std::vector<std::uint64_t> send_bytes_;
+  std::vector<std::uint64_t> receive_bytes_;
+};
+
+}  // namespace kolo::train

@@ -1,0 +1,149 @@
+// Gradient hooks by name.
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <utility>
+
+#include "compression/compressed_average.hpp"
+#include "compression/power_sgd.hpp"
+#include "compression/top_k.hpp"
+#include "kolo/error.hpp"
+#include "kolo/train/compression.hpp"
+
+namespace kolo {
+namespace {
+
+/// The parameters of a specification, taken out one by one.
+class Parameters {
+ public:
+  Parameters(std::string_view name, std::string_view text) : name_(name) {
+    while (!text.empty()) {
+      const std::string_view item = text.substr(0, text.find(':'));
+      text.remove_prefix(std::min(text.size(), item.size() + 1));
+      const std::size_t equals = item.find('=');
+      if (equals == std::string_view::npos) fail("'" + std::string(item) + "' is not name=value");
+      values_.emplace(item.substr(0, equals), item.substr(equals + 1));
+    }
+  }
+
+  template <typename T>
+  void take(const char* parameter, T& value) {
+    known_ += std::string(known_.empty() ? "" : ", ") + parameter;
+    const auto found = values_.find(parameter);
+    if (found == values_.end()) return;
+    const std::string text = std::exchange(found->second, {});
+    values_.erase(found);
+    const char* const end = text.data() + text.size();
+    const auto result = std::from_chars(text.data(), end, value);
+    if (result.ec != std::errc() || result.ptr != end)
+      fail(std::string(parameter) + "=" + text + " is no number of its kind");
+  }
+  void take(const char* parameter, bool& value) {
+    int number = value ? 1 : 0;
+    take(parameter, number);
+    if (number != 0 && number != 1) fail(std::string(parameter) + " is neither 0 nor 1");
+    value = number == 1;
+  }
+  void require_none_left() const {
+    if (!values_.empty()) fail("there is no parameter '" + values_.begin()->first + "', only " + known_);
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    throw InvalidArgument("gradient hook " + name_ + ": " + what, {});
+  }
+
+  std::string name_;
+  std::map<std::string, std::string> values_;
+  std::string known_;
+};
+
+template <GradientFormat kFormat>
+std::shared_ptr<GradientHook> compressed(Parameters& parameters) {
+  CompressedOptions options{kFormat, kFormat == GradientFormat::one_bit};
+  parameters.take("feedback", options.feedback);
+  parameters.require_none_left();
+  return make_compressed_hook(options);
+}
+
+std::shared_ptr<GradientHook> top_k(Parameters& parameters) {
+  TopKOptions options;
+  parameters.take("ratio", options.ratio);
+  parameters.take("momentum", options.momentum);
+  parameters.take("warm_up_steps", options.warm_up_steps);
+  parameters.require_none_left();
+  return make_top_k_hook(options);
+}
+
+std::shared_ptr<GradientHook> power_sgd(Parameters& parameters) {
+  PowerSgdOptions options;
+  parameters.take("rank", options.rank);
+  parameters.take("start_after_steps", options.start_after_steps);
+  parameters.take("seed", options.seed);
+  parameters.require_none_left();
+  return make_power_sgd_hook(options);
+}
+
+struct Entry {
+  const char* name;
+  std::shared_ptr<GradientHook> (*make)(Parameters& parameters);
+};
+constexpr Entry kHooks[] = {
+    {"float16", compressed<GradientFormat::float16>},
+    {"bfloat16", compressed<GradientFormat::bfloat16>},
+    {"int8", compressed<GradientFormat::int8>},
+    {"float8", compressed<GradientFormat::float8>},
+    {"one_bit", compressed<GradientFormat::one_bit>},
+    {"top_k", top_k},
+    {"power_sgd", power_sgd},
+};
+
+}  // namespace
+
+std::shared_ptr<GradientHook> make_compressed_hook(const CompressedOptions& options) {
+  const auto make_codec = [&] {
+    switch (options.format) {
+      case GradientFormat::float16:
+        return train::make_float16_codec();
+      case GradientFormat::bfloat16:
+        return train::make_bfloat16_codec();
+      case GradientFormat::int8:
+        return train::make_int8_codec();
+      case GradientFormat::float8:
+        return train::make_float8_codec();
+      case GradientFormat::one_bit:
+        return train::make_one_bit_codec();
+    }
+    throw InvalidArgument("there is no such gradient format", {});
+  };
+  return std::make_shared<train::CompressedAverage>(make_codec(), options.feedback);
+}
+
+std::shared_ptr<GradientHook> make_top_k_hook(const TopKOptions& options) {
+  return std::make_shared<train::TopK>(options);
+}
+
+std::shared_ptr<GradientHook> make_power_sgd_hook(const PowerSgdOptions& options) {
+  return std::make_shared<train::PowerSgd>(options);
+}
+
+std::shared_ptr<GradientHook> make_gradient_hook(std::string_view specification) {
+  const std::string_view name = specification.substr(0, specification.find(':'));
+  std::string known;
+  for (const Entry& entry : kHooks) {
+    if (name == entry.name) {
+      Parameters parameters(name, specification.substr(std::min(specification.size(), name.size() + 1)));
+      return entry.make(parameters);
+    }
+    known += std::string(known.empty() ? "" : ", ") + entry.name;
+  }
+  throw InvalidArgument("there is no gradient hook '" + std::string(name) + "', only " + known, {});
+}
+
+std::vector<std::string> gradient_hook_names() {
+  std::vector<std::string> names;
+  for (const Entry& entry : kHooks) names.emplace_back(entry.name);
+  return names;
+}
+
+}  // namespace kolo

@@ -1,0 +1,118 @@
+#include "compression/top_k.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "compression/numbers.hpp"
+#include "kolo/error.hpp"
+
+namespace kolo::train {
+namespace {
+
+constexpr std::string_view kVelocity = "velocity of ", kAccumulated = "accumulated of ", kSteps = "steps";
+constexpr double kFirstRatio = 0.25;  // of the warm-up
+
+}  // namespace
+
+TopK::TopK(const TopKOptions& options) : options_(options) {
+  if (!(options.ratio > 0 && options.ratio <= 1)) {
+    throw InvalidArgument("top_k: a ratio of " + text_of(options.ratio) + " is not above 0 and at most 1",
+                          {});
+  }
+  if (!(options.momentum >= 0 && options.momentum < 1)) {
+    throw InvalidArgument(
+        "top_k: a momentum of " + text_of(options.momentum) + " is not 0 or more and below 1", {});
+  }
+}
+
+std::string TopK::describe() const {
+  return "top_k:ratio=" + text_of(options_.ratio) + ":momentum=" + text_of(options_.momentum) +
+         ":warm_up_steps=" + std::to_string(options_.warm_up_steps);
+}
+
+void TopK::check(const OptimizerTraits& optimizer) const {
+  if (options_.momentum > 0 && optimizer.has_momentum) {
+    throw InvalidArgument("top_k has a momentum of " + text_of(options_.momentum) +
+                              ", which takes the place of the optimizer's: set that of " + optimizer.name +
+                              " to 0, or top_k's",
+                          {});
+  }
+}
+
+double TopK::ratio_now() const {
+  if (steps_ >= options_.warm_up_steps || options_.ratio >= kFirstRatio) return options_.ratio;
+  // From the first ratio to the last one in equal factors.
+  const double progress = static_cast<double>(steps_) / static_cast<double>(options_.warm_up_steps);
+  return kFirstRatio * std::pow(options_.ratio / kFirstRatio, progress);
+}
+
+void TopK::gather(const GradientBucket& bucket) {
+  mine_.length = bucket.gradients.size();
+  mine_.indices.clear();
+  mine_.values.clear();
+  const double ratio = ratio_now();
+  const auto momentum = static_cast<float>(options_.momentum);
+  const float unscale = 1 / bucket.loss_scale;
+  for (const GradientPart& part : bucket.parts) {
+    if (!bucket.contributes || part.count == 0) continue;
+    const auto gradient = bucket.gradients.subspan(part.offset, part.count);
+    const auto accumulated = accumulated_.pending(part.name, part.count);
+    const auto accumulated_before = accumulated_.kept(part.name, part.count);
+    std::span<float> velocity;
+    if (momentum > 0) {
+      velocity = velocity_.pending(part.name, part.count);
+      const auto velocity_before = velocity_.kept(part.name, part.count);
+      for (std::size_t i = 0; i < part.count; ++i) {
+        velocity[i] = momentum * velocity_before[i] + unscale * gradient[i];
+        accumulated[i] = accumulated_before[i] + velocity[i];
+      }
+    } else {
+      for (std::size_t i = 0; i < part.count; ++i)
+        accumulated[i] = accumulated_before[i] + unscale * gradient[i];
+    }
+    const auto wanted = static_cast<std::size_t>(std::llround(ratio * static_cast<double>(part.count)));
+    const std::size_t first = mine_.indices.size();
+    selection_.largest(accumulated, std::max<std::size_t>(wanted, 1), part.offset, mine_.indices);
+    for (std::size_t s = first; s < mine_.indices.size(); ++s) {
+      const std::size_t i = mine_.indices[s] - part.offset;
+      mine_.values.push_back(bucket.loss_scale * accumulated[i]);
+      accumulated[i] = 0;
+      if (momentum > 0) velocity[i] = 0;
+    }
+  }
+}
+
+void TopK::average(const GradientBucket& bucket, Communicator& communicator) {
+  if (!sums_) sums_.emplace(communicator);
+  gather(bucket);
+  const SparseVector<float> sum = sums_->sum(mine_);
+  std::ranges::fill(bucket.gradients, 0.0f);
+  const auto ranks = static_cast<float>(communicator.size());
+  for (std::size_t s = 0; s < sum.indices.size(); ++s)
+    bucket.gradients[sum.indices[s]] = sum.values[s] / ranks;
+}
+
+void TopK::end_step(bool keep) {
+  velocity_.end_step(keep);
+  accumulated_.end_step(keep);
+  if (keep) ++steps_;
+}
+
+HookState TopK::state() const {
+  HookState state;
+  velocity_.save(state, kVelocity);
+  accumulated_.save(state, kAccumulated);
+  save_count(state, kSteps, steps_);
+  return state;
+}
+
+void TopK::set_state(const HookState& state) {
+  HookState rest = state;
+  const std::uint64_t steps = take_count(rest, kSteps);
+  HookState velocity = take_prefixed(rest, kVelocity);
+  accumulated_.load(rest, kAccumulated);
+  velocity_.load(velocity, kVelocity);
+  steps_ = steps;
+}
+
+}  // namespace kolo::train

@@ -1,0 +1,59 @@
+// Gradient hooks that send fewer bytes. Need no libtorch.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kolo/train/gradient_hook.hpp"
+
+namespace kolo {
+
+/// How the numbers of CompressedOptions travel. Bytes are those of float32's, without what a message costs.
+enum class GradientFormat : std::uint8_t {
+  float16,   ///< 1/2; infinite beyond 65504
+  bfloat16,  ///< 1/2; float32's range with 8 significant bits
+  int8,      ///< 0.254; 256 numbers share a scale
+  float8,    ///< 0.254; E4M3 (a sign, 4 bits of exponent, 3 of mantissa); 256 numbers share a scale
+  one_bit,   ///< 1/31; the sign; 1024 numbers share a magnitude, the mean of theirs
+};
+
+struct CompressedOptions {
+  GradientFormat format = GradientFormat::int8;
+  /// Whether what rounding leaves out is added to the next gradients (error feedback). one_bit does not learn
+  /// without.
+  bool feedback = false;
+};
+/// Gradients are rounded on the way to the rank that averages them, and averages on the way back: H. Tang et
+/// al., "1-bit Adam: Communication Efficient Large-Scale Training with Adam's Convergence Speed", ICML 2021,
+/// section 4.2. Feedback: F. Seide et al., "1-Bit Stochastic Gradient Descent", Interspeech 2014.
+std::shared_ptr<GradientHook> make_compressed_hook(const CompressedOptions& options);
+
+struct TopKOptions {
+  double ratio = 0.01;    ///< of each parameter's elements, one at least, travels; above 0, at most 1
+  double momentum = 0.9;  ///< takes the place of the optimizer's; from 0 to below 1
+  /// Steps in which the ratio falls from 1/4 to `ratio`, by an equal factor each.
+  std::uint64_t warm_up_steps = 0;
+};
+/// Sends the elements that have gathered most, as (index, value) data: Y. Lin et al., "Deep Gradient
+/// Compression", ICLR 2018. Throws InvalidArgument for options out of their range.
+std::shared_ptr<GradientHook> make_top_k_hook(const TopKOptions& options);
+
+struct PowerSgdOptions {
+  int rank = 2;                         ///< of the matrices that are sent; 1 or more
+  std::uint64_t start_after_steps = 0;  ///< until then gradients travel as they are
+  std::uint64_t seed = 1;               ///< of the first factors
+};
+/// Sends matrices as products of thin ones: T. Vogels et al., "PowerSGD", NeurIPS 2019. Throws
+/// InvalidArgument for options out of their range.
+std::shared_ptr<GradientHook> make_power_sgd_hook(const PowerSgdOptions& options);
+
+/// By name and parameters, as algorithms are named: "int8", "float8:feedback=1", "top_k:ratio=0.001:
+/// momentum=0.9:warm_up_steps=100", "power_sgd:rank=4". Throws InvalidArgument, which lists the names or the
+/// parameters there are, for others, and for values out of their range.
+std::shared_ptr<GradientHook> make_gradient_hook(std::string_view specification);
+std::vector<std::string> gradient_hook_names();
+
+}  // namespace kolo
