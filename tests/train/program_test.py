@@ -19,11 +19,11 @@ def command(ranks, *arguments):
     return [KOLO, "run", "-n", str(ranks), "--", PROGRAM, *arguments]
 
 
-def train(ranks, *arguments, expect=0):
+def train(ranks, *arguments, expect=0, **settings):
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(command(ranks, "--output", folder, *arguments), text=True, timeout=TIMEOUT_S,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              env={**os.environ, "KOLO_ALGORITHM": "ring"})
+                              env={**os.environ, "KOLO_ALGORITHM": "ring", **settings})
         if done.returncode != expect:
             raise AssertionError(f"exit code {done.returncode}\n{done.stdout}")
         files = {}
@@ -36,7 +36,7 @@ def train(ranks, *arguments, expect=0):
 class Program(unittest.TestCase):
     def test_four_ranks_learn_as_one_does(self):
         # At this rate rounding stays rounding; at the default one so short a run multiplies it by thousands.
-        arguments = ["--limit", "4096", "--max-steps", "60", "--epochs", "4", "--lr", "0.05"]
+        arguments = ["--limit", "4096", "--steps", "60", "--epochs", "4", "--lr", "0.05"]
         curves = {}
         for ranks in (1, 4):
             output, files = train(ranks, *arguments)
@@ -58,8 +58,25 @@ class Program(unittest.TestCase):
             self.assertEqual(one[0], four[0])
             self.assertAlmostEqual(one[1], four[1], delta=2e-3)
 
+    def test_gradient_hooks_learn_too_and_send_less(self):
+        for hook, share, more in (("one_bit", 1 / 25, ["--lr", "0.02"]),
+                                  ("top_k:ratio=0.01", 1 / 18, ["--lr", "0.1", "--momentum", "0"])):
+            with self.subTest(hook=hook):
+                # Over tcp, since what goes through shared memory is not counted as sent.
+                _, files = train(4, "--limit", "4096", "--steps", "40", "--epochs", "4", "--hook", hook, *more, KOLO_TRANSPORTS="tcp")
+                metrics = json.loads(files["metrics.json"])
+                self.assertEqual(metrics["options"]["hook"], hook)
+                communication = metrics["communication"]
+                self.assertGreater(communication["sent_bytes_per_step"], 0)
+                self.assertLess(communication["sent_bytes_per_step"], share * communication["ring_bytes_per_step"])
+                self.assertLess(metrics["loss"][-1][1], 0.8 * metrics["loss"][0][1], "it learns")
+
+    def test_a_hook_and_an_optimizer_with_one_momentum_each_are_refused(self):
+        output, _ = train(2, "--limit", "512", "--steps", "1", "--hook", "top_k", expect=1)
+        self.assertIn("set that of SGD to 0", output)
+
     def test_an_accuracy_that_is_missed_is_an_error(self):
-        output, _ = train(2, "--limit", "512", "--max-steps", "1", "--require-accuracy", "99", expect=1)
+        output, _ = train(2, "--limit", "512", "--steps", "1", "--require-accuracy", "99", expect=1)
         self.assertIn("below the required", output)
 
     def test_missing_data_is_named(self):

@@ -250,9 +250,7 @@ void Reducer::start_complete_buckets() {
 void Reducer::start(std::size_t index) {
   Bucket& bucket = buckets_[index];
   if (hook_thread_ && bucket.buffer().dtype == DType::float32) {
-    bucket.start(
-        *hook_thread_,
-        {.gradients = {}, .parts = {}, .index = index, .loss_scale = loss_scale_, .contributes = true});
+    bucket.start(*hook_thread_, {.index = index, .loss_scale = loss_scale_});
   } else {
     bucket.start(communicator_, options_.wire);
   }

@@ -13,6 +13,9 @@ struct Dataset {
   at::Tensor labels;  ///< int64 [n]
 
   std::int64_t size() const { return labels.size(0); }
+  Dataset slice(std::int64_t begin, std::int64_t end) const {
+    return {images.slice(0, begin, end), labels.slice(0, begin, end)};
+  }
 };
 
 /// Where Debian's dataset-fashion-mnist puts the files.

@@ -16,11 +16,12 @@ inline double seconds(std::chrono::nanoseconds duration) {
 struct Point {
   double epoch;
   double value;
+  double seconds = 0;  ///< of training until then, without evaluation
 };
 
 struct History {
   std::vector<Point> losses;      ///< training loss, mean over a few steps and all ranks
-  std::vector<Point> accuracies;  ///< on the test images, percent
+  std::vector<Point> accuracies;  ///< on the test images (or those held out), percent
   std::int64_t parameters = 0;
   std::int64_t steps = 0;
   std::int64_t images = 0;

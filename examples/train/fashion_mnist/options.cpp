@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "fashion_mnist/data.hpp"
+#include "kolo/train/compression.hpp"
 
 namespace fashion_mnist {
 
@@ -14,15 +15,29 @@ std::optional<int> parse_options(int argc, char** argv, bool speak, Options& opt
   app.add_option("--epochs", options.epochs, "Passes over the training images")->check(CLI::PositiveNumber);
   app.add_option("--batch", options.batch, "Images per step, all ranks together")->check(CLI::PositiveNumber);
   app.add_option("--lr", options.learning_rate, "Highest learning rate")->check(CLI::PositiveNumber);
-  app.add_option("--momentum", options.momentum, "Momentum (Nesterov's)")->check(CLI::Range(0.01, 0.999));
+  app.add_option("--momentum", options.momentum, "Momentum (Nesterov's); 0: none")
+      ->check(CLI::Range(0.0, 0.999));
   app.add_option("--weight-decay", options.weight_decay, "Weight decay")->check(CLI::NonNegativeNumber);
   app.add_option("--warm-up", options.warm_up_epochs, "Epochs until the learning rate is reached")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--seed", options.seed, "Of the initial weights and of the order of the images");
   app.add_option("--limit", options.limit, "Train on so many images only; 0: all")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--max-steps", options.max_steps, "Stop after so many steps; 0: after all epochs")
+  app.add_option(
+         "--held-out", options.held_out,
+         "Evaluate on the last so many training images, which are not trained on; 0: on the test images")
       ->check(CLI::NonNegativeNumber);
+  app.add_option("--steps", options.steps, "Stop after so many steps; 0: after all epochs")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--evaluate-every", options.evaluate_every, "Steps between evaluations; 0: an epoch")
+      ->check(CLI::NonNegativeNumber);
+  std::string hooks;
+  for (const std::string& name : kolo::gradient_hook_names()) hooks += (hooks.empty() ? "" : ", ") + name;
+  app.add_option(
+      "--hook", options.hook,
+      "How gradients are averaged in place of all_reduce, such as top_k:ratio=0.01; there are " + hooks);
+  app.add_option("--wire", options.wire, "The format in which all_reduce sends gradients")
+      ->check(CLI::IsMember({"native", "bfloat16", "float16", "int8"}));
   app.add_option("--data", options.data, "Folder of the gzip'd IDX files");
   app.add_option("--output", options.output, "Folder for loss.svg, timeline.json and metrics.json");
   app.add_option("--timeline-steps", options.timeline_steps, "Steps that the timeline shows")

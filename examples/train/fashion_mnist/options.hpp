@@ -15,8 +15,12 @@ struct Options {
   double weight_decay = 5e-4;
   double warm_up_epochs = 0.5;
   std::uint64_t seed = 1;
-  std::int64_t limit = 0;      ///< training images; 0: all
-  std::int64_t max_steps = 0;  ///< 0: all
+  std::int64_t limit = 0;           ///< training images; 0: all
+  std::int64_t held_out = 0;        ///< training images to evaluate on, in place of the test images
+  std::int64_t steps = 0;           ///< 0: all epochs
+  std::int64_t evaluate_every = 0;  ///< steps; 0: an epoch
+  std::string hook;                 ///< as make_gradient_hook() takes it; empty: all_reduce
+  std::string wire;                 ///< a name of kolo::Wire; empty: as the environment says
   std::string data;
   std::string output;  ///< folder; empty: write no files
   std::string progress = "auto";

@@ -26,7 +26,7 @@ std::string grouped(double value) {
 
 nlohmann::json curve(const std::vector<Point>& points) {
   auto result = nlohmann::json::array();
-  for (const Point& point : points) result.push_back({point.epoch, point.value});
+  for (const Point& point : points) result.push_back({point.epoch, point.value, point.seconds});
   return result;
 }
 
@@ -57,7 +57,7 @@ std::string summary_table(const History& history) {
   row("  sent", grouped(history.sent_bytes_per_step) + " B", "per rank and step, mean of the ranks");
   row("  2(N-1)/N of the gradients", grouped(ring_bytes(history)) + " B",
       history.sent_bytes_per_step == ring_bytes(history) ? "exactly what was sent"
-                                                         : "what a ring all-reduce sends");
+                                                         : "what a ring all-reduce of float32 sends");
   row("communication hidden", fmt::format("{:.2f} ms", 1e3 * hidden / steps), "per step, under backward");
   row("communication exposed", fmt::format("{:.2f} ms", 1e3 * exposed / steps),
       history.training_seconds > 0 ? fmt::format("per step: {:.1f} % of the step was waiting",
@@ -78,7 +78,10 @@ std::string metrics_json(const Options& options, const History& history) {
         {"warm_up_epochs", options.warm_up_epochs},
         {"seed", options.seed},
         {"limit", options.limit},
-        {"max_steps", options.max_steps}}},
+        {"held_out", options.held_out},
+        {"steps", options.steps},
+        {"hook", options.hook},
+        {"wire", options.wire}}},
       {"parameters", history.parameters},
       {"steps", history.steps},
       {"images", history.images},

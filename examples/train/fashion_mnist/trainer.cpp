@@ -19,6 +19,7 @@
 #include "fashion_mnist/interrupt.hpp"
 #include "fashion_mnist/model.hpp"
 #include "fashion_mnist/progress.hpp"
+#include "kolo/train/compression.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
 #include "kolo/train/distributed_sampler.hpp"
 
@@ -40,21 +41,33 @@ double learning_rate(const Options& options, double progress, double warm_up) {
          (1 + std::cos(std::numbers::pi * (progress - warm_up) / (1 - warm_up)));
 }
 
+/// Fully connected layers, most of the bytes, are ready first: they travel while the convolutions compute.
+kolo::DistributedDataParallelOptions parallel_options(const Options& options,
+                                                      std::shared_ptr<kolo::Timeline> timeline) {
+  kolo::DistributedDataParallelOptions parallel;
+  parallel.first_bucket_bytes = 128u << 10;
+  parallel.timeline = std::move(timeline);
+  if (!options.hook.empty()) parallel.hook = kolo::make_gradient_hook(options.hook);
+  kolo::Wire wire{};
+  if (kolo::parse_wire(options.wire, wire)) parallel.wire = wire;
+  return parallel;
+}
+
 class Training {
  public:
   Training(const Options& options, kolo::Communicator& communicator, std::shared_ptr<kolo::Timeline> timeline)
       : options_(options),
         communicator_(communicator),
         timeline_(std::move(timeline)),
-        training_(load(options.data, true, options.limit)),
-        test_(load(options.data, false)),
+        loaded_(load(options.data, true, options.limit)),
+        training_(loaded_.slice(0, std::max<std::int64_t>(loaded_.size() - options.held_out, 0))),
+        test_(options.held_out > 0 ? loaded_.slice(training_.size(), loaded_.size())
+                                   : load(options.data, false)),
         sampler_(training_.size(), communicator.rank(), communicator.size(), {.seed = options.seed}),
-        // Fully connected layers, most of the bytes, are ready first: they travel while the convolutions
-        // compute.
-        model_(Net(), communicator, {.first_bucket_bytes = 128u << 10, .timeline = timeline_}),
+        model_(Net(), communicator, parallel_options(options, timeline_)),
         optimizer_(model_.parameters(), torch::optim::SGDOptions(options.learning_rate)
                                             .momentum(options.momentum)
-                                            .nesterov(true)
+                                            .nesterov(options.momentum > 0)
                                             .weight_decay(options.weight_decay)),
         line_(communicator.rank() == 0 ? options.progress : "none") {
     if (options.batch % communicator.size() != 0) {
@@ -62,11 +75,12 @@ class Training {
                                   " images cannot be shared by " + std::to_string(communicator.size()) +
                                   " ranks");
     }
+    model_.check(optimizer_);
     rank_batch_ = options.batch / communicator.size();
     steps_per_epoch_ = sampler_.samples_per_rank() / rank_batch_;
     if (steps_per_epoch_ == 0) throw std::invalid_argument("there are fewer images than a batch takes");
     steps_ = steps_per_epoch_ * options.epochs;
-    if (options.max_steps > 0) steps_ = std::min(steps_, options.max_steps);
+    if (options.steps > 0) steps_ = std::min(steps_, options.steps);
     history_.ranks = communicator.size();
     for (const at::Tensor& parameter : model_.parameters()) history_.parameters += parameter.numel();
   }
@@ -75,7 +89,7 @@ class Training {
     const auto begin = Clock::now();
     for (int epoch = 0; history_.steps < steps_ && history_.signal == 0; ++epoch) {
       train_epoch(epoch);
-      if (history_.signal == 0) evaluate();
+      if (history_.signal == 0 && evaluated_at_ != history_.steps) evaluate();
     }
     timeline_->pause(true);
     history_.images = history_.steps * options_.batch;
@@ -98,16 +112,22 @@ class Training {
       choose_timeline_window();
       loss_sum += step(order.slice(0, i * rank_batch_, (i + 1) * rank_batch_));
       ++loss_steps;
-      const bool last = i + 1 == steps_per_epoch_ || history_.steps == steps_;
+      const bool is_to_evaluate =
+          options_.evaluate_every > 0 && history_.steps % options_.evaluate_every == 0;
+      const bool last = i + 1 == steps_per_epoch_ || history_.steps == steps_ || is_to_evaluate;
       if (loss_steps < kStepsPerReport && !last) continue;
       const double loss = agree(loss_sum / static_cast<double>(loss_steps));
       const double elapsed = seconds(Clock::now() - report_begin);
       history_.training_seconds += elapsed;
-      history_.losses.push_back({epochs_done(), loss});
+      history_.losses.push_back({epochs_done(), loss, history_.training_seconds});
       line_.show({epoch + 1, options_.epochs, history_.steps, steps_, loss,
                   static_cast<double>(loss_steps * options_.batch) / elapsed,
                   std::chrono::duration<double>(model_.total().exposed - exposed_before).count() / elapsed});
       if (history_.signal != 0) return;
+      if (is_to_evaluate) {
+        evaluate();
+        model_->train();
+      }
       report_begin = Clock::now();
       exposed_before = model_.total().exposed;
       loss_sum = 0;
@@ -135,7 +155,7 @@ class Training {
     loss.backward();
     const std::uint64_t sent = communicator_.counters().bytes_sent - sent_before;
     const auto update = Clock::now();
-    optimizer_.step();
+    if (model_.averages_are_finite()) optimizer_.step();  // else on all ranks alike
     const auto end = Clock::now();
     timeline_->span("data", "compute", begin, forward);
     timeline_->span("forward", "compute", forward, backward);
@@ -172,9 +192,11 @@ class Training {
     }
     communicator_.all_reduce(kolo::Buffer(correct));
     const double accuracy = 100.0 * static_cast<double>(correct[0]) / static_cast<double>(test_.size());
-    history_.accuracies.push_back({epochs_done(), accuracy});
+    history_.accuracies.push_back({epochs_done(), accuracy, history_.training_seconds});
+    evaluated_at_ = history_.steps;
     char text[64];
-    std::snprintf(text, sizeof text, "epoch %.0f: test accuracy %.2f %%", std::ceil(epochs_done()), accuracy);
+    std::snprintf(text, sizeof text, "epoch %.4g: %s accuracy %.2f %%", epochs_done(),
+                  options_.held_out > 0 ? "held-out" : "test", accuracy);
     if (communicator_.rank() == 0) line_.note(text);
   }
 
@@ -200,6 +222,7 @@ class Training {
   const Options& options_;
   kolo::Communicator& communicator_;
   std::shared_ptr<kolo::Timeline> timeline_;
+  Dataset loaded_;
   Dataset training_;
   Dataset test_;
   kolo::DistributedSampler sampler_;
@@ -209,6 +232,7 @@ class Training {
   std::int64_t rank_batch_ = 0;
   std::int64_t steps_per_epoch_ = 0;
   std::int64_t steps_ = 0;
+  std::int64_t evaluated_at_ = -1;  ///< step
   double gradient_bytes_ = 0;
   double sent_bytes_ = 0;
   History history_;

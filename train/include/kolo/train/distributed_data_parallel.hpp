@@ -52,13 +52,13 @@ struct DistributedDataParallelOptions {
   /// rank and the first such parameter. Costs reading all parameters, and a message of a few bytes.
   std::uint64_t check_parameters_every = 0;
   /// How gradients of type float32 travel: see CallOptions::wire.
-  std::optional<Wire> wire;
+  std::optional<Wire> wire = {};
   /// Averages the buckets of float32 in place of all_reduce (compression.hpp has some); other buckets travel
   /// as they are. Its work is done by a thread of its own under backward(). May be null; excludes `wire` and
   /// find_unused_parameters.
-  std::shared_ptr<GradientHook> hook;
+  std::shared_ptr<GradientHook> hook = {};
   /// Where "wait" and "bucket" spans are recorded; may be null.
-  std::shared_ptr<Timeline> timeline;
+  std::shared_ptr<Timeline> timeline = {};
 };
 
 /// What DistributedDataParallel<Model> does whatever the model's type.

@@ -14,8 +14,8 @@ namespace kolo {
 
 /// Where the gradient of one parameter lies in a bucket.
 struct GradientPart {
-  std::string name;
-  std::vector<std::int64_t> shape;
+  std::string name = {};
+  std::vector<std::int64_t> shape = {};
   std::uint64_t offset = 0;  ///< in elements, from the bucket's begin
   std::uint64_t count = 0;   ///< of elements: the product of `shape`
 };
@@ -24,9 +24,9 @@ struct GradientPart {
 /// layout all ranks know. Which parameters share a bucket may change between two steps: state that outlives
 /// a step belongs to a parameter's name, not to a bucket's number.
 struct GradientBucket {
-  std::span<float> gradients;           ///< this rank's, before; the average over all ranks, after
-  std::span<const GradientPart> parts;  ///< in the order in which they lie, without gaps
-  std::size_t index = 0;                ///< of this bucket among those of the step; they come in this order
+  std::span<float> gradients = {};           ///< this rank's, before; the average over all ranks, after
+  std::span<const GradientPart> parts = {};  ///< in the order in which they lie, without gaps
+  std::size_t index = 0;  ///< of this bucket among those of the step; they come in this order
   /// The gradients are those of the loss times this factor, the same on all ranks. What a hook keeps from
   /// step to step it keeps divided by it.
   float loss_scale = 1;
@@ -37,7 +37,7 @@ struct GradientBucket {
 
 /// What the optimizer does with gradients, as far as a hook has to know.
 struct OptimizerTraits {
-  std::string name;  ///< "SGD", "Adam", ...
+  std::string name = {};  ///< "SGD", "Adam", ...
   bool has_momentum = false;
   bool has_weight_decay = false;
 };
