@@ -7,14 +7,20 @@
 namespace kolo::train {
 namespace {
 
-float dot(std::span<const float> one, std::span<const float> other) {
+constexpr double kDependent = 1e-6;  // of a vector's length, about float32's rounding
+
+/// With sixteen sums side by side, which the compiler may keep in registers of any width.
+template <typename Sum>
+Sum dot(std::span<const float> one, std::span<const float> other) {
   constexpr std::size_t kSums = 16;
-  std::array<float, kSums> sums{};
+  std::array<Sum, kSums> sums{};
   std::size_t i = 0;
   for (; i + kSums <= one.size(); i += kSums) {
-    for (std::size_t j = 0; j < kSums; ++j) sums[j] += one[i + j] * other[i + j];
+    for (std::size_t j = 0; j < kSums; ++j)
+      sums[j] += static_cast<Sum>(one[i + j]) * static_cast<Sum>(other[i + j]);
   }
-  for (std::size_t j = 0; i < one.size(); ++i, ++j) sums[j] += one[i] * other[i];
+  for (std::size_t j = 0; i < one.size(); ++i, ++j)
+    sums[j] += static_cast<Sum>(one[i]) * static_cast<Sum>(other[i]);
   for (std::size_t width = kSums / 2; width > 0; width /= 2) {
     for (std::size_t j = 0; j < width; ++j) sums[j] += sums[j + width];
   }
@@ -25,12 +31,25 @@ void add_scaled(std::span<float> to, float factor, std::span<const float> what) 
   for (std::size_t i = 0; i < to.size(); ++i) to[i] += factor * what[i];
 }
 
+double length_of(std::span<const float> vector) {
+  return std::sqrt(dot<double>(vector, vector));
+}
+
 }  // namespace
 
-void multiply(std::span<const float> matrix, const Vectors& right, const Vectors& left) {
+void form_and_multiply(std::span<const float> gradient, float scale, std::span<const float> kept,
+                       const Vectors& right, std::span<float> matrix, const Vectors& left) {
+  const std::size_t columns = right.length;
   for (std::size_t row = 0; row < left.length; ++row) {
-    const auto numbers = matrix.subspan(row * right.length, right.length);
-    for (std::size_t c = 0; c < left.count(); ++c) left[c][row] = dot(numbers, right[c]);
+    const auto from = gradient.subspan(row * columns, columns);
+    const auto to = matrix.subspan(row * columns, columns);
+    if (kept.empty()) {
+      for (std::size_t i = 0; i < columns; ++i) to[i] = scale * from[i];
+    } else {
+      const auto rest = kept.subspan(row * columns, columns);
+      for (std::size_t i = 0; i < columns; ++i) to[i] = scale * from[i] + rest[i];
+    }
+    for (std::size_t c = 0; c < left.count(); ++c) left[c][row] = dot<float>(to, right[c]);
   }
 }
 
@@ -42,22 +61,40 @@ void multiply_transposed(std::span<const float> matrix, const Vectors& left, con
   }
 }
 
-void expand(const Vectors& left, const Vectors& right, std::span<float> matrix) {
-  std::ranges::fill(matrix, 0.0f);
+void expand(const Vectors& left, const Vectors& right, float scale, std::span<float> matrix) {
   for (std::size_t row = 0; row < left.length; ++row) {
     const auto numbers = matrix.subspan(row * right.length, right.length);
+    std::ranges::fill(numbers, 0.0f);
     for (std::size_t c = 0; c < left.count(); ++c) add_scaled(numbers, left[c][row], right[c]);
+    if (scale == 1) continue;
+    for (float& number : numbers) number *= scale;
+  }
+}
+
+void subtract_product(const Vectors& left, const Vectors& right, std::span<float> matrix) {
+  for (std::size_t row = 0; row < left.length; ++row) {
+    const auto numbers = matrix.subspan(row * right.length, right.length);
+    for (std::size_t c = 0; c < left.count(); ++c) add_scaled(numbers, -left[c][row], right[c]);
   }
 }
 
 void orthonormalize(const Vectors& vectors) {
   for (std::size_t c = 0; c < vectors.count(); ++c) {
     const auto vector = vectors[c];
-    const float length = std::sqrt(dot(vector, vector));
-    const float factor = length == 0 ? 0 : 1 / length;
-    for (float& number : vector) number *= factor;
-    for (std::size_t d = c + 1; d < vectors.count(); ++d)
-      add_scaled(vectors[d], -dot(vector, vectors[d]), vector);
+    for (int pass = 0; pass < 2; ++pass) {
+      // First to length 1, then what is left of it without the others.
+      double length = length_of(vector);
+      for (float& number : vector)
+        number = length == 0 ? 0 : static_cast<float>(static_cast<double>(number) / length);
+      for (std::size_t before = 0; before < c; ++before)
+        add_scaled(vector, static_cast<float>(-dot<double>(vector, vectors[before])), vectors[before]);
+      length = length_of(vector);
+      // Also where rounding is all that is left, of which a direction would be made up.
+      if (length <= kDependent) std::ranges::fill(vector, 0.0f);
+    }
+    const double length = length_of(vector);
+    for (float& number : vector)
+      number = length == 0 ? 0 : static_cast<float>(static_cast<double>(number) / length);
   }
 }
 

@@ -51,7 +51,8 @@ PowerSgd::PowerSgd(const PowerSgdOptions& options) : options_(options) {
 std::string PowerSgd::describe() const {
   return "power_sgd:rank=" + std::to_string(options_.rank) +
          ":start_after_steps=" + std::to_string(options_.start_after_steps) +
-         ":seed=" + std::to_string(options_.seed);
+         ":seed=" + std::to_string(options_.seed) + ":feedback=" + (options_.feedback ? "1" : "0") +
+         ":warm_start=" + (options_.warm_start ? "1" : "0");
 }
 
 void PowerSgd::check(std::span<const GradientPart> parameters) const {
@@ -70,6 +71,7 @@ void PowerSgd::lay_out(const GradientBucket& bucket) {
   const auto rank = static_cast<std::uint64_t>(options_.rank);
   matrices_.clear();
   whole_.clear();
+  const bool has_feedback = options_.feedback && bucket.contributes;
   std::size_t gradients = 0, left = 0, right = 0, whole = 0;
   for (const GradientPart& part : bucket.parts) {
     const Size size = size_of_matrix(part);
@@ -79,7 +81,7 @@ void PowerSgd::lay_out(const GradientBucket& bucket) {
       continue;
     }
     matrices_.push_back({&part, {}, {{}, size.rows}, {{}, size.columns}});
-    gradients += part.count;
+    if (!has_feedback) gradients += part.count;
     left += size.rows * rank;
     right += size.columns * rank;
   }
@@ -92,43 +94,51 @@ void PowerSgd::lay_out(const GradientBucket& bucket) {
     return std::span(numbers).subspan(std::exchange(at, at + count), count);
   };
   for (Matrix& matrix : matrices_) {
-    matrix.gradient = next(gradients_, gradients, matrix.part->count);
+    const std::uint64_t count = matrix.part->count;
+    matrix.gradient =
+        has_feedback ? left_out_.pending(matrix.part->name, count) : next(gradients_, gradients, count);
     matrix.left.numbers = next(left_, left, matrix.left.length * rank);
     matrix.right.numbers = next(right_, right, matrix.right.length * rank);
   }
 }
 
-/// Where the last step ended; a random one where it ended at zero, as before the first.
-void PowerSgd::start_right_factor(const std::string& parameter, std::span<float> factor) {
-  const auto before = right_factors_.kept(parameter, factor.size());
-  if (std::ranges::any_of(before, [](float number) { return number != 0; })) {
-    std::ranges::copy(before, factor.begin());
-    return;
+/// Of length 1 and orthogonal to each other, so that what is multiplied with them keeps its magnitude: where
+/// the last step ended. A vector that ended at zero, as all are before the first step, is drawn.
+void PowerSgd::start_right_factor(const std::string& parameter, const Vectors& factor) {
+  if (options_.warm_start) {
+    std::ranges::copy(right_factors_.kept(parameter, factor.numbers.size()), factor.numbers.begin());
+  } else {
+    std::ranges::fill(factor.numbers, 0.0f);
   }
-  std::uint64_t seed = options_.seed;
+  std::uint64_t seed = options_.seed + (options_.warm_start ? 0 : steps_);
   for (const char c : parameter) seed = (seed ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
-  for (std::size_t i = 0; i < factor.size(); ++i) factor[i] = random_number(seed, i);
+  for (std::size_t c = 0; c < factor.count(); ++c) {
+    const auto vector = factor[c];
+    if (std::ranges::any_of(vector, [](float number) { return number != 0; })) continue;
+    for (std::size_t i = 0; i < vector.size(); ++i) vector[i] = random_number(seed, c * vector.size() + i);
+  }
+  orthonormalize(factor);
 }
 
 void PowerSgd::average(const GradientBucket& bucket, Communicator& communicator) {
   if (communicator.size() == 1) return;
+  // The hook's format is all that rounds: `left out` knows of no other.
+  const CallOptions as_it_is{.wire = Wire::native};
   lay_out(bucket);
-  const float unscale = 1 / bucket.loss_scale;
+  const bool has_feedback = options_.feedback && bucket.contributes;
   for (const Matrix& matrix : matrices_) {
     const GradientPart& part = *matrix.part;
-    const auto left_out = left_out_.kept(part.name, part.count);
-    const auto gradient = bucket.gradients.subspan(part.offset, part.count);
-    const float feedback = bucket.contributes ? 1.0f : 0.0f;
-    for (std::size_t i = 0; i < part.count; ++i)
-      matrix.gradient[i] = unscale * gradient[i] + feedback * left_out[i];
-    start_right_factor(part.name, matrix.right.numbers);
-    multiply(matrix.gradient, matrix.right, matrix.left);
+    std::span<const float> left_out;
+    if (has_feedback) left_out = left_out_.kept(part.name, part.count);
+    start_right_factor(part.name, matrix.right);
+    form_and_multiply(bucket.gradients.subspan(part.offset, part.count), 1 / bucket.loss_scale, left_out,
+                      matrix.right, matrix.gradient, matrix.left);
   }
   for (const Whole& whole : whole_) {
     std::ranges::copy(bucket.gradients.subspan(whole.part->offset, whole.part->count),
                       left_.begin() + static_cast<std::ptrdiff_t>(whole.offset));
   }
-  communicator.all_reduce(Buffer(left_), ReduceOp::average);
+  communicator.all_reduce(Buffer(left_), ReduceOp::average, as_it_is);
   for (const Whole& whole : whole_) {
     std::ranges::copy(std::span(left_).subspan(whole.offset, whole.part->count),
                       bucket.gradients.begin() + static_cast<std::ptrdiff_t>(whole.part->offset));
@@ -139,18 +149,20 @@ void PowerSgd::average(const GradientBucket& bucket, Communicator& communicator)
     orthonormalize(matrix.left);
     multiply_transposed(matrix.gradient, matrix.left, matrix.right);
   }
-  communicator.all_reduce(Buffer(right_), ReduceOp::average);
+  average_right_.resize(right_.size());
+  communicator.all_reduce(ConstBuffer(right_), Buffer(average_right_), ReduceOp::average, as_it_is);
+  auto average_right = average_right_.begin();
   for (const Matrix& matrix : matrices_) {
     const GradientPart& part = *matrix.part;
-    std::ranges::copy(matrix.right.numbers,
-                      right_factors_.pending(part.name, matrix.right.numbers.size()).begin());
-    const auto average = bucket.gradients.subspan(part.offset, part.count);
-    expand(matrix.left, matrix.right, average);
-    if (bucket.contributes) {
-      const auto left_out = left_out_.pending(part.name, part.count);
-      for (std::size_t i = 0; i < part.count; ++i) left_out[i] = matrix.gradient[i] - average[i];
-    }
-    for (float& number : average) number *= bucket.loss_scale;
+    const std::span<float> factor(average_right, matrix.right.numbers.size());
+    average_right += static_cast<std::ptrdiff_t>(factor.size());
+    if (options_.warm_start)
+      std::ranges::copy(factor, right_factors_.pending(part.name, factor.size()).begin());
+    expand(matrix.left, {factor, matrix.right.length}, bucket.loss_scale,
+           bucket.gradients.subspan(part.offset, part.count));
+    // As in the paper, what this rank's own factors leave out. PyTorch subtracts the average, which comes to
+    // the same sum over the ranks, unless a rank without data has a part in the average and keeps nothing.
+    if (has_feedback) subtract_product(matrix.left, matrix.right, matrix.gradient);
   }
 }
 

@@ -34,9 +34,9 @@ class PowerSgd final : public GradientHook {
   /// A parameter that travels as two factors.
   struct Matrix {
     const GradientPart* part;
-    std::span<float> gradient;
+    std::span<float> gradient;  ///< with feedback; what is left out of it in the end
     Vectors left;
-    Vectors right;
+    Vectors right;  ///< at first the start, then this rank's own
   };
   /// One that travels as it is, behind the left factors.
   struct Whole {
@@ -45,7 +45,7 @@ class PowerSgd final : public GradientHook {
   };
 
   void lay_out(const GradientBucket& bucket);
-  void start_right_factor(const std::string& parameter, std::span<float> factor);
+  void start_right_factor(const std::string& parameter, const Vectors& factor);
 
   PowerSgdOptions options_;
   std::uint64_t steps_ = 0;
@@ -54,9 +54,10 @@ class PowerSgd final : public GradientHook {
   // Of one bucket; kept for the next one.
   std::vector<Matrix> matrices_;
   std::vector<Whole> whole_;
-  std::vector<float> gradients_;  ///< of the matrices, with feedback
+  std::vector<float> gradients_;  ///< of the matrices, where what they leave out is not kept
   std::vector<float> left_;       ///< factors, then what travels as it is
   std::vector<float> right_;
+  std::vector<float> average_right_;
 };
 
 }  // namespace kolo::train

@@ -80,6 +80,8 @@ std::shared_ptr<GradientHook> power_sgd(Parameters& parameters) {
   parameters.take("rank", options.rank);
   parameters.take("start_after_steps", options.start_after_steps);
   parameters.take("seed", options.seed);
+  parameters.take("feedback", options.feedback);
+  parameters.take("warm_start", options.warm_start);
   parameters.require_none_left();
   return make_power_sgd_hook(options);
 }

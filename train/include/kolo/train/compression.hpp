@@ -45,6 +45,8 @@ struct PowerSgdOptions {
   int rank = 2;                         ///< of the matrices that are sent; 1 or more
   std::uint64_t start_after_steps = 0;  ///< until then gradients travel as they are
   std::uint64_t seed = 1;               ///< of the first factors
+  bool feedback = true;                 ///< adds what a step leaves out to the next gradients
+  bool warm_start = true;  ///< a step goes on from the factors of the last one; else from random ones
 };
 /// Sends matrices as products of thin ones: T. Vogels et al., "PowerSGD", NeurIPS 2019. Throws
 /// InvalidArgument for options out of their range.
