@@ -1,5 +1,7 @@
 #include "kolo/train/distributed_sampler.hpp"
 
+#include <torch/serialize/archive.h>
+
 #include <numeric>
 #include <random>
 #include <string>
@@ -36,6 +38,16 @@ DistributedSampler::DistributedSampler(std::int64_t size, int rank, int ranks,
 
 std::int64_t DistributedSampler::samples_per_rank() const noexcept {
   return options_.drop_last ? size_ / ranks_ : (size_ + ranks_ - 1) / ranks_;
+}
+
+void DistributedSampler::save(torch::serialize::OutputArchive& archive) const {
+  archive.write("epoch", c10::IValue(static_cast<std::int64_t>(epoch_)));
+}
+
+void DistributedSampler::load(torch::serialize::InputArchive& archive) {
+  c10::IValue epoch;
+  archive.read("epoch", epoch);
+  epoch_ = static_cast<std::uint64_t>(epoch.toInt());
 }
 
 std::vector<std::int64_t> DistributedSampler::indices() const {

@@ -9,21 +9,14 @@
 #include "ddp/model.hpp"
 #include "ddp/replicas.hpp"
 #include "kolo/error.hpp"
+#include "libtorch/optimizer_archive.hpp"
 
 namespace kolo {
 namespace {
 
-constexpr const char* kOptions = "kolo_options/";
-
 std::string saved(const torch::optim::Optimizer& optimizer) {
   torch::serialize::OutputArchive archive;
-  optimizer.save(archive);
-  // load() leaves the options as they are.
-  for (std::size_t i = 0; i < optimizer.param_groups().size(); ++i) {
-    torch::serialize::OutputArchive options(archive.compilation_unit());
-    optimizer.param_groups()[i].options().serialize(options);
-    archive.write(kOptions + std::to_string(i), options);
-  }
+  train::save_whole(optimizer, archive);
   std::ostringstream text;
   archive.save_to(text);
   return text.str();
@@ -33,13 +26,7 @@ void load(torch::optim::Optimizer& optimizer, const std::string& text) {
   std::istringstream stream(text);
   torch::serialize::InputArchive archive;
   archive.load_from(stream);
-  optimizer.state().clear();  // load() leaves the state of parameters of which the archive has none
-  optimizer.load(archive);
-  for (std::size_t i = 0; i < optimizer.param_groups().size(); ++i) {
-    torch::serialize::InputArchive options;
-    archive.read(kOptions + std::to_string(i), options);
-    optimizer.param_groups()[i].options().serialize(options);
-  }
+  train::load_whole(optimizer, archive);
 }
 
 }  // namespace

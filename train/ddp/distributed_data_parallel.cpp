@@ -42,7 +42,7 @@ struct DistributedDataParallelBase::State {
     return options;
   }
 
-  void require_unchanged() const {
+  void require_unchanged() {
     reducer.require_watched();
     if (options.broadcast_buffers) buffers.require_unchanged();
     for (const auto& parameter : module->named_parameters()) {

@@ -65,16 +65,18 @@ Reducer::Reducer(std::vector<NamedTensor> parameters, Communicator communicator,
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
   build(order);
   if (options_.hook) hook_thread_ = std::make_unique<HookThread>(options_.hook, communicator_.split(0));
-  for (std::size_t i = 0; i < states_.size(); ++i) {
-    Parameter& state = states_[i];
-    state.accumulator = torch::autograd::impl::grad_accumulator(state.tensor);
-    // One gradient cannot be averaged twice; and after a failure the old object may still be in scope.
-    const auto& hooks = state.accumulator->post_hooks();
-    const auto other = std::ranges::find_if(
-        hooks, [](const auto& hook) { return dynamic_cast<Hook*>(hook.get()) != nullptr; });
-    if (other != hooks.end()) static_cast<Hook*>(other->get())->reducer().retire(parameters_[i].name);
-    state.hook = state.accumulator->add_post_hook(std::make_unique<Hook>(*this, i));
-  }
+  for (std::size_t i = 0; i < states_.size(); ++i) watch(i);
+}
+
+void Reducer::watch(std::size_t index) {
+  Parameter& state = states_[index];
+  state.accumulator = torch::autograd::impl::grad_accumulator(state.tensor);
+  // One gradient cannot be averaged twice; and after a failure the old object may still be in scope.
+  const auto& hooks = state.accumulator->post_hooks();
+  const auto other = std::ranges::find_if(
+      hooks, [](const auto& hook) { return dynamic_cast<Hook*>(hook.get()) != nullptr; });
+  if (other != hooks.end()) static_cast<Hook*>(other->get())->reducer().retire(parameters_[index].name);
+  state.hook = state.accumulator->add_post_hook(std::make_unique<Hook>(*this, index));
 }
 
 Reducer::~Reducer() {
@@ -127,10 +129,18 @@ void Reducer::require_sound() {
   }
 }
 
-void Reducer::require_watched() const {
+void Reducer::require_watched() {
   for (std::size_t i = 0; i < states_.size(); ++i) {
-    if (torch::autograd::impl::try_get_grad_accumulator(states_[i].tensor) == states_[i].accumulator)
+    Parameter& state = states_[i];
+    if (torch::autograd::impl::try_get_grad_accumulator(state.tensor) == state.accumulator) continue;
+    const at::Tensor& view = buckets_[state.bucket].slots()[state.slot].view;
+    const bool is_alike = state.tensor.scalar_type() == view.scalar_type() &&
+                          state.tensor.sizes() == view.sizes() && state.tensor.strides() == view.strides();
+    if (is_alike) {  // it was loaded from an archive, say, which gives it other memory and a new accumulator
+      state.accumulator->del_post_hook(std::exchange(state.hook, 0));
+      watch(i);
       continue;
+    }
     throw InvalidArgument("parameter '" + parameters_[i].name +
                               "' is another one than when DistributedDataParallel was made, which sees its "
                               "gradients no longer: after to() and the like make a new one",

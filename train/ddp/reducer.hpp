@@ -38,8 +38,9 @@ class Reducer {
   void set_synchronized(bool synchronized) noexcept { synchronized_ = synchronized; }
   /// Throws the error of an earlier backward, which may have broken off, since the ranks no longer agree.
   void require_sound();
-  /// Throws InvalidArgument where a parameter was replaced by another under the same name (by a cast, say).
-  void require_watched() const;
+  /// Goes on with parameters that were loaded. Throws InvalidArgument where one was replaced by another kind
+  /// under the same name (by a cast, say).
+  void require_watched();
   /// To find unused parameters: remembers which of them backward from `outputs` does not reach; none if these
   /// are not all that the loss may depend on.
   void expect_backward_from(std::span<const at::Tensor> outputs, bool is_all);
@@ -75,6 +76,7 @@ class Reducer {
     std::optional<at::Tensor> kept;  ///< its gradient before averaging, while nobody is known to have used it
   };
 
+  void watch(std::size_t index);
   void on_gradient(std::size_t index);
   void begin();
   void mark_ready(std::size_t index, bool has_gradient);

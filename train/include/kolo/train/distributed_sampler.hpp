@@ -4,6 +4,11 @@
 #include <cstdint>
 #include <vector>
 
+namespace torch::serialize {
+class InputArchive;
+class OutputArchive;
+}  // namespace torch::serialize
+
 namespace kolo {
 
 struct DistributedSamplerOptions {
@@ -25,10 +30,15 @@ class DistributedSampler {
 
   /// Call with the same number on all ranks before each epoch; without it each epoch has the same order.
   void set_epoch(std::uint64_t epoch) noexcept { epoch_ = epoch; }
+  std::uint64_t epoch() const noexcept { return epoch_; }
   /// This rank's indices for the epoch; samples_per_rank() of them.
   std::vector<std::int64_t> indices() const;
   /// The same on all ranks.
   std::int64_t samples_per_rank() const noexcept;
+
+  /// The epoch, for checkpoints.
+  void save(torch::serialize::OutputArchive& archive) const;
+  void load(torch::serialize::InputArchive& archive);
 
  private:
   std::int64_t size_;

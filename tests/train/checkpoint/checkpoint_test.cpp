@@ -1,0 +1,173 @@
+// Training that goes on from a file has the bits of training that was never interrupted.
+#include "kolo/train/checkpoint.hpp"
+
+#include <gtest/gtest.h>
+#include <torch/optim/adam.h>
+#include <torch/utils.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "kolo/train/compression.hpp"
+#include "kolo/train/distributed_data_parallel.hpp"
+#include "kolo/train/distributed_sampler.hpp"
+#include "train/support/models.hpp"
+#include "train/support/ranks.hpp"
+
+namespace kolo::test {
+namespace {
+
+class Checkpoints : public testing::Test {
+ protected:
+  void SetUp() override {
+    at::set_num_threads(1);
+    char name[] = "/tmp/kolo-checkpoint-XXXXXX";
+    folder_ = mkdtemp(name);
+    path_ = folder_ + "/run.pt";
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string folder_, path_;
+};
+
+/// All that a training program holds.
+struct Training {
+  explicit Training(Communicator& communicator, const std::string& hook_name = "one_bit")
+      : hook(make_gradient_hook(hook_name)),
+        model(Chain(0), communicator, options_with(hook)),
+        optimizer(model.parameters(), torch::optim::AdamOptions(0.01)),
+        sampler(64, communicator.rank(), communicator.size()) {
+    checkpoint.add("model", model.model())
+        .add("optimizer", optimizer)
+        .add("hook", *hook)
+        .add("sampler", sampler);
+  }
+  static DistributedDataParallelOptions options_with(std::shared_ptr<GradientHook> hook) {
+    auto options = small_buckets();
+    options.hook = std::move(hook);
+    return options;
+  }
+  void step(int number, int rank) {
+    sampler.set_epoch(static_cast<std::uint64_t>(number / 3));
+    optimizer.zero_grad();
+    const double seed =
+        static_cast<double>(sampler.indices()[static_cast<std::size_t>(number % 3)]) + 100 * rank;
+    squares(model(numbers(6, 8, seed)), numbers(6, 4, 3)).backward();
+    optimizer.step();
+  }
+
+  std::shared_ptr<GradientHook> hook;
+  DistributedDataParallel<ChainImpl> model;
+  torch::optim::Adam optimizer;
+  DistributedSampler sampler;
+  Checkpoint checkpoint;
+};
+
+TEST_F(Checkpoints, TrainingGoesOnWithTheSameBits) {
+  for (const char* hook : {"one_bit", "top_k:ratio=0.1:momentum=0", "power_sgd:rank=1"}) {
+    std::vector<std::uint8_t> expected;
+    run_all(3, [&](Communicator& communicator) {
+      Training training(communicator, hook);
+      for (int step = 0; step < 8; ++step) {
+        if (step == 5) training.checkpoint.save(path_, 5, communicator);
+        training.step(step, communicator.rank());
+      }
+      if (communicator.rank() == 0) expected = bits(training.model.parameters());
+    });
+    run_all(3, [&](Communicator& communicator) {
+      Training training(communicator, hook);
+      training.step(0, communicator.rank());  // all that it has is written over
+      ASSERT_EQ(training.checkpoint.load(path_, communicator), 5u);
+      EXPECT_EQ(training.sampler.epoch(), 1u);
+      for (int step = 5; step < 8; ++step) training.step(step, communicator.rank());
+      EXPECT_EQ(bits(training.model.parameters()), expected) << hook << ", rank " << communicator.rank();
+    });
+    EXPECT_FALSE(std::filesystem::exists(path_ + ".part"));
+  }
+}
+
+TEST_F(Checkpoints, RandomNumbersGoOn) {
+  run_all(1, [&](Communicator& communicator) {
+    const Checkpoint checkpoint;
+    torch::manual_seed(7);
+    checkpoint.save(path_, 0, communicator);
+    const at::Tensor expected = at::rand({10});
+    Checkpoint().load(path_, communicator);
+    EXPECT_TRUE(at::equal(at::rand({10}), expected));
+  });
+}
+
+TEST_F(Checkpoints, WithoutHooksOtherNumbersOfRanksGoOn) {
+  run_all(3, [&](Communicator& communicator) {
+    Chain chain(1);
+    Checkpoint().add("model", *chain).save(path_, 12, communicator);
+  });
+  run_all(2, [&](Communicator& communicator) {
+    Chain chain(50 + communicator.rank());
+    EXPECT_EQ(Checkpoint().add("model", *chain).load(path_, communicator), 12u);
+    EXPECT_EQ(bits(chain->parameters()), bits(Chain(1)->parameters()));
+  });
+}
+
+/// What all ranks say when they load a checkpoint.
+void expect_refusal(int ranks, const std::string& said, const std::function<void(Communicator&)>& load) {
+  for (const auto& error : run_ranks(ranks, load))
+    EXPECT_NE(message(error).find(said), std::string::npos)
+        << "'" << message(error) << "' without '" << said << "'";
+}
+
+TEST_F(Checkpoints, ThatCannotBeLoadedAreErrorsOnAllRanks) {
+  const auto load = [&](Communicator& communicator) {
+    Training(communicator).checkpoint.load(path_, communicator);
+  };
+  expect_refusal(2, "rank 0 cannot load the checkpoint: " + path_ + ": there is no such file", load);
+  std::ofstream(path_) << "no archive";
+  expect_refusal(2, "rank 0 cannot load the checkpoint: " + path_, load);
+
+  run_all(2, [&](Communicator& communicator) {
+    Chain chain(1);
+    Checkpoint().add("model", *chain).save(path_, 1, communicator);
+  });
+  expect_refusal(2, "it has no 'optimizer'", load);
+  expect_refusal(2, "'first.weight' is [16, 8] there, and [24, 8] in the model",
+                 [&](Communicator& communicator) {
+                   Chain wider(1, 24);
+                   Checkpoint().add("model", *wider).load(path_, communicator);
+                 });
+
+  run_all(2, [&](Communicator& communicator) {
+    Training training(communicator);
+    training.step(0, communicator.rank());
+    training.checkpoint.save(path_, 1, communicator);
+  });
+  expect_refusal(3, "it holds hooks' states of 2 ranks, and there are 3", load);
+  expect_refusal(2, "the state of a hook holds no 'steps'", [&](Communicator& communicator) {
+    const auto hook = make_gradient_hook("top_k");
+    Checkpoint().add("hook", *hook).load(path_, communicator);
+  });
+  std::filesystem::resize_file(path_, std::filesystem::file_size(path_) / 2);
+  expect_refusal(2, "rank 0 cannot load the checkpoint: " + path_, load);
+}
+
+TEST_F(Checkpoints, ThatCannotBeSavedLeaveTheOldOne) {
+  Chain chain(1);
+  run_all(
+      2, [&](Communicator& communicator) { Checkpoint().add("model", *chain).save(path_, 3, communicator); });
+  std::filesystem::create_directory(path_ + ".part");  // in the way of the new one
+  expect_refusal(
+      2, "rank 0 cannot save the checkpoint: " + path_ + ": open: Is a directory",
+      [&](Communicator& communicator) { Checkpoint().add("model", *chain).save(path_, 4, communicator); });
+  run_all(2, [&](Communicator& communicator) {
+    EXPECT_EQ(Checkpoint().add("model", *chain).load(path_, communicator), 3u);
+  });
+}
+
+TEST_F(Checkpoints, HaveEachNameOnce) {
+  Chain chain(1);
+  Checkpoint checkpoint;
+  checkpoint.add("model", *chain);
+  EXPECT_THROW(checkpoint.add("model", *chain), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace kolo::test

@@ -1,0 +1,217 @@
+#include "kolo/train/checkpoint.hpp"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Functions.h>
+
+#include <algorithm>
+#include <mutex>
+#include <sstream>
+#include <stdexcept>
+#include <utility>
+
+#include "checkpoint/file.hpp"
+#include "ddp/agreement.hpp"
+#include "kolo/error.hpp"
+#include "libtorch/optimizer_archive.hpp"
+
+namespace kolo {
+namespace {
+
+constexpr const char* kRandom = "random numbers";
+
+/// libtorch's default generator of this process.
+at::Tensor random_state() {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard lock(generator.mutex());
+  return generator.get_state();
+}
+void set_random_state(const at::Tensor& state) {
+  at::Generator generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard lock(generator.mutex());
+  generator.set_state(state);
+}
+
+/// libtorch takes a tensor of any shape for one that it loads.
+void load_module(torch::nn::Module& module, torch::serialize::InputArchive& archive) {
+  const auto shapes = [&] {
+    std::vector<std::pair<std::string, std::vector<std::int64_t>>> result;
+    for (const auto& item : module.named_parameters())
+      result.emplace_back(item.key(), item.value().sizes().vec());
+    for (const auto& item : module.named_buffers())
+      result.emplace_back(item.key(), item.value().sizes().vec());
+    return result;
+  };
+  const auto before = shapes();
+  module.load(archive);
+  const auto after = shapes();
+  const auto [was, is] = std::ranges::mismatch(before, after);
+  if (was == before.end()) return;
+  std::ostringstream text;
+  text << "'" << is->first << "' is " << at::IntArrayRef(is->second) << " there, and "
+       << at::IntArrayRef(was->second) << " in the model";
+  throw std::runtime_error(text.str());
+}
+
+void save_hook(const GradientHook& hook, torch::serialize::OutputArchive& archive) {
+  std::int64_t index = 0;
+  const HookState state = hook.state();
+  archive.write("size", c10::IValue(static_cast<std::int64_t>(state.size())));
+  for (const auto& [name, values] : state) {
+    const std::string which = std::to_string(index++);
+    archive.write("name" + which, c10::IValue(name));
+    at::Tensor tensor = at::empty({static_cast<std::int64_t>(values.size())}, at::kFloat);
+    std::ranges::copy(values, static_cast<float*>(tensor.data_ptr()));
+    archive.write("values" + which, tensor);
+  }
+}
+
+void load_hook(GradientHook& hook, torch::serialize::InputArchive& archive) {
+  c10::IValue size, name;
+  archive.read("size", size);
+  HookState state;
+  for (std::int64_t index = 0; index < size.toInt(); ++index) {
+    at::Tensor values;
+    archive.read("name" + std::to_string(index), name);
+    archive.read("values" + std::to_string(index), values);
+    const auto* begin = static_cast<const float*>(values.data_ptr());
+    state.emplace(name.toStringRef(), std::vector<float>(begin, begin + values.numel()));
+  }
+  hook.set_state(state);
+}
+
+/// Collective: what `action` throws on any rank, all ranks throw.
+template <typename Action>
+void on_all_ranks(Communicator& communicator, const char* what, const Action& action) {
+  std::string problem;
+  try {
+    action();
+  } catch (const c10::Error& error) {
+    problem = error.what_without_backtrace();
+  } catch (const std::exception& error) {
+    problem = error.what();
+  }
+  if (const auto complaint = train::first_complaint(communicator, problem)) {
+    throw Error(
+        "rank " + std::to_string(complaint->rank) + " cannot " + what + " the checkpoint: " + complaint->text,
+        {.peer = complaint->rank, .collective = "Checkpoint"});
+  }
+}
+
+}  // namespace
+
+Checkpoint& Checkpoint::add(Entry entry) {
+  const auto is_equal = [&](const Entry& other) { return other.name == entry.name; };
+  if (entry.name == kRandom || std::ranges::any_of(entries_, is_equal))
+    throw InvalidArgument("the checkpoint has a '" + entry.name + "' already", {});
+  entries_.push_back(std::move(entry));
+  return *this;
+}
+
+Checkpoint& Checkpoint::add(std::string name, torch::nn::Module& module) {
+  return add({std::move(name), false, [&module](auto& archive) { module.save(archive); },
+              [&module](auto& archive) { load_module(module, archive); }});
+}
+
+Checkpoint& Checkpoint::add(std::string name, torch::optim::Optimizer& optimizer) {
+  return add({std::move(name), false, [&optimizer](auto& archive) { train::save_whole(optimizer, archive); },
+              [&optimizer](auto& archive) { train::load_whole(optimizer, archive); }});
+}
+
+Checkpoint& Checkpoint::add(std::string name, GradientHook& hook) {
+  return add({std::move(name), true, [&hook](auto& archive) { save_hook(hook, archive); },
+              [&hook](auto& archive) { load_hook(hook, archive); }});
+}
+
+std::string Checkpoint::saved(bool of_rank) const {
+  torch::serialize::OutputArchive archive;
+  for (const Entry& entry : entries_) {
+    if (entry.is_of_rank != of_rank) continue;
+    torch::serialize::OutputArchive inner(archive.compilation_unit());
+    entry.save(inner);
+    archive.write(entry.name, inner);
+  }
+  if (of_rank) archive.write(kRandom, random_state());
+  std::ostringstream bytes;
+  archive.save_to(bytes);
+  return bytes.str();
+}
+
+void Checkpoint::load(bool of_rank, const std::string& bytes) {
+  std::istringstream stream(bytes);
+  torch::serialize::InputArchive archive;
+  archive.load_from(stream);
+  for (const Entry& entry : entries_) {
+    if (entry.is_of_rank != of_rank) continue;
+    torch::serialize::InputArchive inner;
+    if (!archive.try_read(entry.name, inner)) throw std::runtime_error("it has no '" + entry.name + "'");
+    entry.load(inner);
+  }
+  if (!of_rank) return;
+  at::Tensor state;
+  archive.read(kRandom, state);
+  set_random_state(state);
+}
+
+void Checkpoint::save(const std::string& path, std::uint64_t step, Communicator& communicator) const {
+  const int rank = communicator.rank();
+  train::CheckpointFile file;
+  file.step = step;
+  std::string own;
+  on_all_ranks(communicator, "save", [&] {
+    if (rank == 0) file.shared = saved(false);
+    own = saved(true);
+  });
+  const auto ranks = static_cast<std::size_t>(communicator.size());
+  std::vector<std::uint64_t> sizes(ranks);
+  const std::uint64_t size = own.size();
+  communicator.all_gather(ConstBuffer(&size, 1, DType::uint64), Buffer(sizes));
+  std::uint64_t sum = 0;
+  for (const std::uint64_t bytes : sizes) sum += bytes;
+  std::string all(rank == 0 ? sum : 0, '\0');
+  communicator.gather(ConstBuffer(own.data(), own.size(), DType::uint8),
+                      Buffer(all.data(), all.size(), DType::uint8), 0, sizes);
+  on_all_ranks(communicator, "save", [&] {
+    if (rank != 0) return;
+    std::size_t at = 0;
+    for (const std::uint64_t bytes : sizes)
+      file.ranks.push_back(all.substr(std::exchange(at, at + bytes), bytes));
+    train::write_checkpoint(path, file);
+  });
+}
+
+std::uint64_t Checkpoint::load(const std::string& path, Communicator& communicator) {
+  const int rank = communicator.rank();
+  const auto ranks = static_cast<std::size_t>(communicator.size());
+  const bool has_hooks = std::ranges::any_of(entries_, &Entry::is_of_rank);
+  train::CheckpointFile file;
+  on_all_ranks(communicator, "load", [&] {
+    if (rank != 0) return;
+    file = train::read_checkpoint(path);
+    if (has_hooks && file.ranks.size() != ranks) {
+      throw std::runtime_error(path + ": it holds hooks' states of " + std::to_string(file.ranks.size()) +
+                               " ranks, and there are " + std::to_string(ranks));
+    }
+  });
+  const std::string shared = train::text_from(communicator, std::move(file.shared), 0);
+  // The step, and the sizes of what each rank gets: none where there are other ranks now.
+  std::vector<std::uint64_t> sizes(1 + ranks);
+  sizes[0] = file.step;
+  std::string all;
+  for (std::size_t r = 0; file.ranks.size() == ranks && r < ranks; ++r) {
+    sizes[1 + r] = file.ranks[r].size();
+    all += file.ranks[r];
+  }
+  communicator.broadcast(Buffer(sizes), 0);
+  const std::uint64_t step = std::exchange(sizes[0], 0);
+  sizes.erase(sizes.begin());
+  std::string own(sizes[static_cast<std::size_t>(rank)], '\0');
+  communicator.scatter(ConstBuffer(all.data(), all.size(), DType::uint8),
+                       Buffer(own.data(), own.size(), DType::uint8), 0, sizes);
+  on_all_ranks(communicator, "load", [&] {
+    load(false, shared);
+    if (!own.empty()) load(true, own);
+  });
+  return step;
+}
+
+}  // namespace kolo

@@ -1,0 +1,74 @@
+// Checkpoint: what training needs to go on after all ranks have ended, in one file.
+#pragma once
+
+#include "kolo/train/libtorch.hpp"
+
+#include <torch/nn/module.h>
+#include <torch/optim/optimizer.h>
+#include <torch/serialize/archive.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kolo/communicator.hpp"
+#include "kolo/train/gradient_hook.hpp"
+
+namespace kolo {
+
+/// What has a state that an archive of libtorch can hold: a sampler, an object of the program's own.
+template <typename T>
+concept Archived = requires(T& thing, torch::serialize::OutputArchive& out,
+                            torch::serialize::InputArchive& in) {
+  thing.save(out);
+  thing.load(in);
+};
+
+/// The things whose states a file holds, each under a name. What is the same on all ranks (models,
+/// optimizers, samplers) is saved by rank 0; gradient hooks and the state of libtorch's random numbers are
+/// each rank's own. Not thread-safe; the things must outlive it.
+///
+///     kolo::Checkpoint checkpoint;
+///     checkpoint.add("model", *net).add("optimizer", optimizer).add("sampler", sampler);
+///     std::uint64_t step = 0;
+///     if (std::filesystem::exists("run.pt")) step = checkpoint.load("run.pt", communicator);
+class Checkpoint {
+ public:
+  /// Throws InvalidArgument where the name is taken.
+  Checkpoint& add(std::string name, torch::nn::Module& module);
+  Checkpoint& add(std::string name, torch::optim::Optimizer& optimizer);
+  Checkpoint& add(std::string name, GradientHook& hook);
+  template <Archived T>
+  requires(!std::derived_from<T, torch::nn::Module> &&
+           !std::derived_from<T, torch::optim::Optimizer>) Checkpoint& add(std::string name, T& thing) {
+    return add({std::move(name), false, [&thing](auto& archive) { thing.save(archive); },
+                [&thing](auto& archive) { thing.load(archive); }});
+  }
+
+  /// Collective: rank 0 writes the file. A file of that name is there, whole, at every moment: a new one
+  /// takes the place of an old one when it is on the disk. If a rank cannot save, all ranks throw Error that
+  /// names it and says why.
+  void save(const std::string& path, std::uint64_t step, Communicator& communicator) const;
+
+  /// Collective: rank 0 reads the file, and all ranks load it. Returns the step that it was saved at. If the
+  /// file cannot be read, lacks one of the things, has one of another shape, or hooks' states of another
+  /// number of ranks, all ranks throw Error that says so; the things are of no use then. Without hooks the
+  /// number of ranks may be another; random numbers go on as they are then.
+  std::uint64_t load(const std::string& path, Communicator& communicator);
+
+ private:
+  struct Entry {
+    std::string name;
+    bool is_of_rank = false;
+    std::function<void(torch::serialize::OutputArchive&)> save;
+    std::function<void(torch::serialize::InputArchive&)> load;
+  };
+  Checkpoint& add(Entry entry);
+  std::string saved(bool of_rank) const;
+  void load(bool of_rank, const std::string& bytes);
+
+  std::vector<Entry> entries_;
+};
+
+}  // namespace kolo

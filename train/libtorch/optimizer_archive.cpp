@@ -1,0 +1,32 @@
+#include "libtorch/optimizer_archive.hpp"
+
+#include <string>
+
+namespace kolo::train {
+namespace {
+
+constexpr const char* kOptions = "kolo_options/";
+
+}  // namespace
+
+void save_whole(const torch::optim::Optimizer& optimizer, torch::serialize::OutputArchive& archive) {
+  optimizer.save(archive);
+  // load() leaves the options as they are.
+  for (std::size_t i = 0; i < optimizer.param_groups().size(); ++i) {
+    torch::serialize::OutputArchive options(archive.compilation_unit());
+    optimizer.param_groups()[i].options().serialize(options);
+    archive.write(kOptions + std::to_string(i), options);
+  }
+}
+
+void load_whole(torch::optim::Optimizer& optimizer, torch::serialize::InputArchive& archive) {
+  optimizer.state().clear();  // load() leaves the state of parameters of which the archive has none
+  optimizer.load(archive);
+  for (std::size_t i = 0; i < optimizer.param_groups().size(); ++i) {
+    torch::serialize::InputArchive options;
+    archive.read(kOptions + std::to_string(i), options);
+    optimizer.param_groups()[i].options().serialize(options);
+  }
+}
+
+}  // namespace kolo::train
