@@ -1,0 +1,139 @@
+"""The tables of scripts/compare-training: which programs are run for their rows, and how the rows are summed up."""
+import json
+import statistics
+
+ARMS = {
+    "float32": [],
+    "float16": ["--hook", "float16"],
+    "bfloat16": ["--hook", "bfloat16"],
+    "int8": ["--hook", "int8"],
+    "float8": ["--hook", "float8"],
+    "one_bit": ["--hook", "one_bit"],
+    # Its momentum takes the place of the optimizer's.
+    "top_k 1 %": ["--hook", "top_k:ratio=0.01:warm_up_steps=234", "--momentum", "0"],
+    "top_k 0.1 %": ["--hook", "top_k:ratio=0.001:warm_up_steps=234", "--momentum", "0"],
+    "power_sgd 2": ["--hook", "power_sgd:rank=2"],
+}
+RATES = (0.025, 0.05, 0.1, 0.2)
+DEFAULT_RATE = 0.1
+RANKS = 4
+
+
+class Row:
+    """`key` tells it from the others of its table; `command` runs it and leaves metrics.json in `folder`."""
+
+    def __init__(self, key, network, program):
+        self.key, self.network, self.program = key, network, program
+
+    def command(self, programs, folder):
+        train = [str(programs / "train_fashion_mnist"), "--output", str(folder), "--progress", "none", *self.program]
+        if self.network is None:
+            return [str(programs / "kolo"), "run", "-n", str(RANKS), "--", *train]
+        return ["scripts/cluster", "--hosts", str(RANKS), "--rate", self.network, "--no-prefix", "--", *train]
+
+
+def time_to(metrics, accuracy):
+    """Seconds of training until the accuracy was seen first; None where it was not."""
+    return next((seconds for _, value, seconds in metrics["test_accuracy"] if value >= accuracy), None)
+
+
+def results(folder):
+    metrics = json.loads((folder / "metrics.json").read_text())
+    communication = metrics["communication"]
+    return {
+        "accuracy": metrics["test_accuracy"][-1][1],
+        "loss": metrics["loss"][-1][1],
+        "steps": metrics["steps"],
+        "training_s": metrics["training_seconds"],
+        "to_85_s": time_to(metrics, 85),
+        "to_90_s": time_to(metrics, 90),
+        "sent_bytes_per_step": communication["sent_bytes_per_step"],
+        "share_of_float32": communication["sent_bytes_per_step"] / communication["ring_bytes_per_step"],
+    }
+
+
+def best_rates(rows):
+    """Of each arm, what the rows of "rates" say."""
+    best = {}
+    for row in rows:
+        if row["table"] != "rates":
+            continue
+        known = best.get(row["arm"])
+        if known is None or row["accuracy"] > known["accuracy"]:
+            best[row["arm"]] = row
+    return {arm: row["rate"] for arm, row in best.items()}
+
+
+def rates(_, __):
+    """Accuracy on 5,000 images held out of the training set, for each rate of one grid: what the other tables take."""
+    for arm, options in ARMS.items():
+        for rate in RATES:
+            yield Row({"arm": arm, "rate": rate, "seed": 1}, None,
+                      [*options, "--lr", str(rate), "--held-out", "5000", "--seed", "1"])
+
+
+def accuracy(rows, seeds):
+    """Accuracy on the test images, at the best rates, for several seeds."""
+    best = best_rates(rows)
+    for seed in range(1, seeds + 1):
+        for arm, options in ARMS.items():
+            rate = best.get(arm, DEFAULT_RATE)
+            yield Row({"arm": arm, "rate": rate, "seed": seed}, None, [*options, "--lr", str(rate), "--seed", str(seed)])
+
+
+def compression(rows, _):
+    """Time to an accuracy on four emulated hosts, at the best rates."""
+    best = best_rates(rows)
+    for network in ("100mbit", "20mbit"):
+        for arm, options in ARMS.items():
+            rate = best.get(arm, DEFAULT_RATE)
+            yield Row({"arm": arm, "network": network, "rate": rate, "seed": 1}, network,
+                      [*options, "--lr", str(rate), "--evaluate-every", "40"])
+
+
+TABLES = {"rates": rates, "accuracy": accuracy, "compression": compression}
+
+
+def aligned(header, lines):
+    widths = [max(len(line[i]) for line in [header, *lines]) for i in range(len(header))]
+    def text(line):
+        cells = [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:]))]
+        return "| " + " | ".join(cells) + " |"
+    rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
+    return "\n".join([text(header), rule, *map(text, lines)])
+
+
+def spread(values):
+    if len(values) < 2:
+        return f"{values[0]:.2f}"
+    return f"{statistics.mean(values):.2f} ± {statistics.stdev(values):.2f}"
+
+
+def seconds(value):
+    return "-" if value is None else f"{value:.0f}"
+
+
+def summary(table, rows):
+    """The rows of a table, as markdown."""
+    rows = [row for row in rows if row["table"] == table]
+    arms = list(dict.fromkeys(row["arm"] for row in rows))
+    if table == "rates":
+        found = {(row["arm"], row["rate"]): row["accuracy"] for row in rows}
+        grid = sorted({row["rate"] for row in rows})
+        return aligned(["accuracy, held out", *(f"rate {rate}" for rate in grid)],
+                       [[arm, *(f"{found[arm, rate]:.2f}" if (arm, rate) in found else "-" for rate in grid)] for arm in arms])
+    if table == "accuracy":
+        lines = []
+        for arm in arms:
+            of_arm = [row for row in rows if row["arm"] == arm]
+            lines.append([arm, f"{of_arm[0]['rate']}", str(len(of_arm)), spread([row["accuracy"] for row in of_arm])])
+        return aligned(["hook", "rate", "seeds", "test accuracy, %"], lines)
+    lines = []
+    for row in rows:
+        plain = next((other for other in rows if other["arm"] == "float32" and other["network"] == row["network"]), None)
+        faster = "-"
+        if plain and plain["to_90_s"] and row["to_90_s"]:
+            faster = f"{plain['to_90_s'] / row['to_90_s']:.2f} x"
+        lines.append([f"{row['arm']}, {row['network']}", f"{row['sent_bytes_per_step']:.0f}", f"1/{1 / row['share_of_float32']:.1f}",
+                      seconds(row["to_85_s"]), seconds(row["to_90_s"]), faster, f"{row['accuracy']:.2f}"])
+    return aligned(["hook, links", "bytes sent a step", "of float32's", "s to 85 %", "s to 90 %", "faster", "accuracy, %"], lines)

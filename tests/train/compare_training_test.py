@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""scripts/compare-training with programs that only pretend to train: which runs it makes, what it keeps, how it goes on."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+SCRIPT = Path(sys.argv[1]) / "scripts/compare-training"
+
+# Answers with an accuracy that depends on the rate and the seed; fails where the hook is int8.
+TRAIN = """#!/usr/bin/env python3
+import json, os, sys
+options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+if options.get("--hook") == "int8":
+    sys.exit("no memory")
+rate, seed = float(options["--lr"]), int(options["--seed"])
+accuracy = 91 - abs(rate - 0.05) + seed / 100
+json.dump({"test_accuracy": [[1, 84.0, 10.0], [2, 86.0, 20.0], [3, accuracy, 30.0]], "loss": [[3, 0.2, 30.0]], "steps": 9,
+           "training_seconds": 30.0, "communication": {"sent_bytes_per_step": 50.0, "ring_bytes_per_step": 100.0}},
+          open(os.path.join(options["--output"], "metrics.json"), "w"))
+"""
+KOLO = """#!/usr/bin/env python3
+import os, sys
+program = sys.argv[sys.argv.index("--") + 1:]
+os.execv(program[0], program)
+"""
+
+
+class CompareTraining(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        for name, text in (("train_fashion_mnist", TRAIN), ("kolo", KOLO)):
+            (self.folder / name).write_text(text)
+            (self.folder / name).chmod(0o755)
+        self.json = self.folder / "rows/rows.jsonl"
+
+    def compare(self, *arguments, expect=0):
+        done = subprocess.run([sys.executable, "-B", SCRIPT, *arguments, "--json", self.json, "--programs", self.folder],
+                              text=True, capture_output=True, timeout=60, env={**os.environ, "PYTHONDONTWRITEBYTECODE": "1"})
+        self.assertEqual(done.returncode, expect, done.stderr)
+        return done.stdout, done.stderr
+
+    def rows(self):
+        return [json.loads(line) for line in self.json.read_text().splitlines()]
+
+    def test_the_best_rate_is_taken_and_seeds_are_summed_up(self):
+        self.compare("rates", "--only", "float32")
+        self.assertEqual([row["rate"] for row in self.rows()], [0.025, 0.05, 0.1, 0.2])
+        table, _ = self.compare("accuracy", "--only", "float32", "--seeds", "3")
+        taken = [row for row in self.rows() if row["table"] == "accuracy"]
+        self.assertEqual([(row["rate"], row["seed"]) for row in taken], [(0.05, 1), (0.05, 2), (0.05, 3)])
+        self.assertIn("91.02 ± 0.01", table)
+        for field in ("machine", "date", "kind", "share_of_float32", "to_85_s"):
+            self.assertIn(field, taken[0])
+        self.assertEqual(taken[0]["to_85_s"], 20)
+
+    def test_what_is_there_is_not_run_again(self):
+        self.compare("accuracy", "--only", "float32", "--seeds", "1")
+        _, progress = self.compare("accuracy", "--only", "float32,one_bit", "--seeds", "1")
+        self.assertIn("1/1  one_bit", progress)
+        self.assertEqual(len(self.rows()), 2)
+        shown, progress = self.compare("accuracy", "--show")
+        self.assertEqual(progress, "")
+        self.assertIn("one_bit", shown)
+
+    def test_a_run_that_fails_is_a_row_that_says_why(self):
+        table, _ = self.compare("accuracy", "--only", "float32,int8", "--seeds", "1")
+        self.assertIn("failed: int8: exit code 1: ['no memory']", table)
+        self.assertIn("| float32", table)
+        self.assertNotIn("| int8", table)
+
+    def test_without_rows_there_is_no_table(self):
+        _, said = self.compare("rates", "--show", expect=1)
+        self.assertIn("has no rows of rates", said)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
