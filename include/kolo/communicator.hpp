@@ -84,6 +84,8 @@ class Communicator {
   static Communicator create(std::shared_ptr<Store> store, int rank, int size, const Options& options = {});
 
   bool valid() const noexcept { return state_ != nullptr; }
+  /// Whether both refer to the same group: copies of one communicator are equal, and those without a group.
+  bool operator==(const Communicator&) const noexcept = default;
   int rank() const;
   int size() const;
   /// The transport that links this rank to `peer`: "shm", "tcp", "inproc"; "self" for its own rank.

@@ -86,6 +86,8 @@ TEST_P(CommunicatorOver, SplitAndSubgroups) {
 
     Communicator none = world.split(rank == 0 ? -1 : 0);
     require(none.valid() == (rank != 0), "a negative color must give no group");
+    require((none == Communicator()) == (rank == 0), "only no group is equal to no group");
+    require(half == Communicator(half) && half != world && half != none, "copies alone are equal");
     const int chosen[] = {4, 1};
     Communicator pair = world.subgroup(chosen);
     require(pair.valid() == (rank == 4 || rank == 1), "the wrong ranks are in the subgroup");

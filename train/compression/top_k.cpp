@@ -83,7 +83,10 @@ void TopK::gather(const GradientBucket& bucket) {
 }
 
 void TopK::average(const GradientBucket& bucket, Communicator& communicator) {
-  if (!sums_) sums_.emplace(communicator);
+  if (sums_of_ != communicator) {
+    sums_.emplace(communicator);
+    sums_of_ = communicator;
+  }
   gather(bucket);
   const SparseVector<float> sum = sums_->sum(mine_);
   std::ranges::fill(bucket.gradients, 0.0f);

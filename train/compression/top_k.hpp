@@ -43,6 +43,7 @@ class TopK final : public GradientHook {
   Feedback accumulated_;  ///< the paper's v
   Selection selection_;
   SparseVector<float> mine_;
+  Communicator sums_of_;  ///< the group of the last step; another one follows after a failure
   std::optional<SparseAllReduce> sums_;
 };
 
