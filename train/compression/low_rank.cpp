@@ -31,6 +31,26 @@ void add_scaled(std::span<float> to, float factor, std::span<const float> what) 
   for (std::size_t i = 0; i < to.size(); ++i) to[i] += factor * what[i];
 }
 
+/// to += the sum over s of factor(s) source(s), in their order: four at a time, as else most of the work is
+/// to load and store `to`. The bits are those of one at a time.
+template <typename Factor, typename Source>
+void add_all_scaled(std::span<float> to, std::size_t count, Factor factor, Source source) {
+  std::size_t s = 0;
+  for (; s + 4 <= count; s += 4) {
+    const float f0 = factor(s), f1 = factor(s + 1), f2 = factor(s + 2), f3 = factor(s + 3);
+    const float *s0 = source(s), *s1 = source(s + 1), *s2 = source(s + 2), *s3 = source(s + 3);
+    for (std::size_t i = 0; i < to.size(); ++i)
+      to[i] = to[i] + f0 * s0[i] + f1 * s1[i] + f2 * s2[i] + f3 * s3[i];
+  }
+  if (s + 2 <= count) {
+    const float f0 = factor(s), f1 = factor(s + 1);
+    const float *s0 = source(s), *s1 = source(s + 1);
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] = to[i] + f0 * s0[i] + f1 * s1[i];
+    s += 2;
+  }
+  if (s < count) add_scaled(to, factor(s), {source(s), to.size()});
+}
+
 double length_of(std::span<const float> vector) {
   return std::sqrt(dot<double>(vector, vector));
 }
@@ -54,10 +74,14 @@ void form_and_multiply(std::span<const float> gradient, float scale, std::span<c
 }
 
 void multiply_transposed(std::span<const float> matrix, const Vectors& left, const Vectors& right) {
+  constexpr std::size_t kRows = 4;  // that stay in a cache from one vector to the next
   std::ranges::fill(right.numbers, 0.0f);
-  for (std::size_t row = 0; row < left.length; ++row) {
-    const auto numbers = matrix.subspan(row * right.length, right.length);
-    for (std::size_t c = 0; c < right.count(); ++c) add_scaled(right[c], left[c][row], numbers);
+  for (std::size_t row = 0; row < left.length; row += kRows) {
+    for (std::size_t c = 0; c < right.count(); ++c) {
+      add_all_scaled(
+          right[c], std::min(kRows, left.length - row), [&](std::size_t r) { return left[c][row + r]; },
+          [&](std::size_t r) { return &matrix[(row + r) * right.length]; });
+    }
   }
 }
 
@@ -65,7 +89,9 @@ void expand(const Vectors& left, const Vectors& right, float scale, std::span<fl
   for (std::size_t row = 0; row < left.length; ++row) {
     const auto numbers = matrix.subspan(row * right.length, right.length);
     std::ranges::fill(numbers, 0.0f);
-    for (std::size_t c = 0; c < left.count(); ++c) add_scaled(numbers, left[c][row], right[c]);
+    add_all_scaled(
+        numbers, left.count(), [&](std::size_t c) { return left[c][row]; },
+        [&](std::size_t c) { return right[c].data(); });
     if (scale == 1) continue;
     for (float& number : numbers) number *= scale;
   }
@@ -73,8 +99,9 @@ void expand(const Vectors& left, const Vectors& right, float scale, std::span<fl
 
 void subtract_product(const Vectors& left, const Vectors& right, std::span<float> matrix) {
   for (std::size_t row = 0; row < left.length; ++row) {
-    const auto numbers = matrix.subspan(row * right.length, right.length);
-    for (std::size_t c = 0; c < left.count(); ++c) add_scaled(numbers, -left[c][row], right[c]);
+    add_all_scaled(
+        matrix.subspan(row * right.length, right.length), left.count(),
+        [&](std::size_t c) { return -left[c][row]; }, [&](std::size_t c) { return right[c].data(); });
   }
 }
 

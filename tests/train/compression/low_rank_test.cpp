@@ -18,7 +18,7 @@ std::vector<float> numbers(std::size_t count, std::size_t seed) {
 }
 
 TEST(LowRank, ProductsAreThoseOfPlainLoops) {
-  constexpr std::size_t kRows = 37, kColumns = 53, kRank = 3;
+  constexpr std::size_t kRows = 39, kColumns = 53, kRank = 7;  // 4 at a time, 2 and 1
   std::vector<float> matrix(kRows * kColumns);
   auto left = numbers(kRows * kRank, 2), right = numbers(kColumns * kRank, 3);
   std::vector<float> product(kRows * kRank), transposed(kColumns * kRank), expanded(kRows * kColumns);
