@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 
 #include "compression/top_k.hpp"
@@ -68,41 +67,6 @@ TEST(HookSettings, TheRatioFallsByEqualFactors) {
     EXPECT_NEAR(hook.ratio_now(), expected, 1e-12);
     hook.end_step(true);
   }
-}
-
-/// Deep Gradient Compression as its paper has it, on one rank.
-TEST(HookSettings, TopKCorrectsAndMasksTheMomentum) {
-  constexpr std::size_t kCount = 200, kSent = 10;
-  constexpr int kSteps = 8;
-  constexpr float kMomentum = 0.9f;
-  expect_ranks({.size = 1}, [&](Communicator& communicator) {
-    const auto hook = make_gradient_hook("top_k:ratio=0.05:momentum=0.9");
-    const std::vector<GradientPart> parts = {{"x", {kCount}, 0, kCount}};
-    std::vector<float> u(kCount), v(kCount);
-    for (int step = 0; step < kSteps; ++step) {
-      std::vector<float> mine(kCount);
-      for (std::size_t i = 0; i < kCount; ++i) {
-        mine[i] = gradient(0, step, 3, i);
-        u[i] = kMomentum * u[i] + mine[i];
-        v[i] += u[i];
-      }
-      std::vector<std::size_t> order(kCount);
-      for (std::size_t i = 0; i < kCount; ++i) order[i] = i;
-      std::ranges::stable_sort(order,
-                               [&](std::size_t a, std::size_t b) { return std::abs(v[a]) > std::abs(v[b]); });
-      std::vector<float> expected(kCount);
-      for (std::size_t s = 0; s < kSent; ++s) {
-        expected[order[s]] = v[order[s]];
-        u[order[s]] = v[order[s]] = 0;
-      }
-      GradientBucket bucket;
-      bucket.gradients = mine;
-      bucket.parts = parts;
-      hook->average(bucket, communicator);
-      hook->end_step(true);
-      for (std::size_t i = 0; i < kCount; ++i) ASSERT_NEAR(mine[i], expected[i], 1e-5) << step << ' ' << i;
-    }
-  });
 }
 
 /// Of a small convolutional network (105,866 elements) on four ranks, in shares of what a ring of float32
