@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "kolo/kolo.hpp"
+#include "kolo/train/compression.hpp"
 #include "train/models.hpp"
 #include "train/record.hpp"
 #include "train/replay.hpp"
@@ -52,12 +53,15 @@ void print(const Trace& trace, const ReplayResult& result) {
   fmt::print("  {:<22}{:>10.0f} B    per rank and step\n", "sent", result.sent_bytes);
 }
 
-nlohmann::json json_of(const Trace& trace, const ReplayResult& result, double compute_ratio) {
+nlohmann::json json_of(const Trace& trace, const ReplayResult& result, const ReplayOptions& options) {
+  const auto& parallel = options.parallel;
   return {{"kind", "replayed"},
+          {"hook", parallel.hook ? parallel.hook->describe() : ""},
+          {"wire", parallel.wire ? kolo::name_of(*parallel.wire) : ""},
           {"model", trace.model},
           {"trace_machine", trace.machine},
           {"batch", trace.batch},
-          {"compute_ratio", compute_ratio},
+          {"compute_ratio", options.compute_ratio},
           {"gradient_bytes", trace.bytes()},
           {"ranks", result.ranks},
           {"buckets", result.buckets},
@@ -90,7 +94,7 @@ int run(int argc, char** argv) {
   recording->add_option("--output", output, "The file")->required();
 
   auto* replaying = app.add_subcommand("replay", "Replays such a file on all ranks of the job");
-  std::string trace_file, wire;
+  std::string trace_file, wire, hook;
   ReplayOptions options;
   bool as_json = false;
   replaying->add_option("--trace", trace_file, "The file")->required();
@@ -101,6 +105,10 @@ int run(int argc, char** argv) {
       ->check(CLI::NonNegativeNumber);
   replaying->add_option("--first-bucket", options.parallel.first_bucket_bytes, "Bytes of the first bucket");
   replaying->add_option("--bucket", options.parallel.bucket_bytes, "Bytes of the others");
+  replaying->add_option("--hook", hook,
+                        "How buckets are averaged in place of all_reduce: int8, power_sgd:rank=2, ...");
+  replaying->add_option("--wire", wire, "The format in which all_reduce sends gradients")
+      ->check(CLI::IsMember({"native", "bfloat16", "float16", "int8"}));
   replaying->add_flag("--json", as_json, "One JSON object");
   try {
     app.parse(argc, argv);
@@ -118,11 +126,14 @@ int run(int argc, char** argv) {
     return 0;
   }
   const Trace trace = read_trace(trace_file);
+  if (!hook.empty()) options.parallel.hook = kolo::make_gradient_hook(hook);
+  kolo::Wire format{};
+  if (kolo::parse_wire(wire, format)) options.parallel.wire = format;
   const kolo::Communicator communicator = kolo::Communicator::create();
   const ReplayResult result = replay(trace, communicator, options);
   if (!speaks) return 0;
   if (as_json) {
-    fmt::print("{}\n", json_of(trace, result, options.compute_ratio).dump());
+    fmt::print("{}\n", json_of(trace, result, options).dump());
   } else {
     print(trace, result);
   }

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""bench_train: what it records is what it replays, and the lines of its table belong together."""
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+KOLO, PROGRAM = sys.argv[1:3]
+
+
+def run(*command, expect=0):
+    done = subprocess.run(command, text=True, timeout=100, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode != expect:
+        raise AssertionError(f"exit code {done.returncode}\n{done.stdout}")
+    return done.stdout
+
+
+class Replay(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.trace = str(Path(cls.folder.name) / "trace.json")
+        run(PROGRAM, "record", "--model", "cnn", "--batch", "16", "--steps", "3", "--output", cls.trace)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def replay(self, *options):
+        output = run(KOLO, "run", "-n", "2", "--no-prefix", "--", PROGRAM, "replay", "--trace", self.trace, "--steps", "3",
+                     "--first-bucket", "4096", "--json", *options)
+        return json.loads(output.strip().splitlines()[-1])
+
+    def test_the_trace_has_all_parameters_in_the_time_of_backward(self):
+        trace = json.loads(Path(self.trace).read_text())
+        self.assertEqual(sum(len(p["shape"]) == 4 for p in trace["parameters"]), 2)
+        self.assertEqual(len(trace["parameters"]), 8)
+        for parameter in trace["parameters"]:
+            self.assertGreater(parameter["ready"], 0)
+            self.assertLess(parameter["ready"], 10 * trace["backward"])
+        # The last layer is ready first.
+        self.assertEqual(max(trace["parameters"], key=lambda p: p["ready"])["name"][:2], "0.")
+
+    def test_a_step_takes_what_was_recorded_at_least(self):
+        trace, row = json.loads(Path(self.trace).read_text()), self.replay()
+        self.assertEqual(row["kind"], "replayed")
+        self.assertEqual(row["gradient_bytes"], 4 * 105_866)
+        self.assertGreater(row["buckets"], 1)
+        self.assertAlmostEqual(row["forward_s"], trace["forward"])
+        self.assertGreaterEqual(row["step_s"], trace["forward"] + trace["optimizer"])
+        self.assertGreaterEqual(row["bound_s"], row["forward_s"] + row["backward_s"] + row["optimizer_s"] - 1e-9)
+
+    def test_computation_is_scaled_to_communication(self):
+        row = self.replay("--compute", "2", "--hook", "int8")
+        self.assertEqual(row["hook"], "int8:feedback=0")
+        compute = row["forward_s"] + row["backward_s"] + row["optimizer_s"]
+        self.assertAlmostEqual(compute, 2 * row["communication_s"], delta=1e-9 + 1e-6 * compute)
+
+    def test_what_is_no_trace_is_named(self):
+        run(PROGRAM, "replay", "--trace", "/nowhere.json", expect=1)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
