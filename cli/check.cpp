@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "algorithms/algorithm.hpp"
 #include "catalog/proof.hpp"
 #include "catalog/request.hpp"
 #include "commands.hpp"
@@ -52,10 +53,11 @@ struct Row {
 
 std::vector<Configured> chosen_algorithms(const CheckArguments& arguments) {
   if (!arguments.algorithm.empty()) {
-    return {parse_algorithm(require_collective(arguments.collective), arguments.algorithm).value_or_throw()};
+    return {parse_algorithm(require_collective(arguments.collective).value_or_throw(), arguments.algorithm)
+                .value_or_throw()};
   }
   std::optional<Collective> only;
-  if (!arguments.collective.empty()) only = require_collective(arguments.collective);
+  if (!arguments.collective.empty()) only = require_collective(arguments.collective).value_or_throw();
   std::vector<Configured> result;
   for (const Algorithm& algorithm : algorithms()) {
     if (!only || algorithm.collective == *only) result.push_back({&algorithm, {}});

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "algorithms/algorithm.hpp"
 #include "catalog/request.hpp"
 #include "commands.hpp"
 #include "draw/html.hpp"
@@ -63,7 +64,7 @@ void run_draw(const DrawArguments& arguments) {
   const std::vector<int> sizes = parse_ranks(arguments.ranks, hosts, draw::kMostRanks, {8});
   if (sizes.size() != 1) throw InvalidArgument("--ranks: a picture is of one number of ranks", {});
   const int size = sizes[0];
-  const Collective collective = require_collective(arguments.collective);
+  const Collective collective = require_collective(arguments.collective).value_or_throw();
   const Configured configured = parse_algorithm(collective, arguments.algorithm).value_or_throw();
   if (arguments.root < 0 || arguments.root >= size) {
     throw InvalidArgument(fmt::format("--root {}: the {} ranks are 0 to {}", arguments.root, size, size - 1),

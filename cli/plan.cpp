@@ -172,7 +172,7 @@ void print_table(const Situation& situation, const PlanRequest& request, std::ui
 }
 
 int run_plan(const PlanRequest& request) {
-  const Collective collective = require_collective(request.collective);
+  const Collective collective = require_collective(request.collective).value_or_throw();
   if (collective == Collective::send_recv)
     throw InvalidArgument("send_recv has no algorithms to choose from", {});
   std::vector<int> hosts = parse_ranks_per_host(request.hosts);

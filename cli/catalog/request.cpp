@@ -31,17 +31,6 @@ std::string_view take(std::string_view& text, char separator) {
 
 }  // namespace
 
-Collective require_collective(std::string_view name) {
-  Collective collective;
-  if (parse_collective(name, collective)) return collective;
-  std::string known;
-  for (const Algorithm& algorithm : algorithms()) {
-    const std::string_view one = name_of(algorithm.collective);
-    if (!known.ends_with(one)) known += (known.empty() ? "" : ", ") + std::string(one);
-  }
-  refuse(fmt::format("there is no collective '{}'; known are {}", name, known));
-}
-
 std::vector<int> parse_ranks_per_host(std::string_view text) {
   constexpr int kMostRanks = 1 << 20;
   std::vector<int> hosts;

@@ -6,12 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "algorithms/algorithm.hpp"
-
 namespace kolo::cli {
-
-/// "all_reduce"; throws InvalidArgument that lists the known ones.
-Collective require_collective(std::string_view name);
 
 /// "3,2,3" (ranks on each host, in order): the host of each rank; empty: nothing known. Throws
 /// InvalidArgument for anything else.

@@ -68,6 +68,9 @@ struct Algorithm {
 /// All registered algorithms, ordered by collective.
 std::span<const Algorithm> algorithms();
 
+/// The inverse of name_of(), with an error that lists the known names.
+Result<Collective> require_collective(std::string_view name);
+
 /// Null when there is none.
 const Algorithm* find_algorithm(Collective collective, std::string_view name);
 

@@ -98,6 +98,18 @@ std::span<const Algorithm> algorithms() {
   return kAll;
 }
 
+Result<Collective> require_collective(std::string_view name) {
+  Collective collective;
+  if (parse_collective(name, collective)) return collective;
+  std::string known;
+  for (const Algorithm& algorithm : algorithms()) {
+    const std::string_view one = name_of(algorithm.collective);
+    if (!known.ends_with(one)) known += (known.empty() ? "" : ", ") + std::string(one);
+  }
+  return Status(Code::invalid_argument,
+                "there is no collective '" + std::string(name) + "'; known are " + known);
+}
+
 const Algorithm* find_algorithm(Collective collective, std::string_view name) {
   for (const Algorithm& algorithm : algorithms()) {
     if (algorithm.collective == collective && algorithm.name == name) return &algorithm;
