@@ -12,6 +12,7 @@
 
 #include "kolo/buffer.hpp"
 #include "kolo/error.hpp"
+#include "kolo/estimate.hpp"
 #include "kolo/reduction.hpp"
 #include "kolo/store.hpp"
 #include "kolo/timeline.hpp"
@@ -92,6 +93,16 @@ class Communicator {
   std::string transport_to(int peer) const;
   Counters counters() const;
   std::chrono::nanoseconds timeout() const;
+
+  /// What one call of `collective` ("all_reduce", "broadcast", ...) is expected to take, as kolo would choose
+  /// its algorithm; see Estimate. `bytes`: the whole data in the ranks' memory (all parts, where each rank
+  /// has one; of all_to_all what one rank sends), which holds float32; 0 for a barrier. `options` as for the
+  /// call; `algorithm` names one to estimate instead. With KOLO_WIRE, pass Wire::native for other element
+  /// types.
+  ///
+  /// Sends nothing, waits for no other rank or call, and changes no later choice; also after a failure.
+  /// Thread-safe. Throws InvalidArgument for an unknown collective, and for options that the call refuses.
+  Estimate estimate(std::string_view collective, std::uint64_t bytes, const CallOptions& options = {}) const;
 
   /// Every rank ends with the reduction of all contributions, with the same bits.
   Work all_reduce_async(Buffer data, Reduction reduction = ReduceOp::sum, const CallOptions& options = {});

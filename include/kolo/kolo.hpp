@@ -6,6 +6,7 @@
 #include "kolo/communicator.hpp"
 #include "kolo/dtype.hpp"
 #include "kolo/error.hpp"
+#include "kolo/estimate.hpp"
 #include "kolo/memory.hpp"
 #include "kolo/reduction.hpp"
 #include "kolo/sparse.hpp"

@@ -149,6 +149,15 @@ std::string why_not_rounded(const Call& call) {
   return fmt::format("it serves sum and average, not {}", call.reduction.name());
 }
 
+Status check_wire(const Call& call) {
+  const Wire wire = call.options.wire.value_or(Wire::native);
+  if (static_cast<int>(wire) >= kWireCount) return wrong(call, "`wire` is no known format");
+  if (wire == Wire::native) return {};
+  const std::string why = why_not_rounded(call);
+  if (why.empty()) return {};
+  return wrong(call, fmt::format("the wire format {} does not fit: {}", name_of(wire), why));
+}
+
 Status check(Call& call, int rank, int size, Counts counts, Counts recv_counts) {
   const auto own = static_cast<std::size_t>(rank);
   const bool is_root = rank == call.root;
@@ -165,9 +174,6 @@ Status check(Call& call, int rank, int size, Counts counts, Counts recv_counts) 
                            ? "`custom` is no operation by itself: pass what Reduction::custom() returns"
                            : "the reduction has no known operation");
   }
-  if (static_cast<int>(call.options.wire.value_or(Wire::native)) >= kWireCount) {
-    return wrong(call, "`wire` is no known format");
-  }
   if (uses_in) {
     if (Status s = check_memory(call, "in", call.in.data, call.in.count, call.in.dtype); !s.ok()) return s;
   }
@@ -179,12 +185,7 @@ Status check(Call& call, int rank, int size, Counts counts, Counts recv_counts) 
     return wrong(call,
                  fmt::format("`in` is {} but `out` is {}", name_of(call.in.dtype), name_of(call.out.dtype)));
   }
-  if (call.options.wire.value_or(Wire::native) != Wire::native) {
-    if (const std::string why = why_not_rounded(call); !why.empty()) {
-      return wrong(call,
-                   fmt::format("the wire format {} does not fit: {}", name_of(*call.options.wire), why));
-    }
-  }
+  if (Status s = check_wire(call); !s.ok()) return s;
   call.uneven = !counts.empty();
   switch (call.collective) {
     case Collective::all_reduce:

@@ -48,6 +48,8 @@ inline void refuse_inside_reduction(std::string_view call) {
     throw_inside_reduction(call);
 }
 
+/// Says what is wrong with the wire format that the caller names.
+Status check_wire(const Call& call);
 /// Why this call cannot have a wire format that rounds; empty where it can.
 std::string why_not_rounded(const Call& call);
 

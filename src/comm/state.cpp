@@ -54,6 +54,11 @@ native::Shape native_shape(const Call& call, std::size_t element_bytes) {
   return shape;
 }
 
+/// Null where it is a built-in one, or where there is none.
+const CustomReduction* custom_reduction_of(const Call& call) {
+  return is_reducing(call.collective) ? call.reduction.custom_reduction() : nullptr;
+}
+
 void use(const PlanCache::Entry& entry, OperationSpec& spec) {
   spec.recipe = entry.recipe.get();
   spec.signature.algorithm = entry.index;
@@ -143,9 +148,8 @@ Wire Communicator::State::wire_for(const Call& call) const {
   return is_free && why_not_rounded(call).empty() ? config().wire : Wire::native;
 }
 
-PlanCache::Entry Communicator::State::prepare(const Call& call, DType dtype, std::uint64_t segment_bytes,
-                                              Wire wire) {
-  const CustomReduction* custom = is_reducing(call.collective) ? call.reduction.custom_reduction() : nullptr;
+Choice Communicator::State::choice_of(const Call& call, DType dtype, Wire wire) const {
+  const CustomReduction* custom = custom_reduction_of(call);
   Choice choice;
   choice.spec = {call.collective, rank, size, call.root, {}, chooser->situation().hosts};
   choice.demands = {.rank_order = custom != nullptr && !custom->commutative,
@@ -153,10 +157,17 @@ PlanCache::Entry Communicator::State::prepare(const Call& call, DType dtype, std
                     .in_place = call.one_buffer,
                     .uneven = call.uneven,
                     .rounded = wire != Wire::native};
-  const kernels::WireFormat format = kernels::wire_format(wire);
-  choice.bytes = choice.demands.rounded ? format.bytes(call.count) : call.count * size_of(dtype);
+  choice.bytes =
+      choice.demands.rounded ? kernels::wire_format(wire).bytes(call.count) : call.count * size_of(dtype);
   choice.wanted = call.options.algorithm;
   choice.preferred = meeting ? meeting_algorithm(call.collective) : config().algorithm;
+  return choice;
+}
+
+PlanCache::Entry Communicator::State::prepare(const Call& call, DType dtype, std::uint64_t segment_bytes,
+                                              Wire wire) {
+  const CustomReduction* custom = custom_reduction_of(call);
+  Choice choice = choice_of(call, dtype, wire);
   const bool in_place = call.in_place && !is_scaled_average(call.reduction.op(), dtype, ranks->size());
   PlanCache::Key key{.collective = call.collective,
                      .algorithm = std::string(choice.wanted),
@@ -199,7 +210,8 @@ PlanCache::Entry Communicator::State::prepare(const Call& call, DType dtype, std
     shape.input_parts = call.in_parts;
     shape.output_parts = call.out_parts;
     if (shape.input_parts.empty() && shape.output_parts.empty()) {
-      shape.input_parts = shape.output_parts = even_parts(call.count, schedule.chunks, format.block);
+      shape.input_parts = shape.output_parts =
+          even_parts(call.count, schedule.chunks, kernels::wire_format(wire).block);
     }
     shape.wire = recipe->wire = wire;
     recipe->plan = make_plan(schedule, shape);

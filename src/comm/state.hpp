@@ -133,6 +133,8 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   /// All ranks with the same lane: native calls from now on, where that is possible.
   void share_memory(std::uint32_t lane);
 
+  /// What the chooser needs to know of a call of `dtype` that is sent in `wire`; borrows names from it.
+  Choice choice_of(const Call& call, DType dtype, Wire wire) const;
   /// The plan for a call like this, and all that depends on it.
   PlanCache::Entry prepare(const Call& call, DType dtype, std::uint64_t segment_bytes, Wire wire);
   /// The caller's, else the environment's where it fits.

@@ -4,13 +4,11 @@
 #include <bit>
 #include <cmath>
 #include <functional>
-#include <optional>
 #include <set>
 #include <utility>
 
 #include "schedule/lengths.hpp"
 #include "selection/candidates.hpp"
-#include "selection/measured.hpp"
 #include "selection/predict.hpp"
 
 namespace kolo {
@@ -24,6 +22,9 @@ constexpr std::uint64_t kMostCounted = 1u << 20;
 constexpr double kNoise = 1.05;
 /// Predicted times that differ by less are equal: the model, and what it was made from, are no better.
 constexpr double kModelNoise = 1.1;
+/// Predictions that are kept: some programs' sizes, of all collectives.
+constexpr std::size_t kMostPredictions = 4096;
+constexpr std::uint64_t kOne = 1;
 
 /// The least power of two that is not less, as its exponent; -1 for 0. Not the nearest: messages that are
 /// short, or segments that are few, at a power of two are not so just above it.
@@ -59,6 +60,30 @@ Traffic traffic(std::span<const Schedule> schedules, const std::vector<int>& hos
     most.inside = std::max(most.inside, inside);
     if (messages > 0) most.besides = std::max(most.besides, inside);
     most.messages_between = std::max(most.messages_between, messages);
+  }
+  return most;
+}
+
+/// Bytes that the rank that sends most sends, by the closed form.
+double stated_bytes(const Algorithm& algorithm, const ScheduleSpec& spec, std::uint64_t bytes) {
+  const std::uint32_t parts = part_count(algorithm.generate(spec));
+  if (parts == 0) return 0;
+  return static_cast<double>(algorithm.closed_form.of(spec).sent) * static_cast<double>(bytes) / parts;
+}
+
+/// The same by the schedules, of data whose parts end with a block.
+std::uint64_t most_sent(const Algorithm& algorithm, const ScheduleSpec& spec, std::uint64_t bytes,
+                        std::uint64_t block) {
+  if (spec.size > kMostPlayed)
+    return static_cast<std::uint64_t>(std::llround(stated_bytes(algorithm, spec, bytes)));
+  std::uint64_t most = 0;
+  for (const Schedule& schedule : generate_all(algorithm, spec)) {
+    const auto lengths = chunk_lengths(schedule, even_parts(bytes, part_count(schedule), block));
+    std::uint64_t sent = 0;
+    for (const Step& step : schedule.steps) {
+      if (step.kind == StepKind::send) sent += lengths.of(step.a);
+    }
+    most = std::max(most, sent);
   }
   return most;
 }
@@ -118,6 +143,12 @@ void settle_ties(std::vector<Ranked>& all, const std::function<std::size_t(const
 }  // namespace
 
 Result<Configured> Chooser::choose(const Choice& choice) {
+  auto picked = pick(choice);
+  if (!picked.ok()) return picked;
+  return in_ring_order(std::move(picked).value());
+}
+
+Result<Configured> Chooser::pick(const Choice& choice) {
   const Collective collective = choice.spec.collective;
   const auto fits = [&](const Configured& candidate) {
     ScheduleSpec spec = choice.spec;
@@ -128,10 +159,10 @@ Result<Configured> Chooser::choose(const Choice& choice) {
     auto wanted = parse_algorithm(collective, choice.wanted);
     if (!wanted.ok()) return wanted;
     if (Status status = fits(*wanted); !status.ok()) return status;
-    return in_ring_order(std::move(wanted).value());
+    return wanted;
   }
   if (auto preferred = parse_algorithm(collective, choice.preferred); preferred.ok()) {
-    if (fits(*preferred).ok()) return in_ring_order(std::move(preferred).value());
+    if (fits(*preferred).ok()) return preferred;
   }
   const std::tuple key{collective,
                        choice.demands.rank_order,
@@ -140,15 +171,79 @@ Result<Configured> Chooser::choose(const Choice& choice) {
                        choice.demands.uneven,
                        choice.demands.rounded,
                        size_class(choice.bytes)};
-  const auto known = picks_.find(key);
-  if (known != picks_.end()) return known->second;
-  const std::uint64_t typical =
-      choice.bytes == 0 ? 0 : std::uint64_t{1} << std::min(size_class(choice.bytes), 62);
+  {
+    const std::lock_guard lock(mutex_);
+    const auto known = picks_.find(key);
+    if (known != picks_.end()) return known->second;
+  }
+  const std::uint64_t typical = choice.bytes == 0 ? 0 : kOne << std::min(size_class(choice.bytes), 62);
   std::vector<Ranked> all = ranking(choice.spec, choice.demands, typical, false);
   if (all.empty()) {
     return Status(Code::invalid_argument, "no algorithm of " + std::string(name_of(collective)) + " fits");
   }
-  return picks_.emplace(key, in_ring_order(std::move(all.front().configured))).first->second;
+  const std::lock_guard lock(mutex_);
+  return picks_.emplace(key, std::move(all.front().configured)).first->second;
+}
+
+Result<Expectation> Chooser::expect(const Choice& choice, const Cuts& cuts) {
+  auto picked = pick(choice);
+  if (!picked.ok()) return picked.status();
+  Expectation expected{.configured = in_ring_order(*picked)};
+  expected.native = may_be_native(choice.demands) && picked->algorithm->native;
+  ScheduleSpec spec = choice.spec;
+  spec.hosts = situation_.hosts;
+  spec.rank = spec.root = 0;  // all ranks look at the same schedules
+  spec.arguments = expected.configured.arguments;
+  if (!expected.native) expected.most_sent = most_sent(*picked->algorithm, spec, choice.bytes, cuts.block);
+
+  const auto* by_size = situation_.table.times(situation_.setting(), spec.collective);
+  const std::uint64_t largest = by_size == nullptr ? choice.bytes : by_size->rbegin()->first;
+  const Measured measured(by_size, std::min(choice.bytes, largest));
+  if (const auto seconds = timed(*picked, choice.demands, measured)) {
+    const double times = static_cast<double>(choice.bytes) / static_cast<double>(std::max(largest, kOne));
+    expected.seconds = *seconds * std::max(times, 1.0);
+    expected.measured = true;
+  } else if (expected.native) {
+    expected.seconds = predicted_natively(spec, choice.bytes);
+  } else {
+    expected.seconds = interpolated(expected.configured, spec, choice.bytes, cuts);
+  }
+  return expected;
+}
+
+double Chooser::interpolated(const Configured& candidate, const ScheduleSpec& spec, std::uint64_t bytes,
+                             const Cuts& cuts) {
+  const auto at = [&](std::uint64_t size) {
+    std::tuple key{spec.collective, candidate.name(), cuts.block, cuts.segment, size};
+    {
+      const std::lock_guard lock(mutex_);
+      const auto known = predictions_.find(key);
+      if (known != predictions_.end()) return known->second;
+    }
+    const double seconds = predicted(candidate, spec, size, cuts);
+    const std::lock_guard lock(mutex_);
+    if (predictions_.size() >= kMostPredictions) predictions_.clear();
+    return predictions_.emplace(std::move(key), seconds).first->second;
+  };
+  if (bytes == 0) return at(0);
+  const std::uint64_t upper = kOne << std::min(size_class(bytes), 62);
+  const double most = at(upper);
+  if (bytes >= upper) return most;
+  const double least = std::min(at(upper / 2), most);
+  const double way = static_cast<double>(bytes - upper / 2) / static_cast<double>(upper - upper / 2);
+  return least + way * (most - least);
+}
+
+bool Chooser::may_be_native(const Demands& demands) const {
+  return situation_.shares_memory && !demands.custom && !demands.rounded;
+}
+
+std::optional<double> Chooser::timed(const Configured& candidate, const Demands& demands,
+                                     const Measured& measured) const {
+  // What was measured where ranks share memory ran natively, and says nothing of messages.
+  const bool is_other =
+      candidate.algorithm->native && !may_be_native(demands) && situation_.may_share_memory();
+  return is_other ? std::nullopt : measured.seconds(candidate.name());
 }
 
 std::vector<Ranked> Chooser::ranking(const ScheduleSpec& spec, const Demands& demands, std::uint64_t bytes,
@@ -158,14 +253,11 @@ std::vector<Ranked> Chooser::ranking(const ScheduleSpec& spec, const Demands& de
   asked.rank = asked.root = 0;  // all ranks look at the same schedules
   const std::vector<int> slow = slow_hosts(situation_.bandwidth);
   const Measured measured(situation_.table.times(situation_.setting(), spec.collective), bytes);
-  const bool may_be_native = situation_.shares_memory && !demands.custom && !demands.rounded;
   std::vector<Ranked> all;
-  for (Configured& candidate : candidates(asked, demands, slow, may_be_native)) {
-    const bool natively = may_be_native && candidate.algorithm->native;
-    // What was measured there ran natively, and says nothing of messages.
-    const bool is_other = candidate.algorithm->native && !natively && situation_.may_share_memory();
-    const auto timed = is_other ? std::nullopt : measured.seconds(candidate.name());
-    all.push_back({std::move(candidate), timed.value_or(0), timed.has_value(), natively});
+  for (Configured& candidate : candidates(asked, demands, slow, may_be_native(demands))) {
+    const bool natively = may_be_native(demands) && candidate.algorithm->native;
+    const auto seconds = timed(candidate, demands, measured);
+    all.push_back({std::move(candidate), seconds.value_or(0), seconds.has_value(), natively});
   }
   const bool is_decided =
       std::ranges::any_of(all, [](const Ranked& one) { return one.measured || one.native; });
@@ -174,7 +266,7 @@ std::vector<Ranked> Chooser::ranking(const ScheduleSpec& spec, const Demands& de
     if (one.native) {
       one.seconds = predicted_natively(asked, bytes);
     } else if (with_all_times || !is_decided) {
-      one.seconds = predicted(one.configured, asked, bytes);
+      one.seconds = predicted(one.configured, asked, bytes, {.segment = situation_.model.segment_bytes});
     }
   }
   // What the model says of messages does not compare with what it says of none: native comes first.
@@ -194,32 +286,34 @@ std::vector<Ranked> Chooser::ranking(const ScheduleSpec& spec, const Demands& de
   return all;
 }
 
-double Chooser::predicted(const Configured& candidate, ScheduleSpec spec, std::uint64_t bytes) const {
+double Chooser::predicted(const Configured& candidate, ScheduleSpec spec, std::uint64_t bytes,
+                          const Cuts& cuts) const {
   spec.arguments = in_ring_order(candidate).arguments;
   if (spec.size > kMostPlayed) return estimated(candidate, spec, bytes);
   const std::vector<Schedule> schedules = generate_all(*candidate.algorithm, spec);
-  return predict(schedules, even_parts(bytes, part_count(schedules[0])), spec.hosts, situation_.model,
+  CostModel model = situation_.model;
+  model.segment_bytes = cuts.segment;
+  return predict(schedules, even_parts(bytes, part_count(schedules[0]), cuts.block), spec.hosts, model,
                  situation_.bandwidth);
 }
 
-/// A look at a cache line of each other rank, and every rank's data loaded and stored once, by all cores
-/// together.
+/// A look at a cache line of each other rank (where ranks share cores, the change to it), and every rank's
+/// data loaded and stored once, by all cores together.
 double Chooser::predicted_natively(const ScheduleSpec& spec, std::uint64_t bytes) const {
   const CostModel& model = situation_.model;
   const double turns = std::max(1.0, spec.size / std::max(model.cores, 1.0));
   // An all-reduce moves all data once more than there is to gather or to reduce.
   const double share = spec.collective == Collective::all_reduce ? 1 : 1 - 1.0 / spec.size;
   const double per_byte = is_reducing(spec.collective) ? model.reduce_per_byte : model.copy_per_byte;
-  return turns * (model.memory.latency / 2 + share * static_cast<double>(bytes) * per_byte);
+  return turns * ((model.memory.latency + model.wake) / 2 + share * static_cast<double>(bytes) * per_byte);
 }
 
 /// Steps one after the other, and the busiest rank's bytes through its narrowest place.
 double Chooser::estimated(const Configured& candidate, const ScheduleSpec& spec, std::uint64_t bytes) const {
   const CostModel& model = situation_.model;
   const StepsAndBytes stated = candidate.algorithm->closed_form.of(spec);
-  const std::uint32_t parts = part_count(candidate.algorithm->generate(spec));
   const auto all = static_cast<double>(bytes);
-  const double sent = parts == 0 ? 0 : static_cast<double>(stated.sent) * all / static_cast<double>(parts);
+  const double sent = stated_bytes(*candidate.algorithm, spec, bytes);
   const auto steps = static_cast<double>(stated.steps);
   const auto per_step = [&](const LinkCost& link) {
     const bool is_long = sent > steps * link.longest_short;

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <map>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -10,6 +12,7 @@
 
 #include "algorithms/algorithm.hpp"
 #include "base/status.hpp"
+#include "selection/measured.hpp"
 #include "selection/situation.hpp"
 
 namespace kolo {
@@ -31,7 +34,22 @@ struct Ranked {
   bool native = false;    ///< would run in shared memory, without messages
 };
 
-/// One communicator's chooser. Used by one thread at a time.
+/// How a call's data is cut, in bytes as they are sent.
+struct Cuts {
+  std::uint64_t block = 1;    ///< only the last block of the data may be shorter, and no part ends within one
+  double segment = 1u << 19;  ///< the longest message
+};
+
+/// What a call runs, and what that is expected to cost.
+struct Expectation {
+  Configured configured;
+  double seconds = 0;
+  bool measured = false;        ///< as Ranked's
+  bool native = false;          ///< as Ranked's
+  std::uint64_t most_sent = 0;  ///< bytes, by the rank that sends most
+};
+
+/// One communicator's chooser. Thread-safe.
 class Chooser {
  public:
   explicit Chooser(Situation situation) : situation_(std::move(situation)) {}
@@ -39,6 +57,12 @@ class Chooser {
   /// The caller's algorithm, else the environment's, else the first of ranking(). A ring runs in the
   /// situation's order.
   Result<Configured> choose(const Choice& choice);
+
+  /// What choose() says, and the time of one such call: what the table tells of that algorithm, beyond its
+  /// largest size in proportion to the bytes, else what the model predicts: of the two ends of its class of
+  /// sizes, for the model's time falls where messages become long enough to be cut once more. Changes no
+  /// choice.
+  Result<Expectation> expect(const Choice& choice, const Cuts& cuts);
 
   /// All candidates, the fastest first. Those that the table has times for at sizes near `bytes` (Measured)
   /// come before the others, which are in the order that the model predicts; of several that
@@ -55,13 +79,25 @@ class Chooser {
   const Situation& situation() const { return situation_; }
 
  private:
-  double predicted(const Configured& candidate, ScheduleSpec spec, std::uint64_t bytes) const;
+  /// choose() before the ring is put in order: as the table names it.
+  Result<Configured> pick(const Choice& choice);
+  bool may_be_native(const Demands& demands) const;
+  /// What the table says of a candidate.
+  std::optional<double> timed(const Configured& candidate, const Demands& demands,
+                              const Measured& measured) const;
+  double interpolated(const Configured& candidate, const ScheduleSpec& spec, std::uint64_t bytes,
+                      const Cuts& cuts);
+  double predicted(const Configured& candidate, ScheduleSpec spec, std::uint64_t bytes,
+                   const Cuts& cuts) const;
   double predicted_natively(const ScheduleSpec& spec, std::uint64_t bytes) const;
   double estimated(const Configured& candidate, const ScheduleSpec& spec, std::uint64_t bytes) const;
 
-  Situation situation_;
+  const Situation situation_;
+  std::mutex mutex_;  ///< of what follows
   /// Picks by collective, demands and bytes rounded up to a power of two.
   std::map<std::tuple<Collective, bool, bool, bool, bool, bool, int>, Configured> picks_;
+  /// Seconds by collective, algorithm, block, segment and bytes.
+  std::map<std::tuple<Collective, std::string, std::uint64_t, double, std::uint64_t>, double> predictions_;
 };
 
 }  // namespace kolo

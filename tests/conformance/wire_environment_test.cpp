@@ -44,6 +44,8 @@ TEST(WireFromTheEnvironment, IsUsedWhereItFitsAndNothingElseIsSaid) {
     expect(sent_by<float>(c, ReduceOp::average), whole / 2, "average");
     expect(sent_by<float>(c, ReduceOp::sum, {.wire = Wire::int8}), whole / 4 + kCount / 256 * 4, "int8");
     expect(sent_by<float>(c, ReduceOp::sum, {.wire = Wire::native}), whole, "native");
+    expect(c.estimate("all_reduce", whole).bytes_sent, whole / 2, "an estimate as the environment says");
+    expect(c.estimate("all_reduce", whole, {.wire = Wire::native}).bytes_sent, whole, "an estimate, native");
     // It does not fit these.
     expect(sent_by<float>(c, ReduceOp::max), whole, "max");
     expect(sent_by<double>(c), 2 * whole, "float64");

@@ -1,0 +1,163 @@
+// What a call is expected to take: the table's word, the model's, and how they grow with the data.
+#include <gtest/gtest.h>
+
+#include "selection/chooser.hpp"
+
+namespace kolo {
+namespace {
+
+const Cuts kFloats{.block = 4};
+
+Choice call_of(std::uint64_t bytes, int size, Collective collective = Collective::all_reduce) {
+  Choice choice;
+  choice.spec = {collective, 0, size, 0};
+  choice.bytes = bytes;
+  return choice;
+}
+
+double seconds_of(Chooser& chooser, std::uint64_t bytes) {
+  return chooser.expect(call_of(bytes, chooser.situation().size), kFloats).value().seconds;
+}
+
+std::vector<int> hosts_with(int size, int per_host) {
+  std::vector<int> hosts;
+  for (int rank = 0; rank < size; ++rank) hosts.push_back(rank / per_host);
+  return hosts;
+}
+
+TEST(Expectation, IsWhatTheTableSays) {
+  Situation situation{.size = 4, .ring = {0, 2, 1, 3}};
+  situation.links_inside = "tcp";
+  const Setting setting{"tcp", "4"};
+  situation.table.set_time(setting, Collective::all_reduce, 1 << 10, "ring", 1e-3);
+  situation.table.set_time(setting, Collective::all_reduce, 1 << 12, "ring", 4e-3);
+  Chooser chooser(situation);
+  const Expectation expected = chooser.expect(call_of(1 << 10, 4), kFloats).value();
+  EXPECT_EQ(expected.configured.name(), "ring:order=0-2-1-3");  // as it runs; the table has it as "ring"
+  EXPECT_TRUE(expected.measured);
+  EXPECT_DOUBLE_EQ(expected.seconds, 1e-3);
+  EXPECT_DOUBLE_EQ(seconds_of(chooser, 1 << 11), 2e-3);
+  EXPECT_DOUBLE_EQ(seconds_of(chooser, 1 << 7), 1e-3);
+  // Beyond the largest size the bytes count.
+  EXPECT_DOUBLE_EQ(seconds_of(chooser, 1 << 16), 16 * 4e-3);
+}
+
+TEST(Expectation, BeyondTheTablesReachIsStillOfTheTableWhereTheAlgorithmIsNamed) {
+  Situation situation{.size = 2};
+  situation.links_inside = "tcp";
+  situation.table.set_time({"tcp", "2"}, Collective::all_reduce, 1 << 10, "ring", 1e-3);
+  Chooser chooser(situation);
+  Choice choice = call_of(1 << 20, 2);
+  choice.wanted = "ring";
+  const Expectation ring = chooser.expect(choice, kFloats).value();
+  EXPECT_TRUE(ring.measured);
+  EXPECT_DOUBLE_EQ(ring.seconds, 1.024);
+  choice.wanted = "recursive_doubling";
+  EXPECT_FALSE(chooser.expect(choice, kFloats).value().measured);
+}
+
+TEST(Expectation, IsThePredictionOfTheRankingAtPowersOfTwo) {
+  for (const int per_host : {1, 2, 8}) {
+    Situation situation{.size = 8};
+    if (per_host < 8) situation.hosts = hosts_with(8, per_host);
+    Chooser chooser(situation);
+    for (const std::uint64_t bytes : {std::uint64_t{8}, std::uint64_t{1} << 15, std::uint64_t{1} << 24}) {
+      const Choice choice = call_of(bytes, 8);
+      const Ranked first = chooser.ranking(choice.spec, {}, bytes)[0];
+      const Expectation expected = chooser.expect(choice, kFloats).value();
+      EXPECT_EQ(expected.configured, first.configured);
+      EXPECT_NEAR(expected.seconds, first.seconds, 0.01 * first.seconds) << first.configured.name();
+    }
+  }
+}
+
+// Ties between algorithms, within which any may be taken, are as wide as the model's noise.
+TEST(Expectation, HardlyFallsWhereTheDataGrows) {
+  const auto check = [](Situation situation, Collective collective) {
+    const int size = situation.size;
+    Chooser chooser(std::move(situation));
+    double most = 0;
+    for (double bytes = 4; bytes < 1e9; bytes *= 1.07) {
+      const auto whole = static_cast<std::uint64_t>(bytes) / 4 * 4;
+      const Expectation expected = chooser.expect(call_of(whole, size, collective), kFloats).value();
+      EXPECT_GE(expected.seconds * 1.1, most) << name_of(collective) << " of " << whole << " bytes among "
+                                              << size << ": " << expected.configured.name();
+      most = std::max(most, expected.seconds);
+    }
+    EXPECT_GE(most, size == 1 ? 0 : 1e-3);
+  };
+  for (int number = 0; number < static_cast<int>(Collective::barrier); ++number) {
+    const auto collective = static_cast<Collective>(number);
+    check({.size = 1}, collective);
+    check({.size = 3}, collective);
+    check({.size = 4, .shares_memory = true}, collective);
+    check({.size = 8, .hosts = hosts_with(8, 1)}, collective);
+    check({.size = 8, .hosts = hosts_with(8, 2)}, collective);
+    check({.size = 7, .hosts = hosts_with(7, 3)}, collective);
+  }
+}
+
+TEST(Expectation, CountsTheBytesOfTheRankThatSendsMost) {
+  Chooser chooser({.size = 4});
+  const auto sent = [&](const char* algorithm, std::uint64_t bytes, std::uint64_t block) {
+    Choice choice = call_of(bytes, 4);
+    choice.wanted = algorithm;
+    return chooser.expect(choice, {.block = block}).value().most_sent;
+  };
+  EXPECT_EQ(sent("ring", 4000, 4), 6000u);
+  EXPECT_EQ(sent("recursive_doubling", 4000, 4), 8000u);
+  EXPECT_EQ(sent("central", 4000, 4), 12000u);
+  // Three blocks among four ranks: each of the first three begins with one.
+  EXPECT_EQ(sent("ring", 3 * 260, 260), 6u * 260 - 260);
+  EXPECT_EQ(sent("ring", 0, 4), 0u);
+}
+
+TEST(Expectation, OfSmallSegmentsOverlapsMoreOfALongMessage) {
+  Situation situation{.size = 2, .hosts = {0, 1}};
+  situation.model.network = {.receiver_per_byte = 1, .wire_per_byte = 1, .longest_short = kNeverAsks};
+  Chooser chooser(situation);
+  Choice choice = call_of(1 << 20, 2);
+  choice.wanted = "ring";
+  const double whole = chooser.expect(choice, {.segment = 1 << 20}).value().seconds;
+  const double in_pieces = chooser.expect(choice, {.segment = 1 << 17}).value().seconds;
+  EXPECT_LT(in_pieces, 0.8 * whole);
+}
+
+// Where ranks share cores, what others call latency is the change from one rank to another.
+TEST(Expectation, InSharedMemoryCountsWaitsWhereRanksShareCores) {
+  Situation situation{.size = 4, .shares_memory = true};
+  situation.model.cores = 2;
+  situation.model.memory = {};
+  situation.model.wake = 1e-6;
+  Chooser chooser(situation);
+  EXPECT_TRUE(chooser.expect(call_of(0, 4), kFloats).value().native);
+  EXPECT_DOUBLE_EQ(seconds_of(chooser, 0), 1e-6);
+}
+
+TEST(Expectation, ChangesNoChoice) {
+  for (const std::uint64_t bytes : {0u, 24u, 70'000u, 9'000'000u}) {
+    Chooser asked({.size = 6}), other({.size = 6});
+    const Choice choice = call_of(bytes, 6);
+    ASSERT_TRUE(asked.expect(choice, {.block = 4, .segment = 4096}).ok());
+    EXPECT_EQ(asked.choose(choice).value(), other.choose(choice).value()) << bytes;
+  }
+}
+
+TEST(Expectation, ServesAsManyRanksAsAreNotPlayed) {
+  Chooser chooser({.size = 200, .hosts = hosts_with(200, 8)});
+  Choice choice = call_of(1 << 20, 200);
+  choice.wanted = "ring";
+  const Expectation expected = chooser.expect(choice, kFloats).value();
+  EXPECT_GT(expected.seconds, 0);
+  EXPECT_NEAR(static_cast<double>(expected.most_sent), 2 * 199.0 / 200 * (1 << 20), 1);
+}
+
+TEST(Expectation, FailsAsTheChoiceDoes) {
+  Chooser chooser({.size = 4});
+  Choice choice = call_of(8, 4);
+  choice.wanted = "rnig";
+  EXPECT_NE(chooser.expect(choice, kFloats).status().message().find("nearest is 'ring'"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kolo
