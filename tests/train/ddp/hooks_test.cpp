@@ -11,6 +11,7 @@
 #include <mutex>
 #include <set>
 
+#include "kolo/train/compression.hpp"
 #include "kolo/train/optimizer_traits.hpp"
 #include "train/support/ranks.hpp"
 
@@ -93,6 +94,31 @@ TEST_F(Hooks, SeeEachBucketOfEachStepInItsOrder) {
     });
   }
   EXPECT_EQ(plain, hooked) << "the same averages, bit for bit";
+}
+
+TEST_F(Hooks, OfEveryKindTrainReplicasThatStayEqual) {
+  for (const std::string& name : gradient_hook_names()) {
+    run_all(3, [&](Communicator& communicator) {
+      DistributedDataParallelOptions
+          options;  // one bucket of each matrix or two, so that there is something to save
+      options.first_bucket_bytes = options.bucket_bytes = 4096;
+      options.check_parameters_every = 1;
+      options.hook = make_gradient_hook(name == "top_k" ? "top_k:ratio=0.1:momentum=0" : name);
+      DistributedDataParallel model(Chain(communicator.rank(), 64), communicator, options);
+      torch::optim::SGD optimizer(model.parameters(), 0.05);
+      model.check(optimizer);
+      double first = 0, last = 0;
+      for (int step = 0; step < 30; ++step) {
+        optimizer.zero_grad();
+        const at::Tensor loss = squares(model(numbers(6, 8, communicator.rank())), numbers(6, 4, 3));
+        loss.backward();
+        optimizer.step();
+        (step == 0 ? first : last) = loss.item<double>();
+      }
+      EXPECT_TRUE(same_everywhere(communicator, bits(model.parameters()))) << name;
+      EXPECT_LT(last, 0.9 * first) << name;
+    });
+  }
 }
 
 TEST_F(Hooks, ForgetAStepWhoseAverageIsNotFinite) {
