@@ -18,6 +18,11 @@ HookState CompressedAverage::state() const {
   return state;
 }
 
+void CompressedAverage::set_state(const HookState& state) {
+  if (!has_feedback_) return GradientHook::set_state(state);
+  feedback_.load(state, kPrefix);
+}
+
 /// Whole blocks, but for the last part.
 std::span<float> CompressedAverage::part_of(int rank, int ranks, std::span<float> numbers) const {
   const std::size_t block = codec_->block();
@@ -31,29 +36,36 @@ std::span<float> CompressedAverage::part_of(int rank, int ranks, std::span<float
 
 void CompressedAverage::average(const GradientBucket& bucket, Communicator& communicator) {
   if (communicator.size() == 1) return;
-  add_feedback(bucket);
+  sent_.assign(bucket.gradients.begin(), bucket.gradients.end());
+  if (has_feedback_) add_feedback(bucket, part_of(communicator.rank(), communicator.size(), sent_));
   exchange(communicator, bucket.gradients);
   if (has_feedback_) keep_feedback(bucket);
 }
 
-void CompressedAverage::add_feedback(const GradientBucket& bucket) {
-  sent_.assign(bucket.gradients.begin(), bucket.gradients.end());
-  if (!has_feedback_ || !bucket.contributes) return;
+/// `mine` is this rank's part of `sent_`.
+void CompressedAverage::add_feedback(const GradientBucket& bucket, std::span<const float> mine) {
+  const auto my_begin = static_cast<std::size_t>(mine.data() - sent_.data());
+  const std::size_t begin = bucket.contributes ? 0 : my_begin;
+  const std::size_t end = bucket.contributes ? sent_.size() : my_begin + mine.size();
   for (const GradientPart& part : bucket.parts) {
     const auto kept = feedback_.kept(part.name, part.count);
-    for (std::size_t i = 0; i < part.count; ++i) sent_[part.offset + i] += bucket.loss_scale * kept[i];
+    const auto pending = feedback_.pending(part.name, part.count);
+    const auto within = [&](std::size_t at) {
+      return std::clamp<std::size_t>(at, part.offset, part.offset + part.count) - part.offset;
+    };
+    std::ranges::copy(kept, pending.begin());
+    for (std::size_t i = within(begin); i < within(end); ++i) {
+      sent_[part.offset + i] += bucket.loss_scale * kept[i];
+      pending[i] = 0;
+    }
   }
 }
 
 void CompressedAverage::keep_feedback(const GradientBucket& bucket) {
   const float unscale = 1 / bucket.loss_scale;
   for (const GradientPart& part : bucket.parts) {
-    const auto kept = feedback_.kept(part.name, part.count);
     const auto pending = feedback_.pending(part.name, part.count);
-    // A rank that contributes nothing still encodes the average of its part.
-    const float stays = bucket.contributes ? 0.0f : 1.0f;
-    for (std::size_t i = 0; i < part.count; ++i)
-      pending[i] = stays * kept[i] + unscale * sent_[part.offset + i];
+    for (std::size_t i = 0; i < part.count; ++i) pending[i] += unscale * sent_[part.offset + i];
   }
 }
 

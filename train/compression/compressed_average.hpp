@@ -16,22 +16,25 @@ namespace kolo::train {
 /// them in float32 in the order of the ranks, its own as they are, and gives the average, encoded, to all
 /// (all_gather): H. Tang et al., "1-bit Adam", ICML 2021, section 4.2 ("compressed_allreduce"). With feedback
 /// each rank keeps what its encoding has left out: of its gradients in the other ranks' parts, and of the
-/// average in its own part, where it counts as many times as there are ranks.
+/// average in its own part, where it counts as many times as there are ranks. A rank without data leaves the
+/// former alone and goes on with the latter, as the other ranks need its averages.
 class CompressedAverage final : public GradientHook {
  public:
   CompressedAverage(std::unique_ptr<Codec> codec, bool has_feedback);
 
   std::string describe() const override;
+  using GradientHook::check;
+  void check(std::span<const GradientPart> parameters) const override { feedback_.check(parameters); }
   void average(const GradientBucket& bucket, Communicator& communicator) override;
   void end_step(bool keep) override { feedback_.end_step(keep); }
   HookState state() const override;
-  void set_state(const HookState& state) override { feedback_.load(state, kPrefix); }
+  void set_state(const HookState& state) override;
 
  private:
   static constexpr std::string_view kPrefix = "left out of ";
 
   std::span<float> part_of(int rank, int ranks, std::span<float> numbers) const;
-  void add_feedback(const GradientBucket& bucket);
+  void add_feedback(const GradientBucket& bucket, std::span<const float> mine);
   void keep_feedback(const GradientBucket& bucket);
   void exchange(Communicator& communicator, std::span<float> result);
 

@@ -6,16 +6,29 @@
 
 namespace kolo::train {
 
+namespace {
+
+void require_count(const std::string& parameter, std::size_t kept, std::size_t count) {
+  if (kept == count) return;
+  throw InvalidArgument("what is kept of the gradient of '" + parameter + "' has " + std::to_string(kept) +
+                            " elements, and the gradient has " + std::to_string(count),
+                        {});
+}
+
+}  // namespace
+
 Feedback::Values& Feedback::find(const std::string& parameter, std::size_t count) {
-  Values& values = values_[parameter];
-  if (values.kept.empty()) values.kept.resize(count);
-  if (values.kept.size() != count) {
-    throw InvalidArgument("what is kept of the gradient of '" + parameter + "' has " +
-                              std::to_string(values.kept.size()) + " elements, and the gradient has " +
-                              std::to_string(count),
-                          {});
+  const auto [at, is_new] = values_.try_emplace(parameter);
+  if (is_new) at->second.kept.resize(count);
+  require_count(parameter, at->second.kept.size(), count);
+  return at->second;
+}
+
+void Feedback::check(std::span<const GradientPart> parameters) const {
+  for (const GradientPart& part : parameters) {
+    if (const auto found = values_.find(part.name); found != values_.end())
+      require_count(part.name, found->second.kept.size(), part.count);
   }
-  return values;
 }
 
 std::span<const float> Feedback::kept(const std::string& parameter, std::size_t count) {

@@ -25,6 +25,8 @@ class Feedback {
   /// What this step leaves, to be filled by the caller.
   std::span<float> pending(const std::string& parameter, std::size_t count);
   void end_step(bool keep);
+  /// Throws InvalidArgument where what is kept of one of them has another number of elements.
+  void check(std::span<const GradientPart> parameters) const;
 
   /// Under names that begin with `prefix`, which no other part of the state has.
   void save(HookState& state, std::string_view prefix) const;

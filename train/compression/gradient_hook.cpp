@@ -1,7 +1,15 @@
 #include "kolo/train/gradient_hook.hpp"
 
+#include "kolo/error.hpp"
+
 namespace kolo {
 
 GradientHook::~GradientHook() = default;
+
+void GradientHook::set_state(const HookState& state) {
+  if (state.empty()) return;
+  throw InvalidArgument(describe() + " keeps nothing, and the state holds '" + state.begin()->first + "'",
+                        {});
+}
 
 }  // namespace kolo

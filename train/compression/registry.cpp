@@ -22,7 +22,8 @@ class Parameters {
       text.remove_prefix(std::min(text.size(), item.size() + 1));
       const std::size_t equals = item.find('=');
       if (equals == std::string_view::npos) fail("'" + std::string(item) + "' is not name=value");
-      values_.emplace(item.substr(0, equals), item.substr(equals + 1));
+      const std::string parameter(item.substr(0, equals));
+      if (!values_.emplace(parameter, item.substr(equals + 1)).second) fail(parameter + " is given twice");
     }
   }
 

@@ -211,6 +211,16 @@ TEST_P(Hook, GoesOnFromItsState) {
   EXPECT_THROW(make_gradient_hook(GetParam())->set_state({{"of another hook", {1}}}), InvalidArgument);
 }
 
+TEST_P(Hook, TakesBucketsOfNoAndOfFewElements) {
+  Script what = script();
+  what.ranks = 5;
+  // Parameters of 0, 1, 3 and 6 elements: fewer than ranks, in buckets of their own.
+  what.buckets = [](int) { return std::vector<std::vector<std::size_t>>{{1}, {0}, {2}, {1, 11}}; };
+  const auto all = run(what);
+  expect_same_bits_on_all_ranks(all);
+  for (const float number : all[0].averages[0][11]) EXPECT_TRUE(std::isfinite(number));
+}
+
 TEST_P(Hook, ARankWithoutDataChangesNothingOfWhatItHasKept) {
   Script what = script();
   what.steps = 2;

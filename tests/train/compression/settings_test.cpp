@@ -43,6 +43,7 @@ TEST(HookSettings, ThatCannotBeAreRefused) {
   expect("power_sgd:rank=0", "a rank of 0 is below 1");
   expect("power_sgd:rank", "'rank' is not name=value");
   expect("int8:feedback=2", "feedback is neither 0 nor 1");
+  expect("int8:feedback=1:feedback=0", "feedback is given twice");
 }
 
 TEST(HookSettings, ARankThatNoMatrixIsLargeEnoughForIsRefused) {

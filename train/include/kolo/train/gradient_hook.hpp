@@ -31,7 +31,8 @@ struct GradientBucket {
   /// step to step it keeps divided by it.
   float loss_scale = 1;
   /// False on a rank that has no more data: its gradients are zero, it takes part in every call, and what it
-  /// has kept of earlier gradients stays as it is.
+  /// has kept of its own earlier gradients stays as it is. What it keeps of averages does not: a hook in
+  /// which a rank averages for all ranks goes on to correct them.
   bool contributes = true;
 };
 
@@ -62,7 +63,7 @@ class GradientHook {
   /// Name and settings in one line. All ranks must give the same.
   virtual std::string describe() const = 0;
   /// Throws InvalidArgument where the settings do not suit a model with these parameters, of which each is
-  /// alone (`offset` is 0).
+  /// alone (`offset` is 0), or a state that was set does not.
   virtual void check(std::span<const GradientPart> parameters) const { static_cast<void>(parameters); }
   /// Throws InvalidArgument where the hook and the optimizer do not go together.
   virtual void check(const OptimizerTraits& optimizer) const { static_cast<void>(optimizer); }
@@ -75,8 +76,9 @@ class GradientHook {
   virtual void end_step(bool keep) = 0;
 
   virtual HookState state() const { return {}; }
-  /// The inverse of state(). Throws InvalidArgument for one of another hook.
-  virtual void set_state(const HookState& state) { static_cast<void>(state); }
+  /// The inverse of state(). Throws InvalidArgument for one of another hook; by itself a hook has none, and
+  /// refuses all that is not empty. For parameters of other sizes, check() or average() throws it.
+  virtual void set_state(const HookState& state);
 };
 
 }  // namespace kolo

@@ -1,0 +1,100 @@
+// What a rank without data does as the owner of a part, and states that a hook refuses.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "train/compression/replicas.hpp"
+
+namespace kolo::test {
+namespace {
+
+constexpr std::size_t kPart = 4096;  // whole blocks of each format
+
+/// Two ranks average one parameter of two parts, of which each owns one. Rank 1 has no data from
+/// `silent_from` on. Returns what rank 1 keeps after each step.
+std::vector<std::vector<float>> kept_by_rank_1(const std::string& hook_name, int steps, int silent_from) {
+  std::vector<std::vector<float>> kept;
+  expect_ranks({.size = 2}, [&](Communicator& communicator) {
+    const auto hook = make_gradient_hook(hook_name);
+    const std::vector<GradientPart> parts = {{"x", {2, kPart}, 0, 2 * kPart}};
+    for (int step = 0; step < steps; ++step) {
+      std::vector<float> gradients(2 * kPart);
+      GradientBucket bucket;
+      bucket.gradients = gradients;
+      bucket.parts = parts;
+      bucket.contributes = communicator.rank() == 0 || step < silent_from;
+      for (std::size_t i = 0; bucket.contributes && i < gradients.size(); ++i)
+        gradients[i] = gradient(communicator.rank(), 0, 0, i);
+      hook->average(bucket, communicator);
+      hook->end_step(true);
+      if (communicator.rank() == 1) kept.push_back(held_back(hook->state(), "x"));
+    }
+  });
+  return kept;
+}
+
+TEST(CompressedAverage, ARankWithoutDataKeepsWhatItsOwnGradientsHaveLeft) {
+  for (const char* hook : {"one_bit", "int8:feedback=1", "float8:feedback=1"}) {
+    const auto kept = kept_by_rank_1(hook, 5, 2);
+    ASSERT_EQ(kept.size(), 5u);
+    const auto of_other_part = [](const std::vector<float>& all) { return std::span(all).first(kPart); };
+    EXPECT_TRUE(same_bits(of_other_part(kept[4]), of_other_part(kept[1]))) << hook;
+    EXPECT_FALSE(same_bits(of_other_part(kept[1]), of_other_part(kept[0]))) << hook;
+  }
+}
+
+TEST(CompressedAverage, ARankWithoutDataCorrectsTheAveragesOfItsPart) {
+  // Without that, what the averages leave out adds up from step to step, here to 40.
+  for (const float left_out : kept_by_rank_1("one_bit", 100, 0).back())
+    ASSERT_LT(std::abs(left_out), 10) << "gradients are between -1 and 1";
+}
+
+TEST(HookStates, OfHooksWithFeedbackAreRefusedByHooksWithout) {
+  const HookState state = {{"left out of p0", {1}}};
+  for (const char* hook : {"float16", "bfloat16", "int8", "float8", "one_bit:feedback=0"}) {
+    EXPECT_THROW(make_gradient_hook(hook)->set_state(state), InvalidArgument) << hook;
+    make_gradient_hook(hook)->set_state({});
+  }
+}
+
+TEST(HookStates, OfParametersWithAnotherSizeAreRefused) {
+  const std::vector<GradientPart> parts = {{"x", {64, 50}, 0, 3200}};
+  for (const char* name : {"one_bit", "int8:feedback=1"}) {
+    for (const std::size_t count : {0u, 3199u, 3201u}) {
+      const auto hook = make_gradient_hook(name);
+      hook->set_state({{"left out of x", std::vector<float>(count)}});
+      EXPECT_THROW(hook->check(parts), InvalidArgument) << name << ' ' << count;
+    }
+    const auto hook = make_gradient_hook(name);
+    hook->set_state({{"left out of x", std::vector<float>(3200)}});
+    hook->check(parts);
+  }
+  // A state that was set since then.
+  expect_ranks({.size = 2}, [&](Communicator& communicator) {
+    const auto hook = make_gradient_hook("one_bit");
+    hook->set_state({{"left out of x", {}}});
+    std::vector<float> gradients(3200);
+    GradientBucket bucket;
+    bucket.gradients = gradients;
+    bucket.parts = parts;
+    EXPECT_THROW(hook->average(bucket, communicator), InvalidArgument);
+  });
+}
+
+/// Keeps nothing, and so says nothing of states.
+class Stateless : public GradientHook {
+  std::string describe() const override { return "stateless"; }
+  void average(const GradientBucket&, Communicator&) override {}
+  void end_step(bool) override {}
+};
+
+TEST(HookStates, AreRefusedByHooksThatKeepNothing) {
+  Stateless hook;
+  GradientHook& base = hook;
+  base.set_state({});
+  EXPECT_THROW(base.set_state({{"left out of x", {1}}}), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace kolo::test
