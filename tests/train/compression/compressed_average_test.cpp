@@ -46,7 +46,8 @@ TEST(CompressedAverage, ARankWithoutDataKeepsWhatItsOwnGradientsHaveLeft) {
 
 TEST(CompressedAverage, ARankWithoutDataCorrectsTheAveragesOfItsPart) {
   // Without that, what the averages leave out adds up from step to step, here to 40.
-  for (const float left_out : kept_by_rank_1("one_bit", 100, 0).back())
+  const auto kept = kept_by_rank_1("one_bit", 100, 0);
+  for (const float left_out : kept.back())
     ASSERT_LT(std::abs(left_out), 10) << "gradients are between -1 and 1";
 }
 
