@@ -13,6 +13,7 @@
 #include "ddp/agreement.hpp"
 #include "kolo/error.hpp"
 #include "libtorch/optimizer_archive.hpp"
+#include "libtorch/problem.hpp"
 
 namespace kolo {
 namespace {
@@ -82,15 +83,7 @@ void load_hook(GradientHook& hook, torch::serialize::InputArchive& archive) {
 /// Collective: what `action` throws on any rank, all ranks throw.
 template <typename Action>
 void on_all_ranks(Communicator& communicator, const char* what, const Action& action) {
-  std::string problem;
-  try {
-    action();
-  } catch (const c10::Error& error) {
-    problem = error.what_without_backtrace();
-  } catch (const std::exception& error) {
-    problem = error.what();
-  }
-  if (const auto complaint = train::first_complaint(communicator, problem)) {
+  if (const auto complaint = train::first_complaint(communicator, train::problem_of(action))) {
     throw Error(
         "rank " + std::to_string(complaint->rank) + " cannot " + what + " the checkpoint: " + complaint->text,
         {.peer = complaint->rank, .collective = "Checkpoint"});

@@ -109,7 +109,7 @@ void orthonormalize(const Vectors& vectors) {
   for (std::size_t c = 0; c < vectors.count(); ++c) {
     const auto vector = vectors[c];
     for (int pass = 0; pass < 2; ++pass) {
-      // First to length 1, then what is left of it without the others.
+      // First to length 1, then what is left of it without the vectors before it.
       double length = length_of(vector);
       for (float& number : vector)
         number = length == 0 ? 0 : static_cast<float>(static_cast<double>(number) / length);

@@ -10,6 +10,7 @@
 #include "ddp/replicas.hpp"
 #include "kolo/error.hpp"
 #include "libtorch/optimizer_archive.hpp"
+#include "libtorch/problem.hpp"
 
 namespace kolo {
 namespace {
@@ -40,18 +41,9 @@ void broadcast(const torch::nn::Module& module, Communicator& communicator, int 
 void broadcast(torch::optim::Optimizer& optimizer, Communicator& communicator, int root) {
   const bool is_root = communicator.rank() == root;
   std::string text, problem;
-  const auto attempt = [&](auto action) {
-    try {
-      action();
-    } catch (const c10::Error& error) {
-      problem = error.what_without_backtrace();
-    } catch (const std::exception& error) {
-      problem = error.what();
-    }
-  };
-  if (is_root) attempt([&] { text = saved(optimizer); });
+  if (is_root) problem = train::problem_of([&] { text = saved(optimizer); });
   text = train::text_from(communicator, std::move(text), root);
-  if (!is_root && !text.empty()) attempt([&] { load(optimizer, text); });
+  if (!is_root && !text.empty()) problem = train::problem_of([&] { load(optimizer, text); });
   const auto complaint = train::first_complaint(communicator, problem);
   if (!complaint) return;
   throw Error("rank " + std::to_string(complaint->rank) + " cannot " +
