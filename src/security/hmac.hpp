@@ -8,7 +8,8 @@ namespace kolo {
 
 inline constexpr std::size_t kMacBytes = 32;
 
-/// HMAC-SHA256 (RFC 2104) of `text`: kMacBytes bytes. `key` may be empty. Thread-safe.
+/// HMAC-SHA256 (RFC 2104) of `text`: kMacBytes bytes. `key` may be empty. Throws std::bad_alloc.
+/// Thread-safe.
 std::string hmac(std::string_view key, std::string_view text);
 
 /// Whether both are the same; the time depends on their lengths alone.
