@@ -14,12 +14,14 @@
 namespace kolo {
 
 /// A vector of `length` elements, of which those at `indices` (ascending, each once) have `values`; the
-/// others are absent, which counts as zero.
+/// others are absent, which counts as zero. Or a matrix of `length` rows of `width` elements, of which those
+/// at `indices` lie one after another in `values`.
 template <Element T>
 struct SparseVector {
   std::uint64_t length = 0;
   std::vector<std::uint64_t> indices = {};
   std::vector<T> values = {};
+  std::uint64_t width = 1;
 
   bool operator==(const SparseVector&) const = default;
 };
@@ -43,8 +45,8 @@ struct SparseOptions {
 /// bitmap of its indices, or with none where it has no gaps, whichever takes fewest bytes.
 ///
 /// Made and used by all ranks together, in the same order among their other collectives; thread-safe as
-/// Communicator is. Errors are those of collectives; ranks that disagree on length, element type or options
-/// all get a MismatchError that names one of them, after which the communicator is still usable.
+/// Communicator is. Errors are those of collectives; ranks that disagree on length, width, element type or
+/// options all get a MismatchError that names one of them, after which the communicator is still usable.
 class SparseAllReduce {
  public:
   /// Collective. Throws InvalidArgument where the degrees do not multiply to the number of ranks
@@ -54,19 +56,21 @@ class SparseAllReduce {
   /// Collective. Every rank gets the sums at all indices that any rank has, with the same bits; an index
   /// whose sum is zero stays. Values are added in rank order, in pairs of neighbours, then of pairs: the same
   /// data gives the same bits as long as degrees and form are the same. Throws InvalidArgument, before any
-  /// byte moves, for indices that are not ascending, occur twice or are not below `length`.
+  /// byte moves, for indices that are not ascending, occur twice or are not below `length`, and where
+  /// `values` does not hold `width` elements, at least one, for each of them.
   template <Element T>
   SparseVector<T> sum(const SparseVector<T>& mine) {
-    auto [indices, bytes] = sum(mine.length, mine.indices, mine.values);
-    SparseVector<T> result{mine.length, std::move(indices), {}};
-    result.values.resize(result.indices.size());
+    auto [indices, bytes] = sum(mine.length, mine.indices, mine.values, mine.width);
+    SparseVector<T> result{mine.length, std::move(indices), {}, mine.width};
+    result.values.resize(bytes.size() / sizeof(T));
     if (!bytes.empty()) std::memcpy(result.values.data(), bytes.data(), bytes.size());
     return result;
   }
   /// The same for element types known at run time; the second of the result holds the elements.
   std::pair<std::vector<std::uint64_t>, std::vector<std::byte>> sum(std::uint64_t length,
                                                                     std::span<const std::uint64_t> indices,
-                                                                    ConstBuffer values);
+                                                                    ConstBuffer values,
+                                                                    std::uint64_t width = 1);
 
   const std::vector<int>& degrees() const noexcept { return degrees_; }
 

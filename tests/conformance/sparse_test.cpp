@@ -17,28 +17,33 @@ using Draw = std::function<bool(int rank, std::uint64_t index)>;
 
 /// What `rank` gives: small whole numbers, so that every order of addition gives the same sum.
 template <typename T>
-SparseVector<T> contribution_of(int rank, std::uint64_t length, const Draw& has) {
-  SparseVector<T> vector{length, {}, {}};
+SparseVector<T> contribution_of(int rank, std::uint64_t length, const Draw& has, std::uint64_t width = 1) {
+  SparseVector<T> vector{length, {}, {}, width};
   for (std::uint64_t i = 0; i < length; ++i) {
     if (!has(rank, i)) continue;
     vector.indices.push_back(i);
-    vector.values.push_back(static_cast<T>((static_cast<std::uint64_t>(rank) * 5 + i) % 7));
+    for (std::uint64_t column = 0; column < width; ++column)
+      vector.values.push_back(static_cast<T>((static_cast<std::uint64_t>(rank) * 5 + i + 3 * column) % 7));
   }
   return vector;
 }
 
 template <typename T>
-SparseVector<T> expected_sum(int size, std::uint64_t length, const Draw& has) {
-  std::map<std::uint64_t, T> sums;
+SparseVector<T> expected_sum(int size, std::uint64_t length, const Draw& has, std::uint64_t width = 1) {
+  std::map<std::uint64_t, std::vector<T>> sums;
   for (int rank = 0; rank < size; ++rank) {
-    const auto one = contribution_of<T>(rank, length, has);
-    for (std::size_t k = 0; k < one.indices.size(); ++k)
-      sums[one.indices[k]] = static_cast<T>(sums[one.indices[k]] + one.values[k]);
+    const auto one = contribution_of<T>(rank, length, has, width);
+    for (std::size_t k = 0; k < one.indices.size(); ++k) {
+      std::vector<T>& row = sums[one.indices[k]];
+      row.resize(width);
+      for (std::size_t column = 0; column < width; ++column)
+        row[column] = static_cast<T>(row[column] + one.values[k * width + column]);
+    }
   }
-  SparseVector<T> sum{length, {}, {}};
-  for (const auto& [index, value] : sums) {
+  SparseVector<T> sum{length, {}, {}, width};
+  for (const auto& [index, row] : sums) {
     sum.indices.push_back(index);
-    sum.values.push_back(value);
+    sum.values.insert(sum.values.end(), row.begin(), row.end());
   }
   return sum;
 }
@@ -104,6 +109,24 @@ TEST_P(SparseOver, EveryRankGetsTheSumsAtAllIndices) {
       }
     });
   }
+}
+
+TEST_P(SparseOver, RowsOfElements) {
+  expect_ranks({.size = 4, .transport = GetParam()}, [&](Communicator& communicator) {
+    for (const double share : {0.0, 0.5, 2.0}) {
+      SparseAllReduce sparse(communicator, {.dense_share = share});
+      for (const auto& [name, has] : kinds_of_data()) {
+        for (const std::uint64_t width : {2u, 3u, 64u}) {
+          const auto sum = sparse.sum(contribution_of<float>(communicator.rank(), 300, has, width));
+          require(sum == expected_sum<float>(4, 300, has, width),
+                  name + ", rows of " + std::to_string(width) + ", dense from " + std::to_string(share));
+        }
+      }
+      const auto sum =
+          sparse.sum(contribution_of<std::int8_t>(communicator.rank(), 300, kinds_of_data().at("few"), 5));
+      require(sum == expected_sum<std::int8_t>(4, 300, kinds_of_data().at("few"), 5), "rows of bytes");
+    }
+  });
 }
 
 template <typename T>
@@ -184,9 +207,9 @@ TEST_P(SparseOver, SendsWhatIsThereAndNeverMuchMoreThanDense) {
     expect_ranks({.size = size, .transport = GetParam()}, [&](Communicator& communicator) {
       const auto ranks = static_cast<double>(size);
       const double dense = 2 * (ranks - 1) / ranks * kLength * sizeof(float);
-      // What is told before: 24 bytes to every other rank, and counts of the blocks in every layer, 8 each;
+      // What is told before: 32 bytes to every other rank, and counts of the blocks in every layer, 8 each;
       // some algorithms say it more than once.
-      const double told = 2 * (24 * (ranks - 1) + 2 * 8 * 3 * ranks);
+      const double told = 2 * (32 * (ranks - 1) + 2 * 8 * 3 * ranks);
       for (const auto& degrees : degrees_for(size)) {
         SparseAllReduce automatic(communicator,
                                   {.degrees = degrees, .dense_share = 0.5, .dense_algorithm = "ring"});
@@ -271,6 +294,9 @@ TEST_P(SparseOver, RanksThatDisagreeAllLearnWho) {
     odd(c) ? void(sparse.sum(SparseVector<int>{10, {}, {}}))
            : void(sparse.sum(SparseVector<float>{10, {}, {}}));
   });
+  expect_mismatch("rank 0 has 10 rows of 4 float32, rank 1 has 10 rows of 3 float32", [&](Communicator& c) {
+    SparseAllReduce(c).sum(SparseVector<float>{10, {}, {}, odd(c) ? 3u : 4u});
+  });
   expect_mismatch("options",
                   [&](Communicator& c) { SparseAllReduce(c, {.dense_share = odd(c) ? 0.25 : 0.5}); });
   expect_mismatch("options",
@@ -294,6 +320,13 @@ TEST_P(SparseOver, WrongArgumentsAreRefusedBeforeAnyByteMoves) {
     refused("5 occurs twice", [&] { sparse.sum(SparseVector<float>{10, {5, 5}, {1, 1}}); });
     refused("10 is not below the length 10", [&] { sparse.sum(SparseVector<float>{10, {5, 10}, {1, 1}}); });
     refused("2 indices but 1 values", [&] { sparse.sum(SparseVector<float>{10, {5, 6}, {1}}); });
+    refused("2 indices but 5 values in rows of 3", [&] {
+      sparse.sum(SparseVector<float>{10, {5, 6}, std::vector<float>(5), 3});
+    });
+    refused("a width of 0", [&] { sparse.sum(SparseVector<float>{10, {}, {}, 0}); });
+    refused("of 16 elements each is more than memory", [&] {
+      sparse.sum(SparseVector<float>{1ull << 59, {}, {}, 16});
+    });
     refused("null",
             [&] { sparse.sum(10, std::vector<std::uint64_t>{1}, ConstBuffer(nullptr, 1, DType::int8)); });
     refused("memory can hold", [&] { sparse.sum(SparseVector<float>{~0ull, {}, {}}); });

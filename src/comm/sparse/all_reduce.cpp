@@ -17,7 +17,7 @@
 namespace kolo {
 namespace {
 
-using sparse::ElementKind;
+using sparse::RowKind;
 using sparse::SparseBlock;
 
 constexpr const char* kName = "all_reduce_sparse";
@@ -26,13 +26,20 @@ constexpr const char* kName = "all_reduce_sparse";
   throw InvalidArgument(fmt::format("{}: {}", kName, what), {.collective = kName});
 }
 
-void check(std::uint64_t length, std::span<const std::uint64_t> indices, const ConstBuffer& values) {
+void check(std::uint64_t length, std::span<const std::uint64_t> indices, const ConstBuffer& values,
+           std::uint64_t width) {
   if (static_cast<int>(values.dtype) >= kDTypeCount) refuse("`values` has no known element type");
   if (values.data == nullptr && values.count > 0)
     refuse(fmt::format("`values` is null but has {} elements", values.count));
-  if (length > kMostElements) refuse(fmt::format("length {} is more than memory can hold", length));
-  if (indices.size() != values.count)
-    refuse(fmt::format("{} indices but {} values", indices.size(), values.count));
+  if (width == 0) refuse("a width of 0 elements");
+  if (length > kMostElements / width) {
+    refuse(fmt::format("length {}{} is more than memory can hold", length,
+                       width == 1 ? "" : fmt::format(" of {} elements each", width)));
+  }
+  if (values.count % width != 0 || indices.size() != values.count / width) {
+    refuse(fmt::format("{} indices but {} values{}", indices.size(), values.count,
+                       width == 1 ? "" : fmt::format(" in rows of {}", width)));
+  }
   for (std::size_t i = 0; i < indices.size(); ++i) {
     if (indices[i] >= length) refuse(fmt::format("index {} is not below the length {}", indices[i], length));
     if (i == 0 || indices[i] > indices[i - 1]) continue;
@@ -43,7 +50,7 @@ void check(std::uint64_t length, std::span<const std::uint64_t> indices, const C
 }
 
 /// What every rank says of itself before data moves.
-using Words = std::array<std::uint64_t, 3>;
+using Words = std::array<std::uint64_t, 4>;
 
 /// Everybody's words by rank.
 std::vector<Words> tell_all(Communicator& communicator, const Words& mine) {
@@ -71,12 +78,12 @@ std::uint64_t total(const std::vector<std::uint64_t>& counts) {
 /// Blocks of one member of the group after the other, as they lie in `bytes`.
 std::vector<SparseBlock> unpack_all(std::span<const std::byte> bytes,
                                     const std::vector<std::uint64_t>& counts,
-                                    const std::vector<std::uint64_t>& lengths, const ElementKind& kind) {
+                                    const std::vector<std::uint64_t>& lengths, const RowKind& kind) {
   std::vector<SparseBlock> blocks;
   for (std::size_t member = 0; member < counts.size(); ++member) {
     SparseBlock block{lengths[member], {}, {}};
-    const std::uint64_t size = sparse::packed_bytes(counts[member], lengths[member], kind.bytes);
-    if (!sparse::unpack(bytes.first(size), counts[member], kind.bytes, block)) {
+    const std::uint64_t size = sparse::packed_bytes(counts[member], lengths[member], kind.bytes());
+    if (!sparse::unpack(bytes.first(size), counts[member], kind.bytes(), block)) {
       throw MismatchError(fmt::format("{}: member {} of a group sent what is no block", kName, member),
                           {.collective = kName});
     }
@@ -87,20 +94,20 @@ std::vector<SparseBlock> unpack_all(std::span<const std::byte> bytes,
 }
 
 std::vector<std::uint64_t> packed_sizes(const std::vector<std::uint64_t>& counts,
-                                        const std::vector<std::uint64_t>& lengths, std::size_t element) {
+                                        const std::vector<std::uint64_t>& lengths, std::size_t row_bytes) {
   std::vector<std::uint64_t> sizes;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     if (counts[i] > lengths[i]) {
-      throw MismatchError(fmt::format("{}: a block of {} values has {} places", kName, counts[i], lengths[i]),
+      throw MismatchError(fmt::format("{}: a block of {} rows has {} places", kName, counts[i], lengths[i]),
                           {.collective = kName});
     }
-    sizes.push_back(sparse::packed_bytes(counts[i], lengths[i], element));
+    sizes.push_back(sparse::packed_bytes(counts[i], lengths[i], row_bytes));
   }
   return sizes;
 }
 
 /// Down one layer: gives every member of the group its part of `block`, and sums what all have for this rank.
-SparseBlock exchange_parts(Communicator& group, const SparseBlock& block, const ElementKind& kind) {
+SparseBlock exchange_parts(Communicator& group, const SparseBlock& block, const RowKind& kind) {
   const std::vector<SparseBlock> parts = sparse::divide(block, group.size(), kind);
   const std::size_t members = parts.size();
   const std::uint64_t own_length = parts[static_cast<std::size_t>(group.rank())].length;
@@ -109,13 +116,13 @@ SparseBlock exchange_parts(Communicator& group, const SparseBlock& block, const 
   for (const SparseBlock& part : parts) {
     counts.push_back(part.positions.size());
     lengths.push_back(part.length);
-    sparse::pack(part, kind.bytes, out);
+    sparse::pack(part, kind.bytes(), out);
   }
   std::vector<std::uint64_t> their_counts(members);
   group.all_to_all(counts, their_counts);
   const std::vector<std::uint64_t> their_lengths(members, own_length);
-  const auto sizes = packed_sizes(counts, lengths, kind.bytes);
-  const auto their_sizes = packed_sizes(their_counts, their_lengths, kind.bytes);
+  const auto sizes = packed_sizes(counts, lengths, kind.bytes());
+  const auto their_sizes = packed_sizes(their_counts, their_lengths, kind.bytes());
   std::vector<std::byte> in(total(their_sizes));
   group.all_to_all(out, in, sizes, their_sizes);
   return sparse::add_up(unpack_all(in, their_counts, their_lengths, kind), kind);
@@ -123,7 +130,7 @@ SparseBlock exchange_parts(Communicator& group, const SparseBlock& block, const 
 
 /// Up one layer: everybody's part of the `length` positions that the group shares.
 SparseBlock gather_parts(Communicator& group, const SparseBlock& part, std::uint64_t length,
-                         const ElementKind& kind) {
+                         const RowKind& kind) {
   const auto members = static_cast<std::size_t>(group.size());
   std::vector<std::uint64_t> counts(members), lengths;
   const std::uint64_t own = part.positions.size();
@@ -131,22 +138,23 @@ SparseBlock gather_parts(Communicator& group, const SparseBlock& part, std::uint
   for (int member = 0; member < group.size(); ++member) {
     lengths.push_back(sparse::part_length(length, group.size(), member));
   }
-  const auto sizes = packed_sizes(counts, lengths, kind.bytes);
+  const auto sizes = packed_sizes(counts, lengths, kind.bytes());
   std::vector<std::byte> out, in(total(sizes));
-  sparse::pack(part, kind.bytes, out);
+  sparse::pack(part, kind.bytes(), out);
   group.all_gather(out, in, sizes);
   return sparse::join(unpack_all(in, counts, lengths, kind), length, kind);
 }
 
 /// Whether the sparse form may need that share of the dense form's bytes. In the worst case no index is on
 /// two ranks; then a rank gives away what it has and gets all that there is.
-bool goes_dense(std::uint64_t length, std::uint64_t values, std::size_t ranks, std::size_t element,
+bool goes_dense(std::uint64_t length, std::uint64_t rows, std::size_t ranks, std::size_t row_bytes,
                 double share) {
-  const std::uint64_t mean = values / ranks, most = std::min(length, values);
+  const std::uint64_t mean = rows / ranks, most = std::min(length, rows);
   const auto bytes = [&](std::uint64_t count) {
-    return static_cast<double>(sparse::packed_bytes(count, length, element));
+    return static_cast<double>(sparse::packed_bytes(count, length, row_bytes));
   };
-  return bytes(mean) + bytes(most) >= share * 2 * static_cast<double>(length) * static_cast<double>(element);
+  return bytes(mean) + bytes(most) >=
+         share * 2 * static_cast<double>(length) * static_cast<double>(row_bytes);
 }
 
 /// Merging takes some 10 ns for a value; summing one in shared memory takes less than one.
@@ -164,28 +172,29 @@ Reduction bitwise_or() {
   return Reduction::custom({.name = "or", .combine = combine, .commutative = true});
 }
 
-/// The dense form: an ordinary all_reduce of all elements, and one of a bit for each where not all are there.
-void sum_densely(Communicator& communicator, SparseBlock& block, DType dtype, bool has_gaps,
-                 const CallOptions& options) {
-  const std::size_t element = size_of(dtype);
+/// The dense form: an ordinary all_reduce of all rows, and one of a bit for each where not all are there.
+void sum_densely(Communicator& communicator, SparseBlock& block, DType dtype, const RowKind& kind,
+                 bool has_gaps, const CallOptions& options) {
+  const std::uint64_t elements = block.length * kind.width;
+  const std::size_t row = kind.bytes();
   if (!has_gaps) {
-    communicator.all_reduce(Buffer(block.values.data(), block.length, dtype), ReduceOp::sum, options);
+    communicator.all_reduce(Buffer(block.values.data(), elements, dtype), ReduceOp::sum, options);
     return;
   }
-  std::vector<std::byte> elements(block.length * element);
+  std::vector<std::byte> rows(block.length * row);
   for (std::size_t i = 0; i < block.positions.size(); ++i) {
-    std::memcpy(&elements[block.positions[i] * element], &block.values[i * element], element);
+    std::memcpy(&rows[block.positions[i] * row], &block.values[i * row], row);
   }
   std::vector<std::byte> present = sparse::bitmap(block);
   const Work sums =
-      communicator.all_reduce_async(Buffer(elements.data(), block.length, dtype), ReduceOp::sum, options);
+      communicator.all_reduce_async(Buffer(rows.data(), elements, dtype), ReduceOp::sum, options);
   const Work bits = communicator.all_reduce_async(present, bitwise_or());
   sums.wait();
   bits.wait();
   block.positions = sparse::positions_of(present, block.length);
-  block.values.resize(block.positions.size() * element);
+  block.values.resize(block.positions.size() * row);
   for (std::size_t i = 0; i < block.positions.size(); ++i) {
-    std::memcpy(&block.values[i * element], &elements[block.positions[i] * element], element);
+    std::memcpy(&block.values[i * row], &rows[block.positions[i] * row], row);
   }
 }
 
@@ -205,7 +214,7 @@ SparseAllReduce::SparseAllReduce(Communicator communicator, const SparseOptions&
   }
   const std::string_view degree_bytes(reinterpret_cast<const char*>(degrees_.data()),
                                       degrees_.size() * sizeof(int));
-  Words words{hash(kHashSeed, degree_bytes), hash(kHashSeed, std::string_view(dense_algorithm_))};
+  Words words{hash(kHashSeed, degree_bytes), hash(kHashSeed, std::string_view(dense_algorithm_)), 0, 0};
   std::memcpy(&words[2], &dense_share_, sizeof dense_share_);
   expect_same(tell_all(communicator_, words), 3, [&](const Words& one) {
     return one == words ? "has the same options as this one" : "has other options";
@@ -216,25 +225,27 @@ SparseAllReduce::SparseAllReduce(Communicator communicator, const SparseOptions&
 }
 
 std::pair<std::vector<std::uint64_t>, std::vector<std::byte>> SparseAllReduce::sum(
-    std::uint64_t length, std::span<const std::uint64_t> indices, ConstBuffer values) {
-  check(length, indices, values);
+    std::uint64_t length, std::span<const std::uint64_t> indices, ConstBuffer values, std::uint64_t width) {
+  check(length, indices, values, width);
   const auto dtype = static_cast<std::uint64_t>(values.dtype);
-  const auto all = tell_all(communicator_, {length, dtype, values.count});
-  expect_same(all, 2, [](const Words& one) {
-    return fmt::format("has a vector of {} {}", one[0], name_of(static_cast<DType>(one[1])));
+  const auto all = tell_all(communicator_, {length, dtype, width, indices.size()});
+  expect_same(all, 3, [](const Words& one) {
+    const auto type = name_of(static_cast<DType>(one[1]));
+    return one[2] == 1 ? fmt::format("has a vector of {} {}", one[0], type)
+                       : fmt::format("has {} rows of {} {}", one[0], one[2], type);
   });
   std::uint64_t given = 0;
   bool has_gaps = false;
   for (const Words& one : all) {
-    given += one[2];
-    has_gaps = has_gaps || one[2] < length;
+    given += one[3];
+    has_gaps = has_gaps || one[3] < length;
   }
 
-  const ElementKind kind{size_of(values.dtype), kernels::reduce_function(values.dtype, ReduceOp::sum)};
+  const RowKind kind{size_of(values.dtype), width, kernels::reduce_function(values.dtype, ReduceOp::sum)};
   SparseBlock block{length, {indices.begin(), indices.end()}, std::vector<std::byte>(values.bytes())};
   if (values.count > 0) std::memcpy(block.values.data(), values.data, values.bytes());
-  if (given > 0 && goes_dense(length, given, all.size(), kind.bytes, dense_share_)) {
-    sum_densely(communicator_, block, values.dtype, has_gaps,
+  if (given > 0 && goes_dense(length, given, all.size(), kind.bytes(), dense_share_)) {
+    sum_densely(communicator_, block, values.dtype, kind, has_gaps,
                 {.algorithm = dense_algorithm_, .wire = Wire::native});
   } else if (given > 0) {
     std::vector<std::uint64_t> lengths;  // above each layer

@@ -54,93 +54,97 @@ std::vector<std::uint64_t> read_list(const std::byte* at, std::uint64_t count) {
   return positions;
 }
 
-/// Calls with a word as long as an element, so that single values are moved without a call.
+/// Calls with what copies a row: a single element in one instruction, without a call of memcpy.
 template <typename Call>
-auto with_word(std::size_t bytes, Call call) {
-  switch (bytes) {
+auto with_copy(std::size_t row_bytes, Call call) {
+  const auto by = [](auto word) {
+    return [](std::byte* to, const std::byte* from) { std::memcpy(to, from, sizeof word); };
+  };
+  switch (row_bytes) {
     case 1:
-      return call(std::uint8_t{});
+      return call(by(std::uint8_t{}));
     case 2:
-      return call(std::uint16_t{});
+      return call(by(std::uint16_t{}));
     case 4:
-      return call(std::uint32_t{});
+      return call(by(std::uint32_t{}));
+    case 8:
+      return call(by(std::uint64_t{}));
     default:
-      return call(std::uint64_t{});
+      return call([row_bytes](std::byte* to, const std::byte* from) { std::memcpy(to, from, row_bytes); });
   }
 }
 
-template <typename Word>
-Word load(const std::vector<std::byte>& values, std::size_t i) {
-  Word word;
-  std::memcpy(&word, values.data() + i * sizeof word, sizeof word);
-  return word;
-}
-
-template <typename Word>
-void store(std::vector<std::byte>& values, std::size_t i, Word word) {
-  std::memcpy(values.data() + i * sizeof word, &word, sizeof word);
-}
-
-/// a + b. Values that meet are first collected, for the kernel adds arrays and not single values.
-template <typename Word>
-SparseBlock merge(const SparseBlock& a, const SparseBlock& b, kernels::ReduceFn add) {
+/// a + b. Rows of equal positions are first collected, for the kernel adds long arrays at many times the
+/// speed of short ones.
+template <typename Copy>
+SparseBlock merge(const SparseBlock& a, const SparseBlock& b, const RowKind& kind, Copy copy) {
   SparseBlock out{a.length, {}, {}};
   const std::size_t a_count = a.positions.size(), b_count = b.positions.size();
   if (a.positions == b.positions) {
     out.positions = a.positions;
     out.values.resize(a.values.size());
-    add(out.values.data(), a.values.data(), b.values.data(), a_count);
+    kind.add(out.values.data(), a.values.data(), b.values.data(), a_count * kind.width);
     return out;
   }
+  const std::size_t row = kind.bytes();
   out.positions.resize(a_count + b_count);
-  out.values.resize((a_count + b_count) * sizeof(Word));
+  out.values.resize((a_count + b_count) * row);
   std::vector<std::size_t> met;  // where in `out`
-  std::vector<Word> left, right;
+  std::vector<std::byte> left, right;
+  const auto collect = [&](std::vector<std::byte>& rows, const std::byte* from) {
+    rows.resize(rows.size() + row);
+    copy(rows.data() + rows.size() - row, from);
+  };
+  const std::byte* from_a = a.values.data();
+  const std::byte* from_b = b.values.data();
+  std::byte* to = out.values.data();
   std::size_t i = 0, j = 0, n = 0;
-  for (; i < a_count && j < b_count; ++n) {
+  for (; i < a_count && j < b_count; ++n, to += row) {
     const std::uint64_t at_a = a.positions[i], at_b = b.positions[j];
-    const auto value_a = load<Word>(a.values, i), value_b = load<Word>(b.values, j);
     out.positions[n] = std::min(at_a, at_b);
-    store(out.values, n, at_a <= at_b ? value_a : value_b);
     if (at_a == at_b) {
       met.push_back(n);
-      left.push_back(value_a);
-      right.push_back(value_b);
+      collect(left, from_a);
+      collect(right, from_b);
+    } else {
+      copy(to, at_a < at_b ? from_a : from_b);
     }
-    i += at_a <= at_b ? 1 : 0;
-    j += at_b <= at_a ? 1 : 0;
+    const bool takes_a = at_a <= at_b, takes_b = at_b <= at_a;
+    i += takes_a ? 1 : 0;
+    from_a += takes_a ? row : 0;
+    j += takes_b ? 1 : 0;
+    from_b += takes_b ? row : 0;
   }
-  for (; i < a_count; ++i, ++n) {
-    out.positions[n] = a.positions[i];
-    store(out.values, n, load<Word>(a.values, i));
-  }
-  for (; j < b_count; ++j, ++n) {
-    out.positions[n] = b.positions[j];
-    store(out.values, n, load<Word>(b.values, j));
-  }
+  const auto append_rest = [&](const SparseBlock& block, std::size_t next, const std::byte* from) {
+    const std::size_t count = block.positions.size() - next;
+    std::copy_n(block.positions.data() + next, count, out.positions.data() + n);
+    std::copy_n(from, count * row, to);
+    n += count;
+  };
+  i < a_count ? append_rest(a, i, from_a) : append_rest(b, j, from_b);
   out.positions.resize(n);
-  out.values.resize(n * sizeof(Word));
-  add(left.data(), left.data(), right.data(), left.size());
-  for (std::size_t k = 0; k < met.size(); ++k) store(out.values, met[k], left[k]);
+  out.values.resize(n * row);
+  kind.add(left.data(), left.data(), right.data(), met.size() * kind.width);
+  for (std::size_t k = 0; k < met.size(); ++k) copy(out.values.data() + met[k] * row, left.data() + k * row);
   return out;
 }
 
-template <typename Word>
-std::vector<SparseBlock> divide(const SparseBlock& block, std::uint64_t parts) {
+template <typename Copy>
+std::vector<SparseBlock> divide(const SparseBlock& block, std::uint64_t parts, std::size_t row, Copy copy) {
   std::vector<std::size_t> counts(parts);
   for (const std::uint64_t position : block.positions) ++counts[position % parts];
   std::vector<SparseBlock> out(parts);
   for (std::uint64_t part = 0; part < parts; ++part) {
     out[part].length = part_length(block.length, static_cast<int>(parts), static_cast<int>(part));
     out[part].positions.resize(counts[part]);
-    out[part].values.resize(counts[part] * sizeof(Word));
+    out[part].values.resize(counts[part] * row);
     counts[part] = 0;
   }
   for (std::size_t i = 0; i < block.positions.size(); ++i) {
     const std::uint64_t part = block.positions[i] % parts;
     const std::size_t n = counts[part]++;
     out[part].positions[n] = block.positions[i] / parts;
-    store(out[part].values, n, load<Word>(block.values, i));
+    copy(out[part].values.data() + n * row, block.values.data() + i * row);
   }
   return out;
 }
@@ -152,13 +156,13 @@ std::uint64_t part_length(std::uint64_t length, int parts, int part) {
   return length / d + (static_cast<std::uint64_t>(part) < length % d ? 1 : 0);
 }
 
-std::vector<SparseBlock> divide(const SparseBlock& block, int parts, const ElementKind& kind) {
-  return with_word(kind.bytes, [&]<typename Word>(Word) {
-    return divide<Word>(block, static_cast<std::uint64_t>(parts));
+std::vector<SparseBlock> divide(const SparseBlock& block, int parts, const RowKind& kind) {
+  return with_copy(kind.bytes(), [&](auto copy) {
+    return divide(block, static_cast<std::uint64_t>(parts), kind.bytes(), copy);
   });
 }
 
-SparseBlock join(std::vector<SparseBlock> parts, std::uint64_t length, const ElementKind& kind) {
+SparseBlock join(std::vector<SparseBlock> parts, std::uint64_t length, const RowKind& kind) {
   const std::uint64_t d = parts.size();
   for (std::uint64_t part = 0; part < d; ++part) {
     parts[part].length = length;
@@ -167,12 +171,12 @@ SparseBlock join(std::vector<SparseBlock> parts, std::uint64_t length, const Ele
   return add_up(std::move(parts), kind);
 }
 
-SparseBlock add_up(std::vector<SparseBlock> blocks, const ElementKind& kind) {
+SparseBlock add_up(std::vector<SparseBlock> blocks, const RowKind& kind) {
   while (blocks.size() > 1) {
     std::vector<SparseBlock> sums;
     for (std::size_t i = 0; i + 1 < blocks.size(); i += 2) {
-      sums.push_back(with_word(
-          kind.bytes, [&]<typename Word>(Word) { return merge<Word>(blocks[i], blocks[i + 1], kind.add); }));
+      sums.push_back(
+          with_copy(kind.bytes(), [&](auto copy) { return merge(blocks[i], blocks[i + 1], kind, copy); }));
     }
     if (blocks.size() % 2 == 1) sums.push_back(std::move(blocks.back()));
     blocks = std::move(sums);
@@ -180,8 +184,8 @@ SparseBlock add_up(std::vector<SparseBlock> blocks, const ElementKind& kind) {
   return std::move(blocks.front());
 }
 
-std::uint64_t packed_bytes(std::uint64_t count, std::uint64_t length, std::size_t element_bytes) {
-  return position_bytes(count, length) + count * element_bytes;
+std::uint64_t packed_bytes(std::uint64_t count, std::uint64_t length, std::size_t row_bytes) {
+  return position_bytes(count, length) + count * row_bytes;
 }
 
 std::vector<std::byte> bitmap(const SparseBlock& block) {
@@ -203,9 +207,9 @@ std::vector<std::uint64_t> positions_of(std::span<const std::byte> bitmap, std::
   return positions;
 }
 
-void pack(const SparseBlock& block, std::size_t element_bytes, std::vector<std::byte>& out) {
+void pack(const SparseBlock& block, std::size_t row_bytes, std::vector<std::byte>& out) {
   const std::uint64_t count = block.positions.size();
-  out.reserve(out.size() + packed_bytes(count, block.length, element_bytes));
+  out.reserve(out.size() + packed_bytes(count, block.length, row_bytes));
   switch (form_of(count, block.length)) {
     case Form::full:
       break;
@@ -228,9 +232,8 @@ void pack(const SparseBlock& block, std::size_t element_bytes, std::vector<std::
   append(out, block.values.data(), block.values.size());
 }
 
-bool unpack(std::span<const std::byte> bytes, std::uint64_t count, std::size_t element_bytes,
-            SparseBlock& out) {
-  if (count > out.length || bytes.size() != packed_bytes(count, out.length, element_bytes)) return false;
+bool unpack(std::span<const std::byte> bytes, std::uint64_t count, std::size_t row_bytes, SparseBlock& out) {
+  if (count > out.length || bytes.size() != packed_bytes(count, out.length, row_bytes)) return false;
   const std::uint64_t head = position_bytes(count, out.length);
   switch (form_of(count, out.length)) {
     case Form::full:

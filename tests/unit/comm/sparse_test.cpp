@@ -12,16 +12,24 @@
 namespace kolo::sparse {
 namespace {
 
-const ElementKind kFloats{sizeof(float), kernels::reduce_function(DType::float32, ReduceOp::sum)};
+RowKind rows_of_floats(std::size_t width) {
+  return {sizeof(float), width, kernels::reduce_function(DType::float32, ReduceOp::sum)};
+}
 
-/// Every `step`-th position from `first`, with the position as the value.
-SparseBlock every(std::uint64_t step, std::uint64_t first, std::uint64_t length) {
+float element_at(std::uint64_t position, std::size_t column) {
+  return static_cast<float>(position) + 0.25f * static_cast<float>(column);
+}
+
+/// Every `step`-th position from `first`.
+SparseBlock every(std::uint64_t step, std::uint64_t first, std::uint64_t length, std::size_t width = 1) {
   SparseBlock block{length, {}, {}};
   for (std::uint64_t at = first; at < length; at += step) {
     block.positions.push_back(at);
-    const auto value = static_cast<float>(at);
-    const auto* bytes = reinterpret_cast<const std::byte*>(&value);
-    block.values.insert(block.values.end(), bytes, bytes + sizeof value);
+    for (std::size_t column = 0; column < width; ++column) {
+      const float value = element_at(at, column);
+      const auto* bytes = reinterpret_cast<const std::byte*>(&value);
+      block.values.insert(block.values.end(), bytes, bytes + sizeof value);
+    }
   }
   return block;
 }
@@ -67,27 +75,33 @@ TEST(SparseBlock, DividedAndJoinedItIsTheSame) {
   for (const std::uint64_t length : {0, 1, 5, 1000}) {
     for (const std::uint64_t step : {1, 2, 3, 7, 2000}) {
       for (const int parts : {1, 2, 3, 8}) {
-        const SparseBlock block = every(step, 1, length);
-        auto divided = divide(block, parts, kFloats);
+        const RowKind kind = rows_of_floats(step);  // widths of one word, of two, and others
+        const SparseBlock block = every(step, 1, length, step);
+        auto divided = divide(block, parts, kind);
         std::uint64_t total = 0;
         for (int part = 0; part < parts; ++part) {
           EXPECT_EQ(divided[static_cast<std::size_t>(part)].length, part_length(length, parts, part));
           total += part_length(length, parts, part);
         }
         EXPECT_EQ(total, length);
-        expect_equal(join(std::move(divided), length, kFloats), block);
+        expect_equal(join(std::move(divided), length, kind), block);
       }
     }
   }
 }
 
 TEST(SparseBlock, AddsWhatMeetsAndKeepsTheRest) {
-  const SparseBlock sum = add_up({every(2, 0, 100), every(3, 0, 100), every(1, 0, 100)}, kFloats);
-  ASSERT_EQ(sum.positions.size(), 100u);
-  for (std::uint64_t at = 0; at < 100; ++at) {
-    float value;
-    std::memcpy(&value, &sum.values[at * sizeof value], sizeof value);
-    EXPECT_EQ(value, static_cast<float>(at * (1 + (at % 2 == 0) + (at % 3 == 0))));
+  for (const std::size_t width : {1, 2, 3, 64}) {
+    const SparseBlock sum = add_up(
+        {every(2, 0, 100, width), every(3, 0, 100, width), every(1, 0, 100, width)}, rows_of_floats(width));
+    ASSERT_EQ(sum.positions.size(), 100u);
+    ASSERT_EQ(sum.values.size(), 100 * width * sizeof(float));
+    for (std::size_t i = 0; i < 100 * width; ++i) {
+      float value;
+      std::memcpy(&value, &sum.values[i * sizeof value], sizeof value);
+      const std::uint64_t at = i / width;
+      EXPECT_EQ(value, element_at(at, i % width) * static_cast<float>(1 + (at % 2 == 0) + (at % 3 == 0)));
+    }
   }
 }
 
