@@ -18,6 +18,7 @@ TRAIN_ROOMS = {
     "compression": set(),
     "ddp": {"libtorch"},
     "data": {"libtorch", "ddp"},
+    "optim": {"libtorch", "ddp"},
     "checkpoint": {"libtorch", "ddp"},
 }
 WITHOUT_TORCH = ("train", "compression")

@@ -3,11 +3,24 @@
 #include <ATen/Functions.h>
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <utility>
 
 #include "kolo/train/tensor.hpp"
 
 namespace kolo::train {
+namespace {
+
+bool are_finite(std::span<const float> values) {
+  constexpr std::uint32_t kExponent = 0x7F800000;
+  std::uint32_t unbounded = 0;
+  for (const float value : values)
+    unbounded |= (std::bit_cast<std::uint32_t>(value) & kExponent) == kExponent ? 1u : 0u;
+  return unbounded == 0;
+}
+
+}  // namespace
 
 Bucket::Bucket(std::span<const std::size_t> members, std::span<const NamedTensor> parameters)
     : dtype_(dtype_of_tensor(parameters[members.front()].tensor.scalar_type())) {
@@ -55,11 +68,15 @@ void Bucket::start(Communicator& communicator, std::optional<Wire> wire) {
                                         {.wire = travels_otherwise ? wire : std::nullopt});
 }
 
-void Bucket::start(HookThread& thread, GradientBucket bucket) {
+void Bucket::start(AveragingThread& thread, GradientHook& hook, GradientBucket bucket) {
   started_ = Clock::now();
   bucket.gradients = {reinterpret_cast<float*>(memory_.get()), count_};
   bucket.parts = parts_;
-  thread.start(job_.emplace(HookJob{std::move(bucket)}));
+  const auto average = [&hook, bucket = std::move(bucket)](Communicator& communicator) mutable {
+    hook.average(bucket, communicator);
+    return are_finite(bucket.gradients);
+  };
+  thread.start(job_.emplace(AveragingJob{average}));
 }
 
 bool Bucket::is_finite() const {

@@ -9,10 +9,11 @@
 #include <span>
 #include <vector>
 
-#include "ddp/hook_thread.hpp"
+#include "ddp/averaging_thread.hpp"
 #include "ddp/replicas.hpp"
 #include "kolo/arena.hpp"
 #include "kolo/communicator.hpp"
+#include "kolo/train/gradient_hook.hpp"
 
 namespace kolo::train {
 
@@ -43,9 +44,9 @@ class Bucket {
 
   /// Starts averaging over all ranks; the memory is borrowed until the work is done.
   void start(Communicator& communicator, std::optional<Wire> wire);
-  /// The same by a hook, for float32; HookThread::wait() waits for it. The bucket stays where it is until
-  /// then. `bucket` says what the hook needs to know besides the gradients.
-  void start(HookThread& thread, GradientBucket bucket);
+  /// The same by a hook, for float32; AveragingThread::wait() waits for it. The bucket and the hook stay
+  /// where they are until then. `bucket` says what the hook needs to know besides the gradients.
+  void start(AveragingThread& thread, GradientHook& hook, GradientBucket bucket);
   /// Blocks until the average is in place; throws the operation's error.
   void wait() { work_.wait(); }
   /// The same, but swallows the error: for those who only need the memory back.
@@ -63,7 +64,7 @@ class Bucket {
   std::vector<Slot> slots_;
   std::vector<GradientPart> parts_;
   Work work_;
-  std::optional<HookJob> job_;
+  std::optional<AveragingJob> job_;
   Clock::time_point started_;
 };
 

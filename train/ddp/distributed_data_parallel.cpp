@@ -22,14 +22,14 @@ struct DistributedDataParallelBase::State {
         communicator(std::move(communicator_)),
         own(communicator.split(0)),
         options(require_compatible(options_)),
-        model(train::alike(train::Model(*module), own, options)),
-        reducer(model.trainable, own, options),
+        model(train::alike(train::Model(*module, options.sparse_parameters), own, options)),
+        reducer(model.trainable, model.tables, own, options),
         buffers(model.buffers),
         check(model.parameters(), options.check_parameters_every) {
     reducer.set_companions(options.broadcast_buffers ? &buffers : nullptr, &check);
     for (const train::NamedTensor& parameter : model.trainable)
       watched.insert(parameter.tensor.unsafeGetTensorImpl());
-    if (options.hook) options.hook->check(train::parts_of(model.trainable));
+    if (options.hook) options.hook->check(train::parts_of(model.dense()));
   }
 
   static const DistributedDataParallelOptions& require_compatible(

@@ -1,7 +1,9 @@
 #include "ddp/model.hpp"
 
 #include <ATen/MemoryOverlap.h>
+#include <torch/nn/modules/embedding.h>
 
+#include <algorithm>
 #include <sstream>
 #include <unordered_set>
 #include <utility>
@@ -42,10 +44,65 @@ std::string text_of(const DistributedDataParallelOptions& options) {
        << ", bucket_bytes " << options.bucket_bytes << ", rebuild_buckets " << options.rebuild_buckets
        << ", broadcast_buffers " << options.broadcast_buffers << ", find_unused_parameters "
        << options.find_unused_parameters << ", require_equal_machines " << options.require_equal_machines
-       << ", check_parameters_every " << options.check_parameters_every << ", wire "
+       << ", check_parameters_every " << options.check_parameters_every << ", sparse_method "
+       << (options.sparse_method == SparseMethod::all_reduce ? "all_reduce" : "all_gather") << ", wire "
        << (options.wire ? name_of(*options.wire) : "not set") << ", hook "
        << (options.hook ? options.hook->describe() : "none");
   return text.str();
+}
+
+using TensorSet = std::unordered_set<const c10::TensorImpl*>;
+
+/// The table of an embedding with sparse gradients; undefined for any other module.
+at::Tensor sparse_table_of(const torch::nn::Module& module) {
+  if (const auto* one = module.as<torch::nn::Embedding>(); one != nullptr && one->options.sparse())
+    return one->weight;
+  if (const auto* bag = module.as<torch::nn::EmbeddingBag>(); bag != nullptr && bag->options.sparse())
+    return bag->weight;
+  return {};
+}
+
+/// The parameters whose gradients are expected to be sparse.
+TensorSet find_sparse(const torch::nn::Module& module, std::span<const std::string> names) {
+  TensorSet named, tables;
+  const auto parameters = module.named_parameters();
+  for (const std::string& name : names) {
+    const at::Tensor* const found = parameters.find(name);
+    if (found == nullptr)
+      throw InvalidArgument("sparse_parameters names '" + name + "', which is no parameter of the model", {});
+    named.insert(found->unsafeGetTensorImpl());
+  }
+  const auto modules = module.named_modules("", false);
+  const auto visit_all = [&](const auto& visit) {
+    visit("", module);
+    for (const auto& item : modules) visit(item.key(), *item.value());
+  };
+  visit_all([&](const std::string&, const torch::nn::Module& one) {
+    if (const at::Tensor table = sparse_table_of(one); table.defined())
+      tables.insert(table.unsafeGetTensorImpl());
+  });
+  // A layer that uses a whole table gives it a dense gradient, and dense and sparse add up to dense.
+  visit_all([&](const std::string& where, const torch::nn::Module& one) {
+    const at::Tensor own = sparse_table_of(one);
+    for (const auto& item : one.named_parameters(false)) {
+      const auto* const tensor = item.value().unsafeGetTensorImpl();
+      const bool is_own = own.defined() && item.value().is_same(own);
+      if (!tables.contains(tensor) || named.contains(tensor) || is_own) continue;
+      throw InvalidArgument(
+          "parameter '" + (where.empty() ? "" : where + '.') + item.key() +
+              "' is the table of an embedding with sparse gradients too: make the embedding with "
+              "sparse(false), or name it in sparse_parameters if only rows of it are used here as well",
+          {});
+    }
+  });
+  tables.merge(named);
+  return tables;
+}
+
+/// Throws InvalidArgument where a table has no rows to be named by an index.
+void require_rows(const NamedTensor& table) {
+  if (table.tensor.dim() > 0 && table.tensor.numel() > 0) return;
+  throw InvalidArgument("parameter '" + table.name + "' has no rows, so that it has no sparse gradients", {});
 }
 
 }  // namespace
@@ -82,7 +139,8 @@ NamedTensors tensors_of(const torch::nn::Module& module) {
   return all;
 }
 
-Model::Model(const torch::nn::Module& module) : buffers(once(module.named_buffers())) {
+Model::Model(const torch::nn::Module& module, std::span<const std::string> sparse_parameters)
+    : buffers(once(module.named_buffers())) {
   for (NamedTensor& parameter : once(module.named_parameters())) {
     require_served("parameter", parameter);
     (parameter.tensor.requires_grad() ? trainable : frozen).push_back(std::move(parameter));
@@ -90,11 +148,26 @@ Model::Model(const torch::nn::Module& module) : buffers(once(module.named_buffer
   for (const NamedTensor& buffer : buffers) require_served("buffer", buffer);
   if (trainable.empty()) throw InvalidArgument("the model has no parameter that wants a gradient", {});
   for (NamedTensor& parameter : frozen) parameter.note = "frozen";
+  const auto sparse = find_sparse(module, sparse_parameters);
+  for (std::size_t i = 0; i < trainable.size(); ++i) {
+    if (!sparse.contains(trainable[i].tensor.unsafeGetTensorImpl())) continue;
+    require_rows(trainable[i]);
+    trainable[i].note = "with sparse gradients";
+    tables.push_back(i);
+  }
 }
 
 NamedTensors Model::parameters() const {
   NamedTensors result = trainable;
   result.insert(result.end(), frozen.begin(), frozen.end());
+  return result;
+}
+
+NamedTensors Model::dense() const {
+  NamedTensors result;
+  for (std::size_t i = 0; i < trainable.size(); ++i) {
+    if (!std::ranges::binary_search(tables, i)) result.push_back(trainable[i]);
+  }
   return result;
 }
 

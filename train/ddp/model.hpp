@@ -5,6 +5,7 @@
 
 #include <torch/nn/module.h>
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,13 +32,17 @@ NamedTensors tensors_of(const torch::nn::Module& module);
 /// A model's tensors as they are when DistributedDataParallel is made.
 struct Model {
   /// Throws InvalidArgument, with its name, for a tensor whose values cannot be copied from rank to rank, or
-  /// whose gradients cannot be averaged, and where there is nothing to train.
-  explicit Model(const torch::nn::Module& module);
+  /// whose gradients cannot be averaged, and where there is nothing to train. `sparse_parameters`: see
+  /// DistributedDataParallelOptions.
+  explicit Model(const torch::nn::Module& module, std::span<const std::string> sparse_parameters = {});
 
   NamedTensors parameters() const;
+  /// Those with dense gradients.
+  NamedTensors dense() const;
   NamedTensors all() const;
 
   NamedTensors trainable;
+  std::vector<std::size_t> tables;  ///< of `trainable`: those with sparse gradients
   NamedTensors frozen;
   NamedTensors buffers;
 };

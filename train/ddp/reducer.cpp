@@ -55,16 +55,19 @@ class Reducer::Ending {
   bool is_reached_ = false;
 };
 
-Reducer::Reducer(std::vector<NamedTensor> parameters, Communicator communicator,
-                 const DistributedDataParallelOptions& options)
+Reducer::Reducer(std::vector<NamedTensor> parameters, std::span<const std::size_t> tables,
+                 Communicator communicator, const DistributedDataParallelOptions& options)
     : parameters_(std::move(parameters)), communicator_(std::move(communicator)), options_(options) {
   states_.resize(parameters_.size());
   for (std::size_t i = 0; i < parameters_.size(); ++i) states_[i].tensor = parameters_[i].tensor;
   // Backward runs against the order in which parameters are registered and used, as a rule.
   std::vector<std::size_t> order(parameters_.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
+  for (const std::size_t table : tables) states_[table].is_table = true;
+  if (!tables.empty())
+    tables_ = std::make_unique<SparseTables>(parameters_, tables, communicator_, options_.sparse_method);
   build(order);
-  if (options_.hook) hook_thread_ = std::make_unique<HookThread>(options_.hook, communicator_.split(0));
+  if (options_.hook) hook_thread_ = std::make_unique<AveragingThread>(communicator_.split(0));
   for (std::size_t i = 0; i < states_.size(); ++i) watch(i);
 }
 
@@ -88,6 +91,7 @@ void Reducer::remove_hooks() noexcept {
     if (state.hook != 0) state.accumulator->del_post_hook(std::exchange(state.hook, 0));
   }
   hook_thread_.reset();
+  tables_.reset();
   for (Bucket& bucket : buckets_) bucket.settle();
 }
 
@@ -104,9 +108,12 @@ void Reducer::build(std::span<const std::size_t> order) {
   std::vector<ParameterSize> sizes;
   for (const NamedTensor& parameter : parameters_)
     sizes.push_back({parameter.tensor.nbytes(), dtype_of_tensor(parameter.tensor.scalar_type())});
+  std::vector<std::size_t> dense;
+  std::ranges::copy_if(order, std::back_inserter(dense), [&](std::size_t i) { return !states_[i].is_table; });
+  if (tables_) tables_->set_order(order);
   std::vector<Bucket> buckets;
   for (const auto& members :
-       assign_buckets(sizes, order, options_.first_bucket_bytes, options_.bucket_bytes)) {
+       assign_buckets(sizes, dense, options_.first_bucket_bytes, options_.bucket_bytes)) {
     buckets.emplace_back(members, parameters_);
   }
   buckets_ = std::move(buckets);
@@ -133,9 +140,9 @@ void Reducer::require_watched() {
   for (std::size_t i = 0; i < states_.size(); ++i) {
     Parameter& state = states_[i];
     if (torch::autograd::impl::try_get_grad_accumulator(state.tensor) == state.accumulator) continue;
-    const at::Tensor& view = buckets_[state.bucket].slots()[state.slot].view;
-    const bool is_alike = state.tensor.scalar_type() == view.scalar_type() &&
-                          state.tensor.sizes() == view.sizes() && state.tensor.strides() == view.strides();
+    const at::Tensor& was = layout_of(i);
+    const bool is_alike = state.tensor.scalar_type() == was.scalar_type() &&
+                          state.tensor.sizes() == was.sizes() && state.tensor.strides() == was.strides();
     if (is_alike) {  // it was loaded from an archive, say, which gives it other memory and a new accumulator
       state.accumulator->del_post_hook(std::exchange(state.hook, 0));
       watch(i);
@@ -146,6 +153,13 @@ void Reducer::require_watched() {
                               "gradients no longer: after to() and the like make a new one",
                           {});
   }
+}
+
+/// A tensor of the type and the layout that the parameter had when it was wrapped.
+const at::Tensor& Reducer::layout_of(std::size_t parameter) const {
+  const Parameter& state = states_[parameter];
+  if (state.is_table) return tables_->table_of(parameter).values;
+  return buckets_[state.bucket].slots()[state.slot].view;
 }
 
 void Reducer::fail(const std::exception& error) {
@@ -195,6 +209,7 @@ void Reducer::begin() {
   missing_.clear();
   for (const Bucket& bucket : buckets_) missing_.push_back(bucket.slots().size());
   for (Parameter& state : states_) state.ready = false;
+  if (tables_) tables_->begin();
   if (!options_.find_unused_parameters) return;
   for (std::size_t i = 0; i < states_.size(); ++i) {
     if (!states_[i].expected) mark_ready(i, false);
@@ -219,12 +234,10 @@ void Reducer::mark_ready(std::size_t index, bool has_gradient) {
         {});
   }
   if (const at::Tensor& gradient = state.tensor.grad(); gradient.defined()) {
-    if (gradient.layout() != at::kStrided) {
-      throw InvalidArgument(
-          "the gradient of '" + name +
-              "' is sparse and only dense ones are averaged: if it is an embedding's, make it "
-              "with EmbeddingOptions::sparse(false)",
-          {});
+    if (!state.is_table && gradient.layout() != at::kStrided) {
+      throw InvalidArgument("the gradient of '" + name +
+                                "' is sparse and a dense one was expected: name it in sparse_parameters",
+                            {});
     }
     if (gradient.requires_grad()) {
       throw InvalidArgument("the gradient of '" + name +
@@ -235,6 +248,10 @@ void Reducer::mark_ready(std::size_t index, bool has_gradient) {
   }
   state.ready = true;
   ready_order_.push_back(index);
+  if (state.is_table) {
+    tables_->collect(index, state.tensor.grad());
+    return;
+  }
   Bucket& bucket = buckets_[state.bucket];
   if (has_gradient) {
     bucket.collect(state.slot, state.tensor);
@@ -260,7 +277,7 @@ void Reducer::start_complete_buckets() {
 void Reducer::start(std::size_t index) {
   Bucket& bucket = buckets_[index];
   if (hook_thread_ && bucket.buffer().dtype == DType::float32) {
-    bucket.start(*hook_thread_, {.index = index, .loss_scale = loss_scale_});
+    bucket.start(*hook_thread_, *options_.hook, {.index = index, .loss_scale = loss_scale_});
   } else {
     bucket.start(communicator_, options_.wire);
   }
@@ -328,11 +345,13 @@ void Reducer::finish() {
       for (Bucket& bucket : buckets_) bucket.wait();
     });
     if (hook_thread_) attempt([&] { averages_are_finite_ = hook_thread_->wait(); });
+    bool tables_are_finite = true;
+    if (tables_) attempt([&] { tables_are_finite = tables_->wait(); });
     attempt([&] { agreement.wait(); });  // also after an error: it borrows `used`
     if (buffers_ != nullptr) attempt([&] { buffers_->finish(); });
     if (error) std::rethrow_exception(error);
     account(waiting, Bucket::Clock::now());
-    if (hook_thread_) end_hook_step();
+    if (hook_thread_) end_hook_step(tables_are_finite);
     attach_results(used);
     in_backward_ = false;
     if (check_ != nullptr) check_->step(communicator_);
@@ -343,13 +362,14 @@ void Reducer::finish() {
   }
 }
 
-void Reducer::end_hook_step() {
+void Reducer::end_hook_step(bool tables_are_finite) {
   // What did not go through the hook counts as well: a step is skipped as a whole.
+  averages_are_finite_ = averages_are_finite_ && tables_are_finite;
   for (const Bucket& bucket : buckets_) {
     if (bucket.buffer().dtype != DType::float32)
       averages_are_finite_ = averages_are_finite_ && bucket.is_finite();
   }
-  hook_thread_->hook().end_step(averages_are_finite_);
+  options_.hook->end_step(averages_are_finite_);
 }
 
 void Reducer::complete_unready() {
@@ -372,10 +392,10 @@ void Reducer::complete_unready() {
 void Reducer::attach_results(std::span<const std::uint8_t> used_anywhere) {
   for (std::size_t i = 0; i < states_.size(); ++i) {
     Parameter& state = states_[i];
-    const at::Tensor& view = buckets_[state.bucket].slots()[state.slot].view;
     at::Tensor& gradient = state.tensor.mutable_grad();
     if (used_anywhere[i] != 0) {
-      gradient = view;
+      gradient =
+          state.is_table ? tables_->table_of(i).average : buckets_[state.bucket].slots()[state.slot].view;
     } else if (state.kept && state.kept->defined()) {
       gradient.copy_(*state.kept);
     }
@@ -386,17 +406,33 @@ void Reducer::attach_results(std::span<const std::uint8_t> used_anywhere) {
   has_expectation_ = false;
 }
 
+std::span<const SparseTables::Table> Reducer::tables() const {
+  if (!tables_) return {};
+  return tables_->tables();
+}
+
 void Reducer::account(Bucket::Clock::time_point waiting, Bucket::Clock::time_point done) {
   last_step_ = {};
   last_step_.steps = 1;
   last_step_.exposed = done - waiting;
-  // Buckets overlap each other: count each moment before `waiting` once. They are sorted by their start.
-  Bucket::Clock::time_point counted{};
+  using Span = std::pair<Bucket::Clock::time_point, Bucket::Clock::time_point>;
+  std::vector<Span> spans;
   for (const Bucket& bucket : buckets_) {
     ++last_step_.all_reduces;
     last_step_.bytes += bucket.bytes();
-    const auto begin = std::max(bucket.started(), counted);
-    const auto end = std::min(bucket.ended(), waiting);
+    spans.emplace_back(bucket.started(), bucket.ended());
+  }
+  for (const SparseTables::Table& table : tables()) {
+    ++last_step_.sparse_sums;
+    last_step_.bytes += table.bytes;
+    spans.emplace_back(table.started, table.job.ended);
+  }
+  // They overlap each other: count each moment before `waiting` once.
+  std::ranges::sort(spans);
+  Bucket::Clock::time_point counted{};
+  for (const auto& [started, ended] : spans) {
+    const auto begin = std::max(started, counted);
+    const auto end = std::min(ended, waiting);
     if (begin < end) {
       last_step_.hidden += end - begin;
       counted = end;
@@ -409,6 +445,10 @@ void Reducer::account(Bucket::Clock::time_point waiting, Bucket::Clock::time_poi
     options_.timeline->span("bucket " + std::to_string(b), "buckets", buckets_[b].started(),
                             buckets_[b].ended(), "\"bytes\":" + std::to_string(buckets_[b].bytes()));
   }
+  for (const SparseTables::Table& table : tables()) {
+    options_.timeline->span("rows of " + table.name, "tables", table.started, table.job.ended,
+                            "\"bytes\":" + std::to_string(table.bytes));
+  }
 }
 
 void Reducer::rebuild() {
@@ -418,7 +458,8 @@ void Reducer::rebuild() {
   const std::vector<Bucket> old = std::move(buckets_);  // keeps the gradients readable
   build(std::vector<std::size_t>(order.begin(), order.end()));
   for (Parameter& state : states_) {
-    if (state.tensor.grad().defined()) buckets_[state.bucket].collect(state.slot, state.tensor);
+    if (!state.is_table && state.tensor.grad().defined())
+      buckets_[state.bucket].collect(state.slot, state.tensor);
   }
 }
 

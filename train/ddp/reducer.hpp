@@ -11,11 +11,12 @@
 #include <string>
 #include <vector>
 
+#include "ddp/averaging_thread.hpp"
 #include "ddp/bucket.hpp"
-#include "ddp/hook_thread.hpp"
 #include "ddp/node.hpp"
 #include "ddp/parameter_check.hpp"
 #include "ddp/replicas.hpp"
+#include "ddp/sparse_tables.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
 
 namespace kolo::train {
@@ -26,9 +27,10 @@ namespace kolo::train {
 /// ones leave open ends with the outermost.
 class Reducer {
  public:
-  /// `parameters` are those that want gradients, the same on all ranks, each tensor once. Whichever reducer
-  /// watched one of them before is retired: it throws from then on.
-  Reducer(std::vector<NamedTensor> parameters, Communicator communicator,
+  /// `parameters` are those that want gradients, the same on all ranks, each tensor once; `tables` index
+  /// those with sparse gradients. Whichever reducer watched one of them before is retired: it throws from
+  /// then on.
+  Reducer(std::vector<NamedTensor> parameters, std::span<const std::size_t> tables, Communicator communicator,
           const DistributedDataParallelOptions& options);
   ~Reducer();
   Reducer(const Reducer&) = delete;
@@ -68,6 +70,7 @@ class Reducer {
     at::Tensor tensor;
     NodePtr accumulator;  ///< autograd holds it weakly; without it no hook fires
     std::uintptr_t hook = 0;
+    bool is_table = false;  ///< in tables_, not in a bucket
     std::size_t bucket = 0;
     std::size_t slot = 0;
     bool ready = false;              ///< in this backward
@@ -87,9 +90,11 @@ class Reducer {
   void leave_run(bool is_over) noexcept;
   void break_off();
   void finish();
-  void end_hook_step();
+  void end_hook_step(bool tables_are_finite);
   void complete_unready();
+  const at::Tensor& layout_of(std::size_t parameter) const;
   void attach_results(std::span<const std::uint8_t> used_anywhere);
+  std::span<const SparseTables::Table> tables() const;
   void account(Bucket::Clock::time_point waiting, Bucket::Clock::time_point done);
   void rebuild();
   void build(std::span<const std::size_t> order);
@@ -104,7 +109,8 @@ class Reducer {
   const DistributedDataParallelOptions options_;
   std::vector<Parameter> states_;
   std::vector<Bucket> buckets_;
-  std::unique_ptr<HookThread> hook_thread_;  ///< after the buckets, which it uses; null without a hook
+  std::unique_ptr<AveragingThread> hook_thread_;  ///< after the buckets, which it uses; null without a hook
+  std::unique_ptr<SparseTables> tables_;          ///< null where there are none
   float loss_scale_ = 1;
   bool averages_are_finite_ = true;
   std::vector<std::size_t> missing_;  ///< per bucket: gradients not ready yet

@@ -193,15 +193,6 @@ TEST_F(Unusual, GradientsOfGradientsAreRefused) {
   EXPECT_NE(error.find("create_graph"), std::string::npos) << error;
 }
 
-TEST_F(Unusual, SparseGradientsAreRefusedByName) {
-  const std::string error = error_of_all(2, [](Communicator& communicator) {
-    const auto options = torch::nn::EmbeddingOptions(10, 4).sparse(true);
-    DistributedDataParallel model(torch::nn::Embedding(options), communicator);
-    model(at::arange(3, at::kLong)).sum().backward();
-  });
-  EXPECT_NE(error.find("the gradient of 'weight' is sparse"), std::string::npos) << error;
-}
-
 struct MaskedImpl : torch::nn::Module {
   explicit MaskedImpl(const at::Tensor& mask) : linear(4, 4) {
     register_module("linear", linear);

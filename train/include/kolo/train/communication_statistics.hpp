@@ -10,13 +10,15 @@ namespace kolo {
 struct CommunicationStatistics {
   std::uint64_t steps = 0;
   std::uint64_t all_reduces = 0;  ///< of buckets
-  std::uint64_t bytes = 0;        ///< of gradients handed to all_reduce; what went over the wire: Counters
-  std::chrono::nanoseconds hidden{0};   ///< some bucket was under way while backward still computed
-  std::chrono::nanoseconds exposed{0};  ///< backward was over and waited for buckets and buffers
+  std::uint64_t sparse_sums = 0;  ///< of tables
+  std::uint64_t bytes = 0;  ///< of gradients (rows with indices) handed in; what went over the wire: Counters
+  std::chrono::nanoseconds hidden{0};   ///< some bucket or table was under way while backward still computed
+  std::chrono::nanoseconds exposed{0};  ///< backward was over and waited for them and for buffers
 
   CommunicationStatistics& operator+=(const CommunicationStatistics& other) noexcept {
     steps += other.steps;
     all_reduces += other.all_reduces;
+    sparse_sums += other.sparse_sums;
     bytes += other.bytes;
     hidden += other.hidden;
     exposed += other.exposed;

@@ -28,6 +28,13 @@ class Optimizer;
 
 namespace kolo {
 
+/// How the rows of sparse gradients reach all ranks.
+enum class SparseMethod {
+  all_reduce,  ///< SparseAllReduce: each rank adds up the rows that it is responsible for; bytes fall as rows
+               ///< meet
+  all_gather,  ///< each rank gets all ranks' rows and adds them up: fewer messages, N - 1 times the bytes
+};
+
 struct DistributedDataParallelOptions {
   /// A bucket is closed when it holds so many bytes of gradients or more. The first is small, so that
   /// communication starts early in backward.
@@ -53,6 +60,10 @@ struct DistributedDataParallelOptions {
   std::uint64_t check_parameters_every = 0;
   /// How gradients of type float32 travel: see CallOptions::wire.
   std::optional<Wire> wire = {};
+  /// Parameters with sparse gradients, by name, besides the tables of torch::nn::Embedding and EmbeddingBag
+  /// that were made with sparse(true). Their gradients stay sparse: only rows that some rank has travel.
+  std::vector<std::string> sparse_parameters = {};
+  SparseMethod sparse_method = SparseMethod::all_reduce;
   /// Averages the buckets of float32 in place of all_reduce (compression.hpp has some); other buckets travel
   /// as they are. Its work is done by a thread of its own under backward(). May be null; excludes `wire` and
   /// find_unused_parameters.
@@ -86,9 +97,9 @@ class DistributedDataParallelBase {
   /// come at any time, in backward() too. Throws MismatchError (on all ranks) that names the rank and the
   /// parameter when the models, what is frozen in them, or the options are not alike, InvalidArgument when
   /// there is nothing to train, a parameter or buffer is not a dense CPU tensor, the hook does not suit the
-  /// model, or two options exclude each other. Another
-  /// DistributedDataParallel of one of the parameters, of an older communicator for example, is of no use
-  /// from then on.
+  /// model, sparse_parameters names none, a table with sparse gradients is another layer's parameter too, or
+  /// two options exclude each other. Another DistributedDataParallel of one of the parameters, of an older
+  /// communicator for example, is of no use from then on.
   DistributedDataParallelBase(std::shared_ptr<torch::nn::Module> module, Communicator communicator,
                               DistributedDataParallelOptions options);
   /// Waits for all-reduces under way.
@@ -174,7 +185,8 @@ bool collect_tensors(const T& value, std::vector<at::Tensor>& out) {
 /// the gradients.
 ///
 /// Give the optimizer the model's own parameters. Every rank must make the same sequence of synchronized
-/// backward calls. Gradients must be dense and without a graph of their own (create_graph). When a rank or
+/// backward calls. Gradients must be dense, but for those of tables (see sparse_parameters), whose averages
+/// are coalesced sparse tensors, and without a graph of their own (create_graph). When a rank or
 /// the network fails, backward() throws kolo's error; the object is of no use from then on and throws the
 /// same error again. Not thread-safe; call backward() from one thread at a time.
 template <std::derived_from<torch::nn::Module> Model>
