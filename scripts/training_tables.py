@@ -17,39 +17,63 @@ ARMS = {
 RATES = (0.025, 0.05, 0.1, 0.2)
 DEFAULT_RATE = 0.1
 RANKS = 4
+TABLE_METHODS = ("sparse", "gather", "dense")
+BLOCKS = 20
 
 
 class Row:
-    """`key` tells it from the others of its table; `command` runs it and leaves metrics.json in `folder`."""
+    """A run of train_fashion_mnist. `key` tells it from the others of its table; `command` runs it and leaves its
+    numbers in `folder`."""
 
-    def __init__(self, key, network, program):
-        self.key, self.network, self.program = key, network, program
+    def __init__(self, key, network, options):
+        self.key, self.network, self.options = key, network, options
+
+    def program(self, programs, folder):
+        return [str(programs / "train_fashion_mnist"), "--output", str(folder), "--progress", "none", *self.options]
 
     def command(self, programs, folder):
-        train = [str(programs / "train_fashion_mnist"), "--output", str(folder), "--progress", "none", *self.program]
+        train = self.program(programs, folder)
         if self.network is None:
             return [str(programs / "kolo"), "run", "-n", str(RANKS), "--", *train]
         return ["scripts/cluster", "--hosts", str(RANKS), "--rate", self.network, "--no-prefix", "--", *train]
 
 
+    def results(self, folder):
+        metrics = json.loads((folder / "metrics.json").read_text())
+        communication = metrics["communication"]
+        return {
+            "accuracy": metrics["test_accuracy"][-1][1],
+            "loss": metrics["loss"][-1][1],
+            "steps": metrics["steps"],
+            "training_s": metrics["training_seconds"],
+            "to_85_s": time_to(metrics, 85),
+            "to_90_s": time_to(metrics, 90),
+            "sent_bytes_per_step": communication["sent_bytes_per_step"],
+            "share_of_float32": communication["sent_bytes_per_step"] / communication["ring_bytes_per_step"],
+        }
+
+    def said(self, found):
+        return f"{found['accuracy']:.2f} %"
+
+
+class WordsRow(Row):
+    """A run of train_words."""
+
+    def program(self, programs, folder):
+        return [str(programs / "train_words"), "--json", str(folder / "results.json"), *self.options]
+
+    def results(self, folder):
+        metrics = json.loads((folder / "results.json").read_text())
+        return {"loss": metrics["loss"][-1], "median_step_s": metrics["median_step_s"],
+                "mean_step_s": metrics["mean_step_s"], "sent_bytes_per_step": metrics["sent_bytes_per_step"]}
+
+    def said(self, found):
+        return f"{1e3 * found['median_step_s']:.0f} ms a step, loss {found['loss']:.5f}"
+
+
 def time_to(metrics, accuracy):
     """Seconds of training until the accuracy was seen first; None where it was not."""
     return next((seconds for _, value, seconds in metrics["test_accuracy"] if value >= accuracy), None)
-
-
-def results(folder):
-    metrics = json.loads((folder / "metrics.json").read_text())
-    communication = metrics["communication"]
-    return {
-        "accuracy": metrics["test_accuracy"][-1][1],
-        "loss": metrics["loss"][-1][1],
-        "steps": metrics["steps"],
-        "training_s": metrics["training_seconds"],
-        "to_85_s": time_to(metrics, 85),
-        "to_90_s": time_to(metrics, 90),
-        "sent_bytes_per_step": communication["sent_bytes_per_step"],
-        "share_of_float32": communication["sent_bytes_per_step"] / communication["ring_bytes_per_step"],
-    }
 
 
 def best_rates(rows):
@@ -91,7 +115,21 @@ def compression(rows, _):
                       [*options, "--lr", str(rate), "--evaluate-every", "40"])
 
 
-TABLES = {"rates": rates, "accuracy": accuracy, "compression": compression}
+def sparse(_, __):
+    """Gradients of tables as rows or whole, on four emulated hosts: steps in blocks that take turns, and long runs whose
+    losses must agree."""
+    def row(arm, optimizer, steps, block):
+        return WordsRow({"arm": arm, "network": "1gbit", "optimizer": optimizer, "steps": steps, "block": block}, "1gbit",
+                        ["--tables", arm, "--optimizer", optimizer, "--steps", str(steps)])
+    for block in range(1, BLOCKS + 1):
+        for arm in TABLE_METHODS:
+            yield row(arm, "sgd", 10, block)
+    for optimizer in ("sgd", "adagrad"):
+        for arm in TABLE_METHODS:
+            yield row(arm, optimizer, 200, 0)
+
+
+TABLES = {"rates": rates, "accuracy": accuracy, "compression": compression, "sparse": sparse}
 
 
 def aligned(header, lines):
@@ -113,9 +151,29 @@ def seconds(value):
     return "-" if value is None else f"{value:.0f}"
 
 
+def sparse_summary(rows):
+    blocks = {(row["arm"], row["block"]): row for row in rows if row["block"] > 0}
+    losses = {(row["arm"], row["optimizer"]): f"{row['loss']:.5f}" for row in rows if row["block"] == 0}
+    lines = []
+    for arm in TABLE_METHODS:
+        of_arm = [row for (name, _), row in blocks.items() if name == arm]
+        if not of_arm:
+            continue
+        ratios = sorted(blocks["dense", block]["median_step_s"] / blocks[arm, block]["median_step_s"]
+                        for name, block in blocks if name == arm and ("dense", block) in blocks)
+        faster = f"{statistics.median(ratios):.2f} x ({ratios[0]:.2f} to {ratios[-1]:.2f})" if ratios else "-"
+        lines.append([arm, f"{1e3 * statistics.median(row['median_step_s'] for row in of_arm):.0f}",
+                      f"{1e3 * statistics.mean(row['mean_step_s'] for row in of_arm):.0f}", faster,
+                      f"{of_arm[-1]['sent_bytes_per_step'] / 1e6:.2f}",
+                      losses.get((arm, "sgd"), "-"), losses.get((arm, "adagrad"), "-")])
+    return aligned(["tables", "ms a step, median", "mean", "faster than dense", "MB sent a step", "loss, sgd", "loss, adagrad"], lines)
+
+
 def summary(table, rows):
     """The rows of a table, as markdown."""
     rows = [row for row in rows if row["table"] == table]
+    if table == "sparse":
+        return sparse_summary(rows)
     arms = list(dict.fromkeys(row["arm"] for row in rows))
     if table == "rates":
         found = {(row["arm"], row["rate"]): row["accuracy"] for row in rows}

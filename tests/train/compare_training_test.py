@@ -9,6 +9,8 @@ import unittest
 from pathlib import Path
 
 SCRIPT = Path(sys.argv[1]) / "scripts/compare-training"
+sys.path.insert(0, str(SCRIPT.parent))
+from training_tables import TABLES, summary  # noqa: E402
 
 # Answers with an accuracy that depends on the rate and the seed; fails where the hook is int8.
 TRAIN = """#!/usr/bin/env python3
@@ -22,6 +24,14 @@ json.dump({"test_accuracy": [[1, 84.0, 10.0], [2, 86.0, 20.0], [3, accuracy, 30.
            "training_seconds": 30.0, "communication": {"sent_bytes_per_step": 50.0, "ring_bytes_per_step": 100.0}},
           open(os.path.join(options["--output"], "metrics.json"), "w"))
 """
+# Faster with rows than with whole tables, and always of the same loss.
+WORDS = """#!/usr/bin/env python3
+import json, sys
+options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+seconds = {"sparse": 0.1, "gather": 0.2, "dense": 0.5}[options["--tables"]]
+json.dump({"loss": [9.0, 7.25], "median_step_s": seconds, "mean_step_s": 2 * seconds, "sent_bytes_per_step": 1.5e6},
+          open(options["--json"], "w"))
+"""
 KOLO = """#!/usr/bin/env python3
 import os, sys
 program = sys.argv[sys.argv.index("--") + 1:]
@@ -34,7 +44,7 @@ class CompareTraining(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
-        for name, text in (("train_fashion_mnist", TRAIN), ("kolo", KOLO)):
+        for name, text in (("train_fashion_mnist", TRAIN), ("train_words", WORDS), ("kolo", KOLO)):
             (self.folder / name).write_text(text)
             (self.folder / name).chmod(0o755)
         self.json = self.folder / "rows/rows.jsonl"
@@ -73,6 +83,25 @@ class CompareTraining(unittest.TestCase):
         self.assertIn("failed: int8: exit code 1: ['no memory']", table)
         self.assertIn("| float32", table)
         self.assertNotIn("| int8", table)
+
+    def test_blocks_take_turns_and_are_compared_in_pairs(self):
+        keys = [row.key for row in TABLES["sparse"]([], 1)]
+        blocks = [(key["block"], key["arm"]) for key in keys if key["block"] > 0]
+        self.assertEqual(blocks, [(block, arm) for block in range(1, 21) for arm in ("sparse", "gather", "dense")])
+        # The machine gets slower from block to block, which the ratios do not show.
+        seconds = {"sparse": 0.1, "gather": 0.2, "dense": 0.5}
+        rows = [{"table": "sparse", **key, "loss": 7.25, "median_step_s": (1 + key["block"]) * seconds[key["arm"]],
+                 "mean_step_s": 1.0, "sent_bytes_per_step": 1.5e6} for key in keys]
+        line = next(line for line in summary("sparse", rows).splitlines() if line.startswith("| sparse"))
+        self.assertEqual([cell.strip() for cell in line.split("|")[1:-1]],
+                         ["sparse", "1150", "1000", "5.00 x (5.00 to 5.00)", "1.50", "7.25000", "7.25000"])
+
+    def test_the_word_model_is_run_and_read(self):
+        row = next(TABLES["sparse"]([], 1))
+        subprocess.run(row.program(self.folder, self.folder), check=True)
+        found = row.results(self.folder)
+        self.assertEqual((found["loss"], found["median_step_s"], found["sent_bytes_per_step"]), (7.25, 0.1, 1.5e6))
+        self.assertEqual(row.said(found), "100 ms a step, loss 7.25000")
 
     def test_without_rows_there_is_no_table(self):
         _, said = self.compare("rates", "--show", expect=1)

@@ -1,0 +1,207 @@
+// train_words: a language model over words, whose tables have sparse gradients.
+//
+//     kolo run -n 4 -- train_words --tables sparse
+#include "kolo/train/libtorch.hpp"
+
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+#include <c10/core/GradMode.h>
+#include <torch/optim/adagrad.h>
+#include <torch/optim/sgd.h>
+#include <torch/utils.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "kolo/kolo.hpp"
+#include "kolo/train/distributed_data_parallel.hpp"
+#include "kolo/train/sparse_adam.hpp"
+#include "words/model.hpp"
+#include "words/text.hpp"
+
+namespace {
+
+struct Settings {
+  std::string tables = "sparse";
+  std::string optimizer = "sgd";
+  double learning_rate = 0;
+  std::int64_t vocabulary = 100'000;
+  std::int64_t width = 64;
+  std::int64_t tokens = 1024;  ///< a rank and a step
+  std::int64_t negatives = 1024;
+  std::int64_t steps = 200;
+  std::uint64_t seed = 1;
+  std::string text;
+  std::string json;
+};
+
+std::optional<int> parse(int argc, char** argv, bool speak, Settings& settings) {
+  CLI::App app("Trains a language model over words: two tables, of which a step needs few rows.");
+  app.option_defaults()->always_capture_default();
+  app.add_option("--tables", settings.tables,
+                 "sparse: gradients of rows, summed by SparseAllReduce; gather: of rows, each rank gets all "
+                 "ranks' rows; dense: of whole tables, summed by all_reduce")
+      ->check(CLI::IsMember({"sparse", "gather", "dense"}));
+  app.add_option("--optimizer", settings.optimizer, "adam is SparseAdam: it moves the rows of a step alone")
+      ->check(CLI::IsMember({"sgd", "adagrad", "adam"}));
+  app.add_option("--lr", settings.learning_rate,
+                 "Learning rate; 0: 2 for sgd, 0.1 for adagrad, 0.002 for adam")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--vocabulary", settings.vocabulary, "Words, that is rows of each table")
+      ->check(CLI::Range(std::int64_t{2}, std::int64_t{1} << 31));
+  app.add_option("--width", settings.width, "Elements of a row")->check(CLI::PositiveNumber);
+  app.add_option("--tokens", settings.tokens, "Words that a rank predicts in a step")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--negatives", settings.negatives, "Words that the right one is told from in a step")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--steps", settings.steps, "Steps")->check(CLI::PositiveNumber);
+  app.add_option("--seed", settings.seed, "Of the initial values and the draws");
+  app.add_option("--text", settings.text, "A text to learn from; without it one is made up");
+  app.add_option("--json", settings.json, "File for all numbers");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    std::ostringstream silence;
+    return speak ? app.exit(error) : app.exit(error, silence, silence);
+  }
+  return std::nullopt;
+}
+
+std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Settings& settings,
+                                                        const std::vector<at::Tensor>& parameters) {
+  const auto rate = [&](double usual) { return settings.learning_rate > 0 ? settings.learning_rate : usual; };
+  if (settings.optimizer == "adam")
+    return std::make_unique<kolo::SparseAdam>(parameters, torch::optim::AdamOptions(rate(0.002)));
+  if (settings.optimizer == "adagrad") {
+    return std::make_unique<torch::optim::Adagrad>(parameters, torch::optim::AdagradOptions(rate(0.1)));
+  }
+  return std::make_unique<torch::optim::SGD>(parameters, rate(2));
+}
+
+struct Batch {
+  at::Tensor context, targets, negatives;
+};
+
+/// This rank's share of the text in a step; negatives are the same on all ranks, so that their rows meet.
+Batch batch_of(const Settings& settings, const at::Tensor& text, const words::LogUniform& sampler,
+               std::int64_t step, const kolo::Communicator& communicator) {
+  std::mt19937_64 random(settings.seed * 1'000'003 + static_cast<std::uint64_t>(step));
+  Batch batch;
+  batch.negatives = at::empty({settings.negatives}, at::kLong);
+  std::generate_n(batch.negatives.data_ptr<std::int64_t>(), settings.negatives,
+                  [&] { return sampler(random); });
+  const std::int64_t places = text.size(0) - words::kContext;
+  const std::int64_t first = (step * communicator.size() + communicator.rank()) * settings.tokens % places;
+  const at::Tensor at = at::arange(first, first + settings.tokens, at::kLong).remainder(places);
+  batch.context = text.index_select(0, (at.unsqueeze(1) + at::arange(words::kContext, at::kLong)).flatten())
+                      .view({settings.tokens, words::kContext});
+  batch.targets = text.index_select(0, at + words::kContext);
+  return batch;
+}
+
+struct Results {
+  std::vector<double> losses;   ///< means over all ranks
+  std::vector<double> seconds;  ///< of each step, of the slowest rank
+  double sent_bytes = 0;        ///< a step, mean over ranks
+};
+
+Results train(const Settings& settings, kolo::Communicator& communicator) {
+  const bool speaks = communicator.rank() == 0;
+  const at::Tensor text = settings.text.empty()
+                              ? words::made_up_text(settings.vocabulary, 1 << 20, settings.seed)
+                              : words::read_text(settings.text, settings.vocabulary);
+  torch::manual_seed(static_cast<std::int64_t>(settings.seed));
+  kolo::DistributedDataParallelOptions options;
+  if (settings.tables == "gather") options.sparse_method = kolo::SparseMethod::all_gather;
+  kolo::DistributedDataParallel model(
+      words::Model(settings.vocabulary, settings.width, settings.tables != "dense"), communicator, options);
+  const auto optimizer = make_optimizer(settings, model.parameters());
+
+  Results results;
+  std::uint64_t sent = 0;
+  for (std::int64_t step = 0; step < settings.steps; ++step) {
+    const Batch batch = batch_of(settings, text, model->sampler, step, communicator);
+    const std::uint64_t before = communicator.counters().bytes_sent;
+    const auto begin = std::chrono::steady_clock::now();
+    optimizer->zero_grad();
+    const at::Tensor loss = model(batch.context, batch.targets, batch.negatives);
+    loss.backward();
+    optimizer->step();
+    double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    if (step > 0)
+      sent += communicator.counters().bytes_sent - before;  // the first one orders the buckets, too
+    double mean = loss.item<double>();
+    communicator.all_reduce(kolo::Buffer(&mean, 1, kolo::DType::float64), kolo::ReduceOp::average);
+    communicator.all_reduce(kolo::Buffer(&seconds, 1, kolo::DType::float64), kolo::ReduceOp::max);
+    results.losses.push_back(mean);
+    results.seconds.push_back(seconds);
+    if (speaks && (step + 1) % 20 == 0) {
+      std::printf("step %5lld  loss %.4f  %6.1f ms\n", static_cast<long long>(step + 1), mean, 1e3 * seconds);
+      std::fflush(stdout);
+    }
+  }
+  results.sent_bytes =
+      static_cast<double>(sent) / static_cast<double>(std::max<std::int64_t>(1, settings.steps - 1));
+  communicator.all_reduce(kolo::Buffer(&results.sent_bytes, 1, kolo::DType::float64),
+                          kolo::ReduceOp::average);
+  return results;
+}
+
+double median(std::vector<double> values) {
+  std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
+  return values[values.size() / 2];
+}
+
+void report(const Settings& settings, const Results& results, int ranks) {
+  const std::vector<double> steady(results.seconds.begin() + (results.seconds.size() > 1 ? 1 : 0),
+                                   results.seconds.end());
+  const double mean = std::accumulate(steady.begin(), steady.end(), 0.0) / static_cast<double>(steady.size());
+  std::printf(
+      "%s tables, %s, %d ranks: loss %.4f, %.1f ms a step (median %.1f), a rank sends %.3f MB a step\n",
+      settings.tables.c_str(), settings.optimizer.c_str(), ranks, results.losses.back(), 1e3 * mean,
+      1e3 * median(steady), results.sent_bytes / 1e6);
+  if (settings.json.empty()) return;
+  const nlohmann::json json = {{"tables", settings.tables},
+                               {"optimizer", settings.optimizer},
+                               {"ranks", ranks},
+                               {"vocabulary", settings.vocabulary},
+                               {"width", settings.width},
+                               {"tokens", settings.tokens},
+                               {"negatives", settings.negatives},
+                               {"seed", settings.seed},
+                               {"loss", results.losses},
+                               {"step_seconds", results.seconds},
+                               {"mean_step_s", mean},
+                               {"median_step_s", median(steady)},
+                               {"sent_bytes_per_step", results.sent_bytes}};
+  std::ofstream file(settings.json);
+  file << json.dump(1) << '\n';
+  if (!file) throw std::runtime_error("cannot write " + settings.json);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    Settings settings;
+    const bool speak = kolo::launch_from_environment().rank == 0;
+    if (const auto exit_code = parse(argc, argv, speak, settings)) return *exit_code;
+    kolo::Communicator communicator = kolo::Communicator::create();
+    const Results results = train(settings, communicator);
+    if (communicator.rank() == 0) report(settings, results, communicator.size());
+    return 0;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "train_words: %s\n", error.what());
+    return 1;
+  }
+}

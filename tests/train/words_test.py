@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""The word model with real ranks: it learns, and tables with sparse gradients learn what dense ones learn."""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+KOLO, PROGRAM = sys.argv[1:3]
+SMALL = ["--width", "8", "--tokens", "128", "--negatives", "64"]
+
+
+def train(tables, *arguments, vocabulary=3000, expect=0):
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(folder, "results.json")
+        done = subprocess.run([KOLO, "run", "-n", "3", "--", PROGRAM, *SMALL, "--vocabulary", str(vocabulary),
+                               "--tables", tables, "--json", file, *arguments],
+                              text=True, timeout=100, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              env={**os.environ, "KOLO_ALGORITHM": "ring"})  # by messages, which are counted
+        if done.returncode != expect:
+            raise AssertionError(f"exit code {done.returncode}\n{done.stdout}")
+        if expect != 0:
+            return done.stdout
+        with open(file, encoding="utf-8") as results:
+            return json.load(results)
+
+
+class Words(unittest.TestCase):
+    def test_sparse_tables_learn_what_dense_ones_learn(self):
+        for optimizer in ("sgd", "adagrad"):
+            runs = {tables: train(tables, "--optimizer", optimizer, "--lr", "0.2", "--steps", "60")
+                    for tables in ("sparse", "gather", "dense")}
+            dense = runs.pop("dense")
+            self.assertLess(dense["loss"][-1], 0.97 * dense["loss"][0], "it learns")
+            for tables, run in runs.items():
+                self.assertEqual(len(run["loss"]), 60)
+                for one, other in zip(run["loss"], dense["loss"], strict=True):
+                    self.assertAlmostEqual(one, other, delta=1e-4, msg=f"{optimizer}, {tables}")
+                self.assertLess(run["sent_bytes_per_step"], 0.5 * dense["sent_bytes_per_step"])
+
+    def test_adam_moves_the_rows_of_a_step(self):
+        run = train("sparse", "--optimizer", "adam", "--lr", "0.01", "--steps", "60")
+        self.assertLess(run["loss"][-1], 0.97 * run["loss"][0], "it learns")
+
+    def test_a_text_of_ones_own(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".txt") as text:
+            text.write("The quick brown fox jumps over the lazy dog's tail. " * 200)
+            text.flush()
+            run = train("sparse", "--text", text.name, "--steps", "40", vocabulary=12)
+            self.assertLess(run["loss"][-1], 0.5 * run["loss"][0], "it learns the only sentence that there is")
+            text.truncate(100)
+            said = train("sparse", "--text", text.name, expect=1)
+            self.assertIn(f"{text.name} holds fewer than 1,000 words", said)
+        self.assertIn("cannot read /nowhere", train("sparse", "--text", "/nowhere", expect=1))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
