@@ -19,6 +19,7 @@ TRAIN_ROOMS = {
     "ddp": {"libtorch"},
     "data": {"libtorch", "ddp"},
     "optim": {"libtorch", "ddp"},
+    "nn": {"libtorch", "ddp"},
     "checkpoint": {"libtorch", "ddp"},
 }
 WITHOUT_TORCH = ("train", "compression")

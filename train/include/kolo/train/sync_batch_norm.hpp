@@ -1,0 +1,46 @@
+// SyncBatchNorm: batch normalization over the batches of all ranks.
+#pragma once
+
+#include "kolo/train/libtorch.hpp"
+
+#include <torch/nn/module.h>
+#include <torch/nn/options/batchnorm.h>
+#include <torch/nn/pimpl.h>
+
+#include <iosfwd>
+
+#include "kolo/communicator.hpp"
+
+namespace kolo {
+
+/// torch::nn::BatchNorm1d, 2d and 3d in one, whose mean and variance in training are those of the samples of
+/// all ranks together (S. Ioffe, C. Szegedy: "Batch Normalization", ICML 2015, over the global batch), as
+/// torch.nn.SyncBatchNorm: what one process does with the whole batch, whatever the number of ranks and
+/// however few samples each has; they may differ, and a rank may have none. In evaluation it is BatchNorm,
+/// without a call. Parameters, buffers and their names are BatchNorm's, so either loads what the other has
+/// saved.
+///
+/// In training forward() and backward() are collective: a small all_gather and a small all_reduce on the
+/// communicator that it was made with, in the order in which the model uses its layers.
+/// DistributedDataParallel's calls cannot come between, as it has a communicator of its own. Second
+/// derivatives (create_graph) are refused with InvalidArgument. Not thread-safe.
+class SyncBatchNormImpl : public torch::nn::Module {
+ public:
+  SyncBatchNormImpl(const torch::nn::BatchNormOptions& options, Communicator communicator);
+
+  /// `input` [samples, features, ...]; float16 and bfloat16 are computed in float32. Throws InvalidArgument
+  /// for another shape, or in training where all ranks together have no two values a feature.
+  at::Tensor forward(const at::Tensor& input);
+  void reset_parameters();
+  void pretty_print(std::ostream& stream) const override;
+
+  torch::nn::BatchNormOptions options;
+  at::Tensor weight, bias;                                    ///< [features]; undefined without affine
+  at::Tensor running_mean, running_var, num_batches_tracked;  ///< undefined without track_running_stats
+
+ private:
+  Communicator communicator_;
+};
+TORCH_MODULE(SyncBatchNorm);
+
+}  // namespace kolo
