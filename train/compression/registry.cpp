@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "compression/adasum.hpp"
 #include "compression/compressed_average.hpp"
 #include "compression/power_sgd.hpp"
 #include "compression/top_k.hpp"
@@ -46,7 +47,9 @@ class Parameters {
     value = number == 1;
   }
   void require_none_left() const {
-    if (!values_.empty()) fail("there is no parameter '" + values_.begin()->first + "', only " + known_);
+    if (!values_.empty())
+      fail("there is no parameter '" + values_.begin()->first + "', " +
+           (known_.empty() ? "none at all" : "only " + known_));
   }
 
  private:
@@ -87,6 +90,11 @@ std::shared_ptr<GradientHook> power_sgd(Parameters& parameters) {
   return make_power_sgd_hook(options);
 }
 
+std::shared_ptr<GradientHook> adasum(Parameters& parameters) {
+  parameters.require_none_left();
+  return make_adasum_hook();
+}
+
 struct Entry {
   const char* name;
   std::shared_ptr<GradientHook> (*make)(Parameters& parameters);
@@ -99,6 +107,7 @@ constexpr Entry kHooks[] = {
     {"one_bit", compressed<GradientFormat::one_bit>},
     {"top_k", top_k},
     {"power_sgd", power_sgd},
+    {"adasum", adasum},
 };
 
 }  // namespace
@@ -128,6 +137,10 @@ std::shared_ptr<GradientHook> make_top_k_hook(const TopKOptions& options) {
 
 std::shared_ptr<GradientHook> make_power_sgd_hook(const PowerSgdOptions& options) {
   return std::make_shared<train::PowerSgd>(options);
+}
+
+std::shared_ptr<GradientHook> make_adasum_hook() {
+  return std::make_shared<train::Adasum>();
 }
 
 std::shared_ptr<GradientHook> make_gradient_hook(std::string_view specification) {

@@ -32,7 +32,8 @@ std::vector<std::string> tested_hooks() {
           "top_k:ratio=0.02:momentum=0.9:warm_up_steps=3",
           "power_sgd:rank=1",
           "power_sgd:rank=2:warm_start=0",
-          "power_sgd:rank=3:start_after_steps=1"};
+          "power_sgd:rank=3:start_after_steps=1",
+          "adasum"};
 }
 
 std::vector<GradientPart> parameters() {

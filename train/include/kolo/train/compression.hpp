@@ -52,6 +52,12 @@ struct PowerSgdOptions {
 /// InvalidArgument for options out of their range.
 std::shared_ptr<GradientHook> make_power_sgd_hook(const PowerSgdOptions& options);
 
+/// Adds what the ranks' gradients have apart and averages what they have in common, parameter by parameter,
+/// so that large batches keep the learning rate of small ones: S. Maleki et al., "Scaling Distributed
+/// Training with Adaptive Summation", MLSys 2021. Ranks that agree count once; the result is not the average.
+/// Sends a ring's bytes.
+std::shared_ptr<GradientHook> make_adasum_hook();
+
 /// By name and parameters, as algorithms are named: "int8", "float8:feedback=1", "top_k:ratio=0.001:
 /// momentum=0.9:warm_up_steps=100", "power_sgd:rank=4". Throws InvalidArgument, which lists the names or the
 /// parameters there are, for others, and for values out of their range.
