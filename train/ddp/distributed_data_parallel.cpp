@@ -22,13 +22,15 @@ struct DistributedDataParallelBase::State {
         communicator(std::move(communicator_)),
         own(communicator.split(0)),
         options(require_compatible(options_)),
-        model(train::alike(train::Model(*module, options.sparse_parameters), own, options)),
+        model(train::alike(train::Model(*module, options), own, options)),
         reducer(model.trainable, model.tables, own, options),
         buffers(model.buffers),
         check(model.parameters(), options.check_parameters_every) {
     reducer.set_companions(options.broadcast_buffers ? &buffers : nullptr, &check);
     for (const train::NamedTensor& parameter : model.trainable)
-      watched.insert(parameter.tensor.unsafeGetTensorImpl());
+      known.insert(parameter.tensor.unsafeGetTensorImpl());
+    for (const train::NamedTensor& parameter : model.ignored)
+      known.insert(parameter.tensor.unsafeGetTensorImpl());
     if (options.hook) options.hook->check(train::parts_of(model.dense()));
   }
 
@@ -47,7 +49,7 @@ struct DistributedDataParallelBase::State {
     if (options.broadcast_buffers) buffers.require_unchanged();
     for (const auto& parameter : module->named_parameters()) {
       const at::Tensor& tensor = parameter.value();
-      if (!tensor.requires_grad() || watched.contains(tensor.unsafeGetTensorImpl())) continue;
+      if (!tensor.requires_grad() || known.contains(tensor.unsafeGetTensorImpl())) continue;
       const bool was_frozen = std::ranges::any_of(
           model.frozen, [&](const train::NamedTensor& frozen) { return frozen.tensor.is_same(tensor); });
       throw InvalidArgument(
@@ -68,7 +70,7 @@ struct DistributedDataParallelBase::State {
   train::Reducer reducer;
   train::Replicator buffers;
   train::ParameterCheck check;
-  std::unordered_set<const c10::TensorImpl*> watched;  ///< the parameters of `reducer`
+  std::unordered_set<const c10::TensorImpl*> known;  ///< parameters that are averaged, or ignored on purpose
   int no_sync_depth = 0;
 };
 

@@ -62,6 +62,18 @@ at::Tensor sparse_table_of(const torch::nn::Module& module) {
   return {};
 }
 
+TensorSet find_ignored(const torch::nn::Module& module, std::span<const std::string> names) {
+  TensorSet tensors;
+  const auto parameters = module.named_parameters(), buffers = module.named_buffers();
+  for (const std::string& name : names) {
+    const at::Tensor* const found = parameters.contains(name) ? parameters.find(name) : buffers.find(name);
+    if (found == nullptr)
+      throw InvalidArgument("`ignored` names '" + name + "', which the model does not have", {});
+    tensors.insert(found->unsafeGetTensorImpl());
+  }
+  return tensors;
+}
+
 /// The parameters whose gradients are expected to be sparse.
 TensorSet find_sparse(const torch::nn::Module& module, std::span<const std::string> names) {
   TensorSet named, tables;
@@ -139,16 +151,23 @@ NamedTensors tensors_of(const torch::nn::Module& module) {
   return all;
 }
 
-Model::Model(const torch::nn::Module& module, std::span<const std::string> sparse_parameters)
-    : buffers(once(module.named_buffers())) {
+Model::Model(const torch::nn::Module& module, const DistributedDataParallelOptions& options) {
+  const TensorSet left_out = find_ignored(module, options.ignored);
+  for (NamedTensor& buffer : once(module.named_buffers())) {
+    if (!left_out.contains(buffer.tensor.unsafeGetTensorImpl())) buffers.push_back(std::move(buffer));
+  }
   for (NamedTensor& parameter : once(module.named_parameters())) {
+    if (left_out.contains(parameter.tensor.unsafeGetTensorImpl())) {
+      ignored.push_back(std::move(parameter));
+      continue;
+    }
     require_served("parameter", parameter);
     (parameter.tensor.requires_grad() ? trainable : frozen).push_back(std::move(parameter));
   }
   for (const NamedTensor& buffer : buffers) require_served("buffer", buffer);
   if (trainable.empty()) throw InvalidArgument("the model has no parameter that wants a gradient", {});
   for (NamedTensor& parameter : frozen) parameter.note = "frozen";
-  const auto sparse = find_sparse(module, sparse_parameters);
+  const auto sparse = find_sparse(module, options.sparse_parameters);
   for (std::size_t i = 0; i < trainable.size(); ++i) {
     if (!sparse.contains(trainable[i].tensor.unsafeGetTensorImpl())) continue;
     require_rows(trainable[i]);

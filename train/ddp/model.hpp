@@ -32,9 +32,9 @@ NamedTensors tensors_of(const torch::nn::Module& module);
 /// A model's tensors as they are when DistributedDataParallel is made.
 struct Model {
   /// Throws InvalidArgument, with its name, for a tensor whose values cannot be copied from rank to rank, or
-  /// whose gradients cannot be averaged, and where there is nothing to train. `sparse_parameters`: see
-  /// DistributedDataParallelOptions.
-  explicit Model(const torch::nn::Module& module, std::span<const std::string> sparse_parameters = {});
+  /// whose gradients cannot be averaged, and where there is nothing to train. Of `options` it takes the
+  /// names that are ignored and those with sparse gradients.
+  Model(const torch::nn::Module& module, const DistributedDataParallelOptions& options);
 
   NamedTensors parameters() const;
   /// Those with dense gradients.
@@ -45,6 +45,7 @@ struct Model {
   std::vector<std::size_t> tables;  ///< of `trainable`: those with sparse gradients
   NamedTensors frozen;
   NamedTensors buffers;
+  NamedTensors ignored;  ///< parameters
 };
 
 /// Collective: the same model, with rank 0's values. Throws as require_same_layout().

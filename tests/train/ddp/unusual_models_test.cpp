@@ -193,6 +193,31 @@ TEST_F(Unusual, GradientsOfGradientsAreRefused) {
   EXPECT_NE(error.find("create_graph"), std::string::npos) << error;
 }
 
+TEST_F(Unusual, WhatIsIgnoredBelongsToEachRank) {
+  run_all(2, [](Communicator& communicator) {
+    const auto rank = communicator.rank();
+    Chain chain(3.0 * rank, 16);
+    chain->register_buffer("own", at::full({1 + rank}, rank));
+    const at::Tensor before = chain->second->bias.detach().clone();
+    auto options = small_buckets();
+    options.ignored = {"second.bias", "own"};
+    options.check_parameters_every = 1;
+    DistributedDataParallel model(chain, communicator, options);
+    EXPECT_TRUE(at::equal(chain->second->bias, before)) << "took rank 0's values";
+    squares(model(numbers(6, 8, rank)), numbers(6, 4, 9)).backward();
+    squares(model(numbers(6, 8, rank)), numbers(6, 4, 9)).backward();
+    EXPECT_EQ(chain->named_buffers()["own"].size(0), 1 + rank);
+    EXPECT_TRUE(same_everywhere(communicator, bits({chain->first->weight.grad()})));
+    EXPECT_FALSE(same_everywhere(communicator, bits({chain->second->bias.grad()})));
+  });
+  const std::string error = error_of_all(2, [](Communicator& communicator) {
+    DistributedDataParallelOptions options;
+    options.ignored = {"second.bais"};
+    const DistributedDataParallel model(Chain(0), communicator, options);
+  });
+  EXPECT_NE(error.find("names 'second.bais', which the model does not have"), std::string::npos) << error;
+}
+
 struct MaskedImpl : torch::nn::Module {
   explicit MaskedImpl(const at::Tensor& mask) : linear(4, 4) {
     register_module("linear", linear);

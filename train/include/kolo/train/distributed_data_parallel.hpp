@@ -60,6 +60,9 @@ struct DistributedDataParallelOptions {
   std::uint64_t check_parameters_every = 0;
   /// How gradients of type float32 travel: see CallOptions::wire.
   std::optional<Wire> wire = {};
+  /// Parameters and buffers, by name, that belong to each rank alone: neither rank 0's values nor averages of
+  /// gradients reach them, and the ranks' shapes may differ.
+  std::vector<std::string> ignored = {};
   /// Parameters with sparse gradients, by name, besides the tables of torch::nn::Embedding and EmbeddingBag
   /// that were made with sparse(true). Their gradients stay sparse: only rows that some rank has travel.
   std::vector<std::string> sparse_parameters = {};
@@ -97,9 +100,9 @@ class DistributedDataParallelBase {
   /// come at any time, in backward() too. Throws MismatchError (on all ranks) that names the rank and the
   /// parameter when the models, what is frozen in them, or the options are not alike, InvalidArgument when
   /// there is nothing to train, a parameter or buffer is not a dense CPU tensor, the hook does not suit the
-  /// model, sparse_parameters names none, a table with sparse gradients is another layer's parameter too, or
-  /// two options exclude each other. Another DistributedDataParallel of one of the parameters, of an older
-  /// communicator for example, is of no use from then on.
+  /// model, `ignored` or sparse_parameters names none, a table with sparse gradients is another layer's
+  /// parameter too, or two options exclude each other. Another DistributedDataParallel of one of the
+  /// parameters, of an older communicator for example, is of no use from then on.
   DistributedDataParallelBase(std::shared_ptr<torch::nn::Module> module, Communicator communicator,
                               DistributedDataParallelOptions options);
   /// Waits for all-reduces under way.
