@@ -61,6 +61,10 @@ void Bucket::collect_unused(std::size_t slot, const at::Tensor& parameter) {
   }
 }
 
+void Bucket::scale(double factor) {
+  for (Slot& slot : slots_) slot.view.mul_(factor);
+}
+
 void Bucket::start(Communicator& communicator, std::optional<Wire> wire) {
   started_ = Clock::now();
   const bool travels_otherwise = wire && dtype_ == DType::float32;

@@ -42,6 +42,7 @@ class Bucket {
   /// The same for a parameter that has had no part in this backward; zeros where it has no gradient at all.
   void collect_unused(std::size_t slot, const at::Tensor& parameter);
 
+  void scale(double factor);
   /// Starts averaging over all ranks; the memory is borrowed until the work is done.
   void start(Communicator& communicator, std::optional<Wire> wire);
   /// The same by a hook, for float32; AveragingThread::wait() waits for it. The bucket and the hook stay

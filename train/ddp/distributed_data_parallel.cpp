@@ -6,6 +6,7 @@
 #include <cmath>
 #include <unordered_set>
 
+#include "ddp/join_agreement.hpp"
 #include "ddp/model.hpp"
 #include "ddp/parameter_check.hpp"
 #include "ddp/reducer.hpp"
@@ -71,6 +72,7 @@ struct DistributedDataParallelBase::State {
   train::Replicator buffers;
   train::ParameterCheck check;
   std::unordered_set<const c10::TensorImpl*> known;  ///< parameters that are averaged, or ignored on purpose
+  std::unique_ptr<train::JoinAgreement> join;        ///< null: all ranks have data in every step
   int no_sync_depth = 0;
 };
 
@@ -91,6 +93,40 @@ DistributedDataParallelBase::NoSync::NoSync(DistributedDataParallelBase& paralle
 
 DistributedDataParallelBase::NoSync::~NoSync() {
   if (--parallel_.state_->no_sync_depth == 0) parallel_.state_->reducer.set_synchronized(true);
+}
+
+DistributedDataParallelBase::Join::Join(DistributedDataParallelBase& parallel, JoinMode mode)
+    : parallel_(parallel) {
+  State& state = *parallel_.state_;
+  state.reducer.require_sound();
+  if (state.join) throw InvalidArgument("join(): the one before has not been destroyed", {});
+  state.join = std::make_unique<train::JoinAgreement>(state.own, mode);
+  state.reducer.set_join(state.join.get());
+}
+
+DistributedDataParallelBase::Join::~Join() {
+  State& state = *parallel_.state_;
+  if (!is_finished_) state.reducer.leave("left join() without finish()");
+  state.reducer.set_join(nullptr);
+  state.join.reset();
+}
+
+void DistributedDataParallelBase::Join::step(std::int64_t samples) {
+  if (samples < 0) throw InvalidArgument("join(): " + std::to_string(samples) + " samples", {});
+  if (is_finished_) throw InvalidArgument("join(): step() after finish()", {});
+  parallel_.state_->join->announce(static_cast<std::uint64_t>(samples));
+}
+
+void DistributedDataParallelBase::Join::finish(const std::function<void()>& optimizer_step,
+                                               const std::function<void()>& empty_pass) {
+  if (!optimizer_step) throw InvalidArgument("join(): finish() needs the optimizer's step", {});
+  State& state = *parallel_.state_;
+  while (!is_finished_) {
+    state.reducer.require_sound();
+    state.join->announce({});
+    is_finished_ = !state.reducer.follow(empty_pass);
+    if (!is_finished_) optimizer_step();
+  }
 }
 
 void DistributedDataParallelBase::prepare_forward() {

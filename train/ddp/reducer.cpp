@@ -203,13 +203,15 @@ void Reducer::on_gradient(std::size_t index) {
 }
 
 void Reducer::begin() {
+  if (join_ != nullptr && !std::exchange(has_share_, false)) share_ = join_->wait();
+  if (join_ == nullptr) share_ = {};
   in_backward_ = true;
   next_bucket_ = 0;
   ready_order_.clear();
   missing_.clear();
   for (const Bucket& bucket : buckets_) missing_.push_back(bucket.slots().size());
   for (Parameter& state : states_) state.ready = false;
-  if (tables_) tables_->begin();
+  if (tables_) tables_->begin(share_.factor);
   if (!options_.find_unused_parameters) return;
   for (std::size_t i = 0; i < states_.size(); ++i) {
     if (!states_[i].expected) mark_ready(i, false);
@@ -276,8 +278,10 @@ void Reducer::start_complete_buckets() {
 
 void Reducer::start(std::size_t index) {
   Bucket& bucket = buckets_[index];
+  if (share_.factor != 1) bucket.scale(share_.factor);
   if (hook_thread_ && bucket.buffer().dtype == DType::float32) {
-    bucket.start(*hook_thread_, *options_.hook, {.index = index, .loss_scale = loss_scale_});
+    bucket.start(*hook_thread_, *options_.hook,
+                 {.index = index, .loss_scale = loss_scale_, .contributes = share_.contributes});
   } else {
     bucket.start(communicator_, options_.wire);
   }
@@ -298,25 +302,30 @@ void Reducer::end_run() {
 void Reducer::leave_run(bool is_over) noexcept {
   end_is_queued_ = false;
   if (!in_backward_ || error_) return;
+  if (!is_over) {
+    // An exception that a function or a hook threw. The other ranks may have averaged buckets that this rank
+    // did not start, and its next all-reduce would mix two steps.
+    leave("an exception broke off its backward(), so the ranks' gradients no longer belong together");
+    return;
+  }
   try {
     // The run was nested. That it was called from is current again, and has the rest of the gradients.
-    if (is_over) return queue_end();
-    break_off();
+    queue_end();
   } catch (const std::exception&) {
     if (!error_) error_ = std::current_exception();
   }
 }
 
-/// A run in which some gradients became ready ended by an exception that a function or a hook threw. The
-/// other ranks may have averaged buckets that this rank did not start, and its next all-reduce would mix two
-/// steps.
-void Reducer::break_off() {
+void Reducer::leave(const std::string& reason) noexcept {
+  if (error_) return;
   const int rank = communicator_.rank();
-  const std::string reason =
-      "an exception broke off its backward(), so the ranks' gradients no longer belong together";
   error_ = std::make_exception_ptr(
       AbortedError("rank " + std::to_string(rank) + " aborted: " + reason, {.peer = rank}));
-  communicator_.abort(reason);
+  try {
+    communicator_.abort(reason);
+  } catch (const std::exception&) {
+    // It has failed already, which the others know.
+  }
 }
 
 void Reducer::finish() {
@@ -339,7 +348,7 @@ void Reducer::finish() {
       }
     };
     // Here and not in forward(): all ranks come here, as often and in the same order as each other.
-    if (buffers_ != nullptr) attempt([&] { buffers_->start(communicator_, 0); });
+    if (buffers_ != nullptr) attempt([&] { buffers_->start(communicator_, share_.root); });
     const auto waiting = Bucket::Clock::now();
     attempt([&] {
       for (Bucket& bucket : buckets_) bucket.wait();
@@ -454,7 +463,7 @@ void Reducer::account(Bucket::Clock::time_point waiting, Bucket::Clock::time_poi
 void Reducer::rebuild() {
   // Ranks may have seen different orders; they must all follow one.
   std::vector<std::uint64_t> order(ready_order_.begin(), ready_order_.end());
-  communicator_.broadcast(Buffer(order), 0);
+  communicator_.broadcast(Buffer(order), share_.root);
   const std::vector<Bucket> old = std::move(buckets_);  // keeps the gradients readable
   build(std::vector<std::size_t>(order.begin(), order.end()));
   for (Parameter& state : states_) {

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -13,6 +14,7 @@
 
 #include "ddp/averaging_thread.hpp"
 #include "ddp/bucket.hpp"
+#include "ddp/join_agreement.hpp"
 #include "ddp/node.hpp"
 #include "ddp/parameter_check.hpp"
 #include "ddp/replicas.hpp"
@@ -46,6 +48,15 @@ class Reducer {
   /// To find unused parameters: remembers which of them backward from `outputs` does not reach; none if these
   /// are not all that the loss may depend on.
   void expect_backward_from(std::span<const at::Tensor> outputs, bool is_all);
+
+  /// Who has data in each step; null: all ranks.
+  void set_join(JoinAgreement* join) noexcept { join_ = join; }
+  /// A step of a rank without data, which was announced. `empty_pass` may be empty; then all gradients are
+  /// zero. Returns false, without a step, where no rank has data.
+  bool follow(const std::function<void()>& empty_pass);
+  /// From now on this object is of no use, and the other ranks learn why, unless they know of an error
+  /// already.
+  void leave(const std::string& reason) noexcept;
 
   /// What a hook is told: see GradientBucket.
   void set_loss_scale(float scale) noexcept { loss_scale_ = scale; }
@@ -88,7 +99,6 @@ class Reducer {
   void queue_end();
   void end_run();
   void leave_run(bool is_over) noexcept;
-  void break_off();
   void finish();
   void end_hook_step(bool tables_are_finite);
   void complete_unready();
@@ -119,6 +129,9 @@ class Reducer {
   bool has_expectation_ = false;  ///< from a forward since the last averaging
   Replicator* buffers_ = nullptr;
   ParameterCheck* check_ = nullptr;
+  JoinAgreement* join_ = nullptr;
+  StepShare share_;         ///< of the step in which this rank is, or of the last one
+  bool has_share_ = false;  ///< known before the first gradient
   bool synchronized_ = true;
   bool in_backward_ = false;
   bool end_is_queued_ = false;

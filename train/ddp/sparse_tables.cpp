@@ -92,8 +92,9 @@ SparseTables::SparseTables(std::span<const NamedTensor> parameters, std::span<co
   if (method == SparseMethod::all_reduce) sums_.emplace(communicator.split(0));
 }
 
-void SparseTables::begin() {
+void SparseTables::begin(double factor) {
   next_ = 0;
+  factor_ = factor;
   for (Table& table : tables_) table.is_ready = false;
 }
 
@@ -124,7 +125,8 @@ void SparseTables::collect(std::size_t parameter, const at::Tensor& gradient) {
 
 bool SparseTables::average(Table& table, Communicator& communicator) {
   const c10::NoGradGuard no_grad;
-  const Rows mine = rows_of(std::exchange(table.gradient, {}), table.values);
+  Rows mine = rows_of(std::exchange(table.gradient, {}), table.values);
+  if (factor_ != 1) mine.values = mine.values.mul(factor_);
   table.bytes = mine.indices.nbytes() + mine.values.nbytes();
   Rows sum = sums_ ? sum_of(*sums_, mine, table.values) : gather(communicator, mine, table.values);
   const at::Tensor values = sum.values.div_(communicator.size()).to(table.values.scalar_type());

@@ -44,8 +44,8 @@ class SparseTables {
   SparseTables(const SparseTables&) = delete;
   SparseTables& operator=(const SparseTables&) = delete;
 
-  /// A backward begins that averages.
-  void begin();
+  /// A backward begins that averages. This rank's gradients count `factor` times.
+  void begin(double factor);
   /// Starts averaging a parameter's gradient, which is undefined where this rank has none, as soon as those
   /// of the tables before it are there. Throws InvalidArgument for one that is dense or not of whole rows.
   void collect(std::size_t parameter, const at::Tensor& gradient);
@@ -64,7 +64,8 @@ class SparseTables {
   std::vector<Table> tables_;
   std::map<std::size_t, std::size_t> index_of_;  ///< among tables_, by parameter
   std::vector<std::size_t> order_;
-  std::size_t next_ = 0;                 ///< in order_
+  std::size_t next_ = 0;  ///< in order_
+  double factor_ = 1;
   std::optional<SparseAllReduce> sums_;  ///< used by the thread alone; none with SparseMethod::all_gather
   AveragingThread thread_;               ///< last, as its jobs use the rest
 };

@@ -8,6 +8,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -33,6 +34,13 @@ enum class SparseMethod {
   all_reduce,  ///< SparseAllReduce: each rank adds up the rows that it is responsible for; bytes fall as rows
                ///< meet
   all_gather,  ///< each rank gets all ranks' rows and adds them up: fewer messages, N - 1 times the bytes
+};
+
+/// What the sum of gradients is divided by while some ranks have no more data; see join().
+enum class JoinMode {
+  divide_by_all,     ///< all ranks: late batches count less
+  divide_by_active,  ///< the ranks that still have data
+  weigh_by_samples,  ///< each rank's gradient, the mean over its samples, counts by their number
 };
 
 struct DistributedDataParallelOptions {
@@ -91,6 +99,46 @@ class DistributedDataParallelBase {
     DistributedDataParallelBase& parallel_;
   };
 
+  /// Lets ranks train on different amounts of data:
+  ///
+  ///     auto join = model.join(kolo::JoinMode::weigh_by_samples);   // all ranks
+  ///     for (const auto& [images, labels] : batches) {
+  ///       join.step(images.size(0));
+  ///       optimizer.zero_grad();
+  ///       loss(model(images), labels).backward();
+  ///       optimizer.step();
+  ///     }
+  ///     join.finish([&] { optimizer.step(); });
+  ///
+  /// A rank that has no more data takes part in the other ranks' averages with zeros until all are done, and
+  /// gives the averages to its optimizer as they do, so that parameters and optimizers stay equal on all
+  /// ranks. What hooks keep of its own gradients stays as it is; buffers come from the first rank that has
+  /// data.
+  class Join {
+   public:
+    /// Collective. Throws MismatchError, on all ranks, where modes differ; InvalidArgument where one lives.
+    Join(DistributedDataParallelBase& parallel, JoinMode mode);
+    /// Tells the other ranks where finish() has not been called: they get an AbortedError.
+    ~Join();
+    Join(const Join&) = delete;
+    Join& operator=(const Join&) = delete;
+
+    /// Before the forward() of each backward() that averages: this rank has so many samples in it (under
+    /// no_sync(), those of all its passes). Starts a small call that backward() waits for. Throws
+    /// InvalidArgument for a negative number, or where the step before has not ended.
+    void step(std::int64_t samples);
+    /// This rank has no more data: takes part in what is left. `optimizer_step` is called after each
+    /// averaging, in which every parameter that the others have a gradient of has got it here. `empty_pass`,
+    /// where the model itself communicates in forward or backward (SyncBatchNorm), has to make forward and
+    /// backward with a batch of no samples, and is called before. Returns when no rank has data. Throws
+    /// InvalidArgument without an `optimizer_step`, and what backward() throws.
+    void finish(const std::function<void()>& optimizer_step, const std::function<void()>& empty_pass = {});
+
+   private:
+    DistributedDataParallelBase& parallel_;
+    bool is_finished_ = false;
+  };
+
   struct BucketInfo {
     std::vector<std::string> parameters;
     Buffer gradients;
@@ -111,6 +159,7 @@ class DistributedDataParallelBase {
   DistributedDataParallelBase& operator=(const DistributedDataParallelBase&) = delete;
 
   [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
+  [[nodiscard]] Join join(JoinMode mode) { return Join(*this, mode); }
 
   /// What forward() does around the model's own, for those who call the model themselves: throws
   /// InvalidArgument where a parameter or buffer was cast, a parameter thawed or added since construction ...

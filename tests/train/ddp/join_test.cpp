@@ -1,0 +1,262 @@
+// join(): ranks that have different amounts of data, and those that have none left.
+#include "train/support/models.hpp"
+
+#include <gtest/gtest.h>
+#include <torch/nn/modules/embedding.h>
+#include <torch/optim/adam.h>
+
+#include <functional>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "kolo/error.hpp"
+#include "kolo/train/compression.hpp"
+#include "kolo/train/sync_batch_norm.hpp"
+#include "train/support/ranks.hpp"
+
+namespace kolo::test {
+namespace {
+
+class Joining : public testing::Test {
+ protected:
+  void SetUp() override { at::set_num_threads(1); }
+};
+
+using Batches = std::vector<std::int64_t>;  ///< sizes of the batches of one rank
+
+/// All batches of a rank are cut out of the same numbers.
+at::Tensor inputs(int rank, std::size_t step, std::int64_t samples) {
+  return numbers(samples, 8, 17.0 * rank + static_cast<double>(step)).to(at::kDouble);
+}
+at::Tensor targets(int rank, std::size_t step, std::int64_t samples) {
+  return numbers(samples, 4, 5.0 * rank + 3.0 * static_cast<double>(step)).to(at::kDouble);
+}
+
+/// What join() promises, computed in one process: the mean over ranks of mean gradients, by the mode's
+/// weights.
+std::vector<at::Tensor> expected_parameters(const std::vector<Batches>& batches, JoinMode mode) {
+  Chain net(1);
+  net->to(at::kDouble);
+  torch::optim::Adam optimizer(net->parameters(), 0.01);
+  std::size_t steps = 0;
+  for (const Batches& own : batches) steps = std::max(steps, own.size());
+  for (std::size_t step = 0; step < steps; ++step) {
+    double active = 0, samples = 0;
+    for (const Batches& own : batches) {
+      if (step >= own.size()) continue;
+      active += 1;
+      samples += static_cast<double>(own[step]);
+    }
+    optimizer.zero_grad();
+    for (std::size_t rank = 0; rank < batches.size(); ++rank) {
+      if (step >= batches[rank].size()) continue;
+      const std::int64_t n = batches[rank][step];
+      double weight = 1 / static_cast<double>(batches.size());
+      if (mode == JoinMode::divide_by_active) weight = 1 / active;
+      if (mode == JoinMode::weigh_by_samples) weight = static_cast<double>(n) / samples;
+      const int r = static_cast<int>(rank);
+      squares(net(inputs(r, step, n)), targets(r, step, n)).mul(weight).backward();
+    }
+    optimizer.step();
+  }
+  return net->parameters();
+}
+
+void expect_as_expected(const std::vector<Batches>& batches, JoinMode mode,
+                        DistributedDataParallelOptions options) {
+  const auto expected = expected_parameters(batches, mode);
+  run_all(static_cast<int>(batches.size()), [&](Communicator& communicator) {
+    const int rank = communicator.rank();
+    const Batches& own = batches[static_cast<std::size_t>(rank)];
+    Chain net(1 + rank);
+    net->to(at::kDouble);
+    DistributedDataParallel model(net, communicator, options);
+    torch::optim::Adam optimizer(model.parameters(), 0.01);
+    {
+      auto join = model.join(mode);
+      for (std::size_t step = 0; step < own.size(); ++step) {
+        join.step(own[step]);
+        optimizer.zero_grad();
+        squares(model(inputs(rank, step, own[step])), targets(rank, step, own[step])).backward();
+        optimizer.step();
+      }
+      join.finish([&] { optimizer.step(); });
+    }
+    EXPECT_TRUE(same_everywhere(communicator, bits(model.parameters())));
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      EXPECT_TRUE(at::allclose(model.parameters()[i], expected[i], 1e-10, 1e-10)) << "parameter " << i;
+    // And after it all ranks train on.
+    squares(model(inputs(rank, 0, 2)), targets(rank, 0, 2)).backward();
+    EXPECT_TRUE(same_everywhere(communicator, bits({net->first->weight.grad()})));
+  });
+}
+
+TEST_F(Joining, RanksWithoutDataFollowUntilAllAreDone) {
+  for (const JoinMode mode :
+       {JoinMode::divide_by_all, JoinMode::divide_by_active, JoinMode::weigh_by_samples}) {
+    expect_as_expected({{4, 4, 4}, {4}, {4, 4, 4, 4, 4}}, mode, small_buckets());
+    expect_as_expected({{}, {2, 6, 1}, {5, 3}}, mode, small_buckets());  // rank 0 has none from the start
+    expect_as_expected({{3, 3}, {3, 3}}, mode, small_buckets());
+    expect_as_expected({{}, {}}, mode, small_buckets());
+    expect_as_expected({{4, 2}, {3}}, mode, finding_unused());
+  }
+}
+
+TEST_F(Joining, AHookKeepsWhatItHasOfARankThatIsDone) {
+  for (const std::string hook : {"one_bit", "top_k:ratio=0.1", "power_sgd:rank=1", "int8:feedback=1"}) {
+    run_all(3, [&](Communicator& communicator) {
+      auto options = small_buckets();
+      options.hook = make_gradient_hook(hook);
+      DistributedDataParallel model(Chain(1), communicator, options);
+      torch::optim::SGD optimizer(model.parameters(), 0.05);
+      auto join = model.join(JoinMode::divide_by_active);
+      for (int step = 0; step < 2 + communicator.rank(); ++step) {
+        join.step(4);
+        optimizer.zero_grad();
+        squares(model(numbers(4, 8, step + communicator.rank())), numbers(4, 4, 1)).backward();
+        optimizer.step();
+      }
+      join.finish([&] { optimizer.step(); });
+      EXPECT_TRUE(same_everywhere(communicator, bits(model.parameters()))) << hook;
+    });
+  }
+}
+
+TEST_F(Joining, BuffersComeFromARankThatStillTrains) {
+  run_all(2, [](Communicator& communicator) {
+    DistributedDataParallel model(WithBuffers(), communicator);
+    torch::optim::SGD optimizer(model.parameters(), 0.1);
+    auto join = model.join(JoinMode::divide_by_active);
+    for (int step = 0; step < 1 + 3 * communicator.rank(); ++step) {
+      join.step(6);
+      optimizer.zero_grad();
+      squares(model(numbers(6, 4, step)), numbers(6, 2, 9)).backward();
+      optimizer.step();
+    }
+    join.finish([&] { optimizer.step(); });
+    EXPECT_EQ(model->norm->num_batches_tracked.item<std::int64_t>(), 4) << "those of rank 1";
+    EXPECT_TRUE(same_everywhere(communicator, bits({model->norm->running_mean})));
+  });
+}
+
+TEST_F(Joining, SparseTablesAreFollowedToo) {
+  run_all(2, [](Communicator& communicator) {
+    DistributedDataParallel model(torch::nn::Embedding(torch::nn::EmbeddingOptions(20, 3).sparse(true)),
+                                  communicator);
+    torch::optim::SGD optimizer(model.parameters(), 0.1);
+    auto join = model.join(JoinMode::weigh_by_samples);
+    for (int step = 0; step < 1 + 2 * communicator.rank(); ++step) {
+      join.step(5);
+      optimizer.zero_grad();
+      model(at::arange(5, at::kLong).add(step + communicator.rank())).square().sum().backward();
+      optimizer.step();
+    }
+    join.finish([&] { optimizer.step(); });
+    EXPECT_TRUE(same_everywhere(communicator, bits(model.parameters())));
+    EXPECT_EQ(model->weight.grad()._nnz(), 5) << "of rank 1 alone";
+  });
+}
+
+struct NormedImpl : torch::nn::Module {
+  explicit NormedImpl(const Communicator& communicator)
+      : first(8, 3), norm(torch::nn::BatchNormOptions(3), communicator), last(3, 4) {
+    register_module("first", first);
+    register_module("norm", norm);
+    register_module("last", last);
+    fill(*this, 1);
+  }
+  at::Tensor forward(const at::Tensor& x) { return last(norm(first(x))); }
+  torch::nn::Linear first;
+  SyncBatchNorm norm;
+  torch::nn::Linear last;
+};
+TORCH_MODULE(Normed);
+
+TEST_F(Joining, SynchronizedNormalizationCountsADoneRankAsEmpty) {
+  run_all(3, [](Communicator& communicator) {
+    DistributedDataParallel model(Normed(communicator), communicator, small_buckets());
+    torch::optim::SGD optimizer(model.parameters(), 0.05);
+    auto join = model.join(JoinMode::weigh_by_samples);
+    for (int step = 0; step < 1 + communicator.rank(); ++step) {
+      join.step(4);
+      optimizer.zero_grad();
+      squares(model(numbers(4, 8, step + communicator.rank())), numbers(4, 4, 1)).backward();
+      optimizer.step();
+    }
+    join.finish([&] { optimizer.step(); },
+                [&] {
+                  optimizer.zero_grad();
+                  model(at::empty({0, 8})).sum().backward();
+                });
+    EXPECT_TRUE(same_everywhere(communicator, bits(model.parameters())));
+    EXPECT_EQ(model->norm->num_batches_tracked.item<std::int64_t>(), 3);
+  });
+}
+
+std::string error_of(int ranks, int which, const std::function<void(Communicator&)>& body) {
+  const auto errors =
+      run_ranks(ranks, body, [](Options& options, int) { options.timeout = std::chrono::seconds(10); });
+  for (const auto& error : errors) EXPECT_NE(message(error), "") << "some rank threw nothing";
+  return message(errors[static_cast<std::size_t>(which)]);
+}
+
+TEST_F(Joining, WhatIsForgottenIsAnErrorOnAllRanks) {
+  const auto contains = [](const std::string& error, const char* expected) {
+    EXPECT_NE(error.find(expected), std::string::npos) << error;
+  };
+  const auto backward = [](auto& model) { squares(model(numbers(4, 8, 1)), numbers(4, 4, 1)).backward(); };
+  contains(error_of(2, 0,
+                    [&](Communicator& communicator) {
+                      DistributedDataParallel model(Chain(1), communicator);
+                      auto join = model.join(communicator.rank() == 1 ? JoinMode::divide_by_all
+                                                                      : JoinMode::divide_by_active);
+                    }),
+           "rank 1 asks for another mode than rank 0");
+  contains(error_of(2, 0,
+                    [&](Communicator& communicator) {
+                      DistributedDataParallel model(Chain(1), communicator);
+                      auto join = model.join(JoinMode::divide_by_all);
+                      if (communicator.rank() == 0) join.step(4);
+                      backward(model);
+                    }),
+           "rank 1 aborted: join(): call step() before the forward()");
+  // A rank that leaves the scope early: the others must not wait for it.
+  contains(error_of(2, 0,
+                    [&](Communicator& communicator) {
+                      DistributedDataParallel model(Chain(1), communicator);
+                      {
+                        auto join = model.join(JoinMode::divide_by_all);
+                        join.step(4);
+                        backward(model);
+                        if (communicator.rank() == 0) join.finish([] {});
+                      }
+                      backward(model);
+                    }),
+           "left join() without finish()");
+  contains(error_of(2, 0,
+                    [&](Communicator& communicator) {
+                      DistributedDataParallel model(Chain(1), communicator);
+                      if (communicator.rank() == 1) {
+                        backward(model);
+                        return backward(model);
+                      }
+                      auto join = model.join(JoinMode::divide_by_all);
+                    }),
+           "rank");
+  run_all(1, [&](Communicator& communicator) {
+    DistributedDataParallel model(Chain(1), communicator);
+    auto join = model.join(JoinMode::divide_by_all);
+    EXPECT_THROW(join.step(-1), InvalidArgument);
+    EXPECT_THROW(join.finish({}), InvalidArgument);
+    EXPECT_THROW(model.join(JoinMode::divide_by_all), InvalidArgument);
+    join.step(4);
+    EXPECT_THROW(join.step(4), InvalidArgument);
+    backward(model);
+    join.finish([] {});
+    EXPECT_THROW(join.step(4), InvalidArgument);
+  });
+}
+
+}  // namespace
+}  // namespace kolo::test

@@ -1,0 +1,66 @@
+#include "ddp/join_agreement.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "ddp/agreement.hpp"
+#include "kolo/error.hpp"
+
+namespace kolo::train {
+
+JoinAgreement::JoinAgreement(Communicator communicator, JoinMode mode)
+    : communicator_(std::move(communicator)),
+      mode_(mode),
+      all_(static_cast<std::size_t>(communicator_.size())) {
+  if (const auto odd = find_odd(communicator_, static_cast<std::uint64_t>(mode))) {
+    throw MismatchError("join(): rank " + std::to_string(odd->rank) + " asks for another mode than rank " +
+                            std::to_string(odd->usual),
+                        {.peer = odd->rank, .collective = "DistributedDataParallel"});
+  }
+}
+
+JoinAgreement::~JoinAgreement() {
+  try {
+    work_.wait();  // it borrows what is destroyed now
+  } catch (const std::exception&) {
+    // Whoever needs the answer has the error already.
+  }
+}
+
+void JoinAgreement::announce(std::optional<std::uint64_t> samples) {
+  if (is_announced_) {
+    throw InvalidArgument("join(): step() was called twice without a backward() that averages between", {});
+  }
+  mine_ = {samples ? 1u : 0u, samples.value_or(0)};
+  work_ = communicator_.all_gather_async(ConstBuffer(&mine_, 2, DType::uint64),
+                                         Buffer(all_.data(), 2 * all_.size(), DType::uint64));
+  is_announced_ = true;
+}
+
+StepShare JoinAgreement::wait() {
+  if (!is_announced_) {
+    throw InvalidArgument(
+        "join(): call step() before the forward() of each backward() that averages, so that all ranks know "
+        "which of them have data",
+        {});
+  }
+  work_.wait();
+  is_announced_ = false;
+  const auto ranks = static_cast<double>(all_.size());
+  double active = 0, samples = 0;
+  for (const Word& word : all_) {
+    active += static_cast<double>(word.has_data);
+    samples += static_cast<double>(word.samples);
+  }
+  StepShare share{.is_over = active == 0, .contributes = mine_.has_data != 0};
+  if (share.is_over) return share;
+  share.root = static_cast<int>(
+      std::ranges::find_if(all_, [](const Word& word) { return word.has_data != 0; }) - all_.begin());
+  if (mode_ == JoinMode::divide_by_active) share.factor = ranks / active;
+  if (mode_ == JoinMode::weigh_by_samples)
+    share.factor = samples == 0 ? 0 : ranks * static_cast<double>(mine_.samples) / samples;
+  return share;
+}
+
+}  // namespace kolo::train
