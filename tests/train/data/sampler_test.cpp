@@ -1,12 +1,18 @@
 // DistributedSampler deals every sample to one rank.
+#include "kolo/train/distributed_sampler.hpp"
+
+#include <ATen/Functions.h>
 #include <gtest/gtest.h>
+#include <torch/data.h>
+#include <torch/serialize/archive.h>
 
 #include <algorithm>
 #include <map>
 #include <set>
+#include <sstream>
+#include <utility>
 
 #include "kolo/error.hpp"
-#include "kolo/train/distributed_sampler.hpp"
 
 namespace kolo {
 namespace {
@@ -87,6 +93,67 @@ TEST(DistributedSampler, OrderDependsOnSeedAndEpoch) {
 
 TEST(DistributedSampler, OrderIsTheSameOnEveryMachine) {
   EXPECT_EQ(deal(8, 1, {.seed = 1}).front(), (std::vector<std::int64_t>{7, 6, 0, 5, 2, 3, 1, 4}));
+}
+
+/// Its own index as the data.
+struct Numbers : torch::data::datasets::Dataset<Numbers> {
+  torch::data::Example<> get(std::size_t index) override {
+    return {at::full({1}, static_cast<std::int64_t>(index), at::kLong), at::empty({0})};
+  }
+  using Size = decltype(std::declval<const torch::data::datasets::TensorDataset&>().size());
+  Size size() const override { return 22; }
+};
+
+TEST(DistributedSampler, ServesADataLoaderWithANewOrderInEachEpoch) {
+  std::multiset<std::int64_t> all_ranks;
+  std::vector<std::vector<std::int64_t>> epochs;
+  for (int rank = 0; rank < 2; ++rank) {
+    DistributedSampler sampler(22, rank, 2);
+    auto loader =
+        torch::data::make_data_loader(Numbers().map(torch::data::transforms::Stack<>()), sampler, 4);
+    for (std::uint64_t epoch = 0; epoch < 3; ++epoch) {
+      std::vector<std::int64_t> seen;
+      for (const auto& batch : *loader) {
+        for (std::int64_t i = 0; i < batch.data.size(0); ++i)
+          seen.push_back(batch.data[i].item<std::int64_t>());
+      }
+      EXPECT_EQ(sampler.epoch(), epoch) << "the loader's copy has its own";
+      EXPECT_EQ(seen, sampler.indices());
+      if (epoch == 1) all_ranks.insert(seen.begin(), seen.end());
+      if (rank == 0) epochs.push_back(seen);
+    }
+    sampler.set_epoch(1);
+    const auto first = (*loader->begin()).data[0].item<std::int64_t>();
+    EXPECT_EQ(first, sampler.indices()[0]);
+    EXPECT_EQ(sampler.epoch(), 1u);
+  }
+  EXPECT_NE(epochs[0], epochs[1]);
+  EXPECT_EQ(all_ranks.size(), 22u);
+  EXPECT_EQ(std::set<std::int64_t>(all_ranks.begin(), all_ranks.end()).size(), 22u);
+}
+
+TEST(DistributedSampler, GoesOnWithinAnEpochAfterItWasLoaded) {
+  DistributedSampler sampler(20, 1, 2);
+  sampler.set_epoch(7);
+  sampler.reset();
+  sampler.next(3);
+  torch::serialize::OutputArchive out;
+  sampler.save(out);
+  std::stringstream file;
+  out.save_to(file);
+  torch::serialize::InputArchive in;
+  in.load_from(file);
+  DistributedSampler loaded(20, 1, 2);
+  loaded.load(in);
+  loaded.reset();  // as the data loader does
+  EXPECT_EQ(loaded.epoch(), 7u);
+  EXPECT_EQ(*loaded.next(100), *sampler.next(100));
+  EXPECT_FALSE(loaded.next(1).has_value());
+  loaded.reset();
+  EXPECT_EQ(loaded.epoch(), 8u);
+  EXPECT_EQ(loaded.next(100)->size(), 10u);
+  loaded.reset(6);
+  EXPECT_EQ(loaded.next(100)->size(), 3u) << "the data set has got smaller";
 }
 
 TEST(DistributedSampler, RefusesSenselessRanks) {

@@ -38,7 +38,7 @@ enum class SparseMethod {
 
 /// What the sum of gradients is divided by while some ranks have no more data; see join().
 enum class JoinMode {
-  divide_by_all,     ///< all ranks: late batches count less
+  divide_by_all,     ///< all ranks: each batch counts alike, late steps are smaller
   divide_by_active,  ///< the ranks that still have data
   weigh_by_samples,  ///< each rank's gradient, the mean over its samples, counts by their number
 };

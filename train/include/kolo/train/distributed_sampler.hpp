@@ -1,15 +1,27 @@
 // DistributedSampler: which samples of a data set each rank sees in an epoch.
 #pragma once
 
+#include "kolo/train/libtorch.hpp"
+
+#include <torch/data/samplers/base.h>
+
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
-namespace torch::serialize {
-class InputArchive;
-class OutputArchive;
-}  // namespace torch::serialize
-
 namespace kolo {
+namespace train {
+
+using SamplerBase = torch::data::samplers::Sampler<std::vector<std::size_t>>;
+/// libtorch's versions have optionals of their own, or the standard library's.
+template <typename Argument>
+Argument argument_of(void (SamplerBase::*)(Argument));
+using SamplerSize = decltype(argument_of(&SamplerBase::reset));
+using SamplerBatch = decltype(std::declval<SamplerBase&>().next(0));
+
+}  // namespace train
 
 struct DistributedSamplerOptions {
   bool shuffle = true;
@@ -23,29 +35,47 @@ struct DistributedSamplerOptions {
 /// rank r gets the positions r, r + ranks, r + 2 ranks, ... So when every rank takes the same number of
 /// samples per step, the union over the ranks is the same for every number of ranks: the global batch. The
 /// order depends on seed and epoch alone, on every machine and with every compiler. Not thread-safe.
-class DistributedSampler {
+///
+/// Take indices() of each epoch, or give the sampler to torch::data::make_data_loader(). Copies share epoch
+/// and position, as a data loader keeps a copy:
+///
+///     kolo::DistributedSampler sampler(size, communicator.rank(), communicator.size());
+///     auto loader = torch::data::make_data_loader(dataset.map(Stack<>()), sampler, DataLoaderOptions(64));
+///     for (int epoch = 0; epoch < 10; ++epoch)
+///       for (auto& batch : *loader) ...                     // a new order in each epoch
+class DistributedSampler : public train::SamplerBase {
  public:
   /// Throws InvalidArgument unless 0 <= rank < ranks and size >= 0.
   DistributedSampler(std::int64_t size, int rank, int ranks, const DistributedSamplerOptions& options = {});
 
-  /// Call with the same number on all ranks before each epoch; without it each epoch has the same order.
-  void set_epoch(std::uint64_t epoch) noexcept { epoch_ = epoch; }
-  std::uint64_t epoch() const noexcept { return epoch_; }
+  /// Call with the same number on all ranks before each epoch; without it indices() are those of the epoch
+  /// before, and reset() goes on to the next.
+  void set_epoch(std::uint64_t epoch);
+  std::uint64_t epoch() const noexcept;
   /// This rank's indices for the epoch; samples_per_rank() of them.
   std::vector<std::int64_t> indices() const;
   /// The same on all ranks.
   std::int64_t samples_per_rank() const noexcept;
 
-  /// The epoch, for checkpoints.
-  void save(torch::serialize::OutputArchive& archive) const;
-  void load(torch::serialize::InputArchive& archive);
+  /// A data loader calls it when an epoch begins. The epoch is the one after that which next() was last
+  /// called in, or what set_epoch() has said since. After load() it changes nothing, so that an epoch goes on
+  /// where it was. The data set may have got another size; throws InvalidArgument where that is more than
+  /// int64_t holds.
+  void reset(train::SamplerSize size = {}) override;
+  /// The next indices of this rank in the epoch, `count` of them or what is left; nothing after the last.
+  train::SamplerBatch next(std::size_t count) override;
+
+  /// Epoch and position, for checkpoints. A data loader with workers asks for batches ahead of those that it
+  /// gives out.
+  void save(torch::serialize::OutputArchive& archive) const override;
+  void load(torch::serialize::InputArchive& archive) override;
 
  private:
-  std::int64_t size_;
+  struct State;
+  std::shared_ptr<State> state_;
   int rank_;
   int ranks_;
   DistributedSamplerOptions options_;
-  std::uint64_t epoch_ = 0;
 };
 
 }  // namespace kolo
