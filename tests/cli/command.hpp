@@ -17,7 +17,8 @@
 namespace kolo::test {
 
 /// Starts at construction; collects standard output and error separately. A program that says nothing for 100
-/// seconds is taken for one that hangs: kolo tune measures for long before it speaks, longer on a busy machine.
+/// seconds is taken for one that hangs: kolo tune measures for long before it speaks, longer on a busy
+/// machine.
 class Command {
  public:
   explicit Command(std::vector<std::string> arguments,

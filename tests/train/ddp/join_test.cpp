@@ -12,7 +12,7 @@
 
 #include "kolo/error.hpp"
 #include "kolo/train/compression.hpp"
-#include "kolo/train/sync_batch_norm.hpp"
+#include "train/support/normed.hpp"
 #include "train/support/ranks.hpp"
 
 namespace kolo::test {
@@ -158,24 +158,9 @@ TEST_F(Joining, SparseTablesAreFollowedToo) {
   });
 }
 
-struct NormedImpl : torch::nn::Module {
-  explicit NormedImpl(const Communicator& communicator)
-      : first(8, 3), norm(torch::nn::BatchNormOptions(3), communicator), last(3, 4) {
-    register_module("first", first);
-    register_module("norm", norm);
-    register_module("last", last);
-    fill(*this, 1);
-  }
-  at::Tensor forward(const at::Tensor& x) { return last(norm(first(x))); }
-  torch::nn::Linear first;
-  SyncBatchNorm norm;
-  torch::nn::Linear last;
-};
-TORCH_MODULE(Normed);
-
 TEST_F(Joining, SynchronizedNormalizationCountsADoneRankAsEmpty) {
   run_all(3, [](Communicator& communicator) {
-    DistributedDataParallel model(Normed(communicator), communicator, small_buckets());
+    DistributedDataParallel model(Normed(8, 4, communicator), communicator, small_buckets());
     torch::optim::SGD optimizer(model.parameters(), 0.05);
     auto join = model.join(JoinMode::weigh_by_samples);
     for (int step = 0; step < 1 + communicator.rank(); ++step) {
@@ -194,55 +179,48 @@ TEST_F(Joining, SynchronizedNormalizationCountsADoneRankAsEmpty) {
   });
 }
 
-std::string error_of(int ranks, int which, const std::function<void(Communicator&)>& body) {
-  const auto errors =
-      run_ranks(ranks, body, [](Options& options, int) { options.timeout = std::chrono::seconds(10); });
-  for (const auto& error : errors) EXPECT_NE(message(error), "") << "some rank threw nothing";
-  return message(errors[static_cast<std::size_t>(which)]);
-}
-
 TEST_F(Joining, WhatIsForgottenIsAnErrorOnAllRanks) {
   const auto contains = [](const std::string& error, const char* expected) {
     EXPECT_NE(error.find(expected), std::string::npos) << error;
   };
   const auto backward = [](auto& model) { squares(model(numbers(4, 8, 1)), numbers(4, 4, 1)).backward(); };
-  contains(error_of(2, 0,
-                    [&](Communicator& communicator) {
-                      DistributedDataParallel model(Chain(1), communicator);
-                      auto join = model.join(communicator.rank() == 1 ? JoinMode::divide_by_all
-                                                                      : JoinMode::divide_by_active);
-                    }),
+  contains(error_of_all(2,
+                        [&](Communicator& communicator) {
+                          DistributedDataParallel model(Chain(1), communicator);
+                          auto join = model.join(communicator.rank() == 1 ? JoinMode::divide_by_all
+                                                                          : JoinMode::divide_by_active);
+                        }),
            "rank 1 asks for another mode than rank 0");
-  contains(error_of(2, 0,
-                    [&](Communicator& communicator) {
-                      DistributedDataParallel model(Chain(1), communicator);
-                      auto join = model.join(JoinMode::divide_by_all);
-                      if (communicator.rank() == 0) join.step(4);
-                      backward(model);
-                    }),
+  contains(error_of_all(2,
+                        [&](Communicator& communicator) {
+                          DistributedDataParallel model(Chain(1), communicator);
+                          auto join = model.join(JoinMode::divide_by_all);
+                          if (communicator.rank() == 0) join.step(4);
+                          backward(model);
+                        }),
            "rank 1 aborted: join(): call step() before the forward()");
   // A rank that leaves the scope early: the others must not wait for it.
-  contains(error_of(2, 0,
-                    [&](Communicator& communicator) {
-                      DistributedDataParallel model(Chain(1), communicator);
-                      {
-                        auto join = model.join(JoinMode::divide_by_all);
-                        join.step(4);
-                        backward(model);
-                        if (communicator.rank() == 0) join.finish([] {});
-                      }
-                      backward(model);
-                    }),
+  contains(error_of_all(2,
+                        [&](Communicator& communicator) {
+                          DistributedDataParallel model(Chain(1), communicator);
+                          {
+                            auto join = model.join(JoinMode::divide_by_all);
+                            join.step(4);
+                            backward(model);
+                            if (communicator.rank() == 0) join.finish([] {});
+                          }
+                          backward(model);
+                        }),
            "left join() without finish()");
-  contains(error_of(2, 0,
-                    [&](Communicator& communicator) {
-                      DistributedDataParallel model(Chain(1), communicator);
-                      if (communicator.rank() == 1) {
-                        backward(model);
-                        return backward(model);
-                      }
-                      auto join = model.join(JoinMode::divide_by_all);
-                    }),
+  contains(error_of_all(2,
+                        [&](Communicator& communicator) {
+                          DistributedDataParallel model(Chain(1), communicator);
+                          if (communicator.rank() == 1) {
+                            backward(model);
+                            return backward(model);
+                          }
+                          auto join = model.join(JoinMode::divide_by_all);
+                        }),
            "rank");
   run_all(1, [&](Communicator& communicator) {
     DistributedDataParallel model(Chain(1), communicator);

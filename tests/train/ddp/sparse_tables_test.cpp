@@ -233,15 +233,8 @@ TEST_F(Sparse, ATableThatAFunctionUsesIsNamed) {
   });
 }
 
-std::string error_of(int ranks, const std::function<void(Communicator&)>& body) {
-  const auto errors =
-      run_ranks(ranks, body, [](Options& options, int) { options.timeout = std::chrono::seconds(10); });
-  for (const auto& error : errors) EXPECT_NE(message(error), "") << "some rank threw nothing";
-  return message(errors[0]);
-}
-
 void expect_refused(const std::string& expected, const std::function<void(Communicator&)>& body) {
-  const std::string error = error_of(2, body);
+  const std::string error = error_of_all(2, body);
   EXPECT_NE(error.find(expected), std::string::npos) << error;
 }
 

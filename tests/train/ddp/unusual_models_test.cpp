@@ -30,16 +30,6 @@ bool near(const at::Tensor& a, const at::Tensor& b) {
   return at::allclose(a, b, 1e-4, 1e-6);
 }
 
-/// What every rank throws from `body`, if all throw.
-std::string error_of_all(int ranks, const std::function<void(Communicator&)>& body) {
-  const auto errors =
-      run_ranks(ranks, body, [](Options& options, int) { options.timeout = std::chrono::seconds(10); });
-  for (const auto& error : errors) {
-    if (message(error).empty()) return "some rank threw nothing";
-  }
-  return message(errors[0]);
-}
-
 /// One weight under two names, as the embedding and the last layer of a language model.
 struct TiedImpl : torch::nn::Module {
   explicit TiedImpl(std::int64_t size) {

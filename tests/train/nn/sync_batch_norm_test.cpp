@@ -13,6 +13,7 @@
 
 #include "kolo/error.hpp"
 #include "train/support/models.hpp"
+#include "train/support/normed.hpp"
 #include "train/support/ranks.hpp"
 
 namespace kolo::test {
@@ -137,26 +138,11 @@ TEST_F(SyncNorm, TakesTheOptionsOfBatchNorm) {
                                                 BatchNormOptions(kFeatures).track_running_stats(false));
 }
 
-struct NormedImpl : torch::nn::Module {
-  explicit NormedImpl(const Communicator& communicator)
-      : first(4, kFeatures), norm(BatchNormOptions(kFeatures), communicator), last(kFeatures, 2) {
-    register_module("first", first);
-    register_module("norm", norm);
-    register_module("last", last);
-    fill(*this, 1);
-  }
-  at::Tensor forward(const at::Tensor& x) { return last(norm(first(x))); }
-  torch::nn::Linear first;
-  SyncBatchNorm norm;
-  torch::nn::Linear last;
-};
-TORCH_MODULE(Normed);
-
 TEST_F(SyncNorm, TrainsUnderDistributedDataParallelAsOneProcess) {
   std::vector<at::Tensor> trained[2];
   for (const int ranks : {1, 4}) {
     run_all(ranks, [&](Communicator& communicator) {
-      Normed net(communicator);
+      Normed net(4, 2, communicator);
       net->to(at::kDouble);
       DistributedDataParallel model(net, communicator, small_buckets());
       torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9));

@@ -49,4 +49,13 @@ std::string message(const std::exception_ptr& error) {
   }
 }
 
+std::string error_of_all(int ranks, const std::function<void(Communicator&)>& body) {
+  const auto errors =
+      run_ranks(ranks, body, [](Options& options, int) { options.timeout = std::chrono::seconds(10); });
+  for (const auto& error : errors) {
+    if (message(error).empty()) return "some rank threw nothing";
+  }
+  return message(errors[0]);
+}
+
 }  // namespace kolo::test

@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "kolo/communicator.hpp"
@@ -20,5 +21,8 @@ void run_all(int ranks, const std::function<void(Communicator&)>& body);
 
 /// What() of an error; empty for none.
 std::string message(const std::exception_ptr& error);
+
+/// Runs `body`, which has to throw on every rank within 10 seconds, and returns what rank 0 threw.
+std::string error_of_all(int ranks, const std::function<void(Communicator&)>& body);
 
 }  // namespace kolo::test
