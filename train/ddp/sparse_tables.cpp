@@ -84,12 +84,12 @@ Rows gather(Communicator& communicator, const Rows& mine, const at::Tensor& tabl
 
 SparseTables::SparseTables(std::span<const NamedTensor> parameters, std::span<const std::size_t> tables,
                            Communicator& communicator, SparseMethod method)
-    : thread_(communicator.split(0)) {
+    : communicator_(communicator.split(0)), thread_(communicator_) {
   for (const std::size_t parameter : tables) {
     index_of_[parameter] = tables_.size();
     tables_.push_back({parameter, parameters[parameter].name, parameters[parameter].tensor.detach()});
   }
-  if (method == SparseMethod::all_reduce) sums_.emplace(communicator.split(0));
+  if (method == SparseMethod::all_reduce) sums_.emplace(communicator_);
 }
 
 void SparseTables::begin(double factor) {

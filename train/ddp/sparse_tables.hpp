@@ -37,7 +37,7 @@ class SparseTables {
     std::uint64_t bytes = 0;  ///< of this rank's rows and their indices
   };
 
-  /// Collective. Takes communicators of its own out of `communicator` by split(). `tables` index
+  /// Collective. Takes a communicator of its own out of `communicator` by split(). `tables` index
   /// `parameters`.
   SparseTables(std::span<const NamedTensor> parameters, std::span<const std::size_t> tables,
                Communicator& communicator, SparseMethod method);
@@ -66,6 +66,7 @@ class SparseTables {
   std::vector<std::size_t> order_;
   std::size_t next_ = 0;  ///< in order_
   double factor_ = 1;
+  Communicator communicator_;
   std::optional<SparseAllReduce> sums_;  ///< used by the thread alone; none with SparseMethod::all_gather
   AveragingThread thread_;               ///< last, as its jobs use the rest
 };

@@ -123,6 +123,31 @@ TEST_F(Joining, AHookKeepsWhatItHasOfARankThatIsDone) {
   }
 }
 
+TEST_F(Joining, GoesWithAccumulationAndAWireFormat) {
+  run_all(2, [](Communicator& communicator) {
+    auto options = small_buckets();
+    options.wire = Wire::bfloat16;
+    DistributedDataParallel model(Chain(1), communicator, options);
+    torch::optim::SGD optimizer(model.parameters(), 0.05);
+    auto join = model.join(JoinMode::weigh_by_samples);
+    for (int step = 0; step < 1 + 2 * communicator.rank(); ++step) {
+      const auto backward = [&](int pass) {
+        squares(model(numbers(4, 8, step + pass)), numbers(4, 4, 1)).div(2).backward();
+      };
+      join.step(8);  // those of both passes
+      optimizer.zero_grad();
+      {
+        const auto guard = model.no_sync();
+        backward(0);
+      }
+      backward(1);
+      optimizer.step();
+    }
+    join.finish([&] { optimizer.step(); });
+    EXPECT_TRUE(same_everywhere(communicator, bits(model.parameters())));
+  });
+}
+
 TEST_F(Joining, BuffersComeFromARankThatStillTrains) {
   run_all(2, [](Communicator& communicator) {
     DistributedDataParallel model(WithBuffers(), communicator);
