@@ -17,6 +17,7 @@ TRAIN_ROOMS = {
     "libtorch": set(),
     "compression": set(),
     "ddp": {"libtorch"},
+    "data_parallel": {"libtorch", "ddp"},
     "data": {"libtorch", "ddp"},
     "optim": {"libtorch", "ddp"},
     "nn": {"libtorch", "ddp"},
