@@ -33,7 +33,7 @@ std::unique_ptr<Codec> make_int8_codec();
 /// Blocks of 256 numbers of the format E4M3 with a float32 scale, which makes 448 of the largest: P.
 /// Micikevicius et al., "FP8 Formats for Deep Learning", 2022, section 3 (no infinities, 448 the largest).
 std::unique_ptr<Codec> make_float8_codec();
-/// Blocks of 1024 signs with one float32 magnitude, the mean of the block's: that is the magnitude with the
+/// Blocks of 64 signs with one bfloat16 magnitude, the mean of the block's: that is the magnitude with the
 /// least squared error (J. Bernstein et al., "signSGD", ICML 2018, and Seide et al. for the signs).
 std::unique_ptr<Codec> make_one_bit_codec();
 

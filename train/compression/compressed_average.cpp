@@ -3,24 +3,40 @@
 #include <algorithm>
 #include <utility>
 
+#include "compression/numbers.hpp"
+
 namespace kolo::train {
 
-CompressedAverage::CompressedAverage(std::unique_ptr<Codec> codec, bool has_feedback)
-    : codec_(std::move(codec)), has_feedback_(has_feedback) {}
+CompressedAverage::CompressedAverage(std::unique_ptr<Codec> codec, bool has_feedback,
+                                     std::uint64_t start_after_steps)
+    : codec_(std::move(codec)), has_feedback_(has_feedback), start_after_steps_(start_after_steps) {}
 
 std::string CompressedAverage::describe() const {
-  return std::string(codec_->name()) + ":feedback=" + (has_feedback_ ? "1" : "0");
+  return std::string(codec_->name()) + ":feedback=" + (has_feedback_ ? "1" : "0") +
+         ":start_after_steps=" + std::to_string(start_after_steps_);
 }
 
 HookState CompressedAverage::state() const {
   HookState state;
   feedback_.save(state, kPrefix);
+  if (start_after_steps_ > 0) save_count(state, kSteps, steps_);
   return state;
 }
 
 void CompressedAverage::set_state(const HookState& state) {
-  if (!has_feedback_) return GradientHook::set_state(state);
-  feedback_.load(state, kPrefix);
+  HookState rest = state;
+  const std::uint64_t steps = start_after_steps_ > 0 ? take_count(rest, kSteps) : 0;
+  if (has_feedback_) {
+    feedback_.load(rest, kPrefix);
+  } else {
+    GradientHook::set_state(rest);
+  }
+  steps_ = steps;
+}
+
+void CompressedAverage::end_step(bool keep) {
+  feedback_.end_step(keep);
+  if (keep) ++steps_;
 }
 
 /// Whole blocks, but for the last part.
@@ -36,6 +52,10 @@ std::span<float> CompressedAverage::part_of(int rank, int ranks, std::span<float
 
 void CompressedAverage::average(const GradientBucket& bucket, Communicator& communicator) {
   if (communicator.size() == 1) return;
+  if (steps_ < start_after_steps_) {
+    communicator.all_reduce(Buffer(bucket.gradients), ReduceOp::average, {.wire = Wire::native});
+    return;
+  }
   sent_.assign(bucket.gradients.begin(), bucket.gradients.end());
   if (has_feedback_) add_feedback(bucket, part_of(communicator.rank(), communicator.size(), sent_));
   exchange(communicator, bucket.gradients);

@@ -1,6 +1,7 @@
 // CompressedAverage: the gradient hook over any Codec.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -20,18 +21,18 @@ namespace kolo::train {
 /// former alone and goes on with the latter, as the other ranks need its averages.
 class CompressedAverage final : public GradientHook {
  public:
-  CompressedAverage(std::unique_ptr<Codec> codec, bool has_feedback);
+  CompressedAverage(std::unique_ptr<Codec> codec, bool has_feedback, std::uint64_t start_after_steps);
 
   std::string describe() const override;
   using GradientHook::check;
   void check(std::span<const GradientPart> parameters) const override { feedback_.check(parameters); }
   void average(const GradientBucket& bucket, Communicator& communicator) override;
-  void end_step(bool keep) override { feedback_.end_step(keep); }
+  void end_step(bool keep) override;
   HookState state() const override;
   void set_state(const HookState& state) override;
 
  private:
-  static constexpr std::string_view kPrefix = "left out of ";
+  static constexpr std::string_view kPrefix = "left out of ", kSteps = "steps";
 
   std::span<float> part_of(int rank, int ranks, std::span<float> numbers) const;
   void add_feedback(const GradientBucket& bucket, std::span<const float> mine);
@@ -40,6 +41,8 @@ class CompressedAverage final : public GradientHook {
 
   std::unique_ptr<Codec> codec_;
   bool has_feedback_;
+  std::uint64_t start_after_steps_;
+  std::uint64_t steps_ = 0;  ///< that were kept
   Feedback feedback_;
   // Of one bucket; kept for the next one.
   std::vector<float> sent_;  ///< gradients with feedback, then what encoding left out of them

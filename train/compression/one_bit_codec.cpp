@@ -10,19 +10,19 @@ namespace {
 
 class OneBit final : public Codec {
  public:
-  static constexpr std::size_t kBlock = 1024;
+  static constexpr std::size_t kBlock = 64;
 
   std::string_view name() const override { return "one_bit"; }
   std::size_t block() const override { return kBlock; }
   std::size_t bytes_for(std::size_t count) const override {
-    return (count + 7) / 8 + (count + kBlock - 1) / kBlock * sizeof(float);
+    return (count + 7) / 8 + (count + kBlock - 1) / kBlock * sizeof(std::uint16_t);
   }
   void encode(std::span<const float> numbers, std::byte* bytes) const override {
     for (std::size_t begin = 0; begin < numbers.size(); begin += kBlock) {
       const auto block = numbers.subspan(begin, std::min(kBlock, numbers.size() - begin));
       // Infinite or NaN where any number is, and then so are all that come of it.
-      store(bytes, sum_of_magnitudes(block) / static_cast<float>(block.size()));
-      bytes += sizeof(float);
+      store(bytes, to_bfloat16(sum_of_magnitudes(block) / static_cast<float>(block.size())));
+      bytes += sizeof(std::uint16_t);
       for (std::size_t i = 0; i < block.size(); i += 8) {
         const std::size_t end = std::min<std::size_t>(8, block.size() - i);
         std::uint32_t signs = 0;
@@ -34,8 +34,8 @@ class OneBit final : public Codec {
   void decode(const std::byte* bytes, std::span<float> numbers) const override {
     for (std::size_t begin = 0; begin < numbers.size(); begin += kBlock) {
       const auto block = numbers.subspan(begin, std::min(kBlock, numbers.size() - begin));
-      const std::uint32_t magnitude = bits_of(load(bytes));
-      bytes += sizeof(float);
+      const std::uint32_t magnitude = bits_of(from_bfloat16(load<std::uint16_t>(bytes)));
+      bytes += sizeof(std::uint16_t);
       for (std::size_t i = 0; i < block.size(); i += 8) {
         const std::size_t end = std::min<std::size_t>(8, block.size() - i);
         const auto signs = std::to_integer<std::uint32_t>(*bytes++);

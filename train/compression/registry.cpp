@@ -64,8 +64,9 @@ class Parameters {
 
 template <GradientFormat kFormat>
 std::shared_ptr<GradientHook> compressed(Parameters& parameters) {
-  CompressedOptions options{kFormat, kFormat == GradientFormat::one_bit};
+  CompressedOptions options{.format = kFormat, .feedback = kFormat == GradientFormat::one_bit};
   parameters.take("feedback", options.feedback);
+  parameters.take("start_after_steps", options.start_after_steps);
   parameters.require_none_left();
   return make_compressed_hook(options);
 }
@@ -128,7 +129,8 @@ std::shared_ptr<GradientHook> make_compressed_hook(const CompressedOptions& opti
     }
     throw InvalidArgument("there is no such gradient format", {});
   };
-  return std::make_shared<train::CompressedAverage>(make_codec(), options.feedback);
+  return std::make_shared<train::CompressedAverage>(make_codec(), options.feedback,
+                                                    options.start_after_steps);
 }
 
 std::shared_ptr<GradientHook> make_top_k_hook(const TopKOptions& options) {

@@ -42,7 +42,7 @@ class ScaledCodec final : public Codec {
   void decode(const std::byte* bytes, std::span<float> numbers) const override {
     for (std::size_t begin = 0; begin < numbers.size(); begin += kBlock) {
       const auto block = numbers.subspan(begin, std::min(kBlock, numbers.size() - begin));
-      const float scale = load(bytes);
+      const float scale = load<float>(bytes);
       bytes += sizeof(float);
       for (std::size_t i = 0; i < block.size(); ++i)
         block[i] = Format::from_byte(std::to_integer<std::uint8_t>(bytes[i])) * scale;

@@ -7,17 +7,6 @@
 namespace kolo::train {
 namespace {
 
-std::uint16_t to_bfloat16(float number) {
-  const std::uint32_t bits = bits_of(number);
-  const std::uint32_t rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
-  const std::uint32_t quiet = (bits >> 16) | 0x40u;  // rounding could make an infinity of a NaN
-  return static_cast<std::uint16_t>((bits & 0x7FFFFFFFu) > 0x7F800000u ? quiet : rounded);
-}
-
-float from_bfloat16(std::uint16_t half) {
-  return number_of(static_cast<std::uint32_t>(half) << 16);
-}
-
 // Without branches, so that a compiler computes several at a time.
 std::uint16_t to_float16(float number) {
   const std::uint32_t bits = bits_of(number);

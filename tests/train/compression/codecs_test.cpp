@@ -90,11 +90,12 @@ TEST(Codecs, Int8IsOffByHalfAStepOfItsBlock) {
 TEST(Codecs, OneBitKeepsSignsAndTheMeanMagnitude) {
   const auto codec = make_one_bit_codec();
   EXPECT_EQ(there_and_back(*codec, {1, -3, 5, -7}), (std::vector<float>{4, -4, 4, -4}));
-  std::vector<float> numbers(1024 + 5, 2.0f);
-  numbers[1024] = -10;
+  std::vector<float> numbers(64 + 5, 2.0f);
+  numbers[64] = -10.5f;
   const auto result = there_and_back(*codec, numbers);
-  EXPECT_EQ(result[1023], 2);
-  EXPECT_EQ(result[1024], -(10 + 4 * 2) / 5.0f);
+  EXPECT_EQ(result[63], 2);
+  // The mean is 3.7; bfloat16 has eight bits.
+  EXPECT_EQ(result[64], -3.703125f);
 }
 
 TEST(Codecs, ZerosAndTheSmallestNumbersStaySmall) {

@@ -56,8 +56,8 @@ bool has_momentum(const std::string& hook) {
   return hook.find("momentum=0.9") != std::string::npos;
 }
 bool has_feedback(const std::string& hook) {
-  return hook.find("feedback=1") != std::string::npos || hook == "one_bit" || hook.starts_with("power_sgd") ||
-         (hook.starts_with("top_k") && !has_momentum(hook));
+  return hook.find("feedback=1") != std::string::npos || hook.starts_with("one_bit") ||
+         hook.starts_with("power_sgd") || (hook.starts_with("top_k") && !has_momentum(hook));
 }
 
 class Hook : public testing::TestWithParam<std::string> {

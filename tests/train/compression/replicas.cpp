@@ -28,6 +28,7 @@ std::vector<std::string> tested_hooks() {
           "float8",
           "float8:feedback=1",
           "one_bit",
+          "one_bit:start_after_steps=1",
           "top_k:ratio=0.05:momentum=0",
           "top_k:ratio=0.02:momentum=0.9:warm_up_steps=3",
           "power_sgd:rank=1",

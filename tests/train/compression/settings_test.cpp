@@ -26,7 +26,7 @@ TEST(HookSettings, AreNamedInOneLine) {
             "top_k:ratio=0.001:momentum=0.5:warm_up_steps=7");
   EXPECT_EQ(make_gradient_hook("power_sgd:rank=4:seed=9")->describe(),
             "power_sgd:rank=4:start_after_steps=0:seed=9:feedback=1:warm_start=1");
-  EXPECT_EQ(make_gradient_hook("int8:feedback=1")->describe(), "int8:feedback=1");
+  EXPECT_EQ(make_gradient_hook("int8:feedback=1")->describe(), "int8:feedback=1:start_after_steps=0");
 }
 
 TEST(HookSettings, ThatCannotBeAreRefused) {

@@ -17,7 +17,7 @@ enum class GradientFormat : std::uint8_t {
   bfloat16,  ///< 1/2; float32's range with 8 significant bits
   int8,      ///< 0.254; 256 numbers share a scale
   float8,    ///< 0.254; E4M3 (a sign, 4 bits of exponent, 3 of mantissa); 256 numbers share a scale
-  one_bit,   ///< 1/31; the sign; 1024 numbers share a magnitude, the mean of theirs
+  one_bit,   ///< 1/25.6; the sign; 64 numbers share a magnitude, the mean of theirs
 };
 
 struct CompressedOptions {
@@ -25,6 +25,7 @@ struct CompressedOptions {
   /// Whether what rounding leaves out is added to the next gradients (error feedback). one_bit does not learn
   /// without.
   bool feedback = false;
+  std::uint64_t start_after_steps = 0;  ///< until then gradients travel as they are
 };
 /// Gradients are rounded on the way to the rank that averages them, and averages on the way back: H. Tang et
 /// al., "1-bit Adam: Communication Efficient Large-Scale Training with Adam's Convergence Speed", ICML 2021,
