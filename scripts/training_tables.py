@@ -20,6 +20,19 @@ DEFAULT_RATE = 0.1
 RANKS = 4
 TABLE_METHODS = ("sparse", "gather", "dense")
 BLOCKS = 20
+# What is told to train_data_parallel: which workers, and by which all-reduce; None: kolo's choice.
+DRIVERS = {
+    "DataParallel": ("replicas", None),
+    "central driver": ("ranks", "central"),
+    "parameter server": ("ranks", "parameter_server"),
+    "DDP, ring": ("ranks", "ring"),
+    "DDP": ("ranks", None),
+}
+# A step allocates what the one before has freed. glibc gives it back to the system in between, which costs a quarter of a
+# step, more in some runs than in others: it hides what the drivers cost.
+KEEP_MEMORY = ["MALLOC_TRIM_THRESHOLD_=1000000000", "MALLOC_MMAP_THRESHOLD_=1000000000"]
+ONE_HOST = "one host"
+PLACES = ((2, ONE_HOST), (4, ONE_HOST), (4, "1gbit"))
 
 
 class Row:
@@ -70,6 +83,24 @@ class WordsRow(Row):
 
     def said(self, found):
         return f"{1e3 * found['median_step_s']:.0f} ms a step, loss {found['loss']:.5f}"
+
+
+class DriverRow(WordsRow):
+    """A run of train_data_parallel: replicas in one process, or ranks on this machine or on emulated hosts."""
+
+    def program(self, programs, folder):
+        return [str(programs / "train_data_parallel"), "--json", str(folder / "results.json"), *self.options]
+
+    def command(self, programs, folder):
+        workers, algorithm = DRIVERS[self.key["arm"]]
+        train = [*self.program(programs, folder), "--workers", workers]
+        number = str(self.key["workers"])
+        environment = ["env", *KEEP_MEMORY, *([f"KOLO_ALGORITHM={algorithm}"] if algorithm else [])]
+        if workers == "replicas":
+            return [*environment, *train, "--replicas", number]
+        if self.network == ONE_HOST:
+            return [*environment, str(programs / "kolo"), "run", "-n", number, "--", *train]
+        return [*environment, "scripts/cluster", "--hosts", number, "--rate", self.network, "--no-prefix", "--", *train]
 
 
 def time_to(metrics, accuracy):
@@ -130,7 +161,17 @@ def sparse(_, __):
             yield row(arm, optimizer, 200, 0)
 
 
-TABLES = {"rates": rates, "accuracy": accuracy, "compression": compression, "sparse": sparse}
+def drivers(_, __):
+    """Who averages: blocks of steps of one model and global batch that take turns."""
+    for block in range(1, BLOCKS + 1):
+        for workers, network in PLACES:
+            for arm, (kind, _) in DRIVERS.items():
+                if kind == "ranks" or network == ONE_HOST:
+                    yield DriverRow({"arm": arm, "workers": workers, "network": network, "block": block}, network,
+                                    ["--steps", "16", "--hidden", "1024"])
+
+
+TABLES = {"rates": rates, "accuracy": accuracy, "compression": compression, "sparse": sparse, "drivers": drivers}
 
 
 def aligned(header, lines):
@@ -170,11 +211,31 @@ def sparse_summary(rows):
     return aligned(["tables", "ms a step, median", "mean", "faster than dense", "MB sent a step", "loss, sgd", "loss, adagrad"], lines)
 
 
+def drivers_summary(rows):
+    lines = []
+    for workers, network in PLACES:
+        here = {(row["arm"], row["block"]): row for row in rows if (row["workers"], row["network"]) == (workers, network)}
+        for arm in DRIVERS:
+            of_arm = [row for (name, _), row in here.items() if name == arm]
+            if not of_arm:
+                continue
+            ratios = sorted(here[arm, block]["median_step_s"] / here["DDP", block]["median_step_s"]
+                            for name, block in here if name == arm and ("DDP", block) in here)
+            slower = f"{statistics.median(ratios):.2f} x ({ratios[0]:.2f} to {ratios[-1]:.2f})" if ratios else "-"
+            lines.append([f"{workers}, {network}", arm,
+                          f"{1e3 * statistics.median(row['median_step_s'] for row in of_arm):.0f}",
+                          f"{1e3 * statistics.mean(row['mean_step_s'] for row in of_arm):.0f}", slower,
+                          f"{of_arm[-1]['sent_bytes_per_step'] / 1e6:.2f}"])
+    return aligned(["workers, links", "driver", "ms a step, median", "mean", "of DDP's time", "MB sent by the busiest rank"], lines)
+
+
 def summary(table, rows):
     """The rows of a table, as markdown."""
     rows = [row for row in rows if row["table"] == table]
     if table == "sparse":
         return sparse_summary(rows)
+    if table == "drivers":
+        return drivers_summary(rows)
     arms = list(dict.fromkeys(row["arm"] for row in rows))
     if table == "rates":
         found = {(row["arm"], row["rate"]): row["accuracy"] for row in rows}

@@ -96,6 +96,29 @@ class CompareTraining(unittest.TestCase):
         self.assertEqual([cell.strip() for cell in line.split("|")[1:-1]],
                          ["sparse", "1150", "1000", "5.00 x (5.00 to 5.00)", "1.50", "7.25000", "7.25000"])
 
+    def test_drivers_are_run_where_they_can_be_and_compared_in_pairs(self):
+        rows = list(TABLES["drivers"]([], 1))
+        first = [(row.key["workers"], row.key["network"], row.key["arm"]) for row in rows if row.key["block"] == 1]
+        self.assertEqual(len(first), 14)
+        self.assertEqual([arm for workers, network, arm in first if network == "1gbit"],
+                         ["central driver", "parameter server", "DDP, ring", "DDP"])
+        def command(*key):
+            row = next(row for row in rows if tuple(row.key.values()) == key)
+            command = row.command(Path("programs"), Path("folder"))
+            self.assertEqual(command[0], "env")
+            return " ".join(part for part in command[1:] if not part.startswith("MALLOC_"))
+        self.assertEqual(command("DataParallel", 2, "one host", 1),
+                         "programs/train_data_parallel --json folder/results.json --steps 16 --hidden 1024 "
+                         "--workers replicas --replicas 2")
+        self.assertTrue(command("central driver", 4, "one host", 1).startswith("KOLO_ALGORITHM=central programs/kolo run -n 4 -- "))
+        self.assertTrue(command("DDP", 4, "1gbit", 1).startswith("scripts/cluster --hosts 4 --rate 1gbit "))
+        # The machine gets slower from block to block, which the ratios do not show.
+        found = [{"table": "drivers", **row.key, "median_step_s": (1 + row.key["block"]) * (0.3 if row.key["arm"] == "central driver" else 0.2),
+                  "mean_step_s": 1.0, "sent_bytes_per_step": 1.5e6} for row in rows]
+        line = next(line for line in summary("drivers", found).splitlines() if line.startswith("| 4, 1gbit") and "central" in line)
+        self.assertEqual([cell.strip() for cell in line.split("|")[1:-1]],
+                         ["4, 1gbit", "central driver", "3450", "1000", "1.50 x (1.50 to 1.50)", "1.50"])
+
     def test_the_word_model_is_run_and_read(self):
         row = next(TABLES["sparse"]([], 1))
         subprocess.run(row.program(self.folder, self.folder), check=True)

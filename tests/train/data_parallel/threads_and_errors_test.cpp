@@ -88,6 +88,28 @@ TEST_F(ReplicaThreadsTest, ForwardAndBackwardOfAReplicaRunInItsThread) {
   }
 }
 
+TEST_F(ReplicaThreadsTest, ReplicasHaveTheCallersGradModeAndTheModelsFrozenParameters) {
+  std::vector<bool> modes(2), thawed(2);
+  std::mutex mutex;
+  const auto expect = [&](bool mode, bool is_thawed) {
+    EXPECT_EQ(modes, std::vector<bool>(2, mode));
+    EXPECT_EQ(thawed, std::vector<bool>(2, is_thawed));
+  };
+  Free net([&](FreeImpl& replica, const at::Tensor& x) {
+    const std::lock_guard lock(mutex);
+    modes[row_of(x)] = c10::GradMode::is_enabled();
+    thawed[row_of(x)] = replica.weight.requires_grad();
+    return x.matmul(replica.weight);
+  });
+  DataParallel model(net);
+  model(rows(2));
+  expect(true, true);
+  net->weight.set_requires_grad(false);
+  const c10::NoGradGuard no_grad;
+  model(rows(2));
+  expect(false, false);
+}
+
 TEST_F(ReplicaThreadsTest, OperatorThreadsAreSharedOut) {
   std::vector<int> threads(2);
   Free net([&](FreeImpl& replica, const at::Tensor& x) {
@@ -136,7 +158,9 @@ TEST_F(ReplicaThreadsTest, AReplicaThatThrowsIsNamedAndTheRestGoesOn) {
     in_backward[row] = [&failing, &fails_forward, fail] {
       if (failing >= 0 && !fails_forward) fail();
     };
-    return Notice::apply(x.matmul(replica.weight), &in_backward[row]) + x.matmul(replica.other);
+    // What comes later in forward comes first in backward: `other` has its gradient when this throws.
+    const at::Tensor noticed = Notice::apply(x.matmul(replica.weight), &in_backward[row]);
+    return noticed + x.matmul(replica.other);
   });
   DataParallel model(net, {.replicas = 3});
   model(rows(3)).sum().backward();
