@@ -6,6 +6,7 @@
 
 #include "compression/adasum.hpp"
 #include "compression/compressed_average.hpp"
+#include "compression/post_local_sgd.hpp"
 #include "compression/power_sgd.hpp"
 #include "compression/top_k.hpp"
 #include "kolo/error.hpp"
@@ -96,6 +97,14 @@ std::shared_ptr<GradientHook> adasum(Parameters& parameters) {
   return make_adasum_hook();
 }
 
+std::shared_ptr<GradientHook> post_local_sgd(Parameters& parameters) {
+  PostLocalSgdOptions options;
+  parameters.take("start_after_steps", options.start_after_steps);
+  parameters.take("ranks_per_group", options.ranks_per_group);
+  parameters.require_none_left();
+  return make_post_local_sgd_hook(options);
+}
+
 struct Entry {
   const char* name;
   std::shared_ptr<GradientHook> (*make)(Parameters& parameters);
@@ -109,6 +118,7 @@ constexpr Entry kHooks[] = {
     {"top_k", top_k},
     {"power_sgd", power_sgd},
     {"adasum", adasum},
+    {"post_local_sgd", post_local_sgd},
 };
 
 }  // namespace
@@ -143,6 +153,10 @@ std::shared_ptr<GradientHook> make_power_sgd_hook(const PowerSgdOptions& options
 
 std::shared_ptr<GradientHook> make_adasum_hook() {
   return std::make_shared<train::Adasum>();
+}
+
+std::shared_ptr<GradientHook> make_post_local_sgd_hook(const PostLocalSgdOptions& options) {
+  return std::make_shared<train::PostLocalSgd>(options);
 }
 
 std::shared_ptr<GradientHook> make_gradient_hook(std::string_view specification) {

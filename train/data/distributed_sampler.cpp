@@ -5,30 +5,13 @@
 #include <algorithm>
 #include <limits>
 #include <numeric>
-#include <random>
 #include <string>
 #include <utility>
 
+#include "data/shuffle.hpp"
 #include "kolo/error.hpp"
 
 namespace kolo {
-namespace {
-
-/// Fisher-Yates. Not std::shuffle: its order differs between standard libraries, and ranks may run different
-/// ones.
-void shuffle(std::vector<std::int64_t>& values, std::uint64_t seed, std::uint64_t epoch) {
-  // seed_seq and the engines are fixed by the standard; distributions are not.
-  std::seed_seq seeds{static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32),
-                      static_cast<std::uint32_t>(epoch), static_cast<std::uint32_t>(epoch >> 32)};
-  std::mt19937_64 random(seeds);
-  for (std::size_t i = values.size(); i > 1; --i) {
-    // The bias of the modulo is below size / 2^64.
-    std::swap(values[i - 1], values[random() % i]);
-  }
-}
-
-}  // namespace
-
 /// What the copies of a sampler share.
 struct DistributedSampler::State {
   std::int64_t size;
@@ -100,7 +83,7 @@ void DistributedSampler::load(torch::serialize::InputArchive& archive) {
 std::vector<std::int64_t> DistributedSampler::indices() const {
   std::vector<std::int64_t> order(static_cast<std::size_t>(state_->size));
   std::iota(order.begin(), order.end(), std::int64_t{0});
-  if (options_.shuffle) shuffle(order, options_.seed, state_->epoch);
+  if (options_.shuffle) train::shuffle(order, options_.seed, state_->epoch);
   std::vector<std::int64_t> mine(static_cast<std::size_t>(samples_per_rank()));
   for (std::size_t k = 0; k < mine.size(); ++k) {
     // Beyond the end the order starts again; with fewer samples than ranks that may be more than once.

@@ -15,19 +15,35 @@
 namespace kolo {
 namespace {
 
-std::string saved(const torch::optim::Optimizer& optimizer) {
-  torch::serialize::OutputArchive archive;
-  train::save_whole(optimizer, archive);
-  std::ostringstream text;
-  archive.save_to(text);
-  return text.str();
-}
+using Save = std::function<void(std::ostream&)>;
+using Load = std::function<void(std::istream&)>;
 
-void load(torch::optim::Optimizer& optimizer, const std::string& text) {
-  std::istringstream stream(text);
-  torch::serialize::InputArchive archive;
-  archive.load_from(stream);
-  train::load_whole(optimizer, archive);
+/// `what` names the object in errors.
+void copy_object(const std::string& what, const Save& save, const Load& load, Communicator& communicator,
+                 int root) {
+  const bool is_root = communicator.rank() == root;
+  std::string text, problem;
+  if (is_root) {
+    problem = train::problem_of([&] {
+      std::ostringstream stream;
+      save(stream);
+      text = stream.str();
+    });
+  }
+  bool is_saved = problem.empty();
+  communicator.broadcast(Buffer(&is_saved, 1, DType::uint8), root);
+  if (is_saved) text = train::text_from(communicator, std::move(text), root);
+  if (is_saved && !is_root) {
+    problem = train::problem_of([&] {
+      std::istringstream stream(text);
+      load(stream);
+    });
+  }
+  const auto complaint = train::first_complaint(communicator, problem);
+  if (!complaint) return;
+  throw Error("rank " + std::to_string(complaint->rank) + " cannot " +
+                  (complaint->rank == root ? "save " : "load ") + what + ": " + complaint->text,
+              {.peer = complaint->rank, .collective = "broadcast"});
 }
 
 }  // namespace
@@ -39,16 +55,21 @@ void broadcast(const torch::nn::Module& module, Communicator& communicator, int 
 }
 
 void broadcast(torch::optim::Optimizer& optimizer, Communicator& communicator, int root) {
-  const bool is_root = communicator.rank() == root;
-  std::string text, problem;
-  if (is_root) problem = train::problem_of([&] { text = saved(optimizer); });
-  text = train::text_from(communicator, std::move(text), root);
-  if (!is_root && !text.empty()) problem = train::problem_of([&] { load(optimizer, text); });
-  const auto complaint = train::first_complaint(communicator, problem);
-  if (!complaint) return;
-  throw Error("rank " + std::to_string(complaint->rank) + " cannot " +
-                  (complaint->rank == root ? "save" : "load") + " the optimizer: " + complaint->text,
-              {.peer = complaint->rank, .collective = "broadcast"});
+  const auto save = [&](std::ostream& to) {
+    torch::serialize::OutputArchive archive;
+    train::save_whole(optimizer, archive);
+    archive.save_to(to);
+  };
+  const auto load = [&](std::istream& from) {
+    torch::serialize::InputArchive archive;
+    archive.load_from(from);
+    train::load_whole(optimizer, archive);
+  };
+  copy_object("the optimizer", save, load, communicator, root);
+}
+
+void broadcast_object(const Save& save, const Load& load, Communicator& communicator, int root) {
+  copy_object("the object", save, load, communicator, root);
 }
 
 }  // namespace kolo

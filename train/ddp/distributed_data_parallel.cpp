@@ -42,6 +42,10 @@ struct DistributedDataParallelBase::State {
     };
     if (options.hook && options.wire) exclude("wire");
     if (options.hook && options.find_unused_parameters) exclude("find_unused_parameters");
+    if (options.hook && !options.hook->keeps_ranks_equal() && options.check_parameters_every > 0)
+      throw InvalidArgument("the option check_parameters_every does not go with the hook " +
+                                options.hook->describe() + ", with which ranks' parameters differ",
+                            {});
     return options;
   }
 
@@ -100,6 +104,10 @@ DistributedDataParallelBase::Join::Join(DistributedDataParallelBase& parallel, J
   State& state = *parallel_.state_;
   state.reducer.require_sound();
   if (state.join) throw InvalidArgument("join(): the one before has not been destroyed", {});
+  if (state.options.hook && !state.options.hook->keeps_ranks_equal())
+    throw InvalidArgument("join() does not go with the hook " + state.options.hook->describe() +
+                              ", which does not average over all ranks",
+                          {});
   state.join = std::make_unique<train::JoinAgreement>(state.own, mode);
   state.reducer.set_join(state.join.get());
 }

@@ -34,7 +34,8 @@ std::vector<std::string> tested_hooks() {
           "power_sgd:rank=1",
           "power_sgd:rank=2:warm_start=0",
           "power_sgd:rank=3:start_after_steps=1",
-          "adasum"};
+          "adasum",
+          "post_local_sgd:start_after_steps=1000:ranks_per_group=2"};
 }
 
 std::vector<GradientPart> parameters() {

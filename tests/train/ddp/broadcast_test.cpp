@@ -132,6 +132,32 @@ TEST_F(Broadcast, ACheckpointLoadedOnOneRankReachesAll) {
   });
 }
 
+TEST_F(Broadcast, ObjectsOfAnyKindAreCopied) {
+  run_all(3, [](Communicator& communicator) {
+    const bool is_root = communicator.rank() == 1;
+    std::vector<at::Tensor> tensors;
+    if (is_root) tensors = {numbers(2, 3, 1), at::arange(4)};
+    broadcast_object(tensors, communicator, 1);
+    ASSERT_EQ(tensors.size(), 2u);
+    EXPECT_TRUE(tensors[0].equal(numbers(2, 3, 1)) && tensors[1].equal(at::arange(4)));
+    std::string text = is_root ? "of rank 1" : "";
+    broadcast_object([&](std::ostream& to) { to << text; },
+                     [&](std::istream& from) { std::getline(from, text); }, communicator, 1);
+    EXPECT_EQ(text, "of rank 1");
+  });
+}
+
+TEST_F(Broadcast, AnObjectThatCannotBeSavedOrLoadedIsAnErrorOnAllRanks) {
+  const auto fails = [](std::ios&) { throw std::runtime_error("no"); };
+  const auto works = [](std::ios&) {};
+  const std::string saved =
+      error_of_all(2, [&](Communicator& communicator) { broadcast_object(fails, works, communicator); });
+  EXPECT_NE(saved.find("rank 0 cannot save the object: no"), std::string::npos) << saved;
+  const std::string loaded =
+      error_of_all(2, [&](Communicator& communicator) { broadcast_object(works, fails, communicator); });
+  EXPECT_NE(loaded.find("rank 1 cannot load the object: no"), std::string::npos) << loaded;
+}
+
 TEST_F(Broadcast, ModelsThatDifferAreNamed) {
   const auto errors = run_ranks(2, [](Communicator& communicator) {
     const Chain chain(0, communicator.rank() == 1 ? 17 : 16);

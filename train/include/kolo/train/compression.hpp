@@ -59,6 +59,16 @@ std::shared_ptr<GradientHook> make_power_sgd_hook(const PowerSgdOptions& options
 /// Sends a ring's bytes.
 std::shared_ptr<GradientHook> make_adasum_hook();
 
+struct PostLocalSgdOptions {
+  std::uint64_t start_after_steps = 0;  ///< until then gradients are averaged over all ranks
+  int ranks_per_group = 1;              ///< ranks 0 to n - 1, n to 2n - 1, ...: those of a host, say
+};
+/// Averages over all ranks at first, later within each group alone, so that groups drift apart: T. Lin et
+/// al., "Don't Use Large Mini-Batches, Use Local SGD", ICLR 2020. Put the models together every few steps
+/// with average_parameters() (averages.hpp). With one rank in a group nothing is sent in between. Throws
+/// InvalidArgument for groups of less than one rank.
+std::shared_ptr<GradientHook> make_post_local_sgd_hook(const PostLocalSgdOptions& options);
+
 /// By name and parameters, as algorithms are named: "int8", "float8:feedback=1", "top_k:ratio=0.001:
 /// momentum=0.9:warm_up_steps=100", "power_sgd:rank=4". Throws InvalidArgument, which lists the names or the
 /// parameters there are, for others, and for values out of their range.

@@ -51,7 +51,7 @@ using HookState = std::map<std::string, std::vector<float>>;
 /// the other, on a communicator of its own, while backward() goes on. One hook serves one model. Its
 /// functions are never called by two threads at once.
 ///
-/// Every hook keeps these promises; one test suite holds them to it:
+/// Every hook that keeps_ranks_equal() keeps these promises; one test suite holds them to it:
 /// - after average() all ranks hold the same bits;
 /// - where the gradients of any rank are not finite (or overflow on the way), the average of that bucket is
 ///   not finite on any rank;
@@ -62,6 +62,8 @@ class GradientHook {
 
   /// Name and settings in one line. All ranks must give the same.
   virtual std::string describe() const = 0;
+  /// False where ranks get different averages: then check_parameters_every and join() are refused.
+  virtual bool keeps_ranks_equal() const { return true; }
   /// Throws InvalidArgument where the settings do not suit a model with these parameters, of which each is
   /// alone (`offset` is 0), or a state that was set does not.
   virtual void check(std::span<const GradientPart> parameters) const { static_cast<void>(parameters); }

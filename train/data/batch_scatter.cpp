@@ -1,0 +1,199 @@
+#include "kolo/train/batch_scatter.hpp"
+
+#include <ATen/Functions.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "ddp/agreement.hpp"
+#include "ddp/failure.hpp"
+#include "kolo/error.hpp"
+#include "kolo/train/tensor.hpp"
+#include "libtorch/problem.hpp"
+
+namespace kolo {
+namespace {
+
+/// What rank 0 tells of a batch before its bytes come: a type and a shape a tensor. Empty: the end.
+std::string header_of(const Batch& batch) {
+  std::vector<std::int64_t> numbers;
+  for (const at::Tensor& tensor : batch) {
+    numbers.insert(numbers.end(), {static_cast<std::int64_t>(tensor.scalar_type()), tensor.dim()});
+    for (const std::int64_t size : tensor.sizes()) numbers.push_back(size);
+  }
+  return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(std::int64_t)};
+}
+
+std::int64_t first_row(std::int64_t samples, int rank, int ranks) {
+  return samples * rank / ranks;
+}
+
+/// Throws InvalidArgument for what cannot be scattered; else the same in one piece.
+Batch require_batch(const Batch& batch) {
+  if (batch.empty()) throw InvalidArgument("a batch has no tensors", {});
+  Batch result;
+  for (const at::Tensor& tensor : batch) {
+    if (!tensor.defined() || tensor.dim() < 1 || tensor.size(0) != batch[0].size(0))
+      throw InvalidArgument("the tensors of a batch differ in their first dimension", {});
+    result.push_back(tensor.detach().contiguous());
+    buffer_of(result.back());
+  }
+  return result;
+}
+
+}  // namespace
+
+class BatchScatter::Thread {
+ public:
+  Thread(Communicator communicator, Source source)
+      : communicator_(std::move(communicator)), source_(std::move(source)), thread_([this] { run(); }) {}
+
+  ~Thread() {
+    {
+      const std::lock_guard lock(mutex_);
+      is_stopped_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  std::optional<Batch> take() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return batch_.has_value() || is_over_; });
+    if (batch_) {
+      std::optional<Batch> batch = std::exchange(batch_, std::nullopt);
+      changed_.notify_all();
+      return batch;
+    }
+    if (error_) std::rethrow_exception(error_);
+    return {};
+  }
+
+ private:
+  void run() {
+    try {
+      while (true) {
+        bool is_last = false;
+        {
+          std::unique_lock lock(mutex_);
+          changed_.wait(lock, [this] { return is_stopped_ || !batch_; });
+          is_last = is_stopped_;
+        }
+        if (!agree_to_go_on(is_last)) break;
+        std::optional<Batch> batch = scatter_next();
+        if (!batch) break;
+        const std::lock_guard lock(mutex_);
+        batch_ = std::move(batch);
+        changed_.notify_all();
+      }
+    } catch (const std::exception& error) {
+      if (!train::comes_to_all(error)) communicator_.abort(error.what());
+      const std::lock_guard lock(mutex_);
+      error_ = std::current_exception();
+    }
+    const std::lock_guard lock(mutex_);
+    is_over_ = true;
+    changed_.notify_all();
+  }
+
+  /// A rank that ends is not missed in the middle of a batch. Throws Error where another one does.
+  bool agree_to_go_on(bool is_last) {
+    int ended = is_last ? communicator_.rank() : communicator_.size();
+    communicator_.all_reduce(Buffer(&ended, 1, DType::int32), ReduceOp::min);
+    if (is_last) return false;
+    if (ended == communicator_.size()) return true;
+    throw Error("rank " + std::to_string(ended) + " has ended its BatchScatter",
+                {.peer = ended, .collective = "BatchScatter"});
+  }
+
+  std::optional<Batch> scatter_next() {
+    const c10::NoGradGuard no_grad;
+    Batch whole;
+    std::string problem;
+    if (communicator_.rank() == 0) {
+      problem = train::problem_of([&] {
+        if (const auto batch = source_()) whole = require_batch(*batch);
+      });
+    }
+    if (const auto complaint = train::first_complaint(communicator_, problem)) {
+      throw Error("rank 0 has no batch to scatter: " + complaint->text,
+                  {.peer = 0, .collective = "BatchScatter"});
+    }
+    const std::string header = train::text_from(communicator_, header_of(whole), 0);
+    if (header.empty()) return {};
+    std::vector<std::int64_t> numbers(header.size() / sizeof(std::int64_t));
+    std::memcpy(numbers.data(), header.data(), header.size());
+    Batch mine;
+    std::vector<Work> works;
+    for (std::size_t at = 0; at < numbers.size(); at += 2 + static_cast<std::size_t>(numbers[at + 1])) {
+      const at::IntArrayRef sizes(numbers.data() + at + 2, static_cast<std::size_t>(numbers[at + 1]));
+      works.push_back(scatter(whole, sizes, static_cast<at::ScalarType>(numbers[at]), mine));
+    }
+    std::exception_ptr error;
+    for (const Work& work : works) {  // all of them: they borrow memory
+      try {
+        work.wait();
+      } catch (...) {
+        if (!error) error = std::current_exception();
+      }
+    }
+    if (error) std::rethrow_exception(error);
+    return mine;
+  }
+
+  /// Appends this rank's part of the next tensor to `mine`.
+  Work scatter(const Batch& whole, at::IntArrayRef sizes, at::ScalarType type, Batch& mine) {
+    const int ranks = communicator_.size();
+    std::vector<std::int64_t> part = sizes.vec();
+    const auto rows_of = [&](int rank) {
+      return first_row(sizes[0], rank + 1, ranks) - first_row(sizes[0], rank, ranks);
+    };
+    std::uint64_t row_bytes = c10::elementSize(type);
+    for (std::size_t i = 1; i < sizes.size(); ++i) row_bytes *= static_cast<std::uint64_t>(sizes[i]);
+    std::vector<std::uint64_t> counts;
+    for (int rank = 0; rank < ranks; ++rank)
+      counts.push_back(static_cast<std::uint64_t>(rows_of(rank)) * row_bytes);
+    part[0] = rows_of(communicator_.rank());
+    const bool is_root = communicator_.rank() == 0;
+    const void* const from = is_root ? whole[mine.size()].data_ptr() : nullptr;
+    const std::uint64_t bytes = is_root ? whole[mine.size()].nbytes() : 0;
+    mine.push_back(at::empty(part, type));
+    return communicator_.scatter_async(ConstBuffer(from, bytes, DType::uint8),
+                                       Buffer(mine.back().data_ptr(), mine.back().nbytes(), DType::uint8), 0,
+                                       counts);
+  }
+
+  Communicator communicator_;
+  Source source_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::optional<Batch> batch_;  ///< the one ahead
+  bool is_stopped_ = false;
+  bool is_over_ = false;
+  std::exception_ptr error_;
+  std::thread thread_;
+};
+
+BatchScatter::BatchScatter(Communicator communicator, Source source) {
+  const std::string problem = communicator.rank() == 0 && !source ? "rank 0 has no source of batches" : "";
+  if (const auto complaint = train::first_complaint(communicator, problem))
+    throw InvalidArgument(complaint->text, {.peer = 0, .collective = "BatchScatter"});
+  thread_ = std::make_unique<Thread>(communicator.split(0), std::move(source));
+}
+
+BatchScatter::~BatchScatter() = default;
+
+std::optional<Batch> BatchScatter::next() {
+  return thread_->take();
+}
+
+}  // namespace kolo

@@ -1,0 +1,80 @@
+#include "kolo/train/averages.hpp"
+
+#include <c10/core/GradMode.h>
+
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "ddp/agreement.hpp"
+#include "ddp/model.hpp"
+#include "kolo/error.hpp"
+#include "kolo/train/tensor.hpp"
+#include "libtorch/problem.hpp"
+
+namespace kolo {
+namespace {
+
+void require_same_names(const Metrics& metrics, Communicator& communicator) {
+  std::string mine;
+  for (const auto& [name, value] : metrics) mine += '\'' + name + "'\n";
+  const auto odd = train::find_odd(communicator, train::hash_of(mine.data(), mine.size()));
+  if (!odd) return;
+  const std::string usual = train::text_from(communicator, mine, odd->usual);
+  const auto name_of_rank = [](int rank) { return "rank " + std::to_string(rank); };
+  const std::string mismatch =
+      train::difference(mine, usual, name_of_rank(communicator.rank()), name_of_rank(odd->usual), "metric");
+  throw MismatchError("the metrics differ: " + train::text_from(communicator, mismatch, odd->rank),
+                      {.peer = odd->rank, .collective = "average"});
+}
+
+}  // namespace
+
+Metrics average(const Metrics& metrics, Communicator& communicator, double weight) {
+  require_same_names(metrics, communicator);
+  std::vector<double> weights(static_cast<std::size_t>(communicator.size()));
+  communicator.all_gather(ConstBuffer(&weight, 1, DType::float64), Buffer(weights));
+  double total = 0;
+  for (std::size_t rank = 0; rank < weights.size(); ++rank) {
+    if (!std::isfinite(weights[rank]) || weights[rank] < 0) {
+      throw InvalidArgument("average: rank " + std::to_string(rank) + " has a weight of " +
+                                std::to_string(weights[rank]) + ", which is no number of 0 or more",
+                            {.peer = static_cast<int>(rank), .collective = "average"});
+    }
+    total += weights[rank];
+  }
+  if (total == 0) throw InvalidArgument("average: the weight is 0 on all ranks", {.collective = "average"});
+  std::vector<double> sums;
+  for (const auto& [name, value] : metrics) sums.push_back(weight == 0 ? 0 : weight / total * value);
+  communicator.all_reduce(Buffer(sums), ReduceOp::sum);
+  Metrics means = metrics;
+  std::size_t i = 0;
+  for (auto& [name, value] : means) value = sums[i++];
+  return means;
+}
+
+void average_parameters(const torch::nn::Module& module, Communicator& communicator) {
+  const c10::NoGradGuard no_grad;
+  const train::NamedTensors parameters = train::once(module.named_parameters());
+  std::vector<at::Tensor> contiguous;
+  const std::string problem = train::problem_of([&] {
+    for (const train::NamedTensor& parameter : parameters) {
+      contiguous.push_back(parameter.tensor.detach().contiguous());
+      buffer_of(contiguous.back());
+    }
+  });
+  train::require_same_layout(communicator, parameters, "average_parameters");
+  if (const auto complaint = train::first_complaint(communicator, problem))
+    throw InvalidArgument(complaint->text, {.peer = complaint->rank, .collective = "average_parameters"});
+  const CallOptions as_it_is{.wire = Wire::native};  // KOLO_WIRE is meant for gradients
+  std::vector<Work> works;
+  for (const at::Tensor& tensor : contiguous)
+    works.push_back(communicator.all_reduce_async(buffer_of(tensor), ReduceOp::average, as_it_is));
+  for (const Work& work : works) work.wait();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (!contiguous[i].is_alias_of(parameters[i].tensor))
+      parameters[i].tensor.variable_data().copy_(contiguous[i]);
+  }
+}
+
+}  // namespace kolo

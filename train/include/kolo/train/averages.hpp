@@ -1,0 +1,30 @@
+// Averages over all ranks of what is no gradient: metrics, parameters.
+#pragma once
+
+#include "kolo/train/libtorch.hpp"
+
+#include <torch/nn/module.h>
+
+#include <map>
+#include <string>
+
+#include "kolo/communicator.hpp"
+
+namespace kolo {
+
+using Metrics = std::map<std::string, double>;
+
+/// Collective: the mean of each metric over all ranks, the same bits on all of them. `weight` is what this
+/// rank counts, the number of its samples, say: a rank of weight 0 adds nothing, whatever its values. Throws,
+/// on all ranks, MismatchError where the names differ, InvalidArgument for a weight that is negative or not
+/// finite, or where all weights are 0.
+Metrics average(const Metrics& metrics, Communicator& communicator, double weight = 1);
+
+/// Collective: the mean of each parameter over all ranks takes its place, the same bits on all of them;
+/// buffers stay each rank's own. For models that are trained apart and put together now and then
+/// ("local SGD", T. Lin et al., ICLR 2020; see make_post_local_sgd_hook()). Throws MismatchError, on all
+/// ranks, if the models differ in names, types or shapes, and InvalidArgument for a parameter that is not a
+/// dense CPU tensor of numbers that can be averaged.
+void average_parameters(const torch::nn::Module& module, Communicator& communicator);
+
+}  // namespace kolo

@@ -1,0 +1,58 @@
+// Shards: a data set as files, of which each rank reads its own alone.
+#pragma once
+
+#include "kolo/train/libtorch.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "kolo/train/batch.hpp"
+
+namespace kolo {
+
+/// Writes `samples` (see Batch) as `shards` files of as equal sizes as can be, in an order drawn by `seed`,
+/// into `folder`, which is made where it is missing: shard-0.pt, shard-1.pt, ..., and index.pt, which says
+/// how many samples each has. Throws InvalidArgument for tensors of different first dimensions and for fewer
+/// samples than shards, Error that names the file where one cannot be written.
+void write_shards(const Batch& samples, const std::string& folder, std::int64_t shards,
+                  std::uint64_t seed = 0);
+
+struct ShardReaderOptions {
+  bool shuffle = true;  ///< the rank's shards, and the samples of each, anew in each epoch
+  std::uint64_t seed = 0;
+  /// All ranks get the same number of full batches, and what is left over is skipped. False: each rank gets
+  /// all its samples, the last batch may be smaller; see DistributedDataParallelBase::join().
+  bool drop_uneven = true;
+};
+
+/// Reads what write_shards() wrote. Rank r owns the shards r, r + ranks, r + 2 ranks, ..., in every epoch, so
+/// a host needs no other files than index.pt and those of its ranks. Samples never meet those of other ranks'
+/// shards in another way than in the global batch: write many shards of well mixed samples. One shard is read
+/// ahead, by a thread, while the one before is given out; two are in memory. Not thread-safe.
+class ShardReader {
+ public:
+  /// Throws InvalidArgument unless 0 <= rank < ranks and batch >= 1, and where there are fewer shards than
+  /// ranks; Error that names the file where index.pt cannot be read.
+  ShardReader(const std::string& folder, int rank, int ranks, std::int64_t batch,
+              const ShardReaderOptions& options = {});
+  ~ShardReader();
+  ShardReader(const ShardReader&) = delete;
+  ShardReader& operator=(const ShardReader&) = delete;
+
+  /// Begins that epoch. The first is 0 without it; after an epoch's end next() goes on with the next.
+  void set_epoch(std::uint64_t epoch);
+  std::uint64_t epoch() const noexcept;
+  /// That this rank gets in an epoch; with drop_uneven the same on all ranks.
+  std::int64_t batches_per_epoch() const noexcept;
+  /// The next `batch` samples; nothing, once, at the end of an epoch. Throws Error that names the file where
+  /// a shard cannot be read or is not what index.pt says.
+  std::optional<Batch> next();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace kolo
