@@ -58,6 +58,20 @@ class Program(unittest.TestCase):
             self.assertEqual(one[0], four[0])
             self.assertAlmostEqual(one[1], four[1], delta=2e-3)
 
+    def test_all_ways_for_images_to_come_serve(self):
+        arguments = ["--limit", "2048", "--steps", "20", "--epochs", "4", "--lr", "0.05"]
+        with tempfile.TemporaryDirectory() as shards:
+            losses = {}
+            for reader in ("sampler", "scatter", "shards"):
+                _, files = train(2, *arguments, "--reader", reader, "--shards", shards)
+                metrics = json.loads(files["metrics.json"])
+                losses[reader] = [value for _, value, _ in metrics["loss"]]
+                self.assertGreater(metrics["data"]["ready_seconds"], 0)
+            self.assertIn("shard-7.pt", os.listdir(shards))
+        for sampled, scattered in zip(losses["sampler"], losses["scatter"], strict=True):
+            self.assertAlmostEqual(sampled, scattered, delta=2e-3)
+        self.assertLess(losses["shards"][-1], losses["shards"][0])
+
     def test_gradient_hooks_learn_too_and_send_less(self):
         for hook, share, more in (("one_bit", 1 / 25, ["--lr", "0.02"]),
                                   ("top_k:ratio=0.01", 1 / 18, ["--lr", "0.1", "--momentum", "0"])):

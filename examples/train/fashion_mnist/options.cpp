@@ -39,6 +39,13 @@ std::optional<int> parse_options(int argc, char** argv, bool speak, Options& opt
   app.add_option("--wire", options.wire, "The format in which all_reduce sends gradients")
       ->check(CLI::IsMember({"native", "bfloat16", "float16", "int8"}));
   app.add_option("--data", options.data, "Folder of the gzip'd IDX files");
+  app.add_option(
+         "--reader", options.reader,
+         "sampler: each rank reads all images; shards: each reads files of its own; scatter: rank 0 reads "
+         "and gives each rank its part")
+      ->check(CLI::IsMember({"sampler", "shards", "scatter"}));
+  app.add_option("--shards", options.shards,
+                 "Folder of these files; rank 0 writes them where there are none");
   app.add_option("--output", options.output, "Folder for loss.svg, timeline.json and metrics.json");
   app.add_option("--timeline-steps", options.timeline_steps, "Steps that the timeline shows")
       ->check(CLI::NonNegativeNumber);

@@ -22,7 +22,9 @@ struct Options {
   std::string hook;                 ///< as make_gradient_hook() takes it; empty: all_reduce
   std::string wire;                 ///< a name of kolo::Wire; empty: as the environment says
   std::string data;
-  std::string output;  ///< folder; empty: write no files
+  std::string reader = "sampler";  ///< of make_feed()
+  std::string shards;              ///< a folder
+  std::string output;              ///< folder; empty: write no files
   std::string progress = "auto";
   double require_accuracy = 0;  ///< percent
   std::int64_t timeline_steps = 40;

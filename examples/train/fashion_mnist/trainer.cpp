@@ -16,12 +16,13 @@
 #include <stdexcept>
 
 #include "fashion_mnist/data.hpp"
+#include "fashion_mnist/feed.hpp"
 #include "fashion_mnist/interrupt.hpp"
 #include "fashion_mnist/model.hpp"
 #include "fashion_mnist/progress.hpp"
+#include "kolo/train/averages.hpp"
 #include "kolo/train/compression.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
-#include "kolo/train/distributed_sampler.hpp"
 
 namespace fashion_mnist {
 namespace {
@@ -53,17 +54,27 @@ kolo::DistributedDataParallelOptions parallel_options(const Options& options,
   return parallel;
 }
 
+/// All but those that are held out.
+Dataset training_images(const Options& options) {
+  const Dataset all = load(options.data, true, options.limit);
+  return all.slice(0, std::max<std::int64_t>(all.size() - options.held_out, 0));
+}
+
+/// What accuracy is measured on.
+Dataset test_images(const Options& options) {
+  if (options.held_out == 0) return load(options.data, false);
+  const Dataset all = load(options.data, true, options.limit);
+  return all.slice(std::max<std::int64_t>(all.size() - options.held_out, 0), all.size());
+}
+
 class Training {
  public:
   Training(const Options& options, kolo::Communicator& communicator, std::shared_ptr<kolo::Timeline> timeline)
       : options_(options),
         communicator_(communicator),
         timeline_(std::move(timeline)),
-        loaded_(load(options.data, true, options.limit)),
-        training_(loaded_.slice(0, std::max<std::int64_t>(loaded_.size() - options.held_out, 0))),
-        test_(options.held_out > 0 ? loaded_.slice(training_.size(), loaded_.size())
-                                   : load(options.data, false)),
-        sampler_(training_.size(), communicator.rank(), communicator.size(), {.seed = options.seed}),
+        feed_(make_feed(options, communicator, [&] { return training_images(options); })),
+        test_(test_images(options)),
         model_(Net(), communicator, parallel_options(options, timeline_)),
         optimizer_(model_.parameters(), torch::optim::SGDOptions(options.learning_rate)
                                             .momentum(options.momentum)
@@ -76,8 +87,7 @@ class Training {
                                   " ranks");
     }
     model_.check(optimizer_);
-    rank_batch_ = options.batch / communicator.size();
-    steps_per_epoch_ = sampler_.samples_per_rank() / rank_batch_;
+    steps_per_epoch_ = feed_->steps_per_epoch();
     if (steps_per_epoch_ == 0) throw std::invalid_argument("there are fewer images than a batch takes");
     steps_ = steps_per_epoch_ * options.epochs;
     if (options.steps > 0) steps_ = std::min(steps_, options.steps);
@@ -95,14 +105,13 @@ class Training {
     history_.images = history_.steps * options_.batch;
     history_.total_seconds = seconds(Clock::now() - begin);
     history_.communication = model_.total();
-    average_bytes();
+    average_costs();
     return history_;
   }
 
  private:
   void train_epoch(int epoch) {
-    sampler_.set_epoch(static_cast<std::uint64_t>(epoch));
-    const at::Tensor order = at::tensor(sampler_.indices());
+    feed_->begin_epoch(epoch);
     model_->train();
     auto report_begin = Clock::now();
     auto exposed_before = model_.total().exposed;
@@ -110,7 +119,7 @@ class Training {
     std::int64_t loss_steps = 0;
     for (std::int64_t i = 0; i < steps_per_epoch_ && history_.steps < steps_; ++i) {
       choose_timeline_window();
-      loss_sum += step(order.slice(0, i * rank_batch_, (i + 1) * rank_batch_));
+      loss_sum += step();
       ++loss_steps;
       const bool is_to_evaluate =
           options_.evaluate_every > 0 && history_.steps % options_.evaluate_every == 0;
@@ -136,7 +145,7 @@ class Training {
   }
 
   /// One step of gradient descent; returns the loss of this rank's share of the batch.
-  double step(const at::Tensor& indices) {
+  double step() {
     const double progress = static_cast<double>(history_.steps) / static_cast<double>(steps_);
     const double warm_up = std::min(
         0.9, options_.warm_up_epochs * static_cast<double>(steps_per_epoch_) / static_cast<double>(steps_));
@@ -145,8 +154,10 @@ class Training {
       group.options().set_lr(learning_rate(options_, progress + 1.0 / static_cast<double>(steps_), warm_up));
     }
     const auto begin = Clock::now();
-    const at::Tensor images = training_.images.index_select(0, indices);
-    const at::Tensor labels = training_.labels.index_select(0, indices);
+    const kolo::Batch batch = feed_->next();
+    const at::Tensor &images = batch[0], &labels = batch[1];
+    const auto fed = Clock::now();
+    if (history_.steps == 0) history_.data_ready_seconds = seconds(fed - made_);
     optimizer_.zero_grad();
     const auto forward = Clock::now();
     const at::Tensor loss = functional::cross_entropy(model_(images), labels);
@@ -164,6 +175,7 @@ class Training {
     if (history_.steps++ > 0) {
       gradient_bytes_ += static_cast<double>(model_.last_step().bytes);
       sent_bytes_ += static_cast<double>(sent);
+      data_wait_ += seconds(fed - begin);
     }
     return loss.item().toDouble();
   }
@@ -200,12 +212,17 @@ class Training {
     if (communicator_.rank() == 0) line_.note(text);
   }
 
-  void average_bytes() {
-    std::array<double, 2> bytes{gradient_bytes_, sent_bytes_};
-    communicator_.all_reduce(kolo::Buffer(bytes), kolo::ReduceOp::average);
+  void average_costs() {
     const double steps = static_cast<double>(std::max<std::int64_t>(history_.steps - 1, 1));
-    history_.gradient_bytes_per_step = bytes[0] / steps;
-    history_.sent_bytes_per_step = bytes[1] / steps;
+    const kolo::Metrics mean = kolo::average({{"gradients", gradient_bytes_ / steps},
+                                              {"sent", sent_bytes_ / steps},
+                                              {"data wait", data_wait_ / steps},
+                                              {"data ready", history_.data_ready_seconds}},
+                                             communicator_);
+    history_.gradient_bytes_per_step = mean.at("gradients");
+    history_.sent_bytes_per_step = mean.at("sent");
+    history_.data_wait_per_step = mean.at("data wait");
+    history_.data_ready_seconds = mean.at("data ready");
   }
 
   /// A few dozen steps tell all; a whole run would make a file that no viewer likes.
@@ -222,19 +239,18 @@ class Training {
   const Options& options_;
   kolo::Communicator& communicator_;
   std::shared_ptr<kolo::Timeline> timeline_;
-  Dataset loaded_;
-  Dataset training_;
+  Clock::time_point made_ = Clock::now();
+  std::unique_ptr<Feed> feed_;
   Dataset test_;
-  kolo::DistributedSampler sampler_;
   kolo::DistributedDataParallel<NetImpl> model_;
   torch::optim::SGD optimizer_;
   ProgressLine line_;
-  std::int64_t rank_batch_ = 0;
   std::int64_t steps_per_epoch_ = 0;
   std::int64_t steps_ = 0;
   std::int64_t evaluated_at_ = -1;  ///< step
   double gradient_bytes_ = 0;
   double sent_bytes_ = 0;
+  double data_wait_ = 0;
   History history_;
 };
 

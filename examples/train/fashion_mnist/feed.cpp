@@ -1,0 +1,109 @@
+#include "fashion_mnist/feed.hpp"
+
+#include <ATen/Functions.h>
+
+#include <filesystem>
+#include <stdexcept>
+#include <utility>
+
+#include "kolo/train/batch_scatter.hpp"
+#include "kolo/train/distributed_sampler.hpp"
+#include "kolo/train/shards.hpp"
+
+namespace fashion_mnist {
+namespace {
+
+constexpr std::int64_t kShardsPerRank = 4;
+
+/// Batches of one rank's samples out of all images.
+class SamplerFeed final : public Feed {
+ public:
+  SamplerFeed(Dataset training, int rank, int ranks, std::int64_t batch, std::uint64_t seed)
+      : training_(std::move(training)),
+        sampler_(training_.size(), rank, ranks, {.seed = seed}),
+        batch_(batch) {}
+
+  std::int64_t steps_per_epoch() const override { return sampler_.samples_per_rank() / batch_; }
+  void begin_epoch(int epoch) override {
+    sampler_.set_epoch(static_cast<std::uint64_t>(epoch));
+    order_ = at::tensor(sampler_.indices());
+    step_ = 0;
+  }
+  kolo::Batch next() override {
+    const at::Tensor indices = order_.slice(0, step_ * batch_, (step_ + 1) * batch_);
+    ++step_;
+    return {training_.images.index_select(0, indices), training_.labels.index_select(0, indices)};
+  }
+
+ private:
+  Dataset training_;
+  kolo::DistributedSampler sampler_;
+  std::int64_t batch_;
+  at::Tensor order_;
+  std::int64_t step_ = 0;
+};
+
+class ShardFeed final : public Feed {
+ public:
+  ShardFeed(const std::string& folder, int rank, int ranks, std::int64_t batch, std::uint64_t seed)
+      : reader_(folder, rank, ranks, batch, {.seed = seed}) {}
+
+  std::int64_t steps_per_epoch() const override { return reader_.batches_per_epoch(); }
+  void begin_epoch(int epoch) override { reader_.set_epoch(static_cast<std::uint64_t>(epoch)); }
+  kolo::Batch next() override { return reader_.next().value(); }
+
+ private:
+  kolo::ShardReader reader_;
+};
+
+/// All ranks take the same batches, so rank 0's source needs no word from them of where an epoch begins.
+class ScatterFeed final : public Feed {
+ public:
+  /// Rank 0 has a feed of whole batches, and says how many there are.
+  ScatterFeed(kolo::Communicator& communicator, std::shared_ptr<Feed> whole)
+      : steps_per_epoch_(whole ? whole->steps_per_epoch() : 0) {
+    communicator.broadcast(kolo::Buffer(&steps_per_epoch_, 1, kolo::DType::int64), 0);
+    kolo::BatchScatter::Source source;
+    if (whole) {
+      source = [whole, step = std::int64_t{0}]() mutable {
+        const std::int64_t steps = whole->steps_per_epoch();
+        if (step % steps == 0) whole->begin_epoch(static_cast<int>(step / steps));
+        ++step;
+        return whole->next();
+      };
+    }
+    scatter_ = std::make_unique<kolo::BatchScatter>(communicator, std::move(source));
+  }
+
+  std::int64_t steps_per_epoch() const override { return steps_per_epoch_; }
+  void begin_epoch(int) override {}
+  kolo::Batch next() override { return scatter_->next().value(); }
+
+ private:
+  std::int64_t steps_per_epoch_;
+  std::unique_ptr<kolo::BatchScatter> scatter_;
+};
+
+}  // namespace
+
+std::unique_ptr<Feed> make_feed(const Options& options, kolo::Communicator& communicator,
+                                const std::function<Dataset()>& training) {
+  const int rank = communicator.rank(), ranks = communicator.size();
+  const std::int64_t batch = options.batch / ranks;
+  if (options.reader == "sampler")
+    return std::make_unique<SamplerFeed>(training(), rank, ranks, batch, options.seed);
+  if (options.reader == "scatter") {
+    std::shared_ptr<Feed> whole;
+    if (rank == 0) whole = std::make_shared<SamplerFeed>(training(), 0, 1, options.batch, options.seed);
+    return std::make_unique<ScatterFeed>(communicator, std::move(whole));
+  }
+  if (options.shards.empty()) throw std::invalid_argument("--reader shards needs a folder: --shards");
+  if (rank == 0 && !std::filesystem::exists(std::filesystem::path(options.shards) / "index.pt")) {
+    const Dataset all = training();
+    kolo::write_shards({all.images, all.labels}, options.shards, kShardsPerRank * ranks, options.seed);
+  }
+  communicator.barrier();
+  return std::make_unique<ShardFeed>(options.shards, rank, ranks, batch, options.seed);
+}
+
+}  // namespace fashion_mnist
