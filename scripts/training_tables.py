@@ -1,6 +1,8 @@
 """The tables of scripts/compare-training: which programs are run for their rows, and how the rows are summed up."""
 import json
 import statistics
+import tempfile
+from pathlib import Path
 
 ARMS = {
     "float32": [],
@@ -31,6 +33,8 @@ DRIVERS = {
 # A step allocates what the one before has freed. glibc gives it back to the system in between, which costs a quarter of a
 # step, more in some runs than in others: it hides what the drivers cost.
 KEEP_MEMORY = ["MALLOC_TRIM_THRESHOLD_=1000000000", "MALLOC_MMAP_THRESHOLD_=1000000000"]
+# The options of train_fashion_mnist for each way in which images come.
+READERS = ("sampler", "shards", "scatter")
 ONE_HOST = "one host"
 PLACES = ((2, ONE_HOST), (4, ONE_HOST), (4, "1gbit"))
 
@@ -51,7 +55,6 @@ class Row:
             return [str(programs / "kolo"), "run", "-n", str(RANKS), "--", *train]
         return ["scripts/cluster", "--hosts", str(RANKS), "--rate", self.network, "--no-prefix", "--", *train]
 
-
     def results(self, folder):
         metrics = json.loads((folder / "metrics.json").read_text())
         communication = metrics["communication"]
@@ -68,6 +71,22 @@ class Row:
 
     def said(self, found):
         return f"{found['accuracy']:.2f} %"
+
+
+class ReaderRow(Row):
+    """A run of train_fashion_mnist in which the way of the images counts. Files of shards stay for the next row."""
+
+    def program(self, programs, folder):
+        shards = str(Path(tempfile.gettempdir()) / "kolo-fashion-mnist-shards")
+        return [*super().program(programs, folder), "--reader", self.key["arm"], "--shards", shards]
+
+    def results(self, folder):
+        metrics = json.loads((folder / "metrics.json").read_text())
+        return {"step_s": metrics["training_seconds"] / metrics["steps"],
+                "wait_s": metrics["data"]["wait_seconds_per_step"], "ready_s": metrics["data"]["ready_seconds"]}
+
+    def said(self, found):
+        return f"{1e3 * found['wait_s']:.2f} ms of {1e3 * found['step_s']:.0f} ms a step waiting for images"
 
 
 class WordsRow(Row):
@@ -171,7 +190,15 @@ def drivers(_, __):
                                     ["--steps", "16", "--hidden", "1024"])
 
 
-TABLES = {"rates": rates, "accuracy": accuracy, "compression": compression, "sparse": sparse, "drivers": drivers}
+def data(_, __):
+    """How images reach four emulated hosts: blocks of steps that take turns."""
+    for block in range(1, BLOCKS + 1):
+        for arm in READERS:
+            yield ReaderRow({"arm": arm, "network": "1gbit", "block": block}, "1gbit", ["--steps", "40", "--limit", "60000"])
+
+
+TABLES = {"rates": rates, "accuracy": accuracy, "compression": compression, "sparse": sparse, "drivers": drivers,
+          "data": data}
 
 
 def aligned(header, lines):
@@ -193,17 +220,25 @@ def seconds(value):
     return "-" if value is None else f"{value:.0f}"
 
 
+def paired_ratios(dividends, divisors, value):
+    """Of two arms' rows by block: the quotients of rows of one block."""
+    ratios = sorted(dividends[block][value] / divisors[block][value] for block in dividends.keys() & divisors.keys())
+    return f"{statistics.median(ratios):.2f} x ({ratios[0]:.2f} to {ratios[-1]:.2f})" if ratios else "-"
+
+
+def by_block(rows, arm):
+    return {row["block"]: row for row in rows if row["arm"] == arm and row["block"] > 0}
+
+
 def sparse_summary(rows):
-    blocks = {(row["arm"], row["block"]): row for row in rows if row["block"] > 0}
     losses = {(row["arm"], row["optimizer"]): f"{row['loss']:.5f}" for row in rows if row["block"] == 0}
     lines = []
     for arm in TABLE_METHODS:
-        of_arm = [row for (name, _), row in blocks.items() if name == arm]
+        blocks = by_block(rows, arm)
+        of_arm = list(blocks.values())
         if not of_arm:
             continue
-        ratios = sorted(blocks["dense", block]["median_step_s"] / blocks[arm, block]["median_step_s"]
-                        for name, block in blocks if name == arm and ("dense", block) in blocks)
-        faster = f"{statistics.median(ratios):.2f} x ({ratios[0]:.2f} to {ratios[-1]:.2f})" if ratios else "-"
+        faster = paired_ratios(by_block(rows, "dense"), blocks, "median_step_s")
         lines.append([arm, f"{1e3 * statistics.median(row['median_step_s'] for row in of_arm):.0f}",
                       f"{1e3 * statistics.mean(row['mean_step_s'] for row in of_arm):.0f}", faster,
                       f"{of_arm[-1]['sent_bytes_per_step'] / 1e6:.2f}",
@@ -211,17 +246,27 @@ def sparse_summary(rows):
     return aligned(["tables", "ms a step, median", "mean", "faster than dense", "MB sent a step", "loss, sgd", "loss, adagrad"], lines)
 
 
+def data_summary(rows):
+    lines = []
+    for arm in READERS:
+        of_arm = by_block(rows, arm)
+        if of_arm:
+            lines.append([arm, *(f"{scale * statistics.median(row[name] for row in of_arm.values()):.{digits}f}"
+                                 for name, scale, digits in (("ready_s", 1, 2), ("wait_s", 1e3, 2), ("step_s", 1e3, 1))),
+                          paired_ratios(of_arm, by_block(rows, "sampler"), "step_s")])
+    return aligned(["way", "s until the first batch", "ms of a step waiting", "ms a step", "of sampler's"], lines)
+
+
 def drivers_summary(rows):
     lines = []
     for workers, network in PLACES:
-        here = {(row["arm"], row["block"]): row for row in rows if (row["workers"], row["network"]) == (workers, network)}
+        here = [row for row in rows if (row["workers"], row["network"]) == (workers, network)]
         for arm in DRIVERS:
-            of_arm = [row for (name, _), row in here.items() if name == arm]
+            blocks = by_block(here, arm)
+            of_arm = list(blocks.values())
             if not of_arm:
                 continue
-            ratios = sorted(here[arm, block]["median_step_s"] / here["DDP", block]["median_step_s"]
-                            for name, block in here if name == arm and ("DDP", block) in here)
-            slower = f"{statistics.median(ratios):.2f} x ({ratios[0]:.2f} to {ratios[-1]:.2f})" if ratios else "-"
+            slower = paired_ratios(blocks, by_block(here, "DDP"), "median_step_s")
             lines.append([f"{workers}, {network}", arm,
                           f"{1e3 * statistics.median(row['median_step_s'] for row in of_arm):.0f}",
                           f"{1e3 * statistics.mean(row['mean_step_s'] for row in of_arm):.0f}", slower,
@@ -236,6 +281,8 @@ def summary(table, rows):
         return sparse_summary(rows)
     if table == "drivers":
         return drivers_summary(rows)
+    if table == "data":
+        return data_summary(rows)
     arms = list(dict.fromkeys(row["arm"] for row in rows))
     if table == "rates":
         found = {(row["arm"], row["rate"]): row["accuracy"] for row in rows}

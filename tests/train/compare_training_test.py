@@ -119,6 +119,19 @@ class CompareTraining(unittest.TestCase):
         self.assertEqual([cell.strip() for cell in line.split("|")[1:-1]],
                          ["4, 1gbit", "central driver", "3450", "1000", "1.50 x (1.50 to 1.50)", "1.50"])
 
+    def test_ways_of_the_images_are_compared_in_pairs(self):
+        rows = list(TABLES["data"]([], 1))
+        self.assertEqual([row.key["arm"] for row in rows[:4]], ["sampler", "shards", "scatter", "sampler"])
+        command = " ".join(rows[2].command(Path("programs"), Path("folder")))
+        self.assertIn("programs/train_fashion_mnist --output folder", command)
+        self.assertIn("--reader scatter --shards ", command)
+        seconds = {"sampler": 0.1, "shards": 0.1, "scatter": 0.2}
+        found = [{"table": "data", **row.key, "step_s": row.key["block"] * seconds[row.key["arm"]], "wait_s": 0.002,
+                  "ready_s": 1.5} for row in rows]
+        line = next(line for line in summary("data", found).splitlines() if line.startswith("| scatter"))
+        self.assertEqual([cell.strip() for cell in line.split("|")[1:-1]],
+                         ["scatter", "1.50", "2.00", "2100.0", "2.00 x (2.00 to 2.00)"])
+
     def test_the_word_model_is_run_and_read(self):
         row = next(TABLES["sparse"]([], 1))
         subprocess.run(row.program(self.folder, self.folder), check=True)
