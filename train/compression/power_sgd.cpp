@@ -56,6 +56,7 @@ std::string PowerSgd::describe() const {
 }
 
 void PowerSgd::check(std::span<const GradientPart> parameters) const {
+  left_out_.check(parameters);
   std::uint64_t largest = 0;
   for (const GradientPart& part : parameters) largest = std::max(largest, largest_rank(size_of_matrix(part)));
   if (static_cast<std::uint64_t>(options_.rank) <= largest) return;

@@ -30,6 +30,11 @@ std::string TopK::describe() const {
          ":warm_up_steps=" + std::to_string(options_.warm_up_steps);
 }
 
+void TopK::check(std::span<const GradientPart> parameters) const {
+  velocity_.check(parameters);
+  accumulated_.check(parameters);
+}
+
 void TopK::check(const OptimizerTraits& optimizer) const {
   if (options_.momentum > 0 && optimizer.has_momentum) {
     throw InvalidArgument("top_k has a momentum of " + text_of(options_.momentum) +

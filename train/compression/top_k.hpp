@@ -24,7 +24,7 @@ class TopK final : public GradientHook {
   explicit TopK(const TopKOptions& options);
 
   std::string describe() const override;
-  using GradientHook::check;
+  void check(std::span<const GradientPart> parameters) const override;
   void check(const OptimizerTraits& optimizer) const override;
   void average(const GradientBucket& bucket, Communicator& communicator) override;
   void end_step(bool keep) override;

@@ -215,6 +215,29 @@ TEST_P(Hook, GoesOnFromItsState) {
   EXPECT_THROW(make_gradient_hook(GetParam())->set_state({{"of another hook", {1}}}), InvalidArgument);
 }
 
+TEST_P(Hook, AStateOfOtherParametersIsRefused) {
+  Script what = script();
+  what.steps = 2;
+  const auto hook = make_gradient_hook(GetParam());
+  hook->set_state(run(what)[1].state);
+  auto known = parameters();
+  hook->check(known);
+  const auto keeps = [&](const HookState& state) {
+    return std::ranges::any_of(state, [](const auto& item) {
+      return item.first.starts_with("left out of ") || item.first.starts_with("accumulated of ");
+    });
+  };
+  for (GradientPart& part : known) {
+    if (part.shape.empty()) continue;
+    part.count = part.count / static_cast<std::uint64_t>(std::max<std::int64_t>(part.shape.back(), 1)) *
+                 static_cast<std::uint64_t>(part.shape.back() + 1);
+    ++part.shape.back();
+  }
+  if (keeps(hook->state())) {
+    EXPECT_THROW(hook->check(known), InvalidArgument);
+  }
+}
+
 TEST_P(Hook, TakesBucketsOfNoAndOfFewElements) {
   Script what = script();
   what.ranks = 5;
