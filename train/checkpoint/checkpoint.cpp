@@ -12,6 +12,7 @@
 #include "checkpoint/file.hpp"
 #include "ddp/agreement.hpp"
 #include "kolo/error.hpp"
+#include "libtorch/first_use.hpp"
 #include "libtorch/optimizer_archive.hpp"
 #include "libtorch/problem.hpp"
 
@@ -32,6 +33,16 @@ void set_random_state(const at::Tensor& state) {
   generator.set_state(state);
 }
 
+void touch_parameters(const torch::nn::Module& module) {
+  for (const at::Tensor& parameter : module.parameters()) train::FirstUse::touch(parameter);
+}
+
+/// Without an operation that would wait for averages under way.
+void save_module(const torch::nn::Module& module, torch::serialize::OutputArchive& archive) {
+  touch_parameters(module);
+  module.save(archive);
+}
+
 /// libtorch takes a tensor of any shape for one that it loads.
 void load_module(torch::nn::Module& module, torch::serialize::InputArchive& archive) {
   const auto shapes = [&] {
@@ -43,6 +54,7 @@ void load_module(torch::nn::Module& module, torch::serialize::InputArchive& arch
     return result;
   };
   const auto before = shapes();
+  touch_parameters(module);
   module.load(archive);
   const auto after = shapes();
   const auto [was, is] = std::ranges::mismatch(before, after);
@@ -101,7 +113,7 @@ Checkpoint& Checkpoint::add(Entry entry) {
 }
 
 Checkpoint& Checkpoint::add(std::string name, torch::nn::Module& module) {
-  return add({std::move(name), false, [&module](auto& archive) { module.save(archive); },
+  return add({std::move(name), false, [&module](auto& archive) { save_module(module, archive); },
               [&module](auto& archive) { load_module(module, archive); }});
 }
 

@@ -23,7 +23,7 @@ struct DistributedDataParallelBase::State {
         communicator(std::move(communicator_)),
         own(communicator.split(0)),
         options(require_compatible(options_)),
-        model(train::alike(train::Model(*module, options), own, options)),
+        model(train::alike(require_dense(train::Model(*module, options), options), own, options)),
         reducer(model.trainable, model.tables, own, options),
         buffers(model.buffers),
         check(model.parameters(), options.check_parameters_every) {
@@ -37,16 +37,26 @@ struct DistributedDataParallelBase::State {
 
   static const DistributedDataParallelOptions& require_compatible(
       const DistributedDataParallelOptions& options) {
-    const auto exclude = [&](const char* other) {
-      throw InvalidArgument("the options hook and " + std::string(other) + " exclude each other", {});
+    const auto exclude = [](const std::string& one, const std::string& other) {
+      throw InvalidArgument("the options " + one + " and " + other + " exclude each other", {});
     };
-    if (options.hook && options.wire) exclude("wire");
-    if (options.hook && options.find_unused_parameters) exclude("find_unused_parameters");
+    if (options.hook && options.wire) exclude("hook", "wire");
+    if (options.hook && options.find_unused_parameters) exclude("hook", "find_unused_parameters");
+    if (options.hook && options.overlap_forward) exclude("hook", "overlap_forward");
+    if (options.find_unused_parameters && options.overlap_forward)
+      exclude("find_unused_parameters", "overlap_forward");
     if (options.hook && !options.hook->keeps_ranks_equal() && options.check_parameters_every > 0)
       throw InvalidArgument("the option check_parameters_every does not go with the hook " +
                                 options.hook->describe() + ", with which ranks' parameters differ",
                             {});
     return options;
+  }
+
+  static train::Model require_dense(train::Model model, const DistributedDataParallelOptions& options) {
+    if (!options.overlap_forward || model.tables.empty()) return model;
+    throw InvalidArgument("'" + model.trainable[model.tables[0]].name +
+                              "' has sparse gradients, which exclude the option overlap_forward",
+                          {});
   }
 
   void require_unchanged() {
@@ -127,14 +137,19 @@ void DistributedDataParallelBase::Join::step(std::int64_t samples) {
 
 void DistributedDataParallelBase::Join::finish(const std::function<void()>& optimizer_step,
                                                const std::function<void()>& empty_pass) {
-  if (!optimizer_step) throw InvalidArgument("join(): finish() needs the optimizer's step", {});
   State& state = *parallel_.state_;
+  const bool steps_itself = state.reducer.forward() != nullptr;
+  if (!optimizer_step && !steps_itself)
+    throw InvalidArgument("join(): finish() needs the optimizer's step", {});
+  if (optimizer_step && steps_itself)
+    throw InvalidArgument("join(): overlap_forward makes the steps: give finish() an empty function", {});
   while (!is_finished_) {
     state.reducer.require_sound();
     state.join->announce({});
     is_finished_ = !state.reducer.follow(empty_pass);
-    if (!is_finished_) optimizer_step();
+    if (!is_finished_ && optimizer_step) optimizer_step();
   }
+  state.reducer.finish_step();
 }
 
 void DistributedDataParallelBase::prepare_forward() {
@@ -144,16 +159,40 @@ void DistributedDataParallelBase::prepare_forward() {
 }
 
 void DistributedDataParallelBase::prepare_backward(std::span<const at::Tensor> outputs, bool is_all) {
+  state_->reducer.require_sound();  // forward may have waited for averages in vain
   if (c10::GradMode::is_enabled()) state_->reducer.expect_backward_from(outputs, is_all);
 }
 
+void DistributedDataParallelBase::finish_step() {
+  state_->reducer.finish_step();
+}
+
+void DistributedDataParallelBase::change_optimizers(
+    const std::function<void(torch::optim::Optimizer&)>& change) {
+  if (state_->reducer.forward() != nullptr) state_->reducer.forward()->change_optimizers(change);
+}
+
+std::vector<torch::optim::Optimizer*> DistributedDataParallelBase::optimizers() {
+  state_->reducer.finish_step();
+  if (state_->reducer.forward() == nullptr) return {};
+  return state_->reducer.forward()->optimizers();
+}
+
 void DistributedDataParallelBase::check(const torch::optim::Optimizer& optimizer) const {
+  if (state_->options.overlap_forward)
+    throw InvalidArgument("overlap_forward has an optimizer for each bucket: there is none to step", {});
   if (state_->options.hook) state_->options.hook->check(traits_of(optimizer));
 }
 
 void DistributedDataParallelBase::set_loss_scale(float scale) {
   if (!(scale > 0) || !std::isfinite(scale))
     throw InvalidArgument("a loss scale of " + std::to_string(scale) + " is not positive and finite", {});
+  if (state_->options.overlap_forward && scale != 1) {
+    throw InvalidArgument(
+        "loss scaling and overlap_forward exclude each other: a step for which the scale was too large would "
+        "be made all the same",
+        {});
+  }
   state_->reducer.set_loss_scale(scale);
 }
 
@@ -162,6 +201,7 @@ bool DistributedDataParallelBase::averages_are_finite() const noexcept {
 }
 
 std::vector<at::Tensor> DistributedDataParallelBase::parameters() const {
+  state_->reducer.finish_step();
   return train::values_of(train::once(state_->module->named_parameters()));
 }
 
@@ -170,6 +210,7 @@ Communicator& DistributedDataParallelBase::communicator() noexcept {
 }
 
 std::vector<DistributedDataParallelBase::BucketInfo> DistributedDataParallelBase::buckets() const {
+  state_->reducer.finish_step();
   std::vector<BucketInfo> result;
   for (const train::Bucket& bucket : state_->reducer.buckets()) {
     BucketInfo info{{}, bucket.buffer()};

@@ -14,6 +14,7 @@
 #include "ddp/autograd_run.hpp"
 #include "ddp/bucket_assignment.hpp"
 #include "ddp/failure.hpp"
+#include "ddp/slice_plan.hpp"
 #include "ddp/unused_parameters.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
@@ -68,6 +69,8 @@ Reducer::Reducer(std::vector<NamedTensor> parameters, std::span<const std::size_
     tables_ = std::make_unique<SparseTables>(parameters_, tables, communicator_, options_.sparse_method);
   build(order);
   if (options_.hook) hook_thread_ = std::make_unique<AveragingThread>(communicator_.split(0));
+  if (options_.overlap_forward)
+    forward_ = std::make_unique<ForwardOverlap>(buckets_, parameters_, communicator_.split(0), options_);
   for (std::size_t i = 0; i < states_.size(); ++i) watch(i);
 }
 
@@ -75,11 +78,17 @@ void Reducer::watch(std::size_t index) {
   Parameter& state = states_[index];
   state.accumulator = torch::autograd::impl::grad_accumulator(state.tensor);
   // One gradient cannot be averaged twice; and after a failure the old object may still be in scope.
-  const auto& hooks = state.accumulator->post_hooks();
-  const auto other = std::ranges::find_if(
-      hooks, [](const auto& hook) { return dynamic_cast<Hook*>(hook.get()) != nullptr; });
-  if (other != hooks.end()) static_cast<Hook*>(other->get())->reducer().retire(parameters_[index].name);
+  if (Reducer* const other = of(state.tensor)) other->retire(parameters_[index].name);
   state.hook = state.accumulator->add_post_hook(std::make_unique<Hook>(*this, index));
+}
+
+Reducer* Reducer::of(const at::Tensor& parameter) {
+  const auto accumulator = torch::autograd::impl::try_get_grad_accumulator(parameter);
+  if (!accumulator) return nullptr;
+  const auto& hooks = accumulator->post_hooks();
+  const auto found = std::ranges::find_if(
+      hooks, [](const auto& hook) { return dynamic_cast<Hook*>(hook.get()) != nullptr; });
+  return found == hooks.end() ? nullptr : &static_cast<Hook*>(found->get())->reducer();
 }
 
 Reducer::~Reducer() {
@@ -87,10 +96,16 @@ Reducer::~Reducer() {
 }
 
 void Reducer::remove_hooks() noexcept {
+  try {
+    finish_step();
+  } catch (const std::exception&) {
+    // The other ranks know; steps that this one has not made belong to averages that it does not have.
+  }
   for (Parameter& state : states_) {
     if (state.hook != 0) state.accumulator->del_post_hook(std::exchange(state.hook, 0));
   }
   hook_thread_.reset();
+  forward_.reset();
   tables_.reset();
   for (Bucket& bucket : buckets_) bucket.settle();
 }
@@ -111,9 +126,11 @@ void Reducer::build(std::span<const std::size_t> order) {
   std::vector<std::size_t> dense;
   std::ranges::copy_if(order, std::back_inserter(dense), [&](std::size_t i) { return !states_[i].is_table; });
   if (tables_) tables_->set_order(order);
+  // What travels in slices is not to be waited for in larger units.
+  const std::uint64_t most = options_.overlap_forward ? kSliceBytes : options_.bucket_bytes;
   std::vector<Bucket> buckets;
-  for (const auto& members :
-       assign_buckets(sizes, dense, options_.first_bucket_bytes, options_.bucket_bytes)) {
+  for (const auto& members : assign_buckets(sizes, dense, std::min(options_.first_bucket_bytes, most),
+                                            std::min(options_.bucket_bytes, most))) {
     buckets.emplace_back(members, parameters_);
   }
   buckets_ = std::move(buckets);
@@ -128,6 +145,7 @@ void Reducer::build(std::span<const std::size_t> order) {
 
 void Reducer::require_sound() {
   if (error_) std::rethrow_exception(error_);
+  if (forward_) require_sound_forward();
   if (in_backward_) {
     throw InvalidArgument(
         "forward() was called by a backward() that averages gradients: let backward() compute parts of the "
@@ -205,6 +223,7 @@ void Reducer::on_gradient(std::size_t index) {
 void Reducer::begin() {
   if (join_ != nullptr && !std::exchange(has_share_, false)) share_ = join_->wait();
   if (join_ == nullptr) share_ = {};
+  if (forward_) begin_in_forward();
   in_backward_ = true;
   next_bucket_ = 0;
   ready_order_.clear();
@@ -279,7 +298,9 @@ void Reducer::start_complete_buckets() {
 void Reducer::start(std::size_t index) {
   Bucket& bucket = buckets_[index];
   if (share_.factor != 1) bucket.scale(share_.factor);
-  if (hook_thread_ && bucket.buffer().dtype == DType::float32) {
+  if (forward_) {
+    forward_->start(index);
+  } else if (hook_thread_ && bucket.buffer().dtype == DType::float32) {
     bucket.start(*hook_thread_, *options_.hook,
                  {.index = index, .loss_scale = loss_scale_, .contributes = share_.contributes});
   } else {
@@ -359,6 +380,10 @@ void Reducer::finish() {
     attempt([&] { agreement.wait(); });  // also after an error: it borrows `used`
     if (buffers_ != nullptr) attempt([&] { buffers_->finish(); });
     if (error) std::rethrow_exception(error);
+    if (forward_) {
+      end_in_forward();
+      return;
+    }
     account(waiting, Bucket::Clock::now());
     if (hook_thread_) end_hook_step(tables_are_finite);
     attach_results(used);
@@ -413,51 +438,6 @@ void Reducer::attach_results(std::span<const std::uint8_t> used_anywhere) {
     state.expected = true;
   }
   has_expectation_ = false;
-}
-
-std::span<const SparseTables::Table> Reducer::tables() const {
-  if (!tables_) return {};
-  return tables_->tables();
-}
-
-void Reducer::account(Bucket::Clock::time_point waiting, Bucket::Clock::time_point done) {
-  last_step_ = {};
-  last_step_.steps = 1;
-  last_step_.exposed = done - waiting;
-  using Span = std::pair<Bucket::Clock::time_point, Bucket::Clock::time_point>;
-  std::vector<Span> spans;
-  for (const Bucket& bucket : buckets_) {
-    ++last_step_.all_reduces;
-    last_step_.bytes += bucket.bytes();
-    spans.emplace_back(bucket.started(), bucket.ended());
-  }
-  for (const SparseTables::Table& table : tables()) {
-    ++last_step_.sparse_sums;
-    last_step_.bytes += table.bytes;
-    spans.emplace_back(table.started, table.job.ended);
-  }
-  // They overlap each other: count each moment before `waiting` once.
-  std::ranges::sort(spans);
-  Bucket::Clock::time_point counted{};
-  for (const auto& [started, ended] : spans) {
-    const auto begin = std::max(started, counted);
-    const auto end = std::min(ended, waiting);
-    if (begin < end) {
-      last_step_.hidden += end - begin;
-      counted = end;
-    }
-  }
-  total_ += last_step_;
-  if (!options_.timeline) return;
-  options_.timeline->span("wait", "compute", waiting, done);
-  for (std::size_t b = 0; b < buckets_.size(); ++b) {
-    options_.timeline->span("bucket " + std::to_string(b), "buckets", buckets_[b].started(),
-                            buckets_[b].ended(), "\"bytes\":" + std::to_string(buckets_[b].bytes()));
-  }
-  for (const SparseTables::Table& table : tables()) {
-    options_.timeline->span("rows of " + table.name, "tables", table.started, table.job.ended,
-                            "\"bytes\":" + std::to_string(table.bytes));
-  }
 }
 
 void Reducer::rebuild() {

@@ -14,6 +14,7 @@
 
 #include "ddp/averaging_thread.hpp"
 #include "ddp/bucket.hpp"
+#include "ddp/forward_overlap.hpp"
 #include "ddp/join_agreement.hpp"
 #include "ddp/node.hpp"
 #include "ddp/parameter_check.hpp"
@@ -35,6 +36,8 @@ class Reducer {
   Reducer(std::vector<NamedTensor> parameters, std::span<const std::size_t> tables, Communicator communicator,
           const DistributedDataParallelOptions& options);
   ~Reducer();
+  /// The one that watches the parameter; null for none.
+  static Reducer* of(const at::Tensor& parameter);
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
@@ -42,6 +45,11 @@ class Reducer {
   void set_synchronized(bool synchronized) noexcept { synchronized_ = synchronized; }
   /// Throws the error of an earlier backward, which may have broken off, since the ranks no longer agree.
   void require_sound();
+  /// With overlap_forward: waits for all averages and makes their steps. Throws what require_sound() does,
+  /// and the error of an average.
+  void finish_step();
+  /// The optimizers of overlap_forward; null without it.
+  ForwardOverlap* forward() const noexcept { return forward_.get(); }
   /// Goes on with parameters that were loaded. Throws InvalidArgument where one was replaced by another kind
   /// under the same name (by a cast, say).
   void require_watched();
@@ -71,8 +79,8 @@ class Reducer {
 
   const std::vector<NamedTensor>& parameters() const noexcept { return parameters_; }
   const std::vector<Bucket>& buckets() const noexcept { return buckets_; }
-  const CommunicationStatistics& last_step() const noexcept { return last_step_; }
-  const CommunicationStatistics& total() const noexcept { return total_; }
+  const CommunicationStatistics& last_step();
+  const CommunicationStatistics& total();
 
  private:
   class Hook;
@@ -102,6 +110,9 @@ class Reducer {
   void finish();
   void end_hook_step(bool tables_are_finite);
   void complete_unready();
+  void require_sound_forward();
+  void begin_in_forward();
+  void end_in_forward();
   const at::Tensor& layout_of(std::size_t parameter) const;
   void attach_results(std::span<const std::uint8_t> used_anywhere);
   std::span<const SparseTables::Table> tables() const;
@@ -120,6 +131,7 @@ class Reducer {
   std::vector<Parameter> states_;
   std::vector<Bucket> buckets_;
   std::unique_ptr<AveragingThread> hook_thread_;  ///< after the buckets, which it uses; null without a hook
+  std::unique_ptr<ForwardOverlap> forward_;       ///< likewise; null without overlap_forward
   std::unique_ptr<SparseTables> tables_;          ///< null where there are none
   float loss_scale_ = 1;
   bool averages_are_finite_ = true;

@@ -9,6 +9,7 @@
 
 #include "ddp/agreement.hpp"
 #include "kolo/error.hpp"
+#include "libtorch/first_use.hpp"
 
 namespace kolo::train {
 namespace {
@@ -77,6 +78,7 @@ void Replicator::require_unchanged() const {
 
 void Replicator::start(Communicator& communicator, int root) {
   const c10::NoGradGuard no_grad;
+  for (const Member& member : members_) FirstUse::touch(member.named.tensor);
   is_root_ = communicator.rank() == root;
   for (at::Tensor& tensor : direct_) {
     works_.push_back(

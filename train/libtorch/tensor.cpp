@@ -1,6 +1,7 @@
 #include "kolo/train/tensor.hpp"
 
 #include "kolo/error.hpp"
+#include "libtorch/first_use.hpp"
 
 namespace kolo {
 
@@ -39,6 +40,7 @@ Buffer buffer_of(const at::Tensor& tensor) {
   if (!tensor.is_non_overlapping_and_dense()) {
     throw InvalidArgument("the tensor has gaps or overlaps in memory: pass contiguous()", {});
   }
+  train::FirstUse::touch(tensor);
   return {tensor.data_ptr(), static_cast<std::uint64_t>(tensor.numel()),
           dtype_of_tensor(tensor.scalar_type())};
 }

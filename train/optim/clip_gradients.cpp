@@ -9,6 +9,7 @@
 #include <string>
 #include <unordered_set>
 
+#include "ddp/reducer.hpp"
 #include "kolo/error.hpp"
 
 namespace kolo {
@@ -55,6 +56,11 @@ double clip_gradients(const std::vector<at::Tensor>& parameters, double max_norm
   std::vector<at::Tensor> gradients;  // dense, or the values of sparse ones
   std::unordered_set<const c10::TensorImpl*> seen;
   for (const at::Tensor& parameter : parameters) {
+    if (const auto* reducer = train::Reducer::of(parameter); reducer && reducer->forward()) {
+      throw InvalidArgument(
+          "a norm over all gradients and overlap_forward exclude each other: steps are made bucket by bucket",
+          {});
+    }
     at::Tensor& gradient = parameter.mutable_grad();
     if (!gradient.defined() || !seen.insert(parameter.unsafeGetTensorImpl()).second) continue;
     if (gradient.is_sparse()) {

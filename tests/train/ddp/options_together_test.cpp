@@ -20,8 +20,8 @@ namespace {
 
 using Features = std::set<std::string>;
 
-const std::vector<std::string> kFeatures = {"hook",   "wire", "sparse", "gather",     "no_sync",
-                                            "unused", "join", "clip",   "loss_scale", "checkpoint"};
+const std::vector<std::string> kFeatures = {"hook", "wire", "sparse",     "gather",     "no_sync", "unused",
+                                            "join", "clip", "loss_scale", "checkpoint", "forward"};
 
 /// Those that change what is learned; the others only change how.
 Features that_matter(const Features& features) {
@@ -66,6 +66,11 @@ DistributedDataParallelOptions options_of(const Features& features) {
   if (features.contains("wire")) options.wire = Wire::bfloat16;
   if (features.contains("gather")) options.sparse_method = SparseMethod::all_gather;
   options.find_unused_parameters = features.contains("unused");
+  if (features.contains("forward")) {
+    options.overlap_forward = [](const std::vector<at::Tensor>& parameters) {
+      return std::make_unique<torch::optim::SGD>(parameters, 0.2);
+    };
+  }
   return options;
 }
 
@@ -77,15 +82,17 @@ std::optional<std::vector<at::Tensor>> train_with(const Features& features) {
     const int rank = communicator.rank();
     const float scale = features.contains("loss_scale") ? 256.0f : 1.0f;
     const int passes = features.contains("no_sync") ? 2 : 1;
+    const bool makes_steps = features.contains("forward");
     const int steps = features.contains("join") && rank == 1 ? 2 : 4;
     std::optional<DistributedDataParallel<MixedImpl>> model;
     try {
       model.emplace(Mixed(features), communicator, options_of(features));
+      model->set_loss_scale(scale);
+      if (makes_steps && features.contains("clip")) clip_gradients(model->parameters(), 0.1);
     } catch (const InvalidArgument&) {
       is_refused = true;
       return;
     }
-    model->set_loss_scale(scale);
     torch::optim::SGD optimizer(model->parameters(), 0.2);
     const auto update = [&] {
       for (const at::Tensor& parameter : model->parameters()) {
@@ -114,9 +121,9 @@ std::optional<std::vector<at::Tensor>> train_with(const Features& features) {
         backward(pass);
       }
       backward(passes - 1);
-      update();
+      if (!makes_steps) update();
     }
-    if (join) join->finish(update);
+    if (join) join->finish(makes_steps ? std::function<void()>() : update);
     EXPECT_TRUE(same_everywhere(communicator, bits(model->parameters())));
     if (rank == 0) trained = model->parameters();
   });
@@ -132,7 +139,9 @@ std::string name_of(const Features& features) {
 
 TEST(OptionsTogether, EachPairTrainsAlikeOrIsRefused) {
   at::set_num_threads(1);
-  const std::set<Features> refused = {{"hook", "wire"}, {"hook", "unused"}};
+  const std::set<Features> refused = {{"hook", "wire"},      {"hook", "unused"},       {"forward", "hook"},
+                                      {"forward", "sparse"}, {"forward", "gather"},    {"forward", "unused"},
+                                      {"forward", "clip"},   {"forward", "loss_scale"}};
   for (const std::string& one : kFeatures) {
     for (const std::string& other : kFeatures) {
       if (other < one) continue;

@@ -16,7 +16,8 @@ namespace kolo {
 /// Call it after backward(): averages are the same on all ranks, and so is the norm, bit for bit, on machines
 /// with other vector units and numbers of threads too, as it is added up in float64 in a fixed order. An
 /// infinite or NaN norm leaves all gradients as they are. Throws InvalidArgument unless `max_norm` is
-/// positive and finite, for gradients of complex numbers, and for those that are not on the CPU.
+/// positive and finite, for gradients of complex numbers or not on the CPU, and where overlap_forward makes
+/// the steps.
 double clip_gradients(const std::vector<at::Tensor>& parameters, double max_norm);
 
 }  // namespace kolo

@@ -43,6 +43,10 @@ enum class JoinMode {
   weigh_by_samples,  ///< each rank's gradient, the mean over its samples, counts by their number
 };
 
+/// Makes an optimizer of these parameters and no others.
+using OptimizerFactory =
+    std::function<std::unique_ptr<torch::optim::Optimizer>(const std::vector<at::Tensor>& parameters)>;
+
 struct DistributedDataParallelOptions {
   /// A bucket is closed when it holds so many bytes of gradients or more. The first is small, so that
   /// communication starts early in backward.
@@ -79,6 +83,21 @@ struct DistributedDataParallelOptions {
   /// as they are. Its work is done by a thread of its own under backward(). May be null; excludes `wire` and
   /// find_unused_parameters.
   std::shared_ptr<GradientHook> hook = {};
+  /// backward() returns while gradients are still averaged, and the next forward waits for each bucket, and
+  /// makes the step of the optimizer of its parameters, before the first operation that uses one of them:
+  ///
+  ///     options.overlap_forward = [](const auto& parameters) {
+  ///       return std::make_unique<torch::optim::SGD>(parameters, 0.1);
+  ///     };
+  ///     kolo::DistributedDataParallel model(Net(), communicator, options);
+  ///     for (const auto& [images, labels] : batches) loss(model(images), labels).backward();
+  ///
+  /// So there is no step() to call, and no zero_grad(): after backward() parameters have no gradients. The
+  /// factory is called by construction, once for each bucket (of 4 MiB, or bucket_bytes where that is less).
+  /// Any operation of libtorch waits, in whatever function and thread. Memory that is read through a pointer
+  /// (data_ptr(), torch::save()) is still that from before the step: call finish_step() before.
+  /// rebuild_buckets does nothing; excludes `hook`, find_unused_parameters, and tables with sparse gradients.
+  OptimizerFactory overlap_forward = {};
   /// Where "wait" and "bucket" spans are recorded; may be null.
   std::shared_ptr<Timeline> timeline = {};
 };
@@ -131,7 +150,8 @@ class DistributedDataParallelBase {
     /// averaging, in which every parameter that the others have a gradient of has got it here. `empty_pass`,
     /// where the model itself communicates in forward or backward (SyncBatchNorm), has to make forward and
     /// backward with a batch of no samples, and is called before. Returns when no rank has data. Throws
-    /// InvalidArgument without an `optimizer_step`, and what backward() throws.
+    /// InvalidArgument without an `optimizer_step`, or with one where overlap_forward makes the steps, and
+    /// what backward() throws.
     void finish(const std::function<void()>& optimizer_step, const std::function<void()>& empty_pass = {});
 
    private:
@@ -149,11 +169,12 @@ class DistributedDataParallelBase {
   /// parameter when the models, what is frozen in them, or the options are not alike, InvalidArgument when
   /// there is nothing to train, a parameter or buffer is not a dense CPU tensor, the hook does not suit the
   /// model, `ignored` or sparse_parameters names none, a table with sparse gradients is another layer's
-  /// parameter too, or two options exclude each other. Another DistributedDataParallel of one of the
-  /// parameters, of an older communicator for example, is of no use from then on.
+  /// parameter too, overlap_forward gives no optimizer, or two options exclude each other. Another
+  /// DistributedDataParallel of one of the parameters, of an older communicator for example, is of no use
+  /// from then on.
   DistributedDataParallelBase(std::shared_ptr<torch::nn::Module> module, Communicator communicator,
                               DistributedDataParallelOptions options);
-  /// Waits for all-reduces under way.
+  /// Waits for all-reduces under way, and makes their steps as finish_step() does.
   ~DistributedDataParallelBase();
   DistributedDataParallelBase(const DistributedDataParallelBase&) = delete;
   DistributedDataParallelBase& operator=(const DistributedDataParallelBase&) = delete;
@@ -170,10 +191,23 @@ class DistributedDataParallelBase {
   /// counts.
   void prepare_backward(std::span<const at::Tensor> outputs, bool is_all = true);
 
-  /// Throws InvalidArgument where the hook and this optimizer do not go together. Call it once.
+  /// With overlap_forward: waits for the averages under way and makes the steps that wait for them. Does
+  /// nothing where there are none. Throws the averages' error.
+  void finish_step();
+  /// Calls `change` with the optimizer of each bucket: at once, or as soon as it has made the step that is
+  /// under way. So it may set learning rates at any place of the loop, and they count from the next
+  /// backward() on. All ranks must do it alike; `change` must not use the parameters. Does nothing without
+  /// overlap_forward.
+  void change_optimizers(const std::function<void(torch::optim::Optimizer&)>& change);
+  /// The optimizers that overlap_forward has made, after finish_step(), as to save them.
+  std::vector<torch::optim::Optimizer*> optimizers();
+
+  /// Throws InvalidArgument where the hook and this optimizer do not go together, or where overlap_forward
+  /// has optimizers of its own. Call it once.
   void check(const torch::optim::Optimizer& optimizer) const;
   /// The next losses are scaled by so much (loss scaling for mixed precision), the same on all ranks: a hook
-  /// keeps what it keeps unscaled.
+  /// keeps what it keeps unscaled. Throws InvalidArgument with overlap_forward, whose steps cannot be left
+  /// out.
   void set_loss_scale(float scale);
   /// Whether the averages of the last step are free of infinities and NaN, which are the same on all ranks.
   /// Where they are not, the hook has forgotten the step: skip the optimizer's step as well. Always true
@@ -181,12 +215,13 @@ class DistributedDataParallelBase {
   bool averages_are_finite() const noexcept;
 
   /// Each once, also one that is registered under several names (tied weights), where libtorch's parameters()
-  /// lists it several times.
+  /// lists it several times. After finish_step().
   std::vector<at::Tensor> parameters() const;
   /// The one that it was made with, for calls of the caller's own.
   Communicator& communicator() noexcept;
-  /// As assigned at the moment, in the order in which they are averaged.
+  /// As assigned at the moment, in the order in which they are averaged. After finish_step().
   std::vector<BucketInfo> buckets() const;
+  /// Of the last step whose averages have all been waited for.
   const CommunicationStatistics& last_step() const noexcept;
   const CommunicationStatistics& total() const noexcept;
 
@@ -266,9 +301,12 @@ class DistributedDataParallel : public DistributedDataParallelBase {
     return forward(std::forward<Arguments>(arguments)...);
   }
 
-  /// The model itself, for evaluation, saving and so on.
-  Model& model() noexcept { return *model_; }
-  Model* operator->() noexcept { return model_.get(); }
+  /// The model itself, for evaluation, saving and so on. After finish_step().
+  Model& model() {
+    finish_step();
+    return *model_;
+  }
+  Model* operator->() { return &model(); }
 
  private:
   std::shared_ptr<Model> model_;

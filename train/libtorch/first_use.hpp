@@ -1,0 +1,42 @@
+// FirstUse: learns that an operation of libtorch is about to use given tensors, before it runs.
+#pragma once
+
+#include "kolo/train/libtorch.hpp"
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace kolo::train {
+
+/// A callback on all operations of the process (at::RecordFunction) looks at their inputs. It is there only
+/// while some tensor is watched. A tensor is known by its storage, so views and aliases count as it does.
+/// What reads memory through a pointer is no operation: such code calls touch().
+///
+/// Not thread-safe, but operations may run in any thread, also while this object changes.
+class FirstUse {
+ public:
+  /// `on_use` is called in the thread that runs the operation, perhaps by several threads at once and more
+  /// than once for an index. Operations of its own are not looked at. It must not throw, as libtorch would
+  /// only log that.
+  explicit FirstUse(std::function<void(std::size_t index)> on_use);
+  ~FirstUse();
+  FirstUse(const FirstUse&) = delete;
+  FirstUse& operator=(const FirstUse&) = delete;
+
+  /// From now on, in addition to what is watched already: tensors with storage, each with an index.
+  void watch(const std::vector<std::pair<at::Tensor, std::size_t>>& tensors);
+  /// No longer.
+  void forget(std::size_t index);
+  void forget_all();
+
+  /// What an operation on `tensor` does: for code that is about to use its memory directly.
+  static void touch(const at::Tensor& tensor);
+
+ private:
+  std::shared_ptr<const std::function<void(std::size_t)>> listener_;
+};
+
+}  // namespace kolo::train
