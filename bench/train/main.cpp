@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -50,32 +51,51 @@ void print(const Trace& trace, const ReplayResult& result) {
   row("bound", result.bound(),
       "forward + max(backward, first bucket + communication, processor) + optimizer");
   fmt::print("  {:<22}{:>10.3f}\n", "step / bound", result.step / result.bound());
+  if (result.overlapped) {
+    const auto& with = *result.overlapped;
+    fmt::print(" averages go on in the next forward:\n");
+    row("processor time", with.processor, "");
+    row("step", with.step, fmt::format("median; mean {} ms", milliseconds(with.step_mean)));
+    row("  exposed", with.exposed, "forward waited");
+    row("bound", result.overlapped_bound(),
+        "max(forward + backward + optimizer + the first layer's bucket, communication, processor)");
+    fmt::print("  {:<22}{:>10.3f}\n", "step / bound", with.step_mean / result.overlapped_bound());
+  }
   fmt::print("  {:<22}{:>10.0f} B    per rank and step\n", "sent", result.sent_bytes);
 }
 
 nlohmann::json json_of(const Trace& trace, const ReplayResult& result, const ReplayOptions& options) {
   const auto& parallel = options.parallel;
-  return {{"kind", "replayed"},
-          {"hook", parallel.hook ? parallel.hook->describe() : ""},
-          {"wire", parallel.wire ? kolo::name_of(*parallel.wire) : ""},
-          {"model", trace.model},
-          {"trace_machine", trace.machine},
-          {"batch", trace.batch},
-          {"compute_ratio", options.compute_ratio},
-          {"gradient_bytes", trace.bytes()},
-          {"ranks", result.ranks},
-          {"buckets", result.buckets},
-          {"forward_s", result.forward},
-          {"backward_s", result.backward},
-          {"optimizer_s", result.optimizer},
-          {"first_bucket_s", result.first_bucket},
-          {"communication_s", result.communication},
-          {"processor_s", result.processor},
-          {"exposed_s", result.exposed},
-          {"step_s", result.step},
-          {"step_mean_s", result.step_mean},
-          {"bound_s", result.bound()},
-          {"sent_bytes", result.sent_bytes}};
+  nlohmann::json json = {{"kind", "replayed"},
+                         {"hook", parallel.hook ? parallel.hook->describe() : ""},
+                         {"wire", parallel.wire ? kolo::name_of(*parallel.wire) : ""},
+                         {"model", trace.model},
+                         {"trace_machine", trace.machine},
+                         {"batch", trace.batch},
+                         {"compute_ratio", options.compute_ratio},
+                         {"gradient_bytes", trace.bytes()},
+                         {"ranks", result.ranks},
+                         {"buckets", result.buckets},
+                         {"forward_s", result.forward},
+                         {"backward_s", result.backward},
+                         {"optimizer_s", result.optimizer},
+                         {"first_bucket_s", result.first_bucket},
+                         {"communication_s", result.communication},
+                         {"processor_s", result.processor},
+                         {"exposed_s", result.exposed},
+                         {"step_s", result.step},
+                         {"step_mean_s", result.step_mean},
+                         {"bound_s", result.bound()},
+                         {"sent_bytes", result.sent_bytes}};
+  if (result.overlapped) {
+    json["overlapped"] = {{"step_s", result.overlapped->step},
+                          {"step_mean_s", result.overlapped->step_mean},
+                          {"exposed_s", result.overlapped->exposed},
+                          {"processor_s", result.overlapped->processor},
+                          {"first_layer_s", result.overlapped->first_layer},
+                          {"bound_s", result.overlapped_bound()}};
+  }
+  return json;
 }
 
 int run(int argc, char** argv) {
@@ -94,7 +114,7 @@ int run(int argc, char** argv) {
   recording->add_option("--output", output, "The file")->required();
 
   auto* replaying = app.add_subcommand("replay", "Replays such a file on all ranks of the job");
-  std::string trace_file, wire, hook;
+  std::string trace_file, wire, hook, timeline;
   ReplayOptions options;
   bool as_json = false;
   replaying->add_option("--trace", trace_file, "The file")->required();
@@ -109,6 +129,9 @@ int run(int argc, char** argv) {
                         "How buckets are averaged in place of all_reduce: int8, power_sgd:rank=2, ...");
   replaying->add_option("--wire", wire, "The format in which all_reduce sends gradients")
       ->check(CLI::IsMember({"native", "bfloat16", "float16", "int8"}));
+  replaying->add_flag("--overlap-forward", options.overlap_forward,
+                      "Also with averages that go on in the next forward, in turns");
+  replaying->add_option("--timeline", timeline, "Writes when buckets and waits were, as a Chrome trace");
   replaying->add_flag("--json", as_json, "One JSON object");
   try {
     app.parse(argc, argv);
@@ -129,8 +152,10 @@ int run(int argc, char** argv) {
   if (!hook.empty()) options.parallel.hook = kolo::make_gradient_hook(hook);
   kolo::Wire format{};
   if (kolo::parse_wire(wire, format)) options.parallel.wire = format;
-  const kolo::Communicator communicator = kolo::Communicator::create();
+  if (!timeline.empty()) options.parallel.timeline = std::make_shared<kolo::Timeline>();
+  kolo::Communicator communicator = kolo::Communicator::create();
   const ReplayResult result = replay(trace, communicator, options);
+  if (!timeline.empty()) kolo::write_timeline(communicator, *options.parallel.timeline, timeline);
   if (!speaks) return 0;
   if (as_json) {
     fmt::print("{}\n", json_of(trace, result, options).dump());

@@ -2,7 +2,6 @@
 
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
@@ -12,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "train/overlapped_replay.hpp"
+#include "train/processor_time.hpp"
 #include "train/replayed_model.hpp"
 #include "train/statistics.hpp"
 
@@ -20,23 +21,33 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr int kStepsLeftOut = 3;
+constexpr int kStepsUntilPlanned = 10;
+constexpr int kBlocks = 3;
 
 double seconds(Clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
-double processor_seconds() {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  const auto of = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
-  };
-  return of(usage.ru_utime) + of(usage.ru_stime);
-}
-
 struct Times {
   std::vector<double> step, exposed, processor;
+
+  void append(const auto& other) {
+    step.insert(step.end(), other.step.begin(), other.step.end());
+    exposed.insert(exposed.end(), other.exposed.begin(), other.exposed.end());
+    processor.insert(processor.end(), other.processor.begin(), other.processor.end());
+  }
+  /// Collective: the slowest rank's, and the ranks' mean of processor times.
+  void agree(Communicator& communicator) {
+    communicator.all_reduce(Buffer(step), ReduceOp::max);
+    communicator.all_reduce(Buffer(exposed), ReduceOp::max);
+    communicator.all_reduce(Buffer(processor), ReduceOp::average);
+  }
 };
+
+/// Ranks of an emulated cluster share this machine's cores, whatever host they seem to be on.
+double processor_of(const Times& times, const Communicator& communicator) {
+  return median(times.processor) * communicator.size() / std::thread::hardware_concurrency();
+}
 
 class Replay {
  public:
@@ -65,9 +76,7 @@ class Replay {
       times.exposed.push_back(seconds(parallel_.last_step().exposed));
       times.processor.push_back(processor_seconds() - processor);
     }
-    communicator_.all_reduce(Buffer(times.step), ReduceOp::max);
-    communicator_.all_reduce(Buffer(times.exposed), ReduceOp::max);
-    communicator_.all_reduce(Buffer(times.processor), ReduceOp::average);
+    times.agree(communicator_);
     return times;
   }
 
@@ -105,7 +114,32 @@ class Replay {
   bool is_exact_;
 };
 
+/// Blocks of both in turns, as a machine's links and load change with time. Returns the plain ones' times.
+Times run_in_turns(Replay& plain, const Trace& trace, Communicator& communicator,
+                   const ReplayOptions& options, ReplayResult& result) {
+  OverlappedReplay overlapped(trace, communicator, options.parallel);
+  // Slices are planned anew in the first steps.
+  overlapped.run(trace, 0, kStepsUntilPlanned);
+  Times with, without;
+  const int blocks = std::min(kBlocks, options.steps);
+  for (int block = 0; block < blocks; ++block) {
+    const int steps = (options.steps + block) / blocks;
+    without.append(plain.run(trace, steps));
+    with.append(overlapped.run(trace, steps, kStepsLeftOut));
+  }
+  with.agree(communicator);
+  result.overlapped.emplace(ReplayResult::Overlapped{median(with.step), mean(with.step), median(with.exposed),
+                                                     processor_of(with, communicator),
+                                                     result.communication * overlapped.first_share()});
+  return without;
+}
+
 }  // namespace
+
+double ReplayResult::overlapped_bound() const {
+  return std::max(
+      {forward + backward + optimizer + overlapped->first_layer, communication, overlapped->processor});
+}
 
 double ReplayResult::bound() const {
   return forward + std::max({backward, first_bucket + communication, processor}) + optimizer;
@@ -117,26 +151,25 @@ ReplayResult replay(const Trace& original, Communicator communicator, const Repl
   const Trace nothing = original.scaled(0);
   // Also lets the buckets be filled in the order of readiness, which all steps at once would not show.
   replay.run(original, 1);
-  const double communication = median(replay.run(nothing, options.steps).step);
-  const Trace trace = options.compute_ratio > 0
-                          ? original.scaled(options.compute_ratio * communication / original.compute())
-                          : original;
   const std::uint64_t sent_before = communicator.counters().bytes_sent;
-  const Times times = replay.run(trace, options.steps);
+  ReplayResult result;
+  result.communication = median(replay.run(nothing, options.steps).step);
   std::vector<double> sent{static_cast<double>(communicator.counters().bytes_sent - sent_before) /
                            (kStepsLeftOut + options.steps)};
   communicator.all_reduce(Buffer(sent), ReduceOp::average);
+  const Trace trace = options.compute_ratio > 0
+                          ? original.scaled(options.compute_ratio * result.communication / original.compute())
+                          : original;
+  const Times times = options.overlap_forward ? run_in_turns(replay, trace, communicator, options, result)
+                                              : replay.run(trace, options.steps);
 
-  ReplayResult result;
   result.ranks = communicator.size();
   result.buckets = replay.buckets();
   result.forward = trace.forward;
   result.backward = trace.backward;
   result.optimizer = trace.optimizer;
   result.first_bucket = replay.first_bucket(trace);
-  result.communication = communication;
-  // Ranks of an emulated cluster share this machine's cores, whatever host they seem to be on.
-  result.processor = median(times.processor) * communicator.size() / std::thread::hardware_concurrency();
+  result.processor = processor_of(times, communicator);
   result.exposed = median(times.exposed);
   result.step = median(times.step);
   result.step_mean = mean(times.step);

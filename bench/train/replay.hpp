@@ -1,6 +1,7 @@
 // Replays a trace on all ranks under DistributedDataParallel.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "kolo/train/distributed_data_parallel.hpp"
@@ -13,6 +14,8 @@ struct ReplayOptions {
   int steps = 20;
   /// Scales the trace so that it computes so many times as long as communication takes alone; 0: as it is.
   double compute_ratio = 0;
+  /// Replays with averages that go on in the next forward as well, in turns.
+  bool overlap_forward = false;
 };
 
 /// Seconds a step, of the slowest rank; each but `step_mean` a median.
@@ -30,8 +33,15 @@ struct ReplayResult {
   double step_mean = 0;
   double sent_bytes = 0;  ///< per rank and step
 
+  struct Overlapped {
+    double step, step_mean, exposed, processor;
+    double first_layer;  ///< communication of the bucket that forward waits for first
+  };
+  std::optional<Overlapped> overlapped = {};
+
   /// What a step takes at least if all that may overlap does.
   double bound() const;
+  double overlapped_bound() const;
 };
 
 /// Collective. Throws std::runtime_error where an average is wrong.

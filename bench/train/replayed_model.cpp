@@ -15,6 +15,8 @@ namespace kolo::bench {
 namespace {
 
 constexpr auto kWatched = std::chrono::microseconds(80);
+/// Seconds; what is shorter is slept together with what follows.
+constexpr double kShort = 200e-6;
 
 ReplayedModel::Clock::duration from_seconds(double seconds) {
   return std::chrono::duration_cast<ReplayedModel::Clock::duration>(std::chrono::duration<double>(seconds));
@@ -43,7 +45,8 @@ class ReplayedModel::Wait : public torch::autograd::Function<Wait> {
     auto& model = *reinterpret_cast<ReplayedModel*>(context->saved_data["model"].toInt());
     const auto index = static_cast<std::size_t>(context->saved_data["index"].toInt());
     model.wait_for(index);
-    return {gradients[0], model.parameters_[index].gradient, at::Tensor(), at::Tensor()};
+    // A tensor of its own, which a parameter without a gradient takes as it is, as it does a computed one.
+    return {gradients[0], model.parameters_[index].gradient.detach(), at::Tensor(), at::Tensor()};
   }
 };
 
@@ -69,7 +72,16 @@ void ReplayedModel::set_gradients(float value) {
 }
 
 at::Tensor ReplayedModel::forward() {
-  sleep_until(Clock::now() + from_seconds(trace_.forward));
+  double slept = 0;
+  for (const std::size_t index : std::views::reverse(order_)) {
+    if (use_of(index) - slept > kShort) {
+      sleep_until(Clock::now() + from_seconds(use_of(index) - slept));
+      slept = use_of(index);
+    }
+    static_cast<void>(
+        parameters_[index].tensor.detach());  // an operation: it may have to wait for the parameter
+  }
+  sleep_until(Clock::now() + from_seconds(trace_.forward - slept));
   in_backward_ = false;
   at::Tensor x = at::zeros({1});
   // Autograd begins with what was applied last.
@@ -80,8 +92,15 @@ at::Tensor ReplayedModel::forward() {
   return x;
 }
 
-void ReplayedModel::optimize() const {
-  sleep_until(Clock::now() + from_seconds(trace_.optimizer));
+double ReplayedModel::use_of(std::size_t index) const {
+  if (trace_.backward == 0) return 0;
+  return trace_.forward * std::max(0.0, 1 - trace_.parameters[index].ready / trace_.backward);
+}
+
+void ReplayedModel::optimize(double share) {
+  optimizing_ += share * trace_.optimizer;
+  if (share < 1 && optimizing_ < kShort) return;
+  sleep_until(Clock::now() + from_seconds(std::exchange(optimizing_, 0)));
 }
 
 void ReplayedModel::wait_for(std::size_t index) {

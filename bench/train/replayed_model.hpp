@@ -27,10 +27,11 @@ class ReplayedModel : public torch::nn::Module {
   void set_trace(Trace trace) { trace_ = std::move(trace); }
   /// What every element of every gradient will be in the next backward(). Not part of a step's time.
   void set_gradients(float value);
-  /// Its backward() is the trace's.
+  /// Its backward() is the trace's. Uses each parameter when forward would, if it computes as backward does,
+  /// the other way round.
   at::Tensor forward();
-  /// Sleeps as long as the optimizer took.
-  void optimize() const;
+  /// Sleeps as long as the optimizer took for this share of the parameters.
+  void optimize(double share = 1);
 
  private:
   struct Parameter {
@@ -42,6 +43,7 @@ class ReplayedModel : public torch::nn::Module {
   };
   class Wait;
 
+  double use_of(std::size_t index) const;
   void wait_for(std::size_t index);
   void note_accumulated(std::size_t index);
 
@@ -51,6 +53,7 @@ class ReplayedModel : public torch::nn::Module {
   Clock::time_point backward_begin_;
   Clock::time_point woken_;
   bool in_backward_ = false;
+  double optimizing_ = 0;  ///< seconds that optimize() has not slept yet, as they were too short
 };
 
 /// Sleeps, and watches the clock for the last fraction of a millisecond.

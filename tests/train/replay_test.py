@@ -52,9 +52,17 @@ class Replay(unittest.TestCase):
         self.assertGreaterEqual(row["step_s"], trace["forward"] + trace["optimizer"])
         self.assertGreaterEqual(row["bound_s"], row["forward_s"] + row["backward_s"] + row["optimizer_s"] - 1e-9)
 
+    def test_averages_that_go_on_in_the_next_forward_stand_beside_the_others(self):
+        row = self.replay("--compute", "2", "--overlap-forward")
+        compute = row["forward_s"] + row["backward_s"] + row["optimizer_s"]
+        self.assertGreaterEqual(row["overlapped"]["step_mean_s"], compute)
+        self.assertGreaterEqual(row["overlapped"]["bound_s"], compute)
+        self.assertLess(row["overlapped"]["first_layer_s"], row["communication_s"])
+        self.assertNotIn("overlapped", self.replay())
+
     def test_computation_is_scaled_to_communication(self):
         row = self.replay("--compute", "2", "--hook", "int8")
-        self.assertEqual(row["hook"], "int8:feedback=0")
+        self.assertEqual(row["hook"], "int8:feedback=0:start_after_steps=0")
         compute = row["forward_s"] + row["backward_s"] + row["optimizer_s"]
         self.assertAlmostEqual(compute, 2 * row["communication_s"], delta=1e-9 + 1e-6 * compute)
 

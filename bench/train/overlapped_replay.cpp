@@ -1,0 +1,94 @@
+#include "train/overlapped_replay.hpp"
+
+#include <torch/optim/optimizer.h>
+#include <torch/optim/sgd.h>
+
+#include <chrono>
+#include <cmath>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "train/processor_time.hpp"
+
+namespace kolo::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+}  // namespace
+
+/// Makes no step: it sleeps, and verifies the averages.
+class OverlappedReplay::Step : public torch::optim::Optimizer {
+ public:
+  Step(const std::vector<at::Tensor>& parameters, ReplayedModel& model, double share, float expected)
+      : Optimizer(parameters, std::make_unique<torch::optim::SGDOptions>(1.0)),
+        model_(model),
+        share_(share),
+        expected_(expected) {}
+
+  at::Tensor step(LossClosure = nullptr) override {
+    for (const auto& group : param_groups()) {
+      for (const at::Tensor& parameter : group.params()) {
+        const auto* values = static_cast<const float*>(parameter.grad().data_ptr());
+        for (const float value : {values[0], values[parameter.numel() - 1]}) {
+          if (std::abs(value - expected_) <= 1e-5f * expected_) continue;
+          throw std::runtime_error("an average is " + std::to_string(value) + ", not " +
+                                   std::to_string(expected_));
+        }
+      }
+    }
+    model_.optimize(share_);
+    return {};
+  }
+
+ private:
+  ReplayedModel& model_;
+  double share_;
+  float expected_;
+};
+
+OverlappedReplay::OverlappedReplay(const Trace& trace, Communicator communicator,
+                                   DistributedDataParallelOptions options)
+    : communicator_(std::move(communicator)), model_(std::make_shared<ReplayedModel>(trace)) {
+  const auto all = static_cast<double>(trace.bytes());
+  options.overlap_forward = [this, all](const std::vector<at::Tensor>& parameters) {
+    double bytes = 0;
+    for (const at::Tensor& parameter : parameters) bytes += static_cast<double>(parameter.nbytes());
+    return std::make_unique<Step>(parameters, *model_, bytes / all,
+                                  static_cast<float>(communicator_.size() + 1) / 2);
+  };
+  parallel_ = std::make_unique<DistributedDataParallel<ReplayedModel>>(model_, communicator_, options);
+}
+
+OverlappedTimes OverlappedReplay::run(const Trace& trace, int steps, int left_out) {
+  model_->set_trace(trace);
+  model_->set_gradients(static_cast<float>(communicator_.rank() + 1));
+  OverlappedTimes times;
+  communicator_.barrier();
+  auto begin = Clock::now();
+  double processor = processor_seconds();
+  for (int step = 0; step < left_out + steps; ++step) {
+    (*parallel_)().backward();
+    const auto now = Clock::now();
+    const double used = processor_seconds();
+    if (step >= left_out) {
+      times.step.push_back(std::chrono::duration<double>(now - begin).count());
+      times.exposed.push_back(std::chrono::duration<double>(parallel_->last_step().exposed).count());
+      times.processor.push_back(used - processor);
+    }
+    begin = now;
+    processor = used;
+  }
+  parallel_->finish_step();
+  return times;
+}
+
+double OverlappedReplay::first_share() {
+  double first = 0, all = 0;
+  for (const auto& bucket : parallel_->buckets())
+    all += first = static_cast<double>(bucket.gradients.bytes());
+  return first / all;
+}
+
+}  // namespace kolo::bench
