@@ -61,6 +61,15 @@ void print(const Trace& trace, const ReplayResult& result) {
         "max(forward + backward + optimizer + the first layer's bucket, communication, processor)");
     fmt::print("  {:<22}{:>10.3f}\n", "step / bound", with.step_mean / result.overlapped_bound());
   }
+  if (result.measured) {
+    const auto& with = *result.measured;
+    fmt::print(" borders from measured times: {} buckets\n", with.buckets);
+    row("communication alone", with.communication, "");
+    row("step", with.step, fmt::format("median; mean {} ms", milliseconds(with.step_mean)));
+    row("  exposed", with.exposed, fmt::format("expected {} ms", milliseconds(with.plan.exposed.count())));
+    row("bound", result.measured_bound(), "with these buckets");
+    fmt::print("  {:<22}{:>10.3f}\n", "step / bound", with.step / result.measured_bound());
+  }
   fmt::print("  {:<22}{:>10.0f} B    per rank and step\n", "sent", result.sent_bytes);
 }
 
@@ -94,6 +103,17 @@ nlohmann::json json_of(const Trace& trace, const ReplayResult& result, const Rep
                           {"processor_s", result.overlapped->processor},
                           {"first_layer_s", result.overlapped->first_layer},
                           {"bound_s", result.overlapped_bound()}};
+  }
+  if (result.measured) {
+    json["measured"] = {{"buckets", result.measured->buckets},
+                        {"step_s", result.measured->step},
+                        {"step_mean_s", result.measured->step_mean},
+                        {"exposed_s", result.measured->exposed},
+                        {"expected_exposed_s", result.measured->plan.exposed.count()},
+                        {"bucket_latency_s", result.measured->plan.latency.count()},
+                        {"bucket_mebibyte_s", result.measured->plan.per_mebibyte.count()},
+                        {"communication_s", result.measured->communication},
+                        {"bound_s", result.measured_bound()}};
   }
   return json;
 }
@@ -131,6 +151,10 @@ int run(int argc, char** argv) {
       ->check(CLI::IsMember({"native", "bfloat16", "float16", "int8"}));
   replaying->add_flag("--overlap-forward", options.overlap_forward,
                       "Also with averages that go on in the next forward, in turns");
+  replaying
+      ->add_flag("--measured-borders", options.measured_borders,
+                 "Also with borders of buckets from measured times, in turns")
+      ->excludes("--overlap-forward");
   replaying->add_option("--timeline", timeline, "Writes when buckets and waits were, as a Chrome trace");
   replaying->add_flag("--json", as_json, "One JSON object");
   try {

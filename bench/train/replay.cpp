@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "kolo/train/compression.hpp"
 #include "train/overlapped_replay.hpp"
 #include "train/processor_time.hpp"
 #include "train/replayed_model.hpp"
@@ -22,6 +23,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr int kStepsLeftOut = 3;
 constexpr int kStepsUntilPlanned = 10;
+constexpr int kMostRunsUntilFinal = 10;
 constexpr int kBlocks = 3;
 
 double seconds(Clock::duration duration) {
@@ -90,6 +92,7 @@ class Replay {
     }
     return last;
   }
+  BucketPlan plan() const { return parallel_.bucket_plan(); }
   std::size_t buckets() const { return parallel_.buckets().size(); }
 
  private:
@@ -134,7 +137,35 @@ Times run_in_turns(Replay& plain, const Trace& trace, Communicator& communicator
   return without;
 }
 
+/// The same with borders from measured times.
+Times run_beside_measured(Replay& plain, const Trace& trace, Communicator& communicator,
+                          const ReplayOptions& options, ReplayResult& result) {
+  ReplayOptions other = options;
+  other.parallel.bucket_borders = BucketBorders::measured;
+  if (options.parallel.hook) other.parallel.hook = make_gradient_hook(options.parallel.hook->describe());
+  Replay measured(trace, communicator, other);
+  for (int run = 0; run < kMostRunsUntilFinal && !measured.plan().is_final; ++run) measured.run(trace, 0);
+  Times with, without;
+  const int blocks = std::min(kBlocks, options.steps);
+  for (int block = 0; block < blocks; ++block) {
+    const int steps = (options.steps + block) / blocks;
+    without.append(plain.run(trace, steps));
+    with.append(measured.run(trace, steps));
+  }
+  result.measured.emplace(
+      ReplayResult::Measured{measured.buckets(), median(with.step), mean(with.step), median(with.exposed),
+                             processor_of(with, communicator), measured.first_bucket(trace),
+                             median(measured.run(trace.scaled(0), options.steps).step), measured.plan()});
+  return without;
+}
+
 }  // namespace
+
+double ReplayResult::measured_bound() const {
+  return forward +
+         std::max({backward, measured->first_bucket + measured->communication, measured->processor}) +
+         optimizer;
+}
 
 double ReplayResult::overlapped_bound() const {
   return std::max(
@@ -161,7 +192,9 @@ ReplayResult replay(const Trace& original, Communicator communicator, const Repl
                           ? original.scaled(options.compute_ratio * result.communication / original.compute())
                           : original;
   const Times times = options.overlap_forward ? run_in_turns(replay, trace, communicator, options, result)
-                                              : replay.run(trace, options.steps);
+                      : options.measured_borders
+                          ? run_beside_measured(replay, trace, communicator, options, result)
+                          : replay.run(trace, options.steps);
 
   result.ranks = communicator.size();
   result.buckets = replay.buckets();

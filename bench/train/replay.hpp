@@ -16,6 +16,8 @@ struct ReplayOptions {
   double compute_ratio = 0;
   /// Replays with averages that go on in the next forward as well, in turns.
   bool overlap_forward = false;
+  /// Replays with borders of buckets from measured times as well, in turns.
+  bool measured_borders = false;
 };
 
 /// Seconds a step, of the slowest rank; each but `step_mean` a median.
@@ -39,9 +41,18 @@ struct ReplayResult {
   };
   std::optional<Overlapped> overlapped = {};
 
+  struct Measured {
+    std::size_t buckets;
+    double step, step_mean, exposed, processor;
+    double first_bucket, communication;  ///< as above
+    BucketPlan plan;
+  };
+  std::optional<Measured> measured = {};
+
   /// What a step takes at least if all that may overlap does.
   double bound() const;
   double overlapped_bound() const;
+  double measured_bound() const;
 };
 
 /// Collective. Throws std::runtime_error where an average is wrong.

@@ -1,6 +1,8 @@
 #include "ddp/bucket_assignment.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <limits>
 #include <map>
 
 namespace kolo::train {
@@ -37,6 +39,20 @@ std::vector<std::vector<std::size_t>> assign_buckets(std::span<const ParameterSi
   std::ranges::sort(closed, {}, &OpenBucket::last_position);
   std::vector<std::vector<std::size_t>> buckets;
   for (OpenBucket& bucket : closed) buckets.push_back(std::move(bucket.members));
+  return buckets;
+}
+
+std::vector<std::vector<std::size_t>> assign_buckets(std::span<const ParameterSize> parameters,
+                                                     std::span<const std::size_t> order,
+                                                     std::span<const std::size_t> ends) {
+  constexpr std::uint64_t kNoLimit = std::numeric_limits<std::uint64_t>::max();
+  std::vector<std::vector<std::size_t>> buckets;
+  std::size_t begin = 0;
+  for (const std::size_t end : ends) {
+    auto group = assign_buckets(parameters, order.subspan(begin, end - begin), kNoLimit, kNoLimit);
+    std::ranges::move(group, std::back_inserter(buckets));
+    begin = end;
+  }
   return buckets;
 }
 

@@ -26,4 +26,10 @@ std::vector<std::vector<std::size_t>> assign_buckets(std::span<const ParameterSi
                                                      std::span<const std::size_t> order,
                                                      std::uint64_t first_bytes, std::uint64_t bytes);
 
+/// The same with given borders: neighbours in `order` up to each of `ends`, one bucket for each dtype among
+/// them.
+std::vector<std::vector<std::size_t>> assign_buckets(std::span<const ParameterSize> parameters,
+                                                     std::span<const std::size_t> order,
+                                                     std::span<const std::size_t> ends);
+
 }  // namespace kolo::train

@@ -49,6 +49,9 @@ struct DistributedDataParallelBase::State {
       throw InvalidArgument("the option check_parameters_every does not go with the hook " +
                                 options.hook->describe() + ", with which ranks' parameters differ",
                             {});
+    if (options.static_graph && options.find_unused_parameters)
+      exclude("static_graph", "find_unused_parameters");
+    if (options.static_graph && options.overlap_forward) exclude("static_graph", "overlap_forward");
     return options;
   }
 
@@ -220,6 +223,10 @@ std::vector<DistributedDataParallelBase::BucketInfo> DistributedDataParallelBase
     result.push_back(std::move(info));
   }
   return result;
+}
+
+BucketPlan DistributedDataParallelBase::bucket_plan() const {
+  return state_->reducer.plan();
 }
 
 const CommunicationStatistics& DistributedDataParallelBase::last_step() const noexcept {

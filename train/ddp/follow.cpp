@@ -24,13 +24,19 @@ bool Reducer::follow(const std::function<void()>& empty_pass) {
     begin();
     for (std::size_t i = 0; i < states_.size(); ++i) {
       Parameter& state = states_[i];
+      const bool is_used =
+          !graph_ || graph_->used_anywhere() == nullptr || (*graph_->used_anywhere())[i] != 0;
+      if (!is_used) {
+        mark_ready(i, false);
+        continue;
+      }
       if (state.is_table) {
         state.tensor.mutable_grad() = at::Tensor();
       } else {
         const at::Tensor& view = buckets_[state.bucket].slots()[state.slot].view;
         state.tensor.mutable_grad() = view.zero_();
       }
-      state.used = !options_.find_unused_parameters;
+      state.used = !options_.find_unused_parameters && !graph_;
       if (!state.ready) mark_ready(i, state.used && !state.is_table);
     }
   } catch (const std::exception& error) {

@@ -42,10 +42,12 @@ std::string text_of(const DistributedDataParallelOptions& options) {
   std::ostringstream text;
   text << std::boolalpha << "the options first_bucket_bytes " << options.first_bucket_bytes
        << ", bucket_bytes " << options.bucket_bytes << ", rebuild_buckets " << options.rebuild_buckets
+       << ", bucket_borders " << (options.bucket_borders == BucketBorders::sizes ? "sizes" : "measured")
        << ", broadcast_buffers " << options.broadcast_buffers << ", find_unused_parameters "
-       << options.find_unused_parameters << ", overlap_forward " << static_cast<bool>(options.overlap_forward)
-       << ", require_equal_machines " << options.require_equal_machines << ", check_parameters_every "
-       << options.check_parameters_every << ", sparse_method "
+       << options.find_unused_parameters << ", static_graph " << options.static_graph << ", overlap_forward "
+       << static_cast<bool>(options.overlap_forward) << ", require_equal_machines "
+       << options.require_equal_machines << ", check_parameters_every " << options.check_parameters_every
+       << ", sparse_method "
        << (options.sparse_method == SparseMethod::all_reduce ? "all_reduce" : "all_gather") << ", wire "
        << (options.wire ? name_of(*options.wire) : "not set") << ", hook "
        << (options.hook ? options.hook->describe() : "none");

@@ -68,6 +68,9 @@ Reducer::Reducer(std::vector<NamedTensor> parameters, std::span<const std::size_
   if (!tables.empty())
     tables_ = std::make_unique<SparseTables>(parameters_, tables, communicator_, options_.sparse_method);
   build(order);
+  if (options_.bucket_borders == BucketBorders::measured && communicator_.size() > 1)
+    search_ = std::make_unique<BucketSearch>(parameters_.size(), options_);
+  if (options_.static_graph) graph_ = std::make_unique<StaticGraph>(parameters_, communicator_.rank());
   if (options_.hook) hook_thread_ = std::make_unique<AveragingThread>(communicator_.split(0));
   if (options_.overlap_forward)
     forward_ = std::make_unique<ForwardOverlap>(buckets_, parameters_, communicator_.split(0), options_);
@@ -128,11 +131,13 @@ void Reducer::build(std::span<const std::size_t> order) {
   if (tables_) tables_->set_order(order);
   // What travels in slices is not to be waited for in larger units.
   const std::uint64_t most = options_.overlap_forward ? kSliceBytes : options_.bucket_bytes;
+  lay_out(assign_buckets(sizes, dense, std::min(options_.first_bucket_bytes, most),
+                         std::min(options_.bucket_bytes, most)));
+}
+
+void Reducer::lay_out(const std::vector<std::vector<std::size_t>>& members) {
   std::vector<Bucket> buckets;
-  for (const auto& members : assign_buckets(sizes, dense, std::min(options_.first_bucket_bytes, most),
-                                            std::min(options_.bucket_bytes, most))) {
-    buckets.emplace_back(members, parameters_);
-  }
+  for (const auto& one : members) buckets.emplace_back(one, parameters_);
   buckets_ = std::move(buckets);
   for (std::size_t b = 0; b < buckets_.size(); ++b) {
     for (std::size_t s = 0; s < buckets_[b].slots().size(); ++s) {
@@ -212,9 +217,11 @@ void Reducer::on_gradient(std::size_t index) {
   if (error_) std::rethrow_exception(error_);
   const c10::NoGradGuard no_grad;
   try {
-    if (!in_backward_) begin();
+    const bool begins = !in_backward_;
+    if (begins) begin();
     if (!end_is_queued_) queue_end();
-    mark_ready(index, has_gradient);
+    if (begins && graph_) begin_static_pass();
+    if (!graph_ || graph_->accumulated(index)) mark_ready(index, has_gradient);
   } catch (const std::exception& error) {
     fail(error);
   }
@@ -231,6 +238,7 @@ void Reducer::begin() {
   for (const Bucket& bucket : buckets_) missing_.push_back(bucket.slots().size());
   for (Parameter& state : states_) state.ready = false;
   if (tables_) tables_->begin(share_.factor);
+  if (search_) search_->begin();
   if (!options_.find_unused_parameters) return;
   for (std::size_t i = 0; i < states_.size(); ++i) {
     if (!states_[i].expected) mark_ready(i, false);
@@ -251,7 +259,7 @@ void Reducer::mark_ready(std::size_t index, bool has_gradient) {
     throw InvalidArgument(
         "the gradient of '" + name +
             "' was ready twice in one backward(): parts of the model that backward() computes "
-            "anew (checkpointing) must not share parameters with others",
+            "anew (checkpointing) must not share parameters with others, or set static_graph",
         {});
   }
   if (const at::Tensor& gradient = state.tensor.grad(); gradient.defined()) {
@@ -269,6 +277,7 @@ void Reducer::mark_ready(std::size_t index, bool has_gradient) {
   }
   state.ready = true;
   ready_order_.push_back(index);
+  if (search_) search_->note(index);
   if (state.is_table) {
     tables_->collect(index, state.tensor.grad());
     return;
@@ -316,8 +325,13 @@ void Reducer::queue_end() {
 
 void Reducer::end_run() {
   if (error_) std::rethrow_exception(error_);
-  const bool is_complete = std::ranges::all_of(states_, &Parameter::ready);
-  if (is_complete || !is_nested_run()) finish();
+  const bool is_outermost = !is_nested_run();
+  if (graph_) {
+    // Parts that are computed anew may accumulate again what is complete.
+    if (!is_outermost) return;
+    end_static_pass();
+  }
+  if (is_outermost || std::ranges::all_of(states_, &Parameter::ready)) finish();
 }
 
 void Reducer::leave_run(bool is_over) noexcept {
@@ -356,7 +370,9 @@ void Reducer::finish() {
     // Ranks that used a parameter nowhere leave its gradient alone; they must agree on that.
     std::vector<std::uint8_t> used(states_.size(), 1);
     Work agreement;
-    if (options_.find_unused_parameters) {
+    if (graph_ && graph_->used_anywhere() != nullptr) {
+      used = *graph_->used_anywhere();
+    } else if (options_.find_unused_parameters || graph_) {
       for (std::size_t i = 0; i < states_.size(); ++i) used[i] = states_[i].used ? 1 : 0;
       agreement = communicator_.all_reduce_async(Buffer(used), ReduceOp::max);
     }
@@ -378,6 +394,7 @@ void Reducer::finish() {
     bool tables_are_finite = true;
     if (tables_) attempt([&] { tables_are_finite = tables_->wait(); });
     attempt([&] { agreement.wait(); });  // also after an error: it borrows `used`
+    if (graph_ && !error) graph_->agree(used);
     if (buffers_ != nullptr) attempt([&] { buffers_->finish(); });
     if (error) std::rethrow_exception(error);
     if (forward_) {
@@ -389,8 +406,7 @@ void Reducer::finish() {
     attach_results(used);
     in_backward_ = false;
     if (check_ != nullptr) check_->step(communicator_);
-    if (!rebuilt_ && options_.rebuild_buckets && !options_.find_unused_parameters) rebuild();
-    rebuilt_ = true;
+    rebuild_if_better();
   } catch (const std::exception& error) {
     fail(error);
   }
@@ -419,7 +435,7 @@ void Reducer::complete_unready() {
   if (names.empty()) return;
   throw InvalidArgument("rank " + std::to_string(communicator_.rank()) + " has no gradient for " + names +
                             " after backward(): every parameter must take part in the loss, or set "
-                            "find_unused_parameters",
+                            "find_unused_parameters or static_graph",
                         {});
 }
 
@@ -440,12 +456,23 @@ void Reducer::attach_results(std::span<const std::uint8_t> used_anywhere) {
   has_expectation_ = false;
 }
 
-void Reducer::rebuild() {
-  // Ranks may have seen different orders; they must all follow one.
-  std::vector<std::uint64_t> order(ready_order_.begin(), ready_order_.end());
-  communicator_.broadcast(Buffer(order), share_.root);
-  const std::vector<Bucket> old = std::move(buckets_);  // keeps the gradients readable
-  build(std::vector<std::size_t>(order.begin(), order.end()));
+void Reducer::rebuild_if_better() {
+  if (!options_.rebuild_buckets || options_.find_unused_parameters) return;
+  std::vector<Bucket> old;  // keeps the gradients readable
+  if (!std::exchange(rebuilt_, true)) {
+    // Ranks may have seen different orders; they must all follow one.
+    std::vector<std::uint64_t> order(ready_order_.begin(), ready_order_.end());
+    communicator_.broadcast(Buffer(order), share_.root);
+    old = std::move(buckets_);
+    build(std::vector<std::size_t>(order.begin(), order.end()));
+  } else if (search_ && !search_->is_over()) {
+    const auto layout = search_->end_step(communicator_, buckets_, ready_order_, share_.root);
+    if (!layout) return;
+    old = std::move(buckets_);
+    lay_out(*layout);
+  } else {
+    return;
+  }
   for (Parameter& state : states_) {
     if (!state.is_table && state.tensor.grad().defined())
       buckets_[state.bucket].collect(state.slot, state.tensor);

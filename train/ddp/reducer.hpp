@@ -14,12 +14,14 @@
 
 #include "ddp/averaging_thread.hpp"
 #include "ddp/bucket.hpp"
+#include "ddp/bucket_search.hpp"
 #include "ddp/forward_overlap.hpp"
 #include "ddp/join_agreement.hpp"
 #include "ddp/node.hpp"
 #include "ddp/parameter_check.hpp"
 #include "ddp/replicas.hpp"
 #include "ddp/sparse_tables.hpp"
+#include "ddp/static_graph.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
 
 namespace kolo::train {
@@ -79,6 +81,7 @@ class Reducer {
 
   const std::vector<NamedTensor>& parameters() const noexcept { return parameters_; }
   const std::vector<Bucket>& buckets() const noexcept { return buckets_; }
+  BucketPlan plan() const { return search_ ? search_->plan() : BucketPlan{.is_final = true}; }
   const CommunicationStatistics& last_step();
   const CommunicationStatistics& total();
 
@@ -104,6 +107,8 @@ class Reducer {
   void mark_ready(std::size_t index, bool has_gradient);
   void start_complete_buckets();
   void start(std::size_t bucket);
+  void begin_static_pass();
+  void end_static_pass();
   void queue_end();
   void end_run();
   void leave_run(bool is_over) noexcept;
@@ -117,8 +122,9 @@ class Reducer {
   void attach_results(std::span<const std::uint8_t> used_anywhere);
   std::span<const SparseTables::Table> tables() const;
   void account(Bucket::Clock::time_point waiting, Bucket::Clock::time_point done);
-  void rebuild();
+  void rebuild_if_better();
   void build(std::span<const std::size_t> order);
+  void lay_out(const std::vector<std::vector<std::size_t>>& members);
   void retire(const std::string& parameter) noexcept;
   void remove_hooks() noexcept;
   /// Within the handler of `error`: remembers it, tells the other ranks where they do not know, and throws it
@@ -135,7 +141,9 @@ class Reducer {
   std::unique_ptr<SparseTables> tables_;          ///< null where there are none
   float loss_scale_ = 1;
   bool averages_are_finite_ = true;
-  std::vector<std::size_t> missing_;  ///< per bucket: gradients not ready yet
+  std::unique_ptr<BucketSearch> search_;  ///< null with borders by sizes
+  std::unique_ptr<StaticGraph> graph_;    ///< null without static_graph
+  std::vector<std::size_t> missing_;      ///< per bucket: gradients not ready yet
   std::vector<std::size_t> ready_order_;
   std::size_t next_bucket_ = 0;
   bool has_expectation_ = false;  ///< from a forward since the last averaging

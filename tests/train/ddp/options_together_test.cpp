@@ -20,8 +20,9 @@ namespace {
 
 using Features = std::set<std::string>;
 
-const std::vector<std::string> kFeatures = {"hook", "wire", "sparse",     "gather",     "no_sync", "unused",
-                                            "join", "clip", "loss_scale", "checkpoint", "forward"};
+const std::vector<std::string> kFeatures = {"hook",    "wire",       "sparse",     "gather",
+                                            "no_sync", "unused",     "static",     "join",
+                                            "clip",    "loss_scale", "checkpoint", "forward"};
 
 /// Those that change what is learned; the others only change how.
 Features that_matter(const Features& features) {
@@ -66,6 +67,7 @@ DistributedDataParallelOptions options_of(const Features& features) {
   if (features.contains("wire")) options.wire = Wire::bfloat16;
   if (features.contains("gather")) options.sparse_method = SparseMethod::all_gather;
   options.find_unused_parameters = features.contains("unused");
+  options.static_graph = features.contains("static");
   if (features.contains("forward")) {
     options.overlap_forward = [](const std::vector<at::Tensor>& parameters) {
       return std::make_unique<torch::optim::SGD>(parameters, 0.2);
@@ -139,9 +141,10 @@ std::string name_of(const Features& features) {
 
 TEST(OptionsTogether, EachPairTrainsAlikeOrIsRefused) {
   at::set_num_threads(1);
-  const std::set<Features> refused = {{"hook", "wire"},      {"hook", "unused"},       {"forward", "hook"},
-                                      {"forward", "sparse"}, {"forward", "gather"},    {"forward", "unused"},
-                                      {"forward", "clip"},   {"forward", "loss_scale"}};
+  const std::set<Features> refused = {{"hook", "wire"},         {"hook", "unused"},    {"forward", "hook"},
+                                      {"static", "unused"},     {"forward", "static"}, {"forward", "sparse"},
+                                      {"forward", "gather"},    {"forward", "unused"}, {"forward", "clip"},
+                                      {"forward", "loss_scale"}};
   for (const std::string& one : kFeatures) {
     for (const std::string& other : kFeatures) {
       if (other < one) continue;

@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "kolo/communicator.hpp"
+#include "kolo/train/bucket_plan.hpp"
 #include "kolo/train/communication_statistics.hpp"
 #include "kolo/train/gradient_hook.hpp"
 
@@ -55,6 +56,11 @@ struct DistributedDataParallelOptions {
   /// Fill the buckets anew, after the first backward, in the order in which it produced the gradients (rank
   /// 0's). Does nothing with find_unused_parameters, as the order may then differ from step to step.
   bool rebuild_buckets = true;
+  /// With `measured`, the first 20 steps tell when each gradient is ready and what averaging a bucket takes;
+  /// then borders move to where the last bucket is averaged earliest (docs/training/overlap.md). Does nothing
+  /// without rebuild_buckets and with find_unused_parameters. On the way up to three of these steps move all
+  /// gradients.
+  BucketBorders bucket_borders = BucketBorders::sizes;
   /// Copy rank 0's buffers (of batch normalization, say) to all ranks at the end of each backward() that
   /// averages.
   bool broadcast_buffers = true;
@@ -62,6 +68,12 @@ struct DistributedDataParallelOptions {
   /// one. Costs a walk over the autograd graph and one small all-reduce per step. Without it a parameter that
   /// gets no gradient is an error.
   bool find_unused_parameters = false;
+  /// A promise that each backward() uses the same parameters, each as often; what a rank uses may differ from
+  /// other ranks. Parameters may then go without a gradient, and parts that backward() computes anew
+  /// (checkpointing) may share parameters, for what the first backward() costs: it finds both and averages
+  /// when it is over. A later one that differs is an error on all ranks, with names of the rank and the
+  /// parameter. Excludes find_unused_parameters and overlap_forward.
+  bool static_graph = false;
   /// Ranks keep the same parameters only if their optimizers round alike. Construction compares the ranks'
   /// instruction sets (as libtorch uses them), versions and builds of libtorch, and numbers of threads. If
   /// they differ, rank 0 warns; with this option all ranks throw MismatchError.
@@ -81,7 +93,7 @@ struct DistributedDataParallelOptions {
   SparseMethod sparse_method = SparseMethod::all_reduce;
   /// Averages the buckets of float32 in place of all_reduce (compression.hpp has some); other buckets travel
   /// as they are. Its work is done by a thread of its own under backward(). May be null; excludes `wire` and
-  /// find_unused_parameters.
+  /// find_unused_parameters; with static_graph it gets zeros for what this rank does not use.
   std::shared_ptr<GradientHook> hook = {};
   /// backward() returns while gradients are still averaged, and the next forward waits for each bucket, and
   /// makes the step of the optimizer of its parameters, before the first operation that uses one of them:
@@ -96,7 +108,8 @@ struct DistributedDataParallelOptions {
   /// factory is called by construction, once for each bucket (of 4 MiB, or bucket_bytes where that is less).
   /// Any operation of libtorch waits, in whatever function and thread. Memory that is read through a pointer
   /// (data_ptr(), torch::save()) is still that from before the step: call finish_step() before.
-  /// rebuild_buckets does nothing; excludes `hook`, find_unused_parameters, and tables with sparse gradients.
+  /// rebuild_buckets does nothing; excludes `hook`, find_unused_parameters, static_graph, and tables with
+  /// sparse gradients.
   OptimizerFactory overlap_forward = {};
   /// Where "wait" and "bucket" spans are recorded; may be null.
   std::shared_ptr<Timeline> timeline = {};
@@ -221,6 +234,8 @@ class DistributedDataParallelBase {
   Communicator& communicator() noexcept;
   /// As assigned at the moment, in the order in which they are averaged. After finish_step().
   std::vector<BucketInfo> buckets() const;
+  /// What BucketBorders::measured has found up to now.
+  BucketPlan bucket_plan() const;
   /// Of the last step whose averages have all been waited for.
   const CommunicationStatistics& last_step() const noexcept;
   const CommunicationStatistics& total() const noexcept;
