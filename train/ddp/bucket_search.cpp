@@ -22,7 +22,7 @@ double seconds_of(std::chrono::duration<double> duration) {
   return duration.count();
 }
 
-double middle_of(std::vector<double> values) {
+double median_of(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::ranges::nth_element(values, middle);
   return *middle;
@@ -108,7 +108,7 @@ BucketSearch::Round BucketSearch::agree(Communicator& communicator) const {
   const auto median = [this](const auto& of) {
     std::vector<double> values;
     for (const Step& step : steps_) values.push_back(of(step));
-    return middle_of(std::move(values));
+    return median_of(std::move(values));
   };
   // A bucket begins when its gradients are ready on all ranks. Ranks that are ahead count their wait for a
   // late one as well: on the late one its time since the first gradient is the shortest.
