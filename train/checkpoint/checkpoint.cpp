@@ -12,7 +12,9 @@
 #include "checkpoint/file.hpp"
 #include "ddp/agreement.hpp"
 #include "kolo/error.hpp"
+#include "kolo/train/one_bit_adam.hpp"
 #include "libtorch/first_use.hpp"
+#include "libtorch/hook_archive.hpp"
 #include "libtorch/optimizer_archive.hpp"
 #include "libtorch/problem.hpp"
 
@@ -65,33 +67,6 @@ void load_module(torch::nn::Module& module, torch::serialize::InputArchive& arch
   throw std::runtime_error(text.str());
 }
 
-void save_hook(const GradientHook& hook, torch::serialize::OutputArchive& archive) {
-  std::int64_t index = 0;
-  const HookState state = hook.state();
-  archive.write("size", c10::IValue(static_cast<std::int64_t>(state.size())));
-  for (const auto& [name, values] : state) {
-    const std::string which = std::to_string(index++);
-    archive.write("name" + which, c10::IValue(name));
-    at::Tensor tensor = at::empty({static_cast<std::int64_t>(values.size())}, at::kFloat);
-    std::ranges::copy(values, static_cast<float*>(tensor.data_ptr()));
-    archive.write("values" + which, tensor);
-  }
-}
-
-void load_hook(GradientHook& hook, torch::serialize::InputArchive& archive) {
-  c10::IValue size, name;
-  archive.read("size", size);
-  HookState state;
-  for (std::int64_t index = 0; index < size.toInt(); ++index) {
-    at::Tensor values;
-    archive.read("name" + std::to_string(index), name);
-    archive.read("values" + std::to_string(index), values);
-    const auto* begin = static_cast<const float*>(values.data_ptr());
-    state.emplace(name.toStringRef(), std::vector<float>(begin, begin + values.numel()));
-  }
-  hook.set_state(state);
-}
-
 /// Collective: what `action` throws on any rank, all ranks throw.
 template <typename Action>
 void on_all_ranks(Communicator& communicator, const char* what, const Action& action) {
@@ -118,13 +93,14 @@ Checkpoint& Checkpoint::add(std::string name, torch::nn::Module& module) {
 }
 
 Checkpoint& Checkpoint::add(std::string name, torch::optim::Optimizer& optimizer) {
+  if (auto* const one_bit = dynamic_cast<OneBitAdam*>(&optimizer)) add(name + ", left out", one_bit->hook());
   return add({std::move(name), false, [&optimizer](auto& archive) { train::save_whole(optimizer, archive); },
               [&optimizer](auto& archive) { train::load_whole(optimizer, archive); }});
 }
 
 Checkpoint& Checkpoint::add(std::string name, GradientHook& hook) {
-  return add({std::move(name), true, [&hook](auto& archive) { save_hook(hook, archive); },
-              [&hook](auto& archive) { load_hook(hook, archive); }});
+  return add({std::move(name), true, [&hook](auto& archive) { train::save_hook(hook, archive); },
+              [&hook](auto& archive) { train::load_hook(hook, archive); }});
 }
 
 std::string Checkpoint::saved(bool of_rank) const {

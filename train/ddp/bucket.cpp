@@ -3,24 +3,13 @@
 #include <ATen/Functions.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
 #include <utility>
 
+#include "ddp/finite.hpp"
 #include "kolo/train/tensor.hpp"
 
 namespace kolo::train {
-namespace {
-
-bool are_finite(std::span<const float> values) {
-  constexpr std::uint32_t kExponent = 0x7F800000;
-  std::uint32_t unbounded = 0;
-  for (const float value : values)
-    unbounded |= (std::bit_cast<std::uint32_t>(value) & kExponent) == kExponent ? 1u : 0u;
-  return unbounded == 0;
-}
-
-}  // namespace
 
 Bucket::Bucket(std::span<const std::size_t> members, std::span<const NamedTensor> parameters)
     : dtype_(dtype_of_tensor(parameters[members.front()].tensor.scalar_type())) {

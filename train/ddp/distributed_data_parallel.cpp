@@ -208,6 +208,15 @@ std::vector<at::Tensor> DistributedDataParallelBase::parameters() const {
   return train::values_of(train::once(state_->module->named_parameters()));
 }
 
+std::vector<DistributedDataParallelBase::AveragedParameter> DistributedDataParallelBase::averaged_parameters()
+    const {
+  std::vector<AveragedParameter> result;
+  for (const train::NamedTensor& parameter : state_->model.trainable)
+    result.push_back({parameter.name, parameter.tensor});
+  for (const std::size_t table : state_->model.tables) result[table].has_sparse_gradients = true;
+  return result;
+}
+
 Communicator& DistributedDataParallelBase::communicator() noexcept {
   return state_->communicator;
 }

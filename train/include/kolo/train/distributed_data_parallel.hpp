@@ -172,6 +172,11 @@ class DistributedDataParallelBase {
     bool is_finished_ = false;
   };
 
+  struct AveragedParameter {
+    std::string name;
+    at::Tensor tensor;
+    bool has_sparse_gradients = false;
+  };
   struct BucketInfo {
     std::vector<std::string> parameters;
     Buffer gradients;
@@ -230,6 +235,8 @@ class DistributedDataParallelBase {
   /// Each once, also one that is registered under several names (tied weights), where libtorch's parameters()
   /// lists it several times. After finish_step().
   std::vector<at::Tensor> parameters() const;
+  /// Those whose gradients backward() averages, each once: neither frozen nor ignored ones.
+  std::vector<AveragedParameter> averaged_parameters() const;
   /// The one that it was made with, for calls of the caller's own.
   Communicator& communicator() noexcept;
   /// As assigned at the moment, in the order in which they are averaged. After finish_step().

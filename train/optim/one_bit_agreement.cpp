@@ -1,0 +1,127 @@
+#include "optim/one_bit_agreement.hpp"
+
+#include <cmath>
+#include <sstream>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+
+#include "ddp/agreement.hpp"
+#include "kolo/error.hpp"
+#include "libtorch/problem.hpp"
+
+namespace kolo::train {
+namespace {
+
+using torch::optim::AdamOptions;
+
+const AdamOptions& options_of(const torch::optim::OptimizerParamGroup& group) {
+  const auto* const options = dynamic_cast<const AdamOptions*>(&group.options());
+  if (options == nullptr) throw InvalidArgument("a parameter group has options of another optimizer", {});
+  return *options;
+}
+
+void require_in_range(const AdamOptions& options) {
+  const auto require = [](bool is_in_range, const char* name, double value) {
+    if (!is_in_range) throw InvalidArgument(std::string(name) + " is " + std::to_string(value), {});
+  };
+  const auto is_rate = [](double value) { return value >= 0 && std::isfinite(value); };
+  const auto [beta1, beta2] = options.betas();
+  require(is_rate(options.lr()), "lr", options.lr());
+  require(is_rate(options.eps()), "eps", options.eps());
+  require(is_rate(options.weight_decay()), "weight_decay", options.weight_decay());
+  require(beta1 >= 0 && beta1 < 1, "the first beta", beta1);
+  require(beta2 >= 0 && beta2 < 1, "the second beta", beta2);
+  if (options.amsgrad())
+    throw InvalidArgument("amsgrad keeps a maximum of second moments, which cannot be frozen", {});
+}
+
+void require_all_parameters(const AveragedParameters& averaged, const ParameterGroups& groups) {
+  std::unordered_map<const c10::TensorImpl*, int> times;
+  for (const auto& group : groups) {
+    for (const at::Tensor& parameter : group.params()) ++times[parameter.unsafeGetTensorImpl()];
+  }
+  for (const auto& [name, tensor, has_sparse_gradients] : averaged) {
+    const std::string which = "parameter '" + name + "' ";
+    if (has_sparse_gradients) throw InvalidArgument(which + "has sparse gradients", {});
+    if (tensor.scalar_type() != at::kFloat)
+      throw InvalidArgument(which + "is of type " + c10::toString(tensor.scalar_type()) + ", not Float", {});
+    const auto found = times.find(tensor.unsafeGetTensorImpl());
+    if (found == times.end())
+      throw InvalidArgument(which + "is in no parameter group, and no gradient is averaged after the freeze",
+                            {});
+    if (found->second > 1) throw InvalidArgument(which + "is in parameter groups twice", {});
+    times.erase(found);
+  }
+  for (const auto& group : groups) {
+    for (const at::Tensor& parameter : group.params()) {
+      if (!parameter.requires_grad() || !times.contains(parameter.unsafeGetTensorImpl())) continue;
+      std::ostringstream text;
+      text << "a parameter of shape " << parameter.sizes()
+           << " in a group is none whose gradient the model averages";
+      throw InvalidArgument(text.str(), {});
+    }
+  }
+}
+
+/// A line for the options, and one for each parameter with its group.
+std::string text_of(const AveragedParameters& averaged, const ParameterGroups& groups,
+                    const OneBitAdamOptions& options) {
+  std::ostringstream text;
+  text.precision(17);
+  text << "freeze_after_steps " << options.freeze_after_steps << ", bucket_bytes " << options.bucket_bytes
+       << '\n';
+  std::unordered_map<const c10::TensorImpl*, const char*> names;
+  for (const auto& parameter : averaged)
+    names[parameter.tensor.unsafeGetTensorImpl()] = parameter.name.c_str();
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const AdamOptions& adam = options_of(groups[i]);
+    text << "parameter group " << i << " with lr " << adam.lr() << ", betas " << std::get<0>(adam.betas())
+         << " and " << std::get<1>(adam.betas()) << ", eps " << adam.eps() << ", weight_decay "
+         << adam.weight_decay() << '\n';
+    for (const at::Tensor& parameter : groups[i].params()) {
+      const auto found = names.find(parameter.unsafeGetTensorImpl());
+      text << (found == names.end() ? "a frozen one" : found->second) << " in group " << i << '\n';
+    }
+  }
+  return text.str();
+}
+
+}  // namespace
+
+ParameterGroups group_of(const DistributedDataParallelBase& model) {
+  std::vector<at::Tensor> tensors;
+  for (const auto& parameter : model.averaged_parameters()) tensors.push_back(parameter.tensor);
+  return {torch::optim::OptimizerParamGroup(tensors)};
+}
+
+ParameterGroups agreed(DistributedDataParallelBase& model, ParameterGroups groups,
+                       const AdamOptions& defaults, const OneBitAdamOptions& options) {
+  Communicator& communicator = model.communicator();
+  const AveragedParameters averaged = model.averaged_parameters();
+  for (auto& group : groups) {
+    if (!group.has_options()) group.set_options(std::make_unique<AdamOptions>(defaults));
+  }
+  const std::string problem = problem_of([&] {
+    if (options.freeze_after_steps == 0)
+      throw InvalidArgument("freeze_after_steps is 0: the second moment comes of the steps before", {});
+    require_in_range(defaults);
+    for (const auto& group : groups) require_in_range(options_of(group));
+    require_all_parameters(averaged, groups);
+  });
+  if (const auto complaint = first_complaint(communicator, problem)) {
+    throw InvalidArgument(
+        "rank " + std::to_string(complaint->rank) + " cannot make a OneBitAdam: " + complaint->text,
+        {.peer = complaint->rank, .collective = "OneBitAdam"});
+  }
+  const std::string mine = text_of(averaged, groups, options);
+  const std::string me = "rank " + std::to_string(communicator.rank());
+  const std::string mismatch = difference(mine, text_from(communicator, mine, 0), me, "rank 0", "parameters");
+  if (const auto complaint = first_complaint(communicator, mismatch)) {
+    throw MismatchError("the optimizers differ: " + complaint->text,
+                        {.peer = complaint->rank, .collective = "OneBitAdam"});
+  }
+  return groups;
+}
+
+}  // namespace kolo::train

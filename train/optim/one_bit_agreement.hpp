@@ -1,0 +1,24 @@
+// What ranks must agree on before OneBitAdam trains.
+#pragma once
+
+#include "kolo/train/libtorch.hpp"
+
+#include <torch/optim/adam.h>
+
+#include <vector>
+
+#include "kolo/train/one_bit_adam.hpp"
+
+namespace kolo::train {
+
+using ParameterGroups = std::vector<torch::optim::OptimizerParamGroup>;
+using AveragedParameters = std::vector<DistributedDataParallelBase::AveragedParameter>;
+
+/// One group of all parameters whose gradients the model averages.
+ParameterGroups group_of(const DistributedDataParallelBase& model);
+
+/// Collective: returns `groups`, with options in each. Throws as OneBitAdam's constructor does.
+ParameterGroups agreed(DistributedDataParallelBase& model, ParameterGroups groups,
+                       const torch::optim::AdamOptions& defaults, const OneBitAdamOptions& options);
+
+}  // namespace kolo::train
