@@ -16,9 +16,13 @@ ARMS = {
     "top_k 1 %": ["--hook", "top_k:ratio=0.01:warm_up_steps=234", "--momentum", "0"],
     "top_k 0.1 %": ["--hook", "top_k:ratio=0.001:warm_up_steps=234", "--momentum", "0"],
     "power_sgd 2": ["--hook", "power_sgd:rank=2"],
+    "adam": ["--optimizer", "adam"],
+    "one_bit_adam": ["--optimizer", "one_bit_adam", "--freeze-after-steps", "234"],
 }
 RATES = (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4)
 DEFAULT_RATE = 0.1
+# Adam moves an element by about its rate a step, whatever the gradient: its grid is the same one, divided.
+RATE_DIVISORS = {"adam": 50, "one_bit_adam": 50}
 RANKS = 4
 TABLE_METHODS = ("sparse", "gather", "dense")
 BLOCKS = 20
@@ -37,6 +41,11 @@ KEEP_MEMORY = ["MALLOC_TRIM_THRESHOLD_=1000000000", "MALLOC_MMAP_THRESHOLD_=1000
 READERS = ("sampler", "shards", "scatter")
 ONE_HOST = "one host"
 PLACES = ((2, ONE_HOST), (4, ONE_HOST), (4, "1gbit"))
+
+
+def rate_of(arm, rate):
+    """What a rate of the grid is for this arm."""
+    return rate / RATE_DIVISORS.get(arm, 1)
 
 
 class Row:
@@ -142,7 +151,7 @@ def best_rates(rows):
 def rates(_, __):
     """Accuracy on 5,000 images held out of the training set, for each rate of one grid: what the other tables take."""
     for arm, options in ARMS.items():
-        for rate in RATES:
+        for rate in (rate_of(arm, rate) for rate in RATES):
             yield Row({"arm": arm, "rate": rate, "seed": 1}, None,
                       [*options, "--lr", str(rate), "--held-out", "5000", "--seed", "1"])
 
@@ -152,7 +161,7 @@ def accuracy(rows, seeds):
     best = best_rates(rows)
     for seed in range(1, seeds + 1):
         for arm, options in ARMS.items():
-            rate = best.get(arm, DEFAULT_RATE)
+            rate = best.get(arm, rate_of(arm, DEFAULT_RATE))
             yield Row({"arm": arm, "rate": rate, "seed": seed}, None, [*options, "--lr", str(rate), "--seed", str(seed)])
 
 
@@ -161,7 +170,7 @@ def compression(rows, _):
     best = best_rates(rows)
     for network in ("100mbit", "20mbit"):
         for arm, options in ARMS.items():
-            rate = best.get(arm, DEFAULT_RATE)
+            rate = best.get(arm, rate_of(arm, DEFAULT_RATE))
             yield Row({"arm": arm, "network": network, "rate": rate, "seed": 1}, network,
                       [*options, "--lr", str(rate), "--evaluate-every", "40"])
 
@@ -286,9 +295,14 @@ def summary(table, rows):
     arms = list(dict.fromkeys(row["arm"] for row in rows))
     if table == "rates":
         found = {(row["arm"], row["rate"]): row["accuracy"] for row in rows}
-        grid = sorted({row["rate"] for row in rows})
+        grid = [rate for rate in RATES if any((arm, rate_of(arm, rate)) in found for arm in arms)]
+        def cell(arm, rate):
+            value = found.get((arm, rate_of(arm, rate)))
+            return "-" if value is None else f"{value:.2f}"
+        def label(arm):
+            return f"{arm}, rate / {RATE_DIVISORS[arm]}" if arm in RATE_DIVISORS else arm
         return aligned(["accuracy, held out", *(f"rate {rate}" for rate in grid)],
-                       [[arm, *(f"{found[arm, rate]:.2f}" if (arm, rate) in found else "-" for rate in grid)] for arm in arms])
+                       [[label(arm), *(cell(arm, rate) for rate in grid)] for arm in arms])
     if table == "accuracy":
         lines = []
         for arm in arms:

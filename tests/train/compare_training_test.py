@@ -69,6 +69,13 @@ class CompareTraining(unittest.TestCase):
             self.assertIn(field, taken[0])
         self.assertEqual(taken[0]["to_85_s"], 20)
 
+    def test_adam_has_the_same_grid_of_smaller_rates(self):
+        table, _ = self.compare("rates", "--only", "float32,adam")
+        self.assertEqual([row["rate"] for row in self.rows() if row["arm"] == "adam"], [rate / 50 for rate in RATES])
+        cells = {line.split("|")[1].strip(): line.split("|")[2:-1] for line in table.splitlines()[2:]}
+        self.assertEqual(list(cells), ["float32", "adam, rate / 50"])
+        self.assertNotIn("-", "".join(cells["adam, rate / 50"]))
+
     def test_what_is_there_is_not_run_again(self):
         self.compare("accuracy", "--only", "float32", "--seeds", "1")
         _, progress = self.compare("accuracy", "--only", "float32,one_bit", "--seeds", "1")

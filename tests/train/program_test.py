@@ -85,6 +85,18 @@ class Program(unittest.TestCase):
                 self.assertLess(communication["sent_bytes_per_step"], share * communication["ring_bytes_per_step"])
                 self.assertLess(metrics["loss"][-1][1], 0.8 * metrics["loss"][0][1], "it learns")
 
+    def test_one_bit_adam_sends_less_after_its_warm_up(self):
+        _, files = train(4, "--limit", "4096", "--steps", "40", "--epochs", "4", "--optimizer", "one_bit_adam", "--lr", "0.002",
+                         "--freeze-after-steps", "10", KOLO_TRANSPORTS="tcp")
+        metrics = json.loads(files["metrics.json"])
+        self.assertEqual(metrics["options"]["optimizer"], "one_bit_adam")
+        communication = metrics["communication"]
+        # 9 of the 39 steps that are counted belong to the warm-up.
+        share = communication["sent_bytes_per_step"] / communication["ring_bytes_per_step"]
+        self.assertGreater(share, 9 / 39)
+        self.assertLess(share, 9 / 39 + 1 / 20)
+        self.assertLess(metrics["loss"][-1][1], 0.8 * metrics["loss"][0][1], "it learns")
+
     def test_a_hook_and_an_optimizer_with_one_momentum_each_are_refused(self):
         output, _ = train(2, "--limit", "512", "--steps", "1", "--hook", "top_k", expect=1)
         self.assertIn("set that of SGD to 0", output)

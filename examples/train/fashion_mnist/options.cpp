@@ -15,7 +15,11 @@ std::optional<int> parse_options(int argc, char** argv, bool speak, Options& opt
   app.add_option("--epochs", options.epochs, "Passes over the training images")->check(CLI::PositiveNumber);
   app.add_option("--batch", options.batch, "Images per step, all ranks together")->check(CLI::PositiveNumber);
   app.add_option("--lr", options.learning_rate, "Highest learning rate")->check(CLI::PositiveNumber);
-  app.add_option("--momentum", options.momentum, "Momentum (Nesterov's); 0: none")
+  app.add_option("--optimizer", options.optimizer, "How gradients move parameters")
+      ->check(CLI::IsMember({"sgd", "adam", "one_bit_adam"}));
+  app.add_option("--freeze-after-steps", options.freeze_after_steps, "The warm-up of one_bit_adam")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--momentum", options.momentum, "Momentum of sgd (Nesterov's); 0: none")
       ->check(CLI::Range(0.0, 0.999));
   app.add_option("--weight-decay", options.weight_decay, "Weight decay")->check(CLI::NonNegativeNumber);
   app.add_option("--warm-up", options.warm_up_epochs, "Epochs until the learning rate is reached")

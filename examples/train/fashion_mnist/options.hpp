@@ -11,7 +11,9 @@ struct Options {
   int epochs = 6;
   std::int64_t batch = 256;  ///< over all ranks
   double learning_rate = 0.1;
-  double momentum = 0.9;
+  std::string optimizer = "sgd";
+  std::uint64_t freeze_after_steps = 234;  ///< of one_bit_adam
+  double momentum = 0.9;                   ///< of sgd
   double weight_decay = 5e-4;
   double warm_up_epochs = 0.5;
   std::uint64_t seed = 1;

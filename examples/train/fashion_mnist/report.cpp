@@ -73,6 +73,8 @@ std::string metrics_json(const Options& options, const History& history) {
        {{"epochs", options.epochs},
         {"batch", options.batch},
         {"learning_rate", options.learning_rate},
+        {"optimizer", options.optimizer},
+        {"freeze_after_steps", options.freeze_after_steps},
         {"momentum", options.momentum},
         {"weight_decay", options.weight_decay},
         {"warm_up_epochs", options.warm_up_epochs},

@@ -5,6 +5,7 @@
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <torch/nn/functional/loss.h>
+#include <torch/optim/adam.h>
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
@@ -23,6 +24,7 @@
 #include "kolo/train/averages.hpp"
 #include "kolo/train/compression.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
+#include "kolo/train/one_bit_adam.hpp"
 
 namespace fashion_mnist {
 namespace {
@@ -67,6 +69,21 @@ Dataset test_images(const Options& options) {
   return all.slice(std::max<std::int64_t>(all.size() - options.held_out, 0), all.size());
 }
 
+std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Options& options,
+                                                        kolo::DistributedDataParallelBase& model) {
+  const auto adam = torch::optim::AdamOptions(options.learning_rate).weight_decay(options.weight_decay);
+  if (options.optimizer == "adam") return std::make_unique<torch::optim::Adam>(model.parameters(), adam);
+  if (options.optimizer == "one_bit_adam") {
+    return std::make_unique<kolo::OneBitAdam>(
+        model, adam, kolo::OneBitAdamOptions{.freeze_after_steps = options.freeze_after_steps});
+  }
+  return std::make_unique<torch::optim::SGD>(model.parameters(),
+                                             torch::optim::SGDOptions(options.learning_rate)
+                                                 .momentum(options.momentum)
+                                                 .nesterov(options.momentum > 0)
+                                                 .weight_decay(options.weight_decay));
+}
+
 class Training {
  public:
   Training(const Options& options, kolo::Communicator& communicator, std::shared_ptr<kolo::Timeline> timeline)
@@ -76,17 +93,14 @@ class Training {
         feed_(make_feed(options, communicator, [&] { return training_images(options); })),
         test_(test_images(options)),
         model_(Net(), communicator, parallel_options(options, timeline_)),
-        optimizer_(model_.parameters(), torch::optim::SGDOptions(options.learning_rate)
-                                            .momentum(options.momentum)
-                                            .nesterov(options.momentum > 0)
-                                            .weight_decay(options.weight_decay)),
+        optimizer_(make_optimizer(options, model_)),
         line_(communicator.rank() == 0 ? options.progress : "none") {
     if (options.batch % communicator.size() != 0) {
       throw std::invalid_argument("a batch of " + std::to_string(options.batch) +
                                   " images cannot be shared by " + std::to_string(communicator.size()) +
                                   " ranks");
     }
-    model_.check(optimizer_);
+    model_.check(*optimizer_);
     steps_per_epoch_ = feed_->steps_per_epoch();
     if (steps_per_epoch_ == 0) throw std::invalid_argument("there are fewer images than a batch takes");
     steps_ = steps_per_epoch_ * options.epochs;
@@ -149,7 +163,7 @@ class Training {
     const double progress = static_cast<double>(history_.steps) / static_cast<double>(steps_);
     const double warm_up = std::min(
         0.9, options_.warm_up_epochs * static_cast<double>(steps_per_epoch_) / static_cast<double>(steps_));
-    for (auto& group : optimizer_.param_groups()) {
+    for (auto& group : optimizer_->param_groups()) {
       // The first step counts as one of the warm-up, so that it moves at all.
       group.options().set_lr(learning_rate(options_, progress + 1.0 / static_cast<double>(steps_), warm_up));
     }
@@ -158,15 +172,15 @@ class Training {
     const at::Tensor &images = batch[0], &labels = batch[1];
     const auto fed = Clock::now();
     if (history_.steps == 0) history_.data_ready_seconds = seconds(fed - made_);
-    optimizer_.zero_grad();
+    optimizer_->zero_grad();
     const auto forward = Clock::now();
     const at::Tensor loss = functional::cross_entropy(model_(images), labels);
     const auto backward = Clock::now();
     const std::uint64_t sent_before = communicator_.counters().bytes_sent;
     loss.backward();
-    const std::uint64_t sent = communicator_.counters().bytes_sent - sent_before;
     const auto update = Clock::now();
-    if (model_.averages_are_finite()) optimizer_.step();  // else on all ranks alike
+    if (model_.averages_are_finite()) optimizer_->step();  // else on all ranks alike
+    const std::uint64_t sent = communicator_.counters().bytes_sent - sent_before;
     const auto end = Clock::now();
     timeline_->span("data", "compute", begin, forward);
     timeline_->span("forward", "compute", forward, backward);
@@ -243,7 +257,7 @@ class Training {
   std::unique_ptr<Feed> feed_;
   Dataset test_;
   kolo::DistributedDataParallel<NetImpl> model_;
-  torch::optim::SGD optimizer_;
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;  ///< after the model, which it may use
   ProgressLine line_;
   std::int64_t steps_per_epoch_ = 0;
   std::int64_t steps_ = 0;
