@@ -101,7 +101,7 @@ TEST_F(OverlapForward, BackwardReturnsWhileAnotherRankHasNotBegun) {
 }
 
 /// Ways to use a parameter of the net after backward(), each of which has to see the step.
-struct Use {
+struct SeenUse {
   const char* name;
   std::function<at::Tensor(Chain& net, const at::Tensor& view)> read;
 };
@@ -112,7 +112,7 @@ TEST_F(OverlapForward, WhateverUsesAParameterSeesTheStep) {
     std::thread([&] { result = read(); }).join();
     return result;
   };
-  const std::vector<Use> uses = {
+  const std::vector<SeenUse> uses = {
       {"a view", [](Chain& net, const at::Tensor&) { return net->second->weight.t().clone(); }},
       {"detach", [](Chain& net, const at::Tensor&) { return net->second->weight.detach().t().clone(); }},
       {"a view from before", [](Chain&, const at::Tensor& view) { return view.clone(); }},
@@ -144,7 +144,7 @@ TEST_F(OverlapForward, WhateverUsesAParameterSeesTheStep) {
       if (communicator.rank() == 0) stepped.push_back(net->second->weight.detach().t().clone());
     }
   });
-  for (const Use& use : uses) {
+  for (const SeenUse& use : uses) {
     run_all(2, [&](Communicator& communicator) {
       Chain net(0);
       DistributedDataParallel model(net, communicator, in_forward());
