@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <torch/nn/modules/embedding.h>
 
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -145,6 +146,7 @@ TEST(OptionsTogether, EachPairTrainsAlikeOrIsRefused) {
                                       {"static", "unused"},     {"forward", "static"}, {"forward", "sparse"},
                                       {"forward", "gather"},    {"forward", "unused"}, {"forward", "clip"},
                                       {"forward", "loss_scale"}};
+  std::map<Features, std::vector<at::Tensor>> plain;
   for (const std::string& one : kFeatures) {
     for (const std::string& other : kFeatures) {
       if (other < one) continue;
@@ -152,9 +154,10 @@ TEST(OptionsTogether, EachPairTrainsAlikeOrIsRefused) {
       const auto trained = train_with(features);
       EXPECT_EQ(!trained.has_value(), refused.contains(features)) << name_of(features);
       if (!trained) continue;
-      const auto expected = train_with(that_matter(features));
-      for (std::size_t i = 0; i < expected->size(); ++i) {
-        EXPECT_TRUE(at::allclose((*trained)[i], (*expected)[i], 1e-2, 1e-3))
+      std::vector<at::Tensor>& expected = plain[that_matter(features)];
+      if (expected.empty()) expected = train_with(that_matter(features)).value();
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_TRUE(at::allclose((*trained)[i], expected[i], 1e-2, 1e-3))
             << name_of(features) << "parameter " << i;
       }
     }
