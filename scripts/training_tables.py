@@ -11,7 +11,7 @@ ARMS = {
     "int8": ["--hook", "int8"],
     "float8": ["--hook", "float8"],
     "one_bit": ["--hook", "one_bit"],
-    "one_bit, warm-up": ["--hook", "one_bit:start_after_steps=234"],
+    "one_bit after an epoch": ["--hook", "one_bit:start_after_steps=234"],
     # Its momentum takes the place of the optimizer's.
     "top_k 1 %": ["--hook", "top_k:ratio=0.01:warm_up_steps=234", "--momentum", "0"],
     "top_k 0.1 %": ["--hook", "top_k:ratio=0.001:warm_up_steps=234", "--momentum", "0"],
