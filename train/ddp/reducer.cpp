@@ -367,13 +367,12 @@ void Reducer::finish() {
   const c10::NoGradGuard no_grad;
   try {
     complete_unready();
-    // Ranks that used a parameter nowhere leave its gradient alone; they must agree on that.
-    std::vector<std::uint8_t> used(states_.size(), 1);
+    std::vector<std::uint8_t> used(states_.size(), kUsed);
     Work agreement;
     if (graph_ && graph_->used_anywhere() != nullptr) {
       used = *graph_->used_anywhere();
     } else if (options_.find_unused_parameters || graph_) {
-      for (std::size_t i = 0; i < states_.size(); ++i) used[i] = states_[i].used ? 1 : 0;
+      for (std::size_t i = 0; i < states_.size(); ++i) used[i] = use_of(states_[i]);
       agreement = communicator_.all_reduce_async(Buffer(used), ReduceOp::max);
     }
     std::exception_ptr error;
@@ -439,16 +438,24 @@ void Reducer::complete_unready() {
                         {});
 }
 
+/// Ranks agree on the largest: what no rank used keeps its gradient.
+std::uint8_t Reducer::use_of(const Parameter& state) const {
+  if (state.used) return kUsed;
+  return !graph_ && share_.contributes && state.tensor.grad().defined() ? kUnused : kNoGradient;
+}
+
 void Reducer::attach_results(std::span<const std::uint8_t> used_anywhere) {
   for (std::size_t i = 0; i < states_.size(); ++i) {
     Parameter& state = states_[i];
     at::Tensor& gradient = state.tensor.mutable_grad();
-    if (used_anywhere[i] != 0) {
+    if (used_anywhere[i] == kUsed) {
       gradient =
           state.is_table ? tables_->table_of(i).average : buckets_[state.bucket].slots()[state.slot].view;
     } else if (state.kept && state.kept->defined()) {
       gradient.copy_(*state.kept);
     }
+    // A rank without data does what the other ranks do: an optimizer skips what has no gradient.
+    if (used_anywhere[i] == kNoGradient && !graph_ && !share_.contributes) gradient = at::Tensor();
     state.kept.reset();
     state.used = false;
     state.expected = true;

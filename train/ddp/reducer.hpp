@@ -119,6 +119,9 @@ class Reducer {
   void begin_in_forward();
   void end_in_forward();
   const at::Tensor& layout_of(std::size_t parameter) const;
+  /// What backward made of a parameter, for ranks to agree on.
+  enum Use : std::uint8_t { kNoGradient, kUnused, kUsed };
+  std::uint8_t use_of(const Parameter& state) const;
   void attach_results(std::span<const std::uint8_t> used_anywhere);
   std::span<const SparseTables::Table> tables() const;
   void account(Bucket::Clock::time_point waiting, Bucket::Clock::time_point done);

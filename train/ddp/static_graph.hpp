@@ -14,7 +14,7 @@ namespace kolo::train {
 /// parameters; together they learn which ones no rank uses. Not thread-safe.
 class StaticGraph {
  public:
-  using Flags = std::vector<std::uint8_t>;  ///< by parameter, 0 or 1
+  using Flags = std::vector<std::uint8_t>;  ///< by parameter; 0: not used
 
   /// `parameters` outlive it.
   StaticGraph(const std::vector<NamedTensor>& parameters, int rank);

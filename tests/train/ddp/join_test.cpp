@@ -103,6 +103,30 @@ TEST_F(Joining, RanksWithoutDataFollowUntilAllAreDone) {
   }
 }
 
+TEST_F(Joining, WhatNoRankUsesIsLeftAloneByARankThatIsDoneToo) {
+  for (const bool set_to_none : {false, true}) {
+    run_all(2, [&](Communicator& communicator) {
+      DistributedDataParallel model(Chain(1), communicator, finding_unused());
+      torch::optim::SGD optimizer(model.parameters(), torch::optim::SGDOptions(0.05).momentum(0.9));
+      auto join = model.join(JoinMode::divide_by_active);
+      for (int step = 0; step < 1 + 2 * communicator.rank(); ++step) {
+        join.step(4);
+        model.model().zero_grad(set_to_none);
+        // The last layer has a part in the first step alone, and a momentum from then on.
+        const at::Tensor hidden = at::relu(model->second(at::relu(model->first(numbers(4, 8, step)))));
+        const at::Tensor result = step == 0 ? model->third(hidden) : hidden;
+        model.prepare_forward();
+        const std::vector<at::Tensor> outputs = {result};
+        model.prepare_backward(outputs);
+        result.square().mean().backward();
+        optimizer.step();
+      }
+      join.finish([&] { optimizer.step(); });
+      EXPECT_TRUE(same_everywhere(communicator, bits(model.parameters()))) << set_to_none;
+    });
+  }
+}
+
 TEST_F(Joining, AHookKeepsWhatItHasOfARankThatIsDone) {
   for (const std::string hook : {"one_bit", "top_k:ratio=0.1", "power_sgd:rank=1", "int8:feedback=1"}) {
     run_all(3, [&](Communicator& communicator) {

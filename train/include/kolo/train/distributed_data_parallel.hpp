@@ -71,8 +71,8 @@ struct DistributedDataParallelOptions {
   /// A promise that each backward() uses the same parameters, each as often; what a rank uses may differ from
   /// other ranks. Parameters may then go without a gradient, and parts that backward() computes anew
   /// (checkpointing) may share parameters, for what the first backward() costs: it finds both and averages
-  /// when it is over. A later one that differs is an error on all ranks, with names of the rank and the
-  /// parameter. Excludes find_unused_parameters and overlap_forward.
+  /// when it is over. A later one that differs is an error, on other ranks in this backward or the next, with
+  /// names of the rank and the parameter. Excludes find_unused_parameters and overlap_forward.
   bool static_graph = false;
   /// Ranks keep the same parameters only if their optimizers round alike. Construction compares the ranks'
   /// instruction sets (as libtorch uses them), versions and builds of libtorch, and numbers of threads. If
