@@ -18,7 +18,8 @@ namespace kolo {
 /// 0's link carries (N - 1) / N of all data. Not thread-safe.
 class BatchScatter {
  public:
-  /// The next global batch; nothing at the end. Dense CPU tensors of the types that buffer_of() takes.
+  /// The next global batch; nothing at the end. Dense CPU tensors of the types that buffer_of() takes. The
+  /// other ranks wait for it no longer than the communicator's timeout.
   using Source = std::function<std::optional<Batch>()>;
 
   /// Collective. Rank 0's `source` is called by a thread; other ranks' is not used and may be empty. Throws
