@@ -92,7 +92,7 @@ TEST_F(OneBitAdamOver, AllRanksHoldTheSameBitsAfterTheFreeze) {
         const auto before = replica.parameter_bits();
         replica.backward(step);
         const bool is_frozen = replica.optimizer.is_frozen();
-        const at::Tensor& gradient = replica.model.parameters()[0].grad();
+        const at::Tensor gradient = replica.model.parameters()[0].grad();
         EXPECT_EQ(same_everywhere(communicator, bits({gradient.contiguous()})), !is_frozen) << step;
         replica.optimizer.step();
         EXPECT_NE(replica.parameter_bits(), before);
