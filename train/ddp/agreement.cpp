@@ -6,6 +6,13 @@
 #include <vector>
 
 namespace kolo::train {
+namespace {
+
+std::string name_of_rank(int rank) {
+  return "rank " + std::to_string(rank);
+}
+
+}  // namespace
 
 std::string text_from(Communicator& communicator, std::string text, int root) {
   std::uint64_t length = text.size();
@@ -39,6 +46,13 @@ std::string difference(const std::string& mine, const std::string& others, const
   }
 }
 
+std::optional<Complaint> first_difference(Communicator& communicator, const std::string& mine,
+                                          const std::string& what) {
+  const std::string roots = text_from(communicator, mine, 0);
+  return first_complaint(communicator,
+                         difference(mine, roots, name_of_rank(communicator.rank()), name_of_rank(0), what));
+}
+
 std::optional<Odd> find_odd(std::span<const std::uint64_t> by_rank) {
   std::size_t usual = 0;
   std::ptrdiff_t most = 0;
@@ -60,6 +74,16 @@ std::optional<Odd> find_odd(Communicator& communicator, std::uint64_t mine) {
   std::vector<std::uint64_t> all(static_cast<std::size_t>(communicator.size()));
   communicator.all_gather(ConstBuffer(&mine, 1, DType::uint64), Buffer(all));
   return find_odd(all);
+}
+
+std::optional<Complaint> find_odd_text(Communicator& communicator, const std::string& mine,
+                                       const std::string& what) {
+  const auto odd = find_odd(communicator, hash_of(mine.data(), mine.size()));
+  if (!odd) return {};
+  const std::string odds = text_from(communicator, mine, odd->rank);
+  const std::string usual = text_from(communicator, mine, odd->usual);
+  return Complaint{odd->rank,
+                   difference(odds, usual, name_of_rank(odd->rank), name_of_rank(odd->usual), what)};
 }
 
 std::uint64_t hash_of(const void* data, std::size_t bytes) {

@@ -18,14 +18,8 @@ namespace {
 void require_same_names(const Metrics& metrics, Communicator& communicator) {
   std::string mine;
   for (const auto& [name, value] : metrics) mine += '\'' + name + "'\n";
-  const auto odd = train::find_odd(communicator, train::hash_of(mine.data(), mine.size()));
-  if (!odd) return;
-  const std::string usual = train::text_from(communicator, mine, odd->usual);
-  const auto name_of_rank = [](int rank) { return "rank " + std::to_string(rank); };
-  const std::string mismatch =
-      train::difference(mine, usual, name_of_rank(communicator.rank()), name_of_rank(odd->usual), "metric");
-  throw MismatchError("the metrics differ: " + train::text_from(communicator, mismatch, odd->rank),
-                      {.peer = odd->rank, .collective = "average"});
+  if (const auto odd = train::find_odd_text(communicator, mine, "metric"))
+    throw MismatchError("the metrics differ: " + odd->text, {.peer = odd->rank, .collective = "average"});
 }
 
 }  // namespace

@@ -20,15 +20,10 @@ std::string machine() {
 }
 
 void compare_machines(Communicator& communicator, bool require_equal) {
-  const std::string mine = machine();
-  const auto odd = find_odd(communicator, hash_of(mine.data(), mine.size()));
+  const auto odd = find_odd_text(communicator, machine(), "setting");
   if (!odd) return;
-  const std::string odds = text_from(communicator, mine, odd->rank);
-  const std::string usual = text_from(communicator, mine, odd->usual);
   const std::string text =
-      "the ranks' machines differ: " +
-      difference(odds, usual, "rank " + std::to_string(odd->rank), "rank " + std::to_string(odd->usual),
-                 "setting") +
+      "the ranks' machines differ: " + odd->text +
       "; so what their optimizers make of the same gradients may differ in the last bits";
   if (require_equal) throw MismatchError(text, {.peer = odd->rank, .collective = "DistributedDataParallel"});
   if (communicator.rank() == 0)

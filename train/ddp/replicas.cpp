@@ -32,10 +32,7 @@ void require_same_layout(Communicator& communicator, std::span<const NamedTensor
                          const std::string& settings) {
   std::string mine = settings + '\n';
   for (const NamedTensor& named : tensors) mine += describe(named) + '\n';
-  const std::string roots = text_from(communicator, mine, 0);
-  const std::string me = "rank " + std::to_string(communicator.rank());
-  const std::string mismatch = difference(mine, roots, me, "rank 0", "tensor");
-  if (const auto complaint = first_complaint(communicator, mismatch)) {
+  if (const auto complaint = first_difference(communicator, mine, "tensor")) {
     throw MismatchError("the models differ: " + complaint->text,
                         {.peer = complaint->rank, .collective = "DistributedDataParallel"});
   }

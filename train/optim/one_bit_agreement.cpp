@@ -115,9 +115,7 @@ ParameterGroups agreed(DistributedDataParallelBase& model, ParameterGroups group
         {.peer = complaint->rank, .collective = "OneBitAdam"});
   }
   const std::string mine = text_of(averaged, groups, options);
-  const std::string me = "rank " + std::to_string(communicator.rank());
-  const std::string mismatch = difference(mine, text_from(communicator, mine, 0), me, "rank 0", "parameters");
-  if (const auto complaint = first_complaint(communicator, mismatch)) {
+  if (const auto complaint = first_difference(communicator, mine, "parameters")) {
     throw MismatchError("the optimizers differ: " + complaint->text,
                         {.peer = complaint->rank, .collective = "OneBitAdam"});
   }
