@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "ddp/bucket_assignment.hpp"
+#include "ddp/times.hpp"
 
 namespace kolo::train {
 namespace {
@@ -17,16 +18,6 @@ constexpr std::uint64_t kShortCall = 4096;
 constexpr double kSlack = 0.02;
 /// Times of a few steps tell no smaller gain.
 constexpr double kLeastGain = 0.03;
-
-double in_seconds(std::chrono::duration<double> duration) {
-  return duration.count();
-}
-
-double median_of(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 BucketSearch::Layout layout_of(const std::vector<Bucket>& buckets) {
   BucketSearch::Layout layout;
@@ -94,13 +85,13 @@ std::optional<BucketSearch::Layout> BucketSearch::end_step(Communicator& communi
 BucketSearch::Step BucketSearch::measure(const std::vector<Bucket>& buckets) const {
   Step step;
   Clock::time_point last_ready = *first_, last_done = *first_;
-  for (const Clock::time_point time : times_) step.ready.push_back(in_seconds(time - *first_));
+  for (const Clock::time_point time : times_) step.ready.push_back(seconds_of(time - *first_));
   for (const Bucket& bucket : buckets) {
     for (const auto& slot : bucket.slots()) last_ready = std::max(last_ready, times_[slot.parameter]);
-    step.done.push_back(in_seconds(bucket.ended() - *first_));
+    step.done.push_back(seconds_of(bucket.ended() - *first_));
     last_done = std::max(last_done, bucket.ended());
   }
-  step.exposed = std::max(0.0, in_seconds(last_done - last_ready));
+  step.exposed = std::max(0.0, seconds_of(last_done - last_ready));
   return step;
 }
 
@@ -154,7 +145,7 @@ BucketPrice BucketSearch::expected_price(const Communicator& communicator,
   const auto estimate = [&](std::uint64_t bytes) {
     const CallOptions options{.wire = wire_};
     return BusyTime{1, static_cast<double>(bytes),
-                    in_seconds(communicator.estimate("all_reduce", bytes, options).time)};
+                    seconds_of(communicator.estimate("all_reduce", bytes, options).time)};
   };
   return line_through(estimate(kShortCall), estimate(std::max(total, 2 * kShortCall)));
 }

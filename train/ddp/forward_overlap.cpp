@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "ddp/slice_plan.hpp"
+#include "ddp/times.hpp"
 #include "kolo/error.hpp"
 #include "kolo/timeline.hpp"
 
@@ -24,17 +25,6 @@ constexpr double kMargin = 0.01;
 /// The first steps are slower than those that follow, and times may change slowly later on.
 bool is_planning_step(std::uint64_t step) {
   return step == 2 || step == 8 || (step > 0 && step % 64 == 0);
-}
-
-double seconds_of(std::chrono::nanoseconds time) {
-  return std::chrono::duration<double>(time).count();
-}
-
-double middle_of(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
 }
 
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(const DistributedDataParallelOptions& options,
@@ -95,7 +85,7 @@ std::vector<std::uint64_t> ForwardOverlap::plan() const {
     const std::uint64_t slices = thread_.slices_of(i);
     const double seconds = seconds_a_byte_ * static_cast<double>(entries_[i].bucket->bytes());
     buckets.push_back(
-        {slices, seconds / static_cast<double>(slices), middle_of(entries_[i].ready), entries_[i].use});
+        {slices, seconds / static_cast<double>(slices), median_of(entries_[i].ready), entries_[i].use});
     last = std::max(last, buckets.back().ready);
   }
   // Nothing is known before the first step: as if they were ready one after another, and sent at once.
