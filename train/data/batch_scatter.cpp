@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "data/batch.hpp"
 #include "ddp/agreement.hpp"
 #include "ddp/failure.hpp"
 #include "kolo/error.hpp"
@@ -39,11 +40,9 @@ std::int64_t first_row(std::int64_t samples, int rank, int ranks) {
 
 /// Throws InvalidArgument for what cannot be scattered; else the same in one piece.
 Batch require_batch(const Batch& batch) {
-  if (batch.empty()) throw InvalidArgument("a batch has no tensors", {});
+  train::samples_of(batch);
   Batch result;
   for (const at::Tensor& tensor : batch) {
-    if (!tensor.defined() || tensor.dim() < 1 || tensor.size(0) != batch[0].size(0))
-      throw InvalidArgument("the tensors of a batch differ in their first dimension", {});
     result.push_back(tensor.detach().contiguous());
     buffer_of(result.back());
   }

@@ -9,6 +9,7 @@
 #include <future>
 #include <vector>
 
+#include "data/batch.hpp"
 #include "data/shuffle.hpp"
 #include "kolo/error.hpp"
 #include "libtorch/problem.hpp"
@@ -35,15 +36,6 @@ Batch read_tensors(const std::string& path) {
   return tensors;
 }
 
-std::int64_t samples_of(const Batch& samples) {
-  if (samples.empty()) throw InvalidArgument("samples have no tensors", {});
-  for (const at::Tensor& tensor : samples) {
-    if (tensor.dim() < 1 || tensor.size(0) != samples[0].size(0))
-      throw InvalidArgument("the tensors of samples differ in their first dimension", {});
-  }
-  return samples[0].size(0);
-}
-
 Batch rows_of(const Batch& samples, const std::vector<std::int64_t>& rows) {
   const at::Tensor index = at::tensor(rows);
   Batch selected;
@@ -55,7 +47,7 @@ Batch rows_of(const Batch& samples, const std::vector<std::int64_t>& rows) {
 
 void write_shards(const Batch& samples, const std::string& folder, std::int64_t shards, std::uint64_t seed) {
   const c10::NoGradGuard no_grad;
-  const std::int64_t count = samples_of(samples);
+  const std::int64_t count = train::samples_of(samples);
   if (shards < 1 || shards > count) {
     throw InvalidArgument("write_shards: " + std::to_string(count) + " samples do not fill " +
                               std::to_string(shards) + " shards",
