@@ -11,6 +11,7 @@
 #include "kolo/train/compression.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
 #include "kolo/train/distributed_sampler.hpp"
+#include "support/temporary_folder.hpp"
 #include "train/support/models.hpp"
 #include "train/support/ranks.hpp"
 
@@ -19,15 +20,10 @@ namespace {
 
 class Checkpoints : public testing::Test {
  protected:
-  void SetUp() override {
-    at::set_num_threads(1);
-    char name[] = "/tmp/kolo-checkpoint-XXXXXX";
-    folder_ = mkdtemp(name);
-    path_ = folder_ + "/run.pt";
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
+  void SetUp() override { at::set_num_threads(1); }
 
-  std::string folder_, path_;
+  const TemporaryFolder temporary_;
+  const std::string path_ = temporary_ / "run.pt";
 };
 
 /// All that a training program holds.

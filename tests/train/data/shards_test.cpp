@@ -12,19 +12,13 @@
 #include <vector>
 
 #include "kolo/error.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace kolo::test {
 namespace {
 
 class Shards : public testing::Test {
  protected:
-  Shards() {
-    std::string pattern = std::filesystem::temp_directory_path() / "kolo-shards-XXXXXX";
-    if (::mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp");
-    folder_ = pattern;
-  }
-  ~Shards() override { std::filesystem::remove_all(folder_); }
-
   /// Samples are their numbers, twice: as labels, and as a row of data.
   void write(std::int64_t samples, std::int64_t shards) {
     const at::Tensor labels = at::arange(samples);
@@ -50,7 +44,8 @@ class Shards : public testing::Test {
     return {};
   }
 
-  std::string folder_;
+  const TemporaryFolder temporary_;
+  const std::string folder_ = temporary_.path();
 };
 
 TEST_F(Shards, EachSampleIsOnOneRank) {
