@@ -14,6 +14,7 @@
 #include <cmath>
 #include <csignal>
 #include <numbers>
+#include <optional>
 #include <stdexcept>
 
 #include "fashion_mnist/data.hpp"
@@ -56,17 +57,31 @@ kolo::DistributedDataParallelOptions parallel_options(const Options& options,
   return parallel;
 }
 
-/// All but those that are held out.
-Dataset training_images(const Options& options) {
-  const Dataset all = load(options.data, true, options.limit);
-  return all.slice(0, std::max<std::int64_t>(all.size() - options.held_out, 0));
-}
+/// What a rank trains on, and what accuracy is measured on.
+struct Images {
+  std::unique_ptr<Feed> feed;
+  Dataset test;
+};
 
-/// What accuracy is measured on.
-Dataset test_images(const Options& options) {
-  if (options.held_out == 0) return load(options.data, false);
-  const Dataset all = load(options.data, true, options.limit);
-  return all.slice(std::max<std::int64_t>(all.size() - options.held_out, 0), all.size());
+/// Collective. The training images are read where they are needed, once.
+Images prepare_images(const Options& options, kolo::Communicator& communicator) {
+  std::optional<Dataset> read;
+  const auto split = [&] {
+    if (!read) read = load(options.data, true, options.limit);
+    return std::max<std::int64_t>(read->size() - options.held_out, 0);
+  };
+  Images images;
+  images.feed = make_feed(options, communicator, [&] {
+    const std::int64_t end = split();
+    return read->slice(0, end);
+  });
+  if (options.held_out == 0) {
+    images.test = load(options.data, false);
+  } else {
+    const std::int64_t begin = split();
+    images.test = read->slice(begin, read->size());
+  }
+  return images;
 }
 
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Options& options,
@@ -90,8 +105,7 @@ class Training {
       : options_(options),
         communicator_(communicator),
         timeline_(std::move(timeline)),
-        feed_(make_feed(options, communicator, [&] { return training_images(options); })),
-        test_(test_images(options)),
+        images_(prepare_images(options, communicator)),
         model_(Net(), communicator, parallel_options(options, timeline_)),
         optimizer_(make_optimizer(options, model_)),
         line_(communicator.rank() == 0 ? options.progress : "none") {
@@ -101,7 +115,7 @@ class Training {
                                   " ranks");
     }
     model_.check(*optimizer_);
-    steps_per_epoch_ = feed_->steps_per_epoch();
+    steps_per_epoch_ = images_.feed->steps_per_epoch();
     if (steps_per_epoch_ == 0) throw std::invalid_argument("there are fewer images than a batch takes");
     steps_ = steps_per_epoch_ * options.epochs;
     if (options.steps > 0) steps_ = std::min(steps_, options.steps);
@@ -125,7 +139,7 @@ class Training {
 
  private:
   void train_epoch(int epoch) {
-    feed_->begin_epoch(epoch);
+    images_.feed->begin_epoch(epoch);
     model_->train();
     auto report_begin = Clock::now();
     auto exposed_before = model_.total().exposed;
@@ -168,7 +182,7 @@ class Training {
       group.options().set_lr(learning_rate(options_, progress + 1.0 / static_cast<double>(steps_), warm_up));
     }
     const auto begin = Clock::now();
-    const kolo::Batch batch = feed_->next();
+    const kolo::Batch batch = images_.feed->next();
     const at::Tensor &images = batch[0], &labels = batch[1];
     const auto fed = Clock::now();
     if (history_.steps == 0) history_.data_ready_seconds = seconds(fed - made_);
@@ -208,16 +222,17 @@ class Training {
   void evaluate() {
     const c10::NoGradGuard no_grad;
     model_->eval();
-    const std::int64_t begin = test_.size() * communicator_.rank() / communicator_.size();
-    const std::int64_t end = test_.size() * (communicator_.rank() + 1) / communicator_.size();
+    const std::int64_t begin = images_.test.size() * communicator_.rank() / communicator_.size();
+    const std::int64_t end = images_.test.size() * (communicator_.rank() + 1) / communicator_.size();
     std::array<std::int64_t, 1> correct{};
     for (std::int64_t i = begin; i < end; i += kEvaluationBatch) {
       const std::int64_t next = std::min(i + kEvaluationBatch, end);
-      const at::Tensor guesses = model_.model().forward(test_.images.slice(0, i, next)).argmax(1);
-      correct[0] += guesses.eq(test_.labels.slice(0, i, next)).sum().item().toLong();
+      const at::Tensor guesses = model_.model().forward(images_.test.images.slice(0, i, next)).argmax(1);
+      correct[0] += guesses.eq(images_.test.labels.slice(0, i, next)).sum().item().toLong();
     }
     communicator_.all_reduce(kolo::Buffer(correct));
-    const double accuracy = 100.0 * static_cast<double>(correct[0]) / static_cast<double>(test_.size());
+    const double accuracy =
+        100.0 * static_cast<double>(correct[0]) / static_cast<double>(images_.test.size());
     history_.accuracies.push_back({epochs_done(), accuracy, history_.training_seconds});
     evaluated_at_ = history_.steps;
     char text[64];
@@ -254,8 +269,7 @@ class Training {
   kolo::Communicator& communicator_;
   std::shared_ptr<kolo::Timeline> timeline_;
   Clock::time_point made_ = Clock::now();
-  std::unique_ptr<Feed> feed_;
-  Dataset test_;
+  Images images_;
   kolo::DistributedDataParallel<NetImpl> model_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;  ///< after the model, which it may use
   ProgressLine line_;
