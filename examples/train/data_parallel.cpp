@@ -15,15 +15,11 @@
 #include <torch/utils.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <exception>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <numeric>
 #include <optional>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -31,6 +27,8 @@
 #include "kolo/kolo.hpp"
 #include "kolo/train/data_parallel.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
+#include "support/command_line.hpp"
+#include "support/results.hpp"
 
 namespace {
 
@@ -60,13 +58,7 @@ std::optional<int> parse(int argc, char** argv, bool speak, Settings& settings) 
   app.add_option("--lr", settings.learning_rate, "Learning rate")->check(CLI::PositiveNumber);
   app.add_option("--seed", settings.seed, "Of the initial values and the images");
   app.add_option("--json", settings.json, "File for all numbers");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    std::ostringstream silence;
-    return speak ? app.exit(error) : app.exit(error, silence, silence);
-  }
-  return std::nullopt;
+  return support::parse(app, argc, argv, speak);
 }
 
 /// Cloneable, so that DataParallel can make replicas: all that is registered is made in reset().
@@ -162,28 +154,20 @@ Results train_ranks(const Settings& settings, kolo::Communicator& communicator) 
   return results;
 }
 
-double median(std::vector<double> values) {
-  std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
-  return values[values.size() / 2];
-}
-
 void report(const Settings& settings, const Results& results, int workers) {
-  // The first step makes memory, and orders the buckets.
-  const std::vector<double> steady(results.seconds.begin() + (results.seconds.size() > 1 ? 1 : 0),
-                                   results.seconds.end());
-  const double mean = std::accumulate(steady.begin(), steady.end(), 0.0) / static_cast<double>(steady.size());
+  const auto [mean, median] = support::step_times(results.seconds);
   std::printf("%d %s: loss %.4f to %.4f, %.1f ms a step (median %.1f)\n", workers, settings.workers.c_str(),
-              results.losses.front(), results.losses.back(), 1e3 * mean, 1e3 * median(steady));
-  if (settings.json.empty()) return;
-  const nlohmann::json json = {
-      {"workers", settings.workers},     {"number", workers},
-      {"batch", settings.batch},         {"hidden", settings.hidden},
-      {"seed", settings.seed},           {"loss", results.losses},
-      {"step_seconds", results.seconds}, {"mean_step_s", mean},
-      {"median_step_s", median(steady)}, {"sent_bytes_per_step", results.sent_bytes}};
-  std::ofstream file(settings.json);
-  file << json.dump(1) << '\n';
-  if (!file) throw std::runtime_error("cannot write " + settings.json);
+              results.losses.front(), results.losses.back(), 1e3 * mean, 1e3 * median);
+  support::write_json(settings.json, {{"workers", settings.workers},
+                                      {"number", workers},
+                                      {"batch", settings.batch},
+                                      {"hidden", settings.hidden},
+                                      {"seed", settings.seed},
+                                      {"loss", results.losses},
+                                      {"step_seconds", results.seconds},
+                                      {"mean_step_s", mean},
+                                      {"median_step_s", median},
+                                      {"sent_bytes_per_step", results.sent_bytes}});
 }
 
 }  // namespace

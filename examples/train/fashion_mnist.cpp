@@ -11,6 +11,7 @@
 #include "fashion_mnist/report.hpp"
 #include "fashion_mnist/trainer.hpp"
 #include "kolo/kolo.hpp"
+#include "support/results.hpp"
 
 namespace {
 
@@ -23,8 +24,8 @@ void write_results(const Options& options, const History& history, kolo::Communi
   const std::filesystem::path folder(options.output);
   if (communicator.rank() == 0) {
     std::filesystem::create_directories(folder);
-    fashion_mnist::write_file(folder / "loss.svg", fashion_mnist::draw_chart(history));
-    fashion_mnist::write_file(folder / "metrics.json", fashion_mnist::metrics_json(options, history));
+    support::write_file(folder / "loss.svg", fashion_mnist::draw_chart(history));
+    support::write_file(folder / "metrics.json", fashion_mnist::metrics_json(options, history));
   }
   kolo::write_timeline(communicator, timeline, folder / "timeline.json");
   if (communicator.rank() == 0) {

@@ -15,17 +15,16 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <numeric>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "kolo/kolo.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
 #include "kolo/train/sparse_adam.hpp"
+#include "support/command_line.hpp"
+#include "support/results.hpp"
 #include "words/model.hpp"
 #include "words/text.hpp"
 
@@ -68,13 +67,7 @@ std::optional<int> parse(int argc, char** argv, bool speak, Settings& settings) 
   app.add_option("--seed", settings.seed, "Of the initial values and the draws");
   app.add_option("--text", settings.text, "A text to learn from; without it one is made up");
   app.add_option("--json", settings.json, "File for all numbers");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    std::ostringstream silence;
-    return speak ? app.exit(error) : app.exit(error, silence, silence);
-  }
-  return std::nullopt;
+  return support::parse(app, argc, argv, speak);
 }
 
 std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Settings& settings,
@@ -157,36 +150,25 @@ Results train(const Settings& settings, kolo::Communicator& communicator) {
   return results;
 }
 
-double median(std::vector<double> values) {
-  std::ranges::nth_element(values, values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2));
-  return values[values.size() / 2];
-}
-
 void report(const Settings& settings, const Results& results, int ranks) {
-  const std::vector<double> steady(results.seconds.begin() + (results.seconds.size() > 1 ? 1 : 0),
-                                   results.seconds.end());
-  const double mean = std::accumulate(steady.begin(), steady.end(), 0.0) / static_cast<double>(steady.size());
+  const auto [mean, median] = support::step_times(results.seconds);
   std::printf(
       "%s tables, %s, %d ranks: loss %.4f, %.1f ms a step (median %.1f), a rank sends %.3f MB a step\n",
       settings.tables.c_str(), settings.optimizer.c_str(), ranks, results.losses.back(), 1e3 * mean,
-      1e3 * median(steady), results.sent_bytes / 1e6);
-  if (settings.json.empty()) return;
-  const nlohmann::json json = {{"tables", settings.tables},
-                               {"optimizer", settings.optimizer},
-                               {"ranks", ranks},
-                               {"vocabulary", settings.vocabulary},
-                               {"width", settings.width},
-                               {"tokens", settings.tokens},
-                               {"negatives", settings.negatives},
-                               {"seed", settings.seed},
-                               {"loss", results.losses},
-                               {"step_seconds", results.seconds},
-                               {"mean_step_s", mean},
-                               {"median_step_s", median(steady)},
-                               {"sent_bytes_per_step", results.sent_bytes}};
-  std::ofstream file(settings.json);
-  file << json.dump(1) << '\n';
-  if (!file) throw std::runtime_error("cannot write " + settings.json);
+      1e3 * median, results.sent_bytes / 1e6);
+  support::write_json(settings.json, {{"tables", settings.tables},
+                                      {"optimizer", settings.optimizer},
+                                      {"ranks", ranks},
+                                      {"vocabulary", settings.vocabulary},
+                                      {"width", settings.width},
+                                      {"tokens", settings.tokens},
+                                      {"negatives", settings.negatives},
+                                      {"seed", settings.seed},
+                                      {"loss", results.losses},
+                                      {"step_seconds", results.seconds},
+                                      {"mean_step_s", mean},
+                                      {"median_step_s", median},
+                                      {"sent_bytes_per_step", results.sent_bytes}});
 }
 
 }  // namespace

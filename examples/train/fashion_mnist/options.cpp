@@ -1,10 +1,10 @@
 #include "fashion_mnist/options.hpp"
 
 #include <CLI/CLI.hpp>
-#include <sstream>
 
 #include "fashion_mnist/data.hpp"
 #include "kolo/train/compression.hpp"
+#include "support/command_line.hpp"
 
 namespace fashion_mnist {
 
@@ -61,13 +61,7 @@ std::optional<int> parse_options(int argc, char** argv, bool speak, Options& opt
   app.add_option("--require-accuracy", options.require_accuracy,
                  "Fail when the test accuracy, in percent, stays below")
       ->check(CLI::Range(0.0, 100.0));
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    std::ostringstream silence;
-    return speak ? app.exit(error) : app.exit(error, silence, silence);
-  }
-  return std::nullopt;
+  return support::parse(app, argc, argv, speak);
 }
 
 }  // namespace fashion_mnist

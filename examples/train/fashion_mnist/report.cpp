@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 
 namespace fashion_mnist {
 namespace {
@@ -105,13 +103,6 @@ std::string metrics_json(const Options& options, const History& history) {
       {"test_accuracy", curve(history.accuracies)},
   };
   return json.dump(1) + '\n';
-}
-
-void write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path);
-  file << text;
-  file.close();
-  if (!file) throw std::runtime_error("cannot write " + path);
 }
 
 }  // namespace fashion_mnist

@@ -12,7 +12,5 @@ namespace fashion_mnist {
 std::string summary_table(const History& history);
 /// The run as JSON: options, curves, communication.
 std::string metrics_json(const Options& options, const History& history);
-/// Writes a text file; throws std::runtime_error that names it when that fails.
-void write_file(const std::string& path, const std::string& text);
 
 }  // namespace fashion_mnist
