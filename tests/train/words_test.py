@@ -1,29 +1,20 @@
 #!/usr/bin/env python3
 """The word model with real ranks: it learns, and tables with sparse gradients learn what dense ones learn."""
-import json
-import os
-import subprocess
 import sys
 import tempfile
 import unittest
+
+from results import results_of
 
 KOLO, PROGRAM = sys.argv[1:3]
 SMALL = ["--width", "8", "--tokens", "128", "--negatives", "64"]
 
 
 def train(tables, *arguments, vocabulary=3000, expect=0):
-    with tempfile.TemporaryDirectory() as folder:
-        file = os.path.join(folder, "results.json")
-        done = subprocess.run([KOLO, "run", "-n", "3", "--", PROGRAM, *SMALL, "--vocabulary", str(vocabulary),
-                               "--tables", tables, "--json", file, *arguments],
-                              text=True, timeout=100, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              env={**os.environ, "KOLO_ALGORITHM": "ring"})  # by messages, which are counted
-        if done.returncode != expect:
-            raise AssertionError(f"exit code {done.returncode}\n{done.stdout}")
-        if expect != 0:
-            return done.stdout
-        with open(file, encoding="utf-8") as results:
-            return json.load(results)
+    def command(file):
+        return [KOLO, "run", "-n", "3", "--", PROGRAM, *SMALL, "--vocabulary", str(vocabulary), "--tables", tables,
+                "--json", file, *arguments]
+    return results_of(command, expect, KOLO_ALGORITHM="ring")  # by messages, which are counted
 
 
 class Words(unittest.TestCase):

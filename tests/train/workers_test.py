@@ -1,27 +1,18 @@
 #!/usr/bin/env python3
 """The program that trains by replicas or by ranks: both learn, and the same."""
-import json
-import os
-import subprocess
 import sys
-import tempfile
 import unittest
+
+from results import results_of
 
 KOLO, PROGRAM = sys.argv[1:3]
 
 
 def train(number, workers, *arguments, expect=0):
-    with tempfile.TemporaryDirectory() as folder:
-        file = os.path.join(folder, "results.json")
-        command = [PROGRAM, "--workers", workers, "--json", file, "--batch", "64", "--hidden", "32", *arguments]
-        command = [*command, "--replicas", str(number)] if workers == "replicas" else [KOLO, "run", "-n", str(number), "--", *command]
-        done = subprocess.run(command, text=True, timeout=100, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        if done.returncode != expect:
-            raise AssertionError(f"exit code {done.returncode}\n{done.stdout}")
-        if expect != 0:
-            return done.stdout
-        with open(file, encoding="utf-8") as results:
-            return json.load(results)
+    def command(file):
+        train = [PROGRAM, "--workers", workers, "--json", file, "--batch", "64", "--hidden", "32", *arguments]
+        return [*train, "--replicas", str(number)] if workers == "replicas" else [KOLO, "run", "-n", str(number), "--", *train]
+    return results_of(command, expect)
 
 
 class Workers(unittest.TestCase):
