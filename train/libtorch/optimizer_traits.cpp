@@ -7,6 +7,9 @@
 #include <torch/optim/rmsprop.h>
 #include <torch/optim/sgd.h>
 
+#include "kolo/train/lamb.hpp"
+#include "kolo/train/lars.hpp"
+
 namespace kolo {
 namespace {
 
@@ -40,7 +43,9 @@ OptimizerTraits traits_of(const torch::optim::Optimizer& optimizer) {
                         read_groups<torch::optim::AdamOptions>(optimizer, "Adam", traits) ||
                         read_groups<torch::optim::RMSpropOptions>(optimizer, "RMSprop", traits) ||
                         read_groups<torch::optim::AdagradOptions>(optimizer, "Adagrad", traits) ||
-                        read_groups<torch::optim::LBFGSOptions>(optimizer, "LBFGS", traits);
+                        read_groups<torch::optim::LBFGSOptions>(optimizer, "LBFGS", traits) ||
+                        read_groups<LARSOptions>(optimizer, "LARS", traits) ||
+                        read_groups<LAMBOptions>(optimizer, "LAMB", traits);
   static_cast<void>(is_known);
   return traits;
 }

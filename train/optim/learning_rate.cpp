@@ -12,6 +12,8 @@
 #include <tuple>
 
 #include "kolo/error.hpp"
+#include "kolo/train/lamb.hpp"
+#include "kolo/train/lars.hpp"
 
 namespace kolo {
 namespace {
@@ -37,7 +39,7 @@ std::optional<Momentum> momentum_in(torch::optim::OptimizerOptions& any) {
 std::optional<Momentum> momentum_of(torch::optim::OptimizerOptions& options) {
   using namespace torch::optim;
   for (auto* const find : {momentum_in<SGDOptions>, momentum_in<AdamOptions>, momentum_in<AdamWOptions>,
-                           momentum_in<RMSpropOptions>}) {
+                           momentum_in<RMSpropOptions>, momentum_in<LARSOptions>, momentum_in<LAMBOptions>}) {
     if (auto found = find(options)) return found;
   }
   return std::nullopt;

@@ -13,6 +13,8 @@
 #include <string>
 
 #include "kolo/train/clip_gradients.hpp"
+#include "kolo/train/lamb.hpp"
+#include "kolo/train/lars.hpp"
 #include "train/support/ranks.hpp"
 
 namespace kolo::test {
@@ -36,6 +38,8 @@ const std::map<std::string, MakeOptimizer>& optimizers() {
       {"AdamW", made_with<AdamW>(AdamWOptions(0.01).weight_decay(0.1))},
       {"RMSprop", made_with<RMSprop>(RMSpropOptions(0.005).momentum(0.5))},
       {"Adagrad", made_with<Adagrad>(AdagradOptions(0.05))},
+      {"LARS", made_with<LARS>(LARSOptions(0.5).trust_coefficient(0.02).weight_decay(1e-3))},
+      {"LAMB", made_with<LAMB>(LAMBOptions(0.01).weight_decay(0.01))},
   };
   return all;
 }

@@ -9,8 +9,8 @@
 
 namespace kolo {
 
-/// Of SGD, Adam, AdamW, RMSprop, Adagrad and L-BFGS; another type is "unknown", without traits. A trait of
-/// one parameter group is one of the optimizer.
+/// Of SGD, Adam, AdamW, RMSprop, Adagrad, L-BFGS, LARS and LAMB; another type is "unknown", without traits. A
+/// trait of one parameter group is one of the optimizer.
 OptimizerTraits traits_of(const torch::optim::Optimizer& optimizer);
 
 }  // namespace kolo
