@@ -13,6 +13,7 @@
 #include "train/models.hpp"
 #include "train/record.hpp"
 #include "train/replay.hpp"
+#include "train/train_step.hpp"
 
 namespace {
 
@@ -23,6 +24,7 @@ constexpr const char* kHelp =
 
   bench_train record --model mlp --batch 64 --output mlp.json      on an idle core
   kolo run -n 2 -- bench_train replay --trace mlp.json             real buckets, real links, timed waits
+  kolo run -n 2 -- bench_train train --model mlp --batch 8         computes for real
   scripts/cluster --hosts 4 --rate 1gbit -- bench_train replay --trace mlp.json --compute 1
 
 Four ranks on two cores share their compute, so how much communication hides under it means nothing there. Replayed
@@ -50,7 +52,7 @@ void print(const Trace& trace, const ReplayResult& result) {
   row("  exposed", result.exposed, "waited for after backward");
   row("bound", result.bound(),
       "forward + max(backward, first bucket + communication, processor) + optimizer");
-  fmt::print("  {:<22}{:>10.3f}\n", "step / bound", result.step / result.bound());
+  fmt::print("  {:<22}{:>10.3f}\n", "mean step / bound", result.step_mean / result.bound());
   if (result.overlapped) {
     const auto& with = *result.overlapped;
     fmt::print(" averages go on in the next forward:\n");
@@ -59,7 +61,7 @@ void print(const Trace& trace, const ReplayResult& result) {
     row("  exposed", with.exposed, "forward waited");
     row("bound", result.overlapped_bound(),
         "max(forward + backward + optimizer + the first layer's bucket, communication, processor)");
-    fmt::print("  {:<22}{:>10.3f}\n", "step / bound", with.step_mean / result.overlapped_bound());
+    fmt::print("  {:<22}{:>10.3f}\n", "mean step / bound", with.step_mean / result.overlapped_bound());
   }
   if (result.measured) {
     const auto& with = *result.measured;
@@ -68,7 +70,7 @@ void print(const Trace& trace, const ReplayResult& result) {
     row("step", with.step, fmt::format("median; mean {} ms", milliseconds(with.step_mean)));
     row("  exposed", with.exposed, fmt::format("expected {} ms", milliseconds(with.plan.exposed.count())));
     row("bound", result.measured_bound(), "with these buckets");
-    fmt::print("  {:<22}{:>10.3f}\n", "step / bound", with.step / result.measured_bound());
+    fmt::print("  {:<22}{:>10.3f}\n", "mean step / bound", with.step_mean / result.measured_bound());
   }
   fmt::print("  {:<22}{:>10.0f} B    per rank and step\n", "sent", result.sent_bytes);
 }
@@ -118,6 +120,21 @@ nlohmann::json json_of(const Trace& trace, const ReplayResult& result, const Rep
   return json;
 }
 
+void print(const std::string& model, std::int64_t batch, const TrainResult& result, bool as_json) {
+  if (as_json) {
+    fmt::print("{}\n", nlohmann::json{{"kind", "computed"},
+                                      {"model", model},
+                                      {"batch", batch},
+                                      {"ranks", result.ranks},
+                                      {"step_s", result.step},
+                                      {"step_mean_s", result.step_mean}}
+                           .dump());
+  } else {
+    fmt::print("computed: {}, batch {} a rank, {} ranks: {} ms a step (median; mean {} ms)\n", model, batch,
+               result.ranks, milliseconds(result.step), milliseconds(result.step_mean));
+  }
+}
+
 int run(int argc, char** argv) {
   CLI::App app(kHelp);
   app.option_defaults()->always_capture_default();
@@ -157,6 +174,13 @@ int run(int argc, char** argv) {
       ->excludes("--overlap-forward");
   replaying->add_option("--timeline", timeline, "Writes when buckets and waits were, as a Chrome trace");
   replaying->add_flag("--json", as_json, "One JSON object");
+
+  auto* training = app.add_subcommand("train", "Computes for real on all ranks of the job, one thread each");
+  int train_steps = 20;
+  training->add_option("--model", model, "The network")->check(CLI::IsMember(workload_names()));
+  training->add_option("--batch", batch, "Samples a step and rank")->check(CLI::PositiveNumber);
+  training->add_option("--steps", train_steps, "Steps that count")->check(CLI::PositiveNumber);
+  training->add_flag("--json", as_json, "One JSON object");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -170,6 +194,11 @@ int run(int argc, char** argv) {
     fmt::print("{}: forward {} ms, backward {} ms, optimizer {} ms, {:.1f} MB of gradients\n", model,
                milliseconds(trace.forward), milliseconds(trace.backward), milliseconds(trace.optimizer),
                1e-6 * static_cast<double>(trace.bytes()));
+    return 0;
+  }
+  if (training->parsed()) {
+    const TrainResult result = train(model, batch, train_steps, kolo::Communicator::create(), {});
+    if (speaks) print(model, batch, result, as_json);
     return 0;
   }
   const Trace trace = read_trace(trace_file);

@@ -66,6 +66,12 @@ class Replay(unittest.TestCase):
         compute = row["forward_s"] + row["backward_s"] + row["optimizer_s"]
         self.assertAlmostEqual(compute, 2 * row["communication_s"], delta=1e-9 + 1e-6 * compute)
 
+    def test_steps_are_computed_for_real_too(self):
+        row = json.loads(run(KOLO, "run", "-n", "2", "--no-prefix", "--", PROGRAM, "train", "--model", "cnn", "--batch",
+                             "4", "--steps", "3", "--json").strip().splitlines()[-1])
+        self.assertEqual((row["kind"], row["ranks"]), ("computed", 2))
+        self.assertGreater(row["step_mean_s"], 0)
+
     def test_what_is_no_trace_is_named(self):
         run(PROGRAM, "replay", "--trace", "/nowhere.json", expect=1)
 

@@ -187,6 +187,10 @@ void DistributedDataParallelBase::check(const torch::optim::Optimizer& optimizer
   if (state_->options.hook) state_->options.hook->check(traits_of(optimizer));
 }
 
+bool DistributedDataParallelBase::keeps_ranks_equal() const noexcept {
+  return !state_->options.hook || state_->options.hook->keeps_ranks_equal();
+}
+
 void DistributedDataParallelBase::set_loss_scale(float scale) {
   if (!(scale > 0) || !std::isfinite(scale))
     throw InvalidArgument("a loss scale of " + std::to_string(scale) + " is not positive and finite", {});

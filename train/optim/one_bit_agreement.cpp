@@ -105,6 +105,8 @@ ParameterGroups agreed(DistributedDataParallelBase& model, ParameterGroups group
   const std::string problem = problem_of([&] {
     if (options.freeze_after_steps == 0)
       throw InvalidArgument("freeze_after_steps is 0: the second moment comes of the steps before", {});
+    if (!model.keeps_ranks_equal())
+      throw InvalidArgument("the model has a hook with which ranks' parameters differ", {});
     require_in_range(defaults);
     for (const auto& group : groups) require_in_range(options_of(group));
     require_all_parameters(averaged, groups);

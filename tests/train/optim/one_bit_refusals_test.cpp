@@ -54,6 +54,16 @@ TEST(OneBitAdamRefuses, OptionsThatAreOutOfTheirRange) {
   EXPECT_EQ(refusal({.adam = AdamOptions().amsgrad(true)}).find(says + "amsgrad"), 0u);
 }
 
+TEST(OneBitAdamRefuses, HookWithWhichRanksDiffer) {
+  const std::string text = error_of_all(2, [](Communicator& communicator) {
+    DistributedDataParallelOptions options;
+    options.hook = make_gradient_hook("post_local_sgd:start_after_steps=1");
+    DistributedDataParallel model(Chain(1), communicator, options);
+    OneBitAdam(model, AdamOptions(), {.freeze_after_steps = 4});
+  });
+  EXPECT_NE(text.find("a hook with which ranks' parameters differ"), std::string::npos) << text;
+}
+
 TEST(OneBitAdamRefuses, OptionsThatDiffer) {
   EXPECT_EQ(refusal({.options = {.freeze_after_steps = 5}})
                 .find("the optimizers differ: rank 1 has freeze_after_steps 5"),

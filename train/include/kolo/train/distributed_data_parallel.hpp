@@ -223,6 +223,8 @@ class DistributedDataParallelBase {
   /// Throws InvalidArgument where the hook and this optimizer do not go together, or where overlap_forward
   /// has optimizers of its own. Call it once.
   void check(const torch::optim::Optimizer& optimizer) const;
+  /// False with a hook that gives ranks different averages (post_local_sgd), so that their parameters differ.
+  bool keeps_ranks_equal() const noexcept;
   /// The next losses are scaled by so much (loss scaling for mixed precision), the same on all ranks: a hook
   /// keeps what it keeps unscaled. Throws InvalidArgument with overlap_forward, whose steps cannot be left
   /// out.

@@ -54,9 +54,9 @@ struct OneBitAdamOptions {
 class OneBitAdam : public torch::optim::Adam {
  public:
   /// Collective. Takes all parameters whose gradients `model` averages; the model must outlive it. Throws, on
-  /// all ranks, InvalidArgument for options of any rank that are out of their range, amsgrad, and parameters
-  /// with sparse gradients or of another type than float32, and where model.check() does; MismatchError where
-  /// ranks' options differ.
+  /// all ranks, InvalidArgument for options of any rank that are out of their range, amsgrad,
+  /// parameters with sparse gradients or of another type than float32, a model with a hook with which ranks'
+  /// parameters differ, and where model.check() does; MismatchError where ranks' options differ.
   OneBitAdam(DistributedDataParallelBase& model, const torch::optim::AdamOptions& adam,
              const OneBitAdamOptions& options);
   /// The same with parameter groups, which together hold each of these parameters once. Frozen parameters
