@@ -1,10 +1,8 @@
 #include "kolo/train/checkpoint.hpp"
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Functions.h>
 
 #include <algorithm>
-#include <mutex>
 #include <sstream>
 #include <stdexcept>
 #include <utility>
@@ -17,23 +15,12 @@
 #include "libtorch/hook_archive.hpp"
 #include "libtorch/optimizer_archive.hpp"
 #include "libtorch/problem.hpp"
+#include "libtorch/random_state.hpp"
 
 namespace kolo {
 namespace {
 
 constexpr const char* kRandom = "random numbers";
-
-/// libtorch's default generator of this process.
-at::Tensor random_state() {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard lock(generator.mutex());
-  return generator.get_state();
-}
-void set_random_state(const at::Tensor& state) {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  const std::lock_guard lock(generator.mutex());
-  generator.set_state(state);
-}
 
 void touch_parameters(const torch::nn::Module& module) {
   for (const at::Tensor& parameter : module.parameters()) train::FirstUse::touch(parameter);
@@ -111,7 +98,7 @@ std::string Checkpoint::saved(bool of_rank) const {
     entry.save(inner);
     archive.write(entry.name, inner);
   }
-  if (of_rank) archive.write(kRandom, random_state());
+  if (of_rank) archive.write(kRandom, train::random_state());
   std::ostringstream bytes;
   archive.save_to(bytes);
   return bytes.str();
@@ -130,7 +117,7 @@ void Checkpoint::load(bool of_rank, const std::string& bytes) {
   if (!of_rank) return;
   at::Tensor state;
   archive.read(kRandom, state);
-  set_random_state(state);
+  train::set_random_state(state);
 }
 
 void Checkpoint::save(const std::string& path, std::uint64_t step, Communicator& communicator) const {

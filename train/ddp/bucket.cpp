@@ -73,6 +73,8 @@ void Bucket::start(AveragingThread& thread, GradientHook& hook, GradientBucket b
 }
 
 bool Bucket::is_finite() const {
+  if (const Buffer all = buffer(); all.dtype == DType::float32)
+    return are_finite({static_cast<const float*>(all.data), all.count});
   return std::ranges::all_of(slots_,
                              [](const Slot& slot) { return slot.view.isfinite().all().item<bool>(); });
 }

@@ -203,7 +203,7 @@ void DistributedDataParallelBase::set_loss_scale(float scale) {
   state_->reducer.set_loss_scale(scale);
 }
 
-bool DistributedDataParallelBase::averages_are_finite() const noexcept {
+bool DistributedDataParallelBase::averages_are_finite() const {
   return state_->reducer.averages_are_finite();
 }
 

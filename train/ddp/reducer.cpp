@@ -389,9 +389,9 @@ void Reducer::finish() {
     attempt([&] {
       for (Bucket& bucket : buckets_) bucket.wait();
     });
+    averages_are_finite_ = true;
     if (hook_thread_) attempt([&] { averages_are_finite_ = hook_thread_->wait(); });
-    bool tables_are_finite = true;
-    if (tables_) attempt([&] { tables_are_finite = tables_->wait(); });
+    if (tables_) attempt([&] { averages_are_finite_ = tables_->wait() && averages_are_finite_; });
     attempt([&] { agreement.wait(); });  // also after an error: it borrows `used`
     if (graph_ && !error) graph_->agree(used);
     if (buffers_ != nullptr) attempt([&] { buffers_->finish(); });
@@ -401,7 +401,7 @@ void Reducer::finish() {
       return;
     }
     account(waiting, Bucket::Clock::now());
-    if (hook_thread_) end_hook_step(tables_are_finite);
+    if (hook_thread_) end_hook_step();
     attach_results(used);
     in_backward_ = false;
     if (check_ != nullptr) check_->step(communicator_);
@@ -411,9 +411,13 @@ void Reducer::finish() {
   }
 }
 
-void Reducer::end_hook_step(bool tables_are_finite) {
+bool Reducer::averages_are_finite() const {
+  if (hook_thread_ || forward_) return averages_are_finite_;
+  return averages_are_finite_ && std::ranges::all_of(buckets_, &Bucket::is_finite);
+}
+
+void Reducer::end_hook_step() {
   // What did not go through the hook counts as well: a step is skipped as a whole.
-  averages_are_finite_ = averages_are_finite_ && tables_are_finite;
   for (const Bucket& bucket : buckets_) {
     if (bucket.buffer().dtype != DType::float32)
       averages_are_finite_ = averages_are_finite_ && bucket.is_finite();

@@ -70,8 +70,8 @@ class Reducer {
 
   /// What a hook is told: see GradientBucket.
   void set_loss_scale(float scale) noexcept { loss_scale_ = scale; }
-  /// Whether the averages of the last step are; only a hook asks for it to be looked at.
-  bool averages_are_finite() const noexcept { return averages_are_finite_; }
+  /// Whether the averages of the last step are. Without a hook by a look at all of them.
+  bool averages_are_finite() const;
 
   /// What each averaging does besides: copies rank 0's buffers, checks the parameters. Both may be null.
   void set_companions(Replicator* buffers, ParameterCheck* check) noexcept {
@@ -113,7 +113,7 @@ class Reducer {
   void end_run();
   void leave_run(bool is_over) noexcept;
   void finish();
-  void end_hook_step(bool tables_are_finite);
+  void end_hook_step();
   void complete_unready();
   void require_sound_forward();
   void begin_in_forward();
@@ -143,7 +143,7 @@ class Reducer {
   std::unique_ptr<ForwardOverlap> forward_;       ///< likewise; null without overlap_forward
   std::unique_ptr<SparseTables> tables_;          ///< null where there are none
   float loss_scale_ = 1;
-  bool averages_are_finite_ = true;
+  bool averages_are_finite_ = true;       ///< those of tables, and with a hook of all
   std::unique_ptr<BucketSearch> search_;  ///< null with borders by sizes
   std::unique_ptr<StaticGraph> graph_;    ///< null without static_graph
   std::vector<std::size_t> missing_;      ///< per bucket: gradients not ready yet

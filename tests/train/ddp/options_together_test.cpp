@@ -1,5 +1,4 @@
 // Every option with every other one: training goes the same way, or construction refuses.
-#include "train/ddp/checkpoint.hpp"
 #include "train/support/models.hpp"
 
 #include <gtest/gtest.h>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "kolo/error.hpp"
+#include "kolo/train/activation_checkpoint.hpp"
 #include "kolo/train/clip_gradients.hpp"
 #include "kolo/train/compression.hpp"
 #include "train/support/ranks.hpp"
@@ -51,7 +51,7 @@ struct MixedImpl : torch::nn::Module {
   }
   at::Tensor forward(const at::Tensor& words) {
     const at::Tensor x = table(words);
-    const at::Tensor hidden = features.contains("checkpoint") ? Checkpoint::apply(x, &first) : first(x);
+    const at::Tensor hidden = features.contains("checkpoint") ? checkpoint(first, x) : first(x);
     const at::Tensor result = last(at::tanh(hidden));
     return features.contains("unused") ? result : result + 0 * spare(x);
   }

@@ -1,6 +1,5 @@
 // Backward passes that contain others, that begin elsewhere than at the output, or that break off on one
 // rank.
-#include "train/ddp/checkpoint.hpp"
 #include "train/support/models.hpp"
 
 #include <gtest/gtest.h>
@@ -9,6 +8,7 @@
 #include <chrono>
 
 #include "kolo/error.hpp"
+#include "kolo/train/activation_checkpoint.hpp"
 #include "train/support/ranks.hpp"
 
 namespace kolo::test {
@@ -33,7 +33,7 @@ struct PenalizedImpl : torch::nn::Module {
   }
   at::Tensor forward(const at::Tensor& x) {
     const at::Tensor output = used(x);
-    penalty = kind == Kind::plain ? hidden(x) : Checkpoint::apply(x.clone().requires_grad_(true), &hidden);
+    penalty = kind == Kind::plain ? hidden(x) : checkpoint(hidden, x.clone().requires_grad_(true));
     penalty = penalty.sum();
     return output;
   }
@@ -110,7 +110,7 @@ struct DeepImpl : torch::nn::Module {
   }
   at::Tensor forward(const at::Tensor& x) {
     at::Tensor next = x.clone().requires_grad_(true);
-    for (torch::nn::Linear& layer : layers) next = at::tanh(Checkpoint::apply(next, &layer));
+    for (torch::nn::Linear& layer : layers) next = at::tanh(checkpoint(layer, next));
     return next;
   }
   at::Tensor plain(at::Tensor x) {

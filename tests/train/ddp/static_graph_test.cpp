@@ -1,10 +1,10 @@
 // static_graph: parameters that are used several times or never, the same in each backward.
-#include "train/ddp/checkpoint.hpp"
 #include "train/support/models.hpp"
 
 #include <gtest/gtest.h>
 
 #include "kolo/error.hpp"
+#include "kolo/train/activation_checkpoint.hpp"
 #include "kolo/train/compression.hpp"
 #include "train/support/ranks.hpp"
 
@@ -20,7 +20,7 @@ struct SharingImpl : torch::nn::Module {
     fill(*this, 1);
   }
   at::Tensor apply(torch::nn::Linear& layer, const at::Tensor& x) const {
-    return at::tanh(is_plain ? layer(x) : Checkpoint::apply(x, &layer));
+    return at::tanh(is_plain ? layer(x) : checkpoint(layer, x));
   }
   at::Tensor forward(const at::Tensor& x, int times, bool use_some) {
     at::Tensor next = x.clone().requires_grad_(true);

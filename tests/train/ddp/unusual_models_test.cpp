@@ -1,6 +1,5 @@
 // Models and backward passes that are legal but not plain: the averages are right, or an error says what to
 // do.
-#include "train/ddp/checkpoint.hpp"
 #include "train/support/models.hpp"
 
 #include <gtest/gtest.h>
@@ -13,6 +12,7 @@
 #include <tuple>
 
 #include "kolo/error.hpp"
+#include "kolo/train/activation_checkpoint.hpp"
 #include "train/support/ranks.hpp"
 
 namespace kolo::test {
@@ -272,7 +272,7 @@ struct CheckpointedImpl : torch::nn::Module {
     fill(*this, 1);
   }
   at::Tensor forward(const at::Tensor& x) {
-    return Checkpoint::apply(at::relu(Checkpoint::apply(first(x), &second)), &third);
+    return checkpoint(third, at::relu(checkpoint(second, first(x))));
   }
   at::Tensor plain(const at::Tensor& x) { return third(at::relu(second(first(x)))); }
 

@@ -230,9 +230,9 @@ class DistributedDataParallelBase {
   /// out.
   void set_loss_scale(float scale);
   /// Whether the averages of the last step are free of infinities and NaN, which are the same on all ranks.
-  /// Where they are not, the hook has forgotten the step: skip the optimizer's step as well. Always true
-  /// without a hook, as nothing looks.
-  bool averages_are_finite() const noexcept;
+  /// Where they are not, the hook has forgotten the step: skip the optimizer's step as well. Without a hook
+  /// it reads all buckets: ask before gradients are changed. Always true with overlap_forward.
+  bool averages_are_finite() const;
 
   /// Each once, also one that is registered under several names (tied weights), where libtorch's parameters()
   /// lists it several times. After finish_step().

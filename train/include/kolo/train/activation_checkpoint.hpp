@@ -1,0 +1,52 @@
+// checkpoint(): a part of a model whose activations backward computes anew.
+#pragma once
+
+#include "kolo/train/libtorch.hpp"
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <utility>
+#include <vector>
+
+namespace kolo {
+
+namespace train {
+
+/// What checkpoint() does, for any number of tensors.
+std::vector<at::Tensor> checkpoint(
+    std::function<std::vector<at::Tensor>(const std::vector<at::Tensor>&)> function,
+    const std::vector<at::Tensor>& inputs);
+
+}  // namespace train
+
+/// Calls `function`, a layer for example, without keeping what it computes for backward: only the input is
+/// kept, and backward calls it again (T. Chen et al.: "Training Deep Nets with Sublinear Memory Cost", 2016;
+/// in PyTorch `torch.utils.checkpoint`). Costs a second forward of that part.
+///
+///     x = kolo::checkpoint(block, x);
+///
+/// The second call sees what the first one saw: the state of libtorch's random numbers (so dropout drops the
+/// same elements; afterwards they go on where they were) and of autocast. What else `function` reads must not
+/// have changed: batch normalization, for one, moves its running statistics twice. A copy of `function` is
+/// kept until the graph is gone, and what it refers to has to live as long.
+///
+/// Gradients reach the parameters in backward(); torch::autograd::grad() finds none of them, and a second
+/// derivative (create_graph) throws InvalidArgument. Under find_unused_parameters the graph does not show
+/// such a part: call prepare_backward({}). Parameters that several such parts share need static_graph.
+/// Thread-safe where `function` is; in no_grad mode it is a plain call.
+template <typename Function>
+at::Tensor checkpoint(Function function, const at::Tensor& input) {
+  return train::checkpoint(
+      [function = std::move(function)](const std::vector<at::Tensor>& inputs) mutable {
+        return std::vector<at::Tensor>{function(inputs[0])};
+      },
+      {input})[0];
+}
+/// The same for a function that takes a vector of tensors and returns one.
+template <typename Function>
+std::vector<at::Tensor> checkpoint(Function function, const std::vector<at::Tensor>& inputs) {
+  return train::checkpoint(std::move(function), inputs);
+}
+
+}  // namespace kolo

@@ -1,0 +1,32 @@
+#include "libtorch/autocast_state.hpp"
+
+#include <ATen/autocast_mode.h>
+#include <torch/version.h>
+
+namespace kolo::train {
+
+#if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4)
+AutocastState AutocastState::current() {
+  return {at::autocast::is_autocast_enabled(at::kCPU), at::autocast::get_autocast_dtype(at::kCPU),
+          at::autocast::is_autocast_cache_enabled()};
+}
+
+void AutocastState::apply() const {
+  at::autocast::set_autocast_enabled(at::kCPU, is_enabled);
+  at::autocast::set_autocast_dtype(at::kCPU, dtype);
+  at::autocast::set_autocast_cache_enabled(has_cache);
+}
+#else
+AutocastState AutocastState::current() {
+  return {at::autocast::is_cpu_enabled(), at::autocast::get_autocast_cpu_dtype(),
+          at::autocast::is_autocast_cache_enabled()};
+}
+
+void AutocastState::apply() const {
+  at::autocast::set_cpu_enabled(is_enabled);
+  at::autocast::set_autocast_cpu_dtype(dtype);
+  at::autocast::set_autocast_cache_enabled(has_cache);
+}
+#endif
+
+}  // namespace kolo::train

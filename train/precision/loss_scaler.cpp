@@ -1,0 +1,129 @@
+#include "kolo/train/loss_scaler.hpp"
+
+#include <ATen/Functions.h>
+#include <c10/core/GradMode.h>
+
+#include <cmath>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ddp/agreement.hpp"
+#include "kolo/error.hpp"
+#include "libtorch/problem.hpp"
+
+namespace kolo {
+namespace {
+
+void require_in_range(const LossScalerOptions& options) {
+  const auto require = [](bool is_in_range, const char* name, double value) {
+    if (!is_in_range) throw InvalidArgument(std::string(name) + " is " + std::to_string(value), {});
+  };
+  const auto is_positive = [](double value) { return value > 0 && std::isfinite(value); };
+  require(is_positive(options.initial_scale), "initial_scale", options.initial_scale);
+  require(is_positive(options.growth_factor) && options.growth_factor >= 1, "growth_factor",
+          options.growth_factor);
+  require(is_positive(options.backoff_factor) && options.backoff_factor < 1, "backoff_factor",
+          options.backoff_factor);
+  require(options.growth_interval > 0, "growth_interval", 0);
+}
+
+std::string text_of(const LossScalerOptions& options) {
+  std::ostringstream text;
+  text.precision(17);
+  text << "initial_scale " << options.initial_scale << ", growth_factor " << options.growth_factor
+       << ", growth_interval " << options.growth_interval << ", backoff_factor " << options.backoff_factor;
+  return text.str();
+}
+
+}  // namespace
+
+LossScaler::LossScaler(DistributedDataParallelBase& model, const LossScalerOptions& options)
+    : model_(model), options_(options), scale_(options.initial_scale) {
+  Communicator& communicator = model.communicator();
+  const std::string problem = train::problem_of([&] {
+    require_in_range(options);
+    if (!model.keeps_ranks_equal())
+      throw InvalidArgument("the model has a hook with which ranks' averages differ", {});
+    set_scale(scale_);
+  });
+  if (const auto complaint = train::first_complaint(communicator, problem)) {
+    throw InvalidArgument(
+        "rank " + std::to_string(complaint->rank) + " cannot make a LossScaler: " + complaint->text,
+        {.peer = complaint->rank, .collective = "LossScaler"});
+  }
+  if (const auto complaint = train::first_difference(communicator, text_of(options), "options")) {
+    throw MismatchError("the loss scalers differ: " + complaint->text,
+                        {.peer = complaint->rank, .collective = "LossScaler"});
+  }
+}
+
+at::Tensor LossScaler::scale(const at::Tensor& loss) {
+  if (!at::isfinite(loss.detach()).all().item<bool>()) losses_are_finite_ = false;
+  return loss * scale_;
+}
+
+bool LossScaler::unscale() {
+  if (std::exchange(is_unscaled_, true)) return is_finite_;
+  is_finite_ = model_.averages_are_finite();
+  if (!is_finite_) return false;
+  const c10::NoGradGuard no_grad;
+  for (const at::Tensor& parameter : model_.parameters()) {
+    if (at::Tensor& gradient = parameter.mutable_grad(); gradient.defined()) gradient.mul_(1 / scale_);
+  }
+  return true;
+}
+
+bool LossScaler::step(torch::optim::Optimizer& optimizer) {
+  const bool is_finite = unscale();
+  is_unscaled_ = false;
+  if (!is_finite) {
+    require_finite_losses();
+    ++skipped_;
+    steps_since_change_ = 0;
+    set_scale(scale_ * options_.backoff_factor);
+    return false;
+  }
+  losses_are_finite_ = true;
+  optimizer.step();
+  if (++steps_since_change_ < options_.growth_interval) return true;
+  steps_since_change_ = 0;
+  if (const double larger = scale_ * options_.growth_factor; std::isfinite(static_cast<float>(larger)))
+    set_scale(larger);
+  return true;
+}
+
+void LossScaler::require_finite_losses() {
+  // All ranks come here, as all of them saw the same averages.
+  const std::string mine = std::exchange(losses_are_finite_, true) ? "" : "its loss is infinite or NaN";
+  if (const auto complaint = train::first_complaint(model_.communicator(), mine)) {
+    throw Error("rank " + std::to_string(complaint->rank) + ": " + complaint->text +
+                    ", which a smaller loss scale does not change; no rank has made this step",
+                {.peer = complaint->rank, .collective = "LossScaler"});
+  }
+}
+
+void LossScaler::set_scale(double scale) {
+  model_.set_loss_scale(static_cast<float>(scale));
+  scale_ = scale;
+}
+
+void LossScaler::save(torch::serialize::OutputArchive& archive) const {
+  archive.write("scale", c10::IValue(scale_));
+  archive.write("steps_since_change", c10::IValue(static_cast<std::int64_t>(steps_since_change_)));
+  archive.write("skipped_steps", c10::IValue(static_cast<std::int64_t>(skipped_)));
+}
+
+void LossScaler::load(torch::serialize::InputArchive& archive) {
+  const auto read = [&archive](const char* name) {
+    c10::IValue value;
+    archive.read(name, value);
+    return value;
+  };
+  set_scale(read("scale").toDouble());
+  steps_since_change_ = static_cast<std::uint64_t>(read("steps_since_change").toInt());
+  skipped_ = static_cast<std::uint64_t>(read("skipped_steps").toInt());
+}
+
+}  // namespace kolo
