@@ -72,6 +72,15 @@ class Program(unittest.TestCase):
             self.assertAlmostEqual(sampled, scattered, delta=2e-3)
         self.assertLess(losses["shards"][-1], losses["shards"][0])
 
+    def test_mixed_precision_learns_as_float32_does(self):
+        losses = {}
+        for options in ((), ("--bfloat16", "--wire", "float16", "--loss-scale", "65536")):
+            _, files = train(2, "--limit", "2048", "--steps", "20", "--epochs", "4", "--lr", "0.05", *options)
+            losses[options] = [value for _, value, _ in json.loads(files["metrics.json"])["loss"]]
+        for plain, mixed in zip(*losses.values(), strict=True):
+            self.assertAlmostEqual(plain, mixed, delta=0.05)
+        self.assertNotEqual(*losses.values())
+
     def test_gradient_hooks_learn_too_and_send_less(self):
         for hook, share, more in (("one_bit", 1 / 25, ["--lr", "0.02"]),
                                   ("top_k:ratio=0.01", 1 / 18, ["--lr", "0.1", "--momentum", "0"])):

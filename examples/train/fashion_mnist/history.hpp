@@ -35,6 +35,7 @@ struct History {
   double gradient_bytes_per_step = 0;
   double sent_bytes_per_step = 0;
   double data_wait_per_step = 0;  ///< seconds from a step's begin until its images are there
+  double peak_bytes = 0;          ///< resident memory, at most
   double data_ready_seconds = 0;  ///< from the program's begin until the first batch is there
 };
 

@@ -42,6 +42,12 @@ std::optional<int> parse_options(int argc, char** argv, bool speak, Options& opt
       "How gradients are averaged in place of all_reduce, such as top_k:ratio=0.01; there are " + hooks);
   app.add_option("--wire", options.wire, "The format in which all_reduce sends gradients")
       ->check(CLI::IsMember({"native", "bfloat16", "float16", "int8"}));
+  app.add_flag("--bfloat16", options.in_bfloat16,
+               "Compute products and convolutions in bfloat16; weights stay float32");
+  app.add_option(
+         "--loss-scale", options.loss_scale,
+         "Scale the loss by so much at first, and adapt the scale, as for --wire float16; 0: no scale")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--data", options.data, "Folder of the gzip'd IDX files");
   app.add_option(
          "--reader", options.reader,

@@ -23,6 +23,8 @@ struct Options {
   std::int64_t evaluate_every = 0;  ///< steps; 0: an epoch
   std::string hook;                 ///< as make_gradient_hook() takes it; empty: all_reduce
   std::string wire;                 ///< a name of kolo::Wire; empty: as the environment says
+  bool in_bfloat16 = false;         ///< products and convolutions
+  double loss_scale = 0;            ///< the first one; 0: none
   std::string data;
   std::string reader = "sampler";  ///< of make_feed()
   std::string shards;              ///< a folder

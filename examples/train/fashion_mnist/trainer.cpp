@@ -9,6 +9,8 @@
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -22,9 +24,11 @@
 #include "fashion_mnist/interrupt.hpp"
 #include "fashion_mnist/model.hpp"
 #include "fashion_mnist/progress.hpp"
+#include "kolo/train/autocast.hpp"
 #include "kolo/train/averages.hpp"
 #include "kolo/train/compression.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
+#include "kolo/train/loss_scaler.hpp"
 #include "kolo/train/one_bit_adam.hpp"
 
 namespace fashion_mnist {
@@ -37,6 +41,13 @@ namespace functional = torch::nn::functional;
 constexpr std::int64_t kStepsPerReport = 10;
 constexpr std::int64_t kFirstTimelineStep = 20;
 constexpr std::int64_t kEvaluationBatch = 500;
+
+/// The most memory that this process has had.
+double peak_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return 1024.0 * static_cast<double>(usage.ru_maxrss);
+}
 
 /// Linear warm-up, then half a cosine down to zero.
 double learning_rate(const Options& options, double progress, double warm_up) {
@@ -115,6 +126,8 @@ class Training {
                                   " ranks");
     }
     model_.check(*optimizer_);
+    if (options.loss_scale > 0)
+      scaler_.emplace(model_, kolo::LossScalerOptions{.initial_scale = options.loss_scale});
     steps_per_epoch_ = images_.feed->steps_per_epoch();
     if (steps_per_epoch_ == 0) throw std::invalid_argument("there are fewer images than a batch takes");
     steps_ = steps_per_epoch_ * options.epochs;
@@ -188,12 +201,16 @@ class Training {
     if (history_.steps == 0) history_.data_ready_seconds = seconds(fed - made_);
     optimizer_->zero_grad();
     const auto forward = Clock::now();
-    const at::Tensor loss = functional::cross_entropy(model_(images), labels);
+    const at::Tensor loss = loss_of(images, labels);
     const auto backward = Clock::now();
     const std::uint64_t sent_before = communicator_.counters().bytes_sent;
-    loss.backward();
+    (scaler_ ? scaler_->scale(loss) : loss).backward();
     const auto update = Clock::now();
-    if (model_.averages_are_finite()) optimizer_->step();  // else on all ranks alike
+    if (scaler_) {
+      scaler_->step(*optimizer_);
+    } else if (model_.averages_are_finite()) {  // the same on all ranks
+      optimizer_->step();
+    }
     const std::uint64_t sent = communicator_.counters().bytes_sent - sent_before;
     const auto end = Clock::now();
     timeline_->span("data", "compute", begin, forward);
@@ -206,6 +223,11 @@ class Training {
       data_wait_ += seconds(fed - begin);
     }
     return loss.item().toDouble();
+  }
+
+  at::Tensor loss_of(const at::Tensor& images, const at::Tensor& labels) {
+    const kolo::Autocast autocast(options_.in_bfloat16);
+    return functional::cross_entropy(model_(images).to(at::kFloat), labels);
   }
 
   /// The mean loss of all ranks; notes an interrupt of any of them.
@@ -246,12 +268,14 @@ class Training {
     const kolo::Metrics mean = kolo::average({{"gradients", gradient_bytes_ / steps},
                                               {"sent", sent_bytes_ / steps},
                                               {"data wait", data_wait_ / steps},
-                                              {"data ready", history_.data_ready_seconds}},
+                                              {"data ready", history_.data_ready_seconds},
+                                              {"peak", peak_bytes()}},
                                              communicator_);
     history_.gradient_bytes_per_step = mean.at("gradients");
     history_.sent_bytes_per_step = mean.at("sent");
     history_.data_wait_per_step = mean.at("data wait");
     history_.data_ready_seconds = mean.at("data ready");
+    history_.peak_bytes = mean.at("peak");
   }
 
   /// A few dozen steps tell all; a whole run would make a file that no viewer likes.
@@ -272,6 +296,7 @@ class Training {
   Images images_;
   kolo::DistributedDataParallel<NetImpl> model_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;  ///< after the model, which it may use
+  std::optional<kolo::LossScaler> scaler_;
   ProgressLine line_;
   std::int64_t steps_per_epoch_ = 0;
   std::int64_t steps_ = 0;
