@@ -21,6 +21,7 @@ TRAIN_ROOMS = {
     "data": {"libtorch", "ddp"},
     "optim": {"libtorch", "ddp"},
     "nn": {"libtorch", "ddp"},
+    "precision": {"libtorch", "ddp"},
     "checkpoint": {"libtorch", "ddp"},
 }
 WITHOUT_TORCH = ("train", "compression")

@@ -2,6 +2,7 @@
 #include "kolo/train/loss_scaler.hpp"
 
 #include <gtest/gtest.h>
+#include <torch/nn/modules/embedding.h>
 #include <torch/serialize.h>
 
 #include <limits>
@@ -90,6 +91,40 @@ TEST(LossScaler, ScaleOfAPowerOfTwoChangesNoBit) {
       trained.push_back(bits(model.parameters()));
     }
     EXPECT_EQ(trained[0], trained[1]);
+  });
+}
+
+struct TableImpl : torch::nn::Module {
+  TableImpl() : table(torch::nn::EmbeddingOptions(6, 4).sparse(true)), output(4, 2) {
+    register_module("table", table);
+    register_module("output", output);
+    fill(*this, 1);
+  }
+  at::Tensor forward(const at::Tensor& words) { return output(table(words)); }
+
+  torch::nn::Embedding table;
+  torch::nn::Linear output;
+};
+TORCH_MODULE(Table);
+
+TEST(LossScaler, RowsOfSparseTablesAreScaledAndSkippedToo) {
+  run_all(2, [](Communicator& communicator) {
+    DistributedDataParallel plain(Table(), communicator, small_buckets()),
+        scaled(Table(), communicator, small_buckets());
+    torch::optim::SGD plain_steps(plain.parameters(), 0.1), scaled_steps(scaled.parameters(), 0.1);
+    LossScaler scaler(scaled, {.initial_scale = 1024});
+    const at::Tensor words = at::tensor({1, 4 - communicator.rank()}, at::kLong);
+    plain(words).square().sum().backward();
+    plain_steps.step();
+    scaler.scale(scaled(words).square().sum()).backward();
+    EXPECT_TRUE(scaler.step(scaled_steps));
+    EXPECT_EQ(bits(plain.parameters()), bits(scaled.parameters()));
+
+    scaled_steps.zero_grad();
+    const double factor = communicator.rank() == 1 ? 1e38 : 1;  // infinite when it is scaled
+    scaler.scale(scaled(words).square().sum() * factor).backward();
+    EXPECT_FALSE(scaler.step(scaled_steps));
+    EXPECT_EQ(bits(plain.parameters()), bits(scaled.parameters()));
   });
 }
 
