@@ -127,11 +127,13 @@ void print(const std::string& model, std::int64_t batch, const TrainResult& resu
                                       {"batch", batch},
                                       {"ranks", result.ranks},
                                       {"step_s", result.step},
-                                      {"step_mean_s", result.step_mean}}
+                                      {"step_mean_s", result.step_mean},
+                                      {"peak_bytes", result.peak_bytes}}
                            .dump());
   } else {
-    fmt::print("computed: {}, batch {} a rank, {} ranks: {} ms a step (median; mean {} ms)\n", model, batch,
-               result.ranks, milliseconds(result.step), milliseconds(result.step_mean));
+    fmt::print("computed: {}, batch {} a rank, {} ranks: {} ms a step (median; mean {} ms), {:.0f} MB\n",
+               model, batch, result.ranks, milliseconds(result.step), milliseconds(result.step_mean),
+               1e-6 * result.peak_bytes);
   }
 }
 
@@ -180,6 +182,8 @@ int run(int argc, char** argv) {
   training->add_option("--model", model, "The network")->check(CLI::IsMember(workload_names()));
   training->add_option("--batch", batch, "Samples a step and rank")->check(CLI::PositiveNumber);
   training->add_option("--steps", train_steps, "Steps that count")->check(CLI::PositiveNumber);
+  bool in_bfloat16 = false;
+  training->add_flag("--bfloat16", in_bfloat16, "Products in bfloat16, weights in float32");
   training->add_flag("--json", as_json, "One JSON object");
   try {
     app.parse(argc, argv);
@@ -197,7 +201,7 @@ int run(int argc, char** argv) {
     return 0;
   }
   if (training->parsed()) {
-    const TrainResult result = train(model, batch, train_steps, kolo::Communicator::create(), {});
+    const TrainResult result = train(model, batch, train_steps, in_bfloat16, kolo::Communicator::create());
     if (speaks) print(model, batch, result, as_json);
     return 0;
   }

@@ -4,11 +4,15 @@
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
+#include <sys/resource.h>
+
 #include <chrono>
 #include <stdexcept>
 #include <utility>
 #include <vector>
 
+#include "kolo/train/autocast.hpp"
+#include "kolo/train/distributed_data_parallel.hpp"
 #include "train/models.hpp"
 #include "train/statistics.hpp"
 
@@ -21,14 +25,25 @@ constexpr int kWarmUpSteps = 5;
 /// A workload as a model whose forward() gives the loss.
 class TrainedWorkload : public torch::nn::Module {
  public:
-  explicit TrainedWorkload(Workload workload) : workload_(std::move(workload)) {
+  TrainedWorkload(Workload workload, bool in_bfloat16)
+      : workload_(std::move(workload)), in_bfloat16_(in_bfloat16) {
     register_module("net", workload_.module);
   }
-  at::Tensor forward() { return workload_.loss(); }
+  at::Tensor forward() {
+    const Autocast autocast(in_bfloat16_);
+    return workload_.loss();
+  }
 
  private:
   Workload workload_;
+  bool in_bfloat16_;
 };
+
+double peak_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return 1024.0 * static_cast<double>(usage.ru_maxrss);
+}
 
 /// Largest less smallest sum of the parameters' values over the ranks: 0 where their bits are equal.
 double spread(const std::vector<at::Tensor>& parameters, Communicator& communicator) {
@@ -42,12 +57,12 @@ double spread(const std::vector<at::Tensor>& parameters, Communicator& communica
 
 }  // namespace
 
-TrainResult train(const std::string& model, std::int64_t batch, int steps, Communicator communicator,
-                  const DistributedDataParallelOptions& options) {
+TrainResult train(const std::string& model, std::int64_t batch, int steps, bool in_bfloat16,
+                  Communicator communicator) {
   at::set_num_threads(1);
   torch::manual_seed(1 + communicator.rank());
-  DistributedDataParallel parallel(std::make_shared<TrainedWorkload>(make_workload(model, batch)),
-                                   communicator, options);
+  DistributedDataParallel parallel(
+      std::make_shared<TrainedWorkload>(make_workload(model, batch), in_bfloat16), communicator);
   const auto parameters = parallel.parameters();
   torch::optim::SGD optimizer(parameters, torch::optim::SGDOptions(0.001).momentum(0.9));
   std::vector<double> times;
@@ -61,8 +76,10 @@ TrainResult train(const std::string& model, std::int64_t batch, int steps, Commu
     if (step >= kWarmUpSteps) times.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
   }
   communicator.all_reduce(Buffer(times), ReduceOp::max);
+  std::vector<double> peak{peak_bytes()};
+  communicator.all_reduce(Buffer(peak), ReduceOp::max);
   if (spread(parameters, communicator) != 0) throw std::runtime_error("the ranks' parameters differ");
-  return {communicator.size(), median(times), mean(times)};
+  return {communicator.size(), median(times), mean(times), peak[0]};
 }
 
 }  // namespace kolo::bench
