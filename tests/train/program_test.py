@@ -36,7 +36,7 @@ def train(ranks, *arguments, expect=0, **settings):
 class Program(unittest.TestCase):
     def test_four_ranks_learn_as_one_does(self):
         # At this rate rounding stays rounding; at the default one so short a run multiplies it by thousands.
-        arguments = ["--limit", "4096", "--steps", "60", "--epochs", "4", "--lr", "0.05"]
+        arguments = ["--limit", "4096", "--steps", "60", "--epochs", "4", "--lr", "0.03"]
         curves = {}
         for ranks in (1, 4):
             output, files = train(ranks, *arguments)
@@ -72,10 +72,37 @@ class Program(unittest.TestCase):
             self.assertAlmostEqual(sampled, scattered, delta=2e-3)
         self.assertLess(losses["shards"][-1], losses["shards"][0])
 
+    def test_parts_of_a_batch_make_the_step_of_the_whole(self):
+        arguments = ["--limit", "2048", "--steps", "12", "--epochs", "2", "--lr", "0.05"]
+        curves = [json.loads(train(2, *arguments, *parts)[1]["metrics.json"])["loss"]
+                  for parts in ((), ("--accumulate", "4"))]
+        for whole, parted in zip(*curves, strict=True):
+            self.assertAlmostEqual(whole[1], parted[1], delta=2e-3)
+
+    def test_schedules_set_the_rate_or_the_batch(self):
+        def run(*arguments):
+            return json.loads(train(2, "--limit", "1024", "--epochs", "2", *arguments)[1]["metrics.json"])
+        grown, lowered = (run("--schedule", kind, "--milestones", "2@1", "--warm-up", "0", "--lr", "0.04")
+                          for kind in ("growing-batch", "steps"))
+        self.assertEqual(grown["steps"], 4 + 2)
+        self.assertEqual(grown["images"], 2048)
+        self.assertEqual(lowered["steps"], 8)
+        self.assertEqual([point[1] for point in lowered["learning_rate"]], [0.04, 0.02])
+        layered = run("--optimizer", "lars", "--batch", "512", "--scale-rate", "linear", "--schedule", "one-cycle")
+        self.assertEqual(layered["steps"], 4)
+        self.assertLess(layered["learning_rate"][-1][1], 0.01)
+
+    def test_schedules_that_cannot_be_are_refused(self):
+        for arguments, says in ((("--warm-up", "5"), "warm-up"),
+                                (("--schedule", "steps", "--milestones", "often"), "--milestones often is not like"),
+                                (("--accumulate", "3"), "accumulated in 3 equal parts")):
+            output, _ = train(2, "--limit", "1024", "--epochs", "2", *arguments, expect=1)
+            self.assertIn(says, output)
+
     def test_mixed_precision_learns_as_float32_does(self):
         losses = {}
         for options in ((), ("--bfloat16", "--wire", "float16", "--loss-scale", "65536")):
-            _, files = train(2, "--limit", "2048", "--steps", "20", "--epochs", "4", "--lr", "0.05", *options)
+            _, files = train(2, "--limit", "2048", "--steps", "20", "--epochs", "4", "--lr", "0.02", *options)
             losses[options] = [value for _, value, _ in json.loads(files["metrics.json"])["loss"]]
         for plain, mixed in zip(*losses.values(), strict=True):
             self.assertAlmostEqual(plain, mixed, delta=0.05)

@@ -24,6 +24,7 @@ class SamplerFeed final : public Feed {
         batch_(batch) {}
 
   std::int64_t steps_per_epoch() const override { return sampler_.samples_per_rank() / batch_; }
+  void set_batch(std::int64_t batch) override { batch_ = batch; }
   void begin_epoch(int epoch) override {
     sampler_.set_epoch(static_cast<std::uint64_t>(epoch));
     order_ = at::tensor(sampler_.indices());

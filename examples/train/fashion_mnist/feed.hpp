@@ -17,6 +17,8 @@ class Feed {
  public:
   virtual ~Feed() = default;
   virtual std::int64_t steps_per_epoch() const = 0;
+  /// From the next epoch on: images of this rank. Only a sampler has more than one size.
+  virtual void set_batch(std::int64_t) {}
   virtual void begin_epoch(int epoch) = 0;
   virtual kolo::Batch next() = 0;
 };

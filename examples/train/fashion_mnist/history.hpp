@@ -21,6 +21,7 @@ struct Point {
 
 struct History {
   std::vector<Point> losses;      ///< training loss, mean over a few steps and all ranks
+  std::vector<Point> rates;       ///< learning rates at these moments
   std::vector<Point> accuracies;  ///< on the test images (or those held out), percent
   std::int64_t parameters = 0;
   std::int64_t steps = 0;

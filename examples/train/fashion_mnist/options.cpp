@@ -12,18 +12,37 @@ std::optional<int> parse_options(int argc, char** argv, bool speak, Options& opt
   options.data = kDefaultFolder;
   CLI::App app("Trains a convolutional network on Fashion-MNIST, on as many ranks as the job has.");
   app.option_defaults()->always_capture_default();
-  app.add_option("--epochs", options.epochs, "Passes over the training images")->check(CLI::PositiveNumber);
+  app.add_option("--epochs", options.epochs, "Passes over the training images; the last may be a part of one")
+      ->check(CLI::PositiveNumber);
   app.add_option("--batch", options.batch, "Images per step, all ranks together")->check(CLI::PositiveNumber);
-  app.add_option("--lr", options.learning_rate, "Highest learning rate")->check(CLI::PositiveNumber);
+  app.add_option("--accumulate", options.accumulate,
+                 "Equal parts in which a rank computes its images of a step: less memory, the same step")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--lr", options.learning_rate, "Highest learning rate, for a batch of 256")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--scale-rate", options.scale_rate,
+                 "How the rate follows --batch: linear: times batch / 256; sqrt: times its root")
+      ->check(CLI::IsMember({"none", "linear", "sqrt"}));
+  app.add_option(
+         "--schedule", options.schedule,
+         "How the rate goes on after the warm-up: cosine: down to zero; one-cycle: up and down, momentum the "
+         "other way; triangular: in cycles of two epochs between a quarter of the rate and the rate; steps: "
+         "divided at milestones; growing-batch: constant, and the batch is multiplied at milestones")
+      ->check(CLI::IsMember({"constant", "cosine", "one-cycle", "triangular", "steps", "growing-batch"}));
+  app.add_option(
+      "--milestones", options.milestones,
+      "FACTOR@EPOCH,EPOCH...: what steps divides the rate by and growing-batch multiplies the batch by, "
+      "after so many epochs");
+  app.add_option("--warm-up", options.warm_up_epochs,
+                 "Epochs in which the rate climbs from zero to where the schedule begins [0.5; one-cycle: 0]")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--optimizer", options.optimizer, "How gradients move parameters")
-      ->check(CLI::IsMember({"sgd", "adam", "one_bit_adam"}));
+      ->check(CLI::IsMember({"sgd", "adam", "one_bit_adam", "lars", "lamb"}));
   app.add_option("--freeze-after-steps", options.freeze_after_steps, "The warm-up of one_bit_adam")
       ->check(CLI::PositiveNumber);
-  app.add_option("--momentum", options.momentum, "Momentum of sgd (Nesterov's); 0: none")
+  app.add_option("--momentum", options.momentum, "Momentum of sgd (Nesterov's) and lars; 0: none")
       ->check(CLI::Range(0.0, 0.999));
   app.add_option("--weight-decay", options.weight_decay, "Weight decay")->check(CLI::NonNegativeNumber);
-  app.add_option("--warm-up", options.warm_up_epochs, "Epochs until the learning rate is reached")
-      ->check(CLI::NonNegativeNumber);
   app.add_option("--seed", options.seed, "Of the initial weights and of the order of the images");
   app.add_option("--limit", options.limit, "Train on so many images only; 0: all")
       ->check(CLI::NonNegativeNumber);
@@ -31,7 +50,7 @@ std::optional<int> parse_options(int argc, char** argv, bool speak, Options& opt
          "--held-out", options.held_out,
          "Evaluate on the last so many training images, which are not trained on; 0: on the test images")
       ->check(CLI::NonNegativeNumber);
-  app.add_option("--steps", options.steps, "Stop after so many steps; 0: after all epochs")
+  app.add_option("--steps", options.steps, "Stop after so many steps of the schedule; 0: after all epochs")
       ->check(CLI::NonNegativeNumber);
   app.add_option("--evaluate-every", options.evaluate_every, "Steps between evaluations; 0: an epoch")
       ->check(CLI::NonNegativeNumber);

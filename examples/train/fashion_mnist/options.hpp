@@ -8,14 +8,18 @@
 namespace fashion_mnist {
 
 struct Options {
-  int epochs = 6;
-  std::int64_t batch = 256;  ///< over all ranks
-  double learning_rate = 0.1;
+  double epochs = 6;                ///< the last one may be a part of one
+  std::int64_t batch = 256;         ///< over all ranks
+  double learning_rate = 0.1;       ///< of a batch of 256
+  std::string scale_rate = "none";  ///< to another batch
+  std::int64_t accumulate = 1;      ///< parts of a batch
   std::string optimizer = "sgd";
   std::uint64_t freeze_after_steps = 234;  ///< of one_bit_adam
-  double momentum = 0.9;                   ///< of sgd
+  double momentum = 0.9;                   ///< of sgd and lars
   double weight_decay = 5e-4;
-  double warm_up_epochs = 0.5;
+  std::string schedule = "cosine";
+  std::string milestones = "3@1,3";      ///< of the schedules steps and growing-batch
+  std::optional<double> warm_up_epochs;  ///< none: 0.5, and 0 for one-cycle
   std::uint64_t seed = 1;
   std::int64_t limit = 0;           ///< training images; 0: all
   std::int64_t held_out = 0;        ///< training images to evaluate on, in place of the test images

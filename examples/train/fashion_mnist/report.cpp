@@ -74,8 +74,12 @@ std::string metrics_json(const Options& options, const History& history) {
         {"optimizer", options.optimizer},
         {"freeze_after_steps", options.freeze_after_steps},
         {"momentum", options.momentum},
+        {"accumulate", options.accumulate},
+        {"scale_rate", options.scale_rate},
+        {"schedule", options.schedule},
+        {"milestones", options.milestones},
         {"weight_decay", options.weight_decay},
-        {"warm_up_epochs", options.warm_up_epochs},
+        {"warm_up_epochs", options.warm_up_epochs ? nlohmann::json(*options.warm_up_epochs) : nullptr},
         {"seed", options.seed},
         {"limit", options.limit},
         {"held_out", options.held_out},
@@ -103,6 +107,7 @@ std::string metrics_json(const Options& options, const History& history) {
        {{"wait_seconds_per_step", history.data_wait_per_step},
         {"ready_seconds", history.data_ready_seconds}}},
       {"loss", curve(history.losses)},
+      {"learning_rate", curve(history.rates)},
       {"test_accuracy", curve(history.accuracies)},
   };
   return json.dump(1) + '\n';

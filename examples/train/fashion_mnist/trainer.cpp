@@ -13,9 +13,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <csignal>
-#include <numbers>
 #include <optional>
 #include <stdexcept>
 
@@ -23,11 +21,16 @@
 #include "fashion_mnist/feed.hpp"
 #include "fashion_mnist/interrupt.hpp"
 #include "fashion_mnist/model.hpp"
+#include "fashion_mnist/plan.hpp"
 #include "fashion_mnist/progress.hpp"
+#include "kolo/train/accumulate.hpp"
 #include "kolo/train/autocast.hpp"
 #include "kolo/train/averages.hpp"
 #include "kolo/train/compression.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
+#include "kolo/train/lamb.hpp"
+#include "kolo/train/lars.hpp"
+#include "kolo/train/learning_rate.hpp"
 #include "kolo/train/loss_scaler.hpp"
 #include "kolo/train/one_bit_adam.hpp"
 
@@ -42,18 +45,14 @@ constexpr std::int64_t kStepsPerReport = 10;
 constexpr std::int64_t kFirstTimelineStep = 20;
 constexpr std::int64_t kEvaluationBatch = 500;
 
+/// With it LARS moves a layer, at SGD's rates, about as far as SGD does; biases have these rates themselves.
+constexpr double kTrustCoefficient = 0.02;
+
 /// The most memory that this process has had.
 double peak_bytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return 1024.0 * static_cast<double>(usage.ru_maxrss);
-}
-
-/// Linear warm-up, then half a cosine down to zero.
-double learning_rate(const Options& options, double progress, double warm_up) {
-  if (progress < warm_up) return options.learning_rate * progress / warm_up;
-  return options.learning_rate * 0.5 *
-         (1 + std::cos(std::numbers::pi * (progress - warm_up) / (1 - warm_up)));
 }
 
 /// Fully connected layers, most of the bytes, are ready first: they travel while the convolutions compute.
@@ -103,6 +102,16 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Options& options,
     return std::make_unique<kolo::OneBitAdam>(
         model, adam, kolo::OneBitAdamOptions{.freeze_after_steps = options.freeze_after_steps});
   }
+  if (options.optimizer == "lars") {
+    return std::make_unique<kolo::LARS>(model.parameters(), kolo::LARSOptions(options.learning_rate)
+                                                                .momentum(options.momentum)
+                                                                .weight_decay(options.weight_decay)
+                                                                .trust_coefficient(kTrustCoefficient));
+  }
+  if (options.optimizer == "lamb") {
+    return std::make_unique<kolo::LAMB>(
+        model.parameters(), kolo::LAMBOptions(options.learning_rate).weight_decay(options.weight_decay));
+  }
   return std::make_unique<torch::optim::SGD>(model.parameters(),
                                              torch::optim::SGDOptions(options.learning_rate)
                                                  .momentum(options.momentum)
@@ -119,18 +128,16 @@ class Training {
         images_(prepare_images(options, communicator)),
         model_(Net(), communicator, parallel_options(options, timeline_)),
         optimizer_(make_optimizer(options, model_)),
+        plan_(make_plan(options, communicator.size(),
+                        [&](std::int64_t batch) {
+                          images_.feed->set_batch(batch / communicator.size());
+                          return images_.feed->steps_per_epoch();
+                        })),
         line_(communicator.rank() == 0 ? options.progress : "none") {
-    if (options.batch % communicator.size() != 0) {
-      throw std::invalid_argument("a batch of " + std::to_string(options.batch) +
-                                  " images cannot be shared by " + std::to_string(communicator.size()) +
-                                  " ranks");
-    }
     model_.check(*optimizer_);
     if (options.loss_scale > 0)
       scaler_.emplace(model_, kolo::LossScalerOptions{.initial_scale = options.loss_scale});
-    steps_per_epoch_ = images_.feed->steps_per_epoch();
-    if (steps_per_epoch_ == 0) throw std::invalid_argument("there are fewer images than a batch takes");
-    steps_ = steps_per_epoch_ * options.epochs;
+    for (const Epoch& epoch : plan_.epochs) steps_ += epoch.steps;
     if (options.steps > 0) steps_ = std::min(steps_, options.steps);
     history_.ranks = communicator.size();
     for (const at::Tensor& parameter : model_.parameters()) history_.parameters += parameter.numel();
@@ -138,12 +145,11 @@ class Training {
 
   History run() {
     const auto begin = Clock::now();
-    for (int epoch = 0; history_.steps < steps_ && history_.signal == 0; ++epoch) {
-      train_epoch(epoch);
+    for (epoch_ = 0; history_.steps < steps_ && history_.signal == 0; ++epoch_) {
+      train_epoch(plan_.epochs[epoch_]);
       if (history_.signal == 0 && evaluated_at_ != history_.steps) evaluate();
     }
     timeline_->pause(true);
-    history_.images = history_.steps * options_.batch;
     history_.total_seconds = seconds(Clock::now() - begin);
     history_.communication = model_.total();
     average_costs();
@@ -151,27 +157,31 @@ class Training {
   }
 
  private:
-  void train_epoch(int epoch) {
-    images_.feed->begin_epoch(epoch);
+  void train_epoch(const Epoch& epoch) {
+    images_.feed->set_batch(epoch.batch / communicator_.size());
+    images_.feed->begin_epoch(static_cast<int>(epoch_));
     model_->train();
     auto report_begin = Clock::now();
     auto exposed_before = model_.total().exposed;
     double loss_sum = 0;
     std::int64_t loss_steps = 0;
-    for (std::int64_t i = 0; i < steps_per_epoch_ && history_.steps < steps_; ++i) {
+    for (step_of_epoch_ = 0; step_of_epoch_ < epoch.steps && history_.steps < steps_;) {
       choose_timeline_window();
       loss_sum += step();
+      ++step_of_epoch_;
       ++loss_steps;
+      history_.images += epoch.batch;
       const bool is_to_evaluate =
           options_.evaluate_every > 0 && history_.steps % options_.evaluate_every == 0;
-      const bool last = i + 1 == steps_per_epoch_ || history_.steps == steps_ || is_to_evaluate;
+      const bool last = step_of_epoch_ == epoch.steps || history_.steps == steps_ || is_to_evaluate;
       if (loss_steps < kStepsPerReport && !last) continue;
       const double loss = agree(loss_sum / static_cast<double>(loss_steps));
       const double elapsed = seconds(Clock::now() - report_begin);
       history_.training_seconds += elapsed;
       history_.losses.push_back({epochs_done(), loss, history_.training_seconds});
-      line_.show({epoch + 1, options_.epochs, history_.steps, steps_, loss,
-                  static_cast<double>(loss_steps * options_.batch) / elapsed,
+      history_.rates.push_back({epochs_done(), rate_, history_.training_seconds});
+      line_.show({static_cast<int>(epoch_) + 1, static_cast<int>(plan_.epochs.size()), history_.steps, steps_,
+                  loss, static_cast<double>(loss_steps * epoch.batch) / elapsed,
                   std::chrono::duration<double>(model_.total().exposed - exposed_before).count() / elapsed});
       if (history_.signal != 0) return;
       if (is_to_evaluate) {
@@ -187,25 +197,33 @@ class Training {
 
   /// One step of gradient descent; returns the loss of this rank's share of the batch.
   double step() {
-    const double progress = static_cast<double>(history_.steps) / static_cast<double>(steps_);
-    const double warm_up = std::min(
-        0.9, options_.warm_up_epochs * static_cast<double>(steps_per_epoch_) / static_cast<double>(steps_));
-    for (auto& group : optimizer_->param_groups()) {
-      // The first step counts as one of the warm-up, so that it moves at all.
-      group.options().set_lr(learning_rate(options_, progress + 1.0 / static_cast<double>(steps_), warm_up));
-    }
+    const auto number = static_cast<std::uint64_t>(history_.steps);
+    rate_ = plan_.rate(number);
+    kolo::set_learning_rate(*optimizer_, rate_);
+    if (plan_.momentum) kolo::set_momentum(*optimizer_, (*plan_.momentum)(number));
     const auto begin = Clock::now();
     const kolo::Batch batch = images_.feed->next();
-    const at::Tensor &images = batch[0], &labels = batch[1];
     const auto fed = Clock::now();
     if (history_.steps == 0) history_.data_ready_seconds = seconds(fed - made_);
     optimizer_->zero_grad();
-    const auto forward = Clock::now();
-    const at::Tensor loss = loss_of(images, labels);
-    const auto backward = Clock::now();
     const std::uint64_t sent_before = communicator_.counters().bytes_sent;
-    (scaler_ ? scaler_->scale(loss) : loss).backward();
+    const double scale = scaler_ ? scaler_->scale() : 1;
+    std::optional<Clock::time_point> backward;  // of the part that was computed last
+    const auto end_part = [&](Clock::time_point now) {
+      if (backward) timeline_->span("backward", "compute", *backward, now);
+    };
+    timeline_->span("data", "compute", begin, Clock::now());
+    const at::Tensor loss =
+        kolo::accumulate(model_, batch, options_.accumulate, [&](const kolo::Batch& part) {
+          const auto forward = Clock::now();
+          end_part(forward);
+          const at::Tensor of_part = loss_of(part);
+          backward = Clock::now();
+          timeline_->span("forward", "compute", forward, *backward);
+          return scaler_ ? scaler_->scale(of_part) : of_part;
+        });
     const auto update = Clock::now();
+    end_part(update);
     if (scaler_) {
       scaler_->step(*optimizer_);
     } else if (model_.averages_are_finite()) {  // the same on all ranks
@@ -213,21 +231,18 @@ class Training {
     }
     const std::uint64_t sent = communicator_.counters().bytes_sent - sent_before;
     const auto end = Clock::now();
-    timeline_->span("data", "compute", begin, forward);
-    timeline_->span("forward", "compute", forward, backward);
-    timeline_->span("backward", "compute", backward, update);
     timeline_->span("optimizer", "compute", update, end);
     if (history_.steps++ > 0) {
       gradient_bytes_ += static_cast<double>(model_.last_step().bytes);
       sent_bytes_ += static_cast<double>(sent);
       data_wait_ += seconds(fed - begin);
     }
-    return loss.item().toDouble();
+    return loss.item().toDouble() / scale;
   }
 
-  at::Tensor loss_of(const at::Tensor& images, const at::Tensor& labels) {
+  at::Tensor loss_of(const kolo::Batch& part) {
     const kolo::Autocast autocast(options_.in_bfloat16);
-    return functional::cross_entropy(model_(images).to(at::kFloat), labels);
+    return functional::cross_entropy(model_(part[0]).to(at::kFloat), part[1]);
   }
 
   /// The mean loss of all ranks; notes an interrupt of any of them.
@@ -286,7 +301,8 @@ class Training {
   }
 
   double epochs_done() const {
-    return static_cast<double>(history_.steps) / static_cast<double>(steps_per_epoch_);
+    return static_cast<double>(epoch_) +
+           static_cast<double>(step_of_epoch_) / static_cast<double>(plan_.epochs[epoch_].whole);
   }
 
   const Options& options_;
@@ -297,8 +313,11 @@ class Training {
   kolo::DistributedDataParallel<NetImpl> model_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;  ///< after the model, which it may use
   std::optional<kolo::LossScaler> scaler_;
+  Plan plan_;
   ProgressLine line_;
-  std::int64_t steps_per_epoch_ = 0;
+  std::size_t epoch_ = 0;
+  std::int64_t step_of_epoch_ = 0;
+  double rate_ = 0;
   std::int64_t steps_ = 0;
   std::int64_t evaluated_at_ = -1;  ///< step
   double gradient_bytes_ = 0;
