@@ -17,7 +17,6 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
-#include <exception>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
@@ -173,21 +172,17 @@ void report(const Settings& settings, const Results& results, int workers) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    Settings settings;
-    const bool speak = kolo::launch_from_environment().rank == 0;
-    if (const auto exit_code = parse(argc, argv, speak, settings)) return *exit_code;
-    at::set_num_threads(1);  // one a worker, in either way
-    if (settings.workers == "replicas") {
-      report(settings, train_replicas(settings), settings.replicas);
-    } else {
-      kolo::Communicator communicator = kolo::Communicator::create();
-      const Results results = train_ranks(settings, communicator);
-      if (communicator.rank() == 0) report(settings, results, communicator.size());
-    }
-    return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "train_data_parallel: %s\n", error.what());
-    return 1;
-  }
+  return support::run_program<Settings>("train_data_parallel", argc, argv, parse,
+                                        [](const Settings& settings) {
+                                          at::set_num_threads(1);  // one a worker, in either way
+                                          if (settings.workers == "replicas") {
+                                            report(settings, train_replicas(settings), settings.replicas);
+                                          } else {
+                                            kolo::Communicator communicator = kolo::Communicator::create();
+                                            const Results results = train_ranks(settings, communicator);
+                                            if (communicator.rank() == 0)
+                                              report(settings, results, communicator.size());
+                                          }
+                                          return 0;
+                                        });
 }

@@ -2,7 +2,6 @@
 //
 //     kolo run -n 4 -- train_fashion_mnist --output output
 #include <cstdio>
-#include <exception>
 #include <filesystem>
 
 #include "fashion_mnist/chart.hpp"
@@ -11,6 +10,7 @@
 #include "fashion_mnist/report.hpp"
 #include "fashion_mnist/trainer.hpp"
 #include "kolo/kolo.hpp"
+#include "support/command_line.hpp"
 #include "support/results.hpp"
 
 namespace {
@@ -69,13 +69,5 @@ int run(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    Options options;
-    const bool speak = kolo::launch_from_environment().rank == 0;
-    if (const auto exit_code = fashion_mnist::parse_options(argc, argv, speak, options)) return *exit_code;
-    return run(options);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "train_fashion_mnist: %s\n", error.what());
-    return 1;
-  }
+  return support::run_program<Options>("train_fashion_mnist", argc, argv, fashion_mnist::parse_options, run);
 }

@@ -16,7 +16,6 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdio>
-#include <exception>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -138,17 +137,11 @@ void report(const Settings& settings, const Results& results, int ranks) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    Settings settings;
-    const bool speak = kolo::launch_from_environment().rank == 0;
-    if (const auto exit_code = parse(argc, argv, speak, settings)) return *exit_code;
+  return support::run_program<Settings>("train_overlap", argc, argv, parse, [](const Settings& settings) {
     at::set_num_threads(1);
     kolo::Communicator communicator = kolo::Communicator::create();
     const Results results = train(settings, communicator);
     if (communicator.rank() == 0) report(settings, results, communicator.size());
     return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "train_overlap: %s\n", error.what());
-    return 1;
-  }
+  });
 }

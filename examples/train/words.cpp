@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <exception>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -174,16 +173,10 @@ void report(const Settings& settings, const Results& results, int ranks) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    Settings settings;
-    const bool speak = kolo::launch_from_environment().rank == 0;
-    if (const auto exit_code = parse(argc, argv, speak, settings)) return *exit_code;
+  return support::run_program<Settings>("train_words", argc, argv, parse, [](const Settings& settings) {
     kolo::Communicator communicator = kolo::Communicator::create();
     const Results results = train(settings, communicator);
     if (communicator.rank() == 0) report(settings, results, communicator.size());
     return 0;
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "train_words: %s\n", error.what());
-    return 1;
-  }
+  });
 }

@@ -226,7 +226,7 @@ class Training {
     end_part(update);
     if (scaler_) {
       scaler_->step(*optimizer_);
-    } else if (model_.averages_are_finite()) {  // the same on all ranks
+    } else if (options_.hook.empty() || model_.averages_are_finite()) {  // the same on all ranks
       optimizer_->step();
     }
     const std::uint64_t sent = communicator_.counters().bytes_sent - sent_before;

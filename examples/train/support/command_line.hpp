@@ -1,9 +1,13 @@
-// Parses the command line of a program that runs as several ranks.
+// The command line and main() of a program that runs as several ranks.
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
 #include <optional>
 #include <sstream>
+
+#include "kolo/kolo.hpp"
 
 namespace support {
 
@@ -17,6 +21,21 @@ inline std::optional<int> parse(CLI::App& app, int argc, char** argv, bool speak
     return speak ? app.exit(error) : app.exit(error, silence, silence);
   }
   return std::nullopt;
+}
+
+/// The whole of main(): `body` gets the settings that `read` (as parse(), with them) has filled, and returns
+/// the exit code; what it throws is told, and the exit code is 1.
+template <typename Settings, typename Read, typename Body>
+int run_program(const char* name, int argc, char** argv, const Read& read, const Body& body) {
+  try {
+    Settings settings;
+    const bool speak = kolo::launch_from_environment().rank == 0;
+    if (const auto exit_code = read(argc, argv, speak, settings)) return *exit_code;
+    return body(settings);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s: %s\n", name, error.what());
+    return 1;
+  }
 }
 
 }  // namespace support
