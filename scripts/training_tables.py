@@ -4,6 +4,9 @@ import statistics
 import tempfile
 from pathlib import Path
 
+import batch_tables
+from training_rows import KEEP_MEMORY, Row, aligned, spread
+
 ARMS = {
     "float32": [],
     "float16": ["--hook", "float16"],
@@ -23,7 +26,6 @@ RATES = (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4)
 DEFAULT_RATE = 0.1
 # Adam moves an element by about its rate a step, whatever the gradient: its grid is the same one, divided.
 RATE_DIVISORS = {"adam": 50, "one_bit_adam": 50}
-RANKS = 4
 TABLE_METHODS = ("sparse", "gather", "dense")
 BLOCKS = 20
 # What is told to train_data_parallel: which workers, and by which all-reduce; None: kolo's choice.
@@ -34,9 +36,6 @@ DRIVERS = {
     "DDP, ring": ("ranks", "ring"),
     "DDP": ("ranks", None),
 }
-# A step allocates what the one before has freed. glibc gives it back to the system in between, which costs a quarter of a
-# step, more in some runs than in others: it hides what the drivers cost.
-KEEP_MEMORY = ["MALLOC_TRIM_THRESHOLD_=1000000000", "MALLOC_MMAP_THRESHOLD_=1000000000"]
 # The options of train_fashion_mnist for each way in which images come.
 READERS = ("sampler", "shards", "scatter")
 ONE_HOST = "one host"
@@ -46,40 +45,6 @@ PLACES = ((2, ONE_HOST), (4, ONE_HOST), (4, "1gbit"))
 def rate_of(arm, rate):
     """What a rate of the grid is for this arm."""
     return rate / RATE_DIVISORS.get(arm, 1)
-
-
-class Row:
-    """A run of train_fashion_mnist. `key` tells it from the others of its table; `command` runs it and leaves its
-    numbers in `folder`."""
-
-    def __init__(self, key, network, options):
-        self.key, self.network, self.options = key, network, options
-
-    def program(self, programs, folder):
-        return [str(programs / "train_fashion_mnist"), "--output", str(folder), "--progress", "none", *self.options]
-
-    def command(self, programs, folder):
-        train = self.program(programs, folder)
-        if self.network is None:
-            return [str(programs / "kolo"), "run", "-n", str(RANKS), "--", *train]
-        return ["scripts/cluster", "--hosts", str(RANKS), "--rate", self.network, "--no-prefix", "--", *train]
-
-    def results(self, folder):
-        metrics = json.loads((folder / "metrics.json").read_text())
-        communication = metrics["communication"]
-        return {
-            "accuracy": metrics["test_accuracy"][-1][1],
-            "loss": metrics["loss"][-1][1],
-            "steps": metrics["steps"],
-            "training_s": metrics["training_seconds"],
-            "to_85_s": time_to(metrics, 85),
-            "to_90_s": time_to(metrics, 90),
-            "sent_bytes_per_step": communication["sent_bytes_per_step"],
-            "share_of_float32": communication["sent_bytes_per_step"] / communication["ring_bytes_per_step"],
-        }
-
-    def said(self, found):
-        return f"{found['accuracy']:.2f} %"
 
 
 class ReaderRow(Row):
@@ -129,11 +94,6 @@ class DriverRow(WordsRow):
         if self.network == ONE_HOST:
             return [*environment, str(programs / "kolo"), "run", "-n", number, "--", *train]
         return [*environment, "scripts/cluster", "--hosts", number, "--rate", self.network, "--no-prefix", "--", *train]
-
-
-def time_to(metrics, accuracy):
-    """Seconds of training until the accuracy was seen first; None where it was not."""
-    return next((seconds for _, value, seconds in metrics["test_accuracy"] if value >= accuracy), None)
 
 
 def best_rates(rows):
@@ -207,22 +167,7 @@ def data(_, __):
 
 
 TABLES = {"rates": rates, "accuracy": accuracy, "compression": compression, "sparse": sparse, "drivers": drivers,
-          "data": data}
-
-
-def aligned(header, lines):
-    widths = [max(len(line[i]) for line in [header, *lines]) for i in range(len(header))]
-    def text(line):
-        cells = [line[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:]))]
-        return "| " + " | ".join(cells) + " |"
-    rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
-    return "\n".join([text(header), rule, *map(text, lines)])
-
-
-def spread(values):
-    if len(values) < 2:
-        return f"{values[0]:.2f}"
-    return f"{statistics.mean(values):.2f} ± {statistics.stdev(values):.2f}"
+          "data": data, **batch_tables.TABLES}
 
 
 def seconds(value):
@@ -292,6 +237,8 @@ def summary(table, rows):
         return drivers_summary(rows)
     if table == "data":
         return data_summary(rows)
+    if table in batch_tables.SUMMARIES:
+        return batch_tables.SUMMARIES[table](rows)
     arms = list(dict.fromkeys(row["arm"] for row in rows))
     if table == "rates":
         found = {(row["arm"], row["rate"]): row["accuracy"] for row in rows}

@@ -79,7 +79,7 @@ class CompareTraining(unittest.TestCase):
     def test_what_is_there_is_not_run_again(self):
         self.compare("accuracy", "--only", "float32", "--seeds", "1")
         _, progress = self.compare("accuracy", "--only", "float32,one_bit", "--seeds", "1")
-        self.assertIn("1/1  one_bit", progress)
+        self.assertIn("1 left  one_bit", progress)
         self.assertEqual(len(self.rows()), 2)
         shown, progress = self.compare("accuracy", "--show")
         self.assertEqual(progress, "")
