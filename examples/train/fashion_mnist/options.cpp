@@ -43,6 +43,9 @@ std::optional<int> parse_options(int argc, char** argv, bool speak, Options& opt
   app.add_option("--momentum", options.momentum, "Momentum of sgd (Nesterov's) and lars; 0: none")
       ->check(CLI::Range(0.0, 0.999));
   app.add_option("--weight-decay", options.weight_decay, "Weight decay")->check(CLI::NonNegativeNumber);
+  app.add_option("--trust-coefficient", options.trust_coefficient,
+                 "lars moves a layer by so much times its rate and norm; biases move by the rate itself")
+      ->check(CLI::PositiveNumber);
   app.add_option("--seed", options.seed, "Of the initial weights and of the order of the images");
   app.add_option("--limit", options.limit, "Train on so many images only; 0: all")
       ->check(CLI::NonNegativeNumber);

@@ -17,6 +17,7 @@ struct Options {
   std::uint64_t freeze_after_steps = 234;  ///< of one_bit_adam
   double momentum = 0.9;                   ///< of sgd and lars
   double weight_decay = 5e-4;
+  double trust_coefficient = 0.02;  ///< of lars: a layer moves by this, the rate and its norm
   std::string schedule = "cosine";
   std::string milestones = "3@1,3";      ///< of the schedules steps and growing-batch
   std::optional<double> warm_up_epochs;  ///< none: 0.5, and 0 for one-cycle

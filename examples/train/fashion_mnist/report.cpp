@@ -79,6 +79,7 @@ std::string metrics_json(const Options& options, const History& history) {
         {"schedule", options.schedule},
         {"milestones", options.milestones},
         {"weight_decay", options.weight_decay},
+        {"trust_coefficient", options.trust_coefficient},
         {"warm_up_epochs", options.warm_up_epochs ? nlohmann::json(*options.warm_up_epochs) : nullptr},
         {"seed", options.seed},
         {"limit", options.limit},

@@ -45,9 +45,6 @@ constexpr std::int64_t kStepsPerReport = 10;
 constexpr std::int64_t kFirstTimelineStep = 20;
 constexpr std::int64_t kEvaluationBatch = 500;
 
-/// With it LARS moves a layer, at SGD's rates, about as far as SGD does; biases have these rates themselves.
-constexpr double kTrustCoefficient = 0.02;
-
 /// The most memory that this process has had.
 double peak_bytes() {
   rusage usage{};
@@ -103,10 +100,11 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const Options& options,
         model, adam, kolo::OneBitAdamOptions{.freeze_after_steps = options.freeze_after_steps});
   }
   if (options.optimizer == "lars") {
-    return std::make_unique<kolo::LARS>(model.parameters(), kolo::LARSOptions(options.learning_rate)
-                                                                .momentum(options.momentum)
-                                                                .weight_decay(options.weight_decay)
-                                                                .trust_coefficient(kTrustCoefficient));
+    return std::make_unique<kolo::LARS>(model.parameters(),
+                                        kolo::LARSOptions(options.learning_rate)
+                                            .momentum(options.momentum)
+                                            .weight_decay(options.weight_decay)
+                                            .trust_coefficient(options.trust_coefficient));
   }
   if (options.optimizer == "lamb") {
     return std::make_unique<kolo::LAMB>(
