@@ -4,9 +4,11 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <stdexcept>
 
 #include "kolo/kolo.hpp"
 #include "kolo/train/compression.hpp"
@@ -73,6 +75,10 @@ void print(const Trace& trace, const ReplayResult& result) {
     fmt::print("  {:<22}{:>10.3f}\n", "mean step / bound", with.step_mean / result.measured_bound());
   }
   fmt::print("  {:<22}{:>10.0f} B    per rank and step\n", "sent", result.sent_bytes);
+  if (trace.tokens > 0) {
+    fmt::print("  {:<22}{:>10.0f}      {} a rank and mean step, {} ranks\n", "tokens a second",
+               result.tokens_per_second(trace.tokens), trace.tokens, result.ranks);
+  }
 }
 
 nlohmann::json json_of(const Trace& trace, const ReplayResult& result, const ReplayOptions& options) {
@@ -98,6 +104,10 @@ nlohmann::json json_of(const Trace& trace, const ReplayResult& result, const Rep
                          {"step_mean_s", result.step_mean},
                          {"bound_s", result.bound()},
                          {"sent_bytes", result.sent_bytes}};
+  if (trace.tokens > 0) {
+    json["tokens"] = trace.tokens;
+    json["tokens_per_s"] = result.tokens_per_second(trace.tokens);
+  }
   if (result.overlapped) {
     json["overlapped"] = {{"step_s", result.overlapped->step},
                           {"step_mean_s", result.overlapped->step_mean},
@@ -162,6 +172,10 @@ int run(int argc, char** argv) {
       ->add_option("--compute", options.compute_ratio,
                    "Computes so many times as long as communication takes alone; 0: as recorded")
       ->check(CLI::NonNegativeNumber);
+  replaying
+      ->add_option("--seconds", options.compute_seconds, "Computes so many seconds a step; 0: as recorded")
+      ->check(CLI::NonNegativeNumber)
+      ->excludes("--compute");
   replaying->add_option("--first-bucket", options.parallel.first_bucket_bytes, "Bytes of the first bucket");
   replaying->add_option("--bucket", options.parallel.bucket_bytes, "Bytes of the others");
   replaying->add_option("--hook", hook,
@@ -176,6 +190,7 @@ int run(int argc, char** argv) {
       ->excludes("--overlap-forward");
   replaying->add_option("--timeline", timeline, "Writes when buckets and waits were, as a Chrome trace");
   replaying->add_flag("--json", as_json, "One JSON object");
+  replaying->add_option("--output", output, "Writes this object to a file too");
 
   auto* training = app.add_subcommand("train", "Computes for real on all ranks of the job, one thread each");
   int train_steps = 20;
@@ -210,12 +225,20 @@ int run(int argc, char** argv) {
   kolo::Wire format{};
   if (kolo::parse_wire(wire, format)) options.parallel.wire = format;
   if (!timeline.empty()) options.parallel.timeline = std::make_shared<kolo::Timeline>();
+  std::ofstream file;
+  if (speaks && !output.empty()) {
+    file.open(output);
+    if (!file) throw std::runtime_error("cannot write " + output);
+  }
   kolo::Communicator communicator = kolo::Communicator::create();
   const ReplayResult result = replay(trace, communicator, options);
   if (!timeline.empty()) kolo::write_timeline(communicator, *options.parallel.timeline, timeline);
   if (!speaks) return 0;
+  const std::string json = json_of(trace, result, options).dump();
+  if (file.is_open() && !(file << json << '\n' << std::flush))
+    throw std::runtime_error("cannot write " + output);
   if (as_json) {
-    fmt::print("{}\n", json_of(trace, result, options).dump());
+    fmt::print("{}\n", json);
   } else {
     print(trace, result);
   }

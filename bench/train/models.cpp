@@ -53,11 +53,59 @@ Workload transformer(std::int64_t batch) {
           [net, input, target]() mutable { return (net->forward(input) - target).square().mean(); }};
 }
 
+/// Predicts each token of a sequence from those before it: a table of 512 tokens, learned positions, five
+/// layers.
+class LanguageModel : public torch::nn::Module {
+ public:
+  static constexpr std::int64_t kVocabulary = 512, kTokens = 64, kWidth = 128;
+
+  LanguageModel() {
+    words_ = register_module("words", torch::nn::Embedding(kVocabulary, kWidth));
+    positions_ = register_parameter("positions", 0.02 * at::randn({kTokens, 1, kWidth}));
+    layers_ = register_module(
+        "layers",
+        torch::nn::TransformerEncoder(
+            torch::nn::TransformerEncoderLayer(
+                torch::nn::TransformerEncoderLayerOptions(kWidth, 4).dim_feedforward(4 * kWidth).dropout(0)),
+            5));
+    output_ = register_module("output", Linear(kWidth, kVocabulary));
+  }
+
+  /// Of {kTokens, batch} tokens: {kTokens, batch, kVocabulary} scores.
+  at::Tensor forward(const at::Tensor& tokens) {
+    return output_(layers_(words_(tokens) + positions_, earlier_));
+  }
+
+ private:
+  torch::nn::Embedding words_{nullptr};
+  at::Tensor positions_;
+  torch::nn::TransformerEncoder layers_{nullptr};
+  Linear output_{nullptr};
+  at::Tensor earlier_ = torch::nn::TransformerImpl::generate_square_subsequent_mask(kTokens);
+};
+
+Workload language_model(std::int64_t batch) {
+  auto net = std::make_shared<LanguageModel>();
+  const auto draw = [batch] {
+    return at::randint(LanguageModel::kVocabulary, {LanguageModel::kTokens, batch}, at::kLong);
+  };
+  const at::Tensor tokens = draw(), next = draw().flatten();
+  return {net,
+          [net, tokens, next] {
+            return torch::nn::functional::cross_entropy(net->forward(tokens).flatten(0, 1), next);
+          },
+          tokens.numel()};
+}
+
 struct Named {
   const char* name;
   Workload (*make)(std::int64_t batch);
 };
-constexpr Named kWorkloads[] = {{"cnn", cnn}, {"mlp", mlp}, {"transformer", transformer}, {"wide", wide}};
+constexpr Named kWorkloads[] = {{"cnn", cnn},
+                                {"language_model", language_model},
+                                {"mlp", mlp},
+                                {"transformer", transformer},
+                                {"wide", wide}};
 
 }  // namespace
 

@@ -65,7 +65,7 @@ Trace record(const std::string& model, std::int64_t batch, int steps) {
     update.push_back(since(update_begin));
   }
 
-  Trace trace{model, "", batch, median(forward), median(backward), median(update), {}};
+  Trace trace{model, "", batch, workload.tokens, median(forward), median(backward), median(update), {}};
   trace.machine = processor() + ", libtorch " TORCH_VERSION;
   for (std::size_t i = 0; i < parameters.size(); ++i)
     trace.parameters.push_back({parameters[i].key(), parameters[i].value().sizes().vec(), median(ready[i])});

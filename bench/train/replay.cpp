@@ -188,9 +188,9 @@ ReplayResult replay(const Trace& original, Communicator communicator, const Repl
   std::vector<double> sent{static_cast<double>(communicator.counters().bytes_sent - sent_before) /
                            (kStepsLeftOut + options.steps)};
   communicator.all_reduce(Buffer(sent), ReduceOp::average);
-  const Trace trace = options.compute_ratio > 0
-                          ? original.scaled(options.compute_ratio * result.communication / original.compute())
-                          : original;
+  const double wanted =
+      options.compute_ratio > 0 ? options.compute_ratio * result.communication : options.compute_seconds;
+  const Trace trace = wanted > 0 ? original.scaled(wanted / original.compute()) : original;
   const Times times = options.overlap_forward ? run_in_turns(replay, trace, communicator, options, result)
                       : options.measured_borders
                           ? run_beside_measured(replay, trace, communicator, options, result)

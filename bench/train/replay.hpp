@@ -14,6 +14,8 @@ struct ReplayOptions {
   int steps = 20;
   /// Scales the trace so that it computes so many times as long as communication takes alone; 0: as it is.
   double compute_ratio = 0;
+  /// Scales the trace so that it computes so many seconds a step; 0: as it is. Excludes compute_ratio.
+  double compute_seconds = 0;
   /// Replays with averages that go on in the next forward as well, in turns.
   bool overlap_forward = false;
   /// Replays with borders of buckets from measured times as well, in turns.
@@ -51,6 +53,10 @@ struct ReplayResult {
 
   /// What a step takes at least if all that may overlap does.
   double bound() const;
+  /// Of all ranks, where each reads so many tokens a step.
+  double tokens_per_second(std::int64_t tokens) const {
+    return static_cast<double>(ranks * tokens) / step_mean;
+  }
   double overlapped_bound() const;
   double measured_bound() const;
 };

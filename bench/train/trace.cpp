@@ -9,7 +9,8 @@
 namespace kolo::bench {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TracedParameter, name, shape, ready)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Trace, model, machine, batch, forward, backward, optimizer, parameters)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Trace, model, machine, batch, tokens, forward, backward, optimizer,
+                                   parameters)
 
 std::uint64_t Trace::bytes() const {
   std::uint64_t result = 0;

@@ -18,6 +18,7 @@ struct Trace {
   std::string model;
   std::string machine;
   std::int64_t batch = 0;
+  std::int64_t tokens = 0;  ///< of a step, of a language model; 0: it is none
   double forward = 0;
   double backward = 0;
   double optimizer = 0;

@@ -66,6 +66,24 @@ class Replay(unittest.TestCase):
         compute = row["forward_s"] + row["backward_s"] + row["optimizer_s"]
         self.assertAlmostEqual(compute, 2 * row["communication_s"], delta=1e-9 + 1e-6 * compute)
 
+    def test_seconds_of_computation_may_be_named(self):
+        results = Path(self.folder.name) / "results.json"
+        row = self.replay("--seconds", "0.05", "--output", str(results))
+        self.assertAlmostEqual(row["forward_s"] + row["backward_s"] + row["optimizer_s"], 0.05)
+        self.assertGreaterEqual(row["step_s"], row["forward_s"] + row["optimizer_s"])
+        self.assertEqual(json.loads(results.read_text()), row)
+        self.assertNotIn("tokens_per_s", row)
+        run(PROGRAM, "replay", "--trace", self.trace, "--seconds", "1", "--compute", "1", expect=108)
+        run(PROGRAM, "replay", "--trace", self.trace, "--output", "/nowhere/results.json", expect=1)
+
+    def test_tokens_of_a_language_model_are_counted(self):
+        trace = str(Path(self.folder.name) / "language_model.json")
+        run(PROGRAM, "record", "--model", "language_model", "--batch", "2", "--steps", "1", "--output", trace)
+        row = json.loads(run(KOLO, "run", "-n", "2", "--no-prefix", "--", PROGRAM, "replay", "--trace", trace, "--steps",
+                             "2", "--json").strip().splitlines()[-1])
+        self.assertEqual(row["tokens"], 2 * 64)
+        self.assertAlmostEqual(row["tokens_per_s"], 2 * 2 * 64 / row["step_mean_s"])
+
     def test_steps_are_computed_for_real_too(self):
         row = json.loads(run(KOLO, "run", "-n", "2", "--no-prefix", "--", PROGRAM, "train", "--model", "cnn", "--batch",
                              "4", "--steps", "3", "--json").strip().splitlines()[-1])
