@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 
 import batch_tables
+import scaling_table
 from training_rows import KEEP_MEMORY, Row, aligned, spread
 
 ARMS = {
@@ -167,7 +168,7 @@ def data(_, __):
 
 
 TABLES = {"rates": rates, "accuracy": accuracy, "compression": compression, "sparse": sparse, "drivers": drivers,
-          "data": data, **batch_tables.TABLES}
+          "data": data, **batch_tables.TABLES, "scaling": scaling_table.scaling}
 
 
 def seconds(value):
@@ -239,6 +240,8 @@ def summary(table, rows):
         return data_summary(rows)
     if table in batch_tables.SUMMARIES:
         return batch_tables.SUMMARIES[table](rows)
+    if table == "scaling":
+        return scaling_table.scaling_summary(rows)
     arms = list(dict.fromkeys(row["arm"] for row in rows))
     if table == "rates":
         found = {(row["arm"], row["rate"]): row["accuracy"] for row in rows}

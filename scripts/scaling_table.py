@@ -1,0 +1,124 @@
+"""The table `scaling` of scripts/compare-training: tokens a second of a replayed language model as workers are added, and
+how far the time of a step is from the one that its parts predict."""
+import json
+import statistics
+from pathlib import Path
+from typing import NamedTuple
+
+from comparison_page import human_rate
+from training_rows import aligned
+
+ROOT = Path(__file__).resolve().parent.parent
+TRACE = ROOT / "docs/data/language_model_trace.json"
+BLOCKS = 5
+RING = "ring"
+# arm: (its KOLO_ALGORITHM, the steps that count in a block). What is slow takes fewer.
+ARMS = {
+    RING: ("ring", 8),
+    "halving and doubling": ("halving_doubling", 8),
+    "parameter server": ("parameter_server:servers=2", 3),
+    "driver": ("central", 3),
+}
+
+
+class Case(NamedTuple):
+    """Links, the seconds that a step computes, and what runs so. docs/training/scaling.md says why these."""
+
+    network: str
+    compute_s: float
+    ranks: tuple
+    arms: tuple
+
+
+MAIN = Case("200mbit", 0.41, (1, 2, 4, 8, 16), tuple(ARMS))
+# Twice the computation; and as many workers as theirs, with all four times as slow so that two cores are enough for them.
+CASES = (MAIN, Case("200mbit", 0.82, (1, 2, 4, 8, 16), (RING,)), Case("50mbit", 1.64, (1, 40), (RING,)))
+# A bucket is closed at so many bytes: 17 buckets of a model of 4.5 MB.
+BUCKETS = ["--first-bucket", str(1 << 18), "--bucket", str(1 << 18)]
+# The work that this table repeats: 31 times on 40 GPUs (A. Gibiansky, Bringing HPC Techniques to Deep Learning, 2017).
+THEIRS = 31 / 40
+TAKEN = ("tokens", "tokens_per_s", "step_mean_s", "exposed_s", "forward_s", "backward_s", "optimizer_s", "first_bucket_s",
+         "communication_s", "processor_s", "sent_bytes", "gradient_bytes", "buckets")
+
+
+class ScalingRow:
+    """A run of bench_train replay, one rank on each host."""
+
+    def __init__(self, case, arm, ranks, block):
+        self.key = {"arm": arm, "ranks": ranks, "network": case.network, "compute_s": case.compute_s, "block": block}
+
+    def program(self, programs, folder):
+        return [str(programs / "bench_train"), "replay", "--trace", str(TRACE), "--seconds", str(self.key["compute_s"]),
+                "--steps", str(ARMS[self.key["arm"]][1]), *BUCKETS, "--output", str(folder / "results.json")]
+
+    def command(self, programs, folder):
+        return ["env", f"KOLO_ALGORITHM={ARMS[self.key['arm']][0]}", "scripts/cluster", "--hosts", str(self.key["ranks"]),
+                "--rate", self.key["network"], "--no-prefix", "--", *self.program(programs, folder)]
+
+    def results(self, folder):
+        found = json.loads((folder / "results.json").read_text())
+        return {**{name: found[name] for name in TAKEN}, "predicted_s": predicted(found), "kind": "replayed"}
+
+    def said(self, found):
+        return f"{found['tokens_per_s']:.0f} tokens/s, {found['step_mean_s'] / found['predicted_s']:.3f} of the prediction"
+
+
+def predicted(row):
+    """Seconds of a step: its parts, if all of communication that can be hidden is."""
+    return (row["forward_s"] + max(row["backward_s"], row["first_bucket_s"] + row["communication_s"])
+            + row["optimizer_s"])
+
+
+def scaling(_, __):
+    """Blocks that take turns; one worker runs once in a block, as all arms are the same there."""
+    for block in range(1, BLOCKS + 1):
+        for case in CASES:
+            for ranks in case.ranks:
+                for arm in case.arms if ranks > 1 else [RING]:
+                    yield ScalingRow(case, arm, ranks, block)
+
+
+def of_case(rows, case):
+    return [row for row in rows if (row["network"], row["compute_s"]) == (case.network, case.compute_s)]
+
+
+def mean_and_spread(values, digits=0):
+    """`mean ± standard deviation`, of the blocks."""
+    values = list(values)
+    text = f"{statistics.mean(values):,.{digits}f}"
+    return f"{text} ± {statistics.stdev(values):,.{digits}f}" if len(values) > 1 else text
+
+
+def efficiencies(rows, arm, ranks):
+    """Of each block of a case, tokens a second over those of as many workers that each run alone."""
+    def of(arm, ranks):
+        return {row["block"]: row["tokens_per_s"] for row in rows if (row["arm"], row["ranks"]) == (arm, ranks)}
+    alone, together = of(RING, 1), of(arm, ranks)
+    return [together[block] / (ranks * alone[block]) for block in sorted(alone.keys() & together.keys())]
+
+
+def line_of(rows, arm, ranks):
+    here = [row for row in rows if (row["arm"], row["ranks"]) == (arm, ranks)]
+
+    def milliseconds(name):
+        return f"{1e3 * statistics.mean(row[name] for row in here):,.0f}"
+
+    efficiency = efficiencies(rows, arm, ranks)
+    return [arm, str(ranks), mean_and_spread(row["tokens_per_s"] for row in here),
+            mean_and_spread(efficiency, 3) if efficiency else "-", milliseconds("step_mean_s"), milliseconds("predicted_s"),
+            mean_and_spread((row["step_mean_s"] / row["predicted_s"] for row in here), 3),
+            milliseconds("communication_s"), milliseconds("exposed_s"), milliseconds("processor_s")]
+
+
+def scaling_summary(rows):
+    """A table for each case, in milliseconds a step."""
+    tables = []
+    for case in CASES:
+        found = of_case(rows, case)
+        measured = {(row["arm"], row["ranks"]) for row in found}
+        lines = [line_of(found, arm, ranks) for arm in ARMS for ranks in case.ranks if (arm, ranks) in measured]
+        if lines:
+            tables.append(f"{human_rate(case.network)}, {case.compute_s:g} s of computation a step:\n\n" + aligned(
+                ["all-reduce", "N", "tokens/s", "efficiency", "step", "predicted", "step / predicted", "communication alone",
+                 "exposed", "processor"], lines))
+    return "\n\n".join(tables)
