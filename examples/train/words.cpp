@@ -16,6 +16,7 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,7 @@
 #include "kolo/train/distributed_data_parallel.hpp"
 #include "kolo/train/sparse_adam.hpp"
 #include "support/command_line.hpp"
+#include "support/on_all_ranks.hpp"
 #include "support/results.hpp"
 #include "words/model.hpp"
 #include "words/text.hpp"
@@ -38,6 +40,7 @@ struct Settings {
   std::int64_t tokens = 1024;  ///< a rank and a step
   std::int64_t negatives = 1024;
   std::int64_t steps = 200;
+  std::int64_t held_out = 0;
   std::uint64_t seed = 1;
   std::string text;
   std::string json;
@@ -64,7 +67,14 @@ std::optional<int> parse(int argc, char** argv, bool speak, Settings& settings) 
       ->check(CLI::PositiveNumber);
   app.add_option("--steps", settings.steps, "Steps")->check(CLI::PositiveNumber);
   app.add_option("--seed", settings.seed, "Of the initial values and the draws");
-  app.add_option("--text", settings.text, "A text to learn from; without it one is made up");
+  app.add_option(
+      "--text", settings.text,
+      "A file to learn from, gzip'd or not; its last megabyte is held out. Without it a text is made up");
+  app.add_option(
+         "--held-out", settings.held_out,
+         "Words of the held-out text whose perplexity is computed at the end, by a softmax over the whole "
+         "vocabulary; 0: none")
+      ->check(CLI::NonNegativeNumber);
   app.add_option("--json", settings.json, "File for all numbers");
   return support::parse(app, argc, argv, speak);
 }
@@ -95,8 +105,7 @@ Batch batch_of(const Settings& settings, const at::Tensor& text, const words::Lo
   const std::int64_t places = text.size(0) - words::kContext;
   const std::int64_t first = (step * communicator.size() + communicator.rank()) * settings.tokens % places;
   const at::Tensor at = at::arange(first, first + settings.tokens, at::kLong).remainder(places);
-  batch.context = text.index_select(0, (at.unsqueeze(1) + at::arange(words::kContext, at::kLong)).flatten())
-                      .view({settings.tokens, words::kContext});
+  batch.context = words::context_at(text, at);
   batch.targets = text.index_select(0, at + words::kContext);
   return batch;
 }
@@ -105,13 +114,33 @@ struct Results {
   std::vector<double> losses;   ///< means over all ranks
   std::vector<double> seconds;  ///< of each step, of the slowest rank
   double sent_bytes = 0;        ///< a step, mean over ranks
+  double perplexity = 0;        ///< of words held out; 0: not computed
 };
+
+words::Words text_of(const Settings& settings) {
+  words::Words all;
+  if (settings.text.empty()) {
+    constexpr std::int64_t kWords = 1 << 20;
+    const at::Tensor text =
+        words::made_up_text(settings.vocabulary, kWords + settings.held_out, settings.seed);
+    all = {text.slice(0, 0, kWords), text.slice(0, kWords)};
+  } else {
+    all = words::read_text(settings.text, settings.vocabulary);
+  }
+  if (settings.held_out > 0 &&
+      (settings.held_out <= words::kContext || all.held_out.size(0) < settings.held_out)) {
+    throw std::invalid_argument("--held-out " + std::to_string(settings.held_out) + ": there are " +
+                                std::to_string(all.held_out.size(0)) +
+                                " words held out, of which it takes more than " +
+                                std::to_string(words::kContext));
+  }
+  return all;
+}
 
 Results train(const Settings& settings, kolo::Communicator& communicator) {
   const bool speaks = communicator.rank() == 0;
-  const at::Tensor text = settings.text.empty()
-                              ? words::made_up_text(settings.vocabulary, 1 << 20, settings.seed)
-                              : words::read_text(settings.text, settings.vocabulary);
+  const words::Words all = support::on_all_ranks(communicator, [&] { return text_of(settings); });
+  const at::Tensor& text = all.training;
   torch::manual_seed(static_cast<std::int64_t>(settings.seed));
   kolo::DistributedDataParallelOptions options;
   if (settings.tables == "gather") options.sparse_method = kolo::SparseMethod::all_gather;
@@ -146,6 +175,10 @@ Results train(const Settings& settings, kolo::Communicator& communicator) {
       static_cast<double>(sent) / static_cast<double>(std::max<std::int64_t>(1, settings.steps - 1));
   communicator.all_reduce(kolo::Buffer(&results.sent_bytes, 1, kolo::DType::float64),
                           kolo::ReduceOp::average);
+  if (settings.held_out > 0) {
+    results.perplexity =
+        words::perplexity(model.model(), all.held_out.slice(0, 0, settings.held_out), communicator);
+  }
   return results;
 }
 
@@ -155,6 +188,9 @@ void report(const Settings& settings, const Results& results, int ranks) {
       "%s tables, %s, %d ranks: loss %.4f, %.1f ms a step (median %.1f), a rank sends %.3f MB a step\n",
       settings.tables.c_str(), settings.optimizer.c_str(), ranks, results.losses.back(), 1e3 * mean,
       1e3 * median, results.sent_bytes / 1e6);
+  if (settings.held_out > 0)
+    std::printf("perplexity of %lld words held out: %.1f\n", static_cast<long long>(settings.held_out),
+                results.perplexity);
   support::write_json(settings.json, {{"tables", settings.tables},
                                       {"optimizer", settings.optimizer},
                                       {"ranks", ranks},
@@ -163,6 +199,8 @@ void report(const Settings& settings, const Results& results, int ranks) {
                                       {"tokens", settings.tokens},
                                       {"negatives", settings.negatives},
                                       {"seed", settings.seed},
+                                      {"held_out", settings.held_out},
+                                      {"perplexity", results.perplexity},
                                       {"loss", results.losses},
                                       {"step_seconds", results.seconds},
                                       {"mean_step_s", mean},

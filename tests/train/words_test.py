@@ -10,9 +10,9 @@ KOLO, PROGRAM = sys.argv[1:3]
 SMALL = ["--width", "8", "--tokens", "128", "--negatives", "64"]
 
 
-def train(tables, *arguments, vocabulary=3000, expect=0):
+def train(tables, *arguments, vocabulary=3000, ranks=3, expect=0):
     def command(file):
-        return [KOLO, "run", "-n", "3", "--", PROGRAM, *SMALL, "--vocabulary", str(vocabulary), "--tables", tables,
+        return [KOLO, "run", "-n", str(ranks), "--", PROGRAM, *SMALL, "--vocabulary", str(vocabulary), "--tables", tables,
                 "--json", file, *arguments]
     return results_of(command, expect, KOLO_ALGORITHM="ring")  # by messages, which are counted
 
@@ -35,15 +35,31 @@ class Words(unittest.TestCase):
         self.assertLess(run["loss"][-1], 0.97 * run["loss"][0], "it learns")
 
     def test_a_text_of_ones_own(self):
+        sentence = "The quick brown fox jumps over the lazy dog's tail.\n"
         with tempfile.NamedTemporaryFile("w", suffix=".txt") as text:
-            text.write("The quick brown fox jumps over the lazy dog's tail. " * 200)
+            text.write(sentence * 1000)
             text.flush()
-            run = train("sparse", "--text", text.name, "--steps", "40", vocabulary=12)
+            run = train("sparse", "--text", text.name, "--steps", "40", "--held-out", "200", vocabulary=12)
             self.assertLess(run["loss"][-1], 0.5 * run["loss"][0], "it learns the only sentence that there is")
+            # Of 12 words none is more likely than the others to a model that knows nothing.
+            self.assertLess(run["perplexity"], 6)
+            self.assertGreater(run["perplexity"], 1)
+            said = train("sparse", "--text", text.name, "--held-out", "2000", vocabulary=12, expect=1)
+            self.assertIn("--held-out 2000: there are 990 words held out", said)
             text.truncate(100)
             said = train("sparse", "--text", text.name, expect=1)
-            self.assertIn(f"{text.name} holds fewer than 1,000 words", said)
-        self.assertIn("cannot read /nowhere", train("sparse", "--text", "/nowhere", expect=1))
+            self.assertIn(f"{text.name} holds 100 bytes, fewer than", said)
+            text.seek(0)
+            text.write("x" * 50_000)
+            text.flush()
+            self.assertIn("holds fewer than 1000 words", train("sparse", "--text", text.name, expect=1))
+        self.assertIn("cannot open /nowhere", train("sparse", "--text", "/nowhere", expect=1))
+
+    def test_perplexity_is_the_same_however_many_ranks_compute_it(self):
+        # Without steps that matter, it is that of the model that all begin with.
+        runs = [train("sparse", "--held-out", "500", "--steps", "1", "--lr", "1e-9", ranks=ranks) for ranks in (1, 3)]
+        self.assertAlmostEqual(runs[0]["perplexity"], runs[1]["perplexity"], delta=0.01)
+        self.assertAlmostEqual(runs[0]["perplexity"], 3000, delta=300)
 
 
 if __name__ == "__main__":

@@ -81,11 +81,7 @@ std::optional<int> parse_options(int argc, char** argv, bool speak, Options& opt
   app.add_option("--output", options.output, "Folder for loss.svg, timeline.json and metrics.json");
   app.add_option("--timeline-steps", options.timeline_steps, "Steps that the timeline shows")
       ->check(CLI::NonNegativeNumber);
-  app.add_option(
-         "--progress", options.progress,
-         "rewrite: one line that rewrites itself; lines: a new one every second or so; none; auto: as fits "
-         "the terminal")
-      ->check(CLI::IsMember({"auto", "rewrite", "lines", "none"}));
+  support::add_progress(app, options.progress);
   app.add_option("--require-accuracy", options.require_accuracy,
                  "Fail when the test accuracy, in percent, stays below")
       ->check(CLI::Range(0.0, 100.0));

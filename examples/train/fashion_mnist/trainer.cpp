@@ -9,7 +9,7 @@
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
-#include <sys/resource.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -19,10 +19,8 @@
 
 #include "fashion_mnist/data.hpp"
 #include "fashion_mnist/feed.hpp"
-#include "fashion_mnist/interrupt.hpp"
 #include "fashion_mnist/model.hpp"
 #include "fashion_mnist/plan.hpp"
-#include "fashion_mnist/progress.hpp"
 #include "kolo/train/accumulate.hpp"
 #include "kolo/train/autocast.hpp"
 #include "kolo/train/averages.hpp"
@@ -33,24 +31,21 @@
 #include "kolo/train/learning_rate.hpp"
 #include "kolo/train/loss_scaler.hpp"
 #include "kolo/train/one_bit_adam.hpp"
+#include "support/interrupt.hpp"
+#include "support/progress_line.hpp"
+#include "support/results.hpp"
 
 namespace fashion_mnist {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using support::seconds;
 namespace functional = torch::nn::functional;
 
 /// Steps between two looks at the other ranks' loss and at interrupts.
 constexpr std::int64_t kStepsPerReport = 10;
 constexpr std::int64_t kFirstTimelineStep = 20;
 constexpr std::int64_t kEvaluationBatch = 500;
-
-/// The most memory that this process has had.
-double peak_bytes() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return 1024.0 * static_cast<double>(usage.ru_maxrss);
-}
 
 /// Fully connected layers, most of the bytes, are ready first: they travel while the convolutions compute.
 kolo::DistributedDataParallelOptions parallel_options(const Options& options,
@@ -149,7 +144,9 @@ class Training {
     }
     timeline_->pause(true);
     history_.total_seconds = seconds(Clock::now() - begin);
-    history_.communication = model_.total();
+    history_.communication.ranks = history_.ranks;
+    history_.communication.steps = history_.steps;
+    history_.communication.statistics = model_.total();
     average_costs();
     return history_;
   }
@@ -178,9 +175,10 @@ class Training {
       history_.training_seconds += elapsed;
       history_.losses.push_back({epochs_done(), loss, history_.training_seconds});
       history_.rates.push_back({epochs_done(), rate_, history_.training_seconds});
-      line_.show({static_cast<int>(epoch_) + 1, static_cast<int>(plan_.epochs.size()), history_.steps, steps_,
-                  loss, static_cast<double>(loss_steps * epoch.batch) / elapsed,
-                  std::chrono::duration<double>(model_.total().exposed - exposed_before).count() / elapsed});
+      const double waiting = seconds(model_.total().exposed - exposed_before) / elapsed;
+      line_.show(fmt::format("epoch {}/{}  step {:4}/{}  loss {:.4f}  {:6.0f} images/s  waiting {:4.1f} %",
+                             epoch_ + 1, plan_.epochs.size(), history_.steps, steps_, loss,
+                             static_cast<double>(loss_steps * epoch.batch) / elapsed, 100 * waiting));
       if (history_.signal != 0) return;
       if (is_to_evaluate) {
         evaluate();
@@ -245,7 +243,7 @@ class Training {
 
   /// The mean loss of all ranks; notes an interrupt of any of them.
   double agree(double loss) {
-    const int signal = interrupt_signal();
+    const int signal = support::interrupt_signal();
     std::array<double, 3> values{loss, signal == SIGINT ? 1.0 : 0.0, signal == SIGTERM ? 1.0 : 0.0};
     communicator_.all_reduce(kolo::Buffer(values));
     if (values[2] > 0) history_.signal = SIGTERM;
@@ -270,10 +268,10 @@ class Training {
         100.0 * static_cast<double>(correct[0]) / static_cast<double>(images_.test.size());
     history_.accuracies.push_back({epochs_done(), accuracy, history_.training_seconds});
     evaluated_at_ = history_.steps;
-    char text[64];
-    std::snprintf(text, sizeof text, "epoch %.4g: %s accuracy %.2f %%", epochs_done(),
-                  options_.held_out > 0 ? "held-out" : "test", accuracy);
-    if (communicator_.rank() == 0) line_.note(text);
+    if (communicator_.rank() == 0) {
+      line_.note(fmt::format("epoch {:.4g}: {} accuracy {:.2f} %", epochs_done(),
+                             options_.held_out > 0 ? "held-out" : "test", accuracy));
+    }
   }
 
   void average_costs() {
@@ -282,10 +280,10 @@ class Training {
                                               {"sent", sent_bytes_ / steps},
                                               {"data wait", data_wait_ / steps},
                                               {"data ready", history_.data_ready_seconds},
-                                              {"peak", peak_bytes()}},
+                                              {"peak", support::peak_bytes()}},
                                              communicator_);
-    history_.gradient_bytes_per_step = mean.at("gradients");
-    history_.sent_bytes_per_step = mean.at("sent");
+    history_.communication.gradient_bytes_per_step = mean.at("gradients");
+    history_.communication.sent_bytes_per_step = mean.at("sent");
     history_.data_wait_per_step = mean.at("data wait");
     history_.data_ready_seconds = mean.at("data ready");
     history_.peak_bytes = mean.at("peak");
@@ -312,7 +310,7 @@ class Training {
   std::unique_ptr<torch::optim::Optimizer> optimizer_;  ///< after the model, which it may use
   std::optional<kolo::LossScaler> scaler_;
   Plan plan_;
-  ProgressLine line_;
+  support::ProgressLine line_;
   std::size_t epoch_ = 0;
   std::int64_t step_of_epoch_ = 0;
   double rate_ = 0;

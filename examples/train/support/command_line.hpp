@@ -6,10 +6,19 @@
 #include <exception>
 #include <optional>
 #include <sstream>
+#include <string>
 
 #include "kolo/kolo.hpp"
 
 namespace support {
+
+inline void add_progress(CLI::App& app, std::string& style) {
+  app.add_option(
+         "--progress", style,
+         "rewrite: one line that rewrites itself; lines: a new one every second or so; none; auto: as fits "
+         "the terminal")
+      ->check(CLI::IsMember({"auto", "rewrite", "lines", "none"}));
+}
 
 /// Returns the exit code if the program is to end right away (--help, a wrong option); only a rank that
 /// speaks prints why.

@@ -1,5 +1,7 @@
 #include "support/results.hpp"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <fstream>
@@ -15,6 +17,12 @@ StepTimes step_times(const std::vector<double>& seconds) {
   const auto middle = steady.begin() + static_cast<std::ptrdiff_t>(steady.size() / 2);
   std::ranges::nth_element(steady, middle);
   return {sum / static_cast<double>(steady.size()), *middle};
+}
+
+double peak_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return 1024.0 * static_cast<double>(usage.ru_maxrss);
 }
 
 void write_file(const std::string& path, const std::string& text) {

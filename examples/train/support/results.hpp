@@ -14,6 +14,9 @@ struct StepTimes {
 /// Of all steps but the first, which makes memory and orders the buckets.
 StepTimes step_times(const std::vector<double>& seconds);
 
+/// The most memory that this process has had.
+double peak_bytes();
+
 /// Throws std::runtime_error that names the file if it cannot be written.
 void write_file(const std::string& path, const std::string& text);
 

@@ -3,7 +3,11 @@
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
+
+#include "kolo/kolo.hpp"
 
 namespace words {
 
@@ -20,9 +24,13 @@ ModelImpl::ModelImpl(std::int64_t vocabulary, std::int64_t width, bool sparse)
   output->weight.mul_(0.1);
 }
 
+at::Tensor ModelImpl::state_of(const at::Tensor& context) {
+  return at::tanh(hidden(input(context).flatten(1)));
+}
+
 at::Tensor ModelImpl::forward(const at::Tensor& context, const at::Tensor& targets,
                               const at::Tensor& negatives) {
-  const at::Tensor state = at::tanh(hidden(input(context).flatten(1)));
+  const at::Tensor state = state_of(context);
   // One look-up for both, so that the table gets one gradient.
   const at::Tensor rows = output(at::cat({targets, negatives}));
   const at::Tensor right = (state * rows.slice(0, 0, targets.size(0))).sum(1, true);
@@ -34,6 +42,29 @@ at::Tensor ModelImpl::forward(const at::Tensor& context, const at::Tensor& targe
                                          .masked_fill(is_target, -std::numeric_limits<float>::infinity())},
                                     1);
   return (scores.logsumexp(1) - scores.select(1, 0)).mean();
+}
+
+double perplexity(ModelImpl& model, const at::Tensor& text, kolo::Communicator& communicator) {
+  const c10::NoGradGuard no_grad;
+  constexpr std::int64_t kWordsAtOnce = 128;  // times the vocabulary in scores
+  const std::int64_t words = text.size(0) - kContext;
+  const std::int64_t begin = words * communicator.rank() / communicator.size();
+  const std::int64_t end = words * (communicator.rank() + 1) / communicator.size();
+  double nats = 0;
+  for (std::int64_t i = begin; i < end; i += kWordsAtOnce) {
+    const at::Tensor at = at::arange(i, std::min(i + kWordsAtOnce, end), at::kLong);
+    const at::Tensor context = context_at(text, at);
+    const at::Tensor scores = at::matmul(model.state_of(context), model.output->weight.t());
+    const at::Tensor right = scores.gather(1, text.index_select(0, at + kContext).unsqueeze(1)).squeeze(1);
+    nats += (scores.logsumexp(1) - right).to(at::kDouble).sum().item().toDouble();
+  }
+  communicator.all_reduce(kolo::Buffer(&nats, 1, kolo::DType::float64));
+  return std::exp(nats / static_cast<double>(words));
+}
+
+at::Tensor context_at(const at::Tensor& text, const at::Tensor& at) {
+  return text.index_select(0, (at.unsqueeze(1) + at::arange(kContext, at::kLong)).flatten())
+      .view({at.size(0), kContext});
 }
 
 }  // namespace words

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "kolo/communicator.hpp"
 #include "words/text.hpp"
 
 namespace words {
@@ -24,10 +25,20 @@ struct ModelImpl : torch::nn::Module {
   /// The mean loss, a scalar, of `context` [n, kContext], `targets` [n] and `negatives` [k], all int64.
   at::Tensor forward(const at::Tensor& context, const at::Tensor& targets, const at::Tensor& negatives);
 
+  /// float32 [n, width]: what `context` says of the next word.
+  at::Tensor state_of(const at::Tensor& context);
+
   LogUniform sampler;
   torch::nn::Embedding input, output;
   torch::nn::Linear hidden;
 };
 TORCH_MODULE(Model);
+
+/// The kContext words from each place of `text` on: [n, kContext] for int64 `at` [n].
+at::Tensor context_at(const at::Tensor& text, const at::Tensor& at);
+
+/// Collective: e to the mean cross-entropy of each word of `text`, int64 [n], after its
+/// context, over the whole vocabulary (no sampling); each rank computes a part.
+double perplexity(ModelImpl& model, const at::Tensor& text, kolo::Communicator& communicator);
 
 }  // namespace words

@@ -9,10 +9,16 @@
 
 namespace words {
 
-/// int64 [n], the words of a file in lower case: 1 is the most frequent one, 2 the next; 0 is each of those
-/// that are not among the `vocabulary` - 1 most frequent. Throws std::runtime_error that names a file which
-/// cannot be read or holds fewer than 1,000 words.
-at::Tensor read_text(const std::string& path, std::int64_t vocabulary);
+/// Both int64 [n]: 1 is the most frequent word of the training part, 2 the next; 0 is each of those that are
+/// not among the `vocabulary` - 1 most frequent.
+struct Words {
+  at::Tensor training;
+  at::Tensor held_out;
+};
+
+/// The words of a file, in lower case, in the parts of support::read_corpus(), whose errors it throws, and
+/// std::runtime_error for a file with fewer than 1,000 words to train on.
+Words read_text(const std::string& path, std::int64_t vocabulary);
 
 /// int64 [count]: a made-up text, the same one for the same seed. Every other word is drawn with frequencies
 /// as in a language (the n-th word 1 / n, "Zipf's law"); the word after it always is the same one, so that

@@ -1,7 +1,7 @@
 // SIGINT and SIGTERM as a flag, so that training ends between two steps, on all ranks after the same one.
 #pragma once
 
-namespace fashion_mnist {
+namespace support {
 
 /// From now on the two signals only set the flag. (Ctrl-C may arrive twice: from the terminal and from kolo
 /// run.)
@@ -9,4 +9,4 @@ void catch_interrupts();
 /// The signal that came, or 0.
 int interrupt_signal();
 
-}  // namespace fashion_mnist
+}  // namespace support

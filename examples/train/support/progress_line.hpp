@@ -2,20 +2,9 @@
 #pragma once
 
 #include <chrono>
-#include <cstdint>
 #include <string>
 
-namespace fashion_mnist {
-
-struct Progress {
-  int epoch;  ///< from 1
-  int epochs;
-  std::int64_t step;  ///< from 1
-  std::int64_t steps;
-  double loss;
-  double images_per_second;
-  double waiting;  ///< share of the step time spent waiting for communication
-};
+namespace support {
 
 /// Writes to stdout. On a terminal the line rewrites itself; elsewhere (`kolo run` reads a pipe) a new line
 /// appears every second or so.
@@ -24,7 +13,7 @@ class ProgressLine {
   /// `style`: auto, rewrite, lines or none.
   explicit ProgressLine(const std::string& style);
 
-  void show(const Progress& progress);
+  void show(const std::string& text);
   /// A line that stays.
   void note(const std::string& text);
 
@@ -35,4 +24,4 @@ class ProgressLine {
   std::chrono::steady_clock::time_point next_{};
 };
 
-}  // namespace fashion_mnist
+}  // namespace support

@@ -1,10 +1,10 @@
-#include "fashion_mnist/progress.hpp"
+#include "support/progress_line.hpp"
 
 #include <unistd.h>
 
 #include <cstdio>
 
-namespace fashion_mnist {
+namespace support {
 namespace {
 
 constexpr auto kBetweenLines = std::chrono::milliseconds(1000);
@@ -20,14 +20,12 @@ ProgressLine::ProgressLine(const std::string& style) : style_(Style::none) {
   }
 }
 
-void ProgressLine::show(const Progress& progress) {
+void ProgressLine::show(const std::string& text) {
   const auto now = std::chrono::steady_clock::now();
   if (style_ == Style::none || now < next_) return;
   next_ = now + (style_ == Style::rewrite ? kBetweenRewrites : kBetweenLines);
-  std::printf("%sepoch %d/%d  step %4lld/%lld  loss %.4f  %6.0f images/s  waiting %4.1f %%%s",
-              style_ == Style::rewrite ? "\r" : "", progress.epoch, progress.epochs,
-              static_cast<long long>(progress.step), static_cast<long long>(progress.steps), progress.loss,
-              progress.images_per_second, 100 * progress.waiting, style_ == Style::rewrite ? "\033[K" : "\n");
+  std::printf("%s%s%s", style_ == Style::rewrite ? "\r" : "", text.c_str(),
+              style_ == Style::rewrite ? "\033[K" : "\n");
   std::fflush(stdout);
   open_ = style_ == Style::rewrite;
 }
@@ -39,4 +37,4 @@ void ProgressLine::note(const std::string& text) {
   std::fflush(stdout);
 }
 
-}  // namespace fashion_mnist
+}  // namespace support

@@ -1,8 +1,8 @@
-#include "fashion_mnist/interrupt.hpp"
+#include "support/interrupt.hpp"
 
 #include <csignal>
 
-namespace fashion_mnist {
+namespace support {
 namespace {
 
 volatile std::sig_atomic_t caught = 0;
@@ -25,4 +25,4 @@ int interrupt_signal() {
   return caught;
 }
 
-}  // namespace fashion_mnist
+}  // namespace support

@@ -1,0 +1,25 @@
+// The table that a training program ends with.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "support/communication.hpp"
+
+namespace support {
+
+/// "635,196"; with a decimal where it is no whole number.
+std::string grouped(double value);
+
+class SummaryTable {
+ public:
+  void row(const std::string& name, const std::string& value, const std::string& remark = {});
+  /// `training_seconds` is the time of all steps.
+  void rows(const Communication& communication, double training_seconds);
+  std::string text() && { return std::move(text_); }
+
+ private:
+  std::string text_;
+};
+
+}  // namespace support

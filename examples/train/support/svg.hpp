@@ -1,0 +1,56 @@
+// A chart as SVG: axes, grid, curves and labels.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <string>
+#include <utility>
+
+#include "support/curve.hpp"
+
+namespace support {
+
+/// Values from `low` to `high` on pixels from `from` to `to`; a value outside is drawn at the nearer end.
+struct Axis {
+  double low, high, from, to;
+  double operator()(double value) const;
+};
+
+/// The least of 1, 2, 2.5, 5 times a power of ten that cuts `span` into at most `parts`.
+double tick(double span, int parts);
+
+/// A self-contained picture of 860 x 480 pixels with a plot between the four edges.
+class Svg {
+ public:
+  static constexpr double kWidth = 860, kHeight = 480;
+  static constexpr double kLeft = 78, kRight = 782, kTop = 92, kBottom = 414;
+  static constexpr const char* kInk = "#3b4855";
+
+  Svg(const std::string& title, const std::string& subtitle);
+
+  template <typename... Arguments>
+  void add(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    fmt::format_to(std::back_inserter(text_), format, std::forward<Arguments>(arguments)...);
+    text_ += '\n';
+  }
+
+  /// A white rim keeps the text legible where it meets a curve.
+  void label(double x, double y, const char* anchor, const char* color, const std::string& text,
+             int size = 13);
+  /// The name of a vertical axis, at the left edge or the right one.
+  void upright(double x, const char* color, const char* text);
+  /// Lines across the plot at each multiple of `step`, with their values at the left.
+  void left_grid(const Axis& axis, double step, const char* color);
+  /// The line below the plot, with its values; `text` names it.
+  void bottom_axis(const Axis& axis, double step, const char* text);
+  /// Leaves out values that are not finite. `style` holds the attributes of the line.
+  void curve(const Curve& points, const Axis& x, const Axis& y, const char* color, const char* style);
+
+  std::string text() && { return std::move(text_) + "</svg>\n"; }
+
+ private:
+  std::string text_;
+};
+
+}  // namespace support
