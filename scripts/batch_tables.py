@@ -8,8 +8,7 @@ import json
 import math
 import statistics
 
-import spread_plot
-from training_rows import KEEP_MEMORY, Row, aligned, spread
+from training_rows import KEEP_MEMORY, RANKS, Row
 
 HELD_OUT = 5000
 BASE_BATCH = 256
@@ -18,8 +17,6 @@ BATCHES = (256, 1024, 4096, 8192)
 RATES = (0.025, 0.05, 0.1, 0.2, 0.4)
 # Images that one rank computes at a time: more of them take more memory and no less time.
 PART = 256
-# Epochs of the climb to the highest rate in the table "batch".
-WARM_UP = 1
 # Of each arm: the optimizer, what its rate is multiplied by at a batch that is `times` as large, and what its grid is
 # divided by. LAMB moves a layer by its rate times the layer's norm.
 BATCH_ARMS = {
@@ -29,6 +26,8 @@ BATCH_ARMS = {
     "LARS": ("lars", math.sqrt, 1),
     "LAMB": ("lamb", math.sqrt, 10),
 }
+# As many seeds of all arms come before more of any.
+FIRST_SEEDS = 3
 # The same factors: the batch grows, or the rate falls.
 MILESTONES = "3@1,3"
 GROWING_ARMS = ("steps", "growing-batch", "cosine")
@@ -65,11 +64,10 @@ class AccuracyRow(Row):
                 "loss": metrics["loss"][-1][1], "steps": metrics["steps"]}
 
 
-def batch_row(arm, batch, rate, seed, held_out, ranks=1):
+def batch_row(arm, batch, rate, seed, held_out):
     optimizer = BATCH_ARMS[arm][0]
-    parts = max(batch // (ranks * PART), 1)
-    return AccuracyRow({"arm": optimizer, "batch": batch, "rate": rate, "ranks": ranks, "held_out": held_out, "seed": seed},
-                       ["--optimizer", optimizer, "--batch", str(batch), "--accumulate", str(parts), "--warm-up", str(WARM_UP)])
+    return AccuracyRow({"arm": optimizer, "batch": batch, "rate": rate, "held_out": held_out, "seed": seed},
+                       ["--optimizer", optimizer, "--batch", str(batch), "--accumulate", str(batch // PART)])
 
 
 def batch_grid(arm, batch):
@@ -85,6 +83,12 @@ def batch_cells():
 
 def of_table(rows, table, **key):
     return [row for row in rows if row["table"] == table and all(row.get(name) == value for name, value in key.items())]
+
+
+def of_four_ranks(rows, **key):
+    """What the tables "rates" and "accuracy" know: SGD at a batch of 256 with a cosine, on four ranks."""
+    return [{**row, **key, "ranks": RANKS, "held_out": HELD_OUT if row["table"] == "rates" else 0}
+            for row in rows if row["table"] in ("rates", "accuracy") and row["arm"] == "float32"]
 
 
 def accuracy_of_rates(rows):
@@ -120,22 +124,38 @@ def best_of(rows, grid):
 
 
 def of_cell(rows, arm, batch):
-    return of_table(rows, "batch", arm=BATCH_ARMS[arm][0], batch=batch)
+    optimizer = BATCH_ARMS[arm][0]
+    found = of_table(rows, "batch", arm=optimizer, batch=batch)
+    if (optimizer, batch) == ("sgd", BASE_BATCH):
+        found += of_four_ranks(rows, table="batch", arm=optimizer, batch=batch)
+    return found
+
+
+def is_known(row, rows):
+    return any(all(row.key[name] == other[name] for name in ("rate", "held_out", "seed")) for other in rows)
 
 
 def batch(rows, seeds):
-    cells = sorted(batch_cells(), key=lambda cell: BATCHES[1:-1].count(cell[1]))  # the ends first: they say most
-    for arm, images in cells:
-        for rate in to_try(of_cell(rows, arm, images), batch_grid(arm, images)):
-            yield batch_row(arm, images, rate, 1, HELD_OUT)
-    best = {cell: best_of(of_cell(rows, *cell), batch_grid(*cell)) for cell in cells}
-    tuned = {cell: rate for cell, rate in best.items() if rate}
-    for seed in range(1, seeds + 1):
-        for (arm, images), rate in tuned.items():
-            yield batch_row(arm, images, rate, seed, 0)
-    for (arm, images), rate in tuned.items():
-        if arm == "unscaled":
-            yield batch_row(arm, images, rate, 1, 0, ranks=4)
+    """The ends first, with a few seeds: they say most."""
+    ends = [cell for cell in batch_cells() if cell[1] in (BATCHES[0], BATCHES[-1])]
+    others = [cell for cell in batch_cells() if cell not in ends]
+    best = {cell: best_of(of_cell(rows, *cell), batch_grid(*cell)) for cell in batch_cells()}
+    def unknown(cell, rate, seed, held_out):
+        row = batch_row(*cell, rate, seed, held_out)
+        return [] if is_known(row, of_cell(rows, *cell)) else [row]
+    def on_test_images(cells, number):
+        for seed in range(1, number + 1):
+            for cell in cells:
+                if best[cell]:
+                    yield from unknown(cell, best[cell], seed, 0)
+    for cells in (ends, others):
+        for cell in cells:
+            for rate in to_try(of_cell(rows, *cell), batch_grid(*cell)):
+                yield from unknown(cell, rate, 1, HELD_OUT)
+        yield from on_test_images(cells, min(seeds, FIRST_SEEDS))
+    yield from on_test_images(ends + others, seeds)
+    if best[ends[0]]:
+        yield batch_row(*ends[0], best[ends[0]], 1, 0)
 
 
 def growing_row(arm, rate, seed, held_out):
@@ -143,17 +163,21 @@ def growing_row(arm, rate, seed, held_out):
     return AccuracyRow({"arm": arm, "rate": rate, "held_out": held_out, "seed": seed}, ["--schedule", arm, *milestones])
 
 
+def of_growing_arm(rows, arm):
+    found = of_table(rows, "growing-batch", arm=arm)
+    return found + of_four_ranks(rows, table="growing-batch", arm=arm) if arm == "cosine" else found
+
+
+def growing_rate(rows, arm):
+    return best_of(of_growing_arm(rows, TUNED_AS.get(arm, arm)), RATES)
+
+
 def growing_batch(rows, seeds):
-    tuned = [arm for arm in GROWING_ARMS if arm not in TUNED_AS]
-    for arm in tuned:
-        for rate in to_try(of_table(rows, "growing-batch", arm=arm), RATES):
-            yield growing_row(arm, rate, 1, HELD_OUT)
-    best = {arm: best_of(of_table(rows, "growing-batch", arm=arm), RATES) for arm in tuned}
-    for seed in range(1, seeds + 1):
-        for arm in GROWING_ARMS:
-            rate = best[TUNED_AS.get(arm, arm)]
-            if rate:
-                yield growing_row(arm, rate, seed, 0)
+    asked = [growing_row(arm, rate, 1, HELD_OUT) for arm in GROWING_ARMS if arm not in TUNED_AS
+             for rate in to_try(of_growing_arm(rows, arm), RATES)]
+    asked += [growing_row(arm, growing_rate(rows, arm), seed, 0) for seed in range(1, seeds + 1) for arm in GROWING_ARMS
+              if growing_rate(rows, arm)]
+    return (row for row in asked if not is_known(row, of_growing_arm(rows, row.key["arm"])))
 
 
 def cycle_row(arm, epochs, rate, seed, held_out):
@@ -195,140 +219,3 @@ def precision(_, seeds):
 
 
 TABLES = {"batch": batch, "growing-batch": growing_batch, "one-cycle": one_cycle, "precision": precision}
-
-
-def of_seeds(rows):
-    """Rows of one rate on the test images, one a seed."""
-    return {row["seed"]: row for row in rows if not row["held_out"] and row.get("ranks", 1) == 1}
-
-
-def mean_and_deviation(accuracies):
-    return statistics.mean(accuracies), statistics.stdev(accuracies) if len(accuracies) > 1 else 0
-
-
-def mean_curve(rows):
-    """[epoch, mean accuracy, standard deviation] of several seeds' looks."""
-    curves = [row["accuracies"] for row in rows]
-    looks = [[curve[i][1] for curve in curves] for i in range(min(map(len, curves)))]
-    return [(curves[0][i][0], *mean_and_deviation(look)) for i, look in enumerate(looks)]
-
-
-def stays_from(curve, goal):
-    """The first epoch from which the accuracy stays at the goal; None where it ends below."""
-    begin = None
-    for epoch, accuracy, _ in curve:
-        begin = (begin or epoch) if accuracy >= goal else None
-    return begin
-
-
-def batch_summary(rows):
-    def cell(arm, images):
-        if (arm, images) not in batch_cells():
-            return "as unscaled"
-        here = of_cell(rows, arm, images)
-        rate = best_of(here, batch_grid(arm, images))
-        found = of_seeds(of_table(here, "batch", rate=rate))
-        return f"{spread([row['accuracy'] for row in found.values()])} ({rate:g}; {len(found)})" if rate and found else "-"
-    def held_out(arm, images):
-        found = accuracy_of_rates(of_cell(rows, arm, images))
-        return [f"{found[rate]:.2f}" if rate in found else "-" for rate in batch_grid(arm, images)]
-    def label(arm):
-        return f"{arm}, rate / {BATCH_ARMS[arm][2]}" if BATCH_ARMS[arm][2] > 1 else arm
-    updates = ["updates", *(str(6 * (60000 // images)) for images in BATCHES)]
-    accuracy = aligned(["test accuracy, % (rate; seeds)", *(f"{images:,}" for images in BATCHES)],
-                       [updates, *([arm, *(cell(arm, images) for images in BATCHES)] for arm in BATCH_ARMS)])
-    tuning = aligned(["accuracy, held out", *(f"base rate {rate:g}" for rate in RATES)],
-                     [[f"{images:,}, {label(arm)}", *held_out(arm, images)] for arm, images in batch_cells()])
-    return f"{accuracy}\n\n{tuning}"
-
-
-def growing_summary(rows):
-    lines = []
-    for arm in GROWING_ARMS:
-        rate = best_of(of_table(rows, "growing-batch", arm=TUNED_AS.get(arm, arm)), RATES)
-        found = of_seeds(of_table(rows, "growing-batch", arm=arm, rate=rate))
-        if not found:
-            continue
-        twin = of_seeds(of_table(rows, "growing-batch", arm="steps"))
-        gaps = [found[seed]["accuracy"] - twin[seed]["accuracy"] for seed in found.keys() & twin.keys()]
-        lines.append([arm, f"{rate:g}", str(next(iter(found.values()))["steps"]), str(len(found)),
-                      spread([row["accuracy"] for row in found.values()]), "-" if arm == "steps" else spread(gaps)])
-    return aligned(["schedule", "rate", "updates", "seeds", "test accuracy, %", "above steps"], lines)
-
-
-def cycle_summary(rows):
-    lines = []
-    for epochs in CYCLE_EPOCHS:
-        here = of_table(rows, "one-cycle", arm="one-cycle", epochs=epochs)
-        rate = best_of(here, RATES)
-        found = of_seeds(of_table(here, "one-cycle", rate=rate))
-        if found:
-            accuracies = [row["accuracy"] for row in found.values()]
-            lines.append([f"one-cycle, {epochs:g} epochs", f"{rate:g}", str(len(found)), spread(accuracies),
-                          f"{epochs:g}" if statistics.mean(accuracies) >= GOAL else "-"])
-    for rate in RATES:
-        found = of_seeds(of_table(rows, "one-cycle", arm="constant", rate=rate))
-        if found:
-            reached = stays_from(mean_curve(list(found.values())), GOAL)
-            lines.append([f"constant, {CONSTANT_EPOCHS:g} epochs", f"{rate:g}", str(len(found)),
-                          spread([row["accuracy"] for row in found.values()]), f"{reached:g}" if reached else "-"])
-    return aligned(["schedule", "rate", "seeds", "test accuracy at the end, %", f"epochs to {GOAL} %"], lines)
-
-
-def precision_summary(rows):
-    lines = []
-    for arm in PRECISION_ARMS:
-        found = {row["seed"]: row for row in of_table(rows, "precision", arm=arm)}
-        if found:
-            lines.append([arm, str(len(found)), spread([row["accuracy"] for row in found.values()])])
-    return aligned(["", "seeds", "test accuracy, %"], lines)
-
-
-SUMMARIES = {"batch": batch_summary, "growing-batch": growing_summary, "one-cycle": cycle_summary,
-             "precision": precision_summary}
-
-
-def batch_plot(rows):
-    def point(arm, images):
-        arm = arm if (arm, images) in batch_cells() else "unscaled"
-        here = of_cell(rows, arm, images)
-        found = of_seeds(of_table(here, "batch", rate=best_of(here, batch_grid(arm, images))))
-        return [(images, *mean_and_deviation([row["accuracy"] for row in found.values()]))] if found else []
-    series = {arm: [one for images in BATCHES for one in point(arm, images)] for arm in BATCH_ARMS}
-    return spread_plot.plot({arm: line for arm, line in series.items() if line}, "Large batches",
-                            "Fashion-MNIST, 6 epochs, the best of 5 rates; mean of the seeds, bars of one standard deviation",
-                            "images in a batch", BATCHES, is_log=True)
-
-
-def growing_plot(rows):
-    series = {}
-    for arm in GROWING_ARMS:
-        rate = best_of(of_table(rows, "growing-batch", arm=TUNED_AS.get(arm, arm)), RATES)
-        found = of_seeds(of_table(rows, "growing-batch", arm=arm, rate=rate))
-        if found:
-            updates = next(iter(found.values()))["steps"]
-            series[f"{arm}, {updates:,} updates"] = mean_curve(list(found.values()))
-    return spread_plot.plot(series, "A batch that grows, a rate that falls",
-                            f"Fashion-MNIST, {MILESTONES}: times 3, or a third, after epochs 1 and 3; bars of one standard deviation",
-                            "epochs", range(1, 7))
-
-
-def cycle_plot(rows):
-    cycle, series = [], {}
-    for epochs in CYCLE_EPOCHS:
-        here = of_table(rows, "one-cycle", arm="one-cycle", epochs=epochs)
-        found = of_seeds(of_table(here, "one-cycle", rate=best_of(here, RATES)))
-        if found:
-            cycle.append((epochs, *mean_and_deviation([row["accuracy"] for row in found.values()])))
-    if cycle:
-        series["one-cycle, at the end"] = cycle
-    for rate in RATES:
-        found = of_seeds(of_table(rows, "one-cycle", arm="constant", rate=rate))
-        if found:
-            series[f"constant, {rate:g}"] = [point for point in mean_curve(list(found.values())) if point[0] >= 1]
-    return spread_plot.plot(series, "One cycle, or a constant rate",
-                            "Fashion-MNIST, batch of 256: the end of cycles of some length, and the way of constant rates; bars of one "
-                            "standard deviation", "epochs", range(1, 7))
-
-
-PLOTS = {"batch": batch_plot, "growing-batch": growing_plot, "one-cycle": cycle_plot}

@@ -4,6 +4,7 @@ import statistics
 import tempfile
 from pathlib import Path
 
+import batch_results
 import batch_tables
 import scaling_table
 from training_rows import KEEP_MEMORY, Row, aligned, spread
@@ -231,6 +232,8 @@ def drivers_summary(rows):
 
 def summary(table, rows):
     """The rows of a table, as markdown."""
+    if table in batch_results.SUMMARIES:
+        return batch_results.SUMMARIES[table](rows)
     rows = [row for row in rows if row["table"] == table]
     if table == "sparse":
         return sparse_summary(rows)
@@ -238,8 +241,6 @@ def summary(table, rows):
         return drivers_summary(rows)
     if table == "data":
         return data_summary(rows)
-    if table in batch_tables.SUMMARIES:
-        return batch_tables.SUMMARIES[table](rows)
     if table == "scaling":
         return scaling_table.scaling_summary(rows)
     arms = list(dict.fromkeys(row["arm"] for row in rows))
