@@ -12,6 +12,8 @@ class Row:
     """A run of train_fashion_mnist. `key` tells it from the others of its table; `command` runs it and leaves its
     numbers in `folder`."""
 
+    limit_s = 0  # of a run that takes longer than others
+
     def __init__(self, key, network, options, ranks=RANKS):
         self.key, self.network, self.options, self.ranks = key, network, options, ranks
 

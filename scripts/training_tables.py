@@ -6,6 +6,7 @@ from pathlib import Path
 
 import batch_results
 import batch_tables
+import language_model_table
 import scaling_table
 from training_rows import KEEP_MEMORY, Row, aligned, spread
 
@@ -169,7 +170,8 @@ def data(_, __):
 
 
 TABLES = {"rates": rates, "accuracy": accuracy, "compression": compression, "sparse": sparse, "drivers": drivers,
-          "data": data, **batch_tables.TABLES, "scaling": scaling_table.scaling}
+          "data": data, **batch_tables.TABLES, "scaling": scaling_table.scaling,
+          "language-model": language_model_table.language_model}
 
 
 def seconds(value):
@@ -230,19 +232,17 @@ def drivers_summary(rows):
     return aligned(["workers, links", "driver", "ms a step, median", "mean", "of DDP's time", "MB sent by the busiest rank"], lines)
 
 
+SUMMARIES = {"sparse": sparse_summary, "drivers": drivers_summary, "data": data_summary,
+             "scaling": scaling_table.scaling_summary, "language-model": language_model_table.language_model_summary}
+
+
 def summary(table, rows):
     """The rows of a table, as markdown."""
     if table in batch_results.SUMMARIES:
         return batch_results.SUMMARIES[table](rows)
     rows = [row for row in rows if row["table"] == table]
-    if table == "sparse":
-        return sparse_summary(rows)
-    if table == "drivers":
-        return drivers_summary(rows)
-    if table == "data":
-        return data_summary(rows)
-    if table == "scaling":
-        return scaling_table.scaling_summary(rows)
+    if table in SUMMARIES:
+        return SUMMARIES[table](rows)
     arms = list(dict.fromkeys(row["arm"] for row in rows))
     if table == "rates":
         found = {(row["arm"], row["rate"]): row["accuracy"] for row in rows}

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "language_model/report.hpp"
+#include "support/summary_table.hpp"
 #include "support/svg.hpp"
 
 namespace language_model {
@@ -75,7 +76,8 @@ std::string draw_chart(const History& history, const OtherRun& other) {
   const Axis y{std::floor(lowest / tick) * tick, kMostBits, Svg::kBottom, Svg::kTop};
 
   std::string subtitle =
-      fmt::format("{} parameters, {:.0f} s of training", history.parameters, history.training_seconds);
+      fmt::format("{} parameters, {:.0f} s of training",
+                  support::grouped(static_cast<double>(history.parameters)), history.training_seconds);
   if (!history.held_out.empty())
     subtitle += fmt::format(", {:.3f} bits per byte of the held-out text", history.held_out.back().value);
   Svg svg("Language model of bytes on " + ranks(history.ranks), subtitle);

@@ -8,6 +8,7 @@ namespace {
 
 /// 20000 as 20,000: steps are many.
 std::string number(double value) {
+  value += 0.0;  // minus zero is zero
   std::string text = fmt::format("{:g}", value);
   if (text.find_first_not_of("0123456789") != std::string::npos) return text;
   for (std::size_t i = text.size(); i > 3; i -= 3) text.insert(i - 3, 1, ',');

@@ -1,0 +1,97 @@
+"""The table language-model of scripts/compare-training: a transformer of bytes and a model of words, both on Debian's dict-wn."""
+import json
+import statistics
+
+from training_rows import Row, aligned, spread
+
+DICTIONARY = "/usr/share/dictd/wn.dict.dz"
+MINUTES = (10, 40)
+# The longest run is made once.
+MINUTES_OF_ALL_SEEDS = 10
+SEEDS = 3
+STEPS = 1500
+HELD_OUT_WORDS = 20_000
+# Optimizer and rate of the model of words, for each way of its tables.
+WORD_TABLES = ("sparse", "dense")
+WORD_OPTIONS = ["--optimizer", "adagrad", "--lr", "0.1", "--vocabulary", "50000", "--steps", "1200"]
+CURVE_POINTS = 60
+
+
+class BytesRow(Row):
+    """A run of train_language_model; its limit leaves time for evaluation and for a machine that is busy."""
+
+    def __init__(self, key, ranks, options):
+        super().__init__(key, None, [*options, "--seed", str(key["seed"])], ranks)
+        self.limit_s = 240 + 60 * key.get("minutes", 20) * 1.5
+
+    def program(self, programs, folder):
+        return [str(programs / "train_language_model"), "--output", str(folder), "--progress", "none", *self.options]
+
+    def results(self, folder):
+        metrics = json.loads((folder / "metrics.json").read_text())
+        losses = metrics["loss"]
+        every = max(1, len(losses) // CURVE_POINTS)
+        return {"bits": metrics["held_out"][-1][1], "steps": metrics["steps"], "parameters": metrics["parameters"],
+                "training_s": metrics["training_seconds"], "in_bfloat16": metrics["in_bfloat16"],
+                "bytes_per_s": metrics["steps"] * metrics["bytes_per_step"] / metrics["training_seconds"],
+                "curve": [[step, round(bits, 3)] for step, bits, _ in losses[::every]]}
+
+    def said(self, found):
+        return f"{found['bits']:.3f} bits per byte"
+
+
+class WordsRow(Row):
+    """A run of train_words on the dictionary."""
+
+    def __init__(self, key, options):
+        super().__init__(key, None, [*options, "--seed", str(key["seed"])])
+        self.limit_s = 1200
+
+    def program(self, programs, folder):
+        return [str(programs / "train_words"), "--text", DICTIONARY, "--held-out", str(HELD_OUT_WORDS), "--json",
+                str(folder / "results.json"), *self.options]
+
+    def results(self, folder):
+        metrics = json.loads((folder / "results.json").read_text())
+        return {"perplexity": metrics["perplexity"], "steps": len(metrics["loss"]), "mean_step_s": metrics["mean_step_s"],
+                "sent_bytes_per_step": metrics["sent_bytes_per_step"]}
+
+    def said(self, found):
+        return f"perplexity {found['perplexity']:.1f}"
+
+
+def language_model(_, seeds):
+    """Bytes: one rank and four with as many steps, and four ranks for some minutes. Words: tables with sparse gradients and
+    with dense ones."""
+    for seed in range(1, min(seeds, SEEDS) + 1):
+        for ranks in (1, 4):
+            if seed == 1:
+                yield BytesRow({"arm": f"bytes, {ranks} {'rank' if ranks == 1 else 'ranks'}", "fixed_steps": STEPS, "seed": seed},
+                               ranks, ["--steps", str(STEPS)])
+        for tables in WORD_TABLES:
+            yield WordsRow({"arm": f"words, {tables} tables", "seed": seed}, ["--tables", tables, *WORD_OPTIONS])
+    for minutes in MINUTES:
+        for seed in range(1, (min(seeds, SEEDS) if minutes == MINUTES_OF_ALL_SEEDS else 1) + 1):
+            yield BytesRow({"arm": "bytes, 4 ranks", "minutes": minutes, "seed": seed}, 4, ["--minutes", str(minutes)])
+
+
+def language_model_summary(rows):
+    def groups(of_bytes):
+        found = {}
+        for row in rows:
+            if row["arm"].startswith("bytes") == of_bytes:
+                length = f", {row['minutes']} minutes" if "minutes" in row else ""
+                found.setdefault(row["arm"] + length, []).append(row)
+        return found
+    lines = [[name, str(len(found)), f"{statistics.mean(row['steps'] for row in found):,.0f}",
+              f"{statistics.mean(row['bytes_per_s'] for row in found):,.0f}", spread([row["bits"] for row in found])]
+             for name, found in groups(True).items()]
+    parts = []
+    if lines:
+        parts.append(aligned(["model", "seeds", "steps", "bytes/s", "bits per byte, held out"], lines))
+    lines = [[name, str(len(found)), f"{statistics.mean(row['steps'] for row in found):,.0f}",
+              f"{1e3 * statistics.mean(row['mean_step_s'] for row in found):.0f}",
+              spread([row["perplexity"] for row in found])] for name, found in groups(False).items()]
+    if lines:
+        parts.append(aligned(["model", "seeds", "steps", "ms a step", f"perplexity of {HELD_OUT_WORDS:,} words"], lines))
+    return "\n\n".join(parts)
