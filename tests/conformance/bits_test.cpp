@@ -12,7 +12,7 @@
 #include "algorithms/algorithm.hpp"
 #include "conformance/transports.hpp"
 #include "support/cluster.hpp"
-#include "support/evaluate.hpp"
+#include "support/expected_bits.hpp"
 #include "support/variants.hpp"
 
 namespace kolo::test {
@@ -54,6 +54,56 @@ TEST_P(BitsOver, AreThoseOfTheSchedule) {
       }
     });
   }
+}
+
+/// The bits of every rank after a sum of 16-bit numbers, from the schedule of this variant.
+template <typename Number>
+std::vector<std::uint16_t> sixteen_bits(const Configured& variant,
+                                        const std::vector<std::vector<Number>>& inputs, DType element,
+                                        Number (*to_number)(float)) {
+  std::vector<std::vector<float>> numbers;
+  for (const std::vector<Number>& input : inputs) {
+    numbers.emplace_back();
+    for (const Number number : input) numbers.back().push_back(to_float(number));
+  }
+  const auto size = static_cast<int>(inputs.size());
+  const auto outputs =
+      evaluate(generate_all(*variant.algorithm, {Collective::all_reduce, 0, size, 0, variant.arguments}),
+               numbers, {.element = element});
+  std::vector<std::uint16_t> bits;
+  for (const float sum : outputs[0]) bits.push_back(to_number(sum).bits);
+  return bits;
+}
+
+template <typename Number>
+void expect_sixteen_bits(const char* transport, DType element, Number (*to_number)(float)) {
+  for (const int size : {2, 5, 8}) {
+    std::vector<std::vector<Number>> inputs(static_cast<std::size_t>(size));
+    for (int rank = 0; rank < size; ++rank) {
+      for (const float number : awkward_numbers(rank, kCount)) {
+        inputs[static_cast<std::size_t>(rank)].push_back(to_number(number / 8'388'608.0f));
+      }
+    }
+    std::map<std::string, std::vector<std::uint16_t>> expected;
+    for (const Configured& variant : all_reduces(size)) {
+      expected[variant.name()] = sixteen_bits(variant, inputs, element, to_number);
+    }
+    expect_ranks({.size = size, .transport = transport}, [&](Communicator& communicator) {
+      const std::vector<Number>& mine = inputs[static_cast<std::size_t>(communicator.rank())];
+      for (const auto& [name, bits] : expected) {
+        std::vector<Number> sum(kCount);
+        communicator.all_reduce(ConstBuffer(mine), Buffer(sum), ReduceOp::sum, {.algorithm = name});
+        const auto same = [](Number number, std::uint16_t wanted) { return number.bits == wanted; };
+        if (!std::ranges::equal(sum, bits, same))
+          throw std::runtime_error(name + ": other bits than its schedule");
+      }
+    });
+  }
+}
+
+TEST_P(BitsOver, OfSixteenBitNumbersAreThoseOfTheSchedule) {
+  expect_sixteen_bits<BFloat16>(GetParam(), DType::bfloat16, to_bfloat16);
+  expect_sixteen_bits<Float16>(GetParam(), DType::float16, to_float16);
 }
 
 #if defined(__SSE2__)

@@ -15,7 +15,7 @@
 #include "conformance/native.hpp"
 #include "support/cases.hpp"
 #include "support/cluster.hpp"
-#include "support/evaluate.hpp"
+#include "support/expected_bits.hpp"
 #include "transport/board.hpp"
 
 namespace kolo::test {

@@ -9,7 +9,7 @@
 #include "engine/native/call.hpp"
 #include "support/cases.hpp"
 #include "support/cluster.hpp"
-#include "support/evaluate.hpp"
+#include "support/expected_bits.hpp"
 #include "transport/board.hpp"
 
 namespace kolo::test {

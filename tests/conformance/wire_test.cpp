@@ -8,7 +8,7 @@
 #include "algorithms/algorithm.hpp"
 #include "conformance/transports.hpp"
 #include "support/cluster.hpp"
-#include "support/evaluate.hpp"
+#include "support/expected_bits.hpp"
 #include "support/variants.hpp"
 
 namespace kolo::test {
@@ -37,7 +37,7 @@ std::vector<std::vector<std::uint32_t>> outputs_of(const Configured& variant, in
   std::vector<std::vector<float>> inputs;
   for (int rank = 0; rank < size; ++rank) inputs.push_back(awkward_numbers(rank, count));
   std::vector<std::vector<std::uint32_t>> bits;
-  for (const auto& output : evaluate(schedules, inputs, false, wire)) bits.push_back(bits_of(output));
+  for (const auto& output : evaluate(schedules, inputs, {.wire = wire})) bits.push_back(bits_of(output));
   return bits;
 }
 
@@ -97,8 +97,8 @@ TEST_P(WireOver, GivesTheBitsOfTheSchedule) {
       for (const Wire wire : kWires) {
         for (const std::uint64_t count : {std::uint64_t{1}, std::uint64_t{9001}}) {
           const bool average = count == 1;
-          expected[{variant.name(), wire, average, count}] =
-              expected_bits(variant, size, count, average, size == 1 ? Wire::native : wire);
+          expected[{variant.name(), wire, average, count}] = expected_bits(
+              variant, size, count, {.wire = size == 1 ? Wire::native : wire, .average = average});
         }
       }
     }

@@ -7,8 +7,9 @@ from pathlib import Path
 OUTER_ROOMS = {
     "train": set(),
     "examples": set(),
-    # The tool explains schedules and the choice between them; it starts ranks, and examines what they meet and move by.
-    "cli": {"algorithms", "selection", "transport", "rendezvous"},
+    # The tool explains schedules, the choice between them and how they round; it starts ranks, and examines what they meet
+    # and move by.
+    "cli": {"algorithms", "selection", "evaluation", "transport", "rendezvous"},
     # Benchmarks of single kernels and transports look inside.
     "bench": {"kernels", "transport"},
 }

@@ -1,0 +1,198 @@
+#include "evaluation/evaluate.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "kernels/wire_format.hpp"
+#include "schedule/lengths.hpp"
+
+namespace kolo {
+namespace {
+
+/// Where each part begins, and where the last one ends.
+std::vector<std::uint64_t> begins_of(const std::vector<std::uint64_t>& parts) {
+  std::vector<std::uint64_t> begins(parts.size() + 1, 0);
+  std::partial_sum(parts.begin(), parts.end(), begins.begin() + 1);
+  return begins;
+}
+
+/// A rank's memory.
+class Memory {
+ public:
+  Memory(const Schedule& schedule, ChunkLengths lengths, const std::vector<float>& input)
+      : lengths_(std::move(lengths)),
+        input_begins_(begins_of(lengths_.input)),
+        output_begins_(begins_of(lengths_.output)),
+        scratch_begins_(begins_of(lengths_.slots(schedule))),
+        input_(input),
+        output_(output_begins_.back()),
+        scratch_(scratch_begins_.back()) {}
+
+  std::span<float> at(const ChunkRange& range) {
+    if (range.count == 0) return {};
+    const bool is_input = range.buffer == BufferName::input;
+    const bool is_scratch = range.buffer == BufferName::scratch;
+    const auto& begins = is_scratch ? scratch_begins_ : is_input ? input_begins_ : output_begins_;
+    return {(is_scratch ? scratch_
+             : is_input ? input_
+                        : output_)
+                    .data() +
+                begins[range.begin],
+            lengths_.of(range)};
+  }
+
+  /// The lengths of the chunks of a range.
+  std::vector<std::uint64_t> chunks_of(const ChunkRange& range) const {
+    const bool is_scratch = range.buffer == BufferName::scratch;
+    const bool is_input = (is_scratch ? range.like_buffer : range.buffer) == BufferName::input;
+    const auto& parts = is_input ? lengths_.input : lengths_.output;
+    std::vector<std::uint64_t> result;
+    for (std::uint32_t i = 0; i < range.count; ++i) {
+      result.push_back(parts[((is_scratch ? range.like_begin : range.begin) + i) % parts.size()]);
+    }
+    return result;
+  }
+
+  std::vector<float>& output() { return output_; }
+
+ private:
+  ChunkLengths lengths_;
+  std::vector<std::uint64_t> input_begins_, output_begins_, scratch_begins_;
+  std::vector<float> input_;
+  std::vector<float> output_;
+  std::vector<float> scratch_;
+};
+
+/// Sums of numbers.
+class Numbers {
+ public:
+  Numbers(const Arithmetic& arithmetic, std::size_t ranks)
+      : arithmetic_(arithmetic), format_(kernels::wire_format(arithmetic.wire)), ranks_(ranks) {}
+
+  void combine(std::span<float> to, std::span<const float> left, std::span<const float> right) const {
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] = left[i] + right[i];
+    if (arithmetic_.element == DType::bfloat16) {
+      for (float& sum : to) sum = to_float(to_bfloat16(sum));
+    } else if (arithmetic_.element == DType::float16) {
+      for (float& sum : to) sum = to_float(to_float16(sum));
+    }
+  }
+
+  /// As the numbers come through a wire: chunk by chunk, because blocks do not reach beyond them.
+  void send(std::span<float> numbers, const std::vector<std::uint64_t>& chunks) const {
+    if (arithmetic_.wire == Wire::native) return;
+    std::vector<std::byte> bytes(format_.bytes(numbers.size()) + format_.block_bytes());
+    std::uint64_t begin = 0;
+    for (const std::uint64_t length : chunks) {
+      format_.encode(bytes.data(), numbers.data() + begin, length);
+      format_.decode(numbers.data() + begin, bytes.data(), length);
+      begin += length;
+    }
+  }
+
+  void complete(std::span<float> sums, const std::vector<std::uint64_t>& chunks) const {
+    for (float& sum : sums) sum /= arithmetic_.average ? static_cast<float>(ranks_) : 1.0f;
+    send(sums, chunks);
+  }
+
+ private:
+  Arithmetic arithmetic_;
+  kernels::WireFormat format_;
+  std::size_t ranks_;
+};
+
+/// Counts of roundings in place of numbers: 2^24 fit a float.
+class Depths {
+ public:
+  explicit Depths(const Arithmetic& arithmetic) : is_native_(arithmetic.wire == Wire::native) {}
+
+  void combine(std::span<float> to, std::span<const float> left, std::span<const float> right) const {
+    for (std::size_t i = 0; i < to.size(); ++i) {
+      to[i] = std::max(left[i], right[i]) + (is_native_ ? 1.0f : 0.0f);
+    }
+  }
+  void send(std::span<float> depths, const std::vector<std::uint64_t>&) const {
+    for (float& depth : depths) depth += is_native_ ? 0.0f : 1.0f;
+  }
+  void complete(std::span<float> depths, const std::vector<std::uint64_t>& chunks) const {
+    send(depths, chunks);
+  }
+
+ private:
+  bool is_native_;
+};
+
+/// `Values` says what combining, sending and completing make of the contents.
+template <typename Values>
+std::vector<std::vector<float>> run(std::span<const Schedule> schedules, const MessageGraph& graph,
+                                    const std::vector<std::vector<float>>& inputs, std::uint64_t block,
+                                    const Values& values) {
+  const std::vector<std::uint64_t> parts = even_parts(inputs[0].size(), part_count(schedules[0]), block);
+  std::vector<Memory> ranks;
+  for (std::size_t r = 0; r < schedules.size(); ++r) {
+    ranks.emplace_back(schedules[r], chunk_lengths(schedules[r], parts), inputs[r]);
+  }
+  const auto complete = [&](Memory& rank, const Step& step) {
+    if (step.completes) values.complete(rank.at(step.dst), rank.chunks_of(step.dst));
+  };
+  std::vector<float> incoming;
+  for (const MessageGraph::Event& event : graph.events()) {
+    const Step& step = schedules[event.step.rank].steps[event.step.step];
+    Memory& rank = ranks[event.step.rank];
+    if (step.kind == StepKind::copy) std::ranges::copy(rank.at(step.a), rank.at(step.dst).begin());
+    if (step.kind == StepKind::reduce) {
+      values.combine(rank.at(step.dst), rank.at(step.a), rank.at(step.b));
+      complete(rank, step);
+    }
+    if (!event.is_message) continue;
+    const Step& meets = schedules[event.receiver.rank].steps[event.receiver.step];
+    Memory& receiver = ranks[event.receiver.rank];
+    const std::span<const float> sent = rank.at(step.a);
+    incoming.assign(sent.begin(), sent.end());
+    values.send(incoming, rank.chunks_of(step.a));
+    if (meets.kind == StepKind::recv) {
+      std::ranges::copy(incoming, receiver.at(meets.dst).begin());
+    } else if (meets.incoming_first) {
+      values.combine(receiver.at(meets.dst), incoming, receiver.at(meets.a));
+    } else {
+      values.combine(receiver.at(meets.dst), receiver.at(meets.a), incoming);
+    }
+    complete(receiver, meets);
+  }
+  std::vector<std::vector<float>> outputs;
+  for (Memory& rank : ranks) outputs.push_back(std::move(rank.output()));
+  return outputs;
+}
+
+}  // namespace
+
+std::vector<std::vector<float>> evaluate(std::span<const Schedule> schedules, const MessageGraph& graph,
+                                         const std::vector<std::vector<float>>& inputs,
+                                         const Arithmetic& arithmetic) {
+  return run(schedules, graph, inputs, kernels::wire_format(arithmetic.wire).block,
+             Numbers(arithmetic, schedules.size()));
+}
+
+std::vector<std::vector<float>> evaluate(std::span<const Schedule> schedules,
+                                         const std::vector<std::vector<float>>& inputs,
+                                         const Arithmetic& arithmetic) {
+  return evaluate(schedules, MessageGraph::build(schedules).value(), inputs, arithmetic);
+}
+
+std::vector<int> rounding_depths(std::span<const Schedule> schedules, const MessageGraph& graph,
+                                 std::uint64_t count, const Arithmetic& arithmetic) {
+  const std::vector<std::vector<float>> inputs(schedules.size(), std::vector<float>(count));
+  const auto depths =
+      run(schedules, graph, inputs, kernels::wire_format(arithmetic.wire).block, Depths(arithmetic));
+  // The rank that completes a chunk has the least: what the others get from it is rounded already.
+  std::vector<int> result(depths[0].begin(), depths[0].end());
+  for (const std::vector<float>& of_rank : depths) {
+    for (std::size_t i = 0; i < result.size(); ++i) {
+      result[i] = std::min(result[i], static_cast<int>(of_rank[i]));
+    }
+  }
+  return result;
+}
+
+}  // namespace kolo

@@ -1,0 +1,21 @@
+// The bits that a real run must end with, computed from its schedule.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "algorithms/algorithm.hpp"
+#include "evaluation/evaluate.hpp"
+
+namespace kolo::test {
+
+/// Numbers whose sum depends on its order: of both signs, and of very different sizes.
+std::vector<float> awkward_numbers(int rank, std::uint64_t count);
+std::vector<std::uint32_t> bits_of(std::span<const float> numbers);
+
+/// What every rank must hold after this variant of all_reduce of `size` ranks' awkward numbers.
+std::vector<std::uint32_t> expected_bits(const Configured& variant, int size, std::uint64_t count,
+                                         const Arithmetic& arithmetic = {});
+
+}  // namespace kolo::test
