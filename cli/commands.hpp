@@ -16,6 +16,7 @@ void add_plan(CLI::App& app);
 void add_tune(CLI::App& app);
 void add_doctor(CLI::App& app);
 void add_check(CLI::App& app);
+void add_precision(CLI::App& app);
 void add_draw(CLI::App& app);
 void add_trace(CLI::App& app);
 void add_docs(CLI::App& app);  // hidden: for scripts/update-docs

@@ -24,6 +24,7 @@ constexpr const char* kFooter = R"(Examples:
   kolo tune                                 measures this machine, so that kolo chooses well
   kolo plan all_reduce --bytes 1M           which algorithm it would be, and what each would take
   kolo check all_reduce --ranks 1:64        proves every algorithm right, and counts its cost
+  kolo precision ring --ranks 64            how far its sum is from the exact one
   kolo draw ring --ranks 8                  a web page that shows each step
   kolo trace merge t/*.json -o job.json     the ranks' timelines in one, and who waited for whom
 
@@ -74,6 +75,7 @@ int run(std::vector<std::string> arguments) {
   kolo::cli::add_tune(app);
   kolo::cli::add_doctor(app);
   kolo::cli::add_check(app);
+  kolo::cli::add_precision(app);
   kolo::cli::add_draw(app);
   kolo::cli::add_trace(app);
   kolo::cli::add_docs(app);

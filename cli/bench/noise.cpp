@@ -60,15 +60,8 @@ double Deviation::most() const {
   return exact_squares > 0 ? largest / std::sqrt(exact_squares / count) : 0;
 }
 
-Noise::Noise(Wire wire, ReduceOp op, int ranks)
-    : ranks_(ranks), divisor_(op == ReduceOp::average ? ranks : 1) {
-  double sums = 0;
-  for (int k = 1; k <= ranks; ++k) sums += 6 * std::sqrt(k);
-  tolerance_ = unit_of(wire) * sums / divisor_;
-}
-
 // Box and Muller's way from two uniform numbers to a normal one.
-float Noise::value(int rank, std::uint64_t iteration, std::uint64_t index) const {
+float normal_number(int rank, std::uint64_t iteration, std::uint64_t index) {
   const auto who = iteration * 1031 + static_cast<std::uint64_t>(rank) + 1;
   const std::uint64_t bits = mixed(mixed(who * 0x9E3779B97F4A7C15u) + index);
   const double radius = (static_cast<double>(bits >> 32) + 1) * 0x1p-32;
@@ -76,9 +69,16 @@ float Noise::value(int rank, std::uint64_t iteration, std::uint64_t index) const
   return static_cast<float>(std::sqrt(-2 * std::log(radius)) * std::cos(2 * std::numbers::pi * angle));
 }
 
+Noise::Noise(Wire wire, ReduceOp op, int ranks)
+    : ranks_(ranks), divisor_(op == ReduceOp::average ? ranks : 1) {
+  double sums = 0;
+  for (int k = 1; k <= ranks; ++k) sums += 6 * std::sqrt(k);
+  tolerance_ = unit_of(wire) * sums / divisor_;
+}
+
 void Noise::fill(float* out, std::uint64_t count, int rank, std::uint64_t iteration) {
   own_.resize(std::min(count, kPeriod));
-  for (std::uint64_t i = 0; i < own_.size(); ++i) own_[i] = value(rank, iteration, i);
+  for (std::uint64_t i = 0; i < own_.size(); ++i) own_[i] = normal_number(rank, iteration, i);
   for (std::uint64_t done = 0; done < count; done += own_.size()) {
     std::memcpy(out + done, own_.data(), std::min(kPeriod, count - done) * sizeof(float));
   }
@@ -89,7 +89,7 @@ std::uint64_t Noise::count_wrong(const float* got, std::uint64_t count, std::uin
   exact_.assign(std::min(count, kPeriod), 0);
   for (int rank = 0; rank < ranks_; ++rank) {
     for (std::uint64_t i = 0; i < exact_.size(); ++i) {
-      exact_[i] += static_cast<double>(value(rank, iteration, i)) / divisor_;
+      exact_[i] += static_cast<double>(normal_number(rank, iteration, i)) / divisor_;
     }
   }
   std::uint64_t wrong = 0;

@@ -30,6 +30,10 @@ struct Deviation {
 /// luck, different ones.
 std::uint64_t hash_of(std::uint64_t before, std::span<const std::byte> bytes);
 
+/// A number of the standard normal distribution: for the same arguments the same one, for others another one.
+/// Below 1031 ranks.
+float normal_number(int rank, std::uint64_t iteration, std::uint64_t index);
+
 /// Element `index` of a rank in an iteration is normally distributed, with the index taken modulo a prime
 /// that no block of a format divides, so that few exact sums are enough. Not thread-safe.
 class Noise {
@@ -45,8 +49,6 @@ class Noise {
                             Deviation& deviation);
 
  private:
-  float value(int rank, std::uint64_t iteration, std::uint64_t index) const;
-
   int ranks_;
   double divisor_;
   double tolerance_;

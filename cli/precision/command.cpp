@@ -1,0 +1,239 @@
+// kolo precision: how far the sum of an all-reduce is from the exact one.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "algorithms/algorithm.hpp"
+#include "catalog/request.hpp"
+#include "commands.hpp"
+#include "kolo/error.hpp"
+#include "precision/measure.hpp"
+
+namespace kolo::precision {
+namespace {
+
+constexpr const char* kFooter = R"(Examples:
+  kolo precision                                   every algorithm, with 2, 4, 8, ... 256 ranks
+  kolo precision ring central --ranks 8,64,512     two of them
+  kolo precision ring --data one_large --order descending    the large contribution first
+  kolo precision ring direct --wire bfloat16       float32, rounded to bfloat16 in each message
+  kolo precision ring --type bfloat16 --json       arrays of bfloat16, as JSON lines
+
+Computed from the schedules that run, without a network: a real all_reduce gives the same bits. u is the
+unit roundoff: 2^-24 of float32, 2^-11 of float16, 2^-8 of bfloat16, in arrays or on the wire.
+
+  roundings    the most between a contribution and the result; so many u sum|x| are the bound on the error
+  mean, rms, largest     of the elements' errors, each divided by its u sum|x|
+  of rms       the error's root mean square, and the largest error, divided by the root mean square of the
+               exact sums
+
+Exit code: 0; 1 when ranks end with different bits; 2 for wrong usage.)";
+
+struct PrecisionArguments {
+  std::vector<std::string> algorithms, ranks;
+  std::string data = "normal", order = "drawn", type = "float32", wire = "native";
+  int per_host = 0, seeds = 5;
+  std::uint64_t count = 4096;
+  bool json = false;
+};
+
+/// Where a name stands among others; it must be there.
+template <typename Enum, std::size_t kCount>
+Enum named(const std::string_view (&names)[kCount], const std::string& name) {
+  return static_cast<Enum>(std::ranges::find(names, name) - names);
+}
+
+std::vector<int> ranks_of(const std::vector<std::string>& texts) {
+  std::vector<int> result;
+  for (const std::string& text : texts) {
+    for (const int ranks : cli::parse_ranks(text, {}, kMostRanks, {})) result.push_back(ranks);
+  }
+  if (texts.empty()) result = {2, 4, 8, 16, 32, 64, 128, 256};
+  if (std::ranges::find(result, 1) != result.end()) {
+    throw InvalidArgument("--ranks 1: nothing is summed; two ranks are the least", {});
+  }
+  return result;
+}
+
+std::vector<Configured> algorithms_of(const std::vector<std::string>& names) {
+  std::vector<Configured> result;
+  for (const std::string& name : names) {
+    result.push_back(parse_algorithm(Collective::all_reduce, name).value_or_throw());
+  }
+  if (!names.empty()) return result;
+  for (const Algorithm& algorithm : algorithms()) {
+    if (algorithm.collective == Collective::all_reduce) result.push_back({&algorithm, {}});
+  }
+  return result;
+}
+
+Request request_of(const PrecisionArguments& arguments) {
+  Request request;
+  request.data = named<Data>(kDataNames, arguments.data);
+  request.order = named<Order>(kOrderNames, arguments.order);
+  const auto types = {DType::float32, DType::float16, DType::bfloat16};
+  request.arithmetic.element =
+      *std::ranges::find_if(types, [&](DType type) { return name_of(type) == arguments.type; });
+  parse_wire(arguments.wire, request.arithmetic.wire);
+  if (request.arithmetic.element != DType::float32 && request.arithmetic.wire != Wire::native) {
+    throw InvalidArgument(
+        fmt::format("--wire {}: wire formats are for float32, not {}", arguments.wire, arguments.type), {});
+  }
+  request.count = arguments.count;
+  request.seeds = arguments.seeds;
+  request.ranks_per_host = arguments.per_host;
+  return request;
+}
+
+nlohmann::ordered_json json_of(const PrecisionArguments& arguments, const Measured& row) {
+  nlohmann::ordered_json line = {{"algorithm", row.algorithm.name()},
+                                 {"ranks", row.ranks},
+                                 {"ranks_per_host", row.ranks_per_host},
+                                 {"data", arguments.data},
+                                 {"order", arguments.order},
+                                 {"type", arguments.type},
+                                 {"wire", arguments.wire}};
+  if (!row.unable.empty()) {
+    line["not_served"] = row.unable;
+    return line;
+  }
+  SumError all;
+  nlohmann::ordered_json rms, rms_units;
+  for (const SumError& error : row.of_seeds) {
+    all += error;
+    rms.push_back(error.relative.rms());
+    rms_units.push_back(error.rms_units());
+  }
+  line.update({{"count", arguments.count},
+               {"seeds", arguments.seeds},
+               {"unit_roundoff", row.unit_roundoff},
+               {"roundings", row.roundings},
+               {"mean_units", all.mean_units()},
+               {"rms_units", all.rms_units()},
+               {"largest_units", all.largest_units},
+               {"rms_units_of_seeds", rms_units},
+               {"rms_of_rms", all.relative.rms()},
+               {"largest_of_rms", all.relative.most()},
+               {"rms_of_rms_of_seeds", rms},
+               {"infinite", all.infinite},
+               {"same_bits", row.same_bits}});
+  return line;
+}
+
+void print_head(const PrecisionArguments& arguments) {
+  fmt::print("# {} elements a rank, {}, {}, {}, wire {}, {} seeds\n", arguments.count, arguments.data,
+             arguments.order, arguments.type, arguments.wire, arguments.seeds);
+  fmt::print("# {:<22} {:>5} {:>9}  {:>9} {:>9} {:>9}  {:>9} {:>9}  {}\n", "", "", "", "mean", "rms",
+             "largest", "rms", "largest", "");
+  fmt::print("# {:<22} {:>5} {:>9}  {:>9} {:>9} {:>9}  {:>9} {:>9}  {}\n", "algorithm", "ranks", "roundings",
+             "u sum|x|", "u sum|x|", "u sum|x|", "of rms", "of rms", "bits");
+}
+
+void print_row(const Measured& row) {
+  const std::string head = fmt::format("  {:<22} {:>5}", row.algorithm.name(), row.ranks);
+  if (!row.unable.empty()) {
+    fmt::print("{} not served: {}\n", head, row.unable);
+    return;
+  }
+  SumError all;
+  for (const SumError& error : row.of_seeds) all += error;
+  const std::string infinite = all.infinite > 0 ? fmt::format(", {} infinite", all.infinite) : "";
+  fmt::print("{} {:>9}  {:>9.4g} {:>9.4g} {:>9.4g}  {:>9.3g} {:>9.3g}  {}{}\n", head, row.roundings,
+             all.mean_units(), all.rms_units(), all.largest_units, all.relative.rms(), all.relative.most(),
+             row.same_bits ? "same" : "DIFFER", infinite);
+}
+
+int run_precision(const PrecisionArguments& arguments) {
+  const Request request = request_of(arguments);
+  const std::vector<int> sizes = ranks_of(arguments.ranks);
+  const std::vector<Configured> wanted = algorithms_of(arguments.algorithms);
+  if (!arguments.json) print_head(arguments);
+  bool same_bits = true;
+  std::string unable;
+  bool any_served = false;
+  for (const Configured& algorithm : wanted) {
+    for (const int ranks : sizes) {
+      const Measured row = measure(algorithm, ranks, request);
+      same_bits = same_bits && row.same_bits;
+      any_served = any_served || row.unable.empty();
+      unable = row.unable;
+      if (arguments.json) {
+        fmt::print("{}\n", json_of(arguments, row).dump());
+      } else {
+        print_row(row);
+      }
+      std::fflush(stdout);
+    }
+  }
+  // What was asked for by name and can be served in no case at all is a wrong question.
+  if (!arguments.algorithms.empty() && !any_served) throw InvalidArgument(unable, {});
+  return same_bits ? 0 : 1;
+}
+
+std::vector<std::string> list_of(std::span<const std::string_view> names) {
+  return {names.begin(), names.end()};
+}
+
+}  // namespace
+}  // namespace kolo::precision
+
+namespace kolo::cli {
+
+void add_precision(CLI::App& app) {
+  using namespace kolo::precision;
+  CLI::App* precision =
+      app.add_subcommand("precision", "Measure how far the sum of an all-reduce is from the exact one");
+  const auto arguments = std::make_shared<PrecisionArguments>();
+  precision->footer(kFooter);
+  precision->add_option("algorithms", arguments->algorithms, "NAME[:PARAMETER=VALUE]... (default: all)")
+      ->type_name("");
+  precision
+      ->add_option("-n,--ranks", arguments->ranks,
+                   "Numbers, or all from A to B (default: powers of two, 2 to 256)")
+      ->delimiter(',')
+      ->type_name("N|A:B,...");
+  precision->add_option("--per-host", arguments->per_host, "Ranks on each host (default: one host for all)")
+      ->check(CLI::Range(1, kMostRanks))
+      ->type_name("R");
+  precision
+      ->add_option(
+          "--data", arguments->data,
+          "normal, positive, cancelling (two ranks have 16384 and -16384), one_large (one has 16384)")
+      ->check(CLI::IsMember(list_of(kDataNames)))
+      ->capture_default_str()
+      ->type_name("NAME");
+  precision
+      ->add_option("--order", arguments->order,
+                   "drawn; ascending or descending: by magnitude, from rank 0 on, in each element")
+      ->check(CLI::IsMember(list_of(kOrderNames)))
+      ->capture_default_str()
+      ->type_name("NAME");
+  precision->add_option("--type", arguments->type, "Of the arrays: float32, float16 or bfloat16")
+      ->check(CLI::IsMember({"float32", "float16", "bfloat16"}))
+      ->capture_default_str()
+      ->type_name("NAME");
+  precision->add_option("--wire", arguments->wire, "native, float16 or bfloat16 (int8 has no unit roundoff)")
+      ->check(CLI::IsMember({"native", "float16", "bfloat16"}))
+      ->capture_default_str()
+      ->type_name("NAME");
+  precision->add_option("--count", arguments->count, "Elements a rank")
+      ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 20))
+      ->capture_default_str()
+      ->type_name("C");
+  precision->add_option("--seeds", arguments->seeds, "Draws of the data, with seeds 1, 2, ...")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str()
+      ->type_name("S");
+  precision->add_flag("--json", arguments->json, "A JSON object a line");
+  precision->callback([arguments] {
+    if (const int code = run_precision(*arguments); code != 0) throw CLI::RuntimeError(code);
+  });
+}
+
+}  // namespace kolo::cli

@@ -1,0 +1,48 @@
+// Contributions: the numbers that ranks sum where the rounding of a sum is measured.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kolo/dtype.hpp"
+
+namespace kolo::precision {
+
+enum class Data : std::uint8_t {
+  normal,      ///< standard normal, as gradients are: of both signs
+  positive,    ///< their magnitudes
+  cancelling,  ///< normal, but two ranks contribute kLarge and -kLarge
+  one_large,   ///< normal, but one rank contributes kLarge
+};
+
+/// Of the contributions to each element, by rank.
+enum class Order : std::uint8_t {
+  drawn,       ///< as they come: the large ones at random ranks, other ones in each element
+  ascending,   ///< by magnitude, the smallest at rank 0
+  descending,  ///< by magnitude, the largest at rank 0
+};
+
+/// Within the range of float16, also after normal numbers of many ranks are added.
+inline constexpr float kLarge = 16384;
+
+inline constexpr std::string_view kDataNames[] = {"normal", "positive", "cancelling", "one_large"};
+inline constexpr std::string_view kOrderNames[] = {"drawn", "ascending", "descending"};
+
+/// What is summed. A value.
+struct Contributions {
+  Data data = Data::normal;
+  Order order = Order::drawn;
+  DType element = DType::float32;  ///< float32, float16 or bfloat16: what the numbers are rounded to
+  int ranks = 2;                   ///< at most kMostRanks
+  std::uint64_t count = 0;         ///< elements of each rank
+
+  /// The numbers of all ranks, one array a rank. The same seed gives the same ones.
+  std::vector<std::vector<float>> draw(std::uint64_t seed) const;
+};
+
+/// So many streams the numbers of a seed have.
+inline constexpr int kMostRanks = 1024;
+
+}  // namespace kolo::precision
