@@ -1,0 +1,44 @@
+"""`kolo bench` on an emulated cluster that is made for it, one rank on each host."""
+import json
+import subprocess
+import tempfile
+from pathlib import Path
+
+CLUSTER = Path(__file__).resolve().parent / "cluster"
+
+
+class Failed(Exception):
+    """What was measured is wrong, or nothing was measured."""
+
+
+def bench(kolo, hosts, rate, *arguments):
+    """(exit code, JSON lines, output) of `kolo bench`."""
+    with tempfile.TemporaryDirectory() as folder:
+        results = Path(folder) / "results.jsonl"
+        done = subprocess.run([CLUSTER, "--hosts", str(hosts), "--rate", rate, "--no-prefix", "--", kolo, "bench",
+                               *arguments, "--json", results], text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT)
+        text = results.read_text() if results.exists() else ""
+        return done.returncode, [json.loads(line) for line in text.splitlines()], done.stdout
+
+
+def only_result(lines):
+    row, = (line for line in lines if line["type"] == "result")
+    if row["wrong"]:
+        raise Failed(f"{row['wrong']} wrong elements: {row}")
+    return row
+
+
+def measure_link(kolo, rate):
+    """(row of one long message between two hosts, row of the machine). The message is long, so that what a link's
+    token bucket lets through at once does not count."""
+    code, lines, output = bench(kolo, 2, rate, "send_recv", "--sizes", "16M", "--iterations", "3")
+    if code != 0:
+        raise Failed(f"the link cannot be measured:\n{output}")
+    machine, = (line for line in lines if line["type"] == "machine")
+    return only_result(lines), machine
+
+
+def goodput(link):
+    """Bytes of payload a second."""
+    return link["bytes"] / link["median_us"] * 1e6
