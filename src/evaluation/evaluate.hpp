@@ -38,7 +38,7 @@ std::vector<std::vector<float>> evaluate(std::span<const Schedule> schedules,
 /// Native float32 and the 16-bit types round once an addition, wire formats once a message and once at the
 /// end; the float32 additions between messages, whose roundings are finer by far, are not counted. The error
 /// of a sum is at most this number times the unit roundoff times the sum of the contributions' magnitudes, to
-/// first order (Higham 1993, section 3).
+/// first order (Higham 1993).
 std::vector<int> rounding_depths(std::span<const Schedule> schedules, const MessageGraph& graph,
                                  std::uint64_t count, const Arithmetic& arithmetic = {});
 

@@ -7,7 +7,7 @@ namespace kolo {
 
 /// Keeps the sum as an expansion: doubles that do not overlap, smallest first, whose exact sum it is. Source:
 /// J. R. Shewchuk: Adaptive precision floating-point arithmetic and fast robust geometric predicates,
-/// Discrete and Computational Geometry 18, 1997, section 2.3 (Grow-Expansion); Python's math.fsum() is the
+/// Discrete and Computational Geometry 18, 1997, section 2.4 (Grow-Expansion); Python's math.fsum() is the
 /// same.
 ///
 /// All numbers must be finite, and no partial sum may exceed the range of double, as sums of float32 cannot.
