@@ -36,14 +36,14 @@ def tick(highest, parts):
     return next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power * parts >= highest * 0.999)
 
 
-def spread(wanted):
-    """Heights near the wanted ones, in the same order, no two nearer than LABEL_GAP, none below the plot."""
+def spread(wanted, bottom=BOTTOM):
+    """Heights near the wanted ones, in the same order, no two nearer than LABEL_GAP, none below the plot's bottom."""
     order = sorted(range(len(wanted)), key=lambda i: wanted[i])
     placed = {}
     lowest = -math.inf
     for i in order:
         lowest = placed[i] = max(wanted[i], lowest + LABEL_GAP)
-    highest = BOTTOM - 4
+    highest = bottom - 4
     for i in reversed(order):
         highest = placed[i] = min(placed[i], highest)
         highest -= LABEL_GAP

@@ -8,6 +8,7 @@ import batch_results
 import batch_tables
 import language_model_table
 import scaling_table
+import sum_precision_table
 from training_rows import KEEP_MEMORY, Row, aligned, spread
 
 ARMS = {
@@ -171,7 +172,7 @@ def data(_, __):
 
 TABLES = {"rates": rates, "accuracy": accuracy, "compression": compression, "sparse": sparse, "drivers": drivers,
           "data": data, **batch_tables.TABLES, "scaling": scaling_table.scaling,
-          "language-model": language_model_table.language_model}
+          "language-model": language_model_table.language_model, **sum_precision_table.TABLES}
 
 
 def seconds(value):
@@ -233,7 +234,8 @@ def drivers_summary(rows):
 
 
 SUMMARIES = {"sparse": sparse_summary, "drivers": drivers_summary, "data": data_summary,
-             "scaling": scaling_table.scaling_summary, "language-model": language_model_table.language_model_summary}
+             "scaling": scaling_table.scaling_summary, "language-model": language_model_table.language_model_summary,
+             **sum_precision_table.SUMMARIES}
 
 
 def summary(table, rows):
