@@ -105,9 +105,9 @@ class Cluster:
         self.name, self.hosts = name, hosts
 
     @staticmethod
-    def make(name, hosts, rate=None, rate_of=None, rate_between=None):
+    def make(name, hosts, rate=None, rate_of=None, rate_between=None, congestion=None):
         """rate: of every host's link; rate_of: {host: rate}; rate_between: {{host, host}: rate}. Rates are texts such
-        as 100mbit. Raises ValueError for what makes no sense, NotPermitted, RuntimeError; nothing is left then."""
+        as 100mbit. congestion: TCP's congestion control between hosts, or the system's. Raises ValueError for what makes no sense, NotPermitted, RuntimeError; nothing is left then."""
         rate_of, rate_between = rate_of or {}, rate_between or {}
         if not re.fullmatch(r"[\w.]{1,64}", name):
             raise ValueError(f"'{name}' is no name for a cluster: letters, digits, _ and .")
@@ -130,6 +130,8 @@ class Cluster:
             for host in range(hosts):
                 slower = {next(iter(pair - {host})): one for pair, one in pairs.items() if host in pair}
                 cluster._join(host, rates[host], slower)
+                if congestion is not None:
+                    cluster._set_congestion(host, congestion)
         except BaseException:
             cluster.remove()
             raise
@@ -183,6 +185,12 @@ class Cluster:
             shape(self.switch, port, rate)
         if slower:
             shape_pairs(name, "eth0", rate, slower)
+
+    def _set_congestion(self, host, congestion):
+        """As a property of the routes to the other hosts: not every container lets us change a namespace's default."""
+        for route in (("10.77.0.0/24", "scope", "link", "src", ipv4(host)), ("fd77::/64", "metric", "256")):
+            call("ip", "-n", self.host(host), "route", "change", *route, "dev", "eth0", "proto", "kernel", "congctl",
+                 congestion)
 
     def describe(self):
         rates = []

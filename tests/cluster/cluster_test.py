@@ -98,6 +98,14 @@ class Emulated(unittest.TestCase):
             self.assertGreater(reached, 0.7 * megabits, options)
             self.assertLess(reached, 1.05 * megabits, options)
 
+    def test_connections_have_the_congestion_control_that_was_asked_for(self):
+        for family in ("-4", "-6"):
+            shown = cluster("--hosts", "2", "--congestion", "reno", "--name", NAME, "--no-prefix", "--", "ip", family,
+                            "route").stdout
+            self.assertEqual(shown.count("congctl reno"), 2, shown)
+        refused = cluster("--hosts", "2", "--congestion", "nonsense", "--name", NAME, "--", "true", expect=1)
+        self.assertIn("nonsense", refused.stdout)
+
     def test_rings_go_round_a_slow_link_that_was_measured(self):
         with tempfile.TemporaryDirectory() as folder:
             table = os.path.join(folder, "table")
