@@ -12,15 +12,11 @@
 namespace kolo {
 namespace {
 
-/// More pieces would not change the picture, only the time it takes.
-constexpr std::uint32_t kMostPieces = 8;
-constexpr std::uint32_t kMostWork = 20'000;  // pieces of all events
-
 class Play {
  public:
   Play(std::span<const Schedule> schedules, const MessageGraph& graph,
        std::span<const std::uint64_t> part_bytes, std::span<const int> hosts, const CostModel& model,
-       const BandwidthMatrix& bandwidth)
+       const BandwidthMatrix& bandwidth, const PlayLimits& limits)
       : schedules_(schedules),
         graph_(graph),
         model_(model),
@@ -51,8 +47,8 @@ class Play {
     }
     const double segments = static_cast<double>(longest) / model.segment_bytes;
     const double most =
-        std::min(static_cast<double>(kMostPieces),
-                 static_cast<double>(kMostWork) / static_cast<double>(graph.events().size() + 1));
+        std::min(static_cast<double>(limits.pieces),
+                 static_cast<double>(limits.total_pieces) / static_cast<double>(graph.events().size() + 1));
     pieces_ = static_cast<std::uint32_t>(std::clamp(segments, 1.0, std::max(most, 1.0)));
   }
 
@@ -288,9 +284,10 @@ class Play {
 }  // namespace
 
 double predict(std::span<const Schedule> schedules, std::span<const std::uint64_t> part_bytes,
-               std::span<const int> hosts, const CostModel& model, const BandwidthMatrix& bandwidth) {
+               std::span<const int> hosts, const CostModel& model, const BandwidthMatrix& bandwidth,
+               const PlayLimits& limits) {
   const MessageGraph graph = MessageGraph::build(schedules).value();
-  return Play(schedules, graph, part_bytes, hosts, model, bandwidth).run();
+  return Play(schedules, graph, part_bytes, hosts, model, bandwidth, limits).run();
 }
 
 }  // namespace kolo

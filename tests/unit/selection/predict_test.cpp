@@ -53,6 +53,21 @@ TEST(Predict, TheWireCarriesTwiceNMinusOneNthsOfTheRingsData) {
   }
 }
 
+TEST(Predict, MorePiecesLetResultsLeaveEarlier) {
+  CostModel model = free_of_charge();
+  model.network.wire_per_byte = 1;
+  model.segment_bytes = 10;
+  const std::vector<int> hosts = one_rank_a_host(2);
+  const std::vector<Schedule> schedules =
+      all_ranks(parse_algorithm(Collective::all_reduce, "central").value(), 2);
+  const std::vector<std::uint64_t> part{800};
+  // All comes in, and the last piece goes back.
+  EXPECT_DOUBLE_EQ(predict(schedules, part, hosts, model), 800 + 800 / 8.0);
+  EXPECT_DOUBLE_EQ(predict(schedules, part, hosts, model, {}, {.pieces = 100}), 800 + 800 / 80.0);
+  EXPECT_DOUBLE_EQ(predict(schedules, part, hosts, model, {}, {.pieces = 100, .total_pieces = 12}),
+                   800 + 800 / 4.0);
+}
+
 TEST(Predict, TheDriversLinkCarriesEverything) {
   CostModel model = free_of_charge();
   model.network.wire_per_byte = 1;
