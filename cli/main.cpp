@@ -23,6 +23,7 @@ constexpr const char* kFooter = R"(Examples:
   kolo bench all_reduce --ranks 4           how fast they sum, size by size
   kolo tune                                 measures this machine, so that kolo chooses well
   kolo plan all_reduce --bytes 1M           which algorithm it would be, and what each would take
+  kolo plan step --help                     what a server, a driver and a ring make of a training step
   kolo check all_reduce --ranks 1:64        proves every algorithm right, and counts its cost
   kolo precision ring --ranks 64            how far its sum is from the exact one
   kolo draw ring --ranks 8                  a web page that shows each step
@@ -51,12 +52,11 @@ int parse(CLI::App& app, std::vector<std::string> arguments) {
     return error.get_exit_code();
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    const auto chosen = app.get_subcommands();
     std::string command = "kolo";
     std::string what = error.what();
-    if (!chosen.empty()) {
+    for (auto chosen = app.get_subcommands(); !chosen.empty(); chosen = chosen.front()->get_subcommands())
       command += " " + chosen.front()->get_name();
-    } else if (!first.empty() && !first.starts_with('-')) {
+    if (app.get_subcommands().empty() && !first.empty() && !first.starts_with('-')) {
       what = "\"" + first + "\" is not a command";
     }
     return report((what + " (" + command + " --help tells more)").c_str(), kUsage);

@@ -11,13 +11,13 @@ class Failed(Exception):
     """What was measured is wrong, or nothing was measured."""
 
 
-def bench(kolo, hosts, rate, *arguments):
-    """(exit code, JSON lines, output) of `kolo bench`."""
+def bench(kolo, hosts, rate, *arguments, congestion=None):
+    """(exit code, JSON lines, output) of `kolo bench`. congestion: as scripts/cluster's."""
+    links = ["--rate", rate, *(["--congestion", congestion] if congestion else [])]
     with tempfile.TemporaryDirectory() as folder:
         results = Path(folder) / "results.jsonl"
-        done = subprocess.run([CLUSTER, "--hosts", str(hosts), "--rate", rate, "--no-prefix", "--", kolo, "bench",
-                               *arguments, "--json", results], text=True, stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT)
+        done = subprocess.run([CLUSTER, "--hosts", str(hosts), *links, "--no-prefix", "--", kolo, "bench", *arguments,
+                               "--json", results], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         text = results.read_text() if results.exists() else ""
         return done.returncode, [json.loads(line) for line in text.splitlines()], done.stdout
 
@@ -29,10 +29,11 @@ def only_result(lines):
     return row
 
 
-def measure_link(kolo, rate):
+def measure_link(kolo, rate, congestion=None):
     """(row of one long message between two hosts, row of the machine). The message is long, so that what a link's
     token bucket lets through at once does not count."""
-    code, lines, output = bench(kolo, 2, rate, "send_recv", "--sizes", "16M", "--iterations", "3")
+    code, lines, output = bench(kolo, 2, rate, "send_recv", "--sizes", "16M", "--iterations", "3",
+                                congestion=congestion)
     if code != 0:
         raise Failed(f"the link cannot be measured:\n{output}")
     machine, = (line for line in lines if line["type"] == "machine")

@@ -156,6 +156,7 @@ docs/data/comparison.jsonl` writes this page from them.
 K is the data of one worker. An algorithm goes through phases, and in each the direction of the link that carries most
 decides; the closed form adds these up. Its time below is those bytes at the measured speed of one link: latency,
 summation and the cores count nothing. A phase may begin where the one before has not ended everywhere (long messages
-travel in segments), and so a measured time can lie below.
+travel in segments), and so a measured time can lie below. `kolo plan step` computes with both directions of a link at
+once, and comes closer: [what a training step takes](choosing.md#what-a-training-step-takes).
 """, *used_forms(data), "", "## Measured\n", *tables(data)]
     return "\n".join(lines).rstrip() + "\n"

@@ -15,6 +15,7 @@
 #include "catalog/request.hpp"
 #include "commands.hpp"
 #include "kolo/error.hpp"
+#include "plan/step_command.hpp"
 #include "schedule/checker.hpp"
 #include "schedule/lengths.hpp"
 #include "selection/chooser.hpp"
@@ -27,7 +28,9 @@ constexpr int kMostRanks = 1024;
 constexpr const char* kPlanExamples = R"(Examples:
   kolo plan all_reduce --ranks 8 --bytes 1M                     eight ranks on one host
   kolo plan all_reduce --hosts 4,4 --bytes 64M                  two hosts with four ranks each
-  kolo plan broadcast --ranks 16 --bytes 8K --json            
+  kolo plan broadcast --ranks 16 --bytes 8K --json              for programs
+  kolo plan step --bytes 1.2G --compute 300ms --hosts 10 --rate 9.6gbit
+                                                                a training step: server, driver, ring
 
 The line with ">" is what a call runs; KOLO_ALGORITHM counts. Steps: in each a rank sends at most one message
 and receives at most one. The times are medians that 'kolo tune' has measured ("measured"), or come from
@@ -172,6 +175,10 @@ void print_table(const Situation& situation, const PlanRequest& request, std::ui
 }
 
 int run_plan(const PlanRequest& request) {
+  if (request.collective.empty()) {
+    throw InvalidArgument(
+        "kolo plan needs a collective (all_reduce, broadcast, ...) or step (--help tells more)", {});
+  }
   const Collective collective = require_collective(request.collective).value_or_throw();
   if (collective == Collective::send_recv)
     throw InvalidArgument("send_recv has no algorithms to choose from", {});
@@ -198,12 +205,10 @@ int run_plan(const PlanRequest& request) {
 
 void add_plan(CLI::App& app) {
   const auto request = std::make_shared<PlanRequest>();
-  CLI::App* plan =
-      app.add_subcommand("plan", "Rank the algorithms for a call: steps, bytes and time of each");
+  CLI::App* plan = app.add_subcommand(
+      "plan", "Rank the algorithms for a call: steps, bytes and time of each; time a step");
   plan->footer(kPlanExamples);
-  plan->add_option("collective", request->collective, "all_reduce, broadcast, ...")
-      ->required()
-      ->type_name("");
+  plan->add_option("collective", request->collective, "all_reduce, broadcast, ...")->type_name("");
   plan->add_option("-n,--ranks", request->ranks, "Ranks (default: those of --hosts, else 8)")->type_name("N");
   plan->add_option("--bytes", request->bytes, "Size of the whole data, with K, M, G (default: 1M)")
       ->type_name("SIZE");
@@ -218,7 +223,9 @@ void add_plan(CLI::App& app) {
       ->check(CLI::IsMember({"inproc", "shm", "tcp"}))
       ->type_name("KIND");
   plan->add_flag("--json", request->json, "For programs");
-  plan->callback([request] {
+  plan::add_step(*plan);
+  plan->callback([plan, request] {
+    if (!plan->get_subcommands().empty()) return;
     if (const int code = run_plan(*request); code != 0) throw CLI::RuntimeError(code);
   });
 }

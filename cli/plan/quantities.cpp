@@ -1,0 +1,146 @@
+#include "plan/quantities.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <iterator>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "kolo/error.hpp"
+
+namespace kolo::plan {
+namespace {
+
+constexpr double kMaxBytes = 1e15;
+constexpr double kMaxSeconds = 1e9;
+
+struct Unit {
+  std::string_view name;  // lower case
+  double factor;
+};
+
+constexpr Unit kByteUnits[] = {{"", 1},          {"k", 1e3},          {"m", 1e6},
+                               {"g", 1e9},       {"t", 1e12},         {"ki", 1024.},
+                               {"mi", 1048576.}, {"gi", 1073741824.}, {"ti", 1099511627776.}};
+constexpr Unit kTimeUnits[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"min", 60}, {"h", 3600}};
+constexpr Unit kRateUnits[] = {{"bit", 1. / 8},    {"kbit", 1e3 / 8}, {"mbit", 1e6 / 8}, {"gbit", 1e9 / 8},
+                               {"tbit", 1e12 / 8}, {"b/s", 1},        {"kb/s", 1e3},     {"mb/s", 1e6},
+                               {"gb/s", 1e9},      {"tb/s", 1e12}};
+constexpr Unit kShareUnits[] = {{"", 1}, {"%", 0.01}};
+
+[[noreturn]] void refuse_quantity(std::string_view option, std::string_view text, std::string_view what) {
+  throw InvalidArgument(fmt::format("{} {}: {}", option, text, what), {});
+}
+
+std::string lower_case(std::string_view text) {
+  std::string result(text);
+  std::ranges::transform(result, result.begin(),
+                         [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  return result;
+}
+
+/// The number and its unit in lower case; nothing where `text` begins with no number.
+std::optional<std::pair<double, std::string>> split_unit(std::string_view text) {
+  double number = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+  if (error != std::errc() || !std::isfinite(number) || number < 0 || text.starts_with('-'))
+    return std::nullopt;
+  return std::pair(number, lower_case(text.substr(static_cast<std::size_t>(end - text.data()))));
+}
+
+std::optional<double> scaled(const std::pair<double, std::string>& number, std::span<const Unit> units) {
+  const auto unit = std::ranges::find(units, std::string_view(number.second), &Unit::name);
+  if (unit == units.end()) return std::nullopt;
+  return number.first * unit->factor;
+}
+
+/// In the largest of these units, in descending order, that leaves one or more; else in the last.
+std::string in_largest_unit(double value, std::span<const Unit> units) {
+  const auto fits = std::ranges::find_if(units, [&](const Unit& unit) { return value >= unit.factor; });
+  const Unit& unit = fits == units.end() ? units.back() : *fits;
+  const double number = value / unit.factor;
+  // Four significant digits, but never an exponent.
+  const std::string digits = number >= 1000 ? fmt::format("{:.0f}", number) : fmt::format("{:.4g}", number);
+  return fmt::format("{} {}", digits, unit.name);
+}
+
+}  // namespace
+
+std::uint64_t parse_bytes(std::string_view option, std::string_view text) {
+  constexpr std::string_view kAccepted =
+      "write a number of bytes with an optional K, M, G, T (times 1000) or Ki, Mi, Gi, Ti (times 1024), "
+      "such as 1.2G or 25MiB";
+  auto number = split_unit(text);
+  if (!number) refuse_quantity(option, text, kAccepted);
+  if (number->second.ends_with('b')) number->second.pop_back();
+  const auto bytes = scaled(*number, kByteUnits);
+  if (!bytes) refuse_quantity(option, text, kAccepted);
+  const double whole = std::round(*bytes);
+  if (whole < 1 || whole > kMaxBytes || std::abs(*bytes - whole) > 1e-12 * whole) {
+    refuse_quantity(option, text,
+                    fmt::format("it must come to a whole number of bytes from 1 to 1000T; {}", kAccepted));
+  }
+  return static_cast<std::uint64_t>(whole);
+}
+
+double parse_seconds(std::string_view option, std::string_view text) {
+  constexpr std::string_view kAccepted =
+      "write a time from 0 to 1000000000s with its unit, ns, us, ms, s, min or h, such as 300ms";
+  const auto number = split_unit(text);
+  if (!number) refuse_quantity(option, text, kAccepted);
+  if (number->first == 0 && number->second.empty()) return 0;
+  const auto seconds = scaled(*number, kTimeUnits);
+  if (!seconds || *seconds > kMaxSeconds) refuse_quantity(option, text, kAccepted);
+  return *seconds;
+}
+
+double parse_rate(std::string_view option, std::string_view text) {
+  constexpr std::string_view kAccepted =
+      "write a rate of 1bit to 8000tbit a second with its unit, kbit, mbit, gbit or KB/s, MB/s, GB/s, such "
+      "as "
+      "9.6gbit or 1.2GB/s";
+  auto number = split_unit(text);
+  if (!number) refuse_quantity(option, text, kAccepted);
+  if (number->second.ends_with("bit/s")) number->second.resize(number->second.size() - 2);
+  const auto rate = scaled(*number, kRateUnits);
+  if (!rate || *rate < 1. / 8 || *rate > kMaxBytes) refuse_quantity(option, text, kAccepted);
+  return *rate;
+}
+
+double parse_share(std::string_view option, std::string_view text) {
+  constexpr std::string_view kAccepted = "write a share from 0 to 1, such as 0.67 or 67%";
+  const auto number = split_unit(text);
+  if (!number) refuse_quantity(option, text, kAccepted);
+  const auto share = scaled(*number, kShareUnits);
+  if (!share || *share > 1) refuse_quantity(option, text, kAccepted);
+  return *share;
+}
+
+std::string with_separators(std::uint64_t number) {
+  std::string text = std::to_string(number);
+  for (std::size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
+  return text;
+}
+
+std::string format_bytes(double bytes) {
+  constexpr Unit kUnits[] = {{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"B", 1}};
+  return in_largest_unit(bytes, kUnits);
+}
+
+std::string format_bits(double bytes_per_second) {
+  constexpr Unit kUnits[] = {
+      {"Tbit/s", 1e12}, {"Gbit/s", 1e9}, {"Mbit/s", 1e6}, {"kbit/s", 1e3}, {"bit/s", 1}};
+  return in_largest_unit(8 * bytes_per_second, kUnits);
+}
+
+std::string format_duration(double seconds) {
+  constexpr Unit kUnits[] = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}};
+  return seconds == 0 ? "0 s" : in_largest_unit(seconds, kUnits);
+}
+
+}  // namespace kolo::plan

@@ -1,0 +1,39 @@
+// Quantities with units on the command line: bytes, seconds, rates and shares.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace kolo::plan {
+
+// Each parser throws InvalidArgument with `option`, the text and what is accepted. Units are in any case;
+// numbers are decimal, without sign, exponent or separators.
+
+/// "1.2G", "25MiB", "1000": a number with an optional K, M, G or T (times 1000, as rates count) or Ki, Mi, Gi
+/// or Ti (times 1024), and an optional B. A whole number from 1 to 10^15.
+std::uint64_t parse_bytes(std::string_view option, std::string_view text);
+
+/// "300ms": a number with ns, us, ms, s, min or h, in seconds; a plain 0 too. At most 10^9 s.
+double parse_seconds(std::string_view option, std::string_view text);
+
+/// "9.6gbit", "1.2GB/s": a number with bit, kbit, mbit, gbit or tbit (bits a second, as `tc` writes them;
+/// also as Mbit/s) or B/s, KB/s, MB/s, GB/s or TB/s, in bytes a second. From 1 bit to 10^15 bytes a second.
+double parse_rate(std::string_view option, std::string_view text);
+
+/// "0.67", "67%": from 0 to 1.
+double parse_share(std::string_view option, std::string_view text);
+
+/// With thousands separators: 1,200,000,000.
+std::string with_separators(std::uint64_t number);
+
+/// In the largest decimal unit that leaves one or more: 1.2 GB, 999 B. At most four significant digits.
+std::string format_bytes(double bytes);
+
+/// As format_bytes(): 9.6 Gbit/s.
+std::string format_bits(double bytes_per_second);
+
+/// As format_bytes(): 300 ms, 1.5 s; seconds are the largest unit.
+std::string format_duration(double seconds);
+
+}  // namespace kolo::plan

@@ -1,0 +1,169 @@
+#include "plan/step.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "schedule/lengths.hpp"
+#include "selection/predict.hpp"
+
+namespace kolo::plan {
+namespace {
+
+/// More workers are not played: it takes too long.
+constexpr int kMaxPlayedWorkers = 64;
+/// Segments are told apart as far as that takes no more than a second.
+constexpr PlayLimits kLimits = {.pieces = 1024, .total_pieces = 300'000};
+/// DistributedDataParallelOptions::first_bucket_bytes.
+constexpr double kFirstBucketBytes = 1 << 20;
+/// Loads that differ by less are equally busy.
+constexpr double kEqualLoad = 0.99;
+
+/// What one worker's host has to do. Bytes and seconds.
+struct HostLoad {
+  double in = 0;
+  double out = 0;
+  double processor = 0;
+};
+
+HostLoad load_of(const Schedule& schedule, const ChunkLengths& lengths, const CostModel& model) {
+  HostLoad load;
+  for (const Step& step : schedule.steps) {
+    const ChunkRange& range = step.kind == StepKind::send ? step.a : step.dst;
+    const auto bytes = static_cast<double>(lengths.of(range));
+    const bool receives = step.kind == StepKind::recv || step.kind == StepKind::recv_reduce;
+    const bool reduces = step.kind == StepKind::reduce || step.kind == StepKind::recv_reduce;
+    if (step.kind == StepKind::send) {
+      load.out += bytes;
+      load.processor += bytes * model.network.sender_per_byte;
+    }
+    if (receives) {
+      load.in += bytes;
+      load.processor += bytes * model.network.receiver_per_byte;
+    }
+    if (reduces) load.processor += bytes * model.reduce_per_byte;
+    if (step.kind == StepKind::copy) load.processor += bytes * model.copy_per_byte;
+  }
+  return load;
+}
+
+double largest(std::span<const HostLoad> loads, double HostLoad::*kind) {
+  return (*std::ranges::max_element(loads, {}, kind)).*kind;
+}
+
+bool has_servers(const Configured& algorithm) {
+  return algorithm.algorithm->name == "parameter_server" || algorithm.algorithm->name == "central";
+}
+
+/// "the server's", "every worker's": whose load is the largest.
+std::string owner_of(const Configured& algorithm, std::span<const HostLoad> loads, double HostLoad::*kind) {
+  const double most = largest(loads, kind);
+  const auto busiest = static_cast<std::size_t>(
+      std::ranges::count_if(loads, [&](const HostLoad& load) { return load.*kind >= kEqualLoad * most; }));
+  if (busiest == loads.size()) return "every worker's";
+  if (!has_servers(algorithm)) return busiest == 1 ? "one worker's" : "some workers'";
+  if (busiest > 1) return "each server's";
+  return algorithm.algorithm->name == "central" ? "the driver's" : "the server's";
+}
+
+std::string bottleneck_of(const Configured& algorithm, std::span<const HostLoad> loads,
+                          double bytes_per_second) {
+  const double in = largest(loads, &HostLoad::in);
+  const double out = largest(loads, &HostLoad::out);
+  if (largest(loads, &HostLoad::processor) > std::max(in, out) / bytes_per_second)
+    return owner_of(algorithm, loads, &HostLoad::processor) + " processor";
+  if (out > in) return owner_of(algorithm, loads, &HostLoad::out) + " link, out";
+  const std::string link = owner_of(algorithm, loads, &HostLoad::in) + " link, ";
+  // A server's results wait for what comes in.
+  return link + (out == in && !has_servers(algorithm) ? "both ways" : "in");
+}
+
+/// What waits for the slowest connection, in seconds with an unevenness of 1: all that the other connections
+/// to a server's link bring. 0 for algorithms without servers.
+double cost_of_turns(const TrainingJob& job, const Configured& algorithm) {
+  if (!has_servers(algorithm)) return 0;
+  const int servers = algorithm.algorithm->name == "central"
+                          ? 1
+                          : algorithm.arguments.number("servers", std::max(1, job.workers / 2));
+  const double share = static_cast<double>(job.bytes) / servers;
+  return (job.workers - 2) * share / job.bytes_per_second;
+}
+
+CostModel model_of(const TrainingJob& job) {
+  CostModel model = typical_cost_model();
+  model.network.wire_per_byte = 1 / job.bytes_per_second;
+  return model;
+}
+
+std::string step_bottleneck(bool is_compute, const Communication& communication) {
+  return is_compute ? "compute" : communication.bottleneck;
+}
+
+StepTime step_of(const TrainingJob& job, double seconds, std::string bottleneck) {
+  StepTime step;
+  step.seconds = seconds;
+  step.bottleneck = std::move(bottleneck);
+  if (seconds <= 0) return step;
+  step.communication = (seconds - job.compute) / seconds;
+  step.efficiency = job.compute / seconds;
+  return step;
+}
+
+}  // namespace
+
+double Communication::both_at_once() const {
+  return std::max(in, out);
+}
+double Communication::in_turns() const {
+  return in + out;
+}
+
+Communication price(const TrainingJob& job, const Configured& algorithm) {
+  ScheduleSpec spec{Collective::all_reduce, 0, job.workers, 0, algorithm.arguments, {}};
+  spec.hosts.resize(static_cast<std::size_t>(job.workers));
+  std::iota(spec.hosts.begin(), spec.hosts.end(), 0);
+  const std::vector<Schedule> schedules = generate_all(*algorithm.algorithm, spec);
+  const std::vector<std::uint64_t> parts = even_parts(job.bytes, part_count(schedules[0]));
+  const CostModel model = model_of(job);
+  std::vector<HostLoad> loads;
+  for (const Schedule& schedule : schedules)
+    loads.push_back(load_of(schedule, chunk_lengths(schedule, parts), model));
+
+  Communication priced;
+  priced.algorithm = algorithm.name();
+  priced.in = largest(loads, &HostLoad::in) / job.bytes_per_second;
+  priced.out = largest(loads, &HostLoad::out) / job.bytes_per_second;
+  if (job.workers <= kMaxPlayedWorkers) {
+    priced.least = predict(schedules, parts, spec.hosts, model, {}, kLimits);
+  } else {
+    const double processor = largest(loads, &HostLoad::processor);
+    const auto steps = static_cast<double>(algorithm.algorithm->closed_form.of(spec).steps);
+    priced.least = std::max(priced.both_at_once(), processor) +
+                   steps * (model.network.latency + 2 * model.network.overhead);
+  }
+  const double turns = cost_of_turns(job, algorithm);
+  priced.expected = priced.least + job.unevenness * turns;
+  priced.most = priced.least + turns;
+  priced.bottleneck = bottleneck_of(algorithm, loads, job.bytes_per_second);
+  return priced;
+}
+
+StepTime without_overlap(const TrainingJob& job, const Communication& communication) {
+  return step_of(job, job.compute + communication.expected,
+                 step_bottleneck(job.compute > communication.expected, communication));
+}
+
+StepTime with_overlap(const TrainingJob& job, const Communication& communication) {
+  const double first_bucket =
+      job.backward * std::min(1.0, kFirstBucketBytes / static_cast<double>(job.bytes));
+  const double averaged = first_bucket + communication.expected;
+  return step_of(job, job.compute - job.backward + std::max(job.backward, averaged),
+                 step_bottleneck(job.backward >= averaged, communication));
+}
+
+}  // namespace kolo::plan

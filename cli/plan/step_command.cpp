@@ -1,0 +1,204 @@
+#include "plan/step_command.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/config.hpp"
+#include "kolo/error.hpp"
+#include "plan/quantities.hpp"
+#include "plan/step.hpp"
+#include "plan/step_tables.hpp"
+#include "selection/chooser.hpp"
+
+namespace kolo::plan {
+namespace {
+
+constexpr int kMaxWorkers = 1024;
+constexpr std::string_view kAlgorithms[] = {"parameter_server:servers=1", "central", "halving_doubling",
+                                            "ring"};
+
+constexpr const char* kStepExamples =
+    R"(Example: 300 million float32 parameters, 10 workers of which one is the server, links of 9.6 Gbit/s:
+  kolo plan step --bytes 1.2G --compute 300ms --hosts 10 --rate 9.6gbit
+
+Rows:
+  parameter_server:servers=1   worker 0 serves: all send it their gradients, it sends all the averages
+  central                      a driver does the same, and adds up in the order of the workers
+  halving_doubling             partners exchange halves, quarters, ..., and gather the averages the same way
+  ring                         every worker sends to its neighbour only
+">" marks what a call of kolo runs on such links; KOLO_ALGORITHM counts.
+
+Communication. "in" and "out" are what the busiest link needs for each direction. A link carries both at
+once, so "overlapped" is the longer one. "in turns" is their sum: a server that sends nothing before it has
+added up everything. "expected" is what an emulated cluster takes (halving_doubling takes longer, where its
+phases share a link; docs/choosing.md compares). A server's connections advance unevenly, and it waits for
+the slowest: "from" is the time if they advance alike (--unevenness 0), "to" if they take turns (1).
+
+Steps. Without overlap a step is compute + communication. With overlap, buckets of gradients are averaged
+under backward, at best in forward + max(backward, first bucket + communication) + optimizer.
+"communication" is the share of the step in which nothing is computed, "efficiency" the time of one worker
+alone over the step's, "speedup" that times the workers. The bottleneck is "compute" where more of the step
+is computed than communicated, or all is hidden under backward; "processor" where the processor's work for
+messages, at typical costs, takes longer than the link.
+
+Units. K, M, G are 1000, 10^6, 10^9, as rates count, and Ki, Mi, Gi 1024, 1024^2, 1024^3; other commands
+take K for 1024. Of an Ethernet's rate TCP gets 95.6 %: --payload 0.956. Or give the rate as payload:
+'kolo bench send_recv --sizes 16M' between two hosts measures it.
+)";
+
+struct StepRequest {
+  std::string bytes, compute, hosts, rate;
+  std::string backward = "67%";
+  std::string payload = "1";
+  std::string unevenness = fmt::format("{}", kTypicalUnevenness);
+  bool json = false;
+};
+
+int parse_workers(std::string_view text) {
+  int workers = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), workers);
+  if (error != std::errc() || end != text.data() + text.size() || workers < 2 || workers > kMaxWorkers) {
+    throw InvalidArgument(
+        fmt::format("--hosts {}: write the number of hosts, from 2 to {}; each has one worker", text,
+                    kMaxWorkers),
+        {});
+  }
+  return workers;
+}
+
+TrainingJob job_of(const StepRequest& request) {
+  TrainingJob job;
+  job.bytes = parse_bytes("--bytes", request.bytes);
+  job.compute = parse_seconds("--compute", request.compute);
+  job.workers = parse_workers(request.hosts);
+  job.backward = job.compute * parse_share("--backward", request.backward);
+  const double payload = parse_share("--payload", request.payload);
+  if (payload == 0) throw InvalidArgument("--payload 0: links that carry no payload carry no gradients", {});
+  job.bytes_per_second = parse_rate("--rate", request.rate) * payload;
+  job.unevenness = parse_share("--unevenness", request.unevenness);
+  return job;
+}
+
+/// What a call runs on the job's links, by the environment or the cost model. The tuning table does not
+/// count: its times are of other links.
+Configured chosen_for(const TrainingJob& job) {
+  Situation situation;
+  situation.size = job.workers;
+  situation.hosts.resize(static_cast<std::size_t>(job.workers));
+  std::iota(situation.hosts.begin(), situation.hosts.end(), 0);
+  situation.links_between = "tcp";
+  situation.model.network.wire_per_byte = 1 / job.bytes_per_second;
+  Choice choice;
+  choice.spec = {Collective::all_reduce, 0, job.workers, 0, {}, situation.hosts};
+  choice.bytes = job.bytes;
+  choice.preferred = config().algorithm;
+  return Chooser(std::move(situation)).choose(choice).value_or_throw();
+}
+
+std::vector<PricedRow> priced_rows(const TrainingJob& job) {
+  const Configured chosen = chosen_for(job);
+  std::vector<Configured> algorithms;
+  for (const std::string_view text : kAlgorithms)
+    algorithms.push_back(parse_algorithm(Collective::all_reduce, text).value_or_throw());
+  if (std::ranges::find(algorithms, chosen) == algorithms.end()) algorithms.push_back(chosen);
+  std::vector<PricedRow> rows;
+  for (const Configured& algorithm : algorithms) rows.push_back({price(job, algorithm), algorithm == chosen});
+  return rows;
+}
+
+nlohmann::json to_json(const TrainingJob& job, const StepTime& step) {
+  return {{"seconds", step.seconds},
+          {"communication_share", step.communication},
+          {"efficiency", step.efficiency},
+          {"speedup", step.efficiency * job.workers},
+          {"bottleneck", step.bottleneck}};
+}
+
+void print_json(const TrainingJob& job, const std::vector<PricedRow>& rows) {
+  nlohmann::json algorithms = nlohmann::json::array();
+  for (const auto& [communication, is_chosen] : rows) {
+    algorithms.push_back({{"algorithm", communication.algorithm},
+                          {"chosen", is_chosen},
+                          {"in_seconds", communication.in},
+                          {"out_seconds", communication.out},
+                          {"overlapped_seconds", communication.both_at_once()},
+                          {"in_turns_seconds", communication.in_turns()},
+                          {"expected_seconds", communication.expected},
+                          {"least_seconds", communication.least},
+                          {"most_seconds", communication.most},
+                          {"bottleneck", communication.bottleneck},
+                          {"without_overlap", to_json(job, without_overlap(job, communication))},
+                          {"with_overlap", to_json(job, with_overlap(job, communication))}});
+  }
+  fmt::print("{}\n", nlohmann::json{{"workers", job.workers},
+                                    {"bytes", job.bytes},
+                                    {"bytes_per_second", job.bytes_per_second},
+                                    {"compute_seconds", job.compute},
+                                    {"backward_seconds", job.backward},
+                                    {"unevenness", job.unevenness},
+                                    {"algorithms", algorithms}}
+                         .dump());
+}
+
+/// `kolo plan --json step` would leave --json without an effect.
+void refuse_options_before_step(const CLI::App& plan) {
+  for (const CLI::Option* option : plan.get_options()) {
+    if (option->count() == 0) continue;
+    throw InvalidArgument(
+        fmt::format("{} stands before step: the options of a step follow it", option->get_name()), {});
+  }
+}
+
+}  // namespace
+
+void add_step(CLI::App& plan) {
+  const auto request = std::make_shared<StepRequest>();
+  CLI::App* step =
+      plan.add_subcommand("step", "Time a training step: parameter server, driver, ring and others");
+  step->footer(kStepExamples);
+  step->add_option("--bytes", request->bytes,
+                   "Gradients of one worker: 1.2G, 25MiB; 4 bytes a float32 parameter")
+      ->required()
+      ->type_name("SIZE");
+  step->add_option("--compute", request->compute,
+                   "Forward, backward and optimizer of one worker's step: 300ms, 1.5s")
+      ->required()
+      ->type_name("TIME");
+  step->add_option("--hosts", request->hosts, "Hosts, with one worker each")->required()->type_name("N");
+  step->add_option("--rate", request->rate, "Of each host's link, each way: 9.6gbit, 1.2GB/s")
+      ->required()
+      ->type_name("RATE");
+  step->add_option("--payload", request->payload,
+                   "Share of the rate that is payload; 0.956 for TCP over Ethernet")
+      ->capture_default_str()
+      ->type_name("SHARE");
+  step->add_option("--backward", request->backward, "Share of --compute that is backward")
+      ->capture_default_str()
+      ->type_name("SHARE");
+  step->add_option("--unevenness", request->unevenness,
+                   "How unevenly a server's connections advance: 0 alike, 1 in turns")
+      ->capture_default_str()
+      ->type_name("SHARE");
+  step->add_flag("--json", request->json, "For programs: seconds, bytes and shares");
+  step->callback([request, &plan] {
+    refuse_options_before_step(plan);
+    const TrainingJob job = job_of(*request);
+    const std::vector<PricedRow> rows = priced_rows(job);
+    if (request->json) {
+      print_json(job, rows);
+    } else {
+      fmt::print("{}", step_tables(job, rows));
+    }
+  });
+}
+
+}  // namespace kolo::plan

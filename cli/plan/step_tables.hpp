@@ -1,0 +1,20 @@
+// The tables of `kolo plan step`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "plan/step.hpp"
+
+namespace kolo::plan {
+
+struct PricedRow {
+  Communication communication;
+  bool is_chosen = false;  ///< a call would run it
+};
+
+/// The job, its communication, and its steps without and with overlap, as lines for people. All times are in
+/// one unit, and columns are as wide as their widest cell.
+std::string step_tables(const TrainingJob& job, const std::vector<PricedRow>& rows);
+
+}  // namespace kolo::plan

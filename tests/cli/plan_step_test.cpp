@@ -1,0 +1,328 @@
+// kolo plan step: what it computes, and what a user sees of it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cli/command.hpp"
+#include "kolo/error.hpp"
+#include "plan/quantities.hpp"
+#include "plan/step.hpp"
+#include "plan/step_tables.hpp"
+
+namespace kolo::test {
+namespace {
+
+using plan::Communication;
+using plan::TrainingJob;
+
+constexpr std::uint64_t kMiB = 1 << 20;
+
+/// The job of the documentation: 300 million float32 parameters, links of 1.2 GB/s.
+TrainingJob known_job(int workers = 10) {
+  return {
+      .bytes = 1'200'000'000, .compute = 0.3, .backward = 0.2, .workers = workers, .bytes_per_second = 1.2e9};
+}
+
+Communication price(const TrainingJob& job, std::string_view algorithm) {
+  return plan::price(job, parse_algorithm(Collective::all_reduce, algorithm).value_or_throw());
+}
+
+TEST(PlanStep, AServersLinkCarriesNMinusOneGradientsEachWay) {
+  for (const char* algorithm : {"parameter_server:servers=1", "central"}) {
+    const Communication priced = price(known_job(), algorithm);
+    EXPECT_NEAR(priced.in, 9, 1e-9) << algorithm;
+    EXPECT_NEAR(priced.out, 9, 1e-9) << algorithm;
+    EXPECT_NEAR(priced.both_at_once(), 9, 1e-9) << algorithm;
+    EXPECT_NEAR(priced.in_turns(), 18, 1e-9) << algorithm;
+  }
+}
+
+TEST(PlanStep, ARingsLinksCarryLessThanTwoGradientsEachWay) {
+  for (const int workers : {2, 4, 8, 10, 100}) {
+    const Communication priced = price(known_job(workers), "ring");
+    const double bound = 2.0 * (workers - 1) / workers;
+    EXPECT_NEAR(priced.in, bound, 1e-6) << workers;
+    EXPECT_NEAR(priced.out, bound, 1e-6) << workers;
+    EXPECT_NEAR(priced.expected, bound, 0.03 * bound) << workers;
+    EXPECT_EQ(priced.least, priced.most) << "connections of a ring share no link";
+  }
+}
+
+TEST(PlanStep, UnevenConnectionsCostWhatTheOthersBring) {
+  TrainingJob job = known_job();
+  const Communication typical = price(job, "central");
+  EXPECT_NEAR(typical.least, 9, 0.02) << "alike: in and out at once";
+  EXPECT_NEAR(typical.most, typical.least + 8, 1e-9)
+      << "in turns: the last one's results leave after all others";
+  EXPECT_NEAR(typical.expected, typical.least + 8 * plan::kTypicalUnevenness, 1e-9);
+  job.unevenness = 1;
+  EXPECT_NEAR(price(job, "central").expected, typical.most, 1e-9);
+  job.workers = 2;
+  const Communication alone = price(job, "central");
+  EXPECT_EQ(alone.least, alone.most) << "one connection shares no link";
+}
+
+TEST(PlanStep, ServersShareOutTheData) {
+  const Communication priced = price(known_job(), "parameter_server:servers=2");
+  EXPECT_NEAR(priced.most - priced.least, 4, 1e-6);
+  EXPECT_EQ(priced.bottleneck, "each server's link, in");
+}
+
+TEST(PlanStep, ResultsLeavePieceByPiece) {
+  TrainingJob job = known_job(2);
+  job.bytes = 4 * kMiB;
+  job.bytes_per_second = 4 * kMiB;
+  EXPECT_NEAR(price(job, "central").expected, 1 + 1 / 8.0, 0.01) << "the last of 8 pieces of 512 KiB";
+  job.bytes = 64 * kMiB;
+  job.bytes_per_second = 64 * kMiB;
+  EXPECT_NEAR(price(job, "central").expected, 1 + 1 / 128.0, 0.005);
+}
+
+TEST(PlanStep, NamesTheBottleneck) {
+  EXPECT_EQ(price(known_job(), "parameter_server:servers=1").bottleneck, "the server's link, in");
+  EXPECT_EQ(price(known_job(), "central").bottleneck, "the driver's link, in");
+  EXPECT_EQ(price(known_job(), "ring").bottleneck, "every worker's link, both ways");
+  EXPECT_EQ(price(known_job(), "halving_doubling").bottleneck, "some workers' link, both ways");
+  EXPECT_EQ(price(known_job(8), "halving_doubling").bottleneck, "every worker's link, both ways");
+  TrainingJob fast = known_job();
+  fast.bytes_per_second = 1e12;
+  EXPECT_EQ(price(fast, "ring").bottleneck, "every worker's processor");
+  EXPECT_EQ(price(fast, "central").bottleneck, "the driver's processor");
+}
+
+TEST(PlanStep, ManyWorkersAreNotPlayed) {
+  const Communication played = price(known_job(64), "ring");
+  const Communication counted = price(known_job(65), "ring");
+  EXPECT_NEAR(counted.expected, played.expected, 0.03 * played.expected);
+}
+
+TEST(PlanStep, WithoutOverlapAStepIsComputeAndCommunication) {
+  Communication communication;
+  communication.expected = 0.9;
+  communication.bottleneck = "the link";
+  const auto step = plan::without_overlap(known_job(), communication);
+  EXPECT_NEAR(step.seconds, 1.2, 1e-12);
+  EXPECT_NEAR(step.communication, 0.75, 1e-12);
+  EXPECT_NEAR(step.efficiency, 0.25, 1e-12);
+  EXPECT_EQ(step.bottleneck, "the link");
+  communication.expected = 0.2;
+  EXPECT_EQ(plan::without_overlap(known_job(), communication).bottleneck, "compute");
+}
+
+TEST(PlanStep, OverlapHidesCommunicationUnderBackward) {
+  TrainingJob job = known_job();
+  job.bytes = 10 * kMiB;  // the first bucket is a tenth of backward
+  Communication communication;
+  communication.bottleneck = "the link";
+  communication.expected = 0.17;
+  auto step = plan::with_overlap(job, communication);
+  EXPECT_NEAR(step.seconds, 0.3, 1e-12) << "0.02 + 0.17 fit under a backward of 0.2";
+  EXPECT_NEAR(step.communication, 0, 1e-12);
+  EXPECT_NEAR(step.efficiency, 1, 1e-12);
+  EXPECT_EQ(step.bottleneck, "compute");
+  communication.expected = 0.28;
+  step = plan::with_overlap(job, communication);
+  EXPECT_NEAR(step.seconds, 0.1 + 0.02 + 0.28, 1e-12);
+  EXPECT_NEAR(step.communication, 0.25, 1e-12);
+  EXPECT_EQ(step.bottleneck, "the link");
+  job.bytes = 1000;  // one bucket: ready when backward ends
+  EXPECT_NEAR(plan::with_overlap(job, communication).seconds, 0.3 + 0.28, 1e-12);
+}
+
+TEST(PlanStep, ColumnsLineUp) {
+  for (const double bytes_per_second : {1e12, 1.2e9, 1e6, 100.0}) {
+    TrainingJob job = known_job();
+    job.bytes_per_second = bytes_per_second;
+    std::vector<plan::PricedRow> rows;
+    for (const char* algorithm : {"parameter_server:servers=1", "ring"})
+      rows.push_back({price(job, algorithm), rows.empty()});
+    std::istringstream lines(plan::step_tables(job, rows));
+    std::size_t end = 0;
+    for (std::string line; std::getline(lines, line);) {
+      EXPECT_LE(line.size(), 110u) << line;
+      // Numbers end where their heads do.
+      if (const auto head = line.find(" in turns"); head != std::string::npos) end = head + 9;
+      if (const auto head = line.find(" speedup"); head != std::string::npos) end = head + 8;
+      if (!line.starts_with("  ")) continue;
+      ASSERT_GT(line.size(), end);
+      EXPECT_NE(line[end - 1], ' ') << line;
+      EXPECT_EQ(line[end], ' ') << line;
+    }
+    EXPECT_GT(end, 0u);
+  }
+}
+
+TEST(Quantities, AreReadWithTheirUnits) {
+  const auto bytes = [](const char* text) { return plan::parse_bytes("--bytes", text); };
+  EXPECT_EQ(bytes("1.2G"), 1'200'000'000u);
+  EXPECT_EQ(bytes("1.2GB"), 1'200'000'000u);
+  EXPECT_EQ(bytes("25MiB"), 25 * kMiB);
+  EXPECT_EQ(bytes("25mi"), 25 * kMiB);
+  EXPECT_EQ(bytes("0.5Ki"), 512u);
+  EXPECT_EQ(bytes("1"), 1u);
+  EXPECT_EQ(bytes("1000T"), 1'000'000'000'000'000u);
+  EXPECT_DOUBLE_EQ(plan::parse_seconds("--compute", "300ms"), 0.3);
+  EXPECT_DOUBLE_EQ(plan::parse_seconds("--compute", "1.5s"), 1.5);
+  EXPECT_DOUBLE_EQ(plan::parse_seconds("--compute", "2min"), 120);
+  EXPECT_EQ(plan::parse_seconds("--compute", "0"), 0);
+  EXPECT_DOUBLE_EQ(plan::parse_rate("--rate", "9.6gbit"), 1.2e9);
+  EXPECT_DOUBLE_EQ(plan::parse_rate("--rate", "9.6Gbit/s"), 1.2e9);
+  EXPECT_DOUBLE_EQ(plan::parse_rate("--rate", "1.2GB/s"), 1.2e9);
+  EXPECT_DOUBLE_EQ(plan::parse_rate("--rate", "800bit"), 100);
+  EXPECT_DOUBLE_EQ(plan::parse_share("--backward", "67%"), 0.67);
+  EXPECT_DOUBLE_EQ(plan::parse_share("--backward", "0.67"), 0.67);
+}
+
+TEST(Quantities, AreRefusedWithWhatIsAccepted) {
+  const auto why = [](auto parse, const char* text) -> std::string {
+    try {
+      parse("--option", text);
+    } catch (const InvalidArgument& error) {
+      return error.what();
+    }
+    return "accepted";
+  };
+  for (const char* text :
+       {"", "G", "-1", "1e9", "1.2X", "1 G", "nan", "inf", "0", "0.1", "1.0000001K", "2000T"})
+    EXPECT_NE(why(plan::parse_bytes, text).find("such as 1.2G or 25MiB"), std::string::npos) << text;
+  for (const char* text : {"", "300", "-1s", "300m", "1e3s", "1000000001s"})
+    EXPECT_NE(why(plan::parse_seconds, text).find("such as 300ms"), std::string::npos) << text;
+  for (const char* text : {"", "0gbit", "10", "10G", "9.6gbits", "-1gbit", "1000000tbit"})
+    EXPECT_NE(why(plan::parse_rate, text).find("such as 9.6gbit or 1.2GB/s"), std::string::npos) << text;
+  for (const char* text : {"", "1.1", "-0.1", "101%", "half"})
+    EXPECT_NE(why(plan::parse_share, text).find("such as 0.67 or 67%"), std::string::npos) << text;
+}
+
+TEST(Quantities, ArePrintedForPeople) {
+  EXPECT_EQ(plan::with_separators(0), "0");
+  EXPECT_EQ(plan::with_separators(999), "999");
+  EXPECT_EQ(plan::with_separators(1'200'000'000), "1,200,000,000");
+  EXPECT_EQ(plan::format_bytes(1.2e9), "1.2 GB");
+  EXPECT_EQ(plan::format_bytes(1), "1 B");
+  EXPECT_EQ(plan::format_bits(1.2e9), "9.6 Gbit/s");
+  EXPECT_EQ(plan::format_duration(0.3), "300 ms");
+  EXPECT_EQ(plan::format_duration(12'345), "12345 s");
+  EXPECT_EQ(plan::format_duration(0), "0 s");
+}
+
+struct Outcome {
+  int code = -1;
+  std::string out, err;
+};
+
+Outcome run(std::vector<std::string> arguments, const std::map<std::string, std::string>& variables = {}) {
+  arguments.insert(arguments.begin(), KOLO_PROGRAM);
+  Command command(std::move(arguments), variables);
+  const int code = command.finish();
+  return {code, command.out(), command.err()};
+}
+
+/// The known job with one option changed.
+std::vector<std::string> asked(const std::string& option = "", const std::string& value = "") {
+  std::map<std::string, std::string> options = {
+      {"--bytes", "1.2G"}, {"--compute", "300ms"}, {"--hosts", "10"}, {"--rate", "9.6gbit"}};
+  if (!option.empty()) options[option] = value;
+  std::vector<std::string> arguments = {"plan", "step"};
+  for (const auto& [name, text] : options) arguments.push_back(name + "=" + text);
+  return arguments;
+}
+
+TEST(PlanStepCommand, PrintsTheKnownExample) {
+  const Outcome outcome = run(asked());
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  for (const char* text : {"(1,200,000,000 bytes)", "9.6 Gbit/s of payload each way (1.2 GB/s)",
+                           "  9.00  9.00        9.00     18.00 ", "the server's link, in",
+                           "the driver's link, in", "  > ring "}) {
+    EXPECT_NE(outcome.out.find(text), std::string::npos) << text << " in\n" << outcome.out;
+  }
+}
+
+TEST(PlanStepCommand, GivesProgramsTheSameNumbers) {
+  std::vector<std::string> arguments = asked();
+  arguments.push_back("--json");
+  const Outcome outcome = run(arguments);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  const auto answer = nlohmann::json::parse(outcome.out);
+  EXPECT_EQ(answer.at("bytes"), 1'200'000'000);
+  EXPECT_EQ(answer.at("workers"), 10);
+  std::map<std::string, nlohmann::json> by_name;
+  for (const auto& row : answer.at("algorithms")) by_name[row.at("algorithm")] = row;
+  ASSERT_EQ(by_name.size(), 4u);
+  const auto& central = by_name.at("central");
+  EXPECT_NEAR(central.at("in_turns_seconds"), 18, 1e-9);
+  EXPECT_EQ(central.at("chosen"), false);
+  EXPECT_EQ(by_name.at("ring").at("chosen"), true);
+  const double expected = central.at("expected_seconds");
+  const auto& plain = central.at("without_overlap");
+  EXPECT_NEAR(plain.at("seconds"), 0.3 + expected, 1e-9);
+  EXPECT_NEAR(plain.at("speedup"), 10 * 0.3 / (0.3 + expected), 1e-9);
+  EXPECT_LT(central.at("with_overlap").at("seconds"), plain.at("seconds"));
+}
+
+TEST(PlanStepCommand, ShowsWhatACallRuns) {
+  const Outcome outcome = run(asked(), {{"KOLO_ALGORITHM", "butterfly"}});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.out.find("  > butterfly "), std::string::npos) << outcome.out;
+  EXPECT_EQ(outcome.out.find("> ring"), std::string::npos) << outcome.out;
+}
+
+TEST(PlanStepCommand, CountsThePayload) {
+  std::vector<std::string> arguments = asked("--payload", "50%");
+  arguments.push_back("--json");
+  const Outcome outcome = run(arguments);
+  ASSERT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NEAR(nlohmann::json::parse(outcome.out).at("bytes_per_second"), 0.6e9, 1);
+}
+
+TEST(PlanStepCommand, SaysWhatItCannotRead) {
+  const auto expect_usage_error = [](const std::vector<std::string>& arguments, const std::string& text) {
+    const Outcome outcome = run(arguments);
+    EXPECT_EQ(outcome.code, 2) << outcome.err;
+    EXPECT_EQ(outcome.out, "");
+    EXPECT_NE(outcome.err.find(text), std::string::npos) << outcome.err;
+    EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
+  };
+  expect_usage_error(asked("--bytes", "0.1"), "--bytes 0.1: it must come to a whole number of bytes");
+  expect_usage_error(asked("--bytes", "1.2X"), "--bytes 1.2X: write a number of bytes");
+  expect_usage_error(asked("--compute", "-300ms"), "--compute -300ms: write a time from 0");
+  expect_usage_error(asked("--compute", "300"), "with its unit");
+  expect_usage_error(asked("--hosts", "1"), "--hosts 1: write the number of hosts, from 2 to 1024");
+  expect_usage_error(asked("--hosts", "4,4"), "--hosts 4,4: write the number of hosts");
+  expect_usage_error(asked("--hosts", "1025"), "from 2 to 1024");
+  expect_usage_error(asked("--rate", "9.6"), "--rate 9.6: write a rate");
+  expect_usage_error(asked("--payload", "0"), "--payload 0:");
+  expect_usage_error(asked("--backward", "2"), "--backward 2: write a share");
+  expect_usage_error({"plan", "step", "--bytes", "1G"}, "(kolo plan step --help tells more)");
+  expect_usage_error({"plan"}, "needs a collective (all_reduce, broadcast, ...) or step");
+  std::vector<std::string> json_first = asked();
+  json_first.insert(json_first.begin() + 1, "--json");
+  expect_usage_error(json_first, "--json stands before step");
+}
+
+TEST(PlanStepCommand, TheDocumentationShowsWhatItPrints) {
+  std::ifstream page(KOLO_CHOOSING_PAGE);
+  const std::string text{std::istreambuf_iterator<char>(page), {}};
+  EXPECT_NE(text.find("```\n" + run(asked()).out + "```"), std::string::npos)
+      << "docs/choosing.md is stale: it shows another output of kolo plan step";
+}
+
+TEST(PlanStepCommand, TeachesInItsHelp) {
+  const Outcome help = run({"plan", "step", "--help"});
+  EXPECT_EQ(help.code, 0);
+  for (const char* text : {"kolo plan step --bytes 1.2G --compute 300ms --hosts 10 --rate 9.6gbit",
+                           "--unevenness", "max(backward, first bucket + communication)", "0.956"})
+    EXPECT_NE(help.out.find(text), std::string::npos) << text;
+  EXPECT_NE(run({"plan", "--help"}).out.find("kolo plan step"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace kolo::test
