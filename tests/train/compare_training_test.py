@@ -131,23 +131,23 @@ class CompareTraining(unittest.TestCase):
         def command(arm, **key):
             row = next(row for row in rows if row.key == {"arm": arm, **key})
             return row, " ".join(row.command(Path("programs"), Path("folder")))
-        _, one = command("bytes, 1 rank", fixed_steps=1500, seed=1)
+        _, one = command("bytes, 1 rank", fixed_steps=600, seed=1)
         self.assertIn("kolo run -n 1 -- programs/train_language_model --output folder", one)
-        row, four = command("bytes, 4 ranks", minutes=40, seed=1)
+        row, four = command("bytes, 4 ranks", minutes=10, seed=1)
         self.assertIn("run -n 4 ", four)
-        self.assertIn("--minutes 40 --seed 1", four)
-        self.assertGreater(row.limit_s, 40 * 60)
+        self.assertIn("--minutes 10 --seed 1", four)
+        self.assertGreater(row.limit_s, 10 * 60)
         _, words = command("words, sparse tables", seed=3)
         self.assertIn("train_words --text /usr/share/dictd/wn.dict.dz --held-out 20000", words)
         self.assertEqual(sum(row.key.get("minutes") == 10 for row in rows), 3)
         found = [{"table": "language-model", "arm": "bytes, 4 ranks", "minutes": 10, "steps": 1000, "bytes_per_s": 30000.0, "bits": bits}
                  for bits in (2.0, 2.2)]
-        found.append({"table": "language-model", "arm": "words, dense tables", "steps": 9, "mean_step_s": 0.5, "perplexity": 99.0})
+        found.append({"table": "language-model", "arm": "words, sparse tables", "steps": 9, "mean_step_s": 0.5, "perplexity": 99.0})
         bits, _, words = summary("language-model", found).partition("\n\n")
         self.assertEqual([cell.strip() for cell in bits.splitlines()[-1].split("|")[1:-1]],
                          ["bytes, 4 ranks, 10 minutes", "2", "1,000", "30,000", "2.10 ± 0.14"])
         self.assertEqual([cell.strip() for cell in words.splitlines()[-1].split("|")[1:-1]],
-                         ["words, dense tables", "1", "9", "500", "99.00"])
+                         ["words, sparse tables", "1", "9", "500", "99.00"])
 
     def test_ways_of_the_images_are_compared_in_pairs(self):
         rows = list(TABLES["data"]([], 1))
