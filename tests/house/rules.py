@@ -24,6 +24,7 @@ TRAIN_ROOMS = {
     "nn": {"libtorch", "ddp"},
     "precision": {"libtorch", "ddp"},
     "checkpoint": {"libtorch", "ddp"},
+    "sharded": {"libtorch", "ddp", "optim"},
 }
 WITHOUT_TORCH = ("train", "compression")
 SOURCE_FOLDERS = ["include", "src", "train", "cli", "bench", "examples", "tests", "sim"]

@@ -2,8 +2,6 @@
 
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
-#include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -20,41 +18,6 @@
 #include "kolo/train/tensor.hpp"
 
 namespace kolo::train {
-
-/// Autograd calls it right after the gradient of one parameter was accumulated.
-class Reducer::Hook : public torch::autograd::FunctionPostHook {
- public:
-  Hook(Reducer& reducer, std::size_t index) : reducer_(reducer), index_(index) {}
-  torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
-                                            const torch::autograd::variable_list&) override {
-    reducer_.on_gradient(index_);
-    return outputs;
-  }
-  Reducer& reducer() noexcept { return reducer_; }
-
- private:
-  Reducer& reducer_;
-  std::size_t index_;
-};
-
-/// Part of one run of autograd's engine: its reach() is a callback at the end of the run. It is destroyed
-/// with the run, also with one that an exception broke off before its end.
-class Reducer::Ending {
- public:
-  explicit Ending(Reducer& reducer) : reducer_(reducer) {}
-  ~Ending() { reducer_.leave_run(is_reached_); }
-  Ending(const Ending&) = delete;
-  Ending& operator=(const Ending&) = delete;
-
-  void reach() {
-    is_reached_ = true;
-    reducer_.end_run();
-  }
-
- private:
-  Reducer& reducer_;
-  bool is_reached_ = false;
-};
 
 Reducer::Reducer(std::vector<NamedTensor> parameters, std::span<const std::size_t> tables,
                  Communicator communicator, const DistributedDataParallelOptions& options)
@@ -82,16 +45,11 @@ void Reducer::watch(std::size_t index) {
   state.accumulator = torch::autograd::impl::grad_accumulator(state.tensor);
   // One gradient cannot be averaged twice; and after a failure the old object may still be in scope.
   if (Reducer* const other = of(state.tensor)) other->retire(parameters_[index].name);
-  state.hook = state.accumulator->add_post_hook(std::make_unique<Hook>(*this, index));
+  state.hook = add_gradient_hook(state.accumulator, *this, index);
 }
 
 Reducer* Reducer::of(const at::Tensor& parameter) {
-  const auto accumulator = torch::autograd::impl::try_get_grad_accumulator(parameter);
-  if (!accumulator) return nullptr;
-  const auto& hooks = accumulator->post_hooks();
-  const auto found = std::ranges::find_if(
-      hooks, [](const auto& hook) { return dynamic_cast<Hook*>(hook.get()) != nullptr; });
-  return found == hooks.end() ? nullptr : &static_cast<Hook*>(found->get())->reducer();
+  return dynamic_cast<Reducer*>(listener_of(parameter));
 }
 
 Reducer::~Reducer() {
@@ -219,7 +177,7 @@ void Reducer::on_gradient(std::size_t index) {
   try {
     const bool begins = !in_backward_;
     if (begins) begin();
-    if (!end_is_queued_) queue_end();
+    if (!std::exchange(end_is_queued_, true)) queue_end(*this);
     if (begins && graph_) begin_static_pass();
     if (!graph_ || graph_->accumulated(index)) mark_ready(index, has_gradient);
   } catch (const std::exception& error) {
@@ -317,12 +275,6 @@ void Reducer::start(std::size_t index) {
   }
 }
 
-void Reducer::queue_end() {
-  const auto ending = std::make_shared<Ending>(*this);
-  torch::autograd::Engine::get_default_engine().queue_callback([ending] { ending->reach(); });
-  end_is_queued_ = true;
-}
-
 void Reducer::end_run() {
   if (error_) std::rethrow_exception(error_);
   const bool is_outermost = !is_nested_run();
@@ -345,7 +297,8 @@ void Reducer::leave_run(bool is_over) noexcept {
   }
   try {
     // The run was nested. That it was called from is current again, and has the rest of the gradients.
-    queue_end();
+    queue_end(*this);
+    end_is_queued_ = true;
   } catch (const std::exception&) {
     if (!error_) error_ = std::current_exception();
   }

@@ -16,6 +16,7 @@
 #include "ddp/bucket.hpp"
 #include "ddp/bucket_search.hpp"
 #include "ddp/forward_overlap.hpp"
+#include "ddp/gradient_listener.hpp"
 #include "ddp/join_agreement.hpp"
 #include "ddp/node.hpp"
 #include "ddp/parameter_check.hpp"
@@ -30,7 +31,7 @@ namespace kolo::train {
 /// accumulator reports in the thread that runs backward; the first report of a run of autograd's engine
 /// queues end_run(), which autograd calls when that run is over. Checkpointing nests runs: what the inner
 /// ones leave open ends with the outermost.
-class Reducer {
+class Reducer final : public GradientListener {
  public:
   /// `parameters` are those that want gradients, the same on all ranks, each tensor once; `tables` index
   /// those with sparse gradients. Whichever reducer watched one of them before is retired: it throws from
@@ -86,8 +87,6 @@ class Reducer {
   const CommunicationStatistics& total();
 
  private:
-  class Hook;
-  class Ending;
   struct Parameter {
     at::Tensor tensor;
     NodePtr accumulator;  ///< autograd holds it weakly; without it no hook fires
@@ -102,16 +101,15 @@ class Reducer {
   };
 
   void watch(std::size_t index);
-  void on_gradient(std::size_t index);
+  void on_gradient(std::size_t index) override;
   void begin();
   void mark_ready(std::size_t index, bool has_gradient);
   void start_complete_buckets();
   void start(std::size_t bucket);
   void begin_static_pass();
   void end_static_pass();
-  void queue_end();
-  void end_run();
-  void leave_run(bool is_over) noexcept;
+  void end_run() override;
+  void leave_run(bool is_over) noexcept override;
   void finish();
   void end_hook_step();
   void complete_unready();

@@ -14,7 +14,7 @@ namespace kolo::train {
 namespace {
 
 using StoragePtr = const c10::StorageImpl*;
-using Listener = std::shared_ptr<const std::function<void(std::size_t)>>;
+using Listener = std::shared_ptr<const FirstUse::OnUse>;
 
 StoragePtr storage_of(const c10::TensorImpl& tensor) {
   return tensor.has_storage() ? tensor.unsafe_storage().unsafeGetStorageImpl() : nullptr;
@@ -50,18 +50,9 @@ class WatchedStorages {
   }
 
   void use(const c10::TensorImpl& tensor) {
-    if (!is_active_.load(std::memory_order_relaxed)) return;
-    const StoragePtr storage = storage_of(tensor);
-    if (storage == nullptr) return;
     std::vector<Entry> hits;
-    {
-      const std::shared_lock lock(mutex_);
-      const auto [begin, end] = entries_.equal_range(storage);
-      for (auto entry = begin; entry != end; ++entry) hits.push_back(entry->second);
-    }
-    if (hits.empty()) return;
-    const at::DisableRecordFunctionGuard unobserved;
-    for (const Entry& hit : hits) (*hit.listener)(hit.index);
+    find(tensor, hits);
+    report(hits);
   }
 
  private:
@@ -71,19 +62,46 @@ class WatchedStorages {
     c10::Storage storage;  ///< keeps its address from being given to another one
   };
 
+  void find(const c10::TensorImpl& tensor, std::vector<Entry>& hits) {
+    if (!is_active_.load(std::memory_order_relaxed)) return;
+    const StoragePtr storage = storage_of(tensor);
+    if (storage == nullptr) return;
+    const std::shared_lock lock(mutex_);
+    const auto [begin, end] = entries_.equal_range(storage);
+    for (auto entry = begin; entry != end; ++entry) hits.push_back(entry->second);
+  }
+
   template <typename Values>
-  static void use_inputs(const Values& inputs) {
+  void find_all(const Values& inputs, std::vector<Entry>& hits) {
     for (const c10::IValue& input : inputs) {
       if (input.isTensor()) {
-        instance().use(*input.unsafeToTensorImpl());
+        find(*input.unsafeToTensorImpl(), hits);
       } else if (input.isList()) {
-        use_inputs(input.toListRef());
+        find_all(input.toListRef(), hits);
       }
     }
   }
 
+  /// Each listener is called once, with all that it watches.
+  static void report(const std::vector<Entry>& hits) {
+    if (hits.empty()) return;
+    const at::DisableRecordFunctionGuard unobserved;
+    std::vector<Listener> called;
+    for (const Entry& hit : hits) {
+      if (std::ranges::find(called, hit.listener) != called.end()) continue;
+      called.push_back(hit.listener);
+      std::vector<std::size_t> indices;
+      for (const Entry& other : hits) {
+        if (other.listener == hit.listener) indices.push_back(other.index);
+      }
+      (*hit.listener)(indices);
+    }
+  }
+
   static std::unique_ptr<at::ObserverContext> before(const at::RecordFunction& operation) {
-    use_inputs(operation.inputs());
+    std::vector<Entry> hits;
+    instance().find_all(operation.inputs(), hits);
+    report(hits);
     return nullptr;
   }
 
@@ -110,8 +128,7 @@ class WatchedStorages {
 
 }  // namespace
 
-FirstUse::FirstUse(std::function<void(std::size_t)> on_use)
-    : listener_(std::make_shared<const std::function<void(std::size_t)>>(std::move(on_use))) {}
+FirstUse::FirstUse(OnUse on_use) : listener_(std::make_shared<const OnUse>(std::move(on_use))) {}
 
 FirstUse::~FirstUse() {
   forget_all();

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -18,10 +19,11 @@ namespace kolo::train {
 /// Not thread-safe, but operations may run in any thread, also while this object changes.
 class FirstUse {
  public:
-  /// `on_use` is called in the thread that runs the operation, perhaps by several threads at once and more
-  /// than once for an index. Operations of its own are not looked at. It must not throw, as libtorch would
-  /// only log that.
-  explicit FirstUse(std::function<void(std::size_t index)> on_use);
+  /// Gets the indices of the watched tensors among the inputs of one operation, perhaps some more than once.
+  using OnUse = std::function<void(std::span<const std::size_t> indices)>;
+  /// `on_use` is called in the thread that runs the operation, perhaps by several threads at once. Operations
+  /// of its own are not looked at. It must not throw, as libtorch would only log that.
+  explicit FirstUse(OnUse on_use);
   ~FirstUse();
   FirstUse(const FirstUse&) = delete;
   FirstUse& operator=(const FirstUse&) = delete;
@@ -36,7 +38,7 @@ class FirstUse {
   static void touch(const at::Tensor& tensor);
 
  private:
-  std::shared_ptr<const std::function<void(std::size_t)>> listener_;
+  std::shared_ptr<const OnUse> listener_;
 };
 
 }  // namespace kolo::train

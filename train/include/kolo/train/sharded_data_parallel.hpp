@@ -1,0 +1,158 @@
+// ShardedDataParallel: data parallelism in which each rank keeps a part of what DistributedDataParallel keeps
+// whole.
+#pragma once
+
+#include "kolo/train/libtorch.hpp"
+
+#include <torch/nn/module.h>
+
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kolo/communicator.hpp"
+#include "kolo/train/communication_statistics.hpp"
+#include "kolo/train/sum_over_ranks.hpp"
+
+namespace kolo {
+
+/// What is divided among the N ranks (S. Rajbhandari et al.: "ZeRO: Memory Optimizations Toward Training
+/// Trillion Parameter Models", SC 2020, section 5: stages 1, 2 and 3). For P parameters of float32 and Adam a
+/// rank holds so many bytes, and sends so many times DistributedDataParallel's:
+///
+///     optimizer_state   8P + 8P/N           1.0
+///     gradients         4P + 12P/N          1.0
+///     parameters        16P/N + two units   1.5, less the gather that the last unit of forward saves
+enum class Shard { optimizer_state, gradients, parameters };
+
+struct ShardedDataParallelOptions {
+  Shard shard = Shard::parameters;
+  /// Submodules, by name, whose parameters travel together, and with Shard::parameters are there together.
+  /// Empty: the model's children; in place of a Sequential or ModuleList, its children. The model's other
+  /// parameters, and those that several units use, are there from their first use to the end of backward().
+  std::vector<std::string> units = {};
+  /// Copy rank 0's buffers (of batch normalization, say) to all ranks at the end of each backward().
+  bool broadcast_buffers = true;
+};
+
+/// What ShardedDataParallel<Model> does whatever the model's type.
+class ShardedDataParallelBase {
+ public:
+  /// While one lives, all parameters are whole on all ranks, to be saved, loaded, or read through pointers.
+  class Whole {
+   public:
+    explicit Whole(ShardedDataParallelBase& parallel);
+    /// Takes over what has been written to the parameters; must then be the same on all ranks.
+    ~Whole();
+    Whole(const Whole&) = delete;
+    Whole& operator=(const Whole&) = delete;
+
+   private:
+    ShardedDataParallelBase& parallel_;
+  };
+
+  struct ShardedParameter {
+    std::string name;
+    std::vector<std::int64_t> sizes;  ///< of the whole
+    at::Tensor shard;
+    /// Elements of each rank's shard: one rank's follow the other's, in the order in which they lie in
+    /// memory.
+    std::vector<std::uint64_t> counts;
+  };
+
+  /// Collective. Takes communicators of its own by Communicator::split(). Throws MismatchError (on all ranks)
+  /// that names the rank and the first difference when models or options are not alike; InvalidArgument when
+  /// there is nothing to train, a parameter is not a dense CPU tensor or has sparse gradients, `units` names
+  /// no submodule or one within another, or another object averages the gradient of a parameter.
+  ShardedDataParallelBase(std::shared_ptr<torch::nn::Module> module, Communicator communicator,
+                          ShardedDataParallelOptions options);
+  /// With Shard::parameters the model's parameters are NaN from then on, unless a Whole lives.
+  ~ShardedDataParallelBase();
+  ShardedDataParallelBase(const ShardedDataParallelBase&) = delete;
+  ShardedDataParallelBase& operator=(const ShardedDataParallelBase&) = delete;
+
+  /// What forward() does around the model's own, for those who call the model themselves.
+  void begin_forward();
+  void end_forward();
+
+  /// For the optimizer: this rank's part of each parameter, on each rank as many, in the same order; see
+  /// ShardedParameter. After backward() they have the averages as gradients, and the optimizer's step moves
+  /// them. An optimizer whose update of an element depends on that element alone (SGD, Adam, AdamW, RMSprop,
+  /// Adagrad) moves parameters as it does unsharded; LARS and LAMB do with sum_over_ranks().
+  std::vector<at::Tensor> parameters() const;
+  std::vector<ShardedParameter> sharded_parameters() const;
+  /// For optimizers that take norms of layers. A shard of a vector has one dimension and one of a matrix two,
+  /// so `exclude_vectors` means what it does unsharded.
+  SumOverRanks sum_over_ranks();
+  /// Collective: as kolo::clip_gradients(), for the norm over all ranks' shards, with the same bits on all.
+  double clip_gradients(double max_norm);
+
+  /// Collective.
+  [[nodiscard]] Whole whole() { return Whole(*this); }
+
+  /// The one that it was made with, for calls of the caller's own.
+  Communicator& communicator() noexcept;
+  /// What forward and backward waited for is exposed, whether it was gathers of parameters or averages of
+  /// gradients. Counts units that were averaged as all_reduces; `bytes` are those of gradients.
+  const CommunicationStatistics& total() const noexcept;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// Wraps a model of which each rank keeps a part, and which computes as the whole model does:
+///
+///     kolo::ShardedDataParallel model(Net(), communicator, {.shard = kolo::Shard::parameters});
+///     torch::optim::Adam optimizer(model.parameters(), 1e-3);            // this rank's shards
+///     ...
+///     optimizer.zero_grad();
+///     loss(model(images), labels).backward();
+///     optimizer.step();
+///
+/// At the start every rank gets rank 0's parameters and buffers. The first operation of libtorch on a
+/// parameter of a unit gathers the unit, in forward, in backward, and in parts that backward computes anew;
+/// the unit that was used next the last time is gathered meanwhile. With Shard::parameters a unit's memory is
+/// given back as soon as another unit is used. Gradients are averaged unit by unit during backward, each to
+/// the rank that owns them.
+///
+/// Several backward() calls in a row add up their averages in the shards' gradients, until zero_grad(). A
+/// parameter without a gradient counts as zero. Memory read through a pointer (data_ptr(), torch::save())
+/// wants a Whole. All ranks must run the same model in the same order; forward() is collective, in evaluation
+/// too. When a rank or the network fails, forward() or backward() throws kolo's error, and so does each later
+/// call. Not thread-safe.
+template <std::derived_from<torch::nn::Module> Model>
+class ShardedDataParallel : public ShardedDataParallelBase {
+ public:
+  ShardedDataParallel(std::shared_ptr<Model> model, Communicator communicator,
+                      ShardedDataParallelOptions options = {})
+      : ShardedDataParallelBase(model, std::move(communicator), std::move(options)),
+        model_(std::move(model)) {}
+  ShardedDataParallel(const torch::nn::ModuleHolder<Model>& model, Communicator communicator,
+                      ShardedDataParallelOptions options = {})
+      : ShardedDataParallel(model.ptr(), std::move(communicator), std::move(options)) {}
+
+  template <typename... Arguments>
+  auto forward(Arguments&&... arguments) {
+    begin_forward();
+    auto outputs = model_->forward(std::forward<Arguments>(arguments)...);
+    end_forward();
+    return outputs;
+  }
+  template <typename... Arguments>
+  auto operator()(Arguments&&... arguments) {
+    return forward(std::forward<Arguments>(arguments)...);
+  }
+
+  /// The model itself; its parameters may be away.
+  Model& model() { return *model_; }
+  Model* operator->() { return model_.get(); }
+
+ private:
+  std::shared_ptr<Model> model_;
+};
+
+}  // namespace kolo

@@ -1,0 +1,143 @@
+#include "kolo/train/sharded_data_parallel.hpp"
+
+#include <c10/core/GradMode.h>
+
+#include <cmath>
+#include <sstream>
+
+#include "ddp/agreement.hpp"
+#include "ddp/model.hpp"
+#include "kolo/error.hpp"
+#include "optim/sum_of_squares.hpp"
+#include "sharded/sharded_step.hpp"
+
+namespace kolo {
+namespace {
+
+std::string text_of(const ShardedDataParallelOptions& options) {
+  std::ostringstream text;
+  text << std::boolalpha << "the options shard " << static_cast<int>(options.shard) << ", broadcast_buffers "
+       << options.broadcast_buffers << ", units";
+  for (const std::string& unit : options.units) text << ' ' << unit;
+  return text.str();
+}
+
+void require_equal(Communicator& communicator, const ShardedDataParallelOptions& options) {
+  if (const auto complaint = train::first_difference(communicator, text_of(options), "options")) {
+    throw MismatchError("the options differ: " + complaint->text,
+                        {.peer = complaint->rank, .collective = "ShardedDataParallel"});
+  }
+}
+
+train::Model require_dense(train::Model model) {
+  if (model.tables.empty()) return model;
+  throw InvalidArgument("'" + model.trainable[model.tables[0]].name +
+                            "' has sparse gradients, which cannot be averaged in shards: make the embedding "
+                            "with sparse(false)",
+                        {});
+}
+
+}  // namespace
+
+struct ShardedDataParallelBase::State {
+  State(std::shared_ptr<torch::nn::Module> module_, Communicator communicator_,
+        const ShardedDataParallelOptions& options)
+      : module(std::move(module_)),
+        communicator(std::move(communicator_)),
+        own(communicator.split(0)),
+        model(agree(own, *module, options)),
+        buffers(model.buffers),
+        step(train::plan_units(*module, options.units, model.trainable),
+             options.broadcast_buffers ? &buffers : nullptr, own, options.shard) {}
+
+  static train::Model agree(Communicator& communicator, const torch::nn::Module& module,
+                            const ShardedDataParallelOptions& options) {
+    require_equal(communicator, options);
+    return train::alike(require_dense(train::Model(module, {})), communicator, {});
+  }
+
+  std::shared_ptr<torch::nn::Module> module;
+  Communicator communicator;  ///< the caller's, which the caller goes on using
+  Communicator own;           ///< so calls on the caller's cannot come between those of a step
+  train::Model model;
+  train::Replicator buffers;
+  train::ShardedStep step;
+};
+
+ShardedDataParallelBase::ShardedDataParallelBase(std::shared_ptr<torch::nn::Module> module,
+                                                 Communicator communicator,
+                                                 ShardedDataParallelOptions options) {
+  if (!module) throw InvalidArgument("there is no model", {});
+  if (!communicator.valid()) throw InvalidArgument("the communicator is not valid", {});
+  state_ = std::make_unique<State>(std::move(module), std::move(communicator), options);
+}
+
+ShardedDataParallelBase::~ShardedDataParallelBase() = default;
+
+ShardedDataParallelBase::Whole::Whole(ShardedDataParallelBase& parallel) : parallel_(parallel) {
+  parallel_.state_->step.make_whole();
+}
+
+ShardedDataParallelBase::Whole::~Whole() {
+  parallel_.state_->step.leave_whole();
+}
+
+void ShardedDataParallelBase::begin_forward() {
+  state_->step.begin_forward();
+}
+
+void ShardedDataParallelBase::end_forward() {
+  state_->step.end_forward();
+}
+
+std::vector<at::Tensor> ShardedDataParallelBase::parameters() const {
+  std::vector<at::Tensor> result;
+  for (const train::Unit& unit : state_->step.units()) {
+    for (const train::Unit::Member& member : unit.members()) result.push_back(member.shard);
+  }
+  return result;
+}
+
+std::vector<ShardedDataParallelBase::ShardedParameter> ShardedDataParallelBase::sharded_parameters() const {
+  std::vector<ShardedParameter> result;
+  for (const train::Unit& unit : state_->step.units()) {
+    for (const train::Unit::Member& member : unit.members())
+      result.push_back(
+          {member.named.name, member.named.tensor.sizes().vec(), member.shard, unit.counts_of(member)});
+  }
+  return result;
+}
+
+SumOverRanks ShardedDataParallelBase::sum_over_ranks() {
+  return [communicator = state_->step.communicator()](std::vector<double>& squares) mutable {
+    communicator.all_reduce(Buffer(squares));
+  };
+}
+
+double ShardedDataParallelBase::clip_gradients(double max_norm) {
+  if (!(max_norm > 0) || !std::isfinite(max_norm))
+    throw InvalidArgument("a max_norm of " + std::to_string(max_norm) + " is not positive and finite", {});
+  const c10::NoGradGuard no_grad;
+  std::vector<double> total{0};
+  const std::vector<at::Tensor> shards = parameters();
+  for (const at::Tensor& shard : shards) {
+    if (shard.grad().defined()) total[0] += train::sum_of_squares(shard.grad());
+  }
+  sum_over_ranks()(total);
+  const double norm = std::sqrt(total[0]);
+  if (!std::isfinite(norm) || norm <= max_norm) return norm;
+  for (const at::Tensor& shard : shards) {
+    if (shard.grad().defined()) shard.grad().mul_(max_norm / norm);
+  }
+  return norm;
+}
+
+Communicator& ShardedDataParallelBase::communicator() noexcept {
+  return state_->communicator;
+}
+
+const CommunicationStatistics& ShardedDataParallelBase::total() const noexcept {
+  return state_->step.total();
+}
+
+}  // namespace kolo

@@ -1,0 +1,104 @@
+// ShardedStep: gathers units when they are used, and averages their gradients when they are there.
+#pragma once
+
+#include "kolo/train/libtorch.hpp"
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ddp/gradient_listener.hpp"
+#include "ddp/replicas.hpp"
+#include "kolo/train/communication_statistics.hpp"
+#include "libtorch/first_use.hpp"
+#include "sharded/unit.hpp"
+#include "sharded/unit_plan.hpp"
+
+namespace kolo::train {
+
+/// The engine of ShardedDataParallel, which documents the behaviour. All ranks use the units in one order, as
+/// they run one model; gathers have a communicator of their own, so that they need no order among averages.
+class ShardedStep final : public GradientListener {
+ public:
+  /// `buffers` may be null.
+  ShardedStep(std::vector<PlannedUnit> plan, Replicator* buffers, const Communicator& communicator,
+              Shard shard);
+  ~ShardedStep();
+  ShardedStep(const ShardedStep&) = delete;
+  ShardedStep& operator=(const ShardedStep&) = delete;
+
+  /// Throws the error of an earlier step.
+  void require_sound();
+  void begin_forward();
+  void end_forward();
+  /// Collective: all units are there until leave_whole(), which takes over what was written to them.
+  void make_whole();
+  void leave_whole();
+
+  std::span<const Unit> units() const noexcept { return units_; }
+  const CommunicationStatistics& total() const noexcept { return total_; }
+  Communicator& communicator() noexcept { return averages_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Parameter {
+    std::size_t unit, member;
+    NodePtr accumulator;  ///< autograd holds it weakly; without it no hook fires
+    std::uintptr_t hook = 0;
+  };
+
+  void watch_gradients();
+  void use(std::span<const std::size_t> units) noexcept;
+  void use_all_kept(std::span<const std::size_t> units);
+  void use_some(std::span<const std::size_t> units);
+  void note_use(std::size_t unit);
+  void prefetch(std::size_t unit);
+  void wait_gather(std::size_t unit);
+  void release_all();
+
+  void on_gradient(std::size_t index) override;
+  void end_run() override;
+  void leave_run(bool is_over) noexcept override;
+  void begin_backward();
+  void start_complete();
+  void finish_oldest();
+  void follow_rank_0();
+  void finish();
+  void leave(const std::string& reason) noexcept;
+  [[noreturn]] void fail(const std::exception& error);
+
+  const Shard shard_;
+  Communicator gathers_, averages_;
+  std::vector<Unit> units_;
+  std::vector<bool> is_shared_;
+  std::vector<std::pair<at::Tensor, std::size_t>> watched_;
+  std::vector<Parameter> parameters_;
+  Replicator* buffers_;
+
+  std::mutex mutex_;                ///< operations may run in several threads
+  std::vector<std::size_t> order_;  ///< in which forward uses units
+  std::vector<std::size_t> uses_;   ///< in this forward
+  std::size_t last_used_;           ///< units_.size(): none
+  bool in_forward_ = false;
+  bool is_stale_ = false;  ///< shards have moved since units were gathered
+  bool is_held_ = false;   ///< between make_whole() and leave_whole()
+
+  bool in_backward_ = false;
+  bool end_is_queued_ = false;
+  bool is_ordered_ = false;  ///< average_order_ is that of a backward
+  std::vector<std::size_t> average_order_;
+  std::vector<std::size_t> ready_order_;              ///< in this backward
+  std::size_t next_started_ = 0, next_finished_ = 0;  ///< in average_order_
+  Clock::time_point first_start_;
+  std::exception_ptr error_;
+  std::chrono::nanoseconds exposed_{0};
+  CommunicationStatistics total_;
+  FirstUse first_use_;  ///< last: it calls use()
+};
+
+}  // namespace kolo::train
