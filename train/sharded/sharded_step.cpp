@@ -15,9 +15,6 @@
 namespace kolo::train {
 namespace {
 
-/// Averages under way: more of them keep more gradients in memory.
-constexpr std::size_t kAveragesUnderWay = 2;
-
 bool contains(std::span<const std::size_t> units, std::size_t unit) {
   return std::ranges::find(units, unit) != units.end();
 }
@@ -109,12 +106,6 @@ void ShardedStep::end_forward() {
   require_sound();  // operations cannot throw what a gather did
   const std::lock_guard lock(mutex_);
   in_forward_ = false;
-  if (!uses_.empty()) {
-    for (const std::size_t unit : order_) {
-      if (!contains(uses_, unit)) uses_.push_back(unit);
-    }
-    order_ = uses_;
-  }
   if (!c10::GradMode::is_enabled()) release_all();
 }
 
@@ -239,7 +230,7 @@ void ShardedStep::begin_backward() {
 /// In one order on all ranks, never in that of completion.
 void ShardedStep::start_complete() {
   while (next_started_ < units_.size() && units_[average_order_[next_started_]].is_complete()) {
-    if (next_started_ - next_finished_ == kAveragesUnderWay) finish_oldest();
+    if (next_finished_ < next_started_) finish_oldest();  // more under way are more gradients in memory
     const std::size_t unit = average_order_[next_started_];
     if (next_started_ == 0) first_start_ = Clock::now();
     units_[unit].start_scatter(averages_);
@@ -284,14 +275,17 @@ void ShardedStep::leave_run(bool is_over) noexcept {
   }
 }
 
-/// Ranks may have seen gradients in different orders; they must all follow one.
+/// After the first step: ranks may have used units and seen gradients in different orders; they must all
+/// follow one.
 void ShardedStep::follow_rank_0() {
-  std::vector<std::uint64_t> order(ready_order_.begin(), ready_order_.end());
-  for (const std::size_t unit : average_order_) {
-    if (!contains(ready_order_, unit)) order.push_back(unit);
+  for (auto [seen, order] : {std::pair(&uses_, &order_), std::pair(&ready_order_, &average_order_)}) {
+    std::vector<std::uint64_t> next(seen->begin(), seen->end());
+    for (const std::size_t unit : *order) {
+      if (!contains(*seen, unit)) next.push_back(unit);
+    }
+    averages_.broadcast(Buffer(next), 0);
+    order->assign(next.begin(), next.end());
   }
-  averages_.broadcast(Buffer(order), 0);
-  average_order_.assign(order.begin(), order.end());
 }
 
 void ShardedStep::finish() {
@@ -305,7 +299,10 @@ void ShardedStep::finish() {
   const std::lock_guard lock(mutex_);
   if (!is_held_) {
     release_all();
-    for (Unit& unit : units_) unit.set_stale();
+    for (Unit& unit : units_) {
+      unit.wait_gather();  // of a unit that was not used, on this rank
+      unit.set_stale();
+    }
     is_stale_ = true;
     if (shard_ != Shard::parameters) first_use_.watch(watched_);
   }

@@ -26,6 +26,8 @@ namespace kolo {
 ///     optimizer_state   8P + 8P/N           1.0
 ///     gradients         4P + 12P/N          1.0
 ///     parameters        16P/N + two units   1.5, less the gather that the last unit of forward saves
+///
+/// While backward runs, gradients of up to three units come on top of the last two.
 enum class Shard { optimizer_state, gradients, parameters };
 
 struct ShardedDataParallelOptions {

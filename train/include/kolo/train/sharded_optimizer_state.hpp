@@ -1,4 +1,5 @@
-// ShardedOptimizerState: the state of an optimizer of shards, for a checkpoint that any number of ranks can load.
+// ShardedOptimizerState: the state of an optimizer of shards, for a checkpoint that any number of ranks can
+// load.
 #pragma once
 
 #include "kolo/train/libtorch.hpp"
@@ -14,8 +15,8 @@
 
 namespace kolo {
 
-/// Puts the ranks' parts of the state together before a checkpoint is saved, and takes this rank's part when it
-/// is loaded:
+/// Puts the ranks' parts of the state together before a checkpoint is saved, and takes this rank's part when
+/// it is loaded:
 ///
 ///     kolo::ShardedOptimizerState state(model, optimizer);
 ///     kolo::Checkpoint checkpoint;
@@ -24,12 +25,13 @@ namespace kolo {
 ///     {
 ///       const auto whole = model.whole();
 ///       state.gather();
-///       checkpoint.save("run.pt", step, communicator);      // or: step = checkpoint.load("run.pt", communicator)
+///       checkpoint.save("run.pt", step, communicator);      // or: step = checkpoint.load("run.pt",
+///       communicator)
 ///     }
 ///
-/// Serves optimizers that keep for a parameter tensors of its size, and numbers that are the same on all ranks:
-/// SGD, Adam, AdamW, RMSprop, Adagrad, LARS, LAMB. The whole state is in memory meanwhile. Not thread-safe; the
-/// model and the optimizer, which must be of model.parameters(), must outlive it.
+/// Serves optimizers that keep for a parameter tensors of its size, and numbers that are the same on all
+/// ranks: SGD, Adam, AdamW, RMSprop, Adagrad, LARS, LAMB. The whole state is in memory meanwhile. Not
+/// thread-safe; the model and the optimizer, which must be of model.parameters(), must outlive it.
 class ShardedOptimizerState {
  public:
   /// Throws InvalidArgument where the optimizer has other parameters than the model's shards.

@@ -1,0 +1,130 @@
+// Shards in a checkpoint: it is that of the whole model, so another number of ranks can go on.
+#include <gtest/gtest.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/sgd.h>
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+
+#include "kolo/error.hpp"
+#include "kolo/train/checkpoint.hpp"
+#include "kolo/train/lamb.hpp"
+#include "kolo/train/sharded_data_parallel.hpp"
+#include "kolo/train/sharded_optimizer_state.hpp"
+#include "train/sharded/tower.hpp"
+#include "train/support/ranks.hpp"
+
+namespace kolo::test {
+namespace {
+
+using Optimizer = std::unique_ptr<torch::optim::Optimizer>;
+using MakeOptimizer = std::function<Optimizer(const std::vector<at::Tensor>&, const SumOverRanks&)>;
+
+class ShardedCheckpoint : public testing::Test {
+ protected:
+  ~ShardedCheckpoint() override { std::filesystem::remove_all(folder_); }
+  std::string file() const { return folder_ / "run.pt"; }
+
+ private:
+  std::filesystem::path make() {
+    std::string name = std::filesystem::temp_directory_path() / "kolo-sharded-XXXXXX";
+    return mkdtemp(name.data());
+  }
+  std::filesystem::path folder_ = make();
+};
+
+struct Run {
+  Run(Communicator& communicator, Shard shard, const MakeOptimizer& make)
+      : model(Tower(2), communicator, {.shard = shard}),
+        optimizer(make(model.parameters(), model.sum_over_ranks())),
+        state(model, *optimizer) {
+    checkpoint.add("model", model.model()).add("optimizer", state);
+  }
+  /// All ranks have the same samples, so that their number does not matter.
+  void train(int first, int last) {
+    for (int step = first; step < last; ++step) {
+      optimizer->zero_grad();
+      squares(model(numbers(3, 7, step).to(at::kDouble)), numbers(3, 7, 900).to(at::kDouble)).backward();
+      optimizer->step();
+    }
+  }
+  void save(const std::string& path, std::uint64_t step, Communicator& communicator) {
+    const auto whole = model.whole();
+    state.gather();
+    checkpoint.save(path, step, communicator);
+  }
+  std::uint64_t load(const std::string& path, Communicator& communicator) {
+    const auto whole = model.whole();
+    return checkpoint.load(path, communicator);
+  }
+  std::vector<at::Tensor> values() {
+    const auto whole = model.whole();
+    std::vector<at::Tensor> result;
+    for (const at::Tensor& parameter : unique_parameters(model.model()))
+      result.push_back(parameter.detach().clone());
+    return result;
+  }
+
+  ShardedDataParallel<TowerImpl> model;
+  Optimizer optimizer;
+  ShardedOptimizerState state;
+  Checkpoint checkpoint;
+};
+
+void expect_to_go_on(const std::string& file, const MakeOptimizer& make) {
+  std::vector<at::Tensor> straight;
+  run_all(4, [&](Communicator& communicator) {
+    at::set_num_threads(1);
+    Run run(communicator, Shard::parameters, make);
+    run.train(0, 5);
+    run.save(file, 5, communicator);
+    run.train(5, 10);
+    const auto values = run.values();
+    if (communicator.rank() == 0) straight = values;
+  });
+  for (const auto& [ranks, shard] : {std::pair(4, Shard::parameters), std::pair(3, Shard::gradients),
+                                     std::pair(2, Shard::parameters), std::pair(1, Shard::optimizer_state)}) {
+    run_all(ranks, [&, shard = shard](Communicator& communicator) {
+      at::set_num_threads(1);
+      Run run(communicator, shard, make);
+      run.train(0, 2);  // what is there before is replaced
+      EXPECT_EQ(run.load(file, communicator), 5U);
+      run.train(5, 10);
+      const auto values = run.values();
+      for (std::size_t i = 0; i < values.size(); ++i)
+        EXPECT_LT((values[i] - straight[i]).abs().max().item().toDouble(), 1e-10) << "parameter " << i;
+    });
+  }
+}
+
+TEST_F(ShardedCheckpoint, AdamGoesOnWithAnotherNumberOfRanks) {
+  expect_to_go_on(file(), [](const auto& parameters, const SumOverRanks&) {
+    return std::make_unique<torch::optim::Adam>(parameters,
+                                                torch::optim::AdamOptions(0.01).weight_decay(0.01));
+  });
+}
+
+TEST_F(ShardedCheckpoint, MomentumGoesOnToo) {
+  expect_to_go_on(file(), [](const auto& parameters, const SumOverRanks&) {
+    return std::make_unique<torch::optim::SGD>(parameters, torch::optim::SGDOptions(0.05).momentum(0.9));
+  });
+}
+
+TEST_F(ShardedCheckpoint, LambGoesOnToo) {
+  expect_to_go_on(file(), [](const auto& parameters, const SumOverRanks& sum) {
+    return std::make_unique<LAMB>(parameters, LAMBOptions(0.02), sum);
+  });
+}
+
+TEST_F(ShardedCheckpoint, AnOptimizerOfOtherParametersIsRefused) {
+  const std::string said = error_of_all(2, [](Communicator& communicator) {
+    ShardedDataParallel model(Tower(1), communicator, {});
+    torch::optim::SGD optimizer(model.model().parameters(), 0.1);
+    const ShardedOptimizerState state(model, optimizer);
+  });
+  EXPECT_NE(said.find("is not one of the model's shards"), std::string::npos) << said;
+}
+
+}  // namespace
+}  // namespace kolo::test
