@@ -77,6 +77,26 @@ class LanguageModel(unittest.TestCase):
         self.assertAlmostEqual(runs[1]["held_out"][-1][1], runs[4]["held_out"][-1][1], delta=2e-3)
         self.assertLess(runs[1]["held_out"][-1][1], runs[1]["held_out"][0][1])
 
+    def test_shards_learn_the_same(self):
+        losses = {}
+        for shard in ("none", "optimizer_state", "gradients", "parameters"):
+            _, output = self.train(3, "--batch", "15", "--steps", "30", "--shard", shard)
+            run = self.metrics(output)
+            losses[shard] = [bits for _, bits, _ in run["loss"]] + [run["held_out"][-1][1]]
+            share = run["communication"]["sent_bytes_per_step"] / run["communication"]["ring_bytes_per_step"]
+            # Parameters are gathered twice a step, but for those that forward used last.
+            self.assertAlmostEqual(share, 1.5 if shard == "parameters" else 1, delta=0.1 if shard == "parameters" else 0.01)
+        for shard, values in losses.items():
+            for one, other in zip(values, losses["none"], strict=True):
+                self.assertAlmostEqual(one, other, delta=2e-3, msg=shard)
+
+    def test_a_sharded_checkpoint_goes_on_with_other_ranks(self):
+        checkpoint = os.path.join(self.folder.name, "run.pt")
+        self.train(4, "--steps", "20", "--checkpoint", checkpoint, "--shard", "parameters")
+        said, output = self.train(2, "--steps", "60", "--checkpoint", checkpoint, "--shard", "gradients")
+        self.assertIn("goes on after step 20", said)
+        self.assertLess(self.metrics(output)["held_out"][-1][1], 4)
+
     def test_time_ends_it_too(self):
         said, output = self.train(2, "--minutes", "0.05")
         run = self.metrics(output)

@@ -18,6 +18,7 @@ struct Options {
   double weight_decay = 0.1;
   double max_norm = 1;  ///< of all gradients
   Shape shape;
+  std::string shard = "none";
   std::string precision = "auto";
   std::uint64_t seed = 1;
   std::string checkpoint;  ///< file; empty: none

@@ -50,6 +50,7 @@ std::string metrics_json(const Options& options, const History& history) {
         {"longest_ngram", options.shape.longest_ngram},
         {"ngram_rows", options.shape.ngram_rows},
         {"ngram_width", options.shape.ngram_width},
+        {"shard", options.shard},
         {"context", options.shape.context},
         {"seed", options.seed}}},
       {"in_bfloat16", history.in_bfloat16},

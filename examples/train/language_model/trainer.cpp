@@ -23,11 +23,10 @@
 #include "kolo/train/autocast.hpp"
 #include "kolo/train/averages.hpp"
 #include "kolo/train/checkpoint.hpp"
-#include "kolo/train/clip_gradients.hpp"
-#include "kolo/train/distributed_data_parallel.hpp"
 #include "kolo/train/learning_rate.hpp"
 #include "kolo/train/training_schedule.hpp"
 #include "language_model/evaluate.hpp"
+#include "language_model/parallel_model.hpp"
 #include "language_model/windows.hpp"
 #include "support/corpus.hpp"
 #include "support/gzip_file.hpp"
@@ -50,24 +49,6 @@ constexpr std::int64_t kWindowsSkipped = 8;
 /// Where the end is a moment, not a step, the schedule counts parts of the run.
 constexpr std::uint64_t kParts = 10'000;
 
-/// Matrices decay; what is added or looked up does not.
-std::vector<torch::optim::OptimizerParamGroup> groups_of(const TransformerImpl& model,
-                                                         const Options& options) {
-  std::vector<at::Tensor> decayed, others;
-  for (const auto& parameter : model.named_parameters()) {
-    const bool is_matrix = parameter.value().dim() > 1 && parameter.key().rfind("embedding", 0) != 0;
-    (is_matrix ? decayed : others).push_back(parameter.value());
-  }
-  const auto with = [&](double decay) {
-    return std::make_unique<torch::optim::AdamWOptions>(
-        torch::optim::AdamWOptions(options.learning_rate).betas({0.9, 0.99}).weight_decay(decay));
-  };
-  std::vector<torch::optim::OptimizerParamGroup> groups;
-  groups.emplace_back(decayed, with(options.weight_decay));
-  groups.emplace_back(others, with(0));
-  return groups;
-}
-
 /// How long training has taken, for a checkpoint.
 struct TrainedSeconds {
   double value = 0;
@@ -87,14 +68,6 @@ bool is_in_bfloat16(const Options& options, kolo::Communicator& communicator) {
   return have == 1;
 }
 
-kolo::DistributedDataParallelOptions parallel_options(std::shared_ptr<kolo::Timeline> timeline) {
-  kolo::DistributedDataParallelOptions parallel;
-  parallel.first_bucket_bytes = 128u << 10;
-  parallel.bucket_bytes = 1u << 20;
-  parallel.timeline = std::move(timeline);
-  return parallel;
-}
-
 class Training {
  public:
   Training(const Options& options, kolo::Communicator& communicator, std::shared_ptr<kolo::Timeline> timeline)
@@ -105,20 +78,20 @@ class Training {
         training_(corpus_.training, options.shape.context),
         held_out_(corpus_.held_out, options.shape.context),
         in_bfloat16_(is_in_bfloat16(options, communicator)),
-        model_(Transformer(options.shape), communicator, parallel_options(timeline_)),
-        optimizer_(groups_of(model_.model(), options)),
+        model_(options, communicator, timeline_),
+        optimizer_(model_.groups()),
         rate_(
             kolo::TrainingSchedule::cosine(options.learning_rate, {.total = kParts, .warm_up = kParts / 50})),
         line_(communicator.rank() == 0 ? options.progress : "none") {
-    model_.check(optimizer_);
-    checkpoint_.add("model", model_.model()).add("optimizer", optimizer_).add("time", trained_);
+    model_.add_to(checkpoint_, optimizer_);
+    checkpoint_.add("time", trained_);
     history_.ranks = communicator.size();
     history_.in_bfloat16 = in_bfloat16_;
     history_.training_bytes = static_cast<std::int64_t>(corpus_.training.size());
     history_.held_out_bytes = static_cast<std::int64_t>(corpus_.held_out.size());
     history_.bytes_per_step = options.batch * options.shape.context;
     history_.gzip_bits = support::gzip_bits_per_byte(corpus_.held_out);
-    for (const at::Tensor& parameter : model_.parameters()) history_.parameters += parameter.numel();
+    history_.parameters = model_.parameters();
   }
 
   History run() {
@@ -147,7 +120,7 @@ class Training {
   }
 
   void train_until(double end) {
-    model_->train();
+    model_.train(true);
     double sum = 0;
     std::int64_t steps = 0;
     double report_begin = trained_.value;
@@ -184,13 +157,10 @@ class Training {
     timeline_->span("backward", "compute", backward, update);
     const double mean = agree(loss.item().toDouble(), trained_.value + seconds(update - begin));
     const auto agreed = Clock::now();
-    kolo::clip_gradients(model_.parameters(), options_.max_norm);
+    model_.clip_gradients(options_.max_norm);
     optimizer_.step();
     timeline_->span("optimizer", "compute", agreed, Clock::now());
-    if (history_.steps++ > first_step_) {
-      gradient_bytes_ += static_cast<double>(model_.last_step().bytes);
-      sent_bytes_ += static_cast<double>(sent);
-    }
+    if (history_.steps++ > first_step_) sent_bytes_ += static_cast<double>(sent);
     unseen_ = seconds(Clock::now() - update);
     return mean;
   }
@@ -226,10 +196,11 @@ class Training {
   }
 
   void evaluate(std::int64_t every) {
-    model_->eval();
+    model_.train(false);
     const kolo::Autocast autocast(in_bfloat16_);
-    const double bits =
-        bits_per_byte(model_.model(), held_out_, options_.shape.context, every, communicator_);
+    const double bits = model_.with_whole([&](TransformerImpl& model) {
+      return bits_per_byte(model, held_out_, options_.shape.context, every, communicator_);
+    });
     history_.held_out.push_back({static_cast<double>(history_.steps), bits, trained_.value});
     if (communicator_.rank() != 0) return;
     line_.note(fmt::format("step {}: {:.3f} bits per byte of {}", history_.steps, bits,
@@ -249,7 +220,7 @@ class Training {
     std::int64_t is_there = std::filesystem::exists(options_.checkpoint) ? 1 : 0;
     communicator_.broadcast(kolo::Buffer(&is_there, 1, kolo::DType::int64), 0);  // rank 0 has the file
     if (is_there == 0) return;
-    history_.steps = static_cast<std::int64_t>(checkpoint_.load(options_.checkpoint, communicator_));
+    history_.steps = static_cast<std::int64_t>(model_.load(checkpoint_, communicator_));
     first_step_ = history_.steps;
     if (communicator_.rank() == 0)
       line_.note(fmt::format("goes on after step {}, from {}", history_.steps, options_.checkpoint));
@@ -257,22 +228,25 @@ class Training {
 
   void save() {
     if (options_.checkpoint.empty()) return;
-    checkpoint_.save(options_.checkpoint, static_cast<std::uint64_t>(history_.steps), communicator_);
+    model_.save(checkpoint_, static_cast<std::uint64_t>(history_.steps), communicator_);
   }
 
   void finish() {
-    if (communicator_.rank() == 0 && history_.signal == 0 && options_.generate > 0) {
+    model_.with_whole([&](TransformerImpl& model) {
+      if (communicator_.rank() != 0 || history_.signal != 0 || options_.generate == 0) return;
       const kolo::Autocast autocast(in_bfloat16_);
-      history_.generated = generate(model_.model(), options_);
-    }
+      history_.generated = generate(model, options_);
+    });
     const double steps = static_cast<double>(std::max<std::int64_t>(history_.steps - first_step_ - 1, 1));
-    const kolo::Metrics mean = kolo::average({{"gradients", gradient_bytes_ / steps},
-                                              {"sent", sent_bytes_ / steps},
-                                              {"peak", support::peak_bytes()}},
-                                             communicator_);
+    const kolo::CommunicationStatistics& total = model_.total();
+    const double gradients =
+        static_cast<double>(total.bytes) / static_cast<double>(std::max<std::uint64_t>(total.steps, 1));
+    const kolo::Metrics mean = kolo::average(
+        {{"gradients", gradients}, {"sent", sent_bytes_ / steps}, {"peak", support::peak_bytes()}},
+        communicator_);
     history_.communication = {.ranks = history_.ranks,
                               .steps = history_.steps - first_step_,
-                              .statistics = model_.total(),
+                              .statistics = total,
                               .gradient_bytes_per_step = mean.at("gradients"),
                               .sent_bytes_per_step = mean.at("sent")};
     history_.peak_bytes = mean.at("peak");
@@ -290,7 +264,7 @@ class Training {
   support::Corpus corpus_;
   Text training_, held_out_;
   bool in_bfloat16_;
-  kolo::DistributedDataParallel<TransformerImpl> model_;
+  ParallelModel model_;
   torch::optim::AdamW optimizer_;
   kolo::TrainingSchedule rate_;
   kolo::Checkpoint checkpoint_;
@@ -298,7 +272,6 @@ class Training {
   double unseen_ = 0;  ///< seconds of a step after agree()
   support::ProgressLine line_;
   std::int64_t first_step_ = 0;  ///< of this run
-  double gradient_bytes_ = 0;
   double sent_bytes_ = 0;
   History history_;
 };

@@ -1,0 +1,112 @@
+#include "language_model/parallel_model.hpp"
+
+#include <torch/optim/adamw.h>
+
+#include "kolo/train/clip_gradients.hpp"
+
+namespace language_model {
+namespace {
+
+kolo::Shard shard_of(const std::string& name) {
+  if (name == "optimizer_state") return kolo::Shard::optimizer_state;
+  return name == "gradients" ? kolo::Shard::gradients : kolo::Shard::parameters;
+}
+
+}  // namespace
+
+ParallelModel::ParallelModel(const Options& options, kolo::Communicator& communicator,
+                             std::shared_ptr<kolo::Timeline> timeline)
+    : options_(options) {
+  const Transformer model(options.shape);
+  if (options.shard != "none") {
+    sharded_ = std::make_unique<kolo::ShardedDataParallel<TransformerImpl>>(
+        model, communicator, kolo::ShardedDataParallelOptions{.shard = shard_of(options.shard)});
+    return;
+  }
+  kolo::DistributedDataParallelOptions parallel;
+  parallel.first_bucket_bytes = 128u << 10;
+  parallel.bucket_bytes = 1u << 20;
+  parallel.timeline = std::move(timeline);
+  plain_ = std::make_unique<kolo::DistributedDataParallel<TransformerImpl>>(model, communicator, parallel);
+}
+
+at::Tensor ParallelModel::operator()(const at::Tensor& bytes) {
+  return sharded_ ? (*sharded_)(bytes) : (*plain_)(bytes);
+}
+
+void ParallelModel::train(bool is_on) {
+  (sharded_ ? sharded_->model() : plain_->model()).train(is_on);
+}
+
+std::vector<ParallelModel::Part> ParallelModel::parts() const {
+  std::vector<Part> result;
+  if (sharded_) {
+    for (auto& [name, sizes, shard, counts] : sharded_->sharded_parameters()) {
+      std::int64_t elements = 1;
+      for (const std::int64_t size : sizes) elements *= size;
+      result.push_back({name, shard, sizes.size(), elements});
+    }
+    return result;
+  }
+  for (auto& [name, tensor, has_sparse_gradients] : plain_->averaged_parameters())
+    result.push_back({name, tensor, static_cast<std::size_t>(tensor.dim()), tensor.numel()});
+  return result;
+}
+
+std::vector<torch::optim::OptimizerParamGroup> ParallelModel::groups() const {
+  std::vector<at::Tensor> decayed, others;
+  for (const Part& part : parts()) {
+    const bool is_matrix = part.dimensions > 1 && !part.name.starts_with("embedding");
+    (is_matrix ? decayed : others).push_back(part.tensor);
+  }
+  const auto with = [&](double decay) {
+    return std::make_unique<torch::optim::AdamWOptions>(
+        torch::optim::AdamWOptions(options_.learning_rate).betas({0.9, 0.99}).weight_decay(decay));
+  };
+  std::vector<torch::optim::OptimizerParamGroup> groups;
+  groups.emplace_back(decayed, with(options_.weight_decay));
+  groups.emplace_back(others, with(0));
+  return groups;
+}
+
+void ParallelModel::clip_gradients(double max_norm) {
+  if (sharded_) {
+    sharded_->clip_gradients(max_norm);
+  } else {
+    kolo::clip_gradients(plain_->parameters(), max_norm);
+  }
+}
+
+std::int64_t ParallelModel::parameters() const {
+  std::int64_t sum = 0;
+  for (const Part& part : parts()) sum += part.elements;
+  return sum;
+}
+
+const kolo::CommunicationStatistics& ParallelModel::total() const {
+  return sharded_ ? sharded_->total() : plain_->total();
+}
+
+void ParallelModel::add_to(kolo::Checkpoint& checkpoint, torch::optim::Optimizer& optimizer) {
+  if (sharded_) {
+    state_ = std::make_unique<kolo::ShardedOptimizerState>(*sharded_, optimizer);
+    checkpoint.add("model", sharded_->model()).add("optimizer", *state_);
+  } else {
+    plain_->check(optimizer);
+    checkpoint.add("model", plain_->model()).add("optimizer", optimizer);
+  }
+}
+
+void ParallelModel::save(const kolo::Checkpoint& checkpoint, std::uint64_t step,
+                         kolo::Communicator& communicator) {
+  with_whole([&](TransformerImpl&) {
+    if (state_) state_->gather();
+    checkpoint.save(options_.checkpoint, step, communicator);
+  });
+}
+
+std::uint64_t ParallelModel::load(kolo::Checkpoint& checkpoint, kolo::Communicator& communicator) {
+  return with_whole([&](TransformerImpl&) { return checkpoint.load(options_.checkpoint, communicator); });
+}
+
+}  // namespace language_model
