@@ -84,8 +84,10 @@ class LanguageModel(unittest.TestCase):
             run = self.metrics(output)
             losses[shard] = [bits for _, bits, _ in run["loss"]] + [run["held_out"][-1][1]]
             share = run["communication"]["sent_bytes_per_step"] / run["communication"]["ring_bytes_per_step"]
-            # Parameters are gathered twice a step, but for those that forward used last.
-            self.assertAlmostEqual(share, 1.5 if shard == "parameters" else 1, delta=0.1 if shard == "parameters" else 0.01)
+            # Of what is gathered, some is there from an evaluation, or from the end of forward.
+            most = 1.5 if shard == "parameters" else 1
+            self.assertGreater(share, 0.8 * most)
+            self.assertLess(share, most + 0.001)
         for shard, values in losses.items():
             for one, other in zip(values, losses["none"], strict=True):
                 self.assertAlmostEqual(one, other, delta=2e-3, msg=shard)

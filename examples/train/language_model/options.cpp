@@ -40,6 +40,10 @@ std::optional<int> parse_options(int argc, char** argv, bool speak, Options& opt
       ->check(CLI::PositiveNumber);
   app.add_option("--context", options.shape.context, "Bytes of a window")->check(CLI::Range(2, 4096));
   app.add_option(
+         "--shard", options.shard,
+         "What each rank keeps a part of: the optimizer's state; gradients as well; parameters as well")
+      ->check(CLI::IsMember({"none", "optimizer_state", "gradients", "parameters"}));
+  app.add_option(
          "--precision", options.precision,
          "What products compute with; auto: bfloat16 if all ranks' processors multiply it, else float32")
       ->check(CLI::IsMember({"auto", "float32", "bfloat16"}));
