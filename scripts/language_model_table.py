@@ -2,6 +2,7 @@
 import json
 import statistics
 
+import spread_plot
 from training_rows import Row, aligned, spread
 
 DICTIONARY = "/usr/share/dictd/wn.dict.dz"
@@ -88,3 +89,13 @@ def language_model_summary(rows):
     if lines:
         parts.append(aligned(["model", "seeds", "steps", "ms a step", f"perplexity of {HELD_OUT_WORDS:,} words"], lines))
     return "\n\n".join(parts)
+
+
+def language_model_plot(rows):
+    """Bits per byte of the runs with equal steps, from where the steep begin is over."""
+    runs = [row for row in rows if row["table"] == "language-model" and "fixed_steps" in row]
+    series = {row["arm"]: [(step, bits, 0) for step, bits in row["curve"] if step > STEPS / 20] for row in runs}
+    ends = " and ".join(f"{row['bits']:.3f}" for row in runs)
+    return spread_plot.plot(series, "A language model of bytes",
+                            f"training loss on Debian's dict-wn; the curves lie on each other: {ends} bits per byte held out",
+                            "steps of 4,096 bytes", range(0, STEPS + 1, 100), y_label="bits per byte", shift=0)

@@ -9,8 +9,8 @@ BARS = ".bar { fill: none; stroke-width: 1.25; opacity: 0.75; }\n"
 SHIFT = 4
 
 
-def plot(series, title, subtitle, x_label, x_ticks, is_log=False):
-    """series: {arm: [(x, mean, standard deviation)]} in percent; x_ticks: what is written at the axis. Returns SVG text."""
+def plot(series, title, subtitle, x_label, x_ticks, is_log=False, y_label="test accuracy, %", shift=SHIFT):
+    """series: {arm: [(x, mean, standard deviation)]}; x_ticks: what is written at the axis. Returns SVG text."""
     points = [point for line in series.values() for point in line]
     lowest = math.floor(min(mean - deviation for _, mean, deviation in points))
     highest = math.ceil(max(mean + deviation for _, mean, deviation in points))
@@ -46,8 +46,8 @@ def plot(series, title, subtitle, x_label, x_ticks, is_log=False):
     out.append(f'<text x="{(LEFT + RIGHT) / 2}" y="{BOTTOM + 46}" text-anchor="middle">{escape(x_label)}</text>')
     middle = (TOP + BOTTOM) / 2
     out.append(f'<text x="{LEFT - 48}" y="{middle}" text-anchor="middle" '
-               f'transform="rotate(-90 {LEFT - 48} {middle})">test accuracy, %</text>')
-    places = [[(x_of(x) + SHIFT * (i - (len(series) - 1) / 2), mean, deviation) for x, mean, deviation in line]
+               f'transform="rotate(-90 {LEFT - 48} {middle})">{escape(y_label)}</text>')
+    places = [[(x_of(x) + shift * (i - (len(series) - 1) / 2), mean, deviation) for x, mean, deviation in line]
               for i, line in enumerate(series.values())]
     for i, line in enumerate(places):
         path = " ".join(f"{'L' if k else 'M'}{x:.1f} {y_of(mean):.1f}" for k, (x, mean, _) in enumerate(line))
