@@ -120,7 +120,7 @@ void expect_equal(const Setting& setting, const std::vector<int>& rank_counts) {
 TEST(Sharded, AdamMakesTheStepsOfTheWholeModel) {
   expect_equal({make<torch::optim::AdamOptions, torch::optim::Adam>(
                    torch::optim::AdamOptions(0.01).weight_decay(0.01))},
-               {1, 2, 3, 4});
+               {1, 4});
 }
 
 TEST(Sharded, MomentumMakesThemToo) {
@@ -132,7 +132,7 @@ TEST(Sharded, SeveralBackwardsAddUp) {
   expect_equal(
       {.optimizer = make<torch::optim::SGDOptions, torch::optim::SGD>(torch::optim::SGDOptions(0.05)),
        .backwards = 3},
-      {2, 3});
+      {3});
 }
 
 TEST(Sharded, OneNormIsClipped) {
