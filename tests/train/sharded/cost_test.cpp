@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/optim/adam.h>
+#include <torch/version.h>
 
 #include <algorithm>
 #include <atomic>
@@ -90,10 +91,16 @@ TEST(ShardedCost, BytesAreThoseOfTheFormulas) {
 class CountingAllocator final : public c10::Allocator {
  public:
   explicit CountingAllocator(c10::Allocator& inner) : inner_(inner) {}
-  c10::DataPtr allocate(std::size_t bytes) const override { return count(bytes); }
-#if __has_include(<c10/core/AllocatorConfig.h>)
+#if TORCH_VERSION_MAJOR >= 2
+  c10::DataPtr allocate(std::size_t bytes) override {
+    return count(bytes);
+  }
   void copy_data(void* to, const void* from, std::size_t bytes) const override {
     default_copy_data(to, from, bytes);
+  }
+#else
+  c10::DataPtr allocate(std::size_t bytes) const override {
+    return count(bytes);
   }
 #endif
 
