@@ -185,7 +185,7 @@ std::vector<int> rounding_depths(std::span<const Schedule> schedules, const Mess
   const std::vector<std::vector<float>> inputs(schedules.size(), std::vector<float>(count));
   const auto depths =
       run(schedules, graph, inputs, kernels::wire_format(arithmetic.wire).block, Depths(arithmetic));
-  // The rank that completes a chunk has the least: what the others get from it is rounded already.
+  // The rank that completes a chunk has the least: what the other ranks get from it is rounded already.
   std::vector<int> result(depths[0].begin(), depths[0].end());
   for (const std::vector<float>& of_rank : depths) {
     for (std::size_t i = 0; i < result.size(); ++i) {

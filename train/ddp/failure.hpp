@@ -2,7 +2,9 @@
 #pragma once
 
 #include <exception>
+#include <string>
 
+#include "kolo/communicator.hpp"
 #include "kolo/error.hpp"
 
 namespace kolo::train {
@@ -12,6 +14,23 @@ namespace kolo::train {
 inline bool comes_to_all(const std::exception& error) {
   return dynamic_cast<const Error*>(&error) != nullptr &&
          dynamic_cast<const InvalidArgument*>(&error) == nullptr;
+}
+
+/// Ends the communicator on all ranks. Nothing where it has failed before: all ranks know of that.
+inline void abort_unless_failed(Communicator& communicator, const std::string& reason) noexcept {
+  try {
+    communicator.abort(reason);
+  } catch (const std::exception&) {
+    // An earlier failure has reached all ranks.
+  }
+}
+
+/// This rank gives up for `reason`: the error that all ranks get.
+inline std::exception_ptr leave(Communicator& communicator, const std::string& reason) noexcept {
+  const int rank = communicator.rank();
+  abort_unless_failed(communicator, reason);
+  return std::make_exception_ptr(
+      AbortedError("rank " + std::to_string(rank) + " aborted: " + reason, {.peer = rank}));
 }
 
 }  // namespace kolo::train

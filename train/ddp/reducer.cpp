@@ -305,15 +305,7 @@ void Reducer::leave_run(bool is_over) noexcept {
 }
 
 void Reducer::leave(const std::string& reason) noexcept {
-  if (error_) return;
-  const int rank = communicator_.rank();
-  error_ = std::make_exception_ptr(
-      AbortedError("rank " + std::to_string(rank) + " aborted: " + reason, {.peer = rank}));
-  try {
-    communicator_.abort(reason);
-  } catch (const std::exception&) {
-    // It has failed already, which the others know.
-  }
+  if (!error_) error_ = train::leave(communicator_, reason);
 }
 
 void Reducer::finish() {

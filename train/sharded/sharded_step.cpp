@@ -84,15 +84,7 @@ void ShardedStep::fail(const std::exception& error) {
 }
 
 void ShardedStep::leave(const std::string& reason) noexcept {
-  if (error_) return;
-  const int rank = averages_.rank();
-  error_ = std::make_exception_ptr(
-      AbortedError("rank " + std::to_string(rank) + " aborted: " + reason, {.peer = rank}));
-  try {
-    averages_.abort(reason);
-  } catch (const std::exception&) {
-    // It has failed already, which the others know.
-  }
+  if (!error_) error_ = train::leave(averages_, reason);
 }
 
 void ShardedStep::begin_forward() {
@@ -119,11 +111,7 @@ void ShardedStep::use(std::span<const std::size_t> units) noexcept {
     }
   } catch (const std::exception& error) {
     error_ = std::current_exception();
-    try {
-      if (!comes_to_all(error)) averages_.abort(error.what());
-    } catch (const std::exception&) {
-      // It has failed already, which the others know.
-    }
+    if (!comes_to_all(error)) abort_unless_failed(averages_, error.what());
   }
   // The operation runs all the same; forward or backward throws the error after it.
   for (const std::size_t unit : units) units_[unit].provide();
@@ -133,10 +121,7 @@ void ShardedStep::use(std::span<const std::size_t> units) noexcept {
 void ShardedStep::use_all_kept(std::span<const std::size_t> units) {
   if (!is_stale_) return;
   for (const std::size_t unit : order_) units_[unit].start_gather(gathers_);
-  for (const std::size_t unit : units) {
-    note_use(unit);
-    wait_gather(unit);
-  }
+  for (const std::size_t unit : units) wait_gather(unit);
   is_stale_ = !std::ranges::all_of(units_, &Unit::is_whole);
   if (!is_stale_) first_use_.forget_all();  // each operation would look at its inputs in vain
 }

@@ -83,7 +83,7 @@ Unit::~Unit() {
     try {
       if (work->valid()) work->wait();
     } catch (const std::exception&) {
-      // Whoever waits for the result has the error already.
+      // The caller of wait_gather() or finish_scatter() has the error.
     }
   }
 }
