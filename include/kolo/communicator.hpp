@@ -170,6 +170,13 @@ class Communicator {
   void send(ConstBuffer data, int peer, int tag = 0);
   Work recv_async(Buffer data, int peer, int tag = 0);
   void recv(Buffer data, int peer, int tag = 0);
+  /// Receives from whichever rank sends first with this tag, this rank included: Work::source(), or the
+  /// result, is that rank. Messages of one rank are received in their order. Receives from any rank are
+  /// served in the order of their calls; a recv that names its rank takes the next message of that rank also
+  /// before an earlier recv_any that still waits. Fails with a PeerLostError that names a rank once all other
+  /// ranks have left, and with a TimeoutError that blames no rank where all answer and none sends.
+  Work recv_any_async(Buffer data, int tag = 0);
+  int recv_any(Buffer data, int tag = 0);
 
   /// Collective: one new communicator per color, ranks ordered by (key, old rank). A negative color gets an
   /// invalid Communicator. The new one shares the links of this one.

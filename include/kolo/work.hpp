@@ -2,8 +2,11 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <exception>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 
 namespace kolo {
@@ -27,15 +30,29 @@ class Work {
   /// The same for at most `timeout`; returns whether the operation is done. The operation itself goes on:
   /// what ends it is the communicator's own timeout.
   bool wait(std::chrono::nanoseconds timeout) const;
+  /// Makes progress once, without blocking, unless another thread makes it at this moment; returns done(),
+  /// and throws the operation's error.
+  bool test() const;
   /// Null while the operation runs and when it succeeded.
   std::exception_ptr error() const;
   /// The time that the operation took from start to end; zero while it runs.
   std::chrono::nanoseconds duration() const noexcept;
   /// The algorithm that the call ran, with its arguments: "ring". Empty for send and recv.
   std::string algorithm() const;
+  /// Of a receive that is done: the rank that sent, in the communicator's numbering. -1 of any other Work,
+  /// and of a receive that failed before a message had come.
+  int source() const noexcept;
 
  private:
+  friend std::optional<std::size_t> wait_any(std::span<const Work>, std::chrono::nanoseconds);
   std::shared_ptr<Operation> operation_;
 };
+
+/// Blocks until one of the Works is done, and returns its index: of several the lowest. One that has failed
+/// is done, and its wait() throws; so is an invalid one. The Works may be of several communicators, also of
+/// such that have no links in common. Thread-safe. Throws InvalidArgument where there is no Work.
+std::size_t wait_any(std::span<const Work> works);
+/// The same for at most `timeout`; nothing where none is done then.
+std::optional<std::size_t> wait_any(std::span<const Work> works, std::chrono::nanoseconds timeout);
 
 }  // namespace kolo

@@ -128,7 +128,7 @@ void Communicator::State::explore(Communicator& self, const Wireup& wireup) {
   meeting = false;
   context = 0;
   calls = calls_before;
-  messages.clear();
+  messages_sent.clear();
 }
 
 void Communicator::State::share_memory(std::uint32_t lane) {
@@ -277,14 +277,16 @@ Work Communicator::State::start(Call call, bool waits_now, Counts counts, Counts
   });
 }
 
-Work Communicator::State::start_message(void* data, std::uint64_t count, DType dtype, int peer, int tag,
-                                        bool sends, bool waits_now) {
-  const char* name = sends ? "send" : "recv";
+Work Communicator::State::start_message(Message kind, void* data, std::uint64_t count, DType dtype, int peer,
+                                        int tag, bool waits_now) {
+  const bool sends = kind == Message::send;
+  const bool is_from_any = kind == Message::recv_any;
+  const char* name = is_from_any ? "recv_any" : sends ? "send" : "recv";
   refuse_inside_reduction(name);
   const auto wrong = [&](const std::string& what) {
     Status(Code::invalid_argument, fmt::format("{}: {}", name, what), {.collective = name}).throw_if_error();
   };
-  if (peer < 0 || peer >= size)
+  if (!is_from_any && (peer < 0 || peer >= size))
     wrong(fmt::format("peer {} is not a rank of this communicator of {}", peer, size));
   if (tag < 0) wrong(fmt::format("tag {} is negative", tag));
   if (static_cast<int>(dtype) >= kDTypeCount) wrong("`data` has no known element type");
@@ -301,9 +303,12 @@ Work Communicator::State::start_message(void* data, std::uint64_t count, DType d
   spec.signature.dtype = static_cast<std::uint8_t>(dtype);
   spec.signature.count = count;
   spec.signature.details = segment_bytes;
+  if (!sends) spec.source = is_from_any ? kAnySource : peer;
+  // The plan of a receive is the same whatever the source, which the engine finds for one from any rank.
+  const int planned_peer = is_from_any ? rank : peer;
   PlanCache::Key key{.collective = Collective::send_recv,
                      .algorithm = {},
-                     .root = sends ? peer : -1 - peer,
+                     .root = sends ? peer : -1 - planned_peer,
                      .element_bytes = size_of(dtype),
                      .segment_bytes = segment_bytes,
                      .wire = Wire::native,
@@ -320,14 +325,16 @@ Work Communicator::State::start_message(void* data, std::uint64_t count, DType d
     shape.input_parts = shape.output_parts = {count};
     auto recipe = std::make_shared<Recipe>();
     recipe->ranks = ranks;
-    recipe->plan = make_plan(sends ? make_send(rank, size, peer) : make_recv(rank, size, peer), shape);
+    recipe->plan =
+        make_plan(sends ? make_send(rank, size, peer) : make_recv(rank, size, planned_peer), shape);
     return PlanCache::Entry{std::move(recipe), 0, 0};
   };
   return begin([&] {
     const PlanCache::Entry entry = plans.get(std::move(key), make);
     spec.recipe = entry.recipe.get();
     spec.counts = !meeting;
-    spec.sequence = MessageNumber{static_cast<std::uint32_t>(tag), messages[{peer, tag, sends}]++}.sequence();
+    const std::uint32_t index = sends ? messages_sent[{peer, tag}]++ : 0;
+    spec.sequence = MessageNumber{static_cast<std::uint32_t>(tag), index}.sequence();
     return Work(engine->start(spec, waits_now));
   });
 }

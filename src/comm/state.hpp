@@ -113,8 +113,8 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   std::unique_ptr<Chooser> chooser;  ///< never null
   native::Group* group = nullptr;    ///< where all ranks share a host's memory
   bool meeting = false;              ///< within create(): what is sent does not count
-  /// Messages so far by (peer, tag, is a send): the k-th send meets the k-th recv.
-  std::map<std::tuple<int, int, bool>, std::uint32_t> messages;
+  /// Messages sent so far by (peer, tag): the k-th send meets the k-th recv, which the engine counts.
+  std::map<std::pair<int, int>, std::uint32_t> messages_sent;
 
   /// Collective, within create(): fills in the chooser.
   void explore(Communicator& self, const Wireup& wireup);
@@ -146,7 +146,9 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   /// Checks, chooses, lowers and starts. Throws InvalidArgument, and what begin() does; other errors come
   /// with the Work.
   Work start(Call call, bool waits_now, Counts counts = {}, Counts recv_counts = {});
-  Work start_message(void* data, std::uint64_t count, DType dtype, int peer, int tag, bool sends,
+  enum class Message { send, recv, recv_any };
+  /// `peer`: not of a recv_any.
+  Work start_message(Message kind, void* data, std::uint64_t count, DType dtype, int peer, int tag,
                      bool waits_now);
 };
 

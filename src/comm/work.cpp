@@ -1,8 +1,11 @@
 #include "kolo/work.hpp"
 
+#include <algorithm>
 #include <thread>
+#include <vector>
 
 #include "comm/call.hpp"
+#include "engine/completion.hpp"
 #include "engine/engine.hpp"
 
 namespace kolo {
@@ -19,6 +22,31 @@ bool wait_until(const std::shared_ptr<Operation>& operation, const Deadline& dea
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   return true;
+}
+
+/// The same for one of several operations, which engines of their own may run.
+void wait_until_any(std::span<const std::shared_ptr<Operation>> operations, const Deadline& deadline) {
+  std::vector<std::shared_ptr<Engine>> engines;
+  std::vector<const Operation*> pointers;
+  for (const auto& operation : operations) {
+    engines.push_back(operation->engine());
+    pointers.push_back(operation.get());
+  }
+  if (engines.front() != nullptr && std::ranges::count(engines, engines.front()) == std::ssize(engines)) {
+    engines.front()->wait_any(pointers, deadline);
+    return;
+  }
+  Completion completion;
+  bool is_done = false;
+  std::size_t watched = 0;
+  for (; watched < operations.size() && !is_done; ++watched) {
+    // An engine that is being destroyed ends its operations.
+    is_done = engines[watched] == nullptr || !engines[watched]->notify(*operations[watched], completion);
+  }
+  if (!is_done) completion.wait(deadline);
+  for (std::size_t i = 0; i < watched; ++i) {
+    if (engines[i] != nullptr) engines[i]->forget(*operations[i], completion);
+  }
 }
 
 /// How an operation ended that is done.
@@ -44,6 +72,16 @@ bool Work::wait(std::chrono::nanoseconds timeout) const {
   return true;
 }
 
+bool Work::test() const {
+  if (!done()) {
+    refuse_inside_reduction("test");
+    if (const auto engine = operation_->engine()) engine->test(*operation_);
+  }
+  if (!done()) return false;
+  if (operation_ != nullptr) outcome(*operation_).throw_if_error();
+  return true;
+}
+
 std::exception_ptr Work::error() const {
   return done() && operation_ ? outcome(*operation_).to_exception() : nullptr;
 }
@@ -54,6 +92,36 @@ std::chrono::nanoseconds Work::duration() const noexcept {
 
 std::string Work::algorithm() const {
   return operation_ ? operation_->spec().recipe->algorithm : std::string();
+}
+
+int Work::source() const noexcept {
+  return operation_ != nullptr && operation_->done() ? std::max(operation_->source(), -1) : -1;
+}
+
+std::size_t wait_any(std::span<const Work> works) {
+  while (true) {
+    if (const auto found = wait_any(works, std::chrono::hours(1))) return *found;
+  }
+}
+
+std::optional<std::size_t> wait_any(std::span<const Work> works, std::chrono::nanoseconds timeout) {
+  if (works.empty()) throw InvalidArgument("wait_any: there is no Work to wait for", {});
+  const auto deadline = Deadline::after(timeout);
+  const auto find = [&]() -> std::optional<std::size_t> {
+    const auto found = std::ranges::find_if(works, &Work::done);
+    if (found == works.end()) return std::nullopt;
+    return static_cast<std::size_t>(found - works.begin());
+  };
+  auto found = find();
+  if (found) return found;
+  refuse_inside_reduction("wait_any");
+  std::vector<std::shared_ptr<Operation>> operations;
+  for (const Work& work : works) operations.push_back(work.operation_);
+  while (!found && !deadline.passed()) {
+    wait_until_any(operations, deadline);
+    found = find();
+  }
+  return found;
 }
 
 }  // namespace kolo

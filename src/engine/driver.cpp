@@ -60,6 +60,35 @@ bool Engine::wait(const Operation& operation, const Deadline& deadline) {
   return wait_until(lock, deadline, [&] { return operation.done(); });
 }
 
+bool Engine::wait_any(std::span<const Operation* const> operations, const Deadline& deadline) {
+  auto lock = enter();
+  return wait_until(lock, deadline, [&] {
+    return std::ranges::any_of(operations, [](const Operation* operation) { return operation->done(); });
+  });
+}
+
+bool Engine::test(const Operation& operation) {
+  if (operation.done()) return true;
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock() || driver_ != Driver::none) return operation.done();
+  int looks = 0;  // one before driving, one before the only poll, one after it
+  wait_until(lock, Deadline::never(), [&] { return operation.done() || ++looks > 2; });
+  return operation.done();
+}
+
+bool Engine::notify(Operation& operation, Completion& completion) {
+  const auto lock = enter();
+  if (operation.done()) return false;
+  operation.completions_.push_back(&completion);
+  if (driver_ == Driver::none) leave_to_own_thread();
+  return true;
+}
+
+void Engine::forget(Operation& operation, const Completion& completion) {
+  const auto lock = enter();
+  std::erase(operation.completions_, &completion);
+}
+
 bool Engine::wait_until(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
                         const std::function<bool()>& stop) {
   while (!stop()) {
@@ -247,6 +276,7 @@ void Engine::leave_shared_core() {
 bool Engine::progress(std::size_t index, bool readable) {
   Link& link = *links_[index];
   auto moved = link.progress(readable);
+  if (!unmatched_.empty()) match_arrived(index);  // also to what a peer has sent before it left
   if (!moved.ok()) {
     note_lost(index);
     return false;

@@ -143,9 +143,14 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
   auto operation = acquire();
   const bool is_native = spec.group() != nullptr;
   operation->take(spec);
+  if (spec.source >= 0) number_receive(*operation);
   if (!is_native) active_.push_back(operation);
   try {
-    operation->begin(waits_now, !waits_now || options_.timeline != nullptr);
+    if (spec.source == kAnySource) {
+      begin_receive_from_any(*operation);
+    } else {
+      operation->begin(waits_now, !waits_now || options_.timeline != nullptr);
+    }
     if (is_native) {
       run_native(*operation, waits_now);
       if (operation->done()) {
@@ -345,8 +350,12 @@ void Engine::on_control(Link& from, std::uint32_t kind, std::span<const std::byt
       return;
     case ControlKind::pong:
       if (const auto pong = from_payload<Pong>(payload)) {
-        Operation* const operation = find(pong->context, pong->sequence);
-        if (operation != nullptr) operation->answers_[from.peer()] = {*pong, Clock::now()};
+        // Messages of different pairs of ranks may have one number.
+        for (const auto& operation : active_) {
+          const OperationSpec& spec = operation->spec();
+          if (spec.context == pong->context && spec.sequence == pong->sequence)
+            operation->answers_[from.peer()] = {*pong, Clock::now()};
+        }
       }
       return;
     case ControlKind::goodbye:

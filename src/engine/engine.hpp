@@ -12,7 +12,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 #include <vector>
@@ -20,6 +22,7 @@
 #include "base/deadline.hpp"
 #include "base/home_process.hpp"
 #include "base/service_thread.hpp"
+#include "engine/completion.hpp"
 #include "engine/control.hpp"
 #include "engine/native/group.hpp"
 #include "engine/operation.hpp"
@@ -88,6 +91,14 @@ class Engine final : private LinkListener,
   void abort(const std::string& reason);
   /// Drives until the operation is done (true) or `deadline` has passed (false). Thread-safe.
   bool wait(const Operation& operation, const Deadline& deadline);
+  /// Drives until one of the operations, which are this engine's, is done. Thread-safe.
+  bool wait_any(std::span<const Operation* const> operations, const Deadline& deadline);
+  /// Polls once, unless another thread drives; returns whether the operation is done. Thread-safe.
+  bool test(const Operation& operation);
+  /// Signals `completion` when the operation is done, until forget(); meanwhile the engine's own thread
+  /// drives. Returns false, without that, for one that is done already. Thread-safe.
+  bool notify(Operation& operation, Completion& completion);
+  void forget(Operation& operation, const Completion& completion);
 
   /// --- For communicators (lanes.cpp). ---
   /// Takes, for the communicator with this number, this rank's first lane from `at_least` on that no
@@ -178,6 +189,15 @@ class Engine final : private LinkListener,
   void on_native_mismatch(const Operation& operation, int rank, const Signature& theirs) override;
   void on_native_failure(const Operation& operation, int rank, const Status& status) override;
   void disagree(std::uint64_t sequence, const Signature& mine, int peer, const Signature& theirs);
+
+  // matching.cpp: which message a receive gets.
+  std::vector<int> other_ranks(const std::vector<int>& ranks) const;
+  void number_receive(Operation& operation);
+  void begin_receive_from_any(Operation& operation);
+  bool match(Operation& operation, int source);
+  void match_arrived(std::size_t index);
+  bool can_be_matched(const Operation& operation) const;
+  void forget_receives(std::uint32_t context);
 
   // watching.cpp: what is counted and recorded for people.
   void begin_watching();
@@ -295,6 +315,11 @@ class Engine final : private LinkListener,
   Clock::time_point last_move_;                    // to another core
   std::deque<std::shared_ptr<Operation>> active_;  // in the order of their starts, in which most of them end
   std::deque<std::shared_ptr<Operation>> pool_;    // finished; their Works may still be held
+  // Receives from any rank that have no message yet, in the order of their starts; all are in active_.
+  std::vector<Operation*> unmatched_;
+  std::size_t next_source_ = 0;  // the rank whose messages such a receive looks at first
+  // Of receives so far by (context, link, tag): the k-th send meets the k-th receive.
+  std::map<std::tuple<std::uint32_t, int, std::uint32_t>, std::uint32_t> receives_;
   MemoryPool memory_;
   std::unordered_map<std::uint32_t, Context> contexts_;
   std::unordered_set<std::uint32_t> claimed_contexts_{0};

@@ -128,6 +128,7 @@ void Engine::settle_failure() {
     operation.end(status_for(operation, *poisoned_), operation.time_of_end());
     release(active_.size() - 1);
   }
+  unmatched_.clear();
   probes_.clear();
   changed_.notify_all();
 }
@@ -137,8 +138,12 @@ std::string Engine::call_of(const Operation& operation) const {
   std::string text = options_.describe(spec.signature);
   if (const auto message = MessageNumber::from_sequence(spec.sequence)) {
     const std::string_view name = name_of_call(spec);
-    text = fmt::format("{}({}) {} rank {} with tag {}", name, text, name == "send" ? "to" : "from",
-                       spec.recipe->plan->steps.front().peer, message->tag);
+    const std::string peer =
+        operation.is_unmatched()
+            ? "any rank"
+            : fmt::format("rank {}", operation.peer_of(spec.recipe->plan->steps.front()));
+    text = fmt::format("{}({}) {} {} with tag {}", name, text, name == "send" ? "to" : "from", peer,
+                       message->tag);
   } else {
     text = fmt::format("call {}, {}", spec.call, text);
   }
@@ -165,7 +170,8 @@ Status Engine::status_for(const Operation& operation, const Failure& failure) co
   context.waited = Clock::now() - operation.started();
   std::string where;
   if (context.step >= 0 && !is_message(operation.spec())) where = fmt::format(" at step {}", context.step);
-  if (context.step >= 0) where += fmt::format(" after {:.3f} s", to_seconds(context.waited));
+  if (context.step >= 0 || operation.is_unmatched())
+    where += fmt::format(" after {:.3f} s", to_seconds(context.waited));
   return Status(failure.code, fmt::format("{}: {} failed{}", failure.reason, call_of(operation), where),
                 context);
 }
@@ -183,6 +189,14 @@ void Engine::check_links() {
     note_failure({Code::peer_lost, static_cast<int>(i),
                   fmt::format("{} has left: it destroyed its communicator while others still need it",
                               name_of_rank(static_cast<int>(i)))});
+  }
+  for (const Operation* operation : unmatched_) {
+    if (can_be_matched(*operation)) continue;
+    const OperationSpec& spec = operation->spec();
+    const int first = spec.ranks()[static_cast<std::size_t>(other_ranks(spec.ranks()).front())];
+    note_failure(
+        {Code::peer_lost, first,
+         fmt::format("{} has left, and no other rank is there that could send", name_of_rank(first))});
   }
 }
 
@@ -277,12 +291,16 @@ std::string Engine::other_tag(const Operation& operation) const {
   const PlanStep& step = spec.recipe->plan->steps.front();
   std::string text;
   if (step.kind == StepKind::send) return text;
-  const auto peer = static_cast<std::size_t>(spec.ranks()[static_cast<std::size_t>(step.peer)]);
-  links_[peer]->for_each_unexpected([&](const Tag& tag, const Signature&) {
-    const auto other = MessageNumber::from_sequence(tag.sequence);
-    if (tag.context == spec.context && other && text.empty())
-      text = fmt::format("; it has sent one with tag {}, which no recv has met", other->tag);
-  });
+  for (const int source : operation.waiting_for()) {
+    const int peer = spec.ranks()[static_cast<std::size_t>(source)];
+    const Link& from = *links_[static_cast<std::size_t>(peer)];
+    from.for_each_unexpected([&](const Tag& tag, const Signature&) {
+      const auto other = MessageNumber::from_sequence(tag.sequence);
+      if (tag.context != spec.context || !other || !text.empty()) return;
+      const std::string who = operation.is_unmatched() ? name_of_rank(from.peer()) : "it";
+      text = fmt::format("; {} has sent one with tag {}, which no recv has met", who, other->tag);
+    });
+  }
   return text;
 }
 
@@ -348,6 +366,10 @@ void Engine::conclude(Operation& operation, const Probe& probe) {
       operation.last_progress_ = Clock::now();
       probes_.erase(&operation);
       return;
+    }
+    if (operation.is_unmatched()) {
+      failure.reason = fmt::format("{}: no rank has sent such a message{}", waited, other_tag(operation));
+      return note_failure(std::move(failure));
     }
     failure.blamed =
         waiting_for.empty() ? rank_ : spec.ranks()[static_cast<std::size_t>(waiting_for.front())];

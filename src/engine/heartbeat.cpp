@@ -68,7 +68,8 @@ void Engine::watch(const Operation& operation, Clock::time_point now) {
     const auto index = static_cast<std::size_t>(peer);
     if (peer == rank_ || lost_[index] || left_[index]) continue;  // check_links() looks at those
     // All that it had to say may be here, and wait for its turn.
-    if (spec.group() == nullptr && !links_[index]->is_waiting()) continue;
+    const bool is_needed = operation.is_unmatched() || links_[index]->is_waiting();
+    if (spec.group() == nullptr && !is_needed) continue;
     if (!is_silent(index, {spec.context, 0, spec.sequence, spec.signature}, now)) continue;
     note_failure({Code::peer_lost, peer,
                   fmt::format("lost {}: not a word from it for {:.3g} s: it is stopped, or its machine or "
@@ -108,7 +109,8 @@ void Engine::warn(Operation& operation, Clock::time_point now) {
   }
   if (missing.empty()) {
     for (const int rank : operation.waiting_for())
-      missing.push_back(name_of_rank(spec.ranks()[static_cast<std::size_t>(rank)]) + " (it takes part)");
+      missing.push_back(name_of_rank(spec.ranks()[static_cast<std::size_t>(rank)]) +
+                        (spec.call > 0 ? " (it takes part)" : " (it answers)"));
   }
   log().warn("{}: waiting {:.0f} s for {}", call_of(operation), to_seconds(idle), fmt::join(missing, ", "));
 }

@@ -60,6 +60,7 @@ native::Group* Engine::make_group(const std::vector<int>& ranks, std::uint32_t c
 
 void Engine::leave(std::uint32_t context, const native::Group* group) {
   const auto lock = enter();
+  forget_receives(context);
   if (group == nullptr) {
     // Others may still ask how far this rank came, and who has left cannot tell when they have, too.
     left_contexts_.push_back(context);

@@ -18,10 +18,11 @@ void Operation::start_clock() {
 /// Calls mostly repeat: then there is no reference to count.
 void Operation::take(const OperationSpec& spec) {
   spec_ = spec;
+  source_ = spec.source;
   if (recipe_.get() != spec.recipe) recipe_ = spec.recipe->shared_from_this();
 }
 
-void Operation::begin(bool waits_now, bool is_timed) {
+void Operation::reset(bool is_timed) {
   if (!status_.ok()) status_ = Status();
   done_.store(false, std::memory_order_relaxed);
   is_timed_ = false;
@@ -29,12 +30,22 @@ void Operation::begin(bool waits_now, bool is_timed) {
   next_warning_ = {};
   answers_.clear();
   if (is_timed || spec_.group() == nullptr) start_clock();
+}
+
+void Operation::begin(bool waits_now, bool is_timed) {
+  reset(is_timed);
   if (spec_.group() != nullptr) {
     finished_.clear();
     spec_.group()->begin(*this, waits_now);
   } else {
     begin_plan();
   }
+}
+
+/// begin_plan() follows once a message has come.
+void Operation::begin_unmatched() {
+  reset(true);
+  finished_.clear();
 }
 
 void Operation::begin_plan() {
@@ -79,6 +90,8 @@ void Operation::end(Status status, Clock::time_point when) {
   status_ = std::move(status);
   ended_ = when;
   done_.store(true, std::memory_order_release);
+  for (Completion* completion : completions_) completion->signal();
+  completions_.clear();
 }
 
 /// What others would miss while this operation waits for being used again, or that the caller would not
@@ -143,7 +156,7 @@ void Operation::post(std::uint32_t index) {
   transfer.bytes = step.wire_bytes;
   transfer.segments = step.segments;
   if (engine_.options().timeline) transfer.posted_at = Clock::now();
-  Link& link = engine_.link(spec_.ranks()[static_cast<std::size_t>(step.peer)]);
+  Link& link = engine_.link(spec_.ranks()[static_cast<std::size_t>(peer_of(step))]);
   if (step.kind == StepKind::send) {
     transfer.data = at(step.a_buffer, step.a);
     transfer.acknowledged = spec_.acknowledged;
@@ -243,7 +256,7 @@ void Operation::transfer_finished(std::uint32_t index) {
   engine_.memory_.give_back(std::exchange(transfers_[index].encoded, {}));
   if (spec_.counts) {
     const bool sent = step.kind == StepKind::send;
-    const int peer = spec_.ranks()[static_cast<std::size_t>(step.peer)];
+    const int peer = spec_.ranks()[static_cast<std::size_t>(peer_of(step))];
     engine_.count_transfer(sent, peer, step.wire_bytes);
     if (engine_.options().timeline) {
       engine_.record_transfer(name_of(spec_.collective), sent, peer, step.wire_bytes,
@@ -281,13 +294,15 @@ int Operation::waiting_step() const {
 
 std::vector<int> Operation::waiting_for() const {
   if (spec_.group() != nullptr) return spec_.group()->waiting_for();
+  if (is_unmatched()) return engine_.other_ranks(spec_.ranks());
   std::vector<int> receives;
   std::vector<int> sends;
   for (std::size_t i = 0; i < finished_.size(); ++i) {
     if (finished_[i] || !transfers_[i].posted) continue;
     const PlanStep& step = recipe_->plan->steps[i];
     auto& list = step.kind == StepKind::send ? sends : receives;
-    if (std::find(list.begin(), list.end(), step.peer) == list.end()) list.push_back(step.peer);
+    const int peer = peer_of(step);
+    if (std::find(list.begin(), list.end(), peer) == list.end()) list.push_back(peer);
   }
   return receives.empty() ? sends : receives;
 }

@@ -12,6 +12,7 @@
 #include "base/deadline.hpp"
 #include "base/home_process.hpp"
 #include "base/status.hpp"
+#include "engine/completion.hpp"
 #include "engine/control.hpp"
 #include "engine/encoding.hpp"
 #include "engine/native/call.hpp"
@@ -46,6 +47,10 @@ inline bool is_scaled_average(ReduceOp op, DType dtype, std::size_t ranks) {
   return op == ReduceOp::average && ranks > 2 && kernels::scale_function(dtype) != nullptr;
 }
 
+/// OperationSpec::source of a receive that takes the first message of its tag, and of what is not a receive.
+inline constexpr int kAnySource = -1;
+inline constexpr int kNoSource = -2;
+
 /// All that an operation needs to run. Built before any byte moves.
 struct OperationSpec {
   const Recipe* recipe = nullptr;  ///< owned by a shared_ptr
@@ -55,9 +60,11 @@ struct OperationSpec {
   Reduction reduction = ReduceOp::sum;
   Signature signature;
   std::uint32_t context = 0;
-  std::uint64_t sequence = 0;  ///< as Tag::sequence
-  std::uint64_t call = 0;      ///< for people: the collective's number; 0 for send and recv
+  std::uint64_t sequence =
+      0;                   ///< as Tag::sequence; of a receive with the tag alone, which the engine numbers
+  std::uint64_t call = 0;  ///< for people: the collective's number; 0 for send and recv
   Collective collective = Collective::all_reduce;
+  int source = kNoSource;     ///< of a receive: the communicator's rank that sends, or kAnySource
   bool counts = true;         ///< in counters and the timeline
   bool acknowledged = false;  ///< sends wait for their receive (one-way collectives)
 
@@ -95,6 +102,12 @@ class Operation {
   const Pong* answer_of(int peer, Clock::time_point since) const;
   /// Communicator ranks of which a posted receive, or else a send, has not finished.
   std::vector<int> waiting_for() const;
+  /// A receive from any rank for which no message has come.
+  bool is_unmatched() const noexcept { return source_ == kAnySource; }
+  /// Any thread, once done(): the communicator's rank from which a message came; negative without one.
+  int source() const noexcept { return source_; }
+  /// The communicator's rank with which a step of the plan exchanges.
+  int peer_of(const PlanStep& step) const { return spec_.source == kAnySource ? source_ : step.peer; }
 
  private:
   friend class Engine;
@@ -122,7 +135,9 @@ class Operation {
   };
 
   void take(const OperationSpec& spec);
+  void reset(bool is_timed);
   void begin(bool waits_now, bool is_timed);
+  void begin_unmatched();
   void start_clock();
   Clock::time_point time_of_end() const { return is_timed_ ? Clock::now() : started_; }
   void begin_plan();
@@ -147,6 +162,7 @@ class Operation {
   std::weak_ptr<Engine> owner_;
   OperationSpec spec_;
   std::shared_ptr<const Recipe> recipe_;  // keeps spec_.recipe
+  int source_ = kNoSource;  // spec_.source, and the rank whose message a receive from any rank has matched
   std::array<std::byte*, 3> memory_{};
   MemoryPool::Block scratch_;
   MemoryPool::Block scaled_input_;
@@ -167,6 +183,7 @@ class Operation {
   std::map<int, Answer> answers_;            ///< by link
   Clock::time_point asked_;                  ///< when the others were last asked what they are doing
   std::chrono::nanoseconds next_warning_{};  ///< without progress
+  std::vector<Completion*> completions_;     ///< of threads to wake at the end
   Clock::time_point ended_;
   Status status_;
   // Stored with release after status_ and ended_, loaded with acquire by the threads that then read them

@@ -97,6 +97,12 @@ class Link {
     return out_head_ < out_.size() || has_waiting() || holds_peer_ != has_said_hold_;
   }
 
+  /// Whether any message has come, or begun to come, for which no receive is posted.
+  bool has_unexpected() const noexcept { return !unexpected_.empty() || incoming_ == &early_; }
+  /// Whether this one has.
+  bool has_unexpected(const Tag& tag) const {
+    return unexpected_.contains(tag) || (incoming_ == &early_ && early_.header.tag == tag);
+  }
   /// Signatures of messages of this operation that came before their receive was posted.
   template <typename Function>
   void for_each_unexpected(Function function) const {

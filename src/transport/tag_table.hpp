@@ -23,6 +23,13 @@ class TagTable {
     return nullptr;
   }
 
+  bool contains(const Tag& tag) const {
+    for (std::size_t i = head_; i < entries_.size(); ++i) {
+      if (entries_[i].first == tag) return true;
+    }
+    return false;
+  }
+
   std::optional<Value> take(const Tag& tag) {
     for (std::size_t i = head_; i < entries_.size(); ++i) {
       if (!(entries_[i].first == tag)) continue;

@@ -55,6 +55,33 @@ TEST_P(Truth, SharedMemoryThatComesAndGoes) {
   for (const RankEnd& end : processes.collect(60s)) EXPECT_EQ(end.code, 0) << end.error;
 }
 
+// Requests of workers to one server, each answered before the next one is looked at.
+TEST_P(Truth, AServerReceivesFromAnyWorker) {
+  constexpr int kRequests = 40;
+  Processes processes({.size = 4, .transports = GetParam()}, [&](Communicator& c) {
+    std::vector<std::int32_t> data(100'003);
+    if (c.rank() > 0) {
+      for (int k = 0; k < kRequests; ++k) {
+        std::fill(data.begin(), data.end(), c.rank() * 1000 + k);
+        c.send(data, 0);
+        c.recv(data, 0);
+        require(data.front() == -c.rank() && data.back() == -k, "another worker's answer");
+      }
+      return;
+    }
+    std::vector<int> served(4);
+    for (int k = 0; k < 3 * kRequests; ++k) {
+      const int worker = c.recv_any(data);
+      const int number = served[static_cast<std::size_t>(worker)]++;
+      require(data.front() == worker * 1000 + number && data.back() == data.front(), "a wrong request");
+      data.front() = -worker;
+      data.back() = -number;
+      c.send(data, worker);
+    }
+  });
+  for (const RankEnd& end : processes.collect(60s)) EXPECT_EQ(end.code, 0) << end.error;
+}
+
 TEST_P(Truth, AForkThatEndsDoesTheLinksNoHarm) {
   Processes processes({.size = 3, .transports = GetParam()}, [&](Communicator& c) {
     std::vector<std::int32_t> data(100'000, 1);

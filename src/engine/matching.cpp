@@ -1,0 +1,93 @@
+// Which message a receive gets: its number among those of its sender and tag, and the first one of any
+// sender.
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "engine/engine.hpp"
+#include "engine/message_number.hpp"
+
+namespace kolo {
+namespace {
+
+std::uint32_t tag_of(const OperationSpec& spec) {
+  return MessageNumber::from_sequence(spec.sequence)->tag;
+}
+
+}  // namespace
+
+/// The ranks of a communicator, in its numbering, without this one.
+std::vector<int> Engine::other_ranks(const std::vector<int>& ranks) const {
+  std::vector<int> others;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    if (ranks[r] != rank_) others.push_back(static_cast<int>(r));
+  }
+  return others;
+}
+
+void Engine::number_receive(Operation& operation) {
+  OperationSpec& spec = operation.spec_;
+  const std::uint32_t tag = tag_of(spec);
+  const int peer = spec.ranks()[static_cast<std::size_t>(spec.source)];
+  spec.sequence = MessageNumber{tag, receives_[{spec.context, peer, tag}]++}.sequence();
+}
+
+/// Begins with another rank each time, so that no sender is always served last.
+void Engine::begin_receive_from_any(Operation& operation) {
+  operation.begin_unmatched();
+  unmatched_.push_back(&operation);
+  const std::size_t ranks = operation.spec().ranks().size();
+  for (std::size_t i = 0; i < ranks; ++i) {
+    const std::size_t source = (next_source_ + i) % ranks;
+    if (!match(operation, static_cast<int>(source))) continue;
+    next_source_ = source + 1;
+    return;
+  }
+}
+
+/// Gives the receive the next message from `source`, if that has come. A message that has overtaken it on the
+/// link, because it is shorter, waits.
+bool Engine::match(Operation& operation, int source) {
+  OperationSpec& spec = operation.spec_;
+  const int peer = spec.ranks()[static_cast<std::size_t>(source)];
+  if (!link(peer).has_unexpected()) return false;
+  const std::uint32_t tag = tag_of(spec);
+  std::uint32_t& index = receives_[{spec.context, peer, tag}];
+  const std::uint64_t sequence = MessageNumber{tag, index}.sequence();
+  if (!link(peer).has_unexpected({spec.context, 0, sequence})) return false;
+  ++index;
+  spec.sequence = sequence;
+  operation.source_ = source;
+  std::erase(unmatched_, &operation);
+  operation.begin_plan();
+  if (operation.done()) operation_finished(operation);
+  return true;
+}
+
+/// The receives that wait for a message from any rank look at what has come on this link.
+void Engine::match_arrived(std::size_t index) {
+  if (!links_[index]->has_unexpected()) return;
+  for (std::size_t i = 0; i < unmatched_.size();) {
+    const auto& ranks = unmatched_[i]->spec().ranks();
+    const auto place = std::ranges::find(ranks, static_cast<int>(index));
+    const bool is_matched =
+        place != ranks.end() && match(*unmatched_[i], static_cast<int>(place - ranks.begin()));
+    if (!is_matched) ++i;
+  }
+}
+
+/// Whether another rank is left that may send.
+bool Engine::can_be_matched(const Operation& operation) const {
+  const auto& ranks = operation.spec().ranks();
+  return ranks.size() == 1 || std::ranges::any_of(ranks, [&](int peer) {
+           const auto index = static_cast<std::size_t>(peer);
+           return peer != rank_ && !left_[index] && !lost_[index];
+         });
+}
+
+/// Of a communicator that this rank has left.
+void Engine::forget_receives(std::uint32_t context) {
+  std::erase_if(receives_, [&](const auto& receive) { return std::get<0>(receive.first) == context; });
+}
+
+}  // namespace kolo
