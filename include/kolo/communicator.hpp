@@ -31,6 +31,9 @@ struct Options {
   std::string transports = {};
   /// Where operations are recorded; may be null.
   std::shared_ptr<Timeline> timeline = nullptr;
+  /// Measure what messages cost, unless a tuning table tells: some milliseconds on idle cores, by which
+  /// algorithms are chosen. A group that only sends and receives needs none. The same on all ranks.
+  bool measure_costs = true;
 };
 
 /// How one call is made. The ranks of a call must agree on all of it but the tag's meaning.

@@ -94,7 +94,7 @@ Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int si
   state->store = std::move(store);
   Communicator made(state);
   try {
-    if (size > 1) state->explore(made, wireup);
+    if (size > 1) state->explore(made, wireup, options.measure_costs);
     state->share_memory(state->engine->claim_lane(0, state->context));
   } catch (const std::bad_alloc&) {
     state->engine->end_without_memory().throw_if_error();

@@ -251,7 +251,7 @@ CostModel measure_costs(Communicator& communicator) {
   return measure_costs(communicator, situation.hosts, situation.cores);
 }
 
-Situation explore(Communicator& communicator, const Wireup& wireup) {
+Situation explore(Communicator& communicator, const Wireup& wireup, bool measures) {
   Situation situation;
   situation.size = communicator.size();
   situation.hosts = wireup.hosts;
@@ -264,8 +264,13 @@ Situation explore(Communicator& communicator, const Wireup& wireup) {
   situation.ring = shared_ring(communicator, situation);
   const Setting setting = situation.setting();
   const auto known = situation.table.model(setting);
-  situation.set_model(known ? *known : measure_costs(communicator, wireup.hosts, wireup.cores));
-  if (!known && situation.bandwidth.empty()) situation.bandwidth = measure_links(communicator, wireup.hosts);
+  if (!known && measures) {
+    situation.set_model(measure_costs(communicator, wireup.hosts, wireup.cores));
+  } else {
+    situation.set_model(known ? *known : typical_cost_model());
+  }
+  if (!known && measures && situation.bandwidth.empty())
+    situation.bandwidth = measure_links(communicator, wireup.hosts);
   if (communicator.rank() == 0) {
     log().debug("links {}, ranks {}, costs {}", setting.links, setting.layout, to_text(situation.model));
     if (!situation.ring.empty()) log().debug("rings run in the order {}", fmt::join(situation.ring, " "));

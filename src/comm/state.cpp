@@ -118,13 +118,13 @@ Communicator::State::~State() {
 
 // What ranks tell each other while they explore has numbers of its own, so that the first call of the user is
 // the first one after the barrier whether the ranks had much to find out or little.
-void Communicator::State::explore(Communicator& self, const Wireup& wireup) {
+void Communicator::State::explore(Communicator& self, const Wireup& wireup, bool measures) {
   constexpr std::uint32_t kMeeting = ~std::uint32_t{0};
   engine->claim_context(kMeeting);
   const std::uint64_t calls_before = std::exchange(calls, 0);
   context = kMeeting;
   meeting = true;
-  chooser = std::make_unique<Chooser>(kolo::explore(self, wireup));
+  chooser = std::make_unique<Chooser>(kolo::explore(self, wireup, measures));
   meeting = false;
   context = 0;
   calls = calls_before;

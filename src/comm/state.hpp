@@ -117,7 +117,7 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   std::map<std::pair<int, int>, std::uint32_t> messages_sent;
 
   /// Collective, within create(): fills in the chooser.
-  void explore(Communicator& self, const Wireup& wireup);
+  void explore(Communicator& self, const Wireup& wireup, bool measures);
 
   /// The State of a new group in which this rank has the number `rank`; collective: returns when all are in.
   static std::shared_ptr<State> make(const Wireup& wireup, int rank, int size, Terms terms);
@@ -159,7 +159,7 @@ std::string describe(const Signature& signature);
 Wireup connect(RollCall& roll_call, int rank, Terms& terms);
 
 /// Collective: what all ranks of a new communicator know of themselves, rank 0's tuning table included. What
-/// the table does not tell is measured now, in some milliseconds.
-Situation explore(Communicator& communicator, const Wireup& wireup);
+/// the table does not tell is measured now, in some milliseconds, or taken for typical.
+Situation explore(Communicator& communicator, const Wireup& wireup, bool measures);
 
 }  // namespace kolo
