@@ -80,4 +80,8 @@ Launch launch_from_environment();
 /// process. A rank's n-th call gives it a view in which it meets only the others' n-th calls.
 std::shared_ptr<Store> store_from_environment(const Launch& launch, std::chrono::nanoseconds timeout);
 
+/// Whether the job's store stays when ranks end: a launcher (`kolo run`), another process or a file holds it.
+/// False if rank 0 serves it. Dials nothing. Throws InvalidArgument as store_from_environment().
+bool store_outlives_ranks(const Launch& launch);
+
 }  // namespace kolo

@@ -271,6 +271,13 @@ Result<std::shared_ptr<Store>> hold_meeting(const Meeting& meeting, std::chrono:
   return std::shared_ptr<Store>(held, held->store.get());
 }
 
+bool store_outlives_ranks(const Launch& launch) {
+  Launch first = launch;  // the rank that serves, if one does
+  first.rank = 0;
+  const Meeting meeting = plan_meeting(first, config(), job_key(), environment).value_or_throw();
+  return meeting.kind != Meeting::Kind::memory && !meeting.serve;
+}
+
 std::shared_ptr<Store> store_from_environment(const Launch& launch, std::chrono::nanoseconds timeout) {
   // One store for the life of the process, for nobody could tell a second server from the first. Keyed by
   // rank, since ranks may be threads.
