@@ -1,5 +1,6 @@
-// Writes the seeds of the fuzzers into FOLDER/{handshake,frames,http,store_message,store_session}: what
-// honest ranks say, by the code that says it, so that seeds never fall behind the protocol.
+// Writes the seeds of the fuzzers into
+// FOLDER/{handshake,frames,http,store_message,store_session,server_request}: what honest ranks say, by the
+// code that says it, so that seeds never fall behind the protocol.
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -7,6 +8,7 @@
 
 #include "fuzz/store_wire.hpp"
 #include "security/handshake.hpp"
+#include "server/request.hpp"
 #include "transport/frame.hpp"
 
 namespace {
@@ -68,6 +70,20 @@ void store(const fs::path& messages, const fs::path& sessions) {
   write(sessions, std::string(1, '\x10') + Handshake::dial(store_identity({"key"}), 0).take_output());
 }
 
+void server_requests(const fs::path& folder) {
+  using namespace train;
+  const auto write_words = [&](const Header& words) {
+    write(folder, std::string(reinterpret_cast<const char*>(words.data()), sizeof words));
+  };
+  for (std::uint64_t kind = 1; kind <= 7; ++kind) {
+    Request request{.kind = static_cast<RequestKind>(kind), .worker = 1, .sequence = 3, .version = 2};
+    if (is_push(request.kind)) request.elements = 100;
+    if (is_push(request.kind) || request.kind == RequestKind::pull_rows) request.rows = kind;
+    write_words(pack(request));
+  }
+  write_words(pack(Reply{.outcome = PushOutcome::applied, .staleness = 1, .version = 2, .sequence = 3}));
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -78,6 +94,7 @@ int main(int count, char** arguments) {
   frames(folder / "frames");
   write(folder / "http", "GET /metrics HTTP/1.1\r\nHost: a:9400\r\nAccept: text/plain\r\n\r\n");
   write(folder / "http", "POST /other HTTP/1.0\n\n");
+  server_requests(folder / "server_request");
   store(folder / "store_message", folder / "store_session");
   return 0;
 }

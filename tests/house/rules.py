@@ -25,6 +25,7 @@ TRAIN_ROOMS = {
     "precision": {"libtorch", "ddp"},
     "checkpoint": {"libtorch", "ddp"},
     "sharded": {"libtorch", "ddp", "optim"},
+    "server": {"libtorch", "ddp", "checkpoint"},
 }
 WITHOUT_TORCH = ("train", "compression")
 SOURCE_FOLDERS = ["include", "src", "train", "cli", "bench", "examples", "tests", "sim"]
