@@ -8,6 +8,7 @@ import batch_results
 import batch_tables
 import language_model_table
 import scaling_table
+import server_tables
 import sum_precision_table
 from training_rows import KEEP_MEMORY, Row, aligned, spread
 
@@ -172,7 +173,7 @@ def data(_, __):
 
 TABLES = {"rates": rates, "accuracy": accuracy, "compression": compression, "sparse": sparse, "drivers": drivers,
           "data": data, **batch_tables.TABLES, "scaling": scaling_table.scaling,
-          "language-model": language_model_table.language_model, **sum_precision_table.TABLES}
+          "language-model": language_model_table.language_model, **sum_precision_table.TABLES, "server": server_tables.server}
 
 
 def seconds(value):
@@ -235,7 +236,7 @@ def drivers_summary(rows):
 
 SUMMARIES = {"sparse": sparse_summary, "drivers": drivers_summary, "data": data_summary,
              "scaling": scaling_table.scaling_summary, "language-model": language_model_table.language_model_summary,
-             **sum_precision_table.SUMMARIES}
+             **sum_precision_table.SUMMARIES, "server": server_tables.server_summary}
 
 
 def summary(table, rows):

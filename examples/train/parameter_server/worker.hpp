@@ -1,0 +1,15 @@
+// A worker of train_parameter_server.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+
+#include "kolo/store.hpp"
+#include "parameter_server/options.hpp"
+
+namespace parameter_server {
+
+/// Trains, or sleeps; returns what the report takes of it. The first worker shows progress, and evaluates.
+nlohmann::json work(const Options& options, const kolo::Launch& launch, std::shared_ptr<kolo::Store> store);
+
+}  // namespace parameter_server

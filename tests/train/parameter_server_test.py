@@ -1,0 +1,125 @@
+#!/usr/bin/env python3
+"""The parameter servers with real ranks: each rule learns, a server that is killed comes back, a worker that is killed is
+dropped, and what cannot be is refused by all ranks."""
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+KOLO, PROGRAM = sys.argv[1:3]
+TIMEOUT_S = 150
+SMALL = ["--limit", "4096"]
+BATCH = ["--batch", "96"]  # which 2, 3 and 4 workers divide
+
+
+def command(ranks, *arguments, run=()):
+    return [KOLO, "run", "-n", str(ranks), *run, "--", PROGRAM, *SMALL, *(BATCH if "--batch" not in arguments else []), *arguments]
+
+
+def finished(process, expect=0):
+    said, _ = process.communicate(timeout=TIMEOUT_S)
+    if process.returncode != expect:
+        raise AssertionError(f"exit code {process.returncode}\n{said}")
+    return said
+
+
+def begin(ranks, *arguments, run=(), output=subprocess.PIPE):
+    return subprocess.Popen(command(ranks, *arguments, run=run), text=True, stdout=output, stderr=subprocess.STDOUT)
+
+
+def read(output):
+    """All that a job has written into the file so far; its place in the file is the job's, too."""
+    return os.pread(output.fileno(), 1 << 20, 0).decode()
+
+
+def train(ranks, *arguments, expect=0):
+    """What was said, and metrics.json."""
+    with tempfile.TemporaryDirectory() as folder:
+        said = finished(begin(ranks, "--output", folder, *arguments), expect)
+        file = Path(folder) / "metrics.json"
+        return said, json.loads(file.read_text()) if file.exists() else None
+
+
+def wait_for(found, process):
+    """Until `found` returns something, while the process runs."""
+    while process.poll() is None:
+        if result := found():
+            return result
+        time.sleep(0.05)
+    raise AssertionError(f"it ended too soon\n{process.communicate()[0]}")
+
+
+def rank_process(job, rank):
+    """The process of a rank; None before it is there."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = re.search(r"^PPid:\s*(\d+)", (entry / "status").read_text(), re.MULTILINE)
+            if int(parent[1]) == job and f"\0RANK={rank}\0" in "\0" + (entry / "environ").read_text():
+                return int(entry.name)
+        except OSError:
+            continue
+    return None
+
+
+class ParameterServer(unittest.TestCase):
+    def test_each_rule_learns(self):
+        for rule in (["synchronous"], ["unbounded"], ["clocks", "--staleness", "1"],
+                     ["versions", "--staleness", "2", "--late", "divide"]):
+            said, metrics = train(6, "--servers", "2", "--epochs", "3", "--require-accuracy", "70", "--rule", *rule)
+            self.assertIn("wrote", said)
+            pushes = sum(metrics["staleness_histogram"])
+            self.assertEqual(pushes, sum(worker["steps"] for worker in metrics["workers"]))
+            self.assertEqual(metrics["servers"][0]["updates"], metrics["workers"][0]["steps"] if rule == ["synchronous"] else pushes)
+            for worker in metrics["workers"]:
+                self.assertEqual(len(worker["staleness"]), worker["steps"], "one of each push")
+
+    def test_weights_are_averaged(self):
+        train(3, "--push", "weights", "--local-steps", "4", "--epochs", "3", "--require-accuracy", "70")
+
+    def test_a_server_that_is_killed_goes_on(self):
+        with tempfile.TemporaryDirectory() as folder:
+            process = begin(4, "--servers", "2", "--epochs", "8", "--checkpoint", folder, "--checkpoint-every", "20",
+                            "--restarts", "1", "--rule", "unbounded", "--require-accuracy", "70")
+            job = process.pid
+            wait_for((Path(folder) / "server1.pt").exists, process)
+            parent = rank_process(job, 1)
+            children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+            os.kill(int(children[0]), signal.SIGKILL)
+            said = finished(process)
+            self.assertIn("was ended by signal 9", said)
+            self.assertRegex(said, r"server 1: goes on from .*server1.pt at update \d+0")
+
+    def test_a_worker_that_is_killed_is_dropped(self):
+        for rule in ("synchronous", "clocks"):
+            with tempfile.TemporaryFile("w+") as output:
+                process = begin(4, "--epochs", "6", "--rule", rule, "--require-accuracy", "70", run=["--keep-going"], output=output)
+                wait_for(lambda: re.search(r"step +[1-9]", read(output)), process)
+                os.kill(rank_process(process.pid, 3), signal.SIGKILL)
+                self.assertEqual(process.wait(TIMEOUT_S), 0, read(output))
+                self.assertIn("worker 2 is dropped", read(output))
+
+    def test_what_cannot_be_is_refused_by_all_ranks(self):
+        def refused(*arguments):
+            said, _ = train(3, *arguments, expect=1)
+            return said
+
+        self.assertIn("rank 0: a staleness of -1", refused("--rule", "clocks", "--staleness", "-1"))
+        self.assertIn("there is no worker", refused("--servers", "3"))
+        self.assertIn("there is no server", refused("--servers", "0"))
+        self.assertIn("which 2 workers do not divide", refused("--batch", "127"))
+        self.assertIn("rank 1: cannot open /nowhere/train-images", refused("--data", "/nowhere"))
+        alone = subprocess.run([PROGRAM], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TIMEOUT_S,
+                               env={**os.environ, "RANK": "0", "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1",
+                                    "MASTER_PORT": "29811"}, check=False)
+        self.assertEqual(alone.returncode, 1)
+        self.assertIn("rank 0 would serve the store", alone.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])
