@@ -26,6 +26,7 @@ TRAIN_ROOMS = {
     "checkpoint": {"libtorch", "ddp"},
     "sharded": {"libtorch", "ddp", "optim"},
     "server": {"libtorch", "ddp", "checkpoint"},
+    "local": {"libtorch", "ddp"},
 }
 WITHOUT_TORCH = ("train", "compression")
 SOURCE_FOLDERS = ["include", "src", "train", "cli", "bench", "examples", "tests", "sim"]

@@ -85,6 +85,18 @@ Checkpoint& Checkpoint::add(std::string name, torch::optim::Optimizer& optimizer
               [&optimizer](auto& archive) { train::load_whole(optimizer, archive); }});
 }
 
+Checkpoint& Checkpoint::add_own(std::string name, torch::nn::Module& module) {
+  add(std::move(name), module);
+  entries_.back().is_of_rank = true;
+  return *this;
+}
+
+Checkpoint& Checkpoint::add_own(std::string name, torch::optim::Optimizer& optimizer) {
+  add(std::move(name), optimizer);
+  entries_.back().is_of_rank = true;
+  return *this;
+}
+
 Checkpoint& Checkpoint::add(std::string name, GradientHook& hook) {
   return add({std::move(name), true, [&hook](auto& archive) { train::save_hook(hook, archive); },
               [&hook](auto& archive) { train::load_hook(hook, archive); }});
@@ -150,13 +162,13 @@ void Checkpoint::save(const std::string& path, std::uint64_t step, Communicator&
 std::uint64_t Checkpoint::load(const std::string& path, Communicator& communicator) {
   const int rank = communicator.rank();
   const auto ranks = static_cast<std::size_t>(communicator.size());
-  const bool has_hooks = std::ranges::any_of(entries_, &Entry::is_of_rank);
+  const bool has_own = std::ranges::any_of(entries_, &Entry::is_of_rank);
   train::CheckpointFile file;
   on_all_ranks(communicator, "load", [&] {
     if (rank != 0) return;
     file = train::read_checkpoint(path);
-    if (has_hooks && file.ranks.size() != ranks) {
-      throw std::runtime_error(path + ": it holds hooks' states of " + std::to_string(file.ranks.size()) +
+    if (has_own && file.ranks.size() != ranks) {
+      throw std::runtime_error(path + ": it holds ranks' own states of " + std::to_string(file.ranks.size()) +
                                " ranks, and there are " + std::to_string(ranks));
     }
   });

@@ -28,10 +28,15 @@ std::string describe(const NamedTensor& named) {
 
 }  // namespace
 
+std::string text_of_layout(std::span<const NamedTensor> tensors) {
+  std::string text;
+  for (const NamedTensor& named : tensors) text += describe(named) + '\n';
+  return text;
+}
+
 void require_same_layout(Communicator& communicator, std::span<const NamedTensor> tensors,
                          const std::string& settings) {
-  std::string mine = settings + '\n';
-  for (const NamedTensor& named : tensors) mine += describe(named) + '\n';
+  const std::string mine = settings + '\n' + text_of_layout(tensors);
   if (const auto complaint = first_difference(communicator, mine, "tensor")) {
     throw MismatchError("the models differ: " + complaint->text,
                         {.peer = complaint->rank, .collective = "DistributedDataParallel"});

@@ -20,6 +20,9 @@ struct NamedTensor {
   std::string note = {};  ///< what else ranks must agree on
 };
 
+/// A line for each tensor, with its name, type, shape, strides and note.
+std::string text_of_layout(std::span<const NamedTensor> tensors);
+
 /// Collective: throws MismatchError, on every rank the same one, that names the first rank whose `settings`
 /// or list of names, types, shapes, strides and notes differs from rank 0's, and the first difference.
 void require_same_layout(Communicator& communicator, std::span<const NamedTensor> tensors,

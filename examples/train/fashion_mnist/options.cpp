@@ -64,6 +64,20 @@ std::optional<int> parse_options(int argc, char** argv, bool speak, Options& opt
       "How gradients are averaged in place of all_reduce, such as top_k:ratio=0.01; there are " + hooks);
   app.add_option("--wire", options.wire, "The format in which all_reduce sends gradients")
       ->check(CLI::IsMember({"native", "bfloat16", "float16", "int8"}));
+  app.add_option(
+         "--synchronization", options.synchronization,
+         "When ranks wait for each other: every-step: gradients are averaged; late: their averages "
+         "arrive a step later; gossip: models are averaged with one other rank; local: with all ranks, "
+         "now and then; post-local: gradients first, then local")
+      ->check(CLI::IsMember({"every-step", "late", "gossip", "local", "post-local"}));
+  app.add_option("--period", options.period, "Steps between two averages of models");
+  app.add_option("--averaged-epochs", options.averaged_epochs,
+                 "Epochs in which post-local averages gradients")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--outer-lr", options.outer_learning_rate,
+                 "Averages of models are steps of an outer SGD with this rate; 0: they are taken as they are")
+      ->check(CLI::NonNegativeNumber);
+  app.add_option("--outer-momentum", options.outer_momentum, "Its momentum, Nesterov's; 0: none");
   app.add_flag("--bfloat16", options.in_bfloat16,
                "Compute products and convolutions in bfloat16; weights stay float32");
   app.add_option(

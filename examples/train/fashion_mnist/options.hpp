@@ -28,8 +28,13 @@ struct Options {
   std::int64_t evaluate_every = 0;  ///< steps; 0: an epoch
   std::string hook;                 ///< as make_gradient_hook() takes it; empty: all_reduce
   std::string wire;                 ///< a name of kolo::Wire; empty: as the environment says
-  bool in_bfloat16 = false;         ///< products and convolutions
-  double loss_scale = 0;            ///< the first one; 0: none
+  std::string synchronization = "every-step";
+  std::uint64_t period = 16;       ///< of local, post-local and gossip: steps
+  double averaged_epochs = 3;      ///< of post-local: those whose gradients are averaged
+  double outer_learning_rate = 0;  ///< of local and post-local; 0: no outer optimizer
+  double outer_momentum = 0.9;
+  bool in_bfloat16 = false;  ///< products and convolutions
+  double loss_scale = 0;     ///< the first one; 0: none
   std::string data;
   std::string reader = "sampler";  ///< of make_feed()
   std::string shards;              ///< a folder

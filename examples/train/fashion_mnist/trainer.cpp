@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <csignal>
 #include <optional>
 #include <stdexcept>
@@ -21,6 +22,7 @@
 #include "fashion_mnist/feed.hpp"
 #include "fashion_mnist/model.hpp"
 #include "fashion_mnist/plan.hpp"
+#include "fashion_mnist/synchronization.hpp"
 #include "kolo/train/accumulate.hpp"
 #include "kolo/train/autocast.hpp"
 #include "kolo/train/averages.hpp"
@@ -48,7 +50,7 @@ constexpr std::int64_t kFirstTimelineStep = 20;
 constexpr std::int64_t kEvaluationBatch = 500;
 
 /// Fully connected layers, most of the bytes, are ready first: they travel while the convolutions compute.
-kolo::DistributedDataParallelOptions parallel_options(const Options& options,
+kolo::DistributedDataParallelOptions parallel_options(const Options& options, std::uint64_t averaged_steps,
                                                       std::shared_ptr<kolo::Timeline> timeline) {
   kolo::DistributedDataParallelOptions parallel;
   parallel.first_bucket_bytes = 128u << 10;
@@ -56,6 +58,7 @@ kolo::DistributedDataParallelOptions parallel_options(const Options& options,
   if (!options.hook.empty()) parallel.hook = kolo::make_gradient_hook(options.hook);
   kolo::Wire wire{};
   if (kolo::parse_wire(options.wire, wire)) parallel.wire = wire;
+  set_synchronization(options, averaged_steps, parallel);
   return parallel;
 }
 
@@ -119,13 +122,14 @@ class Training {
         communicator_(communicator),
         timeline_(std::move(timeline)),
         images_(prepare_images(options, communicator)),
-        model_(Net(), communicator, parallel_options(options, timeline_)),
-        optimizer_(make_optimizer(options, model_)),
         plan_(make_plan(options, communicator.size(),
                         [&](std::int64_t batch) {
                           images_.feed->set_batch(batch / communicator.size());
                           return images_.feed->steps_per_epoch();
                         })),
+        model_(Net(), communicator, parallel_options(options, averaged_steps(), timeline_)),
+        optimizer_(make_optimizer(options, model_)),
+        synchronization_(options, averaged_steps(), model_, model_.model(), communicator),
         line_(communicator.rank() == 0 ? options.progress : "none") {
     model_.check(*optimizer_);
     if (options.loss_scale > 0)
@@ -146,18 +150,24 @@ class Training {
     history_.total_seconds = seconds(Clock::now() - begin);
     history_.communication.ranks = history_.ranks;
     history_.communication.steps = history_.steps;
-    history_.communication.statistics = model_.total();
+    history_.communication.statistics = synchronization_.total();
     average_costs();
     return history_;
   }
 
  private:
+  /// Of post-local: those whose gradients are averaged.
+  std::uint64_t averaged_steps() const {
+    return static_cast<std::uint64_t>(
+        std::llround(options_.averaged_epochs * static_cast<double>(plan_.epochs[0].whole)));
+  }
+
   void train_epoch(const Epoch& epoch) {
     images_.feed->set_batch(epoch.batch / communicator_.size());
     images_.feed->begin_epoch(static_cast<int>(epoch_));
     model_->train();
     auto report_begin = Clock::now();
-    auto exposed_before = model_.total().exposed;
+    auto exposed_before = synchronization_.total().exposed;
     double loss_sum = 0;
     std::int64_t loss_steps = 0;
     for (step_of_epoch_ = 0; step_of_epoch_ < epoch.steps && history_.steps < steps_;) {
@@ -175,7 +185,7 @@ class Training {
       history_.training_seconds += elapsed;
       history_.losses.push_back({epochs_done(), loss, history_.training_seconds});
       history_.rates.push_back({epochs_done(), rate_, history_.training_seconds});
-      const double waiting = seconds(model_.total().exposed - exposed_before) / elapsed;
+      const double waiting = seconds(synchronization_.total().exposed - exposed_before) / elapsed;
       line_.show(fmt::format("epoch {}/{}  step {:4}/{}  loss {:.4f}  {:6.0f} images/s  waiting {:4.1f} %",
                              epoch_ + 1, plan_.epochs.size(), history_.steps, steps_, loss,
                              static_cast<double>(loss_steps * epoch.batch) / elapsed, 100 * waiting));
@@ -185,7 +195,7 @@ class Training {
         model_->train();
       }
       report_begin = Clock::now();
-      exposed_before = model_.total().exposed;
+      exposed_before = synchronization_.total().exposed;
       loss_sum = 0;
       loss_steps = 0;
     }
@@ -202,7 +212,7 @@ class Training {
     const auto fed = Clock::now();
     if (history_.steps == 0) history_.data_ready_seconds = seconds(fed - made_);
     optimizer_->zero_grad();
-    const std::uint64_t sent_before = communicator_.counters().bytes_sent;
+    if (!synchronization_.sends_between_steps()) sent_before_ = communicator_.counters().bytes_sent;
     const double scale = scaler_ ? scaler_->scale() : 1;
     std::optional<Clock::time_point> backward;  // of the part that was computed last
     const auto end_part = [&](Clock::time_point now) {
@@ -220,20 +230,26 @@ class Training {
         });
     const auto update = Clock::now();
     end_part(update);
+    const bool is_last = history_.steps + 1 == steps_;
+    synchronization_.step([this] { optimizer_step(); }, is_last);
+    const std::uint64_t sent_after = communicator_.counters().bytes_sent;
+    const auto end = Clock::now();
+    timeline_->span("optimizer", "compute", update, end);
+    if (history_.steps++ > 0) {
+      gradient_bytes_ += static_cast<double>(model_.last_step().bytes);
+      sent_bytes_ += static_cast<double>(sent_after - sent_before_);
+      data_wait_ += seconds(fed - begin);
+    }
+    sent_before_ = sent_after;
+    return loss.item().toDouble() / scale;
+  }
+
+  void optimizer_step() {
     if (scaler_) {
       scaler_->step(*optimizer_);
     } else if (options_.hook.empty() || model_.averages_are_finite()) {  // the same on all ranks
       optimizer_->step();
     }
-    const std::uint64_t sent = communicator_.counters().bytes_sent - sent_before;
-    const auto end = Clock::now();
-    timeline_->span("optimizer", "compute", update, end);
-    if (history_.steps++ > 0) {
-      gradient_bytes_ += static_cast<double>(model_.last_step().bytes);
-      sent_bytes_ += static_cast<double>(sent);
-      data_wait_ += seconds(fed - begin);
-    }
-    return loss.item().toDouble() / scale;
   }
 
   at::Tensor loss_of(const kolo::Batch& part) {
@@ -254,6 +270,7 @@ class Training {
   /// Each rank looks at its part of the test images.
   void evaluate() {
     const c10::NoGradGuard no_grad;
+    const auto averaged = synchronization_.averaged();
     model_->eval();
     const std::int64_t begin = images_.test.size() * communicator_.rank() / communicator_.size();
     const std::int64_t end = images_.test.size() * (communicator_.rank() + 1) / communicator_.size();
@@ -306,10 +323,11 @@ class Training {
   std::shared_ptr<kolo::Timeline> timeline_;
   Clock::time_point made_ = Clock::now();
   Images images_;
+  Plan plan_;
   kolo::DistributedDataParallel<NetImpl> model_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;  ///< after the model, which it may use
   std::optional<kolo::LossScaler> scaler_;
-  Plan plan_;
+  Synchronization synchronization_;
   support::ProgressLine line_;
   std::size_t epoch_ = 0;
   std::int64_t step_of_epoch_ = 0;
@@ -318,6 +336,7 @@ class Training {
   std::int64_t evaluated_at_ = -1;  ///< step
   double gradient_bytes_ = 0;
   double sent_bytes_ = 0;
+  std::uint64_t sent_before_ = 0;
   double data_wait_ = 0;
   History history_;
 };

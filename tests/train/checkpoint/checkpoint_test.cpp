@@ -136,7 +136,7 @@ TEST_F(Checkpoints, ThatCannotBeLoadedAreErrorsOnAllRanks) {
     training.step(0, communicator.rank());
     training.checkpoint.save(path_, 1, communicator);
   });
-  expect_refusal(3, "it holds hooks' states of 2 ranks, and there are 3", load);
+  expect_refusal(3, "it holds ranks' own states of 2 ranks, and there are 3", load);
   expect_refusal(2, "the state of a hook holds no 'steps'", [&](Communicator& communicator) {
     const auto hook = make_gradient_hook("top_k");
     Checkpoint().add("hook", *hook).load(path_, communicator);

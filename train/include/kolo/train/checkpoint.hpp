@@ -26,8 +26,8 @@ concept Archived = requires(T& thing, torch::serialize::OutputArchive& out,
 };
 
 /// The things whose states a file holds, each under a name. What is the same on all ranks (models,
-/// optimizers, samplers) is saved by rank 0; gradient hooks and the state of libtorch's random numbers are
-/// each rank's own. Not thread-safe; the things must outlive it.
+/// optimizers, samplers) is saved by rank 0; gradient hooks, the state of libtorch's random numbers, and what
+/// add_own() is given are each rank's own. Not thread-safe; the things must outlive it.
 ///
 ///     kolo::Checkpoint checkpoint;
 ///     checkpoint.add("model", *net).add("optimizer", optimizer).add("sampler", sampler);
@@ -39,6 +39,9 @@ class Checkpoint {
   Checkpoint& add(std::string name, torch::nn::Module& module);
   Checkpoint& add(std::string name, torch::optim::Optimizer& optimizer);
   Checkpoint& add(std::string name, GradientHook& hook);
+  /// For models and optimizers that differ from rank to rank, as between two averages of a ModelAverager.
+  Checkpoint& add_own(std::string name, torch::nn::Module& module);
+  Checkpoint& add_own(std::string name, torch::optim::Optimizer& optimizer);
   template <Archived T>
   requires(!std::derived_from<T, torch::nn::Module> &&
            !std::derived_from<T, torch::optim::Optimizer>) Checkpoint& add(std::string name, T& thing) {
@@ -52,9 +55,9 @@ class Checkpoint {
   void save(const std::string& path, std::uint64_t step, Communicator& communicator) const;
 
   /// Collective: rank 0 reads the file, and all ranks load it. Returns the step that it was saved at. If the
-  /// file cannot be read, lacks one of the things, has one of another shape, or hooks' states of another
-  /// number of ranks, all ranks throw Error that says so; the things are of no use then. Without hooks the
-  /// number of ranks may be another; random numbers go on as they are then.
+  /// file cannot be read, lacks one of the things, has one of another shape, or ranks' own states of another
+  /// number of ranks, all ranks throw Error that says so; the things are of no use then. Without such states
+  /// the number of ranks may be another; random numbers go on as they are then.
   std::uint64_t load(const std::string& path, Communicator& communicator);
 
  private:

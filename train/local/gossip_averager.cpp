@@ -1,0 +1,136 @@
+#include "kolo/train/gossip_averager.hpp"
+
+#include <bit>
+#include <chrono>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "ddp/failure.hpp"
+#include "kolo/error.hpp"
+#include "kolo/train/tensor.hpp"
+#include "local/flat_tensors.hpp"
+#include "local/plan.hpp"
+
+namespace kolo {
+namespace {
+
+constexpr const char* kGossipAverager = "GossipAverager";
+
+train::NamedTensors with_buffers(const train::AgreedModel& model) {
+  train::NamedTensors all = model.parameters;
+  all.insert(all.end(), model.buffers.begin(), model.buffers.end());
+  return all;
+}
+
+}  // namespace
+
+struct GossipAverager::State {
+  State(const torch::nn::Module& module, Communicator& communicator, const GossipAveragerOptions& options)
+      : period(options.period),
+        own(communicator.split(0)),
+        model(train::agree_and_replicate(
+            kGossipAverager, module, own, "the option period " + std::to_string(period),
+            [this](const train::Model&) {
+              if (period == 0) throw InvalidArgument("a period of 0 steps: it is 1 or more", {});
+            })),
+        tensors(with_buffers(model)),
+        mine(tensors),
+        received(tensors) {
+    const auto ranks = static_cast<std::uint64_t>(own.size());
+    distances = ranks > 1 ? std::bit_width(ranks - 1) : 0;
+    works.reserve(2 * mine.flats().size());
+  }
+
+  /// From this rank to the one that it sends to in the next round; 0 if it is alone.
+  int distance() const {
+    const std::uint64_t rounds = total.steps / period;
+    return distances > 0 ? 1 << rounds % static_cast<std::uint64_t>(distances) : 0;
+  }
+
+  void average(int distance) {
+    train::require_frozen(model, own);
+    train::pack(tensors, mine, own);
+    if (!mine.are_finite()) give_up();
+    const int ranks = own.size(), to = (own.rank() + distance) % ranks,
+              from = (own.rank() + ranks - distance) % ranks;
+    for (std::size_t i = 0; i < mine.flats().size(); ++i) {
+      works.push_back(own.recv_async(buffer_of(received.flats()[i]), from));
+      works.push_back(own.send_async(buffer_of(mine.flats()[i]), to));
+    }
+    wait();
+    for (std::size_t i = 0; i < mine.flats().size(); ++i)
+      at::Tensor(received.flats()[i]).add_(mine.flats()[i]).mul_(0.5);
+    train::unpack(received, tensors);
+    total.bytes += mine.bytes();
+    ++total.all_reduces;
+  }
+
+  void wait() {
+    std::exception_ptr error;
+    for (const Work& work : works) {
+      try {
+        work.wait();  // after an error too: all of them borrow memory
+      } catch (...) {
+        if (!error) error = std::current_exception();
+      }
+    }
+    works.clear();
+    if (error) std::rethrow_exception(error);
+  }
+
+  /// No other rank knows it, and most do not meet this one in this round.
+  [[noreturn]] void give_up() {
+    std::rethrow_exception(train::leave(
+        own,
+        std::string(kGossipAverager) + ": its model is not finite in step " + std::to_string(total.steps)));
+  }
+
+  std::uint64_t period;
+  Communicator own;  ///< so calls on the caller's cannot come between those of a step
+  train::AgreedModel model;
+  train::NamedTensors tensors;
+  train::FlatTensors mine;
+  train::FlatTensors received;
+  int distances = 0;  ///< 1, 2, 4, ...: so many below the number of ranks
+  std::vector<Work> works;
+  CommunicationStatistics total;
+};
+
+GossipAverager::GossipAverager(const torch::nn::Module& module, Communicator communicator,
+                               const GossipAveragerOptions& options) {
+  if (!communicator.valid()) throw InvalidArgument("the communicator is not valid", {});
+  state_ = std::make_unique<State>(module, communicator, options);
+}
+
+GossipAverager::~GossipAverager() = default;
+
+bool GossipAverager::step() {
+  State& state = *state_;
+  const int distance = state.distance();
+  if (++state.total.steps % state.period != 0 || distance == 0) return false;
+  const auto begin = std::chrono::steady_clock::now();
+  state.average(distance);
+  state.total.exposed += std::chrono::steady_clock::now() - begin;
+  return true;
+}
+
+int GossipAverager::next_peer() const noexcept {
+  return (state_->own.rank() + state_->distance()) % state_->own.size();
+}
+
+const CommunicationStatistics& GossipAverager::total() const noexcept {
+  return state_->total;
+}
+
+void GossipAverager::save(torch::serialize::OutputArchive& archive) const {
+  archive.write("steps", c10::IValue(static_cast<std::int64_t>(state_->total.steps)));
+}
+
+void GossipAverager::load(torch::serialize::InputArchive& archive) {
+  c10::IValue steps;
+  archive.read("steps", steps);
+  state_->total.steps = static_cast<std::uint64_t>(steps.toInt());
+}
+
+}  // namespace kolo

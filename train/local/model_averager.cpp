@@ -1,0 +1,141 @@
+#include "kolo/train/model_averager.hpp"
+
+#include <ATen/Functions.h>
+
+#include <chrono>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "ddp/agreement.hpp"
+#include "kolo/error.hpp"
+#include "local/flat_tensors.hpp"
+#include "local/outer_optimizer.hpp"
+#include "local/plan.hpp"
+
+namespace kolo {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr const char* kModelAverager = "ModelAverager";
+
+std::string text_of(const ModelAveragerOptions& options) {
+  std::ostringstream text;
+  text << "the options period " << options.period << ", start_after_steps " << options.start_after_steps
+       << ", " << (options.outer ? train::OuterOptimizer::describe(*options.outer) : "no outer optimizer");
+  return text.str();
+}
+
+void require_valid(const ModelAveragerOptions& options) {
+  if (options.period == 0) throw InvalidArgument("a period of 0 steps: it is 1 or more", {});
+  if (options.outer) train::OuterOptimizer::require_valid(*options.outer);
+}
+
+/// The first tensor that is not finite, in words; empty if all are.
+std::string not_finite_in(const train::AgreedModel& model) {
+  for (const auto* const tensors : {&model.parameters, &model.buffers}) {
+    for (const train::NamedTensor& named : *tensors) {
+      if (!at::isfinite(named.tensor).all().item().toBool()) return '\'' + named.name + "' is not finite";
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+struct ModelAverager::State {
+  State(const torch::nn::Module& module, Communicator& communicator, const ModelAveragerOptions& options_)
+      : options(options_),
+        own(communicator.split(0)),
+        model(train::agree_and_replicate(kModelAverager, module, own, text_of(options),
+                                         [&](const train::Model&) { require_valid(options); })),
+        parameters(model.parameters),
+        buffers(model.buffers) {
+    if (options.outer) outer.emplace(*options.outer, model.parameters, own);
+  }
+
+  void average() {
+    train::require_frozen(model, own);
+    train::pack(model.parameters, parameters, own);
+    train::pack(model.buffers, buffers, own);
+    const CallOptions as_it_is{.wire = Wire::native};  // KOLO_WIRE is meant for gradients
+    parameters.start_average(own, as_it_is);
+    buffers.average(own, as_it_is);
+    parameters.finish();
+    if (!parameters.are_finite() || !buffers.are_finite()) refuse();  // the same bits on all ranks
+    if (outer && total.steps == options.start_after_steps) {
+      outer->begin_from(parameters);
+    } else if (outer) {
+      outer->step(parameters);
+    }
+    train::unpack(parameters, model.parameters);
+    train::unpack(buffers, model.buffers);
+    total.bytes += parameters.bytes() + buffers.bytes();
+    ++total.all_reduces;
+  }
+
+  [[noreturn]] void refuse() {
+    const auto complaint = train::first_complaint(own, not_finite_in(model));
+    throw Error(std::string(kModelAverager) + ": the average in step " + std::to_string(total.steps) +
+                    " is not finite: " +
+                    (complaint ? "rank " + std::to_string(complaint->rank) + ": " + complaint->text
+                               : "the sum of the ranks' numbers is too large"),
+                {.peer = complaint ? complaint->rank : -1, .collective = kModelAverager});
+  }
+
+  ModelAveragerOptions options;
+  Communicator own;  ///< so calls on the caller's cannot come between those of a step
+  train::AgreedModel model;
+  train::FlatTensors parameters;
+  train::FlatTensors buffers;
+  std::optional<train::OuterOptimizer> outer;
+  CommunicationStatistics total;
+};
+
+ModelAverager::ModelAverager(const torch::nn::Module& module, Communicator communicator,
+                             const ModelAveragerOptions& options) {
+  if (!communicator.valid()) throw InvalidArgument("the communicator is not valid", {});
+  state_ = std::make_unique<State>(module, communicator, options);
+}
+
+ModelAverager::~ModelAverager() = default;
+
+bool ModelAverager::step() {
+  State& state = *state_;
+  const std::uint64_t steps = ++state.total.steps, start = state.options.start_after_steps;
+  if (steps < start || (steps - start) % state.options.period != 0) return false;
+  const auto begin = Clock::now();
+  state.average();
+  state.total.exposed += Clock::now() - begin;
+  return true;
+}
+
+bool ModelAverager::is_local() const noexcept {
+  return state_->total.steps >= state_->options.start_after_steps;
+}
+
+const CommunicationStatistics& ModelAverager::total() const noexcept {
+  return state_->total;
+}
+
+void ModelAverager::save(torch::serialize::OutputArchive& archive) const {
+  archive.write("steps", c10::IValue(static_cast<std::int64_t>(state_->total.steps)));
+  archive.write("options", c10::IValue(text_of(state_->options)));
+  if (state_->outer) state_->outer->save(archive);
+}
+
+void ModelAverager::load(torch::serialize::InputArchive& archive) {
+  c10::IValue steps, options;
+  archive.read("options", options);
+  if (options.toStringRef() != text_of(state_->options)) {
+    throw std::runtime_error("it was saved with " + options.toStringRef() + ", and there are " +
+                             text_of(state_->options));
+  }
+  archive.read("steps", steps);
+  if (state_->outer) state_->outer->load(archive);
+  state_->total.steps = static_cast<std::uint64_t>(steps.toInt());
+}
+
+}  // namespace kolo

@@ -1,0 +1,58 @@
+#include "local/plan.hpp"
+
+#include <optional>
+
+#include "ddp/agreement.hpp"
+#include "ddp/failure.hpp"
+#include "ddp/replicas.hpp"
+#include "kolo/error.hpp"
+#include "kolo/train/tensor.hpp"
+#include "libtorch/problem.hpp"
+
+namespace kolo::train {
+
+AgreedModel agree(const std::string& who, const torch::nn::Module& module, Communicator& communicator,
+                  const std::string& settings, const std::function<void(const Model&)>& require_valid) {
+  std::optional<Model> model;
+  AgreedModel agreed;
+  const std::string problem = problem_of([&] {
+    model.emplace(module, DistributedDataParallelOptions{});
+    require_valid(*model);
+    agreed = {.parameters = model->trainable, .buffers = {}, .frozen = model->frozen, .all = model->all()};
+    for (const NamedTensor& buffer : model->buffers) {
+      if (!buffer.tensor.is_floating_point()) continue;
+      dtype_of_tensor(buffer.tensor.scalar_type());
+      agreed.buffers.push_back(buffer);
+    }
+  });
+  if (const auto complaint = first_complaint(communicator, problem)) {
+    throw InvalidArgument(who + ": rank " + std::to_string(complaint->rank) + ": " + complaint->text,
+                          {.peer = complaint->rank, .collective = who});
+  }
+  const std::string mine = who + ", " + settings + '\n' + text_of_layout(agreed.all);
+  if (const auto odd = find_odd_text(communicator, mine, "tensor")) {
+    throw MismatchError("the ranks do not agree on what to average: " + odd->text,
+                        {.peer = odd->rank, .collective = who});
+  }
+  return agreed;
+}
+
+AgreedModel agree_and_replicate(const std::string& who, const torch::nn::Module& module,
+                                Communicator& communicator, const std::string& settings,
+                                const std::function<void(const Model&)>& require_valid) {
+  AgreedModel agreed = agree(who, module, communicator, settings, require_valid);
+  Replicator(agreed.all).run(communicator, 0);
+  return agreed;
+}
+
+void require_frozen(const AgreedModel& model, Communicator& communicator) {
+  for (const NamedTensor& parameter : model.frozen) {
+    if (!parameter.tensor.requires_grad()) continue;
+    const std::string reason =
+        "parameter '" + parameter.name + "' was frozen at first and is not now: make a new object";
+    abort_unless_failed(communicator, reason);
+    throw InvalidArgument(reason, {});
+  }
+}
+
+}  // namespace kolo::train
