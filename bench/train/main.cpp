@@ -65,6 +65,17 @@ void print(const Trace& trace, const ReplayResult& result) {
         "max(forward + backward + optimizer + the first layer's bucket, communication, processor)");
     fmt::print("  {:<22}{:>10.3f}\n", "mean step / bound", with.step_mean / result.overlapped_bound());
   }
+  if (result.delayed) {
+    const auto& with = *result.delayed;
+    fmt::print(" averages arrive one step late:\n");
+    row("communication alone", with.communication, "one all_reduce");
+    row("computation alone", with.computation, "a step without averages");
+    row("processor time", with.processor, "");
+    row("step", with.step, fmt::format("median; mean {} ms", milliseconds(with.step_mean)));
+    row("  exposed", with.exposed, "step() waited");
+    row("bound", result.delayed_bound(), "max(computation, communication)");
+    fmt::print("  {:<22}{:>10.3f}\n", "mean step / bound", with.step_mean / result.delayed_bound());
+  }
   if (result.measured) {
     const auto& with = *result.measured;
     fmt::print(" borders from measured times: {} buckets\n", with.buckets);
@@ -115,6 +126,15 @@ nlohmann::json json_of(const Trace& trace, const ReplayResult& result, const Rep
                           {"processor_s", result.overlapped->processor},
                           {"first_layer_s", result.overlapped->first_layer},
                           {"bound_s", result.overlapped_bound()}};
+  }
+  if (result.delayed) {
+    json["delayed"] = {{"step_s", result.delayed->step},
+                       {"step_mean_s", result.delayed->step_mean},
+                       {"exposed_s", result.delayed->exposed},
+                       {"processor_s", result.delayed->processor},
+                       {"communication_s", result.delayed->communication},
+                       {"computation_s", result.delayed->computation},
+                       {"bound_s", result.delayed_bound()}};
   }
   if (result.measured) {
     json["measured"] = {{"buckets", result.measured->buckets},
@@ -185,9 +205,14 @@ int run(int argc, char** argv) {
   replaying->add_flag("--overlap-forward", options.overlap_forward,
                       "Also with averages that go on in the next forward, in turns");
   replaying
+      ->add_flag("--delayed-averages", options.delayed_averages,
+                 "Also with averages that arrive one step late, in turns")
+      ->excludes("--overlap-forward");
+  replaying
       ->add_flag("--measured-borders", options.measured_borders,
                  "Also with borders of buckets from measured times, in turns")
-      ->excludes("--overlap-forward");
+      ->excludes("--overlap-forward")
+      ->excludes("--delayed-averages");
   replaying->add_option("--timeline", timeline, "Writes when buckets and waits were, as a Chrome trace");
   replaying->add_flag("--json", as_json, "One JSON object");
   replaying->add_option("--output", output, "Writes this object to a file too");

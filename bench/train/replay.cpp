@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kolo/train/compression.hpp"
+#include "train/delayed_replay.hpp"
 #include "train/overlapped_replay.hpp"
 #include "train/processor_time.hpp"
 #include "train/replayed_model.hpp"
@@ -137,6 +138,29 @@ Times run_in_turns(Replay& plain, const Trace& trace, Communicator& communicator
   return without;
 }
 
+/// The same with averages that arrive one step late.
+Times run_beside_delayed(Replay& plain, const Trace& trace, Communicator& communicator,
+                         const ReplayOptions& options, ReplayResult& result) {
+  DelayedReplay delayed(trace, communicator);
+  Times communication;
+  communication.step = delayed.communicate(options.steps);
+  communication.agree(communicator);
+  Times with, without, alone;
+  const int blocks = std::min(kBlocks, options.steps);
+  for (int block = 0; block < blocks; ++block) {
+    const int steps = (options.steps + block) / blocks;
+    without.append(plain.run(trace, steps));
+    with.append(delayed.run(trace, steps, kStepsLeftOut));
+    alone.append(delayed.compute(trace, steps, kStepsLeftOut));
+  }
+  with.agree(communicator);
+  alone.agree(communicator);
+  result.delayed.emplace(ReplayResult::Delayed{median(with.step), mean(with.step), median(with.exposed),
+                                               processor_of(with, communicator), median(communication.step),
+                                               median(alone.step)});
+  return without;
+}
+
 /// The same with borders from measured times.
 Times run_beside_measured(Replay& plain, const Trace& trace, Communicator& communicator,
                           const ReplayOptions& options, ReplayResult& result) {
@@ -167,6 +191,10 @@ double ReplayResult::measured_bound() const {
          optimizer;
 }
 
+double ReplayResult::delayed_bound() const {
+  return std::max(delayed->computation, delayed->communication);
+}
+
 double ReplayResult::overlapped_bound() const {
   return std::max(
       {forward + backward + optimizer + overlapped->first_layer, communication, overlapped->processor});
@@ -191,10 +219,11 @@ ReplayResult replay(const Trace& original, Communicator communicator, const Repl
   const double wanted =
       options.compute_ratio > 0 ? options.compute_ratio * result.communication : options.compute_seconds;
   const Trace trace = wanted > 0 ? original.scaled(wanted / original.compute()) : original;
-  const Times times = options.overlap_forward ? run_in_turns(replay, trace, communicator, options, result)
-                      : options.measured_borders
-                          ? run_beside_measured(replay, trace, communicator, options, result)
-                          : replay.run(trace, options.steps);
+  const Times times =
+      options.overlap_forward    ? run_in_turns(replay, trace, communicator, options, result)
+      : options.delayed_averages ? run_beside_delayed(replay, trace, communicator, options, result)
+      : options.measured_borders ? run_beside_measured(replay, trace, communicator, options, result)
+                                 : replay.run(trace, options.steps);
 
   result.ranks = communicator.size();
   result.buckets = replay.buckets();

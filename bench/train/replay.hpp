@@ -18,6 +18,8 @@ struct ReplayOptions {
   double compute_seconds = 0;
   /// Replays with averages that go on in the next forward as well, in turns.
   bool overlap_forward = false;
+  /// Replays with averages that arrive one step late as well, in turns.
+  bool delayed_averages = false;
   /// Replays with borders of buckets from measured times as well, in turns.
   bool measured_borders = false;
 };
@@ -51,6 +53,13 @@ struct ReplayResult {
   };
   std::optional<Measured> measured = {};
 
+  struct Delayed {
+    double step, step_mean, exposed, processor;
+    double communication;  ///< the all_reduce of all gradients, with nothing computed
+    double computation;    ///< a step without averages
+  };
+  std::optional<Delayed> delayed = {};
+
   /// What a step takes at least if all that may overlap does.
   double bound() const;
   /// Of all ranks, where each reads so many tokens a step.
@@ -59,6 +68,8 @@ struct ReplayResult {
   }
   double overlapped_bound() const;
   double measured_bound() const;
+  /// The longer one of computation and communication.
+  double delayed_bound() const;
 };
 
 /// Collective. Throws std::runtime_error where an average is wrong.

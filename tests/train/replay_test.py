@@ -60,6 +60,14 @@ class Replay(unittest.TestCase):
         self.assertLess(row["overlapped"]["first_layer_s"], row["communication_s"])
         self.assertNotIn("overlapped", self.replay())
 
+    def test_averages_that_arrive_late_stand_beside_the_others(self):
+        row = self.replay("--compute", "2", "--delayed-averages")
+        compute = row["forward_s"] + row["backward_s"] + row["optimizer_s"]
+        self.assertEqual(row["delayed"]["bound_s"], max(row["delayed"]["computation_s"], row["delayed"]["communication_s"]))
+        self.assertGreaterEqual(row["delayed"]["computation_s"], compute)
+        self.assertGreaterEqual(row["delayed"]["step_mean_s"], compute)
+        self.assertNotIn("delayed", self.replay())
+
     def test_computation_is_scaled_to_communication(self):
         row = self.replay("--compute", "2", "--hook", "int8")
         self.assertEqual(row["hook"], "int8:feedback=0:start_after_steps=0")

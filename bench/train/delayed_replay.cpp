@@ -1,0 +1,94 @@
+#include "train/delayed_replay.hpp"
+
+#include <ATen/Functions.h>
+#include <c10/core/GradMode.h>
+
+#include <chrono>
+#include <cmath>
+#include <stdexcept>
+#include <string>
+
+#include "kolo/train/shared_tensor.hpp"
+#include "kolo/train/tensor.hpp"
+#include "train/processor_time.hpp"
+
+namespace kolo::bench {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+/// Without a gradient of its own a parameter would take the model's, to which averages would be written.
+void zero_gradients(const ReplayedModel& model) {
+  const c10::NoGradGuard no_grad;
+  for (at::Tensor& parameter : model.parameters()) {
+    at::Tensor& gradient = parameter.mutable_grad();
+    gradient.defined() ? gradient.zero_() : gradient = at::zeros_like(parameter);
+  }
+}
+
+}  // namespace
+
+DelayedReplay::DelayedReplay(const Trace& trace, const Communicator& communicator)
+    : communicator_(communicator),
+      model_(std::make_shared<ReplayedModel>(trace)),
+      averages_(*model_, communicator) {}
+
+DelayedTimes DelayedReplay::run(const Trace& trace, int steps, int left_out, bool averages) {
+  model_->set_trace(trace);
+  model_->set_gradients(static_cast<float>(communicator_.rank() + 1));
+  DelayedTimes times;
+  communicator_.barrier();
+  auto begin = Clock::now();
+  double processor = processor_seconds();
+  auto exposed = averages_.total().exposed;
+  for (int step = 0; step < left_out + steps; ++step) {
+    zero_gradients(*model_);
+    model_->forward().backward();
+    if (!averages || averages_.step()) model_->optimize();
+    const double took = seconds_since(begin), used = processor_seconds();
+    begin = Clock::now();
+    if (averages && step > 0) verify();
+    const auto waited = averages_.total().exposed;
+    if (step >= left_out) {
+      times.step.push_back(took);
+      times.exposed.push_back(std::chrono::duration<double>(waited - exposed).count());
+      times.processor.push_back(used - processor);
+    }
+    processor = used;
+    exposed = waited;
+  }
+  averages_.finish();
+  return times;
+}
+
+std::vector<double> DelayedReplay::communicate(int times) {
+  std::int64_t count = 0;
+  for (const at::Tensor& parameter : model_->parameters()) count += parameter.numel();
+  const at::Tensor flat = shared_empty({count}).zero_();
+  std::vector<double> took;
+  for (int i = 0; i < times; ++i) {
+    communicator_.barrier();
+    const auto begin = Clock::now();
+    communicator_.all_reduce(buffer_of(flat), ReduceOp::average);
+    took.push_back(seconds_since(begin));
+  }
+  return took;
+}
+
+void DelayedReplay::verify() const {
+  const float expected = static_cast<float>(communicator_.size() + 1) / 2;
+  for (const at::Tensor& parameter : model_->parameters()) {
+    const auto* values = static_cast<const float*>(parameter.grad().data_ptr());
+    for (const float value : {values[0], values[parameter.numel() - 1]}) {
+      if (std::abs(value - expected) <= 1e-5f * expected) continue;
+      throw std::runtime_error("an average is " + std::to_string(value) + ", not " +
+                               std::to_string(expected));
+    }
+  }
+}
+
+}  // namespace kolo::bench
