@@ -7,6 +7,7 @@ from pathlib import Path
 import batch_results
 import batch_tables
 import language_model_table
+import local_tables
 import scaling_table
 import server_tables
 import sum_precision_table
@@ -172,7 +173,7 @@ def data(_, __):
 
 
 TABLES = {"rates": rates, "accuracy": accuracy, "compression": compression, "sparse": sparse, "drivers": drivers,
-          "data": data, **batch_tables.TABLES, "scaling": scaling_table.scaling,
+          "data": data, **batch_tables.TABLES, **local_tables.TABLES, "scaling": scaling_table.scaling,
           "language-model": language_model_table.language_model, **sum_precision_table.TABLES, "server": server_tables.server}
 
 
@@ -241,8 +242,9 @@ SUMMARIES = {"sparse": sparse_summary, "drivers": drivers_summary, "data": data_
 
 def summary(table, rows):
     """The rows of a table, as markdown."""
-    if table in batch_results.SUMMARIES:
-        return batch_results.SUMMARIES[table](rows)
+    of_several_tables = {**batch_results.SUMMARIES, **local_tables.SUMMARIES}
+    if table in of_several_tables:
+        return of_several_tables[table](rows)
     rows = [row for row in rows if row["table"] == table]
     if table in SUMMARIES:
         return SUMMARIES[table](rows)
