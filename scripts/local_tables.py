@@ -132,14 +132,21 @@ def local_summary(rows):
                       "-" if arm == EVERY_STEP else spread(below)])
     accuracy = aligned(["ranks wait", "rate", "seeds", "bytes sent a step", "of every step's", "test accuracy, %",
                         "points below every step"], lines)
-    tuned_lines = []
+    return f"{accuracy}\n\n{tuning_summary(rows)}".strip()
+
+
+def tuning_summary(rows):
+    """Accuracies on images held out, one seed; those of every step are from "rates"."""
+    def held_out(arm):
+        here = of_table(rows, "rates", arm="float32") if arm == EVERY_STEP else \
+            [row for row in of_arm(rows, arm) if row["held_out"]]
+        return {row["rate"]: f"{row['rate']:g}: {row['accuracy']:.2f}" for row in here}
+    lines = []
     for arm, (_, tuned) in ARMS.items():
-        found = {row["rate"]: row["accuracy"] for row in of_arm(rows, arm) if row["held_out"]} if tuned else {}
+        found = held_out(arm)
         if found:
-            tuned_lines.append([arm, tuned.replace("_", " "), *(f"{value:g}: {found[value]:.2f}" if value in found else "-"
-                                                                for value in grid_of(arm))])
-    tuning = aligned(["accuracy, held out", "tuned", *("" for _ in RATES)], tuned_lines) if tuned_lines else ""
-    return f"{accuracy}\n\n{tuning}".strip()
+            lines.append([arm, (tuned or "rate").replace("_", " "), *(found.get(value, "-") for value in GRIDS[tuned or "rate"])])
+    return aligned(["accuracy, held out", "tuned", *("" for _ in RATES)], lines) if lines else ""
 
 
 def local_plot(rows):
@@ -155,7 +162,7 @@ def local_plot(rows):
     lowest = min(x for line in series.values() for x, _, _ in line)
     ticks = [2.0 ** i for i in range(math.floor(math.log2(lowest)), 1)]
     return spread_plot.plot({name: sorted(line) for name, line in series.items()}, "Fewer synchronizations",
-                            f"Fashion-MNIST, {RANKS} ranks, 6 epochs; mean of the seeds, bars of one standard deviation",
+                            f"Fashion-MNIST, {RANKS} ranks, 6 epochs; H grows to the left; mean of the seeds, bars of one standard deviation",
                             "bytes sent, of every step's", ticks, is_log=True)
 
 
