@@ -75,7 +75,7 @@ class ParameterServer::Service {
       }
       release();
     }
-    if (settings_.checkpoint_every > 0) save();
+    save();
     require_one_that_left();
     return statistics_;
   } catch (const std::exception& error) {
@@ -105,7 +105,9 @@ class ParameterServer::Service {
     rules_.emplace(options_, workers);
     connections_.resize(workers);
     replies_.resize(workers);
-    if (settings_.checkpoint.empty() || !std::filesystem::exists(settings_.checkpoint)) return;
+    if (settings_.checkpoint.empty()) return;
+    if (settings_.checkpoint_every == 0) throw InvalidArgument("a checkpoint every 0 updates", {});
+    if (!std::filesystem::exists(settings_.checkpoint)) return;
     train::load_server(settings_.checkpoint, *shard_, rules_->workers());
     is_loaded_ = true;
   }
@@ -117,6 +119,7 @@ class ParameterServer::Service {
     }
     if (!is_again) {
       for (WorkerRecord& worker : rules_->workers()) worker = {};  // they begin, too
+      save();                                                      // to come back from, whenever it dies
     }
     if (is_loaded_)
       note("goes on from " + settings_.checkpoint + " at update " + std::to_string(shard_->version()));
@@ -173,6 +176,7 @@ class ParameterServer::Service {
         break;
       case RequestKind::finish:
         record.status = WorkerStatus::finished;
+        if (rules_->is_finished()) replies_[worker].outcome = PushOutcome::finished;
         break;
       case RequestKind::goodbye:
         record.status = WorkerStatus::left;
@@ -225,7 +229,7 @@ class ParameterServer::Service {
       settings_.before_update(*shard_->optimizer(), {.updates = shard_->version(), .pushes = pushes});
     shard_->apply(contributions);
     ++statistics_.updates;
-    if (settings_.checkpoint_every > 0 && shard_->version() % settings_.checkpoint_every == 0) save();
+    if (!settings_.checkpoint.empty() && shard_->version() % settings_.checkpoint_every == 0) save();
   }
 
   void save() const {
@@ -250,8 +254,6 @@ class ParameterServer::Service {
       case RequestKind::push_pull:
       case RequestKind::pull_rows:
         return rules_->may_go_on(worker);
-      case RequestKind::finish:
-        return rules_->is_finished();
       default:
         return true;
     }

@@ -4,8 +4,10 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -60,12 +62,24 @@ class ParameterServerClient::Connections {
       if (train::is_pull(kind)) exchanges[i].answer = share(pulled_, i);
     }
     if (train::is_push(kind)) fill(exchanges);
-    const PushReport report = run(std::move(exchanges));
+    const PushReport report = report_of(run(std::move(exchanges)));
     if (train::is_pull(kind)) {
       for (std::size_t i = 0; i < pulled_views_.size(); ++i)
         layout_->parameters()[i].tensor.detach().copy_(pulled_views_[i]);
     }
     return report;
+  }
+
+  /// Asks again and again: others may compute for longer than one message may take.
+  void finish() {
+    constexpr std::chrono::milliseconds kLongest{500};
+    const std::vector<Exchange> question(links_.size(), {.kind = RequestKind::finish});
+    const auto is_finished = [](const Reply& reply) { return reply.outcome == PushOutcome::finished; };
+    for (std::chrono::milliseconds pause{5}; !std::ranges::all_of(run(question), is_finished);
+         pause = std::min(2 * pause, kLongest)) {
+      std::this_thread::sleep_for(pause);
+    }
+    exchange(RequestKind::pull);
   }
 
   void pull_rows(const std::string& name, const at::Tensor& rows) {
@@ -173,11 +187,16 @@ class ParameterServerClient::Connections {
   }
 
   /// All servers at a time: what was sent to one moves while another is waited for.
-  PushReport run(std::vector<Exchange> exchanges) {
-    PushReport report;
+  std::vector<Reply> run(std::vector<Exchange> exchanges) {
     for (std::size_t i = 0; i < links_.size(); ++i) links_[i]->start(std::move(exchanges[i]));
-    for (const auto& link : links_) {
-      const Reply reply = link->finish();
+    std::vector<Reply> replies;
+    for (const auto& link : links_) replies.push_back(link->finish());
+    return replies;
+  }
+
+  static PushReport report_of(const std::vector<Reply>& replies) {
+    PushReport report;
+    for (const Reply& reply : replies) {
       report.staleness = std::max(report.staleness, reply.staleness);
       report.dropped += reply.outcome == PushOutcome::dropped ? 1 : 0;
       report.divided += reply.outcome == PushOutcome::divided ? 1 : 0;
@@ -218,7 +237,7 @@ void ParameterServerClient::pull_rows(const std::string& table, const at::Tensor
   connections_->pull_rows(table, rows);
 }
 void ParameterServerClient::finish() {
-  connections_->exchange(RequestKind::finish);
+  connections_->finish();
 }
 
 }  // namespace kolo

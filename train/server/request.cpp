@@ -68,7 +68,7 @@ Header pack(const Reply& reply) {
 std::optional<Reply> parse_reply(std::span<const std::uint64_t, kHeaderWords> words) {
   const std::uint64_t outcome = words[0] & kLowerHalf;
   if ((words[0] & ~kLowerHalf) != kReplyMark || !is_zero(words.subspan<4>()) ||
-      outcome > static_cast<std::uint64_t>(PushOutcome::repeated)) {
+      outcome > static_cast<std::uint64_t>(PushOutcome::finished)) {
     return {};
   }
   return Reply{.outcome = static_cast<PushOutcome>(outcome),

@@ -22,7 +22,7 @@ enum class RequestKind : std::uint64_t {
   pull = 3,       ///< parameters
   push_pull = 4,  ///< both; the parameters are those after the push
   pull_rows = 5,  ///< rows of tables, by their ids
-  finish = 6,     ///< pushes no more; the answer has the parameters after all workers' last push
+  finish = 6,     ///< pushes no more; do the other workers? Asked again until they do not
   goodbye = 7,    ///< has left
 };
 
@@ -31,7 +31,7 @@ constexpr bool is_push(RequestKind kind) {
 }
 /// Whether parameters follow the answer.
 constexpr bool is_pull(RequestKind kind) {
-  return kind == RequestKind::pull || kind == RequestKind::push_pull || kind == RequestKind::finish;
+  return kind == RequestKind::pull || kind == RequestKind::push_pull;
 }
 
 struct Request {
@@ -58,11 +58,12 @@ std::optional<Request> parse_request(std::span<const std::uint64_t, kHeaderWords
                                      const RequestLimits& limits, std::string& problem);
 
 enum class PushOutcome : std::uint64_t {
-  none = 0,  ///< no push
+  none = 0,  ///< no push, or not yet
   applied = 1,
   divided = 2,   ///< by its age
   dropped = 3,   ///< too old
   repeated = 4,  ///< it was applied before
+  finished = 5,  ///< no push: no worker pushes any more
 };
 
 struct Reply {

@@ -110,6 +110,31 @@ TEST(ServerUpdates, UnboundedPushesAllCountAndTheirAgesAreReported) {
   for (ChainImpl& end : ends) EXPECT_EQ(difference(end, ends[0]), 0);
 }
 
+TEST(ServerUpdates, NoWorkerIsFurtherAheadThanTheBound) {
+  for (const std::int64_t bound : {0, 2}) {
+    Job job{.options = {.servers = 2, .rule = ServerRule::clocks, .staleness = bound}, .workers = 2};
+    std::array<std::atomic<std::int64_t>, 2> clocks{};
+    std::atomic<std::int64_t> furthest = 0;
+    require_none(job.run([&](ParameterServerClient& client, ChainImpl& model) {
+      client.pull();
+      auto& own = clocks[static_cast<std::size_t>(client.worker())];
+      const auto& other = clocks[static_cast<std::size_t>(1 - client.worker())];
+      for (int step = 0; step < 12; ++step) {
+        // The slow one takes its next step when the other one can go no further.
+        while (client.worker() == 1 && other < std::min<std::int64_t>(12, step + 1 + bound))
+          std::this_thread::yield();
+        compute(model, client.worker(), step);
+        ++own;
+        client.step();
+        EXPECT_LE(own.load(), other.load() + bound);
+        if (client.worker() == 0) furthest = std::max<std::int64_t>(furthest, own - other);
+      }
+      client.finish();
+    }));
+    EXPECT_EQ(furthest.load(), bound) << "the fast one uses what it may";
+  }
+}
+
 TEST(ServerUpdates, TheLearningRateMayFollowTheUpdates) {
   ChainImpl alone(1);
   torch::optim::SGD optimizer(alone.parameters(), 1);
