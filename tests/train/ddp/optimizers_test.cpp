@@ -21,16 +21,16 @@ namespace kolo::test {
 namespace {
 
 using Parameters = std::vector<at::Tensor>;
-using MakeOptimizer = std::function<std::unique_ptr<torch::optim::Optimizer>(const Parameters&)>;
+using OptimizerFactory = std::function<std::unique_ptr<torch::optim::Optimizer>(const Parameters&)>;
 
 template <typename Optimizer, typename Options>
-MakeOptimizer made_with(const Options& options) {
+OptimizerFactory made_with(const Options& options) {
   return [options](const Parameters& parameters) { return std::make_unique<Optimizer>(parameters, options); };
 }
 
-const std::map<std::string, MakeOptimizer>& optimizers() {
+const std::map<std::string, OptimizerFactory>& optimizers() {
   using namespace torch::optim;
-  static const std::map<std::string, MakeOptimizer> all = {
+  static const std::map<std::string, OptimizerFactory> all = {
       {"SGD", made_with<SGD>(SGDOptions(0.1))},
       {"SGD with Nesterov's momentum",
        made_with<SGD>(SGDOptions(0.05).momentum(0.9).nesterov(true).weight_decay(1e-3))},
