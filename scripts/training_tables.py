@@ -10,6 +10,7 @@ import language_model_table
 import local_tables
 import scaling_table
 import server_tables
+import sharded_table
 import sum_precision_table
 from training_rows import KEEP_MEMORY, Row, aligned, spread
 
@@ -174,7 +175,8 @@ def data(_, __):
 
 TABLES = {"rates": rates, "accuracy": accuracy, "compression": compression, "sparse": sparse, "drivers": drivers,
           "data": data, **batch_tables.TABLES, **local_tables.TABLES, "scaling": scaling_table.scaling,
-          "language-model": language_model_table.language_model, **sum_precision_table.TABLES, "server": server_tables.server}
+          "language-model": language_model_table.language_model, "sharded": sharded_table.sharded, **sum_precision_table.TABLES,
+          "server": server_tables.server}
 
 
 def seconds(value):
@@ -237,7 +239,7 @@ def drivers_summary(rows):
 
 SUMMARIES = {"sparse": sparse_summary, "drivers": drivers_summary, "data": data_summary,
              "scaling": scaling_table.scaling_summary, "language-model": language_model_table.language_model_summary,
-             **sum_precision_table.SUMMARIES, "server": server_tables.server_summary}
+             "sharded": sharded_table.sharded_summary, **sum_precision_table.SUMMARIES, "server": server_tables.server_summary}
 
 
 def summary(table, rows):

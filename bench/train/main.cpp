@@ -85,6 +85,16 @@ void print(const Trace& trace, const ReplayResult& result) {
     row("bound", result.measured_bound(), "with these buckets");
     fmt::print("  {:<22}{:>10.3f}\n", "mean step / bound", with.step_mean / result.measured_bound());
   }
+  if (result.sharded) {
+    const auto& with = *result.sharded;
+    fmt::print(" the model divided among the ranks:\n");
+    row("communication alone", with.communication, "");
+    row("step", with.step, fmt::format("median; mean {} ms", milliseconds(with.step_mean)));
+    row("  exposed", with.exposed, "waited for averages and for parameters");
+    fmt::print("  {:<22}{:>10.3f}\n", "mean step / plain one", with.step_mean / result.step_mean);
+    fmt::print("  {:<22}{:>10.0f} B    per rank and step\n", "sent", with.sent_bytes);
+    fmt::print(" not divided:\n");
+  }
   fmt::print("  {:<22}{:>10.0f} B    per rank and step\n", "sent", result.sent_bytes);
   if (trace.tokens > 0) {
     fmt::print("  {:<22}{:>10.0f}      {} a rank and mean step, {} ranks\n", "tokens a second",
@@ -136,6 +146,14 @@ nlohmann::json json_of(const Trace& trace, const ReplayResult& result, const Rep
                        {"computation_s", result.delayed->computation},
                        {"bound_s", result.delayed_bound()}};
   }
+  if (result.sharded) {
+    json["sharded"] = {{"step_s", result.sharded->step},
+                       {"step_mean_s", result.sharded->step_mean},
+                       {"exposed_s", result.sharded->exposed},
+                       {"processor_s", result.sharded->processor},
+                       {"communication_s", result.sharded->communication},
+                       {"sent_bytes", result.sharded->sent_bytes}};
+  }
   if (result.measured) {
     json["measured"] = {{"buckets", result.measured->buckets},
                         {"step_s", result.measured->step},
@@ -158,12 +176,19 @@ void print(const std::string& model, std::int64_t batch, const TrainResult& resu
                                       {"ranks", result.ranks},
                                       {"step_s", result.step},
                                       {"step_mean_s", result.step_mean},
+                                      {"parameters", result.parameters},
+                                      {"sent_bytes", result.sent_bytes},
+                                      {"first_bytes", result.first_bytes},
                                       {"peak_bytes", result.peak_bytes}}
                            .dump());
   } else {
-    fmt::print("computed: {}, batch {} a rank, {} ranks: {} ms a step (median; mean {} ms), {:.0f} MB\n",
-               model, batch, result.ranks, milliseconds(result.step), milliseconds(result.step_mean),
-               1e-6 * result.peak_bytes);
+    fmt::print("computed: {}, batch {} a rank, {} ranks: {} ms a step (median; mean {} ms)\n", model, batch,
+               result.ranks, milliseconds(result.step), milliseconds(result.step_mean));
+    fmt::print(
+        "          {:.1f} MB of parameters; resident {:.0f} MB, {:.0f} MB of them before the model; {:.1f} "
+        "MB sent a step\n",
+        4e-6 * static_cast<double>(result.parameters), 1e-6 * result.peak_bytes, 1e-6 * result.first_bytes,
+        1e-6 * result.sent_bytes);
   }
 }
 
@@ -213,6 +238,12 @@ int run(int argc, char** argv) {
                  "Also with borders of buckets from measured times, in turns")
       ->excludes("--overlap-forward")
       ->excludes("--delayed-averages");
+  std::string shard;
+  replaying->add_option("--shard", shard, "Also with a model of which each rank keeps a part, in turns")
+      ->check(CLI::IsMember(kolo::shard_names()))
+      ->excludes("--overlap-forward")
+      ->excludes("--delayed-averages")
+      ->excludes("--measured-borders");
   replaying->add_option("--timeline", timeline, "Writes when buckets and waits were, as a Chrome trace");
   replaying->add_flag("--json", as_json, "One JSON object");
   replaying->add_option("--output", output, "Writes this object to a file too");
@@ -222,8 +253,11 @@ int run(int argc, char** argv) {
   training->add_option("--model", model, "The network")->check(CLI::IsMember(workload_names()));
   training->add_option("--batch", batch, "Samples a step and rank")->check(CLI::PositiveNumber);
   training->add_option("--steps", train_steps, "Steps that count")->check(CLI::PositiveNumber);
-  bool in_bfloat16 = false;
-  training->add_flag("--bfloat16", in_bfloat16, "Products in bfloat16, weights in float32");
+  TrainOptions train_options;
+  training->add_flag("--bfloat16", train_options.in_bfloat16, "Products in bfloat16, weights in float32");
+  training->add_flag("--adam", train_options.uses_adam, "Adam in place of SGD with momentum");
+  training->add_option("--shard", shard, "Each rank keeps a part of these; empty: DistributedDataParallel")
+      ->check(CLI::IsMember(kolo::shard_names()));
   training->add_flag("--json", as_json, "One JSON object");
   try {
     app.parse(argc, argv);
@@ -241,7 +275,11 @@ int run(int argc, char** argv) {
     return 0;
   }
   if (training->parsed()) {
-    const TrainResult result = train(model, batch, train_steps, in_bfloat16, kolo::Communicator::create());
+    train_options.model = model;
+    train_options.batch = batch;
+    train_options.steps = train_steps;
+    if (!shard.empty()) train_options.shard = kolo::parse_shard(shard);
+    const TrainResult result = train(train_options, kolo::Communicator::create());
     if (speaks) print(model, batch, result, as_json);
     return 0;
   }
@@ -249,6 +287,7 @@ int run(int argc, char** argv) {
   if (!hook.empty()) options.parallel.hook = kolo::make_gradient_hook(hook);
   kolo::Wire format{};
   if (kolo::parse_wire(wire, format)) options.parallel.wire = format;
+  if (!shard.empty()) options.shard = kolo::parse_shard(shard);
   if (!timeline.empty()) options.parallel.timeline = std::make_shared<kolo::Timeline>();
   std::ofstream file;
   if (speaks && !output.empty()) {

@@ -61,10 +61,10 @@ OverlappedReplay::OverlappedReplay(const Trace& trace, Communicator communicator
   parallel_ = std::make_unique<DistributedDataParallel<ReplayedModel>>(model_, communicator_, options);
 }
 
-OverlappedTimes OverlappedReplay::run(const Trace& trace, int steps, int left_out) {
+StepTimes OverlappedReplay::run(const Trace& trace, int steps, int left_out) {
   model_->set_trace(trace);
   model_->set_gradients(static_cast<float>(communicator_.rank() + 1));
-  OverlappedTimes times;
+  StepTimes times;
   communicator_.barrier();
   auto begin = Clock::now();
   double processor = processor_seconds();

@@ -16,6 +16,7 @@
 #include "train/overlapped_replay.hpp"
 #include "train/processor_time.hpp"
 #include "train/replayed_model.hpp"
+#include "train/sharded_replay.hpp"
 #include "train/statistics.hpp"
 
 namespace kolo::bench {
@@ -31,9 +32,7 @@ double seconds(Clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
-struct Times {
-  std::vector<double> step, exposed, processor;
-
+struct Times : StepTimes {
   void append(const auto& other) {
     step.insert(step.end(), other.step.begin(), other.step.end());
     exposed.insert(exposed.end(), other.exposed.begin(), other.exposed.end());
@@ -183,6 +182,30 @@ Times run_beside_measured(Replay& plain, const Trace& trace, Communicator& commu
   return without;
 }
 
+/// The same with a model that is divided among the ranks.
+Times run_beside_sharded(Replay& plain, const Trace& trace, Communicator& communicator,
+                         const ReplayOptions& options, ReplayResult& result) {
+  ShardedReplay sharded(trace, communicator, *options.shard);
+  const int blocks = std::min(kBlocks, options.steps);
+  Times with, without, alone;
+  sharded.run(trace, 0, kStepsLeftOut);
+  std::vector<double> sent{-static_cast<double>(communicator.counters().bytes_sent)};
+  alone.append(sharded.run(trace.scaled(0), options.steps, 0));
+  sent[0] = (sent[0] + static_cast<double>(communicator.counters().bytes_sent)) / options.steps;
+  communicator.all_reduce(Buffer(sent), ReduceOp::average);
+  for (int block = 0; block < blocks; ++block) {
+    const int steps = (options.steps + block) / blocks;
+    without.append(plain.run(trace, steps));
+    with.append(sharded.run(trace, steps, kStepsLeftOut));
+  }
+  with.agree(communicator);
+  alone.agree(communicator);
+  result.sharded.emplace(ReplayResult::Sharded{median(with.step), mean(with.step), median(with.exposed),
+                                               processor_of(with, communicator), median(alone.step),
+                                               sent[0]});
+  return without;
+}
+
 }  // namespace
 
 double ReplayResult::measured_bound() const {
@@ -223,6 +246,7 @@ ReplayResult replay(const Trace& original, Communicator communicator, const Repl
       options.overlap_forward    ? run_in_turns(replay, trace, communicator, options, result)
       : options.delayed_averages ? run_beside_delayed(replay, trace, communicator, options, result)
       : options.measured_borders ? run_beside_measured(replay, trace, communicator, options, result)
+      : options.shard            ? run_beside_sharded(replay, trace, communicator, options, result)
                                  : replay.run(trace, options.steps);
 
   result.ranks = communicator.size();

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "kolo/train/distributed_data_parallel.hpp"
+#include "kolo/train/sharded_data_parallel.hpp"
 #include "train/trace.hpp"
 
 namespace kolo::bench {
@@ -22,6 +23,8 @@ struct ReplayOptions {
   bool delayed_averages = false;
   /// Replays with borders of buckets from measured times as well, in turns.
   bool measured_borders = false;
+  /// Replays with a model that is divided among the ranks as well, in turns.
+  std::optional<Shard> shard = {};
 };
 
 /// Seconds a step, of the slowest rank; each but `step_mean` a median.
@@ -59,6 +62,13 @@ struct ReplayResult {
     double computation;    ///< a step without averages
   };
   std::optional<Delayed> delayed = {};
+
+  struct Sharded {
+    double step, step_mean, exposed, processor;
+    double communication;  ///< a step in which nothing is computed
+    double sent_bytes;     ///< per rank and step
+  };
+  std::optional<Sharded> sharded = {};
 
   /// What a step takes at least if all that may overlap does.
   double bound() const;

@@ -18,11 +18,12 @@ constexpr auto kWatched = std::chrono::microseconds(80);
 /// Seconds; what is shorter is slept together with what follows.
 constexpr double kShort = 200e-6;
 
-ReplayedModel::Clock::duration from_seconds(double seconds) {
-  return std::chrono::duration_cast<ReplayedModel::Clock::duration>(std::chrono::duration<double>(seconds));
-}
-
 }  // namespace
+
+std::chrono::steady_clock::duration from_seconds(double seconds) {
+  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+      std::chrono::duration<double>(seconds));
+}
 
 void sleep_until(std::chrono::steady_clock::time_point time) {
   std::this_thread::sleep_until(time - kWatched);

@@ -56,6 +56,7 @@ class ReplayedModel : public torch::nn::Module {
   double optimizing_ = 0;  ///< seconds that optimize() has not slept yet, as they were too short
 };
 
+std::chrono::steady_clock::duration from_seconds(double seconds);
 /// Sleeps, and watches the clock for the last fraction of a millisecond.
 void sleep_until(std::chrono::steady_clock::time_point time);
 

@@ -2,6 +2,8 @@
 
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <sstream>
 
@@ -14,10 +16,12 @@
 namespace kolo {
 namespace {
 
+constexpr std::array kShardNames{"optimizer_state", "gradients", "parameters"};
+
 std::string text_of(const ShardedDataParallelOptions& options) {
   std::ostringstream text;
-  text << std::boolalpha << "the options shard " << static_cast<int>(options.shard) << ", broadcast_buffers "
-       << options.broadcast_buffers << ", units";
+  text << std::boolalpha << "the options shard " << kShardNames.at(static_cast<std::size_t>(options.shard))
+       << ", broadcast_buffers " << options.broadcast_buffers << ", units";
   for (const std::string& unit : options.units) text << ' ' << unit;
   return text.str();
 }
@@ -38,6 +42,17 @@ train::Model require_dense(train::Model model) {
 }
 
 }  // namespace
+
+std::vector<std::string> shard_names() {
+  return {kShardNames.begin(), kShardNames.end()};
+}
+
+Shard parse_shard(const std::string& name) {
+  const auto found = std::ranges::find(kShardNames, name);
+  if (found != kShardNames.end()) return static_cast<Shard>(found - kShardNames.begin());
+  throw InvalidArgument("there is no shard '" + name + "': it is optimizer_state, gradients or parameters",
+                        {});
+}
 
 struct ShardedDataParallelBase::State {
   State(std::shared_ptr<torch::nn::Module> module_, Communicator communicator_,

@@ -5,14 +5,6 @@
 #include "kolo/train/clip_gradients.hpp"
 
 namespace language_model {
-namespace {
-
-kolo::Shard shard_of(const std::string& name) {
-  if (name == "optimizer_state") return kolo::Shard::optimizer_state;
-  return name == "gradients" ? kolo::Shard::gradients : kolo::Shard::parameters;
-}
-
-}  // namespace
 
 ParallelModel::ParallelModel(const Options& options, kolo::Communicator& communicator,
                              std::shared_ptr<kolo::Timeline> timeline)
@@ -20,7 +12,7 @@ ParallelModel::ParallelModel(const Options& options, kolo::Communicator& communi
   const Transformer model(options.shape);
   if (options.shard != "none") {
     sharded_ = std::make_unique<kolo::ShardedDataParallel<TransformerImpl>>(
-        model, communicator, kolo::ShardedDataParallelOptions{.shard = shard_of(options.shard)});
+        model, communicator, kolo::ShardedDataParallelOptions{.shard = kolo::parse_shard(options.shard)});
     return;
   }
   kolo::DistributedDataParallelOptions parallel;

@@ -29,6 +29,10 @@ namespace kolo {
 ///
 /// While backward runs, gradients of up to three units come on top of the last two.
 enum class Shard { optimizer_state, gradients, parameters };
+/// "optimizer_state", "gradients", "parameters", in this order.
+std::vector<std::string> shard_names();
+/// The one of that name. Throws InvalidArgument, with the names, where there is none.
+Shard parse_shard(const std::string& name);
 
 struct ShardedDataParallelOptions {
   Shard shard = Shard::parameters;
