@@ -2,12 +2,11 @@
 optimizer's state, gradients or parameters are divided among the ranks."""
 import json
 import statistics
-from pathlib import Path
 
 from comparison_page import human_rate
+from scaling_table import BUCKETS, TRACE
 from training_rows import RANKS, aligned
 
-TRACE = Path(__file__).resolve().parent.parent / "docs/data/language_model_trace.json"
 BLOCKS = 3
 WHOLE = "DistributedDataParallel"
 SHARDS = ("optimizer_state", "gradients", "parameters")
@@ -42,14 +41,15 @@ class MemoryRow:
 
 
 class TimeRow:
-    """A run of bench_train replay, one rank on each host, with the undivided model in turns."""
+    """A run of bench_train replay, one rank on each host, with the undivided model in turns. Its buckets are of the size
+    of a layer, as the units of the divided one are."""
 
     def __init__(self, arm, network, compute_s, block):
         self.key = {"arm": arm, "part": "time", "network": network, "compute_s": compute_s, "block": block}
 
     def program(self, programs, folder):
         return [str(programs / "bench_train"), "replay", "--trace", str(TRACE), "--seconds", str(self.key["compute_s"]),
-                "--steps", str(STEPS), "--shard", self.key["arm"], "--output", str(folder / "results.json")]
+                "--steps", str(STEPS), *BUCKETS, "--shard", self.key["arm"], "--output", str(folder / "results.json")]
 
     def command(self, programs, folder):
         return ["scripts/cluster", "--hosts", str(RANKS), "--rate", self.key["network"], "--no-prefix", "--",

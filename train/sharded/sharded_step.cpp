@@ -15,6 +15,10 @@
 namespace kolo::train {
 namespace {
 
+constexpr std::size_t kGathersAhead = 2;
+// The first forward finds all units whole, and no use of them is seen unless their memory comes and goes.
+constexpr std::uint64_t kOrderedAfter = 2;
+
 bool contains(std::span<const std::size_t> units, std::size_t unit) {
   return std::ranges::find(units, unit) != units.end();
 }
@@ -117,13 +121,28 @@ void ShardedStep::use(std::span<const std::size_t> units) noexcept {
   for (const std::size_t unit : units) units_[unit].provide();
 }
 
-/// All memory stays; after a step all units are gathered anew, while those used first are used.
+/// All memory stays; after a step all units are gathered anew. Gathers that are under way together slow each
+/// other down, and the first one is needed first: so a few follow each use. They start in one order on all
+/// ranks, whatever units a rank uses.
 void ShardedStep::use_all_kept(std::span<const std::size_t> units) {
   if (!is_stale_) return;
-  for (const std::size_t unit : order_) units_[unit].start_gather(gathers_);
+  std::size_t end = 0;
+  for (const std::size_t unit : units) {
+    note_use(unit);
+    const auto place = static_cast<std::size_t>(std::ranges::find(order_, unit) - order_.begin());
+    end = std::max(end, place + 1);
+  }
+  start_gathers(end);
   for (const std::size_t unit : units) wait_gather(unit);
+  start_gathers(end + kGathersAhead);
   is_stale_ = !std::ranges::all_of(units_, &Unit::is_whole);
   if (!is_stale_) first_use_.forget_all();  // each operation would look at its inputs in vain
+}
+
+/// Of the first so many units, in the order of use.
+void ShardedStep::start_gathers(std::size_t end) {
+  for (const std::size_t unit : std::span(order_).first(std::min(end, order_.size())))
+    units_[unit].start_gather(gathers_);
 }
 
 void ShardedStep::use_some(std::span<const std::size_t> units) {
@@ -172,7 +191,7 @@ void ShardedStep::make_whole() {
   require_sound();
   const std::lock_guard lock(mutex_);
   try {
-    for (const std::size_t unit : order_) units_[unit].start_gather(gathers_);
+    start_gathers(order_.size());
     for (const std::size_t unit : order_) wait_gather(unit);
   } catch (const std::exception& error) {
     fail(error);
@@ -260,7 +279,7 @@ void ShardedStep::leave_run(bool is_over) noexcept {
   }
 }
 
-/// After the first step: ranks may have used units and seen gradients in different orders; they must all
+/// Ranks may have used units and seen gradients in different orders; they must all
 /// follow one.
 void ShardedStep::follow_rank_0() {
   for (auto [seen, order] : {std::pair(&uses_, &order_), std::pair(&ready_order_, &average_order_)}) {
@@ -284,6 +303,8 @@ void ShardedStep::finish() {
   const std::lock_guard lock(mutex_);
   if (!is_held_) {
     release_all();
+    // Ranks that used other units have started them.
+    if (is_stale_ && shard_ != Shard::parameters) start_gathers(order_.size());
     for (Unit& unit : units_) {
       unit.wait_gather();  // of a unit that was not used, on this rank
       unit.set_stale();
@@ -291,7 +312,7 @@ void ShardedStep::finish() {
     is_stale_ = true;
     if (shard_ != Shard::parameters) first_use_.watch(watched_);
   }
-  if (!std::exchange(is_ordered_, true)) follow_rank_0();
+  if (++steps_ == kOrderedAfter) follow_rank_0();
   CommunicationStatistics step;
   step.steps = 1;
   step.all_reduces = units_.size();

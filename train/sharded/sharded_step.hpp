@@ -58,6 +58,7 @@ class ShardedStep final : public GradientListener {
   void use_some(std::span<const std::size_t> units);
   void note_use(std::size_t unit);
   void prefetch(std::size_t unit);
+  void start_gathers(std::size_t end);
   void wait_gather(std::size_t unit);
   void release_all();
 
@@ -90,7 +91,7 @@ class ShardedStep final : public GradientListener {
 
   bool in_backward_ = false;
   bool end_is_queued_ = false;
-  bool is_ordered_ = false;  ///< average_order_ is that of a backward
+  std::uint64_t steps_ = 0;
   std::vector<std::size_t> average_order_;
   std::vector<std::size_t> ready_order_;              ///< in this backward
   std::size_t next_started_ = 0, next_finished_ = 0;  ///< in average_order_
