@@ -6,19 +6,20 @@ import spread_plot
 from training_rows import KEEP_MEMORY, Row, aligned, spread
 
 SEEDS = 3
-# Half of what the table accuracy takes.
-EPOCHS = 3
+# A sixth of what the table accuracy takes.
+EPOCHS = 1
 # Images of a push, by any number of workers: what differs is how stale it is.
 SHARE = 64
-# arm: (options, numbers of workers)
+# Stale pushes act as momentum of their own (I. Mitliagkas et al.: "Asynchrony begets Momentum", 2016): all rules without
+# momentum, and some with that of train_fashion_mnist.
+MOMENTUM = {0.0: ["--momentum", "0", "--lr", "0.4"], 0.9: ["--momentum", "0.9", "--lr", "0.1"]}
+# arm: (options, numbers of workers by momentum)
 RULES = {
-    "synchronous": ([], (4,)),
-    "unbounded": (["--rule", "unbounded"], (4, 8, 12)),
-    "clocks, 0": (["--rule", "clocks", "--staleness", "0"], (4,)),
-    "clocks, 4": (["--rule", "clocks", "--staleness", "4"], (4,)),
-    "versions, 2, dropped": (["--rule", "versions", "--staleness", "2"], (4,)),
-    "versions, 4, dropped": (["--rule", "versions", "--staleness", "4"], (4,)),
-    "versions, 0, divided": (["--rule", "versions", "--staleness", "0", "--late", "divide"], (4, 12)),
+    "synchronous": ([], {0.0: (4,), 0.9: (4,)}),
+    "unbounded": (["--rule", "unbounded"], {0.0: (4, 12), 0.9: (4, 8, 12)}),
+    "clocks, 4": (["--rule", "clocks", "--staleness", "4"], {0.0: (4,)}),
+    "versions, 2, dropped": (["--rule", "versions", "--staleness", "2"], {0.0: (4,)}),
+    "versions, 0, divided": (["--rule", "versions", "--staleness", "0", "--late", "divide"], {0.0: (12,)}),
 }
 # Replayed: a worker computes for 40 ms, one of four for 160 ms.
 BLOCKS = 3
@@ -67,16 +68,23 @@ class ServerRow(Row):
         return f"{how_well}, mean staleness {found['mean_staleness']:.2f}"
 
 
+def accuracy_arms():
+    """(arm, momentum, workers)"""
+    for momentum in MOMENTUM:
+        for arm, (_, numbers) in RULES.items():
+            for workers in numbers.get(momentum, ()):
+                yield arm, momentum, workers
+
+
 def server(_, seeds):
     """Replayed runs in blocks that take turns; accuracies for several seeds."""
     for block in range(1, BLOCKS + 1):
         for arm, options in REPLAYED.items():
             yield ServerRow({"arm": arm, "workers": 4, "replayed": True, "block": block}, [*REPLAY, *options])
     for seed in range(1, min(seeds, SEEDS) + 1):
-        for arm, (options, numbers) in RULES.items():
-            for workers in numbers:
-                yield ServerRow({"arm": arm, "workers": workers, "epochs": EPOCHS, "seed": seed},
-                                ["--epochs", str(EPOCHS), "--seed", str(seed), *options])
+        for arm, momentum, workers in accuracy_arms():
+            yield ServerRow({"arm": arm, "workers": workers, "momentum": momentum, "epochs": EPOCHS, "seed": seed},
+                            ["--epochs", str(EPOCHS), "--seed", str(seed), *MOMENTUM[momentum], *RULES[arm][0]])
 
 
 def share(rows, name):
@@ -85,13 +93,12 @@ def share(rows, name):
 
 
 def of_accuracy(rows):
-    """{(arm, workers): rows} in the order of RULES."""
+    """{(arm, momentum, workers): rows} in the order of the runs."""
     found = {}
-    for arm, (_, numbers) in RULES.items():
-        for workers in numbers:
-            of_arm = [row for row in rows if "accuracy" in row and (row["arm"], row["workers"]) == (arm, workers)]
-            if of_arm:
-                found[arm, workers] = of_arm
+    for arm in accuracy_arms():
+        of_arm = [row for row in rows if "accuracy" in row and (row["arm"], row["momentum"], row["workers"]) == arm]
+        if of_arm:
+            found[arm] = of_arm
     return found
 
 
@@ -113,25 +120,29 @@ def server_summary(rows):
     if lines:
         tables.append(aligned(["rule, bound", "images/s", "of synchronous", "mean staleness", "dropped", "divided",
                                "ms a step of a fast worker with the server", "of the slow one"], lines))
-    lines = [[arm, str(workers), str(len(of_arm)), spread([row["accuracy"] for row in of_arm]),
+    lines = [[arm, f"{momentum:g}", str(workers), str(len(of_arm)), spread([row["accuracy"] for row in of_arm]),
               f"{statistics.mean(row['mean_staleness'] for row in of_arm):.2f}",
               str(max(len(row["staleness_histogram"]) for row in of_arm) - 1), share(of_arm, "dropped"),
-              share(of_arm, "divided")] for (arm, workers), of_arm in of_accuracy(rows).items()]
+              share(of_arm, "divided")] for (arm, momentum, workers), of_arm in of_accuracy(rows).items()]
     if lines:
-        tables.append(aligned(["rule, bound", "workers", "seeds", "test accuracy, %", "mean staleness", "highest", "dropped",
+        tables.append(aligned(["rule, bound", "momentum", "workers", "seeds", "test accuracy, %", "mean staleness", "highest", "dropped",
                                "divided"], lines))
     return "\n\n".join(tables)
 
 
 def server_plot(rows):
-    """Accuracy against the mean staleness that was measured."""
-    series = {}
-    for (arm, _), of_arm in of_accuracy([row for row in rows if row["table"] == "server"]).items():
+    """Accuracy against the mean staleness that was measured, without momentum."""
+    series, seeds = {}, set()
+    for (arm, momentum, _), of_arm in of_accuracy([row for row in rows if row["table"] == "server"]).items():
+        if momentum > 0:
+            continue
+        seeds.add(len(of_arm))
         accuracies = [row["accuracy"] for row in of_arm]
         deviation = statistics.stdev(accuracies) if len(accuracies) > 1 else 0
         age = statistics.mean(row["mean_staleness"] for row in of_arm)
         series.setdefault(arm, []).append((age, statistics.mean(accuracies), deviation))
     furthest = max(age for line in series.values() for age, _, _ in line)
+    how_many = "one seed" if seeds == {1} else f"means and deviations of {min(seeds)} seeds"
     return spread_plot.plot({arm: sorted(line) for arm, line in series.items()}, "Parameter servers: accuracy against staleness",
-                            f"Fashion-MNIST, {EPOCHS} epochs, pushes of {SHARE} images, means and deviations of {SEEDS} seeds",
+                            f"Fashion-MNIST, {EPOCHS} epoch, pushes of {SHARE} images, no momentum, {how_many}",
                             "mean staleness, updates", range(0, int(furthest) + 2), shift=0)
