@@ -138,13 +138,13 @@ def cycle_plot(rows):
     for epochs in CYCLE_EPOCHS:
         here = of_table(rows, "one-cycle", arm="one-cycle", epochs=epochs)
         found = of_seeds(here, best_of(here, RATES))
-        if found:
+        # A seed that diverged would stretch the picture over all percents; the table has it.
+        if found and min(accuracies(found)) >= DIVERGED:
             cycle.append((epochs, *mean_and_deviation(accuracies(found))))
     if cycle:
         series["one-cycle, at the end"] = cycle
     for rate in RATES:
         found = of_seeds(of_table(rows, "one-cycle", arm="constant"), rate)
-        # A seed that diverged would stretch the picture over all percents; the table has it.
         if found and min(accuracies(found)) >= DIVERGED:
             series[f"constant, {rate:g}"] = [point for point in mean_curve(list(found.values())) if point[0] >= 1]
     return spread_plot.plot(series, "One cycle, or a constant rate",

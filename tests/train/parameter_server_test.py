@@ -14,12 +14,14 @@ from pathlib import Path
 
 KOLO, PROGRAM = sys.argv[1:3]
 TIMEOUT_S = 150
-SMALL = ["--limit", "4096"]
+# Each epoch ends with an evaluation, which takes as long as a small epoch: there is one.
+EPOCH = ["--epochs", "1"]
+SMALL = ["--limit", "12288"]
 BATCH = ["--batch", "96"]  # which 2, 3 and 4 workers divide
 
 
 def command(ranks, *arguments, run=()):
-    return [KOLO, "run", "-n", str(ranks), *run, "--", PROGRAM, *SMALL, *(BATCH if "--batch" not in arguments else []), *arguments]
+    return [KOLO, "run", "-n", str(ranks), *run, "--", PROGRAM, *EPOCH, *(SMALL if "--limit" not in arguments else []), *(BATCH if "--batch" not in arguments else []), *arguments]
 
 
 def finished(process, expect=0):
@@ -71,7 +73,7 @@ class ParameterServer(unittest.TestCase):
     def test_each_rule_learns(self):
         for rule in (["synchronous"], ["unbounded"], ["clocks", "--staleness", "1"],
                      ["versions", "--staleness", "2", "--late", "divide"]):
-            said, metrics = train(6, "--servers", "2", "--epochs", "3", "--require-accuracy", "70", "--rule", *rule)
+            said, metrics = train(6, "--servers", "2", "--require-accuracy", "70", "--rule", *rule)
             self.assertIn("wrote", said)
             pushes = sum(metrics["staleness_histogram"])
             self.assertEqual(pushes, sum(worker["steps"] for worker in metrics["workers"]))
@@ -80,11 +82,11 @@ class ParameterServer(unittest.TestCase):
                 self.assertEqual(len(worker["staleness"]), worker["steps"], "one of each push")
 
     def test_weights_are_averaged(self):
-        train(3, "--push", "weights", "--local-steps", "4", "--epochs", "3", "--require-accuracy", "70")
+        train(3, "--push", "weights", "--local-steps", "4", "--require-accuracy", "70")
 
     def test_a_server_that_is_killed_goes_on(self):
         with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as output:
-            process = begin(4, "--servers", "2", "--epochs", "8", "--checkpoint", folder, "--checkpoint-every", "20",
+            process = begin(4, "--servers", "2", "--limit", "24576", "--checkpoint", folder, "--checkpoint-every", "20",
                             "--restarts", "1", "--rule", "unbounded", "--require-accuracy", "70", output=output)
             wait_for(lambda: re.search(r"step +[2-9]\d", read(output)), process)
             os.kill(int(re.search(r"server 1: serves as process (\d+)", read(output))[1]), signal.SIGKILL)
@@ -96,7 +98,7 @@ class ParameterServer(unittest.TestCase):
     def test_a_worker_that_is_killed_is_dropped(self):
         for rule in ("synchronous", "clocks"):
             with tempfile.TemporaryFile("w+") as output:
-                process = begin(4, "--epochs", "6", "--rule", rule, "--require-accuracy", "70", run=["--keep-going"], output=output)
+                process = begin(4, "--limit", "18432", "--rule", rule, "--require-accuracy", "70", run=["--keep-going"], output=output)
                 wait_for(lambda: re.search(r"step +[1-9]", read(output)), process)
                 os.kill(rank_process(process.pid, 3), signal.SIGKILL)
                 self.assertEqual(process.wait(TIMEOUT_S), 0, read(output))
