@@ -73,7 +73,7 @@ class ParameterServer(unittest.TestCase):
     def test_each_rule_learns(self):
         for rule in (["synchronous"], ["unbounded"], ["clocks", "--staleness", "1"],
                      ["versions", "--staleness", "2", "--late", "divide"]):
-            said, metrics = train(6, "--servers", "2", "--require-accuracy", "70", "--rule", *rule)
+            said, metrics = train(4, "--servers", "2", "--require-accuracy", "70", "--rule", *rule)
             self.assertIn("wrote", said)
             pushes = sum(metrics["staleness_histogram"])
             self.assertEqual(pushes, sum(worker["steps"] for worker in metrics["workers"]))
