@@ -4,13 +4,11 @@
 #include <c10/core/GradMode.h>
 
 #include <chrono>
-#include <cmath>
-#include <stdexcept>
-#include <string>
 
 #include "kolo/train/shared_tensor.hpp"
 #include "kolo/train/tensor.hpp"
 #include "train/processor_time.hpp"
+#include "train/require_average.hpp"
 
 namespace kolo::bench {
 namespace {
@@ -37,10 +35,10 @@ DelayedReplay::DelayedReplay(const Trace& trace, const Communicator& communicato
       model_(std::make_shared<ReplayedModel>(trace)),
       averages_(*model_, communicator) {}
 
-DelayedTimes DelayedReplay::run(const Trace& trace, int steps, int left_out, bool averages) {
+StepTimes DelayedReplay::run(const Trace& trace, int steps, int left_out, bool averages) {
   model_->set_trace(trace);
   model_->set_gradients(static_cast<float>(communicator_.rank() + 1));
-  DelayedTimes times;
+  StepTimes times;
   communicator_.barrier();
   auto begin = Clock::now();
   double processor = processor_seconds();
@@ -82,12 +80,7 @@ std::vector<double> DelayedReplay::communicate(int times) {
 void DelayedReplay::verify() const {
   const float expected = static_cast<float>(communicator_.size() + 1) / 2;
   for (const at::Tensor& parameter : model_->parameters()) {
-    const auto* values = static_cast<const float*>(parameter.grad().data_ptr());
-    for (const float value : {values[0], values[parameter.numel() - 1]}) {
-      if (std::abs(value - expected) <= 1e-5f * expected) continue;
-      throw std::runtime_error("an average is " + std::to_string(value) + ", not " +
-                               std::to_string(expected));
-    }
+    require_average(parameter.grad().data_ptr(), static_cast<std::size_t>(parameter.numel()), expected);
   }
 }
 

@@ -6,34 +6,28 @@
 
 #include "kolo/train/delayed_averages.hpp"
 #include "train/replayed_model.hpp"
+#include "train/step_times.hpp"
 #include "train/trace.hpp"
 
 namespace kolo::bench {
-
-/// Seconds of this rank, a value for each step.
-struct DelayedTimes {
-  std::vector<double> step;  ///< from the end of one to the end of the next
-  std::vector<double> exposed;
-  std::vector<double> processor;
-};
 
 class DelayedReplay {
  public:
   /// Collective.
   DelayedReplay(const Trace& trace, const Communicator& communicator);
 
-  /// Collective: so many steps one after another; the first ones do not count. Throws std::runtime_error
-  /// where an average is wrong.
-  DelayedTimes run(const Trace& trace, int steps, int left_out) { return run(trace, steps, left_out, true); }
+  /// Collective: so many steps one after another, each from the end of one to the end of the next; the first
+  /// ones do not count. Throws std::runtime_error where an average is wrong.
+  StepTimes run(const Trace& trace, int steps, int left_out) { return run(trace, steps, left_out, true); }
   /// The same without averages.
-  DelayedTimes compute(const Trace& trace, int steps, int left_out) {
+  StepTimes compute(const Trace& trace, int steps, int left_out) {
     return run(trace, steps, left_out, false);
   }
   /// Collective: what the all_reduce of all gradients takes with nothing computed, each of so many times.
   std::vector<double> communicate(int times);
 
  private:
-  DelayedTimes run(const Trace& trace, int steps, int left_out, bool averages);
+  StepTimes run(const Trace& trace, int steps, int left_out, bool averages);
   void verify() const;
 
   Communicator communicator_;

@@ -4,12 +4,10 @@
 #include <torch/optim/sgd.h>
 
 #include <chrono>
-#include <cmath>
-#include <stdexcept>
-#include <string>
 #include <utility>
 
 #include "train/processor_time.hpp"
+#include "train/require_average.hpp"
 
 namespace kolo::bench {
 namespace {
@@ -30,12 +28,7 @@ class OverlappedReplay::Step : public torch::optim::Optimizer {
   at::Tensor step(LossClosure = nullptr) override {
     for (const auto& group : param_groups()) {
       for (const at::Tensor& parameter : group.params()) {
-        const auto* values = static_cast<const float*>(parameter.grad().data_ptr());
-        for (const float value : {values[0], values[parameter.numel() - 1]}) {
-          if (std::abs(value - expected_) <= 1e-5f * expected_) continue;
-          throw std::runtime_error("an average is " + std::to_string(value) + ", not " +
-                                   std::to_string(expected_));
-        }
+        require_average(parameter.grad().data_ptr(), static_cast<std::size_t>(parameter.numel()), expected_);
       }
     }
     model_.optimize(share_);

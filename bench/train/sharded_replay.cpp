@@ -6,15 +6,14 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <ranges>
-#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "train/processor_time.hpp"
 #include "train/replayed_model.hpp"
+#include "train/require_average.hpp"
 
 namespace kolo::bench {
 namespace {
@@ -185,12 +184,7 @@ StepTimes ShardedReplay::run(const Trace& trace, int steps, int left_out) {
     const auto took = Clock::now() - begin;
     for (const at::Tensor& shard : shards) {
       if (shard.numel() == 0) continue;
-      const auto* values = static_cast<const float*>(shard.grad().data_ptr());
-      for (const float value : {values[0], values[shard.numel() - 1]}) {
-        if (std::abs(value - expected) <= 1e-5f * expected) continue;
-        throw std::runtime_error("an average is " + std::to_string(value) + ", not " +
-                                 std::to_string(expected));
-      }
+      require_average(shard.grad().data_ptr(), static_cast<std::size_t>(shard.numel()), expected);
     }
     if (step < left_out) continue;
     times.step.push_back(std::chrono::duration<double>(took).count());

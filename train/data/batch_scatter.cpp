@@ -17,6 +17,7 @@
 #include "data/batch.hpp"
 #include "ddp/agreement.hpp"
 #include "ddp/failure.hpp"
+#include "ddp/wait_all.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
 #include "libtorch/problem.hpp"
@@ -137,15 +138,7 @@ class BatchScatter::Thread {
       const at::IntArrayRef sizes(numbers.data() + at + 2, static_cast<std::size_t>(numbers[at + 1]));
       works.push_back(scatter(whole, sizes, static_cast<at::ScalarType>(numbers[at]), mine));
     }
-    std::exception_ptr error;
-    for (const Work& work : works) {  // all of them: they borrow memory
-      try {
-        work.wait();
-      } catch (...) {
-        if (!error) error = std::current_exception();
-      }
-    }
-    if (error) std::rethrow_exception(error);
+    train::wait_all(works);
     return mine;
   }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ddp/agreement.hpp"
+#include "ddp/wait_all.hpp"
 #include "kolo/error.hpp"
 #include "libtorch/first_use.hpp"
 
@@ -93,15 +94,7 @@ void Replicator::start(Communicator& communicator, int root) {
 
 void Replicator::finish() {
   const c10::NoGradGuard no_grad;
-  std::exception_ptr error;
-  for (const Work& work : std::exchange(works_, {})) {
-    try {
-      work.wait();  // after an error too: all of them borrow memory
-    } catch (...) {
-      if (!error) error = std::current_exception();
-    }
-  }
-  if (error) std::rethrow_exception(error);
+  wait_all(works_);
   // Under another version counter: between a forward and its backward another forward may have come, which
   // keeps statistics of batch normalization that no gradient depends on.
   for (std::size_t i = 0; !is_root_ && i < packed_.size(); ++i) packed_[i].variable_data().copy_(staged_[i]);

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "ddp/failure.hpp"
+#include "ddp/wait_all.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/shared_tensor.hpp"
 #include "kolo/train/tensor.hpp"
@@ -103,19 +104,7 @@ void FlatTensors::start_average(Communicator& communicator, const CallOptions& o
 }
 
 std::chrono::nanoseconds FlatTensors::finish() {
-  std::exception_ptr error;
-  std::chrono::nanoseconds longest{0};
-  for (const Work& work : works_) {
-    try {
-      work.wait();  // after an error too: all of them borrow memory
-      longest = std::max(longest, work.duration());
-    } catch (...) {
-      if (!error) error = std::current_exception();
-    }
-  }
-  works_.clear();
-  if (error) std::rethrow_exception(error);
-  return longest;
+  return wait_all(works_);
 }
 
 void pack(std::span<const NamedTensor> from, const FlatTensors& to, Communicator& communicator) {

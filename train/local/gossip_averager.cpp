@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ddp/failure.hpp"
+#include "ddp/wait_all.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
 #include "local/flat_tensors.hpp"
@@ -58,25 +59,12 @@ struct GossipAverager::State {
       works.push_back(own.recv_async(buffer_of(received.flats()[i]), from));
       works.push_back(own.send_async(buffer_of(mine.flats()[i]), to));
     }
-    wait();
+    train::wait_all(works);
     for (std::size_t i = 0; i < mine.flats().size(); ++i)
       at::Tensor(received.flats()[i]).add_(mine.flats()[i]).mul_(0.5);
     train::unpack(received, tensors);
     total.bytes += mine.bytes();
     ++total.all_reduces;
-  }
-
-  void wait() {
-    std::exception_ptr error;
-    for (const Work& work : works) {
-      try {
-        work.wait();  // after an error too: all of them borrow memory
-      } catch (...) {
-        if (!error) error = std::current_exception();
-      }
-    }
-    works.clear();
-    if (error) std::rethrow_exception(error);
   }
 
   /// No other rank knows it, and most do not meet this one in this round.

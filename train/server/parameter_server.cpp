@@ -54,7 +54,8 @@ class ParameterServer::Service {
   }
 
   const ParameterServerStatistics& serve() try {
-    std::size_t next = 0;  // of the workers, so that a fast one does not come before the others each time
+    std::size_t next = 0;  // worker that is looked at first, another one each time, so that a fast worker
+                           // does not always come first
     while (!is_over()) {
       std::vector<Work> works;
       std::vector<std::size_t> workers;

@@ -32,7 +32,7 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// What a worker reads before it meets the others.
+/// What a worker reads before it meets the other ranks.
 struct Prepared {
   std::optional<Plan> plan;
   Dataset training, test;

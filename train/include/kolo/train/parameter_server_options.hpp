@@ -34,7 +34,7 @@ enum class PushKind {
 
 /// The same on all ranks, but for `problem`. Ranks that differ get a MismatchError, all of them.
 struct ParameterServerOptions {
-  int servers = 1;  ///< the first ranks of the job; the others are workers
+  int servers = 1;  ///< the first ranks of the job; all other ranks are workers
   ServerRule rule = ServerRule::synchronous;
   std::int64_t staleness = 0;  ///< in clocks or updates, as the rule says; others take none
   LatePush late = LatePush::drop;
