@@ -27,6 +27,9 @@ TRAIN_ROOMS = {
     "sharded": {"libtorch", "ddp", "optim"},
     "server": {"libtorch", "ddp", "checkpoint"},
     "local": {"libtorch", "ddp"},
+    "pipeline": {"libtorch", "ddp"},
+    "tensor": {"libtorch", "ddp"},
+    "hybrid": {"libtorch", "ddp"},
 }
 WITHOUT_TORCH = ("train", "compression")
 SOURCE_FOLDERS = ["include", "src", "train", "cli", "bench", "examples", "tests", "sim"]
