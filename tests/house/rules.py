@@ -29,7 +29,7 @@ TRAIN_ROOMS = {
     "local": {"libtorch", "ddp"},
     "pipeline": {"libtorch", "ddp"},
     "tensor": {"libtorch", "ddp"},
-    "hybrid": {"libtorch", "ddp"},
+    "hybrid": {"libtorch", "ddp", "optim"},
 }
 WITHOUT_TORCH = ("train", "compression")
 SOURCE_FOLDERS = ["include", "src", "train", "cli", "bench", "examples", "tests", "sim"]

@@ -1,5 +1,6 @@
 #include "kolo/train/averages.hpp"
 
+#include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
 
 #include <cmath>
@@ -8,6 +9,7 @@
 
 #include "ddp/agreement.hpp"
 #include "ddp/model.hpp"
+#include "ddp/wait_all.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
 #include "libtorch/problem.hpp"
@@ -68,6 +70,23 @@ void average_parameters(const torch::nn::Module& module, Communicator& communica
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     if (!contiguous[i].is_alias_of(parameters[i].tensor))
       parameters[i].tensor.variable_data().copy_(contiguous[i]);
+  }
+}
+
+void average_gradients(const std::vector<at::Tensor>& parameters, Communicator& communicator) {
+  const c10::NoGradGuard no_grad;
+  std::vector<at::Tensor> contiguous;
+  for (const at::Tensor& parameter : parameters) {
+    if (!parameter.grad().defined()) parameter.mutable_grad() = at::zeros_like(parameter);
+    contiguous.push_back(parameter.grad().contiguous());
+    buffer_of(contiguous.back());
+  }
+  std::vector<Work> works;
+  for (const at::Tensor& gradient : contiguous)
+    works.push_back(communicator.all_reduce_async(buffer_of(gradient), ReduceOp::average));
+  train::wait_all(works);
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (!contiguous[i].is_alias_of(parameters[i].grad())) parameters[i].mutable_grad().copy_(contiguous[i]);
   }
 }
 

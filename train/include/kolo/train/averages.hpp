@@ -1,12 +1,14 @@
-// Averages over all ranks of what is no gradient: metrics, parameters.
+// Averages over all ranks: of metrics, of parameters, of gradients that no wrapper averages.
 #pragma once
 
 #include "kolo/train/libtorch.hpp"
 
+#include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include "kolo/communicator.hpp"
 
@@ -26,5 +28,13 @@ Metrics average(const Metrics& metrics, Communicator& communicator, double weigh
 /// ranks, if the models differ in names, types or shapes, and InvalidArgument for a parameter that is not a
 /// dense CPU tensor of numbers that can be averaged.
 void average_parameters(const torch::nn::Module& module, Communicator& communicator);
+
+/// Collective: the mean of each parameter's gradient over all ranks takes its place, the same bits on all of
+/// them. For parameters that DistributedDataParallel cannot watch: shards, stages whose micro-batches are
+/// over. A parameter without a gradient counts as zero and has one afterwards. Every rank passes tensors of
+/// the same types and sizes, in one order; MismatchError on all ranks tells where they differ. Throws
+/// InvalidArgument, on that rank before any byte moves, for a gradient that is no dense CPU tensor of numbers
+/// that can be averaged.
+void average_gradients(const std::vector<at::Tensor>& parameters, Communicator& communicator);
 
 }  // namespace kolo

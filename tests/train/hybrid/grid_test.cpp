@@ -1,0 +1,86 @@
+// Grid: who is in which group, one norm over all parts, and grids that cannot be.
+#include "kolo/train/grid.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "train/support/models.hpp"
+#include "train/support/ranks.hpp"
+
+namespace kolo::test {
+namespace {
+
+std::vector<int> members(Communicator& group, int rank) {
+  std::vector<int> all(static_cast<std::size_t>(group.size()));
+  group.all_gather(ConstBuffer(&rank, 1, DType::int32), Buffer(all));
+  return all;
+}
+
+TEST(Grid, RanksOfATensorGroupAreNeighboursAndStagesAreFarthestApart) {
+  run_all(12, [](Communicator& communicator) {
+    Grid grid(communicator, {.data = 3, .pipeline = 2, .tensor = 2});
+    const int rank = communicator.rank();
+    const int slice = rank % 2, replica = rank / 2 % 3, stage = rank / 6;
+    EXPECT_EQ(grid.tensor().rank(), slice);
+    EXPECT_EQ(grid.data().rank(), replica);
+    EXPECT_EQ(grid.pipeline().rank(), stage);
+    EXPECT_EQ(members(grid.tensor(), rank), (std::vector{rank - slice, rank - slice + 1}));
+    const int first = 6 * stage + slice;
+    EXPECT_EQ(members(grid.data(), rank), (std::vector{first, first + 2, first + 4}));
+    const int lower = rank - 6 * stage;
+    EXPECT_EQ(members(grid.pipeline(), rank), (std::vector{lower, lower + 6}));
+    const int corner = 2 * replica;
+    EXPECT_EQ(members(grid.replica(), rank), (std::vector{corner, corner + 1, corner + 6, corner + 7}));
+    EXPECT_EQ(grid.all().size(), 12);
+  });
+}
+
+TEST(Grid, GridsThatCannotBeAreToldOnAllRanks) {
+  EXPECT_NE(error_of_all(4, [](Communicator& communicator) { Grid(communicator, {.data = 3, .tensor = 2}); })
+                .find("takes 6 ranks, and there are 4"),
+            std::string::npos);
+  EXPECT_NE(
+      error_of_all(2, [](Communicator& communicator) { Grid(communicator, {.data = -2, .pipeline = -1}); })
+          .find("each part is 1 or more"),
+      std::string::npos);
+  const std::string odd = error_of_all(4, [](Communicator& communicator) {
+    const bool is_odd = communicator.rank() == 2;
+    Grid(communicator, {.data = is_odd ? 4 : 2, .pipeline = is_odd ? 1 : 2});
+  });
+  EXPECT_NE(odd.find("rank 2"), std::string::npos) << odd;
+  EXPECT_NE(odd.find("data 4, pipeline 1"), std::string::npos) << odd;
+}
+
+at::Tensor with_gradient(double value) {
+  at::Tensor parameter = at::zeros({3}, at::kDouble).set_requires_grad(true);
+  parameter.mutable_grad() = at::full({3}, value, at::kDouble);
+  return parameter;
+}
+
+TEST(Grid, TheNormIsThatOfTheWholeModel) {
+  run_all(8, [](Communicator& communicator) {
+    Grid grid(communicator, {.data = 2, .pipeline = 2, .tensor = 2});
+    // A slice of each rank's own, and one parameter that each tensor group holds alike.
+    const double own = 1 + grid.tensor().rank() + 2 * grid.pipeline().rank();
+    const double alike = 10 * (1 + grid.pipeline().rank());
+    const std::vector<at::Tensor> parameters{with_gradient(own), with_gradient(alike),
+                                             at::zeros({2}).set_requires_grad(true)};
+    const auto is_replicated = [&](const at::Tensor& parameter) { return parameter.is_same(parameters[1]); };
+    const double norm = std::sqrt(3.0 * (1 + 4 + 9 + 16) + 3.0 * (100 + 400));
+    EXPECT_NEAR(grid.clip_gradients(parameters, 1000, is_replicated), norm, 1e-12);
+    EXPECT_EQ(parameters[0].grad()[0].item().toDouble(), own);
+    EXPECT_NEAR(grid.clip_gradients(parameters, 2, is_replicated), norm, 1e-12);
+    EXPECT_NEAR(parameters[0].grad()[0].item().toDouble(), own * 2 / norm, 1e-12);
+    EXPECT_NEAR(parameters[1].grad()[2].item().toDouble(), alike * 2 / norm, 1e-12);
+    EXPECT_FALSE(parameters[2].grad().defined());
+    EXPECT_THROW(grid.clip_gradients(parameters, 0), InvalidArgument);
+    EXPECT_THROW(grid.clip_gradients(parameters, std::numeric_limits<double>::infinity()), InvalidArgument);
+  });
+}
+
+}  // namespace
+}  // namespace kolo::test

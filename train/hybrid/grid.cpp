@@ -1,0 +1,75 @@
+#include "kolo/train/grid.hpp"
+
+#include <c10/core/GradMode.h>
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "ddp/agreement.hpp"
+#include "kolo/error.hpp"
+#include "optim/sum_of_squares.hpp"
+
+namespace kolo {
+namespace {
+
+std::string text_of(const GridOptions& options) {
+  return "data " + std::to_string(options.data) + ", pipeline " + std::to_string(options.pipeline) +
+         ", tensor " + std::to_string(options.tensor);
+}
+
+void require_sound(Communicator& communicator, const GridOptions& options) {
+  if (const auto odd = train::find_odd_text(communicator, text_of(options), "grid"))
+    throw MismatchError("the grids differ: " + odd->text, {.peer = odd->rank, .collective = "Grid"});
+  for (const int parts : {options.data, options.pipeline, options.tensor}) {
+    if (parts < 1)
+      throw InvalidArgument("a grid of " + text_of(options) + ": each part is 1 or more",
+                            {.collective = "Grid"});
+  }
+  const std::int64_t cells = std::int64_t{options.data} * options.pipeline * options.tensor;
+  if (cells != communicator.size()) {
+    throw InvalidArgument("a grid of " + text_of(options) + " takes " + std::to_string(cells) +
+                              " ranks, and there are " + std::to_string(communicator.size()),
+                          {.collective = "Grid"});
+  }
+}
+
+}  // namespace
+
+Grid::Grid(Communicator communicator, const GridOptions& options) : all_(std::move(communicator)) {
+  if (!all_.valid()) throw InvalidArgument("the communicator is not valid", {});
+  require_sound(all_, options);
+  const int rank = all_.rank();
+  const int slice = rank % options.tensor;
+  const int replica = rank / options.tensor % options.data;
+  const int stage = rank / options.tensor / options.data;
+  tensor_ = all_.split(rank / options.tensor);
+  data_ = all_.split(stage * options.tensor + slice);
+  pipeline_ = all_.split(replica * options.tensor + slice);
+  replica_ = all_.split(replica);
+}
+
+double Grid::clip_gradients(const std::vector<at::Tensor>& parameters, double max_norm,
+                            const std::function<bool(const at::Tensor&)>& is_replicated) {
+  if (!(max_norm > 0) || !std::isfinite(max_norm))
+    throw InvalidArgument("a max_norm of " + std::to_string(max_norm) + " is not positive and finite", {});
+  const c10::NoGradGuard no_grad;
+  std::array<double, 1> squares{0};
+  for (const at::Tensor& parameter : parameters) {
+    if (!parameter.grad().defined()) continue;
+    // One rank counts what all ranks of the tensor group hold alike.
+    if (is_replicated && is_replicated(parameter) && tensor_.rank() != 0) continue;
+    squares[0] += train::sum_of_squares(parameter.grad());
+  }
+  replica_.all_reduce(Buffer(squares.data(), 1, DType::float64));
+  const double norm = std::sqrt(squares[0]);
+  if (!std::isfinite(norm) || norm <= max_norm) return norm;
+  for (const at::Tensor& parameter : parameters) {
+    if (parameter.grad().defined()) parameter.grad().mul_(max_norm / norm);
+  }
+  return norm;
+}
+
+}  // namespace kolo
