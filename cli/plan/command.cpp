@@ -16,6 +16,7 @@
 #include "commands.hpp"
 #include "kolo/error.hpp"
 #include "plan/step_command.hpp"
+#include "plan/training/command.hpp"
 #include "schedule/checker.hpp"
 #include "schedule/lengths.hpp"
 #include "selection/chooser.hpp"
@@ -31,6 +32,8 @@ constexpr const char* kPlanExamples = R"(Examples:
   kolo plan broadcast --ranks 16 --bytes 8K --json              for programs
   kolo plan step --bytes 1.2G --compute 300ms --hosts 10 --rate 9.6gbit
                                                                 a training step: server, driver, ring
+  kolo plan training --model model.json --hosts 4 --rate 1gbit --memory 8GiB
+                                                                ways to train a model: time and memory
 
 The line with ">" is what a call runs; KOLO_ALGORITHM counts. Steps: in each a rank sends at most one message
 and receives at most one. The times are medians that 'kolo tune' has measured ("measured"), or come from
@@ -177,7 +180,8 @@ void print_table(const Situation& situation, const PlanRequest& request, std::ui
 int run_plan(const PlanRequest& request) {
   if (request.collective.empty()) {
     throw InvalidArgument(
-        "kolo plan needs a collective (all_reduce, broadcast, ...) or step (--help tells more)", {});
+        "kolo plan needs a collective (all_reduce, broadcast, ...), step or training (--help tells more)",
+        {});
   }
   const Collective collective = require_collective(request.collective).value_or_throw();
   if (collective == Collective::send_recv)
@@ -206,7 +210,8 @@ int run_plan(const PlanRequest& request) {
 void add_plan(CLI::App& app) {
   const auto request = std::make_shared<PlanRequest>();
   CLI::App* plan = app.add_subcommand(
-      "plan", "Rank the algorithms for a call: steps, bytes and time of each; time a step");
+      "plan",
+      "Rank the algorithms for a call: steps, bytes and time of each; time a step; rank ways to train");
   plan->footer(kPlanExamples);
   plan->add_option("collective", request->collective, "all_reduce, broadcast, ...")->type_name("");
   plan->add_option("-n,--ranks", request->ranks, "Ranks (default: those of --hosts, else 8)")->type_name("N");
@@ -224,6 +229,7 @@ void add_plan(CLI::App& app) {
       ->type_name("KIND");
   plan->add_flag("--json", request->json, "For programs");
   plan::add_step(*plan);
+  plan::add_training(*plan);
   plan->callback([plan, request] {
     if (!plan->get_subcommands().empty()) return;
     if (const int code = run_plan(*request); code != 0) throw CLI::RuntimeError(code);

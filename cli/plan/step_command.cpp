@@ -17,6 +17,7 @@
 #include "plan/quantities.hpp"
 #include "plan/step.hpp"
 #include "plan/step_tables.hpp"
+#include "plan/subcommand.hpp"
 #include "selection/chooser.hpp"
 
 namespace kolo::plan {
@@ -149,15 +150,6 @@ void print_json(const TrainingJob& job, const std::vector<PricedRow>& rows) {
                          .dump());
 }
 
-/// `kolo plan --json step` would leave --json without an effect.
-void refuse_options_before_step(const CLI::App& plan) {
-  for (const CLI::Option* option : plan.get_options()) {
-    if (option->count() == 0) continue;
-    throw InvalidArgument(
-        fmt::format("{} stands before step: the options of a step follow it", option->get_name()), {});
-  }
-}
-
 }  // namespace
 
 void add_step(CLI::App& plan) {
@@ -190,7 +182,7 @@ void add_step(CLI::App& plan) {
       ->type_name("SHARE");
   step->add_flag("--json", request->json, "For programs: seconds, bytes and shares");
   step->callback([request, &plan] {
-    refuse_options_before_step(plan);
+    refuse_options_before(plan, "step");
     const TrainingJob job = job_of(*request);
     const std::vector<PricedRow> rows = priced_rows(job);
     if (request->json) {

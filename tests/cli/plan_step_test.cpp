@@ -302,7 +302,7 @@ TEST(PlanStepCommand, SaysWhatItCannotRead) {
   expect_usage_error(asked("--payload", "0"), "--payload 0:");
   expect_usage_error(asked("--backward", "2"), "--backward 2: write a share");
   expect_usage_error({"plan", "step", "--bytes", "1G"}, "(kolo plan step --help tells more)");
-  expect_usage_error({"plan"}, "needs a collective (all_reduce, broadcast, ...) or step");
+  expect_usage_error({"plan"}, "needs a collective (all_reduce, broadcast, ...), step or training");
   std::vector<std::string> json_first = asked();
   json_first.insert(json_first.begin() + 1, "--json");
   expect_usage_error(json_first, "--json stands before step");

@@ -1,0 +1,207 @@
+#include "plan/training/command.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kolo/error.hpp"
+#include "plan/quantities.hpp"
+#include "plan/subcommand.hpp"
+#include "plan/training/ranking.hpp"
+#include "plan/training/tables.hpp"
+
+namespace kolo::plan {
+namespace {
+
+constexpr int kMostRanks = 128;
+
+constexpr const char* kTrainingExamples =
+    R"(Example: a model that train_pipeline --profile model.json has measured, on four hosts:
+  kolo plan training --model model.json --hosts 4 --rate 1gbit --memory 8GiB
+
+The file is JSON: "name", "batch" (the samples that times and bytes are for) and "layers", a list of
+  {"name": "block 1", "parameters": 789760, "activation_bytes": 9437184, "output_bytes": 524288,
+   "forward_ms": 12.5, "backward_ms": 24.8, "optimizer_ms": 0.4, "tensor_sums": 1048576}
+activation_bytes are kept for backward, output_bytes go to the next layer. optimizer_ms may be absent.
+tensor_sums are the bytes that all ranks of a group add up in forward, and again in backward, where the layer
+is divided among them (Megatron); 0 or absent: it cannot be divided.
+
+All ways make the same step of --samples, so their times compare. "computing" is what a rank computes, on
+average; "waiting" what it waits for other stages of a pipeline; "messages" by how much communication makes
+the step longer, so what is hidden under computing is not in it. ">" marks the fastest way; "-" ways that do
+not fit into --memory. "memory" is of the rank that needs most: parameters, gradients, the optimizer's state
+and activations, without the program and what operators need for a moment.
+
+A layer's time counts in proportion to its samples: let the profile's batch be about as large as a
+micro-batch, which is --samples / (data x micro-batches). Ranks are numbered so that those that share a layer
+follow one another, then replicas, then stages. Each rank computes on cores of its own.
+)";
+
+struct TrainingRequest {
+  std::string model, hosts, rate, memory;
+  std::string ranks_per_host = "1";
+  std::string payload = "1";
+  std::string samples, micro_batches;
+  std::string optimizer = "adam";
+  bool json = false;
+};
+
+struct NamedOptimizer {
+  const char* name;
+  double state_per_parameter;
+};
+constexpr NamedOptimizer kOptimizers[] = {{"sgd", 0}, {"momentum", 4}, {"adam", 8}};
+
+std::uint64_t parse_count(std::string_view option, std::string_view text, std::uint64_t most) {
+  std::uint64_t count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (error != std::errc() || end != text.data() + text.size() || count < 1 || count > most) {
+    throw InvalidArgument(fmt::format("{} {}: write a number from 1 to {}", option, text, most), {});
+  }
+  return count;
+}
+
+Cluster cluster_of(const TrainingRequest& request) {
+  Cluster cluster;
+  cluster.hosts = static_cast<int>(parse_count("--hosts", request.hosts, kMostRanks));
+  cluster.ranks_per_host =
+      static_cast<int>(parse_count("--ranks-per-host", request.ranks_per_host, kMostRanks));
+  if (cluster.ranks() < 2 || cluster.ranks() > kMostRanks) {
+    throw InvalidArgument(fmt::format("{} hosts of {} ranks: a job has 2 to {} ranks", cluster.hosts,
+                                      cluster.ranks_per_host, kMostRanks),
+                          {});
+  }
+  const double payload = parse_share("--payload", request.payload);
+  if (payload == 0) throw InvalidArgument("--payload 0: links that carry no payload carry no gradients", {});
+  if (request.rate.empty() && cluster.hosts > 1)
+    throw InvalidArgument("several --hosts need --rate, what each host's link carries", {});
+  if (!request.rate.empty()) cluster.bytes_per_second = parse_rate("--rate", request.rate) * payload;
+  return cluster;
+}
+
+double state_of(const std::string& name) {
+  std::string known;
+  for (const NamedOptimizer& optimizer : kOptimizers) {
+    if (name == optimizer.name) return optimizer.state_per_parameter;
+    known += (known.empty() ? "" : ", ") + std::string(optimizer.name);
+  }
+  throw InvalidArgument(fmt::format("--optimizer {}: it is one of {}", name, known), {});
+}
+
+Job job_of(const TrainingRequest& request) {
+  constexpr std::uint64_t kMostSamples = 1'000'000'000;
+  Job job;
+  job.cluster = cluster_of(request);
+  job.state_per_parameter = state_of(request.optimizer);
+  if (!request.memory.empty()) job.memory = static_cast<double>(parse_bytes("--memory", request.memory));
+  job.profile = read_profile(request.model);
+  const auto ranks = static_cast<std::uint64_t>(job.cluster.ranks());
+  job.samples = request.samples.empty() ? job.profile.batch * ranks
+                                        : parse_count("--samples", request.samples, kMostSamples);
+  if (job.samples % ranks != 0) {
+    throw InvalidArgument(
+        fmt::format("--samples {} cannot be divided among {} ranks evenly", job.samples, ranks), {});
+  }
+  if (!request.micro_batches.empty()) {
+    const std::uint64_t count = parse_count("--micro-batches", request.micro_batches, kMostSamples);
+    if (job.samples / ranks % count != 0) {
+      throw InvalidArgument(
+          fmt::format("--micro-batches {} do not divide the {} samples of a step and rank evenly", count,
+                      job.samples / ranks),
+          {});
+    }
+    job.micro_batches = static_cast<int>(count);
+  }
+  return job;
+}
+
+nlohmann::json to_json(const Job& job, const RankedWay& ranked) {
+  const auto& [way, time, memory, fits, reason] = ranked;
+  return {{"way", name_of(way)},
+          {"data", way.data},
+          {"tensor", way.tensor},
+          {"stages", way.stages},
+          {"first_layers", way.first_layers},
+          {"stage_names", stage_names(job, way)},
+          {"micro_batches", way.micro_batches},
+          {"step_seconds", time.step},
+          {"computing_seconds", time.computing},
+          {"repeated_seconds", time.repeated},
+          {"waiting_seconds", time.waiting},
+          {"message_seconds", time.communication},
+          {"memory_bytes", memory.total()},
+          {"parameter_bytes", memory.parameters},
+          {"gradient_bytes", memory.gradients},
+          {"optimizer_bytes", memory.optimizer},
+          {"activation_bytes", memory.activations},
+          {"fits", fits},
+          {"reason", reason}};
+}
+
+void print_json(const Job& job, const std::vector<RankedWay>& ranking) {
+  nlohmann::json ways = nlohmann::json::array();
+  for (const RankedWay& ranked : ranking) ways.push_back(to_json(job, ranked));
+  fmt::print("{}\n", nlohmann::json{{"model", job.profile.name},
+                                    {"hosts", job.cluster.hosts},
+                                    {"ranks", job.cluster.ranks()},
+                                    {"bytes_per_second", job.cluster.bytes_per_second},
+                                    {"samples", job.samples},
+                                    {"ways", ways}}
+                         .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+}
+
+}  // namespace
+
+void add_training(CLI::App& plan) {
+  const auto request = std::make_shared<TrainingRequest>();
+  CLI::App* training = plan.add_subcommand(
+      "training",
+      "Rank the ways to train a model by time and memory: replicas, shards, stages, shared layers");
+  training->footer(kTrainingExamples);
+  training->add_option("--model", request->model, "What each layer computes, keeps and sends, as JSON")
+      ->required()
+      ->type_name("FILE");
+  training->add_option("--hosts", request->hosts, "Hosts")->required()->type_name("N");
+  training->add_option("--ranks-per-host", request->ranks_per_host, "Ranks on each host")
+      ->capture_default_str()
+      ->type_name("N");
+  training->add_option("--rate", request->rate, "Of each host's link, each way: 1gbit, 1.2GB/s")
+      ->type_name("RATE");
+  training
+      ->add_option("--payload", request->payload,
+                   "Share of the rate that is payload; 0.956 for TCP over Ethernet")
+      ->capture_default_str()
+      ->type_name("SHARE");
+  training->add_option("--memory", request->memory, "What a rank has: 8GiB")->type_name("SIZE");
+  training
+      ->add_option("--optimizer", request->optimizer,
+                   "sgd, momentum or adam: 0, 4 or 8 bytes of state for each parameter")
+      ->capture_default_str()
+      ->type_name("NAME");
+  training
+      ->add_option("--samples", request->samples,
+                   "Of a step, all ranks together (default: the profile's batch for each rank)")
+      ->type_name("N");
+  training
+      ->add_option("--micro-batches", request->micro_batches,
+                   "Of each pipeline in a step (default: the fastest number that fits)")
+      ->type_name("N");
+  training->add_flag("--json", request->json, "For programs: seconds and bytes");
+  training->callback([request, &plan] {
+    refuse_options_before(plan, "training");
+    const Job job = job_of(*request);
+    const std::vector<RankedWay> ranking = ranking_of(job);
+    if (request->json) {
+      print_json(job, ranking);
+    } else {
+      fmt::print("{}", training_table(job, ranking));
+    }
+  });
+}
+
+}  // namespace kolo::plan
