@@ -1,0 +1,80 @@
+// BorderExchange: moves outputs and gradients between the stages of a pipeline while ranks compute.
+#pragma once
+
+#include "kolo/train/libtorch.hpp"
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "kolo/communicator.hpp"
+#include "kolo/work.hpp"
+#include "pipeline/message_plan.hpp"
+
+namespace kolo::train {
+
+/// What the two sides of a border know of its tensors.
+struct BorderShape {
+  at::ScalarType type = at::kFloat;
+  bool has_gradient = false;
+  std::vector<std::int64_t> sizes;
+  bool operator==(const BorderShape&) const = default;
+
+  static BorderShape of(const at::Tensor& output);
+};
+
+/// Not thread-safe. Borrows memory until finish() or settle() has returned.
+class BorderExchange {
+ public:
+  BorderExchange(const Communicator& communicator, MessagePlan plan);
+  ~BorderExchange() { settle(); }
+  BorderExchange(const BorderExchange&) = delete;
+  BorderExchange& operator=(const BorderExchange&) = delete;
+
+  const MessagePlan& plan() const noexcept { return plan_; }
+
+  /// Before a step. `is_alike`, the same on all ranks: shapes are those of the last step. If not, each
+  /// border's first output brings its shape along.
+  void begin(bool is_alike);
+  /// Posts the receives that the plan has for an action, as far as their shapes are known.
+  void post(std::size_t action);
+  /// Waits for what an action needs; undefined where it needs nothing, or a gradient that does not exist.
+  at::Tensor receive_for(std::size_t action);
+  /// Sends an output (which brings about its shape) or a gradient, in the background. Throws InvalidArgument
+  /// for an output that is not like the border's others.
+  void send_output(const Action& action, const at::Tensor& output);
+  /// An undefined gradient is zero. Sends nothing where the border has none.
+  void send_gradient(const Action& action, const at::Tensor& gradient);
+  /// Whether gradients come back to the input of this stage.
+  bool has_gradient(int border) const;
+  /// Waits until all messages have left.
+  void finish();
+  /// The same after a failure: swallows errors, and forgets all messages.
+  void settle() noexcept;
+
+ private:
+  struct Transfer {
+    at::Tensor tensor;
+    Work work;
+  };
+
+  /// Posts the next receive from a peer. If the shape is not known: waits for it, or posts nothing and
+  /// returns false.
+  bool post_next(int peer, bool waits);
+  BorderShape receive_shape(int border);
+  void send_shape(int border, const BorderShape& shape);
+  void send(const BorderMessage& message, const at::Tensor& tensor);
+
+  Communicator communicator_;
+  MessagePlan plan_;
+  std::map<int, BorderShape> shapes_;  ///< by border, as far as this rank knows them
+  std::vector<std::size_t> next_;      ///< of each peer's incoming messages: the first that is not posted
+  std::map<BorderMessage, Transfer> received_;
+  std::vector<Transfer> sent_;
+  std::vector<std::pair<std::vector<std::int64_t>, Work>> sent_shapes_;
+};
+
+}  // namespace kolo::train

@@ -1,0 +1,256 @@
+#include "kolo/train/pipeline_parallel.hpp"
+
+#include <algorithm>
+#include <sstream>
+#include <utility>
+
+#include "ddp/agreement.hpp"
+#include "ddp/model.hpp"
+#include "kolo/error.hpp"
+#include "pipeline/pipeline_step.hpp"
+#include "pipeline/split_model.hpp"
+
+namespace kolo {
+namespace {
+
+constexpr const char* kCall = "PipelineParallel";
+
+train::PipelineShape shape_of(const PipelineParallelOptions& options, int ranks) {
+  return {options.schedule, ranks, options.micro_batches, options.chunks};
+}
+
+/// A line for each thing that ranks must agree on.
+std::string text_of(const PipelineParallelOptions& options) {
+  std::ostringstream text;
+  text << "the schedule " << pipeline_schedule_names().at(static_cast<std::size_t>(options.schedule)) << '\n'
+       << options.micro_batches << " micro-batches\n"
+       << options.chunks << " chunks\n"
+       << (options.recompute ? "recompute" : "no recompute") << '\n'
+       << (options.data.valid() ? "a data communicator" : "no data communicator") << '\n';
+  for (const PipelineTie& tie : options.tie) text << "the tie '" << tie.first << "', '" << tie.last << "'\n";
+  return text.str();
+}
+
+std::string text_of(const PipelineModel& model) {
+  if (model.layers.is_empty()) return "no layers\n";
+  std::ostringstream text;
+  text << model.layers->size() << " layers\nborders";
+  for (const std::int64_t border : model.borders) text << ' ' << border;
+  return text.str() + '\n' + train::text_of_layout(train::once(model.layers->named_parameters()));
+}
+
+/// Collective.
+void require_agreement(Communicator& communicator, const std::string& text) {
+  if (const auto odd = train::find_odd_text(communicator, text, "setting"))
+    throw MismatchError("the pipelines differ: " + odd->text, {.peer = odd->rank, .collective = kCall});
+}
+
+/// Collective: throws InvalidArgument on all ranks where one has a problem.
+void require_sound(Communicator& communicator, const std::string& problem) {
+  if (const auto complaint = train::first_complaint(communicator, problem)) {
+    throw InvalidArgument("rank " + std::to_string(complaint->rank) + ": " + complaint->text,
+                          {.peer = complaint->rank, .collective = kCall});
+  }
+}
+
+std::string problem_of_stages(const std::vector<PipelineStage>& stages, int chunks) {
+  if (stages.size() != static_cast<std::size_t>(chunks)) {
+    return "there are " + std::to_string(stages.size()) + " stages where each rank has " +
+           std::to_string(chunks);
+  }
+  for (const PipelineStage& stage : stages) {
+    if (!stage.module) return "a stage has no module";
+    if (!stage.forward) return "a stage has no forward()";
+  }
+  return {};
+}
+
+/// Finds one end's parameter of each tie. Returns what is wrong, in words; empty if nothing is.
+std::string find_tied(const PipelineStage& stage, const std::vector<PipelineTie>& ties, bool is_first,
+                      std::vector<train::TiedParameters::Pair>& pairs) {
+  const auto parameters = stage.module->named_parameters();
+  for (std::size_t i = 0; i < ties.size(); ++i) {
+    const std::string& name = is_first ? ties[i].first : ties[i].last;
+    const at::Tensor* const found = parameters.find(name);
+    if (found == nullptr) {
+      return std::string("`tie` names '") + name + "', which is no parameter of the " +
+             (is_first ? "first" : "last") + " stage";
+    }
+    (is_first ? pairs[i].first : pairs[i].last) = *found;
+  }
+  return {};
+}
+
+/// The types and shapes of one end's parameters.
+std::string text_of(const std::vector<train::TiedParameters::Pair>& pairs, bool is_first) {
+  std::vector<train::NamedTensor> tensors;
+  for (const auto& pair : pairs) tensors.push_back({"tied parameter", is_first ? pair.first : pair.last});
+  return train::text_of_layout(tensors);
+}
+
+/// Collective.
+std::unique_ptr<train::TiedParameters> tie(Communicator& communicator, const train::PipelineShape& shape,
+                                           const std::vector<PipelineStage>& stages,
+                                           const std::vector<PipelineTie>& ties) {
+  if (ties.empty()) return nullptr;
+  const bool is_first = communicator.rank() == 0, is_last = communicator.rank() + 1 == shape.ranks;
+  std::vector<train::TiedParameters::Pair> pairs(ties.size());
+  std::string problem;
+  if (is_first) problem = find_tied(stages.front(), ties, true, pairs);
+  if (is_last && problem.empty()) problem = find_tied(stages.back(), ties, false, pairs);
+  require_sound(communicator, problem);
+  const std::string firsts = train::text_from(communicator, is_first ? text_of(pairs, true) : "", 0);
+  if (is_last) {
+    problem = train::difference(text_of(pairs, false), firsts, "the last stage", "the first stage",
+                                "tied parameter");
+  }
+  require_sound(communicator, problem);
+  Communicator ends;
+  if (shape.ranks > 1) ends = communicator.subgroup(std::vector<int>{0, shape.ranks - 1});
+  return std::make_unique<train::TiedParameters>(std::move(pairs), ends);
+}
+
+/// Collective over both communicators: ranks of one pipeline learn of what the replicas of any stage find.
+std::unique_ptr<train::ReplicaAverages> replicas(Communicator& communicator,
+                                                 const std::vector<PipelineStage>& stages,
+                                                 const Communicator& data) {
+  if (!data.valid()) return nullptr;
+  std::vector<std::shared_ptr<torch::nn::Module>> modules;
+  for (const PipelineStage& stage : stages) modules.push_back(stage.module);
+  std::unique_ptr<train::ReplicaAverages> result;
+  std::string problem;
+  Communicator own = Communicator(data).split(0);
+  try {
+    result = std::make_unique<train::ReplicaAverages>(modules, own);
+  } catch (const MismatchError& error) {
+    problem = error.what();
+  } catch (const InvalidArgument& error) {
+    problem = error.what();
+  }
+  require_sound(communicator, problem);
+  return result;
+}
+
+}  // namespace
+
+double PipelineStatistics::bubble() const noexcept {
+  if (total.count() <= 0) return 0;
+  return 1 - std::chrono::duration<double>(computing) / std::chrono::duration<double>(total);
+}
+
+struct PipelineParallel::State {
+  State(std::vector<PipelineStage> stages, Loss loss, Communicator communicator_, Communicator own_,
+        const PipelineParallelOptions& options)
+      : communicator(std::move(communicator_)),
+        own(std::move(own_)),
+        averages(replicas(own, stages, options.data)),
+        tied(tie(own, shape_of(options, own.size()), stages, options.tie)),
+        step(std::move(stages), std::move(loss), own, shape_of(options, own.size()), options.recompute,
+             tied.get(), averages.get()) {}
+
+  Communicator communicator;  ///< the caller's, which the caller goes on using
+  Communicator own;           ///< so calls on the caller's cannot come between those of a step
+  std::unique_ptr<train::ReplicaAverages> averages;
+  std::unique_ptr<train::TiedParameters> tied;
+  train::PipelineStep step;
+};
+
+namespace {
+
+Communicator own_of(Communicator& communicator) {
+  if (!communicator.valid()) throw InvalidArgument("the communicator is not valid", {});
+  return communicator.split(0);
+}
+
+/// Collective: what both constructors check once ranks agree.
+void require_usable(Communicator& own, const std::vector<PipelineStage>& stages,
+                    const PipelineParallel::Loss& loss, const PipelineParallelOptions& options) {
+  std::string problem = problem_of_stages(stages, options.chunks);
+  if (problem.empty() && own.rank() + 1 == own.size() && !loss) problem = "the last stage has no loss";
+  require_sound(own, problem);
+}
+
+}  // namespace
+
+PipelineParallel::PipelineParallel(std::vector<PipelineStage> stages, Loss loss, Communicator communicator,
+                                   PipelineParallelOptions options) {
+  Communicator own = own_of(communicator);
+  require_agreement(own, text_of(options));
+  require_sound(own, train::problem_of_shape(shape_of(options, own.size())));
+  require_usable(own, stages, loss, options);
+  state_ = std::make_unique<State>(std::move(stages), std::move(loss), std::move(communicator),
+                                   std::move(own), options);
+}
+
+PipelineParallel::PipelineParallel(PipelineModel model, Loss loss, Communicator communicator,
+                                   PipelineParallelOptions options) {
+  Communicator own = own_of(communicator);
+  require_agreement(own, text_of(options) + text_of(model));
+  const train::PipelineShape shape = shape_of(options, own.size());
+  std::string problem = train::problem_of_shape(shape);
+  if (problem.empty() && model.layers.is_empty()) problem = "there is no model";
+  if (problem.empty()) {
+    const auto layers = static_cast<std::int64_t>(model.layers->size());
+    if (model.borders.empty()) model.borders = train::even_borders(layers, shape.stages());
+    problem = train::problem_of_borders(model.borders, layers, shape.stages());
+  }
+  if (problem.empty()) problem = train::problem_of_shared(model.layers, model.borders, options.tie);
+  require_sound(own, problem);
+  std::vector<PipelineStage> stages =
+      train::stages_of(model.layers, model.borders, shape, communicator.rank());
+  require_usable(own, stages, loss, options);
+  model.layers = torch::nn::Sequential(nullptr);
+  state_ = std::make_unique<State>(std::move(stages), std::move(loss), std::move(communicator),
+                                   std::move(own), options);
+}
+
+PipelineParallel::~PipelineParallel() = default;
+
+std::optional<double> PipelineParallel::step(const at::Tensor& input, const at::Tensor& target) {
+  return state_->step.step(input, target);
+}
+
+double PipelineParallel::mean_loss() {
+  return state_->step.mean_loss();
+}
+
+at::Tensor PipelineParallel::forward(const at::Tensor& input) {
+  return state_->step.forward(input);
+}
+
+std::vector<at::Tensor> PipelineParallel::parameters() const {
+  std::vector<at::Tensor> result;
+  for (const PipelineStage& stage : stages()) {
+    for (const train::NamedTensor& named : train::once(stage.module->named_parameters())) {
+      const auto is_same = [&](const at::Tensor& other) { return other.is_same(named.tensor); };
+      if (std::ranges::none_of(result, is_same)) result.push_back(named.tensor);
+    }
+  }
+  return result;
+}
+
+const std::vector<PipelineStage>& PipelineParallel::stages() const noexcept {
+  return state_->step.stages();
+}
+
+bool PipelineParallel::is_first() const noexcept {
+  return state_->step.is_first();
+}
+
+bool PipelineParallel::is_last() const noexcept {
+  return state_->step.is_last();
+}
+
+const PipelineStatistics& PipelineParallel::last_step() const noexcept {
+  return state_->step.last_step();
+}
+
+const PipelineStatistics& PipelineParallel::total() const noexcept {
+  return state_->step.total();
+}
+
+Communicator& PipelineParallel::communicator() noexcept {
+  return state_->communicator;
+}
+
+}  // namespace kolo

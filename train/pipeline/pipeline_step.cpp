@@ -1,0 +1,259 @@
+#include "pipeline/pipeline_step.hpp"
+
+#include <ATen/Functions.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "ddp/agreement.hpp"
+#include "ddp/failure.hpp"
+#include "kolo/error.hpp"
+#include "kolo/train/activation_checkpoint.hpp"
+#include "libtorch/autocast_state.hpp"
+#include "libtorch/problem.hpp"
+
+namespace kolo::train {
+namespace {
+
+/// What a rank says before a call, in one number: which call it makes, and how.
+constexpr std::uint64_t kHasProblem = 2;
+constexpr std::uint64_t kIsChanged = 4;
+
+/// An error that all ranks have, and that ends nothing.
+struct Refused {
+  std::exception_ptr error;
+};
+
+/// While it lives, operations compute as their inputs are: backward does what forward was.
+class WithoutAutocast {
+ public:
+  WithoutAutocast() {
+    AutocastState off = before_;
+    off.is_enabled = false;
+    off.apply();
+  }
+  ~WithoutAutocast() { before_.apply(); }
+  WithoutAutocast(const WithoutAutocast&) = delete;
+  WithoutAutocast& operator=(const WithoutAutocast&) = delete;
+
+ private:
+  const AutocastState before_ = AutocastState::current();
+};
+
+}  // namespace
+
+PipelineStep::PipelineStep(std::vector<PipelineStage> stages, PipelineParallel::Loss loss,
+                           const Communicator& communicator, const PipelineShape& shape, bool recompute,
+                           TiedParameters* tied, ReplicaAverages* averages)
+    : stages_(std::move(stages)),
+      loss_(std::move(loss)),
+      communicator_(communicator),
+      shape_(shape),
+      rank_(communicator_.rank()),
+      recompute_(recompute),
+      tied_(tied),
+      averages_(averages),
+      training_(communicator_, MessagePlan(shape, rank_, true)),
+      evaluation_(communicator_, MessagePlan(shape, rank_, false)),
+      words_(static_cast<std::size_t>(shape.ranks)) {}
+
+std::optional<double> PipelineStep::step(const at::Tensor& input, const at::Tensor& target) {
+  const c10::AutoGradMode with_graph(true);
+  const auto begin = Clock::now();
+  last_ = {.steps = 1};
+  Pass pass{Kind::step, is_first() ? input : at::Tensor(), is_last() ? target : at::Tensor(), false, 0, {}};
+  run(pass, training_);
+  last_.total = Clock::now() - begin;
+  try {
+    // Averages first: with the same bits in all pipelines, their sums are the same too.
+    if (averages_ != nullptr) averages_->average();
+    if (tied_ != nullptr) tied_->finish();
+  } catch (const std::exception& error) {
+    fail(error, training_);
+  }
+  ++total_.steps;
+  total_.most_held = std::max(total_.most_held, last_.most_held);
+  total_.computing += last_.computing;
+  total_.total += last_.total;
+  last_loss_ = pass.loss / shape_.micro_batches;
+  if (!is_last()) return {};
+  return last_loss_;
+}
+
+at::Tensor PipelineStep::forward(const at::Tensor& input) {
+  const c10::NoGradGuard no_grad;
+  Pass pass{Kind::forward, is_first() ? input : at::Tensor(), {}, false, 0, {}};
+  run(pass, evaluation_);
+  return is_last() ? at::cat(pass.outputs) : at::Tensor();
+}
+
+double PipelineStep::mean_loss() {
+  if (error_) std::rethrow_exception(error_);
+  std::vector<double> loss{last_loss_};
+  if (is_last() && averages_ != nullptr && averages_->communicator().size() > 1)
+    averages_->communicator().all_reduce(Buffer(loss), ReduceOp::average);
+  communicator_.broadcast(Buffer(loss), shape_.ranks - 1);
+  return loss[0];
+}
+
+void PipelineStep::run(Pass& pass, BorderExchange& exchange) {
+  if (error_) std::rethrow_exception(error_);
+  try {
+    start_agreement(pass);
+    run_actions(pass, exchange);
+    exchange.finish();
+  } catch (const Refused& refused) {
+    held_.clear();
+    if (tied_ != nullptr && pass.kind == Kind::step) tied_->restore();
+    std::rethrow_exception(refused.error);
+  } catch (const std::exception& error) {
+    fail(error, exchange);
+  }
+}
+
+void PipelineStep::run_actions(Pass& pass, BorderExchange& exchange) {
+  if (tied_ != nullptr && pass.kind == Kind::step) tied_->begin();
+  const std::vector<Action>& actions = exchange.plan().actions;
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    // The first stage computes its first output while ranks agree.
+    if (i > 0 || !is_first() || !problem_.empty()) agree(pass, exchange);
+    if (pass.is_agreed) exchange.post(i);
+    if (actions[i].is_forward) {
+      forward_one(pass, exchange, i);
+    } else {
+      backward_one(exchange, i);
+    }
+  }
+}
+
+void PipelineStep::forward_one(Pass& pass, BorderExchange& exchange, std::size_t index) {
+  const Action action = exchange.plan().actions[index];
+  const int stage = exchange.plan().stage_of(action);
+  const bool has_graph = pass.kind == Kind::step;
+  Held held;
+  if (stage == 0) {
+    held.input = micro_batch_of(pass.input, action.micro_batch);
+  } else {
+    held.input = exchange.receive_for(index);
+    if (has_graph && exchange.has_gradient(stage - 1)) held.input.set_requires_grad(true);
+  }
+  const auto begin = Clock::now();
+  const auto& compute = stages_[static_cast<std::size_t>(action.chunk)].forward;
+  held.output = recompute_ && has_graph ? kolo::checkpoint(compute, held.input) : compute(held.input);
+  if (!held.output.defined())
+    throw InvalidArgument("stage " + std::to_string(stage) + " computes an undefined tensor", {});
+  if (stage == shape_.last_stage()) {
+    if (!has_graph) {
+      pass.outputs.push_back(held.output);
+    } else {
+      held.output = loss_(held.output, micro_batch_of(pass.target, action.micro_batch));
+      pass.loss += held.output.item().toDouble();
+    }
+  }
+  last_.computing += Clock::now() - begin;
+  agree(pass, exchange);
+  exchange.send_output(action, held.output);
+  if (!has_graph) return;
+  held_.emplace(std::pair(action.chunk, action.micro_batch), std::move(held));
+  last_.most_held = std::max(last_.most_held, static_cast<int>(held_.size()));
+}
+
+void PipelineStep::backward_one(BorderExchange& exchange, std::size_t index) {
+  const Action action = exchange.plan().actions[index];
+  const auto found = held_.find({action.chunk, action.micro_batch});
+  Held& held = found->second;
+  at::Tensor gradient = exchange.receive_for(index);
+  const auto begin = Clock::now();
+  if (held.output.requires_grad()) {
+    const WithoutAutocast without_autocast;
+    const bool is_loss = exchange.plan().stage_of(action) == shape_.last_stage();
+    if (is_loss) gradient = at::full_like(held.output, 1.0 / shape_.micro_batches);
+    torch::autograd::backward({held.output}, {gradient});
+  }
+  last_.computing += Clock::now() - begin;
+  if (held.input.is_leaf()) exchange.send_gradient(action, held.input.grad());
+  held_.erase(found);
+}
+
+at::Tensor PipelineStep::micro_batch_of(const at::Tensor& batch, int index) const {
+  const std::int64_t part = batch.size(0) / shape_.micro_batches;
+  return batch.narrow(0, index * part, part);
+}
+
+std::string PipelineStep::problem_in(const Pass& pass) const {
+  const auto problem_of_tensor = [&](const at::Tensor& tensor, const char* name) -> std::string {
+    if (!tensor.defined() || tensor.dim() == 0)
+      return "the stage needs the " + std::string(name) + " of the batch, and has none";
+    if (tensor.size(0) > 0 && tensor.size(0) % shape_.micro_batches == 0) return {};
+    return "the " + std::string(name) + " of " + std::to_string(tensor.size(0)) +
+           " samples cannot be cut into " + std::to_string(shape_.micro_batches) + " equal micro-batches";
+  };
+  std::string problem;
+  if (is_first()) problem = problem_of_tensor(pass.input, "input");
+  if (problem.empty() && is_last() && pass.kind == Kind::step)
+    problem = problem_of_tensor(pass.target, "target");
+  return problem;
+}
+
+void PipelineStep::start_agreement(const Pass& pass) {
+  problem_ = problem_in(pass);
+  std::vector<std::int64_t> likeness;
+  if (is_first() && problem_.empty()) {
+    likeness = pass.input.sizes().vec();
+    likeness.push_back(static_cast<std::int64_t>(pass.input.scalar_type()));
+  }
+  for (const PipelineStage& stage : stages_) {
+    for (const at::Tensor& parameter : stage.module->parameters())
+      likeness.push_back(parameter.requires_grad() ? 1 : 0);
+  }
+  auto& before = likeness_[pass.kind];
+  own_word_ = static_cast<std::uint64_t>(pass.kind) + (problem_.empty() ? 0 : kHasProblem) +
+              (before == likeness ? 0 : kIsChanged);
+  before = std::move(likeness);
+  agreement_ = communicator_.all_gather_async(ConstBuffer(&own_word_, 1, DType::uint64), Buffer(words_));
+}
+
+void PipelineStep::agree(Pass& pass, BorderExchange& exchange) {
+  if (std::exchange(pass.is_agreed, true)) return;
+  agreement_.wait();
+  bool has_problem = false, is_changed = false;
+  std::vector<std::uint64_t> kinds;
+  for (const std::uint64_t word : words_) {
+    has_problem = has_problem || (word & kHasProblem) != 0;
+    is_changed = is_changed || (word & kIsChanged) != 0;
+    kinds.push_back(word & 1);
+  }
+  const auto refuse = [this](auto error) {
+    likeness_.clear();
+    throw Refused{std::make_exception_ptr(std::move(error))};
+  };
+  if (const auto odd = find_odd(kinds)) {
+    const auto call_of = [&](int rank) {
+      return "rank " + std::to_string(rank) + " calls " +
+             (kinds[static_cast<std::size_t>(rank)] == 0 ? "step()" : "forward()");
+    };
+    refuse(MismatchError(call_of(odd->rank) + " where " + call_of(odd->usual), {.peer = odd->rank}));
+  }
+  if (has_problem) {
+    const auto complaint = first_complaint(communicator_, problem_);
+    refuse(InvalidArgument("rank " + std::to_string(complaint->rank) + ": " + complaint->text,
+                           {.peer = complaint->rank}));
+  }
+  exchange.begin(!is_changed);
+}
+
+void PipelineStep::fail(const std::exception& error, BorderExchange& exchange) {
+  const std::exception_ptr thrown = std::current_exception();
+  const auto* const torch_error = dynamic_cast<const c10::Error*>(&error);
+  const std::string reason = torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
+  error_ = comes_to_all(error) ? thrown : leave(communicator_, reason);
+  held_.clear();
+  static_cast<void>(problem_of([&] { agreement_.wait(); }));  // it borrows memory
+  exchange.settle();
+  if (tied_ != nullptr) tied_->restore();
+  std::rethrow_exception(thrown);
+}
+
+}  // namespace kolo::train
