@@ -1,0 +1,121 @@
+#include <ATen/Functions.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "kolo/error.hpp"
+#include "kolo/train/partition.hpp"
+#include "pipeline/allocated_bytes.hpp"
+
+namespace kolo {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kWarmUp = 2;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+double middle_of(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
+}
+
+/// Buffers and gradients as they were when it was made.
+class Kept {
+ public:
+  explicit Kept(const torch::nn::Module& module) {
+    for (const at::Tensor& buffer : module.buffers()) buffers_.emplace_back(buffer, buffer.clone());
+    for (const at::Tensor& parameter : module.parameters())
+      gradients_.emplace_back(parameter, std::exchange(parameter.mutable_grad(), at::Tensor()));
+  }
+  ~Kept() {
+    const c10::NoGradGuard no_grad;
+    for (const auto& [buffer, values] : buffers_) buffer.copy_(values);
+    for (const auto& [parameter, gradient] : gradients_) parameter.mutable_grad() = gradient;
+  }
+  Kept(const Kept&) = delete;
+  Kept& operator=(const Kept&) = delete;
+
+ private:
+  std::vector<std::pair<at::Tensor, at::Tensor>> buffers_, gradients_;
+};
+
+/// The layers one after the other, each with a graph of its own, as stages would have it.
+void run_layers(torch::nn::Sequential& layers, const at::Tensor& input,
+                std::vector<std::pair<std::vector<double>, std::vector<double>>>& times) {
+  at::Tensor x = input.detach();
+  std::size_t index = 0;
+  for (torch::nn::AnyModule& layer : *layers) {
+    at::Tensor own = x;
+    if (index > 0 && c10::isFloatingType(x.scalar_type())) own = x.detach().set_requires_grad(true);
+    const at::Tensor given = own.requires_grad() ? own.clone() : own;  // no leaf: layers may work in place
+    const auto begin = Clock::now();
+    const at::Tensor output = layer.forward(given);
+    const double forward = seconds_since(begin);
+    double backward = 0;
+    if (output.requires_grad()) {
+      const at::Tensor gradient = at::ones_like(output);
+      const auto begin_backward = Clock::now();
+      torch::autograd::backward({output}, {gradient});
+      backward = seconds_since(begin_backward);
+    }
+    times[index].first.push_back(forward);
+    times[index].second.push_back(backward);
+    x = output.detach();
+    ++index;
+  }
+}
+
+/// The bytes that each layer leaves behind, in one graph of all of them.
+void measure_memory(torch::nn::Sequential& layers, const at::Tensor& input, std::vector<LayerCost>& costs) {
+  const train::AllocatedBytes allocated;
+  at::Tensor x = input.detach();
+  std::int64_t before = allocated.bytes();
+  std::size_t index = 0;
+  for (torch::nn::AnyModule& layer : *layers) {
+    x = layer.forward(x);
+    const std::int64_t now = allocated.bytes();
+    costs[index].output_bytes = x.nbytes();
+    costs[index].activation_bytes = static_cast<std::uint64_t>(std::max<std::int64_t>(now - before, 0));
+    before = now;
+    ++index;
+  }
+}
+
+}  // namespace
+
+std::vector<LayerCost> measure_layers(torch::nn::Sequential layers, const at::Tensor& input, int repeats) {
+  if (layers.is_empty() || layers->size() == 0) throw InvalidArgument("there are no layers to measure", {});
+  if (repeats < 1) throw InvalidArgument("layers have to run once at least to be measured", {});
+  const c10::AutoGradMode with_graph(true);
+  const Kept kept(*layers);
+  std::vector<LayerCost> costs;
+  for (const auto& child : layers->named_children()) {
+    LayerCost cost{.name = child.key()};
+    for (const at::Tensor& parameter : child.value()->parameters())
+      cost.parameters += static_cast<std::uint64_t>(parameter.numel());
+    costs.push_back(std::move(cost));
+  }
+  std::vector<std::pair<std::vector<double>, std::vector<double>>> times(costs.size());
+  for (int i = 0; i < kWarmUp; ++i) run_layers(layers, input, times);
+  for (auto& [forward, backward] : times) {
+    forward.clear();
+    backward.clear();
+  }
+  for (int i = 0; i < repeats; ++i) run_layers(layers, input, times);
+  for (std::size_t i = 0; i < costs.size(); ++i) {
+    costs[i].forward_s = middle_of(times[i].first);
+    costs[i].backward_s = middle_of(times[i].second);
+  }
+  measure_memory(layers, input, costs);
+  return costs;
+}
+
+}  // namespace kolo
