@@ -7,6 +7,7 @@ from pathlib import Path
 import batch_results
 import batch_tables
 import language_model_table
+import latency_table
 import local_tables
 import scaling_table
 import server_tables
@@ -176,7 +177,7 @@ def data(_, __):
 TABLES = {"rates": rates, "accuracy": accuracy, "compression": compression, "sparse": sparse, "drivers": drivers,
           "data": data, **batch_tables.TABLES, **local_tables.TABLES, "scaling": scaling_table.scaling,
           "language-model": language_model_table.language_model, "sharded": sharded_table.sharded, **sum_precision_table.TABLES,
-          "server": server_tables.server}
+          "latency": latency_table.latency, "server": server_tables.server}
 
 
 def seconds(value):
@@ -239,7 +240,8 @@ def drivers_summary(rows):
 
 SUMMARIES = {"sparse": sparse_summary, "drivers": drivers_summary, "data": data_summary,
              "scaling": scaling_table.scaling_summary, "language-model": language_model_table.language_model_summary,
-             "sharded": sharded_table.sharded_summary, **sum_precision_table.SUMMARIES, "server": server_tables.server_summary}
+             "sharded": sharded_table.sharded_summary, **sum_precision_table.SUMMARIES,
+             "latency": latency_table.latency_summary, "server": server_tables.server_summary}
 
 
 def summary(table, rows):
