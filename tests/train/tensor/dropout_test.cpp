@@ -1,0 +1,61 @@
+// Dropout: the same on ranks with the same data, and together what one process drops.
+#include "kolo/train/split_dropout.hpp"
+
+#include <gtest/gtest.h>
+
+#include "kolo/error.hpp"
+#include "kolo/train/activation_checkpoint.hpp"
+#include "train/tensor/training.hpp"
+
+namespace kolo::test {
+namespace {
+
+Split split_of(std::int64_t dimension, std::int64_t whole, int rank, int ranks) {
+  return {dimension, slice_of(whole, rank, ranks), whole};
+}
+
+TEST(SplitDropout, SlicesDropWhatOneProcessDropsOfTheWhole) {
+  const at::Tensor x = at::ones({6, 7, 5});
+  const at::Tensor whole = split_dropout(x, 0.4, {}, seeded(3));
+  EXPECT_TRUE(at::equal(whole, split_dropout(x, 0.4, {}, seeded(3)))) << "replicated: the same everywhere";
+  EXPECT_FALSE(at::equal(whole, split_dropout(x, 0.4, {}, seeded(4))));
+  for (const std::int64_t dimension : {0, 1, 2, -1}) {
+    std::vector<at::Tensor> parts;
+    for (int rank = 0; rank < 3; ++rank) {
+      const Split split = split_of(dimension, x.size(dimension), rank, 3);
+      parts.push_back(
+          split_dropout(x.narrow(dimension, split.slice.begin, split.slice.length), 0.4, split, seeded(3)));
+    }
+    EXPECT_TRUE(at::equal(at::cat(parts, dimension), whole)) << dimension;
+  }
+}
+
+TEST(SplitDropout, DropsAsManyAsAskedForAndScalesTheRest) {
+  const at::Tensor x = at::ones({200, 500}).set_requires_grad(true);
+  const auto generator = seeded(1);
+  const at::Tensor y = split_dropout(x, 0.3, {}, generator);
+  EXPECT_NEAR((y == 0).to(at::kDouble).mean().item().toDouble(), 0.3, 0.01);
+  EXPECT_NEAR(y.mean().item().toDouble(), 1, 0.02);
+  y.sum().backward();
+  EXPECT_TRUE(at::equal(x.grad(), y.detach())) << "gradients are dropped alike";
+  EXPECT_FALSE(at::equal(y, split_dropout(x, 0.3, {}, generator))) << "the next call drops others";
+  EXPECT_TRUE(split_dropout(x, 0, {}, generator).is_same(x));
+}
+
+TEST(SplitDropout, PartsThatBackwardComputesAnewDropTheSame) {
+  torch::manual_seed(5);
+  const at::Tensor x = at::ones({50}).set_requires_grad(true);
+  const at::Tensor y = checkpoint([](const at::Tensor& z) { return split_dropout(z * z, 0.5); }, x);
+  y.sum().backward();
+  EXPECT_TRUE(at::equal(x.grad(), 2 * y.detach()));
+}
+
+TEST(SplitDropout, RefusesWhatCannotBe) {
+  const at::Tensor x = at::ones({4, 4});
+  EXPECT_THROW(split_dropout(x, 1), InvalidArgument);
+  EXPECT_THROW(split_dropout(x, -0.1), InvalidArgument);
+  EXPECT_THROW(split_dropout(x, 0.5, split_of(0, 9, 0, 2)), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace kolo::test

@@ -1,0 +1,150 @@
+// Which parameters are whole and which are slices: names, norms, whole values and back.
+#include <gtest/gtest.h>
+#include <torch/nn/modules/linear.h>
+
+#include <cmath>
+
+#include "kolo/error.hpp"
+#include "kolo/train/clip_gradients.hpp"
+#include "kolo/train/mixture_of_experts.hpp"
+#include "kolo/train/parallel_branches.hpp"
+#include "kolo/train/parallel_transformer_layer.hpp"
+#include "kolo/train/tensor_parallel.hpp"
+#include "train/support/ranks.hpp"
+#include "train/tensor/training.hpp"
+
+namespace kolo::test {
+namespace {
+
+/// A plain layer, a parallel one and branches. Random numbers of the branches are overwritten.
+struct MixedImpl : torch::nn::Module {
+  MixedImpl(Communicator& group, double seed) : plain(4, 4), layer(nullptr), branches(nullptr) {
+    register_module("plain", plain);
+    layer = register_module(
+        "layer", ParallelTransformerLayer(
+                     ParallelTransformerLayerOptions{.width = 4, .heads = 4, .generator = seeded(1)}, group));
+    group.barrier();
+    const auto make = [] { return torch::nn::Sequential(torch::nn::Linear(4, 4)); };
+    branches =
+        register_module("branches", ParallelBranches(std::vector<ParallelBranchesImpl::MakeBranch>(4, make),
+                                                     ParallelBranchesOptions{}, group));
+    const c10::NoGradGuard no_grad;
+    for (const auto& parameter : tensor_parallel_parameters(*this)) {
+      // The same number in each element of a name, whatever the rank.
+      parameter.parameter.detach().fill_(seed + static_cast<double>(parameter.name.size()) / 100);
+    }
+  }
+  torch::nn::Linear plain;
+  ParallelTransformerLayer layer;
+  ParallelBranches branches;
+};
+TORCH_MODULE(Mixed);
+
+/// Ranks are threads, which share the default generator: none may draw while others agree on its state.
+Mixed mixed(Communicator& group, double seed) {
+  group.barrier();
+  Mixed made(group, seed);
+  group.barrier();
+  return made;
+}
+
+const TensorParallelParameter& named(const std::vector<TensorParallelParameter>& all,
+                                     const std::string& name) {
+  return *std::ranges::find(all, name, &TensorParallelParameter::name);
+}
+
+TEST(TensorParallelParameters, TellWhatIsReplicatedWhatSlicedAndWhatOwn) {
+  run_all(2, [](Communicator& group) {
+    const Mixed model = mixed(group, 1);
+    const auto all = tensor_parallel_parameters(*model);
+    EXPECT_EQ(all.size(), model->named_parameters().size());
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      EXPECT_EQ(all[i].name, model->named_parameters()[i].key());
+      EXPECT_TRUE(all[i].parameter.is_same(model->named_parameters()[i].value()));
+    }
+    EXPECT_EQ(named(all, "plain.weight").placement, Placement::replicated);
+    EXPECT_EQ(named(all, "layer.mlp.down.bias").placement, Placement::replicated);
+    EXPECT_EQ(named(all, "layer.mlp_norm.weight").placement, Placement::replicated);
+    const auto& in = named(all, "layer.attention.in_weight");
+    EXPECT_EQ(in.placement, Placement::slice);
+    EXPECT_EQ(in.dimension, 1);
+    EXPECT_EQ(in.slice, (Slice{2 * group.rank(), 2}));
+    EXPECT_EQ(in.whole, 4);
+    const auto& down = named(all, "layer.mlp.down.weight");
+    EXPECT_EQ(down.dimension, 1);
+    EXPECT_EQ(down.slice, (Slice{8 * group.rank(), 8}));
+    EXPECT_EQ(named(all, "branches." + std::to_string(2 * group.rank()) + ".0.weight").placement,
+              Placement::own);
+  });
+}
+
+TEST(TensorParallelParameters, NormsAreThoseOfTheWholeModel) {
+  std::vector<double> norms;
+  for (const int ranks : {1, 2, 4}) {
+    run_all(ranks, [&](Communicator& group) {
+      const Mixed model = mixed(group, 1);
+      std::vector<at::Tensor> gradients;
+      for (const at::Tensor& parameter : model->parameters()) {
+        parameter.mutable_grad() = parameter.detach() * 3;
+        gradients.push_back(parameter.grad().clone());
+      }
+      const double norm = clip_tensor_parallel_gradients(*model, 1e9, group);
+      EXPECT_TRUE(at::equal(model->parameters()[0].grad(), gradients[0])) << "below the limit";
+      EXPECT_DOUBLE_EQ(clip_tensor_parallel_gradients(*model, norm / 2, group), norm);
+      for (std::size_t i = 0; i < gradients.size(); ++i)
+        EXPECT_TRUE(at::allclose(model->parameters()[i].grad(), gradients[i] / 2)) << i;
+      EXPECT_NEAR(std::sqrt(tensor_parallel_squared_norm(*model, group)), norm / 2, 1e-4);
+      EXPECT_THROW(clip_tensor_parallel_gradients(*model, 0, group), InvalidArgument);
+      if (group.rank() == 0) norms.push_back(norm);
+      if (ranks == 1) {
+        EXPECT_NEAR(clip_gradients(model->parameters(), 1e9), norm / 2, 1e-4);
+      }
+    });
+  }
+  EXPECT_NEAR(norms[1], norms[0], 1e-6 * norms[0]);
+  EXPECT_NEAR(norms[2], norms[0], 1e-6 * norms[0]);
+}
+
+TEST(TensorParallelParameters, WholeValuesGoToAnotherNumberOfRanks) {
+  Whole saved;
+  run_all(3, [&](Communicator& group) {
+    MixtureOfExperts experts(
+        MixtureOfExpertsOptions{.width = 3, .hidden = 2, .experts = 4, .generator = seeded(1)}, group);
+    const Whole whole = gather_whole_parameters(*experts, group);
+    EXPECT_EQ(whole.at("up").size(0), 4);
+    EXPECT_TRUE(at::equal(whole.at("up").narrow(0, experts->experts.begin, experts->experts.length),
+                          experts->up.detach()));
+    if (group.rank() == 2) saved = whole;
+  });
+  run_all(2, [&](Communicator& group) {
+    MixtureOfExperts experts(
+        MixtureOfExpertsOptions{.width = 3, .hidden = 2, .experts = 4, .generator = seeded(2)}, group);
+    EXPECT_FALSE(at::equal(experts->gate, saved.at("gate")));
+    load_whole_parameters(*experts, saved);
+    for (const auto& [name, value] : gather_whole_parameters(*experts, group))
+      EXPECT_TRUE(at::equal(value, saved.at(name))) << name;
+    Whole wrong = saved;
+    wrong["down"] = at::ones({4, 3, 1});
+    wrong["gate"] = at::zeros({4, 3});
+    EXPECT_THROW(load_whole_parameters(*experts, wrong), InvalidArgument);
+    EXPECT_TRUE(at::equal(experts->gate, saved.at("gate"))) << "none has changed";
+    wrong.erase("down");
+    EXPECT_THROW(load_whole_parameters(*experts, wrong), InvalidArgument);
+  });
+}
+
+TEST(TensorParallelParameters, WhatOneRankHasIsGatheredToo) {
+  run_all(3, [](Communicator& group) {
+    const Mixed model = mixed(group, 1);
+    const Whole whole = gather_whole_parameters(*model, group);
+    for (int branch = 0; branch < 4; ++branch)
+      EXPECT_TRUE(whole.contains("branches." + std::to_string(branch) + ".0.weight")) << branch;
+    const Mixed other = mixed(group, 2);
+    load_whole_parameters(*other, whole);
+    for (std::size_t i = 0; i < model->parameters().size(); ++i)
+      EXPECT_TRUE(at::equal(other->parameters()[i], model->parameters()[i]));
+  });
+}
+
+}  // namespace
+}  // namespace kolo::test

@@ -1,0 +1,82 @@
+// MixtureOfExperts: a layer of many networks, of which each token uses one or two, divided among ranks.
+#pragma once
+
+#include "kolo/train/libtorch.hpp"
+
+#include <ATen/core/Generator.h>
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <cstdint>
+#include <iosfwd>
+#include <vector>
+
+#include "kolo/communicator.hpp"
+#include "kolo/train/parallel_mlp.hpp"
+#include "kolo/train/tensor_parallel.hpp"
+
+namespace kolo {
+
+struct MixtureOfExpertsOptions {
+  std::int64_t width = 0;    ///< features of inputs and outputs
+  std::int64_t hidden = 0;   ///< features within an expert
+  std::int64_t experts = 0;  ///< of all ranks; as many as ranks or more
+  int chosen = 1;            ///< experts that a token uses: 1 or 2
+  /// An expert takes so many times its equal part of the choices, rounded up; 0: all that choose it.
+  double capacity_factor = 0;
+  Activation activation = Activation::relu;
+  at::Generator generator = {};
+};
+
+/// A gate sends each token to the experts that it gives the highest probability, which are on whatever rank,
+/// and adds up what they return (N. Shazeer et al.: "Outrageously Large Neural Networks: The
+/// Sparsely-Gated Mixture-of-Experts Layer", ICLR 2017, section 2, without noise; D. Lepikhin et al.:
+/// "GShard", 2020, section 3, for two experts; W. Fedus, B. Zoph, N. Shazeer: "Switch Transformers", JMLR
+/// 2022, section 2, for one, the capacity and the loss). One expert's output counts by its probability, two
+/// experts' by their parts of the sum of both.
+///
+/// Each rank has its own tokens, as many as it likes, perhaps none, and slice_of() the experts. The ranks
+/// together compute what one process makes of all tokens in the order of the ranks. Forward is an all_gather
+/// of the numbers of choices, and two all_to_all, in which a rank sends and receives as many tokens as chose
+/// an expert elsewhere; backward two all_to_all, and an all_reduce of the gate's gradient. The loss is the
+/// sum of what the ranks compute of their tokens (see tensor_functions.hpp): a rank's loss that is the mean
+/// over its tokens is divided by the number of ranks before backward().
+///
+/// First choices come before second ones, and within them tokens in their order: those that find an expert
+/// full are dropped by it, so that only the residual around the layer carries them. The gate computes in
+/// float32, or float64. Construction as of all parallel modules: see parallel_linear.hpp.
+class MixtureOfExpertsImpl : public torch::nn::Module, public TensorParallelModule {
+ public:
+  MixtureOfExpertsImpl(const MixtureOfExpertsOptions& options, Communicator group);
+
+  /// `x` [..., width], this rank's tokens; returns the same shape.
+  at::Tensor forward(const at::Tensor& x);
+
+  /// Of the last forward(), of all ranks' tokens, the same on all ranks:
+  /// experts * sum over experts of (part of the first choices) * (mean probability), which is 1 where loads
+  /// are even (Fedus et al., equation 4). Added to the loss on every rank, times 0.01 say, it counts once.
+  at::Tensor balance_loss() const { return balance_loss_; }
+  /// Choices of each expert, dropped ones too, and how many were dropped.
+  const std::vector<std::int64_t>& loads() const noexcept { return loads_; }
+  std::int64_t dropped() const noexcept { return dropped_; }
+
+  std::vector<SlicedParameter> sliced_parameters() const override;
+  void pretty_print(std::ostream& stream) const override;
+
+  MixtureOfExpertsOptions options;
+  Slice experts;               ///< this rank's
+  at::Tensor gate;             ///< [experts of all ranks, width], replicated
+  at::Tensor up, up_bias;      ///< [this rank's experts, hidden, width], [.., hidden]
+  at::Tensor down, down_bias;  ///< [this rank's experts, width, hidden], [.., width]
+
+ private:
+  at::Tensor run_experts(const at::Tensor& tokens, const std::vector<std::int64_t>& of_expert) const;
+
+  Communicator group_;
+  at::Tensor balance_loss_;
+  std::vector<std::int64_t> loads_;
+  std::int64_t dropped_ = 0;
+};
+TORCH_MODULE(MixtureOfExperts);
+
+}  // namespace kolo

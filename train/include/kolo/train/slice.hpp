@@ -1,0 +1,25 @@
+// Slices: which part of a whole each rank of a group holds. Needs no libtorch.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace kolo {
+
+/// `length` of the elements of a whole, from `begin` on.
+struct Slice {
+  std::int64_t begin = 0;
+  std::int64_t length = 0;
+
+  std::int64_t end() const noexcept { return begin + length; }
+  bool operator==(const Slice&) const noexcept = default;
+};
+
+/// What rank `rank` of `ranks` holds of `whole` elements. Slices follow each other in the order of the ranks
+/// and are equally long; where `ranks` does not divide `whole`, the first ones have one element more. Throws
+/// InvalidArgument for a negative `whole` and a rank that is none.
+Slice slice_of(std::int64_t whole, int rank, int ranks);
+/// The lengths of all ranks' slices.
+std::vector<std::int64_t> slice_lengths(std::int64_t whole, int ranks);
+
+}  // namespace kolo

@@ -1,0 +1,132 @@
+#include "tensor/group_collectives.hpp"
+
+#include <ATen/Functions.h>
+#include <ATen/WrapDimUtils.h>
+
+#include <numeric>
+#include <string>
+
+#include "kolo/error.hpp"
+#include "kolo/train/tensor.hpp"
+
+namespace kolo::train {
+namespace {
+
+using Sizes = std::vector<std::int64_t>;
+
+/// KOLO_WIRE is meant for gradients that are averaged, not for activations.
+constexpr Wire kAsItIs = Wire::native;
+
+std::int64_t sum_of(const Lengths& lengths) {
+  return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+}
+
+std::int64_t product_of(const Sizes& sizes) {
+  return std::accumulate(sizes.begin(), sizes.end(), std::int64_t{1}, std::multiplies<>());
+}
+
+void require_length(const at::Tensor& tensor, std::int64_t dimension, std::int64_t length) {
+  if (tensor.size(dimension) == length) return;
+  throw InvalidArgument("dimension " + std::to_string(dimension) + " of a tensor of " +
+                            c10::str(tensor.sizes()) + " has " + std::to_string(tensor.size(dimension)) +
+                            " elements where this rank's slice has " + std::to_string(length),
+                        {});
+}
+
+Sizes with_length(const at::Tensor& tensor, std::int64_t dimension, std::int64_t length) {
+  Sizes sizes = tensor.sizes().vec();
+  sizes[static_cast<std::size_t>(dimension)] = length;
+  return sizes;
+}
+
+/// The parts of `tensor` along `dimension`, one behind the other.
+at::Tensor packed(const at::Tensor& tensor, std::int64_t dimension, const Lengths& lengths) {
+  if (dimension == 0) return tensor.contiguous().flatten();
+  std::vector<at::Tensor> parts;
+  for (const at::Tensor& part : at::split_with_sizes(tensor, lengths, dimension))
+    parts.push_back(part.reshape({-1}));
+  return at::cat(parts);
+}
+
+/// The opposite: parts of these shapes, beside each other along `dimension`.
+at::Tensor unpacked(const at::Tensor& flat, const std::vector<Sizes>& shapes, std::int64_t dimension) {
+  std::vector<at::Tensor> parts;
+  std::int64_t begin = 0;
+  for (const Sizes& shape : shapes) {
+    const std::int64_t elements = product_of(shape);
+    parts.push_back(flat.narrow(0, begin, elements).view(shape));
+    begin += elements;
+  }
+  return at::cat(parts, dimension);
+}
+
+std::vector<std::uint64_t> elements_of(const Lengths& lengths, std::int64_t elements_each) {
+  std::vector<std::uint64_t> counts;
+  for (const std::int64_t length : lengths)
+    counts.push_back(static_cast<std::uint64_t>(length * elements_each));
+  return counts;
+}
+
+std::size_t own(const Communicator& communicator) {
+  return static_cast<std::size_t>(communicator.rank());
+}
+
+}  // namespace
+
+at::Tensor reduce_of_group(const at::Tensor& tensor, Communicator& communicator, ReduceOp operation) {
+  const at::Tensor in = tensor.contiguous();
+  const at::Tensor out = at::empty_like(in);
+  communicator.all_reduce(buffer_of(in), buffer_of(out), operation, {.wire = kAsItIs});
+  return out;
+}
+
+at::Tensor gather_of_group(const at::Tensor& tensor, std::int64_t dimension, const Lengths& lengths,
+                           Communicator& communicator) {
+  dimension = at::maybe_wrap_dim(dimension, tensor.dim());
+  require_length(tensor, dimension, lengths[own(communicator)]);
+  const std::int64_t each = product_of(with_length(tensor, dimension, 1));
+  const at::Tensor in = tensor.contiguous();
+  const at::Tensor out = at::empty({each * sum_of(lengths)}, in.options());
+  communicator.all_gather(buffer_of(in), buffer_of(out), elements_of(lengths, each));
+  if (dimension == 0) return out.view(with_length(tensor, 0, sum_of(lengths)));
+  std::vector<Sizes> shapes;
+  for (const std::int64_t length : lengths) shapes.push_back(with_length(tensor, dimension, length));
+  return unpacked(out, shapes, dimension);
+}
+
+at::Tensor scattered_sum_of_group(const at::Tensor& tensor, std::int64_t dimension, const Lengths& lengths,
+                                  Communicator& communicator) {
+  dimension = at::maybe_wrap_dim(dimension, tensor.dim());
+  require_length(tensor, dimension, sum_of(lengths));
+  const std::int64_t each = product_of(with_length(tensor, dimension, 1));
+  const at::Tensor in = packed(tensor, dimension, lengths);
+  const at::Tensor out = at::empty(with_length(tensor, dimension, lengths[own(communicator)]), in.options());
+  communicator.reduce_scatter(buffer_of(in), buffer_of(out), ReduceOp::sum, elements_of(lengths, each));
+  return out;
+}
+
+at::Tensor exchange_of_group(const at::Tensor& tensor, std::int64_t split, const Lengths& split_lengths,
+                             std::int64_t joined, const Lengths& joined_lengths, Communicator& communicator) {
+  split = at::maybe_wrap_dim(split, tensor.dim());
+  joined = at::maybe_wrap_dim(joined, tensor.dim());
+  require_length(tensor, split, sum_of(split_lengths));
+  if (split != joined) require_length(tensor, joined, joined_lengths[own(communicator)]);
+  const std::int64_t each_sent = product_of(with_length(tensor, split, 1));
+  std::vector<Sizes> shapes;
+  std::vector<std::uint64_t> received;
+  for (const std::int64_t length : joined_lengths) {
+    Sizes shape = tensor.sizes().vec();
+    if (split != joined) shape[static_cast<std::size_t>(split)] = split_lengths[own(communicator)];
+    shape[static_cast<std::size_t>(joined)] = length;
+    received.push_back(static_cast<std::uint64_t>(product_of(shape)));
+    shapes.push_back(std::move(shape));
+  }
+  const at::Tensor in = packed(tensor, split, split_lengths);
+  const auto elements =
+      static_cast<std::int64_t>(std::accumulate(received.begin(), received.end(), std::uint64_t{0}));
+  const at::Tensor out = at::empty({elements}, in.options());
+  communicator.all_to_all(buffer_of(in), buffer_of(out), elements_of(split_lengths, each_sent), received);
+  return unpacked(out, shapes, joined);
+}
+
+}  // namespace kolo::train

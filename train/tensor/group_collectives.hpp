@@ -1,0 +1,38 @@
+// Collectives of tensors along a dimension, as autograd does not see them.
+#pragma once
+
+#include "kolo/train/libtorch.hpp"
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "kolo/communicator.hpp"
+
+namespace kolo::train {
+
+using Lengths = std::vector<std::int64_t>;
+
+// All are collective, and return contiguous tensors. Where the shape is not that of the lengths they throw
+// InvalidArgument, before any byte moves.
+
+/// The reduction of all ranks' tensors, which have one shape.
+at::Tensor reduce_of_group(const at::Tensor& tensor, Communicator& communicator,
+                           ReduceOp operation = ReduceOp::sum);
+
+/// All ranks' tensors beside each other along `dimension`, in which rank r's has lengths[r] elements.
+at::Tensor gather_of_group(const at::Tensor& tensor, std::int64_t dimension, const Lengths& lengths,
+                           Communicator& communicator);
+
+/// Of the sum of all ranks' tensors this rank's part along `dimension`: rank r gets lengths[r] elements.
+at::Tensor scattered_sum_of_group(const at::Tensor& tensor, std::int64_t dimension, const Lengths& lengths,
+                                  Communicator& communicator);
+
+/// Gives rank r its part along `split`, of split_lengths[r] elements, and lays what comes from rank s, which
+/// has joined_lengths[s] elements along `joined`, beside each other along that dimension. The two dimensions
+/// may be one: then split_lengths are what this rank sends and joined_lengths what it receives.
+at::Tensor exchange_of_group(const at::Tensor& tensor, std::int64_t split, const Lengths& split_lengths,
+                             std::int64_t joined, const Lengths& joined_lengths, Communicator& communicator);
+
+}  // namespace kolo::train

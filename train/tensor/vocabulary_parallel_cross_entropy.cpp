@@ -1,0 +1,69 @@
+#include "kolo/train/vocabulary_parallel_cross_entropy.hpp"
+
+#include <ATen/Functions.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "kolo/error.hpp"
+#include "kolo/train/slice.hpp"
+#include "tensor/communicate.hpp"
+#include "tensor/group_collectives.hpp"
+#include "tensor/whole_values.hpp"
+
+namespace kolo {
+namespace {
+
+/// `scores` [places, slice]; `own` the targets' numbers within the slice, 0 where `elsewhere`.
+class SplitCrossEntropy : public torch::autograd::Function<SplitCrossEntropy> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& scores,
+                            const at::Tensor& own, const at::Tensor& elsewhere, Communicator group) {
+    const bool is_short = scores.scalar_type() == at::kHalf || scores.scalar_type() == at::kBFloat16;
+    const at::Tensor values = is_short ? scores.to(at::kFloat) : scores;
+    const at::Tensor most = at::amax(values, {-1});
+    const at::Tensor shifted =
+        values - (group.size() > 1 ? train::reduce_of_group(most, group, ReduceOp::max) : most).unsqueeze(-1);
+    const at::Tensor powers = shifted.exp();
+    const at::Tensor right = shifted.gather(-1, own.unsqueeze(-1)).squeeze(-1).masked_fill(elsewhere, 0);
+    at::Tensor sums = at::stack({powers.sum(-1), right});
+    if (group.size() > 1) sums = train::reduce_of_group(sums, group);
+    context->save_for_backward({powers / sums[0].unsqueeze(-1), own, elsewhere});
+    context->saved_data["type"] = static_cast<std::int64_t>(scores.scalar_type());
+    return sums[0].log() - sums[1];
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    train::refuse_second_derivative("vocabulary_parallel_cross_entropy()");
+    const auto saved = context->get_saved_variables();
+    const at::Tensor is_right = saved[2].logical_not().to(saved[0].scalar_type()).unsqueeze(-1);
+    const at::Tensor below = saved[0].scatter_add(-1, saved[1].unsqueeze(-1), is_right.neg());
+    const auto type = static_cast<at::ScalarType>(context->saved_data["type"].toInt());
+    return {(below * gradients[0].unsqueeze(-1)).to(type), {}, {}, {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor vocabulary_parallel_cross_entropy(const at::Tensor& scores, const at::Tensor& targets,
+                                             std::int64_t vocabulary, const Communicator& group,
+                                             const VocabularyParallelCrossEntropyOptions& options) {
+  train::require_enough(vocabulary, "elements of the vocabulary", group.size());
+  const Slice slice = slice_of(vocabulary, group.rank(), group.size());
+  train::require_features(scores, slice.length, "vocabulary_parallel_cross_entropy()");
+  if (scores.sizes().slice(0, static_cast<std::size_t>(scores.dim() - 1)) != targets.sizes()) {
+    throw InvalidArgument(
+        "scores of " + c10::str(scores.sizes()) + " do not fit targets of " + c10::str(targets.sizes()), {});
+  }
+  const at::Tensor flat = targets.flatten();
+  const at::Tensor ignored = flat == options.ignore_index;
+  train::require_in_vocabulary(flat.masked_fill(ignored, 0), vocabulary);
+  const at::Tensor own = flat - slice.begin;
+  const at::Tensor elsewhere = (own < 0).logical_or(own >= slice.length).logical_or(ignored);
+  const at::Tensor losses = SplitCrossEntropy::apply(scores.reshape({-1, slice.length}),
+                                                     own.masked_fill(elsewhere, 0), elsewhere, group)
+                                .masked_fill(ignored, 0);
+  if (!options.mean) return losses.view(targets.sizes());
+  return losses.sum() / (flat.numel() - ignored.sum());
+}
+
+}  // namespace kolo

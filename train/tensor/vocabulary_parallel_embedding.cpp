@@ -1,0 +1,51 @@
+#include "kolo/train/vocabulary_parallel_embedding.hpp"
+
+#include <ATen/Functions.h>
+
+#include <ostream>
+#include <sstream>
+#include <utility>
+
+#include "kolo/error.hpp"
+#include "kolo/train/tensor_functions.hpp"
+#include "tensor/whole_values.hpp"
+
+namespace kolo {
+
+VocabularyParallelEmbeddingImpl::VocabularyParallelEmbeddingImpl(
+    const VocabularyParallelEmbeddingOptions& options_, Communicator group)
+    : options(options_), group_(std::move(group)) {
+  std::ostringstream text;
+  text << std::boolalpha << "vocabulary " << options.vocabulary << ", features " << options.features
+       << ", sequence " << options.sequence;
+  train::agree_on_module("VocabularyParallelEmbedding", group_, text.str(), &options.generator, [&] {
+    train::require_enough(options.vocabulary, "rows (vocabulary)", group_.size());
+    train::require_positive(options.features, "features");
+  });
+  rows = slice_of(options.vocabulary, group_.rank(), group_.size());
+  weight = register_parameter(
+      "weight",
+      train::own_part(train::normal_values({options.vocabulary, options.features}, options.generator), 0,
+                      rows.begin, rows.length));
+}
+
+at::Tensor VocabularyParallelEmbeddingImpl::forward(const at::Tensor& indices) {
+  train::require_in_vocabulary(indices, options.vocabulary);
+  const at::Tensor own = indices - rows.begin;
+  const at::Tensor outside = (own < 0).logical_or(own >= rows.length);
+  const at::Tensor found = at::embedding(weight, own.masked_fill(outside, 0));
+  const at::Tensor partial = found.masked_fill(outside.unsqueeze(-1), 0);
+  return options.sequence ? scatter_sequence(partial, 1, group_) : reduce_from_group(partial, group_);
+}
+
+std::vector<TensorParallelModule::SlicedParameter> VocabularyParallelEmbeddingImpl::sliced_parameters()
+    const {
+  return {{"weight", 0, rows, options.vocabulary}};
+}
+
+void VocabularyParallelEmbeddingImpl::pretty_print(std::ostream& stream) const {
+  stream << "kolo::VocabularyParallelEmbedding(" << options.vocabulary << ", " << options.features
+         << ", rows from " << rows.begin << " to " << rows.end() << ')';
+}
+
+}  // namespace kolo
