@@ -5,6 +5,8 @@
 
 #include <ATen/core/Generator.h>
 #include <torch/nn/module.h>
+#include <torch/nn/modules/common.h>
+#include <torch/nn/modules/container/any_value.h>
 #include <torch/nn/pimpl.h>
 
 #include <cstdint>
@@ -52,6 +54,8 @@ class ParallelAttentionImpl : public torch::nn::Module, public TensorParallelMod
   at::Tensor drop(const at::Tensor& weights) const;
 
   Communicator group_;
+ protected:
+  FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(std::int64_t{0})})  // as a layer of a Sequential
 };
 TORCH_MODULE(ParallelAttention);
 

@@ -5,6 +5,8 @@
 
 #include <ATen/core/Generator.h>
 #include <torch/nn/module.h>
+#include <torch/nn/modules/common.h>
+#include <torch/nn/modules/container/any_value.h>
 #include <torch/nn/pimpl.h>
 
 #include <cstdint>
@@ -57,6 +59,8 @@ class ColumnParallelLinearImpl : public torch::nn::Module, public TensorParallel
 
  private:
   Communicator group_;
+ protected:
+  FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(std::int64_t{0})})  // as a layer of a Sequential
 };
 TORCH_MODULE(ColumnParallelLinear);
 

@@ -5,6 +5,8 @@
 
 #include <ATen/core/Generator.h>
 #include <torch/nn/module.h>
+#include <torch/nn/modules/common.h>
+#include <torch/nn/modules/container/any_value.h>
 #include <torch/nn/pimpl.h>
 
 #include <cstdint>
@@ -39,6 +41,8 @@ class ParallelMLPImpl : public torch::nn::Module {
   ParallelMLPOptions options;
   ColumnParallelLinear up;
   RowParallelLinear down;
+ protected:
+  FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(std::int64_t{0})})  // as a layer of a Sequential
 };
 TORCH_MODULE(ParallelMLP);
 
