@@ -16,19 +16,19 @@ namespace kolo {
 namespace {
 
 std::string text_of(const GridOptions& options) {
-  return "data " + std::to_string(options.data) + ", pipeline " + std::to_string(options.pipeline) +
-         ", tensor " + std::to_string(options.tensor);
+  return "data " + std::to_string(options.data) + ", sharded " + std::to_string(options.sharded) +
+         ", pipeline " + std::to_string(options.pipeline) + ", tensor " + std::to_string(options.tensor);
 }
 
 void require_sound(Communicator& communicator, const GridOptions& options) {
   if (const auto odd = train::find_odd_text(communicator, text_of(options), "grid"))
     throw MismatchError("the grids differ: " + odd->text, {.peer = odd->rank, .collective = "Grid"});
-  for (const int parts : {options.data, options.pipeline, options.tensor}) {
+  for (const int parts : {options.data, options.sharded, options.pipeline, options.tensor}) {
     if (parts < 1)
       throw InvalidArgument("a grid of " + text_of(options) + ": each part is 1 or more",
                             {.collective = "Grid"});
   }
-  const std::int64_t cells = std::int64_t{options.data} * options.pipeline * options.tensor;
+  const std::int64_t cells = std::int64_t{options.data} * options.sharded * options.pipeline * options.tensor;
   if (cells != communicator.size()) {
     throw InvalidArgument("a grid of " + text_of(options) + " takes " + std::to_string(cells) +
                               " ranks, and there are " + std::to_string(communicator.size()),
@@ -43,12 +43,21 @@ Grid::Grid(Communicator communicator, const GridOptions& options) : all_(std::mo
   require_sound(all_, options);
   const int rank = all_.rank();
   const int slice = rank % options.tensor;
-  const int replica = rank / options.tensor % options.data;
-  const int stage = rank / options.tensor / options.data;
+  const int shard = rank / options.tensor % options.sharded;
+  const int replica = rank / options.tensor / options.sharded % options.data;
+  const int stage = rank / options.tensor / options.sharded / options.data;
+  const auto color = [&](int a, int b, int c) {
+    return (a * options.sharded * options.data + b) * options.tensor + c;
+  };
   tensor_ = all_.split(rank / options.tensor);
-  data_ = all_.split(stage * options.tensor + slice);
-  pipeline_ = all_.split(replica * options.tensor + slice);
+  sharded_ = all_.split(color(stage, replica, slice));
+  data_ = all_.split(color(stage, shard, slice));
+  pipeline_ = all_.split(color(0, replica * options.sharded + shard, slice));
   replica_ = all_.split(replica);
+}
+
+int Grid::batch_part() const {
+  return data_.rank() * sharded_.size() + sharded_.rank();
 }
 
 double Grid::clip_gradients(const std::vector<at::Tensor>& parameters, double max_norm,

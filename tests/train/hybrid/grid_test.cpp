@@ -39,6 +39,20 @@ TEST(Grid, RanksOfATensorGroupAreNeighboursAndStagesAreFarthestApart) {
   });
 }
 
+TEST(Grid, ShardsAreBetweenSlicesAndReplicas) {
+  run_all(16, [](Communicator& communicator) {
+    Grid grid(communicator, {.data = 2, .sharded = 2, .pipeline = 2, .tensor = 2});
+    const int rank = communicator.rank();
+    const int corner = rank - rank / 2 % 2 * 2;
+    EXPECT_EQ(members(grid.sharded(), rank), (std::vector{corner, corner + 2}));
+    EXPECT_EQ(members(grid.data(), rank), (std::vector{rank & ~4, rank | 4}));
+    EXPECT_EQ(members(grid.pipeline(), rank), (std::vector{rank & ~8, rank | 8}));
+    EXPECT_EQ(members(grid.tensor(), rank), (std::vector{rank & ~1, rank | 1}));
+    EXPECT_EQ(grid.replica().size(), 8);
+    EXPECT_EQ(grid.batch_part(), 2 * (rank / 4 % 2) + rank / 2 % 2);
+  });
+}
+
 TEST(Grid, GridsThatCannotBeAreToldOnAllRanks) {
   EXPECT_NE(error_of_all(4, [](Communicator& communicator) { Grid(communicator, {.data = 3, .tensor = 2}); })
                 .find("takes 6 ranks, and there are 4"),
@@ -52,7 +66,7 @@ TEST(Grid, GridsThatCannotBeAreToldOnAllRanks) {
     Grid(communicator, {.data = is_odd ? 4 : 2, .pipeline = is_odd ? 1 : 2});
   });
   EXPECT_NE(odd.find("rank 2"), std::string::npos) << odd;
-  EXPECT_NE(odd.find("data 4, pipeline 1"), std::string::npos) << odd;
+  EXPECT_NE(odd.find("data 4, sharded 1, pipeline 1"), std::string::npos) << odd;
 }
 
 at::Tensor with_gradient(double value) {
