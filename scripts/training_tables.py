@@ -13,6 +13,7 @@ import scaling_table
 import server_tables
 import sharded_table
 import sum_precision_table
+import tensor_table
 from training_rows import KEEP_MEMORY, Row, aligned, spread
 
 ARMS = {
@@ -177,7 +178,7 @@ def data(_, __):
 TABLES = {"rates": rates, "accuracy": accuracy, "compression": compression, "sparse": sparse, "drivers": drivers,
           "data": data, **batch_tables.TABLES, **local_tables.TABLES, "scaling": scaling_table.scaling,
           "language-model": language_model_table.language_model, "sharded": sharded_table.sharded, **sum_precision_table.TABLES,
-          "latency": latency_table.latency, "server": server_tables.server}
+          "latency": latency_table.latency, "server": server_tables.server, "tensor": tensor_table.tensor}
 
 
 def seconds(value):
@@ -241,7 +242,8 @@ def drivers_summary(rows):
 SUMMARIES = {"sparse": sparse_summary, "drivers": drivers_summary, "data": data_summary,
              "scaling": scaling_table.scaling_summary, "language-model": language_model_table.language_model_summary,
              "sharded": sharded_table.sharded_summary, **sum_precision_table.SUMMARIES,
-             "latency": latency_table.latency_summary, "server": server_tables.server_summary}
+             "latency": latency_table.latency_summary, "server": server_tables.server_summary,
+             "tensor": tensor_table.tensor_summary}
 
 
 def summary(table, rows):

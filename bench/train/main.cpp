@@ -15,6 +15,7 @@
 #include "train/models.hpp"
 #include "train/record.hpp"
 #include "train/replay.hpp"
+#include "train/tensor_command.hpp"
 #include "train/train_step.hpp"
 
 namespace {
@@ -27,6 +28,7 @@ constexpr const char* kHelp =
   bench_train record --model mlp --batch 64 --output mlp.json      on an idle core
   kolo run -n 2 -- bench_train replay --trace mlp.json             real buckets, real links, timed waits
   kolo run -n 2 -- bench_train train --model mlp --batch 8         computes for real
+  kolo run -n 4 -- bench_train tensor --profile layers.json        divided layers, of train_tensor --profile
   scripts/cluster --hosts 4 --rate 1gbit -- bench_train replay --trace mlp.json --compute 1
 
 Four ranks on two cores share their compute, so how much communication hides under it means nothing there. Replayed
@@ -259,6 +261,8 @@ int run(int argc, char** argv) {
   training->add_option("--shard", shard, "Each rank keeps a part of these; empty: DistributedDataParallel")
       ->check(CLI::IsMember(kolo::shard_names()));
   training->add_flag("--json", as_json, "One JSON object");
+
+  const TensorCommand tensor(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -281,6 +285,10 @@ int run(int argc, char** argv) {
     if (!shard.empty()) train_options.shard = kolo::parse_shard(shard);
     const TrainResult result = train(train_options, kolo::Communicator::create());
     if (speaks) print(model, batch, result, as_json);
+    return 0;
+  }
+  if (tensor.parsed()) {
+    tensor.run(speaks);
     return 0;
   }
   const Trace trace = read_trace(trace_file);
