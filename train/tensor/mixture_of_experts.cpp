@@ -79,8 +79,8 @@ at::Tensor MixtureOfExpertsImpl::forward(const at::Tensor& x) {
   const at::Tensor tokens = x.reshape({-1, options.width});
   const at::ScalarType type = tokens.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   // Each rank has a part of the tokens, so a part of the gate's gradient.
-  const at::Tensor scores = at::linear(tokens, copy_to_group(gate, group_));
-  const at::Tensor probabilities = at::softmax(scores.to(type), -1);
+  const at::Tensor scores = at::linear(tokens.to(type), copy_to_group(gate.to(type), group_));
+  const at::Tensor probabilities = at::softmax(scores, -1);
   const auto [highest, chosen] = at::topk(probabilities, options.chosen, -1);
   const train::Dispatch dispatch =
       train::plan_dispatch(chosen, options.experts, options.capacity_factor, group_);
