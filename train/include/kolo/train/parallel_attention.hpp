@@ -54,6 +54,7 @@ class ParallelAttentionImpl : public torch::nn::Module, public TensorParallelMod
   at::Tensor drop(const at::Tensor& weights) const;
 
   Communicator group_;
+
  protected:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(std::int64_t{0})})  // as a layer of a Sequential
 };

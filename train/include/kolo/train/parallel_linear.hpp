@@ -59,6 +59,7 @@ class ColumnParallelLinearImpl : public torch::nn::Module, public TensorParallel
 
  private:
   Communicator group_;
+
  protected:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(std::int64_t{0})})  // as a layer of a Sequential
 };

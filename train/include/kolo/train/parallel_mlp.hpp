@@ -41,6 +41,7 @@ class ParallelMLPImpl : public torch::nn::Module {
   ParallelMLPOptions options;
   ColumnParallelLinear up;
   RowParallelLinear down;
+
  protected:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(std::int64_t{0})})  // as a layer of a Sequential
 };

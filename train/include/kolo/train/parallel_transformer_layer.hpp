@@ -55,6 +55,7 @@ class ParallelTransformerLayerImpl : public torch::nn::Module {
   at::Tensor drop(const at::Tensor& x, std::int64_t whole_sequence) const;
 
   Communicator group_;
+
  protected:
   FORWARD_HAS_DEFAULT_ARGS({1, torch::nn::AnyValue(std::int64_t{0})})  // as a layer of a Sequential
 };
