@@ -90,7 +90,8 @@ std::vector<ProfiledLayer> read_profiled_layers(const std::string& path) {
   std::ifstream file(path);
   try {
     std::vector<ProfiledLayer> layers;
-    for (const nlohmann::json& layer : nlohmann::json::parse(file).at("layers")) {
+    const auto profile = nlohmann::json::parse(file);
+    for (const nlohmann::json& layer : profile.at("layers")) {
       layers.push_back({.forward = 1e-3 * layer.at("forward_ms").get<double>(),
                         .backward = 1e-3 * layer.at("backward_ms").get<double>(),
                         .sums = layer.value("tensor_sums", std::uint64_t{0})});
@@ -110,8 +111,9 @@ TensorReplayResult replay_tensor(const std::vector<ProfiledLayer>& layers, Commu
   std::uint64_t sent = 0;
   for (int step = 0; step < options.steps; ++step) {
     const std::uint64_t before = communicator.counters().bytes_sent;
-    steps.push_back(most_of_all(communicator, divided.run(true)));
+    const double took = divided.run(true);
     sent = communicator.counters().bytes_sent - before;
+    steps.push_back(most_of_all(communicator, took));
     communication.push_back(most_of_all(communicator, divided.run(false)));
     alone.push_back(most_of_all(communicator, run_alone(layers)));
   }

@@ -98,6 +98,20 @@ class Replay(unittest.TestCase):
         self.assertEqual((row["kind"], row["ranks"]), ("computed", 2))
         self.assertGreater(row["step_mean_s"], 0)
 
+    def test_divided_layers_are_summed_beside_one_rank_with_all_of_them(self):
+        profile = Path(self.folder.name) / "profile.json"
+        profile.write_text(json.dumps({"layers": [{"forward_ms": 4, "backward_ms": 6, "tensor_sums": 4096},
+                                                  {"forward_ms": 1, "backward_ms": 1}]}))
+        for sequence in ([], ["--sequence"]):
+            row = json.loads(run("env", "KOLO_TRANSPORTS=tcp", "KOLO_ALGORITHM=ring", KOLO, "run", "-n", "2", "--no-prefix", "--",
+                                 PROGRAM, "tensor", "--profile", str(profile), "--steps", "2", "--json",
+                                 *sequence).strip().splitlines()[-1])
+            self.assertGreaterEqual(row["alone_mean_s"], 0.012)
+            self.assertGreaterEqual(row["step_mean_s"], 0.007)
+            # In both directions a rank of two sends half of what it sums, and gets the rest.
+            self.assertAlmostEqual(row["sent_bytes"], 2 * 4096, delta=16)
+        run(PROGRAM, "tensor", "--profile", "/nowhere.json", expect=1)
+
     def test_what_is_no_trace_is_named(self):
         run(PROGRAM, "replay", "--trace", "/nowhere.json", expect=1)
 
