@@ -13,6 +13,7 @@
 #include "kolo/kolo.hpp"
 #include "kolo/train/compression.hpp"
 #include "train/models.hpp"
+#include "train/pipeline_command.hpp"
 #include "train/record.hpp"
 #include "train/replay.hpp"
 #include "train/tensor_command.hpp"
@@ -29,6 +30,7 @@ constexpr const char* kHelp =
   kolo run -n 2 -- bench_train replay --trace mlp.json             real buckets, real links, timed waits
   kolo run -n 2 -- bench_train train --model mlp --batch 8         computes for real
   kolo run -n 4 -- bench_train tensor --profile layers.json        divided layers, of train_tensor --profile
+  kolo run -n 4 -- bench_train pipeline --schedule 1f1b            stages that sleep, and how long ranks idle
   scripts/cluster --hosts 4 --rate 1gbit -- bench_train replay --trace mlp.json --compute 1
 
 Four ranks on two cores share their compute, so how much communication hides under it means nothing there. Replayed
@@ -263,6 +265,7 @@ int run(int argc, char** argv) {
   training->add_flag("--json", as_json, "One JSON object");
 
   const TensorCommand tensor(app);
+  const PipelineCommand pipeline(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -289,6 +292,10 @@ int run(int argc, char** argv) {
   }
   if (tensor.parsed()) {
     tensor.run(speaks);
+    return 0;
+  }
+  if (pipeline.parsed()) {
+    pipeline.run(speaks);
     return 0;
   }
   const Trace trace = read_trace(trace_file);

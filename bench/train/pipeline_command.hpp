@@ -1,0 +1,24 @@
+// The subcommand pipeline of bench_train.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+namespace kolo::bench {
+
+class PipelineCommand {
+ public:
+  explicit PipelineCommand(CLI::App& app);
+  ~PipelineCommand();
+
+  bool parsed() const;
+  /// Collective. `speaks`: this rank prints.
+  void run(bool speaks) const;
+
+ private:
+  struct Settings;
+  std::unique_ptr<Settings> settings_;
+  CLI::App* command_;
+};
+
+}  // namespace kolo::bench
