@@ -23,8 +23,9 @@ namespace {
 std::vector<LayerCost> read_profile(const std::string& path) {
   std::ifstream file(path);
   try {
+    const nlohmann::json profile = nlohmann::json::parse(file);
     std::vector<LayerCost> costs;
-    for (const nlohmann::json& layer : nlohmann::json::parse(file).at("layers")) {
+    for (const nlohmann::json& layer : profile.at("layers")) {
       costs.push_back({.name = layer.at("name"),
                        .forward_s = 1e-3 * layer.at("forward_ms").get<double>(),
                        .backward_s = 1e-3 * layer.at("backward_ms").get<double>(),

@@ -112,6 +112,26 @@ class Replay(unittest.TestCase):
             self.assertAlmostEqual(row["sent_bytes"], 2 * 4096, delta=16)
         run(PROGRAM, "tensor", "--profile", "/nowhere.json", expect=1)
 
+    def pipeline(self, *options):
+        output = run(KOLO, "run", "-n", "2", "--no-prefix", "--", PROGRAM, "pipeline", "--steps", "2", "--json", *options)
+        return json.loads(output.strip().splitlines()[-1])
+
+    def test_stages_of_a_pipeline_sleep_as_long_as_they_are_said_to(self):
+        row = self.pipeline("--micro-batches", "4", "--forward-ms", "2", "--backward-ms", "4")
+        self.assertEqual((row["kind"], row["most_held"], row["formula"]), ("replayed", [2, 1], 1 / 5))
+        self.assertAlmostEqual(row["computing_s"], 4 * 0.006)
+        self.assertGreater(row["step_mean_s"], row["computing_s"])
+        self.assertAlmostEqual(row["bubble"], 1 - row["computing_s"] / row["step_mean_s"])
+
+    def test_layers_of_a_profile_are_cut_by_their_times(self):
+        profile = Path(self.folder.name) / "profile.json"
+        layers = [{"name": str(i), "forward_ms": ms, "backward_ms": 2 * ms, "output_bytes": 64} for i, ms in enumerate((1, 1, 3))]
+        profile.write_text(json.dumps({"layers": layers}))
+        row = self.pipeline("--micro-batches", "2", "--profile", str(profile), "--partition", "--slower", "2")
+        self.assertEqual(row["borders"], [2])
+        self.assertAlmostEqual(row["slowest_stage_s"], 0.018)
+        self.assertAlmostEqual(row["computing_s"], 2 * 0.015 / 2)
+
     def test_what_is_no_trace_is_named(self):
         run(PROGRAM, "replay", "--trace", "/nowhere.json", expect=1)
 
