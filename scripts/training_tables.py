@@ -9,6 +9,7 @@ import batch_tables
 import language_model_table
 import latency_table
 import local_tables
+import pipeline_table
 import scaling_table
 import server_tables
 import sharded_table
@@ -178,7 +179,8 @@ def data(_, __):
 TABLES = {"rates": rates, "accuracy": accuracy, "compression": compression, "sparse": sparse, "drivers": drivers,
           "data": data, **batch_tables.TABLES, **local_tables.TABLES, "scaling": scaling_table.scaling,
           "language-model": language_model_table.language_model, "sharded": sharded_table.sharded, **sum_precision_table.TABLES,
-          "latency": latency_table.latency, "server": server_tables.server, "tensor": tensor_table.tensor}
+          "latency": latency_table.latency, "server": server_tables.server, "tensor": tensor_table.tensor,
+          "pipeline": pipeline_table.pipeline}
 
 
 def seconds(value):
@@ -242,7 +244,8 @@ def drivers_summary(rows):
 SUMMARIES = {"sparse": sparse_summary, "drivers": drivers_summary, "data": data_summary,
              "scaling": scaling_table.scaling_summary, "language-model": language_model_table.language_model_summary,
              "sharded": sharded_table.sharded_summary, **sum_precision_table.SUMMARIES,
-             "latency": latency_table.latency_summary, "server": server_tables.server_summary,
+             "latency": latency_table.latency_summary, "pipeline": pipeline_table.pipeline_summary,
+             "server": server_tables.server_summary,
              "tensor": tensor_table.tensor_summary}
 
 
