@@ -1,4 +1,5 @@
-// DefaultArithmetic: sums that do not depend on how the program has set its threads' floating point.
+// DefaultArithmetic: sums that do not depend on the floating-point mode that the program has set in its
+// threads.
 #pragma once
 
 #if defined(__SSE2__)
@@ -9,9 +10,9 @@
 
 namespace kolo {
 
-/// While it lives, this thread rounds to nearest and keeps denormal numbers, as every thread does that nobody
-/// has told otherwise: several ranks may compute the same sum, and which of their threads do is a matter of
-/// timing.
+/// While it lives, this thread rounds to nearest and keeps denormal numbers: the default of every thread.
+/// Several ranks may compute the same sum and must get the same bits. Which thread of a rank computes it
+/// depends on timing.
 class DefaultArithmetic {
  public:
   DefaultArithmetic() : before_(control()) {

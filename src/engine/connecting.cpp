@@ -1,4 +1,4 @@
-// Links that are connected when they are needed: who dials, and what becomes of those that cannot be reached.
+// Links that are connected on demand: which rank dials, and what happens when a peer cannot be reached.
 #include <sys/eventfd.h>
 
 #include <algorithm>
@@ -13,13 +13,13 @@
 namespace kolo {
 namespace {
 
-// Both ranks of a pair mostly want their connection at the same time: the higher one dials at once, and the
-// lower one only when the higher one does not seem to want it yet.
+// Both ranks of a pair mostly need their connection at the same time. The higher rank dials at once. The
+// lower rank dials only if no connection has come after this time.
 constexpr auto kPatience = std::chrono::milliseconds(50);
-// Every rank listens before any of them can want it: one that refuses for so long has ended.
+// Every rank listens before any peer can dial it. So a peer that refuses connections for this long has ended.
 constexpr auto kLongestRefusal = std::chrono::milliseconds(200);
 
-/// Why a connection cannot be made here, whatever the peer does; empty where it can.
+/// Why this process cannot open a connection to any peer (no descriptor is left); empty if it can.
 std::string why_no_descriptor() {
   const UniqueFd probe(::eventfd(0, EFD_CLOEXEC));
   if (probe.valid() || (errno != EMFILE && errno != ENFILE)) return {};
@@ -44,7 +44,7 @@ void Engine::dial_wanted() {
     waiting.dialled = is_dialling = true;
     on_demand_.dialer->dial(static_cast<int>(waiting.index));
   }
-  // A look at its descriptor does not tell that it is time to dial again.
+  // The dialer's descriptor does not signal that it is time to dial again.
   if (is_dialling && Clock::now() >= on_demand_.dialer->next_time()) take_connections();
 }
 
@@ -73,7 +73,8 @@ bool Engine::is_unreachable(int peer) const {
          on_demand_.dialer->unreachable_for(peer) >= kLongestRefusal;
 }
 
-/// It has ended, and nothing is awaited from it: else check_links() or check_unreachable() have said so.
+/// Whether the peer has ended and this rank waits for nothing from it. Otherwise check_links() or
+/// check_unreachable() report the loss.
 bool Engine::is_done_here(int peer) const {
   const auto index = static_cast<std::size_t>(peer);
   return !links_[index]->is_waiting() && (left_[index] || is_unreachable(peer));
@@ -90,7 +91,7 @@ void Engine::check_unreachable() {
                             true);
       }
     }
-    // One that was only asked where it is may have done its part and ended.
+    // A peer that was only sent a ping may have done its part and ended.
     if (!links_[waiting.index]->is_waiting() || !is_unreachable(peer)) continue;
     note_failure({Code::peer_lost, peer,
                   fmt::format("lost {}: it cannot be reached: {}", name_of_rank(peer),

@@ -1,4 +1,4 @@
-// Control messages between engines: who is to blame, who is still alive, who leaves.
+// Control messages between engines: failures, pings and their answers, goodbyes, and words for shrink().
 #pragma once
 
 #include <algorithm>
@@ -23,8 +23,8 @@ struct Failure {
   std::string reason;  ///< a sentence without the operation, which each rank adds for its own
 };
 
-/// "Where are you with this operation?", and the answer. Whoever has made another call of this number finds
-/// out at once.
+/// A ping asks a peer how far it is with one operation; a pong is the answer. A peer that has made another
+/// call with this number finds the mismatch at once.
 struct Ping {
   static constexpr std::uint32_t kNoContext = ~1u;  ///< asks only whether the peer lives
 
@@ -39,7 +39,7 @@ struct Pong {
   std::uint64_t sequence = 0;       ///< of the ping
   std::uint64_t last_sequence = 0;  ///< the last collective that the peer began in this context
   std::uint32_t last_collective = 0;
-  std::uint32_t waits_ms = 0;  ///< for how long nothing has moved in one of the peer's other operations
+  std::uint32_t waits_ms = 0;  ///< longest time without progress in one of the peer's other operations
 };
 
 std::vector<std::byte> encode(const Failure& failure);

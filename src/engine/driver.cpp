@@ -1,4 +1,4 @@
-// Making progress: who drives, when it spins and when it sleeps.
+// Making progress: which thread drives, when it spins and when it sleeps.
 #include <sched.h>
 
 #include <algorithm>
@@ -13,13 +13,13 @@
 namespace kolo {
 namespace {
 
-constexpr auto kHandBack = std::chrono::milliseconds(50);  // callers that come and go keep the thread away
-// Who starts several operations soon waits for them, and drives them then: a second thread would only take a
-// core and the lock from it. So the own thread lets so much time pass first, the more the more often that was
-// in vain.
+constexpr auto kHandBack = std::chrono::milliseconds(50);  // how long callers keep the progress thread away
+// A caller that starts several operations soon waits for them and drives them then. Until then the progress
+// thread would only take a core and the lock from the caller. So the progress thread first lets a burst of
+// calls pass. The time doubles each time the thread wakes up in vain, and halves each time it is needed.
 constexpr std::chrono::microseconds kShortestBurst{50};
 constexpr std::chrono::microseconds kLongestBurst{1000};
-constexpr std::chrono::microseconds kOld{100};  // an operation that whoever started it does not drive
+constexpr std::chrono::microseconds kOld{100};  // age of an operation that its caller does not drive
 constexpr int kMostBusy = 8;
 constexpr auto kBetweenMoves = std::chrono::milliseconds(5);
 constexpr std::chrono::nanoseconds kSpinBesideCallers = std::chrono::microseconds(100);
@@ -36,8 +36,8 @@ std::unique_lock<std::mutex> Engine::enter() const {
   return lock;
 }
 
-/// Whoever has the lock lets others in that it knows of. Who just waited for it would be woken, in vain, each
-/// time that a caller leaves and comes back.
+/// The lock holder yields to the threads counted in `entering_`. A thread that only blocked on the mutex
+/// would be woken in vain each time a caller releases and retakes it.
 void Engine::enter(std::unique_lock<std::mutex>& lock) const {
   if (lock.try_lock()) return;
   entering_.fetch_add(1, std::memory_order_relaxed);
@@ -45,7 +45,7 @@ void Engine::enter(std::unique_lock<std::mutex>& lock) const {
   entering_.fetch_sub(1, std::memory_order_relaxed);
 }
 
-/// Something that somebody must drive soon: an operation, or an answer that had no room.
+/// Whether a thread must drive soon: there is an active operation, or a link with bytes that had no room.
 bool Engine::has_work() const {
   if (!active_.empty()) return true;
   for (std::size_t i = 0; i < links_.size(); ++i) {
@@ -71,7 +71,7 @@ bool Engine::test(const Operation& operation) {
   if (operation.done()) return true;
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock() || driver_ != Driver::none) return operation.done();
-  int looks = 0;  // one before driving, one before the only poll, one after it
+  int looks = 0;  // calls of the condition: before driving, before the only poll, after it
   wait_until(lock, Deadline::never(), [&] { return operation.done() || ++looks > 2; });
   return operation.done();
 }
@@ -110,7 +110,7 @@ bool Engine::wait_until(std::unique_lock<std::mutex>& lock, const Deadline& dead
       if (driver_ == Driver::own_thread && sleeping_) sleeper_.kick();
       changed_.wait_for(lock, std::min<std::chrono::nanoseconds>(deadline.left(), std::chrono::seconds(1)));
       --waiting_callers_;
-      // Whoever drove may have left meanwhile.
+      // The driver may have left meanwhile.
       const bool is_last = driver_ == Driver::none && waiting_callers_ == 0;
       if (is_last && (stop() || deadline.passed()) && has_work()) leave_to_own_thread();
     }
@@ -135,24 +135,24 @@ void Engine::own_thread() {
   std::uint64_t seen = 0;  // of left_behind_
   bool look_again = false;
   auto burst = kShortestBurst;
-  Clock::time_point heard{};  // of operations left behind
+  Clock::time_point heard{};  // when this thread last saw operations left behind
   while (!stopping_) {
     const auto begin = Clock::now();
     const auto is_driven = [this] { return driver_ != Driver::none || waiting_callers_ > 0; };
     if (std::exchange(seen, left_behind_) != left_behind_) heard = begin;
-    // Waking up this thread takes a caller longer than starting many operations. So it only naps for a while,
-    // as more of them mostly follow.
+    // For a caller, waking this thread takes longer than starting many operations. More operations mostly
+    // follow, so this thread only naps for a while.
     if (look_again || begin < heard + kHandBack) {
       const auto nap = look_again ? kOld : burst;
       lock.unlock();
-      // Who holds the lock is at work on the operations: to wait for it would take the core from it.
+      // The lock holder works on the operations. Waiting for the lock would make it yield its core.
       for (int busy = 0; busy < kMostBusy; ++busy) {
         std::this_thread::sleep_for(nap);
         if (lock.try_lock()) break;
       }
       if (!lock.owns_lock()) enter(lock);
-      // Those who start operations and wait for them move them on by the way: then none of them is old. But
-      // somebody must read what the others say now and then.
+      // Callers that wait for their operations also drive the older ones, so the oldest one stays young. But
+      // some thread must read the peers' messages now and then.
       const auto now = Clock::now();
       const bool is_unread = now >= last_driven_ + kHandBack;
       const bool is_moving = !active_.empty() && now < active_.front()->started() + kOld && !is_unread;
@@ -168,7 +168,7 @@ void Engine::own_thread() {
       resting_ = false;
       continue;
     } else {
-      burst = kShortestBurst;  // there was nothing to do for long, or nobody is about to come back
+      burst = kShortestBurst;  // no caller has left work lately, so none is about to come back
     }
     driver_ = Driver::own_thread;
     drive(lock, Deadline::never(), [&] { return stopping_ || waiting_callers_ > 0; });
@@ -192,8 +192,8 @@ void Engine::drive(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
 
 void Engine::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
                       const std::function<bool()>& stop) {
-  // While long messages stream over a network the next bytes come when the wire brings them: whoever spins
-  // for each packet burns a core and is no sooner done. Spinning is for the short messages.
+  // While large messages stream over a network, the wire sets the pace. A driver that spins for each packet
+  // burns a core and finishes no sooner. Spinning is for short messages.
   const auto streamed = [this] {
     std::uint64_t bytes = 0;
     if (!has_descriptor_links_) return bytes;
@@ -202,7 +202,7 @@ void Engine::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadli
   };
   std::uint64_t streamed_before = streamed();
   bool streaming = false;
-  bool overslept = false;  // whoever has been late for so long may be so for longer
+  bool overslept = false;  // the last sleep timed out: a peer that is so late may stay late for longer
   Clock::time_point idle_since{};
   int polls = 0;
   int busy_polls = 0;
@@ -231,11 +231,11 @@ void Engine::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadli
       const std::uint64_t before = std::exchange(streamed_before, streamed());
       streaming = before != streamed_before;
     }
-    // Another caller whose operation is over needs the lock to see it.
+    // Another waiting caller needs the lock to see that its operation is done.
     const auto spin = waiting_callers_ == 0 ? options_.spin : std::min(options_.spin, kSpinBesideCallers);
     if (!streaming && !overslept && now - idle_since < spin && driver_ == Driver::caller) {
-      // The peer may have been put on this very core: let it run, or we would wait for it until we sleep.
-      // Where looking takes a system call, letting others run costs little more.
+      // The peer may have been put on this very core: yield, or this rank waits for it until it sleeps. If a
+      // poll is a system call anyway, yielding costs little more.
       const bool is_time = ++spins % kSpinsBetweenYields == 0;
       if (is_time && deadline.passed()) break;
       if (is_time && !options_.crowded) leave_shared_core();
@@ -254,7 +254,7 @@ void Engine::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadli
 }
 
 /// Two ranks that wait for each other run so little that the scheduler may leave them on one core while
-/// another one idles. The higher of the two moves.
+/// another core idles. The higher rank of the two moves.
 void Engine::leave_shared_core() {
   if (board_ == nullptr) return;
   const int core = sched_getcpu();
@@ -276,14 +276,14 @@ void Engine::leave_shared_core() {
 bool Engine::progress(std::size_t index, bool readable) {
   Link& link = *links_[index];
   auto moved = link.progress(readable);
-  if (!unmatched_.empty()) match_arrived(index);  // also to what a peer has sent before it left
+  if (!unmatched_.empty()) match_arrived(index);  // also messages that a peer sent before it left
   if (!moved.ok()) {
     note_lost(index);
     return false;
   }
   Endpoint& endpoint = link.endpoint();
   if (endpoint.is_memory() || endpoint.fd() < 0) return *moved;
-  // What comes behind a long message may be short, and somebody may be spinning for it.
+  // The message behind a large one may be short, and a thread may be spinning for it.
   if (link.incoming_left() == 0) endpoint.expect(0);
   if (wants_write_[index] != link.wants_write()) {
     wants_write_[index] = link.wants_write();
@@ -292,9 +292,9 @@ bool Engine::progress(std::size_t index, bool readable) {
   return *moved;
 }
 
-/// The sockets to read from without asking which one has something, as asking costs as much as trying: those
-/// of the few peers that are awaited. In the middle of a long message there is nothing to read until it is
-/// worth it.
+/// Chooses the sockets that are read without asking epoll first, because asking costs as much as trying:
+/// those of the awaited peers, if they are few. Chooses none in the middle of a large message: epoll reports
+/// its next bytes once enough have come to be worth reading.
 void Engine::find_direct_reads() {
   direct_reads_.clear();
   for (std::size_t i = 0; i < links_.size(); ++i) {
@@ -336,7 +336,7 @@ bool Engine::wake(std::size_t index) {
   if (lost_[index]) return false;
   Endpoint& endpoint = links_[index]->endpoint();
   const Status drained = endpoint.drain();
-  const bool moved = progress(index, true);  // what a dying peer still said comes before its death
+  const bool moved = progress(index, true);  // reads a dying peer's last messages before its loss is noted
   if (!drained.ok()) note_lost(index);
   return moved;
 }
@@ -346,8 +346,8 @@ bool Engine::sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline)
   std::size_t armed = 0;
   bool something_to_do = false;
   if (board_ != nullptr) {
-    // Odd while asleep, and another number each time: a publisher rings once for each sleep. The groups look
-    // again after the fence, which pairs with that of Group::tell().
+    // `asleep` is odd while this rank sleeps, and another number for each sleep: a publisher rings once for
+    // each sleep. After the fence, which pairs with that of Group::tell(), the groups poll once more.
     board_->asleep.store(sleeps_ += 1, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_seq_cst);
     for (const NativeGroup& native : groups_) {

@@ -9,7 +9,7 @@ void Encoding::begin(Wire wire, std::uint64_t longest_message) {
 }
 
 MemoryPool::Block Encoding::encode(const void* numbers, std::uint64_t count, MemoryPool& pool) const {
-  MemoryPool::Block block = pool.take(longest_message_);  // of one size for all
+  MemoryPool::Block block = pool.take(longest_message_);  // one size for all messages
   format_.encode(block.memory.get(), numbers, count);
   return block;
 }

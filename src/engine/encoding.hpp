@@ -15,25 +15,26 @@ namespace kolo {
 /// Used by one thread at a time.
 class Encoding {
  public:
-  /// Before an operation of which no message is longer.
+  /// Call before an operation. None of its messages may be longer than `longest_message` bytes.
   void begin(Wire wire, std::uint64_t longest_message);
   bool is_native() const { return wire_ == Wire::native; }
 
-  /// The numbers in the wire format, in memory from the pool, to be given back.
+  /// Returns the numbers in the wire format, in memory from the pool. The caller gives it back.
   MemoryPool::Block encode(const void* numbers, std::uint64_t count, MemoryPool& pool) const;
 
-  /// A message on its way in: a piece may end in the middle of a block, which waits for the rest of it.
+  /// The incomplete block of a message that is being received: it waits here for the rest of its bytes.
   using Unfinished = std::vector<std::byte>;
-  /// Hands on what has become whole with these bytes, from `offset` of a message of `total`, in batches:
-  /// take(first number, numbers, count); only the message's last batch ends within a block.
+  /// Decodes the blocks that these bytes complete, and hands on the numbers in batches: take(first number,
+  /// numbers, count). The bytes begin at `offset` of a message of `total` bytes. Only the message's last
+  /// batch may end within a block.
   template <typename Take>
   void decode(Unfinished& unfinished, std::uint64_t offset, const std::byte* from, std::uint64_t size,
               std::uint64_t total, Take take);
 
-  /// Rounds numbers, from the beginning of a block on, as the wire does.
+  /// Rounds numbers as the wire does. The first one begins a block.
   void round(float* numbers, std::uint64_t count) const;
 
-  /// So many numbers, whole blocks of every format, stay in L1 between two passes.
+  /// Numbers in a batch: whole blocks of every format, which stay in L1 between two passes.
   static constexpr std::uint64_t kBatch = 2048;
 
  private:

@@ -13,11 +13,12 @@
 namespace kolo {
 namespace {
 
-// Some two microseconds, or the others' turns on this core.
+// Polls before an operation is left to wait(): some two microseconds, or turns of the other ranks on this
+// core.
 constexpr int kFirstLooks = 100;
 constexpr int kFirstLooksCrowded = 20;
 constexpr int kEagerLooks = 10;
-constexpr std::uint64_t kEarlyBytes = 256 << 10;  // some microseconds
+constexpr std::uint64_t kEarlyBytes = 256 << 10;  // sums of this size take some microseconds
 constexpr std::size_t kMostWords = 65536;
 constexpr std::size_t kMostWordBytes = std::size_t{64} << 20;
 
@@ -79,15 +80,15 @@ Engine::~Engine() {
         settle_failure();
         for (auto& link : links_) link->send_control(static_cast<std::uint32_t>(ControlKind::goodbye), {});
       }
-    } catch (const std::bad_alloc&) {  // then the others only see that it is gone
+    } catch (const std::bad_alloc&) {  // then the peers only see that the connection has closed
     }
     idle_.notify_all();
     sleeper_.kick();
   }
   thread_.join();
   end_watching();
-  // Peers still read what we sent them. Until it has arrived there, a byte of theirs that finds the
-  // connection closed would make the system throw it away.
+  // Peers still read what this rank has sent. If a byte of a peer finds the connection closed before that has
+  // arrived, the system throws it away.
   const auto deadline = Deadline::after(std::chrono::seconds(1));
   for (bool all_left = false; !all_left && !deadline.passed();) {
     all_left = true;
@@ -100,7 +101,7 @@ Engine::~Engine() {
       try {
         const auto progress = link.progress(true);
         moved = moved || (progress.ok() && *progress);
-      } catch (const std::bad_alloc&) {  // for what a peer still says
+      } catch (const std::bad_alloc&) {  // no memory to take in a peer's last messages
       }
     }
     if (!all_left && !moved) std::this_thread::sleep_for(std::chrono::microseconds(200));
@@ -110,8 +111,8 @@ Engine::~Engine() {
 std::shared_ptr<Operation> Engine::acquire() {
   constexpr std::size_t kLooks = 8;
   for (std::size_t look = 0; look < std::min(kLooks, pool_.size()); ++look) {
-    const bool is_free = pool_.front().use_count() == 1;  // else somebody still holds its Work
-    // Counted up, and not moved: only this orders us behind the thread that has dropped the last Work.
+    const bool is_free = pool_.front().use_count() == 1;  // else a caller still holds its Work
+    // A copy, not a move: only the count orders this thread behind the one that dropped the last Work.
     auto operation = pool_.front();
     pool_.pop_front();
     if (is_free) return operation;
@@ -154,7 +155,7 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
     if (is_native) {
       run_native(*operation, waits_now);
       if (operation->done()) {
-        retire(operation);  // as many are by now
+        retire(operation);  // many native calls are over by now
       } else {
         active_.push_back(operation);
       }
@@ -174,18 +175,20 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
     settle_failure();
     return operation;
   }
-  // Also an operation that is done may leave answers that had no room, which a sleeper did not arm for.
+  // Even an operation that is done may leave answers that had no room. A sleeping driver has not armed for
+  // them.
   if (!has_work()) return operation;
-  // A sleeper hears of what others publish from now on, but not of what they have published already.
+  // A sleeping driver is woken by what peers publish from now on, but not by what they have published
+  // already.
   const bool is_its_concern = !is_native || !operation->done();
   if (sleeping_ && is_its_concern && !std::exchange(kicked_, true)) sleeper_.kick();
   if ((!waits_now || operation->done()) && driver_ == Driver::none) leave_to_own_thread();
   return operation;
 }
 
-/// Looks again until one look returns true, or somebody else must get a turn. Returns whether one did. Ranks
-/// that share a core take turns on it, and find their memory cold: between their looks they only read what
-/// they wait for.
+/// Polls up to `looks` times, until a poll returns true; returns whether one did. Stops early if another
+/// thread wants the lock. Ranks that share a core take turns on it and find their caches cold, so between two
+/// polls they only read the number that they wait for.
 template <typename Look>
 bool Engine::look_first(const native::Group& group, int looks, Look look) {
   native::Awaited awaited;
@@ -200,8 +203,8 @@ bool Engine::look_first(const native::Group& group, int looks, Look look) {
   return false;
 }
 
-/// The peers are often about to make the same call: one that is not long may be over before an operation for
-/// it could be set up.
+/// The peers are often about to make the same call. A call that is not long may then be over before an
+/// operation could be set up for it.
 bool Engine::finish_early(const OperationSpec& spec) {
   if (spec.group() == nullptr || spec.recipe->most_shown > kEarlyBytes) return false;
   if (!active_.empty() || driver_ != Driver::none || noted_ || options_.timeline != nullptr) return false;
@@ -211,7 +214,7 @@ bool Engine::finish_early(const OperationSpec& spec) {
                     [&] { return group.finish_early(); });
 }
 
-/// Many calls are over before it is worth reading a clock.
+/// Many calls are over so soon that reading a clock is not worth its cost.
 void Engine::run_native(Operation& operation, bool waits_now) {
   native::Group& group = *operation.spec().group();
   int looks = options_.crowded ? kFirstLooksCrowded : kFirstLooks;
@@ -222,7 +225,7 @@ void Engine::run_native(Operation& operation, bool waits_now) {
     return operation.done() || noted_.has_value();
   });
   if (operation.done()) return;
-  if (waits_now) group.tell();  // else our own thread will, once whoever started this has started all
+  if (waits_now) group.tell();  // else the progress thread does, once the caller has started all its calls
   operation.start_clock();
   check_early_messages(operation.spec());
 }
@@ -283,7 +286,7 @@ void Engine::check_early_messages(const OperationSpec& spec) {
   }
 }
 
-/// A message that does not fit is found out by its receiver.
+/// For a message this rank is the receiver, because the receiver finds the mismatch.
 void Engine::disagree(std::uint64_t sequence, const Signature& mine, int peer, const Signature& theirs) {
   const std::string ours = options_.describe(mine), other = options_.describe(theirs);
   if (const auto message = MessageNumber::from_sequence(sequence)) {
@@ -309,15 +312,15 @@ void Engine::on_mismatch(Link& from, const Tag& tag, const Signature& mine, cons
 
 void Engine::on_unexpected(Link& from, const Tag& tag, const Signature& theirs) {
   if (const Operation* operation = find(tag.context, tag.sequence)) {
-    // Messages from rank to rank are numbered for each pair and direction: this may be another's of that
-    // number.
+    // Point-to-point messages are numbered for each pair and direction: this operation may belong to another
+    // pair.
     const OperationSpec& spec = operation->spec();
     if (spec.call > 0 && !(theirs == spec.signature)) on_mismatch(from, tag, spec.signature, theirs);
     return;
   }
   const auto known = contexts_.find(tag.context);
   if (known == contexts_.end() || tag.sequence > known->second.last_sequence)
-    return;  // early, or point to point
+    return;  // an early message, or point to point
   on_mismatch(from, tag, known->second.history[tag.sequence % Context::kHistory], theirs);
 }
 
@@ -350,7 +353,7 @@ void Engine::on_control(Link& from, std::uint32_t kind, std::span<const std::byt
       return;
     case ControlKind::pong:
       if (const auto pong = from_payload<Pong>(payload)) {
-        // Messages of different pairs of ranks may have one number.
+        // Messages of different pairs of ranks may have the same number.
         for (const auto& operation : active_) {
           const OperationSpec& spec = operation->spec();
           if (spec.context == pong->context && spec.sequence == pong->sequence)

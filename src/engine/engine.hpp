@@ -37,26 +37,26 @@ namespace kolo {
 struct EngineOptions {
   std::chrono::nanoseconds timeout{};                   ///< longest time without progress in an operation
   std::chrono::nanoseconds heartbeat{};                 ///< a peer that is silent for so long is lost
-  std::chrono::nanoseconds spin{};                      ///< how long to look again before sleeping
-  bool crowded = false;                                 ///< ranks share cores: let others run meanwhile
+  std::chrono::nanoseconds spin{};                      ///< how long to poll before sleeping
+  bool crowded = false;                                 ///< ranks share cores: yield between polls
   std::shared_ptr<Timeline> timeline;                   ///< may be null
   std::string timeline_folder;                          ///< gets this rank's timeline at the end; empty: none
   std::shared_ptr<MetricsPage> metrics;                 ///< where to show what is counted; may be null
   std::string (*describe)(const Signature&) = nullptr;  ///< a call in words
-  std::vector<std::string> hosts;                       ///< of each rank, for people; empty: all on one
-  std::string host;                                     ///< of this rank, for people
-  std::string group;                                    ///< of the links, for people: the same on all ranks
+  std::vector<std::string> hosts;  ///< host name of each rank, for messages and metrics; empty: all on one
+  std::string host;                ///< host name of this rank, for metrics and timelines
+  std::string group;               ///< name of the links, for metrics and timelines: the same on all ranks
 };
 
-/// For links whose endpoint is a WaitingEndpoint: how they are connected when they are needed.
+/// Connects the links whose endpoint is a WaitingEndpoint, when they are needed.
 struct OnDemand {
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Dialer> dialer;
 };
 
-/// Progress is made by whoever waits: the first waiting thread drives all operations until its own is done,
-/// other waiting threads sleep until it hands over. While nobody waits, one thread of the engine's own drives
-/// asynchronous operations, answers other ranks' questions and notices when they die.
+/// Waiting threads make progress: the first one drives all operations until its own is done, and the other
+/// waiting threads sleep until it hands over. While no thread waits, the engine's progress thread
+/// (own_thread()) drives asynchronous operations, answers pings and notices lost peers.
 ///
 /// A failure of any link, a disagreement or a missed deadline ends every operation, here and, through an
 /// `abort` message, on every other rank; the engine is then poisoned and starts nothing more.
@@ -67,8 +67,8 @@ class Engine final : private LinkListener,
   /// `endpoints[r]` leads to rank r; the entry of `rank` itself is a SelfEndpoint.
   Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, EngineOptions options,
          OnDemand on_demand = {});
-  /// The same, but what a fork has of it is never destroyed: its links are the parent's, who still needs
-  /// them, and its own thread has not come along.
+  /// The same, but a forked child's copy is never destroyed: its links belong to the parent, which still
+  /// needs them, and its progress thread does not run in the child.
   static std::shared_ptr<Engine> make(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints,
                                       EngineOptions options, OnDemand on_demand);
   /// Says goodbye to the peers. Operations still in flight end with an error.
@@ -80,12 +80,12 @@ class Engine final : private LinkListener,
   /// Thread-safe.
   std::string transport_to(int peer) const;
 
-  /// Begins an operation. `waits_now`: the caller is about to wait(), so the engine's own thread need not
-  /// stir; then it may return null: the call is over, without an error. A poisoned engine returns an
-  /// operation that has failed already. Thread-safe.
+  /// Begins an operation. `waits_now`: the caller calls wait() next, so the progress thread is not woken.
+  /// Then the result may be null: the call is over, without an error. A poisoned engine returns an operation
+  /// that has failed already. Thread-safe.
   std::shared_ptr<Operation> start(const OperationSpec& spec, bool waits_now);
-  /// A call could not even be prepared: ends this engine, and the others' operations, as a lack of memory in
-  /// one under way does. Returns the error. Thread-safe.
+  /// For a call for which there was no memory to prepare it: ends all operations of this engine and of its
+  /// peers, as a lack of memory in a running operation does. Returns the error. Thread-safe.
   Status end_without_memory();
   /// Communicator::abort(). Thread-safe.
   void abort(const std::string& reason);
@@ -95,25 +95,25 @@ class Engine final : private LinkListener,
   bool wait_any(std::span<const Operation* const> operations, const Deadline& deadline);
   /// Polls once, unless another thread drives; returns whether the operation is done. Thread-safe.
   bool test(const Operation& operation);
-  /// Signals `completion` when the operation is done, until forget(); meanwhile the engine's own thread
-  /// drives. Returns false, without that, for one that is done already. Thread-safe.
+  /// Signals `completion` when the operation is done, unless forget() comes first; meanwhile the progress
+  /// thread drives. Returns false, and does nothing, if the operation is done already. Thread-safe.
   bool notify(Operation& operation, Completion& completion);
   void forget(Operation& operation, const Completion& completion);
 
   /// --- For communicators (lanes.cpp). ---
-  /// Takes, for the communicator with this number, this rank's first lane from `at_least` on that no
-  /// communicator uses, also on the other ranks of those that did. It is as new when this returns. kLanes or
-  /// more: there is none.
+  /// Takes this rank's first free lane from `at_least` on, for the communicator with this number. A lane is
+  /// free when the communicator that used it has left it on all its ranks. The lane is cleared when this
+  /// returns. kLanes or more: no lane is free.
   std::uint32_t claim_lane(std::uint32_t at_least, std::uint32_t context);
-  /// Of a lane that was claimed in vain.
+  /// Gives back a lane that was claimed in vain.
   void release_lane(std::uint32_t lane);
-  /// The group for native calls of these links' ranks, in the lane that all of them have claimed; null where
-  /// they share no memory, and behind the last lane. Lives until leave().
+  /// The group for native calls of these links' ranks, in the lane that all of them have claimed. Null if
+  /// they share no memory, or if `lane` is beyond the last one. Lives until leave().
   native::Group* make_group(const std::vector<int>& ranks, std::uint32_t context, std::uint32_t lane);
-  /// This rank makes no call any more in the communicator with this number, and in its group where it has
-  /// one; those under way go on to their end.
+  /// This rank makes no more calls in the communicator with this number. `group`: the communicator's, or
+  /// null. Calls in flight go on to their end.
   void leave(std::uint32_t context, const native::Group* group);
-  /// Not in a fork of the process that made it, whose copy touches nothing.
+  /// Whether this is the process that made the engine. A forked child's copy touches nothing.
   bool is_here() const { return home_.is_here(); }
 
   /// --- For shrink(): links carry words also when operations over them have failed. ---
@@ -122,18 +122,20 @@ class Engine final : private LinkListener,
     std::vector<std::byte> bytes;
   };
   void tell(int peer, std::span<const std::byte> bytes);
-  /// The next word that a peer has told, from any time on, and that `is_meant`: others stay, for another
-  /// communicator over the same links. Nothing at the deadline. `awaited`: the peers whose words are missing;
-  /// they are watched.
+  /// Returns the next word from a peer for which `is_meant` is true, also one that came before this call.
+  /// Other words stay, for another communicator over the same links. Returns nothing if none comes within 20
+  /// ms or before the deadline. `awaited`: the peers whose words are missing; it checks whether they are
+  /// silent.
   std::optional<Word> hear(const std::function<bool(const Word&)>& is_meant, const std::vector<int>& awaited,
                            const Deadline& deadline);
-  /// Whether no word will come from it: it is lost, or silent, or was taken for lost.
+  /// Whether no word will come from this peer: it is lost, silent, unreachable, has left, or is blamed for a
+  /// loss.
   bool is_gone(int peer) const;
-  /// Whether operations have failed because of it.
+  /// Whether operations have failed because this peer was lost.
   bool is_blamed(int peer) const;
 
   Counters counters() const;
-  /// For split(): whether the number was free on this rank, and now is taken.
+  /// For split(): takes the number if it is free on this rank, and returns whether it was.
   bool claim_context(std::uint32_t context);
   void release_context(std::uint32_t context);
 
@@ -153,17 +155,17 @@ class Engine final : private LinkListener,
     Clock::time_point wanted_since{};
     bool dialled = false;
   };
-  /// What has been heard of a peer that somebody waits for.
+  /// What this rank knows of the liveness of a peer that it waits for.
   struct Watch {
     std::uint64_t read = 0;
     std::uint64_t delivered = 0;
     Clock::time_point heard;
     Clock::time_point asked;
     Clock::time_point looked;
-    std::uint64_t elsewhere = 0;  // payload that has moved between this host's card and others
+    std::uint64_t elsewhere = 0;  // payload that has moved on this rank's other network links
     Clock::time_point busy;       // when that last moved
   };
-  /// A question to all ranks of an operation that makes no progress.
+  /// Pings to all ranks of an operation that makes no progress.
   struct Probe {
     Clock::time_point asked;
     std::map<int, std::uint64_t> moved;  // payload that had moved on each link by then
@@ -199,7 +201,7 @@ class Engine final : private LinkListener,
   bool can_be_matched(const Operation& operation) const;
   void forget_receives(std::uint32_t context);
 
-  // watching.cpp: what is counted and recorded for people.
+  // watching.cpp: what is counted and recorded for operators.
   void begin_watching();
   void end_watching();
   void count_begin(const OperationSpec& spec);
@@ -218,7 +220,7 @@ class Engine final : private LinkListener,
   void free_lanes();
 
   // driver.cpp: making progress.
-  /// Drives, or waits for who does, until `stop` (true) or the deadline (false).
+  /// Drives, or sleeps while another thread drives, until `stop` (true) or the deadline (false).
   bool wait_until(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
                   const std::function<bool()>& stop);
   void drive(std::unique_lock<std::mutex>& lock, const Deadline& deadline, const std::function<bool()>& stop);
@@ -247,7 +249,7 @@ class Engine final : private LinkListener,
   bool is_done_here(int peer) const;
   std::string name_of_rank(int index) const;
 
-  // heartbeat.cpp: whether those we wait for live.
+  // heartbeat.cpp: whether awaited peers are alive.
   void watch(const Operation& operation, Clock::time_point now);
   bool is_silent(std::size_t index, const Ping& ping, Clock::time_point now);
   void warn(Operation& operation, Clock::time_point now);
@@ -277,24 +279,25 @@ class Engine final : private LinkListener,
   std::vector<bool> wants_write_;  // as last told to the sleeper
   std::vector<bool> left_;         // said goodbye
   std::vector<bool> lost_;         // the link has ended
-  std::vector<bool> silent_;       // while its word was awaited
+  std::vector<bool> silent_;       // has been silent while its word was awaited
   std::deque<Word> words_;
   std::size_t word_bytes_ = 0;
   OnDemand on_demand_;
   std::vector<Unconnected> unconnected_;
-  bool has_descriptor_links_ = false;  // some link must be looked at with a system call
+  bool has_descriptor_links_ = false;  // polling some link takes a system call
 
   mutable std::mutex mutex_;
-  // Threads that want mutex_: a driver that spins lets them in. Relaxed: a hint, the mutex orders.
+  // Number of threads that want mutex_; a driver that spins yields to them. Relaxed: a hint, the mutex
+  // orders.
   mutable std::atomic<int> entering_{0};
   std::condition_variable changed_;   // an operation is done, or the driver has left
-  std::condition_variable_any idle_;  // for the engine's own thread
+  std::condition_variable_any idle_;  // for the progress thread
   Driver driver_ = Driver::none;
   int waiting_callers_ = 0;
   bool sleeping_ = false;
-  bool kicked_ = false;            // since it fell asleep
-  bool resting_ = false;           // the own thread, until it is woken
-  std::uint64_t left_behind_ = 0;  // how often callers have left operations to it
+  bool kicked_ = false;            // since the driver fell asleep
+  bool resting_ = false;           // the progress thread, until it is woken
+  std::uint64_t left_behind_ = 0;  // how often callers have left operations to the progress thread
   bool stopping_ = false;
   Clock::time_point last_driven_;
   Sleeper sleeper_;
@@ -308,7 +311,7 @@ class Engine final : private LinkListener,
   };
   std::vector<NativeGroup> groups_;
   std::bitset<kLanes> taken_lanes_;
-  Board* board_ = nullptr;  // of this rank, where some link leads to a neighbour
+  Board* board_ = nullptr;  // of this rank; null if no link leads to a neighbour
   std::uint32_t sleeps_ = 0;
   std::vector<std::size_t> direct_reads_;  // links
   unsigned direct_looks_ = 0;
@@ -318,7 +321,7 @@ class Engine final : private LinkListener,
   // Receives from any rank that have no message yet, in the order of their starts; all are in active_.
   std::vector<Operation*> unmatched_;
   std::size_t next_source_ = 0;  // the rank whose messages such a receive looks at first
-  // Of receives so far by (context, link, tag): the k-th send meets the k-th receive.
+  // Number of receives so far, by (context, link, tag): the k-th send matches the k-th receive.
   std::map<std::tuple<std::uint32_t, int, std::uint32_t>, std::uint32_t> receives_;
   MemoryPool memory_;
   std::unordered_map<std::uint32_t, Context> contexts_;
@@ -326,19 +329,19 @@ class Engine final : private LinkListener,
   std::deque<std::uint32_t> left_contexts_;  ///< of communicators without a group
   Counters counters_;
   Clock::time_point created_;
-  std::unique_ptr<RankMetrics> metrics_;  // where somebody looks; by link, this rank's own entry included
+  std::unique_ptr<RankMetrics> metrics_;  // null unless they are asked for; peers by link, this rank included
   struct NotedWait {
-    std::vector<int> awaited;  // none: there is none
+    std::vector<int> awaited;  // empty: there is no wait
     Clock::time_point begin{}, end{};
   };
-  NotedWait noted_wait_;                                         // for the timeline, as far as it has come
-  std::vector<std::array<Clock::time_point, 2>> link_recorded_;  // by link, to and from: up to when
+  NotedWait noted_wait_;                                         // the current wait, for the timeline
+  std::vector<std::array<Clock::time_point, 2>> link_recorded_;  // by link, to and from: end of the last span
 
   std::map<const Operation*, Probe> probes_;
   std::map<std::size_t, Watch> watches_;  // by link
   Clock::time_point last_check_;
   std::optional<Failure> noted_;  // to be settled when no link is in the middle of a call
-  bool noted_heard_ = false;      // from another rank
+  bool noted_heard_ = false;      // another rank has reported it, or it is as certain
   std::optional<Failure> poisoned_;
   ServiceThread thread_;
 };

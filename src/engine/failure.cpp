@@ -1,4 +1,4 @@
-// What goes wrong: losing a peer, missing a deadline, and finding out whom to blame.
+// Failures: lost peers, missed deadlines, and which rank is to blame.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -14,15 +14,15 @@ namespace kolo {
 namespace {
 
 constexpr std::size_t kMostShown = 8;  // ranks of a communicator
-constexpr int kLooksForCause = 16;     // at what a peer has said, each of which may end at an early message
+constexpr int kLooksForCause = 16;     // reads of a link, each of which may end at an early message
 constexpr auto kCheckEvery = std::chrono::milliseconds(10);
-// Ranks that disagree about a native call hear nothing of each other: after this time they ask, and again
-// after it, because the others may not have made their call yet.
+// Ranks that disagree about a native call may get no message that shows it. So a rank asks its peers after
+// this time, and again and again, because they may not have made their call yet.
 constexpr std::chrono::nanoseconds kAskAfter = std::chrono::milliseconds(200);
 // An idle rank, on a busy machine, takes this long to answer: below it silence means nothing.
 constexpr std::chrono::nanoseconds kAnswerTime = std::chrono::milliseconds(250);
 
-/// How long before the deadline the others are asked where they are.
+/// How long before the deadline a rank asks its peers how far they are.
 std::chrono::nanoseconds probe_window(std::chrono::nanoseconds timeout) {
   return std::clamp<std::chrono::nanoseconds>(timeout / 4, std::chrono::milliseconds(1),
                                               std::chrono::seconds(1));
@@ -32,7 +32,7 @@ bool is_message(const OperationSpec& spec) {
   return spec.collective == Collective::send_recv;
 }
 
-/// As the caller knows it.
+/// The call's name in the public API.
 std::string_view name_of_call(const OperationSpec& spec) {
   if (!is_message(spec)) return name_of(spec.collective);
   return spec.recipe->plan->steps.front().kind == StepKind::send ? "send" : "recv";
@@ -41,14 +41,14 @@ std::string_view name_of_call(const OperationSpec& spec) {
 }  // namespace
 
 void Engine::note_failure(Failure failure, bool heard) {
-  // What another rank says it found out beats what we see of its consequences.
+  // A cause that another rank reports replaces a consequence that this rank has seen.
   if (poisoned_ || (noted_ && (noted_heard_ || !heard))) return;
   noted_ = std::move(failure);
   noted_heard_ = heard;
 }
 
-/// The others wait for this rank's part. As certain as if another had said it: nothing is asked, or moved,
-/// first.
+/// The peers wait for this rank's part. The cause is certain, so it counts as reported by a rank: no link is
+/// read for another cause first.
 void Engine::note_no_memory() {
   note_failure({Code::system, rank_, fmt::format("{} has no memory for its part", name_of_rank(rank_))},
                true);
@@ -69,7 +69,7 @@ Status Engine::end_without_memory() {
 
 void Engine::abort(const std::string& reason) {
   const auto lock = enter();
-  // A failure that was noted before is the cause, and unsettled while the driver sleeps.
+  // A failure that was noted before stays the cause. It may be unsettled while the driver sleeps.
   if (!noted_) {
     note_failure({Code::aborted, rank_, fmt::format("{} aborted: {}", name_of_rank(rank_), reason)}, true);
   }
@@ -81,8 +81,8 @@ void Engine::note_lost(std::size_t index) {
   if (lost_[index]) return;
   Link& link = *links_[index];
   if (is_memory_fault(link.status()) && !poisoned_) {
-    // The link still tells its peer what has happened, unless its stream ends within a message: then it is
-    // lost when it is used next.
+    // The link can still tell its peer what has happened, unless its stream ends within a message. Then the
+    // link is lost at its next use.
     const int blamed = link.status().code() == kOwnMemoryFault ? rank_ : link.peer();
     return note_failure({Code::system, blamed,
                          fmt::format("{} passed memory that cannot be used: {} ({})", name_of_rank(blamed),
@@ -102,7 +102,7 @@ void Engine::note_lost(std::size_t index) {
 void Engine::settle_failure() {
   if (!noted_ || poisoned_) return;
   if (!noted_heard_) {
-    // A peer that found the true cause first has told us so before it went away itself.
+    // A peer that found the true cause first has sent it before it closed its own connection.
     for (std::size_t i = 0; i < links_.size(); ++i) {
       for (int looks = 0; looks < kLooksForCause && !lost_[i] && progress(i, true); ++looks) {
       }
@@ -148,7 +148,8 @@ std::string Engine::call_of(const Operation& operation) const {
     text = fmt::format("call {}, {}", spec.call, text);
   }
   const auto& ranks = spec.ranks();
-  // Messages have the numbers of the ranks that share links; a communicator made by split() has its own.
+  // Failures number ranks by their links. A communicator made by split() has other numbers, so its ranks are
+  // listed.
   const bool is_part = ranks.size() < links_.size() || !std::ranges::is_sorted(ranks);
   if (is_part) {
     const auto shown = std::min(ranks.size(), kMostShown);
@@ -177,7 +178,7 @@ Status Engine::status_for(const Operation& operation, const Failure& failure) co
 }
 
 void Engine::check_links() {
-  // Whatever a rank said before it left has arrived when the goodbye has.
+  // All that a rank sent before it left has arrived when its goodbye has.
   std::vector<bool> needed(links_.size(), false);
   for (const NativeGroup& native : groups_) {
     native.group->advance();
@@ -206,7 +207,8 @@ void Engine::check_deadlines() {
   last_check_ = now;
   check_links();
   check_unreachable();
-  // Links in the middle of a message do not wake us for little: what comes slowly is read here.
+  // Links in the middle of a message do not wake the driver for a few bytes. Bytes that come slowly are read
+  // here.
   for (std::size_t i = 0; i < links_.size(); ++i) {
     if (!lost_[i] && links_[i]->incoming_left() > 0) progress(i, true);
   }
@@ -285,7 +287,7 @@ void Engine::answer(Link& from, const Ping& ping) {
   from.send_control(static_cast<std::uint32_t>(ControlKind::pong), as_payload(pong));
 }
 
-/// Names a message that the sender of a missing one has sent, perhaps in its place.
+/// Names an unmatched message that has come from the awaited sender, perhaps in place of the missing one.
 std::string Engine::other_tag(const Operation& operation) const {
   const OperationSpec& spec = operation.spec();
   const PlanStep& step = spec.recipe->plan->steps.front();
@@ -306,16 +308,16 @@ std::string Engine::other_tag(const Operation& operation) const {
 
 void Engine::conclude(Operation& operation, const Probe& probe) {
   const OperationSpec& spec = operation.spec();
-  // On a slow link the question, or the operation's own data, may be queued behind a lot: while payload moves
-  // there the peer is alive, and the wait goes on.
+  // On a slow link the ping, or the operation's own data, may be queued behind many bytes. While payload
+  // moves there the peer is alive, and the wait goes on.
   const auto moves = [&](int peer) {
     const auto then = probe.moved.find(peer);
     return then != probe.moved.end() && link(peer).payload_moved() != then->second;
   };
   std::vector<int> silent;
   std::vector<int> absent;
-  std::vector<int> held_up;                      // absent too, but because they wait themselves
-  auto own_deadline = Clock::time_point::min();  // the latest of theirs
+  std::vector<int> held_up;                      // absent too, but because they wait in another call
+  auto own_deadline = Clock::time_point::min();  // the latest deadline of these ranks
   const auto names_of = [&](const std::vector<int>& ranks) {
     std::vector<std::string> names;
     for (const int rank : ranks) names.push_back(name_of_rank(rank));
@@ -348,7 +350,7 @@ void Engine::conclude(Operation& operation, const Probe& probe) {
                                  fmt::join(names_of(absent), " and "),
                                  operation.answer_of(absent.front(), probe.asked)->last_sequence);
   } else if (!held_up.empty()) {
-    // At its own deadline it finds out who is to blame, and tells.
+    // At its own deadline such a rank finds out which rank is to blame, and reports it.
     const auto patience = std::max(probe_window(options_.timeout), kAnswerTime);
     if (Clock::now() < own_deadline + patience) return;
     failure.blamed = held_up.front();
@@ -360,7 +362,7 @@ void Engine::conclude(Operation& operation, const Probe& probe) {
     const auto waiting_for = operation.waiting_for();
     const bool some_move = std::any_of(waiting_for.begin(), waiting_for.end(), [&](int rank) {
       const int peer = spec.ranks()[static_cast<std::size_t>(rank)];
-      return moves(peer) || link(peer).has_kept();  // what came from it is being taken in
+      return moves(peer) || link(peer).has_kept();  // data that came from it is being taken in
     });
     if (some_move) {
       operation.last_progress_ = Clock::now();

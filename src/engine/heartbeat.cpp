@@ -1,4 +1,4 @@
-// Heartbeats: whether those that an operation waits for live, and who keeps everybody waiting.
+// Heartbeats: whether the peers that an operation waits for are alive, and which ranks are missing.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -12,9 +12,10 @@ namespace kolo {
 namespace {
 
 constexpr int kBeatsBeforeLoss = 5;
-// Questions are delivered too, and are no sign of life: the peer's kernel takes them from a stopped process.
+// Pings are delivered too, but are no sign of life: the peer's kernel accepts them for a stopped process.
 constexpr std::uint64_t kBytesOfQuestions = 4096;
-// A link of ours that others keep full may make a living peer wait, or lose what it says, for a while.
+// Payload of other peers that fills this rank's network link may delay a living peer's bytes, or lose them,
+// for a while.
 constexpr std::uint64_t kBytesOfBusyLink = 1 << 16;
 constexpr int kHeartbeatsWhileBusy = 4;
 constexpr std::chrono::nanoseconds kFirstWarning = std::chrono::seconds(10);
@@ -26,15 +27,16 @@ void Engine::ask_rank(const Ping& ping, std::size_t index) {
   links_[index]->send_control(static_cast<std::uint32_t>(ControlKind::ping), as_payload(ping));
 }
 
-/// A peer that lives reads all that it is sent and answers what it is asked, also when its program is busy
-/// elsewhere: then bytes come from it, or go to it. So this ends no wait for a slow one, however slow.
-/// Called again and again while the peer is waited for, from the first beat of waiting on.
+/// Whether no byte has come from the peer, or reached it, for a heartbeat. A living peer reads all that it is
+/// sent and answers pings, even while its program computes. So a slow peer is never taken for silent. Called
+/// repeatedly while this rank waits for the peer, from the first beat of the wait on.
 bool Engine::is_silent(std::size_t index, const Ping& ping, Clock::time_point now) {
   const auto beat = options_.heartbeat / kBeatsBeforeLoss;
   const std::uint64_t read = links_[index]->bytes_read();
   const std::uint64_t delivered = links_[index]->endpoint().delivered();
   Watch& watch = watches_[index];
-  // Who has not looked for a while (nobody waited, or this process was stopped itself) has not asked either.
+  // If this rank has not checked for a while (no thread waited, or this process was stopped), it has sent no
+  // pings either: the time starts anew.
   const bool is_new = now - watch.looked >= beat;
   watch.looked = now;
   if (is_new || read != watch.read || delivered > watch.delivered + kBytesOfQuestions) {
@@ -66,8 +68,8 @@ void Engine::watch(const Operation& operation, Clock::time_point now) {
   for (const int rank : operation.waiting_for()) {
     const int peer = spec.ranks()[static_cast<std::size_t>(rank)];
     const auto index = static_cast<std::size_t>(peer);
-    if (peer == rank_ || lost_[index] || left_[index]) continue;  // check_links() looks at those
-    // All that it had to say may be here, and wait for its turn.
+    if (peer == rank_ || lost_[index] || left_[index]) continue;  // check_links() reports these
+    // All that the peer had to send may have come, and wait to be taken in.
     const bool is_needed = operation.is_unmatched() || links_[index]->is_waiting();
     if (spec.group() == nullptr && !is_needed) continue;
     if (!is_silent(index, {spec.context, 0, spec.sequence, spec.signature}, now)) continue;
@@ -81,7 +83,8 @@ void Engine::watch(const Operation& operation, Clock::time_point now) {
   }
 }
 
-/// The first of the ranks that wait says who is missing, after 10 s, 20 s, 40 s and so on.
+/// The communicator's first rank, if it waits, logs which ranks are missing: after 10 s, 20 s, 40 s and so
+/// on.
 void Engine::warn(Operation& operation, Clock::time_point now) {
   const OperationSpec& spec = operation.spec();
   const auto idle = now - operation.last_progress();

@@ -13,7 +13,7 @@ class InsideReduction {
   static bool is_here() noexcept { return is_here_; }
 
  private:
-  // Every call looks at it: one load, and no function that finds the library's thread-local memory.
+  // Every call reads it: one load, without a function call that finds the library's thread-local memory.
   [[gnu::tls_model("initial-exec")]] static inline constinit thread_local bool is_here_ = false;
 };
 

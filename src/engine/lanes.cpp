@@ -1,4 +1,4 @@
-// Lanes of the boards: which communicator of this rank uses which, and when another one may.
+// Lanes of the boards: which communicator of this rank uses which lane, and when a lane is free again.
 #include <algorithm>
 
 #include "engine/engine.hpp"
@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::size_t kLeftContexts = 256;
 
-/// As Lane::user says it; 0 is nobody.
+/// The value of Lane::user for a communicator; 0 means none.
 std::uint64_t user_of(std::uint32_t context) {
   return std::uint64_t{context} + 1;
 }
@@ -62,7 +62,8 @@ void Engine::leave(std::uint32_t context, const native::Group* group) {
   const auto lock = enter();
   forget_receives(context);
   if (group == nullptr) {
-    // Others may still ask how far this rank came, and who has left cannot tell when they have, too.
+    // Peers may still ask how far this rank came. This rank cannot tell when they have left too, so it
+    // remembers its last contexts.
     left_contexts_.push_back(context);
     if (left_contexts_.size() <= kLeftContexts) return;
     contexts_.erase(left_contexts_.front());
@@ -75,7 +76,8 @@ void Engine::leave(std::uint32_t context, const native::Group* group) {
   free_lanes();
 }
 
-/// The other ranks may still read what this one has said in a lane, until they have left its group too.
+/// Frees the lanes of the groups that all their ranks have left. Until then other ranks may still read what
+/// this rank has published there.
 void Engine::free_lanes() {
   std::erase_if(groups_, [&](const NativeGroup& native) {
     if (!native.is_left || native.group->is_busy()) return false;

@@ -1,5 +1,4 @@
-// Which message a receive gets: its number among those of its sender and tag, and the first one of any
-// sender.
+// Which message a receive gets: the next one of its sender and tag, or the first one of any sender.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -45,8 +44,8 @@ void Engine::begin_receive_from_any(Operation& operation) {
   }
 }
 
-/// Gives the receive the next message from `source`, if that has come. A message that has overtaken it on the
-/// link, because it is shorter, waits.
+/// Gives the receive the next message from `source`, if that has come. A shorter message that has overtaken
+/// it on the link waits.
 bool Engine::match(Operation& operation, int source) {
   OperationSpec& spec = operation.spec_;
   const int peer = spec.ranks()[static_cast<std::size_t>(source)];
@@ -64,7 +63,7 @@ bool Engine::match(Operation& operation, int source) {
   return true;
 }
 
-/// The receives that wait for a message from any rank look at what has come on this link.
+/// Matches the receives from any rank with the messages that have come on this link.
 void Engine::match_arrived(std::size_t index) {
   if (!links_[index]->has_unexpected()) return;
   for (std::size_t i = 0; i < unmatched_.size();) {
@@ -85,7 +84,7 @@ bool Engine::can_be_matched(const Operation& operation) const {
          });
 }
 
-/// Of a communicator that this rank has left.
+/// Forgets the receives of a communicator that this rank has left.
 void Engine::forget_receives(std::uint32_t context) {
   std::erase_if(receives_, [&](const auto& receive) { return std::get<0>(receive.first) == context; });
 }

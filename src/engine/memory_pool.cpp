@@ -9,7 +9,7 @@ namespace {
 constexpr std::size_t kMostBlocks = 32;
 constexpr std::size_t kSmall = 64 << 10;
 
-/// Else a long operation would find its memory held by a short one, and get more.
+/// A small request must not take a large block: a large one would then have to allocate another.
 bool fits(std::size_t block, std::size_t bytes) {
   return block >= bytes && block <= std::max(4 * bytes, kSmall);
 }

@@ -7,8 +7,8 @@
 
 namespace kolo {
 
-/// Nothing is allocated for an operation like one that ran before, and what is kept does not grow with the
-/// number of operations that ever ran at once. Used by one thread at a time.
+/// Keeps blocks for reuse: an operation like an earlier one allocates nothing. The number of blocks kept is
+/// limited, however many operations ran at once. Used by one thread at a time.
 class MemoryPool {
  public:
   struct Block {

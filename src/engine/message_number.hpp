@@ -1,4 +1,4 @@
-// MessageNumber: the number of a message from rank to rank, apart from those of collectives.
+// MessageNumber: the number of a point-to-point message, distinct from the numbers of collectives.
 #pragma once
 
 #include <cstdint>

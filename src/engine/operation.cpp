@@ -15,7 +15,7 @@ void Operation::start_clock() {
   is_timed_ = true;
 }
 
-/// Calls mostly repeat: then there is no reference to count.
+/// Calls mostly repeat: then the reference count is not touched.
 void Operation::take(const OperationSpec& spec) {
   spec_ = spec;
   source_ = spec.source;
@@ -51,7 +51,7 @@ void Operation::begin_unmatched() {
 void Operation::begin_plan() {
   const Plan& plan = *recipe_->plan;
   const auto count = plan.steps.size();
-  finished_.clear();  // nothing of an earlier call is left where there is no memory for this one
+  finished_.clear();  // if there is no memory for this call, nothing of an earlier one is left
   scratch_ = engine_.memory_.take(plan.scratch_bytes);
   memory_ = {const_cast<std::byte*>(static_cast<const std::byte*>(spec_.input)),
              static_cast<std::byte*>(spec_.output), scratch_.memory.get()};
@@ -74,7 +74,7 @@ void Operation::begin_plan() {
     dependencies_left_[i] = plan.steps[i].dependencies;
     transfers_[i].posted = false;
   }
-  // Receives first: a peer that has already sent is answered before we start sending ourselves.
+  // Receives first: a peer that has already sent is answered before this rank starts to send.
   for (const bool receives : {false, true}) {
     for (std::uint32_t i = static_cast<std::uint32_t>(count); i-- > 0;) {
       const StepKind kind = plan.steps[i].kind;
@@ -94,8 +94,8 @@ void Operation::end(Status status, Clock::time_point when) {
   completions_.clear();
 }
 
-/// What others would miss while this operation waits for being used again, or that the caller would not
-/// expect to live on.
+/// Gives back what an operation must not hold while it waits in the pool: memory that other operations need,
+/// and a custom reduction, which the caller expects to be destroyed.
 void Operation::give_back_memory() {
   engine_.memory_.give_back(std::exchange(scratch_, {}));
   engine_.memory_.give_back(std::exchange(scaled_input_, {}));
@@ -170,7 +170,7 @@ void Operation::post(std::uint32_t index) {
   }
 }
 
-/// Only when its bytes leave, so that few messages are in memory twice.
+/// Encodes a message only when its bytes leave, so that few messages are in memory twice.
 void Operation::encode(std::uint32_t index) {
   Transfer& transfer = transfers_[index];
   if (encoding_.is_native() || transfer.encoded.memory) return;
@@ -213,7 +213,7 @@ void Operation::combine(const PlanStep& step, std::byte* out, const std::byte* l
                         std::uint64_t bytes) {
   const std::uint64_t count = bytes / size_of(spec_.dtype);
   if (count == 0) return;
-  // Batch by batch, as much as stays in cache between the two passes.
+  // In batches that stay in cache between the two passes.
   if (constexpr std::uint64_t kBatchBytes = Encoding::kBatch * sizeof(float);
       bytes > kBatchBytes && step.completes && !encoding_.is_native()) {
     for (std::uint64_t done = 0; done < bytes; done += kBatchBytes) {
@@ -228,11 +228,11 @@ void Operation::combine(const PlanStep& step, std::byte* out, const std::byte* l
   } else {
     reduce_(out, left, right, count);
   }
-  // The rank that completes a sum keeps what the others get.
+  // The rank that completes a sum keeps the same rounded numbers that the other ranks get.
   if (step.completes && !encoding_.is_native()) encoding_.round(reinterpret_cast<float*>(out), count);
 }
 
-/// What is wrong must not get to other ranks: they hear of the failure instead.
+/// A wrong result must not reach other ranks: they are told of the failure instead.
 void Operation::combine_custom(const CustomReduction& reduction, std::byte* out, const std::byte* left,
                                const std::byte* right, std::uint64_t count) {
   if (is_broken_) return;

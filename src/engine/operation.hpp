@@ -30,12 +30,12 @@ namespace native {
 class Group;
 }
 
-/// What calls of the same shape have in common. Lives as long as an operation that was made by it.
+/// What calls of the same shape have in common. Lives as long as an operation that was made from it.
 struct Recipe : std::enable_shared_from_this<Recipe> {
   std::shared_ptr<const std::vector<int>> ranks;  ///< link of each rank of the communicator
-  std::string algorithm = {};                     ///< for people; empty for send and recv
-  std::shared_ptr<const Plan> plan = nullptr;     ///< null where the call runs natively:
-  native::Group* group = nullptr;                 ///< in this group
+  std::string algorithm = {};                     ///< for Work::algorithm(); empty for send and recv
+  std::shared_ptr<const Plan> plan = nullptr;     ///< null if the call runs natively
+  native::Group* group = nullptr;                 ///< where the call runs natively; else null
   native::Shape shape = {};
   std::uint64_t most_shown = 0;  ///< shape.most_shown_bytes()
   Wire wire = Wire::native;      ///< of the plan's messages
@@ -47,7 +47,8 @@ inline bool is_scaled_average(ReduceOp op, DType dtype, std::size_t ranks) {
   return op == ReduceOp::average && ranks > 2 && kernels::scale_function(dtype) != nullptr;
 }
 
-/// OperationSpec::source of a receive that takes the first message of its tag, and of what is not a receive.
+/// OperationSpec::source of a receive that takes the first message of its tag from any rank, and of an
+/// operation that is not a receive.
 inline constexpr int kAnySource = -1;
 inline constexpr int kNoSource = -2;
 
@@ -60,20 +61,19 @@ struct OperationSpec {
   Reduction reduction = ReduceOp::sum;
   Signature signature;
   std::uint32_t context = 0;
-  std::uint64_t sequence =
-      0;                   ///< as Tag::sequence; of a receive with the tag alone, which the engine numbers
-  std::uint64_t call = 0;  ///< for people: the collective's number; 0 for send and recv
+  std::uint64_t sequence = 0;  ///< as Tag::sequence; for a receive only the tag, the engine adds the number
+  std::uint64_t call = 0;      ///< the collective's number, for messages; 0 for send and recv
   Collective collective = Collective::all_reduce;
   int source = kNoSource;     ///< of a receive: the communicator's rank that sends, or kAnySource
-  bool counts = true;         ///< in counters and the timeline
-  bool acknowledged = false;  ///< sends wait for their receive (one-way collectives)
+  bool counts = true;         ///< appears in counters and the timeline
+  bool acknowledged = false;  ///< sends finish only when their receive has matched (one-way collectives)
 
   const std::vector<int>& ranks() const { return *recipe->ranks; }
   native::Group* group() const { return recipe->group; }
 };
 
-/// Created, run and finished by its Engine, under the Engine's lock; done() and what is documented as such
-/// may be called from anywhere.
+/// Created, run and finished by its Engine, under the Engine's lock; what is documented with "Any thread" may
+/// be called without the lock.
 class Operation {
  public:
   Operation(Engine& engine, std::weak_ptr<Engine> owner) : engine_(engine), owner_(std::move(owner)) {}
@@ -98,7 +98,7 @@ class Operation {
   Clock::time_point last_progress() const noexcept { return last_progress_; }
   /// The schedule's first unfinished step, -1 when there is none.
   int waiting_step() const;
-  /// What a peer (its link) has said when it was asked about this operation; null when nothing since then.
+  /// The latest answer of a peer (a link) to a ping about this operation; null if none has come since then.
   const Pong* answer_of(int peer, Clock::time_point since) const;
   /// Communicator ranks of which a posted receive, or else a send, has not finished.
   std::vector<int> waiting_for() const;
@@ -112,7 +112,7 @@ class Operation {
  private:
   friend class Engine;
 
-  /// What a peer said of itself, and when that was heard.
+  /// A peer's answer to a ping, and when it came.
   struct Answer {
     Pong pong;
     Clock::time_point at;
@@ -123,7 +123,7 @@ class Operation {
     Operation* operation = nullptr;
     std::uint32_t index = 0;
     bool posted = false;
-    Clock::time_point posted_at{};    ///< where there is a timeline
+    Clock::time_point posted_at{};    ///< if there is a timeline
     MemoryPool::Block encoded;        ///< of a send in a wire format, while its bytes leave
     Encoding::Unfinished unfinished;  ///< of a receive
 
@@ -161,7 +161,7 @@ class Operation {
   Engine& engine_;
   std::weak_ptr<Engine> owner_;
   OperationSpec spec_;
-  std::shared_ptr<const Recipe> recipe_;  // keeps spec_.recipe
+  std::shared_ptr<const Recipe> recipe_;  // keeps spec_.recipe alive
   int source_ = kNoSource;  // spec_.source, and the rank whose message a receive from any rank has matched
   std::array<std::byte*, 3> memory_{};
   MemoryPool::Block scratch_;
@@ -173,7 +173,7 @@ class Operation {
   std::vector<std::uint32_t> ready_;
   bool running_ = false;
   bool is_broken_ = false;  ///< its reduction has thrown: no step finishes any more
-  bool is_timed_ = true;    ///< somebody may ask for its duration
+  bool is_timed_ = true;    ///< a caller may ask for its duration
   std::uint32_t steps_left_ = 0;
   kernels::ReduceFn reduce_ = nullptr;
   kernels::AverageFn average_ = nullptr;
@@ -181,8 +181,8 @@ class Operation {
   Clock::time_point started_;
   Clock::time_point last_progress_;
   std::map<int, Answer> answers_;            ///< by link
-  Clock::time_point asked_;                  ///< when the others were last asked what they are doing
-  std::chrono::nanoseconds next_warning_{};  ///< without progress
+  Clock::time_point asked_;                  ///< when the peers were last asked about this operation
+  std::chrono::nanoseconds next_warning_{};  ///< time without progress
   std::vector<Completion*> completions_;     ///< of threads to wake at the end
   Clock::time_point ended_;
   Status status_;

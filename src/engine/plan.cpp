@@ -97,7 +97,7 @@ class Lowering {
     return end <= parts ? at[end] - at[begin] : at[parts] - at[begin] + at[end - parts];  // around the end
   }
 
-  /// Bytes of a range before it goes around the end, where the data may end with a block that is short.
+  /// Bytes of a range before it wraps around the end of the data, where the last block may be short.
   std::uint64_t straight_length_of(const ChunkRange& range) const {
     if (range.buffer != BufferName::scratch) return length_of(range);
     ChunkRange straight = range;
@@ -198,8 +198,8 @@ class Lowering {
     }
   }
 
-  /// The segments of a step that conflict with a later one. They lie behind each other in memory, so that
-  /// each kind of conflict is with a few neighbours, which are found without looking at all.
+  /// The segments of a step that conflict with a later one. They are consecutive in memory, so each kind of
+  /// conflict is with a few adjacent segments, which a binary search finds.
   const std::vector<std::uint32_t>& conflicting(std::uint32_t earlier, const Access& later) {
     found_.clear();
     const auto segments = accesses_.begin() + first_[earlier];
@@ -223,8 +223,8 @@ class Lowering {
     ++plan_->steps[by].dependencies;
   }
 
-  /// Every segment of one step after all of another. Between many and many stands a step that does nothing,
-  /// so that the orderings grow with the data and not with its square.
+  /// Orders every segment of `later` after all segments of `earlier`. If both have several segments, an empty
+  /// step stands between them. So the number of orderings grows with the data and not with its square.
   void depend_whole(std::uint32_t earlier, std::uint32_t later) {
     const auto count = [&](std::uint32_t step) { return first_[step + 1] - first_[step]; };
     if (count(earlier) == 1 || count(later) == 1) {
@@ -254,7 +254,7 @@ class Lowering {
   std::vector<Access> accesses_;                        // of each plan step
   std::vector<std::uint32_t> found_;
   std::vector<Access> wholes_;   // of each schedule step
-  std::vector<Access> aliased_;  // of each schedule step, were it in place
+  std::vector<Access> aliased_;  // of each schedule step, as if it were in place
   std::map<std::int32_t, std::uint32_t> sent_;
   std::map<std::int32_t, std::uint32_t> received_;
 };

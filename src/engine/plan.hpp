@@ -15,12 +15,13 @@ namespace kolo {
 struct Shape {
   std::vector<std::uint64_t>
       input_parts;  ///< elements of each chunk of the input, also where this rank has none
-  std::vector<std::uint64_t> output_parts;  ///< likewise
+  std::vector<std::uint64_t> output_parts;  ///< elements of each chunk of the output
   std::uint64_t element_bytes = 1;
   std::uint64_t segment_bytes = 1u << 19;
   /// Input and output are the same memory, as BufferName says for the collective.
   bool in_place = false;
-  /// Of messages. Where it has blocks, every part is of whole blocks, but for the last that is not empty.
+  /// The format of messages. If it has blocks, every part has whole blocks, except the last part that is not
+  /// empty.
   Wire wire = Wire::native;
 };
 
@@ -35,7 +36,7 @@ struct PlanStep {
   std::int32_t peer = -1;
   std::uint32_t message = 0;   ///< number of the message between the two ranks, in their schedules' order
   std::uint32_t step = 0;      ///< index in the schedule
-  std::uint32_t segments = 1;  ///< into which that one is cut
+  std::uint32_t segments = 1;  ///< number of segments of that schedule step
   std::uint32_t dependencies = 0;
   std::uint32_t first_dependent = 0;  ///< into Plan::dependents
   std::uint32_t dependent_count = 0;

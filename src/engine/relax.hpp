@@ -1,4 +1,4 @@
-// What to do between two looks at memory that another core writes.
+// relax(): what to do between two polls of memory that another core writes.
 #pragma once
 
 namespace kolo {

@@ -10,8 +10,8 @@
 
 namespace kolo {
 
-/// An epoll of descriptors, each known by a small number. wait() may run in one thread while others change
-/// interest or kick.
+/// An epoll of descriptors, each known by a small number. While one thread is in wait(), other threads may
+/// change interest or kick.
 class Sleeper {
  public:
   Sleeper();
@@ -20,8 +20,8 @@ class Sleeper {
   void remove(int fd);
   /// Also wake when the descriptor takes bytes.
   void set_writable_interest(int fd, std::uint32_t number, bool wanted);
-  /// Blocks for at most `timeout_ms` (0: only looks); returns the numbers that have something to do. Valid
-  /// until the next call.
+  /// Blocks for at most `timeout_ms` (0: only polls); returns the numbers of the descriptors that are ready.
+  /// Valid until the next call.
   std::span<const std::uint32_t> wait(int timeout_ms);
   /// Ends the current or the next wait() with a positive timeout.
   void kick();

@@ -1,5 +1,5 @@
-// What an engine counts and records for people: counters, metrics, the timeline. Nothing here when nobody
-// looks.
+// What an engine counts and records for operators: counters, metrics, the timeline. Metrics and the timeline
+// are only kept if the options ask for them.
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -14,8 +14,8 @@
 namespace kolo {
 namespace {
 
-/// Between two waits for the same ranks that are one to people: less than one wakes up for, and goes to
-/// sleep.
+/// The longest gap between two waits for the same ranks that the timeline shows as one wait: a thread that
+/// wakes up and goes back to sleep takes less.
 constexpr std::chrono::milliseconds kOneWait{1};
 
 }  // namespace
@@ -111,7 +111,8 @@ void Engine::record(const Operation& operation) {
                           fmt::format("\"call\":{},\"sent_bytes\":{}", operation.spec().call, bytes));
 }
 
-/// A link carries one message after the other: the time that one of them waits behind others is theirs.
+/// A link carries one message after the other: the time that a message waits behind earlier ones belongs to
+/// those.
 void Engine::record_transfer(std::string_view name, bool sent, int peer, std::uint64_t bytes,
                              Clock::time_point posted) {
   auto& recorded = link_recorded_[static_cast<std::size_t>(peer)][sent ? 0 : 1];
@@ -121,7 +122,7 @@ void Engine::record_transfer(std::string_view name, bool sent, int peer, std::ui
   recorded = now;
 }
 
-/// For whom the operations wait; a collective goes before messages, which may have all the time they want.
+/// The peers that operations wait for. Those of collectives come first: a message may rightly wait for long.
 std::vector<int> Engine::awaited_peers() const {
   if (!metrics_ && !options_.timeline) return {};
   std::vector<int> of_collectives;
@@ -153,7 +154,7 @@ void Engine::note_wait(const std::vector<int>& awaited, Clock::time_point begin)
   noted_wait_.end = now;
 }
 
-/// One span, however often we looked meanwhile.
+/// Records one span, however often the driver has polled meanwhile.
 void Engine::record_wait() {
   const NotedWait wait = std::exchange(noted_wait_, {});
   if (wait.awaited.empty()) return;

@@ -1,4 +1,4 @@
-// Words: what survivors tell each other over links whose operations have failed.
+// Words: messages between survivors, over links whose operations have failed.
 #include <algorithm>
 
 #include "engine/engine.hpp"

@@ -1,4 +1,5 @@
-// all_gather / direct and broadcast / direct in shared memory. Each rank copies what the others show.
+// all_gather / direct and broadcast / direct in shared memory. Each rank copies the other ranks'
+// contributions.
 #include <algorithm>
 
 #include "engine/native/pieces.hpp"
@@ -32,7 +33,7 @@ Task gather_shared(Call& call) {
     }
   }
   call.publish(call.lane->done, call.number);
-  co_await Wait{&Lane::done, call.number};  // the others have read this rank's input
+  co_await Wait{&Lane::done, call.number};  // all ranks have read this rank's input
 }
 
 Task gather_staged(Call& call) {
@@ -56,7 +57,7 @@ Task gather_staged(Call& call) {
   return in_pieces(call, (longest + piece - 1) / piece, put_down, read);
 }
 
-/// This rank's own part, where it is not already in its place.
+/// Copies this rank's own part to the output, unless it is there already.
 void keep_own_part(const Call& call) {
   std::byte* to = call.output + call.shape->part_begin(call.rank) * call.shape->element_bytes;
   if (to != call.input && call.shape->shown_bytes(call.rank) > 0)

@@ -1,4 +1,4 @@
-// all_reduce / direct in shared memory. Each rank reduces its slice for all.
+// all_reduce / direct in shared memory. Each rank reduces its slice for all ranks.
 #include <algorithm>
 #include <optional>
 
@@ -25,7 +25,7 @@ struct Slices {
   std::uint64_t size(int rank) const { return begin(rank + 1) - begin(rank); }
 };
 
-/// Of all inputs, for all outputs.
+/// Reduces `count` elements of all inputs, from element `begin` on, into all outputs.
 void reduce_for_all(Call& call, std::uint64_t begin, std::uint64_t count) {
   const std::size_t element = call.shape->element_bytes;
   call.from.resize(call.inputs.size());
@@ -38,8 +38,8 @@ void reduce_for_all(Call& call, std::uint64_t begin, std::uint64_t count) {
 }
 
 /// All inputs and outputs are in shared memory: each rank reads its slice of every input and writes it to
-/// every output. K loads and K stores for each rank, whatever else is there to move. Or one rank does it all,
-/// when it is its turn.
+/// every output. With K ranks that is K loads and K stores for each element of the slice, and no other
+/// traffic. Or one rank (`call.turn`) does the whole call.
 Task all_reduce_in_place(Call& call) {
   const std::size_t element = call.shape->element_bytes;
   const std::uint64_t count = call.shape->count();
@@ -59,13 +59,14 @@ Task all_reduce_in_place(Call& call) {
   if (call.turn < 0) {
     call.publish(call.lane->done, call.number);
   } else {
-    *call.done = call.number;  // published with that of the next ones
+    *call.done = call.number;  // published together with the next calls
   }
   co_await Wait{&Lane::done, call.number};
 }
 
-/// The same where ranks are more than cores: whoever runs when the last one has come does the shares, so that
-/// those who came before need not run again until the next call.
+/// As all_reduce_in_place(), for more ranks than cores. Once all ranks have announced the call, the running
+/// ranks take shares until none is left. Ranks that announced it earlier need not run again before their next
+/// call.
 Task all_reduce_by_shares(Call& call) {
   const Slices slices(call.shape->count(), call.size, call.shape->element_bytes);
   const auto ranks = static_cast<std::uint64_t>(call.size);
@@ -76,16 +77,16 @@ Task all_reduce_by_shares(Call& call) {
     if (!share) break;
     if (!call.begin_writing()) co_await kNever;
     reduce_for_all(call, slices.begin(static_cast<int>(*share)), slices.size(static_cast<int>(*share)));
-    if (call.is_given_up()) co_await kNever;  // what was read may be something else
+    if (call.is_given_up()) co_await kNever;  // what was read may not be the inputs any more
     if (call.shares->finish_one(call.place, ranks)) call.changed = true;
   }
   call.lane->at_work.value.store(0, std::memory_order_relaxed);
-  call.publish(call.lane->done, call.number);  // now: while this one waits the next ones run
+  call.publish(call.lane->done, call.number);  // now, because the next calls run while this one waits
   co_await all_done;
 }
 
-/// Reduces this rank's slice of a piece that begins with element `begin`, for itself and, where it found it,
-/// for each of the others.
+/// Reduces this rank's slice of the piece that begins with element `begin`. The result goes to this rank's
+/// output and, on each other rank's board, into the place of the data that was read.
 void reduce_slice(Call& call, std::uint64_t begin, const Slices& slices, std::size_t half) {
   const std::size_t element = call.shape->element_bytes;
   const std::uint64_t at = slices.begin(call.rank);
@@ -100,10 +101,10 @@ void reduce_slice(Call& call, std::uint64_t begin, const Slices& slices, std::si
   call.fold(to.data(), to.size(), from.data(), from.size(), slices.size(call.rank), from.size());
 }
 
-/// Some memory is private. Piece by piece: each rank puts what the others need on its board, reduces its
-/// slice of all boards where it is, and takes the others' slices from its own. While a piece is reduced the
-/// next one is put down. A line is written by its owner and by one other rank, in turns, and each writes what
-/// it has just read (see kernels::own_lines()).
+/// Some memory is private. For each piece, a rank copies what the other ranks need to its board, reduces its
+/// slice of all boards in place, and copies the other slices from its own board. While a piece is reduced,
+/// the next one is put on the board. Its owner and one other rank write a cache line in turn, and each writes
+/// what it has just read (see kernels::own_lines()).
 Task all_reduce_staged(Call& call) {
   const std::size_t element = call.shape->element_bytes;
   const std::uint64_t count = call.shape->count();

@@ -39,7 +39,7 @@ void Call::show(std::byte* stage, const std::byte* data, std::size_t bytes, bool
   if (to_all && size > 2) {
     kernels::copy_for_others(stage, data, bytes);
   } else {
-    kernels::copy(stage, data, bytes);  // whose one reader has given the lines back
+    kernels::copy(stage, data, bytes);  // the one reader has given the lines back, see take()
   }
 }
 

@@ -18,7 +18,7 @@ struct Shape {
   Collective collective = Collective::barrier;
   int root = 0;
   std::size_t element_bytes = 1;
-  /// Where each rank's part begins, in elements, and behind them where the last one ends; {0, count} where
+  /// Where each rank's part begins, in elements; the last entry is where the last part ends. {0, count} if
   /// the data has no parts.
   std::vector<std::uint64_t> bounds = {0, 0};
 
@@ -28,12 +28,12 @@ struct Shape {
   std::uint64_t part_count(int rank) const {
     return bounds[static_cast<std::size_t>(rank) + 1] - bounds[static_cast<std::size_t>(rank)];
   }
-  /// What a rank lays open for the others to read, in bytes.
+  /// Bytes that a rank contributes for the other ranks to read.
   std::uint64_t shown_bytes(int rank) const;
   std::uint64_t most_shown_bytes(int size) const;
 };
 
-/// One call under way on one rank. The algorithms read and advance it; see group.hpp for who else does.
+/// One call in flight on one rank. The algorithms read and advance it, and so does Group (group.hpp).
 struct Call {
   const Shape* shape = nullptr;
   kernels::FoldFn fold = nullptr;  ///< of a reduction
@@ -42,22 +42,22 @@ struct Call {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
 
-  // Of a long call, from when everybody has announced it.
-  std::span<Lane* const> lanes;    ///< of every rank, one's own included
-  std::span<Board* const> boards;  ///< likewise
-  Board* board = nullptr;          ///< one's own
-  Lane* lane = nullptr;            ///< one's own
+  // Set for a long call, once all ranks have announced it.
+  std::span<Lane* const> lanes;    ///< of every rank, this one included
+  std::span<Board* const> boards;  ///< of every rank, this one included
+  Board* board = nullptr;          ///< this rank's
+  Lane* lane = nullptr;            ///< this rank's
   /// Every rank's input and output in this address space; empty where they are private.
   std::vector<const std::byte*> inputs;
   std::vector<std::byte*> outputs;
-  std::uint64_t number = 0;         ///< of the long calls of this lane, from 1
-  int turn = -1;                    ///< the rank that does this call for all; -1: each does its share
-  Shares* shares = nullptr;         ///< whoever runs does the next share; null: each rank does its own
-  std::uint64_t place = 0;          ///< among the calls of the lane
-  std::uint64_t* done = nullptr;    ///< of calls with a turn: the last one of which this rank did its part
-  std::uint64_t* pieces = nullptr;  ///< staged so far in this lane, over all calls: the same on all ranks
+  std::uint64_t number = 0;       ///< number among the long calls of this lane, from 1
+  int turn = -1;                  ///< the rank that does this call for all ranks; -1: each does its slice
+  Shares* shares = nullptr;       ///< of which a running rank takes the next; null: each rank does its slice
+  std::uint64_t place = 0;        ///< index among the calls of the lane
+  std::uint64_t* done = nullptr;  ///< number of the last call with a turn that this rank is done with
+  std::uint64_t* pieces = nullptr;  ///< staged so far in this lane, in all calls: the same on all ranks
 
-  // For the algorithm, so that it need not allocate any.
+  // Memory of the algorithm, so that it need not allocate any.
   std::vector<const void*> from;
   std::vector<void*> to;
   std::vector<std::max_align_t> frame;  ///< see Task
@@ -66,34 +66,36 @@ struct Call {
     return frame.data();
   }
 
-  bool changed = false;  ///< something was published that others may sleep for
+  bool changed = false;  ///< something was published that a sleeping rank may wait for
 
-  /// Of a piece on its way over the boards: two of them, and what goes with them in the ranks' own memory,
-  /// should stay in a second-level cache, and all ranks' together in a last-level one.
+  /// Size of a piece that passes through the boards. Two pieces, with the private memory that they come from
+  /// or go to, should stay in a second-level cache; those of all ranks together in a last-level cache.
   std::uint64_t piece_bytes() const {
     return 2 * kStageBytes / static_cast<std::uint64_t>(std::max(size, 4));
   }
-  /// Everything that this rank wrote before is seen by whoever sees the count.
+  /// A rank that sees the count also sees everything that this rank wrote before.
   void publish(Lane::Counter& counter, std::uint64_t value) {
     counter.value.store(value, std::memory_order_release);
     changed = true;
   }
-  /// Whether a rank has failed: what this one has read of the others' memory since may be something else.
+  /// Whether a rank has closed its board after a failure: what this rank has read since in other ranks'
+  /// memory may be wrong.
   bool is_given_up() const;
-  /// From here to the end of the look, or of a long piece, this rank writes in other ranks' memory; or
-  /// returns false: one of them has failed and takes its memory back. With Group::abandon() the store of one
-  /// side and the load of the other cannot both miss.
+  /// To be called before this rank writes in other ranks' memory, which it may do until the end of the poll,
+  /// or of a long piece. Returns false if one of them has failed and takes its memory back. Here `writing` is
+  /// stored before `closed` is loaded, in Group::abandon() `closed` is stored before `writing` is loaded: at
+  /// least one side sees the other's store.
   bool begin_writing();
-  /// Puts on this rank's board what one other rank, or each of them, is going to read.
+  /// Copies data to this rank's board, for one other rank to read or, with `to_all`, for each of them.
   void show(std::byte* stage, const std::byte* data, std::size_t bytes, bool to_all) const;
-  /// Copies what another rank has put down. `alone`: for nobody but this one.
+  /// Copies data from a board. `alone`: no other rank reads it.
   void take(std::byte* to, std::byte* stage, std::size_t bytes, bool alone) const;
 };
 
-/// Where a piece of a copy or a reduction ends, so that the driver gets to look at the links now and then.
+/// Size of a piece of a copy or a reduction. Between two pieces the driver can poll the links.
 inline constexpr std::size_t kPieceBytes = 1 << 20;
 
-/// What stays in the nearest cache while something more is done with it.
+/// Size of a block that stays in the nearest cache between two passes over it.
 inline constexpr std::size_t kBlockBytes = 16 << 10;
 
 /// The algorithm for a long call.
@@ -104,7 +106,7 @@ Task reduce_scatter(Call& call);
 Task all_gather(Call& call);
 Task broadcast(Call& call);
 
-/// A call whose data has come along with the notes: `shown[r]` is what rank r lays open.
+/// Finishes a call whose data has come with the notes: `shown[r]` is the contribution of rank r.
 void finish_short(const Call& call, std::span<const void* const> shown);
 
 }  // namespace kolo::native

@@ -12,8 +12,7 @@
 namespace kolo::native {
 namespace {
 
-/// A rank that runs ends a piece of writing in microseconds; on a busy machine it may have to wait for a
-/// core.
+/// A running rank ends a piece of writing in microseconds, but on a busy machine it may wait for a core.
 constexpr auto kLongestPiece = std::chrono::milliseconds(100);
 
 constexpr int kQuietLooks = 8;
@@ -21,12 +20,12 @@ constexpr int kQuietLooks = 8;
 /// The longest call that one rank sums for all when several are under way: see Group::turn().
 constexpr std::uint64_t kTurnBytes = 64 << 10;
 
-/// The longest call that whoever runs does for those that wait for a core: see Group::shares(). Beyond it the
-/// sums take longer than the waiting.
+/// The longest call that running ranks do for ranks that wait for a core: see Group::shares(). The sums of
+/// longer calls take longer than the wait for a core.
 constexpr std::uint64_t kSharesBytes = 1 << 20;
 
-/// The place in the lane and, as far as it fits, the communicator's number of the call: ranks that count
-/// alike agree on both.
+/// The call's place in the lane and, as far as it fits, its number in the communicator. Ranks that have made
+/// the same calls agree on both.
 std::uint64_t note_number(std::uint64_t place, std::uint64_t call) {
   return (call << 32 | ((place + 1) & 0xffffffff)) & ~Note::kBehindOthers;
 }
@@ -35,7 +34,8 @@ bool same_place(std::uint64_t one, std::uint64_t other) {
   return static_cast<std::uint32_t>(one) == static_cast<std::uint32_t>(other);
 }
 
-/// Where a rank puts what it shows: in its note, unless there may be ranges.
+/// Where a rank puts its contribution: in its note, if it fits and the note holds no ranges; else in the
+/// lane.
 template <typename AnyLane>
 auto* content_of(AnyLane& lane, const Running& running, std::uint64_t bytes) {
   const bool fits = bytes <= Note::kInline && running.shown <= kShortBytes;
@@ -94,7 +94,7 @@ void Group::announce_more() {
 }
 
 void Group::announce(const OperationSpec& spec, bool behind_others) {
-  if (finished_ == announced_) first_ = announced_;  // one call after the other stays in the nearest cache
+  if (finished_ == announced_) first_ = announced_;  // calls made one at a time stay in the nearest cache
   Running& running = this->running(announced_);
   running.state = Running::State::announced;
   running.place = announced_++;
@@ -112,11 +112,11 @@ void Group::announce(const OperationSpec& spec, bool behind_others) {
       is_reducing(spec.collective) ? kernels::fold_function(spec.dtype, spec.reduction.op()) : nullptr;
   Note& note = lane_->notes[running.place % kNotes];
   note.signature = spec.signature;
-  running.signature = spec.signature;  // to compare with: the others have the note's line
+  running.signature = spec.signature;  // a copy to compare with: other cores have the note's line
   const std::uint64_t bytes = call.shape->shown_bytes(rank_);
   bool is_shared = false;
   if (running.shown > kShortBytes) {
-    // One name for all: memory that some neighbour cannot be told of counts as private.
+    // All neighbours use one name. Memory that cannot be shared with one of them counts as private.
     const auto name = [&](const void* data, std::uint64_t length) {
       std::optional<RemoteRange> range;
       for (Neighbour* neighbour : neighbours_) {
@@ -155,7 +155,7 @@ bool Group::advance() {
     ++finished_;
     if (settled_ > 0) --settled_;
     moved = true;
-    publish_done();  // whoever hears that it is over may end this process
+    publish_done();  // first: once the caller sees the end of the call, it may end this process
     listener_.on_native_finished(operation);
   }
   if (!failed_) announce_more();
@@ -167,27 +167,28 @@ bool Group::advance() {
   }
   publish_done();
   stop_writing();
-  // Looking at who sleeps takes until everybody can see what was published. Whoever answers within that time
-  // is awake, and has been looked at sooner.
+  // tell() takes until all ranks can see what was published. A rank that answers within that time is awake,
+  // and its answer is found sooner without tell().
   if (moved || ++quiet_looks_ > kQuietLooks) tell();
   return moved;
 }
 
-/// See Board::writing. Relaxed: this rank alone stores there, under the engine's lock; so in publish_done().
+/// See Board::writing. Relaxed: this rank alone stores there, under the engine's lock. The same is true in
+/// publish_done().
 void Group::stop_writing() {
   if (board_->writing.load(std::memory_order_relaxed) != 0)
     board_->writing.store(0, std::memory_order_release);
 }
 
-/// Of all calls of this look that some rank does for all.
+/// Publishes the ends of the calls that one rank does for all ranks, once for all calls of this poll.
 void Group::publish_done() {
   if (done_ <= lane_->done.value.load(std::memory_order_relaxed)) return;
   lane_->done.value.store(done_, std::memory_order_release);
   changed_ = true;
 }
 
-/// Does what can be done for a call. Returns whether it has finished. Without an operation that could fail
-/// whatever is wrong is left for later, when there is one.
+/// Does what can be done for a call. Returns whether it has finished. Without an operation, an error waits
+/// until there is one that can fail.
 bool Group::step(Running& running, Operation* operation, bool& moved) {
   Call& call = running.call;
   if (running.state == Running::State::finished) return true;
@@ -216,8 +217,8 @@ bool Group::step(Running& running, Operation* operation, bool& moved) {
     changed_ = std::exchange(call.changed, false) || changed_;
     const bool done = running.task.done();
     if (!done && !has_come(running.task.wait())) return false;
-    // A rank that was stopped may have gone on to read what its peers put there after they had given up, and
-    // memory that they have freed may no longer be mapped. Who finished a share has looked.
+    // If this rank was stopped, it may have read what its peers wrote after they had given up, and memory
+    // that they have freed may no longer be mapped. A rank that finishes a share has checked that.
     if (!call.inputs.empty() && !is_shared_out(running) && call.is_given_up()) return false;
     if (done) break;
     const bool was_pause = running.task.wait().is_pause();
@@ -240,11 +241,11 @@ bool Group::step(Running& running, Operation* operation, bool& moved) {
   return true;
 }
 
-/// Of short calls that all ranks have started in a row each rank does some for everybody, a few neighbouring
-/// ones at a time. Ranks that share every one of them read and write in the same pages at the same time,
-/// where their prefetchers take lines from each other: 200 calls of 4 KiB took three times as long. Nobody,
-/// -1, where a rank waited for just this one when it made it. The same on all ranks, as all see the same
-/// notes.
+/// The rank that does this call for all ranks; -1: each rank does its slice. If all ranks have started short
+/// calls in a row, each rank does some for all, a few consecutive ones at a time. Ranks that share every one
+/// of them read and write in the same pages at the same time, where their prefetchers take lines from each
+/// other: 200 calls of 4 KiB took three times as long. -1 also if a rank waited for just this call when it
+/// made it. All ranks get the same result, because all see the same notes.
 int Group::turn(const Running& running) const {
   if (running.shown > kTurnBytes) return -1;
   for (const Lane* lane : lanes_) {
@@ -257,8 +258,8 @@ int Group::turn(const Running& running) const {
   return static_cast<int>(running.place / in_a_row % ranks);
 }
 
-/// Where whoever runs takes the next share of the call, as ranks wait for cores; else null. The same on all
-/// ranks.
+/// The shares of the call, if ranks wait for cores: a running rank takes the next one. Else null. The same on
+/// all ranks.
 Shares* Group::shares(const Running& running) {
   const Call& call = running.call;
   if (call.shape->collective != Collective::all_reduce || running.shown > kSharesBytes) return nullptr;
@@ -286,7 +287,7 @@ void Group::begin_algorithm(Running& running) {
   running.task.resume();
 }
 
-/// Stops at `running.noted`, a rank that has not announced the call, or has announced another one.
+/// Stops at `running.noted`, the first rank that has not announced the call, or has announced another one.
 Group::Noted Group::look_for_notes(Running& running) const {
   for (; running.noted < size(); ++running.noted) {
     if (running.noted == rank_) continue;
@@ -305,7 +306,8 @@ void Group::fail(Operation* operation, int rank, const std::string& why) {
   listener_.on_native_failure(*operation, rank, Status(Code::system, why));
 }
 
-/// Whoever has something to show has put it on its board. The same on all ranks, as all see the same notes.
+/// Whether each rank has put its contribution on its board. All ranks get the same result, because all see
+/// the same notes.
 bool Group::comes_with_notes(const Running& running) const {
   if (running.shown <= kShortBytes) return true;
   if (running.shown > kNoteBytes) return false;
@@ -345,7 +347,7 @@ void Group::finish_by_notes(const Running& running) const {
 }
 
 /// No wake-up is lost. The publisher stores its value, then loads `asleep`; the sleeper stores `asleep`, then
-/// looks once more at what was published. A fence stands between the two on both sides (the other one in
+/// polls once more what was published. A fence stands between the two on both sides (the other one in
 /// Engine::sleep()), so one of the two sees the other's store.
 void Group::tell() {
   quiet_looks_ = 0;
@@ -408,8 +410,8 @@ std::vector<int> Group::waiting_for() const {
 void Group::close() {
   failed_ = true;
   board_->closed.store(1, std::memory_order_seq_cst);
-  // Before anything that the caller writes then: a reader that sees some of it also sees `closed`, after the
-  // fence of Call::is_given_up().
+  // Orders `closed` before anything that the caller writes after this. A reader that sees some of that also
+  // sees `closed`, after the fence of Call::is_given_up().
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
@@ -425,7 +427,7 @@ void Group::release(const std::vector<bool>& lost) {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   if (!all_stopped) {
-    // The others may be ahead of this rank: in any call that it has announced.
+    // Other ranks may be ahead of this rank, in any call that it has announced.
     for (std::uint64_t at = finished_; at < announced_; ++at) {
       const Call& call = running(at).call;
       if (running(at).shown > kShortBytes && call.shape->collective == Collective::all_reduce)

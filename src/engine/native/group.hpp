@@ -26,12 +26,12 @@ struct Running {
   enum class State { announced, begun, finished };
 
   State state = State::announced;
-  std::uint64_t place = 0;   ///< among the calls of the lane
+  std::uint64_t place = 0;   ///< index among the calls of the lane
   std::uint64_t number = 0;  ///< as in its Note, but for Note::kBehindOthers
-  std::uint64_t shown = 0;   ///< bytes of the rank that shows most
-  std::uint64_t losses = 0;  ///< of shared memory, by then
+  std::uint64_t shown = 0;   ///< bytes of the rank that contributes most
+  std::uint64_t losses = 0;  ///< shared_memory_losses() at that time
   Signature signature;       ///< as in its Note
-  int noted = 0;             ///< ranks below this one have announced it
+  int noted = 0;             ///< number of ranks, from 0 on, that have announced it
   Call call;
   Task task;
 
@@ -43,7 +43,7 @@ struct Running {
   }
 };
 
-/// A number that somebody else is going to change.
+/// A number that another rank will change.
 struct Awaited {
   const std::atomic<std::uint64_t>* number = nullptr;
   std::uint64_t seen = 0;
@@ -64,53 +64,55 @@ class GroupListener {
 };
 
 /// The ranks announce their calls in order, each on its own board, and finish them in order. A short call is
-/// done as soon as everybody has announced it, because the data comes with the note. A long one then runs
-/// its algorithm; while it only waits for the others to have done their part, the next one runs. Nothing here
-/// waits: advance() does what can be done now. Used under the engine's lock.
+/// done as soon as all ranks have announced it, because the data comes with the note. A long call then runs
+/// its algorithm. While it only waits for the other ranks' parts, the next call runs. No function waits:
+/// advance() does what can be done now. Used under the engine's lock.
 class Group {
  public:
   /// `neighbours[r]` leads to rank r of the communicator; null for `rank` itself. They outlive the Group.
   Group(int rank, std::vector<Neighbour*> neighbours, std::uint32_t lane, GroupListener& listener);
 
   bool is_busy() const { return !calls_.empty(); }
-  /// Whether it is its turn: the other calls wait behind it.
+  /// Whether the operation is the first call: the other calls wait behind it.
   bool is_first(const Operation& operation) const {
     return is_busy() && calls_.front().operation == &operation;
   }
-  /// Whether the call that was begun last, and that nobody waits for yet, asks for a look: the first one
-  /// does, and then the last of every few, which are announced and carried out together. Then the stalls that
-  /// locks mean to a core that writes to others come once for all of them.
+  /// Whether to poll after a begin() for which no caller waits yet. True for the first call, and then for
+  /// every kTogether-th: the calls between are announced and carried out together. So the stalls of locked
+  /// instructions, on a core that writes to other cores, come once for all of them.
   bool wants_look() const {
     const std::uint64_t behind = finished_ + calls_.size() - announced_;
     return calls_.size() == 1 || (behind > 0 && behind % kTogether == 0);
   }
-  /// Announces a call that no other waits before, for as long as it is not worth an operation: finish_early()
-  /// then does for it what can be done and tells whether it is over, and if it never is, the next begin() is
-  /// of this very call.
+  /// Announces a call before it is worth making an operation for it; no other call may be in flight.
+  /// finish_early() does what can be done now, and returns whether the call is over. If it is not, the next
+  /// begin() must be for this call.
   void begin_early(const OperationSpec& spec);
   bool finish_early();
-  /// The operation must live until it has finished or the Group is abandoned. waits_now: its caller does
-  /// nothing else until it is over. Calls behind others that nobody waits for are announced by the next look.
+  /// The operation must live until it has finished or the Group is abandoned. `waits_now`: its caller does
+  /// nothing else until it is over. A call behind other calls for which no caller waits is announced by the
+  /// next poll.
   void begin(Operation& operation, bool waits_now);
-  /// Returns whether anything moved. Ranks that sleep may hear of it only from tell().
+  /// Does what can be done now; returns whether anything moved. Sleeping ranks may learn of it only from
+  /// tell().
   bool advance();
-  /// For who is told of what advance() does. Short calls that finish in one look finish at one time, as
-  /// reading a clock takes a tenth of the time that they take.
+  /// The time, for the listener. Short calls that finish in one poll finish at one time, because reading a
+  /// clock takes a tenth of their duration.
   Clock::time_point now() {
     if (now_ == Clock::time_point{}) now_ = Clock::now();
     return now_;
   }
-  /// Wakes the ranks that sleep for what has been published since the last time.
+  /// Wakes the ranks that sleep, if anything was published since the last time.
   void tell();
-  /// What the first of the calls needs next, for who looks at nothing else meanwhile. To be asked just after
-  /// a look: a change that was seen then is not waited for.
+  /// The number for which the first call waits, for a caller that polls nothing else meanwhile. To be called
+  /// just after a poll: if the number has changed since that poll, the result is empty.
   Awaited awaited() const;
-  /// Ranks whose announcement, or whose progress, the first of the calls lacks.
+  /// Ranks whose announcement, or whose progress, the first call lacks.
   std::vector<int> waiting_for() const;
 
-  /// Ends all calls: from when it returns no living rank touches their memory. `is_lost(r)`: that rank's
-  /// process has ended. Memory in which a rank may still write when it wakes up, long after, is taken from
-  /// under it (see SharedMemory).
+  /// Ends all calls: when it returns, no living rank touches their memory. `is_lost(r)`: that rank's process
+  /// has ended. If a stopped rank may still write in the memory when it wakes up, the memory is detached (see
+  /// detach_shared_memory()).
   template <typename IsLost>
   void abandon(IsLost is_lost) {
     close();
@@ -120,7 +122,7 @@ class Group {
   }
 
  private:
-  /// Begun and not finished.
+  /// A call that was begun and has not finished.
   struct Begun {
     Operation* operation;
     bool behind_others;  ///< see Note::kBehindOthers
@@ -158,21 +160,21 @@ class Group {
   Lane* lane_;
   std::vector<Board*> boards_;  ///< of every rank
   std::vector<Lane*> lanes_;
-  std::vector<std::uint32_t> rung_;  ///< the sleep of each rank that it was last rung out of
+  std::vector<std::uint32_t> rung_;  ///< by rank: the value of `asleep` for which it was last rung
 
   std::deque<Begun> calls_;  ///< in order
-  std::uint64_t first_ = 0;  ///< place of a call that is, or was, in the first of running_
+  std::uint64_t first_ = 0;  ///< place of the call that is, or was, in running_[0]
   bool has_early_ = false;
   std::uint64_t announced_ = 0;
   std::uint64_t finished_ = 0;
-  std::uint64_t long_calls_ = 0;  ///< that have run their algorithm
-  std::size_t settled_ = 0;       ///< calls at the front
+  std::uint64_t long_calls_ = 0;  ///< number of calls that have begun their algorithm
+  std::size_t settled_ = 0;       ///< number of settled calls at the front
   std::uint64_t pieces_ = 0;
   std::uint64_t done_ = 0;  ///< see Call::done
   Clock::time_point now_;
-  std::optional<bool> is_crowded_;  ///< some rank, once all have announced something
+  std::optional<bool> is_crowded_;  ///< whether a rank is; read once all have announced a call
   bool changed_ = false;
-  int quiet_looks_ = 0;  ///< since something was published
+  int quiet_looks_ = 0;  ///< polls in which nothing moved, since the last tell()
   bool failed_ = false;
   std::array<Running, kCallsAhead> running_;
 };

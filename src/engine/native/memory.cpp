@@ -14,14 +14,15 @@ bool Group::is_named(const Running& running) const {
   return true;
 }
 
-/// Whether all shares of a call are done, whoever did them.
+/// Whether all shares of a call are done, by any ranks.
 bool Group::is_shared_out(const Running& running) const {
   const Shares* shares = running.call.shares;
   return shares != nullptr && shares->is_finished(running.place, static_cast<std::uint64_t>(size()));
 }
 
-/// Where everybody's memory is, if all of it that matters is shared. Returns false on failure; a call that
-/// the others have done meanwhile needs no memory, and they may have freed theirs.
+/// Finds the memory of all ranks in this address space, if all that matters is shared. Returns false on
+/// failure. If the other ranks have done the call meanwhile, it needs no memory, and they may have freed
+/// theirs.
 bool Group::reach_memory(Running& running, Operation* operation) {
   Call& call = running.call;
   const Shape& shape = *call.shape;
@@ -70,12 +71,12 @@ bool Group::reach_memory(Running& running, Operation* operation) {
   return is_reached || (is_shared_out(running) && go_without());
 }
 
-/// An operation elsewhere that failed may have taken the memory from under this one.
+/// Whether the memory is still shared: an operation of another communicator that failed may have detached it.
 bool Group::is_still_shared(const Running& running) const {
   if (running.losses == shared_memory_losses()) return true;
   const Call& call = running.call;
   const std::uint64_t shown = call.shape->shown_bytes(rank_);
-  const bool by_shares = call.shares != nullptr;  // the others may have done it all
+  const bool by_shares = call.shares != nullptr;  // the other ranks may have done the whole call
   return ((call.inputs.empty() && !by_shares) || shown == 0 || is_shared(call.input, shown)) &&
          ((call.outputs.empty() && !by_shares) || is_shared(call.output, call.shape->bytes()));
 }

@@ -1,12 +1,12 @@
-// Data over the boards, piece by piece: while one is read the next is put down.
+// Data passes through the boards, piece by piece: while one piece is read, the next one is put on the boards.
 #pragma once
 
 #include "engine/native/call.hpp"
 
 namespace kolo::native {
 
-/// Of each piece t, this rank puts what it shows into the half of its board that is given, put_down(t, half),
-/// and when all have done so, reads what it needs of theirs, read(t, half).
+/// For each piece t, put_down(t, half) copies this rank's contribution into one half of its board. When all
+/// ranks have done so, read(t, half) reads what this rank needs from the other boards.
 template <typename PutDown, typename Read>
 Task in_pieces(Call& call, std::uint64_t pieces, PutDown put_down, Read read) {
   const std::uint64_t before = *call.pieces;

@@ -1,4 +1,4 @@
-// reduce_scatter / direct in shared memory. Each rank reduces its part out of everybody's input.
+// reduce_scatter / direct in shared memory. Each rank reduces its part of all inputs.
 #include <algorithm>
 
 #include "engine/native/pieces.hpp"
@@ -21,11 +21,12 @@ Task scatter_shared(Call& call) {
     if (at + step < count) co_await Wait{};
   }
   call.publish(call.lane->done, call.number);
-  co_await Wait{&Lane::done, call.number};  // the others have read this rank's input
+  co_await Wait{&Lane::done, call.number};  // all ranks have read this rank's input
 }
 
-/// Reduces `count` elements of this rank's part, from its element `begin` on, block by block so that the
-/// boards' lines are given back out of the nearest cache. They begin `stage` bytes into each board's piece.
+/// Reduces `count` elements of this rank's part, from its element `begin` on. They begin `stage` bytes into
+/// each board's piece. Goes block by block: the boards' lines are still in the nearest cache when it gives
+/// them back.
 void reduce_stretch(Call& call, std::uint64_t begin, std::uint64_t count, std::size_t half,
                     std::uint64_t stage) {
   const std::size_t element = call.shape->element_bytes;
@@ -51,7 +52,7 @@ void reduce_stretch(Call& call, std::uint64_t begin, std::uint64_t count, std::s
 Task scatter_staged(Call& call) {
   const Shape* const shape = call.shape;
   const std::size_t element = shape->element_bytes;
-  // A rank touches only a part of each of the others' pieces.
+  // A rank touches only a part of each other rank's piece.
   const std::uint64_t stretch =
       std::max<std::uint64_t>(1, 2 * call.piece_bytes() / element / static_cast<std::uint64_t>(call.size));
   std::uint64_t longest = 0;

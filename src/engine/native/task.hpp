@@ -11,8 +11,8 @@
 
 namespace kolo::native {
 
-/// Until every rank's counter has reached `target`, or `common` has, which all ranks count up together;
-/// neither of them: until the driver has looked at everything else.
+/// What a task waits for: every rank's `counter` has reached `target`, or `common` has, which all ranks count
+/// up together. If both are null: the driver has polled everything else.
 struct Wait {
   Lane::Counter Lane::*counter = nullptr;
   std::uint64_t target = 0;
@@ -21,14 +21,14 @@ struct Wait {
   bool is_pause() const { return counter == nullptr && common == nullptr; }
 };
 
-/// Starts suspended. Owned by one call, its first argument, in whose memory it lives: there is only one at a
-/// time. Destroying it ends the algorithm where it waits.
+/// Starts suspended. Belongs to one call, its first argument, and lives in that call's memory: there is only
+/// one at a time. Destroying it ends the algorithm where it waits.
 class Task {
  public:
   struct promise_type {
     Wait wait;
 
-    /// In the call's memory, which is there already when calls repeat.
+    /// Takes the call's memory, which is allocated already when calls repeat.
     template <typename Caller>
     static void* operator new(std::size_t bytes, Caller& call, const auto&...) {
       return call.frame_memory(bytes);
