@@ -13,7 +13,7 @@
 
 namespace kolo {
 
-/// More cannot be real, and in bytes they still count in 63 bits.
+/// No memory holds more elements, and their bytes still fit in 63 bits.
 inline constexpr std::uint64_t kMostElements = std::uint64_t{1} << 59;
 
 /// The arguments of any collective in one form. `in_parts` and `out_parts` are the elements of each part
@@ -41,8 +41,8 @@ struct Call {
 Status check(Call& call, int rank, int size, Counts counts = {}, Counts recv_counts = {});
 
 [[noreturn]] void throw_inside_reduction(std::string_view call);
-/// Throws InvalidArgument in a reduction of the caller's own: the engine that runs it cannot make progress
-/// meanwhile, so what it waits for would never come.
+/// Throws InvalidArgument inside a reduction of the caller's own. The engine that runs it makes no progress
+/// meanwhile, so a call would wait forever.
 inline void refuse_inside_reduction(std::string_view call) {
   if (InsideReduction::is_here()) [[unlikely]]
     throw_inside_reduction(call);

@@ -55,7 +55,8 @@ Communicator Communicator::create(const Options& options) {
   refuse_inside_reduction("create");
   const Launch launch = launch_from_environment();
   const auto timeout = options.timeout.count() > 0 ? options.timeout : config().timeout;
-  // What all ranks have wrong needs no store to be found. What this one alone has wrong is told through it.
+  // If all ranks have a wrong setting, each finds it without the store. If only this rank has one, it tells
+  // the other ranks through the store.
   const Status settings = check_settings(options);
   std::shared_ptr<Store> store;
   try {
@@ -103,7 +104,7 @@ Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int si
   return made;
 }
 
-/// What stays true in a forked child.
+/// The state, for what stays true in a forked child.
 const Communicator::State& Communicator::known() const {
   if (state_ == nullptr)
     throw InvalidArgument(
@@ -113,7 +114,7 @@ const Communicator::State& Communicator::known() const {
   return *state_;
 }
 
-/// For what takes a lock or needs another rank.
+/// The state, for calls that take a lock or need another rank.
 Communicator::State& Communicator::state() const {
   if (!known().home.is_here()) state_->home.refusal("this communicator").throw_if_error();
   return *state_;
@@ -264,11 +265,11 @@ int Communicator::recv_any(Buffer data, int tag) {
 // --- Subgroups
 // ---------------------------------------------------------------------------------------------------
 
-// Several threads may split several communicators at once, in another order on every rank, so "the next free
-// number" would be a different communicator's on another rank. Instead all ranks try the same number, made
-// from what they know alike, until one is free on all of them. Of lanes there are few: every rank takes its
-// first free one, until all have taken the same. That all have taken it, and cleared it before, they know
-// from the sum in which they agree.
+// Several threads may split several communicators at once, in a different order on each rank. So "the next
+// free number" could belong to different communicators on different ranks. Instead all ranks try the same
+// numbers, generated from what they all know, until one is free on all of them. Lanes are few: each rank
+// takes its first free lane, and repeats that until all ranks have taken the same one. The all_reduce shows
+// that all have taken it, and cleared it before.
 Communicator::State::Place Communicator::State::agree_on_place(Communicator& self) {
   std::uint32_t ordinal;
   {
@@ -309,7 +310,7 @@ std::string describe_list(std::span<const int> ranks) {
   return fmt::format("subgroup({{{}{}}})", fmt::join(shown, ", "), more);
 }
 
-/// Collective: tells all ranks what each of them has asked for. `lengths`: of the ranks' lists, -1 for
+/// Collective: throws an error that says what each rank has asked for. `lengths`: of the ranks' lists, -1 for
 /// split().
 [[noreturn]] void fail_as_different(Communicator& communicator, const std::vector<std::int64_t>& lengths,
                                     const std::vector<int>& mine) {

@@ -10,7 +10,7 @@ Wireup connect(RollCall& roll_call, int rank, Terms& terms) {
   terms.job = roll_call.job();
   Offer offer = make_offer(rank, terms);
   const auto offers = roll_call.offers(offer.text);
-  // Who came last, or at the last moment, has not made the others late.
+  // If the last rank has come just before the deadline, all ranks still have time to connect.
   const auto deadline = Deadline::after(std::max<std::chrono::nanoseconds>(roll_call.left(), kJoinTime));
   return join(rank, std::move(offer), offers, terms, deadline, [&](int) { return roll_call.is_off(); });
 }

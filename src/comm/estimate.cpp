@@ -14,7 +14,7 @@ Status unfit(Collective collective, std::string_view why) {
   return Status(Code::invalid_argument, fmt::format("estimate: {} {}", name_of(collective), why));
 }
 
-/// Fails for what no call can be.
+/// Fails for arguments that no call can have.
 Status check_estimate(const Call& call, std::uint64_t bytes) {
   if (call.collective == Collective::send_recv)
     return unfit(call.collective, "has no algorithms to choose from");

@@ -19,22 +19,22 @@
 namespace kolo {
 namespace {
 
-/// What is exchanged: a short message, one that is just long, and one whose bytes count.
+/// Sizes of the messages exchanged: short, just above short, and so large that the bytes count.
 constexpr std::uint64_t kShort = 8;
 constexpr std::uint64_t kMiddle = 16 << 10;
 constexpr std::uint64_t kLong = 256 << 10;
 
-/// How long a round of exchanges takes, in seconds; 0 where there was nobody to exchange with.
+/// How long a round of exchanges takes, in seconds; 0 if there was no rank to exchange with.
 struct Rounds {
   double of_short = 0;
   double of_middle = 0;
   double of_long = 0;
-  double of_two = 0;  ///< with a second short message, the other way round; 0 where that is the same way
+  double of_two = 0;  ///< with a second short message in the other direction; 0 if both are the same
 
   double per_byte() const {
     return std::max(of_long - of_middle, 1e-12) / static_cast<double>(kLong - kMiddle);
   }
-  /// What a message costs more because it is long, besides its bytes.
+  /// The cost that a long message has besides its bytes: the rendezvous.
   double agreeing() const {
     return std::max(of_middle - of_short - per_byte() * static_cast<double>(kMiddle), 0.0);
   }
@@ -44,7 +44,7 @@ double seconds_since(Clock::time_point begin) {
   return to_seconds(Clock::now() - begin);
 }
 
-/// The least of a few tries: what disturbs them only adds.
+/// The least time of a few tries: disturbances only add time.
 double least_time(int tries, const std::function<void()>& call) {
   double least = 0;
   for (int i = 0; i < tries; ++i) {
@@ -56,10 +56,10 @@ double least_time(int tries, const std::function<void()>& call) {
   return least;
 }
 
-/// Everyone in `members` sends to the next and receives from the one before, all at once, and again; with
-/// `both_ways` also to the one before, and from the next. Returns the mean time of a round, of the fastest of
-/// a few batches: short messages may lie there already in one round and are waited for all the longer in
-/// another. Who is not a member returns 0 at once.
+/// All `members` send to the next member and receive from the one before, all at once, round after round;
+/// with `both_ways` also in the other direction. Returns the mean time of a round in the fastest of a few
+/// batches: a short message may be there already in one round, and is waited for longer in another. A rank
+/// that is not a member returns 0 at once.
 double time_exchange(Communicator& communicator, const std::vector<int>& members, std::uint64_t bytes,
                      int rounds, bool both_ways = false) {
   constexpr int kBatches = 3;
@@ -88,8 +88,8 @@ double time_exchange(Communicator& communicator, const std::vector<int>& members
          in_batch;
 }
 
-/// A short message goes round all members, so that each waits for it; returns the time of a hop, the
-/// lower quartile of the laps, to the first of them, and 0 to the others.
+/// A short message goes round all members, and each waits for it. The first member gets the time of a hop,
+/// the lower quartile of the laps; all other ranks get 0.
 double time_relay(Communicator& communicator, const std::vector<int>& members, int laps) {
   const auto me = std::find(members.begin(), members.end(), communicator.rank());
   if (me == members.end() || members.size() < 2) return 0;
@@ -110,23 +110,25 @@ double time_relay(Communicator& communicator, const std::vector<int>& members, i
   return me == members.begin() ? times[static_cast<std::size_t>(laps / 4)] : 0;
 }
 
-/// Explained by the ranks' processors. A third of a hop is the work of each side, which fits the times of
-/// short calls best; the last third is the way, where each rank has a core, or else the change from one rank
-/// to another, and each core works for several of them.
+/// Fits the costs inside a host. A hop is three equal parts (this fits the times of short calls best): work
+/// of the sender, work of the receiver, latency. If ranks share cores, the third part is the change from one
+/// rank to another, and costs per byte are divided by the ranks per core.
 void explain_memory(CostModel& model, const Rounds& rounds, double hop, int ranks) {
   const double turns = std::max(1.0, ranks / model.cores);
   LinkCost& cost = model.memory;
   cost = {};
   cost.overhead = hop / 3;
   (turns > 1 ? model.wake : cost.latency) = hop / 3;
-  // At most a message each way: what is waited for here, an algorithm has mostly posted before.
+  // At most the overhead of a message each way: an algorithm has mostly posted the receive before, and this
+  // exchange has not.
   cost.long_overhead = std::min(rounds.agreeing() / (2 * turns), 2 * cost.overhead);
   cost.receiver_per_byte = rounds.per_byte() / turns;
 }
 
-/// Explained by the wire, but for what a second message adds to a round: that is both processors' work on it,
-/// at most two thirds of a hop. What a hop among many takes longer than a lone one is work as well: hosts
-/// that share processors, as emulated ones do, or a switch, do it one after another.
+/// Fits the costs between hosts. What a second message adds to a round is the work of both processors on it,
+/// at most two thirds of a hop; the rest of a hop is latency. If a hop takes longer while all hosts exchange,
+/// the difference is work too: hosts that share processors, as emulated ones do, or a switch, do it one after
+/// another.
 LinkCost explain_network(const Rounds& rounds, double hop) {
   LinkCost cost{.longest_short = kNeverAsks};
   const double added = rounds.of_two == 0 ? 0 : rounds.of_two - rounds.of_short;
@@ -138,7 +140,7 @@ LinkCost explain_network(const Rounds& rounds, double hop) {
   return cost;
 }
 
-/// Beyond the caches, where long data lies: in them everything looks cheap.
+/// Measures with buffers beyond the caches, as long data is. Inside the caches all costs look low.
 void measure_local(CostModel& model) {
   constexpr std::uint64_t kBeyondCaches = 4 << 20;
   std::vector<float> a(kBeyondCaches / sizeof(float), 1.0f), b(a), out(a);
@@ -151,8 +153,8 @@ void measure_local(CostModel& model) {
   model.copy_per_byte = least_time(2, [&] { kernels::copy(to, left, kBeyondCaches); }) / bytes;
 }
 
-/// The kinds of links, "shm", and "shm+tcp" where there are several, that any rank has to ranks of its own
-/// host or, else, to others. Collective.
+/// The kinds of links that any rank has to ranks of its own host (`inside`) or to other hosts: "shm", or
+/// "shm+tcp" if there are several. Collective.
 std::string kinds_of_links(Communicator& communicator, const std::vector<int>& hosts, bool inside) {
   const auto known = transport_factories();
   std::vector<std::uint8_t> used(known.size(), 0);
@@ -170,7 +172,7 @@ std::string kinds_of_links(Communicator& communicator, const std::vector<int>& h
   return fmt::format("{}", fmt::join(names, "+"));
 }
 
-/// Rank 0's table, on all ranks. Collective. A file that cannot be read is as good as none, but not silently.
+/// Rank 0's table, on all ranks. Collective. A file that cannot be read counts as no table, with a warning.
 TuningTable shared_table(Communicator& communicator) {
   std::string text;
   if (communicator.rank() == 0 && !table_path().empty()) {
@@ -186,7 +188,7 @@ TuningTable shared_table(Communicator& communicator) {
   return TuningTable::parse(text).value_or_throw();
 }
 
-/// Rank 0's order, because searching one may take long, and its numbers might differ on another machine.
+/// Rank 0's order, on all ranks: the search may take long, and its numbers might differ on another machine.
 /// Collective.
 std::vector<int> shared_ring(Communicator& communicator, const Situation& situation) {
   std::vector<int> ring;

@@ -12,9 +12,9 @@ namespace {
 constexpr std::size_t kFirstBytes = 8;
 constexpr std::size_t kRestBytes = 256 << 10;
 
-/// Bytes a second from the member `distance` places before (after, where it is negative), while everyone does
-/// the same: counted between a short message and the long one behind it, so that a member that is waited for
-/// does not make others look slow. The median of some rounds; nothing for who is no member.
+/// Bytes a second from the member `distance` places before this one (after it, if negative), while all
+/// members do the same. The time runs from a short message to the long one behind it, so a late sender does
+/// not look like a slow link. The median of some rounds; 0 if this rank is not a member.
 double arrival_rate(Communicator& communicator, const std::vector<int>& members, int distance, int rounds) {
   const auto me = std::find(members.begin(), members.end(), communicator.rank());
   if (me == members.end()) return 0;
@@ -76,8 +76,8 @@ BandwidthMatrix measure_links(Communicator& communicator, const std::vector<int>
     const auto [least, most] = std::ranges::minmax(rates);
     return most < kUnequal * least;
   };
-  // A host whose cores others want for a moment looks slow like one whose link is. So who looks slow is asked
-  // again, briefly, because slow links take long.
+  // A host whose cores are busy for a moment looks like a host with a slow link. So slow links are measured
+  // again, with few rounds, because slow links take long.
   for (const int rounds : {3, 1, 1}) {
     measure(from_before, 1, rounds);
     if (are_alike(from_before)) return {};

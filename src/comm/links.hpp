@@ -11,9 +11,9 @@ namespace kolo {
 /// The first rank of each host, in the order of their numbers. hosts: as ScheduleSpec::hosts.
 std::vector<int> leaders_of(const Communicator& communicator, const std::vector<int>& hosts);
 
-/// Collective, the same on all ranks: the bandwidths between hosts whose links are of very unequal speed,
-/// from what each sends to its neighbours on both sides, all at once. Empty where links are alike as far as
-/// this can tell, and where they are so fast that processors are what is measured.
+/// Collective, the same result on all ranks: the bandwidths between hosts, if their links are of very unequal
+/// speed. Each host sends to its neighbours on both sides, all hosts at once. Empty if the links look alike,
+/// or are so fast that the processors are the limit.
 BandwidthMatrix measure_links(Communicator& communicator, const std::vector<int>& hosts);
 
 }  // namespace kolo

@@ -101,7 +101,8 @@ class MetricsServer {
     const ssize_t got = ::recv(client.fd.get(), block.data(), block.size(), 0);
     if (got < 0) return would_block(errno) || errno == EINTR;
     if (got == 0) return false;
-    // What comes behind the request is read so that closing does not take the answer back.
+    // Bytes behind the request are read too: unread ones would make the system reset the connection, and the
+    // client might lose the answer.
     if (client.answered()) return true;
     client.request.append(block.data(), static_cast<std::size_t>(got));
     const http::Verdict verdict = http::judge(client.request);

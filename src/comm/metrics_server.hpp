@@ -19,12 +19,12 @@ struct MetricsPlace {
 /// port. Without an address it is loopback. Code::invalid_argument in words.
 Result<MetricsPlace> parse_metrics_place(const std::string& text, int local_rank);
 
-/// The page of this process, served as long as somebody holds it. One thread of its own; a client that is
-/// slow, silent or one of many costs little and holds up nobody.
+/// The page of this process, served while a caller holds it, by a thread of its own. Clients that are slow,
+/// silent or many cost little and delay no rank.
 Result<std::shared_ptr<MetricsPage>> serve_metrics_at(const MetricsPlace& place);
 
-/// The same as the environment says, one for all groups of the process. Null where it says nothing, and, with
-/// a warning, where it cannot be done: a job does not fail for want of metrics. Thread-safe.
+/// The page that KOLO_METRICS asks for, one for all groups of the process. Null if it asks for none; null
+/// with a warning if it cannot be served: a job does not fail for want of metrics. Thread-safe.
 std::shared_ptr<MetricsPage> serve_metrics();
 
 }  // namespace kolo

@@ -1,14 +1,14 @@
-// What is in the store, and who puts it there:
+// The keys of the store, which rank sets each, and their values:
 //
-//   came/R      rank R  how many processes have come as rank R: more than one is an error
-//   who/R       rank R  the first of them
-//   size        rank 0  how many ranks there are
-//   job         rank 0  the group's name
-//   rank/R      rank R  what it offers
-//   offers/I    rank 0  what all offer, in pieces: a few requests of each rank and not one for every pair
-//   verdict     rank 0  how many pieces there are, or why it has called it off
-//   called off  others  why, of the first that did
-//   told/R      rank R  it knows that the group is called off
+//   came/R      rank R    how many processes have come as rank R: more than one is an error
+//   who/R       rank R    the first of these processes
+//   size        rank 0    how many ranks there are
+//   job         rank 0    the group's name
+//   rank/R      rank R    what it offers
+//   offers/I    rank 0    what all offer, in pieces: a few requests of each rank and not one for every pair
+//   verdict     rank 0    how many pieces there are, or why the group was called off
+//   called off  any rank  why the group was called off, by the first rank that did
+//   told/R      rank R    it knows that the group was called off
 #include "comm/roll_call.hpp"
 
 #include <unistd.h>
@@ -37,10 +37,10 @@ constexpr auto kJob = "job";
 constexpr auto kVerdict = "verdict";
 constexpr auto kCalledOff = "called off";
 constexpr char kEndOfOffer = '\0';             // offers are printable
-constexpr std::size_t kPieceBytes = 64 << 10;  // for every rank at once the server holds one
-constexpr milliseconds kMoment{500};           // for rank 0's word, when a rank's own time is over
-constexpr milliseconds kAskAgain{500};         // whether somebody has called it off
-constexpr milliseconds kListen{200};           // links tell of a rank's end before it has said why
+constexpr std::size_t kPieceBytes = 64 << 10;  // the server may hold one for each rank at once
+constexpr milliseconds kMoment{500};           // for rank 0's verdict, after a rank's own deadline
+constexpr milliseconds kAskAgain{500};         // whether a rank has called the group off
+constexpr milliseconds kListen{200};           // a link shows a rank's end before its reason is in the store
 
 std::string random_name() {
   std::random_device random;
@@ -89,7 +89,7 @@ std::string RollCall::not_come(const std::string& who) const {
                      store_.describe());
 }
 
-/// "ranks 1, 3 of 4", of rank_keys(); the first of many.
+/// "ranks 1, 3 of 4", from keys such as rank_keys(); of many only the first are named.
 std::string RollCall::names(const std::vector<std::string>& keys) const {
   constexpr std::size_t kShown = 16;
   std::vector<std::string_view> ranks;
@@ -128,7 +128,7 @@ std::string RollCall::job() {
     store_.set(kSize, std::to_string(size_));
     store_.set(kJob, random_name());
   }
-  // Only the last rank says that rank 0 keeps all waiting.
+  // Only the last rank logs that all ranks wait for rank 0.
   for (Reminder reminder;;) {
     const auto patience = std::min<std::chrono::nanoseconds>(kAskAgain, reminder.until_due());
     if (store_.wait({kJob}, std::min(left(), patience)).empty()) break;
@@ -162,7 +162,7 @@ std::vector<std::string> RollCall::offers(const std::string& mine) {
   return all;
 }
 
-/// Rank 0's part.
+/// Rank 0's part: collects and publishes what all ranks offer.
 std::string RollCall::gather() {
   const auto keys = rank_keys(size_);
   for (Reminder reminder;;) {
@@ -184,9 +184,10 @@ std::string RollCall::gather() {
   return all;
 }
 
-/// The part of all ranks but 0. Rank 0 gives its verdict as soon as all have come. One that does not for a
-/// heartbeat is lost; longer than that, this process was stopped itself. Otherwise rank 0 says who is
-/// missing, and is given a moment for it.
+/// The part of all ranks but 0: waits for the verdict, which rank 0 gives as soon as all ranks have come. If
+/// all have come and no verdict follows for a heartbeat, rank 0 is lost. If the wait took much longer than
+/// that, this process was stopped itself. If ranks are missing, rank 0 names them, and has a moment more than
+/// this rank for it.
 void RollCall::await_verdict() {
   const auto heartbeat = config().heartbeat;
   for (bool all_were_here = false;;) {
@@ -223,7 +224,8 @@ std::string RollCall::hear() {
   return all;
 }
 
-/// The store may end with this process: the answer to a second request comes after the others have been told.
+/// The store may end with this process. The answer to the second request comes after the store has answered
+/// the other ranks.
 void RollCall::give_verdict(const std::string& verdict) {
   store_.set(kVerdict, verdict);
   has_decided_ = true;
@@ -237,12 +239,12 @@ bool RollCall::is_off() {
   return listen({});
 }
 
-/// Whether somebody has called it off, or does so meanwhile.
+/// Whether a rank has called the group off, or does so within `patience`.
 bool RollCall::listen(std::chrono::nanoseconds patience) {
   if (store_is_lost_) return false;
   try {
     if (store_.wait({kCalledOff}, patience).empty()) reason_ = store_.get(kCalledOff, kMoment);
-  } catch (const Error& error) {  // it has ended with its rank, whose links tell as much
+  } catch (const Error& error) {  // the store has ended with its rank, and that rank's links show it
     log().debug("rank {} cannot ask the store any more: {}", rank_, error.what());
     store_is_lost_ = true;
   }
@@ -253,7 +255,7 @@ void RollCall::attempt(const std::function<void()>& meet) {
   try {
     with_system_errors(meet);
   } catch (const std::exception& error) {
-    // What is wrong with this rank alone it says at once: the other ranks listen for it.
+    // An error of this rank alone is stored at once: the other ranks ask the store for it.
     if (dynamic_cast<const InvalidArgument*>(&error) != nullptr ||
         dynamic_cast<const SystemError*>(&error) != nullptr) {
       call_off(error.what());
@@ -274,7 +276,7 @@ void RollCall::call_off(std::string_view why) {
   const std::string text = is_first ? fmt::format("rank {} has given up: {}", rank_, why) : reason_;
   try {
     if (is_first) store_.set(kCalledOff, text);
-    // All ranks have come when rank 0 decides, and ask twice a second from then on.
+    // When rank 0 gives its verdict, all ranks have come, and ask twice a second from then on.
     const auto farewell =
         has_decided_ ? 2 * kAskAgain : std::min<std::chrono::nanoseconds>(left(), kFarewell) + kMoment;
     if (rank_ == 0 && !has_decided_) give_verdict(text);
@@ -282,7 +284,7 @@ void RollCall::call_off(std::string_view why) {
       if (!is_second_) store_.set(told_key(rank_), "");
       return;
     }
-    // The store may end with this process: of two that come as rank 0, either may serve it.
+    // The store may end with this process, also with a second rank 0: either of the two may serve it.
     const auto unaware = store_.wait(others(told_key), std::min<std::chrono::nanoseconds>(farewell, kMoment));
     if (unaware.empty() || farewell <= kMoment) return;
     log().warn("{}; rank 0 stays {:.2g} s for {} to learn it", text, to_seconds(farewell), names(unaware));

@@ -12,12 +12,12 @@
 
 namespace kolo {
 
-/// A rank that cannot go on takes so long at most until the other ranks know why: rank 0 goes on serving the
-/// store, any other rank waits for the store to be served.
+/// The longest time for which a rank that cannot go on stays until the other ranks know why. Rank 0 goes on
+/// serving the store; any other rank waits for the store to be served.
 inline constexpr std::chrono::seconds kFarewell{5};
 
-/// One rank's part. `store` must be of this group alone, and must outlive it. What throws RendezvousError
-/// says who or what is in the way. Used by one thread.
+/// One rank's part. `store` must be of this group alone, and must outlive it. A RendezvousError names the
+/// rank, or the problem, that is in the way. Used by one thread.
 class RollCall {
  public:
   RollCall(Store& store, int rank, int size, std::chrono::nanoseconds timeout);
@@ -26,10 +26,11 @@ class RollCall {
   std::string job();
   /// What every rank offers, in rank order. Names those that have not come in time.
   std::vector<std::string> offers(const std::string& mine);
-  /// Whether another rank has called it off; asks the store twice a second at most.
+  /// Whether another rank has called the group off; asks the store twice a second at most.
   bool is_off();
-  /// Runs all that it takes to meet. What it throws ends this rank's part: the others are told why, as far as
-  /// the store can be reached. Where another rank has called it off before, RendezvousError tells its reason.
+  /// Runs `meet`, all that it takes to meet. If that throws, this rank tells the other ranks why, as far as
+  /// the store can be reached. If another rank has called the group off before, RendezvousError gives that
+  /// rank's reason.
   void attempt(const std::function<void()>& meet);
 
   std::chrono::nanoseconds left() const { return deadline_.left(); }
@@ -51,7 +52,7 @@ class RollCall {
   const int size_;
   const std::chrono::nanoseconds timeout_;
   const Deadline deadline_;
-  std::string reason_;        // why another rank has called it off
+  std::string reason_;        // why another rank has called the group off
   bool is_second_ = false;    // another process has this rank's number
   bool has_decided_ = false;  // rank 0 has given its verdict
   bool store_is_lost_ = false;

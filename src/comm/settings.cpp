@@ -28,7 +28,7 @@ Status check_preferred_algorithm() {
   return parse_algorithm(Collective::all_reduce, preferred).status().prefixed("KOLO_ALGORITHM=" + preferred);
 }
 
-/// A folder that cannot take the timelines is found now, not when hours of them are lost.
+/// A folder that cannot be written is found now, not after hours whose timelines would be lost.
 Status prepare_timeline_folder() {
   const std::string& folder = config().timeline;
   if (folder.empty()) return {};
@@ -77,7 +77,7 @@ Status check_settings(const Options& options) {
   return prepare_timeline_folder();
 }
 
-/// What is seen of one handshake is enough to try keys until one fits.
+/// With one recorded handshake, an attacker can try keys until one fits.
 void warn_of_short_key() {
   constexpr std::size_t kShortest = 16;
   const std::size_t length = job_key().size();

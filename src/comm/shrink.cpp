@@ -1,14 +1,14 @@
-// Shrinking: how the ranks that are left agree on who they are, and meet again.
+// Shrinking: how the surviving ranks agree on their set, and meet again.
 //
-// Each tells each other whom it takes to be alive, and what it offers to a new group. Whoever learns that a
-// rank is gone, by its own link or from another's word, takes it out and tells all again. Sets only shrink,
-// so all come to the same one; a rank is sure of it when everybody in its set has told it this very set. Then
-// they join and meet in a barrier. Where that fails, because one more has died, all who were in it begin the
-// next round.
+// Each survivor tells each other rank which ranks it takes to be alive, and what it offers to a new group. A
+// rank that learns that another one is gone, from its own link or from a peer's word, removes it from its set
+// and sends the set again. Sets only shrink, so all ranks come to the same one. A rank is sure of its set
+// when every rank in it has sent this very set. Then they join and meet in a barrier. If that fails because
+// one more rank has died, all ranks that were in it begin the next round.
 //
-// A death between two of the barrier's messages lets some ranks return while others begin that round. So all
-// that follows from a communicator by shrink() is agreed on over the first one's links: who has returned
-// comes back there when its new communicator fails.
+// If a rank dies between two of the barrier's messages, some ranks return while the rest begin that round. So
+// all communicators that follow from one by shrink() are agreed on over the first one's links: a rank that
+// has returned comes back there when its new communicator fails.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -22,13 +22,13 @@
 namespace kolo {
 namespace {
 
-constexpr std::chrono::seconds kGrace{5};  // for those that leave out a rank that does not come
+constexpr std::chrono::seconds kGrace{5};  // after the timeout, to agree without the ranks that have not come
 
 [[noreturn]] void fail_as_dead() {
   throw PeerLostError("shrink: the other ranks have taken this one for dead and gone on without it", {});
 }
 
-/// What one rank says.
+/// What one rank tells its peers.
 struct View {
   std::uint64_t epoch = 0;  // shrink() call and round
   std::vector<bool> alive;  // of the communicator's ranks
@@ -50,7 +50,7 @@ std::vector<std::byte> encode(std::uint32_t context, const View& view) {
   return {bytes.begin(), bytes.end()};
 }
 
-/// nullopt: of another communicator, or nonsense.
+/// nullopt if the bytes are of another communicator, or malformed.
 std::optional<View> decode(std::uint32_t context, std::size_t ranks, std::span<const std::byte> bytes) {
   Header header;
   if (bytes.size() < sizeof header + ranks) return std::nullopt;
@@ -75,11 +75,12 @@ class Council {
     views_.resize(links.size());
   }
 
-  /// The epoch that is decided on, after at least `epoch`. `offer` makes what this rank offers in an epoch.
+  /// Returns when all members agree, in an epoch from `epoch` on: see epoch() and members(). `make_offer`
+  /// makes what this rank offers in an epoch.
   template <typename MakeOffer>
   void agree(std::uint64_t epoch, const MakeOffer& make_offer, const Deadline& deadline) {
     begin(epoch, make_offer);
-    intersect(not_suspect_);  // only now, so that a suspect hears of it if it lives
+    intersect(not_suspect_);  // after begin(): a suspect that lives is told too
     const auto is_meant = [&](const Engine::Word& word) {
       return decode(context_, links_.size(), word.bytes).has_value();
     };
@@ -94,7 +95,7 @@ class Council {
   }
 
   std::uint64_t epoch() const { return mine_.epoch; }
-  /// The communicator's ranks that are in, and what they offer.
+  /// The communicator's ranks that are members, and what they offer.
   std::vector<int> members() const {
     std::vector<int> ranks;
     for (std::size_t r = 0; r < links_.size(); ++r) {
@@ -140,7 +141,7 @@ class Council {
     return links;
   }
 
-  /// Ranks that are not in `others` are out.
+  /// Removes the ranks that are not in `others`, and tells the ranks of the old set if it has changed.
   void intersect(const std::vector<bool>& others) {
     const std::vector<bool> before = mine_.alive;
     for (std::size_t r = 0; r < links_.size(); ++r) mine_.alive[r] = mine_.alive[r] && others[r];
@@ -183,7 +184,8 @@ std::shared_ptr<Communicator::State> Communicator::State::shrink() {
   refuse_inside_reduction("shrink");
   if (engine->is_gone((*ranks)[static_cast<std::size_t>(rank)])) fail_as_dead();
   State& first = origin ? *origin : *this;
-  // What the links of this one tell, also of silence; not whether they still stand, see above.
+  // Suspects are the ranks for whose loss this communicator's links have failed. Whether their links still
+  // stand does not matter, see above.
   std::vector<bool> in(static_cast<std::size_t>(first.size), false);
   std::vector<bool> suspects = in;
   for (std::size_t r = 0; r < ranks->size(); ++r) {
@@ -208,7 +210,7 @@ std::shared_ptr<Communicator::State> Communicator::State::shrink() {
   for (;; epoch = council.epoch() + 1) {
     council.agree(epoch, make_words, deadline);
     {
-      const std::lock_guard lock(first.mutex);  // others may have called it more often
+      const std::lock_guard lock(first.mutex);  // other ranks may have called shrink() more often
       first.shrinks = std::max(first.shrinks, council.epoch() >> 32);
     }
     const std::vector<int> members = council.members();
@@ -217,7 +219,7 @@ std::shared_ptr<Communicator::State> Communicator::State::shrink() {
     const auto place = static_cast<int>(std::ranges::find(members, first.rank) - members.begin());
     const auto size = static_cast<int>(members.size());
     try {
-      // One more may die meanwhile: the first one's links tell.
+      // One more rank may die meanwhile: the first communicator's links show it.
       const auto is_gone = [&](int member) {
         return first.engine->is_gone(
             (*first.ranks)[static_cast<std::size_t>(members[static_cast<std::size_t>(member)])]);

@@ -54,7 +54,7 @@ native::Shape native_shape(const Call& call, std::size_t element_bytes) {
   return shape;
 }
 
-/// Null where it is a built-in one, or where there is none.
+/// Null for a built-in reduction, or if there is none.
 const CustomReduction* custom_reduction_of(const Call& call) {
   return is_reducing(call.collective) ? call.reduction.custom_reduction() : nullptr;
 }
@@ -65,7 +65,7 @@ void use(const PlanCache::Entry& entry, OperationSpec& spec) {
   spec.signature.details = entry.details;
 }
 
-/// Trees connect few pairs of ranks, and there is nothing to choose by yet.
+/// While the ranks meet, no costs are known to choose by. Trees connect few pairs of ranks.
 std::string_view meeting_algorithm(Collective collective) {
   return collective == Collective::barrier ? "tree" : "binomial";
 }
@@ -107,7 +107,7 @@ std::shared_ptr<Communicator::State> Communicator::State::make(const Wireup& wir
   made->ranks = std::make_shared<const std::vector<int>>(std::move(ranks));
   made->chooser = std::make_unique<Chooser>(Situation{.size = size, .hosts = wireup.hosts});
   made->meeting = true;
-  Communicator(made).barrier();  // behind it nobody needs what the ranks have met through
+  Communicator(made).barrier();  // behind it no rank needs what the ranks have met through
   made->meeting = false;
   return made;
 }
@@ -116,8 +116,8 @@ Communicator::State::~State() {
   if (engine != nullptr && engine->is_here()) engine->leave(context, group);
 }
 
-// What ranks tell each other while they explore has numbers of its own, so that the first call of the user is
-// the first one after the barrier whether the ranks had much to find out or little.
+// Calls and messages have a context and numbers of their own while ranks explore. So the user's first call
+// has the first number after the barrier, however much there was to find out.
 void Communicator::State::explore(Communicator& self, const Wireup& wireup, bool measures) {
   constexpr std::uint32_t kMeeting = ~std::uint32_t{0};
   engine->claim_context(kMeeting);
@@ -132,9 +132,9 @@ void Communicator::State::explore(Communicator& self, const Wireup& wireup, bool
 }
 
 void Communicator::State::share_memory(std::uint32_t lane) {
-  plans = {};  // chosen before there was much to choose by
+  plans = {};  // chosen before costs were known
   group = engine->make_group(*ranks, context, lane);
-  // All ranks find the same: the kinds of links say so.
+  // All ranks get the same result, because it follows from the kinds of links.
   Situation situation = chooser->situation();
   situation.shares_memory = group != nullptr;
   chooser = std::make_unique<Chooser>(std::move(situation));
@@ -143,7 +143,8 @@ void Communicator::State::share_memory(std::uint32_t lane) {
 Wire Communicator::State::wire_for(const Call& call) const {
   if (size == 1) return Wire::native;
   if (call.options.wire) return *call.options.wire;
-  // An algorithm that the caller names may not fit; and within one host's memory there is no wire.
+  // An algorithm that the caller names may not support the format, and within one host's memory there is no
+  // wire.
   const bool is_free = call.options.algorithm.empty() && group == nullptr && !meeting;
   return is_free && why_not_rounded(call).empty() ? config().wire : Wire::native;
 }
@@ -255,7 +256,7 @@ Work Communicator::State::start(Call call, bool waits_now, Counts counts, Counts
   return begin([&] {
     const bool is_usual =
         call.options.algorithm.empty() && !call.uneven && call.reduction.custom_reduction() == nullptr;
-    PlanCache::Entry unusual;  // outlives the start
+    PlanCache::Entry unusual;  // outlives the call of start()
     if (is_usual) {
       const PlanCache::Usual usual{call.collective, spec.dtype,      call.reduction.op(),
                                    call.in_place,   call.one_buffer, call.root,
@@ -304,7 +305,7 @@ Work Communicator::State::start_message(Message kind, void* data, std::uint64_t 
   spec.signature.count = count;
   spec.signature.details = segment_bytes;
   if (!sends) spec.source = is_from_any ? kAnySource : peer;
-  // The plan of a receive is the same whatever the source, which the engine finds for one from any rank.
+  // A receive from any rank has the same plan as one from a named rank. The engine finds its source.
   const int planned_peer = is_from_any ? rank : peer;
   PlanCache::Key key{.collective = Collective::send_recv,
                      .algorithm = {},

@@ -26,14 +26,14 @@ class PlanCache {
  public:
   struct Key {
     Collective collective;
-    std::string algorithm;  ///< as the caller named it; empty: our choice, and for send and recv
+    std::string algorithm;  ///< as the caller named it; empty: kolo's choice, send or recv
     int root;               ///< or the peer of a send (recv: -1 - peer)
     std::uint64_t element_bytes;
     std::uint64_t segment_bytes;
     Wire wire;
     bool in_place;
     bool rank_order;                    ///< the reduction is not commutative
-    std::optional<std::string> custom;  ///< the name of the caller's own one, which may be empty
+    std::optional<std::string> custom;  ///< name of the caller's own reduction, perhaps empty
     std::uint64_t count;
     std::vector<std::uint64_t> in_parts;
     std::vector<std::uint64_t> out_parts;
@@ -44,11 +44,12 @@ class PlanCache {
   /// How to run such a call, and what ranks must agree on for it.
   struct Entry {
     std::shared_ptr<const Recipe> recipe;
-    std::uint8_t index = 0;     ///< in the registry
+    std::uint8_t index = 0;     ///< of the algorithm in the registry
     std::uint64_t details = 0;  ///< as Signature::details
   };
 
-  /// What tells apart the calls that programs repeat: whole data, a built-in reduction, kolo's choice.
+  /// A key for the calls that programs repeat: even parts, a built-in reduction, kolo's choice of the
+  /// algorithm.
   struct Usual {
     Collective collective;
     DType dtype;
@@ -62,7 +63,7 @@ class PlanCache {
 
     bool operator==(const Usual&) const = default;
   };
-  /// A slot for such a call; of another one, if its `usual` is not this call's.
+  /// A slot for such a call. If its `usual` is not this call's, it holds another call.
   struct Recent {
     std::optional<Usual> usual;
     Entry entry;
@@ -106,14 +107,15 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   std::uint64_t calls = 0;
   std::uint32_t splits = 0;
   std::uint64_t shrinks = 0;
-  /// Where shrink() has begun, and each rank's number there; null and empty in that one itself.
+  /// The communicator from which the first shrink() was called, and each rank's number there; null and empty
+  /// in that communicator itself.
   std::shared_ptr<State> origin;
   std::vector<int> origin_ranks;
   PlanCache plans;
   std::unique_ptr<Chooser> chooser;  ///< never null
   native::Group* group = nullptr;    ///< where all ranks share a host's memory
-  bool meeting = false;              ///< within create(): what is sent does not count
-  /// Messages sent so far by (peer, tag): the k-th send meets the k-th recv, which the engine counts.
+  bool meeting = false;              ///< within create(): calls are not counted
+  /// Messages sent so far by (peer, tag): the k-th send matches the k-th recv, which the engine counts.
   std::map<std::pair<int, int>, std::uint32_t> messages_sent;
 
   /// Collective, within create(): fills in the chooser.
@@ -130,24 +132,24 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
     std::uint32_t lane;
   };
   Place agree_on_place(Communicator& self);
-  /// All ranks with the same lane: native calls from now on, where that is possible.
+  /// Switches on native calls, if the ranks share memory. All ranks pass the same lane.
   void share_memory(std::uint32_t lane);
 
-  /// What the chooser needs to know of a call of `dtype` that is sent in `wire`; borrows names from it.
+  /// What the chooser needs to know of a call of `dtype` that is sent in `wire`; borrows strings from `call`.
   Choice choice_of(const Call& call, DType dtype, Wire wire) const;
   /// The plan for a call like this, and all that depends on it.
   PlanCache::Entry prepare(const Call& call, DType dtype, std::uint64_t segment_bytes, Wire wire);
   /// The caller's, else the environment's where it fits.
   Wire wire_for(const Call& call) const;
 
-  /// Prepares and starts a call. Where there is no memory for that, all ranks hear of it; throws an Error.
+  /// Prepares and starts a call. If there is no memory for that, all ranks are told, and it throws an Error.
   template <typename Begin>
   Work begin(Begin begin_it);
   /// Checks, chooses, lowers and starts. Throws InvalidArgument, and what begin() does; other errors come
   /// with the Work.
   Work start(Call call, bool waits_now, Counts counts = {}, Counts recv_counts = {});
   enum class Message { send, recv, recv_any };
-  /// `peer`: not of a recv_any.
+  /// `peer`: ignored for recv_any.
   Work start_message(Message kind, void* data, std::uint64_t count, DType dtype, int peer, int tag,
                      bool waits_now);
 };
@@ -159,7 +161,7 @@ std::string describe(const Signature& signature);
 Wireup connect(RollCall& roll_call, int rank, Terms& terms);
 
 /// Collective: what all ranks of a new communicator know of themselves, rank 0's tuning table included. What
-/// the table does not tell is measured now, in some milliseconds, or taken for typical.
+/// the table does not tell is measured now, in some milliseconds, or assumed to be typical (`measures`).
 Situation explore(Communicator& communicator, const Wireup& wireup, bool measures);
 
 }  // namespace kolo

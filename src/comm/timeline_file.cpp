@@ -9,7 +9,7 @@
 namespace kolo {
 
 void write_timeline(Communicator& communicator, const Timeline& timeline, const std::string& path) {
-  // Hosts start their steady clocks when they start; ranks of one host read the same one.
+  // A host's steady clock starts when the host does. Ranks of one host read the same clock.
   std::int64_t clock = timeline.wall_clock().count();
   const std::int64_t own_clock = clock;
   communicator.broadcast(Buffer(&clock, 1, DType::int64), 0);

@@ -30,8 +30,8 @@ struct Offered {
 /// What a rank publishes of itself.
 struct Published {
   std::string host;       ///< equal for ranks that share memory and a network namespace
-  std::string host_name;  ///< for people and tuning tables
-  Cores cores;            ///< that it may use
+  std::string host_name;  ///< for logs and tuning tables
+  Cores cores;            ///< that the rank may use
   std::vector<Offered> transports;
 };
 
@@ -89,7 +89,8 @@ std::string name_of_group(const std::string& job) {
   return name;
 }
 
-/// The lower rank's order of preference decides, so that both sides choose the same.
+/// What the peer offers for this transport, if this rank reaches it; else null. join() tries transports in
+/// the lower rank's order of preference, so that both sides choose the same.
 const Offered* choose(const Transport& transport, const std::vector<Offered>& theirs) {
   const std::string own = transport.address();
   for (const Offered& offer : theirs) {
@@ -98,7 +99,7 @@ const Offered* choose(const Transport& transport, const std::vector<Offered>& th
   return nullptr;
 }
 
-/// Of the ranks that `rank` reaches through memory.
+/// The cores of the ranks that `rank` reaches through memory.
 std::vector<Cores> cores_beside(std::size_t rank, const std::vector<std::unique_ptr<Endpoint>>& endpoints,
                                 const std::vector<Published>& all) {
   std::vector<Cores> beside;
@@ -108,7 +109,7 @@ std::vector<Cores> cores_beside(std::size_t rank, const std::vector<std::unique_
   return beside;
 }
 
-/// That the ranks of a host may use together, on the host that has the fewest.
+/// The number of cores that the ranks of a host may use together, on the host that has the fewest.
 int fewest_cores(const std::vector<Published>& all) {
   std::map<std::string, Cores> of_host;
   for (const Published& one : all) of_host[one.host] |= one.cores;
@@ -117,10 +118,10 @@ int fewest_cores(const std::vector<Published>& all) {
   return fewest;
 }
 
-/// Ranks that have a core each and look into memory spin until a wait is as long as several wake-ups: one
-/// takes some 10 us, in a virtual machine 150, and where others want its cores milliseconds. Where ranks
-/// share cores, spinning uses up a quota that their work needs, or a look is a system call, they sleep
-/// sooner.
+/// If each rank has a core and polls only memory, it spins until a wait is as long as several wake-ups. A
+/// wake-up takes some 10 us, in a virtual machine 150, and milliseconds if other programs want the machine's
+/// cores. Ranks sleep sooner if they share cores, if spinning uses up a quota that their work needs, or if a
+/// poll is a system call.
 std::chrono::nanoseconds spin_time(const std::vector<std::unique_ptr<Endpoint>>& endpoints, bool crowded,
                                    double quota) {
   constexpr std::chrono::microseconds kUsual{100};
@@ -153,7 +154,7 @@ Offer make_offer(int rank, const Terms& terms) {
     const std::string name(factory.name);
     auto made = factory.make(transport_options);
     if (!made.ok()) {
-      // Not this machine's fault but a setting's: going on without would hide it.
+      // The cause is a setting, not this machine: going on without the transport would hide it.
       if (made.status().code() == Code::invalid_argument) made.status().throw_if_error();
       log().info("rank {}: no {}: {}", rank, name, made.status().message());
       offer.why_not += "; no " + name + " here: " + made.status().message();

@@ -27,10 +27,10 @@ struct Wireup {
   int cores = 1;                        ///< as Situation::cores
 };
 
-/// What the groups of a communicator and of those that follow it have in common.
+/// What the group of a communicator and those that shrink() makes from it have in common.
 struct Terms {
   std::string job;         ///< the same on all ranks of a group, different between groups
-  std::string store_host;  ///< the name or address under which all know the store's host; may be empty
+  std::string store_host;  ///< the name or address by which all ranks know the store's host; may be empty
   Options options;
 
   std::chrono::nanoseconds timeout() const;
@@ -40,7 +40,7 @@ struct Terms {
 struct Offer {
   std::map<std::string, std::unique_ptr<Transport>> transports;
   std::string text;
-  std::string why_not;  ///< other transports
+  std::string why_not;  ///< why other transports are missing
 };
 
 /// Throws InvalidArgument where the settings make no sense.
@@ -50,7 +50,7 @@ Offer make_offer(int rank, const Terms& terms);
 inline constexpr std::chrono::seconds kJoinTime{5};
 
 /// Links to all ranks, given what each of them offers, in rank order; collective. Throws RendezvousError that
-/// names the ranks that do not come until the deadline, or as soon as one of them `is_gone`.
+/// names the ranks that have not come, at the deadline, or as soon as `is_gone` is true for one of them.
 Wireup join(int rank, Offer offer, const std::vector<std::string>& offers, const Terms& terms,
             const Deadline& deadline, const IsGone& is_gone = {});
 

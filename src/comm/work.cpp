@@ -14,9 +14,9 @@ namespace {
 bool wait_until(const std::shared_ptr<Operation>& operation, const Deadline& deadline) {
   if (operation == nullptr || operation->done() || operation->is_forked_copy()) return true;
   refuse_inside_reduction("wait");
-  // While somebody waits the engine lives, even if the last Communicator is destroyed meanwhile.
+  // The engine lives while a thread waits, even if the last Communicator is destroyed meanwhile.
   if (const auto engine = operation->engine()) return engine->wait(*operation, deadline);
-  // It is being destroyed in another thread, which is about to end the operation.
+  // Another thread is destroying the engine, and is about to end the operation.
   while (!operation->done()) {
     if (deadline.passed()) return false;
     std::this_thread::sleep_for(std::chrono::microseconds(100));
@@ -24,7 +24,7 @@ bool wait_until(const std::shared_ptr<Operation>& operation, const Deadline& dea
   return true;
 }
 
-/// The same for one of several operations, which engines of their own may run.
+/// Returns when one of several operations is done, at the deadline, or earlier. Several engines may run them.
 void wait_until_any(std::span<const std::shared_ptr<Operation>> operations, const Deadline& deadline) {
   std::vector<std::shared_ptr<Engine>> engines;
   std::vector<const Operation*> pointers;
@@ -49,7 +49,7 @@ void wait_until_any(std::span<const std::shared_ptr<Operation>> operations, cons
   }
 }
 
-/// How an operation ended that is done.
+/// The outcome of an operation that is done.
 Status outcome(const Operation& operation) {
   return operation.is_forked_copy() ? operation.refusal() : operation.status();
 }

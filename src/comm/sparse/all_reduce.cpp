@@ -49,17 +49,17 @@ void check(std::uint64_t length, std::span<const std::uint64_t> indices, const C
   }
 }
 
-/// What every rank says of itself before data moves.
+/// What every rank tells all ranks before data moves.
 using Words = std::array<std::uint64_t, 4>;
 
-/// Everybody's words by rank.
+/// The words of all ranks, by rank.
 std::vector<Words> tell_all(Communicator& communicator, const Words& mine) {
   std::vector<Words> all(static_cast<std::size_t>(communicator.size()));
   communicator.all_gather(mine, Buffer(all.data(), all.size() * mine.size(), DType::uint64));
   return all;
 }
 
-/// All ranks come to the same conclusion, as they hold the same words.
+/// Throws on all ranks or on none, because all hold the same words.
 template <typename Describe>
 void expect_same(const std::vector<Words>& all, std::size_t words, Describe describe) {
   for (std::size_t r = 1; r < all.size(); ++r) {
@@ -75,7 +75,7 @@ std::uint64_t total(const std::vector<std::uint64_t>& counts) {
   return std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
 }
 
-/// Blocks of one member of the group after the other, as they lie in `bytes`.
+/// The blocks of the group's members, which lie in `bytes` one after the other.
 std::vector<SparseBlock> unpack_all(std::span<const std::byte> bytes,
                                     const std::vector<std::uint64_t>& counts,
                                     const std::vector<std::uint64_t>& lengths, const RowKind& kind) {
@@ -106,7 +106,8 @@ std::vector<std::uint64_t> packed_sizes(const std::vector<std::uint64_t>& counts
   return sizes;
 }
 
-/// Down one layer: gives every member of the group its part of `block`, and sums what all have for this rank.
+/// Down one layer: gives every member of the group its part of `block`, and sums the parts that all members
+/// have for this rank.
 SparseBlock exchange_parts(Communicator& group, const SparseBlock& block, const RowKind& kind) {
   const std::vector<SparseBlock> parts = sparse::divide(block, group.size(), kind);
   const std::size_t members = parts.size();
@@ -128,7 +129,7 @@ SparseBlock exchange_parts(Communicator& group, const SparseBlock& block, const 
   return sparse::add_up(unpack_all(in, their_counts, their_lengths, kind), kind);
 }
 
-/// Up one layer: everybody's part of the `length` positions that the group shares.
+/// Up one layer: gathers all members' parts of the `length` positions that the group shares.
 SparseBlock gather_parts(Communicator& group, const SparseBlock& part, std::uint64_t length,
                          const RowKind& kind) {
   const auto members = static_cast<std::size_t>(group.size());
@@ -145,8 +146,8 @@ SparseBlock gather_parts(Communicator& group, const SparseBlock& part, std::uint
   return sparse::join(unpack_all(in, counts, lengths, kind), length, kind);
 }
 
-/// Whether the sparse form may need that share of the dense form's bytes. In the worst case no index is on
-/// two ranks; then a rank gives away what it has and gets all that there is.
+/// Whether the sparse form may need that share of the dense form's bytes, or more. In the worst case no index
+/// is on two ranks: then a rank sends all that it has, and receives all that there is.
 bool goes_dense(std::uint64_t length, std::uint64_t rows, std::size_t ranks, std::size_t row_bytes,
                 double share) {
   const std::uint64_t mean = rows / ranks, most = std::min(length, rows);
@@ -172,7 +173,7 @@ Reduction bitwise_or() {
   return Reduction::custom({.name = "or", .combine = combine, .commutative = true});
 }
 
-/// The dense form: an ordinary all_reduce of all rows, and one of a bit for each where not all are there.
+/// The dense form: an ordinary all_reduce of all rows, and, if rows are missing, one of a bit for each row.
 void sum_densely(Communicator& communicator, SparseBlock& block, DType dtype, const RowKind& kind,
                  bool has_gaps, const CallOptions& options) {
   const std::uint64_t elements = block.length * kind.width;

@@ -54,7 +54,8 @@ std::vector<std::uint64_t> read_list(const std::byte* at, std::uint64_t count) {
   return positions;
 }
 
-/// Calls with what copies a row: a single element in one instruction, without a call of memcpy.
+/// Calls `call` with a function that copies a row: a single element in one instruction, without a call of
+/// memcpy.
 template <typename Call>
 auto with_copy(std::size_t row_bytes, Call call) {
   const auto by = [](auto word) {
@@ -74,7 +75,7 @@ auto with_copy(std::size_t row_bytes, Call call) {
   }
 }
 
-/// a + b. Rows of equal positions are first collected, for the kernel adds long arrays at many times the
+/// a + b. Rows of equal positions are first collected, because the kernel adds long arrays at many times the
 /// speed of short ones.
 template <typename Copy>
 SparseBlock merge(const SparseBlock& a, const SparseBlock& b, const RowKind& kind, Copy copy) {
@@ -89,7 +90,7 @@ SparseBlock merge(const SparseBlock& a, const SparseBlock& b, const RowKind& kin
   const std::size_t row = kind.bytes();
   out.positions.resize(a_count + b_count);
   out.values.resize((a_count + b_count) * row);
-  std::vector<std::size_t> met;  // where in `out`
+  std::vector<std::size_t> met;  // where in `out`: positions that both have
   std::vector<std::byte> left, right;
   const auto collect = [&](std::vector<std::byte>& rows, const std::byte* from) {
     rows.resize(rows.size() + row);

@@ -10,8 +10,9 @@
 
 namespace kolo::sparse {
 
-/// `length` positions, of which some have values. Divided by d, position p becomes position p / d of part
-/// p % d: whole ranges of crowded indices (words of a language by frequency, say) fall on all parts alike.
+/// `length` positions, of which some have values. Divided by d, position p becomes position `p / d` of part
+/// `p % d`, so dense ranges of indices (the frequent words of a language, say) are spread evenly over all
+/// parts.
 struct SparseBlock {
   std::uint64_t length = 0;
   std::vector<std::uint64_t> positions = {};  ///< ascending
@@ -30,11 +31,12 @@ struct RowKind {
 /// The positions of part `part` of `length` divided by `parts`.
 std::uint64_t part_length(std::uint64_t length, int parts, int part);
 
-/// Both consume nothing of each other: join(divide(block)) is the block.
+/// Inverses of each other: join(divide(block)) is the block.
 std::vector<SparseBlock> divide(const SparseBlock& block, int parts, const RowKind& kind);
 SparseBlock join(std::vector<SparseBlock> parts, std::uint64_t length, const RowKind& kind);
 
-/// The sum of blocks of one length: neighbours first, then pairs of neighbours. Not empty.
+/// The sum of blocks of one length: neighbours are added first, then pairs of neighbours. `blocks` is not
+/// empty.
 SparseBlock add_up(std::vector<SparseBlock> blocks, const RowKind& kind);
 
 /// Bytes on the wire of `count` rows among `length` positions, which both ends know: the values, after a

@@ -1,4 +1,4 @@
-// The layers of a nested butterfly: who exchanges with whom.
+// The layers of a nested butterfly: which ranks exchange with each other.
 #pragma once
 
 #include <string>
@@ -6,21 +6,22 @@
 
 namespace kolo::sparse {
 
-/// A rank's place in one layer. Ranks are numbers whose digits have the degrees as bases, the first layer's
-/// the lowest; a group is the ranks that differ in the layer's digit alone. So the first layer, which moves
-/// most, joins neighbours.
+/// A rank's place in one layer. A rank is a number whose digits have the degrees as bases; the lowest digit
+/// is the first layer's. A group is the ranks that differ only in the layer's digit. So the groups of the
+/// first layer, which moves most, are neighbouring ranks.
 struct Place {
   int digit;        ///< this rank's number in its group
   int first_in_it;  ///< the group's lowest rank, which names it
 };
 
-/// As large as divides what is left, up to 8, the largest first; a prime above 8 stays whole.
+/// Each degree is the largest divisor, up to 8, of the ranks that are left. The largest degree comes first.
+/// What has no such divisor is one degree.
 std::vector<int> default_degrees(int ranks);
 
 /// What is wrong with these degrees for so many ranks; empty: nothing.
 std::string degrees_fault(const std::vector<int>& degrees, int ranks);
 
-/// Of `rank` in every layer.
+/// The place of `rank` in every layer.
 std::vector<Place> places(int rank, const std::vector<int>& degrees);
 
 }  // namespace kolo::sparse
