@@ -34,7 +34,7 @@ struct Buffer {
   std::uint64_t bytes() const noexcept { return count * size_of(dtype); }
 };
 
-/// The same, only read.
+/// As Buffer, but kolo only reads the memory.
 struct ConstBuffer {
   const void* data = nullptr;
   std::uint64_t count = 0;

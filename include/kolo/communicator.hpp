@@ -31,22 +31,24 @@ struct Options {
   std::string transports = {};
   /// Where operations are recorded; may be null.
   std::shared_ptr<Timeline> timeline = nullptr;
-  /// Measure what messages cost, unless a tuning table tells: some milliseconds on idle cores, by which
-  /// algorithms are chosen. A group that only sends and receives needs none. The same on all ranks.
+  /// Measure what messages cost, unless a tuning table tells: kolo chooses algorithms by these costs. Takes
+  /// some milliseconds on idle cores. A group that only sends and receives needs no costs. The same on all
+  /// ranks.
   bool measure_costs = true;
 };
 
-/// How one call is made. The ranks of a call must agree on all of it but the tag's meaning.
+/// How one call is made. The ranks of a call must agree on all of it.
 struct CallOptions {
   std::string_view algorithm{};     ///< A registered name; empty: KOLO_ALGORITHM, else kolo's choice.
   std::uint64_t segment_bytes = 0;  ///< 0: KOLO_SEGMENT_BYTES.
-  /// The format on the wire, for the sum or average of float32 by all_reduce; for other calls only `native`.
-  /// Nothing: KOLO_WIRE where that fits, kolo chooses the algorithm, and not all ranks share one host's
-  /// memory; else `native`.
+  /// The format on the wire. An all_reduce that sums or averages float32 takes any format; other calls take
+  /// only `native`. Not set: KOLO_WIRE, if that fits, kolo chooses the algorithm, and not all ranks share one
+  /// host's memory; else `native`.
   std::optional<Wire> wire{};
 };
 
-/// What went over the links of one rank, in payload bytes of collectives (no headers, no rendezvous).
+/// What went over the links of one rank, in payload bytes of collectives, sends and receives (no headers, no
+/// rendezvous).
 struct Counters {
   std::uint64_t bytes_sent = 0;
   std::uint64_t bytes_received = 0;
@@ -66,12 +68,12 @@ using Counts = std::span<const std::uint64_t>;
 ///
 /// Arguments that cannot be right throw InvalidArgument before any byte moves and take no sequence number:
 /// null with a count, a rank out of range, overlapping in and out that are not the same, element types or
-/// counts that do not fit together, an unknown algorithm. Whatever goes wrong later ends the operation on
-/// every rank with an error that names whom to blame, and every later call on this communicator with the same
-/// error.
+/// counts that do not fit together, an unknown algorithm. A later failure ends the operation on every rank,
+/// with an error that names the rank to blame, if one is known. Every later call on this communicator then
+/// ends with the same error.
 ///
-/// A communicator belongs to the process that made it. In a forked child it may be destroyed, and tells its
-/// rank, size and timeout; all other calls throw InvalidArgument there, and do its parent no harm. The child
+/// A communicator belongs to the process that made it. In a forked child it may be destroyed, and returns its
+/// rank, size and timeout. All other calls throw InvalidArgument there, and do not harm the parent. The child
 /// may create communicators of its own.
 ///
 /// In place: pass the one-buffer form, or the same memory as the documentation of the call says.
@@ -83,12 +85,13 @@ class Communicator {
   /// Joins the job that the environment describes (see launch_from_environment()). Blocks until all ranks
   /// have come; RendezvousError names those that have not.
   static Communicator create(const Options& options = {});
-  /// Joins rank `rank` of `size` meeting in `store`. One store serves one communicator, or use
-  /// make_prefix_store().
+  /// Joins as rank `rank` of `size` ranks that meet in `store`. One store serves one communicator; for
+  /// several, use make_prefix_store().
   static Communicator create(std::shared_ptr<Store> store, int rank, int size, const Options& options = {});
 
   bool valid() const noexcept { return state_ != nullptr; }
-  /// Whether both refer to the same group: copies of one communicator are equal, and those without a group.
+  /// Whether both refer to the same group. Copies of one communicator are equal; so are communicators without
+  /// a group.
   bool operator==(const Communicator&) const noexcept = default;
   int rank() const;
   int size() const;
@@ -97,13 +100,13 @@ class Communicator {
   Counters counters() const;
   std::chrono::nanoseconds timeout() const;
 
-  /// What one call of `collective` ("all_reduce", "broadcast", ...) is expected to take, as kolo would choose
-  /// its algorithm; see Estimate. `bytes`: the whole data in the ranks' memory (all parts, where each rank
-  /// has one; of all_to_all what one rank sends), which holds float32; 0 for a barrier. `options` as for the
-  /// call; `algorithm` names one to estimate instead. With KOLO_WIRE, pass Wire::native for other element
-  /// types.
+  /// The time that one call of `collective` ("all_reduce", "broadcast", ...) is expected to take, with the
+  /// algorithm that kolo would choose; see Estimate. `bytes`: the whole data in the ranks' memory, as float32
+  /// (all parts, if each rank has one; for all_to_all what one rank sends); 0 for a barrier. `options` as for
+  /// the call; if they name an algorithm, the estimate is for that one. With KOLO_WIRE, pass Wire::native for
+  /// other element types.
   ///
-  /// Sends nothing, waits for no other rank or call, and changes no later choice; also after a failure.
+  /// Sends nothing, waits for no other rank or call, and changes no later choice. Works after a failure too.
   /// Thread-safe. Throws InvalidArgument for an unknown collective, and for options that the call refuses.
   Estimate estimate(std::string_view collective, std::uint64_t bytes, const CallOptions& options = {}) const;
 
@@ -164,45 +167,46 @@ class Communicator {
   Work barrier_async(const CallOptions& options = {});
   void barrier(const CallOptions& options = {});
 
-  /// Point to point: the k-th send to a peer with a tag meets the peer's k-th recv with it. The counts must
-  /// be equal. `tag` is 0 to 2^31 - 1. send completes when the data is out of `data`'s memory, which may need
-  /// the peer's recv (within a host's memory always beyond 8 KiB; else only where what the connection holds,
-  /// or 16 MiB, wait for theirs). To oneself: allowed when one of the two is asynchronous. Each tag ever used
-  /// with a peer takes some memory: use few.
+  /// Point to point: the k-th send to a peer with a tag matches the peer's k-th recv with that tag. The
+  /// counts must be equal. `tag` is 0 to 2^31 - 1. send completes when `data` may be overwritten. That may
+  /// need the peer's recv: within a host's memory always beyond 8 KiB; else only if as much as the connection
+  /// holds, or 16 MiB, already waits for its recv. A rank may send to itself if the send or the recv is
+  /// asynchronous. Each tag that was ever used with a peer takes some memory: use few.
   Work send_async(ConstBuffer data, int peer, int tag = 0);
   void send(ConstBuffer data, int peer, int tag = 0);
   Work recv_async(Buffer data, int peer, int tag = 0);
   void recv(Buffer data, int peer, int tag = 0);
   /// Receives from whichever rank sends first with this tag, this rank included: Work::source(), or the
   /// result, is that rank. Messages of one rank are received in their order. Receives from any rank are
-  /// served in the order of their calls; a recv that names its rank takes the next message of that rank also
-  /// before an earlier recv_any that still waits. Fails with a PeerLostError that names a rank once all other
-  /// ranks have left, and with a TimeoutError that blames no rank where all answer and none sends.
+  /// served in the order of their calls; a recv that names its rank takes the next message of that rank, even
+  /// if an earlier recv_any still waits. Fails with a PeerLostError that names a rank once all other ranks
+  /// have left, and with a TimeoutError that blames no rank if all answer and none sends.
   Work recv_any_async(Buffer data, int tag = 0);
   int recv_any(Buffer data, int tag = 0);
 
   /// Collective: one new communicator per color, ranks ordered by (key, old rank). A negative color gets an
   /// invalid Communicator. The new one shares the links of this one.
   Communicator split(int color, int key = 0);
-  /// Collective over this communicator: the ranks listed, in that order, form a new one; others get an
-  /// invalid Communicator. Every rank passes the same list: where lists differ, all ranks throw a
+  /// Collective over this communicator: the listed ranks, in that order, form a new one; all other ranks get
+  /// an invalid Communicator. Every rank passes the same list. If lists differ, all ranks throw a
   /// MismatchError that says which ranks passed which, and this communicator stays usable.
   Communicator subgroup(std::span<const int> ranks);
 
-  /// This rank gives up: ends all operations of this communicator, and of those that share its links, on
-  /// every rank, with an AbortedError that names this rank and gives `reason`: what is under way anywhere (it
-  /// may be over on this rank) and what comes later. Returns as soon as this rank's own have ended.
-  /// Thread-safe, also while other threads wait. Does nothing if the communicator has failed before; if
-  /// several ranks abort at once, any of them may be named. No rank is dead: shrink() goes on with all.
+  /// Ends all operations of this communicator, and of communicators that share its links, on every rank, with
+  /// an AbortedError that names this rank and gives `reason`. This ends operations that are in flight on any
+  /// rank, even if they are over on this one, and all later ones. Returns as soon as this rank's own
+  /// operations have ended. Thread-safe, also while other threads wait. Does nothing if the communicator has
+  /// failed before. If several ranks abort at once, the error may name any of them. No rank is dead, so
+  /// shrink() keeps all of them.
   void abort(std::string_view reason);
 
-  /// After a failure: a new communicator of the ranks that are left, in their old order, with links of its
-  /// own. Every survivor calls it, once it has had its error; ranks that were lost are left out, as is one
-  /// that does not call it within the communicator's timeout. All that return agree on who is in; if more
-  /// ranks die meanwhile they agree again. Operations of this communicator that are still in flight should
-  /// have ended. Takes some milliseconds once all have called. Throws PeerLostError where the others have
+  /// After a failure: makes a new communicator of the surviving ranks, in their old order, with links of its
+  /// own. Every survivor calls it, once it has got its error. Lost ranks are left out, and so is a rank that
+  /// does not call it within the communicator's timeout. All ranks that return agree on the members; if more
+  /// ranks die meanwhile, they agree again. Operations of this communicator that are still in flight should
+  /// have ended. Takes some milliseconds once all have called. Throws PeerLostError if the other ranks have
   /// taken this very rank for dead and gone on. (Two halves of a network that has been cut go on as two
-  /// communicators: whoever must not, compares size() with what it was.)
+  /// communicators. A program that must not do that compares size() with the old one.)
   Communicator shrink();
 
  private:

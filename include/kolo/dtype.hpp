@@ -71,7 +71,7 @@ constexpr bool is_floating(DType dtype) noexcept {
 /// The name as in the enumeration: "float32", "bfloat16", ...
 std::string_view name_of(DType dtype) noexcept;
 
-/// The inverse of name_of(); also takes nothing else. Returns false when there is no such type.
+/// The inverse of name_of(); accepts no other names. Returns false when there is no such type.
 bool parse_dtype(std::string_view name, DType& out) noexcept;
 
 /// dtype_of<T>: the DType of a C++ scalar type; defined for the twelve element types and std::byte (as

@@ -1,4 +1,4 @@
-// What can go wrong, as the user sees it: typed exceptions that say who, what and where.
+// What can go wrong, as the user sees it: typed exceptions that name the rank, the problem and the place.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@ namespace kolo {
 
 /// The facts behind an error, for programs; what() says the same in words.
 struct ErrorContext {
-  int peer = -1;                ///< The rank to blame, in the communicator's numbering; -1: nobody known.
+  int peer = -1;                ///< The rank to blame, in the communicator's numbering; -1: unknown.
   std::string collective = {};  ///< "all_reduce", ...; empty outside a collective.
   /// The collective's number on its communicator, from 1: create() and split() make calls of their own, too.
   std::uint64_t sequence = 0;
@@ -29,7 +29,7 @@ class Error : public std::runtime_error {
 };
 
 /// The caller's arguments cannot be right. Thrown before any byte moves; the communicator stays usable. Only
-/// a reduction of the caller's own that throws is found later, and ends the communicator.
+/// a reduction of the caller's own that throws is found later, and makes the communicator unusable.
 class InvalidArgument : public Error {
  public:
   using Error::Error;

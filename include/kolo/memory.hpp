@@ -1,4 +1,4 @@
-// Memory that kolo gives out: the ranks of one host can read it without a copy.
+// Shared memory for buffers: the ranks of one host can read it without a copy.
 #pragma once
 
 #include <cstddef>
@@ -8,14 +8,15 @@
 
 namespace kolo {
 
-/// Zeroed, page-aligned memory, in huge pages from 2 MiB on where the system grants them, backed by a memfd
-/// that kolo hands to the other ranks of this host when a collective first uses it. It has no name anywhere
-/// and disappears with the process. Sums over shared memory then read the peer's data where it lies. It takes
-/// a descriptor: many tensors go into a SharedArena. Movable; must outlive every Work that uses it.
+/// Zeroed, page-aligned memory, backed by a memfd; from 2 MiB on in huge pages, if the system grants them.
+/// kolo passes the memfd to the other ranks of this host when a collective first uses the memory. Sums over
+/// shared memory then read the peer's data in place. The memory has no name in the file system and disappears
+/// with the process. Each one takes a descriptor: many tensors go into a SharedArena. Movable; must outlive
+/// every Work that uses it.
 class SharedMemory {
  public:
   SharedMemory() noexcept;
-  /// Throws SystemError when the memory cannot be had.
+  /// Throws SystemError if the memory cannot be allocated.
   explicit SharedMemory(std::size_t bytes);
   SharedMemory(SharedMemory&&) noexcept;
   SharedMemory& operator=(SharedMemory&&) noexcept;
@@ -31,8 +32,8 @@ class SharedMemory {
   std::unique_ptr<Region> region_;
 };
 
-/// Whether the whole range lies in memory that kolo gave out in this process, as SharedMemory or from a
-/// SharedArena. Thread-safe.
+/// Whether the whole range lies in a SharedMemory, or in a block of a SharedArena, of this process.
+/// Thread-safe.
 bool is_shared(const void* data, std::size_t bytes);
 
 }  // namespace kolo

@@ -23,10 +23,10 @@ bool parse_reduce_op(std::string_view name, ReduceOp& out) noexcept;
 /// `commutative == false` kolo keeps the operands in rank order (rank 0 leftmost) and so picks only
 /// algorithms that reduce in rank order.
 ///
-/// `combine` is called from whatever thread drives progress, never from two threads at once for one call. It
-/// must not call kolo: what starts a call, or waits, throws InvalidArgument there. A `combine` that throws
-/// ends its call on every rank with an InvalidArgument that says what was thrown; the communicator is
-/// unusable then.
+/// `combine` is called from the thread that makes progress at the moment, never from two threads at once for
+/// one call. It must not call kolo: functions that start a call, or wait, throw InvalidArgument there. A
+/// `combine` that throws ends its call on every rank with an InvalidArgument that says what was thrown; the
+/// communicator is unusable then.
 struct CustomReduction {
   std::string name;
   std::function<void(void* out, const void* left, const void* right, std::uint64_t count, DType dtype)>
@@ -38,9 +38,9 @@ struct CustomReduction {
 ///
 /// min and max propagate NaN. average is the sum divided by the number of ranks (integers truncate). Integer
 /// sums and products wrap around. float16 and bfloat16 are computed in float32 inside each step and rounded
-/// to nearest even. An average of float16 is finite if all contributions are: of more than two ranks each is
-/// scaled by a power of two first, about 1/ranks, which costs only numbers below 0.00006 * ranks some of
-/// their bits.
+/// to nearest even. An average of float16 is finite if all contributions are: with more than two ranks each
+/// contribution is first scaled by a power of two, about 1/ranks. Only numbers below 0.00006 * ranks lose
+/// bits by that.
 class Reduction {
  public:
   Reduction(ReduceOp op) noexcept : op_(op) {}  // NOLINT: implicit on purpose

@@ -13,9 +13,9 @@
 
 namespace kolo {
 
-/// A vector of `length` elements, of which those at `indices` (ascending, each once) have `values`; the
-/// others are absent, which counts as zero. Or a matrix of `length` rows of `width` elements, of which those
-/// at `indices` lie one after another in `values`.
+/// A vector of `length` elements. The elements at `indices` (ascending, each once) have `values`; all other
+/// elements are absent, which counts as zero. Or a matrix of `length` rows of `width` elements: the rows at
+/// `indices` lie one after another in `values`.
 template <Element T>
 struct SparseVector {
   std::uint64_t length = 0;
@@ -29,20 +29,20 @@ struct SparseVector {
 /// The ranks must agree on all of it.
 struct SparseOptions {
   /// Ranks that exchange with each other in each layer of the butterfly; their product is the number of
-  /// ranks. Empty: as large as divides it, up to 8, the largest first.
+  /// ranks. Empty: the largest divisors up to 8, the largest first.
   std::vector<int> degrees = {};
-  /// Sums go dense where the sparse form may need this share of the dense form's bytes. 0: always; 2:
-  /// never. Default: 0.5; 0.1 where all ranks share memory.
+  /// A sum takes the dense form if the sparse form may need this share of its bytes. 0: always; 2: never.
+  /// Default: 0.5; 0.1 where all ranks share memory.
   std::optional<double> dense_share = {};
-  /// Of the dense form; empty: kolo's choice.
+  /// The algorithm of the dense form; empty: kolo's choice.
   std::string dense_algorithm = {};
 };
 
 /// Sums sparse vectors over the ranks of a communicator by a nested butterfly (H. Zhao, J. Canny: "Kylix: A
 /// Sparse Allreduce for Commodity Clusters", ICPP 2014): in each layer a rank divides its share of the
-/// indices among the members of a group and gets theirs; values of equal indices are summed as they meet, so
-/// that the layers below move less; then everything is gathered back up. Every block travels with a list or a
-/// bitmap of its indices, or with none where it has no gaps, whichever takes fewest bytes.
+/// indices among the members of a group, and gets its part of their shares. Values of equal indices are
+/// summed at once, so the layers below move less. Then everything is gathered back up. Every block travels
+/// with a list or a bitmap of its indices, or with none where it has no gaps, whichever takes fewest bytes.
 ///
 /// Made and used by all ranks together, in the same order among their other collectives; thread-safe as
 /// Communicator is. Errors are those of collectives; ranks that disagree on length, width, element type or
@@ -66,7 +66,7 @@ class SparseAllReduce {
     if (!bytes.empty()) std::memcpy(result.values.data(), bytes.data(), bytes.size());
     return result;
   }
-  /// The same for element types known at run time; the second of the result holds the elements.
+  /// The same for element types known at run time; the second part of the result holds the elements.
   std::pair<std::vector<std::uint64_t>, std::vector<std::byte>> sum(std::uint64_t length,
                                                                     std::span<const std::uint64_t> indices,
                                                                     ConstBuffer values,

@@ -48,7 +48,7 @@ class TcpStoreServer {
 };
 
 /// Binds `host` (empty: all interfaces). Every connection must prove that it knows `key` before anything else
-/// of it is believed (HMAC-SHA256 challenge and response); an empty key proves only that both speak kolo.
+/// from it is accepted (HMAC-SHA256 challenge and response); an empty key proves only that both speak kolo.
 /// Throws RendezvousError when it cannot bind.
 std::unique_ptr<TcpStoreServer> serve_tcp_store(const std::string& host, std::uint16_t port,
                                                 const std::string& key);
@@ -58,10 +58,11 @@ std::unique_ptr<TcpStoreServer> serve_tcp_store(const std::string& host, std::ui
 std::shared_ptr<Store> connect_tcp_store(const std::string& host, std::uint16_t port, const std::string& key,
                                          std::chrono::nanoseconds timeout);
 
-/// A view of `store` in which every key is prefixed, so that jobs or communicators do not meet.
+/// A view of `store` in which every key is prefixed, so that jobs or communicators do not see each other's
+/// keys.
 std::shared_ptr<Store> make_prefix_store(const std::string& prefix, std::shared_ptr<Store> store);
 
-/// Where this process stands in its job, from the environment of whatever started it.
+/// The rank of this process in its job, from the environment that its launcher has set.
 struct Launch {
   int rank = 0;
   int size = 1;
@@ -77,7 +78,7 @@ Launch launch_from_environment();
 
 /// The job's store as the environment says: KOLO_STORE, else MASTER_ADDR and MASTER_PORT, where rank 0 serves
 /// unless the launcher does; an in-memory store for a single process. The server lives as long as the
-/// process. A rank's n-th call gives it a view in which it meets only the others' n-th calls.
+/// process. A rank's n-th call returns a view in which it meets only the n-th calls of the other ranks.
 std::shared_ptr<Store> store_from_environment(const Launch& launch, std::chrono::nanoseconds timeout);
 
 /// Whether the job's store stays when ranks end: a launcher (`kolo run`), another process or a file holds it.

@@ -14,8 +14,8 @@ class Communicator;
 /// Collects spans (name, lane, begin, end). Thread-safe; spans beyond `capacity` are counted, not kept.
 ///
 /// A communicator that has one (Options::timeline, KOLO_TIMELINE) adds: each operation in the lane
-/// "communication"; each message in "to rank 3" or "from rank 3", from when it could move until it had; and
-/// in "waiting" the times when nothing moved, with the ranks for which operations waited.
+/// "communication"; each message in "to rank 3" or "from rank 3", from when it could move until it had moved;
+/// and in "waiting" the times in which nothing moved, with the ranks that operations waited for.
 class Timeline {
  public:
   using TimePoint = std::chrono::steady_clock::time_point;
@@ -35,10 +35,10 @@ class Timeline {
   std::size_t dropped() const;
 
   /// This rank's events as the comma-separated elements of a Chrome trace's "traceEvents"; process id = rank.
-  /// `host` is for people; times are those of the steady clock and `shift`.
+  /// `host` is a label; times are those of the steady clock plus `shift`.
   std::string chrome_events(int rank, std::string_view host = {}, std::chrono::nanoseconds shift = {}) const;
-  /// How far the system's clock was ahead of the steady one when this was made. On one host times of several
-  /// ranks compare as they are, on several hosts with this added.
+  /// How far the system's clock was ahead of the steady one when this was made. Times of ranks on one host
+  /// compare directly. For ranks on several hosts, add this to the times.
   std::chrono::nanoseconds wall_clock() const;
 
   /// This rank's Chrome trace in a file of its own, with what `kolo trace merge` needs to put those of all
@@ -50,8 +50,8 @@ class Timeline {
   std::unique_ptr<State> state_;
 };
 
-/// Collective: gathers every rank's spans and writes one Chrome trace at rank 0, by its clock. Hosts' clocks
-/// are taken to agree. Throws SystemError at rank 0 when the file cannot be written.
+/// Collective: gathers every rank's spans and writes one Chrome trace at rank 0, by its clock. Assumes that
+/// the hosts' clocks agree. Throws SystemError at rank 0 when the file cannot be written.
 void write_timeline(Communicator& communicator, const Timeline& timeline, const std::string& path);
 
 }  // namespace kolo

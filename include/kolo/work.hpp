@@ -1,4 +1,4 @@
-// Work: a collective that was started, and what became of it.
+// Work: a collective that was started, and its outcome.
 #pragma once
 
 #include <chrono>
@@ -14,8 +14,8 @@ namespace kolo {
 class Operation;
 
 /// The future of an asynchronous collective. Copies refer to the same operation. The buffers of the call stay
-/// borrowed until done() is true, also when a Work is dropped or the operation fails. Thread-safe.
-/// In a forked child an operation that its parent has not finished is done, with an error.
+/// borrowed until done() is true, also when a Work is dropped or the operation fails. Thread-safe. In a
+/// forked child, an operation that the parent has not finished counts as done, with an error.
 class Work {
  public:
   Work() = default;
@@ -28,7 +28,7 @@ class Work {
   /// Blocks until done, driving progress in this thread; throws the operation's error.
   void wait() const;
   /// The same for at most `timeout`; returns whether the operation is done. The operation itself goes on:
-  /// what ends it is the communicator's own timeout.
+  /// `timeout` does not end it, the communicator's own timeout does.
   bool wait(std::chrono::nanoseconds timeout) const;
   /// Makes progress once, without blocking, unless another thread makes it at this moment; returns done(),
   /// and throws the operation's error.
@@ -39,8 +39,8 @@ class Work {
   std::chrono::nanoseconds duration() const noexcept;
   /// The algorithm that the call ran, with its arguments: "ring". Empty for send and recv.
   std::string algorithm() const;
-  /// Of a receive that is done: the rank that sent, in the communicator's numbering. -1 of any other Work,
-  /// and of a receive that failed before a message had come.
+  /// Of a receive that is done: the rank that sent, in the communicator's numbering. -1 for any other Work,
+  /// and for a receive that failed before a message had come.
   int source() const noexcept;
 
  private:
@@ -48,11 +48,12 @@ class Work {
   std::shared_ptr<Operation> operation_;
 };
 
-/// Blocks until one of the Works is done, and returns its index: of several the lowest. One that has failed
-/// is done, and its wait() throws; so is an invalid one. The Works may be of several communicators, also of
-/// such that have no links in common. Thread-safe. Throws InvalidArgument where there is no Work.
+/// Blocks until one of the Works is done, and returns its index; the lowest index if several are done. A Work
+/// that has failed counts as done, and its wait() throws. An invalid Work counts as done too. The Works may
+/// be of several communicators, also of ones that have no links in common. Thread-safe. Throws
+/// InvalidArgument if `works` is empty.
 std::size_t wait_any(std::span<const Work> works);
-/// The same for at most `timeout`; nothing where none is done then.
+/// The same for at most `timeout`; nullopt if none is done then.
 std::optional<std::size_t> wait_any(std::span<const Work> works, std::chrono::nanoseconds timeout);
 
 }  // namespace kolo
