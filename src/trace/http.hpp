@@ -1,5 +1,4 @@
-// HTTP: as much of it as a page of metrics needs. Pure functions of bytes; nothing of the request is
-// believed.
+// HTTP: as much of it as a page of metrics needs. Pure functions of bytes; the request is not trusted.
 #pragma once
 
 #include <cstddef>

@@ -21,7 +21,7 @@ struct CollectiveMetrics {
   std::uint64_t errors = 0;      ///< of those begun, and of those refused because the group had failed
 };
 
-/// What this rank knows of one other.
+/// What this rank knows of one peer.
 struct PeerMetrics {
   int rank = -1;
   std::string host;
@@ -30,8 +30,8 @@ struct PeerMetrics {
   std::uint64_t received_bytes = 0;
   std::uint64_t sent_messages = 0;
   std::uint64_t received_messages = 0;
-  std::chrono::nanoseconds waited{};      ///< nothing moved here, and operations waited for this rank
-  std::uint64_t connection_failures = 0;  ///< attempts to reach it that led nowhere, and were made again
+  std::chrono::nanoseconds waited{};      ///< nothing moved here, and operations waited for this peer
+  std::uint64_t connection_failures = 0;  ///< attempts to connect to it that failed and were repeated
   bool lost = false;                      ///< the link has ended without a goodbye
 };
 
@@ -48,14 +48,14 @@ struct RankMetrics {
 /// The Prometheus text format, version 0.0.4: of each metric first what it is, then all of its samples.
 std::string prometheus_text(std::span<const RankMetrics> ranks);
 
-/// Whoever has metrics to show in this process. Thread-safe.
+/// All sources of metrics in this process. Thread-safe.
 class MetricsPage {
  public:
   using Source = std::function<RankMetrics()>;
 
-  /// `owner` must take itself off again before it dies.
+  /// `owner` must call remove() before it is destroyed.
   void add(const void* owner, Source source);
-  /// When this returns the source is not being asked and will not be again. The caller must not hold a lock
+  /// When this returns, the source is not running and is not called again. The caller must not hold a lock
   /// that the source takes.
   void remove(const void* owner);
   std::string text();

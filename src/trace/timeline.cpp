@@ -17,8 +17,8 @@ double microseconds(std::chrono::nanoseconds time) {
   return std::chrono::duration<double, std::micro>(time).count();
 }
 
-/// Two clocks cannot be read at once, and this thread may have to wait in between: what was read quickest
-/// counts.
+/// How far the system's clock is ahead of the steady one. The two cannot be read at once, and this thread may
+/// be interrupted in between, so the quickest reading counts.
 std::chrono::nanoseconds system_ahead_of_steady() {
   using Steady = std::chrono::steady_clock;
   constexpr int kReadings = 16;
@@ -54,7 +54,7 @@ std::size_t character_bytes(std::string_view text) {
   return bad ? 0 : bytes;
 }
 
-/// One byte that is not UTF-8 would make the whole file unreadable.
+/// Replaces what is not UTF-8: one such byte would make the whole file unreadable.
 std::string only_utf8(std::string_view text) {
   std::string out;
   while (!text.empty()) {
@@ -100,7 +100,7 @@ struct Timeline::State {
   mutable std::mutex mutex;
   std::size_t capacity = 0;
   std::size_t dropped = 0;
-  std::atomic<bool> paused{false};  // relaxed: a span about then is kept or not, the mutex orders the rest
+  std::atomic<bool> paused{false};  // relaxed: a span just then is kept or not; the mutex orders the rest
   std::map<std::string, int, std::less<>> lanes;
   std::vector<Span> spans;
 };
