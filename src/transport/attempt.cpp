@@ -37,13 +37,13 @@ void Attempt::advance() {
     if (got == 0) return fail("closed by the other side during the handshake");
     const Status status = handshake_.feed(std::span(buffer).first(static_cast<std::size_t>(got)));
     if (!status.ok()) {
-      unsent_ = handshake_.take_output();  // why, for the other side; no harm is done where it gets lost
+      unsent_ = handshake_.take_output();  // the reason, for the other side; may get lost without harm
       flush();
       return fail(status.message());
     }
     unsent_ += handshake_.take_output();
     flush();
-    if (handshake_.peer() != known_peer) return;  // whose owner may not want that one
+    if (handshake_.peer() != known_peer) return;  // the caller may not want that rank
   }
 }
 

@@ -9,7 +9,7 @@
 
 namespace kolo {
 
-/// A non-blocking socket, dialled or accepted, until both sides have proved themselves. Used by one thread.
+/// A non-blocking socket, dialled or accepted, until both sides have authenticated. Used by one thread.
 class Attempt {
  public:
   /// `connecting`: the connect may still be in progress.
@@ -18,18 +18,18 @@ class Attempt {
   int fd() const { return fd_.get(); }
   const Handshake& handshake() const { return handshake_; }
   bool connecting() const { return connecting_; }
-  /// Nobody listens there.
+  /// No process listens at the dialled address.
   bool is_refused() const { return refused_; }
 
-  /// Moves on as far as it can without waiting, but not at once from learning who the other side claims to be
-  /// to the end.
+  /// Moves on as far as it can without waiting. Returns early once it has learned which rank the other side
+  /// claims to be, so that the caller can decide.
   void advance();
-  /// Both sides have proved themselves, and the other one has been told.
+  /// Both sides have authenticated, and the other side has been told.
   bool ready() const { return failure_.empty() && handshake_.done() && unsent_.empty(); }
-  /// Why it came to nothing; empty while it may still succeed.
+  /// Why the attempt failed; empty while it may still succeed.
   const std::string& failure() const { return failure_; }
   void fail(std::string why) { failure_ = std::move(why); }
-  /// It waits for room to write (or for the connect to end), else for something to read.
+  /// It waits for room to write (or for the connect to end); otherwise for something to read.
   bool wants_write() const { return connecting_ || !unsent_.empty(); }
   /// The connected socket of a ready attempt.
   UniqueFd take() { return std::move(fd_); }

@@ -1,6 +1,6 @@
-// Board: what one rank shows to the other ranks of its host. It alone writes there, but for the pieces of
-// long private data: see Neighbour::board(). The comment on each atomic says what its orders pair with;
-// models in tests/unit/memory_model check them.
+// Board: memory in which one rank publishes to the other ranks of its host. Only that rank writes there,
+// except for pieces of long private data: see `Neighbour::board()`. The comment on each atomic names the
+// access that its memory order pairs with. Models in tests/unit/memory_model check them.
 #pragma once
 
 #include <algorithm>
@@ -15,58 +15,61 @@
 
 namespace kolo {
 
-/// Every communicator writes in a lane of its own. More communicators than lanes: the later ones do without.
+/// Each communicator uses a lane of its own. When all lanes are taken, a new communicator does without native
+/// algorithms.
 inline constexpr std::uint32_t kLanes = 64;
-/// Calls that a rank may have announced and not finished. A rank that has finished call k has seen everybody
-/// announce it, and by then everybody had finished call k - kCallsAhead; so a note is not written again
-/// before all have read it.
+/// Calls that a rank may have announced and not finished (M below). Why a note may be reused: a rank
+/// announces call k only after it has finished call k - M, so after it has seen all ranks announce k - M. By
+/// then all ranks have finished call k - 2M, whose note call k reuses.
 inline constexpr std::uint32_t kCallsAhead = 16;
 inline constexpr std::uint32_t kNotes = 2 * kCallsAhead;
-/// Data up to this size travels with its note,
+/// Data up to this size always travels with its note.
 inline constexpr std::size_t kShortBytes = 1024;
-/// and private data up to this size.
+/// Private data up to this size also travels with its note.
 inline constexpr std::size_t kNoteBytes = 4096;
-/// The longest piece of longer data on its way from private memory to private memory; there are two, so that
+/// The longest piece in which longer data moves from private memory to private memory. There are two pieces:
 /// one is written while the other is read.
 inline constexpr std::size_t kStageBytes = 512 << 10;
 
-/// A call, announced to the other ranks: one cache line, its number stored last.
+/// Announces a call to the other ranks: one cache line, whose `number` is stored last.
 struct alignas(64) Note {
   static constexpr std::size_t kInline = 32;
-  /// In a number: when its rank started it, others were under way and nobody waited for this one.
+  /// Bit of `number`: other calls of this rank were in flight when it started this one, and no thread waited
+  /// for it.
   static constexpr std::uint64_t kBehindOthers = std::uint64_t{1} << 63;
 
   /// Stored with release after the rest of the note and its data, loaded with acquire before they are read.
-  /// The release also ends this rank's reads of the notes and data of call k - kCallsAhead, which their
-  /// owners overwrite after they have acquired it.
+  /// The release also ends this rank's reads of the notes and data of call k - `kCallsAhead`. Their owners
+  /// overwrite those after they have acquired this number.
   std::atomic<std::uint64_t> number;
   Signature signature;
   union {
-    RemoteRange memory[2];       ///< where input and output are, beyond kShortBytes; region 0: private
-    std::byte content[kInline];  ///< of a call that fits
+    RemoteRange memory[2];  ///< where input and output are, if longer than `kShortBytes`; region 0: private
+    std::byte content[kInline];  ///< data of at most `kInline` bytes
   };
 };
 static_assert(sizeof(Note) == 64);
 
-/// A call cut into shares, of which whoever runs takes the next. All ranks write here, and count on from the
-/// place of the call, so that what earlier calls left needs no clearing.
+/// A call cut into shares: each rank that runs takes the next share. All ranks write here. Counts start at a
+/// base that depends on the place of the call, so the values that earlier calls left need no clearing.
 struct alignas(64) Shares {
-  static constexpr std::uint64_t kMost = 1 << 16;  ///< shares of a call
+  static constexpr std::uint64_t kMost = 1 << 16;  ///< largest number of shares of a call
 
   std::atomic<std::uint64_t> taken;  ///< needs no order: a rank that takes a share has acquired all notes
-  /// Each update is a release, and continues the releases before it. So the acquire load of is_finished()
-  /// sees what all ranks have written for their shares, and ends what they read.
+  /// Each update is a release and continues the release sequence before it. So the acquire load of
+  /// is_finished() sees what all ranks have written for their shares, and follows what they have read.
   std::atomic<std::uint64_t> finished;
 
   static std::uint64_t none_of(std::uint64_t place) { return (place + 1) * kMost; }
-  /// The next of `count` shares; nullopt when none is left.
+  /// Takes the next of `count` shares; nullopt when none is left.
   std::optional<std::uint64_t> take(std::uint64_t place, std::uint64_t count) {
     return count_on(taken, none_of(place), none_of(place) + count);
   }
   bool is_finished(std::uint64_t place, std::uint64_t count) const {
     return finished.load(std::memory_order_acquire) >= none_of(place) + count;
   }
-  /// What was written before is seen by whoever sees it. Returns whether it was the last.
+  /// A rank that sees this share counted also sees what this rank wrote before. Returns whether it was the
+  /// last share.
   bool finish_one(std::uint64_t place, std::uint64_t count) {
     return count_on(finished, none_of(place), none_of(place) + count) == count - 1;
   }
@@ -85,28 +88,28 @@ struct alignas(64) Shares {
 };
 
 struct Lane {
-  /// Counters only grow. Call::publish() stores with release, Group::has_come() loads with acquire: a reader
-  /// that sees a count sees all that was written before it, and its writer has read all that it read before
-  /// it.
+  /// Counters only grow. `Call::publish()` stores with release, `Group::has_come()` loads with acquire. A
+  /// rank that sees a count sees all that the owner wrote before it. The owner has also ended all reads that
+  /// come before the store.
   struct alignas(64) Counter {
     std::atomic<std::uint64_t> value;
   };
   Note notes[kNotes];
-  /// 1 + the number of the communicator that this rank uses it for; 0 for none. Stored with release when this
-  /// rank reads no more of the communicator's lanes, loaded with acquire before a rank uses its own lane for
-  /// another one. A stale value delays that.
+  /// 1 + the number of the communicator that this rank uses the lane for; 0 for none. Stored with release
+  /// when this rank no longer reads that communicator's lanes. Loaded with acquire before another rank reuses
+  /// its own lane; a stale value only delays the reuse.
   std::atomic<std::uint64_t> user;
-  Counter staged;         ///< pieces that this rank has put down
-  Counter reduced;        ///< pieces of which this rank has reduced its slice, or that it has read
-  Counter done;           ///< long calls that this rank has finished with
-  Counter at_work;        ///< 1 + the place of the call of which this rank does a share; 0 for none. Relaxed:
-                          ///< only blame looks at it
-  Shares shares[kNotes];  ///< of the group of ranks of which this is the first
+  Counter staged;   ///< pieces that this rank has copied into its board
+  Counter reduced;  ///< pieces of which this rank has reduced its slice, or that it has read
+  Counter done;     ///< long calls in which this rank has done its part
+  Counter at_work;  ///< 1 + the place of the call of which this rank does a share; 0 for none. Relaxed: read
+                    ///< only to find the rank to blame
+  Shares shares[kNotes];  ///< used in the lane of the communicator's first rank only
   alignas(4096) std::byte data[kNotes][kNoteBytes];
   alignas(4096) std::byte pieces[2][kStageBytes];
 
-  /// As before its first use. By the rank whose lane it is, while no other rank uses it. Relaxed: the other
-  /// ranks hear through the store that they may use it.
+  /// Resets the lane to its state before the first use. Called by the rank that owns it, while no other rank
+  /// uses it. Relaxed: the other ranks learn through the store that they may use it.
   void clear() {
     for (Note& note : notes) note.number.store(0, std::memory_order_relaxed);
     for (Counter* counter : {&staged, &reduced, &done, &at_work})
@@ -120,51 +123,54 @@ struct Lane {
 
 /// All zero is an empty board.
 struct Board {
-  /// Odd while this rank sleeps and wants to be rung when something changes. Relaxed beside two fences, one
-  /// in Engine::sleep() and one in Group::tell().
+  /// Odd while this rank sleeps and wants to be woken when something changes. Relaxed, beside two fences: one
+  /// in `Engine::sleep()`, one in `Group::tell()`.
   alignas(64) std::atomic<std::uint32_t> asleep;
-  std::atomic<std::uint32_t> core;  ///< 1 + the core that this rank was last seen waiting on. Relaxed: a hint
-  /// Shares its cores with others. Relaxed: stored before its first note, whose number orders it too, and
-  /// loaded after the notes of all.
+  std::atomic<std::uint32_t> core;  ///< 1 + the core on which this rank last waited. Relaxed: a hint
+  /// This rank shares its cores with other ranks. Relaxed: stored before this rank's first note, whose
+  /// `number` orders it, and loaded after the notes of all ranks.
   std::atomic<std::uint32_t> crowded;
-  /// May be writing in other ranks' memory. A rank stores 1, then loads `closed` of all; the owner of the
-  /// memory stores `closed`, then loads `writing` of all. All four are sequentially consistent, so one of the
-  /// two sees the other. 0 is stored with release: the owner that loads it comes after what was written.
+  /// This rank may be writing in other ranks' memory. The writer stores 1, then loads `closed` of all ranks.
+  /// The owner of the memory stores `closed`, then loads `writing` of all ranks. All four are sequentially
+  /// consistent, so at least one side sees the other's store. 0 is stored with release: an owner that loads
+  /// it sees all that was written before.
   alignas(64) std::atomic<std::uint32_t> writing;
-  /// No rank may write in this rank's memory any more, nor believe what it reads there. For the readers two
-  /// fences order it against the memory itself: one in Group::close(), one in Call::is_given_up().
+  /// No rank may write in this rank's memory any more, or trust what it reads there. Two fences order
+  /// `closed` against the memory for the readers: one in `Group::close()`, one in `Call::is_given_up()`.
   alignas(64) std::atomic<std::uint32_t> closed;
   alignas(4096) Lane lanes[kLanes];
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
-/// A peer on the same host, as a native algorithm sees it. Used by the thread that drives the link to it.
+/// A peer on the same host, as a native algorithm uses it. Used by the thread that drives the link to the
+/// peer.
 class Neighbour {
  public:
   virtual ~Neighbour() = default;
 
   /// This rank's own board, the same for all of its neighbours.
   virtual Board& own_board() = 0;
-  /// The peer's. Others than the peer write there only what they have just read: see kernels::own_lines();
-  /// and the sums of all_reduce, in the place of what was summed.
+  /// The peer's board. This rank writes there only the lines that it has just read (see
+  /// `kernels::own_lines()`) and, in an all_reduce, the sums in place of the data that was summed.
   virtual Board& board() = 0;
-  /// Wakes a peer that is asleep in Endpoint::fd().
+  /// Wakes a peer that sleeps on `Endpoint::fd()`.
   virtual void ring() = 0;
-  /// How the peer may name memory that kolo gave out, whose descriptor goes along when the peer has not seen
-  /// it; nullopt for any other memory.
+  /// The name by which the peer can map `data`, if `data` is in memory that kolo gave out; nullopt for any
+  /// other memory. Sends the memory's descriptor if the peer does not have it yet.
   virtual std::optional<RemoteRange> share(const void* data, std::size_t bytes) = 0;
-  /// The peer's memory in this address space, to read and write; null when it has not been shared, or cannot
-  /// be mapped: trouble() then says why.
+  /// The peer's memory in this address space, to read and write. Null if it has not been shared or cannot be
+  /// mapped: trouble() then says why.
   virtual std::byte* reach(const RemoteRange& range, std::size_t bytes) = 0;
   virtual const Status& trouble() const = 0;
 };
 
-/// Makes the pages under it private to this process, with what they hold: peers that still have them mapped
-/// see and change them no more. Memory that kolo did not give out is left alone. Thread-safe.
+/// Makes the pages that hold `data` private to this process and keeps their contents. Peers that still have
+/// the pages mapped no longer see or change them. Does nothing to memory that kolo did not give out.
+/// Thread-safe.
 void detach_shared_memory(const void* data, std::size_t bytes);
 
-/// Counts what is no longer shared: while it stays the same, what kolo gave out and shared still is.
-/// Thread-safe.
+/// Counts regions that are no longer shared. While the count stays the same, all memory that kolo gave out
+/// and shared is still shared. Thread-safe.
 std::uint64_t shared_memory_losses();
 
 }  // namespace kolo

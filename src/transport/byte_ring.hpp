@@ -13,9 +13,9 @@
 
 namespace kolo {
 
-/// The shared part of a ring. All zero is an empty ring that nobody waits on. Each line is written by one
-/// side only, and none but head and tail changes while bytes flow, so polling the others stays within one's
-/// own cache.
+/// The shared part of a ring. All zero is an empty ring with no sleeping reader and no waiting writer. Each
+/// cache line is written by one side only. While bytes flow, only `head` and `tail` change, so polling the
+/// other fields stays within the poller's own cache.
 struct RingControl {
   static constexpr std::size_t kLine = 64;
 
@@ -25,29 +25,29 @@ struct RingControl {
   /// Bytes ever read. The store follows the reads, and the writer's acquire load comes before it overwrites
   /// them.
   alignas(kLine) std::atomic<std::uint64_t> tail;
-  /// The reader wants the doorbell when bytes come. 0 is stored relaxed: if the writer misses it, it rings in
-  /// vain. The exchange that takes the wish back decides who rings; it orders nothing.
+  /// The reader wants the doorbell when bytes come. 0 is stored relaxed: a writer that misses it rings in
+  /// vain. The exchange that takes the wish back decides which side rings; it orders nothing.
   alignas(kLine) std::atomic<std::uint32_t> reader_sleeps;
   std::atomic<std::uint32_t> reader_closed;  ///< orders nothing: the writer stops
-  /// The writer wants the doorbell when there is room; orders as `reader_sleeps`.
+  /// The writer wants the doorbell when there is room. Memory orders as for `reader_sleeps`.
   alignas(kLine) std::atomic<std::uint32_t> writer_waits;
-  /// Stored with release after the last head, loaded with acquire before the last look at head.
+  /// Stored with release after the last `head`, loaded with acquire before the last load of `head`.
   std::atomic<std::uint32_t> writer_closed;
-  /// What the writer exposed may be something else by now. Both sides read, modify and write: if the reader
-  /// finds 0, its update comes before the writer's, which acquires it. So all that the reader has read before
-  /// comes before all that the writer stores afterwards. A mere load would let the reads pass it.
+  /// The memory that the writer exposed may hold other data by now. Both sides use a read-modify-write. If
+  /// the reader's finds 0, it precedes the writer's, which acquires it. So all that the reader has read
+  /// before precedes all that the writer stores afterwards. A plain load would let the reads move past it.
   std::atomic<std::uint32_t> writer_revoked;
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free &&
               std::atomic<std::uint32_t>::is_always_lock_free);
 
-/// Bytes after which a long copy is published, so that the other side works while the copy goes on.
+/// A long copy is published every so many bytes, so the other side works while the copy continues.
 inline constexpr std::size_t kRingPiece = 32 << 10;
 
-// Sleeping without losing a wake-up: the sleeper stores its flag and then loads the other side's position;
-// the other side stores its position and then loads the flag. All four are sequentially consistent, so at
-// least one of the two sees the other. Positions read from shared memory are believed only after a check: a
-// broken peer may write anything there, but cannot make this side leave the ring.
+// No lost wake-up: the sleeper stores its flag, then loads the other side's position; the other side stores
+// its position, then loads the flag. All four are sequentially consistent, so at least one side sees the
+// other's store. A position from shared memory is used only after a check: a broken peer may write anything
+// there, but cannot make this side leave the ring.
 
 /// The writing side. One thread at a time. `capacity` is a power of two.
 class RingWriter {
@@ -55,8 +55,8 @@ class RingWriter {
   RingWriter(RingControl* control, std::byte* data, std::size_t capacity)
       : control_(control), data_(data), capacity_(capacity) {}
 
-  /// Copies as much of `parts` as fits and returns how many bytes. `ring_doorbell` is called after a piece
-  /// was published while the reader sleeps.
+  /// Copies as much of `parts` as fits and returns how many bytes. Calls `ring_doorbell` after it has
+  /// published a piece while the reader sleeps.
   template <typename Doorbell>
   std::size_t write(std::span<const iovec> parts, Doorbell&& ring_doorbell) {
     std::size_t written = 0;
@@ -89,7 +89,7 @@ class RingWriter {
     return room(1) == 0;
   }
   void stop_waiting() { control_->writer_waits.store(0, std::memory_order_relaxed); }
-  /// Tells the reader that nothing follows.
+  /// Tells the reader that no more bytes follow.
   void close() { control_->writer_closed.store(1, std::memory_order_release); }
   /// Withdraws what was exposed, before the caller's later stores.
   void revoke() { control_->writer_revoked.exchange(1, std::memory_order_seq_cst); }
@@ -99,7 +99,7 @@ class RingWriter {
   std::uint64_t position() const { return head_; }
 
  private:
-  /// Free bytes; looks at the reader's line only when fewer than `wanted` are known to be free.
+  /// Free bytes. Loads the reader's position only when fewer than `wanted` are known to be free.
   std::size_t room(std::size_t wanted) {
     if (capacity_ - (head_ - tail_) < wanted) look(std::memory_order_acquire);
     return damaged_ ? 0 : capacity_ - (head_ - tail_);
@@ -130,8 +130,8 @@ class RingWriter {
   RingControl* control_;
   std::byte* data_;
   std::size_t capacity_;
-  std::uint64_t head_ = 0;  ///< ours: never read back from shared memory
-  std::uint64_t tail_ = 0;  ///< what we last saw of the reader's
+  std::uint64_t head_ = 0;  ///< this side's: never read back from shared memory
+  std::uint64_t tail_ = 0;  ///< the reader's, as last loaded
   std::size_t unpublished_ = 0;
   bool damaged_ = false;
 };
@@ -142,8 +142,8 @@ class RingReader {
   RingReader(RingControl* control, const std::byte* data, std::size_t capacity)
       : control_(control), data_(data), capacity_(capacity) {}
 
-  /// Copies at most `into.size()` bytes and returns how many. `ring_doorbell` is called when the writer waits
-  /// for room and a good part of the ring has become free.
+  /// Copies at most `into.size()` bytes and returns how many. Calls `ring_doorbell` when the writer waits for
+  /// room and at least a quarter of the ring is free.
   template <typename Doorbell>
   std::size_t read(std::span<std::byte> into, Doorbell&& ring_doorbell) {
     std::size_t done = 0;
@@ -157,8 +157,8 @@ class RingReader {
       done += piece;
       tail_ += piece;
       control_->tail.store(tail_, std::memory_order_seq_cst);
-      // A writer that is woken for each few bytes gets nothing done: wait for a quarter of the ring. What is
-      // left in the ring keeps the reader busy, so it will come by here again.
+      // Waking the writer for a few bytes at a time is slow: wait for a quarter of the ring. Bytes left in
+      // the ring keep the reader busy, so it checks here again.
       if (control_->writer_waits.load(std::memory_order_seq_cst) != 0 &&
           head_ - tail_ <= capacity_ - capacity_ / 4 &&
           control_->writer_waits.exchange(0, std::memory_order_acq_rel) != 0) {
@@ -168,7 +168,7 @@ class RingReader {
     return done;
   }
 
-  /// Bytes that can be read now; looks at the writer's line only when none are known.
+  /// Bytes that can be read now. Loads the writer's position only when none are known.
   std::size_t available() {
     if (head_ == tail_) look(std::memory_order_acquire);
     return damaged_ ? 0 : static_cast<std::size_t>(head_ - tail_);
@@ -180,11 +180,11 @@ class RingReader {
     return available() == 0;
   }
   void stop_sleeping() { control_->reader_sleeps.store(0, std::memory_order_relaxed); }
-  /// Tells the writer that nobody reads any more.
+  /// Tells the writer that no side reads any more.
   void close() { control_->reader_closed.store(1, std::memory_order_release); }
   /// True when the writer has closed; whatever it wrote before is available() by then.
   bool writer_closed() const { return control_->writer_closed.load(std::memory_order_acquire) != 0; }
-  /// After the caller's earlier loads of exposed memory.
+  /// True once the writer has revoked; follows the caller's earlier loads of exposed memory.
   bool writer_revoked() const { return control_->writer_revoked.fetch_or(0, std::memory_order_seq_cst) != 0; }
   /// True once the writer's position made no sense; nothing is read from then on.
   bool damaged() const { return damaged_; }
@@ -201,8 +201,8 @@ class RingReader {
   RingControl* control_;
   const std::byte* data_;
   std::size_t capacity_;
-  std::uint64_t tail_ = 0;  ///< ours: never read back from shared memory
-  std::uint64_t head_ = 0;  ///< what we last saw of the writer's
+  std::uint64_t tail_ = 0;  ///< this side's: never read back from shared memory
+  std::uint64_t head_ = 0;  ///< the writer's, as last loaded
   bool damaged_ = false;
 };
 

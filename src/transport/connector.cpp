@@ -22,16 +22,16 @@ using TimePoint = Clock::time_point;
 
 constexpr milliseconds kFirstPause{10};  // between two dials of one peer; doubles
 constexpr milliseconds kLongestPause{250};
-constexpr milliseconds kAnswerTime{3000};     // for one of several candidates to say something
-constexpr milliseconds kStrangerTime{10000};  // for somebody that was accepted to prove itself
+constexpr milliseconds kAnswerTime{3000};     // for one of several candidate addresses to answer
+constexpr milliseconds kStrangerTime{10000};  // for an accepted socket to authenticate
 constexpr milliseconds kHurriedTime{1000};    // the same, when descriptors have run out
 constexpr milliseconds kAcceptPause{100};     // when the system has no descriptors left
-constexpr std::size_t kMostStrangers = 256;   // accepted and not yet proved, beyond the ranks expected
-constexpr int kAcceptsAtOnce = 64;            // then look after the others
+constexpr std::size_t kMostStrangers = 256;   // accepted, not authenticated; the expected ranks come on top
+constexpr int kAcceptsAtOnce = 64;            // then serve the other sockets
 constexpr int kEventsAtOnce = 64;
 constexpr int kMostWarnings = 5;
-constexpr milliseconds kLongestRefusal{1000};  // of somebody who has listened: then it has ended
-constexpr milliseconds kPatience{2000};  // then the lower rank dials too, to see whether the other lives
+constexpr milliseconds kLongestRefusal{1000};  // of a peer that has listened: after it the peer has ended
+constexpr milliseconds kPatience{2000};  // then the lower rank dials too, to see if the higher one lives
 
 }  // namespace
 
@@ -74,7 +74,8 @@ void Connector::watch(const Attempt& attempt, bool is_new) {
   control(is_new ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, attempt.fd(), attempt.wants_write() ? EPOLLOUT : EPOLLIN);
 }
 
-/// Before an attempt is closed or taken: what a fork holds open too would stay here, ready for ever.
+/// Call before an attempt is closed or taken. Otherwise a forked child that holds the socket open would keep
+/// it in this epoll set, ready for ever.
 void Connector::unwatch(const Attempt& attempt) {
   if (attempt.fd() >= 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, attempt.fd(), nullptr);
 }
@@ -108,7 +109,7 @@ void Connector::begin(Wanted& wanted) {
     return give_up(wanted, fd.status().message());
   }
   wanted.attempt = std::make_unique<Attempt>(std::move(*fd), Handshake::dial(me_, wanted.peer.rank), true);
-  // With one candidate there is nothing better to do than to wait for its answer.
+  // With one candidate there is nothing better to do than wait for its answer.
   if (wanted.candidates.size() > 1) wanted.attempt->expires = Clock::now() + kAnswerTime;
   wanted.known = "dialled " + candidate + ", no answer yet";
   watch(*wanted.attempt, true);
@@ -150,7 +151,7 @@ void Connector::advance_dialled(Wanted& wanted, std::vector<Connected>& done) {
   wanted.dials = false;
 }
 
-/// A rank with a wrong key looks like any stranger: people should hear of it before the deadline.
+/// A rank with a wrong key looks like any stranger: a warning tells its users before the deadline.
 void Connector::report_dropped(const std::string& why, bool may_be_rank) {
   const bool tell = may_be_rank && warnings_ < kMostWarnings;
   if (tell) ++warnings_;
@@ -165,7 +166,7 @@ void Connector::accept_from(int listener) {
       const bool nobody = would_block(errno) || errno == EINTR || errno == ECONNABORTED;
       if (nobody) return;
       accept_error_ = std::strerror(errno);
-      if (!strangers_.empty()) {  // no descriptors: the next may be the one we wait for
+      if (!strangers_.empty()) {  // no descriptors: the next caller may be an expected rank
         hurry_strangers();
         continue;
       }
@@ -191,7 +192,7 @@ void Connector::accept_from(int listener) {
   }
 }
 
-/// Descriptors have run out: the oldest goes, and the others must prove themselves soon.
+/// Descriptors have run out: drops the oldest stranger; the rest must authenticate soon.
 void Connector::hurry_strangers() {
   if (strangers_.empty()) return;
   drop_oldest_stranger();
@@ -199,8 +200,8 @@ void Connector::hurry_strangers() {
   for (Attempt& stranger : strangers_) stranger.expires = std::min(stranger.expires, soon);
 }
 
-/// Both dial: the connection of the higher rank counts, and the lower one's is turned away before it is told
-/// that it is welcome.
+/// If both ranks dial, the higher rank's connection is kept. The lower one's is dropped before its handshake
+/// ends.
 bool Connector::is_turned_away(int claimed) const {
   const auto found = wanted_.find(claimed);
   return found != wanted_.end() && found->second.attempt && claimed < me_.rank;
@@ -295,7 +296,7 @@ std::chrono::nanoseconds Connector::unreachable_for(int rank) const {
   const auto found = wanted_.find(rank);
   if (found == wanted_.end()) return {};
   const Wanted& wanted = found->second;
-  // One way that is closed says nothing of those that were not tried yet, or take their time.
+  // One refused candidate says nothing about those that were not tried yet, or have not answered.
   if (wanted.refusals == 0 || wanted.refusals < wanted.candidates.size()) return {};
   return Clock::now() - wanted.unreachable_since;
 }
@@ -328,7 +329,7 @@ Result<std::vector<ProvedSocket>> connect_all(const SocketKind& kind, const Iden
     return known;
   };
   const auto dial_all_at = Clock::now() + kPatience;
-  Clock::time_point look_at{};  // after those that have ended
+  Clock::time_point look_at{};  // when to look again for peers that have ended
   while (connected.size() < peers.size()) {
     if (!connector.status().ok()) return connector.status().prefixed(std::string(kind.name()));
     if (deadline.passed()) return ranks_missing(kind.name(), me.rank, missing());

@@ -1,5 +1,5 @@
-// Connector: sockets between the ranks of a group, made when they are asked for and proved by Handshake;
-// shared by the transports that use sockets.
+// Connector: sockets between the ranks of a group, made on demand and authenticated by Handshake. Shared by
+// the transports that use sockets.
 #pragma once
 
 #include <list>
@@ -27,32 +27,33 @@ class SocketKind {
   virtual std::vector<int> listeners() const = 0;
   /// For messages: where the listeners are.
   virtual std::string listening_at() const = 0;
-  /// The ways of reaching a peer with this address, best first; none when it makes no sense.
+  /// The ways of reaching a peer with this address, best first; none if the address makes no sense.
   virtual std::vector<std::string> candidates(std::string_view address) const = 0;
-  /// Begins to connect to a candidate; the connect may still be in progress. Code::peer_lost where somebody
-  /// who has listened there does so no more, another code where it or the way to it may come back.
+  /// Begins to connect to a candidate; the connect may still be in progress. Code::peer_lost: a process that
+  /// listened there no longer does. Any other code: it, or the way to it, may come back.
   virtual Result<UniqueFd> dial(const std::string& candidate) const = 0;
-  /// Whether the process at the other end of a connected socket may be a rank; the error says which it is.
-  /// Asked of an accepted socket before the handshake, of a dialled one once its other end has answered.
+  /// Whether the process at the other end of a connected socket may be a rank; the error describes that
+  /// process. Called for an accepted socket before the handshake, for a dialled one after its other end has
+  /// answered.
   virtual Status admit(int fd) const = 0;
-  /// Not empty where the process at the other end is known not to go on. Asked again and again while it is
-  /// awaited.
+  /// Not empty if the process at the other end is known not to continue. Called repeatedly while the caller
+  /// waits for it.
   virtual std::string why_lost(int /*fd*/) const { return {}; }
 };
 
 /// What SocketKind::dial() says of connect()'s errno.
 Status connect_failure(int error);
 
-/// A socket on whose other side the right rank has proved itself.
+/// A socket whose other end has authenticated as the right rank.
 struct ProvedSocket {
   UniqueFd fd;
-  bool dialed = false;  ///< by us
+  bool dialed = false;  ///< by this rank
   std::string secret;   ///< Handshake::secret()
 };
 
-/// Dials, and accepts whoever proves to be one of the peers. All connections make progress at once: one that
-/// says nothing, or nonsense, holds nobody up. When two ranks dial each other at the same time, the higher
-/// one's connection is used. Used by one thread at a time; `kind` must outlive it.
+/// Dials peers, and accepts connections that authenticate as one of the peers. All connections make progress
+/// at once: a connection that is silent or sends nonsense delays no other. If two ranks dial each other at
+/// the same time, the higher one's connection is used. Used by one thread at a time; `kind` must outlive it.
 class Connector {
  public:
   struct Connected {
@@ -62,22 +63,23 @@ class Connector {
 
   Connector(const SocketKind& kind, Identity me, std::span<const TransportPeer> peers);
 
-  /// Dials the peer again and again, until it is connected; nothing new when it does so already.
+  /// Dials the peer repeatedly until it is connected. Does nothing if the peer is being dialled already.
   void dial(int rank);
-  /// Polls readable when progress() has something to do. It also must be called when next_time() has come.
+  /// Polls readable when progress() has something to do. Also call progress() at next_time().
   int fd() const { return epoll_.get(); }
   Clock::time_point next_time() const;
-  /// Those that are connected now. A rank may come twice: then it has given up the first connection.
+  /// The peers that have connected since the last call. A rank that comes twice has given up its first
+  /// connection.
   std::vector<Connected> progress();
-  /// Not ok once the system has refused what no connection can do without.
+  /// Not ok after a system call failed that every connection needs.
   const Status& status() const { return status_; }
   /// What is known of a peer that is not connected: "dialled 10.0.0.1:4000: Connection refused".
   std::string known(int rank) const;
-  /// For how long every dial to every candidate has been refused; zero when one has not. A network that is
-  /// down for a moment refuses nothing.
+  /// How long every dial to every candidate has been refused; zero if one has not. A network that is down for
+  /// a moment refuses nothing.
   std::chrono::nanoseconds unreachable_for(int rank) const;
   std::uint64_t failed_attempts(int rank) const;
-  /// Of a peer that has been dialled: SocketKind::why_lost().
+  /// SocketKind::why_lost() of a peer that has been dialled.
   std::string why_lost(int rank) const;
 
  private:
@@ -89,10 +91,10 @@ class Connector {
     Clock::time_point retry_at{};
     std::chrono::milliseconds pause{};
     std::unique_ptr<Attempt> attempt;
-    std::size_t refusals = 0;  // one after the other
+    std::size_t refusals = 0;  // in a row
     Clock::time_point unreachable_since{};
     std::uint64_t failed_attempts = 0;
-    std::string known;  // what the last attempt ran into
+    std::string known;  // how the last attempt failed
   };
 
   Wanted* find(int rank);
@@ -116,17 +118,18 @@ class Connector {
   const Identity me_;
   UniqueFd epoll_;
   Status status_;
-  std::string accept_error_;  // the last one
+  std::string accept_error_;  // the last failure of accept
   std::map<int, Wanted> wanted_;
-  std::list<Attempt> strangers_;  // accepted, oldest first
+  std::list<Attempt> strangers_;  // accepted, not authenticated, oldest first
   Clock::time_point listen_at_{};
   bool listening_ = false;
   int warnings_ = 0;
 };
 
-/// Dials the peers of lower rank and, where they do not come, after a while the others too. The sockets come
-/// in the order of `peers`; Code::rendezvous names the ranks that are missing at the deadline, or gone, with
-/// where they were looked for. All must listen already: one that refuses for a second has ended.
+/// Dials the peers of lower rank and, if the higher ones have not come after a while, those too. Returns the
+/// sockets in the order of `peers`. Code::rendezvous names the ranks that are missing at the deadline, or
+/// gone, and the addresses that were tried. All ranks must listen already: one that refuses for a second has
+/// ended.
 Result<std::vector<ProvedSocket>> connect_all(const SocketKind& kind, const Identity& me,
                                               std::span<const TransportPeer> peers, const Deadline& deadline,
                                               const IsGone& is_gone);

@@ -1,4 +1,4 @@
-// Frames: what Links say to each other over an endpoint's stream of bytes.
+// Frames: the units in which Links talk over an endpoint's stream of bytes.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,16 @@ namespace kolo {
 
 enum class FrameType : std::uint8_t {
   message = 1,  ///< a short message: its bytes follow
-  offer = 2,    ///< a message is there: pull it from `range`, or (region kNoRange) say ready
-  ready = 3,    ///< the receive of what was offered is posted: send the data
+  offer = 2,    ///< a message is ready: pull it from `range` or, if its region is `kNoRange`, answer `ready`
+  ready = 3,    ///< the receive of an offered message is posted: send the data
   data = 4,     ///< a long message, or one that was offered: its bytes follow
-  done = 5,     ///< the message was met by its receive; its memory is free
+  done = 5,     ///< the message matched its receive; its memory is free
   control = 6,  ///< between engines: `bytes` bytes follow, tag.message is their kind
   hold = 7,     ///< many messages wait for their receives: offer those that follow
-  go_on = 8,    ///< no longer
+  go_on = 8,    ///< ends `hold`
 };
 
-/// What the handshake compares: counts up when anything changes that ranks say to each other afterwards.
+/// Compared by the handshake. Increases with each change to what ranks exchange after it.
 inline constexpr std::uint32_t kWireVersion = 12;
 
 /// Travels in front of every frame, in the byte order of the machine (all ranks run the same build).
@@ -38,12 +38,11 @@ struct FrameHeader {
 };
 static_assert(sizeof(FrameHeader) == 72);
 
-/// A message up to this size comes as a whole; a longer one goes straight to its place, if its receive is
-/// there.
+/// A message up to this size is buffered in one piece. A longer one goes straight to its receive's memory, if
+/// the receive is posted.
 inline constexpr std::uint64_t kWholeBytes = 8192;
-/// Where the receiver cannot pull, messages up to this size are sent without being asked for: that costs a
-/// round trip of the network, and wakes both ends up. Engines cut longer ones, unless they are told
-/// otherwise.
+/// If the receiver cannot pull, messages up to this size are sent eagerly. Asking first costs a round trip of
+/// the network and wakes both ends up. Engines cut longer messages, unless told otherwise.
 inline constexpr std::uint64_t kUnaskedBytes = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t kMaxControlBytes = 65536;
 

@@ -13,13 +13,14 @@ namespace kolo {
 namespace {
 
 constexpr std::size_t kInputBytes = 128 * 1024;        // stays in L2 between reading and reducing
-constexpr std::uint64_t kShortInputBytes = 16 * 1024;  // some short messages, or the head of a long one
+constexpr std::uint64_t kShortInputBytes = 16 * 1024;  // some short messages, or the beginning of a long one
 constexpr int kReadsPerProgress = 16;
 constexpr std::size_t kGranule = 8;  // the largest element
 
-// What a peer may have us keep: messages and offers that are ahead of our receives.
+// Limits of what the peer may have this rank keep: messages and offers whose receives are not posted.
 constexpr std::size_t kMostUnexpectedBytes = std::size_t{256} << 20;
-// What is under way when the peer hears that it shall hold them is far less than the rest.
+// Above the first the peer must hold, below the second it may go on. What it sends before `hold` reaches it
+// is far less than the rest up to `kMostUnexpectedBytes`.
 constexpr std::size_t kHoldBytes = std::size_t{16} << 20;
 constexpr std::size_t kGoOnBytes = std::size_t{4} << 20;
 
@@ -61,12 +62,12 @@ void Link::post_receive(MessageRequest& request) {
   receives_.add(request.tag, {&request});
 }
 
-/// The message is coming: the rest goes to its place.
+/// The message is arriving: the rest goes to its receive's memory.
 void Link::adopt_early(MessageRequest& request) {
   const Payload come = std::move(early_.memory);
   incoming_ = nullptr;
   if (!agrees(early_.header, request)) return;
-  // Part of an element goes back to where it came from, which is empty then.
+  // The last bytes may be part of an element: they go back to the input buffer, which is empty at this point.
   const std::uint64_t odd = incoming_done_ % kGranule;
   if (odd > 0) {
     std::memcpy(in_.data(), come.get() + incoming_done_ - odd, odd);
@@ -150,11 +151,11 @@ void Link::on_data(const FrameHeader& header) {
   if (header.bytes == 0) return corrupt("no message as data");
   const auto posted = receives_.take(header.tag);
   if (!posted && header.bytes > unasked_bytes()) return corrupt("data that nobody asked for");
-  incoming_left_ = header.bytes;  // from here on they are dropped where there is no place for them
+  incoming_left_ = header.bytes;  // from here on, bytes without a place are dropped
   incoming_done_ = 0;
   incoming_acknowledged_ = false;
   if (posted) {
-    if (!agrees(header, *posted->request)) return;  // what the peer says next still counts
+    if (!agrees(header, *posted->request)) return;  // later messages of the peer still count
     incoming_ = posted->request;
     incoming_acknowledged_ = header.acknowledged != 0;
   } else {
@@ -177,7 +178,7 @@ void Link::finish_incoming() {
   request.finished();
 }
 
-/// Reductions, above all the user's own, take aligned operands; short messages of odd sizes shift the stream.
+/// Reductions, above all the user's own, need aligned operands; short messages of odd sizes shift the stream.
 void Link::align_input() {
   if (in_begin_ % kGranule == 0) return;
   std::memmove(in_.data(), in_.data() + in_begin_, in_end_ - in_begin_);
@@ -264,7 +265,7 @@ bool Link::parse() {
 }
 
 bool Link::read_more() {
-  // Straight into the user's memory, when a long message is to be stored and nothing of it is buffered.
+  // Reads straight into the user's memory if a long message is only stored and none of it is buffered.
   if (incoming_left_ > 0 && in_begin_ == in_end_ && incoming_ != nullptr && incoming_->data != nullptr) {
     auto read = endpoint_->read({incoming_->data + incoming_done_, incoming_left_});
     if (!read.ok()) {
@@ -285,7 +286,8 @@ bool Link::read_more() {
     in_end_ -= in_begin_;
     in_begin_ = 0;
   }
-  // Not more than the next header behind a long message: what that one announces may be read into its place.
+  // At most up to the end of the next header: a long message that it announces can then be read into its
+  // place.
   const std::uint64_t wanted = incoming_left_ > 0 ? incoming_left() + sizeof(FrameHeader) : kShortInputBytes;
   auto read = endpoint_->read({in_.data() + in_end_, std::min<std::size_t>(wanted, in_.size() - in_end_)});
   if (!read.ok()) {
@@ -297,7 +299,7 @@ bool Link::read_more() {
   return *read > 0;
 }
 
-/// A peer that fails says why before it closes: where writing no longer works, all that is there is read
+/// A peer that fails sends the reason before it closes. So after a failed write all that has come is read
 /// first.
 bool Link::take_in(bool readable) {
   const Status write_status = std::exchange(status_, Status());
@@ -309,7 +311,8 @@ bool Link::take_in(bool readable) {
     if (!read_more()) break;
     moved = true;
     parse();
-    // Its receive may be about to be posted: who waits for something else has perhaps got it now.
+    // The receive of this message may be posted soon: return, because what the caller waits for may have
+    // come.
     if (incoming_ == &early_ && !is_ending) break;
   }
   if (status_.ok()) status_ = write_status;
@@ -336,7 +339,7 @@ void Link::fail(Status status) {
 
 void Link::abandon() {
   abandoned_ = true;
-  if (is_memory_fault(status_)) status_ = Status();  // the peer is still to be told
+  if (is_memory_fault(status_)) status_ = Status();  // the peer must still be told
   endpoint_->revoke();
   receives_.clear();
   sends_.clear();
@@ -359,7 +362,7 @@ void Link::abandon() {
     try {
       frame.owned.assign(payload, payload + frame.header.bytes);
     } catch (const std::bad_alloc&) {
-      // The peer would take what it is told next for the rest of this message.
+      // Without the rest of this message, the peer would take the next frame for it.
       fail(Status(Code::system, "no memory for the rest of a message"));
       return out_.clear();
     }

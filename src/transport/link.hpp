@@ -20,36 +20,37 @@ namespace kolo {
 
 class Link;
 
-/// What a Link tells its owner, from inside post_*() and progress(). It must not call the Link back from
-/// there, except through post_*() and send_control().
+/// What a Link reports to its owner, from inside post_*() and progress(). The owner must not call the Link
+/// back from there, except through post_*() and send_control().
 class LinkListener {
  public:
   virtual ~LinkListener() = default;
-  /// A message met a receive that was asked for something else.
+  /// A message matched a receive that was posted for another call.
   virtual void on_mismatch(Link& link, const Tag& tag, const Signature& mine, const Signature& theirs) = 0;
-  /// A message came for which no receive is posted (yet).
+  /// A message came for which no receive is posted yet.
   virtual void on_unexpected(Link& link, const Tag& tag, const Signature& theirs) = 0;
   virtual void on_control(Link& link, std::uint32_t kind, std::span<const std::byte> payload) = 0;
 };
 
-/// Messages up to unasked_bytes() are sent at once. One that is ahead of its receive is kept in memory of the
-/// Link, until that is a lot: then those that follow wait at the sender, as longer ones do. These move only
-/// when their receive is posted: the receiver pulls them from the sender's memory where the endpoint can,
-/// else it says `ready` and the sender streams them. So a message never blocks those behind it. Within a host
-/// long messages stream when there is nothing else to write, and those of memory that has been touched lately
-/// do not wait behind all others.
+/// Messages up to unasked_bytes() are sent eagerly. An eager message without a posted receive is kept in
+/// memory of the Link. Above `kHoldBytes` of kept messages the sender must offer the messages that follow, as
+/// it does longer ones. The payload of an offered message moves when its receive is posted. If the endpoint
+/// can pull, the receiver reads it from the sender's memory. If not, the receiver answers `ready` and the
+/// sender streams it. So a message never blocks those behind it. Within a host, long eager messages are
+/// written when nothing else is queued, and warm ones (memory touched lately) alternate with cold ones.
 ///
-/// The peer is not trusted: whatever it sends, memory that requests do not name is neither read nor written,
-/// what is kept for it is bounded, and a peer that breaks the protocol ends this link with Code::system.
+/// The peer is not trusted. Whatever it sends, the Link reads and writes only memory that requests name, and
+/// bounds the memory that it keeps for the peer. A peer that breaks the protocol ends this Link with
+/// Code::system.
 ///
-/// Used by one thread at a time. After an error every call is a no-op that reports it again.
+/// Used by one thread at a time. After an error every call does nothing but report the error again.
 class Link {
  public:
   Link(int peer, std::unique_ptr<Endpoint> endpoint, LinkListener& listener);
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
-  /// Puts the real endpoint in the place of a WaitingEndpoint of the same transport.
+  /// Replaces a WaitingEndpoint by the real endpoint of the same transport.
   void connect(std::unique_ptr<Endpoint> endpoint) {
     endpoint_ = std::move(endpoint);
     turn_left_ = endpoint_->turn_bytes();
@@ -62,77 +63,78 @@ class Link {
   /// Errors show in status() and in the next progress().
   void post_send(MessageRequest& request);
   void post_receive(MessageRequest& request);
-  /// Goes out behind what is already queued.
+  /// Queued behind the frames that are already queued.
   void send_control(std::uint32_t kind, std::span<const std::byte> payload);
 
-  /// Moves what can move now; returns whether anything did. Reads only when `readable` says that there may be
-  /// something, because looking costs a system call on some endpoints.
+  /// Moves what can move now; returns whether anything moved. Reads only if `readable` is true (there may be
+  /// something to read), because a read costs a system call on some endpoints.
   Result<bool> progress(bool readable);
-  /// Bytes of messages beyond kWholeBytes that went through the stream so far, both ways.
+  /// Payload bytes of `data` frames that went through the stream so far, both ways.
   std::uint64_t payload_moved() const noexcept { return payload_moved_; }
-  /// Bytes that the stream must still bring before the message is whole that it is in the middle of.
+  /// Bytes that the stream must still bring to complete the message that is arriving.
   std::uint64_t incoming_left() const noexcept {
     return incoming_left_ - std::min<std::uint64_t>(incoming_left_, in_end_ - in_begin_);
   }
   /// Bytes of any kind that have come from the peer so far.
   std::uint64_t bytes_read() const noexcept { return bytes_read_; }
-  /// The peer has something to send or to answer.
+  /// The peer still has to send or to answer something.
   bool awaits_something() const noexcept {
     return !receives_.empty() || !sends_.empty() || !pulls_.empty() || incoming_left() > 0;
   }
-  /// There is more to take in, for which no byte of the peer will wake anybody: progress() goes on.
+  /// There is more to take in without another byte from the peer, so no wake-up comes for it: call progress()
+  /// again.
   bool has_pulls() const noexcept { return !pulls_.empty(); }
-  /// What has come is taken in, also after an error: no peer is needed for that. Returns whether there was
+  /// Takes in messages that were kept, also after an error: they need no peer. Returns whether there were
   /// any.
   bool take_kept() { return has_kept() && pull_more(); }
   bool has_kept() const noexcept { return !pulls_.empty() && pulls_.front().kept != nullptr; }
-  /// How long a message is at most that is sent without being asked for. The same at both ends.
+  /// The longest message that is sent before the receiver asks for it. The same at both ends.
   std::uint64_t unasked_bytes() const noexcept { return endpoint_->can_pull() ? kWholeBytes : kUnaskedBytes; }
-  /// There is something to say to the peer or to hear from it.
+  /// This rank has something to send to the peer, or to receive from it.
   bool is_wanted() const noexcept { return wants_write() || awaits_something(); }
   /// A posted request needs the peer to go on.
   bool is_waiting() const noexcept;
-  /// There are bytes that the endpoint had no room for, or whose turn has not come.
+  /// There are bytes for which the endpoint had no room, or which are queued behind other bytes.
   bool wants_write() const noexcept {
     return out_head_ < out_.size() || has_waiting() || holds_peer_ != has_said_hold_;
   }
 
-  /// Whether any message has come, or begun to come, for which no receive is posted.
+  /// Whether any message has come, or begun to come, whose receive is not posted.
   bool has_unexpected() const noexcept { return !unexpected_.empty() || incoming_ == &early_; }
-  /// Whether this one has.
+  /// Whether the message with this tag has.
   bool has_unexpected(const Tag& tag) const {
     return unexpected_.contains(tag) || (incoming_ == &early_ && early_.header.tag == tag);
   }
-  /// Signatures of messages of this operation that came before their receive was posted.
+  /// Calls `function` with tag and signature of each message that came before its receive was posted.
   template <typename Function>
   void for_each_unexpected(Function function) const {
     unexpected_.for_each([&](const Tag& tag, const Unexpected& u) { function(tag, u.header.signature); });
   }
 
-  /// Forgets all requests, so that their memory is the caller's again: nothing of it is read or written after
-  /// this returns. A frame that is half written goes out whole (from a copy), so control messages still get
-  /// through. Memory that was offered to the peer is revoked.
+  /// Forgets all requests and revokes the memory that was offered to the peer. After this returns, the Link
+  /// neither reads nor writes the requests' memory. A frame that is half written goes out whole, from a copy,
+  /// so control messages still get through.
   void abandon();
 
  private:
   using Payload = std::unique_ptr<std::byte[]>;
   struct OutFrame {
     FrameHeader header;
-    const std::byte* payload = nullptr;  // header.bytes of them for message and data, once they leave
+    const std::byte* payload = nullptr;  // of message and data: `header.bytes`, set when they are written
     std::uint64_t written = 0;           // of header and payload together
-    MessageRequest* request = nullptr;   // of a message or data: told, or awaited, once all is written
-    std::vector<std::byte> owned;        // the payload, where the Link keeps it
-    bool is_asked = false;               // for this very message: the peer does not hold it
+    MessageRequest* request = nullptr;   // of message and data: finished, or to be acknowledged, once written
+    std::vector<std::byte> owned;        // the payload, if the Link owns it
+    bool is_asked = false;               // the peer has asked for this message, so `hold` does not apply
   };
   struct Sent {
     MessageRequest* request = nullptr;
-    bool offered = false;  // its bytes have not gone into the stream: the peer pulls them or says ready
+    bool offered = false;  // not in the stream yet: the peer pulls it or answers `ready`
   };
   struct Receive {
     MessageRequest* request;
-    bool offered = false;  // and `ready` has gone out, or the offer was taken back
+    bool offered = false;  // and `ready` is sent, or the offer was revoked
   };
-  /// Takes in a long message that is ahead of its receive.
+  /// Receives a long message whose receive is not posted yet.
   struct Early final : MessageRequest {
     explicit Early(Link& owner) : link(owner) {}
     void consume(std::uint64_t offset, const std::byte* from, std::uint64_t size) override;
@@ -144,12 +146,12 @@ class Link {
   struct Pull {
     FrameHeader offer;
     MessageRequest* request;
-    Payload kept = nullptr;  // where it has come already, ahead of its receive
-    std::uint64_t done = 0;  // bytes that have been taken
+    Payload kept = nullptr;  // the payload, if it came before the receive was posted
+    std::uint64_t done = 0;  // bytes that have been consumed
   };
   struct Unexpected {
     FrameHeader header;
-    Payload payload;  // header.bytes of them, unless it is an offer
+    Payload payload;  // `header.bytes` of them; null for an offer
     std::size_t size() const { return sizeof(Unexpected) + (payload == nullptr ? 0 : header.bytes); }
   };
 
@@ -191,43 +193,43 @@ class Link {
   std::unique_ptr<Endpoint> endpoint_;
   LinkListener& listener_;
   Status status_;
-  Status pull_status_;  // becomes status_ once the stream has been read to its end
+  Status pull_status_;  // becomes `status_` after all of the stream has been read
   bool abandoned_ = false;
   std::uint64_t payload_moved_ = 0;
   std::uint64_t bytes_read_ = 0;
 
   std::vector<OutFrame> out_;
   std::size_t out_head_ = 0;
-  // Long messages that go when there is nothing else to write: of memory touched lately, and of other memory.
+  // Long messages that wait until nothing else is queued: from memory touched lately, and from other memory.
   std::deque<MessageRequest*> warm_, cold_;
-  bool was_warm_ = false;  // the last one of them
+  bool was_warm_ = false;  // the last one that was queued
   std::size_t controls_queued_ = 0;
-  std::uint64_t turn_left_ = endpoint_->turn_bytes();  // what may be written before the next attempt to read
+  std::uint64_t turn_left_ = endpoint_->turn_bytes();  // what may be written before the next read
 
   std::vector<std::byte> in_;
   std::size_t in_begin_ = 0;
   std::size_t in_end_ = 0;
 
-  // The message that the stream is in the middle of, and that does not come through the buffer as a whole.
+  // The message that is arriving in the stream, if it does not come whole through the buffer.
   MessageRequest* incoming_ = nullptr;
   bool incoming_acknowledged_ = false;
   std::uint64_t incoming_left_ = 0;
   std::uint64_t incoming_done_ = 0;
   Early early_{*this};
 
-  // Offers or, where the endpoint cannot pull, long messages that were kept, that have met their receive and
-  // wait for their turn.
+  // Long messages whose receive is posted and that wait to be taken in: offers or, if the endpoint cannot
+  // pull, kept messages.
   std::deque<Pull> pulls_;
-  std::uint64_t pull_left_ = 0;     // bytes that may be pulled before the peer must hear of it
-  Clock::time_point pull_until_{};  // that it may last; from the first on
+  std::uint64_t pull_left_ = 0;     // bytes that may be pulled before this rank writes to the peer again
+  Clock::time_point pull_until_{};  // when this round of pulls must end; set by the first pull
 
   TagTable<Receive> receives_;
   TagTable<Sent> sends_;  // offered, or written and waiting for their acknowledgement
   TagTable<Unexpected> unexpected_;
   std::size_t unexpected_bytes_ = 0;
   bool holds_peer_ = false;
-  bool has_said_hold_ = false;  // what the peer has been told of that, or will be with what is in out_
-  bool is_held_ = false;        // by the peer
+  bool has_said_hold_ = false;  // the state that the peer has been told, counting frames in `out_`
+  bool is_held_ = false;        // the peer has sent `hold`
 };
 
 }  // namespace kolo

@@ -1,5 +1,5 @@
-// The receiver's part where it takes long messages in by turns: out of the sender's memory, or of its own,
-// where they were kept.
+// The receiver's side of long messages that it takes in piece by piece: from the sender's memory, or from its
+// own memory if they were kept.
 #include <algorithm>
 #include <vector>
 
@@ -9,10 +9,10 @@ namespace kolo {
 namespace {
 
 constexpr std::size_t kFetchBytes = 128 * 1024;
-// In one turn, for a peer to whom nothing is said meanwhile takes us for dead. Slow reductions take their
-// time.
+// Limit of one round of pulls: a peer that gets no answer for too long takes this rank for dead. Slow
+// reductions may take all of `kPullTime`.
 constexpr std::uint64_t kPullBytes = 16 << 20;
-constexpr std::uint64_t kPieceBytes = 1 << 20;  // of a message, between two looks at the clock
+constexpr std::uint64_t kPieceBytes = 1 << 20;  // of a message, between two reads of the clock
 constexpr std::chrono::milliseconds kPullTime{20};
 
 }  // namespace
@@ -53,9 +53,9 @@ void Link::pull(Pull next) {
   }
   MessageRequest& request = *next.request;
   if (!pulled.ok() || endpoint_->revoked()) {
-    // What we read, if anything, may no longer have been what was offered. A peer that takes its offers back
-    // or goes away says why in the stream, behind the offer: that comes first. Whether it took them back is
-    // asked last, as its memory may be gone right afterwards.
+    // The bytes read may not be those that were offered. A peer that revokes its offers, or ends, says why in
+    // the stream, behind the offer: that reason is reported first. revoked() is checked last, because the
+    // peer may free the memory right after it revokes.
     receives_.add(request.tag, {&request, true});
     if (pull_status_.ok() && !endpoint_->revoked()) pull_status_ = pulled;
     return;

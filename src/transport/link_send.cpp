@@ -8,9 +8,9 @@
 namespace kolo {
 namespace {
 
-constexpr std::uint64_t kWriteBytes = 512 * 1024;  // what is made ready to leave ahead of what has left
-constexpr std::size_t kWriteParts = 16;            // headers and payloads in one go
-constexpr std::size_t kMostControls = 4096;        // that the peer does not read
+constexpr std::uint64_t kWriteBytes = 512 * 1024;  // queued ahead of what is already written
+constexpr std::size_t kWriteParts = 16;            // headers and payloads of one write
+constexpr std::size_t kMostControls = 4096;        // that the peer has not read
 
 /// Bytes of a frame in the stream.
 std::uint64_t length_of(const FrameHeader& header) {
@@ -67,7 +67,7 @@ void Link::send_control(std::uint32_t kind, std::span<const std::byte> payload) 
 void Link::post_send(MessageRequest& request) {
   if (abandoned_) return;
   if (!status_.ok()) {
-    sends_.add(request.tag, {&request, false});  // it will never be met: is_waiting() shows it
+    sends_.add(request.tag, {&request, false});  // it never matches: is_waiting() reports it
     return;
   }
   if (request.bytes <= kWholeBytes) {
@@ -102,9 +102,9 @@ void Link::send_data(MessageRequest& request) {
   (request.is_warm ? warm_ : cold_).push_back(&request);
 }
 
-/// As much as leaves in one go, one of each in turn. A rank that sent all that is warm first would get
-/// nothing but warm messages back, as its own cold ones wait: then one rank sends and the other sums, and
-/// both find their memory cold.
+/// Queues as much as one write takes, alternately warm and cold messages. If a rank sent all warm messages
+/// first, it would get only warm ones back, since its own cold ones wait. Then one rank only sends and the
+/// other only sums, and both find their memory cold.
 void Link::enqueue_waiting() {
   std::size_t queued = out_.size() - out_head_;
   std::uint64_t bytes = 0;
@@ -121,8 +121,9 @@ void Link::enqueue_waiting() {
   }
 }
 
-/// Ahead of our own messages, which may be hundreds of MiB: as much would come from the peer meanwhile. But
-/// behind the first of them, as that may have left in part, and behind words to the contrary.
+/// `hold` and `go_on` go ahead of this rank's own messages. Those may be hundreds of MiB, and as much would
+/// come from the peer meanwhile. They go behind the first frame, which may be partly written, and behind
+/// earlier `hold` and `go_on` frames.
 void Link::enqueue_hold() {
   if (holds_peer_ == has_said_hold_) return;
   has_said_hold_ = holds_peer_;
@@ -191,7 +192,8 @@ bool Link::flush() {
       OutFrame& frame = out_[out_head_];
       const std::uint64_t total = length_of(frame.header);
       const std::uint64_t step = std::min(left, total - frame.written);
-      // Headers do not count: a turn is to end where messages do, for a short rest of one holds up the whole.
+      // Headers do not count: the turn should end where messages end. A short rest would hold up a whole
+      // message.
       const std::uint64_t begin = std::max(frame.written, std::uint64_t{sizeof(FrameHeader)});
       frame.written += step;
       turn_left_ -= std::max(frame.written, begin) - begin;
@@ -203,11 +205,11 @@ bool Link::flush() {
       ++out_head_;
       if (frame.request != nullptr) gone[gone_count++] = frame.request;
     }
-    // What has left is booked before anything here can fail: the peer must still understand what it is told
-    // then.
+    // First book all that was written, then call anything that can fail: after a failure the peer must still
+    // understand the stream.
     for (MessageRequest* request : std::span(gone, gone_count)) {
       if (request->acknowledged) {
-        // Only now: a `done` that came earlier would free memory that we still read.
+        // Only now: an earlier `done` would free memory that is still being read.
         sends_.add(request->tag, {request, false});
       } else {
         request->finished();  // may post more

@@ -5,7 +5,7 @@
 
 namespace kolo {
 
-/// Codes that endpoints use for nothing else. Whose memory it is says who is to blame; no rank is lost.
+/// Codes that endpoints use for nothing else. The owner of the memory is to blame; no rank is lost.
 inline constexpr Code kOwnMemoryFault = Code::invalid_argument;
 inline constexpr Code kPeerMemoryFault = Code::mismatch;
 

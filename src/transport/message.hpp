@@ -1,4 +1,4 @@
-// Messages: what the engine hands to a Link, and how both ends know which send meets which receive.
+// Messages: what the engine hands to a Link, and how both ends know which send matches which receive.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,9 @@ struct Tag {
   bool operator==(const Tag&) const = default;
 };
 
-/// What a rank was asked for; travels with every message so that ranks that disagree find out. The fields
-/// are the engine's enumerations as numbers. Ranks agree exactly when their signatures are equal.
+/// Describes the call that a rank was asked for. Travels with every message, so that ranks that disagree find
+/// out. The fields are the engine's enumerations as numbers. Ranks agree exactly if their signatures are
+/// equal.
 struct Signature {
   std::uint8_t collective = 0;
   std::uint8_t dtype = 0;
@@ -31,8 +32,8 @@ struct Signature {
 };
 
 /// One message to send or to receive. The Link borrows it, and the memory it points to, from the moment it is
-/// posted until finished() is called or the Link is abandoned. All calls happen in the thread that drives the
-/// Link.
+/// posted until finished() is called or the Link is abandoned. All calls are made by the thread that drives
+/// the Link.
 class MessageRequest {
  public:
   virtual ~MessageRequest() = default;
@@ -41,16 +42,17 @@ class MessageRequest {
   const Signature* signature = nullptr;
   std::byte* data = nullptr;  ///< source of a send; destination of a receive that only stores, else null
   std::uint64_t bytes = 0;
-  std::uint32_t segments = 1;  ///< of how many messages what is sent from rank to rank consists here
-  bool acknowledged = false;   ///< a send that finishes only once the peer has met it with a receive
-  bool is_warm = false;        ///< a send of what has just come or been summed, and is still in caches
+  std::uint32_t segments = 1;  ///< number of messages that carry this rank-to-rank transfer
+  bool acknowledged = false;   ///< a send that finishes only after the peer has matched it, as MPI_Ssend
+  bool is_warm = false;        ///< a send of data that has just come or been summed, and is still in caches
 
-  /// Sends only: the bytes leave now. From here on, if not before, `data` points to them. May come again.
+  /// Sends only: the bytes leave now. From here on, if not before, `data` points to them. May be called
+  /// again.
   virtual void leaving() {}
-  /// Receives only: `size` bytes of the message, from byte `offset` on, in order and without gaps; the size
-  /// is a multiple of 8 except at the end. `from` is valid only during the call.
+  /// Receives only: `size` bytes of the message, from byte `offset` on. Calls come in order and without gaps;
+  /// `size` is a multiple of 8 except at the end. `from` is valid only during the call.
   virtual void consume(std::uint64_t offset, const std::byte* from, std::uint64_t size) = 0;
-  /// A send's memory may be overwritten; a receive's data has been consumed.
+  /// The memory of a send may be overwritten; the data of a receive has been consumed.
   virtual void finished() = 0;
 };
 

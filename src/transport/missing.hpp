@@ -1,4 +1,4 @@
-// Waiting for ranks to connect, and the error where some did not come.
+// Waiting for ranks to connect, and the error if some did not come.
 #pragma once
 
 #include <chrono>
@@ -10,10 +10,10 @@
 
 namespace kolo {
 
-/// How often somebody who waits asks whether one of those that it waits for is gone.
+/// How often a waiting rank checks whether a rank that it waits for is gone.
 inline constexpr std::chrono::milliseconds kAskWhoIsGone{10};
 
-/// Those of `missing` that are known to have ended.
+/// The ranks of `missing` that are known to have ended.
 inline std::map<int, std::string> those_gone(const IsGone& is_gone,
                                              const std::map<int, std::string>& missing) {
   std::map<int, std::string> gone;
@@ -23,7 +23,7 @@ inline std::map<int, std::string> those_gone(const IsGone& is_gone,
   return gone;
 }
 
-/// "rank 1 (it has not dialled 10.0.0.2:4000), rank 3": those that are missing, with what is known of each.
+/// "rank 1 (it has not dialled 10.0.0.2:4000), rank 3": the missing ranks, with what is known of each.
 inline std::string names_of(const std::map<int, std::string>& missing) {
   std::string text;
   const char* separator = "";

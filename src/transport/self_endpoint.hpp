@@ -1,4 +1,4 @@
-// SelfEndpoint: a rank's stream to itself, so that messages to oneself need no special case.
+// SelfEndpoint: a rank's stream to itself, so that messages to itself need no special case.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// TagTable: a few values by tag. Messages are mostly met in the order in which they were posted, so a queue
-// that is searched from its front beats a hash table and allocates nothing once it has grown.
+// TagTable: a few values by tag. Messages are mostly matched in the order in which they were posted. So a
+// queue that is searched from its front beats a hash table, and allocates nothing once it has grown.
 #pragma once
 
 #include <cstddef>

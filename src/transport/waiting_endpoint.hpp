@@ -1,4 +1,4 @@
-// WaitingEndpoint: stands for a connection that nobody has asked for yet.
+// WaitingEndpoint: stands in for a connection that has not been made yet.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace kolo {
 
-/// Takes and gives no bytes. A Link keeps what it has to say until the real endpoint takes this one's place.
+/// Writes and reads no bytes. A Link queues what it has to send until the real endpoint replaces this one.
 class WaitingEndpoint final : public Endpoint {
  public:
   explicit WaitingEndpoint(std::string_view transport) : transport_(transport) {}

@@ -13,7 +13,7 @@ namespace kolo::inproc {
 Doorbell::Doorbell() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
 void Doorbell::ring() {
-  // Fails only when the counter is full, and then the descriptor polls readable anyway.
+  // Fails only if the counter is full: then the descriptor polls readable anyway.
   [[maybe_unused]] const int ignored = ::eventfd_write(fd_.get(), 1);
 }
 
@@ -65,7 +65,7 @@ void Channel::end() {
 
 namespace {
 
-/// One thread that rings doorbells on time; started with the first delayed byte.
+/// One thread that rings doorbells on time. Starts with the first delayed byte.
 class AlarmClock {
  public:
   AlarmClock() : thread_([this] { run(stop_.get_token()); }) {}

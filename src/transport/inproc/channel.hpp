@@ -1,4 +1,4 @@
-// Channel: what two ranks of one process share: two rings, two doorbells and the faults that tests inject.
+// Channel: shared by two ranks of one process: two rings, two doorbells and the faults that tests inject.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 
 namespace kolo::inproc {
 
-/// Bytes of each direction's ring. Long messages do not go through it: they are read where they lie.
+/// Bytes of each direction's ring. Long messages do not go through it: the receiver reads them in place.
 inline constexpr std::size_t kRingBytes = 256 << 10;
 
 /// One side's eventfd. Thread-safe.
@@ -30,13 +30,13 @@ class Doorbell {
   UniqueFd fd_;
 };
 
-/// When the bytes of a delayed direction may be read. Thread-safe.
+/// Holds back the bytes of a delayed direction. Thread-safe.
 class DelayLine {
  public:
   /// The bytes from position `begin` on were written at `now` and become readable at `due`.
   void hold(std::uint64_t begin, Clock::time_point due);
-  /// The position up to which may be read now, at most `end`; `next` becomes the moment at which that
-  /// changes.
+  /// The position up to which bytes may be read now, at most `end`. Sets `next` to the time at which that
+  /// changes, if bytes are held back.
   std::uint64_t readable(std::uint64_t end, Clock::time_point& next);
   void clear();
 
@@ -52,8 +52,8 @@ class DelayLine {
 /// The bytes from one side to the other.
 struct Direction {
   RingControl control{};
-  /// The reader is reading memory that the writer exposed. The store of false follows the reads, and
-  /// InprocEndpoint::revoke() loads it before the caller writes there.
+  /// The reader is reading memory that the writer exposed. The reader stores false after its reads.
+  /// `InprocEndpoint::revoke()` loads it before the caller writes there.
   std::atomic<bool> pulling{false};
   std::unique_ptr<std::byte[]> data = std::make_unique<std::byte[]>(kRingBytes);
   DelayLine delay_line;
@@ -74,7 +74,7 @@ class Channel {
   std::chrono::nanoseconds delay() const {
     return std::chrono::nanoseconds(delay_.load(std::memory_order_relaxed));
   }
-  /// A channel stands still while either of its ranks is stalled.
+  /// No byte moves through the channel while either of its ranks is stalled.
   void set_stalled(int side, bool stalled);
   bool stalled() const { return stalled_[0].load() || stalled_[1].load(); }
   /// Ends the channel for both sides: what is in the rings can still be read.
@@ -87,10 +87,10 @@ class Channel {
   const int ranks_[2];
   Direction directions_[2];
   Doorbell doorbells_[2];
-  std::atomic<std::int64_t> delay_{0};  // relaxed: bytes on their way may have either delay
+  std::atomic<std::int64_t> delay_{0};  // relaxed: bytes on their way may have the old delay or the new one
   std::atomic<bool> stalled_[2] = {false, false};
-  // Stored with release after the last bytes, loaded with acquire before the last look at the ring. A sleeper
-  // that misses it hears the doorbell, which rings afterwards.
+  // Stored with release after the last bytes, loaded with acquire before the last read of the ring. A sleeper
+  // that misses it is woken by the doorbell, which rings after the store.
   std::atomic<bool> ended_{false};
 };
 

@@ -37,7 +37,7 @@ Result<std::size_t> InprocEndpoint::write(std::span<const iovec> parts) {
 }
 
 Result<std::size_t> InprocEndpoint::read(std::span<std::byte> into) {
-  // Asked before the ring: what the peer wrote before the end is then in it.
+  // Loaded before the ring is read: all that the peer wrote before the end is then in the ring.
   const bool ended = channel_->ended();
   if (channel_->stalled()) return ended ? Result<std::size_t>(peer_gone()) : std::size_t{0};
   if (channel_->delay().count() != 0) {
@@ -63,7 +63,7 @@ bool InprocEndpoint::arm(bool for_room) {
   const bool empty = in_.sleep();
   const bool full = !for_room || out_.wait_for_room();
   if (channel_->ended()) return false;
-  if (channel_->stalled()) return true;  // whoever ends the stall rings
+  if (channel_->stalled()) return true;  // set_stalled() rings when the stall ends
   if (!full) return false;
   if (empty) return true;
   if (channel_->delay().count() == 0) return false;
@@ -81,7 +81,7 @@ void InprocEndpoint::disarm() {
 Status InprocEndpoint::drain() {
   channel_->doorbell(side_).silence();
   if (!channel_->ended()) return Status();
-  channel_->doorbell(side_).ring();  // an ended channel stays readable
+  channel_->doorbell(side_).ring();  // fd() of an ended channel stays readable
   return in_.available() > 0 && !channel_->stalled() ? Status() : peer_gone();
 }
 
@@ -89,9 +89,9 @@ std::optional<RemoteRange> InprocEndpoint::expose(const void* data, std::size_t)
   return RemoteRange{0, reinterpret_cast<std::uintptr_t>(data)};
 }
 
-// A pull is announced before it is checked for revocation, and revoke() does the same the other way round:
-// either the puller sees the revocation and keeps away, or the revoker sees the pull and waits for its end.
-// Both update `revoked`, so whichever comes second also acquires what the other one stored before.
+// The puller announces its pull, then checks for revocation. revoke() revokes, then checks for a pull. So
+// either the puller sees the revocation and does not read, or the revoker sees the pull and waits for its
+// end. Both update `revoked`, so the second one also acquires what the first one stored before.
 
 Result<const std::byte*> InprocEndpoint::map(const RemoteRange& range, std::size_t bytes) {
   if (channel_->ended()) return peer_gone();

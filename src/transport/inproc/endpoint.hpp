@@ -29,13 +29,14 @@ class InprocEndpoint final : public Endpoint {
   std::optional<RemoteRange> expose(const void* data, std::size_t bytes) override;
   Result<const std::byte*> map(const RemoteRange& range, std::size_t bytes) override;
   Status fetch(const RemoteRange& range, std::span<std::byte> into) override;
-  /// Waits for a pull that is going on: in one process, memory that its owner frees is gone.
+  /// Waits for a pull in progress: in one process, memory that its owner frees is gone at once.
   void revoke() override;
   bool revoked() const override;
 
  private:
   Direction& incoming() const { return channel_->direction(1 - side_); }
-  /// How many bytes may be read now; when delayed ones hold them back, `next` is when that changes.
+  /// Bytes that may be read now. If delayed bytes are held back, sets `next` to the time at which that
+  /// changes.
   std::size_t readable(Clock::time_point& next);
 
   std::shared_ptr<Channel> channel_;

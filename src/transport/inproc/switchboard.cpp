@@ -16,7 +16,7 @@ Switchboard& Switchboard::instance() {
 Result<Switchboard::Met> Switchboard::meet(const std::vector<Meeting>& meetings, const Deadline& deadline,
                                            const std::function<bool(std::size_t)>& is_gone) {
   Met met;
-  std::vector<std::shared_ptr<Offer>> mine(meetings.size());  // null where the other side had come before
+  std::vector<std::shared_ptr<Offer>> mine(meetings.size());  // null where the other side had come first
   std::unique_lock lock(mutex_);
   const auto withdraw = [&] {
     for (std::size_t i = 0; i < mine.size(); ++i) {
@@ -51,7 +51,7 @@ Result<Switchboard::Met> Switchboard::meet(const std::vector<Meeting>& meetings,
   for (bool in_vain = false; !missing().empty() && !in_vain && !deadline.passed();) {
     taken_.wait_for(lock, std::min(deadline.left(), longest_wait));
     const auto left = missing();
-    lock.unlock();  // others meet while somebody is asked
+    lock.unlock();  // is_gone() may block: other ranks can match meanwhile
     in_vain = std::ranges::any_of(left, is_gone);
     lock.lock();
   }

@@ -1,4 +1,4 @@
-// Switchboard: where the inproc ranks of this process meet, and where faults find their channels.
+// Switchboard: where the inproc ranks of this process find their channels, and where faults find them.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@
 
 namespace kolo::inproc {
 
-/// What both sides of a channel must agree on to meet: job, key, ranks, and the addresses of the two
+/// Key by which both sides of a channel are matched: job, key, ranks, and the addresses of the two
 /// transports.
 struct Meeting {
   std::string job, key;
@@ -29,13 +29,14 @@ struct Meeting {
   auto operator<=>(const Meeting&) const = default;
 };
 
-/// One for the process. Thread-safe.
+/// One for each process. Thread-safe.
 class Switchboard {
  public:
   static Switchboard& instance();
 
-  /// Waits until the other side of every meeting has come; the channels in the same order. At the deadline,
-  /// or when one whose other side `is_gone` is left, the indices of those whose other side is missing.
+  /// Waits until the other side of every meeting has come. Returns the channels in the same order. At the
+  /// deadline, or when `is_gone` is true for a missing side, returns the indices of all meetings whose other
+  /// side is missing.
   struct Met {
     std::vector<std::shared_ptr<Channel>> channels;
     std::vector<std::size_t> missing;

@@ -1,4 +1,4 @@
-// The shm address: which kernel and namespaces, which user, which socket.
+// The shm address: kernel, namespaces, user and socket of a rank.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,8 @@ struct Address {
   static Address make();
 };
 
-/// Abstract sockets are per network namespace; user ids compare only within one user namespace.
+/// Whether both are on one host, for one user. Abstract sockets are per network namespace; user ids compare
+/// only within one user namespace.
 bool same_place(const Address& one, const Address& other);
 
 }  // namespace kolo::shm

@@ -20,9 +20,9 @@ namespace kolo {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-// Where large blocks start in their first huge page. A cache of 8 ways holds 8 lines of equal sets: 16 arrays
-// at equal offsets were summed at 0.4 (1 MiB each) to 0.65 times (16 MiB) the speed of 16 that start three
-// lines apart. Whole pages apart did not help.
+// Offsets at which large blocks start in their first huge page. A cache of 8 ways holds 8 lines of equal
+// sets: 16 arrays at equal offsets were summed at 0.4 (1 MiB each) to 0.65 times (16 MiB) the speed of 16
+// that start three lines apart. Offsets of whole pages did not help.
 constexpr std::size_t kColours = 16;
 constexpr std::size_t kColourStep = 192;
 
@@ -30,12 +30,12 @@ std::size_t round_up(std::size_t number, std::size_t to) {
   return (number + to - 1) / to * to;
 }
 
-/// A region, and what of it is given out.
+/// A region, and which parts of it are in use.
 struct Area {
   explicit Area(std::shared_ptr<shm::Region> made)
       : region(std::move(made)), free(region->bytes()), committed(region->bytes() / shm::kHugePage) {}
 
-  /// Gets the memory behind a range that has been taken.
+  /// Gets the memory behind a range that has been taken from `free`.
   Status commit(std::size_t offset, std::size_t bytes) {
     const std::size_t end = (offset + bytes - 1) / shm::kHugePage + 1;
     for (std::size_t page = offset / shm::kHugePage; page < end; ++page) {
@@ -53,13 +53,13 @@ struct Area {
   std::shared_ptr<shm::Region> region;
   shm::FreeRanges free;
   std::vector<bool> committed;  // by huge page
-  pid_t process = ::getpid();   // a forked child shares the memory with its parent, who goes on giving it out
+  pid_t process = ::getpid();   // a forked child must not take blocks from it: its parent still does
 };
 
 }  // namespace
 
 struct SharedArena::State {
-  using Areas = std::list<Area>;  // whose elements stay where they are
+  using Areas = std::list<Area>;  // a list: iterators stay valid
 
   struct Block {
     Areas::iterator area;
@@ -77,8 +77,8 @@ struct SharedArena::State {
   mutable std::mutex mutex;
   const std::size_t region_bytes;
   Areas areas;
-  std::size_t large_blocks = 0;  // ever given out
-  std::size_t blocks = 0;        // given out now
+  std::size_t large_blocks = 0;  // total so far
+  std::size_t blocks = 0;        // in use now
   std::size_t block_bytes = 0;
 };
 
@@ -96,12 +96,12 @@ SharedArena::State::Block SharedArena::State::take(std::size_t bytes) {
   return block;
 }
 
-/// In the first region with room, or in a new one.
+/// Takes from the first region with room, or from a new one.
 SharedArena::State::Block SharedArena::State::place(std::size_t bytes) {
   const pid_t process = ::getpid();
   const bool large = bytes >= shm::kHugePage;
   const std::size_t alignment = large ? shm::kHugePage : kAlignment;
-  // Ranks are processes that were started one after the other, or threads that take turns.
+  // Ranks are processes that were started one after the other, or threads: their colours differ.
   const std::size_t colour = (static_cast<std::size_t>(process) + large_blocks) % kColours;
   const std::size_t phase = large ? colour * kColourStep : 0;
   large_blocks += large;
@@ -132,7 +132,7 @@ SharedArena::SharedArena(std::size_t region_bytes) : state_(std::make_shared<Sta
 
 SharedArena& SharedArena::instance() {
   static SharedArena* const arena = [] {
-    // As the regions do, and before them: whoever holds this lock takes theirs.
+    // As for the regions, and before their handler: a thread that holds this lock takes theirs.
     shm::Regions::instance();
     const auto unlock = [] { instance().state_->mutex.unlock(); };
     ::pthread_atfork([] { instance().state_->mutex.lock(); }, unlock, unlock);
@@ -141,7 +141,7 @@ SharedArena& SharedArena::instance() {
   return *arena;
 }
 
-/// While there is one thread, as the regions.
+/// Made while there is one thread, as the regions are.
 [[maybe_unused]] static const SharedArena& kArenaAtLoad = SharedArena::instance();
 
 std::shared_ptr<std::byte[]> SharedArena::allocate(std::size_t bytes) {

@@ -14,9 +14,9 @@
 namespace kolo::shm {
 namespace {
 
-constexpr int kMostNotices = 4096;  // taken at a time, so that a peer cannot keep us here
+constexpr int kMostNotices = 4096;  // read at a time, so a peer cannot keep this loop busy
 
-/// Whether all pages of the memory are there and writable, as the kernel finds them. Writes to each of them.
+/// Whether the kernel finds all pages of the memory mapped and writable. Writes to each of them.
 bool can_write(std::span<std::byte> memory) {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   std::byte zero{};
@@ -86,7 +86,7 @@ std::string ShmEndpoint::describe() const {
   return "shm from process " + std::to_string(::getpid()) + " to process " + std::to_string(pid_);
 }
 
-/// Why nothing can be done any more, if so.
+/// Why the endpoint has ended; ok if it has not.
 Status ShmEndpoint::state() const {
   if (!lost_.ok()) return lost_;
   if (out_.damaged() || in_.damaged()) return damaged();
@@ -103,7 +103,7 @@ Result<std::size_t> ShmEndpoint::write(std::span<const iovec> parts) {
 Result<std::size_t> ShmEndpoint::read(std::span<std::byte> into) {
   std::size_t done = in_.read(into, [this] { ring_peer(); });
   if (done > 0 || into.empty()) return done;
-  // The state comes first: what the peer wrote before its end is then in the ring.
+  // The state is read first: what the peer wrote before its end is then in the ring.
   if (Status status = state(); !status.ok()) {
     done = in_.read(into, [] {});
     if (done == 0) return status;
@@ -112,7 +112,7 @@ Result<std::size_t> ShmEndpoint::read(std::span<std::byte> into) {
 }
 
 void ShmEndpoint::ring_peer() {
-  // A full socket has unread notices, and they keep the peer's descriptor readable.
+  // A full socket has unread notices, which keep the peer's descriptor readable.
   if (socket_.send(Notice{}) == NoticeSocket::Sent::peer_gone && lost_.ok()) lost_ = process_ended();
 }
 
@@ -158,7 +158,7 @@ void ShmEndpoint::handle(NoticeSocket::Received received) {
   }
   if (received.what == What::notice && notice.kind == NoticeKind::region) {
     Status added = foreign_.add(notice.number[0], notice.number[1], received.descriptor.get());
-    if (!added.ok()) trouble_ = std::move(added);  // map() or reach() of it will fail
+    if (!added.ok()) trouble_ = std::move(added);  // map() and reach() of that region will fail
     return;
   }
   lost_ = Status(Code::system, "the peer talks nonsense");
@@ -188,11 +188,11 @@ std::optional<RemoteRange> ShmEndpoint::share(const void* data, std::size_t byte
 
 std::byte* ShmEndpoint::reach(const RemoteRange& range, std::size_t bytes) {
   if (std::byte* data = foreign_.find(range, bytes)) return data;
-  take_notices();  // it was sent before the range was
+  take_notices();  // the region's notice was sent before the range
   return foreign_.find(range, bytes);
 }
 
-/// Returns whether the peer has, or will find in its socket, the region's descriptor.
+/// Returns whether the peer has the region's descriptor, or will find it in its socket.
 bool ShmEndpoint::pass_on(const std::shared_ptr<const Region>& region) {
   if (passed_on_.contains(region->id())) return true;
   const Notice notice{.kind = NoticeKind::region, .number = {region->id(), region->bytes()}};
@@ -211,7 +211,7 @@ void ShmEndpoint::forget_freed() {
       continue;
     }
     const Notice notice{.kind = NoticeKind::forget, .number = {entry->first, 0}};
-    if (socket_.send(notice) == NoticeSocket::Sent::no_room) return;  // the next call goes on here
+    if (socket_.send(notice) == NoticeSocket::Sent::no_room) return;  // the next call continues here
     entry = passed_on_.erase(entry);
   }
   freed_seen_ = freed;
@@ -234,7 +234,8 @@ Status ShmEndpoint::fetch(const RemoteRange& range, std::span<std::byte> into) {
     return Status();
   }
   const int error = reads_private_ ? read_process(pid_, range.offset, into) : EPERM;
-  // Asked afterwards: a peer that still lived then did not leave its number to somebody else.
+  // Checked after the read: if the peer is still alive now, the read was not from a process that reused its
+  // pid.
   pollfd entry{socket_.fd(), 0, 0};
   if (error == ESRCH || (::poll(&entry, 1, 0) > 0 && (entry.revents & (POLLHUP | POLLERR)) != 0)) {
     if (lost_.ok()) lost_ = in_.writer_closed() ? closed() : process_ended();

@@ -1,5 +1,5 @@
-// The shm endpoint: two rings in shared memory, and a Unix socket that wakes, passes descriptors and tells of
-// death.
+// The shm endpoint: two rings in shared memory, and a Unix socket that wakes the peer, passes descriptors and
+// reports its death.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class ForeignRegions {
   Status add(std::uint64_t id, std::size_t bytes, int fd);
   void remove(std::uint64_t id);
   bool knows(std::uint64_t id) const { return mapped_.contains(id); }
-  /// Null when the range is not all inside a region that is known.
+  /// Null if the range is not all inside one known region.
   std::byte* find(const RemoteRange& range, std::size_t bytes) const;
 
  private:
@@ -35,8 +35,8 @@ class ForeignRegions {
   std::unordered_map<std::uint64_t, Mapped> mapped_;
 };
 
-/// can_pull() is always true: memory from SharedMemory can be pulled wherever there is shm. Whether private
-/// memory can too was probed when connecting; where it cannot, expose() of it returns nullopt.
+/// can_pull() is always true: memory from SharedMemory can be pulled over every shm endpoint. Whether private
+/// memory can be pulled was probed when connecting; if not, expose() of it returns nullopt.
 class ShmEndpoint final : public Endpoint, private Neighbour {
  public:
   explicit ShmEndpoint(Pairing pairing);
@@ -84,10 +84,10 @@ class ShmEndpoint final : public Endpoint, private Neighbour {
   RingReader in_;
   Status lost_;
   ForeignRegions foreign_;
-  Status trouble_;  // with the latest region that could not be mapped
+  Status trouble_;  // of the latest region that could not be mapped
   std::unordered_map<std::uint64_t, std::weak_ptr<const Region>> passed_on_;
   std::uint64_t freed_seen_ = 0;
-  /// The region that was asked for last: programs mostly share the same few. Until one is freed.
+  /// The region of the last share(): most programs share the same few regions. Reset when a region is freed.
   struct Shared {
     std::uint64_t id = 0;
     const std::byte* begin = nullptr;

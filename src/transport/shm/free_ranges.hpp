@@ -1,4 +1,4 @@
-// FreeRanges: which parts of a region nobody has.
+// FreeRanges: which parts of a region are free.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace kolo::shm {
 
-/// First fit; neighbours are merged when they come back. Not thread-safe.
+/// First fit; adjacent free ranges are merged. Not thread-safe.
 class FreeRanges {
  public:
   explicit FreeRanges(std::size_t size) : size_(size) {
@@ -16,7 +16,7 @@ class FreeRanges {
 
   /// The first place for `bytes` (not 0) whose offset is `phase` modulo `alignment`; phase < alignment.
   std::optional<std::size_t> take(std::size_t bytes, std::size_t alignment, std::size_t phase);
-  /// What was taken before, exactly.
+  /// Takes exactly a range that take() returned.
   void give_back(std::size_t offset, std::size_t bytes);
   bool untouched() const { return free_.size() == 1 && free_.begin()->second == size_; }
 

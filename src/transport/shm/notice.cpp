@@ -27,7 +27,7 @@ NoticeSocket::Sent NoticeSocket::send(const Notice& notice, int descriptor) {
   for (;;) {
     if (::sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return Sent::yes;
     if (errno == EINTR) continue;
-    // ETOOMANYREFS: too many descriptors in flight, which passes like a full queue.
+    // ETOOMANYREFS: too many descriptors in flight; temporary, as a full queue is.
     const bool full = would_block(errno) || errno == ENOBUFS || errno == ENOMEM || errno == ETOOMANYREFS;
     return full ? Sent::no_room : Sent::peer_gone;
   }
@@ -44,7 +44,7 @@ NoticeSocket::Received NoticeSocket::read() {
   message.msg_control = control;
   message.msg_controllen = sizeof control;
   ssize_t got;
-  // ECONNRESET comes once, from a peer that died before it had read everything, and before its last words.
+  // ECONNRESET comes once, before the last notices of a peer that ended without reading all of its own.
   do {
     got = ::recvmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   } while (got < 0 && (errno == EINTR || errno == ECONNRESET));

@@ -1,4 +1,4 @@
-// Notices: the short messages beside the rings of a pair of shm endpoints, over their Unix socket.
+// Notices: short out-of-band messages between a pair of shm endpoints, over their Unix socket.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,12 @@
 namespace kolo::shm {
 
 enum class NoticeKind : std::uint32_t {
-  doorbell = 1,  ///< look at the rings
+  doorbell = 1,  ///< read the rings
   rings = 2,     ///< acceptor to dialer: the memfd that holds the rings; number[0] is its size
-  probe = 3,     ///< number[0] is an address of the sender's, where it holds `nonce`
+  probe = 3,     ///< number[0] is an address in the sender's memory, which holds `nonce`
   verdict = 4,   ///< number[0]: 1 when the sender could read the receiver's nonce, else 0
   region = 5,    ///< the memfd of region number[0] with number[1] bytes
-  forget = 6,    ///< region number[0] is gone
+  forget = 6,    ///< region number[0] has been freed
   board = 7,     ///< the memfd of the sender's Board; number[0] is its size
 };
 
@@ -45,12 +45,13 @@ class NoticeSocket {
   struct Received {
     enum class What { nothing, notice, nonsense, peer_gone } what = What::nothing;
     Notice notice;
-    UniqueFd descriptor;  ///< none where the sender passed none, or this process has no room for it
+    UniqueFd descriptor;  ///< none if the sender passed none, or if this process has no room for it
   };
   /// The next notice, if there is one. Does not block.
   Received receive();
-  /// Keeps what has come for receive(), up to the verdict, so that the system does not hold its descriptors:
-  /// what comes behind that is waited for at fd(). Does not block.
+  /// Reads what has come, up to the verdict, and keeps it for receive(), so that the system no longer counts
+  /// its descriptors. What comes behind the verdict stays in the socket, where fd() reports it. Does not
+  /// block.
   void take_in();
 
  private:
@@ -58,7 +59,7 @@ class NoticeSocket {
 
   UniqueFd fd_;
   std::deque<Received> taken_in_;
-  bool settled_ = false;  ///< the verdict has come, or nonsense
+  bool settled_ = false;  ///< the verdict, or nonsense, has come
 };
 
 }  // namespace kolo::shm

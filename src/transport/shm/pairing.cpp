@@ -22,9 +22,9 @@ Status gone() {
   return Status(Code::rendezvous, "it went away while connecting");
 }
 
-/// All pairings of a rank, of which one is spoken to at a time. Descriptors on their way between processes
-/// count against their user's RLIMIT_NOFILE (unless that is root) until they are received: whoever waits
-/// takes in what has come from anybody, so that nobody waits for ever for room.
+/// All pairings of a rank, served one at a time. Descriptors in flight between processes count against their
+/// user's RLIMIT_NOFILE (except for root) until they are received. So a waiting rank takes in what has come
+/// from all peers. Otherwise ranks could wait for ever for each other's room.
 class Settling {
  public:
   Settling(std::span<Pairing> pairings, StoppedProcesses& stopped, const Deadline& deadline)
@@ -44,7 +44,7 @@ class Settling {
     }
   }
 
-  /// The next notice, which must be of `kind`.
+  /// Waits for the next notice, which must be of `kind`.
   Result<NoticeSocket::Received> expect(Pairing& from, NoticeKind kind) {
     for (;;) {
       NoticeSocket::Received received = from.socket.receive();
@@ -66,7 +66,7 @@ class Settling {
     }
   }
 
-  /// Makes the rings and passes them on.
+  /// Makes the rings and passes their descriptor on.
   Status send_rings(Pairing& to) {
     auto memfd = make_memfd("kolo-rings", RingMemory::kBytes);
     if (!memfd.ok()) return memfd.status();
@@ -99,7 +99,7 @@ class Settling {
     return Status();
   }
 
-  /// Whether this process can read the nonce where the peer says that it lies.
+  /// Whether this process can read the nonce at the address that the peer named.
   Result<bool> try_reading(Pairing& from) {
     const auto probe = expect(from, NoticeKind::probe);
     if (!probe.ok()) return probe.status();
@@ -179,8 +179,8 @@ std::vector<PairingFailure> settle(std::span<Pairing> pairings, StoppedProcesses
       }
     }
   };
-  // Nobody waits before everything that others wait for is sent, so the order of the pairings does not
-  // matter.
+  // Each rank sends everything that its peers wait for before it waits itself, so the order of the pairings
+  // does not matter.
   std::byte nonce[sizeof(Notice::nonce)];
   fill_random(nonce);
   for_each([&](std::size_t i) {

@@ -1,5 +1,4 @@
-// Pairing: what two shm endpoints settle over their socket, once it is authenticated, before they can be
-// used.
+// Pairing: what two shm endpoints exchange over their authenticated socket before they can be used.
 #pragma once
 
 #include <sys/types.h>
@@ -51,7 +50,7 @@ class RingMemory {
 };
 static_assert(2 * sizeof(RingControl) <= RingMemory::kControlBytes);
 
-/// A Board, mapped.
+/// A mapped Board.
 class BoardMemory {
  public:
   BoardMemory() = default;
@@ -70,7 +69,7 @@ class BoardMemory {
   std::byte* data_ = nullptr;
 };
 
-/// The board of this rank, with the descriptor that its peers need.
+/// The board of this rank, with the descriptor for its peers.
 struct OwnBoard {
   UniqueFd fd;
   BoardMemory memory;
@@ -81,15 +80,15 @@ struct OwnBoard {
 struct Pairing {
   NoticeSocket socket;
   bool acceptor = false;
-  pid_t pid = -1;  ///< of the peer, as the kernel says; 0 when it has none here
+  pid_t pid = -1;  ///< of the peer, from the kernel; 0 if it has no pid in this namespace
   std::shared_ptr<OwnBoard> own_board;
   BoardMemory board;  ///< of the peer
   RingMemory memory;
-  bool reads_private = false;  ///< both may read each other's memory with process_vm_readv
+  bool reads_private = false;  ///< both sides can read each other's memory with process_vm_readv
 };
 
-/// Settles all pairings of a rank at once. Their other sides must do the same at the same time. On failure
-/// the entry for the rank (by index) to blame, with what is known.
+/// Completes all pairings of a rank at once. The peers must call it at the same time. Returns the pairings
+/// that failed: the index of the rank to blame, and what is known.
 struct PairingFailure {
   std::size_t index;
   std::string known;

@@ -20,11 +20,11 @@
 namespace kolo::shm {
 namespace {
 
-// Of Linux 5.14 and 6.1; older headers lack the names.
+// Linux 5.14 and 6.1; older headers lack the names.
 constexpr int kPopulateWrite = 23;
 constexpr int kCollapse = 25;
 
-// To get so much takes thirty times as long as free_memory().
+// Committing this much takes thirty times as long as free_memory().
 constexpr std::size_t kMuch = std::size_t{16} << 20;
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
@@ -38,8 +38,8 @@ std::size_t page_size() {
   return kSize;
 }
 
-/// Maps all of `fd`. Huge pages need an address that is a multiple of their size, which mmap() does not look
-/// for: it is cut out of a longer range.
+/// Maps all of `fd`. Huge pages need an address that is a multiple of their size, which mmap() does not
+/// choose: this cuts one out of a longer range.
 void* map_aligned(int fd, std::size_t bytes, int protection) {
   if (bytes < kHugePage) return ::mmap(nullptr, bytes, protection, MAP_SHARED, fd, 0);
   const std::size_t reserved = bytes + kHugePage;
@@ -74,20 +74,20 @@ Region::~Region() {
 }
 
 void Region::detach() const {
-  static std::mutex one_at_a_time;  // whoever comes second returns when the pages are copied, too
+  static std::mutex one_at_a_time;  // a second caller also returns only after the pages are copied
   const std::lock_guard lock(one_at_a_time);
   if (detached_.exchange(true, std::memory_order_acq_rel)) return;
-  Regions::instance().note_detached();  // before it has an effect
-  // Written to, if only with what is there, a page of a private mapping becomes a copy of its own.
+  Regions::instance().note_detached();  // before the mapping changes
+  // A write, even of the same bytes, makes a page of a private mapping this process's own copy.
   void* data = ::mmap(data_, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd_.get(), 0);
   if (data == MAP_FAILED) return;
   const auto touch = [this](off_t from, off_t to) {
     for (off_t at = from; at < to; at += static_cast<off_t>(page_size())) {
-      // Loses no byte that another thread stores meanwhile. Relaxed: it orders nothing.
+      // Atomic, so that no store of another thread is lost. Relaxed: it orders nothing.
       __atomic_fetch_or(reinterpret_cast<unsigned char*>(data_ + at), 0, __ATOMIC_RELAXED);
     }
   };
-  // Where nothing was ever written there is nothing to copy.
+  // Parts that were never written need no copy.
   for (off_t from = 0; (from = ::lseek(fd_.get(), from, SEEK_DATA)) >= 0;) {
     const off_t to = ::lseek(fd_.get(), from, SEEK_HOLE);
     if (to < 0) return touch(from, static_cast<off_t>(bytes_));
@@ -99,16 +99,16 @@ void Region::detach() const {
 Status Region::commit(std::size_t offset, std::size_t bytes) const {
   const std::size_t begin = offset / kHugePage * kHugePage;
   const std::size_t end = std::min(bytes_, round_up(offset + bytes, kHugePage));
-  // Nothing else says no in time: pages of files in memory are given until there are none.
+  // Check now: the kernel hands out pages of memory files until there are none, and never refuses in time.
   if (const std::uint64_t left = end - begin >= kMuch ? free_memory() : end - begin; end - begin > left) {
     return Status::from_errno("shared memory: " + std::to_string(end - begin) +
                                   " bytes, while the system or its " + "control groups have " +
                                   std::to_string(left) + " left",
                               ENOMEM);
   }
-  // The first page of each huge one, and the kernel fills in the rest at once: eight times as fast as one
-  // fault for each page, and it grants huge pages where faults would not get them (shmem_enabled "never").
-  // Where it grants none, or is too old to know the wish, ordinary pages come below.
+  // Touch the first page of each huge page, then let the kernel fill in the rest. This is eight times as fast
+  // as one fault for each page, and grants huge pages where faults would not (shmem_enabled "never"). If the
+  // kernel grants none, or is too old for the call, fallocate() below gets ordinary pages.
   const std::size_t huge_end = end / kHugePage * kHugePage;
   if (begin < huge_end) {
     for (std::size_t at = begin; at < huge_end; at += kHugePage) {
@@ -117,7 +117,8 @@ Status Region::commit(std::size_t offset, std::size_t bytes) const {
     ::madvise(data_ + begin, huge_end - begin, kCollapse);
   }
   const FileSizeLimit limit;
-  // Now, while it can be said: a page that cannot be had when it is touched kills the process.
+  // Allocate now, while an error can be returned: a page that is missing when it is touched kills the
+  // process.
   while (::fallocate(fd_.get(), 0, static_cast<off_t>(begin), static_cast<off_t>(end - begin)) != 0) {
     if (errno != EINTR) {
       return Status::from_errno("shared memory: " + std::to_string(end - begin) + " bytes", errno);
@@ -140,7 +141,7 @@ Result<UniqueFd> make_memfd(const char* name, std::size_t bytes) {
 }
 
 Result<std::byte*> map_memfd(int fd, std::size_t bytes, bool writable) {
-  // The system drops a descriptor on its way where there is no room for it.
+  // The system drops a descriptor in flight if the receiver has no room for it.
   if (fd < 0) return Status::from_errno("shared memory that the peer passed on", EMFILE);
   struct stat info {};
   if (::fstat(fd, &info) != 0) return Status::from_errno("memfd", errno);
@@ -158,7 +159,8 @@ Result<std::byte*> map_memfd(int fd, std::size_t bytes, bool writable) {
 
 Regions& Regions::instance() {
   static auto* const instance = [] {
-    // A fork would otherwise find the lock held for ever by a thread that has not come along.
+    // Otherwise a forked child could inherit the lock from a thread that does not exist in the child, held
+    // for ever.
     const auto unlock = [] { Regions::instance().mutex_.unlock(); };
     ::pthread_atfork([] { Regions::instance().mutex_.lock(); }, unlock, unlock);
     return new Regions;  // never destroyed: static objects may hold shared memory
@@ -166,7 +168,7 @@ Regions& Regions::instance() {
   return *instance;
 }
 
-/// While there is one thread: a fork would find it half made for ever if another thread was just making it.
+/// Made while there is one thread: otherwise a fork could inherit a half-made object from another thread.
 [[maybe_unused]] static const Regions& kRegionsAtLoad = Regions::instance();
 
 Result<std::shared_ptr<Region>> Regions::make(std::size_t bytes) {
@@ -190,7 +192,7 @@ Result<std::shared_ptr<Region>> Regions::make(std::size_t bytes) {
 
 void Regions::forget(Region* region) {
   {
-    // Before the memory is unmapped: its addresses may be somebody else's the moment after.
+    // Before the memory is unmapped: another mapping may take its addresses right afterwards.
     const std::lock_guard lock(mutex_);
     by_address_.erase(reinterpret_cast<std::uintptr_t>(region->data()));
   }
@@ -203,7 +205,7 @@ std::shared_ptr<const Region> Regions::find(const void* data, std::size_t bytes)
   if (begin < lowest_.load(std::memory_order_relaxed) || begin >= highest_.load(std::memory_order_relaxed)) {
     return nullptr;
   }
-  std::shared_ptr<const Region> region;  // outlives the lock, which forget() takes when this was the last one
+  std::shared_ptr<const Region> region;  // outlives the lock: forget() takes it if this was the last one
   const std::lock_guard lock(mutex_);
   auto after = by_address_.upper_bound(begin);
   if (after == by_address_.begin()) return nullptr;

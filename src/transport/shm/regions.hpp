@@ -1,4 +1,4 @@
-// Regions: the shared memory that this process has given out, findable by address.
+// Regions: registry of the shared memory that this process has given out, searched by address.
 #pragma once
 
 #include <atomic>
@@ -15,8 +15,8 @@ namespace kolo::shm {
 
 inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
-/// One memfd, mapped. Its size is sealed, so that whoever maps it can rely on it. Its pages go back to the
-/// system when it is destroyed, even while peers still have it mapped (they then read zeros).
+/// One mapped memfd. Its size is sealed, so a process that maps it can rely on the size. Its pages go back to
+/// the system when it is destroyed, even while peers still have them mapped (they then read zeros).
 class Region {
  public:
   Region(std::uint64_t id, UniqueFd fd, std::byte* data, std::size_t bytes);
@@ -30,12 +30,11 @@ class Region {
   std::byte* data() const { return data_; }
   /// A multiple of the page size.
   std::size_t bytes() const { return bytes_; }
-  /// Gets the memory behind a range, which lies inside, from the system: zeroed (unless it was there
-  /// already), in huge pages where it is long enough and the system grants them. An error when there is no
-  /// more memory.
+  /// Gets the memory behind a range of the region from the system: zeroed unless it was there already, in
+  /// huge pages if the range is long enough and the system grants them. An error if there is no more memory.
   Status commit(std::size_t offset, std::size_t bytes) const;
 
-  /// Puts private copies of the pages in their place, for good. Other threads may use the memory meanwhile.
+  /// Replaces the pages by private copies, for good. Other threads may use the memory meanwhile.
   void detach() const;
   bool detached() const { return detached_.load(std::memory_order_acquire); }
 
@@ -50,9 +49,9 @@ class Region {
 
 /// A sealed memfd of at least `bytes` zeroed bytes (rounded up to pages).
 Result<UniqueFd> make_memfd(const char* name, std::size_t bytes);
-/// Maps all of a sealed memfd that somebody passed to us; the size that it really has must be `bytes`, and it
-/// must be sealed against shrinking, or a later truncation would kill this process. The address is a multiple
-/// of kHugePage where the size is at least that.
+/// Maps all of a sealed memfd that a peer passed. Its real size must be `bytes`, and it must be sealed
+/// against shrinking: a later truncation would kill this process. The address is a multiple of kHugePage if
+/// the size is at least that.
 Result<std::byte*> map_memfd(int fd, std::size_t bytes, bool writable);
 
 /// All live regions of the process. Thread-safe.
@@ -61,11 +60,10 @@ class Regions {
   static Regions& instance();
 
   Result<std::shared_ptr<Region>> make(std::size_t bytes);
-  /// The region that holds all of the range and is still shared; null when there is none. Cheap when there
-  /// are no regions, or none near.
+  /// The region that holds all of the range and is still shared; null if there is none. Cheap if there are no
+  /// regions, or none near.
   std::shared_ptr<const Region> find(const void* data, std::size_t bytes) const;
-  /// Grows with every region that is freed or detached, so that endpoints can tell whether they have peers to
-  /// tell.
+  /// Increases with every region that is freed or detached, so that endpoints know when to tell their peers.
   std::uint64_t freed() const { return freed_.load(std::memory_order_acquire); }
   void note_detached() { freed_.fetch_add(1, std::memory_order_release); }
 
@@ -74,15 +72,15 @@ class Regions {
 
   mutable std::mutex mutex_;
   std::map<std::uintptr_t, std::weak_ptr<const Region>> by_address_;
-  // Only ever widened. Relaxed: a thread with an address of a region comes after the make() that widened
+  // Only ever widened. Relaxed: a thread that has an address of a region comes after the make() that widened
   // them.
   std::atomic<std::uintptr_t> lowest_{~std::uintptr_t{0}};
   std::atomic<std::uintptr_t> highest_{0};
   std::atomic<std::uint64_t> next_id_{1};
-  // Counted with release after the region has left by_address_ or is detached, loaded with acquire before a
-  // look there. A call that finds the count unchanged at its end believes its memory. detach() counts, then
-  // remaps, then copies the pages. What a peer wrote too late for the copy this rank acquires after the
-  // count, as x86 and arm64 show a store to all processors at one time.
+  // Incremented with release after the region has left `by_address_` or is detached; loaded with acquire
+  // before a search there. A call that finds the count unchanged at its end trusts its memory. detach()
+  // counts, then remaps, then copies the pages. If a peer writes too late for the copy, this rank acquires
+  // that store after the count, because x86 and arm64 show a store to all processors at the same time.
   std::atomic<std::uint64_t> freed_{0};
 };
 

@@ -8,7 +8,7 @@ namespace kolo {
 
 struct SharedMemory::Region {
   std::shared_ptr<shm::Region> shared;
-  std::size_t bytes;  // as asked for; the region itself is rounded up to pages
+  std::size_t bytes;  // as requested; the region itself is rounded up to pages
 };
 
 SharedMemory::SharedMemory() noexcept = default;

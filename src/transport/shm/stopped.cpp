@@ -14,7 +14,8 @@ namespace {
 
 constexpr int kLooksInAHeartbeat = 5;
 
-/// The state is the field behind the command's name, which is in parentheses and may hold any.
+/// The state is the field behind the command's name. The name is in parentheses and may itself hold any
+/// character.
 bool is_stopped(pid_t process) {
   const std::string path = "/proc/" + std::to_string(process) + "/stat";
   const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));

@@ -11,16 +11,16 @@
 
 namespace kolo::shm {
 
-/// Where ranks connect they have no engine yet that asks for a sign of life. A slow rank may take its time
-/// there; a stopped one is lost after a heartbeat, as it is later on. Used by one thread.
+/// While ranks connect they have no engine yet, so no heartbeats are sent. A slow rank may take its time
+/// then; a stopped one is lost after a heartbeat, as it is later. Used by one thread.
 class StoppedProcesses {
  public:
-  /// A zero heartbeat: no process is ever lost.
+  /// With a zero heartbeat no process is ever lost.
   explicit StoppedProcesses(std::chrono::nanoseconds heartbeat) : heartbeat_(heartbeat) {}
 
-  /// Not empty once all looks at the process have found it stopped, for a heartbeat. To be called all the
-  /// time that the process is waited for: longer pauses, in which this process may have been stopped too, do
-  /// not count. Empty for a process that this one cannot see.
+  /// Not empty after all checks have found the process stopped for a heartbeat. Call it repeatedly while
+  /// waiting for the process. Longer gaps between two calls do not count, as this process may have been
+  /// stopped too. Empty for a process that this one cannot see.
   std::string why_lost(pid_t process);
 
  private:

@@ -20,7 +20,7 @@ namespace kolo {
 namespace shm {
 namespace {
 
-/// An abstract Unix address: gone with its socket, whatever becomes of the process.
+/// An abstract Unix address: it disappears with its socket, however the process ends.
 socklen_t abstract(const std::string& name, sockaddr_un& address) {
   address = {};
   address.sun_family = AF_UNIX;

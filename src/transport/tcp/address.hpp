@@ -1,4 +1,4 @@
-// The tcp address: which host, and the socket addresses at which its rank may be reached.
+// The tcp address: a host, and the socket addresses at which its rank may be reached.
 #pragma once
 
 #include <sys/socket.h>
@@ -25,7 +25,7 @@ class SocketAddress {
 
   int family() const { return storage_.ss_family; }
   bool is_loopback() const;
-  /// Usable only together with the interface it belongs to.
+  /// Usable only together with its interface.
   bool is_link_local() const;
   std::uint16_t port() const;
   void set_port(std::uint16_t port);
@@ -54,9 +54,10 @@ struct Address {
   static std::optional<Address> parse(std::string_view text);
 };
 
-/// Where `from` may dial `to`, best first: loopback between ranks that share a host and its network namespace
-/// (only there does it lead to the right one), then the rest. A kind of address (loopback or not, IPv4 or
-/// IPv6) that `from` does not have itself is left out. So this is empty both ways round, or neither.
+/// The addresses at which `from` may dial `to`, best first. Loopback comes first, and only between ranks that
+/// share a host and its network namespace: elsewhere it leads to the wrong host. A kind of address (loopback
+/// or not, IPv4 or IPv6) that `from` does not have itself is left out. So the result is empty in both
+/// directions, or in neither.
 std::vector<SocketAddress> candidates(const Address& from, const Address& to);
 
 }  // namespace kolo::tcp

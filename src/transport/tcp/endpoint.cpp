@@ -24,7 +24,7 @@
 namespace kolo::tcp {
 namespace {
 
-/// A sleeper that is woken for every packet spends more time on waking than on the packet.
+/// Waking a sleeper for every packet costs more than the packet itself.
 constexpr std::uint64_t kWorthWaking = 256 << 10;
 
 std::optional<SocketAddress> address_of(int (*ask)(int, sockaddr*, socklen_t*), int fd) {
@@ -39,28 +39,28 @@ std::string text_of(int (*ask)(int, sockaddr*, socklen_t*), int fd) {
   return address ? address->text() : "?";
 }
 
-/// From 512 KiB to 2 MiB the fastest of long messages; less is slower for those of 1 MiB.
+/// 512 KiB to 2 MiB are fastest for long messages; less is slower for messages of 1 MiB.
 constexpr std::uint64_t kTurnInHost = 1 << 20;
 
-/// Also between two addresses of this host's cards, if they are the same.
+/// True also between two processes that use the address of the same network card.
 bool stays_in_host(int fd) {
   const auto own = address_of(::getsockname, fd);
   const auto peer = address_of(::getpeername, fd);
   return own && peer && (peer->is_loopback() || own->bytes() == peer->bytes());
 }
 
-/// Within a host there is no bottleneck to look for, but a congestion control that paces (BBR) does so even
-/// there, and costs several times the copying. Reno is the one that every kernel has and lets anybody use.
+/// Within a host there is no bottleneck to find. But a congestion control that paces (BBR) paces even there,
+/// which costs several times the copying. Every kernel has Reno and lets any user choose it.
 void do_not_pace(int fd) {
   constexpr std::string_view kControl = "reno";
   ::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kControl.data(), kControl.size());
 }
 
-/// What a link that was down has lost is sent again after ever longer pauses, up to two minutes: one that was
-/// down for a second may then be silent for longer than a heartbeat. Linux 6.15 and later let us say how long
-/// the longest pause is, from a second on. The system then also gives a connection up sooner that takes
-/// nothing: after some 13 such pauses, which with half a heartbeat is more than the four that a peer is given
-/// behind a full link.
+/// Limits the pauses between retransmissions. Without a limit they grow up to two minutes, and a link that
+/// was down for a second may be silent for longer than a heartbeat. Linux 6.15 and later let a program set
+/// the longest pause, from one second up. The system then also gives up sooner a connection that takes no
+/// data: after some 13 such pauses. With pauses of half a heartbeat that is more than the four heartbeats
+/// that a peer is given behind a full link.
 void send_again_within(int fd, std::chrono::nanoseconds heartbeat) {
   constexpr int kRtoMaxMs = 44;  // TCP_RTO_MAX_MS, which older headers do not know
   constexpr int kPausesInHeartbeat = 2;
@@ -70,10 +70,10 @@ void send_again_within(int fd, std::chrono::nanoseconds heartbeat) {
              static_cast<int>(std::clamp<std::int64_t>(pause.count(), 1000, 120'000)));
 }
 
-/// The system too looks after connections over which nothing moves, and gives them up half a minute after the
-/// host has vanished; but never before the four heartbeats that a silent peer may take at most.
+/// Sets the system's own keep-alive probes. They end an idle connection half a minute after the host has
+/// vanished, but never before the four heartbeats that a silent peer may take at most.
 void probe_within(int fd, std::chrono::nanoseconds heartbeat) {
-  constexpr std::chrono::nanoseconds kLongest = std::chrono::hours(2);  // the system's own
+  constexpr std::chrono::nanoseconds kLongest = std::chrono::hours(2);  // the system's own interval
   if (heartbeat.count() == 0) return set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 0);
   const auto seconds = std::chrono::ceil<std::chrono::seconds>(std::min(heartbeat, kLongest)).count();
   if (seconds <= 5) return;
@@ -89,15 +89,15 @@ TcpEndpoint::TcpEndpoint(UniqueFd socket)
                    text_of(::getpeername, socket_.get())),
       stays_in_host_(stays_in_host(socket_.get())) {
   const int fd = socket_.get();
-  tune_connection(fd);  // a Link already writes as much at a time as there is
+  tune_connection(fd);  // without delay: a Link already writes as much at a time as there is
   send_again_within(fd, config().heartbeat);
   probe_within(fd, config().heartbeat);
   if (stays_in_host_) do_not_pace(fd);
 }
 
 TcpEndpoint::~TcpEndpoint() {
-  // Closing with unread bytes makes the kernel throw away what we wrote and is not sent yet: it may be the
-  // reason for closing. So read them, at most as much as buffers hold.
+  // If unread bytes remain at close, the kernel discards what this side wrote and has not sent. That may be
+  // the reason for closing. So read them first, at most as much as buffers hold.
   ::shutdown(socket_.get(), SHUT_WR);
   std::byte unread[64 << 10];
   for (std::size_t dropped = 0; dropped < 64u << 20;) {
@@ -146,16 +146,16 @@ Result<std::size_t> TcpEndpoint::write(std::span<const iovec> parts) {
   }
   if (would_block(errno)) return std::size_t{0};
   if (errno != EFAULT) return lose(errno);
-  // The peer waits for the rest of a message, of which it may have the header: it must not wait for ever.
+  // The peer may have the header of this message and must not wait for the rest for ever.
   ::shutdown(socket_.get(), SHUT_WR);
   return lost_ = Status(kOwnMemoryFault, "what it sends cannot be read");
 }
 
 Result<std::size_t> TcpEndpoint::read(std::span<std::byte> into) {
   if (into.empty()) return std::size_t{0};
-  // Who asks again at once spares the system call. What has come since then polls readable.
+  // The call after a short read saves a system call. Bytes that have come since then poll readable.
   if (std::exchange(took_all_, false) && lost_.ok()) return std::size_t{0};
-  // Also after a failed write: the peer's last words may explain it.
+  // Reads also after a failed write: what the peer sent last may explain it.
   ssize_t got;
   do {
     got = ::recv(socket_.get(), into.data(), into.size(), MSG_DONTWAIT);
@@ -171,7 +171,7 @@ Result<std::size_t> TcpEndpoint::read(std::span<std::byte> into) {
   return lose(errno);
 }
 
-/// Only read() notices a peer that has gone.
+/// read() is what notices that the peer is gone.
 Status TcpEndpoint::drain() {
   took_all_ = false;
   return lost_;

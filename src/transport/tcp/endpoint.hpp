@@ -8,9 +8,9 @@
 
 namespace kolo::tcp {
 
-/// A peer whose process ends is noticed at once, because its kernel says so. One whose host vanishes (power,
-/// cable) is noticed by keepalive probes while nothing is in flight, and by the engine's heartbeats while
-/// somebody waits. TCP_USER_TIMEOUT would not do: it also ends a connection whose peer is alive and merely
+/// When a peer's process ends, its kernel says so and this side notices at once. When its host vanishes
+/// (power, cable), keep-alive probes notice it while nothing is in flight, and the engine's heartbeats while
+/// a rank waits. TCP_USER_TIMEOUT is not suitable: it also ends a connection whose peer is alive and merely
 /// does not read for a while.
 class TcpEndpoint final : public Endpoint {
  public:
@@ -42,8 +42,8 @@ class TcpEndpoint final : public Endpoint {
   bool stays_in_host_;
   Status lost_;
   std::uint64_t written_ = 0;
-  int wakes_at_ = 1;       ///< bytes to read
-  bool took_all_ = false;  ///< that there was, at the last read()
+  int wakes_at_ = 1;       ///< bytes to read before fd() polls readable
+  bool took_all_ = false;  ///< the last read() took all that there was
 };
 
 }  // namespace kolo::tcp

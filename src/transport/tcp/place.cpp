@@ -36,7 +36,7 @@ std::vector<SocketAddress> resolve(const std::string& host) {
   return found;
 }
 
-/// Which of its addresses the kernel would send from; connecting a datagram socket sends nothing.
+/// The local address that the kernel would send from. Connecting a datagram socket sends nothing.
 std::optional<SocketAddress> source_towards(SocketAddress to) {
   to.set_port(9);
   const UniqueFd fd(::socket(to.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -51,8 +51,8 @@ std::optional<SocketAddress> source_towards(SocketAddress to) {
   return address;
 }
 
-/// The interface that leads to the first of `targets` that any other than loopback leads to, and of its
-/// addresses those that lead to one of them; at most one a family.
+/// Finds the interface of the first target that is reached through one other than loopback. Then takes that
+/// interface's addresses that lead to any of the targets, at most one of each family.
 Place place_by_route(const std::vector<SocketAddress>& targets, const std::vector<LocalAddress>& here) {
   Place place;
   std::string interface;
@@ -72,7 +72,7 @@ Place place_by_route(const std::vector<SocketAddress>& targets, const std::vecto
   return place;
 }
 
-/// "10.77.0.0/16": whether `address` lies in it; nullopt when it is no subnet.
+/// A subnet as "10.77.0.0/16"; parse() returns nullopt if the text is none.
 struct Subnet {
   SocketAddress base;
   unsigned bits = 0;
@@ -137,7 +137,7 @@ Result<Place> place_named(const std::string& interface, const std::vector<LocalA
   const auto subnet = Subnet::parse(interface);
   Place place;
   place.why = "\"" + interface + "\", as told";
-  // All of 127.0.0.0/8 is this host's, but only one of it is listed.
+  // All of 127.0.0.0/8 is this host, but only one address of it is listed.
   if (address && address->is_loopback()) place.at.push_back(*address);
   for (const LocalAddress& one : here) {
     const bool fits = address  ? one.address.bytes() == address->bytes() && place.at.empty()
@@ -163,7 +163,7 @@ Result<Place> place_towards(const std::string& store_host, const std::vector<Loc
     place.why += ", which leads to the store at " + store_host;
     if (!place.at.empty()) return place;
   }
-  // Documentation's own addresses (RFC 5737, RFC 3849): routed as any far host's would be.
+  // Addresses reserved for documentation (RFC 5737, RFC 3849): routed as those of any far host.
   Place place = place_by_route(
       {*SocketAddress::parse_host("192.0.2.1"), *SocketAddress::parse_host("2001:db8::1")}, here);
   place.why += ", which has the default route";

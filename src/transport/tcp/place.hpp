@@ -1,4 +1,4 @@
-// Place: at which addresses of this host a rank listens, and why.
+// Place: the addresses of this host at which a rank listens, and why.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct LocalAddress {
   std::string interface;
 };
 
-/// All that this host has but link-local ones, in the kernel's order.
+/// All addresses of this host except link-local ones, in the kernel's order.
 Result<std::vector<LocalAddress>> local_addresses();
 
 /// "lo (127.0.0.1, ::1), eth0 (10.0.0.1)".
@@ -26,18 +26,19 @@ struct Place {
   std::string why;                ///< for the log: "eth0, which leads to the store at node1"
 };
 
-/// What a person named: an interface ("eth0"), an address ("10.0.0.1", "fd00::1") or a subnet
-/// ("10.77.0.0/16", "fd77::/64") of those that are here. Code::invalid_argument that lists what there is
-/// where nothing fits.
+/// Addresses by the user's setting: an interface ("eth0"), an address ("10.0.0.1", "fd00::1") or a subnet
+/// ("10.77.0.0/16", "fd77::/64"), looked up in `here`. If nothing fits: Code::invalid_argument that lists
+/// `here`.
 Result<Place> place_named(const std::string& interface, const std::vector<LocalAddress>& here);
 
-/// The one interface that reaches the others, with an address of each family that does. In this order: what
-/// the kernel routes to `store_host` through (any of its addresses; loopback only when it is spelled so,
-/// since a host's own name may stand for loopback in its own /etc/hosts); the default route; the first that
-/// is not loopback.
+/// Addresses of the one interface that reaches the other ranks, at most one of each family that does. The
+/// first that exists of: the interface through which the kernel routes to any address of `store_host`; the
+/// interface of the default route; the first interface that is not loopback. Loopback is used for
+/// `store_host` only if it is spelled as loopback, since a host's own name may stand for loopback in its own
+/// /etc/hosts.
 Result<Place> place_towards(const std::string& store_host, const std::vector<LocalAddress>& here);
 
-/// Loopback, in each family that there is.
+/// Loopback, in each family that this host has.
 Place place_on_loopback(const std::vector<LocalAddress>& here);
 
 }  // namespace kolo::tcp

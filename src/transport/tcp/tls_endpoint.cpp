@@ -12,11 +12,11 @@
 namespace kolo::tcp {
 namespace {
 
-/// Sealed before it is sent in one call; stays in a core's own cache.
+/// Encrypted before it is sent in one call; fits in a core's own cache.
 constexpr std::size_t kSealBytes = 8 * TlsStream::kRecordBytes;
 /// Received in one call.
 constexpr std::size_t kInputBytes = 128 << 10;
-/// One write() takes no more, so that reading gets its turn.
+/// Limit of one write(), so that reading gets its turn.
 constexpr std::size_t kWriteBytes = 1 << 20;
 
 std::size_t size_of(std::span<const iovec> parts) {
@@ -25,7 +25,7 @@ std::size_t size_of(std::span<const iovec> parts) {
   return bytes;
 }
 
-/// Whether one of the parts begins `offset` bytes behind the first one's beginning.
+/// Whether one of the parts begins `offset` bytes behind the beginning of the first one.
 bool part_begins_at(std::span<const iovec> parts, std::size_t offset) {
   std::size_t at = 0;
   for (const iovec& part : parts) {
@@ -106,10 +106,10 @@ Status TlsEndpoint::seal(std::span<const iovec> parts, std::size_t skip, std::si
   return tls_.seal(std::span(record_).first(gathered));
 }
 
-/// What was sealed cannot be taken back, but may not fit into the wire yet. As long as some of it has not
-/// left, its last byte counts as not written: so the caller has something left to write, comes back, and
-/// nobody else need remember that this endpoint owes the wire something. Never the first byte of a part,
-/// since a caller may think better of a part that it has not begun.
+/// Encrypted bytes cannot be taken back, but the socket may not take them all yet. While some of them have
+/// not left, their last byte is reported as not written. So the caller still has something to write and comes
+/// back, and no other code need remember that this endpoint owes bytes. The byte held back is never the first
+/// byte of a part, because a caller may change its mind about a part that it has not begun.
 Result<std::size_t> TlsEndpoint::write(std::span<const iovec> parts) {
   if (!lost_.ok()) return lost_;
   if (Status status = flush(); !status.ok()) return status;
@@ -137,7 +137,7 @@ Result<std::size_t> TlsEndpoint::read(std::span<std::byte> into) {
   for (;;) {
     const bool was_ready = tls_.ready();
     auto opened = tls_.open(into.subspan(done));
-    if (!was_ready) {  // setting up has answers to give
+    if (!was_ready) {  // the TLS handshake has replies to send
       if (Status status = flush(); !status.ok()) return status;
     }
     if (!opened.ok()) {
@@ -147,7 +147,7 @@ Result<std::size_t> TlsEndpoint::read(std::span<std::byte> into) {
     done += *opened;
     if (done == into.size() && (done > 0 || tls_.ready())) return done;
     auto space = tls_.space();
-    if (space.empty()) return done;  // cannot be: open() uses all up before it stops
+    if (space.empty()) return done;  // cannot happen: open() uses up all input before it stops
     auto got = wire_->read(space);
     if (!got.ok()) return done > 0 ? Result<std::size_t>(done) : lost_ = got.status();
     if (*got == 0) return done > 0 || lost_.ok() ? Result<std::size_t>(done) : lost_;

@@ -12,15 +12,15 @@
 
 namespace kolo::tcp {
 
-/// What has been decrypted, or waits to be, cannot be seen by polling a socket. So this is an endpoint to be
-/// armed: fd() is an epoll of its own, which watches the wire for bytes and, as long as something is to be
-/// sent, for room.
+/// Bytes that are decrypted, or wait to be, cannot be seen by polling a socket. So is_memory() is true and
+/// this endpoint must be armed. fd() is an epoll set of its own. It watches the wire for bytes and, while
+/// something is to be sent, for room.
 class TlsEndpoint final : public Endpoint {
  public:
-  /// `wire` is no memory, and nothing but the handshake has gone over it.
+  /// `wire` is not a memory endpoint; nothing but the handshake has gone over it.
   TlsEndpoint(std::unique_ptr<Endpoint> wire, const Tls& tls, bool dialer, std::string secret);
 
-  /// Whether the connection was set up; goes on with that as far as it can without blocking.
+  /// Whether the TLS connection is set up; first continues the setup as far as it can without blocking.
   Result<bool> secure();
 
   std::string_view transport() const override { return wire_->transport(); }
@@ -45,13 +45,14 @@ class TlsEndpoint final : public Endpoint {
   UniqueFd poll_;
   bool watches_room_ = false;
   std::size_t sent_ = 0;  ///< of tls_.output()
-  /// Bytes that were sealed and not reported to the caller of write(): see there.
+  /// Bytes that were encrypted but not reported as written: see write().
   std::size_t held_ = 0;
   std::vector<std::byte> record_;
   Status lost_;
 };
 
-/// Sets up all connections, which belong to `ranks`, at once; Code::rendezvous that names those that failed.
+/// Sets up TLS on all connections, which lead to `ranks`, at once. Code::rendezvous names the ranks that
+/// failed.
 Status secure_all(int rank, std::span<const std::unique_ptr<TlsEndpoint>> endpoints,
                   std::span<const int> ranks, const Deadline& deadline);
 

@@ -51,8 +51,8 @@ struct Listening {
   std::vector<SocketAddress> at;
 };
 
-/// One address that cannot be had, as an IPv6 one that the system still looks for elsewhere, does not stand
-/// in the way of the others.
+/// An address that cannot be bound does not prevent listening at the other addresses. One case: an IPv6
+/// address for which the system still checks for duplicates.
 Result<Listening> listen_on(const Place& place) {
   Listening listening;
   Status trouble;
@@ -99,7 +99,7 @@ class TcpTransport final : public Transport, private SocketKind {
 
   std::string_view name() const override { return "tcp"; }
   std::string address() const override { return address_.text(); }
-  /// For messages.
+  /// For log messages.
   std::string place() const;
   std::string host_address() const override {
     return address_.at.empty() || address_.at.front().is_loopback() ? std::string()
@@ -222,7 +222,7 @@ Result<UniqueFd> TcpTransport::dial(const std::string& candidate) const {
   if (!to) return Status(Code::system, "not an address");
   auto fd = open_socket(to->family());
   if (!fd.ok()) return fd;
-  if (!options_.interface.empty()) {  // what was named goes for both directions
+  if (!options_.interface.empty()) {  // an interface that was named holds for both directions
     for (SocketAddress from : address_.at) {
       if (from.family() != to->family() || from.is_loopback() != to->is_loopback()) continue;
       from.set_port(0);
