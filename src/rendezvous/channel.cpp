@@ -32,7 +32,7 @@ Greeting Greeting::exchange(UniqueFd fd, const Credentials& credentials, const D
       const bool refused = status.code() != Code::peer_lost;
       return {{}, refused, "no trust in the store there: it is served by " + status.message()};
     }
-    const Status unheard = send_all(fd.get(), handshake.take_output(), deadline);  // why, if it still listens
+    const Status unheard = send_all(fd.get(), handshake.take_output(), deadline);  // the reason
     if (!handshake.began()) return {{}, false, kStranger};
     return {{}, true, "no trust between this process and the store there: " + status.message()};
   }
@@ -59,7 +59,7 @@ Status Channel::flush(const Deadline& deadline) {
   return status;
 }
 
-/// Waits for bytes from the wire.
+/// Waits for bytes from the socket.
 Status Channel::hear(const Deadline& deadline) {
   const auto space = tls_->space();
   auto got = receive_some(fd_.get(), space, deadline);

@@ -1,4 +1,4 @@
-// Channel: a client's connection to a store, proved and, where wanted, encrypted.
+// Channel: a client's connection to a store: authenticated and, if configured, encrypted.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace kolo {
 
-/// Who a store's server and its clients say they are; all are "rank" 0 of the meeting.
+/// The identity of a store's server and its clients in the handshake: all of them are "rank" 0.
 Identity store_identity(const Credentials& credentials);
 
 /// Used by one thread at a time.
@@ -21,7 +21,7 @@ class Channel {
   Channel() = default;
   bool valid() const { return fd_.valid(); }
 
-  /// Everything or an error: Code::timeout at the deadline, Code::peer_lost when the other side is gone.
+  /// All of the bytes or an error: Code::timeout at the deadline, Code::peer_lost if the other side is gone.
   Status send(std::string_view bytes, const Deadline& deadline);
   Status receive(std::string& into, const Deadline& deadline);
 
@@ -35,9 +35,9 @@ class Channel {
   std::unique_ptr<TlsStream> tls_;
 };
 
-/// How a connection began.
+/// The result of opening a connection.
 struct Greeting {
-  Channel channel;       ///< invalid where it led to nothing
+  Channel channel;       ///< invalid if the attempt failed
   bool refused = false;  ///< it is a store, but one side does not trust the other
   std::string reason;    ///< why there is no channel
 

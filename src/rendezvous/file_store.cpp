@@ -3,9 +3,9 @@
 //   file    "kolo store 3\n" record*
 //   record  kind:u8 key_bytes:u32 value_bytes:u32 key value checksum:u64     (this host's byte order)
 //
-// Writers hold flock(2) while they append, so one rank's add() is atomic. Readers take no lock: they believe
-// only records that are whole and whose checksum fits. A writer that is killed leaves at most a torn record
-// at the end, which the next writer cuts off.
+// A writer holds flock(2) while it appends, so one rank's add() is atomic. Readers take no lock: they accept
+// only records that are complete and whose checksum fits. A writer that is killed leaves at most a torn
+// record at the end. The next writer cuts it off.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
@@ -106,7 +106,7 @@ class FileStore final : public Store {
     std::int64_t sum = 0;
     const std::lock_guard guard(mutex_);
     locked([&] {
-      Table attempt;  // only what is in the file counts, so the table itself changes by replay
+      Table attempt;  // a scratch table: the real one changes only by replay, from what is in the file
       if (const std::string* value = table_.find(key)) attempt.set(key, *value);
       Result<std::int64_t> added = attempt.add(key, amount);
       if (!added.ok()) return added.status();
@@ -142,14 +142,14 @@ class FileStore final : public Store {
     return Status(Code::rendezvous, Status::from_errno(what + " the store " + path_, error_number).message());
   }
 
-  /// Replays until `done()` or the deadline; sleeps without the mutex, so that other threads can write.
+  /// Replays until `done()` or the deadline. Sleeps without the mutex, so that other threads can write.
   bool poll(const Deadline& deadline, const std::function<bool()>& done) {
     auto pause = std::chrono::nanoseconds(std::chrono::microseconds(200));
     auto refreshed = Clock::now();
     for (;;) {
       {
         const std::lock_guard guard(mutex_);
-        // Taking a lock is what makes a network file system ask its server for the file's present length.
+        // Taking a lock makes a network file system ask its server for the file's present length.
         if (Clock::now() - refreshed > std::chrono::milliseconds(250)) {
           refreshed = Clock::now();
           if (::flock(fd_.get(), LOCK_SH | LOCK_NB) == 0) ::flock(fd_.get(), LOCK_UN);
@@ -184,7 +184,7 @@ class FileStore final : public Store {
     return catch_up();
   }
 
-  /// As the only writer: sees to the first line of the file, once.
+  /// Called by the only writer: checks or writes the first line of the file, once.
   Status begin() {
     if (offset_ != 0) return {};
     std::string head(kMagic.size(), '\0');
@@ -201,7 +201,7 @@ class FileStore final : public Store {
     return {};
   }
 
-  /// As the only writer: replays to the end and cuts off what a killed writer left there.
+  /// Called by the only writer: replays to the end and cuts off a torn record there.
   Status catch_up() {
     const Result<Found> stopped = replay();
     if (!stopped.ok()) return stopped.status();
@@ -251,8 +251,8 @@ class FileStore final : public Store {
     return Found::record;
   }
 
-  /// How much there is, up to all of `into`. An error is not the end: a writer who took it for that would
-  /// write over what others have written there.
+  /// Reads up to all of `into`; returns how many bytes there were. An error is not the end of the file: a
+  /// writer that took it for the end would overwrite other ranks' records.
   Result<std::size_t> read_at(off_t offset, std::string& into) const {
     std::size_t done = 0;
     while (done < into.size()) {

@@ -11,14 +11,14 @@
 namespace kolo {
 namespace {
 
-/// Reads integers and remembers the first error, so that each launcher below reads like a table.
+/// Reads integers and keeps the first error, so that each launcher below reads like a table.
 class Reader {
  public:
   explicit Reader(const Lookup& lookup) : lookup_(lookup) {}
 
   bool has(const char* name) const { return lookup_(name).has_value(); }
 
-  /// The variable's value, which must be there.
+  /// The variable's value; an error if it is not set.
   int required(const char* name, const char* because) {
     const auto text = lookup_(name);
     if (!text) {
@@ -66,8 +66,8 @@ class Reader {
   Status status_;
 };
 
-/// torchrun, kolo run, or a person. The LOCAL_ variables may be missing together: who sets RANK by hand
-/// often has one rank a host.
+/// torchrun, kolo run, or variables set by hand. The LOCAL_ variables may both be missing: users who set RANK
+/// by hand often run one rank on each host.
 Result<Launch> read_torchrun(Reader env) {
   Launch launch;
   launch.launcher = "torchrun";
@@ -94,7 +94,7 @@ Result<Launch> read_open_mpi(Reader env) {
   return env.finish(launch);
 }
 
-/// In a Slurm step: how many tasks run on this node, from "2(x3),1" and the node's number.
+/// In a Slurm step: the number of tasks on this node, from "2(x3),1" and the node's number.
 int slurm_local_size(Reader& env, const Lookup& lookup, int size) {
   for (const char* name : {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"}) {
     const auto text = lookup(name);
@@ -109,7 +109,7 @@ int slurm_local_size(Reader& env, const Lookup& lookup, int size) {
   return 1;
 }
 
-/// MPICH's Hydra, Intel MPI, and Slurm speaking PMI.
+/// MPICH's Hydra, Intel MPI, and Slurm with PMI.
 Result<Launch> read_pmi(Reader env, const Lookup& lookup) {
   Launch launch;
   launch.launcher = "MPICH";

@@ -1,4 +1,4 @@
-// Reading a launcher's environment variables, as a function of a lookup so that every launcher can be tested.
+// Reads a launcher's environment variables, through a lookup function so that every launcher can be tested.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@ using Lookup = std::function<std::optional<std::string>(const char* name)>;
 /// This process's own environment.
 std::optional<std::string> environment(const char* name);
 
-/// launch_from_environment() of any environment; Code::invalid_argument that names the variable.
+/// launch_from_environment() for any environment; Code::invalid_argument names the variable.
 Result<Launch> read_launch(const Lookup& lookup);
 
 }  // namespace kolo

@@ -19,7 +19,7 @@
 namespace kolo {
 namespace {
 
-/// How many ports a server tries that cannot have exactly the one it was told.
+/// Number of ports that a server tries if its exact port is not prescribed.
 constexpr int kPortRange = 16;
 
 Result<std::uint16_t> parse_port(const std::string& name, const std::string& text) {
@@ -32,15 +32,15 @@ Result<std::uint16_t> parse_port(const std::string& name, const std::string& tex
   return static_cast<std::uint16_t>(port);
 }
 
-/// A port that all ranks of the job work out alike: below Linux's range for outgoing connections, and leaving
-/// room for kPortRange.
+/// A port that every rank of the job computes alike. It is below Linux's range for outgoing connections, with
+/// room for kPortRange ports.
 std::uint16_t job_port(const std::string& job) {
   const std::string hash = hmac("", "port " + job);
   const unsigned bits = static_cast<unsigned char>(hash[0]) | static_cast<unsigned char>(hash[1]) << 8;
   return static_cast<std::uint16_t>(20'000 + bits % 12'000);
 }
 
-/// MPICH gives its ranks no name for the job, but a socket to the proxy that started all those of one host.
+/// MPICH gives its ranks no name for the job, only a socket to the proxy that started all ranks of one host.
 std::optional<std::string> mpich_proxy(const Lookup& lookup) {
   const auto text = lookup("PMI_FD");
   int fd = -1;
@@ -53,21 +53,21 @@ std::optional<std::string> mpich_proxy(const Lookup& lookup) {
   return fmt::format("mpich proxy {}", proxy.pid);
 }
 
-/// What tells this job from the others of this host or cluster; nullopt where the launcher does not say.
+/// Identifies this job among the jobs of this host or cluster; nullopt if the launcher gives no name.
 std::optional<std::string> job_name(const Launch& launch, const Lookup& lookup) {
   if (launch.launcher == "Open MPI") {
     for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}) {
       if (const auto value = lookup(name)) return "open mpi " + *value;
     }
   }
-  // Before MPICH's proxy: under srun --mpi=pmi2 every host has a proxy of its own.
+  // Checked before MPICH's proxy: under srun --mpi=pmi2 every host has a proxy of its own.
   const auto job = lookup("SLURM_JOB_ID");
   if (job && in_slurm_step(lookup)) return fmt::format("slurm {}.{}", *job, *lookup("SLURM_STEP_ID"));
   if (launch.launcher == "MPICH") return mpich_proxy(lookup);
   return std::nullopt;
 }
 
-/// The host of rank 0 when the ranks are on several and nobody names it.
+/// The host of rank 0, if the ranks are on several hosts and no setting names it.
 std::optional<std::string> first_host(const Lookup& lookup) {
   if (!in_slurm_step(lookup)) return std::nullopt;
   for (const char* name : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"}) {
@@ -78,7 +78,7 @@ std::optional<std::string> first_host(const Lookup& lookup) {
   return lookup("SLURM_LAUNCH_NODE_IPADDR");
 }
 
-/// MASTER_ADDR and MASTER_PORT.
+/// From MASTER_ADDR and MASTER_PORT.
 Status plan_master(const Lookup& lookup, Meeting& meeting) {
   const auto port_text = lookup("MASTER_PORT");
   if (!port_text) return Status(Code::invalid_argument, "MASTER_PORT is not set although MASTER_ADDR is");
@@ -87,12 +87,12 @@ Status plan_master(const Lookup& lookup, Meeting& meeting) {
   meeting.address.host = *lookup("MASTER_ADDR");
   meeting.address.port = port.value();
   if (meeting.address.host.empty()) return Status(Code::invalid_argument, "MASTER_ADDR is empty");
-  // Launchers name this host by the address that others see, even where nobody else takes part.
+  // Launchers name this host by its network address, even if all ranks are on it.
   if (meeting.one_host && !meeting.address.credentials.allow(false, "").ok())
     meeting.address.host = "127.0.0.1";
   if (lookup("TORCHELASTIC_USE_AGENT_STORE") != "True") return {};
 
-  // torchrun's own store listens on MASTER_PORT already. A restarted job is another one.
+  // torchrun's own store already listens on MASTER_PORT. A restarted job counts as another job.
   if (port.value() > 65535 - kPortRange) {
     return Status(Code::invalid_argument,
                   fmt::format("MASTER_PORT={} leaves kolo no port after torchrun's; choose one up to {}",
@@ -106,7 +106,7 @@ Status plan_master(const Lookup& lookup, Meeting& meeting) {
   return {};
 }
 
-/// Neither KOLO_STORE nor MASTER_ADDR: what the launcher lets on.
+/// Without KOLO_STORE and MASTER_ADDR: from the launcher's own variables.
 Status plan_from_launcher(const Launch& launch, const Lookup& lookup, Meeting& meeting) {
   const auto host = meeting.one_host ? std::optional<std::string>("127.0.0.1") : first_host(lookup);
   const auto job = job_name(launch, lookup);
@@ -124,7 +124,7 @@ Status plan_from_launcher(const Launch& launch, const Lookup& lookup, Meeting& m
   return {};
 }
 
-/// The addresses that rank 0 binds, best first: those that the others were told.
+/// The addresses that rank 0 binds, best first: the ones that the other ranks dial.
 Result<std::vector<SocketAddress>> addresses_to_serve(const Meeting& meeting, std::uint16_t port) {
   const std::string& host = meeting.address.host;
   Result<std::vector<SocketAddress>> told = resolve(host, port);
@@ -136,8 +136,8 @@ Result<std::vector<SocketAddress>> addresses_to_serve(const Meeting& meeting, st
   return told;
 }
 
-/// A server, and the host under which its own process reaches it; or the store of this job that another
-/// process serves at the same place.
+/// A server and the host name under which its own process reaches it; or this job's store, if another process
+/// already serves it at the same place.
 struct Serving {
   std::unique_ptr<TcpStoreServer> server = nullptr;
   std::string host = {};
@@ -162,7 +162,7 @@ Result<Serving> serve_at(const Meeting& meeting, std::uint16_t port) {
     ours = ours || is_taken(last);
   }
   if (ours) return last;
-  // The name is not one of this host's own, as behind address translation: then every interface it must be.
+  // The name belongs to no interface of this host, as behind address translation: serve on all interfaces.
   log().info("{} is no address of this host; serving the store on all interfaces, port {}", host, port);
   const auto everywhere = resolve("", port);
   if (!everywhere.ok()) return everywhere.status();
@@ -175,7 +175,7 @@ Result<Serving> serve_at(const Meeting& meeting, std::uint16_t port) {
 }
 
 Result<Serving> serve(const Meeting& meeting, std::chrono::nanoseconds timeout) {
-  constexpr std::chrono::seconds kAnswerTime{1};  // of a server that has just begun
+  constexpr std::chrono::seconds kAnswerTime{1};  // for a server that has just started
   Status last;
   for (int i = 0; i < meeting.address.ports; ++i) {
     StoreAddress at = meeting.address;
@@ -186,7 +186,7 @@ Result<Serving> serve(const Meeting& meeting, std::chrono::nanoseconds timeout) 
     last = serving.status();
     if (last.code() == Code::invalid_argument) return last;
     if (!is_taken(last)) continue;
-    // Where two processes have come as rank 0, both learn it in the store of the first.
+    // Another process may have come as rank 0, too: both find out in the store of the first one.
     auto taken =
         find_store(at, Deadline::after(std::min<std::chrono::nanoseconds>(timeout, kAnswerTime)), timeout);
     if (taken.ok()) return Serving{.taken = std::move(*taken)};
@@ -196,7 +196,7 @@ Result<Serving> serve(const Meeting& meeting, std::chrono::nanoseconds timeout) 
                             tcp_url(meeting.address.host, meeting.address.port), last.message()));
 }
 
-/// Keeps the server for as long as anybody has the store.
+/// Keeps the server alive as long as the store is in use.
 struct ServedStore {
   std::unique_ptr<TcpStoreServer> server;
   std::shared_ptr<Store> store;
@@ -272,15 +272,15 @@ Result<std::shared_ptr<Store>> hold_meeting(const Meeting& meeting, std::chrono:
 }
 
 bool store_outlives_ranks(const Launch& launch) {
-  Launch first = launch;  // the rank that serves, if one does
+  Launch first = launch;  // rank 0, which serves if a rank does
   first.rank = 0;
   const Meeting meeting = plan_meeting(first, config(), job_key(), environment).value_or_throw();
   return meeting.kind != Meeting::Kind::memory && !meeting.serve;
 }
 
 std::shared_ptr<Store> store_from_environment(const Launch& launch, std::chrono::nanoseconds timeout) {
-  // One store for the life of the process, for nobody could tell a second server from the first. Keyed by
-  // rank, since ranks may be threads.
+  // One store for the life of the process, because ranks could not tell a second server from the first. Keyed
+  // by rank, since ranks may be threads.
   struct Entry {
     std::mutex mutex;
     std::shared_ptr<Store> store;
@@ -297,7 +297,8 @@ std::shared_ptr<Store> store_from_environment(const Launch& launch, std::chrono:
     const Meeting meeting = plan_meeting(launch, config(), job_key(), environment).value_or_throw();
     entry.store = hold_meeting(meeting, timeout).value_or_throw();
   }
-  // Counted only once there is a store: who tries again after it has found none meets the others' first call.
+  // Increment only after the store is open, so that a retry uses the same prefix as the other ranks' first
+  // call.
   return make_prefix_store(fmt::format("meeting {}", ++entry.calls), entry.store);
 }
 

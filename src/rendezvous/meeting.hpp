@@ -1,4 +1,4 @@
-// Meeting: where the ranks of a job meet, worked out from the environment without touching the network.
+// Meeting: where the store of a job is, determined from the environment without using the network.
 #pragma once
 
 #include <string>
@@ -15,19 +15,19 @@ struct Meeting {
   enum class Kind { memory, file, tcp };
   Kind kind = Kind::memory;
   std::string path;       ///< file
-  StoreAddress address;   ///< tcp; its credentials name the job where the address may be another job's
+  StoreAddress address;   ///< tcp; its credentials name the job if another job may have the same address
   bool serve = false;     ///< tcp: this process serves
-  bool one_host = false;  ///< tcp: every rank is on this host, so the server need not be seen from others
+  bool one_host = false;  ///< tcp: every rank is on this host, so other hosts need not reach the server
 };
 
-/// `key` is the job's secret. Code::invalid_argument that names the variable to set or to mend.
+/// `key` is the job's secret. Code::invalid_argument names the variable to set or to correct.
 Result<Meeting> plan_meeting(const Launch& launch, const Config& config, const std::string& key,
                              const Lookup& lookup);
 
-/// "tcp://host:port" or "file:///path" into `meeting`.
+/// Parses "tcp://host:port" or "file:///path" into `meeting`.
 Status parse_store_url(const std::string& url, Meeting& meeting);
 
-/// Serves or joins what was planned.
+/// Serves or joins the store of `meeting`.
 Result<std::shared_ptr<Store>> hold_meeting(const Meeting& meeting, std::chrono::nanoseconds timeout);
 
 }  // namespace kolo

@@ -55,7 +55,7 @@ class MemoryStore final : public Store {
   std::string describe() const override { return "memory"; }
 
  private:
-  /// The keys still missing at the end of the wait; returns with the lock held.
+  /// Waits for `keys`; returns those still missing, with the lock held.
   std::vector<std::string> until(const std::vector<std::string>& keys, std::chrono::nanoseconds timeout,
                                  std::unique_lock<std::mutex>& lock) {
     const Deadline deadline = Deadline::after(timeout);

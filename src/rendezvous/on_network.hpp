@@ -1,5 +1,5 @@
-// OnNetwork: a store that ranks reach over the network, and so shows them which interface leads to each
-// other.
+// OnNetwork: a store that ranks reach over the network. Its address shows a rank which interface leads to the
+// other ranks.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace kolo {
 class OnNetwork {
  public:
   virtual ~OnNetwork() = default;
-  /// The name or address under which all ranks know the store's host; empty: there is none.
+  /// The name or address by which all ranks know the store's host; empty if there is none.
   virtual std::string host() const = 0;
 };
 

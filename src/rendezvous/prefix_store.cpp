@@ -7,7 +7,7 @@ namespace {
 
 class PrefixStore final : public Store, public OnNetwork {
  public:
-  /// The prefix's length stands before it, so that ("a", "b/c") and ("a/b", "c") do not meet.
+  /// The prefix is preceded by its length, so that ("a", "b/c") and ("a/b", "c") are different keys.
   PrefixStore(const std::string& prefix, std::shared_ptr<Store> store)
       : prefix_(std::to_string(prefix.size()) + ":" + prefix + "/"), store_(std::move(store)) {}
 

@@ -9,9 +9,10 @@
 namespace kolo {
 namespace {
 
-/// Longest time in which a connection must prove itself.
+/// Longest time in which a connection must authenticate.
 constexpr auto kProofTime = std::chrono::seconds(10);
-/// An honest client sends a request only after the reply to the last, so one frame and what one read brings.
+/// An honest client sends a request only after the reply to the last one: one frame, and what one read
+/// brings.
 constexpr std::size_t kMaxInput = wire::kHeadBytes + wire::kMaxBodyBytes + (1u << 16);
 
 }  // namespace
@@ -40,7 +41,7 @@ bool Session::decrypt(std::string_view bytes) {
       const auto opened = tls_->open(plain);
       if (!opened.ok()) {
         trouble_ = opened.status().message();
-        output_ += std::exchange(tls_->output(), {});  // why, in TLS's words
+        output_ += std::exchange(tls_->output(), {});  // the reason, as a TLS alert
         return false;
       }
       if (opened.value() == 0) break;
@@ -65,7 +66,7 @@ bool Session::advance(Table& table, TimePoint now, bool& changed) {
   if (!trusted_ && !hear_proof(now)) return false;
   for (;;) {
     if (waiting_ && !settle(table, now)) return true;
-    // A client that does not take its replies gets no more of them.
+    // A client that does not read its replies gets no more of them.
     if (!trusted_ || output_.size() > wire::kMaxBodyBytes) return true;
     bool acted = false;
     if (!hear_request(table, now, changed, acted)) return false;
@@ -120,7 +121,7 @@ void Session::serve(Table& table, TimePoint now, bool& changed) {
     case Kind::remove:
       table.remove(items[0]);
       return reply({});
-    default: {  // get and wait: check_request() lets nothing else through
+    default: {  // get and wait: check_request() accepts no other kind
       const auto patience = std::chrono::nanoseconds(std::max<std::int64_t>(request_.number, 0));
       wake_ = patience < TimePoint::max() - now ? now + patience : TimePoint::max();
       awaited_ = items;

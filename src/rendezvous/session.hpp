@@ -1,4 +1,4 @@
-// Session: what a store's server knows and says on one connection, without the socket.
+// Session: the server's side of one connection to a store, without the socket.
 #pragma once
 
 #include <memory>
@@ -14,28 +14,29 @@
 
 namespace kolo {
 
-/// First the handshake, then, where it was agreed on, encryption, then one request after the other. Fed with
-/// whatever bytes a stranger may send; what it holds stays bounded. Not thread-safe.
+/// Runs the handshake, then encryption if both sides agreed on it, then one request after another. A stranger
+/// may send any bytes: the memory that a Session holds stays bounded. Not thread-safe.
 class Session {
  public:
   using TimePoint = Clock::time_point;
 
   Session(const Credentials& credentials, TimePoint now);
 
-  /// Takes bytes in; false when there are more than any honest client sends, or TLS makes nothing of them:
+  /// Takes bytes in. False if there are more than any honest client sends, or TLS cannot decrypt them: then
   /// send output() and drop the connection.
   bool receive(std::string_view bytes);
-  /// Answers what can be answered by now. False: the other side broke the rules; send output() and drop the
-  /// connection. Sets `changed` when the table has changed, so that waiting sessions may have become ready.
+  /// Answers what can be answered now. False if the other side broke the rules: then send output() and drop
+  /// the connection. Sets `changed` if the table has changed, because waiting sessions may be ready then.
   bool advance(Table& table, TimePoint now, bool& changed);
 
   /// Bytes to send; the caller removes what it has sent.
   std::string& output() { return output_; }
   bool trusted() const { return trusted_; }
-  /// Why a client of kolo was not let in; empty: it was, or it is none.
+  /// Why a client of kolo was refused; empty if it was not, or if it is no client of kolo.
   const std::string& trouble() const { return trouble_; }
   bool waiting() const { return waiting_; }
-  /// When advance() must be called at the latest: the end of a wait, or of a stranger's patience.
+  /// The time at which advance() must be called at the latest: the end of a wait, or of the time to
+  /// authenticate.
   TimePoint wake() const { return wake_; }
 
  private:
@@ -54,8 +55,8 @@ class Session {
   bool waiting_ = false;
   std::string input_;
   std::string output_;
-  wire::Message request_;             ///< the one being served
-  std::vector<std::string> awaited_;  ///< its keys not yet seen; only the last is looked up on each change
+  wire::Message request_;             ///< the request being served
+  std::vector<std::string> awaited_;  ///< its keys not yet seen; each change looks up only the last one
   TimePoint wake_;
 };
 

@@ -20,7 +20,7 @@ std::optional<Number> parse(std::string_view text) {
 bool in_slurm_step(const Lookup& lookup) {
   const auto step = lookup("SLURM_STEP_ID");
   if (!step || !lookup("SLURM_PROCID")) return false;
-  // slurm.h: SLURM_INTERACTIVE_STEP, SLURM_BATCH_SCRIPT and their like are 0xfffffffa and up.
+  // slurm.h: SLURM_INTERACTIVE_STEP, SLURM_BATCH_SCRIPT and similar values are 0xfffffffa and up.
   constexpr std::uint64_t kFirstSpecial = 0xfffffff0u;
   const auto number = parse<std::uint64_t>(*step);
   return number && *number < kFirstSpecial;
@@ -34,7 +34,7 @@ std::optional<std::string> first_slurm_host(std::string_view list) {
       list.remove_prefix(1);
       continue;
     }
-    // "[01-04,7]": the first of the first range, digits as they stand, for their leading zeros count.
+    // "[01-04,7]": the beginning of the first range. Its digits stay as they are, with leading zeros.
     const auto close = list.find(']');
     if (close == std::string_view::npos) return std::nullopt;
     const auto first = list.substr(1, list.find_first_of("-,]") - 1);

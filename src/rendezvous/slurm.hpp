@@ -1,4 +1,4 @@
-// Slurm's notations: which process is in a step, node lists and tasks per node.
+// Slurm's notations: whether a process is in a step, node lists, and tasks per node.
 #pragma once
 
 #include <optional>
@@ -9,14 +9,14 @@
 
 namespace kolo {
 
-/// Whether srun started this process as a task of a step. A batch script and an interactive shell of an
-/// allocation carry some of the same variables but are no ranks.
+/// Whether srun started this process as a task of a step. A batch script and an interactive shell have some
+/// of the same variables but are not ranks.
 bool in_slurm_step(const Lookup& lookup);
 
-/// The first host of "node[01-04,7],other" or "a,b"; nullopt when it cannot be read.
+/// The first host of "node[01-04,7],other" or "a,b"; nullopt if the list is malformed.
 std::optional<std::string> first_slurm_host(std::string_view list);
 
-/// The count for node number `node` in "2(x3),1"; nullopt when it cannot be read.
+/// The number of tasks on node number `node` in "2(x3),1"; nullopt if the list is malformed.
 std::optional<int> slurm_tasks_on_node(std::string_view list, int node);
 
 }  // namespace kolo

@@ -46,8 +46,8 @@ bool same_address(const sockaddr_storage& a, const sockaddr_storage& b) {
   return x.sin6_port == y.sin6_port && std::memcmp(&x.sin6_addr, &y.sin6_addr, sizeof(x.sin6_addr)) == 0;
 }
 
-/// A client that keeps dialling a free port of its own host can be given that very port as its own and so
-/// reach itself, which also takes the port from the server it waits for.
+/// A client that keeps dialling a free port of its own host may get that very port as its own and so connect
+/// to itself. This also takes the port from the server that the client waits for.
 bool reached_itself(int fd) {
   sockaddr_storage here{};
   sockaddr_storage there{};
@@ -102,7 +102,7 @@ bool is_numeric_host(const std::string& host) {
 
 Result<std::vector<SocketAddress>> resolve(const std::string& host, std::uint16_t port) {
   if (host.empty()) return std::vector{ipv6_address(in6addr_any, port), ipv4_address(INADDR_ANY, port)};
-  // RFC 6761, section 6.3: loopback without asking. Containers and chroots may lack /etc/hosts.
+  // RFC 6761, section 6.3: loopback without the resolver. Containers and chroots may lack /etc/hosts.
   if (host == "localhost")
     return std::vector{ipv4_address(INADDR_LOOPBACK, port), ipv6_address(in6addr_loopback, port)};
   addrinfo hints{};

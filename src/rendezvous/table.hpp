@@ -1,4 +1,4 @@
-// Table: keys and values in memory, and the limits that every store keeps.
+// Table: keys and values in memory, and the size limits of every store.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@ namespace kolo {
 inline constexpr std::size_t kMaxKeyBytes = 1024;
 inline constexpr std::size_t kMaxValueBytes = 1u << 20;
 
-/// Code::invalid_argument when it is too long.
+/// Code::invalid_argument if it is too long.
 Status check_key(std::string_view key);
 Status check_value(std::string_view value);
 
@@ -25,13 +25,13 @@ std::string quoted(std::string_view key);
 /// Code::timeout: `key` did not appear in the store `where` within `timeout`.
 Status missing_key(std::string_view key, std::string_view where, std::chrono::nanoseconds timeout);
 
-/// What a store holds. Not thread-safe: its owner locks.
+/// The contents of a store. Not thread-safe: its owner locks.
 class Table {
  public:
   void set(const std::string& key, std::string value) { entries_[key] = std::move(value); }
   /// Null when there is none; valid until the next change.
   const std::string* find(const std::string& key) const;
-  /// Code::invalid_argument when the value is not a decimal number or the sum leaves 64 bits.
+  /// Code::invalid_argument if the value is not a decimal number or the sum leaves 64 bits.
   Result<std::int64_t> add(const std::string& key, std::int64_t amount);
   void remove(const std::string& key) { entries_.erase(key); }
   /// Those of `keys` that do not exist, in their order.

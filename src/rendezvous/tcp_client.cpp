@@ -20,12 +20,12 @@
 namespace kolo {
 namespace {
 
-/// How much longer than the server's own timeout we wait for its reply.
+/// How much longer the client waits for a reply than the server waits for the keys.
 constexpr auto kReplyMargin = std::chrono::seconds(10);
-/// Longest time for one connection and its proof, so that a port which swallows everything is passed over.
+/// Longest time for one connection and its handshake, so that a port that never answers is passed over.
 constexpr auto kAttemptTime = std::chrono::seconds(2);
 
-/// An error is this rank's own: it may not speak to others as it is set up.
+/// An error is this rank's own: its settings do not allow it to dial that address.
 Result<Greeting> dial(const StoreAddress& at, const Deadline& deadline) {
   const auto addresses = resolve(at.host, at.port);
   if (!addresses.ok()) return Greeting{{}, false, addresses.status().message()};
@@ -39,12 +39,13 @@ Result<Greeting> dial(const StoreAddress& at, const Deadline& deadline) {
     Greeting now = fd.ok() ? Greeting::exchange(std::move(*fd), at.credentials, attempt)
                            : Greeting{{}, false, fd.status().message()};
     if (now.channel.valid()) return now;
-    if (!last.refused) last = std::move(now);  // a refusal tells more than a closed port
+    if (!last.refused) last = std::move(now);  // a refusal says more than a closed port
   }
   return last;
 }
 
-/// Every operation has a connection of its own, from a pool, so that one that waits holds nobody up.
+/// Each operation in progress has a connection of its own, from a pool, so a waiting operation delays no
+/// other.
 class TcpStore final : public Store, public OnNetwork {
  public:
   TcpStore(StoreAddress address, std::chrono::nanoseconds timeout, Channel first)
@@ -109,7 +110,7 @@ class TcpStore final : public Store, public OnNetwork {
   }
 
   wire::Message ask(const wire::Message& request, std::chrono::nanoseconds timeout) {
-    // The connections are the parent's: the server would take both processes' bytes for one stream.
+    // The connections belong to the parent: the server would take both processes' bytes for one stream.
     if (!home_.is_here()) home_.refusal("this store's connection").throw_if_error();
     wire::check_request(request).throw_if_error();
     Result<wire::Message> reply = exchange(request, Deadline::after(timeout));

@@ -1,4 +1,4 @@
-// Finding a store's server at one port, or at the first of several where it speaks for this job.
+// Finds a store's server at one port, or at the first of several ports where the server belongs to this job.
 #pragma once
 
 #include <cstdint>
@@ -16,16 +16,16 @@ namespace kolo {
 struct StoreAddress {
   std::string host;
   std::uint16_t port = 0;
-  /// Ports from `port` on where the server may be, since it took the first free one. With more than one,
-  /// servers of other jobs and strangers are passed over.
+  /// Number of ports, from `port` on, at which the server may be: it took the first free one. If more than
+  /// one, servers of other jobs and strangers are skipped.
   int ports = 1;
   Credentials credentials = {};
-  /// How the other ranks call the host, where that is not how this one dials it.
+  /// The host's name for the other ranks, if this rank dials another one.
   std::string known_as = {};
 };
 
-/// Tries until the deadline; Code::rendezvous that names the address and why the last attempt failed. A
-/// server that refuses our key is an answer when there is only one port.
+/// Tries until the deadline; Code::rendezvous names the address and the reason of the last failure. If there
+/// is only one port, a server that refuses this rank's key ends the search.
 Result<std::shared_ptr<Store>> find_store(const StoreAddress& address, const Deadline& deadline,
                                           std::chrono::nanoseconds operation_timeout);
 

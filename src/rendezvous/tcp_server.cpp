@@ -22,7 +22,7 @@
 namespace kolo {
 namespace {
 
-/// Connections that have not proved themselves; when there are more, the one with the least time left goes.
+/// Limit of connections that have not authenticated. Beyond it, the one with the least time left is dropped.
 constexpr std::size_t kMaxStrangers = 256;
 constexpr int kMaxWarnings = 5;
 
@@ -86,7 +86,7 @@ class Server final : public TcpStoreServer {
     }
   }
 
-  /// Until the next session's wake(), or the moment to accept again.
+  /// Until the next session's wake(), or until the time to accept again.
   int sleep_ms() const {
     auto next = resume_accept_;
     for (const auto& [fd, connection] : connections_) next = std::min(next, connection.session.wake());
@@ -102,8 +102,8 @@ class Server final : public TcpStoreServer {
         const int error = errno;
         if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) {
           if (drop_stranger(1)) continue;
-          // No descriptors, and all are in good hands: leave callers in the queue for a moment rather than
-          // spin on them.
+          // No descriptors, and all connections are authenticated: leave callers in the queue for a moment
+          // instead of spinning on them.
           watch(EPOLL_CTL_MOD, listener_.get(), 0);
           if (!std::exchange(has_told_of_descriptors_, true)) {
             log().warn("the store cannot take more than {} connections: {} (ulimit -n)", connections_.size(),
@@ -113,7 +113,7 @@ class Server final : public TcpStoreServer {
           return;
         }
         if (would_block(error)) return;
-        continue;  // that one has gone again; the next one may be there
+        continue;  // this caller has gone again; the next one may be there
       }
       if (Status admitted = credentials_.admit(fd.get()); !admitted.ok()) {
         if (admitted.code() != Code::peer_lost) warn_of(fd.get(), admitted.message());
@@ -130,7 +130,7 @@ class Server final : public TcpStoreServer {
     }
   }
 
-  /// Where there are `enough` of them, drops the one with the least time left.
+  /// If there are `enough` unauthenticated connections, drops the one with the least time left.
   bool drop_stranger(std::size_t enough) {
     std::size_t strangers = 0;
     auto oldest = connections_.end();
@@ -169,12 +169,12 @@ class Server final : public TcpStoreServer {
       warn_of(connection.fd.get(), connection.session.trouble());
       const bool spoke = !connection.session.output().empty();
       if (!flush(connection) || !honest) return false;
-      // What was sent makes room for the replies to requests that have already arrived.
+      // Sent output makes room for the replies to requests that have already arrived.
       if (!spoke || connection.blocked) return true;
     }
   }
 
-  /// A rank with a wrong key looks like any stranger; the people of the job should hear of it here too.
+  /// A rank with a wrong key looks like any stranger: warn the users of this job here, too.
   void warn_of(int fd, const std::string& trouble) {
     if (trouble.empty() || warnings_ == kMaxWarnings) return;
     ++warnings_;
@@ -201,14 +201,14 @@ class Server final : public TcpStoreServer {
     return true;
   }
 
-  /// Serves those who waited for a change, and those whose time is over.
+  /// Serves the sessions that waited for a change, and those whose time is over.
   void look_around(bool changed) {
     const auto now = Clock::now();
     if (now >= resume_accept_) {
       resume_accept_ = Session::TimePoint::max();
       watch(EPOLL_CTL_MOD, listener_.get(), EPOLLIN);
     }
-    // A reply can let the next request of the same connection in, which may change the table once more.
+    // A reply can admit the next request of the same connection, which may change the table again.
     bool again = true;
     while (again) {
       again = false;
@@ -227,7 +227,7 @@ class Server final : public TcpStoreServer {
   const Credentials credentials_;
   std::uint16_t port_ = 0;
   ServiceThread thread_;
-  // Only the thread uses what follows.
+  // Only the service thread uses what follows.
   Table table_;
   Connections connections_;
   int warnings_ = 0;

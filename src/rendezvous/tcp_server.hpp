@@ -1,4 +1,4 @@
-// Serving a store at one of several addresses: what serve_tcp_store() and the job's meeting point share.
+// Serves a store at one address; shared by serve_tcp_store() and the job's own store.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace kolo {
 
-/// Serves from a thread of its own; the error is listen_on()'s, or Credentials::allow()'s.
+/// Serves from a thread of its own. The error is that of listen_on() or Credentials::allow().
 Result<std::unique_ptr<TcpStoreServer>> serve_store(const SocketAddress& address,
                                                     const Credentials& credentials);
 

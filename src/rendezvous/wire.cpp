@@ -11,7 +11,7 @@ void put(std::string& out, Number number) {
   for (std::size_t i = 0; i < sizeof(Number); ++i) out += static_cast<char>(bits >> (8 * i));
 }
 
-/// Takes a number off the front; false when there are too few bytes.
+/// Takes a number off the front; false if there are too few bytes.
 template <typename Number>
 bool take(std::string_view& in, Number& number) {
   if (in.size() < sizeof(Number)) return false;
@@ -24,7 +24,7 @@ bool take(std::string_view& in, Number& number) {
   return true;
 }
 
-// One byte shifted by eight has no bits left, and C++ promotes it anyway.
+// A byte shifted by eight keeps no bits, and C++ promotes it before the shift.
 bool take(std::string_view& in, std::uint8_t& number) {
   if (in.empty()) return false;
   number = static_cast<std::uint8_t>(in.front());

@@ -1,4 +1,4 @@
-// Wire: what a store's client and server say to each other once they trust each other.
+// Wire: the protocol between a store's client and its server, after the handshake.
 //
 //   frame    body_bytes:u32 body                                             (little-endian)
 //   body     kind:u8 number:i64 item_count:u32 (item_bytes:u32 item)*
@@ -24,7 +24,7 @@ enum class Kind : std::uint8_t {
   remove = 5,  ///< items: key
   done = 16,   ///< reply; get: the value; add: number is the sum; wait: the keys that are missing
   late = 17,   ///< reply to get: the key did not appear
-  wrong = 18,  ///< reply: the request makes no sense for the key; item: why
+  wrong = 18,  ///< reply: the request is invalid for the key; item: why
 };
 
 struct Message {
@@ -35,23 +35,23 @@ struct Message {
   bool operator==(const Message&) const = default;
 };
 
-/// Counts up when anything here changes, or what ranks that meet put into a store.
+/// Increases with each change here, or to what ranks put into a store while they connect.
 inline constexpr std::uint32_t kVersion = 5;
 inline constexpr std::size_t kHeadBytes = 4;
 inline constexpr std::size_t kMaxItems = 4096;
 /// Room for the largest set(), and for a wait() of kMaxItems keys of ordinary length.
 inline constexpr std::size_t kMaxBodyBytes = kMaxValueBytes + kMaxKeyBytes + 64;
 
-/// The whole frame. The message must respect the limits.
+/// Encodes the whole frame. The message must respect the limits.
 std::string encode(const Message& message);
 
-/// The size of the body that follows these kHeadBytes bytes; an error when it is over the limit.
+/// The size of the body that follows these kHeadBytes bytes; an error if it is over the limit.
 Result<std::size_t> body_bytes(std::string_view head);
 
-/// The inverse of encode() without the head. Every byte must be accounted for.
+/// The inverse of encode(), without the head. An error if bytes are left over.
 Result<Message> decode(std::string_view body);
 
-/// Whether the message is a request with the items that its kind wants, within the limits of a store.
+/// Whether the message is a request with the items of its kind, within the limits of a store.
 Status check_request(const Message& message);
 
 }  // namespace kolo::wire
