@@ -1,4 +1,4 @@
-// Credentials: what a process shows to those it connects to, and what it asks of them.
+// Credentials: what a process shows to the processes that it connects to, and what it requires of them.
 #pragma once
 
 #include <memory>
@@ -10,19 +10,19 @@ namespace kolo {
 
 struct Credentials {
   std::string key = {};                 ///< the job's secret; may be empty
-  std::string job = {};                 ///< tells jobs apart that have the same key, or none
+  std::string job = {};                 ///< distinguishes jobs that have the same key, or none
   std::shared_ptr<const Tls> tls = {};  ///< null: no encryption
   bool insecure = false;                ///< other hosts may connect although there is no key
 
-  /// Code::invalid_argument that says what to set where `address`, which is not on loopback, would be open to
-  /// everybody.
+  /// Code::invalid_argument that says what to set, if `address` is not on loopback and would be open to every
+  /// host.
   Status allow(bool is_loopback, const std::string& address) const;
-  /// Whether what is connected to `fd`, perhaps a process of another user of this host, may go on to the
-  /// handshake. Where there is no key, all connections are on loopback, and the user must be this one.
+  /// Whether the process at the other end of `fd`, perhaps of another user of this host, may go on to the
+  /// handshake. Without a key all connections are on loopback, and the user must be this process's.
   Status admit(int fd) const;
 };
 
-/// With `key` and what else the settings say; Code::invalid_argument where they make no sense.
+/// Credentials with `key` and the other settings; Code::invalid_argument if they make no sense.
 Result<Credentials> make_credentials(const Config& config, std::string key);
 
 }  // namespace kolo

@@ -10,8 +10,8 @@ namespace kolo {
 namespace {
 
 constexpr std::size_t kNonceBytes = 32;
-// "kolo", the kind of message, the version of the handshake: every version begins each message like this, and
-// each refusal with the reason in the next byte, so that other versions are told from strangers.
+// "kolo", the kind of message, the version of the handshake. Every version begins each message like this, and
+// each refusal has the reason in the next byte. So other versions can be told from strangers.
 constexpr std::size_t kMagicBytes = 8;
 constexpr std::string_view kHello = "koloHEL2";
 constexpr std::string_view kChallenge = "koloCHA2";
@@ -88,7 +88,7 @@ std::string Handshake::secret() const {
 Status Handshake::feed(std::span<const std::byte> bytes) {
   if (bytes.size() > wanted()) return Status(Code::rendezvous, "more bytes than the handshake has");
   incoming_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  // At once: messages of other versions may be shorter than the one that is waited for.
+  // Check at once: messages of other versions may be shorter than the expected one.
   if (Status status = check_magic(); !status.ok()) return status;
   if (wanted() > 0) return Status();
   if (done_) return Status(Code::rendezvous, "bytes after the handshake");
@@ -151,7 +151,7 @@ Status Handshake::check_magic() {
                                        kHello.back() + "; all ranks need the same version");
   }
   if (magic != kRefusal) return Status(Code::rendezvous, "a message of the handshake out of turn");
-  if (message.size() == kMagicBytes) return Status();  // the reason is still to come
+  if (message.size() == kMagicBytes) return Status();  // the reason is not here yet
   const char* why = "for a reason that is unknown here";
   switch (static_cast<Reason>(message[kMagicBytes])) {
     case Reason::version:
@@ -199,7 +199,7 @@ Status Handshake::check_introduction() {
   if (theirs > 0x7fffffff) return refuse(Reason::rank, "a rank that cannot be");
   if (dialer_ && static_cast<int>(theirs) != peer_)
     return refuse(Reason::rank, "another rank than the one wanted");
-  peer_ = static_cast<int>(theirs);  // from here on it can be named
+  peer_ = static_cast<int>(theirs);  // from here on errors can name the rank
   if (encryption != me_.encryption) {
     return refuse(Reason::encryption, "it " + words_for(encryption) + " and this rank " +
                                           words_for(me_.encryption) +
@@ -230,10 +230,10 @@ std::string Handshake::refusal_of_user() {
 }
 
 Status Handshake::refuse(Reason reason, const std::string& why) {
-  // As long as the message that the other side waits for.
+  // As long as the message that the other side expects.
   const bool early = !answered_;
   const std::size_t bytes = !dialer_ && early ? kIntroductionBytes + kMacBytes : kConfirmationBytes;
-  if (!(dialer_ && answered_)) outgoing_ = refusal(reason, bytes);  // after welcome nothing is waited for
+  if (!(dialer_ && answered_)) outgoing_ = refusal(reason, bytes);  // none is expected after welcome
   return Status(Code::rendezvous, why);
 }
 

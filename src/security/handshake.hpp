@@ -1,4 +1,4 @@
-// Handshake: two sockets prove to each other who they are before any other byte is believed.
+// Handshake: two sockets authenticate each other before either trusts any other byte.
 #pragma once
 
 #include <cstddef>
@@ -11,60 +11,61 @@
 
 namespace kolo {
 
-/// What comes after the handshake. Both sides must want the same.
+/// The encryption after the handshake. Both sides must want the same.
 enum class Encryption : std::uint8_t {
   none = 0,
   key = 1,           ///< TLS, keyed from the job's key
   certificates = 2,  ///< TLS with given certificates
 };
 
-/// Who this side is.
+/// The identity of this side.
 struct Identity {
   std::string job;  ///< must be the same on both sides
   std::string key;  ///< the job's secret; empty proves only that both speak kolo and mean the same job
   int rank = -1;
   Encryption encryption = Encryption::none;
-  std::uint32_t protocol = 0;  ///< version of what is spoken afterwards; must be the same on both sides
+  std::uint32_t protocol = 0;  ///< version of what follows the handshake; must be the same on both sides
 };
 
 /// Four messages of fixed size: hello (dialer), challenge (acceptor), proof (dialer), welcome (acceptor).
-/// Hello and challenge carry a random nonce, the ranks, what each side will speak, and a digest of the job's
-/// name; every message but hello ends in an HMAC-SHA256 with the job's key over all bytes exchanged so far
-/// and its own, so that nothing can be replayed, moved to another connection or turned back on its sender.
-/// In place of its next message a side may send a refusal with the reason: it proves nothing and serves only
-/// to tell a person on the other side.
+/// Hello and challenge carry a random nonce, the ranks, the protocol of each side, and a digest of the job's
+/// name. Every message but hello ends in an HMAC-SHA256 with the job's key, over all bytes exchanged so far
+/// and the message's own. So no message can be replayed, moved to another connection or sent back to its
+/// sender. In place of its next message a side may send a refusal with the reason. A refusal is not
+/// authenticated; it only informs the user of the other side.
 ///
 /// A state machine without I/O: bytes in, bytes out. Used by one thread at a time.
 class Handshake {
  public:
-  /// No message is longer.
+  /// Length of the longest message.
   static constexpr std::size_t kMostBytes = 160;
 
-  /// The side that connected, and wants rank `peer`.
+  /// The side that connects, to rank `peer`.
   static Handshake dial(const Identity& me, int peer);
-  /// The side that was connected to, by whoever it may be.
+  /// The side that accepts a connection, from any peer.
   static Handshake accept(const Identity& me);
 
-  /// What an acceptor sends to a process of another user, from which it takes nothing, before it closes.
+  /// Sent by an acceptor to a process of another user, from which it reads nothing, before it closes.
   static std::string refusal_of_user();
 
-  /// Bytes that are missing from the message that must come next; 0 when none must come.
+  /// Missing bytes of the next message; 0 if none is expected.
   std::size_t wanted() const { return expected_ - incoming_.size(); }
-  /// Takes at most wanted() bytes. Fails when the other side is not who it must be; then the connection is
-  /// worth nothing, but take_output() may have a refusal to be sent before it is closed.
+  /// Takes at most wanted() bytes. Fails if the other side is not the expected one. Then the connection is
+  /// useless, but take_output() may have a refusal to send before closing it.
   Status feed(std::span<const std::byte> bytes);
-  /// What must be sent now; at most one message, empty when nothing.
+  /// What must be sent now: at most one message, empty if none.
   std::string take_output();
 
-  /// True when both sides have proved themselves (the last output may still be unsent).
+  /// True once both sides have authenticated (the last output may still be unsent).
   bool done() const { return done_; }
-  /// The other side's rank: as claimed until done(), proved after.
+  /// The other side's rank: claimed until done(), authenticated after it.
   int peer() const { return peer_; }
-  /// Whether the other side has said anything sensible yet.
+  /// Whether the other side has sent a valid message yet.
   bool answered() const { return answered_; }
   /// Whether the other side has begun a message of some version of kolo.
   bool began() const { return began_; }
-  /// When done(): 32 bytes that only the two sides of this very connection know (nobody, with an empty key).
+  /// When done(): 32 bytes that only the two sides of this connection know. With an empty key they are no
+  /// secret.
   std::string secret() const;
 
  private:

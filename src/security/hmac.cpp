@@ -18,7 +18,7 @@ std::string hmac(std::string_view key, std::string_view text) {
   if (!::HMAC(::EVP_sha256(), key_data, static_cast<int>(key.size()),
               reinterpret_cast<const unsigned char*>(text.data()), text.size(),
               reinterpret_cast<unsigned char*>(digest.data()), &length)) {
-    throw std::bad_alloc();  // the only way that it fails; a proof of zeros must never be compared
+    throw std::bad_alloc();  // out of memory is the only failure; a MAC of zeros must never be compared
   }
   return digest;
 }

@@ -1,4 +1,4 @@
-// HMAC-SHA256, and comparing secrets without telling by the time it takes how much of them is right.
+// HMAC-SHA256, and a comparison of secrets in constant time.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@ inline constexpr std::size_t kMacBytes = 32;
 /// Thread-safe.
 std::string hmac(std::string_view key, std::string_view text);
 
-/// Whether both are the same; the time depends on their lengths alone.
+/// Whether both are the same. The time depends on their lengths only.
 bool same_secret(std::string_view one, std::string_view other);
 
 }  // namespace kolo

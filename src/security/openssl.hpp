@@ -1,12 +1,13 @@
-// OpenSSL, ready to be used until the process is gone.
+// OpenSSL, usable until the process ends.
 #pragma once
 
 namespace kolo {
 
-/// To be called before anything else of OpenSSL. It would free what it has at exit, ahead of whatever was
-/// made before its first use; but threads that end only with the process's statics, as that of a store does,
-/// still hear from ranks then. The first to use it in a process decides: we say that it shall not. (An
-/// application that has used it before had it freed after all that we make later.) Thread-safe.
+/// Call it before any other function of OpenSSL; it switches off OpenSSL's cleanup at exit. That cleanup
+/// would run before the destructors of objects made before OpenSSL's first use. But some threads end only
+/// with the process's statics, as a store's server does, and still receive from ranks then. The first user of
+/// OpenSSL in a process decides this. (If the application used it earlier, its cleanup runs after all that
+/// kolo makes later is destroyed.) Thread-safe.
 void use_openssl();
 
 }  // namespace kolo

@@ -15,7 +15,7 @@ void fill_random(std::span<std::byte> out) {
     const ssize_t got = ::getrandom(out.data(), out.size(), 0);
     if (got < 0) {
       if (errno == EINTR) continue;
-      // Without randomness there is no authentication, and going on would fake one.
+      // Without randomness there is no authentication: continuing would only pretend to authenticate.
       std::fprintf(stderr, "kolo critical: getrandom: %s: this process ends\n", std::strerror(errno));
       std::abort();
     }

@@ -7,7 +7,7 @@
 
 namespace kolo {
 
-/// Fills `out` with bytes that nobody can predict. Never fails on a kernel that has getrandom(2).
+/// Fills `out` with unpredictable bytes. Never fails on a kernel that has getrandom(2).
 /// Thread-safe.
 void fill_random(std::span<std::byte> out);
 

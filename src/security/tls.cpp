@@ -24,7 +24,7 @@ std::string openssl_error() {
   return reason ? reason : "unknown error";
 }
 
-// --- A BIO whose far side is a TlsStream's buffers. -------------------------------------------------------
+// --- A BIO that reads and writes a TlsStream's buffers. ---------------------------------------------------
 
 struct Buffers {
   const std::vector<std::byte>& input;
@@ -99,7 +99,7 @@ SSL_SESSION* key_session(SSL* ssl) {
 int offer_key(SSL* ssl, const EVP_MD* digest, const unsigned char** name, std::size_t* name_length,
               SSL_SESSION** session) {
   *session = nullptr;
-  if (digest && ::EVP_MD_get_type(digest) != NID_sha256) return 1;  // not a key for this one
+  if (digest && ::EVP_MD_get_type(digest) != NID_sha256) return 1;  // not a key for this hash
   *name = kPskName;
   *name_length = sizeof kPskName;
   *session = key_session(ssl);
@@ -123,12 +123,12 @@ Result<std::shared_ptr<SSL_CTX>> make_context() {
   ::SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
   ::SSL_CTX_set_session_id_context(context.get(), kPskName, sizeof kPskName);
   ::SSL_CTX_set_options(context.get(), SSL_OP_IGNORE_UNEXPECTED_EOF | SSL_OP_NO_RENEGOTIATION);
-  // Without an authority this refuses every certificate, so nobody gets past the key with one.
+  // Until an authority is loaded, every certificate is refused: a certificate cannot replace the key.
   ::SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER | SSL_VERIFY_FAIL_IF_NO_PEER_CERT, nullptr);
   return context;
 }
 
-/// Instead of OpenSSL's own, which asks at the terminal and waits there. Notes that it was asked.
+/// Replaces OpenSSL's own callback, which waits at the terminal. Records that it was called.
 int refuse_passphrase(char*, int, int, void* asked) {
   *static_cast<bool*>(asked) = true;
   return -1;
@@ -239,12 +239,12 @@ Status TlsStream::advance() {
       return failed_ = Status(Code::rendezvous, "TLS was set up without the job's key");
     }
   }
-  if (encryption_ == Encryption::certificates) return confirm();  // a key is bound by itself
+  if (encryption_ == Encryption::certificates) return confirm();  // a key binds the connection by itself
   ready_ = true;
   return {};
 }
 
-/// What only the two who passed the handshake can say about this very TLS connection.
+/// A MAC over this TLS connection that only the two sides of the handshake can compute.
 std::string TlsStream::confirmation(bool by_dialer) const {
   constexpr std::string_view kLabel = "EXPERIMENTAL kolo";
   std::string exported(kMacBytes, '\0');

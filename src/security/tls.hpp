@@ -1,4 +1,4 @@
-// Tls and TlsStream: TLS 1.3 over any stream of bytes, for two sides that have passed the handshake.
+// Tls and TlsStream: TLS 1.3 over any stream of bytes, between two sides that have done the handshake.
 #pragma once
 
 #include <cstddef>
@@ -20,11 +20,11 @@ namespace kolo {
 /// How this process encrypts. Immutable; thread-safe.
 class Tls {
  public:
-  /// An external pre-shared key for each connection, with an ephemeral key exchange (psk_dhe_ke, RFC 8446):
-  /// who learns the job's key later cannot read what was recorded before.
+  /// An external pre-shared key for each connection, with an ephemeral key exchange (psk_dhe_ke, RFC 8446). A
+  /// later leak of the job's key does not decrypt recorded traffic.
   static Result<std::shared_ptr<const Tls>> with_key();
-  /// PEM files. Each side must show a certificate that `authority` has signed; names in it are not looked
-  /// at, since the handshake has proved the rank. Code::invalid_argument that names the file.
+  /// PEM files. Each side must show a certificate that `authority` has signed. Names in it are not checked,
+  /// since the handshake has authenticated the rank. Code::invalid_argument names the file.
   static Result<std::shared_ptr<const Tls>> with_certificates(const std::string& certificate,
                                                               const std::string& private_key,
                                                               const std::string& authority);
@@ -40,21 +40,21 @@ class Tls {
   std::shared_ptr<SSL_CTX> context_;
 };
 
-/// What KOLO_TLS and its fellows ask for; null: no encryption.
+/// By KOLO_TLS and the other KOLO_TLS_ settings; null: no encryption.
 Result<std::shared_ptr<const Tls>> make_tls(const Config& config);
 
 inline Encryption encryption_of(const std::shared_ptr<const Tls>& tls) {
   return tls ? tls->encryption() : Encryption::none;
 }
 
-/// One side of one encrypted connection; bound to the handshake before it, so that neither can be joined
-/// with another connection's. Without I/O: the caller carries bytes between the wire and space() and
-/// output(). After the first error every call returns it. Used by one thread at a time.
+/// One side of one encrypted connection. It is bound to the handshake before it: neither can be combined with
+/// another connection's. Without I/O: the caller moves bytes between the socket and space() and output().
+/// After the first error every call returns it. Used by one thread at a time.
 class TlsStream {
  public:
   /// Longest piece of plaintext that is sealed as one record.
   static constexpr std::size_t kRecordBytes = 16 << 10;
-  /// Then a new key: RFC 8446, section 5.5, allows AES-GCM some 390 GB.
+  /// After this many bytes the key changes: RFC 8446, section 5.5, allows AES-GCM some 390 GB.
   static constexpr std::uint64_t kBytesPerKey = std::uint64_t{64} << 30;
 
   /// `dialer`: this side connected. `secret`: Handshake::secret(), of a handshake with a key.
@@ -63,19 +63,19 @@ class TlsStream {
   ~TlsStream();
   TlsStream(const TlsStream&) = delete;
 
-  /// Where bytes from the wire go; empty as long as open() has not used up those that came before.
+  /// Where received bytes go; empty until open() has used up the earlier ones.
   std::span<std::byte> space();
   void filled(std::size_t bytes) { end_ += bytes; }
-  /// Bytes for the wire; the caller removes what it has sent.
+  /// Bytes to send; the caller removes what it has sent.
   std::string& output() { return output_; }
 
-  /// Goes on with the setting up of the connection, as far as the bytes in space() allow.
+  /// Continues the setup of the connection as far as the bytes in space() allow.
   Status advance();
-  /// True when both sides have proved themselves: from now on data may flow.
+  /// True once both sides have authenticated: from now on data may flow.
   bool ready() const { return ready_; }
-  /// Decrypts at most `into.size()` bytes; 0: more bytes are needed from the wire.
+  /// Decrypts at most `into.size()` bytes; 0: more received bytes are needed.
   Result<std::size_t> open(std::span<std::byte> into);
-  /// Whether bytes that came from the wire wait for open().
+  /// Whether received bytes wait for open().
   bool holds_input() const;
   /// Encrypts all of it into output(). Only when ready().
   Status seal(std::span<const std::byte> data);
@@ -90,13 +90,13 @@ class TlsStream {
   std::string secret_;
   SSL* ssl_ = nullptr;
   std::vector<std::byte> input_;
-  std::size_t begin_ = 0, end_ = 0;  ///< what of input_ is still to be read
+  std::size_t begin_ = 0, end_ = 0;  ///< the part of `input_` that is not read yet
   std::string output_;
-  std::string confirmed_;  ///< what has come of the other side's confirmation
-  bool said_ = false;      ///< our confirmation
+  std::string confirmed_;  ///< the part of the other side's confirmation that has come
+  bool said_ = false;      ///< this side's confirmation is sent
   bool ready_ = false;
   Status failed_;
-  std::uint64_t sealed_ = 0;  // bytes, with this key
+  std::uint64_t sealed_ = 0;  // bytes encrypted with this key
 };
 
 }  // namespace kolo
