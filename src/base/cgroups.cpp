@@ -9,7 +9,7 @@ void for_each_cgroup(const std::filesystem::path& membership, const std::filesys
                      std::string_view controller,
                      const std::function<void(const std::filesystem::path&)>& visit) {
   const std::string name(controller);
-  // In a container the path may be the one outside; the mount is its group then.
+  // In a container the path may be that outside the container: then the mount itself is the group.
   const auto visit_all = [&](std::filesystem::path here, const std::filesystem::path& group) {
     visit(here);
     for (const auto& part : group.relative_path()) visit(here /= part);

@@ -7,9 +7,9 @@
 
 namespace kolo {
 
-/// Calls `visit` with the folder of each group that holds the process for `controller` ("cpu", "memory"), and
-/// of all groups around it; given its /proc/self/cgroup and what is mounted at /sys/fs/cgroup. Folders that
-/// do not exist are visited as well.
+/// Calls `visit` with the folder of the process's group for `controller` ("cpu", "memory"), and of all groups
+/// around it. `membership` is /proc/self/cgroup; `mount` is what is mounted at /sys/fs/cgroup. Also visits
+/// folders that do not exist.
 void for_each_cgroup(const std::filesystem::path& membership, const std::filesystem::path& mount,
                      std::string_view controller,
                      const std::function<void(const std::filesystem::path&)>& visit);

@@ -34,7 +34,7 @@ Number number(const char* name, Number fallback, Number lowest, Number highest) 
   return parsed;
 }
 
-/// A file of this user's settings; "none" where there is no home.
+/// A file among this user's settings; "none" if the user has no home.
 std::string user_file(const std::string& name) {
   const std::string settings = text("XDG_CONFIG_HOME", "");
   if (!settings.empty()) return settings + "/kolo/" + name;
@@ -46,8 +46,8 @@ std::chrono::nanoseconds seconds(const char* name, double fallback, double lowes
   return std::chrono::nanoseconds(static_cast<std::int64_t>(number(name, fallback, lowest, 1e9) * 1e9));
 }
 
-/// 0 is never. An idle rank on a busy machine takes a while to answer: below the lowest, silence means
-/// nothing.
+/// 0: never. Below the lowest value silence says nothing: an idle rank on a busy machine takes a while to
+/// answer.
 std::chrono::nanoseconds heartbeat() {
   constexpr double kLowest = 0.25;
   const double given = number("KOLO_HEARTBEAT", 5.0, 0.0, 1e9);
@@ -82,7 +82,7 @@ void check_tls(const Config& c) {
   if (any && !c.tls) throw InvalidArgument("KOLO_TLS_CERT is set, but KOLO_TLS is not 1", {});
 }
 
-/// In any case: other libraries write INFO.
+/// Upper or lower case: other libraries write INFO.
 std::string log_level(std::string fallback) {
   constexpr std::string_view kLevels[] = {"trace", "debug", "info", "warn", "error", "off"};
   const std::string given = text("KOLO_LOG", std::move(fallback));

@@ -17,8 +17,8 @@ namespace {
 
 constexpr double kNoQuota = std::numeric_limits<double>::infinity();
 
-/// Of the group itself: cpu.max holds "200000 100000" or "max 100000"; version 1 has a file for each number,
-/// and -1 for no limit.
+/// The quota of the group itself. cpu.max holds "200000 100000" or "max 100000"; version 1 has a file for
+/// each number, and -1 for no limit.
 double quota_of(const std::filesystem::path& group) {
   double quota = -1;
   double period = 0;
@@ -52,8 +52,8 @@ Cores& Cores::operator|=(const Cores& other) {
 
 Cores usable_cores() {
   Cores cores;
-  // The system wants room for all cores that it may ever have, more than one cpu_set_t holds.
-  using Word = unsigned long;  // the mask's, as sched_setaffinity(2) has it
+  // The system call needs room for all cores that the kernel supports, more than one cpu_set_t holds.
+  using Word = unsigned long;  // of the mask, as in sched_setaffinity(2)
   constexpr std::size_t kBits = 8 * sizeof(Word);
   std::array<Word, kMostCores / kBits> own{};
   if (sched_getaffinity(0, sizeof own, reinterpret_cast<cpu_set_t*>(own.data())) == 0) {

@@ -1,4 +1,4 @@
-// The cores that processes may use: by their affinity, and by the quotas of their control groups.
+// The cores that processes may use, by their affinity and by the quotas of their control groups.
 #pragma once
 
 #include <sched.h>
@@ -11,42 +11,43 @@
 
 namespace kolo {
 
-inline constexpr std::size_t kMostCores = 8192;  ///< that Linux can be built for
+inline constexpr std::size_t kMostCores = 8192;  ///< the most that Linux can be built for
 
-/// Of one process or of several together. A value.
+/// The cores of one process, or of several together. A value.
 struct Cores {
-  std::bitset<kMostCores> set;                             ///< by number
-  double quota = std::numeric_limits<double>::infinity();  ///< seconds on cores a second
+  std::bitset<kMostCores> set;                             ///< by core number
+  double quota = std::numeric_limits<double>::infinity();  ///< seconds of core time in a second
 
-  /// How many can be busy all the time; at least 1.
+  /// How many cores can be busy all the time; at least 1.
   int count() const;
-  /// Both processes' cores. They are taken to share one quota, the smaller, as ranks in a container do.
+  /// Both processes' cores. Assumes that they share one quota, the smaller one, as ranks in a container do.
   Cores& operator|=(const Cores& other);
 };
 
-/// Those of the calling thread. Thread-safe.
+/// The cores of the calling thread. Thread-safe.
 Cores usable_cores();
 
-/// Whether a process shares cores with `others`. Those that each are bound to cores of their own do not.
+/// Whether there are more processes than cores, for a process and the `others` that share cores with it.
+/// Processes that are each bound to cores of their own are not crowded.
 bool is_crowded(const Cores& own, const std::vector<Cores>& others);
 
 /// "0-3,8", and with a quota "0-3,8/2.5".
 std::string to_text(const Cores& cores);
 
-/// What to_text() says of them; no cores where the text makes no sense. Never throws.
+/// The inverse of to_text(); no cores if the text makes no sense. Never throws.
 Cores parse_cores(const std::string& text);
 
-/// The smallest quota of the control groups (version 1 or 2) that a process is in and of those around them,
-/// given its /proc/self/cgroup and what is mounted at /sys/fs/cgroup. Infinite without one.
+/// The smallest quota of a process's control groups (version 1 or 2) and of those around them. `membership`
+/// is /proc/self/cgroup; `mount` is what is mounted at /sys/fs/cgroup. Infinite if there is none.
 double cgroup_quota(const std::filesystem::path& membership, const std::filesystem::path& mount);
 
-/// Moves the calling thread to one of `some`; then it may run on all of `mine` again.
+/// Moves the calling thread to a core of `some`; then it may run on all of `mine` again.
 inline void visit_cores(const cpu_set_t& some, const cpu_set_t& mine) {
   if (sched_setaffinity(0, sizeof some, &some) == 0) sched_setaffinity(0, sizeof mine, &mine);
 }
 
-/// Moves the calling thread to one of the cores that it may use, number n of them counted round and round; it
-/// may leave again.
+/// Moves the calling thread to number `n` of the cores that it may use, counted round and round. It may leave
+/// that core later.
 inline void move_to_core(unsigned n) {
   cpu_set_t mine;
   CPU_ZERO(&mine);

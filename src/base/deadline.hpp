@@ -1,4 +1,4 @@
-// Deadline: the moment after which a wait must end with an error.
+// Deadline: the time at which a wait must end with an error.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@ inline double to_seconds(std::chrono::nanoseconds time) {
   return std::chrono::duration<double>(time).count();
 }
 
-/// A point in time that is passed down through nested waits, so that they share one budget. A value; no
-/// thread-safety concerns.
+/// A point in time that nested waits pass down, so that they share one time budget. A value; no thread-safety
+/// concerns.
 class Deadline {
  public:
   static Deadline after(std::chrono::nanoseconds timeout) {

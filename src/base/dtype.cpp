@@ -30,7 +30,7 @@ Float16 to_float16(float value) noexcept {
 
   std::uint32_t half;
   if (magnitude > kFloat32Infinity) {
-    half = 0x7E00 | ((magnitude >> 13) & 0x3FF);  // a quiet NaN with what fits of the payload
+    half = 0x7E00 | ((magnitude >> 13) & 0x3FF);  // a quiet NaN with as much of the payload as fits
   } else if (magnitude >= 0x477FF000) {           // 65520, the tie above the largest finite number
     half = 0x7C00;
   } else if (magnitude < 0x38800000) {  // below 2^-14, the smallest normal number
@@ -52,7 +52,7 @@ float to_float(Float16 value) noexcept {
   if (exponent == 0x7C00) {
     magnitude = shifted | kFloat32Infinity;
   } else if (exponent == 0) {
-    // Put the mantissa under the exponent of 2^-14, whose leading one the subtraction takes away again.
+    // Put the mantissa under the exponent of 2^-14; the subtraction then removes the implicit leading one.
     magnitude = std::bit_cast<std::uint32_t>(std::bit_cast<float>(shifted + 0x38800000) - 0x1p-14f);
   } else {
     magnitude = shifted + 0x38000000;
@@ -62,7 +62,7 @@ float to_float(Float16 value) noexcept {
 
 BFloat16 to_bfloat16(float value) noexcept {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
-  // Rounding could carry a NaN's mantissa into infinity, so NaN is cut short and made quiet.
+  // Rounding could carry a NaN's mantissa into infinity, so a NaN is truncated and made quiet.
   const bool nan = (bits & 0x7FFFFFFF) > kFloat32Infinity;
   const std::uint32_t rounded = nan ? (bits | 0x400000) : bits + 0x7FFF + ((bits >> 16) & 1);
   return BFloat16{static_cast<std::uint16_t>(rounded >> 16)};

@@ -1,5 +1,5 @@
-// FileSizeLimit: a file beyond the process's limit (ulimit -f) is an error, and not the signal that ends the
-// process.
+// FileSizeLimit: turns a file beyond the process's limit (ulimit -f) into an error, instead of the signal
+// that ends the process.
 #pragma once
 
 #include <csignal>
@@ -7,7 +7,7 @@
 
 namespace kolo {
 
-/// While it lives, a call of this thread that would make a file larger than the limit fails with EFBIG alone.
+/// While it exists, a call of this thread that would make a file larger than the limit only fails with EFBIG.
 class FileSizeLimit {
  public:
   FileSizeLimit() {

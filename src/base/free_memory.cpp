@@ -16,21 +16,21 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kUnknown = ~std::uint64_t{0};
 
-/// Of a file that holds one.
+/// The number in a file.
 std::optional<std::uint64_t> number_in(const fs::path& file) {
   std::ifstream in(file);
   std::uint64_t number = 0;
   return in >> number ? std::optional(number) : std::nullopt;
 }
 
-/// None where the file is missing, holds "max", or the number by which version 1 says the same.
+/// Nullopt if the file is missing, or holds "max" or the number that means the same in version 1.
 std::optional<std::uint64_t> limit_in(const fs::path& file) {
   constexpr std::uint64_t kMost = std::uint64_t{1} << 62;
   const auto limit = number_in(file);
   return limit && *limit < kMost ? limit : std::nullopt;
 }
 
-/// Of the lines "NAME NUMBER" or "NAME: NUMBER kB", the sum of those with these names.
+/// Reads lines "NAME NUMBER" or "NAME: NUMBER kB" and sums the numbers of these names.
 std::uint64_t sum_of(const fs::path& file, std::initializer_list<std::string_view> names) {
   std::ifstream in(file);
   std::uint64_t sum = 0;
@@ -45,8 +45,8 @@ std::uint64_t plus(std::uint64_t a, std::uint64_t b) {
   return a < kUnknown - b ? a + b : kUnknown;
 }
 
-/// Of the limit in one file, with the use in another one; kUnknown without a limit. `files`: names in
-/// memory.stat of what counts as used and can be dropped.
+/// What is left of the limit in file `limit`, given the use in file `use`; kUnknown without a limit. `files`:
+/// entries of memory.stat that count as used but can be dropped.
 std::uint64_t left_of(const fs::path& group, const char* limit, const char* use,
                       std::initializer_list<std::string_view> files = {}) {
   const auto most = limit_in(group / limit);

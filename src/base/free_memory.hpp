@@ -1,4 +1,4 @@
-// How much memory a process can still get before the system kills a process for it.
+// How much more memory a process can get before the system kills a process for lack of it.
 #pragma once
 
 #include <cstdint>
@@ -6,15 +6,16 @@
 
 namespace kolo {
 
-/// In bytes, by /proc/meminfo and by the limits of this process's control groups; the largest number where
-/// nothing is known. Swap counts as memory.
+/// In bytes, from /proc/meminfo and the limits of this process's control groups; the largest number if
+/// neither is known. Swap counts as memory.
 std::uint64_t free_memory();
 
-/// What /proc/meminfo says, or a file like it.
+/// The free memory by /proc/meminfo, or by a file of that form.
 std::uint64_t system_free_memory(const std::filesystem::path& meminfo);
 
-/// The least that any group (version 1 or 2) still allows, given /proc/self/cgroup, what is mounted at
-/// /sys/fs/cgroup, and the system's free swap. Files in memory that the system can drop count as free.
+/// The least that any of the process's control groups (version 1 or 2) still allows. `membership` is
+/// /proc/self/cgroup; `mount` is what is mounted at /sys/fs/cgroup; `swap_free` is the system's. Files in
+/// memory that the system can drop count as free.
 std::uint64_t cgroup_free_memory(const std::filesystem::path& membership, const std::filesystem::path& mount,
                                  std::uint64_t swap_free);
 

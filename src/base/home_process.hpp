@@ -1,4 +1,4 @@
-// HomeProcess: the process in which an object was made, and whether this one is a forked child of it.
+// HomeProcess: remembers which process made an object, to detect a forked child of it.
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,21 @@
 
 namespace kolo {
 
-/// A member of what a forked child must not use: fork() copies memory, but no threads, and locks as they are
-/// held at that moment. So the check comes before any lock. It does not see children of clone() and vfork(),
-/// which run no handlers of pthread_atfork() and only call exec.
+/// A member of an object that a forked child must not use. fork() copies memory but no threads, and copies
+/// locks as they are held at that moment, so this check comes before any lock. It does not see children of
+/// clone() and vfork(): those run no handlers of pthread_atfork() and only call exec.
 class HomeProcess {
  public:
   HomeProcess();
 
   /// One load, and no system call.
   bool is_here() const noexcept { return generation_ == current_.generation; }
-  /// Of a forked child that uses `what`: Code::invalid_argument.
+  /// For a forked child that uses `what`: Code::invalid_argument.
   Status refusal(std::string_view what) const;
 
  private:
-  /// Forks between the program's first process and this one. No neighbour on the cache line is written.
+  /// The number of forks between the program's first process and this one. Its cache line holds nothing else,
+  /// so no write invalidates it.
   struct alignas(64) Current {
     Current();
     std::uint64_t generation = 0;

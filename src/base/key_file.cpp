@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kMostBytes = 4096;
 
-/// Empty where nobody but this user, root and a group that root chose can read or change the file.
+/// Empty if only this user, root and a group chosen by root can read or change the file.
 std::string trouble_with(const struct stat& file) {
   if (!S_ISREG(file.st_mode)) return "is no regular file";
   const bool roots = file.st_uid == 0;
@@ -34,7 +34,7 @@ Result<std::string> read_key_file(const std::string& path) {
   const auto wrong = [&](const std::string& why) {
     return Status(Code::invalid_argument, "the key file " + path + " " + why);
   };
-  // Not blocking: it may be a pipe, which the check below refuses.
+  // Not blocking: it may be a pipe, which the check below rejects.
   const UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.valid()) return wrong(std::string("cannot be read: ") + std::strerror(errno));
   struct stat file {};

@@ -1,4 +1,4 @@
-// The job's key from a file that nobody else can read.
+// Reads the job's key from a file that other users cannot read.
 #pragma once
 
 #include <string>
@@ -7,10 +7,10 @@
 
 namespace kolo {
 
-/// The file's bytes without the line end after them. It must be a regular file (links to it are followed) of
-/// this user with mode 0600 or less, or of root and readable by its group at most, as a secret that
-/// Kubernetes mounts with `defaultMode: 0440`; and hold 1 to 4096 bytes. Code::invalid_argument that says
-/// what is wrong with it and how to mend that.
+/// The file's bytes without a line end after them. It must be a regular file (links are followed) of 1 to
+/// 4096 bytes. It must belong to this user, with mode 0600 or less. Or it may belong to root and be readable
+/// by its group at most, as a secret that Kubernetes mounts with `defaultMode: 0440`. Code::invalid_argument
+/// says what is wrong with the file and how to correct it.
 Result<std::string> read_key_file(const std::string& path);
 
 }  // namespace kolo

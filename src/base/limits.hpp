@@ -1,9 +1,10 @@
-// What kolo is made for, at most.
+// Limits that kolo is designed for.
 #pragma once
 
 namespace kolo {
 
-/// Of a group. Each rank keeps some hundred bytes for each other one, and asks the store about all of them.
+/// Ranks of a group. Each rank keeps some hundred bytes for each other rank, and asks the store about all of
+/// them.
 inline constexpr int kMostRanks = 65536;
 
 }  // namespace kolo

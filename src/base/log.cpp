@@ -15,9 +15,9 @@
 namespace kolo {
 namespace {
 
-/// Standard error, but for what it cannot take at once: a terminal that was stopped, or a full pipe, must not
-/// stop a rank that others wait for, nor may a pipe that nobody reads any more end it. The next line says
-/// what is missing.
+/// Writes to standard error only what it takes at once. A stopped terminal or a full pipe must not block a
+/// rank that other ranks wait for. A pipe without a reader must not end the process. The next line that is
+/// written says how many lines were lost.
 class Stderr : public spdlog::sinks::base_sink<std::mutex> {
  private:
   void sink_it_(const spdlog::details::log_msg& line) override {

@@ -5,7 +5,7 @@
 
 namespace kolo {
 
-/// Thread-safe, and never waits: what standard error cannot take at once is left out. Use as
+/// Thread-safe, and never waits: a line that standard error cannot take at once is dropped. Use as
 /// log().info("...").
 spdlog::logger& log();
 

@@ -1,4 +1,4 @@
-// Names of an enumeration's values, in their order: both directions.
+// Converts between the values of an enumeration and their names.
 #pragma once
 
 #include <cstddef>
@@ -7,14 +7,14 @@
 
 namespace kolo {
 
-/// The name of a value; "unknown" for one that has none.
+/// The name of a value; "unknown" if it has none.
 template <typename Enum>
 constexpr std::string_view name_among(std::span<const std::string_view> names, Enum value) noexcept {
   const auto index = static_cast<std::size_t>(value);
   return index < names.size() ? names[index] : "unknown";
 }
 
-/// The inverse. Returns false, and leaves `value` alone, when nothing has this name.
+/// The inverse. Returns false, and does not change `value`, if no value has this name.
 template <typename Enum>
 constexpr bool value_among(std::span<const std::string_view> names, std::string_view name,
                            Enum& value) noexcept {

@@ -26,9 +26,9 @@ namespace {
 struct End {
   int family = AF_UNSPEC;
   in_port_t port = 0;                      // network byte order
-  std::array<std::uint32_t, 4> address{};  // the same; of IPv4 the first word
+  std::array<std::uint32_t, 4> address{};  // network byte order; IPv4 uses the first word
 
-  /// As in /proc/net/tcp and tcp6.
+  /// The format of /proc/net/tcp and tcp6.
   std::string text() const {
     std::string words;
     for (std::size_t i = 0; i < (family == AF_INET ? 1 : address.size()); ++i)
@@ -59,14 +59,14 @@ std::optional<End> end_of(int fd, NameOf name_of) {
   return end;
 }
 
-/// A socket without an inode belongs to no process: it is not accepted yet, or closed. Its user means
-/// nothing.
+/// The owner of a socket. Without an inode it has no process: it is not accepted yet, or closed. Its `user`
+/// means nothing then.
 struct Owner {
   uid_t user = 0;
   std::uint64_t inode = 0;
 };
 
-/// The kernel looks up one socket by its addresses.
+/// Asks the kernel for one socket by its addresses.
 std::optional<Owner> ask_kernel(const End& from, const End& to) {
   const UniqueFd netlink(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
   if (!netlink.valid()) return std::nullopt;
@@ -87,7 +87,7 @@ std::optional<Owner> ask_kernel(const End& from, const End& to) {
   std::memcpy(id.idiag_dst, to.address.data(), sizeof id.idiag_dst);
   id.idiag_cookie[0] = id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
   alignas(nlmsghdr) std::array<char, 8192> reply;
-  // The reply is there when send() returns.
+  // The reply has arrived when send() returns.
   if (::send(netlink.get(), &request, sizeof request, 0) < 0) return std::nullopt;
   const ssize_t got = ::recv(netlink.get(), reply.data(), reply.size(), MSG_DONTWAIT);
   if (got < static_cast<ssize_t>(NLMSG_LENGTH(sizeof(inet_diag_msg)))) return std::nullopt;
@@ -99,7 +99,7 @@ std::optional<Owner> ask_kernel(const End& from, const End& to) {
   return Owner{found.idiag_uid, found.idiag_inode};
 }
 
-/// Where the kernel, or a sandbox, does not answer such questions.
+/// Used if the kernel, or a sandbox, does not answer ask_kernel().
 std::optional<Owner> look_into_table(const End& from, const End& to) {
   std::ifstream table(from.family == AF_INET ? "/proc/net/tcp" : "/proc/net/tcp6");
   const std::string ends = fmt::format(" {} {} ", from.text(), to.text());

@@ -6,9 +6,9 @@
 namespace kolo {
 
 /// Success: the socket at the other end of `fd`, which is connected, is open in this network namespace and
-/// belongs to this process's effective user. Else Code::rendezvous says whose it is, or that nothing
-/// tells, and Code::peer_lost that it has closed. The accepting side's socket has no owner before accept(),
-/// so the dialling side asks after it has received something. Takes some microseconds.
+/// belongs to this process's effective user. Code::rendezvous: it belongs to another user, or the owner is
+/// unknown. Code::peer_lost: it has closed. The accepting side's socket has no owner before accept(), so the
+/// dialling side must have received something before it calls this. Takes some microseconds.
 Status same_user(int fd);
 
 }  // namespace kolo

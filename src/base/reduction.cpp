@@ -18,7 +18,7 @@ std::string_view name_of(ReduceOp op) noexcept {
 }
 
 bool parse_reduce_op(std::string_view name, ReduceOp& out) noexcept {
-  // "custom" alone does not say which.
+  // "custom" alone does not say which reduction.
   return name != name_of(ReduceOp::custom) && value_among(kReduceOpNames, name, out);
 }
 

@@ -1,4 +1,4 @@
-// Reminder: when somebody who waits for long says so.
+// Reminder: the times at which a long wait is logged.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace kolo {
 
-/// Due 10 s after it was made, and 20 s, 40 s and so on. A value; no thread-safety concerns.
+/// Due 10 s after it was made, then at 20 s, 40 s and so on. A value; no thread-safety concerns.
 class Reminder {
  public:
   bool is_due() {

@@ -10,7 +10,7 @@
 namespace kolo {
 namespace {
 
-/// While it lives: a new thread starts with the signals blocked that its maker has blocked.
+/// While it exists, signals are blocked in this thread. A thread made meanwhile inherits that.
 class NoSignals {
  public:
   NoSignals() {
@@ -42,7 +42,7 @@ ServiceThread::ServiceThread(std::function<void()> run) {
 }
 
 ServiceThread::~ServiceThread() {
-  // Of a thread of the parent's nothing may be touched.
+  // In a forked child: the parent's thread object must not be touched.
   if (!home_.is_here()) static_cast<void>(thread_.release());
 }
 

@@ -1,4 +1,4 @@
-// ServiceThread: a thread that the library runs for itself.
+// ServiceThread: a thread that the library runs for its own work.
 #pragma once
 
 #include <functional>
@@ -9,23 +9,23 @@
 
 namespace kolo {
 
-/// Takes none of the program's signals, which are for the program's threads (but those that say what a thread
-/// itself has done, and SIGPROF). A fork has only a picture of it, which ends without waiting for anybody.
+/// Blocks signals, so that the program's threads get them; except SIGPROF and the signals that a thread
+/// causes itself. In a forked child there is only a copy of the object, whose destructor does not wait.
 class ServiceThread {
  public:
   ServiceThread() = default;
-  /// Throws SystemError where the system has no more threads.
+  /// Throws SystemError if the system has no more threads.
   explicit ServiceThread(std::function<void()> run);
   ServiceThread(const ServiceThread&) = delete;
   ServiceThread& operator=(const ServiceThread&) = delete;
   ServiceThread(ServiceThread&&) = default;
   ServiceThread& operator=(ServiceThread&&) = default;
-  /// join() comes first.
+  /// Call join() first.
   ~ServiceThread();
 
-  /// Started by this process, and not joined: what the thread uses is this process's.
+  /// True if this process started the thread and has not joined it.
   bool is_here() const noexcept;
-  /// Waits for its end, if it is here.
+  /// Waits for the thread to end, if is_here().
   void join();
 
  private:

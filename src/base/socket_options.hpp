@@ -1,5 +1,4 @@
-// Options of sockets. Each is an improvement, none a condition: what the system does not know it does
-// without.
+// Options of sockets. Each is an improvement only: an option that the system does not know is ignored.
 #pragma once
 
 #include <netinet/in.h>
@@ -12,8 +11,8 @@ inline void set_option(int fd, int level, int option, int value) {
   ::setsockopt(fd, level, option, &value, sizeof value);
 }
 
-/// Small writes leave at once, and a connection over which nothing moves notices a host that has vanished
-/// within half a minute.
+/// Sends small writes at once. Keep-alive probes notice within half a minute that the host of an idle
+/// connection has vanished.
 inline void tune_connection(int fd) {
   constexpr int kProbeAfterSeconds = 10;  // of silence
   constexpr int kProbeEverySeconds = 5;

@@ -1,4 +1,4 @@
-// Status and Result: how errors travel below the public API, where nothing throws.
+// Status and Result: errors below the public API, where nothing throws.
 #pragma once
 
 #include <chrono>
@@ -13,7 +13,8 @@ namespace kolo {
 
 enum class Code { ok, invalid_argument, mismatch, peer_lost, timeout, rendezvous, system, aborted };
 
-/// Success, or a code with a message for people and the facts for programs. Cheap to copy; success is a null.
+/// Success, or a code with a human-readable message and the facts for programs. Cheap to copy; success is a
+/// null.
 class [[nodiscard]] Status {
  public:
   Status() = default;
@@ -60,7 +61,7 @@ class [[nodiscard]] Result {
   T& operator*() & { return *value_; }
   const T& operator*() const& { return *value_; }
 
-  /// The value, or the typed exception.
+  /// Returns the value, or throws the typed exception.
   T value_or_throw() && {
     status_.throw_if_error();
     return *std::move(value_);

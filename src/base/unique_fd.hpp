@@ -1,4 +1,4 @@
-// UniqueFd: a file descriptor that is closed exactly once, and is none of the three standard ones.
+// UniqueFd: a file descriptor that is closed exactly once, and is never one of the three standard ones.
 #pragma once
 
 #include <fcntl.h>
@@ -12,9 +12,9 @@ namespace kolo {
 class UniqueFd {
  public:
   UniqueFd() = default;
-  /// Owns what the system has just opened, or -1. In a process with a closed standard stream the system gives
-  /// its number to the next file, into which the log or the program's output would go: such a file moves to a
-  /// higher number, or is closed (then errno says why it is not valid()).
+  /// Takes ownership of what the system has just opened, or of -1. If a standard stream is closed, the system
+  /// gives its number to the next file, and the log or the program's output would go there. Such a file moves
+  /// to a higher number or, if that fails, is closed: then errno says why it is not valid().
   explicit UniqueFd(int fd) : fd_(fd > STDERR_FILENO || fd < 0 ? fd : moved(fd)) {}
   UniqueFd(UniqueFd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
   UniqueFd& operator=(UniqueFd&& other) noexcept {

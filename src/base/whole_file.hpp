@@ -1,4 +1,4 @@
-// A file that appears all at once.
+// Writes a file that appears all at once.
 #pragma once
 
 #include <functional>
@@ -9,9 +9,9 @@
 
 namespace kolo {
 
-/// What `write` writes goes beside `path`, and takes its place when all of it is there: a reader sees the old
-/// file or the new one, and an error leaves nothing. What is no plain file, as /dev/stdout, is written as it
-/// is.
+/// Writes to a file beside `path` and renames it when it is complete: a reader sees the old file or the new
+/// one, and an error leaves nothing behind. A `path` that is not a regular file, as /dev/stdout, is written
+/// directly.
 Status write_whole_file(const std::string& path, const std::function<void(std::ostream&)>& write);
 
 }  // namespace kolo

@@ -1,4 +1,4 @@
-// would_block: whether a call on a non-blocking descriptor failed only because it would have had to wait.
+// would_block: whether a call on a non-blocking descriptor failed only because it would have to wait.
 #pragma once
 
 #include <cerrno>
