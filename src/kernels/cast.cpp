@@ -17,7 +17,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class D, class Wide>
 HWY_INLINE hn::Vec<D> nearest(D d, hn::Vec<Wide> v, Wide wide) {
 #if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
-  // Highway's own conversion turns what overflows into the largest finite number here.
+  // On these targets Highway's own conversion turns an overflow into the largest finite number.
   HWY_ALIGN double from[hn::MaxLanes(wide)];
   HWY_ALIGN float to[hn::MaxLanes(d)];
   hn::Store(v, wide, from);
@@ -44,9 +44,9 @@ struct DoubleCodec {
   }
 };
 
-/// float64 on its way to 16 bits. Rounding to nearest twice can go wrong by one; rounding to odd first
-/// (towards zero, with the last bit set when anything was lost) keeps on which side of every tie the number
-/// lay (S. Boldo, G. Melquiond: "Emulation of FMA and correctly rounded sums: proved algorithms using
+/// float64 on its way to 16 bits. Rounding to nearest twice can be wrong by one unit. Rounding to odd first
+/// (towards zero, with the last bit set if anything was lost) preserves on which side of every tie the number
+/// lies (S. Boldo, G. Melquiond: "Emulation of FMA and correctly rounded sums: proved algorithms using
 /// rounding to odd", 2008).
 struct OddDoubleCodec {
   using Stored = double;
@@ -70,7 +70,7 @@ struct OddDoubleCodec {
   }
 };
 
-/// out[i] = in[i], by way of float32 vectors of D's length.
+/// out[i] = in[i], through float32 vectors of D's length.
 template <class From, class To, class D>
 HWY_INLINE void cast_loop(D d, void* out_bytes, const void* in_bytes, std::size_t count) {
   using In = typename From::Stored;

@@ -1,4 +1,4 @@
-// Codecs: how elements travel between memory and the vectors in which they are computed. Per-target header.
+// Codecs: convert elements between memory and the vectors that operations compute with. Per-target header.
 #if defined(KOLO_KERNELS_CODEC_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef KOLO_KERNELS_CODEC_INL_HPP
 #undef KOLO_KERNELS_CODEC_INL_HPP
@@ -15,8 +15,8 @@ HWY_BEFORE_NAMESPACE();
 namespace kolo::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// Vectors of 32 bytes even where there are longer ones. What is bound by memory runs as fast from L1 and L2
-/// with them, and faster from further away: 1.1 times from L3, 1.15 from DRAM (EPYC of the Zen 4 kind).
+/// Vectors of 32 bytes even where longer ones exist. Loops that are bound by memory run as fast with them
+/// from L1 and L2, and faster from further away: 1.1 times from L3, 1.15 from DRAM (EPYC of the Zen 4 kind).
 #if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX3_DL
 template <typename Lane>
 using ShortTag = hn::CappedTag<Lane, 32 / sizeof(Lane)>;
@@ -25,16 +25,15 @@ template <typename Lane>
 using ShortTag = hn::ScalableTag<Lane>;
 #endif
 
-// A codec names what lies in memory (Stored) and what reductions compute with (vectors `D` of Lanes).
+// A codec names the type in memory (Stored) and the type that reductions compute with (vectors `D` of Lanes).
 //   kIsScaled       contributions to an average are scaled first;
-//   Raw<D>          the tag of vectors as they lie in memory;
-//   combine         op(left, right) on such vectors: what a chain of combinations holds in between is what
-//   memory
-//                   would hold, so its result does not depend on how the chain is cut;
-//   decode, encode  one vector of elements to what is computed with, and back;
+//   Raw<D>          the tag of vectors as they are in memory;
+//   combine         op(left, right) on such vectors. Results between two steps of a chain have the bits that
+//                   memory would hold, so the result does not depend on how the chain is cut;
+//   decode, encode  convert one vector of elements to the computing type, and back;
 //   load, store     the same from and to memory. Pointers need no alignment.
 
-/// A vector of elements is as long as one of Lanes.
+/// For codecs whose vector of elements has as many lanes as one of Lanes.
 template <class Codec, typename Element>
 struct Elementwise {
   using Stored = Element;
@@ -56,7 +55,7 @@ struct Elementwise {
   }
 };
 
-/// Elements that are computed as they are.
+/// Elements that are computed in their own type.
 template <typename T>
 struct PlainCodec : Elementwise<PlainCodec<T>, T> {
   using Lane = T;
@@ -71,7 +70,7 @@ struct PlainCodec : Elementwise<PlainCodec<T>, T> {
   }
 };
 
-/// Bytes that are multiplied: no target has an 8-bit product, and the low half of a 16-bit one is the same.
+/// Multiplies bytes: no target has an 8-bit product, and the low half of a 16-bit product is the same.
 struct ByteCodec : Elementwise<ByteCodec, std::uint8_t> {
   using Lane = std::uint16_t;
   using D = hn::ScalableTag<Lane>;
@@ -103,8 +102,8 @@ struct BFloat16Codec : Elementwise<BFloat16Codec, std::uint16_t> {
     return hn::TruncateTo(hn::Rebind<Stored, Tag>(), hn::ShiftRight<16>(chosen));
   }
 
-#if HWY_TARGET != HWY_SCALAR  // which has no vectors of two
-  // A whole vector at a time, the even and the odd elements apart: no element leaves its 32 bits.
+#if HWY_TARGET != HWY_SCALAR  // HWY_SCALAR has no vectors of two
+  // A whole vector at a time, even and odd elements separately: each element stays in its 32 bits.
   template <class Tag>
   using Raw = hn::Repartition<Stored, Tag>;
   template <class Tag, class V, class Op>
@@ -123,8 +122,8 @@ struct BFloat16Codec : Elementwise<BFloat16Codec, std::uint16_t> {
 #endif
 
  private:
-  /// The result in the upper 16 bits. A NaN must come from arithmetic on bfloat16: then the low bits of its
-  /// mantissa are clear, and no carry turns it into something else.
+  /// The result is in the upper 16 bits. A NaN must come from arithmetic on bfloat16. Then the low bits of
+  /// its mantissa are clear, and no carry changes it.
   template <class Tag>
   static HWY_INLINE hn::Vec<hn::RebindToUnsigned<Tag>> rounded(Tag, hn::Vec<Tag> v) {
     const hn::RebindToUnsigned<Tag> du;

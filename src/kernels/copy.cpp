@@ -1,4 +1,4 @@
-// copy(): memcpy, and streaming stores for what does not fit in the cache anyway.
+// copy(): memcpy, and streaming stores for data that does not fit in the cache anyway.
 #include "kernels/kernels.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -18,7 +18,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 void stream_copy(std::uint8_t* out, const std::uint8_t* in, std::size_t bytes) {
   const hn::ScalableTag<std::uint8_t> d;
   const std::size_t n = hn::Lanes(d);
-  // Streaming stores need alignment; whole cache lines leave in one piece.
+  // Streaming stores need alignment; whole cache lines are written in one piece.
   const std::size_t line = n > 64 ? n : 64;
   const std::size_t to_line = (line - reinterpret_cast<std::uintptr_t>(out) % line) % line;
   const std::size_t head = bytes < to_line ? bytes : to_line;
@@ -34,7 +34,7 @@ void stream_copy(std::uint8_t* out, const std::uint8_t* in, std::size_t bytes) {
     hn::Stream(v2, d, out + i + 2 * n);
     hn::Stream(v3, d, out + i + 3 * n);
   }
-  hwy::FlushStream();  // such stores are ordered with nothing else, and another thread may be told next
+  hwy::FlushStream();  // streaming stores are not ordered with others, and another thread may be told next
   if (bytes > i) std::memcpy(out + i, in + i, bytes - i);
 }
 
@@ -45,10 +45,10 @@ HWY_AFTER_NAMESPACE();
 namespace kolo::kernels {
 namespace {
 
-/// Where `in` and `out` fill the cache that a core can use, streaming saves reading `out` before it is
-/// overwritten. Measured (EPYC of the Zen 4 kind, 32 MiB of L3 per core complex, where the C library takes
-/// all the complexes' L3 for one and starts to stream at 240 MiB only): 64 MiB at 1.4 times memcpy, with the
-/// result read afterwards 1.3 times; 4 MiB that are read afterwards at half of memcpy.
+/// When `in` and `out` fill the cache that a core can use, streaming saves reading `out` before it is
+/// overwritten. Measured (EPYC of the Zen 4 kind, 32 MiB of L3 per core complex; the C library counts the L3
+/// of all complexes as one and streams only from 240 MiB up): 64 MiB at 1.4 times memcpy, with the result
+/// read afterwards 1.3 times; 4 MiB that are read afterwards at half of memcpy.
 constexpr std::size_t kStreamingBytes = std::size_t{32} << 20;
 
 }  // namespace

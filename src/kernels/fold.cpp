@@ -1,4 +1,4 @@
-// Folds: many arrays into one, for the sums of shared memory.
+// Folds: many arrays into one, for reductions in shared memory.
 #include "kernels/families.hpp"
 
 #undef HWY_TARGET_INCLUDE
@@ -15,8 +15,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace kolo::kernels::HWY_NAMESPACE {
 
-/// Null for what is rare, and for float16 where converting it takes a dozen instructions: a fused kernel
-/// gains by what it spares the memory, and costs two kilobytes for each instruction set.
+/// Null for rare types and operations, and for float16 if its conversion takes a dozen instructions. A fused
+/// kernel gains by saving memory traffic, and costs two kilobytes for each instruction set.
 FoldFn find_fused(DType dtype, ReduceOp op) {
   switch (dtype) {
     case DType::float32:
@@ -45,7 +45,8 @@ HWY_AFTER_NAMESPACE();
 namespace kolo::kernels {
 namespace {
 
-/// The others: the pairwise kernels, on blocks that stay in the nearest cache.
+/// Types and operations without a fused kernel: the pairwise kernels, on blocks that stay in the nearest
+/// cache.
 void fold_in_blocks(DType dtype, ReduceOp op, void* const* outs, std::size_t out_count,
                     const void* const* ins, std::size_t in_count, std::size_t bytes, std::uint64_t divisor) {
   constexpr std::size_t kBlock = 4096;
@@ -91,7 +92,7 @@ void blockwise(void* const* outs, std::size_t out_count, const void* const* ins,
 
 constexpr std::size_t kBuiltinOps = static_cast<std::size_t>(ReduceOp::custom);
 
-/// By dtype, then by operation.
+/// Indexed by dtype, then by operation.
 template <std::size_t... kIndex>
 constexpr auto every_blockwise(std::index_sequence<kIndex...>) {
   return std::array<FoldFn, sizeof...(kIndex)>{

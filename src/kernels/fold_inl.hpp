@@ -1,5 +1,5 @@
-// The loop under every fold: many arrays into one, each read once, each result written once. Per-target
-// header.
+// The loop of all folds: many arrays into one. Each input is read once and each result written once.
+// Per-target header.
 #if defined(KOLO_KERNELS_FOLD_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef KOLO_KERNELS_FOLD_INL_HPP
 #undef KOLO_KERNELS_FOLD_INL_HPP
@@ -21,7 +21,7 @@ HWY_BEFORE_NAMESPACE();
 namespace kolo::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// What a fold works on.
+/// The arguments of a fold.
 template <typename Stored>
 struct Arrays {
   void* const* outs;
@@ -34,12 +34,12 @@ struct Arrays {
   const Stored* in(std::size_t index) const { return static_cast<const Stored*>(ins[index]); }
 };
 
-/// Of an input: leaves it.
+/// Leaves an input unchanged.
 struct AsItIs {};
 
-/// Combines with `op`, and with `last` the last time: they differ for an average. What is read goes through
-/// `first`. All inputs of an element are read before any output of it is written, so that these may be the
-/// same arrays.
+/// Combines with `op`, the last time with `last`: they differ for an average. Inputs go through `first`. All
+/// inputs of an element are read before any output of it is written, so outputs may be the same arrays as
+/// inputs.
 template <class Codec, class Op, class Last, class First = AsItIs>
 class Fold {
   using Stored = typename Codec::Stored;
@@ -70,8 +70,8 @@ class Fold {
     }
   }
 
-  // Four vectors of an array: enough in flight, few enough for the registers of every target. They are
-  // variables of the loops and not a struct, since vectors of SVE have no size and cannot be members.
+  // Four vectors of an array: enough loads in flight, few enough for the registers of every target. They are
+  // variables of the loops and not a struct, because SVE vectors have no fixed size and cannot be members.
   static HWY_INLINE void load(const Stored* from, V& a, V& b, V& c, V& d, First first) {
     const D tag;
     const Raw raw;
@@ -101,10 +101,10 @@ class Fold {
     d = Codec::combine(tag, d, other_d, operation);
   }
 
-  /// Four vectors at a time; returns how many elements it did.
+  /// Four vectors at a time; returns the number of elements done.
   static constexpr bool kFewApart = sizeof(Stored) == sizeof(typename Codec::Lane);
   HWY_INLINE std::size_t whole_steps(const Arrays<Stored>& arrays) const {
-    // Where nothing is converted, the loops for few arrays are up to 1.3 times as fast within the caches.
+    // Without conversion, the loops for few arrays are up to 1.3 times as fast within the caches.
     if constexpr (kFewApart) {
       if (arrays.out_count == arrays.in_count) {
         switch (arrays.in_count) {
@@ -122,8 +122,8 @@ class Fold {
     return many(arrays);
   }
 
-  /// As many outputs as inputs, and few: all the pointers stay in registers. `kMiddle`: all inputs but the
-  /// first and the last.
+  /// For as many outputs as inputs, and few of them: all pointers stay in registers. `kMiddle`: all inputs
+  /// except the first and the last.
   template <std::size_t... kAll, std::size_t... kMiddle>
   HWY_NOINLINE std::size_t few(const Arrays<Stored>& arrays, std::index_sequence<kAll...>,
                                std::index_sequence<kMiddle...>) const {
@@ -132,7 +132,7 @@ class Fold {
     const Stored* const ins[] = {arrays.in(kAll)...};
     const std::size_t count = arrays.count;
     const std::size_t step = 4 * hn::Lanes(Raw());
-    [[maybe_unused]] const Op op = op_;  // not used for two
+    [[maybe_unused]] const Op op = op_;  // not used for two inputs
     const Last last = last_;
     const First first = first_;
     std::size_t i = 0;
@@ -160,15 +160,15 @@ class Fold {
     return i;
   }
 
-  /// From element `i` on, in shorter and shorter vectors: nothing beyond the arrays is touched.
+  /// From element `i` on, in shorter and shorter vectors: nothing beyond the arrays is read or written.
   HWY_NOINLINE void rest(const Arrays<Stored>& arrays, std::size_t i) const {
     using Lane = typename Codec::Lane;
     const hn::CappedTag<Lane, 1> one;
     const typename Codec::template Raw<decltype(one)> raw;
     i = single_steps(arrays, D(), i);
     i = single_steps(arrays, hn::CappedTag<Lane, 4>(), i);
-    // What is left goes one by one through aligned memory: a lone float is stored as one, which is not
-    // everywhere allowed where a vector is.
+    // The last elements go one by one through aligned memory: a single float may be stored at any address, a
+    // vector not on every target.
     for (; i < arrays.count; ++i) {
       HWY_ALIGN Stored last[hn::MaxLanes(raw)] = {};
       const auto sum = folded(one, arrays.in_count, [&](std::size_t k) HWY_ATTR {
@@ -182,7 +182,7 @@ class Fold {
     }
   }
 
-  /// As long as another vector of `Tag` fits; returns where the next one would begin.
+  /// Repeats while another vector of `Tag` fits; returns where the next one would begin.
   template <class Tag>
   HWY_INLINE std::size_t single_steps(const Arrays<Stored>& arrays, Tag d, std::size_t i) const {
     const typename Codec::template Raw<Tag> raw;
@@ -194,7 +194,7 @@ class Fold {
     return i;
   }
 
-  /// One vector out of each input's, which `vector_of` loads.
+  /// Combines one vector of each input, loaded by `vector_of`.
   template <class Tag, class VectorOf>
   HWY_INLINE auto folded(Tag d, std::size_t in_count, VectorOf vector_of) const {
     const auto taken = [&](std::size_t k) HWY_ATTR { return contribution(d, vector_of(k), first_); };

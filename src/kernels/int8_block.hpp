@@ -14,15 +14,15 @@ inline constexpr std::size_t kInt8Block = 256;
 constexpr std::uint32_t kScaleTail =
     0x7F;  // bits of a float32 that a scale has not: it has 17 significant ones
 constexpr float kLeastScale = std::numeric_limits<float>::min();
-/// The largest of 17 bits of which 127 times is finite.
+/// The largest number of 17 bits whose product with 127 is finite.
 constexpr float kLargestScale = std::bit_cast<float>(
     std::bit_cast<std::uint32_t>(std::numeric_limits<float>::max() / 127.0f) & ~kScaleTail);
 static_assert(127.0 * kLargestScale <= std::numeric_limits<float>::max());
 
-/// The scale of a block, from the bits of its largest magnitude; NaN where that is infinite or NaN.
+/// The scale of a block, from the bits of its largest magnitude; NaN if that is infinite or NaN.
 ///
-/// Numbers become q = x / scale, rounded, and come back as q * scale. What came back gives the same scale and
-/// the same q again:
+/// Numbers become q = x / scale, rounded, and are decoded as q * scale. Decoded numbers have the same scale
+/// and the same q again:
 ///   - q * scale is exact: |q| <= 127 has 7 bits, the scale 17, a float32 24; and nothing is subnormal, since
 ///     the scale is at least the least normal number, nor infinite, since it is at most kLargestScale.
 ///   - Where the scale is between these two, it is the largest magnitude / 127 rounded up, by less than one

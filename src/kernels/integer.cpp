@@ -10,7 +10,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace kolo::kernels::HWY_NAMESPACE {
 
-/// Sums wrap, and so have the same bits with and without a sign.
+/// Sums wrap, so signed and unsigned sums have the same bits.
 ReduceFn find_integer_sum(std::size_t size) {
   switch (size) {
     case 1:
@@ -24,7 +24,7 @@ ReduceFn find_integer_sum(std::size_t size) {
   }
 }
 
-/// So have products.
+/// Products wrap, so signed and unsigned products have the same bits.
 ReduceFn find_integer_product(std::size_t size) {
   switch (size) {
     case 1:

@@ -1,4 +1,4 @@
-// Averages of integers: plain loops, since no target of Highway divides integers.
+// Averages of integers: plain loops, because Highway has no integer division on any target.
 #include <limits>
 #include <type_traits>
 
@@ -23,7 +23,7 @@ class NarrowDivider {
   }
 
  private:
-  bool one_;  // whose inverse, 2^64, does not fit
+  bool one_;  // the inverse, 2^64, does not fit
   std::uint64_t inverse_;
 };
 

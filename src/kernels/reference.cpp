@@ -48,7 +48,7 @@ C multiply(C left, C right) {
   }
 }
 
-/// NaN has no place in an order, so it is asked for first.
+/// A comparison with NaN is always false, so NaN is checked first.
 template <typename C>
 bool is_nan(C value) {
   if constexpr (std::is_floating_point_v<C>) {

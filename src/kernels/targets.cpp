@@ -20,7 +20,7 @@ void allow(std::int64_t targets) {
   hwy::GetChosenTarget().Update(hwy::SupportedTargets());
 }
 
-/// What this CPU can run, whatever use_target() did: asked once, before anything can have changed it.
+/// The targets that this CPU can run, independent of use_target(): read once, before anything can change it.
 std::int64_t runnable() {
   static const std::int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
   return targets;

@@ -1,4 +1,4 @@
-// Targets: the instruction sets that the kernels were compiled for. For tests and benchmarks.
+// Targets: the instruction sets that the kernels are compiled for. For tests and benchmarks.
 #pragma once
 
 #include <string>
@@ -7,14 +7,15 @@
 
 namespace kolo::kernels {
 
-/// Those that were compiled and that this CPU can run, best first: "AVX3", "AVX2", ...
+/// The targets that were compiled and that this CPU can run, best first: "AVX3", "AVX2", ...
 std::vector<std::string> supported_targets();
 
-/// The one whose kernels are looked up now.
+/// The target whose kernels are looked up now.
 std::string current_target();
 
-/// Makes look-ups from now on return the kernels of the named target; an empty name brings the best one back.
-/// False, and no change, when it is not among supported_targets(). Pointers handed out before stay valid.
+/// From now on look-ups return the kernels of the named target; an empty name restores the best one. Returns
+/// false, and changes nothing, if the name is not among supported_targets(). Function pointers handed out
+/// before stay valid.
 bool use_target(std::string_view name);
 
 }  // namespace kolo::kernels

@@ -17,7 +17,7 @@ HWY_BEFORE_NAMESPACE();
 namespace kolo::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-/// The bits of the largest magnitude: as integers they are in order, infinity and NaN above all.
+/// The bits of the largest magnitude. Magnitudes compare as integers; infinity and NaN are the largest.
 HWY_INLINE std::uint32_t largest_magnitude(const float* numbers, std::size_t count) {
   const hn::ScalableTag<std::int32_t> d;
   const std::size_t lanes = hn::Lanes(d);

@@ -1,4 +1,4 @@
-// The loop under every reduction, and the operations that it applies. Per-target header.
+// The loop of all reductions, and the operations that it applies. Per-target header.
 #if defined(KOLO_KERNELS_ZIP_INL_HPP) == defined(HWY_TARGET_TOGGLE)
 #ifdef KOLO_KERNELS_ZIP_INL_HPP
 #undef KOLO_KERNELS_ZIP_INL_HPP
@@ -32,8 +32,8 @@ struct Product {
   }
 };
 
-// Highway leaves open what Min and Max make of NaN, so floating types compare: a NaN on the left is taken,
-// and one on the right wins because every comparison with it fails.
+// Highway does not define Min and Max of NaN, so floating types compare: a NaN on the left is taken, and one
+// on the right wins because every comparison with it fails.
 struct Min {
   template <class V>
   HWY_INLINE V operator()(V left, V right) const {
@@ -66,7 +66,7 @@ struct Average {
   }
 };
 
-/// Of the left one alone.
+/// Scales the left operand; ignores the right one.
 struct Scale {
   float scale;
   template <class V>
@@ -101,7 +101,7 @@ HWY_INLINE void zip(void* out_bytes, const void* left_bytes, const void* right_b
   }
   for (; i + n <= count; i += n) step(i);
 
-  // The rest goes through vectors on the stack: nothing beyond the arrays is touched.
+  // The rest goes through vectors on the stack: nothing beyond the arrays is read or written.
   if (const std::size_t rest = (count - i) * sizeof(Stored); rest != 0) {
     constexpr std::size_t kMost = hn::MaxLanes(raw);
     HWY_ALIGN Stored a[kMost] = {};
