@@ -1,4 +1,4 @@
-// all_gather / direct: each rank sends its part to everyone: one round, for small parts.
+// all_gather / direct: each rank sends its part to all ranks: one round, for small parts.
 #include <utility>
 
 #include "algorithms/algorithm.hpp"

@@ -1,5 +1,4 @@
-// all_reduce / binary_blocks: blocks of powers of two halve among themselves, and smaller ones join larger
-// ones.
+// all_reduce / binary_blocks: blocks of powers of two halve internally; smaller blocks join larger ones.
 #include <algorithm>
 #include <bit>
 #include <utility>
@@ -14,7 +13,7 @@
 namespace kolo {
 namespace {
 
-/// The binary digits of N from the highest on: as many ranks, in their order, are a block.
+/// One block for each binary digit of N that is 1, from the highest on: that many consecutive ranks.
 struct Block {
   int first;
   int size;
@@ -32,16 +31,16 @@ std::vector<Block> blocks_of(int size) {
   return blocks;
 }
 
-/// The chunks that the rank at `place` of a block has in the middle, when its block has halved.
+/// The chunks of the rank at `place` of a block after its block has done the reduce-scatter.
 ChunkRange share(const Block& block, int place, std::uint32_t chunks, BufferName buffer) {
   const auto layers = butterfly_layers(block.seen_from(place), twos(static_cast<std::uint32_t>(block.size)),
                                        chunks, Near::first);
   return layers.empty() ? ChunkRange{buffer, 0, chunks} : layers.back().own(buffer);
 }
 
-/// Until the largest block has everything.
+/// Steps until the largest block has all sums.
 std::uint64_t joining_steps(std::uint64_t n) {
-  std::uint64_t block = n & -n;  // the smallest
+  std::uint64_t block = n & -n;  // the smallest block
   std::uint64_t steps = floor_log2(block);
   for (n -= block; n > 0; n -= block) {
     const std::uint64_t ratio = (n & -n) / block;
@@ -60,7 +59,7 @@ Schedule generate_all_reduce_binary_blocks(const ScheduleSpec& spec) {
   const auto chunks = static_cast<std::uint32_t>(blocks[0].size);
   const auto layers = butterfly_layers(block.seen_from(place), twos(static_cast<std::uint32_t>(block.size)),
                                        chunks, Near::first);
-  // The ranks of the next larger block whose shares make up this one's.
+  // Visits the ranks of the next larger block whose shares make up this rank's share.
   const auto for_each_larger = [&](auto visit) {
     if (b == 0) return;
     for (int other = place; other < blocks[b - 1].size; other += block.size) {
@@ -81,7 +80,8 @@ Schedule generate_all_reduce_binary_blocks(const ScheduleSpec& spec) {
   }
   for_each_larger([&](int rank, ChunkRange part) { builder.send(rank, {held, part.begin, part.count}); });
   for_each_larger([&](int rank, ChunkRange part) { builder.recv(rank, part); });
-  // First those who wait for the whole of it, then one's own block: it takes no longer for oneself.
+  // First send to the smaller block, which waits for the whole share, then gather in this rank's own block.
+  // For this rank the order makes no difference.
   std::vector<ScheduleBuilder::StepId> told;
   if (!is_smallest) told.push_back(builder.send(smaller, own));
   butterfly_all_gather(builder, layers, told);

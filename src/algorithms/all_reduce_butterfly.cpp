@@ -1,5 +1,5 @@
-// all_reduce / butterfly: layers in which groups of d1, d2, ... ranks share out and combine, then the same
-// back.
+// all_reduce / butterfly: groups of d1, d2, ... ranks share out and combine layer by layer, then the same in
+// reverse.
 #include <utility>
 
 #include "algorithms/algorithm.hpp"

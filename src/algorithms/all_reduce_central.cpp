@@ -1,5 +1,4 @@
-// all_reduce / central: rank 0 combines everything in rank order and sends everyone the result: the plain
-// central driver.
+// all_reduce / central: rank 0 combines all data in rank order and sends the result to all ranks.
 #include <utility>
 
 #include "algorithms/algorithm.hpp"

@@ -1,4 +1,5 @@
-// all_reduce / direct: everyone combines its part straight from everyone and sends it straight to everyone.
+// all_reduce / direct: each rank combines its part directly from all ranks and sends it directly to all
+// ranks.
 #include <utility>
 
 #include "algorithms/algorithm.hpp"

@@ -1,5 +1,5 @@
-// all_reduce / double_tree: two binary trees, each for half of the data; who is inner in one is a leaf of the
-// other.
+// all_reduce / double_tree: two binary trees, each for half of the data; a rank that is inner in one is a
+// leaf of the other.
 #include <algorithm>
 #include <utility>
 #include <vector>
@@ -14,16 +14,16 @@ namespace kolo {
 namespace {
 
 struct Message {
-  std::uint32_t step;  ///< in which it goes, if all take equally long
+  std::uint32_t step;  ///< step in which it is sent, if all messages take equally long
   std::uint32_t chunk;
   int peer;
   bool is_up;  ///< towards the root
   bool is_sent;
 };
 
-/// What a rank sends and receives, step by step. Sums go up level by level, the two colours in turns and a
-/// level behind the next, piece after piece; then results go down likewise. Nobody has two messages to send
-/// or two to receive in one step.
+/// The messages of a rank, sorted by step. Sums go up level by level, the two colours in alternate steps,
+/// piece after piece; each level is one round behind the level below it. Then results go down in the same
+/// way. No rank has two messages to send, or two to receive, in one step.
 std::vector<Message> messages_of(const ScheduleSpec& spec, const TwoTrees& trees) {
   const std::uint32_t pieces = chunks_of(spec);
   const auto levels = static_cast<std::uint32_t>(floor_log2(ranks_of(spec)));
@@ -55,9 +55,9 @@ Schedule generate_all_reduce_double_tree(const ScheduleSpec& spec) {
   if (spec.size == 1) builder.copy(output(0, 2 * pieces), input(0, 2 * pieces));
   const TwoTrees trees(spec.size);
   const std::size_t children[] = {trees.children(0, spec.rank).size(), trees.children(1, spec.rank).size()};
-  std::vector<std::size_t> heard(2 * pieces, 0);  // children whose sum of a chunk is in
-  // One send after the other and one receive after the other: else leaves would send all their pieces before
-  // inner ranks come to pass on their first.
+  std::vector<std::size_t> heard(2 * pieces, 0);  // children whose sum of a chunk has arrived
+  // One send after the other and one receive after the other. Otherwise leaves would send all their pieces
+  // before inner ranks pass on their first one.
   std::vector<ScheduleBuilder::StepId> sent;
   std::vector<ScheduleBuilder::StepId> received;
   for (const Message& message : messages_of(spec, trees)) {

@@ -1,5 +1,5 @@
-// all_reduce / hierarchical: sums inside each host, an all_reduce among the first ranks of the hosts, then
-// the result inside each host.
+// all_reduce / hierarchical: sums inside each host, then an all_reduce among the first ranks of the hosts,
+// then the result inside each host.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -30,7 +30,7 @@ std::string across_text(const ScheduleSpec& spec) {
   return spec.arguments.word("across", "ring");
 }
 
-/// "chain+chunks=8": an algorithm with its arguments.
+/// Parses "chain+chunks=8": an algorithm with its arguments.
 Result<Configured> nested(Collective collective, std::string text) {
   std::ranges::replace(text, '+', ':');
   return parse_algorithm(collective, text);
@@ -42,12 +42,12 @@ Result<Configured> across_of(const ScheduleSpec& spec) {
   return nested(Collective::all_reduce, across_text(spec));
 }
 
-/// The ranks of each host; their first ones, the leaders, are in ascending order.
+/// The ranks of each host; the first ranks, the leaders, are in ascending order.
 using Hosts = std::vector<std::vector<int>>;
 
 Hosts hosts_of(const ScheduleSpec& spec) {
   Hosts hosts;
-  std::map<int, std::size_t> known;  // where a host of that number stands
+  std::map<int, std::size_t> known;  // index of the host with that number
   for (int rank = 0; rank < spec.size; ++rank) {
     const int number = spec.hosts.empty() ? 0 : spec.hosts[static_cast<std::size_t>(rank)];
     const auto [host, is_new] = known.try_emplace(number, hosts.size());
@@ -57,7 +57,7 @@ Hosts hosts_of(const ScheduleSpec& spec) {
   return hosts;
 }
 
-/// What `rank` of a host of so many ranks, or of so many leaders, is asked for.
+/// The spec of rank `rank` in a host of `size` ranks, or among `hosts` leaders.
 ScheduleSpec inside_spec(const Configured& inside, std::size_t rank, std::size_t size) {
   return {
       inside.algorithm->collective, static_cast<int>(rank), static_cast<int>(size), 0, inside.arguments, {}};
@@ -78,7 +78,7 @@ Schedule across(const ScheduleSpec& spec, std::size_t rank, std::size_t hosts) {
   return across.algorithm->generate(across_spec(across, rank, hosts));
 }
 
-/// The sizes of hosts on which there is something to do, each once.
+/// The sizes of hosts with more than one rank, each once.
 std::vector<std::size_t> sizes_inside(const Hosts& hosts) {
   std::vector<std::size_t> sizes;
   for (const auto& host : hosts) {
@@ -89,7 +89,7 @@ std::vector<std::size_t> sizes_inside(const Hosts& hosts) {
   return sizes;
 }
 
-/// The fewest chunks that all parts on all ranks can divide into theirs.
+/// The least number of chunks that is a multiple of the chunks of all parts on all ranks.
 std::uint32_t common_chunks(const ScheduleSpec& spec, const Hosts& hosts) {
   std::uint32_t chunks = hosts.size() > 1 ? across(spec, 0, hosts.size()).chunks : 1;
   for (const std::size_t size : sizes_inside(hosts)) {
@@ -108,7 +108,7 @@ bool may_be_across(std::string_view name) {
   return name != "hierarchical" && find_algorithm(Collective::all_reduce, name) != nullptr;
 }
 
-/// Why the text names none that may be there; empty where it does.
+/// Why `text` names no algorithm that is allowed here; empty if it names one.
 std::string unknown(std::string text, std::string_view place, Collective collective,
                     bool (*may_be)(std::string_view)) {
   const std::string name = text.substr(0, text.find('+'));
@@ -178,7 +178,7 @@ Schedule generate_all_reduce_hierarchical(const ScheduleSpec& spec) {
   return compose(spec, common_chunks(spec, hosts), parts);
 }
 
-/// The parts one after the other, the slowest host's each time; all in the same chunks.
+/// The parts one after the other, each at the cost of the slowest host, all in the same chunks.
 StepsAndBytes cost(const ScheduleSpec& spec) {
   const Hosts hosts = hosts_of(spec);
   const std::uint64_t chunks = common_chunks(spec, hosts);
@@ -207,8 +207,8 @@ StepsAndBytes cost(const ScheduleSpec& spec) {
   const bool are_equal =
       std::ranges::all_of(hosts, [&](const auto& host) { return host.size() == hosts.front().size(); });
   const std::uint64_t steps = reduce.steps + between.steps + broadcast.steps;
-  // A host's first rank sends nothing while it sums up. Leaders that start at different times find others
-  // busy: no source bounds what that costs, the sixteenth is what was counted for up to 64 ranks.
+  // A host's first rank sends nothing while it sums up. Leaders that start at different times find other
+  // leaders busy. No source bounds what that costs: the sixteenth is what was counted for up to 64 ranks.
   return {are_equal ? steps : steps + steps / 16, std::max(reduce.sent, between.sent) + broadcast.sent};
 }
 

@@ -1,4 +1,4 @@
-// all_reduce / naive: everyone sends everyone all its data and combines by itself.
+// all_reduce / naive: each rank sends all its data to all ranks; each combines by itself.
 #include <utility>
 
 #include "algorithms/algorithm.hpp"

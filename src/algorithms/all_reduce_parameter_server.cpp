@@ -1,5 +1,5 @@
-// all_reduce / parameter_server: each of S servers combines its share of the data and sends everyone the
-// result.
+// all_reduce / parameter_server: each of S servers combines its share of the data and sends the result to all
+// ranks.
 #include <algorithm>
 #include <array>
 #include <string>
@@ -28,7 +28,7 @@ std::vector<int> spared_in(const ScheduleSpec& spec) {
   return spec.arguments.numbers("spared");
 }
 
-/// The ranks that may serve, in their order.
+/// The ranks that may serve, in ascending order.
 std::vector<int> willing(const ScheduleSpec& spec) {
   const std::vector<int> spared = spared_in(spec);
   std::vector<int> ranks;
@@ -67,8 +67,9 @@ std::string server_objection(const ScheduleSpec& spec) {
   return chunks_objection(spec);
 }
 
-/// Piece after piece, so that what is complete first goes back first, over a link that carries both ways at
-/// once: a rank that does not serve sends the data once and receives it once, whatever the others do.
+/// Piece after piece, so that the piece that is complete first goes back first, over a link that carries both
+/// directions at once. A rank that does not serve sends the data once and receives it once, whatever the
+/// other ranks do.
 Schedule generate_all_reduce_parameter_server(const ScheduleSpec& spec) {
   const std::vector<int> servers = servers_of(spec);
   const std::uint32_t pieces = pieces_of(spec);
@@ -101,8 +102,9 @@ Schedule generate_all_reduce_parameter_server(const ScheduleSpec& spec) {
       builder.recv(server, output(chunk));
       return;
     }
-    // Not straight into the output: in place that would be asked for only after the contribution has left,
-    // and the question would wait behind all other contributions in the link's queue.
+    // Receive into scratch, not straight into the output. In place, the receive would be posted only after
+    // the contribution has left, and its request would wait behind all other contributions in the link's
+    // queue.
     const ChunkRange result = scratch(chunk, output(chunk));
     builder.recv(server, result);
     builder.copy(output(chunk), result);

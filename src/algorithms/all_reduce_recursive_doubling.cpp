@@ -14,7 +14,7 @@ namespace {
 Schedule generate_all_reduce_recursive_doubling(const ScheduleSpec& spec) {
   const Survivors survivors(spec);
   const Group& group = survivors.group();
-  // What comes may not land in what is being sent, not even combined.
+  // Incoming data must not land in memory that is being sent, not even combined.
   const bool exchanges = survivors.survives() && group.size() > 1;
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 1, exchanges ? 1 : 0);
   if (spec.size == 1) builder.copy(output(0), input(0));
@@ -24,7 +24,7 @@ Schedule generate_all_reduce_recursive_doubling(const ScheduleSpec& spec) {
     const int partner = group.place() ^ distance;
     builder.send(group.at(partner), held);
     builder.recv(group.at(partner), incoming);
-    // Both combine in the same order, or their bits would differ.
+    // Both sides combine in the same order, or their bits would differ.
     const bool is_lower = group.place() < partner;
     builder.reduce(output(0), is_lower ? held : incoming, is_lower ? incoming : held,
                    distance * 2 == group.size());

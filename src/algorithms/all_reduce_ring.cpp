@@ -1,5 +1,5 @@
-// all_reduce / ring: reduce-scatter and all-gather around a ring: sends 2(N-1)/N of the data, the least there
-// is.
+// all_reduce / ring: reduce-scatter and all-gather around a ring; sends 2(N-1)/N of the data, the least
+// possible.
 #include <utility>
 
 #include "algorithms/algorithm.hpp"
@@ -15,7 +15,7 @@ Schedule generate_all_reduce_ring(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
   if (spec.size == 1) builder.copy(output(0), input(0));
   const Group ring = ring_order(spec);
-  // Sums travel through output, which nobody needs before: no copy of the input, no scratch.
+  // Partial sums use the output, which holds no needed data yet: no copy of the input, no scratch.
   ring_reduce_scatter(builder, ring, input_of, [](int rank, std::uint32_t) { return output_of(rank); });
   ring_all_gather(builder, ring, output_of(spec.rank), output_of);
   return std::move(builder).finish();

@@ -1,4 +1,4 @@
-// all_reduce / torus: ranks in a grid: reduce-scatter along rows, all_reduce along columns, all-gather along
+// all_reduce / torus: ranks in a grid; reduce-scatter along rows, all_reduce along columns, all-gather along
 // rows.
 #include <array>
 #include <string>
@@ -37,7 +37,7 @@ Schedule generate_all_reduce_torus(const ScheduleSpec& spec) {
   const int column = spec.rank % columns;
   const Group along_row = ranks_from(row * columns, columns, column);
   const Group along_column = ranks_from(column, rows, row, columns);
-  // Each column is given a block of chunks, each rank in it one of them.
+  // Each column has a block of chunks, each rank in it one of them.
   const auto block = [&](BufferName buffer, int rank) {
     return ChunkRange{buffer, part_of(rank % columns * rows), part_of(rows)};
   };

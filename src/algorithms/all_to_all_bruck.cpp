@@ -10,8 +10,8 @@
 namespace kolo {
 namespace {
 
-/// A round sends the parts whose way to their rank has this distance in it: those that lie, counted from
-/// this rank, at places with that bit.
+/// Visits the parts that this round sends: those whose distance to their rank has this bit set. Counted from
+/// this rank, they are at the places with that bit.
 template <typename Visit>
 void for_each_place(int size, int bit, Visit visit) {
   std::uint32_t slot = 0;
@@ -21,8 +21,8 @@ void for_each_place(int size, int bit, Visit visit) {
 }
 
 Schedule generate_all_to_all_bruck(const ScheduleSpec& spec) {
-  // Two packs, one to send and one to receive, of at most N/2 parts each; between the rounds parts wait
-  // in the slots behind.
+  // Two packs of at most N/2 parts each, one to send and one to receive. Between the rounds parts wait in the
+  // slots behind them.
   const std::uint32_t most = part_of(spec.size / 2);
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
                           2 * most + part_of(spec.size));
@@ -43,7 +43,7 @@ Schedule generate_all_to_all_bruck(const ScheduleSpec& spec) {
     for_each_place(spec.size, bit,
                    [&](int place, std::uint32_t slot) { builder.copy(waiting(place), pack(most, slot, 1)); });
   }
-  // Only now, since in place all of input must be out before.
+  // Only at the end: in place, all of the input must have been sent before.
   for (int place = 1; place < spec.size; ++place) {
     builder.copy(output(part_of(before(spec, place))), waiting(place));
   }

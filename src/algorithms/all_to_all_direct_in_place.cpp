@@ -1,5 +1,5 @@
-// all_to_all / direct_in_place: direct exchange where input and output may be one memory: one of each pair
-// uses scratch.
+// all_to_all / direct_in_place: direct exchange where input and output may be one memory; one rank of each
+// pair uses scratch.
 #include <utility>
 
 #include "algorithms/algorithm.hpp"
@@ -10,10 +10,10 @@
 namespace kolo {
 namespace {
 
-/// In place the part that comes from a peer belongs where the part for that peer lies. If both of a pair
-/// waited for their own message to be out before they receive, neither would ever be taken: so the one whose
-/// message goes later, because its way around the ranks is the longer one, receives into scratch; half way
-/// around, where both go at once, both do.
+/// In place, the part from a peer belongs where the part for that peer is. If both ranks of a pair waited for
+/// their own message to leave before they receive, neither message would ever be received. So the rank whose
+/// message is sent later, because its way around the ranks is longer, receives into scratch. Half way around,
+/// both send at the same time and both use scratch.
 bool goes_aside(const ScheduleSpec& spec, int k) {
   return 2 * k <= spec.size;
 }
@@ -21,7 +21,7 @@ bool goes_aside(const ScheduleSpec& spec, int k) {
 Schedule generate_all_to_all_direct_in_place(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
                           part_of(spec.size / 2));
-  // All sends stand before all receives, so that in place no part is overwritten before it is out.
+  // All sends precede all receives, so that in place no part is overwritten before it is sent.
   for (int k = 1; k < spec.size; ++k) builder.send(after(spec, k), input(part_of(after(spec, k))));
   std::uint32_t slot = 0;
   for (int k = 1; k < spec.size; ++k) {

@@ -5,7 +5,7 @@
 namespace kolo {
 namespace {
 
-/// The number at the start of `text`, which it is cut off from; -1 where there is none or it is too large.
+/// Cuts the number off the start of `text`; -1 if there is none or it is too large.
 int take_number(std::string_view& text) {
   int value = -1;
   if (text.empty() || text.front() < '0' || text.front() > '9') return -1;

@@ -1,4 +1,4 @@
-// barrier / dissemination: each rank tells ranks 1, 2, 4, ... after it what it has heard, log2(N) rounds.
+// barrier / dissemination: each rank notifies the ranks 1, 2, 4, ... after it, log2(N) rounds.
 #include <utility>
 #include <vector>
 

@@ -1,4 +1,4 @@
-// barrier / recursive_doubling: pairs at distances 1, 2, 4, ... tell each other what they have heard.
+// barrier / recursive_doubling: pairs at distances 1, 2, 4, ... notify each other.
 #include <bit>
 #include <utility>
 #include <vector>
@@ -12,7 +12,7 @@ namespace {
 
 Schedule generate_barrier_recursive_doubling(const ScheduleSpec& spec) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 0);
-  // Ranks beyond the largest power of two stand behind one that is within it.
+  // A rank beyond the largest power of two is represented by a rank below it.
   const int within = 1 << floor_log2(ranks_of(spec));
   if (spec.rank >= within) {
     builder.notify(spec.rank - within);

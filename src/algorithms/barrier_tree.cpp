@@ -1,4 +1,4 @@
-// barrier / tree: rank 0 hears of everybody over a binomial tree, and releases them over it.
+// barrier / tree: rank 0 waits for all ranks over a binomial tree, then releases them over it.
 #include <utility>
 #include <vector>
 

@@ -5,13 +5,13 @@
 namespace kolo {
 namespace {
 
-/// A way around the ring, and how many hops what goes that way makes.
+/// A direction around the ring, and the number of hops that data makes in that direction.
 struct Way {
   int forward;  // 1: to the next rank, -1: to the one before
   int hops;
 };
 
-/// Both ways together reach every other rank once.
+/// Both directions together reach every other rank once.
 std::array<Way, 2> ways(const Group& ring) {
   return {{{1, ring.size() / 2}, {-1, (ring.size() - 1) / 2}}};
 }
@@ -30,7 +30,7 @@ void bidirectional_ring_reduce_scatter(ScheduleBuilder& builder, const Group& ri
       if (round >= hops) continue;
       if (round == 0) outgoing[i] = own(ring.neighbour(forward * hops));
       builder.send(ring.neighbour(forward), outgoing[i]);
-      const int left = hops - round - 1;  // hops that what comes now has before it
+      const int left = hops - round - 1;  // hops that the incoming sum still has to make
       const int owner = ring.neighbour(forward * left);
       outgoing[i] = sum(owner, received);
       if (left > 0) {

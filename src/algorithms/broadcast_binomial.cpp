@@ -1,4 +1,4 @@
-// broadcast / binomial: a binomial tree: everyone who has the data passes it on, log2(N) rounds.
+// broadcast / binomial: a binomial tree: every rank that has the data passes it on, log2(N) rounds.
 #include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/k_nomial_tree.hpp"

@@ -1,4 +1,4 @@
-// broadcast / chain: every rank hands piece after piece to the next.
+// broadcast / chain: every rank passes piece after piece to the next.
 #include <utility>
 
 #include "algorithms/algorithm.hpp"

@@ -1,4 +1,4 @@
-// broadcast / direct: the root sends to everyone.
+// broadcast / direct: the root sends to all ranks.
 #include <utility>
 
 #include "algorithms/algorithm.hpp"

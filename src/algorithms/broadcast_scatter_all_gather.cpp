@@ -1,4 +1,4 @@
-// broadcast / scatter_all_gather: the root scatters the data over a tree, then its pieces travel around a
+// broadcast / scatter_all_gather: the root scatters the data over a tree, then the pieces travel around a
 // ring.
 #include <utility>
 #include <vector>
@@ -12,7 +12,7 @@
 namespace kolo {
 namespace {
 
-/// The pieces, counted from the root's, that the rank `places` after the root has after the scatter.
+/// The pieces, counted from the root's, that the rank `places` after the root holds after the scatter.
 HalvingTree place_of(const ScheduleSpec& spec, int places) {
   return {places % spec.size, spec.size, 0};
 }
@@ -32,8 +32,8 @@ Schedule generate_broadcast_scatter_all_gather(const ScheduleSpec& spec) {
   for (const HalvingTree::Child& child : tree.children) {
     sent.push_back(builder.send(rank_of(child.rank), pieces(child.begin, child.end)));
   }
-  // The ring waits for the scatter, without which others have nothing to pass on. Nobody is sent what it has
-  // already.
+  // A rank's ring sends wait for its scatter sends: without the scatter, other ranks have nothing to pass on.
+  // No rank is sent a piece that it already has.
   const auto lacks = [](const HalvingTree& who, int piece) { return piece < who.begin || piece >= who.end; };
   for (int round = 0; round + 1 < spec.size; ++round) {
     const int outgoing = (v - round + spec.size) % spec.size;

@@ -9,7 +9,7 @@
 namespace kolo {
 namespace {
 
-/// Largest first.
+/// The prime factors of n, largest first.
 std::vector<int> prime_factors(int n) {
   std::vector<int> result;
   for (int p = 2; p <= n / p; ++p) {

@@ -22,14 +22,14 @@ inline constexpr std::string_view kButterflySource =
     "H. Zhao, J. Canny: Kylix: A sparse allreduce for commodity clusters, ICPP 2014, section 3, on dense "
     "data";
 
-/// Of the algorithms that have the parameter `degrees`. The fewest steps are the sum of (p - 1) over the
-/// prime factors p of N, in any order; largest first, because in Kylix sparse data shrink most where they
-/// are shared out widest.
+/// For algorithms with the parameter `degrees`. The fewest steps are the sum of (p - 1) over the prime
+/// factors p of N, in any order. Largest first: in Kylix, sparse data shrink most where they are shared out
+/// among most ranks.
 std::vector<int> butterfly_degrees(const ScheduleSpec& spec);
 std::string butterfly_objection(const ScheduleSpec& spec);
-std::uint64_t butterfly_steps(const ScheduleSpec& spec);  ///< of one half
+std::uint64_t butterfly_steps(const ScheduleSpec& spec);  ///< of one half: reduce-scatter or all-gather
 
-/// 2, 2, ..., whose product is `size`, a power of two.
+/// 2, 2, ..., with the product `size`, a power of two.
 std::vector<int> twos(std::uint32_t size);
 
 /// One layer: a block of chunks that all members hold is shared out among them.
@@ -44,26 +44,26 @@ struct ButterflyLayer {
   std::uint32_t own_begin() const { return own(BufferName::input).begin; }
 };
 
-/// Which layer has the neighbours in its groups. The first: what is combined is always a run of neighbours,
-/// in their order, and the member at place i ends with the chunks of i's digits reversed. The last: the
-/// member at place i ends with the i-th chunks, in order.
+/// The layer whose groups consist of neighbours. First: each combined value is always a run of neighbours in
+/// their order, and the member at place i ends with the chunks of i's digits reversed. Last: the member at
+/// place i ends with the i-th chunks, in order.
 enum class Near : std::uint8_t { first, last };
 
-/// This rank's layers: the group's size is the product of the degrees and divides `chunks`. Degrees of 1
-/// give no layer.
+/// This rank's layers. The size of the group is the product of the degrees and divides `chunks`. A degree of
+/// 1 gives no layer.
 std::vector<ButterflyLayer> butterfly_layers(const Group& everyone, const std::vector<int>& degrees,
                                              std::uint32_t chunks, Near near);
 
 /// Slots of scratch that butterfly_reduce_scatter() needs.
 std::uint32_t butterfly_scratch(const std::vector<ButterflyLayer>& layers);
 
-/// Layers with Near::first. Starts with all chunks in `held` (input, or what output holds by then), ends with
-/// the last layer's own part in output, combined in the order of the group.
+/// Needs layers made with Near::first. Starts with all chunks in `held` (input, or output if it holds data
+/// already). Ends with the last layer's own part in output, combined in the order of the group.
 void butterfly_reduce_scatter(ScheduleBuilder& builder, const std::vector<ButterflyLayer>& layers,
                               BufferName held, bool completes = true);
 
-/// The layers backwards: starts with the last layer's own part in output, ends with all chunks there. Sends
-/// nothing before the steps `first`.
+/// Runs the layers in reverse. Starts with the last layer's own part in output, ends with all chunks there.
+/// Sends nothing before the steps `first`.
 void butterfly_all_gather(ScheduleBuilder& builder, const std::vector<ButterflyLayer>& layers,
                           ScheduleBuilder::After first = {});
 

@@ -13,24 +13,25 @@ namespace kolo {
 inline constexpr std::string_view kCirculantSource =
     "J. L. Traff: Optimal, non-pipelined reduce-scatter and allreduce algorithms, 2024, algorithms 1 and 2";
 
-/// Works in scratch, which it lays out as the N chunks are from the rank's own on, around the end: slot i
-/// belongs to the i-th rank after this one. So whatever a message carries is one piece of memory. The skips
-/// are N/2, N/4, ..., 1, each half of the one before, rounded up.
+/// Works in scratch. Its slots have the N chunks in order from this rank's own, around the end: slot i
+/// belongs to the i-th rank after this one. So each message is one contiguous piece of memory. The skips are
+/// N/2, N/4, ..., 1, each half of the one before, rounded up.
 class Circulant {
  public:
-  /// `chunks`: the buffer that has N of them.
+  /// `chunks`: the buffer that has N chunks.
   Circulant(ScheduleBuilder& builder, const ScheduleSpec& spec, BufferName chunks);
 
   /// Slots [begin, end).
   ChunkRange slots(int begin, int end) const;
-  /// All chunks of input to scratch.
+  /// Copies all chunks of input to scratch.
   void load();
-  /// ceil(log2 N) rounds: who holds sums for the s' ranks from itself on sends those for the farther half of
-  /// them to the rank s'/2 (rounded up) after it. The whole of its own chunk ends in `to`.
+  /// ceil(log2 N) rounds. A rank that holds sums for the s' ranks from itself on sends the sums for the
+  /// farther half of them to the rank s'/2 (rounded up) after it. The complete sum of its own chunk ends in
+  /// `to`.
   void reduce_scatter(ChunkRange to);
-  /// The same backwards: starts with slot 0, ends with all chunks in scratch.
+  /// The reverse: starts with slot 0, ends with all chunks in scratch.
   void all_gather();
-  /// All chunks from scratch to output.
+  /// Copies all chunks from scratch to output.
   void store();
 
  private:

@@ -9,11 +9,11 @@
 namespace kolo {
 namespace {
 
-/// Where a part's chunks lie in the memory of the whole.
+/// Maps a part's chunks to the memory of the whole schedule.
 class Embedding {
  public:
-  /// `scale` chunks of the whole make one of the part's. The part's slots that are all alike are the first of
-  /// the whole's, those that are laid out like chunks begin at `laid_out`.
+  /// `scale` chunks of the whole make one of the part's. The part's slots that are all alike are the first
+  /// slots of the whole. Slots that are laid out like chunks begin at `laid_out`.
   Embedding(const Part& part, std::uint32_t scale, std::uint32_t laid_out)
       : input_(part.input), scale_(scale), alike_(alike_slots(part.schedule)), laid_out_(laid_out) {}
 
@@ -34,7 +34,7 @@ class Embedding {
 };
 
 void splice(ScheduleBuilder& builder, const Part& part, const Embedding& embed) {
-  std::vector<ScheduleBuilder::StepId> ids;  // of the part's steps, in the whole
+  std::vector<ScheduleBuilder::StepId> ids;  // of the part's steps, in the whole schedule
   for (const Step& step : part.schedule.steps) {
     std::vector<ScheduleBuilder::StepId> waits_for;
     for (const std::uint32_t before : part.schedule.dependencies_of(step)) waits_for.push_back(ids[before]);

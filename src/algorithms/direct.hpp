@@ -1,4 +1,4 @@
-// The two halves of a direct exchange, which all_reduce, reduce_scatter and all_gather share.
+// The two halves of a direct exchange, shared by all_reduce, reduce_scatter and all_gather.
 #pragma once
 
 #include "algorithms/algorithm.hpp"
@@ -6,11 +6,11 @@
 
 namespace kolo {
 
-/// Everyone sends every other rank that one's chunk of input; out = chunk `rank`, combined in rank order.
-/// Needs received_scratch(size) slots.
+/// Each rank sends every other rank the chunk of input that belongs to it. out = chunk `rank`, combined in
+/// rank order. Needs received_scratch(size) slots.
 void direct_reduce_scatter(ScheduleBuilder& builder, const ScheduleSpec& spec, ChunkRange out);
 
-/// Everyone sends its chunk, `own`, to every other rank; the others' end in output.
+/// Each rank sends its chunk, `own`, to every other rank. The chunks of the other ranks end in output.
 void direct_all_gather(ScheduleBuilder& builder, const ScheduleSpec& spec, ChunkRange own);
 
 }  // namespace kolo

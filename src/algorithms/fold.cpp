@@ -37,7 +37,7 @@ void fold_received(ScheduleBuilder& builder, const Group& group, ChunkRange out,
   ChunkRange left = group.place() == 0 ? own : received(0);
   for (int place = 1; place <= last; ++place) {
     const bool is_own = place == group.place();
-    // What comes before its own may not lie in `out`, which in place still holds its own.
+    // A sum of earlier contributions must not be in `out`: in place, `out` still holds this rank's own.
     const ChunkRange sum = place < group.place() ? left : out;
     builder.reduce(sum, left, is_own ? own : received(place), completes && place == last);
     left = sum;

@@ -1,4 +1,4 @@
-// The left fold in rank order: how the rank-ordered algorithms combine contributions at one rank.
+// The left fold in rank order: how rank-ordered algorithms combine contributions at one rank.
 #pragma once
 
 #include "algorithms/algorithm.hpp"
@@ -7,15 +7,15 @@
 
 namespace kolo {
 
-/// Slots of scratch that fold_in_rank_order() needs on `rank`, of the size of one contribution: what comes
-/// before its own may not lie in `out`, which in place still holds its own.
+/// Slots of scratch, of the size of one contribution, that fold_in_rank_order() needs on `rank`. A sum of
+/// earlier contributions must not be in `out`: in place, `out` still holds this rank's own.
 constexpr std::uint32_t fold_scratch(int rank) {
   return rank > 1 ? 1 : 0;
 }
 
-/// out = ((rank 0 op rank 1) op rank 2) op ...: receives one message from every other rank; `own` is this
-/// rank's contribution. The same association whoever folds, so all algorithms that fold give the same
-/// bits.
+/// out = ((rank 0 op rank 1) op rank 2) op ... Receives one message from every other rank; `own` is this
+/// rank's contribution. The association is the same on every rank that folds, so all algorithms that fold
+/// give the same bits.
 void fold_in_rank_order(ScheduleBuilder& builder, const ScheduleSpec& spec, ChunkRange out, ChunkRange own);
 
 /// Slots of scratch that fold_received() needs for contributions of `chunks` chunks.
@@ -23,10 +23,10 @@ constexpr std::uint32_t received_scratch(int group_size, std::uint32_t chunks = 
   return static_cast<std::uint32_t>(group_size - 1) * chunks;
 }
 
-/// The same left fold where everybody receives from everybody: each message has slots of its own, from
-/// `first_slot` on, so that nobody waits for a turn, and they come from the nearest rank before first, as all
-/// send to the nearest after first. In the order of the group; `completes` as of a step. A group of one
-/// copies.
+/// The same left fold for algorithms in which all ranks receive from all ranks, in the order of the group.
+/// Each message has slots of its own, from `first_slot` on, so no rank waits for a free slot. Messages are
+/// received from the nearest rank before this one first, as each rank sends to the nearest rank after it
+/// first. `completes`: see Step. A group of one copies.
 void fold_received(ScheduleBuilder& builder, const Group& group, ChunkRange out, ChunkRange own,
                    bool completes = true, std::uint32_t first_slot = 0);
 

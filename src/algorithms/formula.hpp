@@ -1,4 +1,4 @@
-// What closed forms are made of.
+// Helpers for closed forms.
 #pragma once
 
 #include <bit>
@@ -11,7 +11,7 @@ namespace kolo {
 constexpr std::uint64_t ranks_of(const ScheduleSpec& spec) {
   return static_cast<std::uint64_t>(spec.size);
 }
-/// 0 for 1.
+/// floor_log2(1) is 0.
 constexpr std::uint64_t floor_log2(std::uint64_t n) {
   return static_cast<std::uint64_t>(std::bit_width(n) - 1);
 }

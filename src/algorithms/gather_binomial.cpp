@@ -1,4 +1,4 @@
-// gather / binomial: ranks gather the parts of their subtree and hand them on together, log2(N) rounds.
+// gather / binomial: ranks gather the parts of their subtree and pass them on together, log2(N) rounds.
 #include <utility>
 
 #include "algorithms/algorithm.hpp"
@@ -15,9 +15,9 @@ Schedule generate_gather_binomial(const ScheduleSpec& spec) {
   const bool is_root = spec.rank == spec.root;
   const bool holds_others = !is_root && !tree.children.empty();
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
-  // Scratch is laid out as the parts are, so that those of a subtree are one message there too.
+  // Scratch is laid out as the parts are, so that the parts of a subtree are one message there too.
   if (holds_others) builder.lay_scratch_like(output(part_of(tree.begin), part_of(tree.end - tree.begin)));
-  // Where the parts of ranks begin .. end lie.
+  // The memory of the parts of ranks begin .. end.
   const auto parts = [&](int begin, int end) {
     const ChunkRange range = output(part_of(begin), part_of(end - begin));
     return is_root ? range : scratch(part_of(begin - tree.begin), range);

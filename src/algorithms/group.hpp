@@ -1,4 +1,4 @@
-// Group: ranks that work together, in an order, and this rank's place among them.
+// Group: ranks that work together, in order, and this rank's place among them.
 #pragma once
 
 #include <utility>
@@ -25,14 +25,14 @@ class Group {
   int place_;
 };
 
-/// Ranks first, first + stride, ..., `count` of them, of which this one is at `place`.
+/// Ranks first, first + stride, ..., `count` of them; this rank is at `place`.
 inline Group ranks_from(int first, int count, int place, int stride = 1) {
   std::vector<int> ranks(static_cast<std::size_t>(count));
   for (std::size_t i = 0; i < ranks.size(); ++i) ranks[i] = first + static_cast<int>(i) * stride;
   return {std::move(ranks), place};
 }
 
-/// All ranks in their order.
+/// All ranks in ascending order.
 inline Group everybody(const ScheduleSpec& spec) {
   return ranks_from(0, spec.size, spec.rank);
 }

@@ -1,17 +1,18 @@
-// HalvingTree: a rank's place in the tree of scatter and gather, in which every subtree is a range of ranks.
+// HalvingTree: a rank's place in the tree of scatter and gather, where every subtree is a range of ranks.
 #pragma once
 
 #include <vector>
 
 namespace kolo {
 
-/// The root holds the parts of all ranks. Whoever holds a range of n parts, its own among them, keeps
-/// ceil(n/2) of them and leaves the rest, on one side of the range, to the first rank of the rest; and so on.
-/// Whatever the root, no range wraps around, and everybody has its part after ceil(log2 N) rounds.
+/// The root holds the parts of all ranks. A rank that holds a range of n parts, its own among them, keeps
+/// ceil(n/2) of them. It gives the rest, on one side of the range, to the first rank of the rest. Both
+/// continue in the same way. With any root, no range wraps around, and each rank has its part after ceil(log2
+/// N) rounds.
 struct HalvingTree {
   HalvingTree(int rank, int size, int root) : end(size) {
     int holder = root;
-    int left = 0;  // the range that is divided next, with `rank` in it
+    int left = 0;  // the range to divide next, which holds `rank`
     int right = size;
     while (right - left > 1) {
       const int rest = (right - left) / 2;
@@ -37,9 +38,9 @@ struct HalvingTree {
   };
 
   int parent = -1;  ///< -1: the root
-  int begin = 0;    ///< the range that it gets from its parent; the root's is everything
+  int begin = 0;    ///< the range that it gets from its parent; the root's is the whole
   int end;
-  std::vector<Child> children;  ///< the largest range first
+  std::vector<Child> children;  ///< largest range first
 };
 
 }  // namespace kolo

@@ -42,7 +42,7 @@ Schedule k_nomial_broadcast(const ScheduleSpec& spec, int radix) {
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 1);
   const KNomialTree tree(spec, radix);
   if (spec.rank != spec.root) builder.recv(tree.parent, output(0));
-  // The largest subtree first: it has the longest way to go.
+  // The largest subtree first: it takes longest.
   for (auto child = tree.children.rbegin(); child != tree.children.rend(); ++child) {
     builder.send(*child, output(0));
   }

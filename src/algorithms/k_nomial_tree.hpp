@@ -1,4 +1,4 @@
-// KNomialTree: a rank's place in the trees of broadcast and reduce, of which the binomial one is the first.
+// KNomialTree: a rank's place in the k-nomial trees of broadcast and reduce; radix 2 is the binomial tree.
 #pragma once
 
 #include <array>
@@ -11,28 +11,30 @@
 namespace kolo {
 
 /// Ranks are counted from the root, v = (rank - root) mod N, and written with digits of base `radix`. v's
-/// parent clears the lowest digit of v that is not 0; its children set one of the digits below that. So the
-/// subtree of a child at digit k is the child and all that differ from it in the lower k digits.
+/// parent is v with its lowest nonzero digit cleared. v's children are v with one of the digits below that
+/// set. So the subtree of a child at digit k is the child and all ranks that differ from it only in the lower
+/// k digits.
 struct KNomialTree {
   KNomialTree(const ScheduleSpec& spec, int radix);
 
   int parent = -1;            ///< -1: the root
-  std::vector<int> children;  ///< the smallest subtrees first, then by v
+  std::vector<int> children;  ///< smallest subtree first, then by v
 };
 
 inline constexpr int kBinomial = 2;  ///< the radix of the binomial tree
 
-/// Every rank adds up its subtree and sends the sum to its parent. With root 0 in rank order.
+/// Every rank adds up its subtree and sends the sum to its parent. In rank order if the root is 0.
 Schedule k_nomial_reduce(const ScheduleSpec& spec, int radix);
 /// Every rank passes the data on to its children.
 Schedule k_nomial_broadcast(const ScheduleSpec& spec, int radix);
 
-/// Children of the root. The steps of reduce and broadcast too: a rank at digit k has at most radix - 1
-/// children at each lower digit, so that its subtree is served while the root serves its own lower digits.
+/// Children of the root, which is also the number of steps of reduce and broadcast. A rank at digit k has at
+/// most radix - 1 children at each lower digit, so its subtree is done while the root serves its own lower
+/// digits.
 std::uint64_t k_nomial_children(std::uint64_t ranks, int radix);
 inline constexpr std::string_view kKNomialSteps = "(R-1) L + floor((N-1) / R^L), L = floor(log_R (N-1))";
 
-/// Of all k-nomial trees.
+/// For all k-nomial trees.
 inline constexpr std::array<Parameter, 1> kRadixParameters = {
     {{"radix", "children of a rank at each digit, plus 1: the base R of the tree; else 4"}}};
 int radix_of(const ScheduleSpec& spec);

@@ -1,11 +1,11 @@
-// Orders in which a rank meets its peers one to one, so that all ranks do not call on the same one at once.
+// Orders in which a rank visits its peers, so that not all ranks address the same peer at once.
 #pragma once
 
 #include "algorithms/algorithm.hpp"
 
 namespace kolo {
 
-/// The k-th rank after `rank` (0 < k < size), and the k-th before it, whose k-th after is `rank`.
+/// The k-th rank after `rank` (0 < k < size), and the k-th rank before it.
 constexpr int after(const ScheduleSpec& spec, int k) {
   return (spec.rank + k) % spec.size;
 }

@@ -1,4 +1,4 @@
-// What pipelined algorithms share: the data goes in chunks, so that a rank passes one on while it gets the
+// Shared by pipelined algorithms: the data goes in chunks, so that a rank passes one on while it gets the
 // next.
 #pragma once
 
@@ -25,7 +25,7 @@ inline std::string chunks_objection(const ScheduleSpec& spec) {
   return "needs at most " + std::to_string(kMostChunks) + " chunks";
 }
 
-/// A chain of all ranks: the last chunk leaves the first rank in step C and passes N-2 others.
+/// A chain of all ranks: the last chunk leaves the first rank in step C and passes N-2 more ranks.
 inline constexpr std::string_view kChainSteps = "N-2 + C, C chunks";
 inline StepsAndBytes chain_cost(const ScheduleSpec& spec) {
   if (spec.size == 1) return {};

@@ -1,4 +1,4 @@
-// reduce / chain: sums of piece after piece travel along a chain of all ranks to the root.
+// reduce / chain: sums travel piece after piece along a chain of all ranks to the root.
 #include <utility>
 
 #include "algorithms/algorithm.hpp"
@@ -9,7 +9,7 @@
 namespace kolo {
 namespace {
 
-/// Slots of scratch for sums under way: one is received while the one before is being sent.
+/// Slots of scratch for sums in transit: one is received while the one before is sent.
 constexpr std::uint32_t kChainTravellers = 2;
 
 Schedule generate_reduce_chain(const ScheduleSpec& spec) {

@@ -1,4 +1,4 @@
-// reduce / direct: the root receives from everyone and combines in rank order.
+// reduce / direct: the root receives from all ranks and combines in rank order.
 #include <utility>
 
 #include "algorithms/algorithm.hpp"

@@ -10,7 +10,7 @@
 namespace kolo {
 namespace {
 
-/// Slots of scratch for partial sums: in each direction one that comes while the one before leaves.
+/// Slots of scratch for partial sums: in each direction, one arrives while the one before leaves.
 constexpr std::uint32_t kTwoWayTravellers = 4;
 
 Schedule generate_reduce_scatter_bidirectional_ring(const ScheduleSpec& spec) {

@@ -16,7 +16,7 @@ Schedule generate_reduce_scatter_butterfly(const ScheduleSpec& spec) {
   const auto layers =
       butterfly_layers(everybody(spec), butterfly_degrees(spec), part_of(spec.size), Near::last);
   if (layers.empty()) builder.copy(output(0), input(0));
-  // Sums of what is still to be shared out stay in scratch, laid out as in the input.
+  // Sums of chunks that are still to be shared out stay in scratch, laid out as in the input.
   if (layers.size() > 1) builder.lay_scratch_like(layers[0].own(BufferName::input));
   const auto sums = [&](ChunkRange chunks) { return scratch(chunks.begin - layers[0].own_begin(), chunks); };
   for (std::size_t i = 0; i < layers.size(); ++i) {

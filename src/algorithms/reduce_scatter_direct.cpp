@@ -1,4 +1,4 @@
-// reduce_scatter / direct: each rank receives its part from everyone and combines in rank order.
+// reduce_scatter / direct: each rank receives its part from all ranks and combines in rank order.
 #include <utility>
 
 #include "algorithms/algorithm.hpp"

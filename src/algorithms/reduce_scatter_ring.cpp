@@ -10,8 +10,8 @@
 namespace kolo {
 namespace {
 
-/// Slots of scratch for partial sums. One slot deadlocks (each rank would wait for the next to take the sum
-/// before it can take another); two let a rank receive a sum while the one before is being sent.
+/// Slots of scratch for partial sums. One slot deadlocks: each rank would wait for the next to take the sum
+/// before it can receive another. Two let a rank receive a sum while the one before is being sent.
 constexpr std::uint32_t kRingTravellers = 2;
 
 Schedule generate_reduce_scatter_ring(const ScheduleSpec& spec) {

@@ -6,8 +6,8 @@
 #include "algorithms/algorithm.hpp"
 #include "schedule/completions.hpp"
 
-/// A new algorithm is a file of its own and a line here. Ordered by collective; the first of each is a
-/// candidate with any number of ranks.
+/// A new algorithm is a file of its own and a line here. Ordered by collective. The first of each collective
+/// is a candidate with any number of ranks.
 #define KOLO_ALGORITHMS(X)             \
   X(all_reduce_ring)                   \
   X(all_reduce_central)                \
@@ -63,7 +63,7 @@ KOLO_ALGORITHMS(KOLO_DECLARE)
 
 namespace {
 
-/// Letters to insert, remove or replace to get from one to the other (Levenshtein).
+/// Number of letters to insert, remove or replace to turn one into the other (Levenshtein).
 std::size_t distance(std::string_view one, std::string_view other) {
   std::vector<std::size_t> row(other.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});

@@ -1,4 +1,4 @@
-// The ring's order and its two halves, which all_reduce, reduce_scatter and all_gather share.
+// The ring's order and its two halves, shared by all_reduce, reduce_scatter and all_gather.
 #pragma once
 
 #include <array>
@@ -13,42 +13,43 @@
 
 namespace kolo {
 
-/// Who follows whom around the ring: by the argument `order`; else by rank, the ranks of a host together.
+/// The order of the ranks around the ring: by the argument `order`; else by rank, the ranks of a host
+/// together.
 Group ring_order(const ScheduleSpec& spec);
 
-/// Of every ring.
+/// For every ring.
 inline constexpr std::array<Parameter, 1> kRingParameters = {
     {{"order",
       "the ranks in the order of the ring, as in 0-2-1-3; else by rank, the ranks of a host together",
       ParameterKind::numbers}}};
 std::string ring_objection(const ScheduleSpec& spec);
 
-/// Of those that go both ways.
+/// For algorithms that use both directions.
 inline constexpr std::string_view kBidirectionalRingSource =
     "N. Jain, Y. Sabharwal: Optimal bucket algorithms for large MPI collectives on torus interconnects, ICS "
     "2010, the bucket algorithms for bidirectional links, on a torus of one dimension";
 
 /// The block of chunks that belongs to a rank of the ring.
 using BlockOf = std::function<ChunkRange(int rank)>;
-/// Where this rank keeps its partial sum of `rank`'s block, the `count`-th that it receives.
+/// The memory for this rank's partial sum of `rank`'s block, the `count`-th that it receives.
 using SumOf = std::function<ChunkRange(int rank, std::uint32_t count)>;
 
-/// Each chunk belongs to the rank of its number.
+/// A chunk belongs to the rank with its number.
 ChunkRange input_of(int rank);
 ChunkRange output_of(int rank);
 
-/// N-1 rounds: a partial sum of each rank's block travels once around, and every rank adds its `own`
-/// contribution as it passes. The whole of a rank's block ends at that rank in sum(rank, N-2); `completes` as
-/// of a step. Does nothing for N=1.
+/// N-1 rounds: a partial sum of each rank's block travels once around, and every rank adds its contribution
+/// from `own` as it passes. The complete sum of a rank's block ends at that rank in sum(rank, N-2).
+/// `completes`: see Step. Does nothing for N=1.
 void ring_reduce_scatter(ScheduleBuilder& builder, const Group& ring, const BlockOf& own, const SumOf& sum,
                          bool completes = true);
 
-/// N-1 rounds: every rank passes on what it got, starting with `own`, its block; the others' blocks end in
-/// to(rank). All receives are ready from the start as far as memory allows.
+/// N-1 rounds: every rank passes on what it received, starting with `own`, its block. The blocks of the other
+/// ranks end in to(rank). All receives can be posted at the start as far as memory allows.
 void ring_all_gather(ScheduleBuilder& builder, const Group& ring, ChunkRange own, const BlockOf& to);
 
-/// The same in both directions at once, half way round each: N/2 rounds of two messages, and one more where
-/// the two partial sums of a block come to its rank at once (N odd).
+/// The same two halves in both directions at once, half way around in each. N/2 rounds of two messages, and
+/// one more round if the two partial sums of a block reach its rank at the same time (N odd).
 void bidirectional_ring_reduce_scatter(ScheduleBuilder& builder, const Group& ring, const BlockOf& own,
                                        const SumOf& sum);
 void bidirectional_ring_all_gather(ScheduleBuilder& builder, const Group& ring, ChunkRange own,

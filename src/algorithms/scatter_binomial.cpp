@@ -1,4 +1,4 @@
-// scatter / binomial: the root gives half of the parts to another rank, and both go on so, log2(N) rounds.
+// scatter / binomial: the root gives half of the parts to another rank; both continue so, log2(N) rounds.
 #include <utility>
 
 #include "algorithms/algorithm.hpp"
@@ -15,9 +15,9 @@ Schedule generate_scatter_binomial(const ScheduleSpec& spec) {
   const bool is_root = spec.rank == spec.root;
   const bool holds_others = !is_root && !tree.children.empty();
   ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
-  // Scratch is laid out as the parts are, so that those of a subtree are one message there too.
+  // Scratch is laid out as the parts are, so that the parts of a subtree are one message there too.
   if (holds_others) builder.lay_scratch_like(input(part_of(tree.begin), part_of(tree.end - tree.begin)));
-  // Where the parts of ranks begin .. end lie.
+  // The memory of the parts of ranks begin .. end.
   const auto parts = [&](int begin, int end) {
     const ChunkRange range = input(part_of(begin), part_of(end - begin));
     return is_root ? range : scratch(part_of(begin - tree.begin), range);

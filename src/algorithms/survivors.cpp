@@ -7,7 +7,7 @@
 namespace kolo {
 namespace {
 
-/// Ranks in pairs.
+/// The number of ranks that are in pairs.
 int paired(const ScheduleSpec& spec) {
   return 2 * (spec.size - static_cast<int>(std::bit_floor(static_cast<unsigned>(spec.size))));
 }

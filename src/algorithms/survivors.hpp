@@ -1,4 +1,4 @@
-// Survivors: a power of two of the ranks, to whom the others give their data first.
+// Survivors: a subset of a power of two of the ranks; the remaining ranks give their data to it first.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,20 @@
 
 namespace kolo {
 
-/// Of N ranks, P the largest power of two not above, the first 2(N-P) stand in pairs: the odd one gives its
-/// data to the even one before it, which keeps rank order, and is told the result in the end (R. Thakur, R.
+/// Of N ranks, with P the largest power of two not above N, the first 2(N-P) form pairs. The odd rank gives
+/// its data to the even one before it, which keeps rank order, and gets the result at the end (R. Thakur, R.
 /// Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, IJHPCA 19 (2005)).
 class Survivors {
  public:
   explicit Survivors(const ScheduleSpec& spec);
 
   bool survives() const { return survives_; }
-  /// The P survivors; of a rank that is none, its partner's view.
+  /// The P survivors, with the place of this rank or, if it is none, of its partner.
   const Group& group() const { return group_; }
-  /// One step where there are pairs: the partner's data, all `chunks`, is combined into output. Returns where
-  /// a survivor's operand then is.
+  /// One step if this rank is in a pair: the partner's data, all `chunks`, is combined into output. Returns
+  /// the buffer that then holds a survivor's operand.
   BufferName fold_in(ScheduleBuilder& builder, std::uint32_t chunks) const;
-  /// One step where there are pairs: the partner gets the output.
+  /// One step if this rank is in a pair: the partner gets the output.
   void tell(ScheduleBuilder& builder, std::uint32_t chunks) const;
 
  private:

@@ -8,8 +8,8 @@ namespace {
 
 constexpr int kNone = -1;
 
-/// The parent of a place in the tree of places 1 .. size in which a place with k zeros at its end has
-/// children 2^(k-1) below and above it; 0: the root.
+/// The parent of a place in the tree of places 1 .. size; 0: the root. A place with k trailing zeros has its
+/// children 2^(k-1) below and above it.
 int parent_of(int place, int size) {
   if (place == static_cast<int>(std::bit_floor(static_cast<unsigned>(size)))) return 0;
   const int bit = place & -place;
@@ -44,8 +44,9 @@ int TwoTrees::depth(unsigned tree, int rank) const {
 }
 
 void TwoTrees::find_colours() {
-  // An edge must differ from two others at most, the other one at each of its ends: edges form chains and
-  // rings, rings of an even number since both kinds of difference take turns. So they are coloured in turns.
+  // An edge must differ from at most two edges: the other one at each of its ends. So edges form chains and
+  // rings. Rings have an even number of edges, because both kinds of difference alternate. So colours
+  // alternate along each chain and ring.
   using Edge = std::pair<unsigned, std::size_t>;  // tree, child
   const std::size_t size = parents_[0].size();
   std::vector<std::vector<Edge>> below(size);
