@@ -1,4 +1,5 @@
-// Bandwidths between hosts: what each can send to each other one, and what that says of their own links.
+// Bandwidths between hosts: what each host can send to each other host, and what that tells of their own
+// links.
 #pragma once
 
 #include <string>
@@ -8,15 +9,16 @@
 
 namespace kolo {
 
-/// bandwidth[i][j]: what i can send to j, any unit above 0; the diagonal is ignored. A square matrix.
+/// bandwidth[i][j]: what host i can send to host j, in any unit, above 0; the diagonal is ignored. A square
+/// matrix.
 using BandwidthMatrix = std::vector<std::vector<double>>;
 
-/// Between these hosts, in bytes a second; empty where the table does not know all of it, or where there are
-/// fewer than two.
+/// Between these hosts, in bytes a second. Empty if the table lacks one of the values, or if there are fewer
+/// than two hosts.
 BandwidthMatrix bandwidths_between(const std::vector<std::string>& hosts, const TuningTable& table);
 
-/// What a host's own link carries each way, shared by all that it sends or receives at once: as much as goes
-/// to, or comes from, the host with which that is the most.
+/// The capacity of a host's own link in each direction, shared by all that the host sends or receives at the
+/// same time. It is the largest bandwidth to, or from, any single host.
 struct HostLinks {
   explicit HostLinks(const BandwidthMatrix& bandwidth);
 
@@ -24,8 +26,8 @@ struct HostLinks {
   std::vector<double> in;
 };
 
-/// The hosts whose links are slower than those of the others: below the widest gap, if that is a fifth or
-/// more.
+/// The hosts whose links are slower than those of the remaining hosts: below the widest gap, if that is a
+/// fifth or more.
 std::vector<int> slow_hosts(const BandwidthMatrix& bandwidth);
 
 }  // namespace kolo

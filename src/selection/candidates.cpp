@@ -9,7 +9,7 @@
 namespace kolo {
 namespace {
 
-/// Arguments worth trying besides the defaults: which is best depends on the size of the data.
+/// Arguments worth trying besides the defaults: which are best depends on the size of the data.
 constexpr std::array<std::string_view, 11> kTried = {"k_nomial:radix=2",
                                                      "k_nomial:radix=3",
                                                      "k_nomial:radix=8",
@@ -24,11 +24,11 @@ constexpr std::array<std::string_view, 11> kTried = {"k_nomial:radix=2",
 
 constexpr std::uint64_t kMostSteps = 1u << 15;
 
-/// Algorithms of all_reduce in which slow hosts send the data once and get it once.
+/// Algorithms of all_reduce in which slow hosts send the data once and receive it once.
 std::vector<std::string> sparing(const ScheduleSpec& spec, const std::vector<int>& slow_hosts) {
   if (slow_hosts.empty() || spec.collective != Collective::all_reduce) return {};
   const std::set<int> hosts(spec.hosts.begin(), spec.hosts.end());
-  const bool is_alone = hosts.size() == spec.hosts.size();  // each rank on its host
+  const bool is_alone = hosts.size() == spec.hosts.size();  // each rank is alone on its host
   std::string spared;
   for (const int host : slow_hosts) {
     const auto number = is_alone ? std::ranges::find(spec.hosts, host) - spec.hosts.begin() : host;
@@ -51,7 +51,8 @@ std::vector<Configured> candidates(const ScheduleSpec& spec, const Demands& dema
   const auto consider = [&](Configured candidate) {
     ScheduleSpec asked = spec;
     asked.arguments = candidate.arguments;
-    // Without the demands first: objections are cheap, and the cost is stated for what has none.
+    // Without the demands first: objections are cheap to check, and the cost is stated only for calls without
+    // one.
     if (!supports(*candidate.algorithm, asked).ok()) return;
     const std::uint64_t steps = candidate.algorithm->closed_form.of(asked).steps;
     const bool sends_none = shares_memory && candidate.algorithm->native;

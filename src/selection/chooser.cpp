@@ -14,31 +14,31 @@
 namespace kolo {
 namespace {
 
-/// With more ranks the closed forms are asked instead of the schedules, which would take long to play.
+/// With more ranks the closed forms give the time: playing the schedules would take long.
 constexpr int kMostPlayed = 128;
-/// Steps of all ranks together that may be generated to be counted.
+/// Limit of the steps of all ranks together, for schedules that are generated only to count their traffic.
 constexpr std::uint64_t kMostCounted = 1u << 20;
-/// Measured times that differ by less are equal: no machine is so quiet.
+/// Measured times that differ by less are equal: no machine is quieter.
 constexpr double kNoise = 1.05;
-/// Predicted times that differ by less are equal: the model, and what it was made from, are no better.
+/// Predicted times that differ by less are equal: the model and its inputs are no more exact.
 constexpr double kModelNoise = 1.1;
-/// Predictions that are kept: some programs' sizes, of all collectives.
+/// Limit of cached predictions: some programs' sizes, of all collectives.
 constexpr std::size_t kMostPredictions = 4096;
 constexpr std::uint64_t kOne = 1;
 
-/// The least power of two that is not less, as its exponent; -1 for 0. Not the nearest: messages that are
-/// short, or segments that are few, at a power of two are not so just above it.
+/// The exponent of the least power of two that is not less than `bytes`; -1 for 0. Not the nearest power:
+/// messages that are short, or segments that are few, at a power of two are not so just above it.
 int size_class(std::uint64_t bytes) {
   return bytes == 0 ? -1 : static_cast<int>(std::bit_width(bytes - 1));
 }
 
-/// How much of the data, as shares of it, the busiest send.
+/// How much of the data, as a fraction of it, the busiest host or rank sends.
 struct Traffic {
-  double from_host = 0;  ///< to other hosts, over the link of one
-  double between = 0;    ///< the same of one rank
-  double inside = 0;     ///< of one rank, to others of its host
-  double besides = 0;    ///< the same of one that sends to other hosts as well, before or afterwards
-  std::uint64_t messages_between = 0;  ///< of one rank
+  double from_host = 0;                ///< from one host to other hosts, over its link
+  double between = 0;                  ///< from one rank to other hosts
+  double inside = 0;                   ///< from one rank to other ranks of its host
+  double besides = 0;                  ///< `inside` of a rank that also sends to other hosts, before or after
+  std::uint64_t messages_between = 0;  ///< from one rank to other hosts
 };
 
 Traffic traffic(std::span<const Schedule> schedules, const std::vector<int>& hosts) {
@@ -64,14 +64,14 @@ Traffic traffic(std::span<const Schedule> schedules, const std::vector<int>& hos
   return most;
 }
 
-/// Bytes that the rank that sends most sends, by the closed form.
+/// Bytes that the busiest sender sends, by the closed form.
 double stated_bytes(const Algorithm& algorithm, const ScheduleSpec& spec, std::uint64_t bytes) {
   const std::uint32_t parts = part_count(algorithm.generate(spec));
   if (parts == 0) return 0;
   return static_cast<double>(algorithm.closed_form.of(spec).sent) * static_cast<double>(bytes) / parts;
 }
 
-/// The same by the schedules, of data whose parts end with a block.
+/// Bytes that the busiest sender sends, by the schedules, if each part of the data ends with a block.
 std::uint64_t most_sent(const Algorithm& algorithm, const ScheduleSpec& spec, std::uint64_t bytes,
                         std::uint64_t block) {
   if (spec.size > kMostPlayed)
@@ -88,8 +88,8 @@ std::uint64_t most_sent(const Algorithm& algorithm, const ScheduleSpec& spec, st
   return most;
 }
 
-/// Of those that were measured, and come first, the first becomes the one that does best at the sizes around,
-/// among all that are as fast as the fastest but for noise.
+/// Measured algorithms come first in `all`. Among those as fast as the fastest but for noise, moves the one
+/// that does best at the sizes around to the front.
 void settle_ties(std::vector<Ranked>& all, const Measured& measured) {
   auto best = all.begin();
   double least = 0;
@@ -103,8 +103,8 @@ void settle_ties(std::vector<Ranked>& all, const Measured& measured) {
   if (best != all.begin()) std::rotate(all.begin(), best, best + 1);
 }
 
-/// What crosses the links between hosts: what share of the data leaves the busiest host, in fiftieths, and
-/// then from how many ranks to how many others, each way.
+/// The load of the links between hosts: the fraction of the data that leaves the busiest host, in fiftieths.
+/// Ties are broken by the number of connections between ranks of different hosts.
 std::size_t load_between_hosts(const Configured& candidate, ScheduleSpec spec) {
   constexpr double kFine = 50;
   constexpr std::size_t kMostConnections = 1'000'000;
@@ -122,13 +122,13 @@ std::size_t load_between_hosts(const Configured& candidate, ScheduleSpec spec) {
   return static_cast<std::size_t>(std::lround(busiest * kFine)) * kMostConnections + connections.size();
 }
 
-/// Of those that are predicted to be as fast as the fastest, which comes first, the one with the least
-/// `trouble` that the model does not know takes its place.
+/// The fastest comes first in `all`. Among the algorithms predicted to be as fast, moves the one with the
+/// least `trouble`, which the model does not know, to the front.
 void settle_ties(std::vector<Ranked>& all, const std::function<std::size_t(const Configured&)>& trouble) {
   const auto tied = [&](std::vector<Ranked>::iterator at) {
     return at != all.end() && at->seconds <= kModelNoise * all.front().seconds;
   };
-  if (all.empty() || !tied(all.begin() + 1)) return;  // looking for trouble takes long
+  if (all.empty() || !tied(all.begin() + 1)) return;  // computing `trouble` takes long
   auto best = all.begin();
   std::size_t least = 0;
   for (auto at = all.begin(); tied(at); ++at) {
@@ -192,7 +192,7 @@ Result<Expectation> Chooser::expect(const Choice& choice, const Cuts& cuts) {
   expected.native = may_be_native(choice.demands) && picked->algorithm->native;
   ScheduleSpec spec = choice.spec;
   spec.hosts = situation_.hosts;
-  spec.rank = spec.root = 0;  // all ranks look at the same schedules
+  spec.rank = spec.root = 0;  // all ranks examine the same schedules
   spec.arguments = expected.configured.arguments;
   if (!expected.native) expected.most_sent = most_sent(*picked->algorithm, spec, choice.bytes, cuts.block);
 
@@ -240,7 +240,7 @@ bool Chooser::may_be_native(const Demands& demands) const {
 
 std::optional<double> Chooser::timed(const Configured& candidate, const Demands& demands,
                                      const Measured& measured) const {
-  // What was measured where ranks share memory ran natively, and says nothing of messages.
+  // Times measured where ranks share memory are of native runs, and say nothing about messages.
   const bool is_other =
       candidate.algorithm->native && !may_be_native(demands) && situation_.may_share_memory();
   return is_other ? std::nullopt : measured.seconds(candidate.name());
@@ -250,7 +250,7 @@ std::vector<Ranked> Chooser::ranking(const ScheduleSpec& spec, const Demands& de
                                      bool with_all_times) const {
   ScheduleSpec asked = spec;
   asked.hosts = situation_.hosts;
-  asked.rank = asked.root = 0;  // all ranks look at the same schedules
+  asked.rank = asked.root = 0;  // all ranks examine the same schedules
   const std::vector<int> slow = slow_hosts(situation_.bandwidth);
   const Measured measured(situation_.table.times(situation_.setting(), spec.collective), bytes);
   std::vector<Ranked> all;
@@ -269,7 +269,7 @@ std::vector<Ranked> Chooser::ranking(const ScheduleSpec& spec, const Demands& de
       one.seconds = predicted(one.configured, asked, bytes, {.segment = situation_.model.segment_bytes});
     }
   }
-  // What the model says of messages does not compare with what it says of none: native comes first.
+  // Predictions for messages and for native runs do not compare: native comes first.
   std::ranges::stable_sort(all, [](const Ranked& a, const Ranked& b) {
     if (a.measured != b.measured) return a.measured;
     if (!a.measured && a.native != b.native) return a.native;
@@ -278,7 +278,8 @@ std::vector<Ranked> Chooser::ranking(const ScheduleSpec& spec, const Demands& de
   settle_ties(all, measured);
   const bool is_played = !asked.hosts.empty() && asked.size <= kMostPlayed;
   if (!is_played || all.empty() || all.front().measured) return all;
-  // What the model does not know: flows that share a link disturb each other, trees keep a slow link waiting.
+  // What the model does not know: flows that share a link disturb each other, and trees keep a slow link
+  // waiting.
   settle_ties(all, [&](const Configured& candidate) {
     if (slow.empty()) return load_between_hosts(in_ring_order(candidate), asked);
     return std::size_t{candidate.name().find("spared=") == std::string::npos};
@@ -297,18 +298,18 @@ double Chooser::predicted(const Configured& candidate, ScheduleSpec spec, std::u
                  situation_.bandwidth);
 }
 
-/// A look at a cache line of each other rank (where ranks share cores, the change to it), and every rank's
-/// data loaded and stored once, by all cores together.
+/// A read of one cache line of each other rank (if ranks share cores: the context switch to it). Then all
+/// ranks' data is loaded and stored once, by all cores together.
 double Chooser::predicted_natively(const ScheduleSpec& spec, std::uint64_t bytes) const {
   const CostModel& model = situation_.model;
   const double turns = std::max(1.0, spec.size / std::max(model.cores, 1.0));
-  // An all-reduce moves all data once more than there is to gather or to reduce.
+  // An all_reduce moves all of the data; gathering or reducing alone moves all but one rank's part.
   const double share = spec.collective == Collective::all_reduce ? 1 : 1 - 1.0 / spec.size;
   const double per_byte = is_reducing(spec.collective) ? model.reduce_per_byte : model.copy_per_byte;
   return turns * ((model.memory.latency + model.wake) / 2 + share * static_cast<double>(bytes) * per_byte);
 }
 
-/// Steps one after the other, and the busiest rank's bytes through its narrowest place.
+/// The latencies of all steps in sequence, plus the busiest rank's bytes through its narrowest place.
 double Chooser::estimated(const Configured& candidate, const ScheduleSpec& spec, std::uint64_t bytes) const {
   const CostModel& model = situation_.model;
   const StepsAndBytes stated = candidate.algorithm->closed_form.of(spec);
@@ -326,7 +327,8 @@ double Chooser::estimated(const Configured& candidate, const ScheduleSpec& spec,
     return steps * per_step(model.memory) +
            sent * std::max(model.memory.wire_per_byte, per_byte(model.memory));
   }
-  // The ring of all ranks is all that may be too long to be counted: of each host one rank sends to the next.
+  // Only the ring of all ranks may be too long to be counted. In it, one rank of each host sends to the next
+  // host.
   Traffic most{.from_host = sent / std::max(all, 1.0), .messages_between = stated.steps};
   most.between = most.inside = most.from_host;
   if (stated.steps * static_cast<std::uint64_t>(spec.size) <= kMostCounted)
@@ -350,7 +352,7 @@ Configured Chooser::in_ring_order(Configured configured) const {
     configured.arguments.set("order", joined(situation_.ring));
   }
   if (configured.algorithm->name == "hierarchical" && configured.arguments.word("across", "ring") == "ring") {
-    std::vector<int> hosts;  // the ranks of each follow one another
+    std::vector<int> hosts;  // the ranks of each host are consecutive
     for (const int rank : situation_.ring) {
       hosts.push_back(situation_.hosts.empty() ? 0 : situation_.hosts[static_cast<std::size_t>(rank)]);
     }

@@ -9,7 +9,7 @@
 namespace kolo {
 namespace {
 
-/// All numbers of a model, in the order in which they are written.
+/// All numbers of a model, in the order of its text form.
 template <typename Model>
 auto fields(Model& m) {
   return std::array{&m.memory.latency,
@@ -62,7 +62,7 @@ std::string to_text(const CostModel& model) {
 }
 
 bool is_sane(const CostModel& model) {
-  constexpr double kMost = 1e15;  // as in tables: beyond it a sum of many is soon infinite
+  constexpr double kMost = 1e15;  // as in tables: with larger numbers, sums soon become infinite
   const auto numbers = fields(model);
   return std::ranges::all_of(numbers,
                              [](const double* number) { return *number >= 0 && *number <= kMost; }) &&

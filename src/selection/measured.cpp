@@ -7,7 +7,7 @@
 namespace kolo {
 namespace {
 
-/// As an exponent of 2.
+/// Exponent of 2.
 constexpr double kFarthest = 4;
 
 double log_of(std::uint64_t bytes) {

@@ -1,4 +1,4 @@
-// Measured: what the tuning table says of calls of one size.
+// Measured: the tuning table's times for calls of one size.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,18 @@
 
 namespace kolo {
 
-/// Borrows the table's times. Sizes that differ from the call's by more than a factor of 16 say nothing.
+/// Borrows the table's times. Ignores sizes that differ from the call's by more than a factor of 16.
 class Measured {
  public:
-  /// by_size: null where the table knows nothing of the setting and collective.
+  /// by_size: null if the table has no times for the setting and collective.
   Measured(const TuningTable::BySize* by_size, std::uint64_t bytes);
 
-  /// At the call's size: between the next measured sizes below and above it a straight line on logarithmic
-  /// scales, beyond them what the nearest one says. Nothing where the algorithm was not measured there.
+  /// The time at the call's size: on a straight line, on logarithmic scales, between the nearest measured
+  /// sizes below and above it. Beyond them, the time of the nearest size. Nullopt if the algorithm was not
+  /// measured there.
   std::optional<double> seconds(const std::string& algorithm) const;
-  /// How many times as long as the fastest it took, the geometric mean over all sizes that say something;
-  /// infinite where it was measured at none.
+  /// Its time relative to the fastest algorithm: the geometric mean over all sizes that count. Infinite if it
+  /// was measured at none of them.
   double around(const std::string& algorithm) const;
 
  private:
@@ -30,7 +31,7 @@ class Measured {
   };
 
   std::vector<Point> around_;      // by size
-  std::vector<Point> next_to_it_;  // one or two of them
+  std::vector<Point> next_to_it_;  // one or two points of `around_`
   double size_;
 };
 

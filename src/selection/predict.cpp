@@ -29,7 +29,7 @@ class Play {
     core_free_.resize(host_count);
     for (std::size_t r = 0; r < schedules.size(); ++r) {
       host_of_.push_back(hosts.empty() ? 0 : static_cast<std::size_t>(hosts[r]));
-      // A rank uses one core at a time: more of them than ranks would only be looked through.
+      // A rank uses one core at a time: more cores than ranks would only take time to search.
       auto& cores = core_free_[host_of_.back()];
       if (static_cast<double>(cores.size() + 1) <= model.cores) cores.push_back(0);
     }
@@ -82,23 +82,24 @@ class Play {
   };
   using Queue = std::priority_queue<Task, std::vector<Task>, std::greater<>>;
 
-  /// What follows an event: on the rank that did it or sent it, or on the rank that received it.
+  /// An event that waits for this one: on the rank that did or sent this event, or on the rank that received
+  /// it.
   struct Follower {
     std::uint32_t event;
-    bool as_receiver;    // of the follower, which waits with that side
-    bool after_sending;  // else after receiving
+    bool as_receiver;    // of the follower: the side that waits
+    bool after_sending;  // waits for the sending side; else for the receiving side
   };
-  /// A piece of an event: what its two sides still wait for, and since when they need not.
+  /// A piece of an event: what its two sides still wait for, and the time at which each became ready.
   struct Pending {
     std::array<std::uint32_t, 2> left{};
     std::array<double, 2> ready_at{};
-    double arrived = -1;  // at a receiver that is not ready
+    double arrived = -1;  // time of arrival at a receiver that is not ready
   };
 
   Pending& pending(std::uint32_t event, std::uint32_t piece) {
     return pending_[std::size_t{event} * pieces_ + piece];
   }
-  /// A short message is sent whether or not its receiver is ready; a long one asks first.
+  /// A short message is sent whether or not its receiver is ready; a long one asks first (rendezvous).
   bool asks(std::uint32_t event) const {
     const MessageGraph::Event& what = graph_.events()[event];
     return static_cast<double>(bytes_[event]) > link_of(what).longest_short;
@@ -130,7 +131,7 @@ class Play {
     ready_.push({asks(event) ? std::max(now.ready_at[0], now.ready_at[1]) : now.ready_at[0], event, piece});
   }
 
-  /// One side of an event is done: its followers need not wait for it any more.
+  /// One side of an event is done: its followers no longer wait for it.
   void finish(const Task& task, bool sending, double end) {
     for (const Follower& follower : followers_[task.event]) {
       if (follower.after_sending != sending) continue;
@@ -147,8 +148,8 @@ class Play {
 
   const Step& step_of(const StepRef& ref) const { return schedules_[ref.rank].steps[ref.step]; }
 
-  /// A core of the rank's host works for `seconds`, not before `earliest`, when the rank is free; returns the
-  /// end.
+  /// A core of the rank's host works for `seconds`, when it and the rank are free but not before `earliest`.
+  /// Returns the end.
   double work(std::uint32_t rank, double earliest, double seconds) {
     auto& cores = core_free_[host_of_[rank]];
     double& core = *std::min_element(cores.begin(), cores.end());
@@ -161,8 +162,8 @@ class Play {
     return bandwidth_.empty() ? bytes * model_.network.wire_per_byte : bytes / bandwidth_[from][to];
   }
 
-  /// Out over the sender's link and on its way to the other host, each as soon as it is free. Returns since
-  /// when it arrives there.
+  /// Sends over the sender's link and over the path to the other host, each as soon as it is free. Returns
+  /// the time at which the bytes begin to arrive there.
   double leave(std::size_t from, std::size_t to, double begin, double bytes) {
     const double between = seconds_between(from, to, bytes);
     begin = std::max({begin, out_free_[from], between_free_[from][to]});
@@ -171,8 +172,8 @@ class Play {
     return begin;
   }
 
-  /// In over the receiver's link, which others may have taken first. Returns when all is there: what one link
-  /// has let through need not wait for the rest.
+  /// Receives over the receiver's link, which other messages may occupy first. Returns the time at which all
+  /// bytes have arrived: bytes that have passed one link need not wait for the rest.
   double enter(std::size_t from, std::size_t to, double begin, double bytes) {
     const double between = seconds_between(from, to, bytes);
     const double own = bandwidth_.empty() ? between : bytes / links_.in[to];
@@ -180,13 +181,14 @@ class Play {
     return std::max(begin + between, in_free_[to]);
   }
 
-  /// The rank has no time now; as long as anything waits for it, one task stands for its next free moment.
+  /// The rank is busy. As long as any task waits for it, one task in `ready_` stands for its next free
+  /// moment.
   void wait_for(std::uint32_t rank, const Task& task) {
     if (waiting_[rank].empty()) ready_.push({rank_free_[rank], rank, 0, Phase::next});
     waiting_[rank].push(task);
   }
 
-  /// A rank does what has waited longest for it.
+  /// The rank does the task that has waited longest.
   double go_on(Task next) {
     const std::uint32_t rank = next.event;
     double end = 0;
@@ -201,9 +203,9 @@ class Play {
     return end;
   }
 
-  /// Does what is due of a piece of an event: a local step is one thing; a message is sent, carried and
-  /// received, each in its own turn, so that nobody is kept busy by what is still to come. Returns the end of
-  /// what it did.
+  /// Does the next phase of a piece of an event. A local step has one phase. A message is sent, carried and
+  /// received in separate phases, so that no rank is busy for a phase that has not begun. Returns the end of
+  /// the phase.
   double play(Task task) {
     const MessageGraph::Event& event = graph_.events()[task.event];
     const double bytes = static_cast<double>(bytes_[task.event]) / pieces_;
@@ -270,11 +272,11 @@ class Play {
   std::vector<std::size_t> host_of_;
   std::vector<std::uint64_t> bytes_;  // of each event
   std::uint32_t pieces_ = 1;
-  std::vector<double> rank_free_;               // since when each rank's processor has nothing to do
-  std::vector<std::vector<double>> core_free_;  // likewise the cores of each host,
-  std::vector<double> out_free_;                // and its link, both ways,
+  std::vector<double> rank_free_;               // time from which each rank's processor is free
+  std::vector<std::vector<double>> core_free_;  // time from which the cores of each host are free,
+  std::vector<double> out_free_;                // the link of each host, outgoing
   std::vector<double> in_free_;
-  std::vector<std::vector<double>> between_free_;  // and the way from each to each other
+  std::vector<std::vector<double>> between_free_;  // the path from each host to each other host
   std::vector<std::vector<Follower>> followers_;   // of each event
   std::vector<Pending> pending_;                   // of each piece of each event
   std::vector<Queue> waiting_;                     // for each rank

@@ -12,12 +12,12 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 constexpr std::size_t kExact = 12;
-/// Bounds a local search, in ranks looked at times ranks: some tenths of a second.
+/// Limit of a local search, in orders tried times the square of the number of ranks: some tenths of a second.
 constexpr std::size_t kMostSearched = 100'000'000;
 
-/// What a path or ring costs: its slowest link first, then the sum.
+/// The cost of a path or ring: its slowest link first, then the sum.
 struct Cost {
-  double slowest = 0;  // as 1/bandwidth, so that less is better everywhere
+  double slowest = 0;  // 1/bandwidth: less is better in both fields
   double sum = 0;
 
   Cost with(double link) const { return {std::max(slowest, link), sum + link}; }
@@ -57,7 +57,7 @@ Cost cost_of(const Matrix& costs, const std::vector<int>& order) {
   return cost;
 }
 
-/// Held and Karp's paths from 0 through every subset, with the bottleneck in the place of the sum.
+/// Held and Karp's paths from 0 through every subset, minimizing the bottleneck instead of the sum.
 std::vector<int> exact(const Matrix& costs) {
   const std::size_t n = costs.size();
   const std::size_t subsets = std::size_t{1} << n;
@@ -96,7 +96,7 @@ std::vector<int> exact(const Matrix& costs) {
   return order;
 }
 
-/// From 0 always on to the cheapest that is left, the first step chosen by `start`.
+/// From 0 always to the cheapest rank that is left; the first step goes to `start`.
 std::vector<int> greedy(const Matrix& costs, int start) {
   std::vector<int> order = {0, start};
   std::vector<bool> visited(costs.size(), false);
@@ -115,7 +115,7 @@ std::vector<int> greedy(const Matrix& costs, int start) {
   return order;
 }
 
-/// Moves stretches of at most three ranks and turns stretches round for as long as that helps.
+/// Moves stretches of at most three ranks and reverses stretches, as long as that improves the ring.
 void improve(const Matrix& costs, std::vector<int>& order) {
   const std::size_t n = order.size();
   Cost best = cost_of(costs, order);

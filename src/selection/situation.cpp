@@ -14,7 +14,7 @@ std::string joined(const std::set<std::string>& kinds) {
   return text;
 }
 
-/// The kinds in "shm+tcp", added to `kinds`.
+/// Adds the kinds in "shm+tcp" to `kinds`.
 void add_kinds(const std::string& text, std::set<std::string>& kinds) {
   for (std::size_t begin = 0; begin < text.size();) {
     const std::size_t end = std::min(text.find('+', begin), text.size());
@@ -46,7 +46,7 @@ Situation part_of(const Situation& whole, const std::vector<int>& ranks) {
   part.host_names.clear();
   part.bandwidth.clear();
   if (!whole.hosts.empty()) {
-    std::vector<int> known;  // the whole's number of each of the part's hosts
+    std::vector<int> known;  // number in `whole` of each host of the part
     for (const int rank : ranks) {
       const int host = whole.hosts[static_cast<std::size_t>(rank)];
       const auto found = std::find(known.begin(), known.end(), host);

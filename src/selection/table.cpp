@@ -27,7 +27,7 @@ bool read_number(const std::string& word, Number& out) {
   return error == std::errc() && end == word.data() + word.size();
 }
 
-/// Seconds, or bytes a second: beyond these bounds somebody's arithmetic has gone wrong.
+/// Seconds, or bytes a second: a value outside these bounds comes from wrong arithmetic.
 bool is_sane(double value) {
   return value >= 1e-12 && value <= 1e15;
 }
@@ -40,7 +40,7 @@ bool is_sane(const Setting& setting) {
   return is_word(setting.links) && is_word(setting.layout);
 }
 
-/// Takes one line in; false where it makes no sense.
+/// Adds one line to the table; false if it is malformed.
 bool add_line(TuningTable& table, const std::string& line) {
   std::istringstream words(line);
   std::string what;
