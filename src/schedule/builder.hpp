@@ -1,4 +1,4 @@
-// ScheduleBuilder: how generators write steps. It finds the dependencies itself.
+// ScheduleBuilder: used by generators to write steps. It derives the dependencies itself.
 #pragma once
 
 #include <cstdint>
@@ -17,20 +17,20 @@ inline ChunkRange input(std::uint32_t begin, std::uint32_t count = 1) {
 inline ChunkRange output(std::uint32_t begin, std::uint32_t count = 1) {
   return {BufferName::output, begin, count};
 }
-/// Slots from `slot` on, one per chunk of `like`, holding data of those chunks' lengths.
+/// Slots from `slot` on, one for each chunk of `like`, with the lengths of those chunks.
 inline ChunkRange scratch(std::uint32_t slot, ChunkRange like) {
   return {BufferName::scratch, slot, like.count, like.buffer, like.begin};
 }
 
-/// Appends steps in program order and derives each one's dependencies from the memory it touches: it waits
-/// for every earlier step that wrote what it reads, and for every earlier step that read or wrote what it
-/// writes (input and output taken as the same memory wherever the collective may run in place). Steps that
-/// touch different memory run side by side. `after` adds orderings that memory does not imply.
+/// Appends steps in program order and derives each step's dependencies from the memory that it touches. A
+/// step waits for every earlier step that wrote what it reads, and for every earlier step that read or wrote
+/// what it writes. Input and output count as the same memory if the collective may run in place. Steps that
+/// touch different memory may run at the same time. `after` adds orderings that memory does not imply.
 class ScheduleBuilder {
  public:
   using StepId = std::uint32_t;
 
-  /// Steps to wait for besides those that memory implies: `{a, b}`, or any vector of steps.
+  /// Steps to wait for in addition to those that memory implies: `{a, b}`, or any vector of steps.
   struct After : std::span<const StepId> {
     After() = default;
     After(std::initializer_list<StepId> steps) : span(steps.begin(), steps.size()) {}
@@ -41,8 +41,8 @@ class ScheduleBuilder {
   ScheduleBuilder(Collective collective, int rank, int size, int root, std::uint32_t chunks,
                   std::uint32_t scratch_chunks = 0);
 
-  /// Before the first step: scratch has a slot more for each of these chunks of input or output, counted
-  /// around the end, and these slots are laid out as they are (Schedule::scratch_like).
+  /// Before the first step: adds a slot of scratch for each of these chunks of input or output, counted
+  /// around the end. The slots are laid out like the chunks (Schedule::scratch_like).
   void lay_scratch_like(ChunkRange chunks);
   /// Before the first step: the schedule is never bound in place, so input and output do not conflict.
   void require_out_of_place();
@@ -60,7 +60,7 @@ class ScheduleBuilder {
   /// Empty messages, for barriers.
   StepId notify(int peer, After after = {});
   StepId await(int peer, After after = {});
-  /// Any step; whatever dependencies it had are replaced.
+  /// Adds any step; replaces the dependencies that it had.
   StepId add(Step step, After after = {});
 
   Schedule finish() &&;
@@ -69,7 +69,7 @@ class ScheduleBuilder {
   static constexpr StepId kNobody = ~StepId{0};
 
   void track();
-  /// Drops what waits_for_ holds already through the direct dependencies of its other members.
+  /// Drops the steps of `waits_for_` that are already direct dependencies of its other members.
   void drop_implied(StepId id);
 
   Schedule schedule_;

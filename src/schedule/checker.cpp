@@ -18,7 +18,7 @@
 namespace kolo {
 namespace {
 
-/// All ranks must have schedules of one and the same call.
+/// All ranks must have schedules of the same call.
 Status check_agreement(std::span<const Schedule> schedules, std::span<const std::uint64_t> part_counts) {
   if (schedules.empty()) return Status(Code::invalid_argument, "there are no schedules to check");
   const Schedule& first = schedules[0];

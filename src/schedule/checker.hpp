@@ -1,4 +1,4 @@
-// The checker: proves a set of schedules right without a network.
+// The checker: proves a set of schedules correct without a network.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace kolo {
 
-/// What the schedules of all ranks add up to, counted while checking.
+/// Totals over the schedules of all ranks, counted while checking.
 struct ScheduleTotals {
   std::uint64_t messages = 0;      ///< over all ranks
   std::uint64_t rounds = 0;        ///< messages in the longest chain of waits
@@ -24,18 +24,17 @@ struct ScheduleTotals {
 /// algorithms: the sequence) of contributions in it, for buffers in which the parts have the given element
 /// counts. Proves, or explains in one sentence that names rank and step:
 ///
-///  - every output chunk ends with each rank's contribution exactly once (or the right rank's part), and,
-///  when
-///    `rank_ordered`, combined in rank order;
-///  - every send meets one receive of the same length, and every receive one send;
-///  - everything finishes: no cycle of waits, dependencies only on earlier steps;
-///  - ranges are in bounds, input is never written, nothing is read before it is written;
+///  - every output chunk ends with each rank's contribution exactly once (or the right rank's part). If
+///    `rank_ordered`, contributions are combined in rank order;
+///  - every send matches one receive of the same length, and every receive one send;
+///  - all steps finish: no cycle of waits, dependencies only on earlier steps;
+///  - ranges are in bounds, input is never written, no memory is read before it is written;
 ///  - two steps of a rank that touch the same memory, one writing, are ordered by dependencies, out of place
 ///    and in place;
-///  - `completes` stands on exactly the steps it should.
+///  - `completes` is set on exactly the steps that complete a reduction.
 ///
-/// part_counts: elements per part (N entries where the collective has one part per rank; for the others C
-/// entries, see BufferName). all_to_all: every rank sends part_counts[r] elements to rank r.
+/// part_counts: elements per part: N entries if the collective has one part per rank, C entries for other
+/// collectives (see BufferName). all_to_all: every rank sends part_counts[r] elements to rank r.
 Status check_schedules(std::span<const Schedule> schedules, std::span<const std::uint64_t> part_counts,
                        bool rank_ordered = false, ScheduleTotals* totals = nullptr);
 

@@ -24,7 +24,7 @@ bool Contributions::equal(Set one, Set other) const {
 Result<Contributions::Set> Contributions::combine(Set left, Set right) {
   Result<Runs> merged = merge(sets_[left], sets_[right]);
   if (!merged.ok()) return merged.status();
-  // Sets that are in order are single runs; a gap between two of them could never be filled later.
+  // Ordered sets are single runs; a gap between two of them could not be filled later.
   if (rank_ordered_ && sets_[left].back().end != sets_[right].front().begin) {
     return Status(Code::invalid_argument,
                   fmt::format("it combines {} with {}: not in rank order", describe(left), describe(right)));

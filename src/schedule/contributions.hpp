@@ -1,4 +1,4 @@
-// Contributions: sets of ranks, as the checker follows them through reductions.
+// Contributions: sets of ranks, which the checker follows through reductions.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,9 @@
 
 namespace kolo {
 
-/// Which ranks' contributions a value holds, each once; in rank-ordered mode, combined in rank order without
-/// a gap. Sets are named by small numbers: set r, for r below the number of ranks, holds rank r alone.
+/// The ranks whose contributions a value holds, each once. In rank-ordered mode they are combined in rank
+/// order without a gap. Sets are named by small numbers: set r, for r below the number of ranks, holds rank r
+/// alone.
 class Contributions {
  public:
   using Set = std::uint32_t;
@@ -21,17 +22,17 @@ class Contributions {
   static Set only(int rank) { return static_cast<Set>(rank); }
   bool complete(Set set) const;
   bool equal(Set one, Set other) const;
-  /// left op right; fails where a rank is in both, or where rank order is broken.
+  /// left op right. Fails if a rank is in both, or if rank order is broken.
   Result<Set> combine(Set left, Set right);
-  /// In ascending order.
+  /// The ranks of a set, in ascending order.
   std::vector<int> ranks(Set set) const;
   /// "rank 3", "ranks 0 to 2, 5".
   std::string describe(Set set) const;
-  /// "rank 1": whom a set that is not complete lacks, the first one.
+  /// "rank 1": the first rank that an incomplete set lacks.
   std::string first_missing(Set set) const;
 
  private:
-  /// Ranks begin <= r < end. A set is a list of runs that neither touch nor overlap, in ascending order.
+  /// Ranks begin <= r < end. A set is a list of runs in ascending order that neither touch nor overlap.
   struct Run {
     std::uint32_t begin;
     std::uint32_t end;

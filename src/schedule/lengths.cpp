@@ -43,7 +43,7 @@ std::vector<std::uint64_t> even_parts(std::uint64_t count, std::uint64_t parts, 
   std::vector<std::uint64_t> result(parts, blocks / parts * block);
   for (std::uint64_t i = 0; i < blocks % parts; ++i) result[i] += block;
   if (count > 0)
-    result[std::min(blocks, parts) - 1] -= blocks * block - count;  // of the last that is not empty
+    result[std::min(blocks, parts) - 1] -= blocks * block - count;  // of the last part that is not empty
   return result;
 }
 

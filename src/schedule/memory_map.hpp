@@ -8,16 +8,16 @@
 
 namespace kolo {
 
-/// How a call may bind a schedule: input and output apart, or as one memory (see BufferName).
+/// The two ways to bind a schedule: input and output separate, or as one memory (see BufferName).
 enum class Sharing : std::uint8_t { separate, in_place };
 inline constexpr std::array<Sharing, 2> kSharings = {Sharing::separate, Sharing::in_place};
 
-/// " in place" or nothing, for messages.
+/// " in place" or empty, for messages.
 constexpr const char* suffix_of(Sharing sharing) {
   return sharing == Sharing::in_place ? " in place" : "";
 }
 
-/// Whether calls bind this schedule so. broadcast knows no other way than in place; barrier, send_recv and
+/// Whether calls may bind this schedule in this way. broadcast is always in place. barrier, send_recv and
 /// schedules that are out_of_place_only never are.
 bool may_be(const Schedule& schedule, Sharing sharing);
 
@@ -27,9 +27,9 @@ class MemoryMap {
   MemoryMap(const Schedule& schedule, Sharing sharing);
 
   std::uint32_t cells() const { return scratch_ + scratch_count_; }
-  /// The first of the range's `count` cells, which follow one another.
+  /// The first of the range's `count` consecutive cells.
   std::uint32_t first_cell(const ChunkRange& range) const;
-  /// A copy onto itself: it touches nothing.
+  /// Whether the step copies memory onto itself: then it touches nothing.
   bool is_idle(const Step& step) const;
   bool same(const ChunkRange& one, const ChunkRange& other) const;
   bool overlap(const ChunkRange& one, const ChunkRange& other) const;
@@ -41,7 +41,7 @@ class MemoryMap {
   std::uint32_t scratch_count_ = 0;
 };
 
-/// What a step reads and writes; empty ranges where it does not.
+/// What a step reads and writes; empty ranges for nothing.
 struct Footprint {
   std::array<ChunkRange, 2> reads;
   ChunkRange write;

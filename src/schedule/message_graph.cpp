@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
 
-/// One side of a message. Sorted, the k-th send between two ranks stands where their k-th receive stands.
+/// One side of a message. In sorted order, the k-th send and the k-th receive between two ranks have the same
+/// index.
 struct Side {
   std::int32_t from;
   std::int32_t to;
@@ -23,7 +24,7 @@ struct Side {
   auto link() const { return std::tie(from, to); }
 };
 
-/// Numbers the steps of all ranks and finds what each waits for.
+/// Numbers the steps of all ranks and finds what each step waits for.
 class Ordering {
  public:
   explicit Ordering(std::span<const Schedule> schedules) : schedules_(schedules) {
@@ -67,7 +68,7 @@ class Ordering {
     return {};
   }
 
-  /// Event: the index of its step, of the send for a message.
+  /// The event of a step: the step's index; for a message, the index of its send.
   std::size_t event_of(std::size_t index) const {
     return is_send(index) || partner_[index] == kNone ? index : partner_[index];
   }
@@ -79,7 +80,7 @@ class Ordering {
     return {rank_of_[index], static_cast<std::uint32_t>(index - first_[rank_of_[index]])};
   }
 
-  /// Calls visit(event) for all that `event` waits for.
+  /// Calls visit(event) for all events that `event` waits for.
   template <typename Visit>
   void for_each_wait(std::size_t event, Visit visit) const {
     for (const std::size_t side : {event, partner_[event]}) {
@@ -91,8 +92,8 @@ class Ordering {
     }
   }
 
-  /// `stuck` waits for something that never happens, as does all that has not happened: walks until it has
-  /// come around.
+  /// `stuck` waits for an event that never happens, as does every event that has not happened. Follows the
+  /// waits until an event repeats.
   Status cycle(std::size_t stuck, const std::vector<std::size_t>& waits) const {
     std::vector<std::size_t> path;
     std::vector<bool> seen(total_, false);
@@ -143,7 +144,7 @@ Result<MessageGraph> MessageGraph::build(std::span<const Schedule> schedules) {
   Ordering ordering(schedules);
   if (Status status = ordering.match(); !status.ok()) return status;
 
-  // Kahn's topological order: an event happens once nothing that it waits for is left.
+  // Kahn's topological order: an event happens once no event that it waits for is left.
   std::vector<std::size_t> waits(ordering.total(), 0);
   std::vector<std::vector<std::size_t>> followers(ordering.total());
   std::vector<std::size_t> ready;
@@ -161,7 +162,7 @@ Result<MessageGraph> MessageGraph::build(std::span<const Schedule> schedules) {
   MessageGraph graph;
   graph.messages_ = ordering.messages();
   graph.events_.reserve(events);
-  std::vector<std::uint64_t> depth(ordering.total(), 0);  // messages in the longest chain before an event
+  std::vector<std::uint64_t> depth(ordering.total(), 0);  // messages in the longest chain before each event
   std::vector<std::uint32_t> place(ordering.total(), 0);  // in events_
   for (std::size_t next = 0; next < ready.size(); ++next) {
     const std::size_t event = ready[next];

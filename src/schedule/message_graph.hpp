@@ -1,4 +1,4 @@
-// MessageGraph: who sends to whom, and who waits for whom, over the schedules of all ranks.
+// MessageGraph: the messages between ranks and the waits between steps, over the schedules of all ranks.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ struct StepRef {
   std::uint32_t step = 0;
 };
 
-/// Matches every send with its receive and orders everything such that nothing comes before what it waits
-/// for. A message counts as one event that starts when both its sides are ready (the strictest way in which a
-/// transport may behave), so what can be ordered here cannot deadlock on any transport.
+/// Matches every send with its receive and orders all events so that each comes after those that it waits
+/// for. A message is one event that starts when both its sides are ready. That is the strictest behaviour
+/// that a transport may have, so what can be ordered here cannot deadlock on any transport.
 class MessageGraph {
  public:
-  /// An event is a local step, or a message under the name of its send.
+  /// An event is a local step, or a message, which has the name of its send.
   struct Event {
     StepRef step;
     StepRef receiver;  ///< of a message: its recv or recv_reduce
@@ -33,8 +33,8 @@ class MessageGraph {
 
   /// In an order in which they can happen.
   std::span<const Event> events() const { return events_; }
-  /// The events that event `index` waits for, perhaps more than once; all stand before it. One for each
-  /// dependency of its step, then one for each of its receiver.
+  /// The events that event `index` waits for, perhaps more than once; all precede it. First one for each
+  /// dependency of its step, then one for each dependency of its receiver.
   std::span<const std::uint32_t> waits_of(std::size_t index) const {
     return {waits_.data() + first_wait_[index], first_wait_[index + 1] - first_wait_[index]};
   }
@@ -44,7 +44,7 @@ class MessageGraph {
 
  private:
   std::vector<Event> events_;
-  std::vector<std::size_t> first_wait_{0};  // of each event, in waits_; one more at the end
+  std::vector<std::size_t> first_wait_{0};  // first index in `waits_` for each event; one more at the end
   std::vector<std::uint32_t> waits_;
   std::uint64_t messages_ = 0;
   std::uint64_t rounds_ = 0;

@@ -12,7 +12,7 @@ namespace {
 std::string to_string(const ChunkRange& range) {
   if (range.count == 0) return "nothing";
   if (range.count == 1) return fmt::format("{}[{}]", name_of(range.buffer), range.begin);
-  // 64 bits, because broken schedules are printed too.
+  // 64 bits, because invalid schedules are printed too.
   return fmt::format("{}[{}..{}]", name_of(range.buffer), range.begin,
                      std::uint64_t{range.begin} + range.count - 1);
 }

@@ -46,7 +46,7 @@ std::string layout_fault(const Schedule& schedule) {
   return fmt::format("its scratch of {} slots is laid out like {} chunks", schedule.scratch_chunks, slots);
 }
 
-/// Why a range of scratch is not as long as it says, or nothing.
+/// Why a range of scratch does not have the length that it names; empty if it has.
 std::string scratch_fault(const Schedule& schedule, const ChunkRange& range) {
   if (range.like_buffer == BufferName::scratch) return "its scratch must be like input or output";
   const std::uint32_t end = range.begin + range.count;
@@ -76,7 +76,7 @@ std::string scratch_fault(const Schedule& schedule, const ChunkRange& range) {
                      name_of(range.like_buffer), range.like_begin, name_of(layout->buffer), first);
 }
 
-/// Why a range is out of bounds, or nothing.
+/// Why a range is out of bounds; empty if it is not.
 std::string bounds_fault(const Schedule& schedule, const ChunkRange& range) {
   if (range.count == 0) return {};
   const std::uint32_t chunks = chunk_count(schedule, range.buffer);
@@ -138,7 +138,7 @@ std::string range_fault(const Schedule& schedule, const ChunkLengths& lengths, c
   return {};
 }
 
-/// Whether dependencies lead from a step back to an earlier one.
+/// Finds whether dependencies lead from a step back to an earlier one.
 class Ancestry {
  public:
   explicit Ancestry(const Schedule& schedule) : schedule_(schedule), seen_for_(schedule.steps.size(), 0) {}

@@ -1,4 +1,4 @@
-// How the checker words its refusals.
+// The form of the checker's errors.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace kolo {
 
 /// "all_reduce: rank 2, step 3: recv from 1: output[0] = incoming: <why>", with the step in the context.
 Status refuse(const Schedule& schedule, std::uint32_t step, const std::string& why);
-/// "all_reduce: rank 2: <why>", where no step is to blame.
+/// "all_reduce: rank 2: <why>", if no single step is to blame.
 Status refuse(const Schedule& schedule, const std::string& why);
 
 }  // namespace kolo

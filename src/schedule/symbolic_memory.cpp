@@ -6,7 +6,7 @@ namespace kolo {
 
 namespace {
 
-/// Whether two neighbours can be told as one piece, which makes the symbolic run of long ranges fast.
+/// Whether two neighbouring pieces can be merged, which makes the symbolic run of long ranges fast.
 bool continues(const Piece& left, const Piece& right) {
   return left.who == right.who && left.writer == right.writer && left.origin + left.length == right.origin;
 }

@@ -17,7 +17,7 @@ namespace {
 
 using Pieces = std::vector<Piece>;
 
-/// One rank: its cells laid out one after the other.
+/// One rank, with its cells laid out one after the other.
 struct Rank {
   Rank(const Schedule& schedule, ChunkLengths chunk_lengths, Sharing sharing)
       : lengths(std::move(chunk_lengths)), map(schedule, sharing), offsets(map.cells(), 0) {
@@ -79,7 +79,7 @@ class Run {
 
   Status check_outputs() {
     for (const Schedule& schedule : schedules_) {
-      // What a receive gets is whatever its peer has sent: there is nothing to compare it with.
+      // A receive gets what its peer has sent: there is nothing to compare the data with.
       if (schedule.collective == Collective::send_recv) continue;
       for (std::uint32_t c = 0; c < chunk_count(schedule, BufferName::output); ++c) {
         if (Status status = check_output(schedule, c); !status.ok()) return status;
@@ -94,7 +94,7 @@ class Run {
     return refuse(schedules_[ref.rank], ref.step, why + suffix_of(sharing_));
   }
 
-  /// Which part of the whole data input begins with, and which an output chunk is.
+  /// The first part of the whole data that is in the input; and the part that an output chunk holds.
   static std::uint32_t first_input_part(const Schedule& schedule) {
     const bool own =
         schedule.collective == Collective::all_gather || schedule.collective == Collective::gather;
@@ -141,7 +141,7 @@ class Run {
     return {};
   }
 
-  /// `out` may be one of the operands. Both are equally long.
+  /// `out` may be one of the operands. Both have the same length.
   Status combine(const StepRef& at, const Pieces& left, const Pieces& right, Pieces& out) {
     Pieces result;
     std::uint64_t left_done = 0;
@@ -221,7 +221,7 @@ class Run {
   std::span<const Schedule> schedules_;
   Sharing sharing_;
   Contributions contributions_;
-  std::vector<std::uint64_t> origins_;  // of each part, in the whole data; then its length
+  std::vector<std::uint64_t> origins_;  // of each part, in the whole data; at the end the length of the data
   std::vector<Rank> ranks_;
 };
 

@@ -1,4 +1,4 @@
-// The symbolic run: what every rank's memory holds, without a single number.
+// The symbolic run: what every rank's memory holds, without any numbers.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@
 
 namespace kolo {
 
-/// Runs the events in their order on symbolic memory bound as `sharing` says and proves what every output
-/// holds. The schedules must have passed the checks of rank_check.hpp; then every order of events gives the
+/// Runs the events in their order on symbolic memory, bound as `sharing` says, and proves what every output
+/// holds. The schedules must have passed the checks of rank_check.hpp: then every order of events gives the
 /// same result.
 Status run_symbolically(std::span<const Schedule> schedules, const MessageGraph& graph,
                         std::span<const std::uint64_t> part_counts, Sharing sharing, bool rank_ordered);
 
-/// The same run event by event, for who wants to watch it: drawings follow contributions as proofs do. Events
-/// come in any order that respects their waits.
+/// The same run, event by event, for callers that watch it: drawings follow contributions as proofs do.
+/// Events may come in any order that respects their waits.
 class SymbolicRun {
  public:
   SymbolicRun(std::span<const Schedule> schedules, std::span<const std::uint64_t> part_counts,
@@ -30,12 +30,12 @@ class SymbolicRun {
   ~SymbolicRun();
 
   Status execute(const MessageGraph::Event& event);
-  /// Whether a chunk of a rank's output holds by now what it is to hold in the end.
+  /// Whether a chunk of a rank's output already holds its final contents.
   Status check_output(const Schedule& schedule, std::uint32_t chunk) const;
-  /// Which part of the whole data a chunk of the output is.
+  /// The part of the whole data that a chunk of the output holds.
   static std::uint32_t part_of(const Schedule& schedule, std::uint32_t chunk);
 
-  /// Appends what a range of a rank's memory holds; `at`: the step that wants to know.
+  /// Appends what a range of a rank's memory holds. `at`: the step that reads it, for the error.
   Status read(const StepRef& at, const ChunkRange& range, std::vector<Piece>& out) const;
   const SymbolicMemory& memory(std::size_t rank) const;
   const Contributions& contributions() const;
@@ -45,9 +45,9 @@ class SymbolicRun {
   std::unique_ptr<State> state_;
 };
 
-/// Which ranks are known to have started, by rank.
+/// For each rank, whether it is known to have started.
 using Known = std::vector<bool>;
-/// For a barrier: what each rank knows once each of its steps is done.
+/// For a barrier: what each rank knows after each of its steps.
 std::vector<std::vector<Known>> follow_barrier(std::span<const Schedule> schedules,
                                                const MessageGraph& graph);
 

@@ -6,7 +6,7 @@
 namespace kolo {
 namespace {
 
-/// Messages in the longest chain from each event to the end, itself included.
+/// For each event, the messages in the longest chain from it to the end, itself included.
 std::vector<std::uint32_t> chains_behind(const MessageGraph& graph) {
   std::vector<std::uint32_t> behind(graph.events().size(), 0);
   for (std::size_t event = behind.size(); event-- > 0;) {
@@ -18,7 +18,7 @@ std::vector<std::uint32_t> chains_behind(const MessageGraph& graph) {
   return behind;
 }
 
-/// Where a message stands in the schedules of its two sides: the later of the two places.
+/// The position of a message in the schedules of its two sides: the later one.
 std::uint32_t later_side(const MessageGraph::Event& message) {
   return std::max(message.step.step, message.receiver.step);
 }
@@ -45,7 +45,7 @@ Timetable::Timetable(std::span<const Schedule> schedules, const MessageGraph& gr
   }
 
   std::vector<std::uint32_t> waiting;  // messages whose waits are over
-  std::vector<std::uint32_t> over;     // events that have happened and whose followers are to be told
+  std::vector<std::uint32_t> over;     // events that have happened; their followers are not updated yet
   const auto tell = [&](std::uint32_t step) {
     while (!over.empty()) {
       const std::uint32_t event = over.back();

@@ -1,4 +1,4 @@
-// Timetable: the schedules of all ranks played in steps in which a rank sends and receives one message each.
+// Timetable: the schedules of all ranks, in steps in which each rank sends and receives at most one message.
 #pragma once
 
 #include <cstdint>
@@ -9,18 +9,18 @@
 
 namespace kolo {
 
-/// The literature's way to count steps: all messages take one step, and in a step each rank sends at most one
-/// and receives at most one (the full-duplex one-port model: Chan, Heimlich, Purkayastha, van de Geijn:
+/// Counts steps as the literature does: every message takes one step, and in a step each rank sends at most
+/// one and receives at most one (the full-duplex one-port model: Chan, Heimlich, Purkayastha, van de Geijn:
 /// Collective communication: theory, practice, and experience, CCPE 19 (2007), section 2). Local work takes
-/// no time. Where more messages are ready than may go, the one with the longest chain of messages behind it
-/// goes first; of equals, the one that stands first in the schedules of its two sides. A value.
+/// no time. If more messages are ready than may go, the one with the longest chain of messages behind it goes
+/// first. Among equals, the one that comes first in the schedules of its two sides goes first. A value.
 class Timetable {
  public:
   Timetable(std::span<const Schedule> schedules, const MessageGraph& graph);
 
   std::uint32_t steps() const { return steps_; }
-  /// When an event of the graph has happened: messages in step 1, 2, ...; local work at the end of the step
-  /// that it waited for, 0 where it waited for none.
+  /// The step in which an event of the graph happens. Messages: 1, 2, ... Local work: the step that it waited
+  /// for, 0 if none.
   std::uint32_t step_of(std::size_t event) const { return step_of_[event]; }
 
  private:
