@@ -10,7 +10,7 @@
 namespace kolo {
 namespace {
 
-/// Where each part begins, and where the last one ends.
+/// The beginning of each part, then the end of the last one.
 std::vector<std::uint64_t> begins_of(const std::vector<std::uint64_t>& parts) {
   std::vector<std::uint64_t> begins(parts.size() + 1, 0);
   std::partial_sum(parts.begin(), parts.end(), begins.begin() + 1);
@@ -64,7 +64,7 @@ class Memory {
   std::vector<float> scratch_;
 };
 
-/// Sums of numbers.
+/// Operations on numbers.
 class Numbers {
  public:
   Numbers(const Arithmetic& arithmetic, std::size_t ranks)
@@ -79,7 +79,7 @@ class Numbers {
     }
   }
 
-  /// As the numbers come through a wire: chunk by chunk, because blocks do not reach beyond them.
+  /// Rounds the numbers as a wire format does: chunk by chunk, because blocks do not cross chunks.
   void send(std::span<float> numbers, const std::vector<std::uint64_t>& chunks) const {
     if (arithmetic_.wire == Wire::native) return;
     std::vector<std::byte> bytes(format_.bytes(numbers.size()) + format_.block_bytes());
@@ -102,7 +102,7 @@ class Numbers {
   std::size_t ranks_;
 };
 
-/// Counts of roundings in place of numbers: 2^24 fit a float.
+/// Operations on counts of roundings in place of numbers: a float holds counts up to 2^24.
 class Depths {
  public:
   explicit Depths(const Arithmetic& arithmetic) : is_native_(arithmetic.wire == Wire::native) {}
@@ -123,7 +123,7 @@ class Depths {
   bool is_native_;
 };
 
-/// `Values` says what combining, sending and completing make of the contents.
+/// `Values` defines the effect of combining, sending and completing.
 template <typename Values>
 std::vector<std::vector<float>> run(std::span<const Schedule> schedules, const MessageGraph& graph,
                                     const std::vector<std::vector<float>>& inputs, std::uint64_t block,
@@ -185,7 +185,8 @@ std::vector<int> rounding_depths(std::span<const Schedule> schedules, const Mess
   const std::vector<std::vector<float>> inputs(schedules.size(), std::vector<float>(count));
   const auto depths =
       run(schedules, graph, inputs, kernels::wire_format(arithmetic.wire).block, Depths(arithmetic));
-  // The rank that completes a chunk has the least: what the other ranks get from it is rounded already.
+  // The minimum over ranks is that of the rank that completes a chunk: other ranks get its result, already
+  // rounded.
   std::vector<int> result(depths[0].begin(), depths[0].end());
   for (const std::vector<float>& of_rank : depths) {
     for (std::size_t i = 0; i < result.size(); ++i) {

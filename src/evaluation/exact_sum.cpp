@@ -25,9 +25,9 @@ double ExactSum::value() const {
     sum += parts_[i];
     const double lost = parts_[i] - (sum - larger);
     if (lost == 0) continue;
-    // All that is left is smaller than half a unit in the last place of the sum, and counts only where what
-    // was lost is that half: the sum then went to the even of the two neighbours, the rest says which one is
-    // right.
+    // All parts that are left are smaller than half a unit in the last place of the sum. They count only if
+    // the lost part is exactly that half: the sum was then rounded to the even neighbour, and the sign of the
+    // rest decides which neighbour is right.
     const double other = sum + 2 * lost;
     if (i > 0 && (parts_[i - 1] < 0) == (lost < 0) && other - sum == 2 * lost) sum = other;
     break;

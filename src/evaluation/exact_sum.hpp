@@ -7,15 +7,15 @@ namespace kolo {
 
 /// Keeps the sum as an expansion: doubles that do not overlap, smallest first, whose exact sum it is. Source:
 /// J. R. Shewchuk: Adaptive precision floating-point arithmetic and fast robust geometric predicates,
-/// Discrete and Computational Geometry 18, 1997, section 2.4 (Grow-Expansion); Python's math.fsum() is the
-/// same.
+/// Discrete and Computational Geometry 18, 1997, section 2.4 (Grow-Expansion). Python's math.fsum() works in
+/// the same way.
 ///
-/// All numbers must be finite, and no partial sum may exceed the range of double, as sums of float32 cannot.
-/// Not thread-safe.
+/// All numbers must be finite, and no partial sum may exceed the range of double; sums of float32 cannot. Not
+/// thread-safe.
 class ExactSum {
  public:
   void add(double number);
-  /// The double nearest to the sum; of two, the even one.
+  /// The double nearest to the sum; in a tie, the even one.
   double value() const;
 
  private:
