@@ -72,7 +72,7 @@ std::string share(std::uint64_t elements, std::uint64_t of) {
   return of == 0 ? "0" : fmt::format("{:.4g}", static_cast<double>(elements) / static_cast<double>(of));
 }
 
-/// Nothing where all is as it should be.
+/// Empty if the proof has no problem.
 std::string remark(const Proof& proof) {
   if (!proof.unable.empty()) return proof.unable;
   if (!proof.refusal.empty()) return proof.refusal;
@@ -180,7 +180,7 @@ int run_check(const CheckArguments& arguments) {
     }
   }
   if (speaks) fmt::print(stderr, "\r\033[K");
-  // What was asked for by name and can be served in no case at all is a wrong question.
+  // An algorithm named by the user that can serve no case is wrong usage.
   const auto served = [](const Row& row) { return row.proof.unable.empty(); };
   if (!arguments.algorithm.empty() && std::ranges::none_of(rows, served)) {
     throw InvalidArgument(rows.back().proof.unable, {});

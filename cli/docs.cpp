@@ -47,7 +47,7 @@ std::string share_of_k(std::uint64_t chunks, std::uint64_t of) {
   return of == 0 ? "0" : fmt::format("{:.4g} K", static_cast<double>(chunks) / static_cast<double>(of));
 }
 
-/// One host, or three of unequal size for an algorithm that goes by them.
+/// One host, or three hosts of unequal size if the algorithm depends on hosts.
 ScheduleSpec spec_of(const Algorithm& algorithm, int ranks) {
   const ScheduleSpec plain{algorithm.collective, 0, ranks, 0, {}, {}};
   ScheduleSpec hosted = plain;
@@ -78,7 +78,7 @@ std::string table_row(const Algorithm& algorithm) {
                      cell(stated_text(form, form.sent)), counted, cell(algorithm.use), on_hosts);
 }
 
-/// The sheet of 8 ranks, or of fewer where that has too many steps; empty where no sheet holds it.
+/// The sheet of 8 ranks, or of fewer ranks if that has too many steps; empty if no sheet can hold the steps.
 std::string sheet(const Algorithm& algorithm) {
   std::string smallest;
   for (const int ranks : {kRanks, 6, 4}) {

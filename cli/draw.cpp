@@ -33,7 +33,7 @@ struct DrawArguments {
   int root = 0;
 };
 
-/// "ring-8.html", without the letters that a shell or a file system could take amiss.
+/// "ring-8.html", without letters that are special to a shell or a file system.
 std::string default_file(const Configured& configured, int size, const std::string& format) {
   std::string name;
   if (configured.algorithm->collective != Collective::all_reduce) {
@@ -45,7 +45,7 @@ std::string default_file(const Configured& configured, int size, const std::stri
   return fmt::format("{}-{}.{}", name, size, format);
 }
 
-/// What a file's name asks for; a page where it asks for nothing.
+/// The format by a file's suffix; a page without a known suffix.
 std::string format_of(const std::string& file) {
   if (file.ends_with(".svg")) return "svg";
   return file.ends_with(".txt") ? "text" : "html";

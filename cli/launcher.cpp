@@ -30,15 +30,15 @@
 namespace kolo::cli {
 namespace {
 
-/// After the ranks have ended: longest wait for processes that even SIGKILL does not end at once, and for the
-/// end of their output.
+/// Longest wait, after the ranks have ended, for processes that even SIGKILL does not end at once, and for
+/// the end of their output.
 constexpr auto kLastWait = std::chrono::seconds(10);
 
 constexpr int kCannotWrite = 1;
 
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
-/// What ranks on other hosts get of our environment.
+/// The variables of this environment that ranks on other hosts get.
 Variables variables_to_pass(const SshOptions& remote, Console& console) {
   Variables passed;
   const auto add = [&](std::string_view entry) {
@@ -57,7 +57,7 @@ Variables variables_to_pass(const SshOptions& remote, Console& console) {
       console.say(fmt::format("-x {}: it is not set here", wanted));
     }
   }
-  // How this process meets others is not how its ranks do.
+  // This process's own store and key are not those of the job.
   std::erase_if(passed, [](const auto& one) {
     return one.first.starts_with("KOLO_STORE") || one.first.starts_with("KOLO_KEY");
   });
@@ -93,10 +93,10 @@ class Job {
   std::unique_ptr<Ranks> ranks_;
   LaunchOutcome outcome_;
   int failures_ = 0;    ///< ranks
-  int interrupts_ = 0;  ///< SIGINTs heard
+  int interrupts_ = 0;  ///< SIGINTs received
   bool stopping_ = false;
-  std::optional<Deadline> kill_at_;  ///< when SIGTERM has been heard for long enough
-  std::optional<Deadline> give_up_;  ///< when the last leftovers are past helping
+  std::optional<Deadline> kill_at_;  ///< when the grace period after SIGTERM ends
+  std::optional<Deadline> give_up_;  ///< when to stop waiting for processes that do not end
   bool gave_up_ = false;
 };
 
@@ -158,10 +158,10 @@ LaunchOutcome Job::run() {
     const bool last_things = ranks_->running() == 0;
     int timeout = kill_at_ ? kill_at_->left_ms() : -1;
     if (const int tick = ranks_->tick_ms(); tick > 0) timeout = timeout < 0 ? tick : std::min(timeout, tick);
-    if (last_things) timeout = 20;  // nothing tells us of the end of processes that are not our children yet
+    if (last_things) timeout = 20;  // there is no SIGCHLD for processes that are not yet children of this one
     wait_for_events(timeout);
   }
-  // Those that were left have brought the job to its end.
+  // With keep_going, the remaining ranks have completed the job.
   const bool is_survived = options_.keep_going && !outcome_.interrupted && failures_ < size_;
   return is_survived && outcome_.exit_code != kCannotStart ? LaunchOutcome{} : outcome_;
 }
@@ -175,7 +175,7 @@ void Job::stop_ranks() {
 }
 
 void Job::take(int rank, Stream stream, std::string_view bytes) {
-  // After a second SIGINT nothing waits, and so no reader does.
+  // After a second SIGINT the output is dropped, because the launcher no longer waits for its reader.
   if (interrupts_ < 2) console_.take(rank, stream, bytes);
 }
 
@@ -199,8 +199,8 @@ void Job::wait_for_events(int timeout_ms) {
   if (const int error = console_.drain(); error != 0 && !stopping_) lose_output(error);
 }
 
-/// A program that writes for itself would get SIGPIPE where nobody reads any more, or fail on a full disk;
-/// and so the job ends.
+/// The job ends if its output cannot be written. A program that writes its own output would get SIGPIPE from
+/// a closed reader, or fail on a full disk.
 void Job::lose_output(int error) {
   if (error == EPIPE) {
     outcome_.interrupted = true;
@@ -217,7 +217,7 @@ void Job::hear_signal(int signal) {
     case SIGCHLD:
       return ranks_->reap();
     case SIGPIPE:
-      return;  // write(2) has told us
+      return;  // write(2) reports it too
     case SIGUSR1:
     case SIGUSR2:
       return ranks_->signal(signal, false);
@@ -241,7 +241,7 @@ void Job::hear_signal(int signal) {
   if (again) {
     ranks_->signal(SIGKILL, true);
     stopping_ = true;
-    kill_at_.reset();  // which lets finish() kill what ranks have left behind, too
+    kill_at_.reset();  // then finish() also kills the processes that ranks have left behind
     console_.discard();
   } else if (!kill_at_ && !stopping_) {
     stopping_ = true;
@@ -249,8 +249,8 @@ void Job::hear_signal(int signal) {
   }
 }
 
-/// The first failure decides. Of several that were noticed at once, a rank that a signal ended is the
-/// likelier cause: the others may have failed because it was gone.
+/// The first failure determines the outcome. Among several failures noticed at once, a rank that a signal
+/// ended is the likelier cause: the other ranks may have failed because they lost it.
 void Job::judge(const std::vector<Ending>& endings) {
   if (stopping_ || endings.empty()) return;
   const Ending* first = &endings[0];
@@ -264,7 +264,7 @@ void Job::judge(const std::vector<Ending>& endings) {
     outcome_.signal = first->signal;
   }
   const int others = ranks_->running();
-  // Who cannot be started will not be with the others when they meet.
+  // A rank that cannot be started never reaches the store, so the other ranks cannot go on without it.
   const bool goes_on = options_.keep_going && others > 0 && first->exit_code != kCannotStart;
   if (goes_on) {
     for (const Ending& ending : endings) {
@@ -282,7 +282,8 @@ bool Job::finished() {
   if (ranks_->running() > 0) return false;
   if (!give_up_ && !kill_at_ && !stopping_) kill_at_ = Deadline::after(options_.grace);
   const Room room = console_.room();
-  // The end of the output may wait for a reader, who is no leftover.
+  // The deadline restarts while the reader of the output is slow: a slow reader is not a process that does
+  // not end.
   if (!give_up_ || (!gave_up_ && room != Room{})) give_up_ = Deadline::after(options_.grace + kLastWait);
   if (!ranks_->finish(!kill_at_, room)) {
     if (!give_up_->passed()) return false;
@@ -293,7 +294,7 @@ bool Job::finished() {
   judge(ranks_->take_endings());
   if (!console_.finish()) return false;
   if (const int error = console_.drain(); error != 0 && !stopping_) lose_output(error);
-  return console_.finish();  // that has something to say
+  return console_.finish();  // lose_output() may have queued a message
 }
 
 }  // namespace
@@ -306,7 +307,7 @@ int LaunchOutcome::status() const {
 LaunchOutcome launch_ranks(const LaunchOptions& options) {
   if (const int size = size_of(options); size < 1 || size > kLargestJob)
     throw InvalidArgument(fmt::format("cannot start {} ranks: from 1 to {}", size, kLargestJob), {});
-  // Descriptors 0 to 2 must be taken, or a pipe of ours would become a rank's standard input.
+  // Descriptors 0 to 2 must be open, or a pipe of the launcher would become a rank's standard input.
   while (true) {
     const int fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
     if (fd < 0 || fd > 2) {

@@ -44,7 +44,7 @@ int report(const char* what, int code) {
 
 int parse(CLI::App& app, std::vector<std::string> arguments) {
   const std::string first = arguments.empty() ? "" : arguments.front();
-  std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+  std::reverse(arguments.begin(), arguments.end());  // CLI11 expects reversed arguments
   try {
     app.parse(std::move(arguments));
     return 0;
@@ -82,7 +82,7 @@ int run(std::vector<std::string> arguments) {
   return parse(app, std::move(arguments));
 }
 
-/// A disk that is full shows only when the rest of what was printed goes there.
+/// A full disk shows only when the buffered output is flushed.
 int flushed(int code) {
   const bool arrived = std::fflush(stdout) == 0;
   const std::string why = arrived ? "" : std::string(": ") + std::strerror(errno);

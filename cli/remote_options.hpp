@@ -1,4 +1,4 @@
-// The options that say on which hosts to start ranks, and how: the same for every command that does.
+// The options for starting ranks on other hosts, shared by all commands that do so.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -15,7 +15,7 @@ struct RemoteArguments {
   SshOptions options;
 
   void add_to(CLI::App& command);
-  /// With the hosts that they name; none where they name none. Throws InvalidArgument.
+  /// The options with the hosts that they name; no hosts if they name none. Throws InvalidArgument.
   SshOptions checked() const;
 };
 

@@ -105,13 +105,13 @@ void add_run(CLI::App& app, std::vector<std::string> program) {
                         "A rank that fails does not stop the others");
   run_command->add_option("--grace", arguments->grace, "Seconds between SIGTERM and SIGKILL")
       ->check(CLI::Range(0.0, 86'400.0))
-      ->check([](const std::string& text) {  // which nan is neither below nor above
+      ->check([](const std::string& text) {  // comparisons with nan are false
         double seconds = 0;
         return CLI::detail::lexical_cast(text, seconds) && !std::isnan(seconds) ? "" : text + " is no time";
       })
       ->capture_default_str()
       ->type_name("SECONDS");
-  // The launcher's hand on another host; no person needs it.
+  // Hidden: the launcher starts it on other hosts.
   run_command->add_flag("--agent", arguments->agent)->group("");
   run_command->footer(kFooter);
   run_command->callback([arguments] {

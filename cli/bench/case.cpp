@@ -43,7 +43,7 @@ std::uint64_t Case::in_count(int rank) const noexcept {
       return rank == 0 ? count : 0;
     case Kind::barrier:
       return 0;
-    case Kind::send_recv:  // ranks work in pairs; an odd one is left over
+    case Kind::send_recv:  // ranks work in pairs; an odd last rank is idle
       return (rank ^ 1) < ranks ? count : 0;
     default:
       return count;
@@ -74,7 +74,7 @@ std::uint64_t Case::offset_in_place(int rank) const noexcept {
     case Kind::reduce_scatter:
     case Kind::all_gather:
       return count * static_cast<std::uint64_t>(rank);
-    default:  // scatter and gather: the root is rank 0, whose part is the first
+    default:  // scatter and gather: the root is rank 0, and its part is the first
       return 0;
   }
 }
@@ -97,7 +97,7 @@ double Case::bus_factor() const noexcept {
 
 Case make_case(Kind kind, std::uint64_t bytes, int ranks, DType dtype, ReduceOp op, bool in_place) noexcept {
   Case result{kind, ranks, dtype, op, in_place, 0};
-  // A message between two ranks has two memories; a broadcast and a rewrite have one by definition.
+  // A message between two ranks needs two buffers; a broadcast and a rewrite have one buffer by definition.
   if (kind == Kind::send_recv) result.in_place = false;
   if (kind == Kind::broadcast || kind == Kind::rewrite) result.in_place = true;
   if (kind == Kind::barrier) return result;

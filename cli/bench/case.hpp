@@ -1,5 +1,5 @@
-// Case: one measurement, a collective at a size with an element type and a reduction; as nccl-tests counts
-// them.
+// Case: one measurement: a collective, a size, an element type and a reduction. Sizes are counted as in
+// nccl-tests.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace kolo::bench {
 
-/// What is measured. `rewrite` is no collective: every rank loads and stores its own memory in place, all at
-/// once.
+/// The operation that is measured. `rewrite` is no collective: all ranks load and store their own memory in
+/// place at the same time.
 enum class Kind : std::uint8_t {
   all_reduce,
   reduce_scatter,
@@ -30,8 +30,7 @@ enum class Kind : std::uint8_t {
 };
 
 std::string_view name_of(Kind kind) noexcept;
-/// The inverse for everything that a user can ask for (not `rewrite`). False when there is no such
-/// collective.
+/// The inverse, for all kinds that a user can select (not `rewrite`). False if there is no such collective.
 bool parse_kind(std::string_view name, Kind& out) noexcept;
 /// The names that parse_kind() takes.
 std::span<const std::string_view> kind_names() noexcept;
@@ -39,7 +38,7 @@ std::span<const std::string_view> kind_names() noexcept;
 constexpr bool is_reducing(Kind kind) noexcept {
   return kind == Kind::all_reduce || kind == Kind::reduce_scatter || kind == Kind::reduce;
 }
-/// The data is one part per rank, so that `bytes` is a multiple of the ranks.
+/// The data has one part per rank, so `bytes` is a multiple of the number of ranks.
 constexpr bool is_partitioned(Kind kind) noexcept {
   return kind == Kind::reduce_scatter || kind == Kind::all_gather || kind == Kind::scatter ||
          kind == Kind::gather || kind == Kind::all_to_all;
@@ -52,19 +51,19 @@ struct Case {
   DType dtype = DType::float32;
   ReduceOp op = ReduceOp::sum;
   bool in_place = true;
-  std::uint64_t count = 0;  ///< elements of one part: the whole data, or one rank's share of it
+  std::uint64_t count = 0;  ///< elements of one part: the whole data, or one rank's part of it
   Wire wire = Wire::native;
-  int tensors = 1;  ///< calls an iteration, each on data of its own; more than one: all at once
+  int tensors = 1;  ///< calls in each iteration, each on its own data; several calls run concurrently
 
-  /// The size that nccl-tests would print: the larger of what a rank (the root) gives and gets. Of one
-  /// tensor.
+  /// The size of one tensor as nccl-tests prints it: the larger of the input and the output of a rank (of the
+  /// root).
   std::uint64_t bytes() const noexcept;
-  /// Elements that `rank` gives and that it gets; 0 where it takes no part.
+  /// Elements of the input and of the output of `rank`; 0 if it has none.
   std::uint64_t in_count(int rank) const noexcept;
   std::uint64_t out_count(int rank) const noexcept;
-  /// Where, in elements, a rank's `in` lies within `out` (or `out` within `in`) when in place.
+  /// Offset in elements of a rank's `in` within `out` (or of `out` within `in`) in place.
   std::uint64_t offset_in_place(int rank) const noexcept;
-  /// busbw / algbw: the share of `bytes` that has to cross the slowest link, as nccl-tests defines it.
+  /// busbw / algbw as nccl-tests defines it: the share of `bytes` that must cross the slowest link.
   double bus_factor() const noexcept;
 };
 

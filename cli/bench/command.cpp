@@ -1,4 +1,4 @@
-// kolo bench: the command line, and who starts whom.
+// kolo bench: the command line, and the start of ranks and peers.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -60,7 +60,7 @@ int report(const std::string& message, int code) {
 Options communicator_options(const Settings& settings) {
   Options options;
   options.transports = settings.transport;
-  // While a peer is measured, kolo's other ranks wait.
+  // The other ranks of kolo wait while a peer is measured.
   if (!settings.against.empty()) options.timeout = std::chrono::hours(1);
   return options;
 }
@@ -103,8 +103,8 @@ std::uint64_t run_grid(const Settings& settings, Communicator communicator) {
   return grid.wrong;
 }
 
-// One rank's part; `make` joins it to the others. Every rank says what is wrong: the first one to end has the
-// others stopped.
+// Runs one rank; `make` creates its communicator. Every rank reports its errors, because the launcher stops
+// the other ranks when the first one ends.
 template <typename Make>
 int take_part(const Settings& settings, int rank, Peers& peers, Make make) {
   try {
@@ -123,7 +123,8 @@ int run_as_threads(const Settings& settings) {
   Peers peers = start_peers(settings);
   const auto store = make_memory_store();
   std::vector<int> codes(static_cast<std::size_t>(settings.ranks));
-  std::promise<bool> complete;  // none begins without the others: it would wait for them
+  std::promise<bool>
+      complete;  // no rank begins before all threads exist, because it would wait for the missing ranks
   const std::shared_future<bool> begin = complete.get_future().share();
   const auto be_rank = [&](int rank) {
     if (!begin.get()) return;
@@ -157,7 +158,7 @@ int run_as_rank(Settings settings, const Launch& launch) {
                    [&] { return Communicator::create(communicator_options(settings)); });
 }
 
-// The same command again, once for each rank.
+// Starts this command again, once for each rank.
 int start_ranks(const Settings& settings, const std::vector<std::string>& arguments) {
   LaunchOptions options;
   options.ranks = settings.ranks;
@@ -188,7 +189,7 @@ int run_bench(const RawSettings& raw, bool progress, const std::vector<std::stri
   }
 }
 
-// What this process was started with, without its own name.
+// The arguments of this process, without its name.
 std::vector<std::string> own_arguments() {
   std::vector<std::string> arguments;
   std::FILE* file = std::fopen("/proc/self/cmdline", "r");
@@ -284,7 +285,8 @@ void add_bench(CLI::App& app) {
           "Measured in the same run: gloo, openmpi, mpich, limit (the machine's), exchange (that of TCP,"
           " sums nothing)")
       ->type_name("LIST");
-  bench->add_flag("--progress", parsed->progress)->group("");  // told to the ranks by who starts them
+  bench->add_flag("--progress", parsed->progress)
+      ->group("");  // hidden: passed to the ranks by the process that starts them
   bench->callback([parsed] {
     if (parsed->in_place || parsed->out_of_place) parsed->raw.in_place = parsed->in_place;
     throw CLI::RuntimeError(run_bench(parsed->raw, parsed->progress, own_arguments()));

@@ -1,4 +1,4 @@
-// Contestant: a library under test, as the measuring loop sees it. kolo is one, each peer is one.
+// Contestant: the interface of a library (backend) to the measuring loop. kolo and each peer implement it.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct Piece {
   void* out;
 };
 
-/// All calls but memory() and algorithms() are collective. Errors are exceptions. One thread.
+/// All functions except memory() and algorithms() are collective. Errors are exceptions. One thread.
 class Contestant {
  public:
   virtual ~Contestant() = default;
@@ -25,23 +25,23 @@ class Contestant {
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
-  /// The library's algorithms that are worth a try, by name; empty when it cannot do the case at all.
+  /// Names of the library's algorithms to measure; empty if it cannot run the case.
   virtual std::vector<std::string> algorithms(const Case& what) const = 0;
-  /// False where bytes only move and nothing is computed: the result is not looked at.
+  /// False if the case has no result to verify.
   virtual bool computes() const { return true; }
-  /// At least `bytes` of page-aligned memory of the kind under test; valid until the next call.
+  /// At least `bytes` of page-aligned memory of the kind under test; valid until the next call of memory().
   virtual std::byte* memory(std::size_t bytes) = 0;
 
-  /// Everything that a program does once before many calls, for `what.tensors` pieces.
+  /// One-time preparation before many calls, for `what.tensors` pieces.
   virtual void prepare(const Case& what, const std::string& algorithm, std::span<const Piece> pieces) = 0;
-  /// What is timed: one piece's blocking collective, or those of several pieces started one after another
-  /// and then waited for, where the library can.
+  /// The timed call: the blocking collective of one piece, or the collectives of several pieces, started one
+  /// after another and then waited for if the library can do so.
   virtual void call() = 0;
   virtual void barrier() = 0;
 
-  /// Rank 0's bytes to everyone.
+  /// Broadcasts rank 0's bytes.
   virtual void share(void* data, std::size_t bytes) = 0;
-  /// `count` numbers of every rank to rank 0's `all`, in rank order.
+  /// Gathers `count` numbers of every rank into rank 0's `all`, in rank order.
   virtual void collect(const double* mine, std::size_t count, double* all) = 0;
 };
 

@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::size_t kCacheLine = 64;
 
-/// The bits are turned, because the compiler would leave out what changes nothing.
+/// Inverts the bits, because the compiler would remove stores that change nothing.
 void rewrite_lines(void* data, std::size_t lines) {
   using Word = std::uint64_t __attribute__((vector_size(16), may_alias));
   auto* words = static_cast<Word*>(data);
@@ -20,7 +20,7 @@ void rewrite_lines(void* data, std::size_t lines) {
 }
 
 #ifdef __x86_64__
-/// The same; in the caches words half as long take twice the time.
+/// With 32-byte words: in caches, 16-byte words take twice the time.
 [[gnu::target("avx2")]] void rewrite_lines_avx2(void* data, std::size_t lines) {
   using Word = std::uint64_t __attribute__((vector_size(32), may_alias));
   auto* words = static_cast<Word*>(data);
@@ -31,7 +31,7 @@ void rewrite_lines(void* data, std::size_t lines) {
 }
 #endif
 
-/// Whole cache lines, of which every piece consists.
+/// Rewrites whole cache lines; every piece consists of them.
 void rewrite(void* data, std::size_t bytes) {
   const std::size_t lines = (bytes + kCacheLine - 1) / kCacheLine;
 #ifdef __x86_64__

@@ -1,4 +1,4 @@
-// The two contestants of this program: kolo, and plain rewriting of memory.
+// The two contestants (backends) of this program: kolo, and rewriting of memory.
 #pragma once
 
 #include <optional>
@@ -27,7 +27,7 @@ class KoloContestant : public Contestant {
   void share(void* data, std::size_t bytes) override;
   void collect(const double* mine, std::size_t count, double* all) override;
 
-  /// Collective: the algorithm that kolo runs for what was prepared last, found by running it once more.
+  /// Collective: the algorithm that kolo runs for the case prepared last, found by running it once more.
   std::string algorithm_used();
   /// "shm", or "shm+tcp" where this rank has both kinds of links.
   std::string transports() const;
@@ -51,9 +51,9 @@ class KoloContestant : public Contestant {
   std::vector<Work> works_;
 };
 
-/// Every rank loads, changes and stores its own memory in place, all at once: what an all-reduce in place has
-/// to load and store at least, but nothing comes from another rank. Borrows the other contestant, and its
-/// memory, for everything else.
+/// Every rank loads, changes and stores its own memory in place, all ranks at once. These are the minimum
+/// loads and stores of an all-reduce in place, without data from other ranks. All other functions are
+/// forwarded to the other contestant, including its memory.
 class RewriteContestant : public Contestant {
  public:
   explicit RewriteContestant(Contestant& other) : other_(other) {}

@@ -25,28 +25,28 @@
 namespace kolo::bench {
 namespace {
 
-/// The heats: all candidates, for so many seconds each where nobody asks for a number of iterations.
+/// Screening: rounds over all candidates, and seconds for each candidate if no number of iterations is given.
 constexpr int kHeats = 3;
 constexpr double kHeatSeconds = 0.06;
-/// An algorithm so many times slower than the fastest of the heats so far is not measured again: generous,
-/// because one lucky moment must not throw out all others.
+/// An algorithm this many times slower than the fastest one so far is not measured again. The factor is
+/// large, so that one lucky time does not drop all other candidates.
 constexpr double kFarBehind = 3;
 
-/// The final: so many of the fastest in the heats, and kolo's choice. With enough rounds that luck does not
-/// decide: the fastest of twenty noisy times is mostly a lucky one.
+/// The final: this number of the fastest candidates, and kolo's choice. It has many rounds, because the
+/// minimum of twenty noisy times is mostly luck.
 constexpr std::size_t kFinalists = 6;
 constexpr int kLeastRounds = 7;
 constexpr int kMostRounds = 41;
-constexpr double kFinalSeconds = 15;  ///< no further round is begun after so many
+constexpr double kFinalSeconds = 15;  ///< no further round starts after this time
 constexpr double kTurnSeconds = 0.01;
-constexpr int kMostCalls = 50;  ///< of one finalist in one round
-/// Longer calls are not warmed up: each takes as long as many that are.
+constexpr int kMostCalls = 50;  ///< calls of one finalist in one round
+/// Calls longer than this many seconds have no warm-up.
 constexpr double kLongCall = 0.05;
 
 using Times = std::vector<double>;
 
-/// What a call takes where nothing disturbs it: the lower quartile, since what other programs do to a machine
-/// only adds, and not to all calls.
+/// The time of an undisturbed call: the lower quartile, because other programs only add time, and not to all
+/// calls.
 double undisturbed(Times times) {
   if (times.empty()) return 0;
   const auto quartile = times.begin() + static_cast<std::ptrdiff_t>((times.size() - 1) / 4);
@@ -54,9 +54,8 @@ double undisturbed(Times times) {
   return *quartile;
 }
 
-/// A round in which the machine was slow tells of the machine: all times of a round are put into proportion,
-/// so that the middle one of every round becomes the same. `rounds` has those of each algorithm, none for
-/// those that were not in the final.
+/// Corrects for rounds in which the machine was slow: scales all times of a round so that all rounds have the
+/// same median. `rounds` holds the times of each algorithm; an algorithm that was not in the final has none.
 void level_out(std::vector<Times>& rounds) {
   std::size_t count = 0;
   for (const Times& times : rounds) count = std::max(count, times.size());
@@ -111,7 +110,7 @@ class GridRunner {
     if (leads_) finish(what, finalists, times, rounds);
   }
 
-  /// Adds all times that are measured; returns who takes part in the final.
+  /// Appends the measured times to `times`; returns which algorithms are in the final.
   std::vector<std::uint8_t> run_heats(const Case& what, bool is_long, std::vector<Times>& times) {
     std::vector<std::uint8_t> alive(times.size(), 1);
     Policy policy = settings_.policy;
@@ -145,7 +144,8 @@ class GridRunner {
     return alive;
   }
 
-  /// Each finalist's time in each round, on rank 0; `times` become those of the final.
+  /// Returns each finalist's time in each round, on rank 0. Replaces the finalists' `times` by those of the
+  /// final.
   std::vector<Times> run_final(const Case& what, bool is_long, const std::vector<std::uint8_t>& finalists,
                                std::vector<Times>& times) {
     std::vector<std::size_t> turns;
@@ -173,7 +173,7 @@ class GridRunner {
         rounds[a].push_back(undisturbed(sample.times_us));
         times[a].insert(times[a].end(), sample.times_us.begin(), sample.times_us.end());
       }
-      std::ranges::reverse(turns);  // nobody always follows the same one
+      std::ranges::reverse(turns);  // so no algorithm always runs after the same one
       const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin;
       more = round + 1 < kLeastRounds || (round + 1 < kMostRounds && spent.count() < kFinalSeconds) ? 1 : 0;
       kolo_.share(&more, sizeof(more));
@@ -182,9 +182,9 @@ class GridRunner {
     return rounds;
   }
 
-  /// Which ranks share a core decides what a short message takes, and the system leaves them together for
-  /// long: a job would measure the places that its ranks were dealt, another job others. So each round deals
-  /// again, evenly on each host, the same places to all algorithms; the system may move the ranks from there.
+  /// The time of a short message depends on which ranks share a core, and the system keeps that placement for
+  /// long. So a job would measure one placement, and another job another one. Each round therefore assigns
+  /// cores anew, evenly on each host and alike for all algorithms. The system may move the ranks afterwards.
   void take_core_of(int round) const {
     std::vector<std::size_t> order(static_cast<std::size_t>(communicator_.size()));
     std::iota(order.begin(), order.end(), std::size_t{0});
@@ -197,8 +197,8 @@ class GridRunner {
     move_to_core(static_cast<unsigned>(before_me));
   }
 
-  /// What kolo would run, found by asking for it. It may be no candidate: a ring in another order, or what
-  /// KOLO_ALGORITHM says. Returns how many microseconds it took, on all ranks.
+  /// Runs kolo's choice once and adds it to the algorithms. It may be no candidate: a ring in another order,
+  /// or the one named by KOLO_ALGORITHM. Returns its microseconds, on all ranks.
   double add_choice(const Case& what) {
     std::uint64_t iteration = 0;
     Policy once;
@@ -216,7 +216,7 @@ class GridRunner {
     return us;
   }
 
-  /// In one turn of the final, of what takes so many microseconds.
+  /// Number of calls of one algorithm in one round of the final, from the time of a call.
   static int calls_of(double microseconds) {
     return static_cast<int>(std::min<double>(kTurnSeconds * 1e6 / microseconds, kMostCalls));
   }
@@ -229,7 +229,7 @@ class GridRunner {
     return fastest;
   }
 
-  /// On rank 0, because it alone has the times.
+  /// Runs on rank 0, which alone has the times.
   static void give_up(const std::vector<Times>& times, std::vector<std::uint8_t>& alive) {
     const double fastest = fastest_of(times, alive);
     for (std::size_t a = 0; a < alive.size(); ++a) {
@@ -283,7 +283,7 @@ class GridRunner {
   JsonLines json_;
   Grid grid_;
   std::size_t choice_ = 0;
-  std::vector<std::uint64_t> wrong_;  // elements of each algorithm at this size
+  std::vector<std::uint64_t> wrong_;  // wrong elements of each algorithm at this size
   std::uint64_t iteration_ = 0;
 };
 
@@ -328,8 +328,8 @@ std::string grid_table(const Grid& grid) {
 void learn(const Grid& grid, Collective collective, const Setting& setting, TuningTable& table) {
   table.forget(setting, collective);
   for (const GridColumn& column : grid.columns) {
-    // Who was too slow for the final does not overtake, in the table, those who ran it in a slow moment of
-    // the machine.
+    // An algorithm dropped in screening never gets a better time in the table than a finalist, even if the
+    // final ran while the machine was slow.
     double slowest = 0;
     for (std::size_t a = 0; a < column.us.size(); ++a) {
       if (column.in_final[a] && a != column.choice) slowest = std::max(slowest, column.us[a]);

@@ -1,4 +1,4 @@
-// Grid: every algorithm at every size, and how good kolo's choice is.
+// Grid: measures every algorithm at every size, and compares kolo's choice with the fastest.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@
 
 namespace kolo::bench {
 
-/// One size: what each algorithm took, and what kolo would have chosen.
+/// One size: the time of each algorithm, and kolo's choice.
 struct GridColumn {
   std::uint64_t bytes = 0;
-  std::vector<double> us;      ///< by Grid::algorithms, as far as they were known by then; see measure_grid()
-  std::vector<bool> in_final;  ///< likewise: measured again among the best; the choice always is
+  std::vector<double> us;  ///< by Grid::algorithms, as many as were known at this size; see measure_grid()
+  std::vector<bool> in_final;  ///< by Grid::algorithms: measured again in the final; the choice always is
   std::size_t choice = 0;      ///< into Grid::algorithms
-  std::size_t fastest = 0;     ///< likewise, of those in the final
-  Ratio ratio;                 ///< of the choice's time to the fastest's
+  std::size_t fastest = 0;     ///< into Grid::algorithms; the fastest in the final
+  Ratio ratio;                 ///< time of the choice divided by time of the fastest
 
-  /// By how much the choice is slower than the fastest: 0.1 is a tenth.
+  /// How much slower the choice is than the fastest: 0.1 is a tenth.
   double regret() const { return ratio.ratio - 1; }
 };
 
@@ -31,19 +31,20 @@ struct Grid {
   std::uint64_t wrong = 0;  ///< elements
 };
 
-/// Collective: measures all candidates, those that spare slow hosts too, for each size in turns, round by
-/// round, so that a noisy moment of the machine hits all alike; those far behind after a round are given up.
-/// Then a final: kolo's choice and the fastest few run many short rounds more, which alone decide. Times are
-/// lower quartiles, of the final the midmean of its rounds' ones. Complete on rank 0, which prints the table
-/// and writes the JSON lines. Results are verified as always.
+/// Collective: for each size measures all candidates, including those that spare slow hosts. Screening runs
+/// the candidates alternately, round by round, so that a noisy moment of the machine affects all of them. It
+/// drops candidates that are far behind after a round. Then a final of many short rounds compares kolo's
+/// choice and the fastest few candidates, and it alone decides. Times of screening are lower quartiles; times
+/// of the final are midmeans of the rounds' lower quartiles. Complete on rank 0, which prints the table and
+/// writes the JSON lines. Results are verified.
 Grid measure_grid(const Settings& settings, const Communicator& communicator,
                   const std::vector<int>& slow_hosts);
 
-/// The grid as a table for people, algorithms in lines and sizes in columns.
+/// The grid as a human-readable table, algorithms in lines and sizes in columns.
 std::string grid_table(const Grid& grid);
 
-/// The grid's times become the table's for this setting; those of the final decide, whoever was not in it is
-/// never faster.
+/// Stores the grid's times in the tuning table for this setting. An algorithm that was not in the final never
+/// gets a better time than a finalist.
 void learn(const Grid& grid, Collective collective, const Setting& setting, TuningTable& table);
 
 }  // namespace kolo::bench

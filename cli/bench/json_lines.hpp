@@ -1,4 +1,4 @@
-// JSON lines: the same results for programs. The first line tells of the machine, each other line is one row.
+// JSON lines: the results for programs. The first line describes the machine, each other line is one row.
 #pragma once
 
 #include <fstream>
@@ -11,20 +11,20 @@
 namespace kolo::bench {
 
 std::string machine_line(const Machine& machine, const std::string& version);
-/// `type` is "rewrite" for the plain rewriting of memory, else "result".
+/// `type` is "rewrite" for the rewriting of memory, else "result".
 std::string row_line(const Row& row);
-/// Of `--algorithm all`, `type` "choice": what kolo would have run, the fastest, and the choice's time over
-/// it.
+/// A line of `type` "choice" for `--algorithm all`: kolo's choice, the fastest algorithm, and the ratio of
+/// their times.
 std::string choice_line(const Case& what, const std::string& choice, const std::string& fastest,
                         const Ratio& ratio);
 
-/// The file; without a name it swallows everything. Each line is flushed, so that what was measured before an
-/// interruption is there.
+/// The file; without a name it drops all lines. Each line is flushed, so an interruption loses no earlier
+/// results.
 class JsonLines {
  public:
-  /// Throws std::runtime_error when the file cannot be written.
+  /// Throws std::runtime_error if the file cannot be written.
   explicit JsonLines(const std::string& path);
-  /// As well.
+  /// Throws std::runtime_error if the file cannot be written.
   void write(const std::string& line);
 
  private:

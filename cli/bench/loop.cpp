@@ -20,7 +20,7 @@ std::size_t round_to_lines(std::size_t bytes) {
   return (bytes + kLine - 1) / kLine * kLine;
 }
 
-// The data of one case on one rank: where it lies, and how it is written and judged.
+// The data of one case on one rank: allocates, writes and verifies it.
 class Data {
  public:
   Data(Contestant& contestant, const Case& what)
@@ -30,7 +30,7 @@ class Data {
         noise_(what.wire, what.op, what.ranks) {
     const std::size_t element = size_of(what.dtype);
     const std::size_t in_bytes = what.in_count(rank_) * element, out_bytes = what.out_count(rank_) * element;
-    // Where only one of the two exists there is nothing to overlap.
+    // If only one of input and output exists, they cannot overlap.
     const bool in_place = what.in_place && in_bytes > 0 && out_bytes > 0;
     const std::size_t apart = in_place ? 0 : round_to_lines(in_bytes);
     const std::size_t stride = apart + round_to_lines(in_place ? std::max(in_bytes, out_bytes) : out_bytes);
@@ -47,7 +47,8 @@ class Data {
 
   void write(std::uint64_t iteration) {
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
-      // First spoil, so that yesterday's result cannot pass for today's; in place the input is on top.
+      // Overwrite the output first, so that an old result cannot pass as a new one. In place, the input is
+      // then written over it.
       std::memset(pieces_[i].out, kSpoiled, what_.out_count(rank_) * size_of(what_.dtype));
       if (rounds()) {
         noise_.fill(static_cast<float*>(pieces_[i].in), what_.count, rank_, number_of(iteration, i));
@@ -73,13 +74,13 @@ class Data {
   }
 
   const Deviation& deviation() const { return deviation_; }
-  /// Of the bits of all results so far; in 32 bits, which a double holds.
+  /// Hash of the bits of all results so far, in 32 bits, which a double can hold.
   double fingerprint() const { return static_cast<std::uint32_t>(fingerprint_ ^ fingerprint_ >> 32); }
 
  private:
   bool rounds() const { return what_.wire != Wire::native; }
 
-  // What the pattern takes for the iteration, so that no two tensors hold the same.
+  // The iteration number for the pattern, different for each tensor.
   std::uint64_t number_of(std::uint64_t iteration, std::size_t piece) const {
     return iteration * pieces_.size() + piece;
   }
@@ -129,7 +130,7 @@ class Data {
   std::vector<Piece> pieces_;
 };
 
-// Of all threads of this process, in user and in kernel.
+// Processor time of all threads of this process, in user and kernel mode.
 double processor_us() {
   timespec used{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
@@ -148,7 +149,7 @@ Sample measure(Contestant& contestant, const Case& what, const std::string& algo
                std::uint64_t& iteration) {
   Data data(contestant, what);
   contestant.prepare(what, algorithm, data.pieces());
-  // Half of a round trip is what a message takes.
+  // send_recv times a round trip, which is two messages.
   const double calls = what.kind == Kind::send_recv ? 2 : 1;
   std::uint64_t wrong = 0;
   double cpu_us = 0;
@@ -160,7 +161,7 @@ Sample measure(Contestant& contestant, const Case& what, const std::string& algo
     contestant.call();
     const auto end = std::chrono::steady_clock::now();
     cpu_us += processor_us() - used;
-    // Where ranks share a core, nobody verifies while another's clock still runs.
+    // Ranks may share a core, so no rank verifies before all ranks have stopped their clocks.
     contestant.barrier();
     if (contestant.computes()) wrong += data.count_wrong(iteration);
     return std::chrono::duration<double, std::micro>(end - begin).count() / calls;
@@ -179,7 +180,7 @@ Sample measure(Contestant& contestant, const Case& what, const std::string& algo
   std::vector<double> mine;
   mine.reserve(static_cast<std::size_t>(count) + 8);
   for (std::int64_t i = 0; i < count; ++i) mine.push_back(once());
-  // Behind the times, what is judged.
+  // The verification results follow the times.
   const auto& [largest, squares, exact_squares, elements] = data.deviation();
   constexpr std::size_t kJudged = 7;
   for (const double judged :

@@ -1,4 +1,4 @@
-// The measuring loop: the same code for kolo and for every peer.
+// The measuring loop for kolo and every peer.
 #pragma once
 
 #include <cstdint>
@@ -11,27 +11,28 @@
 
 namespace kolo::bench {
 
-/// How long one case is measured.
+/// The number of iterations of one case.
 struct Policy {
   int warmup = 3;              ///< iterations before the clock counts
-  int iterations = 0;          ///< exactly so many; 0: by time, as follows
-  int min_iterations = 20;     ///< at least so many,
-  double min_seconds = 0.3;    ///< and at least so long in timed calls,
-  int max_iterations = 20000;  ///< but no more than so many
+  int iterations = 0;          ///< exact number of timed iterations; 0: by time, as follows
+  int min_iterations = 20;     ///< minimum number of timed iterations
+  double min_seconds = 0.3;    ///< minimum time in timed calls
+  int max_iterations = 20000;  ///< maximum number of timed iterations
 };
 
-/// What came out, complete on rank 0.
+/// The result, complete on rank 0.
 struct Sample {
   std::string algorithm;
-  std::vector<double> times_us;  ///< of each iteration: the slowest rank's time
-  std::uint64_t wrong = 0;       ///< elements, over all ranks and iterations, warm-up included
-  Deviation deviation = {};      ///< likewise, in a format that rounds
-  double cpu_us = 0;  ///< of an iteration: processor time of all ranks' threads during the call, on average
+  std::vector<double> times_us;  ///< the slowest rank's time in each iteration
+  std::uint64_t wrong = 0;       ///< wrong elements over all ranks and iterations, including the warm-up
+  Deviation deviation = {};      ///< rounding error over all ranks and iterations, in a wire format
+  double cpu_us = 0;             ///< mean processor time of all ranks' threads during one call
 };
 
-/// In each iteration: rewrites every rank's input (and spoils its output), barrier, timed call, barrier,
-/// verifies every element on every rank, and in a format that rounds that all ranks hold the same bits. Rank
-/// 0 decides how many. `iteration` numbers the inputs and is advanced alike on all.
+/// Each iteration: writes every rank's input (and overwrites its output), barrier, timed call, barrier,
+/// verifies every element on every rank. With a wire format it also verifies that all ranks hold the same
+/// bits. Rank 0 decides the number of iterations. `iteration` numbers the inputs and advances alike on all
+/// ranks.
 Sample measure(Contestant& contestant, const Case& what, const std::string& algorithm, const Policy& policy,
                std::uint64_t& iteration);
 

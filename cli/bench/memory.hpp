@@ -1,4 +1,4 @@
-// Plain private memory, as a program that does not know about kolo would have it.
+// Private memory, as in a program that does not allocate from kolo.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace kolo::bench {
 
-/// Page-aligned memory that grows when more is asked for; what was there is lost then. A value that owns it.
+/// Page-aligned memory that grows on demand; growing loses the contents. A value that owns the memory.
 class PlainMemory {
  public:
   std::byte* at_least(std::size_t bytes) {

@@ -14,7 +14,7 @@ std::uint64_t mixed(std::uint64_t x) {
   return x ^ (x >> 31);
 }
 
-/// By how much a format may change a number, as a share of the largest beside it.
+/// The largest rounding error of a format, relative to the largest number of its block.
 double unit_of(Wire wire) {
   switch (wire) {
     case Wire::bfloat16:
@@ -60,7 +60,7 @@ double Deviation::most() const {
   return exact_squares > 0 ? largest / std::sqrt(exact_squares / count) : 0;
 }
 
-// Box and Muller's way from two uniform numbers to a normal one.
+// Box-Muller transform: two uniform numbers give a normal one.
 float normal_number(int rank, std::uint64_t iteration, std::uint64_t index) {
   const auto who = iteration * 1031 + static_cast<std::uint64_t>(rank) + 1;
   const std::uint64_t bits = mixed(mixed(who * 0x9E3779B97F4A7C15u) + index);

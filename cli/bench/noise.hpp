@@ -1,5 +1,5 @@
-// Noise: the data of a benchmark of all_reduce in a format that rounds: numbers as gradients are, what their
-// exact sum is, and how far from it a result may be.
+// Noise: Gaussian data for a benchmark of all_reduce with a wire format: numbers like gradients, their exact
+// sums, and the bounds on a result's rounding error.
 #pragma once
 
 #include <cstddef>
@@ -12,30 +12,30 @@
 
 namespace kolo::bench {
 
-/// How far results were from exact ones. A value; they add up.
+/// Rounding errors of results. A value; several can be added.
 struct Deviation {
-  double largest = 0;        ///< of one element
-  double squares = 0;        ///< of all elements' differences, added up
-  double exact_squares = 0;  ///< of all exact results, added up
+  double largest = 0;        ///< largest difference of one element
+  double squares = 0;        ///< sum of the squares of all differences
+  double exact_squares = 0;  ///< sum of the squares of all exact results
   double count = 0;          ///< elements
 
   Deviation& operator+=(const Deviation& other);
-  /// The root of the mean square, as a share of that of the exact results; 0 where there is nothing.
+  /// The root mean square of the differences, divided by that of the exact results; 0 without elements.
   double rms() const;
-  /// The largest, as a share of the same.
+  /// The largest difference, divided by the root mean square of the exact results.
   double most() const;
 };
 
-/// Of all `bytes`, and of those before them, whose hash is `before`: ranks whose results differ have, but for
-/// luck, different ones.
+/// Hash of `bytes` and of the bytes before them, whose hash is `before`. Ranks with different results have
+/// different hashes, except by chance.
 std::uint64_t hash_of(std::uint64_t before, std::span<const std::byte> bytes);
 
-/// A number of the standard normal distribution: for the same arguments the same one, for others another one.
-/// Below 1031 ranks.
+/// A pseudorandom number of the standard normal distribution, determined by the arguments. For less than 1031
+/// ranks.
 float normal_number(int rank, std::uint64_t iteration, std::uint64_t index);
 
-/// Element `index` of a rank in an iteration is normally distributed, with the index taken modulo a prime
-/// that no block of a format divides, so that few exact sums are enough. Not thread-safe.
+/// Element `index` of a rank in an iteration is normally distributed. The index is taken modulo a prime, so
+/// few exact sums are needed; no block of a wire format divides the prime. Not thread-safe.
 class Noise {
  public:
   static constexpr std::uint64_t kPeriod = 4093;
@@ -43,8 +43,8 @@ class Noise {
   Noise(Wire wire, ReduceOp op, int ranks);
 
   void fill(float* out, std::uint64_t count, int rank, std::uint64_t iteration);
-  /// How many of a result's elements are farther from exact than rounding may bring them: each of N roundings
-  /// is of a sum of k contributions, k = 1 to N, which is below 6 sqrt(k). Adds to `deviation`.
+  /// Number of a result's elements whose error exceeds the bound: N roundings, the k-th of a sum of k
+  /// contributions (k = 1 to N), which is below 6 sqrt(k). Adds the errors to `deviation`.
   std::uint64_t count_wrong(const float* got, std::uint64_t count, std::uint64_t iteration,
                             Deviation& deviation);
 

@@ -9,7 +9,8 @@
 namespace kolo::bench {
 namespace {
 
-// Up to which magnitude the type holds every integer; 0: arithmetic wraps around and is always exact.
+// The largest magnitude up to which the type holds every integer; 0: arithmetic wraps around and is always
+// exact.
 std::int64_t exact_limit(DType dtype, std::optional<ReduceOp> op) {
   switch (dtype) {
     case DType::bfloat16:
@@ -23,7 +24,7 @@ std::int64_t exact_limit(DType dtype, std::optional<ReduceOp> op) {
     default:
       break;
   }
-  // An integer average divides the sum, which therefore must not wrap.
+  // An integer average divides the sum, so the sum must not wrap.
   if (op != ReduceOp::average) return 0;
   const bool is_signed =
       dtype == DType::int8 || dtype == DType::int16 || dtype == DType::int32 || dtype == DType::int64;
@@ -77,7 +78,7 @@ void store_as(DType dtype, std::byte* at, std::int64_t value) {
   }
 }
 
-// The largest value of an element: 3 or less for sums, 2 or less around which averages pair up.
+// The largest value of an element: at most 3 for sums; for averages, the largest mean, at most 2.
 std::int64_t largest_value(DType dtype, std::optional<ReduceOp> op, int ranks) {
   const std::int64_t limit = exact_limit(dtype, op);
   if (!op) return limit == 0 ? (size_of(dtype) == 1 ? 127 : 30000) : std::min<std::int64_t>(limit, 30000);
@@ -108,13 +109,13 @@ std::int64_t Pattern::value(int rank, std::uint64_t iteration, std::uint64_t ind
   const auto own = [&](std::int64_t n) { return below(hash(seed_of(rank, iteration), index), n); };
   const auto common = [&](std::int64_t n) { return below(hash(seed_of(kReducedRank, iteration), index), n); };
   if (op_ == ReduceOp::product) {
-    // `exponent` ranks in a row, beginning anywhere, hold a 2: at most 2^6, which an int8 holds.
+    // `exponent` consecutive ranks hold a 2, so the product is at most 2^6, which fits an int8.
     const std::int64_t h = common(7 * ranks_);
     const std::int64_t exponent = h % 7, begin = h / 7;
     return (rank - begin + ranks_) % ranks_ < exponent ? 2 : 1;
   }
   if (op_ == ReduceOp::average) {
-    // Ranks r and N - 1 - r lie equally far above and below the mean, which is thus whole.
+    // Ranks r and N - 1 - r are equally far above and below the mean, so the mean is an integer.
     const std::int64_t mean = 1 + common(largest_);
     const int mirror = ranks_ - 1 - rank;
     if (mirror == rank) return mean;

@@ -35,7 +35,7 @@ struct Launch {
   std::vector<std::pair<std::string, std::string>> environment;
 };
 
-// How each library is started at its best over the transport, and otherwise with its own defaults.
+// How each library is started: with the best settings for the transport, otherwise with its defaults.
 Launch launch_of(const PeerKind& kind, const std::string& program, int ranks, const std::string& transport,
                  const std::string& socket, const std::string& folder) {
   const std::string n = std::to_string(ranks);
@@ -45,7 +45,7 @@ Launch launch_of(const PeerKind& kind, const std::string& program, int ranks, co
     for (int rank = 0; rank < ranks; ++rank) {
       launch.commands.push_back({program, socket, std::to_string(rank), n, folder});
     }
-  } else if (kind.name == "limit" || kind.name == "exchange") {  // they fork their ranks
+  } else if (kind.name == "limit" || kind.name == "exchange") {  // these programs fork their ranks
     launch.commands.push_back({program, socket, n});
   } else if (kind.name == "openmpi") {
     std::vector<std::string> command = {std::string(kind.starter),
@@ -76,7 +76,7 @@ std::string unguessable_name() {
   return fmt::format("kolo-bench-{}-{:08x}{:08x}", ::getpid(), random(), random());
 }
 
-// A folder that is gone again when this object is.
+// A temporary folder, removed by the destructor.
 struct ScratchFolder {
   std::string path = (std::filesystem::temp_directory_path() / "kolo-bench-XXXXXX").string();
   ScratchFolder() {
@@ -205,7 +205,7 @@ std::string Peer::last_words() const {
 }
 
 void Peer::stop() {
-  lines_.clear();  // which the programs take as the end
+  lines_.clear();  // closing the connections ends the programs
   end_processes(children_, 5s);
 }
 

@@ -16,7 +16,7 @@
 namespace kolo::bench {
 namespace {
 
-// Variables by which ranks know each other: those of this job would mislead the next.
+// Variables of launchers: those of this job would be wrong for the child's job.
 bool belongs_to_a_job(std::string_view variable) {
   static constexpr std::array<std::string_view, 15> kPrefixes = {
       "RANK=",         "WORLD_SIZE=",  "LOCAL_RANK=",  "LOCAL_WORLD_SIZE=",
@@ -50,7 +50,7 @@ pid_t start_process(const std::vector<std::string>& command, int output,
     if (!belongs_to_a_job(*entry)) variables.emplace_back(*entry);
   }
   for (const auto& [name, value] : environment) variables.push_back(name + "=" + value);
-  // Everything that allocates happens before the fork.
+  // All allocations happen before the fork.
   std::vector<char*> arguments, settings;
   for (const auto& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
   for (const auto& variable : variables) settings.push_back(const_cast<char*>(variable.c_str()));

@@ -1,4 +1,4 @@
-// Child processes of kolo bench: started with their output in memory, ended with certainty.
+// Child processes of kolo bench: starts them, finds their programs, and ends them.
 #pragma once
 
 #include <sys/types.h>
@@ -11,18 +11,19 @@
 
 namespace kolo::bench {
 
-/// Starts a program (found in PATH) whose standard output and error go to `output`. It does not inherit what
-/// launchers have told this process about its job, and ends (SIGTERM) when the calling thread does. -1 and
-/// errno when it cannot be started.
+/// Starts a program (found in PATH) whose standard output and error go to `output`. It does not inherit the
+/// launcher's variables of this process, and gets SIGTERM when the calling thread ends. Returns -1 and sets
+/// errno if it cannot be started.
 pid_t start_process(const std::vector<std::string>& command, int output,
                     const std::vector<std::pair<std::string, std::string>>& environment);
 
-/// Gives the processes `grace` to end by themselves, then SIGTERM, then SIGKILL; returns when all are gone.
+/// Waits `grace` for the processes to end by themselves, then sends SIGTERM, then SIGKILL. Returns when all
+/// have ended.
 void end_processes(std::vector<pid_t>& processes, std::chrono::milliseconds grace);
 
-/// Where this program lies.
+/// The path of this program.
 std::string program_path();
-/// Where in PATH (or, with a slash, as it is) an executable lies; nothing when it does not.
+/// The path of an executable, found in PATH unless its name contains a slash; empty if there is none.
 std::optional<std::string> find_program(const std::string& name);
 
 }  // namespace kolo::bench

@@ -1,4 +1,4 @@
-// Row: one result, of one library, as it goes into the table and the JSON.
+// Row: one result of one library, for the table and the JSON.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 namespace kolo::bench {
 
 struct Row {
-  std::string library;  ///< "kolo", "gloo", ...; "rewrite" for plain rewriting of memory
+  std::string library;  ///< "kolo", "gloo", ...; "rewrite" for rewriting of memory
   std::string algorithm;
   std::string transport;
   std::string memory;  ///< "shared" or "private"
@@ -28,9 +28,9 @@ struct Row {
 Row make_row(const std::string& library, const std::string& transport, const std::string& memory,
              const Case& what, const Sample& sample);
 
-/// Adds the samples of a further round to those of the same algorithm.
+/// Appends the samples of another round to those of the same algorithm.
 void merge(std::vector<Sample>& into, const std::vector<Sample>& more);
-/// The sample with the lowest median; null when there is none.
+/// The sample with the lowest median; null if there is none.
 const Sample* best(const std::vector<Sample>& samples);
 
 }  // namespace kolo::bench

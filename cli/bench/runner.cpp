@@ -17,8 +17,8 @@
 namespace kolo::bench {
 namespace {
 
-// Those that are compared get their turns several times, so that a noisy moment of the machine hits all
-// alike.
+// Compared libraries run alternately in several rounds, so that a noisy moment of the machine affects all of
+// them.
 constexpr int kRoundsInTurns = 5;
 
 Policy policy_of_a_round(Policy whole, int rounds) {
@@ -47,7 +47,7 @@ class Progress {
   bool wanted_;
 };
 
-// What is worth another round of a peer: its fastest algorithm and whatever comes near it.
+// The algorithms of a peer for further rounds: its fastest one and those close to it.
 std::vector<std::string> promising(const std::vector<Sample>& samples) {
   std::vector<std::string> names;
   const Sample* fastest = best(samples);
@@ -100,7 +100,7 @@ class Runner {
     return {version(), this_machine(), kolo_.transports(), memory_name(), case_of(settings_.kind, 1), names};
   }
 
-  /// kolo with a wire format and without take turns.
+  /// Measures kolo alternately with and without a wire format.
   void measure_rounded(std::uint64_t bytes) {
     const Case what = case_of(settings_.kind, bytes);
     Case plain = what;
@@ -128,7 +128,7 @@ class Runner {
   void measure_size(std::uint64_t bytes) {
     const Case what = case_of(settings_.kind, bytes);
     const std::string size = format_size(what.bytes());
-    // Every rank makes the same number of rounds, but only rank 0 knows whether there are peers.
+    // Every rank runs the same number of rounds, but only rank 0 knows whether there are peers.
     const int rounds = settings_.against.empty() ? 1 : kRoundsInTurns;
     const Policy policy = policy_of_a_round(settings_.policy, rounds);
     std::vector<Sample> mine;

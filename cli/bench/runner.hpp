@@ -1,4 +1,4 @@
-// Runner: one rank's part in a benchmark; rank 0 also leads the peers and reports.
+// Runner: runs a benchmark on one rank; rank 0 also runs the peers and reports.
 #pragma once
 
 #include <memory>
@@ -10,8 +10,8 @@
 
 namespace kolo::bench {
 
-/// Measures every size, in rounds that alternate between kolo and the peers (which only rank 0 has). Prints
-/// the table on rank 0 and writes its JSON. Returns the number of wrong results, complete on rank 0. Throws
+/// Measures every size, in rounds that alternate between kolo and the peers (only rank 0 has peers). Rank 0
+/// prints the table and writes the JSON. Returns the number of wrong results, complete on rank 0. Throws
 /// kolo::Error.
 std::uint64_t run(const Settings& settings, const Communicator& communicator,
                   std::vector<std::unique_ptr<Peer>>& peers);

@@ -48,7 +48,7 @@ std::string check_algorithm(Kind kind, const std::string& algorithm) {
   return found.ok() ? std::string() : found.status().message();
 }
 
-// These are timed in place by default, as training does it; the others have two memories by nature.
+// These collectives run in place by default, as in training. The other ones need two buffers.
 bool usually_in_place(Kind kind) {
   return kind == Kind::all_reduce || kind == Kind::broadcast || kind == Kind::reduce;
 }

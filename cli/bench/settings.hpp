@@ -1,4 +1,4 @@
-// Settings: what the user asked `kolo bench` for, checked.
+// Settings: the checked arguments of `kolo bench`.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ struct Settings {
   DType dtype = DType::float32;
   ReduceOp op = ReduceOp::sum;
   Wire wire = Wire::native;
-  double link_mbit = 0;   ///< what a host's link gives TCP; 0: not told
+  double link_mbit = 0;   ///< TCP bandwidth of a host's link; 0: unknown
   std::string algorithm;  ///< empty: kolo's choice; "all": every one, see grid.hpp
   std::string transport;  ///< empty: kolo's choice
   bool shared_memory = true;
@@ -31,11 +31,11 @@ struct Settings {
   Policy policy;
   std::string json;                  ///< file to write; empty: none
   std::vector<std::string> against;  ///< names of peers
-  bool progress = false;             ///< tell on standard error what is going on
-  std::string table;                 ///< file of the tuning table that learns the result; empty: none
+  bool progress = false;             ///< show progress on standard error
+  std::string table;                 ///< file of the tuning table that stores the result; empty: none
 };
 
-/// The same as the user typed it.
+/// The settings as the user typed them.
 struct RawSettings {
   std::string collective, sizes = "8,1K,64K,1M,16M,64M", dtype = "float32", reduction = "sum", algorithm,
                           transport, memory = "shared", wire = "native", against;
@@ -46,8 +46,8 @@ struct RawSettings {
   std::string json, table;
 };
 
-/// Checks everything that can be checked before a rank starts. Says in `error` what is wrong and what is
-/// possible.
+/// Checks all that can be checked before a rank starts. On a mistake, `error` names it and the possible
+/// values.
 std::optional<Settings> check_settings(const RawSettings& raw, std::string& error);
 
 }  // namespace kolo::bench

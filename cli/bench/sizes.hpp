@@ -9,8 +9,8 @@
 namespace kolo::bench {
 
 /// Comma-separated sizes, each a number with an optional K, M or G (times 1024), or a range FROM:TO[:FACTOR]
-/// that multiplies by FACTOR (default 2). Returns them in the order given; on a mistake returns nothing and
-/// says in `error` what is wrong with which part.
+/// that multiplies by FACTOR (default 2). Returns the sizes in the order given. On a mistake returns no
+/// sizes, and `error` names the part and the mistake.
 std::vector<std::uint64_t> parse_sizes(std::string_view text, std::string& error);
 
 /// The shortest exact form: 8, 1K, 1.5K becomes 1536, 64M.

@@ -30,7 +30,7 @@ std::string bandwidth(const Row& row, double value) {
   return row.what.bytes() == 0 ? "-" : fmt::format("{:.2f}", value);
 }
 
-/// Of a peer's times.
+/// Statistics of a peer's times.
 std::size_t width_of(const std::string& peer) {
   return std::max<std::size_t>(8, peer.size() + 1);
 }

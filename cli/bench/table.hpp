@@ -1,4 +1,4 @@
-// Table: what a person reads, at most 110 columns wide.
+// Table: the human-readable result, at most 110 columns wide.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace kolo::bench {
 
-/// What stands above the rows: the same for all of them.
+/// The lines above the rows.
 struct Heading {
   std::string version;
   Machine machine;
@@ -20,20 +20,21 @@ struct Heading {
   std::vector<std::string> peers;  ///< their names, one pair of columns each
 };
 
-/// Formats lines, each with its newline. Without peers the columns are those of nccl-tests; with peers there
-/// is less of kolo, and of each peer its time and how many times as long as kolo it took.
+/// Formats lines, each with its newline. Without peers the columns are those of nccl-tests. With peers there
+/// are fewer columns for kolo, and for each peer its time and the ratio to kolo's time.
 class Table {
  public:
   explicit Table(Heading heading) : heading_(std::move(heading)) {}
 
   std::string heading() const;
-  /// `rewrite` is of the same size; `peers` in the heading's order, nothing where one has no result.
+  /// `rewrite` is for the same size; `peers` are in the heading's order, nullopt for a peer without a result.
   std::string row(const Row& kolo, const std::optional<Row>& rewrite,
                   const std::vector<std::optional<Row>>& peers) const;
-  /// A row where there is a wire format, beside the same without. link_mbit: what one rank's link gives; 0:
-  /// no bound is known.
+  /// A row with a wire format, beside the row without it. link_mbit: bandwidth of one rank's link; 0: no
+  /// bound is known.
   std::string rounded_row(const Row& kolo, const Row& native, double link_mbit) const;
-  /// rewrite_gbps: what all ranks' rewriting loaded and stored together at the largest size; 0: nothing.
+  /// rewrite_gbps: bandwidth of loads and stores of all ranks' rewriting at the largest size; 0: not
+  /// measured.
   std::string footer(std::uint64_t wrong, double rewrite_gbps, std::uint64_t rewrite_bytes) const;
 
  private:

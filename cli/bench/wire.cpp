@@ -15,8 +15,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// An abstract address begins with a zero byte; its length tells where it ends. A path is its own address, and
-// ends with a zero.
+// An abstract address begins with a zero byte and ends at its length. A path is used as it is and ends with a
+// zero byte.
 socklen_t fill_address(sockaddr_un& address, const std::string& name) {
   address = {};
   address.sun_family = AF_UNIX;
@@ -170,7 +170,7 @@ std::optional<Line> accept_from(int listener, std::chrono::milliseconds timeout)
   ucred credentials{};
   socklen_t length = sizeof(credentials);
   const bool known = ::getsockopt(line.fd(), SOL_SOCKET, SO_PEERCRED, &credentials, &length) == 0;
-  if (!known || credentials.uid != ::getuid()) return std::nullopt;  // a stranger's connection is dropped
+  if (!known || credentials.uid != ::getuid()) return std::nullopt;  // a connection of another user is closed
   return line;
 }
 

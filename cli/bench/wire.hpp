@@ -1,6 +1,6 @@
-// Wire: what kolo bench and a peer's program say to each other, one JSON object a line over a Unix socket
-// whose name is abstract, so that nothing is left in any file system whoever dies; or a path ("/..."), which
-// reaches across network namespaces.
+// Wire: the protocol between kolo bench and a peer's program, one JSON object a line over a Unix socket. The
+// socket's name is abstract, so no file is left if a process dies; or it is a path ("/..."), which is
+// reachable across network namespaces.
 #pragma once
 
 #include <chrono>
@@ -15,7 +15,7 @@
 
 namespace kolo::bench {
 
-/// One order to a peer: measure a case with some of its algorithms (none: all that it has).
+/// One request to a peer: measure a case with some of its algorithms (empty list: all).
 struct Order {
   Case what;
   Policy policy;
@@ -36,12 +36,13 @@ class Line {
   Line(Line&& other) noexcept;
   Line& operator=(Line&&) = delete;
 
-  /// Connects to the abstract name or path; throws std::runtime_error when nobody listens.
+  /// Connects to the abstract name or path; throws std::runtime_error if no process listens.
   static Line connect(const std::string& name);
 
-  /// Throws std::runtime_error when the other side is gone.
+  /// Throws std::runtime_error if the other side has closed.
   void write(const nlohmann::json& message);
-  /// The next message; nothing when the other side has closed or `timeout` has passed. Negative: no limit.
+  /// The next message; nullopt if the other side has closed or `timeout` has passed. A negative timeout: no
+  /// limit.
   std::optional<nlohmann::json> read(std::chrono::milliseconds timeout);
   bool closed() const noexcept { return closed_; }
   int fd() const noexcept { return fd_; }
@@ -54,7 +55,7 @@ class Line {
 
 /// Listens on an abstract name or path; the descriptor is not inherited. Throws std::runtime_error.
 int listen_on(const std::string& name);
-/// Accepts one connection of a process of this user; nothing when there is none within `timeout`.
+/// Accepts one connection of a process of this user; nullopt if there is none within `timeout`.
 std::optional<Line> accept_from(int listener, std::chrono::milliseconds timeout);
 
 }  // namespace kolo::bench

@@ -1,4 +1,4 @@
-// Proof: what the checker says of an algorithm with so many ranks and elements.
+// Proof: the checker's result for an algorithm with a given number of ranks and elements.
 #pragma once
 
 #include <cstdint>
@@ -14,27 +14,28 @@ namespace kolo::cli {
 
 /// A value.
 struct Proof {
-  std::string unable;          ///< why the algorithm cannot serve the case; then nothing else holds
+  std::string unable;          ///< why the algorithm cannot serve the case; then no other member is valid
   std::string refusal;         ///< the checker's sentence; empty: proved
   std::uint64_t elements = 0;  ///< of the whole data
-  ScheduleTotals totals;       ///< in elements; nothing where refused
-  /// The same with chunks of one element each, as closed forms count.
+  ScheduleTotals totals;       ///< in elements; zero if refused
+  /// The counts with chunks of one element each, as closed forms count.
   StepsAndBytes counted;
   StepsAndBytes stated;
-  bool at_most = false;  ///< what is stated is a bound
+  bool at_most = false;  ///< the stated counts are upper bounds
 
   bool proved() const { return unable.empty() && refusal.empty(); }
   bool as_stated() const {
     return at_most ? counted.steps <= stated.steps && counted.sent <= stated.sent : counted == stated;
   }
-  /// Neither refused nor other than stated.
+  /// Proved, and the counts are as stated.
   bool fine() const { return !unable.empty() || (proved() && as_stated()); }
 };
 
-/// One of the closed form's texts, with "at most" where it is a bound and does not say so itself.
+/// A text of the closed form, with "at most" in front if it is a bound and does not say so itself.
 std::string stated_text(const ClosedForm& form, std::string_view text);
 
-/// `count`: elements of the whole data, cut into parts as equal as can be; nothing: one for each chunk.
+/// `count`: elements of the whole data, cut into parts of nearly equal length; nullopt: one element for each
+/// chunk.
 Proof prove(const Configured& configured, const ScheduleSpec& spec, std::optional<std::uint64_t> count);
 
 }  // namespace kolo::cli

@@ -22,7 +22,7 @@ int number_of(std::string_view text) {
   return error == std::errc() && end == text.data() + text.size() ? value : -1;
 }
 
-/// Cuts off what stands before the first `separator`.
+/// Cuts off and returns the text before the first `separator`.
 std::string_view take(std::string_view& text, char separator) {
   const std::string_view piece = text.substr(0, text.find(separator));
   text.remove_prefix(std::min(piece.size() + 1, text.size()));

@@ -1,5 +1,4 @@
-// Request: which algorithm of which collective, with how many ranks on which hosts, as the command line says
-// it.
+// Request: parses algorithm, collective, ranks and hosts from the command line.
 #pragma once
 
 #include <string>
@@ -8,12 +7,13 @@
 
 namespace kolo::cli {
 
-/// "3,2,3" (ranks on each host, in order): the host of each rank; empty: nothing known. Throws
-/// InvalidArgument for anything else.
+/// Parses "3,2,3", the number of ranks on each host in order. Returns the host of each rank; empty text gives
+/// an empty list. Throws InvalidArgument for any other text.
 std::vector<int> parse_ranks_per_host(std::string_view text);
 
-/// "8", "2:8" (all from 2 to 8); empty: `otherwise`, or as many as there are hosts' ranks. Throws
-/// InvalidArgument for what is not within 1 and `limit`, or does not fit the hosts.
+/// Parses "8" or "2:8" (all from 2 to 8). For empty text returns the number of ranks of the hosts, or
+/// `otherwise` without hosts. Throws InvalidArgument for a number that is not from 1 to `limit` or does not
+/// match the hosts.
 std::vector<int> parse_ranks(std::string_view text, const std::vector<int>& hosts, int limit,
                              std::vector<int> otherwise);
 

@@ -1,4 +1,4 @@
-// kolo doctor: examines this machine, hosts, or the ranks that it was started as.
+// kolo doctor: examines this machine, other hosts, or the ranks as which a launcher started it.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -44,11 +44,11 @@ Exit code: 0 when there is no problem (warnings may be), 1 when there is one or 
 wrong usage. Under a launcher rank 0 prints, and has the code.)";
 
 constexpr int kProblem = 1;
-/// For ranks to come.
+/// Time for all ranks to come.
 std::chrono::nanoseconds meeting_time() {
   return std::min<std::chrono::nanoseconds>(std::chrono::seconds(20), config().timeout);
 }
-/// A phase of all ranks; dials that nobody answers take 7 s each.
+/// Time for one phase of all ranks; a dial without an answer takes 7 s.
 std::chrono::nanoseconds patience_for(std::size_t ranks) {
   return std::chrono::seconds(30) + ranks * std::chrono::seconds(8);
 }
@@ -67,7 +67,7 @@ class Doctor {
     seen_.store = store_->describe();
   }
 
-  /// Everything is known on rank 0.
+  /// Rank 0 has all results.
   Examination examine() {
     meet();
     const auto patience = patience_for(present_.size());
@@ -90,11 +90,11 @@ class Doctor {
     try {
       return json::parse(store_->get(name, patience));
     } catch (const TimeoutError&) {
-      return std::nullopt;  // its rank has died meanwhile: what it did not say is not there
+      return std::nullopt;  // its rank has died: its results are missing
     }
   }
 
-  /// Those that come in time take part; rank 0 decides who that is.
+  /// The ranks that come in time take part; rank 0 decides which ranks these are.
   void meet() {
     store_->set(key("facts", me_), json(doctor::gather_facts(me_)).dump());
     if (me_ == 0) {
@@ -136,7 +136,7 @@ class Doctor {
     return pairs;
   }
 
-  /// One pair after the other, so that none is in another's way.
+  /// One pair at a time, so that pairs do not disturb each other.
   void measure(std::chrono::nanoseconds patience) {
     std::vector<std::pair<int, int>> pairs;
     json::parse(store_->get("pairs", patience * 2)).get_to(pairs);
@@ -152,7 +152,7 @@ class Doctor {
       if (me_ != 0) continue;
       if (const auto pair = collect(key("measured", number), patience)) seen_.pairs.push_back(*pair);
     }
-    // The store may live in rank 0: it stays until all have done their part.
+    // Rank 0 may serve the store, so it waits until all ranks have finished.
     store_->set(key("left", me_), "");
     std::vector<std::string> all;
     for (const int rank : present_) all.push_back(key("left", rank));
@@ -172,7 +172,8 @@ int examine_as_rank(const DoctorRequest& request) {
     examination = Doctor(store_from_environment(launch, meeting_time()), launch).examine();
   } catch (const Error& error) {
     fmt::print(stderr, "kolo doctor: rank {} cannot take part: {}\n", launch.rank, error.what());
-    // Rank 0 tells of it. A failure here would make most launchers end the others before they could.
+    // Rank 0 reports the missing rank. If this rank failed, most launchers would end the other ranks before
+    // they report.
     return launch.rank == 0 ? kProblem : 0;
   }
   if (launch.rank != 0) return 0;
@@ -189,8 +190,8 @@ int examine(const DoctorRequest& request) {
     return examine_as_rank(request);
   options.ranks = request.ranks;
   options.prefix_output = false;
-  options.quiet_code = kProblem;  // rank 0 has said why
-  // The program of the agent that starts the ranks, wherever that is.
+  options.quiet_code = kProblem;  // rank 0 has printed the reason
+  // /proc/self/exe is the program of the agent that starts the ranks on its host.
   options.command = {options.remote.hosts.empty() ? bench::program_path() : "/proc/self/exe", "doctor"};
   if (request.json) options.command.push_back("--json");
   const LaunchOutcome outcome = launch_ranks(options);

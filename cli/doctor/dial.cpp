@@ -15,11 +15,11 @@
 namespace kolo::doctor {
 namespace {
 
-/// Enough for the second of two addresses, after the first was silent.
+/// Long enough to try the second of two addresses after the first one did not answer.
 constexpr auto kPatience = std::chrono::seconds(7);
 constexpr auto kMeeting = std::chrono::seconds(20);
 
-/// Between two ranks the higher one dials: numbers for one dial.
+/// Rank numbers for one dial. Of two ranks the higher one dials.
 constexpr int kListener = 0;
 constexpr int kDialler = 1;
 
@@ -98,7 +98,7 @@ void be_dialled(Store& store, int from, int to) {
   try {
     [[maybe_unused]] const auto endpoint = Side(store, name_of(from, to), kListener).connect();
   } catch (const Error&) {
-    // The dialler tells what happened.
+    // The dialling rank reports the error.
   }
 }
 

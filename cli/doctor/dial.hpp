@@ -1,4 +1,4 @@
-// Who can reach whom, tried in both directions with the transport that a job uses.
+// Tries which ranks can reach each other, in both directions and with the transport that a job uses.
 #pragma once
 
 #include <vector>
@@ -8,9 +8,9 @@
 
 namespace kolo::doctor {
 
-/// Collective over `ranks`, which meet in `store`: each dials each other one at its real listening port.
-/// Rounds in which everybody dials once and is dialled once, so that silence costs each round its few seconds
-/// and no more. The dials of rank `me`.
+/// Collective over `ranks`, which share `store`: each rank dials every other rank at its real listening port.
+/// In each round every rank dials once and is dialled once, so an address that does not answer costs a round
+/// only its timeout. Returns the dials of rank `me`.
 std::vector<Dial> dial_all(Store& store, const std::vector<int>& ranks, int me);
 
 }  // namespace kolo::doctor

@@ -1,4 +1,5 @@
-// What kolo doctor has found out about a job's hosts and the ways between them: facts, without a judgement.
+// The measurements of kolo doctor about a job's hosts and the connections between them, without an
+// assessment.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +11,23 @@
 
 namespace kolo::doctor {
 
-/// What a rank tells of itself and its host.
+/// What a rank reports about itself and its host.
 struct Facts {
   int rank = 0;
   std::string host;          ///< its name
   std::string place;         ///< equal for ranks that share a kernel and a network
   std::string version;       ///< of kolo
   std::string key;           ///< a fingerprint of the job's key; empty: there is no key
-  std::string interface;     ///< what KOLO_INTERFACE says; empty: kolo chooses
-  std::string cores;         ///< that this rank may use: "0-3,8"; "0-3,8/2.5" with a quota of so many
+  std::string interface;     ///< value of KOLO_INTERFACE; empty: kolo chooses
+  std::string cores;         ///< cores that this rank may use: "0-3,8"; "0-3,8/2.5" with a quota of 2.5 cores
   std::uint64_t files = 0;   ///< limit of open descriptors
   std::uint64_t locked = 0;  ///< limit of locked memory, bytes
-  std::string memfd;         ///< why there is no shared memory; empty: there is
-  std::string direct_read;   ///< why ranks cannot read each other's memory; empty: they can
+  std::string memfd;         ///< why shared memory is not available; empty: it is
+  std::string direct_read;   ///< why ranks cannot read each other's memory (CMA); empty: they can
   std::string huge_pages;    ///< why shared memory gets no huge pages; empty: it does
 };
 
-/// The network card of a connection.
+/// The network interface of a connection.
 struct Card {
   std::string name;     ///< "eth0"
   std::string address;  ///< this rank's
@@ -39,8 +40,8 @@ struct Card {
 struct Dial {
   int from = 0, to = 0;
   std::string outcome;  ///< "ok", "refused", "silent", "no route", "failed"
-  std::string why;      ///< in words, where it is not ok
-  Card card;            ///< of `from`, where it is ok
+  std::string why;      ///< the reason if it is not ok
+  Card card;            ///< of `from`, if it is ok
 };
 
 /// What two ranks measured between them.
@@ -50,30 +51,30 @@ struct Pair {
   std::string error;  ///< in words; empty: measured
   double latency_us = 0;
   double there = 0, back = 0;  ///< bytes a second
-  double clock_s = 0;          ///< how far the clock of `to` is ahead
+  double clock_s = 0;          ///< how far the clock of `to` is ahead of that of `from`
 };
 
 struct Examination {
   int size = 0;  ///< of the job
   std::string store;
-  std::vector<Facts> ranks;  ///< those that came
+  std::vector<Facts> ranks;  ///< the ranks that took part
   std::vector<Dial> dials;
   std::vector<Pair> pairs;
 
   const Facts& of(int rank) const;
-  /// The host's name; its address where several hosts have the same name.
+  /// The host's name; its address if several hosts have the same name.
   std::string host_name(int rank) const;
-  /// That, or "rank 2 on a" where several ranks are examined there.
+  /// host_name(), or "rank 2 on a" if several ranks of the host take part.
   std::string name(int rank) const;
   /// The first rank of each host.
   std::vector<int> leaders() const;
-  /// Those on the same host, itself included.
+  /// The ranks on the host of `rank`, including `rank`.
   std::vector<int> neighbours(int rank) const;
-  /// That those may use together.
+  /// The cores that the ranks on the host of `rank` may use together.
   Cores cores(int rank) const;
-  /// Those of them that share their cores with others, by which cores each may use.
+  /// The ranks on the host of `rank` that are oversubscribed, by the cores that each may use.
   std::vector<int> crowded(int rank) const;
-  /// The card by which a rank reached another host; one without a name where it reached none.
+  /// The network interface by which the rank reached another host; its name is empty if it reached none.
   Card card_to_others(int rank) const;
 };
 

@@ -64,11 +64,11 @@ std::string try_direct_read() {
   }
   int status = 0;
   ::waitpid(child, &status, 0);
-  if (!WIFEXITED(status)) return "the system ends processes that try";  // as a seccomp filter may
+  if (!WIFEXITED(status)) return "the system ends processes that try";  // for example a seccomp filter
   return status == 0 ? std::string() : std::strerror(WEXITSTATUS(status));
 }
 
-/// "always advise [never]" says never.
+/// The word in brackets: "never" of "always advise [never]".
 std::string chosen_of(const char* path) {
   std::ifstream file(path);
   for (std::string word; file >> word;) {
@@ -77,7 +77,8 @@ std::string chosen_of(const char* path) {
   return "unknown";
 }
 
-/// What the kernel grants, not what its setting says: kolo gets huge pages where the setting is "never", too.
+/// Tests what the kernel grants, not its setting, because kolo can get huge pages although the setting is
+/// "never".
 std::string try_huge_pages() {
   constexpr std::size_t kHugePage = 2 << 20;
   try {
@@ -101,7 +102,7 @@ std::string hexadecimal(std::string_view bytes) {
   return text;
 }
 
-/// Without the port; for IPv4 that came in IPv6's clothes, what it is.
+/// An address without its port. An IPv4-mapped IPv6 address becomes IPv4.
 struct Address {
   int family = AF_UNSPEC;
   std::string text;

@@ -1,14 +1,15 @@
-// What a rank can say about its own host.
+// Facts about a rank's own host.
 #pragma once
 
 #include "doctor/examination.hpp"
 
 namespace kolo::doctor {
 
-/// Tries what kolo will need: descriptors, shared memory, reads of another process's memory.
+/// Tests what kolo needs: descriptors, shared memory, reads of another process's memory.
 Facts gather_facts(int rank);
 
-/// The network card of a connected socket of ours; without a name where it is none of this host's.
+/// The network interface of a connected socket of this process; its name is empty if this host has no such
+/// interface.
 Card card_of(int socket);
 
 }  // namespace kolo::doctor

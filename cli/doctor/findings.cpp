@@ -12,11 +12,11 @@
 namespace kolo::doctor {
 namespace {
 
-/// A rank keeps a descriptor for each other rank, one more on its own host, and some for itself.
+/// Descriptors of a rank besides one for each peer and a second one for each peer of its host.
 constexpr std::uint64_t kOwnFiles = 64;
 /// Timelines and logs of hosts whose clocks differ by more do not line up.
 constexpr double kClockError = 0.1;
-/// Of the median of all pairs.
+/// Limits, as multiples of the median of all pairs.
 constexpr double kSlow = 0.5;
 constexpr double kFar = 4;
 
@@ -45,7 +45,7 @@ class Judge {
     found_.push_back({false, std::move(what), std::move(fix)});
   }
 
-  /// What ranks say, and who says it: "0.1.0 (a, b)"; one entry where all agree.
+  /// The hosts by the value that their first rank reports, as in "0.1.0 (a, b)"; one entry if all agree.
   std::map<std::string, std::vector<std::string>> by(const std::function<std::string(int)>& value) const {
     std::map<std::string, std::vector<std::string>> groups;
     for (const int rank : seen_.leaders()) groups[value(rank)].push_back(seen_.host_name(rank));

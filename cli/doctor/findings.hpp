@@ -1,4 +1,4 @@
-// What kolo doctor makes of the facts: each thing that is wrong, with what to do about it.
+// The findings of kolo doctor: each problem and warning, and how to fix it.
 #pragma once
 
 #include <string>
@@ -9,7 +9,8 @@
 namespace kolo::doctor {
 
 struct Finding {
-  bool problem = false;  ///< a job will fail, or not be safe; else it works, but worse than it could
+  bool problem = false;  ///< true: a job will fail or be unsafe; false: a warning, the job works but is
+                         ///< slower or harder to watch
   std::string what;
   std::string fix;
 };

@@ -14,16 +14,18 @@ namespace {
 
 constexpr auto kPatience = std::chrono::seconds(10);
 constexpr int kPings = 100;
-/// The best of them counts: a packet that is lost early says little about the link.
+/// The best burst counts, because a packet that is lost early in a burst says little about the link.
 constexpr int kBursts = 2;
 
 double now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// The fastest answer tells most about the other's clock (Cristian 1989): it was read half of the way.
+/// The fastest answer gives the best estimate of the peer's clock (Cristian 1989): the peer reads its clock
+/// after half of the round trip.
 void ping(Communicator& communicator, Pair& pair) {
-  std::vector<std::pair<double, double>> answers;  // seconds there and back, and how far the other is ahead
+  std::vector<std::pair<double, double>>
+      answers;  // round trip in seconds, and how far the peer's clock is ahead
   for (int i = 0; i < kPings; ++i) {
     double theirs = 0;
     const auto begin = std::chrono::steady_clock::now();

@@ -8,8 +8,8 @@
 
 namespace kolo::doctor {
 
-/// Called by both ranks of a pair, who meet in `store`; a communicator of their own measures what a job would
-/// get. Errors are in the result, which is the same on both but for them.
+/// Called by both ranks of a pair, which share `store`. A communicator of the two ranks measures what a job
+/// would get. Only rank `from` gets the measurements; each rank gets its own error.
 Pair measure_pair(std::shared_ptr<Store> store, int from, int to, int me);
 
 }  // namespace kolo::doctor

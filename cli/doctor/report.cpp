@@ -80,7 +80,7 @@ std::string interface_text(const Examination& seen) {
   return text;
 }
 
-/// A matrix while it fits on a screen.
+/// A matrix, if it fits on a screen.
 std::string reach_text(const Examination& seen) {
   constexpr std::size_t kMostColumns = 16;
   const auto good =
@@ -117,7 +117,7 @@ std::string pairs_text(const Examination& seen) {
   return lines.size() > 1 ? aligned(lines) : "";
 }
 
-/// Words of `text` on lines of at most `width`, those after the first behind `indent`.
+/// Wraps `text` into lines of at most `width`. Lines after the first begin with `indent`.
 std::string wrapped(const std::string& text, const std::string& first, const std::string& indent) {
   constexpr std::size_t kWidth = 110;
   std::string result, line = first;

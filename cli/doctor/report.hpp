@@ -9,9 +9,9 @@
 
 namespace kolo::doctor {
 
-/// For people: hosts, who reaches whom, pairs, findings. Ends with a newline.
+/// Human-readable: hosts, which hosts reach each other, pairs, findings. Ends with a newline.
 std::string report_text(const Examination& examination, const std::vector<Finding>& findings);
-/// The same for programs: one JSON object, docs/running.md lists its fields.
+/// The report as one JSON object; docs/running.md lists its fields.
 std::string report_json(const Examination& examination, const std::vector<Finding>& findings);
 
 }  // namespace kolo::doctor

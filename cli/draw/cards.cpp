@@ -14,7 +14,7 @@ std::vector<Card> cards_of_width(const Picture& picture, double width, double he
                                  double card_width) {
   const double card_height = card_width * grid_of(picture).height + header;
   const Layout& layout = picture.layout;
-  // The places within boxes keep off the edge by themselves.
+  // Positions within boxes already keep a distance to the edge.
   const double inset = layout.boxes.empty() ? 1 : 0;
   std::vector<Card> cards;
   for (const Point& place : layout.places) {
@@ -37,7 +37,7 @@ bool apart(const std::vector<Card>& cards) {
   return true;
 }
 
-/// Where the ray from the card's centre towards `to` leaves it.
+/// The point where the ray from the card's centre towards `to` leaves the card.
 Point edge(const Card& card, const Point& to) {
   const Point from = card.centre();
   const double dx = to.x - from.x;
@@ -103,7 +103,7 @@ Arrow arrow_between(const std::vector<Card>& cards, int from, int to, double wid
   for (std::size_t rank = 0; rank < cards.size(); ++rank) {
     const bool own = static_cast<int>(rank) == from || static_cast<int>(rank) == to;
     if (own || !is_crossed(cards[rank], a, b)) continue;
-    // A curve comes half as far out as its control point.
+    // A quadratic curve deviates half as far as its control point.
     const double out = std::abs(along.y) * start.width + std::abs(along.x) * start.height + 2 * kAcross;
     const Point top = beside(middle, out / 2, 0);
     const bool inside = std::min(top.x, top.y) >= 0 && top.x <= width && top.y <= height;

@@ -13,7 +13,7 @@ namespace kolo::draw {
 struct Grid {
   std::size_t columns = 1;
   std::size_t rows = 1;
-  double height = 1;  ///< of the whole grid, its width being 1
+  double height = 1;  ///< of the whole grid, if its width is 1
 };
 Grid grid_of(const Picture& picture);
 
@@ -28,9 +28,9 @@ struct Card {
 /// A card for each rank, in an area `width` by `height`, each with `header` above its cells.
 std::vector<Card> place_cards(const Picture& picture, double width, double height, double header);
 
-/// An arrow between two cards, from edge to edge, a little to its right so that the one that comes the other
-/// way does not lie on it; bent (a quadratic curve) where another card is in its way. It stays within the
-/// area.
+/// An arrow between two cards, from edge to edge. It is shifted a little to its right, so it does not cover
+/// the arrow in the other direction. It is bent (a quadratic curve) if another card is in its way, and stays
+/// within the area.
 struct Arrow {
   Point tail;
   Point bend;  ///< the curve's control point

@@ -15,7 +15,7 @@ namespace {
 
 using Events = std::span<const MessageGraph::Event>;
 
-/// Sets of ranks by number, each once.
+/// Numbers sets of ranks; equal sets have one number.
 class Sets {
  public:
   std::uint32_t number_of(const std::vector<int>& ranks) {
@@ -26,7 +26,7 @@ class Sets {
   bool contains(std::uint32_t whole, std::uint32_t part) const {
     return std::ranges::includes(sets_[whole], sets_[part]);
   }
-  /// Those of which none is contained in another, in order.
+  /// The sets that are not contained in another set of `of`, in order.
   std::vector<std::uint32_t> largest(std::vector<std::uint32_t> of) const {
     std::ranges::sort(of, {}, [&](std::uint32_t set) { return std::pair(sets_[set], set); });
     of.erase(std::unique(of.begin(), of.end()), of.end());
@@ -56,7 +56,7 @@ class Data {
 
   std::uint32_t parts() const { return part_count(schedules_[0]); }
 
-  /// What the message carries, which is its own as long as it has not happened.
+  /// The values that the message carries. Valid only before the message has happened.
   std::vector<Value> carried(const MessageGraph::Event& message) {
     std::vector<Piece> pieces;
     run_.read(message.step, schedules_[message.step.rank].steps[message.step.step].a, pieces)
@@ -116,7 +116,7 @@ class Data {
   SymbolicRun run_;
 };
 
-/// Who knows of whom at a barrier: one part, which nobody adds up.
+/// The ranks that each rank knows to have come to a barrier: one part, without a reduction.
 class Presence {
  public:
   Presence(std::span<const Schedule> schedules, const MessageGraph& graph, Sets& sets)
@@ -184,8 +184,8 @@ class Counter {
 template <typename World>
 void play_in(World& world, std::span<const Schedule> schedules, const MessageGraph& graph, Frames& out) {
   const Timetable timetable(schedules, graph);
-  // In the order of their steps; what belongs to one step stays as the graph has it, so that nothing comes
-  // before what it waits for.
+  // In the order of their steps. Events of one step keep the order of the graph, so no event comes before its
+  // dependencies.
   std::vector<std::size_t> order(graph.events().size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, {}, [&](std::size_t event) { return timetable.step_of(event); });

@@ -29,7 +29,7 @@ std::string explanation(const Picture& picture) {
          tap;
 }
 
-/// [rank, part, done, sets] of the cells that are not as before.
+/// [rank, part, done, sets] of each cell that has changed.
 json changes(const Frame& frame, const Frame* before) {
   json list = json::array();
   for (std::size_t rank = 0; rank < frame.cells.size(); ++rank) {

@@ -1,4 +1,4 @@
-// A picture as a web page that needs nothing but itself.
+// A picture as a web page in one file.
 #pragma once
 
 #include <string>

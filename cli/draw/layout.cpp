@@ -11,7 +11,7 @@
 namespace kolo::draw {
 namespace {
 
-/// Who exchanges messages with whom, in either direction.
+/// The pairs of ranks that exchange messages, in either direction.
 class Neighbours {
  public:
   explicit Neighbours(const Frames& frames) : of_(static_cast<std::size_t>(frames.ranks())) {
@@ -38,7 +38,8 @@ class Neighbours {
     }
     return true;
   }
-  /// The ranks that can be reached from `start`, nearest first, each with the one that it was reached from.
+  /// The ranks that can be reached from `start`, nearest first, each with the rank from which it was reached
+  /// (breadth-first search).
   std::vector<std::pair<int, int>> walk(int start) const {
     std::vector<std::pair<int, int>> reached = {{start, -1}};
     std::vector<bool> seen(of_.size(), false);
@@ -64,8 +65,8 @@ double share(std::size_t index, std::size_t count) {
   return count < 2 ? 0.5 : static_cast<double>(index) / static_cast<double>(count - 1);
 }
 
-/// The ranks of `order` on a circle, the first on top, then clockwise; whoever is not in it in the middle.
-/// Many go in and out in a zigzag, which leaves more room for each.
+/// The ranks of `order` on a circle, the first on top, then clockwise. Ranks that are not in `order` are in
+/// the middle. Many ranks alternate between two radii (a zigzag), which leaves more room for each.
 std::vector<Point> circle(const std::vector<int>& order, int ranks) {
   std::vector<Point> places(static_cast<std::size_t>(ranks), Point{0.5, 0.5});
   for (std::size_t i = 0; i < order.size(); ++i) {
@@ -88,7 +89,7 @@ std::vector<int> by_number(int ranks) {
   return order;
 }
 
-/// A ring or a chain: the order in which the messages go along it. Empty where it is neither.
+/// The order of the ranks along a ring or a chain; empty if the messages form neither.
 std::vector<int> chain_order(const Frames& frames, const Neighbours& neighbours) {
   const int ranks = neighbours.ranks();
   int start = 0;
@@ -96,7 +97,7 @@ std::vector<int> chain_order(const Frames& frames, const Neighbours& neighbours)
     if (neighbours.of(rank).size() > 2) return {};
   }
   if (neighbours.walk(0).size() != static_cast<std::size_t>(ranks)) return {};
-  // A chain begins at an end, a ring anywhere.
+  // A chain starts at an end, a ring at any rank.
   for (int rank = ranks; rank-- > 0;) {
     if (neighbours.of(rank).size() == 1) start = rank;
   }
@@ -135,14 +136,14 @@ std::vector<Point> hypercube() {
     const double right = rank & 1 ? 1 : 0;
     const double down = rank & 2 ? 1 : 0;
     const double back = rank & 4 ? 1 : 0;
-    // The front face lower left of the one behind it.
+    // The front face is to the lower left of the back face.
     places.push_back({0.66 * right + 0.34 * back, 0.68 * down + 0.32 * (1 - back)});
   }
   return places;
 }
 
-/// Columns of a grid in which all messages stay in a row or a column, and some go either way; 0: there is
-/// none. The one nearest to a square.
+/// Number of columns of the most nearly square grid in which each message stays in a row or a column, and
+/// both kinds of messages occur; 0: there is none.
 int grid_columns(const Neighbours& neighbours) {
   const int ranks = neighbours.ranks();
   int best = 0;
@@ -174,7 +175,7 @@ std::vector<Point> grid(int ranks, int columns) {
   return places;
 }
 
-/// The first rank that holds all of its results, or the root: from there a tree is seen to hang.
+/// The root of the drawn tree: the first rank that holds all of its results, or the collective's root.
 int top_of(const Frames& frames, int root) {
   if (root >= 0) return root;
   for (const Frame& frame : frames.frames) {
@@ -211,7 +212,7 @@ std::vector<Point> tree(const Neighbours& neighbours, int top) {
   return places;
 }
 
-/// Boxes in rows, in each the host's ranks in rows.
+/// Boxes of hosts in rows; in each box the host's ranks in rows.
 Layout by_hosts(const std::vector<int>& hosts) {
   Layout layout{"hosts", std::vector<Point>(hosts.size()), {}};
   const auto side = [](double count) { return static_cast<std::size_t>(std::ceil(std::sqrt(count))); };
@@ -227,7 +228,7 @@ Layout by_hosts(const std::vector<int>& hosts) {
     const Point high{low.x + width - kGap, low.y + height - kGap};
     layout.boxes.push_back({static_cast<int>(host), low, high});
     const auto local = static_cast<std::size_t>(std::ranges::count(hosts, static_cast<int>(host)));
-    // Boxes that stand side by side are higher than wide.
+    // Boxes side by side are higher than wide.
     const std::size_t columns = count <= 3 ? std::max<std::size_t>(1, side(static_cast<double>(local) / 4))
                                            : side(static_cast<double>(local));
     const std::size_t lines = columns == 0 ? 1 : (local + columns - 1) / columns;

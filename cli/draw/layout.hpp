@@ -1,4 +1,4 @@
-// Layout: where the ranks stand in a picture, found from who sends to whom.
+// Layout: the positions of the ranks in a picture, derived from the pairs of senders and receivers.
 #pragma once
 
 #include <string>
@@ -26,7 +26,7 @@ struct Layout {
   std::string name;           ///< "ring", "star", "tree", "hypercube", "grid", "hosts", "circle"
   std::vector<Point> places;  ///< of each rank
   std::vector<Box> boxes;     ///< of hosts, where there are several
-  /// The pairs that exchange messages, to be seen in the background; none where they are too many for that.
+  /// The pairs that exchange messages, drawn in the background; none if there are too many.
   std::vector<std::pair<int, int>> links = {};
 };
 

@@ -1,5 +1,5 @@
 'use strict';
-// Shows the steps of one algorithm. `data` (written by cli/draw/html.cpp) says who holds what after each step.
+// Shows the steps of one algorithm. `data` (written by cli/draw/html.cpp) holds the cells of each rank after each step.
 const data = JSON.parse(document.getElementById('data').textContent);
 const $ = id => document.getElementById(id);
 const SVG = 'http://www.w3.org/2000/svg';
@@ -75,7 +75,8 @@ function drawCells(state, parent) {
   const paths = {}, group = make('g', {class: 'cells'}, parent);
   state.forEach((parts, rank) => parts.forEach(([sets, done], part) => {
     const at = cellBox(rank, part), slot = at.w / N;
-    // What is not summed yet stands apart: side by side, or on top of each other where ranks are in several sums.
+    // Values that are not summed yet are drawn apart: side by side, or one above the other if a rank is in several
+    // sums.
     const several = sets.length > 1, ranks = sets.flatMap(set => data.sets[set]);
     const stacked = several && new Set(ranks).size < ranks.length, share = stacked ? at.h / sets.length : at.h;
     sets.forEach((set, k) => {
@@ -131,8 +132,8 @@ function crosses(card, a, b) {
   }
   return false;
 }
-// From edge to edge, a little to the right, so that the message that comes the other way has its own line; bent where
-// a card is in the way: a quadratic curve with the control point (cx, cy). (ux, uy): the direction of its head.
+// From edge to edge, shifted a little to the right, so that the message in the other direction has its own line. Bent
+// if a card is in the way: a quadratic curve with the control point (cx, cy). (ux, uy): the direction of its head.
 function wire([from, to]) {
   const a = centre(cards[from]), b = centre(cards[to]), length = Math.hypot(b.x - a.x, b.y - a.y) || 1;
   let ux = (b.x - a.x) / length, uy = (b.y - a.y) / length;
@@ -140,7 +141,7 @@ function wire([from, to]) {
     const out = Math.abs(uy) * cards[from].w + Math.abs(ux) * cards[from].h + 28;  // a curve comes half as far
     let c = {x: (a.x + b.x) / 2 - uy * out, y: (a.y + b.y) / 2 + ux * out};
     const top = {x: (a.x + b.x) / 2 - uy * out / 2, y: (a.y + b.y) / 2 + ux * out / 2};
-    if (Math.min(top.x, top.y) < 0 || top.x > width || top.y > height) {  // the other way, on a line of its own
+    if (Math.min(top.x, top.y) < 0 || top.x > width || top.y > height) {  // bend to the other side
       c = {x: (a.x + b.x) / 2 + uy * (out + 26), y: (a.y + b.y) / 2 - ux * (out + 26)};
     }
     const tail = edge(cards[from], c), head = edge(cards[to], c), last = Math.hypot(head.x - c.x, head.y - c.y) || 1;
@@ -191,7 +192,7 @@ function drawMessages(at, parent) {
   return packets;
 }
 
-// ---- The whole page for one step. `before`: its messages are on their way, the cells still as they were.
+// ---- The whole page for one step. `before`: its messages are in flight, and the cells are as after the step before.
 
 function draw(before) {
   const stage = $('stage'), focused = document.activeElement?.closest?.('.card')?.dataset.rank;
@@ -274,9 +275,9 @@ function show(to) {
   draw(false);
   tell();
 }
-// Lets the messages of the next step fly, then shows it.
+// Animates the messages of the next step, then shows the step.
 function advance(then) {
-  if (flight) show(step);  // whoever is in a hurry need not wait
+  if (flight) show(step);  // a second request skips the animation
   if (step === STEPS) return;
   if (matchMedia('(prefers-reduced-motion: reduce)').matches) {
     show(step + 1);

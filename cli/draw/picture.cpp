@@ -32,7 +32,8 @@ std::string colour(double lightness, double chroma, double hue) {
                      channel(-0.0041960863 * l - 0.7034186147 * m + 1.7076147010 * s));
 }
 
-/// Around the circle of hues; neighbours differ in lightness too, which helps those who see few hues.
+/// Colours around the circle of hues. Adjacent colours also differ in lightness, for readers who distinguish
+/// few hues.
 std::vector<std::string> colours(std::size_t count) {
   std::vector<std::string> result;
   for (std::size_t i = 0; i < count; ++i) {
@@ -60,7 +61,7 @@ Least least_of(Collective collective, int ranks) {
     case Collective::barrier:
     case Collective::send_recv:
       break;
-    default:  // every rank, or the root, has or wants what the N-1 others want or have
+    default:  // each rank (or the root) sends to, or receives from, N-1 ranks
       least.through = "(N-1)/N K";
       least.through_of_whole = (n - 1) / n;
   }

@@ -12,12 +12,13 @@
 
 namespace kolo::draw {
 
-/// What no algorithm of the collective can do with less, in the one-port model of Timetable: E. Chan et al.:
+/// Lower bounds for all algorithms of the collective, in the one-port model of Timetable: E. Chan et al.:
 /// Collective communication: theory, practice, and experience, CCPE 19 (2007), section 3.
 struct Least {
   std::uint64_t steps = 0;  ///< ceil(log2 N)
-  std::string through;      ///< bytes that some rank must send, or receive: "2(N-1)/N K"; K: the whole data
-  double through_of_whole = 0;  ///< the same as a multiple of K
+  std::string
+      through;  ///< bytes that at least one rank must send or receive: "2(N-1)/N K"; K: the whole data
+  double through_of_whole = 0;  ///< these bytes as a multiple of K
 };
 Least least_of(Collective collective, int ranks);
 
@@ -29,10 +30,10 @@ struct Picture {
   Least least;
   Frames frames;
   Layout layout;
-  /// Cells show who has contributed, a slot for each rank; else only whether a chunk is there, which has one
-  /// contributor anyway.
+  /// True: cells show the contributing ranks, a slot for each rank. False: cells only show whether a chunk
+  /// has arrived, because it has one contributor.
   bool slot_per_rank = false;
-  /// Where all data comes from one rank, colours tell chunks apart, else ranks.
+  /// Colours distinguish chunks if all data comes from one rank, else ranks.
   bool colour_per_part = false;
   std::vector<std::string> colours;  ///< "#rrggbb" of each rank or chunk
 
@@ -44,12 +45,12 @@ struct Picture {
   std::string of_whole(std::uint64_t chunks) const;
 };
 
-/// More ranks, and more messages, than this are no picture any more.
+/// Limits on ranks and messages: a larger picture is not readable.
 inline constexpr int kMostRanks = 64;
 inline constexpr std::uint64_t kMostMessages = 20'000;
 
-/// Proves the algorithm's schedules and plays them; an error where they cannot serve the spec or are too
-/// many to draw.
+/// Proves the algorithm's schedules and plays them. Returns an error if the algorithm cannot serve the spec
+/// or the schedules are too large to draw.
 Result<Picture> make_picture(const Configured& configured, const ScheduleSpec& spec);
 
 }  // namespace kolo::draw

@@ -86,7 +86,7 @@ class Panel {
     std::string added, stored;
     for (const Message& message : frame.messages) {
       const Arrow arrow = arrow_between(cards_, message.from, message.to, kPanelWidth, kPanelHeight);
-      // Each line a path of its own: a marker stands at the end of the path only.
+      // Each line is a path of its own, because a marker is drawn only at the end of a path.
       (message.reduces ? added : stored) +=
           fmt::format("<path d='M{} {}Q{} {} {} {}'/>", n(arrow.tail.x), n(arrow.tail.y), n(arrow.bend.x),
                       n(arrow.bend.y), n(arrow.head.x), n(arrow.head.y));
@@ -115,7 +115,7 @@ class Panel {
     return (card.height - kCardHeader) / static_cast<double>(grid_.rows);
   }
 
-  /// Of complete results: as on the page, a wider one would leave nothing of low cells.
+  /// Outline of complete results, as on the page. A wider outline would cover low cells.
   double frame_width() const { return std::min(1.1, height_of_a_cell(cards_[0]) * 0.16); }
 
   void add_cell(const Card& card, std::size_t part, const Cell& cell) {
@@ -126,8 +126,8 @@ class Panel {
     const auto column = static_cast<double>(part % grid_.columns);
     const double y = top + line * height;
     const double gap = std::min(0.8, height / 6);
-    // What is not summed yet stands apart: side by side, or on top of each other where ranks are in several
-    // sums.
+    // Values that are not summed yet are drawn apart: side by side, or one above the other if a rank is in
+    // several sums.
     const bool several = cell.sets.size() > 1;
     const bool stacked = several && overlap(cell.sets);
     const double share = (height - gap) / static_cast<double>(stacked ? cell.sets.size() : 1);
@@ -167,7 +167,7 @@ text{font:11px system-ui,sans-serif;fill:#222}.t{font-size:17px;font-weight:600}
 <path d='M0 0L6 3L0 6z' fill='#333'/></marker>
 )";
 
-/// Breaks at spaces after at most `width` letters; two lines, the rest is left out.
+/// Breaks at spaces after at most `width` letters. Text after the second line is left out.
 std::vector<std::string> two_lines(const std::string& text, std::size_t width) {
   if (text.size() <= width) return {text};
   const std::size_t at = text.rfind(' ', width);

@@ -7,10 +7,10 @@
 
 namespace kolo::draw {
 
-/// The most steps that fit on a sheet that people read.
+/// Maximum number of steps of a readable sheet.
 inline constexpr std::size_t kMostSheetSteps = 40;
 
-/// A whole SVG file with a background of its own; an error where there are too many steps for one sheet.
+/// A whole SVG file with its own background; an error if there are too many steps for one sheet.
 Result<std::string> to_svg(const Picture& picture);
 
 }  // namespace kolo::draw

@@ -7,7 +7,7 @@
 
 namespace kolo::draw {
 
-/// Plain text, at most about 100 columns wide: of every step its messages, and what the ranks hold after it.
+/// Plain text, at most about 100 columns wide: for each step its messages, and what the ranks hold after it.
 std::string to_text(const Picture& picture);
 
 }  // namespace kolo::draw

@@ -23,7 +23,7 @@ std::string numbers_in_words(const char* noun, const std::vector<int>& numbers) 
   return text;
 }
 
-/// "each to the second after it", where all go equally far; else nothing.
+/// ", each to the rank 2 places after" if all messages go equally far; else empty.
 std::string pattern_of(const Frames& frames, const std::vector<Message>& messages) {
   const int ranks = frames.ranks();
   const auto distance = [&](const Message& message) { return (message.to - message.from + ranks) % ranks; };

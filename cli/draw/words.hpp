@@ -15,17 +15,17 @@ std::string sentence(std::string_view text);
 /// "rank 3", "ranks 0 to 2, 5"; nothing for no ranks.
 std::string ranks_in_words(const std::vector<int>& ranks);
 
-/// "chunk 3", "chunks 0 to 2, 5"; where there is only one, what it is: "the data", "its sum".
-/// "word" of a barrier.
+/// "chunk 3", "chunks 0 to 2, 5"; with only one chunk its meaning: "the data", "its sum". "word" of a
+/// barrier.
 std::string chunks_in_words(const Picture& picture, const Message& message);
 
 /// "rank 0 sends chunk 3 to rank 1, which adds it to its own".
 std::string message_in_words(const Picture& picture, const Message& message);
 
-/// All of a step in a sentence or two. Step 0: what there is at the start.
+/// Describes a step in a sentence or two. Step 0: the state before the first step.
 std::string step_in_words(const Picture& picture, std::size_t step);
 
-/// Results that are right after a step, and of how many.
+/// Number of complete results after a step, and number of all results.
 struct Progress {
   std::size_t done = 0;
   std::size_t all = 0;

@@ -21,9 +21,9 @@ namespace kolo::cli {
 namespace {
 
 constexpr auto kSilence = std::chrono::seconds(30);
-/// Between SIGTERM and SIGKILL when nobody is there to say when.
+/// Time between SIGTERM and SIGKILL if the launcher is gone.
 constexpr auto kGrace = std::chrono::seconds(5);
-/// For what even SIGKILL does not end. The launcher waits a little longer, to hear of it.
+/// Longest wait for processes that SIGKILL does not end. The launcher waits a little longer, for the report.
 constexpr auto kLastWait = std::chrono::seconds(8);
 
 class Agent {
@@ -36,7 +36,7 @@ class Agent {
   void obey(const Frame& frame);
   void begin(const Frame& frame);
   void report();
-  /// Nobody commands us any more.
+  /// The launcher is gone: stops the ranks.
   void abandon();
   bool finished();
   Room room() const;
@@ -47,13 +47,13 @@ class Agent {
   FrameWriter tell_;
   std::unique_ptr<LocalRanks> ranks_;
   bool abandoned_ = false;
-  bool paused_ = false;  ///< the launcher sleeps (Ctrl-Z), so its silence means nothing
+  bool paused_ = false;  ///< the launcher is stopped (Ctrl-Z), so its silence is expected
   bool done_ = false;
-  Room room_;                   ///< at the launcher
-  std::optional<bool> finish_;  ///< the end has come; true: kill at once
+  Room room_;                   ///< room for output at the launcher
+  std::optional<bool> finish_;  ///< set when the remaining processes must end; true: kill at once
   Deadline silence_ = Deadline::after(kSilence);
   std::optional<Deadline> kill_at_;
-  std::optional<Deadline> give_up_;  ///< when what is left is past helping
+  std::optional<Deadline> give_up_;  ///< when to stop waiting for processes that do not end
   int told_running_ = -1;
 };
 
@@ -67,7 +67,8 @@ int Agent::run() {
 bool Agent::finished() {
   if (!ranks_) return abandoned_;
   if (!done_) {
-    // The end of the output may wait for a reader, who is no leftover.
+    // The deadline restarts while the reader of the output is slow: a slow reader is not a process that does
+    // not end.
     if (give_up_ && room() != Room{}) give_up_ = Deadline::after(kLastWait);
     if (give_up_ && give_up_->passed()) {
       if (const std::string left = ranks_->leftovers(); !left.empty()) tell_.frame(FrameKind::left, 0, left);
@@ -86,7 +87,7 @@ void Agent::round() {
                                  {tell_.pending() && !abandoned_ ? STDOUT_FILENO : -1, POLLOUT, 0}};
   const std::size_t own = entries.size();
   if (ranks_) ranks_->watch(entries, room());
-  // Nothing tells of the end of processes that are not our children.
+  // There is no SIGCHLD for processes that are not children of this one.
   ::poll(entries.data(), entries.size(), finish_ ? 20 : 500);
   if (ranks_) ranks_->hear(std::span(entries).subspan(own));
   for (int signal = signals_.next(); signal != 0; signal = signals_.next()) {
@@ -105,7 +106,7 @@ void Agent::round() {
 }
 
 Room Agent::room() const {
-  // Once nobody listens, what the ranks print is dropped: they must not wait for a queue that stays full.
+  // After the launcher is gone, the ranks' output is dropped, so that ranks do not block on a full queue.
   if (abandoned_) return {};
   return {room_.out && !tell_.full(), room_.err && !tell_.full()};
 }
@@ -186,7 +187,7 @@ void Agent::abandon() {
   kill_at_ = Deadline::after(kGrace);
   give_up_ = Deadline::after(kGrace + kLastWait);
   ranks_->signal(SIGTERM, true);
-  ranks_->signal(SIGCONT, true);  // a stopped process hears nothing
+  ranks_->signal(SIGCONT, true);  // a stopped process handles no signal
 }
 
 }  // namespace

@@ -1,10 +1,11 @@
-// The agent: the launcher's hand on another host. See frames.hpp for what the two say.
+// The agent: runs the launcher's ranks on another host. See frames.hpp for the protocol.
 #pragma once
 
 namespace kolo::cli {
 
-/// Runs this host's ranks of the job that comes on standard input, and tells on standard output what becomes
-/// of them. When the launcher goes away, or is silent for 30 s, it stops them. The exit code.
+/// Runs this host's ranks of the job that comes on standard input, and reports their output and ends on
+/// standard output. If the launcher disappears or is silent for 30 s, the agent stops the ranks. Returns the
+/// exit code.
 int run_agent();
 
 }  // namespace kolo::cli

@@ -10,7 +10,7 @@ namespace kolo::cli {
 
 int ByteQueue::drain(int fd, std::size_t chunk) {
   while (pending()) {
-    // The other end of the descriptor may be shared, so it stays blocking.
+    // Other processes may share the open file, so the descriptor stays blocking.
     pollfd entry{fd, POLLOUT, 0};
     if (::poll(&entry, 1, 0) <= 0) break;
     const ssize_t put = ::write(fd, bytes_.data() + written_, std::min(chunk, bytes_.size() - written_));

@@ -1,4 +1,4 @@
-// Bytes on their way into a descriptor whose reader may be slow.
+// A queue of bytes for a descriptor whose reader may be slow.
 #pragma once
 
 #include <limits.h>
@@ -8,7 +8,7 @@
 
 namespace kolo::cli {
 
-/// Blocks never. Memory is bounded by what waits at one time, not by what has passed.
+/// Never blocks. Memory is bounded by the bytes queued at one time, not by the total.
 class ByteQueue {
  public:
   ByteQueue& append(std::string_view bytes) {
@@ -16,11 +16,11 @@ class ByteQueue {
     return *this;
   }
   bool pending() const { return written_ < bytes_.size(); }
-  /// The reader is far behind.
+  /// The queue is long: the reader is slow.
   bool full() const { return bytes_.size() - written_ > (1u << 20); }
   void clear() { bytes_.clear(), written_ = 0; }
-  /// Writes what `fd` takes, at most `chunk` bytes at a time; poll(2) promises a pipe room for PIPE_BUF.
-  /// The errno of what failed (EPIPE: nobody reads any more), or 0.
+  /// Writes as much as `fd` takes, at most `chunk` bytes at a time; poll(2) guarantees PIPE_BUF bytes of room
+  /// in a pipe. Returns an errno (EPIPE: the reader has closed), or 0.
   int drain(int fd, std::size_t chunk = PIPE_BUF);
 
  private:

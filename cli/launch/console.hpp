@@ -1,4 +1,4 @@
-// Where the output of all ranks comes together: our own standard output and error.
+// Merges the output of all ranks into the launcher's standard output and error.
 #pragma once
 
 #include <poll.h>
@@ -13,8 +13,8 @@
 
 namespace kolo::cli {
 
-/// Whole lines, each with its rank in front. Where output and error are one terminal or file, one queue keeps
-/// their lines apart.
+/// Writes whole lines, each with its rank in front. If output and error are the same terminal or file, both
+/// share one queue, so their lines do not mix.
 class Console {
  public:
   Console(int ranks, bool prefix);
@@ -23,16 +23,16 @@ class Console {
   void take(int rank, Stream stream, std::string_view bytes);
   /// "kolo: text", on standard error.
   void say(std::string_view text) { err().line("kolo: ", text); }
-  /// A line of somebody who is no rank, on standard error.
+  /// A line that is not from a rank, on standard error.
   void say_for(std::string_view who, std::string_view text) { err().line(who, text); }
 
   Room room() { return {!out_.full(), !err().full()}; }
   void watch(std::vector<pollfd>& entries) const;
-  /// Writes what is taken without blocking. The first errno that this has met so far, or 0; what cannot be
-  /// written is thrown away.
+  /// Writes as much as possible without blocking. Returns the first errno so far, or 0; output that cannot be
+  /// written is dropped.
   int drain();
   void discard();
-  /// After the last line. True when everything is written.
+  /// Call it after the last line. True when everything is written.
   bool finish();
 
  private:

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kHeadBytes = 9;
 constexpr std::uint32_t kLongestText = 16u << 20;
-/// More than any host prints before a program runs.
+/// More than a host's shell prints before a program runs.
 constexpr std::size_t kLongestPreamble = 1u << 16;
 
 void put(std::string& into, std::uint32_t value) {

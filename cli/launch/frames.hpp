@@ -1,4 +1,4 @@
-// Frames: what the launcher and its agents on other hosts say to each other, over the pipes of ssh.
+// Frames: the protocol between the launcher and its agents on other hosts, over the pipes of ssh.
 //
 //   agent     kAgentHello, after whatever the host's shell may have printed, then frames
 //   launcher  frames: the job, then signals, and something at least every second
@@ -21,19 +21,20 @@ inline constexpr std::string_view kAgentHello = "kolo-agent 2\n";
 enum class FrameKind : char {
   // from an agent
   port = 'p',     ///< number: a free port of its host
-  out = 'o',      ///< number: the rank; its output, none at the end
-  err = 'e',      ///< the same of standard error
+  out = 'o',      ///< number: the rank; text: its output, empty at the end of the stream
+  err = 'e',      ///< as `out`, for standard error
   running = 'r',  ///< number: how many ranks are running now
   failed = 'x',   ///< number: the rank; see encode_ending()
-  left = 'l',     ///< what could not be ended
-  done = 'd',     ///< nothing of the job is left on this host
+  left = 'l',     ///< text: the processes that could not be ended
+  done = 'd',     ///< no process of the job is left on this host
   // from the launcher
   job = 'J',     ///< see encode_part()
   signal = 'S',  ///< number: the signal, for the ranks
-  group = 'G',   ///< the same, also for what they have started
-  finish = 'F',  ///< number 1: what ranks left behind gets SIGKILL from now on
-  room = 'R',    ///< number: 1 for room for output, and 2 for errors; what has none waits in the ranks' pipes
-  alive = 'A',   ///< nothing new
+  group = 'G',   ///< number: the signal, for the ranks' process groups
+  finish = 'F',  ///< number 1: processes that ranks left behind get SIGKILL from now on
+  room = 'R',  ///< number: sum of 1 (room for output) and 2 (room for errors); a stream without room waits in
+               ///< the ranks' pipes
+  alive = 'A',  ///< keeps the connection alive
 };
 
 struct Frame {
@@ -42,16 +43,16 @@ struct Frame {
   std::string text;
 };
 
-/// Finds frames in a stream. What arrives is bounded: a frame over 16 MiB is an error.
+/// Parses frames from a stream. A frame over 16 MiB is an error.
 class FrameReader {
  public:
   void feed(std::string_view bytes);
-  /// The next whole frame, nothing yet, or Code::system for senseless bytes.
+  /// The next whole frame; nullopt: not complete yet; Code::system for invalid bytes.
   Result<std::optional<Frame>> next();
-  /// Skips up to and including kAgentHello; false: it has not come yet. An error when it will not, or when
-  /// another version's has come.
+  /// Skips up to and including kAgentHello; false: it has not come yet. An error if it cannot come any more,
+  /// or if the agent has another version.
   Result<bool> skip_to_hello();
-  /// What came instead of frames.
+  /// The bytes that came instead of frames.
   std::string_view buffered() const { return std::string_view(buffer_).substr(taken_); }
 
  private:
@@ -59,25 +60,25 @@ class FrameReader {
   std::size_t taken_ = 0;
 };
 
-/// Frames on their way into a pipe that may be full; blocks never.
+/// Writes frames into a pipe that may be full; never blocks.
 class FrameWriter {
  public:
   void text(std::string_view bytes) { queue_.append(bytes); }
   void frame(FrameKind kind, std::uint32_t number = 0, std::string_view text = {});
   bool pending() const { return queue_.pending(); }
   bool full() const { return queue_.full(); }
-  /// Writes what the descriptor takes. False when nobody reads any more.
+  /// Writes as much as the descriptor takes. False if the reader has closed.
   bool drain(int fd) { return queue_.drain(fd) == 0; }
 
  private:
   ByteQueue queue_;
 };
 
-/// Texts without zero bytes, in one.
+/// Joins texts without zero bytes into one.
 std::string join_texts(const std::vector<std::string>& texts);
 std::vector<std::string> split_texts(std::string_view joined);
 
-/// Reads what is there without blocking; false at the end of the stream.
+/// Reads the available bytes without blocking; false at the end of the stream.
 bool read_some(int fd, std::string& into);
 
 }  // namespace kolo::cli

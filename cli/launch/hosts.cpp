@@ -40,7 +40,7 @@ std::string trimmed(const std::string& text) {
   return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
 }
 
-/// The host and what stands after it, which may be ":N": "me@[fd00::2]:4" as "me@fd00::2" and ":4".
+/// Splits the host from the text after it, which may be ":N": "me@[fd00::2]:4" into "me@fd00::2" and ":4".
 std::pair<std::string, std::string> split_host(const std::string& item) {
   const auto open = item.find('['), close = item.find(']');
   if (open == std::string::npos && close == std::string::npos) {
@@ -60,7 +60,7 @@ std::pair<std::string, std::string> split_host(const std::string& item) {
   return {user + address, item.substr(close + 1)};
 }
 
-/// `slots` may stand apart, as in a file.
+/// `slots` may be given separately, as in a file.
 HostSlots parse_host(const std::string& item, std::string slots = "") {
   HostSlots host;
   std::string rest;
@@ -69,7 +69,7 @@ HostSlots parse_host(const std::string& item, std::string slots = "") {
   if (!rest.empty() && !slots.empty()) refuse(item, "the number of its ranks stands there twice");
   if (!rest.empty()) slots = rest.substr(1);
   if (!rest.empty() || !slots.empty()) host.slots = parse_slots(item, slots);
-  // ssh would take a leading dash for an option.
+  // ssh would parse a leading dash as an option.
   const bool blanks = host.login.find_first_of(" \t") != std::string::npos;
   if (host.name().empty() || host.login.starts_with('-') || blanks) refuse(item, "this is no name of a host");
   return host;
@@ -88,14 +88,14 @@ std::vector<HostSlots> checked(std::vector<HostSlots> hosts) {
   return hosts;
 }
 
-/// With its interface, where the address means nothing without: fe80::2%eth0.
+/// A link-local address with its interface: fe80::2%eth0.
 std::string text_of(const SocketAddress& address) {
   char text[INET6_ADDRSTRLEN + IF_NAMESIZE + 1] = "";
   ::getnameinfo(address.get(), address.length, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
   return text;
 }
 
-/// The address from which the kernel would send to `there`; no packet leaves for that. Empty: no route.
+/// The address from which the kernel would send to `there`, found without sending a packet. Empty: no route.
 std::string source_for(const SocketAddress& there) {
   const UniqueFd fd(::socket(there.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
   SocketAddress here;
@@ -107,7 +107,7 @@ std::string source_for(const SocketAddress& there) {
   return text_of(here);
 }
 
-/// Address of a host, and ours towards it.
+/// The address of a host, and the address of this host on the route to it.
 struct Path {
   std::string there, here;
   bool loopback = false;
@@ -163,7 +163,7 @@ std::vector<HostSlots> read_hosts_file(const std::string& path) {
 
 Meet choose_meeting(const std::vector<HostSlots>& hosts, const std::string& store_address) {
   if (!store_address.empty()) {
-    // ssh may know names that nobody else does: they are not asked for more than the first host's address.
+    // Some names may be known only to ssh, so only the first host's name is resolved.
     const auto first = resolve(hosts[0].name(), 1);
     const bool known = first.ok() && !first.value().empty() && !first.value()[0].is_loopback();
     return {store_address, known               ? text_of(first.value()[0])
@@ -174,7 +174,7 @@ Meet choose_meeting(const std::vector<HostSlots>& hosts, const std::string& stor
   for (const HostSlots& host : hosts) {
     paths.push_back(path_to(host));
     if (paths.back().loopback) continue;
-    // A first host on loopback is this one, which the others know by another address.
+    // A first host on loopback is this host. The other hosts reach it at another address.
     return {paths.back().here, paths[0].loopback ? paths.back().here : paths[0].there};
   }
   return {paths[0].here, paths[0].there};

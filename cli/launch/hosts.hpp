@@ -1,4 +1,4 @@
-// The hosts of a job, as a person writes them, and how they reach this one.
+// The hosts of a job: parses lists of hosts, and finds the addresses at which hosts reach this one.
 #pragma once
 
 #include <string>
@@ -6,30 +6,32 @@
 
 namespace kolo::cli {
 
-/// The largest job that is started: a process more for each rank is soon too much for a machine.
+/// Maximum number of ranks of a job. Each rank is a process, and more would overload a machine.
 constexpr int kLargestJob = 4096;
 
 struct HostSlots {
-  std::string login;  ///< what ssh is given: "b", "me@b", "fd00::2"
+  std::string login;  ///< argument for ssh: "b", "me@b", "fd00::2"
   int slots = 1;      ///< ranks that run there
 
-  /// Without the user.
+  /// The host without the user.
   std::string name() const { return login.substr(login.find('@') + 1); }
 };
 
-/// "a:4,me@b:2,c,[fd00::2]:4"; one slot where none is named. Throws InvalidArgument that quotes the item.
+/// Parses "a:4,me@b:2,c,[fd00::2]:4"; one slot if no number is given. Throws InvalidArgument that quotes the
+/// item.
 std::vector<HostSlots> parse_hosts(const std::string& list);
-/// A host a line, "b 4" or as in a list; # starts a comment. Throws InvalidArgument that names file and line.
+/// Reads one host a line, "b 4" or as in a list; # starts a comment. Throws InvalidArgument that names file
+/// and line.
 std::vector<HostSlots> read_hosts_file(const std::string& path);
 
-/// Where a job over several hosts meets.
+/// The addresses of a job over several hosts.
 struct Meet {
-  std::string store;   ///< an address of this host at which the others reach it
+  std::string store;   ///< an address of this host at which the other hosts reach it
   std::string master;  ///< an address of the first host
 };
 
-/// `store_address` may be empty: then the one from which the kernel would send to the first host that is not
-/// this one. Throws RendezvousError when a name is unknown or no route leads there.
+/// If `store_address` is empty, the store's address is the one from which the kernel would send to the first
+/// host that is not this one. Throws RendezvousError if a name is unknown or there is no route.
 Meet choose_meeting(const std::vector<HostSlots>& hosts, const std::string& store_address);
 
 }  // namespace kolo::cli

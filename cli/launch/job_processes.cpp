@@ -38,7 +38,7 @@ bool carries(const std::string& folder, const std::string& mark) {
   return false;
 }
 
-/// A process that has ended but was not waited for is nobody any more.
+/// A zombie process (ended, not yet waited for) does not count.
 bool living_child(const std::string& folder, pid_t parent) {
   const std::string stat = read_file(folder + "/stat");  // pid (name) state ppid ...
   const auto name_end = stat.rfind(')');
@@ -53,12 +53,12 @@ bool is_keeper(pid_t pid) {
   return read_file("/proc/" + std::to_string(pid) + "/comm") == std::string(kKeeper) + "\n";
 }
 
-/// What the keeper does when the launcher is gone: as long as anybody is left who could start more.
+/// Kills the job's processes after the launcher is gone, until none is left that could start more.
 void kill_all(const std::string& mark) {
   int quiet = 0;
   for (int round = 0; quiet < 3 && round < 2000; ++round) {
     std::vector<pid_t> left = job_processes(mark, 0);
-    // The keeper of a launcher inside the job has processes of its own to kill; then it ends.
+    // The keeper of a nested launcher is spared: it kills its own job's processes and then ends.
     std::erase_if(left, is_keeper);
     for (const pid_t pid : left) ::kill(pid, SIGKILL);
     quiet = left.empty() ? quiet + 1 : 0;
@@ -72,7 +72,8 @@ void kill_all(const std::string& mark) {
   ::sigprocmask(SIG_SETMASK, &all, nullptr);
   ::setsid();
   ::prctl(PR_SET_NAME, kKeeper);
-  // Nothing of the launcher's may stay open because of us: a reader of its output waits for the end.
+  // The keeper closes the launcher's descriptors, because a reader of the launcher's output waits for its
+  // end.
   if (line != 0) ::dup2(line, 0);
   ::close_range(1, ~0u, 0);
   char farewell = 0;

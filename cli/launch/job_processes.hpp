@@ -12,11 +12,13 @@
 namespace kolo::cli {
 
 /// Living processes of this host that carry `mark` ("NAME=value") in the environment they were started with,
-/// or whose parent is `parent` (0: not asked). Ranks and all that they started, unless it hides from both.
+/// or whose parent is `parent` (0: any parent). Finds ranks and all processes that they started, unless a
+/// process has neither.
 std::vector<pid_t> job_processes(const std::string& mark, pid_t parent);
 
-/// A child that sleeps until the launcher is gone. When that happens without its farewell, it kills every
-/// process with the mark. It is in a session of its own, so that nobody's Ctrl-C reaches it.
+/// A child process (watchdog) that sleeps until the launcher ends. If the launcher ends without a farewell,
+/// the keeper kills every process with the mark. It has a session of its own, so a terminal's Ctrl-C does not
+/// reach it.
 class Keeper {
  public:
   Keeper() = default;

@@ -28,7 +28,8 @@ LocalRanks::LocalRanks(LocalPart part, const sigset_t& signals, OutputTaker take
     : part_(std::move(part)),
       signals_(signals),
       take_(std::move(take)),
-      // Not the job's key: emulated hosts share their processes, and each has its own to end.
+      // The mark is not the job's key, because emulated hosts share a process table and each launcher part
+      // must end only its own processes.
       mark_("kolo_run=" + random_secret()),
       keeper_(Keeper::start(mark_).value_or_throw()) {}
 
@@ -38,7 +39,7 @@ std::vector<std::string> LocalRanks::environment_for(int rank) const {
     const std::string_view entry(*at);
     const auto equals = entry.find('=');
     if (equals == std::string_view::npos) continue;
-    // What an outer launcher says of its own store and key is not about this job.
+    // An outer launcher's store and key are not those of this job.
     if (entry.starts_with("TORCHELASTIC_") || entry.starts_with("KOLO_STORE") ||
         entry.starts_with("KOLO_KEY"))
       continue;
@@ -89,7 +90,8 @@ int LocalRanks::running() const {
 
 void LocalRanks::signal(int signal, bool groups) {
   for (const Rank& rank : ranks_) {
-    // Not those that have ended: the system may have given their numbers away. finish() ends what they left.
+    // Ranks that have ended are skipped, because the system may have reused their process ids. finish() ends
+    // the processes that they left.
     if (rank.running) ::kill(groups ? -rank.pid : rank.pid, signal);
   }
 }
@@ -97,7 +99,7 @@ void LocalRanks::signal(int signal, bool groups) {
 void LocalRanks::watch(std::vector<pollfd>& entries, Room room) {
   room_ = room;
   for (const Rank& rank : ranks_) {
-    // poll(2) passes over negative descriptors.
+    // poll(2) ignores negative descriptors.
     entries.push_back({room.out ? rank.out.get() : -1, POLLIN, 0});
     entries.push_back({room.err ? rank.err.get() : -1, POLLIN, 0});
   }
@@ -124,7 +126,7 @@ bool LocalRanks::read(std::size_t index, Stream stream) {
 }
 
 void LocalRanks::tell_end(std::size_t index, int status) {
-  // Its last words come first.
+  // The rank's last output is read before its end is reported.
   if (room_.out) read(index, Stream::out);
   if (room_.err) read(index, Stream::err);
   const int rank = part_.first_rank + static_cast<int>(index);
@@ -167,7 +169,8 @@ bool LocalRanks::finish(bool kill, Room room) {
     leftovers_told_ = true;
     return false;
   }
-  // All writers are gone, so the streams have ends, unless somebody holds them who hid from us.
+  // All known writers have ended, so the streams have ended, unless a process that was not found holds them
+  // open.
   bool open = false;
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     while (room.out && read(i, Stream::out)) {

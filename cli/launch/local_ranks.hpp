@@ -23,7 +23,7 @@ struct LocalPart {
   std::vector<std::pair<std::string, std::string>> environment;  ///< on top of this process's own
 };
 
-/// Orphans of the job become our children, so that they can be found and waited for.
+/// Orphans of the job become children of this process (subreaper), so they can be found and waited for.
 class Adoption {
  public:
   Adoption();
@@ -35,10 +35,12 @@ class Adoption {
   int before_ = 0;
 };
 
-/// Takes every child of this process for the job's. When this process is killed, a keeper ends the ranks.
+/// Treats every child of this process as one of the job. If this process is killed, a keeper process ends the
+/// ranks.
 class LocalRanks final : public Ranks {
  public:
-  /// `signals`: those that the program starts with blocked. Throws when the system has no more processes.
+  /// `signals`: the signals that are blocked when the program starts. Throws if the system has no more
+  /// processes.
   LocalRanks(LocalPart part, const sigset_t& signals, OutputTaker take);
 
   void start() override;
@@ -61,14 +63,14 @@ class LocalRanks final : public Ranks {
 
   std::vector<std::string> environment_for(int rank) const;
   std::vector<pid_t> left_behind() const;
-  /// False when there is no more for now.
+  /// False if there is nothing to read now.
   bool read(std::size_t index, Stream stream);
   void tell_end(std::size_t index, int status);
 
   const LocalPart part_;
   const sigset_t signals_;
   const OutputTaker take_;
-  const std::string mark_;  ///< in the environment of the ranks and of all that they start
+  const std::string mark_;  ///< in the environment of the ranks and of all processes that they start
   Adoption adoption_;
   Keeper keeper_;
   Room room_;

@@ -10,7 +10,8 @@ namespace {
 
 constexpr std::size_t kLongestLine = 1u << 20;
 
-/// What a terminal would show of a line with carriage returns: what stands after the last one that matters.
+/// The text that a terminal shows of a line with carriage returns: the part after the last one, unless that
+/// part is empty.
 std::string_view visible(std::string_view line) {
   while (line.ends_with('\r')) line.remove_suffix(1);
   const auto at = line.rfind('\r');
@@ -23,7 +24,7 @@ Sink::Sink(int fd)
     : fd_(fd),
       live_(::isatty(fd) == 1),
       colored_(live_ && !std::getenv("NO_COLOR")),
-      // poll(2) promises a pipe room for PIPE_BUF bytes, a terminal for fewer.
+      // poll(2) guarantees room for PIPE_BUF bytes in a pipe, for fewer in a terminal.
       chunk_(live_ ? 256 : PIPE_BUF) {}
 
 void Sink::begin_line(const void* writer) {
@@ -76,7 +77,7 @@ void LineCutter::redraw() {
   if (last == std::string::npos) return;
   const std::string_view shown = visible(partial_);
   if (sink_->live() && !shown.empty()) sink_->update(prefix_, shown);
-  // Keep the present state, and its carriage return, which may yet turn out to end the line.
+  // Keep the current state with its carriage return, because that may be part of "\r\n".
   const bool ended = last + 1 == partial_.size();
   partial_ = std::string(shown) + (ended ? "\r" : "");
 }

@@ -1,4 +1,4 @@
-// What the ranks print, on its way to ours: whole lines, never mixed.
+// Forwards the ranks' output to the launcher's output in whole lines.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace kolo::cli {
 
-/// Our standard output or error. Text is queued, and written as the reader takes it, so that a reader who
-/// stops (less, Ctrl-S) does not stop the launcher from hearing signals. Not thread-safe.
+/// The launcher's standard output or error. Text is queued and written as fast as the reader reads. So a
+/// reader that pauses (less, Ctrl-S) does not keep the launcher from handling signals. Not thread-safe.
 class Sink {
  public:
   explicit Sink(int fd);
@@ -19,19 +19,19 @@ class Sink {
   bool live() const { return live_; }
   bool colored() const { return colored_; }
 
-  /// `writer` goes on where its own fragment stands at the end.
+  /// Continues the fragment of `writer` if it is last; else starts a new line.
   void line(std::string_view prefix, std::string_view text, const void* writer = nullptr);
   /// Replaces the update shown last; only where live().
   void update(std::string_view prefix, std::string_view text);
-  /// Text without an end; what anybody else writes then begins a new line.
+  /// Text without an end of line. Text of another writer then starts a new line.
   void fragment(std::string_view text, const void* writer);
   void end_update();
 
   bool pending() const { return queue_.pending(); }
-  /// The reader is far behind: take no more from the ranks until it has caught up.
+  /// The queue is long: read no more from the ranks until the reader has caught up.
   bool full() const { return queue_.full(); }
-  /// Writes what the descriptor takes without blocking. The errno of what failed (EPIPE: nobody reads any
-  /// more), or 0.
+  /// Writes as much as the descriptor takes without blocking. Returns an errno (EPIPE: the reader has
+  /// closed), or 0.
   int drain() { return queue_.drain(fd_, chunk_); }
   void discard() { queue_.clear(); }
 
@@ -43,21 +43,20 @@ class Sink {
   bool colored_;
   std::size_t chunk_;
   ByteQueue queue_;
-  const void* in_line_ = nullptr;  ///< whose fragment stands at the end
+  const void* in_line_ = nullptr;  ///< writer of the fragment at the end
   bool in_update_ = false;         ///< an update is on the screen
 };
 
-/// One stream of one rank, cut into lines for a sink. A carriage return starts the line anew, as on a
-/// terminal: there each state is shown as it comes, elsewhere only the line's last state. Lines over 1 MiB
-/// are broken.
+/// Cuts one stream of one rank into lines for a sink. A carriage return restarts the line. A terminal shows
+/// each state of the line, other outputs only its last state. Lines over 1 MiB are broken.
 class LineCutter {
  public:
-  /// An empty prefix passes everything through unchanged but whole lines at a time. Not to be moved after its
-  /// first feed(): the sink knows it by its place.
+  /// With an empty prefix, lines pass unchanged, one whole line at a time. Must not be moved after its first
+  /// feed(): the sink identifies it by its address.
   LineCutter(Sink& sink, std::string prefix);
 
   void feed(std::string_view bytes);
-  /// The end of the stream: what is left is a line too.
+  /// The end of the stream: the remaining text is a line too.
   void finish();
 
  private:

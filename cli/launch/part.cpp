@@ -9,7 +9,7 @@
 namespace kolo::cli {
 namespace {
 
-/// Texts one after the other; remembers whether one was missing or wrong.
+/// Reads texts one after the other; records whether one was missing or invalid.
 class Texts {
  public:
   explicit Texts(std::string_view joined) : texts_(split_texts(joined)) {}

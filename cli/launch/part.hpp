@@ -17,14 +17,14 @@ struct PartAndPlace {
   std::string directory;
   LocalPart part;
 };
-/// Nothing for a text that makes no sense.
+/// nullopt for an invalid text.
 std::optional<PartAndPlace> decode_part(std::string_view text);
 
-/// All but the rank.
+/// All members except the rank.
 std::string encode_ending(const Ending& ending);
 std::optional<Ending> decode_ending(std::string_view text);
 
-/// "NAME=value" of this process.
+/// The environment of this process as "NAME=value".
 std::vector<std::string> own_environment();
 
 }  // namespace kolo::cli

@@ -19,7 +19,7 @@ struct Pipe {
   UniqueFd write;
 };
 
-/// Why there is no `what`, from errno.
+/// The error for a missing `what`, from errno.
 Status no_descriptor(const std::string& what) {
   if (errno == EMFILE) return Status(Code::system, "more: too many open files; raise ulimit -n");
   return Status::from_errno(what, errno);
@@ -38,12 +38,12 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   return list;
 }
 
-/// Between fork and exec in a program with threads: system calls only. Never returns.
+/// Runs between fork and exec in a program with threads, so it makes system calls only. Never returns.
 [[noreturn]] void become(const Program& program, char* const* arguments, char* const* environment,
                          pid_t launcher, int in, int out, int err, int failure) {
   ::setpgid(0, 0);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != launcher) ::_exit(127);  // it died before we asked to be told
+  if (::getppid() != launcher) ::_exit(127);  // the launcher died before PR_SET_PDEATHSIG was set
   ::signal(SIGCHLD, SIG_DFL);
   ::signal(SIGPIPE, SIG_DFL);
   ::sigprocmask(SIG_SETMASK, &program.signals, nullptr);
@@ -58,7 +58,7 @@ std::vector<char*> pointers(const std::vector<std::string>& texts) {
   ::_exit(127);
 }
 
-/// Why exec did not find a program that is there.
+/// Why exec reports a file as missing that exists.
 std::string missing_interpreter(const std::string& path) {
   std::ifstream file(path);
   std::string mark, name;
@@ -95,7 +95,7 @@ Result<std::string> find_program(const std::string& name) {
 Result<RankProcess> start_rank(const Program& program, const std::vector<std::string>& environment) {
   Result<Pipe> out = make_pipe();
   Result<Pipe> err = make_pipe();
-  Result<Pipe> failure = make_pipe();  // closed by exec, or tells why there was none
+  Result<Pipe> failure = make_pipe();  // closed by exec; carries the error if exec fails
   for (const Status& status : {out.status(), err.status(), failure.status()}) {
     if (!status.ok()) return status;
   }
@@ -119,7 +119,7 @@ Result<RankProcess> start_rank(const Program& program, const std::vector<std::st
     become(program, arguments.data(), variables.data(), launcher, in.read.get(), out->write.get(),
            err->write.get(), failure->write.get());
   }
-  ::setpgid(rank.pid, rank.pid);  // also here, so that it is true whoever of us runs first
+  ::setpgid(rank.pid, rank.pid);  // set in parent and child, so it holds whichever runs first
 
   failure->write.reset();
   int error = 0;

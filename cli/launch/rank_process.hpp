@@ -1,4 +1,4 @@
-// One rank as a process: how it is started and what comes out of it.
+// One rank as a process: starts it, and holds its input and output.
 #pragma once
 
 #include <signal.h>
@@ -12,22 +12,21 @@
 
 namespace kolo::cli {
 
-/// What is the same for all ranks.
+/// Settings that are the same for all ranks.
 struct Program {
   std::string path;                    ///< of the executable
   std::vector<std::string> arguments;  ///< with the program's name in front
-  sigset_t signals;                    ///< those that the program starts with blocked
-  bool input = false;                  ///< its standard input is a pipe from us; otherwise it is empty
+  sigset_t signals;                    ///< signals that are blocked when the program starts
+  bool input = false;  ///< its standard input is a pipe from the launcher; otherwise it is empty
 };
 
-/// Where `name` lies: as it is with a slash in it, else the first executable in PATH. The error says what is
-/// wrong.
+/// The path of program `name`: `name` itself if it contains a slash, else the first executable in PATH.
 Result<std::string> find_program(const std::string& name);
 
 struct RankProcess {
   pid_t pid = -1;
-  UniqueFd in;   ///< what we write there is its standard input, where the program wants one
-  UniqueFd out;  ///< its standard output, to be read without blocking
+  UniqueFd in;   ///< write end of its standard input, if Program::input is set
+  UniqueFd out;  ///< read end of its standard output, non-blocking
   UniqueFd err;
 };
 

@@ -1,4 +1,4 @@
-// The running ranks of a job, wherever they are: what the launcher needs of them.
+// The running ranks of a job, on this host or others: the interface for the launcher.
 #pragma once
 
 #include <poll.h>
@@ -13,20 +13,20 @@ namespace kolo::cli {
 
 enum class Stream { out, err };
 
-inline constexpr int kCannotStart = 127;  ///< an exit code, as shells use it
+inline constexpr int kCannotStart = 127;  ///< the exit code that shells use
 
-/// How a rank ended that did not succeed, or why it could not be started.
+/// How a rank failed, or why it could not be started.
 struct Ending {
   int rank = 0;
   int exit_code = 0;
-  int signal = 0;    ///< that ended it; 0: it exited
-  std::string what;  ///< for people: "rank 3 (pid 71) exited with code 9"
+  int signal = 0;    ///< signal that ended it; 0: it exited
+  std::string what;  ///< for messages: "rank 3 (pid 71) exited with code 9"
 };
 
-/// Takes what a rank has printed; no bytes: the stream has ended.
+/// Takes a rank's output; no bytes: the stream has ended.
 using OutputTaker = std::function<void(int rank, Stream stream, std::string_view bytes)>;
 
-/// Where there is room for more output.
+/// The output streams that can take more bytes (backpressure).
 struct Room {
   bool out = true;
   bool err = true;
@@ -38,26 +38,26 @@ class Ranks {
  public:
   virtual ~Ranks() = default;
 
-  /// Failures are told by take_endings().
+  /// Failures are reported by take_endings().
   virtual void start() = 0;
-  /// Those that have been started, or are about to be, and have not ended.
+  /// Number of ranks that have not ended, including those not yet started.
   virtual int running() const = 0;
-  /// To the ranks, or with `groups` also to what they have started in their process groups.
+  /// Sends a signal to the ranks; with `groups` to their whole process groups.
   virtual void signal(int signal, bool groups) = 0;
-  /// Appends what is to be polled, output only where there is room for it.
+  /// Appends the descriptors to poll; a rank's output only if `room` has space for it.
   virtual void watch(std::vector<pollfd>& entries, Room room) = 0;
-  /// Takes back what watch() appended.
+  /// Handles the events of the descriptors that watch() appended.
   virtual void hear(std::span<const pollfd> entries) = 0;
-  /// Children may have ended (SIGCHLD).
+  /// Call it when children may have ended (SIGCHLD).
   virtual void reap() = 0;
   /// Failures since the last call, in the order in which they were noticed.
   virtual std::vector<Ending> take_endings() = 0;
-  /// After the last rank has ended: ends what they have left behind (`kill`: at once) and takes the last
-  /// output, where there is room for it. True when nothing is left.
+  /// After the last rank has ended: ends the processes that ranks left behind (`kill`: at once) and takes the
+  /// last output as far as `room` allows. True when nothing is left.
   virtual bool finish(bool kill, Room room) = 0;
-  /// For a last message: who is still there.
+  /// Describes the processes that are still alive; empty if there are none.
   virtual std::string leftovers() const = 0;
-  /// hear() wants to be called at least this often; -1: only when there is something.
+  /// hear() must be called at least this often; -1: only after events.
   virtual int tick_ms() const { return -1; }
 };
 

@@ -14,18 +14,18 @@
 namespace kolo::cli {
 namespace {
 
-/// What ssh itself says when it fails.
+/// The exit code of ssh for its own failures.
 constexpr int kLost = 255;
 constexpr auto kPing = std::chrono::seconds(1);
 
-/// For the shell at the other end.
+/// Quotes text for the remote shell.
 std::string quoted(const std::string& word) {
   std::string text = "'";
   for (const char letter : word) text += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
   return text + "'";
 }
 
-/// The same, but "~/" and "~me/" in front mean what they do there.
+/// Quotes text, but leaves "~/" and "~me/" in front for the remote shell.
 std::string quoted_path(const std::string& path) {
   const auto end = path.find('/');
   const bool plain = path.find_first_of("'\"\\$`;&|<>()*?[]{}!# \t\n") >= end;
@@ -33,7 +33,7 @@ std::string quoted_path(const std::string& path) {
   return path.substr(0, end + 1) + quoted(path.substr(end + 1));
 }
 
-/// ssh takes the first value that it meets for an option, so the user's own go before these.
+/// ssh uses the first value of an option, so the user's options come before these.
 constexpr std::array kSshOptions = {"-T",
                                     "-o",
                                     "BatchMode=yes",
@@ -110,15 +110,15 @@ void RemoteRanks::signal(int signal, bool groups) {
     } else if (stops(signal)) {
       host.dismissed = true;
       host.running = 0;
-      ::kill(-host.ssh, signal == SIGKILL ? SIGKILL : SIGTERM);  // ssh may have started helpers
+      ::kill(-host.ssh, signal == SIGKILL ? SIGKILL : SIGTERM);  // ssh may have child processes
     }
   }
 }
 
 void RemoteRanks::watch(std::vector<pollfd>& entries, Room room) {
   for (Host& host : hosts_) {
-    // Hosts are always heard, or news of a failure would wait behind output for a reader who pauses. What is
-    // on its way when there is no more room is no more than an agent's queue and some pipes.
+    // Hosts are always read. Otherwise the report of a failure would wait behind output for a reader that
+    // pauses. The bytes in flight when there is no more room are bounded by an agent's queue and some pipes.
     if (jobs_sent_ && host.in.valid() && host.told_room != room) {
       host.told_room = room;
       host.tell.frame(FrameKind::room, (room.out ? 1 : 0) + (room.err ? 2 : 0));
@@ -142,9 +142,9 @@ void RemoteRanks::hear(std::span<const pollfd> entries) {
   if (ping) pinged_ = Clock::now();
   for (Host& host : hosts_) {
     if (!host.in.valid()) continue;
-    // Also while it waits for its job: the other hosts may be slow to answer.
+    // The agent gets pings also before its job, because other hosts may be slow to answer.
     if (ping && host.hello && !host.tell.pending()) host.tell.frame(FrameKind::alive);
-    if (!host.tell.drain(host.in.get())) host.in.reset();  // reap() will tell why
+    if (!host.tell.drain(host.in.get())) host.in.reset();  // reap() reports the reason
   }
 }
 
@@ -221,13 +221,13 @@ void RemoteRanks::forward_murmur(Host& host, bool all) {
   if (all && !text.empty() && !text.ends_with('\n')) text += '\n';
   for (auto end = text.find('\n'); end != std::string::npos; end = text.find('\n')) {
     std::string_view line(text.data(), end);
-    if (line.ends_with('\r')) line.remove_suffix(1);  // ssh ends its lines for a raw terminal
+    if (line.ends_with('\r')) line.remove_suffix(1);  // ssh ends its lines with "\r\n"
     say_("[" + host.where.name() + "] ", line);
     text.erase(0, end + 1);
   }
 }
 
-/// The first failure of a host is told; all that come after it are its consequences.
+/// Only the first failure of a host is reported, because later ones are its consequences.
 void RemoteRanks::lose(Host& host, const std::string& why) {
   if (!host.done && !host.dismissed) {
     const std::string what = jobs_sent_ ? fmt::format("lost host {}: {}", host.where.name(), why)
@@ -247,7 +247,8 @@ void RemoteRanks::reap() {
     for (Host& host : hosts_) {
       if (host.ssh != pid) continue;
       host.ssh = -1;
-      // What it said before it ended. Not until the streams end: something it started may hold them open.
+      // Reads the output that is there, not to the end of the streams: a child process of ssh may hold them
+      // open.
       while (host.out.valid() && !host.done && listen(host)) {
       }
       if (host.err.valid()) read_some(host.err.get(), host.murmur);

@@ -22,11 +22,11 @@ struct RemotePart {
   std::vector<std::pair<std::string, std::string>> environment;  ///< on top of each host's own
 };
 
-/// No rank starts anywhere before all hosts have answered. What is secret goes through ssh's standard input.
+/// No rank starts before all hosts have answered. Secrets go through ssh's standard input.
 class RemoteRanks final : public Ranks {
  public:
-  /// `say` takes what ssh and the hosts' shells print: who, and a line. Throws InvalidArgument for an empty
-  /// `ssh`.
+  /// `say` takes the lines that ssh and the hosts' shells print: the host, and a line. Throws InvalidArgument
+  /// for an empty `ssh`.
   RemoteRanks(RemotePart part, const sigset_t& signals, OutputTaker take,
               std::function<void(const std::string& who, std::string_view line)> say);
 
@@ -50,15 +50,15 @@ class RemoteRanks final : public Ranks {
     UniqueFd in, out, err;
     FrameReader said;
     FrameWriter tell;
-    std::string murmur;  ///< standard error without an end of line yet
+    std::string murmur;  ///< unfinished last line of standard error
     bool hello = false;
-    bool done = false;       ///< nothing is left there, says the agent
-    bool dismissed = false;  ///< it was told to go before it had a job
+    bool done = false;       ///< the agent has reported that no process is left
+    bool dismissed = false;  ///< it was stopped before it had a job
     int told_finish = -1;    ///< number of the last FrameKind::finish
     Room told_room;
   };
 
-  /// False when it says nothing for now.
+  /// False if there is nothing to read now.
   bool listen(Host& host);
   void take_frame(Host& host, const Frame& frame);
   void send_jobs();

@@ -24,7 +24,7 @@ Result<UniqueFd> bind_any_port(const SocketAddress& address) {
 
 ReservedPort::ReservedPort(bool loopback) {
   Status last;
-  // All interfaces: IPv6 with IPv4 in it first, then IPv4 alone.
+  // All interfaces: tries dual-stack IPv6 first, then IPv4 alone.
   for (const SocketAddress& address : resolve(loopback ? "127.0.0.1" : "", 0).value_or_throw()) {
     Result<UniqueFd> bound = bind_any_port(address);
     if (bound.ok()) {

@@ -5,8 +5,9 @@
 
 namespace kolo::cli {
 
-/// A port that the system gives to nobody else, for as long as this lives; a server that sets SO_REUSEADDR,
-/// as all do, can still bind it. On IPv4's loopback, or on all addresses. Throws kolo::Error.
+/// A port that the system assigns to no other socket while this object lives. A server that sets
+/// SO_REUSEADDR, as servers do, can still bind it. On IPv4's loopback, or on all addresses. Throws
+/// kolo::Error.
 class ReservedPort {
  public:
   explicit ReservedPort(bool loopback);

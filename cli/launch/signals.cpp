@@ -17,7 +17,7 @@ Signals::Signals() {
     sigaddset(&heard_, signal);
   }
   pthread_sigmask(SIG_BLOCK, &heard_, &before_);
-  // Where SIGCHLD is ignored children vanish without telling how they ended.
+  // If SIGCHLD is ignored, children are reaped without an exit status.
   struct sigaction child {};
   child.sa_handler = SIG_DFL;
   ::sigaction(SIGCHLD, &child, &child_before_);

@@ -1,4 +1,4 @@
-// The signals that a launcher hears, as a descriptor to poll.
+// The signals for a launcher, as a descriptor to poll.
 #pragma once
 
 #include <signal.h>
@@ -9,9 +9,9 @@
 
 namespace kolo::cli {
 
-/// From construction to destruction the thread's signals arrive at fd() instead of acting; what the caller
-/// had is put back afterwards. Those that stop a job stay ignored where they were (nohup, "&" in a script):
-/// the ranks ignore them too.
+/// From construction to destruction the thread's signals arrive at fd() instead of their handlers. The
+/// destructor restores the caller's signal mask and handlers. Signals that stop a job stay ignored if they
+/// were ignored before (nohup, "&" in a script); the ranks ignore them too.
 class Signals {
  public:
   Signals();
@@ -20,9 +20,9 @@ class Signals {
   ~Signals();
 
   int fd() const { return fd_.get(); }
-  /// The next one that has arrived; 0 when there is none.
+  /// The next signal that has arrived; 0 if there is none.
   int next();
-  /// What was blocked before, for programs that we start.
+  /// The signal mask before construction, for started programs.
   const sigset_t& before() const { return before_; }
 
  private:
@@ -32,7 +32,7 @@ class Signals {
   UniqueFd fd_;
 };
 
-/// "SIGINT" and the like; a number where it has no name.
+/// A name such as "SIGINT"; a number if the signal has no name.
 std::string signal_name(int signal);
 
 }  // namespace kolo::cli

@@ -1,4 +1,4 @@
-// kolo plan: which algorithm a call would run, and what the others would take.
+// kolo plan: the algorithm that a call would run, and the predicted times of all candidates.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -57,8 +57,8 @@ struct Line {
   bool is_chosen = false;  ///< a call would run it
 };
 
-/// Bandwidths as measured between the hosts of these names, or, without names, between all that the table
-/// knows, if these are as many.
+/// Measured bandwidths between the hosts of these names. Without names: between all hosts of the table, if
+/// their number matches.
 void add_bandwidths(Situation& situation, std::size_t hosts, const std::vector<std::string>& names) {
   if (!names.empty() && names.size() != hosts) {
     throw InvalidArgument(fmt::format("--names are {}, but there are {} hosts", names.size(), hosts), {});
@@ -90,7 +90,7 @@ Situation situation_of(int ranks, std::vector<int> hosts, const PlanRequest& req
   return situation;
 }
 
-/// All candidates, the fastest first, and what a call would run.
+/// All candidates, the fastest first, and the algorithm that a call would run.
 struct Plan {
   std::vector<Line> lines;
   std::string chosen;

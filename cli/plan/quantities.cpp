@@ -43,7 +43,7 @@ std::string lower_case(std::string_view text) {
   return result;
 }
 
-/// The number and its unit in lower case; nothing where `text` begins with no number.
+/// The number and its unit in lower case; nullopt if `text` does not begin with a number.
 std::optional<std::pair<double, std::string>> split_unit(std::string_view text) {
   double number = 0;
   const auto [end, error] =
@@ -59,7 +59,8 @@ std::optional<double> scaled(const std::pair<double, std::string>& number, std::
   return number.first * unit->factor;
 }
 
-/// In the largest of these units, in descending order, that leaves one or more; else in the last.
+/// Formats in the largest unit that gives a number of 1 or more, else in the last unit. `units` are in
+/// descending order.
 std::string in_largest_unit(double value, std::span<const Unit> units) {
   const auto fits = std::ranges::find_if(units, [&](const Unit& unit) { return value >= unit.factor; });
   const Unit& unit = fits == units.end() ? units.back() : *fits;

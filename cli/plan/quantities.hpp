@@ -27,7 +27,8 @@ double parse_share(std::string_view option, std::string_view text);
 /// With thousands separators: 1,200,000,000.
 std::string with_separators(std::uint64_t number);
 
-/// In the largest decimal unit that leaves one or more: 1.2 GB, 999 B. At most four significant digits.
+/// In the largest decimal unit that gives a number of 1 or more: 1.2 GB, 999 B. At most four significant
+/// digits.
 std::string format_bytes(double bytes);
 
 /// As format_bytes(): 9.6 Gbit/s.

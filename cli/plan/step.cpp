@@ -15,16 +15,16 @@
 namespace kolo::plan {
 namespace {
 
-/// More workers are not played: it takes too long.
+/// Schedules of more workers are not simulated, because that takes too long.
 constexpr int kMaxPlayedWorkers = 64;
-/// Segments are told apart as far as that takes no more than a second.
+/// Limits on simulated segments, so that a simulation takes at most a second.
 constexpr PlayLimits kLimits = {.pieces = 1024, .total_pieces = 300'000};
 /// DistributedDataParallelOptions::first_bucket_bytes.
 constexpr double kFirstBucketBytes = 1 << 20;
 /// Loads that differ by less are equally busy.
 constexpr double kEqualLoad = 0.99;
 
-/// What one worker's host has to do. Bytes and seconds.
+/// The load of one worker's host. Bytes and seconds.
 struct HostLoad {
   double in = 0;
   double out = 0;
@@ -60,7 +60,7 @@ bool has_servers(const Configured& algorithm) {
   return algorithm.algorithm->name == "parameter_server" || algorithm.algorithm->name == "central";
 }
 
-/// "the server's", "every worker's": whose load is the largest.
+/// The owner of the largest load: "the server's", "every worker's".
 std::string owner_of(const Configured& algorithm, std::span<const HostLoad> loads, double HostLoad::*kind) {
   const double most = largest(loads, kind);
   const auto busiest = static_cast<std::size_t>(
@@ -79,12 +79,12 @@ std::string bottleneck_of(const Configured& algorithm, std::span<const HostLoad>
     return owner_of(algorithm, loads, &HostLoad::processor) + " processor";
   if (out > in) return owner_of(algorithm, loads, &HostLoad::out) + " link, out";
   const std::string link = owner_of(algorithm, loads, &HostLoad::in) + " link, ";
-  // A server's results wait for what comes in.
+  // A server's results depend on its incoming data.
   return link + (out == in && !has_servers(algorithm) ? "both ways" : "in");
 }
 
-/// What waits for the slowest connection, in seconds with an unevenness of 1: all that the other connections
-/// to a server's link bring. 0 for algorithms without servers.
+/// Seconds lost to the slowest connection with an unevenness of 1: the data of all other connections to a
+/// server's link. 0 for algorithms without servers.
 double cost_of_turns(const TrainingJob& job, const Configured& algorithm) {
   if (!has_servers(algorithm)) return 0;
   const int servers = algorithm.algorithm->name == "central"

@@ -89,8 +89,8 @@ TrainingJob job_of(const StepRequest& request) {
   return job;
 }
 
-/// What a call runs on the job's links, by the environment or the cost model. The tuning table does not
-/// count: its times are of other links.
+/// The algorithm that a call runs on the job's links, from the environment or the cost model. The tuning
+/// table is not used, because its times are for other links.
 Configured chosen_for(const TrainingJob& job) {
   Situation situation;
   situation.size = job.workers;

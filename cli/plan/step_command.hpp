@@ -1,4 +1,4 @@
-// kolo plan step: what a training step takes with each way of averaging gradients.
+// kolo plan step: the predicted time of a training step with each way of averaging gradients.
 #pragma once
 
 #include <CLI/CLI.hpp>

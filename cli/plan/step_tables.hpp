@@ -13,8 +13,8 @@ struct PricedRow {
   bool is_chosen = false;  ///< a call would run it
 };
 
-/// The job, its communication, and its steps without and with overlap, as lines for people. All times are in
-/// one unit, and columns are as wide as their widest cell.
+/// The job, its communication, and its steps without and with overlap, as human-readable lines. All times are
+/// in one unit, and columns are as wide as their widest cell.
 std::string step_tables(const TrainingJob& job, const std::vector<PricedRow>& rows);
 
 }  // namespace kolo::plan

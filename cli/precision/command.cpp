@@ -43,7 +43,7 @@ struct PrecisionArguments {
   bool json = false;
 };
 
-/// Where a name stands among others; it must be there.
+/// The enumerator of a name, which must be in the list.
 template <typename Enum, std::size_t kCount>
 Enum named(const std::string_view (&names)[kCount], const std::string& name) {
   return static_cast<Enum>(std::ranges::find(names, name) - names);
@@ -171,7 +171,7 @@ int run_precision(const PrecisionArguments& arguments) {
       std::fflush(stdout);
     }
   }
-  // What was asked for by name and can be served in no case at all is a wrong question.
+  // An algorithm named by the user that can serve no case is wrong usage.
   if (!arguments.algorithms.empty() && !any_served) throw InvalidArgument(unable, {});
   return same_bits ? 0 : 1;
 }

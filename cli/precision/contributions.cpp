@@ -9,7 +9,7 @@
 namespace kolo::precision {
 namespace {
 
-/// A rank for element `index`, of all with the same chance.
+/// A uniformly random rank for element `index`.
 std::size_t rank_for(std::uint64_t index, std::uint64_t seed, std::size_t ranks) {
   const std::uint64_t key[] = {index, seed};
   return static_cast<std::size_t>(bench::hash_of(1, std::as_bytes(std::span(key))) >> 16) % ranks;

@@ -6,7 +6,7 @@
 namespace kolo::precision {
 namespace {
 
-/// Half of the distance between 1 and the next number: of the type that is rounded to.
+/// Half of the distance between 1 and the next number of the type to which sums are rounded.
 double unit_roundoff(const Arithmetic& arithmetic) {
   const bool is_bfloat16 = arithmetic.element == DType::bfloat16 || arithmetic.wire == Wire::bfloat16;
   const bool is_float16 = arithmetic.element == DType::float16 || arithmetic.wire == Wire::float16;

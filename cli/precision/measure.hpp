@@ -27,9 +27,9 @@ struct Measured {
   Configured algorithm = {};
   int ranks = 0;
   int ranks_per_host = 0;
-  std::string unable = {};   ///< why the algorithm cannot serve the case; then nothing below holds
+  std::string unable = {};   ///< why the algorithm cannot serve the case; then no member below is valid
   double unit_roundoff = 0;  ///< u: the largest relative error of one rounding
-  int roundings = 0;         ///< the most between a contribution and the result
+  int roundings = 0;         ///< the maximum number between a contribution and the result
   std::vector<SumError> of_seeds = {};
   bool same_bits = true;  ///< on all ranks, with every seed
 };

@@ -38,7 +38,7 @@ SumError error_of(std::span<const float> sums, const std::vector<std::vector<flo
       magnitudes.add(std::abs(of_rank[i]));
     }
     const double exact = sum.value();
-    sum.add(-sums[i]);  // so that the difference itself is rounded once only
+    sum.add(-sums[i]);  // the difference itself is rounded only once
     const double off = std::abs(sum.value());
     const double scale = unit_roundoff * magnitudes.value();
     const double in_units = scale > 0 ? off / scale : 0;

@@ -11,10 +11,10 @@ namespace kolo::precision {
 
 /// Errors of many elements. A value; they add up.
 ///
-/// An element's error in units is |computed - exact| / (u sum |x_i|), u being the unit roundoff: what a bound
-/// on the error of any summation is stated in (Higham 1993). 0 where all contributions are 0. The error
-/// relative to the result has no mean where results are near 0, so `relative` takes it of all elements
-/// together.
+/// An element's error in units is |computed - exact| / (u sum |x_i|), where u is the unit roundoff; bounds on
+/// the error of any summation are stated in this unit (Higham 1993). It is 0 if all contributions are 0. The
+/// error relative to one result has no useful mean, because results may be near 0. So `relative` is computed
+/// over all elements together.
 struct SumError {
   double units = 0;         ///< added up over the elements
   double unit_squares = 0;  ///< added up
@@ -27,8 +27,7 @@ struct SumError {
   double rms_units() const;
 };
 
-/// Of `sums`, which should be those of the contributions (one array a rank). All contributions must be
-/// finite.
+/// The error of `sums` as sums of the contributions (one array a rank). All contributions must be finite.
 SumError error_of(std::span<const float> sums, const std::vector<std::vector<float>>& contributions,
                   double unit_roundoff);
 

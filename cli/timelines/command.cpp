@@ -1,4 +1,4 @@
-// kolo trace: what to do with the timelines that ranks have written.
+// kolo trace: merges the timelines that ranks have written.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -70,7 +70,7 @@ void print_waiting(const std::vector<RankTimeline>& ranks, const Waiting& waitin
   }
 }
 
-/// Before all is read, which may take minutes.
+/// Checks the output before the inputs are read, which may take minutes.
 void check_output(const MergeRequest& request) {
   namespace fs = std::filesystem;
   std::error_code error;
@@ -84,10 +84,10 @@ void check_output(const MergeRequest& request) {
     Status::from_errno("cannot write " + request.output, errno).throw_if_error();
 }
 
-/// Returns how many events there are. An error leaves nothing behind.
+/// Returns the number of events. After an error there is no file.
 std::size_t write_merged(const std::vector<RankTimeline>& ranks, const std::string& path) {
   std::size_t events = 0;
-  std::exception_ptr problem;  // of a rank's file
+  std::exception_ptr problem;  // of reading a rank's file
   const Status written = write_whole_file(path, [&](std::ostream& file) {
     try {
       events = timelines::merge(ranks, file);

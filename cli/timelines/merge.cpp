@@ -27,7 +27,7 @@ bool is_span(const json& event) {
   return event.value("ph", "") == "X";
 }
 
-/// What the program does comes first, then what it waits for, then links in the order of peers.
+/// Order of tracks: operations first, then waits, then links in the order of peers.
 std::pair<int, std::string> place_of(const std::string& lane) {
   const auto peer = lane.rfind("rank ");
   const bool is_link = lane.starts_with("to rank ") || lane.starts_with("from rank ");
@@ -35,7 +35,7 @@ std::pair<int, std::string> place_of(const std::string& lane) {
   return {lane == "waiting" ? 1 : 0, lane};
 }
 
-/// Hands each event to `take` and forgets it; returns what else is in the file.
+/// Passes each event to `take` and does not store it. Returns the other contents of the file.
 json scan(const std::string& path, const std::function<void(json&)>& take) {
   std::ifstream file(path);
   if (!file) refuse(path, "cannot be read");
@@ -48,10 +48,10 @@ json scan(const std::string& path, const std::function<void(json&)>& take) {
   });
 }
 
-/// By lane, until their names are known, and rank that was waited for.
+/// By track number (the name may follow later) and awaited rank.
 using Waits = std::map<int, std::map<int, double>>;
 
-/// Takes in what is read of an event; throws json::exception where it lacks that.
+/// Reads an event; throws json::exception if a field is missing.
 void note(const json& event, RankTimeline& into, Waits& waits) {
   const json& arguments = event.at("args");
   const int lane = event.at("tid").get<int>();
@@ -81,7 +81,7 @@ RankTimeline read_timeline(const std::string& path) {
     const json rest = scan(path, [&](json& event) {
       try {
         note(event, read, waits);
-      } catch (const json::exception& error) {  // told where the file claims to be ours
+      } catch (const json::exception& error) {  // reported only if the file claims to be a timeline of kolo
         if (broken.empty()) broken = error.what();
       }
     });
@@ -122,7 +122,8 @@ void check_together(std::vector<RankTimeline>& timelines) {
 }
 
 std::size_t merge(const std::vector<RankTimeline>& timelines, std::ostream& out) {
-  // Every rank has read both clocks once; those of one host are the same, but not the moments.
+  // Each rank has read both clocks once. Ranks of one host share both clocks but read them at different
+  // times, so one rank's offset is used for all.
   std::map<std::string, std::int64_t> clocks;
   for (const RankTimeline& one : timelines) clocks.try_emplace(one.host, one.wall_clock_ns);
   const std::int64_t base = timelines.front().wall_clock_ns;
@@ -141,7 +142,7 @@ std::size_t merge(const std::vector<RankTimeline>& timelines, std::ostream& out)
     put(metadata("process_sort_index", one.rank, 0, {{"sort_index", one.rank}}));
     std::map<std::pair<int, std::string>, int> order;
     for (const auto& [number, lane] : one.lanes) order[place_of(lane)] = number;
-    std::map<int, int> thread;  // Perfetto shows them in the order of their numbers
+    std::map<int, int> thread;  // Perfetto shows threads in the order of their numbers
     for (const auto& [place, number] : order) thread.try_emplace(number, static_cast<int>(thread.size()));
     for (const auto& [number, lane] : one.lanes)
       put(metadata("thread_name", one.rank, thread.at(number), {{"name", lane}}));

@@ -1,4 +1,4 @@
-// The timelines of all ranks in one, and what they tell of waiting.
+// Merges the timelines of all ranks, and computes how long ranks waited for each other.
 #pragma once
 
 #include <cstdint>
@@ -11,36 +11,37 @@
 
 namespace kolo::timelines {
 
-/// What Timeline::write() has written, without the spans themselves: a file may have a million of them.
+/// The metadata of a file of Timeline::write(). Spans are not stored, because a file may have a million of
+/// them.
 struct RankTimeline {
   std::string path;
   int rank = -1;
   std::string host;
   std::string group;
-  std::int64_t wall_clock_ns = 0;  ///< to be added to its times
-  std::uint64_t dropped = 0;       ///< spans that had no room
+  std::int64_t wall_clock_ns = 0;  ///< add it to the times of this timeline
+  std::uint64_t dropped = 0;       ///< spans that did not fit into memory
   std::map<int, std::string> lanes;
-  double begin_us = std::numeric_limits<double>::infinity();  ///< of its spans, as the file has them
+  double begin_us = std::numeric_limits<double>::infinity();  ///< first begin of a span, as in the file
   double end_us = 0;
-  std::map<int, double> waited_us;  ///< for each other rank
+  std::map<int, double> waited_us;  ///< time waited for each peer
 };
 
-/// Throws InvalidArgument that names the file when it is none.
+/// Throws InvalidArgument that names the file if it is not a timeline.
 RankTimeline read_timeline(const std::string& path);
 
-/// In the order of ranks. Throws InvalidArgument when they are not those of one job, or one comes twice.
+/// Sorts by rank. Throws InvalidArgument if the timelines are not of one job, or a rank occurs twice.
 void check_together(std::vector<RankTimeline>& timelines);
 
-/// Writes one Chrome trace: a process a rank, a thread a lane, times from the first event on. Ranks of one
-/// host are told apart by one clock, hosts by their wall clocks. Reads the files once more. Returns how many
-/// events there are.
+/// Writes one Chrome trace: a process for each rank, a thread for each track, times relative to the first
+/// event. Ranks of one host share a clock, and hosts are aligned by their wall clocks. Reads the files a
+/// second time. Returns the number of events.
 std::size_t merge(const std::vector<RankTimeline>& timelines, std::ostream& out);
 
 struct Waiting {
-  std::map<std::pair<int, int>, double> seconds;  ///< by (who waits, for whom)
-  std::map<int, double> span;                     ///< of a rank's events, first to last
+  std::map<std::pair<int, int>, double> seconds;  ///< by (waiting rank, awaited rank)
+  std::map<int, double> span;                     ///< from a rank's first event to its last
 
-  /// The rank that kept others waiting for longest, less what it waited itself; -1 when none did.
+  /// The rank for which its peers waited the longest, minus its own waiting time; -1 if no rank waited.
   int straggler() const;
 };
 Waiting waiting_in(const std::vector<RankTimeline>& timelines);

@@ -13,11 +13,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kLongEnough = 0.05;  // seconds: bursts that shapers let through are over by then
+constexpr double kLongEnough = 0.05;  // seconds: longer than the bursts that traffic shapers let through
 constexpr std::uint64_t kFirst = 256 << 10;
 constexpr std::uint64_t kMost = 256 << 20;
 
-/// Seconds from the start until the receiver, which has everything, has said so.
+/// Seconds until the receiver's answer to all of the data has arrived.
 double send_and_hear(Communicator& communicator, std::vector<std::byte>& data, int peer) {
   std::byte word{};
   const auto begin = Clock::now();

@@ -1,4 +1,5 @@
-// kolo tune: measures what the choice of algorithms depends on, and writes it down.
+// kolo tune: measures the times on which the choice of algorithms depends, and writes them to the tuning
+// table.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -67,7 +68,7 @@ int tune_as_rank(const TuneRequest& request) {
   const auto learn = [&](const std::function<void(TuningTable&)>& change) {
     if (leads) update_table(request.file, change).throw_if_error();
   };
-  learn([](TuningTable&) {});  // a file that cannot be written is found now
+  learn([](TuningTable&) {});  // reports a file that cannot be written before the measurement
   static const bool told = ::isatty(STDERR_FILENO) != 0;
   const auto bandwidths = tune::measure_bandwidths(communicator, [](int done, int of) {
     if (told) fmt::print(stderr, "\r\x1b[K  bandwidths: {} of {} pairs of hosts", done, of);
@@ -111,7 +112,8 @@ int tune_as_rank(const TuneRequest& request) {
 /// The same measurement as `kolo bench --algorithm all`, once for each setting.
 int tune_this_machine(const TuneRequest& request) {
   for (const std::string& collective : request.collectives) settings_for(request, collective, 2);
-  update_table(request.file, [](TuningTable&) {}).throw_if_error();  // what cannot be written is found now
+  update_table(request.file, [](TuningTable&) {
+  }).throw_if_error();  // reports a file that cannot be written before the measurement
   const auto begin = std::chrono::steady_clock::now();
   for (const std::string& collective : request.collectives) {
     for (const std::string& transport : request.transports) {
@@ -119,7 +121,7 @@ int tune_this_machine(const TuneRequest& request) {
         LaunchOptions options;
         options.ranks = ranks;
         options.prefix_output = false;
-        options.environment = {{"KOLO_TABLE", "none"}};  // the regret shown is that without a table
+        options.environment = {{"KOLO_TABLE", "none"}};  // the regret shown is the regret without a table
         options.command = {
             bench::program_path(), "bench",       collective, "--algorithm", "all",         "--ranks",
             std::to_string(ranks), "--transport", transport,  "--sizes",     request.sizes, "--learn",
@@ -135,7 +137,8 @@ int tune_this_machine(const TuneRequest& request) {
   return 0;
 }
 
-/// What makes no sense with the ranks that there are; empty where everything does. `given`: options.
+/// The conflict between the options and the ranks of this job; empty if there is none. `given`: the options
+/// given.
 std::string conflict(const TuneRequest& request, const Launch& launch,
                      const std::vector<std::string>& given) {
   if (launch.launcher != "none") {
