@@ -20,7 +20,8 @@ TEST(BenchCase, NamesThereAndBack) {
   EXPECT_FALSE(parse_kind("allreduce", kind));
 }
 
-// As nccl-tests: sizes are those of the whole data, and a multiple of the ranks where these hold parts.
+// As in nccl-tests: a size is that of the whole data, and a multiple of the number of ranks if ranks hold
+// parts.
 TEST(BenchCase, SizesAsNcclTestsCountsThem) {
   EXPECT_EQ(float_case(Kind::all_reduce, 1024, 3).count, 256u);
   EXPECT_EQ(float_case(Kind::all_reduce, 1024, 3).bytes(), 1024u);

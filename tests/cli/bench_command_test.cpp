@@ -45,7 +45,7 @@ struct Lines {
   }
 };
 
-// Runs, and expects a right result of kolo for every size.
+// Runs kolo bench, and expects a right result of kolo for every size.
 std::vector<nlohmann::json> expect_right(const std::string& arguments, std::size_t rows) {
   const Lines file;
   const Outcome outcome = run(arguments + " --iterations 5 --warmup 1 --json " + file.path);
@@ -184,7 +184,7 @@ TEST(BenchCommand, MeasuresAWireFormatBesideFloat32) {
   for (const std::string wire : {"bfloat16", "float16", "int8"}) {
     for (const std::string more :
          {"--ranks 1", "--ranks 3", "--ranks 4 --reduction average --out-of-place"}) {
-      // Two rows a size: without the format, and with it.
+      // Two rows for each size: without the format, and with it.
       const auto rows =
           expect_right("all_reduce --sizes 0,4,70001 --transport tcp --wire " + wire + " " + more, 6);
       for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -212,7 +212,7 @@ TEST(BenchCommand, AFileThatCannotBeWrittenFails) {
   EXPECT_NE(outcome.output.find("/nowhere/at/all.jsonl"), std::string::npos) << outcome.output;
 }
 
-// With each peer that is installed; of the others it says what to do.
+// Runs each installed peer; for the other peers, the message says what to install.
 void expect_right_peers(const std::string& arguments, const std::vector<std::string>& peers) {
   const Lines file;
   std::string names;
@@ -234,7 +234,7 @@ void expect_right_peers(const std::string& arguments, const std::vector<std::str
 }
 
 TEST(BenchCommand, TheHelpNamesEveryPeer) {
-  // What is refused names all that there are.
+  // A refusal lists all valid names.
   const std::string refused = run("all_reduce --against nobody").output;
   const std::string before = "there are ";
   std::string names = refused.substr(refused.find(before) + before.size());

@@ -8,7 +8,7 @@ namespace kolo::bench {
 namespace {
 
 TEST(BenchCompare, IsTheRatioOfTheMidmeans) {
-  // Of eight times two are left out at each end.
+  // Two of eight times are left out at each end.
   const Ratio ratio = compare({2, 20, 3, 4, 3, 4, 1, 0.1}, {1, 10, 2, 2, 2, 2, 1, 0.1});
   EXPECT_DOUBLE_EQ(ratio.ratio, (2 + 3 + 3 + 4) / (1 + 2 + 2 + 2.0));
 }

@@ -1,4 +1,4 @@
-// The data of a benchmark that rounds: what it is, and what it takes for right.
+// The Gaussian data of a benchmark with a wire format, and the bounds on results.
 #include "bench/noise.hpp"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ std::vector<std::vector<float>> inputs(Noise& noise, int ranks, std::uint64_t it
   return all;
 }
 
-/// In float32, with each element of the sum off by a share `off` of itself.
+/// The sums in float32, each with a relative error of `off`.
 std::vector<float> result(const std::vector<std::vector<float>>& all, float off, float divisor = 1) {
   std::vector<float> sum(kCount);
   for (const auto& one : all) {

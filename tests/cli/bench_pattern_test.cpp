@@ -19,7 +19,7 @@ std::vector<DType> all_dtypes() {
   return types;
 }
 
-// The value as the type would hold it; integers that wrap do so as the type does.
+// The value converted to the type; integers wrap around as in the type.
 bool holds_exactly(DType dtype, std::int64_t value) {
   const auto as_float = static_cast<float>(value);
   switch (dtype) {
@@ -145,7 +145,7 @@ TEST(BenchPattern, StaleForeignAndShiftedDataAreWrong) {
     EXPECT_GT(pattern.count_wrong_reduced(result.data(), count, 8), 0u) << "stale, " << kolo::name_of(op);
     EXPECT_GT(pattern.count_wrong_reduced(result.data(), count, 7, 1), 0u)
         << "shifted, " << kolo::name_of(op);
-    // One contribution missing or doubled shows in a sum.
+    // A missing or doubled contribution changes a sum.
     if (op == ReduceOp::sum) {
       for (std::uint64_t i = 0; i < count; ++i) result[i] -= static_cast<float>(pattern.value(2, 7, i));
       EXPECT_GT(pattern.count_wrong_reduced(result.data(), count, 7), count / 2);

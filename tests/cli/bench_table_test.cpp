@@ -39,7 +39,7 @@ void expect_aligned(const Table& table, const std::vector<std::optional<Row>>& p
     }
   }
   const auto lines = lines_of(text);
-  for (std::size_t i = 2; i < lines.size(); ++i) {  // below the two of the heading that are prose
+  for (std::size_t i = 2; i < lines.size(); ++i) {  // after the two lines of prose in the heading
     EXPECT_EQ(lines[i].size(), lines[2].size()) << lines[i];
     EXPECT_LE(lines[i].size(), kWidth);
   }

@@ -1,4 +1,4 @@
-// A program run by a test: its output, its exit status, and its process while it lives.
+// A program that a test runs: its output, its exit status, and its process.
 #pragma once
 
 #include <fcntl.h>
@@ -16,9 +16,9 @@
 
 namespace kolo::test {
 
-/// Starts at construction; collects standard output and error separately. A program that says nothing for 100
-/// seconds is taken for one that hangs: kolo tune measures for long before it speaks, longer on a busy
-/// machine.
+/// Starts at construction; collects standard output and error separately. A program without output for 100
+/// seconds counts as hanging. The limit is long because kolo tune measures for long before it prints, and
+/// longer on a busy machine.
 class Command {
  public:
   explicit Command(std::vector<std::string> arguments,
@@ -30,7 +30,7 @@ class Command {
     pid_ = ::fork();
     if (pid_ == 0) {
       ::alarm(0);
-      // A test in the background of a script ignores SIGINT; what it tests shall not.
+      // A test in the background of a script ignores SIGINT; the tested program must not.
       for (const int signal : {SIGINT, SIGQUIT, SIGTERM, SIGHUP}) ::signal(signal, SIG_DFL);
       for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
       ::dup2(pipes[0][1], 1);
@@ -59,12 +59,12 @@ class Command {
   }
 
   pid_t pid() const { return pid_; }
-  /// Where its standard output is read.
+  /// The descriptor from which its standard output is read.
   int out_fd() const { return fds_[0]; }
   const std::string& out() const { return texts_[0]; }
   const std::string& err() const { return texts_[1]; }
 
-  /// Reads until standard output holds `text` `times` times; false when it does not come.
+  /// Reads until standard output holds `text` `times` times; false if it ends before.
   bool until(const std::string& text, int times) {
     while (count(out(), text) < times) {
       if (!read_some()) return false;
@@ -82,7 +82,7 @@ class Command {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
   }
 
-  /// Stops listening, as `head` does when it has seen enough.
+  /// Closes the read ends of its output, as `head` does after some lines.
   void hang_up() {
     for (int& fd : fds_) {
       ::close(fd);

@@ -1,4 +1,4 @@
-// kolo doctor: what it makes of facts, and what it says about this machine.
+// kolo doctor: its findings from given facts, and its report on this machine.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -16,7 +16,7 @@ namespace {
 
 using test::Command;
 
-/// Three hosts with nothing wrong.
+/// Three hosts without problems.
 Examination healthy() {
   Examination seen;
   seen.size = 3;
@@ -146,7 +146,7 @@ TEST(Doctor, SharesAFindingBetweenHosts) {
   EXPECT_TRUE(has(only(seen), "ptrace_scope")) << only(seen);
 }
 
-/// As kolo's own memory shows, whatever the kernel's setting says.
+/// Whether kolo's own memory has huge pages, independent of the kernel's setting.
 bool gets_huge_pages() {
   const SharedMemory memory(std::size_t{8} << 20);
   std::memset(memory.data(), 1, memory.size());
@@ -176,7 +176,7 @@ TEST(Doctor, ExaminesThisMachine) {
 }
 
 TEST(Doctor, ReportsAProblemWithItsExitCode) {
-  // Rank 1 of 2 has the wrong key: the store does not let it in.
+  // Rank 1 of 2 has the wrong key, so the store refuses it.
   Command command({KOLO_PROGRAM, "run", "-n", "2", "--no-prefix", "sh", "-c",
                    "[ $RANK = 0 ] || export KOLO_KEY=wrong; KOLO_TIMEOUT=5 exec " KOLO_PROGRAM " doctor"});
   EXPECT_EQ(command.finish(), 1) << command.err();

@@ -1,4 +1,4 @@
-// kolo check and kolo draw as a user runs them: exit codes, tables, files and what they say to wrong usage.
+// kolo check and kolo draw as a user runs them: exit codes, tables, files and errors for wrong usage.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -37,7 +37,7 @@ void expect_usage_error(const std::vector<std::string>& arguments, const std::st
   EXPECT_EQ(outcome.out, "");
 }
 
-/// A folder that is the working directory while it lives.
+/// A temporary folder that is the working directory while this object lives.
 struct Folder {
   Folder() : before(fs::current_path()) {
     path = fs::temp_directory_path() / ("kolo-explain-" + std::to_string(::getpid()));
@@ -99,7 +99,7 @@ TEST(Check, WritesJson) {
 TEST(Check, SaysWhatAnAlgorithmCannotServe) {
   expect_usage_error({"check", "all_reduce", "ring:order=0-1", "--ranks", "3"},
                      "needs an order that names each of the ranks 0 to 2 once");
-  // Among several sizes it is a row, and no failure.
+  // Among several sizes, a size that is not served is a row and no failure.
   const Outcome outcome = run({"check", "all_reduce", "ring:order=0-2-1", "--ranks", "2:3"});
   EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
   EXPECT_NE(outcome.out.find("not served  all_reduce algorithm"), std::string::npos) << outcome.out;
@@ -135,7 +135,7 @@ TEST(Draw, WritesWhereItIsTold) {
   EXPECT_EQ(run({"draw", "central", "--format", "svg", "-o", "sheet"}).out, "");
   EXPECT_EQ(read("sheet").rfind("<svg ", 0), 0u);
   EXPECT_EQ(run({"draw", "central", "--format", "svg", "-o", "-"}).out, read("sheet"));
-  // Without a format the name tells.
+  // Without a format, the file's name determines it.
   EXPECT_EQ(run({"draw", "central", "-o", "sheet.svg"}).out, "");
   EXPECT_EQ(read("sheet.svg"), read("sheet"));
   run({"draw", "central", "-o", "page.svg", "--format", "html"});

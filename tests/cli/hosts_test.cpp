@@ -1,5 +1,5 @@
-// kolo run --hosts: lists of hosts, what launcher and agent say to each other, and whole runs through an ssh
-// that goes nowhere. tests/cluster/hosts_test.py has the real one.
+// kolo run --hosts: lists of hosts, the protocol of launcher and agent, and whole runs through a fake ssh
+// that runs commands locally. tests/cluster/hosts_test.py uses the real ssh.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -35,7 +35,7 @@ std::string text_of(const std::vector<HostSlots>& hosts) {
   return text;
 }
 
-/// What is said about a list that is refused.
+/// The error for a refused list.
 std::string refusal(const std::string& list) {
   try {
     parse_hosts(list);
@@ -92,7 +92,7 @@ TEST(Hosts, AnAddressOfOneLinkKeepsItsInterface) {
   EXPECT_EQ(choose_meeting(hosts, "fe80::3%lo").master, "fe80::1%lo");
 }
 
-/// What a bind to `host` makes of the port, with SO_REUSEADDR as servers set it or without.
+/// The result of a bind to the port at `host`, with SO_REUSEADDR (as in servers) or without.
 int bind_to(const std::string& host, int port, int reuse) {
   const SocketAddress address = resolve(host, static_cast<std::uint16_t>(port)).value_or_throw()[0];
   const UniqueFd fd(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -198,7 +198,7 @@ TEST(Parts, TravelWhole) {
   EXPECT_EQ(made->part.command, part.command);
   EXPECT_EQ(made->part.environment, part.environment);
   for (std::size_t length = 0; length < text.size(); ++length) {
-    // A text that was cut may lack variables at the end, in whole pairs; nothing else.
+    // A truncated text may only lack whole pairs of variables at the end.
     const auto cut = decode_part(std::string_view(text).substr(0, length));
     EXPECT_TRUE(!cut || cut->part.environment.size() < 2) << length;
   }
@@ -206,7 +206,7 @@ TEST(Parts, TravelWhole) {
   EXPECT_FALSE(decode_part(encode_part("/", part))) << "ranks 6 to 8 of 8";
 }
 
-/// kolo run over an "ssh" that runs the command here, as many hosts as there are names for this one.
+/// kolo run over a fake ssh that runs the command on this host; each name of this host counts as a host.
 class ThroughFakeSsh : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -221,7 +221,7 @@ class ThroughFakeSsh : public ::testing::Test {
     ::alarm(0);
   }
 
-  /// `body` finds the host in $host and the command in $*.
+  /// `body` is the script of the fake ssh; it gets the host in $host and the command in $*.
   void make_ssh(const std::string& body) const {
     std::ofstream(folder_ + "/ssh")
         << "#!/bin/sh\n"
@@ -327,7 +327,7 @@ TEST_F(ThroughFakeSsh, LongOutputArrivesWhole) {
 }
 
 TEST_F(ThroughFakeSsh, AgentsOfAKilledLauncherEndThoughNobodyTookTheOutput) {
-  make_ssh("sh -c \"$*\"");  // whose end, as that of a real ssh, is not the agent's
+  make_ssh("sh -c \"$*\"");  // its end, as that of a real ssh, does not end the agent
   Command command(run({}, {"spam", "100000000"}), mark_);
   ASSERT_TRUE(command.until("[3]", 1));
   std::this_thread::sleep_for(std::chrono::milliseconds(500));  // every pipe and queue is full by now

@@ -1,4 +1,4 @@
-// kolo plan step: what it computes, and what a user sees of it.
+// kolo plan step: the computation, and the output.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -148,7 +148,7 @@ TEST(PlanStep, ColumnsLineUp) {
     std::size_t end = 0;
     for (std::string line; std::getline(lines, line);) {
       EXPECT_LE(line.size(), 110u) << line;
-      // Numbers end where their heads do.
+      // Numbers are right-aligned with their column heads.
       if (const auto head = line.find(" in turns"); head != std::string::npos) end = head + 9;
       if (const auto head = line.find(" speedup"); head != std::string::npos) end = head + 8;
       if (!line.starts_with("  ")) continue;

@@ -1,4 +1,4 @@
-// What kolo run starts in its tests: one behaviour per first argument.
+// The program that kolo run starts in its tests: the first argument selects the behaviour.
 #include <poll.h>
 #include <signal.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ int rank() {
 
 volatile sig_atomic_t heard = 0;
 
-/// "heard N" for the first of these signals, then exit with success.
+/// Prints "heard N" for the first of these signals, then exits with success.
 int report_signal() {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) {
     ::signal(signal, [](int number) { heard = number; });
@@ -35,7 +35,7 @@ int report_signal() {
   return 0;
 }
 
-/// Starts a process that does `how` to hide, and then sleeps.
+/// Starts a process that hides in the way `how`, and then sleeps.
 void start_grandchild(bool hide) {
   if (::fork() != 0) return;
   if (hide) {
@@ -58,7 +58,7 @@ void spam(int lines) {
   }
 }
 
-/// Prints until nobody has taken anything for half a second, and then how much that was.
+/// Prints until the reader has read nothing for half a second, then prints the number of bytes.
 void fill() {
   const std::string line = std::string(63, 'x') + "\n";
   std::size_t bytes = 0;
@@ -79,13 +79,13 @@ int main(int argc, char** argv) {
     }
   } else if (what == "arguments") {
     for (int i = 2; i < argc; ++i) std::printf("<%s>\n", argv[i]);
-  } else if (what == "fail") {  // fail RANK CODE: the others sleep
+  } else if (what == "fail") {  // fail RANK CODE: the other ranks sleep
     if (rank() == argument) return std::atoi(argv[3]);
     sleep_forever();
-  } else if (what == "die") {  // die RANK SIGNAL: the others sleep
+  } else if (what == "die") {  // die RANK SIGNAL: the other ranks sleep
     if (rank() == argument) ::kill(::getpid(), std::atoi(argv[3]));
     sleep_forever();
-  } else if (what == "stubborn") {  // rank 0 fails, the others hear no SIGTERM
+  } else if (what == "stubborn") {  // rank 0 fails, the other ranks ignore SIGTERM
     if (rank() == 0) {
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
       return 5;
@@ -103,7 +103,7 @@ int main(int argc, char** argv) {
     std::puts("ready");
     std::fflush(stdout);
     sleep_forever();
-  } else if (what == "family") {  // grandchildren in plain sight and in hiding; then the rank sleeps or ends
+  } else if (what == "family") {  // starts visible and hidden child processes; then the rank sleeps or ends
     start_grandchild(false);
     start_grandchild(true);
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
@@ -112,7 +112,7 @@ int main(int argc, char** argv) {
     if (argument == 0) sleep_forever();
   } else if (what == "spam") {
     spam(argument);
-  } else if (what == "flood") {  // flood CODE: rank 0 prints without end, the others fail a second later
+  } else if (what == "flood") {  // flood CODE: rank 0 prints without end, the other ranks fail a second later
     while (rank() == 0) std::puts("more and more and more");
     std::this_thread::sleep_for(std::chrono::seconds(1));
     return argument;

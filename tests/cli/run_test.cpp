@@ -1,4 +1,4 @@
-// kolo run: what the ranks see, what becomes of their output, and that nothing is ever left behind.
+// kolo run: the ranks' environment and output, and that no process is left behind.
 #include <gtest/gtest.h>
 #include <pty.h>
 #include <sys/stat.h>
@@ -110,7 +110,7 @@ TEST_F(KoloRun, OneThreadARankOnlyWhereNobodySaidOtherwise) {
   EXPECT_EQ(one.out(), "OMP_NUM_THREADS=(unset)\n");
 }
 
-/// As a shell would: KOLO_PROGRAM and the test's program are $1 and $2.
+/// Runs a shell script in which $1 is KOLO_PROGRAM and $2 the test's program.
 std::vector<std::string> shell(const std::string& line) {
   return {"sh", "-c", line, "sh", KOLO_PROGRAM, RANK_PROGRAM};
 }
@@ -227,7 +227,7 @@ TEST_F(KoloRun, SigintEndsOrdinaryRanks) {
   EXPECT_EQ(command.finish(), 128 + SIGINT);
 }
 
-/// Long before the grace of a thousand seconds.
+/// A limit far below the grace of a thousand seconds.
 void expect_two_sigints_to_end(Command& command, std::chrono::steady_clock::time_point began) {
   ::kill(command.pid(), SIGINT);
   std::this_thread::sleep_for(milliseconds(200));
@@ -247,7 +247,7 @@ TEST_F(KoloRun, ASecondSigintKillsWhatRanksLeftBehindToo) {
   const auto began = std::chrono::steady_clock::now();
   Command command(run(1, {"family", "1"}, {"--grace", "1000"}), mark_);
   ASSERT_TRUE(command.until("ready", 1));
-  while (survivors(mark_["TEST_MARK"]) > 3) {  // launcher, keeper, and the one that hears no SIGTERM
+  while (survivors(mark_["TEST_MARK"]) > 3) {  // launcher, keeper, and the rank that ignores SIGTERM
     std::this_thread::sleep_for(milliseconds(10));
   }
   expect_two_sigints_to_end(command, began);
@@ -284,7 +284,7 @@ TEST_F(KoloRun, AKilledLauncherLeavesNothing) {
 }
 
 TEST_F(KoloRun, AKilledLauncherLeavesNothingOfALauncherInside) {
-  // In a shell, so that the launcher inside does not die of the other's end but of its keeper.
+  // In a shell, so that the inner launcher is ended by the keeper, and not by the end of the outer launcher.
   Command command({KOLO_PROGRAM, "run", "-n", "1", "sh", "-c",
                    std::string(KOLO_PROGRAM) + " run -n 2 " RANK_PROGRAM " family 0; true"},
                   mark_);
@@ -334,7 +334,7 @@ TEST_F(KoloRun, ShowsTheLastStateOfAProgressLine) {
   EXPECT_EQ(command.out(), "[0] done\n[0] windows\n[0] leading 2\n");
 }
 
-/// What a terminal is sent when `arguments` run on it.
+/// The bytes that a terminal receives from a run of `arguments`.
 std::string on_a_terminal(std::vector<std::string> arguments) {
   int terminal = -1;
   const pid_t pid = ::forkpty(&terminal, nullptr, nullptr, nullptr);
@@ -401,8 +401,9 @@ TEST_F(KoloRun, HearsSignalsWhileItsReaderSleeps) {
 
 TEST_F(KoloRun, ALongPauseOfItsReaderLosesNothing) {
   Command command(run(1, {"fill"}, {"--no-prefix", "--grace", "0"}), mark_);
-  ::fcntl(command.out_fd(), F_SETPIPE_SZ, 1 << 20);   // so that all the launcher holds may be taken at once
-  std::this_thread::sleep_for(milliseconds(11'500));  // past the wait for what cannot be ended
+  ::fcntl(command.out_fd(), F_SETPIPE_SZ,
+          1 << 20);  // so that all bytes queued in the launcher can be read at once
+  std::this_thread::sleep_for(milliseconds(11'500));  // longer than the wait for processes that do not end
   EXPECT_EQ(command.finish(), 0);
   EXPECT_EQ(std::to_string(command.out().size()), command.err());
 }

@@ -1,4 +1,4 @@
-// What a launcher has left behind.
+// Finds processes that a launcher has left behind.
 #pragma once
 
 #include <dirent.h>
@@ -12,7 +12,7 @@
 
 namespace kolo::test {
 
-/// Processes whose environment has TEST_MARK=`mark` and that are neither us nor zombies.
+/// Number of processes with TEST_MARK=`mark` in their environment, except this one and zombies.
 inline int survivors(const std::string& mark) {
   int found = 0;
   DIR* proc = ::opendir("/proc");
@@ -26,7 +26,7 @@ inline int survivors(const std::string& mark) {
   return found;
 }
 
-/// Waits for the moment at which nobody is left; what a killed launcher cannot wait for itself.
+/// Waits until no such process is left. A killed launcher cannot wait for that itself.
 inline bool all_gone(const std::string& mark) {
   for (int i = 0; i < 1000; ++i) {
     if (survivors(mark) == 0) return true;

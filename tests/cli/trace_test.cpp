@@ -1,4 +1,4 @@
-// kolo trace merge: the timelines of a real job in one, and files that are none.
+// kolo trace merge: merges the timelines of a real job, and refuses files that are not timelines.
 #include <gtest/gtest.h>
 
 #include <sys/resource.h>
@@ -41,7 +41,7 @@ class Trace : public ::testing::Test {
   const fs::path folder_;
 };
 
-/// Rank `rank` waits for rank 1 from `begin` on, for two seconds, by its own steady clock.
+/// A timeline in which `rank` waits for rank 1 for two seconds from `begin`, by its own steady clock.
 std::string timeline(int rank, const std::string& host, std::int64_t wall_clock_ns, double begin_us) {
   const json events = {
       {{"ph", "M"}, {"name", "thread_name"}, {"pid", rank}, {"tid", 4}, {"args", {{"name", "waiting"}}}},
@@ -65,7 +65,7 @@ std::string timeline(int rank, const std::string& host, std::int64_t wall_clock_
 
 TEST_F(Trace, HostsAreAlignedByTheirWallClocksAndOneHostByItsOwn) {
   std::vector<RankTimeline> ranks;
-  // Host b was started 100 s later. What rank 2 says of its host's clock is a little off, and does not count.
+  // Host b started 100 s later. Rank 2's offset of its host's clock is slightly different, and is not used.
   ranks.push_back(read_timeline(file("0", timeline(0, "a", 5'000'000'000'000, 300e6))));
   ranks.push_back(read_timeline(file("2", timeline(2, "a", 5'000'000'500'000, 301e6))));
   ranks.push_back(read_timeline(file("3", timeline(3, "b", 5'100'000'000'000, 202e6))));
@@ -122,7 +122,8 @@ TEST_F(Trace, MillionsOfSpansNeedNoMemory) {
   const std::string text = timeline(0, "a", 1, 1);
   const std::string span = json::parse(text)["traceEvents"].back().dump();
   ASSERT_TRUE(text.ends_with("]}"));
-  std::ofstream many(path("big"));  // itself without memory, which a forked child would be counted with
+  // Written without a large buffer here, because a forked child would inherit its memory.
+  std::ofstream many(path("big"));
   many << text.substr(0, text.size() - 2);
   for (int i = 0; i < 100'000; ++i) many << ',' << span;
   many << "]}";

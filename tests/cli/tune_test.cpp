@@ -40,7 +40,7 @@ void expect_usage_error(const std::vector<std::string>& arguments, const std::st
   EXPECT_NE(outcome.err.find(text), std::string::npos) << outcome.err;
 }
 
-// In a folder of its own: its lock lies beside it.
+// In a folder of its own, because the table's lock is beside it.
 struct TableFile {
   std::filesystem::path folder =
       std::filesystem::temp_directory_path() / ("kolo-tune-test-" + std::to_string(::getpid()));
@@ -136,7 +136,7 @@ TEST(Plan, SaysWhatItCannotRead) {
 
 TEST(Tune, WritesATableThatPlansAndRunsBelieve) {
   const TableFile file;
-  // One collective: every algorithm of all of them takes minutes on a machine with busy neighbours.
+  // One collective only: all algorithms of all collectives take minutes on a busy machine.
   const Outcome tuned = run({"tune", "--ranks", "2", "--transport", "shm", "--collectives", "all_reduce",
                              "--sizes", "64,4K", "-o", file.path});
   ASSERT_EQ(tuned.code, 0) << tuned.err;
@@ -150,7 +150,7 @@ TEST(Tune, WritesATableThatPlansAndRunsBelieve) {
 
   const auto answer = plan({"all_reduce", "--ranks", "2", "--bytes", "64"}, file.path);
   EXPECT_EQ(answer.at("ranking").front().at("measured"), true);
-  // What the table calls the fastest is what runs.
+  // The algorithm that runs is the fastest one of the table.
   table.value().set_time({"shm", "2"}, Collective::all_reduce, 64, "double_tree", 1e-12);
   ASSERT_TRUE(write_table(file.path, table.value()).ok());
   const Outcome bench =
@@ -176,7 +176,7 @@ TEST(Tune, OneLateAnswerIsNoBandwidth) {
   Options options;
   options.transports = "inproc";
   options.timeout = std::chrono::seconds(60);
-  // Rank 1 answers one empty message late, and then takes its time for the data.
+  // Rank 1 answers one empty message late, and later delays its answer to the data.
   std::thread peer([&] {
     Communicator communicator = Communicator::create(store, 1, 2, options);
     std::byte word{};

@@ -1,4 +1,4 @@
-// Every registered algorithm in every format, and what the formats must hold.
+// Draws every registered algorithm in every format, and checks the contents.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

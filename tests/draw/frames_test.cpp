@@ -1,4 +1,4 @@
-// Frames: what ranks hold after each step, against what one can work out by hand.
+// Frames: the values that ranks hold after each step, compared with values worked out by hand.
 #include "draw/frames.hpp"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,8 @@ Frames frames_of(Collective collective, std::string_view name, int size, int roo
   return play(generate_all(*configured.algorithm, {collective, 0, size, root, configured.arguments, {}}));
 }
 
-/// "0 01* 2": of each part the contributors, '|' between values that are not summed, '*' a complete result.
+/// "0 01* 2": the contributors of each part, '|' between values that are not summed, '*' after a complete
+/// result.
 std::string row(const Frames& frames, std::size_t step, std::size_t rank) {
   std::string text;
   for (const Cell& cell : frames.frames[step].cells[rank]) {
@@ -70,7 +71,7 @@ TEST(Frames, FollowTheRingOfThreeRanks) {
 TEST(Frames, FollowTheTreeUpToTheRoot) {
   const Frames tree = frames_of(Collective::reduce, "binomial", 4, 1);
   ASSERT_EQ(tree.steps(), 2u);
-  // Ranks 2 and 3 hang from the root, rank 0 from rank 3.
+  // Ranks 2 and 3 are children of the root, rank 0 is a child of rank 3.
   EXPECT_EQ(messages(tree, 1), "0>3+ 0:0, 2>1+ 0:2");
   EXPECT_EQ(row(tree, 1, 1), "12");
   EXPECT_EQ(row(tree, 1, 3), "03");
@@ -122,7 +123,7 @@ TEST(Frames, EndWithEveryResultAndTheCountedCost) {
       if (size > 1) {
         EXPECT_LT(progress_after(frames, 0).done, end.all) << algorithm.name;
       }
-      // No algorithm can do with less than the bound, or the bound is wrong.
+      // The bound is a lower bound, so no algorithm may be below it.
       const Moved& moved = frames.frames.back().moved;
       EXPECT_GE(frames.steps(), picture.value().least.steps) << algorithm.name;
       EXPECT_GE(static_cast<double>(std::max(moved.sent, moved.received)) + 1e-9,

@@ -1,4 +1,4 @@
-// Layout: which shape the messages of an algorithm are seen to have.
+// Layout: the shape found from the messages of an algorithm.
 #include "draw/layout.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Fuzzing what reaches the server of metrics: see tests/fuzz/CMakeLists.txt.
+// Fuzzes the requests to the metrics server: see tests/fuzz/CMakeLists.txt.
 #include <cstddef>
 #include <cstdint>
 

@@ -1,4 +1,4 @@
-// What must hold for any bytes that reach the server of metrics. Shared by the fuzzer and the unit test.
+// Properties of the metrics server for any received bytes. Shared by the fuzzer and the unit test.
 #pragma once
 
 #include <cstdlib>
@@ -9,7 +9,8 @@
 
 namespace kolo::fuzz {
 
-/// However the bytes are cut, the first verdict is the last one; what goes on being incomplete is short.
+/// The result does not depend on how the bytes are cut, and the first final result stays. An incomplete
+/// request is short.
 inline void http_request(std::string_view bytes) {
   using http::Verdict;
   Verdict verdict = Verdict::incomplete;

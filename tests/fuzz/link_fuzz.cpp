@@ -1,5 +1,5 @@
-// Fuzzing what a peer may say to a Link that has receives and sends under way. See tests/fuzz/CMakeLists.txt;
-// without libFuzzer the unit test calls it with mutated inputs.
+// Fuzzes a peer's bytes to a Link with pending receives and sends. See tests/fuzz/CMakeLists.txt; without
+// libFuzzer the unit test calls it with mutated inputs.
 #include <cstddef>
 #include <cstdint>
 
@@ -29,12 +29,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   state->bytes[1].assign(bytes.begin(), bytes.end());
   for (int i = 0; i < 40 && link.status().ok(); ++i) {
     const auto moved = link.progress(true);
-    state->bytes[0].clear();  // it reads what we say
+    state->bytes[0].clear();  // the peer reads the Link's output
     if (i == 20 && data[0] % 8 == 0) {
       link.abandon();
       messages.clear();
     }
-    // A finished request's memory is its owner's again.
+    // The memory of a finished request belongs to its owner again.
     for (auto& message : messages) {
       if (message->done) std::vector<std::byte>().swap(message->memory);
     }

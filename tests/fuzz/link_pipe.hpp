@@ -1,4 +1,4 @@
-// An endpoint in memory for tests of Links: moves random amounts at a time, and can be broken off.
+// An in-memory endpoint for tests of Links: moves random amounts at a time, and can be closed.
 #pragma once
 
 #include <algorithm>
@@ -13,15 +13,15 @@
 
 namespace kolo::test {
 
-/// What both ends of a pipe share. `pulls`: long messages are read where they lie.
+/// State shared by both ends of a pipe. `pulls`: receivers read large messages from the sender's memory.
 struct PipeState {
   std::deque<std::byte> bytes[2];  // written by end 0 and by end 1
   bool revoked[2] = {false, false};
   bool pulls = false;
   bool shares_caches = false;
-  bool frees = false;  // whoever offers takes it back, and frees the memory, just before it is read
-  bool is_closed[2] = {false, false};    // what is written to it fails ...
-  std::vector<std::byte> last_words[2];  // ... as the peer has just said this and closed
+  bool frees = false;  // the sender revokes an offer and frees the memory just before it is read
+  bool is_closed[2] = {false, false};    // writes to it fail ...
+  std::vector<std::byte> last_words[2];  // ... because the peer has sent these bytes and closed
   std::size_t room = std::size_t{1} << 30;
   std::size_t most_at_once = std::size_t{1} << 30;
   std::uint64_t turn = std::uint64_t{1} << 30;
@@ -91,7 +91,7 @@ class PipeEnd final : public Endpoint {
   int end_;
 };
 
-/// Remembers what a Link told it.
+/// Records the calls of a Link.
 struct Heard final : LinkListener {
   void on_mismatch(Link&, const Tag&, const Signature&, const Signature&) override { ++mismatches; }
   void on_unexpected(Link&, const Tag&, const Signature&) override { ++unexpected; }
@@ -104,7 +104,7 @@ struct Heard final : LinkListener {
   std::vector<std::pair<std::uint32_t, std::vector<std::byte>>> controls;
 };
 
-/// A message with memory of its own, which knows when it may no longer be touched.
+/// A message with memory of its own, which detects accesses after its end.
 struct Message : MessageRequest {
   Message(Tag name, std::uint64_t size, bool stores_itself = false)
       : memory(size), stores(stores_itself), call{1, 2, 3, 4, 0, size, 7} {

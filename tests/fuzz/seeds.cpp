@@ -1,6 +1,6 @@
 // Writes the seeds of the fuzzers into
-// FOLDER/{handshake,frames,http,store_message,store_session,server_request}: what honest ranks say, by the
-// code that says it, so that seeds never fall behind the protocol.
+// FOLDER/{handshake,frames,http,store_message,store_session,server_request}: messages of correct ranks, made
+// by the library's own code. So the seeds always match the protocol.
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -43,7 +43,7 @@ void frames(const fs::path& folder) {
   for (const FrameType type : {FrameType::message, FrameType::offer, FrameType::ready, FrameType::data,
                                FrameType::done, FrameType::control, FrameType::hold, FrameType::go_on}) {
     for (std::uint32_t i = 0; i < 8; ++i) {
-      FrameHeader header;  // of a message that link_fuzz.cpp waits for or sends, or of another
+      FrameHeader header;  // of a message that link_fuzz.cpp receives or sends, or of another one
       header.type = type;
       header.tag = Tag{1, i, 1};
       header.bytes = i % 2 == 0 ? 16 * i : 9000 + i;
@@ -65,7 +65,7 @@ void store(const fs::path& messages, const fs::path& sessions) {
   for (const wire::Message& message : all) {
     const std::string frame = wire::encode(message);
     write(messages, frame.substr(wire::kHeadBytes));
-    write(sessions, std::string(1, '\xff') + (talk += frame));  // a client that has proved itself
+    write(sessions, std::string(1, '\xff') + (talk += frame));  // an authenticated client
   }
   write(sessions, std::string(1, '\x10') + Handshake::dial(store_identity({"key"}), 0).take_output());
 }

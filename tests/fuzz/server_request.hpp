@@ -1,5 +1,4 @@
-// What must hold for any words that reach a parameter server. Shared by the fuzzer and the test of the
-// server.
+// Properties of a parameter server for any received words. Shared by the fuzzer and the test of the server.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +11,8 @@
 
 namespace kolo::fuzz {
 
-/// What is served is within the limits, and is what an honest worker would have sent; what is not says why.
-/// Returns whether it is served.
+/// A served request is within the limits and is one that a correct worker could send. A refused request has a
+/// reason. Returns whether it is served.
 inline bool server_request(std::string_view bytes) {
   using namespace train;
   constexpr RequestLimits kLimits{.worker = 1, .elements = 100, .rows = 7};

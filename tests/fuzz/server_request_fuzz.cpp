@@ -1,4 +1,4 @@
-// Fuzzing what reaches a parameter server: see tests/fuzz/CMakeLists.txt.
+// Fuzzes the requests to a parameter server: see tests/fuzz/CMakeLists.txt.
 #include <cstddef>
 #include <cstdint>
 

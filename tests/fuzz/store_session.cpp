@@ -1,4 +1,4 @@
-// Fuzzing what reaches a store's server: see tests/fuzz/CMakeLists.txt.
+// Fuzzes the sessions of a store's server: see tests/fuzz/CMakeLists.txt.
 #include <cstddef>
 #include <cstdint>
 

@@ -1,5 +1,4 @@
-// What must hold for any bytes that reach a store's server. Shared by the fuzzers and by the seeded unit
-// tests.
+// Properties of a store's server for any received bytes. Shared by the fuzzers and the seeded unit tests.
 #pragma once
 
 #include <cstdlib>
@@ -26,7 +25,8 @@ inline void wire_message(std::string_view bytes) {
   require(wire::encode(message.value()).substr(wire::kHeadBytes) == bytes);
 }
 
-/// Carries the handshake of a client with `key`, at most `step` bytes at a time; whether it was let in.
+/// Runs the handshake of a client with `key`, at most `step` bytes at a time; returns whether it was
+/// accepted.
 inline bool prove(Session& session, Table& table, const std::string& key, std::size_t step = 1000) {
   const auto now = Clock::now();
   bool changed = false;
@@ -44,8 +44,8 @@ inline bool prove(Session& session, Table& table, const std::string& key, std::s
   return session.trusted() && !changed;
 }
 
-/// The first byte chooses a stranger or a client that has proved itself, and how the rest is cut into reads.
-/// Memory stays bounded; a stranger never touches the table.
+/// The first byte selects an unauthenticated or an authenticated client, and how the rest is cut into reads.
+/// Memory stays bounded; an unauthenticated client never accesses the table.
 inline void session(std::string_view bytes) {
   if (bytes.empty()) return;
   const auto choice = static_cast<unsigned char>(bytes.front());

@@ -1,4 +1,4 @@
-// Fuzzing what strangers can say to a transport: the handshake, both sides of it, and the addresses in the
+// Fuzzes the unauthenticated input of a transport: both sides of the handshake, and the addresses in the
 // store. See tests/fuzz/CMakeLists.txt; without libFuzzer the unit test calls it with mutated inputs.
 #include <algorithm>
 #include <cstddef>
@@ -18,14 +18,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     Handshake handshake = dials ? Handshake::dial(me, 1) : Handshake::accept(me);
     auto rest = std::as_bytes(std::span(data, size));
     while (!rest.empty() && handshake.wanted() > 0) {
-      // The first byte of each round says how much arrives at a time.
+      // The first byte of each round is the number of bytes that arrive at a time.
       const std::size_t step =
           std::min({rest.size(), handshake.wanted(), std::to_integer<std::size_t>(rest[0]) + 1});
       if (!handshake.feed(rest.first(step)).ok()) break;
       rest = rest.subspan(step);
       if (handshake.take_output().size() > 1024) __builtin_trap();
     }
-    if (handshake.done()) __builtin_trap();  // nobody guesses the key
+    if (handshake.done()) __builtin_trap();  // the key cannot be guessed
   }
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   if (const auto address = shm::Address::parse(text)) {

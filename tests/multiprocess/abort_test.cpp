@@ -1,4 +1,5 @@
-// Communicator::abort() between processes: also by a rank that ends right after, and to ranks that compute.
+// Communicator::abort() between processes: also by a rank that exits right after it, and while other ranks
+// compute.
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -13,8 +14,8 @@ using namespace std::chrono_literals;
 
 class Abort : public ::testing::TestWithParam<const char*> {};
 
-/// Sums until the communicator fails; throws unless that is an abort by `giving_up`. This rank runs `give_up`
-/// after the first sum: no rank is still in create() or shrink() then.
+/// Sums until the communicator fails; throws unless the failure is an abort by rank `giving_up`. Rank
+/// `giving_up` runs `give_up` after the first sum, when no rank is still in create() or shrink().
 void sum_until_aborted(Communicator& c, std::size_t count, int giving_up,
                        const std::function<void()>& give_up) {
   std::vector<float> data(count);

@@ -1,5 +1,5 @@
-// Ranks that are killed and stopped in the middle of operations: who is named, how fast, and what is left
-// behind.
+// Ranks are killed and stopped in the middle of operations: errors name the right rank in time, and nothing
+// is left behind.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -15,7 +15,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Names in /dev/shm and sockets or files of ours in the temporary folder: must be the same before and after.
+/// Names in /dev/shm, and kolo's sockets and files in the temporary folder: must be the same before and
+/// after.
 std::vector<std::string> traces() {
   std::vector<std::string> names;
   for (const char* folder : {"/dev/shm", "/tmp"}) {
@@ -150,9 +151,9 @@ TEST_P(Faults, AStoppedRankIsNamedAtTheDeadline) {
           << end.error;
       EXPECT_EQ(end.blamed, kVictim) << end.error;
       EXPECT_GT(end.ended_at, 1.3);
-      EXPECT_LT(end.ended_at, 4.0) << end.error;  // what was in flight may still have moved for a while
+      EXPECT_LT(end.ended_at, 4.0) << end.error;  // bytes in flight may still have moved for a while
     }
-    // When it goes on, it learns that the others gave up.
+    // When the stopped rank continues, it learns that its peers have given up.
     processes.hurt(kVictim, SIGCONT);
     const RankEnd victim = processes.collect_one(kVictim, 10s);
     EXPECT_EQ(victim.code, 1) << victim.error;
@@ -171,13 +172,13 @@ TEST_P(Faults, InAPartTheErrorSaysWhoseNumbersItHas) {
   });
   for (const RankEnd& end : processes.collect(10s, {3})) {
     EXPECT_NE(end.error.find("lost rank 3: "), std::string::npos) << end.error;
-    if (end.blamed < 0) continue;  // the other part
+    if (end.blamed < 0) continue;  // a rank of the other part
     EXPECT_EQ(end.blamed, 1);
     EXPECT_NE(end.error.find(" of the part with ranks 1, 3 failed"), std::string::npos) << end.error;
   }
 }
 
-// Over memory the one who receives does all the work, and says nothing while it reduces.
+// Over shared memory the receiver does all the work, and sends nothing while it reduces.
 TEST_P(Faults, ASlowReductionIsNoSilence) {
   Processes processes(
       {.size = 2, .transports = GetParam(), .settings = {{"KOLO_HEARTBEAT", "1"}}}, [](Communicator& c) {
@@ -190,7 +191,8 @@ TEST_P(Faults, ASlowReductionIsNoSilence) {
           std::this_thread::sleep_for(std::chrono::nanoseconds(400 * count));
         };
         const auto slow = Reduction::custom({.name = "slow sum", .combine = combine, .commutative = true});
-        if (c.rank() == 0) std::this_thread::sleep_for(300ms);  // so that all offers lie there when it comes
+        if (c.rank() == 0)
+          std::this_thread::sleep_for(300ms);  // so that all RTS frames have arrived when it comes
         c.reduce(data, data, 0, slow, {.algorithm = "binomial"});
         require(c.rank() != 0 || (data.front() == 2.0f && data.back() == 2.0f), "wrong sum");
       });

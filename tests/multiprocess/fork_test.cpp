@@ -1,4 +1,4 @@
-// A forked child of a rank that uses its parent's communicator: an error there, and nothing else anywhere.
+// A forked child that uses its parent's communicator gets an error. The parent and its peers notice nothing.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@ using namespace std::chrono_literals;
 
 class Fork : public ::testing::TestWithParam<const char*> {};
 
-/// Runs `body` in a forked child, which it may not keep for long; throws where the child did not like it.
+/// Runs `body` in a forked child and throws if it fails or takes long.
 void in_a_child(const std::function<void()>& body) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -108,14 +108,14 @@ TEST_P(Fork, AChildThatUsesTheCommunicatorGetsAnError) {
   for (const RankEnd& end : processes.collect(60s)) EXPECT_EQ(end.code, 0) << end.error;
 }
 
-// Locks that other threads hold at the moment of the fork stay held in the child for ever.
+// Locks that other threads hold at the fork stay locked in the child for ever.
 TEST_P(Fork, AChildOfABusyRankGetsTheErrorToo) {
   Processes processes({.size = 2, .transports = GetParam()}, [](Communicator& c) {
     Communicator other = c.split(0);
     std::atomic<bool> ends = false;
     std::thread busy([&] {
       std::vector<std::int32_t> word(1);
-      while (word[0] < 2) {  // until both say so
+      while (word[0] < 2) {  // until both threads are inside
         word[0] = ends ? 1 : 0;
         other.all_reduce(word);
       }

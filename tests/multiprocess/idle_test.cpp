@@ -1,4 +1,4 @@
-// What ranks cost while they wait for a late one.
+// The processor time of ranks that wait for a late rank.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -17,7 +17,7 @@ double seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
 }
 
-/// Of all threads of this process, so far.
+/// Processor time of all threads of this process so far.
 double processor_seconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
@@ -39,7 +39,8 @@ class Figures {
   double* shared_;
 };
 
-constexpr double kMost = 0.1;  // of a core; the goal is 0.02, and other programs' interrupts count too
+constexpr double kMost =
+    0.1;  // share of a core; the goal is 0.02, but interrupts of other programs count too
 
 TEST(Idle, RanksThatWaitASecondForALateOneTakeLittleTime) {
   for (const int size : {2, 4}) {

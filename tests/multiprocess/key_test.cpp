@@ -1,4 +1,4 @@
-// The job's key: what is said of one that can be guessed.
+// The job's key: the warning about a key that can be guessed.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>

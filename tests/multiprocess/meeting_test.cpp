@@ -1,4 +1,4 @@
-// Ranks that do not meet, as processes: rank 0's takes the store along when it ends.
+// Ranks that cannot start together, as processes: the store ends with rank 0's process.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -31,7 +31,7 @@ ProcessOptions job(int size) {
           .by_environment = true};
 }
 
-/// Long before the ranks' own timeout.
+/// A limit far below the ranks' own timeout.
 void expect_all_told(const ProcessOptions& options, const std::string& what) {
   const auto begin = std::chrono::steady_clock::now();
   Processes processes(options, [](Communicator&) {});

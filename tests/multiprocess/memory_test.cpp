@@ -1,4 +1,4 @@
-// A rank that passes memory which cannot be read or written: it is to blame, and no other rank.
+// A rank passes memory that cannot be read or written: errors blame it and no other rank.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
@@ -15,7 +15,7 @@ constexpr std::size_t kGoodBytes = (1 << 20) + (256 << 10);  // ends within a se
 constexpr int kUnmapped = -1;
 constexpr int kCulprit = 1;
 
-/// Memory whose end is as `protection` says.
+/// Memory whose last pages have `protection`.
 std::byte* make_memory(int protection) {
   void* data = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   require(data != MAP_FAILED, "mmap");
@@ -45,8 +45,8 @@ class Memory : public ::testing::TestWithParam<const char*> {
       const RankEnd& end = ends[static_cast<std::size_t>(rank)];
       EXPECT_EQ(end.code, 1) << "rank " << rank << ", signal " << end.signal << ": " << end.error;
       EXPECT_EQ(end.blamed, kCulprit) << "rank " << rank << ": " << end.error;
-      // A message whose memory faults in its middle ends its tcp connection: rank 0 sees that end before it
-      // hears a reason, and may tell rank 2 of it before rank 1 does.
+      // A message whose memory faults in its middle closes its tcp connection. Rank 0 sees the close before
+      // it receives a reason, and may report it to rank 2 before rank 1 does.
       const bool may_see_only_the_end = sends && rank != kCulprit && std::string_view(GetParam()) == "tcp";
       if (may_see_only_the_end) continue;
       EXPECT_NE(end.error.find("SystemError: rank 1 passed memory that cannot be used"), std::string::npos)

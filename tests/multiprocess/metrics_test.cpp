@@ -1,4 +1,4 @@
-// Metrics of a real job, read as an operator reads them: who is the straggler?
+// Metrics of a real job, read over HTTP: they identify the straggler.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@ using namespace std::chrono_literals;
 constexpr int kSize = 3;
 constexpr int kSlow = 1;
 
-/// What a server on this port of loopback answers; empty when there is none.
+/// The answer of the server on this port of loopback; empty if there is none.
 std::string ask(std::uint16_t port, const std::string& request) {
   const auto addresses = resolve("127.0.0.1", port);
   auto fd = connect_to(addresses.value().front(), Deadline::after(5s));
@@ -39,12 +39,12 @@ std::string ask(std::uint16_t port, const std::string& request) {
 
 constexpr const char* kScrape = "GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n";
 
-/// A port whose successors are mostly free, too: below those that the kernel gives to clients.
+/// A port whose successors are mostly free too: below the range of ports that the kernel assigns to clients.
 std::uint16_t base_port() {
   return static_cast<std::uint16_t>(20000 + ::getpid() % 9000);
 }
 
-/// Of all samples of a metric on a page: the value by one of its labels.
+/// The values of a metric on a page, by one of its labels.
 std::map<std::string, double> values(const std::string& page, const std::string& metric,
                                      const std::string& label) {
   std::map<std::string, double> found;
@@ -57,9 +57,9 @@ std::map<std::string, double> values(const std::string& page, const std::string&
   return found;
 }
 
-/// Ranks of one host whose metrics are at `port` and those after it.
+/// Ranks of one host that serve their metrics at `port` and the ports after it.
 ProcessOptions watched(const std::string& transports, std::uint16_t port) {
-  // In this process, which does not read its settings: each rank reads them when it opens its store.
+  // Set in this process, which does not read its settings. Each rank reads them when it opens its store.
   ::setenv("KOLO_METRICS", std::to_string(port).c_str(), 1);
   return {.size = kSize, .transports = transports, .prepare = [](int rank) {
             ::setenv("RANK", std::to_string(rank).c_str(), 1);
@@ -77,13 +77,13 @@ void find_the_straggler(const std::string& transports) {
       if (c.rank() == kSlow) std::this_thread::sleep_for(100ms);
       c.all_reduce(data);
     }
-    std::this_thread::sleep_for(3s);  // to be asked meanwhile
+    std::this_thread::sleep_for(3s);  // the test reads its metrics meanwhile
     c.barrier();
   });
   processes.await_ready();
   std::this_thread::sleep_for(2s);
-  // A rank's blame: what others waited for it, less what it waited itself, so that whoever only passes the
-  // delay on is not blamed.
+  // A rank's blame: the time that its peers waited for it, minus the time that it waited itself. So a rank
+  // that only passes a delay on is not blamed.
   std::map<int, double> blame;
   for (int rank = 0; rank < kSize; ++rank) {
     const std::string page = ask(static_cast<std::uint16_t>(port + rank), kScrape);
@@ -123,7 +123,7 @@ TEST(Metrics, NameTheSlowRankOverSharedMemory) {
 
 TEST(Metrics, APortThatIsTakenHarmsNobody) {
   const std::uint16_t port = base_port();
-  // Not a server: it would be a second thread, whose locks a rank could inherit.
+  // The store is no server here: a server is a second thread, and a forked rank could inherit its locks.
   const auto addresses = resolve("127.0.0.1", port);
   const auto taken = listen_on(addresses.value().front());
   ASSERT_TRUE(taken.ok()) << taken.status().message();

@@ -1,4 +1,4 @@
-// Ranks as processes: forks them, hurts them, and collects what they say.
+// Ranks as processes: forks them, sends them signals, and collects their results.
 #pragma once
 
 #include <chrono>
@@ -17,13 +17,13 @@ struct ProcessOptions {
   int size = 3;
   std::string transports = "shm";
   std::chrono::nanoseconds timeout = std::chrono::seconds(20);
-  /// Of the environment, before kolo reads it.
+  /// Environment variables, set before kolo reads them.
   std::map<std::string, std::string> settings = {};
-  /// The ranks meet as the environment says, where RANK and WORLD_SIZE are set, and not in a file.
+  /// True: the ranks use the store of the environment, in which RANK and WORLD_SIZE are set, and not a file.
   bool by_environment = false;
-  /// Runs in each rank before it meets the others; they meet in a file that is open already.
+  /// Runs in each rank before it creates its communicator. The store's file is already open then.
   std::function<void(int rank)> prepare = {};
-  /// What a rank meets the others in, made of that file.
+  /// Makes a rank's store from the file store.
   std::function<std::shared_ptr<Store>(int rank, std::shared_ptr<Store> file)> meet_in = {};
 };
 
@@ -33,12 +33,12 @@ struct RankEnd {
   int code = -1;  ///< 0: the body returned; 1: it threw
   int signal = 0;
   std::string error;    ///< the class and text of the exception
-  int blamed = -1;      ///< its context's peer
-  double ended_at = 0;  ///< seconds after the latest hurt(), by the clock of the rank itself
+  int blamed = -1;      ///< the peer in the error's context
+  double ended_at = 0;  ///< seconds after the latest hurt(), measured by the rank
 };
 
-/// Forks one process per rank, meeting in a file store of its own folder; made while this process has one
-/// thread. The destructor kills what is left and removes the folder.
+/// Forks one process per rank, with a file store in a temporary folder. Construct it while this process has
+/// one thread. The destructor kills the processes that are left and removes the folder.
 class Processes {
  public:
   Processes(const ProcessOptions& options, const std::function<void(Communicator&)>& body);
@@ -49,8 +49,8 @@ class Processes {
   void await_ready();
   /// Sends the signal and notes the time.
   void hurt(int rank, int signal);
-  /// Waits for all ranks but those listed, `limit` at most; ranks that are still running then are killed (and
-  /// say so).
+  /// Waits for all ranks except those listed, for at most `limit`. Kills ranks that still run then and notes
+  /// it in their errors.
   std::vector<RankEnd> collect(std::chrono::seconds limit, const std::vector<int>& except = {});
   RankEnd collect_one(int rank, std::chrono::seconds limit);
 

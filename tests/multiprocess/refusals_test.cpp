@@ -1,5 +1,5 @@
-// Where the system refuses something, or has no more of it: the documented slower path, or an error that says
-// what is missing and to whom.
+// If the system refuses a resource or has no more of it, kolo takes the documented slower path, or fails with
+// an error that names the resource and the rank.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -29,7 +29,7 @@ void expect_sum(Communicator& c, Buffer data, const char* algorithm) {
   require(std::all_of(numbers, numbers + data.count, [&](std::int32_t n) { return n == sum; }), "wrong sum");
 }
 
-/// Sums of private and of library memory, natively and over the links.
+/// Sums of private and of shared buffers, in shared memory and over the links.
 void expect_sums(Communicator& c) {
   for (const std::size_t count : {std::size_t{1}, std::size_t{3000}, kMany}) {
     std::vector<std::int32_t> own(count);
@@ -45,7 +45,7 @@ void expect_good(Processes& processes) {
   for (const RankEnd& end : processes.collect(30s)) EXPECT_EQ(end.code, 0) << end.error;
 }
 
-#if !defined(__SANITIZE_ADDRESS__)  // which needs all addresses for itself, and descriptors to look at memory
+#if !defined(__SANITIZE_ADDRESS__)  // the sanitizer needs all addresses, and descriptors to inspect memory
 void lower(__rlimit_resource resource, rlim_t limit) {
   rlimit now{};
   getrlimit(resource, &now);
@@ -53,7 +53,7 @@ void lower(__rlimit_resource resource, rlim_t limit) {
   require(setrlimit(resource, &now) == 0, "setrlimit");
 }
 
-/// The next descriptor is one too many.
+/// Lowers the limit of descriptors so that the next one fails.
 void allow_no_more_descriptors() {
   const int next = dup(0);
   close(next);
@@ -67,7 +67,7 @@ void allow_addresses(std::size_t more_bytes) {
   lower(RLIMIT_AS, pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE)) + more_bytes);
 }
 
-/// All ranks fail: `rank` with these words in its error, the others with an error that names it.
+/// All ranks fail: `rank` with these words in its error, every other rank with an error that names `rank`.
 void expect_blamed(Processes& processes, int size, int rank, const std::string& words) {
   for (int r = 0; r < size; ++r) {
     const RankEnd end = processes.collect_one(r, 30s);
@@ -116,7 +116,7 @@ TEST(Refusals, ARankWithoutMemfdTalksOverTcp) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-// The sanitizers ask where a new thread's stack is, and the C library asks for its cores with it.
+// The sanitizers query a new thread's stack, and the C library then queries its cores too.
 TEST(Refusals, WhoMayNotAskForItsCoresSharesMemoryAllTheSame) {
   Processes processes({.size = 3,
                        .transports = "shm,tcp",
@@ -149,7 +149,8 @@ TEST(Refusals, WithoutMemfdAndWithoutTcpThereIsNoTransport) {
   }
 }
 
-// Also what the system says where there are as many as there may be (ulimit -u, pids.max of a control group).
+// The system reports the same error if a limit on processes is reached (ulimit -u, pids.max of a control
+// group).
 TEST(Refusals, ARankThatMayStartNoThreadSaysSo) {
   Processes processes({.size = 3,
                        .prepare =
@@ -214,7 +215,7 @@ TEST(Refusals, RanksOfDifferentUsersTalkOverTcpWhereAllAreTrusted) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__)
-// What a user's processes have on its way to each other counts against the limit of each (but root's).
+// Descriptors in flight between a user's processes count against the limit of each process (except root's).
 TEST(Refusals, ManyRanksOfAUserMeetWithFewDescriptors) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
   Processes processes({.size = 14,
@@ -229,7 +230,7 @@ TEST(Refusals, ManyRanksOfAUserMeetWithFewDescriptors) {
   expect_good(processes);
 }
 
-/// A rank that has no room for the memory that its peers pass on.
+/// A rank that has no address space for the memory that its peers expose.
 template <typename Lack>
 void expect_mapping_fails(Lack lack, const char* words) {
   for (const char* algorithm : {"direct", "ring"}) {
@@ -244,7 +245,7 @@ void expect_mapping_fails(Lack lack, const char* words) {
   }
 }
 
-// Connections that no schedule has needed so far are made when they are.
+// Connections are made on demand, when a schedule first needs them.
 TEST(Refusals, NoDescriptorForALateConnection) {
   Processes processes({.size = 8, .transports = "tcp"}, [](Communicator& c) {
     constexpr int kDialling = 7;

@@ -1,4 +1,4 @@
-// What survivors do after a rank is lost: they shrink, agree on who is left, and go on.
+// After a rank is lost, the survivors call shrink(), agree on their members, and continue.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Sums of several sizes over the communicator, each right.
+/// Checks sums of several sizes over the communicator.
 void expect_it_works(Communicator& c) {
   for (const std::size_t count : {std::size_t{1}, std::size_t{1000}, std::size_t{300'001}}) {
     std::vector<std::int64_t> data(count);
@@ -28,14 +28,14 @@ void expect_it_works(Communicator& c) {
   }
 }
 
-/// Once all have come, and are behind the calls that this rank has made too.
+/// Kills this rank after all ranks have connected and returned from the calls that this rank has made too.
 void die(Communicator& c) {
   c.barrier();
   std::this_thread::sleep_for(100ms);
   ::raise(SIGKILL);
 }
 
-/// Sums in place until a rank is lost, perhaps already while the ranks gather.
+/// Sums in place until a rank is lost, perhaps already in the barrier.
 void sum_until_failure(Communicator& c, std::size_t count) {
   std::vector<float> data(count);
   try {
@@ -63,7 +63,7 @@ TEST_P(Shrink, TheSurvivorsOfAKilledRankGoOn) {
       expect_it_works(smaller);
       const Work barrier = smaller.barrier_async();
       require(barrier.algorithm() == c.barrier_async().algorithm(), "another barrier than before");
-      barrier.wait();  // who leaves while it is under way ends the others' calls
+      barrier.wait();  // a rank that leaves during the barrier would end the calls of its peers
     });
     processes.await_ready();
     std::this_thread::sleep_for(100ms);
@@ -88,7 +88,8 @@ TEST_P(Shrink, AgainAndAgainUntilOneIsLeft) {
   expect_all_fine(processes, {1, 2, 3});
 }
 
-// The second one dies while the others agree, or meet, or have just met: at another moment each time.
+// A second rank dies while the survivors agree, connect, or have just connected: at a different time in each
+// run.
 TEST_P(Shrink, OneMoreDiesMeanwhile) {
   for (int delay_us = 0; delay_us <= 20'000; delay_us += 2'500) {
     Processes processes({.size = 5, .transports = GetParam()}, [&](Communicator& c) {
@@ -107,7 +108,7 @@ TEST_P(Shrink, OneMoreDiesMeanwhile) {
         sum_until_failure(current, 1000);
         current = current.shrink();
       }
-      // Now and then it takes a heartbeat (5 s) to tell that the second one is dead; the timeout is 20 s.
+      // Sometimes only a heartbeat (5 s) shows that the second rank is dead; the timeout is 20 s.
       require(Clock::now() - begin < 12s, "somebody waited for the dead");
       require(current.size() == 3, "not three are left but " + std::to_string(current.size()));
       expect_it_works(current);
@@ -121,7 +122,7 @@ TEST_P(Shrink, PartsShrinkByThemselves) {
     Communicator part = c.split(c.rank() % 2);
     const bool is_hurt = c.rank() % 2 == 1;
     if (c.rank() == 3) die(part);
-    sum_until_failure(part, 1000);  // they share their links, so the other half has its error too
+    sum_until_failure(part, 1000);  // the halves share their links, so the other half fails too
     Communicator next = part.shrink();
     require(next.size() == (is_hurt ? 2 : 3), "the wrong number is left");
     expect_it_works(next);
@@ -129,7 +130,8 @@ TEST_P(Shrink, PartsShrinkByThemselves) {
   expect_all_fine(processes, {3});
 }
 
-// Who is done with its part early speaks of the whole while others still speak of theirs.
+// A rank that finishes shrink() of its part early sends recovery messages of the whole, while other ranks
+// still send those of their part.
 TEST_P(Shrink, PartsShrinkAndThenTheWhole) {
   Processes processes({.size = 6, .transports = GetParam()}, [&](Communicator& c) {
     Communicator part = c.split(c.rank() % 2);
@@ -160,7 +162,8 @@ TEST_P(Shrink, NoticesSilenceByItself) {
   expect_all_fine(processes, {1});
 }
 
-// Nobody has said anything to who was stopped itself; nor has it asked.
+// A rank that was stopped has neither sent pings nor received answers, so it must not take its peers for
+// dead.
 TEST_P(Shrink, WhoWasStoppedTakesNobodyForDead) {
   Processes processes({.size = 2, .transports = GetParam(), .settings = {{"KOLO_HEARTBEAT", "1.5"}}},
                       [&](Communicator& c) {
@@ -177,7 +180,8 @@ TEST_P(Shrink, WhoWasStoppedTakesNobodyForDead) {
   expect_all_fine(processes, {});
 }
 
-// Who shrinks long after the failure finds the others as they are, not as they were.
+// A rank that shrinks long after the failure must see the current state of its peers, not that at the
+// failure.
 TEST_P(Shrink, LongAfterTheFailure) {
   Processes processes({.size = 4, .transports = GetParam(), .settings = {{"KOLO_HEARTBEAT", "1"}}},
                       [&](Communicator& c) {

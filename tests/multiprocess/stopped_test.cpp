@@ -1,4 +1,5 @@
-// Ranks that are stopped while all meet: the others name them after a heartbeat, and not at their deadline.
+// Ranks that are stopped during the start: all other ranks name them after a heartbeat, and not at their
+// deadline.
 #include <gtest/gtest.h>
 
 #include <csignal>
@@ -11,7 +12,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Stops its process for good where that has read, or is about to write, a key.
+/// Stops its process for good after it has read a key, or before it writes one.
 class StoppingStore final : public Store {
  public:
   StoppingStore(std::shared_ptr<Store> store, std::string read, std::string written)
@@ -47,7 +48,7 @@ void expect_named(const ProcessOptions& options, int victim, const std::string& 
   }
 }
 
-// It knows where all ranks are, and they where it is.
+// The stopped rank knows the addresses of all ranks, and all ranks know its address.
 TEST(StoppedRanks, AreNamedWhileTheyConnect) {
   const auto meet_in = [](int rank, std::shared_ptr<Store> file) -> std::shared_ptr<Store> {
     if (rank != 1) return file;

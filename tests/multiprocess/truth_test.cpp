@@ -1,5 +1,5 @@
-// The same sums between real processes: plain memory is read across address spaces, kolo's own memory is
-// shared.
+// Sums between real processes: private buffers are read across address spaces (CMA), shared buffers are
+// mapped.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -39,7 +39,8 @@ TEST_P(Truth, SumsOfPlainAndSharedMemory) {
   }
 }
 
-// Memory that comes and goes: the peers must not keep it, nor mistake new memory for old.
+// Buffers are allocated and freed between calls: peers must neither keep old mappings nor mistake new memory
+// for old.
 TEST_P(Truth, SharedMemoryThatComesAndGoes) {
   Processes processes({.size = 3, .transports = GetParam()}, [&](Communicator& c) {
     for (int round = 0; round < 300; ++round) {
@@ -55,7 +56,7 @@ TEST_P(Truth, SharedMemoryThatComesAndGoes) {
   for (const RankEnd& end : processes.collect(60s)) EXPECT_EQ(end.code, 0) << end.error;
 }
 
-// Requests of workers to one server, each answered before the next one is looked at.
+// Workers send requests to one server, which answers each one before it receives the next.
 TEST_P(Truth, AServerReceivesFromAnyWorker) {
   constexpr int kRequests = 40;
   Processes processes({.size = 4, .transports = GetParam()}, [&](Communicator& c) {
@@ -102,18 +103,18 @@ TEST_P(Truth, AForkThatEndsDoesTheLinksNoHarm) {
   for (const RankEnd& end : processes.collect(60s)) EXPECT_EQ(end.code, 0) << end.error;
 }
 
-/// A call for which rank 1 has no memory, at its start or on its way, is an error that says so, and not the
-/// last.
+/// A call for which rank 1 has no memory, at its start or later, fails with an error that says so. Later
+/// calls work.
 void run_out_of_memory(const char* transports, const CallOptions& options) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
   Processes processes({.size = 3, .transports = transports, .timeout = 40s}, [&](Communicator& c) {
     std::vector<float> data(16 << 20);
     std::string error;
     try {
-      c.barrier();  // which the others may still be in when they are told
+      c.barrier();  // other ranks may still be in the barrier when they learn of the failure
       if (c.rank() == 1) {
         const rlimit little{64 << 10, 64 << 10};
-        ::setrlimit(RLIMIT_AS, &little);  // less than there is: no more can be had
+        ::setrlimit(RLIMIT_AS, &little);  // below the current use, so every allocation fails
       }
       c.all_reduce(data, ReduceOp::sum, options);
     } catch (const Error& problem) {

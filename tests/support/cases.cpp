@@ -139,7 +139,7 @@ void all_to_all(const Case& c, std::uint64_t count) {
   }
   if (algorithm.even_parts_only) return;
 
-  // Rank a sends (a + 2 b) % 4 times a step to rank b.
+  // Rank a sends (a + 2 b) % 4 times count / 7 + 1 elements to rank b.
   const auto amount = [&](int from, int to) {
     return static_cast<std::uint64_t>((from + 2 * to) % 4) * (count / 7 + 1);
   };

@@ -1,4 +1,4 @@
-// One collective, its result held to what it must be: out of place and in place, with every root, uneven.
+// Runs one collective and checks its result: out of place and in place, with every root, with uneven parts.
 #pragma once
 
 #include <algorithm>
@@ -17,9 +17,9 @@ struct Case {
   CallOptions options;
   DType dtype;
   ReduceOp op;
-  /// Makes the memory for arrays of so many bytes; null: private memory.
+  /// Allocates memory for an array of this many bytes; null: private memory.
   std::function<std::shared_ptr<std::byte[]>(std::size_t bytes)> memory = nullptr;
-  double factor = 1;  ///< of all numbers of a reduction
+  double factor = 1;  ///< factor of all numbers of a reduction
 
   int rank() const { return communicator.rank(); }
   int size() const { return communicator.size(); }
@@ -31,7 +31,7 @@ struct Case {
   const Algorithm& algorithm(Collective collective) const {
     return *parse_algorithm(collective, options.algorithm).value().algorithm;
   }
-  /// Parts of which some are empty and one is tiny, or equal ones; uneven ones add up to `total`.
+  /// Equal parts, or uneven parts, of which some are empty and one is tiny. Uneven parts add up to `total`.
   std::vector<std::uint64_t> parts(std::uint64_t total, bool uneven = true) const {
     const auto n = static_cast<std::uint64_t>(size());
     std::vector<std::uint64_t> result(n, total / n);
@@ -46,7 +46,7 @@ struct Case {
   }
 };
 
-/// On every rank: the collective on about `count` elements. Throws where anything is wrong.
+/// Runs the collective on about `count` elements; called on every rank. Throws if a result is wrong.
 void run(Collective collective, const Case& c, std::uint64_t count);
 
 }  // namespace kolo::test

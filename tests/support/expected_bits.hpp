@@ -1,4 +1,4 @@
-// The bits that a real run must end with, computed from its schedule.
+// The bits that a real run must produce, computed from its schedule.
 #pragma once
 
 #include <cstdint>
@@ -10,11 +10,11 @@
 
 namespace kolo::test {
 
-/// Numbers whose sum depends on its order: of both signs, and of very different sizes.
+/// Numbers whose sum depends on the order of addition: both signs, very different magnitudes.
 std::vector<float> awkward_numbers(int rank, std::uint64_t count);
 std::vector<std::uint32_t> bits_of(std::span<const float> numbers);
 
-/// What every rank must hold after this variant of all_reduce of `size` ranks' awkward numbers.
+/// The expected result on every rank of this variant of all_reduce over `size` ranks' awkward numbers.
 std::vector<std::uint32_t> expected_bits(const Configured& variant, int size, std::uint64_t count,
                                          const Arithmetic& arithmetic = {});
 

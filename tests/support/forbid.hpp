@@ -1,4 +1,4 @@
-// Forbids this process a system call, as many containers do.
+// Forbids a system call to this process, as many containers do.
 #pragma once
 
 #include <linux/filter.h>
@@ -11,7 +11,7 @@
 
 namespace kolo::testing {
 
-/// From now on it fails with EPERM, here and in child processes. False where that cannot be had.
+/// The call fails with EPERM from now on, here and in child processes. Returns false if this is not possible.
 inline bool forbid(unsigned system_call) {
   sock_filter filter[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),

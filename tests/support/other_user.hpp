@@ -1,4 +1,4 @@
-// Runs something as a process of another user.
+// Runs a function in a process of another user.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ inline constexpr uid_t kOtherUser = 54321;
 #define KOLO_NEEDS_ANOTHER_USER() \
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user"
 
-/// The exit status of a forked child of that user: 0 where `body` returned true.
+/// The exit status of a forked child of that user: 0 if `body` returned true.
 inline int as_other_user(const std::function<bool()>& body) {
   const pid_t child = ::fork();
   if (child == 0) {

@@ -79,7 +79,7 @@ inline void store(std::byte* at, DType dtype, double value) {
   }
 }
 
-/// Typed memory with a guard element on both sides that must stay what it was.
+/// Typed memory with a guard element on both sides that must not change.
 class Array {
  public:
   Array(std::uint64_t count, DType dtype)
@@ -100,7 +100,7 @@ class Array {
   void fill(Function value) {
     for (std::uint64_t i = 0; i < count_; ++i) set(i, value(i));
   }
-  /// Throws where an element or a guard differs.
+  /// Throws if an element or a guard differs.
   template <typename Function>
   void expect(const std::string& what, Function value) const {
     for (std::uint64_t i = 0; i < count_; ++i) {
@@ -127,8 +127,8 @@ class Array {
   std::shared_ptr<std::byte[]> memory_;
 };
 
-/// What rank `rank` contributes at element `i`: 0, 1 or 2 (1 or 2 for products), so that sums of 64 ranks are
-/// exact even in 8 bits and products of up to 6.
+/// The contribution of rank `rank` to element `i`: 0, 1 or 2 (1 or 2 for products). So even in 8 bits, sums
+/// over 64 ranks and products over up to 6 ranks are exact.
 inline double contribution(int rank, std::uint64_t i, ReduceOp op) {
   const auto mixed = static_cast<std::uint64_t>(rank) * 7 + i * 3 + i / 5;
   return op == ReduceOp::product ? static_cast<double>(1 + mixed % 2) : static_cast<double>(mixed % 3);

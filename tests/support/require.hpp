@@ -1,4 +1,4 @@
-// require: for the body of a rank, where what does not hold must end the rank.
+// require: throws in the body of a rank if a condition is false, which ends the rank.
 #pragma once
 
 #include <stdexcept>

@@ -1,4 +1,4 @@
-// A folder of one test's own, gone with all that is in it when the test ends.
+// A temporary folder for one test, removed with its contents by the destructor.
 #pragma once
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@ namespace kolo::test {
 class TemporaryFolder {
  public:
   TemporaryFolder() {
-    // mkdtemp() puts a name that is free in the place of the six letters.
+    // mkdtemp() replaces the six letters to make an unused name.
     std::string name = (std::filesystem::temp_directory_path() / "kolo-test-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp");
     path_ = name;
@@ -22,7 +22,7 @@ class TemporaryFolder {
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  /// Of a file in it.
+  /// The path of a file in the folder.
   std::string operator/(const std::string& name) const { return (path_ / name).string(); }
 
  private:

@@ -9,7 +9,7 @@
 
 namespace kolo::test {
 
-/// Worth trying besides each algorithm without arguments.
+/// Arguments to test besides each algorithm without arguments.
 inline constexpr std::string_view kConfigured[] = {
     "ring:order=3-0-2-1",
     "ring:order=4-2-0-1-5-3",
@@ -41,7 +41,7 @@ inline constexpr std::string_view kConfigured[] = {
     "hierarchical:across=parameter_server+chunks=2+spared=1",
 };
 
-/// The algorithm as it is, and with the arguments above that it has.
+/// The algorithm without arguments, and with those of the arguments above that it accepts.
 inline std::vector<Configured> variants(const Algorithm& algorithm) {
   std::vector<Configured> result = {{&algorithm}};
   for (const std::string_view text : kConfigured) {

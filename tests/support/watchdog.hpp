@@ -1,4 +1,4 @@
-// Ends the program when a test takes too long, so that a hang is a failure with a name.
+// Ends the program if a test takes too long, so that a hang is reported with the test's name.
 #pragma once
 
 #include <gtest/gtest.h>

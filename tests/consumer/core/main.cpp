@@ -1,4 +1,4 @@
-// A program outside the project: four ranks as threads sum a vector, with nothing but what is installed.
+// A program outside the project: four ranks as threads sum a vector, using only the installed files.
 #include <cstdio>
 #include <exception>
 #include <kolo/kolo.hpp>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kRanks = 4;
 
-// Returns what is wrong, or nothing.
+// Returns the error, or an empty text.
 std::string run_rank(const std::shared_ptr<kolo::Store>& store, int rank) try {
   kolo::Communicator communicator = kolo::Communicator::create(store, rank, kRanks);
   std::vector<float> values(1001, static_cast<float>(rank + 1));

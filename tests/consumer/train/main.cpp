@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kRanks = 2;
 
-// The gradient of y = w x by w is x, which is 1 on rank 0 and 2 on rank 1. NaN when anything goes wrong.
+// The gradient of y = w x by w is x, which is 1 on rank 0 and 2 on rank 1. NaN on any error.
 double averaged_gradient(const std::shared_ptr<kolo::Store>& store, int rank) try {
   torch::nn::Linear layer(torch::nn::LinearOptions(1, 1).bias(false));
   kolo::DistributedDataParallel model(layer, kolo::Communicator::create(store, rank, kRanks));

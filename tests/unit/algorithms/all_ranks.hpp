@@ -1,4 +1,4 @@
-// What the tests of algorithms share: the schedules of all ranks, and awkward part counts.
+// Shared by the tests of algorithms: the schedules of all ranks, and awkward part counts.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ inline std::vector<Schedule> all_ranks(const Configured& variant, int size, int 
   return schedules;
 }
 
-/// Whether the variant has nothing against so many ranks.
+/// Whether the variant supports this number of ranks.
 inline bool serves(const Configured& variant, int size, int root = 0, const std::vector<int>& hosts = {}) {
   return supports(*variant.algorithm,
                   {variant.algorithm->collective, 0, size, root, variant.arguments, hosts})
@@ -45,7 +45,7 @@ inline bool same_steps(const std::vector<Schedule>& one, const std::vector<Sched
   });
 }
 
-/// Hosts of unequal size for an algorithm that looks at them: 3, 1, 2, 4, 3, 1, ... ranks.
+/// Hosts of unequal size for an algorithm that depends on them: 3, 1, 2, 4, 3, 1, ... ranks.
 inline std::vector<int> uneven_hosts(int size) {
   std::vector<int> hosts;
   const std::vector<int> sizes = {3, 1, 2, 4};
@@ -56,7 +56,7 @@ inline std::vector<int> uneven_hosts(int size) {
   return hosts;
 }
 
-/// Every root for few ranks, the interesting ones for many.
+/// Every root for few ranks, selected roots for many ranks.
 inline std::vector<int> roots(const Algorithm& algorithm, int size) {
   if (!has_root(algorithm.collective)) return {0};
   std::vector<int> result;
@@ -77,13 +77,13 @@ inline std::vector<std::vector<std::uint64_t>> awkward_counts(std::uint32_t part
     result[1][i] = 1000;
     result[2][i] = i;                                 // the first is empty
     result[3][i] = primes[i % primes.size()];         // uneven
-    result[4][i] = i + 1 == parts ? 17 : 0;           // all in the last
+    result[4][i] = i + 1 == parts ? 17 : 0;           // all elements are in the last part
     result[5][i] = i % 3 == 1 ? 0 : (i % 5) * i + 1;  // some are empty
   }
-  return result;  // [6]: nothing at all
+  return result;  // [6]: all parts are empty
 }
 
-/// Those of them that the algorithm serves.
+/// The counts that the algorithm supports.
 inline std::vector<std::vector<std::uint64_t>> awkward_counts(const Algorithm& algorithm,
                                                               std::uint32_t parts) {
   auto result = awkward_counts(parts);

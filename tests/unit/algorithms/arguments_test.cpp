@@ -1,4 +1,4 @@
-// Arguments: what people write behind an algorithm's name.
+// Arguments: the parameters after an algorithm's name.
 #include <gtest/gtest.h>
 
 #include "algorithms/algorithm.hpp"

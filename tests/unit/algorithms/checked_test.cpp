@@ -1,5 +1,5 @@
-// The checker's proof of every registered algorithm, for every size, root and awkward count, and its closed
-// form.
+// The checker's proof of every registered algorithm and its closed form, for every size, root and awkward
+// count.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace kolo {
 namespace {
 
 constexpr int kMostRanks = 64;
-constexpr std::size_t kCheap = 300'000;  // steps of all ranks
+constexpr std::size_t kCheap = 300'000;  // total number of steps of all ranks
 
 class EveryAlgorithm : public testing::TestWithParam<Configured> {};
 
@@ -27,7 +27,7 @@ TEST_P(EveryAlgorithm, IsProvedForEverySizeRootAndCount) {
         if (!hosts.empty() && size <= 20 && same_steps(schedules, all_ranks(variant, size, root))) continue;
         if (!hosts.empty() && size > 20) continue;
         auto all_counts = awkward_counts(*variant.algorithm, part_count(schedules[0]));
-        // Beyond some size only those in which most differs.
+        // For large sizes, only the counts that differ most.
         if (size > 20)
           all_counts = {all_counts[std::min<std::size_t>(size % 2 == 0 ? 3 : 5, all_counts.size() - 2)]};
         for (const auto& counts : all_counts) {
@@ -49,7 +49,7 @@ void expect_stated_cost(const Configured& variant, const std::vector<Schedule>& 
       form.of({first.collective, 0, first.size, first.root, variant.arguments, hosts});
   const std::string where = std::to_string(first.size) + " ranks, root " + std::to_string(first.root);
   if (form.at_most) {
-    // A bound, but not one that says nothing.
+    // The bound must be tight enough to be meaningful.
     EXPECT_LE(totals.steps, stated.steps) << where;
     EXPECT_LE(totals.max_sent, stated.sent) << where;
     EXPECT_GE(2 * totals.steps, stated.steps) << where;
@@ -73,7 +73,7 @@ TEST_P(EveryAlgorithm, CostsWhatItsClosedFormSays) {
   }
 }
 
-/// The schedules of all ranks; none where they have more than `most` steps.
+/// The schedules of all ranks; empty if they have more than `most` steps.
 std::vector<Schedule> cheap_schedules(const Configured& variant, int size, std::size_t most) {
   std::vector<Schedule> schedules;
   std::size_t steps = 0;

@@ -1,4 +1,4 @@
-// Composition: an all_reduce in pairs and then one across them, whatever the scratch of either.
+// Composition: an all_reduce in pairs and then one across the pairs, with any scratch of either.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,8 @@ Schedule all_reduce(std::string_view name, int rank, int size) {
   return find_algorithm(Collective::all_reduce, name)->generate({Collective::all_reduce, rank, size});
 }
 
-/// Pairs of neighbours run `inside`, then all first and all second ones of the pairs run `across`.
+/// Pairs of adjacent ranks run `inside`. Then the first ranks of all pairs run `across`, and so do the second
+/// ranks.
 std::vector<Schedule> in_pairs(std::string_view inside, std::string_view across, int pairs) {
   std::vector<Schedule> result;
   for (int rank = 0; rank < 2 * pairs; ++rank) {
@@ -42,7 +43,7 @@ void expect_right(const std::vector<Schedule>& schedules) {
   for (const auto& counts : awkward_counts(part_count(schedules[0]))) {
     const Status status = check_schedules(schedules, counts);
     ASSERT_TRUE(status.ok()) << status.message();
-    if (std::ranges::max(counts) > 200) continue;  // nothing new to the interpreter, but slow
+    if (std::ranges::max(counts) > 200) continue;  // slow, and without a new case for the interpreter
     for (const bool in_place : {false, true}) {
       ASSERT_EQ(run_randomly(schedules, counts, {.in_place = in_place, .eager = true}, random), "");
     }

@@ -1,5 +1,5 @@
-// What is said of the exchange algorithms beyond their steps and bytes: who talks to whom, how long the
-// chains of waits are, how long the messages.
+// Claims about the exchange algorithms besides their steps and bytes: communicating pairs, lengths of
+// dependency chains, lengths of messages.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -38,7 +38,7 @@ TEST(BidirectionalRing, HasHalfTheRoundsOfTheRingAndTheSameNeighbours) {
   for (int size = 2; size <= 33; ++size) {
     const auto half = static_cast<std::uint64_t>(size / 2);
     EXPECT_EQ(totals_of(Collective::all_gather, "bidirectional_ring", size).rounds, half);
-    // Where both sums come at once, one is added after the other.
+    // If both sums arrive at once, they are added one after the other.
     const auto reducing = static_cast<std::uint64_t>((size + 1) / 2);
     EXPECT_EQ(totals_of(Collective::reduce_scatter, "bidirectional_ring", size).rounds, reducing);
     EXPECT_EQ(totals_of(Collective::all_reduce, "bidirectional_ring", size).rounds, reducing + half);
@@ -106,7 +106,7 @@ TEST(Torus, TalksAlongItsRowAndItsColumn) {
     EXPECT_EQ(receivers_of(schedule),
               (std::set<int>{row * 4 + (column + 1) % 4, (row + 1) % 3 * 4 + column}));
   }
-  // As near to a square as N allows.
+  // As close to a square as N allows.
   EXPECT_TRUE(same_steps(schedules_of(Collective::all_reduce, "torus", 12),
                          schedules_of(Collective::all_reduce, "torus:rows=3", 12)));
   EXPECT_TRUE(same_steps(schedules_of(Collective::all_reduce, "torus", 7),

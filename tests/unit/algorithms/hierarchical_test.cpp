@@ -1,4 +1,5 @@
-// What is said of hierarchical all_reduce: any two algorithms, any hosts, and only leaders cross borders.
+// Claims about hierarchical all_reduce: it combines any two algorithms on any hosts, and only leaders send
+// between hosts.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +15,7 @@ Configured hierarchical(const std::string& arguments) {
   return parse_algorithm(Collective::all_reduce, "hierarchical" + arguments).value();
 }
 
-/// Ranks dealt out to hosts in turns.
+/// Ranks assigned to hosts round-robin.
 std::vector<int> interleaved(int size, int hosts) {
   std::vector<int> result;
   for (int rank = 0; rank < size; ++rank) result.push_back(rank % hosts);

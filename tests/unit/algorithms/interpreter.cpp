@@ -9,8 +9,8 @@
 namespace kolo {
 namespace {
 
-/// An element is the list of (rank, index in the whole data) that were concatenated to it: a reduction that
-/// forgets nothing, not even the order. "/" marks where an average would be divided.
+/// An element is the list of (rank, index in the whole data) that were concatenated to it. This reduction
+/// keeps all operands and their order. "/" marks the division of an average.
 using Element = std::string;
 using Elements = std::vector<Element>;
 const Element kUnwritten = "?";
@@ -273,7 +273,7 @@ class Cluster {
           }
           std::vector<std::string> found = tokens(element);
           if (!trial_.rank_ordered) {
-            // "/" must stay the last: nothing is added once an average is divided.
+            // "/" must stay last: no operand may be added after the division of an average.
             std::sort(expected.begin(), expected.end() - (expected.back() == "/" ? 1 : 0));
             std::sort(found.begin(), found.end() - (found.back() == "/" ? 1 : 0));
           }

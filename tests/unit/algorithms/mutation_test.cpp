@@ -1,5 +1,5 @@
-// Schedules run by an independent interpreter: the registered ones are right in every order, and broken ones
-// are either refused by the checker or right all the same.
+// Runs schedules in an independent interpreter. Registered schedules are right in every order. Mutated
+// schedules are either refused by the checker or still right.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,8 @@ bool runs_in_place(const Algorithm& algorithm, const Schedule& schedule, const C
   return algorithm.collective != Collective::all_to_all || equal;
 }
 
-/// Every way to bind and to transport, a few random orders each; returns the first failure.
+/// Tries each way to bind buffers and to transport messages, in a few random orders. Returns the first
+/// failure.
 std::string failure(const Algorithm& algorithm, const std::vector<Schedule>& schedules, const Counts& counts,
                     int orders, std::mt19937& random) {
   for (const bool in_place : {false, true}) {
@@ -69,7 +70,7 @@ TEST_P(RandomOrders, GiveTheRightResult) {
   }
 }
 
-/// Rewrites the dependencies of all steps by `change`, a step's list of them at a time.
+/// Rewrites the dependencies of each step by `change`.
 void rewrite_dependencies(Schedule& schedule,
                           const std::function<void(std::uint32_t, std::vector<std::uint32_t>&)>& change) {
   std::vector<std::uint32_t> all;
@@ -103,7 +104,7 @@ void mutate_range(ChunkRange& range, std::mt19937& random) {
   }
 }
 
-/// Breaks one thing; returns what.
+/// Applies one random mutation; returns its description.
 const char* mutate(Schedule& schedule, std::mt19937& random) {
   const auto s = static_cast<std::uint32_t>(random() % schedule.steps.size());
   Step& step = schedule.steps[s];
@@ -159,7 +160,7 @@ TEST(Mutations, AreRefusedOrHarmless) {
   for (int i = 0; i < 12000; ++i) {
     const Configured& variant = variants[random() % variants.size()];
     const Algorithm& algorithm = *variant.algorithm;
-    // The interpreter watches data, of which a barrier has none.
+    // The interpreter checks data, and a barrier has none.
     if (algorithm.collective == Collective::barrier) continue;
     const int size = 2 + static_cast<int>(random() % 4);
     const int root = has_root(algorithm.collective) ? static_cast<int>(random()) % size : 0;
@@ -179,12 +180,12 @@ TEST(Mutations, AreRefusedOrHarmless) {
         << "accepted though broken (" << what << "): " << variant.name() << "\n"
         << to_string(victim);
   }
-  // One more dependency hardly ever closes a cycle; the checker's own test refuses one that does.
+  // An additional dependency rarely closes a cycle; the checker's own test covers cycles.
   for (const char* what : {"drop dependencies", "retarget", "change dst", "change operand", "flip completes",
                            "flip incoming_first", "drop step", "swap steps"}) {
     EXPECT_GT(refused[what], 0) << what;
   }
-  // Not all mutations break something: the checker must not refuse everything.
+  // Some mutations are harmless, and the checker must not refuse all of them.
   for (const char* what : {"drop dependencies", "swap steps", "add dependency", "flip incoming_first"}) {
     EXPECT_GT(accepted[what], 0) << what;
   }

@@ -1,4 +1,4 @@
-// The registry: defaults, look-up by name, and what it says to a wrong name.
+// The registry: defaults, look-up by name, and the error for a wrong name.
 #include <gtest/gtest.h>
 
 #include <map>

@@ -1,4 +1,4 @@
-// What is said of the ring: how much it sends, what it waits for, how fast it is generated.
+// Claims about the ring: the bytes that it sends, its dependencies, the time to generate it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ TEST(RingAllReduce, SendsExactlyTwiceAllButOneChunk) {
     const auto schedules = ring(Collective::all_reduce, size);
     for (const Counts& counts : awkward_counts(part_count(schedules[0]))) {
       for (int rank = 0; rank < size; ++rank) {
-        // All chunks but its own while reducing, all but the next rank's while gathering.
+        // All chunks except its own while reducing, all except the next rank's while gathering.
         const std::uint64_t expected =
             size == 1 ? 0 : 2 * total(counts) - counts[part(rank, size)] - counts[part(rank + 1, size)];
         EXPECT_EQ(sent(schedules[static_cast<std::size_t>(rank)], counts), expected)
@@ -61,7 +61,8 @@ TEST(RingAllReduce, SendsTwoTimesNMinusOneNthsOfTheData) {
       EXPECT_EQ(sent(schedule, even) * n, 2 * (n - 1) * total(even)) << schedule.rank << " of " << size;
       sum += sent(schedule, uneven);
     }
-    // Uneven chunks shift a few elements between ranks; on average it is still exactly this.
+    // With uneven chunks the ranks differ by a few elements; the average over the ranks is exactly this
+    // number.
     EXPECT_EQ(sum, 2 * (n - 1) * total(uneven)) << size;
   }
 }

@@ -1,4 +1,5 @@
-// The two trees of double_tree: their shape, their colours, and how long the pipeline over them takes.
+// The two trees of double_tree: their shape, their colours, and the number of steps of the pipeline over
+// them.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -53,8 +54,8 @@ TEST(TwoTrees, ColourTheEdgesOfARankDifferently) {
   }
 }
 
-// Both trees together take four steps for a piece of each, whatever the number of ranks: what a rank must
-// send anyway.
+// Both trees together take four steps for each further piece, for any number of ranks. These are the messages
+// that a rank must send in any case.
 TEST(DoubleTree, TakesFourStepsForEveryFurtherPiece) {
   const auto steps = [](int size, int chunks) {
     const auto schedules = all_ranks(

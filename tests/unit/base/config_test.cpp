@@ -28,7 +28,8 @@ void set(const Environment& environment) {
   for (const auto& [name, value] : environment) ::setenv(name, value, 1);
 }
 
-/// For a child: 0 when `holds` does of its configuration, else 1; 2 with the message when it is refused.
+/// The exit code of a child: 0 if `holds` is true for its configuration, else 1; 2, with the message, if the
+/// configuration is refused.
 template <typename Check>
 [[noreturn]] void run_with(const Environment& environment, Check holds) {
   set(environment);

@@ -1,4 +1,4 @@
-// Cores: which of them processes may use together.
+// Cores: the number that several processes may use together.
 #include "base/cores.hpp"
 
 #include <gtest/gtest.h>
@@ -79,7 +79,7 @@ TEST(Cores, UnknownOnesMayBeTheSame) {
   EXPECT_TRUE(crowded("0", {""}));
 }
 
-/// A folder that looks like /sys/fs/cgroup, and a /proc/self/cgroup.
+/// A folder with the layout of /sys/fs/cgroup, and a /proc/self/cgroup.
 class Cgroup : public ::testing::Test {
  protected:
   void write(const fs::path& file, const std::string& text) const {

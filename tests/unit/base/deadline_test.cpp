@@ -29,7 +29,7 @@ TEST(Deadline, WithNoTimeHasPassed) {
 }
 
 TEST(Deadline, MillisecondsAreRoundedUpAndCapped) {
-  // Rounded down, a wait of less than a millisecond would spin.
+  // If it were rounded down, a wait of less than a millisecond would spin.
   const Deadline deadline = Deadline::after(1h);
   EXPECT_EQ(deadline.left_ms(), 1000);
   EXPECT_EQ(deadline.left_ms(7), 7);

@@ -115,7 +115,7 @@ TEST(Float16, UnderflowsToZero) {
 
 TEST(Float16, NaNStaysNaN) {
   EXPECT_TRUE(std::isnan(to_float(to_float16(kNaN))));
-  // A NaN whose payload lies in the bits that do not fit.
+  // A NaN whose payload is only in the bits that are cut off.
   EXPECT_TRUE(std::isnan(to_float(to_float16(std::bit_cast<float>(0x7F800001u)))));
   EXPECT_TRUE(std::isnan(to_float(to_float16(std::bit_cast<float>(0xFFFFFFFFu)))));
 }
@@ -137,7 +137,7 @@ TEST(Float16, AgreesWithTheCompiler) {
   }
   std::mt19937 random(1);
   for (int i = 0; i < 1'000'000; ++i) {
-    // Any bits, and half of the time an exponent that float16 has.
+    // Random bits; half of the numbers have an exponent of float16.
     std::uint32_t bits = static_cast<std::uint32_t>(random());
     if (i % 2) bits = (bits & 0x807FFFFF) | ((100 + bits % 47) << 23);
     const float value = std::bit_cast<float>(bits);

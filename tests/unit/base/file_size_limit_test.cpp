@@ -1,4 +1,4 @@
-// Under ulimit -f: an error, and no signal.
+// Under ulimit -f, a write fails with an error and without a signal.
 #include "base/file_size_limit.hpp"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 namespace kolo {
 namespace {
 
-/// In a process of its own, which the signal would end.
+/// Runs in a child process, because the signal would end it.
 void expect_zero(const std::function<int()>& body) {
   EXPECT_EXIT(
       {

@@ -1,4 +1,4 @@
-// How much memory is free, by files that look like the system's.
+// The amount of free memory, from files in the system's format.
 #include "base/free_memory.hpp"
 
 #include <gtest/gtest.h>

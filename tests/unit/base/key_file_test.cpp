@@ -1,4 +1,4 @@
-// The key's file: who may be able to read it.
+// The key file: the users that can read it.
 #include "base/key_file.hpp"
 
 #include <gtest/gtest.h>

@@ -11,7 +11,7 @@
 namespace kolo {
 namespace {
 
-/// A pipe in the place of standard error, while it lives.
+/// Redirects standard error to a pipe while it lives.
 class PipedStderr {
  public:
   PipedStderr() : before_(dup(STDERR_FILENO)) {
@@ -24,7 +24,7 @@ class PipedStderr {
   }
   ~PipedStderr() { dup2(before_.get(), STDERR_FILENO); }
 
-  /// Until not one byte more fits.
+  /// Fills the pipe completely.
   void fill() {
     fcntl(STDERR_FILENO, F_SETFL, O_NONBLOCK);
     while (write(STDERR_FILENO, "-", 1) == 1) continue;

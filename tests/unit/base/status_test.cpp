@@ -1,4 +1,4 @@
-// Status and Result: codes, messages, and the exceptions they become.
+// Status and Result: codes, messages, and their exceptions.
 #include "base/status.hpp"
 
 #include <gtest/gtest.h>

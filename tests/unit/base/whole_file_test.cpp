@@ -1,4 +1,4 @@
-// Files that are replaced as a whole, or not at all.
+// Files that are replaced atomically.
 #include "base/whole_file.hpp"
 
 #include <fcntl.h>

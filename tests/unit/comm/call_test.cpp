@@ -1,4 +1,4 @@
-// Checking a call: what cannot be right is refused, above all counts that wrap around.
+// The check of a call refuses wrong arguments, in particular counts whose sum wraps around.
 #include "comm/call.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// RollCall: what ranks put into a store before they meet, and read from it.
+// RollCall: the keys that ranks write into a store and read from it before they connect.
 #include "comm/roll_call.hpp"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Rank 0 of two: meets, and then does the rest.
+/// Rank 0 of two ranks: exchanges addresses, then runs `then`.
 std::thread rank_zero(Store& store, const std::function<void(RollCall&)>& then) {
   return std::thread([&store, then] {
     RollCall roll_call(store, 0, 2, 30s);

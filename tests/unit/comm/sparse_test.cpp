@@ -1,5 +1,5 @@
-// The parts of sparse all-reduce: who exchanges with whom, and blocks divided, summed and written for the
-// wire.
+// The parts of sparse all-reduce: the pairs that exchange, and the division, sums and wire encoding of
+// blocks.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -150,7 +150,8 @@ TEST(SparseBlock, BytesThatAreNoBlockAreRefused) {
   EXPECT_TRUE(refused({1000, {3, 4}, two}, 3, 1000)) << "another number of values";
   EXPECT_TRUE(refused({2, {0, 1}, two}, 3, 2)) << "more values than places";
   SparseBlock gaps = every(2, 0, 1000);
-  gaps.positions.back() = gaps.positions.front();  // a bit less than values
+  gaps.positions.back() =
+      gaps.positions.front();  // a repeated position: the bitmap has one bit fewer than values
   EXPECT_TRUE(refused(gaps, 500, 1000)) << "a bitmap of fewer values";
 }
 

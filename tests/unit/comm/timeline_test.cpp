@@ -1,4 +1,4 @@
-// A timeline is valid JSON whatever the names are.
+// A timeline is valid JSON for any names.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -59,10 +59,10 @@ TEST(Timeline, BytesThatAreNotUtf8AreReplaced) {
       {"\xff|", mark + "|"},
       {"cut \xe2\x82", "cut " + mark + mark},
       {"\xc3(", mark + "("},
-      {"\xc0\xaf", mark + mark},                       // longer than need be
-      {"\xe0\x80\xaf", mark + mark + mark},            // so too
-      {"\xed\xa0\x80", mark + mark + mark},            // half of a pair
-      {"\xf4\x90\x80\x80", mark + mark + mark + mark}  // beyond the last
+      {"\xc0\xaf", mark + mark},                       // overlong encoding
+      {"\xe0\x80\xaf", mark + mark + mark},            // overlong encoding
+      {"\xed\xa0\x80", mark + mark + mark},            // half of a surrogate pair
+      {"\xf4\x90\x80\x80", mark + mark + mark + mark}  // beyond the last code point
   };
   const auto now = std::chrono::steady_clock::now();
   for (const auto& [given, shown] : cases) {

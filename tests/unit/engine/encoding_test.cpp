@@ -38,7 +38,7 @@ TEST(Encoding, PutsTogetherWhatComesInPieces) {
         std::uint64_t next = 0;
         Encoding::Unfinished unfinished;
         for (std::uint64_t offset = 0; offset < total;) {
-          // As a Link gives them: multiples of 8 bytes, but for the last.
+          // In pieces as a Link passes them: multiples of 8 bytes, except the last one.
           const std::uint64_t piece = most == total ? total : (random() % (most / 8) + 1) * 8;
           const std::uint64_t size = std::min(piece, total - offset);
           encoding.decode(unfinished, offset, bytes + offset, size, total,

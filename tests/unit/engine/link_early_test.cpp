@@ -1,4 +1,4 @@
-// Long messages that come ahead of their receives, over a stream.
+// Large unexpected messages (before their receives are posted) over a stream.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace kolo::test {
 namespace {
 
-// As far as there is room for them.
+// As far as the unexpected queue has room.
 TEST(EarlyMessages, AreKeptAsideOrWait) {
   constexpr std::uint32_t kMessages = 30;
   constexpr std::uint64_t kBytes = kUnaskedBytes - kMessages;
@@ -105,7 +105,8 @@ TEST(EarlyMessages, OneLongerThanIsSentUnaskedWaitsForItsReceive) {
   }
 }
 
-// What has been kept is taken in by turns too: a rank with a slow reduction answers meanwhile.
+// Messages of the unexpected queue are also consumed within a budget, so a rank with a slow reduction answers
+// in between.
 TEST(EarlyMessages, AreTakenInByTurns) {
   struct Slow final : Message {
     using Message::Message;
@@ -143,7 +144,7 @@ TEST(EarlyMessages, AreTakenInByTurns) {
   }
 }
 
-// Also where the first word has not left when the second one follows.
+// Also if `hold` is not yet sent when `go_on` follows.
 TEST(EarlyMessages, NobodyIsHeldByAWordThatIsNoLongerTrue) {
   constexpr std::uint64_t kBytes = 1'000'000;
   constexpr std::uint32_t kMessages = 20;

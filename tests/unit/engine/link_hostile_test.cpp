@@ -1,4 +1,4 @@
-// What a hostile peer may try with a Link.
+// Attacks of a hostile peer on a Link.
 #include <gtest/gtest.h>
 
 #include "unit/engine/link_pair.hpp"
@@ -80,7 +80,7 @@ TEST(HostilePeer, CannotHaveAMessageSentTwice) {
   expect_refused(pair, "not offered");
 }
 
-// What goes unasked, or is not there yet, is not asked for.
+// `ready` is refused for an eager message, and for a message that is not posted.
 TEST(HostilePeer, CannotAskForAMessageThatWasNotOffered) {
   for (const bool is_posted : {true, false}) {
     Pair pair(false, 1, 1'000'000);
@@ -119,7 +119,7 @@ TEST(HostilePeer, WhatIsKeptForItIsBounded) {
   }
   EXPECT_NE(pair.links[0]->status().message().find("no receive"), std::string::npos);
 
-  // Also of one message after the other that is ahead of its receive.
+  // The bound also applies to large unexpected messages.
   Pair early(false, 1, 1'000'000);
   const Message data({1, 0, 1}, 1'000'000);
   const std::vector<std::byte> bytes(data.bytes);
@@ -129,7 +129,7 @@ TEST(HostilePeer, WhatIsKeptForItIsBounded) {
   }
   expect_refused(early, "no receive");
 
-  Pair deaf(false, 1, 1'000'000, 100);  // asks and asks, and never reads the answers
+  Pair deaf(false, 1, 1'000'000, 100);  // sends pings and never reads the answers
   for (int i = 0; i < 10'000; ++i) {
     deaf.links[0]->send_control(3, {});
     deaf.links[0]->progress(true).ok();

@@ -54,7 +54,7 @@ TEST_P(LinkOver, MessagesOfAllKindsMeetInAnyOrder) {
   }
 }
 
-// Pulling all at once would leave the peer without an answer for as long as that takes.
+// Pulling a large amount at once would leave the peer without an answer for as long as that takes.
 TEST(LinkThatPulls, AnswersBetweenOneTurnOfPullingAndTheNext) {
   for (const bool receives_first : {true, false}) {
     constexpr std::uint32_t kMessages = 40;
@@ -91,7 +91,7 @@ TEST(LinkThatPulls, AnswersBetweenOneTurnOfPullingAndTheNext) {
   }
 }
 
-/// Its bytes are there only once they are to leave.
+/// A message whose bytes exist only when it is about to be sent.
 struct LateMessage final : Message {
   using Message::Message;
   void leaving() override {
@@ -101,7 +101,7 @@ struct LateMessage final : Message {
   int asked = 0;
 };
 
-// However long it is.
+// The pull budget also applies within one large message.
 TEST(LinkThatPulls, TakesOneLongMessageInTurns) {
   for (const bool stores : {true, false}) {
     Pair pair(true, 1, 1 << 20);
@@ -126,8 +126,8 @@ TEST(LinkThatPulls, TakesOneLongMessageInTurns) {
   }
 }
 
-// A peer that fails takes its offers back, says so, and its caller frees the memory: all that may happen
-// between two steps of whoever pulls, who must hear what it says, and not take it for dead.
+// A peer that fails revokes its offers, sends the reason, and its caller frees the memory. All this may
+// happen between two steps of the pulling rank, which must receive the reason and not take the peer for dead.
 TEST(LinkThatPulls, MemoryThatWasTakenBackIsNoFailure) {
   Pair pair(true, 1, 1 << 20);
   pair.state->frees = true;
@@ -177,8 +177,8 @@ TEST_P(LinkOver, ShortMessagesFarAheadOfTheirReceivesWaitAtTheSender) {
   for (auto& link : pair.links) EXPECT_FALSE(link->is_waiting());
 }
 
-// A lack of memory while something finishes: what has left by then is known, so that the peer understands
-// what comes next.
+// Memory runs out while a message finishes: the bytes sent so far are counted, so that the peer can parse the
+// bytes that follow.
 TEST(Link, WhatAPeerSaidBeforeItClosedIsReadHoweverWritingFails) {
   for (const bool while_it_reads : {false, true}) {
     Pair pair(false, 1, 1 << 20);

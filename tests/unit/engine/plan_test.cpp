@@ -59,7 +59,7 @@ class Machine {
 
   std::vector<Rank>& ranks() { return ranks_; }
 
-  /// Returns false when nothing can run although something is left.
+  /// Returns false on a deadlock: segments are left, but none can run.
   bool run(std::mt19937& random, bool eager) {
     for (Rank& rank : ranks_) {
       rank.left.clear();
@@ -111,7 +111,7 @@ class Machine {
     }
   }
 
-  /// Empty when every output is what the collective promises.
+  /// Empty if every output is as the collective promises.
   std::string wrong() {
     for (int r = 0; r < case_.size; ++r) {
       Rank& rank = of(r);
@@ -214,7 +214,7 @@ class Machine {
         shape.input_parts = shape.output_parts = even_parts(case_.count, schedule.chunks);
     }
     rank.plan = make_plan(schedule, shape);
-    // Exactly as long as promised: the address sanitizer sees what goes beyond.
+    // Exactly as long as promised, so the address sanitizer detects accesses beyond the end.
     rank.in.resize(input_count(r));
     rank.out.resize(output_count(r));
     rank.scratch.resize(rank.plan->scratch_bytes / sizeof(Element));
@@ -264,7 +264,7 @@ class Machine {
   std::vector<Rank> ranks_;
 };
 
-/// Two segments of one rank that touch the same bytes, one of them writing, and that nothing orders.
+/// Finds two unordered segments of one rank that touch the same bytes, if at least one of them writes.
 std::string races(Rank& rank) {
   const auto& steps = rank.plan->steps;
   const std::size_t n = steps.size();
@@ -299,7 +299,7 @@ std::string races(Rank& rank) {
     };
     if (step.kind == StepKind::copy && step.bytes > 0 &&
         rank.at(step.dst_buffer, step.dst) == rank.at(step.a_buffer, step.a))
-      return all;  // the engine does nothing
+      return all;  // the engine runs no steps
     if (step.kind != StepKind::send) add(step.dst_buffer, step.dst, true);
     if (step.kind != StepKind::recv) add(step.a_buffer, step.a, false);
     if (step.kind == StepKind::reduce) add(step.b_buffer, step.b, false);
@@ -320,7 +320,7 @@ std::string races(Rank& rank) {
   return {};
 }
 
-/// Both ends number their messages alike: each send meets one receive of its size.
+/// Both ends number their messages alike: each send matches one receive of its size.
 std::string unmatched(std::vector<Rank>& ranks) {
   std::map<std::tuple<int, int, std::uint32_t>, std::uint64_t> sent;
   std::size_t received = 0;
@@ -447,7 +447,8 @@ TEST(Plan, EvenPartsOfBlocksHoldWholeOnesButForTheLast) {
 }
 
 TEST(Plan, CutsMessagesAtBlocksOfTheWireFormatAndCountsItsBytes) {
-  for (const char* name : {"ring", "circulant", "halving_doubling"}) {  // circulant sends around the end
+  for (const char* name :
+       {"ring", "circulant", "halving_doubling"}) {  // circulant sends ranges that wrap around
     const Algorithm* algorithm = find_algorithm(Collective::all_reduce, name);
     Shape shape;
     shape.element_bytes = 4;

@@ -1,5 +1,5 @@
-// What is computed from schedules: depths of roundings, and sums of 16-bit numbers. The conformance suite
-// holds the bits to those of real runs.
+// Evaluation of schedules: depths of roundings, and sums of 16-bit numbers. The conformance tests compare the
+// bits with those of real runs.
 #include "evaluation/evaluate.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Exact sums: without any rounding before the last, whatever the order.
+// Exact sums: rounded only once, at the end, in any order.
 #include "evaluation/exact_sum.hpp"
 
 #include <gtest/gtest.h>
@@ -31,12 +31,13 @@ TEST(ExactSum, KeepsWhatAdditionsWouldLose) {
 
 TEST(ExactSum, IsRoundedOnceAtTheEnd) {
   const double next = std::nextafter(1.0, 2.0);
-  EXPECT_EQ(exact_sum({1, 0x1p-53, 0x1p-110}), next);  // more than half way
-  EXPECT_EQ(exact_sum({1, 0x1p-53, -0x1p-110}), 1);    // less
+  EXPECT_EQ(exact_sum({1, 0x1p-53, 0x1p-110}), next);  // above the midpoint
+  EXPECT_EQ(exact_sum({1, 0x1p-53, -0x1p-110}), 1);    // below the midpoint
   EXPECT_EQ(exact_sum({0x1p-110, 0x1p-53, 1}), next);
 }
 
-// Floats of exponents within 100 bits are multiples of one power of two: integers add up exactly.
+// Floats whose exponents span at most 100 bits are multiples of one power of two, so 128-bit integers give
+// the exact sum.
 TEST(ExactSum, IsThatOfIntegers) {
   std::mt19937_64 random(1);
   for (int trial = 0; trial < 200; ++trial) {

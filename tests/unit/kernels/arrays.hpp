@@ -19,7 +19,7 @@ inline constexpr DType kDTypes[] = {DType::float32, DType::float64, DType::float
                                     DType::uint8,   DType::uint16,  DType::uint32,  DType::uint64};
 
 /// `bytes` writable bytes that start `offset` bytes after an address divisible by 64, between guards that
-/// show every write outside.
+/// detect writes outside.
 class Array {
  public:
   Array(std::size_t bytes, std::size_t offset) : bytes_(bytes), storage_(bytes + offset + 3 * kGuard, kMark) {
@@ -70,8 +70,8 @@ inline double floating_at(DType dtype, const void* array, std::size_t i) {
   }
 }
 
-/// Random bits, so that every class of number occurs (subnormal, huge, NaN), mixed with values that meet at
-/// the edges: zeros, one, infinities, NaN, the largest, the smallest; for floats also many of ordinary size.
+/// Random bits, so every class of number occurs (subnormal, huge, NaN), mixed with limit values: zeros, one,
+/// infinities, NaN, the largest, the smallest. Floats also have many values of ordinary size.
 inline void fill(DType dtype, void* array, std::size_t count, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   const std::size_t size = size_of(dtype);

@@ -23,8 +23,8 @@ using testing::same;
 
 constexpr DType kFloating[] = {DType::float32, DType::float64, DType::float16, DType::bfloat16};
 
-/// The number of `dtype` nearest to `value`, found by looking at both neighbours: slow, and independent of
-/// the bit arithmetic under test. `step` is the spacing of the 16-bit type at `value`.
+/// The number of `dtype` nearest to `value`, found by comparing both neighbours: slow, and independent of the
+/// bit arithmetic under test. `step` is the spacing of the 16-bit type at `value`.
 double nearest_by_search(DType dtype, double value) {
   const int digits = dtype == DType::float16 ? 11 : 8;
   const int lowest = dtype == DType::float16 ? -14 : -126;
@@ -41,7 +41,7 @@ double nearest_by_search(DType dtype, double value) {
   return std::fabs(rounded) >= limit ? std::copysign(INFINITY, value) : std::copysign(rounded, value);
 }
 
-/// The bits of the value of a 16-bit type, or of float32, by way of the exact double.
+/// The bits of the value of a 16-bit type, or of float32, through the exact double.
 void store_exact(DType dtype, double value, void* array, std::size_t i) {
   const float f = static_cast<float>(value);
   const Float16 h = to_float16(f);
@@ -98,7 +98,7 @@ TEST_P(Casts, RoundToNearestEven) {
 }
 
 /// Around every tie between neighbouring 16-bit numbers: the tie itself and the next float64 on either side,
-/// where rounding by way of float32 goes wrong.
+/// where rounding through float32 gives a wrong result.
 TEST_P(Casts, RoundFloat64OnceAtTheTies) {
   for (const DType to : {DType::float16, DType::bfloat16}) {
     std::vector<double> values;

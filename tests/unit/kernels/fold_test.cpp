@@ -45,7 +45,7 @@ class Inputs {
     return std::all_of(arrays_.begin(), arrays_.end(), [](const Array& a) { return a.guards_intact(); });
   }
 
-  /// What the pairwise kernels make of them.
+  /// The result of the pairwise kernels.
   std::vector<std::uint8_t> chain(ReduceOp op, std::uint64_t divisor) const {
     const auto ins = pointers();
     const bool is_scaled = op == ReduceOp::average && ins.size() > 1;
@@ -136,7 +136,7 @@ TEST_P(Folds, InPlaceOfEveryInputAsTheChain) {
   });
 }
 
-// Every 16-bit number meets its neighbours in a chain: what is rounded between two steps shows here.
+// A chain over all 16-bit numbers and their neighbours shows each rounding between two steps.
 TEST_P(Folds, RoundSixteenBitsAfterEveryStep) {
   constexpr std::size_t kCount = 65536;
   for (const DType dtype : {DType::float16, DType::bfloat16}) {

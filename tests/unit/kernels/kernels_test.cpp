@@ -21,7 +21,7 @@ using testing::same;
 constexpr std::size_t kCounts[] = {0, 1, 2, 3, 7, 8, 15, 16, 17, 31, 33, 63, 64, 65, 127, 1000, 4099};
 constexpr ReduceOp kExactOps[] = {ReduceOp::sum, ReduceOp::product, ReduceOp::min, ReduceOp::max};
 
-/// Byte offsets of (out, left, right) from a multiple of 64; in place, out takes that of the array it is.
+/// Byte offsets of (out, left, right) from a multiple of 64; in place, out has the offset of its input.
 struct Misalignment {
   std::size_t out, left, right;
 };
@@ -174,7 +174,7 @@ TEST(KernelLookup, TargetsHaveKernelsOfTheirOwn) {
 }
 
 TEST(Copy, MovesExactlyTheBytes) {
-  // The longest are beyond the last cache of most machines, where copy() takes another way.
+  // The longest arrays exceed the last-level cache of most machines, where copy() uses non-temporal stores.
   for (const std::size_t bytes : {0, 1, 63, 64, 65, 4099, (1 << 20) + 5, (40 << 20) + 333}) {
     for (const std::size_t offset : {0, 1, 32}) {
       Array from(bytes, offset), to(bytes, 7 * offset);

@@ -1,4 +1,4 @@
-// The plain loops themselves, against values worked out by hand.
+// The plain loops, compared with values worked out by hand.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -80,7 +80,7 @@ TEST(Reference, SixteenBitsAreComputedIn32AndRoundedOnce) {
   EXPECT_EQ(to_float(sums[1]), 2052);
   EXPECT_EQ(to_float(sums[2]), 65504);
   EXPECT_EQ(to_float(sums[3]), kInf);
-  // 65504 + 65504 overflows float16 on the way, but not the average.
+  // The sum 65504 + 65504 overflows float16, but the average does not.
   EXPECT_EQ(to_float(average<Float16>({half(65504)}, {half(65504)}, 2)[0]), 65504);
 
   const auto brain = [](float value) { return to_bfloat16(value); };
@@ -104,8 +104,8 @@ TEST(Reference, Float16IsScaledByAPowerOfTwo) {
   EXPECT_EQ(to_float(average<Float16>({to_float16(0.75f)}, {to_float16(0.75f)}, 3)[0]), 1);
 }
 
-// Whatever the order in which the ranks' numbers are added: rounding is monotonous, so nothing is larger than
-// the largest sums of the largest numbers, `most[k]` of k of them.
+// Bound for any order of addition: rounding is monotonic, so no sum of k numbers exceeds `most[k]`, the
+// largest rounded sum of k largest numbers.
 TEST(Reference, NoSumOnTheWayToAnAverageOfFloat16IsInfinite) {
   for (std::uint64_t ranks = 2; ranks <= 200; ++ranks) {
     std::vector<Float16> most(ranks, to_float16(65504));

@@ -1,5 +1,5 @@
-// Wire formats: the int8 blocks against plain loops on every instruction set; and for all formats that what
-// was decoded is encoded to the same bytes.
+// Wire formats: compares the int8 blocks with plain loops on every instruction set. For all formats, decoded
+// data is encoded to the same bytes.
 #include "kernels/wire_format.hpp"
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ Numbers decode(const WireFormat& format, const Bytes& bytes, std::size_t count) 
   return numbers;
 }
 
-/// Of a magnitude that varies from block to block over all that float32 has, subnormal to largest.
+/// Numbers whose magnitude varies between blocks over the range of float32, from subnormal to largest.
 Numbers of_all_sizes(std::size_t count, std::uint64_t seed) {
   std::mt19937_64 random(seed);
   std::uniform_real_distribution<float> fraction(-1, 1);
@@ -122,7 +122,7 @@ TEST_F(WireFormats, WhatWasDecodedIsEncodedToTheSameBytes) {
 TEST_F(WireFormats, Int8KeepsEveryScaleThatItMayChoose) {
   const WireFormat format = wire_format(Wire::int8);
   std::mt19937 random(7);
-  // Every exponent, with mantissas at the edges of what is rounded up, and at random.
+  // Every exponent, with random mantissas and those at the limits of rounding up.
   for (std::uint32_t exponent = 0; exponent < 255; ++exponent) {
     for (int i = 0; i < 64; ++i) {
       const std::uint32_t mantissa = i == 0 ? 0 : i == 1 ? 1 : i == 2 ? 0x7FFFFF : random() & 0x7FFFFF;

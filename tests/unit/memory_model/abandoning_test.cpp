@@ -1,4 +1,4 @@
-// How memory is taken back from peers that write or read in it: Call::begin_writing(), Call::is_given_up()
+// How memory is revoked from peers that write or read it: Call::begin_writing(), Call::is_given_up()
 // (engine/native/call.cpp) and Group::abandon() (engine/native/group.cpp), over Board::writing and
 // Board::closed; InprocEndpoint::map() and revoke() (transport/inproc/endpoint.cpp), and
 // RingReader::writer_revoked().
@@ -13,7 +13,7 @@ using enum Order;
 
 struct Abandoning {
   Order begin = seq_cst;  ///< writing = 1
-  Order look = seq_cst;   ///< at closed
+  Order look = seq_cst;   ///< load of closed
   Order end = release;    ///< writing = 0
   Order close = seq_cst;  ///< closed = 1
   Order close_fence = seq_cst;
@@ -27,7 +27,7 @@ Thread write_pieces(Cell writing, Cell closed, Cell memory, Abandoning how) {
     co_await fence(how.look_fence);
     const int is_closed = co_await closed.load(how.look);
     if (is_closed == 0) co_await memory.write(piece);
-    if (piece != 1) co_await writing.store(0, how.end);  // the first two are of one look
+    if (piece != 1) co_await writing.store(0, how.end);  // the first two pieces share one check of `closed`
     if (is_closed != 0) break;
   }
 }
@@ -36,7 +36,7 @@ Thread abandon(Cell writing, Cell closed, Cell memory, Abandoning how) {
   co_await closed.store(1, how.close);
   co_await fence(how.close_fence);
   co_await writing.wait_for(0, seq_cst);
-  co_await memory.write(9);  // the caller's, from here on
+  co_await memory.write(9);  // the memory belongs to the caller from here on
 }
 
 std::string wrong_for_writers(Abandoning how) {
@@ -58,7 +58,8 @@ TEST(AbandoningModel, NoPeerWritesAfterTheEnd) {
   EXPECT_NE(wrong_for_writers({.close = release, .close_fence = acq_rel}), "");
 }
 
-/// A reader that was stopped goes on long after. Nobody waits for it, but it may not believe what it reads.
+/// A reader that was stopped continues much later. The owner does not wait for it, so it must discard what it
+/// reads.
 Thread read_then_look(World& world, Cell closed, Cell memory, Abandoning how) {
   const int read = co_await memory.load(relaxed);
   co_await fence(how.look_fence);
@@ -88,7 +89,7 @@ TEST(AbandoningModel, NoReaderBelievesWhatItReadsAfterTheEnd) {
   EXPECT_NE(wrong_for_readers({.close_fence = acquire}), "");
 }
 
-/// A pull within a process: `revoked` is looked at with a read-modify-write.
+/// A pull within a process: `revoked` is read by a read-modify-write.
 struct Pulling {
   bool looks_with_update = true;
   Order end = seq_cst;
@@ -125,7 +126,7 @@ TEST(AbandoningModel, NoPullReadsAfterRevoke) {
   EXPECT_NE(wrong_for_pulls({.end = relaxed}), "");
 }
 
-/// A pull between processes: the owner does not wait, the reader looks afterwards.
+/// A pull between processes: the owner does not wait; the reader checks `revoked` after the read.
 std::string wrong_for_late_looks(bool looks_with_update) {
   return explore([=](World& world) {
            const Cell revoked = world.cell("revoked");

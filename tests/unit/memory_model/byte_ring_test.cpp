@@ -1,5 +1,5 @@
-// The ring of bytes: RingWriter and RingReader (transport/byte_ring.hpp), each with a doorbell. All bytes
-// arrive, no cell is written while it is read, and no side sleeps for ever.
+// The byte ring buffer: RingWriter and RingReader (transport/byte_ring.hpp), each with a doorbell. All bytes
+// arrive, no cell is written while it is read, and neither side sleeps for ever.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -11,13 +11,14 @@ namespace {
 
 using enum Order;
 
-/// The reader wakes the writer when the ring is empty, later than with a quarter of it free.
+/// The reader wakes the writer only when the ring is empty, so later than in the code, which wakes it when a
+/// quarter is free.
 struct RingOrders {
-  Order publish = seq_cst;       ///< head, and tail
-  Order look_at_flag = seq_cst;  ///< after that
-  Order flag = seq_cst;          ///< reader_sleeps, and writer_waits
-  Order look_again = seq_cst;    ///< at head or tail, after that
-  Order free = seq_cst;          ///< tail
+  Order publish = seq_cst;       ///< store of head or tail
+  Order look_at_flag = seq_cst;  ///< load of the peer's flag, after the store
+  Order flag = seq_cst;          ///< store of reader_sleeps or writer_waits
+  Order look_again = seq_cst;    ///< load of head or tail, after the store of the flag
+  Order free = seq_cst;          ///< store of tail, which frees room
   int bytes = 2;
   int capacity = 1;
   bool reader_spins = false;

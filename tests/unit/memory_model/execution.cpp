@@ -72,7 +72,7 @@ Relation Execution::happens_before() const {
   const Events atomic_writes = where([](const Event& e) { return e.writes() && e.order != Order::plain; });
   const Events atomic_reads = where([](const Event& e) { return e.reads() && e.order != Order::plain; });
   const Events updates = where([](const Event& e) { return e.kind == Kind::update; });
-  // A release is a write, or a fence before one; its sequence goes on through updates alone.
+  // A release is a write, or a fence before a write. Only updates continue its release sequence.
   Relation releases =
       order.between(where([](const Event& e) { return is_fence(e) && is_release(e); }), atomic_writes);
   Relation acquires =
@@ -97,20 +97,21 @@ bool Execution::is_allowed() const {
   }
   const Relation from_reads = from.inverse().then(order_of_writes).but_same();
   const Relation coherence = (from | order_of_writes | from_reads).closure();
-  // Coherence: no thread finds that memory went backwards.
+  // Coherence: no thread sees the writes of a location out of order.
   if (!happens.is_irreflexive() || !happens.then(coherence).is_irreflexive()) return false;
-  // Atomicity: nothing comes between the two halves of an update.
+  // Atomicity: no write comes between the read and the write of an update.
   if (!from_reads.then(order_of_writes).is_irreflexive()) return false;
   return has_total_order(happens, coherence, from_reads, order_of_writes);
 }
 
-/// Whether what is sequentially consistent can be put into one order. The relations have RC11's names: scb,
+/// Whether the sequentially consistent events have a total order. The relations have RC11's names: scb,
 /// psc_base, psc_F.
 bool Execution::has_total_order(const Relation& happens, const Relation& coherence,
                                 const Relation& from_reads, const Relation& order_of_writes) const {
   const Events total = where([](const Event& e) { return e.order == Order::seq_cst; });
   const Events fences = total & where(is_fence);
-  // Nothing happens after the last event. So without fences it matters only if it has a place in the order.
+  // No event happens after the last one. So without fences, the last event matters only if it is sequentially
+  // consistent.
   if (fences == 0 && events_.back().order != Order::seq_cst) return true;
   const Events all = ~Events{0};
   const Relation order = program_order();
@@ -145,7 +146,7 @@ bool Execution::is_racing() const {
 }
 
 std::string Execution::key() const {
-  std::vector<std::string> names(events_.size());  // two letters each: thread, and number in it
+  std::vector<std::string> names(events_.size());  // two letters each: thread, and index in the thread
   std::map<int, char> count;
   for (std::size_t i = 0; i < events_.size(); ++i) {
     const int thread = events_[i].thread;

@@ -1,4 +1,4 @@
-// Execution: what some threads have done to atomic and plain memory, and whether C++ allows it.
+// Execution: the operations of some threads on atomic and plain memory, and whether C++ allows them.
 #pragma once
 
 #include <cstddef>
@@ -30,26 +30,26 @@ struct Event {
 
 /// The model is RC11 (Lahav, Vafeiadis, Kang, Hur, Dreyer: Repairing Sequential Consistency in C/C++11, PLDI
 /// 2017) with the release sequences of C++20. An execution is a graph: the events of each thread in their
-/// order, for each read the write that it reads from, for each location the order of its writes. No thread
-/// reads what is written because of that very read ("load buffering"): what that leaves out of arm64 needs a
-/// relaxed or plain read before a relaxed or plain write, and neither a dependency nor a fence between them.
+/// order, for each read the write that it reads from, for each location the order of its writes. No read may
+/// depend on itself ("load buffering" is excluded). This leaves out executions of arm64 only if a relaxed or
+/// plain read precedes a relaxed or plain write without a dependency or a fence between them.
 class Execution {
  public:
   explicit Execution(const std::vector<int>& initial_values);
 
-  /// Appends an event to its thread. A write comes into the order of its location's writes behind
-  /// `after`; an update, behind the write that it reads from.
+  /// Appends an event to its thread. A write is placed after `after` in the order of its location's writes;
+  /// an update is placed after the write that it reads from.
   void append(const Event& event, std::size_t after);
 
   const std::vector<Event>& events() const { return events_; }
-  /// A location's writes in their order.
+  /// The writes of a location in their order.
   const std::vector<std::size_t>& writes(std::size_t location) const { return writes_[location]; }
 
   bool is_allowed() const;
-  /// Whether the last event is in a data race.
+  /// Whether the last event is part of a data race.
   bool is_racing() const;
-  /// Equal for two executions that differ only in the order in which events of different threads were
-  /// appended.
+  /// Two executions have equal keys if they differ only in the order in which events of different threads
+  /// were appended.
   std::string key() const;
   std::string describe(const std::vector<std::string>& threads,
                        const std::vector<std::string>& locations) const;
@@ -64,7 +64,7 @@ class Execution {
                        const Relation& order_of_writes) const;
 
   std::vector<Event> events_;
-  std::vector<std::vector<std::size_t>> writes_;  ///< of each location
+  std::vector<std::vector<std::size_t>> writes_;  ///< writes by location
 };
 
 }  // namespace kolo::test::memory

@@ -5,7 +5,7 @@
 
 namespace kolo::test::memory {
 
-/// Executions are graphs, and each is looked at once, however many interleavings lead to it.
+/// Executions are graphs. Each is explored once, however many interleavings lead to it.
 class Explorer {
  public:
   explicit Explorer(const std::function<void(World&)>& program) : program_(program) {}
@@ -24,7 +24,7 @@ class Explorer {
   }
 
  private:
-  /// The program as it stands after the execution.
+  /// The state of the program after the execution.
   void replay(const Execution& execution, World& world) const {
     program_(world);
     for (Thread& thread : world.threads_) thread.resume(0);
@@ -59,8 +59,8 @@ class Explorer {
     }
   }
 
-  /// A thread whose next access is plain: unless it races, it makes no difference to the other threads when
-  /// it comes, and a race is found by the access that comes second.
+  /// A thread whose next access is plain. Without a race, its time makes no difference to other threads. A
+  /// race is found at the second of its two accesses.
   static std::size_t find_private_step(const World& world) {
     for (std::size_t t = 0; t < world.threads_.size(); ++t) {
       if (world.threads_[t].done()) continue;
@@ -70,7 +70,7 @@ class Explorer {
     return kNone;
   }
 
-  /// Every way in which the thread's next operation can end. Returns whether there is one.
+  /// Explores every outcome of the thread's next operation. Returns whether there is one.
   bool step(const Execution& execution, const World& world, std::size_t thread) {
     const Operation& next = world.threads_[thread].next();
     Event event{.thread = static_cast<int>(thread),
@@ -114,7 +114,7 @@ class Explorer {
 
   const std::function<void(World&)>& program_;
   std::vector<Execution> left_;
-  std::unordered_map<std::string, bool> is_allowed_;  ///< by the execution's key
+  std::unordered_map<std::string, bool> is_allowed_;  ///< by the key of the execution
   Findings findings_;
 };
 

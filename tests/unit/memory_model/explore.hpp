@@ -14,13 +14,14 @@
 
 namespace kolo::test::memory {
 
-/// What a thread does next: `co_await` of it gives the value read.
+/// The next operation of a thread; its `co_await` returns the value read.
 struct Operation {
   Kind kind = Kind::fence;
   Order order = Order::plain;
   std::size_t location = kNone;
-  std::function<int(int)> written = {};   ///< from the value read, if any
-  std::function<bool(int)> accepts = {};  ///< the value read; the thread waits for one
+  std::function<int(int)> written = {};  ///< from the value read, if any
+  std::function<bool(int)> accepts =
+      {};  ///< predicate of the value read; the thread waits for a value that it accepts
 };
 
 /// A thread of a program: a coroutine.
@@ -66,7 +67,7 @@ class Thread {
   std::coroutine_handle<promise_type> handle_;
 };
 
-/// A location. Atomic or plain, as its operations say.
+/// A memory location. Its operations decide whether it is atomic or plain.
 class Cell {
  public:
   explicit Cell(std::size_t location) : location_(location) {}
@@ -82,7 +83,8 @@ class Cell {
   Operation fetch_add(int more, Order order) const {
     return {Kind::update, order, location_, [more](int old) { return old + more; }};
   }
-  /// Loads until the value is at least, or just, this. Never comes back where no write brings that.
+  /// Loads until the value is at least, or exactly, this value. Never returns if no write stores such a
+  /// value.
   Operation wait_for_at_least(int value, Order order) const {
     return {Kind::read, order, location_, {}, [value](int seen) { return seen >= value; }};
   }
@@ -104,8 +106,8 @@ inline Operation fence(Order order) {
   return {Kind::fence, order};
 }
 
-/// A program in the making. It is made anew for every step of every execution, so its threads may keep what
-/// they like in it and in themselves, but nothing outside.
+/// A program. It is created anew for every step of every execution, so its threads may keep state in it and
+/// in themselves, but not outside.
 class World {
  public:
   Cell cell(std::string name, int value = 0) {
@@ -117,11 +119,11 @@ class World {
     names_.push_back(std::move(name));
     threads_.push_back(std::move(thread));
   }
-  /// For the threads: what must hold.
+  /// For threads: states a condition that must hold.
   void require(bool holds, const std::string& what) {
     if (!holds && wrong_.empty()) wrong_ = what;
   }
-  /// For the threads: the outcome of the execution, by any numbers.
+  /// For threads: records numbers of the outcome of the execution.
   std::vector<int> seen = std::vector<int>(4, 0);
 
  private:
@@ -135,12 +137,13 @@ class World {
 };
 
 struct Findings {
-  std::string wrong;  ///< what does not hold, a race or a wait without end, and how it comes to it
+  std::string wrong;  ///< the first violation (a condition, a race or an endless wait) and the execution that
+                      ///< leads to it; empty: none
   std::set<std::vector<int>> outcomes;  ///< World::seen of all executions that ended
-  std::size_t executions = 0;           ///< looked at, unfinished ones too
+  std::size_t executions = 0;           ///< explored executions, including unfinished ones
 };
 
-/// `program` makes its cells and threads in the world that it is given. Stops at the first thing wrong.
+/// `program` creates its cells and threads in the given world. Stops at the first violation.
 Findings explore(const std::function<void(World&)>& program);
 
 }  // namespace kolo::test::memory

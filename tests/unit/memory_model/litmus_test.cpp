@@ -1,4 +1,4 @@
-// The checker itself: the litmus tests of the literature, with what C++ allows and what it does not.
+// Tests of the checker: litmus tests of the literature, with the outcomes that C++ allows and forbids.
 #include <gtest/gtest.h>
 
 #include "explore.hpp"
@@ -94,7 +94,7 @@ Thread load_fence_load(World& world, Cell first, Cell second, Order order, bool 
   world.seen[at + 1] = co_await second.load(order);
 }
 
-/// Whether two readers can find two independent writes in different orders.
+/// Whether two readers can see two independent writes in different orders.
 bool readers_differ(Order store, Order load, bool with_fences) {
   return outcomes_of(
              [=](World& world) {
@@ -151,7 +151,7 @@ TEST(Litmus, WritesOfTwoThreadsMayBeOrderedDifferentlyInTwoLocations) {
   EXPECT_TRUE(last.contains({2, 2}));
 }
 
-/// A counter between the sender and the receiver, which another thread counts up or overwrites.
+/// A counter between sender and receiver, which a third thread increments or overwrites.
 Outcomes through_a_third(bool updates) {
   return outcomes_of(
       [=](World& world) {
@@ -195,8 +195,8 @@ TEST(Litmus, NoUpdateIsLost) {
   EXPECT_EQ(both, (Outcomes{{0, 1}, {1, 0}}));
 }
 
-/// A plain load, then a look at the flag, while the owner raises the flag and overwrites what was read. Loads
-/// that are sequentially consistent do not order a relaxed load before them.
+/// A relaxed load, then a load of the flag, while the owner sets the flag and overwrites the data.
+/// Sequentially consistent loads do not order an earlier relaxed load.
 Outcomes read_then_validate(bool by_update, bool with_fence) {
   return outcomes_of(
       [=](World& world) {

@@ -1,4 +1,4 @@
-// How ranks reuse what they share in a long call: pieces over the boards, in two halves (in_pieces() in
+// How ranks reuse shared memory in a large call: pieces over the boards, in two halves (in_pieces() in
 // engine/native/pieces.hpp, Lane::staged and Lane::reduced), and a call cut into shares (Shares in
 // transport/board.hpp).
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ TEST(PiecesModel, NoHalfIsWrittenWhileAnotherRankUsesIt) {
   EXPECT_NE(wrong_with_pieces({.waits_for_readers = false}), "");
 }
 
-/// Three ranks, two shares. A rank without a share reads the sums of the two others.
+/// Three ranks, two shares. The rank without a share reads the sums of the other two ranks.
 Thread do_shares(World& world, Cell taken, Cell finished, std::vector<Cell> sums, Order finish) {
   const int share = co_await taken.fetch_add(1, acq_rel);
   if (share < 2) {

@@ -1,5 +1,5 @@
-// Relation: pairs of events of an execution, as a matrix of bits, and the algebra that memory models are
-// written in.
+// Relation: pairs of events of an execution, as a bit matrix, with the operations in which memory models are
+// written.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ inline constexpr Events just(std::size_t event) {
 
 class Relation {
  public:
-  /// Among the events below `count`.
+  /// All pairs of events below `count`.
   explicit Relation(std::size_t count) : count_(count) {}
 
   bool has(std::size_t from, std::size_t to) const { return (rows_[from] & just(to)) != 0; }
@@ -33,13 +33,13 @@ class Relation {
   }
   friend Relation operator|(Relation one, const Relation& other) { return one |= other; }
 
-  /// The pairs that begin in `first` and end in `last`.
+  /// The pairs from an event of `first` to an event of `last`.
   Relation between(Events first, Events last) const {
     Relation result(count_);
     for (std::size_t i = 0; i < count_; ++i) result.rows_[i] = (first & just(i)) != 0 ? rows_[i] & last : 0;
     return result;
   }
-  /// Composition: from a to c where this goes from a to some b and `next` from b to c.
+  /// Composition: (a, c) if there is a b with (a, b) in this and (b, c) in `next`.
   Relation then(const Relation& next) const {
     Relation result(count_);
     for (std::size_t i = 0; i < count_; ++i) {
@@ -56,13 +56,13 @@ class Relation {
     }
     return result;
   }
-  /// With every pair of an event and itself.
+  /// The reflexive closure.
   Relation or_same() const {
     Relation result = *this;
     for (std::size_t i = 0; i < count_; ++i) result.add(i, i);
     return result;
   }
-  /// Without them.
+  /// Without pairs of an event and itself.
   Relation but_same() const {
     Relation result = *this;
     for (std::size_t i = 0; i < count_; ++i) result.rows_[i] &= ~just(i);

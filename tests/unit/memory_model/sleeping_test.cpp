@@ -12,11 +12,12 @@ using enum Order;
 struct Sleeping {
   Order sleeper_fence = seq_cst;
   Order publisher_fence = seq_cst;
-  bool numbers_sleeps = true;  ///< no two sleeps have one number
+  bool numbers_sleeps = true;  ///< each sleep has a number of its own
   bool tells_when_it_sleeps = true;
 };
 
-/// What one rank shows to the other, and the doorbell that wakes it: a socket, in which notices add up.
+/// The value that one rank publishes to the other, and the doorbell that wakes it: a socket, in which notices
+/// accumulate.
 struct Rank {
   Cell number;
   Cell asleep;
@@ -75,7 +76,7 @@ TEST(SleepingModel, BothFencesAreNeededAndTheNumberOfTheSleep) {
   EXPECT_NE(wrong_when_asleep({.numbers_sleeps = false}), "");
 }
 
-/// Two ranks that wait for each other. Neither tells before it falls asleep.
+/// Two ranks that wait for each other. Neither wakes the other before it sleeps.
 Thread exchange(Rank mine, Rank other, Sleeping how) {
   int sleeps = 0;
   int notices = 0;

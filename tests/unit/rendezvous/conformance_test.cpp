@@ -1,4 +1,4 @@
-// Every store keeps the same contract.
+// The contract of Store, tested for every kind of store.
 #include <unistd.h>
 
 #include <atomic>
@@ -19,7 +19,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// A job's store as several ranks see it.
+/// A job's store with a client for each of several ranks.
 class Site {
  public:
   virtual ~Site() = default;
@@ -129,7 +129,7 @@ TEST_P(StoreConformance, AWaitingGetHoldsNobodyUp) {
   std::thread late([&] {
     std::this_thread::sleep_for(milliseconds(100));
     store_->set("unrelated", "1");
-    store_->set("awaited", "2");  // through the very store in which the other thread waits
+    store_->set("awaited", "2");  // through the same store object in which the other thread waits
   });
   EXPECT_EQ(store_->get("awaited", seconds(30)), "2");
   late.join();

@@ -1,4 +1,4 @@
-// The file store against killed writers, foreign files and files that change underfoot.
+// The file store with killed writers, foreign files and files that change during use.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -82,7 +82,7 @@ TEST_F(FileStore, NoticesAFileEmptiedInUse) {
   EXPECT_THROW(store->set("key", "value"), RendezvousError);
 }
 
-/// The descriptor under which this process has the file open.
+/// The descriptor of the open file in this process.
 int descriptor_of(const std::string& path) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     std::error_code gone;

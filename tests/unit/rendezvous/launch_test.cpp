@@ -1,4 +1,4 @@
-// Every launcher's variables, and every way in which they can be wrong.
+// The variables of every launcher, and invalid values of them.
 #include "rendezvous/launch.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// The TCP store against strangers, silence, wrong keys and servers that come late or go.
+// The TCP store with unauthenticated and silent connections, wrong keys, and servers that start late or end.
 #include <arpa/inet.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -106,7 +106,7 @@ TEST(TcpStoreWithoutAKey, OfAnotherUserIsNotTrusted) {
   ASSERT_TRUE(listener.ok());
   const std::uint16_t port = local_port(listener.value().get());
   const pid_t child = ::fork();
-  if (child == 0) {  // serves as kolo would
+  if (child == 0) {  // a forged server without the key
     ::alarm(30);
     if (::setuid(kOtherUser) != 0) ::_exit(1);
     pollfd entry{listener.value().get(), POLLIN, 0};
@@ -120,7 +120,7 @@ TEST(TcpStoreWithoutAKey, OfAnotherUserIsNotTrusted) {
       const std::string words = handshake.take_output();
       ::send(fd.get(), words.data(), words.size(), MSG_NOSIGNAL);
     }
-    ::_exit(2);  // it was believed
+    ::_exit(2);  // the client has accepted the server
   }
   try {
     connect_tcp_store("127.0.0.1", port, "", seconds(10));
@@ -149,7 +149,7 @@ TEST_F(TcpStore, AWrongKeyIsToldAtOnce) {
   expect_healthy();
 }
 
-/// Serves and joins over loopback with credentials of their own; the client's error.
+/// Serves and joins over loopback, each side with its own credentials. Returns the client's error.
 std::string meet(const Credentials& server, const Credentials& client) {
   const auto at = resolve("127.0.0.1", 0).value_or_throw()[0];
   const auto serving = serve_store(at, server).value_or_throw();
@@ -201,7 +201,7 @@ TEST(TcpStoreSecurity, WhoBreaksTlsIsToldSo) {
     ASSERT_TRUE(got.ok()) << got.status().message();
     ASSERT_TRUE(handshake.feed(std::span(answer).first(*got)).ok());
   }
-  const std::string record("\x16\x03\x01\x00\x05hello", 10);  // whole, but no greeting
+  const std::string record("\x16\x03\x01\x00\x05hello", 10);  // a complete TLS record, but not a greeting
   ASSERT_TRUE(send_all(fd.get(), record, deadline).ok());
   std::string alert(1, '\0');
   ASSERT_TRUE(receive_all(fd.get(), alert, deadline).ok()) << "only closed";
@@ -221,7 +221,7 @@ TEST(TcpStoreSecurity, WithoutAKeyOnlyLoopbackIsServedAndJoined) {
   }
   EXPECT_TRUE(serve_store(everywhere, {"key"}).ok());
   EXPECT_TRUE(serve_store(everywhere, {"", "", nullptr, true}).ok());
-  // A host of nobody (RFC 5737): no attempt is made, or this would take a while.
+  // An address without a host (RFC 5737). The test is fast only if no connection is attempted.
   const auto began = Clock::now();
   const auto joined = find_store({"192.0.2.1", 29500}, Deadline::after(seconds(30)), seconds(5));
   EXPECT_NE(joined.status().message().find("KOLO_KEY"), std::string::npos) << joined.status().message();
@@ -245,7 +245,8 @@ TEST_F(TcpStore, StrangersWhoSayNothingDoNotKeepOthersOut) {
   expect_healthy();
 }
 
-/// Many connections that say nothing, or a byte now and then, from another process until this is destroyed.
+/// Many connections from another process that are silent or send single bytes, until this object is
+/// destroyed.
 class Flood {
  public:
   Flood(std::uint16_t port, int count, bool drips) {
@@ -288,12 +289,12 @@ TEST_F(TcpStore, SlowStrangersHoldNobodyUp) {
   EXPECT_LT(Clock::now() - began, seconds(5));
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which need descriptors of their own
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need descriptors of their own
 TEST(TcpStoreServer, MoreStrangersThanDescriptorsAreDroppedForRanks) {
   ::alarm(60);
   int ports[2];
   ASSERT_EQ(::pipe(ports), 0);
-  const pid_t child = ::fork();  // the limit is the server's alone
+  const pid_t child = ::fork();  // the limit applies only to the server
   if (child == 0) {
     const rlimit low{60, 60};
     const auto server = serve_tcp_store("127.0.0.1", 0, "key");
@@ -425,7 +426,7 @@ TEST(Resolve, LocalhostIsLoopbackWithoutAskingTheResolver) {
 
 TEST(FindStore, PassesOverStrangersAndOtherJobs) {
   ::alarm(60);
-  // Three ports in a row: a silent stranger, another job's store, ours.
+  // Three consecutive ports: a silent server, another job's store, this job's store.
   for (int attempt = 0; attempt < 50; ++attempt) {
     const auto first = resolve("127.0.0.1", 0).value_or_throw()[0];
     const UniqueFd silent = listen_on(first).value_or_throw();
@@ -440,7 +441,7 @@ TEST(FindStore, PassesOverStrangersAndOtherJobs) {
       EXPECT_EQ(store->describe(), "tcp://127.0.0.1:" + std::to_string(port + 2));
       return;
     } catch (const RendezvousError&) {
-      continue;  // somebody else has one of the ports
+      continue;  // another process uses one of the ports
     }
   }
   FAIL() << "no three free ports in a row";

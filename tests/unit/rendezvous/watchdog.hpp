@@ -1,4 +1,4 @@
-// Ends a test program that hangs, with a word on where.
+// Ends a test program that hangs, and prints where.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 
 namespace kolo {
 
-/// alarm(2)'s default action kills the process, whatever its threads are waiting for.
+/// The default action of SIGALRM kills the process even if all its threads are blocked.
 class RendezvousTest : public ::testing::Test {
  protected:
   void SetUp() override { ::alarm(60); }

@@ -1,4 +1,4 @@
-// The store's messages and its session, with thousands of damaged inputs.
+// The messages and the session of the store, with thousands of damaged inputs.
 #include "rendezvous/wire.hpp"
 
 #include <random>
@@ -134,7 +134,7 @@ TEST(Session, AnotherKeyIsRefusedWithTheReason) {
   }
 }
 
-// What one side says is meant for one server and one connection.
+// A proof is valid for one side, one server and one connection only.
 TEST(Session, NothingOverheardServesAgain) {
   Table table;
   bool changed = false;

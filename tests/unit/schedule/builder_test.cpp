@@ -1,4 +1,4 @@
-// The builder: which dependencies it derives, and the printer that shows them.
+// The builder: the dependencies that it derives, and the printer that shows them.
 #include <gtest/gtest.h>
 
 #include <utility>
@@ -80,7 +80,7 @@ TEST(Builder, KnowsThatACopyOntoItselfIsNothing) {
   const Schedule schedule = std::move(builder).finish();
   EXPECT_EQ(waits(schedule, 1), Ids{});
   EXPECT_EQ(waits(schedule, 3), Ids{2});
-  EXPECT_EQ(waits(schedule, 4), (Ids{0, 1, 2}));  // both, in place, and the copy, out of place
+  EXPECT_EQ(waits(schedule, 4), (Ids{0, 1, 2}));  // 0 and 1 in place, the copy (2) out of place
 }
 
 TEST(Builder, SeesOverlapsOfLongRanges) {
@@ -151,7 +151,7 @@ TEST(Printer, WritesWhatTheHeaderPromises) {
   schedule.dependencies = {1, 2};
   EXPECT_EQ(to_string(schedule, 3),
             "step 3: recv_reduce from 2: output[1] = output[1] + incoming (completes) after 1, 2");
-  schedule.dependencies = {1};  // broken schedules are printed too, in refusals
+  schedule.dependencies = {1};  // refusals print broken schedules too
   EXPECT_EQ(to_string(schedule, 3),
             "step 3: recv_reduce from 2: output[1] = output[1] + incoming (completes) after steps that its "
             "schedule "

@@ -1,5 +1,5 @@
-// The checker's refusals: one deliberately broken schedule for each reason, blamed on the right rank and
-// step.
+// The checker's refusals: one deliberately broken schedule for each reason; the refusal names the right rank
+// and step.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -35,13 +35,13 @@ void drop_dependencies(Step& step) {
   step.dependency_count = 0;
 }
 
-/// Removes a step that no other depends on.
+/// Removes a step on which no other step depends.
 void drop_step(Schedule& schedule, std::uint32_t step) {
   schedule.steps.erase(schedule.steps.begin() + step);
   for (std::uint32_t& d : schedule.dependencies) d -= d > step ? 1 : 0;
 }
 
-/// Refused, with this blame and this reason.
+/// The schedule is refused, and the refusal names this step and reason.
 void expect_refused(const Schedules& schedules, const Counts& counts, int rank, int step,
                     const std::string& reason, bool rank_ordered = false) {
   const Status status = check_schedules(schedules, counts, rank_ordered);
@@ -67,7 +67,7 @@ TEST(Checker, AcceptsAndCounts) {
   ASSERT_TRUE(check_schedules(ring(), Counts{5, 1, 2}, false, &totals).ok());
   EXPECT_EQ(totals.messages, 12u);
   EXPECT_EQ(totals.rounds, 4u);
-  EXPECT_EQ(totals.max_sent, 2 * 8u - 2 - 1);  // rank 1 keeps its own chunk and the next one's
+  EXPECT_EQ(totals.max_sent, 2 * 8u - 2 - 1);  // rank 1 does not send its own chunk and the next rank's
 }
 
 TEST(Checker, KnowsTheRoundsOfTheCentralDriver) {
@@ -118,7 +118,7 @@ TEST(Checker, RefusesPeersThatDoNotExist) {
 
 TEST(Checker, RefusesADoubledContribution) {
   Schedules schedules = central();
-  // Rank 0 adds the result so far to what it has got already: output = output + input once more.
+  // Rank 0 adds its input a second time: output = output + input.
   ScheduleBuilder builder(Collective::all_reduce, 0, 3, 0, 1);
   builder.recv_reduce(1, output(0), input(0), false);
   builder.reduce(output(0), output(0), input(0), false);
@@ -147,7 +147,7 @@ TEST(Checker, RefusesAWrongOrderOnlyWhenRankOrdered) {
 }
 
 TEST(Checker, RefusesACyclicWait) {
-  // The exchange of two ranks, in place: each takes the other's data only once its own has been taken.
+  // Two ranks exchange data in place: each receives only after its own data has been received.
   Schedules schedules;
   for (int rank = 0; rank < 2; ++rank) {
     ScheduleBuilder builder(Collective::all_reduce, rank, 2, 0, 1);
@@ -212,7 +212,7 @@ TEST(Checker, RefusesRangesOutOfBounds) {
   schedules[1].steps[1].dst.like_begin = 3;
   expect_refused(schedules, {1, 1, 1}, 1, 1, "its scratch is like input[3], out of bounds");
   schedules = all_ranks(Collective::gather, "direct", 3, 0);
-  schedules[1].steps[0].a.buffer = BufferName::output;  // which only the root has
+  schedules[1].steps[0].a.buffer = BufferName::output;  // only the root has an output
   expect_refused(schedules, {1, 1, 1}, 1, 0, "out of bounds: output has 0 chunks");
 }
 
@@ -235,8 +235,8 @@ TEST(Checker, RefusesScratchThatIsNotLaidOutAsItSays) {
   expect_refused(schedules, {1, 1, 1}, 1, 0, "like output[1], but the slot is laid out like input[1]");
 }
 
-/// One rank's all_reduce in three chunks, on the way through scratch: slot 0 is as large as any chunk, slots
-/// 1 to 3 are laid out like input[2], input[0], input[1], slots 4 and 5 like output[0], output[1].
+/// One rank's all_reduce in three chunks through scratch: slot 0 is as large as any chunk, slots 1 to 3 are
+/// laid out like input[2], input[0], input[1], slots 4 and 5 like output[0], output[1].
 struct ThroughRuns {
   ThroughRuns() : builder(Collective::all_reduce, 0, 1, 0, 3, 1) {
     builder.lay_scratch_like({BufferName::input, 2, 3});
@@ -262,7 +262,7 @@ TEST(Checker, AcceptsScratchInEveryRunOfSlots) {
     laid_out.pass(scratch(2, input(0, 2)), input(0, 2));
     EXPECT_TRUE(check_schedules(std::move(laid_out).done(), counts).ok());
 
-    // Written as one piece and read slot by slot, which only slots without gaps allow.
+    // Written as one piece and read slot by slot, which works only without gaps between slots.
     ThroughRuns split;
     split.builder.copy(scratch(4, output(0, 2)), input(0, 2));
     for (std::uint32_t chunk = 0; chunk < 2; ++chunk) {
@@ -321,7 +321,7 @@ TEST(Checker, RefusesReadingWhatNothingWrote) {
 
 TEST(Checker, RefusesReadingAnotherSlot) {
   Schedules schedules = all_ranks(Collective::reduce, "binomial", 4);
-  // Rank 2 adds up in one slot and passes the other on.
+  // Rank 2 sums in one slot and forwards the other one.
   ScheduleBuilder builder(Collective::reduce, 2, 4, 0, 1, 2);
   builder.recv_reduce(3, scratch(1, input(0)), input(0), false);
   builder.send(0, scratch(0, input(0)));
@@ -331,7 +331,7 @@ TEST(Checker, RefusesReadingAnotherSlot) {
 
 TEST(Checker, RefusesMessagesOfDifferentLengths) {
   Schedules schedules = all_ranks(Collective::reduce_scatter, "direct", 3);
-  schedules[0].steps[0].a.begin = 2;  // sends part 2 where rank 1 takes part 1
+  schedules[0].steps[0].a.begin = 2;  // sends part 2, but rank 1 expects part 1
   expect_refused(schedules, {5, 1, 3}, 1, 2, "it expects 1 elements, but step 0 of rank 0 sends 3");
 }
 
@@ -411,7 +411,7 @@ TEST(Checker, RefusesAnotherRanksData) {
 
 TEST(Checker, RefusesABarrierThatLetsARankGo) {
   Schedules schedules = all_ranks(Collective::barrier, "dissemination", 4);
-  // Without waiting for the first round, the second tells nothing of rank 3.
+  // If the second round does not wait for the first one, it carries no knowledge of rank 3.
   drop_dependencies(schedules[0].steps[2]);
   expect_refused(schedules, {}, 2, 3, "it may leave the barrier before rank 3 has come");
   for (Schedule& schedule : schedules) schedule.steps.clear();

@@ -1,4 +1,4 @@
-// Names of collectives, and how buffers divide into chunks.
+// Names of collectives, and the chunks of buffers.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -45,7 +45,7 @@ TEST(ChunkCount, FollowsTheTable) {
   struct Row {
     Collective collective;
     std::uint32_t input, output;              // at the root
-    std::uint32_t other_input, other_output;  // elsewhere
+    std::uint32_t other_input, other_output;  // at other ranks
   };
   const Row rows[] = {
       {Collective::all_reduce, 7, 7, 7, 7}, {Collective::reduce_scatter, 4, 1, 4, 1},
@@ -68,7 +68,7 @@ TEST(ChunkLengths, AreOwnPartsWhereARankHasOne) {
   const std::uint64_t counts[] = {3, 0, 5, 2};
   using Lengths = std::vector<std::uint64_t>;
   const ChunkLengths scatter = chunk_lengths(of(Collective::scatter, 3), counts);
-  EXPECT_EQ(scatter.input, (Lengths{3, 0, 5, 2}));  // also where the rank has no input
+  EXPECT_EQ(scatter.input, (Lengths{3, 0, 5, 2}));  // also if the rank has no input
   EXPECT_EQ(scatter.output, Lengths{2});
   EXPECT_EQ(scatter.slot(), 5u);
   const ChunkLengths gather = chunk_lengths(of(Collective::all_gather, 0), counts);
@@ -84,7 +84,7 @@ TEST(ChunkLengths, OfScratchAreThoseOfWhatItIsLike) {
   EXPECT_EQ(lengths.of({BufferName::input, 1, 3}), 7u);
   EXPECT_EQ(lengths.of({BufferName::output, 0, 1}), 9u);
   EXPECT_EQ(lengths.of({BufferName::scratch, 8, 2, BufferName::input, 2}), 7u);
-  EXPECT_EQ(lengths.of({BufferName::scratch, 1, 3, BufferName::input, 2}), 10u);  // around the end
+  EXPECT_EQ(lengths.of({BufferName::scratch, 1, 3, BufferName::input, 2}), 10u);  // a range that wraps around
   EXPECT_EQ(lengths.of({}), 0u);
 }
 

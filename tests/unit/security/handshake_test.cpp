@@ -1,4 +1,4 @@
-// Who may pass the handshake, and who may not.
+// The peers that the handshake accepts and refuses.
 #include "security/handshake.hpp"
 
 #include "fuzz/transport_fuzz.cpp"
@@ -19,7 +19,7 @@ Status deliver(Handshake& to, std::string bytes, std::size_t step = 1000) {
   return Status();
 }
 
-/// Carries everything to and fro until both are done or one fails.
+/// Moves bytes in both directions until both sides are done or one fails.
 Status converse(Handshake& a, Handshake& b, std::size_t step = 1000) {
   while (!a.done() || !b.done()) {
     if (Status status = deliver(b, a.take_output(), step); !status.ok()) return status;
@@ -97,7 +97,7 @@ TEST(Handshakes, BothSidesHearWhy) {
 
 TEST(Handshakes, AnotherVersionSaysSo) {
   auto acceptor = Handshake::accept({"job", "key", 0});
-  const std::string hello = "koloHEL9, shorter";  // and they may look quite different otherwise
+  const std::string hello = "koloHEL9, shorter";  // another version may differ in all later bytes
   const Status refused = acceptor.feed(std::as_bytes(std::span(hello)));
   EXPECT_NE(refused.message().find("version 9"), std::string::npos) << refused.message();
   const std::string refusal = acceptor.take_output();
@@ -128,7 +128,7 @@ TEST(Hmac, IsRfc4231s) {  // test case 2
 }
 
 TEST(Handshakes, EveryByteCounts) {
-  // Flips one bit of the whole conversation at a time: one of the two must notice.
+  // Flips one bit of the whole exchange at a time: at least one side must notice.
   for (std::size_t flipped = 0;; ++flipped) {
     auto dialer = Handshake::dial({"job", "key", 1}, 0);
     auto acceptor = Handshake::accept({"job", "key", 0});
@@ -165,7 +165,7 @@ TEST(Handshakes, NothingCanBeReplayedOrReflected) {
   ASSERT_TRUE(deliver(dialer, challenge).ok());
   const std::string proof = dialer.take_output();
 
-  auto later = Handshake::accept({"job", "key", 0});  // its nonce is another
+  auto later = Handshake::accept({"job", "key", 0});  // it has another nonce
   ASSERT_TRUE(deliver(later, hello).ok());
   EXPECT_FALSE(deliver(later, proof).ok());
 

@@ -20,9 +20,10 @@ TEST(Hmac, IsThatOfTheStandard) {
   EXPECT_TRUE(is_right());
 }
 
-// What was registered first runs last, after whatever OpenSSL would do at exit: as a store's thread does.
+// Exit handlers run in reverse order, so this one runs after OpenSSL's own. A store's thread may also compute
+// at that time.
 TEST(Hmac, CanBeComputedWhileTheProcessEnds) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");  // in a process that has not used OpenSSL yet
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // runs in a process that has not used OpenSSL yet
   const auto end = [] {
     std::atexit([] { std::_Exit(is_right() ? 0 : 1); });
     std::exit(is_right() ? 2 : 3);

@@ -1,4 +1,4 @@
-// TLS over buffers: both ways of keying it, who gets in, and bytes that were changed on their way.
+// TLS over buffers: both kinds of keys, accepted and refused peers, and bytes that are changed in transit.
 #include "security/tls.hpp"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 
 const std::string kSecret(32, 's');
 
-/// Moves everything that one side has to say to the other; false when there was nothing.
+/// Moves all bytes that one side has to send to the other side; false if there were none.
 bool carry(TlsStream& from, TlsStream& to) {
   std::string& bytes = from.output();
   const auto space = to.space();
@@ -30,7 +30,7 @@ bool carry(TlsStream& from, TlsStream& to) {
   return true;
 }
 
-/// Sets the connection up; the first error of either side.
+/// Sets up the connection; returns the first error of either side.
 Status meet(TlsStream& a, TlsStream& b) {
   for (int round = 0; round < 10 && !(a.ready() && b.ready()); ++round) {
     if (Status status = a.advance(); !status.ok()) return status;
@@ -112,7 +112,7 @@ TEST(Tls, WhatWasChangedOnTheWayIsAnError) {
   for (int again = 0; again < 2; ++again) EXPECT_EQ(acceptor.open(into).status().code(), Code::system);
 }
 
-/// Certificates made for one test, in a folder of its own.
+/// Certificates for one test, in a temporary folder.
 class Certificates {
  public:
   /// NAME.pem and NAME.key, signed by `issuer` (itself where it has the same name); the key behind a
@@ -189,7 +189,7 @@ TEST(Tls, CertificatesOfAnotherAuthorityAreRefused) {
   EXPECT_FALSE(dialer.ready() || acceptor.ready());
 }
 
-// Somebody with a good certificate in the middle, who passed on the handshake but does not know the key.
+// A man in the middle with a valid certificate, who forwards the handshake but does not know the key.
 TEST(Tls, ACertificateAloneIsNotEnough) {
   Certificates made;
   made.make("authority", "authority");

@@ -1,4 +1,4 @@
-// What measured bandwidths say of the hosts' own links.
+// Derives the hosts' own links from measured bandwidths.
 #include "selection/bandwidth.hpp"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 namespace kolo {
 namespace {
 
-/// Between hosts whose links carry so much each way.
+/// Bandwidths between hosts whose links have these bandwidths in each direction.
 BandwidthMatrix between(const std::vector<double>& links) {
   BandwidthMatrix matrix;
   for (const double from : links) {
@@ -32,7 +32,8 @@ TEST(SlowHosts, AreBelowTheWidestGap) {
 
 TEST(SlowHosts, AreNoneWhereLinksDifferByNoise) {
   EXPECT_TRUE(slow_hosts(between({10, 9, 10, 8.5})).empty());
-  EXPECT_TRUE(slow_hosts(between({10, 1})).empty());  // who is to know which of the two it is
+  EXPECT_TRUE(
+      slow_hosts(between({10, 1})).empty());  // with two hosts it is unknown which link is the slow one
   EXPECT_TRUE(slow_hosts({}).empty());
 }
 

@@ -1,4 +1,4 @@
-// Which algorithm a call gets: by wish, by table, by model.
+// The algorithm of a call: by request, by table, by model.
 #include "selection/chooser.hpp"
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ TEST(Chooser, PrefersWhatTheEnvironmentNamesWhereItFits) {
   const auto fits = chooser.choose(choice);
   ASSERT_TRUE(fits.ok());
   EXPECT_TRUE(fits.value().algorithm->rank_ordered);
-  choice.preferred = "dissemination";  // of barriers only
+  choice.preferred = "dissemination";  // an algorithm of barriers only
   EXPECT_TRUE(chooser.choose(choice).ok());
 }
 
@@ -70,7 +70,7 @@ TEST(Chooser, BelievesTheTableAtTheNearestSize) {
   EXPECT_EQ(pick(chooser, all_reduce_of(16'000)), "central");
   EXPECT_EQ(pick(chooser, all_reduce_of(100'000)), "ring");
   EXPECT_EQ(pick(chooser, all_reduce_of(8 << 20)), "ring");
-  // What was measured far from a size says nothing about it.
+  // Measurements at a distant size do not count.
   EXPECT_FALSE(chooser.ranking(all_reduce_of(8).spec, {}, 1 << 30)[0].measured);
   const auto ranking = chooser.ranking(all_reduce_of(8).spec, {}, 1024);
   ASSERT_GE(ranking.size(), 2u);
@@ -134,7 +134,7 @@ TEST(Chooser, FollowsTheModelWithoutATable) {
 }
 
 TEST(Chooser, KeepsLinksToFewFlowsAndTheLeastBytes) {
-  // 1 Gbit/s, as it is measured at the start.
+  // 1 Gbit/s, as measured when a communicator is created.
   const LinkCost ethernet{.latency = 20e-6, .overhead = 4e-6, .wire_per_byte = 8.7e-9};
   for (const std::vector<int>& hosts :
        {std::vector<int>{0, 0, 1, 1}, {0, 1, 1, 2, 2, 2}, {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3}}) {
@@ -178,7 +178,7 @@ TEST(Chooser, RunsRingsInTheOrderOfTheLinks) {
   EXPECT_EQ(pick(hosts, choice), "hierarchical:across=central");
 }
 
-/// So many hosts with a link of 120 MB/s, but that of `slow`.
+/// This number of hosts with links of 120 MB/s, except the link of `slow`.
 Situation with_a_slow_host(const std::vector<int>& hosts, std::size_t slow) {
   Situation situation{.size = static_cast<int>(hosts.size()), .hosts = hosts};
   const auto count = static_cast<std::size_t>(hosts.back()) + 1;
@@ -259,7 +259,8 @@ TEST(Chooser, OfWhatIsRoundedTakesOnlyWhatCompletesEveryChunkOnceAndNothingNativ
 }
 
 TEST(Chooser, TakesTheRegistrysFirstOfPredictionsThatHardlyDiffer) {
-  // Long data between hosts: all that send 2 (N-1) / N of it are predicted alike but for their few steps.
+  // Large data between hosts: all algorithms that send 2 (N-1) / N of it have the same predicted time, apart
+  // from their few steps.
   Situation situation{.size = 4, .hosts = {0, 1, 2, 3}, .links_between = "tcp"};
   situation.model.network.wire_per_byte = 8.4e-9;
   Chooser chooser(situation);
@@ -292,7 +293,7 @@ TEST(Situation, OfAPartHasThePartsLinksAndHosts) {
   EXPECT_EQ(part_of(whole, {1}).setting(), (Setting{"self", "1"}));
 }
 
-/// What the model says of an algorithm among so many ranks on each of these hosts.
+/// The model's time of an algorithm with this number of ranks on each of these hosts.
 double played(const Situation& situation, const std::string& name, std::uint64_t bytes) {
   const Configured configured = parse_algorithm(Collective::all_reduce, name).value_or_throw();
   const ScheduleSpec spec{Collective::all_reduce, 0, situation.size, 0, configured.arguments,
@@ -309,7 +310,7 @@ Situation hosts_of(int hosts, int ranks) {
   return situation;
 }
 
-// Where schedules are too long to be played, ranks of a host still share its link.
+// If schedules are too long to be simulated, ranks of a host still share its link.
 TEST(Chooser, KnowsThatRanksOfAHostShareItsLinkHoweverManyThereAre) {
   for (const auto& [hosts, ranks] : {std::pair{8, 16}, {9, 16}, {33, 4}}) {
     const Situation situation = hosts_of(hosts, ranks);
@@ -345,7 +346,7 @@ TEST(Chooser, RunsNativelyHoweverManyRanksShareMemory) {
   }
 }
 
-// It says how long the native one takes, which a reduction of the caller's own cannot run.
+// The table has the time of the shared-memory algorithm, which cannot run the caller's own reduction.
 TEST(Chooser, DoesNotTakeATimeThatWasMeasuredNativelyForOneOfMessages) {
   Situation situation{.size = 4};
   situation.links_inside = "shm";
@@ -357,7 +358,7 @@ TEST(Chooser, DoesNotTakeATimeThatWasMeasuredNativelyForOneOfMessages) {
   choice.demands.custom = true;
   EXPECT_EQ(pick_anew(situation, choice), "k_nomial");
   choice.demands.custom = false;
-  situation.shares_memory = false;  // no lane was left
+  situation.shares_memory = false;  // the communicator has no lane
   EXPECT_EQ(pick_anew(situation, choice), "k_nomial");
 }
 

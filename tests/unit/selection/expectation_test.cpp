@@ -1,4 +1,4 @@
-// What a call is expected to take: the table's word, the model's, and how they grow with the data.
+// The expected time of a call: from the table, from the model, and its growth with the data.
 #include <gtest/gtest.h>
 
 #include "selection/chooser.hpp"
@@ -33,7 +33,8 @@ TEST(Expectation, IsWhatTheTableSays) {
   situation.table.set_time(setting, Collective::all_reduce, 1 << 12, "ring", 4e-3);
   Chooser chooser(situation);
   const Expectation expected = chooser.expect(call_of(1 << 10, 4), kFloats).value();
-  EXPECT_EQ(expected.configured.name(), "ring:order=0-2-1-3");  // as it runs; the table has it as "ring"
+  EXPECT_EQ(expected.configured.name(),
+            "ring:order=0-2-1-3");  // the name of the algorithm that runs; the table has it as "ring"
   EXPECT_TRUE(expected.measured);
   EXPECT_DOUBLE_EQ(expected.seconds, 1e-3);
   EXPECT_DOUBLE_EQ(seconds_of(chooser, 1 << 11), 2e-3);
@@ -71,7 +72,7 @@ TEST(Expectation, IsThePredictionOfTheRankingAtPowersOfTwo) {
   }
 }
 
-// Ties between algorithms, within which any may be taken, are as wide as the model's noise.
+// Algorithms within a tie are interchangeable; a tie is as wide as the model's noise.
 TEST(Expectation, HardlyFallsWhereTheDataGrows) {
   const auto check = [](Situation situation, Collective collective) {
     const int size = situation.size;
@@ -123,7 +124,7 @@ TEST(Expectation, OfSmallSegmentsOverlapsMoreOfALongMessage) {
   EXPECT_LT(in_pieces, 0.8 * whole);
 }
 
-// Where ranks share cores, what others call latency is the change from one rank to another.
+// If ranks share cores, the latency is the context switch between ranks.
 TEST(Expectation, InSharedMemoryCountsWaitsWhereRanksShareCores) {
   Situation situation{.size = 4, .shares_memory = true};
   situation.model.cores = 2;

@@ -10,7 +10,7 @@
 namespace kolo {
 namespace {
 
-/// Only what a test sets costs anything.
+/// A cost model in which only the costs set by a test are not 0.
 CostModel free_of_charge(double cores = 64) {
   CostModel model;
   model.reduce_per_byte = model.copy_per_byte = 0;
@@ -61,7 +61,7 @@ TEST(Predict, MorePiecesLetResultsLeaveEarlier) {
   const std::vector<Schedule> schedules =
       all_ranks(parse_algorithm(Collective::all_reduce, "central").value(), 2);
   const std::vector<std::uint64_t> part{800};
-  // All comes in, and the last piece goes back.
+  // All data arrives, then the last piece is sent back.
   EXPECT_DOUBLE_EQ(predict(schedules, part, hosts, model), 800 + 800 / 8.0);
   EXPECT_DOUBLE_EQ(predict(schedules, part, hosts, model, {}, {.pieces = 100}), 800 + 800 / 80.0);
   EXPECT_DOUBLE_EQ(predict(schedules, part, hosts, model, {}, {.pieces = 100, .total_pieces = 12}),
@@ -84,13 +84,14 @@ TEST(Predict, ASlowHostsLinkIsSharedByAllItsFlows) {
   const auto time = [&](std::string_view text) {
     return time_of(text, 4, 4800, free_of_charge(), Collective::all_reduce, one_rank_a_host(4), bandwidth);
   };
-  // A ring is as fast as its slowest link; directly, it is the same bytes.
+  // A ring is as fast as its slowest link. `direct` sends the same bytes.
   EXPECT_NEAR(time("ring"), 1.5 * 4800, 1);
   EXPECT_NEAR(time("direct"), 1.5 * 4800, 0.2 * 4800);
-  // The slow one gets the last share's results after all its data has left; in pieces both go on at once.
+  // The slow host gets the last share's results after all its data is sent. In pieces, both directions
+  // overlap.
   EXPECT_NEAR(time("parameter_server:spared=3"), 4800 * (1 + 1.0 / 3), 0.1 * 4800);
   EXPECT_NEAR(time("parameter_server:spared=3:chunks=16"), 1.05 * 4800, 0.1 * 4800);
-  // Fast hosts do not wait for what goes to the slow one.
+  // Fast hosts do not wait for data to the slow host.
   EXPECT_GT(time("parameter_server:spared=2:chunks=16"), 1.5 * 4800);
 }
 
@@ -132,7 +133,7 @@ TEST(Predict, CoresThatNobodyNeedsChangeNothing) {
     return all;
   };
   EXPECT_EQ(times(8), times(65536));
-  // Nor do they cost anything to predict, as cores that are looked through for every event would.
+  // Predicting them is also fast: cores are not scanned for every event.
   const auto processor_time = [&](double cores) {
     model.cores = cores;
     const std::clock_t begin = std::clock();
@@ -147,7 +148,7 @@ TEST(Predict, NoCoreWaitsForABusyRank) {
   CostModel model = free_of_charge(2);
   model.memory.sender_per_byte = 1;
   model.memory.receiver_per_byte = 3;
-  // All ranks always have something to do, so that both cores always have: the whole work, halved.
+  // All ranks are always busy, so both cores are: the time is half of the total work.
   for (const int n : {4, 6, 8}) {
     EXPECT_NEAR(time_of("ring", n, 800, model), 2.0 * (n - 1) * 800 * 4 / 2, 800.0) << n;
     EXPECT_NEAR(time_of("direct", n, 800, model), 2.0 * (n - 1) * 800 * 4 / 2, 800.0) << n;
@@ -157,8 +158,8 @@ TEST(Predict, NoCoreWaitsForABusyRank) {
 TEST(Predict, WhoWaitedIsWoken) {
   CostModel model = free_of_charge();
   model.wake = 1;
-  // Each step of the ring waits for the one before; of its neighbours' messages the driver waits for the
-  // first.
+  // Each step of the ring waits for the step before. The central rank waits only for the first of its peers'
+  // messages.
   model.memory.latency = 10;
   EXPECT_DOUBLE_EQ(time_of("ring", 3, 0, model), 4 * 11);
   model.memory.overhead = 2;
@@ -169,7 +170,8 @@ TEST(Predict, LongMessagesCostTheirAgreement) {
   CostModel model = free_of_charge();
   model.memory.long_overhead = 1;
   EXPECT_DOUBLE_EQ(time_of("central", 2, 8192, model), 0);
-  EXPECT_DOUBLE_EQ(time_of("central", 2, 8200, model), 4);  // there and back, both sides each time
+  EXPECT_DOUBLE_EQ(time_of("central", 2, 8200, model),
+                   4);  // two messages, with the overhead on both sides of each
 }
 
 TEST(Predict, LongMessagesFlowInPieces) {
@@ -178,11 +180,11 @@ TEST(Predict, LongMessagesFlowInPieces) {
   const auto relay = [&] {
     return time_of("binomial", 4, 8000, model, Collective::broadcast, one_rank_a_host(4));
   };
-  // 0 to 2, then 2 to 3 and 0 to 1 at once.
+  // 0 to 2, then 2 to 3 and 0 to 1 concurrently.
   EXPECT_DOUBLE_EQ(relay(), 2 * 8000.0);
   model.segment_bytes = 1000;
-  EXPECT_LE(relay(), 2 * 8000.0 + 1000);  // the root's own link carries the data twice, however it is cut
-  // In a reduction the first pieces are on their way up while the last ones still come from below.
+  EXPECT_LE(relay(), 2 * 8000.0 + 1000);  // the root's own link carries the data twice in any case
+  // In a reduction the first pieces are sent up while the last pieces still arrive from below.
   model.segment_bytes = 1e12;
   const double whole = time_of("binomial", 8, 8000, model, Collective::reduce, one_rank_a_host(8));
   model.segment_bytes = 1000;
@@ -195,7 +197,8 @@ TEST(Predict, ReducingAndCopyingCostWhatTheModelSays) {
   EXPECT_DOUBLE_EQ(time_of("central", 3, 100, model), 200);
   model = free_of_charge();
   model.copy_per_byte = 1;
-  EXPECT_DOUBLE_EQ(time_of("direct", 2, 100, model, Collective::all_to_all), 50);  // its own part
+  EXPECT_DOUBLE_EQ(time_of("direct", 2, 100, model, Collective::all_to_all),
+                   50);  // each rank copies its own part
 }
 
 }  // namespace

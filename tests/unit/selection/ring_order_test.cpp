@@ -56,7 +56,8 @@ TEST(FastestRing, KnowsDirections) {
 }
 
 TEST(FastestRing, CrossesASlowBorderOnlyTwice) {
-  // Two switches, their hosts numbered in turns; what joins them is slow, and every ring must cross it.
+  // Two switches with alternately numbered hosts. The link between them is slow, and every ring must cross
+  // it.
   for (const std::size_t n : {6u, 10u, 14u, 24u}) {
     BandwidthMatrix matrix = all_equal(n);
     for (std::size_t i = 0; i < n; ++i) {
@@ -72,7 +73,7 @@ TEST(FastestRing, CrossesASlowBorderOnlyTwice) {
   }
 }
 
-/// The slowest link of the best ring, by trying all of them.
+/// The slowest link of the best ring, found by trying all rings.
 double best_by_trying(const BandwidthMatrix& matrix) {
   std::vector<int> order = natural(matrix.size());
   double best = 0;

@@ -1,4 +1,4 @@
-// Requests for metrics, honest and other.
+// Valid and hostile HTTP requests for metrics.
 #include "trace/http.hpp"
 
 #include <gtest/gtest.h>

@@ -45,7 +45,7 @@ TEST(Metrics, EachValueHasItsLabels) {
   EXPECT_TRUE(has_line(text, "kolo_peer_lost" + peer + "1")) << text;
 }
 
-/// Prometheus wants all samples of a metric together behind its TYPE, and no series twice.
+/// Prometheus requires all samples of a metric together after its TYPE line, and no duplicate series.
 TEST(Metrics, SamplesOfOneMetricStandTogether) {
   const RankMetrics both[] = {example(0), example(1)};
   std::istringstream lines(prometheus_text(both));

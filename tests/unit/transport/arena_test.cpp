@@ -1,4 +1,4 @@
-// SharedArena: blocks, their memory, and what happens when there is no more.
+// SharedArena: blocks, their memory, and failures to get more memory.
 #include "kolo/arena.hpp"
 
 #include <sys/mman.h>
@@ -177,7 +177,8 @@ TEST(SharedArena, ThousandsOfBlocksTakeFewDescriptors) {
   EXPECT_EQ(arena.usage().regions, 1u);
 }
 
-/// Runs `body` in a child process, so that limits and forks stay there; true when it returned true.
+/// Runs `body` in a child process, so that its limits and forks do not affect this one. Returns whether it
+/// returned true.
 template <typename Body>
 bool in_child(Body body) {
   const pid_t child = ::fork();
@@ -194,8 +195,8 @@ bool in_child(Body body) {
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-// The sanitizers need all addresses for themselves, and descriptors to look at memory.
-/// Whether allocating under the limit ends in a SystemError, and works again without the limit.
+// The sanitizers need all addresses, and descriptors to inspect memory.
+/// Whether an allocation under the limit throws a SystemError, and succeeds without the limit.
 bool fails_cleanly(int resource, rlim_t limit) {
   SharedArena arena;
   rlimit before{};
@@ -245,7 +246,7 @@ TEST(SharedArena, AForkedChildTakesNothingOfItsParents) {
   EXPECT_EQ(kept[999], std::byte{1});
 }
 
-/// How much of the mapping at `data` is in huge pages.
+/// Bytes of the mapping at `data` that are in huge pages.
 std::size_t huge_bytes(const void* data) {
   std::ifstream maps("/proc/self/smaps");
   bool inside = false;

@@ -1,4 +1,4 @@
-// The ring itself: wrapping, pieces, wake-ups, and a peer that writes nonsense into the shared part.
+// The byte ring: wrapping, pieces, wake-ups, and a peer that writes invalid values into the shared part.
 #include "transport/byte_ring.hpp"
 
 #include <cstring>
@@ -92,7 +92,7 @@ TEST(ByteRing, ReaderWhoTakesEverythingAlwaysWakesTheWriter) {
   ring.write(data);
   std::vector<std::byte> out(Ring::kCapacity);
   ring.read(std::span(out).first(Ring::kCapacity - 10));
-  ring.write(data);  // refills behind the reader's back
+  ring.write(data);  // refills while the reader is between two reads
   EXPECT_TRUE(ring.writer.wait_for_room());
   while (ring.read(std::span(out).first(777)) > 0) {
   }
@@ -115,7 +115,7 @@ TEST(ByteRing, PositionsThatCannotBeAreNotBelieved) {
     const auto data = pattern(Ring::kCapacity, 7);
     ring.write(std::span(data).first(100));
     ring.control->tail = nonsense;
-    ring.write(data);  // may fill what was known to be free
+    ring.write(data);  // may fill the room that was known to be free
     EXPECT_EQ(ring.write(data), 0u);
     EXPECT_TRUE(ring.writer.damaged());
   }

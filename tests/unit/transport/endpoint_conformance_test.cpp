@@ -1,4 +1,4 @@
-// What every transport's endpoints must do. A transport joins with one line at the end.
+// Tests that the endpoints of every transport must pass. A new transport is one line at the end.
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -133,7 +133,7 @@ TEST_P(Endpoints, AFullStreamPushesBackAndGoesOn) {
   CONNECT(group, 2);
   const auto data = pattern(64 << 20, 3);
   std::size_t sent = 0;
-  for (auto quiet = 0; quiet < 50 && sent < data.size();) {  // tcp moves bytes on for a while
+  for (auto quiet = 0; quiet < 50 && sent < data.size();) {  // tcp delivers bytes for a while
     const iovec part{const_cast<std::byte*>(data.data() + sent), data.size() - sent};
     const auto wrote = group.at(0, 1).write({&part, 1});
     ASSERT_TRUE(wrote.ok());
@@ -159,7 +159,7 @@ TEST_P(Endpoints, ArmDoesNotSleepOnWhatIsThere) {
   const std::uint32_t word = 7;
   ASSERT_TRUE(send_all(group.at(0, 1), std::as_bytes(std::span(&word, 1))).ok());
   Endpoint& reader = group.at(1, 0);
-  if (reader.arm(false)) {  // allowed to say so only if the descriptor then tells
+  if (reader.arm(false)) {  // arm() may return true only if the descriptor signals later bytes
     pollfd entry{reader.fd(), POLLIN, 0};
     EXPECT_EQ(::poll(&entry, 1, 10'000), 1);
   }
@@ -172,7 +172,7 @@ TEST_P(Endpoints, ArmDoesNotSleepOnWhatIsThere) {
   EXPECT_EQ(sleep_on(reader, false, milliseconds(30)).code(), Code::timeout) << "woken for nothing";
 }
 
-// Two ranks that sleep at every step: one lost wake-up and the test stands still.
+// Two ranks sleep at every step: a lost wake-up hangs the test.
 TEST_P(Endpoints, NoWakeUpIsLost) {
   CONNECT(group, 2);
   constexpr int kRounds = 4000;
@@ -200,7 +200,7 @@ TEST_P(Endpoints, NoWakeUpIsLost) {
   other.join();
 }
 
-// The same with both waiting for room and for bytes at once.
+// Both ranks sleep at every step and wait for room and bytes at the same time.
 TEST_P(Endpoints, NoWakeUpIsLostWhenFull) {
   CONNECT(group, 2);
   constexpr std::size_t kBytes = 24 << 20;
@@ -242,7 +242,7 @@ TEST_P(Endpoints, WhatIsExpectedDelaysNoMoreThanItsOwnBytes) {
     ASSERT_TRUE(sleep_on(reader, false).ok()) << "all of it is there";
     ASSERT_TRUE(receive_all(reader, in).ok());
     EXPECT_TRUE(in == data);
-    send(std::span(data).first(8));  // less than the last time, and not announced
+    send(std::span(data).first(8));  // fewer bytes than the last time, without expect()
     reader.expect(0);
     ASSERT_TRUE(sleep_on(reader, false).ok()) << "every byte counts";
     ASSERT_TRUE(receive_all(reader, std::span(in).first(8)).ok());
@@ -291,7 +291,7 @@ TEST_P(Endpoints, LastWordsAreHeard) {
   const auto words = pattern(2000, 6);
   const std::vector<std::byte> flood(8 << 20);
   const iovec part{const_cast<std::byte*>(flood.data()), flood.size()};
-  ASSERT_TRUE(group.at(0, 1).write({&part, 1}).ok());  // which rank 1 does not read
+  ASSERT_TRUE(group.at(0, 1).write({&part, 1}).ok());  // rank 1 does not read them
   ASSERT_TRUE(send_all(group.at(1, 0), words).ok());
   group.endpoints[1].clear();
   Endpoint& left = group.at(0, 1);
@@ -306,7 +306,7 @@ TEST_P(Endpoints, LastWordsAreHeard) {
 TEST_P(Endpoints, AClosedPeerWakesTheSleepers) {
   for (const bool writing : {false, true}) {
     CONNECT(group, 2);
-    group.at(0, 1).expect(1 << 20);  // whatever was to come
+    group.at(0, 1).expect(1 << 20);  // an announced message that does not come
     Status error;
     std::thread sleeper(
         [&] { error = writing ? error_of_write(group.at(0, 1)) : error_of_read(group.at(0, 1)); });
@@ -345,7 +345,7 @@ TEST_P(Endpoints, WhoDoesNotComeIsNamed) {
 TEST_P(Endpoints, NobodyWaitsForWhoIsGone) {
   const auto begin = Clock::now();
   const Group group = connect_group(GetParam(), 3, {.absent = {1}, .absent_are_gone = true});
-  EXPECT_LT(Clock::now() - begin, seconds(10));  // of 20
+  EXPECT_LT(Clock::now() - begin, seconds(10));  // far less than the timeout of 20 s
   for (const int rank : {0, 2}) {
     EXPECT_EQ(group.errors[rank].code(), Code::rendezvous);
     EXPECT_EQ(group.errors[rank].context().peer, 1);
@@ -388,7 +388,7 @@ TEST_P(Endpoints, OneRankNeedsNobody) {
   EXPECT_TRUE(connected->empty());
 }
 
-/// Reads what `range` names as a Link does.
+/// Reads the memory of `range` as a Link does.
 Status pull(Endpoint& endpoint, const RemoteRange& range, std::span<std::byte> into) {
   auto mapped = endpoint.map(range, into.size());
   if (!mapped.ok()) return mapped.status();

@@ -1,4 +1,4 @@
-// The faults that tests may inject into inproc links.
+// Fault injection into inproc links.
 #include "transport/inproc/faults.hpp"
 
 #include <atomic>
@@ -73,7 +73,7 @@ TEST_F(InprocFaults, AStalledRankMovesNothingUntilItGoesOn) {
   EXPECT_EQ(group_.at(0, 1).write({&part, 1}).value(), 0u);
   EXPECT_EQ(group_.at(1, 2).write({&part, 1}).value(), 0u);
   EXPECT_EQ(group_.at(0, 2).write({&part, 1}).value(), sizeof buffer) << "an unconcerned link stalls";
-  (void)group_.at(0, 1).drain();  // the doorbell of the change itself
+  (void)group_.at(0, 1).drain();  // the doorbell that the change of faults rang
   EXPECT_EQ(sleep_on(group_.at(0, 1), true, milliseconds(50)).code(), Code::timeout);
 
   std::atomic<bool> ended{false};
@@ -116,7 +116,7 @@ TEST_F(InprocFaults, RevocationWaitsForAPullThatIsGoingOn) {
   });
   std::this_thread::sleep_for(milliseconds(50));
   EXPECT_FALSE(revoked);
-  while (!group_.at(1, 0).revoked()) std::this_thread::yield();  // and is done here
+  while (!group_.at(1, 0).revoked()) std::this_thread::yield();  // rank 1 ends its read
   owner.join();
   EXPECT_EQ(group_.at(1, 0).map(*range, memory.size()).value(), nullptr) << "it may be freed by now";
 }

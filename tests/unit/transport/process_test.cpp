@@ -14,10 +14,10 @@
 namespace kolo::testing {
 namespace {
 
-/// Rank 0 is this process, rank 1 a child that runs `child` and exits with 0 when it returns true.
+/// Rank 0 is this process. Rank 1 is a child process that runs `child` and exits with 0 if it returns true.
 class Processes : public ::testing::TestWithParam<Variant> {
  protected:
-  // alarm(2) and not a watchdog thread: only processes with one thread should fork.
+  // alarm(2) instead of a watchdog thread, because only processes with one thread should fork.
   void SetUp() override { ::alarm(60); }
   void TearDown() override {
     if (child_ > 0) {

@@ -1,4 +1,4 @@
-// SharedMemory, and what becomes of it at the peers that have mapped it.
+// SharedMemory, and its mappings in peers.
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 constexpr Variant kShm{"shm", "shm", ""};
 
-/// How many mappings of kolo's shared memory this process has.
+/// Number of mappings of kolo's shared memory in this process.
 int mappings() {
   std::ifstream maps("/proc/self/maps");
   int count = 0;
@@ -110,8 +110,8 @@ TEST(Regions, ThousandsComeAndGoWithoutALeak) {
     if (i % 100 == 0) most = std::max(most, mappings());
   }
   EXPECT_LE(most - mapped_before, 10);
-  EXPECT_TRUE(group.at(0, 1).drain().ok());  // tells of the last
-  EXPECT_TRUE(group.at(1, 0).drain().ok());  // hears of it
+  EXPECT_TRUE(group.at(0, 1).drain().ok());  // sends the last notice
+  EXPECT_TRUE(group.at(1, 0).drain().ok());  // receives it
   EXPECT_EQ(mappings(), mapped_before);
   EXPECT_EQ(descriptors(), open_before);
 }
@@ -142,7 +142,8 @@ TEST(Regions, MoreThanTheMachineHasIsRefusedAtOnce) {
   EXPECT_LT(Clock::now() - before, seconds(5));
 }
 
-// Who looks for other memory, above it, may hold the last reference for a moment, and free it.
+// A thread that looks up another address may hold the last reference to a region for a moment, and so free
+// it.
 TEST(Regions, MayBeFreedWhileAnotherThreadLooks) {
   Watchdog watchdog(seconds(100));
   const SharedMemory highest(4096);
@@ -165,7 +166,7 @@ TEST(Regions, ManyAtOnceWithAPeerThatDoesNotListen) {
   ASSERT_TRUE(group.ok());
   std::vector<SharedMemory> memories;
   std::vector<RemoteRange> ranges;
-  for (int i = 0; i < 600; ++i) {  // more than a socket queues
+  for (int i = 0; i < 600; ++i) {  // more notices than a socket can queue
     memories.emplace_back(4096);
     memories.back().data()[0] = static_cast<std::byte>(i);
     const auto range = group.at(0, 1).expose(memories.back().data(), 4096);

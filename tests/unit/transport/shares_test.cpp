@@ -45,7 +45,7 @@ TEST(Shares, AmongThreads) {
         if (shares.finish_one(place, kShares)) ++last[place];
       }
       while (!shares.is_finished(place, kShares)) std::this_thread::yield();
-      // What the others wrote is seen.
+      // The writes of the other threads are visible.
       for (const int times : done[place]) EXPECT_EQ(times, 1);
     }
   };

@@ -1,4 +1,5 @@
-// Strangers at the listening sockets: silent ones, talkative ones, many of them. The ranks must not notice.
+// Unauthenticated connections to the listening sockets: silent ones, ones that send data, many of them. They
+// must not disturb the ranks.
 #include <netinet/in.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -22,7 +23,7 @@ namespace {
 
 class Strangers : public ::testing::TestWithParam<Variant> {
  protected:
-  /// A socket to the transport's listener, as anybody could open one.
+  /// A connection to the transport's listener, without the key.
   static UniqueFd visit(const std::string& address) {
     if (GetParam().transport == "tcp") {
       const auto at = tcp::Address::parse(address)->at.at(0);
@@ -42,8 +43,8 @@ class Strangers : public ::testing::TestWithParam<Variant> {
   static void say(const UniqueFd& fd, const std::string& words) {
     ::send(fd.get(), words.data(), words.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
-  /// Connects ranks 0 and 1 of `job` through the given transports, rank 0 so much later; the time that it
-  /// took.
+  /// Connects ranks 0 and 1 of `job` through the given transports, rank 0 after a delay. Returns the time
+  /// that it took.
   static milliseconds connect(Transport& zero, Transport& one, milliseconds later = milliseconds(0)) {
     const auto start = Clock::now();
     std::thread other([&] {
@@ -74,7 +75,7 @@ TEST_P(Strangers, SilentAndTalkativeOnesHoldNobodyUp) {
     if (i % 4 == 0) words = "GET / HTTP/1.1\r\n\r\n";
     if (i % 4 == 1)
       words = Handshake::dial({"job", "guessed", 1, Encryption::none, kWireVersion}, 0)
-                  .take_output();  // a fair beginning
+                  .take_output();  // a valid start of a handshake
     say(visitors[i], words);
   }
   for (int i = 50; i < 60; ++i) visitors[i].reset();
@@ -116,7 +117,7 @@ TEST(TcpStrangers, OfAnotherUserAreNoRanksWithoutAKey) {
   const TransportPeer to_zero{0, (*zero)->address()}, to_one{1, (*one)->address()};
   const auto dialer = (*zero)->dialer(0, {&to_one, 1});
   const pid_t outsider = ::fork();
-  if (outsider == 0) {  // it dials and listens in the name of rank 1, who has not come yet
+  if (outsider == 0) {  // it dials and listens as rank 1, which has not come yet
     ::alarm(30);
     if (::setuid(kOtherUser) == 0) {
       const auto connected = (*one)->connect(1, {&to_zero, 1}, Deadline::after(seconds(1)));
@@ -142,7 +143,7 @@ TEST(TcpStrangers, OfAnotherUserAreNoRanksWithoutAKey) {
   EXPECT_EQ(connected, 2u) << dialer->known(1) << "; " << other->known(0);
 }
 
-// The child has a copy of the stranger's socket, which stays open when ours is closed.
+// The child has a copy of the unauthenticated socket, which stays open after this process has closed its own.
 TEST(TcpStrangers, AForkThatLivesOnKeepsNobodyAwake) {
   auto zero = make_transport({"tcp", "tcp", ""}, "job", "key");
   ASSERT_TRUE(zero.ok());
@@ -170,7 +171,7 @@ TEST(TcpStrangers, AForkThatLivesOnKeepsNobodyAwake) {
   ::waitpid(child, nullptr, 0);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which need descriptors of their own
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need descriptors of their own
 TEST_P(Strangers, MoreThanThereAreDescriptorsArePushedOut) {
   auto zero = make_transport(GetParam(), "job", "key"), one = make_transport(GetParam(), "job", "key");
   ASSERT_TRUE(zero.ok() && one.ok());
@@ -182,7 +183,7 @@ TEST_P(Strangers, MoreThanThereAreDescriptorsArePushedOut) {
   ::close(next);
   const rlimit low{static_cast<rlim_t>(next) + 30, usual.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
-  // Elsewhere rank 1 has descriptors of its own; here it takes them before rank 0's visitors do.
+  // Both ranks share this process's descriptors, so rank 1 takes its own before the connections to rank 0 do.
   EXPECT_LT(connect(**zero, **one, milliseconds(200)), seconds(5));
   ::setrlimit(RLIMIT_NOFILE, &usual);
 }
@@ -208,7 +209,7 @@ TEST_P(Strangers, ThoseWhoComeInARanksNameAreNotBelieved) {
   impostor.join();
 }
 
-// Whatever it knows and however it names itself: the system says who it is.
+// The kernel reports the user of a Unix socket, so the key and a false address do not help.
 TEST(ShmStrangers, AnotherUserIsNotAdmittedWithTheRightKey) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
   constexpr uid_t kNobody = 65534;
@@ -233,7 +234,7 @@ TEST(ShmStrangers, AnotherUserIsNotAdmittedWithTheRightKey) {
   ASSERT_EQ(::read(calls[0], &word, 1), 1);
   auto one = make_transport(shm, "job", "key");
   ASSERT_TRUE(one.ok());
-  // The rank itself does not come.
+  // The real rank 1 does not connect.
   const TransportPeer peer{1, (*one)->address()};
   EXPECT_FALSE((*zero)->connect(0, {&peer, 1}, Deadline::after(milliseconds(500))).ok());
   int status = 0;
@@ -243,7 +244,7 @@ TEST(ShmStrangers, AnotherUserIsNotAdmittedWithTheRightKey) {
   ::close(calls[1]);
 }
 
-// Whoever is dialled or dials: one that has ended is not waited for until the deadline.
+// A rank that has ended is not waited for until the deadline, whether it dials or is dialled.
 TEST_P(Strangers, WhoHasEndedBeforeItWasConnectedIsNamedSoon) {
   for (const int ended : {0, 1}) {
     auto alive = make_transport(GetParam(), "job", "key"), dead = make_transport(GetParam(), "job", "key");

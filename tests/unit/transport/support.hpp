@@ -1,4 +1,4 @@
-// What the transport tests share: groups of ranks as threads, and blocking sends and receives.
+// Shared by the transport tests: groups of ranks as threads, and blocking sends and receives.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ using std::chrono::seconds;
 
 using test::Watchdog;
 
-/// A way of connecting that the suite is run with.
+/// A transport and its settings, with which the tests run.
 struct Variant {
   const char* name;
   std::string_view transport;
@@ -52,7 +52,7 @@ inline std::string new_job() {
   return "job-" + std::to_string(::getpid()) + "-" + std::to_string(++number);
 }
 
-/// Ranks of this process, connected each with each.
+/// Ranks of this process, each connected with every other.
 struct Group {
   using Endpoints = std::vector<std::unique_ptr<Endpoint>>;
 
@@ -70,10 +70,10 @@ struct Group {
 
 struct GroupOptions {
   std::string job = new_job();
-  std::vector<std::string> keys = {};  ///< per rank; empty: the same for all
-  std::vector<int> absent = {};        ///< ranks that listen but do not come
-  bool absent_are_gone = false;        ///< and the others are told, after 50 ms
-  int late = -1;                       ///< a rank that comes 300 ms after the others
+  std::vector<std::string> keys = {};  ///< key of each rank; empty: the same key for all
+  std::vector<int> absent = {};        ///< ranks that listen but do not connect
+  bool absent_are_gone = false;        ///< after 50 ms, all other ranks learn that these have ended
+  int late = -1;                       ///< a rank that connects 300 ms after the others
   milliseconds timeout = seconds(20);
 };
 
@@ -101,7 +101,7 @@ inline Group connect_group(const Variant& variant, int size, const GroupOptions&
     threads.emplace_back([&, rank] {
       if (rank == options.late) std::this_thread::sleep_for(milliseconds(300));
       std::vector<TransportPeer> peers;
-      for (int peer = size - 1; peer >= 0; --peer) {  // an order of its own, to see that it is kept
+      for (int peer = size - 1; peer >= 0; --peer) {  // descending, to test that the order is kept
         if (peer != rank) peers.push_back({peer, group.transports[peer]->address()});
       }
       auto connected =
@@ -120,7 +120,7 @@ inline Group connect_group(const Variant& variant, int size, const GroupOptions&
   return group;
 }
 
-/// Sleeps as the engine does; Code::timeout when nothing woke it.
+/// Sleeps as the engine does; Code::timeout without a wake-up.
 inline Status sleep_on(Endpoint& endpoint, bool for_room, milliseconds limit = seconds(20)) {
   Status status;
   if (endpoint.arm(for_room)) {
@@ -187,7 +187,7 @@ inline Status error_of_write(Endpoint& endpoint, milliseconds limit = seconds(10
   return Status();
 }
 
-/// Bytes that depend on their position, so that a shift or a loss shows.
+/// Bytes that depend on their position, so that a shift or a loss is detected.
 inline std::vector<std::byte> pattern(std::size_t bytes, std::uint32_t seed) {
   std::vector<std::uint64_t> words(bytes / 8 + 1);
   std::mt19937_64 random(seed);

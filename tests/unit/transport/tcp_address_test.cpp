@@ -1,4 +1,4 @@
-// tcp addresses: what is understood, and who may dial whom where.
+// tcp addresses: parsing, and the addresses that ranks dial.
 #include "transport/tcp/address.hpp"
 
 #include "unit/transport/support.hpp"

@@ -1,4 +1,4 @@
-// Which addresses a rank listens at: as told, or the one interface that leads to the others.
+// The addresses at which a rank listens: as configured, or those of the interface that leads to its peers.
 #include "transport/tcp/place.hpp"
 
 #include "unit/transport/support.hpp"
