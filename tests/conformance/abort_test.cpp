@@ -1,4 +1,5 @@
-// Communicator::abort(): every rank learns who gave up and why, at once, and all can go on together.
+// Communicator::abort(): every rank learns at once which rank gave up and why, and all ranks can continue
+// together.
 #include <thread>
 
 #include "conformance/transports.hpp"
@@ -17,7 +18,8 @@ class AbortOver : public ::testing::TestWithParam<const char*> {
   }
 };
 
-/// Throws unless `call` soon ends with an AbortedError that says all of `said`; returns whom it blames.
+/// Throws unless `call` soon fails with an AbortedError whose text contains all of `said`; returns the rank
+/// that it blames.
 int require_aborted(const std::vector<std::string>& said, const std::function<void()>& call) {
   const auto begin = std::chrono::steady_clock::now();
   try {
@@ -38,8 +40,8 @@ void require_sum(Communicator& c, std::size_t count) {
   for (const std::int64_t value : data) require(value == n * (n + 1) / 2, "a wrong sum after the abort");
 }
 
-/// Sums without an end. Rank `giving_up` runs `give_up` after the first sum: no rank is still in create() or
-/// shrink() then.
+/// Sums without an end. Rank `giving_up` runs `give_up` after the first sum, when no rank is still in
+/// create() or shrink().
 void sum(Communicator& c, std::size_t count, int giving_up, const std::function<void()>& give_up) {
   std::vector<float> data(count);
   c.all_reduce(data);

@@ -1,4 +1,4 @@
-// Receives from whichever rank sends first, and waits for whichever operation ends first.
+// recv_any(), which matches the first sender, and wait_any(), which returns the first operation that ends.
 #include <atomic>
 #include <numeric>
 
@@ -12,7 +12,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-/// `count` numbers that tell who sent them, as which message.
+/// `count` numbers that identify the sender and the message.
 std::vector<int> message(std::size_t count, int sender, int number) {
   std::vector<int> values(count, sender * 1000 + number);
   std::iota(values.begin(), values.end(), sender * 1000 + number);
@@ -43,7 +43,7 @@ TEST_P(AnySourceOver, EveryMessageComesOnceInTheOrderOfItsSender) {
                 "a message came wrong, or out of its order");
       }
     }
-    // Messages without elements tell nothing but their source.
+    // Messages without elements carry only their source.
     if (c.rank() > 0) {
       c.send(std::vector<int>(), 0, 6);
     } else {
@@ -56,7 +56,7 @@ TEST_P(AnySourceOver, EveryMessageComesOnceInTheOrderOfItsSender) {
   });
 }
 
-// A short message goes ahead of a long one on some links.
+// On some links a short message overtakes a long one.
 TEST_P(AnySourceOver, AShortMessageDoesNotOvertakeALongOne) {
   expect_ranks({.size = 2, .transport = GetParam()}, [](Communicator& c) {
     for (int round = 0; round < 20; ++round) {
@@ -130,7 +130,7 @@ TEST_P(AnySourceOver, GoesTogetherWithReceivesThatNameTheirRank) {
       require(from_two.source() == 2 && named == message(10, 2, 0), "a named receive got another's message");
       const int source = from_any.source();
       require(any == message(10, source, source == 2 ? 1 : 0), "a receive from any rank got a taken message");
-      // What is left is received by name: nothing was skipped.
+      // Named receives get the remaining messages, so none was skipped.
       c.recv(any, 1, 0 + (source == 1 ? 1 : 0));
       require(any == message(10, 1, source == 1 ? 7 : 0), "the numbers of messages went wrong");
       if (source == 1) {
@@ -260,7 +260,7 @@ TEST_P(AnySourceOver, WrongArgumentsAreRefused) {
 
 class WaitAnyOver : public ::testing::TestWithParam<const char*> {};
 
-// A server has a communicator for each of its workers, and waits for whichever calls first.
+// A server has a communicator for each of its workers, and waits for the first worker that calls.
 TEST_P(WaitAnyOver, OperationsOfSeveralCommunicators) {
   std::vector<std::shared_ptr<Store>> stores{make_memory_store(), make_memory_store(), make_memory_store()};
   constexpr int kMessages = 30;
@@ -302,7 +302,7 @@ TEST_P(WaitAnyOver, OperationsOfSeveralCommunicators) {
   });
 }
 
-// The one that fails is the one that is done; the others go on.
+// The failed operation is the one that ends; the other operation continues.
 TEST_P(WaitAnyOver, ADeadPeerEndsOnlyItsOwn) {
   std::vector<std::shared_ptr<Store>> stores{make_memory_store(), make_memory_store()};
   in_threads(3, [&](int place) {

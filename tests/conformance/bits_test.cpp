@@ -117,7 +117,7 @@ TEST_P(BitsOver, DoNotDependOnWhatTheProgramDoesWithDenormalNumbers) {
       std::vector<float> sum(kCount, std::bit_cast<float>(std::uint32_t{700'000}));
       const Work work =
           communicator.all_reduce_async(Buffer(sum), ReduceOp::sum, {.algorithm = variant.name()});
-      // One of them moves it on by itself, the others leave that to kolo's own thread.
+      // Rank 0 makes progress by waiting; the other ranks leave it to the progress thread.
       while (communicator.rank() > 0 && !work.done()) std::this_thread::yield();
       work.wait();
       const std::vector<std::uint32_t> bits = bits_of(sum);

@@ -9,7 +9,7 @@ namespace kolo::test {
 namespace {
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-// Instrumented code takes twenty times as long and sees what it sees in fewer cases.
+// Instrumented code is twenty times slower, and fewer cases are enough for it.
 constexpr int kSizes[] = {1, 2, 3, 4};
 constexpr std::uint64_t kCounts[] = {0, 1, 7, 5003};
 constexpr std::uint64_t kLong[] = {600'001};
@@ -84,7 +84,7 @@ TEST_P(CollectivesOver, LongMessages) {
   });
 }
 
-// Memory that kolo gave out must give the same results as plain memory, also mixed between ranks.
+// Shared buffers must give the same results as private ones, also if ranks use different kinds.
 TEST_P(CollectivesOver, SharedMemory) {
   expect_ranks({.size = 4, .transport = GetParam()}, [](Communicator& communicator) {
     constexpr std::uint64_t kCount = 300'007;

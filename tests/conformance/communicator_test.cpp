@@ -1,4 +1,4 @@
-// What holds between operations: many in flight, subgroups, messages, counters, the same bits everywhere.
+// Properties across operations: many in flight, subgroups, messages, counters, the same bits on all ranks.
 #include <array>
 #include <bit>
 #include <cstring>
@@ -26,7 +26,7 @@ TEST_P(CommunicatorOver, ManyOperationsInFlight) {
     }
     std::vector<Work> works;
     for (auto& array : data) works.push_back(communicator.all_reduce_async(array.buffer()));
-    // Waited for in another order than they were started in.
+    // The operations are waited for in another order than they are started.
     for (int k = kOperations - 1; k >= 0; --k) works[static_cast<std::size_t>(k)].wait();
     for (int k = 0; k < kOperations; ++k) {
       data[static_cast<std::size_t>(k)].expect("all_reduce in flight", [&](auto i) {
@@ -115,7 +115,7 @@ TEST_P(CommunicatorOver, SendAndRecv) {
       std::vector<int> out(count);
       std::vector<int> in(count, -1);
       for (std::size_t i = 0; i < count; ++i) out[i] = rank * 1000 + static_cast<int>(i % 997);
-      // Everybody receives first: no order of calls may deadlock.
+      // All ranks receive first: no order of calls may deadlock.
       const Work receive = communicator.recv_async(in, previous, 5);
       communicator.send(out, next, 5);
       receive.wait();
@@ -140,7 +140,7 @@ TEST_P(CommunicatorOver, SendAndRecv) {
         }
       }
     }
-    // To oneself.
+    // A message of a rank to itself.
     std::vector<int> mine(50'000, rank);
     std::vector<int> back(50'000);
     const Work to_me = communicator.send_async(mine, rank, 9);
@@ -165,7 +165,7 @@ TEST_P(CommunicatorOver, RingSendsExactlyTheBandwidthOptimalBytes) {
         communicator.all_reduce(total);
         require(total[0] == 2 * (ranks - 1) * count * sizeof(float),
                 "the ranks together sent " + std::to_string(total[0]));
-        // A rank keeps back one chunk in each half; chunks differ by at most one element.
+        // A rank does not send one chunk in each half; chunks differ by at most one element.
         const std::uint64_t smallest = count / ranks * sizeof(float);
         const std::uint64_t largest = (count + ranks - 1) / ranks * sizeof(float);
         const std::uint64_t both_halves = 2 * count * sizeof(float);
@@ -257,7 +257,7 @@ TEST_P(CommunicatorOver, CustomReductionsKeepRankOrder) {
   });
 }
 
-// What kolo learned while the ranks met must count from the first call on.
+// The topology found in create() must be used from the first call on.
 TEST_P(CommunicatorOver, NothingChosenBeforeTheRanksKnewEachOtherStays) {
   expect_ranks({.size = 3, .transport = GetParam()}, [&](Communicator& communicator) {
     const Situation& situation = situation_of(communicator);
@@ -300,7 +300,7 @@ TEST_P(CommunicatorOver, TwoCommunicatorsSideBySide) {
   });
 }
 
-// They have the same number, in opposite directions and between different pairs.
+// The messages have equal numbers, in opposite directions and between different pairs.
 TEST_P(CommunicatorOver, MessagesOfDifferentLengthsCrossEachOther) {
   expect_ranks({.size = 3, .transport = GetParam()}, [](Communicator& c) {
     for (int round = 0; round < 20; ++round) {

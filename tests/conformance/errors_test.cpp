@@ -1,4 +1,4 @@
-// What goes wrong: arguments that cannot be right, ranks that disagree, ranks that stall or are lost.
+// Errors: wrong arguments, ranks that disagree, ranks that stall or are lost.
 #include <atomic>
 
 #include "conformance/transports.hpp"
@@ -58,7 +58,7 @@ TEST_P(ErrorsOver, WrongArgumentsAreRefusedBeforeAnyByteMoves) {
     if (c.counters().messages_sent != before.messages_sent || c.counters().operations != before.operations) {
       throw std::runtime_error("a refused call moved something");
     }
-    c.all_reduce(four);  // and the communicator is as good as new
+    c.all_reduce(four);  // the communicator still works
     if (four[0] != 2.0f) throw std::runtime_error("wrong sum after refused calls");
   });
 }
@@ -108,7 +108,7 @@ TEST_P(ErrorsOver, RanksThatDisagreeAllLearnWhoAskedForWhat) {
                       c.all_reduce(data(c, 10), ReduceOp::sum, {.algorithm = odd(c) ? "central" : "ring"});
                     },
                     {"rank 1", "central", "ring"});
-    // What one rank sends another, by whole segments: then no segment differs from the one it meets.
+    // Amounts that differ by whole segments, so that each segment matches its receive.
     for (const bool is_more : {false, true}) {
       expect_mismatch(GetParam(), size,
                       [&](Communicator& c) {
@@ -133,7 +133,7 @@ TEST_P(ErrorsOver, RanksThatDisagreeAllLearnWhoAskedForWhat) {
   }
 }
 
-// A message is short, or long; its receive is there before it, or comes later.
+// The message is short or long; its receive is posted before it arrives, or later.
 TEST_P(ErrorsOver, MessagesThatDoNotFitTheirReceiveAreNamedAsTheirCallersWroteThem) {
   for (const int count : {4, 100'000}) {
     for (const int late : {0, 1}) {
@@ -175,7 +175,7 @@ TEST_P(ErrorsOver, AMessageInVainIsNamedAsItsCallerWroteIt) {
   EXPECT_NE(error.find("it has sent one with tag 7"), std::string::npos) << error;
 }
 
-// Data is short, or of several segments; the call is refused in the reduction of one rank.
+// Data of one or several segments; the call is refused inside the reduction of one rank.
 TEST_P(ErrorsOver, AReductionThatCallsKoloEndsItsCallOnAllRanks) {
   const std::vector<std::pair<std::string, std::function<void(Communicator&)>>> calls = {
       {"barrier", [](Communicator& c) { c.barrier(); }},
@@ -187,7 +187,7 @@ TEST_P(ErrorsOver, AReductionThatCallsKoloEndsItsCallOnAllRanks) {
   for (const auto& [name, call] : calls) {
     for (const std::size_t count : {2, 300'000}) {
       const auto begin = std::chrono::steady_clock::now();
-      // The first rank that reduces anything: in shared memory a slow one may find all of it done.
+      // The first rank that reduces. In shared memory a slow rank may have no slice left to reduce.
       std::atomic<int> odd = -1;
       const Outcome outcome = run_ranks({.size = 3, .transport = GetParam()}, [&](Communicator& c) {
         const auto combine = [&](void*, const void*, const void*, std::uint64_t, DType) {
@@ -198,7 +198,7 @@ TEST_P(ErrorsOver, AReductionThatCallsKoloEndsItsCallOnAllRanks) {
         std::vector<float> data(count);
         try {
           c.all_reduce(data, Reduction::custom({.name = "mine", .combine = combine, .commutative = true}));
-          c.barrier();  // a rank may have had its sum before
+          c.barrier();  // a rank may have got its sum before
         } catch (const InvalidArgument&) {
           throw;
         } catch (const Error& error) {
@@ -214,7 +214,7 @@ TEST_P(ErrorsOver, AReductionThatCallsKoloEndsItsCallOnAllRanks) {
   }
 }
 
-// Also where it waits for what it has started before.
+// Also if the rank waits for an operation that it started before.
 TEST_P(ErrorsOver, AReductionThatWaitsIsRefused) {
   const Outcome outcome = run_ranks({.size = 2, .transport = GetParam()}, [&](Communicator& c) {
     std::vector<float> received(1);
@@ -284,7 +284,7 @@ TEST_P(ErrorsOver, ARankThatNeverCallsIsNamedAtTheDeadline) {
   }
 }
 
-// Rank 2 waits for rank 0, and has done so for longer, but rank 0 waits for rank 1.
+// Rank 2 has waited longer, for rank 0, but rank 0 waits for rank 1.
 TEST_P(ErrorsOver, WhoIsHeldUpIsNotBlamed) {
   std::atomic<bool> over{false};
   const Outcome outcome = run_ranks({.size = 3, .transport = GetParam(), .timeout = std::chrono::seconds(2)},
@@ -322,7 +322,7 @@ TEST_P(ErrorsOver, ARankThatLeavesIsNamed) {
   }
 }
 
-// Also by a receiver that takes its time, and is posted when the connection has ended.
+// Also if the receiver is slow and posts its receive after the connection has ended.
 TEST_P(ErrorsOver, WhatARankSentBeforeItLeftIsReceived) {
   const Outcome outcome = run_ranks({.size = 2, .transport = GetParam()}, [&](Communicator& c) {
     constexpr int kMessages = 12;
@@ -346,7 +346,7 @@ TEST_P(ErrorsOver, WhatARankSentBeforeItLeftIsReceived) {
   for (const std::string& error : outcome.errors) EXPECT_EQ(error, "");
 }
 
-// Who waits long asks all where they are, also those that it has no link to yet.
+// A rank that waits long sends pings to all ranks, also to those without a connection yet.
 TEST_P(ErrorsOver, WhoHasDoneItsPartMayBeGoneWhenOthersAskForIt) {
   const Outcome outcome = run_ranks({.size = 8, .transport = GetParam(), .timeout = std::chrono::seconds(4)},
                                     [&](Communicator& c) {

@@ -1,5 +1,5 @@
-// Communicator::estimate(): the same on all ranks, of the algorithm that the call then runs and the bytes
-// that it sends.
+// Communicator::estimate(): equal on all ranks, with the algorithm that the call then runs and the bytes that
+// it sends.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -33,7 +33,7 @@ Work call(Communicator& c, std::string_view collective, std::vector<float>& whol
   return c.barrier_async(options);
 }
 
-/// All ranks must have the same.
+/// The value must be equal on all ranks.
 void require_alike(Communicator& c, const Estimate& estimate, const std::string& what) {
   const double seconds = estimate.time.count();
   std::uint64_t mine[4] = {0, estimate.bytes_sent, std::hash<std::string>{}(estimate.algorithm),
@@ -45,7 +45,7 @@ void require_alike(Communicator& c, const Estimate& estimate, const std::string&
     require(all[i] == mine[i % 4], what + ": another estimate at rank " + std::to_string(i / 4));
 }
 
-/// The estimate of a call, held against the call.
+/// Compares the estimate of a call with the call.
 Estimate check_call(Communicator& c, std::string_view collective, std::uint64_t count,
                     const CallOptions& options = {}) {
   const std::uint64_t bytes = count * sizeof(float);
@@ -117,8 +117,7 @@ TEST_P(EstimateOver, GrowsWithTheDataUpToHugeSizes) {
         before = std::max(before, seconds);
         if (power % 10 == 0) require_alike(c, estimate, collective);
       }
-      // How much depends on what was measured, which on a busy machine may be a link that takes no time a
-      // byte.
+      // The factor depends on the measurement; on a busy machine the measured time of a byte may be 0.
       require(before > 0, std::string(collective) + ": two exabytes in no time");
     }
   });
@@ -136,7 +135,7 @@ TEST_P(EstimateOver, ChangesWithTheGroup) {
   });
 }
 
-// No rank waits for another one: all but one never ask.
+// estimate() waits for no other rank: only one rank calls it.
 TEST_P(EstimateOver, NeedsNoOtherRankAndServesManyThreads) {
   expect_ranks({.size = 3, .transport = GetParam()}, [](Communicator& c) {
     if (c.rank() == 1) {

@@ -1,4 +1,4 @@
-// Links that are slow, stall or break, as the inproc transport can be told to be.
+// Links that are slow, stall or break, by fault injection of the inproc transport.
 #include "transport/inproc/faults.hpp"
 
 #include <atomic>
@@ -98,7 +98,8 @@ TEST(Faults, ALostRankIsNamed) {
   EXPECT_FALSE(outcome.errors[1].empty());
 }
 
-// What failed must not touch the user's memory any more, nor let a peer read what was written there since.
+// A failed operation must not access the caller's memory any more, and must not let a peer read later
+// contents.
 TEST(Faults, MemoryIsTheCallersAgainAfterAFailure) {
   for (int round = 0; round < 10; ++round) {
     const auto store = make_memory_store();

@@ -1,5 +1,5 @@
-// A peer that has the job's key and proves it, and then says what no rank says: its link ends, and the rank
-// at the other end lives to tell.
+// A peer that authenticates with the job's key and then breaks the protocol: its link fails, and the rank at
+// the other end reports an error.
 #include <gtest/gtest.h>
 #include <sys/uio.h>
 
@@ -20,7 +20,7 @@ namespace {
 using namespace std::chrono_literals;
 using Bytes = std::vector<std::byte>;
 
-/// Rank 1 of two, as far as the link to rank 0.
+/// Rank 1 of two, up to the connection to rank 0.
 class Impostor {
  public:
   Impostor(Store& store, const std::string& transport) : roll_call_(store, 1, 2, 20s) {
@@ -42,14 +42,14 @@ class Impostor {
       link_ = std::move(own.connect(1, {&zero, 1}, deadline).value_or_throw().front());
     }
     if (link_ == nullptr) throw std::runtime_error("not connected");
-    store.set("told/1", "");  // or rank 0 would stay for a while after its failure
+    store.set("told/1", "");  // otherwise rank 0 waits for a while after its failure
   }
 
   void say(const Bytes& bytes) {
     iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
     for (const auto deadline = Deadline::after(5s); part.iov_len > 0 && !deadline.passed();) {
       const auto wrote = link_->write({&part, 1});
-      if (!wrote.ok()) break;  // rank 0 has heard enough
+      if (!wrote.ok()) break;  // rank 0 has closed the link
       part.iov_base = static_cast<std::byte*>(part.iov_base) + *wrote;
       part.iov_len -= *wrote;
     }
@@ -67,7 +67,7 @@ void append(Bytes& bytes, const T& value) {
   bytes.insert(bytes.end(), raw.begin(), raw.end());
 }
 
-/// The message of the first barrier, but for what `change` makes of it.
+/// The message of the first barrier, modified by `change`.
 template <typename Change>
 Bytes frame(Change change) {
   FrameHeader header;
@@ -79,7 +79,7 @@ Bytes frame(Change change) {
   return bytes;
 }
 
-/// Frames whose every field is random, or as it should be.
+/// Frames in which each field is random or valid.
 Bytes random_frames(unsigned seed) {
   std::mt19937_64 random(seed);
   Bytes bytes;
@@ -105,7 +105,7 @@ Bytes random_frames(unsigned seed) {
   return bytes;
 }
 
-/// What rank 0 throws when its peer says this and leaves.
+/// The error of rank 0 if its peer sends these bytes and closes.
 std::string heard(const std::string& transport, const Bytes& said) {
   const Watchdog watchdog(60s);
   const auto store = make_memory_store();

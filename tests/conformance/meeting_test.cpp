@@ -1,4 +1,4 @@
-// What ranks learn of each other through the store, and what when some do not come.
+// The exchange of addresses through the store, and the errors if some ranks do not come.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -16,7 +16,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// What each of these ranks is told when it does not meet the others; empty where it does.
+/// The error of each of these ranks in create(); empty without one.
 std::vector<std::string> told(const std::vector<std::function<void()>>& ranks) {
   const Watchdog watchdog(60s);
   std::vector<std::string> errors(ranks.size());
@@ -50,7 +50,7 @@ TEST(Meeting, OthersLearnWhomRankZeroHasWaitedForBeforeItTakesTheStoreAway) {
     EXPECT_NE(error.find("rank 2 of 3 did not come within 2 s"), std::string::npos) << error;
 }
 
-/// All of them, at once, hear this.
+/// All ranks soon get this error.
 void expect_all_told(const std::vector<std::function<void()>>& ranks, const std::string& what) {
   const auto begin = std::chrono::steady_clock::now();
   for (const std::string& error : told(ranks)) EXPECT_NE(error.find(what), std::string::npos) << error;

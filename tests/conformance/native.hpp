@@ -1,4 +1,4 @@
-// Calls that run natively, and memory for them.
+// Calls that run in shared memory, and memory for them.
 #pragma once
 
 #include <memory>

@@ -1,5 +1,5 @@
-// Native calls beside each other and beside calls that run as schedules: several communicators and threads,
-// ranks that come late, leave early, or disagree.
+// Concurrent calls in shared memory and calls that run as schedules: several communicators and threads, ranks
+// that are late, leave early, or disagree.
 #include <sched.h>
 #include <time.h>
 
@@ -101,7 +101,7 @@ TEST(Native, LanesOfCommunicatorsThatAreGoneAreUsedAgain) {
   for (const unsigned seed : {1u, 2u, 3u}) {
     expect_ranks({.size = 4, .transport = "shm"}, [&](Communicator& c) {
       std::mt19937 random(seed);                          // the same on all ranks
-      std::mt19937 own(seed * 100 + unsigned(c.rank()));  // of when this one drops what it no longer needs
+      std::mt19937 own(seed * 100 + unsigned(c.rank()));  // times at which this rank frees memory
       std::vector<Communicator> alive{c};
       std::vector<Communicator> to_drop;
       for (unsigned round = 0; round < 5 * kLanes; ++round) {
@@ -224,7 +224,7 @@ TEST(Native, MemoryIsFreedAndMadeAgainBetweenCalls) {
   });
 }
 
-// Whoever is done leaves at once, memory and all, while others still read what it wrote.
+// A rank that is done frees its memory and leaves at once, while other ranks still read its data.
 TEST(Native, ARankLeavesWhileOthersRead) {
   for (const std::size_t count : {std::size_t{4}, std::size_t{1000}, std::size_t{700'000}}) {
     for (const bool shared : {false, true}) {
@@ -244,7 +244,7 @@ TEST(Native, ARankLeavesWhileOthersRead) {
   }
 }
 
-/// The thread, and those that it starts, have so many cores and no more as long as this lives.
+/// Limits the thread, and threads that it starts, to this number of cores while it lives.
 class FewCores {
  public:
   explicit FewCores(int count) {
@@ -264,7 +264,8 @@ class FewCores {
   cpu_set_t before_;
 };
 
-// Whoever runs sums for those that wait for the core; they find it done, with the memory gone perhaps.
+// A running rank sums for the ranks that wait for the core. These find the call done, perhaps with freed
+// memory.
 TEST(Native, RanksThatShareACoreSumForEachOther) {
   const FewCores one_core(1);
   const Configured direct = parse_algorithm(Collective::all_reduce, kDirect.algorithm).value();
@@ -299,7 +300,7 @@ TEST(Native, RanksThatShareACoreSumForEachOther) {
   }
 }
 
-// A call of which others do the rest does not hold up the next one, whichever way that one goes.
+// A call that other ranks complete does not delay this rank's next call, whichever code path that one takes.
 TEST(Native, CallsOfAllKindsOnFewCores) {
   for (const int size : {2, 3, 4}) {
     const FewCores cores(size - 1);
@@ -312,7 +313,7 @@ TEST(Native, CallsOfAllKindsOnFewCores) {
       for (int round = 0; round < 60; ++round) {
         std::vector<Work> works;
         for (std::size_t i = 0; i < std::size(kCounts); ++i) {
-          // In each round another one comes first.
+          // Each round starts with a different call.
           const std::size_t at = (i + static_cast<std::size_t>(round)) % std::size(kCounts);
           auto* const data = reinterpret_cast<float*>(memory[at].get());
           std::fill_n(data, kCounts[at], 1.0f);
@@ -379,7 +380,7 @@ TEST(Native, RanksThatDisagreeLearnOfItSoon) {
   }
 }
 
-// A rank that comes later than the others have asked what it is doing.
+// A rank that calls after its peers have sent pings.
 TEST(Native, ALateRankThatDisagreesIsFoundOutSoon) {
   expect_mismatch("shm", 3,
                   [](Communicator& c) {
@@ -409,7 +410,7 @@ TEST(Native, ADisagreementBehindManyCallsIsFoundOutSoon) {
   }
 }
 
-// A rank that is far ahead, in calls of which it only receives, still knows what it asked for first.
+// A rank that is far ahead, in calls in which it only receives, still has the signature of its first call.
 TEST(Native, ADisagreementInFrontOfManyCallsIsFoundOutSoon) {
   expect_mismatch("shm", 2,
                   [](Communicator& c) {

@@ -1,5 +1,5 @@
-// Collectives that ranks of one host run natively in shared memory: every path through it gives what the
-// schedule gives, wherever the data lies.
+// Collectives in the shared memory of one host: every code path gives the result of the schedule, for shared
+// and private buffers.
 #include <cstring>
 #include <random>
 
@@ -21,7 +21,7 @@ constexpr bool kInstrumented = true;  // takes twenty times as long
 constexpr bool kInstrumented = false;
 #endif
 
-/// Where the ranks' arrays lie.
+/// The kind of memory of the ranks' arrays.
 struct Placement {
   const char* name;
   /// For the `n`-th array of this rank.
@@ -51,7 +51,7 @@ constexpr Placement kPlacements[] = {
      [](int, int n, std::size_t bytes) { return n % 2 == 1 ? region(bytes) : private_memory(bytes); }},
 };
 
-/// Throws when a message was needed for what `body` does.
+/// Throws if `body` causes a message.
 void natively(Communicator& c, const std::function<void()>& body) {
   const auto before = c.counters();
   body();
@@ -137,8 +137,8 @@ TEST(Native, SumsHaveTheBitsOfTheSchedule) {
   }
 }
 
-/// Numbers of either sign whose sums, products and averages are rounded, or wrap around; some so small that
-/// float16 has fewer bits for them.
+/// Numbers of both signs whose sums, products and averages are rounded or wrap around; some are subnormal in
+/// float16.
 void fill_awkwardly(std::byte* data, std::uint64_t count, DType dtype, unsigned seed) {
   std::mt19937 random(seed);
   const bool floats = dtype == DType::float16 || dtype == DType::bfloat16 || dtype == DType::float32 ||
@@ -153,7 +153,7 @@ void fill_awkwardly(std::byte* data, std::uint64_t count, DType dtype, unsigned 
     data[i] = static_cast<std::byte>(random());
 }
 
-/// What every rank holds after reductions of every type and operation.
+/// The data of every rank after reductions of every type and operation.
 std::vector<std::vector<std::byte>> all_reductions(const char* transport, int size) {
   std::vector<std::vector<std::byte>> results(static_cast<std::size_t>(size));
   expect_ranks({.size = size, .transport = transport}, [&](Communicator& c) {
@@ -187,7 +187,7 @@ TEST(Native, ManyCallsAtOnceWaitedForInAnyOrder) {
   constexpr std::uint64_t kLengths[] = {1, 8, 9, 0, 1000, 1024, 1025, 5000, 70'000};
   for (const int size : {2, 4, 5}) {
     expect_ranks({.size = size, .transport = "shm"}, [&](Communicator& c) {
-      // One region for all tensors, on every rank at other places.
+      // One region for all tensors, at different offsets on every rank.
       std::vector<std::uint64_t> at(1, static_cast<std::uint64_t>(3 * c.rank()));
       for (std::size_t i = 0; i < kCalls; ++i) at.push_back(at.back() + kLengths[i % std::size(kLengths)]);
       for (const bool shared : {false, true}) {
@@ -204,7 +204,7 @@ TEST(Native, ManyCallsAtOnceWaitedForInAnyOrder) {
           }
           if (std::string(order) == "in reverse order") std::reverse(works.begin(), works.end());
           for (const Work& work : works) work.wait();
-          if (works.empty()) c.barrier(kBarrier);  // native calls end in order
+          if (works.empty()) c.barrier(kBarrier);  // calls in shared memory end in order
           for (std::size_t i = 0; i < kCalls; ++i) {
             const auto sum = static_cast<float>((i + 1) * static_cast<std::size_t>(c.size()));
             if (std::any_of(data + at[i], data + at[i + 1], [&](float value) { return value != sum; }))
@@ -216,7 +216,8 @@ TEST(Native, ManyCallsAtOnceWaitedForInAnyOrder) {
   }
 }
 
-/// Whether a rank starts a call behind others or waits for it decides who sums it, and changes no bit.
+/// Which rank sums a call depends on whether a rank batches it or waits for it. The bits do not depend on
+/// this.
 TEST(Native, CallsThatOnlySomeRanksWaitForHaveTheBitsOfTheSchedule) {
   const Configured direct = parse_algorithm(Collective::all_reduce, kDirect.algorithm).value();
   constexpr std::uint64_t kCount = 3000;

@@ -15,7 +15,7 @@ namespace {
 
 using Draw = std::function<bool(int rank, std::uint64_t index)>;
 
-/// What `rank` gives: small whole numbers, so that every order of addition gives the same sum.
+/// The contribution of `rank`: small integers, so every order of addition gives the same sum.
 template <typename T>
 SparseVector<T> contribution_of(int rank, std::uint64_t length, const Draw& has, std::uint64_t width = 1) {
   SparseVector<T> vector{length, {}, {}, width};
@@ -48,7 +48,7 @@ SparseVector<T> expected_sum(int size, std::uint64_t length, const Draw& has, st
   return sum;
 }
 
-/// The same on every rank for the same rank and index.
+/// Equal on every rank for equal arguments.
 Draw random_with(std::function<double(int, std::uint64_t)> probability) {
   return [probability = std::move(probability)](int rank, std::uint64_t index) {
     std::minstd_rand random(static_cast<unsigned>(index * 977 + static_cast<std::uint64_t>(rank) * 131 + 17));
@@ -81,7 +81,7 @@ std::vector<std::vector<int>> degrees_for(int size) {
 }
 
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-// Instrumented code takes twenty times as long and sees what it sees in fewer cases.
+// Instrumented code is twenty times slower, and fewer cases are enough for it.
 constexpr int kSparseSizes[] = {1, 3, 4};
 constexpr int kCountedSizes[] = {4};
 #else
@@ -207,8 +207,8 @@ TEST_P(SparseOver, SendsWhatIsThereAndNeverMuchMoreThanDense) {
     expect_ranks({.size = size, .transport = GetParam()}, [&](Communicator& communicator) {
       const auto ranks = static_cast<double>(size);
       const double dense = 2 * (ranks - 1) / ranks * kLength * sizeof(float);
-      // What is told before: 32 bytes to every other rank, and counts of the blocks in every layer, 8 each;
-      // some algorithms say it more than once.
+      // Metadata: 32 bytes to every other rank, and 8 bytes for each block's count in every layer; some
+      // algorithms send them more than once.
       const double told = 2 * (32 * (ranks - 1) + 2 * 8 * 3 * ranks);
       for (const auto& degrees : degrees_for(size)) {
         SparseAllReduce automatic(communicator,
@@ -223,7 +223,8 @@ TEST_P(SparseOver, SendsWhatIsThereAndNeverMuchMoreThanDense) {
             require(sent <= 1.04 * dense * (1 + 1.0 / 32) + told,
                     std::to_string(density) + ": " + std::to_string(sent) + " bytes, dense " +
                         std::to_string(dense));
-            // At worst no two ranks have an index in common: 4 bytes of it and 4 of value, down and up.
+            // Worst case: no index is common to two ranks. Each element has 4 bytes of index and 4 of value,
+            // down and up.
             const double disjoint = (1 + ranks) * density * kLength * 8 * (ranks - 1) / ranks;
             require(sent <= 1.3 * disjoint + told, std::to_string(density) + ": " + std::to_string(sent) +
                                                        " bytes for " + std::to_string(disjoint));
@@ -244,8 +245,8 @@ TEST_P(SparseOver, GoesDenseWhereSparseNoLongerPays) {
       sparse.sum(mine);
       return communicator.counters().operations - before;
     };
-    // After one to tell each other: two a layer each way; or the elements, and their bits where there are
-    // gaps.
+    // One operation for metadata. Then two for each layer and direction; or (dense) the elements, and their
+    // bitmap if there are gaps.
     require(operations(0.01, 0.5, {4}) == 1 + 4 && operations(0.01, 0.5, {2, 2}) == 1 + 8, "not sparse");
     require(operations(0.9, 0.5, {4}) == 1 + 2 && operations(1, 0.5, {4}) == 1 + 1, "not dense");
     require(operations(0.9, 2, {4}) == 1 + 4 && operations(0.01, 0, {4}) == 1 + 2, "not as told");
@@ -275,7 +276,7 @@ TEST_P(SparseOver, RanksThatDisagreeAllLearnWho) {
         disagree(communicator);
       } catch (const MismatchError& error) {
         require(error.context().peer == 1, "blames another");
-        communicator.barrier();  // and the communicator is as good as new
+        communicator.barrier();  // the communicator still works
         throw;
       }
     });

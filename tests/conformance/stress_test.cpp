@@ -61,7 +61,7 @@ TEST_P(StressOver, SplitsThatCrossEachOther) {
     Communicator parents[2] = {c.split(0), c.split(0)};
     in_threads(2, [&](int t) {
       for (int round = 0; round < 25; ++round) {
-        // On one rank the first thread is ahead, on the other the second.
+        // The first thread is ahead on one rank, the second thread on the other rank.
         if (t == c.rank()) std::this_thread::sleep_for(std::chrono::microseconds(300));
         Communicator made = parents[t].split(0);
         std::vector<float> data(static_cast<std::size_t>(100 + t), static_cast<float>(1 + t));
@@ -127,7 +127,7 @@ TEST_P(StressOver, AShortTimeoutDoesNotCallAnIdleRankSilent) {
       run_ranks({.size = 2, .transport = GetParam(), .timeout = milliseconds(400)}, [](Communicator& c) {
         std::vector<float> data(10);
         if (c.rank() == 1) {
-          std::this_thread::sleep_for(milliseconds(320));  // its own thread has barely taken over
+          std::this_thread::sleep_for(milliseconds(320));  // the progress thread has just taken over
           c.barrier();
           std::this_thread::sleep_for(milliseconds(1500));
           return;

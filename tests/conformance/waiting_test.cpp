@@ -1,4 +1,4 @@
-// What people are told of a rank that keeps the others waiting.
+// The log messages about a rank for which its peers wait.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// KOLO_WIRE: what calls send that name no wire format. The environment is read once, so each of these runs in
-// a process of its own.
+// KOLO_WIRE: the wire format of calls that name none. The environment is read once, so each test runs in a
+// process of its own.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -46,7 +46,7 @@ TEST(WireFromTheEnvironment, IsUsedWhereItFitsAndNothingElseIsSaid) {
     expect(sent_by<float>(c, ReduceOp::sum, {.wire = Wire::native}), whole, "native");
     expect(c.estimate("all_reduce", whole).bytes_sent, whole / 2, "an estimate as the environment says");
     expect(c.estimate("all_reduce", whole, {.wire = Wire::native}).bytes_sent, whole, "an estimate, native");
-    // It does not fit these.
+    // The wire format does not apply to these calls.
     expect(sent_by<float>(c, ReduceOp::max), whole, "max");
     expect(sent_by<double>(c), 2 * whole, "float64");
     expect(sent_by<float>(c, ReduceOp::sum, {.algorithm = "recursive_doubling"}), whole, "an algorithm");

@@ -16,7 +16,7 @@ namespace {
 
 constexpr Wire kWires[] = {Wire::bfloat16, Wire::float16, Wire::int8};
 
-/// Those that may have a wire format, or those that may not.
+/// The algorithms that may use a wire format, or those that may not.
 std::vector<Configured> all_reduces(int size, bool rounded) {
   std::vector<Configured> result;
   for (Configured& variant : all_variants()) {
@@ -65,7 +65,7 @@ TEST(WireSchedules, ThatDoNotAreRefusedForThat) {
       for (const auto& one : bits) differ[variant.name()] += one != bits[0] ? 1 : 0;
     }
   }
-  // In these the ranks' own rounded operands differ, so that the refusal is needed.
+  // In these algorithms the ranks' own rounded operands differ, so the refusal is needed.
   EXPECT_GT(differ["recursive_doubling"], 0);
   EXPECT_GT(differ["naive"], 0);
 }
@@ -88,7 +88,7 @@ TEST(WireSchedules, OfSeveralRanksAHostFollowWhatRunsAcross) {
 class WireOver : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(WireOver, GivesTheBitsOfTheSchedule) {
-  // Which bits come is the schedule's affair, whatever carries them.
+  // The bits depend on the schedule only, not on the transport.
   const bool is_quick = GetParam() == std::string_view("inproc");
   for (const int size : is_quick ? std::vector{1, 2, 3, 4, 5, 8} : std::vector{2, 5}) {
     using Key = std::tuple<std::string, Wire, bool, std::uint64_t>;

@@ -1,4 +1,4 @@
-// Belongings: what a process holds of the system, to be compared before and after.
+// Belongings: the system resources of a process, compared before and after.
 #pragma once
 
 #include <string>

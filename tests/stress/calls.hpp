@@ -1,4 +1,4 @@
-// Calls: carries out the steps of a round on one rank, and looks at every result.
+// Calls: runs the steps of a round on one rank, and checks every result.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace kolo::stress {
 
-/// What must never happen.
+/// An error that must never happen.
 class Wrong : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -23,15 +23,15 @@ class Calls {
   /// Collective.
   Calls(Communicator world, Memory& memory);
 
-  /// Throws kolo's error when the calls fail, Wrong when one succeeds with a wrong result.
+  /// Throws kolo's error if the calls fail, Wrong if a call succeeds with a wrong result.
   void run(const Step& step);
-  /// Every rank hears whether rank 0 has been asked to end. Throws kolo's error.
+  /// Broadcasts whether rank 0 has been asked to end. Throws kolo's error.
   bool agree(bool finish);
   /// Whether a call fails at once, as it must after a failure.
   bool all_fail() const;
 
-  /// Goes on with the ranks that are left, until `left` of them are, whose sums are right. Throws kolo's
-  /// error when that fails, Wrong when a sum is wrong or fewer are left.
+  /// Shrinks until `left` ranks are left, and checks their sums. Throws kolo's error if that fails, Wrong if
+  /// a sum is wrong or fewer ranks are left.
   void go_on(int left);
 
   /// The world's rank that an error of the latest step names; -1: none that is known here.

@@ -13,7 +13,7 @@ enum class Phase : int {
   meeting,
   calling,
   waiting,  ///< has its error, or has finished its steps; its memory is painted
-  ended,    ///< and was found as it should be, or `fault` says what was wrong
+  ended,    ///< its memory is unchanged, or `fault` has the error
 };
 
 enum class Ending : int { finished, peer_lost, timeout, rendezvous, other };
@@ -39,7 +39,7 @@ struct Report {
 /// All zero at the beginning of a round.
 struct Control {
   std::atomic<int> finish;  ///< the ranks end together
-  std::atomic<int> look;    ///< nobody can write any more: the ranks look at their memory and leave
+  std::atomic<int> look;    ///< no process can write any more: the ranks check their memory and leave
   Report ranks[kMostRanks];
 };
 

@@ -61,7 +61,7 @@ Plan Plan::make(std::uint64_t seed, int ranks, const Limits& limits) {
       plan.hits = {{victim, SIGKILL, first}};
       break;
     case Fault::kill_two:
-      // While the others notice the first, or go on without it.
+      // While the survivors notice the first kill, or go on without that rank.
       plan.hits = {{victim, SIGKILL, first},
                    {other, SIGKILL, up_to(random, microseconds(random.chance(50) ? 3000 : 30'000))}};
       break;

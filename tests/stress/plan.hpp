@@ -17,8 +17,8 @@ enum class Fault {
   kill,           ///< one rank
   kill_two,       ///< a moment apart
   kill_meeting,   ///< one rank, maybe before all have met
-  pause,          ///< stopped, goes on before the deadline: nobody must notice
-  stop,           ///< stopped, goes on (or is killed) after the others have given up
+  pause,          ///< stopped, goes on before the deadline: no rank may fail
+  stop,           ///< stopped, goes on (or is killed) after the other ranks have given up
   stop_and_kill,  ///< one is stopped, then another one killed
   kill_stopped,   ///< stopped, then killed before the deadline
 };
@@ -48,8 +48,8 @@ struct Plan {
   std::vector<Hit> hits;
   std::chrono::nanoseconds pause{};  ///< Fault::pause: for how long
   bool private_memory = false;       ///< also; else calls run in library memory alone
-  bool shrinks = false;              ///< those whom the kills leave go on with a smaller communicator
-  bool goes_on = false;              ///< what is stopped to the end goes on when the others have given up
+  bool shrinks = false;              ///< the survivors of kills go on with a smaller communicator
+  bool goes_on = false;              ///< a rank stopped to the end goes on when the other ranks have given up
 
   static Plan make(std::uint64_t seed, int ranks, const Limits& limits);
   bool is_hit(int rank) const;

@@ -63,7 +63,7 @@ void take_part(int rank, const Plan& plan, const Limits& limits, const std::stri
     calls->go_on(plan.survivors());
     report.went_on_at = now();
   }
-  // What the others see of this rank must not depend on how soon it goes.
+  // The errors of other ranks must not depend on when this rank's communicators are destroyed.
   if (random.chance(50)) calls.reset();
   report.phase.store(Phase::waiting);
   while (control.look.load() == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
@@ -74,7 +74,7 @@ void take_part(int rank, const Plan& plan, const Limits& limits, const std::stri
 
 void be_rank(int rank, const Plan& plan, const Limits& limits, const std::string& store, Control& control) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  setpgid(0, 0);  // a group that loses its shell is woken up if one of it is stopped
+  setpgid(0, 0);  // the kernel sends SIGCONT to an orphaned process group with a stopped member
   Report& report = control.ranks[rank];
   try {
     const Belongings before = Belongings::look();

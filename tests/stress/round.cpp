@@ -22,9 +22,9 @@ namespace {
 using std::chrono::duration;
 using std::chrono::milliseconds;
 
-/// After the last one was hit or went on: what still writes, does so within this time.
+/// Time after the last hit or continued rank within which a remaining write must happen.
 constexpr auto kSettle = milliseconds(5);
-/// No rank is waited for longer than this beyond its limit.
+/// Longest wait for a rank beyond its limit, in seconds.
 constexpr double kPatience = 5;
 
 double seconds(std::chrono::nanoseconds time) {
@@ -65,8 +65,8 @@ class Round {
   Control* control_;
   std::vector<pid_t> processes_;
   Outcome outcome_;
-  double hit_at_ = 0;    ///< what the survivors notice first
-  double limit_at_ = 0;  ///< by when they must
+  double hit_at_ = 0;    ///< time of the hit that the survivors notice first
+  double limit_at_ = 0;  ///< time by which they must notice it
   double last_hit_at_ = 0;
 };
 
@@ -100,7 +100,8 @@ void Round::fault(int rank, const std::string& what) {
   outcome_.faults.push_back("rank " + std::to_string(rank) + ": " + what);
 }
 
-/// Waits until all ranks that count have come to the phase; names those that have not.
+/// Waits until all ranks selected by `counts` have reached the phase; records a fault for each rank that has
+/// not.
 bool Round::await(const std::function<bool(int)>& counts, Phase wanted, double until) {
   for (;;) {
     bool all = true;
@@ -117,10 +118,10 @@ bool Round::await(const std::function<bool(int)>& counts, Phase wanted, double u
   return false;
 }
 
-/// Those that have come get so long to connect, however short the timeout.
+/// Seconds that the ranks get to connect, also if the timeout is shorter.
 constexpr double kConnecting = 5;
 
-/// Whether all have come, and none has given up waiting.
+/// Whether all ranks have connected and none has timed out.
 bool Round::meet() {
   const bool all =
       await([](int) { return true; }, Phase::calling, now() + seconds(limits_.timeout) + kPatience);
@@ -149,7 +150,7 @@ void Round::hit() {
 void Round::judge(int rank) {
   const Report& said = report(rank);
   const std::string error = said.error;
-  if (said.fault[0] != '\0') return;  // told at the end
+  if (said.fault[0] != '\0') return;  // reported in collect()
   if (plan_.all_survive()) {
     if (said.ending != Ending::finished) fault(rank, "an error, though everybody is alive: " + error);
     return;
@@ -166,17 +167,17 @@ void Round::judge(int rank) {
   const bool fits = said.ending == Ending::peer_lost || said.ending == Ending::timeout ||
                     (may_meet && said.ending == Ending::rendezvous);
   if (!fits) fault(rank, "another kind of error: " + error);
-  // Who meets sees others go because of the one that was killed.
+  // A rank in create() may see other ranks leave because of the killed one.
   const bool in_words = said.blamed < 0 || said.ending == Ending::rendezvous;
   const bool names = std::any_of(plan_.hits.begin(), plan_.hits.end(), [&](const Hit& hit) {
     return said.blamed == hit.rank || (in_words && mentions(error, hit.rank));
   });
-  // And who has met may see one leave that could not.
+  // A rank that has connected may see a rank leave that could not connect.
   const bool has_left = said.blamed >= 0 && report(said.blamed).ending == Ending::rendezvous;
   if (!names && !has_left) fault(rank, "blames rank " + std::to_string(said.blamed) + ": " + error);
 }
 
-/// Those that were stopped to the end go on, and learn that the others have given up.
+/// Ranks that were stopped to the end continue, and learn that the other ranks have given up.
 void Round::release_stopped() {
   const auto goes_on = [&](int rank) {
     return plan_.is_hit(rank) && !plan_.is_killed(rank) && plan_.goes_on && !plan_.all_survive();
@@ -203,7 +204,7 @@ void Round::collect() {
   const double until = now() + kPatience;
   for (int rank = 0; rank < plan_.ranks; ++rank) {
     pid_t& process = processes_[static_cast<std::size_t>(rank)];
-    if (!outcome_.faults.empty()) continue;  // the destructor's
+    if (!outcome_.faults.empty()) continue;  // the destructor ends it
     int status = 0;
     while (waitpid(process, &status, WNOHANG) == 0) {
       if (now() > until) return fault(rank, "its process does not end");

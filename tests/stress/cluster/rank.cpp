@@ -1,6 +1,6 @@
 // One rank of the soak on an emulated cluster: collectives whose results are checked, until it is told to
-// stop. After a failure it goes on with those that are left, if they are more than half. It prints events,
-// one JSON object a line, with times of the monotonic clock, which all hosts share.
+// stop. After a failure it goes on with the survivors, if they are more than half. It prints events, one JSON
+// object a line, with times of the monotonic clock, which all hosts share.
 #include <kolo/kolo.hpp>
 
 #include <algorithm>
