@@ -9,7 +9,7 @@ set(kolo_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/kolo)
 # --- Libraries and headers -----------------------------------------------------------------------------------------
 # kolo_install_library(TARGET COMPONENT DEV_COMPONENT EXPORT INCLUDE_FOLDER)
 function(kolo_install_library target component dev_component export include)
-  # A static library passes its private parts on to whoever links it, the (empty, once installed) kolo_options too.
+  # A program that links a static library gets its private dependencies too, also kolo_options (empty once installed).
   install(TARGETS ${target} EXPORT ${export}
           LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT ${component} NAMELINK_COMPONENT ${dev_component}
           ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT ${dev_component})

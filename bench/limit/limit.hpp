@@ -36,9 +36,9 @@ struct alignas(64) Message {
   std::atomic<std::uint32_t> number;
 };
 
-/// All-reduce of little data: each rank writes its values into lines of its own, everybody reads all lines.
-/// Nobody is told that they were read: who has seen everybody's call k knows that all have left call k - 1,
-/// so two sets of lines in turns suffice. A value for each rank over common lines.
+/// All-reduce of little data: each rank writes its values into cache lines of its own, and all ranks read all
+/// lines. Nobody is told that they were read: who has seen everybody's call k knows that all have left call k
+/// - 1, so two sets of lines in turns suffice. A value for each rank over common lines.
 class Exchange {
  public:
   static constexpr std::size_t kMostValues = 1024;

@@ -129,8 +129,8 @@ class ExchangeContestant : public Contestant {
     check(::setsockopt(left_, SOL_SOCKET, SO_RCVLOWAT, &wanted, sizeof wanted), "SO_RCVLOWAT");
   }
 
-  /// Sends all of one to the right while the other comes from the left. In turns: who first writes all that a
-  /// socket takes finds what has come meanwhile gone from the caches.
+  /// Sends `out` to the right while `in` comes from the left, alternating in small amounts. A longer burst of
+  /// writes would evict the received data from the caches.
   void exchange(std::span<const std::byte> out, std::span<std::byte> in) {
     while (!out.empty() || !in.empty()) {
       std::size_t step = 0;
@@ -204,7 +204,7 @@ Listener listen_at(const Place& place) {
   return listener;
 }
 
-/// The ring is connected before any rank is, so that nobody waits for anybody.
+/// The ring's sockets are connected before the ranks are forked, so no rank waits for a connection.
 int run_ranks(const char* socket, int size, std::span<char* const> hosts) {
   const auto ranks = static_cast<std::size_t>(size);
   if (!hosts.empty() && hosts.size() != ranks) throw std::runtime_error("every rank needs a host");

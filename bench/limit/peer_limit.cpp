@@ -1,4 +1,5 @@
-// The machine's limit as a peer of kolo bench: forks its ranks, which run the same loop as everybody.
+// The machine's limit as a peer of kolo bench: forks its ranks, which run the same loop as kolo and the other
+// peers.
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/mman.h>

@@ -224,7 +224,7 @@ class GlooContestant : public Contestant {
         });
         break;
       case Kind::reduce:
-        // Gloo wants an output everywhere; the others' own input serves.
+        // Gloo requires an output on every rank; ranks other than the root pass their input.
         prepared_.push_back([=, this] {
           gloo::ReduceOptions options(context_);
           if (root && !what_.in_place) options.setInput(in, n);

@@ -19,7 +19,7 @@ def ip(host, *arguments):
 
 class Doctor(unittest.TestCase):
     def setUp(self):
-        # Host 2 has a tenth of the others' link.
+        # Host 2's link has a tenth of the bandwidth of the other links.
         call(CLUSTER, "up", "--hosts", "3", "--name", NAME, "--rate", "500mbit", "--rate-of", "2=50mbit")
 
     def tearDown(self):

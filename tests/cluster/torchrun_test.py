@@ -83,7 +83,7 @@ class UnderTorchrun(unittest.TestCase):
                                        program=BENCH), ranks=4)
 
     def test_a_restarted_job_meets_again(self):
-        # The first time rank 3 dies in the middle. torchrun stops the others and starts all anew.
+        # In the first run rank 3 dies in the middle. torchrun stops the other ranks and restarts all.
         script = f"{self.folder.name}/once"
         with open(script, "w", encoding="utf-8") as file:
             file.write("times=3\n"

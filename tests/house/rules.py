@@ -109,7 +109,7 @@ def check_includes(root):
                 if first not in allowed:
                     complain(path, line, header, f"{room} may not include {first}")
                 elif first == "transport" and "/" in rest:
-                    # One backend knows nothing of the next, and nobody else knows any.
+                    # A backend includes no other backend, and no other room includes any backend.
                     own = parts[:3] == ("src", "transport", rest.partition("/")[0])
                     if not own:
                         complain(path, line, header, "only the backend itself includes its headers")
