@@ -1,4 +1,4 @@
-#include "kolo/train/partition.hpp"
+#include "kolo/train/stage_partition.hpp"
 
 #include <algorithm>
 #include <string>
@@ -13,18 +13,25 @@ double transfer_seconds(const LayerCost& layer, const TransferCost& transfer) {
   return transfer.latency_s + static_cast<double>(layer.output_bytes) / transfer.bytes_per_second;
 }
 
+/// Of a stage: what it sends over its two borders.
+double border_seconds(std::span<const LayerCost> layers, std::int64_t begin, std::int64_t end,
+                      const TransferCost& transfer) {
+  double seconds = 0;
+  if (begin > 0) seconds += transfer_seconds(layers[static_cast<std::size_t>(begin - 1)], transfer);
+  if (end < static_cast<std::int64_t>(layers.size()))
+    seconds += transfer_seconds(layers[static_cast<std::size_t>(end - 1)], transfer);
+  return seconds;
+}
+
 }  // namespace
 
 double stage_seconds(std::span<const LayerCost> layers, std::int64_t begin, std::int64_t end,
                      const TransferCost& transfer) {
-  double seconds = 0;
+  double seconds = border_seconds(layers, begin, end, transfer);
   for (std::int64_t i = begin; i < end; ++i) {
     const LayerCost& layer = layers[static_cast<std::size_t>(i)];
     seconds += layer.forward_s + layer.backward_s;
   }
-  if (begin > 0) seconds += transfer_seconds(layers[static_cast<std::size_t>(begin - 1)], transfer);
-  if (end < static_cast<std::int64_t>(layers.size()))
-    seconds += transfer_seconds(layers[static_cast<std::size_t>(end - 1)], transfer);
   return seconds;
 }
 
@@ -34,6 +41,13 @@ Partition partition(std::span<const LayerCost> layers, int stages, const Transfe
     throw InvalidArgument(
         std::to_string(count) + " layers cannot be cut into " + std::to_string(stages) + " stages", {});
   }
+  std::vector<double> before(static_cast<std::size_t>(count) + 1, 0);  // of all layers up to each
+  for (std::size_t i = 0; i < layers.size(); ++i)
+    before[i + 1] = before[i] + layers[i].forward_s + layers[i].backward_s;
+  const auto seconds = [&](std::int64_t begin, std::int64_t end) {
+    return before[static_cast<std::size_t>(end)] - before[static_cast<std::size_t>(begin)] +
+           border_seconds(layers, begin, end, transfer);
+  };
   struct Best {
     double slowest = std::numeric_limits<double>::infinity();
     std::int64_t begin = 0;  ///< of the last stage
@@ -46,9 +60,9 @@ Partition partition(std::span<const LayerCost> layers, int stages, const Transfe
     for (std::int64_t end = cut; end <= count - (stages - cut); ++end) {
       Best& here = best[static_cast<std::size_t>(cut)][static_cast<std::size_t>(end)];
       for (std::int64_t begin = cut - 1; begin < end; ++begin) {
-        const double before =
+        const double others =
             best[static_cast<std::size_t>(cut) - 1][static_cast<std::size_t>(begin)].slowest;
-        const double slowest = std::max(before, stage_seconds(layers, begin, end, transfer));
+        const double slowest = std::max(others, seconds(begin, end));
         if (slowest < here.slowest) here = {slowest, begin};
       }
     }

@@ -9,7 +9,8 @@
 
 namespace kolo::plan {
 
-/// The first layer of each stage.
+/// The first layer of each stage, by kolo::partition() of what the layers take: messages are hidden under
+/// computing as far as they can be.
 std::vector<std::size_t> borders_of(const Job& job, const Way& way, GroupPrices& prices);
 
 }  // namespace kolo::plan
