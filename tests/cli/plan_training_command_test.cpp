@@ -178,6 +178,20 @@ TEST_F(PlanTrainingCommand, SaysWhatIsWrongWithTheModel) {
   expect_usage_error(run(), "\"backward_ms\" is null");
 }
 
+TEST_F(PlanTrainingCommand, TheDocumentationShowsWhatItPrints) {
+  std::ifstream page(KOLO_CHOOSING_PAGE);
+  const std::string text{std::istreambuf_iterator<char>(page), {}};
+  const std::string shown = run({{"--model", KOLO_PROFILE},
+                                 {"--rate", "200mbit"},
+                                 {"--payload", "0.956"},
+                                 {"--micro-batches", "8"},
+                                 {"--memory", "150MB"}})
+                                .out;
+  EXPECT_NE(text.find("```\n" + shown + "```"), std::string::npos)
+      << "docs/choosing.md is stale: it shows another output of kolo plan training than\n"
+      << shown;
+}
+
 TEST_F(PlanTrainingCommand, TeachesInItsHelp) {
   const Outcome help = run({}, {"--help"});
   EXPECT_EQ(help.code, 0);
