@@ -6,6 +6,7 @@ from pathlib import Path
 
 import batch_results
 import batch_tables
+import hybrid_table
 import language_model_table
 import latency_table
 import local_tables
@@ -179,7 +180,7 @@ def data(_, __):
 TABLES = {"rates": rates, "accuracy": accuracy, "compression": compression, "sparse": sparse, "drivers": drivers,
           "data": data, **batch_tables.TABLES, **local_tables.TABLES, "scaling": scaling_table.scaling,
           "language-model": language_model_table.language_model, "sharded": sharded_table.sharded, **sum_precision_table.TABLES,
-          "latency": latency_table.latency, "server": server_tables.server, "tensor": tensor_table.tensor,
+          "latency": latency_table.latency, "hybrid": hybrid_table.hybrid, "server": server_tables.server, "tensor": tensor_table.tensor,
           "pipeline": pipeline_table.pipeline}
 
 
@@ -244,7 +245,8 @@ def drivers_summary(rows):
 SUMMARIES = {"sparse": sparse_summary, "drivers": drivers_summary, "data": data_summary,
              "scaling": scaling_table.scaling_summary, "language-model": language_model_table.language_model_summary,
              "sharded": sharded_table.sharded_summary, **sum_precision_table.SUMMARIES,
-             "latency": latency_table.latency_summary, "pipeline": pipeline_table.pipeline_summary,
+             "latency": latency_table.latency_summary, "hybrid": hybrid_table.hybrid_summary,
+             "pipeline": pipeline_table.pipeline_summary,
              "server": server_tables.server_summary,
              "tensor": tensor_table.tensor_summary}
 

@@ -12,6 +12,7 @@
 
 #include "kolo/kolo.hpp"
 #include "kolo/train/compression.hpp"
+#include "train/hybrid_command.hpp"
 #include "train/models.hpp"
 #include "train/pipeline_command.hpp"
 #include "train/record.hpp"
@@ -31,6 +32,7 @@ constexpr const char* kHelp =
   kolo run -n 2 -- bench_train train --model mlp --batch 8         computes for real
   kolo run -n 4 -- bench_train tensor --profile layers.json        divided layers, of train_tensor --profile
   kolo run -n 4 -- bench_train pipeline --schedule 1f1b            stages that sleep, and how long ranks idle
+  kolo run -n 4 -- bench_train hybrid --profile model.json --data 2 --pipeline 2 --borders 4 --micro-batches 8
   scripts/cluster --hosts 4 --rate 1gbit -- bench_train replay --trace mlp.json --compute 1
 
 Four ranks on two cores share their compute, so how much communication hides under it means nothing there. Replayed
@@ -266,6 +268,7 @@ int run(int argc, char** argv) {
 
   const TensorCommand tensor(app);
   const PipelineCommand pipeline(app);
+  const HybridCommand hybrid(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -296,6 +299,10 @@ int run(int argc, char** argv) {
   }
   if (pipeline.parsed()) {
     pipeline.run(speaks);
+    return 0;
+  }
+  if (hybrid.parsed()) {
+    hybrid.run(speaks);
     return 0;
   }
   const Trace trace = read_trace(trace_file);
