@@ -10,7 +10,7 @@ from training_rows import RANKS, aligned
 
 ROOT = Path(__file__).resolve().parent.parent
 PROFILE = ROOT / "docs/data/hybrid_profile.json"
-BLOCKS = 2
+BLOCKS = 3
 STEPS = 3
 NETWORKS = ("200mbit", "800mbit")
 PAYLOAD = "0.956"  # of an emulated Ethernet
