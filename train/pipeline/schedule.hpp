@@ -31,7 +31,7 @@ struct PipelineShape {
 /// What is wrong with such a shape, in words; empty if nothing is.
 std::string problem_of_shape(const PipelineShape& shape);
 
-/// Pure; each rank can tell what the others do. The shape has no problem. Every stage's forward of a
+/// Pure: each rank can derive the actions of all ranks. The shape has no problem. Every stage's forward of a
 /// micro-batch comes before its backward, and ranks that wait for what an action needs do not wait for each
 /// other, whatever computing and sending takes.
 std::vector<Action> actions_of(const PipelineShape& shape, int rank);

@@ -32,7 +32,7 @@ struct ParallelBranchesOptions {
 /// inception module (C. Szegedy et al.: "Going Deeper with Convolutions", CVPR 2015, section 4), each on one
 /// rank. Forward sends what the outputs take (an all_reduce or an all_gather), backward an all_reduce of the
 /// input's gradient. Branches may differ in whatever they like; with `sum` all outputs have one shape. Ranks
-/// whose branches take longer hold up the others.
+/// whose branches take longer hold up all ranks.
 ///
 /// Every rank makes all branches, one after another in their order, with one generator, and keeps its own: so
 /// the values are those that one process makes. The parameters are "own": no other rank has them.

@@ -20,8 +20,8 @@ struct Split {
   std::int64_t whole = 0;  ///< elements along the dimension, of all ranks
 };
 
-/// Sets elements to zero with this probability and divides the others by the rest of it (N. Srivastava et
-/// al.: "Dropout: A Simple Way to Prevent Neural Networks from Overfitting", JMLR 2014). Takes one number
+/// Sets elements to zero with this probability and divides the kept elements by the rest of it (N. Srivastava
+/// et al.: "Dropout: A Simple Way to Prevent Neural Networks from Overfitting", JMLR 2014). Takes one number
 /// from `generator` (none: libtorch's default one), and whether an element is dropped depends on that number
 /// and on the element's place in the whole alone. So with equal generators on all ranks of a group
 /// (torch::manual_seed() with one seed) ranks that hold the same elements, without `split`, drop the same

@@ -43,7 +43,8 @@ class TensorParallelModule {
   };
 
   virtual ~TensorParallelModule() = default;
-  /// Those of its own parameters, not of its submodules, that are slices; the others are replicated.
+  /// Those of its own parameters, not of its submodules, that are slices; its other parameters are
+  /// replicated.
   virtual std::vector<SlicedParameter> sliced_parameters() const { return {}; }
   /// Whether no other rank has its submodules.
   virtual bool owns_submodules() const { return false; }

@@ -23,8 +23,8 @@ struct VocabularyParallelEmbeddingOptions {
   at::Generator generator = {};
 };
 
-/// Each rank looks up what is in its rows, and a sum over the ranks makes the others whole (M. Shoeybi et al.
-/// 2019, section 3). Backward sends nothing (with `sequence` an all_gather). Slices need not be equal.
+/// Each rank looks up what is in its rows, and a sum over the ranks fills in all other rows (M. Shoeybi et
+/// al. 2019, section 3). Backward sends nothing (with `sequence` an all_gather). Slices need not be equal.
 /// Construction as of all parallel modules: see parallel_linear.hpp.
 class VocabularyParallelEmbeddingImpl : public torch::nn::Module, public TensorParallelModule {
  public:
