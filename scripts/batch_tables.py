@@ -8,7 +8,7 @@ import json
 import math
 import statistics
 
-from training_rows import KEEP_MEMORY, RANKS, Row
+from training_rows import RANKS, Row
 
 HELD_OUT = 5000
 BASE_BATCH = 256
@@ -53,9 +53,6 @@ class AccuracyRow(Row):
         held_out = ["--held-out", str(key["held_out"])] if key["held_out"] else []
         super().__init__(key, None, [*options, "--lr", str(key["rate"]), *held_out, "--seed", str(key["seed"])],
                          key.get("ranks", 1))
-
-    def command(self, programs, folder):
-        return ["env", *KEEP_MEMORY, *super().command(programs, folder)]
 
     def results(self, folder):
         metrics = json.loads((folder / "metrics.json").read_text())

@@ -3,7 +3,7 @@ import json
 import statistics
 
 import spread_plot
-from training_rows import KEEP_MEMORY, Row, aligned, spread
+from training_rows import Row, aligned, spread
 
 SEEDS = 3
 # A sixth of what the table accuracy takes.
@@ -47,9 +47,6 @@ class ServerRow(Row):
     def program(self, programs, folder):
         return [str(programs / "train_parameter_server"), "--output", str(folder), "--progress", "none", "--batch",
                 str(SHARE * self.key["workers"]), *self.options]
-
-    def command(self, programs, folder):
-        return ["env", *KEEP_MEMORY, *super().command(programs, folder)]
 
     def results(self, folder):
         metrics = json.loads((folder / "metrics.json").read_text())

@@ -3,9 +3,6 @@ import json
 import statistics
 
 RANKS = 4
-# A step allocates what the one before has freed. glibc gives it back to the system in between, which costs a quarter of a
-# step, more in some runs than in others: it hides what the drivers cost.
-KEEP_MEMORY = ["MALLOC_TRIM_THRESHOLD_=1000000000", "MALLOC_MMAP_THRESHOLD_=1000000000"]
 
 
 class Row:

@@ -16,7 +16,7 @@ import server_tables
 import sharded_table
 import sum_precision_table
 import tensor_table
-from training_rows import KEEP_MEMORY, Row, aligned, spread
+from training_rows import Row, aligned, spread
 
 ARMS = {
     "float32": [],
@@ -99,7 +99,7 @@ class DriverRow(WordsRow):
         workers, algorithm = DRIVERS[self.key["arm"]]
         train = [*self.program(programs, folder), "--workers", workers]
         number = str(self.key["workers"])
-        environment = ["env", *KEEP_MEMORY, *([f"KOLO_ALGORITHM={algorithm}"] if algorithm else [])]
+        environment = ["env", f"KOLO_ALGORITHM={algorithm}"] if algorithm else []
         if workers == "replicas":
             return [*environment, *train, "--replicas", number]
         if self.network == ONE_HOST:

@@ -88,7 +88,7 @@ class ParameterServer(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile("w+") as output:
             process = begin(4, "--servers", "2", "--limit", "24576", "--checkpoint", folder, "--checkpoint-every", "20",
                             "--restarts", "1", "--rule", "unbounded", "--require-accuracy", "70", output=output)
-            wait_for(lambda: re.search(r"step +[2-9]\d", read(output)), process)
+            wait_for(lambda: re.search(r"step +([2-9]\d|\d{3})", read(output)), process)
             os.kill(int(re.search(r"server 1: serves as process (\d+)", read(output))[1]), signal.SIGKILL)
             self.assertEqual(process.wait(TIMEOUT_S), 0, read(output))
             said = read(output)

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "kolo/kolo.hpp"
+#include "kolo/train/keep_freed_memory.hpp"
 
 namespace support {
 
@@ -36,6 +37,7 @@ inline std::optional<int> parse(CLI::App& app, int argc, char** argv, bool speak
 /// the exit code; what it throws is told, and the exit code is 1.
 template <typename Settings, typename Read, typename Body>
 int run_program(const char* name, int argc, char** argv, const Read& read, const Body& body) {
+  kolo::keep_freed_memory();
   try {
     Settings settings;
     const bool speak = kolo::launch_from_environment().rank == 0;
