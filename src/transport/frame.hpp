@@ -40,10 +40,10 @@ static_assert(sizeof(FrameHeader) == 72);
 
 /// A message up to this size is buffered in one piece. A longer one goes straight to its receive's memory, if
 /// the receive is posted.
-inline constexpr std::uint64_t kWholeBytes = 8192;
+inline constexpr std::uint64_t kShortMessageBytes = 8192;
 /// If the receiver cannot pull, messages up to this size are sent eagerly. Asking first costs a round trip of
 /// the network and wakes both ends up. Engines cut longer messages, unless told otherwise.
-inline constexpr std::uint64_t kUnaskedBytes = std::uint64_t{1} << 20;
+inline constexpr std::uint64_t kStreamEagerLimit = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t kMaxControlBytes = 65536;
 
 }  // namespace kolo

@@ -52,7 +52,7 @@ void Link::post_receive(MessageRequest& request) {
     if (unexpected_bytes_ < kGoOnBytes) holds_peer_ = false;
     if (!agrees(waiting->header, request)) return;
     if (waiting->header.type == FrameType::offer) return answer_offer(waiting->header, request);
-    if (request.bytes > kWholeBytes)
+    if (request.bytes > kShortMessageBytes)
       return take_turn({waiting->header, &request, std::move(waiting->payload)});
     if (waiting->header.acknowledged) reply(FrameType::done, request.tag);
     if (request.bytes > 0) request.consume(0, waiting->payload.get(), request.bytes);
@@ -150,7 +150,7 @@ void Link::on_data(const FrameHeader& header) {
   }
   if (header.bytes == 0) return corrupt("no message as data");
   const auto posted = receives_.take(header.tag);
-  if (!posted && header.bytes > unasked_bytes()) return corrupt("data that nobody asked for");
+  if (!posted && header.bytes > eager_limit()) return corrupt("data that nobody asked for");
   incoming_left_ = header.bytes;  // from here on, bytes without a place are dropped
   incoming_done_ = 0;
   incoming_acknowledged_ = false;
@@ -243,7 +243,7 @@ bool Link::parse() {
     }
     const bool whole = header.type == FrameType::message || header.type == FrameType::control;
     if (whole) {
-      const auto limit = header.type == FrameType::message ? kWholeBytes : kMaxControlBytes;
+      const auto limit = header.type == FrameType::message ? kShortMessageBytes : kMaxControlBytes;
       if (header.bytes > limit) {
         corrupt(fmt::format("a frame of {} bytes", header.bytes));
         break;

@@ -32,7 +32,7 @@ class LinkListener {
   virtual void on_control(Link& link, std::uint32_t kind, std::span<const std::byte> payload) = 0;
 };
 
-/// Messages up to unasked_bytes() are sent eagerly. An eager message without a posted receive is kept in
+/// Messages up to eager_limit() are sent eagerly. An eager message without a posted receive is kept in
 /// memory of the Link. Above `kHoldBytes` of kept messages the sender must offer the messages that follow, as
 /// it does longer ones. The payload of an offered message moves when its receive is posted. If the endpoint
 /// can pull, the receiver reads it from the sender's memory. If not, the receiver answers `ready` and the
@@ -89,7 +89,9 @@ class Link {
   bool take_kept() { return has_kept() && pull_more(); }
   bool has_kept() const noexcept { return !pulls_.empty() && pulls_.front().kept != nullptr; }
   /// The longest message that is sent before the receiver asks for it. The same at both ends.
-  std::uint64_t unasked_bytes() const noexcept { return endpoint_->can_pull() ? kWholeBytes : kUnaskedBytes; }
+  std::uint64_t eager_limit() const noexcept {
+    return endpoint_->can_pull() ? kShortMessageBytes : kStreamEagerLimit;
+  }
   /// This rank has something to send to the peer, or to receive from it.
   bool is_wanted() const noexcept { return wants_write() || awaits_something(); }
   /// A posted request needs the peer to go on.

@@ -70,14 +70,14 @@ void Link::post_send(MessageRequest& request) {
     sends_.add(request.tag, {&request, false});  // it never matches: is_waiting() reports it
     return;
   }
-  if (request.bytes <= kWholeBytes) {
+  if (request.bytes <= kShortMessageBytes) {
     OutFrame frame;
     frame.header = header_for(FrameType::message, request);
     frame.request = &request;
     enqueue(std::move(frame));
     return;
   }
-  if (request.bytes <= unasked_bytes()) return send_data(request);
+  if (request.bytes <= eager_limit()) return send_data(request);
   OutFrame frame;
   frame.header = header_for(FrameType::offer, request);
   frame.header.range.region = FrameHeader::kNoRange;

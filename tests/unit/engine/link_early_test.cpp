@@ -14,7 +14,7 @@ namespace {
 // As far as the unexpected queue has room.
 TEST(EarlyMessages, AreKeptAsideOrWait) {
   constexpr std::uint32_t kMessages = 30;
-  constexpr std::uint64_t kBytes = kUnaskedBytes - kMessages;
+  constexpr std::uint64_t kBytes = kStreamEagerLimit - kMessages;
   for (unsigned seed = 0; seed < 4; ++seed) {
     Pair pair(false, seed, 100'000, 1 << 20);
     std::vector<std::unique_ptr<Message>> sends, receives;
@@ -90,7 +90,7 @@ TEST(EarlyMessages, AReceiveMayBePostedWhileItsMessageIsComing) {
 TEST(EarlyMessages, OneLongerThanIsSentUnaskedWaitsForItsReceive) {
   for (const bool is_posted : {true, false}) {
     Pair pair(false, 1, 100'000);
-    Message send({1, 0, 1}, kUnaskedBytes + 1), receive({1, 0, 1}, kUnaskedBytes + 1);
+    Message send({1, 0, 1}, kStreamEagerLimit + 1), receive({1, 0, 1}, kStreamEagerLimit + 1);
     fill(send, 1);
     if (is_posted) pair.links[1]->post_receive(receive);
     pair.links[0]->post_send(send);

@@ -31,7 +31,7 @@ TEST(HostilePeer, NonsenseEndsTheLinkWithAWord) {
   }
   {
     Pair pair(false, 1, 1000);
-    pair.say(frame(FrameType::data, Message({1, 0, 1}, kUnaskedBytes + 1)));
+    pair.say(frame(FrameType::data, Message({1, 0, 1}, kStreamEagerLimit + 1)));
     expect_refused(pair, "nobody");
   }
   {
@@ -57,7 +57,7 @@ TEST(HostilePeer, CannotFinishASendThatIsStillBeingWritten) {
     send.acknowledged = true;
     pair.links[0]->post_send(send);
     pair.links[0]->progress(true).ok();
-    if (size > kUnaskedBytes) pair.say(frame(FrameType::ready, send));
+    if (size > kStreamEagerLimit) pair.say(frame(FrameType::ready, send));
     pair.links[0]->progress(true).ok();
     ASSERT_TRUE(pair.links[0]->wants_write());
     pair.say(frame(FrameType::done, send));

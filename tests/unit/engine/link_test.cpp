@@ -153,7 +153,7 @@ TEST_P(LinkOver, ShortMessagesFarAheadOfTheirReceivesWaitAtTheSender) {
     pair.links[0]->post_send(*sends.back());
   };
   for (std::uint32_t i = 0; i < kMessages; ++i) {
-    send(i, i % 100 == 99 ? 0 : kWholeBytes);
+    send(i, i % 100 == 99 ? 0 : kShortMessageBytes);
     if (i % 10 == 0) pair.run();
   }
   pair.run();
@@ -170,7 +170,7 @@ TEST_P(LinkOver, ShortMessagesFarAheadOfTheirReceivesWaitAtTheSender) {
   };
   for (std::uint32_t i = 0; i < kMessages; ++i) receive(i);
   EXPECT_TRUE(std::ranges::all_of(sends, has_left));
-  send(kMessages, kWholeBytes);
+  send(kMessages, kShortMessageBytes);
   pair.run();
   EXPECT_TRUE(sends.back()->done) << "it is still held";
   receive(kMessages);
@@ -261,7 +261,7 @@ TEST_P(LinkOver, AlsoWhereBothSendFarAhead) {
   std::vector<std::unique_ptr<Message>> sends[2];
   for (std::uint32_t i = 0; i < kMessages; ++i) {
     for (const int end : {0, 1}) {
-      sends[end].push_back(std::make_unique<Message>(Tag{1, i, 5}, kWholeBytes));
+      sends[end].push_back(std::make_unique<Message>(Tag{1, i, 5}, kShortMessageBytes));
       fill(*sends[end].back(), 2 * i + static_cast<unsigned>(end));
       pair.links[end]->post_send(*sends[end].back());
     }
@@ -274,7 +274,7 @@ TEST_P(LinkOver, AlsoWhereBothSendFarAhead) {
   }
   for (std::uint32_t i = 0; i < kMessages; ++i) {
     for (const int end : {0, 1}) {
-      Message received(Tag{1, i, 5}, kWholeBytes, i % 2 == 0);
+      Message received(Tag{1, i, 5}, kShortMessageBytes, i % 2 == 0);
       pair.links[end]->post_receive(received);
       pair.run();
       ASSERT_TRUE(received.done) << i;
