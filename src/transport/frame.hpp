@@ -10,10 +10,10 @@ namespace kolo {
 
 enum class FrameType : std::uint8_t {
   message = 1,  ///< a short message: its bytes follow
-  offer = 2,    ///< a message is ready: pull it from `range` or, if its region is `kNoRange`, answer `ready`
-  ready = 3,    ///< the receive of an offered message is posted: send the data
+  rts = 2,      ///< a message is ready: pull it from `range` or, if its region is `kNoRange`, answer `cts`
+  cts = 3,      ///< the receive of an offered message is posted: send the data
   data = 4,     ///< a long message, or one that was offered: its bytes follow
-  done = 5,     ///< the message matched its receive; its memory is free
+  ack = 5,      ///< the message matched its receive; its memory is free
   control = 6,  ///< between engines: `bytes` bytes follow, tag.message is their kind
   hold = 7,     ///< many messages wait for their receives: offer those that follow
   go_on = 8,    ///< ends `hold`

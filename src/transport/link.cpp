@@ -51,10 +51,10 @@ void Link::post_receive(MessageRequest& request) {
     unexpected_bytes_ -= waiting->size();
     if (unexpected_bytes_ < kGoOnBytes) holds_peer_ = false;
     if (!agrees(waiting->header, request)) return;
-    if (waiting->header.type == FrameType::offer) return answer_offer(waiting->header, request);
+    if (waiting->header.type == FrameType::rts) return answer_rts(waiting->header, request);
     if (request.bytes > kShortMessageBytes)
       return take_turn({waiting->header, &request, std::move(waiting->payload)});
-    if (waiting->header.acknowledged) reply(FrameType::done, request.tag);
+    if (waiting->header.acknowledged) reply(FrameType::ack, request.tag);
     if (request.bytes > 0) request.consume(0, waiting->payload.get(), request.bytes);
     return request.finished();
   }
@@ -85,7 +85,7 @@ void Link::on_message(const FrameHeader& header, const std::byte* payload) {
   if (const auto posted = receives_.take(header.tag)) {
     MessageRequest& request = *posted->request;
     if (!agrees(header, request)) return;
-    if (header.acknowledged) reply(FrameType::done, header.tag);
+    if (header.acknowledged) reply(FrameType::ack, header.tag);
     const bool is_aligned = reinterpret_cast<std::uintptr_t>(payload) % kGranule == 0;
     alignas(kGranule) std::byte aligned[4096];
     for (std::uint64_t done = 0, size; done < header.bytes; done += size) {
@@ -117,29 +117,29 @@ void Link::keep(const FrameHeader& header, Payload payload) {
   listener_.on_unexpected(*this, header.tag, header.signature);
 }
 
-void Link::on_offer(const FrameHeader& header) {
+void Link::on_rts(const FrameHeader& header) {
   const Receive* posted = receives_.find(header.tag);
   if (posted == nullptr) return keep(header, {});
   if (posted->offered) return corrupt("two offers of one message");
   MessageRequest& request = *posted->request;
   if (!agrees(header, request)) return;
   receives_.take(header.tag);
-  answer_offer(header, request);
+  answer_rts(header, request);
 }
 
-void Link::on_ready(const FrameHeader& header) {
+void Link::on_cts(const FrameHeader& header) {
   if (abandoned_) return;
   const Sent* sent = sends_.find(header.tag);
-  if (sent == nullptr || !sent->offered) return corrupt("`ready` for a message that was not offered");
+  if (sent == nullptr || !sent->offered) return corrupt("`cts` for a message that was not offered");
   enqueue_data(*sends_.take(header.tag)->request, true);
 }
 
-void Link::on_done(const FrameHeader& header) {
+void Link::on_ack(const FrameHeader& header) {
   if (abandoned_) return;
   if (const auto sent = sends_.take(header.tag)) {
     sent->request->finished();
   } else {
-    corrupt("`done` for a message that was not sent");
+    corrupt("`ack` for a message that was not sent");
   }
 }
 
@@ -174,7 +174,7 @@ void Link::Early::consume(std::uint64_t offset, const std::byte* from, std::uint
 
 void Link::finish_incoming() {
   MessageRequest& request = *std::exchange(incoming_, nullptr);
-  if (incoming_acknowledged_) reply(FrameType::done, request.tag);
+  if (incoming_acknowledged_) reply(FrameType::ack, request.tag);
   request.finished();
 }
 
@@ -192,12 +192,12 @@ void Link::corrupt(const std::string& what) {
 
 void Link::handle(const FrameHeader& header) {
   switch (header.type) {
-    case FrameType::offer:
-      return on_offer(header);
-    case FrameType::ready:
-      return on_ready(header);
-    case FrameType::done:
-      return on_done(header);
+    case FrameType::rts:
+      return on_rts(header);
+    case FrameType::cts:
+      return on_cts(header);
+    case FrameType::ack:
+      return on_ack(header);
     case FrameType::data:
       return on_data(header);
     case FrameType::hold:

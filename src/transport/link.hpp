@@ -35,7 +35,7 @@ class LinkListener {
 /// Messages up to eager_limit() are sent eagerly. An eager message without a posted receive is kept in
 /// memory of the Link. Above `kHoldBytes` of kept messages the sender must offer the messages that follow, as
 /// it does longer ones. The payload of an offered message moves when its receive is posted. If the endpoint
-/// can pull, the receiver reads it from the sender's memory. If not, the receiver answers `ready` and the
+/// can pull, the receiver reads it from the sender's memory. If not, the receiver answers `cts` and the
 /// sender streams it. So a message never blocks those behind it. Within a host, long eager messages are
 /// written when nothing else is queued, and warm ones (memory touched lately) alternate with cold ones.
 ///
@@ -126,15 +126,15 @@ class Link {
     std::uint64_t written = 0;           // of header and payload together
     MessageRequest* request = nullptr;   // of message and data: finished, or to be acknowledged, once written
     std::vector<std::byte> owned;        // the payload, if the Link owns it
-    bool is_asked = false;               // the peer has asked for this message, so `hold` does not apply
+    bool has_cts = false;                // the peer has asked for this message, so `hold` does not apply
   };
   struct Sent {
     MessageRequest* request = nullptr;
-    bool offered = false;  // not in the stream yet: the peer pulls it or answers `ready`
+    bool offered = false;  // not in the stream yet: the peer pulls it or answers `cts`
   };
   struct Receive {
     MessageRequest* request;
-    bool offered = false;  // and `ready` is sent, or the offer was revoked
+    bool offered = false;  // and `cts` is sent, or the offer was revoked
   };
   /// Receives a long message whose receive is not posted yet.
   struct Early final : MessageRequest {
@@ -158,7 +158,7 @@ class Link {
   };
 
   void enqueue(OutFrame frame);
-  void offer_instead(OutFrame& message);
+  void send_rts_instead(OutFrame& message);
   bool take_in(bool readable);
   bool flush();
   bool read_more();
@@ -172,10 +172,10 @@ class Link {
   void keep(const FrameHeader& header, Payload payload);
   void align_input();
   void on_message(const FrameHeader& header, const std::byte* payload);
-  void on_offer(const FrameHeader& header);
-  void on_ready(const FrameHeader& header);
-  void on_done(const FrameHeader& header);
-  void answer_offer(const FrameHeader& offer, MessageRequest& request);
+  void on_rts(const FrameHeader& header);
+  void on_cts(const FrameHeader& header);
+  void on_ack(const FrameHeader& header);
+  void answer_rts(const FrameHeader& offer, MessageRequest& request);
   void take_turn(Pull next);
   void pull(Pull next);
   bool pull_more();
@@ -185,7 +185,7 @@ class Link {
   void send_data(MessageRequest& request);
   void enqueue_waiting();
   void enqueue_hold();
-  void enqueue_data(MessageRequest& request, bool is_asked);
+  void enqueue_data(MessageRequest& request, bool has_cts);
   void reply(FrameType type, const Tag& tag);
   void fail(Status status);
   void corrupt(const std::string& what);

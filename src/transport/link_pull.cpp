@@ -17,11 +17,11 @@ constexpr std::chrono::milliseconds kPullTime{20};
 
 }  // namespace
 
-void Link::answer_offer(const FrameHeader& offer, MessageRequest& request) {
+void Link::answer_rts(const FrameHeader& offer, MessageRequest& request) {
   if (endpoint_->can_pull() && offer.range.region != FrameHeader::kNoRange)
     return take_turn({offer, &request});
   receives_.add(request.tag, {&request, true});
-  reply(FrameType::ready, request.tag);
+  reply(FrameType::cts, request.tag);
 }
 
 void Link::take_turn(Pull next) {
@@ -61,7 +61,7 @@ void Link::pull(Pull next) {
     return;
   }
   if (next.done < next.offer.bytes) return pulls_.push_front(std::move(next));
-  if (!next.kept || next.offer.acknowledged) reply(FrameType::done, request.tag);
+  if (!next.kept || next.offer.acknowledged) reply(FrameType::ack, request.tag);
   request.finished();
 }
 

@@ -79,7 +79,7 @@ void Link::post_send(MessageRequest& request) {
   }
   if (request.bytes <= eager_limit()) return send_data(request);
   OutFrame frame;
-  frame.header = header_for(FrameType::offer, request);
+  frame.header = header_for(FrameType::rts, request);
   frame.header.range.region = FrameHeader::kNoRange;
   if (endpoint_->can_pull()) {
     request.leaving();
@@ -89,8 +89,8 @@ void Link::post_send(MessageRequest& request) {
   enqueue(std::move(frame));
 }
 
-void Link::offer_instead(OutFrame& message) {
-  message.header.type = FrameType::offer;
+void Link::send_rts_instead(OutFrame& message) {
+  message.header.type = FrameType::rts;
   message.header.range.region = FrameHeader::kNoRange;
   message.payload = nullptr;
   MessageRequest& request = *std::exchange(message.request, nullptr);
@@ -135,9 +135,9 @@ void Link::enqueue_hold() {
   out_.insert(out_.begin() + static_cast<std::ptrdiff_t>(at), std::move(frame));
 }
 
-void Link::enqueue_data(MessageRequest& request, bool is_asked) {
+void Link::enqueue_data(MessageRequest& request, bool has_cts) {
   OutFrame frame;
-  frame.is_asked = is_asked;
+  frame.has_cts = has_cts;
   frame.header = header_for(FrameType::data, request);
   frame.request = &request;
   enqueue(std::move(frame));
@@ -155,8 +155,8 @@ bool Link::flush() {
     const std::uint64_t most = std::min(turn_left_, kWriteBytes);
     for (std::size_t i = out_head_; i < out_.size() && used + 2 <= kWriteParts && offered < most; ++i) {
       OutFrame& frame = out_[i];
-      const bool may_wait = frame.request != nullptr && frame.header.bytes > 0 && !frame.is_asked;
-      if (is_held_ && may_wait && frame.written == 0) offer_instead(frame);
+      const bool may_wait = frame.request != nullptr && frame.header.bytes > 0 && !frame.has_cts;
+      if (is_held_ && may_wait && frame.written == 0) send_rts_instead(frame);
       if (frame.request != nullptr && frame.written == 0) {
         frame.request->leaving();
         frame.payload = frame.request->data;
@@ -209,7 +209,7 @@ bool Link::flush() {
     // understand the stream.
     for (MessageRequest* request : std::span(gone, gone_count)) {
       if (request->acknowledged) {
-        // Only now: an earlier `done` would free memory that is still being read.
+        // Only now: an earlier `ack` would free memory that is still being read.
         sends_.add(request->tag, {request, false});
       } else {
         request->finished();  // may post more

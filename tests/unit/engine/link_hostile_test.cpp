@@ -36,7 +36,7 @@ TEST(HostilePeer, NonsenseEndsTheLinkWithAWord) {
   }
   {
     Pair pair(false, 1, 1000);
-    pair.say(frame(FrameType::done, message));
+    pair.say(frame(FrameType::ack, message));
     expect_refused(pair, "not sent");
   }
   {
@@ -48,7 +48,7 @@ TEST(HostilePeer, NonsenseEndsTheLinkWithAWord) {
   }
 }
 
-// A `done` before the message has left would free memory that is still being written to the stream.
+// A `ack` before the message has left would free memory that is still being written to the stream.
 TEST(HostilePeer, CannotFinishASendThatIsStillBeingWritten) {
   for (const std::uint64_t size : {8000u, 60'000u, 2'000'000u}) {
     Pair pair(false, 1, 1'000'000, 1000);  // room for a part of it
@@ -57,10 +57,10 @@ TEST(HostilePeer, CannotFinishASendThatIsStillBeingWritten) {
     send.acknowledged = true;
     pair.links[0]->post_send(send);
     pair.links[0]->progress(true).ok();
-    if (size > kStreamEagerLimit) pair.say(frame(FrameType::ready, send));
+    if (size > kStreamEagerLimit) pair.say(frame(FrameType::cts, send));
     pair.links[0]->progress(true).ok();
     ASSERT_TRUE(pair.links[0]->wants_write());
-    pair.say(frame(FrameType::done, send));
+    pair.say(frame(FrameType::ack, send));
     pair.links[0]->progress(true).ok();
     EXPECT_FALSE(send.done);
     EXPECT_FALSE(pair.links[0]->status().ok());
@@ -74,13 +74,13 @@ TEST(HostilePeer, CannotHaveAMessageSentTwice) {
   send.acknowledged = true;
   pair.links[0]->post_send(send);
   pair.links[0]->progress(false).ok();
-  pair.say(frame(FrameType::ready, send));
+  pair.say(frame(FrameType::cts, send));
   pair.links[0]->progress(true).ok();
-  pair.say(frame(FrameType::ready, send));
+  pair.say(frame(FrameType::cts, send));
   expect_refused(pair, "not offered");
 }
 
-// `ready` is refused for an eager message, and for a message that is not posted.
+// `cts` is refused for an eager message, and for a message that is not posted.
 TEST(HostilePeer, CannotAskForAMessageThatWasNotOffered) {
   for (const bool is_posted : {true, false}) {
     Pair pair(false, 1, 1'000'000);
@@ -88,7 +88,7 @@ TEST(HostilePeer, CannotAskForAMessageThatWasNotOffered) {
     send.acknowledged = true;
     fill(send, 1);
     if (is_posted) pair.links[0]->post_send(send);
-    pair.say(frame(FrameType::ready, send));
+    pair.say(frame(FrameType::cts, send));
     expect_refused(pair, "not offered");
     EXPECT_FALSE(send.done);
   }
@@ -99,7 +99,7 @@ TEST(HostilePeer, CannotOfferAMessageTwice) {
     Pair pair(pulls, 1, 1'000'000);
     Message receive({1, 0, 1}, pulls ? 60'000 : 100);
     pair.links[0]->post_receive(receive);
-    FrameHeader offer = frame(FrameType::offer, receive);
+    FrameHeader offer = frame(FrameType::rts, receive);
     offer.range.region = FrameHeader::kNoRange;
     pair.say(offer);
     pair.links[0]->progress(true).ok();

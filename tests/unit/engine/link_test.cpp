@@ -243,7 +243,7 @@ TEST(Link, WithoutMemoryForTheRestOfAMessageItEnds) {
   send.bytes = std::uint64_t{1} << 46;
   pair.links[0]->post_send(send);
   ASSERT_TRUE(pair.links[0]->progress(false).ok());
-  pair.say(frame(FrameType::ready, send));
+  pair.say(frame(FrameType::cts, send));
   ASSERT_TRUE(pair.links[0]->progress(true).ok());
   pair.links[0]->post_send(behind);
   pair.links[0]->abandon();
