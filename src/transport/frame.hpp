@@ -15,8 +15,8 @@ enum class FrameType : std::uint8_t {
   data = 4,     ///< a long message, or one that was offered: its bytes follow
   ack = 5,      ///< the message matched its receive; its memory is free
   control = 6,  ///< between engines: `bytes` bytes follow, tag.message is their kind
-  hold = 7,     ///< many messages wait for their receives: offer those that follow
-  go_on = 8,    ///< ends `hold`
+  pause_eager = 7,   ///< many messages wait for their receives: offer those that follow
+  resume_eager = 8,  ///< ends `pause_eager`
 };
 
 /// Compared by the handshake. Increases with each change to what ranks exchange after it.

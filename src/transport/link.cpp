@@ -19,10 +19,10 @@ constexpr std::size_t kGranule = 8;  // the largest element
 
 // Limits of what the peer may have this rank keep: messages and offers whose receives are not posted.
 constexpr std::size_t kMostUnexpectedBytes = std::size_t{256} << 20;
-// Above the first the peer must hold, below the second it may go on. What it sends before `hold` reaches it
-// is far less than the rest up to `kMostUnexpectedBytes`.
-constexpr std::size_t kHoldBytes = std::size_t{16} << 20;
-constexpr std::size_t kGoOnBytes = std::size_t{4} << 20;
+// Above the first the peer must hold, below the second it may go on. What it sends before `pause_eager`
+// reaches it is far less than the rest up to `kMostUnexpectedBytes`.
+constexpr std::size_t kUnexpectedHighWater = std::size_t{16} << 20;
+constexpr std::size_t kUnexpectedLowWater = std::size_t{4} << 20;
 
 }  // namespace
 
@@ -49,7 +49,7 @@ void Link::post_receive(MessageRequest& request) {
   if (abandoned_) return;
   if (auto waiting = unexpected_.take(request.tag)) {
     unexpected_bytes_ -= waiting->size();
-    if (unexpected_bytes_ < kGoOnBytes) holds_peer_ = false;
+    if (unexpected_bytes_ < kUnexpectedLowWater) eager_paused_ = false;
     if (!agrees(waiting->header, request)) return;
     if (waiting->header.type == FrameType::rts) return answer_rts(waiting->header, request);
     if (request.bytes > kShortMessageBytes)
@@ -113,7 +113,7 @@ void Link::keep(const FrameHeader& header, Payload payload) {
   if (abandoned_ || !can_keep(message.size())) return;
   unexpected_bytes_ += message.size();
   unexpected_.add(header.tag, std::move(message));
-  if (unexpected_bytes_ > kHoldBytes) holds_peer_ = true;
+  if (unexpected_bytes_ > kUnexpectedHighWater) eager_paused_ = true;
   listener_.on_unexpected(*this, header.tag, header.signature);
 }
 
@@ -200,9 +200,9 @@ void Link::handle(const FrameHeader& header) {
       return on_ack(header);
     case FrameType::data:
       return on_data(header);
-    case FrameType::hold:
-    case FrameType::go_on:
-      is_held_ = header.type == FrameType::hold;
+    case FrameType::pause_eager:
+    case FrameType::resume_eager:
+      paused_by_peer_ = header.type == FrameType::pause_eager;
       return;
     case FrameType::message:
     case FrameType::control:
@@ -237,7 +237,7 @@ bool Link::parse() {
     FrameHeader header;
     std::memcpy(&header, in_.data() + in_begin_, sizeof header);
     if (header.magic != FrameHeader::kMagic || header.type < FrameType::message ||
-        header.type > FrameType::go_on) {
+        header.type > FrameType::resume_eager) {
       corrupt("a frame that is none");
       break;
     }

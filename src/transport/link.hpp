@@ -33,10 +33,10 @@ class LinkListener {
 };
 
 /// Messages up to eager_limit() are sent eagerly. An eager message without a posted receive is kept in
-/// memory of the Link. Above `kHoldBytes` of kept messages the sender must offer the messages that follow, as
-/// it does longer ones. The payload of an offered message moves when its receive is posted. If the endpoint
-/// can pull, the receiver reads it from the sender's memory. If not, the receiver answers `cts` and the
-/// sender streams it. So a message never blocks those behind it. Within a host, long eager messages are
+/// memory of the Link. Above `kUnexpectedHighWater` of kept messages the sender must offer the messages that
+/// follow, as it does longer ones. The payload of an offered message moves when its receive is posted. If the
+/// endpoint can pull, the receiver reads it from the sender's memory. If not, the receiver answers `cts` and
+/// the sender streams it. So a message never blocks those behind it. Within a host, long eager messages are
 /// written when nothing else is queued, and warm ones (memory touched lately) alternate with cold ones.
 ///
 /// The peer is not trusted. Whatever it sends, the Link reads and writes only memory that requests name, and
@@ -98,7 +98,7 @@ class Link {
   bool is_waiting() const noexcept;
   /// There are bytes for which the endpoint had no room, or which are queued behind other bytes.
   bool wants_write() const noexcept {
-    return out_head_ < out_.size() || has_waiting() || holds_peer_ != has_said_hold_;
+    return out_head_ < out_.size() || has_waiting() || eager_paused_ != pause_sent_;
   }
 
   /// Whether any message has come, or begun to come, whose receive is not posted.
@@ -126,7 +126,7 @@ class Link {
     std::uint64_t written = 0;           // of header and payload together
     MessageRequest* request = nullptr;   // of message and data: finished, or to be acknowledged, once written
     std::vector<std::byte> owned;        // the payload, if the Link owns it
-    bool has_cts = false;                // the peer has asked for this message, so `hold` does not apply
+    bool has_cts = false;  // the peer has asked for this message, so `pause_eager` does not apply
   };
   struct Sent {
     MessageRequest* request = nullptr;
@@ -184,7 +184,7 @@ class Link {
   bool has_waiting() const noexcept { return !warm_.empty() || !cold_.empty(); }
   void send_data(MessageRequest& request);
   void enqueue_waiting();
-  void enqueue_hold();
+  void enqueue_pause();
   void enqueue_data(MessageRequest& request, bool has_cts);
   void reply(FrameType type, const Tag& tag);
   void fail(Status status);
@@ -229,9 +229,9 @@ class Link {
   TagTable<Sent> sends_;  // offered, or written and waiting for their acknowledgement
   TagTable<Unexpected> unexpected_;
   std::size_t unexpected_bytes_ = 0;
-  bool holds_peer_ = false;
-  bool has_said_hold_ = false;  // the state that the peer has been told, counting frames in `out_`
-  bool is_held_ = false;        // the peer has sent `hold`
+  bool eager_paused_ = false;
+  bool pause_sent_ = false;      // the state that the peer has been told, counting frames in `out_`
+  bool paused_by_peer_ = false;  // the peer has sent `pause_eager`
 };
 
 }  // namespace kolo

@@ -121,17 +121,19 @@ void Link::enqueue_waiting() {
   }
 }
 
-/// `hold` and `go_on` go ahead of this rank's own messages. Those may be hundreds of MiB, and as much would
-/// come from the peer meanwhile. They go behind the first frame, which may be partly written, and behind
-/// earlier `hold` and `go_on` frames.
-void Link::enqueue_hold() {
-  if (holds_peer_ == has_said_hold_) return;
-  has_said_hold_ = holds_peer_;
+/// `pause_eager` and `resume_eager` go ahead of this rank's own messages. Those may be hundreds of MiB, and
+/// as much would come from the peer meanwhile. They go behind the first frame, which may be partly written,
+/// and behind earlier `pause_eager` and `resume_eager` frames.
+void Link::enqueue_pause() {
+  if (eager_paused_ == pause_sent_) return;
+  pause_sent_ = eager_paused_;
   auto at = std::min(out_head_ + 1, out_.size());
-  const auto is_word = [](FrameType type) { return type == FrameType::hold || type == FrameType::go_on; };
+  const auto is_word = [](FrameType type) {
+    return type == FrameType::pause_eager || type == FrameType::resume_eager;
+  };
   while (at < out_.size() && is_word(out_[at].header.type)) ++at;
   OutFrame frame;
-  frame.header.type = holds_peer_ ? FrameType::hold : FrameType::go_on;
+  frame.header.type = eager_paused_ ? FrameType::pause_eager : FrameType::resume_eager;
   out_.insert(out_.begin() + static_cast<std::ptrdiff_t>(at), std::move(frame));
 }
 
@@ -146,7 +148,7 @@ void Link::enqueue_data(MessageRequest& request, bool has_cts) {
 bool Link::flush() {
   bool moved = false;
   while (wants_write() && turn_left_ > 0) {
-    enqueue_hold();
+    enqueue_pause();
     enqueue_waiting();
     iovec parts[kWriteParts];
     std::size_t used = 0;
@@ -156,7 +158,7 @@ bool Link::flush() {
     for (std::size_t i = out_head_; i < out_.size() && used + 2 <= kWriteParts && offered < most; ++i) {
       OutFrame& frame = out_[i];
       const bool may_wait = frame.request != nullptr && frame.header.bytes > 0 && !frame.has_cts;
-      if (is_held_ && may_wait && frame.written == 0) send_rts_instead(frame);
+      if (paused_by_peer_ && may_wait && frame.written == 0) send_rts_instead(frame);
       if (frame.request != nullptr && frame.written == 0) {
         frame.request->leaving();
         frame.payload = frame.request->data;

@@ -40,8 +40,9 @@ void handshakes(const fs::path& folder) {
 }
 
 void frames(const fs::path& folder) {
-  for (const FrameType type : {FrameType::message, FrameType::rts, FrameType::cts, FrameType::data,
-                               FrameType::ack, FrameType::control, FrameType::hold, FrameType::go_on}) {
+  for (const FrameType type :
+       {FrameType::message, FrameType::rts, FrameType::cts, FrameType::data, FrameType::ack,
+        FrameType::control, FrameType::pause_eager, FrameType::resume_eager}) {
     for (std::uint32_t i = 0; i < 8; ++i) {
       FrameHeader header;  // of a message that link_fuzz.cpp receives or sends, or of another one
       header.type = type;

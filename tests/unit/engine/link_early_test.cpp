@@ -144,7 +144,7 @@ TEST(EarlyMessages, AreTakenInByTurns) {
   }
 }
 
-// Also if `hold` is not yet sent when `go_on` follows.
+// Also if `pause_eager` is not yet sent when `resume_eager` follows.
 TEST(EarlyMessages, NobodyIsHeldByAWordThatIsNoLongerTrue) {
   constexpr std::uint64_t kBytes = 1'000'000;
   constexpr std::uint32_t kMessages = 20;
