@@ -314,7 +314,7 @@ bool Engine::poll(bool look_at_descriptors) {
   }
   for (std::size_t i = 0; i < links_.size(); ++i) {
     if (lost_[i]) {
-      moved = links_[i]->take_kept() || moved;
+      moved = links_[i]->consume_buffered() || moved;
       continue;
     }
     const bool is_memory = links_[i]->endpoint().is_memory();
@@ -358,7 +358,7 @@ bool Engine::sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline)
   for (; armed < links_.size() && !something_to_do; ++armed) {
     Link& link = *links_[armed];
     if (lost_[armed]) {
-      something_to_do = link.has_kept();
+      something_to_do = link.has_buffered();
     } else if (link.endpoint().is_memory()) {
       something_to_do = !link.endpoint().arm(link.wants_write()) || link.has_pulls();
     } else {

@@ -137,7 +137,7 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
     Context& context = contexts_[spec.context];
     context.last_sequence = spec.sequence;
     context.history[spec.sequence % Context::kHistory] = spec.signature;
-    if (spec.group() == nullptr) check_early_messages(spec);
+    if (spec.group() == nullptr) check_unexpected_messages(spec);
   }
   if (spec.counts) count_begin(spec);
   if (waits_now && finish_early(spec)) return nullptr;
@@ -227,7 +227,7 @@ void Engine::run_native(Operation& operation, bool waits_now) {
   if (operation.done()) return;
   if (waits_now) group.tell();  // else the progress thread does, once the caller has started all its calls
   operation.start_clock();
-  check_early_messages(operation.spec());
+  check_unexpected_messages(operation.spec());
 }
 
 void Engine::operation_finished(Operation& operation) {
@@ -275,7 +275,7 @@ Operation* Engine::find(std::uint32_t context, std::uint64_t sequence) {
   return nullptr;
 }
 
-void Engine::check_early_messages(const OperationSpec& spec) {
+void Engine::check_unexpected_messages(const OperationSpec& spec) {
   for (const int peer : spec.ranks()) {
     Link& from = link(peer);
     from.for_each_unexpected([&](const Tag& tag, const Signature& theirs) {

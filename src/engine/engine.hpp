@@ -178,7 +178,7 @@ class Engine final : private LinkListener,
   void release(std::size_t active_index);
   void retire(std::shared_ptr<Operation> operation);
   Operation* find(std::uint32_t context, std::uint64_t sequence);
-  void check_early_messages(const OperationSpec& spec);
+  void check_unexpected_messages(const OperationSpec& spec);
   template <typename Look>
   bool look_first(const native::Group& group, int looks, Look look);
   bool finish_early(const OperationSpec& spec);

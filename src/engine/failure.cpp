@@ -362,7 +362,7 @@ void Engine::conclude(Operation& operation, const Probe& probe) {
     const auto waiting_for = operation.waiting_for();
     const bool some_move = std::any_of(waiting_for.begin(), waiting_for.end(), [&](int rank) {
       const int peer = spec.ranks()[static_cast<std::size_t>(rank)];
-      return moves(peer) || link(peer).has_kept();  // data that came from it is being taken in
+      return moves(peer) || link(peer).has_buffered();  // data that came from it is being taken in
     });
     if (some_move) {
       operation.last_progress_ = Clock::now();

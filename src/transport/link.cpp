@@ -30,8 +30,9 @@ Link::Link(int peer, std::unique_ptr<Endpoint> endpoint, LinkListener& listener)
     : peer_(peer), endpoint_(std::move(endpoint)), listener_(listener), in_(kInputBytes) {}
 
 bool Link::is_waiting() const noexcept {
-  const bool is_met = incoming_ != nullptr && incoming_ != &early_;
-  return !receives_.empty() || !sends_.empty() || (has_pulls() && !has_kept()) || has_waiting() || is_met ||
+  const bool is_met = incoming_ != nullptr && incoming_ != &unexpected_sink_;
+  return !receives_.empty() || !sends_.empty() || (has_pulls() && !has_buffered()) || has_waiting() ||
+         is_met ||
          std::any_of(out_.begin() + static_cast<std::ptrdiff_t>(out_head_), out_.end(),
                      [](const OutFrame& frame) { return frame.request != nullptr; });
 }
@@ -58,15 +59,16 @@ void Link::post_receive(MessageRequest& request) {
     if (request.bytes > 0) request.consume(0, waiting->payload.get(), request.bytes);
     return request.finished();
   }
-  if (incoming_ == &early_ && early_.header.tag == request.tag) return adopt_early(request);
+  if (incoming_ == &unexpected_sink_ && unexpected_sink_.header.tag == request.tag)
+    return attach_receive(request);
   receives_.add(request.tag, {&request});
 }
 
 /// The message is arriving: the rest goes to its receive's memory.
-void Link::adopt_early(MessageRequest& request) {
-  const Payload come = std::move(early_.memory);
+void Link::attach_receive(MessageRequest& request) {
+  const Payload come = std::move(unexpected_sink_.memory);
   incoming_ = nullptr;
-  if (!agrees(early_.header, request)) return;
+  if (!agrees(unexpected_sink_.header, request)) return;
   // The last bytes may be part of an element: they go back to the input buffer, which is empty at this point.
   const std::uint64_t odd = incoming_done_ % kGranule;
   if (odd > 0) {
@@ -78,7 +80,7 @@ void Link::adopt_early(MessageRequest& request) {
   }
   if (incoming_done_ > 0) request.consume(0, come.get(), incoming_done_);
   incoming_ = &request;
-  incoming_acknowledged_ = early_.header.acknowledged != 0;
+  incoming_acknowledged_ = unexpected_sink_.header.acknowledged != 0;
 }
 
 void Link::on_message(const FrameHeader& header, const std::byte* payload) {
@@ -101,7 +103,7 @@ void Link::on_message(const FrameHeader& header, const std::byte* payload) {
   keep(header, std::move(copy));
 }
 
-bool Link::can_keep(std::uint64_t bytes) {
+bool Link::has_unexpected_room(std::uint64_t bytes) {
   if (unexpected_bytes_ + bytes <= kMostUnexpectedBytes) return true;
   fail(Status(Code::system, fmt::format("it sent {} MiB of messages for which no receive is posted",
                                         unexpected_bytes_ >> 20)));
@@ -110,7 +112,7 @@ bool Link::can_keep(std::uint64_t bytes) {
 
 void Link::keep(const FrameHeader& header, Payload payload) {
   Unexpected message{header, std::move(payload)};
-  if (abandoned_ || !can_keep(message.size())) return;
+  if (abandoned_ || !has_unexpected_room(message.size())) return;
   unexpected_bytes_ += message.size();
   unexpected_.add(header.tag, std::move(message));
   if (unexpected_bytes_ > kUnexpectedHighWater) eager_paused_ = true;
@@ -159,16 +161,16 @@ void Link::on_data(const FrameHeader& header) {
     incoming_ = posted->request;
     incoming_acknowledged_ = header.acknowledged != 0;
   } else {
-    if (!can_keep(header.bytes)) return;
-    early_.header = header;
-    early_.memory = std::make_unique_for_overwrite<std::byte[]>(header.bytes);
-    early_.data = early_.memory.get();
-    incoming_ = &early_;
+    if (!has_unexpected_room(header.bytes)) return;
+    unexpected_sink_.header = header;
+    unexpected_sink_.memory = std::make_unique_for_overwrite<std::byte[]>(header.bytes);
+    unexpected_sink_.data = unexpected_sink_.memory.get();
+    incoming_ = &unexpected_sink_;
   }
   align_input();
 }
 
-void Link::Early::consume(std::uint64_t offset, const std::byte* from, std::uint64_t size) {
+void Link::UnexpectedSink::consume(std::uint64_t offset, const std::byte* from, std::uint64_t size) {
   std::memcpy(memory.get() + offset, from, size);
 }
 
@@ -313,7 +315,7 @@ bool Link::take_in(bool readable) {
     parse();
     // The receive of this message may be posted soon: return, because what the caller waits for may have
     // come.
-    if (incoming_ == &early_ && !is_ending) break;
+    if (incoming_ == &unexpected_sink_ && !is_ending) break;
   }
   if (status_.ok()) status_ = write_status;
   return moved;
@@ -349,7 +351,7 @@ void Link::abandon() {
   unexpected_.clear();
   unexpected_bytes_ = 0;
   incoming_ = nullptr;  // the rest of it is read and dropped
-  early_.memory.reset();
+  unexpected_sink_.memory.reset();
   out_.erase(out_.begin(), out_.begin() + static_cast<std::ptrdiff_t>(out_head_));
   out_head_ = 0;
   std::erase_if(out_, [](const OutFrame& frame) {

@@ -86,8 +86,8 @@ class Link {
   bool has_pulls() const noexcept { return !pulls_.empty(); }
   /// Takes in messages that were kept, also after an error: they need no peer. Returns whether there were
   /// any.
-  bool take_kept() { return has_kept() && pull_more(); }
-  bool has_kept() const noexcept { return !pulls_.empty() && pulls_.front().kept != nullptr; }
+  bool consume_buffered() { return has_buffered() && pull_more(); }
+  bool has_buffered() const noexcept { return !pulls_.empty() && pulls_.front().kept != nullptr; }
   /// The longest message that is sent before the receiver asks for it. The same at both ends.
   std::uint64_t eager_limit() const noexcept {
     return endpoint_->can_pull() ? kShortMessageBytes : kStreamEagerLimit;
@@ -102,10 +102,11 @@ class Link {
   }
 
   /// Whether any message has come, or begun to come, whose receive is not posted.
-  bool has_unexpected() const noexcept { return !unexpected_.empty() || incoming_ == &early_; }
+  bool has_unexpected() const noexcept { return !unexpected_.empty() || incoming_ == &unexpected_sink_; }
   /// Whether the message with this tag has.
   bool has_unexpected(const Tag& tag) const {
-    return unexpected_.contains(tag) || (incoming_ == &early_ && early_.header.tag == tag);
+    return unexpected_.contains(tag) ||
+           (incoming_ == &unexpected_sink_ && unexpected_sink_.header.tag == tag);
   }
   /// Calls `function` with tag and signature of each message that came before its receive was posted.
   template <typename Function>
@@ -137,8 +138,8 @@ class Link {
     bool offered = false;  // and `cts` is sent, or the offer was revoked
   };
   /// Receives a long message whose receive is not posted yet.
-  struct Early final : MessageRequest {
-    explicit Early(Link& owner) : link(owner) {}
+  struct UnexpectedSink final : MessageRequest {
+    explicit UnexpectedSink(Link& owner) : link(owner) {}
     void consume(std::uint64_t offset, const std::byte* from, std::uint64_t size) override;
     void finished() override { link.keep(header, std::move(memory)); }
     Link& link;
@@ -167,8 +168,8 @@ class Link {
   void handle(const FrameHeader& header);
   void on_data(const FrameHeader& header);
   void finish_incoming();
-  void adopt_early(MessageRequest& request);
-  bool can_keep(std::uint64_t bytes);
+  void attach_receive(MessageRequest& request);
+  bool has_unexpected_room(std::uint64_t bytes);
   void keep(const FrameHeader& header, Payload payload);
   void align_input();
   void on_message(const FrameHeader& header, const std::byte* payload);
@@ -217,7 +218,7 @@ class Link {
   bool incoming_acknowledged_ = false;
   std::uint64_t incoming_left_ = 0;
   std::uint64_t incoming_done_ = 0;
-  Early early_{*this};
+  UnexpectedSink unexpected_sink_{*this};
 
   // Long messages whose receive is posted and that wait to be taken in: offers or, if the endpoint cannot
   // pull, kept messages.
