@@ -52,7 +52,7 @@ class Endpoint {
   virtual bool shares_caches() const { return false; }
   /// Write budget: the most message bytes to write between two reads. If both ends share caches, a longer
   /// burst evicts what the peer has written before it is read.
-  virtual std::uint64_t turn_bytes() const { return std::numeric_limits<std::uint64_t>::max(); }
+  virtual std::uint64_t write_budget() const { return std::numeric_limits<std::uint64_t>::max(); }
 
   /// --- Waiting. -----------------------------------------------------------------------------------------
   /// True if read() and write() cost no system call: a spinning caller may try them in a loop. False if each

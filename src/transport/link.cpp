@@ -54,7 +54,7 @@ void Link::post_receive(MessageRequest& request) {
     if (!agrees(waiting->header, request)) return;
     if (waiting->header.type == FrameType::rts) return answer_rts(waiting->header, request);
     if (request.bytes > kShortMessageBytes)
-      return take_turn({waiting->header, &request, std::move(waiting->payload)});
+      return start_or_queue_pull({waiting->header, &request, std::move(waiting->payload)});
     if (waiting->header.acknowledged) reply(FrameType::ack, request.tag);
     if (request.bytes > 0) request.consume(0, waiting->payload.get(), request.bytes);
     return request.finished();
@@ -307,7 +307,7 @@ bool Link::take_in(bool readable) {
   const Status write_status = std::exchange(status_, Status());
   const bool is_ending = !write_status.ok();
   readable = readable || is_ending;
-  if (readable) turn_left_ = endpoint_->turn_bytes();
+  if (readable) write_budget_left_ = endpoint_->write_budget();
   bool moved = false;
   for (int i = 0; readable && (i < kReadsPerProgress || is_ending) && status_.ok(); ++i) {
     if (!read_more()) break;

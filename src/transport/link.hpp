@@ -53,7 +53,7 @@ class Link {
   /// Replaces a WaitingEndpoint by the real endpoint of the same transport.
   void connect(std::unique_ptr<Endpoint> endpoint) {
     endpoint_ = std::move(endpoint);
-    turn_left_ = endpoint_->turn_bytes();
+    write_budget_left_ = endpoint_->write_budget();
   }
 
   int peer() const noexcept { return peer_; }
@@ -177,7 +177,7 @@ class Link {
   void on_cts(const FrameHeader& header);
   void on_ack(const FrameHeader& header);
   void answer_rts(const FrameHeader& offer, MessageRequest& request);
-  void take_turn(Pull next);
+  void start_or_queue_pull(Pull next);
   void pull(Pull next);
   bool pull_more();
   Status copy_offered(const Pull& from, std::uint64_t bytes);
@@ -207,7 +207,7 @@ class Link {
   std::deque<MessageRequest*> warm_, cold_;
   bool was_warm_ = false;  // the last one that was queued
   std::size_t controls_queued_ = 0;
-  std::uint64_t turn_left_ = endpoint_->turn_bytes();  // what may be written before the next read
+  std::uint64_t write_budget_left_ = endpoint_->write_budget();  // what may be written before the next read
 
   std::vector<std::byte> in_;
   std::size_t in_begin_ = 0;
@@ -223,8 +223,8 @@ class Link {
   // Long messages whose receive is posted and that wait to be taken in: offers or, if the endpoint cannot
   // pull, kept messages.
   std::deque<Pull> pulls_;
-  std::uint64_t pull_left_ = 0;     // bytes that may be pulled before this rank writes to the peer again
-  Clock::time_point pull_until_{};  // when this round of pulls must end; set by the first pull
+  std::uint64_t pull_budget_left_ = 0;  // bytes that may be pulled before this rank writes to the peer again
+  Clock::time_point pull_until_{};      // when this round of pulls must end; set by the first pull
 
   TagTable<Receive> receives_;
   TagTable<Sent> sends_;  // offered, or written and waiting for their acknowledgement

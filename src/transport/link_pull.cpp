@@ -19,21 +19,21 @@ constexpr std::chrono::milliseconds kPullTime{20};
 
 void Link::answer_rts(const FrameHeader& offer, MessageRequest& request) {
   if (endpoint_->can_pull() && offer.range.region != FrameHeader::kNoRange)
-    return take_turn({offer, &request});
+    return start_or_queue_pull({offer, &request});
   receives_.add(request.tag, {&request, true});
   reply(FrameType::cts, request.tag);
 }
 
-void Link::take_turn(Pull next) {
-  if (pulls_.empty() && pull_left_ > 0) return pull(std::move(next));
+void Link::start_or_queue_pull(Pull next) {
+  if (pulls_.empty() && pull_budget_left_ > 0) return pull(std::move(next));
   pulls_.push_back(std::move(next));
 }
 
 bool Link::pull_more() {
-  pull_left_ = kPullBytes;
+  pull_budget_left_ = kPullBytes;
   pull_until_ = {};
   bool moved = false;
-  for (; !pulls_.empty() && pull_left_ > 0; moved = true) {
+  for (; !pulls_.empty() && pull_budget_left_ > 0; moved = true) {
     Pull next = std::move(pulls_.front());
     pulls_.pop_front();
     pull(std::move(next));
@@ -44,12 +44,12 @@ bool Link::pull_more() {
 void Link::pull(Pull next) {
   if (pull_until_ == Clock::time_point{}) pull_until_ = Clock::now() + kPullTime;
   Status pulled;
-  while (next.done < next.offer.bytes && pull_left_ > 0 && pulled.ok() && !endpoint_->revoked()) {
+  while (next.done < next.offer.bytes && pull_budget_left_ > 0 && pulled.ok() && !endpoint_->revoked()) {
     const std::uint64_t piece = std::min(kPieceBytes, next.offer.bytes - next.done);
     pulled = copy_offered(next, piece);
     next.done += piece;
-    pull_left_ -= std::min(pull_left_, piece);
-    if (Clock::now() >= pull_until_) pull_left_ = 0;
+    pull_budget_left_ -= std::min(pull_budget_left_, piece);
+    if (Clock::now() >= pull_until_) pull_budget_left_ = 0;
   }
   MessageRequest& request = *next.request;
   if (!pulled.ok() || endpoint_->revoked()) {

@@ -147,14 +147,14 @@ void Link::enqueue_data(MessageRequest& request, bool has_cts) {
 
 bool Link::flush() {
   bool moved = false;
-  while (wants_write() && turn_left_ > 0) {
+  while (wants_write() && write_budget_left_ > 0) {
     enqueue_pause();
     enqueue_waiting();
     iovec parts[kWriteParts];
     std::size_t used = 0;
     std::uint64_t offered = 0;
-    std::uint64_t turn_left = turn_left_;
-    const std::uint64_t most = std::min(turn_left_, kWriteBytes);
+    std::uint64_t turn_left = write_budget_left_;
+    const std::uint64_t most = std::min(write_budget_left_, kWriteBytes);
     for (std::size_t i = out_head_; i < out_.size() && used + 2 <= kWriteParts && offered < most; ++i) {
       OutFrame& frame = out_[i];
       const bool may_wait = frame.request != nullptr && frame.header.bytes > 0 && !frame.has_cts;
@@ -198,7 +198,7 @@ bool Link::flush() {
       // message.
       const std::uint64_t begin = std::max(frame.written, std::uint64_t{sizeof(FrameHeader)});
       frame.written += step;
-      turn_left_ -= std::max(frame.written, begin) - begin;
+      write_budget_left_ -= std::max(frame.written, begin) - begin;
       if (frame.header.type == FrameType::data) payload_moved_ += step;
       left -= step;
       if (frame.written < total) break;

@@ -190,8 +190,8 @@ std::uint64_t TcpEndpoint::undelivered() const {
   return static_cast<std::uint64_t>(queued);
 }
 
-std::uint64_t TcpEndpoint::turn_bytes() const {
-  return stays_in_host_ ? kTurnInHost : Endpoint::turn_bytes();
+std::uint64_t TcpEndpoint::write_budget() const {
+  return stays_in_host_ ? kTurnInHost : Endpoint::write_budget();
 }
 
 }  // namespace kolo::tcp

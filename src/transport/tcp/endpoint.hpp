@@ -25,7 +25,7 @@ class TcpEndpoint final : public Endpoint {
   std::uint64_t delivered() const override { return written_ - undelivered(); }
   std::uint64_t undelivered() const override;
   bool shares_caches() const override { return stays_in_host_; }
-  std::uint64_t turn_bytes() const override;
+  std::uint64_t write_budget() const override;
   bool is_memory() const override { return false; }
   int fd() const override { return socket_.get(); }
   bool arm(bool) override { return lost_.ok(); }
