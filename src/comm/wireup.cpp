@@ -17,7 +17,7 @@
 #include "comm/state.hpp"
 #include "transport/host.hpp"
 #include "transport/self_endpoint.hpp"
-#include "transport/waiting_endpoint.hpp"
+#include "transport/unconnected_endpoint.hpp"
 
 namespace kolo {
 namespace {
@@ -208,7 +208,7 @@ Wireup join(int rank, Offer offer, const std::vector<std::string>& offers, const
       if (on_demand.dialer)
         fail_to_meet(fmt::format("{} and {} both connect on demand", on_demand.transport->name(), name));
       for (const TransportPeer& peer : peers)
-        endpoints[static_cast<std::size_t>(peer.rank)] = std::make_unique<WaitingEndpoint>(name);
+        endpoints[static_cast<std::size_t>(peer.rank)] = std::make_unique<UnconnectedEndpoint>(name);
       on_demand = {std::move(offer.transports[name]), std::move(dialer)};
       continue;
     }

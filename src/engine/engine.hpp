@@ -48,7 +48,7 @@ struct EngineOptions {
   std::string group;               ///< name of the links, for metrics and timelines: the same on all ranks
 };
 
-/// Connects the links whose endpoint is a WaitingEndpoint, when they are needed.
+/// Connects the links whose endpoint is a UnconnectedEndpoint, when they are needed.
 struct OnDemand {
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Dialer> dialer;

@@ -50,7 +50,7 @@ class Link {
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
-  /// Replaces a WaitingEndpoint by the real endpoint of the same transport.
+  /// Replaces a UnconnectedEndpoint by the real endpoint of the same transport.
   void connect(std::unique_ptr<Endpoint> endpoint) {
     endpoint_ = std::move(endpoint);
     write_budget_left_ = endpoint_->write_budget();

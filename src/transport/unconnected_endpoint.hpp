@@ -1,4 +1,4 @@
-// WaitingEndpoint: stands in for a connection that has not been made yet.
+// UnconnectedEndpoint: stands in for a connection that has not been made yet.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 namespace kolo {
 
 /// Writes and reads no bytes. A Link queues what it has to send until the real endpoint replaces this one.
-class WaitingEndpoint final : public Endpoint {
+class UnconnectedEndpoint final : public Endpoint {
  public:
-  explicit WaitingEndpoint(std::string_view transport) : transport_(transport) {}
+  explicit UnconnectedEndpoint(std::string_view transport) : transport_(transport) {}
 
   std::string_view transport() const override { return transport_; }
   std::string describe() const override { return transport_ + ", not connected"; }
