@@ -217,7 +217,7 @@ void Connector::advance_stranger(Attempt& stranger, std::vector<Connected>& done
   Wanted* wanted = find(rank);
   if (stranger.ready()) {
     unwatch(stranger);
-    ProvedSocket socket{stranger.take(), false, stranger.handshake().secret()};
+    AuthenticatedSocket socket{stranger.take(), false, stranger.handshake().secret()};
     if (wanted == nullptr) return;
     end_attempt(*wanted);
     wanted->dials = false;
@@ -301,9 +301,9 @@ std::chrono::nanoseconds Connector::unreachable_for(int rank) const {
   return Clock::now() - wanted.unreachable_since;
 }
 
-Result<std::vector<ProvedSocket>> connect_all(const SocketKind& kind, const Identity& me,
-                                              std::span<const TransportPeer> peers, const Deadline& deadline,
-                                              const IsGone& is_gone) {
+Result<std::vector<AuthenticatedSocket>> connect_all(const SocketKind& kind, const Identity& me,
+                                                     std::span<const TransportPeer> peers,
+                                                     const Deadline& deadline, const IsGone& is_gone) {
   for (const TransportPeer& peer : peers) {
     if (peer.rank == me.rank || peer.rank < 0) {
       return Status(Code::invalid_argument,
@@ -320,7 +320,7 @@ Result<std::vector<ProvedSocket>> connect_all(const SocketKind& kind, const Iden
   }
   const milliseconds longest_wait = is_gone ? kAskWhoIsGone : milliseconds(500);
   Reminder reminder;
-  std::map<int, ProvedSocket> connected;
+  std::map<int, AuthenticatedSocket> connected;
   const auto missing = [&] {
     std::map<int, std::string> known;
     for (const TransportPeer& peer : peers) {
@@ -362,7 +362,7 @@ Result<std::vector<ProvedSocket>> connect_all(const SocketKind& kind, const Iden
     if (::poll(&entry, 1, ms) < 0 && errno != EINTR) return Status::from_errno("poll", errno);
     for (auto& [rank, socket] : connector.progress()) connected[rank] = std::move(socket);
   }
-  std::vector<ProvedSocket> sockets;
+  std::vector<AuthenticatedSocket> sockets;
   for (const TransportPeer& peer : peers) sockets.push_back(std::move(connected[peer.rank]));
   return sockets;
 }

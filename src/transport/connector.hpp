@@ -45,7 +45,7 @@ class SocketKind {
 Status connect_failure(int error);
 
 /// A socket whose other end has authenticated as the right rank.
-struct ProvedSocket {
+struct AuthenticatedSocket {
   UniqueFd fd;
   bool dialed = false;  ///< by this rank
   std::string secret;   ///< Handshake::secret()
@@ -58,7 +58,7 @@ class Connector {
  public:
   struct Connected {
     int rank;
-    ProvedSocket socket;
+    AuthenticatedSocket socket;
   };
 
   Connector(const SocketKind& kind, Identity me, std::span<const TransportPeer> peers);
@@ -130,8 +130,8 @@ class Connector {
 /// sockets in the order of `peers`. Code::rendezvous names the ranks that are missing at the deadline, or
 /// gone, and the addresses that were tried. All ranks must listen already: one that refuses for a second has
 /// ended.
-Result<std::vector<ProvedSocket>> connect_all(const SocketKind& kind, const Identity& me,
-                                              std::span<const TransportPeer> peers, const Deadline& deadline,
-                                              const IsGone& is_gone);
+Result<std::vector<AuthenticatedSocket>> connect_all(const SocketKind& kind, const Identity& me,
+                                                     std::span<const TransportPeer> peers,
+                                                     const Deadline& deadline, const IsGone& is_gone);
 
 }  // namespace kolo

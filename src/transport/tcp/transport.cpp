@@ -127,7 +127,7 @@ class TcpTransport final : public Transport, private SocketKind {
   std::vector<UniqueFd> listeners_;
 };
 
-std::unique_ptr<TlsEndpoint> encrypted(ProvedSocket socket, const Tls& tls) {
+std::unique_ptr<TlsEndpoint> encrypted(AuthenticatedSocket socket, const Tls& tls) {
   return std::make_unique<TlsEndpoint>(std::make_unique<TcpEndpoint>(std::move(socket.fd)), tls,
                                        socket.dialed, std::move(socket.secret));
 }
@@ -176,7 +176,7 @@ Result<std::vector<std::unique_ptr<Endpoint>>> TcpTransport::connect(int rank,
   if (!sockets.ok()) return sockets.status();
   std::vector<std::unique_ptr<Endpoint>> endpoints;
   if (!options_.tls) {
-    for (ProvedSocket& socket : *sockets) {
+    for (AuthenticatedSocket& socket : *sockets) {
       endpoints.push_back(std::make_unique<TcpEndpoint>(std::move(socket.fd)));
     }
     return endpoints;
