@@ -58,9 +58,9 @@ bool Engine::take_connections() {
     log().debug("rank {} is connected: {}", rank_, endpoint->describe());
     links_[index]->connect(std::move(endpoint));
     const Status watched = sleeper_.add(links_[index]->endpoint().fd(), static_cast<std::uint32_t>(index));
-    if (!watched.ok()) note_failure({watched.code(), rank_, watched.message()});
-    if (poisoned_) {
-      links_[index]->send_control(static_cast<std::uint32_t>(ControlKind::abort), encode(*poisoned_));
+    if (!watched.ok()) record_failure({watched.code(), rank_, watched.message()});
+    if (failure_) {
+      links_[index]->send_control(static_cast<std::uint32_t>(ControlKind::abort), encode(*failure_));
     }
     progress(index, true);
     moved = true;
@@ -85,17 +85,17 @@ void Engine::check_unreachable() {
     const int peer = static_cast<int>(waiting.index);
     if (waiting.dialled && on_demand_.dialer->failed_attempts(peer) > 0) {
       if (const std::string why = why_no_descriptor(); !why.empty()) {
-        return note_failure({Code::system, rank_,
-                             fmt::format("{} has no descriptor for its connection to {}: {}",
-                                         name_of_rank(rank_), name_of_rank(peer), why)},
-                            true);
+        return record_failure({Code::system, rank_,
+                               fmt::format("{} has no descriptor for its connection to {}: {}",
+                                           name_of_rank(rank_), name_of_rank(peer), why)},
+                              true);
       }
     }
     // A peer that was only sent a ping may have done its part and ended.
     if (!links_[waiting.index]->is_waiting() || !is_unreachable(peer)) continue;
-    note_failure({Code::peer_lost, peer,
-                  fmt::format("lost {}: it cannot be reached: {}", name_of_rank(peer),
-                              on_demand_.dialer->known(peer))});
+    record_failure({Code::peer_lost, peer,
+                    fmt::format("lost {}: it cannot be reached: {}", name_of_rank(peer),
+                                on_demand_.dialer->known(peer))});
   }
 }
 

@@ -185,7 +185,7 @@ void Engine::drive(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
     if (!lock.owns_lock()) enter(lock);
     sleeping_ = false;
     note_no_memory();
-    settle_failure();
+    propagate_failure();
   }
   last_driven_ = Clock::now();
 }
@@ -209,7 +209,7 @@ void Engine::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadli
   int spins = 0;
   while (!stop()) {
     const bool moved = poll(has_descriptor_links_ || ++polls % kPollsBetweenLooks == 0);
-    settle_failure();
+    propagate_failure();
     if (moved && entering_.load(std::memory_order_relaxed) == 0) {
       idle_since = {};
       overslept = false;
@@ -244,7 +244,7 @@ void Engine::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadli
       continue;
     }
     check_deadlines();
-    settle_failure();
+    propagate_failure();
     if (stop() || deadline.passed()) break;
     const std::vector<int> awaited = awaited_peers();
     overslept = !sleep(lock, deadline);

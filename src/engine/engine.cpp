@@ -74,10 +74,10 @@ Engine::~Engine() {
     const auto lock = enter();
     stopping_ = true;
     try {
-      if (!poisoned_) {
+      if (!failure_) {
         if (!active_.empty())
-          note_failure({Code::peer_lost, rank_, fmt::format("rank {} destroyed its communicator", rank_)});
-        settle_failure();
+          record_failure({Code::peer_lost, rank_, fmt::format("rank {} destroyed its communicator", rank_)});
+        propagate_failure();
         for (auto& link : links_) link->send_control(static_cast<std::uint32_t>(ControlKind::goodbye), {});
       }
     } catch (const std::bad_alloc&) {  // then the peers only see that the connection has closed
@@ -124,12 +124,12 @@ std::shared_ptr<Operation> Engine::acquire() {
 std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_now) {
   const auto lock = enter();
   const DefaultArithmetic arithmetic;
-  if (poisoned_) {
+  if (failure_) {
     auto operation = acquire();
     operation->take(spec);
     operation->finished_.clear();
     operation->started_ = operation->last_progress_ = Clock::now();
-    operation->end(status_for(*operation, *poisoned_), operation->started_);
+    operation->end(status_for(*operation, *failure_), operation->started_);
     count_error(spec.collective);
     return operation;
   }
@@ -166,13 +166,13 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
       for (std::size_t i = 0; i < links_.size(); ++i) {
         if (links_[i]->wants_write()) progress(i, false);
       }
-      settle_failure();
+      propagate_failure();
     }
   } catch (const std::bad_alloc&) {
     const bool is_listed = std::ranges::find(active_, operation) != active_.end();
     if (!is_listed && !operation->done()) active_.push_back(operation);
     note_no_memory();
-    settle_failure();
+    propagate_failure();
     return operation;
   }
   // Even an operation that is done may leave answers that had no room. A sleeping driver has not armed for
@@ -207,7 +207,8 @@ bool Engine::look_first(const native::Group& group, int looks, Look look) {
 /// operation could be set up for it.
 bool Engine::finish_early(const OperationSpec& spec) {
   if (spec.group() == nullptr || spec.recipe->most_shown > kEarlyBytes) return false;
-  if (!active_.empty() || driver_ != Driver::none || noted_ || options_.timeline != nullptr) return false;
+  if (!active_.empty() || driver_ != Driver::none || pending_failure_ || options_.timeline != nullptr)
+    return false;
   native::Group& group = *spec.group();
   group.begin_early(spec);
   return look_first(group, options_.crowded ? kFirstLooksCrowded : kFirstLooks,
@@ -222,7 +223,7 @@ void Engine::run_native(Operation& operation, bool waits_now) {
   if (!waits_now && !group.wants_look()) looks = 0;
   look_first(group, looks, [&] {
     group.advance();
-    return operation.done() || noted_.has_value();
+    return operation.done() || pending_failure_.has_value();
   });
   if (operation.done()) return;
   if (waits_now) group.tell();  // else the progress thread does, once the caller has started all its calls
@@ -290,20 +291,21 @@ void Engine::check_unexpected_messages(const OperationSpec& spec) {
 void Engine::disagree(std::uint64_t sequence, const Signature& mine, int peer, const Signature& theirs) {
   const std::string ours = options_.describe(mine), other = options_.describe(theirs);
   if (const auto message = MessageNumber::from_sequence(sequence)) {
-    note_failure({Code::mismatch, peer,
-                  fmt::format("ranks disagree about message {} with tag {}: rank {} called send({}) to rank "
-                              "{}, rank {} called recv({}) from rank {}{}",
-                              message->index + std::uint64_t{1}, message->tag, peer, other, rank_, rank_,
-                              ours, peer, ours == other ? "; what differs is KOLO_SEGMENT_BYTES" : "")});
+    record_failure(
+        {Code::mismatch, peer,
+         fmt::format("ranks disagree about message {} with tag {}: rank {} called send({}) to rank "
+                     "{}, rank {} called recv({}) from rank {}{}",
+                     message->index + std::uint64_t{1}, message->tag, peer, other, rank_, rank_, ours, peer,
+                     ours == other ? "; what differs is KOLO_SEGMENT_BYTES" : "")});
     return;
   }
   const std::string_view hidden =
       ours == other ? "; what differs is uneven counts, an algorithm's arguments, the name of a reduction of "
                       "your own, or KOLO_SEGMENT_BYTES"
                     : "";
-  note_failure({Code::mismatch, peer,
-                fmt::format("ranks disagree about call {}: rank {} called {}, rank {} called {}{}", sequence,
-                            rank_, ours, peer, other, hidden)});
+  record_failure({Code::mismatch, peer,
+                  fmt::format("ranks disagree about call {}: rank {} called {}, rank {} called {}{}",
+                              sequence, rank_, ours, peer, other, hidden)});
 }
 
 void Engine::on_mismatch(Link& from, const Tag& tag, const Signature& mine, const Signature& theirs) {
@@ -340,13 +342,13 @@ void Engine::on_native_mismatch(const Operation& operation, int rank, const Sign
 
 void Engine::on_native_failure(const Operation& operation, int rank, const Status& status) {
   const int blamed = operation.spec().ranks()[static_cast<std::size_t>(rank)];
-  note_failure({status.code(), blamed, fmt::format("{}: {}", name_of_rank(blamed), status.message())});
+  record_failure({status.code(), blamed, fmt::format("{}: {}", name_of_rank(blamed), status.message())});
 }
 
 void Engine::on_control(Link& from, std::uint32_t kind, std::span<const std::byte> payload) {
   switch (static_cast<ControlKind>(kind)) {
     case ControlKind::abort:
-      if (auto failure = decode_failure(payload)) note_failure(std::move(*failure), true);
+      if (auto failure = decode_failure(payload)) record_failure(std::move(*failure), true);
       return;
     case ControlKind::ping:
       if (const auto ping = from_payload<Ping>(payload)) answer(from, *ping);

@@ -256,11 +256,11 @@ class Engine final : private LinkListener,
   void ask_rank(const Ping& ping, std::size_t index);
 
   // failure.cpp: what goes wrong.
-  void note_failure(Failure failure, bool heard = false);
+  void record_failure(Failure failure, bool heard = false);
   void note_lost(std::size_t index);
   void note_no_memory();
   void note_throwing_reduction(const std::string& name, const std::string& what);
-  void settle_failure();
+  void propagate_failure();
   void check_links();
   void check_deadlines();
   bool have_all_answered(const Operation& operation, Clock::time_point since) const;
@@ -340,9 +340,9 @@ class Engine final : private LinkListener,
   std::map<const Operation*, Probe> probes_;
   std::map<std::size_t, Watch> watches_;  // by link
   Clock::time_point last_check_;
-  std::optional<Failure> noted_;  // to be settled when no link is in the middle of a call
-  bool noted_heard_ = false;      // another rank has reported it, or it is as certain
-  std::optional<Failure> poisoned_;
+  std::optional<Failure> pending_failure_;  // to be settled when no link is in the middle of a call
+  bool pending_is_remote_ = false;          // another rank has reported it, or it is as certain
+  std::optional<Failure> failure_;
   ServiceThread thread_;
 };
 

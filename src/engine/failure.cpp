@@ -40,77 +40,77 @@ std::string_view name_of_call(const OperationSpec& spec) {
 
 }  // namespace
 
-void Engine::note_failure(Failure failure, bool heard) {
+void Engine::record_failure(Failure failure, bool heard) {
   // A cause that another rank reports replaces a consequence that this rank has seen.
-  if (poisoned_ || (noted_ && (noted_heard_ || !heard))) return;
-  noted_ = std::move(failure);
-  noted_heard_ = heard;
+  if (failure_ || (pending_failure_ && (pending_is_remote_ || !heard))) return;
+  pending_failure_ = std::move(failure);
+  pending_is_remote_ = heard;
 }
 
 /// The peers wait for this rank's part. The cause is certain, so it counts as reported by a rank: no link is
 /// read for another cause first.
 void Engine::note_no_memory() {
-  note_failure({Code::system, rank_, fmt::format("{} has no memory for its part", name_of_rank(rank_))},
-               true);
+  record_failure({Code::system, rank_, fmt::format("{} has no memory for its part", name_of_rank(rank_))},
+                 true);
 }
 
 void Engine::note_throwing_reduction(const std::string& name, const std::string& what) {
-  note_failure({Code::invalid_argument, rank_,
-                fmt::format("the reduction \"{}\" has thrown on {}: {}", name, name_of_rank(rank_), what)},
-               true);
+  record_failure({Code::invalid_argument, rank_,
+                  fmt::format("the reduction \"{}\" has thrown on {}: {}", name, name_of_rank(rank_), what)},
+                 true);
 }
 
 Status Engine::end_without_memory() {
   const auto lock = enter();
   note_no_memory();
-  settle_failure();
-  return Status(poisoned_->code, poisoned_->reason);
+  propagate_failure();
+  return Status(failure_->code, failure_->reason);
 }
 
 void Engine::abort(const std::string& reason) {
   const auto lock = enter();
   // A failure that was noted before stays the cause. It may be unsettled while the driver sleeps.
-  if (!noted_) {
-    note_failure({Code::aborted, rank_, fmt::format("{} aborted: {}", name_of_rank(rank_), reason)}, true);
+  if (!pending_failure_) {
+    record_failure({Code::aborted, rank_, fmt::format("{} aborted: {}", name_of_rank(rank_), reason)}, true);
   }
-  settle_failure();
+  propagate_failure();
   if (sleeping_) sleeper_.kick();
 }
 
 void Engine::note_lost(std::size_t index) {
   if (lost_[index]) return;
   Link& link = *links_[index];
-  if (is_memory_fault(link.status()) && !poisoned_) {
+  if (is_memory_fault(link.status()) && !failure_) {
     // The link can still tell its peer what has happened, unless its stream ends within a message. Then the
     // link is lost at its next use.
     const int blamed = link.status().code() == kOwnMemoryFault ? rank_ : link.peer();
-    return note_failure({Code::system, blamed,
-                         fmt::format("{} passed memory that cannot be used: {} ({})", name_of_rank(blamed),
-                                     link.status().message(), link.endpoint().transport())},
-                        true);
+    return record_failure({Code::system, blamed,
+                           fmt::format("{} passed memory that cannot be used: {} ({})", name_of_rank(blamed),
+                                       link.status().message(), link.endpoint().transport())},
+                          true);
   }
   lost_[index] = true;
   sleeper_.remove(link.endpoint().fd());
   if (left_[index] || stopping_) return;
   const std::string why = link.status().ok() ? "it closed the connection" : link.status().message();
   const Code code = link.status().ok() ? Code::peer_lost : link.status().code();
-  note_failure(
+  record_failure(
       {code, link.peer(),
        fmt::format("lost {}: {} ({})", name_of_rank(link.peer()), why, link.endpoint().transport())});
 }
 
-void Engine::settle_failure() {
-  if (!noted_ || poisoned_) return;
-  if (!noted_heard_) {
+void Engine::propagate_failure() {
+  if (!pending_failure_ || failure_) return;
+  if (!pending_is_remote_) {
     // A peer that found the true cause first has sent it before it closed its own connection.
     for (std::size_t i = 0; i < links_.size(); ++i) {
       for (int looks = 0; looks < kLooksForCause && !lost_[i] && progress(i, true); ++looks) {
       }
     }
   }
-  poisoned_ = noted_;
-  Failure told = *noted_;
-  if (!noted_heard_) told.reason += fmt::format(" (seen by rank {})", rank_);
+  failure_ = pending_failure_;
+  Failure told = *pending_failure_;
+  if (!pending_is_remote_) told.reason += fmt::format(" (seen by rank {})", rank_);
   const auto payload = encode(told);
   for (std::size_t i = 0; i < links_.size(); ++i) {
     links_[i]->abandon();
@@ -122,10 +122,10 @@ void Engine::settle_failure() {
     native.group->abandon(
         [&](int r) { return lost_[static_cast<std::size_t>(native.ranks[static_cast<std::size_t>(r)])]; });
   }
-  log().info("rank {}: {}", rank_, poisoned_->reason);
+  log().info("rank {}: {}", rank_, failure_->reason);
   while (!active_.empty()) {
     Operation& operation = *active_.back();
-    operation.end(status_for(operation, *poisoned_), operation.time_of_end());
+    operation.end(status_for(operation, *failure_), operation.time_of_end());
     release(active_.size() - 1);
   }
   unmatched_.clear();
@@ -187,15 +187,15 @@ void Engine::check_links() {
   }
   for (std::size_t i = 0; i < links_.size(); ++i) {
     if (!(left_[i] || lost_[i]) || !(needed[i] || links_[i]->is_waiting())) continue;
-    note_failure({Code::peer_lost, static_cast<int>(i),
-                  fmt::format("{} has left: it destroyed its communicator while others still need it",
-                              name_of_rank(static_cast<int>(i)))});
+    record_failure({Code::peer_lost, static_cast<int>(i),
+                    fmt::format("{} has left: it destroyed its communicator while others still need it",
+                                name_of_rank(static_cast<int>(i)))});
   }
   for (const Operation* operation : unmatched_) {
     if (can_be_matched(*operation)) continue;
     const OperationSpec& spec = operation->spec();
     const int first = spec.ranks()[static_cast<std::size_t>(other_ranks(spec.ranks()).front())];
-    note_failure(
+    record_failure(
         {Code::peer_lost, first,
          fmt::format("{} has left, and no other rank is there that could send", name_of_rank(first))});
   }
@@ -203,7 +203,7 @@ void Engine::check_links() {
 
 void Engine::check_deadlines() {
   const auto now = Clock::now();
-  if (now - last_check_ < kCheckEvery || poisoned_) return;
+  if (now - last_check_ < kCheckEvery || failure_) return;
   last_check_ = now;
   check_links();
   check_unreachable();
@@ -238,7 +238,7 @@ void Engine::check_deadlines() {
                now - asked >=
                    (have_all_answered(*operation, asked) ? window : std::max(window, kAnswerTime))) {
       conclude(*operation, probe->second);
-      if (noted_) return;
+      if (pending_failure_) return;
     }
   }
 }
@@ -371,7 +371,7 @@ void Engine::conclude(Operation& operation, const Probe& probe) {
     }
     if (operation.is_unmatched()) {
       failure.reason = fmt::format("{}: no rank has sent such a message{}", waited, other_tag(operation));
-      return note_failure(std::move(failure));
+      return record_failure(std::move(failure));
     }
     failure.blamed =
         waiting_for.empty() ? rank_ : spec.ranks()[static_cast<std::size_t>(waiting_for.front())];
@@ -380,7 +380,7 @@ void Engine::conclude(Operation& operation, const Probe& probe) {
                                    : fmt::format("{}: {} answers but has not met this message{}", waited,
                                                  name_of_rank(failure.blamed), other_tag(operation));
   }
-  note_failure(std::move(failure));
+  record_failure(std::move(failure));
 }
 
 }  // namespace kolo

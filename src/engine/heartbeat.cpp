@@ -73,12 +73,12 @@ void Engine::watch(const Operation& operation, Clock::time_point now) {
     const bool is_needed = operation.is_unmatched() || links_[index]->is_waiting();
     if (spec.group() == nullptr && !is_needed) continue;
     if (!is_silent(index, {spec.context, 0, spec.sequence, spec.signature}, now)) continue;
-    note_failure({Code::peer_lost, peer,
-                  fmt::format("lost {}: not a word from it for {:.3g} s: it is stopped, or its machine or "
-                              "network is down ({})",
-                              name_of_rank(peer), to_seconds(now - watches_[index].heard),
-                              is_connected(index) ? links_[index]->endpoint().transport()
-                                                  : on_demand_.dialer->known(peer))});
+    record_failure({Code::peer_lost, peer,
+                    fmt::format("lost {}: not a word from it for {:.3g} s: it is stopped, or its machine or "
+                                "network is down ({})",
+                                name_of_rank(peer), to_seconds(now - watches_[index].heard),
+                                is_connected(index) ? links_[index]->endpoint().transport()
+                                                    : on_demand_.dialer->known(peer))});
     return;
   }
 }

@@ -55,7 +55,7 @@ bool Engine::is_blamed(int peer) const {
 }
 
 bool Engine::blames(int peer) const {
-  return poisoned_ && poisoned_->code == Code::peer_lost && poisoned_->blamed == peer;
+  return failure_ && failure_->code == Code::peer_lost && failure_->blamed == peer;
 }
 
 }  // namespace kolo
