@@ -330,11 +330,11 @@ class Engine final : private LinkListener,
   Counters counters_;
   Clock::time_point created_;
   std::unique_ptr<RankMetrics> metrics_;  // null unless they are asked for; peers by link, this rank included
-  struct NotedWait {
+  struct WaitSpan {
     std::vector<int> awaited;  // empty: there is no wait
     Clock::time_point begin{}, end{};
   };
-  NotedWait noted_wait_;                                         // the current wait, for the timeline
+  WaitSpan wait_span_;                                           // the current wait, for the timeline
   std::vector<std::array<Clock::time_point, 2>> link_recorded_;  // by link, to and from: end of the last span
 
   std::map<const Operation*, Probe> probes_;

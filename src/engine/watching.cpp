@@ -147,16 +147,16 @@ void Engine::note_wait(const std::vector<int>& awaited, Clock::time_point begin)
     for (const int peer : awaited) metrics_->peers[static_cast<std::size_t>(peer)].waited += share;
   }
   if (!options_.timeline) return;
-  if (awaited != noted_wait_.awaited || begin - noted_wait_.end > kOneWait) {
+  if (awaited != wait_span_.awaited || begin - wait_span_.end > kOneWait) {
     record_wait();
-    noted_wait_ = {awaited, begin, now};
+    wait_span_ = {awaited, begin, now};
   }
-  noted_wait_.end = now;
+  wait_span_.end = now;
 }
 
 /// Records one span, however often the driver has polled meanwhile.
 void Engine::record_wait() {
-  const NotedWait wait = std::exchange(noted_wait_, {});
+  const WaitSpan wait = std::exchange(wait_span_, {});
   if (wait.awaited.empty()) return;
   options_.timeline->span(fmt::format("for rank {}", fmt::join(wait.awaited, ", ")), "waiting", wait.begin,
                           wait.end, fmt::format("\"ranks\":[{}]", fmt::join(wait.awaited, ",")));
