@@ -80,7 +80,7 @@ bool Engine::notify(Operation& operation, Completion& completion) {
   const auto lock = enter();
   if (operation.done()) return false;
   operation.completions_.push_back(&completion);
-  if (driver_ == Driver::none) leave_to_own_thread();
+  if (driver_ == Driver::none) hand_to_progress_thread();
   return true;
 }
 
@@ -104,26 +104,26 @@ bool Engine::wait_until(std::unique_lock<std::mutex>& lock, const Deadline& dead
         drive(lock, deadline, stop);
       }
       if (waiting_callers_ > 0) changed_.notify_all();
-      if (has_work()) leave_to_own_thread();
+      if (has_work()) hand_to_progress_thread();
     } else {
       ++waiting_callers_;
-      if (driver_ == Driver::own_thread && sleeping_) sleeper_.kick();
+      if (driver_ == Driver::progress_thread && sleeping_) sleeper_.kick();
       changed_.wait_for(lock, std::min<std::chrono::nanoseconds>(deadline.left(), std::chrono::seconds(1)));
       --waiting_callers_;
       // The driver may have left meanwhile.
       const bool is_last = driver_ == Driver::none && waiting_callers_ == 0;
-      if (is_last && (stop() || deadline.passed()) && has_work()) leave_to_own_thread();
+      if (is_last && (stop() || deadline.passed()) && has_work()) hand_to_progress_thread();
     }
   }
   return true;
 }
 
-void Engine::leave_to_own_thread() {
+void Engine::hand_to_progress_thread() {
   ++left_behind_;
   if (std::exchange(resting_, false)) idle_.notify_one();
 }
 
-void Engine::own_thread() {
+void Engine::progress_thread() {
   const DefaultArithmetic arithmetic;
   auto lock = enter();
   struct {
@@ -170,7 +170,7 @@ void Engine::own_thread() {
     } else {
       burst = kShortestBurst;  // no caller has left work lately, so none is about to come back
     }
-    driver_ = Driver::own_thread;
+    driver_ = Driver::progress_thread;
     drive(lock, Deadline::never(), [&] { return stopping_ || waiting_callers_ > 0; });
     driver_ = Driver::none;
     changed_.notify_all();

@@ -53,7 +53,7 @@ Engine::Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, Engin
   if (board_ != nullptr && options_.crowded) board_->crowded.store(1, std::memory_order_relaxed);
   begin_watching();
   try {
-    thread_ = ServiceThread([this] { own_thread(); });
+    thread_ = ServiceThread([this] { progress_thread(); });
   } catch (...) {
     if (options_.metrics) options_.metrics->remove(this);
     throw;
@@ -182,7 +182,7 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
   // already.
   const bool is_its_concern = !is_native || !operation->done();
   if (sleeping_ && is_its_concern && !std::exchange(kicked_, true)) sleeper_.kick();
-  if ((!waits_now || operation->done()) && driver_ == Driver::none) leave_to_own_thread();
+  if ((!waits_now || operation->done()) && driver_ == Driver::none) hand_to_progress_thread();
   return operation;
 }
 

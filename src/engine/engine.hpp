@@ -56,7 +56,7 @@ struct OnDemand {
 
 /// Waiting threads make progress: the first one drives all operations until its own is done, and the other
 /// waiting threads sleep until it hands over. While no thread waits, the engine's progress thread
-/// (own_thread()) drives asynchronous operations, answers pings and notices lost peers.
+/// (progress_thread()) drives asynchronous operations, answers pings and notices lost peers.
 ///
 /// A failure of any link, a disagreement or a missed deadline ends every operation, here and, through an
 /// `abort` message, on every other rank; the engine is then poisoned and starts nothing more.
@@ -148,7 +148,7 @@ class Engine final : private LinkListener,
     std::uint64_t last_sequence = 0;
     std::array<Signature, kHistory> history{};
   };
-  enum class Driver { none, caller, own_thread };
+  enum class Driver { none, caller, progress_thread };
   /// A link that is not connected yet.
   struct Unconnected {
     std::size_t index;
@@ -232,8 +232,8 @@ class Engine final : private LinkListener,
   bool wake(std::size_t index);
   bool sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline);
   void leave_shared_core();
-  void own_thread();
-  void leave_to_own_thread();
+  void progress_thread();
+  void hand_to_progress_thread();
   std::unique_lock<std::mutex> enter() const;
   void enter(std::unique_lock<std::mutex>& lock) const;
   bool has_work() const;
