@@ -57,7 +57,7 @@ bool Engine::take_connections() {
     unconnected_.erase(waiting);
     log().debug("rank {} is connected: {}", rank_, endpoint->describe());
     links_[index]->connect(std::move(endpoint));
-    const Status watched = sleeper_.add(links_[index]->endpoint().fd(), static_cast<std::uint32_t>(index));
+    const Status watched = event_set_.add(links_[index]->endpoint().fd(), static_cast<std::uint32_t>(index));
     if (!watched.ok()) record_failure({watched.code(), rank_, watched.message()});
     if (failure_) {
       links_[index]->send_control(static_cast<std::uint32_t>(ControlKind::abort), encode(*failure_));

@@ -107,7 +107,7 @@ bool Engine::wait_until(std::unique_lock<std::mutex>& lock, const Deadline& dead
       if (has_work()) hand_to_progress_thread();
     } else {
       ++waiting_callers_;
-      if (driver_ == Driver::progress_thread && sleeping_) sleeper_.kick();
+      if (driver_ == Driver::progress_thread && sleeping_) event_set_.wake();
       changed_.wait_for(lock, std::min<std::chrono::nanoseconds>(deadline.left(), std::chrono::seconds(1)));
       --waiting_callers_;
       // The driver may have left meanwhile.
@@ -287,7 +287,7 @@ bool Engine::progress(std::size_t index, bool readable) {
   if (link.incoming_left() == 0) endpoint.expect(0);
   if (wants_write_[index] != link.wants_write()) {
     wants_write_[index] = link.wants_write();
-    sleeper_.set_writable_interest(endpoint.fd(), static_cast<std::uint32_t>(index), wants_write_[index]);
+    event_set_.set_writable_interest(endpoint.fd(), static_cast<std::uint32_t>(index), wants_write_[index]);
   }
   return *moved;
 }
@@ -327,7 +327,7 @@ bool Engine::poll(bool look_at_descriptors) {
     for (const std::size_t i : direct_reads_) moved = progress(i, true) || moved;
     return moved;
   }
-  for (const std::uint32_t i : sleeper_.wait(0)) moved = wake(i) || moved;
+  for (const std::uint32_t i : event_set_.wait(0)) moved = wake(i) || moved;
   return moved;
 }
 
@@ -369,14 +369,14 @@ bool Engine::sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline)
   }
   if (!something_to_do) {
     sleeping_ = true;
-    kicked_ = false;
+    woken_ = false;
     const int timeout_ms = std::max(1, deadline.left_ms(active_.empty() ? 1000 : 20));
     lock.unlock();
-    const auto woken = sleeper_.wait(timeout_ms);
+    const auto woken = event_set_.wait(timeout_ms);
     enter(lock);
     sleeping_ = false;
     for (const std::uint32_t i : woken) wake(i);
-    something_to_do = !woken.empty() || kicked_;
+    something_to_do = !woken.empty() || woken_;
   }
   if (board_ != nullptr) board_->asleep.store(sleeps_ += 1, std::memory_order_relaxed);
   for (std::size_t i = 0; i < armed; ++i) {

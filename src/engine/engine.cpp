@@ -42,13 +42,13 @@ Engine::Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, Engin
     has_descriptor_links_ = has_descriptor_links_ || !endpoint.is_memory();
     if (Neighbour* neighbour = links_.back()->endpoint().neighbour()) board_ = &neighbour->own_board();
     if (endpoint.fd() >= 0) {
-      sleeper_.add(endpoint.fd(), static_cast<std::uint32_t>(i)).throw_if_error();
+      event_set_.add(endpoint.fd(), static_cast<std::uint32_t>(i)).throw_if_error();
     } else if (static_cast<int>(i) != rank_) {
       unconnected_.push_back({i});
     }
   }
   if (on_demand_.dialer != nullptr) {
-    sleeper_.add(on_demand_.dialer->fd(), static_cast<std::uint32_t>(links_.size())).throw_if_error();
+    event_set_.add(on_demand_.dialer->fd(), static_cast<std::uint32_t>(links_.size())).throw_if_error();
   }
   if (board_ != nullptr && options_.crowded) board_->crowded.store(1, std::memory_order_relaxed);
   begin_watching();
@@ -83,7 +83,7 @@ Engine::~Engine() {
     } catch (const std::bad_alloc&) {  // then the peers only see that the connection has closed
     }
     idle_.notify_all();
-    sleeper_.kick();
+    event_set_.wake();
   }
   thread_.join();
   end_watching();
@@ -181,7 +181,7 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
   // A sleeping driver is woken by what peers publish from now on, but not by what they have published
   // already.
   const bool is_its_concern = !is_native || !operation->done();
-  if (sleeping_ && is_its_concern && !std::exchange(kicked_, true)) sleeper_.kick();
+  if (sleeping_ && is_its_concern && !std::exchange(woken_, true)) event_set_.wake();
   if ((!waits_now || operation->done()) && driver_ == Driver::none) hand_to_progress_thread();
   return operation;
 }

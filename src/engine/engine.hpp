@@ -24,9 +24,9 @@
 #include "base/service_thread.hpp"
 #include "engine/completion.hpp"
 #include "engine/control.hpp"
+#include "engine/event_set.hpp"
 #include "engine/native/group.hpp"
 #include "engine/operation.hpp"
-#include "engine/sleeper.hpp"
 #include "kolo/timeline.hpp"
 #include "trace/metrics.hpp"
 #include "transport/link.hpp"
@@ -276,7 +276,7 @@ class Engine final : private LinkListener,
   const HomeProcess home_;
   const EngineOptions options_;
   std::vector<std::unique_ptr<Link>> links_;
-  std::vector<bool> wants_write_;  // as last told to the sleeper
+  std::vector<bool> wants_write_;  // as last told to the event_set
   std::vector<bool> left_;         // said goodbye
   std::vector<bool> lost_;         // the link has ended
   std::vector<bool> silent_;       // has been silent while its word was awaited
@@ -295,12 +295,12 @@ class Engine final : private LinkListener,
   Driver driver_ = Driver::none;
   int waiting_callers_ = 0;
   bool sleeping_ = false;
-  bool kicked_ = false;            // since the driver fell asleep
+  bool woken_ = false;             // since the driver fell asleep
   bool resting_ = false;           // the progress thread, until it is woken
   std::uint64_t left_behind_ = 0;  // how often callers have left operations to the progress thread
   bool stopping_ = false;
   Clock::time_point last_driven_;
-  Sleeper sleeper_;
+  EventSet event_set_;
 
   struct NativeGroup {
     std::unique_ptr<native::Group> group;

@@ -74,7 +74,7 @@ void Engine::abort(const std::string& reason) {
     record_failure({Code::aborted, rank_, fmt::format("{} aborted: {}", name_of_rank(rank_), reason)}, true);
   }
   propagate_failure();
-  if (sleeping_) sleeper_.kick();
+  if (sleeping_) event_set_.wake();
 }
 
 void Engine::note_lost(std::size_t index) {
@@ -90,7 +90,7 @@ void Engine::note_lost(std::size_t index) {
                           true);
   }
   lost_[index] = true;
-  sleeper_.remove(link.endpoint().fd());
+  event_set_.remove(link.endpoint().fd());
   if (left_[index] || stopping_) return;
   const std::string why = link.status().ok() ? "it closed the connection" : link.status().message();
   const Code code = link.status().ok() ? Code::peer_lost : link.status().code();

@@ -16,7 +16,7 @@ void Engine::tell(int peer, std::span<const std::byte> bytes) {
   if (lost_[index]) return;
   links_[index]->send_control(static_cast<std::uint32_t>(ControlKind::word), bytes);
   if (driver_ != Driver::caller) progress(index, false);
-  if (sleeping_) sleeper_.kick();
+  if (sleeping_) event_set_.wake();
 }
 
 std::optional<Engine::Word> Engine::hear(const std::function<bool(const Word&)>& is_meant,

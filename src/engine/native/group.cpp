@@ -346,8 +346,8 @@ void Group::finish_by_notes(const Running& running) const {
   if (bytes > Note::kInline) kernels::own_lines(lane.data[running.place % kNotes], bytes);
 }
 
-/// No wake-up is lost. The publisher stores its value, then loads `asleep`; the sleeper stores `asleep`, then
-/// polls once more what was published. A fence stands between the two on both sides (the other one in
+/// No wake-up is lost. The publisher stores its value, then loads `asleep`; the event_set stores `asleep`,
+/// then polls once more what was published. A fence stands between the two on both sides (the other one in
 /// Engine::sleep()), so one of the two sees the other's store.
 void Group::tell() {
   quiet_looks_ = 0;

@@ -308,12 +308,12 @@ TEST_P(Endpoints, AClosedPeerWakesTheSleepers) {
     CONNECT(group, 2);
     group.at(0, 1).expect(1 << 20);  // an announced message that does not come
     Status error;
-    std::thread sleeper(
+    std::thread event_set(
         [&] { error = writing ? error_of_write(group.at(0, 1)) : error_of_read(group.at(0, 1)); });
     std::this_thread::sleep_for(milliseconds(50));
     const auto before = Clock::now();
     group.endpoints[1].clear();
-    sleeper.join();
+    event_set.join();
     EXPECT_EQ(error.code(), Code::peer_lost) << writing;
     EXPECT_LT(Clock::now() - before, seconds(1));
   }

@@ -92,10 +92,10 @@ TEST_F(InprocFaults, AStalledRankMovesNothingUntilItGoesOn) {
 TEST_F(InprocFaults, ALostRankIsLostToAllAndToItself) {
   connect(3);
   Status seen;
-  std::thread sleeper([&] { seen = error_of_read(group_.at(0, 2)); });
+  std::thread event_set([&] { seen = error_of_read(group_.at(0, 2)); });
   std::this_thread::sleep_for(milliseconds(30));
   inproc::lose(job_, 2);
-  sleeper.join();
+  event_set.join();
   EXPECT_EQ(seen.code(), Code::peer_lost);
   EXPECT_EQ(error_of_write(group_.at(1, 2)).code(), Code::peer_lost);
   EXPECT_EQ(error_of_read(group_.at(2, 0)).code(), Code::peer_lost);

@@ -127,7 +127,7 @@ inline Status sleep_on(Endpoint& endpoint, bool for_room, milliseconds limit = s
     const short events = POLLIN | (for_room && !endpoint.is_memory() ? POLLOUT : 0);
     pollfd entry{endpoint.fd(), events, 0};
     const int ready = ::poll(&entry, 1, static_cast<int>(limit.count()));
-    if (ready == 0) status = Status(Code::timeout, "nothing woke the sleeper");
+    if (ready == 0) status = Status(Code::timeout, "nothing woke the event_set");
     if (ready > 0 && (entry.revents & ~POLLOUT) != 0) status = endpoint.drain();
   }
   endpoint.disarm();

@@ -1,4 +1,4 @@
-#include "engine/sleeper.hpp"
+#include "engine/event_set.hpp"
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -7,7 +7,7 @@
 
 namespace kolo {
 
-Sleeper::Sleeper() : epoll_(epoll_create1(EPOLL_CLOEXEC)), kick_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+EventSet::EventSet() : epoll_(epoll_create1(EPOLL_CLOEXEC)), kick_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u32 = kKick;
@@ -16,7 +16,7 @@ Sleeper::Sleeper() : epoll_(epoll_create1(EPOLL_CLOEXEC)), kick_(eventfd(0, EFD_
   }
 }
 
-Status Sleeper::add(int fd, std::uint32_t number) {
+Status EventSet::add(int fd, std::uint32_t number) {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u32 = number;
@@ -24,18 +24,18 @@ Status Sleeper::add(int fd, std::uint32_t number) {
   return {};
 }
 
-void Sleeper::remove(int fd) {
+void EventSet::remove(int fd) {
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
 }
 
-void Sleeper::set_writable_interest(int fd, std::uint32_t number, bool wanted) {
+void EventSet::set_writable_interest(int fd, std::uint32_t number, bool wanted) {
   epoll_event event{};
   event.events = EPOLLIN | (wanted ? EPOLLOUT : 0u);
   event.data.u32 = number;
   epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event);
 }
 
-std::span<const std::uint32_t> Sleeper::wait(int timeout_ms) {
+std::span<const std::uint32_t> EventSet::wait(int timeout_ms) {
   epoll_event events[64];
   woken_.clear();
   const int count = epoll_wait(epoll_.get(), events, 64, timeout_ms);
@@ -50,7 +50,7 @@ std::span<const std::uint32_t> Sleeper::wait(int timeout_ms) {
   return woken_;
 }
 
-void Sleeper::kick() {
+void EventSet::wake() {
   const std::uint64_t one = 1;
   if (write(kick_.get(), &one, sizeof one) < 0 && errno != EAGAIN) return;  // full means: already kicked
 }

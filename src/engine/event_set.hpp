@@ -1,4 +1,4 @@
-// Sleeper: waits for all links of an engine at once, and can be woken by another thread.
+// EventSet: waits for all links of an engine at once, and can be woken by another thread.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@
 namespace kolo {
 
 /// An epoll of descriptors, each known by a small number. While one thread is in wait(), other threads may
-/// change interest or kick.
-class Sleeper {
+/// change interest or wake.
+class EventSet {
  public:
-  Sleeper();
+  EventSet();
 
   Status add(int fd, std::uint32_t number);
   void remove(int fd);
@@ -24,7 +24,7 @@ class Sleeper {
   /// Valid until the next call.
   std::span<const std::uint32_t> wait(int timeout_ms);
   /// Ends the current or the next wait() with a positive timeout.
-  void kick();
+  void wake();
 
  private:
   static constexpr std::uint32_t kKick = ~0u;
