@@ -25,7 +25,7 @@ constexpr auto kBetweenMoves = std::chrono::milliseconds(5);
 constexpr std::chrono::nanoseconds kSpinBesideCallers = std::chrono::microseconds(100);
 constexpr int kPollsBetweenLooks = 64;
 constexpr int kSpinsBetweenYields = 16;
-constexpr std::size_t kDirectReads = 2;
+constexpr std::size_t kSpeculativeReads = 2;
 constexpr int kLooksBetweenAsking = 8;
 
 }  // namespace
@@ -295,14 +295,15 @@ bool Engine::progress(std::size_t index, bool readable) {
 /// Chooses the sockets that are read without asking epoll first, because asking costs as much as trying:
 /// those of the awaited peers, if they are few. Chooses none in the middle of a large message: epoll reports
 /// its next bytes once enough have come to be worth reading.
-void Engine::find_direct_reads() {
-  direct_reads_.clear();
+void Engine::find_speculative_reads() {
+  speculative_reads_.clear();
   for (std::size_t i = 0; i < links_.size(); ++i) {
     Link& link = *links_[i];
     const Endpoint& endpoint = link.endpoint();
     if (lost_[i] || endpoint.is_memory() || endpoint.fd() < 0 || !link.awaits_something()) continue;
-    if (link.incoming_left() > 0 || direct_reads_.size() == kDirectReads) return direct_reads_.clear();
-    direct_reads_.push_back(i);
+    if (link.incoming_left() > 0 || speculative_reads_.size() == kSpeculativeReads)
+      return speculative_reads_.clear();
+    speculative_reads_.push_back(i);
   }
 }
 
@@ -322,9 +323,9 @@ bool Engine::poll(bool look_at_descriptors) {
       moved = progress(i, is_memory) || moved;
   }
   if (!look_at_descriptors) return moved;
-  find_direct_reads();
-  if (!direct_reads_.empty() && ++direct_looks_ % kLooksBetweenAsking != 0) {
-    for (const std::size_t i : direct_reads_) moved = progress(i, true) || moved;
+  find_speculative_reads();
+  if (!speculative_reads_.empty() && ++speculative_polls_ % kLooksBetweenAsking != 0) {
+    for (const std::size_t i : speculative_reads_) moved = progress(i, true) || moved;
     return moved;
   }
   for (const std::uint32_t i : event_set_.wait(0)) moved = wake(i) || moved;

@@ -190,7 +190,7 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
 /// thread wants the lock. Ranks that share a core take turns on it and find their caches cold, so between two
 /// polls they only read the number that they wait for.
 template <typename Look>
-bool Engine::look_first(const native::Group& group, int looks, Look look) {
+bool Engine::poll_until(const native::Group& group, int looks, Look look) {
   native::Awaited awaited;
   for (int i = 0; i < looks; ++i) {
     if (options_.crowded && i > 0) std::this_thread::yield();
@@ -211,7 +211,7 @@ bool Engine::finish_early(const OperationSpec& spec) {
     return false;
   native::Group& group = *spec.group();
   group.begin_early(spec);
-  return look_first(group, options_.crowded ? kFirstLooksCrowded : kFirstLooks,
+  return poll_until(group, options_.crowded ? kFirstLooksCrowded : kFirstLooks,
                     [&] { return group.finish_early(); });
 }
 
@@ -221,7 +221,7 @@ void Engine::run_native(Operation& operation, bool waits_now) {
   int looks = options_.crowded ? kFirstLooksCrowded : kFirstLooks;
   if (!waits_now || driver_ != Driver::none) looks = 1;
   if (!waits_now && !group.wants_look()) looks = 0;
-  look_first(group, looks, [&] {
+  poll_until(group, looks, [&] {
     group.advance();
     return operation.done() || pending_failure_.has_value();
   });

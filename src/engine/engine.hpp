@@ -180,7 +180,7 @@ class Engine final : private LinkListener,
   Operation* find(std::uint32_t context, std::uint64_t sequence);
   void check_unexpected_messages(const OperationSpec& spec);
   template <typename Look>
-  bool look_first(const native::Group& group, int looks, Look look);
+  bool poll_until(const native::Group& group, int looks, Look look);
   bool finish_early(const OperationSpec& spec);
   void run_native(Operation& operation, bool waits_now);
   void on_mismatch(Link& link, const Tag& tag, const Signature& mine, const Signature& theirs) override;
@@ -226,7 +226,7 @@ class Engine final : private LinkListener,
   void drive(std::unique_lock<std::mutex>& lock, const Deadline& deadline, const std::function<bool()>& stop);
   void drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
                 const std::function<bool()>& stop);
-  void find_direct_reads();
+  void find_speculative_reads();
   bool poll(bool look_at_descriptors);
   bool progress(std::size_t index, bool readable);
   bool wake(std::size_t index);
@@ -313,8 +313,8 @@ class Engine final : private LinkListener,
   std::bitset<kLanes> taken_lanes_;
   Board* board_ = nullptr;  // of this rank; null if no link leads to a neighbour
   std::uint32_t sleeps_ = 0;
-  std::vector<std::size_t> direct_reads_;  // links
-  unsigned direct_looks_ = 0;
+  std::vector<std::size_t> speculative_reads_;  // links
+  unsigned speculative_polls_ = 0;
   Clock::time_point last_move_;                    // to another core
   std::deque<std::shared_ptr<Operation>> active_;  // in the order of their starts, in which most of them end
   std::deque<std::shared_ptr<Operation>> pool_;    // finished; their Works may still be held
