@@ -38,7 +38,7 @@ Cores Examination::cores(int rank) const {
   return together;
 }
 
-std::vector<int> Examination::crowded(int rank) const {
+std::vector<int> Examination::oversubscribed(int rank) const {
   const std::vector<int> here = neighbours(rank);
   std::vector<int> found;
   for (const int one : here) {
@@ -46,7 +46,7 @@ std::vector<int> Examination::crowded(int rank) const {
     for (const int other : here) {
       if (other != one) others.push_back(parse_cores(of(other).cores));
     }
-    if (is_crowded(parse_cores(of(one).cores), others)) found.push_back(one);
+    if (is_oversubscribed(parse_cores(of(one).cores), others)) found.push_back(one);
   }
   return found;
 }

@@ -73,7 +73,7 @@ struct Examination {
   /// The cores that the ranks on the host of `rank` may use together.
   Cores cores(int rank) const;
   /// The ranks on the host of `rank` that are oversubscribed, by the cores that each may use.
-  std::vector<int> crowded(int rank) const;
+  std::vector<int> oversubscribed(int rank) const;
   /// The network interface by which the rank reached another host; its name is empty if it reached none.
   Card card_to_others(int rank) const;
 };

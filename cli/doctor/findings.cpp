@@ -204,7 +204,7 @@ class Judge {
       } else if (ranks.size() > count) {
         here(false, fmt::format("{} ranks share {} core{}", ranks.size(), count, count == 1 ? "" : "s"),
              "start as many ranks as there are cores, or fewer with several threads each");
-      } else if (const auto bound_together = seen_.crowded(leader); !bound_together.empty()) {
+      } else if (const auto bound_together = seen_.oversubscribed(leader); !bound_together.empty()) {
         here(false, fmt::format("ranks {} are bound to the same cores", fmt::join(bound_together, ", ")),
              "bind each to cores of its own, or none");
       }

@@ -63,7 +63,7 @@ Cores usable_cores() {
   return cores;
 }
 
-bool is_crowded(const Cores& own, const std::vector<Cores>& others) {
+bool is_oversubscribed(const Cores& own, const std::vector<Cores>& others) {
   const bool is_known = own.set.any();
   std::size_t beside = 1;
   std::size_t confined = 1;  // to this process's cores

@@ -28,8 +28,8 @@ struct Cores {
 Cores usable_cores();
 
 /// Whether there are more processes than cores, for a process and the `others` that share cores with it.
-/// Processes that are each bound to cores of their own are not crowded.
-bool is_crowded(const Cores& own, const std::vector<Cores>& others);
+/// Processes that are each bound to cores of their own are not oversubscribed.
+bool is_oversubscribed(const Cores& own, const std::vector<Cores>& others);
 
 /// "0-3,8", and with a quota "0-3,8/2.5".
 std::string to_text(const Cores& cores);

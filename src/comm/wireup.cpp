@@ -122,14 +122,14 @@ int fewest_cores(const std::vector<Published>& all) {
 /// wake-up takes some 10 us, in a virtual machine 150, and milliseconds if other programs want the machine's
 /// cores. Ranks sleep sooner if they share cores, if spinning uses up a quota that their work needs, or if a
 /// poll is a system call.
-std::chrono::nanoseconds spin_time(const std::vector<std::unique_ptr<Endpoint>>& endpoints, bool crowded,
-                                   double quota) {
+std::chrono::nanoseconds spin_time(const std::vector<std::unique_ptr<Endpoint>>& endpoints,
+                                   bool oversubscribed, double quota) {
   constexpr std::chrono::microseconds kUsual{100};
   constexpr std::chrono::microseconds kInMemory{1000};
   if (config().spin_us >= 0) return std::chrono::microseconds(config().spin_us);
   const bool in_memory =
       std::all_of(endpoints.begin(), endpoints.end(), [](const auto& e) { return e->is_memory(); });
-  const bool may_all_spin = !crowded && static_cast<double>(endpoints.size()) <= quota;
+  const bool may_all_spin = !oversubscribed && static_cast<double>(endpoints.size()) <= quota;
   return in_memory && may_all_spin ? kInMemory : kUsual;
 }
 
@@ -225,10 +225,11 @@ Wireup join(int rank, Offer offer, const std::vector<std::string>& offers, const
   engine_options.timeout = terms.timeout();
   engine_options.heartbeat = config().heartbeat;
   const Cores& own_cores = all[static_cast<std::size_t>(rank)].cores;
-  engine_options.crowded =
-      is_crowded(own_cores, cores_beside(static_cast<std::size_t>(rank), endpoints, all));
-  log().debug("rank {}: cores {}{}", rank, to_text(own_cores), engine_options.crowded ? ", shared" : "");
-  engine_options.spin = spin_time(endpoints, engine_options.crowded, own_cores.quota);
+  engine_options.oversubscribed =
+      is_oversubscribed(own_cores, cores_beside(static_cast<std::size_t>(rank), endpoints, all));
+  log().debug("rank {}: cores {}{}", rank, to_text(own_cores),
+              engine_options.oversubscribed ? ", shared" : "");
+  engine_options.spin = spin_time(endpoints, engine_options.oversubscribed, own_cores.quota);
   engine_options.timeline = terms.options.timeline;
   if (!config().timeline.empty()) {
     engine_options.timeline_folder = config().timeline;

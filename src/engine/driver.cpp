@@ -238,8 +238,8 @@ void Engine::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadli
       // poll is a system call anyway, yielding costs little more.
       const bool is_time = ++spins % kSpinsBetweenYields == 0;
       if (is_time && deadline.passed()) break;
-      if (is_time && !options_.crowded) leave_shared_core();
-      if (is_time || options_.crowded || has_descriptor_links_) std::this_thread::yield();
+      if (is_time && !options_.oversubscribed) leave_shared_core();
+      if (is_time || options_.oversubscribed || has_descriptor_links_) std::this_thread::yield();
       relax();
       continue;
     }

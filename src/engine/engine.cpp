@@ -50,7 +50,8 @@ Engine::Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, Engin
   if (on_demand_.dialer != nullptr) {
     event_set_.add(on_demand_.dialer->fd(), static_cast<std::uint32_t>(links_.size())).throw_if_error();
   }
-  if (board_ != nullptr && options_.crowded) board_->crowded.store(1, std::memory_order_relaxed);
+  if (board_ != nullptr && options_.oversubscribed)
+    board_->oversubscribed.store(1, std::memory_order_relaxed);
   begin_watching();
   try {
     thread_ = ServiceThread([this] { progress_thread(); });
@@ -193,12 +194,12 @@ template <typename Look>
 bool Engine::poll_until(const native::Group& group, int looks, Look look) {
   native::Awaited awaited;
   for (int i = 0; i < looks; ++i) {
-    if (options_.crowded && i > 0) std::this_thread::yield();
-    if (!options_.crowded && i > kEagerLooks) relax();
+    if (options_.oversubscribed && i > 0) std::this_thread::yield();
+    if (!options_.oversubscribed && i > kEagerLooks) relax();
     if (entering_.load(std::memory_order_relaxed) > 0) return false;
     if (!awaited.has_changed()) continue;
     if (look()) return true;
-    if (options_.crowded) awaited = group.awaited();
+    if (options_.oversubscribed) awaited = group.awaited();
   }
   return false;
 }
@@ -211,14 +212,14 @@ bool Engine::finish_early(const OperationSpec& spec) {
     return false;
   native::Group& group = *spec.group();
   group.begin_early(spec);
-  return poll_until(group, options_.crowded ? kFirstLooksCrowded : kFirstLooks,
+  return poll_until(group, options_.oversubscribed ? kFirstLooksCrowded : kFirstLooks,
                     [&] { return group.finish_early(); });
 }
 
 /// Many calls are over so soon that reading a clock is not worth its cost.
 void Engine::run_native(Operation& operation, bool waits_now) {
   native::Group& group = *operation.spec().group();
-  int looks = options_.crowded ? kFirstLooksCrowded : kFirstLooks;
+  int looks = options_.oversubscribed ? kFirstLooksCrowded : kFirstLooks;
   if (!waits_now || driver_ != Driver::none) looks = 1;
   if (!waits_now && !group.wants_look()) looks = 0;
   poll_until(group, looks, [&] {

@@ -38,7 +38,7 @@ struct EngineOptions {
   std::chrono::nanoseconds timeout{};                   ///< longest time without progress in an operation
   std::chrono::nanoseconds heartbeat{};                 ///< a peer that is silent for so long is lost
   std::chrono::nanoseconds spin{};                      ///< how long to poll before sleeping
-  bool crowded = false;                                 ///< ranks share cores: yield between polls
+  bool oversubscribed = false;                          ///< ranks share cores: yield between polls
   std::shared_ptr<Timeline> timeline;                   ///< may be null
   std::string timeline_folder;                          ///< gets this rank's timeline at the end; empty: none
   std::shared_ptr<MetricsPage> metrics;                 ///< where to show what is counted; may be null

@@ -129,7 +129,7 @@ struct Board {
   std::atomic<std::uint32_t> core;  ///< 1 + the core on which this rank last waited. Relaxed: a hint
   /// This rank shares its cores with other ranks. Relaxed: stored before this rank's first note, whose
   /// `number` orders it, and loaded after the notes of all ranks.
-  std::atomic<std::uint32_t> crowded;
+  std::atomic<std::uint32_t> oversubscribed;
   /// This rank may be writing in other ranks' memory. The writer stores 1, then loads `closed` of all ranks.
   /// The owner of the memory stores `closed`, then loads `writing` of all ranks. All four are sequentially
   /// consistent, so at least one side sees the other's store. 0 is stored with release: an owner that loads

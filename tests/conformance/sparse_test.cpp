@@ -257,9 +257,10 @@ TEST_P(SparseOver, GoesDenseWhereSparseNoLongerPays) {
 TEST_P(SparseOver, SkewedDataBurdensNoRankMoreThanOthers) {
   expect_ranks({.size = 8, .transport = GetParam()}, [](Communicator& communicator) {
     SparseAllReduce sparse(communicator, {.degrees = {4, 2}, .dense_share = 2});
-    const auto crowded = random_with([](int, std::uint64_t i) { return 200 / (1 + static_cast<double>(i)); });
-    const auto sent = static_cast<double>(
-        bytes_sent(sparse, communicator, contribution_of<float>(communicator.rank(), 50'000, crowded)));
+    const auto oversubscribed =
+        random_with([](int, std::uint64_t i) { return 200 / (1 + static_cast<double>(i)); });
+    const auto sent = static_cast<double>(bytes_sent(
+        sparse, communicator, contribution_of<float>(communicator.rank(), 50'000, oversubscribed)));
     std::vector<double> all(8);
     communicator.all_gather(std::vector<double>{sent}, all);
     const double mean = std::accumulate(all.begin(), all.end(), 0.0) / 8;

@@ -264,8 +264,9 @@ Shares* Group::shares(const Running& running) {
   const Call& call = running.call;
   if (call.shape->collective != Collective::all_reduce || running.shown > kSharesBytes) return nullptr;
   if (!is_crowded_) {
-    is_crowded_ = std::ranges::any_of(
-        boards_, [](const Board* board) { return board->crowded.load(std::memory_order_relaxed) != 0; });
+    is_crowded_ = std::ranges::any_of(boards_, [](const Board* board) {
+      return board->oversubscribed.load(std::memory_order_relaxed) != 0;
+    });
   }
   if (!*is_crowded_ || call.turn >= 0 || !is_named(running)) return nullptr;
   return &lanes_.front()->shares[running.place % kNotes];

@@ -52,31 +52,31 @@ TEST(Cores, AQuotaCountsWholeCores) {
   EXPECT_EQ(parse_cores("0-1/16").count(), 2);
 }
 
-bool crowded(const std::string& own, const std::vector<std::string>& others) {
+bool oversubscribed(const std::string& own, const std::vector<std::string>& others) {
   std::vector<Cores> beside;
   for (const std::string& text : others) beside.push_back(parse_cores(text));
-  return is_crowded(parse_cores(own), beside);
+  return is_oversubscribed(parse_cores(own), beside);
 }
 
 TEST(Cores, AreSharedWhereProcessesOutnumberThem) {
-  EXPECT_FALSE(crowded("0", {}));
-  EXPECT_FALSE(crowded("0-1", {"0-1"}));
-  EXPECT_TRUE(crowded("0-1", {"0-1", "0-1"}));
+  EXPECT_FALSE(oversubscribed("0", {}));
+  EXPECT_FALSE(oversubscribed("0-1", {"0-1"}));
+  EXPECT_TRUE(oversubscribed("0-1", {"0-1", "0-1"}));
 }
 
 TEST(Cores, OfProcessesBoundApartAreNotShared) {
-  EXPECT_FALSE(crowded("2", {"0", "1", "3"}));
-  EXPECT_FALSE(crowded("2-3", {"0-1", "0-1", "2-3"})) << "bound to sockets";
-  EXPECT_TRUE(crowded("0", {"0", "1"}));
-  EXPECT_FALSE(crowded("1", {"0", "0"})) << "only the others are on one core";
-  EXPECT_TRUE(crowded("0", {"0", "0-7"})) << "two on one core, whatever else a third may use";
-  EXPECT_TRUE(crowded("0-1", {"0-1", "0-1", "1-7"}));
+  EXPECT_FALSE(oversubscribed("2", {"0", "1", "3"}));
+  EXPECT_FALSE(oversubscribed("2-3", {"0-1", "0-1", "2-3"})) << "bound to sockets";
+  EXPECT_TRUE(oversubscribed("0", {"0", "1"}));
+  EXPECT_FALSE(oversubscribed("1", {"0", "0"})) << "only the others are on one core";
+  EXPECT_TRUE(oversubscribed("0", {"0", "0-7"})) << "two on one core, whatever else a third may use";
+  EXPECT_TRUE(oversubscribed("0-1", {"0-1", "0-1", "1-7"}));
 }
 
 TEST(Cores, UnknownOnesMayBeTheSame) {
-  EXPECT_FALSE(crowded("", {}));
-  EXPECT_TRUE(crowded("", {""})) << "better slow than spinning for each other";
-  EXPECT_TRUE(crowded("0", {""}));
+  EXPECT_FALSE(oversubscribed("", {}));
+  EXPECT_TRUE(oversubscribed("", {""})) << "better slow than spinning for each other";
+  EXPECT_TRUE(oversubscribed("0", {""}));
 }
 
 /// A folder with the layout of /sys/fs/cgroup, and a /proc/self/cgroup.
