@@ -22,7 +22,7 @@
 #include "commands.hpp"
 #include "kolo/kolo.hpp"
 #include "launcher.hpp"
-#include "selection/situation.hpp"
+#include "selection/topology.hpp"
 
 namespace kolo::cli {
 namespace {

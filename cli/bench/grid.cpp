@@ -20,7 +20,7 @@
 #include "bench/table.hpp"
 #include "kolo/version.hpp"
 #include "selection/candidates.hpp"
-#include "selection/situation.hpp"
+#include "selection/topology.hpp"
 
 namespace kolo::bench {
 namespace {

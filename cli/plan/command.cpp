@@ -52,42 +52,42 @@ struct PlanRequest {
 };
 
 struct Line {
-  Ranked ranked;
+  ScoredAlgorithm ranked;
   ScheduleTotals totals;
   bool is_chosen = false;  ///< a call would run it
 };
 
 /// Measured bandwidths between the hosts of these names. Without names: between all hosts of the table, if
 /// their number matches.
-void add_bandwidths(Situation& situation, std::size_t hosts, const std::vector<std::string>& names) {
+void add_bandwidths(Topology& topology, std::size_t hosts, const std::vector<std::string>& names) {
   if (!names.empty() && names.size() != hosts) {
     throw InvalidArgument(fmt::format("--names are {}, but there are {} hosts", names.size(), hosts), {});
   }
-  situation.host_names = names.empty() ? situation.table.hosts() : names;
-  if (situation.host_names.size() == hosts) {
-    situation.bandwidth = bandwidths_between(situation.host_names, situation.table);
-    situation.ring = ring_by_bandwidth(situation);
+  topology.host_names = names.empty() ? topology.table.hosts() : names;
+  if (topology.host_names.size() == hosts) {
+    topology.bandwidth = bandwidths_between(topology.host_names, topology.table);
+    topology.ring = ring_by_bandwidth(topology);
   }
-  if (situation.bandwidth.empty() && !names.empty()) {
+  if (topology.bandwidth.empty() && !names.empty()) {
     throw InvalidArgument("the table does not know the bandwidth between all of --names", {});
   }
 }
 
-Situation situation_of(int ranks, std::vector<int> hosts, const PlanRequest& request) {
-  Situation situation;
-  situation.size = ranks;
+Topology situation_of(int ranks, std::vector<int> hosts, const PlanRequest& request) {
+  Topology topology;
+  topology.size = ranks;
   const int count = hosts.empty() ? 1 : hosts.back() + 1;
-  if (count > 1) situation.hosts = std::move(hosts);
+  if (count > 1) topology.hosts = std::move(hosts);
   const std::string& links = request.links;
-  situation.links_inside = links;
-  situation.links_between = "tcp";
-  if (links == "tcp") situation.model.memory = typical_loopback();
-  if (!table_path().empty()) situation.table = read_table(table_path()).value_or_throw();
-  const auto known = situation.table.model(situation.setting());
-  if (known) situation.set_model(*known);
-  add_bandwidths(situation, static_cast<std::size_t>(count), request.names);
-  situation.shares_memory = situation.may_share_memory();
-  return situation;
+  topology.links_inside = links;
+  topology.links_between = "tcp";
+  if (links == "tcp") topology.model.memory = typical_loopback();
+  if (!table_path().empty()) topology.table = read_table(table_path()).value_or_throw();
+  const auto known = topology.table.model(topology.setting());
+  if (known) topology.set_model(*known);
+  add_bandwidths(topology, static_cast<std::size_t>(count), request.names);
+  topology.shares_memory = topology.may_share_memory();
+  return topology;
 }
 
 /// All candidates, the fastest first, and the algorithm that a call would run.
@@ -98,12 +98,12 @@ struct Plan {
 
 Plan make_plan(Chooser& chooser, Collective collective, std::uint64_t bytes) {
   Choice choice;
-  choice.spec = {collective, 0, chooser.situation().size, 0, {}, chooser.situation().hosts};
+  choice.spec = {collective, 0, chooser.topology().size, 0, {}, chooser.topology().hosts};
   choice.bytes = bytes;
   choice.preferred = config().algorithm;
   const Configured chosen = chooser.choose(choice).value_or_throw();
   Plan plan{{}, chosen.name()};
-  for (Ranked& ranked : chooser.ranking(choice.spec, {}, bytes)) {
+  for (ScoredAlgorithm& ranked : chooser.ranking(choice.spec, {}, bytes)) {
     Line& line = plan.lines.emplace_back();
     line.is_chosen = chooser.in_ring_order(ranked.configured) == chosen;
     line.ranked = std::move(ranked);
@@ -116,8 +116,7 @@ Plan make_plan(Chooser& chooser, Collective collective, std::uint64_t bytes) {
   return plan;
 }
 
-void print_json(const Situation& situation, const PlanRequest& request, std::uint64_t bytes,
-                const Plan& plan) {
+void print_json(const Topology& topology, const PlanRequest& request, std::uint64_t bytes, const Plan& plan) {
   nlohmann::json ranking = nlohmann::json::array();
   for (const Line& line : plan.lines) {
     ranking.push_back({{"algorithm", line.ranked.configured.name()},
@@ -131,31 +130,31 @@ void print_json(const Situation& situation, const PlanRequest& request, std::uin
                        {"chosen", line.is_chosen}});
   }
   fmt::print("{}\n", nlohmann::json{{"collective", request.collective},
-                                    {"ranks", situation.size},
-                                    {"layout", situation.setting().layout},
-                                    {"links", situation.setting().links},
+                                    {"ranks", topology.size},
+                                    {"layout", topology.setting().layout},
+                                    {"links", topology.setting().links},
                                     {"bytes", bytes},
                                     {"chosen", plan.chosen},
                                     {"ranking", ranking}}
                          .dump());
 }
 
-const char* origin(const Ranked& ranked) {
+const char* origin(const ScoredAlgorithm& ranked) {
   if (ranked.measured) return ranked.native ? "measured, natively" : "measured";
   return ranked.native ? "natively, in shared memory" : "predicted";
 }
 
-void print_table(const Situation& situation, const PlanRequest& request, std::uint64_t bytes,
+void print_table(const Topology& topology, const PlanRequest& request, std::uint64_t bytes,
                  const Plan& plan) {
-  const Setting setting = situation.setting();
-  const char* costs = situation.table.model(setting) ? "as kolo tune measured them"
-                                                     : "typical ones; kolo tune measures yours";
+  const Setting setting = topology.setting();
+  const char* costs =
+      topology.table.model(setting) ? "as kolo tune measured them" : "typical ones; kolo tune measures yours";
   fmt::print("# {} of {} among {} ranks ({}) over {}; costs: {}\n", request.collective,
-             bench::format_size(bytes), situation.size, setting.layout, setting.links, costs);
-  if (!situation.bandwidth.empty()) {
+             bench::format_size(bytes), topology.size, setting.layout, setting.links, costs);
+  if (!topology.bandwidth.empty()) {
     fmt::print("# links as measured between {}; what they carry, in Mbit/s:",
-               fmt::join(situation.host_names, ", "));
-    const HostLinks carried(situation.bandwidth);
+               fmt::join(topology.host_names, ", "));
+    const HostLinks carried(topology.bandwidth);
     for (std::size_t host = 0; host < carried.out.size(); ++host) {
       fmt::print(" {:.0f}", std::min(carried.out[host], carried.in[host]) * 8e-6);
     }
@@ -198,9 +197,9 @@ int run_plan(const PlanRequest& request) {
   Chooser chooser(situation_of(ranks[0], std::move(hosts), request));
   const Plan plan = make_plan(chooser, collective, sizes[0]);
   if (request.json) {
-    print_json(chooser.situation(), request, sizes[0], plan);
+    print_json(chooser.topology(), request, sizes[0], plan);
   } else {
-    print_table(chooser.situation(), request, sizes[0], plan);
+    print_table(chooser.topology(), request, sizes[0], plan);
   }
   return 0;
 }

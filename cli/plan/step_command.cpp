@@ -92,17 +92,17 @@ TrainingJob job_of(const StepRequest& request) {
 /// The algorithm that a call runs on the job's links, from the environment or the cost model. The tuning
 /// table is not used, because its times are for other links.
 Configured chosen_for(const TrainingJob& job) {
-  Situation situation;
-  situation.size = job.workers;
-  situation.hosts.resize(static_cast<std::size_t>(job.workers));
-  std::iota(situation.hosts.begin(), situation.hosts.end(), 0);
-  situation.links_between = "tcp";
-  situation.model.network.wire_per_byte = 1 / job.bytes_per_second;
+  Topology topology;
+  topology.size = job.workers;
+  topology.hosts.resize(static_cast<std::size_t>(job.workers));
+  std::iota(topology.hosts.begin(), topology.hosts.end(), 0);
+  topology.links_between = "tcp";
+  topology.model.network.wire_per_byte = 1 / job.bytes_per_second;
   Choice choice;
-  choice.spec = {Collective::all_reduce, 0, job.workers, 0, {}, situation.hosts};
+  choice.spec = {Collective::all_reduce, 0, job.workers, 0, {}, topology.hosts};
   choice.bytes = job.bytes;
   choice.preferred = config().algorithm;
-  return Chooser(std::move(situation)).choose(choice).value_or_throw();
+  return Chooser(std::move(topology)).choose(choice).value_or_throw();
 }
 
 std::vector<PricedRow> priced_rows(const TrainingJob& job) {

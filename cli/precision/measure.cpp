@@ -27,8 +27,8 @@ Measured measure(const Configured& algorithm, int ranks, const Request& request)
     spec.hosts.push_back(rank / request.ranks_per_host);
   }
   Measured result{.algorithm = algorithm, .ranks = ranks, .ranks_per_host = request.ranks_per_host};
-  const Demands demands{.rounded = request.arithmetic.wire != Wire::native};
-  if (const Status status = supports(*algorithm.algorithm, spec, demands); !status.ok()) {
+  const Requirements requirements{.rounded = request.arithmetic.wire != Wire::native};
+  if (const Status status = supports(*algorithm.algorithm, spec, requirements); !status.ok()) {
     result.unable = status.message();
     return result;
   }

@@ -1,5 +1,5 @@
 #include "tune/bandwidth.hpp"
-#include "selection/situation.hpp"
+#include "selection/topology.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -60,10 +60,10 @@ void answer_bandwidth(Communicator& communicator, int peer) {
 
 Bandwidths measure_bandwidths(Communicator& communicator, void (*progress)(int done, int of)) {
   Bandwidths result;
-  const Situation& situation = situation_of(communicator);
+  const Topology& topology = situation_of(communicator);
   std::vector<int> leaders;
-  for (int rank = 0; rank < static_cast<int>(situation.hosts.size()); ++rank) {
-    if (situation.hosts[static_cast<std::size_t>(rank)] == static_cast<int>(leaders.size()))
+  for (int rank = 0; rank < static_cast<int>(topology.hosts.size()); ++rank) {
+    if (topology.hosts[static_cast<std::size_t>(rank)] == static_cast<int>(leaders.size()))
       leaders.push_back(rank);
   }
   const int pairs =
@@ -77,7 +77,7 @@ Bandwidths measure_bandwidths(Communicator& communicator, void (*progress)(int d
       if (communicator.rank() == leaders[from]) bandwidth = bandwidth_to(communicator, leaders[to]);
       if (communicator.rank() == leaders[to]) answer_bandwidth(communicator, leaders[from]);
       communicator.broadcast({&bandwidth, 1, DType::float64}, leaders[from]);
-      result[{situation.host_names[from], situation.host_names[to]}] = bandwidth;
+      result[{topology.host_names[from], topology.host_names[to]}] = bandwidth;
     }
   }
   return result;

@@ -17,7 +17,7 @@
 #include "commands.hpp"
 #include "kolo/kolo.hpp"
 #include "launcher.hpp"
-#include "selection/situation.hpp"
+#include "selection/topology.hpp"
 #include "tune/bandwidth.hpp"
 
 namespace kolo::cli {
@@ -73,8 +73,8 @@ int tune_as_rank(const TuneRequest& request) {
   const auto bandwidths = tune::measure_bandwidths(communicator, [](int done, int of) {
     if (told) fmt::print(stderr, "\r\x1b[K  bandwidths: {} of {} pairs of hosts", done, of);
   });
-  const Situation& situation = situation_of(communicator);
-  const Setting setting = situation.setting();
+  const Topology& topology = situation_of(communicator);
+  const Setting setting = topology.setting();
   const CostModel costs = measure_costs(communicator);
   TuningTable links;
   for (const auto& [pair, bytes_per_second] : bandwidths) {
@@ -87,10 +87,10 @@ int tune_as_rank(const TuneRequest& request) {
     }
     table.set_model(setting, costs);
   });
-  const std::vector<int> slow = slow_hosts(bandwidths_between(situation.host_names, links));
+  const std::vector<int> slow = slow_hosts(bandwidths_between(topology.host_names, links));
   if (leads && !slow.empty()) {
     std::vector<std::string> names;
-    for (const int host : slow) names.push_back(situation.host_names[static_cast<std::size_t>(host)]);
+    for (const int host : slow) names.push_back(topology.host_names[static_cast<std::size_t>(host)]);
     fmt::print("# hosts with slower links than the others: {}\n", fmt::join(names, ", "));
   }
   std::uint64_t wrong = 0;

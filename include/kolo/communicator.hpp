@@ -21,7 +21,7 @@
 
 namespace kolo {
 
-struct Situation;
+struct Topology;
 
 /// How a communicator is made.
 struct Options {
@@ -210,7 +210,7 @@ class Communicator {
   Communicator shrink();
 
  private:
-  friend const Situation& situation_of(const Communicator&);  // for kolo's own tools
+  friend const Topology& situation_of(const Communicator&);  // for kolo's own tools
   struct State;
   explicit Communicator(std::shared_ptr<State> state) : state_(std::move(state)) {}
   const State& known() const;

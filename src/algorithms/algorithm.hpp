@@ -93,7 +93,7 @@ struct Configured {
 Result<Configured> parse_algorithm(Collective collective, std::string_view text);
 
 /// Requirements of a call beyond its spec.
-struct Demands {
+struct Requirements {
   bool rank_order = false;  ///< the reduction is not commutative
   bool custom = false;      ///< the reduction is the caller's own, which never runs natively
   bool in_place = false;
@@ -103,6 +103,6 @@ struct Demands {
 };
 
 /// Whether the algorithm can serve this call; the error says what it cannot do and why.
-Status supports(const Algorithm& algorithm, const ScheduleSpec& spec, const Demands& demands = {});
+Status supports(const Algorithm& algorithm, const ScheduleSpec& spec, const Requirements& requirements = {});
 
 }  // namespace kolo

@@ -170,18 +170,18 @@ Result<Configured> parse_algorithm(Collective collective, std::string_view text)
   return result;
 }
 
-Status supports(const Algorithm& algorithm, const ScheduleSpec& spec, const Demands& demands) {
+Status supports(const Algorithm& algorithm, const ScheduleSpec& spec, const Requirements& requirements) {
   std::string why;
-  if (demands.rank_order && !algorithm.rank_ordered) {
+  if (requirements.rank_order && !algorithm.rank_ordered) {
     why = "does not combine in rank order, which a reduction that is not commutative needs";
-  } else if (demands.in_place && algorithm.out_of_place_only) {
+  } else if (requirements.in_place && algorithm.out_of_place_only) {
     why = "cannot run in place";
-  } else if (demands.uneven && algorithm.even_parts_only) {
+  } else if (requirements.uneven && algorithm.even_parts_only) {
     why = "needs parts of equal lengths";
   } else if (algorithm.objection != nullptr) {
     why = algorithm.objection(spec);
   }
-  if (why.empty() && demands.rounded) {
+  if (why.empty() && requirements.rounded) {
     const std::string twice = completed_twice(spec.size, [&, asked = spec](int rank) mutable {
       asked.rank = rank;
       return algorithm.generate(asked);

@@ -388,7 +388,7 @@ Communicator Communicator::divide(int color, int key, const std::vector<int>* li
     links.push_back((*parent.ranks)[static_cast<std::size_t>(member)]);
   }
   made->ranks = std::make_shared<const std::vector<int>>(std::move(links));
-  made->chooser = std::make_unique<Chooser>(part_of(parent.chooser->situation(), members));
+  made->chooser = std::make_unique<Chooser>(part_of(parent.chooser->topology(), members));
   made->share_memory(place.lane);
   return Communicator(std::move(made));
 }

@@ -190,9 +190,9 @@ TuningTable shared_table(Communicator& communicator) {
 
 /// Rank 0's order, on all ranks: the search may take long, and its numbers might differ on another machine.
 /// Collective.
-std::vector<int> shared_ring(Communicator& communicator, const Situation& situation) {
+std::vector<int> shared_ring(Communicator& communicator, const Topology& topology) {
   std::vector<int> ring;
-  if (communicator.rank() == 0) ring = ring_by_bandwidth(situation);
+  if (communicator.rank() == 0) ring = ring_by_bandwidth(topology);
   std::uint64_t length = ring.size();
   communicator.broadcast(Buffer(&length, 1, DType::uint64), 0);
   ring.resize(length);
@@ -249,35 +249,35 @@ CostModel measure_costs(Communicator& communicator, const std::vector<int>& host
 }  // namespace
 
 CostModel measure_costs(Communicator& communicator) {
-  const Situation& situation = situation_of(communicator);
-  return measure_costs(communicator, situation.hosts, situation.cores);
+  const Topology& topology = situation_of(communicator);
+  return measure_costs(communicator, topology.hosts, topology.cores);
 }
 
-Situation explore(Communicator& communicator, const Wireup& wireup, bool measures) {
-  Situation situation;
-  situation.size = communicator.size();
-  situation.hosts = wireup.hosts;
-  situation.host_names = wireup.host_names;
-  situation.cores = wireup.cores;
-  situation.links_inside = kinds_of_links(communicator, wireup.hosts, true);
-  situation.links_between = kinds_of_links(communicator, wireup.hosts, false);
-  situation.table = shared_table(communicator);
-  situation.bandwidth = bandwidths_between(situation.host_names, situation.table);
-  situation.ring = shared_ring(communicator, situation);
-  const Setting setting = situation.setting();
-  const auto known = situation.table.model(setting);
+Topology explore(Communicator& communicator, const Wireup& wireup, bool measures) {
+  Topology topology;
+  topology.size = communicator.size();
+  topology.hosts = wireup.hosts;
+  topology.host_names = wireup.host_names;
+  topology.cores = wireup.cores;
+  topology.links_inside = kinds_of_links(communicator, wireup.hosts, true);
+  topology.links_between = kinds_of_links(communicator, wireup.hosts, false);
+  topology.table = shared_table(communicator);
+  topology.bandwidth = bandwidths_between(topology.host_names, topology.table);
+  topology.ring = shared_ring(communicator, topology);
+  const Setting setting = topology.setting();
+  const auto known = topology.table.model(setting);
   if (!known && measures) {
-    situation.set_model(measure_costs(communicator, wireup.hosts, wireup.cores));
+    topology.set_model(measure_costs(communicator, wireup.hosts, wireup.cores));
   } else {
-    situation.set_model(known ? *known : typical_cost_model());
+    topology.set_model(known ? *known : typical_cost_model());
   }
-  if (!known && measures && situation.bandwidth.empty())
-    situation.bandwidth = measure_links(communicator, wireup.hosts);
+  if (!known && measures && topology.bandwidth.empty())
+    topology.bandwidth = measure_links(communicator, wireup.hosts);
   if (communicator.rank() == 0) {
-    log().debug("links {}, ranks {}, costs {}", setting.links, setting.layout, to_text(situation.model));
-    if (!situation.ring.empty()) log().debug("rings run in the order {}", fmt::join(situation.ring, " "));
+    log().debug("links {}, ranks {}, costs {}", setting.links, setting.layout, to_text(topology.model));
+    if (!topology.ring.empty()) log().debug("rings run in the order {}", fmt::join(topology.ring, " "));
   }
-  return situation;
+  return topology;
 }
 
 }  // namespace kolo

@@ -105,7 +105,7 @@ std::shared_ptr<Communicator::State> Communicator::State::make(const Wireup& wir
   std::vector<int> ranks(static_cast<std::size_t>(size));
   std::iota(ranks.begin(), ranks.end(), 0);
   made->ranks = std::make_shared<const std::vector<int>>(std::move(ranks));
-  made->chooser = std::make_unique<Chooser>(Situation{.size = size, .hosts = wireup.hosts});
+  made->chooser = std::make_unique<Chooser>(Topology{.size = size, .hosts = wireup.hosts});
   made->meeting = true;
   Communicator(made).barrier();  // behind it no rank needs what the ranks have met through
   made->meeting = false;
@@ -135,9 +135,9 @@ void Communicator::State::share_memory(std::uint32_t lane) {
   plans = {};  // chosen before costs were known
   group = engine->make_group(*ranks, context, lane);
   // All ranks get the same result, because it follows from the kinds of links.
-  Situation situation = chooser->situation();
-  situation.shares_memory = group != nullptr;
-  chooser = std::make_unique<Chooser>(std::move(situation));
+  Topology topology = chooser->topology();
+  topology.shares_memory = group != nullptr;
+  chooser = std::make_unique<Chooser>(std::move(topology));
 }
 
 Wire Communicator::State::wire_for(const Call& call) const {
@@ -152,14 +152,14 @@ Wire Communicator::State::wire_for(const Call& call) const {
 Choice Communicator::State::choice_of(const Call& call, DType dtype, Wire wire) const {
   const CustomReduction* custom = custom_reduction_of(call);
   Choice choice;
-  choice.spec = {call.collective, rank, size, call.root, {}, chooser->situation().hosts};
-  choice.demands = {.rank_order = custom != nullptr && !custom->commutative,
-                    .custom = custom != nullptr,
-                    .in_place = call.one_buffer,
-                    .uneven = call.uneven,
-                    .rounded = wire != Wire::native};
-  choice.bytes =
-      choice.demands.rounded ? kernels::wire_format(wire).bytes(call.count) : call.count * size_of(dtype);
+  choice.spec = {call.collective, rank, size, call.root, {}, chooser->topology().hosts};
+  choice.requirements = {.rank_order = custom != nullptr && !custom->commutative,
+                         .custom = custom != nullptr,
+                         .in_place = call.one_buffer,
+                         .uneven = call.uneven,
+                         .rounded = wire != Wire::native};
+  choice.bytes = choice.requirements.rounded ? kernels::wire_format(wire).bytes(call.count)
+                                             : call.count * size_of(dtype);
   choice.wanted = call.options.algorithm;
   choice.preferred = meeting ? meeting_algorithm(call.collective) : config().algorithm;
   return choice;
@@ -177,7 +177,7 @@ PlanCache::Entry Communicator::State::prepare(const Call& call, DType dtype, std
                      .segment_bytes = segment_bytes,
                      .wire = wire,
                      .in_place = in_place,
-                     .rank_order = choice.demands.rank_order,
+                     .rank_order = choice.requirements.rank_order,
                      .custom = custom == nullptr ? std::nullopt : std::optional(custom->name),
                      .count = call.count,
                      .in_parts = {},
@@ -340,8 +340,8 @@ Work Communicator::State::start_message(Message kind, void* data, std::uint64_t 
   });
 }
 
-const Situation& situation_of(const Communicator& communicator) {
-  return communicator.state().chooser->situation();
+const Topology& situation_of(const Communicator& communicator) {
+  return communicator.state().chooser->topology();
 }
 
 }  // namespace kolo

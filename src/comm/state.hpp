@@ -162,6 +162,6 @@ Wireup connect(RollCall& roll_call, int rank, Terms& terms);
 
 /// Collective: what all ranks of a new communicator know of themselves, rank 0's tuning table included. What
 /// the table does not tell is measured now, in some milliseconds, or assumed to be typical (`measures`).
-Situation explore(Communicator& communicator, const Wireup& wireup, bool measures);
+Topology explore(Communicator& communicator, const Wireup& wireup, bool measures);
 
 }  // namespace kolo

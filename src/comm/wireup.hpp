@@ -24,7 +24,7 @@ struct Wireup {
   std::shared_ptr<Engine> engine;
   std::vector<int> hosts;               ///< as ScheduleSpec::hosts
   std::vector<std::string> host_names;  ///< of each host
-  int cores = 1;                        ///< as Situation::cores
+  int cores = 1;                        ///< as Topology::cores
 };
 
 /// What the group of a communicator and those that shrink() makes from it have in common.

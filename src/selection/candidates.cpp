@@ -45,19 +45,19 @@ std::vector<std::string> sparing(const ScheduleSpec& spec, const std::vector<int
 
 }  // namespace
 
-std::vector<Configured> candidates(const ScheduleSpec& spec, const Demands& demands,
+std::vector<Configured> candidates(const ScheduleSpec& spec, const Requirements& requirements,
                                    const std::vector<int>& slow_hosts, bool shares_memory) {
   std::vector<Configured> result;
   const auto consider = [&](Configured candidate) {
     ScheduleSpec asked = spec;
     asked.arguments = candidate.arguments;
-    // Without the demands first: objections are cheap to check, and the cost is stated only for calls without
-    // one.
+    // Without the requirements first: objections are cheap to check, and the cost is stated only for calls
+    // without one.
     if (!supports(*candidate.algorithm, asked).ok()) return;
     const std::uint64_t steps = candidate.algorithm->closed_form.of(asked).steps;
     const bool sends_none = shares_memory && candidate.algorithm->native;
     if (!sends_none && !result.empty() && steps * static_cast<std::uint64_t>(spec.size) > kMostSteps) return;
-    if (supports(*candidate.algorithm, asked, demands).ok()) result.push_back(std::move(candidate));
+    if (supports(*candidate.algorithm, asked, requirements).ok()) result.push_back(std::move(candidate));
   };
   std::vector<std::string> tried_too = sparing(spec, slow_hosts);
   tried_too.insert(tried_too.begin(), kTried.begin(), kTried.end());

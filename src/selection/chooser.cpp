@@ -90,7 +90,7 @@ std::uint64_t most_sent(const Algorithm& algorithm, const ScheduleSpec& spec, st
 
 /// Measured algorithms come first in `all`. Among those as fast as the fastest but for noise, moves the one
 /// that does best at the sizes around to the front.
-void settle_ties(std::vector<Ranked>& all, const Measured& measured) {
+void settle_ties(std::vector<ScoredAlgorithm>& all, const Measured& measured) {
   auto best = all.begin();
   double least = 0;
   for (auto at = all.begin(); at != all.end() && at->measured; ++at) {
@@ -124,8 +124,9 @@ std::size_t load_between_hosts(const Configured& candidate, ScheduleSpec spec) {
 
 /// The fastest comes first in `all`. Among the algorithms predicted to be as fast, moves the one with the
 /// least `trouble`, which the model does not know, to the front.
-void settle_ties(std::vector<Ranked>& all, const std::function<std::size_t(const Configured&)>& trouble) {
-  const auto tied = [&](std::vector<Ranked>::iterator at) {
+void settle_ties(std::vector<ScoredAlgorithm>& all,
+                 const std::function<std::size_t(const Configured&)>& trouble) {
+  const auto tied = [&](std::vector<ScoredAlgorithm>::iterator at) {
     return at != all.end() && at->seconds <= kModelNoise * all.front().seconds;
   };
   if (all.empty() || !tied(all.begin() + 1)) return;  // computing `trouble` takes long
@@ -153,7 +154,7 @@ Result<Configured> Chooser::pick(const Choice& choice) {
   const auto fits = [&](const Configured& candidate) {
     ScheduleSpec spec = choice.spec;
     spec.arguments = candidate.arguments;
-    return supports(*candidate.algorithm, spec, choice.demands);
+    return supports(*candidate.algorithm, spec, choice.requirements);
   };
   if (!choice.wanted.empty()) {
     auto wanted = parse_algorithm(collective, choice.wanted);
@@ -165,11 +166,11 @@ Result<Configured> Chooser::pick(const Choice& choice) {
     if (fits(*preferred).ok()) return preferred;
   }
   const std::tuple key{collective,
-                       choice.demands.rank_order,
-                       choice.demands.custom,
-                       choice.demands.in_place,
-                       choice.demands.uneven,
-                       choice.demands.rounded,
+                       choice.requirements.rank_order,
+                       choice.requirements.custom,
+                       choice.requirements.in_place,
+                       choice.requirements.uneven,
+                       choice.requirements.rounded,
                        size_class(choice.bytes)};
   {
     const std::lock_guard lock(mutex_);
@@ -177,7 +178,7 @@ Result<Configured> Chooser::pick(const Choice& choice) {
     if (known != picks_.end()) return known->second;
   }
   const std::uint64_t typical = choice.bytes == 0 ? 0 : kOne << std::min(size_class(choice.bytes), 62);
-  std::vector<Ranked> all = ranking(choice.spec, choice.demands, typical, false);
+  std::vector<ScoredAlgorithm> all = ranking(choice.spec, choice.requirements, typical, false);
   if (all.empty()) {
     return Status(Code::invalid_argument, "no algorithm of " + std::string(name_of(collective)) + " fits");
   }
@@ -189,7 +190,7 @@ Result<Expectation> Chooser::expect(const Choice& choice, const Cuts& cuts) {
   auto picked = pick(choice);
   if (!picked.ok()) return picked.status();
   Expectation expected{.configured = in_ring_order(*picked)};
-  expected.native = may_be_native(choice.demands) && picked->algorithm->native;
+  expected.native = may_be_native(choice.requirements) && picked->algorithm->native;
   ScheduleSpec spec = choice.spec;
   spec.hosts = situation_.hosts;
   spec.rank = spec.root = 0;  // all ranks examine the same schedules
@@ -199,7 +200,7 @@ Result<Expectation> Chooser::expect(const Choice& choice, const Cuts& cuts) {
   const auto* by_size = situation_.table.times(situation_.setting(), spec.collective);
   const std::uint64_t largest = by_size == nullptr ? choice.bytes : by_size->rbegin()->first;
   const Measured measured(by_size, std::min(choice.bytes, largest));
-  if (const auto seconds = timed(*picked, choice.demands, measured)) {
+  if (const auto seconds = timed(*picked, choice.requirements, measured)) {
     const double times = static_cast<double>(choice.bytes) / static_cast<double>(std::max(largest, kOne));
     expected.seconds = *seconds * std::max(times, 1.0);
     expected.measured = true;
@@ -234,34 +235,34 @@ double Chooser::interpolated(const Configured& candidate, const ScheduleSpec& sp
   return least + way * (most - least);
 }
 
-bool Chooser::may_be_native(const Demands& demands) const {
-  return situation_.shares_memory && !demands.custom && !demands.rounded;
+bool Chooser::may_be_native(const Requirements& requirements) const {
+  return situation_.shares_memory && !requirements.custom && !requirements.rounded;
 }
 
-std::optional<double> Chooser::timed(const Configured& candidate, const Demands& demands,
+std::optional<double> Chooser::timed(const Configured& candidate, const Requirements& requirements,
                                      const Measured& measured) const {
   // Times measured where ranks share memory are of native runs, and say nothing about messages.
   const bool is_other =
-      candidate.algorithm->native && !may_be_native(demands) && situation_.may_share_memory();
+      candidate.algorithm->native && !may_be_native(requirements) && situation_.may_share_memory();
   return is_other ? std::nullopt : measured.seconds(candidate.name());
 }
 
-std::vector<Ranked> Chooser::ranking(const ScheduleSpec& spec, const Demands& demands, std::uint64_t bytes,
-                                     bool with_all_times) const {
+std::vector<ScoredAlgorithm> Chooser::ranking(const ScheduleSpec& spec, const Requirements& requirements,
+                                              std::uint64_t bytes, bool with_all_times) const {
   ScheduleSpec asked = spec;
   asked.hosts = situation_.hosts;
   asked.rank = asked.root = 0;  // all ranks examine the same schedules
   const std::vector<int> slow = slow_hosts(situation_.bandwidth);
   const Measured measured(situation_.table.times(situation_.setting(), spec.collective), bytes);
-  std::vector<Ranked> all;
-  for (Configured& candidate : candidates(asked, demands, slow, may_be_native(demands))) {
-    const bool natively = may_be_native(demands) && candidate.algorithm->native;
-    const auto seconds = timed(candidate, demands, measured);
+  std::vector<ScoredAlgorithm> all;
+  for (Configured& candidate : candidates(asked, requirements, slow, may_be_native(requirements))) {
+    const bool natively = may_be_native(requirements) && candidate.algorithm->native;
+    const auto seconds = timed(candidate, requirements, measured);
     all.push_back({std::move(candidate), seconds.value_or(0), seconds.has_value(), natively});
   }
   const bool is_decided =
-      std::ranges::any_of(all, [](const Ranked& one) { return one.measured || one.native; });
-  for (Ranked& one : all) {
+      std::ranges::any_of(all, [](const ScoredAlgorithm& one) { return one.measured || one.native; });
+  for (ScoredAlgorithm& one : all) {
     if (one.measured) continue;
     if (one.native) {
       one.seconds = predicted_natively(asked, bytes);
@@ -270,7 +271,7 @@ std::vector<Ranked> Chooser::ranking(const ScheduleSpec& spec, const Demands& de
     }
   }
   // Predictions for messages and for native runs do not compare: native comes first.
-  std::ranges::stable_sort(all, [](const Ranked& a, const Ranked& b) {
+  std::ranges::stable_sort(all, [](const ScoredAlgorithm& a, const ScoredAlgorithm& b) {
     if (a.measured != b.measured) return a.measured;
     if (!a.measured && a.native != b.native) return a.native;
     return a.seconds < b.seconds;

@@ -13,21 +13,21 @@
 #include "algorithms/algorithm.hpp"
 #include "base/status.hpp"
 #include "selection/measured.hpp"
-#include "selection/situation.hpp"
+#include "selection/topology.hpp"
 
 namespace kolo {
 
 /// The properties of a call on which the choice depends.
 struct Choice {
   ScheduleSpec spec;  ///< the choice fills in its arguments
-  Demands demands;
+  Requirements requirements;
   std::uint64_t bytes = 0;     ///< of the whole data as it is sent; the same on every rank
   std::string_view wanted;     ///< by the caller; an unknown name or an unfit algorithm is an error
   std::string_view preferred;  ///< by the environment; used if the collective knows it and it fits
 };
 
 /// An algorithm and the time it is expected to take.
-struct Ranked {
+struct ScoredAlgorithm {
   Configured configured;
   double seconds = 0;
   bool measured = false;  ///< taken from the table; else predicted by the model
@@ -44,18 +44,18 @@ struct Cuts {
 struct Expectation {
   Configured configured;
   double seconds = 0;
-  bool measured = false;        ///< as Ranked's
-  bool native = false;          ///< as Ranked's
+  bool measured = false;        ///< as ScoredAlgorithm's
+  bool native = false;          ///< as ScoredAlgorithm's
   std::uint64_t most_sent = 0;  ///< bytes, by the rank that sends most
 };
 
 /// One communicator's chooser. Thread-safe.
 class Chooser {
  public:
-  explicit Chooser(Situation situation) : situation_(std::move(situation)) {}
+  explicit Chooser(Topology topology) : situation_(std::move(topology)) {}
 
   /// The caller's algorithm, else the environment's, else the first of ranking(). A ring runs in the
-  /// situation's order.
+  /// topology's order.
   Result<Configured> choose(const Choice& choice);
 
   /// The choice of choose(), and the expected time of one such call. If the table has times of that
@@ -71,20 +71,20 @@ class Chooser {
   /// Among several measured as equally fast but for noise, the first is the one that does best at the sizes
   /// around. with_all_times: also predicts the times of candidates that cannot be the first; playing their
   /// schedules takes long.
-  std::vector<Ranked> ranking(const ScheduleSpec& spec, const Demands& demands, std::uint64_t bytes,
-                              bool with_all_times = true) const;
+  std::vector<ScoredAlgorithm> ranking(const ScheduleSpec& spec, const Requirements& requirements,
+                                       std::uint64_t bytes, bool with_all_times = true) const;
 
-  /// The algorithm as a call runs it: a ring in the situation's order, unless it has an order of its own.
+  /// The algorithm as a call runs it: a ring in the topology's order, unless it has an order of its own.
   Configured in_ring_order(Configured configured) const;
 
-  const Situation& situation() const { return situation_; }
+  const Topology& topology() const { return situation_; }
 
  private:
   /// choose() before in_ring_order(), with the names that the table uses.
   Result<Configured> pick(const Choice& choice);
-  bool may_be_native(const Demands& demands) const;
+  bool may_be_native(const Requirements& requirements) const;
   /// The time of a candidate by the table.
-  std::optional<double> timed(const Configured& candidate, const Demands& demands,
+  std::optional<double> timed(const Configured& candidate, const Requirements& requirements,
                               const Measured& measured) const;
   double interpolated(const Configured& candidate, const ScheduleSpec& spec, std::uint64_t bytes,
                       const Cuts& cuts);
@@ -93,9 +93,9 @@ class Chooser {
   double predicted_natively(const ScheduleSpec& spec, std::uint64_t bytes) const;
   double estimated(const Configured& candidate, const ScheduleSpec& spec, std::uint64_t bytes) const;
 
-  const Situation situation_;
+  const Topology situation_;
   std::mutex mutex_;  ///< guards what follows
-  /// Picks by collective, demands and bytes rounded up to a power of two.
+  /// Picks by collective, requirements and bytes rounded up to a power of two.
   std::map<std::tuple<Collective, bool, bool, bool, bool, bool, int>, Configured> picks_;
   /// Seconds by collective, algorithm, block, segment and bytes.
   std::map<std::tuple<Collective, std::string, std::uint64_t, double, std::uint64_t>, double> predictions_;

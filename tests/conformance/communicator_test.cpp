@@ -260,10 +260,10 @@ TEST_P(CommunicatorOver, CustomReductionsKeepRankOrder) {
 // The topology found in create() must be used from the first call on.
 TEST_P(CommunicatorOver, NothingChosenBeforeTheRanksKnewEachOtherStays) {
   expect_ranks({.size = 3, .transport = GetParam()}, [&](Communicator& communicator) {
-    const Situation& situation = situation_of(communicator);
-    require(situation.setting().layout == "3", "layout " + situation.setting().layout);
-    require(situation.setting().links == GetParam(), "links " + situation.setting().links);
-    Chooser chooser(situation);
+    const Topology& topology = situation_of(communicator);
+    require(topology.setting().layout == "3", "layout " + topology.setting().layout);
+    require(topology.setting().links == GetParam(), "links " + topology.setting().links);
+    Chooser chooser(topology);
     for (const Collective collective : {Collective::barrier, Collective::all_reduce}) {
       Choice choice;
       choice.spec = {collective, 0, 3, 0};

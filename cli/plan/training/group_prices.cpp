@@ -50,17 +50,17 @@ Chooser& GroupPrices::chooser_of(const ConcurrentGroups::Kind& kind) {
   auto& chooser = choosers_[kind];
   if (chooser) return *chooser;
   const auto& [layout, sharing] = kind;
-  Situation situation;
-  situation.size = static_cast<int>(layout.size());
+  Topology topology;
+  topology.size = static_cast<int>(layout.size());
   if (crosses(layout)) {
-    situation.hosts = layout;
-    situation.model.network.wire_per_byte = sharing / cluster_.bytes_per_second;
+    topology.hosts = layout;
+    topology.model.network.wire_per_byte = sharing / cluster_.bytes_per_second;
   }
-  situation.links_inside = "shm";
-  situation.links_between = "tcp";
-  situation.model.cores = cluster_.ranks_per_host;
-  situation.shares_memory = situation.may_share_memory();
-  return *(chooser = std::make_unique<Chooser>(std::move(situation)));
+  topology.links_inside = "shm";
+  topology.links_between = "tcp";
+  topology.model.cores = cluster_.ranks_per_host;
+  topology.shares_memory = topology.may_share_memory();
+  return *(chooser = std::make_unique<Chooser>(std::move(topology)));
 }
 
 double GroupPrices::at_power(Collective collective, const ConcurrentGroups::Kind& kind, int exponent) {
@@ -68,7 +68,7 @@ double GroupPrices::at_power(Collective collective, const ConcurrentGroups::Kind
   if (!is_new) return known->second;
   Chooser& chooser = chooser_of(kind);
   Choice choice;
-  choice.spec = {collective, 0, chooser.situation().size, 0, {}, chooser.situation().hosts};
+  choice.spec = {collective, 0, chooser.topology().size, 0, {}, chooser.topology().hosts};
   choice.bytes = std::uint64_t{1} << exponent;
   choice.preferred = config().algorithm;
   return known->second = chooser.expect(choice, {}).value_or_throw().seconds;

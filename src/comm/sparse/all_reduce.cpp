@@ -12,7 +12,7 @@
 #include "comm/sparse/block.hpp"
 #include "comm/sparse/layers.hpp"
 #include "kolo/sparse.hpp"
-#include "selection/situation.hpp"
+#include "selection/topology.hpp"
 
 namespace kolo {
 namespace {

@@ -24,8 +24,8 @@ std::string pick(Chooser& chooser, const Choice& choice) {
   return chosen.ok() ? chosen.value().name() : chosen.status().message();
 }
 
-std::string pick_anew(const Situation& situation, const Choice& choice) {
-  Chooser chooser(situation);
+std::string pick_anew(const Topology& topology, const Choice& choice) {
+  Chooser chooser(topology);
   return pick(chooser, choice);
 }
 
@@ -48,7 +48,7 @@ TEST(Chooser, PrefersWhatTheEnvironmentNamesWhereItFits) {
   Choice choice = all_reduce_of(8);
   choice.preferred = "ring";
   EXPECT_EQ(pick(chooser, choice), "ring");
-  choice.demands.rank_order = true;
+  choice.requirements.rank_order = true;
   const auto fits = chooser.choose(choice);
   ASSERT_TRUE(fits.ok());
   EXPECT_TRUE(fits.value().algorithm->rank_ordered);
@@ -57,15 +57,15 @@ TEST(Chooser, PrefersWhatTheEnvironmentNamesWhereItFits) {
 }
 
 TEST(Chooser, BelievesTheTableAtTheNearestSize) {
-  Situation situation{.size = 4};
-  situation.links_inside = "shm";
-  situation.table.set_time({"shm", "4"}, Collective::all_reduce, 1024, "central", 1e-6);
-  situation.table.set_time({"shm", "4"}, Collective::all_reduce, 1024, "ring", 2e-6);
-  situation.table.set_time({"shm", "4"}, Collective::all_reduce, 1 << 20, "central", 2e-3);
-  situation.table.set_time({"shm", "4"}, Collective::all_reduce, 1 << 20, "ring", 1e-3);
+  Topology topology{.size = 4};
+  topology.links_inside = "shm";
+  topology.table.set_time({"shm", "4"}, Collective::all_reduce, 1024, "central", 1e-6);
+  topology.table.set_time({"shm", "4"}, Collective::all_reduce, 1024, "ring", 2e-6);
+  topology.table.set_time({"shm", "4"}, Collective::all_reduce, 1 << 20, "central", 2e-3);
+  topology.table.set_time({"shm", "4"}, Collective::all_reduce, 1 << 20, "ring", 1e-3);
   // Another setting says the opposite.
-  situation.table.set_time({"tcp", "4"}, Collective::all_reduce, 1024, "ring", 1e-9);
-  Chooser chooser(situation);
+  topology.table.set_time({"tcp", "4"}, Collective::all_reduce, 1024, "ring", 1e-9);
+  Chooser chooser(topology);
   EXPECT_EQ(pick(chooser, all_reduce_of(128)), "central");
   EXPECT_EQ(pick(chooser, all_reduce_of(16'000)), "central");
   EXPECT_EQ(pick(chooser, all_reduce_of(100'000)), "ring");
@@ -76,27 +76,28 @@ TEST(Chooser, BelievesTheTableAtTheNearestSize) {
   ASSERT_GE(ranking.size(), 2u);
   EXPECT_TRUE(ranking[0].measured && ranking[1].measured);
   EXPECT_EQ(ranking[0].seconds, 1e-6);
-  EXPECT_TRUE(std::all_of(ranking.begin() + 2, ranking.end(), [](const Ranked& r) { return !r.measured; }));
+  EXPECT_TRUE(
+      std::all_of(ranking.begin() + 2, ranking.end(), [](const ScoredAlgorithm& r) { return !r.measured; }));
 }
 
-/// Puts times of four ranks into the situation's table.
-auto measured_in(Situation& situation) {
-  return [&situation](std::uint64_t bytes, const std::string& algorithm, double seconds) {
-    situation.table.set_time({"shm", "4"}, Collective::all_reduce, bytes, algorithm, seconds);
+/// Puts times of four ranks into the topology's table.
+auto measured_in(Topology& topology) {
+  return [&topology](std::uint64_t bytes, const std::string& algorithm, double seconds) {
+    topology.table.set_time({"shm", "4"}, Collective::all_reduce, bytes, algorithm, seconds);
   };
 }
 
 TEST(Chooser, ReadsBetweenTheSizesOfTheTable) {
-  Situation situation{.size = 4};
-  situation.links_inside = "shm";
-  const auto measured = measured_in(situation);
+  Topology topology{.size = 4};
+  topology.links_inside = "shm";
+  const auto measured = measured_in(topology);
   // On logarithmic scales two straight lines that cross at 2K.
   measured(1024, "central", 1e-6);
   measured(1024, "ring", 2e-6);
   measured(4096, "central", 16e-6);
   measured(4096, "ring", 8e-6);
   measured(4096, "butterfly", 1e-6);
-  Chooser chooser(situation);
+  Chooser chooser(topology);
   const auto ranking = chooser.ranking(all_reduce_of(8).spec, {}, 2048);
   ASSERT_TRUE(ranking[0].measured && ranking[1].measured);
   EXPECT_NEAR(ranking[0].seconds, 4e-6, 1e-12);
@@ -109,28 +110,29 @@ TEST(Chooser, ReadsBetweenTheSizesOfTheTable) {
 }
 
 TEST(Chooser, SettlesTiesByTheSizesAround) {
-  Situation situation{.size = 4};
-  situation.links_inside = "shm";
-  const auto measured = measured_in(situation);
+  Topology topology{.size = 4};
+  topology.links_inside = "shm";
+  const auto measured = measured_in(topology);
   measured(256, "ring", 3e-6);
   measured(256, "central", 1e-6);
   measured(1024, "ring", 1e-6);
   measured(1024, "central", 1.03e-6);
   measured(1024, "direct", 1.2e-6);
-  EXPECT_EQ(pick_anew(situation, all_reduce_of(1024)), "central");
+  EXPECT_EQ(pick_anew(topology, all_reduce_of(1024)), "central");
   measured(1024, "central", 1.1e-6);  // no tie any more
-  EXPECT_EQ(pick_anew(situation, all_reduce_of(1024)), "ring");
+  EXPECT_EQ(pick_anew(topology, all_reduce_of(1024)), "ring");
 }
 
 TEST(Chooser, FollowsTheModelWithoutATable) {
-  Situation situation{.size = 8};
-  for (int r = 0; r < 8; ++r) situation.hosts.push_back(r);
-  situation.model.network = {.latency = 0, .wire_per_byte = 1};
-  Chooser wire(situation);
+  Topology topology{.size = 8};
+  for (int r = 0; r < 8; ++r) topology.hosts.push_back(r);
+  topology.model.network = {.latency = 0, .wire_per_byte = 1};
+  Chooser wire(topology);
   EXPECT_NE(pick(wire, all_reduce_of(1 << 20, 8)), "central");
   const auto ranking = wire.ranking(all_reduce_of(0, 8).spec, {}, 1 << 20);
-  EXPECT_TRUE(std::is_sorted(ranking.begin() + 1, ranking.end(),
-                             [](const Ranked& a, const Ranked& b) { return a.seconds < b.seconds; }));
+  EXPECT_TRUE(std::is_sorted(
+      ranking.begin() + 1, ranking.end(),
+      [](const ScoredAlgorithm& a, const ScoredAlgorithm& b) { return a.seconds < b.seconds; }));
 }
 
 TEST(Chooser, KeepsLinksToFewFlowsAndTheLeastBytes) {
@@ -138,10 +140,10 @@ TEST(Chooser, KeepsLinksToFewFlowsAndTheLeastBytes) {
   const LinkCost ethernet{.latency = 20e-6, .overhead = 4e-6, .wire_per_byte = 8.7e-9};
   for (const std::vector<int>& hosts :
        {std::vector<int>{0, 0, 1, 1}, {0, 1, 1, 2, 2, 2}, {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3}}) {
-    Situation situation{.size = static_cast<int>(hosts.size()), .hosts = hosts};
-    situation.model.network = ethernet;
+    Topology topology{.size = static_cast<int>(hosts.size()), .hosts = hosts};
+    topology.model.network = ethernet;
     for (const std::uint64_t bytes : {1u << 20, 64u << 20}) {
-      EXPECT_EQ(pick_anew(situation, all_reduce_of(bytes, situation.size)), "hierarchical");
+      EXPECT_EQ(pick_anew(topology, all_reduce_of(bytes, topology.size)), "hierarchical");
     }
   }
 }
@@ -179,20 +181,20 @@ TEST(Chooser, RunsRingsInTheOrderOfTheLinks) {
 }
 
 /// This number of hosts with links of 120 MB/s, except the link of `slow`.
-Situation with_a_slow_host(const std::vector<int>& hosts, std::size_t slow) {
-  Situation situation{.size = static_cast<int>(hosts.size()), .hosts = hosts};
+Topology with_a_slow_host(const std::vector<int>& hosts, std::size_t slow) {
+  Topology topology{.size = static_cast<int>(hosts.size()), .hosts = hosts};
   const auto count = static_cast<std::size_t>(hosts.back()) + 1;
-  situation.bandwidth.assign(count, std::vector<double>(count, 120e6));
+  topology.bandwidth.assign(count, std::vector<double>(count, 120e6));
   for (std::size_t host = 0; host < count; ++host) {
-    situation.bandwidth[host][slow] = situation.bandwidth[slow][host] = 12e6;
+    topology.bandwidth[host][slow] = topology.bandwidth[slow][host] = 12e6;
   }
-  return situation;
+  return topology;
 }
 
 TEST(Chooser, SparesAHostWhoseLinkIsSlow) {
   for (const std::size_t slow : {0, 2, 3}) {
     const std::string spared = "spared=" + std::to_string(slow);
-    const Situation alone = with_a_slow_host({0, 1, 2, 3}, slow);
+    const Topology alone = with_a_slow_host({0, 1, 2, 3}, slow);
     for (const std::uint64_t bytes : {1u << 20, 16u << 20}) {
       EXPECT_EQ(pick_anew(alone, all_reduce_of(bytes)), "parameter_server:chunks=16:" + spared);
       const double seconds = Chooser(alone).ranking(all_reduce_of(bytes).spec, {}, bytes)[0].seconds;
@@ -206,11 +208,11 @@ TEST(Chooser, SparesAHostWhoseLinkIsSlow) {
 }
 
 TEST(Chooser, LeavesALinkThatIsNoSlowerThanNoise) {
-  Situation situation = with_a_slow_host({0, 1, 2, 3}, 3);
-  for (auto& row : situation.bandwidth) {
+  Topology topology = with_a_slow_host({0, 1, 2, 3}, 3);
+  for (auto& row : topology.bandwidth) {
     for (double& one : row) one = one < 100e6 ? 110e6 : one;
   }
-  EXPECT_EQ(pick_anew(situation, all_reduce_of(16 << 20)).find("spared"), std::string::npos);
+  EXPECT_EQ(pick_anew(topology, all_reduce_of(16 << 20)).find("spared"), std::string::npos);
 }
 
 TEST(Chooser, ServesEveryDemandOfEveryCollective) {
@@ -223,11 +225,12 @@ TEST(Chooser, ServesEveryDemandOfEveryCollective) {
         Chooser chooser({.size = size});
         Choice choice;
         choice.spec = {collective, 0, size, 0};
-        choice.demands = {is_reducing(collective) && (bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0};
-        if (collective == Collective::all_to_all && choice.demands.uneven) choice.demands.in_place = false;
+        choice.requirements = {is_reducing(collective) && (bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0};
+        if (collective == Collective::all_to_all && choice.requirements.uneven)
+          choice.requirements.in_place = false;
         const auto chosen = chooser.choose(choice);
         ASSERT_TRUE(chosen.ok()) << chosen.status().message();
-        EXPECT_TRUE(supports(*chosen.value().algorithm, choice.spec, choice.demands).ok());
+        EXPECT_TRUE(supports(*chosen.value().algorithm, choice.spec, choice.requirements).ok());
       }
     }
   }
@@ -240,7 +243,7 @@ TEST(Chooser, OfWhatIsRoundedTakesOnlyWhatCompletesEveryChunkOnceAndNothingNativ
       for (const std::uint64_t bytes : {8u, 4096u, 1u << 20, 64u << 20}) {
         const auto ranking = chooser.ranking(all_reduce_of(bytes, size).spec, {.rounded = true}, bytes);
         ASSERT_GE(ranking.size(), 5u);
-        for (const Ranked& ranked : ranking) {
+        for (const ScoredAlgorithm& ranked : ranking) {
           EXPECT_FALSE(ranked.native);
           EXPECT_NE(ranked.configured.name(), "recursive_doubling");
           EXPECT_NE(ranked.configured.name(), "naive");
@@ -250,7 +253,7 @@ TEST(Chooser, OfWhatIsRoundedTakesOnlyWhatCompletesEveryChunkOnceAndNothingNativ
   }
   Chooser chooser({.size = 4});
   Choice choice = all_reduce_of(8);
-  choice.demands.rounded = true;
+  choice.requirements.rounded = true;
   choice.wanted = "naive";
   EXPECT_NE(pick(chooser, choice).find("chunk 0 at rank 0 and at rank 1"), std::string::npos);
   choice.wanted.remove_suffix(choice.wanted.size());
@@ -261,31 +264,31 @@ TEST(Chooser, OfWhatIsRoundedTakesOnlyWhatCompletesEveryChunkOnceAndNothingNativ
 TEST(Chooser, TakesTheRegistrysFirstOfPredictionsThatHardlyDiffer) {
   // Large data between hosts: all algorithms that send 2 (N-1) / N of it have the same predicted time, apart
   // from their few steps.
-  Situation situation{.size = 4, .hosts = {0, 1, 2, 3}, .links_between = "tcp"};
-  situation.model.network.wire_per_byte = 8.4e-9;
-  Chooser chooser(situation);
+  Topology topology{.size = 4, .hosts = {0, 1, 2, 3}, .links_between = "tcp"};
+  topology.model.network.wire_per_byte = 8.4e-9;
+  Chooser chooser(topology);
   for (const std::uint64_t bytes : {4u << 20, 16u << 20, 64u << 20}) {
     EXPECT_EQ(pick(chooser, all_reduce_of(bytes)), "ring");
   }
 }
 
-TEST(Situation, OfAPartHasThePartsLinksAndHosts) {
-  Situation whole{.size = 5,
-                  .hosts = {0, 0, 1, 1, 2},
-                  .host_names = {"a", "b", "c"},
-                  .links_inside = "shm",
-                  .links_between = "tcp"};
+TEST(Topology, OfAPartHasThePartsLinksAndHosts) {
+  Topology whole{.size = 5,
+                 .hosts = {0, 0, 1, 1, 2},
+                 .host_names = {"a", "b", "c"},
+                 .links_inside = "shm",
+                 .links_between = "tcp"};
   whole.ring = {0, 1, 4, 2, 3};
   whole.bandwidth = {{0, 1, 2}, {3, 0, 5}, {6, 7, 0}};
   CostModel model = typical_cost_model();
   model.memory.latency = 1;
   whole.table.set_model({"shm", "2"}, model);
   EXPECT_EQ(whole.setting(), (Setting{"shm+tcp", "2+2+1"}));
-  const Situation host = part_of(whole, {2, 3});
+  const Topology host = part_of(whole, {2, 3});
   EXPECT_EQ(host.setting(), (Setting{"shm", "2"}));
   EXPECT_EQ(host.model, model);
   EXPECT_EQ(host.ring, (std::vector<int>{0, 1}));
-  const Situation leaders = part_of(whole, {4, 2, 0});
+  const Topology leaders = part_of(whole, {4, 2, 0});
   EXPECT_EQ(leaders.setting(), (Setting{"tcp", "1+1+1"}));
   EXPECT_EQ(leaders.host_names, (std::vector<std::string>{"c", "b", "a"}));
   EXPECT_EQ(leaders.ring, (std::vector<int>{2, 0, 1}));
@@ -294,44 +297,43 @@ TEST(Situation, OfAPartHasThePartsLinksAndHosts) {
 }
 
 /// The model's time of an algorithm with this number of ranks on each of these hosts.
-double played(const Situation& situation, const std::string& name, std::uint64_t bytes) {
+double played(const Topology& topology, const std::string& name, std::uint64_t bytes) {
   const Configured configured = parse_algorithm(Collective::all_reduce, name).value_or_throw();
-  const ScheduleSpec spec{Collective::all_reduce, 0, situation.size, 0, configured.arguments,
-                          situation.hosts};
+  const ScheduleSpec spec{Collective::all_reduce, 0, topology.size, 0, configured.arguments, topology.hosts};
   const std::vector<Schedule> schedules = generate_all(*configured.algorithm, spec);
-  return predict(schedules, even_parts(bytes, part_count(schedules[0])), spec.hosts, situation.model);
+  return predict(schedules, even_parts(bytes, part_count(schedules[0])), spec.hosts, topology.model);
 }
 
-Situation hosts_of(int hosts, int ranks) {
-  Situation situation{.size = hosts * ranks};
-  for (int rank = 0; rank < situation.size; ++rank) situation.hosts.push_back(rank / ranks);
-  situation.links_inside = "shm";
-  situation.links_between = "tcp";
-  return situation;
+Topology hosts_of(int hosts, int ranks) {
+  Topology topology{.size = hosts * ranks};
+  for (int rank = 0; rank < topology.size; ++rank) topology.hosts.push_back(rank / ranks);
+  topology.links_inside = "shm";
+  topology.links_between = "tcp";
+  return topology;
 }
 
 // If schedules are too long to be simulated, ranks of a host still share its link.
 TEST(Chooser, KnowsThatRanksOfAHostShareItsLinkHoweverManyThereAre) {
   for (const auto& [hosts, ranks] : {std::pair{8, 16}, {9, 16}, {33, 4}}) {
-    const Situation situation = hosts_of(hosts, ranks);
+    const Topology topology = hosts_of(hosts, ranks);
     const std::uint64_t bytes = 64 << 20;
-    const std::string picked = pick_anew(situation, all_reduce_of(bytes, situation.size));
-    EXPECT_LT(played(situation, picked, bytes), 1.5 * played(situation, "ring", bytes))
+    const std::string picked = pick_anew(topology, all_reduce_of(bytes, topology.size));
+    EXPECT_LT(played(topology, picked, bytes), 1.5 * played(topology, "ring", bytes))
         << picked << " for " << hosts << " hosts of " << ranks;
   }
 }
 
 TEST(Chooser, PicksForTheUpperEndOfAClassOfSizes) {
   for (const int size : {3, 6}) {
-    Situation situation = hosts_of(2, size / 2);
-    situation.size = size;
-    situation.hosts.resize(static_cast<std::size_t>(size), 1);
-    Chooser chooser(situation);
+    Topology topology = hosts_of(2, size / 2);
+    topology.size = size;
+    topology.hosts.resize(static_cast<std::size_t>(size), 1);
+    Chooser chooser(topology);
     for (std::uint64_t power = 1024; power <= 1 << 20; power *= 2) {
       for (const std::uint64_t bytes : {power + 8, power + power / 2, 2 * power}) {
         const Choice choice = all_reduce_of(bytes / 4 * 4, size);
         const double best = chooser.ranking(choice.spec, {}, bytes)[0].seconds;
-        EXPECT_LT(played(situation, pick(chooser, choice), bytes), 2 * best) << bytes << " among " << size;
+        EXPECT_LT(played(topology, pick(chooser, choice), bytes), 2 * best) << bytes << " among " << size;
       }
     }
   }
@@ -339,34 +341,34 @@ TEST(Chooser, PicksForTheUpperEndOfAClassOfSizes) {
 
 TEST(Chooser, RunsNativelyHoweverManyRanksShareMemory) {
   for (const int size : {2, 128, 129, 300}) {
-    Situation situation{.size = size};
-    situation.links_inside = "shm";
-    situation.shares_memory = true;
-    EXPECT_EQ(pick_anew(situation, all_reduce_of(1 << 20, size)), "direct") << size;
+    Topology topology{.size = size};
+    topology.links_inside = "shm";
+    topology.shares_memory = true;
+    EXPECT_EQ(pick_anew(topology, all_reduce_of(1 << 20, size)), "direct") << size;
   }
 }
 
 // The table has the time of the shared-memory algorithm, which cannot run the caller's own reduction.
 TEST(Chooser, DoesNotTakeATimeThatWasMeasuredNativelyForOneOfMessages) {
-  Situation situation{.size = 4};
-  situation.links_inside = "shm";
-  situation.shares_memory = true;
-  situation.table.set_time({"shm", "4"}, Collective::all_reduce, 1024, "direct", 1e-6);
-  situation.table.set_time({"shm", "4"}, Collective::all_reduce, 1024, "k_nomial", 5e-6);
+  Topology topology{.size = 4};
+  topology.links_inside = "shm";
+  topology.shares_memory = true;
+  topology.table.set_time({"shm", "4"}, Collective::all_reduce, 1024, "direct", 1e-6);
+  topology.table.set_time({"shm", "4"}, Collective::all_reduce, 1024, "k_nomial", 5e-6);
   Choice choice = all_reduce_of(1024);
-  EXPECT_EQ(pick_anew(situation, choice), "direct");
-  choice.demands.custom = true;
-  EXPECT_EQ(pick_anew(situation, choice), "k_nomial");
-  choice.demands.custom = false;
-  situation.shares_memory = false;  // the communicator has no lane
-  EXPECT_EQ(pick_anew(situation, choice), "k_nomial");
+  EXPECT_EQ(pick_anew(topology, choice), "direct");
+  choice.requirements.custom = true;
+  EXPECT_EQ(pick_anew(topology, choice), "k_nomial");
+  choice.requirements.custom = false;
+  topology.shares_memory = false;  // the communicator has no lane
+  EXPECT_EQ(pick_anew(topology, choice), "k_nomial");
 }
 
 TEST(Chooser, IsQuickForAThousandRanks) {
   Chooser chooser({.size = 1000});
   Choice choice = all_reduce_of(64 << 20, 1000);
   EXPECT_EQ(pick(chooser, choice).find(' '), std::string::npos);
-  choice.demands.rounded = true;
+  choice.requirements.rounded = true;
   EXPECT_EQ(pick(chooser, choice).find(' '), std::string::npos);
 }
 

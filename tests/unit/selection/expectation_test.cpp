@@ -16,7 +16,7 @@ Choice call_of(std::uint64_t bytes, int size, Collective collective = Collective
 }
 
 double seconds_of(Chooser& chooser, std::uint64_t bytes) {
-  return chooser.expect(call_of(bytes, chooser.situation().size), kFloats).value().seconds;
+  return chooser.expect(call_of(bytes, chooser.topology().size), kFloats).value().seconds;
 }
 
 std::vector<int> hosts_with(int size, int per_host) {
@@ -26,12 +26,12 @@ std::vector<int> hosts_with(int size, int per_host) {
 }
 
 TEST(Expectation, IsWhatTheTableSays) {
-  Situation situation{.size = 4, .ring = {0, 2, 1, 3}};
-  situation.links_inside = "tcp";
+  Topology topology{.size = 4, .ring = {0, 2, 1, 3}};
+  topology.links_inside = "tcp";
   const Setting setting{"tcp", "4"};
-  situation.table.set_time(setting, Collective::all_reduce, 1 << 10, "ring", 1e-3);
-  situation.table.set_time(setting, Collective::all_reduce, 1 << 12, "ring", 4e-3);
-  Chooser chooser(situation);
+  topology.table.set_time(setting, Collective::all_reduce, 1 << 10, "ring", 1e-3);
+  topology.table.set_time(setting, Collective::all_reduce, 1 << 12, "ring", 4e-3);
+  Chooser chooser(topology);
   const Expectation expected = chooser.expect(call_of(1 << 10, 4), kFloats).value();
   EXPECT_EQ(expected.configured.name(),
             "ring:order=0-2-1-3");  // the name of the algorithm that runs; the table has it as "ring"
@@ -44,10 +44,10 @@ TEST(Expectation, IsWhatTheTableSays) {
 }
 
 TEST(Expectation, BeyondTheTablesReachIsStillOfTheTableWhereTheAlgorithmIsNamed) {
-  Situation situation{.size = 2};
-  situation.links_inside = "tcp";
-  situation.table.set_time({"tcp", "2"}, Collective::all_reduce, 1 << 10, "ring", 1e-3);
-  Chooser chooser(situation);
+  Topology topology{.size = 2};
+  topology.links_inside = "tcp";
+  topology.table.set_time({"tcp", "2"}, Collective::all_reduce, 1 << 10, "ring", 1e-3);
+  Chooser chooser(topology);
   Choice choice = call_of(1 << 20, 2);
   choice.wanted = "ring";
   const Expectation ring = chooser.expect(choice, kFloats).value();
@@ -59,12 +59,12 @@ TEST(Expectation, BeyondTheTablesReachIsStillOfTheTableWhereTheAlgorithmIsNamed)
 
 TEST(Expectation, IsThePredictionOfTheRankingAtPowersOfTwo) {
   for (const int per_host : {1, 2, 8}) {
-    Situation situation{.size = 8};
-    if (per_host < 8) situation.hosts = hosts_with(8, per_host);
-    Chooser chooser(situation);
+    Topology topology{.size = 8};
+    if (per_host < 8) topology.hosts = hosts_with(8, per_host);
+    Chooser chooser(topology);
     for (const std::uint64_t bytes : {std::uint64_t{8}, std::uint64_t{1} << 15, std::uint64_t{1} << 24}) {
       const Choice choice = call_of(bytes, 8);
-      const Ranked first = chooser.ranking(choice.spec, {}, bytes)[0];
+      const ScoredAlgorithm first = chooser.ranking(choice.spec, {}, bytes)[0];
       const Expectation expected = chooser.expect(choice, kFloats).value();
       EXPECT_EQ(expected.configured, first.configured);
       EXPECT_NEAR(expected.seconds, first.seconds, 0.01 * first.seconds) << first.configured.name();
@@ -74,9 +74,9 @@ TEST(Expectation, IsThePredictionOfTheRankingAtPowersOfTwo) {
 
 // Algorithms within a tie are interchangeable; a tie is as wide as the model's noise.
 TEST(Expectation, HardlyFallsWhereTheDataGrows) {
-  const auto check = [](Situation situation, Collective collective) {
-    const int size = situation.size;
-    Chooser chooser(std::move(situation));
+  const auto check = [](Topology topology, Collective collective) {
+    const int size = topology.size;
+    Chooser chooser(std::move(topology));
     double most = 0;
     for (double bytes = 4; bytes < 1e9; bytes *= 1.07) {
       const auto whole = static_cast<std::uint64_t>(bytes) / 4 * 4;
@@ -114,9 +114,9 @@ TEST(Expectation, CountsTheBytesOfTheRankThatSendsMost) {
 }
 
 TEST(Expectation, OfSmallSegmentsOverlapsMoreOfALongMessage) {
-  Situation situation{.size = 2, .hosts = {0, 1}};
-  situation.model.network = {.receiver_per_byte = 1, .wire_per_byte = 1, .longest_short = kNeverAsks};
-  Chooser chooser(situation);
+  Topology topology{.size = 2, .hosts = {0, 1}};
+  topology.model.network = {.receiver_per_byte = 1, .wire_per_byte = 1, .longest_short = kNeverAsks};
+  Chooser chooser(topology);
   Choice choice = call_of(1 << 20, 2);
   choice.wanted = "ring";
   const double whole = chooser.expect(choice, {.segment = 1 << 20}).value().seconds;
@@ -126,11 +126,11 @@ TEST(Expectation, OfSmallSegmentsOverlapsMoreOfALongMessage) {
 
 // If ranks share cores, the latency is the context switch between ranks.
 TEST(Expectation, InSharedMemoryCountsWaitsWhereRanksShareCores) {
-  Situation situation{.size = 4, .shares_memory = true};
-  situation.model.cores = 2;
-  situation.model.memory = {};
-  situation.model.wake = 1e-6;
-  Chooser chooser(situation);
+  Topology topology{.size = 4, .shares_memory = true};
+  topology.model.cores = 2;
+  topology.model.memory = {};
+  topology.model.wake = 1e-6;
+  Chooser chooser(topology);
   EXPECT_TRUE(chooser.expect(call_of(0, 4), kFloats).value().native);
   EXPECT_DOUBLE_EQ(seconds_of(chooser, 0), 1e-6);
 }

@@ -1,4 +1,4 @@
-// Situation: what a communicator knows of its ranks, used to choose algorithms.
+// Topology: what a communicator knows of its ranks, used to choose algorithms.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ namespace kolo {
 class Communicator;
 
 /// The same on all ranks of a communicator, so that all ranks choose the same. A value.
-struct Situation {
+struct Topology {
   int size = 1;
   std::vector<int> hosts = {};               ///< as ScheduleSpec::hosts
   std::vector<std::string> host_names = {};  ///< by host number
@@ -34,17 +34,17 @@ struct Situation {
   bool may_share_memory() const { return hosts.empty() && links_inside == "shm"; }
 };
 
-/// The situation of some of the ranks, in this order.
-Situation part_of(const Situation& whole, const std::vector<int>& ranks);
+/// The topology of some of the ranks, in this order.
+Topology part_of(const Topology& whole, const std::vector<int>& ranks);
 
 /// The order of a ring that avoids slow links between hosts, if their bandwidths are known; else empty.
-std::vector<int> ring_by_bandwidth(const Situation& situation);
+std::vector<int> ring_by_bandwidth(const Topology& topology);
 
 /// Collective; takes milliseconds on fast links. Measures the cost of messages between these ranks. The
 /// result is the same on all ranks.
 CostModel measure_costs(Communicator& communicator);
 
 /// Lives as long as the communicator. Must not be called while the communicator is being made.
-const Situation& situation_of(const Communicator& communicator);
+const Topology& situation_of(const Communicator& communicator);
 
 }  // namespace kolo

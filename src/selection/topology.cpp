@@ -1,4 +1,4 @@
-#include "selection/situation.hpp"
+#include "selection/topology.hpp"
 
 #include <algorithm>
 #include <set>
@@ -25,7 +25,7 @@ void add_kinds(const std::string& text, std::set<std::string>& kinds) {
 
 }  // namespace
 
-Setting Situation::setting() const {
+Setting Topology::setting() const {
   const std::set<int> different(hosts.begin(), hosts.end());
   std::set<std::string> kinds;
   if (static_cast<std::size_t>(size) > std::max<std::size_t>(different.size(), 1))
@@ -34,13 +34,13 @@ Setting Situation::setting() const {
   return {kinds.empty() ? "self" : joined(kinds), layout_of(hosts, size)};
 }
 
-void Situation::set_model(const CostModel& costs) {
+void Topology::set_model(const CostModel& costs) {
   model = costs;
   if (links_inside == "tcp") model.memory.longest_short = kNeverAsks;
 }
 
-Situation part_of(const Situation& whole, const std::vector<int>& ranks) {
-  Situation part = whole;
+Topology part_of(const Topology& whole, const std::vector<int>& ranks) {
+  Topology part = whole;
   part.size = static_cast<int>(ranks.size());
   part.hosts.clear();
   part.host_names.clear();
@@ -72,12 +72,12 @@ Situation part_of(const Situation& whole, const std::vector<int>& ranks) {
   return part;
 }
 
-std::vector<int> ring_by_bandwidth(const Situation& situation) {
-  if (situation.bandwidth.size() < 3) return {};
+std::vector<int> ring_by_bandwidth(const Topology& topology) {
+  if (topology.bandwidth.size() < 3) return {};
   std::vector<int> ring;
-  for (const int host : fastest_ring(situation.bandwidth)) {
-    for (std::size_t rank = 0; rank < situation.hosts.size(); ++rank) {
-      if (situation.hosts[rank] == host) ring.push_back(static_cast<int>(rank));
+  for (const int host : fastest_ring(topology.bandwidth)) {
+    for (std::size_t rank = 0; rank < topology.hosts.size(); ++rank) {
+      if (topology.hosts[rank] == host) ring.push_back(static_cast<int>(rank));
     }
   }
   return ring;
