@@ -46,19 +46,19 @@ struct CheckArguments {
 };
 
 struct Row {
-  Configured configured;
+  ConfiguredAlgorithm configured;
   ScheduleSpec spec;
   Proof proof;
 };
 
-std::vector<Configured> chosen_algorithms(const CheckArguments& arguments) {
+std::vector<ConfiguredAlgorithm> chosen_algorithms(const CheckArguments& arguments) {
   if (!arguments.algorithm.empty()) {
     return {parse_algorithm(require_collective(arguments.collective).value_or_throw(), arguments.algorithm)
                 .value_or_throw()};
   }
   std::optional<Collective> only;
   if (!arguments.collective.empty()) only = require_collective(arguments.collective).value_or_throw();
-  std::vector<Configured> result;
+  std::vector<ConfiguredAlgorithm> result;
   for (const Algorithm& algorithm : algorithms()) {
     if (!only || algorithm.collective == *only) result.push_back({&algorithm, {}});
   }
@@ -159,10 +159,10 @@ void print_json(const Row& row) {
 int run_check(const CheckArguments& arguments) {
   const std::vector<int> hosts = parse_ranks_per_host(arguments.hosts);
   const std::vector<int> sizes = parse_ranks(arguments.ranks, hosts, kMostRanks, {2, 3, 8});
-  const std::vector<Configured> wanted = chosen_algorithms(arguments);
+  const std::vector<ConfiguredAlgorithm> wanted = chosen_algorithms(arguments);
   const bool speaks = ::isatty(STDERR_FILENO) != 0;
   std::vector<Row> rows;
-  for (const Configured& configured : wanted) {
+  for (const ConfiguredAlgorithm& configured : wanted) {
     for (const int size : sizes) {
       const Algorithm& algorithm = *configured.algorithm;
       if (arguments.root < 0 || arguments.root >= size) {

@@ -34,7 +34,7 @@ struct DrawArguments {
 };
 
 /// "ring-8.html", without letters that are special to a shell or a file system.
-std::string default_file(const Configured& configured, int size, const std::string& format) {
+std::string default_file(const ConfiguredAlgorithm& configured, int size, const std::string& format) {
   std::string name;
   if (configured.algorithm->collective != Collective::all_reduce) {
     name = std::string(name_of(configured.algorithm->collective)) + "-";
@@ -65,7 +65,7 @@ void run_draw(const DrawArguments& arguments) {
   if (sizes.size() != 1) throw InvalidArgument("--ranks: a picture is of one number of ranks", {});
   const int size = sizes[0];
   const Collective collective = require_collective(arguments.collective).value_or_throw();
-  const Configured configured = parse_algorithm(collective, arguments.algorithm).value_or_throw();
+  const ConfiguredAlgorithm configured = parse_algorithm(collective, arguments.algorithm).value_or_throw();
   if (arguments.root < 0 || arguments.root >= size) {
     throw InvalidArgument(fmt::format("--root {}: the {} ranks are 0 to {}", arguments.root, size, size - 1),
                           {});

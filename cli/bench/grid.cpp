@@ -89,7 +89,7 @@ class GridRunner {
     spec.size = kolo_.size();
     spec.hosts = situation_of(communicator_).hosts;
     const bool one_buffer = settings_.kind == Kind::all_to_all && settings_.in_place;
-    for (const Configured& candidate : candidates(spec, {.in_place = one_buffer}, slow_hosts_)) {
+    for (const ConfiguredAlgorithm& candidate : candidates(spec, {.in_place = one_buffer}, slow_hosts_)) {
       grid_.algorithms.push_back(candidate.name());
     }
     json_.write(machine_line(this_machine(), version()));

@@ -11,7 +11,8 @@ std::string stated_text(const ClosedForm& form, std::string_view text) {
   return (says ? "" : "at most ") + std::string(text);
 }
 
-Proof prove(const Configured& configured, const ScheduleSpec& spec, std::optional<std::uint64_t> count) {
+Proof prove(const ConfiguredAlgorithm& configured, const ScheduleSpec& spec,
+            std::optional<std::uint64_t> count) {
   const Algorithm& algorithm = *configured.algorithm;
   Proof proof;
   if (const Status status = supports(algorithm, spec); !status.ok()) {

@@ -36,6 +36,7 @@ std::string stated_text(const ClosedForm& form, std::string_view text);
 
 /// `count`: elements of the whole data, cut into parts of nearly equal length; nullopt: one element for each
 /// chunk.
-Proof prove(const Configured& configured, const ScheduleSpec& spec, std::optional<std::uint64_t> count);
+Proof prove(const ConfiguredAlgorithm& configured, const ScheduleSpec& spec,
+            std::optional<std::uint64_t> count);
 
 }  // namespace kolo::cli

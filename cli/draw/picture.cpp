@@ -78,7 +78,7 @@ std::string Picture::of_whole(std::uint64_t chunks) const {
   return fmt::format("{:.4g} K", static_cast<double>(chunks) / frames.parts);
 }
 
-Result<Picture> make_picture(const Configured& configured, const ScheduleSpec& spec) {
+Result<Picture> make_picture(const ConfiguredAlgorithm& configured, const ScheduleSpec& spec) {
   const Algorithm& algorithm = *configured.algorithm;
   if (Status status = supports(algorithm, spec); !status.ok()) return status;
   if (spec.size > kMostRanks) {

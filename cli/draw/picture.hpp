@@ -24,7 +24,7 @@ Least least_of(Collective collective, int ranks);
 
 /// A value.
 struct Picture {
-  Configured configured;
+  ConfiguredAlgorithm configured;
   ScheduleSpec spec;     ///< of the whole; its rank does not matter
   StepsAndBytes stated;  ///< by the algorithm's closed form
   Least least;
@@ -51,6 +51,6 @@ inline constexpr std::uint64_t kMostMessages = 20'000;
 
 /// Proves the algorithm's schedules and plays them. Returns an error if the algorithm cannot serve the spec
 /// or the schedules are too large to draw.
-Result<Picture> make_picture(const Configured& configured, const ScheduleSpec& spec);
+Result<Picture> make_picture(const ConfiguredAlgorithm& configured, const ScheduleSpec& spec);
 
 }  // namespace kolo::draw

@@ -101,7 +101,7 @@ Plan make_plan(Chooser& chooser, Collective collective, std::uint64_t bytes) {
   choice.spec = {collective, 0, chooser.topology().size, 0, {}, chooser.topology().hosts};
   choice.bytes = bytes;
   choice.preferred = config().algorithm;
-  const Configured chosen = chooser.choose(choice).value_or_throw();
+  const ConfiguredAlgorithm chosen = chooser.choose(choice).value_or_throw();
   Plan plan{{}, chosen.name()};
   for (ScoredAlgorithm& ranked : chooser.ranking(choice.spec, {}, bytes)) {
     Line& line = plan.lines.emplace_back();

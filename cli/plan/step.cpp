@@ -56,12 +56,13 @@ double largest(std::span<const HostLoad> loads, double HostLoad::*kind) {
   return (*std::ranges::max_element(loads, {}, kind)).*kind;
 }
 
-bool has_servers(const Configured& algorithm) {
+bool has_servers(const ConfiguredAlgorithm& algorithm) {
   return algorithm.algorithm->name == "parameter_server" || algorithm.algorithm->name == "central";
 }
 
 /// The owner of the largest load: "the server's", "every worker's".
-std::string owner_of(const Configured& algorithm, std::span<const HostLoad> loads, double HostLoad::*kind) {
+std::string owner_of(const ConfiguredAlgorithm& algorithm, std::span<const HostLoad> loads,
+                     double HostLoad::*kind) {
   const double most = largest(loads, kind);
   const auto busiest = static_cast<std::size_t>(
       std::ranges::count_if(loads, [&](const HostLoad& load) { return load.*kind >= kEqualLoad * most; }));
@@ -71,7 +72,7 @@ std::string owner_of(const Configured& algorithm, std::span<const HostLoad> load
   return algorithm.algorithm->name == "central" ? "the driver's" : "the server's";
 }
 
-std::string bottleneck_of(const Configured& algorithm, std::span<const HostLoad> loads,
+std::string bottleneck_of(const ConfiguredAlgorithm& algorithm, std::span<const HostLoad> loads,
                           double bytes_per_second) {
   const double in = largest(loads, &HostLoad::in);
   const double out = largest(loads, &HostLoad::out);
@@ -85,7 +86,7 @@ std::string bottleneck_of(const Configured& algorithm, std::span<const HostLoad>
 
 /// Seconds lost to the slowest connection with an unevenness of 1: the data of all other connections to a
 /// server's link. 0 for algorithms without servers.
-double cost_of_turns(const TrainingJob& job, const Configured& algorithm) {
+double cost_of_turns(const TrainingJob& job, const ConfiguredAlgorithm& algorithm) {
   if (!has_servers(algorithm)) return 0;
   const int servers = algorithm.algorithm->name == "central"
                           ? 1
@@ -123,7 +124,7 @@ double Communication::in_turns() const {
   return in + out;
 }
 
-Communication price(const TrainingJob& job, const Configured& algorithm) {
+Communication price(const TrainingJob& job, const ConfiguredAlgorithm& algorithm) {
   ScheduleSpec spec{Collective::all_reduce, 0, job.workers, 0, algorithm.arguments, {}};
   spec.hosts.resize(static_cast<std::size_t>(job.workers));
   std::iota(spec.hosts.begin(), spec.hosts.end(), 0);

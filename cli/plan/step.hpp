@@ -28,7 +28,7 @@ struct TrainingJob {
 
 /// The time of one all-reduce of the gradients without concurrent computation. Seconds.
 struct Communication {
-  std::string algorithm;  ///< as Configured::name()
+  std::string algorithm;  ///< as ConfiguredAlgorithm::name()
   double in = 0;          ///< time that the busiest link needs for incoming data
   double out = 0;         ///< time that the busiest link needs for outgoing data
   double expected = 0;
@@ -43,7 +43,7 @@ struct Communication {
 /// Simulates the schedules on the job's links with typical costs of messages (predict()). Beyond 64 workers
 /// it uses the busiest link's bytes and a latency for each step instead. For `central` and `parameter_server`
 /// it adds the cost of the unevenness. The algorithm must support this number of workers.
-Communication price(const TrainingJob& job, const Configured& algorithm);
+Communication price(const TrainingJob& job, const ConfiguredAlgorithm& algorithm);
 
 /// One step of the job. Seconds and shares.
 struct StepTime {

@@ -91,7 +91,7 @@ TrainingJob job_of(const StepRequest& request) {
 
 /// The algorithm that a call runs on the job's links, from the environment or the cost model. The tuning
 /// table is not used, because its times are for other links.
-Configured chosen_for(const TrainingJob& job) {
+ConfiguredAlgorithm chosen_for(const TrainingJob& job) {
   Topology topology;
   topology.size = job.workers;
   topology.hosts.resize(static_cast<std::size_t>(job.workers));
@@ -106,13 +106,14 @@ Configured chosen_for(const TrainingJob& job) {
 }
 
 std::vector<PricedRow> priced_rows(const TrainingJob& job) {
-  const Configured chosen = chosen_for(job);
-  std::vector<Configured> algorithms;
+  const ConfiguredAlgorithm chosen = chosen_for(job);
+  std::vector<ConfiguredAlgorithm> algorithms;
   for (const std::string_view text : kAlgorithms)
     algorithms.push_back(parse_algorithm(Collective::all_reduce, text).value_or_throw());
   if (std::ranges::find(algorithms, chosen) == algorithms.end()) algorithms.push_back(chosen);
   std::vector<PricedRow> rows;
-  for (const Configured& algorithm : algorithms) rows.push_back({price(job, algorithm), algorithm == chosen});
+  for (const ConfiguredAlgorithm& algorithm : algorithms)
+    rows.push_back({price(job, algorithm), algorithm == chosen});
   return rows;
 }
 

@@ -61,8 +61,8 @@ std::vector<int> ranks_of(const std::vector<std::string>& texts) {
   return result;
 }
 
-std::vector<Configured> algorithms_of(const std::vector<std::string>& names) {
-  std::vector<Configured> result;
+std::vector<ConfiguredAlgorithm> algorithms_of(const std::vector<std::string>& names) {
+  std::vector<ConfiguredAlgorithm> result;
   for (const std::string& name : names) {
     result.push_back(parse_algorithm(Collective::all_reduce, name).value_or_throw());
   }
@@ -152,12 +152,12 @@ void print_row(const Measured& row) {
 int run_precision(const PrecisionArguments& arguments) {
   const Request request = request_of(arguments);
   const std::vector<int> sizes = ranks_of(arguments.ranks);
-  const std::vector<Configured> wanted = algorithms_of(arguments.algorithms);
+  const std::vector<ConfiguredAlgorithm> wanted = algorithms_of(arguments.algorithms);
   if (!arguments.json) print_head(arguments);
   bool same_bits = true;
   std::string unable;
   bool any_served = false;
-  for (const Configured& algorithm : wanted) {
+  for (const ConfiguredAlgorithm& algorithm : wanted) {
     for (const int ranks : sizes) {
       const Measured row = measure(algorithm, ranks, request);
       same_bits = same_bits && row.same_bits;

@@ -21,7 +21,7 @@ bool have_same_bits(const std::vector<std::vector<float>>& outputs) {
 
 }  // namespace
 
-Measured measure(const Configured& algorithm, int ranks, const Request& request) {
+Measured measure(const ConfiguredAlgorithm& algorithm, int ranks, const Request& request) {
   ScheduleSpec spec{Collective::all_reduce, 0, ranks, 0, algorithm.arguments, {}};
   for (int rank = 0; request.ranks_per_host > 0 && rank < ranks; ++rank) {
     spec.hosts.push_back(rank / request.ranks_per_host);

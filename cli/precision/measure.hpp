@@ -24,7 +24,7 @@ struct Request {
 
 /// A value.
 struct Measured {
-  Configured algorithm = {};
+  ConfiguredAlgorithm algorithm = {};
   int ranks = 0;
   int ranks_per_host = 0;
   std::string unable = {};   ///< why the algorithm cannot serve the case; then no member below is valid
@@ -35,6 +35,6 @@ struct Measured {
 };
 
 /// Evaluates the schedules of all_reduce, a sum, for each seed.
-Measured measure(const Configured& algorithm, int ranks, const Request& request);
+Measured measure(const ConfiguredAlgorithm& algorithm, int ranks, const Request& request);
 
 }  // namespace kolo::precision

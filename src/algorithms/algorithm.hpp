@@ -81,16 +81,16 @@ Result<const Algorithm*> require_algorithm(Collective collective, std::string_vi
 std::vector<Schedule> generate_all(const Algorithm& algorithm, ScheduleSpec spec);
 
 /// An algorithm and its arguments, in text form: "ring", "k_nomial:radix=4". A value.
-struct Configured {
+struct ConfiguredAlgorithm {
   const Algorithm* algorithm = nullptr;
   Arguments arguments = {};
 
   std::string name() const { return std::string(algorithm->name) + arguments.text(); }
-  bool operator==(const Configured&) const = default;
+  bool operator==(const ConfiguredAlgorithm&) const = default;
 };
 
 /// Reads "NAME[:PARAMETER=VALUE]...". For an unknown algorithm or parameter the error lists the known ones.
-Result<Configured> parse_algorithm(Collective collective, std::string_view text);
+Result<ConfiguredAlgorithm> parse_algorithm(Collective collective, std::string_view text);
 
 /// Requirements of a call beyond its spec.
 struct Requirements {

@@ -31,14 +31,14 @@ std::string across_text(const ScheduleSpec& spec) {
 }
 
 /// Parses "chain+chunks=8": an algorithm with its arguments.
-Result<Configured> nested(Collective collective, std::string text) {
+Result<ConfiguredAlgorithm> nested(Collective collective, std::string text) {
   std::ranges::replace(text, '+', ':');
   return parse_algorithm(collective, text);
 }
-Result<Configured> inside_of(const ScheduleSpec& spec, Collective collective) {
+Result<ConfiguredAlgorithm> inside_of(const ScheduleSpec& spec, Collective collective) {
   return nested(collective, inside_text(spec));
 }
-Result<Configured> across_of(const ScheduleSpec& spec) {
+Result<ConfiguredAlgorithm> across_of(const ScheduleSpec& spec) {
   return nested(Collective::all_reduce, across_text(spec));
 }
 
@@ -58,11 +58,11 @@ Hosts hosts_of(const ScheduleSpec& spec) {
 }
 
 /// The spec of rank `rank` in a host of `size` ranks, or among `hosts` leaders.
-ScheduleSpec inside_spec(const Configured& inside, std::size_t rank, std::size_t size) {
+ScheduleSpec inside_spec(const ConfiguredAlgorithm& inside, std::size_t rank, std::size_t size) {
   return {
       inside.algorithm->collective, static_cast<int>(rank), static_cast<int>(size), 0, inside.arguments, {}};
 }
-ScheduleSpec across_spec(const Configured& across, std::size_t rank, std::size_t hosts) {
+ScheduleSpec across_spec(const ConfiguredAlgorithm& across, std::size_t rank, std::size_t hosts) {
   ScheduleSpec spec = inside_spec(across, rank, hosts);
   spec.hosts.resize(hosts);
   std::iota(spec.hosts.begin(), spec.hosts.end(), 0);
@@ -70,11 +70,11 @@ ScheduleSpec across_spec(const Configured& across, std::size_t rank, std::size_t
 }
 
 Schedule inside(const ScheduleSpec& spec, Collective collective, std::size_t rank, std::size_t size) {
-  const Configured inside = inside_of(spec, collective).value();
+  const ConfiguredAlgorithm inside = inside_of(spec, collective).value();
   return inside.algorithm->generate(inside_spec(inside, rank, size));
 }
 Schedule across(const ScheduleSpec& spec, std::size_t rank, std::size_t hosts) {
-  const Configured across = across_of(spec).value();
+  const ConfiguredAlgorithm across = across_of(spec).value();
   return across.algorithm->generate(across_spec(across, rank, hosts));
 }
 
@@ -188,7 +188,7 @@ StepsAndBytes cost(const ScheduleSpec& spec) {
   const auto slowest = [&](Collective collective) {
     StepsAndBytes most;
     for (const std::size_t size : sizes_inside(hosts)) {
-      const Configured algorithm = inside_of(spec, collective).value();
+      const ConfiguredAlgorithm algorithm = inside_of(spec, collective).value();
       const StepsAndBytes one =
           in_chunks(algorithm.algorithm->closed_form.of(inside_spec(algorithm, 0, size)),
                     inside(spec, collective, 0, size));
@@ -200,7 +200,7 @@ StepsAndBytes cost(const ScheduleSpec& spec) {
   const StepsAndBytes broadcast = slowest(Collective::broadcast);
   StepsAndBytes between;
   if (hosts.size() > 1) {
-    const Configured algorithm = across_of(spec).value();
+    const ConfiguredAlgorithm algorithm = across_of(spec).value();
     between = in_chunks(algorithm.algorithm->closed_form.of(across_spec(algorithm, 0, hosts.size())),
                         across(spec, 0, hosts.size()));
   }

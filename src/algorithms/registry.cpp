@@ -135,7 +135,7 @@ Result<const Algorithm*> require_algorithm(Collective collective, std::string_vi
                 of + " has no algorithm '" + std::string(name) + "'; " + suggestion(name, known));
 }
 
-Result<Configured> parse_algorithm(Collective collective, std::string_view text) {
+Result<ConfiguredAlgorithm> parse_algorithm(Collective collective, std::string_view text) {
   const auto take = [&text] {
     const std::string_view piece = text.substr(0, text.find(':'));
     text.remove_prefix(std::min(piece.size() + 1, text.size()));
@@ -143,7 +143,7 @@ Result<Configured> parse_algorithm(Collective collective, std::string_view text)
   };
   const auto found = require_algorithm(collective, take());
   if (!found.ok()) return found.status();
-  Configured result{found.value(), {}};
+  ConfiguredAlgorithm result{found.value(), {}};
   const Algorithm& algorithm = *result.algorithm;
   const std::string who =
       std::string(name_of(collective)) + " algorithm '" + std::string(algorithm.name) + "' ";

@@ -187,7 +187,7 @@ PlanCache::Entry Communicator::State::prepare(const Call& call, DType dtype, std
     key.out_parts = call.out_parts;
   }
   return plans.get(std::move(key), [&] {
-    const Configured chosen = chooser->choose(choice).value_or_throw();
+    const ConfiguredAlgorithm chosen = chooser->choose(choice).value_or_throw();
     choice.spec.arguments = chosen.arguments;
     PlanCache::Entry made;
     auto recipe = std::make_shared<Recipe>();

@@ -45,10 +45,10 @@ std::vector<std::string> sparing(const ScheduleSpec& spec, const std::vector<int
 
 }  // namespace
 
-std::vector<Configured> candidates(const ScheduleSpec& spec, const Requirements& requirements,
-                                   const std::vector<int>& slow_hosts, bool shares_memory) {
-  std::vector<Configured> result;
-  const auto consider = [&](Configured candidate) {
+std::vector<ConfiguredAlgorithm> candidates(const ScheduleSpec& spec, const Requirements& requirements,
+                                            const std::vector<int>& slow_hosts, bool shares_memory) {
+  std::vector<ConfiguredAlgorithm> result;
+  const auto consider = [&](ConfiguredAlgorithm candidate) {
     ScheduleSpec asked = spec;
     asked.arguments = candidate.arguments;
     // Without the requirements first: objections are cheap to check, and the cost is stated only for calls

@@ -11,7 +11,8 @@ namespace kolo {
 /// arguments that are worth trying. If `slow_hosts` is not empty, also those that spare these hosts.
 /// Algorithms with very many messages are left out (naive with a thousand ranks), because examining them
 /// takes long. Algorithms that send no messages, because the ranks share memory, stay.
-std::vector<Configured> candidates(const ScheduleSpec& spec, const Requirements& requirements,
-                                   const std::vector<int>& slow_hosts = {}, bool shares_memory = false);
+std::vector<ConfiguredAlgorithm> candidates(const ScheduleSpec& spec, const Requirements& requirements,
+                                            const std::vector<int>& slow_hosts = {},
+                                            bool shares_memory = false);
 
 }  // namespace kolo

@@ -105,7 +105,7 @@ void settle_ties(std::vector<ScoredAlgorithm>& all, const Measured& measured) {
 
 /// The load of the links between hosts: the fraction of the data that leaves the busiest host, in fiftieths.
 /// Ties are broken by the number of connections between ranks of different hosts.
-std::size_t load_between_hosts(const Configured& candidate, ScheduleSpec spec) {
+std::size_t load_between_hosts(const ConfiguredAlgorithm& candidate, ScheduleSpec spec) {
   constexpr double kFine = 50;
   constexpr std::size_t kMostConnections = 1'000'000;
   spec.arguments = candidate.arguments;
@@ -125,7 +125,7 @@ std::size_t load_between_hosts(const Configured& candidate, ScheduleSpec spec) {
 /// The fastest comes first in `all`. Among the algorithms predicted to be as fast, moves the one with the
 /// least `trouble`, which the model does not know, to the front.
 void settle_ties(std::vector<ScoredAlgorithm>& all,
-                 const std::function<std::size_t(const Configured&)>& trouble) {
+                 const std::function<std::size_t(const ConfiguredAlgorithm&)>& trouble) {
   const auto tied = [&](std::vector<ScoredAlgorithm>::iterator at) {
     return at != all.end() && at->seconds <= kModelNoise * all.front().seconds;
   };
@@ -143,15 +143,15 @@ void settle_ties(std::vector<ScoredAlgorithm>& all,
 
 }  // namespace
 
-Result<Configured> Chooser::choose(const Choice& choice) {
+Result<ConfiguredAlgorithm> Chooser::choose(const Choice& choice) {
   auto picked = pick(choice);
   if (!picked.ok()) return picked;
   return in_ring_order(std::move(picked).value());
 }
 
-Result<Configured> Chooser::pick(const Choice& choice) {
+Result<ConfiguredAlgorithm> Chooser::pick(const Choice& choice) {
   const Collective collective = choice.spec.collective;
-  const auto fits = [&](const Configured& candidate) {
+  const auto fits = [&](const ConfiguredAlgorithm& candidate) {
     ScheduleSpec spec = choice.spec;
     spec.arguments = candidate.arguments;
     return supports(*candidate.algorithm, spec, choice.requirements);
@@ -212,8 +212,8 @@ Result<Expectation> Chooser::expect(const Choice& choice, const Cuts& cuts) {
   return expected;
 }
 
-double Chooser::interpolated(const Configured& candidate, const ScheduleSpec& spec, std::uint64_t bytes,
-                             const Cuts& cuts) {
+double Chooser::interpolated(const ConfiguredAlgorithm& candidate, const ScheduleSpec& spec,
+                             std::uint64_t bytes, const Cuts& cuts) {
   const auto at = [&](std::uint64_t size) {
     std::tuple key{spec.collective, candidate.name(), cuts.block, cuts.segment, size};
     {
@@ -239,7 +239,7 @@ bool Chooser::may_be_native(const Requirements& requirements) const {
   return situation_.shares_memory && !requirements.custom && !requirements.rounded;
 }
 
-std::optional<double> Chooser::timed(const Configured& candidate, const Requirements& requirements,
+std::optional<double> Chooser::timed(const ConfiguredAlgorithm& candidate, const Requirements& requirements,
                                      const Measured& measured) const {
   // Times measured where ranks share memory are of native runs, and say nothing about messages.
   const bool is_other =
@@ -255,7 +255,7 @@ std::vector<ScoredAlgorithm> Chooser::ranking(const ScheduleSpec& spec, const Re
   const std::vector<int> slow = slow_hosts(situation_.bandwidth);
   const Measured measured(situation_.table.times(situation_.setting(), spec.collective), bytes);
   std::vector<ScoredAlgorithm> all;
-  for (Configured& candidate : candidates(asked, requirements, slow, may_be_native(requirements))) {
+  for (ConfiguredAlgorithm& candidate : candidates(asked, requirements, slow, may_be_native(requirements))) {
     const bool natively = may_be_native(requirements) && candidate.algorithm->native;
     const auto seconds = timed(candidate, requirements, measured);
     all.push_back({std::move(candidate), seconds.value_or(0), seconds.has_value(), natively});
@@ -281,14 +281,14 @@ std::vector<ScoredAlgorithm> Chooser::ranking(const ScheduleSpec& spec, const Re
   if (!is_played || all.empty() || all.front().measured) return all;
   // What the model does not know: flows that share a link disturb each other, and trees keep a slow link
   // waiting.
-  settle_ties(all, [&](const Configured& candidate) {
+  settle_ties(all, [&](const ConfiguredAlgorithm& candidate) {
     if (slow.empty()) return load_between_hosts(in_ring_order(candidate), asked);
     return std::size_t{candidate.name().find("spared=") == std::string::npos};
   });
   return all;
 }
 
-double Chooser::predicted(const Configured& candidate, ScheduleSpec spec, std::uint64_t bytes,
+double Chooser::predicted(const ConfiguredAlgorithm& candidate, ScheduleSpec spec, std::uint64_t bytes,
                           const Cuts& cuts) const {
   spec.arguments = in_ring_order(candidate).arguments;
   if (spec.size > kMostPlayed) return estimated(candidate, spec, bytes);
@@ -311,7 +311,8 @@ double Chooser::predicted_natively(const ScheduleSpec& spec, std::uint64_t bytes
 }
 
 /// The latencies of all steps in sequence, plus the busiest rank's bytes through its narrowest place.
-double Chooser::estimated(const Configured& candidate, const ScheduleSpec& spec, std::uint64_t bytes) const {
+double Chooser::estimated(const ConfiguredAlgorithm& candidate, const ScheduleSpec& spec,
+                          std::uint64_t bytes) const {
   const CostModel& model = situation_.model;
   const StepsAndBytes stated = candidate.algorithm->closed_form.of(spec);
   const auto all = static_cast<double>(bytes);
@@ -342,7 +343,7 @@ double Chooser::estimated(const Configured& candidate, const ScheduleSpec& spec,
          all * std::max(in_link + most.besides * in_host, most.inside * in_host);
 }
 
-Configured Chooser::in_ring_order(Configured configured) const {
+ConfiguredAlgorithm Chooser::in_ring_order(ConfiguredAlgorithm configured) const {
   if (situation_.ring.empty()) return configured;
   const auto joined = [](const std::vector<int>& numbers) {
     std::string text;

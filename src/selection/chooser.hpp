@@ -28,7 +28,7 @@ struct Choice {
 
 /// An algorithm and the time it is expected to take.
 struct ScoredAlgorithm {
-  Configured configured;
+  ConfiguredAlgorithm configured;
   double seconds = 0;
   bool measured = false;  ///< taken from the table; else predicted by the model
   bool native = false;    ///< would run in shared memory, without messages
@@ -42,7 +42,7 @@ struct Cuts {
 
 /// The algorithm that a call runs, and its expected cost.
 struct Expectation {
-  Configured configured;
+  ConfiguredAlgorithm configured;
   double seconds = 0;
   bool measured = false;        ///< as ScoredAlgorithm's
   bool native = false;          ///< as ScoredAlgorithm's
@@ -56,7 +56,7 @@ class Chooser {
 
   /// The caller's algorithm, else the environment's, else the first of ranking(). A ring runs in the
   /// topology's order.
-  Result<Configured> choose(const Choice& choice);
+  Result<ConfiguredAlgorithm> choose(const Choice& choice);
 
   /// The choice of choose(), and the expected time of one such call. If the table has times of that
   /// algorithm, the time comes from there; beyond the largest measured size it grows in proportion to the
@@ -75,28 +75,28 @@ class Chooser {
                                        std::uint64_t bytes, bool with_all_times = true) const;
 
   /// The algorithm as a call runs it: a ring in the topology's order, unless it has an order of its own.
-  Configured in_ring_order(Configured configured) const;
+  ConfiguredAlgorithm in_ring_order(ConfiguredAlgorithm configured) const;
 
   const Topology& topology() const { return situation_; }
 
  private:
   /// choose() before in_ring_order(), with the names that the table uses.
-  Result<Configured> pick(const Choice& choice);
+  Result<ConfiguredAlgorithm> pick(const Choice& choice);
   bool may_be_native(const Requirements& requirements) const;
   /// The time of a candidate by the table.
-  std::optional<double> timed(const Configured& candidate, const Requirements& requirements,
+  std::optional<double> timed(const ConfiguredAlgorithm& candidate, const Requirements& requirements,
                               const Measured& measured) const;
-  double interpolated(const Configured& candidate, const ScheduleSpec& spec, std::uint64_t bytes,
+  double interpolated(const ConfiguredAlgorithm& candidate, const ScheduleSpec& spec, std::uint64_t bytes,
                       const Cuts& cuts);
-  double predicted(const Configured& candidate, ScheduleSpec spec, std::uint64_t bytes,
+  double predicted(const ConfiguredAlgorithm& candidate, ScheduleSpec spec, std::uint64_t bytes,
                    const Cuts& cuts) const;
   double predicted_natively(const ScheduleSpec& spec, std::uint64_t bytes) const;
-  double estimated(const Configured& candidate, const ScheduleSpec& spec, std::uint64_t bytes) const;
+  double estimated(const ConfiguredAlgorithm& candidate, const ScheduleSpec& spec, std::uint64_t bytes) const;
 
   const Topology situation_;
   std::mutex mutex_;  ///< guards what follows
   /// Picks by collective, requirements and bytes rounded up to a power of two.
-  std::map<std::tuple<Collective, bool, bool, bool, bool, bool, int>, Configured> picks_;
+  std::map<std::tuple<Collective, bool, bool, bool, bool, bool, int>, ConfiguredAlgorithm> picks_;
   /// Seconds by collective, algorithm, block, segment and bytes.
   std::map<std::tuple<Collective, std::string, std::uint64_t, double, std::uint64_t>, double> predictions_;
 };

@@ -20,9 +20,9 @@ namespace {
 
 constexpr std::uint64_t kCount = 1031;
 
-std::vector<Configured> all_reduces(int size) {
-  std::vector<Configured> result;
-  for (Configured& variant : all_variants()) {
+std::vector<ConfiguredAlgorithm> all_reduces(int size) {
+  std::vector<ConfiguredAlgorithm> result;
+  for (ConfiguredAlgorithm& variant : all_variants()) {
     const ScheduleSpec spec{Collective::all_reduce, 0, size, 0, variant.arguments};
     if (variant.algorithm->collective == Collective::all_reduce && supports(*variant.algorithm, spec).ok()) {
       result.push_back(std::move(variant));
@@ -36,7 +36,7 @@ class BitsOver : public ::testing::TestWithParam<const char*> {};
 TEST_P(BitsOver, AreThoseOfTheSchedule) {
   for (const int size : {2, 3, 4, 5, 8}) {
     std::map<std::string, std::vector<std::uint32_t>> expected;
-    for (const Configured& variant : all_reduces(size))
+    for (const ConfiguredAlgorithm& variant : all_reduces(size))
       expected[variant.name()] = expected_bits(variant, size, kCount);
     expect_ranks({.size = size, .transport = GetParam()}, [&](Communicator& communicator) {
       const std::vector<float> mine = awkward_numbers(communicator.rank(), kCount);
@@ -58,7 +58,7 @@ TEST_P(BitsOver, AreThoseOfTheSchedule) {
 
 /// The bits of every rank after a sum of 16-bit numbers, from the schedule of this variant.
 template <typename Number>
-std::vector<std::uint16_t> sixteen_bits(const Configured& variant,
+std::vector<std::uint16_t> sixteen_bits(const ConfiguredAlgorithm& variant,
                                         const std::vector<std::vector<Number>>& inputs, DType element,
                                         Number (*to_number)(float)) {
   std::vector<std::vector<float>> numbers;
@@ -85,7 +85,7 @@ void expect_sixteen_bits(const char* transport, DType element, Number (*to_numbe
       }
     }
     std::map<std::string, std::vector<std::uint16_t>> expected;
-    for (const Configured& variant : all_reduces(size)) {
+    for (const ConfiguredAlgorithm& variant : all_reduces(size)) {
       expected[variant.name()] = sixteen_bits(variant, inputs, element, to_number);
     }
     expect_ranks({.size = size, .transport = transport}, [&](Communicator& communicator) {
@@ -113,7 +113,7 @@ TEST_P(BitsOver, DoNotDependOnWhatTheProgramDoesWithDenormalNumbers) {
   expect_ranks({.size = kSize, .transport = GetParam()}, [&](Communicator& communicator) {
     const unsigned before = _mm_getcsr();
     _mm_setcsr(before | 0x8040);  // flush to zero, denormals are zero
-    for (const Configured& variant : all_reduces(kSize)) {
+    for (const ConfiguredAlgorithm& variant : all_reduces(kSize)) {
       std::vector<float> sum(kCount, std::bit_cast<float>(std::uint32_t{700'000}));
       const Work work =
           communicator.all_reduce_async(Buffer(sum), ReduceOp::sum, {.algorithm = variant.name()});

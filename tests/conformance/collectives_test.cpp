@@ -24,7 +24,7 @@ class CollectivesOver : public ::testing::TestWithParam<const char*> {};
 TEST_P(CollectivesOver, EveryAlgorithmAtEverySizeAndCount) {
   for (const int size : kSizes) {
     expect_ranks({.size = size, .transport = GetParam()}, [](Communicator& communicator) {
-      for (const Configured& variant : all_variants()) {
+      for (const ConfiguredAlgorithm& variant : all_variants()) {
         const Algorithm& algorithm = *variant.algorithm;
         const std::string name = variant.name();
         if (!supports(algorithm, {algorithm.collective, 0, communicator.size(), 0, variant.arguments}).ok()) {
@@ -59,7 +59,7 @@ TEST_P(CollectivesOver, EveryElementTypeAndReduction) {
 TEST_P(CollectivesOver, AveragesOfLargeFloat16) {
   for (const int size : {2, 3, 5, 8}) {
     expect_ranks({.size = size, .transport = GetParam()}, [](Communicator& communicator) {
-      for (const Configured& variant : all_variants()) {
+      for (const ConfiguredAlgorithm& variant : all_variants()) {
         const Algorithm& algorithm = *variant.algorithm;
         const std::string name = variant.name();
         if (!is_reducing(algorithm.collective) ||

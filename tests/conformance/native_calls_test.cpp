@@ -268,7 +268,7 @@ class FewCores {
 // memory.
 TEST(Native, RanksThatShareACoreSumForEachOther) {
   const FewCores one_core(1);
-  const Configured direct = parse_algorithm(Collective::all_reduce, kDirect.algorithm).value();
+  const ConfiguredAlgorithm direct = parse_algorithm(Collective::all_reduce, kDirect.algorithm).value();
   for (const int size : {2, 3, 5}) {
     for (const std::uint64_t count : {257u, 1025u, 30'001u, 262'144u, 262'145u}) {
       const auto expected = expected_bits(direct, size, count);

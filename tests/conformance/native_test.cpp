@@ -112,7 +112,7 @@ TEST(Native, EveryNumberOfPieces) {
 }
 
 TEST(Native, SumsHaveTheBitsOfTheSchedule) {
-  const Configured direct = parse_algorithm(Collective::all_reduce, kDirect.algorithm).value();
+  const ConfiguredAlgorithm direct = parse_algorithm(Collective::all_reduce, kDirect.algorithm).value();
   for (const int size : {2, 3, 5}) {
     for (const std::uint64_t count : {7u, 9u, 1023u, 1025u, 270'001u}) {
       const auto expected = expected_bits(direct, size, count);
@@ -219,7 +219,7 @@ TEST(Native, ManyCallsAtOnceWaitedForInAnyOrder) {
 /// Which rank sums a call depends on whether a rank batches it or waits for it. The bits do not depend on
 /// this.
 TEST(Native, CallsThatOnlySomeRanksWaitForHaveTheBitsOfTheSchedule) {
-  const Configured direct = parse_algorithm(Collective::all_reduce, kDirect.algorithm).value();
+  const ConfiguredAlgorithm direct = parse_algorithm(Collective::all_reduce, kDirect.algorithm).value();
   constexpr std::uint64_t kCount = 3000;
   for (const int size : {2, 3, 5}) {
     const auto expected = expected_bits(direct, size, kCount);

@@ -17,9 +17,9 @@ namespace {
 constexpr Wire kWires[] = {Wire::bfloat16, Wire::float16, Wire::int8};
 
 /// The algorithms that may use a wire format, or those that may not.
-std::vector<Configured> all_reduces(int size, bool rounded) {
-  std::vector<Configured> result;
-  for (Configured& variant : all_variants()) {
+std::vector<ConfiguredAlgorithm> all_reduces(int size, bool rounded) {
+  std::vector<ConfiguredAlgorithm> result;
+  for (ConfiguredAlgorithm& variant : all_variants()) {
     if (variant.algorithm->collective != Collective::all_reduce) continue;
     const ScheduleSpec spec{Collective::all_reduce, 0, size, 0, variant.arguments};
     if (!supports(*variant.algorithm, spec).ok()) continue;
@@ -30,8 +30,8 @@ std::vector<Configured> all_reduces(int size, bool rounded) {
   return result;
 }
 
-std::vector<std::vector<std::uint32_t>> outputs_of(const Configured& variant, int size, std::uint64_t count,
-                                                   Wire wire) {
+std::vector<std::vector<std::uint32_t>> outputs_of(const ConfiguredAlgorithm& variant, int size,
+                                                   std::uint64_t count, Wire wire) {
   const std::vector<Schedule> schedules =
       generate_all(*variant.algorithm, {Collective::all_reduce, 0, size, 0, variant.arguments});
   std::vector<std::vector<float>> inputs;
@@ -45,7 +45,7 @@ TEST(WireSchedules, ThatCompleteEveryChunkOnceGiveAllRanksTheSameBits) {
   for (int size = 1; size <= 16; ++size) {
     const auto fit = all_reduces(size, true);
     EXPECT_GE(fit.size(), 8u) << size;
-    for (const Configured& variant : fit) {
+    for (const ConfiguredAlgorithm& variant : fit) {
       for (const Wire wire : kWires) {
         const auto bits = outputs_of(variant, size, 5003, wire);
         for (const auto& one : bits) ASSERT_EQ(one, bits[0]) << variant.name() << " of " << size;
@@ -57,7 +57,7 @@ TEST(WireSchedules, ThatCompleteEveryChunkOnceGiveAllRanksTheSameBits) {
 TEST(WireSchedules, ThatDoNotAreRefusedForThat) {
   std::map<std::string, int> differ;
   for (int size = 2; size <= 16; ++size) {
-    for (const Configured& variant : all_reduces(size, false)) {
+    for (const ConfiguredAlgorithm& variant : all_reduces(size, false)) {
       const ScheduleSpec spec{Collective::all_reduce, 0, size, 0, variant.arguments};
       const std::string why = supports(*variant.algorithm, spec, {.rounded = true}).message();
       EXPECT_NE(why.find("chunk 0 at rank"), std::string::npos) << why;
@@ -75,7 +75,7 @@ TEST(WireSchedules, OfSeveralRanksAHostFollowWhatRunsAcross) {
        {std::vector<int>{0, 0, 1, 1}, std::vector<int>{0, 1, 0, 2, 1}, std::vector<int>{0, 0, 0, 1}}) {
     const auto size = static_cast<int>(hosts.size());
     const auto fits = [&](const char* name) {
-      const Configured variant = parse_algorithm(Collective::all_reduce, name).value();
+      const ConfiguredAlgorithm variant = parse_algorithm(Collective::all_reduce, name).value();
       const ScheduleSpec spec{Collective::all_reduce, 0, size, 0, variant.arguments, hosts};
       return supports(*variant.algorithm, spec, {.rounded = true}).ok();
     };
@@ -93,7 +93,7 @@ TEST_P(WireOver, GivesTheBitsOfTheSchedule) {
   for (const int size : is_quick ? std::vector{1, 2, 3, 4, 5, 8} : std::vector{2, 5}) {
     using Key = std::tuple<std::string, Wire, bool, std::uint64_t>;
     std::map<Key, std::vector<std::uint32_t>> expected;
-    for (const Configured& variant : all_reduces(size, true)) {
+    for (const ConfiguredAlgorithm& variant : all_reduces(size, true)) {
       for (const Wire wire : kWires) {
         for (const std::uint64_t count : {std::uint64_t{1}, std::uint64_t{9001}}) {
           const bool average = count == 1;

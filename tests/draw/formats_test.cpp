@@ -15,7 +15,7 @@ namespace kolo::draw {
 namespace {
 
 Picture picture_of(Collective collective, std::string_view name, int size, std::vector<int> hosts = {}) {
-  const Configured configured = parse_algorithm(collective, name).value_or_throw();
+  const ConfiguredAlgorithm configured = parse_algorithm(collective, name).value_or_throw();
   return make_picture(configured, {collective, 0, size, 0, configured.arguments, std::move(hosts)})
       .value_or_throw();
 }

@@ -13,7 +13,7 @@ namespace kolo::draw {
 namespace {
 
 Frames frames_of(Collective collective, std::string_view name, int size, int root = 0) {
-  const Configured configured = parse_algorithm(collective, name).value_or_throw();
+  const ConfiguredAlgorithm configured = parse_algorithm(collective, name).value_or_throw();
   return play(generate_all(*configured.algorithm, {collective, 0, size, root, configured.arguments, {}}));
 }
 

@@ -24,7 +24,7 @@ std::vector<std::uint32_t> bits_of(std::span<const float> numbers) {
   return bits;
 }
 
-std::vector<std::uint32_t> expected_bits(const Configured& variant, int size, std::uint64_t count,
+std::vector<std::uint32_t> expected_bits(const ConfiguredAlgorithm& variant, int size, std::uint64_t count,
                                          const Arithmetic& arithmetic) {
   std::vector<Schedule> schedules;
   std::vector<std::vector<float>> inputs;

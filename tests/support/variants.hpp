@@ -42,8 +42,8 @@ inline constexpr std::string_view kConfigured[] = {
 };
 
 /// The algorithm without arguments, and with those of the arguments above that it accepts.
-inline std::vector<Configured> variants(const Algorithm& algorithm) {
-  std::vector<Configured> result = {{&algorithm}};
+inline std::vector<ConfiguredAlgorithm> variants(const Algorithm& algorithm) {
+  std::vector<ConfiguredAlgorithm> result = {{&algorithm}};
   for (const std::string_view text : kConfigured) {
     const auto parsed = parse_algorithm(algorithm.collective, text);
     if (parsed.ok() && parsed.value().algorithm == &algorithm) result.push_back(parsed.value());
@@ -52,16 +52,16 @@ inline std::vector<Configured> variants(const Algorithm& algorithm) {
 }
 
 /// All variants of all algorithms.
-inline std::vector<Configured> all_variants() {
-  std::vector<Configured> result;
+inline std::vector<ConfiguredAlgorithm> all_variants() {
+  std::vector<ConfiguredAlgorithm> result;
   for (const Algorithm& algorithm : algorithms()) {
-    for (Configured& variant : variants(algorithm)) result.push_back(std::move(variant));
+    for (ConfiguredAlgorithm& variant : variants(algorithm)) result.push_back(std::move(variant));
   }
   return result;
 }
 
 /// A name for a test case: "all_reduce_k_nomial_radix_4".
-inline std::string test_name(const Configured& variant) {
+inline std::string test_name(const ConfiguredAlgorithm& variant) {
   std::string name = std::string(name_of(variant.algorithm->collective)) + "_" + variant.name();
   for (char& c : name) {
     if (c == ':' || c == '=' || c == '-' || c == '+') c = '_';

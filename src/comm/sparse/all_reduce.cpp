@@ -209,7 +209,8 @@ SparseAllReduce::SparseAllReduce(Communicator communicator, const SparseOptions&
   if (const auto fault = sparse::degrees_fault(degrees_, communicator_.size()); !fault.empty()) refuse(fault);
   if (std::isnan(dense_share_)) refuse("dense_share is not a number");
   if (!dense_algorithm_.empty()) {
-    const Configured dense = parse_algorithm(Collective::all_reduce, dense_algorithm_).value_or_throw();
+    const ConfiguredAlgorithm dense =
+        parse_algorithm(Collective::all_reduce, dense_algorithm_).value_or_throw();
     supports(*dense.algorithm, {Collective::all_reduce, 0, communicator_.size(), 0, dense.arguments})
         .throw_if_error();
   }

@@ -13,12 +13,12 @@
 
 namespace kolo {
 
-inline void PrintTo(const Configured& variant, std::ostream* out) {
+inline void PrintTo(const ConfiguredAlgorithm& variant, std::ostream* out) {
   *out << name_of(variant.algorithm->collective) << " " << variant.name();
 }
 
 /// The schedules of all ranks.
-inline std::vector<Schedule> all_ranks(const Configured& variant, int size, int root = 0,
+inline std::vector<Schedule> all_ranks(const ConfiguredAlgorithm& variant, int size, int root = 0,
                                        const std::vector<int>& hosts = {}) {
   std::vector<Schedule> schedules;
   for (int rank = 0; rank < size; ++rank) {
@@ -29,7 +29,8 @@ inline std::vector<Schedule> all_ranks(const Configured& variant, int size, int 
 }
 
 /// Whether the variant supports this number of ranks.
-inline bool serves(const Configured& variant, int size, int root = 0, const std::vector<int>& hosts = {}) {
+inline bool serves(const ConfiguredAlgorithm& variant, int size, int root = 0,
+                   const std::vector<int>& hosts = {}) {
   return supports(*variant.algorithm,
                   {variant.algorithm->collective, 0, size, root, variant.arguments, hosts})
       .ok();

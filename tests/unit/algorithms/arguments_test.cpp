@@ -64,7 +64,7 @@ TEST(ParseAlgorithm, SaysWhatItCannotRead) {
 
 TEST(Supports, SaysWhyNot) {
   const auto why = [](std::string_view text, int size) {
-    const Configured one = parse_algorithm(Collective::all_reduce, text).value();
+    const ConfiguredAlgorithm one = parse_algorithm(Collective::all_reduce, text).value();
     return supports(*one.algorithm, {Collective::all_reduce, 0, size, 0, one.arguments}).message();
   };
   EXPECT_EQ(why("ring:order=1-0-2", 3), "");

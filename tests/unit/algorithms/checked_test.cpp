@@ -15,10 +15,10 @@ namespace {
 constexpr int kMostRanks = 64;
 constexpr std::size_t kCheap = 300'000;  // total number of steps of all ranks
 
-class EveryAlgorithm : public testing::TestWithParam<Configured> {};
+class EveryAlgorithm : public testing::TestWithParam<ConfiguredAlgorithm> {};
 
 TEST_P(EveryAlgorithm, IsProvedForEverySizeRootAndCount) {
-  const Configured& variant = GetParam();
+  const ConfiguredAlgorithm& variant = GetParam();
   for (int size = 1; size <= kMostRanks; ++size) {
     for (const std::vector<int>& hosts : {std::vector<int>{}, uneven_hosts(size)}) {
       for (const int root : roots(*variant.algorithm, size)) {
@@ -40,7 +40,7 @@ TEST_P(EveryAlgorithm, IsProvedForEverySizeRootAndCount) {
 }
 
 /// Counts the cost of these schedules in equal chunks and compares it with the closed form.
-void expect_stated_cost(const Configured& variant, const std::vector<Schedule>& schedules,
+void expect_stated_cost(const ConfiguredAlgorithm& variant, const std::vector<Schedule>& schedules,
                         const std::vector<int>& hosts) {
   const Schedule& first = schedules[0];
   const ScheduleTotals totals = count_totals(schedules, std::vector<std::uint64_t>(part_count(first), 1));
@@ -61,7 +61,7 @@ void expect_stated_cost(const Configured& variant, const std::vector<Schedule>& 
 }
 
 TEST_P(EveryAlgorithm, CostsWhatItsClosedFormSays) {
-  const Configured& variant = GetParam();
+  const ConfiguredAlgorithm& variant = GetParam();
   for (int size = 1; size <= kMostRanks; ++size) {
     for (const std::vector<int>& hosts : {std::vector<int>{}, uneven_hosts(size)}) {
       for (const int root : {0, size / 2}) {
@@ -74,7 +74,7 @@ TEST_P(EveryAlgorithm, CostsWhatItsClosedFormSays) {
 }
 
 /// The schedules of all ranks; empty if they have more than `most` steps.
-std::vector<Schedule> cheap_schedules(const Configured& variant, int size, std::size_t most) {
+std::vector<Schedule> cheap_schedules(const ConfiguredAlgorithm& variant, int size, std::size_t most) {
   std::vector<Schedule> schedules;
   std::size_t steps = 0;
   for (int rank = 0; rank < size; ++rank) {
@@ -87,7 +87,7 @@ std::vector<Schedule> cheap_schedules(const Configured& variant, int size, std::
 }
 
 TEST_P(EveryAlgorithm, IsProvedForManyRanksWhereItIsCheap) {
-  const Configured& variant = GetParam();
+  const ConfiguredAlgorithm& variant = GetParam();
   for (const int size : {128, 255, 256, 1000}) {
     if (!serves(variant, size)) continue;
     const auto schedules = cheap_schedules(variant, size, kCheap);
@@ -102,7 +102,7 @@ TEST_P(EveryAlgorithm, IsProvedForManyRanksWhereItIsCheap) {
 }
 
 TEST_P(EveryAlgorithm, IsPure) {
-  const Configured& variant = GetParam();
+  const ConfiguredAlgorithm& variant = GetParam();
   int size = 4;
   while (!serves(variant, size, 3)) ++size;
   const ScheduleSpec spec{variant.algorithm->collective, 2, size, 3, variant.arguments, {}};

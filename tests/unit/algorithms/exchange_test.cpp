@@ -30,7 +30,7 @@ std::set<int> receivers_of(const Schedule& schedule) {
 }
 
 std::string refusal(Collective collective, std::string_view text, int size) {
-  const Configured configured = parse_algorithm(collective, text).value();
+  const ConfiguredAlgorithm configured = parse_algorithm(collective, text).value();
   return supports(*configured.algorithm, {collective, 0, size, 0, configured.arguments, {}}).message();
 }
 

@@ -11,7 +11,7 @@
 namespace kolo {
 namespace {
 
-Configured hierarchical(const std::string& arguments) {
+ConfiguredAlgorithm hierarchical(const std::string& arguments) {
   return parse_algorithm(Collective::all_reduce, "hierarchical" + arguments).value();
 }
 
@@ -34,7 +34,8 @@ TEST(Hierarchical, IsProvedWithAnyTwoAlgorithmsOnAnyHosts) {
   for (const Algorithm& across : algorithms()) {
     if (across.collective != Collective::all_reduce || across.name == "hierarchical") continue;
     for (const std::string inside : {"binomial", "direct", "k_nomial", "chain"}) {
-      const Configured variant = hierarchical(":inside=" + inside + ":across=" + std::string(across.name));
+      const ConfiguredAlgorithm variant =
+          hierarchical(":inside=" + inside + ":across=" + std::string(across.name));
       for (int size = 1; size <= 12; ++size) {
         for (const std::vector<int>& hosts : ways_to_host(size)) {
           if (!serves(variant, size, 0, hosts)) continue;
@@ -52,7 +53,7 @@ TEST(Hierarchical, IsProvedWithAnyTwoAlgorithmsOnAnyHosts) {
 TEST(Hierarchical, CrossesBordersOnlyBetweenLeadersAndSendsNoMoreThanTheyWouldAlone) {
   for (const Algorithm& across : algorithms()) {
     if (across.collective != Collective::all_reduce || across.name == "hierarchical") continue;
-    const Configured variant = hierarchical(":across=" + std::string(across.name));
+    const ConfiguredAlgorithm variant = hierarchical(":across=" + std::string(across.name));
     for (int size = 2; size <= 24; ++size) {
       for (const std::vector<int>& hosts : ways_to_host(size)) {
         if (!serves(variant, size, 0, hosts)) continue;
@@ -83,7 +84,7 @@ TEST(Hierarchical, CostsTheSumOfItsPartsOnEqualHosts) {
     return find_algorithm(collective, name)->closed_form.of({collective, 0, size});
   };
   for (const std::string inside : {"binomial", "direct", "k_nomial"}) {
-    const Configured variant = hierarchical(":inside=" + inside + ":across=ring");
+    const ConfiguredAlgorithm variant = hierarchical(":inside=" + inside + ":across=ring");
     for (int hosts = 2; hosts <= 6; ++hosts) {
       for (int each = 1; each <= 6; ++each) {
         const auto schedules = all_ranks(variant, hosts * each, 0, interleaved(hosts * each, hosts));
@@ -102,7 +103,7 @@ TEST(Hierarchical, CostsTheSumOfItsPartsOnEqualHosts) {
 
 TEST(Hierarchical, SaysWhichAlgorithmsItKnows) {
   const auto why = [](const std::string& arguments, int size) {
-    const Configured one = hierarchical(arguments);
+    const ConfiguredAlgorithm one = hierarchical(arguments);
     return supports(*one.algorithm, {Collective::all_reduce, 0, size, 0, one.arguments, interleaved(size, 3)})
         .message();
   };
@@ -127,7 +128,7 @@ TEST(Hierarchical, HandsArgumentsOn) {
   }
   EXPECT_EQ(sent, schedules[1].chunks);
   const auto why = [&](const std::string& arguments) {
-    const Configured one = hierarchical(arguments);
+    const ConfiguredAlgorithm one = hierarchical(arguments);
     return supports(*one.algorithm, {Collective::all_reduce, 0, 7, 0, one.arguments, hosts}).message();
   };
   EXPECT_EQ(why(":inside=chain+chunks=2:across=ring+order=2-0-1"), "");

@@ -52,10 +52,10 @@ Counts some_counts(const Algorithm& algorithm, std::uint32_t parts, std::mt19937
   return counts;
 }
 
-class RandomOrders : public testing::TestWithParam<Configured> {};
+class RandomOrders : public testing::TestWithParam<ConfiguredAlgorithm> {};
 
 TEST_P(RandomOrders, GiveTheRightResult) {
-  const Configured& variant = GetParam();
+  const ConfiguredAlgorithm& variant = GetParam();
   const Algorithm& algorithm = *variant.algorithm;
   std::mt19937 random(1);
   for (int size = 1; size <= 8; ++size) {
@@ -156,9 +156,9 @@ TEST(Mutations, AreRefusedOrHarmless) {
   std::mt19937 random(20240607);
   std::map<std::string, int> refused;
   std::map<std::string, int> accepted;
-  const std::vector<Configured> variants = test::all_variants();
+  const std::vector<ConfiguredAlgorithm> variants = test::all_variants();
   for (int i = 0; i < 12000; ++i) {
-    const Configured& variant = variants[random() % variants.size()];
+    const ConfiguredAlgorithm& variant = variants[random() % variants.size()];
     const Algorithm& algorithm = *variant.algorithm;
     // The interpreter checks data, and a barrier has none.
     if (algorithm.collective == Collective::barrier) continue;

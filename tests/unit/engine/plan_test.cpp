@@ -37,7 +37,7 @@ struct Rank {
 };
 
 struct Case {
-  Configured variant;
+  ConfiguredAlgorithm variant;
   int size;
   int root;
   std::uint64_t count;
@@ -349,7 +349,7 @@ constexpr int kSizes[] = {1, 2, 3, 4, 5, 8};
 
 TEST(Plan, EveryAlgorithmIsRightInAnyOrderOfItsSegments) {
   std::mt19937 random(7);
-  for (const Configured& variant : test::all_variants()) {
+  for (const ConfiguredAlgorithm& variant : test::all_variants()) {
     const Algorithm& algorithm = *variant.algorithm;
     for (const int size : kSizes) {
       for (const int root : {0, size - 1}) {

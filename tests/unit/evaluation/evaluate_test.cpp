@@ -13,7 +13,7 @@ namespace kolo {
 namespace {
 
 std::vector<Schedule> schedules_of(const char* name, int ranks) {
-  const Configured algorithm = parse_algorithm(Collective::all_reduce, name).value();
+  const ConfiguredAlgorithm algorithm = parse_algorithm(Collective::all_reduce, name).value();
   return generate_all(*algorithm.algorithm, {Collective::all_reduce, 0, ranks, 0, algorithm.arguments, {}});
 }
 

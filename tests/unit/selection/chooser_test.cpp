@@ -298,7 +298,7 @@ TEST(Topology, OfAPartHasThePartsLinksAndHosts) {
 
 /// The model's time of an algorithm with this number of ranks on each of these hosts.
 double played(const Topology& topology, const std::string& name, std::uint64_t bytes) {
-  const Configured configured = parse_algorithm(Collective::all_reduce, name).value_or_throw();
+  const ConfiguredAlgorithm configured = parse_algorithm(Collective::all_reduce, name).value_or_throw();
   const ScheduleSpec spec{Collective::all_reduce, 0, topology.size, 0, configured.arguments, topology.hosts};
   const std::vector<Schedule> schedules = generate_all(*configured.algorithm, spec);
   return predict(schedules, even_parts(bytes, part_count(schedules[0])), spec.hosts, topology.model);
@@ -377,7 +377,7 @@ TEST(Candidates, LeaveOutWhatTakesTooLongToLookAt) {
   const auto many = candidates({Collective::all_reduce, 0, 1000, 0}, {});
   EXPECT_EQ(many.front().name(), "ring");
   EXPECT_LE(many.size(), few.size());
-  for (const Configured& candidate : many) {
+  for (const ConfiguredAlgorithm& candidate : many) {
     if (candidate.name() == "ring") continue;
     EXPECT_LT(
         candidate.algorithm->closed_form.of({Collective::all_reduce, 0, 1000, 0, candidate.arguments}).steps,

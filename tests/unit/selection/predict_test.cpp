@@ -22,7 +22,7 @@ CostModel free_of_charge(double cores = 64) {
 double time_of(std::string_view text, int size, std::uint64_t bytes, const CostModel& model,
                Collective collective = Collective::all_reduce, const std::vector<int>& hosts = {},
                const BandwidthMatrix& bandwidth = {}) {
-  const Configured algorithm = parse_algorithm(collective, text).value();
+  const ConfiguredAlgorithm algorithm = parse_algorithm(collective, text).value();
   const std::vector<Schedule> schedules = all_ranks(algorithm, size, 0, hosts);
   const std::uint32_t parts = part_count(schedules[0]);
   return predict(schedules, std::vector<std::uint64_t>(parts, bytes / parts), hosts, model, bandwidth);
