@@ -89,7 +89,7 @@ ScheduleBuilder::StepId ScheduleBuilder::add(Step step, After after) {
   step.dependency_count = static_cast<std::uint32_t>(waits_for_.size());
   schedule_.dependencies.insert(schedule_.dependencies.end(), waits_for_.begin(), waits_for_.end());
   schedule_.steps.push_back(step);
-  implied_by_.push_back(kNobody);
+  implied_by_.push_back(kNoStep);
   return id;
 }
 

@@ -66,7 +66,7 @@ class ScheduleBuilder {
   Schedule finish() &&;
 
  private:
-  static constexpr StepId kNobody = ~StepId{0};
+  static constexpr StepId kNoStep = ~StepId{0};
 
   void track();
   /// Drops the steps of `waits_for_` that are already direct dependencies of its other members.

@@ -8,7 +8,7 @@ void HazardTracker::visit(std::uint32_t id, const Step& step, std::vector<std::u
   for (const ChunkRange& read : touched.reads) {
     const std::uint32_t first = map_.first_cell(read);
     for (std::uint32_t c = first; c < first + read.count; ++c) {
-      if (cells_[c].writer != kNobody) waits_for.push_back(cells_[c].writer);
+      if (cells_[c].writer != kNoStep) waits_for.push_back(cells_[c].writer);
       cells_[c].readers.push_back(id);
     }
   }
@@ -21,7 +21,7 @@ void HazardTracker::visit(std::uint32_t id, const Step& step, std::vector<std::u
       waits_for.push_back(reader);
       read_since = true;
     }
-    if (!read_since && cell.writer != kNobody) waits_for.push_back(cell.writer);
+    if (!read_since && cell.writer != kNoStep) waits_for.push_back(cell.writer);
     cell.writer = id;
     cell.readers.clear();
   }

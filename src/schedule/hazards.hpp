@@ -20,9 +20,9 @@ class HazardTracker {
   void visit(std::uint32_t id, const Step& step, std::vector<std::uint32_t>& waits_for);
 
  private:
-  static constexpr std::uint32_t kNobody = ~std::uint32_t{0};
+  static constexpr std::uint32_t kNoStep = ~std::uint32_t{0};
   struct Cell {
-    std::uint32_t writer = kNobody;
+    std::uint32_t writer = kNoStep;
     std::vector<std::uint32_t> readers;  // since the last write
   };
 

@@ -212,7 +212,7 @@ TEST_P(Strangers, ThoseWhoComeInARanksNameAreNotBelieved) {
 // The kernel reports the user of a Unix socket, so the key and a false address do not help.
 TEST(ShmStrangers, AnotherUserIsNotAdmittedWithTheRightKey) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become somebody else";
-  constexpr uid_t kNobody = 65534;
+  constexpr uid_t kNoStep = 65534;
   const Variant shm{"shm", "shm", ""};
   auto zero = make_transport(shm, "job", "key");
   ASSERT_TRUE(zero.ok());
@@ -220,11 +220,11 @@ TEST(ShmStrangers, AnotherUserIsNotAdmittedWithTheRightKey) {
   ASSERT_EQ(::pipe(calls), 0);
   const pid_t child = ::fork();
   if (child == 0) {
-    if (::setuid(kNobody) != 0) ::_exit(2);
+    if (::setuid(kNoStep) != 0) ::_exit(2);
     auto one = make_transport(shm, "job", "key");
     if (!one.ok()) ::_exit(3);
     shm::Address address = *shm::Address::parse((*zero)->address());
-    address.uid = std::to_string(kNobody);
+    address.uid = std::to_string(kNoStep);
     const TransportPeer peer{0, address.text()};
     ::write(calls[1], "", 1);
     const auto connected = (*one)->connect(1, {&peer, 1}, Deadline::after(milliseconds(700)));
