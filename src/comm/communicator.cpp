@@ -85,10 +85,10 @@ Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int si
   Terms terms{{}, host_of(*store), options};
   Wireup wireup;
   std::shared_ptr<State> state;
-  RollCall roll_call(*store, rank, size, terms.timeout());
-  roll_call.attempt([&] {
+  AddressExchange address_exchange(*store, rank, size, terms.timeout());
+  address_exchange.attempt([&] {
     check_settings(options).throw_if_error();
-    wireup = connect(roll_call, rank, terms);
+    wireup = connect(address_exchange, rank, terms);
     if (rank == 0 && size > 1) warn_of_short_key();
     state = State::make(wireup, rank, size, terms);
   });

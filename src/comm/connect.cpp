@@ -1,18 +1,20 @@
 // How the ranks of a new group get from a roll call to links.
 #include <algorithm>
 
-#include "comm/roll_call.hpp"
+#include "comm/address_exchange.hpp"
 #include "comm/state.hpp"
 
 namespace kolo {
 
-Wireup connect(RollCall& roll_call, int rank, Terms& terms) {
-  terms.job = roll_call.job();
+Wireup connect(AddressExchange& address_exchange, int rank, Terms& terms) {
+  terms.job = address_exchange.job();
   Offer offer = make_offer(rank, terms);
-  const auto offers = roll_call.offers(offer.text);
+  const auto offers = address_exchange.offers(offer.text);
   // If the last rank has come just before the deadline, all ranks still have time to connect.
-  const auto deadline = Deadline::after(std::max<std::chrono::nanoseconds>(roll_call.left(), kJoinTime));
-  return join(rank, std::move(offer), offers, terms, deadline, [&](int) { return roll_call.is_off(); });
+  const auto deadline =
+      Deadline::after(std::max<std::chrono::nanoseconds>(address_exchange.left(), kJoinTime));
+  return join(rank, std::move(offer), offers, terms, deadline,
+              [&](int) { return address_exchange.is_off(); });
 }
 
 }  // namespace kolo

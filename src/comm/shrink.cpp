@@ -64,10 +64,10 @@ std::optional<View> decode(std::uint32_t context, std::size_t ranks, std::span<c
 }
 
 /// One rank's part in a shrink().
-class Council {
+class MembershipAgreement {
  public:
-  Council(Engine& engine, std::uint32_t context, const std::vector<int>& links, int rank,
-          std::vector<bool> members, std::vector<bool> suspects)
+  MembershipAgreement(Engine& engine, std::uint32_t context, const std::vector<int>& links, int rank,
+                      std::vector<bool> members, std::vector<bool> suspects)
       : engine_(engine), context_(context), links_(links), rank_(static_cast<std::size_t>(rank)) {
     mine_.alive = std::move(members);
     suspects.flip();
@@ -199,7 +199,8 @@ std::shared_ptr<Communicator::State> Communicator::State::shrink() {
     epoch = ++first.shrinks << 32;
   }
   const Deadline deadline = Deadline::after(terms.timeout());
-  Council council(*first.engine, first.context, *first.ranks, first.rank, std::move(in), std::move(suspects));
+  MembershipAgreement council(*first.engine, first.context, *first.ranks, first.rank, std::move(in),
+                              std::move(suspects));
   Terms next = terms;
   Offer offer;
   const auto make_words = [&](std::uint64_t of_epoch) {

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/home_process.hpp"
+#include "comm/address_exchange.hpp"
 #include "comm/call.hpp"
-#include "comm/roll_call.hpp"
 #include "comm/wireup.hpp"
 #include "engine/engine.hpp"
 #include "kolo/communicator.hpp"
@@ -157,8 +157,8 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
 /// A signature in words: "all_reduce(sum of 1000 float32, ring)"; of a message what it carries: "4 float32".
 std::string describe(const Signature& signature);
 
-/// Part of roll_call.attempt(); fills in the group's name. Throws RendezvousError.
-Wireup connect(RollCall& roll_call, int rank, Terms& terms);
+/// Part of address_exchange.attempt(); fills in the group's name. Throws RendezvousError.
+Wireup connect(AddressExchange& address_exchange, int rank, Terms& terms);
 
 /// Collective: what all ranks of a new communicator know of themselves, rank 0's tuning table included. What
 /// the table does not tell is measured now, in some milliseconds, or assumed to be typical (`measures`).

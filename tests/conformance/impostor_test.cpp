@@ -8,7 +8,7 @@
 #include <sstream>
 #include <thread>
 
-#include "comm/roll_call.hpp"
+#include "comm/address_exchange.hpp"
 #include "comm/wireup.hpp"
 #include "support/cluster.hpp"
 #include "support/watchdog.hpp"
@@ -23,10 +23,10 @@ using Bytes = std::vector<std::byte>;
 /// Rank 1 of two, up to the connection to rank 0.
 class Impostor {
  public:
-  Impostor(Store& store, const std::string& transport) : roll_call_(store, 1, 2, 20s) {
-    Terms terms{roll_call_.job(), {}, {.transports = transport}};
+  Impostor(Store& store, const std::string& transport) : address_exchange_(store, 1, 2, 20s) {
+    Terms terms{address_exchange_.job(), {}, {.transports = transport}};
     offer_ = make_offer(1, terms);
-    std::istringstream lines(roll_call_.offers(offer_.text)[0]);
+    std::istringstream lines(address_exchange_.offers(offer_.text)[0]);
     std::string line;
     while (std::getline(lines, line) && !line.starts_with(transport + ' ')) {
     }
@@ -56,7 +56,7 @@ class Impostor {
   }
 
  private:
-  RollCall roll_call_;
+  AddressExchange address_exchange_;
   Offer offer_;
   std::unique_ptr<Endpoint> link_;
 };

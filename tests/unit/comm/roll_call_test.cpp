@@ -1,5 +1,5 @@
-// RollCall: the keys that ranks write into a store and read from it before they connect.
-#include "comm/roll_call.hpp"
+// AddressExchange: the keys that ranks write into a store and read from it before they connect.
+#include "comm/address_exchange.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -16,16 +16,16 @@ namespace {
 using namespace std::chrono_literals;
 
 /// Rank 0 of two ranks: exchanges addresses, then runs `then`.
-std::thread rank_zero(Store& store, const std::function<void(RollCall&)>& then) {
+std::thread rank_zero(Store& store, const std::function<void(AddressExchange&)>& then) {
   return std::thread([&store, then] {
-    RollCall roll_call(store, 0, 2, 30s);
-    roll_call.job();
-    roll_call.offers("zero");
-    then(roll_call);
+    AddressExchange address_exchange(store, 0, 2, 30s);
+    address_exchange.job();
+    address_exchange.offers("zero");
+    then(address_exchange);
   });
 }
 
-TEST(RollCall, TellsAllWhatEachOffersHoweverMuchThatIs) {
+TEST(AddressExchange, TellsAllWhatEachOffersHoweverMuchThatIs) {
   const auto store = make_memory_store();
   constexpr int kRanks = 3;
   const auto offer = [](int rank) {
@@ -36,9 +36,9 @@ TEST(RollCall, TellsAllWhatEachOffersHoweverMuchThatIs) {
   std::vector<std::thread> threads;
   for (int rank = 0; rank < kRanks; ++rank) {
     threads.emplace_back([&, rank] {
-      RollCall roll_call(*store, rank, kRanks, 30s);
-      jobs[static_cast<std::size_t>(rank)] = roll_call.job();
-      heard[static_cast<std::size_t>(rank)] = roll_call.offers(offer(rank));
+      AddressExchange address_exchange(*store, rank, kRanks, 30s);
+      jobs[static_cast<std::size_t>(rank)] = address_exchange.job();
+      heard[static_cast<std::size_t>(rank)] = address_exchange.offers(offer(rank));
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -47,14 +47,14 @@ TEST(RollCall, TellsAllWhatEachOffersHoweverMuchThatIs) {
   EXPECT_FALSE(jobs[0].empty());
 }
 
-TEST(RollCall, WhoComesAsARankThatHasComeIsNamed) {
+TEST(AddressExchange, WhoComesAsARankThatHasComeIsNamed) {
   const auto store = make_memory_store();
-  std::thread zero = rank_zero(*store, [](RollCall&) {});
-  RollCall first(*store, 1, 2, 30s);
+  std::thread zero = rank_zero(*store, [](AddressExchange&) {});
+  AddressExchange first(*store, 1, 2, 30s);
   first.job();
   first.offers("one");
   zero.join();
-  RollCall second(*store, 1, 2, 30s);
+  AddressExchange second(*store, 1, 2, 30s);
   try {
     second.job();
     FAIL() << "met";
@@ -67,12 +67,13 @@ TEST(RollCall, WhoComesAsARankThatHasComeIsNamed) {
   }
 }
 
-TEST(RollCall, WhoCallsItOffIsHeardAlsoByThoseThatHaveAllOffers) {
+TEST(AddressExchange, WhoCallsItOffIsHeardAlsoByThoseThatHaveAllOffers) {
   const auto store = make_memory_store();
-  std::thread zero = rank_zero(*store, [](RollCall& roll_call) {
-    EXPECT_THROW(roll_call.attempt([] { throw std::runtime_error("its disk is full"); }), std::runtime_error);
+  std::thread zero = rank_zero(*store, [](AddressExchange& address_exchange) {
+    EXPECT_THROW(address_exchange.attempt([] { throw std::runtime_error("its disk is full"); }),
+                 std::runtime_error);
   });
-  RollCall one(*store, 1, 2, 30s);
+  AddressExchange one(*store, 1, 2, 30s);
   one.job();
   one.offers("one");
   zero.join();

@@ -9,7 +9,7 @@
 //   verdict     rank 0    how many pieces there are, or why the group was called off
 //   called off  any rank  why the group was called off, by the first rank that did
 //   told/R      rank R    it knows that the group was called off
-#include "comm/roll_call.hpp"
+#include "comm/address_exchange.hpp"
 
 #include <unistd.h>
 
@@ -81,16 +81,16 @@ std::vector<std::string> rank_keys(int size) {
 
 }  // namespace
 
-RollCall::RollCall(Store& store, int rank, int size, std::chrono::nanoseconds timeout)
+AddressExchange::AddressExchange(Store& store, int rank, int size, std::chrono::nanoseconds timeout)
     : store_(store), rank_(rank), size_(size), timeout_(timeout), deadline_(Deadline::after(timeout)) {}
 
-std::string RollCall::not_come(const std::string& who) const {
+std::string AddressExchange::not_come(const std::string& who) const {
   return fmt::format("{} did not come within {:.3g} s (meeting at {})", who, to_seconds(timeout_),
                      store_.describe());
 }
 
 /// "ranks 1, 3 of 4", from keys such as rank_keys(); of many only the first are named.
-std::string RollCall::names(const std::vector<std::string>& keys) const {
+std::string AddressExchange::names(const std::vector<std::string>& keys) const {
   constexpr std::size_t kShown = 16;
   std::vector<std::string_view> ranks;
   for (const std::string& key : keys) ranks.push_back(std::string_view(key).substr(key.find('/') + 1));
@@ -101,7 +101,7 @@ std::string RollCall::names(const std::vector<std::string>& keys) const {
 }
 
 /// Takes this rank's number, which belongs to the first process that comes with it.
-void RollCall::claim() {
+void AddressExchange::claim() {
   const std::string me = this_process();
   if (store_.add(came_key(rank_), 1) == 1) return store_.set(who_key(rank_), me);
   is_second_ = true;
@@ -114,7 +114,7 @@ void RollCall::claim() {
 }
 
 /// Keys of all ranks but this one.
-std::vector<std::string> RollCall::others(std::string (*key)(int rank)) const {
+std::vector<std::string> AddressExchange::others(std::string (*key)(int rank)) const {
   std::vector<std::string> keys;
   for (int r = 0; r < size_; ++r) {
     if (r != rank_) keys.push_back(key(r));
@@ -122,7 +122,7 @@ std::vector<std::string> RollCall::others(std::string (*key)(int rank)) const {
   return keys;
 }
 
-std::string RollCall::job() {
+std::string AddressExchange::job() {
   claim();
   if (rank_ == 0) {
     store_.set(kSize, std::to_string(size_));
@@ -148,7 +148,7 @@ std::string RollCall::job() {
   return store_.get(kJob, left());
 }
 
-std::vector<std::string> RollCall::offers(const std::string& mine) {
+std::vector<std::string> AddressExchange::offers(const std::string& mine) {
   store_.set(rank_key(rank_), mine);
   std::istringstream text(rank_ == 0 ? gather() : hear());
   std::vector<std::string> all;
@@ -163,7 +163,7 @@ std::vector<std::string> RollCall::offers(const std::string& mine) {
 }
 
 /// Rank 0's part: collects and publishes what all ranks offer.
-std::string RollCall::gather() {
+std::string AddressExchange::gather() {
   const auto keys = rank_keys(size_);
   for (Reminder reminder;;) {
     const auto patience = std::min<std::chrono::nanoseconds>(kAskAgain, reminder.until_due());
@@ -188,7 +188,7 @@ std::string RollCall::gather() {
 /// all have come and no verdict follows for a heartbeat, rank 0 is lost. If the wait took much longer than
 /// that, this process was stopped itself. If ranks are missing, rank 0 names them, and has a moment more than
 /// this rank for it.
-void RollCall::await_verdict() {
+void AddressExchange::await_verdict() {
   const auto heartbeat = config().heartbeat;
   for (bool all_were_here = false;;) {
     const std::chrono::nanoseconds most = left() + kMoment;
@@ -210,7 +210,7 @@ void RollCall::await_verdict() {
   }
 }
 
-std::string RollCall::hear() {
+std::string AddressExchange::hear() {
   await_verdict();
   const std::string verdict = store_.get(kVerdict, left() + kMoment);
   std::size_t pieces = 0;
@@ -226,13 +226,13 @@ std::string RollCall::hear() {
 
 /// The store may end with this process. The answer to the second request comes after the store has answered
 /// the other ranks.
-void RollCall::give_verdict(const std::string& verdict) {
+void AddressExchange::give_verdict(const std::string& verdict) {
   store_.set(kVerdict, verdict);
   has_decided_ = true;
   store_.wait({kVerdict}, {});
 }
 
-bool RollCall::is_off() {
+bool AddressExchange::is_off() {
   if (!reason_.empty()) return true;
   if (Clock::now() < ask_at_) return false;
   ask_at_ = Clock::now() + kAskAgain;
@@ -240,7 +240,7 @@ bool RollCall::is_off() {
 }
 
 /// Whether a rank has called the group off, or does so within `patience`.
-bool RollCall::listen(std::chrono::nanoseconds patience) {
+bool AddressExchange::listen(std::chrono::nanoseconds patience) {
   if (store_is_lost_) return false;
   try {
     if (store_.wait({kCalledOff}, patience).empty()) reason_ = store_.get(kCalledOff, kMoment);
@@ -251,7 +251,7 @@ bool RollCall::listen(std::chrono::nanoseconds patience) {
   return !reason_.empty();
 }
 
-void RollCall::attempt(const std::function<void()>& meet) {
+void AddressExchange::attempt(const std::function<void()>& meet) {
   try {
     with_system_errors(meet);
   } catch (const std::exception& error) {
@@ -270,7 +270,7 @@ void RollCall::attempt(const std::function<void()>& meet) {
   }
 }
 
-void RollCall::call_off(std::string_view why) {
+void AddressExchange::call_off(std::string_view why) {
   if (store_is_lost_) return;
   const bool is_first = reason_.empty();
   const std::string text = is_first ? fmt::format("rank {} has given up: {}", rank_, why) : reason_;

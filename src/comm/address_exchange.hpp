@@ -1,4 +1,4 @@
-// RollCall: how the ranks of a new group learn of each other through a store, or why they do not meet.
+// AddressExchange: how the ranks of a new group learn of each other through a store, or why they do not meet.
 #pragma once
 
 #include <chrono>
@@ -18,9 +18,9 @@ inline constexpr std::chrono::seconds kFarewell{5};
 
 /// One rank's part. `store` must be of this group alone, and must outlive it. A RendezvousError names the
 /// rank, or the problem, that is in the way. Used by one thread.
-class RollCall {
+class AddressExchange {
  public:
-  RollCall(Store& store, int rank, int size, std::chrono::nanoseconds timeout);
+  AddressExchange(Store& store, int rank, int size, std::chrono::nanoseconds timeout);
 
   /// The group's name, the same on all ranks and different between groups.
   std::string job();
