@@ -260,7 +260,7 @@ void Engine::leave_shared_core() {
   const int core = sched_getcpu();
   board_->core.store(static_cast<std::uint32_t>(core + 1), std::memory_order_relaxed);
   for (int peer = 0; peer < rank_; ++peer) {
-    Neighbour* neighbour = link(peer).endpoint().neighbour();
+    LocalPeer* neighbour = link(peer).endpoint().neighbour();
     if (neighbour == nullptr ||
         neighbour->board().core.load(std::memory_order_relaxed) != static_cast<std::uint32_t>(core + 1)) {
       continue;

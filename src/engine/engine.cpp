@@ -40,7 +40,7 @@ Engine::Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, Engin
                                             static_cast<LinkListener&>(*this)));
     const Endpoint& endpoint = links_.back()->endpoint();
     has_descriptor_links_ = has_descriptor_links_ || !endpoint.is_memory();
-    if (Neighbour* neighbour = links_.back()->endpoint().neighbour()) board_ = &neighbour->own_board();
+    if (LocalPeer* neighbour = links_.back()->endpoint().neighbour()) board_ = &neighbour->own_segment();
     if (endpoint.fd() >= 0) {
       event_set_.add(endpoint.fd(), static_cast<std::uint32_t>(i)).throw_if_error();
     } else if (static_cast<int>(i) != rank_) {

@@ -103,8 +103,8 @@ class Engine final : private LinkListener,
   /// --- For communicators (lanes.cpp). ---
   /// Takes this rank's first free lane from `at_least` on, for the communicator with this number. A lane is
   /// free when the communicator that used it has left it on all its ranks. The lane is cleared when this
-  /// returns. kLanes or more: no lane is free.
-  std::uint32_t claim_lane(std::uint32_t at_least, std::uint32_t context);
+  /// returns. kCommSlots or more: no lane is free.
+  std::uint32_t claim_slot(std::uint32_t at_least, std::uint32_t context);
   /// Gives back a lane that was claimed in vain.
   void release_lane(std::uint32_t lane);
   /// The group for native calls of these links' ranks, in the lane that all of them have claimed. Null if
@@ -216,7 +216,7 @@ class Engine final : private LinkListener,
   RankMetrics metrics() const;
 
   // lanes.cpp
-  void put_back_lane(std::uint32_t lane);
+  void put_back_slot(std::uint32_t lane);
   void free_lanes();
 
   // driver.cpp: making progress.
@@ -310,8 +310,8 @@ class Engine final : private LinkListener,
     bool is_left = false;
   };
   std::vector<NativeGroup> groups_;
-  std::bitset<kLanes> taken_lanes_;
-  Board* board_ = nullptr;  // of this rank; null if no link leads to a neighbour
+  std::bitset<kCommSlots> taken_lanes_;
+  SharedSegment* board_ = nullptr;  // of this rank; null if no link leads to a neighbour
   std::uint32_t sleeps_ = 0;
   std::vector<std::size_t> speculative_reads_;  // links
   unsigned speculative_polls_ = 0;

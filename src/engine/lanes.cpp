@@ -8,19 +8,19 @@ namespace {
 
 constexpr std::size_t kLeftContexts = 256;
 
-/// The value of Lane::user for a communicator; 0 means none.
+/// The value of CommSlot::user for a communicator; 0 means none.
 std::uint64_t user_of(std::uint32_t context) {
   return std::uint64_t{context} + 1;
 }
 
 }  // namespace
 
-std::uint32_t Engine::claim_lane(std::uint32_t at_least, std::uint32_t context) {
+std::uint32_t Engine::claim_slot(std::uint32_t at_least, std::uint32_t context) {
   const auto lock = enter();
   free_lanes();
   std::uint32_t lane = at_least;
-  while (lane < kLanes && taken_lanes_[lane]) ++lane;
-  if (lane >= kLanes) return lane;
+  while (lane < kCommSlots && taken_lanes_[lane]) ++lane;
+  if (lane >= kCommSlots) return lane;
   taken_lanes_.set(lane);
   if (board_ == nullptr) return lane;
   board_->lanes[lane].clear();
@@ -30,26 +30,26 @@ std::uint32_t Engine::claim_lane(std::uint32_t at_least, std::uint32_t context) 
 
 void Engine::release_lane(std::uint32_t lane) {
   const auto lock = enter();
-  if (lane < kLanes) put_back_lane(lane);
+  if (lane < kCommSlots) put_back_slot(lane);
 }
 
-void Engine::put_back_lane(std::uint32_t lane) {
+void Engine::put_back_slot(std::uint32_t lane) {
   taken_lanes_.reset(lane);
   if (board_ != nullptr) board_->lanes[lane].user.store(0, std::memory_order_release);
 }
 
 native::Group* Engine::make_group(const std::vector<int>& ranks, std::uint32_t context, std::uint32_t lane) {
-  if (lane >= kLanes) return nullptr;
+  if (lane >= kCommSlots) return nullptr;
   const auto lock = enter();
-  std::vector<Neighbour*> neighbours;
+  std::vector<LocalPeer*> neighbours;
   int own = -1;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    Neighbour* neighbour = ranks[r] == rank_ ? nullptr : link(ranks[r]).endpoint().neighbour();
+    LocalPeer* neighbour = ranks[r] == rank_ ? nullptr : link(ranks[r]).endpoint().neighbour();
     if (ranks[r] == rank_) own = static_cast<int>(r);
     neighbours.push_back(neighbour);
   }
   if (ranks.size() < 2 || std::ranges::count(neighbours, nullptr) > 1) {
-    put_back_lane(lane);
+    put_back_slot(lane);
     return nullptr;
   }
   groups_.push_back({std::make_unique<native::Group>(own, std::move(neighbours), lane,
@@ -84,7 +84,7 @@ void Engine::free_lanes() {
     board_->lanes[native.lane].user.store(0, std::memory_order_release);
     const bool is_used = std::ranges::any_of(native.ranks, [&](int rank) {
       if (rank == rank_) return false;
-      const Lane& lane = link(rank).endpoint().neighbour()->board().lanes[native.lane];
+      const CommSlot& lane = link(rank).endpoint().neighbour()->board().lanes[native.lane];
       return lane.user.load(std::memory_order_acquire) == user_of(native.context);
     });
     if (is_used) return false;

@@ -1,6 +1,6 @@
-// Board: memory in which one rank publishes to the other ranks of its host. Only that rank writes there,
-// except for pieces of long private data: see `Neighbour::board()`. The comment on each atomic names the
-// access that its memory order pairs with. Models in tests/unit/memory_model check them.
+// SharedSegment: memory in which one rank publishes to the other ranks of its host. Only that rank writes
+// there, except for pieces of long private data: see `LocalPeer::board()`. The comment on each atomic names
+// the access that its memory order pairs with. Models in tests/unit/memory_model check them.
 #pragma once
 
 #include <algorithm>
@@ -17,22 +17,22 @@ namespace kolo {
 
 /// Each communicator uses a lane of its own. When all lanes are taken, a new communicator does without native
 /// algorithms.
-inline constexpr std::uint32_t kLanes = 64;
+inline constexpr std::uint32_t kCommSlots = 64;
 /// Calls that a rank may have announced and not finished (M below). Why a note may be reused: a rank
 /// announces call k only after it has finished call k - M, so after it has seen all ranks announce k - M. By
 /// then all ranks have finished call k - 2M, whose note call k reuses.
 inline constexpr std::uint32_t kCallsAhead = 16;
-inline constexpr std::uint32_t kNotes = 2 * kCallsAhead;
+inline constexpr std::uint32_t kDescriptors = 2 * kCallsAhead;
 /// Data up to this size always travels with its note.
 inline constexpr std::size_t kShortBytes = 1024;
 /// Private data up to this size also travels with its note.
-inline constexpr std::size_t kNoteBytes = 4096;
+inline constexpr std::size_t kDescriptorBytes = 4096;
 /// The longest piece in which longer data moves from private memory to private memory. There are two pieces:
 /// one is written while the other is read.
 inline constexpr std::size_t kStageBytes = 512 << 10;
 
 /// Announces a call to the other ranks: one cache line, whose `number` is stored last.
-struct alignas(64) Note {
+struct alignas(64) CallDescriptor {
   static constexpr std::size_t kInline = 32;
   /// Bit of `number`: other calls of this rank were in flight when it started this one, and no thread waited
   /// for it.
@@ -48,11 +48,11 @@ struct alignas(64) Note {
     std::byte content[kInline];  ///< data of at most `kInline` bytes
   };
 };
-static_assert(sizeof(Note) == 64);
+static_assert(sizeof(CallDescriptor) == 64);
 
 /// A call cut into shares: each rank that runs takes the next share. All ranks write here. Counts start at a
 /// base that depends on the place of the call, so the values that earlier calls left need no clearing.
-struct alignas(64) Shares {
+struct alignas(64) SliceCounters {
   static constexpr std::uint64_t kMost = 1 << 16;  ///< largest number of shares of a call
 
   std::atomic<std::uint64_t> taken;  ///< needs no order: a rank that takes a share has acquired all notes
@@ -87,14 +87,14 @@ struct alignas(64) Shares {
   }
 };
 
-struct Lane {
+struct CommSlot {
   /// Counters only grow. `Call::publish()` stores with release, `Group::has_come()` loads with acquire. A
   /// rank that sees a count sees all that the owner wrote before it. The owner has also ended all reads that
   /// come before the store.
   struct alignas(64) Counter {
     std::atomic<std::uint64_t> value;
   };
-  Note notes[kNotes];
+  CallDescriptor notes[kDescriptors];
   /// 1 + the number of the communicator that this rank uses the lane for; 0 for none. Stored with release
   /// when this rank no longer reads that communicator's lanes. Loaded with acquire before another rank reuses
   /// its own lane; a stale value only delays the reuse.
@@ -104,17 +104,17 @@ struct Lane {
   Counter done;     ///< long calls in which this rank has done its part
   Counter at_work;  ///< 1 + the place of the call of which this rank does a share; 0 for none. Relaxed: read
                     ///< only to find the rank to blame
-  Shares shares[kNotes];  ///< used in the lane of the communicator's first rank only
-  alignas(4096) std::byte data[kNotes][kNoteBytes];
+  SliceCounters shares[kDescriptors];  ///< used in the lane of the communicator's first rank only
+  alignas(4096) std::byte data[kDescriptors][kDescriptorBytes];
   alignas(4096) std::byte pieces[2][kStageBytes];
 
   /// Resets the lane to its state before the first use. Called by the rank that owns it, while no other rank
   /// uses it. Relaxed: the other ranks learn through the store that they may use it.
   void clear() {
-    for (Note& note : notes) note.number.store(0, std::memory_order_relaxed);
+    for (CallDescriptor& note : notes) note.number.store(0, std::memory_order_relaxed);
     for (Counter* counter : {&staged, &reduced, &done, &at_work})
       counter->value.store(0, std::memory_order_relaxed);
-    for (Shares& of_call : shares) {
+    for (SliceCounters& of_call : shares) {
       of_call.taken.store(0, std::memory_order_relaxed);
       of_call.finished.store(0, std::memory_order_relaxed);
     }
@@ -122,7 +122,7 @@ struct Lane {
 };
 
 /// All zero is an empty board.
-struct Board {
+struct SharedSegment {
   /// Odd while this rank sleeps and wants to be woken when something changes. Relaxed, beside two fences: one
   /// in `Engine::sleep()`, one in `Group::tell()`.
   alignas(64) std::atomic<std::uint32_t> asleep;
@@ -138,21 +138,21 @@ struct Board {
   /// No rank may write in this rank's memory any more, or trust what it reads there. Two fences order
   /// `closed` against the memory for the readers: one in `Group::close()`, one in `Call::is_given_up()`.
   alignas(64) std::atomic<std::uint32_t> closed;
-  alignas(4096) Lane lanes[kLanes];
+  alignas(4096) CommSlot lanes[kCommSlots];
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 /// A peer on the same host, as a native algorithm uses it. Used by the thread that drives the link to the
 /// peer.
-class Neighbour {
+class LocalPeer {
  public:
-  virtual ~Neighbour() = default;
+  virtual ~LocalPeer() = default;
 
   /// This rank's own board, the same for all of its neighbours.
-  virtual Board& own_board() = 0;
+  virtual SharedSegment& own_segment() = 0;
   /// The peer's board. This rank writes there only the lines that it has just read (see
   /// `kernels::own_lines()`) and, in an all_reduce, the sums in place of the data that was summed.
-  virtual Board& board() = 0;
+  virtual SharedSegment& board() = 0;
   /// Wakes a peer that sleeps on `Endpoint::fd()`.
   virtual void ring() = 0;
   /// The name by which the peer can map `data`, if `data` is in memory that kolo gave out; nullopt for any

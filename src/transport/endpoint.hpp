@@ -15,7 +15,7 @@
 
 namespace kolo {
 
-class Neighbour;
+class LocalPeer;
 
 /// Names memory of the sender to the receiver. Region 0: `offset` is a virtual address in the sender's
 /// process. Otherwise: an offset in that SharedMemory region. Travels between processes.
@@ -95,7 +95,7 @@ class Endpoint {
 
   /// Access to the memory that this rank and the peer share as ranks of one host, for native algorithms. Null
   /// if they share none. Lives as long as the endpoint.
-  virtual Neighbour* neighbour() { return nullptr; }
+  virtual LocalPeer* neighbour() { return nullptr; }
 
  private:
   static Status cannot_pull() { return Status(Code::system, "no memory can be pulled over this endpoint"); }

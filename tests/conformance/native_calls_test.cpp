@@ -77,7 +77,7 @@ TEST(Native, AReductionWithoutANameIsOneOfTheCallersAllTheSame) {
 TEST(Native, MoreCommunicatorsThanLanes) {
   expect_ranks({.size = 3, .transport = "shm"}, [](Communicator& c) {
     std::vector<Communicator> all;
-    for (std::uint32_t i = 0; i < kLanes + 6; ++i) all.push_back(c.split(0, -c.rank()));
+    for (std::uint32_t i = 0; i < kCommSlots + 6; ++i) all.push_back(c.split(0, -c.rank()));
     std::vector<std::vector<float>> data(all.size(), std::vector<float>(2000, 1.0f));
     std::vector<Work> works;
     std::uint32_t native = 0;
@@ -92,8 +92,8 @@ TEST(Native, MoreCommunicatorsThanLanes) {
     for (const auto& sums : data) {
       if (sums[0] != 3.0f || sums[1999] != 3.0f) throw std::runtime_error("wrong sum");
     }
-    if (native > kLanes - 1) throw std::runtime_error("more native communicators than lanes");
-    if (native < kLanes / 2) throw std::runtime_error("lanes are wasted");
+    if (native > kCommSlots - 1) throw std::runtime_error("more native communicators than lanes");
+    if (native < kCommSlots / 2) throw std::runtime_error("lanes are wasted");
   });
 }
 
@@ -104,7 +104,7 @@ TEST(Native, LanesOfCommunicatorsThatAreGoneAreUsedAgain) {
       std::mt19937 own(seed * 100 + unsigned(c.rank()));  // times at which this rank frees memory
       std::vector<Communicator> alive{c};
       std::vector<Communicator> to_drop;
-      for (unsigned round = 0; round < 5 * kLanes; ++round) {
+      for (unsigned round = 0; round < 5 * kCommSlots; ++round) {
         const std::size_t from = random() % alive.size();
         std::array<int, 4> colors;
         for (int& color : colors) color = static_cast<int>(random() % 4) - 1;

@@ -86,11 +86,12 @@ TEST(Native, EverySizeThatTravelsInAnotherWay) {
     expect_ranks({.size = size, .transport = "shm"}, [](Communicator& c) {
       std::vector<std::uint64_t> bytes = {0, 1, 3};
       for (const std::uint64_t limit :
-           {Note::kInline, kShortBytes, kNoteBytes, std::size_t{kNoteBytes * 2}}) {
+           {CallDescriptor::kInline, kShortBytes, kDescriptorBytes, std::size_t{kDescriptorBytes * 2}}) {
         bytes.insert(bytes.end(), {limit - 1, limit, limit + 1});
       }
       run_everywhere(c, DType::uint8, bytes, kPlacements);
-      run_everywhere(c, DType::float64, {1, 4, 5, kNoteBytes / 8, kNoteBytes / 8 + 1}, kPlacements);
+      run_everywhere(c, DType::float64, {1, 4, 5, kDescriptorBytes / 8, kDescriptorBytes / 8 + 1},
+                     kPlacements);
     });
   }
 }

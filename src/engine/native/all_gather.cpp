@@ -33,7 +33,7 @@ Task gather_shared(Call& call) {
     }
   }
   call.publish(call.lane->done, call.number);
-  co_await Wait{&Lane::done, call.number};  // all ranks have read this rank's input
+  co_await Wait{&CommSlot::done, call.number};  // all ranks have read this rank's input
 }
 
 Task gather_staged(Call& call) {

@@ -43,16 +43,17 @@ struct Call {
   std::byte* output = nullptr;
 
   // Set for a long call, once all ranks have announced it.
-  std::span<Lane* const> lanes;    ///< of every rank, this one included
-  std::span<Board* const> boards;  ///< of every rank, this one included
-  Board* board = nullptr;          ///< this rank's
-  Lane* lane = nullptr;            ///< this rank's
+  std::span<CommSlot* const> lanes;        ///< of every rank, this one included
+  std::span<SharedSegment* const> boards;  ///< of every rank, this one included
+  SharedSegment* board = nullptr;          ///< this rank's
+  CommSlot* lane = nullptr;                ///< this rank's
   /// Every rank's input and output in this address space; empty where they are private.
   std::vector<const std::byte*> inputs;
   std::vector<std::byte*> outputs;
-  std::uint64_t number = 0;       ///< number among the long calls of this lane, from 1
-  int turn = -1;                  ///< the rank that does this call for all ranks; -1: each does its slice
-  Shares* shares = nullptr;       ///< of which a running rank takes the next; null: each rank does its slice
+  std::uint64_t number = 0;  ///< number among the long calls of this lane, from 1
+  int turn = -1;             ///< the rank that does this call for all ranks; -1: each does its slice
+  SliceCounters* shares =
+      nullptr;                    ///< of which a running rank takes the next; null: each rank does its slice
   std::uint64_t place = 0;        ///< index among the calls of the lane
   std::uint64_t* done = nullptr;  ///< number of the last call with a turn that this rank is done with
   std::uint64_t* pieces = nullptr;  ///< staged so far in this lane, in all calls: the same on all ranks
@@ -74,7 +75,7 @@ struct Call {
     return 2 * kStageBytes / static_cast<std::uint64_t>(std::max(size, 4));
   }
   /// A rank that sees the count also sees everything that this rank wrote before.
-  void publish(Lane::Counter& counter, std::uint64_t value) {
+  void publish(CommSlot::Counter& counter, std::uint64_t value) {
     counter.value.store(value, std::memory_order_release);
     changed = true;
   }

@@ -27,7 +27,7 @@ constexpr std::uint64_t kSharesBytes = 1 << 20;
 /// The call's place in the lane and, as far as it fits, its number in the communicator. Ranks that have made
 /// the same calls agree on both.
 std::uint64_t note_number(std::uint64_t place, std::uint64_t call) {
-  return (call << 32 | ((place + 1) & 0xffffffff)) & ~Note::kBehindOthers;
+  return (call << 32 | ((place + 1) & 0xffffffff)) & ~CallDescriptor::kBehindOthers;
 }
 
 bool same_place(std::uint64_t one, std::uint64_t other) {
@@ -38,19 +38,19 @@ bool same_place(std::uint64_t one, std::uint64_t other) {
 /// lane.
 template <typename AnyLane>
 auto* content_of(AnyLane& lane, const Running& running, std::uint64_t bytes) {
-  const bool fits = bytes <= Note::kInline && running.shown <= kShortBytes;
-  return fits ? lane.notes[running.place % kNotes].content : lane.data[running.place % kNotes];
+  const bool fits = bytes <= CallDescriptor::kInline && running.shown <= kShortBytes;
+  return fits ? lane.notes[running.place % kDescriptors].content : lane.data[running.place % kDescriptors];
 }
 
 }  // namespace
 
-Group::Group(int rank, std::vector<Neighbour*> neighbours, std::uint32_t lane, GroupListener& listener)
+Group::Group(int rank, std::vector<LocalPeer*> neighbours, std::uint32_t lane, GroupListener& listener)
     : rank_(rank), neighbours_(std::move(neighbours)), listener_(listener), rung_(neighbours_.size(), 0) {
-  for (Neighbour* neighbour : neighbours_) {
-    if (neighbour != nullptr) board_ = &neighbour->own_board();
+  for (LocalPeer* neighbour : neighbours_) {
+    if (neighbour != nullptr) board_ = &neighbour->own_segment();
   }
   lane_ = &board_->lanes[lane];
-  for (Neighbour* neighbour : neighbours_) {
+  for (LocalPeer* neighbour : neighbours_) {
     boards_.push_back(neighbour == nullptr ? board_ : &neighbour->board());
     lanes_.push_back(&boards_.back()->lanes[lane]);
   }
@@ -68,7 +68,7 @@ bool Group::finish_early() {
   if (early.shown > kShortBytes) {
     is_over = step(early, nullptr, moved);
     stop_writing();
-  } else if (look_for_notes(early) == Noted::by_all) {
+  } else if (poll_descriptors(early) == Noted::by_all) {
     finish_by_notes(early);
     is_over = true;
   }
@@ -110,7 +110,7 @@ void Group::announce(const OperationSpec& spec, bool behind_others) {
   call.output = static_cast<std::byte*>(spec.output);
   call.fold =
       is_reducing(spec.collective) ? kernels::fold_function(spec.dtype, spec.reduction.op()) : nullptr;
-  Note& note = lane_->notes[running.place % kNotes];
+  CallDescriptor& note = lane_->notes[running.place % kDescriptors];
   note.signature = spec.signature;
   running.signature = spec.signature;  // a copy to compare with: other cores have the note's line
   const std::uint64_t bytes = call.shape->shown_bytes(rank_);
@@ -119,7 +119,7 @@ void Group::announce(const OperationSpec& spec, bool behind_others) {
     // All neighbours use one name. Memory that cannot be shared with one of them counts as private.
     const auto name = [&](const void* data, std::uint64_t length) {
       std::optional<RemoteRange> range;
-      for (Neighbour* neighbour : neighbours_) {
+      for (LocalPeer* neighbour : neighbours_) {
         if (neighbour == nullptr) continue;
         range = neighbour->share(data, length);
         if (!range) return RemoteRange{};
@@ -132,7 +132,7 @@ void Group::announce(const OperationSpec& spec, bool behind_others) {
     is_shared = note.memory[0].region != 0 && note.memory[1].region != 0;
     if (!is_shared) note.memory[0] = note.memory[1] = {};
   }
-  if (bytes > 0 && bytes <= kNoteBytes && !is_shared) {
+  if (bytes > 0 && bytes <= kDescriptorBytes && !is_shared) {
     std::byte* content = content_of(*lane_, running, bytes);
     if (bytes > kShortBytes && size() > 2) {
       kernels::copy_for_others(content, call.input, bytes);
@@ -140,7 +140,8 @@ void Group::announce(const OperationSpec& spec, bool behind_others) {
       std::memcpy(content, call.input, bytes);
     }
   }
-  note.number.store(running.number | (behind_others ? Note::kBehindOthers : 0), std::memory_order_release);
+  note.number.store(running.number | (behind_others ? CallDescriptor::kBehindOthers : 0),
+                    std::memory_order_release);
   changed_ = true;
 }
 
@@ -173,8 +174,8 @@ bool Group::advance() {
   return moved;
 }
 
-/// See Board::writing. Relaxed: this rank alone stores there, under the engine's lock. The same is true in
-/// publish_done().
+/// See SharedSegment::writing. Relaxed: this rank alone stores there, under the engine's lock. The same is
+/// true in publish_done().
 void Group::stop_writing() {
   if (board_->writing.load(std::memory_order_relaxed) != 0)
     board_->writing.store(0, std::memory_order_release);
@@ -194,12 +195,13 @@ bool Group::step(Running& running, Operation* operation, bool& moved) {
   if (running.state == Running::State::finished) return true;
   if (running.state == Running::State::announced) {
     const int noted = running.noted;
-    if (const Noted found = look_for_notes(running); found != Noted::by_all) {
+    if (const Noted found = poll_descriptors(running); found != Noted::by_all) {
       moved = moved || running.noted > noted;
       if (found == Noted::not_yet || operation == nullptr) return false;
       failed_ = true;
-      const Lane& theirs = *lanes_[static_cast<std::size_t>(running.noted)];
-      listener_.on_native_mismatch(*operation, running.noted, theirs.notes[running.place % kNotes].signature);
+      const CommSlot& theirs = *lanes_[static_cast<std::size_t>(running.noted)];
+      listener_.on_native_mismatch(*operation, running.noted,
+                                   theirs.notes[running.place % kDescriptors].signature);
       return false;
     }
     moved = true;
@@ -223,7 +225,7 @@ bool Group::step(Running& running, Operation* operation, bool& moved) {
     if (done) break;
     const bool was_pause = running.task.wait().is_pause();
     running.task.resume();
-    if (running.shown > kNoteBytes) {
+    if (running.shown > kDescriptorBytes) {
       now_ = {};
       stop_writing();
     }
@@ -248,10 +250,11 @@ bool Group::step(Running& running, Operation* operation, bool& moved) {
 /// made it. All ranks get the same result, because all see the same notes.
 int Group::turn(const Running& running) const {
   if (running.shown > kTurnBytes) return -1;
-  for (const Lane* lane : lanes_) {
-    // Relaxed: look_for_notes() has acquired it.
-    const std::uint64_t number = lane->notes[running.place % kNotes].number.load(std::memory_order_relaxed);
-    if ((number & Note::kBehindOthers) == 0) return -1;
+  for (const CommSlot* lane : lanes_) {
+    // Relaxed: poll_descriptors() has acquired it.
+    const std::uint64_t number =
+        lane->notes[running.place % kDescriptors].number.load(std::memory_order_relaxed);
+    if ((number & CallDescriptor::kBehindOthers) == 0) return -1;
   }
   const auto ranks = static_cast<std::uint64_t>(size());
   const std::uint64_t in_a_row = std::max<std::uint64_t>(kCallsAhead / ranks, 1);
@@ -260,16 +263,16 @@ int Group::turn(const Running& running) const {
 
 /// The shares of the call, if ranks wait for cores: a running rank takes the next one. Else null. The same on
 /// all ranks.
-Shares* Group::shares(const Running& running) {
+SliceCounters* Group::shares(const Running& running) {
   const Call& call = running.call;
   if (call.shape->collective != Collective::all_reduce || running.shown > kSharesBytes) return nullptr;
   if (!is_crowded_) {
-    is_crowded_ = std::ranges::any_of(boards_, [](const Board* board) {
+    is_crowded_ = std::ranges::any_of(boards_, [](const SharedSegment* board) {
       return board->oversubscribed.load(std::memory_order_relaxed) != 0;
     });
   }
   if (!*is_crowded_ || call.turn >= 0 || !is_named(running)) return nullptr;
-  return &lanes_.front()->shares[running.place % kNotes];
+  return &lanes_.front()->shares[running.place % kDescriptors];
 }
 
 void Group::begin_algorithm(Running& running) {
@@ -289,13 +292,14 @@ void Group::begin_algorithm(Running& running) {
 }
 
 /// Stops at `running.noted`, the first rank that has not announced the call, or has announced another one.
-Group::Noted Group::look_for_notes(Running& running) const {
+Group::Noted Group::poll_descriptors(Running& running) const {
   for (; running.noted < size(); ++running.noted) {
     if (running.noted == rank_) continue;
-    const Note& note = lanes_[static_cast<std::size_t>(running.noted)]->notes[running.place % kNotes];
+    const CallDescriptor& note =
+        lanes_[static_cast<std::size_t>(running.noted)]->notes[running.place % kDescriptors];
     const std::uint64_t number = note.number.load(std::memory_order_acquire);
     if (!same_place(number, running.number)) return Noted::not_yet;
-    if ((number & ~Note::kBehindOthers) != running.number || !(note.signature == running.signature))
+    if ((number & ~CallDescriptor::kBehindOthers) != running.number || !(note.signature == running.signature))
       return Noted::otherwise;
   }
   return Noted::by_all;
@@ -311,9 +315,9 @@ void Group::fail(Operation* operation, int rank, const std::string& why) {
 /// the same notes.
 bool Group::comes_with_notes(const Running& running) const {
   if (running.shown <= kShortBytes) return true;
-  if (running.shown > kNoteBytes) return false;
+  if (running.shown > kDescriptorBytes) return false;
   for (int r = 0; r < size(); ++r) {
-    const Note& note = lanes_[static_cast<std::size_t>(r)]->notes[running.place % kNotes];
+    const CallDescriptor& note = lanes_[static_cast<std::size_t>(r)]->notes[running.place % kDescriptors];
     if (running.call.shape->shown_bytes(r) > 0 && note.memory[0].region != 0) return false;
   }
   return true;
@@ -324,7 +328,7 @@ bool Group::has_come(const Wait& wait) const {
   if (wait.counter == nullptr) return true;
   for (int r = 0; r < size(); ++r) {
     if (r == rank_) continue;
-    const Lane& lane = *lanes_[static_cast<std::size_t>(r)];
+    const CommSlot& lane = *lanes_[static_cast<std::size_t>(r)];
     if ((lane.*wait.counter).value.load(std::memory_order_acquire) < wait.target) return false;
   }
   return true;
@@ -342,9 +346,9 @@ void Group::finish_by_notes(const Running& running) const {
   finish_short(running.call, shown);
   if (size() > 2) return;
   const int peer = 1 - rank_;
-  Lane& lane = *lanes_[static_cast<std::size_t>(peer)];
+  CommSlot& lane = *lanes_[static_cast<std::size_t>(peer)];
   const std::uint64_t bytes = running.call.shape->shown_bytes(peer);
-  if (bytes > Note::kInline) kernels::own_lines(lane.data[running.place % kNotes], bytes);
+  if (bytes > CallDescriptor::kInline) kernels::own_lines(lane.data[running.place % kDescriptors], bytes);
 }
 
 /// No wake-up is lost. The publisher stores its value, then loads `asleep`; the event_set stores `asleep`,
@@ -372,7 +376,7 @@ Awaited Group::awaited() const {
     return lacks(seen) ? Awaited{&number, seen} : Awaited{};
   };
   if (head.state == Running::State::announced && head.noted < size()) {
-    return found(lanes_[static_cast<std::size_t>(head.noted)]->notes[head.place % kNotes].number,
+    return found(lanes_[static_cast<std::size_t>(head.noted)]->notes[head.place % kDescriptors].number,
                  [&](std::uint64_t number) { return !same_place(number, head.number); });
   }
   if (head.state != Running::State::begun) return {};
@@ -394,9 +398,9 @@ std::vector<int> Group::waiting_for() const {
   const Running& head = running(finished_);
   for (int r = 0; r < size(); ++r) {
     if (r == rank_) continue;
-    const Lane& lane = *lanes_[static_cast<std::size_t>(r)];
+    const CommSlot& lane = *lanes_[static_cast<std::size_t>(r)];
     bool has_come =
-        same_place(lane.notes[head.place % kNotes].number.load(std::memory_order_acquire), head.number);
+        same_place(lane.notes[head.place % kDescriptors].number.load(std::memory_order_acquire), head.number);
     if (head.state == Running::State::begun && !head.task.wait().is_pause()) {
       const Wait& wait = head.task.wait();
       has_come = wait.common != nullptr

@@ -27,10 +27,10 @@ struct Running {
 
   State state = State::announced;
   std::uint64_t place = 0;   ///< index among the calls of the lane
-  std::uint64_t number = 0;  ///< as in its Note, but for Note::kBehindOthers
+  std::uint64_t number = 0;  ///< as in its CallDescriptor, but for CallDescriptor::kBehindOthers
   std::uint64_t shown = 0;   ///< bytes of the rank that contributes most
   std::uint64_t losses = 0;  ///< shared_memory_losses() at that time
-  Signature signature;       ///< as in its Note
+  Signature signature;       ///< as in its CallDescriptor
   int noted = 0;             ///< number of ranks, from 0 on, that have announced it
   Call call;
   Task task;
@@ -39,7 +39,7 @@ struct Running {
   bool is_settled() const {
     if (state != State::begun) return state == State::finished;
     const Wait& wait = task.wait();
-    return wait.common != nullptr || (wait.counter == &Lane::done && wait.target == call.number);
+    return wait.common != nullptr || (wait.counter == &CommSlot::done && wait.target == call.number);
   }
 };
 
@@ -70,7 +70,7 @@ class GroupListener {
 class Group {
  public:
   /// `neighbours[r]` leads to rank r of the communicator; null for `rank` itself. They outlive the Group.
-  Group(int rank, std::vector<Neighbour*> neighbours, std::uint32_t lane, GroupListener& listener);
+  Group(int rank, std::vector<LocalPeer*> neighbours, std::uint32_t lane, GroupListener& listener);
 
   bool is_busy() const { return !calls_.empty(); }
   /// Whether the operation is the first call: the other calls wait behind it.
@@ -125,7 +125,7 @@ class Group {
   /// A call that was begun and has not finished.
   struct Begun {
     Operation* operation;
-    bool behind_others;  ///< see Note::kBehindOthers
+    bool behind_others;  ///< see CallDescriptor::kBehindOthers
   };
   static constexpr std::uint64_t kTogether = kCallsAhead / 2;
 
@@ -135,10 +135,10 @@ class Group {
   void announce(const OperationSpec& spec, bool behind_others);
   void announce_more();
   enum class Noted { not_yet, by_all, otherwise };
-  Noted look_for_notes(Running& running) const;
+  Noted poll_descriptors(Running& running) const;
   bool step(Running& running, Operation* operation, bool& moved);
   int turn(const Running& running) const;
-  Shares* shares(const Running& running);
+  SliceCounters* shares(const Running& running);
   bool is_named(const Running& running) const;
   bool is_shared_out(const Running& running) const;
   void stop_writing();
@@ -154,12 +154,12 @@ class Group {
   void release(const std::vector<bool>& lost);
 
   const int rank_;
-  std::vector<Neighbour*> neighbours_;
+  std::vector<LocalPeer*> neighbours_;
   GroupListener& listener_;
-  Board* board_;
-  Lane* lane_;
-  std::vector<Board*> boards_;  ///< of every rank
-  std::vector<Lane*> lanes_;
+  SharedSegment* board_;
+  CommSlot* lane_;
+  std::vector<SharedSegment*> boards_;  ///< of every rank
+  std::vector<CommSlot*> lanes_;
   std::vector<std::uint32_t> rung_;  ///< by rank: the value of `asleep` for which it was last rung
 
   std::deque<Begun> calls_;  ///< in order

@@ -8,7 +8,7 @@ namespace kolo::native {
 /// Whether all memory that matters to a long call is shared.
 bool Group::is_named(const Running& running) const {
   for (int r = 0; r < size(); ++r) {
-    const Note& note = lanes_[static_cast<std::size_t>(r)]->notes[running.place % kNotes];
+    const CallDescriptor& note = lanes_[static_cast<std::size_t>(r)]->notes[running.place % kDescriptors];
     if (note.memory[0].region == 0 && running.call.shape->shown_bytes(r) > 0) return false;
   }
   return true;
@@ -16,7 +16,7 @@ bool Group::is_named(const Running& running) const {
 
 /// Whether all shares of a call are done, by any ranks.
 bool Group::is_shared_out(const Running& running) const {
-  const Shares* shares = running.call.shares;
+  const SliceCounters* shares = running.call.shares;
   return shares != nullptr && shares->is_finished(running.place, static_cast<std::uint64_t>(size()));
 }
 
@@ -27,8 +27,8 @@ bool Group::reach_memory(Running& running, Operation* operation) {
   Call& call = running.call;
   const Shape& shape = *call.shape;
   const bool written = shape.collective == Collective::all_reduce;
-  const auto note_of = [&](int r) -> const Note& {
-    return lanes_[static_cast<std::size_t>(r)]->notes[running.place % kNotes];
+  const auto note_of = [&](int r) -> const CallDescriptor& {
+    return lanes_[static_cast<std::size_t>(r)]->notes[running.place % kDescriptors];
   };
   const auto go_without = [&] {
     call.inputs.clear();
@@ -38,7 +38,7 @@ bool Group::reach_memory(Running& running, Operation* operation) {
   if (!is_named(running) || is_shared_out(running)) return go_without();
   bool is_reached = true;
   const auto reach = [&](int r, const RemoteRange& range, std::uint64_t bytes) {
-    Neighbour& neighbour = *neighbours_[static_cast<std::size_t>(r)];
+    LocalPeer& neighbour = *neighbours_[static_cast<std::size_t>(r)];
     std::byte* data = neighbour.reach(range, bytes);
     if (data != nullptr) return data;
     is_reached = false;
@@ -54,7 +54,7 @@ bool Group::reach_memory(Running& running, Operation* operation) {
   call.outputs.resize(written ? static_cast<std::size_t>(size()) : 0);
   for (int r = 0; r < size() && is_reached; ++r) {
     const auto at = static_cast<std::size_t>(r);
-    const Note& note = note_of(r);
+    const CallDescriptor& note = note_of(r);
     if (r == rank_) {
       call.inputs[at] = call.input;
       if (written) call.outputs[at] = call.output;

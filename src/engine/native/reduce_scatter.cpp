@@ -21,7 +21,7 @@ Task scatter_shared(Call& call) {
     if (at + step < count) co_await Wait{};
   }
   call.publish(call.lane->done, call.number);
-  co_await Wait{&Lane::done, call.number};  // all ranks have read this rank's input
+  co_await Wait{&CommSlot::done, call.number};  // all ranks have read this rank's input
 }
 
 /// Reduces `count` elements of this rank's part, from its element `begin` on. They begin `stage` bytes into

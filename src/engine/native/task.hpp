@@ -14,7 +14,7 @@ namespace kolo::native {
 /// What a task waits for: every rank's `counter` has reached `target`, or `common` has, which all ranks count
 /// up together. If both are null: the driver has polled everything else.
 struct Wait {
-  Lane::Counter Lane::*counter = nullptr;
+  CommSlot::Counter CommSlot::*counter = nullptr;
   std::uint64_t target = 0;
   const std::atomic<std::uint64_t>* common = nullptr;
 

@@ -71,7 +71,7 @@ ShmEndpoint::ShmEndpoint(Pairing pairing)
     : socket_(std::move(pairing.socket)),
       pid_(pairing.pid),
       reads_private_(pairing.reads_private),
-      own_board_(std::move(pairing.own_board)),
+      own_board_(std::move(pairing.own_segment)),
       board_(std::move(pairing.board)),
       memory_(std::move(pairing.memory)),
       out_(memory_.control(pairing.acceptor ? 0 : 1), memory_.data(pairing.acceptor ? 0 : 1), kRingBytes),

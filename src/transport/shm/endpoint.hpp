@@ -37,7 +37,7 @@ class ForeignRegions {
 
 /// can_pull() is always true: memory from SharedMemory can be pulled over every shm endpoint. Whether private
 /// memory can be pulled was probed when connecting; if not, expose() of it returns nullopt.
-class ShmEndpoint final : public Endpoint, private Neighbour {
+class ShmEndpoint final : public Endpoint, private LocalPeer {
  public:
   explicit ShmEndpoint(Pairing pairing);
   ~ShmEndpoint() override;
@@ -57,11 +57,11 @@ class ShmEndpoint final : public Endpoint, private Neighbour {
   Status fetch(const RemoteRange& range, std::span<std::byte> into) override;
   void revoke() override { out_.revoke(); }
   bool revoked() const override { return in_.writer_revoked(); }
-  Neighbour* neighbour() override { return this; }
+  LocalPeer* neighbour() override { return this; }
 
  private:
-  Board& own_board() override { return *own_board_->memory.get(); }
-  Board& board() override { return *board_.get(); }
+  SharedSegment& own_segment() override { return *own_board_->memory.get(); }
+  SharedSegment& board() override { return *board_.get(); }
   void ring() override { ring_peer(); }
   std::optional<RemoteRange> share(const void* data, std::size_t bytes) override;
   std::byte* reach(const RemoteRange& range, std::size_t bytes) override;
@@ -77,8 +77,8 @@ class ShmEndpoint final : public Endpoint, private Neighbour {
   NoticeSocket socket_;
   pid_t pid_;
   bool reads_private_;
-  std::shared_ptr<OwnBoard> own_board_;
-  BoardMemory board_;
+  std::shared_ptr<OwnSegment> own_board_;
+  SegmentMemory board_;
   RingMemory memory_;
   RingWriter out_;
   RingReader in_;

@@ -87,15 +87,16 @@ class Settling {
   }
 
   Status send_board(Pairing& to) {
-    return send(to, {.kind = NoticeKind::board, .number = {sizeof(Board), 0}}, to.own_board->fd.get());
+    return send(to, {.kind = NoticeKind::board, .number = {sizeof(SharedSegment), 0}},
+                to.own_segment->fd.get());
   }
 
   Status take_board(Pairing& from) {
     const auto board = expect(from, NoticeKind::board);
     if (!board.ok()) return board.status();
-    const auto data = map_memfd(board.value().descriptor.get(), sizeof(Board), true);
+    const auto data = map_memfd(board.value().descriptor.get(), sizeof(SharedSegment), true);
     if (!data.ok()) return data.status();
-    from.board = BoardMemory(data.value());
+    from.board = SegmentMemory(data.value());
     return Status();
   }
 
@@ -130,16 +131,16 @@ RingMemory::~RingMemory() {
   if (data_) ::munmap(data_, kBytes);
 }
 
-BoardMemory::~BoardMemory() {
-  if (data_) ::munmap(data_, sizeof(Board));
+SegmentMemory::~SegmentMemory() {
+  if (data_) ::munmap(data_, sizeof(SharedSegment));
 }
 
-Result<std::shared_ptr<OwnBoard>> OwnBoard::make() {
-  auto fd = make_memfd("kolo-board", sizeof(Board));
+Result<std::shared_ptr<OwnSegment>> OwnSegment::make() {
+  auto fd = make_memfd("kolo-board", sizeof(SharedSegment));
   if (!fd.ok()) return fd.status();
-  const auto data = map_memfd(fd->get(), sizeof(Board), true);
+  const auto data = map_memfd(fd->get(), sizeof(SharedSegment), true);
   if (!data.ok()) return data.status();
-  return std::make_shared<OwnBoard>(OwnBoard{std::move(*fd), BoardMemory(data.value())});
+  return std::make_shared<OwnSegment>(OwnSegment{std::move(*fd), SegmentMemory(data.value())});
 }
 
 pid_t peer_process(int socket) {

@@ -50,39 +50,39 @@ class RingMemory {
 };
 static_assert(2 * sizeof(RingControl) <= RingMemory::kControlBytes);
 
-/// A mapped Board.
-class BoardMemory {
+/// A mapped SharedSegment.
+class SegmentMemory {
  public:
-  BoardMemory() = default;
+  SegmentMemory() = default;
   /// Takes over what map_memfd() returned.
-  explicit BoardMemory(std::byte* data) : data_(data) {}
-  BoardMemory(BoardMemory&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
-  BoardMemory& operator=(BoardMemory&& other) noexcept {
+  explicit SegmentMemory(std::byte* data) : data_(data) {}
+  SegmentMemory(SegmentMemory&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
+  SegmentMemory& operator=(SegmentMemory&& other) noexcept {
     std::swap(data_, other.data_);
     return *this;
   }
-  ~BoardMemory();
+  ~SegmentMemory();
 
-  Board* get() const { return std::launder(reinterpret_cast<Board*>(data_)); }
+  SharedSegment* get() const { return std::launder(reinterpret_cast<SharedSegment*>(data_)); }
 
  private:
   std::byte* data_ = nullptr;
 };
 
 /// The board of this rank, with the descriptor for its peers.
-struct OwnBoard {
+struct OwnSegment {
   UniqueFd fd;
-  BoardMemory memory;
+  SegmentMemory memory;
 
-  static Result<std::shared_ptr<OwnBoard>> make();
+  static Result<std::shared_ptr<OwnSegment>> make();
 };
 
 struct Pairing {
   NoticeSocket socket;
   bool acceptor = false;
   pid_t pid = -1;  ///< of the peer, from the kernel; 0 if it has no pid in this namespace
-  std::shared_ptr<OwnBoard> own_board;
-  BoardMemory board;  ///< of the peer
+  std::shared_ptr<OwnSegment> own_segment;
+  SegmentMemory board;  ///< of the peer
   RingMemory memory;
   bool reads_private = false;  ///< both sides can read each other's memory with process_vm_readv
 };

@@ -72,7 +72,7 @@ Result<std::vector<std::unique_ptr<Endpoint>>> ShmTransport::connect(int rank,
   auto sockets =
       connect_all(*this, {job_, key_, rank, Encryption::none, kWireVersion}, peers, deadline, is_gone);
   if (!sockets.ok()) return sockets.status();
-  auto board = OwnBoard::make();
+  auto board = OwnSegment::make();
   if (!board.ok()) return board.status().prefixed("shm");
   std::vector<Pairing> pairings;
   for (std::size_t i = 0; i < peers.size(); ++i) {

@@ -9,8 +9,8 @@
 namespace kolo {
 namespace {
 
-TEST(Shares, EachIsTakenOnceAndFinishedWithTheLast) {
-  Shares shares{};
+TEST(SliceCounters, EachIsTakenOnceAndFinishedWithTheLast) {
+  SliceCounters shares{};
   std::uint64_t place = 0;
   for (const std::uint64_t count : {1u, 2u, 7u}) {
     for (std::uint64_t i = 0; i < count; ++i) EXPECT_EQ(shares.take(place, count), i);
@@ -24,8 +24,8 @@ TEST(Shares, EachIsTakenOnceAndFinishedWithTheLast) {
   }
 }
 
-TEST(Shares, ThoseOfAnEarlierCallAreGone) {
-  Shares shares{};
+TEST(SliceCounters, ThoseOfAnEarlierCallAreGone) {
+  SliceCounters shares{};
   EXPECT_EQ(shares.take(8, 3), 0u);
   EXPECT_EQ(shares.take(7, 3), std::nullopt);
   EXPECT_EQ(shares.take(8, 3), 1u);
@@ -33,9 +33,9 @@ TEST(Shares, ThoseOfAnEarlierCallAreGone) {
   EXPECT_TRUE(shares.is_finished(7, 3));
 }
 
-TEST(Shares, AmongThreads) {
+TEST(SliceCounters, AmongThreads) {
   constexpr std::uint64_t kPlaces = 2000, kShares = 5;
-  Shares shares{};
+  SliceCounters shares{};
   std::vector<std::array<int, kShares>> done(kPlaces);
   std::vector<int> last(kPlaces, 0);
   const auto work = [&] {
