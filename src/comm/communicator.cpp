@@ -96,7 +96,7 @@ Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int si
   Communicator made(state);
   try {
     if (size > 1) state->explore(made, wireup, options.measure_costs);
-    state->share_memory(state->engine->claim_lane(0, state->context));
+    state->share_memory(state->engine->claim_slot(0, state->context));
   } catch (const std::bad_alloc&) {
     state->engine->end_without_memory().throw_if_error();
     throw;
@@ -282,12 +282,12 @@ Communicator::State::Place Communicator::State::agree_on_place(Communicator& sel
   while (true) {
     const auto candidate = static_cast<std::uint32_t>(candidates());
     const bool mine = engine->claim_context(candidate);
-    const std::uint32_t lane = engine->claim_lane(next_lane, candidate);
+    const std::uint32_t lane = engine->claim_slot(next_lane, candidate);
     std::uint32_t most[3] = {mine ? 0u : 1u, lane, ~lane};
     self.all_reduce(Buffer(most, 3, DType::uint32), ReduceOp::max);
     const auto [taken, highest, inverse_of_lowest] = most;
     const bool is_one_lane = highest == ~inverse_of_lowest && highest < kLanes;
-    if (!is_one_lane || taken != 0) engine->release_lane(lane);
+    if (!is_one_lane || taken != 0) engine->release_slot(lane);
     if (taken == 0 && (is_one_lane || highest >= kLanes)) return {candidate, highest};
     next_lane = highest;
     if (mine) engine->release_context(candidate);
@@ -365,7 +365,7 @@ Communicator Communicator::divide(int color, int key, const std::vector<int>* li
   // Groups of different colors share the numbers: they have no rank in common.
   const State::Place place = parent.agree_on_place(*this);
   if (color < 0) {
-    parent.engine->release_lane(place.lane);
+    parent.engine->release_slot(place.lane);
     parent.engine->release_context(place.context);
     return {};
   }

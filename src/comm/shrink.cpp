@@ -231,7 +231,7 @@ std::shared_ptr<Communicator::State> Communicator::State::shrink() {
       made->origin = first.shared_from_this();
       made->origin_ranks = members;
       made->chooser = std::make_unique<Chooser>(part_of(first.chooser->topology(), members));
-      made->share_memory(made->engine->claim_lane(0, made->context));
+      made->share_memory(made->engine->claim_slot(0, made->context));
       log().info("rank {}: went on as rank {} of {} (ranks {})", first.rank, place, size,
                  fmt::join(members, ", "));
       return made;

@@ -256,13 +256,13 @@ void Engine::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadli
 /// Two ranks that wait for each other run so little that the scheduler may leave them on one core while
 /// another core idles. The higher rank of the two moves.
 void Engine::leave_shared_core() {
-  if (board_ == nullptr) return;
+  if (segment_ == nullptr) return;
   const int core = sched_getcpu();
-  board_->core.store(static_cast<std::uint32_t>(core + 1), std::memory_order_relaxed);
+  segment_->core.store(static_cast<std::uint32_t>(core + 1), std::memory_order_relaxed);
   for (int peer = 0; peer < rank_; ++peer) {
     LocalPeer* neighbour = link(peer).endpoint().neighbour();
     if (neighbour == nullptr ||
-        neighbour->board().core.load(std::memory_order_relaxed) != static_cast<std::uint32_t>(core + 1)) {
+        neighbour->segment().core.load(std::memory_order_relaxed) != static_cast<std::uint32_t>(core + 1)) {
       continue;
     }
     const auto now = Clock::now();
@@ -346,10 +346,10 @@ bool Engine::wake(std::size_t index) {
 bool Engine::sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline) {
   std::size_t armed = 0;
   bool something_to_do = false;
-  if (board_ != nullptr) {
+  if (segment_ != nullptr) {
     // `asleep` is odd while this rank sleeps, and another number for each sleep: a publisher rings once for
     // each sleep. After the fence, which pairs with that of Group::tell(), the groups poll once more.
-    board_->asleep.store(sleeps_ += 1, std::memory_order_relaxed);
+    segment_->asleep.store(sleeps_ += 1, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_seq_cst);
     for (const NativeGroup& native : groups_) {
       if (native.group->is_busy()) something_to_do = native.group->advance() || something_to_do;
@@ -379,7 +379,7 @@ bool Engine::sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline)
     for (const std::uint32_t i : woken) wake(i);
     something_to_do = !woken.empty() || woken_;
   }
-  if (board_ != nullptr) board_->asleep.store(sleeps_ += 1, std::memory_order_relaxed);
+  if (segment_ != nullptr) segment_->asleep.store(sleeps_ += 1, std::memory_order_relaxed);
   for (std::size_t i = 0; i < armed; ++i) {
     if (!lost_[i] && links_[i]->endpoint().is_memory()) links_[i]->endpoint().disarm();
   }

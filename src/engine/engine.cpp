@@ -40,7 +40,7 @@ Engine::Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, Engin
                                             static_cast<LinkListener&>(*this)));
     const Endpoint& endpoint = links_.back()->endpoint();
     has_descriptor_links_ = has_descriptor_links_ || !endpoint.is_memory();
-    if (LocalPeer* neighbour = links_.back()->endpoint().neighbour()) board_ = &neighbour->own_segment();
+    if (LocalPeer* neighbour = links_.back()->endpoint().neighbour()) segment_ = &neighbour->own_segment();
     if (endpoint.fd() >= 0) {
       event_set_.add(endpoint.fd(), static_cast<std::uint32_t>(i)).throw_if_error();
     } else if (static_cast<int>(i) != rank_) {
@@ -50,8 +50,8 @@ Engine::Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, Engin
   if (on_demand_.dialer != nullptr) {
     event_set_.add(on_demand_.dialer->fd(), static_cast<std::uint32_t>(links_.size())).throw_if_error();
   }
-  if (board_ != nullptr && options_.oversubscribed)
-    board_->oversubscribed.store(1, std::memory_order_relaxed);
+  if (segment_ != nullptr && options_.oversubscribed)
+    segment_->oversubscribed.store(1, std::memory_order_relaxed);
   begin_watching();
   try {
     thread_ = ServiceThread([this] { progress_thread(); });

@@ -100,16 +100,16 @@ class Engine final : private LinkListener,
   bool notify(Operation& operation, Completion& completion);
   void forget(Operation& operation, const Completion& completion);
 
-  /// --- For communicators (lanes.cpp). ---
-  /// Takes this rank's first free lane from `at_least` on, for the communicator with this number. A lane is
-  /// free when the communicator that used it has left it on all its ranks. The lane is cleared when this
-  /// returns. kCommSlots or more: no lane is free.
+  /// --- For communicators (comm_slots.cpp). ---
+  /// Takes this rank's first free slot from `at_least` on, for the communicator with this number. A slot is
+  /// free when the communicator that used it has left it on all its ranks. The slot is cleared when this
+  /// returns. kCommSlots or more: no slot is free.
   std::uint32_t claim_slot(std::uint32_t at_least, std::uint32_t context);
-  /// Gives back a lane that was claimed in vain.
-  void release_lane(std::uint32_t lane);
-  /// The group for native calls of these links' ranks, in the lane that all of them have claimed. Null if
-  /// they share no memory, or if `lane` is beyond the last one. Lives until leave().
-  native::Group* make_group(const std::vector<int>& ranks, std::uint32_t context, std::uint32_t lane);
+  /// Gives back a slot that was claimed in vain.
+  void release_slot(std::uint32_t slot);
+  /// The group for native calls of these links' ranks, in the slot that all of them have claimed. Null if
+  /// they share no memory, or if `slot` is beyond the last one. Lives until leave().
+  native::Group* make_group(const std::vector<int>& ranks, std::uint32_t context, std::uint32_t slot);
   /// This rank makes no more calls in the communicator with this number. `group`: the communicator's, or
   /// null. Calls in flight go on to their end.
   void leave(std::uint32_t context, const native::Group* group);
@@ -215,9 +215,9 @@ class Engine final : private LinkListener,
   void record_wait();
   RankMetrics metrics() const;
 
-  // lanes.cpp
-  void put_back_slot(std::uint32_t lane);
-  void free_lanes();
+  // comm_slots.cpp
+  void put_back_slot(std::uint32_t slot);
+  void free_slots();
 
   // driver.cpp: making progress.
   /// Drives, or sleeps while another thread drives, until `stop` (true) or the deadline (false).
@@ -306,12 +306,12 @@ class Engine final : private LinkListener,
     std::unique_ptr<native::Group> group;
     std::vector<int> ranks;  // links
     std::uint32_t context = 0;
-    std::uint32_t lane = 0;
+    std::uint32_t slot = 0;
     bool is_left = false;
   };
   std::vector<NativeGroup> groups_;
-  std::bitset<kCommSlots> taken_lanes_;
-  SharedSegment* board_ = nullptr;  // of this rank; null if no link leads to a neighbour
+  std::bitset<kCommSlots> taken_slots_;
+  SharedSegment* segment_ = nullptr;  // of this rank; null if no link leads to a neighbour
   std::uint32_t sleeps_ = 0;
   std::vector<std::size_t> speculative_reads_;  // links
   unsigned speculative_polls_ = 0;

@@ -16,7 +16,7 @@
 #include "support/cases.hpp"
 #include "support/cluster.hpp"
 #include "support/expected_bits.hpp"
-#include "transport/board.hpp"
+#include "transport/shared_segment.hpp"
 
 namespace kolo::test {
 namespace {
@@ -92,8 +92,8 @@ TEST(Native, MoreCommunicatorsThanLanes) {
     for (const auto& sums : data) {
       if (sums[0] != 3.0f || sums[1999] != 3.0f) throw std::runtime_error("wrong sum");
     }
-    if (native > kCommSlots - 1) throw std::runtime_error("more native communicators than lanes");
-    if (native < kCommSlots / 2) throw std::runtime_error("lanes are wasted");
+    if (native > kCommSlots - 1) throw std::runtime_error("more native communicators than slots");
+    if (native < kCommSlots / 2) throw std::runtime_error("slots are wasted");
   });
 }
 
@@ -118,7 +118,7 @@ TEST(Native, LanesOfCommunicatorsThatAreGoneAreUsedAgain) {
           std::vector<float> data(count, 1.0f);
           const std::uint64_t before = c.counters().messages_sent;
           Communicator(used).all_reduce(data, ReduceOp::sum, kDirect);
-          if (c.counters().messages_sent != before) throw std::runtime_error("no lane is left");
+          if (c.counters().messages_sent != before) throw std::runtime_error("no slot is left");
           const auto sum = static_cast<float>(used.size());
           if (std::ranges::count(data, sum) != static_cast<std::ptrdiff_t>(count))
             throw std::runtime_error("wrong sum");

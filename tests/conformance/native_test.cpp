@@ -10,7 +10,7 @@
 #include "support/cases.hpp"
 #include "support/cluster.hpp"
 #include "support/expected_bits.hpp"
-#include "transport/board.hpp"
+#include "transport/shared_segment.hpp"
 
 namespace kolo::test {
 namespace {

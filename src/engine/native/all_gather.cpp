@@ -32,7 +32,7 @@ Task gather_shared(Call& call) {
       co_await Wait{};
     }
   }
-  call.publish(call.lane->done, call.number);
+  call.publish(call.slot->done, call.number);
   co_await Wait{&CommSlot::done, call.number};  // all ranks have read this rank's input
 }
 
@@ -44,13 +44,13 @@ Task gather_staged(Call& call) {
     return std::min(piece, bytes - std::min(bytes, t * piece));
   };
   const auto put_down = [=, &call](std::uint64_t t, std::size_t half) {
-    if (length(own, t) > 0) call.show(call.lane->pieces[half], call.input + t * piece, length(own, t), true);
+    if (length(own, t) > 0) call.show(call.slot->pieces[half], call.input + t * piece, length(own, t), true);
   };
   const auto read = [=, &call](std::uint64_t t, std::size_t half) {
     for (int r = 0; r < call.size; ++r) {
       const Wanted wanted = wanted_of(call, r);
       if (length(wanted.bytes, t) == 0) continue;
-      call.take(wanted.to + t * piece, call.lanes[static_cast<std::size_t>(r)]->pieces[half],
+      call.take(wanted.to + t * piece, call.slots[static_cast<std::size_t>(r)]->pieces[half],
                 length(wanted.bytes, t), call.size == 2);
     }
   };

@@ -57,7 +57,7 @@ Task all_reduce_in_place(Call& call) {
     if (at + step < end) co_await Wait{};
   }
   if (call.turn < 0) {
-    call.publish(call.lane->done, call.number);
+    call.publish(call.slot->done, call.number);
   } else {
     *call.done = call.number;  // published together with the next calls
   }
@@ -72,7 +72,7 @@ Task all_reduce_by_shares(Call& call) {
   const auto ranks = static_cast<std::uint64_t>(call.size);
   const Wait all_done{.target = SliceCounters::none_of(call.place) + ranks, .common = &call.shares->finished};
   while (true) {
-    call.lane->at_work.value.store(call.place + 1, std::memory_order_relaxed);
+    call.slot->at_work.value.store(call.place + 1, std::memory_order_relaxed);
     const std::optional<std::uint64_t> share = call.shares->take(call.place, ranks);
     if (!share) break;
     if (!call.begin_writing()) co_await kNever;
@@ -80,13 +80,13 @@ Task all_reduce_by_shares(Call& call) {
     if (call.is_given_up()) co_await kNever;  // what was read may not be the inputs any more
     if (call.shares->finish_one(call.place, ranks)) call.changed = true;
   }
-  call.lane->at_work.value.store(0, std::memory_order_relaxed);
-  call.publish(call.lane->done, call.number);  // now, because the next calls run while this one waits
+  call.slot->at_work.value.store(0, std::memory_order_relaxed);
+  call.publish(call.slot->done, call.number);  // now, because the next calls run while this one waits
   co_await all_done;
 }
 
 /// Reduces this rank's slice of the piece that begins with element `begin`. The result goes to this rank's
-/// output and, on each other rank's board, into the place of the data that was read.
+/// output and, on each other rank's segment, into the place of the data that was read.
 void reduce_slice(Call& call, std::uint64_t begin, const Slices& slices, std::size_t half) {
   const std::size_t element = call.shape->element_bytes;
   const std::uint64_t at = slices.begin(call.rank);
@@ -95,16 +95,16 @@ void reduce_slice(Call& call, std::uint64_t begin, const Slices& slices, std::si
   std::vector<void*>& to = call.to;
   from.resize(static_cast<std::size_t>(call.size));
   to.resize(from.size());
-  for (std::size_t r = 0; r < from.size(); ++r) from[r] = to[r] = call.lanes[r]->pieces[half] + at * element;
+  for (std::size_t r = 0; r < from.size(); ++r) from[r] = to[r] = call.slots[r]->pieces[half] + at * element;
   from[own] = call.input + (begin + at) * element;
   to[own] = call.output + (begin + at) * element;
   call.fold(to.data(), to.size(), from.data(), from.size(), slices.size(call.rank), from.size());
 }
 
-/// Some memory is private. For each piece, a rank copies what the other ranks need to its board, reduces its
-/// slice of all boards in place, and copies the other slices from its own board. While a piece is reduced,
-/// the next one is put on the board. Its owner and one other rank write a cache line in turn, and each writes
-/// what it has just read (see kernels::own_lines()).
+/// Some memory is private. For each piece, a rank copies what the other ranks need to its segment, reduces
+/// its slice of all segments in place, and copies the other slices from its own segment. While a piece is
+/// reduced, the next one is put on the segment. Its owner and one other rank write a cache line in turn, and
+/// each writes what it has just read (see kernels::own_lines()).
 Task all_reduce_staged(Call& call) {
   const std::size_t element = call.shape->element_bytes;
   const std::uint64_t count = call.shape->count();
@@ -118,14 +118,14 @@ Task all_reduce_staged(Call& call) {
   const auto put_down = [&](std::uint64_t t) {
     const Slices slices = slices_of(t);
     const std::byte* data = call.input + t * piece * element;
-    std::byte* stage = call.lane->pieces[(before + t) % 2];
+    std::byte* stage = call.slot->pieces[(before + t) % 2];
     const std::uint64_t own = slices.begin(call.rank);
     const std::uint64_t behind = own + slices.size(call.rank);
     call.show(stage, data, own * element, false);
     call.show(stage + behind * element, data + behind * element, (slices.count - behind) * element, false);
-    call.publish(call.lane->staged, before + t + 1);
+    call.publish(call.slot->staged, before + t + 1);
   };
-  co_await Wait{&CommSlot::done, call.number - 1};  // the boards are free
+  co_await Wait{&CommSlot::done, call.number - 1};  // the segments are free
   if (pieces > 0) put_down(0);
   for (std::uint64_t t = 0; t < pieces; ++t) {
     const std::size_t half = (before + t) % 2;
@@ -133,16 +133,16 @@ Task all_reduce_staged(Call& call) {
     if (t + 1 < pieces) put_down(t + 1);
     co_await Wait{&CommSlot::staged, before + t + 1};
     reduce_slice(call, t * piece, slices, half);
-    call.publish(call.lane->reduced, before + t + 1);
+    call.publish(call.slot->reduced, before + t + 1);
     co_await Wait{&CommSlot::reduced, before + t + 1};
     const std::uint64_t own = slices.begin(call.rank);
     const std::uint64_t behind = own + slices.size(call.rank);
-    std::byte* const stage = call.lane->pieces[half];
+    std::byte* const stage = call.slot->pieces[half];
     std::byte* const to = call.output + t * piece * element;
     call.take(to, stage, own * element, true);
     call.take(to + behind * element, stage + behind * element, (slices.count - behind) * element, true);
   }
-  call.publish(call.lane->done, call.number);
+  call.publish(call.slot->done, call.number);
 }
 
 }  // namespace

@@ -26,13 +26,14 @@ std::uint64_t Shape::most_shown_bytes(int size) const {
 
 bool Call::is_given_up() const {
   std::atomic_thread_fence(std::memory_order_acquire);  // what was read before stays before it
-  return std::any_of(boards.begin(), boards.end(), [](const SharedSegment* board) {
-    return board->closed.load(std::memory_order_seq_cst) != 0;
+  return std::any_of(segments.begin(), segments.end(), [](const SharedSegment* segment) {
+    return segment->closed.load(std::memory_order_seq_cst) != 0;
   });
 }
 
 bool Call::begin_writing() {
-  if (board->writing.load(std::memory_order_relaxed) == 0) board->writing.store(1, std::memory_order_seq_cst);
+  if (segment->writing.load(std::memory_order_relaxed) == 0)
+    segment->writing.store(1, std::memory_order_seq_cst);
   return !is_given_up();
 }
 

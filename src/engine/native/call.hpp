@@ -43,20 +43,20 @@ struct Call {
   std::byte* output = nullptr;
 
   // Set for a long call, once all ranks have announced it.
-  std::span<CommSlot* const> lanes;        ///< of every rank, this one included
-  std::span<SharedSegment* const> boards;  ///< of every rank, this one included
-  SharedSegment* board = nullptr;          ///< this rank's
-  CommSlot* lane = nullptr;                ///< this rank's
+  std::span<CommSlot* const> slots;          ///< of every rank, this one included
+  std::span<SharedSegment* const> segments;  ///< of every rank, this one included
+  SharedSegment* segment = nullptr;          ///< this rank's
+  CommSlot* slot = nullptr;                  ///< this rank's
   /// Every rank's input and output in this address space; empty where they are private.
   std::vector<const std::byte*> inputs;
   std::vector<std::byte*> outputs;
-  std::uint64_t number = 0;  ///< number among the long calls of this lane, from 1
+  std::uint64_t number = 0;  ///< number among the long calls of this slot, from 1
   int turn = -1;             ///< the rank that does this call for all ranks; -1: each does its slice
   SliceCounters* shares =
       nullptr;                    ///< of which a running rank takes the next; null: each rank does its slice
-  std::uint64_t place = 0;        ///< index among the calls of the lane
+  std::uint64_t place = 0;        ///< index among the calls of the slot
   std::uint64_t* done = nullptr;  ///< number of the last call with a turn that this rank is done with
-  std::uint64_t* pieces = nullptr;  ///< staged so far in this lane, in all calls: the same on all ranks
+  std::uint64_t* pieces = nullptr;  ///< staged so far in this slot, in all calls: the same on all ranks
 
   // Memory of the algorithm, so that it need not allocate any.
   std::vector<const void*> from;
@@ -69,8 +69,8 @@ struct Call {
 
   bool changed = false;  ///< something was published that a sleeping rank may wait for
 
-  /// Size of a piece that passes through the boards. Two pieces, with the private memory that they come from
-  /// or go to, should stay in a second-level cache; those of all ranks together in a last-level cache.
+  /// Size of a piece that passes through the segments. Two pieces, with the private memory that they come
+  /// from or go to, should stay in a second-level cache; those of all ranks together in a last-level cache.
   std::uint64_t piece_bytes() const {
     return 2 * kStageBytes / static_cast<std::uint64_t>(std::max(size, 4));
   }
@@ -79,7 +79,7 @@ struct Call {
     counter.value.store(value, std::memory_order_release);
     changed = true;
   }
-  /// Whether a rank has closed its board after a failure: what this rank has read since in other ranks'
+  /// Whether a rank has closed its segment after a failure: what this rank has read since in other ranks'
   /// memory may be wrong.
   bool is_given_up() const;
   /// To be called before this rank writes in other ranks' memory, which it may do until the end of the poll,
@@ -87,9 +87,9 @@ struct Call {
   /// stored before `closed` is loaded, in Group::abandon() `closed` is stored before `writing` is loaded: at
   /// least one side sees the other's store.
   bool begin_writing();
-  /// Copies data to this rank's board, for one other rank to read or, with `to_all`, for each of them.
+  /// Copies data to this rank's segment, for one other rank to read or, with `to_all`, for each of them.
   void show(std::byte* stage, const std::byte* data, std::size_t bytes, bool to_all) const;
-  /// Copies data from a board. `alone`: no other rank reads it.
+  /// Copies data from a segment. `alone`: no other rank reads it.
   void take(std::byte* to, std::byte* stage, std::size_t bytes, bool alone) const;
 };
 

@@ -24,7 +24,7 @@ constexpr std::uint64_t kTurnBytes = 64 << 10;
 /// longer calls take longer than the wait for a core.
 constexpr std::uint64_t kSharesBytes = 1 << 20;
 
-/// The call's place in the lane and, as far as it fits, its number in the communicator. Ranks that have made
+/// The call's place in the slot and, as far as it fits, its number in the communicator. Ranks that have made
 /// the same calls agree on both.
 std::uint64_t note_number(std::uint64_t place, std::uint64_t call) {
   return (call << 32 | ((place + 1) & 0xffffffff)) & ~CallDescriptor::kBehindOthers;
@@ -35,24 +35,24 @@ bool same_place(std::uint64_t one, std::uint64_t other) {
 }
 
 /// Where a rank puts its contribution: in its note, if it fits and the note holds no ranges; else in the
-/// lane.
-template <typename AnyLane>
-auto* content_of(AnyLane& lane, const Running& running, std::uint64_t bytes) {
+/// slot.
+template <typename AnySlot>
+auto* content_of(AnySlot& slot, const Running& running, std::uint64_t bytes) {
   const bool fits = bytes <= CallDescriptor::kInline && running.shown <= kShortBytes;
-  return fits ? lane.notes[running.place % kDescriptors].content : lane.data[running.place % kDescriptors];
+  return fits ? slot.notes[running.place % kDescriptors].content : slot.data[running.place % kDescriptors];
 }
 
 }  // namespace
 
-Group::Group(int rank, std::vector<LocalPeer*> neighbours, std::uint32_t lane, GroupListener& listener)
+Group::Group(int rank, std::vector<LocalPeer*> neighbours, std::uint32_t slot, GroupListener& listener)
     : rank_(rank), neighbours_(std::move(neighbours)), listener_(listener), rung_(neighbours_.size(), 0) {
   for (LocalPeer* neighbour : neighbours_) {
-    if (neighbour != nullptr) board_ = &neighbour->own_segment();
+    if (neighbour != nullptr) segment_ = &neighbour->own_segment();
   }
-  lane_ = &board_->lanes[lane];
+  slot_ = &segment_->slots[slot];
   for (LocalPeer* neighbour : neighbours_) {
-    boards_.push_back(neighbour == nullptr ? board_ : &neighbour->board());
-    lanes_.push_back(&boards_.back()->lanes[lane]);
+    segments_.push_back(neighbour == nullptr ? segment_ : &neighbour->segment());
+    slots_.push_back(&segments_.back()->slots[slot]);
   }
 }
 
@@ -110,7 +110,7 @@ void Group::announce(const OperationSpec& spec, bool behind_others) {
   call.output = static_cast<std::byte*>(spec.output);
   call.fold =
       is_reducing(spec.collective) ? kernels::fold_function(spec.dtype, spec.reduction.op()) : nullptr;
-  CallDescriptor& note = lane_->notes[running.place % kDescriptors];
+  CallDescriptor& note = slot_->notes[running.place % kDescriptors];
   note.signature = spec.signature;
   running.signature = spec.signature;  // a copy to compare with: other cores have the note's line
   const std::uint64_t bytes = call.shape->shown_bytes(rank_);
@@ -133,7 +133,7 @@ void Group::announce(const OperationSpec& spec, bool behind_others) {
     if (!is_shared) note.memory[0] = note.memory[1] = {};
   }
   if (bytes > 0 && bytes <= kDescriptorBytes && !is_shared) {
-    std::byte* content = content_of(*lane_, running, bytes);
+    std::byte* content = content_of(*slot_, running, bytes);
     if (bytes > kShortBytes && size() > 2) {
       kernels::copy_for_others(content, call.input, bytes);
     } else {
@@ -177,14 +177,14 @@ bool Group::advance() {
 /// See SharedSegment::writing. Relaxed: this rank alone stores there, under the engine's lock. The same is
 /// true in publish_done().
 void Group::stop_writing() {
-  if (board_->writing.load(std::memory_order_relaxed) != 0)
-    board_->writing.store(0, std::memory_order_release);
+  if (segment_->writing.load(std::memory_order_relaxed) != 0)
+    segment_->writing.store(0, std::memory_order_release);
 }
 
 /// Publishes the ends of the calls that one rank does for all ranks, once for all calls of this poll.
 void Group::publish_done() {
-  if (done_ <= lane_->done.value.load(std::memory_order_relaxed)) return;
-  lane_->done.value.store(done_, std::memory_order_release);
+  if (done_ <= slot_->done.value.load(std::memory_order_relaxed)) return;
+  slot_->done.value.store(done_, std::memory_order_release);
   changed_ = true;
 }
 
@@ -199,7 +199,7 @@ bool Group::step(Running& running, Operation* operation, bool& moved) {
       moved = moved || running.noted > noted;
       if (found == Noted::not_yet || operation == nullptr) return false;
       failed_ = true;
-      const CommSlot& theirs = *lanes_[static_cast<std::size_t>(running.noted)];
+      const CommSlot& theirs = *slots_[static_cast<std::size_t>(running.noted)];
       listener_.on_native_mismatch(*operation, running.noted,
                                    theirs.notes[running.place % kDescriptors].signature);
       return false;
@@ -250,10 +250,10 @@ bool Group::step(Running& running, Operation* operation, bool& moved) {
 /// made it. All ranks get the same result, because all see the same notes.
 int Group::turn(const Running& running) const {
   if (running.shown > kTurnBytes) return -1;
-  for (const CommSlot* lane : lanes_) {
+  for (const CommSlot* slot : slots_) {
     // Relaxed: poll_descriptors() has acquired it.
     const std::uint64_t number =
-        lane->notes[running.place % kDescriptors].number.load(std::memory_order_relaxed);
+        slot->notes[running.place % kDescriptors].number.load(std::memory_order_relaxed);
     if ((number & CallDescriptor::kBehindOthers) == 0) return -1;
   }
   const auto ranks = static_cast<std::uint64_t>(size());
@@ -267,21 +267,21 @@ SliceCounters* Group::shares(const Running& running) {
   const Call& call = running.call;
   if (call.shape->collective != Collective::all_reduce || running.shown > kSharesBytes) return nullptr;
   if (!is_crowded_) {
-    is_crowded_ = std::ranges::any_of(boards_, [](const SharedSegment* board) {
-      return board->oversubscribed.load(std::memory_order_relaxed) != 0;
+    is_crowded_ = std::ranges::any_of(segments_, [](const SharedSegment* segment) {
+      return segment->oversubscribed.load(std::memory_order_relaxed) != 0;
     });
   }
   if (!*is_crowded_ || call.turn >= 0 || !is_named(running)) return nullptr;
-  return &lanes_.front()->shares[running.place % kDescriptors];
+  return &slots_.front()->shares[running.place % kDescriptors];
 }
 
 void Group::begin_algorithm(Running& running) {
   Call& call = running.call;
   if (call.turn < 0) publish_done();  // it may take long
-  call.lanes = lanes_;
-  call.boards = boards_;
-  call.board = board_;
-  call.lane = lane_;
+  call.slots = slots_;
+  call.segments = segments_;
+  call.segment = segment_;
+  call.slot = slot_;
   call.pieces = &pieces_;
   call.done = &done_;
   call.place = running.place;
@@ -296,7 +296,7 @@ Group::Noted Group::poll_descriptors(Running& running) const {
   for (; running.noted < size(); ++running.noted) {
     if (running.noted == rank_) continue;
     const CallDescriptor& note =
-        lanes_[static_cast<std::size_t>(running.noted)]->notes[running.place % kDescriptors];
+        slots_[static_cast<std::size_t>(running.noted)]->notes[running.place % kDescriptors];
     const std::uint64_t number = note.number.load(std::memory_order_acquire);
     if (!same_place(number, running.number)) return Noted::not_yet;
     if ((number & ~CallDescriptor::kBehindOthers) != running.number || !(note.signature == running.signature))
@@ -311,13 +311,13 @@ void Group::fail(Operation* operation, int rank, const std::string& why) {
   listener_.on_native_failure(*operation, rank, Status(Code::system, why));
 }
 
-/// Whether each rank has put its contribution on its board. All ranks get the same result, because all see
+/// Whether each rank has put its contribution on its segment. All ranks get the same result, because all see
 /// the same notes.
 bool Group::comes_with_notes(const Running& running) const {
   if (running.shown <= kShortBytes) return true;
   if (running.shown > kDescriptorBytes) return false;
   for (int r = 0; r < size(); ++r) {
-    const CallDescriptor& note = lanes_[static_cast<std::size_t>(r)]->notes[running.place % kDescriptors];
+    const CallDescriptor& note = slots_[static_cast<std::size_t>(r)]->notes[running.place % kDescriptors];
     if (running.call.shape->shown_bytes(r) > 0 && note.memory[0].region != 0) return false;
   }
   return true;
@@ -328,8 +328,8 @@ bool Group::has_come(const Wait& wait) const {
   if (wait.counter == nullptr) return true;
   for (int r = 0; r < size(); ++r) {
     if (r == rank_) continue;
-    const CommSlot& lane = *lanes_[static_cast<std::size_t>(r)];
-    if ((lane.*wait.counter).value.load(std::memory_order_acquire) < wait.target) return false;
+    const CommSlot& slot = *slots_[static_cast<std::size_t>(r)];
+    if ((slot.*wait.counter).value.load(std::memory_order_acquire) < wait.target) return false;
   }
   return true;
 }
@@ -337,18 +337,18 @@ bool Group::has_come(const Wait& wait) const {
 void Group::finish_by_notes(const Running& running) const {
   std::array<const void*, 16> few;
   std::vector<const void*> many;
-  if (lanes_.size() > few.size()) many.resize(lanes_.size());
-  const std::span<const void*> shown(many.empty() ? few.data() : many.data(), lanes_.size());
+  if (slots_.size() > few.size()) many.resize(slots_.size());
+  const std::span<const void*> shown(many.empty() ? few.data() : many.data(), slots_.size());
   for (int r = 0; r < size(); ++r) {
     const auto at = static_cast<std::size_t>(r);
-    shown[at] = content_of(*lanes_[at], running, running.call.shape->shown_bytes(r));
+    shown[at] = content_of(*slots_[at], running, running.call.shape->shown_bytes(r));
   }
   finish_short(running.call, shown);
   if (size() > 2) return;
   const int peer = 1 - rank_;
-  CommSlot& lane = *lanes_[static_cast<std::size_t>(peer)];
+  CommSlot& slot = *slots_[static_cast<std::size_t>(peer)];
   const std::uint64_t bytes = running.call.shape->shown_bytes(peer);
-  if (bytes > CallDescriptor::kInline) kernels::own_lines(lane.data[running.place % kDescriptors], bytes);
+  if (bytes > CallDescriptor::kInline) kernels::own_lines(slot.data[running.place % kDescriptors], bytes);
 }
 
 /// No wake-up is lost. The publisher stores its value, then loads `asleep`; the event_set stores `asleep`,
@@ -361,7 +361,7 @@ void Group::tell() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (std::size_t r = 0; r < neighbours_.size(); ++r) {
     if (neighbours_[r] == nullptr) continue;
-    const std::uint32_t asleep = boards_[r]->asleep.load(std::memory_order_relaxed);
+    const std::uint32_t asleep = segments_[r]->asleep.load(std::memory_order_relaxed);
     if (asleep % 2 == 0 || asleep == rung_[r]) continue;
     rung_[r] = asleep;
     neighbours_[r]->ring();
@@ -376,7 +376,7 @@ Awaited Group::awaited() const {
     return lacks(seen) ? Awaited{&number, seen} : Awaited{};
   };
   if (head.state == Running::State::announced && head.noted < size()) {
-    return found(lanes_[static_cast<std::size_t>(head.noted)]->notes[head.place % kDescriptors].number,
+    return found(slots_[static_cast<std::size_t>(head.noted)]->notes[head.place % kDescriptors].number,
                  [&](std::uint64_t number) { return !same_place(number, head.number); });
   }
   if (head.state != Running::State::begun) return {};
@@ -385,7 +385,7 @@ Awaited Group::awaited() const {
   if (wait.common != nullptr) return found(*wait.common, is_short);
   for (int r = 0; r < size() && wait.counter != nullptr; ++r) {
     if (r == rank_) continue;
-    const Awaited lacking = found((lanes_[static_cast<std::size_t>(r)]->*wait.counter).value, is_short);
+    const Awaited lacking = found((slots_[static_cast<std::size_t>(r)]->*wait.counter).value, is_short);
     if (lacking.number != nullptr) return lacking;
   }
   return {};
@@ -398,14 +398,14 @@ std::vector<int> Group::waiting_for() const {
   const Running& head = running(finished_);
   for (int r = 0; r < size(); ++r) {
     if (r == rank_) continue;
-    const CommSlot& lane = *lanes_[static_cast<std::size_t>(r)];
+    const CommSlot& slot = *slots_[static_cast<std::size_t>(r)];
     bool has_come =
-        same_place(lane.notes[head.place % kDescriptors].number.load(std::memory_order_acquire), head.number);
+        same_place(slot.notes[head.place % kDescriptors].number.load(std::memory_order_acquire), head.number);
     if (head.state == Running::State::begun && !head.task.wait().is_pause()) {
       const Wait& wait = head.task.wait();
       has_come = wait.common != nullptr
-                     ? lane.at_work.value.load(std::memory_order_relaxed) != head.place + 1
-                     : (lane.*wait.counter).value.load(std::memory_order_acquire) >= wait.target;
+                     ? slot.at_work.value.load(std::memory_order_relaxed) != head.place + 1
+                     : (slot.*wait.counter).value.load(std::memory_order_acquire) >= wait.target;
     }
     if (!has_come) ranks.push_back(r);
   }
@@ -414,7 +414,7 @@ std::vector<int> Group::waiting_for() const {
 
 void Group::close() {
   failed_ = true;
-  board_->closed.store(1, std::memory_order_seq_cst);
+  segment_->closed.store(1, std::memory_order_seq_cst);
   // Orders `closed` before anything that the caller writes after this. A reader that sees some of that also
   // sees `closed`, after the fence of Call::is_given_up().
   std::atomic_thread_fence(std::memory_order_seq_cst);
@@ -425,8 +425,8 @@ void Group::release(const std::vector<bool>& lost) {
   bool all_stopped = calls_.empty();
   while (!all_stopped) {
     all_stopped = true;
-    for (std::size_t r = 0; r < boards_.size(); ++r) {
-      if (!lost[r] && boards_[r]->writing.load(std::memory_order_seq_cst) != 0) all_stopped = false;
+    for (std::size_t r = 0; r < segments_.size(); ++r) {
+      if (!lost[r] && segments_[r]->writing.load(std::memory_order_seq_cst) != 0) all_stopped = false;
     }
     if (all_stopped || deadline.passed()) break;
     std::this_thread::sleep_for(std::chrono::microseconds(100));

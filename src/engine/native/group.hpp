@@ -12,7 +12,7 @@
 #include "base/deadline.hpp"
 #include "base/status.hpp"
 #include "engine/native/call.hpp"
-#include "transport/board.hpp"
+#include "transport/shared_segment.hpp"
 
 namespace kolo {
 class Operation;
@@ -26,7 +26,7 @@ struct Running {
   enum class State { announced, begun, finished };
 
   State state = State::announced;
-  std::uint64_t place = 0;   ///< index among the calls of the lane
+  std::uint64_t place = 0;   ///< index among the calls of the slot
   std::uint64_t number = 0;  ///< as in its CallDescriptor, but for CallDescriptor::kBehindOthers
   std::uint64_t shown = 0;   ///< bytes of the rank that contributes most
   std::uint64_t losses = 0;  ///< shared_memory_losses() at that time
@@ -63,14 +63,14 @@ class GroupListener {
   virtual void on_native_failure(const Operation& operation, int rank, const Status& status) = 0;
 };
 
-/// The ranks announce their calls in order, each on its own board, and finish them in order. A short call is
-/// done as soon as all ranks have announced it, because the data comes with the note. A long call then runs
-/// its algorithm. While it only waits for the other ranks' parts, the next call runs. No function waits:
+/// The ranks announce their calls in order, each on its own segment, and finish them in order. A short call
+/// is done as soon as all ranks have announced it, because the data comes with the note. A long call then
+/// runs its algorithm. While it only waits for the other ranks' parts, the next call runs. No function waits:
 /// advance() does what can be done now. Used under the engine's lock.
 class Group {
  public:
   /// `neighbours[r]` leads to rank r of the communicator; null for `rank` itself. They outlive the Group.
-  Group(int rank, std::vector<LocalPeer*> neighbours, std::uint32_t lane, GroupListener& listener);
+  Group(int rank, std::vector<LocalPeer*> neighbours, std::uint32_t slot, GroupListener& listener);
 
   bool is_busy() const { return !calls_.empty(); }
   /// Whether the operation is the first call: the other calls wait behind it.
@@ -129,7 +129,7 @@ class Group {
   };
   static constexpr std::uint64_t kTogether = kCallsAhead / 2;
 
-  int size() const { return static_cast<int>(lanes_.size()); }
+  int size() const { return static_cast<int>(slots_.size()); }
   Running& running(std::uint64_t place) { return running_[(place - first_) % kCallsAhead]; }
   const Running& running(std::uint64_t place) const { return running_[(place - first_) % kCallsAhead]; }
   void announce(const OperationSpec& spec, bool behind_others);
@@ -156,10 +156,10 @@ class Group {
   const int rank_;
   std::vector<LocalPeer*> neighbours_;
   GroupListener& listener_;
-  SharedSegment* board_;
-  CommSlot* lane_;
-  std::vector<SharedSegment*> boards_;  ///< of every rank
-  std::vector<CommSlot*> lanes_;
+  SharedSegment* segment_;
+  CommSlot* slot_;
+  std::vector<SharedSegment*> segments_;  ///< of every rank
+  std::vector<CommSlot*> slots_;
   std::vector<std::uint32_t> rung_;  ///< by rank: the value of `asleep` for which it was last rung
 
   std::deque<Begun> calls_;  ///< in order

@@ -8,7 +8,7 @@ namespace kolo::native {
 /// Whether all memory that matters to a long call is shared.
 bool Group::is_named(const Running& running) const {
   for (int r = 0; r < size(); ++r) {
-    const CallDescriptor& note = lanes_[static_cast<std::size_t>(r)]->notes[running.place % kDescriptors];
+    const CallDescriptor& note = slots_[static_cast<std::size_t>(r)]->notes[running.place % kDescriptors];
     if (note.memory[0].region == 0 && running.call.shape->shown_bytes(r) > 0) return false;
   }
   return true;
@@ -28,7 +28,7 @@ bool Group::reach_memory(Running& running, Operation* operation) {
   const Shape& shape = *call.shape;
   const bool written = shape.collective == Collective::all_reduce;
   const auto note_of = [&](int r) -> const CallDescriptor& {
-    return lanes_[static_cast<std::size_t>(r)]->notes[running.place % kDescriptors];
+    return slots_[static_cast<std::size_t>(r)]->notes[running.place % kDescriptors];
   };
   const auto go_without = [&] {
     call.inputs.clear();

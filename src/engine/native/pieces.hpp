@@ -1,21 +1,22 @@
-// Data passes through the boards, piece by piece: while one piece is read, the next one is put on the boards.
+// Data passes through the segments, piece by piece: while one piece is read, the next one is put on the
+// segments.
 #pragma once
 
 #include "engine/native/call.hpp"
 
 namespace kolo::native {
 
-/// For each piece t, put_down(t, half) copies this rank's contribution into one half of its board. When all
-/// ranks have done so, read(t, half) reads what this rank needs from the other boards.
+/// For each piece t, put_down(t, half) copies this rank's contribution into one half of its segment. When all
+/// ranks have done so, read(t, half) reads what this rank needs from the other segments.
 template <typename PutDown, typename Read>
 Task in_pieces(Call& call, std::uint64_t pieces, PutDown put_down, Read read) {
   const std::uint64_t before = *call.pieces;
   *call.pieces += pieces;
   const auto show = [&](std::uint64_t t) {
     put_down(t, (before + t) % 2);
-    call.publish(call.lane->staged, before + t + 1);
+    call.publish(call.slot->staged, before + t + 1);
   };
-  co_await Wait{&CommSlot::done, call.number - 1};  // the boards are free
+  co_await Wait{&CommSlot::done, call.number - 1};  // the segments are free
   if (pieces > 0) show(0);
   for (std::uint64_t t = 0; t < pieces; ++t) {
     if (t + 1 < pieces) {
@@ -24,9 +25,9 @@ Task in_pieces(Call& call, std::uint64_t pieces, PutDown put_down, Read read) {
     }
     co_await Wait{&CommSlot::staged, before + t + 1};
     read(t, (before + t) % 2);
-    call.publish(call.lane->reduced, before + t + 1);
+    call.publish(call.slot->reduced, before + t + 1);
   }
-  call.publish(call.lane->done, call.number);
+  call.publish(call.slot->done, call.number);
 }
 
 }  // namespace kolo::native

@@ -20,13 +20,13 @@ Task scatter_shared(Call& call) {
     call.fold(&to, 1, from.data(), from.size(), std::min(step, count - at), from.size());
     if (at + step < count) co_await Wait{};
   }
-  call.publish(call.lane->done, call.number);
+  call.publish(call.slot->done, call.number);
   co_await Wait{&CommSlot::done, call.number};  // all ranks have read this rank's input
 }
 
 /// Reduces `count` elements of this rank's part, from its element `begin` on. They begin `stage` bytes into
-/// each board's piece. Goes block by block: the boards' lines are still in the nearest cache when it gives
-/// them back.
+/// each segment's piece. Goes block by block: the segments' lines are still in the nearest cache when it
+/// gives them back.
 void reduce_stretch(Call& call, std::uint64_t begin, std::uint64_t count, std::size_t half,
                     std::uint64_t stage) {
   const std::size_t element = call.shape->element_bytes;
@@ -36,14 +36,14 @@ void reduce_stretch(Call& call, std::uint64_t begin, std::uint64_t count, std::s
   for (std::uint64_t at = 0; at < count; at += block) {
     const std::uint64_t n = std::min(block, count - at);
     const std::uint64_t place = stage + at * element;
-    for (std::size_t r = 0; r < from.size(); ++r) from[r] = call.lanes[r]->pieces[half] + place;
+    for (std::size_t r = 0; r < from.size(); ++r) from[r] = call.slots[r]->pieces[half] + place;
     from[static_cast<std::size_t>(call.rank)] =
         call.input + (call.shape->part_begin(call.rank) + begin + at) * element;
     void* const to = call.output + (begin + at) * element;
     call.fold(&to, 1, from.data(), from.size(), n, from.size());
     for (int r = 0; r < call.size; ++r) {
       if (r != call.rank)
-        kernels::own_lines(call.lanes[static_cast<std::size_t>(r)]->pieces[half] + place, n * element);
+        kernels::own_lines(call.slots[static_cast<std::size_t>(r)]->pieces[half] + place, n * element);
     }
   }
 }
@@ -64,7 +64,7 @@ Task scatter_staged(Call& call) {
   const auto put_down = [=, &call](std::uint64_t t, std::size_t half) {
     for (int r = 0; r < call.size; ++r) {
       if (r == call.rank || length(r, t) == 0) continue;
-      call.show(call.lane->pieces[half] + stage_of(r),
+      call.show(call.slot->pieces[half] + stage_of(r),
                 call.input + (shape->part_begin(r) + t * stretch) * element, length(r, t) * element, false);
     }
   };

@@ -7,7 +7,7 @@
 #include <exception>
 #include <utility>
 
-#include "transport/board.hpp"
+#include "transport/shared_segment.hpp"
 
 namespace kolo::native {
 

@@ -72,7 +72,7 @@ ShmEndpoint::ShmEndpoint(Pairing pairing)
       pid_(pairing.pid),
       reads_private_(pairing.reads_private),
       own_board_(std::move(pairing.own_segment)),
-      board_(std::move(pairing.board)),
+      segment_(std::move(pairing.segment)),
       memory_(std::move(pairing.memory)),
       out_(memory_.control(pairing.acceptor ? 0 : 1), memory_.data(pairing.acceptor ? 0 : 1), kRingBytes),
       in_(memory_.control(pairing.acceptor ? 1 : 0), memory_.data(pairing.acceptor ? 1 : 0), kRingBytes) {}

@@ -61,7 +61,7 @@ class ShmEndpoint final : public Endpoint, private LocalPeer {
 
  private:
   SharedSegment& own_segment() override { return *own_board_->memory.get(); }
-  SharedSegment& board() override { return *board_.get(); }
+  SharedSegment& segment() override { return *segment_.get(); }
   void ring() override { ring_peer(); }
   std::optional<RemoteRange> share(const void* data, std::size_t bytes) override;
   std::byte* reach(const RemoteRange& range, std::size_t bytes) override;
@@ -78,7 +78,7 @@ class ShmEndpoint final : public Endpoint, private LocalPeer {
   pid_t pid_;
   bool reads_private_;
   std::shared_ptr<OwnSegment> own_board_;
-  SegmentMemory board_;
+  SegmentMemory segment_;
   RingMemory memory_;
   RingWriter out_;
   RingReader in_;

@@ -67,7 +67,7 @@ NoticeSocket::Received NoticeSocket::read() {
   const NoticeKind kind = received.notice.kind;
   const bool sensible = static_cast<std::size_t>(got) == sizeof(Notice) &&
                         received.notice.magic == Notice::kMagic && kind >= NoticeKind::doorbell &&
-                        kind <= NoticeKind::board && descriptors <= 1 &&
+                        kind <= NoticeKind::segment && descriptors <= 1 &&
                         ((message.msg_flags & MSG_CTRUNC) == 0 || descriptors == 0);
   settled_ = settled_ || !sensible || kind == NoticeKind::verdict;
   received.what = sensible ? Received::What::notice : Received::What::nonsense;

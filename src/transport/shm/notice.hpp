@@ -18,7 +18,7 @@ enum class NoticeKind : std::uint32_t {
   verdict = 4,   ///< number[0]: 1 when the sender could read the receiver's nonce, else 0
   region = 5,    ///< the memfd of region number[0] with number[1] bytes
   forget = 6,    ///< region number[0] has been freed
-  board = 7,     ///< the memfd of the sender's SharedSegment; number[0] is its size
+  segment = 7,   ///< the memfd of the sender's SharedSegment; number[0] is its size
 };
 
 /// One packet. Travels between processes of one machine.

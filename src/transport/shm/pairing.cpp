@@ -87,16 +87,16 @@ class Settling {
   }
 
   Status send_board(Pairing& to) {
-    return send(to, {.kind = NoticeKind::board, .number = {sizeof(SharedSegment), 0}},
+    return send(to, {.kind = NoticeKind::segment, .number = {sizeof(SharedSegment), 0}},
                 to.own_segment->fd.get());
   }
 
   Status take_board(Pairing& from) {
-    const auto board = expect(from, NoticeKind::board);
-    if (!board.ok()) return board.status();
-    const auto data = map_memfd(board.value().descriptor.get(), sizeof(SharedSegment), true);
+    const auto segment = expect(from, NoticeKind::segment);
+    if (!segment.ok()) return segment.status();
+    const auto data = map_memfd(segment.value().descriptor.get(), sizeof(SharedSegment), true);
     if (!data.ok()) return data.status();
-    from.board = SegmentMemory(data.value());
+    from.segment = SegmentMemory(data.value());
     return Status();
   }
 
@@ -136,7 +136,7 @@ SegmentMemory::~SegmentMemory() {
 }
 
 Result<std::shared_ptr<OwnSegment>> OwnSegment::make() {
-  auto fd = make_memfd("kolo-board", sizeof(SharedSegment));
+  auto fd = make_memfd("kolo-segment", sizeof(SharedSegment));
   if (!fd.ok()) return fd.status();
   const auto data = map_memfd(fd->get(), sizeof(SharedSegment), true);
   if (!data.ok()) return data.status();

@@ -15,8 +15,8 @@
 #include "base/deadline.hpp"
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
-#include "transport/board.hpp"
 #include "transport/byte_ring.hpp"
+#include "transport/shared_segment.hpp"
 #include "transport/shm/notice.hpp"
 #include "transport/shm/stopped.hpp"
 
@@ -69,7 +69,7 @@ class SegmentMemory {
   std::byte* data_ = nullptr;
 };
 
-/// The board of this rank, with the descriptor for its peers.
+/// The segment of this rank, with the descriptor for its peers.
 struct OwnSegment {
   UniqueFd fd;
   SegmentMemory memory;
@@ -82,7 +82,7 @@ struct Pairing {
   bool acceptor = false;
   pid_t pid = -1;  ///< of the peer, from the kernel; 0 if it has no pid in this namespace
   std::shared_ptr<OwnSegment> own_segment;
-  SegmentMemory board;  ///< of the peer
+  SegmentMemory segment;  ///< of the peer
   RingMemory memory;
   bool reads_private = false;  ///< both sides can read each other's memory with process_vm_readv
 };

@@ -15,7 +15,7 @@
 
 #include "base/file_size_limit.hpp"
 #include "base/free_memory.hpp"
-#include "transport/board.hpp"
+#include "transport/shared_segment.hpp"
 
 namespace kolo::shm {
 namespace {

@@ -72,13 +72,13 @@ Result<std::vector<std::unique_ptr<Endpoint>>> ShmTransport::connect(int rank,
   auto sockets =
       connect_all(*this, {job_, key_, rank, Encryption::none, kWireVersion}, peers, deadline, is_gone);
   if (!sockets.ok()) return sockets.status();
-  auto board = OwnSegment::make();
-  if (!board.ok()) return board.status().prefixed("shm");
+  auto segment = OwnSegment::make();
+  if (!segment.ok()) return segment.status().prefixed("shm");
   std::vector<Pairing> pairings;
   for (std::size_t i = 0; i < peers.size(); ++i) {
     const pid_t pid = peer_process((*sockets)[i].fd.get());
     pairings.push_back(
-        {NoticeSocket(std::move((*sockets)[i].fd)), rank < peers[i].rank, pid, *board, {}, {}, false});
+        {NoticeSocket(std::move((*sockets)[i].fd)), rank < peers[i].rank, pid, *segment, {}, {}, false});
   }
   std::map<int, std::string> missing;
   for (PairingFailure& failure : settle(pairings, stopped_, deadline)) {

@@ -1,5 +1,5 @@
 // How ranks fall asleep and are woken: Engine::sleep() (engine/driver.cpp) and Group::tell()
-// (engine/native/group.cpp), over Board::asleep. Every wait for the doorbell ends.
+// (engine/native/group.cpp), over SharedSegment::asleep. Every wait for the doorbell ends.
 #include <gtest/gtest.h>
 
 #include "explore.hpp"

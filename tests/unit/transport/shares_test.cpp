@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "transport/board.hpp"
+#include "transport/shared_segment.hpp"
 
 namespace kolo {
 namespace {

@@ -1,5 +1,5 @@
 // SharedSegment: memory in which one rank publishes to the other ranks of its host. Only that rank writes
-// there, except for pieces of long private data: see `LocalPeer::board()`. The comment on each atomic names
+// there, except for pieces of long private data: see `LocalPeer::segment()`. The comment on each atomic names
 // the access that its memory order pairs with. Models in tests/unit/memory_model check them.
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace kolo {
 
-/// Each communicator uses a lane of its own. When all lanes are taken, a new communicator does without native
+/// Each communicator uses a slot of its own. When all slots are taken, a new communicator does without native
 /// algorithms.
 inline constexpr std::uint32_t kCommSlots = 64;
 /// Calls that a rank may have announced and not finished (M below). Why a note may be reused: a rank
@@ -95,20 +95,20 @@ struct CommSlot {
     std::atomic<std::uint64_t> value;
   };
   CallDescriptor notes[kDescriptors];
-  /// 1 + the number of the communicator that this rank uses the lane for; 0 for none. Stored with release
-  /// when this rank no longer reads that communicator's lanes. Loaded with acquire before another rank reuses
-  /// its own lane; a stale value only delays the reuse.
+  /// 1 + the number of the communicator that this rank uses the slot for; 0 for none. Stored with release
+  /// when this rank no longer reads that communicator's slots. Loaded with acquire before another rank reuses
+  /// its own slot; a stale value only delays the reuse.
   std::atomic<std::uint64_t> user;
-  Counter staged;   ///< pieces that this rank has copied into its board
+  Counter staged;   ///< pieces that this rank has copied into its segment
   Counter reduced;  ///< pieces of which this rank has reduced its slice, or that it has read
   Counter done;     ///< long calls in which this rank has done its part
   Counter at_work;  ///< 1 + the place of the call of which this rank does a share; 0 for none. Relaxed: read
                     ///< only to find the rank to blame
-  SliceCounters shares[kDescriptors];  ///< used in the lane of the communicator's first rank only
+  SliceCounters shares[kDescriptors];  ///< used in the slot of the communicator's first rank only
   alignas(4096) std::byte data[kDescriptors][kDescriptorBytes];
   alignas(4096) std::byte pieces[2][kStageBytes];
 
-  /// Resets the lane to its state before the first use. Called by the rank that owns it, while no other rank
+  /// Resets the slot to its state before the first use. Called by the rank that owns it, while no other rank
   /// uses it. Relaxed: the other ranks learn through the store that they may use it.
   void clear() {
     for (CallDescriptor& note : notes) note.number.store(0, std::memory_order_relaxed);
@@ -121,7 +121,7 @@ struct CommSlot {
   }
 };
 
-/// All zero is an empty board.
+/// All zero is an empty segment.
 struct SharedSegment {
   /// Odd while this rank sleeps and wants to be woken when something changes. Relaxed, beside two fences: one
   /// in `Engine::sleep()`, one in `Group::tell()`.
@@ -138,7 +138,7 @@ struct SharedSegment {
   /// No rank may write in this rank's memory any more, or trust what it reads there. Two fences order
   /// `closed` against the memory for the readers: one in `Group::close()`, one in `Call::is_given_up()`.
   alignas(64) std::atomic<std::uint32_t> closed;
-  alignas(4096) CommSlot lanes[kCommSlots];
+  alignas(4096) CommSlot slots[kCommSlots];
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
@@ -148,11 +148,11 @@ class LocalPeer {
  public:
   virtual ~LocalPeer() = default;
 
-  /// This rank's own board, the same for all of its neighbours.
+  /// This rank's own segment, the same for all of its neighbours.
   virtual SharedSegment& own_segment() = 0;
-  /// The peer's board. This rank writes there only the lines that it has just read (see
+  /// The peer's segment. This rank writes there only the lines that it has just read (see
   /// `kernels::own_lines()`) and, in an all_reduce, the sums in place of the data that was summed.
-  virtual SharedSegment& board() = 0;
+  virtual SharedSegment& segment() = 0;
   /// Wakes a peer that sleeps on `Endpoint::fd()`.
   virtual void ring() = 0;
   /// The name by which the peer can map `data`, if `data` is in memory that kolo gave out; nullopt for any

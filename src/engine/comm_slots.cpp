@@ -1,4 +1,4 @@
-// Lanes of the boards: which communicator of this rank uses which lane, and when a lane is free again.
+// Lanes of the segments: which communicator of this rank uses which slot, and when a slot is free again.
 #include <algorithm>
 
 #include "engine/engine.hpp"
@@ -17,29 +17,29 @@ std::uint64_t user_of(std::uint32_t context) {
 
 std::uint32_t Engine::claim_slot(std::uint32_t at_least, std::uint32_t context) {
   const auto lock = enter();
-  free_lanes();
-  std::uint32_t lane = at_least;
-  while (lane < kCommSlots && taken_lanes_[lane]) ++lane;
-  if (lane >= kCommSlots) return lane;
-  taken_lanes_.set(lane);
-  if (board_ == nullptr) return lane;
-  board_->lanes[lane].clear();
-  board_->lanes[lane].user.store(user_of(context), std::memory_order_release);
-  return lane;
+  free_slots();
+  std::uint32_t slot = at_least;
+  while (slot < kCommSlots && taken_slots_[slot]) ++slot;
+  if (slot >= kCommSlots) return slot;
+  taken_slots_.set(slot);
+  if (segment_ == nullptr) return slot;
+  segment_->slots[slot].clear();
+  segment_->slots[slot].user.store(user_of(context), std::memory_order_release);
+  return slot;
 }
 
-void Engine::release_lane(std::uint32_t lane) {
+void Engine::release_slot(std::uint32_t slot) {
   const auto lock = enter();
-  if (lane < kCommSlots) put_back_slot(lane);
+  if (slot < kCommSlots) put_back_slot(slot);
 }
 
-void Engine::put_back_slot(std::uint32_t lane) {
-  taken_lanes_.reset(lane);
-  if (board_ != nullptr) board_->lanes[lane].user.store(0, std::memory_order_release);
+void Engine::put_back_slot(std::uint32_t slot) {
+  taken_slots_.reset(slot);
+  if (segment_ != nullptr) segment_->slots[slot].user.store(0, std::memory_order_release);
 }
 
-native::Group* Engine::make_group(const std::vector<int>& ranks, std::uint32_t context, std::uint32_t lane) {
-  if (lane >= kCommSlots) return nullptr;
+native::Group* Engine::make_group(const std::vector<int>& ranks, std::uint32_t context, std::uint32_t slot) {
+  if (slot >= kCommSlots) return nullptr;
   const auto lock = enter();
   std::vector<LocalPeer*> neighbours;
   int own = -1;
@@ -49,12 +49,12 @@ native::Group* Engine::make_group(const std::vector<int>& ranks, std::uint32_t c
     neighbours.push_back(neighbour);
   }
   if (ranks.size() < 2 || std::ranges::count(neighbours, nullptr) > 1) {
-    put_back_slot(lane);
+    put_back_slot(slot);
     return nullptr;
   }
-  groups_.push_back({std::make_unique<native::Group>(own, std::move(neighbours), lane,
+  groups_.push_back({std::make_unique<native::Group>(own, std::move(neighbours), slot,
                                                      static_cast<native::GroupListener&>(*this)),
-                     ranks, context, lane});
+                     ranks, context, slot});
   return groups_.back().group.get();
 }
 
@@ -73,22 +73,22 @@ void Engine::leave(std::uint32_t context, const native::Group* group) {
   for (NativeGroup& native : groups_) {
     if (native.group.get() == group) native.is_left = true;
   }
-  free_lanes();
+  free_slots();
 }
 
-/// Frees the lanes of the groups that all their ranks have left. Until then other ranks may still read what
+/// Frees the slots of the groups that all their ranks have left. Until then other ranks may still read what
 /// this rank has published there.
-void Engine::free_lanes() {
+void Engine::free_slots() {
   std::erase_if(groups_, [&](const NativeGroup& native) {
     if (!native.is_left || native.group->is_busy()) return false;
-    board_->lanes[native.lane].user.store(0, std::memory_order_release);
+    segment_->slots[native.slot].user.store(0, std::memory_order_release);
     const bool is_used = std::ranges::any_of(native.ranks, [&](int rank) {
       if (rank == rank_) return false;
-      const CommSlot& lane = link(rank).endpoint().neighbour()->board().lanes[native.lane];
-      return lane.user.load(std::memory_order_acquire) == user_of(native.context);
+      const CommSlot& slot = link(rank).endpoint().neighbour()->segment().slots[native.slot];
+      return slot.user.load(std::memory_order_acquire) == user_of(native.context);
     });
     if (is_used) return false;
-    taken_lanes_.reset(native.lane);
+    taken_slots_.reset(native.slot);
     contexts_.erase(native.context);
     claimed_contexts_.erase(native.context);
     return true;

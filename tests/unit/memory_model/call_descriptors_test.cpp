@@ -1,6 +1,6 @@
 // How ranks announce calls and reuse their notes: Group::announce() and Group::look_for_notes()
-// (engine/native/group.cpp), over Lane::notes (transport/board.hpp). No rank writes a note that another rank
-// may still read.
+// (engine/native/group.cpp), over CommSlot::notes (transport/shared_segment.hpp). No rank writes a note that
+// another rank may still read.
 #include <gtest/gtest.h>
 
 #include <vector>
