@@ -18,14 +18,14 @@ namespace kolo {
 /// Each communicator uses a slot of its own. When all slots are taken, a new communicator does without native
 /// algorithms.
 inline constexpr std::uint32_t kCommSlots = 64;
-/// Calls that a rank may have announced and not finished (M below). Why a note may be reused: a rank
+/// Calls that a rank may have announced and not finished (M below). Why a descriptor may be reused: a rank
 /// announces call k only after it has finished call k - M, so after it has seen all ranks announce k - M. By
-/// then all ranks have finished call k - 2M, whose note call k reuses.
+/// then all ranks have finished call k - 2M, whose descriptor call k reuses.
 inline constexpr std::uint32_t kCallsAhead = 16;
 inline constexpr std::uint32_t kDescriptors = 2 * kCallsAhead;
-/// Data up to this size always travels with its note.
+/// Data up to this size always travels with its descriptor.
 inline constexpr std::size_t kShortBytes = 1024;
-/// Private data up to this size also travels with its note.
+/// Private data up to this size also travels with its descriptor.
 inline constexpr std::size_t kDescriptorBytes = 4096;
 /// The longest piece in which longer data moves from private memory to private memory. There are two pieces:
 /// one is written while the other is read.
@@ -38,9 +38,9 @@ struct alignas(64) CallDescriptor {
   /// for it.
   static constexpr std::uint64_t kBehindOthers = std::uint64_t{1} << 63;
 
-  /// Stored with release after the rest of the note and its data, loaded with acquire before they are read.
-  /// The release also ends this rank's reads of the notes and data of call k - `kCallsAhead`. Their owners
-  /// overwrite those after they have acquired this number.
+  /// Stored with release after the rest of the descriptor and its data, loaded with acquire before they are
+  /// read. The release also ends this rank's reads of the descriptors and data of call k - `kCallsAhead`.
+  /// Their owners overwrite those after they have acquired this number.
   std::atomic<std::uint64_t> number;
   Signature signature;
   union {
@@ -55,7 +55,8 @@ static_assert(sizeof(CallDescriptor) == 64);
 struct alignas(64) SliceCounters {
   static constexpr std::uint64_t kMost = 1 << 16;  ///< largest number of shares of a call
 
-  std::atomic<std::uint64_t> taken;  ///< needs no order: a rank that takes a share has acquired all notes
+  std::atomic<std::uint64_t>
+      taken;  ///< needs no order: a rank that takes a share has acquired all descriptors
   /// Each update is a release and continues the release sequence before it. So the acquire load of
   /// is_finished() sees what all ranks have written for their shares, and follows what they have read.
   std::atomic<std::uint64_t> finished;
@@ -94,7 +95,7 @@ struct CommSlot {
   struct alignas(64) Counter {
     std::atomic<std::uint64_t> value;
   };
-  CallDescriptor notes[kDescriptors];
+  CallDescriptor descriptors[kDescriptors];
   /// 1 + the number of the communicator that this rank uses the slot for; 0 for none. Stored with release
   /// when this rank no longer reads that communicator's slots. Loaded with acquire before another rank reuses
   /// its own slot; a stale value only delays the reuse.
@@ -111,7 +112,7 @@ struct CommSlot {
   /// Resets the slot to its state before the first use. Called by the rank that owns it, while no other rank
   /// uses it. Relaxed: the other ranks learn through the store that they may use it.
   void clear() {
-    for (CallDescriptor& note : notes) note.number.store(0, std::memory_order_relaxed);
+    for (CallDescriptor& descriptor : descriptors) descriptor.number.store(0, std::memory_order_relaxed);
     for (Counter* counter : {&staged, &reduced, &done, &at_work})
       counter->value.store(0, std::memory_order_relaxed);
     for (SliceCounters& of_call : shares) {
@@ -127,8 +128,8 @@ struct SharedSegment {
   /// in `Engine::sleep()`, one in `Group::tell()`.
   alignas(64) std::atomic<std::uint32_t> asleep;
   std::atomic<std::uint32_t> core;  ///< 1 + the core on which this rank last waited. Relaxed: a hint
-  /// This rank shares its cores with other ranks. Relaxed: stored before this rank's first note, whose
-  /// `number` orders it, and loaded after the notes of all ranks.
+  /// This rank shares its cores with other ranks. Relaxed: stored before this rank's first descriptor, whose
+  /// `number` orders it, and loaded after the descriptors of all ranks.
   std::atomic<std::uint32_t> oversubscribed;
   /// This rank may be writing in other ranks' memory. The writer stores 1, then loads `closed` of all ranks.
   /// The owner of the memory stores `closed`, then loads `writing` of all ranks. All four are sequentially

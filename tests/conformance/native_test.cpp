@@ -163,7 +163,8 @@ std::vector<std::vector<std::byte>> all_reductions(const char* transport, int si
       const auto dtype = static_cast<DType>(d);
       for (const ReduceOp op :
            {ReduceOp::sum, ReduceOp::product, ReduceOp::min, ReduceOp::max, ReduceOp::average}) {
-        for (const std::uint64_t each : {3u, 60u, 2001u}) {  // a rank's part: in a note, beside it, long
+        for (const std::uint64_t each :
+             {3u, 60u, 2001u}) {  // a rank's part: in a descriptor, beside it, long
           const std::uint64_t count = each * static_cast<std::uint64_t>(size);
           std::vector<std::byte> in(count * size_of(dtype)), out(in.size()), part(each * size_of(dtype));
           fill_awkwardly(in.data(), count, dtype, static_cast<unsigned>(c.rank() * 100 + d));

@@ -107,7 +107,7 @@ Task reduce_scatter(Call& call);
 Task all_gather(Call& call);
 Task broadcast(Call& call);
 
-/// Finishes a call whose data has come with the notes: `shown[r]` is the contribution of rank r.
+/// Finishes a call whose data has come with the descriptors: `shown[r]` is the contribution of rank r.
 void finish_short(const Call& call, std::span<const void* const> shown);
 
 }  // namespace kolo::native

@@ -34,12 +34,13 @@ bool same_place(std::uint64_t one, std::uint64_t other) {
   return static_cast<std::uint32_t>(one) == static_cast<std::uint32_t>(other);
 }
 
-/// Where a rank puts its contribution: in its note, if it fits and the note holds no ranges; else in the
-/// slot.
+/// Where a rank puts its contribution: in its descriptor, if it fits and the descriptor holds no ranges; else
+/// in the slot.
 template <typename AnySlot>
 auto* content_of(AnySlot& slot, const Running& running, std::uint64_t bytes) {
   const bool fits = bytes <= CallDescriptor::kInline && running.shown <= kShortBytes;
-  return fits ? slot.notes[running.place % kDescriptors].content : slot.data[running.place % kDescriptors];
+  return fits ? slot.descriptors[running.place % kDescriptors].content
+              : slot.data[running.place % kDescriptors];
 }
 
 }  // namespace
@@ -69,7 +70,7 @@ bool Group::finish_early() {
     is_over = step(early, nullptr, moved);
     stop_writing();
   } else if (poll_descriptors(early) == Noted::by_all) {
-    finish_by_notes(early);
+    finish_short(early);
     is_over = true;
   }
   if (is_over) {
@@ -110,9 +111,9 @@ void Group::announce(const OperationSpec& spec, bool behind_others) {
   call.output = static_cast<std::byte*>(spec.output);
   call.fold =
       is_reducing(spec.collective) ? kernels::fold_function(spec.dtype, spec.reduction.op()) : nullptr;
-  CallDescriptor& note = slot_->notes[running.place % kDescriptors];
-  note.signature = spec.signature;
-  running.signature = spec.signature;  // a copy to compare with: other cores have the note's line
+  CallDescriptor& descriptor = slot_->descriptors[running.place % kDescriptors];
+  descriptor.signature = spec.signature;
+  running.signature = spec.signature;  // a copy to compare with: other cores have the descriptor's line
   const std::uint64_t bytes = call.shape->shown_bytes(rank_);
   bool is_shared = false;
   if (running.shown > kShortBytes) {
@@ -127,10 +128,10 @@ void Group::announce(const OperationSpec& spec, bool behind_others) {
       return *range;
     };
     const bool is_written = call.shape->collective == Collective::all_reduce;
-    note.memory[0] = note.memory[1] = bytes > 0 ? name(call.input, bytes) : RemoteRange{};
-    if (is_written && call.output != call.input) note.memory[1] = name(call.output, bytes);
-    is_shared = note.memory[0].region != 0 && note.memory[1].region != 0;
-    if (!is_shared) note.memory[0] = note.memory[1] = {};
+    descriptor.memory[0] = descriptor.memory[1] = bytes > 0 ? name(call.input, bytes) : RemoteRange{};
+    if (is_written && call.output != call.input) descriptor.memory[1] = name(call.output, bytes);
+    is_shared = descriptor.memory[0].region != 0 && descriptor.memory[1].region != 0;
+    if (!is_shared) descriptor.memory[0] = descriptor.memory[1] = {};
   }
   if (bytes > 0 && bytes <= kDescriptorBytes && !is_shared) {
     std::byte* content = content_of(*slot_, running, bytes);
@@ -140,8 +141,8 @@ void Group::announce(const OperationSpec& spec, bool behind_others) {
       std::memcpy(content, call.input, bytes);
     }
   }
-  note.number.store(running.number | (behind_others ? CallDescriptor::kBehindOthers : 0),
-                    std::memory_order_release);
+  descriptor.number.store(running.number | (behind_others ? CallDescriptor::kBehindOthers : 0),
+                          std::memory_order_release);
   changed_ = true;
 }
 
@@ -201,12 +202,12 @@ bool Group::step(Running& running, Operation* operation, bool& moved) {
       failed_ = true;
       const CommSlot& theirs = *slots_[static_cast<std::size_t>(running.noted)];
       listener_.on_native_mismatch(*operation, running.noted,
-                                   theirs.notes[running.place % kDescriptors].signature);
+                                   theirs.descriptors[running.place % kDescriptors].signature);
       return false;
     }
     moved = true;
-    if (comes_with_notes(running)) {
-      finish_by_notes(running);
+    if (is_short(running)) {
+      finish_short(running);
       running.state = Running::State::finished;
       return true;
     }
@@ -247,13 +248,13 @@ bool Group::step(Running& running, Operation* operation, bool& moved) {
 /// calls in a row, each rank does some for all, a few consecutive ones at a time. Ranks that share every one
 /// of them read and write in the same pages at the same time, where their prefetchers take lines from each
 /// other: 200 calls of 4 KiB took three times as long. -1 also if a rank waited for just this call when it
-/// made it. All ranks get the same result, because all see the same notes.
+/// made it. All ranks get the same result, because all see the same descriptors.
 int Group::turn(const Running& running) const {
   if (running.shown > kTurnBytes) return -1;
   for (const CommSlot* slot : slots_) {
     // Relaxed: poll_descriptors() has acquired it.
     const std::uint64_t number =
-        slot->notes[running.place % kDescriptors].number.load(std::memory_order_relaxed);
+        slot->descriptors[running.place % kDescriptors].number.load(std::memory_order_relaxed);
     if ((number & CallDescriptor::kBehindOthers) == 0) return -1;
   }
   const auto ranks = static_cast<std::uint64_t>(size());
@@ -295,11 +296,12 @@ void Group::begin_algorithm(Running& running) {
 Group::Noted Group::poll_descriptors(Running& running) const {
   for (; running.noted < size(); ++running.noted) {
     if (running.noted == rank_) continue;
-    const CallDescriptor& note =
-        slots_[static_cast<std::size_t>(running.noted)]->notes[running.place % kDescriptors];
-    const std::uint64_t number = note.number.load(std::memory_order_acquire);
+    const CallDescriptor& descriptor =
+        slots_[static_cast<std::size_t>(running.noted)]->descriptors[running.place % kDescriptors];
+    const std::uint64_t number = descriptor.number.load(std::memory_order_acquire);
     if (!same_place(number, running.number)) return Noted::not_yet;
-    if ((number & ~CallDescriptor::kBehindOthers) != running.number || !(note.signature == running.signature))
+    if ((number & ~CallDescriptor::kBehindOthers) != running.number ||
+        !(descriptor.signature == running.signature))
       return Noted::otherwise;
   }
   return Noted::by_all;
@@ -312,13 +314,14 @@ void Group::fail(Operation* operation, int rank, const std::string& why) {
 }
 
 /// Whether each rank has put its contribution on its segment. All ranks get the same result, because all see
-/// the same notes.
-bool Group::comes_with_notes(const Running& running) const {
+/// the same descriptors.
+bool Group::is_short(const Running& running) const {
   if (running.shown <= kShortBytes) return true;
   if (running.shown > kDescriptorBytes) return false;
   for (int r = 0; r < size(); ++r) {
-    const CallDescriptor& note = slots_[static_cast<std::size_t>(r)]->notes[running.place % kDescriptors];
-    if (running.call.shape->shown_bytes(r) > 0 && note.memory[0].region != 0) return false;
+    const CallDescriptor& descriptor =
+        slots_[static_cast<std::size_t>(r)]->descriptors[running.place % kDescriptors];
+    if (running.call.shape->shown_bytes(r) > 0 && descriptor.memory[0].region != 0) return false;
   }
   return true;
 }
@@ -334,7 +337,7 @@ bool Group::has_come(const Wait& wait) const {
   return true;
 }
 
-void Group::finish_by_notes(const Running& running) const {
+void Group::finish_short(const Running& running) const {
   std::array<const void*, 16> few;
   std::vector<const void*> many;
   if (slots_.size() > few.size()) many.resize(slots_.size());
@@ -376,7 +379,7 @@ Awaited Group::awaited() const {
     return lacks(seen) ? Awaited{&number, seen} : Awaited{};
   };
   if (head.state == Running::State::announced && head.noted < size()) {
-    return found(slots_[static_cast<std::size_t>(head.noted)]->notes[head.place % kDescriptors].number,
+    return found(slots_[static_cast<std::size_t>(head.noted)]->descriptors[head.place % kDescriptors].number,
                  [&](std::uint64_t number) { return !same_place(number, head.number); });
   }
   if (head.state != Running::State::begun) return {};
@@ -399,8 +402,8 @@ std::vector<int> Group::waiting_for() const {
   for (int r = 0; r < size(); ++r) {
     if (r == rank_) continue;
     const CommSlot& slot = *slots_[static_cast<std::size_t>(r)];
-    bool has_come =
-        same_place(slot.notes[head.place % kDescriptors].number.load(std::memory_order_acquire), head.number);
+    bool has_come = same_place(
+        slot.descriptors[head.place % kDescriptors].number.load(std::memory_order_acquire), head.number);
     if (head.state == Running::State::begun && !head.task.wait().is_pause()) {
       const Wait& wait = head.task.wait();
       has_come = wait.common != nullptr

@@ -64,9 +64,9 @@ class GroupListener {
 };
 
 /// The ranks announce their calls in order, each on its own segment, and finish them in order. A short call
-/// is done as soon as all ranks have announced it, because the data comes with the note. A long call then
-/// runs its algorithm. While it only waits for the other ranks' parts, the next call runs. No function waits:
-/// advance() does what can be done now. Used under the engine's lock.
+/// is done as soon as all ranks have announced it, because the data comes with the descriptor. A long call
+/// then runs its algorithm. While it only waits for the other ranks' parts, the next call runs. No function
+/// waits: advance() does what can be done now. Used under the engine's lock.
 class Group {
  public:
   /// `neighbours[r]` leads to rank r of the communicator; null for `rank` itself. They outlive the Group.
@@ -144,11 +144,11 @@ class Group {
   void stop_writing();
   void publish_done();
   void begin_algorithm(Running& running);
-  bool comes_with_notes(const Running& running) const;
+  bool is_short(const Running& running) const;
   bool reach_memory(Running& running, Operation* operation);
   bool is_still_shared(const Running& running) const;
   bool has_come(const Wait& wait) const;
-  void finish_by_notes(const Running& running) const;
+  void finish_short(const Running& running) const;
   void fail(Operation* operation, int rank, const std::string& why);
   void close();
   void release(const std::vector<bool>& lost);

@@ -1,4 +1,4 @@
-// Where the memory of a long call is: named in the notes, or private.
+// Where the memory of a long call is: named in the descriptors, or private.
 #include "kolo/memory.hpp"
 
 #include "engine/native/group.hpp"
@@ -8,8 +8,9 @@ namespace kolo::native {
 /// Whether all memory that matters to a long call is shared.
 bool Group::is_named(const Running& running) const {
   for (int r = 0; r < size(); ++r) {
-    const CallDescriptor& note = slots_[static_cast<std::size_t>(r)]->notes[running.place % kDescriptors];
-    if (note.memory[0].region == 0 && running.call.shape->shown_bytes(r) > 0) return false;
+    const CallDescriptor& descriptor =
+        slots_[static_cast<std::size_t>(r)]->descriptors[running.place % kDescriptors];
+    if (descriptor.memory[0].region == 0 && running.call.shape->shown_bytes(r) > 0) return false;
   }
   return true;
 }
@@ -27,8 +28,8 @@ bool Group::reach_memory(Running& running, Operation* operation) {
   Call& call = running.call;
   const Shape& shape = *call.shape;
   const bool written = shape.collective == Collective::all_reduce;
-  const auto note_of = [&](int r) -> const CallDescriptor& {
-    return slots_[static_cast<std::size_t>(r)]->notes[running.place % kDescriptors];
+  const auto descriptor_of = [&](int r) -> const CallDescriptor& {
+    return slots_[static_cast<std::size_t>(r)]->descriptors[running.place % kDescriptors];
   };
   const auto go_without = [&] {
     call.inputs.clear();
@@ -54,18 +55,19 @@ bool Group::reach_memory(Running& running, Operation* operation) {
   call.outputs.resize(written ? static_cast<std::size_t>(size()) : 0);
   for (int r = 0; r < size() && is_reached; ++r) {
     const auto at = static_cast<std::size_t>(r);
-    const CallDescriptor& note = note_of(r);
+    const CallDescriptor& descriptor = descriptor_of(r);
     if (r == rank_) {
       call.inputs[at] = call.input;
       if (written) call.outputs[at] = call.output;
       continue;
     }
     const std::uint64_t bytes = shape.shown_bytes(r);
-    call.inputs[at] = bytes > 0 ? reach(r, note.memory[0], bytes) : nullptr;
+    call.inputs[at] = bytes > 0 ? reach(r, descriptor.memory[0], bytes) : nullptr;
     if (written && is_reached) {
-      const bool in_place =
-          note.memory[0].region == note.memory[1].region && note.memory[0].offset == note.memory[1].offset;
-      call.outputs[at] = in_place ? const_cast<std::byte*>(call.inputs[at]) : reach(r, note.memory[1], bytes);
+      const bool in_place = descriptor.memory[0].region == descriptor.memory[1].region &&
+                            descriptor.memory[0].offset == descriptor.memory[1].offset;
+      call.outputs[at] =
+          in_place ? const_cast<std::byte*>(call.inputs[at]) : reach(r, descriptor.memory[1], bytes);
     }
   }
   return is_reached || (is_shared_out(running) && go_without());
