@@ -204,10 +204,10 @@ std::vector<int> shared_ring(Communicator& communicator, const Topology& topolog
 CostModel measure_costs(Communicator& communicator, const std::vector<int>& hosts, int cores) {
   CostModel model = typical_cost_model();
   const std::vector<int> leaders = leaders_of(communicator, hosts);
-  std::vector<int> neighbours;
+  std::vector<int> local_peers;
   const auto host_of = [&](int rank) { return hosts.empty() ? 0 : hosts[static_cast<std::size_t>(rank)]; };
   for (int rank = 0; rank < communicator.size(); ++rank) {
-    if (host_of(rank) == host_of(communicator.rank())) neighbours.push_back(rank);
+    if (host_of(rank) == host_of(communicator.rank())) local_peers.push_back(rank);
   }
   measure_local(model);
   const auto time_rounds = [&](const std::vector<int>& members) {
@@ -215,8 +215,8 @@ CostModel measure_costs(Communicator& communicator, const std::vector<int>& host
                   time_exchange(communicator, members, kMiddle, 12),
                   time_exchange(communicator, members, kLong, 8)};
   };
-  const Rounds inside = time_rounds(neighbours);
-  const double hop = time_relay(communicator, neighbours, 24);
+  const Rounds inside = time_rounds(local_peers);
+  const double hop = time_relay(communicator, local_peers, 24);
   communicator.barrier();
   Rounds between = time_rounds(leaders);
   if (leaders.size() > 2) between.of_two = time_exchange(communicator, leaders, kShort, 24, true);
@@ -228,7 +228,7 @@ CostModel measure_costs(Communicator& communicator, const std::vector<int>& host
                                  between.of_middle,
                                  between.of_long,
                                  between.of_two,
-                                 static_cast<double>(neighbours.size()),
+                                 static_cast<double>(local_peers.size()),
                                  model.reduce_per_byte,
                                  model.copy_per_byte,
                                  hop,

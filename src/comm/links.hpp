@@ -12,7 +12,7 @@ namespace kolo {
 std::vector<int> leaders_of(const Communicator& communicator, const std::vector<int>& hosts);
 
 /// Collective, the same result on all ranks: the bandwidths between hosts, if their links are of very unequal
-/// speed. Each host sends to its neighbours on both sides, all hosts at once. Empty if the links look alike,
+/// speed. Each host sends to its local peers on both sides, all hosts at once. Empty if the links look alike,
 /// or are so fast that the processors are the limit.
 BandwidthMatrix measure_links(Communicator& communicator, const std::vector<int>& hosts);
 

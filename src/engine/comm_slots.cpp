@@ -41,18 +41,18 @@ void Engine::put_back_slot(std::uint32_t slot) {
 native::Group* Engine::make_group(const std::vector<int>& ranks, std::uint32_t context, std::uint32_t slot) {
   if (slot >= kCommSlots) return nullptr;
   const auto lock = enter();
-  std::vector<LocalPeer*> neighbours;
+  std::vector<LocalPeer*> local_peers;
   int own = -1;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    LocalPeer* neighbour = ranks[r] == rank_ ? nullptr : link(ranks[r]).endpoint().neighbour();
+    LocalPeer* local_peer = ranks[r] == rank_ ? nullptr : link(ranks[r]).endpoint().local_peer();
     if (ranks[r] == rank_) own = static_cast<int>(r);
-    neighbours.push_back(neighbour);
+    local_peers.push_back(local_peer);
   }
-  if (ranks.size() < 2 || std::ranges::count(neighbours, nullptr) > 1) {
+  if (ranks.size() < 2 || std::ranges::count(local_peers, nullptr) > 1) {
     put_back_slot(slot);
     return nullptr;
   }
-  groups_.push_back({std::make_unique<native::Group>(own, std::move(neighbours), slot,
+  groups_.push_back({std::make_unique<native::Group>(own, std::move(local_peers), slot,
                                                      static_cast<native::GroupListener&>(*this)),
                      ranks, context, slot});
   return groups_.back().group.get();
@@ -84,7 +84,7 @@ void Engine::free_slots() {
     segment_->slots[native.slot].user.store(0, std::memory_order_release);
     const bool is_used = std::ranges::any_of(native.ranks, [&](int rank) {
       if (rank == rank_) return false;
-      const CommSlot& slot = link(rank).endpoint().neighbour()->segment().slots[native.slot];
+      const CommSlot& slot = link(rank).endpoint().local_peer()->segment().slots[native.slot];
       return slot.user.load(std::memory_order_acquire) == user_of(native.context);
     });
     if (is_used) return false;

@@ -260,9 +260,9 @@ void Engine::leave_shared_core() {
   const int core = sched_getcpu();
   segment_->core.store(static_cast<std::uint32_t>(core + 1), std::memory_order_relaxed);
   for (int peer = 0; peer < rank_; ++peer) {
-    LocalPeer* neighbour = link(peer).endpoint().neighbour();
-    if (neighbour == nullptr ||
-        neighbour->segment().core.load(std::memory_order_relaxed) != static_cast<std::uint32_t>(core + 1)) {
+    LocalPeer* local_peer = link(peer).endpoint().local_peer();
+    if (local_peer == nullptr ||
+        local_peer->segment().core.load(std::memory_order_relaxed) != static_cast<std::uint32_t>(core + 1)) {
       continue;
     }
     const auto now = Clock::now();

@@ -40,7 +40,7 @@ Engine::Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, Engin
                                             static_cast<LinkListener&>(*this)));
     const Endpoint& endpoint = links_.back()->endpoint();
     has_descriptor_links_ = has_descriptor_links_ || !endpoint.is_memory();
-    if (LocalPeer* neighbour = links_.back()->endpoint().neighbour()) segment_ = &neighbour->own_segment();
+    if (LocalPeer* local_peer = links_.back()->endpoint().local_peer()) segment_ = &local_peer->own_segment();
     if (endpoint.fd() >= 0) {
       event_set_.add(endpoint.fd(), static_cast<std::uint32_t>(i)).throw_if_error();
     } else if (static_cast<int>(i) != rank_) {

@@ -311,7 +311,7 @@ class Engine final : private LinkListener,
   };
   std::vector<NativeGroup> groups_;
   std::bitset<kCommSlots> taken_slots_;
-  SharedSegment* segment_ = nullptr;  // of this rank; null if no link leads to a neighbour
+  SharedSegment* segment_ = nullptr;  // of this rank; null if no link leads to a local peer
   std::uint32_t sleeps_ = 0;
   std::vector<std::size_t> speculative_reads_;  // links
   unsigned speculative_polls_ = 0;

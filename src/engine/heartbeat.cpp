@@ -46,7 +46,7 @@ bool Engine::is_silent(std::size_t index, const Ping& ping, Clock::time_point no
   }
   std::uint64_t elsewhere = 0;
   for (std::size_t i = 0; i < links_.size(); ++i) {
-    const bool is_network = links_[i]->endpoint().neighbour() == nullptr;
+    const bool is_network = links_[i]->endpoint().local_peer() == nullptr;
     if (i != index && static_cast<int>(i) != rank_ && is_network) elsewhere += links_[i]->payload_moved();
   }
   if (is_new || elsewhere > watch.elsewhere + kBytesOfBusyLink) {

@@ -95,7 +95,7 @@ class Endpoint {
 
   /// Access to the memory that this rank and the peer share as ranks of one host, for native algorithms. Null
   /// if they share none. Lives as long as the endpoint.
-  virtual LocalPeer* neighbour() { return nullptr; }
+  virtual LocalPeer* local_peer() { return nullptr; }
 
  private:
   static Status cannot_pull() { return Status(Code::system, "no memory can be pulled over this endpoint"); }

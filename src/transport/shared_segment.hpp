@@ -149,7 +149,7 @@ class LocalPeer {
  public:
   virtual ~LocalPeer() = default;
 
-  /// This rank's own segment, the same for all of its neighbours.
+  /// This rank's own segment, the same for all of its local peers.
   virtual SharedSegment& own_segment() = 0;
   /// The peer's segment. This rank writes there only the lines that it has just read (see
   /// `kernels::own_lines()`) and, in an all_reduce, the sums in place of the data that was summed.

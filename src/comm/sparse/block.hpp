@@ -35,7 +35,7 @@ std::uint64_t part_length(std::uint64_t length, int parts, int part);
 std::vector<SparseBlock> divide(const SparseBlock& block, int parts, const RowKind& kind);
 SparseBlock join(std::vector<SparseBlock> parts, std::uint64_t length, const RowKind& kind);
 
-/// The sum of blocks of one length: neighbours are added first, then pairs of neighbours. `blocks` is not
+/// The sum of blocks of one length: local peers are added first, then pairs of local peers. `blocks` is not
 /// empty.
 SparseBlock add_up(std::vector<SparseBlock> blocks, const RowKind& kind);
 

@@ -45,14 +45,14 @@ auto* content_of(AnySlot& slot, const Running& running, std::uint64_t bytes) {
 
 }  // namespace
 
-Group::Group(int rank, std::vector<LocalPeer*> neighbours, std::uint32_t slot, GroupListener& listener)
-    : rank_(rank), neighbours_(std::move(neighbours)), listener_(listener), rung_(neighbours_.size(), 0) {
-  for (LocalPeer* neighbour : neighbours_) {
-    if (neighbour != nullptr) segment_ = &neighbour->own_segment();
+Group::Group(int rank, std::vector<LocalPeer*> local_peers, std::uint32_t slot, GroupListener& listener)
+    : rank_(rank), local_peers_(std::move(local_peers)), listener_(listener), rung_(local_peers_.size(), 0) {
+  for (LocalPeer* local_peer : local_peers_) {
+    if (local_peer != nullptr) segment_ = &local_peer->own_segment();
   }
   slot_ = &segment_->slots[slot];
-  for (LocalPeer* neighbour : neighbours_) {
-    segments_.push_back(neighbour == nullptr ? segment_ : &neighbour->segment());
+  for (LocalPeer* local_peer : local_peers_) {
+    segments_.push_back(local_peer == nullptr ? segment_ : &local_peer->segment());
     slots_.push_back(&segments_.back()->slots[slot]);
   }
 }
@@ -117,12 +117,12 @@ void Group::announce(const OperationSpec& spec, bool behind_others) {
   const std::uint64_t bytes = call.shape->shown_bytes(rank_);
   bool is_shared = false;
   if (running.shown > kShortBytes) {
-    // All neighbours use one name. Memory that cannot be shared with one of them counts as private.
+    // All local peers use one name. Memory that cannot be shared with one of them counts as private.
     const auto name = [&](const void* data, std::uint64_t length) {
       std::optional<RemoteRange> range;
-      for (LocalPeer* neighbour : neighbours_) {
-        if (neighbour == nullptr) continue;
-        range = neighbour->share(data, length);
+      for (LocalPeer* local_peer : local_peers_) {
+        if (local_peer == nullptr) continue;
+        range = local_peer->share(data, length);
         if (!range) return RemoteRange{};
       }
       return *range;
@@ -362,12 +362,12 @@ void Group::tell() {
   if (!changed_) return;
   changed_ = false;
   std::atomic_thread_fence(std::memory_order_seq_cst);
-  for (std::size_t r = 0; r < neighbours_.size(); ++r) {
-    if (neighbours_[r] == nullptr) continue;
+  for (std::size_t r = 0; r < local_peers_.size(); ++r) {
+    if (local_peers_[r] == nullptr) continue;
     const std::uint32_t asleep = segments_[r]->asleep.load(std::memory_order_relaxed);
     if (asleep % 2 == 0 || asleep == rung_[r]) continue;
     rung_[r] = asleep;
-    neighbours_[r]->ring();
+    local_peers_[r]->ring();
   }
 }
 

@@ -69,8 +69,8 @@ class GroupListener {
 /// waits: advance() does what can be done now. Used under the engine's lock.
 class Group {
  public:
-  /// `neighbours[r]` leads to rank r of the communicator; null for `rank` itself. They outlive the Group.
-  Group(int rank, std::vector<LocalPeer*> neighbours, std::uint32_t slot, GroupListener& listener);
+  /// `local_peers[r]` leads to rank r of the communicator; null for `rank` itself. They outlive the Group.
+  Group(int rank, std::vector<LocalPeer*> local_peers, std::uint32_t slot, GroupListener& listener);
 
   bool is_busy() const { return !calls_.empty(); }
   /// Whether the operation is the first call: the other calls wait behind it.
@@ -154,7 +154,7 @@ class Group {
   void release(const std::vector<bool>& lost);
 
   const int rank_;
-  std::vector<LocalPeer*> neighbours_;
+  std::vector<LocalPeer*> local_peers_;
   GroupListener& listener_;
   SharedSegment* segment_;
   CommSlot* slot_;

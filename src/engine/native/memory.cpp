@@ -39,15 +39,15 @@ bool Group::reach_memory(Running& running, Operation* operation) {
   if (!is_named(running) || is_shared_out(running)) return go_without();
   bool is_reached = true;
   const auto reach = [&](int r, const RemoteRange& range, std::uint64_t bytes) {
-    LocalPeer& neighbour = *neighbours_[static_cast<std::size_t>(r)];
-    std::byte* data = neighbour.reach(range, bytes);
+    LocalPeer& local_peer = *local_peers_[static_cast<std::size_t>(r)];
+    std::byte* data = local_peer.reach(range, bytes);
     if (data != nullptr) return data;
     is_reached = false;
     if (is_shared_out(running)) return data;
-    if (neighbour.trouble().ok()) {
+    if (local_peer.trouble().ok()) {
       fail(operation, r, "named shared memory that it has not passed on");
     } else {
-      fail(operation, rank_, neighbour.trouble().message());
+      fail(operation, rank_, local_peer.trouble().message());
     }
     return data;
   };

@@ -57,7 +57,7 @@ class ShmEndpoint final : public Endpoint, private LocalPeer {
   Status fetch(const RemoteRange& range, std::span<std::byte> into) override;
   void revoke() override { out_.revoke(); }
   bool revoked() const override { return in_.writer_revoked(); }
-  LocalPeer* neighbour() override { return this; }
+  LocalPeer* local_peer() override { return this; }
 
  private:
   SharedSegment& own_segment() override { return *own_board_->memory.get(); }
