@@ -39,16 +39,16 @@ void reduce_for_all(Call& call, std::uint64_t begin, std::uint64_t count) {
 
 /// All inputs and outputs are in shared memory: each rank reads its slice of every input and writes it to
 /// every output. With K ranks that is K loads and K stores for each element of the slice, and no other
-/// traffic. Or one rank (`call.turn`) does the whole call.
+/// traffic. Or one rank (`call.owner`) does the whole call.
 Task all_reduce_in_place(Call& call) {
   const std::size_t element = call.shape->element_bytes;
   const std::uint64_t count = call.shape->count();
   const Slices slices(count, call.size, element);
   std::uint64_t begin = slices.begin(call.rank);
   std::uint64_t end = begin + slices.size(call.rank);
-  if (call.turn >= 0) {
+  if (call.owner >= 0) {
     begin = 0;
-    end = call.turn == call.rank ? count : 0;
+    end = call.owner == call.rank ? count : 0;
   }
   const std::uint64_t step = std::max<std::uint64_t>(kPieceBytes / element, 1);
   for (std::uint64_t at = begin; at < end; at += step) {
@@ -56,7 +56,7 @@ Task all_reduce_in_place(Call& call) {
     reduce_for_all(call, at, std::min(step, end - at));
     if (at + step < end) co_await Wait{};
   }
-  if (call.turn < 0) {
+  if (call.owner < 0) {
     call.publish(call.slot->done, call.number);
   } else {
     *call.done = call.number;  // published together with the next calls

@@ -51,7 +51,7 @@ struct Call {
   std::vector<const std::byte*> inputs;
   std::vector<std::byte*> outputs;
   std::uint64_t number = 0;  ///< number among the long calls of this slot, from 1
-  int turn = -1;             ///< the rank that does this call for all ranks; -1: each does its slice
+  int owner = -1;            ///< the rank that does this call for all ranks; -1: each does its slice
   SliceCounters* shares =
       nullptr;                    ///< of which a running rank takes the next; null: each rank does its slice
   std::uint64_t place = 0;        ///< index among the calls of the slot

@@ -17,7 +17,7 @@ constexpr auto kLongestPiece = std::chrono::milliseconds(100);
 
 constexpr int kQuietLooks = 8;
 
-/// The longest call that one rank sums for all when several are under way: see Group::turn().
+/// The longest call that one rank sums for all when several are under way: see Group::owner_of().
 constexpr std::uint64_t kTurnBytes = 64 << 10;
 
 /// The longest call that running ranks do for ranks that wait for a core: see Group::shares(). The sums of
@@ -69,7 +69,7 @@ bool Group::finish_early() {
   if (early.shown > kShortBytes) {
     is_over = step(early, nullptr, moved);
     stop_writing();
-  } else if (poll_descriptors(early) == Noted::by_all) {
+  } else if (poll_descriptors(early) == Announced::by_all) {
     finish_short(early);
     is_over = true;
   }
@@ -102,7 +102,7 @@ void Group::announce(const OperationSpec& spec, bool behind_others) {
   running.number = note_number(running.place, spec.call);
   running.shown = spec.recipe->most_shown;
   running.losses = shared_memory_losses();
-  running.noted = 0;
+  running.announced_ranks = 0;
   Call& call = running.call;
   call.shape = &spec.recipe->shape;
   call.rank = rank_;
@@ -195,13 +195,13 @@ bool Group::step(Running& running, Operation* operation, bool& moved) {
   Call& call = running.call;
   if (running.state == Running::State::finished) return true;
   if (running.state == Running::State::announced) {
-    const int noted = running.noted;
-    if (const Noted found = poll_descriptors(running); found != Noted::by_all) {
-      moved = moved || running.noted > noted;
-      if (found == Noted::not_yet || operation == nullptr) return false;
+    const int announced_ranks = running.announced_ranks;
+    if (const Announced found = poll_descriptors(running); found != Announced::by_all) {
+      moved = moved || running.announced_ranks > announced;
+      if (found == Announced::not_yet || operation == nullptr) return false;
       failed_ = true;
-      const CommSlot& theirs = *slots_[static_cast<std::size_t>(running.noted)];
-      listener_.on_native_mismatch(*operation, running.noted,
+      const CommSlot& theirs = *slots_[static_cast<std::size_t>(running.announced_ranks)];
+      listener_.on_native_mismatch(*operation, running.announced_ranks,
                                    theirs.descriptors[running.place % kDescriptors].signature);
       return false;
     }
@@ -211,7 +211,7 @@ bool Group::step(Running& running, Operation* operation, bool& moved) {
       running.state = Running::State::finished;
       return true;
     }
-    call.turn = turn(running);
+    call.owner = owner_of(running);
     call.shares = shares(running);
     if (!reach_memory(running, operation)) return false;
     begin_algorithm(running);
@@ -249,7 +249,7 @@ bool Group::step(Running& running, Operation* operation, bool& moved) {
 /// of them read and write in the same pages at the same time, where their prefetchers take lines from each
 /// other: 200 calls of 4 KiB took three times as long. -1 also if a rank waited for just this call when it
 /// made it. All ranks get the same result, because all see the same descriptors.
-int Group::turn(const Running& running) const {
+int Group::owner_of(const Running& running) const {
   if (running.shown > kTurnBytes) return -1;
   for (const CommSlot* slot : slots_) {
     // Relaxed: poll_descriptors() has acquired it.
@@ -272,13 +272,13 @@ SliceCounters* Group::shares(const Running& running) {
       return segment->oversubscribed.load(std::memory_order_relaxed) != 0;
     });
   }
-  if (!*is_crowded_ || call.turn >= 0 || !is_named(running)) return nullptr;
+  if (!*is_crowded_ || call.owner >= 0 || !is_named(running)) return nullptr;
   return &slots_.front()->shares[running.place % kDescriptors];
 }
 
 void Group::begin_algorithm(Running& running) {
   Call& call = running.call;
-  if (call.turn < 0) publish_done();  // it may take long
+  if (call.owner < 0) publish_done();  // it may take long
   call.slots = slots_;
   call.segments = segments_;
   call.segment = segment_;
@@ -292,19 +292,20 @@ void Group::begin_algorithm(Running& running) {
   running.task.resume();
 }
 
-/// Stops at `running.noted`, the first rank that has not announced the call, or has announced another one.
-Group::Noted Group::poll_descriptors(Running& running) const {
-  for (; running.noted < size(); ++running.noted) {
-    if (running.noted == rank_) continue;
+/// Stops at `running.announced_ranks`, the first rank that has not announced the call, or has announced
+/// another one.
+Group::Announced Group::poll_descriptors(Running& running) const {
+  for (; running.announced_ranks < size(); ++running.announced_ranks) {
+    if (running.announced_ranks == rank_) continue;
     const CallDescriptor& descriptor =
-        slots_[static_cast<std::size_t>(running.noted)]->descriptors[running.place % kDescriptors];
+        slots_[static_cast<std::size_t>(running.announced_ranks)]->descriptors[running.place % kDescriptors];
     const std::uint64_t number = descriptor.number.load(std::memory_order_acquire);
-    if (!same_place(number, running.number)) return Noted::not_yet;
+    if (!same_place(number, running.number)) return Announced::not_yet;
     if ((number & ~CallDescriptor::kBehindOthers) != running.number ||
         !(descriptor.signature == running.signature))
-      return Noted::otherwise;
+      return Announced::otherwise;
   }
-  return Noted::by_all;
+  return Announced::by_all;
 }
 
 void Group::fail(Operation* operation, int rank, const std::string& why) {
@@ -378,9 +379,10 @@ Awaited Group::awaited() const {
     const std::uint64_t seen = number.load(std::memory_order_acquire);
     return lacks(seen) ? Awaited{&number, seen} : Awaited{};
   };
-  if (head.state == Running::State::announced && head.noted < size()) {
-    return found(slots_[static_cast<std::size_t>(head.noted)]->descriptors[head.place % kDescriptors].number,
-                 [&](std::uint64_t number) { return !same_place(number, head.number); });
+  if (head.state == Running::State::announced && head.announced_ranks < size()) {
+    return found(
+        slots_[static_cast<std::size_t>(head.announced_ranks)]->descriptors[head.place % kDescriptors].number,
+        [&](std::uint64_t number) { return !same_place(number, head.number); });
   }
   if (head.state != Running::State::begun) return {};
   const Wait& wait = head.task.wait();

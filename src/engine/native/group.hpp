@@ -31,7 +31,7 @@ struct Running {
   std::uint64_t shown = 0;   ///< bytes of the rank that contributes most
   std::uint64_t losses = 0;  ///< shared_memory_losses() at that time
   Signature signature;       ///< as in its CallDescriptor
-  int noted = 0;             ///< number of ranks, from 0 on, that have announced it
+  int announced_ranks = 0;   ///< number of ranks, from 0 on, that have announced it
   Call call;
   Task task;
 
@@ -134,10 +134,10 @@ class Group {
   const Running& running(std::uint64_t place) const { return running_[(place - first_) % kCallsAhead]; }
   void announce(const OperationSpec& spec, bool behind_others);
   void announce_more();
-  enum class Noted { not_yet, by_all, otherwise };
-  Noted poll_descriptors(Running& running) const;
+  enum class Announced { not_yet, by_all, otherwise };
+  Announced poll_descriptors(Running& running) const;
   bool step(Running& running, Operation* operation, bool& moved);
-  int turn(const Running& running) const;
+  int owner_of(const Running& running) const;
   SliceCounters* shares(const Running& running);
   bool is_named(const Running& running) const;
   bool is_shared_out(const Running& running) const;
