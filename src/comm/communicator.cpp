@@ -268,7 +268,7 @@ int Communicator::recv_any(Buffer data, int tag) {
 // Several threads may split several communicators at once, in a different order on each rank. So "the next
 // free number" could belong to different communicators on different ranks. Instead all ranks try the same
 // numbers, generated from what they all know, until one is free on all of them. Lanes are few: each rank
-// takes its first free lane, and repeats that until all ranks have taken the same one. The all_reduce shows
+// takes its first free slot, and repeats that until all ranks have taken the same one. The all_reduce shows
 // that all have taken it, and cleared it before.
 Communicator::State::Place Communicator::State::agree_on_place(Communicator& self) {
   std::uint32_t ordinal;
@@ -278,18 +278,18 @@ Communicator::State::Place Communicator::State::agree_on_place(Communicator& sel
   }
   std::seed_seq seed{context, ordinal};
   std::mt19937 candidates(seed);
-  std::uint32_t next_lane = 0;
+  std::uint32_t next_slot = 0;
   while (true) {
     const auto candidate = static_cast<std::uint32_t>(candidates());
     const bool mine = engine->claim_context(candidate);
-    const std::uint32_t lane = engine->claim_slot(next_lane, candidate);
-    std::uint32_t most[3] = {mine ? 0u : 1u, lane, ~lane};
+    const std::uint32_t slot = engine->claim_slot(next_slot, candidate);
+    std::uint32_t most[3] = {mine ? 0u : 1u, slot, ~slot};
     self.all_reduce(Buffer(most, 3, DType::uint32), ReduceOp::max);
     const auto [taken, highest, inverse_of_lowest] = most;
-    const bool is_one_lane = highest == ~inverse_of_lowest && highest < kLanes;
-    if (!is_one_lane || taken != 0) engine->release_slot(lane);
-    if (taken == 0 && (is_one_lane || highest >= kLanes)) return {candidate, highest};
-    next_lane = highest;
+    const bool is_one_slot = highest == ~inverse_of_lowest && highest < kCommSlots;
+    if (!is_one_slot || taken != 0) engine->release_slot(slot);
+    if (taken == 0 && (is_one_slot || highest >= kCommSlots)) return {candidate, highest};
+    next_slot = highest;
     if (mine) engine->release_context(candidate);
   }
 }
@@ -365,7 +365,7 @@ Communicator Communicator::divide(int color, int key, const std::vector<int>* li
   // Groups of different colors share the numbers: they have no rank in common.
   const State::Place place = parent.agree_on_place(*this);
   if (color < 0) {
-    parent.engine->release_slot(place.lane);
+    parent.engine->release_slot(place.slot);
     parent.engine->release_context(place.context);
     return {};
   }
@@ -389,7 +389,7 @@ Communicator Communicator::divide(int color, int key, const std::vector<int>* li
   }
   made->ranks = std::make_shared<const std::vector<int>>(std::move(links));
   made->chooser = std::make_unique<Chooser>(part_of(parent.chooser->topology(), members));
-  made->share_memory(place.lane);
+  made->share_memory(place.slot);
   return Communicator(std::move(made));
 }
 

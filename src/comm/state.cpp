@@ -131,9 +131,9 @@ void Communicator::State::explore(Communicator& self, const Wireup& wireup, bool
   messages_sent.clear();
 }
 
-void Communicator::State::share_memory(std::uint32_t lane) {
+void Communicator::State::share_memory(std::uint32_t slot) {
   plans = {};  // chosen before costs were known
-  group = engine->make_group(*ranks, context, lane);
+  group = engine->make_group(*ranks, context, slot);
   // All ranks get the same result, because it follows from the kinds of links.
   Topology topology = chooser->topology();
   topology.shares_memory = group != nullptr;

@@ -126,14 +126,14 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   /// Communicator::shrink().
   std::shared_ptr<State> shrink();
 
-  /// Collective: a context number that no member of this communicator uses, and a lane that none uses.
+  /// Collective: a context number that no member of this communicator uses, and a slot that none uses.
   struct Place {
     std::uint32_t context;
-    std::uint32_t lane;
+    std::uint32_t slot;
   };
   Place agree_on_place(Communicator& self);
-  /// Switches on native calls, if the ranks share memory. All ranks pass the same lane.
-  void share_memory(std::uint32_t lane);
+  /// Switches on native calls, if the ranks share memory. All ranks pass the same slot.
+  void share_memory(std::uint32_t slot);
 
   /// What the chooser needs to know of a call of `dtype` that is sent in `wire`; borrows strings from `call`.
   Choice choice_of(const Call& call, DType dtype, Wire wire) const;

@@ -337,7 +337,7 @@ bool Engine::wake(std::size_t index) {
   if (lost_[index]) return false;
   Endpoint& endpoint = links_[index]->endpoint();
   const Status drained = endpoint.drain();
-  const bool moved = progress(index, true);  // reads a dying peer's last messages before its loss is noted
+  const bool moved = progress(index, true);  // reads a dying peer's last messages before its loss is recorded
   if (!drained.ok()) note_lost(index);
   return moved;
 }

@@ -59,7 +59,7 @@ struct OnDemand {
 /// (progress_thread()) drives asynchronous operations, answers pings and notices lost peers.
 ///
 /// A failure of any link, a disagreement or a missed deadline ends every operation, here and, through an
-/// `abort` message, on every other rank; the engine is then poisoned and starts nothing more.
+/// `abort` message, on every other rank; the engine has then failed and starts nothing more.
 class Engine final : private LinkListener,
                      private native::GroupListener,
                      public std::enable_shared_from_this<Engine> {
@@ -81,8 +81,8 @@ class Engine final : private LinkListener,
   std::string transport_to(int peer) const;
 
   /// Begins an operation. `waits_now`: the caller calls wait() next, so the progress thread is not woken.
-  /// Then the result may be null: the call is over, without an error. A poisoned engine returns an operation
-  /// that has failed already. Thread-safe.
+  /// Then the result may be null: the call is over, without an error. An engine that has failed returns an
+  /// operation that has failed already. Thread-safe.
   std::shared_ptr<Operation> start(const OperationSpec& spec, bool waits_now);
   /// For a call for which there was no memory to prepare it: ends all operations of this engine and of its
   /// peers, as a lack of memory in a running operation does. Returns the error. Thread-safe.

@@ -7,11 +7,11 @@
 
 namespace kolo {
 
-EventSet::EventSet() : epoll_(epoll_create1(EPOLL_CLOEXEC)), kick_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+EventSet::EventSet() : epoll_(epoll_create1(EPOLL_CLOEXEC)), wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u32 = kKick;
-  if (!epoll_.valid() || !kick_.valid() || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, kick_.get(), &event) != 0) {
+  if (!epoll_.valid() || !wake_.valid() || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &event) != 0) {
     Status::from_errno("epoll or eventfd", errno).throw_if_error();
   }
 }
@@ -45,14 +45,14 @@ std::span<const std::uint32_t> EventSet::wait(int timeout_ms) {
       continue;
     }
     std::uint64_t ignored;
-    if (timeout_ms > 0 && read(kick_.get(), &ignored, sizeof ignored) < 0 && errno != EAGAIN) continue;
+    if (timeout_ms > 0 && read(wake_.get(), &ignored, sizeof ignored) < 0 && errno != EAGAIN) continue;
   }
   return woken_;
 }
 
 void EventSet::wake() {
   const std::uint64_t one = 1;
-  if (write(kick_.get(), &one, sizeof one) < 0 && errno != EAGAIN) return;  // full means: already kicked
+  if (write(wake_.get(), &one, sizeof one) < 0 && errno != EAGAIN) return;  // full means: already woken
 }
 
 }  // namespace kolo

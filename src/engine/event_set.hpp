@@ -30,7 +30,7 @@ class EventSet {
   static constexpr std::uint32_t kKick = ~0u;
 
   UniqueFd epoll_;
-  UniqueFd kick_;
+  UniqueFd wake_;
   std::vector<std::uint32_t> woken_;
 };
 

@@ -69,7 +69,7 @@ Status Engine::end_without_memory() {
 
 void Engine::abort(const std::string& reason) {
   const auto lock = enter();
-  // A failure that was noted before stays the cause. It may be unsettled while the driver sleeps.
+  // A failure that was recorded before stays the cause. It may be unsettled while the driver sleeps.
   if (!pending_failure_) {
     record_failure({Code::aborted, rank_, fmt::format("{} aborted: {}", name_of_rank(rank_), reason)}, true);
   }

@@ -55,7 +55,7 @@ struct Call {
   SliceCounters* shares =
       nullptr;                    ///< of which a running rank takes the next; null: each rank does its slice
   std::uint64_t place = 0;        ///< index among the calls of the slot
-  std::uint64_t* done = nullptr;  ///< number of the last call with a turn that this rank is done with
+  std::uint64_t* done = nullptr;  ///< number of the last call with an owner that this rank is done with
   std::uint64_t* pieces = nullptr;  ///< staged so far in this slot, in all calls: the same on all ranks
 
   // Memory of the algorithm, so that it need not allocate any.

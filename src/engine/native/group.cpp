@@ -63,14 +63,14 @@ void Group::begin_early(const OperationSpec& spec) {
 }
 
 bool Group::finish_early() {
-  Running& early = running(finished_);
+  Running& first = running(finished_);
   bool moved = false;
   bool is_over = false;
-  if (early.shown > kShortBytes) {
-    is_over = step(early, nullptr, moved);
+  if (first.shown > kShortBytes) {
+    is_over = step(first, nullptr, moved);
     stop_writing();
-  } else if (poll_descriptors(early) == Announced::by_all) {
-    finish_short(early);
+  } else if (poll_descriptors(first) == Announced::by_all) {
+    finish_short(first);
     is_over = true;
   }
   if (is_over) {
@@ -267,12 +267,12 @@ int Group::owner_of(const Running& running) const {
 SliceCounters* Group::shares(const Running& running) {
   const Call& call = running.call;
   if (call.shape->collective != Collective::all_reduce || running.shown > kSharesBytes) return nullptr;
-  if (!is_crowded_) {
-    is_crowded_ = std::ranges::any_of(segments_, [](const SharedSegment* segment) {
+  if (!is_oversubscribed_) {
+    is_oversubscribed_ = std::ranges::any_of(segments_, [](const SharedSegment* segment) {
       return segment->oversubscribed.load(std::memory_order_relaxed) != 0;
     });
   }
-  if (!*is_crowded_ || call.owner >= 0 || !is_named(running)) return nullptr;
+  if (!*is_oversubscribed_ || call.owner >= 0 || !is_named(running)) return nullptr;
   return &slots_.front()->shares[running.place % kDescriptors];
 }
 

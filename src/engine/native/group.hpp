@@ -172,7 +172,7 @@ class Group {
   std::uint64_t pieces_ = 0;
   std::uint64_t done_ = 0;  ///< see Call::done
   Clock::time_point now_;
-  std::optional<bool> is_crowded_;  ///< whether a rank is; read once all have announced a call
+  std::optional<bool> is_oversubscribed_;  ///< whether a rank is; read once all have announced a call
   bool changed_ = false;
   int quiet_looks_ = 0;  ///< polls in which nothing moved, since the last tell()
   bool failed_ = false;
