@@ -81,7 +81,7 @@ class MembershipAgreement {
   void agree(std::uint64_t epoch, const MakeOffer& make_offer, const Deadline& deadline) {
     begin(epoch, make_offer);
     intersect(not_suspect_);  // after begin(): a suspect that lives is told too
-    const auto is_meant = [&](const Engine::Word& word) {
+    const auto is_meant = [&](const Engine::RecoveryMessage& word) {
       return decode(context_, links_.size(), word.bytes).has_value();
     };
     const Deadline last = Deadline::after(deadline.left() + kGrace);
@@ -159,7 +159,7 @@ class MembershipAgreement {
   }
 
   template <typename MakeOffer>
-  void take(const Engine::Word& word, const MakeOffer& make_offer) {
+  void take(const Engine::RecoveryMessage& word, const MakeOffer& make_offer) {
     const auto link = std::ranges::find(links_, word.from);
     auto view = decode(context_, links_.size(), word.bytes);
     if (link == links_.end() || !view || view->epoch < mine_.epoch) return;

@@ -1,4 +1,5 @@
-// Control messages between engines: failures, pings and their answers, goodbyes, and words for shrink().
+// Control messages between engines: failures, pings and their answers, goodbyes, and recovery messages of
+// shrink().
 #pragma once
 
 #include <algorithm>

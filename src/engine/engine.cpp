@@ -19,8 +19,8 @@ constexpr int kFirstLooks = 100;
 constexpr int kFirstLooksCrowded = 20;
 constexpr int kEagerLooks = 10;
 constexpr std::uint64_t kEarlyBytes = 256 << 10;  // sums of this size take some microseconds
-constexpr std::size_t kMostWords = 65536;
-constexpr std::size_t kMostWordBytes = std::size_t{64} << 20;
+constexpr std::size_t kMostRecoveryMessages = 65536;
+constexpr std::size_t kMostRecoveryBytes = std::size_t{64} << 20;
 
 }  // namespace
 
@@ -368,9 +368,11 @@ void Engine::on_control(Link& from, std::uint32_t kind, std::span<const std::byt
       left_[static_cast<std::size_t>(from.peer())] = true;
       return;
     case ControlKind::word:
-      if (words_.size() >= kMostWords || word_bytes_ + payload.size() > kMostWordBytes) return;
-      words_.push_back({from.peer(), {payload.begin(), payload.end()}});
-      word_bytes_ += payload.size();
+      if (recovery_messages_.size() >= kMostRecoveryMessages ||
+          recovery_bytes_ + payload.size() > kMostRecoveryBytes)
+        return;
+      recovery_messages_.push_back({from.peer(), {payload.begin(), payload.end()}});
+      recovery_bytes_ += payload.size();
       return;
   }
   log().warn("rank {} sent a control message of unknown kind {}", from.peer(), kind);

@@ -116,18 +116,18 @@ class Engine final : private LinkListener,
   /// Whether this is the process that made the engine. A forked child's copy touches nothing.
   bool is_here() const { return home_.is_here(); }
 
-  /// --- For shrink(): links carry words also when operations over them have failed. ---
-  struct Word {
+  /// --- For shrink(): links carry recovery messages also when operations over them have failed. ---
+  struct RecoveryMessage {
     int from;
     std::vector<std::byte> bytes;
   };
   void tell(int peer, std::span<const std::byte> bytes);
   /// Returns the next word from a peer for which `is_meant` is true, also one that came before this call.
-  /// Other words stay, for another communicator over the same links. Returns nothing if none comes within 20
-  /// ms or before the deadline. `awaited`: the peers whose words are missing; it checks whether they are
-  /// silent.
-  std::optional<Word> hear(const std::function<bool(const Word&)>& is_meant, const std::vector<int>& awaited,
-                           const Deadline& deadline);
+  /// Other messages stay, for another communicator over the same links. Returns nothing if none comes within
+  /// 20 ms or before the deadline. `awaited`: the peers whose messages are missing; it checks whether they
+  /// are silent.
+  std::optional<RecoveryMessage> hear(const std::function<bool(const RecoveryMessage&)>& is_meant,
+                                      const std::vector<int>& awaited, const Deadline& deadline);
   /// Whether no word will come from this peer: it is lost, silent, unreachable, has left, or is blamed for a
   /// loss.
   bool is_gone(int peer) const;
@@ -280,8 +280,8 @@ class Engine final : private LinkListener,
   std::vector<bool> left_;         // said goodbye
   std::vector<bool> lost_;         // the link has ended
   std::vector<bool> silent_;       // has been silent while its word was awaited
-  std::deque<Word> words_;
-  std::size_t word_bytes_ = 0;
+  std::deque<RecoveryMessage> recovery_messages_;
+  std::size_t recovery_bytes_ = 0;
   OnDemand on_demand_;
   std::vector<Unconnected> unconnected_;
   bool has_descriptor_links_ = false;  // polling some link takes a system call

@@ -19,19 +19,21 @@ void Engine::tell(int peer, std::span<const std::byte> bytes) {
   if (sleeping_) event_set_.wake();
 }
 
-std::optional<Engine::Word> Engine::hear(const std::function<bool(const Word&)>& is_meant,
-                                         const std::vector<int>& awaited, const Deadline& deadline) {
+std::optional<Engine::RecoveryMessage> Engine::hear(
+    const std::function<bool(const RecoveryMessage&)>& is_meant, const std::vector<int>& awaited,
+    const Deadline& deadline) {
   auto lock = enter();
   const Deadline look = Deadline::after(std::min<std::chrono::nanoseconds>(deadline.left(), kLook));
   const std::size_t lost = std::ranges::count(lost_, true);
-  const auto next = [&] { return std::ranges::find_if(words_, is_meant); };
+  const auto next = [&] { return std::ranges::find_if(recovery_messages_, is_meant); };
   wait_until(lock, look, [&] {
-    return next() != words_.end() || static_cast<std::size_t>(std::ranges::count(lost_, true)) > lost;
+    return next() != recovery_messages_.end() ||
+           static_cast<std::size_t>(std::ranges::count(lost_, true)) > lost;
   });
-  if (const auto found = next(); found != words_.end()) {
-    Word word = std::move(*found);
-    words_.erase(found);
-    word_bytes_ -= word.bytes.size();
+  if (const auto found = next(); found != recovery_messages_.end()) {
+    RecoveryMessage word = std::move(*found);
+    recovery_messages_.erase(found);
+    recovery_bytes_ -= word.bytes.size();
     return word;
   }
   const auto now = Clock::now();
