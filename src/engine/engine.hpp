@@ -156,7 +156,7 @@ class Engine final : private LinkListener,
     bool dialled = false;
   };
   /// What this rank knows of the liveness of a peer that it waits for.
-  struct Watch {
+  struct PeerLiveness {
     std::uint64_t read = 0;
     std::uint64_t delivered = 0;
     Clock::time_point heard;
@@ -201,7 +201,7 @@ class Engine final : private LinkListener,
   bool can_be_matched(const Operation& operation) const;
   void forget_receives(std::uint32_t context);
 
-  // watching.cpp: what is counted and recorded for operators.
+  // recording.cpp: what is counted and recorded for operators.
   void begin_watching();
   void end_watching();
   void count_begin(const OperationSpec& spec);
@@ -338,7 +338,7 @@ class Engine final : private LinkListener,
   std::vector<std::array<Clock::time_point, 2>> link_recorded_;  // by link, to and from: end of the last span
 
   std::map<const Operation*, Probe> probes_;
-  std::map<std::size_t, Watch> watches_;  // by link
+  std::map<std::size_t, PeerLiveness> liveness_;  // by link
   Clock::time_point last_check_;
   std::optional<Failure> pending_failure_;  // to be settled when no link is in the middle of a call
   bool pending_is_remote_ = false;          // another rank has reported it, or it is as certain

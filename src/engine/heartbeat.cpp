@@ -34,7 +34,7 @@ bool Engine::is_silent(std::size_t index, const Ping& ping, Clock::time_point no
   const auto beat = options_.heartbeat / kBeatsBeforeLoss;
   const std::uint64_t read = links_[index]->bytes_read();
   const std::uint64_t delivered = links_[index]->endpoint().delivered();
-  Watch& watch = watches_[index];
+  PeerLiveness& watch = liveness_[index];
   // If this rank has not checked for a while (no thread waited, or this process was stopped), it has sent no
   // pings either: the time starts anew.
   const bool is_new = now - watch.looked >= beat;
@@ -76,7 +76,7 @@ void Engine::watch(const Operation& operation, Clock::time_point now) {
     record_failure({Code::peer_lost, peer,
                     fmt::format("lost {}: not a word from it for {:.3g} s: it is stopped, or its machine or "
                                 "network is down ({})",
-                                name_of_rank(peer), to_seconds(now - watches_[index].heard),
+                                name_of_rank(peer), to_seconds(now - liveness_[index].heard),
                                 is_connected(index) ? links_[index]->endpoint().transport()
                                                     : on_demand_.dialer->known(peer))});
     return;
