@@ -60,7 +60,7 @@ const CustomReduction* custom_reduction_of(const Call& call) {
 }
 
 void use(const PlanCache::Entry& entry, OperationSpec& spec) {
-  spec.recipe = entry.recipe.get();
+  spec.prepared = entry.prepared.get();
   spec.signature.algorithm = entry.index;
   spec.signature.details = entry.details;
 }
@@ -190,17 +190,17 @@ PlanCache::Entry Communicator::State::prepare(const Call& call, DType dtype, std
     const ConfiguredAlgorithm chosen = chooser->choose(choice).value_or_throw();
     choice.spec.arguments = chosen.arguments;
     PlanCache::Entry made;
-    auto recipe = std::make_shared<Recipe>();
-    recipe->ranks = ranks;
-    recipe->algorithm = chosen.name();
-    made.recipe = recipe;
+    auto prepared = std::make_shared<PreparedCall>();
+    prepared->ranks = ranks;
+    prepared->algorithm = chosen.name();
+    made.prepared = prepared;
     made.index = static_cast<std::uint8_t>(chosen.algorithm - algorithms().data());
     const std::uint64_t arguments = hash(kHashSeed, std::string_view(chosen.arguments.text()));
     made.details = hash(details_of(call, segment_bytes), arguments);
     if (group != nullptr && chosen.algorithm->native && custom == nullptr && wire == Wire::native) {
-      recipe->group = group;
-      recipe->shape = native_shape(call, size_of(dtype));
-      recipe->most_shown = recipe->shape.most_shown_bytes(size);
+      prepared->group = group;
+      prepared->shape = native_shape(call, size_of(dtype));
+      prepared->most_shown = prepared->shape.most_shown_bytes(size);
       return made;
     }
     const Schedule schedule = chosen.algorithm->generate(choice.spec);
@@ -214,8 +214,8 @@ PlanCache::Entry Communicator::State::prepare(const Call& call, DType dtype, std
       shape.input_parts = shape.output_parts =
           even_parts(call.count, schedule.chunks, kernels::wire_format(wire).block);
     }
-    shape.wire = recipe->wire = wire;
-    recipe->plan = make_plan(schedule, shape);
+    shape.wire = prepared->wire = wire;
+    prepared->plan = make_plan(schedule, shape);
     return made;
   });
 }
@@ -258,13 +258,13 @@ Work Communicator::State::start(Call call, bool waits_now, Counts counts, Counts
         call.options.algorithm.empty() && !call.uneven && call.reduction.custom_reduction() == nullptr;
     PlanCache::Entry unusual;  // outlives the call of start()
     if (is_usual) {
-      const PlanCache::Usual usual{call.collective, spec.dtype,      call.reduction.op(),
+      const PlanCache::FastKey key{call.collective, spec.dtype,      call.reduction.op(),
                                    call.in_place,   call.one_buffer, call.root,
                                    call.count,      segment_bytes,   wire};
-      PlanCache::Recent& recent = plans.recent(usual);
-      if (recent.usual != usual) {
+      PlanCache::FastEntry& recent = plans.recent(key);
+      if (recent.key != key) {
         recent.entry = prepare(call, spec.dtype, segment_bytes, wire);
-        recent.usual = usual;
+        recent.key = key;
       }
       use(recent.entry, spec);
     } else {
@@ -324,15 +324,15 @@ Work Communicator::State::start_message(Message kind, void* data, std::uint64_t 
     shape.element_bytes = size_of(dtype);
     shape.segment_bytes = segment_bytes;
     shape.input_parts = shape.output_parts = {count};
-    auto recipe = std::make_shared<Recipe>();
-    recipe->ranks = ranks;
-    recipe->plan =
+    auto prepared = std::make_shared<PreparedCall>();
+    prepared->ranks = ranks;
+    prepared->plan =
         make_plan(sends ? make_send(rank, size, peer) : make_recv(rank, size, planned_peer), shape);
-    return PlanCache::Entry{std::move(recipe), 0, 0};
+    return PlanCache::Entry{std::move(prepared), 0, 0};
   };
   return begin([&] {
     const PlanCache::Entry entry = plans.get(std::move(key), make);
-    spec.recipe = entry.recipe.get();
+    spec.prepared = entry.prepared.get();
     spec.counts = !meeting;
     const std::uint32_t index = sends ? messages_sent[{peer, tag}]++ : 0;
     spec.sequence = MessageNumber{static_cast<std::uint32_t>(tag), index}.sequence();

@@ -43,14 +43,14 @@ class PlanCache {
 
   /// How to run such a call, and what ranks must agree on for it.
   struct Entry {
-    std::shared_ptr<const Recipe> recipe;
+    std::shared_ptr<const PreparedCall> prepared;
     std::uint8_t index = 0;     ///< of the algorithm in the registry
     std::uint64_t details = 0;  ///< as Signature::details
   };
 
   /// A key for the calls that programs repeat: even parts, a built-in reduction, kolo's choice of the
   /// algorithm.
-  struct Usual {
+  struct FastKey {
     Collective collective;
     DType dtype;
     ReduceOp op;
@@ -61,16 +61,16 @@ class PlanCache {
     std::uint64_t segment_bytes;
     Wire wire;
 
-    bool operator==(const Usual&) const = default;
+    bool operator==(const FastKey&) const = default;
   };
-  /// A slot for such a call. If its `usual` is not this call's, it holds another call.
-  struct Recent {
-    std::optional<Usual> usual;
+  /// A slot for such a call. If its `key` is not this call's, it holds another call.
+  struct FastEntry {
+    std::optional<FastKey> key;
     Entry entry;
   };
-  Recent& recent(const Usual& usual) {
-    const std::uint64_t mixed = usual.count * 31 + static_cast<std::uint64_t>(usual.collective) * 7 +
-                                static_cast<std::uint64_t>(usual.root);
+  FastEntry& recent(const FastKey& key) {
+    const std::uint64_t mixed = key.count * 31 + static_cast<std::uint64_t>(key.collective) * 7 +
+                                static_cast<std::uint64_t>(key.root);
     return recent_[mixed % recent_.size()];
   }
 
@@ -88,7 +88,7 @@ class PlanCache {
 
  private:
   std::map<Key, Entry> plans_;
-  std::array<Recent, 32> recent_;
+  std::array<FastEntry, 32> recent_;
 };
 
 struct Communicator::State : std::enable_shared_from_this<Communicator::State> {

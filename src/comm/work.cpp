@@ -91,7 +91,7 @@ std::chrono::nanoseconds Work::duration() const noexcept {
 }
 
 std::string Work::algorithm() const {
-  return operation_ ? operation_->spec().recipe->algorithm : std::string();
+  return operation_ ? operation_->spec().prepared->algorithm : std::string();
 }
 
 int Work::source() const noexcept {

@@ -207,7 +207,7 @@ bool Engine::poll_until(const native::Group& group, int looks, Look look) {
 /// The peers are often about to make the same call. A call that is not long may then be over before an
 /// operation could be set up for it.
 bool Engine::finish_early(const OperationSpec& spec) {
-  if (spec.group() == nullptr || spec.recipe->most_shown > kEarlyBytes) return false;
+  if (spec.group() == nullptr || spec.prepared->most_shown > kEarlyBytes) return false;
   if (!active_.empty() || driver_ != Driver::none || pending_failure_ || options_.timeline != nullptr)
     return false;
   native::Group& group = *spec.group();

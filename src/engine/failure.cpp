@@ -35,7 +35,7 @@ bool is_message(const OperationSpec& spec) {
 /// The call's name in the public API.
 std::string_view name_of_call(const OperationSpec& spec) {
   if (!is_message(spec)) return name_of(spec.collective);
-  return spec.recipe->plan->steps.front().kind == StepKind::send ? "send" : "recv";
+  return spec.prepared->plan->steps.front().kind == StepKind::send ? "send" : "recv";
 }
 
 }  // namespace
@@ -141,7 +141,7 @@ std::string Engine::call_of(const Operation& operation) const {
     const std::string peer =
         operation.is_unmatched()
             ? "any rank"
-            : fmt::format("rank {}", operation.peer_of(spec.recipe->plan->steps.front()));
+            : fmt::format("rank {}", operation.peer_of(spec.prepared->plan->steps.front()));
     text = fmt::format("{}({}) {} {} with tag {}", name, text, name == "send" ? "to" : "from", peer,
                        message->tag);
   } else {
@@ -290,7 +290,7 @@ void Engine::answer(Link& from, const Ping& ping) {
 /// Names an unmatched message that has come from the awaited sender, perhaps in place of the missing one.
 std::string Engine::other_tag(const Operation& operation) const {
   const OperationSpec& spec = operation.spec();
-  const PlanStep& step = spec.recipe->plan->steps.front();
+  const PlanStep& step = spec.prepared->plan->steps.front();
   std::string text;
   if (step.kind == StepKind::send) return text;
   for (const int source : operation.waiting_for()) {

@@ -19,7 +19,7 @@ void Operation::start_clock() {
 void Operation::take(const OperationSpec& spec) {
   spec_ = spec;
   source_ = spec.source;
-  if (recipe_.get() != spec.recipe) recipe_ = spec.recipe->shared_from_this();
+  if (prepared_.get() != spec.prepared) prepared_ = spec.prepared->shared_from_this();
 }
 
 void Operation::reset(bool is_timed) {
@@ -49,13 +49,13 @@ void Operation::begin_unmatched() {
 }
 
 void Operation::begin_plan() {
-  const Plan& plan = *recipe_->plan;
+  const Plan& plan = *prepared_->plan;
   const auto count = plan.steps.size();
   finished_.clear();  // if there is no memory for this call, nothing of an earlier one is left
   scratch_ = engine_.memory_.take(plan.scratch_bytes);
   memory_ = {const_cast<std::byte*>(static_cast<const std::byte*>(spec_.input)),
              static_cast<std::byte*>(spec_.output), scratch_.memory.get()};
-  encoding_.begin(recipe_->wire, plan.longest_message);
+  encoding_.begin(prepared_->wire, plan.longest_message);
   dependencies_left_.resize(count);
   finished_.assign(count, false);
   if (transfers_.size() < count) transfers_ = std::vector<Transfer>(count);
@@ -124,7 +124,7 @@ void Operation::run_ready() {
 }
 
 void Operation::run(std::uint32_t index) {
-  const PlanStep& step = recipe_->plan->steps[index];
+  const PlanStep& step = prepared_->plan->steps[index];
   switch (step.kind) {
     case StepKind::send:
     case StepKind::recv:
@@ -146,7 +146,7 @@ void Operation::run(std::uint32_t index) {
 }
 
 void Operation::post(std::uint32_t index) {
-  const PlanStep& step = recipe_->plan->steps[index];
+  const PlanStep& step = prepared_->plan->steps[index];
   Transfer& transfer = transfers_[index];
   transfer.operation = this;
   transfer.index = index;
@@ -174,14 +174,14 @@ void Operation::post(std::uint32_t index) {
 void Operation::encode(std::uint32_t index) {
   Transfer& transfer = transfers_[index];
   if (encoding_.is_native() || transfer.encoded.memory) return;
-  const PlanStep& step = recipe_->plan->steps[index];
+  const PlanStep& step = prepared_->plan->steps[index];
   transfer.encoded = encoding_.encode(at(step.a_buffer, step.a), step.bytes / sizeof(float), engine_.memory_);
   transfer.data = transfer.encoded.memory.get();
 }
 
 void Operation::consume(std::uint32_t index, std::uint64_t offset, const std::byte* from,
                         std::uint64_t size) {
-  const PlanStep& step = recipe_->plan->steps[index];
+  const PlanStep& step = prepared_->plan->steps[index];
   last_progress_ = Clock::now();
   if (encoding_.is_native()) {
     take_in(step, offset, from, size);
@@ -251,7 +251,7 @@ void Operation::combine_custom(const CustomReduction& reduction, std::byte* out,
 }
 
 void Operation::transfer_finished(std::uint32_t index) {
-  const PlanStep& step = recipe_->plan->steps[index];
+  const PlanStep& step = prepared_->plan->steps[index];
   last_progress_ = Clock::now();
   engine_.memory_.give_back(std::exchange(transfers_[index].encoded, {}));
   if (spec_.counts) {
@@ -270,7 +270,7 @@ void Operation::transfer_finished(std::uint32_t index) {
 }
 
 void Operation::complete(std::uint32_t index) {
-  const Plan& plan = *recipe_->plan;
+  const Plan& plan = *prepared_->plan;
   const PlanStep& step = plan.steps[index];
   finished_[index] = true;
   --steps_left_;
@@ -287,7 +287,7 @@ const Pong* Operation::answer_of(int peer, Clock::time_point since) const {
 
 int Operation::waiting_step() const {
   for (std::size_t i = 0; i < finished_.size(); ++i) {
-    if (!finished_[i]) return static_cast<int>(recipe_->plan->steps[i].step);
+    if (!finished_[i]) return static_cast<int>(prepared_->plan->steps[i].step);
   }
   return -1;
 }
@@ -299,7 +299,7 @@ std::vector<int> Operation::waiting_for() const {
   std::vector<int> sends;
   for (std::size_t i = 0; i < finished_.size(); ++i) {
     if (finished_[i] || !transfers_[i].posted) continue;
-    const PlanStep& step = recipe_->plan->steps[i];
+    const PlanStep& step = prepared_->plan->steps[i];
     auto& list = step.kind == StepKind::send ? sends : receives;
     const int peer = peer_of(step);
     if (std::find(list.begin(), list.end(), peer) == list.end()) list.push_back(peer);

@@ -31,7 +31,7 @@ class Group;
 }
 
 /// What calls of the same shape have in common. Lives as long as an operation that was made from it.
-struct Recipe : std::enable_shared_from_this<Recipe> {
+struct PreparedCall : std::enable_shared_from_this<PreparedCall> {
   std::shared_ptr<const std::vector<int>> ranks;  ///< link of each rank of the communicator
   std::string algorithm = {};                     ///< for Work::algorithm(); empty for send and recv
   std::shared_ptr<const Plan> plan = nullptr;     ///< null if the call runs natively
@@ -54,7 +54,7 @@ inline constexpr int kNoSource = -2;
 
 /// All that an operation needs to run. Built before any byte moves.
 struct OperationSpec {
-  const Recipe* recipe = nullptr;  ///< owned by a shared_ptr
+  const PreparedCall* prepared = nullptr;  ///< owned by a shared_ptr
   const void* input = nullptr;
   void* output = nullptr;
   DType dtype = DType::uint8;
@@ -68,8 +68,8 @@ struct OperationSpec {
   bool counts = true;         ///< appears in counters and the timeline
   bool acknowledged = false;  ///< sends finish only when their receive has matched (one-way collectives)
 
-  const std::vector<int>& ranks() const { return *recipe->ranks; }
-  native::Group* group() const { return recipe->group; }
+  const std::vector<int>& ranks() const { return *prepared->ranks; }
+  native::Group* group() const { return prepared->group; }
 };
 
 /// Created, run and finished by its Engine, under the Engine's lock; what is documented with "Any thread" may
@@ -161,7 +161,7 @@ class Operation {
   Engine& engine_;
   std::weak_ptr<Engine> owner_;
   OperationSpec spec_;
-  std::shared_ptr<const Recipe> recipe_;  // keeps spec_.recipe alive
+  std::shared_ptr<const PreparedCall> prepared_;  // keeps spec_.prepared alive
   int source_ = kNoSource;  // spec_.source, and the rank whose message a receive from any rank has matched
   std::array<std::byte*, 3> memory_{};
   MemoryPool::Block scratch_;

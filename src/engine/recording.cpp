@@ -102,7 +102,7 @@ void Engine::record(const Operation& operation) {
   if (!operation.spec().counts) return;
   const auto ended = operation.started() + operation.duration();
   std::uint64_t bytes = 0;
-  if (const auto& plan = operation.spec().recipe->plan) {
+  if (const auto& plan = operation.spec().prepared->plan) {
     for (const PlanStep& step : plan->steps) {
       if (step.kind == StepKind::send) bytes += step.wire_bytes;
     }

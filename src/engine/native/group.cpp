@@ -100,11 +100,11 @@ void Group::announce(const OperationSpec& spec, bool behind_others) {
   running.state = Running::State::announced;
   running.place = announced_++;
   running.number = note_number(running.place, spec.call);
-  running.shown = spec.recipe->most_shown;
+  running.shown = spec.prepared->most_shown;
   running.losses = shared_memory_losses();
   running.announced_ranks = 0;
   Call& call = running.call;
-  call.shape = &spec.recipe->shape;
+  call.shape = &spec.prepared->shape;
   call.rank = rank_;
   call.size = size();
   call.input = static_cast<const std::byte*>(spec.input);
