@@ -276,7 +276,7 @@ class Engine final : private LinkListener,
   const HomeProcess home_;
   const EngineOptions options_;
   std::vector<std::unique_ptr<Link>> links_;
-  std::vector<bool> wants_write_;  // as last told to the event_set
+  std::vector<bool> wants_write_;  // as last told to the event set
   std::vector<bool> left_;         // said goodbye
   std::vector<bool> lost_;         // the link has ended
   std::vector<bool> silent_;       // has been silent while its word was awaited

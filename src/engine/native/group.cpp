@@ -70,7 +70,7 @@ bool Group::finish_early() {
     is_over = step(first, nullptr, moved);
     stop_writing();
   } else if (poll_descriptors(first) == Announced::by_all) {
-    finish_short(first);
+    finish_short_call(first);
     is_over = true;
   }
   if (is_over) {
@@ -195,7 +195,7 @@ bool Group::step(Running& running, Operation* operation, bool& moved) {
   Call& call = running.call;
   if (running.state == Running::State::finished) return true;
   if (running.state == Running::State::announced) {
-    const int announced_ranks = running.announced_ranks;
+    const int announced = running.announced_ranks;
     if (const Announced found = poll_descriptors(running); found != Announced::by_all) {
       moved = moved || running.announced_ranks > announced;
       if (found == Announced::not_yet || operation == nullptr) return false;
@@ -207,7 +207,7 @@ bool Group::step(Running& running, Operation* operation, bool& moved) {
     }
     moved = true;
     if (is_short(running)) {
-      finish_short(running);
+      finish_short_call(running);
       running.state = Running::State::finished;
       return true;
     }
@@ -338,7 +338,7 @@ bool Group::has_come(const Wait& wait) const {
   return true;
 }
 
-void Group::finish_short(const Running& running) const {
+void Group::finish_short_call(const Running& running) const {
   std::array<const void*, 16> few;
   std::vector<const void*> many;
   if (slots_.size() > few.size()) many.resize(slots_.size());
@@ -355,7 +355,7 @@ void Group::finish_short(const Running& running) const {
   if (bytes > CallDescriptor::kInline) kernels::own_lines(slot.data[running.place % kDescriptors], bytes);
 }
 
-/// No wake-up is lost. The publisher stores its value, then loads `asleep`; the event_set stores `asleep`,
+/// No wake-up is lost. The publisher stores its value, then loads `asleep`; the sleeper stores `asleep`,
 /// then polls once more what was published. A fence stands between the two on both sides (the other one in
 /// Engine::sleep()), so one of the two sees the other's store.
 void Group::tell() {

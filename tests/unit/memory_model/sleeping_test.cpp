@@ -28,40 +28,40 @@ Rank make_rank(World& world, const std::string& name) {
   return {world.cell(name + "'s number"), world.cell(name + "'s asleep"), world.cell(name + "'s doorbell")};
 }
 
-Thread publish(Rank event_set, Rank publisher, int calls, Sleeping how) {
+Thread publish(Rank sleeper, Rank publisher, int calls, Sleeping how) {
   int rung = 0;
   for (int call = 1; call <= calls; ++call) {
     co_await publisher.number.store(call, release);
     co_await fence(how.publisher_fence);
-    const int asleep = co_await event_set.asleep.load(relaxed);
+    const int asleep = co_await sleeper.asleep.load(relaxed);
     if (asleep % 2 == 0 || asleep == rung) continue;
     rung = asleep;
-    co_await event_set.doorbell.fetch_add(1, release);
+    co_await sleeper.doorbell.fetch_add(1, release);
   }
 }
 
-Thread sleep_until_published(Rank event_set, Rank publisher, int calls, Sleeping how) {
+Thread sleep_until_published(Rank sleeper, Rank publisher, int calls, Sleeping how) {
   int sleeps = 0;
   int notices = 0;
   for (int call = 1; call <= calls;) {
-    co_await event_set.asleep.store(how.numbers_sleeps ? ++sleeps : 1, relaxed);
+    co_await sleeper.asleep.store(how.numbers_sleeps ? ++sleeps : 1, relaxed);
     co_await fence(how.sleeper_fence);
     int seen = co_await publisher.number.load(acquire);
     if (seen < call) {
-      notices = co_await event_set.doorbell.wait_for_at_least(notices + 1, acquire);
+      notices = co_await sleeper.doorbell.wait_for_at_least(notices + 1, acquire);
       seen = co_await publisher.number.load(acquire);
     }
-    co_await event_set.asleep.store(how.numbers_sleeps ? ++sleeps : 0, relaxed);
+    co_await sleeper.asleep.store(how.numbers_sleeps ? ++sleeps : 0, relaxed);
     if (seen >= call) ++call;
   }
 }
 
 std::string wrong_when_asleep(Sleeping how) {
   return explore([=](World& world) {
-           const Rank event_set = make_rank(world, "event_set");
+           const Rank sleeper = make_rank(world, "sleeper");
            const Rank publisher = make_rank(world, "publisher");
-           world.run("event_set", sleep_until_published(event_set, publisher, 2, how));
-           world.run("publisher", publish(event_set, publisher, 2, how));
+           world.run("sleeper", sleep_until_published(sleeper, publisher, 2, how));
+           world.run("publisher", publish(sleeper, publisher, 2, how));
          })
       .wrong;
 }
