@@ -146,7 +146,8 @@ Wire Communicator::State::wire_for(const Call& call) const {
   // An algorithm that the caller names may not support the format, and within one host's memory there is no
   // wire.
   const bool is_free = call.options.algorithm.empty() && group == nullptr && !meeting;
-  return is_free && why_not_rounded(call).empty() ? config().wire : Wire::native;
+  const Wire wanted = config().wire;
+  return is_free && wanted != Wire::native && why_not_rounded(call).empty() ? wanted : Wire::native;
 }
 
 Choice Communicator::State::choice_of(const Call& call, DType dtype, Wire wire) const {

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "engine/memory_pool.hpp"
+#include "base/memory_pool.hpp"
 #include "kernels/wire_format.hpp"
 
 namespace kolo {

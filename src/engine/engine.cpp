@@ -37,7 +37,7 @@ Engine::Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, Engin
       last_check_(last_driven_) {
   for (std::size_t i = 0; i < endpoints.size(); ++i) {
     links_.push_back(std::make_unique<Link>(static_cast<int>(i), std::move(endpoints[i]),
-                                            static_cast<LinkListener&>(*this)));
+                                            static_cast<LinkListener&>(*this), memory_));
     const Endpoint& endpoint = links_.back()->endpoint();
     has_descriptor_links_ = has_descriptor_links_ || !endpoint.is_memory();
     if (LocalPeer* local_peer = links_.back()->endpoint().local_peer()) segment_ = &local_peer->own_segment();
@@ -244,7 +244,7 @@ void Engine::release(std::size_t active_index) {
   if (active_index == 0) {
     active_.pop_front();
   } else {
-    active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(active_index));
+    active_.erase(active_index);
   }
   if (!probes_.empty()) probes_.erase(operation.get());
   retire(std::move(operation));

@@ -21,6 +21,7 @@
 
 #include "base/deadline.hpp"
 #include "base/home_process.hpp"
+#include "base/ring_queue.hpp"
 #include "base/service_thread.hpp"
 #include "engine/completion.hpp"
 #include "engine/control.hpp"
@@ -315,9 +316,9 @@ class Engine final : private LinkListener,
   std::uint32_t sleeps_ = 0;
   std::vector<std::size_t> speculative_reads_;  // links
   unsigned speculative_polls_ = 0;
-  Clock::time_point last_move_;                    // to another core
-  std::deque<std::shared_ptr<Operation>> active_;  // in the order of their starts, in which most of them end
-  std::deque<std::shared_ptr<Operation>> pool_;    // finished; their Works may still be held
+  Clock::time_point last_move_;                   // to another core
+  RingQueue<std::shared_ptr<Operation>> active_;  // in the order of their starts, in which most of them end
+  RingQueue<std::shared_ptr<Operation>> pool_;    // finished; their Works may still be held
   // Receives from any rank that have no message yet, in the order of their starts; all are in active_.
   std::vector<Operation*> unmatched_;
   std::size_t next_source_ = 0;  // the rank whose messages such a receive looks at first

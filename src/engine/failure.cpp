@@ -179,9 +179,11 @@ Status Engine::status_for(const Operation& operation, const Failure& failure) co
 
 void Engine::check_links() {
   // All that a rank sent before it left has arrived when its goodbye has.
-  std::vector<bool> needed(links_.size(), false);
+  for (const NativeGroup& native : groups_) native.group->advance();
+  const bool is_any_gone = std::ranges::count(left_, true) + std::ranges::count(lost_, true) > 0;
+  std::vector<bool> needed(is_any_gone ? links_.size() : 0, false);
   for (const NativeGroup& native : groups_) {
-    native.group->advance();
+    if (!is_any_gone) break;
     for (const int r : native.group->waiting_for())
       needed[static_cast<std::size_t>(native.ranks[static_cast<std::size_t>(r)])] = true;
   }

@@ -26,8 +26,8 @@ constexpr std::size_t kUnexpectedLowWater = std::size_t{4} << 20;
 
 }  // namespace
 
-Link::Link(int peer, std::unique_ptr<Endpoint> endpoint, LinkListener& listener)
-    : peer_(peer), endpoint_(std::move(endpoint)), listener_(listener), in_(kInputBytes) {}
+Link::Link(int peer, std::unique_ptr<Endpoint> endpoint, LinkListener& listener, MemoryPool& memory)
+    : peer_(peer), endpoint_(std::move(endpoint)), listener_(listener), memory_(memory), in_(kInputBytes) {}
 
 bool Link::is_waiting() const noexcept {
   const bool is_met = incoming_ != nullptr && incoming_ != &unexpected_sink_;
@@ -56,7 +56,8 @@ void Link::post_receive(MessageRequest& request) {
     if (request.bytes > kShortMessageBytes)
       return start_or_queue_pull({waiting->header, &request, std::move(waiting->payload)});
     if (waiting->header.acknowledged) reply(FrameType::ack, request.tag);
-    if (request.bytes > 0) request.consume(0, waiting->payload.get(), request.bytes);
+    if (request.bytes > 0) request.consume(0, waiting->payload.memory.get(), request.bytes);
+    memory_.give_back(std::move(waiting->payload));
     return request.finished();
   }
   if (incoming_ == &unexpected_sink_ && unexpected_sink_.header.tag == request.tag)
@@ -66,19 +67,20 @@ void Link::post_receive(MessageRequest& request) {
 
 /// The message is arriving: the rest goes to its receive's memory.
 void Link::attach_receive(MessageRequest& request) {
-  const Payload come = std::move(unexpected_sink_.memory);
+  Payload come = std::move(unexpected_sink_.memory);
   incoming_ = nullptr;
   if (!agrees(unexpected_sink_.header, request)) return;
   // The last bytes may be part of an element: they go back to the input buffer, which is empty at this point.
   const std::uint64_t odd = incoming_done_ % kGranule;
   if (odd > 0) {
-    std::memcpy(in_.data(), come.get() + incoming_done_ - odd, odd);
+    std::memcpy(in_.data(), come.memory.get() + incoming_done_ - odd, odd);
     in_begin_ = 0;
     in_end_ = odd;
     incoming_done_ -= odd;
     incoming_left_ += odd;
   }
-  if (incoming_done_ > 0) request.consume(0, come.get(), incoming_done_);
+  if (incoming_done_ > 0) request.consume(0, come.memory.get(), incoming_done_);
+  memory_.give_back(std::move(come));
   incoming_ = &request;
   incoming_acknowledged_ = unexpected_sink_.header.acknowledged != 0;
 }
@@ -98,8 +100,8 @@ void Link::on_message(const FrameHeader& header, const std::byte* payload) {
     request.finished();
     return;
   }
-  auto copy = std::make_unique_for_overwrite<std::byte[]>(header.bytes);
-  std::copy_n(payload, header.bytes, copy.get());
+  Payload copy = memory_.take(header.bytes);
+  std::copy_n(payload, header.bytes, copy.memory.get());
   keep(header, std::move(copy));
 }
 
@@ -163,15 +165,15 @@ void Link::on_data(const FrameHeader& header) {
   } else {
     if (!has_unexpected_room(header.bytes)) return;
     unexpected_sink_.header = header;
-    unexpected_sink_.memory = std::make_unique_for_overwrite<std::byte[]>(header.bytes);
-    unexpected_sink_.data = unexpected_sink_.memory.get();
+    unexpected_sink_.memory = memory_.take(header.bytes);
+    unexpected_sink_.data = unexpected_sink_.memory.memory.get();
     incoming_ = &unexpected_sink_;
   }
   align_input();
 }
 
 void Link::UnexpectedSink::consume(std::uint64_t offset, const std::byte* from, std::uint64_t size) {
-  std::memcpy(memory.get() + offset, from, size);
+  std::memcpy(memory.memory.get() + offset, from, size);
 }
 
 void Link::finish_incoming() {
@@ -351,7 +353,7 @@ void Link::abandon() {
   unexpected_.clear();
   unexpected_bytes_ = 0;
   incoming_ = nullptr;  // the rest of it is read and dropped
-  unexpected_sink_.memory.reset();
+  unexpected_sink_.memory = {};
   out_.erase(out_.begin(), out_.begin() + static_cast<std::ptrdiff_t>(out_head_));
   out_head_ = 0;
   std::erase_if(out_, [](const OutFrame& frame) {

@@ -3,13 +3,14 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/deadline.hpp"
+#include "base/memory_pool.hpp"
+#include "base/ring_queue.hpp"
 #include "base/status.hpp"
 #include "transport/endpoint.hpp"
 #include "transport/frame.hpp"
@@ -46,7 +47,8 @@ class LinkListener {
 /// Used by one thread at a time. After an error every call does nothing but report the error again.
 class Link {
  public:
-  Link(int peer, std::unique_ptr<Endpoint> endpoint, LinkListener& listener);
+  /// `memory` is where unexpected messages are kept; it outlives the Link and is used by the same threads.
+  Link(int peer, std::unique_ptr<Endpoint> endpoint, LinkListener& listener, MemoryPool& memory);
   Link(const Link&) = delete;
   Link& operator=(const Link&) = delete;
 
@@ -87,7 +89,7 @@ class Link {
   /// Takes in messages that were kept, also after an error: they need no peer. Returns whether there were
   /// any.
   bool consume_buffered() { return has_buffered() && pull_more(); }
-  bool has_buffered() const noexcept { return !pulls_.empty() && pulls_.front().kept != nullptr; }
+  bool has_buffered() const noexcept { return !pulls_.empty() && pulls_.front().kept.memory != nullptr; }
   /// The longest message that is sent before the receiver asks for it. The same at both ends.
   std::uint64_t eager_limit() const noexcept {
     return endpoint_->can_pull() ? kShortMessageBytes : kStreamEagerLimit;
@@ -120,7 +122,7 @@ class Link {
   void abandon();
 
  private:
-  using Payload = std::unique_ptr<std::byte[]>;
+  using Payload = MemoryPool::Block;
   struct OutFrame {
     FrameHeader header;
     const std::byte* payload = nullptr;  // of message and data: `header.bytes`, set when they are written
@@ -148,14 +150,14 @@ class Link {
   };
   struct Pull {
     FrameHeader offer;
-    MessageRequest* request;
-    Payload kept = nullptr;  // the payload, if it came before the receive was posted
+    MessageRequest* request = nullptr;
+    Payload kept = {};       // the payload, if it came before the receive was posted
     std::uint64_t done = 0;  // bytes that have been consumed
   };
   struct Unexpected {
     FrameHeader header;
     Payload payload;  // `header.bytes` of them; null for an offer
-    std::size_t size() const { return sizeof(Unexpected) + (payload == nullptr ? 0 : header.bytes); }
+    std::size_t size() const { return sizeof(Unexpected) + (payload.memory == nullptr ? 0 : header.bytes); }
   };
 
   void enqueue(OutFrame frame);
@@ -195,6 +197,7 @@ class Link {
   const int peer_;
   std::unique_ptr<Endpoint> endpoint_;
   LinkListener& listener_;
+  MemoryPool& memory_;
   Status status_;
   Status pull_status_;  // becomes `status_` after all of the stream has been read
   bool abandoned_ = false;
@@ -204,7 +207,7 @@ class Link {
   std::vector<OutFrame> out_;
   std::size_t out_head_ = 0;
   // Long messages that wait until nothing else is queued: from memory touched lately, and from other memory.
-  std::deque<MessageRequest*> warm_, cold_;
+  RingQueue<MessageRequest*> warm_, cold_;
   bool was_warm_ = false;  // the last one that was queued
   std::size_t controls_queued_ = 0;
   std::uint64_t write_budget_left_ = endpoint_->write_budget();  // what may be written before the next read
@@ -222,7 +225,7 @@ class Link {
 
   // Long messages whose receive is posted and that wait to be taken in: offers or, if the endpoint cannot
   // pull, kept messages.
-  std::deque<Pull> pulls_;
+  RingQueue<Pull> pulls_;
   std::uint64_t pull_budget_left_ = 0;  // bytes that may be pulled before this rank writes to the peer again
   Clock::time_point pull_until_{};      // when this round of pulls must end; set by the first pull
 

@@ -61,14 +61,15 @@ void Link::pull(Pull next) {
     return;
   }
   if (next.done < next.offer.bytes) return pulls_.push_front(std::move(next));
-  if (!next.kept || next.offer.acknowledged) reply(FrameType::ack, request.tag);
+  if (next.kept.memory == nullptr || next.offer.acknowledged) reply(FrameType::ack, request.tag);
+  memory_.give_back(std::move(next.kept));
   request.finished();
 }
 
 Status Link::copy_offered(const Pull& from, std::uint64_t bytes) {
   MessageRequest& request = *from.request;
-  if (from.kept) {
-    request.consume(from.done, from.kept.get() + from.done, bytes);
+  if (from.kept.memory != nullptr) {
+    request.consume(from.done, from.kept.memory.get() + from.done, bytes);
     return {};
   }
   const RemoteRange range{from.offer.range.region, from.offer.range.offset + from.done};

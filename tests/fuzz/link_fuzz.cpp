@@ -14,7 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   state->most_at_once = data[0] % 2 == 0 ? 200 : 100'000;
   state->room = data[0] % 4 < 2 ? 3000 : 1 << 20;
   Heard heard;
-  Link link(1, std::make_unique<PipeEnd>(state, 0), heard);
+  MemoryPool memory;
+  Link link(1, std::make_unique<PipeEnd>(state, 0), heard, memory);
   std::vector<std::unique_ptr<Message>> messages;
   for (std::uint32_t i = 0; i < 6; ++i) {
     const std::uint64_t length = i % 2 == 0 ? 16 * i : 9000 + i;

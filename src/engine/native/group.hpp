@@ -4,12 +4,12 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "base/deadline.hpp"
+#include "base/ring_queue.hpp"
 #include "base/status.hpp"
 #include "engine/native/call.hpp"
 #include "transport/shared_segment.hpp"
@@ -124,8 +124,8 @@ class Group {
  private:
   /// A call that was begun and has not finished.
   struct Begun {
-    Operation* operation;
-    bool behind_others;  ///< see CallDescriptor::kBehindOthers
+    Operation* operation = nullptr;
+    bool behind_others = false;  ///< see CallDescriptor::kBehindOthers
   };
   static constexpr std::uint64_t kTogether = kCallsAhead / 2;
 
@@ -162,7 +162,7 @@ class Group {
   std::vector<CommSlot*> slots_;
   std::vector<std::uint32_t> rung_;  ///< by rank: the value of `asleep` for which it was last rung
 
-  std::deque<Begun> calls_;  ///< in order
+  RingQueue<Begun> calls_;   ///< in order
   std::uint64_t first_ = 0;  ///< place of the call that is, or was, in running_[0]
   bool has_early_ = false;
   std::uint64_t announced_ = 0;

@@ -20,7 +20,8 @@ struct Pair {
     state->most_at_once = most_at_once;
     state->room = room;
     for (int end : {0, 1}) {
-      links[end] = std::make_unique<Link>(1 - end, std::make_unique<PipeEnd>(state, end), heard[end]);
+      links[end] =
+          std::make_unique<Link>(1 - end, std::make_unique<PipeEnd>(state, end), heard[end], memory[end]);
     }
   }
   void run(int rounds = 100'000) {
@@ -42,6 +43,7 @@ struct Pair {
 
   std::shared_ptr<PipeState> state;
   Heard heard[2];
+  MemoryPool memory[2];
   std::unique_ptr<Link> links[2];
 };
 

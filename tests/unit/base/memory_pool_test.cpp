@@ -1,4 +1,4 @@
-#include "engine/memory_pool.hpp"
+#include "base/memory_pool.hpp"
 
 #include <gtest/gtest.h>
 

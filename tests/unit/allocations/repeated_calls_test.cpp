@@ -1,0 +1,156 @@
+// A call that a program repeats allocates nothing: CONTRIBUTING promises it. Counts each operator new of the
+// process.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "support/cluster.hpp"
+
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC diagnostic ignored "-Wmismatched-new-delete"  // g++ 12 does not see that both are replaced
+#endif
+
+namespace {
+
+std::atomic<std::uint64_t> allocations{0};
+
+void* allocate(std::size_t bytes, std::size_t alignment) {
+  allocations.fetch_add(1, std::memory_order_relaxed);
+  // aligned_alloc() takes multiples of the alignment.
+  void* memory = std::aligned_alloc(
+      alignment, (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment);
+  if (memory == nullptr) throw std::bad_alloc();
+  return memory;
+}
+
+}  // namespace
+
+void* operator new(std::size_t bytes) {
+  return allocate(bytes, __STDCPP_DEFAULT_NEW_ALIGNMENT__);
+}
+void* operator new[](std::size_t bytes) {
+  return allocate(bytes, __STDCPP_DEFAULT_NEW_ALIGNMENT__);
+}
+void* operator new(std::size_t bytes, std::align_val_t alignment) {
+  return allocate(bytes, static_cast<std::size_t>(alignment));
+}
+void* operator new[](std::size_t bytes, std::align_val_t alignment) {
+  return allocate(bytes, static_cast<std::size_t>(alignment));
+}
+void operator delete(void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::align_val_t) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory, std::align_val_t) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
+void operator delete[](void* memory, std::size_t, std::align_val_t) noexcept {
+  std::free(memory);
+}
+
+namespace kolo::test {
+namespace {
+
+class RepeatedCalls : public testing::TestWithParam<const char*> {
+ protected:
+  /// Runs rounds of `calls` calls on two ranks until the whole process allocates nothing in one of them, at
+  /// most 30 rounds; returns the allocations of the last round. The first rounds allocate: plans are made,
+  /// queues and pools grow to what is under way at once.
+  template <typename Call>
+  std::uint64_t allocations_of(int calls, const Call& call) {
+    std::atomic<std::uint64_t> counted{1};
+    expect_ranks({.size = 2, .transport = GetParam()}, [&](Communicator& communicator) {
+      for (int round = 0; round < 30 && counted > 0; ++round) {
+        communicator.barrier();
+        const std::uint64_t before = allocations.load();
+        for (int i = 0; i < calls; ++i) call(communicator);
+        communicator.barrier();
+        if (communicator.rank() == 0) counted = allocations.load() - before;
+        communicator.barrier();
+      }
+    });
+    return counted;
+  }
+};
+
+/// Memory of each rank's own, alive over all calls.
+std::vector<std::vector<float>> buffers(std::size_t count) {
+  return {std::vector<float>(count), std::vector<float>(count)};
+}
+
+TEST_P(RepeatedCalls, SmallSums) {
+  auto data = buffers(2);
+  EXPECT_EQ(
+      allocations_of(1000,
+                     [&](Communicator& communicator) {
+                       communicator.all_reduce(Buffer(data[static_cast<std::size_t>(communicator.rank())]));
+                     }),
+      0u);
+}
+
+TEST_P(RepeatedCalls, ManySumsAtOnce) {
+  auto data = buffers(200 * 1024);
+  std::vector<std::vector<Work>> works(2, std::vector<Work>(200));
+  EXPECT_EQ(allocations_of(10,
+                           [&](Communicator& communicator) {
+                             const auto rank = static_cast<std::size_t>(communicator.rank());
+                             for (std::size_t i = 0; i < 200; ++i)
+                               works[rank][i] = communicator.all_reduce_async(
+                                   Buffer(std::span(data[rank]).subspan(i * 1024, 1024)));
+                             for (Work& work : works[rank]) work.wait();
+                           }),
+            0u);
+}
+
+TEST_P(RepeatedCalls, LargeSums) {
+  auto data = buffers(1 << 18);
+  EXPECT_EQ(
+      allocations_of(30,
+                     [&](Communicator& communicator) {
+                       communicator.all_reduce(Buffer(data[static_cast<std::size_t>(communicator.rank())]));
+                     }),
+      0u);
+}
+
+TEST_P(RepeatedCalls, Messages) {
+  auto data = buffers(300);
+  EXPECT_EQ(allocations_of(300,
+                           [&](Communicator& communicator) {
+                             auto& own = data[static_cast<std::size_t>(communicator.rank())];
+                             if (communicator.rank() == 0) {
+                               communicator.send(Buffer(own), 1);
+                               communicator.recv(Buffer(own), 1);
+                             } else {
+                               communicator.recv(Buffer(own), 0);
+                               communicator.send(Buffer(own), 0);
+                             }
+                           }),
+            0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(, RepeatedCalls, testing::Values("inproc", "shm", "tcp"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace kolo::test
