@@ -28,7 +28,7 @@ TRAIN_ROOMS = {
     "server": {"libtorch", "ddp", "checkpoint"},
     "local": {"libtorch", "ddp"},
     "pipeline": {"libtorch", "ddp"},
-    "tensor": {"libtorch", "ddp"},
+    "tensor": {"libtorch", "ddp", "optim"},
     "hybrid": {"libtorch", "ddp", "optim"},
 }
 WITHOUT_TORCH = ("train", "compression")

@@ -10,7 +10,7 @@
 
 #include "ddp/agreement.hpp"
 #include "kolo/error.hpp"
-#include "optim/sum_of_squares.hpp"
+#include "optim/gradient_norm.hpp"
 
 namespace kolo {
 namespace {
@@ -62,22 +62,20 @@ int Grid::batch_part() const {
 
 double Grid::clip_gradients(const std::vector<at::Tensor>& parameters, double max_norm,
                             const std::function<bool(const at::Tensor&)>& is_replicated) {
-  if (!(max_norm > 0) || !std::isfinite(max_norm))
-    throw InvalidArgument("a max_norm of " + std::to_string(max_norm) + " is not positive and finite", {});
+  train::check_max_norm(max_norm);
   const c10::NoGradGuard no_grad;
   std::array<double, 1> squares{0};
+  std::vector<at::Tensor> gradients;
   for (const at::Tensor& parameter : parameters) {
     if (!parameter.grad().defined()) continue;
+    gradients.push_back(parameter.grad());
     // One rank counts what all ranks of the tensor group hold alike.
     if (is_replicated && is_replicated(parameter) && tensor_.rank() != 0) continue;
     squares[0] += train::sum_of_squares(parameter.grad());
   }
   replica_.all_reduce(Buffer(squares.data(), 1, DType::float64));
   const double norm = std::sqrt(squares[0]);
-  if (!std::isfinite(norm) || norm <= max_norm) return norm;
-  for (const at::Tensor& parameter : parameters) {
-    if (parameter.grad().defined()) parameter.grad().mul_(max_norm / norm);
-  }
+  train::scale_to_norm(gradients, norm, max_norm);
   return norm;
 }
 

@@ -1,21 +1,18 @@
 #include "kolo/train/clip_gradients.hpp"
 
-#include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
 
 #include <cmath>
-#include <string>
 #include <unordered_set>
 
 #include "ddp/reducer.hpp"
 #include "kolo/error.hpp"
-#include "optim/sum_of_squares.hpp"
+#include "optim/gradient_norm.hpp"
 
 namespace kolo {
 
 double clip_gradients(const std::vector<at::Tensor>& parameters, double max_norm) {
-  if (!(max_norm > 0) || !std::isfinite(max_norm))
-    throw InvalidArgument("a max_norm of " + std::to_string(max_norm) + " is not positive and finite", {});
+  train::check_max_norm(max_norm);
   const c10::NoGradGuard no_grad;
   std::vector<at::Tensor> gradients;  // dense, or the values of sparse ones
   std::unordered_set<const c10::TensorImpl*> seen;
@@ -37,8 +34,7 @@ double clip_gradients(const std::vector<at::Tensor>& parameters, double max_norm
   double total = 0;
   for (const at::Tensor& gradient : gradients) total += train::sum_of_squares(gradient);
   const double norm = std::sqrt(total);
-  if (!std::isfinite(norm) || norm <= max_norm) return norm;
-  for (at::Tensor& gradient : gradients) gradient.mul_(max_norm / norm);
+  train::scale_to_norm(gradients, norm, max_norm);
   return norm;
 }
 

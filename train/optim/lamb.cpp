@@ -8,8 +8,8 @@
 #include <cmath>
 #include <utility>
 
+#include "optim/gradient_norm.hpp"
 #include "optim/layers.hpp"
-#include "optim/sum_of_squares.hpp"
 
 namespace kolo {
 

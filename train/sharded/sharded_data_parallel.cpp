@@ -10,7 +10,7 @@
 #include "ddp/agreement.hpp"
 #include "ddp/model.hpp"
 #include "kolo/error.hpp"
-#include "optim/sum_of_squares.hpp"
+#include "optim/gradient_norm.hpp"
 #include "sharded/sharded_step.hpp"
 
 namespace kolo {
@@ -130,20 +130,18 @@ SumOverRanks ShardedDataParallelBase::sum_over_ranks() {
 }
 
 double ShardedDataParallelBase::clip_gradients(double max_norm) {
-  if (!(max_norm > 0) || !std::isfinite(max_norm))
-    throw InvalidArgument("a max_norm of " + std::to_string(max_norm) + " is not positive and finite", {});
+  train::check_max_norm(max_norm);
   const c10::NoGradGuard no_grad;
   std::vector<double> total{0};
-  const std::vector<at::Tensor> shards = parameters();
-  for (const at::Tensor& shard : shards) {
-    if (shard.grad().defined()) total[0] += train::sum_of_squares(shard.grad());
+  std::vector<at::Tensor> gradients;
+  for (const at::Tensor& shard : parameters()) {
+    if (!shard.grad().defined()) continue;
+    gradients.push_back(shard.grad());
+    total[0] += train::sum_of_squares(shard.grad());
   }
   sum_over_ranks()(total);
   const double norm = std::sqrt(total[0]);
-  if (!std::isfinite(norm) || norm <= max_norm) return norm;
-  for (const at::Tensor& shard : shards) {
-    if (shard.grad().defined()) shard.grad().mul_(max_norm / norm);
-  }
+  train::scale_to_norm(gradients, norm, max_norm);
   return norm;
 }
 

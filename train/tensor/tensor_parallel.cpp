@@ -12,6 +12,7 @@
 #include "ddp/agreement.hpp"
 #include "kolo/error.hpp"
 #include "kolo/train/tensor.hpp"
+#include "optim/gradient_norm.hpp"
 #include "tensor/group_collectives.hpp"
 
 namespace kolo {
@@ -41,10 +42,6 @@ void collect(const torch::nn::Module& module, const std::string& prefix, bool is
   const bool owns = is_own || (divided && divided->owns_submodules());
   for (const auto& child : module.named_children())
     collect(*child.value(), joined(prefix, child.key()), owns, found);
-}
-
-double squares_of(const at::Tensor& gradient) {
-  return gradient.to(at::kDouble).square().sum().item().toDouble();
 }
 
 /// Name, type and sizes of the parameters that only this rank has, a line each.
@@ -100,21 +97,19 @@ double tensor_parallel_squared_norm(const torch::nn::Module& module, Communicato
     const at::Tensor& gradient = parameter.parameter.grad();
     // What all ranks have counts once.
     const bool counts = group.rank() == 0 || parameter.placement != Placement::replicated;
-    if (gradient.defined() && counts) squares += squares_of(gradient);
+    if (gradient.defined() && counts) squares += train::sum_of_squares(gradient);
   }
   group.all_reduce(Buffer(&squares, 1, DType::float64));
   return squares;
 }
 
 double clip_tensor_parallel_gradients(const torch::nn::Module& module, double max_norm, Communicator group) {
-  if (!(max_norm > 0) || !std::isfinite(max_norm))
-    throw InvalidArgument("a max_norm of " + std::to_string(max_norm) + " is not positive and finite", {});
+  train::check_max_norm(max_norm);
   const double norm = std::sqrt(tensor_parallel_squared_norm(module, std::move(group)));
-  if (!std::isfinite(norm) || norm <= max_norm) return norm;
-  const c10::NoGradGuard no_grad;
-  for (const auto& parameter : tensor_parallel_parameters(module)) {
-    if (parameter.parameter.grad().defined()) parameter.parameter.mutable_grad().mul_(max_norm / norm);
-  }
+  std::vector<at::Tensor> gradients;
+  for (const auto& parameter : tensor_parallel_parameters(module))
+    gradients.push_back(parameter.parameter.grad());
+  train::scale_to_norm(gradients, norm, max_norm);
   return norm;
 }
 

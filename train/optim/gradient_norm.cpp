@@ -1,7 +1,12 @@
-#include "optim/sum_of_squares.hpp"
+#include "optim/gradient_norm.hpp"
+
+#include <ATen/Functions.h>
+#include <c10/core/GradMode.h>
 
 #include <array>
+#include <cmath>
 #include <cstdint>
+#include <string>
 
 #include "kolo/error.hpp"
 
@@ -39,6 +44,19 @@ double sum_of_squares(const at::Tensor& tensor) {
   }
   const at::Tensor values = tensor.to(at::kFloat).contiguous();
   return sum_of_squares_of(values.data_ptr<float>(), values.numel());
+}
+
+void check_max_norm(double max_norm) {
+  if (max_norm > 0 && std::isfinite(max_norm)) return;
+  throw InvalidArgument("a max_norm of " + std::to_string(max_norm) + " is not positive and finite", {});
+}
+
+void scale_to_norm(const std::vector<at::Tensor>& gradients, double norm, double max_norm) {
+  if (!std::isfinite(norm) || norm <= max_norm) return;
+  const c10::NoGradGuard no_grad;
+  for (const at::Tensor& gradient : gradients) {
+    if (gradient.defined()) gradient.mul_(max_norm / norm);
+  }
 }
 
 }  // namespace kolo::train
