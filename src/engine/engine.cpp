@@ -18,7 +18,7 @@ namespace {
 constexpr int kFirstLooks = 100;
 constexpr int kFirstLooksCrowded = 20;
 constexpr int kEagerLooks = 10;
-constexpr std::uint64_t kEarlyBytes = 256 << 10;  // sums of this size take some microseconds
+constexpr std::uint64_t kImmediateBytes = 256 << 10;  // sums of this size take some microseconds
 constexpr std::size_t kMostRecoveryMessages = 65536;
 constexpr std::size_t kMostRecoveryBytes = std::size_t{64} << 20;
 
@@ -141,7 +141,7 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
     if (spec.group() == nullptr) check_unexpected_messages(spec);
   }
   if (spec.counts) count_begin(spec);
-  if (waits_now && finish_early(spec)) return nullptr;
+  if (waits_now && try_immediate(spec)) return nullptr;
   auto operation = acquire();
   const bool is_native = spec.group() != nullptr;
   operation->take(spec);
@@ -206,14 +206,14 @@ bool Engine::poll_until(const native::Group& group, int looks, Look look) {
 
 /// The peers are often about to make the same call. A call that is not long may then be over before an
 /// operation could be set up for it.
-bool Engine::finish_early(const OperationSpec& spec) {
-  if (spec.group() == nullptr || spec.prepared->most_shown > kEarlyBytes) return false;
+bool Engine::try_immediate(const OperationSpec& spec) {
+  if (spec.group() == nullptr || spec.prepared->most_shown > kImmediateBytes) return false;
   if (!active_.empty() || driver_ != Driver::none || pending_failure_ || options_.timeline != nullptr)
     return false;
   native::Group& group = *spec.group();
-  group.begin_early(spec);
+  group.begin_immediate(spec);
   return poll_until(group, options_.oversubscribed ? kFirstLooksCrowded : kFirstLooks,
-                    [&] { return group.finish_early(); });
+                    [&] { return group.try_immediate(); });
 }
 
 /// Many calls are over so soon that reading a clock is not worth its cost.

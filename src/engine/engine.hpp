@@ -182,7 +182,7 @@ class Engine final : private LinkListener,
   void check_unexpected_messages(const OperationSpec& spec);
   template <typename Look>
   bool poll_until(const native::Group& group, int looks, Look look);
-  bool finish_early(const OperationSpec& spec);
+  bool try_immediate(const OperationSpec& spec);
   void run_native(Operation& operation, bool waits_now);
   void on_mismatch(Link& link, const Tag& tag, const Signature& mine, const Signature& theirs) override;
   void on_unexpected(Link& link, const Tag& tag, const Signature& theirs) override;

@@ -57,12 +57,12 @@ Group::Group(int rank, std::vector<LocalPeer*> local_peers, std::uint32_t slot, 
   }
 }
 
-void Group::begin_early(const OperationSpec& spec) {
+void Group::begin_immediate(const OperationSpec& spec) {
   announce(spec, false);
-  has_early_ = true;
+  has_immediate_ = true;
 }
 
-bool Group::finish_early() {
+bool Group::try_immediate() {
   Running& first = running(finished_);
   bool moved = false;
   bool is_over = false;
@@ -75,7 +75,7 @@ bool Group::finish_early() {
   }
   if (is_over) {
     ++finished_;
-    has_early_ = false;
+    has_immediate_ = false;
   }
   if (moved || is_over || ++quiet_looks_ > kQuietLooks) tell();
   return is_over;
@@ -84,7 +84,7 @@ bool Group::finish_early() {
 void Group::begin(Operation& operation, bool waits_now) {
   const bool behind_others = !waits_now && !calls_.empty();
   calls_.push_back({&operation, behind_others});
-  if (!std::exchange(has_early_, false) && !behind_others) announce_more();
+  if (!std::exchange(has_immediate_, false) && !behind_others) announce_more();
 }
 
 void Group::announce_more() {

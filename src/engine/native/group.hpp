@@ -85,10 +85,10 @@ class Group {
     return calls_.size() == 1 || (behind > 0 && behind % kTogether == 0);
   }
   /// Announces a call before it is worth making an operation for it; no other call may be in flight.
-  /// finish_early() does what can be done now, and returns whether the call is over. If it is not, the next
+  /// try_immediate() does what can be done now, and returns whether the call is over. If it is not, the next
   /// begin() must be for this call.
-  void begin_early(const OperationSpec& spec);
-  bool finish_early();
+  void begin_immediate(const OperationSpec& spec);
+  bool try_immediate();
   /// The operation must live until it has finished or the Group is abandoned. `waits_now`: its caller does
   /// nothing else until it is over. A call behind other calls for which no caller waits is announced by the
   /// next poll.
@@ -164,7 +164,7 @@ class Group {
 
   RingQueue<Begun> calls_;   ///< in order
   std::uint64_t first_ = 0;  ///< place of the call that is, or was, in running_[0]
-  bool has_early_ = false;
+  bool has_immediate_ = false;
   std::uint64_t announced_ = 0;
   std::uint64_t finished_ = 0;
   std::uint64_t long_calls_ = 0;  ///< number of calls that have begun their algorithm
