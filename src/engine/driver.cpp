@@ -26,7 +26,7 @@ constexpr std::chrono::nanoseconds kSpinBesideCallers = std::chrono::microsecond
 constexpr int kPollsBetweenLooks = 64;
 constexpr int kSpinsBetweenYields = 16;
 constexpr std::size_t kSpeculativeReads = 2;
-constexpr int kLooksBetweenAsking = 8;
+constexpr int kPollsBetweenAsking = 8;
 
 }  // namespace
 
@@ -71,8 +71,8 @@ bool Engine::test(const Operation& operation) {
   if (operation.done()) return true;
   std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock() || driver_ != Driver::none) return operation.done();
-  int looks = 0;  // calls of the condition: before driving, before the only poll, after it
-  wait_until(lock, Deadline::never(), [&] { return operation.done() || ++looks > 2; });
+  int polls = 0;  // calls of the condition: before driving, before the only poll, after it
+  wait_until(lock, Deadline::never(), [&] { return operation.done() || ++polls > 2; });
   return operation.done();
 }
 
@@ -324,7 +324,7 @@ bool Engine::poll(bool look_at_descriptors) {
   }
   if (!look_at_descriptors) return moved;
   find_speculative_reads();
-  if (!speculative_reads_.empty() && ++speculative_polls_ % kLooksBetweenAsking != 0) {
+  if (!speculative_reads_.empty() && ++speculative_polls_ % kPollsBetweenAsking != 0) {
     for (const std::size_t i : speculative_reads_) moved = progress(i, true) || moved;
     return moved;
   }

@@ -15,8 +15,8 @@ namespace {
 
 // Polls before an operation is left to wait(): some two microseconds, or turns of the other ranks on this
 // core.
-constexpr int kFirstLooks = 100;
-constexpr int kFirstLooksCrowded = 20;
+constexpr int kInitialPolls = 100;
+constexpr int kInitialPollsOversubscribed = 20;
 constexpr int kEagerLooks = 10;
 constexpr std::uint64_t kImmediateBytes = 256 << 10;  // sums of this size take some microseconds
 constexpr std::size_t kMostRecoveryMessages = 65536;
@@ -187,13 +187,13 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
   return operation;
 }
 
-/// Polls up to `looks` times, until a poll returns true; returns whether one did. Stops early if another
+/// Polls up to `polls` times, until a poll returns true; returns whether one did. Stops early if another
 /// thread wants the lock. Ranks that share a core take turns on it and find their caches cold, so between two
 /// polls they only read the number that they wait for.
-template <typename Look>
-bool Engine::poll_until(const native::Group& group, int looks, Look look) {
+template <typename Poll>
+bool Engine::poll_until(const native::Group& group, int polls, Poll poll) {
   native::Awaited awaited;
-  for (int i = 0; i < looks; ++i) {
+  for (int i = 0; i < polls; ++i) {
     if (options_.oversubscribed && i > 0) std::this_thread::yield();
     if (!options_.oversubscribed && i > kEagerLooks) relax();
     if (entering_.load(std::memory_order_relaxed) > 0) return false;
@@ -212,17 +212,17 @@ bool Engine::try_immediate(const OperationSpec& spec) {
     return false;
   native::Group& group = *spec.group();
   group.begin_immediate(spec);
-  return poll_until(group, options_.oversubscribed ? kFirstLooksCrowded : kFirstLooks,
+  return poll_until(group, options_.oversubscribed ? kInitialPollsOversubscribed : kInitialPolls,
                     [&] { return group.try_immediate(); });
 }
 
 /// Many calls are over so soon that reading a clock is not worth its cost.
 void Engine::run_native(Operation& operation, bool waits_now) {
   native::Group& group = *operation.spec().group();
-  int looks = options_.oversubscribed ? kFirstLooksCrowded : kFirstLooks;
-  if (!waits_now || driver_ != Driver::none) looks = 1;
-  if (!waits_now && !group.wants_look()) looks = 0;
-  poll_until(group, looks, [&] {
+  int polls = options_.oversubscribed ? kInitialPollsOversubscribed : kInitialPolls;
+  if (!waits_now || driver_ != Driver::none) polls = 1;
+  if (!waits_now && !group.wants_poll()) polls = 0;
+  poll_until(group, polls, [&] {
     group.advance();
     return operation.done() || pending_failure_.has_value();
   });

@@ -180,8 +180,8 @@ class Engine final : private LinkListener,
   void retire(std::shared_ptr<Operation> operation);
   Operation* find(std::uint32_t context, std::uint64_t sequence);
   void check_unexpected_messages(const OperationSpec& spec);
-  template <typename Look>
-  bool poll_until(const native::Group& group, int looks, Look look);
+  template <typename Poll>
+  bool poll_until(const native::Group& group, int polls, Poll poll);
   bool try_immediate(const OperationSpec& spec);
   void run_native(Operation& operation, bool waits_now);
   void on_mismatch(Link& link, const Tag& tag, const Signature& mine, const Signature& theirs) override;

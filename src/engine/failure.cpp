@@ -14,7 +14,7 @@ namespace kolo {
 namespace {
 
 constexpr std::size_t kMostShown = 8;  // ranks of a communicator
-constexpr int kLooksForCause = 16;     // reads of a link, each of which may end at an early message
+constexpr int kPollsForCause = 16;     // reads of a link, each of which may end at an early message
 constexpr auto kCheckEvery = std::chrono::milliseconds(10);
 // Ranks that disagree about a native call may get no message that shows it. So a rank asks its peers after
 // this time, and again and again, because they may not have made their call yet.
@@ -104,7 +104,7 @@ void Engine::propagate_failure() {
   if (!pending_is_remote_) {
     // A peer that found the true cause first has sent it before it closed its own connection.
     for (std::size_t i = 0; i < links_.size(); ++i) {
-      for (int looks = 0; looks < kLooksForCause && !lost_[i] && progress(i, true); ++looks) {
+      for (int polls = 0; polls < kPollsForCause && !lost_[i] && progress(i, true); ++polls) {
       }
     }
   }

@@ -15,7 +15,7 @@ namespace {
 /// A running rank ends a piece of writing in microseconds, but on a busy machine it may wait for a core.
 constexpr auto kLongestPiece = std::chrono::milliseconds(100);
 
-constexpr int kQuietLooks = 8;
+constexpr int kIdlePolls = 8;
 
 /// The longest call that one rank sums for all when several are under way: see Group::owner_of().
 constexpr std::uint64_t kTurnBytes = 64 << 10;
@@ -77,7 +77,7 @@ bool Group::try_immediate() {
     ++finished_;
     has_immediate_ = false;
   }
-  if (moved || is_over || ++quiet_looks_ > kQuietLooks) tell();
+  if (moved || is_over || ++idle_polls_ > kIdlePolls) tell();
   return is_over;
 }
 
@@ -171,7 +171,7 @@ bool Group::advance() {
   stop_writing();
   // tell() takes until all ranks can see what was published. A rank that answers within that time is awake,
   // and its answer is found sooner without tell().
-  if (moved || ++quiet_looks_ > kQuietLooks) tell();
+  if (moved || ++idle_polls_ > kIdlePolls) tell();
   return moved;
 }
 
@@ -359,7 +359,7 @@ void Group::finish_short_call(const Running& running) const {
 /// then polls once more what was published. A fence stands between the two on both sides (the other one in
 /// Engine::sleep()), so one of the two sees the other's store.
 void Group::tell() {
-  quiet_looks_ = 0;
+  idle_polls_ = 0;
   if (!changed_) return;
   changed_ = false;
   std::atomic_thread_fence(std::memory_order_seq_cst);

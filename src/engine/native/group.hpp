@@ -80,7 +80,7 @@ class Group {
   /// Whether to poll after a begin() for which no caller waits yet. True for the first call, and then for
   /// every kTogether-th: the calls between are announced and carried out together. So the stalls of locked
   /// instructions, on a core that writes to other cores, come once for all of them.
-  bool wants_look() const {
+  bool wants_poll() const {
     const std::uint64_t behind = finished_ + calls_.size() - announced_;
     return calls_.size() == 1 || (behind > 0 && behind % kTogether == 0);
   }
@@ -174,7 +174,7 @@ class Group {
   Clock::time_point now_;
   std::optional<bool> is_oversubscribed_;  ///< whether a rank is; read once all have announced a call
   bool changed_ = false;
-  int quiet_looks_ = 0;  ///< polls in which nothing moved, since the last tell()
+  int idle_polls_ = 0;  ///< polls in which nothing moved, since the last tell()
   bool failed_ = false;
   std::array<Running, kCallsAhead> running_;
 };
