@@ -1,6 +1,6 @@
 """The libraries that compare-network measures: how each is started in a cluster's hosts, and how it is told what to do.
 
-Every rank of every library is a program of bench/peers, which connects to a Unix socket of ours, says who it is, and
+Every rank of every library is a program of benchmarks/peers, which connects to a Unix socket of ours, says who it is, and
 then runs the measuring loop of kolo bench whenever we order it to."""
 import json
 import os

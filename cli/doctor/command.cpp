@@ -19,8 +19,8 @@
 #include "doctor/measure.hpp"
 #include "doctor/report.hpp"
 #include "kolo/store.hpp"
-#include "launcher.hpp"
-#include "remote_options.hpp"
+#include "launch/launcher.hpp"
+#include "launch/remote_options.hpp"
 
 namespace kolo::cli {
 namespace {

@@ -16,7 +16,7 @@
 #include "bench/settings.hpp"
 #include "commands.hpp"
 #include "kolo/kolo.hpp"
-#include "launcher.hpp"
+#include "launch/launcher.hpp"
 #include "selection/topology.hpp"
 #include "tune/bandwidth.hpp"
 

@@ -18,8 +18,8 @@
 #include "base/service_thread.hpp"
 #include "base/would_block.hpp"
 #include "kolo/store.hpp"
+#include "observe/http.hpp"
 #include "rendezvous/socket.hpp"
-#include "trace/http.hpp"
 
 namespace kolo {
 namespace {

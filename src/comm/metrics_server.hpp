@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/status.hpp"
-#include "trace/metrics.hpp"
+#include "observe/metrics.hpp"
 
 namespace kolo {
 

@@ -17,7 +17,7 @@ namespace {
 // core.
 constexpr int kInitialPolls = 100;
 constexpr int kInitialPollsOversubscribed = 20;
-constexpr int kEagerLooks = 10;
+constexpr int kEagerPolls = 10;
 constexpr std::uint64_t kImmediateBytes = 256 << 10;  // sums of this size take some microseconds
 constexpr std::size_t kMostRecoveryMessages = 65536;
 constexpr std::size_t kMostRecoveryBytes = std::size_t{64} << 20;
@@ -191,14 +191,14 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
 /// thread wants the lock. Ranks that share a core take turns on it and find their caches cold, so between two
 /// polls they only read the number that they wait for.
 template <typename Poll>
-bool Engine::poll_until(const native::Group& group, int polls, Poll poll) {
+bool Engine::poll_until(const native::Group& group, int polls, Poll once) {
   native::Awaited awaited;
   for (int i = 0; i < polls; ++i) {
     if (options_.oversubscribed && i > 0) std::this_thread::yield();
-    if (!options_.oversubscribed && i > kEagerLooks) relax();
+    if (!options_.oversubscribed && i > kEagerPolls) relax();
     if (entering_.load(std::memory_order_relaxed) > 0) return false;
     if (!awaited.has_changed()) continue;
-    if (look()) return true;
+    if (once()) return true;
     if (options_.oversubscribed) awaited = group.awaited();
   }
   return false;

@@ -29,7 +29,7 @@
 #include "engine/native/group.hpp"
 #include "engine/operation.hpp"
 #include "kolo/timeline.hpp"
-#include "trace/metrics.hpp"
+#include "observe/metrics.hpp"
 #include "transport/link.hpp"
 #include "transport/transport.hpp"
 
@@ -181,7 +181,7 @@ class Engine final : private LinkListener,
   Operation* find(std::uint32_t context, std::uint64_t sequence);
   void check_unexpected_messages(const OperationSpec& spec);
   template <typename Poll>
-  bool poll_until(const native::Group& group, int polls, Poll poll);
+  bool poll_until(const native::Group& group, int polls, Poll once);
   bool try_immediate(const OperationSpec& spec);
   void run_native(Operation& operation, bool waits_now);
   void on_mismatch(Link& link, const Tag& tag, const Signature& mine, const Signature& theirs) override;

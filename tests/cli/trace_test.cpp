@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "command.hpp"
-#include "timelines/merge.hpp"
+#include "trace/merge.hpp"
 
 namespace kolo::timelines {
 namespace {

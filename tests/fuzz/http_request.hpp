@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "trace/http.hpp"
+#include "observe/http.hpp"
 
 namespace kolo::fuzz {
 

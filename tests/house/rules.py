@@ -11,7 +11,7 @@ OUTER_ROOMS = {
     # and move by.
     "cli": {"algorithms", "selection", "evaluation", "transport", "rendezvous"},
     # Benchmarks of single kernels and transports look inside.
-    "bench": {"kernels", "transport"},
+    "benchmarks": {"kernels", "transport"},
 }
 # Rooms of train/ and which of each other they may include. "compression" does without libtorch.
 TRAIN_ROOMS = {
@@ -32,7 +32,7 @@ TRAIN_ROOMS = {
     "hybrid": {"libtorch", "ddp", "optim"},
 }
 WITHOUT_TORCH = ("train", "compression")
-SOURCE_FOLDERS = ["include", "src", "train", "cli", "bench", "examples", "tests", "sim"]
+SOURCE_FOLDERS = ["include", "src", "train", "cli", "benchmarks", "examples", "tests", "sim"]
 SOURCE_SUFFIXES = {".cpp", ".hpp"}
 
 MAX_LINES = 500
@@ -137,7 +137,7 @@ def check_public_headers(root):
 
 def check_torch(root):
     """libtorch appears in the training layer, its examples, benchmarks and tests alone, and not in all of its rooms."""
-    allowed = {("train",), ("examples", "train"), ("bench", "train"), ("tests", "train"),
+    allowed = {("train",), ("examples", "train"), ("benchmarks", "train"), ("tests", "train"),
                ("tests", "consumer", "train")}
     problems = []
     for path in sources(root):
@@ -154,7 +154,7 @@ def check_torch(root):
 def check_environment_reads(root):
     """The environment is read in one place for settings, one for launchers; and by the tool, which sets it for others."""
     problems = []
-    for path in sources(root, "include", "src", "train", "bench", "examples"):
+    for path in sources(root, "include", "src", "train", "benchmarks", "examples"):
         relative = path.relative_to(root)
         if relative == Path("src/base/config.cpp") or relative.parts[:2] == ("src", "rendezvous"):
             continue
@@ -173,7 +173,7 @@ def check_environment_page(root):
     problems = [f"docs/environment.md lacks {name}, which src/base/config.cpp reads" for name in sorted(read - documented)]
     problems += [f"docs/environment.md lists {name}, which src/base/config.cpp does not read"
                  for name in sorted(documented - read)]
-    for path in sources(root, "include", "src", "train", "cli", "bench", "examples"):
+    for path in sources(root, "include", "src", "train", "cli", "benchmarks", "examples"):
         for name in sorted(set(LITERAL.findall(without_comments(path.read_text()))) - read):
             problems.append(f"{path.relative_to(root)}: {name} is no setting of src/base/config.cpp")
     return problems

@@ -22,7 +22,7 @@
 
 namespace kolo::shm {
 
-/// Bytes of each direction's ring. bench/transport.cpp with 64 KiB to 1 MiB, on two busy cores: a 1 MiB
+/// Bytes of each direction's ring. benchmarks/transport.cpp with 64 KiB to 1 MiB, on two busy cores: a 1 MiB
 /// message costs its sender 150, 60, 46 and 36 us at 64, 256, 512 and 1024 KiB, because larger rings mean
 /// fewer sleeps; each pair of ranks that talks pays for two.
 inline constexpr std::size_t kRingBytes = 512 << 10;

@@ -1,5 +1,5 @@
 // Valid and hostile HTTP requests for metrics.
-#include "trace/http.hpp"
+#include "observe/http.hpp"
 
 #include <gtest/gtest.h>
 

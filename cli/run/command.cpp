@@ -9,8 +9,8 @@
 
 #include "commands.hpp"
 #include "launch/agent.hpp"
-#include "launcher.hpp"
-#include "remote_options.hpp"
+#include "launch/launcher.hpp"
+#include "launch/remote_options.hpp"
 
 namespace kolo::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "trace/http.hpp"
+#include "observe/http.hpp"
 
 #include <algorithm>
 

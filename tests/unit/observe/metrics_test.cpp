@@ -1,5 +1,5 @@
 // The text that Prometheus reads.
-#include "trace/metrics.hpp"
+#include "observe/metrics.hpp"
 
 #include <gtest/gtest.h>
 

@@ -18,11 +18,11 @@ except ModuleNotFoundError:
 HELP = """\
 PyTorch's DistributedDataParallel over Gloo, doing what bench_train does: the peer to compare with.
 
-  kolo run -n 2 -- bench/train/pytorch_ddp.py train --model mlp --batch 8
+  kolo run -n 2 -- benchmarks/train/pytorch_ddp.py train --model mlp --batch 8
                                                        computes for real, as bench_train train
-  kolo run -n 2 -- bench/train/pytorch_ddp.py replay --trace mlp.json --seconds 1.2
+  kolo run -n 2 -- benchmarks/train/pytorch_ddp.py replay --trace mlp.json --seconds 1.2
                                                        sleeps as bench_train replay, 1.2 s a step
-  GLOO_SOCKET_IFNAME=eth0 scripts/cluster --hosts 4 --rate 1gbit -- bench/train/pytorch_ddp.py replay ...
+  GLOO_SOCKET_IFNAME=eth0 scripts/cluster --hosts 4 --rate 1gbit -- benchmarks/train/pytorch_ddp.py replay ...
 
 Buckets are PyTorch's own (1 and 25 MiB), gradients are views of them. Averages are verified. Prints one JSON object.
 """
@@ -53,7 +53,7 @@ class Wait(torch.autograd.Function):
 
 
 class Replayed(nn.Module):
-    """The model of bench/train/replayed_model.hpp."""
+    """The model of benchmarks/train/replayed_model.hpp."""
 
     def __init__(self, trace):
         super().__init__()

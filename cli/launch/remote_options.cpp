@@ -1,4 +1,4 @@
-#include "remote_options.hpp"
+#include "launch/remote_options.hpp"
 
 #include "kolo/error.hpp"
 

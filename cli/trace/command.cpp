@@ -16,7 +16,7 @@
 #include "base/whole_file.hpp"
 #include "commands.hpp"
 #include "kolo/error.hpp"
-#include "timelines/merge.hpp"
+#include "trace/merge.hpp"
 
 namespace kolo::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "launcher.hpp"
+#include "launch/launcher.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-#include "trace/metrics.hpp"
+#include "observe/metrics.hpp"
 
 #include <iterator>
 

@@ -1,4 +1,4 @@
-#include "timelines/merge.hpp"
+#include "trace/merge.hpp"
 
 #include <fmt/format.h>
 

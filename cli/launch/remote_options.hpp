@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "launcher.hpp"
+#include "launch/launcher.hpp"
 
 namespace kolo::cli {
 
