@@ -129,8 +129,8 @@ TEST_P(Impostors, AreNamedAndHarmless) {
       {"lost rank 1", {}},
       {"lost rank 1: received nonsense", Bytes(200, std::byte{'x'})},
       {"lost rank 1: received nonsense", frame([](FrameHeader& h) { h.bytes = ~0ull; })},
-      {"lost rank 1: received nonsense", frame([](FrameHeader& h) { h.type = FrameType::ready; })},
-      {"lost rank 1: received nonsense", frame([](FrameHeader& h) { h.type = FrameType::done; })},
+      {"lost rank 1: received nonsense", frame([](FrameHeader& h) { h.type = FrameType::cts; })},
+      {"lost rank 1: received nonsense", frame([](FrameHeader& h) { h.type = FrameType::ack; })},
       {"lost rank 1: received nonsense", frame([](FrameHeader& h) {
          h.type = FrameType::data;
          h.tag.message = 7;
