@@ -325,6 +325,9 @@ class Engine final : private LinkListener,
   // Number of receives so far, by (context, link, tag): the k-th send matches the k-th receive.
   std::map<std::tuple<std::uint32_t, int, std::uint32_t>, std::uint32_t> receives_;
   MemoryPool memory_;
+  // Freed when there is no memory, since reporting that allocates.
+  static constexpr std::size_t kReserveBytes = std::size_t{64} << 10;
+  std::unique_ptr<std::byte[]> reserve_ = std::make_unique_for_overwrite<std::byte[]>(kReserveBytes);
   std::unordered_map<std::uint32_t, Context> contexts_;
   std::unordered_set<std::uint32_t> claimed_contexts_{0};
   std::deque<std::uint32_t> left_contexts_;  ///< of communicators without a group

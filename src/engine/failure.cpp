@@ -50,6 +50,8 @@ void Engine::record_failure(Failure failure, bool heard) {
 /// The peers wait for this rank's part. The cause is certain, so it counts as reported by a rank: no link is
 /// read for another cause first.
 void Engine::note_no_memory() {
+  if (failure_) return;  // without memory even the text below is too much, and the first cause stays
+  reserve_.reset();
   record_failure({Code::system, rank_, fmt::format("{} has no memory for its part", name_of_rank(rank_))},
                  true);
 }

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <optional>
 #include <sstream>
 #include <string>
+#include <thread>
 
 #include "kolo/kolo.hpp"
 #include "kolo/train/keep_freed_memory.hpp"
@@ -27,8 +29,11 @@ inline std::optional<int> parse(CLI::App& app, int argc, char** argv, bool speak
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
+    if (speak) return app.exit(error);
+    // The first rank that exits with an error has all others stopped: the one that prints goes first.
+    if (error.get_exit_code() != 0) std::this_thread::sleep_for(std::chrono::seconds(2));
     std::ostringstream silence;
-    return speak ? app.exit(error) : app.exit(error, silence, silence);
+    return app.exit(error, silence, silence);
   }
   return std::nullopt;
 }
