@@ -2,20 +2,19 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <string>
 
 #include "kolo/kolo.hpp"
 #include "train/hybrid_replay.hpp"
+#include "train/json_output.hpp"
 
 namespace kolo::bench {
 
 struct HybridCommand::Settings {
-  std::string profile, shard, output;
+  std::string profile, shard;
   HybridReplayOptions replay;
-  bool as_json = false;
+  JsonOutput output;
 };
 
 HybridCommand::HybridCommand(CLI::App& app)
@@ -45,8 +44,7 @@ HybridCommand::HybridCommand(CLI::App& app)
   command_->add_flag("--memory", replay.measures_memory,
                      "Keeps activations and looks at the memory, not at times");
   command_->add_option("--steps", replay.steps, "Steps that count")->check(CLI::PositiveNumber);
-  command_->add_flag("--json", s.as_json, "One JSON object");
-  command_->add_option("--output", s.output, "Writes this object to a file too");
+  s.output.add_to(*command_);
 }
 
 HybridCommand::~HybridCommand() = default;
@@ -68,13 +66,8 @@ void HybridCommand::run(bool speaks) const {
                                {"step_s", result.step},
                                {"step_mean_s", result.step_mean},
                                {"peak_bytes", result.peak_bytes}};
-  if (!s.output.empty()) {
-    std::ofstream file(s.output);
-    if (!(file << json.dump() << '\n' << std::flush)) throw std::runtime_error("cannot write " + s.output);
-  }
-  if (s.as_json) {
-    fmt::print("{}\n", json.dump());
-  } else if (options.measures_memory) {
+  if (s.output.write(json)) return;
+  if (options.measures_memory) {
     fmt::print("hybrid: {} ranks, {:.1f} MB at most\n", communicator.size(), 1e-6 * result.peak_bytes);
   } else {
     fmt::print("hybrid: {} ranks, a step of {:.2f} ms, the median; mean {:.2f} ms\n", communicator.size(),

@@ -13,6 +13,7 @@
 #include "kolo/kolo.hpp"
 #include "kolo/train/partition.hpp"
 #include "kolo/train/pipeline_parallel.hpp"
+#include "train/json_output.hpp"
 #include "train/pipeline_layers.hpp"
 #include "train/pipeline_run.hpp"
 
@@ -41,12 +42,13 @@ std::vector<LayerCost> read_profile(const std::string& path) {
 }  // namespace
 
 struct PipelineCommand::Settings {
-  std::string schedule = "1f1b", profile, network, output;
+  std::string schedule = "1f1b", profile, network;
   PipelineRunOptions run;
   double forward_ms = 10, backward_ms = 20, slower = 1;
   std::uint64_t bytes = 65536;
   std::int64_t batch = 256;
-  bool partitions = false, compares = false, as_json = false;
+  bool partitions = false, compares = false;
+  JsonOutput output;
 };
 
 PipelineCommand::PipelineCommand(CLI::App& app)
@@ -77,8 +79,7 @@ PipelineCommand::PipelineCommand(CLI::App& app)
   network->excludes(profile);
   command_->add_option("--batch", s.batch, "Samples of a step, of a network")->check(CLI::PositiveNumber);
   command_->add_flag("--alone", s.compares, "Also one rank with the whole network")->needs(network);
-  command_->add_flag("--json", s.as_json, "One JSON object");
-  command_->add_option("--output", s.output, "Writes this object to a file too");
+  s.output.add_to(*command_);
 }
 
 PipelineCommand::~PipelineCommand() = default;
@@ -136,14 +137,7 @@ void PipelineCommand::run(bool speaks) const {
                          {"peak_bytes", result.peak_bytes}};
   if (s.partitions) json["slowest_stage_s"] = expected;
   if (result.alone_step) json["alone_step_s"] = *result.alone_step;
-  if (!s.output.empty()) {
-    std::ofstream file(s.output);
-    if (!(file << json.dump() << '\n' << std::flush)) throw std::runtime_error("cannot write " + s.output);
-  }
-  if (s.as_json) {
-    fmt::print("{}\n", json.dump());
-    return;
-  }
+  if (s.output.write(json)) return;
   fmt::print("pipeline: {}, {} ranks, {} micro-batches, {} stages a rank\n", s.schedule, result.ranks,
              options.micro_batches, options.chunks);
   fmt::print("  {:<22}{:>10.2f} ms   median; mean {:.2f} ms\n", "step", 1e3 * result.step,

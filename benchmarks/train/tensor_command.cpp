@@ -2,21 +2,20 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <string>
 
 #include "kolo/kolo.hpp"
+#include "train/json_output.hpp"
 #include "train/tensor_replay.hpp"
 
 namespace kolo::bench {
 
 struct TensorCommand::Settings {
-  std::string profile, output;
+  std::string profile;
   TensorReplayOptions replay;
   double slower = 1;
-  bool as_json = false;
+  JsonOutput output;
 };
 
 TensorCommand::TensorCommand(CLI::App& app)
@@ -30,8 +29,7 @@ TensorCommand::TensorCommand(CLI::App& app)
   command_->add_option("--steps", s.replay.steps, "Steps that count")->check(CLI::PositiveNumber);
   command_->add_flag("--sequence", s.replay.sequence,
                      "Gathers and scattered sums in place of all_reduces, as with slices of the sequence");
-  command_->add_flag("--json", s.as_json, "One JSON object");
-  command_->add_option("--output", s.output, "Writes this object to a file too");
+  s.output.add_to(*command_);
 }
 
 TensorCommand::~TensorCommand() = default;
@@ -59,14 +57,7 @@ void TensorCommand::run(bool speaks) const {
                                {"alone_mean_s", result.alone_mean},
                                {"communication_s", result.communication},
                                {"sent_bytes", result.sent_bytes}};
-  if (!s.output.empty()) {
-    std::ofstream file(s.output);
-    if (!(file << json.dump() << '\n' << std::flush)) throw std::runtime_error("cannot write " + s.output);
-  }
-  if (s.as_json) {
-    fmt::print("{}\n", json.dump());
-    return;
-  }
+  if (s.output.write(json)) return;
   const auto row = [](const char* name, double seconds, const char* remark) {
     fmt::print("  {:<22}{:>10.2f} ms   {}\n", name, 1e3 * seconds, remark);
   };
