@@ -77,7 +77,12 @@ class RingQueue {
     first_ = place(1);
     --size_;
   }
+  /// Moves the elements on the shorter side of `at`.
   void erase(std::size_t at) {
+    if (at < size_ / 2) {
+      for (; at > 0; --at) (*this)[at] = std::move((*this)[at - 1]);
+      return pop_front();
+    }
     for (; at + 1 < size_; ++at) (*this)[at] = std::move((*this)[at + 1]);
     back() = T();
     --size_;

@@ -241,11 +241,7 @@ void Engine::operation_finished(Operation& operation) {
 
 void Engine::release(std::size_t active_index) {
   auto operation = std::move(active_[active_index]);
-  if (active_index == 0) {
-    active_.pop_front();
-  } else {
-    active_.erase(active_index);
-  }
+  active_.erase(active_index);
   if (!probes_.empty()) probes_.erase(operation.get());
   retire(std::move(operation));
 }

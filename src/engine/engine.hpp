@@ -262,6 +262,7 @@ class Engine final : private LinkListener,
   void note_no_memory();
   void note_throwing_reduction(const std::string& name, const std::string& what);
   void propagate_failure();
+  void check_gone();
   void check_links();
   void check_deadlines();
   bool have_all_answered(const Operation& operation, Clock::time_point since) const;

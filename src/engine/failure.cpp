@@ -179,13 +179,10 @@ Status Engine::status_for(const Operation& operation, const Failure& failure) co
                 context);
 }
 
-void Engine::check_links() {
-  // All that a rank sent before it left has arrived when its goodbye has.
-  for (const NativeGroup& native : groups_) native.group->advance();
-  const bool is_any_gone = std::ranges::count(left_, true) + std::ranges::count(lost_, true) > 0;
-  std::vector<bool> needed(is_any_gone ? links_.size() : 0, false);
+/// Records a failure for each peer that is gone while an operation still waits for it.
+void Engine::check_gone() {
+  std::vector<bool> needed(links_.size(), false);
   for (const NativeGroup& native : groups_) {
-    if (!is_any_gone) break;
     for (const int r : native.group->waiting_for())
       needed[static_cast<std::size_t>(native.ranks[static_cast<std::size_t>(r)])] = true;
   }
@@ -195,6 +192,13 @@ void Engine::check_links() {
                     fmt::format("{} has left: it destroyed its communicator while others still need it",
                                 name_of_rank(static_cast<int>(i)))});
   }
+}
+
+void Engine::check_links() {
+  // All that a rank sent before it left has arrived when its goodbye has.
+  for (const NativeGroup& native : groups_) native.group->advance();
+  const bool is_any_gone = std::ranges::count(left_, true) + std::ranges::count(lost_, true) > 0;
+  if (is_any_gone) check_gone();
   for (const Operation* operation : unmatched_) {
     if (can_be_matched(*operation)) continue;
     const OperationSpec& spec = operation->spec();
