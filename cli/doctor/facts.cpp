@@ -26,7 +26,7 @@
 #include "kolo/error.hpp"
 #include "kolo/memory.hpp"
 #include "kolo/version.hpp"
-#include "security/hmac.hpp"
+#include "net/hmac.hpp"
 #include "transport/host.hpp"
 
 namespace kolo::doctor {

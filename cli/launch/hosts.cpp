@@ -1,8 +1,6 @@
 #include "launch/hosts.hpp"
 
 #include <fmt/format.h>
-#include <net/if.h>
-#include <netdb.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -14,9 +12,8 @@
 #include <tuple>
 #include <utility>
 
-#include "base/unique_fd.hpp"
 #include "kolo/error.hpp"
-#include "rendezvous/socket.hpp"
+#include "net/address.hpp"
 
 namespace kolo::cli {
 namespace {
@@ -88,25 +85,6 @@ std::vector<HostSlots> checked(std::vector<HostSlots> hosts) {
   return hosts;
 }
 
-/// A link-local address with its interface: fe80::2%eth0.
-std::string text_of(const SocketAddress& address) {
-  char text[INET6_ADDRSTRLEN + IF_NAMESIZE + 1] = "";
-  ::getnameinfo(address.get(), address.length, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
-  return text;
-}
-
-/// The address from which the kernel would send to `there`, found without sending a packet. Empty: no route.
-std::string source_for(const SocketAddress& there) {
-  const UniqueFd fd(::socket(there.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  SocketAddress here;
-  here.length = sizeof(here.storage);
-  if (!fd.valid() || ::connect(fd.get(), there.get(), there.length) != 0 ||
-      ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&here.storage), &here.length) != 0) {
-    return {};
-  }
-  return text_of(here);
-}
-
 /// The address of a host, and the address of this host on the route to it.
 struct Path {
   std::string there, here;
@@ -114,16 +92,15 @@ struct Path {
 };
 
 Path path_to(const HostSlots& host) {
-  constexpr std::uint16_t kAnyPort = 9;
-  const auto addresses = resolve(host.name(), kAnyPort);
+  const auto addresses = resolve(host.name(), 0);
   if (!addresses.ok()) {
     throw RendezvousError(addresses.status().message() +
                               "; if only ssh knows it, name this host's address with --store-address",
                           {});
   }
   for (const SocketAddress& address : addresses.value()) {
-    if (std::string here = source_for(address); !here.empty()) {
-      return {text_of(address), here, address.is_loopback()};
+    if (const auto here = source_towards(address)) {
+      return {address.host(), here->host(), address.is_loopback()};
     }
   }
   throw RendezvousError("no route leads to " + host.name(), {});
@@ -166,7 +143,7 @@ Meet choose_meeting(const std::vector<HostSlots>& hosts, const std::string& stor
     // Some names may be known only to ssh, so only the first host's name is resolved.
     const auto first = resolve(hosts[0].name(), 1);
     const bool known = first.ok() && !first.value().empty() && !first.value()[0].is_loopback();
-    return {store_address, known               ? text_of(first.value()[0])
+    return {store_address, known               ? first.value()[0].host()
                            : hosts.size() == 1 ? store_address
                                                : hosts[0].name()};
   }

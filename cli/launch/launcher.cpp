@@ -25,7 +25,7 @@
 #include "launch/reserved_port.hpp"
 #include "launch/secret.hpp"
 #include "launch/signals.hpp"
-#include "rendezvous/socket.hpp"
+#include "net/address.hpp"
 
 namespace kolo::cli {
 namespace {

@@ -1,12 +1,12 @@
 #include "launch/reserved_port.hpp"
 
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <cerrno>
 
-#include "base/socket_options.hpp"
 #include "base/status.hpp"
-#include "rendezvous/socket.hpp"
+#include "net/socket.hpp"
 
 namespace kolo::cli {
 namespace {
@@ -16,7 +16,7 @@ Result<UniqueFd> bind_any_port(const SocketAddress& address) {
   if (!fd.valid()) return Status::from_errno("socket", errno);
   set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   if (address.family() == AF_INET6) set_option(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
-  if (::bind(fd.get(), address.get(), address.length) != 0) return Status::from_errno("bind", errno);
+  if (::bind(fd.get(), address.data(), address.size()) != 0) return Status::from_errno("bind", errno);
   return fd;
 }
 

@@ -16,10 +16,9 @@
 #include "base/deadline.hpp"
 #include "base/log.hpp"
 #include "base/service_thread.hpp"
-#include "base/would_block.hpp"
 #include "kolo/store.hpp"
+#include "net/socket.hpp"
 #include "observe/http.hpp"
-#include "rendezvous/socket.hpp"
 
 namespace kolo {
 namespace {

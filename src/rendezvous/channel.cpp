@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "rendezvous/socket.hpp"
+#include "net/socket.hpp"
 #include "rendezvous/wire.hpp"
 
 namespace kolo {

@@ -7,8 +7,8 @@
 
 #include "base/deadline.hpp"
 #include "base/unique_fd.hpp"
-#include "security/credentials.hpp"
-#include "security/handshake.hpp"
+#include "net/credentials.hpp"
+#include "net/handshake.hpp"
 
 namespace kolo {
 

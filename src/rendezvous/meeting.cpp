@@ -11,10 +11,10 @@
 #include <mutex>
 
 #include "base/log.hpp"
+#include "net/hmac.hpp"
+#include "net/socket.hpp"
 #include "rendezvous/slurm.hpp"
-#include "rendezvous/socket.hpp"
 #include "rendezvous/tcp_server.hpp"
-#include "security/hmac.hpp"
 
 namespace kolo {
 namespace {

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "base/deadline.hpp"
+#include "net/credentials.hpp"
+#include "net/handshake.hpp"
 #include "rendezvous/table.hpp"
 #include "rendezvous/wire.hpp"
-#include "security/credentials.hpp"
-#include "security/handshake.hpp"
 
 namespace kolo {
 

@@ -11,9 +11,9 @@
 #include "base/home_process.hpp"
 #include "base/log.hpp"
 #include "base/reminder.hpp"
+#include "net/socket.hpp"
 #include "rendezvous/channel.hpp"
 #include "rendezvous/on_network.hpp"
-#include "rendezvous/socket.hpp"
 #include "rendezvous/table.hpp"
 #include "rendezvous/wire.hpp"
 

@@ -8,7 +8,7 @@
 #include "base/deadline.hpp"
 #include "base/status.hpp"
 #include "kolo/store.hpp"
-#include "security/credentials.hpp"
+#include "net/credentials.hpp"
 
 namespace kolo {
 

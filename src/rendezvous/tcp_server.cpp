@@ -13,11 +13,9 @@
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "base/service_thread.hpp"
-#include "base/socket_options.hpp"
-#include "base/would_block.hpp"
+#include "net/handshake.hpp"
+#include "net/socket.hpp"
 #include "rendezvous/session.hpp"
-#include "rendezvous/socket.hpp"
-#include "security/handshake.hpp"
 
 namespace kolo {
 namespace {

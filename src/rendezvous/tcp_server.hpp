@@ -6,8 +6,8 @@
 
 #include "base/status.hpp"
 #include "kolo/store.hpp"
-#include "rendezvous/socket.hpp"
-#include "security/credentials.hpp"
+#include "net/credentials.hpp"
+#include "net/socket.hpp"
 
 namespace kolo {
 

@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/would_block.hpp"
+#include "net/socket.hpp"
 
 namespace kolo {
 Attempt::Attempt(UniqueFd fd, Handshake handshake, bool connecting)

@@ -5,7 +5,7 @@
 
 #include "base/deadline.hpp"
 #include "base/unique_fd.hpp"
-#include "security/handshake.hpp"
+#include "net/handshake.hpp"
 
 namespace kolo {
 

@@ -11,7 +11,7 @@
 
 #include "base/log.hpp"
 #include "base/reminder.hpp"
-#include "base/would_block.hpp"
+#include "net/socket.hpp"
 #include "transport/missing.hpp"
 
 namespace kolo {

@@ -5,7 +5,7 @@
 #include <cctype>
 #include <fstream>
 
-#include "security/random.hpp"
+#include "net/random.hpp"
 
 namespace kolo {
 namespace {

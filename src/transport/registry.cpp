@@ -1,5 +1,5 @@
 #include "base/config.hpp"
-#include "security/credentials.hpp"
+#include "net/credentials.hpp"
 #include "transport/transport.hpp"
 
 namespace kolo {

@@ -20,7 +20,7 @@
 #include "launch/hosts.hpp"
 #include "launch/part.hpp"
 #include "launch/reserved_port.hpp"
-#include "rendezvous/socket.hpp"
+#include "net/socket.hpp"
 #include "survivors.hpp"
 
 namespace kolo::cli {
@@ -97,7 +97,7 @@ int bind_to(const std::string& host, int port, int reuse) {
   const SocketAddress address = resolve(host, static_cast<std::uint16_t>(port)).value_or_throw()[0];
   const UniqueFd fd(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse);
-  if (!fd.valid() || ::bind(fd.get(), address.get(), address.length) != 0) return errno;
+  if (!fd.valid() || ::bind(fd.get(), address.data(), address.size()) != 0) return errno;
   return ::listen(fd.get(), 1) == 0 ? 0 : errno;
 }
 

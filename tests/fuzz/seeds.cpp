@@ -7,7 +7,7 @@
 #include <fstream>
 
 #include "fuzz/store_wire.hpp"
-#include "security/handshake.hpp"
+#include "net/handshake.hpp"
 #include "server/request.hpp"
 #include "transport/frame.hpp"
 

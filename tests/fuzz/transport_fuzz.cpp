@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "security/handshake.hpp"
+#include "net/handshake.hpp"
 #include "transport/inproc/address.hpp"
 #include "transport/shm/address.hpp"
 #include "transport/tcp/address.hpp"

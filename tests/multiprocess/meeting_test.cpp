@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "multiprocess/processes.hpp"
-#include "rendezvous/socket.hpp"
+#include "net/socket.hpp"
 #include "support/require.hpp"
 #include "support/temporary_folder.hpp"
 

@@ -12,7 +12,7 @@
 #include "base/deadline.hpp"
 #include "comm/metrics_server.hpp"
 #include "multiprocess/processes.hpp"
-#include "rendezvous/socket.hpp"
+#include "net/socket.hpp"
 
 namespace kolo::test {
 namespace {

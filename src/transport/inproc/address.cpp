@@ -4,7 +4,7 @@
 
 #include <atomic>
 
-#include "security/random.hpp"
+#include "net/random.hpp"
 #include "transport/host.hpp"
 
 namespace kolo::inproc {

@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-#include "security/random.hpp"
+#include "net/random.hpp"
 #include "transport/host.hpp"
 
 namespace kolo::shm {

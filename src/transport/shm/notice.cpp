@@ -5,7 +5,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/would_block.hpp"
+#include "net/socket.hpp"
 
 namespace kolo::shm {
 

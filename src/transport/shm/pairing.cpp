@@ -10,7 +10,7 @@
 #include <cstring>
 #include <new>
 
-#include "security/random.hpp"
+#include "net/random.hpp"
 #include "transport/shm/regions.hpp"
 
 namespace kolo::shm {

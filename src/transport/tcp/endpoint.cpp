@@ -16,10 +16,8 @@
 #include <fmt/format.h>
 
 #include "base/config.hpp"
-#include "base/socket_options.hpp"
-#include "base/would_block.hpp"
+#include "net/socket.hpp"
 #include "transport/memory_fault.hpp"
-#include "transport/tcp/address.hpp"
 
 namespace kolo::tcp {
 namespace {
@@ -27,15 +25,7 @@ namespace {
 /// Waking a sleeper for every packet costs more than the packet itself.
 constexpr std::uint64_t kWorthWaking = 256 << 10;
 
-std::optional<SocketAddress> address_of(int (*ask)(int, sockaddr*, socklen_t*), int fd) {
-  sockaddr_storage storage{};
-  socklen_t length = sizeof storage;
-  if (ask(fd, reinterpret_cast<sockaddr*>(&storage), &length) != 0) return std::nullopt;
-  return SocketAddress::from(reinterpret_cast<const sockaddr*>(&storage));
-}
-
-std::string text_of(int (*ask)(int, sockaddr*, socklen_t*), int fd) {
-  const auto address = address_of(ask, fd);
+std::string text_of(const std::optional<SocketAddress>& address) {
   return address ? address->text() : "?";
 }
 
@@ -44,8 +34,8 @@ constexpr std::uint64_t kTurnInHost = 1 << 20;
 
 /// True also between two processes that use the address of the same network card.
 bool stays_in_host(int fd) {
-  const auto own = address_of(::getsockname, fd);
-  const auto peer = address_of(::getpeername, fd);
+  const auto own = SocketAddress::local(fd);
+  const auto peer = SocketAddress::remote(fd);
   return own && peer && (peer->is_loopback() || own->bytes() == peer->bytes());
 }
 
@@ -85,8 +75,8 @@ void probe_within(int fd, std::chrono::nanoseconds heartbeat) {
 
 TcpEndpoint::TcpEndpoint(UniqueFd socket)
     : socket_(std::move(socket)),
-      description_("tcp " + text_of(::getsockname, socket_.get()) + " to " +
-                   text_of(::getpeername, socket_.get())),
+      description_("tcp " + text_of(SocketAddress::local(socket_.get())) + " to " +
+                   text_of(SocketAddress::remote(socket_.get()))),
       stays_in_host_(stays_in_host(socket_.get())) {
   const int fd = socket_.get();
   tune_connection(fd);  // without delay: a Link already writes as much at a time as there is

@@ -2,8 +2,6 @@
 
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <netdb.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -12,43 +10,12 @@
 #include <map>
 #include <memory>
 
-#include "base/unique_fd.hpp"
-
 namespace kolo::tcp {
 namespace {
 
 bool is_spelled_loopback(const std::string& host) {
   const auto address = SocketAddress::parse_host(host);
   return host == "localhost" || (address && address->is_loopback());
-}
-
-/// The name's addresses; none when it is unknown.
-std::vector<SocketAddress> resolve(const std::string& host) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* raw = nullptr;
-  std::vector<SocketAddress> found;
-  if (::getaddrinfo(host.c_str(), nullptr, &hints, &raw) != 0) return found;
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> list(raw, ::freeaddrinfo);
-  for (const addrinfo* at = list.get(); at; at = at->ai_next) {
-    if (const auto address = SocketAddress::from(at->ai_addr)) found.push_back(*address);
-  }
-  return found;
-}
-
-/// The local address that the kernel would send from. Connecting a datagram socket sends nothing.
-std::optional<SocketAddress> source_towards(SocketAddress to) {
-  to.set_port(9);
-  const UniqueFd fd(::socket(to.family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  sockaddr_storage source{};
-  socklen_t length = sizeof source;
-  if (!fd.valid() || ::connect(fd.get(), to.data(), to.size()) != 0 ||
-      ::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&source), &length) != 0) {
-    return std::nullopt;
-  }
-  auto address = SocketAddress::from(reinterpret_cast<const sockaddr*>(&source));
-  if (address) address->set_port(0);
-  return address;
 }
 
 /// Finds the interface of the first target that is reached through one other than loopback. Then takes that
@@ -159,7 +126,8 @@ Result<Place> place_towards(const std::string& store_host, const std::vector<Loc
       place.why += ", where the store is: all ranks are on this host";
       return place;
     }
-    Place place = place_by_route(resolve(store_host), here);
+    const auto store = resolve(store_host, 0);
+    Place place = store.ok() ? place_by_route(*store, here) : Place();
     place.why += ", which leads to the store at " + store_host;
     if (!place.at.empty()) return place;
   }

@@ -7,7 +7,7 @@
 
 #include "base/deadline.hpp"
 #include "base/unique_fd.hpp"
-#include "security/tls.hpp"
+#include "net/tls.hpp"
 #include "transport/endpoint.hpp"
 
 namespace kolo::tcp {

@@ -9,8 +9,8 @@
 #include <cstring>
 
 #include "base/log.hpp"
-#include "base/socket_options.hpp"
-#include "security/credentials.hpp"
+#include "net/credentials.hpp"
+#include "net/socket.hpp"
 #include "transport/connector.hpp"
 #include "transport/frame.hpp"
 #include "transport/host.hpp"
@@ -22,28 +22,6 @@
 namespace kolo {
 namespace tcp {
 namespace {
-
-Result<UniqueFd> open_socket(int family) {
-  UniqueFd fd(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd.valid()) return Status(Code::system, std::strerror(errno));
-  return fd;
-}
-
-/// Listens at a free port of `address` and writes it there.
-Result<UniqueFd> listen_at(SocketAddress& address) {
-  auto fd = open_socket(address.family());
-  if (!fd.ok()) return fd;
-  if (address.family() == AF_INET6) set_option(fd->get(), IPPROTO_IPV6, IPV6_V6ONLY, 1);
-  address.set_port(0);
-  sockaddr_storage bound{};
-  socklen_t length = sizeof bound;
-  if (::bind(fd->get(), address.data(), address.size()) != 0 || ::listen(fd->get(), SOMAXCONN) != 0 ||
-      ::getsockname(fd->get(), reinterpret_cast<sockaddr*>(&bound), &length) != 0) {
-    return Status::from_errno("listening at " + address.host(), errno);
-  }
-  address.set_port(SocketAddress::from(reinterpret_cast<const sockaddr*>(&bound))->port());
-  return fd;
-}
 
 /// The sockets at which a rank listens, and the addresses to publish for them.
 struct Listening {
@@ -57,11 +35,13 @@ Result<Listening> listen_on(const Place& place) {
   Listening listening;
   Status trouble;
   for (SocketAddress address : place.at) {
-    auto fd = listen_at(address);
+    address.set_port(0);
+    auto fd = kolo::listen_on(address);
     if (!fd.ok()) {
-      trouble = fd.status();
+      trouble = fd.status().prefixed("listening at " + address.host());
       continue;
     }
+    address.set_port(local_port(fd->get()));
     listening.sockets.push_back(std::move(*fd));
     listening.at.push_back(address);
   }
@@ -227,7 +207,7 @@ Result<UniqueFd> TcpTransport::dial(const std::string& candidate) const {
       if (from.family() != to->family() || from.is_loopback() != to->is_loopback()) continue;
       from.set_port(0);
       set_option(fd->get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
-      if (::bind(fd->get(), from.data(), from.size()) != 0) return Status(Code::system, std::strerror(errno));
+      if (::bind(fd->get(), from.data(), from.size()) != 0) return Status::from_errno("bind", errno);
       break;
     }
   }

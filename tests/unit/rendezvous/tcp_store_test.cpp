@@ -14,11 +14,11 @@
 #include "base/deadline.hpp"
 #include "base/unique_fd.hpp"
 #include "kolo/store.hpp"
+#include "net/handshake.hpp"
+#include "net/socket.hpp"
 #include "rendezvous/channel.hpp"
-#include "rendezvous/socket.hpp"
 #include "rendezvous/tcp_client.hpp"
 #include "rendezvous/tcp_server.hpp"
-#include "security/handshake.hpp"
 #include "support/other_user.hpp"
 #include "watchdog.hpp"
 
@@ -418,10 +418,8 @@ TEST(Resolve, LocalhostIsLoopbackWithoutAskingTheResolver) {
   const auto four = resolve("127.0.0.1", 80).value_or_throw();
   const auto six = resolve("::1", 80).value_or_throw();
   ASSERT_EQ(named.size(), 2);
-  for (const auto& [one, other] : {std::pair{named[0], four[0]}, {named[1], six[0]}}) {
-    ASSERT_EQ(one.length, other.length);
-    EXPECT_EQ(std::memcmp(&one.storage, &other.storage, one.length), 0);
-  }
+  EXPECT_EQ(named[0], four[0]);
+  EXPECT_EQ(named[1], six[0]);
 }
 
 TEST(FindStore, PassesOverStrangersAndOtherJobs) {

@@ -11,7 +11,7 @@
 #include <cstring>
 
 #include "base/unique_fd.hpp"
-#include "security/handshake.hpp"
+#include "net/handshake.hpp"
 #include "support/other_user.hpp"
 #include "transport/frame.hpp"
 #include "transport/shm/address.hpp"

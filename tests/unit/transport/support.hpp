@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "security/tls.hpp"
+#include "net/tls.hpp"
 #include "support/watchdog.hpp"
 #include "transport/transport.hpp"
 

@@ -7,7 +7,6 @@ namespace kolo::testing {
 namespace {
 
 using tcp::Address;
-using tcp::SocketAddress;
 
 std::vector<std::string> dialable(const std::string& from, const std::string& to) {
   const auto a = Address::parse(from), b = Address::parse(to);

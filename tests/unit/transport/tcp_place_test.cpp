@@ -8,7 +8,6 @@ namespace {
 
 using tcp::LocalAddress;
 using tcp::Place;
-using tcp::SocketAddress;
 
 std::vector<LocalAddress> a_host() {
   std::vector<LocalAddress> here;

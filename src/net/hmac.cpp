@@ -1,4 +1,4 @@
-#include "security/hmac.hpp"
+#include "net/hmac.hpp"
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
@@ -6,7 +6,7 @@
 
 #include <new>
 
-#include "security/openssl.hpp"
+#include "net/openssl.hpp"
 
 namespace kolo {
 

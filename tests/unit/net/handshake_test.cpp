@@ -1,8 +1,8 @@
 // The peers that the handshake accepts and refuses.
-#include "security/handshake.hpp"
+#include "net/handshake.hpp"
 
 #include "fuzz/transport_fuzz.cpp"
-#include "security/hmac.hpp"
+#include "net/hmac.hpp"
 #include "unit/transport/support.hpp"
 
 namespace kolo::testing {

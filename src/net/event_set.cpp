@@ -1,4 +1,4 @@
-#include "engine/event_set.hpp"
+#include "net/event_set.hpp"
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>

@@ -1,6 +1,6 @@
-#include "security/credentials.hpp"
+#include "net/credentials.hpp"
 
-#include "base/peer_user.hpp"
+#include "net/peer_user.hpp"
 
 namespace kolo {
 

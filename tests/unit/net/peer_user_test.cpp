@@ -1,4 +1,4 @@
-#include "base/peer_user.hpp"
+#include "net/peer_user.hpp"
 
 #include <gtest/gtest.h>
 #include <netinet/in.h>

@@ -1,42 +1,34 @@
-// Sockets for the store: name resolution, listening, and transfers that end at a deadline.
+// Sockets: options, listening, connecting, and transfers that end at a deadline.
 #pragma once
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "base/deadline.hpp"
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
+#include "net/address.hpp"
 
 namespace kolo {
 
-struct SocketAddress {
-  sockaddr_storage storage{};
-  socklen_t length = 0;
+/// Whether a call on a non-blocking descriptor failed only because it would have to wait.
+inline bool would_block(int error) {
+  return error == EAGAIN || error == EWOULDBLOCK;
+}
 
-  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
-  int family() const { return storage.ss_family; }
-  bool is_loopback() const;
-};
+/// An option that the system does not know is ignored: each is an improvement only.
+void set_option(int fd, int level, int option, int value);
 
-/// "tcp://10.0.0.1:29500", "tcp://[::1]:29500", "tcp://node1:29500".
-std::string tcp_url(const std::string& host, std::uint16_t port);
+/// Sends small writes at once. Keep-alive probes notice within half a minute that the host of an idle
+/// connection has vanished.
+void tune_connection(int fd);
 
-/// True for a numeric address, with or without a scope: "10.0.0.1", "::1".
-bool is_numeric_host(const std::string& host);
-
-/// The addresses of the name, in the resolver's order; Code::rendezvous if it is unknown. The resolver keeps
-/// its own time limits. "localhost" is always 127.0.0.1, then ::1, without asking the resolver. An empty host
-/// means all interfaces: IPv6, which takes IPv4 as well, first.
-Result<std::vector<SocketAddress>> resolve(const std::string& host, std::uint16_t port);
-
+/// A stream socket, non-blocking.
+Result<UniqueFd> open_socket(int family);
 /// A listening socket, non-blocking; the error is Code::system with the errno's text.
 Result<UniqueFd> listen_on(const SocketAddress& address);
 std::uint16_t local_port(int fd);

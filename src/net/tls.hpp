@@ -10,7 +10,7 @@
 
 #include "base/config.hpp"
 #include "base/status.hpp"
-#include "security/handshake.hpp"
+#include "net/handshake.hpp"
 
 typedef struct ssl_ctx_st SSL_CTX;
 typedef struct ssl_st SSL;

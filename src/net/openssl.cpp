@@ -1,4 +1,4 @@
-#include "security/openssl.hpp"
+#include "net/openssl.hpp"
 
 #include <openssl/crypto.h>
 

@@ -1,5 +1,5 @@
 // TLS over buffers: both kinds of keys, accepted and refused peers, and bytes that are changed in transit.
-#include "security/tls.hpp"
+#include "net/tls.hpp"
 
 #include <gtest/gtest.h>
 #include <openssl/evp.h>

@@ -1,4 +1,4 @@
-#include "base/peer_user.hpp"
+#include "net/peer_user.hpp"
 
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
@@ -15,48 +15,26 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 
 #include "base/unique_fd.hpp"
+#include "net/address.hpp"
 
 namespace kolo {
 namespace {
 
-struct End {
-  int family = AF_UNSPEC;
-  in_port_t port = 0;                      // network byte order
-  std::array<std::uint32_t, 4> address{};  // network byte order; IPv4 uses the first word
-
-  /// The format of /proc/net/tcp and tcp6.
-  std::string text() const {
-    std::string words;
-    for (std::size_t i = 0; i < (family == AF_INET ? 1 : address.size()); ++i)
-      words += fmt::format("{:08X}", address[i]);
-    return fmt::format("{}:{:04X}", words, ntohs(port));
+/// The format of /proc/net/tcp and tcp6.
+std::string text_of(const SocketAddress& address) {
+  std::string words;
+  const std::string_view bytes = address.bytes();
+  for (std::size_t at = 0; at < bytes.size(); at += sizeof(std::uint32_t)) {
+    std::uint32_t word;
+    std::memcpy(&word, bytes.data() + at, sizeof word);
+    words += fmt::format("{:08X}", word);
   }
-};
-
-using NameOf = int (*)(int, sockaddr*, socklen_t*);
-
-std::optional<End> end_of(int fd, NameOf name_of) {
-  sockaddr_storage name{};
-  socklen_t length = sizeof name;
-  if (name_of(fd, reinterpret_cast<sockaddr*>(&name), &length) != 0) return std::nullopt;
-  End end;
-  end.family = name.ss_family;
-  if (end.family == AF_INET) {
-    const auto& at = reinterpret_cast<const sockaddr_in&>(name);
-    end.port = at.sin_port;
-    end.address[0] = at.sin_addr.s_addr;
-  } else if (end.family == AF_INET6) {
-    const auto& at = reinterpret_cast<const sockaddr_in6&>(name);
-    end.port = at.sin6_port;
-    std::memcpy(end.address.data(), &at.sin6_addr, sizeof at.sin6_addr);
-  } else {
-    return std::nullopt;
-  }
-  return end;
+  return fmt::format("{}:{:04X}", words, address.port());
 }
 
 /// The owner of a socket. Without an inode it has no process: it is not accepted yet, or closed. Its `user`
@@ -67,7 +45,7 @@ struct Owner {
 };
 
 /// Asks the kernel for one socket by its addresses.
-std::optional<Owner> ask_kernel(const End& from, const End& to) {
+std::optional<Owner> ask_kernel(const SocketAddress& from, const SocketAddress& to) {
   const UniqueFd netlink(::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG));
   if (!netlink.valid()) return std::nullopt;
   struct {
@@ -77,14 +55,14 @@ std::optional<Owner> ask_kernel(const End& from, const End& to) {
   request.head.nlmsg_len = sizeof request;
   request.head.nlmsg_type = SOCK_DIAG_BY_FAMILY;
   request.head.nlmsg_flags = NLM_F_REQUEST;
-  request.body.sdiag_family = static_cast<std::uint8_t>(from.family);
+  request.body.sdiag_family = static_cast<std::uint8_t>(from.family());
   request.body.sdiag_protocol = IPPROTO_TCP;
   request.body.idiag_states = ~0u;
   inet_diag_sockid& id = request.body.id;
-  id.idiag_sport = from.port;
-  id.idiag_dport = to.port;
-  std::memcpy(id.idiag_src, from.address.data(), sizeof id.idiag_src);
-  std::memcpy(id.idiag_dst, to.address.data(), sizeof id.idiag_dst);
+  id.idiag_sport = htons(from.port());
+  id.idiag_dport = htons(to.port());
+  from.bytes().copy(reinterpret_cast<char*>(id.idiag_src), sizeof id.idiag_src);
+  to.bytes().copy(reinterpret_cast<char*>(id.idiag_dst), sizeof id.idiag_dst);
   id.idiag_cookie[0] = id.idiag_cookie[1] = INET_DIAG_NOCOOKIE;
   alignas(nlmsghdr) std::array<char, 8192> reply;
   // The reply has arrived when send() returns.
@@ -100,9 +78,9 @@ std::optional<Owner> ask_kernel(const End& from, const End& to) {
 }
 
 /// Used if the kernel, or a sandbox, does not answer ask_kernel().
-std::optional<Owner> look_into_table(const End& from, const End& to) {
-  std::ifstream table(from.family == AF_INET ? "/proc/net/tcp" : "/proc/net/tcp6");
-  const std::string ends = fmt::format(" {} {} ", from.text(), to.text());
+std::optional<Owner> look_into_table(const SocketAddress& from, const SocketAddress& to) {
+  std::ifstream table(from.family() == AF_INET ? "/proc/net/tcp" : "/proc/net/tcp6");
+  const std::string ends = fmt::format(" {} {} ", text_of(from), text_of(to));
   for (std::string line; std::getline(table, line);) {
     const auto at = line.find(ends);
     if (at == std::string::npos) continue;
@@ -118,7 +96,7 @@ std::optional<Owner> look_into_table(const End& from, const End& to) {
 }  // namespace
 
 Status same_user(int fd) {
-  const auto here = end_of(fd, ::getsockname), there = end_of(fd, ::getpeername);
+  const auto here = SocketAddress::local(fd), there = SocketAddress::remote(fd);
   std::optional<Owner> owner;
   if (here && there) {
     owner = ask_kernel(*there, *here);

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "security/tls.hpp"
+#include "net/tls.hpp"
 
 namespace kolo {
 

@@ -1,10 +1,10 @@
-#include "security/handshake.hpp"
+#include "net/handshake.hpp"
 
 #include <algorithm>
 #include <utility>
 
-#include "security/hmac.hpp"
-#include "security/random.hpp"
+#include "net/hmac.hpp"
+#include "net/random.hpp"
 
 namespace kolo {
 namespace {

@@ -1,4 +1,4 @@
-#include "security/hmac.hpp"
+#include "net/hmac.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "security/tls.hpp"
+#include "net/tls.hpp"
 
 #include <openssl/bio.h>
 #include <openssl/err.h>
@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "security/hmac.hpp"
-#include "security/openssl.hpp"
+#include "net/hmac.hpp"
+#include "net/openssl.hpp"
 
 namespace kolo {
 namespace {

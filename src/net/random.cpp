@@ -1,4 +1,4 @@
-#include "security/random.hpp"
+#include "net/random.hpp"
 
 #include <sys/random.h>
 
