@@ -17,6 +17,7 @@
 #include "base/log.hpp"
 #include "base/service_thread.hpp"
 #include "kolo/store.hpp"
+#include "net/listener.hpp"
 #include "net/socket.hpp"
 #include "observe/http.hpp"
 
@@ -26,12 +27,11 @@ namespace {
 constexpr std::size_t kMostClients = 32;
 constexpr auto kPatience = std::chrono::seconds(5);          // for a whole request and its answer
 constexpr auto kFreshness = std::chrono::milliseconds(100);  // the page is made anew only so often
-constexpr auto kFloodWindow = std::chrono::milliseconds(100);
-constexpr int kMostPerWindow = 100;  // connections
+constexpr int kMostAtOnce = 100;                             // connections in a tenth of a second
 
-class MetricsServer {
+class MetricsServer : private Listener::Owner {
  public:
-  explicit MetricsServer(UniqueFd listener)
+  explicit MetricsServer(Listener listener)
       : listener_(std::move(listener)), stop_(::eventfd(0, EFD_CLOEXEC)) {
     thread_ = ServiceThread([this] { serve(); });
   }
@@ -63,17 +63,13 @@ class MetricsServer {
     std::vector<pollfd> entries;
     for (;;) {
       const auto now = Clock::now();
-      if (now - window_began_ >= kFloodWindow) {
-        window_began_ = now;
-        accepted_in_window_ = 0;
-      }
-      const bool flooded = accepted_in_window_ >= kMostPerWindow;
       std::erase_if(clients_, [&](const Client& client) { return now >= client.expires; });
-      entries.assign({{stop_.get(), POLLIN, 0}, {flooded ? -1 : listener_.get(), POLLIN, 0}});
+      entries.assign({{stop_.get(), POLLIN, 0}, {listener_.fd(), POLLIN, 0}});
       for (const Client& client : clients_) {
         entries.push_back({client.fd.get(), static_cast<short>(client.writes() ? POLLOUT : POLLIN), 0});
       }
-      const int timeout_ms = flooded ? 100 : clients_.empty() ? -1 : 1000;
+      const bool is_paused = listener_.next_time() != Clock::time_point::max();
+      const int timeout_ms = is_paused ? 100 : clients_.empty() ? -1 : 1000;
       if (::poll(entries.data(), entries.size(), timeout_ms) < 0 && errno != EINTR) return;
       if (entries[0].revents != 0) return;
       std::size_t i = 2;
@@ -81,16 +77,15 @@ class MetricsServer {
         const bool stays = entries[i].revents == 0 || advance(*client);
         client = stays ? std::next(client) : clients_.erase(client);
       }
-      if (entries[1].revents != 0) accept();
+      if (entries[1].revents != 0 || is_paused) listener_.accept(*this);
     }
   }
 
-  void accept() {
-    UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    ++accepted_in_window_;  // also when there are no descriptors: it is tried again, but not at once
-    if (!fd.valid()) return;
-    if (clients_.size() >= kMostClients) clients_.pop_front();  // the oldest has had the most time
-    clients_.push_back({std::move(fd), Clock::now() + kPatience});
+  void accepted(UniqueFd fd) override { clients_.push_back({std::move(fd), Clock::now() + kPatience}); }
+  std::size_t strangers() const override { return clients_.size(); }
+  std::size_t most_strangers() const override { return kMostClients; }
+  void drop_strangers(std::size_t count) override {
+    for (; count > 0; --count) clients_.pop_front();
   }
 
   /// Whether the client stays.
@@ -129,13 +124,11 @@ class MetricsServer {
     return text_;
   }
 
-  UniqueFd listener_;
+  Listener listener_;
   UniqueFd stop_;
   std::list<Client> clients_;  // oldest first
   std::string text_;
   Clock::time_point text_made_;
-  Clock::time_point window_began_;
-  int accepted_in_window_ = 0;
   ServiceThread thread_;
 };
 
@@ -170,12 +163,14 @@ Result<std::shared_ptr<MetricsPage>> serve_metrics_at(const MetricsPlace& place)
   if (!addresses.ok()) return addresses.status();
   Status failure;
   for (const SocketAddress& address : addresses.value()) {
-    auto listener = listen_on(address);
-    if (!listener.ok()) {
-      failure = listener.status();
+    auto socket = listen_on(address);
+    if (!socket.ok()) {
+      failure = socket.status();
       continue;
     }
-    const auto server = std::make_shared<MetricsServer>(std::move(*listener));
+    Listener listener("the metrics page", std::move(*socket), kMostAtOnce);
+    if (!listener.status().ok()) return listener.status();
+    const auto server = std::make_shared<MetricsServer>(std::move(listener));
     return std::shared_ptr<MetricsPage>(server, &server->page);
   }
   return failure.prefixed(tcp_url(place.host, place.port));

@@ -73,7 +73,7 @@ std::uint16_t local_port(int fd) {
 
 std::string remote_name(int fd) {
   const auto there = SocketAddress::remote(fd);
-  return there ? there->host() : "somebody";
+  return there ? there->host() : "a process";
 }
 
 Result<UniqueFd> connect_to(const SocketAddress& address, const Deadline& deadline) {

@@ -6,28 +6,23 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <unordered_map>
 #include <utility>
 
 #include "base/config.hpp"
 #include "base/log.hpp"
 #include "base/service_thread.hpp"
-#include "net/handshake.hpp"
+#include "net/listener.hpp"
 #include "net/socket.hpp"
 #include "rendezvous/session.hpp"
 
 namespace kolo {
 namespace {
 
-/// Limit of connections that have not authenticated. Beyond it, the one with the least time left is dropped.
-constexpr std::size_t kMaxStrangers = 256;
-constexpr int kMaxWarnings = 5;
-
-class Server final : public TcpStoreServer {
+class Server final : public TcpStoreServer, private Listener::Owner {
  public:
-  Server(UniqueFd listener, Credentials credentials)
-      : listener_(std::move(listener)), credentials_(std::move(credentials)) {}
+  Server(Listener listener, std::uint16_t port, Credentials credentials)
+      : listener_(std::move(listener)), credentials_(std::move(credentials)), port_(port) {}
 
   ~Server() override {
     if (!thread_.is_here()) return;
@@ -38,11 +33,10 @@ class Server final : public TcpStoreServer {
   }
 
   Status start() {
-    port_ = local_port(listener_.get());
     epoll_ = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
     stop_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!epoll_.valid() || !stop_.valid()) return Status::from_errno("epoll or eventfd", errno);
-    watch(EPOLL_CTL_ADD, listener_.get(), EPOLLIN);
+    watch(EPOLL_CTL_ADD, listener_.fd(), EPOLLIN);
     watch(EPOLL_CTL_ADD, stop_.get(), EPOLLIN);
     thread_ = ServiceThread([this] { run(); });
     return {};
@@ -71,76 +65,54 @@ class Server final : public TcpStoreServer {
       const int ready =
           ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), sleep_ms());
       bool changed = false;
+      bool is_called = Clock::now() >= listener_.next_time();
       for (int i = 0; i < ready; ++i) {
         const int fd = events[static_cast<std::size_t>(i)].data.fd;
         if (fd == stop_.get()) return;
-        if (fd == listener_.get()) {
-          accept_all();
+        if (fd == listener_.fd()) {
+          is_called = true;
         } else if (auto at = connections_.find(fd); at != connections_.end()) {
           if (!hear(at->second, events[static_cast<std::size_t>(i)].events, changed)) connections_.erase(at);
         }
       }
       look_around(changed);
+      if (is_called) listener_.accept(*this);
     }
   }
 
   /// Until the next session's wake(), or until the time to accept again.
   int sleep_ms() const {
-    auto next = resume_accept_;
+    auto next = listener_.next_time();
     for (const auto& [fd, connection] : connections_) next = std::min(next, connection.session.wake());
     if (next == Session::TimePoint::max()) return -1;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count();
     return static_cast<int>(std::clamp<decltype(left)>(left, 0, 60'000));
   }
 
-  void accept_all() {
-    for (;;) {
-      UniqueFd fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-      if (!fd.valid()) {
-        const int error = errno;
-        if (error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM) {
-          if (drop_stranger(1)) continue;
-          // No descriptors, and all connections are authenticated: leave callers in the queue for a moment
-          // instead of spinning on them.
-          watch(EPOLL_CTL_MOD, listener_.get(), 0);
-          if (!std::exchange(has_told_of_descriptors_, true)) {
-            log().warn("the store cannot take more than {} connections: {} (ulimit -n)", connections_.size(),
-                       std::strerror(error));
-          }
-          resume_accept_ = Clock::now() + std::chrono::milliseconds(100);
-          return;
-        }
-        if (would_block(error)) return;
-        continue;  // this caller has gone again; the next one may be there
-      }
-      if (Status admitted = credentials_.admit(fd.get()); !admitted.ok()) {
-        if (admitted.code() != Code::peer_lost) warn_of(fd.get(), admitted.message());
-        static_cast<void>(send_all(fd.get(), Handshake::refusal_of_user(), Deadline::after({})));
-        continue;
-      }
-      drop_stranger(kMaxStrangers);
-      tune_connection(fd.get());
-      const int number = fd.get();
-      const auto [at, fresh] =
-          connections_.emplace(number, Connection{std::move(fd), Session(credentials_, Clock::now()), false});
-      watch(EPOLL_CTL_ADD, number, EPOLLIN | EPOLLRDHUP);
-      if (!flush(at->second)) connections_.erase(at);
-    }
+  Status admit(int fd) const override { return credentials_.admit(fd); }
+
+  void accepted(UniqueFd fd) override {
+    tune_connection(fd.get());
+    const int number = fd.get();
+    const auto [at, fresh] =
+        connections_.emplace(number, Connection{std::move(fd), Session(credentials_, Clock::now()), false});
+    watch(EPOLL_CTL_ADD, number, EPOLLIN | EPOLLRDHUP);
+    if (!flush(at->second)) connections_.erase(at);
   }
 
-  /// If there are `enough` unauthenticated connections, drops the one with the least time left.
-  bool drop_stranger(std::size_t enough) {
-    std::size_t strangers = 0;
-    auto oldest = connections_.end();
-    for (auto at = connections_.begin(); at != connections_.end(); ++at) {
-      if (at->second.session.trusted()) continue;
-      ++strangers;
-      if (oldest == connections_.end() || at->second.session.wake() < oldest->second.session.wake())
-        oldest = at;
+  static bool is_stranger(const Connections::value_type& entry) { return !entry.second.session.trusted(); }
+
+  std::size_t strangers() const override {
+    return static_cast<std::size_t>(std::ranges::count_if(connections_, is_stranger));
+  }
+
+  void drop_strangers(std::size_t count) override {
+    std::vector<std::pair<Session::TimePoint, int>> found;  // the oldest has the least time left
+    for (const auto& entry : connections_) {
+      if (is_stranger(entry)) found.emplace_back(entry.second.session.wake(), entry.first);
     }
-    if (strangers < enough) return false;
-    connections_.erase(oldest);
-    return true;
+    std::ranges::sort(found);
+    for (std::size_t i = 0; i < count; ++i) connections_.erase(found[i].second);
   }
 
   /// False when the connection is over.
@@ -174,9 +146,7 @@ class Server final : public TcpStoreServer {
 
   /// A rank with a wrong key looks like any stranger: warn the users of this job here, too.
   void warn_of(int fd, const std::string& trouble) {
-    if (trouble.empty() || warnings_ == kMaxWarnings) return;
-    ++warnings_;
-    log().warn("the store refused {}: {}", remote_name(fd), trouble);
+    if (!trouble.empty()) listener_.report(fd, trouble, true);
   }
 
   bool flush(Connection& connection) {
@@ -202,10 +172,6 @@ class Server final : public TcpStoreServer {
   /// Serves the sessions that waited for a change, and those whose time is over.
   void look_around(bool changed) {
     const auto now = Clock::now();
-    if (now >= resume_accept_) {
-      resume_accept_ = Session::TimePoint::max();
-      watch(EPOLL_CTL_MOD, listener_.get(), EPOLLIN);
-    }
     // A reply can admit the next request of the same connection, which may change the table again.
     bool again = true;
     while (again) {
@@ -219,18 +185,15 @@ class Server final : public TcpStoreServer {
     }
   }
 
-  UniqueFd listener_;
+  Listener listener_;
   UniqueFd epoll_;
   UniqueFd stop_;
   const Credentials credentials_;
-  std::uint16_t port_ = 0;
+  const std::uint16_t port_;
   ServiceThread thread_;
   // Only the service thread uses what follows.
   Table table_;
   Connections connections_;
-  int warnings_ = 0;
-  bool has_told_of_descriptors_ = false;
-  Session::TimePoint resume_accept_ = Session::TimePoint::max();
 };
 
 }  // namespace
@@ -238,9 +201,12 @@ class Server final : public TcpStoreServer {
 Result<std::unique_ptr<TcpStoreServer>> serve_store(const SocketAddress& address,
                                                     const Credentials& credentials) {
   if (Status allowed = credentials.allow(address.is_loopback(), "the store"); !allowed.ok()) return allowed;
-  Result<UniqueFd> listener = listen_on(address);
-  if (!listener.ok()) return listener.status();
-  auto server = std::make_unique<Server>(std::move(*listener), credentials);
+  Result<UniqueFd> socket = listen_on(address);
+  if (!socket.ok()) return socket.status();
+  const std::uint16_t port = local_port(socket->get());
+  Listener listener("the store", std::move(*socket));
+  if (!listener.status().ok()) return listener.status();
+  auto server = std::make_unique<Server>(std::move(listener), port, credentials);
   if (Status status = server->start(); !status.ok()) return status;
   return std::unique_ptr<TcpStoreServer>(std::move(server));
 }

@@ -11,7 +11,6 @@
 
 #include "base/log.hpp"
 #include "base/reminder.hpp"
-#include "net/socket.hpp"
 #include "transport/missing.hpp"
 
 namespace kolo {
@@ -24,12 +23,7 @@ constexpr milliseconds kFirstPause{10};  // between two dials of one peer; doubl
 constexpr milliseconds kLongestPause{250};
 constexpr milliseconds kAnswerTime{3000};     // for one of several candidate addresses to answer
 constexpr milliseconds kStrangerTime{10000};  // for an accepted socket to authenticate
-constexpr milliseconds kHurriedTime{1000};    // the same, when descriptors have run out
-constexpr milliseconds kAcceptPause{100};     // when the system has no descriptors left
-constexpr std::size_t kMostStrangers = 256;   // accepted, not authenticated; the expected ranks come on top
-constexpr int kAcceptsAtOnce = 64;            // then serve the other sockets
 constexpr int kEventsAtOnce = 64;
-constexpr int kMostWarnings = 5;
 constexpr milliseconds kLongestRefusal{1000};  // of a peer that has listened: after it the peer has ended
 constexpr milliseconds kPatience{2000};  // then the lower rank dials too, to see if the higher one lives
 
@@ -39,27 +33,23 @@ Status connect_failure(int error) {
   return Status(error == ECONNREFUSED ? Code::peer_lost : Code::system, std::strerror(error));
 }
 
-Connector::Connector(const SocketKind& kind, Identity me, std::span<const TransportPeer> peers)
-    : kind_(kind), me_(std::move(me)), epoll_(::epoll_create1(EPOLL_CLOEXEC)) {
+Connector::Connector(SocketKind& kind, Identity me, std::span<const TransportPeer> peers)
+    : kind_(kind),
+      me_(std::move(me)),
+      epoll_(::epoll_create1(EPOLL_CLOEXEC)),
+      status_(kind.listener().status()) {
   if (!epoll_.valid()) Status::from_errno("cannot create an epoll", errno).throw_if_error();
   for (const TransportPeer& peer : peers) {
     Wanted& wanted = wanted_[peer.rank];
     wanted.peer = peer;
     wanted.candidates = kind.candidates(peer.address);
   }
-  pause_listening(false);
+  control(EPOLL_CTL_ADD, kind.listener().fd(), EPOLLIN);
 }
 
 Connector::Wanted* Connector::find(int rank) {
   const auto found = wanted_.find(rank);
   return found == wanted_.end() ? nullptr : &found->second;
-}
-
-void Connector::pause_listening(bool paused) {
-  if (listening_ == !paused) return;
-  listening_ = !paused;
-  for (const int listener : kind_.listeners())
-    control(paused ? EPOLL_CTL_DEL : EPOLL_CTL_ADD, listener, EPOLLIN);
 }
 
 void Connector::control(int operation, int fd, std::uint32_t events) {
@@ -85,9 +75,17 @@ void Connector::end_attempt(Wanted& wanted) {
   wanted.attempt.reset();
 }
 
-void Connector::drop_oldest_stranger() {
-  unwatch(strangers_.front());
-  strangers_.pop_front();
+void Connector::accepted(UniqueFd fd) {
+  strangers_.emplace_back(std::move(fd), Handshake::accept(me_), false);
+  strangers_.back().expires = Clock::now() + kStrangerTime;
+  watch(strangers_.back(), true);
+}
+
+void Connector::drop_strangers(std::size_t count) {
+  for (; count > 0; --count) {
+    unwatch(strangers_.front());
+    strangers_.pop_front();
+  }
 }
 
 void Connector::dial(int rank) {
@@ -151,55 +149,6 @@ void Connector::advance_dialled(Wanted& wanted, std::vector<Connected>& done) {
   wanted.dials = false;
 }
 
-/// A rank with a wrong key looks like any stranger: a warning tells its users before the deadline.
-void Connector::report_dropped(const std::string& why, bool may_be_rank) {
-  const bool tell = may_be_rank && warnings_ < kMostWarnings;
-  if (tell) ++warnings_;
-  log().log(tell ? spdlog::level::warn : spdlog::level::debug, "{}: dropped a connection to {}: {}",
-            kind_.name(), kind_.listening_at(), why);
-}
-
-void Connector::accept_from(int listener) {
-  for (int i = 0; i < kAcceptsAtOnce; ++i) {
-    UniqueFd fd(::accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!fd.valid()) {
-      const bool nobody = would_block(errno) || errno == EINTR || errno == ECONNABORTED;
-      if (nobody) return;
-      accept_error_ = std::strerror(errno);
-      if (!strangers_.empty()) {  // no descriptors: the next caller may be an expected rank
-        hurry_strangers();
-        continue;
-      }
-      const int error = errno;
-      if (warnings_ < kMostWarnings) {
-        ++warnings_;
-        log().warn("{}: cannot take connections at {}: {} (ulimit -n)", kind_.name(), kind_.listening_at(),
-                   std::strerror(error));
-      }
-      listen_at_ = Clock::now() + kAcceptPause;
-      return pause_listening(true);
-    }
-    if (Status admitted = kind_.admit(fd.get()); !admitted.ok()) {
-      report_dropped(admitted.message(), admitted.code() != Code::peer_lost);
-      const std::string why = Handshake::refusal_of_user();
-      static_cast<void>(::send(fd.get(), why.data(), why.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
-      continue;
-    }
-    if (strangers_.size() >= kMostStrangers + wanted_.size()) drop_oldest_stranger();
-    strangers_.emplace_back(std::move(fd), Handshake::accept(me_), false);
-    strangers_.back().expires = Clock::now() + kStrangerTime;
-    watch(strangers_.back(), true);
-  }
-}
-
-/// Descriptors have run out: drops the oldest stranger; the rest must authenticate soon.
-void Connector::hurry_strangers() {
-  if (strangers_.empty()) return;
-  drop_oldest_stranger();
-  const auto soon = Clock::now() + kHurriedTime;
-  for (Attempt& stranger : strangers_) stranger.expires = std::min(stranger.expires, soon);
-}
-
 /// If both ranks dial, the higher rank's connection is kept. The lower one's is dropped before its handshake
 /// ends.
 bool Connector::is_turned_away(int claimed) const {
@@ -225,7 +174,9 @@ void Connector::advance_stranger(Attempt& stranger, std::vector<Connected>& done
     return;
   }
   if (stranger.failure().empty()) return watch(stranger, false);
-  report_dropped(stranger.failure(), stranger.handshake().began() && !is_turned_away(rank));
+  // A rank with a wrong key looks like any stranger: a warning tells its users before the deadline.
+  kind_.listener().report(stranger.fd(), stranger.failure(),
+                          stranger.handshake().began() && !is_turned_away(rank));
   if (wanted != nullptr && !wanted->dials) {
     wanted->known = "somebody came in its name: " + stranger.failure();
   }
@@ -234,7 +185,6 @@ void Connector::advance_stranger(Attempt& stranger, std::vector<Connected>& done
 std::vector<Connector::Connected> Connector::progress() {
   std::vector<Connected> done;
   const auto now = Clock::now();
-  if (!listening_ && now >= listen_at_) pause_listening(false);
   epoll_event events[kEventsAtOnce];
   const int count = ::epoll_wait(epoll_.get(), events, kEventsAtOnce, 0);
   if (count < 0 && errno != EINTR && status_.ok()) status_ = Status::from_errno("epoll_wait", errno);
@@ -254,14 +204,13 @@ std::vector<Connector::Connected> Connector::progress() {
     }
     if (wanted.dials && !wanted.attempt && now >= wanted.retry_at) begin(wanted);
   }
-  for (const int listener : kind_.listeners()) {
-    if (is_due(listener)) accept_from(listener);
-  }
+  Listener& listener = kind_.listener();
+  if (is_due(listener.fd()) || now >= listener.next_time()) listener.accept(*this);
   return done;
 }
 
 TimePoint Connector::next_time() const {
-  TimePoint next = listening_ ? TimePoint::max() : listen_at_;
+  TimePoint next = kind_.listener().next_time();
   for (const Attempt& stranger : strangers_) next = std::min(next, stranger.expires);
   for (const auto& [rank, wanted] : wanted_) {
     if (wanted.attempt) next = std::min(next, wanted.attempt->expires);
@@ -277,7 +226,8 @@ std::string Connector::known(int rank) const {
     return "its address \"" + found->second.peer.address + "\" leads nowhere";
   const bool has_dialled = !found->second.known.empty();
   std::string text = has_dialled ? found->second.known : "it has not dialled " + kind_.listening_at();
-  if (!accept_error_.empty()) text += "; accept failed here: " + accept_error_;
+  const std::string& trouble = kind_.listener().trouble();
+  if (!trouble.empty()) text += "; accept failed here: " + trouble;
   return status_.ok() ? text : text + "; " + status_.message();
 }
 
@@ -301,7 +251,7 @@ std::chrono::nanoseconds Connector::unreachable_for(int rank) const {
   return Clock::now() - wanted.unreachable_since;
 }
 
-Result<std::vector<AuthenticatedSocket>> connect_all(const SocketKind& kind, const Identity& me,
+Result<std::vector<AuthenticatedSocket>> connect_all(SocketKind& kind, const Identity& me,
                                                      std::span<const TransportPeer> peers,
                                                      const Deadline& deadline, const IsGone& is_gone) {
   for (const TransportPeer& peer : peers) {

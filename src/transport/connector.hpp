@@ -13,6 +13,7 @@
 #include "base/deadline.hpp"
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
+#include "net/listener.hpp"
 #include "transport/attempt.hpp"
 #include "transport/transport.hpp"
 
@@ -24,8 +25,8 @@ class SocketKind {
   virtual ~SocketKind() = default;
 
   virtual std::string_view name() const = 0;
-  virtual std::vector<int> listeners() const = 0;
-  /// For messages: where the listeners are.
+  virtual Listener& listener() = 0;
+  /// For messages: where it listens.
   virtual std::string listening_at() const = 0;
   /// The ways of reaching a peer with this address, best first; none if the address makes no sense.
   virtual std::vector<std::string> candidates(std::string_view address) const = 0;
@@ -54,14 +55,14 @@ struct AuthenticatedSocket {
 /// Dials peers, and accepts connections that authenticate as one of the peers. All connections make progress
 /// at once: a connection that is silent or sends nonsense delays no other. If two ranks dial each other at
 /// the same time, the higher one's connection is used. Used by one thread at a time; `kind` must outlive it.
-class Connector {
+class Connector : private Listener::Owner {
  public:
   struct Connected {
     int rank;
     AuthenticatedSocket socket;
   };
 
-  Connector(const SocketKind& kind, Identity me, std::span<const TransportPeer> peers);
+  Connector(SocketKind& kind, Identity me, std::span<const TransportPeer> peers);
 
   /// Dials the peer repeatedly until it is connected. Does nothing if the peer is being dialled already.
   void dial(int rank);
@@ -97,40 +98,37 @@ class Connector {
     std::string known;  // how the last attempt failed
   };
 
+  Status admit(int fd) const override { return kind_.admit(fd); }
+  void accepted(UniqueFd fd) override;
+  std::size_t strangers() const override { return strangers_.size(); }
+  std::size_t most_strangers() const override { return Owner::most_strangers() + wanted_.size(); }
+  void drop_strangers(std::size_t count) override;
+
   Wanted* find(int rank);
   void control(int operation, int fd, std::uint32_t events);
   void watch(const Attempt& attempt, bool is_new);
   void unwatch(const Attempt& attempt);
   void end_attempt(Wanted& wanted);
-  void drop_oldest_stranger();
   void begin(Wanted& wanted);
   void give_up(Wanted& wanted, const std::string& why);
   static void count_refusal(Wanted& wanted);
   void advance_dialled(Wanted& wanted, std::vector<Connected>& done);
-  void report_dropped(const std::string& why, bool may_be_rank);
-  void accept_from(int listener);
-  void hurry_strangers();
   void advance_stranger(Attempt& stranger, std::vector<Connected>& done);
   bool is_turned_away(int claimed) const;
-  void pause_listening(bool paused);
 
-  const SocketKind& kind_;
+  SocketKind& kind_;
   const Identity me_;
   UniqueFd epoll_;
   Status status_;
-  std::string accept_error_;  // the last failure of accept
   std::map<int, Wanted> wanted_;
   std::list<Attempt> strangers_;  // accepted, not authenticated, oldest first
-  Clock::time_point listen_at_{};
-  bool listening_ = false;
-  int warnings_ = 0;
 };
 
 /// Dials the peers of lower rank and, if the higher ones have not come after a while, those too. Returns the
 /// sockets in the order of `peers`. Code::rendezvous names the ranks that are missing at the deadline, or
 /// gone, and the addresses that were tried. All ranks must listen already: one that refuses for a second has
 /// ended.
-Result<std::vector<AuthenticatedSocket>> connect_all(const SocketKind& kind, const Identity& me,
+Result<std::vector<AuthenticatedSocket>> connect_all(SocketKind& kind, const Identity& me,
                                                      std::span<const TransportPeer> peers,
                                                      const Deadline& deadline, const IsGone& is_gone);
 

@@ -36,7 +36,7 @@ Result<UniqueFd> open_socket() {
 
 class ShmTransport final : public Transport, private SocketKind {
  public:
-  ShmTransport(const TransportOptions& options, Address address, UniqueFd listener)
+  ShmTransport(const TransportOptions& options, Address address, Listener listener)
       : job_(options.job), key_(options.key), address_(std::move(address)), listener_(std::move(listener)) {}
 
   std::string_view name() const override { return "shm"; }
@@ -47,7 +47,7 @@ class ShmTransport final : public Transport, private SocketKind {
                                                          const IsGone& is_gone) override;
 
  private:
-  std::vector<int> listeners() const override { return {listener_.get()}; }
+  Listener& listener() override { return listener_; }
   std::string listening_at() const override { return "@" + address_.socket; }
   std::vector<std::string> candidates(std::string_view address) const override;
   Result<UniqueFd> dial(const std::string& candidate) const override;
@@ -57,7 +57,7 @@ class ShmTransport final : public Transport, private SocketKind {
   mutable StoppedProcesses stopped_{config().heartbeat};
   std::string job_, key_;
   Address address_;
-  UniqueFd listener_;
+  Listener listener_;
 };
 
 bool ShmTransport::reaches(std::string_view one, std::string_view other) const {
@@ -130,8 +130,9 @@ Result<std::unique_ptr<Transport>> make_shm_transport(const TransportOptions& op
       ::listen(fd->get(), SOMAXCONN) != 0) {
     return Status::from_errno("shm: listening at @" + address.socket, errno);
   }
+  Listener listener("shm at @" + address.socket, std::move(*fd));
   return std::unique_ptr<Transport>(
-      std::make_unique<shm::ShmTransport>(options, std::move(address), std::move(*fd)));
+      std::make_unique<shm::ShmTransport>(options, std::move(address), std::move(listener)));
 }
 
 }  // namespace kolo

@@ -23,31 +23,35 @@ namespace kolo {
 namespace tcp {
 namespace {
 
-/// The sockets at which a rank listens, and the addresses to publish for them.
-struct Listening {
-  std::vector<UniqueFd> sockets;
-  std::vector<SocketAddress> at;
-};
+/// "10.0.0.1:4000, [fd00::1]:4000"
+std::string joined(const std::vector<SocketAddress>& addresses) {
+  std::string text;
+  for (const SocketAddress& address : addresses) text += (text.empty() ? "" : ", ") + address.text();
+  return text;
+}
 
-/// An address that cannot be bound does not prevent listening at the other addresses. One case: an IPv6
-/// address for which the system still checks for duplicates.
-Result<Listening> listen_on(const Place& place) {
-  Listening listening;
+/// Listens at free ports of the addresses, and changes them to those that others can dial. An address that
+/// cannot be bound does not prevent listening at the other addresses. One case: an IPv6 address for which the
+/// system still checks for duplicates.
+Result<Listener> listen_at(std::vector<SocketAddress>& addresses) {
+  std::vector<UniqueFd> sockets;
+  std::vector<SocketAddress> bound;
   Status trouble;
-  for (SocketAddress address : place.at) {
+  for (SocketAddress address : addresses) {
     address.set_port(0);
-    auto fd = kolo::listen_on(address);
+    auto fd = listen_on(address);
     if (!fd.ok()) {
       trouble = fd.status().prefixed("listening at " + address.host());
       continue;
     }
     address.set_port(local_port(fd->get()));
-    listening.sockets.push_back(std::move(*fd));
-    listening.at.push_back(address);
+    sockets.push_back(std::move(*fd));
+    bound.push_back(address);
   }
-  if (listening.at.empty() && !trouble.ok()) return trouble;
+  if (bound.empty() && !trouble.ok()) return trouble;
   if (!trouble.ok()) log().info("tcp: {}", trouble.message());
-  return listening;
+  addresses = std::move(bound);
+  return Listener("tcp at " + joined(addresses), std::move(sockets));
 }
 
 Result<Place> place_for(const TransportOptions& options) {
@@ -71,16 +75,14 @@ Result<Place> place_for(const TransportOptions& options) {
 
 class TcpTransport final : public Transport, private SocketKind {
  public:
-  TcpTransport(const TransportOptions& options, Listening listening)
+  TcpTransport(const TransportOptions& options, std::vector<SocketAddress> at, Listener listener)
       : options_(options),
         credentials_{options.key, options.job, options.tls, options.insecure},
-        address_{this_host().boot, this_host().net_namespace, std::move(listening.at)},
-        listeners_(std::move(listening.sockets)) {}
+        address_{this_host().boot, this_host().net_namespace, std::move(at)},
+        listener_(std::move(listener)) {}
 
   std::string_view name() const override { return "tcp"; }
   std::string address() const override { return address_.text(); }
-  /// For log messages.
-  std::string place() const;
   std::string host_address() const override {
     return address_.at.empty() || address_.at.front().is_loopback() ? std::string()
                                                                     : address_.at.front().host();
@@ -92,8 +94,8 @@ class TcpTransport final : public Transport, private SocketKind {
   std::unique_ptr<Dialer> dialer(int rank, std::span<const TransportPeer> peers) override;
 
  private:
-  std::vector<int> listeners() const override;
-  std::string listening_at() const override { return place(); }
+  Listener& listener() override { return listener_; }
+  std::string listening_at() const override { return joined(address_.at); }
   std::vector<std::string> candidates(std::string_view address) const override;
   Result<UniqueFd> dial(const std::string& candidate) const override;
   Status admit(int fd) const override { return credentials_.admit(fd); }
@@ -104,7 +106,7 @@ class TcpTransport final : public Transport, private SocketKind {
   TransportOptions options_;
   Credentials credentials_;
   Address address_;
-  std::vector<UniqueFd> listeners_;
+  Listener listener_;
 };
 
 std::unique_ptr<TlsEndpoint> encrypted(AuthenticatedSocket socket, const Tls& tls) {
@@ -114,7 +116,7 @@ std::unique_ptr<TlsEndpoint> encrypted(AuthenticatedSocket socket, const Tls& tl
 
 class TcpDialer final : public Dialer {
  public:
-  TcpDialer(const SocketKind& kind, const Identity& me, std::span<const TransportPeer> peers,
+  TcpDialer(SocketKind& kind, const Identity& me, std::span<const TransportPeer> peers,
             std::shared_ptr<const Tls> tls)
       : connector_(kind, me, peers), tls_(std::move(tls)) {}
 
@@ -173,20 +175,8 @@ Result<std::vector<std::unique_ptr<Endpoint>>> TcpTransport::connect(int rank,
 }
 
 std::unique_ptr<Dialer> TcpTransport::dialer(int rank, std::span<const TransportPeer> peers) {
-  const SocketKind& kind = *this;
+  SocketKind& kind = *this;
   return std::make_unique<TcpDialer>(kind, identity(rank), peers, options_.tls);
-}
-
-std::vector<int> TcpTransport::listeners() const {
-  std::vector<int> fds;
-  for (const UniqueFd& fd : listeners_) fds.push_back(fd.get());
-  return fds;
-}
-
-std::string TcpTransport::place() const {
-  std::string text;
-  for (const SocketAddress& address : address_.at) text += (text.empty() ? "" : ", ") + address.text();
-  return text;
 }
 
 std::vector<std::string> TcpTransport::candidates(std::string_view address) const {
@@ -233,11 +223,11 @@ Result<std::unique_ptr<Transport>> make_tcp_transport(const TransportOptions& op
   if (Status status = check_tcp_settings(options); !status.ok()) return status;
   auto place = tcp::place_for(options);
   if (!place.ok()) return place.status().prefixed("tcp");
-  auto listening = tcp::listen_on(*place);
-  if (!listening.ok()) return listening.status().prefixed("tcp");
-  auto made = std::make_unique<tcp::TcpTransport>(options, std::move(*listening));
-  log().info("tcp: listens at {}: {}", made->place(), place->why);
-  return std::unique_ptr<Transport>(std::move(made));
+  auto listener = tcp::listen_at(place->at);
+  if (!listener.ok()) return listener.status().prefixed("tcp");
+  log().info("tcp: listens at {}: {}", tcp::joined(place->at), place->why);
+  return std::unique_ptr<Transport>(
+      std::make_unique<tcp::TcpTransport>(options, std::move(place->at), std::move(*listener)));
 }
 
 }  // namespace kolo
