@@ -22,21 +22,18 @@ struct Pair {
   std::unique_ptr<Endpoint> ends[2];
 
   explicit Pair(std::string_view name) {
-    for (const TransportFactory& factory : transport_factories()) {
-      if (factory.name != name) continue;
-      const TransportOptions options{"bench", "key", name == "tcp" ? "127.0.0.1" : ""};
-      auto low = factory.make(options).value_or_throw(), high = factory.make(options).value_or_throw();
-      const TransportPeer peers[2] = {{1, high->address()}, {0, low->address()}};
-      std::thread other([&] {
-        ends[1] = std::move(high->connect(1, {&peers[1], 1}, Deadline::after(std::chrono::seconds(10)))
-                                .value_or_throw()
-                                .front());
-      });
-      ends[0] = std::move(low->connect(0, {&peers[0], 1}, Deadline::after(std::chrono::seconds(10)))
-                              .value_or_throw()
-                              .front());
-      other.join();
-    }
+    const TransportFactory& factory = *find_transport(name);
+    const TransportOptions options{"bench", "key", factory.reach == Reach::network ? "127.0.0.1" : ""};
+    auto low = factory.make(options).value_or_throw(), high = factory.make(options).value_or_throw();
+    const TransportPeer peers[2] = {{1, high->address()}, {0, low->address()}};
+    const auto connect = [&](Transport& transport, int rank) {
+      const auto deadline = Deadline::after(std::chrono::seconds(10));
+      auto connected = connect_all(transport, rank, {&peers[rank], 1}, deadline).value_or_throw();
+      ends[rank] = std::move(connected.front());
+    };
+    std::thread other([&] { connect(*high, 1); });
+    connect(*low, 0);
+    other.join();
   }
 };
 

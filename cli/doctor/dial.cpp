@@ -56,7 +56,7 @@ class Side {
                                               transport_->address(), address));
     }
     const std::vector<TransportPeer> peers = {{other, address}};
-    auto made = transport_->connect(role_, peers, Deadline::after(kPatience));
+    auto made = connect_all(*transport_, role_, peers, Deadline::after(kPatience));
     if (!made.ok()) return made.status();
     return std::move(made->front());
   }

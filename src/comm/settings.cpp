@@ -53,14 +53,13 @@ Status check_transports(const Options& options) {
 }  // namespace
 
 Result<std::vector<TransportFactory>> allowed_transports(const Options& options) {
-  const auto known = transport_factories();
   std::istringstream items(options.transports.empty() ? config().transports : options.transports);
   std::vector<TransportFactory> allowed;
   for (std::string name; std::getline(items, name, ',');) {
-    const auto found = std::ranges::find(known, name, &TransportFactory::name);
-    if (found == known.end()) {
+    const TransportFactory* const found = find_transport(name);
+    if (found == nullptr) {
       std::vector<std::string_view> all;
-      for (const TransportFactory& factory : known) all.push_back(factory.name);
+      for (const TransportFactory& factory : transport_factories()) all.push_back(factory.name);
       return Status(Code::invalid_argument,
                     fmt::format("there is no transport '{}'; known are {}", name, fmt::join(all, ", ")));
     }

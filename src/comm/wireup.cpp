@@ -204,15 +204,17 @@ Wireup join(int rank, Offer offer, const std::vector<std::string>& offers, const
   endpoints[static_cast<std::size_t>(rank)] = std::make_unique<SelfEndpoint>();
   OnDemand on_demand;
   for (const auto& [name, peers] : chosen) {
-    if (auto dialer = offer.transports[name]->dialer(rank, peers)) {
+    std::unique_ptr<Transport>& transport = offer.transports[name];
+    if (find_transport(name)->reach == Reach::network) {
       if (on_demand.dialer)
         fail_to_meet(fmt::format("{} and {} both connect on demand", on_demand.transport->name(), name));
       for (const TransportPeer& peer : peers)
         endpoints[static_cast<std::size_t>(peer.rank)] = std::make_unique<UnconnectedEndpoint>(name);
-      on_demand = {std::move(offer.transports[name]), std::move(dialer)};
+      auto dialer = transport->dialer(rank, peers);
+      on_demand = {std::move(transport), std::move(dialer)};
       continue;
     }
-    auto made = offer.transports[name]->connect(rank, peers, deadline, is_gone);
+    auto made = connect_all(*transport, rank, peers, deadline, is_gone);
     if (!made.ok())
       made.status().prefixed(fmt::format("rank {} could not connect over {}", rank, name)).throw_if_error();
     for (std::size_t i = 0; i < peers.size(); ++i) {

@@ -1,4 +1,4 @@
-// EventSet: waits for all links of an engine at once, and can be woken by another thread.
+// EventSet: waits for many descriptors at once, and can be woken by another thread.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,8 @@ class EventSet {
  public:
   EventSet();
 
+  /// Polls readable when one of the descriptors does.
+  int fd() const { return epoll_.get(); }
   Status add(int fd, std::uint32_t number);
   void remove(int fd);
   /// Also wake when the descriptor takes bytes.

@@ -1,6 +1,5 @@
 #include "transport/connector.hpp"
 
-#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -8,10 +7,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-
-#include "base/log.hpp"
-#include "base/reminder.hpp"
-#include "transport/missing.hpp"
 
 namespace kolo {
 namespace {
@@ -24,8 +19,6 @@ constexpr milliseconds kLongestPause{250};
 constexpr milliseconds kAnswerTime{3000};     // for one of several candidate addresses to answer
 constexpr milliseconds kStrangerTime{10000};  // for an accepted socket to authenticate
 constexpr int kEventsAtOnce = 64;
-constexpr milliseconds kLongestRefusal{1000};  // of a peer that has listened: after it the peer has ended
-constexpr milliseconds kPatience{2000};  // then the lower rank dials too, to see if the higher one lives
 
 }  // namespace
 
@@ -127,7 +120,7 @@ void Connector::count_refusal(Wanted& wanted) {
   if (wanted.unreachable_since == TimePoint{}) wanted.unreachable_since = Clock::now();
 }
 
-void Connector::advance_dialled(Wanted& wanted, std::vector<Connected>& done) {
+void Connector::advance_dialled(Wanted& wanted, std::vector<Authenticated>& done) {
   Attempt& attempt = *wanted.attempt;
   const bool was_connecting = attempt.connecting();
   attempt.advance();
@@ -156,7 +149,7 @@ bool Connector::is_turned_away(int claimed) const {
   return found != wanted_.end() && found->second.attempt && claimed < me_.rank;
 }
 
-void Connector::advance_stranger(Attempt& stranger, std::vector<Connected>& done) {
+void Connector::advance_stranger(Attempt& stranger, std::vector<Authenticated>& done) {
   if (is_turned_away(stranger.handshake().peer())) {
     stranger.fail("we have dialled it ourselves");
   } else {
@@ -182,8 +175,8 @@ void Connector::advance_stranger(Attempt& stranger, std::vector<Connected>& done
   }
 }
 
-std::vector<Connector::Connected> Connector::progress() {
-  std::vector<Connected> done;
+std::vector<Connector::Authenticated> Connector::advance() {
+  std::vector<Authenticated> done;
   const auto now = Clock::now();
   epoll_event events[kEventsAtOnce];
   const int count = ::epoll_wait(epoll_.get(), events, kEventsAtOnce, 0);
@@ -238,8 +231,8 @@ std::uint64_t Connector::failed_attempts(int rank) const {
 
 std::string Connector::why_lost(int rank) const {
   const auto found = wanted_.find(rank);
-  const bool is_dialled = found != wanted_.end() && found->second.attempt;
-  return is_dialled ? kind_.why_lost(found->second.attempt->fd()) : std::string();
+  if (!status_.ok() || found == wanted_.end() || found->second.candidates.empty()) return known(rank);
+  return found->second.attempt ? kind_.why_lost(found->second.attempt->fd()) : std::string();
 }
 
 std::chrono::nanoseconds Connector::unreachable_for(int rank) const {
@@ -249,72 +242,6 @@ std::chrono::nanoseconds Connector::unreachable_for(int rank) const {
   // One refused candidate says nothing about those that were not tried yet, or have not answered.
   if (wanted.refusals == 0 || wanted.refusals < wanted.candidates.size()) return {};
   return Clock::now() - wanted.unreachable_since;
-}
-
-Result<std::vector<AuthenticatedSocket>> connect_all(SocketKind& kind, const Identity& me,
-                                                     std::span<const TransportPeer> peers,
-                                                     const Deadline& deadline, const IsGone& is_gone) {
-  for (const TransportPeer& peer : peers) {
-    if (peer.rank == me.rank || peer.rank < 0) {
-      return Status(Code::invalid_argument,
-                    std::string(kind.name()) + ": rank " + std::to_string(peer.rank) + " is no other rank");
-    }
-  }
-  Connector connector(kind, me, peers);
-  for (const TransportPeer& peer : peers) {
-    if (peer.rank > me.rank) continue;
-    if (kind.candidates(peer.address).empty()) {
-      return ranks_missing(kind.name(), me.rank, {{peer.rank, connector.known(peer.rank)}});
-    }
-    connector.dial(peer.rank);
-  }
-  const milliseconds longest_wait = is_gone ? kAskWhoIsGone : milliseconds(500);
-  Reminder reminder;
-  std::map<int, AuthenticatedSocket> connected;
-  const auto missing = [&] {
-    std::map<int, std::string> known;
-    for (const TransportPeer& peer : peers) {
-      if (!connected.contains(peer.rank)) known[peer.rank] = connector.known(peer.rank);
-    }
-    return known;
-  };
-  const auto dial_all_at = Clock::now() + kPatience;
-  Clock::time_point look_at{};  // when to look again for peers that have ended
-  while (connected.size() < peers.size()) {
-    if (!connector.status().ok()) return connector.status().prefixed(std::string(kind.name()));
-    if (deadline.passed()) return ranks_missing(kind.name(), me.rank, missing());
-    if (const auto now = Clock::now(); now >= look_at) {
-      look_at = now + kAskWhoIsGone;
-      std::map<int, std::string> gone;
-      for (const TransportPeer& peer : peers) {
-        if (connected.contains(peer.rank)) continue;
-        if (is_gone && is_gone(peer.rank)) {
-          gone[peer.rank] = "it is gone";
-        } else if (connector.unreachable_for(peer.rank) >= kLongestRefusal) {
-          gone[peer.rank] = connector.known(peer.rank);
-        } else if (std::string why = connector.why_lost(peer.rank); !why.empty()) {
-          gone[peer.rank] = std::move(why);
-        } else if (now >= dial_all_at) {
-          connector.dial(peer.rank);
-        }
-      }
-      if (!gone.empty()) return ranks_missing(kind.name(), me.rank, gone);
-    }
-    if (reminder.is_due()) {
-      log().warn("{}: rank {}: waiting {:.0f} s for {}", kind.name(), me.rank, reminder.waited_seconds(),
-                 names_of(missing()));
-    }
-    const auto left =
-        std::clamp<Clock::duration>(connector.next_time() - Clock::now(), milliseconds(0), longest_wait);
-    const int ms =
-        std::min(deadline.left_ms(), static_cast<int>(std::chrono::ceil<milliseconds>(left).count()));
-    pollfd entry{connector.fd(), POLLIN, 0};
-    if (::poll(&entry, 1, ms) < 0 && errno != EINTR) return Status::from_errno("poll", errno);
-    for (auto& [rank, socket] : connector.progress()) connected[rank] = std::move(socket);
-  }
-  std::vector<AuthenticatedSocket> sockets;
-  for (const TransportPeer& peer : peers) sockets.push_back(std::move(connected[peer.rank]));
-  return sockets;
 }
 
 }  // namespace kolo

@@ -54,34 +54,29 @@ struct AuthenticatedSocket {
 
 /// Dials peers, and accepts connections that authenticate as one of the peers. All connections make progress
 /// at once: a connection that is silent or sends nonsense delays no other. If two ranks dial each other at
-/// the same time, the higher one's connection is used. Used by one thread at a time; `kind` must outlive it.
-class Connector : private Listener::Owner {
+/// the same time, the higher one's connection is used. progress() is for each transport to add: it makes
+/// endpoints of authenticated sockets. Used by one thread at a time; `kind` must outlive it.
+class Connector : public Dialer, private Listener::Owner {
  public:
-  struct Connected {
+  Connector(SocketKind& kind, Identity me, std::span<const TransportPeer> peers);
+
+  void dial(int rank) override;
+  int fd() const override { return epoll_.get(); }
+  Clock::time_point next_time() const override;
+  std::string known(int rank) const override;
+  std::string why_lost(int rank) const override;
+  std::chrono::nanoseconds unreachable_for(int rank) const override;
+  std::uint64_t failed_attempts(int rank) const override;
+
+ protected:
+  struct Authenticated {
     int rank;
     AuthenticatedSocket socket;
   };
-
-  Connector(SocketKind& kind, Identity me, std::span<const TransportPeer> peers);
-
-  /// Dials the peer repeatedly until it is connected. Does nothing if the peer is being dialled already.
-  void dial(int rank);
-  /// Polls readable when progress() has something to do. Also call progress() at next_time().
-  int fd() const { return epoll_.get(); }
-  Clock::time_point next_time() const;
-  /// The peers that have connected since the last call. A rank that comes twice has given up its first
+  /// The peers that have authenticated since the last call. A rank that comes twice has given up its first
   /// connection.
-  std::vector<Connected> progress();
-  /// Not ok after a system call failed that every connection needs.
-  const Status& status() const { return status_; }
-  /// What is known of a peer that is not connected: "dialled 10.0.0.1:4000: Connection refused".
-  std::string known(int rank) const;
-  /// How long every dial to every candidate has been refused; zero if one has not. A network that is down for
-  /// a moment refuses nothing.
-  std::chrono::nanoseconds unreachable_for(int rank) const;
-  std::uint64_t failed_attempts(int rank) const;
-  /// SocketKind::why_lost() of a peer that has been dialled.
-  std::string why_lost(int rank) const;
+  std::vector<Authenticated> advance();
+  int own_rank() const { return me_.rank; }
 
  private:
   struct Wanted {
@@ -112,8 +107,8 @@ class Connector : private Listener::Owner {
   void begin(Wanted& wanted);
   void give_up(Wanted& wanted, const std::string& why);
   static void count_refusal(Wanted& wanted);
-  void advance_dialled(Wanted& wanted, std::vector<Connected>& done);
-  void advance_stranger(Attempt& stranger, std::vector<Connected>& done);
+  void advance_dialled(Wanted& wanted, std::vector<Authenticated>& done);
+  void advance_stranger(Attempt& stranger, std::vector<Authenticated>& done);
   bool is_turned_away(int claimed) const;
 
   SocketKind& kind_;
@@ -123,13 +118,5 @@ class Connector : private Listener::Owner {
   std::map<int, Wanted> wanted_;
   std::list<Attempt> strangers_;  // accepted, not authenticated, oldest first
 };
-
-/// Dials the peers of lower rank and, if the higher ones have not come after a while, those too. Returns the
-/// sockets in the order of `peers`. Code::rendezvous names the ranks that are missing at the deadline, or
-/// gone, and the addresses that were tried. All ranks must listen already: one that refuses for a second has
-/// ended.
-Result<std::vector<AuthenticatedSocket>> connect_all(SocketKind& kind, const Identity& me,
-                                                     std::span<const TransportPeer> peers,
-                                                     const Deadline& deadline, const IsGone& is_gone);
 
 }  // namespace kolo

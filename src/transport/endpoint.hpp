@@ -38,6 +38,9 @@ class Endpoint {
   /// For messages and logs: "tcp 10.0.0.1:4000 to 10.0.0.2:29501".
   virtual std::string describe() const = 0;
 
+  /// Moves on what both sides exchange before the first byte, if anything; true once that is done. read() and
+  /// write() do it too.
+  virtual Result<bool> set_up() { return true; }
   /// Writes as much of the parts as fits now; returns how many bytes, 0 if there is no room.
   virtual Result<std::size_t> write(std::span<const iovec> parts) = 0;
   /// Reads at most `into.size()` bytes; returns how many. 0: none are there now, or the last read() took all.

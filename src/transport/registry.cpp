@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "base/config.hpp"
 #include "net/credentials.hpp"
 #include "transport/transport.hpp"
@@ -20,11 +22,20 @@ Result<TransportOptions> make_transport_options(std::string job, std::string sto
 std::span<const TransportFactory> transport_factories() {
   static constexpr auto kNothingToCheck = [](const TransportOptions&) { return Status(); };
   static constexpr TransportFactory kFactories[] = {
-      {"inproc", "ranks that are threads of one process", make_inproc_transport, kNothingToCheck},
-      {"shm", "ranks on one host, through shared memory", make_shm_transport, kNothingToCheck},
-      {"tcp", "ranks on any hosts, through sockets", make_tcp_transport, check_tcp_settings},
+      {"inproc", "ranks that are threads of one process", Reach::process, false, make_inproc_transport,
+       kNothingToCheck},
+      {"shm", "ranks on one host, through shared memory", Reach::host, true, make_shm_transport,
+       kNothingToCheck},
+      {"tcp", "ranks on any hosts, through sockets", Reach::network, false, make_tcp_transport,
+       check_tcp_settings},
   };
   return kFactories;
+}
+
+const TransportFactory* find_transport(std::string_view name) {
+  const auto known = transport_factories();
+  const auto found = std::ranges::find(known, name, &TransportFactory::name);
+  return found == known.end() ? nullptr : &*found;
 }
 
 }  // namespace kolo

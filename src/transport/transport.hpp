@@ -26,7 +26,8 @@ struct TransportPeer {
 /// known.
 using IsGone = std::function<bool(int rank)>;
 
-/// One rank's connections of a transport, each made on demand. Used by one thread at a time.
+/// One rank's connections of a transport, each made on demand. Both sides of a connection authenticate (the
+/// job's key, the ranks) before anything else. Used by one thread at a time.
 class Dialer {
  public:
   struct Connected {
@@ -47,6 +48,8 @@ class Dialer {
   virtual std::vector<Connected> progress() = 0;
   /// What is known of a peer that is not connected, for log messages.
   virtual std::string known(int rank) const = 0;
+  /// Not empty if the peer is known not to come. Called repeatedly while the caller waits for it.
+  virtual std::string why_lost(int rank) const = 0;
   /// How long every attempt to reach the peer has been refused; zero if one has not been.
   virtual std::chrono::nanoseconds unreachable_for(int rank) const = 0;
   /// Failed attempts to reach the peer; another attempt followed each of them.
@@ -67,21 +70,18 @@ class Transport {
   virtual bool reaches(std::string_view one, std::string_view other) const = 0;
   /// The network address of this rank's host, without port, for other ranks; empty if there is none.
   virtual std::string host_address() const { return {}; }
-  /// Connects to all of `peers`; the endpoints have their order. Both ranks of a pair call it at the same
-  /// time: the higher rank dials, the lower accepts. Both sides authenticate (the job's key, the ranks)
-  /// before anything else. Drops connections from strangers. Code::rendezvous names the ranks that have not
-  /// come by the deadline, or that are gone.
-  virtual Result<std::vector<std::unique_ptr<Endpoint>>> connect(int rank,
-                                                                 std::span<const TransportPeer> peers,
-                                                                 const Deadline& deadline,
-                                                                 const IsGone& is_gone = {}) = 0;
-  /// Like connect(), but connects a pair only when one of the two ranks asks for it. Null if the transport
-  /// connects all pairs at once. Must not outlive the transport.
-  virtual std::unique_ptr<Dialer> dialer(int rank, std::span<const TransportPeer> peers) {
-    static_cast<void>(rank), static_cast<void>(peers);
-    return nullptr;
-  }
+  /// The connections of this rank. Must not outlive the transport.
+  virtual std::unique_ptr<Dialer> dialer(int rank, std::span<const TransportPeer> peers) = 0;
 };
+
+/// Connects to all of `peers`; the endpoints have their order. Both ranks of a pair call it at the same time:
+/// the higher rank dials the lower and, if the higher has not come after a while, the lower dials too. All
+/// ranks must listen already: one that refuses for a second has ended. Code::rendezvous names the ranks that
+/// have not come by the deadline, or that are gone, and the addresses that were tried.
+Result<std::vector<std::unique_ptr<Endpoint>>> connect_all(Transport& transport, int rank,
+                                                           std::span<const TransportPeer> peers,
+                                                           const Deadline& deadline,
+                                                           const IsGone& is_gone = {});
 
 /// What a transport needs to know to start listening.
 struct TransportOptions {
@@ -97,17 +97,25 @@ struct TransportOptions {
 /// Options from the settings: key, TLS, interface. `store_host`: as above.
 Result<TransportOptions> make_transport_options(std::string job, std::string store_host);
 
+/// How far apart two ranks may be.
+enum class Reach { process, host, network };
+
 /// A kind of transport. `make` fails with a reason if this machine does not support it. `check` finds
 /// settings for which `make` would return Code::invalid_argument, without using the network.
 struct TransportFactory {
   std::string_view name;
   std::string_view purpose;
+  /// Links that reach beyond a host are connected on demand, all others at once.
+  Reach reach;
+  bool shares_memory;  ///< Endpoint::local_peer() is not null
   Result<std::unique_ptr<Transport>> (*make)(const TransportOptions& options);
   Status (*check)(const TransportOptions& options);
 };
 
 /// All kinds: inproc, shm, tcp.
 std::span<const TransportFactory> transport_factories();
+/// Null if there is none of that name.
+const TransportFactory* find_transport(std::string_view name);
 
 /// The factory function of each transport.
 Result<std::unique_ptr<Transport>> make_inproc_transport(const TransportOptions& options);

@@ -32,16 +32,7 @@ class Impostor {
     }
     const TransportPeer zero{0, line.substr(transport.size() + 1)};
     Transport& own = *offer_.transports[transport];
-    const auto deadline = Deadline::after(20s);
-    if (const auto dialer = own.dialer(1, {&zero, 1})) {
-      dialer->dial(0);
-      while (link_ == nullptr && !deadline.passed()) {
-        for (auto& connected : dialer->progress()) link_ = std::move(connected.endpoint);
-      }
-    } else {
-      link_ = std::move(own.connect(1, {&zero, 1}, deadline).value_or_throw().front());
-    }
-    if (link_ == nullptr) throw std::runtime_error("not connected");
+    link_ = std::move(connect_all(own, 1, {&zero, 1}, Deadline::after(20s)).value_or_throw().front());
     store.set("told/1", "");  // otherwise rank 0 waits for a while after its failure
   }
 

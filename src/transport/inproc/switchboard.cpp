@@ -1,10 +1,8 @@
 #include "transport/inproc/switchboard.hpp"
 
 #include <algorithm>
-#include <cerrno>
 
 #include "transport/inproc/faults.hpp"
-#include "transport/missing.hpp"
 
 namespace kolo::inproc {
 
@@ -13,51 +11,24 @@ Switchboard& Switchboard::instance() {
   return *instance;
 }
 
-Result<Switchboard::Met> Switchboard::meet(const std::vector<Meeting>& meetings, const Deadline& deadline,
-                                           const std::function<bool(std::size_t)>& is_gone) {
-  Met met;
-  std::vector<std::shared_ptr<Offer>> mine(meetings.size());  // null where the other side had come first
-  std::unique_lock lock(mutex_);
-  const auto withdraw = [&] {
-    for (std::size_t i = 0; i < mine.size(); ++i) {
-      if (mine[i] && !mine[i]->taken) offers_.erase(meetings[i]);
-    }
-  };
-  for (std::size_t i = 0; i < meetings.size(); ++i) {
-    if (const auto found = offers_.find(meetings[i]); found != offers_.end()) {
-      found->second->taken = true;
-      met.channels.push_back(found->second->channel);
-      offers_.erase(found);
-      continue;
-    }
-    auto channel = make_channel(meetings[i]);
-    if (!channel->valid()) {
-      withdraw();
-      return Status::from_errno("inproc: eventfd", EMFILE);
-    }
-    met.channels.push_back(channel);
-    mine[i] = std::make_shared<Offer>(Offer{channel});
-    offers_[meetings[i]] = mine[i];
+std::shared_ptr<Offer> Switchboard::meet(const Meeting& meeting, const std::shared_ptr<Doorbell>& doorbell) {
+  const std::lock_guard lock(mutex_);
+  if (const auto found = offers_.find(meeting); found != offers_.end()) {
+    auto offer = std::move(found->second);
+    offers_.erase(found);
+    offer->is_taken = true;
+    offer->doorbell->ring();
+    return offer;
   }
-  taken_.notify_all();
-  const auto missing = [&] {
-    std::vector<std::size_t> indices;
-    for (std::size_t i = 0; i < mine.size(); ++i) {
-      if (mine[i] && !mine[i]->taken) indices.push_back(i);
-    }
-    return indices;
-  };
-  const std::chrono::nanoseconds longest_wait = kAskWhoIsGone;
-  for (bool in_vain = false; !missing().empty() && !in_vain && !deadline.passed();) {
-    taken_.wait_for(lock, std::min(deadline.left(), longest_wait));
-    const auto left = missing();
-    lock.unlock();  // is_gone() may block: other ranks can match meanwhile
-    in_vain = std::ranges::any_of(left, is_gone);
-    lock.lock();
-  }
-  met.missing = missing();
-  withdraw();
-  return met;
+  auto channel = make_channel(meeting);
+  if (!channel->valid()) return nullptr;
+  return offers_[meeting] = std::make_shared<Offer>(std::move(channel), doorbell);
+}
+
+void Switchboard::withdraw(const Meeting& meeting, const std::shared_ptr<Offer>& offer) {
+  const std::lock_guard lock(mutex_);
+  if (const auto found = offers_.find(meeting); found != offers_.end() && found->second == offer)
+    offers_.erase(found);
 }
 
 std::shared_ptr<Channel> Switchboard::make_channel(const Meeting& meeting) {

@@ -1,9 +1,8 @@
 // Switchboard: where the inproc ranks of this process find their channels, and where faults find them.
 #pragma once
 
+#include <atomic>
 #include <chrono>
-#include <condition_variable>
-#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -13,8 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/deadline.hpp"
-#include "base/status.hpp"
 #include "transport/inproc/channel.hpp"
 
 namespace kolo::inproc {
@@ -29,20 +26,21 @@ struct Meeting {
   auto operator<=>(const Meeting&) const = default;
 };
 
+/// A channel that one side has offered to the other.
+struct Offer {
+  const std::shared_ptr<Channel> channel;
+  const std::shared_ptr<Doorbell> doorbell;  ///< of the offering side, rung when `is_taken`
+  std::atomic<bool> is_taken{false};
+};
+
 /// One for each process. Thread-safe.
 class Switchboard {
  public:
   static Switchboard& instance();
 
-  /// Waits until the other side of every meeting has come. Returns the channels in the same order. At the
-  /// deadline, or when `is_gone` is true for a missing side, returns the indices of all meetings whose other
-  /// side is missing.
-  struct Met {
-    std::vector<std::shared_ptr<Channel>> channels;
-    std::vector<std::size_t> missing;
-  };
-  Result<Met> meet(const std::vector<Meeting>& meetings, const Deadline& deadline,
-                   const std::function<bool(std::size_t)>& is_gone);
+  /// Takes what the other side has offered, or else offers a channel. Null: no descriptors.
+  std::shared_ptr<Offer> meet(const Meeting& meeting, const std::shared_ptr<Doorbell>& doorbell);
+  void withdraw(const Meeting& meeting, const std::shared_ptr<Offer>& offer);
 
   void set_delay(const std::string& job, int a, int b, std::chrono::nanoseconds delay);
   void set_stalled(const std::string& job, int rank, bool stalled);
@@ -54,16 +52,11 @@ class Switchboard {
     std::map<std::pair<int, int>, std::chrono::nanoseconds> delays;
     std::set<int> stalled, lost;
   };
-  struct Offer {
-    std::shared_ptr<Channel> channel;
-    bool taken = false;
-  };
 
   std::shared_ptr<Channel> make_channel(const Meeting& meeting);
   std::vector<std::shared_ptr<Channel>> channels_of(const std::string& job);
 
   std::mutex mutex_;
-  std::condition_variable taken_;
   std::map<Meeting, std::shared_ptr<Offer>> offers_;
   std::map<std::string, std::vector<std::weak_ptr<Channel>>> channels_;
   std::map<std::string, Faults> faults_;

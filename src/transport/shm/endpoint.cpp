@@ -67,15 +67,15 @@ std::byte* ForeignRegions::find(const RemoteRange& range, std::size_t bytes) con
   return inside ? mapped.data + range.offset : nullptr;
 }
 
-ShmEndpoint::ShmEndpoint(Pairing pairing)
-    : socket_(std::move(pairing.socket)),
-      pid_(pairing.pid),
-      reads_private_(pairing.reads_private),
-      own_board_(std::move(pairing.own_segment)),
-      segment_(std::move(pairing.segment)),
-      memory_(std::move(pairing.memory)),
-      out_(memory_.control(pairing.acceptor ? 0 : 1), memory_.data(pairing.acceptor ? 0 : 1), kRingBytes),
-      in_(memory_.control(pairing.acceptor ? 1 : 0), memory_.data(pairing.acceptor ? 1 : 0), kRingBytes) {}
+ShmEndpoint::ShmEndpoint(Paired paired)
+    : socket_(std::move(paired.socket)),
+      pid_(paired.pid),
+      reads_private_(paired.reads_private),
+      own_board_(std::move(paired.own_segment)),
+      segment_(std::move(paired.segment)),
+      memory_(std::move(paired.memory)),
+      out_(memory_.control(paired.acceptor ? 0 : 1), memory_.data(paired.acceptor ? 0 : 1), kRingBytes),
+      in_(memory_.control(paired.acceptor ? 1 : 0), memory_.data(paired.acceptor ? 1 : 0), kRingBytes) {}
 
 ShmEndpoint::~ShmEndpoint() {
   out_.close();

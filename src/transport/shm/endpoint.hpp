@@ -39,7 +39,7 @@ class ForeignRegions {
 /// memory can be pulled was probed when connecting; if not, expose() of it returns nullopt.
 class ShmEndpoint final : public Endpoint, private LocalPeer {
  public:
-  explicit ShmEndpoint(Pairing pairing);
+  explicit ShmEndpoint(Paired paired);
   ~ShmEndpoint() override;
 
   std::string_view transport() const override { return "shm"; }

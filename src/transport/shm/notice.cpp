@@ -33,7 +33,7 @@ NoticeSocket::Sent NoticeSocket::send(const Notice& notice, int descriptor) {
   }
 }
 
-NoticeSocket::Received NoticeSocket::read() {
+NoticeSocket::Received NoticeSocket::receive() {
   Received received;
   char bytes[sizeof(Notice) + 1];
   iovec part{bytes, sizeof bytes};
@@ -69,24 +69,8 @@ NoticeSocket::Received NoticeSocket::read() {
                         received.notice.magic == Notice::kMagic && kind >= NoticeKind::doorbell &&
                         kind <= NoticeKind::segment && descriptors <= 1 &&
                         ((message.msg_flags & MSG_CTRUNC) == 0 || descriptors == 0);
-  settled_ = settled_ || !sensible || kind == NoticeKind::verdict;
   received.what = sensible ? Received::What::notice : Received::What::nonsense;
   return received;
-}
-
-NoticeSocket::Received NoticeSocket::receive() {
-  if (taken_in_.empty()) return read();
-  Received first = std::move(taken_in_.front());
-  taken_in_.pop_front();
-  return first;
-}
-
-void NoticeSocket::take_in() {
-  while (!settled_) {
-    Received next = read();
-    if (next.what == Received::What::nothing || next.what == Received::What::peer_gone) return;
-    taken_in_.push_back(std::move(next));
-  }
 }
 
 }  // namespace kolo::shm

@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 
 #include "base/deadline.hpp"
 #include "base/status.hpp"
@@ -49,17 +48,9 @@ class NoticeSocket {
   };
   /// The next notice, if there is one. Does not block.
   Received receive();
-  /// Reads what has come, up to the verdict, and keeps it for receive(), so that the system no longer counts
-  /// its descriptors. What comes behind the verdict stays in the socket, where fd() reports it. Does not
-  /// block.
-  void take_in();
 
  private:
-  Received read();
-
   UniqueFd fd_;
-  std::deque<Received> taken_in_;
-  bool settled_ = false;  ///< the verdict, or nonsense, has come
 };
 
 }  // namespace kolo::shm

@@ -4,21 +4,17 @@
 #include <sys/types.h>
 
 #include <cstddef>
-#include <map>
+#include <deque>
 #include <memory>
 #include <new>
 #include <span>
-#include <string>
 #include <utility>
-#include <vector>
 
-#include "base/deadline.hpp"
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
 #include "transport/byte_ring.hpp"
 #include "transport/shared_segment.hpp"
 #include "transport/shm/notice.hpp"
-#include "transport/shm/stopped.hpp"
 
 namespace kolo::shm {
 
@@ -77,7 +73,8 @@ struct OwnSegment {
   static Result<std::shared_ptr<OwnSegment>> make();
 };
 
-struct Pairing {
+/// What an endpoint is made of.
+struct Paired {
   NoticeSocket socket;
   bool acceptor = false;
   pid_t pid = -1;  ///< of the peer, from the kernel; 0 if it has no pid in this namespace
@@ -87,14 +84,40 @@ struct Pairing {
   bool reads_private = false;  ///< both sides can read each other's memory with process_vm_readv
 };
 
-/// Completes all pairings of a rank at once. The peers must call it at the same time. Returns the pairings
-/// that failed: the index of the rank to blame, and what is known.
-struct PairingFailure {
-  std::size_t index;
-  std::string known;
+/// What both sides of an authenticated socket pass to each other before it is an endpoint: the rings, their
+/// segments, and whether they can read each other's memory. Used by one thread.
+class Pairing {
+ public:
+  /// `nonce` stays where it is until the peer has read it.
+  Pairing(UniqueFd socket, bool acceptor, std::shared_ptr<OwnSegment> own_segment,
+          std::span<const std::byte, sizeof(Notice::nonce)> nonce);
+
+  int fd() const { return paired_.socket.fd(); }
+  /// Moves on as far as it can without waiting; true once it is complete.
+  Result<bool> progress();
+  /// The system takes no more notices or descriptors for now.
+  bool waits_for_room() const { return !unsent_.empty(); }
+  /// The result of a complete pairing.
+  Paired take() { return std::move(paired_); }
+
+ private:
+  Status make_rings();
+  Status flush();
+  Status take_in(const NoticeSocket::Received& received);
+
+  struct Unsent {
+    Notice notice;
+    int descriptor = -1;
+  };
+
+  Paired paired_;
+  UniqueFd rings_;
+  std::deque<Unsent> unsent_;
+  NoticeKind expected_;
+  bool reads_ = false;  ///< this side can read the other's memory
+  bool is_complete_ = false;
+  Status failure_;
 };
-std::vector<PairingFailure> settle(std::span<Pairing> pairings, StoppedProcesses& stopped,
-                                   const Deadline& deadline);
 
 /// Process id of the other end; 0 when unknown.
 pid_t peer_process(int socket);

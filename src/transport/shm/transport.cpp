@@ -10,11 +10,14 @@
 #include <cstring>
 
 #include "base/config.hpp"
+#include "net/event_set.hpp"
+#include "net/random.hpp"
 #include "transport/connector.hpp"
 #include "transport/frame.hpp"
-#include "transport/missing.hpp"
 #include "transport/shm/address.hpp"
 #include "transport/shm/endpoint.hpp"
+#include "transport/shm/pairing.hpp"
+#include "transport/shm/stopped.hpp"
 
 namespace kolo {
 namespace shm {
@@ -42,9 +45,7 @@ class ShmTransport final : public Transport, private SocketKind {
   std::string_view name() const override { return "shm"; }
   std::string address() const override { return address_.text(); }
   bool reaches(std::string_view one, std::string_view other) const override;
-  Result<std::vector<std::unique_ptr<Endpoint>>> connect(int rank, std::span<const TransportPeer> peers,
-                                                         const Deadline& deadline,
-                                                         const IsGone& is_gone) override;
+  std::unique_ptr<Dialer> dialer(int rank, std::span<const TransportPeer> peers) override;
 
  private:
   Listener& listener() override { return listener_; }
@@ -65,29 +66,89 @@ bool ShmTransport::reaches(std::string_view one, std::string_view other) const {
   return a && b && same_place(*a, *b);
 }
 
-Result<std::vector<std::unique_ptr<Endpoint>>> ShmTransport::connect(int rank,
-                                                                     std::span<const TransportPeer> peers,
-                                                                     const Deadline& deadline,
-                                                                     const IsGone& is_gone) {
-  auto sockets =
-      connect_all(*this, {job_, key_, rank, Encryption::none, kWireVersion}, peers, deadline, is_gone);
-  if (!sockets.ok()) return sockets.status();
-  auto segment = OwnSegment::make();
-  if (!segment.ok()) return segment.status().prefixed("shm");
-  std::vector<Pairing> pairings;
-  for (std::size_t i = 0; i < peers.size(); ++i) {
-    const pid_t pid = peer_process((*sockets)[i].fd.get());
-    pairings.push_back(
-        {NoticeSocket(std::move((*sockets)[i].fd)), rank < peers[i].rank, pid, *segment, {}, {}, false});
+/// Pairs what the Connector has authenticated, all pairs at once. Descriptors in flight between processes
+/// count against their user's RLIMIT_NOFILE (except for root) until they are received. So a waiting rank
+/// takes in what has come from all peers. Otherwise ranks could wait for ever for each other's room.
+class ShmDialer final : public Connector {
+ public:
+  ShmDialer(SocketKind& kind, const Identity& me, std::span<const TransportPeer> peers)
+      : Connector(kind, me, peers), kind_(kind) {
+    fill_random(nonce_);
+    events_.add(Connector::fd(), 0).throw_if_error();
   }
-  std::map<int, std::string> missing;
-  for (PairingFailure& failure : settle(pairings, stopped_, deadline)) {
-    missing[peers[failure.index].rank] = std::move(failure.known);
+
+  int fd() const override { return events_.fd(); }
+
+  Clock::time_point next_time() const override {
+    for (const auto& [rank, pairing] : pairings_) {
+      if (pairing.waits_for_room()) return Clock::now() + std::chrono::milliseconds(1);
+    }
+    return Connector::next_time();
   }
-  if (!missing.empty()) return ranks_missing("shm", rank, missing);
-  std::vector<std::unique_ptr<Endpoint>> endpoints;
-  for (Pairing& pairing : pairings) endpoints.push_back(std::make_unique<ShmEndpoint>(std::move(pairing)));
-  return endpoints;
+
+  std::vector<Connected> progress() override {
+    for (auto& [rank, socket] : advance()) {
+      if (Status begun = begin(rank, std::move(socket.fd)); !begun.ok()) failures_[rank] = begun.message();
+    }
+    std::vector<Connected> connected;
+    for (auto at = pairings_.begin(); at != pairings_.end();) {
+      auto& [rank, pairing] = *at;
+      const auto done = pairing.progress();
+      if (done.ok() && !*done) {
+        ++at;
+        continue;
+      }
+      events_.remove(pairing.fd());
+      if (done.ok()) {
+        connected.push_back({rank, std::make_unique<ShmEndpoint>(pairing.take())});
+      } else {
+        failures_[rank] = done.status().message();
+      }
+      at = pairings_.erase(at);
+    }
+    return connected;
+  }
+
+  std::string known(int rank) const override {
+    if (const auto failed = failures_.find(rank); failed != failures_.end()) return failed->second;
+    const auto pairing = pairings_.find(rank);
+    if (pairing == pairings_.end()) return Connector::known(rank);
+    return pairing->second.waits_for_room()
+               ? "this user's processes pass on too many descriptors; raise ulimit -n"
+               : "it does not go on connecting";
+  }
+
+  std::string why_lost(int rank) const override {
+    if (failures_.contains(rank)) return known(rank);
+    const auto pairing = pairings_.find(rank);
+    return pairing == pairings_.end() ? Connector::why_lost(rank) : kind_.why_lost(pairing->second.fd());
+  }
+
+ private:
+  Status begin(int rank, UniqueFd socket) {
+    if (!segment_) {
+      auto made = OwnSegment::make();
+      if (!made.ok()) return made.status();
+      segment_ = std::move(*made);
+    }
+    if (const auto former = pairings_.find(rank); former != pairings_.end())
+      events_.remove(former->second.fd());
+    if (Status watched = events_.add(socket.get(), 0); !watched.ok()) return watched;
+    pairings_.insert_or_assign(rank, Pairing(std::move(socket), own_rank() < rank, segment_, nonce_));
+    return {};
+  }
+
+  SocketKind& kind_;
+  EventSet events_;
+  std::byte nonce_[sizeof(Notice::nonce)];  // peers read it to find out whether they can
+  std::shared_ptr<OwnSegment> segment_;
+  std::map<int, Pairing> pairings_;
+  std::map<int, std::string> failures_;
+};
+
+std::unique_ptr<Dialer> ShmTransport::dialer(int rank, std::span<const TransportPeer> peers) {
+  SocketKind& kind = *this;
+  return std::make_unique<ShmDialer>(kind, Identity{job_, key_, rank, Encryption::none, kWireVersion}, peers);
 }
 
 std::vector<std::string> ShmTransport::candidates(std::string_view address) const {

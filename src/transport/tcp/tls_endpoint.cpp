@@ -1,13 +1,10 @@
 #include "transport/tcp/tls_endpoint.hpp"
 
-#include <poll.h>
 #include <sys/epoll.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-
-#include "transport/missing.hpp"
 
 namespace kolo::tcp {
 namespace {
@@ -57,7 +54,7 @@ void TlsEndpoint::watch(bool room) {
   ::epoll_ctl(poll_.get(), EPOLL_CTL_MOD, wire_->fd(), &event);
 }
 
-Result<bool> TlsEndpoint::secure() {
+Result<bool> TlsEndpoint::set_up() {
   std::byte nothing[1];
   if (auto read_some = read(std::span(nothing).first(0)); !read_some.ok()) return read_some.status();
   return tls_.ready() && tls_.output().empty();
@@ -115,7 +112,7 @@ Result<std::size_t> TlsEndpoint::write(std::span<const iovec> parts) {
   if (Status status = flush(); !status.ok()) return status;
   if (!tls_.output().empty()) return std::size_t{0};
   if (!tls_.ready()) {
-    const auto secured = secure();
+    const auto secured = set_up();
     return secured.ok() ? Result<std::size_t>(std::size_t{0}) : secured.status();
   }
   const std::size_t whole = std::min(size_of(parts), kWriteBytes);
@@ -165,30 +162,6 @@ bool TlsEndpoint::arm(bool for_room) {
 Status TlsEndpoint::drain() {
   if (Status status = wire_->drain(); !status.ok()) return status;
   return lost_;
-}
-
-Status secure_all(int rank, std::span<const std::unique_ptr<TlsEndpoint>> endpoints,
-                  std::span<const int> ranks, const Deadline& deadline) {
-  for (;;) {
-    std::map<int, std::string> broken, missing;
-    std::vector<pollfd> waiting;
-    for (std::size_t i = 0; i < endpoints.size(); ++i) {
-      const auto secured = endpoints[i]->secure();
-      if (!secured.ok()) {
-        broken[ranks[i]] = endpoints[i]->describe() + ": " + secured.status().message();
-      } else if (!*secured) {
-        missing[ranks[i]] = endpoints[i]->describe() + ": TLS is not set up yet";
-        endpoints[i]->arm(false);
-        waiting.push_back({endpoints[i]->fd(), POLLIN, 0});
-      }
-    }
-    if (!broken.empty()) return ranks_missing("tcp", rank, broken);
-    if (missing.empty()) return {};
-    if (deadline.passed()) return ranks_missing("tcp", rank, missing);
-    if (::poll(waiting.data(), waiting.size(), deadline.left_ms()) < 0 && errno != EINTR)
-      return Status::from_errno("poll", errno);
-    for (const auto& endpoint : endpoints) endpoint->disarm();
-  }
 }
 
 }  // namespace kolo::tcp

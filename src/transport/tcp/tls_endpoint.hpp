@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "base/deadline.hpp"
 #include "base/unique_fd.hpp"
 #include "net/tls.hpp"
 #include "transport/endpoint.hpp"
@@ -20,11 +19,9 @@ class TlsEndpoint final : public Endpoint {
   /// `wire` is not a memory endpoint; nothing but the handshake has gone over it.
   TlsEndpoint(std::unique_ptr<Endpoint> wire, const Tls& tls, bool dialer, std::string secret);
 
-  /// Whether the TLS connection is set up; first continues the setup as far as it can without blocking.
-  Result<bool> secure();
-
   std::string_view transport() const override { return wire_->transport(); }
   std::string describe() const override { return wire_->describe() + " (encrypted)"; }
+  Result<bool> set_up() override;
   Result<std::size_t> write(std::span<const iovec> parts) override;
   Result<std::size_t> read(std::span<std::byte> into) override;
   std::uint64_t delivered() const override { return wire_->delivered(); }
@@ -50,10 +47,5 @@ class TlsEndpoint final : public Endpoint {
   std::vector<std::byte> record_;
   Status lost_;
 };
-
-/// Sets up TLS on all connections, which lead to `ranks`, at once. Code::rendezvous names the ranks that
-/// failed.
-Status secure_all(int rank, std::span<const std::unique_ptr<TlsEndpoint>> endpoints,
-                  std::span<const int> ranks, const Deadline& deadline);
 
 }  // namespace kolo::tcp

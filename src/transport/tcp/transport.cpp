@@ -88,9 +88,6 @@ class TcpTransport final : public Transport, private SocketKind {
                                                                     : address_.at.front().host();
   }
   bool reaches(std::string_view one, std::string_view other) const override;
-  Result<std::vector<std::unique_ptr<Endpoint>>> connect(int rank, std::span<const TransportPeer> peers,
-                                                         const Deadline& deadline,
-                                                         const IsGone& is_gone) override;
   std::unique_ptr<Dialer> dialer(int rank, std::span<const TransportPeer> peers) override;
 
  private:
@@ -109,69 +106,32 @@ class TcpTransport final : public Transport, private SocketKind {
   Listener listener_;
 };
 
-std::unique_ptr<TlsEndpoint> encrypted(AuthenticatedSocket socket, const Tls& tls) {
-  return std::make_unique<TlsEndpoint>(std::make_unique<TcpEndpoint>(std::move(socket.fd)), tls,
-                                       socket.dialed, std::move(socket.secret));
-}
-
-class TcpDialer final : public Dialer {
+class TcpDialer final : public Connector {
  public:
   TcpDialer(SocketKind& kind, const Identity& me, std::span<const TransportPeer> peers,
             std::shared_ptr<const Tls> tls)
-      : connector_(kind, me, peers), tls_(std::move(tls)) {}
+      : Connector(kind, me, peers), tls_(std::move(tls)) {}
 
-  void dial(int rank) override { connector_.dial(rank); }
-  int fd() const override { return connector_.fd(); }
-  Clock::time_point next_time() const override { return connector_.next_time(); }
   std::vector<Connected> progress() override {
     std::vector<Connected> connected;
-    for (auto& [rank, socket] : connector_.progress()) {
+    for (auto& [rank, socket] : advance()) {
+      std::unique_ptr<Endpoint> endpoint = std::make_unique<TcpEndpoint>(std::move(socket.fd));
       if (tls_) {
-        connected.push_back({rank, encrypted(std::move(socket), *tls_)});
-      } else {
-        connected.push_back({rank, std::make_unique<TcpEndpoint>(std::move(socket.fd))});
+        endpoint = std::make_unique<TlsEndpoint>(std::move(endpoint), *tls_, socket.dialed,
+                                                 std::move(socket.secret));
       }
+      connected.push_back({rank, std::move(endpoint)});
     }
     return connected;
   }
-  std::string known(int rank) const override { return connector_.known(rank); }
-  std::chrono::nanoseconds unreachable_for(int rank) const override {
-    return connector_.unreachable_for(rank);
-  }
-  std::uint64_t failed_attempts(int rank) const override { return connector_.failed_attempts(rank); }
 
  private:
-  Connector connector_;
   std::shared_ptr<const Tls> tls_;
 };
 
 bool TcpTransport::reaches(std::string_view one, std::string_view other) const {
   const auto a = Address::parse(one), b = Address::parse(other);
   return a && b && !tcp::candidates(*a, *b).empty();
-}
-
-Result<std::vector<std::unique_ptr<Endpoint>>> TcpTransport::connect(int rank,
-                                                                     std::span<const TransportPeer> peers,
-                                                                     const Deadline& deadline,
-                                                                     const IsGone& is_gone) {
-  auto sockets = connect_all(*this, identity(rank), peers, deadline, is_gone);
-  if (!sockets.ok()) return sockets.status();
-  std::vector<std::unique_ptr<Endpoint>> endpoints;
-  if (!options_.tls) {
-    for (AuthenticatedSocket& socket : *sockets) {
-      endpoints.push_back(std::make_unique<TcpEndpoint>(std::move(socket.fd)));
-    }
-    return endpoints;
-  }
-  std::vector<std::unique_ptr<TlsEndpoint>> secured;
-  std::vector<int> ranks;
-  for (std::size_t i = 0; i < peers.size(); ++i) {
-    secured.push_back(encrypted(std::move((*sockets)[i]), *options_.tls));
-    ranks.push_back(peers[i].rank);
-  }
-  if (Status status = secure_all(rank, secured, ranks, deadline); !status.ok()) return status;
-  endpoints.insert(endpoints.end(), std::move_iterator(secured.begin()), std::move_iterator(secured.end()));
-  return endpoints;
 }
 
 std::unique_ptr<Dialer> TcpTransport::dialer(int rank, std::span<const TransportPeer> peers) {

@@ -383,7 +383,7 @@ TEST_P(Endpoints, GroupsSideBySideDoNotMeet) {
 TEST_P(Endpoints, OneRankNeedsNobody) {
   auto made = make_transport(GetParam(), new_job(), "k");
   ASSERT_TRUE(made.ok());
-  auto connected = (*made)->connect(0, {}, Deadline::after(seconds(5)));
+  auto connected = connect_all(**made, 0, {}, Deadline::after(seconds(5)));
   ASSERT_TRUE(connected.ok());
   EXPECT_TRUE(connected->empty());
 }

@@ -61,7 +61,7 @@ class Processes : public ::testing::TestWithParam<Variant> {
     ::close(pipe);
     if (got <= 0) return nullptr;
     const TransportPeer peer{1 - rank, std::string(theirs, static_cast<std::size_t>(got))};
-    auto connected = (*transport)->connect(rank, {&peer, 1}, Deadline::after(seconds(20)));
+    auto connected = connect_all(**transport, rank, {&peer, 1}, Deadline::after(seconds(20)));
     if (!connected.ok()) {
       std::fprintf(stderr, "rank %d: %s\n", rank, connected.status().message().c_str());
       return nullptr;

@@ -49,12 +49,12 @@ class Strangers : public ::testing::TestWithParam<Variant> {
     const auto start = Clock::now();
     std::thread other([&] {
       const TransportPeer peer{0, zero.address()};
-      const auto connected = one.connect(1, {&peer, 1}, Deadline::after(seconds(30)));
+      const auto connected = connect_all(one, 1, {&peer, 1}, Deadline::after(seconds(30)));
       EXPECT_TRUE(connected.ok()) << connected.status().message();
     });
     std::this_thread::sleep_for(later);
     const TransportPeer peer{1, one.address()};
-    const auto connected = zero.connect(0, {&peer, 1}, Deadline::after(seconds(30)));
+    const auto connected = connect_all(zero, 0, {&peer, 1}, Deadline::after(seconds(30)));
     EXPECT_TRUE(connected.ok()) << connected.status().message();
     other.join();
     return std::chrono::duration_cast<milliseconds>(Clock::now() - start);
@@ -120,7 +120,7 @@ TEST(TcpStrangers, OfAnotherUserAreNoRanksWithoutAKey) {
   if (outsider == 0) {  // it dials and listens as rank 1, which has not come yet
     ::alarm(30);
     if (::setuid(kOtherUser) == 0) {
-      const auto connected = (*one)->connect(1, {&to_zero, 1}, Deadline::after(seconds(1)));
+      const auto connected = connect_all(**one, 1, {&to_zero, 1}, Deadline::after(seconds(1)));
       if (connected.ok()) ::_exit(1);
       const bool is_told = connected.status().message().find("another user") != std::string::npos;
       ::_exit(is_told ? 0 : 2);
@@ -227,7 +227,7 @@ TEST(ShmStrangers, AnotherUserIsNotAdmittedWithTheRightKey) {
     address.uid = std::to_string(kNoStep);
     const TransportPeer peer{0, address.text()};
     ::write(calls[1], "", 1);
-    const auto connected = (*one)->connect(1, {&peer, 1}, Deadline::after(milliseconds(700)));
+    const auto connected = connect_all(**one, 1, {&peer, 1}, Deadline::after(milliseconds(700)));
     ::_exit(connected.ok() ? 1 : 0);
   }
   char word;
@@ -236,7 +236,7 @@ TEST(ShmStrangers, AnotherUserIsNotAdmittedWithTheRightKey) {
   ASSERT_TRUE(one.ok());
   // The real rank 1 does not connect.
   const TransportPeer peer{1, (*one)->address()};
-  EXPECT_FALSE((*zero)->connect(0, {&peer, 1}, Deadline::after(milliseconds(500))).ok());
+  EXPECT_FALSE(connect_all(**zero, 0, {&peer, 1}, Deadline::after(milliseconds(500))).ok());
   int status = 0;
   ::waitpid(child, &status, 0);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
@@ -252,7 +252,7 @@ TEST_P(Strangers, WhoHasEndedBeforeItWasConnectedIsNamedSoon) {
     const TransportPeer peer{ended, (*dead)->address()};
     (*dead).reset();
     const auto start = Clock::now();
-    const auto connected = (*alive)->connect(1 - ended, {&peer, 1}, Deadline::after(seconds(90)));
+    const auto connected = connect_all(**alive, 1 - ended, {&peer, 1}, Deadline::after(seconds(90)));
     ASSERT_FALSE(connected.ok());
     EXPECT_EQ(connected.status().context().peer, ended);
     EXPECT_LT(Clock::now() - start, seconds(30));

@@ -38,13 +38,9 @@ inline void PrintTo(const Variant& variant, std::ostream* out) {
 
 inline Result<std::unique_ptr<Transport>> make_transport(const Variant& variant, const std::string& job,
                                                          const std::string& key) {
-  for (const TransportFactory& factory : transport_factories()) {
-    if (factory.name != variant.transport) continue;
-    TransportOptions options{job, key, variant.interface};
-    if (variant.encrypted) options.tls = Tls::with_key().value_or_throw();
-    return factory.make(options);
-  }
-  return Status(Code::invalid_argument, "no transport " + std::string(variant.transport));
+  TransportOptions options{job, key, variant.interface};
+  if (variant.encrypted) options.tls = Tls::with_key().value_or_throw();
+  return find_transport(variant.transport)->make(options);
 }
 
 inline std::string new_job() {
@@ -105,7 +101,7 @@ inline Group connect_group(const Variant& variant, int size, const GroupOptions&
         if (peer != rank) peers.push_back({peer, group.transports[peer]->address()});
       }
       auto connected =
-          group.transports[rank]->connect(rank, peers, Deadline::after(options.timeout), is_gone);
+          connect_all(*group.transports[rank], rank, peers, Deadline::after(options.timeout), is_gone);
       if (!connected.ok()) {
         group.errors[rank] = connected.status();
         return;
