@@ -1,5 +1,6 @@
 // kolo bench: the command line, and the start of ranks and peers.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -23,6 +24,7 @@
 #include "kolo/kolo.hpp"
 #include "launch/launcher.hpp"
 #include "selection/topology.hpp"
+#include "transport/transport.hpp"
 
 namespace kolo::cli {
 namespace {
@@ -67,7 +69,9 @@ Options communicator_options(const Settings& settings) {
 
 Peers start_peers(const Settings& settings) {
   Peers peers;
-  const std::string transport = settings.transport == "tcp" ? "tcp" : "shm";
+  const TransportFactory* const chosen = find_transport(settings.transport);
+  const Reach reach = chosen && chosen->reach == Reach::network ? Reach::network : Reach::host;
+  const std::string transport(fastest_transport(reach).name);
   for (const auto& name : settings.against) {
     std::string reason;
     auto peer = Peer::start(*bench::find_peer_kind(name), settings.ranks, transport, reason);
@@ -177,7 +181,8 @@ int run_bench(const RawSettings& raw, bool progress, const std::vector<std::stri
     const Launch launch = launch_from_environment();
     settings->progress = progress;
     if (launch.launcher != "none") return run_as_rank(*settings, launch);
-    if (settings->transport == "inproc") {
+    const TransportFactory* const transport = find_transport(settings->transport);
+    if (transport && transport->reach == Reach::process) {
       settings->progress = ::isatty(STDERR_FILENO) != 0;
       return run_as_threads(*settings);
     }
@@ -256,7 +261,8 @@ void add_bench(CLI::App& app) {
       ->type_name("FILE");
   bench
       ->add_option("--transport", raw.transport,
-                   "shm, tcp, or inproc (ranks as threads) (default: kolo's choice)")
+                   fmt::format("Any of {}; {} alone: ranks are threads (default: kolo's choice)",
+                               fmt::join(transport_names(), ", "), fastest_transport(Reach::process).name))
       ->type_name("NAME");
   bench->add_option("--memory", raw.memory, "shared: that kolo gave out; private: plain memory")
       ->capture_default_str()

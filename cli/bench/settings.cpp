@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <thread>
 
 #include "algorithms/algorithm.hpp"
@@ -12,11 +11,10 @@
 #include "bench/peers.hpp"
 #include "bench/sizes.hpp"
 #include "launch/hosts.hpp"
+#include "transport/transport.hpp"
 
 namespace kolo::bench {
 namespace {
-
-constexpr std::array<std::string_view, 3> kTransports = {"inproc", "shm", "tcp"};
 
 // "an ELEMENT of a list": splits at commas, dropping empty parts.
 std::vector<std::string> split_names(const std::string& text) {
@@ -83,9 +81,9 @@ std::optional<Settings> check_settings(const RawSettings& raw, std::string& erro
   if (settings.sizes.empty()) return std::nullopt;
   settings.transport = raw.transport;
   for (const auto& name : split_names(raw.transport)) {
-    if (std::find(kTransports.begin(), kTransports.end(), name) == kTransports.end()) {
-      return refuse(fmt::format("unknown transport '{}'; there are {}", name, fmt::join(kTransports, ", ")));
-    }
+    if (find_transport(name) != nullptr) continue;
+    return refuse(
+        fmt::format("unknown transport '{}'; there are {}", name, fmt::join(transport_names(), ", ")));
   }
   if (raw.memory != "shared" && raw.memory != "private") {
     return refuse(fmt::format("unknown memory '{}'; there are shared, private", raw.memory));

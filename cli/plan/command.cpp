@@ -20,6 +20,7 @@
 #include "schedule/checker.hpp"
 #include "schedule/lengths.hpp"
 #include "selection/chooser.hpp"
+#include "transport/transport.hpp"
 
 namespace kolo::cli {
 namespace {
@@ -47,7 +48,7 @@ struct PlanRequest {
   std::string bytes;
   std::string hosts;
   std::vector<std::string> names;
-  std::string links = "shm";
+  std::string links{fastest_transport(Reach::host).name};
   bool json = false;
 };
 
@@ -80,8 +81,8 @@ Topology situation_of(int ranks, std::vector<int> hosts, const PlanRequest& requ
   if (count > 1) topology.hosts = std::move(hosts);
   const std::string& links = request.links;
   topology.links_inside = links;
-  topology.links_between = "tcp";
-  if (links == "tcp") topology.model.memory = typical_loopback();
+  topology.links_between = fastest_transport(Reach::network).name;
+  if (find_transport(links)->reach == Reach::network) topology.model.memory = typical_loopback();
   if (!table_path().empty()) topology.table = read_table(table_path()).value_or_throw();
   const auto known = topology.table.model(topology.setting());
   if (known) topology.set_model(*known);
@@ -222,9 +223,9 @@ void add_plan(CLI::App& app) {
                    "The hosts as the table names them (default: all of its hosts, if they are as many)")
       ->delimiter(',')
       ->type_name("LIST");
-  plan->add_option("--links", request->links, "Between ranks of one host: shm, tcp or inproc")
+  plan->add_option("--links", request->links, "Between ranks of one host")
       ->capture_default_str()
-      ->check(CLI::IsMember({"inproc", "shm", "tcp"}))
+      ->check(CLI::IsMember(transport_names()))
       ->type_name("KIND");
   plan->add_flag("--json", request->json, "For programs");
   plan::add_step(*plan);

@@ -19,6 +19,7 @@
 #include "plan/step_tables.hpp"
 #include "plan/subcommand.hpp"
 #include "selection/chooser.hpp"
+#include "transport/transport.hpp"
 
 namespace kolo::plan {
 namespace {
@@ -96,7 +97,7 @@ ConfiguredAlgorithm chosen_for(const TrainingJob& job) {
   topology.size = job.workers;
   topology.hosts.resize(static_cast<std::size_t>(job.workers));
   std::iota(topology.hosts.begin(), topology.hosts.end(), 0);
-  topology.links_between = "tcp";
+  topology.links_between = fastest_transport(Reach::network).name;
   topology.model.network.wire_per_byte = 1 / job.bytes_per_second;
   Choice choice;
   choice.spec = {Collective::all_reduce, 0, job.workers, 0, {}, topology.hosts};

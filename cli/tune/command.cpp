@@ -18,6 +18,7 @@
 #include "kolo/kolo.hpp"
 #include "launch/launcher.hpp"
 #include "selection/topology.hpp"
+#include "transport/transport.hpp"
 #include "tune/bandwidth.hpp"
 
 namespace kolo::cli {
@@ -41,7 +42,7 @@ many ranks on as many hosts reads (KOLO_TABLE, docs/environment.md). 'kolo plan'
 struct TuneRequest {
   std::vector<int> ranks = {2, 3, 4, 8};
   std::vector<std::string> collectives = {"all_reduce"};
-  std::vector<std::string> transports = {"shm", "tcp"};
+  std::vector<std::string> transports = transport_names(Reach::host);
   std::string sizes = "8,512,4K:16M:2,64M";
   std::string file;  ///< empty: the settings name it
   bool only_bandwidths = false;
@@ -180,12 +181,11 @@ void add_tune(CLI::App& app) {
       ->delimiter(',')
       ->capture_default_str()
       ->type_name("LIST");
-  auto* transport =
-      tune->add_option("--transport", request->transports, "shm, tcp: between ranks on this machine")
-          ->delimiter(',')
-          ->check(CLI::IsMember({"shm", "tcp"}))
-          ->capture_default_str()
-          ->type_name("LIST");
+  auto* transport = tune->add_option("--transport", request->transports, "Between ranks on this machine")
+                        ->delimiter(',')
+                        ->check(CLI::IsMember(transport_names(Reach::host)))
+                        ->capture_default_str()
+                        ->type_name("LIST");
   tune->add_option("--sizes", request->sizes, "Bytes, with K, M, G; ranges FROM:TO:FACTOR")
       ->capture_default_str()
       ->type_name("LIST");

@@ -58,10 +58,8 @@ Result<std::vector<TransportFactory>> allowed_transports(const Options& options)
   for (std::string name; std::getline(items, name, ',');) {
     const TransportFactory* const found = find_transport(name);
     if (found == nullptr) {
-      std::vector<std::string_view> all;
-      for (const TransportFactory& factory : transport_factories()) all.push_back(factory.name);
-      return Status(Code::invalid_argument,
-                    fmt::format("there is no transport '{}'; known are {}", name, fmt::join(all, ", ")));
+      return Status(Code::invalid_argument, fmt::format("there is no transport '{}'; known are {}", name,
+                                                        fmt::join(transport_names(), ", ")));
     }
     if (std::ranges::find(allowed, found->name, &TransportFactory::name) == allowed.end())
       allowed.push_back(*found);

@@ -38,4 +38,16 @@ const TransportFactory* find_transport(std::string_view name) {
   return found == known.end() ? nullptr : &*found;
 }
 
+const TransportFactory& fastest_transport(Reach reach) {
+  return *find_transport(transport_names(reach).front());
+}
+
+std::vector<std::string> transport_names(Reach reach) {
+  std::vector<std::string> names;
+  for (const TransportFactory& factory : transport_factories()) {
+    if (factory.reach >= reach) names.emplace_back(factory.name);
+  }
+  return names;
+}
+
 }  // namespace kolo

@@ -116,6 +116,10 @@ struct TransportFactory {
 std::span<const TransportFactory> transport_factories();
 /// Null if there is none of that name.
 const TransportFactory* find_transport(std::string_view name);
+/// The first kind that reaches so far, which is the fastest.
+const TransportFactory& fastest_transport(Reach reach);
+/// The kinds that reach at least so far.
+std::vector<std::string> transport_names(Reach reach = Reach::process);
 
 /// The factory function of each transport.
 Result<std::unique_ptr<Transport>> make_inproc_transport(const TransportOptions& options);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/config.hpp"
+#include "transport/transport.hpp"
 
 namespace kolo::plan {
 namespace {
@@ -56,8 +57,8 @@ Chooser& GroupPrices::chooser_of(const ConcurrentGroups::Kind& kind) {
     topology.hosts = layout;
     topology.model.network.wire_per_byte = sharing / cluster_.bytes_per_second;
   }
-  topology.links_inside = "shm";
-  topology.links_between = "tcp";
+  topology.links_inside = fastest_transport(Reach::host).name;
+  topology.links_between = fastest_transport(Reach::network).name;
   topology.model.cores = cluster_.ranks_per_host;
   topology.shares_memory = topology.may_share_memory();
   return *(chooser = std::make_unique<Chooser>(std::move(topology)));
