@@ -99,7 +99,7 @@ std::string section(const Algorithm& algorithm) {
   std::string notes;
   if (algorithm.rank_ordered)
     notes += " Combines in rank order, so it serves reductions that are not commutative.";
-  if (algorithm.native) {
+  if (algorithm.in_shared_memory) {
     notes +=
         " Native: ranks that share a host's memory run it there without messages, with the same result bit "
         "for "

@@ -108,7 +108,7 @@ Plan make_plan(Chooser& chooser, Collective collective, std::uint64_t bytes) {
     Line& line = plan.lines.emplace_back();
     line.is_chosen = chooser.in_ring_order(ranked.configured) == chosen;
     line.ranked = std::move(ranked);
-    if (line.ranked.native) continue;  // nothing is sent
+    if (line.ranked.in_shared_memory) continue;  // nothing is sent
     ScheduleSpec spec = choice.spec;
     spec.arguments = line.ranked.configured.arguments;
     const std::vector<Schedule> schedules = generate_all(*line.ranked.configured.algorithm, spec);
@@ -127,7 +127,7 @@ void print_json(const Topology& topology, const PlanRequest& request, std::uint6
                        {"max_bytes_received", line.totals.max_received},
                        {"seconds", line.ranked.seconds},
                        {"measured", line.ranked.measured},
-                       {"native", line.ranked.native},
+                       {"native", line.ranked.in_shared_memory},
                        {"chosen", line.is_chosen}});
   }
   fmt::print("{}\n", nlohmann::json{{"collective", request.collective},
@@ -141,8 +141,8 @@ void print_json(const Topology& topology, const PlanRequest& request, std::uint6
 }
 
 const char* origin(const ScoredAlgorithm& ranked) {
-  if (ranked.measured) return ranked.native ? "measured, natively" : "measured";
-  return ranked.native ? "natively, in shared memory" : "predicted";
+  if (ranked.measured) return ranked.in_shared_memory ? "measured, natively" : "measured";
+  return ranked.in_shared_memory ? "natively, in shared memory" : "predicted";
 }
 
 void print_table(const Topology& topology, const PlanRequest& request, std::uint64_t bytes,

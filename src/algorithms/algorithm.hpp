@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include "algorithms/arguments.hpp"
 #include "base/status.hpp"
 #include "schedule/schedule.hpp"
+#include "schedule/shared_memory_form.hpp"
 
 namespace kolo {
 
@@ -54,10 +56,9 @@ struct Algorithm {
   std::string_view source;   ///< paper and section
   /// Operands are combined in rank order, so operations that are not commutative give the right result.
   bool rank_ordered = false;
-  bool out_of_place_only = false;  ///< as Schedule::out_of_place_only
-  bool even_parts_only = false;    ///< all parts must have the same length
-  /// Ranks that share a host's memory run it there without messages. The result is the same bit for bit.
-  bool native = false;
+  bool out_of_place_only = false;                         ///< as Schedule::out_of_place_only
+  bool even_parts_only = false;                           ///< all parts must have the same length
+  std::optional<SharedMemoryForm> in_shared_memory = {};  ///< how ranks that share memory run it
   std::span<const Parameter> parameters = {};
   ClosedForm closed_form;
   /// Why it cannot serve these arguments with so many ranks; empty if it can. Null: it always can.
@@ -95,14 +96,17 @@ Result<ConfiguredAlgorithm> parse_algorithm(Collective collective, std::string_v
 /// Requirements of a call beyond its spec.
 struct Requirements {
   bool rank_order = false;  ///< the reduction is not commutative
-  bool custom = false;      ///< the reduction is the caller's own, which never runs natively
+  bool custom = false;      ///< the reduction is the caller's own, which never runs in shared memory
   bool in_place = false;
   bool uneven = false;  ///< parts of different lengths
-  /// Data is rounded to a wire format: it never runs natively, and every chunk must be completed only once.
+  /// Data is rounded to a wire format: never in shared memory, and every chunk must be completed only once.
   bool rounded = false;
 };
 
 /// Whether the algorithm can serve this call; the error says what it cannot do and why.
 Status supports(const Algorithm& algorithm, const ScheduleSpec& spec, const Requirements& requirements = {});
+
+/// How such a call runs where all ranks share memory; null if it sends messages there, too.
+const SharedMemoryForm* form_of(const Algorithm& algorithm, const Requirements& requirements);
 
 }  // namespace kolo

@@ -26,7 +26,7 @@ const Algorithm all_gather_direct = {
     .purpose = "Each rank sends its part to everyone: one round, for small parts",
     .use = "Small parts, few ranks: one message each",
     .source = "Folklore; linear all-gather",
-    .native = true,
+    .in_shared_memory = SharedMemoryForm{SharedMemoryForm::Kind::copy, Held::own_part},
     .closed_form =
         {
             .steps = "N-1",

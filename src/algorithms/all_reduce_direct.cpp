@@ -33,7 +33,7 @@ const Algorithm all_reduce_direct = {
         "R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, "
         "IJHPCA 19 (2005), pairwise exchange",
     .rank_ordered = true,
-    .native = true,
+    .in_shared_memory = SharedMemoryForm{SharedMemoryForm::Kind::reduce_for_all, Held::all},
     .closed_form =
         {
             .steps = "2(N-1)",

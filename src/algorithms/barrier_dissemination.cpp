@@ -31,7 +31,7 @@ const Algorithm barrier_dissemination = {
     .source =
         "D. Hensgen, R. Finkel, U. Manber: Two algorithms for barrier synchronization, Int. J. Parallel "
         "Programming 17 (1988)",
-    .native = true,
+    .in_shared_memory = SharedMemoryForm{SharedMemoryForm::Kind::copy, Held::nothing},
     .closed_form =
         {
             .steps = "ceil(log2 N)",

@@ -28,7 +28,7 @@ const Algorithm broadcast_direct = {
     .purpose = "The root sends to everyone",
     .use = "Two or three ranks; to compare with",
     .source = "Folklore; linear broadcast",
-    .native = true,
+    .in_shared_memory = SharedMemoryForm{SharedMemoryForm::Kind::copy, Held::all_at_root},
     .closed_form =
         {
             .steps = "N-1",

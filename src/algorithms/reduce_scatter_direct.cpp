@@ -30,7 +30,7 @@ const Algorithm reduce_scatter_direct = {
         "R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, "
         "IJHPCA 19 (2005), pairwise exchange",
     .rank_ordered = true,
-    .native = true,
+    .in_shared_memory = SharedMemoryForm{SharedMemoryForm::Kind::reduce_own, Held::all},
     .closed_form =
         {
             .steps = "N-1",

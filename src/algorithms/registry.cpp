@@ -196,4 +196,9 @@ Status supports(const Algorithm& algorithm, const ScheduleSpec& spec, const Requ
                                             std::string(algorithm.name) + spec.arguments.text() + "' " + why);
 }
 
+const SharedMemoryForm* form_of(const Algorithm& algorithm, const Requirements& requirements) {
+  const bool may_be = algorithm.in_shared_memory && !requirements.custom && !requirements.rounded;
+  return may_be ? &*algorithm.in_shared_memory : nullptr;
+}
+
 }  // namespace kolo

@@ -47,7 +47,7 @@ Estimate Communicator::estimate(std::string_view collective, std::uint64_t bytes
       .algorithm = expected.configured.name(),
       .bytes_sent = expected.most_sent,
       .measured = expected.measured,
-      .shared_memory = expected.native,
+      .shared_memory = expected.in_shared_memory,
   };
 }
 

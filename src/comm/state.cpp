@@ -2,6 +2,7 @@
 
 #include <new>
 #include <numeric>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -42,16 +43,10 @@ std::uint64_t details_of(const Call& call, std::uint64_t segment_bytes) {
   return hash(value, std::uint64_t{call.uneven});
 }
 
-/// The call as native algorithms see it; everything in it is the same on all ranks.
-native::Shape native_shape(const Call& call, std::size_t element_bytes) {
-  native::Shape shape{call.collective, call.root, element_bytes, {0, call.count}};
-  const bool in_has_parts = call.collective == Collective::reduce_scatter;
-  if (in_has_parts || call.collective == Collective::all_gather) {
-    const auto& parts = in_has_parts ? call.in_parts : call.out_parts;
-    shape.bounds.assign(1, 0);
-    for (const std::uint64_t part : parts) shape.bounds.push_back(shape.bounds.back() + part);
-  }
-  return shape;
+/// The parts of the whole data: of each rank, or one.
+std::span<const std::uint64_t> parts_of(const Call& call) {
+  const auto& parts = call.in_parts.size() > call.out_parts.size() ? call.in_parts : call.out_parts;
+  return parts.empty() ? std::span(&call.count, 1) : std::span(parts);
 }
 
 /// Null for a built-in reduction, or if there is none.
@@ -198,10 +193,10 @@ PlanCache::Entry Communicator::State::prepare(const Call& call, DType dtype, std
     made.index = static_cast<std::uint8_t>(chosen.algorithm - algorithms().data());
     const std::uint64_t arguments = hash(kHashSeed, std::string_view(chosen.arguments.text()));
     made.details = hash(details_of(call, segment_bytes), arguments);
-    if (group != nullptr && chosen.algorithm->native && custom == nullptr && wire == Wire::native) {
+    const SharedMemoryForm* form = chooser->form_of(*chosen.algorithm, choice.requirements);
+    if (group != nullptr && form != nullptr) {
       prepared->group = group;
-      prepared->shape = native_shape(call, size_of(dtype));
-      prepared->most_shown = prepared->shape.most_shown_bytes(size);
+      prepared->shape = native::make_shape(*form, parts_of(call), size, call.root, size_of(dtype));
       return made;
     }
     const Schedule schedule = chosen.algorithm->generate(choice.spec);

@@ -207,7 +207,7 @@ bool Engine::poll_until(const native::Group& group, int polls, Poll once) {
 /// The peers are often about to make the same call. A call that is not long may then be over before an
 /// operation could be set up for it.
 bool Engine::try_immediate(const OperationSpec& spec) {
-  if (spec.group() == nullptr || spec.prepared->most_shown > kImmediateBytes) return false;
+  if (spec.group() == nullptr || spec.prepared->shape.most_shown > kImmediateBytes) return false;
   if (!active_.empty() || driver_ != Driver::none || pending_failure_ || options_.timeline != nullptr)
     return false;
   native::Group& group = *spec.group();

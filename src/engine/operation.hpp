@@ -37,7 +37,6 @@ struct PreparedCall : std::enable_shared_from_this<PreparedCall> {
   std::shared_ptr<const Plan> plan = nullptr;     ///< null if the call runs natively
   native::Group* group = nullptr;                 ///< where the call runs natively; else null
   native::Shape shape = {};
-  std::uint64_t most_shown = 0;  ///< shape.most_shown_bytes()
   Wire wire = Wire::native;      ///< of the plan's messages
 };
 

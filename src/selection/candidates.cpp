@@ -55,7 +55,7 @@ std::vector<ConfiguredAlgorithm> candidates(const ScheduleSpec& spec, const Requ
     // without one.
     if (!supports(*candidate.algorithm, asked).ok()) return;
     const std::uint64_t steps = candidate.algorithm->closed_form.of(asked).steps;
-    const bool sends_none = shares_memory && candidate.algorithm->native;
+    const bool sends_none = shares_memory && form_of(*candidate.algorithm, requirements) != nullptr;
     if (!sends_none && !result.empty() && steps * static_cast<std::uint64_t>(spec.size) > kMostSteps) return;
     if (supports(*candidate.algorithm, asked, requirements).ok()) result.push_back(std::move(candidate));
   };

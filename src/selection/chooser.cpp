@@ -190,12 +190,13 @@ Result<Expectation> Chooser::expect(const Choice& choice, const Cuts& cuts) {
   auto picked = pick(choice);
   if (!picked.ok()) return picked.status();
   Expectation expected{.configured = in_ring_order(*picked)};
-  expected.native = may_be_native(choice.requirements) && picked->algorithm->native;
+  const SharedMemoryForm* form = form_of(*picked->algorithm, choice.requirements);
+  expected.in_shared_memory = form != nullptr;
   ScheduleSpec spec = choice.spec;
   spec.hosts = situation_.hosts;
   spec.rank = spec.root = 0;  // all ranks examine the same schedules
   spec.arguments = expected.configured.arguments;
-  if (!expected.native) expected.most_sent = most_sent(*picked->algorithm, spec, choice.bytes, cuts.block);
+  if (form == nullptr) expected.most_sent = most_sent(*picked->algorithm, spec, choice.bytes, cuts.block);
 
   const auto* by_size = situation_.table.times(situation_.setting(), spec.collective);
   const std::uint64_t largest = by_size == nullptr ? choice.bytes : by_size->rbegin()->first;
@@ -204,8 +205,8 @@ Result<Expectation> Chooser::expect(const Choice& choice, const Cuts& cuts) {
     const double times = static_cast<double>(choice.bytes) / static_cast<double>(std::max(largest, kOne));
     expected.seconds = *seconds * std::max(times, 1.0);
     expected.measured = true;
-  } else if (expected.native) {
-    expected.seconds = predicted_natively(spec, choice.bytes);
+  } else if (form != nullptr) {
+    expected.seconds = predicted(*form, spec.size, choice.bytes);
   } else {
     expected.seconds = interpolated(expected.configured, spec, choice.bytes, cuts);
   }
@@ -235,15 +236,15 @@ double Chooser::interpolated(const ConfiguredAlgorithm& candidate, const Schedul
   return least + way * (most - least);
 }
 
-bool Chooser::may_be_native(const Requirements& requirements) const {
-  return situation_.shares_memory && !requirements.custom && !requirements.rounded;
+const SharedMemoryForm* Chooser::form_of(const Algorithm& algorithm, const Requirements& requirements) const {
+  return situation_.shares_memory ? kolo::form_of(algorithm, requirements) : nullptr;
 }
 
 std::optional<double> Chooser::timed(const ConfiguredAlgorithm& candidate, const Requirements& requirements,
                                      const Measured& measured) const {
-  // Times measured where ranks share memory are of native runs, and say nothing about messages.
-  const bool is_other =
-      candidate.algorithm->native && !may_be_native(requirements) && situation_.may_share_memory();
+  // Times measured where ranks share memory are of runs there, and say nothing about messages.
+  const bool is_other = candidate.algorithm->in_shared_memory && situation_.may_share_memory() &&
+                        form_of(*candidate.algorithm, requirements) == nullptr;
   return is_other ? std::nullopt : measured.seconds(candidate.name());
 }
 
@@ -255,25 +256,25 @@ std::vector<ScoredAlgorithm> Chooser::ranking(const ScheduleSpec& spec, const Re
   const std::vector<int> slow = slow_hosts(situation_.bandwidth);
   const Measured measured(situation_.table.times(situation_.setting(), spec.collective), bytes);
   std::vector<ScoredAlgorithm> all;
-  for (ConfiguredAlgorithm& candidate : candidates(asked, requirements, slow, may_be_native(requirements))) {
-    const bool natively = may_be_native(requirements) && candidate.algorithm->native;
+  for (ConfiguredAlgorithm& candidate : candidates(asked, requirements, slow, situation_.shares_memory)) {
+    const bool in_shared_memory = form_of(*candidate.algorithm, requirements) != nullptr;
     const auto seconds = timed(candidate, requirements, measured);
-    all.push_back({std::move(candidate), seconds.value_or(0), seconds.has_value(), natively});
+    all.push_back({std::move(candidate), seconds.value_or(0), seconds.has_value(), in_shared_memory});
   }
-  const bool is_decided =
-      std::ranges::any_of(all, [](const ScoredAlgorithm& one) { return one.measured || one.native; });
+  const bool is_decided = std::ranges::any_of(
+      all, [](const ScoredAlgorithm& one) { return one.measured || one.in_shared_memory; });
   for (ScoredAlgorithm& one : all) {
     if (one.measured) continue;
-    if (one.native) {
-      one.seconds = predicted_natively(asked, bytes);
+    if (one.in_shared_memory) {
+      one.seconds = predicted(*one.configured.algorithm->in_shared_memory, asked.size, bytes);
     } else if (with_all_times || !is_decided) {
       one.seconds = predicted(one.configured, asked, bytes, {.segment = situation_.model.segment_bytes});
     }
   }
-  // Predictions for messages and for native runs do not compare: native comes first.
+  // Predictions for messages and for shared memory do not compare: shared memory comes first.
   std::ranges::stable_sort(all, [](const ScoredAlgorithm& a, const ScoredAlgorithm& b) {
     if (a.measured != b.measured) return a.measured;
-    if (!a.measured && a.native != b.native) return a.native;
+    if (!a.measured && a.in_shared_memory != b.in_shared_memory) return a.in_shared_memory;
     return a.seconds < b.seconds;
   });
   settle_ties(all, measured);
@@ -301,12 +302,12 @@ double Chooser::predicted(const ConfiguredAlgorithm& candidate, ScheduleSpec spe
 
 /// A read of one cache line of each other rank (if ranks share cores: the context switch to it). Then all
 /// ranks' data is loaded and stored once, by all cores together.
-double Chooser::predicted_natively(const ScheduleSpec& spec, std::uint64_t bytes) const {
+double Chooser::predicted(const SharedMemoryForm& form, int ranks, std::uint64_t bytes) const {
   const CostModel& model = situation_.model;
-  const double turns = std::max(1.0, spec.size / std::max(model.cores, 1.0));
-  // An all_reduce moves all of the data; gathering or reducing alone moves all but one rank's part.
-  const double share = spec.collective == Collective::all_reduce ? 1 : 1 - 1.0 / spec.size;
-  const double per_byte = is_reducing(spec.collective) ? model.reduce_per_byte : model.copy_per_byte;
+  const double turns = std::max(1.0, ranks / std::max(model.cores, 1.0));
+  // Results for all ranks move all of the data; copying or reducing alone moves all but one rank's part.
+  const double share = form.writes_to_others() ? 1 : 1 - 1.0 / ranks;
+  const double per_byte = form.reduces() ? model.reduce_per_byte : model.copy_per_byte;
   return turns * ((model.memory.latency + model.wake) / 2 + share * static_cast<double>(bytes) * per_byte);
 }
 

@@ -30,8 +30,8 @@ struct Choice {
 struct ScoredAlgorithm {
   ConfiguredAlgorithm configured;
   double seconds = 0;
-  bool measured = false;  ///< taken from the table; else predicted by the model
-  bool native = false;    ///< would run in shared memory, without messages
+  bool measured = false;          ///< taken from the table; else predicted by the model
+  bool in_shared_memory = false;  ///< would run there, without messages
 };
 
 /// How the data of a call is cut, in bytes as they are sent.
@@ -44,9 +44,9 @@ struct Cuts {
 struct Expectation {
   ConfiguredAlgorithm configured;
   double seconds = 0;
-  bool measured = false;        ///< as ScoredAlgorithm's
-  bool native = false;          ///< as ScoredAlgorithm's
-  std::uint64_t most_sent = 0;  ///< bytes, by the rank that sends most
+  bool measured = false;          ///< as ScoredAlgorithm's
+  bool in_shared_memory = false;  ///< as ScoredAlgorithm's
+  std::uint64_t most_sent = 0;    ///< bytes, by the rank that sends most
 };
 
 /// One communicator's chooser. Thread-safe.
@@ -77,12 +77,14 @@ class Chooser {
   /// The algorithm as a call runs it: a ring in the topology's order, unless it has an order of its own.
   ConfiguredAlgorithm in_ring_order(ConfiguredAlgorithm configured) const;
 
+  /// How these ranks run such a call without messages; null if they send messages.
+  const SharedMemoryForm* form_of(const Algorithm& algorithm, const Requirements& requirements) const;
+
   const Topology& topology() const { return situation_; }
 
  private:
   /// choose() before in_ring_order(), with the names that the table uses.
   Result<ConfiguredAlgorithm> pick(const Choice& choice);
-  bool may_be_native(const Requirements& requirements) const;
   /// The time of a candidate by the table.
   std::optional<double> timed(const ConfiguredAlgorithm& candidate, const Requirements& requirements,
                               const Measured& measured) const;
@@ -90,7 +92,7 @@ class Chooser {
                       const Cuts& cuts);
   double predicted(const ConfiguredAlgorithm& candidate, ScheduleSpec spec, std::uint64_t bytes,
                    const Cuts& cuts) const;
-  double predicted_natively(const ScheduleSpec& spec, std::uint64_t bytes) const;
+  double predicted(const SharedMemoryForm& form, int ranks, std::uint64_t bytes) const;
   double estimated(const ConfiguredAlgorithm& candidate, const ScheduleSpec& spec, std::uint64_t bytes) const;
 
   const Topology situation_;

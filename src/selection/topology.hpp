@@ -18,7 +18,7 @@ struct Topology {
   std::vector<int> hosts = {};               ///< as ScheduleSpec::hosts
   std::vector<std::string> host_names = {};  ///< by host number
   int cores = 1;                             ///< shared by the ranks of a host, on the host with the fewest
-  bool shares_memory = false;                ///< all ranks do, on one host: native algorithms run
+  bool shares_memory = false;                ///< all ranks do, on one host: some algorithms send no messages
   std::string links_inside = {};             ///< kinds of links between ranks of one host: "shm"
   std::string links_between = {};            ///< kinds of links between different hosts: "tcp"
   CostModel model = typical_cost_model();

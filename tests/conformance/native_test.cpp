@@ -63,7 +63,7 @@ void natively(Communicator& c, const std::function<void()>& body) {
 void run_everywhere(Communicator& c, DType dtype, const std::vector<std::uint64_t>& counts,
                     std::span<const Placement> placements) {
   for (const Algorithm& algorithm : algorithms()) {
-    if (!algorithm.native) continue;
+    if (!algorithm.in_shared_memory) continue;
     for (const Placement& placement : placements) {
       for (const std::uint64_t count : counts) {
         int n = 0;

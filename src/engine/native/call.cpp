@@ -2,26 +2,21 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 namespace kolo::native {
 
-std::uint64_t Shape::shown_bytes(int rank) const {
-  switch (collective) {
-    case Collective::barrier:
-      return 0;
-    case Collective::broadcast:
-      return rank == root ? bytes() : 0;
-    case Collective::all_gather:
-      return part_count(rank) * element_bytes;
-    default:
-      return bytes();
-  }
-}
-
-std::uint64_t Shape::most_shown_bytes(int size) const {
-  std::uint64_t most = 0;
-  for (int rank = 0; rank < size; ++rank) most = std::max(most, shown_bytes(rank));
-  return most;
+Shape make_shape(const SharedMemoryForm& form, std::span<const std::uint64_t> parts, int size, int root,
+                 std::size_t element_bytes) {
+  Shape shape{.form = form,
+              .element_bytes = element_bytes,
+              .count = std::accumulate(parts.begin(), parts.end(), std::uint64_t{0}),
+              .shown = ranges_of(form.input, parts, size, root)};
+  if (form.kind == SharedMemoryForm::Kind::reduce_own)
+    shape.parts = ranges_of(Held::own_part, parts, size, root);
+  for (int rank = 0; rank < size; ++rank)
+    shape.most_shown = std::max(shape.most_shown, shape.shown_bytes(rank));
+  return shape;
 }
 
 bool Call::is_given_up() const {
@@ -54,50 +49,38 @@ void Call::take(std::byte* to, std::byte* stage, std::size_t bytes, bool alone) 
 }
 
 Task run(Call& call) {
-  switch (call.shape->collective) {
-    case Collective::all_reduce:
-      return all_reduce(call);
-    case Collective::reduce_scatter:
-      return reduce_scatter(call);
-    case Collective::all_gather:
-      return all_gather(call);
+  switch (call.shape->form.kind) {
+    case SharedMemoryForm::Kind::copy:
+      return copy(call);
+    case SharedMemoryForm::Kind::reduce_own:
+      return reduce_own(call);
     default:
-      return broadcast(call);
+      return reduce_for_all(call);
   }
 }
 
-void finish_short(const Call& call, std::span<const void* const> shown) {
+void finish_short(Call& call, std::span<const void* const> shown) {
   const Shape& shape = *call.shape;
-  const std::size_t element = shape.element_bytes;
-  switch (shape.collective) {
-    case Collective::all_reduce: {
-      void* const out = call.output;
-      call.fold(&out, 1, shown.data(), shown.size(), shape.count(), shown.size());
-      return;
-    }
-    case Collective::reduce_scatter: {
-      std::vector<const void*> parts(shown.begin(), shown.end());
-      for (const void*& part : parts)
-        part = static_cast<const std::byte*>(part) + shape.part_begin(call.rank) * element;
-      void* const out = call.output;
-      call.fold(&out, 1, parts.data(), parts.size(), shape.part_count(call.rank), parts.size());
-      return;
-    }
-    case Collective::all_gather:
-      for (int rank = 0; rank < call.size; ++rank) {
-        const std::size_t bytes = shape.part_count(rank) * element;
-        if (bytes > 0) {
-          std::memcpy(call.output + shape.part_begin(rank) * element, shown[static_cast<std::size_t>(rank)],
-                      bytes);
-        }
+  void* const out = call.output;
+  switch (shape.form.kind) {
+    case SharedMemoryForm::Kind::copy:
+      for (int r = 0; r < call.size; ++r) {
+        const std::uint64_t bytes = shape.shown_bytes(r);
+        std::byte* const to = call.place_of(r);
+        if (bytes > 0 && (r != call.rank || to != call.input))
+          std::memcpy(to, shown[static_cast<std::size_t>(r)], bytes);
       }
       return;
-    case Collective::broadcast:
-      if (call.rank != shape.root && shape.bytes() > 0) {
-        std::memcpy(call.output, shown[static_cast<std::size_t>(shape.root)], shape.bytes());
-      }
+    case SharedMemoryForm::Kind::reduce_own: {
+      const DataRange& part = call.own_part();
+      call.from.assign(shown.begin(), shown.end());
+      for (const void*& data : call.from)
+        data = static_cast<const std::byte*>(data) + part.begin * shape.element_bytes;
+      call.fold(&out, 1, call.from.data(), call.from.size(), part.count, call.from.size());
       return;
-    default:
+    }
+    case SharedMemoryForm::Kind::reduce_for_all:
+      call.fold(&out, 1, shown.data(), shown.size(), shape.count, shown.size());
       return;
   }
 }

@@ -9,29 +9,28 @@
 
 #include "engine/native/task.hpp"
 #include "kernels/kernels.hpp"
-#include "schedule/schedule.hpp"
+#include "schedule/shared_memory_form.hpp"
 
 namespace kolo::native {
 
 /// What all calls of one shape have in common. The same on all ranks. A value.
 struct Shape {
-  Collective collective = Collective::barrier;
-  int root = 0;
+  SharedMemoryForm form{};
   std::size_t element_bytes = 1;
-  /// Where each rank's part begins, in elements; the last entry is where the last part ends. {0, count} if
-  /// the data has no parts.
-  std::vector<std::uint64_t> bounds = {0, 0};
+  std::uint64_t count = 0;            ///< elements of the whole data
+  std::uint64_t most_shown = 0;       ///< bytes, of the rank that contributes most
+  std::vector<DataRange> shown = {};  ///< by rank: its input, if other ranks read it
+  std::vector<DataRange> parts = {};  ///< by rank: what reduce_own reduces there; empty for other forms
 
-  std::uint64_t count() const { return bounds.back(); }
-  std::uint64_t bytes() const { return count() * element_bytes; }
-  std::uint64_t part_begin(int rank) const { return bounds[static_cast<std::size_t>(rank)]; }
-  std::uint64_t part_count(int rank) const {
-    return bounds[static_cast<std::size_t>(rank) + 1] - bounds[static_cast<std::size_t>(rank)];
+  std::uint64_t bytes() const { return count * element_bytes; }
+  std::uint64_t shown_bytes(int rank) const {
+    return shown[static_cast<std::size_t>(rank)].count * element_bytes;
   }
-  /// Bytes that a rank contributes for the other ranks to read.
-  std::uint64_t shown_bytes(int rank) const;
-  std::uint64_t most_shown_bytes(int size) const;
 };
+
+/// `parts`: as for ranges_of().
+Shape make_shape(const SharedMemoryForm& form, std::span<const std::uint64_t> parts, int size, int root,
+                 std::size_t element_bytes);
 
 /// One call in flight on one rank. The algorithms read and advance it, and so does Group (group.hpp).
 struct Call {
@@ -91,6 +90,12 @@ struct Call {
   void show(std::byte* stage, const std::byte* data, std::size_t bytes, bool to_all) const;
   /// Copies data from a segment. `alone`: no other rank reads it.
   void take(std::byte* to, std::byte* stage, std::size_t bytes, bool alone) const;
+  /// Where rank r's input goes in this rank's output, if it is copied.
+  std::byte* place_of(int r) const {
+    return output + shape->shown[static_cast<std::size_t>(r)].begin * shape->element_bytes;
+  }
+  /// This rank's part of the data, if it reduces that part alone.
+  const DataRange& own_part() const { return shape->parts[static_cast<std::size_t>(rank)]; }
 };
 
 /// Size of a piece of a copy or a reduction. Between two pieces the driver can poll the links.
@@ -102,12 +107,11 @@ inline constexpr std::size_t kBlockBytes = 16 << 10;
 /// The algorithm for a long call.
 Task run(Call& call);
 
-Task all_reduce(Call& call);
-Task reduce_scatter(Call& call);
-Task all_gather(Call& call);
-Task broadcast(Call& call);
+Task copy(Call& call);
+Task reduce_own(Call& call);
+Task reduce_for_all(Call& call);
 
 /// Finishes a call whose data has come with the descriptors: `shown[r]` is the contribution of rank r.
-void finish_short(const Call& call, std::span<const void* const> shown);
+void finish_short(Call& call, std::span<const void* const> shown);
 
 }  // namespace kolo::native

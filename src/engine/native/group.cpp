@@ -100,7 +100,7 @@ void Group::announce(const OperationSpec& spec, bool behind_others) {
   running.state = Running::State::announced;
   running.place = announced_++;
   running.number = note_number(running.place, spec.call);
-  running.shown = spec.prepared->most_shown;
+  running.shown = spec.prepared->shape.most_shown;
   running.losses = shared_memory_losses();
   running.announced_ranks = 0;
   Call& call = running.call;
@@ -109,8 +109,7 @@ void Group::announce(const OperationSpec& spec, bool behind_others) {
   call.size = size();
   call.input = static_cast<const std::byte*>(spec.input);
   call.output = static_cast<std::byte*>(spec.output);
-  call.fold =
-      is_reducing(spec.collective) ? kernels::fold_function(spec.dtype, spec.reduction.op()) : nullptr;
+  call.fold = call.shape->form.reduces() ? kernels::fold_function(spec.dtype, spec.reduction.op()) : nullptr;
   CallDescriptor& descriptor = slot_->descriptors[running.place % kDescriptors];
   descriptor.signature = spec.signature;
   running.signature = spec.signature;  // a copy to compare with: other cores have the descriptor's line
@@ -127,9 +126,9 @@ void Group::announce(const OperationSpec& spec, bool behind_others) {
       }
       return *range;
     };
-    const bool is_written = call.shape->collective == Collective::all_reduce;
     descriptor.memory[0] = descriptor.memory[1] = bytes > 0 ? name(call.input, bytes) : RemoteRange{};
-    if (is_written && call.output != call.input) descriptor.memory[1] = name(call.output, bytes);
+    if (call.shape->form.writes_to_others() && call.output != call.input)
+      descriptor.memory[1] = name(call.output, bytes);
     is_shared = descriptor.memory[0].region != 0 && descriptor.memory[1].region != 0;
     if (!is_shared) descriptor.memory[0] = descriptor.memory[1] = {};
   }
@@ -266,7 +265,7 @@ int Group::owner_of(const Running& running) const {
 /// all ranks.
 SliceCounters* Group::shares(const Running& running) {
   const Call& call = running.call;
-  if (call.shape->collective != Collective::all_reduce || running.shown > kSharesBytes) return nullptr;
+  if (!call.shape->form.writes_to_others() || running.shown > kSharesBytes) return nullptr;
   if (!is_oversubscribed_) {
     is_oversubscribed_ = std::ranges::any_of(segments_, [](const SharedSegment* segment) {
       return segment->oversubscribed.load(std::memory_order_relaxed) != 0;
@@ -338,7 +337,7 @@ bool Group::has_come(const Wait& wait) const {
   return true;
 }
 
-void Group::finish_short_call(const Running& running) const {
+void Group::finish_short_call(Running& running) const {
   std::array<const void*, 16> few;
   std::vector<const void*> many;
   if (slots_.size() > few.size()) many.resize(slots_.size());
@@ -440,7 +439,7 @@ void Group::release(const std::vector<bool>& lost) {
     // Other ranks may be ahead of this rank, in any call that it has announced.
     for (std::uint64_t at = finished_; at < announced_; ++at) {
       const Call& call = running(at).call;
-      if (running(at).shown > kShortBytes && call.shape->collective == Collective::all_reduce)
+      if (running(at).shown > kShortBytes && call.shape->form.writes_to_others())
         detach_shared_memory(call.output, call.shape->bytes());
     }
   }

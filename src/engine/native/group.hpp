@@ -148,7 +148,7 @@ class Group {
   bool reach_memory(Running& running, Operation* operation);
   bool is_still_shared(const Running& running) const;
   bool has_come(const Wait& wait) const;
-  void finish_short_call(const Running& running) const;
+  void finish_short_call(Running& running) const;
   void fail(Operation* operation, int rank, const std::string& why);
   void close();
   void release(const std::vector<bool>& lost);

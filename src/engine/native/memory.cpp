@@ -27,7 +27,7 @@ bool Group::is_shared_out(const Running& running) const {
 bool Group::reach_memory(Running& running, Operation* operation) {
   Call& call = running.call;
   const Shape& shape = *call.shape;
-  const bool written = shape.collective == Collective::all_reduce;
+  const bool written = shape.form.writes_to_others();
   const auto descriptor_of = [&](int r) -> const CallDescriptor& {
     return slots_[static_cast<std::size_t>(r)]->descriptors[running.place % kDescriptors];
   };

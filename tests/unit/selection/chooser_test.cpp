@@ -244,7 +244,7 @@ TEST(Chooser, OfWhatIsRoundedTakesOnlyWhatCompletesEveryChunkOnceAndNothingNativ
         const auto ranking = chooser.ranking(all_reduce_of(bytes, size).spec, {.rounded = true}, bytes);
         ASSERT_GE(ranking.size(), 5u);
         for (const ScoredAlgorithm& ranked : ranking) {
-          EXPECT_FALSE(ranked.native);
+          EXPECT_FALSE(ranked.in_shared_memory);
           EXPECT_NE(ranked.configured.name(), "recursive_doubling");
           EXPECT_NE(ranked.configured.name(), "naive");
         }

@@ -131,7 +131,7 @@ TEST(Expectation, InSharedMemoryCountsWaitsWhereRanksShareCores) {
   topology.model.memory = {};
   topology.model.wake = 1e-6;
   Chooser chooser(topology);
-  EXPECT_TRUE(chooser.expect(call_of(0, 4), kFloats).value().native);
+  EXPECT_TRUE(chooser.expect(call_of(0, 4), kFloats).value().in_shared_memory);
   EXPECT_DOUBLE_EQ(seconds_of(chooser, 0), 1e-6);
 }
 

@@ -1,4 +1,4 @@
-// all_reduce / direct in shared memory. Each rank reduces its slice for all ranks.
+// SharedMemoryForm::Kind::reduce_for_all: each rank reduces its slice for all ranks.
 #include <algorithm>
 #include <optional>
 
@@ -26,7 +26,7 @@ struct Slices {
 };
 
 /// Reduces `count` elements of all inputs, from element `begin` on, into all outputs.
-void reduce_for_all(Call& call, std::uint64_t begin, std::uint64_t count) {
+void reduce_range(Call& call, std::uint64_t begin, std::uint64_t count) {
   const std::size_t element = call.shape->element_bytes;
   call.from.resize(call.inputs.size());
   call.to.resize(call.outputs.size());
@@ -40,9 +40,9 @@ void reduce_for_all(Call& call, std::uint64_t begin, std::uint64_t count) {
 /// All inputs and outputs are in shared memory: each rank reads its slice of every input and writes it to
 /// every output. With K ranks that is K loads and K stores for each element of the slice, and no other
 /// traffic. Or one rank (`call.owner`) does the whole call.
-Task all_reduce_in_place(Call& call) {
+Task reduce_in_place(Call& call) {
   const std::size_t element = call.shape->element_bytes;
-  const std::uint64_t count = call.shape->count();
+  const std::uint64_t count = call.shape->count;
   const Slices slices(count, call.size, element);
   std::uint64_t begin = slices.begin(call.rank);
   std::uint64_t end = begin + slices.size(call.rank);
@@ -53,7 +53,7 @@ Task all_reduce_in_place(Call& call) {
   const std::uint64_t step = std::max<std::uint64_t>(kPieceBytes / element, 1);
   for (std::uint64_t at = begin; at < end; at += step) {
     if (!call.begin_writing()) co_await kNever;
-    reduce_for_all(call, at, std::min(step, end - at));
+    reduce_range(call, at, std::min(step, end - at));
     if (at + step < end) co_await Wait{};
   }
   if (call.owner < 0) {
@@ -64,11 +64,11 @@ Task all_reduce_in_place(Call& call) {
   co_await Wait{&CommSlot::done, call.number};
 }
 
-/// As all_reduce_in_place(), for more ranks than cores. Once all ranks have announced the call, the running
+/// As reduce_in_place(), for more ranks than cores. Once all ranks have announced the call, the running
 /// ranks take shares until none is left. Ranks that announced it earlier need not run again before their next
 /// call.
-Task all_reduce_by_shares(Call& call) {
-  const Slices slices(call.shape->count(), call.size, call.shape->element_bytes);
+Task reduce_by_shares(Call& call) {
+  const Slices slices(call.shape->count, call.size, call.shape->element_bytes);
   const auto ranks = static_cast<std::uint64_t>(call.size);
   const Wait all_done{.target = SliceCounters::none_of(call.place) + ranks, .common = &call.shares->finished};
   while (true) {
@@ -76,7 +76,7 @@ Task all_reduce_by_shares(Call& call) {
     const std::optional<std::uint64_t> share = call.shares->take(call.place, ranks);
     if (!share) break;
     if (!call.begin_writing()) co_await kNever;
-    reduce_for_all(call, slices.begin(static_cast<int>(*share)), slices.size(static_cast<int>(*share)));
+    reduce_range(call, slices.begin(static_cast<int>(*share)), slices.size(static_cast<int>(*share)));
     if (call.is_given_up()) co_await kNever;  // what was read may not be the inputs any more
     if (call.shares->finish_one(call.place, ranks)) call.changed = true;
   }
@@ -105,9 +105,9 @@ void reduce_slice(Call& call, std::uint64_t begin, const Slices& slices, std::si
 /// its slice of all segments in place, and copies the other slices from its own segment. While a piece is
 /// reduced, the next one is put on the segment. Its owner and one other rank write a cache line in turn, and
 /// each writes what it has just read (see kernels::own_lines()).
-Task all_reduce_staged(Call& call) {
+Task reduce_staged(Call& call) {
   const std::size_t element = call.shape->element_bytes;
-  const std::uint64_t count = call.shape->count();
+  const std::uint64_t count = call.shape->count;
   const std::uint64_t piece = call.piece_bytes() / element;
   const std::uint64_t pieces = (count + piece - 1) / piece;
   const std::uint64_t before = *call.pieces;
@@ -147,9 +147,9 @@ Task all_reduce_staged(Call& call) {
 
 }  // namespace
 
-Task all_reduce(Call& call) {
-  if (call.shares != nullptr) return all_reduce_by_shares(call);
-  return call.inputs.empty() || call.outputs.empty() ? all_reduce_staged(call) : all_reduce_in_place(call);
+Task reduce_for_all(Call& call) {
+  if (call.shares != nullptr) return reduce_by_shares(call);
+  return call.inputs.empty() || call.outputs.empty() ? reduce_staged(call) : reduce_in_place(call);
 }
 
 }  // namespace kolo::native

@@ -1,4 +1,4 @@
-// reduce_scatter / direct in shared memory. Each rank reduces its part of all inputs.
+// SharedMemoryForm::Kind::reduce_own: each rank reduces its part of all inputs.
 #include <algorithm>
 
 #include "engine/native/pieces.hpp"
@@ -6,15 +6,15 @@
 namespace kolo::native {
 namespace {
 
-Task scatter_shared(Call& call) {
+Task reduce_own_shared(Call& call) {
   const std::size_t element = call.shape->element_bytes;
-  const std::uint64_t count = call.shape->part_count(call.rank);
+  const auto [begin, count] = call.own_part();
   const std::uint64_t step = std::max<std::uint64_t>(kPieceBytes / element, 1);
   std::vector<const void*>& from = call.from;
   from.resize(call.inputs.size());
   for (std::uint64_t at = 0; at < count; at += step) {
     for (std::size_t r = 0; r < from.size(); ++r) {
-      from[r] = call.inputs[r] + (call.shape->part_begin(call.rank) + at) * element;
+      from[r] = call.inputs[r] + (begin + at) * element;
     }
     void* const to = call.output + at * element;
     call.fold(&to, 1, from.data(), from.size(), std::min(step, count - at), from.size());
@@ -37,8 +37,7 @@ void reduce_stretch(Call& call, std::uint64_t begin, std::uint64_t count, std::s
     const std::uint64_t n = std::min(block, count - at);
     const std::uint64_t place = stage + at * element;
     for (std::size_t r = 0; r < from.size(); ++r) from[r] = call.slots[r]->pieces[half] + place;
-    from[static_cast<std::size_t>(call.rank)] =
-        call.input + (call.shape->part_begin(call.rank) + begin + at) * element;
+    from[static_cast<std::size_t>(call.rank)] = call.input + (call.own_part().begin + begin + at) * element;
     void* const to = call.output + (begin + at) * element;
     call.fold(&to, 1, from.data(), from.size(), n, from.size());
     for (int r = 0; r < call.size; ++r) {
@@ -49,23 +48,25 @@ void reduce_stretch(Call& call, std::uint64_t begin, std::uint64_t count, std::s
 }
 
 /// Piece by piece, each with a stretch of every rank's part.
-Task scatter_staged(Call& call) {
+Task reduce_own_staged(Call& call) {
   const Shape* const shape = call.shape;
   const std::size_t element = shape->element_bytes;
   // A rank touches only a part of each other rank's piece.
   const std::uint64_t stretch =
       std::max<std::uint64_t>(1, 2 * call.piece_bytes() / element / static_cast<std::uint64_t>(call.size));
   std::uint64_t longest = 0;
-  for (int r = 0; r < call.size; ++r) longest = std::max(longest, shape->part_count(r));
+  for (const DataRange& part : shape->parts) longest = std::max(longest, part.count);
+  const auto part_of = [=](int r) { return shape->parts[static_cast<std::size_t>(r)]; };
   const auto length = [=](int r, std::uint64_t t) {
-    return std::min(stretch, shape->part_count(r) - std::min(shape->part_count(r), t * stretch));
+    const std::uint64_t count = part_of(r).count;
+    return std::min(stretch, count - std::min(count, t * stretch));
   };
   const auto stage_of = [=](int r) { return static_cast<std::uint64_t>(r) * stretch * element; };
   const auto put_down = [=, &call](std::uint64_t t, std::size_t half) {
     for (int r = 0; r < call.size; ++r) {
       if (r == call.rank || length(r, t) == 0) continue;
       call.show(call.slot->pieces[half] + stage_of(r),
-                call.input + (shape->part_begin(r) + t * stretch) * element, length(r, t) * element, false);
+                call.input + (part_of(r).begin + t * stretch) * element, length(r, t) * element, false);
     }
   };
   const auto read = [=, &call](std::uint64_t t, std::size_t half) {
@@ -76,8 +77,8 @@ Task scatter_staged(Call& call) {
 
 }  // namespace
 
-Task reduce_scatter(Call& call) {
-  return call.inputs.empty() ? scatter_staged(call) : scatter_shared(call);
+Task reduce_own(Call& call) {
+  return call.inputs.empty() ? reduce_own_staged(call) : reduce_own_shared(call);
 }
 
 }  // namespace kolo::native

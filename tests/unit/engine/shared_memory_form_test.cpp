@@ -1,0 +1,262 @@
+// Each algorithm's form in shared memory, played by the executor's own code on symbols: every rank
+// reads of every other, and puts where it belongs, what the algorithm's schedule gives.
+#include <sys/mman.h>
+
+#include <cstring>
+#include <numeric>
+
+#include <gtest/gtest.h>
+
+#include "engine/native/call.hpp"
+#include "schedule/symbolic_run.hpp"
+#include "unit/algorithms/all_ranks.hpp"
+
+namespace kolo {
+namespace {
+
+constexpr int kMostRanks = 16;
+
+/// Symbol `origin` of the whole data, summed over some ranks.
+using Symbol = std::uint64_t;
+using Symbols = std::vector<Symbol>;
+constexpr Symbol kWrong = ~Symbol{0};
+
+Symbol symbol_of(std::uint64_t origin, int rank) {
+  return origin << kMostRanks | Symbol{1} << rank;
+}
+
+/// As kernels::FoldFn: adds sets of ranks, in rank order.
+void fold(void* const* outs, std::size_t out_count, const void* const* ins, std::size_t in_count,
+          std::size_t count, std::uint64_t /*divisor*/) {
+  constexpr Symbol kRanks = (Symbol{1} << kMostRanks) - 1;
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto operand = [&](std::size_t r) { return static_cast<const Symbol*>(ins[r])[i]; };
+    Symbol sum = operand(0);
+    for (std::size_t r = 1; r < in_count && sum != kWrong; ++r) {
+      const bool fits = operand(r) >> kMostRanks == sum >> kMostRanks;
+      sum = fits && (operand(r) & kRanks) > (sum & kRanks) ? sum | operand(r) : kWrong;
+    }
+    for (std::size_t o = 0; o < out_count; ++o) static_cast<Symbol*>(outs[o])[i] = sum;
+  }
+}
+
+/// What each rank's output holds after the schedules.
+std::vector<Symbols> results_of(std::span<const Schedule> schedules, std::span<const std::uint64_t> counts,
+                                Sharing sharing, bool rank_ordered) {
+  SymbolicRun run(schedules, counts, sharing, rank_ordered);
+  const auto graph = MessageGraph::build(schedules);
+  for (const MessageGraph::Event& event : graph.value().events()) EXPECT_TRUE(run.execute(event).ok());
+  std::vector<Symbols> results;
+  for (const Schedule& schedule : schedules) {
+    std::vector<Piece> pieces;
+    const ChunkRange output{BufferName::output, 0, chunk_count(schedule, BufferName::output)};
+    EXPECT_TRUE(run.read({static_cast<std::uint32_t>(schedule.rank), 0}, output, pieces).ok());
+    Symbols& result = results.emplace_back();
+    for (const Piece& piece : pieces) {
+      Symbol summed = 0;
+      for (const int rank : run.contributions().ranks(piece.who)) summed |= symbol_of(0, rank);
+      for (std::uint64_t i = 0; i < piece.length; ++i)
+        result.push_back((piece.origin + i) << kMostRanks | summed);
+    }
+  }
+  return results;
+}
+
+/// The ways in which the executor carries out a call.
+enum class Way { with_descriptors, in_place, by_one_rank, by_shares, staged };
+constexpr Way kWays[] = {Way::with_descriptors, Way::in_place, Way::by_one_rank, Way::by_shares, Way::staged};
+
+/// The segments of a host's ranks.
+class Host {
+ public:
+  Host() {
+    void* const memory = mmap(nullptr, kMostRanks * sizeof(SharedSegment), PROT_READ | PROT_WRITE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    segments_ = static_cast<SharedSegment*>(memory);
+  }
+  Host(const Host&) = delete;
+  Host& operator=(const Host&) = delete;
+  ~Host() { munmap(segments_, kMostRanks * sizeof(SharedSegment)); }
+
+  /// Carries out `calls`, one of each rank, all in this thread. False if they wait for each other.
+  bool play(std::vector<native::Call>& calls, Way way) {
+    std::vector<const void*> shown;
+    std::vector<SharedSegment*> segments;
+    std::vector<CommSlot*> slots;
+    std::vector<const std::byte*> inputs;
+    std::vector<std::byte*> outputs;
+    for (const native::Call& call : calls) {
+      shown.push_back(call.input);
+      segments.push_back(segments_ + call.rank);
+      slots.push_back(segments.back()->slots);
+      slots.back()->clear();
+      inputs.push_back(call.input);
+      outputs.push_back(call.output);
+    }
+    if (way == Way::with_descriptors) {
+      // Descriptors hold copies: inputs may be overwritten while other ranks read.
+      std::vector<Symbols> copies;
+      for (const native::Call& call : calls) {
+        const std::uint64_t bytes = call.shape->shown_bytes(call.rank);
+        Symbols& copy = copies.emplace_back(bytes / sizeof(Symbol));
+        if (bytes > 0) std::memcpy(copy.data(), call.input, bytes);
+        shown[static_cast<std::size_t>(call.rank)] = copy.data();
+      }
+      for (native::Call& call : calls) finish_short(call, shown);
+      return true;
+    }
+    std::vector<std::uint64_t> pieces(calls.size(), 0), done(calls.size(), 0);
+    std::vector<native::Task> tasks;
+    for (std::size_t r = 0; r < calls.size(); ++r) {
+      native::Call& call = calls[r];
+      call.slots = slots;
+      call.segments = segments;
+      call.segment = segments[r];
+      call.slot = slots[r];
+      if (way != Way::staged) {
+        call.inputs = inputs;
+        if (call.shape->form.writes_to_others()) call.outputs = outputs;
+      }
+      call.number = 1;
+      if (way == Way::by_one_rank) call.owner = call.size - 1;
+      if (way == Way::by_shares) call.shares = &slots[0]->shares[0];
+      call.done = &done[r];
+      call.pieces = &pieces[r];
+      tasks.push_back(run(call));
+    }
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (std::size_t r = 0; r < tasks.size(); ++r) {
+        if (done[r] > 0) slots[r]->done.value.store(done[r]);
+        if (tasks[r].done() || !has_come(tasks[r].wait(), r, slots)) continue;
+        tasks[r].resume();
+        moved = true;
+      }
+    }
+    return std::ranges::all_of(tasks, [](const native::Task& task) { return task.done(); });
+  }
+
+ private:
+  static bool has_come(const native::Wait& wait, std::size_t rank, const std::vector<CommSlot*>& slots) {
+    if (wait.common != nullptr) return wait.common->load() >= wait.target;
+    for (std::size_t r = 0; r < slots.size() && wait.counter != nullptr; ++r) {
+      if (r != rank && (slots[r]->*wait.counter).value.load() < wait.target) return false;
+    }
+    return true;
+  }
+
+  SharedSegment* segments_;
+};
+
+/// What each rank's output holds after the form.
+std::vector<Symbols> play(Host& host, const SharedMemoryForm& form, std::span<const Schedule> schedules,
+                          std::span<const std::uint64_t> counts, Sharing sharing, Way way) {
+  const int size = schedules[0].size;
+  const native::Shape shape = native::make_shape(form, counts, size, schedules[0].root, sizeof(Symbol));
+  const auto own = ranges_of(Held::own_part,
+                             counts.size() == schedules.size() ? counts : Symbols(schedules.size()), size, 0);
+  std::vector<Symbols> inputs(schedules.size()), outputs(schedules.size());
+  std::vector<native::Call> calls(schedules.size());
+  for (std::size_t r = 0; r < calls.size(); ++r) {
+    const ChunkLengths lengths = chunk_lengths(schedules[r], counts);
+    const auto count_of = [&](BufferName buffer) {
+      return lengths.of({buffer, 0, chunk_count(schedules[r], buffer)});
+    };
+    outputs[r].assign(count_of(BufferName::output), kWrong);
+    const DataRange& holds = shape.shown[r];
+    for (std::uint64_t i = 0; i < count_of(BufferName::input); ++i)
+      inputs[r].push_back(symbol_of(holds.begin + i, static_cast<int>(r)));
+    Symbol* input = inputs[r].data();
+    Symbol* output = outputs[r].data();
+    if (sharing == Sharing::in_place) {
+      if (form.kind == SharedMemoryForm::Kind::copy) {
+        input = output + holds.begin;
+        std::ranges::copy(inputs[r], input);
+      } else {
+        output = input + (form.kind == SharedMemoryForm::Kind::reduce_own ? own[r].begin : 0);
+      }
+    }
+    native::Call& call = calls[r];
+    call.shape = &shape;
+    call.fold = fold;
+    call.rank = static_cast<int>(r);
+    call.size = size;
+    call.input = reinterpret_cast<const std::byte*>(input);
+    call.output = reinterpret_cast<std::byte*>(output);
+  }
+  EXPECT_TRUE(host.play(calls, way));
+  for (std::size_t r = 0; r < calls.size(); ++r) {
+    const auto* output = reinterpret_cast<const Symbol*>(calls[r].output);
+    outputs[r] = Symbols(output, output + outputs[r].size());
+  }
+  return outputs;
+}
+
+/// Whether the executor carries out calls of this form so.
+bool fits(const SharedMemoryForm& form, Way way) {
+  return form.writes_to_others() || (way != Way::by_one_rank && way != Way::by_shares);
+}
+
+void expect_results_of_schedule(Host& host, const Algorithm& algorithm, int size, int root,
+                                std::span<const std::uint64_t> counts) {
+  const SharedMemoryForm& form = *algorithm.in_shared_memory;
+  const std::vector<Schedule> schedules = all_ranks({&algorithm}, size, root);
+  for (const Sharing sharing : kSharings) {
+    if (!may_be(schedules[0], sharing)) continue;
+    const auto expected = results_of(schedules, counts, sharing, form.reduces());
+    for (const Way way : kWays) {
+      if (!fits(form, way)) continue;
+      EXPECT_EQ(play(host, form, schedules, counts, sharing, way), expected)
+          << name_of(algorithm.collective) << ", " << size << " ranks, root " << root << suffix_of(sharing)
+          << ", way " << static_cast<int>(way);
+    }
+  }
+}
+
+class EveryForm : public testing::TestWithParam<const Algorithm*> {};
+
+std::vector<const Algorithm*> with_a_form() {
+  std::vector<const Algorithm*> all;
+  for (const Algorithm& algorithm : algorithms()) {
+    if (algorithm.in_shared_memory) all.push_back(&algorithm);
+  }
+  return all;
+}
+
+TEST_P(EveryForm, GivesWhatItsScheduleGives) {
+  Host host;
+  for (const int size : {2, 3, 4, 5, 9}) {
+    for (const int root : roots(*GetParam(), size)) {
+      const std::uint32_t parts = part_count(all_ranks({GetParam()}, size, root)[0]);
+      for (const auto& counts : awkward_counts(parts))
+        expect_results_of_schedule(host, *GetParam(), size, root, counts);
+    }
+  }
+}
+
+TEST_P(EveryForm, GoesPieceByPiece) {
+  Host host;
+  for (const int size : {2, 3}) {
+    const std::uint32_t parts = part_count(all_ranks({GetParam()}, size)[0]);
+    if (parts == 0) continue;
+    const std::uint64_t two_stages = 2 * kStageBytes / sizeof(Symbol);
+    std::vector<std::uint64_t> counts(parts, two_stages / 3);
+    counts[0] = two_stages + 7;
+    expect_results_of_schedule(host, *GetParam(), size, 0, counts);
+  }
+}
+
+TEST_P(EveryForm, SumsInRankOrder) {
+  EXPECT_EQ(GetParam()->in_shared_memory->reduces(), is_reducing(GetParam()->collective));
+  if (GetParam()->in_shared_memory->reduces()) {
+    EXPECT_TRUE(GetParam()->rank_ordered);
+    EXPECT_EQ(GetParam()->in_shared_memory->input, Held::all);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, EveryForm, testing::ValuesIn(with_a_form()),
+                         [](const auto& info) { return std::string(name_of(info.param->collective)); });
+
+}  // namespace
+}  // namespace kolo
