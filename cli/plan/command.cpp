@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/config.hpp"
@@ -74,15 +75,18 @@ void add_bandwidths(Topology& topology, std::size_t hosts, const std::vector<std
   }
 }
 
+LinkKinds links_of(const TransportFactory& kind) {
+  return {std::string(kind.name), kind.shares_memory, kind.reach == Reach::network};
+}
+
 Topology situation_of(int ranks, std::vector<int> hosts, const PlanRequest& request) {
   Topology topology;
   topology.size = ranks;
   const int count = hosts.empty() ? 1 : hosts.back() + 1;
   if (count > 1) topology.hosts = std::move(hosts);
-  const std::string& links = request.links;
-  topology.links_inside = links;
+  topology.links_inside = links_of(*find_transport(request.links));
   topology.links_between = fastest_transport(Reach::network).name;
-  if (find_transport(links)->reach == Reach::network) topology.model.memory = typical_loopback();
+  if (topology.links_inside.never_ask) topology.model.memory = typical_loopback();
   if (!table_path().empty()) topology.table = read_table(table_path()).value_or_throw();
   const auto known = topology.table.model(topology.setting());
   if (known) topology.set_model(*known);

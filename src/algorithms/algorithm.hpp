@@ -60,6 +60,14 @@ struct Algorithm {
   bool even_parts_only = false;                           ///< all parts must have the same length
   std::optional<SharedMemoryForm> in_shared_memory = {};  ///< how ranks that share memory run it
   std::span<const Parameter> parameters = {};
+  /// Arguments worth trying besides the defaults, as in "radix=2". Which are best depends on the data's size.
+  std::span<const std::string_view> tried = {};
+  /// Arguments worth trying with which the ranks of `slow_hosts` send the data once and receive it once.
+  /// Null: there are none.
+  std::vector<Arguments> (*sparing)(const ScheduleSpec& spec, const std::vector<int>& slow_hosts) = nullptr;
+  /// The arguments of `spec`, with rings through all ranks or hosts in the order of `ring`, all ranks, unless
+  /// they have an order. Null: there is no such ring.
+  Arguments (*in_order)(const ScheduleSpec& spec, const std::vector<int>& ring) = nullptr;
   ClosedForm closed_form;
   /// Why it cannot serve these arguments with so many ranks; empty if it can. Null: it always can.
   std::string (*objection)(const ScheduleSpec& spec) = nullptr;

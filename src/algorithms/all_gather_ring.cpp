@@ -29,6 +29,7 @@ const Algorithm all_gather_ring = {
         "P. Patarasuk, X. Yuan: Bandwidth optimal all-reduce algorithms for clusters of workstations, JPDC "
         "69 (2009)",
     .parameters = kRingParameters,
+    .in_order = ring_in_order,
     .closed_form =
         {
             .steps = "N-1",

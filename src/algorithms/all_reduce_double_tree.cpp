@@ -13,6 +13,8 @@
 namespace kolo {
 namespace {
 
+constexpr std::array<std::string_view, 2> kTriedInTrees = {"chunks=1", "chunks=16"};
+
 struct Message {
   std::uint32_t step;  ///< step in which it is sent, if all messages take equally long
   std::uint32_t chunk;
@@ -89,6 +91,7 @@ const Algorithm all_reduce_double_tree = {
         "P. Sanders, J. Speck, J. L. Traff: Two-tree algorithms for full bandwidth broadcast, reduction and "
         "scan, Parallel Computing 35 (2009), reduction and broadcast over two trees with coloured edges",
     .parameters = kChunksParameters,
+    .tried = kTriedInTrees,
     .closed_form =
         {
             .steps = "at most 4 (C-1 + floor(log2 N)), C chunks a tree",

@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "algorithms/compose.hpp"
 #include "algorithms/formula.hpp"
 #include "algorithms/pairs.hpp"
+#include "algorithms/pipeline.hpp"
 
 namespace kolo {
 namespace {
@@ -22,6 +24,8 @@ constexpr std::array<Parameter, 2> kHierarchicalParameters = {
      {"across",
       "the all_reduce among the first ranks of all hosts, as in parameter_server+spared=3; else ring",
       ParameterKind::name}}};
+
+constexpr std::array<std::string_view, 2> kTriedInHosts = {"across=recursive_doubling", "inside=k_nomial"};
 
 std::string inside_text(const ScheduleSpec& spec) {
   return spec.arguments.word("inside", "binomial");
@@ -178,6 +182,28 @@ Schedule generate_all_reduce_hierarchical(const ScheduleSpec& spec) {
   return compose(spec, common_chunks(spec, hosts), parts);
 }
 
+/// Where hosts have several ranks.
+std::vector<Arguments> sparing_hosts(const ScheduleSpec& spec, const std::vector<int>& slow_hosts) {
+  std::vector<Arguments> result;
+  if (hosts_of(spec).size() == static_cast<std::size_t>(spec.size)) return result;
+  for (const std::string_view chunks : kTriedPieces) {
+    result.emplace_back().set(
+        "across", "parameter_server+chunks=" + std::string(chunks) + "+spared=" + text_of(slow_hosts));
+  }
+  return result;
+}
+
+Arguments hosts_in_order(const ScheduleSpec& spec, const std::vector<int>& ring) {
+  Arguments arguments = spec.arguments;
+  if (across_text(spec) != "ring") return arguments;
+  std::vector<int> hosts;  // the ranks of each host are consecutive
+  for (const int rank : ring)
+    hosts.push_back(spec.hosts.empty() ? 0 : spec.hosts[static_cast<std::size_t>(rank)]);
+  hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
+  arguments.set("across", "ring+order=" + text_of(hosts));
+  return arguments;
+}
+
 /// The parts one after the other, each at the cost of the slowest host, all in the same chunks.
 StepsAndBytes cost(const ScheduleSpec& spec) {
   const Hosts hosts = hosts_of(spec);
@@ -225,6 +251,9 @@ const Algorithm all_reduce_hierarchical = {
         "in "
         "parallel computer networks to optimize collective operation performance, IPDPS 2000",
     .parameters = kHierarchicalParameters,
+    .tried = kTriedInHosts,
+    .sparing = sparing_hosts,
+    .in_order = hosts_in_order,
     .closed_form =
         {
             .steps = "at most those of the reduce, the all_reduce and the broadcast, on the largest host; a "

@@ -18,6 +18,7 @@ const Algorithm all_reduce_k_nomial = {
         "a framework for scalable hierarchical collective operations, CCGrid 2011, k-nomial trees",
     .rank_ordered = true,
     .parameters = kRadixParameters,
+    .tried = kTriedRadices,
     .closed_form =
         {
             .steps = "2 ((R-1) L + floor((N-1) / R^L)), L = floor(log_R (N-1))",

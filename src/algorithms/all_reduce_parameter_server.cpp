@@ -2,7 +2,9 @@
 // ranks.
 #include <algorithm>
 #include <array>
+#include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -23,6 +25,8 @@ constexpr std::array<Parameter, 3> kServerParameters = {
       "ranks, at least one, where none is spared"},
      {"spared", "ranks that do not serve, as their links are slow; 0-3 names two", ParameterKind::numbers},
      {"chunks", "pieces of a share, so that results come while contributions still go; else 1"}}};
+
+constexpr std::array<std::string_view, 1> kTriedServers = {"servers=2"};
 
 std::vector<int> spared_in(const ScheduleSpec& spec) {
   return spec.arguments.numbers("spared");
@@ -65,6 +69,22 @@ std::string server_objection(const ScheduleSpec& spec) {
            (spared.empty() ? "" : " that are not spared");
   }
   return chunks_objection(spec);
+}
+
+/// Where each rank is alone on its host. Else only one rank of each host should use its link.
+std::vector<Arguments> sparing_servers(const ScheduleSpec& spec, const std::vector<int>& slow_hosts) {
+  const std::set<int> hosts(spec.hosts.begin(), spec.hosts.end());
+  if (hosts.size() != spec.hosts.size()) return {};
+  std::vector<int> ranks;
+  for (const int host : slow_hosts)
+    ranks.push_back(static_cast<int>(std::ranges::find(spec.hosts, host) - spec.hosts.begin()));
+  std::vector<Arguments> result;
+  for (const std::string_view chunks : kTriedPieces) {
+    Arguments& arguments = result.emplace_back();
+    arguments.set("chunks", chunks);
+    arguments.set("spared", text_of(ranks));
+  }
+  return result;
 }
 
 /// Piece after piece, so that the piece that is complete first goes back first, over a link that carries both
@@ -128,6 +148,8 @@ const Algorithm all_reduce_parameter_server = {
         "here the servers are workers too, and all wait for all",
     .rank_ordered = true,
     .parameters = kServerParameters,
+    .tried = kTriedServers,
+    .sparing = sparing_servers,
     .closed_form =
         {
             .steps = "(N+S-2) C + N-S, C pieces of a share",

@@ -33,6 +33,7 @@ const Algorithm all_reduce_ring = {
         "P. Patarasuk, X. Yuan: Bandwidth optimal all-reduce algorithms for clusters of workstations, JPDC "
         "69 (2009)",
     .parameters = kRingParameters,
+    .in_order = ring_in_order,
     .closed_form =
         {
             .steps = "2(N-1)",

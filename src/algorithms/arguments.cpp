@@ -35,6 +35,12 @@ std::string value_fault(ParameterKind kind, std::string_view value) {
   return value.empty() ? "it must be an algorithm's name" : "";
 }
 
+std::string text_of(const std::vector<int>& numbers) {
+  std::string text;
+  for (const int number : numbers) text += (text.empty() ? "" : "-") + std::to_string(number);
+  return text;
+}
+
 void Arguments::set(std::string_view name, std::string_view value) {
   values_.insert_or_assign(std::string(name), std::string(value));
 }

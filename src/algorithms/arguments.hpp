@@ -22,6 +22,9 @@ struct Parameter {
 /// Why `value` is not of that kind; empty if it is.
 std::string value_fault(ParameterKind kind, std::string_view value);
 
+/// The text of several numbers: "0-2-1".
+std::string text_of(const std::vector<int>& numbers);
+
 /// Values by parameter name. A value.
 class Arguments {
  public:

@@ -31,6 +31,7 @@ const Algorithm broadcast_chain = {
         "J. Pjesivac-Grbovic, T. Angskun, G. Bosilca, G. E. Fagg, E. Gabriel, J. J. Dongarra: Performance "
         "analysis of MPI collective operations, Cluster Computing 10 (2007), pipeline",
     .parameters = kChunksParameters,
+    .tried = kTriedInChains,
     .closed_form =
         {
             .steps = kChainSteps,

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
@@ -19,6 +20,11 @@ constexpr int kMostChunks = 4096;
 inline std::uint32_t chunks_of(const ScheduleSpec& spec, int otherwise = 4) {
   return static_cast<std::uint32_t>(spec.arguments.number("chunks", otherwise));
 }
+
+inline constexpr std::array<std::string_view, 3> kTriedInChains = {"chunks=1", "chunks=16", "chunks=64"};
+
+/// For parameter servers that spare slow links.
+inline constexpr std::array<std::string_view, 3> kTriedPieces = {"1", "4", "16"};
 
 inline std::string chunks_objection(const ScheduleSpec& spec) {
   if (chunks_of(spec) <= kMostChunks) return {};

@@ -16,6 +16,7 @@ const Algorithm reduce_k_nomial = {
         "Cheetah: "
         "a framework for scalable hierarchical collective operations, CCGrid 2011, k-nomial trees",
     .parameters = kRadixParameters,
+    .tried = kTriedRadices,
     .closed_form =
         {
             .steps = kKNomialSteps,

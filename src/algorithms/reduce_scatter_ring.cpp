@@ -36,6 +36,7 @@ const Algorithm reduce_scatter_ring = {
         "P. Patarasuk, X. Yuan: Bandwidth optimal all-reduce algorithms for clusters of workstations, JPDC "
         "69 (2009)",
     .parameters = kRingParameters,
+    .in_order = ring_in_order,
     .closed_form =
         {
             .steps = "N-1",

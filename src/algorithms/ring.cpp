@@ -35,6 +35,12 @@ std::string ring_objection(const ScheduleSpec& spec) {
   return "needs an order that names each of the ranks 0 to " + std::to_string(spec.size - 1) + " once";
 }
 
+Arguments ring_in_order(const ScheduleSpec& spec, const std::vector<int>& ring) {
+  Arguments arguments = spec.arguments;
+  if (arguments.numbers("order").empty()) arguments.set("order", text_of(ring));
+  return arguments;
+}
+
 ChunkRange input_of(int rank) {
   return input(part_of(rank));
 }

@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "algorithms/algorithm.hpp"
 #include "algorithms/group.hpp"
@@ -23,6 +24,7 @@ inline constexpr std::array<Parameter, 1> kRingParameters = {
       "the ranks in the order of the ring, as in 0-2-1-3; else by rank, the ranks of a host together",
       ParameterKind::numbers}}};
 std::string ring_objection(const ScheduleSpec& spec);
+Arguments ring_in_order(const ScheduleSpec& spec, const std::vector<int>& ring);
 
 /// For algorithms that use both directions.
 inline constexpr std::string_view kBidirectionalRingSource =

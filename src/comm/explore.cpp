@@ -153,9 +153,8 @@ void measure_local(CostModel& model) {
   model.copy_per_byte = least_time(2, [&] { kernels::copy(to, left, kBeyondCaches); }) / bytes;
 }
 
-/// The kinds of links that any rank has to ranks of its own host (`inside`) or to other hosts: "shm", or
-/// "shm+tcp" if there are several. Collective.
-std::string kinds_of_links(Communicator& communicator, const std::vector<int>& hosts, bool inside) {
+/// The kinds of links that any rank has to ranks of its own host (`inside`) or to other hosts. Collective.
+LinkKinds kinds_of_links(Communicator& communicator, const std::vector<int>& hosts, bool inside) {
   const auto known = transport_factories();
   std::vector<std::uint8_t> used(known.size(), 0);
   const auto host_of = [&](int rank) { return hosts.empty() ? 0 : hosts[static_cast<std::size_t>(rank)]; };
@@ -165,11 +164,15 @@ std::string kinds_of_links(Communicator& communicator, const std::vector<int>& h
     if (kind != known.end()) used[static_cast<std::size_t>(kind - known.begin())] = 1;
   }
   communicator.all_reduce(Buffer(used), ReduceOp::max);
-  std::vector<std::string_view> names;
+  LinkKinds kinds;
   for (std::size_t i = 0; i < known.size(); ++i) {
-    if (used[i] != 0) names.push_back(known[i].name);
+    if (used[i] == 0) continue;
+    const bool is_first = kinds.names.empty();
+    kinds.names += (is_first ? "" : "+") + std::string(known[i].name);
+    kinds.share_memory = known[i].shares_memory && (is_first || kinds.share_memory);
+    kinds.never_ask = known[i].reach == Reach::network && (is_first || kinds.never_ask);
   }
-  return fmt::format("{}", fmt::join(names, "+"));
+  return kinds;
 }
 
 /// Rank 0's table, on all ranks. Collective. A file that cannot be read counts as no table, with a warning.
@@ -260,7 +263,7 @@ Topology explore(Communicator& communicator, const Wireup& wireup, bool measures
   topology.host_names = wireup.host_names;
   topology.cores = wireup.cores;
   topology.links_inside = kinds_of_links(communicator, wireup.hosts, true);
-  topology.links_between = kinds_of_links(communicator, wireup.hosts, false);
+  topology.links_between = kinds_of_links(communicator, wireup.hosts, false).names;
   topology.table = shared_table(communicator);
   topology.bandwidth = bandwidths_between(topology.host_names, topology.table);
   topology.ring = shared_ring(communicator, topology);

@@ -37,7 +37,7 @@ struct PreparedCall : std::enable_shared_from_this<PreparedCall> {
   std::shared_ptr<const Plan> plan = nullptr;     ///< null if the call runs natively
   native::Group* group = nullptr;                 ///< where the call runs natively; else null
   native::Shape shape = {};
-  Wire wire = Wire::native;      ///< of the plan's messages
+  Wire wire = Wire::native;  ///< of the plan's messages
 };
 
 /// Whether a plan runs on a scaled copy of the input, and so never in place. (Two ranks have no partial

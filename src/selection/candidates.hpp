@@ -15,4 +15,8 @@ std::vector<ConfiguredAlgorithm> candidates(const ScheduleSpec& spec, const Requ
                                             const std::vector<int>& slow_hosts = {},
                                             bool shares_memory = false);
 
+/// Whether the candidate is one of those that spare `slow_hosts`.
+bool spares(const ConfiguredAlgorithm& candidate, const ScheduleSpec& spec,
+            const std::vector<int>& slow_hosts);
+
 }  // namespace kolo

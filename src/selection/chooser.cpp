@@ -284,7 +284,7 @@ std::vector<ScoredAlgorithm> Chooser::ranking(const ScheduleSpec& spec, const Re
   // waiting.
   settle_ties(all, [&](const ConfiguredAlgorithm& candidate) {
     if (slow.empty()) return load_between_hosts(in_ring_order(candidate), asked);
-    return std::size_t{candidate.name().find("spared=") == std::string::npos};
+    return std::size_t{!spares(candidate, asked, slow)};
   });
   return all;
 }
@@ -345,24 +345,11 @@ double Chooser::estimated(const ConfiguredAlgorithm& candidate, const ScheduleSp
 }
 
 ConfiguredAlgorithm Chooser::in_ring_order(ConfiguredAlgorithm configured) const {
-  if (situation_.ring.empty()) return configured;
-  const auto joined = [](const std::vector<int>& numbers) {
-    std::string text;
-    for (const int number : numbers) text += (text.empty() ? "" : "-") + std::to_string(number);
-    return text;
-  };
-  if (configured.algorithm->name == "ring" && configured.arguments.numbers("order").empty()) {
-    configured.arguments.set("order", joined(situation_.ring));
-  }
-  if (configured.algorithm->name == "hierarchical" && configured.arguments.word("across", "ring") == "ring") {
-    std::vector<int> hosts;  // the ranks of each host are consecutive
-    for (const int rank : situation_.ring) {
-      hosts.push_back(situation_.hosts.empty() ? 0 : situation_.hosts[static_cast<std::size_t>(rank)]);
-    }
-    hosts.erase(std::unique(hosts.begin(), hosts.end()), hosts.end());
-    configured.arguments.set("across", "ring+order=" + joined(hosts));
-  }
-  return configured;
+  const Algorithm& algorithm = *configured.algorithm;
+  if (situation_.ring.empty() || algorithm.in_order == nullptr) return configured;
+  const ScheduleSpec spec{algorithm.collective, 0, situation_.size, 0, configured.arguments,
+                          situation_.hosts};
+  return {&algorithm, algorithm.in_order(spec, situation_.ring)};
 }
 
 }  // namespace kolo

@@ -29,14 +29,14 @@ Setting Topology::setting() const {
   const std::set<int> different(hosts.begin(), hosts.end());
   std::set<std::string> kinds;
   if (static_cast<std::size_t>(size) > std::max<std::size_t>(different.size(), 1))
-    add_kinds(links_inside, kinds);
+    add_kinds(links_inside.names, kinds);
   if (different.size() > 1) add_kinds(links_between, kinds);
   return {kinds.empty() ? "self" : joined(kinds), layout_of(hosts, size)};
 }
 
 void Topology::set_model(const CostModel& costs) {
   model = costs;
-  if (links_inside == "tcp") model.memory.longest_short = kNeverAsks;
+  if (links_inside.never_ask) model.memory.longest_short = kNeverAsks;
 }
 
 Topology part_of(const Topology& whole, const std::vector<int>& ranks) {

@@ -12,6 +12,13 @@ namespace kolo {
 
 class Communicator;
 
+/// The kinds of links between ranks of one host.
+struct LinkKinds {
+  std::string names = {};     ///< "shm", "shm+tcp" if there are several
+  bool share_memory = false;  ///< all of them
+  bool never_ask = false;     ///< all of them: as kNeverAsks
+};
+
 /// The same on all ranks of a communicator, so that all ranks choose the same. A value.
 struct Topology {
   int size = 1;
@@ -19,8 +26,8 @@ struct Topology {
   std::vector<std::string> host_names = {};  ///< by host number
   int cores = 1;                             ///< shared by the ranks of a host, on the host with the fewest
   bool shares_memory = false;                ///< all ranks do, on one host: some algorithms send no messages
-  std::string links_inside = {};             ///< kinds of links between ranks of one host: "shm"
-  std::string links_between = {};            ///< kinds of links between different hosts: "tcp"
+  LinkKinds links_inside = {};               ///< between ranks of one host
+  std::string links_between = {};            ///< names of the kinds between different hosts
   CostModel model = typical_cost_model();
   TuningTable table = {};
   BandwidthMatrix bandwidth = {};  ///< between hosts, bytes a second; empty: all links as the model says
@@ -31,7 +38,7 @@ struct Topology {
   /// links.
   void set_model(const CostModel& costs);
   /// Whether ranks with this placement and these links share memory, unless there are too many communicators.
-  bool may_share_memory() const { return hosts.empty() && links_inside == "shm"; }
+  bool may_share_memory() const { return hosts.empty() && links_inside.share_memory; }
 };
 
 /// The topology of some of the ranks, in this order.

@@ -105,9 +105,10 @@ enum class Reach { process, host, network };
 struct TransportFactory {
   std::string_view name;
   std::string_view purpose;
-  /// Links that reach beyond a host are connected on demand, all others at once.
+  /// Links that reach beyond a host are connected on demand and never pull; all others are connected at once
+  /// and can pull.
   Reach reach;
-  bool shares_memory;  ///< Endpoint::local_peer() is not null
+  bool shares_memory;  ///< its endpoints have a local_peer()
   Result<std::unique_ptr<Transport>> (*make)(const TransportOptions& options);
   Status (*check)(const TransportOptions& options);
 };

@@ -8,14 +8,18 @@ import rules
 
 GOOD = {
     "src/CMakeLists.txt": "kolo_room(base fmt::fmt)\nkolo_room(schedule kolo_base)\n"
-                          "kolo_room(algorithms kolo_schedule)\nkolo_room(transport kolo_base)\n",
+                          "kolo_room(algorithms kolo_schedule)\nkolo_room(transport kolo_base)\n"
+                          "kolo_room(selection kolo_algorithms)\n",
     "src/base/config.cpp": 'auto x = std::getenv("KOLO_LOG");\n',
     "src/base/status.hpp": '#include <string>\n#include "kolo/error.hpp"\n',
     "src/schedule/schedule.hpp": '#include "base/status.hpp"\nnamespace kolo {\nstruct Schedule {};\nclass Other;\n'
                                  "template <> struct Traits<int> {};\nvoid f() { struct Local {}; }\n}\n",
     "src/algorithms/ring.cpp": '#include "schedule/schedule.hpp"\n#include "base/status.hpp"\n'
                                "namespace kolo {\nnamespace { struct Schedule {}; }\nclass Other { class Schedule {}; };\n"
-                               "template <> struct Traits<char> {};\nvoid g() { struct Local {}; }\n}\n",
+                               "template <> struct Traits<char> {};\nvoid g() { struct Local {}; }\n}\n"
+                               'const Algorithm ring = {\n    .name = "ring",\n};\n',
+    "src/selection/candidates.cpp": '#include "schedule/ring.hpp"\nauto x = "a string" + "bring";  // not "ring"\n',
+    "src/transport/registry.cpp": '      {"shm", "ranks on one host", make_shm_transport},\n',
     "src/transport/transport.hpp": '#include "base/status.hpp"\n',
     "src/transport/tcp/tcp.cpp": '#include "transport/tcp/tcp.hpp"\n#include "transport/transport.hpp"\n',
     "src/transport/tcp/tcp.hpp": "// not an include: #include <torch/torch.h>, nor is this getenv(\"X\")\n",
@@ -57,6 +61,8 @@ BREACHES = [
     ("type_names", "tests/twin.cpp", "namespace kolo {\n#if X\nnamespace { class Fine { struct Schedule {}; }; }\n#endif\n"
                                      "template <class T>\nclass Schedule {};\n}\n"),
     ("type_names", "src/base/nested.hpp", "namespace kolo { class Other::Schedule : B<int> {}; }\n"),
+    ("selection_names", "src/selection/tried.cpp", 'auto tried = {"ring:order=0-1"};\n'),
+    ("selection_names", "src/selection/links.hpp", 'bool is_fast = links == "shm";\n'),
     ("file_lengths", "src/base/long.cpp", "\n" * (rules.MAX_LINES + 1)),
     ("file_lengths", "tests/house/long.py", "\n" * (rules.MAX_LINES + 1)),
 ]

@@ -232,6 +232,22 @@ def check_type_names(root):
             for name, found in sorted(places.items()) if len(found) > 1]
 
 
+def check_selection_names(root):
+    """Selection names no algorithm and no transport: what it asks for is in their entries."""
+    entries = [p.read_text() for p in sources(root, "src/algorithms")]
+    names = {name for text in entries for name in re.findall(r'\.name = "(\w+)"', text)}
+    registry = root / "src/transport/registry.cpp"
+    names |= set(re.findall(r'^ *\{"(\w+)"', registry.read_text() if registry.exists() else "", re.MULTILINE))
+    problems = []
+    for path in sources(root, "src/selection"):
+        for number, line in enumerate(without_comments(path.read_text()).splitlines(), 1):
+            literals = [] if INCLUDE.match(line) else re.findall(r'"((?:\\.|[^"\\])*)"', line)
+            named = sorted(names & {word for literal in literals for word in re.findall(r"\w+", literal)})
+            if named:
+                problems.append(f"{path.relative_to(root)}:{number}: names {', '.join(named)}")
+    return problems
+
+
 RULES = {
     "type_names": check_type_names,
     "includes": check_includes,
@@ -240,4 +256,5 @@ RULES = {
     "environment_reads": check_environment_reads,
     "environment_page": check_environment_page,
     "file_lengths": check_file_lengths,
+    "selection_names": check_selection_names,
 }

@@ -57,7 +57,8 @@ Chooser& GroupPrices::chooser_of(const ConcurrentGroups::Kind& kind) {
     topology.hosts = layout;
     topology.model.network.wire_per_byte = sharing / cluster_.bytes_per_second;
   }
-  topology.links_inside = fastest_transport(Reach::host).name;
+  const TransportFactory& inside = fastest_transport(Reach::host);
+  topology.links_inside = {.names = std::string(inside.name), .share_memory = inside.shares_memory};
   topology.links_between = fastest_transport(Reach::network).name;
   topology.model.cores = cluster_.ranks_per_host;
   topology.shares_memory = topology.may_share_memory();

@@ -15,6 +15,7 @@ TEST(Arguments, ReadsNumbersListsAndNames) {
   EXPECT_EQ(arguments.number("servers", 2), 2);
   EXPECT_EQ(arguments.numbers("order"), (std::vector<int>{0, 2, 1}));
   EXPECT_EQ(arguments.numbers("degrees", {3}), (std::vector<int>{3}));
+  EXPECT_EQ(text_of({0, 2, 1}), "0-2-1");
   EXPECT_EQ(arguments.word("across", "direct"), "ring");
   EXPECT_EQ(arguments.word("inside", "direct"), "direct");
   EXPECT_EQ(arguments.text(), ":across=ring:order=0-2-1:radix=4");

@@ -55,6 +55,38 @@ TEST(Registry, FindsByCollectiveAndName) {
   EXPECT_EQ(find_algorithm(Collective::all_reduce, ""), nullptr);
 }
 
+TEST(Registry, TriesOnlyWhatAlgorithmsSupport) {
+  const std::vector<int> alone{0, 1, 2, 3, 4, 5}, together{0, 0, 1, 1, 2, 2};
+  const std::vector<int> ring{0, 1, 4, 5, 2, 3};
+  for (const Algorithm& algorithm : algorithms()) {
+    for (const std::vector<int>& hosts : {alone, together}) {
+      ScheduleSpec spec{algorithm.collective, 0, 6, 0, {}, hosts};
+      const auto expect_fit = [&](const Arguments& arguments) {
+        spec.arguments = arguments;
+        const Status status = supports(algorithm, spec);
+        EXPECT_TRUE(status.ok()) << status.message();
+      };
+      for (const std::string_view text : algorithm.tried) {
+        auto tried =
+            parse_algorithm(algorithm.collective, std::string(algorithm.name) + ":" + std::string(text));
+        ASSERT_TRUE(tried.ok()) << tried.status().message();
+        expect_fit(tried->arguments);
+      }
+      if (algorithm.sparing != nullptr) {
+        const auto sparing = algorithm.sparing(spec, {2});
+        for (const Arguments& arguments : sparing) expect_fit(arguments);
+        EXPECT_EQ(sparing.empty(), algorithm.name == (hosts == alone ? "hierarchical" : "parameter_server"));
+      }
+      if (algorithm.in_order == nullptr) continue;
+      spec.arguments = {};
+      const Arguments ordered = algorithm.in_order(spec, ring);
+      EXPECT_NE(ordered, Arguments());
+      expect_fit(ordered);
+      EXPECT_EQ(algorithm.in_order(spec, {5, 4, 3, 2, 1, 0}), ordered);  // it has an order already
+    }
+  }
+}
+
 TEST(Registry, NamesTheKnownAndTheNearest) {
   const auto wrong = require_algorithm(Collective::all_reduce, "rign");
   ASSERT_FALSE(wrong.ok());

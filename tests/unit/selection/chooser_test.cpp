@@ -58,7 +58,7 @@ TEST(Chooser, PrefersWhatTheEnvironmentNamesWhereItFits) {
 
 TEST(Chooser, BelievesTheTableAtTheNearestSize) {
   Topology topology{.size = 4};
-  topology.links_inside = "shm";
+  topology.links_inside = {.names = "shm", .share_memory = true};
   topology.table.set_time({"shm", "4"}, Collective::all_reduce, 1024, "central", 1e-6);
   topology.table.set_time({"shm", "4"}, Collective::all_reduce, 1024, "ring", 2e-6);
   topology.table.set_time({"shm", "4"}, Collective::all_reduce, 1 << 20, "central", 2e-3);
@@ -89,7 +89,7 @@ auto measured_in(Topology& topology) {
 
 TEST(Chooser, ReadsBetweenTheSizesOfTheTable) {
   Topology topology{.size = 4};
-  topology.links_inside = "shm";
+  topology.links_inside = {.names = "shm", .share_memory = true};
   const auto measured = measured_in(topology);
   // On logarithmic scales two straight lines that cross at 2K.
   measured(1024, "central", 1e-6);
@@ -111,7 +111,7 @@ TEST(Chooser, ReadsBetweenTheSizesOfTheTable) {
 
 TEST(Chooser, SettlesTiesByTheSizesAround) {
   Topology topology{.size = 4};
-  topology.links_inside = "shm";
+  topology.links_inside = {.names = "shm", .share_memory = true};
   const auto measured = measured_in(topology);
   measured(256, "ring", 3e-6);
   measured(256, "central", 1e-6);
@@ -276,7 +276,7 @@ TEST(Topology, OfAPartHasThePartsLinksAndHosts) {
   Topology whole{.size = 5,
                  .hosts = {0, 0, 1, 1, 2},
                  .host_names = {"a", "b", "c"},
-                 .links_inside = "shm",
+                 .links_inside = {.names = "shm", .share_memory = true},
                  .links_between = "tcp"};
   whole.ring = {0, 1, 4, 2, 3};
   whole.bandwidth = {{0, 1, 2}, {3, 0, 5}, {6, 7, 0}};
@@ -307,7 +307,7 @@ double played(const Topology& topology, const std::string& name, std::uint64_t b
 Topology hosts_of(int hosts, int ranks) {
   Topology topology{.size = hosts * ranks};
   for (int rank = 0; rank < topology.size; ++rank) topology.hosts.push_back(rank / ranks);
-  topology.links_inside = "shm";
+  topology.links_inside = {.names = "shm", .share_memory = true};
   topology.links_between = "tcp";
   return topology;
 }
@@ -342,7 +342,7 @@ TEST(Chooser, PicksForTheUpperEndOfAClassOfSizes) {
 TEST(Chooser, RunsNativelyHoweverManyRanksShareMemory) {
   for (const int size : {2, 128, 129, 300}) {
     Topology topology{.size = size};
-    topology.links_inside = "shm";
+    topology.links_inside = {.names = "shm", .share_memory = true};
     topology.shares_memory = true;
     EXPECT_EQ(pick_anew(topology, all_reduce_of(1 << 20, size)), "direct") << size;
   }
@@ -351,7 +351,7 @@ TEST(Chooser, RunsNativelyHoweverManyRanksShareMemory) {
 // The table has the time of the shared-memory algorithm, which cannot run the caller's own reduction.
 TEST(Chooser, DoesNotTakeATimeThatWasMeasuredNativelyForOneOfMessages) {
   Topology topology{.size = 4};
-  topology.links_inside = "shm";
+  topology.links_inside = {.names = "shm", .share_memory = true};
   topology.shares_memory = true;
   topology.table.set_time({"shm", "4"}, Collective::all_reduce, 1024, "direct", 1e-6);
   topology.table.set_time({"shm", "4"}, Collective::all_reduce, 1024, "k_nomial", 5e-6);

@@ -27,7 +27,7 @@ std::vector<int> hosts_with(int size, int per_host) {
 
 TEST(Expectation, IsWhatTheTableSays) {
   Topology topology{.size = 4, .ring = {0, 2, 1, 3}};
-  topology.links_inside = "tcp";
+  topology.links_inside = {.names = "tcp", .never_ask = true};
   const Setting setting{"tcp", "4"};
   topology.table.set_time(setting, Collective::all_reduce, 1 << 10, "ring", 1e-3);
   topology.table.set_time(setting, Collective::all_reduce, 1 << 12, "ring", 4e-3);
@@ -45,7 +45,7 @@ TEST(Expectation, IsWhatTheTableSays) {
 
 TEST(Expectation, BeyondTheTablesReachIsStillOfTheTableWhereTheAlgorithmIsNamed) {
   Topology topology{.size = 2};
-  topology.links_inside = "tcp";
+  topology.links_inside = {.names = "tcp", .never_ask = true};
   topology.table.set_time({"tcp", "2"}, Collective::all_reduce, 1 << 10, "ring", 1e-3);
   Chooser chooser(topology);
   Choice choice = call_of(1 << 20, 2);
