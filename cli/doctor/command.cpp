@@ -20,7 +20,6 @@
 #include "doctor/report.hpp"
 #include "kolo/store.hpp"
 #include "launch/launcher.hpp"
-#include "launch/remote_options.hpp"
 
 namespace kolo::cli {
 namespace {
@@ -56,7 +55,7 @@ std::chrono::nanoseconds patience_for(std::size_t ranks) {
 struct DoctorRequest {
   int ranks = 2;
   bool json = false;
-  RemoteArguments remote;
+  SshOptions remote;
 };
 
 /// One rank's part in an examination.
@@ -185,13 +184,13 @@ int examine_as_rank(const DoctorRequest& request) {
 
 int examine(const DoctorRequest& request) {
   LaunchOptions options;
-  options.remote = request.remote.checked();
+  options.remote = request.remote;
   if (options.remote.hosts.empty() && launch_from_environment().launcher != "none")
     return examine_as_rank(request);
   options.ranks = request.ranks;
   options.prefix_output = false;
   options.quiet_code = kProblem;  // rank 0 has printed the reason
-  // /proc/self/exe is the program of the agent that starts the ranks on its host.
+  // /proc/self/exe is the kolo that starts the ranks on their host.
   options.command = {options.remote.hosts.empty() ? bench::program_path() : "/proc/self/exe", "doctor"};
   if (request.json) options.command.push_back("--json");
   const LaunchOutcome outcome = launch_ranks(options);

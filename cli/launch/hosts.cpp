@@ -4,14 +4,14 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <cstring>
 #include <fstream>
+#include <regex>
 #include <set>
 #include <sstream>
-#include <tuple>
 #include <utility>
 
+#include "base/status.hpp"
 #include "kolo/error.hpp"
 #include "net/address.hpp"
 
@@ -22,53 +22,25 @@ namespace {
   throw InvalidArgument(fmt::format("host \"{}\": {}", item, why), {});
 }
 
-int parse_slots(const std::string& item, std::string_view text) {
-  int slots = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), slots);
-  if (error != std::errc() || end != text.data() + text.size() || slots < 1 || slots > kLargestJob) {
-    refuse(item, fmt::format("the number of its ranks must be from 1 to {}", kLargestJob));
-  }
-  return slots;
-}
-
-std::string trimmed(const std::string& text) {
-  constexpr const char* kBlanks = " \t\r\n";
-  const auto begin = text.find_first_not_of(kBlanks);
-  return begin == std::string::npos ? "" : text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
-}
-
-/// Splits the host from the text after it, which may be ":N": "me@[fd00::2]:4" into "me@fd00::2" and ":4".
-std::pair<std::string, std::string> split_host(const std::string& item) {
-  const auto open = item.find('['), close = item.find(']');
-  if (open == std::string::npos && close == std::string::npos) {
-    const auto colon = std::min(item.find(':'), item.size());
-    if (item.find(':', colon + 1) != std::string::npos)
-      refuse(item, "an IPv6 address belongs in brackets: [fd00::2]:4");
-    return {item.substr(0, colon), item.substr(colon)};
-  }
-  const std::string user = item.substr(0, std::min(open, item.size()));
-  if (open == std::string::npos || !(user.empty() || user.ends_with('@')))
-    refuse(item, "brackets are for IPv6 addresses; of node[1-4] name every host: node1,node2");
-  if (close == std::string::npos || close < open) refuse(item, "a ] is missing");
-  const std::string address = item.substr(open + 1, close - open - 1);
-  const std::string digits = address.substr(0, address.find('%'));  // without the interface
-  if (digits.find(':') == std::string::npos || !is_numeric_host(digits))
-    refuse(item, "what stands in brackets is no IPv6 address");
-  return {user + address, item.substr(close + 1)};
-}
-
-/// `slots` may be given separately, as in a file.
-HostSlots parse_host(const std::string& item, std::string slots = "") {
+/// Parses "b", "me@b:4", "[fd00::2%eth0]:4". A name does not begin with a dash: ssh would parse an option.
+HostSlots parse_host(const std::string& item) {
+  static const std::regex kForm(
+      R"(\s*([^-:\[\]\s][^:\[\]\s]*@)?(?:([^-@:\[\]\s][^@:\[\]\s]*)|\[([^\[\]\s]+)\])(?::(\d{1,4}))?\s*)");
+  std::smatch found;
   HostSlots host;
-  std::string rest;
-  std::tie(host.login, rest) = split_host(item);
-  if (!rest.empty() && !rest.starts_with(':')) refuse(item, "only :N may follow the ]");
-  if (!rest.empty() && !slots.empty()) refuse(item, "the number of its ranks stands there twice");
-  if (!rest.empty()) slots = rest.substr(1);
-  if (!rest.empty() || !slots.empty()) host.slots = parse_slots(item, slots);
-  // ssh would parse a leading dash as an option.
-  const bool blanks = host.login.find_first_of(" \t") != std::string::npos;
-  if (host.name().empty() || host.login.starts_with('-') || blanks) refuse(item, "this is no name of a host");
+  bool is_good = std::regex_match(item, found, kForm);
+  if (is_good) {
+    const std::string address = found[3];
+    host.login = found[1].str() + found[2].str() + address;
+    if (found[4].matched) host.slots = std::stoi(found[4]);
+    is_good = host.slots >= 1 && host.slots <= kLargestJob &&
+              (address.empty() || (address.find(':') != std::string::npos &&
+                                   is_numeric_host(address.substr(0, address.find('%')))));
+  }
+  if (!is_good)
+    refuse(item, fmt::format("write b, or me@b:4 for 4 ranks there (1 to {}), or [fd00::2]:4 for an IPv6 "
+                             "address; of node[1-4] name every host: node1,node2",
+                             kLargestJob));
   return host;
 }
 
@@ -111,7 +83,7 @@ Path path_to(const HostSlots& host) {
 std::vector<HostSlots> parse_hosts(const std::string& list) {
   std::vector<HostSlots> hosts;
   std::istringstream items(list);
-  for (std::string item; std::getline(items, item, ',');) hosts.push_back(parse_host(trimmed(item)));
+  for (std::string item; std::getline(items, item, ',');) hosts.push_back(parse_host(item));
   return checked(std::move(hosts));
 }
 
@@ -127,9 +99,8 @@ std::vector<HostSlots> read_hosts_file(const std::string& path) {
     if (!(words >> name)) continue;
     words >> slots >> more;
     try {
-      HostSlots host = parse_host(name, slots);
       if (!more.empty()) refuse(line, "only a name and a number of ranks stand on a line");
-      hosts.push_back(std::move(host));
+      hosts.push_back(parse_host(slots.empty() ? name : name + ":" + slots));
     } catch (const InvalidArgument& error) {
       throw InvalidArgument(fmt::format("{}:{}: {}", path, number, error.what()), {});
     }
@@ -138,7 +109,7 @@ std::vector<HostSlots> read_hosts_file(const std::string& path) {
   return checked(std::move(hosts));
 }
 
-Meet choose_meeting(const std::vector<HostSlots>& hosts, const std::string& store_address) {
+JobAddresses choose_addresses(const std::vector<HostSlots>& hosts, const std::string& store_address) {
   if (!store_address.empty()) {
     // Some names may be known only to ssh, so only the first host's name is resolved.
     const auto first = resolve(hosts[0].name(), 1);
@@ -155,6 +126,24 @@ Meet choose_meeting(const std::vector<HostSlots>& hosts, const std::string& stor
     return {paths.back().here, paths[0].loopback ? paths.back().here : paths[0].there};
   }
   return {paths[0].here, paths[0].there};
+}
+
+ReservedPort::ReservedPort(bool loopback) {
+  Status last;
+  // All interfaces: tries dual-stack IPv6 first, then IPv4 alone.
+  for (const SocketAddress& address : resolve(loopback ? "127.0.0.1" : "", 0).value_or_throw()) {
+    fd_ = UniqueFd(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (!fd_.valid()) last = Status::from_errno("cannot reserve a port", errno);
+    if (!fd_.valid()) continue;
+    set_option(fd_.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+    if (address.family() == AF_INET6) set_option(fd_.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
+    if (::bind(fd_.get(), address.get(), address.length) == 0) {
+      port_ = local_port(fd_.get());
+      return;
+    }
+    last = Status::from_errno("cannot reserve a port", errno);
+  }
+  last.throw_if_error();
 }
 
 }  // namespace kolo::cli

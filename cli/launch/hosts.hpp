@@ -1,8 +1,10 @@
-// The hosts of a job: parses lists of hosts, and finds the addresses at which hosts reach this one.
+// The hosts of a job: parses lists of hosts, and finds the addresses and the port at which ranks meet.
 #pragma once
 
 #include <string>
 #include <vector>
+
+#include "base/unique_fd.hpp"
 
 namespace kolo::cli {
 
@@ -14,7 +16,7 @@ struct HostSlots {
   int slots = 1;      ///< ranks that run there
 
   /// The host without the user.
-  std::string name() const { return login.substr(login.find('@') + 1); }
+  std::string name() const { return login.substr(login.rfind('@') + 1); }
 };
 
 /// Parses "a:4,me@b:2,c,[fd00::2]:4"; one slot if no number is given. Throws InvalidArgument that quotes the
@@ -24,14 +26,26 @@ std::vector<HostSlots> parse_hosts(const std::string& list);
 /// and line.
 std::vector<HostSlots> read_hosts_file(const std::string& path);
 
-/// The addresses of a job over several hosts.
-struct Meet {
-  std::string store;   ///< an address of this host at which the other hosts reach it
-  std::string master;  ///< an address of the first host
+struct JobAddresses {
+  std::string store;   ///< of this host; the other hosts reach it there
+  std::string master;  ///< of the first host
 };
 
 /// If `store_address` is empty, the store's address is the one from which the kernel would send to the first
 /// host that is not this one. Throws RendezvousError if a name is unknown or there is no route.
-Meet choose_meeting(const std::vector<HostSlots>& hosts, const std::string& store_address);
+JobAddresses choose_addresses(const std::vector<HostSlots>& hosts, const std::string& store_address);
+
+/// A port that the system assigns to no other socket while this object lives. A server that sets
+/// SO_REUSEADDR, as servers do, can still bind it. On IPv4's loopback, or on all addresses. Throws
+/// kolo::Error.
+class ReservedPort {
+ public:
+  explicit ReservedPort(bool loopback);
+  int port() const { return port_; }
+
+ private:
+  UniqueFd fd_;
+  int port_ = 0;
+};
 
 }  // namespace kolo::cli

@@ -1,4 +1,4 @@
-// The processes of a job, and the keeper that ends them when the launcher is killed.
+// The processes of a job on this host: finds them, and ends them when the launcher is killed.
 #pragma once
 
 #include <sys/types.h>
@@ -6,32 +6,31 @@
 #include <string>
 #include <vector>
 
-#include "base/status.hpp"
 #include "base/unique_fd.hpp"
 
 namespace kolo::cli {
 
-/// Living processes of this host that carry `mark` ("NAME=value") in the environment they were started with,
-/// or whose parent is `parent` (0: any parent). Finds ranks and all processes that they started, unless a
-/// process has neither.
-std::vector<pid_t> job_processes(const std::string& mark, pid_t parent);
-
-/// A child process (watchdog) that sleeps until the launcher ends. If the launcher ends without a farewell,
-/// the keeper kills every process with the mark. It has a session of its own, so a terminal's Ctrl-C does not
-/// reach it.
-class Keeper {
+/// While it lives, orphans of the job become children of this process (subreaper), and a child process (the
+/// watchdog) waits for the end of this process: if this process is killed, the watchdog kills the job.
+class JobProcesses {
  public:
-  Keeper() = default;
-  Keeper(Keeper&&) = default;
-  Keeper& operator=(Keeper&&) = default;
-  ~Keeper();
+  /// Throws kolo::Error if the system has no more processes.
+  JobProcesses();
+  JobProcesses(const JobProcesses&) = delete;
+  JobProcesses& operator=(const JobProcesses&) = delete;
+  ~JobProcesses();
 
-  static Result<Keeper> start(const std::string& mark);
-  pid_t pid() const { return pid_; }
+  /// The value of kolo_run in the environment of the ranks, and so of all processes that they start.
+  const std::string& marks() const { return marks_; }
+  /// The living processes that have the mark in their environment or this process as their parent.
+  std::vector<pid_t> living() const;
 
  private:
-  UniqueFd line_;  ///< the keeper reads the other end
-  pid_t pid_ = -1;
+  const std::string mark_;
+  const std::string marks_;  ///< with those of the jobs around this one
+  UniqueFd line_;            ///< the watchdog reads the other end
+  pid_t watchdog_ = -1;
+  int subreaper_before_ = 0;
 };
 
 }  // namespace kolo::cli

@@ -3,12 +3,14 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
-#include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -18,190 +20,256 @@
 #include "bench/processes.hpp"
 #include "kolo/error.hpp"
 #include "kolo/store.hpp"
-#include "launch/console.hpp"
-#include "launch/local_ranks.hpp"
-#include "launch/part.hpp"
-#include "launch/remote_ranks.hpp"
-#include "launch/reserved_port.hpp"
-#include "launch/secret.hpp"
+#include "launch/host_child.hpp"
+#include "launch/job_processes.hpp"
 #include "launch/signals.hpp"
 #include "net/address.hpp"
+#include "net/random.hpp"
 
 namespace kolo::cli {
 namespace {
 
-/// Longest wait, after the ranks have ended, for processes that even SIGKILL does not end at once, and for
-/// the end of their output.
+/// Longest wait for processes that even SIGKILL does not end at once, and for the end of their output.
 constexpr auto kLastWait = std::chrono::seconds(10);
+/// Longer than a part needs after the grace.
+constexpr auto kPartWait = kLastWait + std::chrono::seconds(5);
+constexpr auto kPing = std::chrono::seconds(1);
+/// Without a sign of life for so long, a part takes its launcher for gone.
+constexpr auto kSilence = std::chrono::seconds(30);
+constexpr std::chrono::nanoseconds kAbandonedGrace = std::chrono::seconds(5);
 
 constexpr int kCannotWrite = 1;
 
-using Variables = std::vector<std::pair<std::string, std::string>>;
-
-/// The variables of this environment that ranks on other hosts get.
-Variables variables_to_pass(const SshOptions& remote, Console& console) {
-  Variables passed;
-  const auto add = [&](std::string_view entry) {
-    const auto equals = entry.find('=');
-    passed.emplace_back(entry.substr(0, equals), entry.substr(equals + 1));
-  };
-  for (const std::string& entry : own_environment()) {
-    if (entry.starts_with("KOLO_") || entry.starts_with("OMP_NUM_THREADS=")) add(entry);
-  }
-  for (const std::string& wanted : remote.variables) {
-    if (wanted.find('=') != std::string::npos) {
-      add(wanted);
-    } else if (const char* value = std::getenv(wanted.c_str())) {
-      passed.emplace_back(wanted, value);
-    } else {
-      console.say(fmt::format("-x {}: it is not set here", wanted));
-    }
-  }
-  // This process's own store and key are not those of the job.
-  std::erase_if(passed, [](const auto& one) {
-    return one.first.starts_with("KOLO_STORE") || one.first.starts_with("KOLO_KEY");
-  });
-  return passed;
+/// An outer launcher's store and key are not those of this job.
+bool is_of_outer_job(std::string_view variable) {
+  return variable.starts_with("TORCHELASTIC_") || variable.starts_with("KOLO_STORE") ||
+         variable.starts_with("KOLO_KEY");
 }
 
-/// One run of a program, from the first process to the last wait.
+/// "1 rank", "2 ranks"
+std::string ranks_text(int count) {
+  return fmt::format("{} rank{}", count, count == 1 ? "" : "s");
+}
+
+/// One run of a program, from the first process to the last wait. The same loop serves the launcher of local
+/// ranks, the launcher of a job over hosts, whose children are ssh, and the part of such a job at the other
+/// end of each ssh.
 class Job {
  public:
   explicit Job(const LaunchOptions& options);
   LaunchOutcome run();
 
  private:
-  void start_here();
-  void start_on_hosts();
-  Variables meeting_variables(const std::string& store, const std::string& master);
+  bool is_part() const { return options_.job_size > 0; }
+  std::vector<std::string> variables_to_pass();
+  std::vector<std::string> environment_for(int rank) const;
+  void start_ranks();
+  void start_hosts();
 
-  void take(int rank, Stream stream, std::string_view bytes);
-  void wait_for_events(int timeout_ms);
-  void hear_signal(int signal);
-  void judge(const std::vector<Ending>& endings);
-  void stop_ranks();
+  int running() const;
+  void signal_children(int signal, bool groups);
+  void wait_for_events();
+  void handle_signal(int signal);
+  void reap();
+  void judge();
+  void stop_ranks(int signal);
+  void kill_children();
   void lose_output(int error);
   bool finished();
+  bool clean_up(bool kill);
 
-  const LaunchOptions& options_;
-  const int size_;
-  const std::string key_ = random_secret();
+  void serve_hosts();
+
+  void read_launcher();
+  void handle_record(const Record& record);
+  void begin_part(const std::string& directory);
+  void abandon();
+
+  const LaunchOptions options_;
+  const int size_;                        ///< of the whole job
+  const std::chrono::nanoseconds grace_;  ///< between SIGTERM and SIGKILL; for ssh
   Signals signals_;
-  std::unique_ptr<TcpStoreServer> store_;
-  std::optional<ReservedPort> master_port_;
   Console console_;
-  std::unique_ptr<Ranks> ranks_;
+  std::unique_ptr<TcpStoreServer> store_;
+  std::optional<ReservedPort> port_;       ///< MASTER_PORT, on the first host
+  std::optional<JobProcesses> processes_;  ///< of local ranks
+  std::vector<std::string> command_;
+  std::vector<std::string> variables_;  ///< for the ranks: "NAME=value"
+  std::vector<RankExit> exits_;         ///< not judged yet
+  std::vector<std::unique_ptr<Child>> children_;
+  std::vector<HostChild*> hosts_;  ///< the same, if they are hosts
   LaunchOutcome outcome_;
-  int failures_ = 0;    ///< ranks
+  int succeeded_ = 0;   ///< ranks
   int interrupts_ = 0;  ///< SIGINTs received
   bool stopping_ = false;
+  bool leftovers_told_ = false;
   std::optional<Deadline> kill_at_;  ///< when the grace period after SIGTERM ends
   std::optional<Deadline> give_up_;  ///< when to stop waiting for processes that do not end
   bool gave_up_ = false;
+
+  bool has_job_ = false;          ///< the hosts have it, or this part has it
+  bool may_finish_ = !is_part();  ///< all ranks of the job have ended, unless ranks of this process run
+  Deadline ping_at_ = Deadline::after(kPing);
+  Deadline silence_ = Deadline::after(kSilence);
+  RecordReader launcher_;      ///< what the launcher of this part says
+  bool is_paused_ = false;     ///< it is stopped (Ctrl-Z), so its silence is expected
+  bool is_abandoned_ = false;  ///< it is gone
+  bool is_done_ = false;       ///< it knows that this part has ended
 };
 
 int size_of(const LaunchOptions& options) {
+  if (options.job_size > 0) return options.job_size;
   int slots = 0;
   for (const HostSlots& host : options.remote.hosts) slots += host.slots;
   return options.remote.hosts.empty() ? options.ranks : slots;
 }
 
 Job::Job(const LaunchOptions& options)
-    : options_(options), size_(size_of(options)), console_(size_, options.prefix_output) {
-  options.remote.hosts.empty() ? start_here() : start_on_hosts();
+    : options_(options),
+      size_(size_of(options)),
+      grace_(options.grace + (options.remote.hosts.empty() ? std::chrono::seconds(0) : kPartWait)),
+      console_(size_, options.prefix_output, is_part()),
+      command_(options.command) {
+  const bool is_local = options.remote.hosts.empty();
+  if (is_local) processes_.emplace();
+  if (is_local) port_.emplace(!is_part());
+  if (is_part()) return;
+  const JobAddresses at = is_local ? JobAddresses{"127.0.0.1", "127.0.0.1"}
+                                   : choose_addresses(options.remote.hosts, options.remote.store_address);
+  const std::string key = random_hex(32);
+  store_ = serve_tcp_store(at.store, 0, key);
+  if (!is_local) variables_ = variables_to_pass();
+  variables_.insert(variables_.end(),
+                    {"MASTER_ADDR=" + at.master, "KOLO_STORE=" + tcp_url(at.store, store_->port()),
+                     "KOLO_STORE_SERVED=1", "KOLO_KEY=" + key});
+  if (is_local) variables_.push_back(fmt::format("MASTER_PORT={}", port_->port()));
+  for (const auto& [name, value] : options.environment) variables_.push_back(name + "=" + value);
 }
 
-Variables Job::meeting_variables(const std::string& store, const std::string& master) {
-  store_ = serve_tcp_store(store, 0, key_);
-  return {{"MASTER_ADDR", master},
-          {"KOLO_STORE", tcp_url(store, store_->port())},
-          {"KOLO_STORE_SERVED", "1"},
-          {"KOLO_KEY", key_}};
+/// The variables of this environment that ranks on other hosts get.
+std::vector<std::string> Job::variables_to_pass() {
+  std::vector<std::string> passed;
+  for (char** at = environ; *at; ++at) {
+    const std::string_view entry(*at);
+    if (entry.starts_with("KOLO_") || entry.starts_with("OMP_NUM_THREADS=")) passed.emplace_back(entry);
+  }
+  for (const std::string& wanted : options_.remote.variables) {
+    const char* value = std::getenv(wanted.c_str());
+    if (wanted.find('=') != std::string::npos) {
+      passed.push_back(wanted);
+    } else if (value) {
+      passed.push_back(wanted + "=" + value);
+    } else {
+      console_.say(fmt::format("-x {}: it is not set here", wanted));
+    }
+  }
+  std::erase_if(passed, is_of_outer_job);
+  return passed;
 }
 
-void Job::start_here() {
-  master_port_.emplace(true);
-  LocalPart part;
-  part.ranks = part.size = size_;
-  part.command = options_.command;
-  part.environment = meeting_variables("127.0.0.1", "127.0.0.1");
-  part.environment.emplace_back("MASTER_PORT", std::to_string(master_port_->port()));
-  part.environment.insert(part.environment.end(), options_.environment.begin(), options_.environment.end());
-  ranks_ = std::make_unique<LocalRanks>(
-      std::move(part), signals_.before(),
-      [this](int rank, Stream stream, std::string_view bytes) { take(rank, stream, bytes); });
+std::vector<std::string> Job::environment_for(int rank) const {
+  std::map<std::string, std::string> variables;
+  const auto set = [&](std::string_view entry) {
+    const auto equals = entry.find('=');
+    if (equals != std::string_view::npos)
+      variables[std::string(entry.substr(0, equals))] = entry.substr(equals + 1);
+  };
+  for (char** at = environ; *at; ++at) {
+    if (!is_of_outer_job(*at)) set(*at);
+  }
+  variables["kolo_run"] = processes_->marks();
+  variables["RANK"] = std::to_string(options_.first_rank + rank);
+  variables["WORLD_SIZE"] = std::to_string(size_);
+  variables["LOCAL_RANK"] = std::to_string(rank);
+  variables["LOCAL_WORLD_SIZE"] = std::to_string(options_.ranks);
+  if (size_ > 1) variables.try_emplace("OMP_NUM_THREADS", "1");
+  for (const std::string& entry : variables_) set(entry);
+  std::vector<std::string> list;
+  for (const auto& [name, value] : variables) list.push_back(name + "=" + value);
+  return list;
 }
 
-void Job::start_on_hosts() {
+void Job::start_ranks() {
+  for (int r = 0; r < options_.ranks; ++r) {
+    children_.push_back(std::make_unique<RankChild>(options_.first_rank + r, console_, exits_));
+    children_.back()->start(command_, environment_for(r), signals_.before(), false);
+  }
+}
+
+void Job::start_hosts() {
   const SshOptions& remote = options_.remote;
-  RemotePart part;
-  part.hosts = remote.hosts;
-  part.ssh = remote.ssh;
-  part.kolo = remote.remote_kolo.empty() ? bench::program_path() : remote.remote_kolo;
-  part.directory = std::filesystem::current_path().string();
-  part.command = options_.command;
-  part.environment = variables_to_pass(remote, console_);
-  const Meet meet = choose_meeting(remote.hosts, remote.store_address);
-  const Variables meeting = meeting_variables(meet.store, meet.master);
-  part.environment.insert(part.environment.end(), meeting.begin(), meeting.end());
-  part.environment.insert(part.environment.end(), options_.environment.begin(), options_.environment.end());
-  ranks_ = std::make_unique<RemoteRanks>(
-      std::move(part), signals_.before(),
-      [this](int rank, Stream stream, std::string_view bytes) { take(rank, stream, bytes); },
-      [this](const std::string& who, std::string_view line) { console_.say_for(who, line); });
+  const std::string kolo = remote.remote_kolo.empty() ? bench::program_path() : remote.remote_kolo;
+  int first = 0;
+  for (const HostSlots& host : remote.hosts) {
+    auto child = std::make_unique<HostChild>(host, first, console_, exits_);
+    hosts_.push_back(child.get());
+    children_.push_back(std::move(child));
+    hosts_.back()->start(remote.ssh, kolo,
+                         fmt::format("run -n {} --job-size={} --first-rank={} --grace={}", host.slots, size_,
+                                     first, to_seconds(options_.grace)),
+                         signals_.before());
+    first += host.slots;
+  }
 }
 
 LaunchOutcome Job::run() {
-  ranks_->start();
-  judge(ranks_->take_endings());
-  while (!finished()) {
-    const bool last_things = ranks_->running() == 0;
-    int timeout = kill_at_ ? kill_at_->left_ms() : -1;
-    if (const int tick = ranks_->tick_ms(); tick > 0) timeout = timeout < 0 ? tick : std::min(timeout, tick);
-    if (last_things) timeout = 20;  // there is no SIGCHLD for processes that are not yet children of this one
-    wait_for_events(timeout);
+  if (is_part()) {
+    console_.tell(part_hello(port_->port()));
+  } else {
+    options_.remote.hosts.empty() ? start_ranks() : start_hosts();
+    judge();
   }
+  while (!finished()) wait_for_events();
   // With keep_going, the remaining ranks have completed the job.
-  const bool is_survived = options_.keep_going && !outcome_.interrupted && failures_ < size_;
-  return is_survived && outcome_.exit_code != kCannotStart ? LaunchOutcome{} : outcome_;
+  const bool is_survived = options_.keep_going && !outcome_.interrupted && outcome_.failed_rank >= 0 &&
+                           outcome_.exit_code != kCannotStart && succeeded_ > 0;
+  return is_survived ? LaunchOutcome{} : outcome_;
 }
 
-void Job::stop_ranks() {
-  if (stopping_) return;
-  stopping_ = true;
-  kill_at_ = Deadline::after(options_.grace);
-  ranks_->signal(SIGTERM, true);
-  ranks_->signal(SIGCONT, true);  // a stopped process hears nothing
+int Job::running() const {
+  int count = 0;
+  for (const auto& child : children_) count += child->running();
+  return count;
 }
 
-void Job::take(int rank, Stream stream, std::string_view bytes) {
-  // After a second SIGINT the output is dropped, because the launcher no longer waits for its reader.
-  if (interrupts_ < 2) console_.take(rank, stream, bytes);
+void Job::signal_children(int signal, bool groups) {
+  for (const auto& child : children_) child->signal(signal, groups);
 }
 
-void Job::wait_for_events(int timeout_ms) {
-  std::vector<pollfd> entries = {{signals_.fd(), POLLIN, 0}};
+void Job::wait_for_events() {
+  int timeout = is_part() || !hosts_.empty() ? 500 : -1;
+  if (kill_at_) timeout = kill_at_->left_ms(timeout < 0 ? 1000 : timeout);
+  // There is no SIGCHLD for processes that are not yet children of this one.
+  if (running() == 0 && may_finish_) timeout = 20;
+
+  if (!hosts_.empty()) serve_hosts();
+  std::vector<pollfd> entries = {{signals_.fd(), POLLIN, 0},
+                                 {is_part() && !is_abandoned_ ? STDIN_FILENO : -1, POLLIN, 0}};
+  for (const auto& child : children_) child->watch(entries);
   console_.watch(entries);
-  const std::size_t own = entries.size();
-  ranks_->watch(entries, console_.room());
-  ::poll(entries.data(), entries.size(), timeout_ms);
-  ranks_->hear(std::span(entries).subspan(own));
-  if (entries[0].revents != 0) {
-    for (int signal = signals_.next(); signal != 0; signal = signals_.next()) hear_signal(signal);
+  ::poll(entries.data(), entries.size(), timeout);
+  for (std::size_t i = 0; i < children_.size(); ++i) {
+    children_[i]->handle_events(std::span(entries).subspan(2 + i * Child::kEntries, Child::kEntries));
   }
-  judge(ranks_->take_endings());
+  for (int signal = signals_.next(); signal != 0; signal = signals_.next()) handle_signal(signal);
+  if (entries[1].revents != 0) read_launcher();
+  if (is_part() && !is_paused_ && silence_.passed()) abandon();
+  judge();
   if (kill_at_ && kill_at_->passed()) {
-    if (const int left = ranks_->running())
-      console_.say(fmt::format("{} rank{} did not stop in time; killing", left, left > 1 ? "s" : ""));
-    ranks_->signal(SIGKILL, true);
-    kill_at_.reset();
+    for (const HostChild* host : hosts_) {
+      if (host->pid() > 0)
+        console_.say(fmt::format("no answer from {}; what runs there ends when it misses us", host->name()));
+    }
+    if (hosts_.empty() && running() > 0)
+      console_.say(ranks_text(running()) + " did not stop in time; killing");
+    kill_children();
   }
   if (const int error = console_.drain(); error != 0 && !stopping_) lose_output(error);
 }
 
-/// The job ends if its output cannot be written. A program that writes its own output would get SIGPIPE from
-/// a closed reader, or fail on a full disk.
+/// A program that writes its own output would get SIGPIPE from a closed reader, or fail on a full disk.
 void Job::lose_output(int error) {
+  if (is_part()) return abandon();
   if (error == EPIPE) {
     outcome_.interrupted = true;
     outcome_.signal = SIGPIPE;
@@ -209,22 +277,27 @@ void Job::lose_output(int error) {
     outcome_.exit_code = kCannotWrite;
     console_.say(Status::from_errno("cannot write the output of the ranks", error).message());
   }
-  stop_ranks();
+  stop_ranks(SIGTERM);
 }
 
-void Job::hear_signal(int signal) {
+void Job::handle_signal(int signal) {
   switch (signal) {
     case SIGCHLD:
-      return ranks_->reap();
+      return reap();
     case SIGPIPE:
       return;  // write(2) reports it too
     case SIGUSR1:
     case SIGUSR2:
-      return ranks_->signal(signal, false);
+      return signal_children(signal, false);
+    case SIGCONT:
+      return signal_children(signal, true);
+    case SIGSTOP:  // from the launcher of this part, which sends SIGCONT when it goes on
+      is_paused_ = true;
+      return signal_children(SIGSTOP, true);
     case SIGTSTP:
-      ranks_->signal(SIGSTOP, true);
+      signal_children(SIGSTOP, true);
       ::raise(SIGSTOP);
-      return ranks_->signal(SIGCONT, true);
+      return signal_children(SIGCONT, true);
     default:
       break;
   }
@@ -232,89 +305,195 @@ void Job::hear_signal(int signal) {
   if (!outcome_.interrupted && outcome_.failed_rank < 0) {
     outcome_.interrupted = true;
     outcome_.signal = signal;
-    const int running = ranks_->running();
-    console_.say(
-        fmt::format("{}: stopping {} rank{}", signal_name(signal), running, running == 1 ? "" : "s"));
+    if (!is_part())
+      console_.say(fmt::format("SIG{}: stopping {}", ::sigabbrev_np(signal), ranks_text(running())));
   }
-  ranks_->signal(signal, true);
-  ranks_->signal(SIGCONT, true);  // a stopped process hears nothing
-  if (again) {
-    ranks_->signal(SIGKILL, true);
-    stopping_ = true;
-    kill_at_.reset();  // then finish() also kills the processes that ranks have left behind
-    console_.discard();
-  } else if (!kill_at_ && !stopping_) {
-    stopping_ = true;
-    kill_at_ = Deadline::after(options_.grace);
+  stop_ranks(signal);
+  if (!again) return;
+  // The launcher no longer waits for the reader of the output. A part's launcher is always reading.
+  if (!is_part()) console_.close();
+  if (hosts_.empty()) return kill_children();
+  kill_at_ = Deadline::after(kPartWait);  // the parts have the signal, too, and kill
+}
+
+/// Ends them by `signal`, and begins the grace.
+void Job::stop_ranks(int signal) {
+  signal_children(signal, true);
+  signal_children(SIGCONT, true);  // a stopped process handles no signal
+  if (!stopping_ && !kill_at_) kill_at_ = Deadline::after(grace_);
+  stopping_ = true;
+}
+
+void Job::kill_children() {
+  signal_children(SIGKILL, true);
+  kill_at_.reset();  // then finished() also kills the processes that ranks have left behind
+  give_up_ = Deadline::after(kLastWait);
+}
+
+void Job::reap() {
+  int status = 0;
+  for (pid_t pid = ::waitpid(-1, &status, WNOHANG); pid > 0; pid = ::waitpid(-1, &status, WNOHANG)) {
+    for (const auto& child : children_) {
+      if (child->pid() == pid) child->end(status);
+    }
   }
 }
 
 /// The first failure determines the outcome. Among several failures noticed at once, a rank that a signal
 /// ended is the likelier cause: the other ranks may have failed because they lost it.
-void Job::judge(const std::vector<Ending>& endings) {
-  if (stopping_ || endings.empty()) return;
-  const Ending* first = &endings[0];
-  for (const Ending& ending : endings) {
-    if (ending.signal != 0 && first->signal == 0) first = &ending;
+void Job::judge() {
+  std::vector<RankExit> failures;
+  for (RankExit& exit : std::exchange(exits_, {})) {
+    if (is_part()) {
+      console_.tell(record(RecordKind::end, exit.rank,
+                           fmt::format("{} {} {}", exit.exit_code, exit.signal, exit.what)));
+    } else if (exit.failed()) {
+      failures.push_back(std::move(exit));
+    } else {
+      ++succeeded_;
+    }
   }
-  failures_ += static_cast<int>(endings.size());
+  if (stopping_ || failures.empty()) return;
+  const RankExit* first = &failures[0];
+  for (const RankExit& failure : failures) {
+    if (failure.signal != 0 && first->signal == 0) first = &failure;
+  }
   if (outcome_.failed_rank < 0) {
     outcome_.failed_rank = first->rank;
     outcome_.exit_code = first->exit_code;
     outcome_.signal = first->signal;
   }
-  const int others = ranks_->running();
+  const int others = running();
   // A rank that cannot be started never reaches the store, so the other ranks cannot go on without it.
-  const bool goes_on = options_.keep_going && others > 0 && first->exit_code != kCannotStart;
-  if (goes_on) {
-    for (const Ending& ending : endings) {
-      console_.say(fmt::format("{}; {} rank{} on", ending.what, others, others > 1 ? "s go" : " goes"));
+  if (options_.keep_going && others > 0 && first->exit_code != kCannotStart) {
+    for (const RankExit& failure : failures) {
+      console_.say(fmt::format("{}; {} {} on", failure.what, ranks_text(others), others > 1 ? "go" : "goes"));
     }
     return;
   }
   const bool expected = first->signal == 0 && first->exit_code == options_.quiet_code;
   if (!expected)
     console_.say(first->what + (others > 0 ? fmt::format("; stopping the other {}", others) : ""));
-  stop_ranks();
+  stop_ranks(SIGTERM);
 }
 
 bool Job::finished() {
-  if (ranks_->running() > 0) return false;
-  if (!give_up_ && !kill_at_ && !stopping_) kill_at_ = Deadline::after(options_.grace);
-  const Room room = console_.room();
+  if (!may_finish_) return false;
+  if (running() > 0 && !(give_up_ && give_up_->passed())) return false;
+  if (!give_up_ && !kill_at_ && !stopping_) kill_at_ = Deadline::after(grace_);
   // The deadline restarts while the reader of the output is slow: a slow reader is not a process that does
   // not end.
-  if (!give_up_ || (!gave_up_ && room != Room{})) give_up_ = Deadline::after(options_.grace + kLastWait);
-  if (!ranks_->finish(!kill_at_, room)) {
+  if (!give_up_ || (!gave_up_ && console_.ready() != OutputReady{}))
+    give_up_ = Deadline::after(grace_ + kLastWait);
+  if (!clean_up(!kill_at_)) {
     if (!give_up_->passed()) return false;
-    const std::string left = gave_up_ ? "" : ranks_->leftovers();
-    if (!left.empty()) console_.say(left);
-    gave_up_ = true;
+    const std::vector<pid_t> left = processes_ ? processes_->living() : std::vector<pid_t>{};
+    if (!std::exchange(gave_up_, true) && !left.empty())
+      console_.say(fmt::format("{} process(es) of the job do not end, among them {}", left.size(), left[0]));
   }
-  judge(ranks_->take_endings());
+  judge();
+  if (is_part() && !std::exchange(is_done_, true)) console_.tell(record(RecordKind::done));
   if (!console_.finish()) return false;
   if (const int error = console_.drain(); error != 0 && !stopping_) lose_output(error);
   return console_.finish();  // lose_output() may have queued a message
 }
 
-}  // namespace
-
-int LaunchOutcome::status() const {
-  if (signal != 0) return 128 + signal;
-  return exit_code;
+/// Ends the processes that ranks left behind (`kill`: at once) and takes the last output as far as the
+/// console takes it. True when nothing is left.
+bool Job::clean_up(bool kill) {
+  reap();
+  for (HostChild* host : hosts_) host->finish_part();
+  if (!hosts_.empty())
+    return std::all_of(hosts_.begin(), hosts_.end(), [](HostChild* h) { return h->pid() < 0; });
+  const std::vector<pid_t> left = processes_->living();
+  if (!left.empty() && (!leftovers_told_ || kill)) {
+    for (const pid_t pid : left) ::kill(pid, kill ? SIGKILL : SIGTERM);
+    for (const pid_t pid : left) ::kill(pid, SIGCONT);
+    leftovers_told_ = true;
+  }
+  if (!left.empty()) return false;
+  // All known writers have ended, so the streams have ended, unless a process that was not found holds them
+  // open.
+  bool is_done = true;
+  for (const auto& child : children_) is_done = child->finish() && is_done;
+  return is_done;
 }
+
+/// No rank starts before all hosts have answered.
+void Job::serve_hosts() {
+  if (!has_job_ && !stopping_ &&
+      std::all_of(hosts_.begin(), hosts_.end(), [](HostChild* h) { return h->port(); })) {
+    has_job_ = true;
+    variables_.push_back(fmt::format("MASTER_PORT={}", hosts_[0]->port()));
+    for (HostChild* host : hosts_) host->send_job(variables_, command_);
+  }
+  for (HostChild* host : hosts_) host->tell_ready();
+  if (!ping_at_.passed()) return;
+  ping_at_ = Deadline::after(kPing);
+  for (HostChild* host : hosts_) host->ping();
+}
+
+void Job::read_launcher() {
+  silence_ = Deadline::after(kSilence);
+  std::array<char, 1 << 16> block;
+  const ssize_t got = ::read(STDIN_FILENO, block.data(), block.size());
+  if (got > 0) launcher_.feed({block.data(), static_cast<std::size_t>(got)});
+  for (;;) {
+    const Result<std::optional<Record>> record = launcher_.next();
+    if (!record.ok()) return abandon();
+    if (!record.value()) break;
+    handle_record(*record.value());
+  }
+  if (got == 0 || (got < 0 && errno != EINTR && errno != EAGAIN)) abandon();
+}
+
+void Job::handle_record(const Record& record) {
+  is_paused_ = false;
+  switch (record.kind) {
+    case RecordKind::variable:
+      return variables_.push_back(record.text);
+    case RecordKind::argument:
+      return command_.push_back(record.text);
+    case RecordKind::start:
+      return begin_part(record.text);
+    case RecordKind::signal:
+      return handle_signal(record.number);
+    case RecordKind::finish:
+      may_finish_ = true;
+      return;
+    case RecordKind::ready:
+      return console_.set_launcher_ready({(record.number & 1) != 0, (record.number & 2) != 0});
+    default:
+      return;
+  }
+}
+
+void Job::begin_part(const std::string& directory) {
+  if (std::exchange(has_job_, true)) return;
+  if (::chdir(directory.c_str()) == 0) return start_ranks();
+  const std::string why = Status::from_errno("cannot start in " + directory, errno).message();
+  for (int r = 0; r < options_.ranks; ++r) exits_.push_back({options_.first_rank + r, kCannotStart, 0, why});
+}
+
+/// The launcher of this part is gone: stops the ranks.
+void Job::abandon() {
+  if (std::exchange(is_abandoned_, true)) return;
+  may_finish_ = true;
+  console_.close();
+  kill_at_ = Deadline::after(std::min(options_.grace, kAbandonedGrace));
+  stop_ranks(SIGTERM);
+}
+
+}  // namespace
 
 LaunchOutcome launch_ranks(const LaunchOptions& options) {
   if (const int size = size_of(options); size < 1 || size > kLargestJob)
     throw InvalidArgument(fmt::format("cannot start {} ranks: from 1 to {}", size, kLargestJob), {});
   // Descriptors 0 to 2 must be open, or a pipe of the launcher would become a rank's standard input.
-  while (true) {
-    const int fd = ::open("/dev/null", O_RDWR | O_CLOEXEC);
-    if (fd < 0 || fd > 2) {
-      if (fd > 2) ::close(fd);
-      break;
-    }
+  int fd;
+  while ((fd = ::open("/dev/null", O_RDWR | O_CLOEXEC)) >= 0 && fd <= 2) {
   }
+  if (fd > 2) ::close(fd);
   return Job(options).run();
 }
 

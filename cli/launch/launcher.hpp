@@ -8,6 +8,10 @@
 
 #include "launch/hosts.hpp"
 
+namespace CLI {
+class App;
+}
+
 namespace kolo::cli {
 
 /// How ranks are started on other hosts.
@@ -18,6 +22,10 @@ struct SshOptions {
   std::string
       store_address;  ///< address at which the hosts reach this one; empty: determined from the routes
   std::vector<std::string> variables;  ///< for the ranks, besides KOLO_*: NAME or NAME=value
+
+  /// The command's options for all of these. They are parsed into this object, which must stay where it is; a
+  /// list of hosts that makes no sense throws InvalidArgument.
+  void add_to(CLI::App& command);
 };
 
 struct LaunchOptions {
@@ -29,6 +37,9 @@ struct LaunchOptions {
   bool keep_going = false;  ///< a rank that fails does not stop the others: they shrink()
   int quiet_code = 0;  ///< an exit code that is not reported, because the program has reported the reason
   std::vector<std::pair<std::string, std::string>> environment;  ///< set on top of the job's own variables
+  int job_size = 0;    ///< not 0: the ranks are a part of a job over hosts, and its launcher at the other end
+                       ///< of standard input and output gives the program; see records.hpp
+  int first_rank = 0;  ///< of this part
 };
 
 struct LaunchOutcome {
@@ -38,7 +49,7 @@ struct LaunchOutcome {
   bool interrupted = false;  ///< the launcher was told to stop (SIGINT, SIGTERM, SIGHUP)
 
   /// Exit status as in a shell: 0, the rank's exit code, or 128 + signal.
-  int status() const;
+  int status() const { return signal != 0 ? 128 + signal : exit_code; }
 };
 
 /// Serves the job's store (on loopback, or at an address that the hosts reach) and starts the ranks with

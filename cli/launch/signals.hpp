@@ -2,8 +2,8 @@
 #pragma once
 
 #include <signal.h>
-
-#include <string>
+#include <sys/signalfd.h>
+#include <unistd.h>
 
 #include "base/unique_fd.hpp"
 
@@ -14,25 +14,44 @@ namespace kolo::cli {
 /// were ignored before (nohup, "&" in a script); the ranks ignore them too.
 class Signals {
  public:
-  Signals();
+  Signals() {
+    sigset_t heard;
+    sigemptyset(&heard);
+    for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE, SIGTSTP}) {
+      struct sigaction action {};
+      ::sigaction(signal, nullptr, &action);
+      const bool stops = signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGTSTP;
+      if (!stops || action.sa_handler != SIG_IGN) sigaddset(&heard, signal);
+    }
+    pthread_sigmask(SIG_BLOCK, &heard, &before_);
+    // If SIGCHLD is ignored, children are reaped without an exit status.
+    struct sigaction child {};
+    child.sa_handler = SIG_DFL;
+    ::sigaction(SIGCHLD, &child, &child_before_);
+    fd_ = UniqueFd(::signalfd(-1, &heard, SFD_CLOEXEC | SFD_NONBLOCK));
+  }
   Signals(const Signals&) = delete;
   Signals& operator=(const Signals&) = delete;
-  ~Signals();
+  ~Signals() {
+    while (next() != 0) {
+    }
+    ::sigaction(SIGCHLD, &child_before_, nullptr);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
 
   int fd() const { return fd_.get(); }
   /// The next signal that has arrived; 0 if there is none.
-  int next();
+  int next() {
+    signalfd_siginfo info{};
+    return ::read(fd_.get(), &info, sizeof(info)) == sizeof(info) ? static_cast<int>(info.ssi_signo) : 0;
+  }
   /// The signal mask before construction, for started programs.
   const sigset_t& before() const { return before_; }
 
  private:
-  sigset_t heard_;
   sigset_t before_;
   struct sigaction child_before_ {};
   UniqueFd fd_;
 };
-
-/// A name such as "SIGINT"; a number if the signal has no name.
-std::string signal_name(int signal);
 
 }  // namespace kolo::cli

@@ -8,9 +8,7 @@
 #include <vector>
 
 #include "commands.hpp"
-#include "launch/agent.hpp"
 #include "launch/launcher.hpp"
-#include "launch/remote_options.hpp"
 
 namespace kolo::cli {
 namespace {
@@ -47,14 +45,6 @@ Exit code: 0 when all ranks succeeded, with --keep-going when some did; else tha
 or 128 + its signal;
 127 when the program cannot be started or a host not be reached, 255 when a host is lost; 2 for wrong usage.)";
 
-struct RunArguments {
-  LaunchOptions options;
-  RemoteArguments remote;
-  bool no_prefix = false;
-  bool agent = false;
-  double grace = 5;
-};
-
 bool takes_value(std::string_view option) {
   constexpr std::array<std::string_view, 9> kWithValue = {
       "-n",    "--ranks",       "--grace",         "--hosts", "--hosts-file",
@@ -62,16 +52,11 @@ bool takes_value(std::string_view option) {
   return std::find(kWithValue.begin(), kWithValue.end(), option) != kWithValue.end();
 }
 
-int run(RunArguments& arguments) {
-  if (arguments.agent) return run_agent();
-  LaunchOptions& options = arguments.options;
-  options.remote = arguments.remote.checked();
+int run(const LaunchOptions& options) {
   if (options.remote.hosts.empty() == (options.ranks == 0)) {
     throw CLI::RequiredError("either --ranks, or --hosts or --hosts-file,");
   }
-  if (options.command.empty()) throw CLI::RequiredError("PROGRAM");
-  options.prefix_output = !arguments.no_prefix;
-  options.grace = std::chrono::nanoseconds(static_cast<std::int64_t>(arguments.grace * 1e9));
+  if (options.command.empty() && options.job_size == 0) throw CLI::RequiredError("PROGRAM");
   return launch_ranks(options).status();
 }
 
@@ -93,29 +78,37 @@ std::vector<std::string> take_program(std::vector<std::string>& arguments) {
 void add_run(CLI::App& app, std::vector<std::string> program) {
   CLI::App* run_command =
       app.add_subcommand("run", "Start ranks of a program: kolo run -n N [--] PROGRAM ARGS, or over --hosts");
-  auto arguments = std::make_shared<RunArguments>();
-  arguments->options.command = std::move(program);
-  arguments->options.ranks = 0;
-  run_command->add_option("-n,--ranks", arguments->options.ranks, "How many ranks, on this machine")
+  auto options = std::make_shared<LaunchOptions>();
+  options->command = std::move(program);
+  options->ranks = 0;
+  run_command->add_option("-n,--ranks", options->ranks, "How many ranks, on this machine")
       ->check(CLI::Range(1, kLargestJob))
       ->type_name("N");
-  arguments->remote.add_to(*run_command);
-  run_command->add_flag("--no-prefix", arguments->no_prefix, "Do not begin the ranks' lines with [rank]");
-  run_command->add_flag("--keep-going", arguments->options.keep_going,
-                        "A rank that fails does not stop the others");
-  run_command->add_option("--grace", arguments->grace, "Seconds between SIGTERM and SIGKILL")
+  options->remote.add_to(*run_command);
+  run_command->add_flag_callback(
+      "--no-prefix", [options] { options->prefix_output = false; },
+      "Do not begin the ranks' lines with [rank]");
+  run_command->add_flag("--keep-going", options->keep_going, "A rank that fails does not stop the others");
+  run_command
+      ->add_option_function<double>(
+          "--grace",
+          [options](double seconds) {
+            options->grace = std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
+          },
+          "Seconds between SIGTERM and SIGKILL")
       ->check(CLI::Range(0.0, 86'400.0))
       ->check([](const std::string& text) {  // comparisons with nan are false
         double seconds = 0;
         return CLI::detail::lexical_cast(text, seconds) && !std::isnan(seconds) ? "" : text + " is no time";
       })
-      ->capture_default_str()
+      ->default_str("5")
       ->type_name("SECONDS");
-  // Hidden: the launcher starts it on other hosts.
-  run_command->add_flag("--agent", arguments->agent)->group("");
+  // Hidden: for the launcher of a job over hosts.
+  run_command->add_option("--job-size", options->job_size)->check(CLI::Range(1, kLargestJob))->group("");
+  run_command->add_option("--first-rank", options->first_rank)->check(CLI::Range(0, kLargestJob))->group("");
   run_command->footer(kFooter);
-  run_command->callback([arguments] {
-    if (const int status = run(*arguments); status != 0) throw CLI::RuntimeError(status);
+  run_command->callback([options] {
+    if (const int status = run(*options); status != 0) throw CLI::RuntimeError(status);
   });
 }
 

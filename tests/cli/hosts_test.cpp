@@ -1,4 +1,4 @@
-// kolo run --hosts: lists of hosts, the protocol of launcher and agent, and whole runs through a fake ssh
+// kolo run --hosts: lists of hosts, the records of launcher and parts, and whole runs through a fake ssh
 // that runs commands locally. tests/cluster/hosts_test.py uses the real ssh.
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -16,10 +16,9 @@
 
 #include "command.hpp"
 #include "kolo/error.hpp"
-#include "launch/frames.hpp"
 #include "launch/hosts.hpp"
-#include "launch/part.hpp"
-#include "launch/reserved_port.hpp"
+#include "launch/output.hpp"
+#include "launch/records.hpp"
 #include "net/socket.hpp"
 #include "survivors.hpp"
 
@@ -89,7 +88,7 @@ TEST(Hosts, ComeFromAFile) {
 TEST(Hosts, AnAddressOfOneLinkKeepsItsInterface) {
   const auto hosts = parse_hosts("[fe80::1%lo]:1,[fe80::2%lo]:1");
   EXPECT_EQ(hosts[0].name(), "fe80::1%lo");
-  EXPECT_EQ(choose_meeting(hosts, "fe80::3%lo").master, "fe80::1%lo");
+  EXPECT_EQ(choose_addresses(hosts, "fe80::3%lo").master, "fe80::1%lo");
 }
 
 /// The result of a bind to the port at `host`, with SO_REUSEADDR (as in servers) or without.
@@ -110,54 +109,48 @@ TEST(ReservedPort, IsForServersOfBothFamiliesAndForNobodyElse) {
   }
 }
 
-TEST(Frames, ArriveInAnyPieces) {
-  std::array<int, 2> ends;
-  ASSERT_EQ(::pipe(ends.data()), 0);
-  FrameWriter writer;
-  writer.text("Welcome!\n");
-  writer.text(kAgentHello);
-  writer.frame(FrameKind::out, 7, std::string("a\0b\n", 4));
-  writer.frame(FrameKind::done);
-  ASSERT_TRUE(writer.drain(ends[1]));
-  std::string bytes;
-  ASSERT_TRUE(read_some(ends[0], bytes));
-  ::close(ends[0]);
-  ::close(ends[1]);
-
-  FrameReader reader;
-  std::vector<Frame> frames;
-  bool hello = false;
+TEST(Records, ArriveInAnyPieces) {
+  const std::string bytes = "Welcome!\n" + part_hello(4711) +
+                            record(RecordKind::out, 7, std::string("a\0b\n", 4)) + record(RecordKind::done);
+  RecordReader reader;
+  std::vector<Record> records;
+  int port = 0;
   for (const char byte : bytes) {
     reader.feed({&byte, 1});
-    if (!hello) hello = reader.skip_to_hello().value_or_throw();
-    if (!hello) continue;
-    if (auto frame = reader.next().value_or_throw()) frames.push_back(*frame);
+    if (port == 0) port = reader.skip_hello().value_or_throw();
+    if (port == 0) continue;
+    if (auto next = reader.next().value_or_throw()) records.push_back(*next);
   }
-  ASSERT_EQ(frames.size(), 2u);
-  EXPECT_EQ(frames[0].kind, FrameKind::out);
-  EXPECT_EQ(frames[0].number, 7u);
-  EXPECT_EQ(frames[0].text, std::string("a\0b\n", 4));
-  EXPECT_EQ(frames[1].kind, FrameKind::done);
+  EXPECT_EQ(port, 4711);
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_EQ(records[0].kind, RecordKind::out);
+  EXPECT_EQ(records[0].number, 7);
+  EXPECT_EQ(records[0].text, std::string("a\0b\n", 4));
+  EXPECT_EQ(records[1].kind, RecordKind::done);
 }
 
-TEST(Frames, NonsenseIsAnError) {
-  FrameReader reader;
-  reader.feed(std::string(9, '\xff'));
-  EXPECT_FALSE(reader.next().ok());
-  FrameReader chatty;
+TEST(Records, NonsenseIsAnError) {
+  for (const std::string& nonsense :
+       {std::string(40, '\xff'), std::string("o 1\n"), std::string("o 1 99999999\n"), std::string("o 1 -1\n"),
+        std::string("\n"), std::string(50, '1')}) {
+    RecordReader reader;
+    reader.feed(nonsense);
+    EXPECT_FALSE(reader.next().ok()) << nonsense;
+  }
+  RecordReader chatty;
   chatty.feed(std::string(1 << 17, 'x'));
-  EXPECT_FALSE(chatty.skip_to_hello().ok());
+  EXPECT_FALSE(chatty.skip_hello().ok());
 }
 
-TEST(Frames, AnotherVersionIsRefusedByName) {
-  FrameReader reader;
-  reader.feed("Welcome!\nkolo-agent 1");
-  EXPECT_FALSE(reader.skip_to_hello().value_or_throw());
+TEST(Records, AnotherVersionIsRefusedByName) {
+  RecordReader reader;
+  reader.feed("Welcome!\nkolo-part 2 4711");
+  EXPECT_EQ(reader.skip_hello().value_or_throw(), 0);
   reader.feed("\n");
-  EXPECT_NE(reader.skip_to_hello().status().message().find("kolo-agent 1,"), std::string::npos);
+  EXPECT_NE(reader.skip_hello().status().message().find("kolo-part 2 4711,"), std::string::npos);
 }
 
-TEST(Frames, MemoryIsWhatWaitsAndNotWhatHasPassed) {
+TEST(ByteQueue, ItsMemoryIsWhatWaitsAndNotWhatHasPassed) {
   std::array<int, 2> ends;
   ASSERT_EQ(::pipe2(ends.data(), O_NONBLOCK), 0);
   const auto most_kb = [] {
@@ -166,44 +159,19 @@ TEST(Frames, MemoryIsWhatWaitsAndNotWhatHasPassed) {
     return usage.ru_maxrss;
   };
   const long before = most_kb();
-  FrameWriter writer;
-  std::string read;
+  ByteQueue queue;
+  std::array<char, 1 << 16> block{};
   for (int mib = 0; mib < 64; ++mib) {
-    for (int part = 0; part < 16; ++part) writer.frame(FrameKind::out, 0, std::string(1 << 16, 'x'));
-    while (writer.full()) {  // it never gets empty
-      ASSERT_TRUE(writer.drain(ends[1]));
-      read.clear();
-      ASSERT_TRUE(read_some(ends[0], read));
+    for (int part = 0; part < 16; ++part)
+      queue.append(record(RecordKind::out, 0, {block.data(), block.size()}));
+    while (queue.full()) {  // it never gets empty
+      ASSERT_EQ(queue.drain(ends[1]), 0);
+      ASSERT_GT(::read(ends[0], block.data(), block.size()), 0);
     }
   }
   EXPECT_LT(most_kb() - before, 16 << 10);
   ::close(ends[0]);
   ::close(ends[1]);
-}
-
-TEST(Parts, TravelWhole) {
-  LocalPart part;
-  part.first_rank = 2;
-  part.ranks = 3;
-  part.size = 8;
-  part.command = {"./train", "", "a b", "\n"};
-  part.environment = {{"KOLO_KEY", "secret"}, {"EMPTY", ""}};
-  const std::string text = encode_part("/home/me", part);
-  const auto made = decode_part(text);
-  ASSERT_TRUE(made);
-  EXPECT_EQ(made->directory, "/home/me");
-  EXPECT_EQ(made->part.first_rank, 2);
-  EXPECT_EQ(made->part.ranks, 3);
-  EXPECT_EQ(made->part.size, 8);
-  EXPECT_EQ(made->part.command, part.command);
-  EXPECT_EQ(made->part.environment, part.environment);
-  for (std::size_t length = 0; length < text.size(); ++length) {
-    // A truncated text may only lack whole pairs of variables at the end.
-    const auto cut = decode_part(std::string_view(text).substr(0, length));
-    EXPECT_TRUE(!cut || cut->part.environment.size() < 2) << length;
-  }
-  part.first_rank = 6;
-  EXPECT_FALSE(decode_part(encode_part("/", part))) << "ranks 6 to 8 of 8";
 }
 
 /// kolo run over a fake ssh that runs the command on this host; each name of this host counts as a host.
@@ -326,8 +294,8 @@ TEST_F(ThroughFakeSsh, LongOutputArrivesWhole) {
   }
 }
 
-TEST_F(ThroughFakeSsh, AgentsOfAKilledLauncherEndThoughNobodyTookTheOutput) {
-  make_ssh("sh -c \"$*\"");  // its end, as that of a real ssh, does not end the agent
+TEST_F(ThroughFakeSsh, PartsOfAKilledLauncherEndThoughNobodyTookTheOutput) {
+  make_ssh("sh -c \"$*\"");  // its end, as that of a real ssh, does not end the part
   Command command(run({}, {"spam", "100000000"}), mark_);
   ASSERT_TRUE(command.until("[3]", 1));
   std::this_thread::sleep_for(std::chrono::milliseconds(500));  // every pipe and queue is full by now
@@ -354,7 +322,26 @@ TEST_F(ThroughFakeSsh, AChildThatOutlivesSshHoldsNothingUp) {
   ::kill(std::stoi(command.out().substr(at + 3)), SIGKILL);
   EXPECT_EQ(command.finish(), 255) << command.out();
   EXPECT_TRUE(test::all_gone(mark_["TEST_MARK"]));
-  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(20)) << "its agent was waited for";
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(20)) << "its part was waited for";
+}
+
+TEST_F(ThroughFakeSsh, AJobWhoseHostsAreAllLostFailsThoughItKeepsGoing) {
+  make_ssh("echo me=$$= >&2; exec sh -c \"$*\"");
+  Command command(run({"--keep-going"}, {"sleep"}), mark_, true);
+  ASSERT_TRUE(command.until("ready", 4));
+  for (auto at = command.out().find("me="); at != std::string::npos; at = command.out().find("me=", at + 1))
+    ::kill(std::stoi(command.out().substr(at + 3)), SIGKILL);
+  EXPECT_EQ(command.finish(), 255) << command.out();
+  EXPECT_TRUE(test::all_gone(mark_["TEST_MARK"]));
+}
+
+TEST_F(ThroughFakeSsh, WhatARankLeavesBehindLivesAsLongAsTheJob) {
+  const std::string script =
+      "if [ $RANK = 0 ]; then sleep 1000 & echo $! >$0; else sleep 2; kill -0 $(cat $0); fi";
+  Command command({KOLO_PROGRAM, "run", "--hosts", "localhost,127.0.0.1", "--ssh", folder_ + "/ssh", "--",
+                   "sh", "-c", script, folder_ + "/left"},
+                  mark_);
+  EXPECT_EQ(command.finish(), 0) << command.err();
 }
 
 TEST_F(ThroughFakeSsh, AQuickHostHearsOfUsWhileASlowOneLogsIn) {
@@ -363,7 +350,7 @@ TEST_F(ThroughFakeSsh, AQuickHostHearsOfUsWhileASlowOneLogsIn) {
            " | sh -c \"$*\"; else sleep 2.5; exec sh -c \"$*\"; fi");
   Command command(run({}, {"environment", "RANK"}), mark_);
   EXPECT_EQ(command.finish(), 0) << command.err();
-  EXPECT_EQ(std::ifstream(heard).get(), static_cast<int>(FrameKind::alive)) << "before its job";
+  EXPECT_EQ(std::ifstream(heard).get(), static_cast<int>(RecordKind::alive)) << "before its job";
 }
 
 TEST_F(ThroughFakeSsh, AReaderWhoPausesDoesNotHideAFailure) {

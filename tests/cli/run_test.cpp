@@ -247,7 +247,7 @@ TEST_F(KoloRun, ASecondSigintKillsWhatRanksLeftBehindToo) {
   const auto began = std::chrono::steady_clock::now();
   Command command(run(1, {"family", "1"}, {"--grace", "1000"}), mark_);
   ASSERT_TRUE(command.until("ready", 1));
-  while (survivors(mark_["TEST_MARK"]) > 3) {  // launcher, keeper, and the rank that ignores SIGTERM
+  while (survivors(mark_["TEST_MARK"]) > 3) {  // launcher, watchdog, and the rank that ignores SIGTERM
     std::this_thread::sleep_for(milliseconds(10));
   }
   expect_two_sigints_to_end(command, began);
@@ -284,7 +284,7 @@ TEST_F(KoloRun, AKilledLauncherLeavesNothing) {
 }
 
 TEST_F(KoloRun, AKilledLauncherLeavesNothingOfALauncherInside) {
-  // In a shell, so that the inner launcher is ended by the keeper, and not by the end of the outer launcher.
+  // In a shell, so that the inner launcher is ended by the watchdog, and not by the end of the outer launcher.
   Command command({KOLO_PROGRAM, "run", "-n", "1", "sh", "-c",
                    std::string(KOLO_PROGRAM) + " run -n 2 " RANK_PROGRAM " family 0; true"},
                   mark_);

@@ -135,7 +135,7 @@ class OverSsh(unittest.TestCase):
         self.assertEqual(keys[0], keys[1])
         self.assertRegex(keys[0], "^[0-9a-f]{64}$")
         listed = call("ps", "-eww", "-o", "args=")
-        self.assertIn("run --agent", listed)
+        self.assertIn("--first-rank=1", listed)
         self.assertNotIn(keys[0], listed)
         process.terminate()
         process.wait(TIMEOUT_S)
@@ -173,7 +173,7 @@ class OverSsh(unittest.TestCase):
         try:
             self.assertEqual(process.wait(TIMEOUT_S), 255)
             self.assertIn("kolo: lost host 10.77.0.3", process.stderr.read())
-            # Its agent hears nothing any more, and ends its rank.
+            # Its part hears nothing any more, and ends its rank.
             wait_for(lambda: not survivors(self.mark), "the end of the rank on the host that was cut off", 60)
         finally:
             call(*link, "up")
