@@ -13,7 +13,7 @@
 
 #include "base/status.hpp"
 #include "kolo/error.hpp"
-#include "net/address.hpp"
+#include "net/socket.hpp"
 
 namespace kolo::cli {
 namespace {
@@ -137,7 +137,7 @@ ReservedPort::ReservedPort(bool loopback) {
     if (!fd_.valid()) continue;
     set_option(fd_.get(), SOL_SOCKET, SO_REUSEADDR, 1);
     if (address.family() == AF_INET6) set_option(fd_.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
-    if (::bind(fd_.get(), address.get(), address.length) == 0) {
+    if (::bind(fd_.get(), address.data(), address.size()) == 0) {
       port_ = local_port(fd_.get());
       return;
     }

@@ -15,7 +15,7 @@
 #include <thread>
 
 #include "base/status.hpp"
-#include "security/random.hpp"
+#include "net/random.hpp"
 
 namespace kolo::cli {
 namespace {

@@ -258,6 +258,19 @@ TEST_F(ThroughFakeSsh, SignalsReachEveryRank) {
   EXPECT_EQ(interrupted.finish(), 128 + SIGINT);
 }
 
+TEST_F(ThroughFakeSsh, CtrlZStopsEveryRankUntilTheLauncherGoesOn) {
+  Command command(run({}, {"report-signal"}), mark_);
+  ASSERT_TRUE(command.until("ready", 4));
+  ::kill(command.pid(), SIGTSTP);
+  const auto stopped = [&] { return test::survivors(mark_["TEST_MARK"], 'T'); };
+  for (int i = 0; i < 1000 && stopped() != 5; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  EXPECT_EQ(stopped(), 5) << "the launcher and four ranks";
+  ::kill(command.pid(), SIGCONT);
+  ::kill(command.pid(), SIGUSR1);
+  EXPECT_EQ(command.finish(), 0) << command.err();
+  EXPECT_EQ(Command::count(command.out(), "heard " + std::to_string(SIGUSR1)), 4) << command.out();
+}
+
 TEST_F(ThroughFakeSsh, ASecondSigintKillsAtOnce) {
   Command command(run({"--grace", "1000"}, {"deaf"}));
   ASSERT_TRUE(command.until("ready", 4));

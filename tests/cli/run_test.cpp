@@ -284,7 +284,8 @@ TEST_F(KoloRun, AKilledLauncherLeavesNothing) {
 }
 
 TEST_F(KoloRun, AKilledLauncherLeavesNothingOfALauncherInside) {
-  // In a shell, so that the inner launcher is ended by the watchdog, and not by the end of the outer launcher.
+  // In a shell, so that the inner launcher is ended by the watchdog, and not by the end of the outer
+  // launcher.
   Command command({KOLO_PROGRAM, "run", "-n", "1", "sh", "-c",
                    std::string(KOLO_PROGRAM) + " run -n 2 " RANK_PROGRAM " family 0; true"},
                   mark_);

@@ -12,15 +12,19 @@
 
 namespace kolo::test {
 
-/// Number of processes with TEST_MARK=`mark` in their environment, except this one and zombies.
-inline int survivors(const std::string& mark) {
+/// Number of processes with TEST_MARK=`mark` in their environment, except this one and zombies; with `state`
+/// only those in it ('T': stopped).
+inline int survivors(const std::string& mark, char state = 0) {
   int found = 0;
   DIR* proc = ::opendir("/proc");
   while (const dirent* entry = ::readdir(proc)) {
-    std::ifstream file(std::string("/proc/") + entry->d_name + "/environ", std::ios::binary);
-    std::ostringstream content;
+    const std::string folder = std::string("/proc/") + entry->d_name;
+    std::ifstream file(folder + "/environ", std::ios::binary);
+    std::ostringstream content, stat;
     if (std::atoi(entry->d_name) > 0 && file) content << file.rdbuf();
-    if (content.str().find("TEST_MARK=" + mark) != std::string::npos) ++found;
+    if (content.str().find("TEST_MARK=" + mark) == std::string::npos) continue;
+    stat << std::ifstream(folder + "/stat").rdbuf();  // pid (name) state ...
+    if (state == 0 || stat.str().find(std::string(") ") + state) != std::string::npos) ++found;
   }
   ::closedir(proc);
   return found;
