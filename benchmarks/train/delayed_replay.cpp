@@ -3,21 +3,12 @@
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
 
-#include <chrono>
-
 #include "kolo/train/shared_tensor.hpp"
 #include "kolo/train/tensor.hpp"
-#include "train/processor_time.hpp"
 #include "train/require_average.hpp"
 
 namespace kolo::bench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 /// Without a gradient of its own a parameter would take the model's, to which averages would be written.
 void zero_gradients(const ReplayedModel& model) {
@@ -38,29 +29,21 @@ DelayedReplay::DelayedReplay(const Trace& trace, const Communicator& communicato
 StepTimes DelayedReplay::run(const Trace& trace, int steps, int left_out, bool averages) {
   model_->set_trace(trace);
   model_->set_gradients(static_cast<float>(communicator_.rank() + 1));
-  StepTimes times;
+  StepClock clock(left_out);
   communicator_.barrier();
-  auto begin = Clock::now();
-  double processor = processor_seconds();
+  clock.begin();
   auto exposed = averages_.total().exposed;
   for (int step = 0; step < left_out + steps; ++step) {
     zero_gradients(*model_);
     model_->forward().backward();
     if (!averages || averages_.step()) model_->optimize();
-    const double took = seconds_since(begin), used = processor_seconds();
-    begin = Clock::now();
-    if (averages && step > 0) verify();
     const auto waited = averages_.total().exposed;
-    if (step >= left_out) {
-      times.step.push_back(took);
-      times.exposed.push_back(std::chrono::duration<double>(waited - exposed).count());
-      times.processor.push_back(used - processor);
-    }
-    processor = used;
+    clock.end(waited - exposed);
     exposed = waited;
+    if (averages && step > 0) verify();
   }
   averages_.finish();
-  return times;
+  return clock.take();
 }
 
 std::vector<double> DelayedReplay::communicate(int times) {

@@ -6,7 +6,7 @@
 
 #include "kolo/train/delayed_averages.hpp"
 #include "train/replayed_model.hpp"
-#include "train/step_times.hpp"
+#include "train/timing.hpp"
 #include "train/trace.hpp"
 
 namespace kolo::bench {

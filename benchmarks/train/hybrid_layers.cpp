@@ -5,13 +5,10 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
-#include <chrono>
-#include <fstream>
-#include <nlohmann/json.hpp>
-#include <stdexcept>
 
 #include "kolo/train/tensor.hpp"
-#include "train/replayed_model.hpp"
+#include "train/json.hpp"
+#include "train/timing.hpp"
 
 namespace kolo::bench {
 namespace {
@@ -40,8 +37,6 @@ class HybridLayerImpl : public torch::nn::Module {
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   struct Replay : torch::autograd::Function<Replay> {
     static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
                               const at::Tensor& parameter, std::int64_t address) {
@@ -69,7 +64,7 @@ class HybridLayerImpl : public torch::nn::Module {
       const c10::NoGradGuard no_grad;
       static_cast<void>(parameter.detach());  // the first operation on it waits for a gather
     }
-    sleep_until(Clock::now() + from_seconds(seconds));
+    sleep_for(seconds);
     // Averages in place of sums, so that numbers stay what they are.
     if (sums_.defined()) setting_->tensor.all_reduce(buffer_of(sums_), ReduceOp::average);
   }
@@ -83,24 +78,15 @@ class HybridLayerImpl : public torch::nn::Module {
 }  // namespace
 
 std::vector<HybridLayer> read_hybrid_profile(const std::string& path) {
-  std::ifstream file(path);
-  try {
-    std::vector<HybridLayer> layers;
-    const nlohmann::json profile = nlohmann::json::parse(file);
-    for (const nlohmann::json& layer : profile.at("layers")) {
-      layers.push_back({.parameters = layer.at("parameters"),
-                        .forward = 1e-3 * layer.at("forward_ms").get<double>(),
-                        .backward = 1e-3 * layer.at("backward_ms").get<double>(),
-                        .optimizer = 1e-3 * layer.value("optimizer_ms", 0.0),
-                        .activation_bytes = layer.at("activation_bytes"),
-                        .output_bytes = layer.at("output_bytes"),
-                        .tensor_sums = layer.value("tensor_sums", 0.0)});
-    }
-    if (layers.empty()) throw std::runtime_error("it has no layers");
-    return layers;
-  } catch (const std::exception& error) {
-    throw std::runtime_error("cannot read a profile from " + path + ": " + error.what());
-  }
+  return read_layers<HybridLayer>(path, [](const nlohmann::json& layer) {
+    return HybridLayer{.parameters = layer.at("parameters"),
+                       .forward = seconds_at(layer, "forward_ms"),
+                       .backward = seconds_at(layer, "backward_ms"),
+                       .optimizer = 1e-3 * layer.value("optimizer_ms", 0.0),
+                       .activation_bytes = layer.at("activation_bytes"),
+                       .output_bytes = layer.at("output_bytes"),
+                       .tensor_sums = layer.value("tensor_sums", 0.0)};
+  });
 }
 
 torch::nn::Sequential make_hybrid_layers(std::span<const HybridLayer> layers,

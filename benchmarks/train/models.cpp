@@ -3,8 +3,6 @@
 #include <torch/nn/functional.h>
 #include <torch/nn/modules.h>
 
-#include <stdexcept>
-
 namespace kolo::bench {
 namespace {
 
@@ -97,31 +95,14 @@ Workload language_model(std::int64_t batch) {
           tokens.numel()};
 }
 
-struct Named {
-  const char* name;
-  Workload (*make)(std::int64_t batch);
-};
-constexpr Named kWorkloads[] = {{"cnn", cnn},
-                                {"language_model", language_model},
-                                {"mlp", mlp},
-                                {"transformer", transformer},
-                                {"wide", wide}};
-
 }  // namespace
 
-Workload make_workload(const std::string& name, std::int64_t batch) {
-  std::string known;
-  for (const auto& [known_name, make] : kWorkloads) {
-    if (name == known_name) return make(batch);
-    known += std::string(known.empty() ? "" : ", ") + known_name;
-  }
-  throw std::invalid_argument("there is no model '" + name + "', only " + known);
-}
-
-std::vector<std::string> workload_names() {
-  std::vector<std::string> names;
-  for (const Named& workload : kWorkloads) names.emplace_back(workload.name);
-  return names;
+const std::map<std::string, Workload (*)(std::int64_t)>& workloads() {
+  static const std::map<std::string, Workload (*)(std::int64_t)> all = {
+      {"cnn", cnn},   {"language_model", language_model}, {"mlp", mlp}, {"transformer", transformer},
+      {"wide", wide},
+  };
+  return all;
 }
 
 }  // namespace kolo::bench

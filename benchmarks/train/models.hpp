@@ -3,10 +3,11 @@
 
 #include "kolo/train/libtorch.hpp"
 
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include <torch/nn/module.h>
 
@@ -19,9 +20,8 @@ struct Workload {
   std::int64_t tokens = 0;           ///< that a forward pass reads, of a language model; 0: it is none
 };
 
-/// "cnn" (0.1 million parameters), "language_model" (1 million), "mlp", "transformer", "wide" (most of them
-/// in the first layer), about 25 million each. Throws std::invalid_argument, with the names, for another.
-Workload make_workload(const std::string& name, std::int64_t batch);
-std::vector<std::string> workload_names();
+/// By name: "cnn" (0.1 million parameters), "language_model" (1 million), "mlp", "transformer", "wide" (most
+/// of them in the first layer), about 25 million each. Each is made with a batch of so many samples.
+const std::map<std::string, Workload (*)(std::int64_t batch)>& workloads();
 
 }  // namespace kolo::bench

@@ -3,18 +3,11 @@
 #include <torch/optim/optimizer.h>
 #include <torch/optim/sgd.h>
 
-#include <chrono>
 #include <utility>
 
-#include "train/processor_time.hpp"
 #include "train/require_average.hpp"
 
 namespace kolo::bench {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-}  // namespace
 
 /// Makes no step: it sleeps, and verifies the averages.
 class OverlappedReplay::Step : public torch::optim::Optimizer {
@@ -57,24 +50,15 @@ OverlappedReplay::OverlappedReplay(const Trace& trace, Communicator communicator
 StepTimes OverlappedReplay::run(const Trace& trace, int steps, int left_out) {
   model_->set_trace(trace);
   model_->set_gradients(static_cast<float>(communicator_.rank() + 1));
-  StepTimes times;
+  StepClock clock(left_out);
   communicator_.barrier();
-  auto begin = Clock::now();
-  double processor = processor_seconds();
+  clock.begin();
   for (int step = 0; step < left_out + steps; ++step) {
     (*parallel_)().backward();
-    const auto now = Clock::now();
-    const double used = processor_seconds();
-    if (step >= left_out) {
-      times.step.push_back(std::chrono::duration<double>(now - begin).count());
-      times.exposed.push_back(std::chrono::duration<double>(parallel_->last_step().exposed).count());
-      times.processor.push_back(used - processor);
-    }
-    begin = now;
-    processor = used;
+    clock.end(parallel_->last_step().exposed);
   }
   parallel_->finish_step();
-  return times;
+  return clock.take();
 }
 
 double OverlappedReplay::first_share() {

@@ -5,7 +5,7 @@
 
 #include "kolo/train/distributed_data_parallel.hpp"
 #include "train/replayed_model.hpp"
-#include "train/step_times.hpp"
+#include "train/timing.hpp"
 #include "train/trace.hpp"
 
 namespace kolo::bench {

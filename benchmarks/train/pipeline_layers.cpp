@@ -7,20 +7,15 @@
 #include <torch/nn/pimpl.h>
 
 #include <algorithm>
-#include <chrono>
 #include <memory>
-#include <stdexcept>
-#include <utility>
 
-#include "train/replayed_model.hpp"
+#include "train/timing.hpp"
 
 namespace kolo::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-/// What a sleep takes longer, as the core is busy, is taken off this thread's next one.
-void sleep_for(double seconds) {
+/// A sleep that takes longer, because the core is busy, shortens this thread's next one.
+void sleep_on_average(double seconds) {
   thread_local Clock::duration late{};
   const auto end = Clock::now() + from_seconds(seconds) - late;
   sleep_until(end);
@@ -32,14 +27,14 @@ struct Sleep : torch::autograd::Function<Sleep> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
                             const at::Tensor& parameter, double forward_s, double backward_s,
                             std::int64_t elements) {
-    sleep_for(forward_s);
+    sleep_on_average(forward_s);
     context->saved_data["backward_s"] = backward_s;
     context->saved_data["sizes"] = x.sizes();
     return at::zeros({elements}, parameter.options().requires_grad(false));
   }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
                                                  const torch::autograd::variable_list& /*gradients*/) {
-    sleep_for(context->saved_data["backward_s"].toDouble());
+    sleep_on_average(context->saved_data["backward_s"].toDouble());
     const auto sizes = context->saved_data["sizes"].toIntVector();
     return {at::zeros(sizes), at::zeros({1}), at::Tensor(), at::Tensor(), at::Tensor()};
   }
@@ -82,9 +77,6 @@ LayeredWorkload small(std::int64_t batch) {
           at::rand({batch, 784}), at::rand({batch, 10})};
 }
 
-constexpr std::pair<const char*, LayeredWorkload (*)(std::int64_t)> kLayeredWorkloads[] = {
-    {"residual", residual}, {"784-30-10", small}};
-
 }  // namespace
 
 torch::nn::Sequential make_sleeping_layers(std::span<const LayerCost> costs, int micro_batches) {
@@ -99,19 +91,10 @@ torch::nn::Sequential make_sleeping_layers(std::span<const LayerCost> costs, int
   return layers;
 }
 
-LayeredWorkload make_layered_workload(const std::string& name, std::int64_t batch) {
-  std::string known;
-  for (const auto& [known_name, make] : kLayeredWorkloads) {
-    if (name == known_name) return make(batch);
-    known += std::string(known.empty() ? "" : ", ") + known_name;
-  }
-  throw std::invalid_argument("there is no network '" + name + "', only " + known);
-}
-
-std::vector<std::string> layered_workload_names() {
-  std::vector<std::string> names;
-  for (const auto& [name, make] : kLayeredWorkloads) names.emplace_back(name);
-  return names;
+const std::map<std::string, LayeredWorkload (*)(std::int64_t)>& layered_workloads() {
+  static const std::map<std::string, LayeredWorkload (*)(std::int64_t)> all = {{"784-30-10", small},
+                                                                               {"residual", residual}};
+  return all;
 }
 
 }  // namespace kolo::bench

@@ -6,9 +6,9 @@
 #include <torch/nn/modules/container/sequential.h>
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "kolo/train/partition.hpp"
 
@@ -24,9 +24,7 @@ struct LayeredWorkload {
   at::Tensor input, target;  ///< of `batch` samples
 };
 
-/// "residual": 8 equal blocks of 512 x 2048 x 512. "uneven": a stack of layers that get narrower.
-/// "784-30-10": two layers. Throws std::invalid_argument, with the names, for another.
-LayeredWorkload make_layered_workload(const std::string& name, std::int64_t batch);
-std::vector<std::string> layered_workload_names();
+/// By name: "residual", 8 equal blocks of 512 x 2048 x 512; "784-30-10", two layers.
+const std::map<std::string, LayeredWorkload (*)(std::int64_t batch)>& layered_workloads();
 
 }  // namespace kolo::bench

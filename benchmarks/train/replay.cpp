@@ -4,52 +4,25 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <stdexcept>
-#include <thread>
 #include <vector>
 
 #include "kolo/train/compression.hpp"
 #include "train/delayed_replay.hpp"
 #include "train/overlapped_replay.hpp"
-#include "train/processor_time.hpp"
 #include "train/replayed_model.hpp"
 #include "train/sharded_replay.hpp"
-#include "train/statistics.hpp"
 
 namespace kolo::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 constexpr int kStepsLeftOut = 3;
 constexpr int kStepsUntilPlanned = 10;
 constexpr int kMostRunsUntilFinal = 10;
 constexpr int kBlocks = 3;
-
-double seconds(Clock::duration duration) {
-  return std::chrono::duration<double>(duration).count();
-}
-
-struct Times : StepTimes {
-  void append(const auto& other) {
-    step.insert(step.end(), other.step.begin(), other.step.end());
-    exposed.insert(exposed.end(), other.exposed.begin(), other.exposed.end());
-    processor.insert(processor.end(), other.processor.begin(), other.processor.end());
-  }
-  /// Collective: the slowest rank's, and the ranks' mean of processor times.
-  void agree(Communicator& communicator) {
-    communicator.all_reduce(Buffer(step), ReduceOp::max);
-    communicator.all_reduce(Buffer(exposed), ReduceOp::max);
-    communicator.all_reduce(Buffer(processor), ReduceOp::average);
-  }
-};
-
-/// Ranks of an emulated cluster share this machine's cores, whatever host they seem to be on.
-double processor_of(const Times& times, const Communicator& communicator) {
-  return median(times.processor) * communicator.size() / std::thread::hardware_concurrency();
-}
 
 class Replay {
  public:
@@ -59,27 +32,19 @@ class Replay {
         parallel_(model_, communicator_, options.parallel),
         is_exact_(!options.parallel.hook && !options.parallel.wire) {}
 
-  /// The slowest rank's times of each step.
-  Times run(const Trace& trace, int steps) {
+  StepTimes run(const Trace& trace, int steps) {
     model_->set_trace(trace);
-    Times times;
+    StepClock clock(kStepsLeftOut);
     for (int step = 0; step < kStepsLeftOut + steps; ++step) {
-      const float mine = static_cast<float>(communicator_.rank() + 1) + static_cast<float>(step % 8);
-      model_->set_gradients(mine);
+      model_->set_gradients(static_cast<float>(communicator_.rank() + 1 + step % 8));
       communicator_.barrier();
-      const double processor = processor_seconds();
-      const auto begin = Clock::now();
+      clock.begin();
       parallel_().backward();
       model_->optimize();
-      const double took = seconds(Clock::now() - begin);
+      clock.end(parallel_.last_step().exposed);
       verify(static_cast<float>(communicator_.size() + 1) / 2 + static_cast<float>(step % 8));
-      if (step < kStepsLeftOut) continue;
-      times.step.push_back(took);
-      times.exposed.push_back(seconds(parallel_.last_step().exposed));
-      times.processor.push_back(processor_seconds() - processor);
     }
-    times.agree(communicator_);
-    return times;
+    return clock.take();
   }
 
   double first_bucket(const Trace& trace) const {
@@ -117,94 +82,101 @@ class Replay {
   bool is_exact_;
 };
 
-/// Blocks of both in turns, as a machine's links and load change with time. Returns the plain ones' times.
-Times run_in_turns(Replay& plain, const Trace& trace, Communicator& communicator,
-                   const ReplayOptions& options, ReplayResult& result) {
-  OverlappedReplay overlapped(trace, communicator, options.parallel);
-  // Slices are planned anew in the first steps.
-  overlapped.run(trace, 0, kStepsUntilPlanned);
-  Times with, without;
-  const int blocks = std::min(kBlocks, options.steps);
-  for (int block = 0; block < blocks; ++block) {
-    const int steps = (options.steps + block) / blocks;
-    without.append(plain.run(trace, steps));
-    with.append(overlapped.run(trace, steps, kStepsLeftOut));
-  }
-  with.agree(communicator);
-  result.overlapped.emplace(ReplayResult::Overlapped{median(with.step), mean(with.step), median(with.exposed),
-                                                     processor_of(with, communicator),
-                                                     result.communication * overlapped.first_share()});
-  return without;
-}
-
-/// The same with averages that arrive one step late.
-Times run_beside_delayed(Replay& plain, const Trace& trace, Communicator& communicator,
-                         const ReplayOptions& options, ReplayResult& result) {
-  DelayedReplay delayed(trace, communicator);
-  Times communication;
-  communication.step = delayed.communicate(options.steps);
-  communication.agree(communicator);
-  Times with, without, alone;
-  const int blocks = std::min(kBlocks, options.steps);
-  for (int block = 0; block < blocks; ++block) {
-    const int steps = (options.steps + block) / blocks;
-    without.append(plain.run(trace, steps));
-    with.append(delayed.run(trace, steps, kStepsLeftOut));
-    alone.append(delayed.compute(trace, steps, kStepsLeftOut));
-  }
-  with.agree(communicator);
-  alone.agree(communicator);
-  result.delayed.emplace(ReplayResult::Delayed{median(with.step), mean(with.step), median(with.exposed),
-                                               processor_of(with, communicator), median(communication.step),
-                                               median(alone.step)});
-  return without;
-}
-
-/// The same with borders from measured times.
-Times run_beside_measured(Replay& plain, const Trace& trace, Communicator& communicator,
-                          const ReplayOptions& options, ReplayResult& result) {
-  ReplayOptions other = options;
-  other.parallel.bucket_borders = BucketBorders::measured;
-  if (options.parallel.hook) other.parallel.hook = make_gradient_hook(options.parallel.hook->describe());
-  Replay measured(trace, communicator, other);
-  for (int run = 0; run < kMostRunsUntilFinal && !measured.plan().is_final; ++run) measured.run(trace, 0);
-  Times with, without;
-  const int blocks = std::min(kBlocks, options.steps);
-  for (int block = 0; block < blocks; ++block) {
-    const int steps = (options.steps + block) / blocks;
-    without.append(plain.run(trace, steps));
-    with.append(measured.run(trace, steps));
-  }
-  result.measured.emplace(
-      ReplayResult::Measured{measured.buckets(), median(with.step), mean(with.step), median(with.exposed),
-                             processor_of(with, communicator), measured.first_bucket(trace),
-                             median(measured.run(trace.scaled(0), options.steps).step), measured.plan()});
-  return without;
-}
-
-/// The same with a model that is divided among the ranks.
-Times run_beside_sharded(Replay& plain, const Trace& trace, Communicator& communicator,
-                         const ReplayOptions& options, ReplayResult& result) {
-  ShardedReplay sharded(trace, communicator, *options.shard);
-  const int blocks = std::min(kBlocks, options.steps);
-  Times with, without, alone;
-  sharded.run(trace, 0, kStepsLeftOut);
-  std::vector<double> sent{-static_cast<double>(communicator.counters().bytes_sent)};
-  alone.append(sharded.run(trace.scaled(0), options.steps, 0));
-  sent[0] = (sent[0] + static_cast<double>(communicator.counters().bytes_sent)) / options.steps;
+/// Bytes that a rank sends in one of the `steps` of `run`, the mean of all ranks.
+double sent_in(const std::function<void()>& run, int steps, Communicator& communicator) {
+  const std::uint64_t before = communicator.counters().bytes_sent;
+  run();
+  std::vector<double> sent{static_cast<double>(communicator.counters().bytes_sent - before) / steps};
   communicator.all_reduce(Buffer(sent), ReduceOp::average);
-  for (int block = 0; block < blocks; ++block) {
-    const int steps = (options.steps + block) / blocks;
-    without.append(plain.run(trace, steps));
-    with.append(sharded.run(trace, steps, kStepsLeftOut));
-  }
-  with.agree(communicator);
-  alone.agree(communicator);
-  result.sharded.emplace(ReplayResult::Sharded{median(with.step), mean(with.step), median(with.exposed),
-                                               processor_of(with, communicator), median(alone.step),
-                                               sent[0]});
-  return without;
+  return sent[0];
 }
+
+/// Replays the plain way, and another way block by block beside it, because a machine's links and load change
+/// with time.
+class Comparison {
+ public:
+  Comparison(Replay& plain, const Trace& trace, Communicator& communicator, const ReplayOptions& options,
+             ReplayResult& result)
+      : plain_(plain), trace_(trace), communicator_(communicator), options_(options), result_(result) {}
+
+  /// Returns the times of the plain steps.
+  StepTimes run() {
+    if (options_.overlap_forward) return run_overlapped();
+    if (options_.delayed_averages) return run_delayed();
+    if (options_.measured_borders) return run_measured();
+    if (options_.shard) return run_sharded();
+    return plain_.run(trace_, options_.steps);
+  }
+
+ private:
+  StepTimes interleave(const std::function<void(int steps)>& run_other) {
+    StepTimes times;
+    const int blocks = std::min(kBlocks, options_.steps);
+    for (int block = 0; block < blocks; ++block) {
+      const int steps = (options_.steps + block) / blocks;
+      times.append(plain_.run(trace_, steps));
+      run_other(steps);
+    }
+    return times;
+  }
+
+  StepTimes run_overlapped() {
+    OverlappedReplay overlapped(trace_, communicator_, options_.parallel);
+    overlapped.run(trace_, 0, kStepsUntilPlanned);  // slices are planned anew in the first steps
+    StepTimes with;
+    StepTimes plain =
+        interleave([&](int steps) { with.append(overlapped.run(trace_, steps, kStepsLeftOut)); });
+    result_.overlapped = ReplayResult::Overlapped{summary_of(with, communicator_),
+                                                  result_.communication * overlapped.first_share()};
+    return plain;
+  }
+
+  StepTimes run_delayed() {
+    DelayedReplay delayed(trace_, communicator_);
+    StepTimes communication, with, alone;
+    communication.step = delayed.communicate(options_.steps);
+    StepTimes plain = interleave([&](int steps) {
+      with.append(delayed.run(trace_, steps, kStepsLeftOut));
+      alone.append(delayed.compute(trace_, steps, kStepsLeftOut));
+    });
+    result_.delayed =
+        ReplayResult::Delayed{summary_of(with, communicator_), summary_of(communication, communicator_).step,
+                              summary_of(alone, communicator_).step};
+    return plain;
+  }
+
+  StepTimes run_measured() {
+    ReplayOptions options = options_;
+    options.parallel.bucket_borders = BucketBorders::measured;
+    if (auto& hook = options.parallel.hook) hook = make_gradient_hook(hook->describe());
+    Replay measured(trace_, communicator_, options);
+    for (int run = 0; run < kMostRunsUntilFinal && !measured.plan().is_final; ++run) measured.run(trace_, 0);
+    StepTimes with;
+    StepTimes plain = interleave([&](int steps) { with.append(measured.run(trace_, steps)); });
+    const StepSummary alone = summary_of(measured.run(trace_.scaled(0), options_.steps), communicator_);
+    result_.measured = ReplayResult::Measured{summary_of(with, communicator_), measured.buckets(),
+                                              measured.first_bucket(trace_), alone.step, measured.plan()};
+    return plain;
+  }
+
+  StepTimes run_sharded() {
+    ShardedReplay sharded(trace_, communicator_, *options_.shard);
+    sharded.run(trace_, 0, kStepsLeftOut);
+    StepTimes with, alone;
+    const double sent = sent_in([&] { alone = sharded.run(trace_.scaled(0), options_.steps, 0); },
+                                options_.steps, communicator_);
+    StepTimes plain = interleave([&](int steps) { with.append(sharded.run(trace_, steps, kStepsLeftOut)); });
+    result_.sharded =
+        ReplayResult::Sharded{summary_of(with, communicator_), summary_of(alone, communicator_).step, sent};
+    return plain;
+  }
+
+  Replay& plain_;
+  const Trace& trace_;
+  Communicator& communicator_;
+  const ReplayOptions& options_;
+  ReplayResult& result_;
+};
 
 }  // namespace
 
@@ -233,33 +205,22 @@ ReplayResult replay(const Trace& original, Communicator communicator, const Repl
   const Trace nothing = original.scaled(0);
   // Also lets the buckets be filled in the order of readiness, which all steps at once would not show.
   replay.run(original, 1);
-  const std::uint64_t sent_before = communicator.counters().bytes_sent;
   ReplayResult result;
-  result.communication = median(replay.run(nothing, options.steps).step);
-  std::vector<double> sent{static_cast<double>(communicator.counters().bytes_sent - sent_before) /
-                           (kStepsLeftOut + options.steps)};
-  communicator.all_reduce(Buffer(sent), ReduceOp::average);
+  StepTimes alone;
+  result.sent_bytes = sent_in([&] { alone = replay.run(nothing, options.steps); },
+                              kStepsLeftOut + options.steps, communicator);
+  result.communication = summary_of(alone, communicator).step;
   const double wanted =
       options.compute_ratio > 0 ? options.compute_ratio * result.communication : options.compute_seconds;
   const Trace trace = wanted > 0 ? original.scaled(wanted / original.compute()) : original;
-  const Times times =
-      options.overlap_forward    ? run_in_turns(replay, trace, communicator, options, result)
-      : options.delayed_averages ? run_beside_delayed(replay, trace, communicator, options, result)
-      : options.measured_borders ? run_beside_measured(replay, trace, communicator, options, result)
-      : options.shard            ? run_beside_sharded(replay, trace, communicator, options, result)
-                                 : replay.run(trace, options.steps);
-
+  const StepTimes times = Comparison(replay, trace, communicator, options, result).run();
+  static_cast<StepSummary&>(result) = summary_of(times, communicator);
   result.ranks = communicator.size();
   result.buckets = replay.buckets();
   result.forward = trace.forward;
   result.backward = trace.backward;
   result.optimizer = trace.optimizer;
   result.first_bucket = replay.first_bucket(trace);
-  result.processor = processor_of(times, communicator);
-  result.exposed = median(times.exposed);
-  result.step = median(times.step);
-  result.step_mean = mean(times.step);
-  result.sent_bytes = sent[0];
   return result;
 }
 

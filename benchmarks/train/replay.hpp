@@ -6,6 +6,7 @@
 
 #include "kolo/train/distributed_data_parallel.hpp"
 #include "kolo/train/sharded_data_parallel.hpp"
+#include "train/timing.hpp"
 #include "train/trace.hpp"
 
 namespace kolo::bench {
@@ -17,54 +18,41 @@ struct ReplayOptions {
   double compute_ratio = 0;
   /// Scales the trace so that it computes so many seconds a step; 0: as it is. Excludes compute_ratio.
   double compute_seconds = 0;
-  /// Replays with averages that go on in the next forward as well, in turns.
-  bool overlap_forward = false;
-  /// Replays with averages that arrive one step late as well, in turns.
-  bool delayed_averages = false;
-  /// Replays with borders of buckets from measured times as well, in turns.
-  bool measured_borders = false;
-  /// Replays with a model that is divided among the ranks as well, in turns.
-  std::optional<Shard> shard = {};
+  // The other way, of which there is at most one:
+  bool overlap_forward = false;     ///< averages go on in the next forward
+  bool delayed_averages = false;    ///< averages arrive one step late
+  bool measured_borders = false;    ///< borders of buckets from measured times
+  std::optional<Shard> shard = {};  ///< a model that is divided among the ranks
 };
 
-/// Seconds a step, of the slowest rank; each but `step_mean` a median.
-struct ReplayResult {
+/// Seconds. Beside the plain steps at most one other way, whose steps were interleaved with them.
+struct ReplayResult : StepSummary {
   int ranks = 0;
   std::size_t buckets = 0;
-  double forward = 0;
-  double backward = 0;  ///< of the trace, as it was replayed
-  double optimizer = 0;
-  double first_bucket = 0;   ///< from the begin of backward until the first bucket was complete
-  double communication = 0;  ///< of all buckets, with nothing computed
-  double processor = 0;      ///< processor time of a host's ranks, divided by its cores
-  double exposed = 0;
-  double step = 0;
-  double step_mean = 0;
-  double sent_bytes = 0;  ///< per rank and step
+  double forward = 0, backward = 0, optimizer = 0;  ///< of the trace, as it was replayed
+  double first_bucket = 0;                          ///< from the begin of backward until it was complete
+  double communication = 0;                         ///< of all buckets, with nothing computed
+  double sent_bytes = 0;                            ///< per rank and step
 
-  struct Overlapped {
-    double step, step_mean, exposed, processor;
+  struct Overlapped : StepSummary {
     double first_layer;  ///< communication of the bucket that forward waits for first
   };
   std::optional<Overlapped> overlapped = {};
 
-  struct Measured {
+  struct Measured : StepSummary {
     std::size_t buckets;
-    double step, step_mean, exposed, processor;
     double first_bucket, communication;  ///< as above
     BucketPlan plan;
   };
   std::optional<Measured> measured = {};
 
-  struct Delayed {
-    double step, step_mean, exposed, processor;
+  struct Delayed : StepSummary {
     double communication;  ///< the all_reduce of all gradients, with nothing computed
     double computation;    ///< a step without averages
   };
   std::optional<Delayed> delayed = {};
 
-  struct Sharded {
-    double step, step_mean, exposed, processor;
+  struct Sharded : StepSummary {
     double communication;  ///< a step in which nothing is computed
     double sent_bytes;     ///< per rank and step
   };

@@ -8,28 +8,15 @@
 #include <cstdint>
 #include <numeric>
 #include <ranges>
-#include <thread>
 #include <utility>
 
 namespace kolo::bench {
 namespace {
 
-constexpr auto kWatched = std::chrono::microseconds(80);
 /// Seconds; what is shorter is slept together with what follows.
 constexpr double kShort = 200e-6;
 
 }  // namespace
-
-std::chrono::steady_clock::duration from_seconds(double seconds) {
-  return std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-      std::chrono::duration<double>(seconds));
-}
-
-void sleep_until(std::chrono::steady_clock::time_point time) {
-  std::this_thread::sleep_until(time - kWatched);
-  while (std::chrono::steady_clock::now() < time) {
-  }
-}
 
 /// Passes `x` on; in backward it waits until the gradient of the parameter is due, and gives it.
 class ReplayedModel::Wait : public torch::autograd::Function<Wait> {
@@ -76,13 +63,13 @@ at::Tensor ReplayedModel::forward() {
   double slept = 0;
   for (const std::size_t index : std::views::reverse(order_)) {
     if (use_of(index) - slept > kShort) {
-      sleep_until(Clock::now() + from_seconds(use_of(index) - slept));
+      sleep_for(use_of(index) - slept);
       slept = use_of(index);
     }
     static_cast<void>(
         parameters_[index].tensor.detach());  // an operation: it may have to wait for the parameter
   }
-  sleep_until(Clock::now() + from_seconds(trace_.forward - slept));
+  sleep_for(trace_.forward - slept);
   in_backward_ = false;
   at::Tensor x = at::zeros({1});
   // Autograd begins with what was applied last.
@@ -101,7 +88,7 @@ double ReplayedModel::use_of(std::size_t index) const {
 void ReplayedModel::optimize(double share) {
   optimizing_ += share * trace_.optimizer;
   if (share < 1 && optimizing_ < kShort) return;
-  sleep_until(Clock::now() + from_seconds(std::exchange(optimizing_, 0)));
+  sleep_for(std::exchange(optimizing_, 0));
 }
 
 void ReplayedModel::wait_for(std::size_t index) {
@@ -112,7 +99,7 @@ void ReplayedModel::wait_for(std::size_t index) {
 }
 
 void ReplayedModel::note_accumulated(std::size_t index) {
-  parameters_[index].lag = std::chrono::duration<double>(Clock::now() - woken_).count();
+  parameters_[index].lag = seconds_since(woken_);
 }
 
 }  // namespace kolo::bench

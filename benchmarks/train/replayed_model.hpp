@@ -5,11 +5,11 @@
 
 #include <torch/nn/module.h>
 
-#include <chrono>
 #include <memory>
 #include <vector>
 
 #include "train/accumulation_hook.hpp"
+#include "train/timing.hpp"
 #include "train/trace.hpp"
 
 namespace kolo::bench {
@@ -19,8 +19,6 @@ namespace kolo::bench {
 /// Adding a gradient to the bucket is real, and its time is taken off the sleep.
 class ReplayedModel : public torch::nn::Module {
  public:
-  using Clock = std::chrono::steady_clock;
-
   explicit ReplayedModel(Trace trace);
 
   /// The times of further steps.
@@ -38,8 +36,7 @@ class ReplayedModel : public torch::nn::Module {
     at::Tensor tensor;
     at::Tensor gradient;
     AccumulationHook::Node node;
-    double lag =
-        0;  ///< from the end of the sleep until the gradient was accumulated, as the last step had it
+    double lag = 0;  ///< in the last step, from the end of the sleep until the gradient was accumulated
   };
   class Wait;
 
@@ -55,9 +52,5 @@ class ReplayedModel : public torch::nn::Module {
   bool in_backward_ = false;
   double optimizing_ = 0;  ///< seconds that optimize() has not slept yet, as they were too short
 };
-
-std::chrono::steady_clock::duration from_seconds(double seconds);
-/// Sleeps, and watches the clock for the last fraction of a millisecond.
-void sleep_until(std::chrono::steady_clock::time_point time);
 
 }  // namespace kolo::bench

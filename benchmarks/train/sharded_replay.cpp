@@ -5,20 +5,15 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
-#include <chrono>
 #include <ranges>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "train/processor_time.hpp"
-#include "train/replayed_model.hpp"
 #include "train/require_average.hpp"
 
 namespace kolo::bench {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 /// "layers.0.norm1.weight": "layers.0", as what has a number is a layer; "words.weight": "words".
 std::string unit_of(const std::string& parameter) {
@@ -170,28 +165,23 @@ ShardedReplay::~ShardedReplay() = default;
 StepTimes ShardedReplay::run(const Trace& trace, int steps, int left_out) {
   model_->set_trace(trace);
   const auto shards = parallel_->parameters();
-  StepTimes times;
+  StepClock clock(left_out);
   for (int step = 0; step < left_out + steps; ++step) {
     model_->set_gradients(static_cast<float>(communicator_.rank() + 1 + step % 8));
     const float expected = static_cast<float>(communicator_.size() + 1) / 2 + static_cast<float>(step % 8);
     for (const at::Tensor& shard : shards) shard.mutable_grad() = at::Tensor();
     communicator_.barrier();
     const auto exposed = parallel_->total().exposed;
-    const double processor = processor_seconds();
-    const auto begin = Clock::now();
+    clock.begin();
     (*parallel_)().backward();
-    sleep_until(Clock::now() + from_seconds(trace.optimizer / communicator_.size()));
-    const auto took = Clock::now() - begin;
+    sleep_for(trace.optimizer / communicator_.size());
+    clock.end(parallel_->total().exposed - exposed);
     for (const at::Tensor& shard : shards) {
       if (shard.numel() == 0) continue;
       require_average(shard.grad().data_ptr(), static_cast<std::size_t>(shard.numel()), expected);
     }
-    if (step < left_out) continue;
-    times.step.push_back(std::chrono::duration<double>(took).count());
-    times.exposed.push_back(std::chrono::duration<double>(parallel_->total().exposed - exposed).count());
-    times.processor.push_back(processor_seconds() - processor);
   }
-  return times;
+  return clock.take();
 }
 
 }  // namespace kolo::bench

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "kolo/train/sharded_data_parallel.hpp"
-#include "train/step_times.hpp"
+#include "train/timing.hpp"
 #include "train/trace.hpp"
 
 namespace kolo::bench {

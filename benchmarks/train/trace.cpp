@@ -1,10 +1,9 @@
 #include "train/trace.hpp"
 
-#include <fstream>
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <numeric>
-#include <stdexcept>
+
+#include "train/json.hpp"
 
 namespace kolo::bench {
 
@@ -31,14 +30,11 @@ Trace Trace::scaled(double factor) const {
 }
 
 Trace read_trace(const std::string& path) {
-  std::ifstream file(path);
-  try {
-    const Trace trace = nlohmann::json::parse(file).get<Trace>();
+  return read_json(path, "trace", [](const nlohmann::json& json) {
+    const Trace trace = json.get<Trace>();
     if (trace.parameters.empty()) throw std::runtime_error("it has no parameters");
     return trace;
-  } catch (const std::exception& error) {
-    throw std::runtime_error("cannot read a trace from " + path + ": " + error.what());
-  }
+  });
 }
 
 void write_trace(const std::string& path, const Trace& trace) {

@@ -1,25 +1,51 @@
-#include "train/hybrid_replay.hpp"
+// bench_train hybrid: replays a model that is divided among data, pipeline and tensor groups, with timed
+// waits and real messages.
+#include "kolo/train/libtorch.hpp"
 
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 
-#include <algorithm>
-#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
+#include "kolo/kolo.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
+#include "kolo/train/grid.hpp"
 #include "kolo/train/pipeline_parallel.hpp"
-#include "train/replayed_model.hpp"
+#include "kolo/train/sharded_data_parallel.hpp"
+#include "train/commands.hpp"
+#include "train/hybrid_layers.hpp"
+#include "train/json.hpp"
 #include "train/require_average.hpp"
 #include "train/resident_memory.hpp"
-#include "train/statistics.hpp"
+#include "train/timing.hpp"
 
 namespace kolo::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+struct HybridReplayOptions {
+  GridOptions grid;
+  int micro_batches = 1;                   ///< more than 1 only with several stages
+  double batches = 1;                      ///< of the profile in a replica's step
+  std::vector<std::int64_t> borders = {};  ///< the first layer of each stage but the first
+  std::optional<Shard> shard = {};         ///< of replicas alone
+  double state_per_parameter = 8;          ///< bytes that stand for the optimizer's
+  /// Keeps activations and looks at the memory, in place of times.
+  bool measures_memory = false;
+  int steps = 5;
+};
+
+struct HybridReplayResult {
+  double step = 0, step_mean = 0;  ///< seconds, of the slowest rank
+  /// Resident memory of the rank that needs most, at its peak, above what there was before.
+  double peak_bytes = 0;
+};
 
 constexpr int kStepsBefore = 3;
 
@@ -86,13 +112,8 @@ void require_valid(std::span<const HybridLayer> layers, const HybridReplayOption
     throw std::invalid_argument("there is one border less than there are stages");
 }
 
-double largest_of_all(Communicator& communicator, double value) {
-  communicator.all_reduce(Buffer(&value, 1, DType::float64), ReduceOp::max);
-  return value;
-}
-
-}  // namespace
-
+/// Collective. Throws std::runtime_error where a gradient's average is wrong, std::invalid_argument for
+/// options that do not go together.
 HybridReplayResult replay_hybrid(std::span<const HybridLayer> layers, Communicator& communicator,
                                  const HybridReplayOptions& options) {
   require_valid(layers, options);
@@ -133,9 +154,8 @@ HybridReplayResult replay_hybrid(std::span<const HybridLayer> layers, Communicat
     if (options.measures_memory && step == kStepsBefore) peak = std::make_unique<ResidentPeak>();
     const auto begin = Clock::now();
     trained.step();
-    sleep_until(Clock::now() + from_seconds(optimizer));
-    const double took =
-        largest_of_all(communicator, std::chrono::duration<double>(Clock::now() - begin).count());
+    sleep_for(optimizer);
+    const double took = largest_of_all(communicator, seconds_since(begin));
     for (const at::Tensor& parameter : trained.parameters) {
       if (parameter.numel() == 0) continue;
       require_average(parameter.grad().data_ptr(), static_cast<std::size_t>(parameter.numel()),
@@ -146,6 +166,64 @@ HybridReplayResult replay_hybrid(std::span<const HybridLayer> layers, Communicat
   HybridReplayResult result{.step = median(times), .step_mean = mean(times)};
   if (peak) result.peak_bytes = largest_of_all(communicator, peak->bytes() - first_bytes);
   return result;
+}
+
+struct HybridSettings {
+  std::string profile, shard;
+  HybridReplayOptions replay;
+  JsonOutput output;
+};
+
+void run_hybrid(HybridSettings& settings, bool speaks) {
+  HybridReplayOptions options = settings.replay;
+  if (!settings.shard.empty()) options.shard = parse_shard(settings.shard);
+  const std::vector<HybridLayer> layers = read_hybrid_profile(settings.profile);
+  if (speaks) settings.output.open();
+  Communicator communicator = Communicator::create();
+  const HybridReplayResult result = replay_hybrid(layers, communicator, options);
+  if (!speaks) return;
+  const nlohmann::json json = {{"kind", "replayed"},
+                               {"ranks", communicator.size()},
+                               {"step_s", result.step},
+                               {"step_mean_s", result.step_mean},
+                               {"peak_bytes", result.peak_bytes}};
+  if (settings.output.write(json)) return;
+  if (options.measures_memory) {
+    fmt::print("hybrid: {} ranks, {:.1f} MB at most\n", communicator.size(), 1e-6 * result.peak_bytes);
+  } else {
+    fmt::print("hybrid: {} ranks, a step of {:.2f} ms, the median; mean {:.2f} ms\n", communicator.size(),
+               1e3 * result.step, 1e3 * result.step_mean);
+  }
+}
+
+}  // namespace
+
+void add_hybrid(CLI::App& app, bool speaks) {
+  const auto settings = std::make_shared<HybridSettings>();
+  HybridReplayOptions& replay = settings->replay;
+  CLI::App* command =
+      app.add_subcommand("hybrid", "Replays a way of `kolo plan training`: replicas, stages, shared layers");
+  command
+      ->add_option("--profile", settings->profile,
+                   "What each layer computes, keeps and sends: see kolo plan training")
+      ->required();
+  command->add_option("--data", replay.grid.data, "Replicas")->check(CLI::PositiveNumber);
+  command->add_option("--tensor", replay.grid.tensor, "Ranks that share layers")->check(CLI::PositiveNumber);
+  command->add_option("--pipeline", replay.grid.pipeline, "Stages")->check(CLI::PositiveNumber);
+  command->add_option("--borders", replay.borders, "First layer of each stage but the first")->delimiter(',');
+  command->add_option("--micro-batches", replay.micro_batches, "Of a replica's step")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--batches", replay.batches, "Of the profile in a replica's step")
+      ->check(CLI::PositiveNumber);
+  command->add_option("--shard", settings->shard, "What replicas divide among themselves")
+      ->check(CLI::IsMember(shard_names()));
+  command->add_option("--state", replay.state_per_parameter, "Bytes of the optimizer's state for a parameter")
+      ->check(CLI::NonNegativeNumber);
+  command->add_flag("--memory", replay.measures_memory,
+                    "Keeps activations and looks at the memory, not at times");
+  command->add_option("--steps", replay.steps, "Steps that count")->check(CLI::PositiveNumber);
+  settings->output.add_to(*command);
+  command->callback([settings, speaks] { run_hybrid(*settings, speaks); });
 }
 
 }  // namespace kolo::bench

@@ -1,28 +1,50 @@
-#include "train/train_step.hpp"
-
+// bench_train train: steps that are computed for real, as pytorch_ddp.py does them with PyTorch.
 #include <ATen/Parallel.h>
 #include <torch/nn/modules/container/modulelist.h>
 #include <torch/optim/adam.h>
 #include <torch/optim/sgd.h>
 #include <torch/utils.h>
 
-#include <chrono>
 #include <memory>
+#include <optional>
 #include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "kolo/kolo.hpp"
 #include "kolo/train/autocast.hpp"
 #include "kolo/train/distributed_data_parallel.hpp"
 #include "kolo/train/sharded_data_parallel.hpp"
+#include "train/commands.hpp"
+#include "train/json.hpp"
 #include "train/models.hpp"
 #include "train/resident_memory.hpp"
-#include "train/statistics.hpp"
+#include "train/timing.hpp"
 
 namespace kolo::bench {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+struct TrainOptions {
+  std::string model = "mlp";
+  std::int64_t batch = 64;
+  int steps = 20;                   ///< that count
+  bool in_bfloat16 = false;         ///< under kolo::Autocast
+  bool uses_adam = false;           ///< in place of SGD with momentum
+  std::optional<Shard> shard = {};  ///< nothing: DistributedDataParallel
+};
+
+/// Seconds a step (forward, backward, optimizer), of the slowest rank.
+struct TrainResult {
+  int ranks = 0;
+  std::int64_t parameters = 0;
+  double step = 0;  ///< median
+  double step_mean = 0;
+  double sent_bytes = 0;   ///< a step, of the rank that sends most
+  double first_bytes = 0;  ///< resident memory of a rank before it has the model, at most
+  double peak_bytes = 0;   ///< and at the peak of a step
+};
+
 constexpr int kWarmUpSteps = 5;
 constexpr int kWatchedSteps = 2;  ///< for their memory; they are not timed
 
@@ -71,14 +93,14 @@ std::unique_ptr<torch::optim::Optimizer> make_optimizer(const TrainOptions& opti
   return std::make_unique<torch::optim::SGD>(parameters, torch::optim::SGDOptions(0.001).momentum(0.9));
 }
 
-}  // namespace
-
+/// Collective. One thread a rank; the first steps do not count. Throws std::runtime_error where the ranks'
+/// parameters differ at the end.
 TrainResult train(const TrainOptions& options, Communicator communicator) {
   at::set_num_threads(1);
   torch::manual_seed(1 + communicator.rank());
   const double first_bytes = resident_bytes();
   const auto module =
-      std::make_shared<TrainedWorkload>(make_workload(options.model, options.batch), options.in_bfloat16);
+      std::make_shared<TrainedWorkload>(workloads().at(options.model)(options.batch), options.in_bfloat16);
   TrainResult result;
   for (const at::Tensor& parameter : module->parameters()) result.parameters += parameter.numel();
   std::unique_ptr<DistributedDataParallel<TrainedWorkload>> plain;
@@ -100,7 +122,7 @@ TrainResult train(const TrainOptions& options, Communicator communicator) {
     optimizer->step();
     // In place, as libtorch 1.13 does it: gradients live in buckets.
     for (const at::Tensor& parameter : parameters) parameter.mutable_grad().zero_();
-    return std::chrono::duration<double>(Clock::now() - begin).count();
+    return seconds_since(begin);
   };
   for (int i = 0; i < kWarmUpSteps; ++i) step();
   const std::uint64_t sent_before = communicator.counters().bytes_sent;
@@ -128,6 +150,58 @@ TrainResult train(const TrainOptions& options, Communicator communicator) {
   result.first_bytes = most[1];
   result.peak_bytes = most[2];
   return result;
+}
+
+void print(const TrainOptions& options, const TrainResult& result) {
+  fmt::print("computed: {}, batch {} a rank, {} ranks: {:.2f} ms a step (median; mean {:.2f} ms)\n",
+             options.model, options.batch, result.ranks, 1e3 * result.step, 1e3 * result.step_mean);
+  fmt::print(
+      "          {:.1f} MB of parameters; resident {:.0f} MB, {:.0f} MB of them before the model; {:.1f} MB "
+      "sent a step\n",
+      4e-6 * static_cast<double>(result.parameters), 1e-6 * result.peak_bytes, 1e-6 * result.first_bytes,
+      1e-6 * result.sent_bytes);
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, bool speaks) {
+  struct Settings {
+    TrainOptions train;
+    std::string shard;
+    JsonOutput output;
+  };
+  const auto settings = std::make_shared<Settings>();
+  TrainOptions& train = settings->train;
+  CLI::App* command =
+      app.add_subcommand("train", "Computes for real on all ranks of the job, one thread each");
+  command->add_option("--model", train.model, "The network")->check(CLI::IsMember(workloads()));
+  command->add_option("--batch", train.batch, "Samples a step and rank")->check(CLI::PositiveNumber);
+  command->add_option("--steps", train.steps, "Steps that count")->check(CLI::PositiveNumber);
+  command->add_flag("--bfloat16", train.in_bfloat16, "Products in bfloat16, weights in float32");
+  command->add_flag("--adam", train.uses_adam, "Adam in place of SGD with momentum");
+  command
+      ->add_option("--shard", settings->shard,
+                   "Each rank keeps a part of these; empty: DistributedDataParallel")
+      ->check(CLI::IsMember(shard_names()));
+  settings->output.add_to(*command);
+  command->callback([settings, speaks] {
+    TrainOptions options = settings->train;
+    if (!settings->shard.empty()) options.shard = parse_shard(settings->shard);
+    if (speaks) settings->output.open();
+    const TrainResult result = kolo::bench::train(options, Communicator::create());
+    if (!speaks) return;
+    const bool is_printed = settings->output.write({{"kind", "computed"},
+                                                    {"model", options.model},
+                                                    {"batch", options.batch},
+                                                    {"ranks", result.ranks},
+                                                    {"step_s", result.step},
+                                                    {"step_mean_s", result.step_mean},
+                                                    {"parameters", result.parameters},
+                                                    {"sent_bytes", result.sent_bytes},
+                                                    {"first_bytes", result.first_bytes},
+                                                    {"peak_bytes", result.peak_bytes}});
+    if (!is_printed) print(options, result);
+  });
 }
 
 }  // namespace kolo::bench
