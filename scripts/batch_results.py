@@ -1,4 +1,4 @@
-"""What the rows of batch_tables.py say: as markdown, and drawn."""
+"""The rows of batch_tables.py as Markdown and as pictures."""
 import statistics
 
 import spread_plot
@@ -8,11 +8,11 @@ from batch_tables import (BATCH_ARMS, BATCHES, CONSTANT_EPOCHS, CYCLE_EPOCHS, GO
 from training_rows import aligned, spread
 
 
-DIVERGED = 50  # percent; what guesses gets 10
+DIVERGED = 50  # percent; guessing gets 10
 
 
 def of_seeds(rows, rate):
-    """Rows on the test images, one a seed; those of four ranks where there are some."""
+    """Rows on the test images, one for each seed; those of four ranks if there are any."""
     found = [row for row in rows if row["rate"] == rate and not row["held_out"]]
     return {row["seed"]: row for row in sorted(found, key=lambda row: row.get("ranks", 1))}
 
@@ -26,14 +26,14 @@ def mean_and_deviation(values):
 
 
 def mean_curve(rows):
-    """[epoch, mean accuracy, standard deviation] of several seeds' looks."""
+    """[epoch, mean accuracy, standard deviation] of several seeds' evaluations."""
     curves = [row["accuracies"] for row in rows]
     looks = [[curve[i][1] for curve in curves] for i in range(min(map(len, curves)))]
     return [(curves[0][i][0], *mean_and_deviation(look)) for i, look in enumerate(looks)]
 
 
 def stays_from(curve, goal):
-    """The first epoch from which the accuracy stays at the goal; None where it ends below."""
+    """The first epoch from which the accuracy stays at the goal; None if it ends below."""
     begin = None
     for epoch, accuracy, _ in curve:
         begin = (begin or epoch) if accuracy >= goal else None
@@ -138,7 +138,7 @@ def cycle_plot(rows):
     for epochs in CYCLE_EPOCHS:
         here = of_table(rows, "one-cycle", arm="one-cycle", epochs=epochs)
         found = of_seeds(here, best_of(here, RATES))
-        # A seed that diverged would stretch the picture over all percents; the table has it.
+        # Without seeds that diverged, which would stretch the axis; the table has them.
         if found and min(accuracies(found)) >= DIVERGED:
             cycle.append((epochs, *mean_and_deviation(accuracies(found))))
     if cycle:

@@ -1,7 +1,7 @@
 """Tables of scripts/compare-training about rates and batches: what a large batch costs, a batch that grows, one cycle, and
 products and gradients in 16 bits.
 
-All of them ask for the accuracy at the end, which does not depend on the number of ranks: one rank computes the batch of all.
+All tables need the final accuracy, which does not depend on the number of ranks: one rank computes the batch of all.
 Rates of a grid are tried once, with images held out of the training set; the best one is run with several seeds on the test
 images."""
 import json
@@ -15,7 +15,7 @@ BASE_BATCH = 256
 BATCHES = (256, 1024, 4096, 8192)
 # Rates for a batch of 256. Powers of two, so that arms which scale them otherwise share runs.
 RATES = (0.025, 0.05, 0.1, 0.2, 0.4)
-# Images that one rank computes at a time: more of them take more memory and no less time.
+# Images that one rank computes at a time. More would take more memory and no less time.
 PART = 256
 # Of each arm: the optimizer, what its rate is multiplied by at a batch that is `times` as large, and what its grid is
 # divided by. LAMB moves a layer by its rate times the layer's norm.
@@ -26,7 +26,7 @@ BATCH_ARMS = {
     "LARS": ("lars", math.sqrt, 1),
     "LAMB": ("lamb", math.sqrt, 10),
 }
-# As many seeds of all arms come before more of any.
+# All arms run with equally many seeds before any arm runs with more.
 FIRST_SEEDS = 3
 # The same factors: the batch grows, or the rate falls.
 MILESTONES = "3@1,3"
@@ -47,7 +47,7 @@ PRECISION_RATE = 0.1
 
 
 class AccuracyRow(Row):
-    """A run of train_fashion_mnist that is about accuracy; on one rank unless its key has a number of ranks."""
+    """A run of train_fashion_mnist for its accuracy; on one rank unless its key has a number of ranks."""
 
     def __init__(self, key, options):
         held_out = ["--held-out", str(key["held_out"])] if key["held_out"] else []
@@ -83,7 +83,7 @@ def of_table(rows, table, **key):
 
 
 def of_four_ranks(rows, **key):
-    """What the tables "rates" and "accuracy" know: SGD at a batch of 256 with a cosine, on four ranks."""
+    """The result of the tables "rates" and "accuracy": SGD at a batch of 256 with a cosine, on four ranks."""
     return [{**row, **key, "ranks": RANKS, "held_out": HELD_OUT if row["table"] == "rates" else 0}
             for row in rows if row["table"] in ("rates", "accuracy") and row["arm"] == "float32"]
 
@@ -133,7 +133,7 @@ def is_known(row, rows):
 
 
 def batch(rows, seeds):
-    """The ends first, with a few seeds: they say most."""
+    """The ends first, with a few seeds, because they tell most."""
     ends = [cell for cell in batch_cells() if cell[1] in (BATCHES[0], BATCHES[-1])]
     others = [cell for cell in batch_cells() if cell not in ends]
     best = {cell: best_of(of_cell(rows, *cell), batch_grid(*cell)) for cell in batch_cells()}
@@ -178,7 +178,7 @@ def growing_batch(rows, seeds):
 
 
 def cycle_row(arm, epochs, rate, seed, held_out):
-    """The accuracy of a constant rate is looked at twice an epoch, and it begins without a warm-up."""
+    """Constant rates, without a warm-up, evaluated twice an epoch."""
     images = 60000 - held_out
     options = ["--warm-up", "0", "--evaluate-every", str(images // BASE_BATCH // 2)] if arm == "constant" else []
     return AccuracyRow({"arm": arm, "epochs": epochs, "rate": rate, "held_out": held_out, "seed": seed},
@@ -186,7 +186,7 @@ def cycle_row(arm, epochs, rate, seed, held_out):
 
 
 def best_constant_rates(rows):
-    """The rates whose accuracy on images held out is highest in the mean of all looks at it: it comes early and stays."""
+    """The rates with the highest mean of all evaluations on images held out: high accuracy that comes early and stays."""
     found = {row["rate"]: statistics.mean(accuracy for _, accuracy in row["accuracies"])
              for row in of_table(rows, "one-cycle", arm="constant", held_out=HELD_OUT) if "accuracies" in row}
     return sorted(found, key=found.get, reverse=True)[:CONSTANT_RATES] if len(found) == len(RATES) else []
@@ -209,7 +209,7 @@ def one_cycle(rows, seeds):
 
 
 def precision(_, seeds):
-    """Gradients travel in float16 only between ranks: four of them."""
+    """Four ranks, because gradients are float16 only between ranks."""
     for seed in range(1, seeds + 1):
         for arm, options in PRECISION_ARMS.items():
             yield AccuracyRow({"arm": arm, "rate": PRECISION_RATE, "ranks": 4, "held_out": 0, "seed": seed}, options)

@@ -8,7 +8,7 @@ CLUSTER = Path(__file__).resolve().parent / "cluster"
 
 
 class Failed(Exception):
-    """What was measured is wrong, or nothing was measured."""
+    """A result is wrong, or nothing was measured."""
 
 
 def bench(kolo, hosts, rate, *arguments, congestion=None):
@@ -30,8 +30,8 @@ def only_result(lines):
 
 
 def measure_link(kolo, rate, congestion=None):
-    """(row of one long message between two hosts, row of the machine). The message is long, so that what a link's
-    token bucket lets through at once does not count."""
+    """(row of one long message between two hosts, row of the machine). The message is large, so that the burst
+    of a link's token bucket does not count."""
     code, lines, output = bench(kolo, 2, rate, "send_recv", "--sizes", "16M", "--iterations", "3",
                                 congestion=congestion)
     if code != 0:

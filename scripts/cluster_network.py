@@ -1,7 +1,7 @@
 """The network of an emulated cluster: one namespace a host, and one for the switch that joins them.
 
 All of a cluster is in namespaces whose names begin with its own, the switch included, so that several clusters never
-meet and removing the namespaces removes everything. The kernel is the only place that remembers a cluster."""
+meet and removing the namespaces removes everything. Only the kernel stores the state of a cluster."""
 import os
 import re
 import signal
@@ -51,8 +51,8 @@ def clusters():
 
 
 def burst_bytes(rate):
-    """What a token bucket may let through at once: 2 ms worth, so that the rate is reached although the processes of
-    all hosts share a few cores and the bucket's timer comes late, and no less than 16 frames."""
+    """The burst of a token bucket: 2 ms of the rate, so that the rate is reached although the processes of
+    all hosts share a few cores and the bucket's timer is late; 16 frames at least."""
     return max(int(rate / 8 * 0.002), 16 * 1514)
 
 
@@ -60,7 +60,7 @@ def shape(namespace, device, rate):
     """At most `rate` bits a second leave by the device. The queue behind the bucket holds 50 ms, as a switch's does,
     and at least 256 KiB, so that a slow link does not live on losses."""
     burst = burst_bytes(rate)
-    # TCP hands down many frames at once; what does not fit the bucket would be cut up one by one, at the cores' cost.
+    # TCP sends many frames at once. A burst above the bucket would be split into frames, which costs processor time.
     call("ip", "-n", namespace, "link", "set", device, "gso_max_size", str(min(int(burst * 0.9), 1 << 16)))
     limit = burst + max(int(rate / 8 * 0.05), 1 << 18)
     call("tc", "-n", namespace, "qdisc", "add", "dev", device, "root", "handle", "1:", "tbf", "rate", f"{rate}bit",
@@ -68,7 +68,7 @@ def shape(namespace, device, rate):
 
 
 def shape_pairs(namespace, device, rate, slower):
-    """{peer host: bits a second} within what the device lets through: one queue for each of these peers."""
+    """{peer host: bits a second} within the rate of the device: one queue for each of these peers."""
     if rate is None:
         parent = ["root"]
     else:
@@ -99,7 +99,7 @@ def ipv6(host):
 
 
 class Cluster:
-    """A cluster that exists. Make one with make(), or find() it again."""
+    """An existing cluster, from make() or find()."""
 
     def __init__(self, name, hosts):
         self.name, self.hosts = name, hosts
@@ -153,7 +153,7 @@ class Cluster:
         return f"{PREFIX}{self.name}-h{host}"
 
     def _add_switch(self):
-        """Whoever makes this namespace owns the name."""
+        """The process that makes this namespace owns the name."""
         try:
             call("ip", "netns", "add", self.switch)
         except (RuntimeError, FileNotFoundError) as problem:
@@ -209,7 +209,7 @@ class Cluster:
         return found
 
     def remove(self):
-        """Ends whatever runs in the cluster, and removes it; an interrupt waits until that is done."""
+        """Ends all processes of the cluster and removes it. An interrupt waits until this is done."""
         before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
         try:
             self._end_processes()

@@ -1,4 +1,4 @@
-"""The ranks of one run in an emulated cluster: started in their hosts, heard, and stopped together."""
+"""The ranks of one run in an emulated cluster: started in their hosts, with one output, stopped together."""
 import os
 import random
 import secrets
@@ -20,7 +20,7 @@ class Rank:
         self.readers = []
 
     def signal(self, number):
-        """To the rank and what it started in its process group."""
+        """To the rank and the processes of its process group."""
         try:
             os.killpg(self.process.pid, number)
         except ProcessLookupError:
@@ -54,7 +54,7 @@ class Job:
         # A tuning table of this machine, or of another emulated cluster, says nothing about this one.
         return {"OMP_NUM_THREADS": "1", "KOLO_TABLE": "none", **inherited, "WORLD_SIZE": str(sum(self.counts)),
                 "MASTER_ADDR": ipv6(first) if self.ipv6 else ipv4(first),
-                # Below the range of outgoing connections; each host has all its ports to itself.
+                # Below the range of outgoing connections; each host has its own ports.
                 "MASTER_PORT": str(random.randrange(20_000, 30_000)), "KOLO_KEY": secrets.token_hex(16)}
 
     def start_all(self):
@@ -78,7 +78,7 @@ class Job:
                 number += 1
 
     def forward(self, rank, source, sink):
-        """Line by line, never mixed. A reader of ours that has gone away ends the job."""
+        """Whole lines of one rank at a time. The job ends if the reader of standard output is gone."""
         prefix = f"[{rank.host}.{rank.number}] ".encode() if self.prefix else b""
         for line in source:
             try:
@@ -92,7 +92,7 @@ class Job:
     def stop(self, number):
         for rank in self.running.values():
             rank.signal(number)
-            rank.signal(signal.SIGCONT)  # a stopped process hears nothing
+            rank.signal(signal.SIGCONT)  # a stopped process gets no other signal
         signal.setitimer(signal.ITIMER_REAL, max(self.grace, 0.001))
 
     def kill(self, *_):
@@ -132,7 +132,7 @@ class Job:
                 if rank is None:
                     continue
                 rank.process.returncode = os.waitstatus_to_exitcode(status)
-                rank.signal(signal.SIGKILL)  # what it left behind
+                rank.signal(signal.SIGKILL)  # processes that it left
                 for reader in rank.readers:
                     reader.join(1)
                 self.judge(rank, rank.process.returncode)

@@ -1,4 +1,4 @@
-"""docs/comparison.md: from measured rows to text. The forms that each row is held against are here."""
+"""docs/comparison.md: text from measured rows, and the closed forms with which each row is compared."""
 import math
 
 
@@ -115,7 +115,7 @@ def used_forms(data):
 
 
 def page(data):
-    """The whole page. `data` is a Measurements of scripts/compare."""
+    """The whole page. `data`: a Measurements of scripts/compare."""
     setup, machine = data.setup, data.machine
     rate = math.floor(data.goodput * 8 / 1e5) / 10
     size = human_bytes(data.size)

@@ -5,7 +5,7 @@ from xml.sax.saxutils import escape
 WIDTH, HEIGHT = 880, 500
 LEFT, RIGHT, TOP, BOTTOM = 70, 636, 84, 436
 LABEL_GAP = 17
-# Told apart by the colour-blind too; the second of each is for a dark background.
+# Colours for colour-blind readers too; the second of each pair is for a dark background.
 COLORS = (("#c2571a", "#f08c4f"), ("#1f6fb2", "#62b0ee"), ("#7a4fb5", "#b594e8"), ("#2c8a4b", "#5cc481"),
           ("#a8801a", "#e0b94a"), ("#b03060", "#ef7fa6"), ("#4a6572", "#9fb6c1"))
 

@@ -1,4 +1,4 @@
-"""The table `hybrid` of scripts/compare-training: what `kolo plan training` says of the ways to train a model, beside replays
+"""The table `hybrid` of scripts/compare-training: predictions of `kolo plan training` for the ways to train a model, beside replays
 of each way that communicate for real: times of steps over emulated links, and memory of ranks."""
 import json
 import statistics
@@ -15,7 +15,7 @@ STEPS = 3
 NETWORKS = ("200mbit", "800mbit")
 PAYLOAD = "0.956"  # of an emulated Ethernet
 MICRO_BATCHES = 8
-# What each way is called by `kolo plan training`.
+# Each way's name in `kolo plan training`.
 WAYS = ("DistributedDataParallel", "ShardedDataParallel, optimizer_state", "ShardedDataParallel, gradients",
         "ShardedDataParallel, parameters", "pipeline 4", "data 2 x pipeline 2", "data 2 x tensor 2", "tensor 2 x pipeline 2",
         "tensor 4")
@@ -25,7 +25,7 @@ WIDER = 2
 
 def model(part):
     """The profile that is replayed, in the format of `kolo plan training`: a transformer of width 144, 8 samples of 128 tokens.
-    Its bytes are those of such a model; its times are set, as they are slept."""
+    Its bytes are those of such a model. Its times are chosen, because the replay sleeps them."""
     profile = json.loads(PROFILE.read_text())
     if part == "memory":
         for layer in profile["layers"]:
@@ -37,14 +37,14 @@ def model(part):
 
 
 class HybridRow:
-    """A replay of one way, and what the plan says of it."""
+    """A replay of one way, and its prediction."""
 
     def __init__(self, arm, part, **key):
         self.key = {"arm": arm, "part": part, **key}
         self.planned = {}
 
     def plan(self, programs, profile):
-        """What `kolo plan training` says of this way."""
+        """The prediction of `kolo plan training` for this way."""
         said = subprocess.run([str(programs / "kolo"), "plan", "training", "--model", str(profile), "--hosts", str(RANKS),
                                "--rate", self.key.get("network", "1gbit"), "--payload", PAYLOAD, "--micro-batches",
                                str(MICRO_BATCHES), "--optimizer", "adam", "--json"],
@@ -88,7 +88,7 @@ class HybridRow:
 
 
 def hybrid(_, __):
-    """Blocks in which all ways take turns; memory once."""
+    """Blocks of all ways in turn; memory once."""
     for block in range(1, BLOCKS + 1):
         for network in NETWORKS:
             for arm in WAYS:

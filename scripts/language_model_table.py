@@ -8,7 +8,7 @@ from training_rows import Row, aligned, spread
 DICTIONARY = "/usr/share/dictd/wn.dict.dz"
 MINUTES = 10
 SEEDS = 3
-# Of one rank and four beside each other.
+# Of one rank, and of four ranks.
 STEPS = 600
 HELD_OUT_WORDS = 20_000
 # 1,200 steps of four ranks read the dictionary once.
@@ -60,7 +60,7 @@ class WordsRow(Row):
 
 
 def language_model(_, seeds):
-    """Bytes: one rank and four with as many steps, and four ranks for some minutes. Words: one pass."""
+    """Bytes: one rank and four ranks with equally many steps, and four ranks for some minutes. Words: one pass."""
     for ranks in (1, 4):
         yield BytesRow({"arm": f"bytes, {ranks} {'rank' if ranks == 1 else 'ranks'}", "fixed_steps": STEPS, "seed": 1}, ranks,
                        ["--steps", str(STEPS)])
@@ -92,7 +92,7 @@ def language_model_summary(rows):
 
 
 def language_model_plot(rows):
-    """Bits per byte of the runs with equal steps, from where the steep begin is over."""
+    """Bits per byte of the runs with equal steps, after the steep begin."""
     runs = [row for row in rows if row["table"] == "language-model" and "fixed_steps" in row]
     series = {row["arm"]: [(step, bits, 0) for step, bits in row["curve"] if step > STEPS / 20] for row in runs}
     ends = " and ".join(f"{row['bits']:.3f}" for row in runs)

@@ -1,5 +1,5 @@
-"""The table `latency` of scripts/compare-training: updates a second of a policy so small that messages decide, with kolo and
-with Gloo in turns, and after how many steps of its environment it has learned its task."""
+"""The table `latency` of scripts/compare-training: updates a second of a small policy, for which latency decides, with kolo and
+with Gloo interleaved, and the steps of the environment until it has learned its task."""
 import json
 import statistics
 
@@ -48,7 +48,7 @@ class CartpoleRow:
 
 
 def latency(_, __):
-    """Blocks in which all arms take turns, then a run with each seed."""
+    """Blocks of all arms in turn, then a run with each seed."""
     for block in range(1, BLOCKS + 1):
         yield CartpoleRow(ALONE, "updates", 1, block=block)
         for ranks in RANKS:
@@ -59,7 +59,7 @@ def latency(_, __):
 
 
 def update_lines(rows):
-    """Ratios are those within a block."""
+    """Ratios are within a block."""
     lines = []
     def of(arm, ranks):
         return {row["block"]: row for row in rows if (row["arm"], row["ranks"]) == (arm, ranks)}

@@ -8,7 +8,7 @@ from batch_tables import HELD_OUT, RATES, accuracy_of_rates, best_of, of_table, 
 from training_rows import RANKS, Row, aligned, spread
 
 EVERY_STEP = "every step"
-# Of each arm: its options, and what is tuned on images held out, where something is: the rate, or the outer rate.
+# arm: (its options, and the rate or outer rate, if any, that is tuned on images held out)
 ARMS = {
     EVERY_STEP: ([], None),
     "late": (["--synchronization", "late"], "rate"),
@@ -28,7 +28,7 @@ GRIDS = {"rate": RATES, "outer_rate": (0.1, 0.2, 0.4, 0.7, 1.0)}
 USUAL = {"rate": 0.1, "outer_rate": 0.7}
 MARGIN = 0.2
 RATE = USUAL["rate"]
-# Bytes are counted on links, which shared memory has none of; the ring sends the fewest.
+# Over TCP, because bytes through shared memory are not counted. The ring sends the fewest.
 LINKS = ["KOLO_TRANSPORTS=tcp", "KOLO_ALGORITHM=ring"]
 
 
@@ -73,7 +73,7 @@ def grid_of(arm):
 
 
 def value_of(rows, arm):
-    """What the arm takes; None until it is known."""
+    """The tuned value of the arm; None until it is known."""
     tuned, rows_of_grid = ARMS[arm][1], of_arm(rows, TUNED_AS.get(arm, arm))
     if not tuned:
         return RATE
@@ -101,13 +101,13 @@ def of_seeds(rows, arm, value):
 
 
 def on_test_images(rows, arm):
-    """Rows of the arm, by seed, at what it takes: the value that most of them have."""
+    """Rows of the arm, by seed, with its tuned value: the value of most rows."""
     values = [row["rate"] for row in of_arm(rows, arm) if not row["held_out"]]
     return of_seeds(rows, arm, statistics.mode(values)) if values else {}
 
 
 def share_of(rows, arm):
-    """Bytes sent a step and rank, of those of every step."""
+    """Bytes sent a step and rank, as a share of those of the arm that averages every step."""
     def sent(which):
         return statistics.mean(row["sent_bytes_per_step"] for row in on_test_images(rows, which).values())
     return sent(arm) / sent(EVERY_STEP)
@@ -136,7 +136,7 @@ def local_summary(rows):
 
 
 def tuning_summary(rows):
-    """Accuracies on images held out, one seed; those of every step are from "rates"."""
+    """Accuracies on images held out, one seed; those of averages in every step are from "rates"."""
     def held_out(arm):
         here = of_table(rows, "rates", arm="float32") if arm == EVERY_STEP else \
             [row for row in of_arm(rows, arm) if row["held_out"]]

@@ -1,7 +1,7 @@
-"""The libraries that compare-network measures: how each is started in a cluster's hosts, and how it is told what to do.
+"""The libraries that compare-network measures: how each is started in a cluster's hosts, and the protocol of its orders.
 
-Every rank of every library is a program of benchmarks/peers, which connects to a Unix socket of ours, says who it is, and
-then runs the measuring loop of kolo bench whenever we order it to."""
+Every rank of every library is a program of benchmarks/peers, which connects to our Unix socket, reports its rank, and
+runs the measuring loop of kolo bench for each of our orders."""
 import json
 import os
 import random
@@ -18,8 +18,8 @@ START_LIMIT = 60
 ORDER_LIMIT = 600
 TUNE_LIMIT = 1800
 
-# Open MPI starts its helpers with this instead of ssh. It goes by names of hosts, so each host gets one, and a folder
-# for temporary files of its own.
+# Open MPI starts its helpers with this instead of ssh. It needs names of hosts, so each host gets one, and its own
+# folder for temporary files.
 AGENT = """#!/bin/sh
 host=$1
 shift
@@ -80,7 +80,7 @@ def tune(programs, cluster, ranks, loopback, sizes, table):
 
 
 class Peer:
-    """The running programs of one library, asleep between orders. `settings`: variables for kolo."""
+    """The running programs of one library, which sleep between orders. `settings`: variables for kolo."""
 
     def __init__(self, name, programs, cluster, ranks, loopback, settings):
         self.name, self.cluster, self.ranks, self.loopback, self.settings = name, cluster, ranks, loopback, settings
@@ -115,7 +115,7 @@ class Peer:
 
     def _start_open_mpi(self, address, interface):
         command = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", str(self.ranks)]
-        # Its ranks poll, and do not know that what looks like several hosts shares its cores.
+        # Its ranks would poll: they do not know that the emulated hosts share cores.
         for name, value in (("pml", "ob1"), ("btl", "tcp,self"), ("btl_tcp_if_include", interface),
                             ("mpi_yield_when_idle", "1")):
             command += ["--mca", name, value]
@@ -155,7 +155,7 @@ class Peer:
             raise PeerFailed(f"{self.name} did not answer; it said: {said or 'nothing'}")
 
     def measure(self, size, iterations, algorithms):
-        """Its samples, one for each algorithm (all that it has where none is named)."""
+        """Its samples, one for each algorithm (without names: for all)."""
         order = {"collective": "all_reduce", "ranks": self.ranks, "dtype": "float32", "reduction": "sum",
                  "in_place": True, "count": size // 4, "tensors": 1, "warmup": 2, "iterations": iterations,
                  "min_iterations": 0, "min_seconds": 0, "max_iterations": iterations, "algorithms": algorithms,
@@ -175,7 +175,7 @@ class Peer:
         return json.loads(answer)["samples"]
 
     def close(self):
-        """Programs end when nobody speaks to them; what does not is ended with the cluster."""
+        """Closes the connections, which ends the programs; the cluster ends the others."""
         for connection, line in self.lines.values():
             line.close()
             connection.close()

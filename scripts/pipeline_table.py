@@ -1,5 +1,5 @@
-"""The table `pipeline` of scripts/compare-training: for how much of a step the ranks of a pipeline idle, how many
-micro-batches they hold, what recomputing costs, and where partition() cuts a model."""
+"""The table `pipeline` of scripts/compare-training: bubbles of a pipeline, the micro-batches that its ranks hold,
+the cost of recomputing, and the borders of partition()."""
 import json
 import statistics
 from pathlib import Path
@@ -13,7 +13,7 @@ RANKS = (2, 4, 8)
 ROUNDS = (1, 2, 4)  # micro-batches, times the ranks
 FORWARD_MS, BACKWARD_MS = 60, 120
 SPLIT_MICRO_BATCHES = 8
-SPLIT_SECONDS = 0.8  # that all layers of the profile sleep in a step
+SPLIT_SECONDS = 0.8  # time of all layers of the profile in a step
 SMALL = "784-30-10"
 
 
@@ -72,7 +72,7 @@ def pipeline(_, __):
 
 
 def bubble_lines(rows):
-    """Measured bubbles beside the formulas; the counts are those of the first rank, which holds most, and of the last."""
+    """Measured bubbles beside the formulas; counts of the first rank, which holds most, and of the last rank."""
     lines = []
     for row in sorted(rows, key=lambda row: (row["pipeline_ranks"], row["micro_batches"])):
         lines.append([f"{row['pipeline_ranks']}", f"{row['micro_batches']}", row["arm"], f"{row['bubble']:.3f}",

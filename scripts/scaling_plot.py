@@ -27,7 +27,7 @@ def lines_of(rows):
     series, prediction = {}, []
     for arm in ARMS:
         for ranks in sorted({row["ranks"] for row in rows}):
-            # One worker alone is the first point of all.
+            # One worker alone is the first point of every arm.
             here = [row for row in rows if row["ranks"] == ranks and row["arm"] == (RING if ranks == 1 else arm)]
             if not here:
                 continue

@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TRACE = ROOT / "docs/data/language_model_trace.json"
 BLOCKS = 5
 RING = "ring"
-# arm: (its KOLO_ALGORITHM, the steps that count in a block). What is slow takes fewer.
+# arm: (its KOLO_ALGORITHM, the steps that count in a block: fewer for slow arms)
 ARMS = {
     RING: ("ring", 8),
     "halving and doubling": ("halving_doubling", 8),
@@ -22,7 +22,7 @@ ARMS = {
 
 
 class Case(NamedTuple):
-    """Links, the seconds that a step computes, and what runs so. docs/training/scaling.md says why these."""
+    """Links, seconds of computation in a step, and what runs with them; reasons in docs/training/scaling.md."""
 
     network: str
     compute_s: float
@@ -64,13 +64,13 @@ class ScalingRow:
 
 
 def predicted(row):
-    """Seconds of a step: its parts, if all of communication that can be hidden is."""
+    """Seconds of a step from its parts, with all communication hidden that can be."""
     return (row["forward_s"] + max(row["backward_s"], row["first_bucket_s"] + row["communication_s"])
             + row["optimizer_s"])
 
 
 def scaling(_, __):
-    """Blocks that take turns; one worker runs once in a block, as all arms are the same there."""
+    """Blocks in turn; one worker runs once in a block, because all arms are equal there."""
     for block in range(1, BLOCKS + 1):
         for case in CASES:
             for ranks in case.ranks:

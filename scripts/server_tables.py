@@ -6,9 +6,9 @@ import spread_plot
 from training_rows import Row, aligned, spread
 
 SEEDS = 3
-# A sixth of what the table accuracy takes.
+# A sixth of the epochs of the table accuracy.
 EPOCHS = 1
-# Images of a push, by any number of workers: what differs is how stale it is.
+# Images of a push, for any number of workers, so that only the staleness differs.
 SHARE = 64
 # Stale pushes act as momentum of their own (I. Mitliagkas et al.: "Asynchrony begets Momentum", 2016): all rules without
 # momentum, and some with that of train_fashion_mnist.
@@ -74,7 +74,7 @@ def accuracy_arms():
 
 
 def server(_, seeds):
-    """Replayed runs in blocks that take turns; accuracies for several seeds."""
+    """Replayed runs in interleaved blocks; accuracies for several seeds."""
     for block in range(1, BLOCKS + 1):
         for arm, options in REPLAYED.items():
             yield ServerRow({"arm": arm, "workers": 4, "replayed": True, "block": block}, [*REPLAY, *options])

@@ -1,4 +1,4 @@
-"""The table `sharded` of scripts/compare-training: what a rank holds and sends, and how long a replayed step takes, if the
+"""The table `sharded` of scripts/compare-training: memory, bytes sent and the time of a replayed step, if the
 optimizer's state, gradients or parameters are divided among the ranks."""
 import json
 import statistics
@@ -28,7 +28,7 @@ class MemoryRow:
                 "--json", *shard]
 
     def command(self, programs, folder):
-        # Over TCP, as what goes through shared memory is not counted as sent, and by rings, which send least.
+        # Over TCP, because bytes through shared memory are not counted as sent, and by rings, which send the fewest.
         return ["sh", "-c", 'out=$1; shift; exec "$@" >"$out"', "sh", str(folder / "results.json"),
                 "env", "KOLO_TRANSPORTS=tcp", "KOLO_ALGORITHM=ring", str(programs / "kolo"), "run", "-n", str(RANKS),
                 "--no-prefix", "--", *self.program(programs, folder)]
@@ -42,7 +42,7 @@ class MemoryRow:
 
 
 class TimeRow:
-    """A run of bench_train replay, one rank on each host, with the undivided model in turns. Its buckets are of the size
+    """A run of bench_train replay, one rank on each host, interleaved with the undivided model. Its buckets are of the size
     of a layer, as the units of the divided one are."""
 
     def __init__(self, arm, network, compute_s, block):
@@ -84,7 +84,7 @@ def formula(arm, parameters):
 
 
 def memory_lines(rows):
-    """What is resident beside the formulas: libtorch's code and workspace, the same in all rows, is not in them."""
+    """Resident memory beside the formulas, which do not count libtorch's code and workspace, equal in all rows."""
     whole = next((row for row in rows if row["arm"] == WHOLE), None)
     lines = []
     for row in rows:

@@ -10,7 +10,7 @@ SHIFT = 4
 
 
 def plot(series, title, subtitle, x_label, x_ticks, is_log=False, y_label="test accuracy, %", shift=SHIFT):
-    """series: {arm: [(x, mean, standard deviation)]}; x_ticks: what is written at the axis. Returns SVG text."""
+    """series: {arm: [(x, mean, standard deviation)]}; x_ticks: labels of the axis. Returns SVG text."""
     points = [point for line in series.values() for point in line]
     lowest = math.floor(min(mean - deviation for _, mean, deviation in points))
     highest = math.ceil(max(mean + deviation for _, mean, deviation in points))

@@ -15,14 +15,14 @@ MORE_STYLE = """\
 """
 MORE_DARK = ".form { stroke: #9aa5b1; }\n"
 ARMS = ("ring", "direct", "hierarchical", "halving_doubling")
-# data: what its contributions have.
+# data: description of its contributions
 SIGNS = {"normal": "both signs", "positive": "one sign"}
 # Pixels between the bars of two arms at one N.
 SHIFT = 3
 # Between the root mean square of a rounding's error and u: errors are even between half a unit in the last place to each
 # side, and mantissas are spread as Benford's law says.
 ROUNDING = 0.39
-# Of |x|, x normal: mean and mean square.
+# Mean and mean square of |x|, x normal.
 MEAN, SQUARE = math.sqrt(2 / math.pi), 1.0
 
 
@@ -85,7 +85,7 @@ class Panel:
 
 
 def powers_of(rows):
-    """Powers of ten around all that is drawn."""
+    """Powers of ten around all drawn values."""
     values = [value for row in rows for value in row["rms_of_rms"] + row["largest_of_rms"] if value > 0]
     return math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
 

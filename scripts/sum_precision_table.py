@@ -17,10 +17,10 @@ ORDER_ARMS = ("ring", "central", "butterfly", "hierarchical", "halving_doubling"
 # Two levels of ranks, so that "hierarchical" is one.
 PER_HOST = 8
 PLAIN = ("normal", "positive")
-# (data, order): what makes the order of a sum matter.
+# (data, order) for which the order of a sum matters.
 ADVERSARIAL = (("positive", "ascending"), ("positive", "descending"), ("one_large", "ascending"), ("one_large", "descending"),
                ("cancelling", "drawn"), ("cancelling", "ascending"), ("cancelling", "descending"))
-# Of four contributions: a chain that begins at another rank in each chunk, one from rank 0 on, and pairs.
+# Sums of four contributions: a chain from another rank in each chunk, a chain from rank 0, and pairs.
 TRAINED = ("ring", "central", "binomial")
 # name: (type of the arrays, wire)
 FORMATS = {"float32": ("float32", "native"), "float16 on the wire": ("float32", "float16"),

@@ -1,5 +1,5 @@
-"""The table `tensor` of scripts/compare-training: what a rank holds and sends if a transformer's layers or sequences are
-divided among the ranks, beside the formulas, and how long a step takes whose computing is replayed."""
+"""The table `tensor` of scripts/compare-training: memory and bytes of a rank if a transformer's layers or sequences are
+divided among the ranks, beside the formulas, and the time of a step with replayed computation."""
 import json
 from pathlib import Path
 
@@ -12,14 +12,14 @@ MODES = ("tensor", "sequence", "experts", "ulysses", "ring")
 SIZES = (2, 4)
 BATCH, CONTEXT, WIDTH, LAYERS, VOCABULARY, EXPERTS = 4, 64, 128, 2, 256, 8
 ONE_HOST = "one host"
-# Links, and so many times the profile's times: a tenth is a machine that computes ten times faster.
+# Links, and the factor of the profile's times: 0.1 is a machine that computes ten times faster.
 CASES = ((ONE_HOST, 1), (ONE_HOST, 0.1), ("1gbit", 1), ("1gbit", 0.1))
 BLOCKS = 3
 STEPS = 4
 
 
 class BytesRow:
-    """Steps of train_tensor over TCP, as what goes through shared memory is not counted as sent, by rings, which send least."""
+    """Steps of train_tensor over TCP, because bytes through shared memory are not counted, by rings, which send the fewest."""
 
     def __init__(self, arm, ranks):
         self.key = {"arm": arm, "part": "bytes", "ranks": ranks}
@@ -43,7 +43,7 @@ class BytesRow:
 
 
 class TimeRow:
-    """A run of bench_train tensor, in turns with one rank that has all layers."""
+    """A run of bench_train tensor, interleaved with one rank that has all layers."""
 
     def __init__(self, arm, ranks, network, slower, block):
         self.key = {"arm": arm, "part": "time", "ranks": ranks, "network": network, "slower": slower, "block": block}
@@ -81,8 +81,8 @@ def tensor(_, __):
 
 
 def sent_by_formula(arm, ranks, parameters):
-    """Bytes of a step; see docs/training/tensor.md. Of experts the part that is known: which ones bytes choose is not, so an
-    equal part of them is taken to be elsewhere."""
+    """Bytes of a step; see docs/training/tensor.md. For experts the formula assumes that bytes
+    choose all experts equally."""
     n = ranks
     one_way = (n - 1) / n  # what a rank sends of the bytes of an all_gather or reduce_scatter
     activations = 4 * BATCH * CONTEXT * WIDTH
@@ -120,7 +120,7 @@ def bytes_lines(rows):
 
 
 def time_lines(rows):
-    """The block with the fastest step: other programs on the machine only add to what ranks wait for each other."""
+    """The block with the fastest step, because other programs on the machine only add waiting."""
     lines = []
     for network, slower in CASES:
         for ranks in SIZES:

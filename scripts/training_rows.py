@@ -1,4 +1,4 @@
-"""What the tables of scripts/compare-training share: a row that is a run of train_fashion_mnist, and tables as markdown."""
+"""Shared by the tables of scripts/compare-training: a row that is a run of train_fashion_mnist, and tables as markdown."""
 import json
 import statistics
 
@@ -6,10 +6,10 @@ RANKS = 4
 
 
 class Row:
-    """A run of train_fashion_mnist. `key` tells it from the others of its table; `command` runs it and leaves its
-    numbers in `folder`."""
+    """A run of train_fashion_mnist. `key` identifies it in its table; `command` runs it and writes its
+    numbers to `folder`."""
 
-    limit_s = 0  # of a run that takes longer than others
+    limit_s = 0  # for a long run
 
     def __init__(self, key, network, options, ranks=RANKS):
         self.key, self.network, self.options, self.ranks = key, network, options, ranks
@@ -42,7 +42,7 @@ class Row:
 
 
 def time_to(metrics, accuracy):
-    """Seconds of training until the accuracy was seen first; None where it was not."""
+    """Seconds of training until the accuracy was first reached; None if it was not."""
     return next((seconds for _, value, seconds in metrics["test_accuracy"] if value >= accuracy), None)
 
 

@@ -39,7 +39,7 @@ DEFAULT_RATE = 0.1
 RATE_DIVISORS = {"adam": 50, "one_bit_adam": 50}
 TABLE_METHODS = ("sparse", "gather", "dense")
 BLOCKS = 20
-# What is told to train_data_parallel: which workers, and by which all-reduce; None: kolo's choice.
+# Arguments of train_data_parallel: the workers, and the all-reduce; None: kolo's choice.
 DRIVERS = {
     "DataParallel": ("replicas", None),
     "central driver": ("ranks", "central"),
@@ -54,12 +54,12 @@ PLACES = ((2, ONE_HOST), (4, ONE_HOST), (4, "1gbit"))
 
 
 def rate_of(arm, rate):
-    """What a rate of the grid is for this arm."""
+    """The rate of this arm for a rate of the grid."""
     return rate / RATE_DIVISORS.get(arm, 1)
 
 
 class ReaderRow(Row):
-    """A run of train_fashion_mnist in which the way of the images counts. Files of shards stay for the next row."""
+    """A run of train_fashion_mnist for the way of its images. Files of shards stay for the next row."""
 
     def program(self, programs, folder):
         shards = str(Path(tempfile.gettempdir()) / "kolo-fashion-mnist-shards")
@@ -108,7 +108,7 @@ class DriverRow(WordsRow):
 
 
 def best_rates(rows):
-    """Of each arm, what the rows of "rates" say."""
+    """Results of the rows of "rates", by arm."""
     best = {}
     for row in rows:
         if row["table"] != "rates":
@@ -120,7 +120,7 @@ def best_rates(rows):
 
 
 def rates(_, __):
-    """Accuracy on 5,000 images held out of the training set, for each rate of one grid: what the other tables take."""
+    """Accuracy on 5,000 images held out of the training set, for each rate of a grid, for the other tables."""
     for arm, options in ARMS.items():
         for rate in (rate_of(arm, rate) for rate in RATES):
             yield Row({"arm": arm, "rate": rate, "seed": 1}, None,
@@ -147,7 +147,7 @@ def compression(rows, _):
 
 
 def sparse(_, __):
-    """Gradients of tables as rows or whole, on four emulated hosts: steps in blocks that take turns, and long runs whose
+    """Gradients of tables as rows or whole, on four emulated hosts: steps in interleaved blocks, and long runs whose
     losses must agree."""
     def row(arm, optimizer, steps, block):
         return WordsRow({"arm": arm, "network": "1gbit", "optimizer": optimizer, "steps": steps, "block": block}, "1gbit",
@@ -161,7 +161,7 @@ def sparse(_, __):
 
 
 def drivers(_, __):
-    """Who averages: blocks of steps of one model and global batch that take turns."""
+    """Where averages are computed: interleaved blocks of steps of one model and global batch."""
     for block in range(1, BLOCKS + 1):
         for workers, network in PLACES:
             for arm, (kind, _) in DRIVERS.items():
@@ -171,7 +171,7 @@ def drivers(_, __):
 
 
 def data(_, __):
-    """How images reach four emulated hosts: blocks of steps that take turns."""
+    """How images reach four emulated hosts: interleaved blocks of steps."""
     for block in range(1, BLOCKS + 1):
         for arm in READERS:
             yield ReaderRow({"arm": arm, "network": "1gbit", "block": block}, "1gbit", ["--steps", "40"])
@@ -189,7 +189,7 @@ def seconds(value):
 
 
 def paired_ratios(dividends, divisors, value):
-    """Of two arms' rows by block: the quotients of rows of one block."""
+    """Quotients of two arms' rows, block by block."""
     ratios = sorted(dividends[block][value] / divisors[block][value] for block in dividends.keys() & divisors.keys())
     return f"{statistics.median(ratios):.2f} x ({ratios[0]:.2f} to {ratios[-1]:.2f})" if ratios else "-"
 

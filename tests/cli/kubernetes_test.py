@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The Kubernetes example without Kubernetes: its manifests say one thing in all places, and what a container would run
-finds its rank and its peers in the environment that it would get."""
+"""The Kubernetes example without Kubernetes: its manifests agree, and the program of a container
+finds its rank and its peers in the container's environment."""
 
 import os
 import subprocess
@@ -64,7 +64,7 @@ class Kubernetes(unittest.TestCase):
             key = os.path.join(folder, "key")
             with open(os.open(key, os.O_CREAT | os.O_WRONLY, 0o600), "w", encoding="utf-8") as file:
                 file.write("a key of this test")
-            # What only a cluster has: names of pods, and a mounted secret.
+            # Parts of a cluster: names of pods, and a mounted secret.
             local = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(20_000 + os.getpid() % 10_000), "KOLO_KEY_FILE": key}
             command = [*self.container["command"], *self.container["args"]]
             self.assertEqual(command.count("kolo"), 1)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The table sum-precision: what docs/ says of it is what kolo precision computes, and the picture is of these rows."""
+"""The table sum-precision: docs/ and the picture show the rows that kolo precision computes."""
 import json
 import subprocess
 import sys
@@ -48,7 +48,7 @@ class SumPrecision(unittest.TestCase):
         xml.etree.ElementTree.fromstring(picture)
         self.assertEqual((ROOT / "docs/images/sum-precision.svg").read_text(), picture)
 
-    # By pairs, errors of positive contributions come from the last few additions alone, however many ranks there are.
+    # Summed by pairs, positive contributions have errors of the last few additions alone, for any number of ranks.
     def test_expected_errors_grow_as_theory_says(self):
         def ratio(data, order):
             few, many = (sum_precision_plot.expected(n, data, order, 2 ** -24) for n in (64, 1024))

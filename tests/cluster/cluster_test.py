@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The emulated cluster: kolo between its hosts, the speed of its links, and that nothing of it stays behind."""
+"""The emulated cluster: kolo between its hosts, the speed of its links, and its complete removal."""
 
 import json
 import os
@@ -31,7 +31,7 @@ def namespaces(name):
 
 
 def link_bytes(hosts):
-    """What each of the cluster's first hosts has sent and has received so far, by its interface's counters."""
+    """Bytes sent and received by each of the cluster's first hosts, by its interface's counters."""
     carried = []
     for host in range(hosts):
         shown = subprocess.run(["ip", "-n", namespace(NAME, host), "-s", "-j", "link", "show", "eth0"], text=True,
@@ -42,7 +42,7 @@ def link_bytes(hosts):
 
 
 def alive(pid):
-    """Not a zombie, which only waits for its parent to look."""
+    """The process runs: it is no zombie that its parent has not reaped."""
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
             return file.read().rpartition(")")[2].split()[0] != "Z"
@@ -65,7 +65,7 @@ class Emulated(unittest.TestCase):
         return [row for row in rows if row["type"] == "result"]
 
     def run_bench(self, folder, options, algorithm, size, iterations, environment=None):
-        """One all_reduce by the algorithm ("": kolo's choice) on the cluster that is up; its row."""
+        """The row of one all_reduce by the algorithm ("": kolo's choice) on the running cluster."""
         results = os.path.join(folder, "results.jsonl")
         cluster("run", "--name", NAME, *options, "--", KOLO, "bench", "all_reduce", "--algorithm", algorithm, "--sizes",
                 str(size), "--iterations", str(iterations), "--json", results, env=environment)
@@ -93,7 +93,7 @@ class Emulated(unittest.TestCase):
         size = 1_000_000
         for options, megabits in ((["--rate", "100mbit"], 100), (["--rate", "1gbit", "--rate-of", "1=50mbit"], 50),
                                   (["--rate", "1gbit", "--rate-between", "0,1=50mbit"], 50)):
-            # A busy machine makes a run slow, and none faster than its links: the best of three tells.
+            # The best of three runs, because a busy machine makes some slow, and none is faster than its links.
             reached = 0
             for _ in range(3):
                 row, = self.bench("--hosts", "2", *options, program=["send_recv", "--sizes", str(size), "--iterations", "3"])
@@ -133,7 +133,7 @@ class Emulated(unittest.TestCase):
         self.assertNotIn(frozenset((1, 2)), neighbours, algorithms[1])
 
     def barrier(self, before, expect, *options, **environment):
-        """Two hosts; each rank runs the shell's words before it starts. What they say."""
+        """Output of two hosts whose ranks run a shell command before they start."""
         program = f"{before}; exec {KOLO} bench barrier --iterations 1"
         return cluster("--name", NAME, "--hosts", "2", "--grace", "1", *options, "--", "sh", "-c", program, expect=expect,
                        env={**os.environ, "KOLO_TIMEOUT": "20", **environment}).stdout
@@ -167,7 +167,7 @@ class Emulated(unittest.TestCase):
         self.assertIn("lo (127.0.0.1", self.barrier("export KOLO_INTERFACE=10.78.0.0/16", 2))
 
     def test_a_slow_host_is_spared(self):
-        """It sends the data once and gets it once, both at once, where a ring takes half as long again."""
+        """A rank sends and receives the data once, at the same time; a ring takes half as long again."""
         size = 1 << 20
         with tempfile.TemporaryDirectory() as folder:
             table = os.path.join(folder, "table")
@@ -186,16 +186,16 @@ class Emulated(unittest.TestCase):
                     cluster("down", "--name", NAME)
 
     def bytes_of_a_call(self, folder, options, hosts, size, few, many):
-        """The algorithm that kolo chooses, and what one call sends or receives on the busiest link."""
+        """kolo's choice, and the bytes of one call on the busiest link."""
         carried = []
-        for iterations in (few, many):  # what the start and the warm-up send is in both
+        for iterations in (few, many):  # both contain the bytes of the start and the warm-up
             before = link_bytes(hosts)
             algorithm = self.run_bench(folder, options, "", size, iterations)["algorithm"]
             carried.append([b - a for a, b in zip(before, link_bytes(hosts))])
         return algorithm, max((more - less) / (many - few) for less, more in zip(*carried))
 
     def test_links_carry_no_more_than_the_bound(self):
-        """Where hosts have several ranks, each link carries 2(H-1)/H of the data each way, and headers."""
+        """If hosts have several ranks, each link carries 2(H-1)/H of the data each way, and headers."""
         size, few, many = 2 << 20, 2, 6
         cluster("up", "--name", NAME, "--hosts", "3", "--rate", "1gbit")
         try:
@@ -203,7 +203,7 @@ class Emulated(unittest.TestCase):
                 for per_host in ((2, 2), (1, 2, 3), (3, 3, 3)):
                     options = ["--hosts", str(len(per_host)), "-n", ",".join(map(str, per_host))]
                     bound = 2 * (len(per_host) - 1) / len(per_host) * size
-                    # Heartbeats of a run that a busy machine draws out are bytes too: the best of three tells.
+                    # The best of three runs, because a slow run has the bytes of more heartbeats.
                     for _ in range(3):
                         algorithm, most = self.bytes_of_a_call(folder, options, len(per_host), size, few, many)
                         if most < 1.1 * bound:
@@ -228,7 +228,7 @@ class Emulated(unittest.TestCase):
         cluster("--name", NAME, "--hosts", "1", "--", "/no/such/program", expect=127)
 
     def start(self, *arguments):
-        """A run of ranks that write down their process ids and stay; returns it and them."""
+        """Starts ranks that write their process ids and stay; returns the run and the ids."""
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         script = f"echo $$ > {folder.name}/$RANK.part && mv {folder.name}/$RANK.part {folder.name}/$RANK; sleep 600 & wait"
@@ -276,7 +276,7 @@ class Emulated(unittest.TestCase):
             cluster("down", "--name", other, expect=None)
 
     def test_a_chroot_can_have_none(self):
-        """What is in / stays where it is, but / is no mount point any more. The mounts end with their namespace."""
+        """Keeps the contents of /, but / is no mount point. The mounts end with their namespace."""
         enter = """cd "$0" && for at in /*; do
                      if [ -L "$at" ]; then cp -P "$at" .; elif [ -d "$at" ]; then mkdir ".$at" && mount --rbind "$at" ".$at"; fi
                    done && exec chroot . "$@" """

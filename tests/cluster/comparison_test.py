@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs/comparison.md and its picture are what scripts/compare makes of the measured data beside them."""
+"""docs/comparison.md and its picture are those that scripts/compare makes from the measured data."""
 
 import json
 import re

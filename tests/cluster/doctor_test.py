@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kolo doctor on an emulated cluster: what is broken on purpose is what it finds."""
+"""kolo doctor on an emulated cluster: it finds each deliberate fault."""
 
 import json
 import os
@@ -44,7 +44,7 @@ class Doctor(unittest.TestCase):
         for pair in found["pairs"]:
             limit = 6.25e6 if pair["to"] == 2 else 62.5e6
             for measured in (pair["there"], pair["back"]):
-                # Bursts are short, and the machine may be busy: a tenth of another link is told apart, not more.
+                # Bursts are short, and the machine may be busy, so only a tenth of the bandwidth is a reliable difference.
                 self.assertLess(measured, 2 * limit, pair)
                 self.assertGreater(measured, 0.2 * limit, pair)
             self.assertLess(abs(pair["clock_s"]), 0.1)

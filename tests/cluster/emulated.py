@@ -1,4 +1,4 @@
-"""What the tests on emulated clusters share. Their arguments: scripts/cluster and the program kolo."""
+"""Shared by the tests on emulated clusters, whose arguments are scripts/cluster and the program kolo."""
 
 import glob
 import os
@@ -17,7 +17,7 @@ def call(*command):
 
 
 def namespace(name, host):
-    """The network namespace that is this host of the cluster called `name`."""
+    """The network namespace of this host of the cluster `name`."""
     return f"kolo-{name}-h{host}"
 
 
@@ -26,7 +26,7 @@ def inside(name, host, *command):
 
 
 def give_names(name, names):
-    """Every host of the cluster knows the others by these. ip netns exec shows it this file as /etc/hosts."""
+    """Names of all hosts. ip netns exec mounts this file as /etc/hosts."""
     for host in range(len(names)):
         os.makedirs(f"/etc/netns/{namespace(name, host)}", exist_ok=True)
         with open(f"/etc/netns/{namespace(name, host)}/hosts", "w", encoding="utf-8") as file:
@@ -52,7 +52,7 @@ def skip(why):
 
 
 def main(name):
-    """Runs the tests of the program; skips them where no cluster called `name` can be had."""
+    """Runs the tests of the program; skips them if no cluster `name` can be made."""
     tried = subprocess.run([CLUSTER, "--name", name, "--hosts", "1", "--", "true"], text=True, stdout=subprocess.PIPE,
                            stderr=subprocess.STDOUT)
     if tried.returncode == NOT_PERMITTED:

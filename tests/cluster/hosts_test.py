@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""kolo run --hosts over real ssh: a server in every host of an emulated cluster. What must hold on one machine holds
-here: the first failure stops all, exit codes, signals, and that nothing survives, whoever is killed or cut off."""
+"""kolo run --hosts over real ssh: a server in every host of an emulated cluster. It tests what one machine
+tests: the first failure stops all ranks, exit codes, signals, and no process survives a kill or a cut link."""
 
 import getpass
 import os
@@ -38,7 +38,7 @@ def survivors(mark):
 
 
 class Servers:
-    """An sshd in each host, with keys of this test alone."""
+    """An sshd in each host, with keys for this test only."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -92,7 +92,7 @@ class OverSsh(unittest.TestCase):
         listed = ",".join(f"{ADDRESSES[host]}:{slots}" for host in hosts)
         command = [KOLO, "run", "--hosts", listed, "--ssh", ssh or self.servers.ssh(), "-x", f"TEST_MARK={self.mark}",
                    *options, "--", "sh", "-c", script]
-        # A test in the background of a script ignores SIGINT; what it tests shall not.
+        # A script starts background jobs with SIGINT ignored; the tested program must not inherit this.
         return subprocess.Popen(inside(0, *command), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
 
@@ -173,7 +173,7 @@ class OverSsh(unittest.TestCase):
         try:
             self.assertEqual(process.wait(TIMEOUT_S), 255)
             self.assertIn("kolo: lost host 10.77.0.3", process.stderr.read())
-            # Its part hears nothing any more, and ends its rank.
+            # Its launcher there hears nothing any more, and ends its rank.
             wait_for(lambda: not survivors(self.mark), "the end of the rank on the host that was cut off", 60)
         finally:
             call(*link, "up")

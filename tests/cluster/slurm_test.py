@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kolo under Slurm: a small cluster of it, with its daemons in the hosts of an emulated cluster."""
+"""kolo under Slurm: a small Slurm whose daemons run in the hosts of an emulated cluster."""
 
 import os
 import shutil

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""kolo under torchrun: its agents in the hosts of an emulated cluster, meeting in either of its ways."""
+"""kolo under torchrun: its agents in the hosts of an emulated cluster, with both of its rendezvous backends."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ BENCH = (KOLO, "bench", "all_reduce", "--sizes", "100000", "--iterations", "3")
 
 
 def script_of(torchrun):
-    """The first line names the Python that has torch, where PATH finds the program through another one."""
+    """The program's interpreter, which has torch; the Python in PATH may have none."""
     with open(torchrun, encoding="utf-8", errors="replace") as file:
         line = file.readline()
     return [*line[2:].split(), torchrun] if line.startswith("#!") else [torchrun]
@@ -37,7 +37,7 @@ class UnderTorchrun(unittest.TestCase):
         emulated.give_names(NAME, HOSTS)
 
     def agents(self, per_host, *options, program, key=KEY):
-        """An agent a host, each with a name of its own. Returns the exit codes and what all wrote."""
+        """One agent on each host, each with its own name. Returns the exit codes and the output of all."""
         environment = {name: value for name, value in os.environ.items() if not name.startswith("KOLO_")}
         environment["KOLO_TABLE"] = "none"
         if key:
@@ -59,7 +59,7 @@ class UnderTorchrun(unittest.TestCase):
                 texts.append(agent.communicate(timeout=max(give_up - time.monotonic(), 0.1))[0])
             except subprocess.TimeoutExpired:
                 late = True
-                agent.terminate()  # it ends its ranks, who hold the other end of the pipe
+                agent.terminate()  # it ends its ranks, which hold the other end of the pipe
                 try:
                     texts.append(agent.communicate(timeout=20)[0])
                 except subprocess.TimeoutExpired:

@@ -16,7 +16,7 @@ for option in ("cmake", "generator", "compiler"):
     parser.add_argument("--" + option, required=True)
 args = parser.parse_args()
 
-# The installation is moved after it was made: nothing in it may remember where it was first.
+# The installation is moved, so no file may contain its first path.
 INSTALLED_AT = args.work / "installed-at"
 MOVED_TO = args.work / "moved-to"
 DEBS = args.work / "deb"
@@ -44,7 +44,7 @@ def only(folder, pattern):
 
 
 def build_and_run(project, prefix, name):
-    """Configures, builds and runs tests/consumer/PROJECT against what lies in PREFIX."""
+    """Configures, builds and runs tests/consumer/PROJECT with the installation in PREFIX."""
     build = fresh(args.work / name)
     run(args.cmake, "-S", args.source / "tests/consumer" / project, "-B", build, "-G", args.generator,
         f"-DCMAKE_CXX_COMPILER={args.compiler}", f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Release")
@@ -101,7 +101,7 @@ def tool_runs():
 
 def deb_is_made():
     fresh(DEBS)
-    # The build is complete when tests run; CPack's own look at it finds nothing to do.
+    # The build is complete when tests run, so CPack builds nothing.
     run("cpack", "--config", args.build / "CPackConfig.cmake", "-B", DEBS, cwd=args.build, stdout=subprocess.DEVNULL)
     # CPack's staging area holds copies that would be found beside the packages.
     shutil.rmtree(DEBS / "_CPack_Packages", ignore_errors=True)

@@ -17,7 +17,7 @@ def find():
 
 
 class Browser:
-    """One page. `problems` collects what the page's console complains of."""
+    """One page. `problems` collects errors of the page's console."""
 
     def __init__(self):
         self.profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
@@ -92,7 +92,7 @@ class Browser:
                   mobile=width < 600)
         self.call("Emulation.setEmulatedMedia",
                   features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
-        self.call("Page.navigate", url="about:blank")  # so that what waits below is the new page
+        self.call("Page.navigate", url="about:blank")  # so that the wait below is for the new page
         self.call("Page.navigate", url=f"file://{path}")
         self.wait("document.readyState === 'complete' && document.title !== ''")
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""docs_test.py KOLO DOCS: fails when docs/algorithms.md or its pictures are not what the schedules say now."""
+"""docs_test.py KOLO DOCS: fails if docs/algorithms.md or its pictures differ from those of the schedules."""
 import filecmp
 import subprocess
 import sys

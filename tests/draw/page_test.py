@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""page_test.py KOLO [FOLDER]: the pages of kolo draw in headless Chromium. With FOLDER, leaves screenshots there."""
+"""page_test.py KOLO [FOLDER]: the pages of kolo draw in headless Chromium. With FOLDER, writes screenshots there."""
 import subprocess
 import sys
 import tempfile

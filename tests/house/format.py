@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rules import sources
 
-VERSION = "14"  # versions differ in what they find beautiful
+VERSION = "14"  # other versions format differently
 SKIPPED = 77
 
 tool = shutil.which("clang-format-" + VERSION) or shutil.which("clang-format")
@@ -24,7 +24,7 @@ files = list(sources(Path(sys.argv[1]).resolve()))
 if "--fix" in sys.argv:
     subprocess.run([tool, "-i", *files], check=True)
 result = subprocess.run([tool, "--dry-run", "-Werror", *files], capture_output=True, text=True)
-# It prints each place with its text; a line a file is enough to know what to format.
+# It prints each place with its text; one line for each file is enough.
 places = collections.Counter(re.findall(r"^(.+?):\d+:\d+: error:", result.stderr, re.MULTILINE))
 for name, count in sorted(places.items()):
     print(f"{name}: not formatted in {count} places")

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""house.py RULE ROOT: fails and says what is wrong when the source tree at ROOT breaks the rule."""
+"""house.py RULE ROOT: fails with a reason if the source tree at ROOT breaks the rule."""
 import sys
 from pathlib import Path
 

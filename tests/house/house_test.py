@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A rule that lets everything pass is no rule: each one is tried on a small tree that keeps it and on ones that break it."""
+"""Each rule is tried on a small tree that keeps it and on trees that break it."""
 import tempfile
 import unittest
 from pathlib import Path
@@ -30,7 +30,7 @@ GOOD = {
     "docs/environment.md": "| `KOLO_LOG` | how much is said |\n",
 }
 
-# rule, file, what it holds there
+# rule, file, contents of the file
 BREACHES = [
     ("includes", "src/schedule/up.cpp", '#include "algorithms/algorithm.hpp"\n'),
     ("includes", "src/base/up.hpp", '  #  include "schedule/schedule.hpp"\n'),

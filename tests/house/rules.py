@@ -7,13 +7,12 @@ from pathlib import Path
 OUTER_ROOMS = {
     "train": set(),
     "examples": set(),
-    # The tool explains schedules, the choice between them and how they round; it starts ranks, and examines what they meet
-    # and move by.
+    # The tool explains schedules, their choice and their rounding. It starts ranks, and examines stores and transports.
     "cli": {"algorithms", "selection", "evaluation", "transport", "rendezvous"},
-    # Benchmarks of single kernels and transports look inside.
+    # Benchmarks of single kernels and transports.
     "benchmarks": {"kernels", "transport"},
 }
-# Rooms of train/ and which of each other they may include. "compression" does without libtorch.
+# Rooms of train/ and which of each other they may include. "compression" does not use libtorch.
 TRAIN_ROOMS = {
     "libtorch": set(),
     "compression": set(),
@@ -36,7 +35,7 @@ SOURCE_FOLDERS = ["include", "src", "train", "cli", "benchmarks", "examples", "t
 SOURCE_SUFFIXES = {".cpp", ".hpp"}
 
 MAX_LINES = 500
-# path: why it is longer
+# path: reason for its length
 LONG_FILES = {}
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
@@ -48,13 +47,13 @@ ENVIRONMENT = re.compile(r"\b(?:secure_)?getenv\s*\(|\benviron\b")
 
 
 def sources(root, *folders):
-    """C++ files under the folders, all source folders where none is named."""
+    """C++ files under the folders; without folders, under all source folders."""
     for folder in folders or SOURCE_FOLDERS:
         yield from sorted(p for p in (root / folder).rglob("*") if p.suffix in SOURCE_SUFFIXES)
 
 
 def without_comments(text):
-    """Comments blanked out, strings kept, so that prose about an include or a variable is not one."""
+    """The text without comments, but with strings, so that prose about an include or a variable does not count."""
     pattern = r'("(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\')|//[^\n]*|/\*.*?\*/'
     return re.sub(pattern, lambda m: m[1] or re.sub(r"[^\n]", " ", m[0]), text, flags=re.DOTALL)
 
@@ -67,7 +66,7 @@ def includes(path):
 
 
 def rooms_of(root):
-    """room: the rooms it may include, itself among them; read from src/CMakeLists.txt, followed to the end."""
+    """{room: the rooms that it may include, itself too}, transitively, from src/CMakeLists.txt."""
     direct = {}
     for match in ROOM.finditer((root / "src/CMakeLists.txt").read_text()):
         name, *parts = match[1].split()
@@ -122,7 +121,7 @@ def check_includes(root):
 
 
 def check_public_headers(root):
-    """The public headers need nothing but each other and the standard library."""
+    """The public headers include only each other and the standard library."""
     problems = []
     for path in sources(root, "include"):
         for line, spelling, header in includes(path):
@@ -136,7 +135,7 @@ def check_public_headers(root):
 
 
 def check_torch(root):
-    """libtorch appears in the training layer, its examples, benchmarks and tests alone, and not in all of its rooms."""
+    """libtorch appears only in the training layer (not in all rooms) and in its examples, benchmarks and tests."""
     allowed = {("train",), ("examples", "train"), ("benchmarks", "train"), ("tests", "train"),
                ("tests", "consumer", "train")}
     problems = []
@@ -152,7 +151,7 @@ def check_torch(root):
 
 
 def check_environment_reads(root):
-    """The environment is read in one place for settings, one for launchers; and by the tool, which sets it for others."""
+    """The environment is read in one place for settings, in one for launchers, and by the tool, which sets it."""
     problems = []
     for path in sources(root, "include", "src", "train", "benchmarks", "examples"):
         relative = path.relative_to(root)
@@ -165,7 +164,7 @@ def check_environment_reads(root):
 
 
 def check_environment_page(root):
-    """docs/environment.md lists exactly the variables that src/base/config.cpp reads, and nobody speaks of others."""
+    """docs/environment.md lists exactly the variables that src/base/config.cpp reads; no other file names others."""
     page_path = root / "docs/environment.md"
     page = page_path.read_text() if page_path.exists() else ""
     documented = set(re.findall(r"^\| *`(KOLO_[A-Z0-9_]+)`", page, re.MULTILINE))
@@ -203,9 +202,9 @@ DIRECTIVE = re.compile(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", re.MULTILINE)
 
 
 def types_of(path):
-    """(line, qualified name) of each type that other files could name: none in functions or unnamed namespaces."""
+    """(line, qualified name) of each type with external scope: not in functions or unnamed namespaces."""
     text = DIRECTIVE.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), without_comments(path.read_text()))
-    scopes, words = [], []  # a scope is None where no other file can name what is in it
+    scopes, words = [], []  # a scope is None if other files cannot name its types
     for match in TOKEN.finditer(text):
         token = match[0]
         if token == "{":
@@ -223,7 +222,7 @@ def types_of(path):
 
 
 def check_type_names(root):
-    """No two types have one qualified name: compilers do not notice, and take either for the other (one-definition rule)."""
+    """No two types have one qualified name: compilers do not report it (one-definition rule)."""
     places = {}
     for path in sources(root):
         for line, name in types_of(path):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""self_contained.py INCLUDE_FOLDER COMPILER...: fails when a public header does not compile alone, without a warning."""
+"""self_contained.py INCLUDE_FOLDER COMPILER...: fails if a public header does not compile alone without warnings."""
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +9,7 @@ flags = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wpedantic", "-Werr
 failed = 0
 headers = sorted(folder.rglob("*.hpp"))
 for header in headers:
-    # Twice: the second finds what lacks its guard.
+    # Twice, which finds a missing include guard.
     line = f'#include "{header.relative_to(folder)}"\n'
     result = subprocess.run([*compiler, *flags], input=line * 2, text=True)
     if result.returncode:

@@ -25,13 +25,13 @@ import time
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "scripts"))
 from cluster_network import Cluster, NotPermitted, bits_per_second, burst_bytes, call, ipv4  # noqa: E402
 
-RESET_S = 1.0  # within which a death that the system tells of is to be known
+RESET_S = 1.0  # limit for a death that the system reports
 OUT = 3  # exit code of a rank that has been left behind
 NOWHERE = "02:00:00:00:00:77"
 
 
 class Broken(Exception):
-    """Something that must hold does not."""
+    """A checked property does not hold."""
 
 
 class Rank:
@@ -59,11 +59,11 @@ class Rank:
         self.errors += list(self.process.stderr)
 
     def done(self):
-        """The collectives that it has finished."""
+        """The number of collectives that it has finished."""
         return max((event["done"] for event in list(self.events) if "done" in event), default=0)
 
     def await_event(self, kind, after, seconds):
-        """The first event of this kind that happened at `after` or later; None when it does not come."""
+        """The first event of this kind at `after` or later; None if there is none in time."""
         deadline = time.monotonic() + seconds
         with self.changed:
             while True:
@@ -84,7 +84,7 @@ class Rank:
 
 
 class Job:
-    """Ranks on the hosts of a cluster, or, without one, on this host."""
+    """Ranks on the hosts of a cluster, or on this host without a cluster."""
 
     def __init__(self, cluster, options, seed, most):
         self.cluster, self.options = cluster, options
@@ -122,7 +122,7 @@ class Job:
         return ipv4(rank.host)
 
     def expect_progress(self, seconds, why, ranks=None):
-        """All go on, without an error, within `seconds`."""
+        """All ranks make progress without an error within `seconds`."""
         begin = time.monotonic()
         before = {rank: rank.done() for rank in ranks or self.left}
         for rank, done in before.items():
@@ -139,7 +139,7 @@ class Job:
                 raise Broken(f"{why}: it fails\n{rank.story()}")
 
     def expect_loss(self, victims, since, within, why, exact=True):
-        """All others have an error that names one of the victims, and go on without them. The times."""
+        """Checks that all other ranks have an error that names a victim, and continue; returns the times."""
         survivors = [rank for rank in self.left if rank not in victims]
         numbers = {rank: place for place, rank in enumerate(self.left)}
         times = []
@@ -189,14 +189,14 @@ class Job:
 
 
 class Faults:
-    """What may happen. Each takes the job and a random generator, and does what it checks."""
+    """The events. Each method takes the job and a random generator, causes an event and checks the reaction."""
 
     def __init__(self, cluster, options):
         self.cluster, self.heartbeat, self.rate = cluster, options.heartbeat, options.rate
         self.margin = options.margin
 
     def victim_host(self, job, rng):
-        """All ranks of a host whose loss leaves more than half; none where there is none."""
+        """All ranks of a host whose loss leaves more than half of the ranks; empty if there is no such host."""
         hosts = sorted({rank.host for rank in job.left})
         host = rng.choice(hosts)
         ranks = [rank for rank in job.left if rank.host == host]
@@ -214,7 +214,7 @@ class Faults:
                  "burst", str(burst), "limit", str(burst + max(int(bits / 8 * 0.05), 1 << 18)))
 
     def deafen(self, sender, receiver, deaf):
-        """Frames of one host to another one get lost, or do so no longer."""
+        """Drops frames from one host to another, or stops to drop them."""
         space = self.cluster.host(sender)
         if deaf:
             call("ip", "-n", space, "neigh", "replace", ipv4(receiver), "lladdr", NOWHERE, "dev", "eth0", "nud", "permanent")
@@ -222,8 +222,8 @@ class Faults:
             call("ip", "-n", space, "neigh", "del", ipv4(receiver), "dev", "eth0")
 
     def lose_rank(self, job, rng, number, within, what):
-        """Somebody gets a signal, and the others notice `within` seconds: who, and the times. None where too few
-        are left."""
+        """Sends a signal to ranks, and checks that the others notice `within` seconds. Returns the victims and the
+        times; None if too few ranks are left."""
         if len(job.left) < 3:
             return None
         victim = rng.choice(job.left)
@@ -288,7 +288,7 @@ class Faults:
         return None
 
     def one_way(self, job, rng):
-        """What one host says to another one gets lost. Either may be taken for dead, so only the end is certain."""
+        """Frames from one host to another are lost. Either host may be taken for dead, so only the end is checked."""
         hosts = sorted({rank.host for rank in job.left})
         if len(hosts) < 3:
             return None
@@ -310,7 +310,7 @@ class Faults:
         return None
 
     def settle(self, job, since):
-        """Until each rank has either left or gone on in the same smaller communicator as the others."""
+        """Waits until each rank has left or continues in the same smaller communicator."""
         deadline = time.monotonic() + 3 * self.heartbeat + 10
         while True:
             staying = [rank for rank in job.left if rank.process.poll() is None]
@@ -335,7 +335,7 @@ class Faults:
         return None
 
     def renew(self, job, rng):
-        """New communicators of the same ranks, again and again: nothing may be left of the old ones."""
+        """Makes new communicators of the same ranks repeatedly, which must release all resources."""
         seen = {rank: [] for rank in job.left}
         for _ in range(8):
             since = time.monotonic()
@@ -399,7 +399,7 @@ def spread(values, scale):
 
 
 def measure(cluster, options):
-    """Medians and worst over --rounds jobs, of whichever survivor was last."""
+    """Medians and maxima over --rounds jobs, of the last survivor in each."""
     faults = Faults(cluster, options) if cluster else None
     rng = random.Random(options.seed)
     detections, shrinks = [], []

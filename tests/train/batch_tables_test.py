@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/batch_tables.py: which runs its tables ask for while rows come in, and what it says of them."""
+"""scripts/batch_tables.py: the runs that its tables request as rows arrive, and its summaries."""
 import math
 import sys
 import unittest
@@ -11,7 +11,7 @@ import batch_tables  # noqa: E402
 
 
 def run(table, accuracy, seeds=2):
-    """All rows of a table whose runs end with accuracy(key), in the order in which they are asked for."""
+    """All rows of a table whose runs end with accuracy(key), in the order of the requests."""
     rows = []
     while True:
         left = [row for row in batch_tables.TABLES[table](rows, seeds)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The program that balances a pole: it learns on two ranks, with Gloo the same, and refuses what cannot be."""
+"""train_cartpole: it learns on two ranks, equally with Gloo, and refuses impossible options."""
 import sys
 import unittest
 

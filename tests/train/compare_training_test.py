@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/compare-training with programs that only pretend to train: which runs it makes, what it keeps, how it goes on."""
+"""scripts/compare-training with fake programs: its runs, its stored rows, and how it resumes."""
 import json
 import os
 import subprocess
@@ -24,7 +24,7 @@ json.dump({"test_accuracy": [[1, 84.0, 10.0], [2, 86.0, 20.0], [3, accuracy, 30.
            "training_seconds": 30.0, "communication": {"sent_bytes_per_step": 50.0, "ring_bytes_per_step": 100.0}},
           open(os.path.join(options["--output"], "metrics.json"), "w"))
 """
-# Faster with rows than with whole tables, and always of the same loss.
+# Faster with rows than with whole tables, with the same loss.
 WORDS = """#!/usr/bin/env python3
 import json, sys
 options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
@@ -95,7 +95,7 @@ class CompareTraining(unittest.TestCase):
         keys = [row.key for row in TABLES["sparse"]([], 1)]
         blocks = [(key["block"], key["arm"]) for key in keys if key["block"] > 0]
         self.assertEqual(blocks, [(block, arm) for block in range(1, 21) for arm in ("sparse", "gather", "dense")])
-        # The machine gets slower from block to block, which the ratios do not show.
+        # The machine gets slower from block to block, but the ratios stay equal.
         seconds = {"sparse": 0.1, "gather": 0.2, "dense": 0.5}
         rows = [{"table": "sparse", **key, "loss": 7.25, "median_step_s": (1 + key["block"]) * seconds[key["arm"]],
                  "mean_step_s": 1.0, "sent_bytes_per_step": 1.5e6} for key in keys]
@@ -117,7 +117,7 @@ class CompareTraining(unittest.TestCase):
                          "--workers replicas --replicas 2")
         self.assertTrue(command("central driver", 4, "one host", 1).startswith("env KOLO_ALGORITHM=central programs/kolo run -n 4 -- "))
         self.assertTrue(command("DDP", 4, "1gbit", 1).startswith("scripts/cluster --hosts 4 --rate 1gbit "))
-        # The machine gets slower from block to block, which the ratios do not show.
+        # The machine gets slower from block to block, but the ratios stay equal.
         found = [{"table": "drivers", **row.key, "median_step_s": (1 + row.key["block"]) * (0.3 if row.key["arm"] == "central driver" else 0.2),
                   "mean_step_s": 1.0, "sent_bytes_per_step": 1.5e6} for row in rows]
         line = next(line for line in summary("drivers", found).splitlines() if line.startswith("| 4, 1gbit") and "central" in line)

@@ -1,4 +1,4 @@
-"""train_hybrid: a job that is divided in several ways learns as one rank does, and grids that cannot be are refused."""
+"""train_hybrid: a job divided in several ways learns as one rank does, and impossible grids are refused."""
 import json
 import subprocess
 import sys

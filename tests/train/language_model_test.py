@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The language model with real ranks: the same curve on one rank and on four, texts that cannot be learnt from, checkpoints."""
+"""The language model with real ranks: the same curve on one rank and on four, unusable texts, checkpoints."""
 import gzip
 import hashlib
 import json
@@ -84,7 +84,7 @@ class LanguageModel(unittest.TestCase):
             run = self.metrics(output)
             losses[shard] = [bits for _, bits, _ in run["loss"]] + [run["held_out"][-1][1]]
             share = run["communication"]["sent_bytes_per_step"] / run["communication"]["ring_bytes_per_step"]
-            # Of what is gathered, some is there from an evaluation, or from the end of forward.
+            # Some parameters are already gathered after an evaluation, or after forward.
             most = 1.5 if shard == "parameters" else 1
             self.assertGreater(share, 0.8 * most)
             self.assertLess(share, most + 0.001)
@@ -116,7 +116,7 @@ class LanguageModel(unittest.TestCase):
         whole = len(text) + repeats + len(fresh)
         run = self.metrics(output)
         self.assertEqual(run["training_bytes"] + run["held_out_bytes"], whole - repeats)
-        # The same text, compressed, is the same text.
+        # A compressed text gives the same result.
         _, output = self.train(1, "--steps", "5", text=self.write("more.gz", gzip.compress((text + repeated + fresh + both).encode())))
         self.assertEqual(self.metrics(output)["loss"][0][1], run["loss"][0][1])
 

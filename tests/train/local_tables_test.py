@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""scripts/local_tables.py: which runs the table `local` asks for while rows come in, and what it says of them."""
+"""scripts/local_tables.py: the runs that the table `local` requests as rows arrive, and its summary."""
 import sys
 import unittest
 from pathlib import Path
@@ -13,7 +13,7 @@ KNOWN.append({"table": "compression", "arm": "float32", "sent_bytes_per_step": 1
 
 
 def run(accuracy, known=KNOWN, seeds=2):
-    """All rows, of runs that end with accuracy(key), in the order in which they are asked for. None: the run fails."""
+    """All rows of runs that end with accuracy(key) (None: the run fails), in the order of the requests."""
     rows = list(known)
     while True:
         left = [row for row in local_tables.local(rows, seeds) if not of_table(rows, "local", **row.key)]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The program with averages under backward or under the next forward: the same losses."""
+"""Averages during backward and during the next forward give the same losses."""
 import sys
 import unittest
 

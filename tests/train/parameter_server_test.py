@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The parameter servers with real ranks: each rule learns, a server that is killed comes back, a worker that is killed is
-dropped, and what cannot be is refused by all ranks."""
+"""The parameter servers with real ranks: each rule learns, a killed server comes back, a killed worker is
+dropped, and all ranks refuse impossible options."""
 import json
 import os
 import re
@@ -14,7 +14,7 @@ from pathlib import Path
 
 KOLO, PROGRAM = sys.argv[1:3]
 TIMEOUT_S = 150
-# Each epoch ends with an evaluation, which takes as long as a small epoch: there is one.
+# One epoch, because each ends with an evaluation, which takes as long as a small epoch.
 EPOCH = ["--epochs", "1"]
 SMALL = ["--limit", "12288"]
 BATCH = ["--batch", "96"]  # which 2, 3 and 4 workers divide
@@ -36,12 +36,12 @@ def begin(ranks, *arguments, run=(), output=subprocess.PIPE):
 
 
 def read(output):
-    """All that a job has written into the file so far; its place in the file is the job's, too."""
+    """The output of a job so far; the position in the file belongs to the job too."""
     return os.pread(output.fileno(), 1 << 20, 0).decode()
 
 
 def train(ranks, *arguments, expect=0):
-    """What was said, and metrics.json."""
+    """The output, and metrics.json."""
     with tempfile.TemporaryDirectory() as folder:
         said = finished(begin(ranks, "--output", folder, *arguments), expect)
         file = Path(folder) / "metrics.json"
@@ -49,7 +49,7 @@ def train(ranks, *arguments, expect=0):
 
 
 def wait_for(found, process):
-    """Until `found` returns something, while the process runs."""
+    """Waits until `found` returns a value, while the process runs."""
     while process.poll() is None:
         if result := found():
             return result
@@ -58,7 +58,7 @@ def wait_for(found, process):
 
 
 def rank_process(job, rank):
-    """The process of a rank; None before it is there."""
+    """The process of a rank; None before it starts."""
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             parent = re.search(r"^PPid:\s*(\d+)", (entry / "status").read_text(), re.MULTILINE)

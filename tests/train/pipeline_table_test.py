@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The table pipeline of scripts/compare-training: its runs, and what it says of their rows."""
+"""The table pipeline of scripts/compare-training: its runs and its summary."""
 import json
 import sys
 import tempfile
@@ -24,7 +24,7 @@ class Pipeline(unittest.TestCase):
         self.assertEqual(len(bubbles), len(ARMS) * len(RANKS) * len(ROUNDS))
         interleaved = next(row for row in bubbles if row.key["arm"] == "interleaved")
         self.assertIn("--chunks", interleaved.program(Path("p"), None))
-        # Every cut in two is tried beside the one that partition() finds.
+        # Every cut into two is tried beside that of partition().
         layers = json.loads(PROFILE.read_text())["layers"]
         self.assertEqual(sum(row.key["part"] == "split" for row in rows), len(layers))
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The program that trains a pipeline: the same curve on one rank and on four, and a profile of its layers."""
+"""train_pipeline: the same curve on one rank and on four, and a profile of its layers."""
 import json
 import sys
 import tempfile

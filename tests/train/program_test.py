@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The training program with real ranks: the same curve on one rank and on four, files that open, a clean stop."""
+"""The training program with real ranks: the same curve on one rank and on four, readable files, a clean stop."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def train(ranks, *arguments, expect=0, **settings):
 
 class Program(unittest.TestCase):
     def test_four_ranks_learn_as_one_does(self):
-        # At this rate rounding stays rounding; at the default one so short a run multiplies it by thousands.
+        # At this rate rounding errors stay small; at the default one a short run multiplies them by thousands.
         arguments = ["--limit", "4096", "--steps", "60", "--epochs", "4", "--lr", "0.03"]
         curves = {}
         for ranks in (1, 4):
@@ -112,7 +112,7 @@ class Program(unittest.TestCase):
         for hook, share, more in (("one_bit", 1 / 25, ["--lr", "0.02"]),
                                   ("top_k:ratio=0.01", 1 / 18, ["--lr", "0.1", "--momentum", "0"])):
             with self.subTest(hook=hook):
-                # Over tcp, since what goes through shared memory is not counted as sent.
+                # Over tcp, because bytes through shared memory are not counted as sent.
                 _, files = train(4, "--limit", "4096", "--steps", "40", "--epochs", "4", "--hook", hook, *more, KOLO_TRANSPORTS="tcp")
                 metrics = json.loads(files["metrics.json"])
                 self.assertEqual(metrics["options"]["hook"], hook)

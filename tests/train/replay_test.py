@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""bench_train: what it records is what it replays, and the lines of its table belong together."""
+"""bench_train: it replays what it records, and the numbers of its subcommands are consistent."""
 import json
 import subprocess
 import sys
@@ -108,7 +108,7 @@ class Replay(unittest.TestCase):
                                  *sequence).strip().splitlines()[-1])
             self.assertGreaterEqual(row["alone_mean_s"], 0.012)
             self.assertGreaterEqual(row["step_mean_s"], 0.007)
-            # In both directions a rank of two sends half of what it sums, and gets the rest.
+            # In forward and in backward, each of two ranks sends half of the summed bytes and receives the other half.
             self.assertAlmostEqual(row["sent_bytes"], 2 * 4096, delta=16)
         run(PROGRAM, "tensor", "--profile", "/nowhere.json", expect=1)
 

@@ -8,8 +8,8 @@ TIMEOUT_S = 100
 
 
 def results_of(command_of, expect=0, **settings):
-    """`command_of` makes the command from the file that --json names. Returns what is in it, or, where another exit code
-    than 0 is expected, what the program said."""
+    """`command_of` makes the command from the path for --json. Returns the contents of that file, or the output if
+    another exit code than 0 is expected."""
     with tempfile.TemporaryDirectory() as folder:
         file = os.path.join(folder, "results.json")
         done = subprocess.run(command_of(file), text=True, timeout=TIMEOUT_S, stdout=subprocess.PIPE,

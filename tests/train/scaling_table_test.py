@@ -53,7 +53,7 @@ class Scaling(unittest.TestCase):
         self.assertAlmostEqual(results["predicted_s"], 0.75)
 
     def test_efficiency_is_of_the_block_s_own_worker_alone(self):
-        # The machine is slower in the second block, which the efficiency does not show.
+        # The machine is slower in the second block, but the efficiency is equal.
         rows = [row("ring", 1, 1, 100), row("ring", 1, 2, 50), row("ring", 4, 1, 320), row("ring", 4, 2, 160)]
         line = scaling_summary(rows).splitlines()[-1]
         cells = [cell.strip() for cell in line.split("|")[1:-1]]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The table sharded of scripts/compare-training: its runs, and what it says of their rows."""
+"""The table sharded of scripts/compare-training: its runs and its summary."""
 import json
 import sys
 import tempfile

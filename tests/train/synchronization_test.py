@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""train_fashion_mnist --synchronization: each way learns, ends with one model, and sends the bytes that it says."""
+"""train_fashion_mnist --synchronization: each way learns, ends with equal models, and sends the stated bytes."""
 import json
 import os
 import subprocess
@@ -26,10 +26,10 @@ def train(*arguments, ranks=RANKS, expect=0):
 
 class Synchronization(unittest.TestCase):
     def learn(self, *arguments, accuracy=70, averages, of_a_ring):
-        """`averages`: how often all bytes of the model were sent; `of_a_ring`: in which share of a ring's bytes."""
+        """`averages`: how often the whole model was sent; `of_a_ring`: the bytes as a share of a ring's."""
         found = train("--synchronization", *arguments, "--require-accuracy", str(accuracy))
         communication = found["communication"]
-        # The first step is left out.
+        # Without the first step.
         expected = averages * of_a_ring * communication["ring_bytes_per_step"] / (STEPS - 1)
         self.assertAlmostEqual(communication["sent_bytes_per_step"], expected, delta=0.05 * expected)
         return found
@@ -38,12 +38,12 @@ class Synchronization(unittest.TestCase):
         self.learn("late", "--momentum", "0.5", averages=STEPS, of_a_ring=1, accuracy=55)
 
     def test_models_meet_in_pairs(self):
-        # And all of them once, at the end.
+        # And all bytes once at the end.
         self.learn("gossip", "--period", "1", averages=STEPS - 1 + 1.5, of_a_ring=1 / 1.5)
 
     def test_models_are_averaged_now_and_then(self):
         self.learn("local", "--period", "16", averages=STEPS // 16, of_a_ring=1)
-        # Apart for nearly all of it.
+        # The models differ nearly all the time.
         self.learn("local", "--period", "60", averages=2, of_a_ring=1, accuracy=40)
 
     def test_gradients_are_averaged_first(self):

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The table tensor of scripts/compare-training: its runs, its formulas, and what it says of their rows."""
+"""The table tensor of scripts/compare-training: its runs, its formulas and its summary."""
 import json
 import sys
 import tempfile
@@ -33,7 +33,7 @@ class Tensor(unittest.TestCase):
 
     def test_formulas_add_up(self):
         activations = 4 * BATCH * CONTEXT * WIDTH
-        # Two ranks: an all_reduce sends what it sums once; there are four a block, one in each end, and three numbers a byte.
+        # With two ranks an all_reduce sends its data once. There are four in a block, one in each end, and three numbers a byte.
         self.assertAlmostEqual(sent_by_formula("tensor", 2, 0), (4 * LAYERS + 2) * activations + 12 * BATCH * CONTEXT)
         self.assertAlmostEqual(sent_by_formula("ring", 2, 100), 400 + LAYERS * 4 * activations)
         self.assertAlmostEqual(sent_by_formula("ulysses", 2, 100), 400 + LAYERS * 2 * activations)

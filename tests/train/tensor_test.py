@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The divided transformer with real ranks: the losses of one rank, the bytes of the formulas, a profile, what is refused."""
+"""The divided transformer with real ranks: the losses of one rank, the bytes of the formulas, a profile, refused options."""
 import json
 import os
 import random
@@ -39,7 +39,7 @@ class Tensor(unittest.TestCase):
                                         file], expect)
 
     def test_two_ranks_learn_as_one_does(self):
-        # What is divided makes no difference to one rank.
+        # Division makes no difference to one rank.
         for modes, dropout in ((("tensor", "sequence"), 0.1), (("experts",), 0), (("ulysses", "ring"), 0)):
             one = self.train(1, {"--mode": modes[0], "--dropout": dropout})
             self.assertEqual(len(one["loss"]), STEPS)

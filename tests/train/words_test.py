@@ -14,7 +14,7 @@ def train(tables, *arguments, vocabulary=3000, ranks=3, expect=0):
     def command(file):
         return [KOLO, "run", "-n", str(ranks), "--", PROGRAM, *SMALL, "--vocabulary", str(vocabulary), "--tables", tables,
                 "--json", file, *arguments]
-    return results_of(command, expect, KOLO_ALGORITHM="ring")  # by messages, which are counted
+    return results_of(command, expect, KOLO_ALGORITHM="ring")  # by messages, whose bytes are counted
 
 
 class Words(unittest.TestCase):
@@ -41,7 +41,7 @@ class Words(unittest.TestCase):
             text.flush()
             run = train("sparse", "--text", text.name, "--steps", "40", "--held-out", "200", vocabulary=12)
             self.assertLess(run["loss"][-1], 0.5 * run["loss"][0], "it learns the only sentence that there is")
-            # Of 12 words none is more likely than the others to a model that knows nothing.
+            # An untrained model gives all 12 words equal probability.
             self.assertLess(run["perplexity"], 6)
             self.assertGreater(run["perplexity"], 1)
             said = train("sparse", "--text", text.name, "--held-out", "2000", vocabulary=12, expect=1)
@@ -56,7 +56,7 @@ class Words(unittest.TestCase):
         self.assertIn("cannot open /nowhere", train("sparse", "--text", "/nowhere", expect=1))
 
     def test_perplexity_is_the_same_however_many_ranks_compute_it(self):
-        # Without steps that matter, it is that of the model that all begin with.
+        # Without effective steps, it is that of the initial model.
         runs = [train("sparse", "--held-out", "500", "--steps", "1", "--lr", "1e-9", ranks=ranks) for ranks in (1, 3)]
         self.assertAlmostEqual(runs[0]["perplexity"], runs[1]["perplexity"], delta=0.01)
         self.assertAlmostEqual(runs[0]["perplexity"], 3000, delta=300)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The program that trains by replicas or by ranks: both learn, and the same."""
+"""Training by replicas and by ranks: both learn, and equally."""
 import sys
 import unittest
 
