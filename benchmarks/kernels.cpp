@@ -1,10 +1,9 @@
 // bench_kernels: bytes per second of the kernels, next to memcpy and to plain loops of the same shape.
 //
 // Bandwidth counts every byte that an operation reads and writes, as STREAM does: two loads and a store for a
-// reduction, one of each for a copy. Read a kernel's number as a ratio to the plain loop's and memcpy's of
-// the same size: those are what this machine does at this moment. A fold in place reads and writes each of
-// its arrays once. `--benchmark_min_time=0.5
-// --benchmark_repetitions=5 --benchmark_report_aggregates_only` steadies the numbers on a busy machine.
+// reduction, one of each for a copy or a fold in place. The plain loop and memcpy of the same size show the
+// machine's limit at this moment. For a busy machine: `--benchmark_min_time=0.5 --benchmark_repetitions=5
+// --benchmark_report_aggregates_only`.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -24,8 +23,7 @@ namespace {
 constexpr std::int64_t kKiB = 1024;
 constexpr std::int64_t kSizes[] = {16 * kKiB, 256 * kKiB, 16 * 1024 * kKiB};
 
-/// `bytes` bytes, `offset` after a page boundary, each written once: untouched pages would all be the zero
-/// page.
+/// `bytes` bytes, `offset` after a page boundary. Each is written, because untouched pages are the zero page.
 class Buffer {
  public:
   Buffer(std::size_t bytes, std::size_t offset)
@@ -43,8 +41,8 @@ class Buffer {
   std::size_t offset_;
 };
 
-/// Three arrays of state.range(0) bytes. They start 192 bytes apart modulo a page: equal offsets would make
-/// each load wait for an unrelated earlier store (4 KiB aliasing), which real buffers seldom meet.
+/// Three arrays of state.range(0) bytes, which start 192 bytes apart modulo a page. With equal offsets each
+/// load would wait for an unrelated earlier store (4 KiB aliasing).
 struct Arrays {
   explicit Arrays(const benchmark::State& state, std::size_t offset = 0)
       : bytes(static_cast<std::size_t>(state.range(0))),
@@ -55,57 +53,49 @@ struct Arrays {
   Buffer out, left, right;
 };
 
-void count_bytes(benchmark::State& state, std::int64_t streams) {
-  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations()) * state.range(0) * streams);
+/// Repeats `call`, which loads or stores `streams` arrays.
+template <typename Call>
+void repeat(benchmark::State& state, std::size_t streams, Call call) {
+  for (auto _ : state) {
+    call();
+    benchmark::ClobberMemory();
+  }
+  state.SetBytesProcessed(static_cast<std::int64_t>(state.iterations()) * state.range(0) *
+                          static_cast<std::int64_t>(streams));
 }
 
 void memcpy_bytes(benchmark::State& state) {
   Arrays arrays(state);
-  for (auto _ : state) {
-    std::memcpy(arrays.out.data(), arrays.left.data(), arrays.bytes);
-    benchmark::ClobberMemory();
-  }
-  count_bytes(state, 2);
+  repeat(state, 2, [&] { std::memcpy(arrays.out.data(), arrays.left.data(), arrays.bytes); });
 }
 
 void copy_bytes(benchmark::State& state) {
   Arrays arrays(state);
-  for (auto _ : state) {
-    copy(arrays.out.data(), arrays.left.data(), arrays.bytes);
-    benchmark::ClobberMemory();
-  }
-  count_bytes(state, 2);
+  repeat(state, 2, [&] { copy(arrays.out.data(), arrays.left.data(), arrays.bytes); });
 }
 
 void plain_loop_float32(benchmark::State& state) {
   Arrays arrays(state);
-  for (auto _ : state) {
+  repeat(state, 3, [&] {
     plain_add(static_cast<float*>(arrays.out.data()), static_cast<const float*>(arrays.left.data()),
               static_cast<const float*>(arrays.right.data()), arrays.bytes / sizeof(float));
-    benchmark::ClobberMemory();
-  }
-  count_bytes(state, 3);
+  });
 }
 
 void reduce_arrays(benchmark::State& state, DType dtype, ReduceOp op, bool in_place, std::size_t offset) {
   Arrays arrays(state, offset);
   void* out = in_place ? arrays.left.data() : arrays.out.data();
   const ReduceFn reduce = reduce_function(dtype, op);
-  for (auto _ : state) {
-    reduce(out, arrays.left.data(), arrays.right.data(), arrays.bytes / size_of(dtype));
-    benchmark::ClobberMemory();
-  }
-  count_bytes(state, 3);
+  repeat(state, 3,
+         [&] { reduce(out, arrays.left.data(), arrays.right.data(), arrays.bytes / size_of(dtype)); });
 }
 
 void average_arrays(benchmark::State& state, DType dtype) {
   Arrays arrays(state);
   const AverageFn average = average_function(dtype);
-  for (auto _ : state) {
+  repeat(state, 3, [&] {
     average(arrays.out.data(), arrays.left.data(), arrays.right.data(), arrays.bytes / size_of(dtype), 4);
-    benchmark::ClobberMemory();
-  }
-  count_bytes(state, 3);
+  });
 }
 
 /// `many` arrays of state.range(0) bytes that are folded in place.
@@ -129,35 +119,28 @@ void fold_in_place(benchmark::State& state, DType dtype, ReduceOp op, std::size_
   const Folded arrays(state, many);
   const FoldFn fold = fold_function(dtype, op);
   const std::vector<const void*> ins(arrays.all().begin(), arrays.all().end());
-  for (auto _ : state) {
-    fold(arrays.all().data(), many, ins.data(), many, arrays.bytes() / size_of(dtype), many);
-    benchmark::ClobberMemory();
-  }
-  count_bytes(state, 2 * static_cast<std::int64_t>(many));
+  repeat(state, 2 * many,
+         [&] { fold(arrays.all().data(), many, ins.data(), many, arrays.bytes() / size_of(dtype), many); });
 }
 
-/// What a fold in place would be without a limit on arithmetic: each array is read and written once.
+/// The limit of a fold in place if arithmetic cost nothing: each array is read and written once.
 void read_and_write(benchmark::State& state, std::size_t many) {
   const Folded arrays(state, many);
-  for (auto _ : state) {
+  repeat(state, 2 * many, [&] {
     for (std::size_t k = 0; k < many; ++k) plain_increment(arrays.floats(k), arrays.bytes() / sizeof(float));
-    benchmark::ClobberMemory();
-  }
-  count_bytes(state, 2 * static_cast<std::int64_t>(many));
+  });
 }
 
 void plain_fold(benchmark::State& state, std::size_t many) {
   const Folded arrays(state, many);
   const std::size_t count = arrays.bytes() / sizeof(float);
-  for (auto _ : state) {
+  repeat(state, 2 * many, [&] {
     if (many == 2) {
       plain_fold2(arrays.floats(0), arrays.floats(1), count);
     } else {
       plain_fold4(arrays.floats(0), arrays.floats(1), arrays.floats(2), arrays.floats(3), count);
     }
-    benchmark::ClobberMemory();
-  }
-  count_bytes(state, 2 * static_cast<std::int64_t>(many));
+  });
 }
 
 template <typename... Arguments>

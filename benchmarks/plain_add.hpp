@@ -1,4 +1,4 @@
-// Plain loops: what the compiler makes of them is the yardstick for the kernels.
+// Plain loops, which the compiler vectorizes: the baseline for the kernels.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// What the endpoints of each transport cost: a round trip of one small message, and the flow of a long one,
-// between two threads. The plain copy beside them is the machine's own limit.
+// bench_transport: cost of each transport's endpoints between two threads, as a round trip of a small
+// message, the flow of a large one, and a pull. A plain copy is the machine's limit.
 #include <benchmark/benchmark.h>
 #include <poll.h>
 
@@ -46,7 +46,7 @@ void sleep_on(Endpoint& endpoint, bool for_room) {
   endpoint.disarm();
 }
 
-/// False when the peer has gone.
+/// Returns false after the peer has closed.
 bool send(Endpoint& endpoint, const std::vector<std::byte>& data, bool spin) {
   for (std::size_t sent = 0; sent < data.size();) {
     const iovec part{const_cast<std::byte*>(data.data() + sent), data.size() - sent};
@@ -68,37 +68,30 @@ bool receive(Endpoint& endpoint, std::vector<std::byte>& data, bool spin) {
   return true;
 }
 
-void round_trip(benchmark::State& state, const char* transport, bool spin) {
+/// Sends a message to the other thread, which answers with `reply` bytes, in a loop.
+void exchange(benchmark::State& state, const char* transport, bool spin, std::size_t reply) {
   Pair pair(transport);
-  std::vector<std::byte> here(static_cast<std::size_t>(state.range(0))), there(here.size());
-  std::thread echo([&] {
-    while (receive(*pair.ends[1], there, spin) && send(*pair.ends[1], there, spin)) {
+  const auto bytes = static_cast<std::size_t>(state.range(0));
+  std::vector<std::byte> here(bytes), there(bytes), sent_back(reply), answer(reply);
+  std::thread other([&] {
+    while (receive(*pair.ends[1], there, spin) && send(*pair.ends[1], sent_back, spin)) {
     }
   });
   for (auto _ : state) {
     send(*pair.ends[0], here, spin);
-    receive(*pair.ends[0], here, spin);
+    receive(*pair.ends[0], answer, spin);
   }
   pair.ends[0].reset();
-  echo.join();
+  other.join();
+}
+
+void round_trip(benchmark::State& state, const char* transport, bool spin) {
+  exchange(state, transport, spin, static_cast<std::size_t>(state.range(0)));
 }
 
 void flow(benchmark::State& state, const char* transport) {
-  Pair pair(transport);
-  std::vector<std::byte> here(static_cast<std::size_t>(state.range(0))), there(here.size());
-  std::thread sink([&] {
-    std::vector<std::byte> thanks(1);
-    while (receive(*pair.ends[1], there, false) && send(*pair.ends[1], thanks, false)) {
-    }
-  });
-  std::vector<std::byte> thanks(1);
-  for (auto _ : state) {
-    send(*pair.ends[0], here, false);
-    receive(*pair.ends[0], thanks, false);
-  }
+  exchange(state, transport, false, 1);
   state.SetBytesProcessed(state.iterations() * state.range(0));
-  pair.ends[0].reset();
-  sink.join();
 }
 
 void pull(benchmark::State& state, const char* transport) {

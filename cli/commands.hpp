@@ -11,7 +11,8 @@ namespace kolo::cli {
 // is reported by main() in one line: kolo::InvalidArgument as wrong usage (2), everything else as failed work
 // (1).
 void add_run(CLI::App& app, std::vector<std::string> program);
-void add_bench(CLI::App& app);
+/// `arguments`: those of the whole command line.
+void add_bench(CLI::App& app, std::vector<std::string> arguments);
 void add_plan(CLI::App& app);
 void add_tune(CLI::App& app);
 void add_doctor(CLI::App& app);

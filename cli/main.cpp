@@ -70,7 +70,7 @@ int run(std::vector<std::string> arguments) {
   app.footer(kFooter);
   app.require_subcommand(1);
   kolo::cli::add_run(app, kolo::cli::take_program(arguments));
-  kolo::cli::add_bench(app);
+  kolo::cli::add_bench(app, arguments);
   kolo::cli::add_plan(app);
   kolo::cli::add_tune(app);
   kolo::cli::add_doctor(app);

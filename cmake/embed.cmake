@@ -1,5 +1,5 @@
-# cmake -D FOLDER=cli/draw -D OUTPUT=page.cpp -P embed.cmake: the files of the web page as constants of draw/page.hpp.
-set(text "#include \"draw/page.hpp\"\n\nnamespace kolo::draw {\n")
+# cmake -D FOLDER=cli/draw -D OUTPUT=page.cpp -P embed.cmake: the files of the web page as constants of draw/formats.hpp.
+set(text "#include \"draw/formats.hpp\"\n\nnamespace kolo::draw {\n")
 foreach(kind Html Css Js)
   string(TOLOWER ${kind} suffix)
   file(READ ${FOLDER}/page.${suffix} content)

@@ -7,8 +7,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 
@@ -27,20 +25,6 @@ int fork_ranks(int size, const std::function<int(int rank)>& run) {
     if (status != 0) return 1;
   }
   return 0;
-}
-
-int limit_main(int argc, char** argv, const char* name,
-               const std::function<int(const char* socket, int size, std::span<char* const> more)>& run) {
-  if (argc < 3) {
-    std::fprintf(stderr, "kolo bench --against starts this program\n");
-    return 2;
-  }
-  try {
-    return run(argv[1], std::atoi(argv[2]), std::span(argv, static_cast<std::size_t>(argc)).subspan(3));
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s: %s\n", name, error.what());
-    return 1;
-  }
 }
 
 }  // namespace kolo::bench

@@ -10,11 +10,11 @@
 namespace limit {
 namespace {
 
-// A register, or as many as the machine needs for one cache line.
+// A cache line, in one register or several.
 using Line [[gnu::vector_size(64), gnu::aligned(4), gnu::may_alias]] = float;
 constexpr std::size_t kLine = sizeof(Line) / sizeof(float);
 
-// kRanks: the number of sources and of targets, where the compiler shall know it; else 0.
+// kRanks: number of sources and of targets as a constant for the compiler; 0: not constant.
 template <std::size_t kRanks>
 [[gnu::always_inline]] inline void sum_lines(std::span<const float* const> sources,
                                              std::span<float* const> targets, std::size_t begin,
@@ -46,8 +46,8 @@ template <std::size_t kRanks>
   sum_lines<0>(sources, targets, begin, end);
 }
 
-// Gives the core away while waiting: at once where ranks share cores, else only when the one waited for seems
-// to have lost its own.
+// Yields the core while waiting: at once if ranks share cores, else after many polls, because the awaited
+// rank may have lost its core.
 class Patience {
  public:
   explicit Patience(bool yields) : polls_(yields ? 0 : 10000) {}
@@ -63,7 +63,7 @@ class Patience {
   int polls_;
 };
 
-// The same again for what the processor may have.
+// sum_for_any() for other instruction sets.
 #if defined(__x86_64__)
 [[gnu::target("avx512f")]] void sum_avx512(std::span<const float* const> sources,
                                            std::span<float* const> targets, std::size_t begin,

@@ -1,6 +1,6 @@
-// The limit of sockets as a peer of kolo bench: in a ring of processes each sends to its right neighbour the
-// bytes that the best all-reduce sends, 2 (N-1)/N of its data, while as many come from the left. Nothing is
-// summed. All are on the loopback of one host, or each in a host of an emulated cluster.
+// The limit of sockets as a peer of kolo bench: each process of a ring sends to its right neighbour the bytes
+// of the best all-reduce, 2 (N-1)/N of its data, while it receives as many from the left. Nothing is summed.
+// The processes use the loopback of one host, or each is in a host of an emulated cluster.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
 #include <span>
@@ -28,7 +29,7 @@
 namespace kolo::bench {
 namespace {
 
-constexpr std::size_t kTurn = 512 * 1024;         // the fastest of 256 KiB to all at once, from 4 MiB on
+constexpr std::size_t kTurn = 512 * 1024;         // the fastest value for 4 MiB and more
 constexpr std::size_t kWorthWaking = 256 * 1024;  // bytes
 
 int check(int result, const char* what) {
@@ -36,7 +37,7 @@ int check(int result, const char* what) {
   return result;
 }
 
-/// The bytes that moved; none where the socket is not ready.
+/// Number of bytes that moved; 0 if the socket is not ready.
 std::size_t moved(ssize_t result, const char* what) {
   if (result < 0 && (errno == EAGAIN || errno == EINTR)) return 0;
   if (result == 0) throw std::runtime_error("a rank has ended");
@@ -45,20 +46,18 @@ std::size_t moved(ssize_t result, const char* what) {
 
 class ExchangeContestant : public Contestant {
  public:
-  /// `right` and `left`: connected sockets to the neighbours, which are in this host or in others.
+  /// `right`, `left`: connected sockets to the neighbours. `in_host`: they are on this host.
   ExchangeContestant(int rank, int size, int right, int left, bool in_host)
-      : rank_(rank), size_(size), right_(right), left_(left), in_host_(in_host) {
+      : Contestant(rank, size), right_(right), left_(left), in_host_(in_host) {
     for (const int fd : {right, left}) {
       const int on = 1;
       check(::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on), "TCP_NODELAY");
-      // As kolo does: within a host nothing is gained by pacing, which is what some systems do by default.
+      // As kolo does: within a host, pacing (the default of some systems) only costs time.
       if (in_host) check(::setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4), "TCP_CONGESTION");
       check(::fcntl(fd, F_SETFL, O_NONBLOCK), "O_NONBLOCK");
     }
   }
 
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
   bool computes() const override { return false; }
   std::vector<std::string> algorithms(const Case& what) const override {
     if (what.kind != Kind::all_reduce || what.bytes() == 0) return {};
@@ -72,12 +71,12 @@ class ExchangeContestant : public Contestant {
   }
 
   void call() override {
-    const auto ranks = static_cast<std::size_t>(size_);
-    const std::size_t share = (bytes_ + ranks - 1) / ranks;  // what moves in one step of a ring
+    const auto ranks = static_cast<std::size_t>(size());
+    const std::size_t share = (bytes_ + ranks - 1) / ranks;  // bytes of one step of a ring
     for (const Piece& piece : pieces_) {
       auto* const in = static_cast<std::byte*>(piece.in);
       auto* const out = static_cast<std::byte*>(piece.out);
-      // Different places, as in a ring: what goes out is not where the next bytes come in.
+      // As in a ring, the sent bytes and the received bytes are in different places.
       const std::size_t room = bytes_ - share;
       for (std::size_t step = 0; step < 2 * (ranks - 1); ++step) {
         const std::size_t from = std::min(room, share * (step % ranks));
@@ -87,42 +86,40 @@ class ExchangeContestant : public Contestant {
     }
   }
 
-  /// Twice round: the first says that all have come, the second that all know it. A whole cache line each
-  /// time: one byte would leave all that follows a little beside where it lies in the system's pages, and
-  /// copying is two to three times as slow by up to 15 bytes.
+  /// Two rounds: after the first, all ranks have come; after the second, all know it. The token is a whole
+  /// cache line, because unaligned data after it would be copied two to three times slower.
   void barrier() override {
     std::byte token[64]{};
     for (int round = 0; round < 2; ++round) {
-      if (rank_ == 0) exchange(token, {});
+      if (rank() == 0) exchange(token, {});
       exchange({}, token);
-      if (rank_ != 0) exchange(token, {});
+      if (rank() != 0) exchange(token, {});
     }
   }
   void share(void* data, std::size_t bytes) override {
     const std::span<std::byte> all(static_cast<std::byte*>(data), bytes);
-    if (rank_ != 0) exchange({}, all);
-    if (rank_ != size_ - 1) exchange(all, {});
+    if (rank() != 0) exchange({}, all);
+    if (rank() != size() - 1) exchange(all, {});
   }
   void collect(const double* mine, std::size_t count, double* all) override {
-    // What has come from the left so far, and mine behind it.
-    std::vector<double> passed(count * static_cast<std::size_t>(rank_ == 0 ? size_ : rank_));
+    // The numbers from the left, and then this rank's.
+    std::vector<double> passed(count * static_cast<std::size_t>(rank() == 0 ? size() : rank()));
     const std::span<std::byte> bytes(reinterpret_cast<std::byte*>(passed.data()),
                                      passed.size() * sizeof(double));
     const std::size_t own = count * sizeof(double);
-    if (rank_ == 0) {
+    if (rank() == 0) {
       std::copy_n(mine, count, passed.data());
       exchange({}, bytes.subspan(own));
       std::copy(passed.begin(), passed.end(), all);
       return;
     }
-    // Rank 0 begins nothing: it has what is first.
-    if (rank_ > 1) exchange({}, bytes.first(own * static_cast<std::size_t>(rank_ - 1)));
-    std::copy_n(mine, count, passed.data() + count * static_cast<std::size_t>(rank_ - 1));
-    exchange(bytes.first(own * static_cast<std::size_t>(rank_)), {});
+    if (rank() > 1) exchange({}, bytes.first(own * static_cast<std::size_t>(rank() - 1)));
+    std::copy_n(mine, count, passed.data() + count * static_cast<std::size_t>(rank() - 1));
+    exchange(bytes.first(own * static_cast<std::size_t>(rank())), {});
   }
 
  private:
-  /// Between hosts, where bytes come at the wire's pace: not for every packet.
+  /// Sets how many bytes wake this rank. Between hosts, it would wake for each packet otherwise.
   void wake_at(std::size_t bytes) {
     const int wanted = static_cast<int>(std::clamp<std::size_t>(bytes, 1, kWorthWaking));
     if (wanted == std::exchange(wakes_at_, wanted)) return;
@@ -153,7 +150,7 @@ class ExchangeContestant : public Contestant {
     }
   }
 
-  int rank_, size_, right_, left_;
+  int right_, left_;
   bool in_host_;
   int wakes_at_ = 1;  // bytes
   PlainMemory memory_;
@@ -205,8 +202,11 @@ Listener listen_at(const Place& place) {
 }
 
 /// The ring's sockets are connected before the ranks are forked, so no rank waits for a connection.
-int run_ranks(const char* socket, int size, std::span<char* const> hosts) {
+/// `arguments`: the socket of kolo bench, the number of ranks, and for each a host if they are on several.
+int run_ranks(std::span<char* const> arguments) {
+  const int size = std::atoi(arguments[1]);
   const auto ranks = static_cast<std::size_t>(size);
+  const auto hosts = arguments.subspan(2);
   if (!hosts.empty() && hosts.size() != ranks) throw std::runtime_error("every rank needs a host");
   std::vector<Place> places(ranks, Place{"", {htonl(INADDR_LOOPBACK)}});
   std::transform(hosts.begin(), hosts.end(), places.begin(), Place::parse);
@@ -223,7 +223,7 @@ int run_ranks(const char* socket, int size, std::span<char* const> hosts) {
   return fork_ranks(size, [&](int rank) {
     const auto r = static_cast<std::size_t>(rank);
     ExchangeContestant contestant(rank, size, right[r], left[r], hosts.empty());
-    return serve(contestant, socket, "plain sockets");
+    return serve(contestant, arguments[0], "plain sockets");
   });
 }
 
@@ -231,5 +231,5 @@ int run_ranks(const char* socket, int size, std::span<char* const> hosts) {
 }  // namespace kolo::bench
 
 int main(int argc, char** argv) {
-  return kolo::bench::limit_main(argc, argv, "exchange", kolo::bench::run_ranks);
+  return kolo::bench::peer_main(argc, argv, 2, "exchange", kolo::bench::run_ranks);
 }

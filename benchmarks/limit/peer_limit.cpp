@@ -1,10 +1,10 @@
-// The machine's limit as a peer of kolo bench: forks its ranks, which run the same loop as kolo and the other
-// peers.
+// The machine's limit as a peer of kolo bench: forks its ranks, which run the measuring loop of all peers.
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -18,8 +18,8 @@
 namespace kolo::bench {
 namespace {
 
-/// One mapping that all ranks inherit, and so have at the same address: flags and messages, and for each rank
-/// a desk for what is not timed and its data. Only what is touched takes memory.
+/// A mapping that all ranks inherit at the same address: flags, messages, and for each rank its data and a
+/// desk for untimed exchanges. Untouched pages take no memory.
 class Common {
  public:
   explicit Common(int ranks) : ranks_(static_cast<std::size_t>(ranks)) {
@@ -27,13 +27,13 @@ class Common {
     desks_at_ = round_up(messages_at_ + limit::Exchange::size_for(ranks) * sizeof(limit::Message));
     data_at_ = desks_at_ + ranks_ * kDesk;
     const std::size_t bytes = data_at_ + ranks_ * kData;
-    // Room to begin at a huge page.
+    // Larger by a huge page, for the alignment.
     void* const at = ::mmap(nullptr, bytes + kHugePage, PROT_READ | PROT_WRITE,
                             MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED) throw std::runtime_error(fmt::format("mmap: {}", std::strerror(errno)));
     base_ = static_cast<std::byte*>(at);
     base_ += round_up(reinterpret_cast<std::uintptr_t>(base_)) - reinterpret_cast<std::uintptr_t>(base_);
-    ::madvise(base_ + data_at_, ranks_ * kData, MADV_HUGEPAGE);  // a wish
+    ::madvise(base_ + data_at_, ranks_ * kData, MADV_HUGEPAGE);  // may fail
   }
 
   std::span<limit::Flag> flags() const { return {reinterpret_cast<limit::Flag*>(base_), ranks_}; }
@@ -53,9 +53,8 @@ class Common {
  private:
   static constexpr std::size_t kHugePage = std::size_t{2} << 20;
   static constexpr std::size_t kDesk = std::size_t{64} << 20;
-  // No power of two: AMD's first cache finds its lines by a hash of the address, whose high bits it leaves
-  // out, and can hold only one line of a hash. Sums are 6 times slower where ranks' addresses differ in those
-  // bits alone.
+  // No power of two: AMD's first-level cache finds lines by a hash without the address' high bits, and holds
+  // one line of a hash. If ranks' addresses differ in those bits alone, sums are 6 times slower.
   static constexpr std::size_t kData = (std::size_t{16} << 30) + kHugePage;
 
   static std::size_t round_up(std::size_t bytes) { return (bytes + kHugePage - 1) / kHugePage * kHugePage; }
@@ -79,7 +78,7 @@ std::vector<int> allowed_cores() {
   return cores;
 }
 
-// Ranks that have woken up on one core may stay there for long, however many there are.
+// Binds to a core, because the system may leave two ranks on one core for long.
 void stay_on(int core) {
   cpu_set_t only;
   CPU_ZERO(&only);
@@ -89,18 +88,14 @@ void stay_on(int core) {
 
 class LimitContestant : public Contestant {
  public:
-  /// `yields`: there are more ranks than cores.
+  /// `yields`: ranks share cores.
   LimitContestant(const Common& common, int rank, int size, bool yields)
-      : common_(common),
-        rank_(rank),
-        size_(size),
+      : Contestant(rank, size),
+        common_(common),
         barrier_(common.flags(), rank, yields),
         exchange_(common.messages(), size, rank, yields) {}
 
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
-
-  /// Where there are two, the faster is the limit.
+  /// If there are two, the faster one is the limit.
   std::vector<std::string> algorithms(const Case& what) const override {
     const bool knows_how = !is_reducing(what.kind) || what.op == ReduceOp::sum;
     if (what.kind == Kind::barrier) return {"flags"};
@@ -120,17 +115,17 @@ class LimitContestant : public Contestant {
     }
   }
 
-  std::byte* memory(std::size_t bytes) override { return common_.data(rank_, bytes); }
+  std::byte* memory(std::size_t bytes) override { return common_.data(rank(), bytes); }
 
   void prepare(const Case& what, const std::string& algorithm, std::span<const Piece> pieces) override {
     what_ = what;
     exchanges_ = algorithm == "exchange";
     streams_ = algorithm == "streaming";
     whole_ = algorithm == "tensors";
-    std::copy(pieces.begin(), pieces.end(), common_.desk<Piece>(rank_, pieces.size()));
+    std::copy(pieces.begin(), pieces.end(), common_.desk<Piece>(rank(), pieces.size()));
     barrier_.wait();
     tensors_.assign(pieces.size(), {});
-    for (int r = 0; r < size_; ++r) {
+    for (int r = 0; r < size(); ++r) {
       const Piece* const theirs = common_.desk<Piece>(r, pieces.size());
       for (std::size_t t = 0; t < pieces.size(); ++t) {
         tensors_[t].in.push_back(static_cast<const float*>(theirs[t].in));
@@ -141,12 +136,12 @@ class LimitContestant : public Contestant {
   }
 
   void call() override {
-    const auto me = static_cast<std::size_t>(rank_);
+    const auto me = static_cast<std::size_t>(rank());
     if (exchanges_) return exchange_.all_reduce(tensors_[0].in[me], tensors_[0].out[me], what_.count);
     barrier_.wait();
     if (what_.kind == Kind::barrier) return;
     if (whole_) {
-      const std::size_t ranks = static_cast<std::size_t>(size_), count = tensors_.size();
+      const std::size_t ranks = static_cast<std::size_t>(size()), count = tensors_.size();
       for (std::size_t t = count * me / ranks; t < count * (me + 1) / ranks; ++t)
         limit::sum(tensors_[t].in, tensors_[t].out, 0, what_.count);
     } else {
@@ -157,29 +152,29 @@ class LimitContestant : public Contestant {
 
   void barrier() override { barrier_.wait(); }
   void share(void* data, std::size_t bytes) override {
-    if (rank_ == 0) std::memcpy(common_.desk<std::byte>(0, bytes), data, bytes);
+    if (rank() == 0) std::memcpy(common_.desk<std::byte>(0, bytes), data, bytes);
     barrier_.wait();
-    if (rank_ != 0) std::memcpy(data, common_.desk<std::byte>(0, bytes), bytes);
+    if (rank() != 0) std::memcpy(data, common_.desk<std::byte>(0, bytes), bytes);
     barrier_.wait();
   }
   void collect(const double* mine, std::size_t count, double* all) override {
-    std::copy_n(mine, count, common_.desk<double>(rank_, count));
+    std::copy_n(mine, count, common_.desk<double>(rank(), count));
     barrier_.wait();
-    for (int r = 0; rank_ == 0 && r < size_; ++r) {
+    for (int r = 0; rank() == 0 && r < size(); ++r) {
       all = std::copy_n(common_.desk<double>(r, count), count, all);
     }
     barrier_.wait();
   }
 
  private:
-  /// Where all ranks have it.
+  /// Addresses of one tensor on all ranks.
   struct Tensor {
     std::vector<const float*> in;
     std::vector<float*> out;
   };
 
   void do_my_part(const Tensor& tensor) const {
-    const auto me = static_cast<std::size_t>(rank_), ranks = static_cast<std::size_t>(size_);
+    const auto me = static_cast<std::size_t>(rank()), ranks = static_cast<std::size_t>(size());
     const std::size_t count = what_.count;
     // Slices begin at cache lines.
     const std::size_t line = 64 / sizeof(float), lines = (count + line - 1) / line;
@@ -189,7 +184,7 @@ class LimitContestant : public Contestant {
       case Kind::all_reduce:
         return limit::sum(tensor.in, tensor.out, begin, end);
       case Kind::reduce_scatter: {
-        // Shifted, so that part `me` of the sources meets the target's beginning.
+        // Shifted, so that part `me` of the sources goes to the target's begin.
         float* const target = tensor.out[me] - me * count;
         return limit::sum(tensor.in, {&target, 1}, me * count, (me + 1) * count);
       }
@@ -212,14 +207,12 @@ class LimitContestant : public Contestant {
   }
 
   const Common& common_;
-  int rank_;
-  int size_;
   limit::Barrier barrier_;
   limit::Exchange exchange_;
   Case what_;
   bool exchanges_ = false;
   bool streams_ = false;
-  bool whole_ = false;  // each rank sums some tensors for all, and not its slice of each
+  bool whole_ = false;  // each rank sums whole tensors for all ranks, and not its slice of each
   std::vector<Tensor> tensors_;
 };
 
@@ -231,14 +224,16 @@ int run_rank(const Common& common, int rank, int size, const char* socket) {
   return serve(contestant, socket, "plain loops");
 }
 
-int run_ranks(const char* socket, int size, std::span<char* const>) {
+/// `arguments`: the socket of kolo bench, and the number of ranks.
+int run_ranks(std::span<char* const> arguments) {
+  const int size = std::atoi(arguments[1]);
   const Common common(size);
-  return fork_ranks(size, [&](int rank) { return run_rank(common, rank, size, socket); });
+  return fork_ranks(size, [&](int rank) { return run_rank(common, rank, size, arguments[0]); });
 }
 
 }  // namespace
 }  // namespace kolo::bench
 
 int main(int argc, char** argv) {
-  return kolo::bench::limit_main(argc, argv, "limit", kolo::bench::run_ranks);
+  return kolo::bench::peer_main(argc, argv, 2, "limit", kolo::bench::run_ranks);
 }

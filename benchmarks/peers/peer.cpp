@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 
@@ -22,6 +23,21 @@ std::vector<Sample> obey(Contestant& contestant, const Order& order) {
 }
 
 }  // namespace
+
+int peer_main(int argc, char** argv, std::size_t least, const char* name,
+              const std::function<int(std::span<char* const> arguments)>& run) {
+  const auto arguments = std::span(argv, static_cast<std::size_t>(argc)).subspan(1);
+  if (arguments.size() < least) {
+    fmt::print(stderr, "kolo bench --against and scripts/compare-network start this program\n");
+    return 2;
+  }
+  try {
+    return run(arguments);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}: {}\n", name, error.what());
+    return 1;
+  }
+}
 
 int serve(Contestant& contestant, const std::string& socket, const std::string& library) {
   try {

@@ -1,7 +1,8 @@
-// What every peer's program does around its library: takes orders from kolo bench and answers with times.
+// The frame of every peer's program: takes orders from kolo bench and answers with times.
 #pragma once
 
-#include <memory>
+#include <functional>
+#include <span>
 #include <string>
 
 #include "bench/contestant.hpp"
@@ -9,9 +10,14 @@
 
 namespace kolo::bench {
 
-/// Says hello as this rank, then measures what kolo bench orders until it hangs up. Every rank gets each
-/// order over its own line, so that a library that polls does not burn a core while others are measured.
-/// Returns the program's exit code.
+/// Reports this rank to kolo bench, then measures its orders until it closes the connection. Every rank gets
+/// each order over its own line, so that no rank polls while another library is measured. Returns the exit
+/// code.
 int serve(Contestant& contestant, const std::string& socket, const std::string& library);
+
+/// main() of a peer's program: `run` gets the arguments, of which there are at least as many as `least`, and
+/// returns the exit code. `name`: for error messages.
+int peer_main(int argc, char** argv, std::size_t least, const char* name,
+              const std::function<int(std::span<char* const> arguments)>& run);
 
 }  // namespace kolo::bench

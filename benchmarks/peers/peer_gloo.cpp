@@ -1,4 +1,4 @@
-// The same benchmark with Gloo, over its TCP transport: on loopback, or on the interface that is named.
+// The same benchmark with Gloo over its TCP transport, on loopback or on a given interface.
 #include <fmt/format.h>
 #include <gloo/allgather.h>
 #include <gloo/allreduce.h>
@@ -17,7 +17,6 @@
 #include <gloo/scatter.h>
 #include <gloo/transport/tcp/device.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <limits>
@@ -77,12 +76,10 @@ Reducer reducer_of(DType dtype, ReduceOp op) {
 
 class GlooContestant : public Contestant {
  public:
-  explicit GlooContestant(std::shared_ptr<gloo::Context> context) : context_(std::move(context)) {
+  explicit GlooContestant(std::shared_ptr<gloo::Context> context)
+      : Contestant(context->rank, context->size), context_(std::move(context)) {
     context_->setTimeout(std::chrono::minutes(5));
   }
-
-  int rank() const override { return context_->rank; }
-  int size() const override { return context_->size; }
 
   std::vector<std::string> algorithms(const Case& what) const override {
     if (is_reducing(what.kind) && reducer_of(what.dtype, what.op) == nullptr) return {};
@@ -91,12 +88,12 @@ class GlooContestant : public Contestant {
                            what.count <= static_cast<std::uint64_t>(std::numeric_limits<int>::max());
     switch (what.kind) {
       case Kind::all_reduce:
-        // The two of its present interface, and of the older classes the two that its own benchmark favours.
+        // Two of the present interface, and the two older classes that Gloo's own benchmark favours.
         if (float_sum && what.in_place && size() > 1) {
           return {"ring", "bcube", "ring_chunked", "halving_doubling"};
         }
         return {"ring", "bcube"};
-      case Kind::reduce_scatter:  // only as an older class that works in place, for powers of two at best
+      case Kind::reduce_scatter:  // only in an older class, in place
       case Kind::rewrite:
         return {};
       case Kind::all_to_all:  // never in place
@@ -125,7 +122,7 @@ class GlooContestant : public Contestant {
     }
   }
 
-  // Nothing of Gloo is asynchronous: several pieces follow each other.
+  // Gloo has no asynchronous calls, so several pieces run one after another.
   void call() override {
     for (const auto& call : prepared_) call();
   }
@@ -165,18 +162,12 @@ class GlooContestant : public Contestant {
     }
     const auto choice = algorithm == "bcube" ? gloo::AllreduceOptions::Algorithm::BCUBE
                                              : gloo::AllreduceOptions::Algorithm::RING;
-    switch (what_.dtype) {  // Gloo's options want a type of the right size
-      case DType::int8:
-      case DType::uint8:
+    switch (size_of(what_.dtype)) {  // Gloo's options need a type of this size
+      case 1:
         return prepare_typed<std::uint8_t>(choice);
-      case DType::float16:
-      case DType::bfloat16:
-      case DType::int16:
-      case DType::uint16:
+      case 2:
         return prepare_typed<std::uint16_t>(choice);
-      case DType::float32:
-      case DType::int32:
-      case DType::uint32:
+      case 4:
         return prepare_typed<std::uint32_t>(choice);
       default:
         return prepare_typed<std::uint64_t>(choice);
@@ -311,22 +302,17 @@ std::shared_ptr<gloo::Context> connect(int rank, int size, const std::string& fo
   return context;
 }
 
+/// `arguments`: the socket of kolo bench, rank, size, the store's folder, and the interface ("lo" if absent).
+int run(std::span<char* const> arguments) {
+  GlooContestant contestant(connect(std::atoi(arguments[1]), std::atoi(arguments[2]), arguments[3],
+                                    arguments.size() > 4 ? arguments[4] : "lo"));
+  return serve(contestant, arguments[0],
+               fmt::format("Gloo {}.{}.{}", GLOO_VERSION_MAJOR, GLOO_VERSION_MINOR, GLOO_VERSION_PATCH));
+}
+
 }  // namespace
 }  // namespace kolo::bench
 
 int main(int argc, char** argv) {
-  if (argc != 5 && argc != 6) {
-    std::fprintf(stderr, "kolo bench --against starts this program\n");
-    return 2;
-  }
-  try {
-    kolo::bench::GlooContestant contestant(
-        kolo::bench::connect(std::atoi(argv[2]), std::atoi(argv[3]), argv[4], argc == 6 ? argv[5] : "lo"));
-    return kolo::bench::serve(
-        contestant, argv[1],
-        fmt::format("Gloo {}.{}.{}", GLOO_VERSION_MAJOR, GLOO_VERSION_MINOR, GLOO_VERSION_PATCH));
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "gloo: %s\n", error.what());
-    return 1;
-  }
+  return kolo::bench::peer_main(argc, argv, 4, "gloo", kolo::bench::run);
 }

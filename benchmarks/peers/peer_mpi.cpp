@@ -1,13 +1,14 @@
 // The same benchmark with MPI; built once with Open MPI and once with MPICH.
 #include <fmt/format.h>
 
-// The C interface only: the C++ one is deprecated and its headers are not free of warnings.
+// Only the C interface: the C++ one is deprecated, and its headers cause warnings.
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 
 #include <cstdio>
 #include <limits>
+#include <map>
 #include <optional>
 #include <span>
 #include <vector>
@@ -17,34 +18,16 @@
 namespace kolo::bench {
 namespace {
 
-// Nothing for the types that MPI does not know.
+/// nullopt for types that MPI does not have.
 std::optional<MPI_Datatype> mpi_type(DType dtype) {
-  switch (dtype) {
-    case DType::float32:
-      return MPI_FLOAT;
-    case DType::float64:
-      return MPI_DOUBLE;
-    case DType::int8:
-      return MPI_INT8_T;
-    case DType::int16:
-      return MPI_INT16_T;
-    case DType::int32:
-      return MPI_INT32_T;
-    case DType::int64:
-      return MPI_INT64_T;
-    case DType::uint8:
-      return MPI_UINT8_T;
-    case DType::uint16:
-      return MPI_UINT16_T;
-    case DType::uint32:
-      return MPI_UINT32_T;
-    case DType::uint64:
-      return MPI_UINT64_T;
-    case DType::float16:
-    case DType::bfloat16:
-      return std::nullopt;
-  }
-  return std::nullopt;
+  static const std::map<DType, MPI_Datatype> types = {
+      {DType::float32, MPI_FLOAT},   {DType::float64, MPI_DOUBLE},  {DType::int8, MPI_INT8_T},
+      {DType::int16, MPI_INT16_T},   {DType::int32, MPI_INT32_T},   {DType::int64, MPI_INT64_T},
+      {DType::uint8, MPI_UINT8_T},   {DType::uint16, MPI_UINT16_T}, {DType::uint32, MPI_UINT32_T},
+      {DType::uint64, MPI_UINT64_T},
+  };
+  const auto found = types.find(dtype);
+  return found == types.end() ? std::nullopt : std::optional(found->second);
 }
 
 std::optional<MPI_Op> mpi_op(ReduceOp op) {
@@ -64,18 +47,12 @@ std::optional<MPI_Op> mpi_op(ReduceOp op) {
 
 class MpiContestant : public Contestant {
  public:
-  MpiContestant() {
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
-    MPI_Comm_size(MPI_COMM_WORLD, &size_);
-  }
-
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
+  MpiContestant() : Contestant(of_world(MPI_Comm_rank), of_world(MPI_Comm_size)) {}
 
   std::vector<std::string> algorithms(const Case& what) const override {
     const bool reduces = is_reducing(what.kind);
     if (reduces && (!mpi_type(what.dtype) || !mpi_op(what.op))) return {};
-    // In place MPI leaves the result at the beginning of the data and not in the rank's own part.
+    // In place, MPI writes the result to the begin of the data, not to the rank's own part.
     if (what.kind == Kind::reduce_scatter && what.in_place) return {};
     // MPI 3 counts in int.
     if (what.bytes() > static_cast<std::uint64_t>(std::numeric_limits<int>::max())) return {};
@@ -86,7 +63,7 @@ class MpiContestant : public Contestant {
 
   void prepare(const Case& what, const std::string&, std::span<const Piece> pieces) override {
     kind_ = what.kind;
-    // What is only moved can be moved as bytes.
+    // Collectives that only move data can move bytes.
     const auto type = mpi_type(what.dtype);
     count_ = static_cast<int>(type ? what.count : what.count * size_of(what.dtype));
     type_ = type.value_or(MPI_BYTE);
@@ -94,7 +71,7 @@ class MpiContestant : public Contestant {
     pieces_.assign(pieces.begin(), pieces.end());
     requests_.assign(pieces.size(), MPI_REQUEST_NULL);
     in_place_ = what.in_place;
-    peer_ = (rank_ ^ 1) < size_ ? rank_ ^ 1 : MPI_PROC_NULL;
+    peer_ = (rank() ^ 1) < size() ? rank() ^ 1 : MPI_PROC_NULL;
   }
 
   void call() override {
@@ -130,13 +107,13 @@ class MpiContestant : public Contestant {
         MPI_Bcast(out, count_, type_, 0, world);
         break;
       case Kind::reduce:
-        MPI_Reduce(in_place_ && rank_ == 0 ? here : in, out, count_, type_, op_, 0, world);
+        MPI_Reduce(in_place_ && rank() == 0 ? here : in, out, count_, type_, op_, 0, world);
         break;
       case Kind::scatter:
-        MPI_Scatter(in, count_, type_, in_place_ && rank_ == 0 ? here : out, count_, type_, 0, world);
+        MPI_Scatter(in, count_, type_, in_place_ && rank() == 0 ? here : out, count_, type_, 0, world);
         break;
       case Kind::gather:
-        MPI_Gather(in_place_ && rank_ == 0 ? here : in, count_, type_, out, count_, type_, 0, world);
+        MPI_Gather(in_place_ && rank() == 0 ? here : in, count_, type_, out, count_, type_, 0, world);
         break;
       case Kind::all_to_all:
         MPI_Alltoall(in_place_ ? here : in, count_, type_, out, count_, type_, world);
@@ -145,9 +122,9 @@ class MpiContestant : public Contestant {
         MPI_Barrier(world);
         break;
       case Kind::send_recv:
-        if (rank_ % 2 == 0) MPI_Send(in, count_, type_, peer_, 0, world);
+        if (rank() % 2 == 0) MPI_Send(in, count_, type_, peer_, 0, world);
         MPI_Recv(out, count_, type_, peer_, 0, world, MPI_STATUS_IGNORE);
-        if (rank_ % 2 == 1) MPI_Send(in, count_, type_, peer_, 0, world);
+        if (rank() % 2 == 1) MPI_Send(in, count_, type_, peer_, 0, world);
         break;
       case Kind::rewrite:
         break;
@@ -157,7 +134,7 @@ class MpiContestant : public Contestant {
   void start(void* in, void* out, MPI_Request* request) {
     const MPI_Comm world = MPI_COMM_WORLD;
     void* const here = MPI_IN_PLACE;
-    const bool here_at_root = in_place_ && rank_ == 0;
+    const bool here_at_root = in_place_ && rank() == 0;
     switch (kind_) {
       case Kind::all_reduce:
         MPI_Iallreduce(in_place_ ? here : in, out, count_, type_, op_, world, request);
@@ -192,9 +169,13 @@ class MpiContestant : public Contestant {
     }
   }
 
+  static int of_world(int (*function)(MPI_Comm, int*)) {
+    int number = 0;
+    function(MPI_COMM_WORLD, &number);
+    return number;
+  }
+
   PlainMemory memory_;
-  int rank_ = 0;
-  int size_ = 1;
   Kind kind_ = Kind::barrier;
   int count_ = 0;
   MPI_Datatype type_ = MPI_BYTE;

@@ -1,4 +1,4 @@
-// Calls a function whenever the gradient of a parameter has been accumulated.
+// AccumulationHook: calls a function after each accumulation of a parameter's gradient.
 #pragma once
 
 #include "kolo/train/libtorch.hpp"
@@ -18,7 +18,7 @@ class AccumulationHook : public torch::autograd::FunctionPostHook {
  public:
   using Node = decltype(torch::autograd::Edge::function);
 
-  /// Until the returned node of the graph goes, which autograd holds weakly.
+  /// Active while the returned node exists; autograd holds it weakly.
   static Node add(const at::Tensor& parameter, std::function<void()> call) {
     Node node = torch::autograd::impl::grad_accumulator(parameter);
     node->add_post_hook(std::unique_ptr<FunctionPostHook>(new AccumulationHook(std::move(call))));

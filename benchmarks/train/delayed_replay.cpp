@@ -10,7 +10,8 @@
 namespace kolo::bench {
 namespace {
 
-/// Without a gradient of its own a parameter would take the model's, to which averages would be written.
+/// Allocates missing gradients. Otherwise autograd would use the model's tensors, and averages would be
+/// written there.
 void zero_gradients(const ReplayedModel& model) {
   const c10::NoGradGuard no_grad;
   for (at::Tensor& parameter : model.parameters()) {

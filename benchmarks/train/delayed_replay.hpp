@@ -16,14 +16,14 @@ class DelayedReplay {
   /// Collective.
   DelayedReplay(const Trace& trace, const Communicator& communicator);
 
-  /// Collective: so many steps one after another, each from the end of one to the end of the next; the first
-  /// ones do not count. Throws std::runtime_error where an average is wrong.
+  /// Collective. Each step lasts from the end of the step before. Throws std::runtime_error if an average is
+  /// wrong.
   StepTimes run(const Trace& trace, int steps, int left_out) { return run(trace, steps, left_out, true); }
-  /// The same without averages.
+  /// Collective: steps without averages.
   StepTimes compute(const Trace& trace, int steps, int left_out) {
     return run(trace, steps, left_out, false);
   }
-  /// Collective: what the all_reduce of all gradients takes with nothing computed, each of so many times.
+  /// Collective: seconds of each of `times` all_reduces of all gradients, without computation.
   std::vector<double> communicate(int times);
 
  private:

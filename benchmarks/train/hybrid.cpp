@@ -35,8 +35,8 @@ struct HybridReplayOptions {
   double batches = 1;                      ///< of the profile in a replica's step
   std::vector<std::int64_t> borders = {};  ///< the first layer of each stage but the first
   std::optional<Shard> shard = {};         ///< of replicas alone
-  double state_per_parameter = 8;          ///< bytes that stand for the optimizer's
-  /// Keeps activations and looks at the memory, in place of times.
+  double state_per_parameter = 8;          ///< bytes of the optimizer's state
+  /// Keeps activations and measures the memory, not times.
   bool measures_memory = false;
   int steps = 5;
 };
@@ -49,15 +49,11 @@ struct HybridReplayResult {
 
 constexpr int kStepsBefore = 3;
 
-at::Tensor small_loss(const at::Tensor& output, const at::Tensor&) {
-  return output.slice(0, 0, 1).sum();
-}
-
-/// What makes a step, and what of the parameters this rank has.
+/// A step, and this rank's parameters.
 struct Trained {
   std::function<void()> step;
   std::vector<at::Tensor> parameters;
-  bool keeps_gradients = true;  ///< between steps, as memory that zero_grad() clears
+  bool keeps_gradients = true;  ///< from step to step, as zero_grad() without set_to_none
 };
 
 /// The layers of this rank's stage.

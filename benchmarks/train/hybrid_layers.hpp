@@ -1,5 +1,4 @@
-// Layers that sleep for as long as those of a profile compute, keep and give as many bytes, and sum over
-// ranks.
+// Layers that replay those of a profile: they sleep, keep and return bytes, and sum over ranks.
 #pragma once
 
 #include "kolo/train/libtorch.hpp"
@@ -17,27 +16,30 @@
 
 namespace kolo::bench {
 
-/// A layer for one batch of a profile, as `kolo plan training` reads it. Seconds and bytes.
+/// A layer of a profile of `kolo plan training`, for one batch. Seconds and bytes.
 struct HybridLayer {
   std::uint64_t parameters = 0;
   double forward = 0, backward = 0, optimizer = 0;
   double activation_bytes = 0, output_bytes = 0, tensor_sums = 0;
 };
 
-/// Throws std::runtime_error, with the file's name, for one that is none.
+/// Throws std::runtime_error, with the file's name, if it is no profile.
 std::vector<HybridLayer> read_hybrid_profile(const std::string& path);
 
-/// What all layers of a rank have in common.
+/// The settings of all layers of a rank.
 struct HybridSetting {
-  Communicator tensor;            ///< the ranks that share layers with sums
+  Communicator tensor = {};       ///< the ranks that share layers with sums
   double batches = 1;             ///< of the profile in a micro-batch
-  bool keeps_activations = true;  ///< else nothing stays for backward
-  float gradient = 1;             ///< what every element of a micro-batch's gradients is
+  bool keeps_activations = true;  ///< allocates activations in forward, until backward
+  float gradient = 1;             ///< value of all elements of a micro-batch's gradients
+  bool catches_up = false;        ///< a sleep that took too long shortens the next one
 };
 
-/// A layer that is shared among `tensor` computes a part of its time, has a part of its parameters, and sums
-/// its output in forward, and in backward again. The parameter is used where the layer computes, so that it
-/// must have been gathered.
+/// A loss that takes no time.
+at::Tensor small_loss(const at::Tensor& output, const at::Tensor& target);
+
+/// A layer that is shared among the `tensor` ranks has a part of the time and of the parameters, and sums its
+/// output in forward and again in backward. It uses its parameter, which must have been gathered.
 torch::nn::Sequential make_hybrid_layers(std::span<const HybridLayer> layers,
                                          const std::shared_ptr<HybridSetting>& setting);
 

@@ -13,7 +13,7 @@
 
 namespace kolo::bench {
 
-/// What `read` makes of the JSON in a file. Throws std::runtime_error for a file that holds no `what`.
+/// Returns read(JSON of the file). Throws std::runtime_error if the file holds no `what`.
 template <typename Read>
 auto read_json(const std::string& path, const char* what, Read read) {
   std::ifstream file(path);
@@ -35,7 +35,7 @@ std::vector<Layer> read_layers(const std::string& path, Layer (*layer_of)(const 
   });
 }
 
-/// A member that is in milliseconds, in seconds.
+/// A member in milliseconds, as seconds.
 inline double seconds_at(const nlohmann::json& layer, const char* key) {
   return 1e-3 * layer.at(key).get<double>();
 }

@@ -51,8 +51,7 @@ Workload transformer(std::int64_t batch) {
           [net, input, target]() mutable { return (net->forward(input) - target).square().mean(); }};
 }
 
-/// Predicts each token of a sequence from those before it: a table of 512 tokens, learned positions, five
-/// layers.
+/// Predicts each token from the tokens before it: 512 tokens, learned positions, five layers.
 class LanguageModel : public torch::nn::Module {
  public:
   static constexpr std::int64_t kVocabulary = 512, kTokens = 64, kWidth = 128;
@@ -69,7 +68,7 @@ class LanguageModel : public torch::nn::Module {
     output_ = register_module("output", Linear(kWidth, kVocabulary));
   }
 
-  /// Of {kTokens, batch} tokens: {kTokens, batch, kVocabulary} scores.
+  /// Tokens of {kTokens, batch}; returns scores of {kTokens, batch, kVocabulary}.
   at::Tensor forward(const at::Tensor& tokens) {
     return output_(layers_(words_(tokens) + positions_, earlier_));
   }

@@ -9,7 +9,7 @@
 
 namespace kolo::bench {
 
-/// Makes no step: it sleeps, and verifies the averages.
+/// In place of a step it verifies the averages and sleeps.
 class OverlappedReplay::Step : public torch::optim::Optimizer {
  public:
   Step(const std::vector<at::Tensor>& parameters, ReplayedModel& model, double share, float expected)

@@ -15,10 +15,10 @@ class OverlappedReplay {
   /// Collective.
   OverlappedReplay(const Trace& trace, Communicator communicator, DistributedDataParallelOptions options);
 
-  /// Collective: so many steps one after another, each from the end of a backward to the end of the next one;
-  /// the first ones do not count. Throws std::runtime_error where an optimizer finds a wrong average.
+  /// Collective. Each step lasts from the end of one backward to the end of the next. Throws
+  /// std::runtime_error if an average is wrong.
   StepTimes run(const Trace& trace, int steps, int left_out);
-  /// Of all bytes, those of the bucket for which forward waits first.
+  /// Share of all bytes in the bucket for which forward waits first.
   double first_share();
 
  private:

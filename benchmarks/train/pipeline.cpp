@@ -20,6 +20,7 @@
 #include "kolo/train/partition.hpp"
 #include "kolo/train/pipeline_parallel.hpp"
 #include "train/commands.hpp"
+#include "train/hybrid_layers.hpp"
 #include "train/json.hpp"
 #include "train/pipeline_layers.hpp"
 #include "train/resident_memory.hpp"
@@ -43,10 +44,10 @@ struct PipelineRunResult {
   double computing = 0;            ///< seconds of a step, the mean over ranks
   /// 1 - computing / step: the mean over ranks of the share of a step in which a rank idles.
   double bubble = 0;
-  /// The same if all stages took the same time, and everything else none.
+  /// The bubble of stages that take equal times, with messages that take none.
   double formula = 0;
   std::vector<int> most_held;        ///< by rank
-  std::vector<double> peak_bytes;    ///< by rank: resident memory, at most, above what there was before
+  std::vector<double> peak_bytes;    ///< by rank: peak of resident memory, above that before the first step
   std::optional<double> alone_step;  ///< seconds, of one rank with all layers
 };
 
@@ -81,7 +82,7 @@ PipelineRunResult run_steps(const torch::nn::Sequential& layers, const PipelineP
     communicator.barrier();
     const double seconds = seconds_of([&] {
       pipeline.step(input, target);
-      communicator.barrier();  // a step is over when it is on all ranks
+      communicator.barrier();  // a step ends when it ends on all ranks
     });
     optimizer.step();
     return seconds;
@@ -96,8 +97,7 @@ PipelineRunResult run_steps(const torch::nn::Sequential& layers, const PipelineP
   std::vector<double> times;
   const auto before = pipeline.total().computing;
   for (int i = 0; i < options.steps; ++i) times.push_back(step());
-  std::vector<double> computing{std::chrono::duration<double>(pipeline.total().computing - before).count() /
-                                options.steps};
+  std::vector<double> computing{in_seconds(pipeline.total().computing - before) / options.steps};
   communicator.all_reduce(Buffer(times), ReduceOp::max);
   communicator.all_reduce(Buffer(computing), ReduceOp::average);
   result.ranks = communicator.size();
@@ -111,23 +111,29 @@ PipelineRunResult run_steps(const torch::nn::Sequential& layers, const PipelineP
   return result;
 }
 
-/// Collective. Stages sleep as long as the costs say for a batch.
+/// Collective. Stages sleep for the times of `costs`, which are for a batch.
 PipelineRunResult run_sleeping(std::span<const LayerCost> costs, const PipelineRunOptions& options,
                                Communicator& communicator) {
   at::set_num_threads(1);
+  const auto setting = std::make_shared<HybridSetting>(
+      HybridSetting{.batches = 1.0 / options.micro_batches, .keeps_activations = false, .catches_up = true});
+  std::vector<HybridLayer> layers;
+  for (const LayerCost& cost : costs) {
+    layers.push_back({.forward = cost.forward_s,
+                      .backward = cost.backward_s,
+                      .output_bytes = static_cast<double>(cost.output_bytes)});
+  }
   const at::Tensor batch = at::zeros({options.micro_batches, 1});
-  PipelineRunResult result = run_steps(
-      make_sleeping_layers(costs, options.micro_batches),
-      [](const at::Tensor& output, const at::Tensor&) { return output.slice(0, 0, 1).sum(); }, batch, batch,
-      options, communicator);
-  // What stages are to sleep: what they sleep longer, as cores are busy, counts as idle.
+  PipelineRunResult result =
+      run_steps(make_hybrid_layers(layers, setting), small_loss, batch, batch, options, communicator);
+  // The intended sleep. A longer sleep, because cores are busy, counts as idle time.
   result.computing = stage_seconds(costs, 0, static_cast<std::int64_t>(costs.size())) / result.ranks;
   result.bubble = 1 - result.computing / result.step_mean;
   return result;
 }
 
-/// Collective. Stages compute with one thread each; with `compares`, rank 0 then runs all layers alone, with
-/// whole batches.
+/// Collective. Stages compute with one thread each. With `compares`, rank 0 then also runs all layers alone
+/// on whole batches.
 PipelineRunResult run_computing(const std::string& name, std::int64_t batch,
                                 const PipelineRunOptions& options, bool compares,
                                 Communicator& communicator) {
@@ -160,7 +166,7 @@ PipelineRunResult run_computing(const std::string& name, std::int64_t batch,
   return result;
 }
 
-/// As train_pipeline --profile writes it.
+/// A layer of a file of train_pipeline --profile.
 LayerCost layer_of(const nlohmann::json& layer) {
   return {.name = layer.at("name"),
           .forward_s = seconds_at(layer, "forward_ms"),

@@ -1,4 +1,4 @@
-// Models for pipelines: layers that sleep for as long as others compute, and layers that compute.
+// Models that are cut into the stages of a pipeline.
 #pragma once
 
 #include "kolo/train/libtorch.hpp"
@@ -7,18 +7,11 @@
 
 #include <cstdint>
 #include <map>
-#include <span>
 #include <string>
-
-#include "kolo/train/partition.hpp"
 
 namespace kolo::bench {
 
-/// Layers that sleep as long as `costs` say for a batch, divided by the number of its micro-batches, forward
-/// and backward, and give outputs of so many bytes.
-torch::nn::Sequential make_sleeping_layers(std::span<const LayerCost> costs, int micro_batches);
-
-/// A network with an input of its own.
+/// A network and its data.
 struct LayeredWorkload {
   torch::nn::Sequential layers;
   at::Tensor input, target;  ///< of `batch` samples

@@ -27,7 +27,7 @@ std::string processor() {
   return "unknown processor";
 }
 
-/// Medians of `steps` steps (SGD with momentum), after a few that are left out.
+/// Medians of `steps` steps of SGD with momentum. The first steps do not count.
 Trace record(const std::string& model, std::int64_t batch, int steps) {
   at::set_num_threads(1);
   torch::manual_seed(1);
@@ -56,7 +56,7 @@ Trace record(const std::string& model, std::int64_t batch, int steps) {
     backward.push_back(seconds_since(backward_begin));
     const auto update_begin = Clock::now();
     optimizer.step();
-    // In place, as libtorch 1.13 does it: gradients live in buckets.
+    // In place, as with gradients that are views of buckets.
     for (const auto& parameter : parameters) parameter.value().mutable_grad().zero_();
     update.push_back(seconds_since(update_begin));
   }

@@ -61,8 +61,7 @@ class Replay {
   std::size_t buckets() const { return parallel_.buckets().size(); }
 
  private:
-  /// The first and the last element of each bucket. What a hook or a format makes of them is its own affair,
-  /// as long as it is finite.
+  /// Checks the first and the last element of each bucket. With a hook or a wire format they are only finite.
   void verify(float expected) const {
     for (const auto& bucket : parallel_.buckets()) {
       const auto* values = static_cast<const float*>(bucket.gradients.data);
@@ -82,7 +81,7 @@ class Replay {
   bool is_exact_;
 };
 
-/// Bytes that a rank sends in one of the `steps` of `run`, the mean of all ranks.
+/// Bytes that a rank sends in one of the `steps` steps of `run`: the mean of all ranks.
 double sent_in(const std::function<void()>& run, int steps, Communicator& communicator) {
   const std::uint64_t before = communicator.counters().bytes_sent;
   run();
@@ -91,8 +90,8 @@ double sent_in(const std::function<void()>& run, int steps, Communicator& commun
   return sent[0];
 }
 
-/// Replays the plain way, and another way block by block beside it, because a machine's links and load change
-/// with time.
+/// Replays plain steps, interleaved in blocks with steps of another way, because a machine's links and load
+/// change with time.
 class Comparison {
  public:
   Comparison(Replay& plain, const Trace& trace, Communicator& communicator, const ReplayOptions& options,
@@ -203,7 +202,7 @@ ReplayResult replay(const Trace& original, Communicator communicator, const Repl
   at::set_num_threads(1);
   Replay replay(original, communicator, options);
   const Trace nothing = original.scaled(0);
-  // Also lets the buckets be filled in the order of readiness, which all steps at once would not show.
+  // With the trace's times, so that buckets are rebuilt in the order in which gradients get ready.
   replay.run(original, 1);
   ReplayResult result;
   StepTimes alone;

@@ -58,9 +58,9 @@ struct ReplayResult : StepSummary {
   };
   std::optional<Sharded> sharded = {};
 
-  /// What a step takes at least if all that may overlap does.
+  /// The least time of a step with complete overlap.
   double bound() const;
-  /// Of all ranks, where each reads so many tokens a step.
+  /// Of all ranks; `tokens`: of a rank and step.
   double tokens_per_second(std::int64_t tokens) const {
     return static_cast<double>(ranks * tokens) / step_mean;
   }

@@ -13,12 +13,12 @@
 namespace kolo::bench {
 namespace {
 
-/// Seconds; what is shorter is slept together with what follows.
+/// Seconds. A shorter sleep is added to the next one.
 constexpr double kShort = 200e-6;
 
 }  // namespace
 
-/// Passes `x` on; in backward it waits until the gradient of the parameter is due, and gives it.
+/// Forwards `x`. In backward it sleeps until the parameter's gradient is due, and returns the gradient.
 class ReplayedModel::Wait : public torch::autograd::Function<Wait> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
@@ -33,7 +33,7 @@ class ReplayedModel::Wait : public torch::autograd::Function<Wait> {
     auto& model = *reinterpret_cast<ReplayedModel*>(context->saved_data["model"].toInt());
     const auto index = static_cast<std::size_t>(context->saved_data["index"].toInt());
     model.wait_for(index);
-    // A tensor of its own, which a parameter without a gradient takes as it is, as it does a computed one.
+    // A new tensor, which autograd moves into a parameter without a gradient, as it does a computed one.
     return {gradients[0], model.parameters_[index].gradient.detach(), at::Tensor(), at::Tensor()};
   }
 };
@@ -66,13 +66,12 @@ at::Tensor ReplayedModel::forward() {
       sleep_for(use_of(index) - slept);
       slept = use_of(index);
     }
-    static_cast<void>(
-        parameters_[index].tensor.detach());  // an operation: it may have to wait for the parameter
+    static_cast<void>(parameters_[index].tensor.detach());  // an operation, which waits for the parameter
   }
   sleep_for(trace_.forward - slept);
   in_backward_ = false;
   at::Tensor x = at::zeros({1});
-  // Autograd begins with what was applied last.
+  // Autograd begins with the last applied function.
   for (const std::size_t index : std::views::reverse(order_)) {
     x = Wait::apply(x, parameters_[index].tensor, reinterpret_cast<std::int64_t>(this),
                     static_cast<std::int64_t>(index));

@@ -1,4 +1,4 @@
-// ReplayedModel: parameters of a trace whose gradients get ready when the trace says, with nothing computed.
+// ReplayedModel: parameters whose gradients get ready at the times of a trace, without computation.
 #pragma once
 
 #include "kolo/train/libtorch.hpp"
@@ -14,21 +14,20 @@
 
 namespace kolo::bench {
 
-/// forward() and backward() sleep where the trace computed, so that a core is free for communication as that
-/// of a machine of its own would not be: what communication costs in processor time must be looked at beside.
-/// Adding a gradient to the bucket is real, and its time is taken off the sleep.
+/// forward() and backward() sleep where the trace computed. So the core is free for communication, whose
+/// processor time must be reported too. Gradients are really added to buckets, and the sleeps are shorter by
+/// that time.
 class ReplayedModel : public torch::nn::Module {
  public:
   explicit ReplayedModel(Trace trace);
 
   /// The times of further steps.
   void set_trace(Trace trace) { trace_ = std::move(trace); }
-  /// What every element of every gradient will be in the next backward(). Not part of a step's time.
+  /// Sets the value of all elements of all gradients in the next backward(). Not part of a step's time.
   void set_gradients(float value);
-  /// Its backward() is the trace's. Uses each parameter when forward would, if it computes as backward does,
-  /// the other way round.
+  /// Uses each parameter at its time in a forward that is the reverse of the trace's backward.
   at::Tensor forward();
-  /// Sleeps as long as the optimizer took for this share of the parameters.
+  /// Sleeps for the optimizer's time for this share of the parameters.
   void optimize(double share = 1);
 
  private:
@@ -50,7 +49,7 @@ class ReplayedModel : public torch::nn::Module {
   Clock::time_point backward_begin_;
   Clock::time_point woken_;
   bool in_backward_ = false;
-  double optimizing_ = 0;  ///< seconds that optimize() has not slept yet, as they were too short
+  double optimizing_ = 0;  ///< short times that optimize() has not slept yet, in seconds
 };
 
 }  // namespace kolo::bench

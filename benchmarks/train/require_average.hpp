@@ -1,4 +1,4 @@
-// Whether averages are right.
+// Checks averages.
 #pragma once
 
 #include <cmath>

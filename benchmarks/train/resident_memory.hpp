@@ -7,12 +7,11 @@
 
 namespace kolo::bench {
 
-/// Bytes. Of memory that several processes map each counts its share (Pss of /proc/self/smaps_rollup), as
-/// ranks of a host map each other's.
+/// Bytes. Memory that several processes map counts in parts (Pss of /proc/self/smaps_rollup), because ranks
+/// of a host map each other's memory.
 double resident_bytes();
 
-/// Looks at it every millisecond, from a thread of its own. That costs time: what is timed is not to run
-/// meanwhile.
+/// Polls every millisecond in a thread of its own. This costs time, so nothing should be timed meanwhile.
 class ResidentPeak {
  public:
   ResidentPeak();

@@ -15,7 +15,7 @@
 namespace kolo::bench {
 namespace {
 
-/// "layers.0.norm1.weight": "layers.0", as what has a number is a layer; "words.weight": "words".
+/// "layers.0" of "layers.0.norm1.weight", because a number ends a layer's name; "words" of "words.weight".
 std::string unit_of(const std::string& parameter) {
   std::string unit;
   for (std::size_t begin = 0, end; begin < parameter.size(); begin = end + 1) {
@@ -48,7 +48,7 @@ class ShardedReplay::Model : public torch::nn::Module {
     }
     set_trace(trace);
     for (std::size_t i = 0; i < units_.size(); ++i) order_.push_back(i);
-    // Forward runs them the other way round.
+    // Forward runs in the reverse order of backward.
     std::ranges::stable_sort(
         order_, [this](std::size_t a, std::size_t b) { return units_[a].ready > units_[b].ready; });
   }
@@ -64,7 +64,7 @@ class ShardedReplay::Model : public torch::nn::Module {
     }
   }
 
-  /// What every element of every gradient will be in the next backward().
+  /// Sets the value of all elements of all gradients in the next backward().
   void set_gradients(float value) {
     for (Unit& unit : units_) {
       for (at::Tensor& gradient : unit.gradients) gradient.fill_(value);
@@ -85,7 +85,7 @@ class ShardedReplay::Model : public torch::nn::Module {
         x = Wait::apply(x, unit.parameters[i], reinterpret_cast<std::int64_t>(this),
                         static_cast<std::int64_t>(order_[place]), static_cast<std::int64_t>(i));
       }
-      // Forward takes for a layer as much of its time as backward does.
+      // A layer has the same share of forward as of backward.
       const double next = place + 1 < order_.size() ? units_[order_[place + 1]].ready : 0;
       const double share = backward_ > 0 ? 1 - next / backward_ : 1;
       sleep_until(begin + late + from_seconds(forward_ * std::max(0.0, share)));
@@ -101,7 +101,7 @@ class ShardedReplay::Model : public torch::nn::Module {
     double ready;
   };
 
-  /// Passes `x` on; in backward it uses the unit's parameters, computes, and gives one's gradient.
+  /// Forwards `x`. In backward it uses the unit's parameters, sleeps, and returns one parameter's gradient.
   class Wait : public torch::autograd::Function<Wait> {
    public:
     static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
@@ -119,18 +119,18 @@ class ShardedReplay::Model : public torch::nn::Module {
       Unit& unit = model.units_[static_cast<std::size_t>(context->saved_data["unit"].toInt())];
       const auto index = static_cast<std::size_t>(context->saved_data["index"].toInt());
       if (index + 1 == unit.parameters.size()) model.compute_backward(unit);
-      // A tensor of its own, as a computed one is.
+      // A new tensor, as a computed one.
       return {gradients[0], unit.gradients[index].detach(), at::Tensor(), at::Tensor(), at::Tensor()};
     }
   };
 
-  /// The first operation on a parameter waits until its unit has been gathered.
+  /// The first operation on a parameter waits for the gather of its unit.
   static void use(const Unit& unit) {
     const c10::NoGradGuard no_grad;
     for (const at::Tensor& parameter : unit.parameters) static_cast<void>(parameter.detach());
   }
 
-  /// What backward waits for parameters comes on top of what it computes.
+  /// The time that backward waits for parameters is added to its computation.
   void compute_backward(const Unit& unit) {
     if (!std::exchange(in_backward_, true)) {
       backward_begin_ = Clock::now();

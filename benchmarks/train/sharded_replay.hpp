@@ -9,18 +9,17 @@
 
 namespace kolo::bench {
 
-/// The layers of the trace are units. A unit sleeps where the trace computed, and its parameters are used
-/// there, in forward and in backward, so that they must have been gathered. The gradients of a unit are ready
-/// together: when the trace's last one of them is.
+/// The layers of the trace are units. Each unit sleeps for its computation, and uses its parameters in
+/// forward and in backward, so they must have been gathered. All gradients of a unit are ready at the time of
+/// its last one.
 class ShardedReplay {
  public:
   /// Collective.
   ShardedReplay(const Trace& trace, Communicator communicator, Shard shard);
   ~ShardedReplay();
 
-  /// Collective: so many steps one after another; the first ones do not count. The optimizer moves a shard,
-  /// so it sleeps for one rank's part of the trace's time. Throws std::runtime_error where an average is
-  /// wrong.
+  /// Collective. The optimizer updates a shard, so it sleeps for one rank's part of the trace's time. Throws
+  /// std::runtime_error if an average is wrong.
   StepTimes run(const Trace& trace, int steps, int left_out);
 
  private:

@@ -18,24 +18,24 @@ struct TensorSettings {
   std::string profile;
   double slower = 1;  ///< factor of all times of the profile
   int steps = 5;
-  /// Gathers before a sum's half of a layer and scatters the sum behind it, in place of all_reduces.
+  /// An all_gather before and a reduce_scatter after each half of a layer, in place of an all_reduce.
   bool sequence = false;
   JsonOutput output;
 };
 
 struct ProfiledLayer {
   double forward = 0, backward = 0;  ///< seconds, on one rank
-  std::uint64_t sums = 0;            ///< bytes that are summed in forward, and in backward; 0: not divided
+  std::uint64_t sums = 0;            ///< bytes that forward, and backward again, sums; 0: not divided
 };
 
 struct TensorResult {
   double step = 0, step_mean = 0;  ///< seconds, of the slowest rank
-  double alone_mean = 0;           ///< of one rank with all layers, whole
-  double communication = 0;        ///< a step with nothing computed
+  double alone_mean = 0;           ///< of one rank with all layers
+  double communication = 0;        ///< a step without computation
   double sent_bytes = 0;           ///< a step, of the rank that sends most
 };
 
-constexpr int kHalves = 2;  // attention, and what follows it
+constexpr int kHalves = 2;  // attention and feed-forward
 
 class DividedStep {
  public:
@@ -47,7 +47,7 @@ class DividedStep {
     part_.assign(most / static_cast<std::size_t>(communicator.size()), 1.0f);
   }
 
-  /// Returns what it took. `computes`: sleeps; else it sums alone.
+  /// Returns the seconds. `computes`: sleeps too; else it only sums.
   double run(bool computes) {
     communicator_.barrier();
     const auto begin = Clock::now();
@@ -58,7 +58,7 @@ class DividedStep {
   }
 
  private:
-  /// float32 of one sum, which the ranks divide.
+  /// Elements of one sum, a multiple of the number of ranks.
   std::size_t elements_of(const ProfiledLayer& layer) const {
     const auto size = static_cast<std::size_t>(communicator_.size());
     return layer.sums / (4 * kHalves) / size * size;
@@ -71,7 +71,7 @@ class DividedStep {
     const Buffer part(part_.data(), elements / static_cast<std::size_t>(communicator_.size()),
                       DType::float32);
     for (int half = 0; half < kHalves; ++half) {
-      // Averages in place of sums, so that numbers stay what they are.
+      // Averages in place of sums, so that values do not grow.
       if (sequence_) communicator_.all_gather(part, whole);
       sleep_for(seconds / (kHalves * communicator_.size()));
       if (sequence_) {
@@ -88,7 +88,7 @@ class DividedStep {
   std::vector<float> whole_, part_;
 };
 
-/// One rank with all layers: nothing is sent.
+/// One rank with all layers, without messages.
 double run_alone(const std::vector<ProfiledLayer>& layers) {
   const auto begin = Clock::now();
   for (const ProfiledLayer& layer : layers) sleep_for(layer.forward);
@@ -96,8 +96,8 @@ double run_alone(const std::vector<ProfiledLayer>& layers) {
   return seconds_since(begin);
 }
 
-/// Collective. A divided layer is two halves, each of which computes for its part of the time, 1/N, and sums
-/// its part of the bytes; other layers compute whole on all ranks. Steps of one rank alone are interleaved.
+/// Collective. Each half of a divided layer computes for 1/N of its time and sums half of the layer's bytes.
+/// Other layers compute whole on all ranks. Steps of one rank alone are interleaved.
 TensorResult replay_tensor(const std::vector<ProfiledLayer>& layers, Communicator& communicator,
                            const TensorSettings& settings) {
   DividedStep divided(layers, communicator, settings.sequence);

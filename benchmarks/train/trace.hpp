@@ -1,4 +1,4 @@
-// Trace: how long the parts of a training step took, and when each gradient was ready.
+// Trace: durations of the parts of a training step, and the time at which each gradient is ready.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct Trace {
   std::string model;
   std::string machine;
   std::int64_t batch = 0;
-  std::int64_t tokens = 0;  ///< of a step, of a language model; 0: it is none
+  std::int64_t tokens = 0;  ///< of a step of a language model; 0: another model
   double forward = 0;
   double backward = 0;
   double optimizer = 0;
@@ -26,11 +26,11 @@ struct Trace {
 
   double compute() const { return forward + backward + optimizer; }
   std::uint64_t bytes() const;  ///< of all gradients, as float32
-  /// All times so many times as long.
+  /// With all times multiplied by `factor`.
   Trace scaled(double factor) const;
 };
 
-/// Throws std::runtime_error, with the file's name, for a file that cannot be read or is no trace.
+/// Throws std::runtime_error, with the file's name, if it cannot be read or is no trace.
 Trace read_trace(const std::string& path);
 void write_trace(const std::string& path, const Trace& trace);
 

@@ -28,10 +28,10 @@ namespace {
 struct TrainOptions {
   std::string model = "mlp";
   std::int64_t batch = 64;
-  int steps = 20;                   ///< that count
+  int steps = 20;                   ///< without the first ones
   bool in_bfloat16 = false;         ///< under kolo::Autocast
   bool uses_adam = false;           ///< in place of SGD with momentum
-  std::optional<Shard> shard = {};  ///< nothing: DistributedDataParallel
+  std::optional<Shard> shard = {};  ///< nullopt: DistributedDataParallel
 };
 
 /// Seconds a step (forward, backward, optimizer), of the slowest rank.
@@ -41,12 +41,12 @@ struct TrainResult {
   double step = 0;  ///< median
   double step_mean = 0;
   double sent_bytes = 0;   ///< a step, of the rank that sends most
-  double first_bytes = 0;  ///< resident memory of a rank before it has the model, at most
-  double peak_bytes = 0;   ///< and at the peak of a step
+  double first_bytes = 0;  ///< largest resident memory of a rank before it has the model
+  double peak_bytes = 0;   ///< largest resident memory of a rank during steps
 };
 
 constexpr int kWarmUpSteps = 5;
-constexpr int kWatchedSteps = 2;  ///< for their memory; they are not timed
+constexpr int kWatchedSteps = 2;  ///< untimed steps that measure the memory
 
 /// A workload as a model whose forward() gives the loss.
 class TrainedWorkload : public torch::nn::Module {
@@ -74,7 +74,7 @@ void require_equal(const std::vector<at::Tensor>& parameters, Communicator& comm
   if (largest != smallest) throw std::runtime_error("the ranks' parameters differ");
 }
 
-/// A net's children, and in place of a list of layers the layers.
+/// A net's children; a list of layers counts as its layers.
 std::vector<std::string> units_of(const torch::nn::Module& net, const std::string& prefix) {
   std::vector<std::string> units;
   for (const auto& child : net.named_children()) {
@@ -120,7 +120,7 @@ TrainResult train(const TrainOptions& options, Communicator communicator) {
     const auto begin = Clock::now();
     (plain ? (*plain)() : (*sharded)()).backward();
     optimizer->step();
-    // In place, as libtorch 1.13 does it: gradients live in buckets.
+    // In place, because gradients are views of buckets.
     for (const at::Tensor& parameter : parameters) parameter.mutable_grad().zero_();
     return seconds_since(begin);
   };

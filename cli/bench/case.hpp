@@ -1,5 +1,4 @@
-// Case: one measurement: a collective, a size, an element type and a reduction. Sizes are counted as in
-// nccl-tests.
+// Case: one measurement: a collective, a size (as nccl-tests counts it), an element type and a reduction.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +12,7 @@
 
 namespace kolo::bench {
 
-/// The operation that is measured. `rewrite` is no collective: all ranks load and store their own memory in
-/// place at the same time.
+/// The measured operation. `rewrite`: all ranks load and store their own memory in place at the same time.
 enum class Kind : std::uint8_t {
   all_reduce,
   reduce_scatter,
@@ -55,8 +53,7 @@ struct Case {
   Wire wire = Wire::native;
   int tensors = 1;  ///< calls in each iteration, each on its own data; several calls run concurrently
 
-  /// The size of one tensor as nccl-tests prints it: the larger of the input and the output of a rank (of the
-  /// root).
+  /// Size of a tensor as in nccl-tests: the larger of the input and the output of a rank (of the root).
   std::uint64_t bytes() const noexcept;
   /// Elements of the input and of the output of `rank`; 0 if it has none.
   std::uint64_t in_count(int rank) const noexcept;

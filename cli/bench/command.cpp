@@ -7,10 +7,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <future>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -54,8 +54,8 @@ the collective must move, 2(N-1)/N for all_reduce, as nccl-tests defines both. I
 iteration and every element of every result is compared; the exit code is 1 when one is wrong.
 )";
 
-int report(const std::string& message, int code) {
-  fmt::print(stderr, "kolo bench: {}\n", message);
+int report(int rank, const std::exception& error, int code) {
+  fmt::print(stderr, "kolo bench: rank {}: {}\n", rank, error.what());
   return code;
 }
 
@@ -117,9 +117,9 @@ int take_part(const Settings& settings, int rank, Peers& peers, Make make) {
                                     : bench::run(settings, make(), peers);
     return wrong == 0 ? 0 : kWrong;
   } catch (const InvalidArgument& error) {
-    return report(fmt::format("rank {}: {}", rank, error.what()), kUsage);
+    return report(rank, error, kUsage);
   } catch (const std::exception& error) {
-    return report(fmt::format("rank {}: {}", rank, error.what()), kWrong);
+    return report(rank, error, kWrong);
   }
 }
 
@@ -147,14 +147,14 @@ int run_as_threads(const Settings& settings) {
   }
   complete.set_value(problem.empty());
   for (auto& thread : threads) thread.join();
-  if (!problem.empty()) return report(problem, kWrong);
+  if (!problem.empty()) throw std::runtime_error(problem);
   return *std::max_element(codes.begin(), codes.end());
 }
 
 int run_as_rank(Settings settings, const Launch& launch) {
   settings.ranks = launch.size;
   if (!settings.against.empty() && launch.local_size != launch.size) {
-    return report("--against compares on one machine only, and these ranks are on several", kUsage);
+    throw InvalidArgument("--against compares on one machine only, and these ranks are on several", {});
   }
   Peers peers;
   if (launch.rank == 0) peers = start_peers(settings);
@@ -173,52 +173,22 @@ int start_ranks(const Settings& settings, const std::vector<std::string>& argume
   return launch_ranks(options).status();
 }
 
-int run_bench(const RawSettings& raw, bool progress, const std::vector<std::string>& arguments) {
-  std::string error;
-  auto settings = bench::check_settings(raw, error);
-  if (!settings) return report(error, kUsage);
-  try {
-    const Launch launch = launch_from_environment();
-    settings->progress = progress;
-    if (launch.launcher != "none") return run_as_rank(*settings, launch);
-    const TransportFactory* const transport = find_transport(settings->transport);
-    if (transport && transport->reach == Reach::process) {
-      settings->progress = ::isatty(STDERR_FILENO) != 0;
-      return run_as_threads(*settings);
-    }
-    return start_ranks(*settings, arguments);
-  } catch (const InvalidArgument& problem) {
-    return report(problem.what(), kUsage);
-  } catch (const std::exception& problem) {
-    return report(problem.what(), kWrong);
-  }
-}
-
-// The arguments of this process, without its name.
-std::vector<std::string> own_arguments() {
-  std::vector<std::string> arguments;
-  std::FILE* file = std::fopen("/proc/self/cmdline", "r");
-  if (file == nullptr) return arguments;
-  std::string text;
-  for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) {
-    if (c != '\0') {
-      text.push_back(static_cast<char>(c));
-      continue;
-    }
-    arguments.push_back(std::move(text));
-    text.clear();
-  }
-  std::fclose(file);
-  if (!arguments.empty()) arguments.erase(arguments.begin());
-  return arguments;
+int run_bench(const RawSettings& raw, const std::vector<std::string>& arguments) {
+  Settings settings = bench::check_settings(raw);
+  const Launch launch = launch_from_environment();
+  if (launch.launcher != "none") return run_as_rank(std::move(settings), launch);
+  const TransportFactory* const transport = find_transport(settings.transport);
+  if (!transport || transport->reach != Reach::process) return start_ranks(settings, arguments);
+  settings.progress = ::isatty(STDERR_FILENO) != 0;
+  return run_as_threads(settings);
 }
 
 }  // namespace
 
-void add_bench(CLI::App& app) {
+void add_bench(CLI::App& app, std::vector<std::string> arguments) {
   struct Parsed {
     RawSettings raw;
-    bool in_place = false, out_of_place = false, progress = false;
+    bool in_place = false, out_of_place = false;
   };
   const auto parsed = std::make_shared<Parsed>();
   RawSettings& raw = parsed->raw;
@@ -277,11 +247,11 @@ void add_bench(CLI::App& app) {
       ->type_name("N");
   bench
       ->add_option(
-          "--iterations", raw.iterations,
+          "--iterations", raw.policy.iterations,
           "Exactly so many (default: by time, at least 20); with --algorithm all a third of them in each"
           " heat and in each round of the final")
       ->type_name("N");
-  bench->add_option("--warmup", raw.warmup, "Iterations before the clock counts")
+  bench->add_option("--warmup", raw.policy.warmup, "Iterations before the clock counts")
       ->capture_default_str()
       ->type_name("N");
   bench->add_option("--json", raw.json, "Also write JSON lines to this file")->type_name("FILE");
@@ -291,11 +261,11 @@ void add_bench(CLI::App& app) {
           "Measured in the same run: gloo, openmpi, mpich, limit (the machine's), exchange (that of TCP,"
           " sums nothing)")
       ->type_name("LIST");
-  bench->add_flag("--progress", parsed->progress)
+  bench->add_flag("--progress", raw.progress)
       ->group("");  // hidden: passed to the ranks by the process that starts them
-  bench->callback([parsed] {
+  bench->callback([parsed, arguments = std::move(arguments)] {
     if (parsed->in_place || parsed->out_of_place) parsed->raw.in_place = parsed->in_place;
-    throw CLI::RuntimeError(run_bench(parsed->raw, parsed->progress, own_arguments()));
+    throw CLI::RuntimeError(run_bench(parsed->raw, arguments));
   });
 }
 

@@ -20,10 +20,11 @@ struct Piece {
 /// All functions except memory() and algorithms() are collective. Errors are exceptions. One thread.
 class Contestant {
  public:
+  Contestant(int rank, int size) : rank_(rank), size_(size) {}
   virtual ~Contestant() = default;
 
-  virtual int rank() const = 0;
-  virtual int size() const = 0;
+  int rank() const noexcept { return rank_; }
+  int size() const noexcept { return size_; }
 
   /// Names of the library's algorithms to measure; empty if it cannot run the case.
   virtual std::vector<std::string> algorithms(const Case& what) const = 0;
@@ -43,6 +44,10 @@ class Contestant {
   virtual void share(void* data, std::size_t bytes) = 0;
   /// Gathers `count` numbers of every rank into rank 0's `all`, in rank order.
   virtual void collect(const double* mine, std::size_t count, double* all) = 0;
+
+ private:
+  int rank_;
+  int size_;
 };
 
 }  // namespace kolo::bench

@@ -43,7 +43,10 @@ void rewrite(void* data, std::size_t bytes) {
 }  // namespace
 
 KoloContestant::KoloContestant(Communicator communicator, std::string algorithm, bool shared_memory)
-    : communicator_(std::move(communicator)), algorithm_(std::move(algorithm)), shared_(shared_memory) {}
+    : Contestant(communicator.rank(), communicator.size()),
+      communicator_(std::move(communicator)),
+      algorithm_(std::move(algorithm)),
+      shared_(shared_memory) {}
 
 std::vector<std::string> KoloContestant::algorithms(const Case&) const {
   return {algorithm_};

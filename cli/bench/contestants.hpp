@@ -17,8 +17,6 @@ class KoloContestant : public Contestant {
  public:
   KoloContestant(Communicator communicator, std::string algorithm, bool shared_memory);
 
-  int rank() const override { return communicator_.rank(); }
-  int size() const override { return communicator_.size(); }
   std::vector<std::string> algorithms(const Case& what) const override;
   std::byte* memory(std::size_t bytes) override;
   void prepare(const Case& what, const std::string& algorithm, std::span<const Piece> pieces) override;
@@ -51,15 +49,12 @@ class KoloContestant : public Contestant {
   std::vector<Work> works_;
 };
 
-/// Every rank loads, changes and stores its own memory in place, all ranks at once. These are the minimum
-/// loads and stores of an all-reduce in place, without data from other ranks. All other functions are
-/// forwarded to the other contestant, including its memory.
+/// All ranks load, change and store their own memory in place at once: the least loads and stores of an
+/// all-reduce in place. Other functions, memory() too, are those of the other contestant.
 class RewriteContestant : public Contestant {
  public:
-  explicit RewriteContestant(Contestant& other) : other_(other) {}
+  explicit RewriteContestant(Contestant& other) : Contestant(other.rank(), other.size()), other_(other) {}
 
-  int rank() const override { return other_.rank(); }
-  int size() const override { return other_.size(); }
   std::vector<std::string> algorithms(const Case&) const override { return {"rewrite"}; }
   bool computes() const override { return false; }
   std::byte* memory(std::size_t bytes) override { return other_.memory(bytes); }

@@ -4,17 +4,16 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <limits>
 #include <numeric>
 #include <random>
 #include <utility>
 
 #include "base/cores.hpp"
-#include "bench/compare.hpp"
 #include "bench/contestants.hpp"
 #include "bench/json_lines.hpp"
 #include "bench/machine.hpp"
+#include "bench/progress.hpp"
 #include "bench/row.hpp"
 #include "bench/sizes.hpp"
 #include "bench/table.hpp"
@@ -28,8 +27,7 @@ namespace {
 /// Screening: rounds over all candidates, and seconds for each candidate if no number of iterations is given.
 constexpr int kHeats = 3;
 constexpr double kHeatSeconds = 0.06;
-/// An algorithm this many times slower than the fastest one so far is not measured again. The factor is
-/// large, so that one lucky time does not drop all other candidates.
+/// Factor to the fastest algorithm from which one is dropped; large, because one time may be lucky.
 constexpr double kFarBehind = 3;
 
 /// The final: this number of the fastest candidates, and kolo's choice. It has many rounds, because the
@@ -45,8 +43,7 @@ constexpr double kLongCall = 0.05;
 
 using Times = std::vector<double>;
 
-/// The time of an undisturbed call: the lower quartile, because other programs only add time, and not to all
-/// calls.
+/// The time of an undisturbed call: the lower quartile, because other programs add time to some calls.
 double undisturbed(Times times) {
   if (times.empty()) return 0;
   const auto quartile = times.begin() + static_cast<std::ptrdiff_t>((times.size() - 1) / 4);
@@ -81,7 +78,8 @@ class GridRunner {
         slow_hosts_(slow_hosts),
         kolo_(communicator, {}, settings.shared_memory),
         leads_(communicator.rank() == 0),
-        json_(leads_ ? settings.json : "") {}
+        json_(leads_ ? settings.json : ""),
+        progress_(leads_ && settings.progress) {}
 
   Grid run() {
     ScheduleSpec spec;
@@ -94,7 +92,7 @@ class GridRunner {
     }
     json_.write(machine_line(this_machine(), version()));
     for (const std::uint64_t bytes : settings_.sizes) measure_size(bytes);
-    if (leads_ && settings_.progress) fmt::print(stderr, "\r\x1b[K");
+    progress_.clear();
     return grid_;
   }
 
@@ -144,8 +142,7 @@ class GridRunner {
     return alive;
   }
 
-  /// Returns each finalist's time in each round, on rank 0. Replaces the finalists' `times` by those of the
-  /// final.
+  /// Returns each finalist's time in each round, on rank 0. Replaces the finalists' `times`.
   std::vector<Times> run_final(const Case& what, bool is_long, const std::vector<std::uint8_t>& finalists,
                                std::vector<Times>& times) {
     std::vector<std::size_t> turns;
@@ -182,9 +179,8 @@ class GridRunner {
     return rounds;
   }
 
-  /// The time of a short message depends on which ranks share a core, and the system keeps that placement for
-  /// long. So a job would measure one placement, and another job another one. Each round therefore assigns
-  /// cores anew, evenly on each host and alike for all algorithms. The system may move the ranks afterwards.
+  /// Assigns cores anew in each round, evenly on each host and alike for all algorithms. Otherwise a job
+  /// would measure one placement, which the system keeps for long, and another job another one.
   void take_core_of(int round) const {
     std::vector<std::size_t> order(static_cast<std::size_t>(communicator_.size()));
     std::iota(order.begin(), order.end(), std::size_t{0});
@@ -254,9 +250,8 @@ class GridRunner {
     column.in_final.assign(finalists.begin(), finalists.end());
     for (std::size_t a = 0; a < times.size(); ++a) {
       column.us.push_back(finalists[a] != 0 ? midmean(rounds[a]) : undisturbed(times[a]));
-      json_.write(
-          row_line(make_row("kolo", kolo_.transports(), settings_.shared_memory ? "shared" : "private", what,
-                            {grid_.algorithms[a], times[a], wrong_[a]})));
+      json_.write(row_line(make_row("kolo", kolo_.transports(), settings_.memory_name(), what,
+                                    {grid_.algorithms[a], times[a], wrong_[a]})));
       grid_.wrong += wrong_[a];
     }
     for (std::size_t a = 0; a < times.size(); ++a) {
@@ -268,11 +263,8 @@ class GridRunner {
     grid_.columns.push_back(std::move(column));
   }
 
-  void show(const Case& what, const std::string& stage, std::size_t algorithm) const {
-    if (!leads_ || !settings_.progress) return;
-    fmt::print(stderr, "\r\x1b[K  {}: {}, {} ...", format_size(what.bytes()), stage,
-               grid_.algorithms[algorithm]);
-    std::fflush(stderr);
+  void show(const Case& what, const std::string& stage, std::size_t algorithm) {
+    progress_.show(fmt::format("{}: {}, {}", format_size(what.bytes()), stage, grid_.algorithms[algorithm]));
   }
 
   const Settings& settings_;
@@ -281,6 +273,7 @@ class GridRunner {
   KoloContestant kolo_;
   bool leads_;
   JsonLines json_;
+  Progress progress_;
   Grid grid_;
   std::size_t choice_ = 0;
   std::vector<std::uint64_t> wrong_;  // wrong elements of each algorithm at this size

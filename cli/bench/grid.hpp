@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/compare.hpp"
 #include "bench/settings.hpp"
+#include "bench/statistics.hpp"
 #include "kolo/communicator.hpp"
 #include "selection/table.hpp"
 
@@ -31,12 +31,10 @@ struct Grid {
   std::uint64_t wrong = 0;  ///< elements
 };
 
-/// Collective: for each size measures all candidates, including those that spare slow hosts. Screening runs
-/// the candidates alternately, round by round, so that a noisy moment of the machine affects all of them. It
-/// drops candidates that are far behind after a round. Then a final of many short rounds compares kolo's
-/// choice and the fastest few candidates, and it alone decides. Times of screening are lower quartiles; times
-/// of the final are midmeans of the rounds' lower quartiles. Complete on rank 0, which prints the table and
-/// writes the JSON lines. Results are verified.
+/// Collective: for each size measures and verifies all candidates, including those that spare slow hosts.
+/// Screening runs them alternately and drops candidates that are far behind; its times are lower quartiles.
+/// The final compares kolo's choice with the fastest few in many short rounds; its times are midmeans of the
+/// rounds' lower quartiles. Complete on rank 0, which prints the table and writes the JSON lines.
 Grid measure_grid(const Settings& settings, const Communicator& communicator,
                   const std::vector<int>& slow_hosts);
 

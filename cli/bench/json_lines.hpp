@@ -4,7 +4,6 @@
 #include <fstream>
 #include <string>
 
-#include "bench/compare.hpp"
 #include "bench/machine.hpp"
 #include "bench/row.hpp"
 
@@ -13,13 +12,11 @@ namespace kolo::bench {
 std::string machine_line(const Machine& machine, const std::string& version);
 /// `type` is "rewrite" for the rewriting of memory, else "result".
 std::string row_line(const Row& row);
-/// A line of `type` "choice" for `--algorithm all`: kolo's choice, the fastest algorithm, and the ratio of
-/// their times.
+/// A line of `type` "choice", for `--algorithm all`: kolo's choice, the fastest algorithm, and their ratio.
 std::string choice_line(const Case& what, const std::string& choice, const std::string& fastest,
                         const Ratio& ratio);
 
-/// The file; without a name it drops all lines. Each line is flushed, so an interruption loses no earlier
-/// results.
+/// The file; without a name it drops all lines. Each line is flushed.
 class JsonLines {
  public:
   /// Throws std::runtime_error if the file cannot be written.

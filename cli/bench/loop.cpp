@@ -47,8 +47,7 @@ class Data {
 
   void write(std::uint64_t iteration) {
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
-      // Overwrite the output first, so that an old result cannot pass as a new one. In place, the input is
-      // then written over it.
+      // The output is overwritten first, so that an old result cannot pass as a new one.
       std::memset(pieces_[i].out, kSpoiled, what_.out_count(rank_) * size_of(what_.dtype));
       if (rounds()) {
         noise_.fill(static_cast<float*>(pieces_[i].in), what_.count, rank_, number_of(iteration, i));

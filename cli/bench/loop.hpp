@@ -29,10 +29,9 @@ struct Sample {
   double cpu_us = 0;             ///< mean processor time of all ranks' threads during one call
 };
 
-/// Each iteration: writes every rank's input (and overwrites its output), barrier, timed call, barrier,
-/// verifies every element on every rank. With a wire format it also verifies that all ranks hold the same
-/// bits. Rank 0 decides the number of iterations. `iteration` numbers the inputs and advances alike on all
-/// ranks.
+/// Each iteration: writes the inputs (and overwrites the outputs), barrier, timed call, barrier, verifies
+/// every element on every rank; with a wire format also that all ranks hold the same bits. Rank 0 decides the
+/// number of iterations. `iteration` numbers the inputs and advances alike on all ranks.
 Sample measure(Contestant& contestant, const Case& what, const std::string& algorithm, const Policy& policy,
                std::uint64_t& iteration);
 

@@ -1,5 +1,4 @@
-// Noise: Gaussian data for a benchmark of all_reduce with a wire format: numbers like gradients, their exact
-// sums, and the bounds on a result's rounding error.
+// Noise: Gaussian data for benchmarks with a wire format, its exact sums, and bounds on rounding errors.
 #pragma once
 
 #include <cstddef>
@@ -26,12 +25,10 @@ struct Deviation {
   double most() const;
 };
 
-/// Hash of `bytes` and of the bytes before them, whose hash is `before`. Ranks with different results have
-/// different hashes, except by chance.
+/// Hash of `bytes` and of the bytes before them, whose hash is `before`.
 std::uint64_t hash_of(std::uint64_t before, std::span<const std::byte> bytes);
 
-/// A pseudorandom number of the standard normal distribution, determined by the arguments. For less than 1031
-/// ranks.
+/// A standard normal number, determined by the arguments. For less than 1031 ranks.
 float normal_number(int rank, std::uint64_t iteration, std::uint64_t index);
 
 /// Element `index` of a rank in an iteration is normally distributed. The index is taken modulo a prime, so

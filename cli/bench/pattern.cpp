@@ -3,14 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <limits>
 
 namespace kolo::bench {
 namespace {
 
-// The largest magnitude up to which the type holds every integer; 0: arithmetic wraps around and is always
-// exact.
+// The type holds every integer up to this magnitude; 0: arithmetic wraps around and is always exact.
 std::int64_t exact_limit(DType dtype, std::optional<ReduceOp> op) {
   switch (dtype) {
     case DType::bfloat16:
@@ -63,18 +63,9 @@ void store_as(DType dtype, std::byte* at, std::int64_t value) {
       return store(at, to_float16(static_cast<float>(value)));
     case DType::bfloat16:
       return store(at, to_bfloat16(static_cast<float>(value)));
-    case DType::int8:
-    case DType::uint8:
-      return store(at, static_cast<std::uint8_t>(value));
-    case DType::int16:
-    case DType::uint16:
-      return store(at, static_cast<std::uint16_t>(value));
-    case DType::int32:
-    case DType::uint32:
-      return store(at, static_cast<std::uint32_t>(value));
-    case DType::int64:
-    case DType::uint64:
-      return store(at, static_cast<std::uint64_t>(value));
+    default:
+      static_assert(std::endian::native == std::endian::little);
+      std::memcpy(at, &value, size_of(dtype));  // the low bytes
   }
 }
 

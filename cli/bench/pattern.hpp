@@ -1,5 +1,5 @@
-// Pattern: integer data for a benchmark. It is cheap to write, and different in every iteration and on every
-// rank. Every element type holds its results exactly, so any difference from the expected bits is an error.
+// Pattern: integer data for a benchmark, different in every iteration and on every rank. Every element type
+// holds its results exactly, so any difference from the expected bits is an error.
 #pragma once
 
 #include <cstddef>
@@ -13,17 +13,15 @@
 
 namespace kolo::bench {
 
-/// Element `index` of rank `rank` in iteration `iteration` is a small integer: a hash of the three, with the
-/// index taken modulo a prime. So large data is written and compared as copies of one short table.
-///
-/// Sums stay within the integers that the type holds exactly in any order of addition (floating point), or
-/// wrap around (integers). Products are powers of two; averages are integers. Not thread-safe.
+/// Each element is a small integer: a hash of rank, iteration and the index modulo a prime. So large data is
+/// written and compared as copies of one short table. Sums stay within the integers that the type holds
+/// exactly in any order of addition (floating point), or wrap around (integers). Products are powers of two;
+/// averages are integers. Not thread-safe.
 class Pattern {
  public:
   static constexpr std::uint64_t kPeriod = 4093;
 
-  /// Without `op` the data is only moved, and has a larger range of values. Requires limitation() to be
-  /// empty.
+  /// Without `op` the data is only moved, and has more values. Requires that limitation() is empty.
   Pattern(DType dtype, std::optional<ReduceOp> op, int ranks);
 
   /// Why the result cannot be exact with this number of ranks; empty if it is.

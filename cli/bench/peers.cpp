@@ -88,13 +88,6 @@ struct ScratchFolder {
   }
 };
 
-struct Descriptor {
-  int fd = -1;
-  ~Descriptor() {
-    if (fd >= 0) ::close(fd);
-  }
-};
-
 }  // namespace
 
 std::span<const PeerKind> peer_kinds() noexcept {
@@ -123,17 +116,17 @@ std::unique_ptr<Peer> Peer::start(const PeerKind& kind, int ranks, const std::st
     peer->name_ = kind.name;
     peer->transport_ = kind.transport.empty() ? transport : kind.transport;
     peer->memory_ = kind.memory;
-    peer->output_ = ::memfd_create("kolo-bench-peer", MFD_CLOEXEC);
+    peer->output_ = UniqueFd(::memfd_create("kolo-bench-peer", MFD_CLOEXEC));
     const std::string socket = unguessable_name();
-    const Descriptor listener{listen_on(socket)};
+    const UniqueFd listener = listen_on(socket);
     const ScratchFolder folder;
     const Launch launch = launch_of(kind, program, ranks, transport, socket, folder.path);
     for (const auto& command : launch.commands) {
-      const pid_t child = start_process(command, peer->output_, launch.environment);
+      const pid_t child = start_process(command, peer->output_.get(), launch.environment);
       if (child < 0) throw std::runtime_error("cannot start " + command[0]);
       peer->children_.push_back(child);
     }
-    if (peer->meet(listener.fd, ranks, reason)) return peer;
+    if (peer->meet(listener.get(), ranks, reason)) return peer;
   } catch (const std::exception& error) {
     reason = fmt::format("{} did not start: {}", kind.name, error.what());
   }
@@ -195,9 +188,9 @@ bool Peer::ended() {
 
 std::string Peer::last_words() const {
   char text[400];
-  const off_t size = ::lseek(output_, 0, SEEK_END);
+  const off_t size = ::lseek(output_.get(), 0, SEEK_END);
   const off_t begin = std::max<off_t>(0, size - static_cast<off_t>(sizeof(text)));
-  const ssize_t got = ::pread(output_, text, sizeof(text), begin);
+  const ssize_t got = ::pread(output_.get(), text, sizeof(text), begin);
   if (got <= 0) return "it said nothing";
   std::string words(text, static_cast<std::size_t>(got));
   std::replace(words.begin(), words.end(), '\n', ' ');
@@ -211,7 +204,6 @@ void Peer::stop() {
 
 Peer::~Peer() {
   stop();
-  if (output_ >= 0) ::close(output_);
 }
 
 }  // namespace kolo::bench

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/unique_fd.hpp"
 #include "bench/wire.hpp"
 
 namespace kolo::bench {
@@ -64,7 +65,7 @@ class Peer {
   std::string failure_;
   std::vector<Line> lines_;  // by rank
   std::vector<pid_t> children_;
-  int output_ = -1;  // the programs' output
+  UniqueFd output_;  // the programs' output
 };
 
 }  // namespace kolo::bench

@@ -11,14 +11,12 @@
 
 namespace kolo::bench {
 
-/// Starts a program (found in PATH) whose standard output and error go to `output`. It does not inherit the
-/// launcher's variables of this process, and gets SIGTERM when the calling thread ends. Returns -1 and sets
-/// errno if it cannot be started.
+/// Starts a program (found in PATH) without the launcher's variables, with `output` for output and errors. It
+/// gets SIGTERM when the calling thread ends. Returns -1 and sets errno if it cannot be started.
 pid_t start_process(const std::vector<std::string>& command, int output,
                     const std::vector<std::pair<std::string, std::string>>& environment);
 
-/// Waits `grace` for the processes to end by themselves, then sends SIGTERM, then SIGKILL. Returns when all
-/// have ended.
+/// Waits `grace` for the processes, then sends SIGTERM, then SIGKILL. Returns when all have ended.
 void end_processes(std::vector<pid_t>& processes, std::chrono::milliseconds grace);
 
 /// The path of this program.

@@ -9,6 +9,7 @@
 #include "bench/contestants.hpp"
 #include "bench/json_lines.hpp"
 #include "bench/machine.hpp"
+#include "bench/progress.hpp"
 #include "bench/row.hpp"
 #include "bench/sizes.hpp"
 #include "bench/table.hpp"
@@ -17,8 +18,7 @@
 namespace kolo::bench {
 namespace {
 
-// Compared libraries run alternately in several rounds, so that a noisy moment of the machine affects all of
-// them.
+// Compared libraries alternate in several rounds, so that a noisy moment of the machine affects them all.
 constexpr int kRoundsInTurns = 5;
 
 Policy policy_of_a_round(Policy whole, int rounds) {
@@ -30,22 +30,6 @@ Policy policy_of_a_round(Policy whole, int rounds) {
   whole.min_seconds /= rounds;
   return whole;
 }
-
-class Progress {
- public:
-  explicit Progress(bool wanted) : wanted_(wanted) {}
-  void show(const std::string& what) {
-    if (wanted_) fmt::print(stderr, "\r\x1b[K  {} ...", what);
-    if (wanted_) std::fflush(stderr);
-  }
-  void clear() {
-    if (wanted_) fmt::print(stderr, "\r\x1b[K");
-    if (wanted_) std::fflush(stderr);
-  }
-
- private:
-  bool wanted_;
-};
 
 // The algorithms of a peer for further rounds: its fastest one and those close to it.
 std::vector<std::string> promising(const std::vector<Sample>& samples) {
@@ -92,12 +76,12 @@ class Runner {
     return what;
   }
 
-  std::string memory_name() const { return settings_.shared_memory ? "shared" : "private"; }
-
   Heading heading() const {
     std::vector<std::string> names;
     for (const auto& peer : peers_) names.push_back(peer->name());
-    return {version(), this_machine(), kolo_.transports(), memory_name(), case_of(settings_.kind, 1), names};
+    return {
+        version(), this_machine(), kolo_.transports(), settings_.memory_name(), case_of(settings_.kind, 1),
+        names};
   }
 
   /// Measures kolo alternately with and without a wire format.
@@ -117,8 +101,8 @@ class Runner {
     rounded.front().algorithm = kolo_.algorithm_used();
     progress_.clear();
     if (!leads_) return;
-    const Row row = make_row("kolo", kolo_.transports(), memory_name(), what, rounded.front());
-    const Row native = make_row("kolo", kolo_.transports(), memory_name(), plain, whole.front());
+    const Row row = make_row("kolo", kolo_.transports(), settings_.memory_name(), what, rounded.front());
+    const Row native = make_row("kolo", kolo_.transports(), settings_.memory_name(), plain, whole.front());
     json_.write(row_line(native));
     json_.write(row_line(row));
     wrong_ += row.wrong + native.wrong;
@@ -166,13 +150,13 @@ class Runner {
 
   void report(const Case& what, const std::vector<Sample>& mine, const std::vector<Sample>& rewritten,
               const std::vector<std::vector<Sample>>& theirs) {
-    Row row = make_row("kolo", kolo_.transports(), memory_name(), what, mine.front());
+    Row row = make_row("kolo", kolo_.transports(), settings_.memory_name(), what, mine.front());
     json_.write(row_line(row));
     wrong_ += row.wrong;
 
     std::optional<Row> rewrite;
     if (!rewritten.empty()) {
-      rewrite = make_row("rewrite", "memory", memory_name(), case_of(Kind::rewrite, what.bytes()),
+      rewrite = make_row("rewrite", "memory", settings_.memory_name(), case_of(Kind::rewrite, what.bytes()),
                          rewritten.front());
       rewrite_gbps_ = 2 * rewrite->algbw * what.ranks;  // each byte is loaded once and stored once
       rewrite_bytes_ = what.bytes() * static_cast<std::uint64_t>(what.tensors);

@@ -10,9 +10,8 @@
 
 namespace kolo::bench {
 
-/// Measures every size, in rounds that alternate between kolo and the peers (only rank 0 has peers). Rank 0
-/// prints the table and writes the JSON. Returns the number of wrong results, complete on rank 0. Throws
-/// kolo::Error.
+/// Measures every size in rounds that alternate between kolo and the peers, which rank 0 has. Rank 0 prints
+/// the table and writes the JSON. Returns the number of wrong results, complete on rank 0.
 std::uint64_t run(const Settings& settings, const Communicator& communicator,
                   std::vector<std::unique_ptr<Peer>>& peers);
 

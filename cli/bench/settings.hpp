@@ -15,39 +15,40 @@ namespace kolo::bench {
 /// The name that stands for all algorithms.
 inline constexpr std::string_view kEveryAlgorithm = "all";
 
-struct Settings {
+/// What needs no parsing.
+struct PlainSettings {
+  int ranks = 0;          ///< 0, of RawSettings alone: one per core, at least 2
+  double link_mbit = 0;   ///< TCP bandwidth of a host's link; 0: unknown
+  std::string algorithm;  ///< empty: kolo's choice; "all": every one, see grid.hpp
+  std::string transport;  ///< empty: kolo's choice
+  int tensors = 1;
+  Policy policy;
+  std::string json;       ///< file to write; empty: none
+  std::string table;      ///< file of the tuning table that stores the result; empty: none
+  bool progress = false;  ///< show progress on standard error
+};
+
+struct Settings : PlainSettings {
   Kind kind = Kind::all_reduce;
-  int ranks = 2;
   std::vector<std::uint64_t> sizes;
   DType dtype = DType::float32;
   ReduceOp op = ReduceOp::sum;
   Wire wire = Wire::native;
-  double link_mbit = 0;   ///< TCP bandwidth of a host's link; 0: unknown
-  std::string algorithm;  ///< empty: kolo's choice; "all": every one, see grid.hpp
-  std::string transport;  ///< empty: kolo's choice
   bool shared_memory = true;
   bool in_place = true;
-  int tensors = 1;
-  Policy policy;
-  std::string json;                  ///< file to write; empty: none
   std::vector<std::string> against;  ///< names of peers
-  bool progress = false;             ///< show progress on standard error
-  std::string table;                 ///< file of the tuning table that stores the result; empty: none
+
+  std::string memory_name() const { return shared_memory ? "shared" : "private"; }
 };
 
 /// The settings as the user typed them.
-struct RawSettings {
-  std::string collective, sizes = "8,1K,64K,1M,16M,64M", dtype = "float32", reduction = "sum", algorithm,
-                          transport, memory = "shared", wire = "native", against;
-  double link_mbit = 0;
-  int ranks = 0;  ///< 0: one per core, at least 2
+struct RawSettings : PlainSettings {
+  std::string collective, sizes = "8,1K,64K,1M,16M,64M", dtype = "float32", reduction = "sum",
+                          memory = "shared", wire = "native", against;
   std::optional<bool> in_place;
-  int tensors = 1, iterations = 0, warmup = 3;
-  std::string json, table;
 };
 
-/// Checks all that can be checked before a rank starts. On a mistake, `error` names it and the possible
-/// values.
-std::optional<Settings> check_settings(const RawSettings& raw, std::string& error);
+/// Throws InvalidArgument, which names the mistake and the possible values.
+Settings check_settings(const RawSettings& raw);
 
 }  // namespace kolo::bench

@@ -3,13 +3,29 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <limits>
 #include <optional>
+
+#include "kolo/error.hpp"
 
 namespace kolo::bench {
 namespace {
 
 constexpr std::uint64_t kMost = std::uint64_t{1} << 50;  // far beyond any memory, far from overflow
+
+std::optional<std::uint64_t> parse_number(std::string_view text) {
+  std::uint64_t value = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failure != std::errc() || end == text.data()) return std::nullopt;
+  const std::string_view suffix = text.substr(static_cast<std::size_t>(end - text.data()));
+  constexpr std::string_view kSuffixes = "KkMmGg";
+  const std::size_t place = suffix.empty() ? 0 : kSuffixes.find(suffix);
+  if (suffix.size() > 1 || place == kSuffixes.npos) return std::nullopt;
+  const std::size_t shift = suffix.empty() ? 0 : 10 * (place / 2 + 1);
+  if (value > (kMost >> shift)) return std::nullopt;
+  return value << shift;
+}
+
+}  // namespace
 
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
@@ -21,29 +37,7 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   }
 }
 
-std::optional<std::uint64_t> parse_number(std::string_view text) {
-  std::uint64_t value = 0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failure != std::errc() || end == text.data()) return std::nullopt;
-  const std::string_view suffix = text.substr(static_cast<std::size_t>(end - text.data()));
-  int shift = 0;
-  if (suffix == "K" || suffix == "k") {
-    shift = 10;
-  } else if (suffix == "M" || suffix == "m") {
-    shift = 20;
-  } else if (suffix == "G" || suffix == "g") {
-    shift = 30;
-  } else if (!suffix.empty()) {
-    return std::nullopt;
-  }
-  if (value > (kMost >> shift)) return std::nullopt;
-  return value << shift;
-}
-
-}  // namespace
-
-std::vector<std::uint64_t> parse_sizes(std::string_view text, std::string& error) {
-  error.clear();
+std::vector<std::uint64_t> parse_sizes(std::string_view text) {
   std::vector<std::uint64_t> sizes;
   for (const std::string_view part : split(text, ',')) {
     const auto fields = split(part, ':');
@@ -51,9 +45,9 @@ std::vector<std::uint64_t> parse_sizes(std::string_view text, std::string& error
     for (const auto field : fields) {
       const auto number = parse_number(field);
       if (!number) {
-        error =
-            fmt::format("'{}' is not a size: write a number with an optional K, M or G, such as 64M", field);
-        return {};
+        throw InvalidArgument(
+            fmt::format("'{}' is not a size: write a number with an optional K, M or G, such as 64M", field),
+            {});
       }
       numbers.push_back(*number);
     }
@@ -63,11 +57,11 @@ std::vector<std::uint64_t> parse_sizes(std::string_view text, std::string& error
     }
     const std::uint64_t factor = numbers.size() == 3 ? numbers[2] : 2;
     if (numbers.size() > 3 || factor < 2 || numbers[0] == 0 || numbers[0] > numbers[1]) {
-      error = fmt::format(
-          "'{}' is not a range of sizes: write FROM:TO[:FACTOR] with 0 < FROM <= TO and FACTOR >= 2,"
-          " such as 8:64M:4",
-          part);
-      return {};
+      throw InvalidArgument(
+          fmt::format("'{}' is not a range of sizes: write FROM:TO[:FACTOR] with 0 < FROM <= TO and"
+                      " FACTOR >= 2, such as 8:64M:4",
+                      part),
+          {});
     }
     for (std::uint64_t size = numbers[0]; size <= numbers[1]; size *= factor) {
       sizes.push_back(size);

@@ -9,9 +9,11 @@
 namespace kolo::bench {
 
 /// Comma-separated sizes, each a number with an optional K, M or G (times 1024), or a range FROM:TO[:FACTOR]
-/// that multiplies by FACTOR (default 2). Returns the sizes in the order given. On a mistake returns no
-/// sizes, and `error` names the part and the mistake.
-std::vector<std::uint64_t> parse_sizes(std::string_view text, std::string& error);
+/// that multiplies by FACTOR (default 2), in the order given. Throws InvalidArgument.
+std::vector<std::uint64_t> parse_sizes(std::string_view text);
+
+/// The parts between separators; an empty text is one empty part.
+std::vector<std::string_view> split(std::string_view text, char separator);
 
 /// The shortest exact form: 8, 1K, 1.5K becomes 1536, 64M.
 std::string format_size(std::uint64_t bytes);

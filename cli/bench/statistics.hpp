@@ -1,12 +1,11 @@
-// Statistics of the times of one row.
+// Statistics of measured times.
 #pragma once
 
 #include <vector>
 
 namespace kolo::bench {
 
-/// In the unit of the times. `p95` is the smallest time that at least 95 % of the times do not exceed; `p99`:
-/// 99 %.
+/// In the unit of the times. `p95`: the smallest time that at least 95 % of the times do not exceed.
 struct Summary {
   double median = 0;
   double min = 0;
@@ -17,11 +16,23 @@ struct Summary {
 /// All zero if there are no times.
 Summary summarize(std::vector<double> times);
 
-/// The mean of the middle half of the times: a quarter of them, rounded down, is left out at each end. 0 if
-/// there are no times.
+/// The mean of the times without a quarter of them, rounded down, at each end. 0 if there are no times.
 double midmean(std::vector<double> times);
 
 /// 10^9 bytes a second; 0 if the time is 0.
 double gigabytes_per_second(double bytes, double microseconds);
+
+/// The ratio of two times: of their midmeans over the rounds, because a median of times with two speeds would
+/// be one of the two. The 95 % interval is found by resampling the rounds (bootstrap: Efron and Tibshirani,
+/// An Introduction to the Bootstrap, 1993, section 13.3).
+struct Ratio {
+  double ratio = 1;
+  double low = 1;
+  double high = 1;
+};
+
+/// times[r] and others[r] belong to round r and are resampled together. Needs at least one round, equally
+/// many of both, all above 0. Equal times always give equal bounds.
+Ratio compare(const std::vector<double>& times, const std::vector<double>& others);
 
 }  // namespace kolo::bench

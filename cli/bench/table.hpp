@@ -30,11 +30,10 @@ class Table {
   /// `rewrite` is for the same size; `peers` are in the heading's order, nullopt for a peer without a result.
   std::string row(const Row& kolo, const std::optional<Row>& rewrite,
                   const std::vector<std::optional<Row>>& peers) const;
-  /// A row with a wire format, beside the row without it. link_mbit: bandwidth of one rank's link; 0: no
-  /// bound is known.
+  /// A row with a wire format, beside the row without it. link_mbit: bandwidth of one rank's link; 0:
+  /// unknown.
   std::string rounded_row(const Row& kolo, const Row& native, double link_mbit) const;
-  /// rewrite_gbps: bandwidth of loads and stores of all ranks' rewriting at the largest size; 0: not
-  /// measured.
+  /// rewrite_gbps: bandwidth of all ranks' rewriting at the largest size; 0: not measured.
   std::string footer(std::uint64_t wrong, double rewrite_gbps, std::uint64_t rewrite_bytes) const;
 
  private:

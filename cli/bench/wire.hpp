@@ -1,15 +1,15 @@
-// Wire: the protocol between kolo bench and a peer's program, one JSON object a line over a Unix socket. The
-// socket's name is abstract, so no file is left if a process dies; or it is a path ("/..."), which is
-// reachable across network namespaces.
+// Wire: the protocol between kolo bench and a peer's program, one JSON object a line over a Unix socket. Its
+// name is abstract, which leaves no file behind, or a path ("/..."), which other network namespaces reach.
 #pragma once
 
 #include <chrono>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "base/unique_fd.hpp"
 #include "bench/case.hpp"
 #include "bench/loop.hpp"
 
@@ -28,33 +28,28 @@ Order order_from_json(const nlohmann::json& json);
 nlohmann::json to_json(const std::vector<Sample>& samples);
 std::vector<Sample> samples_from_json(const nlohmann::json& json);
 
-/// A connected stream of lines. Owns the socket. Not thread-safe.
+/// A connected stream of lines. Not thread-safe.
 class Line {
  public:
-  explicit Line(int fd) : fd_(fd) {}
-  ~Line();
-  Line(Line&& other) noexcept;
-  Line& operator=(Line&&) = delete;
+  explicit Line(UniqueFd fd) : fd_(std::move(fd)) {}
 
   /// Connects to the abstract name or path; throws std::runtime_error if no process listens.
   static Line connect(const std::string& name);
 
   /// Throws std::runtime_error if the other side has closed.
   void write(const nlohmann::json& message);
-  /// The next message; nullopt if the other side has closed or `timeout` has passed. A negative timeout: no
-  /// limit.
+  /// The next message; nullopt if the other side has closed or `timeout` has passed (negative: no limit).
   std::optional<nlohmann::json> read(std::chrono::milliseconds timeout);
   bool closed() const noexcept { return closed_; }
-  int fd() const noexcept { return fd_; }
 
  private:
-  int fd_;
+  UniqueFd fd_;
   bool closed_ = false;
   std::string pending_;
 };
 
 /// Listens on an abstract name or path; the descriptor is not inherited. Throws std::runtime_error.
-int listen_on(const std::string& name);
+UniqueFd listen_on(const std::string& name);
 /// Accepts one connection of a process of this user; nullopt if there is none within `timeout`.
 std::optional<Line> accept_from(int listener, std::chrono::milliseconds timeout);
 

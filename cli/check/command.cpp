@@ -15,6 +15,7 @@
 #include "catalog/request.hpp"
 #include "commands.hpp"
 #include "kolo/error.hpp"
+#include "text/columns.hpp"
 
 namespace kolo::cli {
 namespace {
@@ -82,11 +83,11 @@ std::string remark(const Proof& proof) {
                      proof.stated.steps, proof.stated.sent);
 }
 
-std::vector<std::string> cells_of(const Row& row) {
+Cells cells_of(const Row& row) {
   const Algorithm& algorithm = *row.configured.algorithm;
   const Proof& proof = row.proof;
-  std::vector<std::string> cells = {std::string(name_of(algorithm.collective)), row.configured.name(),
-                                    std::to_string(row.spec.size)};
+  Cells cells = {fmt::format("  {}", name_of(algorithm.collective)), row.configured.name(),
+                 std::to_string(row.spec.size)};
   if (proof.proved()) {
     const ScheduleTotals& totals = proof.totals;
     cells.insert(cells.end(),
@@ -107,24 +108,11 @@ std::vector<std::string> cells_of(const Row& row) {
 }
 
 void print_table(const std::vector<Row>& rows) {
-  std::vector<std::vector<std::string>> lines = {{"", "", "", "", "", "sends", "receives", "link", "", ""},
-                                                 {"collective", "algorithm", "ranks", "steps", "messages",
-                                                  "K", "K", "K", "", "as its closed form says"}};
+  std::vector<Cells> lines = {{"#", "", "", "", "", "sends", "receives", "link", "", ""},
+                              {"# collective", "algorithm", "ranks", "steps", "messages", "K", "K", "K", "",
+                               "as its closed form says"}};
   for (const Row& row : rows) lines.push_back(cells_of(row));
-  std::vector<std::size_t> widths(lines[0].size(), 0);
-  for (const auto& line : lines) {
-    for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
-  }
-  const auto is_number = [](std::size_t column) { return column >= 2 && column <= 7; };
-  for (std::size_t l = 0; l < lines.size(); ++l) {
-    std::string text = l < 2 ? "# " : "  ";
-    for (std::size_t i = 0; i + 1 < lines[l].size(); ++i) {
-      text += is_number(i) ? fmt::format("{:>{}}  ", lines[l][i], widths[i])
-                           : fmt::format("{:<{}}  ", lines[l][i], widths[i]);
-    }
-    text += lines[l].back();
-    fmt::print("{}\n", text.substr(0, text.find_last_not_of(' ') + 1));
-  }
+  fmt::print("{}", in_columns(lines, 2, 8));
 }
 
 void print_json(const Row& row) {

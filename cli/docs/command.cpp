@@ -10,8 +10,8 @@
 #include "catalog/proof.hpp"
 #include "catalog/request.hpp"
 #include "commands.hpp"
+#include "draw/formats.hpp"
 #include "draw/picture.hpp"
-#include "draw/svg.hpp"
 #include "draw/words.hpp"
 #include "schedule/printer.hpp"
 

@@ -12,11 +12,9 @@
 #include "base/deadline.hpp"
 #include "bench/processes.hpp"
 #include "commands.hpp"
-#include "doctor/dial.hpp"
 #include "doctor/examination.hpp"
-#include "doctor/facts.hpp"
+#include "doctor/examine.hpp"
 #include "doctor/findings.hpp"
-#include "doctor/measure.hpp"
 #include "doctor/report.hpp"
 #include "kolo/store.hpp"
 #include "launch/launcher.hpp"
@@ -171,8 +169,7 @@ int examine_as_rank(const DoctorRequest& request) {
     examination = Doctor(store_from_environment(launch, meeting_time()), launch).examine();
   } catch (const Error& error) {
     fmt::print(stderr, "kolo doctor: rank {} cannot take part: {}\n", launch.rank, error.what());
-    // Rank 0 reports the missing rank. If this rank failed, most launchers would end the other ranks before
-    // they report.
+    // Rank 0 reports the missing rank. After a failure, most launchers would end the other ranks first.
     return launch.rank == 0 ? kProblem : 0;
   }
   if (launch.rank != 0) return 0;

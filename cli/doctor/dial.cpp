@@ -1,4 +1,4 @@
-#include "doctor/dial.hpp"
+#include "doctor/examine.hpp"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,6 @@
 #include <memory>
 #include <string>
 
-#include "doctor/facts.hpp"
 #include "rendezvous/on_network.hpp"
 #include "transport/endpoint.hpp"
 #include "transport/transport.hpp"

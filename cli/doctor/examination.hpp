@@ -1,5 +1,4 @@
-// The measurements of kolo doctor about a job's hosts and the connections between them, without an
-// assessment.
+// The measurements of kolo doctor: a job's hosts and the connections between them.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-#include "doctor/facts.hpp"
+#include "doctor/examine.hpp"
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
@@ -77,8 +77,7 @@ std::string chosen_of(const char* path) {
   return "unknown";
 }
 
-/// Tests what the kernel grants, not its setting, because kolo can get huge pages although the setting is
-/// "never".
+/// Tests what the kernel grants, because kolo can get huge pages although the setting is "never".
 std::string try_huge_pages() {
   constexpr std::size_t kHugePage = 2 << 20;
   try {

@@ -1,4 +1,4 @@
-#include "doctor/measure.hpp"
+#include "doctor/examine.hpp"
 
 #include <algorithm>
 #include <array>

@@ -8,28 +8,10 @@
 #include <map>
 
 #include "kolo/version.hpp"
+#include "text/columns.hpp"
 
 namespace kolo::doctor {
 namespace {
-
-using Line = std::vector<std::string>;
-
-/// Columns as wide as their longest entry.
-std::string aligned(const std::vector<Line>& lines) {
-  std::vector<std::size_t> widths;
-  for (const Line& line : lines) {
-    widths.resize(std::max(widths.size(), line.size()));
-    for (std::size_t i = 0; i < line.size(); ++i) widths[i] = std::max(widths[i], line[i].size());
-  }
-  std::string text;
-  for (const Line& line : lines) {
-    std::string row;
-    for (std::size_t i = 0; i < line.size(); ++i) row += fmt::format("{:<{}}  ", line[i], widths[i]);
-    row.erase(row.find_last_not_of(' ') + 1);
-    text += row + '\n';
-  }
-  return text;
-}
 
 std::string bytes_text(std::uint64_t bytes) {
   if (bytes == RLIM_INFINITY) return "no limit";
@@ -46,8 +28,8 @@ std::string speed_text(double bytes_per_second) {
 }
 
 std::string hosts_text(const Examination& seen) {
-  std::vector<Line> lines = {{"host", "ranks", "interface", "address", "family", "MTU", "cores", "files",
-                              "lockable", "memfd", "direct reads", "huge pages"}};
+  std::vector<cli::Cells> lines = {{"host", "ranks", "interface", "address", "family", "MTU", "cores",
+                                    "files", "lockable", "memfd", "direct reads", "huge pages"}};
   for (const int leader : seen.leaders()) {
     const Facts& facts = seen.of(leader);
     Card card = seen.card_to_others(leader);
@@ -59,7 +41,7 @@ std::string hosts_text(const Examination& seen) {
                      bytes_text(facts.locked), facts.memfd.empty() ? "yes" : "no",
                      facts.direct_read.empty() ? "yes" : "no", facts.huge_pages.empty() ? "yes" : "no"});
   }
-  return aligned(lines);
+  return cli::in_columns(lines, 0, 0);
 }
 
 std::string interface_text(const Examination& seen) {
@@ -88,10 +70,10 @@ std::string reach_text(const Examination& seen) {
   std::string text = fmt::format("{} of {} dials were answered, each rank to each other at its real port\n",
                                  good, seen.dials.size());
   if (seen.ranks.size() > kMostColumns || good == static_cast<long>(seen.dials.size())) return text;
-  std::vector<Line> lines = {{"from \\ to"}};
+  std::vector<cli::Cells> lines = {{"from \\ to"}};
   for (const Facts& to : seen.ranks) lines[0].push_back(std::to_string(to.rank));
   for (const Facts& from : seen.ranks) {
-    Line line = {std::to_string(from.rank)};
+    cli::Cells line = {std::to_string(from.rank)};
     for (const Facts& to : seen.ranks) {
       const auto dial = std::find_if(seen.dials.begin(), seen.dials.end(),
                                      [&](const Dial& d) { return d.from == from.rank && d.to == to.rank; });
@@ -99,11 +81,11 @@ std::string reach_text(const Examination& seen) {
     }
     lines.push_back(line);
   }
-  return text + aligned(lines);
+  return text + cli::in_columns(lines, 0, 0);
 }
 
 std::string pairs_text(const Examination& seen) {
-  std::vector<Line> lines = {{"from", "to", "over", "latency", "there", "back", "clock"}};
+  std::vector<cli::Cells> lines = {{"from", "to", "over", "latency", "there", "back", "clock"}};
   for (const Pair& pair : seen.pairs) {
     if (!pair.error.empty()) {
       lines.push_back({seen.name(pair.from), seen.name(pair.to), "failed"});
@@ -114,29 +96,12 @@ std::string pairs_text(const Examination& seen) {
                      fmt::format("{:.1f} us", pair.latency_us), speed_text(pair.there), speed_text(pair.back),
                      one_clock ? "the same" : fmt::format("{:+.2f} ms", pair.clock_s * 1e3)});
   }
-  return lines.size() > 1 ? aligned(lines) : "";
-}
-
-/// Wraps `text` into lines of at most `width`. Lines after the first begin with `indent`.
-std::string wrapped(const std::string& text, const std::string& first, const std::string& indent) {
-  constexpr std::size_t kWidth = 110;
-  std::string result, line = first;
-  std::size_t begin = 0;
-  while (begin < text.size()) {
-    const std::size_t end = std::min(text.find(' ', begin), text.size());
-    const std::string word = text.substr(begin, end - begin);
-    begin = end + 1;
-    if (line.size() + word.size() > kWidth && line.find_last_not_of(' ') != std::string::npos &&
-        line != indent) {
-      result += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
-      line = indent;
-    }
-    line += word + ' ';
-  }
-  return result + line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
+  return lines.size() > 1 ? cli::in_columns(lines, 0, 0) : "";
 }
 
 std::string findings_text(const std::vector<Finding>& findings) {
+  constexpr std::size_t kWidth = 110;
+  constexpr const char* kIndent = "         ";
   if (findings.empty()) return "nothing is wrong\n";
   const auto problems =
       std::count_if(findings.begin(), findings.end(), [](const Finding& f) { return f.problem; });
@@ -144,8 +109,8 @@ std::string findings_text(const std::vector<Finding>& findings) {
   std::string text = fmt::format("{} problem{}, {} warning{}\n", problems, problems == 1 ? "" : "s", warnings,
                                  warnings == 1 ? "" : "s");
   for (const Finding& finding : findings) {
-    text += wrapped(finding.what, finding.problem ? "problem  " : "warning  ", "         ");
-    text += wrapped(finding.fix, "  fix    ", "         ");
+    text += cli::wrapped(finding.what, kWidth, finding.problem ? "problem  " : "warning  ", kIndent);
+    text += cli::wrapped(finding.fix, kWidth, "  fix    ", kIndent);
   }
   return text;
 }

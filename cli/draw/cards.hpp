@@ -8,8 +8,7 @@
 
 namespace kolo::draw {
 
-/// How the cells of a rank lie on its card: a row for each chunk with a slot for each rank, or cells row by
-/// row.
+/// The cells on a rank's card: a row for each chunk with a slot for each rank, or cells row by row.
 struct Grid {
   std::size_t columns = 1;
   std::size_t rows = 1;
@@ -28,9 +27,8 @@ struct Card {
 /// A card for each rank, in an area `width` by `height`, each with `header` above its cells.
 std::vector<Card> place_cards(const Picture& picture, double width, double height, double header);
 
-/// An arrow between two cards, from edge to edge. It is shifted a little to its right, so it does not cover
-/// the arrow in the other direction. It is bent (a quadratic curve) if another card is in its way, and stays
-/// within the area.
+/// An arrow between two cards, from edge to edge, shifted to its right to leave room for the opposite arrow.
+/// If another card is in its way, it is a quadratic curve within the area.
 struct Arrow {
   Point tail;
   Point bend;  ///< the curve's control point

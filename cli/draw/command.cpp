@@ -10,10 +10,8 @@
 #include "algorithms/algorithm.hpp"
 #include "catalog/request.hpp"
 #include "commands.hpp"
-#include "draw/html.hpp"
+#include "draw/formats.hpp"
 #include "draw/picture.hpp"
-#include "draw/svg.hpp"
-#include "draw/text.hpp"
 #include "kolo/error.hpp"
 
 namespace kolo::cli {

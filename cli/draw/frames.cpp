@@ -184,8 +184,7 @@ class Counter {
 template <typename World>
 void play_in(World& world, std::span<const Schedule> schedules, const MessageGraph& graph, Frames& out) {
   const Timetable timetable(schedules, graph);
-  // In the order of their steps. Events of one step keep the order of the graph, so no event comes before its
-  // dependencies.
+  // By steps. Events of one step keep the order of the graph, so no event comes before its dependencies.
   std::vector<std::size_t> order(graph.events().size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::stable_sort(order, {}, [&](std::size_t event) { return timetable.step_of(event); });

@@ -10,8 +10,7 @@
 
 namespace kolo::draw {
 
-/// A value of one part of the whole data: the set of ranks whose contributions are in it. Sets have numbers,
-/// see Frames::sets.
+/// A value of one part of the whole data: the number of the set of contributing ranks, see Frames::sets.
 struct Value {
   std::uint32_t part = 0;
   std::uint32_t set = 0;
@@ -26,8 +25,7 @@ struct Message {
   std::vector<Value> values;
 };
 
-/// The values of one part that a rank holds, anywhere in its memory. A value that is contained in another
-/// value is left out.
+/// The values of one part in a rank's memory, without values that are contained in another value.
 struct Cell {
   std::vector<std::uint32_t> sets;  ///< in ascending order of their first ranks
   bool done = false;                ///< the rank's result, and right

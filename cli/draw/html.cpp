@@ -1,10 +1,9 @@
-#include "draw/html.hpp"
+#include "draw/formats.hpp"
 
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
-#include "draw/page.hpp"
 #include "draw/words.hpp"
 
 namespace kolo::draw {

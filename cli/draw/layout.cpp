@@ -38,8 +38,7 @@ class Neighbours {
     }
     return true;
   }
-  /// The ranks that can be reached from `start`, nearest first, each with the rank from which it was reached
-  /// (breadth-first search).
+  /// Breadth-first search from `start`: the ranks, each with the rank from which it was reached.
   std::vector<std::pair<int, int>> walk(int start) const {
     std::vector<std::pair<int, int>> reached = {{start, -1}};
     std::vector<bool> seen(of_.size(), false);
@@ -65,8 +64,8 @@ double share(std::size_t index, std::size_t count) {
   return count < 2 ? 0.5 : static_cast<double>(index) / static_cast<double>(count - 1);
 }
 
-/// The ranks of `order` on a circle, the first on top, then clockwise. Ranks that are not in `order` are in
-/// the middle. Many ranks alternate between two radii (a zigzag), which leaves more room for each.
+/// The ranks of `order` clockwise on a circle, the first on top; other ranks are in the middle. Many ranks
+/// alternate between radii, which leaves more room for each.
 std::vector<Point> circle(const std::vector<int>& order, int ranks) {
   std::vector<Point> places(static_cast<std::size_t>(ranks), Point{0.5, 0.5});
   for (std::size_t i = 0; i < order.size(); ++i) {

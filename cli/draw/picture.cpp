@@ -32,8 +32,7 @@ std::string colour(double lightness, double chroma, double hue) {
                      channel(-0.0041960863 * l - 0.7034186147 * m + 1.7076147010 * s));
 }
 
-/// Colours around the circle of hues. Adjacent colours also differ in lightness, for readers who distinguish
-/// few hues.
+/// Colours around the circle of hues. Adjacent colours also differ in lightness, for the colour-blind.
 std::vector<std::string> colours(std::size_t count) {
   std::vector<std::string> result;
   for (std::size_t i = 0; i < count; ++i) {

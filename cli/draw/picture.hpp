@@ -30,8 +30,7 @@ struct Picture {
   Least least;
   Frames frames;
   Layout layout;
-  /// True: cells show the contributing ranks, a slot for each rank. False: cells only show whether a chunk
-  /// has arrived, because it has one contributor.
+  /// True: a cell has a slot for each contributing rank. False: it shows whether the chunk has arrived.
   bool slot_per_rank = false;
   /// Colours distinguish chunks if all data comes from one rank, else ranks.
   bool colour_per_part = false;

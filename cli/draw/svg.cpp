@@ -1,4 +1,4 @@
-#include "draw/svg.hpp"
+#include "draw/formats.hpp"
 
 #include <fmt/format.h>
 
@@ -126,8 +126,7 @@ class Panel {
     const auto column = static_cast<double>(part % grid_.columns);
     const double y = top + line * height;
     const double gap = std::min(0.8, height / 6);
-    // Values that are not summed yet are drawn apart: side by side, or one above the other if a rank is in
-    // several sums.
+    // Values that are not summed yet are side by side, or stacked if a rank is in several sums.
     const bool several = cell.sets.size() > 1;
     const bool stacked = several && overlap(cell.sets);
     const double share = (height - gap) / static_cast<double>(stacked ? cell.sets.size() : 1);

@@ -1,4 +1,4 @@
-#include "draw/text.hpp"
+#include "draw/formats.hpp"
 
 #include <fmt/format.h>
 
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "draw/words.hpp"
+#include "text/columns.hpp"
 
 namespace kolo::draw {
 namespace {
@@ -69,16 +70,8 @@ class CellText {
   std::size_t width_ = 0;
 };
 
-/// Lines of at most kWidth, broken at spaces.
 std::string wrapped(std::string_view text) {
-  std::string lines;
-  while (text.size() > kWidth) {
-    const std::size_t end = text.rfind(' ', kWidth);
-    if (end == text.npos) break;  // one long word
-    lines += std::string(text.substr(0, end)) + "\n";
-    text.remove_prefix(end + 1);
-  }
-  return lines + std::string(text) + "\n";
+  return cli::wrapped(text, kWidth);
 }
 
 /// Words side by side in lines of kWidth, each as wide as the widest.

@@ -15,8 +15,7 @@ std::string sentence(std::string_view text);
 /// "rank 3", "ranks 0 to 2, 5"; nothing for no ranks.
 std::string ranks_in_words(const std::vector<int>& ranks);
 
-/// "chunk 3", "chunks 0 to 2, 5"; with only one chunk its meaning: "the data", "its sum". "word" of a
-/// barrier.
+/// "chunk 3", "chunks 0 to 2, 5"; with one chunk its meaning: "the data", "its sum"; of a barrier "word".
 std::string chunks_in_words(const Picture& picture, const Message& message);
 
 /// "rank 0 sends chunk 3 to rank 1, which adds it to its own".

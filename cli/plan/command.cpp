@@ -16,12 +16,23 @@
 #include "catalog/request.hpp"
 #include "commands.hpp"
 #include "kolo/error.hpp"
-#include "plan/step_command.hpp"
-#include "plan/training/command.hpp"
+#include "plan/subcommands.hpp"
 #include "schedule/checker.hpp"
 #include "schedule/lengths.hpp"
 #include "selection/chooser.hpp"
 #include "transport/transport.hpp"
+
+namespace kolo::plan {
+
+void refuse_options_before(const CLI::App& plan, std::string_view name) {
+  for (const CLI::Option* option : plan.get_options()) {
+    if (option->count() == 0) continue;
+    throw InvalidArgument(fmt::format("{} stands before {}: its options follow it", option->get_name(), name),
+                          {});
+  }
+}
+
+}  // namespace kolo::plan
 
 namespace kolo::cli {
 namespace {
@@ -192,12 +203,11 @@ int run_plan(const PlanRequest& request) {
     throw InvalidArgument("send_recv has no algorithms to choose from", {});
   std::vector<int> hosts = parse_ranks_per_host(request.hosts);
   const std::vector<int> ranks = parse_ranks(request.ranks, hosts, kMostRanks, {8});
-  std::string error;
   const bool is_barrier = collective == Collective::barrier;
   if (is_barrier && !request.bytes.empty()) throw InvalidArgument("a barrier has no --bytes", {});
   const auto sizes = is_barrier ? std::vector<std::uint64_t>{0}
-                                : bench::parse_sizes(request.bytes.empty() ? "1M" : request.bytes, error);
-  if (sizes.size() != 1) throw InvalidArgument(error.empty() ? "--bytes takes one size" : error, {});
+                                : bench::parse_sizes(request.bytes.empty() ? "1M" : request.bytes);
+  if (sizes.size() != 1) throw InvalidArgument("--bytes takes one size", {});
   if (ranks.size() != 1) throw InvalidArgument("--ranks takes one number", {});
   Chooser chooser(situation_of(ranks[0], std::move(hosts), request));
   const Plan plan = make_plan(chooser, collective, sizes[0]);

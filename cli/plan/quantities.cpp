@@ -89,6 +89,15 @@ std::uint64_t parse_bytes(std::string_view option, std::string_view text) {
   return static_cast<std::uint64_t>(whole);
 }
 
+std::uint64_t parse_count(std::string_view option, std::string_view text, std::uint64_t least,
+                          std::uint64_t most, std::string_view what) {
+  std::uint64_t count = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  if (error != std::errc() || end != text.data() + text.size() || count < least || count > most)
+    refuse_quantity(option, text, fmt::format("write {} from {} to {}", what, least, most));
+  return count;
+}
+
 double parse_seconds(std::string_view option, std::string_view text) {
   constexpr std::string_view kAccepted =
       "write a time from 0 to 1000000000s with its unit, ns, us, ms, s, min or h, such as 300ms";
@@ -142,6 +151,18 @@ std::string format_bits(double bytes_per_second) {
 std::string format_duration(double seconds) {
   constexpr Unit kUnits[] = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}};
   return seconds == 0 ? "0 s" : in_largest_unit(seconds, kUnits);
+}
+
+TimeUnit unit_for(double shortest) {
+  if (shortest >= 1) return {"s", 1};
+  if (shortest >= 1e-3) return {"ms", 1e-3};
+  return {"us", 1e-6};
+}
+
+std::string format_time(double seconds, const TimeUnit& unit) {
+  const double value = seconds / unit.seconds;
+  const int decimals = value < 100 ? 2 : value < 10'000 ? 1 : 0;
+  return fmt::format("{:.{}f}", value, decimals);
 }
 
 }  // namespace kolo::plan

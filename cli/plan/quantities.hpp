@@ -14,6 +14,10 @@ namespace kolo::plan {
 /// or Ti (times 1024), and an optional B. A whole number from 1 to 10^15.
 std::uint64_t parse_bytes(std::string_view option, std::string_view text);
 
+/// A whole number from `least` to `most`; `what` names it in the error.
+std::uint64_t parse_count(std::string_view option, std::string_view text, std::uint64_t least,
+                          std::uint64_t most, std::string_view what = "a number");
+
 /// "300ms": a number with ns, us, ms, s, min or h, in seconds; a plain 0 too. At most 10^9 s.
 double parse_seconds(std::string_view option, std::string_view text);
 
@@ -36,5 +40,16 @@ std::string format_bits(double bytes_per_second);
 
 /// As format_bytes(): 300 ms, 1.5 s; seconds are the largest unit.
 std::string format_duration(double seconds);
+
+struct TimeUnit {
+  std::string_view name;
+  double seconds;
+};
+
+/// The largest unit in which `shortest` is one or more; seconds at most, microseconds at least.
+TimeUnit unit_for(double shortest);
+
+/// Two decimals, or fewer for large numbers.
+std::string format_time(double seconds, const TimeUnit& unit);
 
 }  // namespace kolo::plan

@@ -101,10 +101,6 @@ CostModel model_of(const TrainingJob& job) {
   return model;
 }
 
-std::string step_bottleneck(bool is_compute, const Communication& communication) {
-  return is_compute ? "compute" : communication.bottleneck;
-}
-
 StepTime step_of(const TrainingJob& job, double seconds, std::string bottleneck) {
   StepTime step;
   step.seconds = seconds;
@@ -116,13 +112,6 @@ StepTime step_of(const TrainingJob& job, double seconds, std::string bottleneck)
 }
 
 }  // namespace
-
-double Communication::both_at_once() const {
-  return std::max(in, out);
-}
-double Communication::in_turns() const {
-  return in + out;
-}
 
 Communication price(const TrainingJob& job, const ConfiguredAlgorithm& algorithm) {
   ScheduleSpec spec{Collective::all_reduce, 0, job.workers, 0, algorithm.arguments, {}};
@@ -156,7 +145,7 @@ Communication price(const TrainingJob& job, const ConfiguredAlgorithm& algorithm
 
 StepTime without_overlap(const TrainingJob& job, const Communication& communication) {
   return step_of(job, job.compute + communication.expected,
-                 step_bottleneck(job.compute > communication.expected, communication));
+                 job.compute > communication.expected ? "compute" : communication.bottleneck);
 }
 
 StepTime with_overlap(const TrainingJob& job, const Communication& communication) {
@@ -164,7 +153,7 @@ StepTime with_overlap(const TrainingJob& job, const Communication& communication
       job.backward * std::min(1.0, kFirstBucketBytes / static_cast<double>(job.bytes));
   const double averaged = first_bucket + communication.expected;
   return step_of(job, job.compute - job.backward + std::max(job.backward, averaged),
-                 step_bottleneck(job.backward >= averaged, communication));
+                 job.backward >= averaged ? "compute" : communication.bottleneck);
 }
 
 }  // namespace kolo::plan

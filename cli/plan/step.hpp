@@ -1,7 +1,7 @@
-// Predicts a training step with an all-reduce of the gradients: times of communication and of steps, the
-// bottleneck.
+// Predicts a training step with an all-reduce of the gradients: its times and its bottleneck.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 
@@ -9,11 +9,10 @@
 
 namespace kolo::plan {
 
-/// A server with one link sends on a piece of the result after that piece has come from every worker. So it
-/// waits for the slowest of the connections that share its link. Unevenness is the share of the slowest
-/// connection's data that is still missing when all other connections have ended. It is 0 if all connections
-/// advance alike, and 1 if they send one after the other. The default lies between the values measured with
-/// the congestion controls cubic and bbr (docs/choosing.md).
+/// Unevenness of the connections that share a server's link: the share of the slowest connection's data that
+/// is missing when all others have ended. A server waits for it. 0: all connections advance alike; 1: they
+/// send one after the other. The default is between the values measured with cubic and bbr
+/// (docs/choosing.md).
 inline constexpr double kTypicalUnevenness = 0.3;
 
 /// A job of data-parallel training, one worker on each host. A value.
@@ -36,8 +35,8 @@ struct Communication {
   double most = 0;         ///< with an unevenness of 1
   std::string bottleneck;  ///< "the server's link, in"
 
-  double both_at_once() const;  ///< the longer of `in` and `out`
-  double in_turns() const;      ///< the sum of `in` and `out`
+  double both_at_once() const { return std::max(in, out); }
+  double in_turns() const { return in + out; }
 };
 
 /// Simulates the schedules on the job's links with typical costs of messages (predict()). Beyond 64 workers
@@ -49,17 +48,15 @@ Communication price(const TrainingJob& job, const ConfiguredAlgorithm& algorithm
 struct StepTime {
   double seconds = 0;
   double communication = 0;  ///< share of the step without computation
-  double efficiency =
-      0;  ///< the time of a step of a single worker without communication, divided by this time
-  std::string bottleneck;  ///< "compute", or that of the communication
+  double efficiency = 0;     ///< the time of a single worker's step, divided by this time
+  std::string bottleneck;    ///< "compute", or that of the communication
 };
 
 /// All gradients are averaged after backward: compute + communication.
 StepTime without_overlap(const TrainingJob& job, const Communication& communication);
 
-/// Buckets are averaged while backward computes the next ones. Best case: forward + max(backward, first
-/// bucket + communication) + optimizer. docs/training/overlap.md; the first bucket is that of
-/// DistributedDataParallelOptions, ready after its share of backward.
+/// Best case, with buckets averaged under backward: forward + max(backward, first bucket + communication) +
+/// optimizer (docs/training/overlap.md). The first bucket is that of DistributedDataParallelOptions.
 StepTime with_overlap(const TrainingJob& job, const Communication& communication);
 
 }  // namespace kolo::plan

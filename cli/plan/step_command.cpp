@@ -1,9 +1,7 @@
-#include "plan/step_command.hpp"
-
+// kolo plan step: the predicted time of a training step with each way of averaging gradients.
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -17,7 +15,7 @@
 #include "plan/quantities.hpp"
 #include "plan/step.hpp"
 #include "plan/step_tables.hpp"
-#include "plan/subcommand.hpp"
+#include "plan/subcommands.hpp"
 #include "selection/chooser.hpp"
 #include "transport/transport.hpp"
 
@@ -65,23 +63,12 @@ struct StepRequest {
   bool json = false;
 };
 
-int parse_workers(std::string_view text) {
-  int workers = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), workers);
-  if (error != std::errc() || end != text.data() + text.size() || workers < 2 || workers > kMaxWorkers) {
-    throw InvalidArgument(
-        fmt::format("--hosts {}: write the number of hosts, from 2 to {}; each has one worker", text,
-                    kMaxWorkers),
-        {});
-  }
-  return workers;
-}
-
 TrainingJob job_of(const StepRequest& request) {
   TrainingJob job;
   job.bytes = parse_bytes("--bytes", request.bytes);
   job.compute = parse_seconds("--compute", request.compute);
-  job.workers = parse_workers(request.hosts);
+  job.workers =
+      static_cast<int>(parse_count("--hosts", request.hosts, 2, kMaxWorkers, "the number of hosts,"));
   job.backward = job.compute * parse_share("--backward", request.backward);
   const double payload = parse_share("--payload", request.payload);
   if (payload == 0) throw InvalidArgument("--payload 0: links that carry no payload carry no gradients", {});

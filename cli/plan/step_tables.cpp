@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "plan/columns.hpp"
 #include "plan/quantities.hpp"
+#include "text/columns.hpp"
 
 namespace kolo::plan {
 namespace {
@@ -19,28 +19,29 @@ std::string marked(const PricedRow& row) {
 }
 
 std::string communication_table(const std::vector<PricedRow>& rows, const TimeUnit& unit) {
-  std::vector<Cells> lines{
+  std::vector<cli::Cells> lines{
       {"#   algorithm", "in", "out", "overlapped", "in turns", "expected", "from", "to"}};
   for (const PricedRow& row : rows) {
     const Communication& priced = row.communication;
-    Cells& line = lines.emplace_back(Cells{marked(row)});
+    cli::Cells& line = lines.emplace_back(cli::Cells{marked(row)});
     for (const double seconds : {priced.in, priced.out, priced.both_at_once(), priced.in_turns(),
                                  priced.expected, priced.least, priced.most})
       line.push_back(format_time(seconds, unit));
   }
-  return in_columns(lines, lines.front().size() - 1);
+  return cli::in_columns(lines, 1, lines.front().size());
 }
 
 std::string step_table(const TrainingJob& job, const std::vector<PricedRow>& rows, const TimeUnit& unit,
                        StepTime (*time)(const TrainingJob&, const Communication&)) {
-  std::vector<Cells> lines{{"#   algorithm", "step", "communication", "efficiency", "speedup", "bottleneck"}};
+  std::vector<cli::Cells> lines{
+      {"#   algorithm", "step", "communication", "efficiency", "speedup", "bottleneck"}};
   for (const PricedRow& row : rows) {
     const StepTime step = time(job, row.communication);
     lines.push_back({marked(row), format_time(step.seconds, unit), format_percent(step.communication),
                      format_percent(step.efficiency), fmt::format("{:.2f}", step.efficiency * job.workers),
                      step.bottleneck});
   }
-  return in_columns(lines, lines.front().size() - 2);
+  return cli::in_columns(lines, 1, lines.front().size() - 1);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -12,8 +13,10 @@
 #include "algorithms/algorithm.hpp"
 #include "catalog/request.hpp"
 #include "commands.hpp"
+#include "evaluation/evaluate.hpp"
 #include "kolo/error.hpp"
-#include "precision/measure.hpp"
+#include "precision/contributions.hpp"
+#include "precision/sum_error.hpp"
 
 namespace kolo::precision {
 namespace {
@@ -42,6 +45,72 @@ struct PrecisionArguments {
   std::uint64_t count = 4096;
   bool json = false;
 };
+
+/// A value.
+struct Request {
+  Data data = Data::normal;
+  Order order = Order::drawn;
+  Arithmetic arithmetic = {};
+  std::uint64_t count = 0;  ///< elements a rank
+  int seeds = 1;            ///< draws, with seeds 1, 2, ...
+  int ranks_per_host = 0;   ///< 0: all ranks on one host
+};
+
+/// A value.
+struct Measured {
+  ConfiguredAlgorithm algorithm = {};
+  int ranks = 0;
+  int ranks_per_host = 0;
+  std::string unable = {};   ///< why the algorithm cannot serve the case; then no member below is valid
+  double unit_roundoff = 0;  ///< u: the largest relative error of one rounding
+  int roundings = 0;         ///< the maximum number between a contribution and the result
+  std::vector<SumError> of_seeds = {};
+  bool same_bits = true;  ///< on all ranks, with every seed
+};
+
+/// Half of the distance between 1 and the next number of the type to which sums are rounded.
+double unit_roundoff(const Arithmetic& arithmetic) {
+  const bool is_bfloat16 = arithmetic.element == DType::bfloat16 || arithmetic.wire == Wire::bfloat16;
+  const bool is_float16 = arithmetic.element == DType::float16 || arithmetic.wire == Wire::float16;
+  return is_bfloat16 ? 0x1p-8 : is_float16 ? 0x1p-11 : 0x1p-24;
+}
+
+bool have_same_bits(const std::vector<std::vector<float>>& outputs) {
+  return std::ranges::all_of(outputs, [&](const std::vector<float>& output) {
+    return std::memcmp(output.data(), outputs[0].data(), output.size() * sizeof(float)) == 0;
+  });
+}
+
+/// Evaluates the schedules of all_reduce, a sum, for each seed.
+Measured measure(const ConfiguredAlgorithm& algorithm, int ranks, const Request& request) {
+  ScheduleSpec spec{Collective::all_reduce, 0, ranks, 0, algorithm.arguments, {}};
+  for (int rank = 0; request.ranks_per_host > 0 && rank < ranks; ++rank) {
+    spec.hosts.push_back(rank / request.ranks_per_host);
+  }
+  Measured result{.algorithm = algorithm, .ranks = ranks, .ranks_per_host = request.ranks_per_host};
+  const Requirements requirements{.rounded = request.arithmetic.wire != Wire::native};
+  if (const Status status = supports(*algorithm.algorithm, spec, requirements); !status.ok()) {
+    result.unable = status.message();
+    return result;
+  }
+  const std::vector<Schedule> schedules = generate_all(*algorithm.algorithm, spec);
+  const MessageGraph graph = MessageGraph::build(schedules).value();
+  const std::vector<int> depths = rounding_depths(schedules, graph, request.count, request.arithmetic);
+  result.roundings = *std::ranges::max_element(depths);
+  result.unit_roundoff = unit_roundoff(request.arithmetic);
+  const Contributions what{.data = request.data,
+                           .order = request.order,
+                           .element = request.arithmetic.element,
+                           .ranks = ranks,
+                           .count = request.count};
+  for (int seed = 1; seed <= request.seeds; ++seed) {
+    const auto contributions = what.draw(static_cast<std::uint64_t>(seed));
+    const auto outputs = evaluate(schedules, graph, contributions, request.arithmetic);
+    result.of_seeds.push_back(error_of(outputs[0], contributions, result.unit_roundoff));
+    result.same_bits = result.same_bits && have_same_bits(outputs);
+  }
+  return result;
+}
 
 /// The enumerator of a name, which must be in the list.
 template <typename Enum, std::size_t kCount>

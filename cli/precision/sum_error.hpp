@@ -9,12 +9,9 @@
 
 namespace kolo::precision {
 
-/// Errors of many elements. A value; they add up.
-///
-/// An element's error in units is |computed - exact| / (u sum |x_i|), where u is the unit roundoff; bounds on
-/// the error of any summation are stated in this unit (Higham 1993). It is 0 if all contributions are 0. The
-/// error relative to one result has no useful mean, because results may be near 0. So `relative` is computed
-/// over all elements together.
+/// Errors of many elements. A value; they add up. An element's error in units is |computed - exact| /
+/// (u sum |x_i|), with the unit roundoff u, as in bounds on the error of summation (Higham 1993); 0 if all
+/// contributions are 0. `relative` is of all elements together, because single results may be near 0.
 struct SumError {
   double units = 0;         ///< added up over the elements
   double unit_squares = 0;  ///< added up

@@ -11,8 +11,7 @@
 
 namespace kolo::timelines {
 
-/// The metadata of a file of Timeline::write(). Spans are not stored, because a file may have a million of
-/// them.
+/// The metadata of a file of Timeline::write(), without its spans, of which there may be a million.
 struct RankTimeline {
   std::string path;
   int rank = -1;
@@ -33,8 +32,7 @@ RankTimeline read_timeline(const std::string& path);
 void check_together(std::vector<RankTimeline>& timelines);
 
 /// Writes one Chrome trace: a process for each rank, a thread for each track, times relative to the first
-/// event. Ranks of one host share a clock, and hosts are aligned by their wall clocks. Reads the files a
-/// second time. Returns the number of events.
+/// event, hosts aligned by their wall clocks. Reads the files a second time. Returns the number of events.
 std::size_t merge(const std::vector<RankTimeline>& timelines, std::ostream& out);
 
 struct Waiting {

@@ -55,10 +55,7 @@ bench::Settings settings_for(const TuneRequest& request, const std::string& coll
   raw.algorithm = bench::kEveryAlgorithm;
   raw.ranks = ranks;
   raw.table = request.file;
-  std::string error;
-  auto settings = bench::check_settings(raw, error);
-  if (!settings) throw InvalidArgument(error, {});
-  return *settings;
+  return bench::check_settings(raw);
 }
 
 int tune_as_rank(const TuneRequest& request) {

@@ -1,4 +1,4 @@
-#include "bench/compare.hpp"
+#include "bench/statistics.hpp"
 
 #include <gtest/gtest.h>
 

@@ -2,40 +2,36 @@
 
 #include <gtest/gtest.h>
 
+#include "kolo/error.hpp"
+
 namespace kolo::bench {
 namespace {
 
 using Sizes = std::vector<std::uint64_t>;
 
-Sizes parsed(const std::string& text) {
-  std::string error;
-  auto sizes = parse_sizes(text, error);
-  EXPECT_EQ(error, "") << text;
-  return sizes;
-}
-
 TEST(BenchSizes, ListsKeepTheirOrder) {
-  EXPECT_EQ(parsed("8"), Sizes{8});
-  EXPECT_EQ(parsed("0"), Sizes{0});
-  EXPECT_EQ(parsed("64M,8,1K,2g"), (Sizes{64u << 20, 8, 1024, std::uint64_t{2} << 30}));
+  EXPECT_EQ(parse_sizes("8"), Sizes{8});
+  EXPECT_EQ(parse_sizes("0"), Sizes{0});
+  EXPECT_EQ(parse_sizes("64M,8,1K,2g"), (Sizes{64u << 20, 8, 1024, std::uint64_t{2} << 30}));
 }
 
 TEST(BenchSizes, RangesMultiply) {
-  EXPECT_EQ(parsed("8:64"), (Sizes{8, 16, 32, 64}));
-  EXPECT_EQ(parsed("1K:70K:8"), (Sizes{1024, 8192, 65536}));
-  EXPECT_EQ(parsed("4:4:10,1M"), (Sizes{4, 1u << 20}));
+  EXPECT_EQ(parse_sizes("8:64"), (Sizes{8, 16, 32, 64}));
+  EXPECT_EQ(parse_sizes("1K:70K:8"), (Sizes{1024, 8192, 65536}));
+  EXPECT_EQ(parse_sizes("4:4:10,1M"), (Sizes{4, 1u << 20}));
 }
 
 TEST(BenchSizes, MistakesAreNamed) {
   for (const std::string text : {"", "8,", "x", "8Q", "-8", "1.5K", " 8", "8:", "64:8", "0:8", "8:64:1",
                                  "8:64:2:2", "99999999999999999999", "8000000000G"}) {
-    std::string error;
-    EXPECT_TRUE(parse_sizes(text, error).empty()) << text;
-    EXPECT_NE(error, "") << text;
+    EXPECT_THROW(parse_sizes(text), InvalidArgument) << text;
   }
-  std::string error;
-  parse_sizes("8,12parsecs", error);
-  EXPECT_NE(error.find("'12parsecs'"), std::string::npos) << error;
+  try {
+    parse_sizes("8,12parsecs");
+    FAIL();
+  } catch (const InvalidArgument& error) {
+    EXPECT_NE(std::string(error.what()).find("'12parsecs'"), std::string::npos) << error.what();
+  }
 }
 
 TEST(BenchSizes, FormatIsTheInverse) {
@@ -44,7 +40,7 @@ TEST(BenchSizes, FormatIsTheInverse) {
   EXPECT_EQ(format_size(1536), "1536");
   EXPECT_EQ(format_size(std::uint64_t{3} << 30), "3G");
   for (const std::uint64_t size : {1ull, 8ull, 1024ull, 65536ull, 67108860ull, 67108864ull}) {
-    EXPECT_EQ(parsed(format_size(size)), Sizes{size});
+    EXPECT_EQ(parse_sizes(format_size(size)), Sizes{size});
   }
 }
 

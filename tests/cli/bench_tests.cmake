@@ -4,7 +4,7 @@ find_package(nlohmann_json REQUIRED)
 set(bench_source ${PROJECT_SOURCE_DIR}/cli/bench)
 kolo_test(test_bench_parts
           SOURCES bench_sizes_test.cpp bench_case_test.cpp bench_statistics_test.cpp bench_pattern_test.cpp
-                  bench_noise_test.cpp bench_table_test.cpp bench_compare_test.cpp ${bench_source}/compare.cpp
+                  bench_noise_test.cpp bench_table_test.cpp bench_compare_test.cpp
                   ${bench_source}/case.cpp ${bench_source}/pattern.cpp ${bench_source}/noise.cpp ${bench_source}/row.cpp
                   ${bench_source}/sizes.cpp ${bench_source}/statistics.cpp ${bench_source}/table.cpp
                   ${bench_source}/json_lines.cpp

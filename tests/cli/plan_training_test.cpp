@@ -6,9 +6,7 @@
 #include <vector>
 
 #include "kolo/error.hpp"
-#include "plan/training/borders.hpp"
-#include "plan/training/gradient_play.hpp"
-#include "plan/training/pipeline_play.hpp"
+#include "plan/training/play.hpp"
 #include "plan/training/profile.hpp"
 #include "plan/training/ranking.hpp"
 #include "plan/training/way_memory.hpp"

@@ -5,10 +5,8 @@
 #include <sstream>
 #include <string>
 
-#include "draw/html.hpp"
+#include "draw/formats.hpp"
 #include "draw/picture.hpp"
-#include "draw/svg.hpp"
-#include "draw/text.hpp"
 #include "draw/words.hpp"
 
 namespace kolo::draw {

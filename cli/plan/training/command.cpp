@@ -1,8 +1,6 @@
-#include "plan/training/command.hpp"
-
+// kolo plan training: the predicted time and memory of each way to train a model.
 #include <fmt/format.h>
 
-#include <charconv>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -11,7 +9,7 @@
 
 #include "kolo/error.hpp"
 #include "plan/quantities.hpp"
-#include "plan/subcommand.hpp"
+#include "plan/subcommands.hpp"
 #include "plan/training/ranking.hpp"
 #include "plan/training/tables.hpp"
 
@@ -57,20 +55,11 @@ struct NamedOptimizer {
 };
 constexpr NamedOptimizer kOptimizers[] = {{"sgd", 0}, {"momentum", 4}, {"adam", 8}};
 
-std::uint64_t parse_count(std::string_view option, std::string_view text, std::uint64_t most) {
-  std::uint64_t count = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), count);
-  if (error != std::errc() || end != text.data() + text.size() || count < 1 || count > most) {
-    throw InvalidArgument(fmt::format("{} {}: write a number from 1 to {}", option, text, most), {});
-  }
-  return count;
-}
-
 Cluster cluster_of(const TrainingRequest& request) {
   Cluster cluster;
-  cluster.hosts = static_cast<int>(parse_count("--hosts", request.hosts, kMostRanks));
+  cluster.hosts = static_cast<int>(parse_count("--hosts", request.hosts, 1, kMostRanks));
   cluster.ranks_per_host =
-      static_cast<int>(parse_count("--ranks-per-host", request.ranks_per_host, kMostRanks));
+      static_cast<int>(parse_count("--ranks-per-host", request.ranks_per_host, 1, kMostRanks));
   if (cluster.ranks() < 2 || cluster.ranks() > kMostRanks) {
     throw InvalidArgument(fmt::format("{} hosts of {} ranks: a job has 2 to {} ranks", cluster.hosts,
                                       cluster.ranks_per_host, kMostRanks),
@@ -102,13 +91,13 @@ Job job_of(const TrainingRequest& request) {
   job.profile = read_profile(request.model);
   const auto ranks = static_cast<std::uint64_t>(job.cluster.ranks());
   job.samples = request.samples.empty() ? job.profile.batch * ranks
-                                        : parse_count("--samples", request.samples, kMostSamples);
+                                        : parse_count("--samples", request.samples, 1, kMostSamples);
   if (job.samples % ranks != 0) {
     throw InvalidArgument(
         fmt::format("--samples {} cannot be divided among {} ranks evenly", job.samples, ranks), {});
   }
   if (!request.micro_batches.empty()) {
-    const std::uint64_t count = parse_count("--micro-batches", request.micro_batches, kMostSamples);
+    const std::uint64_t count = parse_count("--micro-batches", request.micro_batches, 1, kMostSamples);
     if (job.samples / ranks % count != 0) {
       throw InvalidArgument(
           fmt::format("--micro-batches {} do not divide the {} samples of a step and rank evenly", count,

@@ -28,10 +28,8 @@ struct ModelProfile {
   std::vector<ProfiledLayer> layers;
 };
 
-/// Reads JSON: an object with "name" (text), "batch" (from 1) and "layers", a list of objects with "name"
-/// (text), "parameters", "activation_bytes", "output_bytes", "forward_ms", "backward_ms", and, if they like,
-/// "optimizer_ms" and "tensor_sums" (bytes): numbers from 0. Other keys are not read. `source` is what errors
-/// call it. Throws InvalidArgument that names the layer, the key and what is wrong.
+/// Reads the JSON that `kolo plan training --help` describes; other keys are ignored. `source`: its name in
+/// errors. Throws InvalidArgument, which names the layer, the key and the mistake.
 ModelProfile parse_profile(std::string_view text, const std::string& source);
 
 /// The same of a file. Throws InvalidArgument where it cannot be read.

@@ -4,9 +4,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "plan/training/borders.hpp"
 #include "plan/training/group_prices.hpp"
-#include "plan/training/reason.hpp"
 
 namespace kolo::plan {
 namespace {

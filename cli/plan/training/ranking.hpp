@@ -18,10 +18,12 @@ struct RankedWay {
   std::string reason;  ///< what takes the time beside computing, or why it does not fit
 };
 
-/// The fastest first, and behind all others those that do not fit. Each way with the number of micro-batches
-/// with which it is the fastest of those that fit; where none fits, needs least. Of the ways without a
-/// pipeline, whose samples need not be divided, with the least number that fits. The job's samples are a
-/// multiple of its ranks.
+/// The fastest way first, ways that do not fit last. Each way has the fastest number of micro-batches that
+/// fits, without a pipeline the least one; if none fits, the one with the least memory. The job's samples are
+/// a multiple of its ranks.
 std::vector<RankedWay> ranking_of(const Job& job);
+
+/// Why a way takes its time, in words: its largest loss of time, or the part of its memory that does not fit.
+std::string reason_of(const Job& job, const RankedWay& ranked);
 
 }  // namespace kolo::plan

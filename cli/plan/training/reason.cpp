@@ -1,4 +1,4 @@
-#include "plan/training/reason.hpp"
+// The reasons of a ranking, in words.
 
 #include <fmt/format.h>
 
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "plan/quantities.hpp"
+#include "plan/training/ranking.hpp"
 
 namespace kolo::plan {
 namespace {
@@ -32,8 +33,7 @@ double gradient_bytes(const Job& job, const Way& way) {
   double most = 0;
   for (int stage = 0; stage < way.stages; ++stage) {
     double bytes = 0;
-    const std::size_t end = way.end_of(stage, job.profile.layers.size());
-    for (std::size_t i = way.begin_of(stage); i < end; ++i)
+    for (const std::size_t i : way.layers_of(stage, job.profile.layers.size()))
       bytes += kBytesPerNumber * parameters_on_rank(job.profile, way, i);
     most = std::max(most, bytes);
   }
@@ -66,8 +66,7 @@ double imbalance(const Job& job, const Way& way) {
   double slowest = 0, all = 0;
   for (int stage = 0; stage < way.stages; ++stage) {
     double seconds = 0;
-    const std::size_t end = way.end_of(stage, job.profile.layers.size());
-    for (std::size_t i = way.begin_of(stage); i < end; ++i) {
+    for (const std::size_t i : way.layers_of(stage, job.profile.layers.size())) {
       const ProfiledLayer& layer = job.profile.layers[i];
       seconds += (layer.forward + layer.backward) / (layer.is_divisible() ? way.tensor : 1);
     }

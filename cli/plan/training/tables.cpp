@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "plan/columns.hpp"
 #include "plan/quantities.hpp"
+#include "text/columns.hpp"
 
 namespace kolo::plan {
 namespace {
@@ -68,18 +68,18 @@ std::string training_table(const Job& job, const std::vector<RankedWay>& ranking
                       format_bytes(2 * kBytesPerNumber + job.state_per_parameter),
                       job.memory ? "; " + format_bytes(*job.memory) + " a rank" : "");
   text += fmt::format("#\n# Times in {}\n", unit.name);
-  std::vector<Cells> lines{
+  std::vector<cli::Cells> lines{
       {"#   way", "micro-batches", "step", "computing", "waiting", "messages", "memory", "why"}};
   for (const RankedWay& ranked : ranking) {
-    Cells& line = lines.emplace_back(
-        Cells{marked(ranked, &ranked == &ranking.front()), fmt::format("{}", ranked.way.micro_batches)});
+    cli::Cells& line = lines.emplace_back(
+        cli::Cells{marked(ranked, &ranked == &ranking.front()), fmt::format("{}", ranked.way.micro_batches)});
     for (const double seconds :
          {ranked.time.step, ranked.time.computing, ranked.time.waiting, ranked.time.communication})
       line.push_back(format_time(seconds, unit));
     line.push_back(format_bytes(ranked.memory.total()));
     line.push_back(ranked.reason);
   }
-  return text + in_columns(lines, lines.front().size() - 2) + stages_line(job, ranking);
+  return text + cli::in_columns(lines, 1, lines.front().size() - 1) + stages_line(job, ranking);
 }
 
 }  // namespace kolo::plan

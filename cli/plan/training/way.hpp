@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <ranges>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,10 @@ struct Way {
   std::size_t begin_of(int stage) const { return first_layers[static_cast<std::size_t>(stage)]; }
   std::size_t end_of(int stage, std::size_t layers) const {
     return stage + 1 < stages ? begin_of(stage + 1) : layers;
+  }
+  /// The indices of a stage's layers.
+  auto layers_of(int stage, std::size_t layers) const {
+    return std::views::iota(begin_of(stage), end_of(stage, layers));
   }
 
   /// Ranks that average the gradients of one part of one stage; those that share the layers of one replica's

@@ -29,10 +29,9 @@ double most_in_a_row(const std::vector<double>& of_layers, std::size_t count) {
 
 WayMemory memory_of_stage(const Job& job, const Way& way, int stage) {
   constexpr std::size_t kUnitsOfParameters = 2, kUnitsOfGradients = 3;
-  const std::size_t end = way.end_of(stage, job.profile.layers.size());
   double parameters = 0, activations = 0;
   std::vector<double> units;
-  for (std::size_t i = way.begin_of(stage); i < end; ++i) {
+  for (const std::size_t i : way.layers_of(stage, job.profile.layers.size())) {
     units.push_back(parameters_on_rank(job.profile, way, i));
     parameters += units.back();
     activations += activations_on_rank(job, way, i);

@@ -30,11 +30,11 @@ struct WayMemory {
 /// Training", SOSP 2019, section 3.2; with a flush: "Efficient Large-Scale Language Model Training on GPU
 /// Clusters Using Megatron-LM", SC 2021, section 2.2).
 ///
-/// Of a layer that t ranks share each keeps a t-th of the parameters and of the activations, but all of its
-/// input (M. Shoeybi et al.: "Megatron-LM", 2019, section 3; V. Korthikanti et al.: "Reducing Activation
+/// Each of t ranks that share a layer keeps a t-th of its parameters and activations, but all of its input
+/// (M. Shoeybi et al.: "Megatron-LM", 2019, section 3; V. Korthikanti et al.: "Reducing Activation
 /// Recomputation in Large Transformer Models", MLSys 2023, section 4.2.1).
 ///
-/// Not in it: the program and its libraries, what operators need for a moment, buffers of messages.
+/// Without the program and its libraries, temporary memory of operators, and buffers of messages.
 WayMemory memory_of(const Job& job, const Way& way);
 
 /// The parameters of layer `index` that a rank holds, or moves, before they are divided among replicas.

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "plan/training/gradient_play.hpp"
-#include "plan/training/pipeline_play.hpp"
+#include "kolo/train/stage_partition.hpp"
+#include "plan/training/play.hpp"
 #include "plan/training/way_memory.hpp"
 
 namespace kolo::plan {
@@ -22,12 +22,8 @@ class TrainingStep {
         tensor_(job.cluster, way.tensor_groups()) {}
 
   double seconds() const {
-    if (way_.divided != Divided::nothing) {
-      const auto move = [this](Collective collective, double bytes) {
-        return price(collective, data_, bytes);
-      };
-      return play_sharded_step(layers_of(0), way_.divided, move) + optimizer_of(0);
-    }
+    if (way_.divided != Divided::nothing)
+      return play_sharded_step(layers_of(0), way_.divided, among_replicas()) + optimizer_of(0);
     std::vector<StageTime> times;
     for (int stage = 0; stage < way_.stages; ++stage) times.push_back(stage_time(stage));
     const PipelineEnd end = play_pipeline(times, way_.micro_batches);
@@ -52,15 +48,13 @@ class TrainingStep {
 
   std::vector<ReplicaLayer> layers_of(int stage) const {
     std::vector<ReplicaLayer> layers;
-    const std::size_t end = way_.end_of(stage, job_.profile.layers.size());
-    for (std::size_t i = way_.begin_of(stage); i < end; ++i) layers.push_back(layer(i));
+    for (const std::size_t i : way_.layers_of(stage, job_.profile.layers.size())) layers.push_back(layer(i));
     return layers;
   }
 
   double optimizer_of(int stage) const {
     double seconds = 0;
-    const std::size_t end = way_.end_of(stage, job_.profile.layers.size());
-    for (std::size_t i = way_.begin_of(stage); i < end; ++i) {
+    for (const std::size_t i : way_.layers_of(stage, job_.profile.layers.size())) {
       const ProfiledLayer& layer = job_.profile.layers[i];
       seconds += layer.optimizer / (layer.is_divisible() ? way_.tensor : 1);
     }
@@ -70,14 +64,15 @@ class TrainingStep {
  private:
   /// When the replicas of a stage have averaged its gradients.
   double averaged_after(int stage, double last_backward, double backward) const {
-    const auto average = [this](Collective collective, double bytes) {
-      return price(collective, data_, bytes);
-    };
     const std::vector<ReplicaLayer> layers = layers_of(stage);
-    if (way_.stages == 1) return last_backward - backward + play_averaged_backward(layers, average);
+    if (way_.stages == 1) return last_backward - backward + play_averaged_backward(layers, among_replicas());
     double bytes = 0;
     for (const ReplicaLayer& layer : layers) bytes += layer.bytes;
-    return last_backward + average(Collective::all_reduce, bytes);
+    return last_backward + price(Collective::all_reduce, data_, bytes);
+  }
+
+  Price among_replicas() const {
+    return [this](Collective collective, double bytes) { return price(collective, data_, bytes); };
   }
 
   double price(Collective collective, const ConcurrentGroups& groups, double bytes) const {
@@ -130,9 +125,17 @@ WayTime time_of(const Job& job, const Way& way, GroupPrices& prices) {
   return time;
 }
 
-double layer_seconds(const Job& job, const Way& way, std::size_t index, GroupPrices& prices) {
-  const ReplicaLayer layer = TrainingStep(job, way, &prices).layer(index);
-  return layer.forward + layer.backward;
+std::vector<std::size_t> borders_of(const Job& job, const Way& way, GroupPrices& prices) {
+  const TrainingStep step(job, way, &prices);
+  std::vector<LayerCost> costs(job.profile.layers.size());
+  for (std::size_t i = 0; i < costs.size(); ++i) {
+    const ReplicaLayer layer = step.layer(i);
+    costs[i].forward_s = layer.forward + layer.backward;
+  }
+  std::vector<std::size_t> first_layers{0};
+  for (const std::int64_t border : partition(costs, way.stages).borders)
+    first_layers.push_back(static_cast<std::size_t>(border));
+  return first_layers;
 }
 
 }  // namespace kolo::plan

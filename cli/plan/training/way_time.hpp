@@ -1,5 +1,8 @@
-// The time of a step of training in a way.
+// The time of a step of training in a way, and the borders of its stages.
 #pragma once
+
+#include <cstddef>
+#include <vector>
 
 #include "plan/training/group_prices.hpp"
 #include "plan/training/job.hpp"
@@ -15,16 +18,14 @@ struct WayTime {
   double communication = 0;  ///< by how much messages make the step longer
 };
 
-/// A layer's time is in proportion to its samples, and to its part if several ranks share it. What is divided
-/// among replicas is updated by one of them each.
-///
-/// Replicas: play_averaged_backward(), play_sharded_step(). Stages: play_pipeline(); replicas of a stage
-/// average its gradients under the backward of the last micro-batch. Ranks that share a layer wait for a sum
-/// of its output in forward, and for one of its input's gradient in backward (M. Shoeybi et al.:
-/// "Megatron-LM", 2019, section 3). The borders of the way's stages must be set.
+/// A layer's time is proportional to its samples, and to a rank's part of a shared layer. Replicas:
+/// play_averaged_backward(), play_sharded_step(). Stages: play_pipeline(); their gradients are averaged under
+/// the backward of the last micro-batch. Ranks that share a layer wait for a sum of its output in forward,
+/// and of its input's gradient in backward (M. Shoeybi et al.: "Megatron-LM", 2019, section 3). The way's
+/// borders are set.
 WayTime time_of(const Job& job, const Way& way, GroupPrices& prices);
 
-/// Seconds that layer `index` takes a rank for a micro-batch, forward and backward, with its sums.
-double layer_seconds(const Job& job, const Way& way, std::size_t index, GroupPrices& prices);
+/// The first layer of each stage of a pipeline, by kolo::partition() of the layers' times.
+std::vector<std::size_t> borders_of(const Job& job, const Way& way, GroupPrices& prices);
 
 }  // namespace kolo::plan
