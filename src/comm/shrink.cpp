@@ -81,8 +81,8 @@ class MembershipAgreement {
   void agree(std::uint64_t epoch, const MakeOffer& make_offer, const Deadline& deadline) {
     begin(epoch, make_offer);
     intersect(not_suspect_);  // after begin(): a suspect that lives is told too
-    const auto is_meant = [&](const Engine::RecoveryMessage& word) {
-      return decode(context_, links_.size(), word.bytes).has_value();
+    const auto is_meant = [&](const RecoveryMessage& message) {
+      return decode(context_, links_.size(), message.bytes).has_value();
     };
     const Deadline last = Deadline::after(deadline.left() + kGrace);
     while (true) {
@@ -90,7 +90,8 @@ class MembershipAgreement {
       if (is_settled()) return;
       if (last.passed())
         throw TimeoutError("shrink: the ranks that are left do not agree on who they are", {});
-      if (const auto word = engine_.hear(is_meant, awaited(), last)) take(*word, make_offer);
+      if (const auto message = engine_.receive_recovery(is_meant, awaited(), last))
+        take(*message, make_offer);
     }
   }
 
@@ -119,7 +120,7 @@ class MembershipAgreement {
   void tell(const std::vector<bool>& to) {
     const auto bytes = encode(context_, mine_);
     for (std::size_t r = 0; r < links_.size(); ++r) {
-      if (to[r] && r != rank_) engine_.tell(links_[r], bytes);
+      if (to[r] && r != rank_) engine_.send_recovery(links_[r], bytes);
     }
   }
 
@@ -159,9 +160,9 @@ class MembershipAgreement {
   }
 
   template <typename MakeOffer>
-  void take(const Engine::RecoveryMessage& word, const MakeOffer& make_offer) {
-    const auto link = std::ranges::find(links_, word.from);
-    auto view = decode(context_, links_.size(), word.bytes);
+  void take(const RecoveryMessage& message, const MakeOffer& make_offer) {
+    const auto link = std::ranges::find(links_, message.from);
+    auto view = decode(context_, links_.size(), message.bytes);
     if (link == links_.end() || !view || view->epoch < mine_.epoch) return;
     if (view->epoch > mine_.epoch) begin(view->epoch, make_offer);
     const std::vector<bool> theirs = view->alive;

@@ -22,9 +22,10 @@ std::uint32_t Engine::claim_slot(std::uint32_t at_least, std::uint32_t context) 
   while (slot < kCommSlots && taken_slots_[slot]) ++slot;
   if (slot >= kCommSlots) return slot;
   taken_slots_.set(slot);
-  if (segment_ == nullptr) return slot;
-  segment_->slots[slot].clear();
-  segment_->slots[slot].user.store(user_of(context), std::memory_order_release);
+  SharedSegment* const segment = peers_.segment();
+  if (segment == nullptr) return slot;
+  segment->slots[slot].clear();
+  segment->slots[slot].user.store(user_of(context), std::memory_order_release);
   return slot;
 }
 
@@ -35,7 +36,8 @@ void Engine::release_slot(std::uint32_t slot) {
 
 void Engine::put_back_slot(std::uint32_t slot) {
   taken_slots_.reset(slot);
-  if (segment_ != nullptr) segment_->slots[slot].user.store(0, std::memory_order_release);
+  if (SharedSegment* const segment = peers_.segment())
+    segment->slots[slot].user.store(0, std::memory_order_release);
 }
 
 native::Group* Engine::make_group(const std::vector<int>& ranks, std::uint32_t context, std::uint32_t slot) {
@@ -81,7 +83,7 @@ void Engine::leave(std::uint32_t context, const native::Group* group) {
 void Engine::free_slots() {
   std::erase_if(groups_, [&](const NativeGroup& native) {
     if (!native.is_left || native.group->is_busy()) return false;
-    segment_->slots[native.slot].user.store(0, std::memory_order_release);
+    peers_.segment()->slots[native.slot].user.store(0, std::memory_order_release);
     const bool is_used = std::ranges::any_of(native.ranks, [&](int rank) {
       if (rank == rank_) return false;
       const CommSlot& slot = link(rank).endpoint().local_peer()->segment().slots[native.slot];

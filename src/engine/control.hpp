@@ -15,7 +15,7 @@
 
 namespace kolo {
 
-enum class ControlKind : std::uint32_t { abort = 1, ping = 2, pong = 3, goodbye = 4, word = 5 };
+enum class ControlKind : std::uint32_t { abort = 1, ping = 2, pong = 3, goodbye = 4, recovery = 5 };
 
 /// Why the group of links is unusable. Ranks are link numbers (the first communicator's ranks).
 struct Failure {

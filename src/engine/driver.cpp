@@ -25,8 +25,6 @@ constexpr auto kBetweenMoves = std::chrono::milliseconds(5);
 constexpr std::chrono::nanoseconds kSpinBesideCallers = std::chrono::microseconds(100);
 constexpr int kPollsBetweenLooks = 64;
 constexpr int kSpinsBetweenYields = 16;
-constexpr std::size_t kSpeculativeReads = 2;
-constexpr int kPollsBetweenAsking = 8;
 
 }  // namespace
 
@@ -47,11 +45,7 @@ void Engine::enter(std::unique_lock<std::mutex>& lock) const {
 
 /// Whether a thread must drive soon: there is an active operation, or a link with bytes that had no room.
 bool Engine::has_work() const {
-  if (!active_.empty()) return true;
-  for (std::size_t i = 0; i < links_.size(); ++i) {
-    if (!lost_[i] && links_[i]->wants_write()) return true;
-  }
-  return false;
+  return !active_.empty() || peers_.want_write();
 }
 
 bool Engine::wait(const Operation& operation, const Deadline& deadline) {
@@ -107,7 +101,7 @@ bool Engine::wait_until(std::unique_lock<std::mutex>& lock, const Deadline& dead
       if (has_work()) hand_to_progress_thread();
     } else {
       ++waiting_callers_;
-      if (driver_ == Driver::progress_thread && sleeping_) event_set_.wake();
+      if (driver_ == Driver::progress_thread && sleeping_) peers_.wake();
       changed_.wait_for(lock, std::min<std::chrono::nanoseconds>(deadline.left(), std::chrono::seconds(1)));
       --waiting_callers_;
       // The driver may have left meanwhile.
@@ -194,13 +188,7 @@ void Engine::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadli
                       const std::function<bool()>& stop) {
   // While large messages stream over a network, the wire sets the pace. A driver that spins for each packet
   // burns a core and finishes no sooner. Spinning is for short messages.
-  const auto streamed = [this] {
-    std::uint64_t bytes = 0;
-    if (!has_descriptor_links_) return bytes;
-    for (const auto& link : links_) bytes += link->endpoint().is_memory() ? 0 : link->payload_moved();
-    return bytes;
-  };
-  std::uint64_t streamed_before = streamed();
+  std::uint64_t streamed_before = peers_.payload_on_sockets();
   bool streaming = false;
   bool overslept = false;  // the last sleep timed out: a peer that is so late may stay late for longer
   Clock::time_point idle_since{};
@@ -208,7 +196,7 @@ void Engine::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadli
   int busy_polls = 0;
   int spins = 0;
   while (!stop()) {
-    const bool moved = poll(has_descriptor_links_ || ++polls % kPollsBetweenLooks == 0);
+    const bool moved = poll(peers_.has_descriptors() || ++polls % kPollsBetweenLooks == 0);
     propagate_failure();
     if (moved && entering_.load(std::memory_order_relaxed) == 0) {
       idle_since = {};
@@ -228,7 +216,7 @@ void Engine::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadli
     const auto now = Clock::now();
     if (idle_since == Clock::time_point{}) {
       idle_since = now;
-      const std::uint64_t before = std::exchange(streamed_before, streamed());
+      const std::uint64_t before = std::exchange(streamed_before, peers_.payload_on_sockets());
       streaming = before != streamed_before;
     }
     // Another waiting caller needs the lock to see that its operation is done.
@@ -239,7 +227,7 @@ void Engine::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadli
       const bool is_time = ++spins % kSpinsBetweenYields == 0;
       if (is_time && deadline.passed()) break;
       if (is_time && !options_.oversubscribed) leave_shared_core();
-      if (is_time || options_.oversubscribed || has_descriptor_links_) std::this_thread::yield();
+      if (is_time || options_.oversubscribed || peers_.has_descriptors()) std::this_thread::yield();
       relax();
       continue;
     }
@@ -256,9 +244,10 @@ void Engine::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadli
 /// Two ranks that wait for each other run so little that the scheduler may leave them on one core while
 /// another core idles. The higher rank of the two moves.
 void Engine::leave_shared_core() {
-  if (segment_ == nullptr) return;
+  SharedSegment* const segment = peers_.segment();
+  if (segment == nullptr) return;
   const int core = sched_getcpu();
-  segment_->core.store(static_cast<std::uint32_t>(core + 1), std::memory_order_relaxed);
+  segment->core.store(static_cast<std::uint32_t>(core + 1), std::memory_order_relaxed);
   for (int peer = 0; peer < rank_; ++peer) {
     LocalPeer* local_peer = link(peer).endpoint().local_peer();
     if (local_peer == nullptr ||
@@ -273,116 +262,42 @@ void Engine::leave_shared_core() {
   }
 }
 
-bool Engine::progress(std::size_t index, bool readable) {
-  Link& link = *links_[index];
-  auto moved = link.progress(readable);
-  if (!unmatched_.empty()) match_arrived(index);  // also messages that a peer sent before it left
-  if (!moved.ok()) {
-    note_lost(index);
-    return false;
-  }
-  Endpoint& endpoint = link.endpoint();
-  if (endpoint.is_memory() || endpoint.fd() < 0) return *moved;
-  // The message behind a large one may be short, and a thread may be spinning for it.
-  if (link.incoming_left() == 0) endpoint.expect(0);
-  if (wants_write_[index] != link.wants_write()) {
-    wants_write_[index] = link.wants_write();
-    event_set_.set_writable_interest(endpoint.fd(), static_cast<std::uint32_t>(index), wants_write_[index]);
-  }
-  return *moved;
-}
-
-/// Chooses the sockets that are read without asking epoll first, because asking costs as much as trying:
-/// those of the awaited peers, if they are few. Chooses none in the middle of a large message: epoll reports
-/// its next bytes once enough have come to be worth reading.
-void Engine::find_speculative_reads() {
-  speculative_reads_.clear();
-  for (std::size_t i = 0; i < links_.size(); ++i) {
-    Link& link = *links_[i];
-    const Endpoint& endpoint = link.endpoint();
-    if (lost_[i] || endpoint.is_memory() || endpoint.fd() < 0 || !link.awaits_something()) continue;
-    if (link.incoming_left() > 0 || speculative_reads_.size() == kSpeculativeReads)
-      return speculative_reads_.clear();
-    speculative_reads_.push_back(i);
-  }
-}
-
 bool Engine::poll(bool look_at_descriptors) {
   bool moved = false;
-  if (!unconnected_.empty()) dial_wanted();
   for (const NativeGroup& native : groups_) {
     if (native.group->is_busy()) moved = native.group->advance() || moved;
   }
-  for (std::size_t i = 0; i < links_.size(); ++i) {
-    if (lost_[i]) {
-      moved = links_[i]->consume_buffered() || moved;
-      continue;
-    }
-    const bool is_memory = links_[i]->endpoint().is_memory();
-    if (is_memory || links_[i]->wants_write() || links_[i]->has_pulls())
-      moved = progress(i, is_memory) || moved;
-  }
-  if (!look_at_descriptors) return moved;
-  find_speculative_reads();
-  if (!speculative_reads_.empty() && ++speculative_polls_ % kPollsBetweenAsking != 0) {
-    for (const std::size_t i : speculative_reads_) moved = progress(i, true) || moved;
-    return moved;
-  }
-  for (const std::uint32_t i : event_set_.wait(0)) moved = wake(i) || moved;
-  return moved;
-}
-
-bool Engine::wake(std::size_t index) {
-  if (index == links_.size()) return take_connections();
-  if (lost_[index]) return false;
-  Endpoint& endpoint = links_[index]->endpoint();
-  const Status drained = endpoint.drain();
-  const bool moved = progress(index, true);  // reads a dying peer's last messages before its loss is recorded
-  if (!drained.ok()) note_lost(index);
-  return moved;
+  return peers_.poll(look_at_descriptors) || moved;
 }
 
 /// Returns whether there is something to do: else only time has passed.
 bool Engine::sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline) {
-  std::size_t armed = 0;
+  SharedSegment* const segment = peers_.segment();
   bool something_to_do = false;
-  if (segment_ != nullptr) {
+  if (segment != nullptr) {
     // `asleep` is odd while this rank sleeps, and another number for each sleep: a publisher rings once for
     // each sleep. After the fence, which pairs with that of Group::tell(), the groups poll once more.
-    segment_->asleep.store(sleeps_ += 1, std::memory_order_relaxed);
+    segment->asleep.store(sleeps_ += 1, std::memory_order_relaxed);
     std::atomic_thread_fence(std::memory_order_seq_cst);
     for (const NativeGroup& native : groups_) {
       if (native.group->is_busy()) something_to_do = native.group->advance() || something_to_do;
       native.group->tell();
     }
   }
-  for (; armed < links_.size() && !something_to_do; ++armed) {
-    Link& link = *links_[armed];
-    if (lost_[armed]) {
-      something_to_do = link.has_buffered();
-    } else if (link.endpoint().is_memory()) {
-      something_to_do = !link.endpoint().arm(link.wants_write()) || link.has_pulls();
-    } else {
-      link.endpoint().expect(link.incoming_left());
-      const bool is_new = link.wants_write() && !wants_write_[armed] && link.endpoint().fd() >= 0;
-      something_to_do = link.has_pulls() || is_new;
-    }
-  }
+  something_to_do = something_to_do || !peers_.arm();
   if (!something_to_do) {
     sleeping_ = true;
     woken_ = false;
     const int timeout_ms = std::max(1, deadline.left_ms(active_.empty() ? 1000 : 20));
     lock.unlock();
-    const auto woken = event_set_.wait(timeout_ms);
+    const auto woken = peers_.wait(timeout_ms);
     enter(lock);
     sleeping_ = false;
-    for (const std::uint32_t i : woken) wake(i);
+    for (const std::uint32_t number : woken) peers_.woken(number);
     something_to_do = !woken.empty() || woken_;
   }
-  if (segment_ != nullptr) segment_->asleep.store(sleeps_ += 1, std::memory_order_relaxed);
-  for (std::size_t i = 0; i < armed; ++i) {
-    if (!lost_[i] && links_[i]->endpoint().is_memory()) links_[i]->endpoint().disarm();
-  }
+  if (segment != nullptr) segment->asleep.store(sleeps_ += 1, std::memory_order_relaxed);
+  peers_.disarm();
   return something_to_do;
 }
 

@@ -19,8 +19,6 @@ constexpr int kInitialPolls = 100;
 constexpr int kInitialPollsOversubscribed = 20;
 constexpr int kEagerPolls = 10;
 constexpr std::uint64_t kImmediateBytes = 256 << 10;  // sums of this size take some microseconds
-constexpr std::size_t kMostRecoveryMessages = 65536;
-constexpr std::size_t kMostRecoveryBytes = std::size_t{64} << 20;
 
 }  // namespace
 
@@ -28,30 +26,13 @@ Engine::Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, Engin
                OnDemand on_demand)
     : rank_(rank),
       options_(std::move(options)),
-      wants_write_(endpoints.size(), false),
-      left_(endpoints.size(), false),
-      lost_(endpoints.size(), false),
-      silent_(endpoints.size(), false),
-      on_demand_(std::move(on_demand)),
+      peers_(rank, std::move(endpoints), std::move(on_demand), options_.hosts,
+             static_cast<PeersListener&>(*this), memory_),
+      detector_(rank, peers_.size(), options_.timeout, options_.heartbeat, peers_),
       last_driven_(Clock::now()),
       last_check_(last_driven_) {
-  for (std::size_t i = 0; i < endpoints.size(); ++i) {
-    links_.push_back(std::make_unique<Link>(static_cast<int>(i), std::move(endpoints[i]),
-                                            static_cast<LinkListener&>(*this), memory_));
-    const Endpoint& endpoint = links_.back()->endpoint();
-    has_descriptor_links_ = has_descriptor_links_ || !endpoint.is_memory();
-    if (LocalPeer* local_peer = links_.back()->endpoint().local_peer()) segment_ = &local_peer->own_segment();
-    if (endpoint.fd() >= 0) {
-      event_set_.add(endpoint.fd(), static_cast<std::uint32_t>(i)).throw_if_error();
-    } else if (static_cast<int>(i) != rank_) {
-      unconnected_.push_back({i});
-    }
-  }
-  if (on_demand_.dialer != nullptr) {
-    event_set_.add(on_demand_.dialer->fd(), static_cast<std::uint32_t>(links_.size())).throw_if_error();
-  }
-  if (segment_ != nullptr && options_.oversubscribed)
-    segment_->oversubscribed.store(1, std::memory_order_relaxed);
+  if (peers_.segment() != nullptr && options_.oversubscribed)
+    peers_.segment()->oversubscribed.store(1, std::memory_order_relaxed);
   begin_watching();
   try {
     thread_ = ServiceThread([this] { progress_thread(); });
@@ -79,34 +60,16 @@ Engine::~Engine() {
         if (!active_.empty())
           record_failure({Code::peer_lost, rank_, fmt::format("rank {} destroyed its communicator", rank_)});
         propagate_failure();
-        for (auto& link : links_) link->send_control(static_cast<std::uint32_t>(ControlKind::goodbye), {});
+        for (const auto& peer : peers_.all()) peer->send(ControlKind::goodbye, {});
       }
     } catch (const std::bad_alloc&) {  // then the peers only see that the connection has closed
     }
     idle_.notify_all();
-    event_set_.wake();
+    peers_.wake();
   }
   thread_.join();
   end_watching();
-  // Peers still read what this rank has sent. If a byte of a peer finds the connection closed before that has
-  // arrived, the system throws it away.
-  const auto deadline = Deadline::after(std::chrono::seconds(1));
-  for (bool all_left = false; !all_left && !deadline.passed();) {
-    all_left = true;
-    bool moved = false;
-    for (std::size_t i = 0; i < links_.size(); ++i) {
-      Link& link = *links_[i];
-      if (!is_connected(i) || !link.status().ok()) continue;
-      if (!link.wants_write() && link.endpoint().undelivered() == 0) continue;
-      all_left = false;
-      try {
-        const auto progress = link.progress(true);
-        moved = moved || (progress.ok() && *progress);
-      } catch (const std::bad_alloc&) {  // no memory to take in a peer's last messages
-      }
-    }
-    if (!all_left && !moved) std::this_thread::sleep_for(std::chrono::microseconds(200));
-  }
+  peers_.deliver();
 }
 
 std::shared_ptr<Operation> Engine::acquire() {
@@ -164,9 +127,7 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
       operation_finished(*operation);
     }
     if (driver_ != Driver::caller) {
-      for (std::size_t i = 0; i < links_.size(); ++i) {
-        if (links_[i]->wants_write()) progress(i, false);
-      }
+      peers_.write();
       propagate_failure();
     }
   } catch (const std::bad_alloc&) {
@@ -182,7 +143,7 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
   // A sleeping driver is woken by what peers publish from now on, but not by what they have published
   // already.
   const bool is_its_concern = !is_native || !operation->done();
-  if (sleeping_ && is_its_concern && !std::exchange(woken_, true)) event_set_.wake();
+  if (sleeping_ && is_its_concern && !std::exchange(woken_, true)) peers_.wake();
   if ((!waits_now || operation->done()) && driver_ == Driver::none) hand_to_progress_thread();
   return operation;
 }
@@ -242,7 +203,7 @@ void Engine::operation_finished(Operation& operation) {
 void Engine::release(std::size_t active_index) {
   auto operation = std::move(active_[active_index]);
   active_.erase(active_index);
-  if (!probes_.empty()) probes_.erase(operation.get());
+  detector_.forget(operation.get());
   retire(std::move(operation));
 }
 
@@ -339,7 +300,7 @@ void Engine::on_native_mismatch(const Operation& operation, int rank, const Sign
 
 void Engine::on_native_failure(const Operation& operation, int rank, const Status& status) {
   const int blamed = operation.spec().ranks()[static_cast<std::size_t>(rank)];
-  record_failure({status.code(), blamed, fmt::format("{}: {}", name_of_rank(blamed), status.message())});
+  record_failure({status.code(), blamed, fmt::format("{}: {}", peers_.name_of(blamed), status.message())});
 }
 
 void Engine::on_control(Link& from, std::uint32_t kind, std::span<const std::byte> payload) {
@@ -348,27 +309,16 @@ void Engine::on_control(Link& from, std::uint32_t kind, std::span<const std::byt
       if (auto failure = decode_failure(payload)) record_failure(std::move(*failure), true);
       return;
     case ControlKind::ping:
-      if (const auto ping = from_payload<Ping>(payload)) answer(from, *ping);
+      if (const auto ping = from_payload<Ping>(payload)) send_pong(from, *ping);
       return;
     case ControlKind::pong:
-      if (const auto pong = from_payload<Pong>(payload)) {
-        // Messages of different pairs of ranks may have the same number.
-        for (const auto& operation : active_) {
-          const OperationSpec& spec = operation->spec();
-          if (spec.context == pong->context && spec.sequence == pong->sequence)
-            operation->answers_[from.peer()] = {*pong, Clock::now()};
-        }
-      }
+      if (const auto pong = from_payload<Pong>(payload)) detector_.on_pong(from.peer(), *pong, Clock::now());
       return;
     case ControlKind::goodbye:
-      left_[static_cast<std::size_t>(from.peer())] = true;
+      peers_[from.peer()].has_left = true;
       return;
-    case ControlKind::word:
-      if (recovery_messages_.size() >= kMostRecoveryMessages ||
-          recovery_bytes_ + payload.size() > kMostRecoveryBytes)
-        return;
-      recovery_messages_.push_back({from.peer(), {payload.begin(), payload.end()}});
-      recovery_bytes_ += payload.size();
+    case ControlKind::recovery:
+      mailbox_.add(from.peer(), payload);
       return;
   }
   log().warn("rank {} sent a control message of unknown kind {}", from.peer(), kind);

@@ -1,4 +1,4 @@
-// Engine: runs operations over the links of one process to its peers. The only code that touches links.
+// Engine: runs operations over the links of one process to its peers.
 #pragma once
 
 #include <array>
@@ -25,13 +25,13 @@
 #include "base/service_thread.hpp"
 #include "engine/completion.hpp"
 #include "engine/control.hpp"
+#include "engine/failure_detector.hpp"
 #include "engine/native/group.hpp"
 #include "engine/operation.hpp"
+#include "engine/peers.hpp"
+#include "engine/recovery.hpp"
 #include "kolo/timeline.hpp"
-#include "net/event_set.hpp"
 #include "observe/metrics.hpp"
-#include "transport/link.hpp"
-#include "transport/transport.hpp"
 
 namespace kolo {
 
@@ -49,19 +49,13 @@ struct EngineOptions {
   std::string group;               ///< name of the links, for metrics and timelines: the same on all ranks
 };
 
-/// Connects the links whose endpoint is a UnconnectedEndpoint, when they are needed.
-struct OnDemand {
-  std::unique_ptr<Transport> transport;
-  std::unique_ptr<Dialer> dialer;
-};
-
 /// Waiting threads make progress: the first one drives all operations until its own is done, and the other
 /// waiting threads sleep until it hands over. While no thread waits, the engine's progress thread
 /// (progress_thread()) drives asynchronous operations, answers pings and notices lost peers.
 ///
 /// A failure of any link, a disagreement or a missed deadline ends every operation, here and, through an
 /// `abort` message, on every other rank; the engine has then failed and starts nothing more.
-class Engine final : private LinkListener,
+class Engine final : private PeersListener,
                      private native::GroupListener,
                      public std::enable_shared_from_this<Engine> {
  public:
@@ -76,7 +70,7 @@ class Engine final : private LinkListener,
   ~Engine() override;
 
   int rank() const noexcept { return rank_; }
-  int size() const noexcept { return static_cast<int>(links_.size()); }
+  int size() const noexcept { return peers_.size(); }
   const EngineOptions& options() const noexcept { return options_; }
   /// Thread-safe.
   std::string transport_to(int peer) const;
@@ -118,19 +112,15 @@ class Engine final : private LinkListener,
   bool is_here() const { return home_.is_here(); }
 
   /// --- For shrink(): links carry recovery messages also when operations over them have failed. ---
-  struct RecoveryMessage {
-    int from;
-    std::vector<std::byte> bytes;
-  };
-  void tell(int peer, std::span<const std::byte> bytes);
-  /// Returns the next word from a peer for which `is_meant` is true, also one that came before this call.
+  void send_recovery(int peer, std::span<const std::byte> bytes);
+  /// Returns the next message from a peer for which `is_meant` is true, also one that came before this call.
   /// Other messages stay, for another communicator over the same links. Returns nothing if none comes within
   /// 20 ms or before the deadline. `awaited`: the peers whose messages are missing; it checks whether they
   /// are silent.
-  std::optional<RecoveryMessage> hear(const std::function<bool(const RecoveryMessage&)>& is_meant,
-                                      const std::vector<int>& awaited, const Deadline& deadline);
-  /// Whether no word will come from this peer: it is lost, silent, unreachable, has left, or is blamed for a
-  /// loss.
+  std::optional<RecoveryMessage> receive_recovery(const std::function<bool(const RecoveryMessage&)>& is_meant,
+                                                  const std::vector<int>& awaited, const Deadline& deadline);
+  /// Whether no recovery message will come from this peer: it is lost, silent, unreachable, has left, or is
+  /// blamed for a loss.
   bool is_gone(int peer) const;
   /// Whether operations have failed because this peer was lost.
   bool is_blamed(int peer) const;
@@ -150,30 +140,9 @@ class Engine final : private LinkListener,
     std::array<Signature, kHistory> history{};
   };
   enum class Driver { none, caller, progress_thread };
-  /// A link that is not connected yet.
-  struct Unconnected {
-    std::size_t index;
-    Clock::time_point wanted_since{};
-    bool dialled = false;
-  };
-  /// What this rank knows of the liveness of a peer that it waits for.
-  struct PeerLiveness {
-    std::uint64_t read = 0;
-    std::uint64_t delivered = 0;
-    Clock::time_point heard;
-    Clock::time_point asked;
-    Clock::time_point looked;
-    std::uint64_t elsewhere = 0;  // payload that has moved on this rank's other network links
-    Clock::time_point busy;       // when that last moved
-  };
-  /// Pings to all ranks of an operation that makes no progress.
-  struct Probe {
-    Clock::time_point asked;
-    std::map<int, std::uint64_t> moved;  // payload that had moved on each link by then
-  };
 
   // engine.cpp: operations and messages. Callers hold mutex_.
-  Link& link(int peer) { return *links_[static_cast<std::size_t>(peer)]; }
+  Link& link(int peer) { return peers_[peer].link; }
   std::shared_ptr<Operation> acquire();
   void operation_finished(Operation& operation);
   void release(std::size_t active_index);
@@ -198,7 +167,7 @@ class Engine final : private LinkListener,
   void number_receive(Operation& operation);
   void begin_receive_from_any(Operation& operation);
   bool match(Operation& operation, int source);
-  void match_arrived(std::size_t index);
+  void on_arrived(Peer& peer) override;
   bool can_be_matched(const Operation& operation) const;
   void forget_receives(std::uint32_t context);
 
@@ -227,10 +196,7 @@ class Engine final : private LinkListener,
   void drive(std::unique_lock<std::mutex>& lock, const Deadline& deadline, const std::function<bool()>& stop);
   void drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
                 const std::function<bool()>& stop);
-  void find_speculative_reads();
   bool poll(bool look_at_descriptors);
-  bool progress(std::size_t index, bool readable);
-  bool wake(std::size_t index);
   bool sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline);
   void leave_shared_core();
   void progress_thread();
@@ -239,37 +205,17 @@ class Engine final : private LinkListener,
   void enter(std::unique_lock<std::mutex>& lock) const;
   bool has_work() const;
 
-  // connecting.cpp: links that are connected when they are needed.
-  bool is_connected(std::size_t index) const {
-    return links_[index]->endpoint().fd() >= 0 || static_cast<int>(index) == rank_;
-  }
-  void dial_wanted();
-  bool take_connections();
-  bool is_unreachable(int peer) const;
-  void check_unreachable();
-  bool is_done_here(int peer) const;
-  std::string name_of_rank(int index) const;
-
-  // heartbeat.cpp: whether awaited peers are alive.
-  void watch(const Operation& operation, Clock::time_point now);
-  bool is_silent(std::size_t index, const Ping& ping, Clock::time_point now);
-  void warn(Operation& operation, Clock::time_point now);
-  void ask_rank(const Ping& ping, std::size_t index);
-
   // failure.cpp: what goes wrong.
   void record_failure(Failure failure, bool heard = false);
-  void note_lost(std::size_t index);
+  void on_connected(Peer& peer, const Status& watched) override;
+  void on_broken(Peer& peer) override;
   void note_no_memory();
   void note_throwing_reduction(const std::string& name, const std::string& what);
   void propagate_failure();
-  void check_gone();
-  void check_links();
+  void check_peers();
   void check_deadlines();
-  bool have_all_answered(const Operation& operation, Clock::time_point since) const;
-  void ask(Operation& operation);
-  std::string other_tag(const Operation& operation) const;
-  void conclude(Operation& operation, const Probe& probe);
-  void answer(Link& link, const Ping& ping);
+  WaitingCall waiting_call(Operation& operation) const;
+  void send_pong(Link& link, const Ping& ping);
   Status status_for(const Operation& operation, const Failure& failure) const;
   bool blames(int peer) const;
   std::string call_of(const Operation& operation) const;
@@ -277,16 +223,10 @@ class Engine final : private LinkListener,
   const int rank_;
   const HomeProcess home_;
   const EngineOptions options_;
-  std::vector<std::unique_ptr<Link>> links_;
-  std::vector<bool> wants_write_;  // as last told to the event set
-  std::vector<bool> left_;         // said goodbye
-  std::vector<bool> lost_;         // the link has ended
-  std::vector<bool> silent_;       // has been silent while its word was awaited
-  std::deque<RecoveryMessage> recovery_messages_;
-  std::size_t recovery_bytes_ = 0;
-  OnDemand on_demand_;
-  std::vector<Unconnected> unconnected_;
-  bool has_descriptor_links_ = false;  // polling some link takes a system call
+  MemoryPool memory_;
+  Peers peers_;
+  FailureDetector detector_;
+  Mailbox mailbox_;
 
   mutable std::mutex mutex_;
   // Number of threads that want mutex_; a driver that spins yields to them. Relaxed: a hint, the mutex
@@ -302,7 +242,6 @@ class Engine final : private LinkListener,
   std::uint64_t left_behind_ = 0;  // how often callers have left operations to the progress thread
   bool stopping_ = false;
   Clock::time_point last_driven_;
-  EventSet event_set_;
 
   struct NativeGroup {
     std::unique_ptr<native::Group> group;
@@ -313,10 +252,7 @@ class Engine final : private LinkListener,
   };
   std::vector<NativeGroup> groups_;
   std::bitset<kCommSlots> taken_slots_;
-  SharedSegment* segment_ = nullptr;  // of this rank; null if no link leads to a local peer
   std::uint32_t sleeps_ = 0;
-  std::vector<std::size_t> speculative_reads_;  // links
-  unsigned speculative_polls_ = 0;
   Clock::time_point last_move_;                   // to another core
   RingQueue<std::shared_ptr<Operation>> active_;  // in the order of their starts, in which most of them end
   RingQueue<std::shared_ptr<Operation>> pool_;    // finished; their Works may still be held
@@ -325,7 +261,6 @@ class Engine final : private LinkListener,
   std::size_t next_source_ = 0;  // the rank whose messages such a receive looks at first
   // Number of receives so far, by (context, link, tag): the k-th send matches the k-th receive.
   std::map<std::tuple<std::uint32_t, int, std::uint32_t>, std::uint32_t> receives_;
-  MemoryPool memory_;
   // Freed when there is no memory, since reporting that allocates.
   static constexpr std::size_t kReserveBytes = std::size_t{64} << 10;
   std::unique_ptr<std::byte[]> reserve_ = std::make_unique_for_overwrite<std::byte[]>(kReserveBytes);
@@ -342,8 +277,6 @@ class Engine final : private LinkListener,
   WaitSpan wait_span_;                                           // the current wait, for the timeline
   std::vector<std::array<Clock::time_point, 2>> link_recorded_;  // by link, to and from: end of the last span
 
-  std::map<const Operation*, Probe> probes_;
-  std::map<std::size_t, PeerLiveness> liveness_;  // by link
   Clock::time_point last_check_;
   std::optional<Failure> pending_failure_;  // to be settled when no link is in the middle of a call
   bool pending_is_remote_ = false;          // another rank has reported it, or it is as certain

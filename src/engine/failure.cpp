@@ -16,17 +16,6 @@ namespace {
 constexpr std::size_t kMostShown = 8;  // ranks of a communicator
 constexpr int kPollsForCause = 16;     // reads of a link, each of which may end at an early message
 constexpr auto kCheckEvery = std::chrono::milliseconds(10);
-// Ranks that disagree about a native call may get no message that shows it. So a rank asks its peers after
-// this time, and again and again, because they may not have made their call yet.
-constexpr std::chrono::nanoseconds kAskAfter = std::chrono::milliseconds(200);
-// An idle rank, on a busy machine, takes this long to answer: below it silence means nothing.
-constexpr std::chrono::nanoseconds kAnswerTime = std::chrono::milliseconds(250);
-
-/// How long before the deadline a rank asks its peers how far they are.
-std::chrono::nanoseconds probe_window(std::chrono::nanoseconds timeout) {
-  return std::clamp<std::chrono::nanoseconds>(timeout / 4, std::chrono::milliseconds(1),
-                                              std::chrono::seconds(1));
-}
 
 bool is_message(const OperationSpec& spec) {
   return spec.collective == Collective::send_recv;
@@ -52,14 +41,15 @@ void Engine::record_failure(Failure failure, bool heard) {
 void Engine::note_no_memory() {
   if (failure_) return;  // without memory even the text below is too much, and the first cause stays
   reserve_.reset();
-  record_failure({Code::system, rank_, fmt::format("{} has no memory for its part", name_of_rank(rank_))},
+  record_failure({Code::system, rank_, fmt::format("{} has no memory for its part", peers_.name_of(rank_))},
                  true);
 }
 
 void Engine::note_throwing_reduction(const std::string& name, const std::string& what) {
-  record_failure({Code::invalid_argument, rank_,
-                  fmt::format("the reduction \"{}\" has thrown on {}: {}", name, name_of_rank(rank_), what)},
-                 true);
+  record_failure(
+      {Code::invalid_argument, rank_,
+       fmt::format("the reduction \"{}\" has thrown on {}: {}", name, peers_.name_of(rank_), what)},
+      true);
 }
 
 Status Engine::end_without_memory() {
@@ -73,40 +63,47 @@ void Engine::abort(const std::string& reason) {
   const auto lock = enter();
   // A failure that was recorded before stays the cause. It may be unsettled while the driver sleeps.
   if (!pending_failure_) {
-    record_failure({Code::aborted, rank_, fmt::format("{} aborted: {}", name_of_rank(rank_), reason)}, true);
+    record_failure({Code::aborted, rank_, fmt::format("{} aborted: {}", peers_.name_of(rank_), reason)},
+                   true);
   }
   propagate_failure();
-  if (sleeping_) event_set_.wake();
+  if (sleeping_) peers_.wake();
 }
 
-void Engine::note_lost(std::size_t index) {
-  if (lost_[index]) return;
-  Link& link = *links_[index];
+void Engine::on_connected(Peer& peer, const Status& watched) {
+  if (!watched.ok()) record_failure({watched.code(), rank_, watched.message()});
+  if (failure_) peer.send(ControlKind::abort, encode(*failure_));
+}
+
+void Engine::on_broken(Peer& peer) {
+  if (peer.has_ended) return;
+  Link& link = peer.link;
   if (is_memory_fault(link.status()) && !failure_) {
     // The link can still tell its peer what has happened, unless its stream ends within a message. Then the
     // link is lost at its next use.
     const int blamed = link.status().code() == kOwnMemoryFault ? rank_ : link.peer();
-    return record_failure({Code::system, blamed,
-                           fmt::format("{} passed memory that cannot be used: {} ({})", name_of_rank(blamed),
-                                       link.status().message(), link.endpoint().transport())},
-                          true);
+    return record_failure(
+        {Code::system, blamed,
+         fmt::format("{} passed memory that cannot be used: {} ({})", peers_.name_of(blamed),
+                     link.status().message(), link.endpoint().transport())},
+        true);
   }
-  lost_[index] = true;
-  event_set_.remove(link.endpoint().fd());
-  if (left_[index] || stopping_) return;
+  peers_.close(peer);
+  if (peer.has_left || stopping_) return;
   const std::string why = link.status().ok() ? "it closed the connection" : link.status().message();
   const Code code = link.status().ok() ? Code::peer_lost : link.status().code();
   record_failure(
       {code, link.peer(),
-       fmt::format("lost {}: {} ({})", name_of_rank(link.peer()), why, link.endpoint().transport())});
+       fmt::format("lost {}: {} ({})", peers_.name_of(link.peer()), why, link.endpoint().transport())});
 }
 
 void Engine::propagate_failure() {
   if (!pending_failure_ || failure_) return;
   if (!pending_is_remote_) {
     // A peer that found the true cause first has sent it before it closed its own connection.
-    for (std::size_t i = 0; i < links_.size(); ++i) {
-      for (int polls = 0; polls < kPollsForCause && !lost_[i] && progress(i, true); ++polls) {
+    for (const auto& peer : peers_.all()) {
+      for (int polls = 0; polls < kPollsForCause && !peer->has_ended && peers_.progress(*peer, true);
+           ++polls) {
       }
     }
   }
@@ -114,15 +111,14 @@ void Engine::propagate_failure() {
   Failure told = *pending_failure_;
   if (!pending_is_remote_) told.reason += fmt::format(" (seen by rank {})", rank_);
   const auto payload = encode(told);
-  for (std::size_t i = 0; i < links_.size(); ++i) {
-    links_[i]->abandon();
-    if (lost_[i] || !is_connected(i)) continue;
-    links_[i]->send_control(static_cast<std::uint32_t>(ControlKind::abort), payload);
-    progress(i, false);
+  for (const auto& peer : peers_.all()) {
+    peer->link.abandon();
+    if (peer->has_ended || !peer->is_connected()) continue;
+    peer->send(ControlKind::abort, payload);
+    peers_.progress(*peer, false);
   }
   for (const NativeGroup& native : groups_) {
-    native.group->abandon(
-        [&](int r) { return lost_[static_cast<std::size_t>(native.ranks[static_cast<std::size_t>(r)])]; });
+    native.group->abandon([&](int r) { return peers_[native.ranks[static_cast<std::size_t>(r)]].has_ended; });
   }
   log().info("rank {}: {}", rank_, failure_->reason);
   while (!active_.empty()) {
@@ -131,7 +127,7 @@ void Engine::propagate_failure() {
     release(active_.size() - 1);
   }
   unmatched_.clear();
-  probes_.clear();
+  detector_.forget_all();
   changed_.notify_all();
 }
 
@@ -152,7 +148,7 @@ std::string Engine::call_of(const Operation& operation) const {
   const auto& ranks = spec.ranks();
   // Failures number ranks by their links. A communicator made by split() has other numbers, so its ranks are
   // listed.
-  const bool is_part = ranks.size() < links_.size() || !std::ranges::is_sorted(ranks);
+  const bool is_part = ranks.size() < static_cast<std::size_t>(size()) || !std::ranges::is_sorted(ranks);
   if (is_part) {
     const auto shown = std::min(ranks.size(), kMostShown);
     text += fmt::format(" of the part with ranks {}",
@@ -179,33 +175,25 @@ Status Engine::status_for(const Operation& operation, const Failure& failure) co
                 context);
 }
 
-/// Records a failure for each peer that is gone while an operation still waits for it.
-void Engine::check_gone() {
-  std::vector<bool> needed(links_.size(), false);
-  for (const NativeGroup& native : groups_) {
-    for (const int r : native.group->waiting_for())
-      needed[static_cast<std::size_t>(native.ranks[static_cast<std::size_t>(r)])] = true;
-  }
-  for (std::size_t i = 0; i < links_.size(); ++i) {
-    if (!(left_[i] || lost_[i]) || !(needed[i] || links_[i]->is_waiting())) continue;
-    record_failure({Code::peer_lost, static_cast<int>(i),
-                    fmt::format("{} has left: it destroyed its communicator while others still need it",
-                                name_of_rank(static_cast<int>(i)))});
-  }
-}
-
-void Engine::check_links() {
+void Engine::check_peers() {
   // All that a rank sent before it left has arrived when its goodbye has.
   for (const NativeGroup& native : groups_) native.group->advance();
-  const bool is_any_gone = std::ranges::count(left_, true) + std::ranges::count(lost_, true) > 0;
-  if (is_any_gone) check_gone();
+  std::vector<int> awaited;  // by calls in shared memory; mostly none is gone, and nothing is allocated
+  if (std::ranges::any_of(peers_.all(), [](const auto& peer) { return peer->is_gone(); })) {
+    for (const NativeGroup& native : groups_) {
+      for (const int rank : native.group->waiting_for())
+        awaited.push_back(native.ranks[static_cast<std::size_t>(rank)]);
+    }
+  }
+  if (auto failure = detector_.find_gone(awaited)) record_failure(std::move(*failure));
+  if (auto failure = peers_.descriptor_shortage()) record_failure(std::move(*failure), true);
   for (const Operation* operation : unmatched_) {
     if (can_be_matched(*operation)) continue;
     const OperationSpec& spec = operation->spec();
     const int first = spec.ranks()[static_cast<std::size_t>(other_ranks(spec.ranks()).front())];
     record_failure(
         {Code::peer_lost, first,
-         fmt::format("{} has left, and no other rank is there that could send", name_of_rank(first))});
+         fmt::format("{} has left, and no other rank is there that could send", peers_.name_of(first))});
   }
 }
 
@@ -213,60 +201,39 @@ void Engine::check_deadlines() {
   const auto now = Clock::now();
   if (now - last_check_ < kCheckEvery || failure_) return;
   last_check_ = now;
-  check_links();
-  check_unreachable();
-  // Links in the middle of a message do not wake the driver for a few bytes. Bytes that come slowly are read
-  // here.
-  for (std::size_t i = 0; i < links_.size(); ++i) {
-    if (!lost_[i] && links_[i]->incoming_left() > 0) progress(i, true);
-  }
-  const auto window = probe_window(options_.timeout);
+  check_peers();
+  peers_.read_unfinished();
   for (const auto& operation : active_) {
     const native::Group* group = operation->spec().group();
-    if (group != nullptr && !group->is_first(*operation)) {
-      operation->last_progress_ = now;  // it waits for its turn
-      continue;
-    }
+    if (group != nullptr && !group->is_first(*operation))
+      operation->last_progress_ = now;  // not its turn yet
     const auto idle = now - operation->last_progress();
-    watch(*operation, now);
-    warn(*operation, now);
-    if (group != nullptr && idle > kAskAfter && now - operation->asked_ > kAskAfter) ask(*operation);
-    const auto probe = probes_.find(operation.get());
-    if (idle < options_.timeout - window) {
-      if (probe != probes_.end()) probes_.erase(probe);
-    } else if (probe == probes_.end()) {
-      Probe& begun = probes_[operation.get()];
-      begun.asked = now;
-      for (const int peer : operation->spec().ranks()) {
-        if (peer != rank_) begun.moved[peer] = link(peer).payload_moved();
-      }
-      ask(*operation);
-    } else if (const auto asked = probe->second.asked;
-               idle >= options_.timeout &&
-               now - asked >=
-                   (have_all_answered(*operation, asked) ? window : std::max(window, kAnswerTime))) {
-      conclude(*operation, probe->second);
-      if (pending_failure_) return;
-    }
+    if (idle < detector_.patience()) continue;
+    const WaitingCall call = waiting_call(*operation);
+    if (auto failure = detector_.check(call, now)) return record_failure(std::move(*failure));
+    if (const std::string missing = detector_.missing_ranks(call, now); !missing.empty())
+      log().warn("{}: waiting {:.0f} s for {}", call_of(*operation), to_seconds(idle), missing);
   }
 }
 
-bool Engine::have_all_answered(const Operation& operation, Clock::time_point since) const {
-  return std::ranges::all_of(operation.spec().ranks(), [&](int peer) {
-    return peer == rank_ || operation.answer_of(peer, since) != nullptr || is_done_here(peer);
-  });
-}
-
-void Engine::ask(Operation& operation) {
+WaitingCall Engine::waiting_call(Operation& operation) const {
+  using enum WaitingCall::Kind;
   const OperationSpec& spec = operation.spec();
-  operation.asked_ = Clock::now();
-  const Ping ping{spec.context, 0, spec.sequence, spec.signature};
-  for (const int peer : spec.ranks()) {
-    if (peer != rank_) ask_rank(ping, static_cast<std::size_t>(peer));
-  }
+  auto kind = collective;
+  if (is_message(spec)) kind = name_of_call(spec) == "send" ? send : receive;
+  if (operation.is_unmatched()) kind = receive_from_any;
+  WaitingCall call{&operation,
+                   kind,
+                   spec.group() != nullptr,
+                   {spec.context, 0, spec.sequence, spec.signature},
+                   spec.ranks(),
+                   operation.waiting_for(),
+                   operation.last_progress_};
+  for (int& rank : call.awaited) rank = spec.ranks()[static_cast<std::size_t>(rank)];
+  return call;
 }
 
-void Engine::answer(Link& from, const Ping& ping) {
+void Engine::send_pong(Link& from, const Ping& ping) {
   Pong pong;
   pong.context = ping.context;
   pong.sequence = ping.sequence;
@@ -293,102 +260,6 @@ void Engine::answer(Link& from, const Ping& ping) {
         std::max(pong.waits_ms, static_cast<std::uint32_t>(std::max<std::int64_t>(idle.count(), 0)));
   }
   from.send_control(static_cast<std::uint32_t>(ControlKind::pong), as_payload(pong));
-}
-
-/// Names an unmatched message that has come from the awaited sender, perhaps in place of the missing one.
-std::string Engine::other_tag(const Operation& operation) const {
-  const OperationSpec& spec = operation.spec();
-  const PlanStep& step = spec.prepared->plan->steps.front();
-  std::string text;
-  if (step.kind == StepKind::send) return text;
-  for (const int source : operation.waiting_for()) {
-    const int peer = spec.ranks()[static_cast<std::size_t>(source)];
-    const Link& from = *links_[static_cast<std::size_t>(peer)];
-    from.for_each_unexpected([&](const Tag& tag, const Signature&) {
-      const auto other = MessageNumber::from_sequence(tag.sequence);
-      if (tag.context != spec.context || !other || !text.empty()) return;
-      const std::string who = operation.is_unmatched() ? name_of_rank(from.peer()) : "it";
-      text = fmt::format("; {} has sent one with tag {}, which no recv has met", who, other->tag);
-    });
-  }
-  return text;
-}
-
-void Engine::conclude(Operation& operation, const Probe& probe) {
-  const OperationSpec& spec = operation.spec();
-  // On a slow link the ping, or the operation's own data, may be queued behind many bytes. While payload
-  // moves there the peer is alive, and the wait goes on.
-  const auto moves = [&](int peer) {
-    const auto then = probe.moved.find(peer);
-    return then != probe.moved.end() && link(peer).payload_moved() != then->second;
-  };
-  std::vector<int> silent;
-  std::vector<int> absent;
-  std::vector<int> held_up;                      // absent too, but because they wait in another call
-  auto own_deadline = Clock::time_point::min();  // the latest deadline of these ranks
-  const auto names_of = [&](const std::vector<int>& ranks) {
-    std::vector<std::string> names;
-    for (const int rank : ranks) names.push_back(name_of_rank(rank));
-    return names;
-  };
-  for (const int peer : spec.ranks()) {
-    if (peer == rank_) continue;
-    const Pong* const answer = operation.answer_of(peer, probe.asked);
-    if (answer == nullptr) {
-      if (!moves(peer) && !is_done_here(peer)) silent.push_back(peer);
-    } else if (spec.call > 0 && answer->last_sequence < spec.sequence) {
-      const std::chrono::nanoseconds waits = std::chrono::milliseconds(answer->waits_ms);
-      if (waits < options_.timeout / 2) {
-        absent.push_back(peer);
-        continue;
-      }
-      held_up.push_back(peer);
-      own_deadline = std::max(own_deadline, operation.answers_.at(peer).at + (options_.timeout - waits));
-    }
-  }
-  const std::string waited = fmt::format("no progress for {:.3g} s", to_seconds(options_.timeout));
-  Failure failure{Code::timeout, -1, {}};
-  if (!silent.empty()) {
-    failure.blamed = silent.front();
-    failure.reason = fmt::format("{}: {} does not answer: it is stopped, or its machine or network is down",
-                                 waited, fmt::join(names_of(silent), " and "));
-  } else if (!absent.empty()) {
-    failure.blamed = absent.front();
-    failure.reason = fmt::format("{}: {} is alive but has not made this call; its last was call {}", waited,
-                                 fmt::join(names_of(absent), " and "),
-                                 operation.answer_of(absent.front(), probe.asked)->last_sequence);
-  } else if (!held_up.empty()) {
-    // At its own deadline such a rank finds out which rank is to blame, and reports it.
-    const auto patience = std::max(probe_window(options_.timeout), kAnswerTime);
-    if (Clock::now() < own_deadline + patience) return;
-    failure.blamed = held_up.front();
-    failure.reason =
-        fmt::format("{}: {}, waiting in another call, has not made this one; its last was call {}", waited,
-                    fmt::join(names_of(held_up), " and "),
-                    operation.answer_of(held_up.front(), probe.asked)->last_sequence);
-  } else {
-    const auto waiting_for = operation.waiting_for();
-    const bool some_move = std::any_of(waiting_for.begin(), waiting_for.end(), [&](int rank) {
-      const int peer = spec.ranks()[static_cast<std::size_t>(rank)];
-      return moves(peer) || link(peer).has_buffered();  // data that came from it is being taken in
-    });
-    if (some_move) {
-      operation.last_progress_ = Clock::now();
-      probes_.erase(&operation);
-      return;
-    }
-    if (operation.is_unmatched()) {
-      failure.reason = fmt::format("{}: no rank has sent such a message{}", waited, other_tag(operation));
-      return record_failure(std::move(failure));
-    }
-    failure.blamed =
-        waiting_for.empty() ? rank_ : spec.ranks()[static_cast<std::size_t>(waiting_for.front())];
-    failure.reason = spec.call > 0 ? fmt::format("{}: all ranks answer and take part, waiting for {}", waited,
-                                                 name_of_rank(failure.blamed))
-                                   : fmt::format("{}: {} answers but has not met this message{}", waited,
-                                                 name_of_rank(failure.blamed), other_tag(operation));
-  }
-  record_failure(std::move(failure));
 }
 
 }  // namespace kolo

@@ -63,12 +63,11 @@ bool Engine::match(Operation& operation, int source) {
   return true;
 }
 
-/// Matches the receives from any rank with the messages that have come on this link.
-void Engine::match_arrived(std::size_t index) {
-  if (!links_[index]->has_unexpected()) return;
+/// Matches the receives from any rank with the messages that have come.
+void Engine::on_arrived(Peer& peer) {
   for (std::size_t i = 0; i < unmatched_.size();) {
     const auto& ranks = unmatched_[i]->spec().ranks();
-    const auto place = std::ranges::find(ranks, static_cast<int>(index));
+    const auto place = std::ranges::find(ranks, peer.link.peer());
     const bool is_matched =
         place != ranks.end() && match(*unmatched_[i], static_cast<int>(place - ranks.begin()));
     if (!is_matched) ++i;
@@ -78,10 +77,8 @@ void Engine::match_arrived(std::size_t index) {
 /// Whether another rank is left that may send.
 bool Engine::can_be_matched(const Operation& operation) const {
   const auto& ranks = operation.spec().ranks();
-  return ranks.size() == 1 || std::ranges::any_of(ranks, [&](int peer) {
-           const auto index = static_cast<std::size_t>(peer);
-           return peer != rank_ && !left_[index] && !lost_[index];
-         });
+  return ranks.size() == 1 ||
+         std::ranges::any_of(ranks, [&](int peer) { return peer != rank_ && !peers_[peer].is_gone(); });
 }
 
 /// Forgets the receives of a communicator that this rank has left.

@@ -27,8 +27,6 @@ void Operation::reset(bool is_timed) {
   done_.store(false, std::memory_order_relaxed);
   is_timed_ = false;
   is_broken_ = false;
-  next_warning_ = {};
-  answers_.clear();
   if (is_timed || spec_.group() == nullptr) start_clock();
 }
 
@@ -278,11 +276,6 @@ void Operation::complete(std::uint32_t index) {
     const std::uint32_t dependent = plan.dependents[step.first_dependent + i];
     if (--dependencies_left_[dependent] == 0) ready_.push_back(dependent);
   }
-}
-
-const Pong* Operation::answer_of(int peer, Clock::time_point since) const {
-  const auto answer = answers_.find(peer);
-  return answer != answers_.end() && answer->second.at >= since ? &answer->second.pong : nullptr;
 }
 
 int Operation::waiting_step() const {

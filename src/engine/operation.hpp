@@ -4,7 +4,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,7 +12,6 @@
 #include "base/home_process.hpp"
 #include "base/status.hpp"
 #include "engine/completion.hpp"
-#include "engine/control.hpp"
 #include "engine/encoding.hpp"
 #include "engine/native/call.hpp"
 #include "engine/plan.hpp"
@@ -97,8 +95,6 @@ class Operation {
   Clock::time_point last_progress() const noexcept { return last_progress_; }
   /// The schedule's first unfinished step, -1 when there is none.
   int waiting_step() const;
-  /// The latest answer of a peer (a link) to a ping about this operation; null if none has come since then.
-  const Pong* answer_of(int peer, Clock::time_point since) const;
   /// Communicator ranks of which a posted receive, or else a send, has not finished.
   std::vector<int> waiting_for() const;
   /// A receive from any rank for which no message has come.
@@ -110,12 +106,6 @@ class Operation {
 
  private:
   friend class Engine;
-
-  /// A peer's answer to a ping, and when it came.
-  struct Answer {
-    Pong pong;
-    Clock::time_point at;
-  };
 
   class Transfer final : public MessageRequest {
    public:
@@ -179,10 +169,7 @@ class Operation {
 
   Clock::time_point started_;
   Clock::time_point last_progress_;
-  std::map<int, Answer> answers_;            ///< by link
-  Clock::time_point asked_;                  ///< when the peers were last asked about this operation
-  std::chrono::nanoseconds next_warning_{};  ///< time without progress
-  std::vector<Completion*> completions_;     ///< of threads to wake at the end
+  std::vector<Completion*> completions_;  ///< of threads to wake at the end
   Clock::time_point ended_;
   Status status_;
   // Stored with release after status_ and ended_, loaded with acquire by the threads that then read them

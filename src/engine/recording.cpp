@@ -22,7 +22,7 @@ constexpr std::chrono::milliseconds kOneWait{1};
 
 void Engine::begin_watching() {
   created_ = Clock::now();
-  if (options_.timeline) link_recorded_.resize(links_.size());
+  if (options_.timeline) link_recorded_.resize(static_cast<std::size_t>(size()));
   if (!options_.metrics) return;
   metrics_ = std::make_unique<RankMetrics>();
   metrics_->group = options_.group;
@@ -74,7 +74,7 @@ void Engine::count_transfer(bool sent, int peer, std::uint64_t bytes) {
 
 std::string Engine::transport_to(int peer) const {
   const auto lock = enter();
-  return std::string(links_[static_cast<std::size_t>(peer)]->endpoint().transport());
+  return std::string(peers_[peer].link.endpoint().transport());
 }
 
 Counters Engine::counters() const {
@@ -87,10 +87,10 @@ RankMetrics Engine::metrics() const {
   RankMetrics shown = *metrics_;
   shown.age = Clock::now() - created_;
   for (PeerMetrics& peer : shown.peers) {
-    const auto index = static_cast<std::size_t>(peer.rank);
-    peer.transport = links_[index]->endpoint().transport();
-    peer.lost = lost_[index] && !left_[index];
-    if (on_demand_.dialer) peer.connection_failures = on_demand_.dialer->failed_attempts(peer.rank);
+    Peer& seen = peers_[peer.rank];
+    peer.transport = seen.link.endpoint().transport();
+    peer.lost = seen.has_ended && !seen.has_left;
+    peer.connection_failures = peers_.failed_attempts(peer.rank);
   }
   shown.peers.erase(shown.peers.begin() + rank_);
   return shown;

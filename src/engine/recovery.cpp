@@ -1,4 +1,5 @@
-// Words: messages between survivors, over links whose operations have failed.
+#include "engine/recovery.hpp"
+
 #include <algorithm>
 
 #include "engine/engine.hpp"
@@ -6,49 +7,45 @@
 namespace kolo {
 namespace {
 
-constexpr std::chrono::nanoseconds kLook = std::chrono::milliseconds(20);
+constexpr std::chrono::nanoseconds kRecoveryPollInterval = std::chrono::milliseconds(20);
 
 }  // namespace
 
-void Engine::tell(int peer, std::span<const std::byte> bytes) {
+void Engine::send_recovery(int peer, std::span<const std::byte> bytes) {
   const auto lock = enter();
-  const auto index = static_cast<std::size_t>(peer);
-  if (lost_[index]) return;
-  links_[index]->send_control(static_cast<std::uint32_t>(ControlKind::word), bytes);
-  if (driver_ != Driver::caller) progress(index, false);
-  if (sleeping_) event_set_.wake();
+  Peer& to = peers_[peer];
+  if (to.has_ended) return;
+  to.send(ControlKind::recovery, bytes);
+  if (driver_ != Driver::caller) peers_.progress(to, false);
+  if (sleeping_) peers_.wake();
 }
 
-std::optional<Engine::RecoveryMessage> Engine::hear(
+std::optional<RecoveryMessage> Engine::receive_recovery(
     const std::function<bool(const RecoveryMessage&)>& is_meant, const std::vector<int>& awaited,
     const Deadline& deadline) {
   auto lock = enter();
-  const Deadline look = Deadline::after(std::min<std::chrono::nanoseconds>(deadline.left(), kLook));
-  const std::size_t lost = std::ranges::count(lost_, true);
-  const auto next = [&] { return std::ranges::find_if(recovery_messages_, is_meant); };
-  wait_until(lock, look, [&] {
-    return next() != recovery_messages_.end() ||
-           static_cast<std::size_t>(std::ranges::count(lost_, true)) > lost;
+  const auto wait = std::min<std::chrono::nanoseconds>(deadline.left(), kRecoveryPollInterval);
+  const auto ended = [&] {
+    return std::ranges::count(peers_.all(), true, [](const auto& p) { return p->has_ended; });
+  };
+  const auto ended_before = ended();
+  std::optional<RecoveryMessage> message;
+  wait_until(lock, Deadline::after(wait), [&] {
+    if (!message) message = mailbox_.take(is_meant);
+    return message || ended() > ended_before;
   });
-  if (const auto found = next(); found != recovery_messages_.end()) {
-    RecoveryMessage word = std::move(*found);
-    recovery_messages_.erase(found);
-    recovery_bytes_ -= word.bytes.size();
-    return word;
-  }
+  if (message) return message;
   const auto now = Clock::now();
   for (const int peer : awaited) {
-    const auto index = static_cast<std::size_t>(peer);
-    if (lost_[index] || options_.heartbeat.count() == 0) continue;
-    if (is_silent(index, {}, now)) silent_[index] = true;
+    if (!peers_[peer].has_ended && detector_.is_silent(peer, {}, now)) peers_[peer].is_silent = true;
   }
   return std::nullopt;
 }
 
 bool Engine::is_gone(int peer) const {
   const auto lock = enter();
-  const auto index = static_cast<std::size_t>(peer);
-  return lost_[index] || silent_[index] || left_[index] || blames(peer) || is_unreachable(peer);
+  const Peer& p = peers_[peer];
+  return p.is_gone() || p.is_silent || blames(peer) || detector_.is_unreachable(peer);
 }
 
 bool Engine::is_blamed(int peer) const {

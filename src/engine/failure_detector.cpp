@@ -1,0 +1,285 @@
+#include "engine/failure_detector.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "schedule/schedule.hpp"
+
+namespace kolo {
+namespace {
+
+constexpr int kBeatsBeforeLoss = 5;
+// Pings are delivered too, but are no sign of life: the peer's kernel accepts them for a stopped process.
+constexpr std::uint64_t kBytesOfPings = 4096;
+// Payload of other peers that fills this rank's network link may delay a living peer's bytes, or lose them,
+// for a while.
+constexpr std::uint64_t kBytesOfBusyLink = 1 << 16;
+constexpr int kHeartbeatsWhileBusy = 4;
+constexpr std::chrono::nanoseconds kFirstWarning = std::chrono::seconds(10);
+constexpr std::chrono::nanoseconds kFreshAnswer = std::chrono::seconds(1);
+// Ranks that disagree about a call in shared memory may get no message that shows it. So a rank asks its
+// peers after this time, and again and again, because they may not have made their call yet.
+constexpr std::chrono::nanoseconds kAskAfter = std::chrono::milliseconds(200);
+// An idle rank, on a busy machine, takes this long to answer: below it silence means nothing.
+constexpr std::chrono::nanoseconds kAnswerTime = std::chrono::milliseconds(250);
+// Every rank listens before any peer can dial it. So a peer that refuses connections for this long has ended.
+constexpr std::chrono::nanoseconds kLongestRefusal = std::chrono::milliseconds(200);
+
+/// The peer is alive but has not made this call.
+bool is_absent(const WaitingCall& call, const Pong& answer) {
+  return call.kind == WaitingCall::Kind::collective && answer.last_sequence < call.ping.sequence;
+}
+
+}  // namespace
+
+FailureDetector::FailureDetector(int rank, int size, std::chrono::nanoseconds timeout,
+                                 std::chrono::nanoseconds heartbeat, MonitoredPeers& peers)
+    : rank_(rank),
+      size_(size),
+      timeout_(timeout),
+      heartbeat_(heartbeat),
+      beat_(heartbeat / kBeatsBeforeLoss),
+      window_(std::clamp<std::chrono::nanoseconds>(timeout / 4, std::chrono::milliseconds(1),
+                                                   std::chrono::seconds(1))),
+      patience_(std::min({kAskAfter, timeout - window_, heartbeat.count() > 0 ? beat_ : kAskAfter})),
+      peers_(peers) {}
+
+bool FailureDetector::is_unreachable(int peer) const {
+  return peers_.state_of(peer).refused_for >= kLongestRefusal;
+}
+
+/// The peer has ended and this rank waits for nothing from it. Otherwise find_gone() reports the loss.
+bool FailureDetector::is_done_here(int peer) const {
+  const PeerState state = peers_.state_of(peer);
+  return !state.is_awaited && (state.has_left || state.refused_for >= kLongestRefusal);
+}
+
+std::optional<Failure> FailureDetector::find_gone(const std::vector<int>& awaited) const {
+  for (int peer = 0; peer < size_; ++peer) {
+    const PeerState state = peers_.state_of(peer);
+    // A peer that was only sent a ping may have done its part and ended.
+    if (!state.is_awaited && std::ranges::find(awaited, peer) == awaited.end()) continue;
+    if (state.has_left || state.has_ended) {
+      return Failure{Code::peer_lost, peer,
+                     fmt::format("{} has left: it destroyed its communicator while others still need it",
+                                 peers_.name_of(peer))};
+    }
+    if (state.refused_for >= kLongestRefusal) {
+      return Failure{
+          Code::peer_lost, peer,
+          fmt::format("lost {}: it cannot be reached: {}", peers_.name_of(peer), peers_.connection_to(peer))};
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Failure> FailureDetector::check(const WaitingCall& call, Clock::time_point now) {
+  if (auto silent = find_silent(call, now)) return silent;
+  Inquiry& inquiry = inquiry_of(call);
+  const auto idle = now - call.last_progress;
+  if (call.in_shared_memory && idle > kAskAfter && now - inquiry.asked > kAskAfter)
+    ping_all(call, inquiry, now);
+  if (idle < timeout_ - window_) return std::nullopt;
+  if (inquiry.asked_finally == Clock::time_point{}) {
+    inquiry.asked_finally = now;
+    for (const int peer : call.ranks) {
+      if (peer != rank_) inquiry.moved[peer] = peers_.state_of(peer).payload_moved;
+    }
+    ping_all(call, inquiry, now);
+    return std::nullopt;
+  }
+  const bool have_all_answered = std::ranges::all_of(call.ranks, [&](int peer) {
+    return peer == rank_ || inquiry.answer_of(peer, inquiry.asked_finally) != nullptr || is_done_here(peer);
+  });
+  const auto wait = have_all_answered ? window_ : std::max(window_, kAnswerTime);
+  if (idle < timeout_ || now - inquiry.asked_finally < wait) return std::nullopt;
+  return diagnose_timeout(call, inquiry, now);
+}
+
+std::optional<Failure> FailureDetector::find_silent(const WaitingCall& call, Clock::time_point now) {
+  if (heartbeat_.count() == 0 || now - call.last_progress < beat_) return std::nullopt;
+  for (const int peer : call.awaited) {
+    const PeerState state = peers_.state_of(peer);
+    if (peer == rank_ || state.has_ended || state.has_left) continue;  // find_gone() reports these
+    // All that the peer had to send may have come, and wait to be taken in.
+    const bool is_needed =
+        state.is_awaited || call.in_shared_memory || call.kind == WaitingCall::Kind::receive_from_any;
+    if (!is_needed || !is_silent(peer, call.ping, now)) continue;
+    return Failure{Code::peer_lost, peer,
+                   fmt::format("lost {}: not a word from it for {:.3g} s: it is stopped, or its machine or "
+                               "network is down ({})",
+                               peers_.name_of(peer), to_seconds(now - liveness_[peer].heard),
+                               peers_.connection_to(peer))};
+  }
+  return std::nullopt;
+}
+
+/// A living peer reads all that it is sent and answers pings, even while its program computes. So a slow peer
+/// is never taken for silent.
+bool FailureDetector::is_silent(int peer, const Ping& ping, Clock::time_point now) {
+  if (heartbeat_.count() == 0) return false;
+  const SignsOfLife signs = peers_.signs_of(peer);
+  Liveness& last = liveness_[peer];
+  // If this rank has not checked for a while (no thread waited, or this process was stopped), it has sent no
+  // pings either: the time starts anew.
+  const bool is_new = now - last.looked >= beat_;
+  last.looked = now;
+  if (is_new || signs.read != last.signs.read || signs.delivered > last.signs.delivered + kBytesOfPings) {
+    last.signs.read = signs.read;
+    last.signs.delivered = signs.delivered;
+    last.heard = is_new ? now - beat_ : now;
+  }
+  if (is_new || signs.elsewhere > last.signs.elsewhere + kBytesOfBusyLink) {
+    last.signs.elsewhere = signs.elsewhere;
+    last.busy = is_new ? last.heard : now;
+  }
+  if (now - last.asked >= beat_) {
+    last.asked = now;
+    peers_.ping(peer, ping);
+  }
+  const auto last_excuse = last.heard + (kHeartbeatsWhileBusy - 1) * heartbeat_;
+  return now - std::max(last.heard, std::min(last.busy, last_excuse)) >= heartbeat_;
+}
+
+/// A call that has moved since the last inquiry waits anew.
+FailureDetector::Inquiry& FailureDetector::inquiry_of(const WaitingCall& call) {
+  Inquiry& inquiry = inquiries_[call.operation];
+  if (inquiry.since != call.last_progress) inquiry = {call.ping, call.last_progress, kFirstWarning};
+  return inquiry;
+}
+
+void FailureDetector::ping_all(const WaitingCall& call, Inquiry& inquiry, Clock::time_point now) {
+  inquiry.asked = now;
+  for (const int peer : call.ranks) {
+    if (peer != rank_) peers_.ping(peer, call.ping);
+  }
+}
+
+/// Messages of different pairs of ranks may have the same number.
+void FailureDetector::on_pong(int peer, const Pong& pong, Clock::time_point now) {
+  for (auto& [operation, inquiry] : inquiries_) {
+    if (inquiry.ping.context == pong.context && inquiry.ping.sequence == pong.sequence)
+      inquiry.answers[peer] = {pong, now};
+  }
+}
+
+const Pong* FailureDetector::Inquiry::answer_of(int peer, Clock::time_point not_before) const {
+  const auto answer = answers.find(peer);
+  return answer != answers.end() && answer->second.at >= not_before ? &answer->second.pong : nullptr;
+}
+
+/// On a slow link the ping, or the call's own data, may be queued behind many bytes. While payload moves
+/// there the peer is alive, and the wait goes on.
+bool FailureDetector::is_moving(const Inquiry& inquiry, int peer) const {
+  const auto then = inquiry.moved.find(peer);
+  return then != inquiry.moved.end() && peers_.state_of(peer).payload_moved != then->second;
+}
+
+/// Names an unmatched message that has come from the awaited sender, perhaps in place of the missing one.
+std::string FailureDetector::unmatched_message(const WaitingCall& call) const {
+  if (call.kind == WaitingCall::Kind::send) return {};
+  for (const int peer : call.awaited) {
+    const auto tag = peers_.unmatched_tag(peer, call.ping.context);
+    if (!tag) continue;
+    const bool is_known = call.kind == WaitingCall::Kind::receive;
+    return fmt::format("; {} has sent one with tag {}, which no recv has met",
+                       is_known ? "it" : peers_.name_of(peer), *tag);
+  }
+  return {};
+}
+
+std::optional<Failure> FailureDetector::diagnose_timeout(const WaitingCall& call, Inquiry& inquiry,
+                                                         Clock::time_point now) {
+  std::vector<int> silent;
+  std::vector<int> absent;
+  std::vector<int> held_up;                      // absent too, but because they wait in another call
+  auto own_deadline = Clock::time_point::min();  // the latest deadline of these ranks
+  for (const int peer : call.ranks) {
+    if (peer == rank_) continue;
+    const Pong* const answer = inquiry.answer_of(peer, inquiry.asked_finally);
+    if (answer == nullptr) {
+      if (!is_moving(inquiry, peer) && !is_done_here(peer)) silent.push_back(peer);
+    } else if (is_absent(call, *answer)) {
+      const std::chrono::nanoseconds waits = std::chrono::milliseconds(answer->waits_ms);
+      if (waits < timeout_ / 2) {
+        absent.push_back(peer);
+        continue;
+      }
+      held_up.push_back(peer);
+      own_deadline = std::max(own_deadline, inquiry.answers.at(peer).at + (timeout_ - waits));
+    }
+  }
+  const auto fail = [&](int blamed, const std::string& why) {
+    return Failure{Code::timeout, blamed,
+                   fmt::format("no progress for {:.3g} s: {}", to_seconds(timeout_), why)};
+  };
+  const auto accuse = [&](const std::vector<int>& peers, const std::string& of) {
+    std::vector<std::string> names;
+    for (const int peer : peers) names.push_back(peers_.name_of(peer));
+    return fail(peers.front(), fmt::format("{}{}", fmt::join(names, " and "), of));
+  };
+  const auto last_call_of = [&](int peer) { return inquiry.answers.at(peer).pong.last_sequence; };
+  if (!silent.empty())
+    return accuse(silent, " does not answer: it is stopped, or its machine or network is down");
+  if (!absent.empty()) {
+    return accuse(absent, fmt::format(" is alive but has not made this call; its last was call {}",
+                                      last_call_of(absent.front())));
+  }
+  if (!held_up.empty()) {
+    // At its own deadline such a rank finds out which rank is to blame, and reports it.
+    if (now < own_deadline + std::max(window_, kAnswerTime)) return std::nullopt;
+    return accuse(held_up,
+                  fmt::format(", waiting in another call, has not made this one; its last was call {}",
+                              last_call_of(held_up.front())));
+  }
+  const bool some_move = std::ranges::any_of(
+      call.awaited, [&](int peer) { return is_moving(inquiry, peer) || peers_.state_of(peer).has_buffered; });
+  if (some_move) {
+    call.last_progress = now;
+    return std::nullopt;
+  }
+  if (call.kind == WaitingCall::Kind::receive_from_any)
+    return fail(-1, fmt::format("no rank has sent such a message{}", unmatched_message(call)));
+  const int blamed = call.awaited.empty() ? rank_ : call.awaited.front();
+  const std::string name = peers_.name_of(blamed);
+  if (call.kind == WaitingCall::Kind::collective)
+    return fail(blamed, fmt::format("all ranks answer and take part, waiting for {}", name));
+  return fail(blamed,
+              fmt::format("{} answers but has not met this message{}", name, unmatched_message(call)));
+}
+
+std::string FailureDetector::missing_ranks(const WaitingCall& call, Clock::time_point now) {
+  const auto idle = now - call.last_progress;
+  if (call.ranks.front() != rank_ || idle < kFirstWarning - kFreshAnswer) return {};
+  Inquiry& inquiry = inquiry_of(call);
+  if (idle < inquiry.next_warning - kFreshAnswer) return {};
+  if (now - inquiry.asked > kFreshAnswer) ping_all(call, inquiry, now);
+  if (idle < inquiry.next_warning) return {};
+  inquiry.next_warning *= 2;
+  std::vector<std::string> missing;
+  for (const int peer : call.ranks) {
+    if (peer == rank_) continue;
+    const Pong* const answer = inquiry.answer_of(peer, now - 2 * kFreshAnswer);
+    if (answer == nullptr) {
+      if (!is_done_here(peer)) missing.push_back(peers_.name_of(peer) + " (no answer)");
+    } else if (is_absent(call, *answer)) {
+      const std::string last =
+          answer->last_sequence == 0
+              ? "no call so far"
+              : fmt::format("last seen in {} #{}", name_of(static_cast<Collective>(answer->last_collective)),
+                            answer->last_sequence);
+      const bool waits = std::chrono::milliseconds(answer->waits_ms) > idle / 2;
+      missing.push_back(fmt::format("{} ({}{})", peers_.name_of(peer), last, waits ? ", waits itself" : ""));
+    }
+  }
+  if (missing.empty()) {
+    const bool is_collective = call.kind == WaitingCall::Kind::collective;
+    for (const int peer : call.awaited)
+      missing.push_back(peers_.name_of(peer) + (is_collective ? " (it takes part)" : " (it answers)"));
+  }
+  return fmt::format("{}", fmt::join(missing, ", "));
+}
+
+}  // namespace kolo

@@ -1,0 +1,133 @@
+// Peers: the links of one process to all ranks. Connects, polls and closes them, and sleeps until one has
+// news.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/deadline.hpp"
+#include "base/memory_pool.hpp"
+#include "engine/control.hpp"
+#include "net/event_set.hpp"
+#include "engine/failure_detector.hpp"
+#include "transport/link.hpp"
+#include "transport/shared_segment.hpp"
+#include "transport/transport.hpp"
+
+namespace kolo {
+
+/// Connects the links whose endpoint is an UnconnectedEndpoint, when they are needed.
+struct OnDemand {
+  std::unique_ptr<Transport> transport;
+  std::unique_ptr<Dialer> dialer;
+};
+
+/// A rank and the link to it. This rank is a peer too, over a SelfEndpoint.
+struct Peer {
+  enum class Connection { none, dialling, up };
+
+  bool is_connected() const noexcept { return connection == Connection::up; }
+  bool is_gone() const noexcept { return has_left || has_ended; }
+  /// Over a socket, of which a poll costs a system call.
+  bool has_socket() noexcept { return is_connected() && !link.endpoint().is_memory(); }
+  void send(ControlKind kind, std::span<const std::byte> payload) {
+    link.send_control(static_cast<std::uint32_t>(kind), payload);
+  }
+
+  Link link;
+  Connection connection = Connection::none;
+  Clock::time_point wanted_since{};  ///< while there is no connection
+  bool wants_write = false;          ///< as last told to the event set
+  bool has_left = false;             ///< said goodbye
+  bool has_ended = false;            ///< its link has
+  bool is_silent = false;            ///< was silent while a recovery message from it was awaited
+};
+
+/// What Peers reports to its owner, from inside its functions.
+class PeersListener : public LinkListener {
+ public:
+  /// Messages have come, or begun to come, for which no receive is posted.
+  virtual void on_arrived(Peer& peer) = 0;
+  /// `watched`: whether the peer's descriptor could be added to the event set.
+  virtual void on_connected(Peer& peer, const Status& watched) = 0;
+  /// The link has an error, or the peer has closed it. The owner may call Peers::close().
+  virtual void on_broken(Peer& peer) = 0;
+};
+
+/// Used under the engine's lock, but for wait() and wake().
+class Peers final : public MonitoredPeers {
+ public:
+  /// `endpoints[r]` leads to rank r; the entry of `rank` itself is a SelfEndpoint. `hosts`: host name of each
+  /// rank; may be empty. All references outlive the Peers.
+  Peers(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, OnDemand on_demand,
+        const std::vector<std::string>& hosts, PeersListener& listener, MemoryPool& memory);
+
+  int size() const noexcept { return static_cast<int>(peers_.size()); }
+  Peer& operator[](int rank) const { return *peers_[static_cast<std::size_t>(rank)]; }
+  const std::vector<std::unique_ptr<Peer>>& all() const noexcept { return peers_; }
+  /// This rank's segment of the memory that it shares with peers; null if it shares none.
+  SharedSegment* segment() const noexcept { return segment_; }
+  /// A poll of some link takes a system call.
+  bool has_descriptors() const noexcept { return has_descriptors_; }
+  /// Payload that has moved over sockets.
+  std::uint64_t payload_on_sockets() const;
+  /// There are bytes that had no room.
+  bool want_write() const;
+  /// Failed attempts to connect to the peer.
+  std::uint64_t failed_attempts(int rank) const;
+  /// This process has no descriptor left for a connection that it needs.
+  std::optional<Failure> descriptor_shortage() const;
+
+  /// Moves what can move now; returns whether anything did. `readable`: the peer may have sent something.
+  bool progress(Peer& peer, bool readable);
+  /// The links in shared memory, those that have something to write, and, if `look_at_descriptors`, sockets.
+  /// Connects the peers that are needed.
+  bool poll(bool look_at_descriptors);
+  void write();
+  /// Links in the middle of a message do not wake the driver for a few bytes. Reads bytes that come slowly.
+  void read_unfinished();
+  /// Before a sleep. Returns false if there is something to do: then do not sleep. disarm() follows.
+  bool arm();
+  void disarm();
+  /// Sleeps until a peer has news, wake() is called, or the time has passed. The results are for woken().
+  std::span<const std::uint32_t> wait(int timeout_ms) { return event_set_.wait(timeout_ms); }
+  void wake() { event_set_.wake(); }
+  bool woken(std::uint32_t number);
+  /// No byte goes to the peer, or comes from it, any more.
+  void close(Peer& peer);
+  /// Waits, for at most a second, until what was sent has reached the peers' hosts. If a peer's byte finds
+  /// the connection closed before that, the system throws it away.
+  void deliver();
+
+  SignsOfLife signs_of(int peer) const override;
+  PeerState state_of(int peer) const override;
+  void ping(int peer, const Ping& ping) override { (*this)[peer].send(ControlKind::ping, as_payload(ping)); }
+  std::string name_of(int peer) const override;
+  std::string connection_to(int peer) const override;
+  std::optional<std::uint32_t> unmatched_tag(int peer, std::uint32_t context) const override;
+
+ private:
+  bool dial_if_wanted(Peer& peer);
+  bool take_connections();
+  bool poll_descriptors();
+  void find_speculative_reads();
+
+  const int rank_;
+  const std::vector<std::string>& hosts_;
+  PeersListener& listener_;
+  OnDemand on_demand_;
+  EventSet event_set_;
+  std::vector<std::unique_ptr<Peer>> peers_;
+  SharedSegment* segment_ = nullptr;
+  bool has_descriptors_ = false;
+  std::size_t armed_ = 0;  // peers, from rank 0 on
+  std::vector<Peer*> speculative_reads_;
+  unsigned speculative_polls_ = 0;
+};
+
+}  // namespace kolo
