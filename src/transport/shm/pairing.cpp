@@ -1,6 +1,5 @@
 #include "transport/shm/pairing.hpp"
 
-#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -18,14 +17,6 @@ Status gone() {
 }
 
 }  // namespace
-
-RingMemory::~RingMemory() {
-  if (data_) ::munmap(data_, kBytes);
-}
-
-SegmentMemory::~SegmentMemory() {
-  if (data_) ::munmap(data_, sizeof(SharedSegment));
-}
 
 Result<std::shared_ptr<OwnSegment>> OwnSegment::make() {
   auto fd = make_memfd("kolo-segment", sizeof(SharedSegment));

@@ -1,6 +1,7 @@
 // Pairing: what two shm endpoints exchange over their authenticated socket before they can be used.
 #pragma once
 
+#include <sys/mman.h>
 #include <sys/types.h>
 
 #include <cstddef>
@@ -23,6 +24,11 @@ namespace kolo::shm {
 /// fewer sleeps; each pair of ranks that talks pays for two.
 inline constexpr std::size_t kRingBytes = 512 << 10;
 
+template <std::size_t bytes>
+struct Unmap {
+  void operator()(std::byte* data) const { ::munmap(data, bytes); }
+};
+
 /// The memory of a pair's two rings, mapped. Ring 0 is written by the acceptor, ring 1 by the dialer.
 class RingMemory {
  public:
@@ -31,18 +37,12 @@ class RingMemory {
 
   RingMemory() = default;
   explicit RingMemory(std::byte* data) : data_(data) {}
-  RingMemory(RingMemory&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
-  RingMemory& operator=(RingMemory&& other) noexcept {
-    std::swap(data_, other.data_);
-    return *this;
-  }
-  ~RingMemory();
 
-  RingControl* control(int ring) const { return reinterpret_cast<RingControl*>(data_) + ring; }
-  std::byte* data(int ring) const { return data_ + kControlBytes + ring * kRingBytes; }
+  RingControl* control(int ring) const { return reinterpret_cast<RingControl*>(data_.get()) + ring; }
+  std::byte* data(int ring) const { return data_.get() + kControlBytes + ring * kRingBytes; }
 
  private:
-  std::byte* data_ = nullptr;
+  std::unique_ptr<std::byte, Unmap<kBytes>> data_;
 };
 static_assert(2 * sizeof(RingControl) <= RingMemory::kControlBytes);
 
@@ -52,17 +52,11 @@ class SegmentMemory {
   SegmentMemory() = default;
   /// Takes over what map_memfd() returned.
   explicit SegmentMemory(std::byte* data) : data_(data) {}
-  SegmentMemory(SegmentMemory&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
-  SegmentMemory& operator=(SegmentMemory&& other) noexcept {
-    std::swap(data_, other.data_);
-    return *this;
-  }
-  ~SegmentMemory();
 
-  SharedSegment* get() const { return std::launder(reinterpret_cast<SharedSegment*>(data_)); }
+  SharedSegment* get() const { return std::launder(reinterpret_cast<SharedSegment*>(data_.get())); }
 
  private:
-  std::byte* data_ = nullptr;
+  std::unique_ptr<std::byte, Unmap<sizeof(SharedSegment)>> data_;
 };
 
 /// The segment of this rank, with the descriptor for its peers.
