@@ -39,7 +39,7 @@ struct Pair {
 
 void sleep_on(Endpoint& endpoint, bool for_room) {
   if (endpoint.arm(for_room)) {
-    const short events = POLLIN | (for_room && !endpoint.is_memory() ? POLLOUT : 0);
+    const short events = POLLIN | (for_room && !endpoint.must_be_armed() ? POLLOUT : 0);
     pollfd entry{endpoint.fd(), events, 0};
     if (::poll(&entry, 1, 10'000) > 0 && (entry.revents & ~POLLOUT) != 0) (void)endpoint.drain();
   }

@@ -104,7 +104,7 @@ std::vector<Cores> cores_beside(std::size_t rank, const std::vector<std::unique_
                                 const std::vector<Published>& all) {
   std::vector<Cores> beside;
   for (std::size_t peer = 0; peer < all.size(); ++peer) {
-    if (peer != rank && endpoints[peer]->is_memory()) beside.push_back(all[peer].cores);
+    if (peer != rank && endpoints[peer]->polls_are_free()) beside.push_back(all[peer].cores);
   }
   return beside;
 }
@@ -128,7 +128,7 @@ std::chrono::nanoseconds spin_time(const std::vector<std::unique_ptr<Endpoint>>&
   constexpr std::chrono::microseconds kInMemory{1000};
   if (config().spin_us >= 0) return std::chrono::microseconds(config().spin_us);
   const bool in_memory =
-      std::all_of(endpoints.begin(), endpoints.end(), [](const auto& e) { return e->is_memory(); });
+      std::all_of(endpoints.begin(), endpoints.end(), [](const auto& e) { return e->polls_are_free(); });
   const bool may_all_spin = !oversubscribed && static_cast<double>(endpoints.size()) <= quota;
   return in_memory && may_all_spin ? kInMemory : kUsual;
 }

@@ -37,7 +37,7 @@ Peers::Peers(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, OnDeman
   for (auto& endpoint : endpoints) {
     const int number = size();
     const int fd = endpoint->fd();
-    has_descriptors_ = has_descriptors_ || !endpoint->is_memory();
+    has_descriptors_ = has_descriptors_ || !endpoint->polls_are_free();
     if (LocalPeer* local_peer = endpoint->local_peer()) segment_ = &local_peer->own_segment();
     peers_.emplace_back(new Peer{Link(number, std::move(endpoint), listener, memory)});
     if (fd >= 0 || number == rank_) peers_.back()->connection = Peer::Connection::up;
@@ -87,7 +87,7 @@ bool Peers::progress(Peer& peer, bool readable) {
   Endpoint& endpoint = peer.link.endpoint();
   // The message behind a large one may be short, and a thread may be spinning for it.
   if (peer.link.incoming_left() == 0) endpoint.expect(0);
-  if (peer.wants_write != peer.link.wants_write()) {
+  if (!endpoint.must_be_armed() && peer.wants_write != peer.link.wants_write()) {
     peer.wants_write = peer.link.wants_write();
     event_set_.set_writable_interest(endpoint.fd(), static_cast<std::uint32_t>(peer.link.peer()),
                                      peer.wants_write);
@@ -105,8 +105,9 @@ bool Peers::poll(bool look_at_descriptors) {
     } else if (!peer->is_connected()) {
       is_dialling = dial_if_wanted(*peer) || is_dialling;
     } else {
-      const bool is_memory = link.endpoint().is_memory();
-      if (is_memory || link.wants_write() || link.has_pulls()) moved = progress(*peer, is_memory) || moved;
+      const Endpoint& endpoint = link.endpoint();
+      const bool readable = endpoint.polls_are_free() || endpoint.holds_input();
+      if (readable || link.wants_write() || link.has_pulls()) moved = progress(*peer, readable) || moved;
     }
   }
   // The dialer's descriptor does not signal that it is time to dial again.
@@ -184,7 +185,7 @@ bool Peers::arm() {
     Link& link = peer.link;
     if (peer.has_ended) {
       is_quiet = !link.has_buffered();
-    } else if (link.endpoint().is_memory()) {
+    } else if (link.endpoint().must_be_armed()) {
       is_quiet = link.endpoint().arm(link.wants_write()) && !link.has_pulls();
     } else {
       link.endpoint().expect(link.incoming_left());
@@ -198,7 +199,7 @@ bool Peers::arm() {
 void Peers::disarm() {
   while (armed_ > 0) {
     Peer& peer = *peers_[--armed_];
-    if (!peer.has_ended && peer.link.endpoint().is_memory()) peer.link.endpoint().disarm();
+    if (!peer.has_ended && peer.link.endpoint().must_be_armed()) peer.link.endpoint().disarm();
   }
 }
 

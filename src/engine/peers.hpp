@@ -13,8 +13,8 @@
 #include "base/deadline.hpp"
 #include "base/memory_pool.hpp"
 #include "engine/control.hpp"
-#include "net/event_set.hpp"
 #include "engine/failure_detector.hpp"
+#include "net/event_set.hpp"
 #include "transport/link.hpp"
 #include "transport/shared_segment.hpp"
 #include "transport/transport.hpp"
@@ -34,7 +34,7 @@ struct Peer {
   bool is_connected() const noexcept { return connection == Connection::up; }
   bool is_gone() const noexcept { return has_left || has_ended; }
   /// Over a socket, of which a poll costs a system call.
-  bool has_socket() noexcept { return is_connected() && !link.endpoint().is_memory(); }
+  bool has_socket() noexcept { return is_connected() && !link.endpoint().polls_are_free(); }
   void send(ControlKind kind, std::span<const std::byte> payload) {
     link.send_control(static_cast<std::uint32_t>(kind), payload);
   }

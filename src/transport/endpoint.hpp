@@ -60,13 +60,17 @@ class Endpoint {
   /// --- Waiting. -----------------------------------------------------------------------------------------
   /// True if read() and write() cost no system call: a spinning caller may try them in a loop. False if each
   /// try is a system call, as poll(2) on fd() is.
-  virtual bool is_memory() const = 0;
+  virtual bool polls_are_free() const = 0;
+  /// True if fd() tells nothing unless arm() was called before. If false, arm() and disarm() do nothing.
+  virtual bool must_be_armed() const { return polls_are_free(); }
+  /// read() has something that fd() does not tell.
+  virtual bool holds_input() const { return false; }
   /// A descriptor that polls readable (POLLIN or POLLHUP) when an armed endpoint has something to do, and
   /// when the peer is gone. Stays the same for life. Call drain() when it polled readable.
   virtual int fd() const = 0;
   /// Asks the peer to make fd() readable when bytes arrive or, with `for_room`, when there is room to write.
-  /// (If is_memory() is false, poll fd() for POLLOUT instead.) Returns false if there already is something to
-  /// do: then do not sleep. Call disarm() after every arm().
+  /// (If must_be_armed() is false, poll fd() for POLLOUT instead.) Returns false if there already is
+  /// something to do: then do not sleep. Call disarm() after every arm().
   virtual bool arm(bool for_room) = 0;
   virtual void disarm() = 0;
   /// At least so many bytes will come. fd() need not poll readable before most of them have come, or enough

@@ -34,7 +34,7 @@ class SelfEndpoint final : public Endpoint {
     return size;
   }
 
-  bool is_memory() const override { return true; }
+  bool polls_are_free() const override { return true; }
   int fd() const override { return -1; }
   bool arm(bool) override { return stream_.empty(); }
   void disarm() override {}

@@ -17,7 +17,7 @@ class UnconnectedEndpoint final : public Endpoint {
   Result<std::size_t> write(std::span<const iovec>) override { return std::size_t{0}; }
   Result<std::size_t> read(std::span<std::byte>) override { return std::size_t{0}; }
 
-  bool is_memory() const override { return false; }
+  bool polls_are_free() const override { return false; }
   int fd() const override { return -1; }
   bool arm(bool) override { return true; }
   void disarm() override {}

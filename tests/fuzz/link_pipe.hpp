@@ -62,7 +62,7 @@ class PipeEnd final : public Endpoint {
   }
   bool shares_caches() const override { return state_->shares_caches; }
   std::uint64_t write_budget() const override { return state_->turn; }
-  bool is_memory() const override { return true; }
+  bool polls_are_free() const override { return true; }
   int fd() const override { return -1; }
   bool arm(bool) override { return false; }
   void disarm() override {}

@@ -20,7 +20,7 @@ class InprocEndpoint final : public Endpoint {
   std::string describe() const override;
   Result<std::size_t> write(std::span<const iovec> parts) override;
   Result<std::size_t> read(std::span<std::byte> into) override;
-  bool is_memory() const override { return true; }
+  bool polls_are_free() const override { return true; }
   int fd() const override;
   bool arm(bool for_room) override;
   void disarm() override;

@@ -46,7 +46,7 @@ class ShmEndpoint final : public Endpoint, private LocalPeer {
   std::string describe() const override;
   Result<std::size_t> write(std::span<const iovec> parts) override;
   Result<std::size_t> read(std::span<std::byte> into) override;
-  bool is_memory() const override { return true; }
+  bool polls_are_free() const override { return true; }
   int fd() const override { return socket_.fd(); }
   bool arm(bool for_room) override;
   void disarm() override;

@@ -26,7 +26,7 @@ class TcpEndpoint final : public Endpoint {
   std::uint64_t undelivered() const override;
   bool shares_caches() const override { return stays_in_host_; }
   std::uint64_t write_budget() const override;
-  bool is_memory() const override { return false; }
+  bool polls_are_free() const override { return false; }
   int fd() const override { return socket_.get(); }
   bool arm(bool) override { return lost_.ok(); }
   void disarm() override {}

@@ -153,8 +153,7 @@ Result<std::size_t> TlsEndpoint::read(std::span<std::byte> into) {
 }
 
 bool TlsEndpoint::arm(bool for_room) {
-  if (!lost_.ok()) return false;
-  if (tls_.holds_input()) return false;
+  if (holds_input()) return false;
   watch((for_room && tls_.ready()) || !tls_.output().empty());
   return wire_->arm(for_room);
 }

@@ -11,12 +11,12 @@
 
 namespace kolo::tcp {
 
-/// Bytes that are decrypted, or wait to be, cannot be seen by polling a socket. So is_memory() is true and
-/// this endpoint must be armed. fd() is an epoll set of its own. It watches the wire for bytes and, while
-/// something is to be sent, for room.
+/// Bytes that are decrypted, or wait to be, cannot be seen by polling a socket, and encrypted bytes may wait
+/// for room although write() has nothing left to do. So this endpoint must be armed. fd() is an epoll set of
+/// its own. It watches the wire for bytes and, while armed and something is to be sent, for room.
 class TlsEndpoint final : public Endpoint {
  public:
-  /// `wire` is not a memory endpoint; nothing but the handshake has gone over it.
+  /// `wire` needs no arming; nothing but the handshake has gone over it.
   TlsEndpoint(std::unique_ptr<Endpoint> wire, const Tls& tls, bool dialer, std::string secret);
 
   std::string_view transport() const override { return wire_->transport(); }
@@ -26,7 +26,9 @@ class TlsEndpoint final : public Endpoint {
   Result<std::size_t> read(std::span<std::byte> into) override;
   std::uint64_t delivered() const override { return wire_->delivered(); }
   std::uint64_t undelivered() const override { return wire_->undelivered(); }
-  bool is_memory() const override { return true; }
+  bool polls_are_free() const override { return false; }
+  bool must_be_armed() const override { return true; }
+  bool holds_input() const override { return !lost_.ok() || tls_.holds_input(); }
   int fd() const override { return poll_.get(); }
   bool arm(bool for_room) override;
   void disarm() override { watch(false); }

@@ -120,7 +120,7 @@ inline Group connect_group(const Variant& variant, int size, const GroupOptions&
 inline Status sleep_on(Endpoint& endpoint, bool for_room, milliseconds limit = seconds(20)) {
   Status status;
   if (endpoint.arm(for_room)) {
-    const short events = POLLIN | (for_room && !endpoint.is_memory() ? POLLOUT : 0);
+    const short events = POLLIN | (for_room && !endpoint.must_be_armed() ? POLLOUT : 0);
     pollfd entry{endpoint.fd(), events, 0};
     const int ready = ::poll(&entry, 1, static_cast<int>(limit.count()));
     if (ready == 0) status = Status(Code::timeout, "nothing woke the event_set");
