@@ -26,6 +26,7 @@
 #include "engine/completion.hpp"
 #include "engine/control.hpp"
 #include "engine/failure_detector.hpp"
+#include "engine/measured_yield.hpp"
 #include "engine/native/group.hpp"
 #include "engine/operation.hpp"
 #include "engine/peers.hpp"
@@ -242,6 +243,7 @@ class Engine final : private PeersListener,
   std::uint64_t left_behind_ = 0;  // how often callers have left operations to the progress thread
   bool stopping_ = false;
   Clock::time_point last_driven_;
+  MeasuredYield yield_;
 
   struct NativeGroup {
     std::unique_ptr<native::Group> group;
