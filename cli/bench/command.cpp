@@ -10,6 +10,7 @@
 #include <exception>
 #include <future>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "bench/grid.hpp"
+#include "bench/neighbours.hpp"
 #include "bench/processes.hpp"
 #include "bench/runner.hpp"
 #include "bench/settings.hpp"
@@ -44,14 +46,16 @@ constexpr const char* kBenchExamples = R"(Examples:
   kolo bench all_reduce --against gloo,openmpi,mpich       others beside it, in the same run
   kolo bench all_reduce --against limit                    beside what the machine's memory allows
   kolo bench all_reduce --tensors 200 --sizes 4K           200 at once, waited for at the end
+  kolo bench all_reduce --neighbours 1 --memory private    beside a busy process: look at the mean
   kolo bench all_reduce --wire bfloat16                    half the bytes, and the error that costs
   kolo bench all_reduce --algorithm all                    every algorithm, and what kolo chooses
   kolo bench all_gather --dtype bfloat16 --json out.jsonl  and the same as JSON lines
   mpirun -n 8 kolo bench all_reduce                        as ranks that somebody else has started
 
-time: the slowest rank's, median over the iterations. algbw = size / time; busbw = algbw times what
-the collective must move, 2(N-1)/N for all_reduce, as nccl-tests defines both. Inputs are new in every
-iteration and every element of every result is compared; the exit code is 1 when one is wrong.
+time: the slowest rank's, median over the iterations; mean: over the iterations, too, which is what a
+program feels. algbw = size / time; busbw = algbw times what the collective must move, 2(N-1)/N for
+all_reduce, as nccl-tests defines both. Inputs are new in every iteration and every element of every result
+is compared; the exit code is 1 when one is wrong.
 )";
 
 int report(int rank, const std::exception& error, int code) {
@@ -124,6 +128,7 @@ int take_part(const Settings& settings, int rank, Peers& peers, Make make) {
 }
 
 int run_as_threads(const Settings& settings) {
+  const bench::Neighbours neighbours(settings.neighbours, settings.bursts);
   Peers peers = start_peers(settings);
   const auto store = make_memory_store();
   std::vector<int> codes(static_cast<std::size_t>(settings.ranks));
@@ -157,7 +162,11 @@ int run_as_rank(Settings settings, const Launch& launch) {
     throw InvalidArgument("--against compares on one machine only, and these ranks are on several", {});
   }
   Peers peers;
-  if (launch.rank == 0) peers = start_peers(settings);
+  std::optional<bench::Neighbours> neighbours;
+  if (launch.rank == 0) {
+    peers = start_peers(settings);
+    neighbours.emplace(settings.neighbours, settings.bursts);
+  }
   return take_part(settings, launch.rank, peers,
                    [&] { return Communicator::create(communicator_options(settings)); });
 }
@@ -245,6 +254,12 @@ void add_bench(CLI::App& app, std::vector<std::string> arguments) {
                    "So many of the size, each its own asynchronous call; all waited for at the end")
       ->capture_default_str()
       ->type_name("N");
+  bench
+      ->add_option("--neighbours", raw.neighbours,
+                   "So many busy processes beside the ranks, on rank 0's host")
+      ->capture_default_str()
+      ->type_name("N");
+  bench->add_flag("--bursts", raw.bursts, "These count for 5 ms, then sleep for 5 ms");
   bench
       ->add_option(
           "--iterations", raw.policy.iterations,

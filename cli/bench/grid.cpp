@@ -90,7 +90,7 @@ class GridRunner {
     for (const ConfiguredAlgorithm& candidate : candidates(spec, {.in_place = one_buffer}, slow_hosts_)) {
       grid_.algorithms.push_back(candidate.name());
     }
-    json_.write(machine_line(this_machine(), version()));
+    json_.write(machine_line(this_machine(), version(), settings_.neighbours));
     for (const std::uint64_t bytes : settings_.sizes) measure_size(bytes);
     progress_.clear();
     return grid_;

@@ -25,7 +25,7 @@ double six_digits(double value) {
 
 }  // namespace
 
-std::string machine_line(const Machine& machine, const std::string& version) {
+std::string machine_line(const Machine& machine, const std::string& version, int neighbours) {
   nlohmann::ordered_json json;
   json["type"] = "machine";
   json["kolo"] = version;
@@ -33,6 +33,7 @@ std::string machine_line(const Machine& machine, const std::string& version) {
   json["cores"] = machine.cores;
   json["memory_GB"] = rounded(machine.memory_GB);
   json["kernel"] = machine.kernel;
+  json["neighbours"] = neighbours;
   return json.dump();
 }
 
@@ -52,6 +53,7 @@ std::string row_line(const Row& row) {
   json["dtype"] = kolo::name_of(row.what.dtype);
   json["reduction"] = is_reducing(row.what.kind) ? kolo::name_of(row.what.op) : "none";
   json["median_us"] = rounded(row.times_us.median);
+  json["mean_us"] = rounded(row.times_us.mean);
   json["min_us"] = rounded(row.times_us.min);
   json["p95_us"] = rounded(row.times_us.p95);
   json["p99_us"] = rounded(row.times_us.p99);

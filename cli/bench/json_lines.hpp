@@ -9,7 +9,7 @@
 
 namespace kolo::bench {
 
-std::string machine_line(const Machine& machine, const std::string& version);
+std::string machine_line(const Machine& machine, const std::string& version, int neighbours);
 /// `type` is "rewrite" for the rewriting of memory, else "result".
 std::string row_line(const Row& row);
 /// A line of `type` "choice", for `--algorithm all`: kolo's choice, the fastest algorithm, and their ratio.

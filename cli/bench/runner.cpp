@@ -59,7 +59,7 @@ class Runner {
   std::uint64_t run() {
     if (leads_) {
       print(table_.heading());
-      json_.write(machine_line(this_machine(), version()));
+      json_.write(machine_line(this_machine(), version(), settings_.neighbours));
     }
     for (const std::uint64_t size : settings_.sizes) {
       settings_.wire == Wire::native ? measure_size(size) : measure_rounded(size);
@@ -79,9 +79,13 @@ class Runner {
   Heading heading() const {
     std::vector<std::string> names;
     for (const auto& peer : peers_) names.push_back(peer->name());
-    return {
-        version(), this_machine(), kolo_.transports(), settings_.memory_name(), case_of(settings_.kind, 1),
-        names};
+    return {version(),
+            this_machine(),
+            kolo_.transports(),
+            settings_.memory_name(),
+            case_of(settings_.kind, 1),
+            names,
+            settings_.neighbours};
   }
 
   /// Measures kolo alternately with and without a wire format.

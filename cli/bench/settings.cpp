@@ -19,6 +19,8 @@
 namespace kolo::bench {
 namespace {
 
+constexpr int kMostNeighbours = 1024;
+
 using namespace std::string_view_literals;
 constexpr std::array kReductions = {"sum"sv, "product"sv, "min"sv, "max"sv, "average"sv};
 constexpr std::array kMemories = {"shared"sv, "private"sv};
@@ -85,6 +87,9 @@ Settings check_settings(const RawSettings& raw) {
   refuse_if(raw.policy.iterations < 0 || raw.policy.warmup < 0,
             "--iterations and --warmup cannot be negative");
   refuse_if(raw.tensors < 1, "--tensors: at least 1");
+  refuse_if(raw.neighbours < 0 || raw.neighbours > kMostNeighbours,
+            fmt::format("--neighbours: from 0 to {}", kMostNeighbours));
+  refuse_if(raw.bursts && raw.neighbours == 0, "--bursts needs --neighbours");
   refuse_if(raw.tensors > 1 && settings.kind == Kind::send_recv,
             "--tensors needs a collective: send_recv measures round trips");
   const bool measures_all = raw.algorithm == kEveryAlgorithm;

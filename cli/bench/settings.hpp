@@ -22,6 +22,8 @@ struct PlainSettings {
   std::string algorithm;  ///< empty: kolo's choice; "all": every one, see grid.hpp
   std::string transport;  ///< empty: kolo's choice
   int tensors = 1;
+  int neighbours = 0;   ///< busy processes beside the ranks
+  bool bursts = false;  ///< of the neighbours
   Policy policy;
   std::string json;       ///< file to write; empty: none
   std::string table;      ///< file of the tuning table that stores the result; empty: none

@@ -13,7 +13,8 @@ Summary summarize(std::vector<double> times) {
   const std::size_t n = times.size();
   const double median = n % 2 == 1 ? times[n / 2] : (times[n / 2 - 1] + times[n / 2]) / 2;
   const auto percentile = [&](std::size_t p) { return times[(p * n + 99) / 100 - 1]; };
-  return {median, times.front(), percentile(95), percentile(99)};
+  const double mean = std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(n);
+  return {median, mean, times.front(), percentile(95), percentile(99)};
 }
 
 double midmean(std::vector<double> times) {

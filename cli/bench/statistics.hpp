@@ -8,6 +8,7 @@ namespace kolo::bench {
 /// In the unit of the times. `p95`: the smallest time that at least 95 % of the times do not exceed.
 struct Summary {
   double median = 0;
+  double mean = 0;  ///< what a program feels beside busy neighbours, where few times are very long
   double min = 0;
   double p95 = 0;
   double p99 = 0;

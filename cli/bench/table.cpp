@@ -56,6 +56,8 @@ std::string Table::heading() const {
                   heading_.memory, what.in_place ? "in place" : "out of place", wire, tensors);
   text += fmt::format("# {}, {} cores, {:.0f} GB, {}\n", machine.cpu, machine.cores, machine.memory_GB,
                       machine.kernel);
+  if (heading_.neighbours > 0)
+    text += fmt::format("# Beside the ranks: {} busy processes.\n", heading_.neighbours);
   if (what.wire != Wire::native) {
     text +=
         fmt::format("# {:>8}  {:<15}{:>9}{:>9}{:>9}{:>9}{:>10}{:>9}{:>10}{:>10}{:>7}\n", "size", "algorithm",
@@ -65,16 +67,16 @@ std::string Table::heading() const {
     return text;
   }
   if (heading_.peers.empty()) {
-    text +=
-        fmt::format("# {:>8}{:>11}{:>9}{:>8}  {:<15}{:>8}{:>8}{:>8}{:>8}{:>8}{:>7}{:>7}\n", "size", "count",
-                    "type", "redop", "algorithm", "time", "min", "p99", "algbw", "busbw", "memory", "#wrong");
+    text += fmt::format("# {:>8}{:>11}{:>9}{:>8}  {:<15}{:>8}{:>8}{:>8}{:>8}{:>8}{:>7}{:>7}\n", "size",
+                        "count", "type", "redop", "algorithm", "time", "mean", "p99", "algbw", "busbw",
+                        "memory", "#wrong");
     text += fmt::format("# {:>8}{:>11}{:>9}{:>8}  {:<15}{:>8}{:>8}{:>8}{:>8}{:>8}{:>7}{:>7}\n", "bytes",
                         "elements", "", "", "", "us", "us", "us", "GB/s", "GB/s", "share", "");
     return text;
   }
-  std::string names =
-      fmt::format("# {:>8}  {:<15}{:>8}{:>8}{:>7}", "size", "algorithm", "time", "p99", "#wrong");
-  std::string units = fmt::format("# {:>8}  {:<15}{:>8}{:>8}{:>7}", "bytes", "", "us", "us", "");
+  std::string names = fmt::format("# {:>8}  {:<15}{:>8}{:>8}{:>8}{:>7}", "size", "algorithm", "time", "mean",
+                                  "p99", "#wrong");
+  std::string units = fmt::format("# {:>8}  {:<15}{:>8}{:>8}{:>8}{:>7}", "bytes", "", "us", "us", "us", "");
   for (const auto& peer : heading_.peers) {
     names += fmt::format("{:>{}}{:>7}", peer, width_of(peer), "/kolo");
     units += fmt::format("{:>{}}{:>7}", "us", width_of(peer), "");
@@ -92,11 +94,12 @@ std::string Table::row(const Row& kolo, const std::optional<Row>& rewrite,
     return fmt::format("  {:>8}{:>11}{:>9}{:>8}  {:<15}{:>8}{:>8}{:>8}{:>8}{:>8}{:>7}{:>7}\n", size,
                        what.count, kolo::name_of(what.dtype),
                        is_reducing(what.kind) ? kolo::name_of(what.op) : "-", short_name(kolo.algorithm),
-                       format_us(times.median), format_us(times.min), format_us(times.p99), algbw, busbw,
+                       format_us(times.median), format_us(times.mean), format_us(times.p99), algbw, busbw,
                        percent(kolo, rewrite), kolo.wrong);
   }
-  std::string text = fmt::format("  {:>8}  {:<15}{:>8}{:>8}{:>7}", size, short_name(kolo.algorithm),
-                                 format_us(times.median), format_us(times.p99), kolo.wrong);
+  std::string text =
+      fmt::format("  {:>8}  {:<15}{:>8}{:>8}{:>8}{:>7}", size, short_name(kolo.algorithm),
+                  format_us(times.median), format_us(times.mean), format_us(times.p99), kolo.wrong);
   for (std::size_t i = 0; i < peers.size(); ++i) {
     const auto& peer = peers[i];
     const std::size_t width = width_of(heading_.peers[i]);

@@ -18,6 +18,7 @@ struct Heading {
   std::string memory;
   Case what;
   std::vector<std::string> peers;  ///< their names, one pair of columns each
+  int neighbours = 0;              ///< busy processes beside the ranks
 };
 
 /// Formats lines, each with its newline. Without peers the columns are those of nccl-tests. With peers there

@@ -11,6 +11,8 @@
 #include <string>
 #include <vector>
 
+#include "survivors.hpp"
+
 namespace {
 
 struct Outcome {
@@ -148,6 +150,22 @@ TEST(BenchCommand, RewritesMemoryOfTheSameKindInPlace) {
   }
 }
 
+TEST(BenchCommand, NeighboursAreToldAndEndWithIt) {
+  for (const std::string ranks : {"--transport shm", "--transport inproc --bursts"}) {
+    const Lines file;
+    const Outcome outcome = run(
+        "all_reduce --ranks 2 --sizes 8,64K --iterations 20 --neighbours 2 " + ranks + " --json " + file.path,
+        "TEST_MARK=neighbours");
+    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    EXPECT_NE(outcome.output.find("2 busy processes"), std::string::npos) << outcome.output;
+    const auto lines = file.read();
+    ASSERT_FALSE(lines.empty());
+    EXPECT_EQ(lines.front().at("neighbours"), 2);
+    EXPECT_GT(lines.back().at("mean_us"), 0);
+    EXPECT_TRUE(kolo::test::all_gone("neighbours"));
+  }
+}
+
 TEST(BenchCommand, WrongUsageIsToldInAWord) {
   const std::vector<std::pair<const char*, const char*>> cases = {
       {"all_redcue", "unknown collective 'all_redcue'"},
@@ -162,6 +180,8 @@ TEST(BenchCommand, WrongUsageIsToldInAWord) {
       {"all_reduce --ranks -3", "--ranks -3"},
       {"all_reduce --ranks 4097 --dtype bfloat16", "--ranks 4097: from 1 to 4096"},
       {"all_reduce --tensors 0", "--tensors: at least 1"},
+      {"all_reduce --neighbours -1", "--neighbours: from 0"},
+      {"all_reduce --bursts", "--bursts needs --neighbours"},
       {"send_recv --tensors 2", "--tensors needs a collective"},
       {"all_reduce --tensors 2 --algorithm all", "one tensor at a time"},
       {"all_reduce --ranks 300 --dtype bfloat16", "300 ranks"},

@@ -22,7 +22,7 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 Row sample_row(const std::string& library, std::uint64_t bytes, double us, std::uint64_t wrong = 0) {
   const Case what = make_case(Kind::all_reduce, bytes, 4, DType::bfloat16, ReduceOp::product, true);
-  return make_row(library, "shm", "shared", what, {"ring", {us, us, us}, wrong});
+  return make_row(library, "shm", "shared", what, {"ring", {us, us, 4 * us}, wrong});
 }
 
 Heading sample_heading(std::vector<std::string> peers) {
@@ -77,6 +77,13 @@ TEST(BenchTable, TheHeadingTellsHowManyTensors) {
   EXPECT_NE(Table(heading).heading().find("in place, 200 tensors at once"), std::string::npos);
 }
 
+TEST(BenchTable, TheHeadingTellsOfNeighbours) {
+  Heading heading = sample_heading({});
+  EXPECT_EQ(Table(heading).heading().find("busy"), std::string::npos);
+  heading.neighbours = 2;
+  EXPECT_NE(Table(heading).heading().find("2 busy processes"), std::string::npos);
+}
+
 TEST(BenchTable, RatioIsThePeersTimeOverKolos) {
   const Table table(sample_heading({"gloo"}));
   EXPECT_NE(table.row(sample_row("kolo", 8, 10), std::nullopt, {sample_row("gloo", 8, 25)}).find("2.50x"),
@@ -103,9 +110,10 @@ TEST(BenchJson, ALineHasAllFields) {
   EXPECT_EQ(json.at("bytes"), 1024);
   EXPECT_EQ(json.at("dtype"), "bfloat16");
   EXPECT_EQ(json.at("median_us"), 12.5);
+  EXPECT_EQ(json.at("mean_us"), 25);
   EXPECT_EQ(json.at("min_us"), 12.5);
-  EXPECT_EQ(json.at("p95_us"), 12.5);
-  EXPECT_EQ(json.at("p99_us"), 12.5);
+  EXPECT_EQ(json.at("p95_us"), 50);
+  EXPECT_EQ(json.at("p99_us"), 50);
   EXPECT_EQ(json.at("tensors"), 1);
   EXPECT_EQ(json.at("iterations"), 3);
   EXPECT_EQ(json.at("algbw_GBps"), 0.08192);
@@ -134,11 +142,12 @@ TEST(BenchJson, TheChoiceHasALine) {
 }
 
 TEST(BenchJson, TheMachineHasALine) {
-  const auto json = nlohmann::json::parse(machine_line({"A Processor", 64, 256, "Linux 6.1"}, "1.2.3"));
+  const auto json = nlohmann::json::parse(machine_line({"A Processor", 64, 256, "Linux 6.1"}, "1.2.3", 2));
   EXPECT_EQ(json.at("type"), "machine");
   EXPECT_EQ(json.at("cpu"), "A Processor");
   EXPECT_EQ(json.at("cores"), 64);
   EXPECT_EQ(json.at("kernel"), "Linux 6.1");
+  EXPECT_EQ(json.at("neighbours"), 2);
 }
 
 TEST(BenchJson, AFileThatCannotBeWrittenIsAnError) {
