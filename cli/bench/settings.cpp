@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <span>
 #include <thread>
 
 #include "algorithms/algorithm.hpp"
@@ -44,8 +43,8 @@ void refuse_if(bool is_wrong, const std::string& why) {
   if (is_wrong) throw InvalidArgument(why, {});
 }
 
-[[noreturn]] void refuse_name(std::string_view what, std::string_view name,
-                              std::span<const std::string_view> known) {
+template <typename Names>
+[[noreturn]] void refuse_name(std::string_view what, std::string_view name, const Names& known) {
   throw InvalidArgument(fmt::format("unknown {} '{}'; there are {}", what, name, fmt::join(known, ", ")), {});
 }
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <netinet/in.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
