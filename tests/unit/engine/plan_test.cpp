@@ -17,21 +17,21 @@
 namespace kolo {
 namespace {
 
-using Element = std::uint32_t;  // sums wrap around: exact in any order
+using Number = std::uint32_t;  // sums wrap around: exact in any order
 using Counts = std::vector<std::uint64_t>;
 
-Element value(int rank, std::uint64_t i) {
-  return static_cast<Element>((static_cast<std::uint64_t>(rank) + 1) * 2654435761u + i * 40503u);
+Number value(int rank, std::uint64_t i) {
+  return static_cast<Number>((static_cast<std::uint64_t>(rank) + 1) * 2654435761u + i * 40503u);
 }
 
 struct Rank {
   std::shared_ptr<const Plan> plan;
-  std::vector<Element> in, out, scratch;  // in place, everything is in the larger of `in` and `out`
-  Element* memory[3] = {};
+  std::vector<Number> in, out, scratch;  // in place, everything is in the larger of `in` and `out`
+  Number* memory[3] = {};
   std::vector<std::uint32_t> left;
   std::vector<bool> done;
 
-  Element* at(BufferName buffer, std::uint64_t offset) {
+  Number* at(BufferName buffer, std::uint64_t offset) {
     return memory[static_cast<int>(buffer)] + offset / 4;
   }
 };
@@ -66,7 +66,7 @@ class Machine {
       for (const PlanStep& step : rank.plan->steps) rank.left.push_back(step.dependencies);
       rank.done.assign(rank.plan->steps.size(), false);
     }
-    std::map<std::tuple<int, int, std::uint32_t>, std::vector<Element>> mail;
+    std::map<std::tuple<int, int, std::uint32_t>, std::vector<Number>> mail;
     while (true) {
       std::vector<std::pair<int, std::uint32_t>> ready;
       bool all_done = true;
@@ -89,7 +89,7 @@ class Machine {
         } else if (step.kind == StepKind::reduce) {
           combine(r, step, of(r).at(step.b_buffer, step.b), n);
         } else if (step.kind == StepKind::send) {
-          const Element* from = of(r).at(step.a_buffer, step.a);
+          const Number* from = of(r).at(step.a_buffer, step.a);
           if (!eager && !receiver_ready(r, step)) continue;
           mail[{r, step.peer, step.message}].assign(from, from + n);
         } else {
@@ -162,12 +162,12 @@ class Machine {
         return case_.count;
     }
   }
-  Element total(std::uint64_t i) const {
-    Element sum = 0;
+  Number total(std::uint64_t i) const {
+    Number sum = 0;
     for (int r = 0; r < case_.size; ++r) sum += value(r, i);
     return sum;
   }
-  Element expected(int r, std::uint64_t i) const {
+  Number expected(int r, std::uint64_t i) const {
     int owner = 0;
     switch (collective_) {
       case Collective::reduce_scatter:
@@ -193,7 +193,7 @@ class Machine {
         case_.variant.algorithm->generate({collective_, r, case_.size, case_.root, case_.variant.arguments});
     const bool rooted = has_root(collective_) && collective_ != Collective::broadcast;
     Shape shape;
-    shape.element_bytes = sizeof(Element);
+    shape.element_bytes = sizeof(Number);
     shape.segment_bytes = case_.segment_bytes;
     shape.in_place = collective_ == Collective::broadcast || (case_.in_place && (!rooted || r == case_.root));
     switch (collective_) {
@@ -217,7 +217,7 @@ class Machine {
     // Exactly as long as promised, so the address sanitizer detects accesses beyond the end.
     rank.in.resize(input_count(r));
     rank.out.resize(output_count(r));
-    rank.scratch.resize(rank.plan->scratch_bytes / sizeof(Element));
+    rank.scratch.resize(rank.plan->scratch_bytes / sizeof(Number));
     rank.memory[0] = rank.in.data();
     rank.memory[1] = rank.out.data();
     rank.memory[2] = rank.scratch.data();
@@ -244,9 +244,9 @@ class Machine {
     }
     return false;
   }
-  void combine(int r, const PlanStep& step, const Element* other, std::uint64_t n) {
-    Element* to = of(r).at(step.dst_buffer, step.dst);
-    const Element* own = of(r).at(step.a_buffer, step.a);
+  void combine(int r, const PlanStep& step, const Number* other, std::uint64_t n) {
+    Number* to = of(r).at(step.dst_buffer, step.dst);
+    const Number* own = of(r).at(step.a_buffer, step.a);
     for (std::uint64_t i = 0; i < n; ++i) to[i] = own[i] + other[i];
   }
   void finish(int r, std::uint32_t i) {
@@ -287,14 +287,14 @@ std::string races(Rank& rank) {
   }
   if (ready.size() < n) return "segments wait for each other in a circle";
   struct Range {
-    const Element* begin;
-    const Element* end;
+    const Number* begin;
+    const Number* end;
     bool writes;
   };
   const auto ranges = [&](const PlanStep& step) {
     std::vector<Range> all;
     const auto add = [&](BufferName buffer, std::uint64_t offset, bool writes) {
-      const Element* begin = rank.at(buffer, offset);
+      const Number* begin = rank.at(buffer, offset);
       if (step.bytes > 0) all.push_back({begin, begin + step.bytes / 4, writes});
     };
     if (step.kind == StepKind::copy && step.bytes > 0 &&
