@@ -73,6 +73,9 @@ class ShmDialer final : public Connector {
  public:
   ShmDialer(SocketKind& kind, const Identity& me, std::span<const TransportPeer> peers)
       : Connector(kind, me, peers), kind_(kind) {
+    auto segment = OwnSegment::make();
+    segment.status().prefixed("shm").throw_if_error();  // before any peer has connected in vain
+    segment_ = std::move(*segment);
     fill_random(nonce_);
     events_.add(Connector::fd(), 0).throw_if_error();
   }
@@ -126,11 +129,6 @@ class ShmDialer final : public Connector {
 
  private:
   Status begin(int rank, UniqueFd socket) {
-    if (!segment_) {
-      auto made = OwnSegment::make();
-      if (!made.ok()) return made.status();
-      segment_ = std::move(*made);
-    }
     if (const auto former = pairings_.find(rank); former != pairings_.end())
       events_.remove(former->second.fd());
     if (Status watched = events_.add(socket.get(), 0); !watched.ok()) return watched;
