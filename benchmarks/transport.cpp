@@ -19,16 +19,17 @@ namespace {
 
 /// Two connected endpoints of this process.
 struct Pair {
-  std::unique_ptr<Endpoint> ends[2];
+  std::unique_ptr<transport::Endpoint> ends[2];
 
   explicit Pair(std::string_view name) {
-    const TransportFactory& factory = *find_transport(name);
-    const TransportOptions options{"bench", "key", factory.reach == Reach::network ? "127.0.0.1" : ""};
+    const transport::TransportFactory& factory = *transport::find_transport(name);
+    const transport::TransportOptions options{"bench", "key",
+                                              factory.reach == transport::Reach::network ? "127.0.0.1" : ""};
     auto low = factory.make(options).value_or_throw(), high = factory.make(options).value_or_throw();
-    const TransportPeer peers[2] = {{1, high->address()}, {0, low->address()}};
-    const auto connect = [&](Transport& transport, int rank) {
+    const transport::TransportPeer peers[2] = {{1, high->address()}, {0, low->address()}};
+    const auto connect = [&](transport::Transport& transport, int rank) {
       const auto deadline = Deadline::after(std::chrono::seconds(10));
-      auto connected = connect_all(transport, rank, {&peers[rank], 1}, deadline).value_or_throw();
+      auto connected = transport::connect_all(transport, rank, {&peers[rank], 1}, deadline).value_or_throw();
       ends[rank] = std::move(connected.front());
     };
     std::thread other([&] { connect(*high, 1); });
@@ -37,7 +38,7 @@ struct Pair {
   }
 };
 
-void sleep_on(Endpoint& endpoint, bool for_room) {
+void sleep_on(transport::Endpoint& endpoint, bool for_room) {
   if (endpoint.arm(for_room)) {
     const short events = POLLIN | (for_room && !endpoint.must_be_armed() ? POLLOUT : 0);
     pollfd entry{endpoint.fd(), events, 0};
@@ -47,7 +48,7 @@ void sleep_on(Endpoint& endpoint, bool for_room) {
 }
 
 /// Returns false after the peer has closed.
-bool send(Endpoint& endpoint, const std::vector<std::byte>& data, bool spin) {
+bool send(transport::Endpoint& endpoint, const std::vector<std::byte>& data, bool spin) {
   for (std::size_t sent = 0; sent < data.size();) {
     const iovec part{const_cast<std::byte*>(data.data() + sent), data.size() - sent};
     const auto wrote = endpoint.write({&part, 1});
@@ -58,7 +59,7 @@ bool send(Endpoint& endpoint, const std::vector<std::byte>& data, bool spin) {
   return true;
 }
 
-bool receive(Endpoint& endpoint, std::vector<std::byte>& data, bool spin) {
+bool receive(transport::Endpoint& endpoint, std::vector<std::byte>& data, bool spin) {
   for (std::size_t received = 0; received < data.size();) {
     const auto got = endpoint.read(std::span(data).subspan(received));
     if (!got.ok()) return false;

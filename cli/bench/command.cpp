@@ -73,9 +73,11 @@ Options communicator_options(const Settings& settings) {
 
 Peers start_peers(const Settings& settings) {
   Peers peers;
-  const TransportFactory* const chosen = find_transport(settings.transport);
-  const Reach reach = chosen && chosen->reach == Reach::network ? Reach::network : Reach::host;
-  const std::string transport(fastest_transport(reach).name);
+  const transport::TransportFactory* const chosen = transport::find_transport(settings.transport);
+  const transport::Reach reach = chosen && chosen->reach == transport::Reach::network
+                                     ? transport::Reach::network
+                                     : transport::Reach::host;
+  const std::string transport(transport::fastest_transport(reach).name);
   for (const auto& name : settings.against) {
     std::string reason;
     auto peer = Peer::start(*bench::find_peer_kind(name), settings.ranks, transport, reason);
@@ -91,19 +93,20 @@ Peers start_peers(const Settings& settings) {
 }
 
 std::uint64_t run_grid(const Settings& settings, Communicator communicator) {
-  const bench::Grid grid =
-      bench::measure_grid(settings, communicator, slow_hosts(situation_of(communicator).bandwidth));
-  const Setting setting = situation_of(communicator).setting();
-  const CostModel costs = settings.table.empty() ? CostModel() : measure_costs(communicator);
+  const bench::Grid grid = bench::measure_grid(settings, communicator,
+                                               selection::slow_hosts(situation_of(communicator).bandwidth));
+  const selection::Setting setting = situation_of(communicator).setting();
+  const selection::CostModel costs =
+      settings.table.empty() ? selection::CostModel() : measure_costs(communicator);
   if (communicator.rank() != 0) return 0;
   fmt::print("# {}, {} ranks over {}, {} {}\n{}", name_of(settings.kind), communicator.size(), setting.links,
              kolo::name_of(settings.dtype), settings.shared_memory ? "in shared memory" : "in private memory",
              bench::grid_table(grid));
   if (grid.wrong > 0) fmt::print("# WRONG: {} elements\n", grid.wrong);
   std::fflush(stdout);
-  Collective collective;
-  if (!settings.table.empty() && parse_collective(name_of(settings.kind), collective)) {
-    update_table(settings.table, [&](TuningTable& table) {
+  schedule::Collective collective;
+  if (!settings.table.empty() && schedule::parse_collective(name_of(settings.kind), collective)) {
+    selection::update_table(settings.table, [&](selection::TuningTable& table) {
       table.set_model(setting, costs);
       bench::learn(grid, collective, setting, table);
     }).throw_if_error();
@@ -186,8 +189,8 @@ int run_bench(const RawSettings& raw, const std::vector<std::string>& arguments)
   Settings settings = bench::check_settings(raw);
   const Launch launch = launch_from_environment();
   if (launch.launcher != "none") return run_as_rank(std::move(settings), launch);
-  const TransportFactory* const transport = find_transport(settings.transport);
-  if (!transport || transport->reach != Reach::process) return start_ranks(settings, arguments);
+  const transport::TransportFactory* const transport = transport::find_transport(settings.transport);
+  if (!transport || transport->reach != transport::Reach::process) return start_ranks(settings, arguments);
   settings.progress = ::isatty(STDERR_FILENO) != 0;
   return run_as_threads(settings);
 }
@@ -241,7 +244,8 @@ void add_bench(CLI::App& app, std::vector<std::string> arguments) {
   bench
       ->add_option("--transport", raw.transport,
                    fmt::format("Any of {}; {} alone: ranks are threads (default: kolo's choice)",
-                               fmt::join(transport_names(), ", "), fastest_transport(Reach::process).name))
+                               fmt::join(transport::transport_names(), ", "),
+                               transport::fastest_transport(transport::Reach::process).name))
       ->type_name("NAME");
   bench->add_option("--memory", raw.memory, "shared: that kolo gave out; private: plain memory")
       ->capture_default_str()

@@ -82,12 +82,13 @@ class GridRunner {
         progress_(leads_ && settings.progress) {}
 
   Grid run() {
-    ScheduleSpec spec;
-    parse_collective(name_of(settings_.kind), spec.collective);
+    algorithms::ScheduleSpec spec;
+    schedule::parse_collective(name_of(settings_.kind), spec.collective);
     spec.size = kolo_.size();
     spec.hosts = situation_of(communicator_).hosts;
     const bool one_buffer = settings_.kind == Kind::all_to_all && settings_.in_place;
-    for (const ConfiguredAlgorithm& candidate : candidates(spec, {.in_place = one_buffer}, slow_hosts_)) {
+    for (const algorithms::ConfiguredAlgorithm& candidate :
+         selection::candidates(spec, {.in_place = one_buffer}, slow_hosts_)) {
       grid_.algorithms.push_back(candidate.name());
     }
     json_.write(machine_line(this_machine(), version(), settings_.neighbours));
@@ -318,7 +319,8 @@ std::string grid_table(const Grid& grid) {
   return text;
 }
 
-void learn(const Grid& grid, Collective collective, const Setting& setting, TuningTable& table) {
+void learn(const Grid& grid, schedule::Collective collective, const selection::Setting& setting,
+           selection::TuningTable& table) {
   table.forget(setting, collective);
   for (const GridColumn& column : grid.columns) {
     // An algorithm dropped in screening never gets a better time in the table than a finalist, even if the

@@ -43,6 +43,7 @@ std::string grid_table(const Grid& grid);
 
 /// Stores the grid's times in the tuning table for this setting. An algorithm that was not in the final never
 /// gets a better time than a finalist.
-void learn(const Grid& grid, Collective collective, const Setting& setting, TuningTable& table);
+void learn(const Grid& grid, schedule::Collective collective, const selection::Setting& setting,
+           selection::TuningTable& table);
 
 }  // namespace kolo::bench

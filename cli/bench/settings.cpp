@@ -53,9 +53,10 @@ void check_algorithm(Kind kind, const std::string& algorithm) {
   if (algorithm.empty()) return;
   refuse_if(kind == Kind::send_recv, "send_recv is a plain message and has no algorithms");
   if (algorithm == kEveryAlgorithm) return;
-  Collective collective;
-  refuse_if(!parse_collective(name_of(kind), collective), fmt::format("{} has no algorithms", name_of(kind)));
-  parse_algorithm(collective, algorithm).value_or_throw();
+  schedule::Collective collective;
+  refuse_if(!schedule::parse_collective(name_of(kind), collective),
+            fmt::format("{} has no algorithms", name_of(kind)));
+  algorithms::parse_algorithm(collective, algorithm).value_or_throw();
 }
 
 // These collectives run in place by default, as in training. The other ones need two buffers.
@@ -77,7 +78,8 @@ Settings check_settings(const RawSettings& raw) {
   refuse_if(settings.kind == Kind::send_recv && settings.ranks < 2, "send_recv needs at least 2 ranks");
   settings.sizes = settings.kind == Kind::barrier ? std::vector<std::uint64_t>{0} : parse_sizes(raw.sizes);
   for (const auto& name : split_names(raw.transport)) {
-    if (find_transport(name) == nullptr) refuse_name("transport", name, transport_names());
+    if (transport::find_transport(name) == nullptr)
+      refuse_name("transport", name, transport::transport_names());
   }
   if (std::ranges::find(kMemories, raw.memory) == kMemories.end())
     refuse_name("memory", raw.memory, kMemories);

@@ -17,10 +17,10 @@ struct Proof {
   std::string unable;          ///< why the algorithm cannot serve the case; then no other member is valid
   std::string refusal;         ///< the checker's sentence; empty: proved
   std::uint64_t elements = 0;  ///< of the whole data
-  ScheduleTotals totals;       ///< in elements; zero if refused
+  schedule::ScheduleTotals totals;  ///< in elements; zero if refused
   /// The counts with chunks of one element each, as closed forms count.
-  StepsAndBytes counted;
-  StepsAndBytes stated;
+  algorithms::StepsAndBytes counted;
+  algorithms::StepsAndBytes stated;
   bool at_most = false;  ///< the stated counts are upper bounds
 
   bool proved() const { return unable.empty() && refusal.empty(); }
@@ -32,11 +32,11 @@ struct Proof {
 };
 
 /// A text of the closed form, with "at most" in front if it is a bound and does not say so itself.
-std::string stated_text(const ClosedForm& form, std::string_view text);
+std::string stated_text(const algorithms::ClosedForm& form, std::string_view text);
 
 /// `count`: elements of the whole data, cut into parts of nearly equal length; nullopt: one element for each
 /// chunk.
-Proof prove(const ConfiguredAlgorithm& configured, const ScheduleSpec& spec,
+Proof prove(const algorithms::ConfiguredAlgorithm& configured, const algorithms::ScheduleSpec& spec,
             std::optional<std::uint64_t> count);
 
 }  // namespace kolo::cli

@@ -47,20 +47,22 @@ struct CheckArguments {
 };
 
 struct Row {
-  ConfiguredAlgorithm configured;
-  ScheduleSpec spec;
+  algorithms::ConfiguredAlgorithm configured;
+  algorithms::ScheduleSpec spec;
   Proof proof;
 };
 
-std::vector<ConfiguredAlgorithm> chosen_algorithms(const CheckArguments& arguments) {
+std::vector<algorithms::ConfiguredAlgorithm> chosen_algorithms(const CheckArguments& arguments) {
   if (!arguments.algorithm.empty()) {
-    return {parse_algorithm(require_collective(arguments.collective).value_or_throw(), arguments.algorithm)
+    return {algorithms::parse_algorithm(algorithms::require_collective(arguments.collective).value_or_throw(),
+                                        arguments.algorithm)
                 .value_or_throw()};
   }
-  std::optional<Collective> only;
-  if (!arguments.collective.empty()) only = require_collective(arguments.collective).value_or_throw();
-  std::vector<ConfiguredAlgorithm> result;
-  for (const Algorithm& algorithm : algorithms()) {
+  std::optional<schedule::Collective> only;
+  if (!arguments.collective.empty())
+    only = algorithms::require_collective(arguments.collective).value_or_throw();
+  std::vector<algorithms::ConfiguredAlgorithm> result;
+  for (const algorithms::Algorithm& algorithm : algorithms::algorithms()) {
     if (!only || algorithm.collective == *only) result.push_back({&algorithm, {}});
   }
   if (result.empty()) {
@@ -84,12 +86,12 @@ std::string remark(const Proof& proof) {
 }
 
 Cells cells_of(const Row& row) {
-  const Algorithm& algorithm = *row.configured.algorithm;
+  const algorithms::Algorithm& algorithm = *row.configured.algorithm;
   const Proof& proof = row.proof;
-  Cells cells = {fmt::format("  {}", name_of(algorithm.collective)), row.configured.name(),
+  Cells cells = {fmt::format("  {}", schedule::name_of(algorithm.collective)), row.configured.name(),
                  std::to_string(row.spec.size)};
   if (proof.proved()) {
-    const ScheduleTotals& totals = proof.totals;
+    const schedule::ScheduleTotals& totals = proof.totals;
     cells.insert(cells.end(),
                  {std::to_string(totals.steps), std::to_string(totals.messages),
                   share(totals.max_sent, proof.elements), share(totals.max_received, proof.elements),
@@ -97,7 +99,7 @@ Cells cells_of(const Row& row) {
   } else {
     cells.insert(cells.end(), 5, "-");
   }
-  const ClosedForm& form = algorithm.closed_form;
+  const algorithms::ClosedForm& form = algorithm.closed_form;
   cells.push_back(proof.proved() ? "proved" : proof.unable.empty() ? "REFUSED" : "not served");
   cells.push_back(remark(proof));
   if (cells.back().empty()) {
@@ -116,9 +118,9 @@ void print_table(const std::vector<Row>& rows) {
 }
 
 void print_json(const Row& row) {
-  const Algorithm& algorithm = *row.configured.algorithm;
+  const algorithms::Algorithm& algorithm = *row.configured.algorithm;
   const Proof& proof = row.proof;
-  nlohmann::ordered_json line = {{"collective", name_of(algorithm.collective)},
+  nlohmann::ordered_json line = {{"collective", schedule::name_of(algorithm.collective)},
                                  {"algorithm", row.configured.name()},
                                  {"ranks", row.spec.size},
                                  {"root", row.spec.root},
@@ -147,22 +149,22 @@ void print_json(const Row& row) {
 int run_check(const CheckArguments& arguments) {
   const std::vector<int> hosts = parse_ranks_per_host(arguments.hosts);
   const std::vector<int> sizes = parse_ranks(arguments.ranks, hosts, kMostRanks, {2, 3, 8});
-  const std::vector<ConfiguredAlgorithm> wanted = chosen_algorithms(arguments);
+  const std::vector<algorithms::ConfiguredAlgorithm> wanted = chosen_algorithms(arguments);
   const bool speaks = ::isatty(STDERR_FILENO) != 0;
   std::vector<Row> rows;
-  for (const ConfiguredAlgorithm& configured : wanted) {
+  for (const algorithms::ConfiguredAlgorithm& configured : wanted) {
     for (const int size : sizes) {
-      const Algorithm& algorithm = *configured.algorithm;
+      const algorithms::Algorithm& algorithm = *configured.algorithm;
       if (arguments.root < 0 || arguments.root >= size) {
         throw InvalidArgument(
             fmt::format("--root {}: the {} ranks are 0 to {}", arguments.root, size, size - 1), {});
       }
-      const int root = has_root(algorithm.collective) ? arguments.root : 0;
+      const int root = schedule::has_root(algorithm.collective) ? arguments.root : 0;
       if (speaks) {
-        fmt::print(stderr, "\r\033[K{} {} with {} ranks ({} of {})", name_of(algorithm.collective),
+        fmt::print(stderr, "\r\033[K{} {} with {} ranks ({} of {})", schedule::name_of(algorithm.collective),
                    configured.name(), size, rows.size() + 1, wanted.size() * sizes.size());
       }
-      const ScheduleSpec spec{algorithm.collective, 0, size, root, configured.arguments, hosts};
+      const algorithms::ScheduleSpec spec{algorithm.collective, 0, size, root, configured.arguments, hosts};
       rows.push_back({configured, spec, prove(configured, spec, arguments.count)});
       if (arguments.json) print_json(rows.back());
     }

@@ -48,22 +48,24 @@ std::string share_of_k(std::uint64_t chunks, std::uint64_t of) {
 }
 
 /// One host, or three hosts of unequal size if the algorithm depends on hosts.
-ScheduleSpec spec_of(const Algorithm& algorithm, int ranks) {
-  const ScheduleSpec plain{algorithm.collective, 0, ranks, 0, {}, {}};
-  ScheduleSpec hosted = plain;
+algorithms::ScheduleSpec spec_of(const algorithms::Algorithm& algorithm, int ranks) {
+  const algorithms::ScheduleSpec plain{algorithm.collective, 0, ranks, 0, {}, {}};
+  algorithms::ScheduleSpec hosted = plain;
   if (ranks < kRanks) return plain;
   hosted.hosts = {0, 0, 0, 1, 1, 2, 2, 2};
-  if (!supports(algorithm, plain).ok() || !supports(algorithm, hosted).ok()) return plain;
-  const auto in_words = [&](const ScheduleSpec& spec) {
+  if (!algorithms::supports(algorithm, plain).ok() || !algorithms::supports(algorithm, hosted).ok())
+    return plain;
+  const auto in_words = [&](const algorithms::ScheduleSpec& spec) {
     std::string text;
-    for (const Schedule& schedule : generate_all(algorithm, spec)) text += to_string(schedule);
+    for (const schedule::Schedule& schedule : algorithms::generate_all(algorithm, spec))
+      text += schedule::to_string(schedule);
     return text;
   };
   return in_words(plain) == in_words(hosted) ? plain : hosted;
 }
 
-std::string table_row(const Algorithm& algorithm) {
-  const ScheduleSpec spec = spec_of(algorithm, kRanks);
+std::string table_row(const algorithms::Algorithm& algorithm) {
+  const algorithms::ScheduleSpec spec = spec_of(algorithm, kRanks);
   const Proof proof = prove({&algorithm, {}}, spec, {});
   std::string counted = "not served | | | ";
   if (proof.proved()) {
@@ -72,14 +74,14 @@ std::string table_row(const Algorithm& algorithm) {
                           share_of_k(proof.totals.max_received, proof.elements),
                           share_of_k(proof.totals.max_link, proof.elements));
   }
-  const ClosedForm& form = algorithm.closed_form;
+  const algorithms::ClosedForm& form = algorithm.closed_form;
   const std::string on_hosts = spec.hosts.empty() ? "" : " (counted on hosts of 3, 2 and 3 ranks)";
   return fmt::format("| `{}` | {} | {} | {} | {}{} |\n", algorithm.name, cell(stated_text(form, form.steps)),
                      cell(stated_text(form, form.sent)), counted, cell(algorithm.use), on_hosts);
 }
 
 /// The sheet of 8 ranks, or of fewer ranks if that has too many steps; empty if no sheet can hold the steps.
-std::string sheet(const Algorithm& algorithm) {
+std::string sheet(const algorithms::Algorithm& algorithm) {
   std::string smallest;
   for (const int ranks : {kRanks, 6, 4}) {
     const auto picture = draw::make_picture({&algorithm, {}}, spec_of(algorithm, ranks));
@@ -92,10 +94,10 @@ std::string sheet(const Algorithm& algorithm) {
   return smallest;
 }
 
-std::string section(const Algorithm& algorithm) {
+std::string section(const algorithms::Algorithm& algorithm) {
   std::string text =
-      fmt::format("\n### {}: {}\n\n{}\n\nSource: {}\n", name_of(algorithm.collective), algorithm.name,
-                  draw::sentence(algorithm.purpose), draw::sentence(algorithm.source));
+      fmt::format("\n### {}: {}\n\n{}\n\nSource: {}\n", schedule::name_of(algorithm.collective),
+                  algorithm.name, draw::sentence(algorithm.purpose), draw::sentence(algorithm.source));
   std::string notes;
   if (algorithm.rank_ordered)
     notes += " Combines in rank order, so it serves reductions that are not commutative.";
@@ -109,7 +111,7 @@ std::string section(const Algorithm& algorithm) {
   if (algorithm.even_parts_only) notes += " All parts must be equally long.";
   if (!notes.empty()) text += fmt::format("\n{}\n", notes.substr(1));
   if (!algorithm.parameters.empty()) text += "\n";
-  for (const Parameter& parameter : algorithm.parameters) {
+  for (const algorithms::Parameter& parameter : algorithm.parameters) {
     text += fmt::format("- `{}`: {}\n", parameter.name, parameter.purpose);
   }
   return text;
@@ -125,8 +127,8 @@ void write_docs(const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder / kImages);
   std::string page = kHead;
   std::string sections;
-  const Algorithm* last = nullptr;
-  for (const Algorithm& algorithm : algorithms()) {
+  const algorithms::Algorithm* last = nullptr;
+  for (const algorithms::Algorithm& algorithm : algorithms::algorithms()) {
     if (last == nullptr || last->collective != algorithm.collective) {
       page += sections;
       sections.clear();
@@ -134,11 +136,11 @@ void write_docs(const std::filesystem::path& folder) {
           "\n## {}\n\n"
           "| algorithm | steps | the busiest rank sends | counted steps | sends | receives | link | use |\n"
           "| --- | --- | --- | --- | --- | --- | --- | --- |\n",
-          name_of(algorithm.collective));
+          schedule::name_of(algorithm.collective));
     }
     page += table_row(algorithm);
     sections += section(algorithm);
-    if (algorithm.collective == Collective::all_reduce) {
+    if (algorithm.collective == schedule::Collective::all_reduce) {
       if (const std::string drawing = sheet(algorithm); !drawing.empty()) {
         const std::string file = fmt::format("{}/{}.svg", kImages, algorithm.name);
         write(folder / file, drawing);

@@ -35,8 +35,8 @@ std::string outcome_of(const std::string& why) {
 class Side {
  public:
   Side(Store& store, const std::string& name, int role) : store_(store), name_(name), role_(role) {
-    auto options = make_transport_options(name, host_of(store));
-    auto made = options.ok() ? make_tcp_transport(*options) : options.status();
+    auto options = transport::make_transport_options(name, rendezvous::host_of(store));
+    auto made = options.ok() ? transport::make_tcp_transport(*options) : options.status();
     if (made.ok()) {
       transport_ = std::move(*made);
     } else {
@@ -45,7 +45,7 @@ class Side {
     store_.set(key(role_), transport_ ? transport_->address() : "");
   }
 
-  Result<std::unique_ptr<Endpoint>> connect() {
+  Result<std::unique_ptr<transport::Endpoint>> connect() {
     const int other = role_ == kDialler ? kListener : kDialler;
     const std::string address = store_.get(key(other), kMeeting);
     if (!transport_) return failure_;
@@ -54,8 +54,8 @@ class Side {
       return Status(Code::system, fmt::format("no address of the one suits the other: {} and {}",
                                               transport_->address(), address));
     }
-    const std::vector<TransportPeer> peers = {{other, address}};
-    auto made = connect_all(*transport_, role_, peers, Deadline::after(kPatience));
+    const std::vector<transport::TransportPeer> peers = {{other, address}};
+    auto made = transport::connect_all(*transport_, role_, peers, Deadline::after(kPatience));
     if (!made.ok()) return made.status();
     return std::move(made->front());
   }
@@ -66,7 +66,7 @@ class Side {
   Store& store_;
   const std::string name_;
   const int role_;
-  std::unique_ptr<Transport> transport_;
+  std::unique_ptr<transport::Transport> transport_;
   Status failure_;
 };
 

@@ -133,10 +133,10 @@ Facts gather_facts(int rank) {
   facts.rank = rank;
   char name[256] = "";
   facts.host = ::gethostname(name, sizeof name - 1) == 0 ? name : "?";
-  facts.place = this_host().boot + "/" + this_host().net_namespace;
+  facts.place = transport::this_host().boot + "/" + transport::this_host().net_namespace;
   facts.version = version();
   if (!job_key().empty()) {
-    facts.key = hexadecimal(hmac(job_key(), "kolo doctor's fingerprint")).substr(0, 16);
+    facts.key = hexadecimal(net::hmac(job_key(), "kolo doctor's fingerprint")).substr(0, 16);
   }
   facts.interface = config().interface;
   facts.cores = to_text(usable_cores());

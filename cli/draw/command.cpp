@@ -32,10 +32,11 @@ struct DrawArguments {
 };
 
 /// "ring-8.html", without letters that are special to a shell or a file system.
-std::string default_file(const ConfiguredAlgorithm& configured, int size, const std::string& format) {
+std::string default_file(const algorithms::ConfiguredAlgorithm& configured, int size,
+                         const std::string& format) {
   std::string name;
-  if (configured.algorithm->collective != Collective::all_reduce) {
-    name = std::string(name_of(configured.algorithm->collective)) + "-";
+  if (configured.algorithm->collective != schedule::Collective::all_reduce) {
+    name = std::string(schedule::name_of(configured.algorithm->collective)) + "-";
   }
   for (const char c : configured.name()) {
     name += c == ':' || c == '=' || c == ',' ? '-' : c;
@@ -62,14 +63,16 @@ void run_draw(const DrawArguments& arguments) {
   const std::vector<int> sizes = parse_ranks(arguments.ranks, hosts, draw::kMostRanks, {8});
   if (sizes.size() != 1) throw InvalidArgument("--ranks: a picture is of one number of ranks", {});
   const int size = sizes[0];
-  const Collective collective = require_collective(arguments.collective).value_or_throw();
-  const ConfiguredAlgorithm configured = parse_algorithm(collective, arguments.algorithm).value_or_throw();
+  const schedule::Collective collective =
+      algorithms::require_collective(arguments.collective).value_or_throw();
+  const algorithms::ConfiguredAlgorithm configured =
+      algorithms::parse_algorithm(collective, arguments.algorithm).value_or_throw();
   if (arguments.root < 0 || arguments.root >= size) {
     throw InvalidArgument(fmt::format("--root {}: the {} ranks are 0 to {}", arguments.root, size, size - 1),
                           {});
   }
-  const ScheduleSpec spec{collective,           0,    size, has_root(collective) ? arguments.root : 0,
-                          configured.arguments, hosts};
+  const algorithms::ScheduleSpec spec{
+      collective, 0, size, schedule::has_root(collective) ? arguments.root : 0, configured.arguments, hosts};
   const draw::Picture picture = draw::make_picture(configured, spec).value_or_throw();
   std::string text, output = arguments.output;
   const std::string format = arguments.format.empty() ? format_of(output) : arguments.format;

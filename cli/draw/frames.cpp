@@ -13,7 +13,7 @@
 namespace kolo::draw {
 namespace {
 
-using Events = std::span<const MessageGraph::Event>;
+using Events = std::span<const schedule::MessageGraph::Event>;
 
 /// Numbers sets of ranks; equal sets have one number.
 class Sets {
@@ -48,25 +48,27 @@ class Sets {
 /// What the ranks of a call that moves data hold.
 class Data {
  public:
-  Data(std::span<const Schedule> schedules, Sets& sets)
+  Data(std::span<const schedule::Schedule> schedules, Sets& sets)
       : schedules_(schedules),
         sets_(sets),
-        run_(schedules, std::vector<std::uint64_t>(part_count(schedules[0]), 1),
-             may_be(schedules[0], Sharing::in_place) ? Sharing::in_place : Sharing::separate, false) {}
+        run_(schedules, std::vector<std::uint64_t>(schedule::part_count(schedules[0]), 1),
+             schedule::may_be(schedules[0], schedule::Sharing::in_place) ? schedule::Sharing::in_place
+                                                                         : schedule::Sharing::separate,
+             false) {}
 
-  std::uint32_t parts() const { return part_count(schedules_[0]); }
+  std::uint32_t parts() const { return schedule::part_count(schedules_[0]); }
 
   /// The values that the message carries. Valid only before the message has happened.
-  std::vector<Value> carried(const MessageGraph::Event& message) {
-    std::vector<Piece> pieces;
+  std::vector<Value> carried(const schedule::MessageGraph::Event& message) {
+    std::vector<schedule::Piece> pieces;
     run_.read(message.step, schedules_[message.step.rank].steps[message.step.step].a, pieces)
         .throw_if_error();
     std::vector<Value> values;
-    for (const Piece& piece : pieces) add_values(piece, values);
+    for (const schedule::Piece& piece : pieces) add_values(piece, values);
     return values;
   }
 
-  void happen(const MessageGraph::Event& event) { run_.execute(event).throw_if_error(); }
+  void happen(const schedule::MessageGraph::Event& event) { run_.execute(event).throw_if_error(); }
 
   std::vector<Cell> cells(std::size_t rank) {
     std::vector<std::vector<std::uint32_t>> held(parts());
@@ -77,7 +79,7 @@ class Data {
     for (std::size_t part = 0; part < cells.size(); ++part) {
       cells[part] = {sets_.largest(std::move(held[part])), false};
     }
-    const Schedule& schedule = schedules_[rank];
+    const schedule::Schedule& schedule = schedules_[rank];
     std::vector<bool> wrong(parts(), false);
     for_each_output(schedule, [&](std::uint32_t chunk, std::uint32_t part) {
       cells[part].done = true;
@@ -97,7 +99,7 @@ class Data {
 
  private:
   // Parts are one element long, so that an element's origin is the number of its part.
-  void add_values(const Piece& piece, std::vector<Value>& out) {
+  void add_values(const schedule::Piece& piece, std::vector<Value>& out) {
     const std::uint32_t set = sets_.number_of(run_.contributions().ranks(piece.who));
     for (std::uint64_t part = piece.origin; part < piece.origin + piece.length; ++part) {
       out.push_back({static_cast<std::uint32_t>(part), set});
@@ -105,22 +107,23 @@ class Data {
   }
 
   template <typename Visit>
-  void for_each_output(const Schedule& schedule, Visit visit) const {
-    for (std::uint32_t chunk = 0; chunk < chunk_count(schedule, BufferName::output); ++chunk) {
-      visit(chunk, SymbolicRun::part_of(schedule, chunk));
+  void for_each_output(const schedule::Schedule& schedule, Visit visit) const {
+    for (std::uint32_t chunk = 0; chunk < schedule::chunk_count(schedule, schedule::BufferName::output);
+         ++chunk) {
+      visit(chunk, schedule::SymbolicRun::part_of(schedule, chunk));
     }
   }
 
-  std::span<const Schedule> schedules_;
+  std::span<const schedule::Schedule> schedules_;
   Sets& sets_;
-  SymbolicRun run_;
+  schedule::SymbolicRun run_;
 };
 
 /// The ranks that each rank knows to have come to a barrier: one part, without a reduction.
 class Presence {
  public:
-  Presence(std::span<const Schedule> schedules, const MessageGraph& graph, Sets& sets)
-      : sets_(sets), steps_(follow_barrier(schedules, graph)) {
+  Presence(std::span<const schedule::Schedule> schedules, const schedule::MessageGraph& graph, Sets& sets)
+      : sets_(sets), steps_(schedule::follow_barrier(schedules, graph)) {
     for (std::size_t rank = 0; rank < schedules.size(); ++rank) {
       known_.emplace_back(schedules.size(), false)[rank] = true;
     }
@@ -128,11 +131,11 @@ class Presence {
 
   std::uint32_t parts() const { return 1; }
 
-  std::vector<Value> carried(const MessageGraph::Event& message) {
+  std::vector<Value> carried(const schedule::MessageGraph::Event& message) {
     return {{0, number_of(steps_[message.step.rank][message.step.step])}};
   }
 
-  void happen(const MessageGraph::Event& event) {
+  void happen(const schedule::MessageGraph::Event& event) {
     learn(event.step);
     if (event.is_message) learn(event.receiver);
   }
@@ -145,13 +148,13 @@ class Presence {
   std::vector<bool> results(std::size_t) const { return {true}; }
 
  private:
-  void learn(const StepRef& at) {
-    const Known& more = steps_[at.rank][at.step];
+  void learn(const schedule::StepRef& at) {
+    const schedule::Known& more = steps_[at.rank][at.step];
     for (std::size_t i = 0; i < more.size(); ++i) {
       if (more[i]) known_[at.rank][i] = true;
     }
   }
-  std::uint32_t number_of(const Known& known) {
+  std::uint32_t number_of(const schedule::Known& known) {
     std::vector<int> ranks;
     for (std::size_t i = 0; i < known.size(); ++i) {
       if (known[i]) ranks.push_back(static_cast<int>(i));
@@ -160,8 +163,8 @@ class Presence {
   }
 
   Sets& sets_;
-  std::vector<std::vector<Known>> steps_;
-  std::vector<Known> known_;
+  std::vector<std::vector<schedule::Known>> steps_;
+  std::vector<schedule::Known> known_;
 };
 
 /// Adds up what moves.
@@ -182,8 +185,9 @@ class Counter {
 
 /// `World`: Data or Presence.
 template <typename World>
-void play_in(World& world, std::span<const Schedule> schedules, const MessageGraph& graph, Frames& out) {
-  const Timetable timetable(schedules, graph);
+void play_in(World& world, std::span<const schedule::Schedule> schedules, const schedule::MessageGraph& graph,
+             Frames& out) {
+  const schedule::Timetable timetable(schedules, graph);
   // By steps. Events of one step keep the order of the graph, so no event comes before its dependencies.
   std::vector<std::size_t> order(graph.events().size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -196,11 +200,11 @@ void play_in(World& world, std::span<const Schedule> schedules, const MessageGra
   for (std::uint32_t step = 0; step <= timetable.steps(); ++step) {
     Frame& frame = out.frames.emplace_back();
     for (; next != order.end() && timetable.step_of(*next) == step; ++next) {
-      const MessageGraph::Event& event = graph.events()[*next];
+      const schedule::MessageGraph::Event& event = graph.events()[*next];
       if (event.is_message) {
-        const Step& receive = schedules[event.receiver.rank].steps[event.receiver.step];
+        const schedule::Step& receive = schedules[event.receiver.rank].steps[event.receiver.step];
         Message message{static_cast<int>(event.step.rank), static_cast<int>(event.receiver.rank),
-                        receive.kind == StepKind::recv_reduce, world.carried(event)};
+                        receive.kind == schedule::StepKind::recv_reduce, world.carried(event)};
         counter.add(message, receive.dst.count);
         frame.messages.push_back(std::move(message));
       }
@@ -214,11 +218,11 @@ void play_in(World& world, std::span<const Schedule> schedules, const MessageGra
 
 }  // namespace
 
-Frames play(std::span<const Schedule> schedules) {
-  const MessageGraph graph = MessageGraph::build(schedules).value_or_throw();
+Frames play(std::span<const schedule::Schedule> schedules) {
+  const schedule::MessageGraph graph = schedule::MessageGraph::build(schedules).value_or_throw();
   Frames frames;
   Sets sets;
-  if (schedules[0].collective == Collective::barrier) {
+  if (schedules[0].collective == schedule::Collective::barrier) {
     Presence world(schedules, graph, sets);
     play_in(world, schedules, graph, frames);
   } else {

@@ -59,6 +59,6 @@ struct Frames {
 
 /// Plays schedules that check_schedules() has passed, in place if they can run in place. At a barrier a
 /// rank's cell is the set of ranks that it knows to have come.
-Frames play(std::span<const Schedule> schedules);
+Frames play(std::span<const schedule::Schedule> schedules);
 
 }  // namespace kolo::draw

@@ -13,7 +13,7 @@ using nlohmann::json;
 
 std::string explanation(const Picture& picture) {
   const std::string tap = " Tap a rank to read what it holds.";
-  if (picture.collective() == Collective::barrier) {
+  if (picture.collective() == schedule::Collective::barrier) {
     return "Each card is a rank; a slot is filled for every rank that it knows to have come." + tap;
   }
   if (picture.slot_per_rank) {
@@ -69,7 +69,7 @@ json steps(const Picture& picture) {
 }
 
 json data_of(const Picture& picture) {
-  const Algorithm& algorithm = *picture.configured.algorithm;
+  const algorithms::Algorithm& algorithm = *picture.configured.algorithm;
   json places = json::array();
   for (const Point& place : picture.layout.places) places.push_back({place.x, place.y});
   json boxes = json::array();
@@ -81,14 +81,14 @@ json data_of(const Picture& picture) {
   json names = json::array();
   for (const auto& set : picture.frames.sets) names.push_back(ranks_in_words(set));
   json about = json::array({{"When to use it", algorithm.use}, {"Source", algorithm.source}});
-  for (const Parameter& parameter : algorithm.parameters) {
+  for (const algorithms::Parameter& parameter : algorithm.parameters) {
     about.push_back({"Parameter " + std::string(parameter.name), parameter.purpose});
   }
   return {{"ranks", picture.spec.size},
           {"parts", picture.frames.parts},
           {"root", picture.root()},
-          {"barrier", picture.collective() == Collective::barrier},
-          {"summing", is_reducing(picture.collective())},
+          {"barrier", picture.collective() == schedule::Collective::barrier},
+          {"summing", schedule::is_reducing(picture.collective())},
           {"slotPerRank", picture.slot_per_rank},
           {"colourPerPart", picture.colour_per_part},
           {"colours", picture.colours},

@@ -44,21 +44,21 @@ std::vector<std::string> colours(std::size_t count) {
 
 }  // namespace
 
-Least least_of(Collective collective, int ranks) {
+Least least_of(schedule::Collective collective, int ranks) {
   const double n = ranks;
-  Least least{ceil_log2(static_cast<std::uint64_t>(ranks)), "", 0};
+  Least least{algorithms::ceil_log2(static_cast<std::uint64_t>(ranks)), "", 0};
   switch (collective) {
-    case Collective::all_reduce:
+    case schedule::Collective::all_reduce:
       least.through = "2(N-1)/N K";
       least.through_of_whole = 2 * (n - 1) / n;
       break;
-    case Collective::broadcast:
-    case Collective::reduce:
+    case schedule::Collective::broadcast:
+    case schedule::Collective::reduce:
       least.through = "K";
       least.through_of_whole = ranks > 1 ? 1 : 0;
       break;
-    case Collective::barrier:
-    case Collective::send_recv:
+    case schedule::Collective::barrier:
+    case schedule::Collective::send_recv:
       break;
     default:  // each rank (or the root) sends to, or receives from, N-1 ranks
       least.through = "(N-1)/N K";
@@ -68,26 +68,28 @@ Least least_of(Collective collective, int ranks) {
 }
 
 std::string Picture::title() const {
-  return fmt::format("{}: {}, {} rank{}", name_of(collective()), configured.name(), spec.size,
+  return fmt::format("{}: {}, {} rank{}", schedule::name_of(collective()), configured.name(), spec.size,
                      spec.size == 1 ? "" : "s");
 }
 
 std::string Picture::of_whole(std::uint64_t chunks) const {
-  if (collective() == Collective::barrier) return "0";
+  if (collective() == schedule::Collective::barrier) return "0";
   return fmt::format("{:.4g} K", static_cast<double>(chunks) / frames.parts);
 }
 
-Result<Picture> make_picture(const ConfiguredAlgorithm& configured, const ScheduleSpec& spec) {
-  const Algorithm& algorithm = *configured.algorithm;
-  if (Status status = supports(algorithm, spec); !status.ok()) return status;
+Result<Picture> make_picture(const algorithms::ConfiguredAlgorithm& configured,
+                             const algorithms::ScheduleSpec& spec) {
+  const algorithms::Algorithm& algorithm = *configured.algorithm;
+  if (Status status = algorithms::supports(algorithm, spec); !status.ok()) return status;
   if (spec.size > kMostRanks) {
     return Status(Code::invalid_argument,
                   fmt::format("{} ranks are too many to draw: {} are the most", spec.size, kMostRanks));
   }
-  const std::vector<Schedule> schedules = generate_all(algorithm, spec);
-  const std::vector<std::uint64_t> counts(part_count(schedules[0]), 1);
-  ScheduleTotals totals;
-  if (Status status = check_schedules(schedules, counts, algorithm.rank_ordered, &totals); !status.ok()) {
+  const std::vector<schedule::Schedule> schedules = algorithms::generate_all(algorithm, spec);
+  const std::vector<std::uint64_t> counts(schedule::part_count(schedules[0]), 1);
+  schedule::ScheduleTotals totals;
+  if (Status status = schedule::check_schedules(schedules, counts, algorithm.rank_ordered, &totals);
+      !status.ok()) {
     return status.prefixed("the checker refuses it");
   }
   if (totals.messages > kMostMessages) {
@@ -102,11 +104,11 @@ Result<Picture> make_picture(const ConfiguredAlgorithm& configured, const Schedu
   picture.least = least_of(algorithm.collective, spec.size);
   picture.frames = play(schedules);
   picture.layout = layout_of(picture.frames, spec.hosts, picture.root());
-  picture.slot_per_rank = is_reducing(algorithm.collective) ||
-                          algorithm.collective == Collective::all_to_all ||
-                          algorithm.collective == Collective::barrier;
-  picture.colour_per_part =
-      algorithm.collective == Collective::broadcast || algorithm.collective == Collective::scatter;
+  picture.slot_per_rank = schedule::is_reducing(algorithm.collective) ||
+                          algorithm.collective == schedule::Collective::all_to_all ||
+                          algorithm.collective == schedule::Collective::barrier;
+  picture.colour_per_part = algorithm.collective == schedule::Collective::broadcast ||
+                            algorithm.collective == schedule::Collective::scatter;
   picture.colours =
       colours(picture.colour_per_part ? picture.frames.parts : static_cast<std::size_t>(spec.size));
   return picture;

@@ -20,13 +20,13 @@ struct Least {
       through;  ///< bytes that at least one rank must send or receive: "2(N-1)/N K"; K: the whole data
   double through_of_whole = 0;  ///< these bytes as a multiple of K
 };
-Least least_of(Collective collective, int ranks);
+Least least_of(schedule::Collective collective, int ranks);
 
 /// A value.
 struct Picture {
-  ConfiguredAlgorithm configured;
-  ScheduleSpec spec;     ///< of the whole; its rank does not matter
-  StepsAndBytes stated;  ///< by the algorithm's closed form
+  algorithms::ConfiguredAlgorithm configured;
+  algorithms::ScheduleSpec spec;     ///< of the whole; its rank does not matter
+  algorithms::StepsAndBytes stated;  ///< by the algorithm's closed form
   Least least;
   Frames frames;
   Layout layout;
@@ -36,8 +36,8 @@ struct Picture {
   bool colour_per_part = false;
   std::vector<std::string> colours;  ///< "#rrggbb" of each rank or chunk
 
-  Collective collective() const { return configured.algorithm->collective; }
-  int root() const { return has_root(collective()) ? spec.root : -1; }
+  schedule::Collective collective() const { return configured.algorithm->collective; }
+  int root() const { return schedule::has_root(collective()) ? spec.root : -1; }
   /// "all_reduce: ring, 8 ranks".
   std::string title() const;
   /// `chunks` as a multiple of the whole data K: "1.75 K".
@@ -50,6 +50,7 @@ inline constexpr std::uint64_t kMostMessages = 20'000;
 
 /// Proves the algorithm's schedules and plays them. Returns an error if the algorithm cannot serve the spec
 /// or the schedules are too large to draw.
-Result<Picture> make_picture(const ConfiguredAlgorithm& configured, const ScheduleSpec& spec);
+Result<Picture> make_picture(const algorithms::ConfiguredAlgorithm& configured,
+                             const algorithms::ScheduleSpec& spec);
 
 }  // namespace kolo::draw

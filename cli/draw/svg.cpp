@@ -198,7 +198,7 @@ Result<std::string> to_svg(const Picture& picture) {
   const double height =
       kHeading + static_cast<double>(rows) * (kPanelHeight + kCaption + 2 * kMargin) + kMargin / 2;
   const std::vector<Card> cards = place_cards(picture, kPanelWidth, kPanelHeight, kCardHeader);
-  const Algorithm& algorithm = *picture.configured.algorithm;
+  const algorithms::Algorithm& algorithm = *picture.configured.algorithm;
   std::string text = fmt::format(
       "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {} {}' width='{}' height='{}' role='img'>\n"
       "<title>{}</title>\n{}<rect width='100%' height='100%' fill='#fff'/>\n",

@@ -40,7 +40,7 @@ class CellText {
 
   std::string legend() const {
     std::string text = "* the rank's result, and complete; ";
-    if (is_reducing(picture_.collective())) text += "+ the receiver adds it; ";
+    if (schedule::is_reducing(picture_.collective())) text += "+ the receiver adds it; ";
     if (!picture_.slot_per_rank) return text + "a cell names the rank that the chunk comes from, . is none";
     if (named_) {
       return text + (picture_.spec.size > 10 ? "a cell names whose contributions it holds (a is rank 10)"
@@ -115,7 +115,7 @@ std::string cells_of(const Picture& picture, const CellText& cell_text, const Fr
 }  // namespace
 
 std::string to_text(const Picture& picture) {
-  const Algorithm& algorithm = *picture.configured.algorithm;
+  const algorithms::Algorithm& algorithm = *picture.configured.algorithm;
   const Frames& frames = picture.frames;
   const CellText cell_text(picture);
   std::string text = fmt::format("{}\n{}{}", picture.title(), wrapped(sentence(algorithm.purpose)),

@@ -46,9 +46,9 @@ std::string ranks_in_words(const std::vector<int>& ranks) {
 }
 
 std::string chunks_in_words(const Picture& picture, const Message& message) {
-  if (picture.collective() == Collective::barrier) return "word";
+  if (picture.collective() == schedule::Collective::barrier) return "word";
   if (picture.frames.parts == 1) {
-    if (!is_reducing(picture.collective())) return "the data";
+    if (!schedule::is_reducing(picture.collective())) return "the data";
     const std::size_t summed = picture.frames.sets[message.values[0].set].size();
     if (summed == 1) return "its data";
     return summed == static_cast<std::size_t>(picture.spec.size) ? "the result" : "its sum";

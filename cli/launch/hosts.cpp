@@ -37,7 +37,7 @@ HostSlots parse_host(const std::string& item) {
     if (found[4].matched) host.slots = std::stoi(found[4]);
     is_good = host.slots >= 1 && host.slots <= kLargestJob &&
               (address.empty() || (address.find(':') != std::string::npos &&
-                                   is_numeric_host(address.substr(0, address.find('%')))));
+                                   net::is_numeric_host(address.substr(0, address.find('%')))));
   }
   if (!is_good)
     refuse(item, fmt::format("write b, or me@b:4 for 4 ranks there (1 to {}), or [fd00::2]:4 for an IPv6 "
@@ -66,14 +66,14 @@ struct Path {
 };
 
 Path path_to(const HostSlots& host) {
-  const auto addresses = resolve(host.name(), 0);
+  const auto addresses = net::resolve(host.name(), 0);
   if (!addresses.ok()) {
     throw RendezvousError(addresses.status().message() +
                               "; if only ssh knows it, name this host's address with --store-address",
                           {});
   }
-  for (const SocketAddress& address : addresses.value()) {
-    if (const auto here = source_towards(address)) {
+  for (const net::SocketAddress& address : addresses.value()) {
+    if (const auto here = net::source_towards(address)) {
       return {address.host(), here->host(), address.is_loopback()};
     }
   }
@@ -114,7 +114,7 @@ std::vector<HostSlots> read_hosts_file(const std::string& path) {
 JobAddresses choose_addresses(const std::vector<HostSlots>& hosts, const std::string& store_address) {
   if (!store_address.empty()) {
     // Some names may be known only to ssh, so only the first host's name is resolved.
-    const auto first = resolve(hosts[0].name(), 1);
+    const auto first = net::resolve(hosts[0].name(), 1);
     const bool known = first.ok() && !first.value().empty() && !first.value()[0].is_loopback();
     return {store_address, known               ? first.value()[0].host()
                            : hosts.size() == 1 ? store_address
@@ -133,14 +133,14 @@ JobAddresses choose_addresses(const std::vector<HostSlots>& hosts, const std::st
 ReservedPort::ReservedPort(bool loopback) {
   Status last;
   // All interfaces: tries dual-stack IPv6 first, then IPv4 alone.
-  for (const SocketAddress& address : resolve(loopback ? "127.0.0.1" : "", 0).value_or_throw()) {
+  for (const net::SocketAddress& address : net::resolve(loopback ? "127.0.0.1" : "", 0).value_or_throw()) {
     fd_ = UniqueFd(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (!fd_.valid()) last = Status::from_errno("cannot reserve a port", errno);
     if (!fd_.valid()) continue;
-    set_option(fd_.get(), SOL_SOCKET, SO_REUSEADDR, 1);
-    if (address.family() == AF_INET6) set_option(fd_.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
+    net::set_option(fd_.get(), SOL_SOCKET, SO_REUSEADDR, 1);
+    if (address.family() == AF_INET6) net::set_option(fd_.get(), IPPROTO_IPV6, IPV6_V6ONLY, 0);
     if (::bind(fd_.get(), address.data(), address.size()) == 0) {
-      port_ = local_port(fd_.get());
+      port_ = net::local_port(fd_.get());
       return;
     }
     last = Status::from_errno("cannot reserve a port", errno);

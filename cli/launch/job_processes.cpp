@@ -82,7 +82,7 @@ std::string with_outer_marks(const std::string& mark) {
 
 }  // namespace
 
-JobProcesses::JobProcesses() : mark_(random_hex(32)), marks_(with_outer_marks(mark_)) {
+JobProcesses::JobProcesses() : mark_(net::random_hex(32)), marks_(with_outer_marks(mark_)) {
   std::array<int, 2> ends;
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) Status::from_errno("pipe", errno).throw_if_error();
   const UniqueFd reader(ends[0]);

@@ -136,11 +136,11 @@ Job::Job(const LaunchOptions& options)
   if (is_part()) return;
   const JobAddresses at = is_local ? JobAddresses{"127.0.0.1", "127.0.0.1"}
                                    : choose_addresses(options.remote.hosts, options.remote.store_address);
-  const std::string key = random_hex(32);
+  const std::string key = net::random_hex(32);
   store_ = serve_tcp_store(at.store, 0, key);
   if (!is_local) variables_ = variables_to_pass();
   variables_.insert(variables_.end(),
-                    {"MASTER_ADDR=" + at.master, "KOLO_STORE=" + tcp_url(at.store, store_->port()),
+                    {"MASTER_ADDR=" + at.master, "KOLO_STORE=" + net::tcp_url(at.store, store_->port()),
                      "KOLO_STORE_SERVED=1", "KOLO_KEY=" + key});
   if (is_local) variables_.push_back(fmt::format("MASTER_PORT={}", port_->port()));
   for (const auto& [name, value] : options.environment) variables_.push_back(name + "=" + value);

@@ -60,45 +60,46 @@ struct PlanRequest {
   std::string bytes;
   std::string hosts;
   std::vector<std::string> names;
-  std::string links{fastest_transport(Reach::host).name};
+  std::string links{transport::fastest_transport(transport::Reach::host).name};
   bool json = false;
 };
 
 struct Line {
-  ScoredAlgorithm ranked;
-  ScheduleTotals totals;
+  selection::ScoredAlgorithm ranked;
+  schedule::ScheduleTotals totals;
   bool is_chosen = false;  ///< a call would run it
 };
 
 /// Measured bandwidths between the hosts of these names. Without names: between all hosts of the table, if
 /// their number matches.
-void add_bandwidths(Topology& topology, std::size_t hosts, const std::vector<std::string>& names) {
+void add_bandwidths(selection::Topology& topology, std::size_t hosts, const std::vector<std::string>& names) {
   if (!names.empty() && names.size() != hosts) {
     throw InvalidArgument(fmt::format("--names are {}, but there are {} hosts", names.size(), hosts), {});
   }
   topology.host_names = names.empty() ? topology.table.hosts() : names;
   if (topology.host_names.size() == hosts) {
-    topology.bandwidth = bandwidths_between(topology.host_names, topology.table);
-    topology.ring = ring_by_bandwidth(topology);
+    topology.bandwidth = selection::bandwidths_between(topology.host_names, topology.table);
+    topology.ring = selection::ring_by_bandwidth(topology);
   }
   if (topology.bandwidth.empty() && !names.empty()) {
     throw InvalidArgument("the table does not know the bandwidth between all of --names", {});
   }
 }
 
-LinkKinds links_of(const TransportFactory& kind) {
-  return {std::string(kind.name), kind.shares_memory, kind.reach == Reach::network};
+selection::LinkKinds links_of(const transport::TransportFactory& kind) {
+  return {std::string(kind.name), kind.shares_memory, kind.reach == transport::Reach::network};
 }
 
-Topology situation_of(int ranks, std::vector<int> hosts, const PlanRequest& request) {
-  Topology topology;
+selection::Topology situation_of(int ranks, std::vector<int> hosts, const PlanRequest& request) {
+  selection::Topology topology;
   topology.size = ranks;
   const int count = hosts.empty() ? 1 : hosts.back() + 1;
   if (count > 1) topology.hosts = std::move(hosts);
-  topology.links_inside = links_of(*find_transport(request.links));
-  topology.links_between = fastest_transport(Reach::network).name;
-  if (topology.links_inside.never_ask) topology.model.memory = typical_loopback();
-  if (!table_path().empty()) topology.table = read_table(table_path()).value_or_throw();
+  topology.links_inside = links_of(*transport::find_transport(request.links));
+  topology.links_between = transport::fastest_transport(transport::Reach::network).name;
+  if (topology.links_inside.never_ask) topology.model.memory = selection::typical_loopback();
+  if (!selection::table_path().empty())
+    topology.table = selection::read_table(selection::table_path()).value_or_throw();
   const auto known = topology.table.model(topology.setting());
   if (known) topology.set_model(*known);
   add_bandwidths(topology, static_cast<std::size_t>(count), request.names);
@@ -112,27 +113,30 @@ struct Plan {
   std::string chosen;
 };
 
-Plan make_plan(Chooser& chooser, Collective collective, std::uint64_t bytes) {
-  Choice choice;
+Plan make_plan(selection::Chooser& chooser, schedule::Collective collective, std::uint64_t bytes) {
+  selection::Choice choice;
   choice.spec = {collective, 0, chooser.topology().size, 0, {}, chooser.topology().hosts};
   choice.bytes = bytes;
   choice.preferred = config().algorithm;
-  const ConfiguredAlgorithm chosen = chooser.choose(choice).value_or_throw();
+  const algorithms::ConfiguredAlgorithm chosen = chooser.choose(choice).value_or_throw();
   Plan plan{{}, chosen.name()};
-  for (ScoredAlgorithm& ranked : chooser.ranking(choice.spec, {}, bytes)) {
+  for (selection::ScoredAlgorithm& ranked : chooser.ranking(choice.spec, {}, bytes)) {
     Line& line = plan.lines.emplace_back();
     line.is_chosen = chooser.in_ring_order(ranked.configured) == chosen;
     line.ranked = std::move(ranked);
     if (line.ranked.in_shared_memory) continue;  // nothing is sent
-    ScheduleSpec spec = choice.spec;
+    algorithms::ScheduleSpec spec = choice.spec;
     spec.arguments = line.ranked.configured.arguments;
-    const std::vector<Schedule> schedules = generate_all(*line.ranked.configured.algorithm, spec);
-    line.totals = count_totals(schedules, even_parts(bytes, part_count(schedules[0])));
+    const std::vector<schedule::Schedule> schedules =
+        algorithms::generate_all(*line.ranked.configured.algorithm, spec);
+    line.totals =
+        schedule::count_totals(schedules, schedule::even_parts(bytes, schedule::part_count(schedules[0])));
   }
   return plan;
 }
 
-void print_json(const Topology& topology, const PlanRequest& request, std::uint64_t bytes, const Plan& plan) {
+void print_json(const selection::Topology& topology, const PlanRequest& request, std::uint64_t bytes,
+                const Plan& plan) {
   nlohmann::json ranking = nlohmann::json::array();
   for (const Line& line : plan.lines) {
     ranking.push_back({{"algorithm", line.ranked.configured.name()},
@@ -155,14 +159,14 @@ void print_json(const Topology& topology, const PlanRequest& request, std::uint6
                          .dump());
 }
 
-const char* origin(const ScoredAlgorithm& ranked) {
+const char* origin(const selection::ScoredAlgorithm& ranked) {
   if (ranked.measured) return ranked.in_shared_memory ? "measured, natively" : "measured";
   return ranked.in_shared_memory ? "natively, in shared memory" : "predicted";
 }
 
-void print_table(const Topology& topology, const PlanRequest& request, std::uint64_t bytes,
+void print_table(const selection::Topology& topology, const PlanRequest& request, std::uint64_t bytes,
                  const Plan& plan) {
-  const Setting setting = topology.setting();
+  const selection::Setting setting = topology.setting();
   const char* costs =
       topology.table.model(setting) ? "as kolo tune measured them" : "typical ones; kolo tune measures yours";
   fmt::print("# {} of {} among {} ranks ({}) over {}; costs: {}\n", request.collective,
@@ -170,7 +174,7 @@ void print_table(const Topology& topology, const PlanRequest& request, std::uint
   if (!topology.bandwidth.empty()) {
     fmt::print("# links as measured between {}; what they carry, in Mbit/s:",
                fmt::join(topology.host_names, ", "));
-    const HostLinks carried(topology.bandwidth);
+    const selection::HostLinks carried(topology.bandwidth);
     for (std::size_t host = 0; host < carried.out.size(); ++host) {
       fmt::print(" {:.0f}", std::min(carried.out[host], carried.in[host]) * 8e-6);
     }
@@ -198,18 +202,18 @@ int run_plan(const PlanRequest& request) {
         "kolo plan needs a collective (all_reduce, broadcast, ...), step or training (--help tells more)",
         {});
   }
-  const Collective collective = require_collective(request.collective).value_or_throw();
-  if (collective == Collective::send_recv)
+  const schedule::Collective collective = algorithms::require_collective(request.collective).value_or_throw();
+  if (collective == schedule::Collective::send_recv)
     throw InvalidArgument("send_recv has no algorithms to choose from", {});
   std::vector<int> hosts = parse_ranks_per_host(request.hosts);
   const std::vector<int> ranks = parse_ranks(request.ranks, hosts, kMostRanks, {8});
-  const bool is_barrier = collective == Collective::barrier;
+  const bool is_barrier = collective == schedule::Collective::barrier;
   if (is_barrier && !request.bytes.empty()) throw InvalidArgument("a barrier has no --bytes", {});
   const auto sizes = is_barrier ? std::vector<std::uint64_t>{0}
                                 : bench::parse_sizes(request.bytes.empty() ? "1M" : request.bytes);
   if (sizes.size() != 1) throw InvalidArgument("--bytes takes one size", {});
   if (ranks.size() != 1) throw InvalidArgument("--ranks takes one number", {});
-  Chooser chooser(situation_of(ranks[0], std::move(hosts), request));
+  selection::Chooser chooser(situation_of(ranks[0], std::move(hosts), request));
   const Plan plan = make_plan(chooser, collective, sizes[0]);
   if (request.json) {
     print_json(chooser.topology(), request, sizes[0], plan);
@@ -239,7 +243,7 @@ void add_plan(CLI::App& app) {
       ->type_name("LIST");
   plan->add_option("--links", request->links, "Between ranks of one host")
       ->capture_default_str()
-      ->check(CLI::IsMember(transport_names()))
+      ->check(CLI::IsMember(transport::transport_names()))
       ->type_name("KIND");
   plan->add_flag("--json", request->json, "For programs");
   plan::add_step(*plan);

@@ -18,7 +18,7 @@ namespace {
 /// Schedules of more workers are not simulated, because that takes too long.
 constexpr int kMaxPlayedWorkers = 64;
 /// Limits on simulated segments, so that a simulation takes at most a second.
-constexpr PlayLimits kLimits = {.pieces = 1024, .total_pieces = 300'000};
+constexpr selection::PlayLimits kLimits = {.pieces = 1024, .total_pieces = 300'000};
 /// DistributedDataParallelOptions::first_bucket_bytes.
 constexpr double kFirstBucketBytes = 1 << 20;
 /// Loads that differ by less are equally busy.
@@ -31,14 +31,17 @@ struct HostLoad {
   double processor = 0;
 };
 
-HostLoad load_of(const Schedule& schedule, const ChunkLengths& lengths, const CostModel& model) {
+HostLoad load_of(const schedule::Schedule& schedule, const schedule::ChunkLengths& lengths,
+                 const selection::CostModel& model) {
   HostLoad load;
-  for (const Step& step : schedule.steps) {
-    const ChunkRange& range = step.kind == StepKind::send ? step.a : step.dst;
+  for (const schedule::Step& step : schedule.steps) {
+    const schedule::ChunkRange& range = step.kind == schedule::StepKind::send ? step.a : step.dst;
     const auto bytes = static_cast<double>(lengths.of(range));
-    const bool receives = step.kind == StepKind::recv || step.kind == StepKind::recv_reduce;
-    const bool reduces = step.kind == StepKind::reduce || step.kind == StepKind::recv_reduce;
-    if (step.kind == StepKind::send) {
+    const bool receives =
+        step.kind == schedule::StepKind::recv || step.kind == schedule::StepKind::recv_reduce;
+    const bool reduces =
+        step.kind == schedule::StepKind::reduce || step.kind == schedule::StepKind::recv_reduce;
+    if (step.kind == schedule::StepKind::send) {
       load.out += bytes;
       load.processor += bytes * model.network.sender_per_byte;
     }
@@ -47,7 +50,7 @@ HostLoad load_of(const Schedule& schedule, const ChunkLengths& lengths, const Co
       load.processor += bytes * model.network.receiver_per_byte;
     }
     if (reduces) load.processor += bytes * model.reduce_per_byte;
-    if (step.kind == StepKind::copy) load.processor += bytes * model.copy_per_byte;
+    if (step.kind == schedule::StepKind::copy) load.processor += bytes * model.copy_per_byte;
   }
   return load;
 }
@@ -56,12 +59,12 @@ double largest(std::span<const HostLoad> loads, double HostLoad::*kind) {
   return (*std::ranges::max_element(loads, {}, kind)).*kind;
 }
 
-bool has_servers(const ConfiguredAlgorithm& algorithm) {
+bool has_servers(const algorithms::ConfiguredAlgorithm& algorithm) {
   return algorithm.algorithm->name == "parameter_server" || algorithm.algorithm->name == "central";
 }
 
 /// The owner of the largest load: "the server's", "every worker's".
-std::string owner_of(const ConfiguredAlgorithm& algorithm, std::span<const HostLoad> loads,
+std::string owner_of(const algorithms::ConfiguredAlgorithm& algorithm, std::span<const HostLoad> loads,
                      double HostLoad::*kind) {
   const double most = largest(loads, kind);
   const auto busiest = static_cast<std::size_t>(
@@ -72,7 +75,7 @@ std::string owner_of(const ConfiguredAlgorithm& algorithm, std::span<const HostL
   return algorithm.algorithm->name == "central" ? "the driver's" : "the server's";
 }
 
-std::string bottleneck_of(const ConfiguredAlgorithm& algorithm, std::span<const HostLoad> loads,
+std::string bottleneck_of(const algorithms::ConfiguredAlgorithm& algorithm, std::span<const HostLoad> loads,
                           double bytes_per_second) {
   const double in = largest(loads, &HostLoad::in);
   const double out = largest(loads, &HostLoad::out);
@@ -86,7 +89,7 @@ std::string bottleneck_of(const ConfiguredAlgorithm& algorithm, std::span<const 
 
 /// Seconds lost to the slowest connection with an unevenness of 1: the data of all other connections to a
 /// server's link. 0 for algorithms without servers.
-double cost_of_turns(const TrainingJob& job, const ConfiguredAlgorithm& algorithm) {
+double cost_of_turns(const TrainingJob& job, const algorithms::ConfiguredAlgorithm& algorithm) {
   if (!has_servers(algorithm)) return 0;
   const int servers = algorithm.algorithm->name == "central"
                           ? 1
@@ -95,8 +98,8 @@ double cost_of_turns(const TrainingJob& job, const ConfiguredAlgorithm& algorith
   return (job.workers - 2) * share / job.bytes_per_second;
 }
 
-CostModel model_of(const TrainingJob& job) {
-  CostModel model = typical_cost_model();
+selection::CostModel model_of(const TrainingJob& job) {
+  selection::CostModel model = selection::typical_cost_model();
   model.network.wire_per_byte = 1 / job.bytes_per_second;
   return model;
 }
@@ -113,23 +116,24 @@ StepTime step_of(const TrainingJob& job, double seconds, std::string bottleneck)
 
 }  // namespace
 
-Communication price(const TrainingJob& job, const ConfiguredAlgorithm& algorithm) {
-  ScheduleSpec spec{Collective::all_reduce, 0, job.workers, 0, algorithm.arguments, {}};
+Communication price(const TrainingJob& job, const algorithms::ConfiguredAlgorithm& algorithm) {
+  algorithms::ScheduleSpec spec{schedule::Collective::all_reduce, 0, job.workers, 0, algorithm.arguments, {}};
   spec.hosts.resize(static_cast<std::size_t>(job.workers));
   std::iota(spec.hosts.begin(), spec.hosts.end(), 0);
-  const std::vector<Schedule> schedules = generate_all(*algorithm.algorithm, spec);
-  const std::vector<std::uint64_t> parts = even_parts(job.bytes, part_count(schedules[0]));
-  const CostModel model = model_of(job);
+  const std::vector<schedule::Schedule> schedules = algorithms::generate_all(*algorithm.algorithm, spec);
+  const std::vector<std::uint64_t> parts =
+      schedule::even_parts(job.bytes, schedule::part_count(schedules[0]));
+  const selection::CostModel model = model_of(job);
   std::vector<HostLoad> loads;
-  for (const Schedule& schedule : schedules)
-    loads.push_back(load_of(schedule, chunk_lengths(schedule, parts), model));
+  for (const schedule::Schedule& schedule : schedules)
+    loads.push_back(load_of(schedule, schedule::chunk_lengths(schedule, parts), model));
 
   Communication priced;
   priced.algorithm = algorithm.name();
   priced.in = largest(loads, &HostLoad::in) / job.bytes_per_second;
   priced.out = largest(loads, &HostLoad::out) / job.bytes_per_second;
   if (job.workers <= kMaxPlayedWorkers) {
-    priced.least = predict(schedules, parts, spec.hosts, model, {}, kLimits);
+    priced.least = selection::predict(schedules, parts, spec.hosts, model, {}, kLimits);
   } else {
     const double processor = largest(loads, &HostLoad::processor);
     const auto steps = static_cast<double>(algorithm.algorithm->closed_form.of(spec).steps);

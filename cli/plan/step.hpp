@@ -42,7 +42,7 @@ struct Communication {
 /// Simulates the schedules on the job's links with typical costs of messages (predict()). Beyond 64 workers
 /// it uses the busiest link's bytes and a latency for each step instead. For `central` and `parameter_server`
 /// it adds the cost of the unevenness. The algorithm must support this number of workers.
-Communication price(const TrainingJob& job, const ConfiguredAlgorithm& algorithm);
+Communication price(const TrainingJob& job, const algorithms::ConfiguredAlgorithm& algorithm);
 
 /// One step of the job. Seconds and shares.
 struct StepTime {

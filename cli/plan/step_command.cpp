@@ -79,28 +79,29 @@ TrainingJob job_of(const StepRequest& request) {
 
 /// The algorithm that a call runs on the job's links, from the environment or the cost model. The tuning
 /// table is not used, because its times are for other links.
-ConfiguredAlgorithm chosen_for(const TrainingJob& job) {
-  Topology topology;
+algorithms::ConfiguredAlgorithm chosen_for(const TrainingJob& job) {
+  selection::Topology topology;
   topology.size = job.workers;
   topology.hosts.resize(static_cast<std::size_t>(job.workers));
   std::iota(topology.hosts.begin(), topology.hosts.end(), 0);
-  topology.links_between = fastest_transport(Reach::network).name;
+  topology.links_between = transport::fastest_transport(transport::Reach::network).name;
   topology.model.network.wire_per_byte = 1 / job.bytes_per_second;
-  Choice choice;
-  choice.spec = {Collective::all_reduce, 0, job.workers, 0, {}, topology.hosts};
+  selection::Choice choice;
+  choice.spec = {schedule::Collective::all_reduce, 0, job.workers, 0, {}, topology.hosts};
   choice.bytes = job.bytes;
   choice.preferred = config().algorithm;
-  return Chooser(std::move(topology)).choose(choice).value_or_throw();
+  return selection::Chooser(std::move(topology)).choose(choice).value_or_throw();
 }
 
 std::vector<PricedRow> priced_rows(const TrainingJob& job) {
-  const ConfiguredAlgorithm chosen = chosen_for(job);
-  std::vector<ConfiguredAlgorithm> algorithms;
+  const algorithms::ConfiguredAlgorithm chosen = chosen_for(job);
+  std::vector<algorithms::ConfiguredAlgorithm> algorithms;
   for (const std::string_view text : kAlgorithms)
-    algorithms.push_back(parse_algorithm(Collective::all_reduce, text).value_or_throw());
+    algorithms.push_back(
+        algorithms::parse_algorithm(schedule::Collective::all_reduce, text).value_or_throw());
   if (std::ranges::find(algorithms, chosen) == algorithms.end()) algorithms.push_back(chosen);
   std::vector<PricedRow> rows;
-  for (const ConfiguredAlgorithm& algorithm : algorithms)
+  for (const algorithms::ConfiguredAlgorithm& algorithm : algorithms)
     rows.push_back({price(job, algorithm), algorithm == chosen});
   return rows;
 }

@@ -50,7 +50,7 @@ struct PrecisionArguments {
 struct Request {
   Data data = Data::normal;
   Order order = Order::drawn;
-  Arithmetic arithmetic = {};
+  evaluation::Arithmetic arithmetic = {};
   std::uint64_t count = 0;  ///< elements a rank
   int seeds = 1;            ///< draws, with seeds 1, 2, ...
   int ranks_per_host = 0;   ///< 0: all ranks on one host
@@ -58,7 +58,7 @@ struct Request {
 
 /// A value.
 struct Measured {
-  ConfiguredAlgorithm algorithm = {};
+  algorithms::ConfiguredAlgorithm algorithm = {};
   int ranks = 0;
   int ranks_per_host = 0;
   std::string unable = {};   ///< why the algorithm cannot serve the case; then no member below is valid
@@ -69,7 +69,7 @@ struct Measured {
 };
 
 /// Half of the distance between 1 and the next number of the type to which sums are rounded.
-double unit_roundoff(const Arithmetic& arithmetic) {
+double unit_roundoff(const evaluation::Arithmetic& arithmetic) {
   const bool is_bfloat16 = arithmetic.element == DType::bfloat16 || arithmetic.wire == Wire::bfloat16;
   const bool is_float16 = arithmetic.element == DType::float16 || arithmetic.wire == Wire::float16;
   return is_bfloat16 ? 0x1p-8 : is_float16 ? 0x1p-11 : 0x1p-24;
@@ -82,20 +82,21 @@ bool have_same_bits(const std::vector<std::vector<float>>& outputs) {
 }
 
 /// Evaluates the schedules of all_reduce, a sum, for each seed.
-Measured measure(const ConfiguredAlgorithm& algorithm, int ranks, const Request& request) {
-  ScheduleSpec spec{Collective::all_reduce, 0, ranks, 0, algorithm.arguments, {}};
+Measured measure(const algorithms::ConfiguredAlgorithm& algorithm, int ranks, const Request& request) {
+  algorithms::ScheduleSpec spec{schedule::Collective::all_reduce, 0, ranks, 0, algorithm.arguments, {}};
   for (int rank = 0; request.ranks_per_host > 0 && rank < ranks; ++rank) {
     spec.hosts.push_back(rank / request.ranks_per_host);
   }
   Measured result{.algorithm = algorithm, .ranks = ranks, .ranks_per_host = request.ranks_per_host};
-  const Requirements requirements{.rounded = request.arithmetic.wire != Wire::native};
-  if (const Status status = supports(*algorithm.algorithm, spec, requirements); !status.ok()) {
+  const algorithms::Requirements requirements{.rounded = request.arithmetic.wire != Wire::native};
+  if (const Status status = algorithms::supports(*algorithm.algorithm, spec, requirements); !status.ok()) {
     result.unable = status.message();
     return result;
   }
-  const std::vector<Schedule> schedules = generate_all(*algorithm.algorithm, spec);
-  const MessageGraph graph = MessageGraph::build(schedules).value();
-  const std::vector<int> depths = rounding_depths(schedules, graph, request.count, request.arithmetic);
+  const std::vector<schedule::Schedule> schedules = algorithms::generate_all(*algorithm.algorithm, spec);
+  const schedule::MessageGraph graph = schedule::MessageGraph::build(schedules).value();
+  const std::vector<int> depths =
+      evaluation::rounding_depths(schedules, graph, request.count, request.arithmetic);
   result.roundings = *std::ranges::max_element(depths);
   result.unit_roundoff = unit_roundoff(request.arithmetic);
   const Contributions what{.data = request.data,
@@ -105,7 +106,7 @@ Measured measure(const ConfiguredAlgorithm& algorithm, int ranks, const Request&
                            .count = request.count};
   for (int seed = 1; seed <= request.seeds; ++seed) {
     const auto contributions = what.draw(static_cast<std::uint64_t>(seed));
-    const auto outputs = evaluate(schedules, graph, contributions, request.arithmetic);
+    const auto outputs = evaluation::evaluate(schedules, graph, contributions, request.arithmetic);
     result.of_seeds.push_back(error_of(outputs[0], contributions, result.unit_roundoff));
     result.same_bits = result.same_bits && have_same_bits(outputs);
   }
@@ -130,14 +131,14 @@ std::vector<int> ranks_of(const std::vector<std::string>& texts) {
   return result;
 }
 
-std::vector<ConfiguredAlgorithm> algorithms_of(const std::vector<std::string>& names) {
-  std::vector<ConfiguredAlgorithm> result;
+std::vector<algorithms::ConfiguredAlgorithm> algorithms_of(const std::vector<std::string>& names) {
+  std::vector<algorithms::ConfiguredAlgorithm> result;
   for (const std::string& name : names) {
-    result.push_back(parse_algorithm(Collective::all_reduce, name).value_or_throw());
+    result.push_back(algorithms::parse_algorithm(schedule::Collective::all_reduce, name).value_or_throw());
   }
   if (!names.empty()) return result;
-  for (const Algorithm& algorithm : algorithms()) {
-    if (algorithm.collective == Collective::all_reduce) result.push_back({&algorithm, {}});
+  for (const algorithms::Algorithm& algorithm : algorithms::algorithms()) {
+    if (algorithm.collective == schedule::Collective::all_reduce) result.push_back({&algorithm, {}});
   }
   return result;
 }
@@ -221,12 +222,12 @@ void print_row(const Measured& row) {
 int run_precision(const PrecisionArguments& arguments) {
   const Request request = request_of(arguments);
   const std::vector<int> sizes = ranks_of(arguments.ranks);
-  const std::vector<ConfiguredAlgorithm> wanted = algorithms_of(arguments.algorithms);
+  const std::vector<algorithms::ConfiguredAlgorithm> wanted = algorithms_of(arguments.algorithms);
   if (!arguments.json) print_head(arguments);
   bool same_bits = true;
   std::string unable;
   bool any_served = false;
-  for (const ConfiguredAlgorithm& algorithm : wanted) {
+  for (const algorithms::ConfiguredAlgorithm& algorithm : wanted) {
     for (const int ranks : sizes) {
       const Measured row = measure(algorithm, ranks, request);
       same_bits = same_bits && row.same_bits;

@@ -32,7 +32,7 @@ SumError error_of(std::span<const float> sums, const std::vector<std::vector<flo
       ++result.infinite;
       continue;
     }
-    ExactSum sum, magnitudes;
+    evaluation::ExactSum sum, magnitudes;
     for (const std::vector<float>& of_rank : contributions) {
       sum.add(of_rank[i]);
       magnitudes.add(std::abs(of_rank[i]));

@@ -60,7 +60,7 @@ void answer_bandwidth(Communicator& communicator, int peer) {
 
 Bandwidths measure_bandwidths(Communicator& communicator, void (*progress)(int done, int of)) {
   Bandwidths result;
-  const Topology& topology = situation_of(communicator);
+  const selection::Topology& topology = situation_of(communicator);
   std::vector<int> leaders;
   for (int rank = 0; rank < static_cast<int>(topology.hosts.size()); ++rank) {
     if (topology.hosts[static_cast<std::size_t>(rank)] == static_cast<int>(leaders.size()))

@@ -42,7 +42,7 @@ many ranks on as many hosts reads (KOLO_TABLE, docs/environment.md). 'kolo plan'
 struct TuneRequest {
   std::vector<int> ranks = {2, 3, 4, 8};
   std::vector<std::string> collectives = {"all_reduce"};
-  std::vector<std::string> transports = transport_names(Reach::host);
+  std::vector<std::string> transports = transport::transport_names(transport::Reach::host);
   std::string sizes = "8,512,4K:16M:2,64M";
   std::string file;  ///< empty: the settings name it
   bool only_bandwidths = false;
@@ -63,29 +63,30 @@ int tune_as_rank(const TuneRequest& request) {
   Communicator communicator = Communicator::create();
   if (communicator.size() < 2) throw InvalidArgument("one rank has nothing to tune", {});
   const bool leads = communicator.rank() == 0;
-  const auto learn = [&](const std::function<void(TuningTable&)>& change) {
-    if (leads) update_table(request.file, change).throw_if_error();
+  const auto learn = [&](const std::function<void(selection::TuningTable&)>& change) {
+    if (leads) selection::update_table(request.file, change).throw_if_error();
   };
-  learn([](TuningTable&) {});  // reports a file that cannot be written before the measurement
+  learn([](selection::TuningTable&) {});  // reports a file that cannot be written before the measurement
   static const bool told = ::isatty(STDERR_FILENO) != 0;
   const auto bandwidths = tune::measure_bandwidths(communicator, [](int done, int of) {
     if (told) fmt::print(stderr, "\r\x1b[K  bandwidths: {} of {} pairs of hosts", done, of);
   });
-  const Topology& topology = situation_of(communicator);
-  const Setting setting = topology.setting();
-  const CostModel costs = measure_costs(communicator);
-  TuningTable links;
+  const selection::Topology& topology = situation_of(communicator);
+  const selection::Setting setting = topology.setting();
+  const selection::CostModel costs = measure_costs(communicator);
+  selection::TuningTable links;
   for (const auto& [pair, bytes_per_second] : bandwidths) {
     if (!links.set_bandwidth(pair.first, pair.second, bytes_per_second) && leads)
       fmt::print("# left out: the bandwidth from {} to {} could not be measured\n", pair.first, pair.second);
   }
-  learn([&](TuningTable& table) {
+  learn([&](selection::TuningTable& table) {
     for (const auto& [pair, bytes_per_second] : bandwidths) {
       table.set_bandwidth(pair.first, pair.second, bytes_per_second);
     }
     table.set_model(setting, costs);
   });
-  const std::vector<int> slow = slow_hosts(bandwidths_between(topology.host_names, links));
+  const std::vector<int> slow =
+      selection::slow_hosts(selection::bandwidths_between(topology.host_names, links));
   if (leads && !slow.empty()) {
     std::vector<std::string> names;
     for (const int host : slow) names.push_back(topology.host_names[static_cast<std::size_t>(host)]);
@@ -98,10 +99,10 @@ int tune_as_rank(const TuneRequest& request) {
     settings.progress = leads && told;
     const bench::Grid grid = bench::measure_grid(settings, communicator, slow);
     wrong += grid.wrong;
-    Collective parsed;
-    if (!leads || !parse_collective(collective, parsed)) continue;
+    schedule::Collective parsed;
+    if (!leads || !schedule::parse_collective(collective, parsed)) continue;
     fmt::print("# {}, {} ranks\n{}", collective, communicator.size(), bench::grid_table(grid));
-    learn([&](TuningTable& table) { bench::learn(grid, parsed, setting, table); });
+    learn([&](selection::TuningTable& table) { bench::learn(grid, parsed, setting, table); });
   }
   if (leads) fmt::print("# written to {}\n", request.file);
   return wrong == 0 ? 0 : kFailed;
@@ -110,7 +111,7 @@ int tune_as_rank(const TuneRequest& request) {
 /// The same measurement as `kolo bench --algorithm all`, once for each setting.
 int tune_this_machine(const TuneRequest& request) {
   for (const std::string& collective : request.collectives) settings_for(request, collective, 2);
-  update_table(request.file, [](TuningTable&) {
+  selection::update_table(request.file, [](selection::TuningTable&) {
   }).throw_if_error();  // reports a file that cannot be written before the measurement
   const auto begin = std::chrono::steady_clock::now();
   for (const std::string& collective : request.collectives) {
@@ -155,7 +156,7 @@ int run_tune(TuneRequest& request, const std::vector<std::string>& given) {
     fmt::print(stderr, "kolo tune: {}\n", problem);
     return kUsage;
   }
-  if (request.file.empty()) request.file = table_path();
+  if (request.file.empty()) request.file = selection::table_path();
   if (request.file.empty()) {
     fmt::print(stderr, "kolo tune: there is no place for the table: name one with -o or KOLO_TABLE\n");
     return kUsage;
@@ -180,7 +181,7 @@ void add_tune(CLI::App& app) {
       ->type_name("LIST");
   auto* transport = tune->add_option("--transport", request->transports, "Between ranks on this machine")
                         ->delimiter(',')
-                        ->check(CLI::IsMember(transport_names(Reach::host)))
+                        ->check(CLI::IsMember(transport::transport_names(transport::Reach::host)))
                         ->capture_default_str()
                         ->type_name("LIST");
   tune->add_option("--sizes", request->sizes, "Bytes, with K, M, G; ranges FROM:TO:FACTOR")

@@ -21,7 +21,9 @@
 
 namespace kolo {
 
+namespace selection {
 struct Topology;
+}
 
 /// How a communicator is made.
 struct Options {
@@ -210,7 +212,7 @@ class Communicator {
   Communicator shrink();
 
  private:
-  friend const Topology& situation_of(const Communicator&);  // for kolo's own tools
+  friend const selection::Topology& situation_of(const Communicator&);  // for kolo's own tools
   struct State;
   explicit Communicator(std::shared_ptr<State> state) : state_(std::move(state)) {}
   const State& known() const;

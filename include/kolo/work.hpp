@@ -11,7 +11,9 @@
 
 namespace kolo {
 
+namespace engine {
 class Operation;
+}
 
 /// The future of an asynchronous collective. Copies refer to the same operation. The buffers of the call stay
 /// borrowed until done() is true, also when a Work is dropped or the operation fails. Thread-safe. In a
@@ -19,7 +21,7 @@ class Operation;
 class Work {
  public:
   Work() = default;
-  explicit Work(std::shared_ptr<Operation> operation) : operation_(std::move(operation)) {}
+  explicit Work(std::shared_ptr<engine::Operation> operation) : operation_(std::move(operation)) {}
 
   /// False for a default-constructed Work, which counts as done.
   bool valid() const noexcept { return operation_ != nullptr; }
@@ -45,7 +47,7 @@ class Work {
 
  private:
   friend std::optional<std::size_t> wait_any(std::span<const Work>, std::chrono::nanoseconds);
-  std::shared_ptr<Operation> operation_;
+  std::shared_ptr<engine::Operation> operation_;
 };
 
 /// Blocks until one of the Works is done, and returns its index; the lowest index if several are done. A Work

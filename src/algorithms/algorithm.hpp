@@ -14,11 +14,11 @@
 #include "schedule/schedule.hpp"
 #include "schedule/shared_memory_form.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 
 /// The arguments of a generator. A value.
 struct ScheduleSpec {
-  Collective collective = Collective::all_reduce;
+  schedule::Collective collective = schedule::Collective::all_reduce;
   int rank = 0;
   int size = 1;
   int root = 0;
@@ -49,16 +49,16 @@ struct ClosedForm {
 /// One algorithm of one collective. Generators are pure, allocate only the schedule, and serve every size >=
 /// 1, every root and all arguments to which `objection` has no error.
 struct Algorithm {
-  Collective collective;
+  schedule::Collective collective;
   std::string_view name;     ///< "ring"
   std::string_view purpose;  ///< one line, human-readable
   std::string_view use;      ///< one line: when to use it
   std::string_view source;   ///< paper and section
   /// Operands are combined in rank order, so operations that are not commutative give the right result.
   bool rank_ordered = false;
-  bool out_of_place_only = false;                         ///< as Schedule::out_of_place_only
-  bool even_parts_only = false;                           ///< all parts must have the same length
-  std::optional<SharedMemoryForm> in_shared_memory = {};  ///< how ranks that share memory run it
+  bool out_of_place_only = false;                                   ///< as Schedule::out_of_place_only
+  bool even_parts_only = false;                                     ///< all parts must have the same length
+  std::optional<schedule::SharedMemoryForm> in_shared_memory = {};  ///< how ranks that share memory run it
   std::span<const Parameter> parameters = {};
   /// Arguments worth trying besides the defaults, as in "radix=2". Which are best depends on the data's size.
   std::span<const std::string_view> tried = {};
@@ -71,23 +71,23 @@ struct Algorithm {
   ClosedForm closed_form;
   /// Why it cannot serve these arguments with so many ranks; empty if it can. Null: it always can.
   std::string (*objection)(const ScheduleSpec& spec) = nullptr;
-  Schedule (*generate)(const ScheduleSpec& spec);
+  schedule::Schedule (*generate)(const ScheduleSpec& spec);
 };
 
 /// All registered algorithms, ordered by collective.
 std::span<const Algorithm> algorithms();
 
 /// The inverse of name_of(), with an error that lists the known names.
-Result<Collective> require_collective(std::string_view name);
+Result<schedule::Collective> require_collective(std::string_view name);
 
 /// Null if there is none.
-const Algorithm* find_algorithm(Collective collective, std::string_view name);
+const Algorithm* find_algorithm(schedule::Collective collective, std::string_view name);
 
 /// Like find_algorithm(), with an error that lists the known names.
-Result<const Algorithm*> require_algorithm(Collective collective, std::string_view name);
+Result<const Algorithm*> require_algorithm(schedule::Collective collective, std::string_view name);
 
 /// The schedules of all ranks of `spec`, whose own rank does not matter.
-std::vector<Schedule> generate_all(const Algorithm& algorithm, ScheduleSpec spec);
+std::vector<schedule::Schedule> generate_all(const Algorithm& algorithm, ScheduleSpec spec);
 
 /// An algorithm and its arguments, in text form: "ring", "k_nomial:radix=4". A value.
 struct ConfiguredAlgorithm {
@@ -99,7 +99,7 @@ struct ConfiguredAlgorithm {
 };
 
 /// Reads "NAME[:PARAMETER=VALUE]...". For an unknown algorithm or parameter the error lists the known ones.
-Result<ConfiguredAlgorithm> parse_algorithm(Collective collective, std::string_view text);
+Result<ConfiguredAlgorithm> parse_algorithm(schedule::Collective collective, std::string_view text);
 
 /// Requirements of a call beyond its spec.
 struct Requirements {
@@ -115,6 +115,6 @@ struct Requirements {
 Status supports(const Algorithm& algorithm, const ScheduleSpec& spec, const Requirements& requirements = {});
 
 /// How such a call runs where all ranks share memory; null if it sends messages there, too.
-const SharedMemoryForm* form_of(const Algorithm& algorithm, const Requirements& requirements);
+const schedule::SharedMemoryForm* form_of(const Algorithm& algorithm, const Requirements& requirements);
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

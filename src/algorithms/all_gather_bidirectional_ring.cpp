@@ -7,13 +7,13 @@
 #include "algorithms/ring.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
-Schedule generate_all_gather_bidirectional_ring(const ScheduleSpec& spec) {
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
-  bidirectional_ring_all_gather(builder, ring_order(spec), input(0), output_of);
-  builder.copy(output_of(spec.rank), input(0));
+schedule::Schedule generate_all_gather_bidirectional_ring(const ScheduleSpec& spec) {
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
+  bidirectional_ring_all_gather(builder, ring_order(spec), schedule::input(0), output_of);
+  builder.copy(output_of(spec.rank), schedule::input(0));
   return std::move(builder).finish();
 }
 
@@ -21,7 +21,7 @@ Schedule generate_all_gather_bidirectional_ring(const ScheduleSpec& spec) {
 
 extern const Algorithm all_gather_bidirectional_ring;
 const Algorithm all_gather_bidirectional_ring = {
-    .collective = Collective::all_gather,
+    .collective = schedule::Collective::all_gather,
     .name = "bidirectional_ring",
     .purpose = "Every part travels both ways around the ring, half way each",
     .use = "Long parts where a rank can use its links to both neighbours at once: half the ring's rounds",
@@ -40,4 +40,4 @@ const Algorithm all_gather_bidirectional_ring = {
     .generate = generate_all_gather_bidirectional_ring,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -8,12 +8,12 @@
 #include "algorithms/pairs.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
-Schedule generate_all_gather_butterfly(const ScheduleSpec& spec) {
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
-  builder.copy(output(part_of(spec.rank)), input(0));
+schedule::Schedule generate_all_gather_butterfly(const ScheduleSpec& spec) {
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
+  builder.copy(schedule::output(part_of(spec.rank)), schedule::input(0));
   butterfly_all_gather(
       builder, butterfly_layers(everybody(spec), butterfly_degrees(spec), part_of(spec.size), Near::last));
   return std::move(builder).finish();
@@ -23,7 +23,7 @@ Schedule generate_all_gather_butterfly(const ScheduleSpec& spec) {
 
 extern const Algorithm all_gather_butterfly;
 const Algorithm all_gather_butterfly = {
-    .collective = Collective::all_gather,
+    .collective = schedule::Collective::all_gather,
     .name = "butterfly",
     .purpose =
         "Layers of exchanges among groups of d1, d2, ... ranks: recursive doubling for any N with small "
@@ -45,4 +45,4 @@ const Algorithm all_gather_butterfly = {
     .generate = generate_all_gather_butterfly,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -7,13 +7,13 @@
 #include "algorithms/pairs.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
-Schedule generate_all_gather_circulant(const ScheduleSpec& spec) {
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
-  Circulant circulant(builder, spec, BufferName::output);
-  builder.copy(circulant.slots(0, 1), input(0));
+schedule::Schedule generate_all_gather_circulant(const ScheduleSpec& spec) {
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
+  Circulant circulant(builder, spec, schedule::BufferName::output);
+  builder.copy(circulant.slots(0, 1), schedule::input(0));
   circulant.all_gather();
   circulant.store();
   return std::move(builder).finish();
@@ -23,7 +23,7 @@ Schedule generate_all_gather_circulant(const ScheduleSpec& spec) {
 
 extern const Algorithm all_gather_circulant;
 const Algorithm all_gather_circulant = {
-    .collective = Collective::all_gather,
+    .collective = schedule::Collective::all_gather,
     .name = "circulant",
     .purpose = "Doubling skips around the ranks: the fewest rounds and the fewest bytes, for any N",
     .use = "Short and middling parts, any number of ranks",
@@ -44,4 +44,4 @@ const Algorithm all_gather_circulant = {
     .generate = generate_all_gather_circulant,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -7,13 +7,13 @@
 #include "algorithms/pairs.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
-Schedule generate_all_gather_direct(const ScheduleSpec& spec) {
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
-  direct_all_gather(builder, spec, input(0));
-  builder.copy(output(part_of(spec.rank)), input(0));
+schedule::Schedule generate_all_gather_direct(const ScheduleSpec& spec) {
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
+  direct_all_gather(builder, spec, schedule::input(0));
+  builder.copy(schedule::output(part_of(spec.rank)), schedule::input(0));
   return std::move(builder).finish();
 }
 
@@ -21,12 +21,13 @@ Schedule generate_all_gather_direct(const ScheduleSpec& spec) {
 
 extern const Algorithm all_gather_direct;
 const Algorithm all_gather_direct = {
-    .collective = Collective::all_gather,
+    .collective = schedule::Collective::all_gather,
     .name = "direct",
     .purpose = "Each rank sends its part to everyone: one round, for small parts",
     .use = "Small parts, few ranks: one message each",
     .source = "Folklore; linear all-gather",
-    .in_shared_memory = SharedMemoryForm{SharedMemoryForm::Kind::copy, Held::own_part},
+    .in_shared_memory =
+        schedule::SharedMemoryForm{schedule::SharedMemoryForm::Kind::copy, schedule::Held::own_part},
     .closed_form =
         {
             .steps = "N-1",
@@ -39,4 +40,4 @@ const Algorithm all_gather_direct = {
     .generate = generate_all_gather_direct,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -7,13 +7,13 @@
 #include "algorithms/ring.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
-Schedule generate_all_gather_ring(const ScheduleSpec& spec) {
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
-  ring_all_gather(builder, ring_order(spec), input(0), output_of);
-  builder.copy(output(part_of(spec.rank)), input(0));
+schedule::Schedule generate_all_gather_ring(const ScheduleSpec& spec) {
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
+  ring_all_gather(builder, ring_order(spec), schedule::input(0), output_of);
+  builder.copy(schedule::output(part_of(spec.rank)), schedule::input(0));
   return std::move(builder).finish();
 }
 
@@ -21,7 +21,7 @@ Schedule generate_all_gather_ring(const ScheduleSpec& spec) {
 
 extern const Algorithm all_gather_ring;
 const Algorithm all_gather_ring = {
-    .collective = Collective::all_gather,
+    .collective = schedule::Collective::all_gather,
     .name = "ring",
     .purpose = "Every part travels once around the ring; each rank talks to its neighbours only",
     .use = "Long parts: neighbours only, every link busy all the time",
@@ -43,4 +43,4 @@ const Algorithm all_gather_ring = {
     .generate = generate_all_gather_ring,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

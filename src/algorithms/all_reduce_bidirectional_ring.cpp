@@ -7,12 +7,12 @@
 #include "algorithms/ring.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
-Schedule generate_all_reduce_bidirectional_ring(const ScheduleSpec& spec) {
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
-  if (spec.size == 1) builder.copy(output(0), input(0));
+schedule::Schedule generate_all_reduce_bidirectional_ring(const ScheduleSpec& spec) {
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
+  if (spec.size == 1) builder.copy(schedule::output(0), schedule::input(0));
   const Group ring = ring_order(spec);
   bidirectional_ring_reduce_scatter(builder, ring, input_of,
                                     [](int rank, std::uint32_t) { return output_of(rank); });
@@ -24,7 +24,7 @@ Schedule generate_all_reduce_bidirectional_ring(const ScheduleSpec& spec) {
 
 extern const Algorithm all_reduce_bidirectional_ring;
 const Algorithm all_reduce_bidirectional_ring = {
-    .collective = Collective::all_reduce,
+    .collective = schedule::Collective::all_reduce,
     .name = "bidirectional_ring",
     .purpose = "The ring in both directions at once: what a rank needs comes from both sides, half way each",
     .use = "Long data where a rank can use its links to both neighbours at once: half the ring's rounds",
@@ -43,4 +43,4 @@ const Algorithm all_reduce_bidirectional_ring = {
     .generate = generate_all_reduce_bidirectional_ring,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -10,7 +10,7 @@
 #include "algorithms/group.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
 /// One block for each binary digit of N that is 1, from the highest on: that many consecutive ranks.
@@ -32,10 +32,10 @@ std::vector<Block> blocks_of(int size) {
 }
 
 /// The chunks of the rank at `place` of a block after its block has done the reduce-scatter.
-ChunkRange share(const Block& block, int place, std::uint32_t chunks, BufferName buffer) {
+schedule::ChunkRange share(const Block& block, int place, std::uint32_t chunks, schedule::BufferName buffer) {
   const auto layers = butterfly_layers(block.seen_from(place), twos(static_cast<std::uint32_t>(block.size)),
                                        chunks, Near::first);
-  return layers.empty() ? ChunkRange{buffer, 0, chunks} : layers.back().own(buffer);
+  return layers.empty() ? schedule::ChunkRange{buffer, 0, chunks} : layers.back().own(buffer);
 }
 
 /// Steps until the largest block has all sums.
@@ -50,7 +50,7 @@ std::uint64_t joining_steps(std::uint64_t n) {
   return steps;
 }
 
-Schedule generate_all_reduce_binary_blocks(const ScheduleSpec& spec) {
+schedule::Schedule generate_all_reduce_binary_blocks(const ScheduleSpec& spec) {
   const std::vector<Block> blocks = blocks_of(spec.size);
   std::size_t b = 0;
   while (spec.rank >= blocks[b].first + blocks[b].size) ++b;
@@ -63,26 +63,28 @@ Schedule generate_all_reduce_binary_blocks(const ScheduleSpec& spec) {
   const auto for_each_larger = [&](auto visit) {
     if (b == 0) return;
     for (int other = place; other < blocks[b - 1].size; other += block.size) {
-      visit(blocks[b - 1].first + other, share(blocks[b - 1], other, chunks, BufferName::output));
+      visit(blocks[b - 1].first + other, share(blocks[b - 1], other, chunks, schedule::BufferName::output));
     }
   };
 
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, chunks);
-  if (spec.size == 1) builder.copy(output(0), input(0));
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, chunks);
+  if (spec.size == 1) builder.copy(schedule::output(0), schedule::input(0));
   const bool is_smallest = b + 1 == blocks.size();
-  butterfly_reduce_scatter(builder, layers, BufferName::input, b == 0 && is_smallest);
-  BufferName held = layers.empty() ? BufferName::input : BufferName::output;
+  butterfly_reduce_scatter(builder, layers, schedule::BufferName::input, b == 0 && is_smallest);
+  schedule::BufferName held = layers.empty() ? schedule::BufferName::input : schedule::BufferName::output;
   const int smaller = is_smallest ? -1 : blocks[b + 1].first + place % blocks[b + 1].size;
-  const ChunkRange own = share(block, place, chunks, BufferName::output);
+  const schedule::ChunkRange own = share(block, place, chunks, schedule::BufferName::output);
   if (!is_smallest) {
     builder.recv_reduce(smaller, own, share(block, place, chunks, held), b == 0);
-    held = BufferName::output;
+    held = schedule::BufferName::output;
   }
-  for_each_larger([&](int rank, ChunkRange part) { builder.send(rank, {held, part.begin, part.count}); });
-  for_each_larger([&](int rank, ChunkRange part) { builder.recv(rank, part); });
+  for_each_larger([&](int rank, schedule::ChunkRange part) {
+    builder.send(rank, {held, part.begin, part.count});
+  });
+  for_each_larger([&](int rank, schedule::ChunkRange part) { builder.recv(rank, part); });
   // First send to the smaller block, which waits for the whole share, then gather in this rank's own block.
   // For this rank the order makes no difference.
-  std::vector<ScheduleBuilder::StepId> told;
+  std::vector<schedule::ScheduleBuilder::StepId> told;
   if (!is_smallest) told.push_back(builder.send(smaller, own));
   butterfly_all_gather(builder, layers, told);
   return std::move(builder).finish();
@@ -92,7 +94,7 @@ Schedule generate_all_reduce_binary_blocks(const ScheduleSpec& spec) {
 
 extern const Algorithm all_reduce_binary_blocks;
 const Algorithm all_reduce_binary_blocks = {
-    .collective = Collective::all_reduce,
+    .collective = schedule::Collective::all_reduce,
     .name = "binary_blocks",
     .purpose = "Blocks of powers of two halve among themselves, smaller ones join larger ones, then all back",
     .use = "Middling data, a number of ranks a little below a power of two; any operation",
@@ -116,4 +118,4 @@ const Algorithm all_reduce_binary_blocks = {
     .generate = generate_all_reduce_binary_blocks,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -4,11 +4,11 @@
 #include "algorithms/formula.hpp"
 #include "algorithms/k_nomial_tree.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 
 extern const Algorithm all_reduce_binomial;
 const Algorithm all_reduce_binomial = {
-    .collective = Collective::all_reduce,
+    .collective = schedule::Collective::all_reduce,
     .name = "binomial",
     .purpose = "Sums travel up a binomial tree to rank 0, then the result travels down it",
     .use = "Short data on a network that few messages should cross: 2(N-1) in all",
@@ -28,4 +28,4 @@ const Algorithm all_reduce_binomial = {
     .generate = [](const ScheduleSpec& spec) { return reduce_then_broadcast(spec, "binomial"); },
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

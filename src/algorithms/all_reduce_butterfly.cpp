@@ -9,16 +9,16 @@
 #include "algorithms/pairs.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
-Schedule generate_all_reduce_butterfly(const ScheduleSpec& spec) {
+schedule::Schedule generate_all_reduce_butterfly(const ScheduleSpec& spec) {
   const auto layers =
       butterfly_layers(everybody(spec), butterfly_degrees(spec), part_of(spec.size), Near::first);
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
-                          butterfly_scratch(layers));
-  if (spec.size == 1) builder.copy(output(0), input(0));
-  butterfly_reduce_scatter(builder, layers, BufferName::input);
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
+                                    butterfly_scratch(layers));
+  if (spec.size == 1) builder.copy(schedule::output(0), schedule::input(0));
+  butterfly_reduce_scatter(builder, layers, schedule::BufferName::input);
   butterfly_all_gather(builder, layers);
   return std::move(builder).finish();
 }
@@ -27,7 +27,7 @@ Schedule generate_all_reduce_butterfly(const ScheduleSpec& spec) {
 
 extern const Algorithm all_reduce_butterfly;
 const Algorithm all_reduce_butterfly = {
-    .collective = Collective::all_reduce,
+    .collective = schedule::Collective::all_reduce,
     .name = "butterfly",
     .purpose =
         "Layers in which groups of d1, d2, ... ranks share out and combine in rank order, then the same back",
@@ -50,4 +50,4 @@ const Algorithm all_reduce_butterfly = {
     .generate = generate_all_reduce_butterfly,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

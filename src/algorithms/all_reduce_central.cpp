@@ -6,18 +6,18 @@
 #include "algorithms/formula.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
-Schedule generate_all_reduce_central(const ScheduleSpec& spec) {
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 1,
-                          spec.rank == 0 ? fold_scratch(0) : 0);
+schedule::Schedule generate_all_reduce_central(const ScheduleSpec& spec) {
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 1,
+                                    spec.rank == 0 ? fold_scratch(0) : 0);
   if (spec.rank == 0) {
-    fold_in_rank_order(builder, spec, output(0), input(0));
-    for (int k = 1; k < spec.size; ++k) builder.send(k, output(0));
+    fold_in_rank_order(builder, spec, schedule::output(0), schedule::input(0));
+    for (int k = 1; k < spec.size; ++k) builder.send(k, schedule::output(0));
   } else {
-    builder.send(0, input(0));
-    builder.recv(0, output(0));
+    builder.send(0, schedule::input(0));
+    builder.recv(0, schedule::output(0));
   }
   return std::move(builder).finish();
 }
@@ -26,7 +26,7 @@ Schedule generate_all_reduce_central(const ScheduleSpec& spec) {
 
 extern const Algorithm all_reduce_central;
 const Algorithm all_reduce_central = {
-    .collective = Collective::all_reduce,
+    .collective = schedule::Collective::all_reduce,
     .name = "central",
     .purpose =
         "Rank 0 combines everything in rank order and sends everyone the result: the plain central driver",
@@ -45,4 +45,4 @@ const Algorithm all_reduce_central = {
     .generate = generate_all_reduce_central,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -7,12 +7,12 @@
 #include "algorithms/pairs.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
-Schedule generate_all_reduce_circulant(const ScheduleSpec& spec) {
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
-  Circulant circulant(builder, spec, BufferName::input);
+schedule::Schedule generate_all_reduce_circulant(const ScheduleSpec& spec) {
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
+  Circulant circulant(builder, spec, schedule::BufferName::input);
   circulant.load();
   circulant.reduce_scatter(circulant.slots(0, 1));
   circulant.all_gather();
@@ -24,7 +24,7 @@ Schedule generate_all_reduce_circulant(const ScheduleSpec& spec) {
 
 extern const Algorithm all_reduce_circulant;
 const Algorithm all_reduce_circulant = {
-    .collective = Collective::all_reduce,
+    .collective = schedule::Collective::all_reduce,
     .name = "circulant",
     .purpose =
         "Halving, then doubling skips around the ranks: as few rounds and bytes for any N as for powers of "
@@ -43,4 +43,4 @@ const Algorithm all_reduce_circulant = {
     .generate = generate_all_reduce_circulant,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

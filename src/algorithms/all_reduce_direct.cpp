@@ -9,13 +9,13 @@
 #include "algorithms/pairs.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
-Schedule generate_all_reduce_direct(const ScheduleSpec& spec) {
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
-                          received_scratch(spec.size));
-  const ChunkRange own = output(part_of(spec.rank));
+schedule::Schedule generate_all_reduce_direct(const ScheduleSpec& spec) {
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
+                                    received_scratch(spec.size));
+  const schedule::ChunkRange own = schedule::output(part_of(spec.rank));
   direct_reduce_scatter(builder, spec, own);
   direct_all_gather(builder, spec, own);
   return std::move(builder).finish();
@@ -25,7 +25,7 @@ Schedule generate_all_reduce_direct(const ScheduleSpec& spec) {
 
 extern const Algorithm all_reduce_direct;
 const Algorithm all_reduce_direct = {
-    .collective = Collective::all_reduce,
+    .collective = schedule::Collective::all_reduce,
     .name = "direct",
     .purpose = "Everyone combines its part straight from everyone and sends the result straight to everyone",
     .use = "Where any two ranks have a good link: as few bytes as the ring in two rounds; any operation",
@@ -33,7 +33,8 @@ const Algorithm all_reduce_direct = {
         "R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, "
         "IJHPCA 19 (2005), pairwise exchange",
     .rank_ordered = true,
-    .in_shared_memory = SharedMemoryForm{SharedMemoryForm::Kind::reduce_for_all, Held::all},
+    .in_shared_memory =
+        schedule::SharedMemoryForm{schedule::SharedMemoryForm::Kind::reduce_for_all, schedule::Held::all},
     .closed_form =
         {
             .steps = "2(N-1)",
@@ -46,4 +47,4 @@ const Algorithm all_reduce_direct = {
     .generate = generate_all_reduce_direct,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -10,7 +10,7 @@
 #include "algorithms/two_trees.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
 constexpr std::array<std::string_view, 2> kTriedInTrees = {"chunks=1", "chunks=16"};
@@ -51,27 +51,29 @@ std::vector<Message> messages_of(const ScheduleSpec& spec, const TwoTrees& trees
   return messages;
 }
 
-Schedule generate_all_reduce_double_tree(const ScheduleSpec& spec) {
+schedule::Schedule generate_all_reduce_double_tree(const ScheduleSpec& spec) {
   const std::uint32_t pieces = chunks_of(spec);
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 2 * pieces);
-  if (spec.size == 1) builder.copy(output(0, 2 * pieces), input(0, 2 * pieces));
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 2 * pieces);
+  if (spec.size == 1) builder.copy(schedule::output(0, 2 * pieces), schedule::input(0, 2 * pieces));
   const TwoTrees trees(spec.size);
   const std::size_t children[] = {trees.children(0, spec.rank).size(), trees.children(1, spec.rank).size()};
   std::vector<std::size_t> heard(2 * pieces, 0);  // children whose sum of a chunk has arrived
   // One send after the other and one receive after the other. Otherwise leaves would send all their pieces
   // before inner ranks pass on their first one.
-  std::vector<ScheduleBuilder::StepId> sent;
-  std::vector<ScheduleBuilder::StepId> received;
+  std::vector<schedule::ScheduleBuilder::StepId> sent;
+  std::vector<schedule::ScheduleBuilder::StepId> received;
   for (const Message& message : messages_of(spec, trees)) {
     const unsigned tree = message.chunk / pieces;
     const bool has_sum = !message.is_up || heard[message.chunk] > 0;
-    const ChunkRange held = has_sum ? output(message.chunk) : input(message.chunk);
+    const schedule::ChunkRange held =
+        has_sum ? schedule::output(message.chunk) : schedule::input(message.chunk);
     if (message.is_sent) {
       sent = {builder.send(message.peer, held, sent)};
     } else if (message.is_up) {
       const bool is_last = ++heard[message.chunk] == children[tree];
       const bool completes = is_last && trees.parent(tree, spec.rank) < 0;
-      received = {builder.recv_reduce(message.peer, output(message.chunk), held, completes, received)};
+      received = {
+          builder.recv_reduce(message.peer, schedule::output(message.chunk), held, completes, received)};
     } else {
       received = {builder.recv(message.peer, held, received)};
     }
@@ -83,7 +85,7 @@ Schedule generate_all_reduce_double_tree(const ScheduleSpec& spec) {
 
 extern const Algorithm all_reduce_double_tree;
 const Algorithm all_reduce_double_tree = {
-    .collective = Collective::all_reduce,
+    .collective = schedule::Collective::all_reduce,
     .name = "double_tree",
     .purpose = "Two binary trees, each for half of the data; who is inner in one is a leaf of the other",
     .use = "Data of any length on many ranks: few steps, and nobody sends more than twice the data",
@@ -108,4 +110,4 @@ const Algorithm all_reduce_double_tree = {
     .generate = generate_all_reduce_double_tree,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -9,15 +9,15 @@
 #include "algorithms/survivors.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
-Schedule generate_all_reduce_halving_doubling(const ScheduleSpec& spec) {
+schedule::Schedule generate_all_reduce_halving_doubling(const ScheduleSpec& spec) {
   const Survivors survivors(spec);
   const auto chunks = static_cast<std::uint32_t>(survivors.group().size());
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, chunks);
-  if (spec.size == 1) builder.copy(output(0), input(0));
-  const BufferName held = survivors.fold_in(builder, chunks);
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, chunks);
+  if (spec.size == 1) builder.copy(schedule::output(0), schedule::input(0));
+  const schedule::BufferName held = survivors.fold_in(builder, chunks);
   if (survivors.survives()) {
     const auto layers = butterfly_layers(survivors.group(), twos(chunks), chunks, Near::first);
     butterfly_reduce_scatter(builder, layers, held);
@@ -31,7 +31,7 @@ Schedule generate_all_reduce_halving_doubling(const ScheduleSpec& spec) {
 
 extern const Algorithm all_reduce_halving_doubling;
 const Algorithm all_reduce_halving_doubling = {
-    .collective = Collective::all_reduce,
+    .collective = schedule::Collective::all_reduce,
     .name = "halving_doubling",
     .purpose =
         "Recursive halving, then recursive doubling, in rank order; ranks beyond a power of two join a "
@@ -54,4 +54,4 @@ const Algorithm all_reduce_halving_doubling = {
     .generate = generate_all_reduce_halving_doubling,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -15,7 +15,7 @@
 #include "algorithms/pairs.hpp"
 #include "algorithms/pipeline.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
 constexpr std::array<Parameter, 2> kHierarchicalParameters = {
@@ -35,15 +35,15 @@ std::string across_text(const ScheduleSpec& spec) {
 }
 
 /// Parses "chain+chunks=8": an algorithm with its arguments.
-Result<ConfiguredAlgorithm> nested(Collective collective, std::string text) {
+Result<ConfiguredAlgorithm> nested(schedule::Collective collective, std::string text) {
   std::ranges::replace(text, '+', ':');
   return parse_algorithm(collective, text);
 }
-Result<ConfiguredAlgorithm> inside_of(const ScheduleSpec& spec, Collective collective) {
+Result<ConfiguredAlgorithm> inside_of(const ScheduleSpec& spec, schedule::Collective collective) {
   return nested(collective, inside_text(spec));
 }
 Result<ConfiguredAlgorithm> across_of(const ScheduleSpec& spec) {
-  return nested(Collective::all_reduce, across_text(spec));
+  return nested(schedule::Collective::all_reduce, across_text(spec));
 }
 
 /// The ranks of each host; the first ranks, the leaders, are in ascending order.
@@ -73,11 +73,12 @@ ScheduleSpec across_spec(const ConfiguredAlgorithm& across, std::size_t rank, st
   return spec;
 }
 
-Schedule inside(const ScheduleSpec& spec, Collective collective, std::size_t rank, std::size_t size) {
+schedule::Schedule inside(const ScheduleSpec& spec, schedule::Collective collective, std::size_t rank,
+                          std::size_t size) {
   const ConfiguredAlgorithm inside = inside_of(spec, collective).value();
   return inside.algorithm->generate(inside_spec(inside, rank, size));
 }
-Schedule across(const ScheduleSpec& spec, std::size_t rank, std::size_t hosts) {
+schedule::Schedule across(const ScheduleSpec& spec, std::size_t rank, std::size_t hosts) {
   const ConfiguredAlgorithm across = across_of(spec).value();
   return across.algorithm->generate(across_spec(across, rank, hosts));
 }
@@ -97,7 +98,8 @@ std::vector<std::size_t> sizes_inside(const Hosts& hosts) {
 std::uint32_t common_chunks(const ScheduleSpec& spec, const Hosts& hosts) {
   std::uint32_t chunks = hosts.size() > 1 ? across(spec, 0, hosts.size()).chunks : 1;
   for (const std::size_t size : sizes_inside(hosts)) {
-    for (const Collective collective : {Collective::reduce, Collective::broadcast}) {
+    for (const schedule::Collective collective :
+         {schedule::Collective::reduce, schedule::Collective::broadcast}) {
       chunks = std::lcm(chunks, inside(spec, collective, 0, size).chunks);
     }
   }
@@ -105,15 +107,15 @@ std::uint32_t common_chunks(const ScheduleSpec& spec, const Hosts& hosts) {
 }
 
 bool may_be_inside(std::string_view name) {
-  return find_algorithm(Collective::reduce, name) != nullptr &&
-         find_algorithm(Collective::broadcast, name) != nullptr;
+  return find_algorithm(schedule::Collective::reduce, name) != nullptr &&
+         find_algorithm(schedule::Collective::broadcast, name) != nullptr;
 }
 bool may_be_across(std::string_view name) {
-  return name != "hierarchical" && find_algorithm(Collective::all_reduce, name) != nullptr;
+  return name != "hierarchical" && find_algorithm(schedule::Collective::all_reduce, name) != nullptr;
 }
 
 /// Why `text` names no algorithm that is allowed here; empty if it names one.
-std::string unknown(std::string text, std::string_view place, Collective collective,
+std::string unknown(std::string text, std::string_view place, schedule::Collective collective,
                     bool (*may_be)(std::string_view)) {
   const std::string name = text.substr(0, text.find('+'));
   if (may_be(name)) return {};
@@ -126,8 +128,9 @@ std::string unknown(std::string text, std::string_view place, Collective collect
 }
 
 std::string objection_inside(const ScheduleSpec& spec) {
-  std::string why = unknown(inside_text(spec), "inside", Collective::reduce, may_be_inside);
-  for (const Collective collective : {Collective::reduce, Collective::broadcast}) {
+  std::string why = unknown(inside_text(spec), "inside", schedule::Collective::reduce, may_be_inside);
+  for (const schedule::Collective collective :
+       {schedule::Collective::reduce, schedule::Collective::broadcast}) {
     if (!why.empty()) break;
     auto inside = inside_of(spec, collective);
     Status status = inside.status();
@@ -140,7 +143,7 @@ std::string objection_inside(const ScheduleSpec& spec) {
 }
 
 std::string objection_across(const ScheduleSpec& spec) {
-  std::string why = unknown(across_text(spec), "across", Collective::all_reduce, may_be_across);
+  std::string why = unknown(across_text(spec), "across", schedule::Collective::all_reduce, may_be_across);
   if (!why.empty()) return why;
   const std::size_t hosts = hosts_of(spec).size();
   auto across = across_of(spec);
@@ -156,7 +159,7 @@ std::string hierarchical_objection(const ScheduleSpec& spec) {
   return why.empty() ? objection_across(spec) : why;
 }
 
-Schedule generate_all_reduce_hierarchical(const ScheduleSpec& spec) {
+schedule::Schedule generate_all_reduce_hierarchical(const ScheduleSpec& spec) {
   const Hosts hosts = hosts_of(spec);
   std::vector<int> leaders;
   for (const auto& host : hosts) leaders.push_back(host.front());
@@ -168,16 +171,16 @@ Schedule generate_all_reduce_hierarchical(const ScheduleSpec& spec) {
 
   std::vector<Part> parts;
   if (is_shared) {
-    parts.push_back(
-        {inside(spec, Collective::reduce, place, own->size()), *own, BufferName::input, hosts.size() == 1});
+    parts.push_back({inside(spec, schedule::Collective::reduce, place, own->size()), *own,
+                     schedule::BufferName::input, hosts.size() == 1});
   }
   if (hosts.size() > 1 && place == 0) {
-    const BufferName from = is_shared ? BufferName::output : BufferName::input;
+    const schedule::BufferName from = is_shared ? schedule::BufferName::output : schedule::BufferName::input;
     parts.push_back({across(spec, number, hosts.size()), leaders, from, true});
   }
   if (is_shared) {
-    parts.push_back(
-        {inside(spec, Collective::broadcast, place, own->size()), *own, BufferName::output, true});
+    parts.push_back({inside(spec, schedule::Collective::broadcast, place, own->size()), *own,
+                     schedule::BufferName::output, true});
   }
   return compose(spec, common_chunks(spec, hosts), parts);
 }
@@ -208,10 +211,10 @@ Arguments hosts_in_order(const ScheduleSpec& spec, const std::vector<int>& ring)
 StepsAndBytes cost(const ScheduleSpec& spec) {
   const Hosts hosts = hosts_of(spec);
   const std::uint64_t chunks = common_chunks(spec, hosts);
-  const auto in_chunks = [&](const StepsAndBytes& cost, const Schedule& part) {
+  const auto in_chunks = [&](const StepsAndBytes& cost, const schedule::Schedule& part) {
     return StepsAndBytes{cost.steps, cost.sent * (chunks / part.chunks)};
   };
-  const auto slowest = [&](Collective collective) {
+  const auto slowest = [&](schedule::Collective collective) {
     StepsAndBytes most;
     for (const std::size_t size : sizes_inside(hosts)) {
       const ConfiguredAlgorithm algorithm = inside_of(spec, collective).value();
@@ -222,8 +225,8 @@ StepsAndBytes cost(const ScheduleSpec& spec) {
     }
     return most;
   };
-  const StepsAndBytes reduce = slowest(Collective::reduce);
-  const StepsAndBytes broadcast = slowest(Collective::broadcast);
+  const StepsAndBytes reduce = slowest(schedule::Collective::reduce);
+  const StepsAndBytes broadcast = slowest(schedule::Collective::broadcast);
   StepsAndBytes between;
   if (hosts.size() > 1) {
     const ConfiguredAlgorithm algorithm = across_of(spec).value();
@@ -242,7 +245,7 @@ StepsAndBytes cost(const ScheduleSpec& spec) {
 
 extern const Algorithm all_reduce_hierarchical;
 const Algorithm all_reduce_hierarchical = {
-    .collective = Collective::all_reduce,
+    .collective = schedule::Collective::all_reduce,
     .name = "hierarchical",
     .purpose = "Sums inside each host, an all_reduce among their first ranks, the result inside each host",
     .use = "Several ranks a host: only one of them uses the network",
@@ -266,4 +269,4 @@ const Algorithm all_reduce_hierarchical = {
     .generate = generate_all_reduce_hierarchical,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

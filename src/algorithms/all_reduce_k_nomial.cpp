@@ -4,11 +4,11 @@
 #include "algorithms/formula.hpp"
 #include "algorithms/k_nomial_tree.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 
 extern const Algorithm all_reduce_k_nomial;
 const Algorithm all_reduce_k_nomial = {
-    .collective = Collective::all_reduce,
+    .collective = schedule::Collective::all_reduce,
     .name = "k_nomial",
     .purpose = "Sums travel up a k-nomial tree to rank 0, then the result travels down it",
     .use = "Short data where a message takes long and several can be under way at once",
@@ -32,4 +32,4 @@ const Algorithm all_reduce_k_nomial = {
     .generate = [](const ScheduleSpec& spec) { return reduce_then_broadcast(spec, "k_nomial"); },
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -8,13 +8,14 @@
 #include "algorithms/pairs.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
-Schedule generate_all_reduce_naive(const ScheduleSpec& spec) {
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 1, received_scratch(spec.size));
-  for (int k = 1; k < spec.size; ++k) builder.send(after(spec, k), input(0));
-  fold_received(builder, everybody(spec), output(0), input(0));
+schedule::Schedule generate_all_reduce_naive(const ScheduleSpec& spec) {
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 1,
+                                    received_scratch(spec.size));
+  for (int k = 1; k < spec.size; ++k) builder.send(after(spec, k), schedule::input(0));
+  fold_received(builder, everybody(spec), schedule::output(0), schedule::input(0));
   return std::move(builder).finish();
 }
 
@@ -22,7 +23,7 @@ Schedule generate_all_reduce_naive(const ScheduleSpec& spec) {
 
 extern const Algorithm all_reduce_naive;
 const Algorithm all_reduce_naive = {
-    .collective = Collective::all_reduce,
+    .collective = schedule::Collective::all_reduce,
     .name = "naive",
     .purpose = "Everyone sends everyone all its data and combines by itself, in rank order",
     .use = "A few bytes among few ranks: nobody waits for another's sum",
@@ -40,4 +41,4 @@ const Algorithm all_reduce_naive = {
     .generate = generate_all_reduce_naive,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -16,7 +16,7 @@
 #include "algorithms/pipeline.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
 constexpr std::array<Parameter, 3> kServerParameters = {
@@ -90,7 +90,7 @@ std::vector<Arguments> sparing_servers(const ScheduleSpec& spec, const std::vect
 /// Piece after piece, so that the piece that is complete first goes back first, over a link that carries both
 /// directions at once. A rank that does not serve sends the data once and receives it once, whatever the
 /// other ranks do.
-Schedule generate_all_reduce_parameter_server(const ScheduleSpec& spec) {
+schedule::Schedule generate_all_reduce_parameter_server(const ScheduleSpec& spec) {
   const std::vector<int> servers = servers_of(spec);
   const std::uint32_t pieces = pieces_of(spec);
   const auto place_of = [&](int rank) {  // among the servers
@@ -100,8 +100,8 @@ Schedule generate_all_reduce_parameter_server(const ScheduleSpec& spec) {
   const bool serves = own_place < servers.size();
   const std::uint32_t chunks = static_cast<std::uint32_t>(servers.size()) * pieces;
   const std::uint32_t slots = received_scratch(spec.size);  // of a piece
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, chunks,
-                          serves ? slots * pieces : chunks);
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, chunks,
+                                    serves ? slots * pieces : chunks);
   const auto for_each_server = [&](auto visit) {
     for (std::uint32_t piece = 0; piece < pieces; ++piece) {
       for (int k = 1; k < spec.size; ++k) {
@@ -113,24 +113,25 @@ Schedule generate_all_reduce_parameter_server(const ScheduleSpec& spec) {
   const auto for_each_own = [&](auto visit) {
     for (std::uint32_t piece = 0; serves && piece < pieces; ++piece) visit(piece, own_place * pieces + piece);
   };
-  for_each_server([&](int server, std::uint32_t chunk) { builder.send(server, input(chunk)); });
+  for_each_server([&](int server, std::uint32_t chunk) { builder.send(server, schedule::input(chunk)); });
   for_each_own([&](std::uint32_t piece, std::uint32_t chunk) {
-    fold_received(builder, everybody(spec), output(chunk), input(chunk), true, piece * slots);
+    fold_received(builder, everybody(spec), schedule::output(chunk), schedule::input(chunk), true,
+                  piece * slots);
   });
   for_each_server([&](int server, std::uint32_t chunk) {
     if (serves) {
-      builder.recv(server, output(chunk));
+      builder.recv(server, schedule::output(chunk));
       return;
     }
     // Receive into scratch, not straight into the output. In place, the receive would be posted only after
     // the contribution has left, and its request would wait behind all other contributions in the link's
     // queue.
-    const ChunkRange result = scratch(chunk, output(chunk));
+    const schedule::ChunkRange result = schedule::scratch(chunk, schedule::output(chunk));
     builder.recv(server, result);
-    builder.copy(output(chunk), result);
+    builder.copy(schedule::output(chunk), result);
   });
   for_each_own([&](std::uint32_t, std::uint32_t chunk) {
-    for (int k = 1; k < spec.size; ++k) builder.send(after(spec, k), output(chunk));
+    for (int k = 1; k < spec.size; ++k) builder.send(after(spec, k), schedule::output(chunk));
   });
   return std::move(builder).finish();
 }
@@ -139,7 +140,7 @@ Schedule generate_all_reduce_parameter_server(const ScheduleSpec& spec) {
 
 extern const Algorithm all_reduce_parameter_server;
 const Algorithm all_reduce_parameter_server = {
-    .collective = Collective::all_reduce,
+    .collective = schedule::Collective::all_reduce,
     .name = "parameter_server",
     .purpose = "Each of S servers combines its share of the data in rank order and sends everyone the result",
     .use = "Where some ranks have slower links than others: who is spared sends and gets the data once",
@@ -165,4 +166,4 @@ const Algorithm all_reduce_parameter_server = {
     .generate = generate_all_reduce_parameter_server,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

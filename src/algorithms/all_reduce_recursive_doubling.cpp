@@ -8,27 +8,27 @@
 #include "algorithms/survivors.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
-Schedule generate_all_reduce_recursive_doubling(const ScheduleSpec& spec) {
+schedule::Schedule generate_all_reduce_recursive_doubling(const ScheduleSpec& spec) {
   const Survivors survivors(spec);
   const Group& group = survivors.group();
   // Incoming data must not land in memory that is being sent, not even combined.
   const bool exchanges = survivors.survives() && group.size() > 1;
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 1, exchanges ? 1 : 0);
-  if (spec.size == 1) builder.copy(output(0), input(0));
-  ChunkRange held{survivors.fold_in(builder, 1), 0, 1};
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 1, exchanges ? 1 : 0);
+  if (spec.size == 1) builder.copy(schedule::output(0), schedule::input(0));
+  schedule::ChunkRange held{survivors.fold_in(builder, 1), 0, 1};
   for (int distance = 1; survivors.survives() && distance < group.size(); distance *= 2) {
-    const ChunkRange incoming = scratch(0, input(0));
+    const schedule::ChunkRange incoming = schedule::scratch(0, schedule::input(0));
     const int partner = group.place() ^ distance;
     builder.send(group.at(partner), held);
     builder.recv(group.at(partner), incoming);
     // Both sides combine in the same order, or their bits would differ.
     const bool is_lower = group.place() < partner;
-    builder.reduce(output(0), is_lower ? held : incoming, is_lower ? incoming : held,
+    builder.reduce(schedule::output(0), is_lower ? held : incoming, is_lower ? incoming : held,
                    distance * 2 == group.size());
-    held = output(0);
+    held = schedule::output(0);
   }
   survivors.tell(builder, 1);
   return std::move(builder).finish();
@@ -38,7 +38,7 @@ Schedule generate_all_reduce_recursive_doubling(const ScheduleSpec& spec) {
 
 extern const Algorithm all_reduce_recursive_doubling;
 const Algorithm all_reduce_recursive_doubling = {
-    .collective = Collective::all_reduce,
+    .collective = schedule::Collective::all_reduce,
     .name = "recursive_doubling",
     .purpose =
         "The butterfly: partners exchange all they have and combine in rank order, at distances 1, 2, 4, ...",
@@ -60,4 +60,4 @@ const Algorithm all_reduce_recursive_doubling = {
     .generate = generate_all_reduce_recursive_doubling,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

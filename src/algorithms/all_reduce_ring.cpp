@@ -8,12 +8,12 @@
 #include "algorithms/ring.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
-Schedule generate_all_reduce_ring(const ScheduleSpec& spec) {
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
-  if (spec.size == 1) builder.copy(output(0), input(0));
+schedule::Schedule generate_all_reduce_ring(const ScheduleSpec& spec) {
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
+  if (spec.size == 1) builder.copy(schedule::output(0), schedule::input(0));
   const Group ring = ring_order(spec);
   // Partial sums use the output, which holds no needed data yet: no copy of the input, no scratch.
   ring_reduce_scatter(builder, ring, input_of, [](int rank, std::uint32_t) { return output_of(rank); });
@@ -25,7 +25,7 @@ Schedule generate_all_reduce_ring(const ScheduleSpec& spec) {
 
 extern const Algorithm all_reduce_ring;
 const Algorithm all_reduce_ring = {
-    .collective = Collective::all_reduce,
+    .collective = schedule::Collective::all_reduce,
     .name = "ring",
     .purpose = "Reduce-scatter and all-gather around a ring: sends 2(N-1)/N of the data, the least there is",
     .use = "Long data on any network: no rank sends less, and only to its neighbour",
@@ -47,4 +47,4 @@ const Algorithm all_reduce_ring = {
     .generate = generate_all_reduce_ring,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

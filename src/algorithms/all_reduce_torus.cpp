@@ -11,7 +11,7 @@
 #include "algorithms/ring.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
 constexpr std::array<Parameter, 1> kTorusParameters = {
@@ -30,7 +30,7 @@ std::string torus_objection(const ScheduleSpec& spec) {
   return "needs rows that divide the " + std::to_string(spec.size) + " ranks";
 }
 
-Schedule generate_all_reduce_torus(const ScheduleSpec& spec) {
+schedule::Schedule generate_all_reduce_torus(const ScheduleSpec& spec) {
   const int rows = rows_of(spec);
   const int columns = spec.size / rows;
   const int row = spec.rank / columns;
@@ -38,25 +38,25 @@ Schedule generate_all_reduce_torus(const ScheduleSpec& spec) {
   const Group along_row = ranks_from(row * columns, columns, column);
   const Group along_column = ranks_from(column, rows, row, columns);
   // Each column has a block of chunks, each rank in it one of them.
-  const auto block = [&](BufferName buffer, int rank) {
-    return ChunkRange{buffer, part_of(rank % columns * rows), part_of(rows)};
+  const auto block = [&](schedule::BufferName buffer, int rank) {
+    return schedule::ChunkRange{buffer, part_of(rank % columns * rows), part_of(rows)};
   };
-  const auto chunk = [&](BufferName buffer, int rank) {
-    return ChunkRange{buffer, part_of(rank % columns * rows + rank / columns), 1};
+  const auto chunk = [&](schedule::BufferName buffer, int rank) {
+    return schedule::ChunkRange{buffer, part_of(rank % columns * rows + rank / columns), 1};
   };
-  const BufferName held = columns > 1 ? BufferName::output : BufferName::input;
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
-  if (spec.size == 1) builder.copy(output(0), input(0));
+  const schedule::BufferName held = columns > 1 ? schedule::BufferName::output : schedule::BufferName::input;
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
+  if (spec.size == 1) builder.copy(schedule::output(0), schedule::input(0));
   ring_reduce_scatter(
-      builder, along_row, [&](int rank) { return block(BufferName::input, rank); },
-      [&](int rank, std::uint32_t) { return block(BufferName::output, rank); }, rows == 1);
+      builder, along_row, [&](int rank) { return block(schedule::BufferName::input, rank); },
+      [&](int rank, std::uint32_t) { return block(schedule::BufferName::output, rank); }, rows == 1);
   ring_reduce_scatter(
       builder, along_column, [&](int rank) { return chunk(held, rank); },
-      [&](int rank, std::uint32_t) { return chunk(BufferName::output, rank); });
-  ring_all_gather(builder, along_column, chunk(BufferName::output, spec.rank),
-                  [&](int rank) { return chunk(BufferName::output, rank); });
-  ring_all_gather(builder, along_row, block(BufferName::output, spec.rank),
-                  [&](int rank) { return block(BufferName::output, rank); });
+      [&](int rank, std::uint32_t) { return chunk(schedule::BufferName::output, rank); });
+  ring_all_gather(builder, along_column, chunk(schedule::BufferName::output, spec.rank),
+                  [&](int rank) { return chunk(schedule::BufferName::output, rank); });
+  ring_all_gather(builder, along_row, block(schedule::BufferName::output, spec.rank),
+                  [&](int rank) { return block(schedule::BufferName::output, rank); });
   return std::move(builder).finish();
 }
 
@@ -64,7 +64,7 @@ Schedule generate_all_reduce_torus(const ScheduleSpec& spec) {
 
 extern const Algorithm all_reduce_torus;
 const Algorithm all_reduce_torus = {
-    .collective = Collective::all_reduce,
+    .collective = schedule::Collective::all_reduce,
     .name = "torus",
     .purpose = "Ranks in a grid: reduce-scatter along rows, all_reduce along columns, all-gather along rows",
     .use = "Long data, many ranks: the bytes of the ring in about 4 sqrt N rounds; networks that are a torus",
@@ -86,4 +86,4 @@ const Algorithm all_reduce_torus = {
     .generate = generate_all_reduce_torus,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -7,7 +7,7 @@
 #include "algorithms/pairs.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
 /// Visits the parts that this round sends: those whose distance to their rank has this bit set. Counted from
@@ -20,21 +20,24 @@ void for_each_place(int size, int bit, Visit visit) {
   }
 }
 
-Schedule generate_all_to_all_bruck(const ScheduleSpec& spec) {
+schedule::Schedule generate_all_to_all_bruck(const ScheduleSpec& spec) {
   // Two packs of at most N/2 parts each, one to send and one to receive. Between the rounds parts wait in the
   // slots behind them.
   const std::uint32_t most = part_of(spec.size / 2);
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
-                          2 * most + part_of(spec.size));
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
+                                    2 * most + part_of(spec.size));
   const auto pack = [&](std::uint32_t first, std::uint32_t slot, std::uint32_t count) {
-    return scratch(first + slot, input(0, count));
+    return schedule::scratch(first + slot, schedule::input(0, count));
   };
-  const auto waiting = [&](int place) { return scratch(2 * most + part_of(place), input(0)); };
+  const auto waiting = [&](int place) {
+    return schedule::scratch(2 * most + part_of(place), schedule::input(0));
+  };
   for (int bit = 1; bit < spec.size; bit *= 2) {
     std::uint32_t count = 0;
     for_each_place(spec.size, bit, [&](int place, std::uint32_t slot) {
       const bool has_travelled = (place & (bit - 1)) != 0;
-      const ChunkRange from = has_travelled ? waiting(place) : input(part_of(after(spec, place)));
+      const schedule::ChunkRange from =
+          has_travelled ? waiting(place) : schedule::input(part_of(after(spec, place)));
       builder.copy(pack(0, slot, 1), from);
       count = slot + 1;
     });
@@ -45,9 +48,9 @@ Schedule generate_all_to_all_bruck(const ScheduleSpec& spec) {
   }
   // Only at the end: in place, all of the input must have been sent before.
   for (int place = 1; place < spec.size; ++place) {
-    builder.copy(output(part_of(before(spec, place))), waiting(place));
+    builder.copy(schedule::output(part_of(before(spec, place))), waiting(place));
   }
-  builder.copy(output(part_of(spec.rank)), input(part_of(spec.rank)));
+  builder.copy(schedule::output(part_of(spec.rank)), schedule::input(part_of(spec.rank)));
   return std::move(builder).finish();
 }
 
@@ -55,7 +58,7 @@ Schedule generate_all_to_all_bruck(const ScheduleSpec& spec) {
 
 extern const Algorithm all_to_all_bruck;
 const Algorithm all_to_all_bruck = {
-    .collective = Collective::all_to_all,
+    .collective = schedule::Collective::all_to_all,
     .name = "bruck",
     .purpose = "Parts travel over distances 1, 2, 4, ..., many in one message, log2(N) rounds",
     .use = "Short parts of equal lengths, many ranks",
@@ -79,4 +82,4 @@ const Algorithm all_to_all_bruck = {
     .generate = generate_all_to_all_bruck,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

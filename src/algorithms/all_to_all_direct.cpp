@@ -6,17 +6,17 @@
 #include "algorithms/pairs.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
-Schedule generate_all_to_all_direct(const ScheduleSpec& spec) {
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
+schedule::Schedule generate_all_to_all_direct(const ScheduleSpec& spec) {
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
   builder.require_out_of_place();
   for (int k = 1; k < spec.size; ++k) {
-    builder.send(after(spec, k), input(part_of(after(spec, k))));
-    builder.recv(before(spec, k), output(part_of(before(spec, k))));
+    builder.send(after(spec, k), schedule::input(part_of(after(spec, k))));
+    builder.recv(before(spec, k), schedule::output(part_of(before(spec, k))));
   }
-  builder.copy(output(part_of(spec.rank)), input(part_of(spec.rank)));
+  builder.copy(schedule::output(part_of(spec.rank)), schedule::input(part_of(spec.rank)));
   return std::move(builder).finish();
 }
 
@@ -24,7 +24,7 @@ Schedule generate_all_to_all_direct(const ScheduleSpec& spec) {
 
 extern const Algorithm all_to_all_direct;
 const Algorithm all_to_all_direct = {
-    .collective = Collective::all_to_all,
+    .collective = schedule::Collective::all_to_all,
     .name = "direct",
     .purpose = "Each rank sends each other rank its part straight from input to output; not in place",
     .use = "The usual one: every part travels once",
@@ -44,4 +44,4 @@ const Algorithm all_to_all_direct = {
     .generate = generate_all_to_all_direct,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -7,7 +7,7 @@
 #include "algorithms/pairs.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
 /// In place, the part from a peer belongs where the part for that peer is. If both ranks of a pair waited for
@@ -18,24 +18,24 @@ bool goes_aside(const ScheduleSpec& spec, int k) {
   return 2 * k <= spec.size;
 }
 
-Schedule generate_all_to_all_direct_in_place(const ScheduleSpec& spec) {
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
-                          part_of(spec.size / 2));
+schedule::Schedule generate_all_to_all_direct_in_place(const ScheduleSpec& spec) {
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
+                                    part_of(spec.size / 2));
   // All sends precede all receives, so that in place no part is overwritten before it is sent.
-  for (int k = 1; k < spec.size; ++k) builder.send(after(spec, k), input(part_of(after(spec, k))));
+  for (int k = 1; k < spec.size; ++k) builder.send(after(spec, k), schedule::input(part_of(after(spec, k))));
   std::uint32_t slot = 0;
   for (int k = 1; k < spec.size; ++k) {
     const int peer = before(spec, k);
-    const ChunkRange to = output(part_of(peer));
-    builder.recv(peer, goes_aside(spec, k) ? scratch(slot++, to) : to);
+    const schedule::ChunkRange to = schedule::output(part_of(peer));
+    builder.recv(peer, goes_aside(spec, k) ? schedule::scratch(slot++, to) : to);
   }
   slot = 0;
   for (int k = 1; k < spec.size; ++k) {
     const int peer = before(spec, k);
-    const ChunkRange to = output(part_of(peer));
-    if (goes_aside(spec, k)) builder.copy(to, scratch(slot++, to));
+    const schedule::ChunkRange to = schedule::output(part_of(peer));
+    if (goes_aside(spec, k)) builder.copy(to, schedule::scratch(slot++, to));
   }
-  builder.copy(output(part_of(spec.rank)), input(part_of(spec.rank)));
+  builder.copy(schedule::output(part_of(spec.rank)), schedule::input(part_of(spec.rank)));
   return std::move(builder).finish();
 }
 
@@ -43,7 +43,7 @@ Schedule generate_all_to_all_direct_in_place(const ScheduleSpec& spec) {
 
 extern const Algorithm all_to_all_direct_in_place;
 const Algorithm all_to_all_direct_in_place = {
-    .collective = Collective::all_to_all,
+    .collective = schedule::Collective::all_to_all,
     .name = "direct_in_place",
     .purpose = "Direct exchange where input and output may be one memory: one of each pair uses scratch",
     .use = "In place: every part travels once",
@@ -62,4 +62,4 @@ const Algorithm all_to_all_direct_in_place = {
     .generate = generate_all_to_all_direct_in_place,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -2,7 +2,7 @@
 
 #include <charconv>
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
 /// Cuts the number off the start of `text`; -1 if there is none or it is too large.
@@ -75,4 +75,4 @@ std::string Arguments::text() const {
   return result;
 }
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace kolo {
+namespace kolo::algorithms {
 
 /// Kinds of values: a number from 1, several numbers joined by '-' (from 0), or an algorithm's name.
 enum class ParameterKind : std::uint8_t { number, numbers, name };
@@ -45,4 +45,4 @@ class Arguments {
   std::map<std::string, std::string, std::less<>> values_;
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

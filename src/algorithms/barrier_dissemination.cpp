@@ -7,12 +7,12 @@
 #include "algorithms/pairs.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
-Schedule generate_barrier_dissemination(const ScheduleSpec& spec) {
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 0);
-  std::vector<ScheduleBuilder::StepId> heard;
+schedule::Schedule generate_barrier_dissemination(const ScheduleSpec& spec) {
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 0);
+  std::vector<schedule::ScheduleBuilder::StepId> heard;
   for (int distance = 1; distance < spec.size; distance *= 2) {
     builder.notify(after(spec, distance), heard);
     heard.push_back(builder.await(before(spec, distance)));
@@ -24,14 +24,15 @@ Schedule generate_barrier_dissemination(const ScheduleSpec& spec) {
 
 extern const Algorithm barrier_dissemination;
 const Algorithm barrier_dissemination = {
-    .collective = Collective::barrier,
+    .collective = schedule::Collective::barrier,
     .name = "dissemination",
     .purpose = "Each rank tells ranks 1, 2, 4, ... after it what it has heard, log2(N) rounds",
     .use = "The usual one",
     .source =
         "D. Hensgen, R. Finkel, U. Manber: Two algorithms for barrier synchronization, Int. J. Parallel "
         "Programming 17 (1988)",
-    .in_shared_memory = SharedMemoryForm{SharedMemoryForm::Kind::copy, Held::nothing},
+    .in_shared_memory =
+        schedule::SharedMemoryForm{schedule::SharedMemoryForm::Kind::copy, schedule::Held::nothing},
     .closed_form =
         {
             .steps = "ceil(log2 N)",
@@ -44,4 +45,4 @@ const Algorithm barrier_dissemination = {
     .generate = generate_barrier_dissemination,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -7,11 +7,11 @@
 #include "algorithms/formula.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
-Schedule generate_barrier_recursive_doubling(const ScheduleSpec& spec) {
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 0);
+schedule::Schedule generate_barrier_recursive_doubling(const ScheduleSpec& spec) {
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 0);
   // A rank beyond the largest power of two is represented by a rank below it.
   const int within = 1 << floor_log2(ranks_of(spec));
   if (spec.rank >= within) {
@@ -20,7 +20,7 @@ Schedule generate_barrier_recursive_doubling(const ScheduleSpec& spec) {
     return std::move(builder).finish();
   }
   const int behind = spec.rank + within;
-  std::vector<ScheduleBuilder::StepId> heard;
+  std::vector<schedule::ScheduleBuilder::StepId> heard;
   if (behind < spec.size) heard.push_back(builder.await(behind));
   for (int distance = 1; distance < within; distance *= 2) {
     builder.notify(spec.rank ^ distance, heard);
@@ -34,7 +34,7 @@ Schedule generate_barrier_recursive_doubling(const ScheduleSpec& spec) {
 
 extern const Algorithm barrier_recursive_doubling;
 const Algorithm barrier_recursive_doubling = {
-    .collective = Collective::barrier,
+    .collective = schedule::Collective::barrier,
     .name = "recursive_doubling",
     .purpose = "Pairs at distances 1, 2, 4, ... tell each other what they have heard",
     .use = "A power of two of ranks on links that are cheapest used both ways at once",
@@ -51,4 +51,4 @@ const Algorithm barrier_recursive_doubling = {
     .generate = generate_barrier_recursive_doubling,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

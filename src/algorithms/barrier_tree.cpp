@@ -7,13 +7,13 @@
 #include "algorithms/k_nomial_tree.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
-Schedule generate_barrier_tree(const ScheduleSpec& spec) {
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 0);
+schedule::Schedule generate_barrier_tree(const ScheduleSpec& spec) {
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 0);
   const KNomialTree tree(spec, kBinomial);
-  std::vector<ScheduleBuilder::StepId> heard;
+  std::vector<schedule::ScheduleBuilder::StepId> heard;
   for (const int child : tree.children) heard.push_back(builder.await(child));
   if (tree.parent >= 0) {
     builder.notify(tree.parent, heard);
@@ -29,7 +29,7 @@ Schedule generate_barrier_tree(const ScheduleSpec& spec) {
 
 extern const Algorithm barrier_tree;
 const Algorithm barrier_tree = {
-    .collective = Collective::barrier,
+    .collective = schedule::Collective::barrier,
     .name = "tree",
     .purpose = "Rank 0 hears of everybody over a binomial tree, and releases them over it",
     .use = "Many ranks on a network that few messages should cross: 2(N-1) in all",
@@ -47,4 +47,4 @@ const Algorithm barrier_tree = {
     .generate = generate_barrier_tree,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

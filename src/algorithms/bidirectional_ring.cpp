@@ -2,7 +2,7 @@
 
 #include "algorithms/ring.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
 /// A direction around the ring, and the number of hops that data makes in that direction.
@@ -18,12 +18,12 @@ std::array<Way, 2> ways(const Group& ring) {
 
 }  // namespace
 
-void bidirectional_ring_reduce_scatter(ScheduleBuilder& builder, const Group& ring, const BlockOf& own,
-                                       const SumOf& sum) {
-  std::array<ChunkRange, 2> outgoing;
+void bidirectional_ring_reduce_scatter(schedule::ScheduleBuilder& builder, const Group& ring,
+                                       const BlockOf& own, const SumOf& sum) {
+  std::array<schedule::ChunkRange, 2> outgoing;
   std::uint32_t received = 0;
   int arrived = 0;  // sums of this rank's own block
-  ChunkRange whole = own(ring.neighbour(0));
+  schedule::ChunkRange whole = own(ring.neighbour(0));
   for (int round = 0; round < ways(ring)[0].hops; ++round) {
     for (std::size_t i = 0; i < 2; ++i, ++received) {
       const auto [forward, hops] = ways(ring)[i];
@@ -44,9 +44,9 @@ void bidirectional_ring_reduce_scatter(ScheduleBuilder& builder, const Group& ri
   }
 }
 
-void bidirectional_ring_all_gather(ScheduleBuilder& builder, const Group& ring, ChunkRange own,
-                                   const BlockOf& to) {
-  std::array<ChunkRange, 2> outgoing = {own, own};
+void bidirectional_ring_all_gather(schedule::ScheduleBuilder& builder, const Group& ring,
+                                   schedule::ChunkRange own, const BlockOf& to) {
+  std::array<schedule::ChunkRange, 2> outgoing = {own, own};
   for (int round = 0; round < ways(ring)[0].hops; ++round) {
     for (std::size_t i = 0; i < 2; ++i) {
       const auto [forward, hops] = ways(ring)[i];
@@ -58,4 +58,4 @@ void bidirectional_ring_all_gather(ScheduleBuilder& builder, const Group& ring, 
   }
 }
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -3,11 +3,11 @@
 #include "algorithms/formula.hpp"
 #include "algorithms/k_nomial_tree.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 
 extern const Algorithm broadcast_binomial;
 const Algorithm broadcast_binomial = {
-    .collective = Collective::broadcast,
+    .collective = schedule::Collective::broadcast,
     .name = "binomial",
     .purpose = "A binomial tree: everyone who has the data passes it on, log2(N) rounds",
     .use = "Short data, many ranks",
@@ -26,4 +26,4 @@ const Algorithm broadcast_binomial = {
     .generate = [](const ScheduleSpec& spec) { return k_nomial_broadcast(spec, kBinomial); },
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

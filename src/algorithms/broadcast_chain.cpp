@@ -6,15 +6,15 @@
 #include "algorithms/pipeline.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
-Schedule generate_broadcast_chain(const ScheduleSpec& spec) {
+schedule::Schedule generate_broadcast_chain(const ScheduleSpec& spec) {
   const std::uint32_t chunks = chunks_of(spec);
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, chunks);
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, chunks);
   for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
-    if (spec.rank != spec.root) builder.recv(before(spec, 1), output(chunk));
-    if (after(spec, 1) != spec.root) builder.send(after(spec, 1), output(chunk));
+    if (spec.rank != spec.root) builder.recv(before(spec, 1), schedule::output(chunk));
+    if (after(spec, 1) != spec.root) builder.send(after(spec, 1), schedule::output(chunk));
   }
   return std::move(builder).finish();
 }
@@ -23,7 +23,7 @@ Schedule generate_broadcast_chain(const ScheduleSpec& spec) {
 
 extern const Algorithm broadcast_chain;
 const Algorithm broadcast_chain = {
-    .collective = Collective::broadcast,
+    .collective = schedule::Collective::broadcast,
     .name = "chain",
     .purpose = "Every rank hands piece after piece to the next; all links are busy at once",
     .use = "Long data, few ranks: nobody sends more than the data once",
@@ -42,4 +42,4 @@ const Algorithm broadcast_chain = {
     .generate = generate_broadcast_chain,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -6,15 +6,15 @@
 #include "algorithms/pairs.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
-Schedule generate_broadcast_direct(const ScheduleSpec& spec) {
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 1);
+schedule::Schedule generate_broadcast_direct(const ScheduleSpec& spec) {
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 1);
   if (spec.rank != spec.root) {
-    builder.recv(spec.root, output(0));
+    builder.recv(spec.root, schedule::output(0));
   } else {
-    for (int k = 1; k < spec.size; ++k) builder.send(after(spec, k), output(0));
+    for (int k = 1; k < spec.size; ++k) builder.send(after(spec, k), schedule::output(0));
   }
   return std::move(builder).finish();
 }
@@ -23,12 +23,13 @@ Schedule generate_broadcast_direct(const ScheduleSpec& spec) {
 
 extern const Algorithm broadcast_direct;
 const Algorithm broadcast_direct = {
-    .collective = Collective::broadcast,
+    .collective = schedule::Collective::broadcast,
     .name = "direct",
     .purpose = "The root sends to everyone",
     .use = "Two or three ranks; to compare with",
     .source = "Folklore; linear broadcast",
-    .in_shared_memory = SharedMemoryForm{SharedMemoryForm::Kind::copy, Held::all_at_root},
+    .in_shared_memory =
+        schedule::SharedMemoryForm{schedule::SharedMemoryForm::Kind::copy, schedule::Held::all_at_root},
     .closed_form =
         {
             .steps = "N-1",
@@ -41,4 +42,4 @@ const Algorithm broadcast_direct = {
     .generate = generate_broadcast_direct,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -3,11 +3,11 @@
 #include "algorithms/formula.hpp"
 #include "algorithms/k_nomial_tree.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 
 extern const Algorithm broadcast_k_nomial;
 const Algorithm broadcast_k_nomial = {
-    .collective = Collective::broadcast,
+    .collective = schedule::Collective::broadcast,
     .name = "k_nomial",
     .purpose = "A tree in which a rank has radix-1 children at each level",
     .use = "Short data where a message takes long and several can be under way at once",
@@ -30,4 +30,4 @@ const Algorithm broadcast_k_nomial = {
     .generate = [](const ScheduleSpec& spec) { return k_nomial_broadcast(spec, radix_of(spec)); },
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

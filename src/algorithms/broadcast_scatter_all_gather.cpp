@@ -9,7 +9,7 @@
 #include "algorithms/pairs.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
 /// The pieces, counted from the root's, that the rank `places` after the root holds after the scatter.
@@ -17,18 +17,18 @@ HalvingTree place_of(const ScheduleSpec& spec, int places) {
   return {places % spec.size, spec.size, 0};
 }
 
-ChunkRange pieces(int begin, int end) {
-  return output(part_of(begin), part_of(end - begin));
+schedule::ChunkRange pieces(int begin, int end) {
+  return schedule::output(part_of(begin), part_of(end - begin));
 }
 
-Schedule generate_broadcast_scatter_all_gather(const ScheduleSpec& spec) {
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
+schedule::Schedule generate_broadcast_scatter_all_gather(const ScheduleSpec& spec) {
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
   const int v = (spec.rank - spec.root + spec.size) % spec.size;
   const auto rank_of = [&](int place) { return (place + spec.root) % spec.size; };
   const HalvingTree tree = place_of(spec, v);
   const HalvingTree next = place_of(spec, v + 1);
   if (v > 0) builder.recv(rank_of(tree.parent), pieces(tree.begin, tree.end));
-  std::vector<ScheduleBuilder::StepId> sent;
+  std::vector<schedule::ScheduleBuilder::StepId> sent;
   for (const HalvingTree::Child& child : tree.children) {
     sent.push_back(builder.send(rank_of(child.rank), pieces(child.begin, child.end)));
   }
@@ -48,7 +48,7 @@ Schedule generate_broadcast_scatter_all_gather(const ScheduleSpec& spec) {
 
 extern const Algorithm broadcast_scatter_all_gather;
 const Algorithm broadcast_scatter_all_gather = {
-    .collective = Collective::broadcast,
+    .collective = schedule::Collective::broadcast,
     .name = "scatter_all_gather",
     .purpose = "The root scatters the data over a tree, then its pieces travel around a ring",
     .use = "Long data, many ranks: nobody sends more than about twice the data",
@@ -67,4 +67,4 @@ const Algorithm broadcast_scatter_all_gather = {
     .generate = generate_broadcast_scatter_all_gather,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

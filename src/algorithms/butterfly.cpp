@@ -6,7 +6,7 @@
 
 #include "algorithms/fold.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
 /// The prime factors of n, largest first.
@@ -45,7 +45,7 @@ std::vector<int> twos(std::uint32_t size) {
   return std::vector<int>(static_cast<std::size_t>(std::countr_zero(size)), 2);
 }
 
-ChunkRange ButterflyLayer::of(int places, BufferName buffer) const {
+schedule::ChunkRange ButterflyLayer::of(int places, schedule::BufferName buffer) const {
   const int place = (group.place() + places) % group.size();
   return {buffer, begin + static_cast<std::uint32_t>(place) * part, part};
 }
@@ -77,13 +77,13 @@ std::uint32_t butterfly_scratch(const std::vector<ButterflyLayer>& layers) {
   return slots;
 }
 
-void butterfly_reduce_scatter(ScheduleBuilder& builder, const std::vector<ButterflyLayer>& layers,
-                              BufferName held, bool completes) {
+void butterfly_reduce_scatter(schedule::ScheduleBuilder& builder, const std::vector<ButterflyLayer>& layers,
+                              schedule::BufferName held, bool completes) {
   for (const ButterflyLayer& layer : layers) {
     const Group& group = layer.group;
     for (int k = 1; k < group.size(); ++k) builder.send(group.neighbour(k), layer.of(k, held));
-    const ChunkRange sum = layer.own(BufferName::output);
-    const ChunkRange own = layer.own(held);
+    const schedule::ChunkRange sum = layer.own(schedule::BufferName::output);
+    const schedule::ChunkRange own = layer.own(held);
     const bool is_whole = completes && &layer == &layers.back();
     if (group.size() > 2) {
       fold_received(builder, group, sum, own, is_whole);
@@ -92,19 +92,19 @@ void butterfly_reduce_scatter(ScheduleBuilder& builder, const std::vector<Butter
     } else {
       builder.recv_reduce_incoming_first(group.at(0), sum, own, is_whole);
     }
-    held = BufferName::output;
+    held = schedule::BufferName::output;
   }
 }
 
-void butterfly_all_gather(ScheduleBuilder& builder, const std::vector<ButterflyLayer>& layers,
-                          ScheduleBuilder::After first) {
+void butterfly_all_gather(schedule::ScheduleBuilder& builder, const std::vector<ButterflyLayer>& layers,
+                          schedule::ScheduleBuilder::After first) {
   for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
     const Group& group = layer->group;
     for (int k = 1; k < group.size(); ++k) {
-      builder.send(group.neighbour(k), layer->own(BufferName::output), first);
-      builder.recv(group.neighbour(-k), layer->of(group.size() - k, BufferName::output));
+      builder.send(group.neighbour(k), layer->own(schedule::BufferName::output), first);
+      builder.recv(group.neighbour(-k), layer->of(group.size() - k, schedule::BufferName::output));
     }
   }
 }
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -12,7 +12,7 @@
 #include "algorithms/group.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 
 inline constexpr std::array<Parameter, 1> kButterflyParameters = {
     {{"degrees",
@@ -39,9 +39,9 @@ struct ButterflyLayer {
   std::uint32_t part;   ///< chunks in each member's part
 
   /// The part of the member `places` after this rank.
-  ChunkRange of(int places, BufferName buffer) const;
-  ChunkRange own(BufferName buffer) const { return of(0, buffer); }
-  std::uint32_t own_begin() const { return own(BufferName::input).begin; }
+  schedule::ChunkRange of(int places, schedule::BufferName buffer) const;
+  schedule::ChunkRange own(schedule::BufferName buffer) const { return of(0, buffer); }
+  std::uint32_t own_begin() const { return own(schedule::BufferName::input).begin; }
 };
 
 /// The layer whose groups consist of neighbours. First: each combined value is always a run of neighbours in
@@ -59,12 +59,12 @@ std::uint32_t butterfly_scratch(const std::vector<ButterflyLayer>& layers);
 
 /// Needs layers made with Near::first. Starts with all chunks in `held` (input, or output if it holds data
 /// already). Ends with the last layer's own part in output, combined in the order of the group.
-void butterfly_reduce_scatter(ScheduleBuilder& builder, const std::vector<ButterflyLayer>& layers,
-                              BufferName held, bool completes = true);
+void butterfly_reduce_scatter(schedule::ScheduleBuilder& builder, const std::vector<ButterflyLayer>& layers,
+                              schedule::BufferName held, bool completes = true);
 
 /// Runs the layers in reverse. Starts with the last layer's own part in output, ends with all chunks there.
 /// Sends nothing before the steps `first`.
-void butterfly_all_gather(ScheduleBuilder& builder, const std::vector<ButterflyLayer>& layers,
-                          ScheduleBuilder::After first = {});
+void butterfly_all_gather(schedule::ScheduleBuilder& builder, const std::vector<ButterflyLayer>& layers,
+                          schedule::ScheduleBuilder::After first = {});
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

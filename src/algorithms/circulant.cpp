@@ -2,25 +2,27 @@
 
 #include "algorithms/pairs.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 
-Circulant::Circulant(ScheduleBuilder& builder, const ScheduleSpec& spec, BufferName chunks)
+Circulant::Circulant(schedule::ScheduleBuilder& builder, const ScheduleSpec& spec,
+                     schedule::BufferName chunks)
     : builder_(builder), spec_(spec), chunks_(chunks), skips_{spec.size} {
   while (skips_.back() > 1) skips_.push_back((skips_.back() + 1) / 2);
   builder.lay_scratch_like({chunks, part_of(spec.rank), part_of(spec.size)});
 }
 
-ChunkRange Circulant::slots(int begin, int end) const {
-  return scratch(part_of(begin), {chunks_, part_of((spec_.rank + begin) % spec_.size), part_of(end - begin)});
+schedule::ChunkRange Circulant::slots(int begin, int end) const {
+  return schedule::scratch(part_of(begin),
+                           {chunks_, part_of((spec_.rank + begin) % spec_.size), part_of(end - begin)});
 }
 
 void Circulant::load() {
   const int straight = spec_.size - spec_.rank;
-  builder_.copy(slots(0, straight), input(part_of(spec_.rank), part_of(straight)));
-  if (spec_.rank > 0) builder_.copy(slots(straight, spec_.size), input(0, part_of(spec_.rank)));
+  builder_.copy(slots(0, straight), schedule::input(part_of(spec_.rank), part_of(straight)));
+  if (spec_.rank > 0) builder_.copy(slots(straight, spec_.size), schedule::input(0, part_of(spec_.rank)));
 }
 
-void Circulant::reduce_scatter(ChunkRange to) {
+void Circulant::reduce_scatter(schedule::ChunkRange to) {
   for (std::size_t i = 1; i < skips_.size(); ++i) {
     const int skip = skips_[i];
     const int moved = skips_[i - 1] - skip;
@@ -41,8 +43,8 @@ void Circulant::all_gather() {
 
 void Circulant::store() {
   const int straight = spec_.size - spec_.rank;
-  builder_.copy(output(part_of(spec_.rank), part_of(straight)), slots(0, straight));
-  if (spec_.rank > 0) builder_.copy(output(0, part_of(spec_.rank)), slots(straight, spec_.size));
+  builder_.copy(schedule::output(part_of(spec_.rank), part_of(straight)), slots(0, straight));
+  if (spec_.rank > 0) builder_.copy(schedule::output(0, part_of(spec_.rank)), slots(straight, spec_.size));
 }
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

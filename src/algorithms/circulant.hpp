@@ -8,7 +8,7 @@
 #include "algorithms/algorithm.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 
 inline constexpr std::string_view kCirculantSource =
     "J. L. Traff: Optimal, non-pipelined reduce-scatter and allreduce algorithms, 2024, algorithms 1 and 2";
@@ -19,26 +19,26 @@ inline constexpr std::string_view kCirculantSource =
 class Circulant {
  public:
   /// `chunks`: the buffer that has N chunks.
-  Circulant(ScheduleBuilder& builder, const ScheduleSpec& spec, BufferName chunks);
+  Circulant(schedule::ScheduleBuilder& builder, const ScheduleSpec& spec, schedule::BufferName chunks);
 
   /// Slots [begin, end).
-  ChunkRange slots(int begin, int end) const;
+  schedule::ChunkRange slots(int begin, int end) const;
   /// Copies all chunks of input to scratch.
   void load();
   /// ceil(log2 N) rounds. A rank that holds sums for the s' ranks from itself on sends the sums for the
   /// farther half of them to the rank s'/2 (rounded up) after it. The complete sum of its own chunk ends in
   /// `to`.
-  void reduce_scatter(ChunkRange to);
+  void reduce_scatter(schedule::ChunkRange to);
   /// The reverse: starts with slot 0, ends with all chunks in scratch.
   void all_gather();
   /// Copies all chunks from scratch to output.
   void store();
 
  private:
-  ScheduleBuilder& builder_;
+  schedule::ScheduleBuilder& builder_;
   const ScheduleSpec& spec_;
-  BufferName chunks_;
+  schedule::BufferName chunks_;
   std::vector<int> skips_;  // N first
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

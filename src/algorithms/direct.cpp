@@ -4,18 +4,20 @@
 #include "algorithms/group.hpp"
 #include "algorithms/pairs.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 
-void direct_reduce_scatter(ScheduleBuilder& builder, const ScheduleSpec& spec, ChunkRange out) {
-  for (int k = 1; k < spec.size; ++k) builder.send(after(spec, k), input(part_of(after(spec, k))));
-  fold_received(builder, everybody(spec), out, input(part_of(spec.rank)));
+void direct_reduce_scatter(schedule::ScheduleBuilder& builder, const ScheduleSpec& spec,
+                           schedule::ChunkRange out) {
+  for (int k = 1; k < spec.size; ++k) builder.send(after(spec, k), schedule::input(part_of(after(spec, k))));
+  fold_received(builder, everybody(spec), out, schedule::input(part_of(spec.rank)));
 }
 
-void direct_all_gather(ScheduleBuilder& builder, const ScheduleSpec& spec, ChunkRange own) {
+void direct_all_gather(schedule::ScheduleBuilder& builder, const ScheduleSpec& spec,
+                       schedule::ChunkRange own) {
   for (int k = 1; k < spec.size; ++k) {
     builder.send(after(spec, k), own);
-    builder.recv(before(spec, k), output(part_of(before(spec, k))));
+    builder.recv(before(spec, k), schedule::output(part_of(before(spec, k))));
   }
 }
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -6,7 +6,7 @@
 
 #include "algorithms/algorithm.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 
 constexpr std::uint64_t ranks_of(const ScheduleSpec& spec) {
   return static_cast<std::uint64_t>(spec.size);
@@ -19,4 +19,4 @@ constexpr std::uint64_t ceil_log2(std::uint64_t n) {
   return static_cast<std::uint64_t>(std::bit_width(n - 1));
 }
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

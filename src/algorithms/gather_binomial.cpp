@@ -7,27 +7,28 @@
 #include "algorithms/pairs.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
-Schedule generate_gather_binomial(const ScheduleSpec& spec) {
+schedule::Schedule generate_gather_binomial(const ScheduleSpec& spec) {
   const HalvingTree tree(spec.rank, spec.size, spec.root);
   const bool is_root = spec.rank == spec.root;
   const bool holds_others = !is_root && !tree.children.empty();
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
   // Scratch is laid out as the parts are, so that the parts of a subtree are one message there too.
-  if (holds_others) builder.lay_scratch_like(output(part_of(tree.begin), part_of(tree.end - tree.begin)));
+  if (holds_others)
+    builder.lay_scratch_like(schedule::output(part_of(tree.begin), part_of(tree.end - tree.begin)));
   // The memory of the parts of ranks begin .. end.
   const auto parts = [&](int begin, int end) {
-    const ChunkRange range = output(part_of(begin), part_of(end - begin));
-    return is_root ? range : scratch(part_of(begin - tree.begin), range);
+    const schedule::ChunkRange range = schedule::output(part_of(begin), part_of(end - begin));
+    return is_root ? range : schedule::scratch(part_of(begin - tree.begin), range);
   };
-  if (is_root || holds_others) builder.copy(parts(spec.rank, spec.rank + 1), input(0));
+  if (is_root || holds_others) builder.copy(parts(spec.rank, spec.rank + 1), schedule::input(0));
   // The smallest range first: it is ready first.
   for (auto child = tree.children.rbegin(); child != tree.children.rend(); ++child) {
     builder.recv(child->rank, parts(child->begin, child->end));
   }
-  if (!is_root) builder.send(tree.parent, holds_others ? parts(tree.begin, tree.end) : input(0));
+  if (!is_root) builder.send(tree.parent, holds_others ? parts(tree.begin, tree.end) : schedule::input(0));
   return std::move(builder).finish();
 }
 
@@ -35,7 +36,7 @@ Schedule generate_gather_binomial(const ScheduleSpec& spec) {
 
 extern const Algorithm gather_binomial;
 const Algorithm gather_binomial = {
-    .collective = Collective::gather,
+    .collective = schedule::Collective::gather,
     .name = "binomial",
     .purpose = "Ranks gather the parts of their subtree and hand them on together, log2(N) rounds",
     .use = "Short parts, many ranks",
@@ -54,4 +55,4 @@ const Algorithm gather_binomial = {
     .generate = generate_gather_binomial,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -6,16 +6,17 @@
 #include "algorithms/pairs.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
-Schedule generate_gather_direct(const ScheduleSpec& spec) {
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
+schedule::Schedule generate_gather_direct(const ScheduleSpec& spec) {
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
   if (spec.rank != spec.root) {
-    builder.send(spec.root, input(0));
+    builder.send(spec.root, schedule::input(0));
   } else {
-    for (int k = 1; k < spec.size; ++k) builder.recv(before(spec, k), output(part_of(before(spec, k))));
-    builder.copy(output(part_of(spec.rank)), input(0));
+    for (int k = 1; k < spec.size; ++k)
+      builder.recv(before(spec, k), schedule::output(part_of(before(spec, k))));
+    builder.copy(schedule::output(part_of(spec.rank)), schedule::input(0));
   }
   return std::move(builder).finish();
 }
@@ -24,7 +25,7 @@ Schedule generate_gather_direct(const ScheduleSpec& spec) {
 
 extern const Algorithm gather_direct;
 const Algorithm gather_direct = {
-    .collective = Collective::gather,
+    .collective = schedule::Collective::gather,
     .name = "direct",
     .purpose = "Each rank sends its part to the root",
     .use = "The usual one: every part travels once",
@@ -41,4 +42,4 @@ const Algorithm gather_direct = {
     .generate = generate_gather_direct,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

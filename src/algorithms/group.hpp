@@ -6,7 +6,7 @@
 
 #include "algorithms/algorithm.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 
 /// Places count from 0.
 class Group {
@@ -37,4 +37,4 @@ inline Group everybody(const ScheduleSpec& spec) {
   return ranks_from(0, spec.size, spec.rank);
 }
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

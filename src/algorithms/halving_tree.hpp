@@ -3,7 +3,7 @@
 
 #include <vector>
 
-namespace kolo {
+namespace kolo::algorithms {
 
 /// The root holds the parts of all ranks. A rank that holds a range of n parts, its own among them, keeps
 /// ceil(n/2) of them. It gives the rest, on one side of the range, to the first rank of the rest. Both
@@ -43,4 +43,4 @@ struct HalvingTree {
   std::vector<Child> children;  ///< largest range first
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -4,7 +4,7 @@
 
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 
 KNomialTree::KNomialTree(const ScheduleSpec& spec, int radix) {
   const std::int64_t size = spec.size;
@@ -21,14 +21,14 @@ KNomialTree::KNomialTree(const ScheduleSpec& spec, int radix) {
   }
 }
 
-Schedule k_nomial_reduce(const ScheduleSpec& spec, int radix) {
+schedule::Schedule k_nomial_reduce(const ScheduleSpec& spec, int radix) {
   const KNomialTree tree(spec, radix);
   const bool is_root = spec.rank == spec.root;
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 1,
-                          is_root || tree.children.empty() ? 0 : 1);
-  if (spec.size == 1) builder.copy(output(0), input(0));
-  const ChunkRange sum = is_root ? output(0) : scratch(0, input(0));
-  ChunkRange operand = input(0);
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 1,
+                                    is_root || tree.children.empty() ? 0 : 1);
+  if (spec.size == 1) builder.copy(schedule::output(0), schedule::input(0));
+  const schedule::ChunkRange sum = is_root ? schedule::output(0) : schedule::scratch(0, schedule::input(0));
+  schedule::ChunkRange operand = schedule::input(0);
   // The smallest subtree first: it is ready first.
   for (const int child : tree.children) {
     builder.recv_reduce(child, sum, operand, is_root && child == tree.children.back());
@@ -38,13 +38,13 @@ Schedule k_nomial_reduce(const ScheduleSpec& spec, int radix) {
   return std::move(builder).finish();
 }
 
-Schedule k_nomial_broadcast(const ScheduleSpec& spec, int radix) {
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 1);
+schedule::Schedule k_nomial_broadcast(const ScheduleSpec& spec, int radix) {
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 1);
   const KNomialTree tree(spec, radix);
-  if (spec.rank != spec.root) builder.recv(tree.parent, output(0));
+  if (spec.rank != spec.root) builder.recv(tree.parent, schedule::output(0));
   // The largest subtree first: it takes longest.
   for (auto child = tree.children.rbegin(); child != tree.children.rend(); ++child) {
-    builder.send(*child, output(0));
+    builder.send(*child, schedule::output(0));
   }
   return std::move(builder).finish();
 }
@@ -65,4 +65,4 @@ std::string radix_objection(const ScheduleSpec& spec) {
   return radix_of(spec) >= 2 ? "" : "needs a radix of at least 2";
 }
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

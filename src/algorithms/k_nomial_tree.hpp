@@ -9,7 +9,7 @@
 
 #include "algorithms/algorithm.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 
 /// Ranks are counted from the root, v = (rank - root) mod N, and written with digits of base `radix`. v's
 /// parent is v with its lowest nonzero digit cleared. v's children are v with one of the digits below that
@@ -25,9 +25,9 @@ struct KNomialTree {
 inline constexpr int kBinomial = 2;  ///< the radix of the binomial tree
 
 /// Every rank adds up its subtree and sends the sum to its parent. In rank order if the root is 0.
-Schedule k_nomial_reduce(const ScheduleSpec& spec, int radix);
+schedule::Schedule k_nomial_reduce(const ScheduleSpec& spec, int radix);
 /// Every rank passes the data on to its children.
-Schedule k_nomial_broadcast(const ScheduleSpec& spec, int radix);
+schedule::Schedule k_nomial_broadcast(const ScheduleSpec& spec, int radix);
 
 /// Children of the root, which is also the number of steps of reduce and broadcast. A rank at digit k has at
 /// most radix - 1 children at each lower digit, so its subtree is done while the root serves its own lower
@@ -42,4 +42,4 @@ inline constexpr std::array<std::string_view, 3> kTriedRadices = {"radix=2", "ra
 int radix_of(const ScheduleSpec& spec);
 std::string radix_objection(const ScheduleSpec& spec);
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -3,7 +3,7 @@
 
 #include "algorithms/algorithm.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 
 /// The k-th rank after `rank` (0 < k < size), and the k-th rank before it.
 constexpr int after(const ScheduleSpec& spec, int k) {
@@ -18,4 +18,4 @@ constexpr std::uint32_t part_of(int rank) {
   return static_cast<std::uint32_t>(rank);
 }
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

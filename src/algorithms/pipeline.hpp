@@ -10,7 +10,7 @@
 #include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 
 inline constexpr std::array<Parameter, 1> kChunksParameters = {
     {{"chunks", "pieces in which the data travels down each chain or tree; else 4"}}};
@@ -38,4 +38,4 @@ inline StepsAndBytes chain_cost(const ScheduleSpec& spec) {
   return {ranks_of(spec) - 2 + chunks_of(spec), chunks_of(spec)};
 }
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -3,11 +3,11 @@
 #include "algorithms/formula.hpp"
 #include "algorithms/k_nomial_tree.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 
 extern const Algorithm reduce_binomial;
 const Algorithm reduce_binomial = {
-    .collective = Collective::reduce,
+    .collective = schedule::Collective::reduce,
     .name = "binomial",
     .purpose = "A binomial tree towards the root: every rank adds up its subtree, log2(N) rounds",
     .use = "Short data, many ranks",
@@ -26,4 +26,4 @@ const Algorithm reduce_binomial = {
     .generate = [](const ScheduleSpec& spec) { return k_nomial_reduce(spec, kBinomial); },
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -6,24 +6,25 @@
 #include "algorithms/pipeline.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
 /// Slots of scratch for sums in transit: one is received while the one before is sent.
 constexpr std::uint32_t kChainTravellers = 2;
 
-Schedule generate_reduce_chain(const ScheduleSpec& spec) {
+schedule::Schedule generate_reduce_chain(const ScheduleSpec& spec) {
   const std::uint32_t chunks = chunks_of(spec);
   const bool is_root = spec.rank == spec.root;
   const bool is_first = after(spec, 1) == spec.root;
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, chunks,
-                          is_root || is_first ? 0 : kChainTravellers);
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, chunks,
+                                    is_root || is_first ? 0 : kChainTravellers);
   for (std::uint32_t chunk = 0; chunk < chunks; ++chunk) {
-    if (spec.size == 1) builder.copy(output(chunk), input(chunk));
-    ChunkRange sum = input(chunk);
+    if (spec.size == 1) builder.copy(schedule::output(chunk), schedule::input(chunk));
+    schedule::ChunkRange sum = schedule::input(chunk);
     if (!is_first) {
-      sum = is_root ? output(chunk) : scratch(chunk % kChainTravellers, input(chunk));
-      builder.recv_reduce(after(spec, 1), sum, input(chunk), is_root);
+      sum = is_root ? schedule::output(chunk)
+                    : schedule::scratch(chunk % kChainTravellers, schedule::input(chunk));
+      builder.recv_reduce(after(spec, 1), sum, schedule::input(chunk), is_root);
     }
     if (!is_root) builder.send(before(spec, 1), sum);
   }
@@ -34,7 +35,7 @@ Schedule generate_reduce_chain(const ScheduleSpec& spec) {
 
 extern const Algorithm reduce_chain;
 const Algorithm reduce_chain = {
-    .collective = Collective::reduce,
+    .collective = schedule::Collective::reduce,
     .name = "chain",
     .purpose = "Sums of piece after piece travel along a chain of all ranks to the root",
     .use = "Long data, few ranks: nobody sends or adds more than the data once",
@@ -53,4 +54,4 @@ const Algorithm reduce_chain = {
     .generate = generate_reduce_chain,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

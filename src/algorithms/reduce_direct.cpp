@@ -6,16 +6,16 @@
 #include "algorithms/formula.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
-Schedule generate_reduce_direct(const ScheduleSpec& spec) {
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 1,
-                          spec.rank == spec.root ? fold_scratch(spec.rank) : 0);
+schedule::Schedule generate_reduce_direct(const ScheduleSpec& spec) {
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 1,
+                                    spec.rank == spec.root ? fold_scratch(spec.rank) : 0);
   if (spec.rank == spec.root) {
-    fold_in_rank_order(builder, spec, output(0), input(0));
+    fold_in_rank_order(builder, spec, schedule::output(0), schedule::input(0));
   } else {
-    builder.send(spec.root, input(0));
+    builder.send(spec.root, schedule::input(0));
   }
   return std::move(builder).finish();
 }
@@ -24,7 +24,7 @@ Schedule generate_reduce_direct(const ScheduleSpec& spec) {
 
 extern const Algorithm reduce_direct;
 const Algorithm reduce_direct = {
-    .collective = Collective::reduce,
+    .collective = schedule::Collective::reduce,
     .name = "direct",
     .purpose = "The root receives from everyone and combines in rank order",
     .use = "Two or three ranks; operations that are not commutative",
@@ -42,4 +42,4 @@ const Algorithm reduce_direct = {
     .generate = generate_reduce_direct,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

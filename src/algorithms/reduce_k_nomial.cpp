@@ -3,11 +3,11 @@
 #include "algorithms/formula.hpp"
 #include "algorithms/k_nomial_tree.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 
 extern const Algorithm reduce_k_nomial;
 const Algorithm reduce_k_nomial = {
-    .collective = Collective::reduce,
+    .collective = schedule::Collective::reduce,
     .name = "k_nomial",
     .purpose = "A tree towards the root in which a rank has radix-1 children at each level",
     .use = "Short data where a message takes long and several arrive at once",
@@ -30,4 +30,4 @@ const Algorithm reduce_k_nomial = {
     .generate = [](const ScheduleSpec& spec) { return k_nomial_reduce(spec, radix_of(spec)); },
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

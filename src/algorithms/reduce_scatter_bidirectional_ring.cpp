@@ -7,18 +7,19 @@
 #include "algorithms/ring.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
 /// Slots of scratch for partial sums: in each direction, one arrives while the one before leaves.
 constexpr std::uint32_t kTwoWayTravellers = 4;
 
-Schedule generate_reduce_scatter_bidirectional_ring(const ScheduleSpec& spec) {
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
-                          spec.size > 3 ? kTwoWayTravellers : 0);
-  if (spec.size == 1) builder.copy(output(0), input(0));
+schedule::Schedule generate_reduce_scatter_bidirectional_ring(const ScheduleSpec& spec) {
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
+                                    spec.size > 3 ? kTwoWayTravellers : 0);
+  if (spec.size == 1) builder.copy(schedule::output(0), schedule::input(0));
   const auto sum = [&](int rank, std::uint32_t count) {
-    return rank == spec.rank ? output(0) : scratch(count % kTwoWayTravellers, input_of(rank));
+    return rank == spec.rank ? schedule::output(0)
+                             : schedule::scratch(count % kTwoWayTravellers, input_of(rank));
   };
   bidirectional_ring_reduce_scatter(builder, ring_order(spec), input_of, sum);
   return std::move(builder).finish();
@@ -28,7 +29,7 @@ Schedule generate_reduce_scatter_bidirectional_ring(const ScheduleSpec& spec) {
 
 extern const Algorithm reduce_scatter_bidirectional_ring;
 const Algorithm reduce_scatter_bidirectional_ring = {
-    .collective = Collective::reduce_scatter,
+    .collective = schedule::Collective::reduce_scatter,
     .name = "bidirectional_ring",
     .purpose = "Partial sums come to their owner from both sides of the ring, half way round each",
     .use = "Long parts where a rank can use its links to both neighbours at once: half the ring's rounds",
@@ -47,4 +48,4 @@ const Algorithm reduce_scatter_bidirectional_ring = {
     .generate = generate_reduce_scatter_bidirectional_ring,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

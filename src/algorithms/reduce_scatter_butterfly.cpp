@@ -8,28 +8,30 @@
 #include "algorithms/pairs.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
-Schedule generate_reduce_scatter_butterfly(const ScheduleSpec& spec) {
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
+schedule::Schedule generate_reduce_scatter_butterfly(const ScheduleSpec& spec) {
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
   const auto layers =
       butterfly_layers(everybody(spec), butterfly_degrees(spec), part_of(spec.size), Near::last);
-  if (layers.empty()) builder.copy(output(0), input(0));
+  if (layers.empty()) builder.copy(schedule::output(0), schedule::input(0));
   // Sums of chunks that are still to be shared out stay in scratch, laid out as in the input.
-  if (layers.size() > 1) builder.lay_scratch_like(layers[0].own(BufferName::input));
-  const auto sums = [&](ChunkRange chunks) { return scratch(chunks.begin - layers[0].own_begin(), chunks); };
+  if (layers.size() > 1) builder.lay_scratch_like(layers[0].own(schedule::BufferName::input));
+  const auto sums = [&](schedule::ChunkRange chunks) {
+    return schedule::scratch(chunks.begin - layers[0].own_begin(), chunks);
+  };
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const ButterflyLayer& layer = layers[i];
-    const auto held = [&](ChunkRange chunks) { return i == 0 ? chunks : sums(chunks); };
+    const auto held = [&](schedule::ChunkRange chunks) { return i == 0 ? chunks : sums(chunks); };
     const int others = layer.group.size() - 1;
     for (int k = 1; k <= others; ++k) {
-      builder.send(layer.group.neighbour(k), held(layer.of(k, BufferName::input)));
+      builder.send(layer.group.neighbour(k), held(layer.of(k, schedule::BufferName::input)));
     }
-    const ChunkRange own = layer.own(BufferName::input);
+    const schedule::ChunkRange own = layer.own(schedule::BufferName::input);
     const bool is_last = i + 1 == layers.size();
-    const ChunkRange sum = is_last ? output(0) : sums(own);
-    ChunkRange operand = held(own);
+    const schedule::ChunkRange sum = is_last ? schedule::output(0) : sums(own);
+    schedule::ChunkRange operand = held(own);
     for (int k = 1; k <= others; ++k) {
       builder.recv_reduce(layer.group.neighbour(-k), sum, operand, is_last && k == others);
       operand = sum;
@@ -42,7 +44,7 @@ Schedule generate_reduce_scatter_butterfly(const ScheduleSpec& spec) {
 
 extern const Algorithm reduce_scatter_butterfly;
 const Algorithm reduce_scatter_butterfly = {
-    .collective = Collective::reduce_scatter,
+    .collective = schedule::Collective::reduce_scatter,
     .name = "butterfly",
     .purpose =
         "Layers of exchanges among groups of d1, d2, ... ranks: recursive halving for any N with small "
@@ -64,4 +66,4 @@ const Algorithm reduce_scatter_butterfly = {
     .generate = generate_reduce_scatter_butterfly,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -7,15 +7,15 @@
 #include "algorithms/pairs.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
-Schedule generate_reduce_scatter_circulant(const ScheduleSpec& spec) {
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
-  Circulant circulant(builder, spec, BufferName::input);
+schedule::Schedule generate_reduce_scatter_circulant(const ScheduleSpec& spec) {
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
+  Circulant circulant(builder, spec, schedule::BufferName::input);
   circulant.load();
-  circulant.reduce_scatter(output(0));
-  if (spec.size == 1) builder.copy(output(0), input(0));
+  circulant.reduce_scatter(schedule::output(0));
+  if (spec.size == 1) builder.copy(schedule::output(0), schedule::input(0));
   return std::move(builder).finish();
 }
 
@@ -23,7 +23,7 @@ Schedule generate_reduce_scatter_circulant(const ScheduleSpec& spec) {
 
 extern const Algorithm reduce_scatter_circulant;
 const Algorithm reduce_scatter_circulant = {
-    .collective = Collective::reduce_scatter,
+    .collective = schedule::Collective::reduce_scatter,
     .name = "circulant",
     .purpose = "Halving skips around the ranks: the fewest rounds and the fewest bytes, for any N",
     .use = "Short and middling parts, any number of ranks",
@@ -40,4 +40,4 @@ const Algorithm reduce_scatter_circulant = {
     .generate = generate_reduce_scatter_circulant,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -8,13 +8,13 @@
 #include "algorithms/pairs.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
-Schedule generate_reduce_scatter_direct(const ScheduleSpec& spec) {
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
-                          received_scratch(spec.size));
-  direct_reduce_scatter(builder, spec, output(0));
+schedule::Schedule generate_reduce_scatter_direct(const ScheduleSpec& spec) {
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size),
+                                    received_scratch(spec.size));
+  direct_reduce_scatter(builder, spec, schedule::output(0));
   return std::move(builder).finish();
 }
 
@@ -22,7 +22,7 @@ Schedule generate_reduce_scatter_direct(const ScheduleSpec& spec) {
 
 extern const Algorithm reduce_scatter_direct;
 const Algorithm reduce_scatter_direct = {
-    .collective = Collective::reduce_scatter,
+    .collective = schedule::Collective::reduce_scatter,
     .name = "direct",
     .purpose = "Each rank receives its part from everyone and combines in rank order",
     .use = "Small parts, few ranks; operations that are not commutative",
@@ -30,7 +30,8 @@ const Algorithm reduce_scatter_direct = {
         "R. Thakur, R. Rabenseifner, W. Gropp: Optimization of collective communication operations in MPICH, "
         "IJHPCA 19 (2005), pairwise exchange",
     .rank_ordered = true,
-    .in_shared_memory = SharedMemoryForm{SharedMemoryForm::Kind::reduce_own, Held::all},
+    .in_shared_memory =
+        schedule::SharedMemoryForm{schedule::SharedMemoryForm::Kind::reduce_own, schedule::Held::all},
     .closed_form =
         {
             .steps = "N-1",
@@ -43,4 +44,4 @@ const Algorithm reduce_scatter_direct = {
     .generate = generate_reduce_scatter_direct,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

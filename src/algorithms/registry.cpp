@@ -55,7 +55,7 @@
   X(barrier_tree)                      \
   X(barrier_recursive_doubling)
 
-namespace kolo {
+namespace kolo::algorithms {
 
 #define KOLO_DECLARE(name) extern const Algorithm name;
 KOLO_ALGORITHMS(KOLO_DECLARE)
@@ -98,44 +98,44 @@ std::span<const Algorithm> algorithms() {
   return kAll;
 }
 
-Result<Collective> require_collective(std::string_view name) {
-  Collective collective;
-  if (parse_collective(name, collective)) return collective;
+Result<schedule::Collective> require_collective(std::string_view name) {
+  schedule::Collective collective;
+  if (schedule::parse_collective(name, collective)) return collective;
   std::string known;
   for (const Algorithm& algorithm : algorithms()) {
-    const std::string_view one = name_of(algorithm.collective);
+    const std::string_view one = schedule::name_of(algorithm.collective);
     if (!known.ends_with(one)) known += (known.empty() ? "" : ", ") + std::string(one);
   }
   return Status(Code::invalid_argument,
                 "there is no collective '" + std::string(name) + "'; known are " + known);
 }
 
-const Algorithm* find_algorithm(Collective collective, std::string_view name) {
+const Algorithm* find_algorithm(schedule::Collective collective, std::string_view name) {
   for (const Algorithm& algorithm : algorithms()) {
     if (algorithm.collective == collective && algorithm.name == name) return &algorithm;
   }
   return nullptr;
 }
 
-std::vector<Schedule> generate_all(const Algorithm& algorithm, ScheduleSpec spec) {
-  std::vector<Schedule> schedules;
+std::vector<schedule::Schedule> generate_all(const Algorithm& algorithm, ScheduleSpec spec) {
+  std::vector<schedule::Schedule> schedules;
   for (spec.rank = 0; spec.rank < spec.size; ++spec.rank) schedules.push_back(algorithm.generate(spec));
   return schedules;
 }
 
-Result<const Algorithm*> require_algorithm(Collective collective, std::string_view name) {
+Result<const Algorithm*> require_algorithm(schedule::Collective collective, std::string_view name) {
   if (const Algorithm* found = find_algorithm(collective, name)) return found;
   std::vector<std::string_view> known;
   for (const Algorithm& algorithm : algorithms()) {
     if (algorithm.collective == collective) known.push_back(algorithm.name);
   }
-  const std::string of(name_of(collective));
+  const std::string of(schedule::name_of(collective));
   if (known.empty()) return Status(Code::invalid_argument, of + " has no algorithms to choose from");
   return Status(Code::invalid_argument,
                 of + " has no algorithm '" + std::string(name) + "'; " + suggestion(name, known));
 }
 
-Result<ConfiguredAlgorithm> parse_algorithm(Collective collective, std::string_view text) {
+Result<ConfiguredAlgorithm> parse_algorithm(schedule::Collective collective, std::string_view text) {
   const auto take = [&text] {
     const std::string_view piece = text.substr(0, text.find(':'));
     text.remove_prefix(std::min(piece.size() + 1, text.size()));
@@ -146,7 +146,7 @@ Result<ConfiguredAlgorithm> parse_algorithm(Collective collective, std::string_v
   ConfiguredAlgorithm result{found.value(), {}};
   const Algorithm& algorithm = *result.algorithm;
   const std::string who =
-      std::string(name_of(collective)) + " algorithm '" + std::string(algorithm.name) + "' ";
+      std::string(schedule::name_of(collective)) + " algorithm '" + std::string(algorithm.name) + "' ";
   while (!text.empty()) {
     const std::string_view piece = take();
     const std::size_t equals = std::min(piece.find('='), piece.size());
@@ -182,7 +182,7 @@ Status supports(const Algorithm& algorithm, const ScheduleSpec& spec, const Requ
     why = algorithm.objection(spec);
   }
   if (why.empty() && requirements.rounded) {
-    const std::string twice = completed_twice(spec.size, [&, asked = spec](int rank) mutable {
+    const std::string twice = schedule::completed_twice(spec.size, [&, asked = spec](int rank) mutable {
       asked.rank = rank;
       return algorithm.generate(asked);
     });
@@ -192,13 +192,14 @@ Status supports(const Algorithm& algorithm, const ScheduleSpec& spec, const Requ
     }
   }
   if (why.empty()) return {};
-  return Status(Code::invalid_argument, std::string(name_of(algorithm.collective)) + " algorithm '" +
-                                            std::string(algorithm.name) + spec.arguments.text() + "' " + why);
+  return Status(Code::invalid_argument, std::string(schedule::name_of(algorithm.collective)) +
+                                            " algorithm '" + std::string(algorithm.name) +
+                                            spec.arguments.text() + "' " + why);
 }
 
-const SharedMemoryForm* form_of(const Algorithm& algorithm, const Requirements& requirements) {
+const schedule::SharedMemoryForm* form_of(const Algorithm& algorithm, const Requirements& requirements) {
   const bool may_be = algorithm.in_shared_memory && !requirements.custom && !requirements.rounded;
   return may_be ? &*algorithm.in_shared_memory : nullptr;
 }
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

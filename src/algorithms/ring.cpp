@@ -7,7 +7,7 @@
 
 #include "algorithms/pairs.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 
 Group ring_order(const ScheduleSpec& spec) {
   std::vector<int> order = spec.arguments.numbers("order");
@@ -41,17 +41,17 @@ Arguments ring_in_order(const ScheduleSpec& spec, const std::vector<int>& ring) 
   return arguments;
 }
 
-ChunkRange input_of(int rank) {
-  return input(part_of(rank));
+schedule::ChunkRange input_of(int rank) {
+  return schedule::input(part_of(rank));
 }
 
-ChunkRange output_of(int rank) {
-  return output(part_of(rank));
+schedule::ChunkRange output_of(int rank) {
+  return schedule::output(part_of(rank));
 }
 
-void ring_reduce_scatter(ScheduleBuilder& builder, const Group& ring, const BlockOf& own, const SumOf& sum,
-                         bool completes) {
-  ChunkRange outgoing = own(ring.neighbour(-1));
+void ring_reduce_scatter(schedule::ScheduleBuilder& builder, const Group& ring, const BlockOf& own,
+                         const SumOf& sum, bool completes) {
+  schedule::ChunkRange outgoing = own(ring.neighbour(-1));
   for (int round = 0; round + 1 < ring.size(); ++round) {
     builder.send(ring.neighbour(1), outgoing);
     const int owner = ring.neighbour(-round - 2);
@@ -61,8 +61,9 @@ void ring_reduce_scatter(ScheduleBuilder& builder, const Group& ring, const Bloc
   }
 }
 
-void ring_all_gather(ScheduleBuilder& builder, const Group& ring, ChunkRange own, const BlockOf& to) {
-  ChunkRange outgoing = own;
+void ring_all_gather(schedule::ScheduleBuilder& builder, const Group& ring, schedule::ChunkRange own,
+                     const BlockOf& to) {
+  schedule::ChunkRange outgoing = own;
   for (int round = 0; round + 1 < ring.size(); ++round) {
     builder.send(ring.neighbour(1), outgoing);
     outgoing = to(ring.neighbour(-round - 1));
@@ -70,4 +71,4 @@ void ring_all_gather(ScheduleBuilder& builder, const Group& ring, ChunkRange own
   }
 }
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -12,7 +12,7 @@
 #include "algorithms/group.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 
 /// The order of the ranks around the ring: by the argument `order`; else by rank, the ranks of a host
 /// together.
@@ -32,29 +32,30 @@ inline constexpr std::string_view kBidirectionalRingSource =
     "2010, the bucket algorithms for bidirectional links, on a torus of one dimension";
 
 /// The block of chunks that belongs to a rank of the ring.
-using BlockOf = std::function<ChunkRange(int rank)>;
+using BlockOf = std::function<schedule::ChunkRange(int rank)>;
 /// The memory for this rank's partial sum of `rank`'s block, the `count`-th that it receives.
-using SumOf = std::function<ChunkRange(int rank, std::uint32_t count)>;
+using SumOf = std::function<schedule::ChunkRange(int rank, std::uint32_t count)>;
 
 /// A chunk belongs to the rank with its number.
-ChunkRange input_of(int rank);
-ChunkRange output_of(int rank);
+schedule::ChunkRange input_of(int rank);
+schedule::ChunkRange output_of(int rank);
 
 /// N-1 rounds: a partial sum of each rank's block travels once around, and every rank adds its contribution
 /// from `own` as it passes. The complete sum of a rank's block ends at that rank in sum(rank, N-2).
 /// `completes`: see Step. Does nothing for N=1.
-void ring_reduce_scatter(ScheduleBuilder& builder, const Group& ring, const BlockOf& own, const SumOf& sum,
-                         bool completes = true);
+void ring_reduce_scatter(schedule::ScheduleBuilder& builder, const Group& ring, const BlockOf& own,
+                         const SumOf& sum, bool completes = true);
 
 /// N-1 rounds: every rank passes on what it received, starting with `own`, its block. The blocks of the other
 /// ranks end in to(rank). All receives can be posted at the start as far as memory allows.
-void ring_all_gather(ScheduleBuilder& builder, const Group& ring, ChunkRange own, const BlockOf& to);
+void ring_all_gather(schedule::ScheduleBuilder& builder, const Group& ring, schedule::ChunkRange own,
+                     const BlockOf& to);
 
 /// The same two halves in both directions at once, half way around in each. N/2 rounds of two messages, and
 /// one more round if the two partial sums of a block reach its rank at the same time (N odd).
-void bidirectional_ring_reduce_scatter(ScheduleBuilder& builder, const Group& ring, const BlockOf& own,
-                                       const SumOf& sum);
-void bidirectional_ring_all_gather(ScheduleBuilder& builder, const Group& ring, ChunkRange own,
-                                   const BlockOf& to);
+void bidirectional_ring_reduce_scatter(schedule::ScheduleBuilder& builder, const Group& ring,
+                                       const BlockOf& own, const SumOf& sum);
+void bidirectional_ring_all_gather(schedule::ScheduleBuilder& builder, const Group& ring,
+                                   schedule::ChunkRange own, const BlockOf& to);
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -7,27 +7,29 @@
 #include "algorithms/pairs.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
-Schedule generate_scatter_binomial(const ScheduleSpec& spec) {
+schedule::Schedule generate_scatter_binomial(const ScheduleSpec& spec) {
   const HalvingTree tree(spec.rank, spec.size, spec.root);
   const bool is_root = spec.rank == spec.root;
   const bool holds_others = !is_root && !tree.children.empty();
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
   // Scratch is laid out as the parts are, so that the parts of a subtree are one message there too.
-  if (holds_others) builder.lay_scratch_like(input(part_of(tree.begin), part_of(tree.end - tree.begin)));
+  if (holds_others)
+    builder.lay_scratch_like(schedule::input(part_of(tree.begin), part_of(tree.end - tree.begin)));
   // The memory of the parts of ranks begin .. end.
   const auto parts = [&](int begin, int end) {
-    const ChunkRange range = input(part_of(begin), part_of(end - begin));
-    return is_root ? range : scratch(part_of(begin - tree.begin), range);
+    const schedule::ChunkRange range = schedule::input(part_of(begin), part_of(end - begin));
+    return is_root ? range : schedule::scratch(part_of(begin - tree.begin), range);
   };
-  const ChunkRange own = is_root || holds_others ? parts(spec.rank, spec.rank + 1) : output(0);
+  const schedule::ChunkRange own =
+      is_root || holds_others ? parts(spec.rank, spec.rank + 1) : schedule::output(0);
   if (!is_root) builder.recv(tree.parent, holds_others ? parts(tree.begin, tree.end) : own);
   for (const HalvingTree::Child& child : tree.children) {
     builder.send(child.rank, parts(child.begin, child.end));
   }
-  if (is_root || holds_others) builder.copy(output(0), own);
+  if (is_root || holds_others) builder.copy(schedule::output(0), own);
   return std::move(builder).finish();
 }
 
@@ -35,7 +37,7 @@ Schedule generate_scatter_binomial(const ScheduleSpec& spec) {
 
 extern const Algorithm scatter_binomial;
 const Algorithm scatter_binomial = {
-    .collective = Collective::scatter,
+    .collective = schedule::Collective::scatter,
     .name = "binomial",
     .purpose = "The root gives half of the parts to another rank, and both go on so, log2(N) rounds",
     .use = "Short parts, many ranks",
@@ -54,4 +56,4 @@ const Algorithm scatter_binomial = {
     .generate = generate_scatter_binomial,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -6,16 +6,17 @@
 #include "algorithms/pairs.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
-Schedule generate_scatter_direct(const ScheduleSpec& spec) {
-  ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
+schedule::Schedule generate_scatter_direct(const ScheduleSpec& spec) {
+  schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
   if (spec.rank != spec.root) {
-    builder.recv(spec.root, output(0));
+    builder.recv(spec.root, schedule::output(0));
   } else {
-    for (int k = 1; k < spec.size; ++k) builder.send(after(spec, k), input(part_of(after(spec, k))));
-    builder.copy(output(0), input(part_of(spec.rank)));
+    for (int k = 1; k < spec.size; ++k)
+      builder.send(after(spec, k), schedule::input(part_of(after(spec, k))));
+    builder.copy(schedule::output(0), schedule::input(part_of(spec.rank)));
   }
   return std::move(builder).finish();
 }
@@ -24,7 +25,7 @@ Schedule generate_scatter_direct(const ScheduleSpec& spec) {
 
 extern const Algorithm scatter_direct;
 const Algorithm scatter_direct = {
-    .collective = Collective::scatter,
+    .collective = schedule::Collective::scatter,
     .name = "direct",
     .purpose = "The root sends each rank its part",
     .use = "The usual one: every part travels once",
@@ -41,4 +42,4 @@ const Algorithm scatter_direct = {
     .generate = generate_scatter_direct,
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
 /// The number of ranks that are in pairs.
@@ -27,23 +27,23 @@ Survivors::Survivors(const ScheduleSpec& spec)
       partner_(spec.rank < paired(spec) ? spec.rank ^ 1 : -1),
       survives_(partner_ < 0 || partner_ > spec.rank) {}
 
-BufferName Survivors::fold_in(ScheduleBuilder& builder, std::uint32_t chunks) const {
-  if (partner_ < 0) return BufferName::input;
+schedule::BufferName Survivors::fold_in(schedule::ScheduleBuilder& builder, std::uint32_t chunks) const {
+  if (partner_ < 0) return schedule::BufferName::input;
   if (survives_) {
-    builder.recv_reduce(partner_, output(0, chunks), input(0, chunks), false);
+    builder.recv_reduce(partner_, schedule::output(0, chunks), schedule::input(0, chunks), false);
   } else {
-    builder.send(partner_, input(0, chunks));
+    builder.send(partner_, schedule::input(0, chunks));
   }
-  return BufferName::output;
+  return schedule::BufferName::output;
 }
 
-void Survivors::tell(ScheduleBuilder& builder, std::uint32_t chunks) const {
+void Survivors::tell(schedule::ScheduleBuilder& builder, std::uint32_t chunks) const {
   if (partner_ < 0) return;
   if (survives_) {
-    builder.send(partner_, output(0, chunks));
+    builder.send(partner_, schedule::output(0, chunks));
   } else {
-    builder.recv(partner_, output(0, chunks));
+    builder.recv(partner_, schedule::output(0, chunks));
   }
 }
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -7,7 +7,7 @@
 #include "algorithms/group.hpp"
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 
 /// Of N ranks, with P the largest power of two not above N, the first 2(N-P) form pairs. The odd rank gives
 /// its data to the even one before it, which keeps rank order, and gets the result at the end (R. Thakur, R.
@@ -21,9 +21,9 @@ class Survivors {
   const Group& group() const { return group_; }
   /// One step if this rank is in a pair: the partner's data, all `chunks`, is combined into output. Returns
   /// the buffer that then holds a survivor's operand.
-  BufferName fold_in(ScheduleBuilder& builder, std::uint32_t chunks) const;
+  schedule::BufferName fold_in(schedule::ScheduleBuilder& builder, std::uint32_t chunks) const;
   /// One step if this rank is in a pair: the partner gets the output.
-  void tell(ScheduleBuilder& builder, std::uint32_t chunks) const;
+  void tell(schedule::ScheduleBuilder& builder, std::uint32_t chunks) const;
 
  private:
   Group group_;
@@ -31,4 +31,4 @@ class Survivors {
   bool survives_;
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -3,7 +3,7 @@
 #include <bit>
 #include <utility>
 
-namespace kolo {
+namespace kolo::algorithms {
 namespace {
 
 constexpr int kNone = -1;
@@ -75,4 +75,4 @@ void TwoTrees::find_colours() {
   }
 }
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

@@ -4,7 +4,7 @@
 #include <array>
 #include <vector>
 
-namespace kolo {
+namespace kolo::algorithms {
 
 /// P. Sanders, J. Speck, J. L. Traff: Two-tree algorithms for full bandwidth broadcast, reduction and scan,
 /// Parallel Computing 35 (2009). In the first tree odd places are leaves and even places are inner. In the
@@ -32,4 +32,4 @@ class TwoTrees {
   std::array<std::vector<int>, 2> colours_;
 };
 
-}  // namespace kolo
+}  // namespace kolo::algorithms

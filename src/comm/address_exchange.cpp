@@ -27,7 +27,7 @@
 #include "comm/system_errors.hpp"
 #include "comm/wireup.hpp"
 
-namespace kolo {
+namespace kolo::comm {
 namespace {
 
 using std::chrono::milliseconds;
@@ -294,4 +294,4 @@ void AddressExchange::call_off(std::string_view why) {
   }
 }
 
-}  // namespace kolo
+}  // namespace kolo::comm

@@ -10,7 +10,7 @@
 #include "base/deadline.hpp"
 #include "kolo/store.hpp"
 
-namespace kolo {
+namespace kolo::comm {
 
 /// The longest time for which a rank that cannot go on stays until the other ranks know why. Rank 0 goes on
 /// serving the store; any other rank waits for the store to be served.
@@ -59,4 +59,4 @@ class AddressExchange {
   Clock::time_point ask_at_{};
 };
 
-}  // namespace kolo
+}  // namespace kolo::comm

@@ -6,12 +6,12 @@
 
 #include "schedule/lengths.hpp"
 
-namespace kolo {
+namespace kolo::comm {
 namespace {
 
 Status wrong(const Call& call, const std::string& what) {
-  return Status(Code::invalid_argument, fmt::format("{}: {}", name_of(call.collective), what),
-                {.collective = std::string(name_of(call.collective))});
+  return Status(Code::invalid_argument, fmt::format("{}: {}", schedule::name_of(call.collective), what),
+                {.collective = std::string(schedule::name_of(call.collective))});
 }
 
 std::uint64_t sum(const std::vector<std::uint64_t>& parts) {
@@ -29,7 +29,7 @@ Status divide(const Call& call, Counts counts, std::uint64_t total, int size, co
                    fmt::format("{} elements of `{}` do not divide by {} ranks; pass the counts of the parts",
                                total, name, size));
     }
-    parts = even_parts(total, ranks);
+    parts = schedule::even_parts(total, ranks);
     return {};
   }
   if (counts.size() != ranks) {
@@ -141,7 +141,7 @@ void throw_inside_reduction(std::string_view call) {
 }
 
 std::string why_not_rounded(const Call& call) {
-  if (call.collective != Collective::all_reduce) return "only all_reduce has one";
+  if (call.collective != schedule::Collective::all_reduce) return "only all_reduce has one";
   if (call.in.dtype != DType::float32)
     return fmt::format("it rounds float32, not {}", name_of(call.in.dtype));
   const ReduceOp op = call.reduction.op();
@@ -161,14 +161,15 @@ Status check_wire(const Call& call) {
 Status check(Call& call, int rank, int size, Counts counts, Counts recv_counts) {
   const auto own = static_cast<std::size_t>(rank);
   const bool is_root = rank == call.root;
-  const bool uses_in =
-      call.collective != Collective::broadcast && (call.collective != Collective::scatter || is_root);
+  const bool uses_in = call.collective != schedule::Collective::broadcast &&
+                       (call.collective != schedule::Collective::scatter || is_root);
   const bool uses_out =
-      (call.collective != Collective::reduce && call.collective != Collective::gather) || is_root;
-  if (has_root(call.collective) && (call.root < 0 || call.root >= size)) {
+      (call.collective != schedule::Collective::reduce && call.collective != schedule::Collective::gather) ||
+      is_root;
+  if (schedule::has_root(call.collective) && (call.root < 0 || call.root >= size)) {
     return wrong(call, fmt::format("root {} is not a rank of this communicator of {}", call.root, size));
   }
-  if (is_reducing(call.collective) && call.reduction.custom_reduction() == nullptr &&
+  if (schedule::is_reducing(call.collective) && call.reduction.custom_reduction() == nullptr &&
       call.reduction.op() >= ReduceOp::custom) {
     return wrong(call, call.reduction.op() == ReduceOp::custom
                            ? "`custom` is no operation by itself: pass what Reduction::custom() returns"
@@ -188,11 +189,11 @@ Status check(Call& call, int rank, int size, Counts counts, Counts recv_counts) 
   if (Status s = check_wire(call); !s.ok()) return s;
   call.uneven = !counts.empty();
   switch (call.collective) {
-    case Collective::all_reduce:
+    case schedule::Collective::all_reduce:
       call.count = call.in.count;
       if (Status s = expect(call, "out", call.out.count, call.in.count); !s.ok()) return s;
       return check_overlap(call, 0, 0);
-    case Collective::reduce:
+    case schedule::Collective::reduce:
       call.count = call.in.count;
       if (!is_root) {
         call.out = Buffer(nullptr, 0, call.in.dtype);
@@ -200,36 +201,36 @@ Status check(Call& call, int rank, int size, Counts counts, Counts recv_counts) 
       }
       if (Status s = expect(call, "out", call.out.count, call.in.count); !s.ok()) return s;
       return check_overlap(call, 0, 0);
-    case Collective::broadcast:
+    case schedule::Collective::broadcast:
       call.count = call.out.count;
       call.in = call.out;
       call.in_place = true;
       return {};
-    case Collective::reduce_scatter:
+    case schedule::Collective::reduce_scatter:
       if (Status s = divide(call, counts, call.in.count, size, "in", call.in_parts); !s.ok()) return s;
       call.count = sum(call.in_parts);
       call.out_parts = {call.in_parts[own]};
       if (Status s = expect(call, "in", call.in.count, call.count); !s.ok()) return s;
       if (Status s = expect(call, "out", call.out.count, call.in_parts[own]); !s.ok()) return s;
       return check_overlap(call, skip_to(call.in_parts, rank), 0);
-    case Collective::all_gather:
+    case schedule::Collective::all_gather:
       if (Status s = divide(call, counts, call.out.count, size, "out", call.out_parts); !s.ok()) return s;
       call.count = sum(call.out_parts);
       call.in_parts = {call.out_parts[own]};
       if (Status s = expect(call, "out", call.out.count, call.count); !s.ok()) return s;
       if (Status s = expect(call, "in", call.in.count, call.out_parts[own]); !s.ok()) return s;
       return check_overlap(call, 0, skip_to(call.out_parts, rank));
-    case Collective::scatter:
+    case schedule::Collective::scatter:
       return check_rooted_parts(call, rank, size, counts, true);
-    case Collective::gather:
+    case schedule::Collective::gather:
       return check_rooted_parts(call, rank, size, counts, false);
-    case Collective::all_to_all:
+    case schedule::Collective::all_to_all:
       return check_all_to_all(call, rank, size, counts, recv_counts);
-    case Collective::barrier:
-    case Collective::send_recv:
+    case schedule::Collective::barrier:
+    case schedule::Collective::send_recv:
       return {};
   }
   return {};
 }
 
-}  // namespace kolo
+}  // namespace kolo::comm

@@ -11,7 +11,7 @@
 #include "kolo/communicator.hpp"
 #include "schedule/schedule.hpp"
 
-namespace kolo {
+namespace kolo::comm {
 
 /// No memory holds more elements, and their bytes still fit in 63 bits.
 inline constexpr std::uint64_t kMostElements = std::uint64_t{1} << 59;
@@ -20,7 +20,7 @@ inline constexpr std::uint64_t kMostElements = std::uint64_t{1} << 59;
 /// where the collective has one part per rank (see BufferName); empty where the algorithm divides the data
 /// (`count`).
 struct Call {
-  Collective collective = Collective::barrier;
+  schedule::Collective collective = schedule::Collective::barrier;
   ConstBuffer in;
   Buffer out;
   int root = 0;
@@ -44,7 +44,7 @@ Status check(Call& call, int rank, int size, Counts counts = {}, Counts recv_cou
 /// Throws InvalidArgument inside a reduction of the caller's own. The engine that runs it makes no progress
 /// meanwhile, so a call would wait forever.
 inline void refuse_inside_reduction(std::string_view call) {
-  if (InsideReduction::is_here()) [[unlikely]]
+  if (engine::InsideReduction::is_here()) [[unlikely]]
     throw_inside_reduction(call);
 }
 
@@ -53,4 +53,4 @@ Status check_wire(const Call& call);
 /// Why this call cannot have a wire format that rounds; empty where it can.
 std::string why_not_rounded(const Call& call);
 
-}  // namespace kolo
+}  // namespace kolo::comm

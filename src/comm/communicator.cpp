@@ -20,8 +20,9 @@
 namespace kolo {
 namespace {
 
-Call make_call(Collective collective, ConstBuffer in, Buffer out, const CallOptions& options) {
-  Call call;
+comm::Call make_call(schedule::Collective collective, ConstBuffer in, Buffer out,
+                     const CallOptions& options) {
+  comm::Call call;
   call.collective = collective;
   call.in = in;
   call.out = out;
@@ -29,22 +30,23 @@ Call make_call(Collective collective, ConstBuffer in, Buffer out, const CallOpti
   return call;
 }
 
-Call make_reducing(Collective collective, ConstBuffer in, Buffer out, Reduction reduction, int root,
-                   const CallOptions& options) {
-  Call call = make_call(collective, in, out, options);
+comm::Call make_reducing(schedule::Collective collective, ConstBuffer in, Buffer out, Reduction reduction,
+                         int root, const CallOptions& options) {
+  comm::Call call = make_call(collective, in, out, options);
   call.reduction = std::move(reduction);
   call.root = root;
   return call;
 }
 
-Call make_rooted(Collective collective, ConstBuffer in, Buffer out, int root, const CallOptions& options) {
-  Call call = make_call(collective, in, out, options);
+comm::Call make_rooted(schedule::Collective collective, ConstBuffer in, Buffer out, int root,
+                       const CallOptions& options) {
+  comm::Call call = make_call(collective, in, out, options);
   call.root = root;
   return call;
 }
 
-Call make_in_place_all_to_all(Buffer data, const CallOptions& options) {
-  Call call = make_call(Collective::all_to_all, data, data, options);
+comm::Call make_in_place_all_to_all(Buffer data, const CallOptions& options) {
+  comm::Call call = make_call(schedule::Collective::all_to_all, data, data, options);
   call.one_buffer = true;
   return call;
 }
@@ -52,16 +54,17 @@ Call make_in_place_all_to_all(Buffer data, const CallOptions& options) {
 }  // namespace
 
 Communicator Communicator::create(const Options& options) {
-  refuse_inside_reduction("create");
+  comm::refuse_inside_reduction("create");
   const Launch launch = launch_from_environment();
   const auto timeout = options.timeout.count() > 0 ? options.timeout : config().timeout;
   // If all ranks have a wrong setting, each finds it without the store. If only this rank has one, it tells
   // the other ranks through the store.
-  const Status settings = check_settings(options);
+  const Status settings = comm::check_settings(options);
   std::shared_ptr<Store> store;
   try {
-    const auto patience = settings.ok() ? timeout : std::min<std::chrono::nanoseconds>(timeout, kFarewell);
-    store = with_system_errors([&] { return store_from_environment(launch, patience); });
+    const auto patience =
+        settings.ok() ? timeout : std::min<std::chrono::nanoseconds>(timeout, comm::kFarewell);
+    store = comm::with_system_errors([&] { return store_from_environment(launch, patience); });
   } catch (const Error&) {
     settings.throw_if_error();
     throw;
@@ -70,7 +73,7 @@ Communicator Communicator::create(const Options& options) {
 }
 
 Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int size, const Options& options) {
-  refuse_inside_reduction("create");
+  comm::refuse_inside_reduction("create");
   if (store == nullptr) throw InvalidArgument("Communicator::create: the store is null", {});
   if (size < 1 || rank < 0 || rank >= size) {
     throw InvalidArgument("Communicator::create: rank " + std::to_string(rank) + " of " +
@@ -82,14 +85,14 @@ Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int si
                               std::to_string(kMostRanks),
                           {});
   }
-  Terms terms{{}, host_of(*store), options};
-  Wireup wireup;
+  comm::Terms terms{{}, rendezvous::host_of(*store), options};
+  comm::Wireup wireup;
   std::shared_ptr<State> state;
-  AddressExchange address_exchange(*store, rank, size, terms.timeout());
+  comm::AddressExchange address_exchange(*store, rank, size, terms.timeout());
   address_exchange.attempt([&] {
-    check_settings(options).throw_if_error();
-    wireup = connect(address_exchange, rank, terms);
-    if (rank == 0 && size > 1) warn_of_short_key();
+    comm::check_settings(options).throw_if_error();
+    wireup = comm::connect(address_exchange, rank, terms);
+    if (rank == 0 && size > 1) comm::warn_of_short_key();
     state = State::make(wireup, rank, size, terms);
   });
   state->store = std::move(store);
@@ -127,7 +130,7 @@ int Communicator::size() const {
   return known().size;
 }
 Counters Communicator::counters() const {
-  refuse_inside_reduction("counters");
+  comm::refuse_inside_reduction("counters");
   return state().engine->counters();
 }
 std::chrono::nanoseconds Communicator::timeout() const {
@@ -135,7 +138,7 @@ std::chrono::nanoseconds Communicator::timeout() const {
 }
 
 std::string Communicator::transport_to(int peer) const {
-  refuse_inside_reduction("transport_to");
+  comm::refuse_inside_reduction("transport_to");
   const State& s = state();
   if (peer < 0 || peer >= s.size) throw InvalidArgument("transport_to: no rank " + std::to_string(peer), {});
   return s.engine->transport_to((*s.ranks)[static_cast<std::size_t>(peer)]);
@@ -149,78 +152,84 @@ Work Communicator::all_reduce_async(Buffer data, Reduction reduction, const Call
 }
 Work Communicator::all_reduce_async(ConstBuffer in, Buffer out, Reduction reduction,
                                     const CallOptions& options) {
-  return state().start(make_reducing(Collective::all_reduce, in, out, std::move(reduction), 0, options),
-                       false);
+  return state().start(
+      make_reducing(schedule::Collective::all_reduce, in, out, std::move(reduction), 0, options), false);
 }
 void Communicator::all_reduce(Buffer data, Reduction reduction, const CallOptions& options) {
   all_reduce(data, data, std::move(reduction), options);
 }
 void Communicator::all_reduce(ConstBuffer in, Buffer out, Reduction reduction, const CallOptions& options) {
   state()
-      .start(make_reducing(Collective::all_reduce, in, out, std::move(reduction), 0, options), true)
+      .start(make_reducing(schedule::Collective::all_reduce, in, out, std::move(reduction), 0, options), true)
       .wait();
 }
 
 Work Communicator::reduce_scatter_async(ConstBuffer in, Buffer out, Reduction reduction, Counts counts,
                                         const CallOptions& options) {
-  return state().start(make_reducing(Collective::reduce_scatter, in, out, std::move(reduction), 0, options),
-                       false, counts);
+  return state().start(
+      make_reducing(schedule::Collective::reduce_scatter, in, out, std::move(reduction), 0, options), false,
+      counts);
 }
 void Communicator::reduce_scatter(ConstBuffer in, Buffer out, Reduction reduction, Counts counts,
                                   const CallOptions& options) {
   state()
-      .start(make_reducing(Collective::reduce_scatter, in, out, std::move(reduction), 0, options), true,
-             counts)
+      .start(make_reducing(schedule::Collective::reduce_scatter, in, out, std::move(reduction), 0, options),
+             true, counts)
       .wait();
 }
 
 Work Communicator::all_gather_async(ConstBuffer in, Buffer out, Counts counts, const CallOptions& options) {
-  return state().start(make_call(Collective::all_gather, in, out, options), false, counts);
+  return state().start(make_call(schedule::Collective::all_gather, in, out, options), false, counts);
 }
 void Communicator::all_gather(ConstBuffer in, Buffer out, Counts counts, const CallOptions& options) {
-  state().start(make_call(Collective::all_gather, in, out, options), true, counts).wait();
+  state().start(make_call(schedule::Collective::all_gather, in, out, options), true, counts).wait();
 }
 
 Work Communicator::broadcast_async(Buffer data, int root, const CallOptions& options) {
-  return state().start(make_rooted(Collective::broadcast, data, data, root, options), false);
+  return state().start(make_rooted(schedule::Collective::broadcast, data, data, root, options), false);
 }
 void Communicator::broadcast(Buffer data, int root, const CallOptions& options) {
-  state().start(make_rooted(Collective::broadcast, data, data, root, options), true).wait();
+  state().start(make_rooted(schedule::Collective::broadcast, data, data, root, options), true).wait();
 }
 
 Work Communicator::reduce_async(ConstBuffer in, Buffer out, int root, Reduction reduction,
                                 const CallOptions& options) {
-  return state().start(make_reducing(Collective::reduce, in, out, std::move(reduction), root, options),
-                       false);
+  return state().start(
+      make_reducing(schedule::Collective::reduce, in, out, std::move(reduction), root, options), false);
 }
 void Communicator::reduce(ConstBuffer in, Buffer out, int root, Reduction reduction,
                           const CallOptions& options) {
-  state().start(make_reducing(Collective::reduce, in, out, std::move(reduction), root, options), true).wait();
+  state()
+      .start(make_reducing(schedule::Collective::reduce, in, out, std::move(reduction), root, options), true)
+      .wait();
 }
 
 Work Communicator::scatter_async(ConstBuffer in, Buffer out, int root, Counts counts,
                                  const CallOptions& options) {
-  return state().start(make_rooted(Collective::scatter, in, out, root, options), false, counts);
+  return state().start(make_rooted(schedule::Collective::scatter, in, out, root, options), false, counts);
 }
 void Communicator::scatter(ConstBuffer in, Buffer out, int root, Counts counts, const CallOptions& options) {
-  state().start(make_rooted(Collective::scatter, in, out, root, options), true, counts).wait();
+  state().start(make_rooted(schedule::Collective::scatter, in, out, root, options), true, counts).wait();
 }
 
 Work Communicator::gather_async(ConstBuffer in, Buffer out, int root, Counts counts,
                                 const CallOptions& options) {
-  return state().start(make_rooted(Collective::gather, in, out, root, options), false, counts);
+  return state().start(make_rooted(schedule::Collective::gather, in, out, root, options), false, counts);
 }
 void Communicator::gather(ConstBuffer in, Buffer out, int root, Counts counts, const CallOptions& options) {
-  state().start(make_rooted(Collective::gather, in, out, root, options), true, counts).wait();
+  state().start(make_rooted(schedule::Collective::gather, in, out, root, options), true, counts).wait();
 }
 
 Work Communicator::all_to_all_async(ConstBuffer in, Buffer out, Counts send_counts, Counts recv_counts,
                                     const CallOptions& options) {
-  return state().start(make_call(Collective::all_to_all, in, out, options), false, send_counts, recv_counts);
+  return state().start(make_call(schedule::Collective::all_to_all, in, out, options), false, send_counts,
+                       recv_counts);
 }
 void Communicator::all_to_all(ConstBuffer in, Buffer out, Counts send_counts, Counts recv_counts,
                               const CallOptions& options) {
-  state().start(make_call(Collective::all_to_all, in, out, options), true, send_counts, recv_counts).wait();
+  state()
+      .start(make_call(schedule::Collective::all_to_all, in, out, options), true, send_counts, recv_counts)
+      .wait();
 }
 Work Communicator::all_to_all_async(Buffer data, const CallOptions& options) {
   return state().start(make_in_place_all_to_all(data, options), false);
@@ -230,10 +239,10 @@ void Communicator::all_to_all(Buffer data, const CallOptions& options) {
 }
 
 Work Communicator::barrier_async(const CallOptions& options) {
-  return state().start(make_call(Collective::barrier, {}, {}, options), false);
+  return state().start(make_call(schedule::Collective::barrier, {}, {}, options), false);
 }
 void Communicator::barrier(const CallOptions& options) {
-  state().start(make_call(Collective::barrier, {}, {}, options), true).wait();
+  state().start(make_call(schedule::Collective::barrier, {}, {}, options), true).wait();
 }
 
 Work Communicator::send_async(ConstBuffer data, int peer, int tag) {
@@ -286,9 +295,9 @@ Communicator::State::Place Communicator::State::agree_on_place(Communicator& sel
     std::uint32_t most[3] = {mine ? 0u : 1u, slot, ~slot};
     self.all_reduce(Buffer(most, 3, DType::uint32), ReduceOp::max);
     const auto [taken, highest, inverse_of_lowest] = most;
-    const bool is_one_slot = highest == ~inverse_of_lowest && highest < kCommSlots;
+    const bool is_one_slot = highest == ~inverse_of_lowest && highest < transport::kCommSlots;
     if (!is_one_slot || taken != 0) engine->release_slot(slot);
-    if (taken == 0 && (is_one_slot || highest >= kCommSlots)) return {candidate, highest};
+    if (taken == 0 && (is_one_slot || highest >= transport::kCommSlots)) return {candidate, highest};
     next_slot = highest;
     if (mine) engine->release_context(candidate);
   }
@@ -388,7 +397,8 @@ Communicator Communicator::divide(int color, int key, const std::vector<int>* li
     links.push_back((*parent.ranks)[static_cast<std::size_t>(member)]);
   }
   made->ranks = std::make_shared<const std::vector<int>>(std::move(links));
-  made->chooser = std::make_unique<Chooser>(part_of(parent.chooser->topology(), members));
+  made->chooser =
+      std::make_unique<selection::Chooser>(selection::part_of(parent.chooser->topology(), members));
   made->share_memory(place.slot);
   return Communicator(std::move(made));
 }
@@ -413,7 +423,7 @@ Communicator Communicator::subgroup(std::span<const int> ranks) {
 }
 
 void Communicator::abort(std::string_view reason) {
-  refuse_inside_reduction("abort");
+  comm::refuse_inside_reduction("abort");
   state().engine->abort(std::string(reason));
 }
 

@@ -4,7 +4,7 @@
 #include "comm/address_exchange.hpp"
 #include "comm/state.hpp"
 
-namespace kolo {
+namespace kolo::comm {
 
 Wireup connect(AddressExchange& address_exchange, int rank, Terms& terms) {
   terms.job = address_exchange.job();
@@ -17,4 +17,4 @@ Wireup connect(AddressExchange& address_exchange, int rank, Terms& terms) {
               [&](int) { return address_exchange.is_off(); });
 }
 
-}  // namespace kolo
+}  // namespace kolo::comm

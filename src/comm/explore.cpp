@@ -16,7 +16,7 @@
 #include "kernels/kernels.hpp"
 #include "transport/transport.hpp"
 
-namespace kolo {
+namespace kolo::comm {
 namespace {
 
 /// Sizes of the messages exchanged: short, just above short, and so large that the bytes count.
@@ -113,9 +113,9 @@ double time_relay(Communicator& communicator, const std::vector<int>& members, i
 /// Fits the costs inside a host. A hop is three equal parts (this fits the times of short calls best): work
 /// of the sender, work of the receiver, latency. If ranks share cores, the third part is the change from one
 /// rank to another, and costs per byte are divided by the ranks per core.
-void explain_memory(CostModel& model, const Rounds& rounds, double hop, int ranks) {
+void explain_memory(selection::CostModel& model, const Rounds& rounds, double hop, int ranks) {
   const double turns = std::max(1.0, ranks / model.cores);
-  LinkCost& cost = model.memory;
+  selection::LinkCost& cost = model.memory;
   cost = {};
   cost.overhead = hop / 3;
   (turns > 1 ? model.wake : cost.latency) = hop / 3;
@@ -129,8 +129,8 @@ void explain_memory(CostModel& model, const Rounds& rounds, double hop, int rank
 /// at most two thirds of a hop; the rest of a hop is latency. If a hop takes longer while all hosts exchange,
 /// the difference is work too: hosts that share processors, as emulated ones do, or a switch, do it one after
 /// another.
-LinkCost explain_network(const Rounds& rounds, double hop) {
-  LinkCost cost{.longest_short = kNeverAsks};
+selection::LinkCost explain_network(const Rounds& rounds, double hop) {
+  selection::LinkCost cost{.longest_short = selection::kNeverAsks};
   const double added = rounds.of_two == 0 ? 0 : rounds.of_two - rounds.of_short;
   const double shared = std::max(rounds.of_short - hop, 0.0);
   cost.overhead = std::clamp(added / 2, hop / 6, hop / 3);
@@ -141,7 +141,7 @@ LinkCost explain_network(const Rounds& rounds, double hop) {
 }
 
 /// Measures with buffers beyond the caches, as long data is. Inside the caches all costs look low.
-void measure_local(CostModel& model) {
+void measure_local(selection::CostModel& model) {
   constexpr std::uint64_t kBeyondCaches = 4 << 20;
   std::vector<float> a(kBeyondCaches / sizeof(float), 1.0f), b(a), out(a);
   const auto add = kernels::reduce_function(DType::float32, ReduceOp::sum);
@@ -154,32 +154,33 @@ void measure_local(CostModel& model) {
 }
 
 /// The kinds of links that any rank has to ranks of its own host (`inside`) or to other hosts. Collective.
-LinkKinds kinds_of_links(Communicator& communicator, const std::vector<int>& hosts, bool inside) {
-  const auto known = transport_factories();
+selection::LinkKinds kinds_of_links(Communicator& communicator, const std::vector<int>& hosts, bool inside) {
+  const auto known = transport::transport_factories();
   std::vector<std::uint8_t> used(known.size(), 0);
   const auto host_of = [&](int rank) { return hosts.empty() ? 0 : hosts[static_cast<std::size_t>(rank)]; };
   for (int peer = 0; peer < communicator.size(); ++peer) {
     if ((host_of(peer) == host_of(communicator.rank())) != inside) continue;
-    const auto kind = std::ranges::find(known, communicator.transport_to(peer), &TransportFactory::name);
+    const auto kind =
+        std::ranges::find(known, communicator.transport_to(peer), &transport::TransportFactory::name);
     if (kind != known.end()) used[static_cast<std::size_t>(kind - known.begin())] = 1;
   }
   communicator.all_reduce(Buffer(used), ReduceOp::max);
-  LinkKinds kinds;
+  selection::LinkKinds kinds;
   for (std::size_t i = 0; i < known.size(); ++i) {
     if (used[i] == 0) continue;
     const bool is_first = kinds.names.empty();
     kinds.names += (is_first ? "" : "+") + std::string(known[i].name);
     kinds.share_memory = known[i].shares_memory && (is_first || kinds.share_memory);
-    kinds.never_ask = known[i].reach == Reach::network && (is_first || kinds.never_ask);
+    kinds.never_ask = known[i].reach == transport::Reach::network && (is_first || kinds.never_ask);
   }
   return kinds;
 }
 
 /// Rank 0's table, on all ranks. Collective. A file that cannot be read counts as no table, with a warning.
-TuningTable shared_table(Communicator& communicator) {
+selection::TuningTable shared_table(Communicator& communicator) {
   std::string text;
-  if (communicator.rank() == 0 && !table_path().empty()) {
-    const auto table = read_table(table_path());
+  if (communicator.rank() == 0 && !selection::table_path().empty()) {
+    const auto table = selection::read_table(selection::table_path());
     if (!table.ok()) log().warn("the tuning table is left out: {}", table.status().message());
     if (table.ok() && !table.value().empty()) text = table.value().text();
   }
@@ -188,14 +189,14 @@ TuningTable shared_table(Communicator& communicator) {
   if (length == 0) return {};
   text.resize(length);
   communicator.broadcast(Buffer(text.data(), length, DType::uint8), 0);
-  return TuningTable::parse(text).value_or_throw();
+  return selection::TuningTable::parse(text).value_or_throw();
 }
 
 /// Rank 0's order, on all ranks: the search may take long, and its numbers might differ on another machine.
 /// Collective.
-std::vector<int> shared_ring(Communicator& communicator, const Topology& topology) {
+std::vector<int> shared_ring(Communicator& communicator, const selection::Topology& topology) {
   std::vector<int> ring;
-  if (communicator.rank() == 0) ring = ring_by_bandwidth(topology);
+  if (communicator.rank() == 0) ring = selection::ring_by_bandwidth(topology);
   std::uint64_t length = ring.size();
   communicator.broadcast(Buffer(&length, 1, DType::uint64), 0);
   ring.resize(length);
@@ -204,8 +205,8 @@ std::vector<int> shared_ring(Communicator& communicator, const Topology& topolog
 }
 
 // The largest value of any rank decides, so that all ranks have the same model.
-CostModel measure_costs(Communicator& communicator, const std::vector<int>& hosts, int cores) {
-  CostModel model = typical_cost_model();
+selection::CostModel measure_costs(Communicator& communicator, const std::vector<int>& hosts, int cores) {
+  selection::CostModel model = selection::typical_cost_model();
   const std::vector<int> leaders = leaders_of(communicator, hosts);
   std::vector<int> local_peers;
   const auto host_of = [&](int rank) { return hosts.empty() ? 0 : hosts[static_cast<std::size_t>(rank)]; };
@@ -251,13 +252,21 @@ CostModel measure_costs(Communicator& communicator, const std::vector<int>& host
 
 }  // namespace
 
-CostModel measure_costs(Communicator& communicator) {
-  const Topology& topology = situation_of(communicator);
-  return measure_costs(communicator, topology.hosts, topology.cores);
+}  // namespace kolo::comm
+
+namespace kolo {
+
+selection::CostModel measure_costs(Communicator& communicator) {
+  const selection::Topology& topology = situation_of(communicator);
+  return comm::measure_costs(communicator, topology.hosts, topology.cores);
 }
 
-Topology explore(Communicator& communicator, const Wireup& wireup, bool measures) {
-  Topology topology;
+}  // namespace kolo
+
+namespace kolo::comm {
+
+selection::Topology explore(Communicator& communicator, const Wireup& wireup, bool measures) {
+  selection::Topology topology;
   topology.size = communicator.size();
   topology.hosts = wireup.hosts;
   topology.host_names = wireup.host_names;
@@ -265,22 +274,23 @@ Topology explore(Communicator& communicator, const Wireup& wireup, bool measures
   topology.links_inside = kinds_of_links(communicator, wireup.hosts, true);
   topology.links_between = kinds_of_links(communicator, wireup.hosts, false).names;
   topology.table = shared_table(communicator);
-  topology.bandwidth = bandwidths_between(topology.host_names, topology.table);
+  topology.bandwidth = selection::bandwidths_between(topology.host_names, topology.table);
   topology.ring = shared_ring(communicator, topology);
-  const Setting setting = topology.setting();
+  const selection::Setting setting = topology.setting();
   const auto known = topology.table.model(setting);
   if (!known && measures) {
     topology.set_model(measure_costs(communicator, wireup.hosts, wireup.cores));
   } else {
-    topology.set_model(known ? *known : typical_cost_model());
+    topology.set_model(known ? *known : selection::typical_cost_model());
   }
   if (!known && measures && topology.bandwidth.empty())
     topology.bandwidth = measure_links(communicator, wireup.hosts);
   if (communicator.rank() == 0) {
-    log().debug("links {}, ranks {}, costs {}", setting.links, setting.layout, to_text(topology.model));
+    log().debug("links {}, ranks {}, costs {}", setting.links, setting.layout,
+                selection::to_text(topology.model));
     if (!topology.ring.empty()) log().debug("rings run in the order {}", fmt::join(topology.ring, " "));
   }
   return topology;
 }
 
-}  // namespace kolo
+}  // namespace kolo::comm

@@ -6,7 +6,7 @@
 
 #include "base/deadline.hpp"
 
-namespace kolo {
+namespace kolo::comm {
 namespace {
 
 constexpr std::size_t kFirstBytes = 8;
@@ -55,7 +55,7 @@ std::vector<int> leaders_of(const Communicator& communicator, const std::vector<
   return leaders;
 }
 
-BandwidthMatrix measure_links(Communicator& communicator, const std::vector<int>& rank_hosts) {
+selection::BandwidthMatrix measure_links(Communicator& communicator, const std::vector<int>& rank_hosts) {
   constexpr double kUnequal = 3;
   constexpr double kFast = 300e6;  // bytes a second
   const std::vector<int> leaders = leaders_of(communicator, rank_hosts);
@@ -84,14 +84,14 @@ BandwidthMatrix measure_links(Communicator& communicator, const std::vector<int>
     measure(from_after, -1, rounds);
     if (are_alike(from_after)) return {};
   }
-  BandwidthMatrix bandwidth(hosts, std::vector<double>(hosts, 0));
+  selection::BandwidthMatrix bandwidth(hosts, std::vector<double>(hosts, 0));
   for (std::size_t from = 0; from < hosts; ++from) {
     const double out = std::max(from_before[(from + 1) % hosts], from_after[(from + hosts - 1) % hosts]);
     for (std::size_t to = 0; to < hosts; ++to) {
       bandwidth[from][to] = std::min(out, std::max(from_before[to], from_after[to]));
     }
   }
-  return slow_hosts(bandwidth).empty() ? BandwidthMatrix{} : bandwidth;
+  return selection::slow_hosts(bandwidth).empty() ? selection::BandwidthMatrix{} : bandwidth;
 }
 
-}  // namespace kolo
+}  // namespace kolo::comm

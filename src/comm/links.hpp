@@ -6,7 +6,7 @@
 #include "kolo/communicator.hpp"
 #include "selection/bandwidth.hpp"
 
-namespace kolo {
+namespace kolo::comm {
 
 /// The first rank of each host, in the order of their numbers. hosts: as ScheduleSpec::hosts.
 std::vector<int> leaders_of(const Communicator& communicator, const std::vector<int>& hosts);
@@ -14,6 +14,6 @@ std::vector<int> leaders_of(const Communicator& communicator, const std::vector<
 /// Collective, the same result on all ranks: the bandwidths between hosts, if their links are of very unequal
 /// speed. Each host sends to its local peers on both sides, all hosts at once. Empty if the links look alike,
 /// or are so fast that the processors are the limit.
-BandwidthMatrix measure_links(Communicator& communicator, const std::vector<int>& hosts);
+selection::BandwidthMatrix measure_links(Communicator& communicator, const std::vector<int>& hosts);
 
-}  // namespace kolo
+}  // namespace kolo::comm

@@ -21,7 +21,7 @@
 #include "net/socket.hpp"
 #include "observe/http.hpp"
 
-namespace kolo {
+namespace kolo::comm {
 namespace {
 
 constexpr std::size_t kMostClients = 32;
@@ -29,9 +29,9 @@ constexpr auto kPatience = std::chrono::seconds(5);          // for a whole requ
 constexpr auto kFreshness = std::chrono::milliseconds(100);  // the page is made anew only so often
 constexpr int kMostAtOnce = 100;                             // connections in a tenth of a second
 
-class MetricsServer : private Listener::Owner {
+class MetricsServer : private net::Listener::Owner {
  public:
-  explicit MetricsServer(Listener listener)
+  explicit MetricsServer(net::Listener listener)
       : listener_(std::move(listener)), stop_(::eventfd(0, EFD_CLOEXEC)) {
     thread_ = ServiceThread([this] { serve(); });
   }
@@ -45,7 +45,7 @@ class MetricsServer : private Listener::Owner {
   MetricsServer(const MetricsServer&) = delete;
   MetricsServer& operator=(const MetricsServer&) = delete;
 
-  MetricsPage page;
+  observe::MetricsPage page;
 
  private:
   struct Client {
@@ -93,15 +93,16 @@ class MetricsServer : private Listener::Owner {
     if (client.writes()) return write(client);
     std::array<char, 4096> block;
     const ssize_t got = ::recv(client.fd.get(), block.data(), block.size(), 0);
-    if (got < 0) return would_block(errno) || errno == EINTR;
+    if (got < 0) return net::would_block(errno) || errno == EINTR;
     if (got == 0) return false;
     // Bytes behind the request are read too: unread ones would make the system reset the connection, and the
     // client might lose the answer.
     if (client.answered()) return true;
     client.request.append(block.data(), static_cast<std::size_t>(got));
-    const http::Verdict verdict = http::judge(client.request);
-    if (verdict == http::Verdict::incomplete) return true;
-    client.answer = http::response(verdict, verdict == http::Verdict::page ? text() : std::string_view());
+    const observe::http::Verdict verdict = observe::http::judge(client.request);
+    if (verdict == observe::http::Verdict::incomplete) return true;
+    client.answer = observe::http::response(
+        verdict, verdict == observe::http::Verdict::page ? text() : std::string_view());
     return write(client);
   }
 
@@ -109,7 +110,7 @@ class MetricsServer : private Listener::Owner {
     while (client.writes()) {
       const ssize_t put = ::send(client.fd.get(), client.answer.data() + client.sent,
                                  client.answer.size() - client.sent, MSG_NOSIGNAL);
-      if (put < 0) return would_block(errno) || errno == EINTR;
+      if (put < 0) return net::would_block(errno) || errno == EINTR;
       client.sent += static_cast<std::size_t>(put);
     }
     ::shutdown(client.fd.get(), SHUT_WR);
@@ -124,7 +125,7 @@ class MetricsServer : private Listener::Owner {
     return text_;
   }
 
-  Listener listener_;
+  net::Listener listener_;
   UniqueFd stop_;
   std::list<Client> clients_;  // oldest first
   std::string text_;
@@ -158,27 +159,27 @@ Result<MetricsPlace> parse_metrics_place(const std::string& text, int local_rank
   return place;
 }
 
-Result<std::shared_ptr<MetricsPage>> serve_metrics_at(const MetricsPlace& place) {
-  const auto addresses = resolve(place.host, place.port);
+Result<std::shared_ptr<observe::MetricsPage>> serve_metrics_at(const MetricsPlace& place) {
+  const auto addresses = net::resolve(place.host, place.port);
   if (!addresses.ok()) return addresses.status();
   Status failure;
-  for (const SocketAddress& address : addresses.value()) {
-    auto socket = listen_on(address);
+  for (const net::SocketAddress& address : addresses.value()) {
+    auto socket = net::listen_on(address);
     if (!socket.ok()) {
       failure = socket.status();
       continue;
     }
-    Listener listener("the metrics page", std::move(*socket), kMostAtOnce);
+    net::Listener listener("the metrics page", std::move(*socket), kMostAtOnce);
     if (!listener.status().ok()) return listener.status();
     const auto server = std::make_shared<MetricsServer>(std::move(listener));
-    return std::shared_ptr<MetricsPage>(server, &server->page);
+    return std::shared_ptr<observe::MetricsPage>(server, &server->page);
   }
-  return failure.prefixed(tcp_url(place.host, place.port));
+  return failure.prefixed(net::tcp_url(place.host, place.port));
 }
 
-std::shared_ptr<MetricsPage> serve_metrics() {
+std::shared_ptr<observe::MetricsPage> serve_metrics() {
   static std::mutex mutex;
-  static std::weak_ptr<MetricsPage> served;
+  static std::weak_ptr<observe::MetricsPage> served;
   static bool has_failed = false;
   const std::string& setting = config().metrics;
   if (setting.empty()) return nullptr;
@@ -192,9 +193,10 @@ std::shared_ptr<MetricsPage> serve_metrics() {
     log().warn("no metrics: KOLO_METRICS={}: {}", setting, page.status().message());
     return nullptr;
   }
-  log().info("metrics at {}/metrics", "http" + tcp_url(place.value().host, place.value().port).substr(3));
+  log().info("metrics at {}/metrics",
+             "http" + net::tcp_url(place.value().host, place.value().port).substr(3));
   served = page.value();
   return std::move(page).value();
 }
 
-}  // namespace kolo
+}  // namespace kolo::comm

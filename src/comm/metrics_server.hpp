@@ -8,7 +8,7 @@
 #include "base/status.hpp"
 #include "observe/metrics.hpp"
 
-namespace kolo {
+namespace kolo::comm {
 
 struct MetricsPlace {
   std::string host;
@@ -21,10 +21,10 @@ Result<MetricsPlace> parse_metrics_place(const std::string& text, int local_rank
 
 /// The page of this process, served while a caller holds it, by a thread of its own. Clients that are slow,
 /// silent or many cost little and delay no rank.
-Result<std::shared_ptr<MetricsPage>> serve_metrics_at(const MetricsPlace& place);
+Result<std::shared_ptr<observe::MetricsPage>> serve_metrics_at(const MetricsPlace& place);
 
 /// The page that KOLO_METRICS asks for, one for all groups of the process. Null if it asks for none; null
 /// with a warning if it cannot be served: a job does not fail for want of metrics. Thread-safe.
-std::shared_ptr<MetricsPage> serve_metrics();
+std::shared_ptr<observe::MetricsPage> serve_metrics();
 
-}  // namespace kolo
+}  // namespace kolo::comm

@@ -15,17 +15,19 @@
 #include "base/config.hpp"
 #include "base/log.hpp"
 
-namespace kolo {
+namespace kolo::comm {
 namespace {
 
 /// KOLO_ALGORITHM must be an algorithm of some collective.
 Status check_preferred_algorithm() {
   const std::string& preferred = config().algorithm;
   if (preferred.empty()) return {};
-  for (int c = 0; c <= static_cast<int>(Collective::barrier); ++c) {
-    if (parse_algorithm(static_cast<Collective>(c), preferred).ok()) return {};
+  for (int c = 0; c <= static_cast<int>(schedule::Collective::barrier); ++c) {
+    if (algorithms::parse_algorithm(static_cast<schedule::Collective>(c), preferred).ok()) return {};
   }
-  return parse_algorithm(Collective::all_reduce, preferred).status().prefixed("KOLO_ALGORITHM=" + preferred);
+  return algorithms::parse_algorithm(schedule::Collective::all_reduce, preferred)
+      .status()
+      .prefixed("KOLO_ALGORITHM=" + preferred);
 }
 
 /// A folder that cannot be written is found now, not after hours whose timelines would be lost.
@@ -42,9 +44,9 @@ Status prepare_timeline_folder() {
 Status check_transports(const Options& options) {
   const auto allowed = allowed_transports(options);
   if (!allowed.ok()) return allowed.status();
-  const auto transport_options = make_transport_options("", "");
+  const auto transport_options = transport::make_transport_options("", "");
   if (!transport_options.ok()) return transport_options.status();
-  for (const TransportFactory& factory : allowed.value()) {
+  for (const transport::TransportFactory& factory : allowed.value()) {
     if (Status status = factory.check(transport_options.value()); !status.ok()) return status;
   }
   return {};
@@ -52,16 +54,16 @@ Status check_transports(const Options& options) {
 
 }  // namespace
 
-Result<std::vector<TransportFactory>> allowed_transports(const Options& options) {
+Result<std::vector<transport::TransportFactory>> allowed_transports(const Options& options) {
   std::istringstream items(options.transports.empty() ? config().transports : options.transports);
-  std::vector<TransportFactory> allowed;
+  std::vector<transport::TransportFactory> allowed;
   for (std::string name; std::getline(items, name, ',');) {
-    const TransportFactory* const found = find_transport(name);
+    const transport::TransportFactory* const found = transport::find_transport(name);
     if (found == nullptr) {
       return Status(Code::invalid_argument, fmt::format("there is no transport '{}'; known are {}", name,
-                                                        fmt::join(transport_names(), ", ")));
+                                                        fmt::join(transport::transport_names(), ", ")));
     }
-    if (std::ranges::find(allowed, found->name, &TransportFactory::name) == allowed.end())
+    if (std::ranges::find(allowed, found->name, &transport::TransportFactory::name) == allowed.end())
       allowed.push_back(*found);
   }
   if (allowed.empty()) return Status(Code::invalid_argument, "no transport is allowed");
@@ -85,4 +87,4 @@ void warn_of_short_key() {
       length, length == 1 ? "character" : "characters");
 }
 
-}  // namespace kolo
+}  // namespace kolo::comm

@@ -7,11 +7,11 @@
 #include "kolo/communicator.hpp"
 #include "transport/transport.hpp"
 
-namespace kolo {
+namespace kolo::comm {
 
 /// The transports that `options` or the environment allow, best first. Code::invalid_argument for an unknown
 /// name.
-Result<std::vector<TransportFactory>> allowed_transports(const Options& options);
+Result<std::vector<transport::TransportFactory>> allowed_transports(const Options& options);
 
 /// Everything that can be checked before the store is dialled. Code::invalid_argument that names the setting.
 Status check_settings(const Options& options);
@@ -19,4 +19,4 @@ Status check_settings(const Options& options);
 /// Logs a warning where the job's key can be guessed.
 void warn_of_short_key();
 
-}  // namespace kolo
+}  // namespace kolo::comm

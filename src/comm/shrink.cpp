@@ -66,7 +66,7 @@ std::optional<View> decode(std::uint32_t context, std::size_t ranks, std::span<c
 /// One rank's part in a shrink().
 class MembershipAgreement {
  public:
-  MembershipAgreement(Engine& engine, std::uint32_t context, const std::vector<int>& links, int rank,
+  MembershipAgreement(engine::Engine& engine, std::uint32_t context, const std::vector<int>& links, int rank,
                       std::vector<bool> members, std::vector<bool> suspects)
       : engine_(engine), context_(context), links_(links), rank_(static_cast<std::size_t>(rank)) {
     mine_.alive = std::move(members);
@@ -81,7 +81,7 @@ class MembershipAgreement {
   void agree(std::uint64_t epoch, const MakeOffer& make_offer, const Deadline& deadline) {
     begin(epoch, make_offer);
     intersect(not_suspect_);  // after begin(): a suspect that lives is told too
-    const auto is_meant = [&](const RecoveryMessage& message) {
+    const auto is_meant = [&](const engine::RecoveryMessage& message) {
       return decode(context_, links_.size(), message.bytes).has_value();
     };
     const Deadline last = Deadline::after(deadline.left() + kGrace);
@@ -160,7 +160,7 @@ class MembershipAgreement {
   }
 
   template <typename MakeOffer>
-  void take(const RecoveryMessage& message, const MakeOffer& make_offer) {
+  void take(const engine::RecoveryMessage& message, const MakeOffer& make_offer) {
     const auto link = std::ranges::find(links_, message.from);
     auto view = decode(context_, links_.size(), message.bytes);
     if (link == links_.end() || !view || view->epoch < mine_.epoch) return;
@@ -170,7 +170,7 @@ class MembershipAgreement {
     if (mine_.alive[static_cast<std::size_t>(link - links_.begin())]) intersect(theirs);
   }
 
-  Engine& engine_;
+  engine::Engine& engine_;
   const std::uint32_t context_;
   const std::vector<int>& links_;
   const std::size_t rank_;
@@ -182,7 +182,7 @@ class MembershipAgreement {
 }  // namespace
 
 std::shared_ptr<Communicator::State> Communicator::State::shrink() {
-  refuse_inside_reduction("shrink");
+  comm::refuse_inside_reduction("shrink");
   if (engine->is_gone((*ranks)[static_cast<std::size_t>(rank)])) fail_as_dead();
   State& first = origin ? *origin : *this;
   // Suspects are the ranks for whose loss this communicator's links have failed. Whether their links still
@@ -202,11 +202,11 @@ std::shared_ptr<Communicator::State> Communicator::State::shrink() {
   const Deadline deadline = Deadline::after(terms.timeout());
   MembershipAgreement council(*first.engine, first.context, *first.ranks, first.rank, std::move(in),
                               std::move(suspects));
-  Terms next = terms;
-  Offer offer;
+  comm::Terms next = terms;
+  comm::Offer offer;
   const auto make_words = [&](std::uint64_t of_epoch) {
     next.job = fmt::format("{}/{}.{}", first.terms.job, first.context, of_epoch);
-    offer = make_offer(first.rank, next);
+    offer = comm::make_offer(first.rank, next);
     return offer.text;
   };
   for (;; epoch = council.epoch() + 1) {
@@ -226,12 +226,14 @@ std::shared_ptr<Communicator::State> Communicator::State::shrink() {
         return first.engine->is_gone(
             (*first.ranks)[static_cast<std::size_t>(members[static_cast<std::size_t>(member)])]);
       };
-      const Wireup wireup = join(place, std::move(offer), offers, next, Deadline::after(kJoinTime), is_gone);
+      const comm::Wireup wireup =
+          comm::join(place, std::move(offer), offers, next, Deadline::after(comm::kJoinTime), is_gone);
       auto made = make(wireup, place, size, next);
       made->store = store;
       made->origin = first.shared_from_this();
       made->origin_ranks = members;
-      made->chooser = std::make_unique<Chooser>(part_of(first.chooser->topology(), members));
+      made->chooser =
+          std::make_unique<selection::Chooser>(selection::part_of(first.chooser->topology(), members));
       made->share_memory(made->engine->claim_slot(0, made->context));
       log().info("rank {}: went on as rank {} of {} (ranks {})", first.rank, place, size,
                  fmt::join(members, ", "));

@@ -23,18 +23,18 @@ constexpr int kWireShift = 4;
 std::uint8_t reduction_and_wire(ReduceOp op, Wire wire) {
   return static_cast<std::uint8_t>(static_cast<unsigned>(op) | static_cast<unsigned>(wire) << kWireShift);
 }
-ReduceOp reduction_of(const Signature& signature) {
+ReduceOp reduction_of(const transport::Signature& signature) {
   return static_cast<ReduceOp>(signature.reduction & ((1u << kWireShift) - 1));
 }
-Wire wire_of(const Signature& signature) {
+Wire wire_of(const transport::Signature& signature) {
   return static_cast<Wire>(signature.reduction >> kWireShift);
 }
 
-std::uint64_t details_of(const Call& call, std::uint64_t segment_bytes) {
+std::uint64_t details_of(const comm::Call& call, std::uint64_t segment_bytes) {
   std::uint64_t value = hash(kHashSeed, segment_bytes);
-  if (call.uneven && call.collective != Collective::all_to_all) {
-    const bool parts_are_in =
-        call.collective == Collective::reduce_scatter || call.collective == Collective::scatter;
+  if (call.uneven && call.collective != schedule::Collective::all_to_all) {
+    const bool parts_are_in = call.collective == schedule::Collective::reduce_scatter ||
+                              call.collective == schedule::Collective::scatter;
     for (const std::uint64_t part : parts_are_in ? call.in_parts : call.out_parts) value = hash(value, part);
   }
   if (const CustomReduction* custom = call.reduction.custom_reduction()) {
@@ -44,45 +44,45 @@ std::uint64_t details_of(const Call& call, std::uint64_t segment_bytes) {
 }
 
 /// The parts of the whole data: of each rank, or one.
-std::span<const std::uint64_t> parts_of(const Call& call) {
+std::span<const std::uint64_t> parts_of(const comm::Call& call) {
   const auto& parts = call.in_parts.size() > call.out_parts.size() ? call.in_parts : call.out_parts;
   return parts.empty() ? std::span(&call.count, 1) : std::span(parts);
 }
 
 /// Null for a built-in reduction, or if there is none.
-const CustomReduction* custom_reduction_of(const Call& call) {
-  return is_reducing(call.collective) ? call.reduction.custom_reduction() : nullptr;
+const CustomReduction* custom_reduction_of(const comm::Call& call) {
+  return schedule::is_reducing(call.collective) ? call.reduction.custom_reduction() : nullptr;
 }
 
-void use(const PlanCache::Entry& entry, OperationSpec& spec) {
+void use(const comm::PlanCache::Entry& entry, engine::OperationSpec& spec) {
   spec.prepared = entry.prepared.get();
   spec.signature.algorithm = entry.index;
   spec.signature.details = entry.details;
 }
 
 /// While the ranks meet, no costs are known to choose by. Trees connect few pairs of ranks.
-std::string_view meeting_algorithm(Collective collective) {
-  return collective == Collective::barrier ? "tree" : "binomial";
+std::string_view meeting_algorithm(schedule::Collective collective) {
+  return collective == schedule::Collective::barrier ? "tree" : "binomial";
 }
 
-bool is_one_way(Collective collective) {
-  return has_root(collective);
+bool is_one_way(schedule::Collective collective) {
+  return schedule::has_root(collective);
 }
 
 }  // namespace
 
-std::string describe(const Signature& signature) {
-  const auto collective = static_cast<Collective>(signature.collective);
-  if (collective == Collective::send_recv) {
+std::string comm::describe(const transport::Signature& signature) {
+  const auto collective = static_cast<schedule::Collective>(signature.collective);
+  if (collective == schedule::Collective::send_recv) {
     return fmt::format("{} {}", signature.count, name_of(static_cast<DType>(signature.dtype)));
   }
-  const auto all = algorithms();
-  std::string text(name_of(collective));
-  if (collective == Collective::barrier) return text;
+  const auto all = algorithms::algorithms();
+  std::string text(schedule::name_of(collective));
+  if (collective == schedule::Collective::barrier) return text;
   text += "(";
-  if (is_reducing(collective)) text += fmt::format("{} of ", name_of(reduction_of(signature)));
+  if (schedule::is_reducing(collective)) text += fmt::format("{} of ", name_of(reduction_of(signature)));
   text += fmt::format("{} {}", signature.count, name_of(static_cast<DType>(signature.dtype)));
-  if (has_root(collective)) text += fmt::format(", root {}", signature.root);
+  if (schedule::has_root(collective)) text += fmt::format(", root {}", signature.root);
   if (signature.algorithm < all.size()) text += fmt::format(", {}", all[signature.algorithm].name);
   if (const Wire wire = wire_of(signature); wire != Wire::native) {
     text += fmt::format(", {} on the wire", name_of(wire));
@@ -90,8 +90,8 @@ std::string describe(const Signature& signature) {
   return text + ")";
 }
 
-std::shared_ptr<Communicator::State> Communicator::State::make(const Wireup& wireup, int rank, int size,
-                                                               Terms terms) {
+std::shared_ptr<Communicator::State> Communicator::State::make(const comm::Wireup& wireup, int rank, int size,
+                                                               comm::Terms terms) {
   auto made = std::make_shared<State>();
   made->engine = wireup.engine;
   made->terms = std::move(terms);
@@ -100,7 +100,8 @@ std::shared_ptr<Communicator::State> Communicator::State::make(const Wireup& wir
   std::vector<int> ranks(static_cast<std::size_t>(size));
   std::iota(ranks.begin(), ranks.end(), 0);
   made->ranks = std::make_shared<const std::vector<int>>(std::move(ranks));
-  made->chooser = std::make_unique<Chooser>(Topology{.size = size, .hosts = wireup.hosts});
+  made->chooser =
+      std::make_unique<selection::Chooser>(selection::Topology{.size = size, .hosts = wireup.hosts});
   made->meeting = true;
   Communicator(made).barrier();  // behind it no rank needs what the ranks have met through
   made->meeting = false;
@@ -113,13 +114,13 @@ Communicator::State::~State() {
 
 // Calls and messages have a context and numbers of their own while ranks explore. So the user's first call
 // has the first number after the barrier, however much there was to find out.
-void Communicator::State::explore(Communicator& self, const Wireup& wireup, bool measures) {
+void Communicator::State::explore(Communicator& self, const comm::Wireup& wireup, bool measures) {
   constexpr std::uint32_t kMeeting = ~std::uint32_t{0};
   engine->claim_context(kMeeting);
   const std::uint64_t calls_before = std::exchange(calls, 0);
   context = kMeeting;
   meeting = true;
-  chooser = std::make_unique<Chooser>(kolo::explore(self, wireup, measures));
+  chooser = std::make_unique<selection::Chooser>(kolo::comm::explore(self, wireup, measures));
   meeting = false;
   context = 0;
   calls = calls_before;
@@ -130,24 +131,24 @@ void Communicator::State::share_memory(std::uint32_t slot) {
   plans = {};  // chosen before costs were known
   group = engine->make_group(*ranks, context, slot);
   // All ranks get the same result, because it follows from the kinds of links.
-  Topology topology = chooser->topology();
+  selection::Topology topology = chooser->topology();
   topology.shares_memory = group != nullptr;
-  chooser = std::make_unique<Chooser>(std::move(topology));
+  chooser = std::make_unique<selection::Chooser>(std::move(topology));
 }
 
-Wire Communicator::State::wire_for(const Call& call) const {
+Wire Communicator::State::wire_for(const comm::Call& call) const {
   if (size == 1) return Wire::native;
   if (call.options.wire) return *call.options.wire;
   // An algorithm that the caller names may not support the format, and within one host's memory there is no
   // wire.
   const bool is_free = call.options.algorithm.empty() && group == nullptr && !meeting;
   const Wire wanted = config().wire;
-  return is_free && wanted != Wire::native && why_not_rounded(call).empty() ? wanted : Wire::native;
+  return is_free && wanted != Wire::native && comm::why_not_rounded(call).empty() ? wanted : Wire::native;
 }
 
-Choice Communicator::State::choice_of(const Call& call, DType dtype, Wire wire) const {
+selection::Choice Communicator::State::choice_of(const comm::Call& call, DType dtype, Wire wire) const {
   const CustomReduction* custom = custom_reduction_of(call);
-  Choice choice;
+  selection::Choice choice;
   choice.spec = {call.collective, rank, size, call.root, {}, chooser->topology().hosts};
   choice.requirements = {.rank_order = custom != nullptr && !custom->commutative,
                          .custom = custom != nullptr,
@@ -161,46 +162,47 @@ Choice Communicator::State::choice_of(const Call& call, DType dtype, Wire wire) 
   return choice;
 }
 
-PlanCache::Entry Communicator::State::prepare(const Call& call, DType dtype, std::uint64_t segment_bytes,
-                                              Wire wire) {
+comm::PlanCache::Entry Communicator::State::prepare(const comm::Call& call, DType dtype,
+                                                    std::uint64_t segment_bytes, Wire wire) {
   const CustomReduction* custom = custom_reduction_of(call);
-  Choice choice = choice_of(call, dtype, wire);
-  const bool in_place = call.in_place && !is_scaled_average(call.reduction.op(), dtype, ranks->size());
-  PlanCache::Key key{.collective = call.collective,
-                     .algorithm = std::string(choice.wanted),
-                     .root = call.root,
-                     .element_bytes = size_of(dtype),
-                     .segment_bytes = segment_bytes,
-                     .wire = wire,
-                     .in_place = in_place,
-                     .rank_order = choice.requirements.rank_order,
-                     .custom = custom == nullptr ? std::nullopt : std::optional(custom->name),
-                     .count = call.count,
-                     .in_parts = {},
-                     .out_parts = {}};
+  selection::Choice choice = choice_of(call, dtype, wire);
+  const bool in_place =
+      call.in_place && !engine::is_scaled_average(call.reduction.op(), dtype, ranks->size());
+  comm::PlanCache::Key key{.collective = call.collective,
+                           .algorithm = std::string(choice.wanted),
+                           .root = call.root,
+                           .element_bytes = size_of(dtype),
+                           .segment_bytes = segment_bytes,
+                           .wire = wire,
+                           .in_place = in_place,
+                           .rank_order = choice.requirements.rank_order,
+                           .custom = custom == nullptr ? std::nullopt : std::optional(custom->name),
+                           .count = call.count,
+                           .in_parts = {},
+                           .out_parts = {}};
   if (call.uneven) {
     key.in_parts = call.in_parts;
     key.out_parts = call.out_parts;
   }
   return plans.get(std::move(key), [&] {
-    const ConfiguredAlgorithm chosen = chooser->choose(choice).value_or_throw();
+    const algorithms::ConfiguredAlgorithm chosen = chooser->choose(choice).value_or_throw();
     choice.spec.arguments = chosen.arguments;
-    PlanCache::Entry made;
-    auto prepared = std::make_shared<PreparedCall>();
+    comm::PlanCache::Entry made;
+    auto prepared = std::make_shared<engine::PreparedCall>();
     prepared->ranks = ranks;
     prepared->algorithm = chosen.name();
     made.prepared = prepared;
-    made.index = static_cast<std::uint8_t>(chosen.algorithm - algorithms().data());
+    made.index = static_cast<std::uint8_t>(chosen.algorithm - algorithms::algorithms().data());
     const std::uint64_t arguments = hash(kHashSeed, std::string_view(chosen.arguments.text()));
     made.details = hash(details_of(call, segment_bytes), arguments);
-    const SharedMemoryForm* form = chooser->form_of(*chosen.algorithm, choice.requirements);
+    const schedule::SharedMemoryForm* form = chooser->form_of(*chosen.algorithm, choice.requirements);
     if (group != nullptr && form != nullptr) {
       prepared->group = group;
-      prepared->shape = native::make_shape(*form, parts_of(call), size, call.root, size_of(dtype));
+      prepared->shape = engine::native::make_shape(*form, parts_of(call), size, call.root, size_of(dtype));
       return made;
     }
-    const Schedule schedule = chosen.algorithm->generate(choice.spec);
-    Shape shape;
+    const schedule::Schedule schedule = chosen.algorithm->generate(choice.spec);
+    engine::Shape shape;
     shape.element_bytes = size_of(dtype);
     shape.segment_bytes = segment_bytes;
     shape.in_place = in_place;
@@ -208,10 +210,10 @@ PlanCache::Entry Communicator::State::prepare(const Call& call, DType dtype, std
     shape.output_parts = call.out_parts;
     if (shape.input_parts.empty() && shape.output_parts.empty()) {
       shape.input_parts = shape.output_parts =
-          even_parts(call.count, schedule.chunks, kernels::wire_format(wire).block);
+          schedule::even_parts(call.count, schedule.chunks, kernels::wire_format(wire).block);
     }
     shape.wire = prepared->wire = wire;
-    prepared->plan = make_plan(schedule, shape);
+    prepared->plan = engine::make_plan(schedule, shape);
     return made;
   });
 }
@@ -227,37 +229,38 @@ Work Communicator::State::begin(Begin begin_it) {
   }
 }
 
-Work Communicator::State::start(Call call, bool waits_now, Counts counts, Counts recv_counts) {
-  if (InsideReduction::is_here()) [[unlikely]]
-    throw_inside_reduction(name_of(call.collective));
-  check(call, rank, size, counts, recv_counts).throw_if_error();
+Work Communicator::State::start(comm::Call call, bool waits_now, Counts counts, Counts recv_counts) {
+  if (engine::InsideReduction::is_here()) [[unlikely]]
+    comm::throw_inside_reduction(schedule::name_of(call.collective));
+  comm::check(call, rank, size, counts, recv_counts).throw_if_error();
   const std::uint64_t segment_bytes =
       call.options.segment_bytes > 0 ? call.options.segment_bytes : config().segment_bytes;
-  OperationSpec spec;
+  engine::OperationSpec spec;
   spec.collective = call.collective;
   spec.input = call.in.data;
   spec.output = call.out.data;
-  spec.dtype =
-      call.collective == Collective::broadcast || call.in.data == nullptr ? call.out.dtype : call.in.dtype;
+  spec.dtype = call.collective == schedule::Collective::broadcast || call.in.data == nullptr ? call.out.dtype
+                                                                                             : call.in.dtype;
   spec.context = context;
   spec.acknowledged = is_one_way(call.collective);
   spec.signature.collective = static_cast<std::uint8_t>(call.collective);
   spec.signature.dtype = static_cast<std::uint8_t>(spec.dtype);
   const Wire wire = wire_for(call);
-  spec.signature.reduction =
-      is_reducing(call.collective) ? reduction_and_wire(call.reduction.op(), wire) : std::uint8_t{0};
-  spec.signature.root = has_root(call.collective) ? call.root : 0;
+  spec.signature.reduction = schedule::is_reducing(call.collective)
+                                 ? reduction_and_wire(call.reduction.op(), wire)
+                                 : std::uint8_t{0};
+  spec.signature.root = schedule::has_root(call.collective) ? call.root : 0;
   spec.signature.count = call.count;
 
   return begin([&] {
     const bool is_usual =
         call.options.algorithm.empty() && !call.uneven && call.reduction.custom_reduction() == nullptr;
-    PlanCache::Entry unusual;  // outlives the call of start()
+    comm::PlanCache::Entry unusual;  // outlives the call of start()
     if (is_usual) {
-      const PlanCache::FastKey key{call.collective, spec.dtype,      call.reduction.op(),
-                                   call.in_place,   call.one_buffer, call.root,
-                                   call.count,      segment_bytes,   wire};
-      PlanCache::FastEntry& recent = plans.recent(key);
+      const comm::PlanCache::FastKey key{call.collective, spec.dtype,      call.reduction.op(),
+                                         call.in_place,   call.one_buffer, call.root,
+                                         call.count,      segment_bytes,   wire};
+      comm::PlanCache::FastEntry& recent = plans.recent(key);
       if (recent.key != key) {
         recent.entry = prepare(call, spec.dtype, segment_bytes, wire);
         recent.key = key;
@@ -279,7 +282,7 @@ Work Communicator::State::start_message(Message kind, void* data, std::uint64_t 
   const bool sends = kind == Message::send;
   const bool is_from_any = kind == Message::recv_any;
   const char* name = is_from_any ? "recv_any" : sends ? "send" : "recv";
-  refuse_inside_reduction(name);
+  comm::refuse_inside_reduction(name);
   const auto wrong = [&](const std::string& what) {
     Status(Code::invalid_argument, fmt::format("{}: {}", name, what), {.collective = name}).throw_if_error();
   };
@@ -288,55 +291,56 @@ Work Communicator::State::start_message(Message kind, void* data, std::uint64_t 
   if (tag < 0) wrong(fmt::format("tag {} is negative", tag));
   if (static_cast<int>(dtype) >= kDTypeCount) wrong("`data` has no known element type");
   if (data == nullptr && count > 0) wrong(fmt::format("`data` is null but has {} elements", count));
-  if (count > kMostElements) wrong(fmt::format("`data` has {} elements, more than memory can hold", count));
+  if (count > comm::kMostElements)
+    wrong(fmt::format("`data` has {} elements, more than memory can hold", count));
   const std::uint64_t segment_bytes = config().segment_bytes;
-  OperationSpec spec;
-  spec.collective = Collective::send_recv;
+  engine::OperationSpec spec;
+  spec.collective = schedule::Collective::send_recv;
   spec.input = data;
   spec.output = data;
   spec.dtype = dtype;
   spec.context = context;
-  spec.signature.collective = static_cast<std::uint8_t>(Collective::send_recv);
+  spec.signature.collective = static_cast<std::uint8_t>(schedule::Collective::send_recv);
   spec.signature.dtype = static_cast<std::uint8_t>(dtype);
   spec.signature.count = count;
   spec.signature.details = segment_bytes;
-  if (!sends) spec.source = is_from_any ? kAnySource : peer;
+  if (!sends) spec.source = is_from_any ? engine::kAnySource : peer;
   // A receive from any rank has the same plan as one from a named rank. The engine finds its source.
   const int planned_peer = is_from_any ? rank : peer;
-  PlanCache::Key key{.collective = Collective::send_recv,
-                     .algorithm = {},
-                     .root = sends ? peer : -1 - planned_peer,
-                     .element_bytes = size_of(dtype),
-                     .segment_bytes = segment_bytes,
-                     .wire = Wire::native,
-                     .in_place = false,
-                     .rank_order = false,
-                     .custom = {},
-                     .count = count,
-                     .in_parts = {},
-                     .out_parts = {}};
+  comm::PlanCache::Key key{.collective = schedule::Collective::send_recv,
+                           .algorithm = {},
+                           .root = sends ? peer : -1 - planned_peer,
+                           .element_bytes = size_of(dtype),
+                           .segment_bytes = segment_bytes,
+                           .wire = Wire::native,
+                           .in_place = false,
+                           .rank_order = false,
+                           .custom = {},
+                           .count = count,
+                           .in_parts = {},
+                           .out_parts = {}};
   const auto make = [&] {
-    Shape shape;
+    engine::Shape shape;
     shape.element_bytes = size_of(dtype);
     shape.segment_bytes = segment_bytes;
     shape.input_parts = shape.output_parts = {count};
-    auto prepared = std::make_shared<PreparedCall>();
+    auto prepared = std::make_shared<engine::PreparedCall>();
     prepared->ranks = ranks;
-    prepared->plan =
-        make_plan(sends ? make_send(rank, size, peer) : make_recv(rank, size, planned_peer), shape);
-    return PlanCache::Entry{std::move(prepared), 0, 0};
+    prepared->plan = engine::make_plan(
+        sends ? schedule::make_send(rank, size, peer) : schedule::make_recv(rank, size, planned_peer), shape);
+    return comm::PlanCache::Entry{std::move(prepared), 0, 0};
   };
   return begin([&] {
-    const PlanCache::Entry entry = plans.get(std::move(key), make);
+    const comm::PlanCache::Entry entry = plans.get(std::move(key), make);
     spec.prepared = entry.prepared.get();
     spec.counts = !meeting;
     const std::uint32_t index = sends ? messages_sent[{peer, tag}]++ : 0;
-    spec.sequence = MessageNumber{static_cast<std::uint32_t>(tag), index}.sequence();
+    spec.sequence = engine::MessageNumber{static_cast<std::uint32_t>(tag), index}.sequence();
     return Work(engine->start(spec, waits_now));
   });
 }
 
-const Topology& situation_of(const Communicator& communicator) {
+const selection::Topology& situation_of(const Communicator& communicator) {
   return communicator.state().chooser->topology();
 }
 

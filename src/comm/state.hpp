@@ -19,13 +19,13 @@
 #include "kolo/communicator.hpp"
 #include "selection/chooser.hpp"
 
-namespace kolo {
+namespace kolo::comm {
 
 /// Plans by everything that shapes them. Thread-safe under the communicator's mutex.
 class PlanCache {
  public:
   struct Key {
-    Collective collective;
+    schedule::Collective collective;
     std::string algorithm;  ///< as the caller named it; empty: kolo's choice, send or recv
     int root;               ///< or the peer of a send (recv: -1 - peer)
     std::uint64_t element_bytes;
@@ -43,7 +43,7 @@ class PlanCache {
 
   /// How to run such a call, and what ranks must agree on for it.
   struct Entry {
-    std::shared_ptr<const PreparedCall> prepared;
+    std::shared_ptr<const engine::PreparedCall> prepared;
     std::uint8_t index = 0;     ///< of the algorithm in the registry
     std::uint64_t details = 0;  ///< as Signature::details
   };
@@ -51,7 +51,7 @@ class PlanCache {
   /// A key for the calls that programs repeat: even parts, a built-in reduction, kolo's choice of the
   /// algorithm.
   struct FastKey {
-    Collective collective;
+    schedule::Collective collective;
     DType dtype;
     ReduceOp op;
     bool in_place;
@@ -91,13 +91,17 @@ class PlanCache {
   std::array<FastEntry, 32> recent_;
 };
 
+}  // namespace kolo::comm
+
+namespace kolo {
+
 struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   ~State();
 
   const HomeProcess home;
-  std::shared_ptr<Engine> engine;
+  std::shared_ptr<engine::Engine> engine;
   std::shared_ptr<Store> store;  ///< kept alive: rank 0 may be serving it; null for split communicators
-  Terms terms;
+  comm::Terms terms;
   int rank = 0;
   int size = 1;
   std::uint32_t context = 0;
@@ -111,18 +115,18 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   /// in that communicator itself.
   std::shared_ptr<State> origin;
   std::vector<int> origin_ranks;
-  PlanCache plans;
-  std::unique_ptr<Chooser> chooser;  ///< never null
-  native::Group* group = nullptr;    ///< where all ranks share a host's memory
-  bool meeting = false;              ///< within create(): calls are not counted
+  comm::PlanCache plans;
+  std::unique_ptr<selection::Chooser> chooser;  ///< never null
+  engine::native::Group* group = nullptr;       ///< where all ranks share a host's memory
+  bool meeting = false;                         ///< within create(): calls are not counted
   /// Messages sent so far by (peer, tag): the k-th send matches the k-th recv, which the engine counts.
   std::map<std::pair<int, int>, std::uint32_t> messages_sent;
 
   /// Collective, within create(): fills in the chooser.
-  void explore(Communicator& self, const Wireup& wireup, bool measures);
+  void explore(Communicator& self, const comm::Wireup& wireup, bool measures);
 
   /// The State of a new group in which this rank has the number `rank`; collective: returns when all are in.
-  static std::shared_ptr<State> make(const Wireup& wireup, int rank, int size, Terms terms);
+  static std::shared_ptr<State> make(const comm::Wireup& wireup, int rank, int size, comm::Terms terms);
   /// Communicator::shrink().
   std::shared_ptr<State> shrink();
 
@@ -136,32 +140,36 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   void share_memory(std::uint32_t slot);
 
   /// What the chooser needs to know of a call of `dtype` that is sent in `wire`; borrows strings from `call`.
-  Choice choice_of(const Call& call, DType dtype, Wire wire) const;
+  selection::Choice choice_of(const comm::Call& call, DType dtype, Wire wire) const;
   /// The plan for a call like this, and all that depends on it.
-  PlanCache::Entry prepare(const Call& call, DType dtype, std::uint64_t segment_bytes, Wire wire);
+  comm::PlanCache::Entry prepare(const comm::Call& call, DType dtype, std::uint64_t segment_bytes, Wire wire);
   /// The caller's, else the environment's where it fits.
-  Wire wire_for(const Call& call) const;
+  Wire wire_for(const comm::Call& call) const;
 
   /// Prepares and starts a call. If there is no memory for that, all ranks are told, and it throws an Error.
   template <typename Begin>
   Work begin(Begin begin_it);
   /// Checks, chooses, lowers and starts. Throws InvalidArgument, and what begin() does; other errors come
   /// with the Work.
-  Work start(Call call, bool waits_now, Counts counts = {}, Counts recv_counts = {});
+  Work start(comm::Call call, bool waits_now, Counts counts = {}, Counts recv_counts = {});
   enum class Message { send, recv, recv_any };
   /// `peer`: ignored for recv_any.
   Work start_message(Message kind, void* data, std::uint64_t count, DType dtype, int peer, int tag,
                      bool waits_now);
 };
 
+}  // namespace kolo
+
+namespace kolo::comm {
+
 /// A signature in words: "all_reduce(sum of 1000 float32, ring)"; of a message what it carries: "4 float32".
-std::string describe(const Signature& signature);
+std::string describe(const transport::Signature& signature);
 
 /// Part of address_exchange.attempt(); fills in the group's name. Throws RendezvousError.
 Wireup connect(AddressExchange& address_exchange, int rank, Terms& terms);
 
 /// Collective: what all ranks of a new communicator know of themselves, rank 0's tuning table included. What
 /// the table does not tell is measured now, in some milliseconds, or assumed to be typical (`measures`).
-Topology explore(Communicator& communicator, const Wireup& wireup, bool measures);
+selection::Topology explore(Communicator& communicator, const Wireup& wireup, bool measures);
 
-}  // namespace kolo
+}  // namespace kolo::comm

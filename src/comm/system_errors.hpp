@@ -6,7 +6,7 @@
 
 #include "kolo/error.hpp"
 
-namespace kolo {
+namespace kolo::comm {
 
 /// Returns what `make` returns.
 template <typename Make>
@@ -20,4 +20,4 @@ auto with_system_errors(Make make) {
   }
 }
 
-}  // namespace kolo
+}  // namespace kolo::comm

@@ -19,7 +19,7 @@
 #include "transport/self_endpoint.hpp"
 #include "transport/unconnected_endpoint.hpp"
 
-namespace kolo {
+namespace kolo::comm {
 namespace {
 
 struct Offered {
@@ -58,7 +58,7 @@ Published decode(const std::string& text) {
 }
 
 /// The network address, which tells hosts apart even where they share a name; else that name.
-std::string name_of_host(const std::map<std::string, std::unique_ptr<Transport>>& transports) {
+std::string name_of_host(const std::map<std::string, std::unique_ptr<transport::Transport>>& transports) {
   for (const auto& [name, transport] : transports) {
     if (std::string address = transport->host_address(); !address.empty()) return address;
   }
@@ -91,7 +91,7 @@ std::string name_of_group(const std::string& job) {
 
 /// What the peer offers for this transport, if this rank reaches it; else null. join() tries transports in
 /// the lower rank's order of preference, so that both sides choose the same.
-const Offered* choose(const Transport& transport, const std::vector<Offered>& theirs) {
+const Offered* choose(const transport::Transport& transport, const std::vector<Offered>& theirs) {
   const std::string own = transport.address();
   for (const Offered& offer : theirs) {
     if (offer.name == transport.name() && transport.reaches(own, offer.address)) return &offer;
@@ -100,7 +100,8 @@ const Offered* choose(const Transport& transport, const std::vector<Offered>& th
 }
 
 /// The cores of the ranks that `rank` reaches through memory.
-std::vector<Cores> cores_beside(std::size_t rank, const std::vector<std::unique_ptr<Endpoint>>& endpoints,
+std::vector<Cores> cores_beside(std::size_t rank,
+                                const std::vector<std::unique_ptr<transport::Endpoint>>& endpoints,
                                 const std::vector<Published>& all) {
   std::vector<Cores> beside;
   for (std::size_t peer = 0; peer < all.size(); ++peer) {
@@ -122,7 +123,7 @@ int fewest_cores(const std::vector<Published>& all) {
 /// wake-up takes some 10 us, in a virtual machine 150, and milliseconds if other programs want the machine's
 /// cores. Ranks sleep sooner if they share cores, if spinning uses up a quota that their work needs, or if a
 /// poll is a system call.
-std::chrono::nanoseconds spin_time(const std::vector<std::unique_ptr<Endpoint>>& endpoints,
+std::chrono::nanoseconds spin_time(const std::vector<std::unique_ptr<transport::Endpoint>>& endpoints,
                                    bool oversubscribed, double quota) {
   constexpr std::chrono::microseconds kUsual{100};
   constexpr std::chrono::microseconds kInMemory{1000};
@@ -141,8 +142,8 @@ std::chrono::nanoseconds Terms::timeout() const {
 
 Offer make_offer(int rank, const Terms& terms) {
   const auto allowed = allowed_transports(terms.options).value_or_throw();
-  const TransportOptions transport_options =
-      make_transport_options(terms.job, terms.store_host).value_or_throw();
+  const transport::TransportOptions transport_options =
+      transport::make_transport_options(terms.job, terms.store_host).value_or_throw();
 
   Offer offer;
   Published mine;
@@ -150,7 +151,7 @@ Offer make_offer(int rank, const Terms& terms) {
     offer.why_not =
         "; without a key tcp stays on loopback: set KOLO_KEY or KOLO_KEY_FILE, the same on all ranks";
   }
-  for (const TransportFactory& factory : allowed) {
+  for (const transport::TransportFactory& factory : allowed) {
     const std::string name(factory.name);
     auto made = factory.make(transport_options);
     if (!made.ok()) {
@@ -163,7 +164,7 @@ Offer make_offer(int rank, const Terms& terms) {
     mine.transports.push_back({name, (*made)->address()});
     offer.transports[name] = std::move(made).value();
   }
-  const Host& host = this_host();
+  const transport::Host& host = transport::this_host();
   mine.host = host.boot + "/" + host.net_namespace;
   mine.host_name = name_of_host(offer.transports);
   mine.cores = usable_cores();
@@ -172,11 +173,11 @@ Offer make_offer(int rank, const Terms& terms) {
 }
 
 Wireup join(int rank, Offer offer, const std::vector<std::string>& offers, const Terms& terms,
-            const Deadline& deadline, const IsGone& is_gone) {
+            const Deadline& deadline, const transport::IsGone& is_gone) {
   const int size = static_cast<int>(offers.size());
   std::vector<Published> all;
   for (const std::string& text : offers) all.push_back(decode(text));
-  std::map<std::string, std::vector<TransportPeer>> chosen;
+  std::map<std::string, std::vector<transport::TransportPeer>> chosen;
   for (int peer = 0; peer < size; ++peer) {
     if (peer == rank) continue;
     const auto& preferences = all[static_cast<std::size_t>(std::min(rank, peer))].transports;
@@ -200,21 +201,22 @@ Wireup join(int rank, Offer offer, const std::vector<std::string>& offers, const
     }
   }
 
-  std::vector<std::unique_ptr<Endpoint>> endpoints(static_cast<std::size_t>(size));
-  endpoints[static_cast<std::size_t>(rank)] = std::make_unique<SelfEndpoint>();
-  OnDemand on_demand;
+  std::vector<std::unique_ptr<transport::Endpoint>> endpoints(static_cast<std::size_t>(size));
+  endpoints[static_cast<std::size_t>(rank)] = std::make_unique<transport::SelfEndpoint>();
+  engine::OnDemand on_demand;
   for (const auto& [name, peers] : chosen) {
-    std::unique_ptr<Transport>& transport = offer.transports[name];
-    if (find_transport(name)->reach == Reach::network) {
+    std::unique_ptr<transport::Transport>& transport = offer.transports[name];
+    if (transport::find_transport(name)->reach == transport::Reach::network) {
       if (on_demand.dialer)
         fail_to_meet(fmt::format("{} and {} both connect on demand", on_demand.transport->name(), name));
-      for (const TransportPeer& peer : peers)
-        endpoints[static_cast<std::size_t>(peer.rank)] = std::make_unique<UnconnectedEndpoint>(name);
+      for (const transport::TransportPeer& peer : peers)
+        endpoints[static_cast<std::size_t>(peer.rank)] =
+            std::make_unique<transport::UnconnectedEndpoint>(name);
       auto dialer = transport->dialer(rank, peers);
       on_demand = {std::move(transport), std::move(dialer)};
       continue;
     }
-    auto made = connect_all(*transport, rank, peers, deadline, is_gone);
+    auto made = transport::connect_all(*transport, rank, peers, deadline, is_gone);
     if (!made.ok())
       made.status().prefixed(fmt::format("rank {} could not connect over {}", rank, name)).throw_if_error();
     for (std::size_t i = 0; i < peers.size(); ++i) {
@@ -223,7 +225,7 @@ Wireup join(int rank, Offer offer, const std::vector<std::string>& offers, const
   }
   for (const auto& endpoint : endpoints) log().debug("rank {}: {}", rank, endpoint->describe());
 
-  EngineOptions engine_options;
+  engine::EngineOptions engine_options;
   engine_options.timeout = terms.timeout();
   engine_options.heartbeat = config().heartbeat;
   const Cores& own_cores = all[static_cast<std::size_t>(rank)].cores;
@@ -246,8 +248,9 @@ Wireup join(int rank, Offer offer, const std::vector<std::string>& offers, const
   wireup.cores = fewest_cores(all);
   for (const int host : wireup.hosts)
     engine_options.hosts.push_back(wireup.host_names[static_cast<std::size_t>(host)]);
-  wireup.engine = Engine::make(rank, std::move(endpoints), std::move(engine_options), std::move(on_demand));
+  wireup.engine =
+      engine::Engine::make(rank, std::move(endpoints), std::move(engine_options), std::move(on_demand));
   return wireup;
 }
 
-}  // namespace kolo
+}  // namespace kolo::comm

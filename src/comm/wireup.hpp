@@ -13,7 +13,7 @@
 #include "kolo/error.hpp"
 #include "transport/transport.hpp"
 
-namespace kolo {
+namespace kolo::comm {
 
 [[noreturn]] inline void fail_to_meet(const std::string& what) {
   throw RendezvousError(what, {});
@@ -21,7 +21,7 @@ namespace kolo {
 
 /// The links of a new group, and where its ranks are.
 struct Wireup {
-  std::shared_ptr<Engine> engine;
+  std::shared_ptr<engine::Engine> engine;
   std::vector<int> hosts;               ///< as ScheduleSpec::hosts
   std::vector<std::string> host_names;  ///< of each host
   int cores = 1;                        ///< as Topology::cores
@@ -38,7 +38,7 @@ struct Terms {
 
 /// One rank's transports, listening. `text` is for the other ranks: printable, a few KiB at most.
 struct Offer {
-  std::map<std::string, std::unique_ptr<Transport>> transports;
+  std::map<std::string, std::unique_ptr<transport::Transport>> transports;
   std::string text;
   std::string why_not;  ///< why other transports are missing
 };
@@ -52,6 +52,6 @@ inline constexpr std::chrono::seconds kJoinTime{5};
 /// Links to all ranks, given what each of them offers, in rank order; collective. Throws RendezvousError that
 /// names the ranks that have not come, at the deadline, or as soon as `is_gone` is true for one of them.
 Wireup join(int rank, Offer offer, const std::vector<std::string>& offers, const Terms& terms,
-            const Deadline& deadline, const IsGone& is_gone = {});
+            const Deadline& deadline, const transport::IsGone& is_gone = {});
 
-}  // namespace kolo
+}  // namespace kolo::comm

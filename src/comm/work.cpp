@@ -11,9 +11,9 @@
 namespace kolo {
 namespace {
 
-bool wait_until(const std::shared_ptr<Operation>& operation, const Deadline& deadline) {
+bool wait_until(const std::shared_ptr<engine::Operation>& operation, const Deadline& deadline) {
   if (operation == nullptr || operation->done() || operation->is_forked_copy()) return true;
-  refuse_inside_reduction("wait");
+  comm::refuse_inside_reduction("wait");
   // The engine lives while a thread waits, even if the last Communicator is destroyed meanwhile.
   if (const auto engine = operation->engine()) return engine->wait(*operation, deadline);
   // Another thread is destroying the engine, and is about to end the operation.
@@ -25,9 +25,10 @@ bool wait_until(const std::shared_ptr<Operation>& operation, const Deadline& dea
 }
 
 /// Returns when one of several operations is done, at the deadline, or earlier. Several engines may run them.
-void wait_until_any(std::span<const std::shared_ptr<Operation>> operations, const Deadline& deadline) {
-  std::vector<std::shared_ptr<Engine>> engines;
-  std::vector<const Operation*> pointers;
+void wait_until_any(std::span<const std::shared_ptr<engine::Operation>> operations,
+                    const Deadline& deadline) {
+  std::vector<std::shared_ptr<engine::Engine>> engines;
+  std::vector<const engine::Operation*> pointers;
   for (const auto& operation : operations) {
     engines.push_back(operation->engine());
     pointers.push_back(operation.get());
@@ -36,7 +37,7 @@ void wait_until_any(std::span<const std::shared_ptr<Operation>> operations, cons
     engines.front()->wait_any(pointers, deadline);
     return;
   }
-  Completion completion;
+  engine::Completion completion;
   bool is_done = false;
   std::size_t watched = 0;
   for (; watched < operations.size() && !is_done; ++watched) {
@@ -50,7 +51,7 @@ void wait_until_any(std::span<const std::shared_ptr<Operation>> operations, cons
 }
 
 /// The outcome of an operation that is done.
-Status outcome(const Operation& operation) {
+Status outcome(const engine::Operation& operation) {
   return operation.is_forked_copy() ? operation.refusal() : operation.status();
 }
 
@@ -74,7 +75,7 @@ bool Work::wait(std::chrono::nanoseconds timeout) const {
 
 bool Work::test() const {
   if (!done()) {
-    refuse_inside_reduction("test");
+    comm::refuse_inside_reduction("test");
     if (const auto engine = operation_->engine()) engine->test(*operation_);
   }
   if (!done()) return false;
@@ -114,8 +115,8 @@ std::optional<std::size_t> wait_any(std::span<const Work> works, std::chrono::na
   };
   auto found = find();
   if (found) return found;
-  refuse_inside_reduction("wait_any");
-  std::vector<std::shared_ptr<Operation>> operations;
+  comm::refuse_inside_reduction("wait_any");
+  std::vector<std::shared_ptr<engine::Operation>> operations;
   for (const Work& work : works) operations.push_back(work.operation_);
   while (!found && !deadline.passed()) {
     wait_until_any(operations, deadline);

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-namespace kolo {
+namespace kolo::engine {
 
 /// While it lives, this thread rounds to nearest and keeps denormal numbers: the default of every thread.
 /// Several ranks may compute the same sum and must get the same bits. Which thread of a rank computes it
@@ -57,4 +57,4 @@ class DefaultArithmetic {
   const Control before_;
 };
 
-}  // namespace kolo
+}  // namespace kolo::engine

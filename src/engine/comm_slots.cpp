@@ -3,7 +3,7 @@
 
 #include "engine/engine.hpp"
 
-namespace kolo {
+namespace kolo::engine {
 namespace {
 
 constexpr std::size_t kLeftContexts = 256;
@@ -19,10 +19,10 @@ std::uint32_t Engine::claim_slot(std::uint32_t at_least, std::uint32_t context) 
   const auto lock = enter();
   free_slots();
   std::uint32_t slot = at_least;
-  while (slot < kCommSlots && taken_slots_[slot]) ++slot;
-  if (slot >= kCommSlots) return slot;
+  while (slot < transport::kCommSlots && taken_slots_[slot]) ++slot;
+  if (slot >= transport::kCommSlots) return slot;
   taken_slots_.set(slot);
-  SharedSegment* const segment = peers_.segment();
+  transport::SharedSegment* const segment = peers_.segment();
   if (segment == nullptr) return slot;
   segment->slots[slot].clear();
   segment->slots[slot].user.store(user_of(context), std::memory_order_release);
@@ -31,22 +31,22 @@ std::uint32_t Engine::claim_slot(std::uint32_t at_least, std::uint32_t context) 
 
 void Engine::release_slot(std::uint32_t slot) {
   const auto lock = enter();
-  if (slot < kCommSlots) put_back_slot(slot);
+  if (slot < transport::kCommSlots) put_back_slot(slot);
 }
 
 void Engine::put_back_slot(std::uint32_t slot) {
   taken_slots_.reset(slot);
-  if (SharedSegment* const segment = peers_.segment())
+  if (transport::SharedSegment* const segment = peers_.segment())
     segment->slots[slot].user.store(0, std::memory_order_release);
 }
 
 native::Group* Engine::make_group(const std::vector<int>& ranks, std::uint32_t context, std::uint32_t slot) {
-  if (slot >= kCommSlots) return nullptr;
+  if (slot >= transport::kCommSlots) return nullptr;
   const auto lock = enter();
-  std::vector<LocalPeer*> local_peers;
+  std::vector<transport::LocalPeer*> local_peers;
   int own = -1;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
-    LocalPeer* local_peer = ranks[r] == rank_ ? nullptr : link(ranks[r]).endpoint().local_peer();
+    transport::LocalPeer* local_peer = ranks[r] == rank_ ? nullptr : link(ranks[r]).endpoint().local_peer();
     if (ranks[r] == rank_) own = static_cast<int>(r);
     local_peers.push_back(local_peer);
   }
@@ -86,7 +86,7 @@ void Engine::free_slots() {
     peers_.segment()->slots[native.slot].user.store(0, std::memory_order_release);
     const bool is_used = std::ranges::any_of(native.ranks, [&](int rank) {
       if (rank == rank_) return false;
-      const CommSlot& slot = link(rank).endpoint().local_peer()->segment().slots[native.slot];
+      const transport::CommSlot& slot = link(rank).endpoint().local_peer()->segment().slots[native.slot];
       return slot.user.load(std::memory_order_acquire) == user_of(native.context);
     });
     if (is_used) return false;
@@ -97,4 +97,4 @@ void Engine::free_slots() {
   });
 }
 
-}  // namespace kolo
+}  // namespace kolo::engine

@@ -8,7 +8,7 @@
 
 #include "base/deadline.hpp"
 
-namespace kolo {
+namespace kolo::engine {
 
 /// Set once. Thread-safe.
 class Completion {
@@ -31,4 +31,4 @@ class Completion {
   bool is_set_ = false;
 };
 
-}  // namespace kolo
+}  // namespace kolo::engine

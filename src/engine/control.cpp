@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-namespace kolo {
+namespace kolo::engine {
 namespace {
 
 struct FailureHead {
@@ -32,4 +32,4 @@ std::optional<Failure> decode_failure(std::span<const std::byte> bytes) {
                  std::string(reinterpret_cast<const char*>(text.data()), text.size())};
 }
 
-}  // namespace kolo
+}  // namespace kolo::engine

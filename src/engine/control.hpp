@@ -13,7 +13,7 @@
 #include "base/status.hpp"
 #include "transport/message.hpp"
 
-namespace kolo {
+namespace kolo::engine {
 
 enum class ControlKind : std::uint32_t { abort = 1, ping = 2, pong = 3, goodbye = 4, recovery = 5 };
 
@@ -32,7 +32,7 @@ struct Ping {
   std::uint32_t context = kNoContext;
   std::uint32_t reserved = 0;
   std::uint64_t sequence = 0;
-  Signature signature;
+  transport::Signature signature;
 };
 struct Pong {
   std::uint32_t context = 0;
@@ -59,4 +59,4 @@ std::optional<T> from_payload(std::span<const std::byte> bytes) {
   return value;
 }
 
-}  // namespace kolo
+}  // namespace kolo::engine

@@ -10,7 +10,7 @@
 #include "engine/engine.hpp"
 #include "engine/relax.hpp"
 
-namespace kolo {
+namespace kolo::engine {
 namespace {
 
 constexpr auto kHandBack = std::chrono::milliseconds(50);  // how long callers keep the progress thread away
@@ -252,12 +252,12 @@ void Engine::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadli
 /// Two ranks that wait for each other run so little that the scheduler may leave them on one core while
 /// another core idles. The higher rank of the two moves.
 void Engine::leave_shared_core() {
-  SharedSegment* const segment = peers_.segment();
+  transport::SharedSegment* const segment = peers_.segment();
   if (segment == nullptr) return;
   const int core = sched_getcpu();
   segment->core.store(static_cast<std::uint32_t>(core + 1), std::memory_order_relaxed);
   for (int peer = 0; peer < rank_; ++peer) {
-    LocalPeer* local_peer = link(peer).endpoint().local_peer();
+    transport::LocalPeer* local_peer = link(peer).endpoint().local_peer();
     if (local_peer == nullptr ||
         local_peer->segment().core.load(std::memory_order_relaxed) != static_cast<std::uint32_t>(core + 1)) {
       continue;
@@ -280,7 +280,7 @@ bool Engine::poll(bool look_at_descriptors) {
 
 /// Returns whether there is something to do: else only time has passed.
 bool Engine::sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline) {
-  SharedSegment* const segment = peers_.segment();
+  transport::SharedSegment* const segment = peers_.segment();
   bool something_to_do = false;
   if (segment != nullptr) {
     // `asleep` is odd while this rank sleeps, and another number for each sleep: a publisher rings once for
@@ -309,4 +309,4 @@ bool Engine::sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline)
   return something_to_do;
 }
 
-}  // namespace kolo
+}  // namespace kolo::engine

@@ -1,6 +1,6 @@
 #include "engine/encoding.hpp"
 
-namespace kolo {
+namespace kolo::engine {
 
 void Encoding::begin(Wire wire, std::uint64_t longest_message) {
   if (wire != wire_) format_ = kernels::wire_format(wire);
@@ -23,4 +23,4 @@ void Encoding::round(float* numbers, std::uint64_t count) const {
   }
 }
 
-}  // namespace kolo
+}  // namespace kolo::engine

@@ -10,7 +10,7 @@
 #include "base/memory_pool.hpp"
 #include "kernels/wire_format.hpp"
 
-namespace kolo {
+namespace kolo::engine {
 
 /// Used by one thread at a time.
 class Encoding {
@@ -74,4 +74,4 @@ void Encoding::decode(Unfinished& unfinished, std::uint64_t offset, const std::b
   if (whole < size) keep(0, size - whole);
 }
 
-}  // namespace kolo
+}  // namespace kolo::engine

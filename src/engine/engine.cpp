@@ -10,7 +10,7 @@
 #include "engine/message_number.hpp"
 #include "engine/relax.hpp"
 
-namespace kolo {
+namespace kolo::engine {
 namespace {
 
 // Polls before an operation is left to wait(): some two microseconds, or turns of the other ranks on this
@@ -22,7 +22,7 @@ constexpr std::uint64_t kImmediateBytes = 256 << 10;  // sums of this size take 
 
 }  // namespace
 
-Engine::Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, EngineOptions options,
+Engine::Engine(int rank, std::vector<std::unique_ptr<transport::Endpoint>> endpoints, EngineOptions options,
                OnDemand on_demand)
     : rank_(rank),
       options_(std::move(options)),
@@ -42,7 +42,7 @@ Engine::Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, Engin
   }
 }
 
-std::shared_ptr<Engine> Engine::make(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints,
+std::shared_ptr<Engine> Engine::make(int rank, std::vector<std::unique_ptr<transport::Endpoint>> endpoints,
                                      EngineOptions options, OnDemand on_demand) {
   const auto destroy = [](Engine* engine) {
     if (engine->is_here()) delete engine;
@@ -236,8 +236,8 @@ Operation* Engine::find(std::uint32_t context, std::uint64_t sequence) {
 
 void Engine::check_unexpected_messages(const OperationSpec& spec) {
   for (const int peer : spec.ranks()) {
-    Link& from = link(peer);
-    from.for_each_unexpected([&](const Tag& tag, const Signature& theirs) {
+    transport::Link& from = link(peer);
+    from.for_each_unexpected([&](const transport::Tag& tag, const transport::Signature& theirs) {
       if (tag.context == spec.context && tag.sequence == spec.sequence && !(theirs == spec.signature)) {
         on_mismatch(from, tag, spec.signature, theirs);
       }
@@ -246,7 +246,8 @@ void Engine::check_unexpected_messages(const OperationSpec& spec) {
 }
 
 /// For a message this rank is the receiver, because the receiver finds the mismatch.
-void Engine::disagree(std::uint64_t sequence, const Signature& mine, int peer, const Signature& theirs) {
+void Engine::disagree(std::uint64_t sequence, const transport::Signature& mine, int peer,
+                      const transport::Signature& theirs) {
   const std::string ours = options_.describe(mine), other = options_.describe(theirs);
   if (const auto message = MessageNumber::from_sequence(sequence)) {
     record_failure(
@@ -266,11 +267,13 @@ void Engine::disagree(std::uint64_t sequence, const Signature& mine, int peer, c
                               sequence, rank_, ours, peer, other, hidden)});
 }
 
-void Engine::on_mismatch(Link& from, const Tag& tag, const Signature& mine, const Signature& theirs) {
+void Engine::on_mismatch(transport::Link& from, const transport::Tag& tag, const transport::Signature& mine,
+                         const transport::Signature& theirs) {
   disagree(tag.sequence, mine, from.peer(), theirs);
 }
 
-void Engine::on_unexpected(Link& from, const Tag& tag, const Signature& theirs) {
+void Engine::on_unexpected(transport::Link& from, const transport::Tag& tag,
+                           const transport::Signature& theirs) {
   if (const Operation* operation = find(tag.context, tag.sequence)) {
     // Point-to-point messages are numbered for each pair and direction: this operation may belong to another
     // pair.
@@ -293,7 +296,7 @@ void Engine::on_native_finished(Operation& operation) {
   operation_finished(operation);
 }
 
-void Engine::on_native_mismatch(const Operation& operation, int rank, const Signature& theirs) {
+void Engine::on_native_mismatch(const Operation& operation, int rank, const transport::Signature& theirs) {
   const OperationSpec& spec = operation.spec();
   disagree(spec.call, spec.signature, spec.ranks()[static_cast<std::size_t>(rank)], theirs);
 }
@@ -303,7 +306,7 @@ void Engine::on_native_failure(const Operation& operation, int rank, const Statu
   record_failure({status.code(), blamed, fmt::format("{}: {}", peers_.name_of(blamed), status.message())});
 }
 
-void Engine::on_control(Link& from, std::uint32_t kind, std::span<const std::byte> payload) {
+void Engine::on_control(transport::Link& from, std::uint32_t kind, std::span<const std::byte> payload) {
   switch (static_cast<ControlKind>(kind)) {
     case ControlKind::abort:
       if (auto failure = decode_failure(payload)) record_failure(std::move(*failure), true);
@@ -324,4 +327,4 @@ void Engine::on_control(Link& from, std::uint32_t kind, std::span<const std::byt
   log().warn("rank {} sent a control message of unknown kind {}", from.peer(), kind);
 }
 
-}  // namespace kolo
+}  // namespace kolo::engine

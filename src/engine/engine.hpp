@@ -34,17 +34,17 @@
 #include "kolo/timeline.hpp"
 #include "observe/metrics.hpp"
 
-namespace kolo {
+namespace kolo::engine {
 
 struct EngineOptions {
-  std::chrono::nanoseconds timeout{};                   ///< longest time without progress in an operation
-  std::chrono::nanoseconds heartbeat{};                 ///< a peer that is silent for so long is lost
-  std::chrono::nanoseconds spin{};                      ///< how long to poll before sleeping
-  bool oversubscribed = false;                          ///< ranks share cores: yield between polls
-  std::shared_ptr<Timeline> timeline;                   ///< may be null
-  std::string timeline_folder;                          ///< gets this rank's timeline at the end; empty: none
-  std::shared_ptr<MetricsPage> metrics;                 ///< where to show what is counted; may be null
-  std::string (*describe)(const Signature&) = nullptr;  ///< a call in words
+  std::chrono::nanoseconds timeout{};             ///< longest time without progress in an operation
+  std::chrono::nanoseconds heartbeat{};           ///< a peer that is silent for so long is lost
+  std::chrono::nanoseconds spin{};                ///< how long to poll before sleeping
+  bool oversubscribed = false;                    ///< ranks share cores: yield between polls
+  std::shared_ptr<Timeline> timeline;             ///< may be null
+  std::string timeline_folder;                    ///< gets this rank's timeline at the end; empty: none
+  std::shared_ptr<observe::MetricsPage> metrics;  ///< where to show what is counted; may be null
+  std::string (*describe)(const transport::Signature&) = nullptr;  ///< a call in words
   std::vector<std::string> hosts;  ///< host name of each rank, for messages and metrics; empty: all on one
   std::string host;                ///< host name of this rank, for metrics and timelines
   std::string group;               ///< name of the links, for metrics and timelines: the same on all ranks
@@ -61,11 +61,11 @@ class Engine final : private PeersListener,
                      public std::enable_shared_from_this<Engine> {
  public:
   /// `endpoints[r]` leads to rank r; the entry of `rank` itself is a SelfEndpoint.
-  Engine(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, EngineOptions options,
+  Engine(int rank, std::vector<std::unique_ptr<transport::Endpoint>> endpoints, EngineOptions options,
          OnDemand on_demand = {});
   /// The same, but a forked child's copy is never destroyed: its links belong to the parent, which still
   /// needs them, and its progress thread does not run in the child.
-  static std::shared_ptr<Engine> make(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints,
+  static std::shared_ptr<Engine> make(int rank, std::vector<std::unique_ptr<transport::Endpoint>> endpoints,
                                       EngineOptions options, OnDemand on_demand);
   /// Says goodbye to the peers. Operations still in flight end with an error.
   ~Engine() override;
@@ -138,12 +138,12 @@ class Engine final : private PeersListener,
   struct Context {
     static constexpr std::size_t kHistory = 64;
     std::uint64_t last_sequence = 0;
-    std::array<Signature, kHistory> history{};
+    std::array<transport::Signature, kHistory> history{};
   };
   enum class Driver { none, caller, progress_thread };
 
   // engine.cpp: operations and messages. Callers hold mutex_.
-  Link& link(int peer) { return peers_[peer].link; }
+  transport::Link& link(int peer) { return peers_[peer].link; }
   std::shared_ptr<Operation> acquire();
   void operation_finished(Operation& operation);
   void release(std::size_t active_index);
@@ -154,14 +154,17 @@ class Engine final : private PeersListener,
   bool poll_until(const native::Group& group, int polls, Poll once);
   bool try_immediate(const OperationSpec& spec);
   void run_native(Operation& operation, bool waits_now);
-  void on_mismatch(Link& link, const Tag& tag, const Signature& mine, const Signature& theirs) override;
-  void on_unexpected(Link& link, const Tag& tag, const Signature& theirs) override;
-  void on_control(Link& link, std::uint32_t kind, std::span<const std::byte> payload) override;
+  void on_mismatch(transport::Link& link, const transport::Tag& tag, const transport::Signature& mine,
+                   const transport::Signature& theirs) override;
+  void on_unexpected(transport::Link& link, const transport::Tag& tag,
+                     const transport::Signature& theirs) override;
+  void on_control(transport::Link& link, std::uint32_t kind, std::span<const std::byte> payload) override;
   void on_native_progress(Operation& operation) override;
   void on_native_finished(Operation& operation) override;
-  void on_native_mismatch(const Operation& operation, int rank, const Signature& theirs) override;
+  void on_native_mismatch(const Operation& operation, int rank, const transport::Signature& theirs) override;
   void on_native_failure(const Operation& operation, int rank, const Status& status) override;
-  void disagree(std::uint64_t sequence, const Signature& mine, int peer, const Signature& theirs);
+  void disagree(std::uint64_t sequence, const transport::Signature& mine, int peer,
+                const transport::Signature& theirs);
 
   // matching.cpp: which message a receive gets.
   std::vector<int> other_ranks(const std::vector<int>& ranks) const;
@@ -176,7 +179,7 @@ class Engine final : private PeersListener,
   void begin_watching();
   void end_watching();
   void count_begin(const OperationSpec& spec);
-  void count_error(Collective collective);
+  void count_error(schedule::Collective collective);
   void count_transfer(bool sent, int peer, std::uint64_t bytes);
   void record(const Operation& operation);
   void record_transfer(std::string_view name, bool sent, int peer, std::uint64_t bytes,
@@ -184,7 +187,7 @@ class Engine final : private PeersListener,
   std::vector<int> awaited_peers() const;
   void note_wait(const std::vector<int>& awaited, Clock::time_point begin);
   void record_wait();
-  RankMetrics metrics() const;
+  observe::RankMetrics metrics() const;
 
   // comm_slots.cpp
   void put_back_slot(std::uint32_t slot);
@@ -216,7 +219,7 @@ class Engine final : private PeersListener,
   void check_peers();
   void check_deadlines();
   WaitingCall waiting_call(Operation& operation) const;
-  void send_pong(Link& link, const Ping& ping);
+  void send_pong(transport::Link& link, const Ping& ping);
   Status status_for(const Operation& operation, const Failure& failure) const;
   bool blames(int peer) const;
   std::string call_of(const Operation& operation) const;
@@ -253,7 +256,7 @@ class Engine final : private PeersListener,
     bool is_left = false;
   };
   std::vector<NativeGroup> groups_;
-  std::bitset<kCommSlots> taken_slots_;
+  std::bitset<transport::kCommSlots> taken_slots_;
   std::uint32_t sleeps_ = 0;
   Clock::time_point last_move_;                   // to another core
   RingQueue<std::shared_ptr<Operation>> active_;  // in the order of their starts, in which most of them end
@@ -271,7 +274,8 @@ class Engine final : private PeersListener,
   std::deque<std::uint32_t> left_contexts_;  ///< of communicators without a group
   Counters counters_;
   Clock::time_point created_;
-  std::unique_ptr<RankMetrics> metrics_;  // null unless they are asked for; peers by link, this rank included
+  std::unique_ptr<observe::RankMetrics>
+      metrics_;  // null unless they are asked for; peers by link, this rank included
   struct WaitSpan {
     std::vector<int> awaited;  // empty: there is no wait
     Clock::time_point begin{}, end{};
@@ -286,4 +290,4 @@ class Engine final : private PeersListener,
   ServiceThread thread_;
 };
 
-}  // namespace kolo
+}  // namespace kolo::engine

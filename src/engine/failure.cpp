@@ -10,7 +10,7 @@
 #include "engine/message_number.hpp"
 #include "transport/memory_fault.hpp"
 
-namespace kolo {
+namespace kolo::engine {
 namespace {
 
 constexpr std::size_t kMostShown = 8;  // ranks of a communicator
@@ -18,13 +18,13 @@ constexpr int kPollsForCause = 16;     // reads of a link, each of which may end
 constexpr auto kCheckEvery = std::chrono::milliseconds(10);
 
 bool is_message(const OperationSpec& spec) {
-  return spec.collective == Collective::send_recv;
+  return spec.collective == schedule::Collective::send_recv;
 }
 
 /// The call's name in the public API.
 std::string_view name_of_call(const OperationSpec& spec) {
-  if (!is_message(spec)) return name_of(spec.collective);
-  return spec.prepared->plan->steps.front().kind == StepKind::send ? "send" : "recv";
+  if (!is_message(spec)) return schedule::name_of(spec.collective);
+  return spec.prepared->plan->steps.front().kind == schedule::StepKind::send ? "send" : "recv";
 }
 
 }  // namespace
@@ -77,11 +77,11 @@ void Engine::on_connected(Peer& peer, const Status& watched) {
 
 void Engine::on_broken(Peer& peer) {
   if (peer.has_ended) return;
-  Link& link = peer.link;
-  if (is_memory_fault(link.status()) && !failure_) {
+  transport::Link& link = peer.link;
+  if (transport::is_memory_fault(link.status()) && !failure_) {
     // The link can still tell its peer what has happened, unless its stream ends within a message. Then the
     // link is lost at its next use.
-    const int blamed = link.status().code() == kOwnMemoryFault ? rank_ : link.peer();
+    const int blamed = link.status().code() == transport::kOwnMemoryFault ? rank_ : link.peer();
     return record_failure(
         {Code::system, blamed,
          fmt::format("{} passed memory that cannot be used: {} ({})", peers_.name_of(blamed),
@@ -233,7 +233,7 @@ WaitingCall Engine::waiting_call(Operation& operation) const {
   return call;
 }
 
-void Engine::send_pong(Link& from, const Ping& ping) {
+void Engine::send_pong(transport::Link& from, const Ping& ping) {
   Pong pong;
   pong.context = ping.context;
   pong.sequence = ping.sequence;
@@ -243,7 +243,7 @@ void Engine::send_pong(Link& from, const Ping& ping) {
     const Context& context = known->second;
     pong.last_sequence = context.last_sequence;
     pong.last_collective = context.history[context.last_sequence % Context::kHistory].collective;
-    const Signature* mine = nullptr;
+    const transport::Signature* mine = nullptr;
     if (ping.sequence <= context.last_sequence) {
       if (ping.sequence + Context::kHistory > context.last_sequence)
         mine = &context.history[ping.sequence % Context::kHistory];
@@ -262,4 +262,4 @@ void Engine::send_pong(Link& from, const Ping& ping) {
   from.send_control(static_cast<std::uint32_t>(ControlKind::pong), as_payload(pong));
 }
 
-}  // namespace kolo
+}  // namespace kolo::engine

@@ -7,7 +7,7 @@
 
 #include "schedule/schedule.hpp"
 
-namespace kolo {
+namespace kolo::engine {
 namespace {
 
 constexpr int kBeatsBeforeLoss = 5;
@@ -268,7 +268,8 @@ std::string FailureDetector::missing_ranks(const WaitingCall& call, Clock::time_
       const std::string last =
           answer->last_sequence == 0
               ? "no call so far"
-              : fmt::format("last seen in {} #{}", name_of(static_cast<Collective>(answer->last_collective)),
+              : fmt::format("last seen in {} #{}",
+                            schedule::name_of(static_cast<schedule::Collective>(answer->last_collective)),
                             answer->last_sequence);
       const bool waits = std::chrono::milliseconds(answer->waits_ms) > idle / 2;
       missing.push_back(fmt::format("{} ({}{})", peers_.name_of(peer), last, waits ? ", waits itself" : ""));
@@ -282,4 +283,4 @@ std::string FailureDetector::missing_ranks(const WaitingCall& call, Clock::time_
   return fmt::format("{}", fmt::join(missing, ", "));
 }
 
-}  // namespace kolo
+}  // namespace kolo::engine

@@ -11,7 +11,7 @@
 #include "base/deadline.hpp"
 #include "engine/control.hpp"
 
-namespace kolo {
+namespace kolo::engine {
 
 /// Counts that grow while a peer lives.
 struct SignsOfLife {
@@ -133,4 +133,4 @@ class FailureDetector {
   std::map<int, Liveness> liveness_;          // by peer
 };
 
-}  // namespace kolo
+}  // namespace kolo::engine

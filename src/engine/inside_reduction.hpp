@@ -1,7 +1,7 @@
 // InsideReduction: marks the thread that runs a reduction of the caller's own, which must not call kolo.
 #pragma once
 
-namespace kolo {
+namespace kolo::engine {
 
 class InsideReduction {
  public:
@@ -17,4 +17,4 @@ class InsideReduction {
   [[gnu::tls_model("initial-exec")]] static inline constinit thread_local bool is_here_ = false;
 };
 
-}  // namespace kolo
+}  // namespace kolo::engine

@@ -6,7 +6,7 @@
 #include "engine/engine.hpp"
 #include "engine/message_number.hpp"
 
-namespace kolo {
+namespace kolo::engine {
 namespace {
 
 std::uint32_t tag_of(const OperationSpec& spec) {
@@ -86,4 +86,4 @@ void Engine::forget_receives(std::uint32_t context) {
   std::erase_if(receives_, [&](const auto& receive) { return std::get<0>(receive.first) == context; });
 }
 
-}  // namespace kolo
+}  // namespace kolo::engine

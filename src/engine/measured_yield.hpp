@@ -6,7 +6,7 @@
 
 #include "base/deadline.hpp"
 
-namespace kolo {
+namespace kolo::engine {
 
 /// Gives the core to the threads that wait for it, and measures for how long. Another program keeps the core
 /// for a whole time slice, up to 4 ms under Linux, so yields are best left out for a while after that.
@@ -29,4 +29,4 @@ class MeasuredYield {
   Clock::time_point costly_until_{};
 };
 
-}  // namespace kolo
+}  // namespace kolo::engine

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace kolo {
+namespace kolo::engine {
 
 struct MessageNumber {
   std::uint32_t tag = 0;    ///< the caller's, below 2^31
@@ -23,4 +23,4 @@ struct MessageNumber {
   static constexpr std::uint64_t kFirst = std::uint64_t{1} << 63;
 };
 
-}  // namespace kolo
+}  // namespace kolo::engine

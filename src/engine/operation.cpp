@@ -8,7 +8,7 @@
 #include "engine/engine.hpp"
 #include "engine/inside_reduction.hpp"
 
-namespace kolo {
+namespace kolo::engine {
 
 void Operation::start_clock() {
   if (!is_timed_) started_ = last_progress_ = Clock::now();
@@ -58,8 +58,9 @@ void Operation::begin_plan() {
   finished_.assign(count, false);
   if (transfers_.size() < count) transfers_ = std::vector<Transfer>(count);
   steps_left_ = static_cast<std::uint32_t>(count);
-  reduce_ =
-      is_reducing(spec_.collective) ? kernels::reduce_function(spec_.dtype, spec_.reduction.op()) : nullptr;
+  reduce_ = schedule::is_reducing(spec_.collective)
+                ? kernels::reduce_function(spec_.dtype, spec_.reduction.op())
+                : nullptr;
   average_ = spec_.reduction.op() == ReduceOp::average ? kernels::average_function(spec_.dtype) : nullptr;
   if (is_scaled_average(spec_.reduction.op(), spec_.dtype, spec_.ranks().size())) {
     scaled_input_ = engine_.memory_.take(spec_.signature.count * size_of(spec_.dtype));
@@ -75,8 +76,8 @@ void Operation::begin_plan() {
   // Receives first: a peer that has already sent is answered before this rank starts to send.
   for (const bool receives : {false, true}) {
     for (std::uint32_t i = static_cast<std::uint32_t>(count); i-- > 0;) {
-      const StepKind kind = plan.steps[i].kind;
-      const bool is_receive = kind == StepKind::recv || kind == StepKind::recv_reduce;
+      const schedule::StepKind kind = plan.steps[i].kind;
+      const bool is_receive = kind == schedule::StepKind::recv || kind == schedule::StepKind::recv_reduce;
       if (dependencies_left_[i] == 0 && is_receive == receives) ready_.push_back(i);
     }
   }
@@ -105,7 +106,7 @@ void Operation::give_back_memory() {
   if (spec_.reduction.custom_reduction() != nullptr) spec_.reduction = ReduceOp::sum;
 }
 
-std::byte* Operation::at(BufferName buffer, std::uint64_t offset) const {
+std::byte* Operation::at(schedule::BufferName buffer, std::uint64_t offset) const {
   std::byte* base = memory_[static_cast<std::size_t>(buffer)];
   return base == nullptr ? nullptr : base + offset;
 }
@@ -124,16 +125,16 @@ void Operation::run_ready() {
 void Operation::run(std::uint32_t index) {
   const PlanStep& step = prepared_->plan->steps[index];
   switch (step.kind) {
-    case StepKind::send:
-    case StepKind::recv:
-    case StepKind::recv_reduce:
+    case schedule::StepKind::send:
+    case schedule::StepKind::recv:
+    case schedule::StepKind::recv_reduce:
       post(index);
       return;
-    case StepKind::reduce:
+    case schedule::StepKind::reduce:
       combine(step, at(step.dst_buffer, step.dst), at(step.a_buffer, step.a), at(step.b_buffer, step.b),
               step.bytes);
       break;
-    case StepKind::copy: {
+    case schedule::StepKind::copy: {
       std::byte* to = at(step.dst_buffer, step.dst);
       const std::byte* from = at(step.a_buffer, step.a);
       if (to != from && step.bytes > 0) kernels::copy(to, from, step.bytes);
@@ -154,14 +155,14 @@ void Operation::post(std::uint32_t index) {
   transfer.bytes = step.wire_bytes;
   transfer.segments = step.segments;
   if (engine_.options().timeline) transfer.posted_at = Clock::now();
-  Link& link = engine_.link(spec_.ranks()[static_cast<std::size_t>(peer_of(step))]);
-  if (step.kind == StepKind::send) {
+  transport::Link& link = engine_.link(spec_.ranks()[static_cast<std::size_t>(peer_of(step))]);
+  if (step.kind == schedule::StepKind::send) {
     transfer.data = at(step.a_buffer, step.a);
     transfer.acknowledged = spec_.acknowledged;
     transfer.is_warm = step.dependencies > 0;
     link.post_send(transfer);
   } else {
-    const bool stores = step.kind == StepKind::recv && encoding_.is_native();
+    const bool stores = step.kind == schedule::StepKind::recv && encoding_.is_native();
     transfer.data = stores ? at(step.dst_buffer, step.dst) : nullptr;
     transfer.acknowledged = false;
     link.post_receive(transfer);
@@ -195,7 +196,7 @@ void Operation::consume(std::uint32_t index, std::uint64_t offset, const std::by
 void Operation::take_in(const PlanStep& step, std::uint64_t offset, const std::byte* from,
                         std::uint64_t size) {
   std::byte* to = at(step.dst_buffer, step.dst + offset);
-  if (step.kind == StepKind::recv) {
+  if (step.kind == schedule::StepKind::recv) {
     kernels::copy(to, from, size);
     return;
   }
@@ -253,11 +254,11 @@ void Operation::transfer_finished(std::uint32_t index) {
   last_progress_ = Clock::now();
   engine_.memory_.give_back(std::exchange(transfers_[index].encoded, {}));
   if (spec_.counts) {
-    const bool sent = step.kind == StepKind::send;
+    const bool sent = step.kind == schedule::StepKind::send;
     const int peer = spec_.ranks()[static_cast<std::size_t>(peer_of(step))];
     engine_.count_transfer(sent, peer, step.wire_bytes);
     if (engine_.options().timeline) {
-      engine_.record_transfer(name_of(spec_.collective), sent, peer, step.wire_bytes,
+      engine_.record_transfer(schedule::name_of(spec_.collective), sent, peer, step.wire_bytes,
                               transfers_[index].posted_at);
     }
   }
@@ -293,11 +294,11 @@ std::vector<int> Operation::waiting_for() const {
   for (std::size_t i = 0; i < finished_.size(); ++i) {
     if (finished_[i] || !transfers_[i].posted) continue;
     const PlanStep& step = prepared_->plan->steps[i];
-    auto& list = step.kind == StepKind::send ? sends : receives;
+    auto& list = step.kind == schedule::StepKind::send ? sends : receives;
     const int peer = peer_of(step);
     if (std::find(list.begin(), list.end(), peer) == list.end()) list.push_back(peer);
   }
   return receives.empty() ? sends : receives;
 }
 
-}  // namespace kolo
+}  // namespace kolo::engine

@@ -20,7 +20,7 @@
 #include "kolo/reduction.hpp"
 #include "transport/link.hpp"
 
-namespace kolo {
+namespace kolo::engine {
 
 class Engine;
 
@@ -56,11 +56,11 @@ struct OperationSpec {
   void* output = nullptr;
   DType dtype = DType::uint8;
   Reduction reduction = ReduceOp::sum;
-  Signature signature;
+  transport::Signature signature;
   std::uint32_t context = 0;
   std::uint64_t sequence = 0;  ///< as Tag::sequence; for a receive only the tag, the engine adds the number
   std::uint64_t call = 0;      ///< the collective's number, for messages; 0 for send and recv
-  Collective collective = Collective::all_reduce;
+  schedule::Collective collective = schedule::Collective::all_reduce;
   int source = kNoSource;     ///< of a receive: the communicator's rank that sends, or kAnySource
   bool counts = true;         ///< appears in counters and the timeline
   bool acknowledged = false;  ///< sends finish only when their receive has matched (one-way collectives)
@@ -107,7 +107,7 @@ class Operation {
  private:
   friend class Engine;
 
-  class Transfer final : public MessageRequest {
+  class Transfer final : public transport::MessageRequest {
    public:
     Operation* operation = nullptr;
     std::uint32_t index = 0;
@@ -144,7 +144,7 @@ class Operation {
                std::uint64_t bytes);
   void combine_custom(const CustomReduction& reduction, std::byte* out, const std::byte* left,
                       const std::byte* right, std::uint64_t count);
-  std::byte* at(BufferName buffer, std::uint64_t offset) const;
+  std::byte* at(schedule::BufferName buffer, std::uint64_t offset) const;
 
   const HomeProcess home_;
   Engine& engine_;
@@ -177,4 +177,4 @@ class Operation {
   std::atomic<bool> done_{false};
 };
 
-}  // namespace kolo
+}  // namespace kolo::engine

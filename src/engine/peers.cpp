@@ -13,7 +13,7 @@
 #include "base/unique_fd.hpp"
 #include "engine/message_number.hpp"
 
-namespace kolo {
+namespace kolo::engine {
 namespace {
 
 // Both ranks of a pair mostly need their connection at the same time. The higher rank dials at once. The
@@ -31,15 +31,15 @@ std::string why_no_descriptor() {
 
 }  // namespace
 
-Peers::Peers(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, OnDemand on_demand,
+Peers::Peers(int rank, std::vector<std::unique_ptr<transport::Endpoint>> endpoints, OnDemand on_demand,
              const std::vector<std::string>& hosts, PeersListener& listener, MemoryPool& memory)
     : rank_(rank), hosts_(hosts), listener_(listener), on_demand_(std::move(on_demand)) {
   for (auto& endpoint : endpoints) {
     const int number = size();
     const int fd = endpoint->fd();
     has_descriptors_ = has_descriptors_ || !endpoint->polls_are_free();
-    if (LocalPeer* local_peer = endpoint->local_peer()) segment_ = &local_peer->own_segment();
-    peers_.emplace_back(new Peer{Link(number, std::move(endpoint), listener, memory)});
+    if (transport::LocalPeer* local_peer = endpoint->local_peer()) segment_ = &local_peer->own_segment();
+    peers_.emplace_back(new Peer{transport::Link(number, std::move(endpoint), listener, memory)});
     if (fd >= 0 || number == rank_) peers_.back()->connection = Peer::Connection::up;
     if (fd >= 0) event_set_.add(fd, static_cast<std::uint32_t>(number)).throw_if_error();
   }
@@ -84,7 +84,7 @@ bool Peers::progress(Peer& peer, bool readable) {
     return false;
   }
   if (!peer.has_socket()) return *moved;
-  Endpoint& endpoint = peer.link.endpoint();
+  transport::Endpoint& endpoint = peer.link.endpoint();
   // The message behind a large one may be short, and a thread may be spinning for it.
   if (peer.link.incoming_left() == 0) endpoint.expect(0);
   if (!endpoint.must_be_armed() && peer.wants_write != peer.link.wants_write()) {
@@ -99,13 +99,13 @@ bool Peers::poll(bool look_at_descriptors) {
   bool moved = false;
   bool is_dialling = false;
   for (const auto& peer : peers_) {
-    Link& link = peer->link;
+    transport::Link& link = peer->link;
     if (peer->has_ended) {
       moved = link.consume_buffered() || moved;
     } else if (!peer->is_connected()) {
       is_dialling = dial_if_wanted(*peer) || is_dialling;
     } else {
-      const Endpoint& endpoint = link.endpoint();
+      const transport::Endpoint& endpoint = link.endpoint();
       const bool readable = endpoint.polls_are_free() || endpoint.holds_input();
       if (readable || link.wants_write() || link.has_pulls()) moved = progress(*peer, readable) || moved;
     }
@@ -182,7 +182,7 @@ bool Peers::arm() {
   bool is_quiet = true;
   for (; armed_ < peers_.size() && is_quiet; ++armed_) {
     Peer& peer = *peers_[armed_];
-    Link& link = peer.link;
+    transport::Link& link = peer.link;
     if (peer.has_ended) {
       is_quiet = !link.has_buffered();
     } else if (link.endpoint().must_be_armed()) {
@@ -224,7 +224,7 @@ void Peers::deliver() {
     is_delivered = true;
     bool moved = false;
     for (const auto& peer : peers_) {
-      Link& link = peer->link;
+      transport::Link& link = peer->link;
       if (!peer->is_connected() || !link.status().ok()) continue;
       if (!link.wants_write() && link.endpoint().undelivered() == 0) continue;
       is_delivered = false;
@@ -239,7 +239,7 @@ void Peers::deliver() {
 }
 
 SignsOfLife Peers::signs_of(int peer) const {
-  Link& link = (*this)[peer].link;
+  transport::Link& link = (*this)[peer].link;
   SignsOfLife signs{link.bytes_read(), link.endpoint().delivered()};
   for (int other = 0; other < size(); ++other) {
     const bool is_network = (*this)[other].link.endpoint().local_peer() == nullptr;
@@ -268,11 +268,11 @@ std::string Peers::connection_to(int peer) const {
 
 std::optional<std::uint32_t> Peers::unmatched_tag(int peer, std::uint32_t context) const {
   std::optional<std::uint32_t> found;
-  (*this)[peer].link.for_each_unexpected([&](const Tag& tag, const Signature&) {
+  (*this)[peer].link.for_each_unexpected([&](const transport::Tag& tag, const transport::Signature&) {
     const auto message = MessageNumber::from_sequence(tag.sequence);
     if (tag.context == context && message && !found) found = message->tag;
   });
   return found;
 }
 
-}  // namespace kolo
+}  // namespace kolo::engine

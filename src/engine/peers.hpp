@@ -19,12 +19,12 @@
 #include "transport/shared_segment.hpp"
 #include "transport/transport.hpp"
 
-namespace kolo {
+namespace kolo::engine {
 
 /// Connects the links whose endpoint is an UnconnectedEndpoint, when they are needed.
 struct OnDemand {
-  std::unique_ptr<Transport> transport;
-  std::unique_ptr<Dialer> dialer;
+  std::unique_ptr<transport::Transport> transport;
+  std::unique_ptr<transport::Dialer> dialer;
 };
 
 /// A rank and the link to it. This rank is a peer too, over a SelfEndpoint.
@@ -39,7 +39,7 @@ struct Peer {
     link.send_control(static_cast<std::uint32_t>(kind), payload);
   }
 
-  Link link;
+  transport::Link link;
   Connection connection = Connection::none;
   Clock::time_point wanted_since{};  ///< while there is no connection
   bool wants_write = false;          ///< as last told to the event set
@@ -49,7 +49,7 @@ struct Peer {
 };
 
 /// What Peers reports to its owner, from inside its functions.
-class PeersListener : public LinkListener {
+class PeersListener : public transport::LinkListener {
  public:
   /// Messages have come, or begun to come, for which no receive is posted.
   virtual void on_arrived(Peer& peer) = 0;
@@ -64,14 +64,14 @@ class Peers final : public MonitoredPeers {
  public:
   /// `endpoints[r]` leads to rank r; the entry of `rank` itself is a SelfEndpoint. `hosts`: host name of each
   /// rank; may be empty. All references outlive the Peers.
-  Peers(int rank, std::vector<std::unique_ptr<Endpoint>> endpoints, OnDemand on_demand,
+  Peers(int rank, std::vector<std::unique_ptr<transport::Endpoint>> endpoints, OnDemand on_demand,
         const std::vector<std::string>& hosts, PeersListener& listener, MemoryPool& memory);
 
   int size() const noexcept { return static_cast<int>(peers_.size()); }
   Peer& operator[](int rank) const { return *peers_[static_cast<std::size_t>(rank)]; }
   const std::vector<std::unique_ptr<Peer>>& all() const noexcept { return peers_; }
   /// This rank's segment of the memory that it shares with peers; null if it shares none.
-  SharedSegment* segment() const noexcept { return segment_; }
+  transport::SharedSegment* segment() const noexcept { return segment_; }
   /// A poll of some link takes a system call.
   bool has_descriptors() const noexcept { return has_descriptors_; }
   /// Payload that has moved over sockets.
@@ -121,13 +121,13 @@ class Peers final : public MonitoredPeers {
   const std::vector<std::string>& hosts_;
   PeersListener& listener_;
   OnDemand on_demand_;
-  EventSet event_set_;
+  net::EventSet event_set_;
   std::vector<std::unique_ptr<Peer>> peers_;
-  SharedSegment* segment_ = nullptr;
+  transport::SharedSegment* segment_ = nullptr;
   bool has_descriptors_ = false;
   std::size_t armed_ = 0;  // peers, from rank 0 on
   std::vector<Peer*> speculative_reads_;
   unsigned speculative_polls_ = 0;
 };
 
-}  // namespace kolo
+}  // namespace kolo::engine

@@ -8,7 +8,7 @@
 #include "kernels/wire_format.hpp"
 #include "schedule/lengths.hpp"
 
-namespace kolo {
+namespace kolo::engine {
 namespace {
 
 /// Bytes [begin, end) of one memory. In place, input and output are the same memory.
@@ -39,19 +39,21 @@ struct Access {
 
 class Lowering {
  public:
-  Lowering(const Schedule& schedule, const Shape& shape)
+  Lowering(const schedule::Schedule& schedule, const Shape& shape)
       : schedule_(schedule), shape_(shape), format_(kernels::wire_format(shape.wire)) {
     input_offsets_ = offsets(shape.input_parts);
     output_offsets_ = offsets(shape.output_parts);
-    scratch_offsets_ = offsets(ChunkLengths{shape.input_parts, shape.output_parts}.slots(schedule));
+    scratch_offsets_ = offsets(schedule::ChunkLengths{shape.input_parts, shape.output_parts}.slots(schedule));
     const auto part_begin = [&](const std::vector<std::uint64_t>& all) {
       const auto rank = static_cast<std::size_t>(schedule.rank);
       return rank < all.size() ? all[rank] : 0;
     };
     // Where the smaller of the two buffers lies inside the larger one.
-    if (schedule.collective == Collective::reduce_scatter || schedule.collective == Collective::scatter) {
+    if (schedule.collective == schedule::Collective::reduce_scatter ||
+        schedule.collective == schedule::Collective::scatter) {
       output_base_ = part_begin(input_offsets_);
-    } else if (schedule.collective == Collective::all_gather || schedule.collective == Collective::gather) {
+    } else if (schedule.collective == schedule::Collective::all_gather ||
+               schedule.collective == schedule::Collective::gather) {
       input_base_ = part_begin(output_offsets_);
     }
   }
@@ -73,23 +75,24 @@ class Lowering {
     return result;
   }
 
-  std::uint64_t begin_of(const ChunkRange& range) const {
+  std::uint64_t begin_of(const schedule::ChunkRange& range) const {
     if (range.count == 0) return 0;
     switch (range.buffer) {
-      case BufferName::input:
+      case schedule::BufferName::input:
         return input_offsets_[range.begin];
-      case BufferName::output:
+      case schedule::BufferName::output:
         return output_offsets_[range.begin];
-      case BufferName::scratch:
+      case schedule::BufferName::scratch:
         return scratch_offsets_[range.begin];
     }
     return 0;
   }
 
-  std::uint64_t length_of(const ChunkRange& range) const {
-    const bool is_scratch = range.buffer == BufferName::scratch;
-    const auto& at = (is_scratch ? range.like_buffer : range.buffer) == BufferName::input ? input_offsets_
-                                                                                          : output_offsets_;
+  std::uint64_t length_of(const schedule::ChunkRange& range) const {
+    const bool is_scratch = range.buffer == schedule::BufferName::scratch;
+    const auto& at = (is_scratch ? range.like_buffer : range.buffer) == schedule::BufferName::input
+                         ? input_offsets_
+                         : output_offsets_;
     const std::uint32_t begin = is_scratch ? range.like_begin : range.begin;
     if (range.count == 0) return 0;
     const std::size_t parts = at.size() - 1;
@@ -98,10 +101,10 @@ class Lowering {
   }
 
   /// Bytes of a range before it wraps around the end of the data, where the last block may be short.
-  std::uint64_t straight_length_of(const ChunkRange& range) const {
-    if (range.buffer != BufferName::scratch) return length_of(range);
-    ChunkRange straight = range;
-    const auto& parts = range.like_buffer == BufferName::input ? input_offsets_ : output_offsets_;
+  std::uint64_t straight_length_of(const schedule::ChunkRange& range) const {
+    if (range.buffer != schedule::BufferName::scratch) return length_of(range);
+    schedule::ChunkRange straight = range;
+    const auto& parts = range.like_buffer == schedule::BufferName::input ? input_offsets_ : output_offsets_;
     straight.count = std::min(range.count, static_cast<std::uint32_t>(parts.size() - 1) - range.like_begin);
     return length_of(straight);
   }
@@ -110,33 +113,35 @@ class Lowering {
     return shape_.wire == Wire::native ? bytes : format_.bytes(bytes / shape_.element_bytes);
   }
 
-  Interval interval(BufferName buffer, std::uint64_t begin, std::uint64_t bytes, bool in_place) const {
-    if (buffer == BufferName::scratch) return {2, begin, begin + bytes};
+  Interval interval(schedule::BufferName buffer, std::uint64_t begin, std::uint64_t bytes,
+                    bool in_place) const {
+    if (buffer == schedule::BufferName::scratch) return {2, begin, begin + bytes};
     if (!in_place) return {static_cast<int>(buffer), begin, begin + bytes};
-    begin += buffer == BufferName::input ? input_base_ : output_base_;
+    begin += buffer == schedule::BufferName::input ? input_base_ : output_base_;
     return {0, begin, begin + bytes};
   }
 
   Access access_of(const PlanStep& step, std::uint64_t bytes, bool in_place) const {
     Access access;
     auto& [written, read, other] = access.touched;
-    if (step.kind != StepKind::send) written = interval(step.dst_buffer, step.dst, bytes, in_place);
-    if (step.kind != StepKind::recv) read = interval(step.a_buffer, step.a, bytes, in_place);
-    if (step.kind == StepKind::reduce) other = interval(step.b_buffer, step.b, bytes, in_place);
+    if (step.kind != schedule::StepKind::send) written = interval(step.dst_buffer, step.dst, bytes, in_place);
+    if (step.kind != schedule::StepKind::recv) read = interval(step.a_buffer, step.a, bytes, in_place);
+    if (step.kind == schedule::StepKind::reduce) other = interval(step.b_buffer, step.b, bytes, in_place);
     return access;
   }
 
   void add_step(std::uint32_t index) {
-    const Step& step = schedule_.steps[index];
+    const schedule::Step& step = schedule_.steps[index];
     first_.push_back(static_cast<std::uint32_t>(plan_->steps.size()));
-    const ChunkRange& range = step.kind == StepKind::send ? step.a : step.dst;
+    const schedule::ChunkRange& range = step.kind == schedule::StepKind::send ? step.a : step.dst;
     const std::uint64_t bytes = length_of(range);
     const std::uint64_t turn = format_.block > 1 ? straight_length_of(range) : bytes;
     const std::uint64_t block = format_.block * shape_.element_bytes;
     const std::uint64_t segment = std::max(block, shape_.segment_bytes / block * block);
     std::uint32_t* message = nullptr;
-    if (step.kind == StepKind::send) message = &sent_[step.peer];
-    if (step.kind == StepKind::recv || step.kind == StepKind::recv_reduce) message = &received_[step.peer];
+    if (step.kind == schedule::StepKind::send) message = &sent_[step.peer];
+    if (step.kind == schedule::StepKind::recv || step.kind == schedule::StepKind::recv_reduce)
+      message = &received_[step.peer];
     std::uint64_t at = 0;
     do {
       PlanStep out;
@@ -240,7 +245,7 @@ class Lowering {
     for (std::uint32_t j = first_[later]; j < first_[later + 1]; ++j) depend(between, j);
   }
 
-  const Schedule& schedule_;
+  const schedule::Schedule& schedule_;
   const Shape& shape_;
   const kernels::WireFormat format_;
   std::vector<std::uint64_t> input_offsets_;
@@ -261,8 +266,8 @@ class Lowering {
 
 }  // namespace
 
-std::shared_ptr<const Plan> make_plan(const Schedule& schedule, const Shape& shape) {
+std::shared_ptr<const Plan> make_plan(const schedule::Schedule& schedule, const Shape& shape) {
   return Lowering(schedule, shape).run();
 }
 
-}  // namespace kolo
+}  // namespace kolo::engine

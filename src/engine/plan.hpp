@@ -9,7 +9,7 @@
 #include "kolo/wire.hpp"
 #include "schedule/schedule.hpp"
 
-namespace kolo {
+namespace kolo::engine {
 
 /// Element counts that turn chunks into bytes.
 struct Shape {
@@ -27,12 +27,12 @@ struct Shape {
 
 /// A step, or one segment of a long one. Offsets are in bytes from the start of the buffer named.
 struct PlanStep {
-  StepKind kind = StepKind::copy;
+  schedule::StepKind kind = schedule::StepKind::copy;
   bool incoming_first = false;
   bool completes = false;
-  BufferName dst_buffer = BufferName::scratch;
-  BufferName a_buffer = BufferName::scratch;
-  BufferName b_buffer = BufferName::scratch;
+  schedule::BufferName dst_buffer = schedule::BufferName::scratch;
+  schedule::BufferName a_buffer = schedule::BufferName::scratch;
+  schedule::BufferName b_buffer = schedule::BufferName::scratch;
   std::int32_t peer = -1;
   std::uint32_t message = 0;   ///< number of the message between the two ranks, in their schedules' order
   std::uint32_t step = 0;      ///< index in the schedule
@@ -58,6 +58,6 @@ struct Plan {
 /// and orders them by the memory that each of them touches, so that a segment can be sent on while the next
 /// one is still arriving. Orderings of the schedule that memory does not imply hold for all segments of the
 /// two steps.
-std::shared_ptr<const Plan> make_plan(const Schedule& schedule, const Shape& shape);
+std::shared_ptr<const Plan> make_plan(const schedule::Schedule& schedule, const Shape& shape);
 
-}  // namespace kolo
+}  // namespace kolo::engine

@@ -11,7 +11,7 @@
 #include "engine/engine.hpp"
 #include "kolo/error.hpp"
 
-namespace kolo {
+namespace kolo::engine {
 namespace {
 
 /// The longest gap between two waits for the same ranks that the timeline shows as one wait: a thread that
@@ -24,15 +24,15 @@ void Engine::begin_watching() {
   created_ = Clock::now();
   if (options_.timeline) link_recorded_.resize(static_cast<std::size_t>(size()));
   if (!options_.metrics) return;
-  metrics_ = std::make_unique<RankMetrics>();
+  metrics_ = std::make_unique<observe::RankMetrics>();
   metrics_->group = options_.group;
   metrics_->rank = rank_;
   metrics_->host = options_.host;
-  for (int c = 0; c <= static_cast<int>(Collective::send_recv); ++c) {
-    metrics_->collectives.push_back({.name = name_of(static_cast<Collective>(c))});
+  for (int c = 0; c <= static_cast<int>(schedule::Collective::send_recv); ++c) {
+    metrics_->collectives.push_back({.name = schedule::name_of(static_cast<schedule::Collective>(c))});
   }
   for (int peer = 0; peer < size(); ++peer) {
-    PeerMetrics& made = metrics_->peers.emplace_back();
+    observe::PeerMetrics& made = metrics_->peers.emplace_back();
     made.rank = peer;
     made.host = options_.hosts.empty() ? options_.host : options_.hosts[static_cast<std::size_t>(peer)];
   }
@@ -54,12 +54,12 @@ void Engine::end_watching() {
 void Engine::count_begin(const OperationSpec& spec) {
   ++counters_.operations;
   if (!metrics_) return;
-  CollectiveMetrics& counts = metrics_->collectives[static_cast<std::size_t>(spec.collective)];
+  observe::CollectiveMetrics& counts = metrics_->collectives[static_cast<std::size_t>(spec.collective)];
   ++counts.operations;
   counts.bytes += spec.signature.count * size_of(spec.dtype);
 }
 
-void Engine::count_error(Collective collective) {
+void Engine::count_error(schedule::Collective collective) {
   if (metrics_) ++metrics_->collectives[static_cast<std::size_t>(collective)].errors;
 }
 
@@ -67,7 +67,7 @@ void Engine::count_transfer(bool sent, int peer, std::uint64_t bytes) {
   (sent ? counters_.bytes_sent : counters_.bytes_received) += bytes;
   ++(sent ? counters_.messages_sent : counters_.messages_received);
   if (!metrics_) return;
-  PeerMetrics& counts = metrics_->peers[static_cast<std::size_t>(peer)];
+  observe::PeerMetrics& counts = metrics_->peers[static_cast<std::size_t>(peer)];
   (sent ? counts.sent_bytes : counts.received_bytes) += bytes;
   ++(sent ? counts.sent_messages : counts.received_messages);
 }
@@ -82,11 +82,11 @@ Counters Engine::counters() const {
   return counters_;
 }
 
-RankMetrics Engine::metrics() const {
+observe::RankMetrics Engine::metrics() const {
   const auto lock = enter();
-  RankMetrics shown = *metrics_;
+  observe::RankMetrics shown = *metrics_;
   shown.age = Clock::now() - created_;
-  for (PeerMetrics& peer : shown.peers) {
+  for (observe::PeerMetrics& peer : shown.peers) {
     Peer& seen = peers_[peer.rank];
     peer.transport = seen.link.endpoint().transport();
     peer.lost = seen.has_ended && !seen.has_left;
@@ -104,10 +104,11 @@ void Engine::record(const Operation& operation) {
   std::uint64_t bytes = 0;
   if (const auto& plan = operation.spec().prepared->plan) {
     for (const PlanStep& step : plan->steps) {
-      if (step.kind == StepKind::send) bytes += step.wire_bytes;
+      if (step.kind == schedule::StepKind::send) bytes += step.wire_bytes;
     }
   }
-  options_.timeline->span(name_of(operation.spec().collective), "communication", operation.started(), ended,
+  options_.timeline->span(schedule::name_of(operation.spec().collective), "communication",
+                          operation.started(), ended,
                           fmt::format("\"call\":{},\"sent_bytes\":{}", operation.spec().call, bytes));
 }
 
@@ -162,4 +163,4 @@ void Engine::record_wait() {
                           wait.end, fmt::format("\"ranks\":[{}]", fmt::join(wait.awaited, ",")));
 }
 
-}  // namespace kolo
+}  // namespace kolo::engine

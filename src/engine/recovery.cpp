@@ -4,7 +4,7 @@
 
 #include "engine/engine.hpp"
 
-namespace kolo {
+namespace kolo::engine {
 namespace {
 
 constexpr std::chrono::nanoseconds kRecoveryPollInterval = std::chrono::milliseconds(20);
@@ -57,4 +57,4 @@ bool Engine::blames(int peer) const {
   return failure_ && failure_->code == Code::peer_lost && failure_->blamed == peer;
 }
 
-}  // namespace kolo
+}  // namespace kolo::engine

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-namespace kolo {
+namespace kolo::engine {
 
 struct RecoveryMessage {
   int from;
@@ -42,4 +42,4 @@ class Mailbox {
   std::size_t bytes_ = 0;
 };
 
-}  // namespace kolo
+}  // namespace kolo::engine

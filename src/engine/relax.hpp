@@ -1,7 +1,7 @@
 // relax(): what to do between two polls of memory that another core writes.
 #pragma once
 
-namespace kolo {
+namespace kolo::engine {
 
 inline void relax() {
 #if defined(__x86_64__)
@@ -11,4 +11,4 @@ inline void relax() {
 #endif
 }
 
-}  // namespace kolo
+}  // namespace kolo::engine

@@ -7,7 +7,7 @@
 #include "kernels/wire_format.hpp"
 #include "schedule/lengths.hpp"
 
-namespace kolo {
+namespace kolo::evaluation {
 namespace {
 
 /// The beginning of each part, then the end of the last one.
@@ -20,7 +20,7 @@ std::vector<std::uint64_t> begins_of(const std::vector<std::uint64_t>& parts) {
 /// A rank's memory.
 class Memory {
  public:
-  Memory(const Schedule& schedule, ChunkLengths lengths, const std::vector<float>& input)
+  Memory(const schedule::Schedule& schedule, schedule::ChunkLengths lengths, const std::vector<float>& input)
       : lengths_(std::move(lengths)),
         input_begins_(begins_of(lengths_.input)),
         output_begins_(begins_of(lengths_.output)),
@@ -29,10 +29,10 @@ class Memory {
         output_(output_begins_.back()),
         scratch_(scratch_begins_.back()) {}
 
-  std::span<float> at(const ChunkRange& range) {
+  std::span<float> at(const schedule::ChunkRange& range) {
     if (range.count == 0) return {};
-    const bool is_input = range.buffer == BufferName::input;
-    const bool is_scratch = range.buffer == BufferName::scratch;
+    const bool is_input = range.buffer == schedule::BufferName::input;
+    const bool is_scratch = range.buffer == schedule::BufferName::scratch;
     const auto& begins = is_scratch ? scratch_begins_ : is_input ? input_begins_ : output_begins_;
     return {(is_scratch ? scratch_
              : is_input ? input_
@@ -43,9 +43,9 @@ class Memory {
   }
 
   /// The lengths of the chunks of a range.
-  std::vector<std::uint64_t> chunks_of(const ChunkRange& range) const {
-    const bool is_scratch = range.buffer == BufferName::scratch;
-    const bool is_input = (is_scratch ? range.like_buffer : range.buffer) == BufferName::input;
+  std::vector<std::uint64_t> chunks_of(const schedule::ChunkRange& range) const {
+    const bool is_scratch = range.buffer == schedule::BufferName::scratch;
+    const bool is_input = (is_scratch ? range.like_buffer : range.buffer) == schedule::BufferName::input;
     const auto& parts = is_input ? lengths_.input : lengths_.output;
     std::vector<std::uint64_t> result;
     for (std::uint32_t i = 0; i < range.count; ++i) {
@@ -57,7 +57,7 @@ class Memory {
   std::vector<float>& output() { return output_; }
 
  private:
-  ChunkLengths lengths_;
+  schedule::ChunkLengths lengths_;
   std::vector<std::uint64_t> input_begins_, output_begins_, scratch_begins_;
   std::vector<float> input_;
   std::vector<float> output_;
@@ -125,33 +125,35 @@ class Depths {
 
 /// `Values` defines the effect of combining, sending and completing.
 template <typename Values>
-std::vector<std::vector<float>> run(std::span<const Schedule> schedules, const MessageGraph& graph,
+std::vector<std::vector<float>> run(std::span<const schedule::Schedule> schedules,
+                                    const schedule::MessageGraph& graph,
                                     const std::vector<std::vector<float>>& inputs, std::uint64_t block,
                                     const Values& values) {
-  const std::vector<std::uint64_t> parts = even_parts(inputs[0].size(), part_count(schedules[0]), block);
+  const std::vector<std::uint64_t> parts =
+      schedule::even_parts(inputs[0].size(), schedule::part_count(schedules[0]), block);
   std::vector<Memory> ranks;
   for (std::size_t r = 0; r < schedules.size(); ++r) {
-    ranks.emplace_back(schedules[r], chunk_lengths(schedules[r], parts), inputs[r]);
+    ranks.emplace_back(schedules[r], schedule::chunk_lengths(schedules[r], parts), inputs[r]);
   }
-  const auto complete = [&](Memory& rank, const Step& step) {
+  const auto complete = [&](Memory& rank, const schedule::Step& step) {
     if (step.completes) values.complete(rank.at(step.dst), rank.chunks_of(step.dst));
   };
   std::vector<float> incoming;
-  for (const MessageGraph::Event& event : graph.events()) {
-    const Step& step = schedules[event.step.rank].steps[event.step.step];
+  for (const schedule::MessageGraph::Event& event : graph.events()) {
+    const schedule::Step& step = schedules[event.step.rank].steps[event.step.step];
     Memory& rank = ranks[event.step.rank];
-    if (step.kind == StepKind::copy) std::ranges::copy(rank.at(step.a), rank.at(step.dst).begin());
-    if (step.kind == StepKind::reduce) {
+    if (step.kind == schedule::StepKind::copy) std::ranges::copy(rank.at(step.a), rank.at(step.dst).begin());
+    if (step.kind == schedule::StepKind::reduce) {
       values.combine(rank.at(step.dst), rank.at(step.a), rank.at(step.b));
       complete(rank, step);
     }
     if (!event.is_message) continue;
-    const Step& meets = schedules[event.receiver.rank].steps[event.receiver.step];
+    const schedule::Step& meets = schedules[event.receiver.rank].steps[event.receiver.step];
     Memory& receiver = ranks[event.receiver.rank];
     const std::span<const float> sent = rank.at(step.a);
     incoming.assign(sent.begin(), sent.end());
     values.send(incoming, rank.chunks_of(step.a));
-    if (meets.kind == StepKind::recv) {
+    if (meets.kind == schedule::StepKind::recv) {
       std::ranges::copy(incoming, receiver.at(meets.dst).begin());
     } else if (meets.incoming_first) {
       values.combine(receiver.at(meets.dst), incoming, receiver.at(meets.a));
@@ -167,21 +169,23 @@ std::vector<std::vector<float>> run(std::span<const Schedule> schedules, const M
 
 }  // namespace
 
-std::vector<std::vector<float>> evaluate(std::span<const Schedule> schedules, const MessageGraph& graph,
+std::vector<std::vector<float>> evaluate(std::span<const schedule::Schedule> schedules,
+                                         const schedule::MessageGraph& graph,
                                          const std::vector<std::vector<float>>& inputs,
                                          const Arithmetic& arithmetic) {
   return run(schedules, graph, inputs, kernels::wire_format(arithmetic.wire).block,
              Numbers(arithmetic, schedules.size()));
 }
 
-std::vector<std::vector<float>> evaluate(std::span<const Schedule> schedules,
+std::vector<std::vector<float>> evaluate(std::span<const schedule::Schedule> schedules,
                                          const std::vector<std::vector<float>>& inputs,
                                          const Arithmetic& arithmetic) {
-  return evaluate(schedules, MessageGraph::build(schedules).value(), inputs, arithmetic);
+  return evaluate(schedules, schedule::MessageGraph::build(schedules).value(), inputs, arithmetic);
 }
 
-std::vector<int> rounding_depths(std::span<const Schedule> schedules, const MessageGraph& graph,
-                                 std::uint64_t count, const Arithmetic& arithmetic) {
+std::vector<int> rounding_depths(std::span<const schedule::Schedule> schedules,
+                                 const schedule::MessageGraph& graph, std::uint64_t count,
+                                 const Arithmetic& arithmetic) {
   const std::vector<std::vector<float>> inputs(schedules.size(), std::vector<float>(count));
   const auto depths =
       run(schedules, graph, inputs, kernels::wire_format(arithmetic.wire).block, Depths(arithmetic));
@@ -196,4 +200,4 @@ std::vector<int> rounding_depths(std::span<const Schedule> schedules, const Mess
   return result;
 }
 
-}  // namespace kolo
+}  // namespace kolo::evaluation

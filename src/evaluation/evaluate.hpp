@@ -10,7 +10,7 @@
 #include "schedule/message_graph.hpp"
 #include "schedule/schedule.hpp"
 
-namespace kolo {
+namespace kolo::evaluation {
 
 /// How numbers are stored, sent and completed. A value.
 struct Arithmetic {
@@ -26,11 +26,12 @@ struct Arithmetic {
 /// Runs the schedules of all ranks of an out-of-place sum, or average. `inputs` has one input for each rank,
 /// cut into even parts as a call cuts them. Returns the output of each rank. The schedules must have passed
 /// the checker; `graph` is theirs.
-std::vector<std::vector<float>> evaluate(std::span<const Schedule> schedules, const MessageGraph& graph,
+std::vector<std::vector<float>> evaluate(std::span<const schedule::Schedule> schedules,
+                                         const schedule::MessageGraph& graph,
                                          const std::vector<std::vector<float>>& inputs,
                                          const Arithmetic& arithmetic = {});
 /// The same, for callers that do not need the graph.
-std::vector<std::vector<float>> evaluate(std::span<const Schedule> schedules,
+std::vector<std::vector<float>> evaluate(std::span<const schedule::Schedule> schedules,
                                          const std::vector<std::vector<float>>& inputs,
                                          const Arithmetic& arithmetic = {});
 
@@ -39,7 +40,8 @@ std::vector<std::vector<float>> evaluate(std::span<const Schedule> schedules,
 /// and once at the end; the float32 additions between messages round much more finely and are not counted. To
 /// first order, the error of a sum is at most this number times the unit roundoff times the sum of the
 /// contributions' magnitudes (Higham 1993).
-std::vector<int> rounding_depths(std::span<const Schedule> schedules, const MessageGraph& graph,
-                                 std::uint64_t count, const Arithmetic& arithmetic = {});
+std::vector<int> rounding_depths(std::span<const schedule::Schedule> schedules,
+                                 const schedule::MessageGraph& graph, std::uint64_t count,
+                                 const Arithmetic& arithmetic = {});
 
-}  // namespace kolo
+}  // namespace kolo::evaluation

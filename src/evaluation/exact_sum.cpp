@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-namespace kolo {
+namespace kolo::evaluation {
 
 void ExactSum::add(double number) {
   std::size_t kept = 0;
@@ -35,4 +35,4 @@ double ExactSum::value() const {
   return sum;
 }
 
-}  // namespace kolo
+}  // namespace kolo::evaluation

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-namespace kolo {
+namespace kolo::evaluation {
 
 /// Keeps the sum as an expansion: doubles that do not overlap, smallest first, whose exact sum it is. Source:
 /// J. R. Shewchuk: Adaptive precision floating-point arithmetic and fast robust geometric predicates,
@@ -22,4 +22,4 @@ class ExactSum {
   std::vector<double> parts_;
 };
 
-}  // namespace kolo
+}  // namespace kolo::evaluation

@@ -12,7 +12,7 @@
 
 #include "base/unique_fd.hpp"
 
-namespace kolo {
+namespace kolo::net {
 namespace {
 
 const sockaddr_in& v4(const sockaddr_storage& storage) {
@@ -171,4 +171,4 @@ std::optional<SocketAddress> source_towards(SocketAddress there) {
   return address;
 }
 
-}  // namespace kolo
+}  // namespace kolo::net

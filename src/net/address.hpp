@@ -11,7 +11,7 @@
 
 #include "base/status.hpp"
 
-namespace kolo {
+namespace kolo::net {
 
 /// Text: "10.0.0.1:4000", "[fd00::1]:4000".
 class SocketAddress {
@@ -67,4 +67,4 @@ Result<std::vector<SocketAddress>> resolve(const std::string& host, std::uint16_
 /// route.
 std::optional<SocketAddress> source_towards(SocketAddress there);
 
-}  // namespace kolo
+}  // namespace kolo::net

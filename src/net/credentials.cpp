@@ -2,7 +2,7 @@
 
 #include "net/peer_user.hpp"
 
-namespace kolo {
+namespace kolo::net {
 
 Status Credentials::allow(bool is_loopback, const std::string& address) const {
   if (is_loopback || insecure || !key.empty()) return {};
@@ -26,4 +26,4 @@ Result<Credentials> make_credentials(const Config& config, std::string key) {
   return Credentials{std::move(key), "", std::move(*tls), config.insecure};
 }
 
-}  // namespace kolo
+}  // namespace kolo::net

@@ -6,7 +6,7 @@
 
 #include "net/tls.hpp"
 
-namespace kolo {
+namespace kolo::net {
 
 struct Credentials {
   std::string key = {};                 ///< the job's secret; may be empty
@@ -25,4 +25,4 @@ struct Credentials {
 /// Credentials with `key` and the other settings; Code::invalid_argument if they make no sense.
 Result<Credentials> make_credentials(const Config& config, std::string key);
 
-}  // namespace kolo
+}  // namespace kolo::net

@@ -5,7 +5,7 @@
 
 #include <cerrno>
 
-namespace kolo {
+namespace kolo::net {
 
 EventSet::EventSet() : epoll_(epoll_create1(EPOLL_CLOEXEC)), wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
   epoll_event event{};
@@ -55,4 +55,4 @@ void EventSet::wake() {
   if (write(wake_.get(), &one, sizeof one) < 0 && errno != EAGAIN) return;  // full means: already woken
 }
 
-}  // namespace kolo
+}  // namespace kolo::net

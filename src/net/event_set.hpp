@@ -8,7 +8,7 @@
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
 
-namespace kolo {
+namespace kolo::net {
 
 /// An epoll of descriptors, each known by a small number. While one thread is in wait(), other threads may
 /// change interest or wake.
@@ -36,4 +36,4 @@ class EventSet {
   std::vector<std::uint32_t> woken_;
 };
 
-}  // namespace kolo
+}  // namespace kolo::net

@@ -6,7 +6,7 @@
 #include "net/hmac.hpp"
 #include "net/random.hpp"
 
-namespace kolo {
+namespace kolo::net {
 namespace {
 
 constexpr std::size_t kNonceBytes = 32;
@@ -248,4 +248,4 @@ void Handshake::expect(std::size_t bytes) {
   expected_ = bytes;
 }
 
-}  // namespace kolo
+}  // namespace kolo::net

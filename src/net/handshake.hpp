@@ -9,7 +9,7 @@
 
 #include "base/status.hpp"
 
-namespace kolo {
+namespace kolo::net {
 
 /// The encryption after the handshake. Both sides must want the same.
 enum class Encryption : std::uint8_t {
@@ -97,4 +97,4 @@ class Handshake {
   std::string incoming_, outgoing_, transcript_;
 };
 
-}  // namespace kolo
+}  // namespace kolo::net

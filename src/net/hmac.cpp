@@ -8,7 +8,7 @@
 
 #include "net/openssl.hpp"
 
-namespace kolo {
+namespace kolo::net {
 
 std::string hmac(std::string_view key, std::string_view text) {
   use_openssl();
@@ -27,4 +27,4 @@ bool same_secret(std::string_view one, std::string_view other) {
   return one.size() == other.size() && ::CRYPTO_memcmp(one.data(), other.data(), one.size()) == 0;
 }
 
-}  // namespace kolo
+}  // namespace kolo::net

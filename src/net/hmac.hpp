@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace kolo {
+namespace kolo::net {
 
 inline constexpr std::size_t kMacBytes = 32;
 
@@ -15,4 +15,4 @@ std::string hmac(std::string_view key, std::string_view text);
 /// Whether both are the same. The time depends on their lengths only.
 bool same_secret(std::string_view one, std::string_view other);
 
-}  // namespace kolo
+}  // namespace kolo::net

@@ -10,7 +10,7 @@
 #include "net/handshake.hpp"
 #include "net/socket.hpp"
 
-namespace kolo {
+namespace kolo::net {
 namespace {
 
 constexpr std::chrono::milliseconds kWindow{100};
@@ -108,4 +108,4 @@ void Listener::report(int fd, const std::string& why, bool may_be_rank) {
             why);
 }
 
-}  // namespace kolo
+}  // namespace kolo::net

@@ -9,7 +9,7 @@
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
 
-namespace kolo {
+namespace kolo::net {
 
 /// A stranger is a connection that has not authenticated. Too many strangers, or no descriptors left: the
 /// oldest strangers are dropped. Neither descriptors nor strangers left, or too many connections at once: the
@@ -65,4 +65,4 @@ class Listener {
   int warnings_ = 0;
 };
 
-}  // namespace kolo
+}  // namespace kolo::net

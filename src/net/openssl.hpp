@@ -1,7 +1,7 @@
 // OpenSSL, usable until the process ends.
 #pragma once
 
-namespace kolo {
+namespace kolo::net {
 
 /// Call it before any other function of OpenSSL; it switches off OpenSSL's cleanup at exit. That cleanup
 /// would run before the destructors of objects made before OpenSSL's first use. But some threads end only
@@ -10,4 +10,4 @@ namespace kolo {
 /// kolo makes later is destroyed.) Thread-safe.
 void use_openssl();
 
-}  // namespace kolo
+}  // namespace kolo::net

@@ -22,7 +22,7 @@
 #include "base/unique_fd.hpp"
 #include "net/address.hpp"
 
-namespace kolo {
+namespace kolo::net {
 namespace {
 
 /// The format of /proc/net/tcp and tcp6.
@@ -114,4 +114,4 @@ Status same_user(int fd) {
                 fmt::format("a process of user {}, and not of user {}; {}", owner->user, ::geteuid(), kWay));
 }
 
-}  // namespace kolo
+}  // namespace kolo::net

@@ -3,7 +3,7 @@
 
 #include "base/status.hpp"
 
-namespace kolo {
+namespace kolo::net {
 
 /// Success: the socket at the other end of `fd`, which is connected, is open in this network namespace and
 /// belongs to this process's effective user. Code::rendezvous: it belongs to another user, or the owner is
@@ -11,4 +11,4 @@ namespace kolo {
 /// dialling side must have received something before it calls this. Takes some microseconds.
 Status same_user(int fd);
 
-}  // namespace kolo
+}  // namespace kolo::net

@@ -8,7 +8,7 @@
 #include <cstring>
 #include <vector>
 
-namespace kolo {
+namespace kolo::net {
 
 void fill_random(std::span<std::byte> out) {
   while (!out.empty()) {
@@ -35,4 +35,4 @@ std::string random_hex(std::size_t bytes) {
   return text;
 }
 
-}  // namespace kolo
+}  // namespace kolo::net

@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-namespace kolo {
+namespace kolo::net {
 
 /// Fills `out` with unpredictable bytes. Never fails on a kernel that has getrandom(2).
 /// Thread-safe.
@@ -14,4 +14,4 @@ void fill_random(std::span<std::byte> out);
 /// `bytes` random bytes as lower-case hexadecimal digits.
 std::string random_hex(std::size_t bytes);
 
-}  // namespace kolo
+}  // namespace kolo::net

@@ -6,7 +6,7 @@
 
 #include <cerrno>
 
-namespace kolo {
+namespace kolo::net {
 namespace {
 
 /// A client that keeps dialling a free port of its own host may get that very port as its own and so connect
@@ -133,4 +133,4 @@ Status receive_all(int fd, std::string& into, const Deadline& deadline) {
   return {};
 }
 
-}  // namespace kolo
+}  // namespace kolo::net

@@ -13,7 +13,7 @@
 #include "base/unique_fd.hpp"
 #include "net/address.hpp"
 
-namespace kolo {
+namespace kolo::net {
 
 /// Whether a call on a non-blocking descriptor failed only because it would have to wait.
 inline bool would_block(int error) {
@@ -45,4 +45,4 @@ Result<std::size_t> receive_some(int fd, std::span<std::byte> into, const Deadli
 Status send_all(int fd, std::string_view bytes, const Deadline& deadline);
 Status receive_all(int fd, std::string& into, const Deadline& deadline);
 
-}  // namespace kolo
+}  // namespace kolo::net

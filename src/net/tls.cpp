@@ -10,7 +10,7 @@
 #include "net/hmac.hpp"
 #include "net/openssl.hpp"
 
-namespace kolo {
+namespace kolo::net {
 namespace {
 
 constexpr unsigned char kCipher[] = {0x13, 0x01};  // TLS_AES_128_GCM_SHA256: its hash goes with the key
@@ -312,4 +312,4 @@ Status TlsStream::seal(std::span<const std::byte> data) {
   return failed_ = Status(Code::system, "TLS failed while writing: there was no room");
 }
 
-}  // namespace kolo
+}  // namespace kolo::net

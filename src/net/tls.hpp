@@ -15,7 +15,7 @@
 typedef struct ssl_ctx_st SSL_CTX;
 typedef struct ssl_st SSL;
 
-namespace kolo {
+namespace kolo::net {
 
 /// How this process encrypts. Immutable; thread-safe.
 class Tls {
@@ -99,4 +99,4 @@ class TlsStream {
   std::uint64_t sealed_ = 0;  // bytes encrypted with this key
 };
 
-}  // namespace kolo
+}  // namespace kolo::net

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-namespace kolo::http {
+namespace kolo::observe::http {
 namespace {
 
 bool is_printable(char c) {
@@ -57,4 +57,4 @@ std::string response(Verdict verdict, std::string_view page) {
       status, body.size(), extra, body);
 }
 
-}  // namespace kolo::http
+}  // namespace kolo::observe::http

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace kolo::http {
+namespace kolo::observe::http {
 
 /// A request with headers that is longer than this is refused.
 inline constexpr std::size_t kMostRequestBytes = 8192;
@@ -24,4 +24,4 @@ Verdict judge(std::string_view request);
 /// The whole answer, after which the connection is closed; `page` is used for Verdict::page alone.
 std::string response(Verdict verdict, std::string_view page);
 
-}  // namespace kolo::http
+}  // namespace kolo::observe::http

@@ -7,7 +7,7 @@
 #include "base/deadline.hpp"
 #include "kolo/version.hpp"
 
-namespace kolo {
+namespace kolo::observe {
 namespace {
 
 std::string label_value(std::string_view value) {
@@ -130,4 +130,4 @@ std::string MetricsPage::text() {
   return prometheus_text(ranks);
 }
 
-}  // namespace kolo
+}  // namespace kolo::observe

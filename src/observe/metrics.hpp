@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-namespace kolo {
+namespace kolo::observe {
 
 /// Calls of one collective. All counts only grow.
 struct CollectiveMetrics {
@@ -65,4 +65,4 @@ class MetricsPage {
   std::map<const void*, Source> sources_;
 };
 
-}  // namespace kolo
+}  // namespace kolo::observe

@@ -10,10 +10,10 @@
 #include "net/credentials.hpp"
 #include "net/handshake.hpp"
 
-namespace kolo {
+namespace kolo::rendezvous {
 
 /// The identity of a store's server and its clients in the handshake: all of them are "rank" 0.
-Identity store_identity(const Credentials& credentials);
+net::Identity store_identity(const net::Credentials& credentials);
 
 /// Used by one thread at a time.
 class Channel {
@@ -32,7 +32,7 @@ class Channel {
   Status hear(const Deadline& deadline);
 
   UniqueFd fd_;
-  std::unique_ptr<TlsStream> tls_;
+  std::unique_ptr<net::TlsStream> tls_;
 };
 
 /// The result of opening a connection.
@@ -42,7 +42,7 @@ struct Greeting {
   std::string reason;    ///< why there is no channel
 
   /// `fd` is connected and non-blocking.
-  static Greeting exchange(UniqueFd fd, const Credentials& credentials, const Deadline& deadline);
+  static Greeting exchange(UniqueFd fd, const net::Credentials& credentials, const Deadline& deadline);
 };
 
-}  // namespace kolo
+}  // namespace kolo::rendezvous

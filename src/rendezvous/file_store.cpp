@@ -57,7 +57,7 @@ bool decode_head(std::string_view bytes, RecordHead& head) {
   std::memcpy(&head.key_bytes, bytes.data() + 1, 4);
   std::memcpy(&head.value_bytes, bytes.data() + 5, 4);
   return (head.kind == RecordKind::set || head.kind == RecordKind::remove) &&
-         head.key_bytes <= kMaxKeyBytes && head.value_bytes <= kMaxValueBytes;
+         head.key_bytes <= rendezvous::kMaxKeyBytes && head.value_bytes <= rendezvous::kMaxValueBytes;
 }
 
 /// Releases the lock on leaving a scope.
@@ -83,30 +83,31 @@ class FileStore final : public Store {
   }
 
   void set(const std::string& key, const std::string& value) override {
-    check_key(key).throw_if_error();
-    check_value(value).throw_if_error();
+    rendezvous::check_key(key).throw_if_error();
+    rendezvous::check_value(value).throw_if_error();
     const std::lock_guard guard(mutex_);
     locked([&] { return append(encode(RecordKind::set, key, value)); }).throw_if_error();
   }
 
   std::string get(const std::string& key, std::chrono::nanoseconds timeout) override {
-    check_key(key).throw_if_error();
+    rendezvous::check_key(key).throw_if_error();
     std::string value;
     const bool found = poll(Deadline::after(timeout), [&] {
       const std::string* at = table_.find(key);
       if (at) value = *at;
       return at != nullptr;
     });
-    if (!found) missing_key(key, describe(), timeout).throw_if_error();
+    if (!found) rendezvous::missing_key(key, describe(), timeout).throw_if_error();
     return value;
   }
 
   std::int64_t add(const std::string& key, std::int64_t amount) override {
-    check_key(key).throw_if_error();
+    rendezvous::check_key(key).throw_if_error();
     std::int64_t sum = 0;
     const std::lock_guard guard(mutex_);
     locked([&] {
-      Table attempt;  // a scratch table: the real one changes only by replay, from what is in the file
+      rendezvous::Table
+          attempt;  // a scratch table: the real one changes only by replay, from what is in the file
       if (const std::string* value = table_.find(key)) attempt.set(key, *value);
       Result<std::int64_t> added = attempt.add(key, amount);
       if (!added.ok()) return added.status();
@@ -118,7 +119,7 @@ class FileStore final : public Store {
 
   std::vector<std::string> wait(const std::vector<std::string>& keys,
                                 std::chrono::nanoseconds timeout) override {
-    for (const std::string& key : keys) check_key(key).throw_if_error();
+    for (const std::string& key : keys) rendezvous::check_key(key).throw_if_error();
     std::vector<std::string> absent;
     poll(Deadline::after(timeout), [&] {
       absent = table_.missing(keys);
@@ -128,7 +129,7 @@ class FileStore final : public Store {
   }
 
   void remove(const std::string& key) override {
-    check_key(key).throw_if_error();
+    rendezvous::check_key(key).throw_if_error();
     const std::lock_guard guard(mutex_);
     locked([&] { return append(encode(RecordKind::remove, key, "")); }).throw_if_error();
   }
@@ -290,7 +291,7 @@ class FileStore final : public Store {
   const std::chrono::nanoseconds timeout_;  ///< longest wait for another writer
   UniqueFd fd_;
   std::mutex mutex_;  ///< guards what follows, and the file lock, which threads would share
-  Table table_;
+  rendezvous::Table table_;
   off_t offset_ = 0;  ///< everything before it is in table_
 };
 

@@ -14,7 +14,7 @@ namespace {
 /// Reads integers and keeps the first error, so that each launcher below reads like a table.
 class Reader {
  public:
-  explicit Reader(const Lookup& lookup) : lookup_(lookup) {}
+  explicit Reader(const rendezvous::Lookup& lookup) : lookup_(lookup) {}
 
   bool has(const char* name) const { return lookup_(name).has_value(); }
 
@@ -62,7 +62,7 @@ class Reader {
     return value;
   }
 
-  const Lookup& lookup_;
+  const rendezvous::Lookup& lookup_;
   Status status_;
 };
 
@@ -95,11 +95,11 @@ Result<Launch> read_open_mpi(Reader env) {
 }
 
 /// In a Slurm step: the number of tasks on this node, from "2(x3),1" and the node's number.
-int slurm_local_size(Reader& env, const Lookup& lookup, int size) {
+int slurm_local_size(Reader& env, const rendezvous::Lookup& lookup, int size) {
   for (const char* name : {"SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE"}) {
     const auto text = lookup(name);
     if (!text) continue;
-    const auto tasks = slurm_tasks_on_node(*text, env.optional("SLURM_NODEID", 0));
+    const auto tasks = rendezvous::slurm_tasks_on_node(*text, env.optional("SLURM_NODEID", 0));
     if (tasks) return *tasks;
     env.fail(fmt::format("{}=\"{}\" makes no sense", name, *text));
     return 1;
@@ -110,13 +110,13 @@ int slurm_local_size(Reader& env, const Lookup& lookup, int size) {
 }
 
 /// MPICH's Hydra, Intel MPI, and Slurm with PMI.
-Result<Launch> read_pmi(Reader env, const Lookup& lookup) {
+Result<Launch> read_pmi(Reader env, const rendezvous::Lookup& lookup) {
   Launch launch;
   launch.launcher = "MPICH";
   launch.rank = env.required("PMI_RANK", "PMI_SIZE");
   launch.size = env.required("PMI_SIZE", "PMI_RANK");
   env.check("PMI_RANK", launch.rank, "PMI_SIZE", launch.size);
-  if (in_slurm_step(lookup) && !env.has("MPI_LOCALRANKID")) {
+  if (rendezvous::in_slurm_step(lookup) && !env.has("MPI_LOCALRANKID")) {
     launch.local_rank = env.required("SLURM_LOCALID", "SLURM_STEP_ID");
     launch.local_size = slurm_local_size(env, lookup, launch.size);
     env.check("SLURM_LOCALID", launch.local_rank, "SLURM_TASKS_PER_NODE", launch.local_size);
@@ -128,7 +128,7 @@ Result<Launch> read_pmi(Reader env, const Lookup& lookup) {
   return env.finish(launch);
 }
 
-Result<Launch> read_slurm(Reader env, const Lookup& lookup) {
+Result<Launch> read_slurm(Reader env, const rendezvous::Lookup& lookup) {
   Launch launch;
   launch.launcher = "Slurm";
   const char* size_name = env.has("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
@@ -143,24 +143,24 @@ Result<Launch> read_slurm(Reader env, const Lookup& lookup) {
 
 }  // namespace
 
-std::optional<std::string> environment(const char* name) {
+std::optional<std::string> rendezvous::environment(const char* name) {
   const char* value = std::getenv(name);
   return value ? std::optional<std::string>(value) : std::nullopt;
 }
 
-Result<Launch> read_launch(const Lookup& lookup) {
+Result<Launch> rendezvous::read_launch(const rendezvous::Lookup& lookup) {
   const Reader env(lookup);
   if (env.has("RANK") || env.has("WORLD_SIZE")) return read_torchrun(env);
   if (env.has("OMPI_COMM_WORLD_RANK") || env.has("OMPI_COMM_WORLD_SIZE")) return read_open_mpi(env);
   if (env.has("PMI_RANK") || env.has("PMI_SIZE")) return read_pmi(env, lookup);
-  if (in_slurm_step(lookup)) return read_slurm(env, lookup);
+  if (rendezvous::in_slurm_step(lookup)) return read_slurm(env, lookup);
   Launch alone;
   alone.launcher = "none";
   return alone;
 }
 
 Launch launch_from_environment() {
-  return read_launch(environment).value_or_throw();
+  return rendezvous::read_launch(rendezvous::environment).value_or_throw();
 }
 
 }  // namespace kolo

@@ -8,7 +8,7 @@
 #include "base/status.hpp"
 #include "kolo/store.hpp"
 
-namespace kolo {
+namespace kolo::rendezvous {
 
 /// The value of an environment variable; nullopt where it is not set.
 using Lookup = std::function<std::optional<std::string>(const char* name)>;
@@ -19,4 +19,4 @@ std::optional<std::string> environment(const char* name);
 /// launch_from_environment() for any environment; Code::invalid_argument names the variable.
 Result<Launch> read_launch(const Lookup& lookup);
 
-}  // namespace kolo
+}  // namespace kolo::rendezvous

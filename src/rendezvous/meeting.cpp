@@ -35,13 +35,13 @@ Result<std::uint16_t> parse_port(const std::string& name, const std::string& tex
 /// A port that every rank of the job computes alike. It is below Linux's range for outgoing connections, with
 /// room for kPortRange ports.
 std::uint16_t job_port(const std::string& job) {
-  const std::string hash = hmac("", "port " + job);
+  const std::string hash = net::hmac("", "port " + job);
   const unsigned bits = static_cast<unsigned char>(hash[0]) | static_cast<unsigned char>(hash[1]) << 8;
   return static_cast<std::uint16_t>(20'000 + bits % 12'000);
 }
 
 /// MPICH gives its ranks no name for the job, only a socket to the proxy that started all ranks of one host.
-std::optional<std::string> mpich_proxy(const Lookup& lookup) {
+std::optional<std::string> mpich_proxy(const rendezvous::Lookup& lookup) {
   const auto text = lookup("PMI_FD");
   int fd = -1;
   ucred proxy{};
@@ -54,7 +54,7 @@ std::optional<std::string> mpich_proxy(const Lookup& lookup) {
 }
 
 /// Identifies this job among the jobs of this host or cluster; nullopt if the launcher gives no name.
-std::optional<std::string> job_name(const Launch& launch, const Lookup& lookup) {
+std::optional<std::string> job_name(const Launch& launch, const rendezvous::Lookup& lookup) {
   if (launch.launcher == "Open MPI") {
     for (const char* name : {"PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"}) {
       if (const auto value = lookup(name)) return "open mpi " + *value;
@@ -62,24 +62,25 @@ std::optional<std::string> job_name(const Launch& launch, const Lookup& lookup) 
   }
   // Checked before MPICH's proxy: under srun --mpi=pmi2 every host has a proxy of its own.
   const auto job = lookup("SLURM_JOB_ID");
-  if (job && in_slurm_step(lookup)) return fmt::format("slurm {}.{}", *job, *lookup("SLURM_STEP_ID"));
+  if (job && rendezvous::in_slurm_step(lookup))
+    return fmt::format("slurm {}.{}", *job, *lookup("SLURM_STEP_ID"));
   if (launch.launcher == "MPICH") return mpich_proxy(lookup);
   return std::nullopt;
 }
 
 /// The host of rank 0, if the ranks are on several hosts and no setting names it.
-std::optional<std::string> first_host(const Lookup& lookup) {
-  if (!in_slurm_step(lookup)) return std::nullopt;
+std::optional<std::string> first_host(const rendezvous::Lookup& lookup) {
+  if (!rendezvous::in_slurm_step(lookup)) return std::nullopt;
   for (const char* name : {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"}) {
     if (const auto list = lookup(name)) {
-      if (auto host = first_slurm_host(*list)) return host;
+      if (auto host = rendezvous::first_slurm_host(*list)) return host;
     }
   }
   return lookup("SLURM_LAUNCH_NODE_IPADDR");
 }
 
 /// From MASTER_ADDR and MASTER_PORT.
-Status plan_master(const Lookup& lookup, Meeting& meeting) {
+Status plan_master(const rendezvous::Lookup& lookup, rendezvous::Meeting& meeting) {
   const auto port_text = lookup("MASTER_PORT");
   if (!port_text) return Status(Code::invalid_argument, "MASTER_PORT is not set although MASTER_ADDR is");
   const auto port = parse_port("MASTER_PORT", *port_text);
@@ -107,7 +108,8 @@ Status plan_master(const Lookup& lookup, Meeting& meeting) {
 }
 
 /// Without KOLO_STORE and MASTER_ADDR: from the launcher's own variables.
-Status plan_from_launcher(const Launch& launch, const Lookup& lookup, Meeting& meeting) {
+Status plan_from_launcher(const Launch& launch, const rendezvous::Lookup& lookup,
+                          rendezvous::Meeting& meeting) {
   const auto host = meeting.one_host ? std::optional<std::string>("127.0.0.1") : first_host(lookup);
   const auto job = job_name(launch, lookup);
   if (!host || !job) {
@@ -125,14 +127,15 @@ Status plan_from_launcher(const Launch& launch, const Lookup& lookup, Meeting& m
 }
 
 /// The addresses that rank 0 binds, best first: the ones that the other ranks dial.
-Result<std::vector<SocketAddress>> addresses_to_serve(const Meeting& meeting, std::uint16_t port) {
+Result<std::vector<net::SocketAddress>> addresses_to_serve(const rendezvous::Meeting& meeting,
+                                                           std::uint16_t port) {
   const std::string& host = meeting.address.host;
-  Result<std::vector<SocketAddress>> told = resolve(host, port);
+  Result<std::vector<net::SocketAddress>> told = net::resolve(host, port);
   if (!told.ok()) return told;
-  const bool exactly = meeting.one_host || host == "localhost" || is_numeric_host(host);
+  const bool exactly = meeting.one_host || host == "localhost" || net::is_numeric_host(host);
   if (exactly) return told;
   // Debian's /etc/hosts gives the host's own name as 127.0.1.1, where no other host could reach us.
-  std::erase_if(*told, [](const SocketAddress& address) { return address.is_loopback(); });
+  std::erase_if(*told, [](const net::SocketAddress& address) { return address.is_loopback(); });
   return told;
 }
 
@@ -148,14 +151,14 @@ bool is_taken(const Status& status) {
   return status.message() == Status::from_errno("bind", EADDRINUSE).message();
 }
 
-Result<Serving> serve_at(const Meeting& meeting, std::uint16_t port) {
+Result<Serving> serve_at(const rendezvous::Meeting& meeting, std::uint16_t port) {
   const std::string& host = meeting.address.host;
   const auto addresses = addresses_to_serve(meeting, port);
   if (!addresses.ok()) return addresses.status();
   Status last;
   bool ours = false;
-  for (const SocketAddress& address : addresses.value()) {
-    auto server = serve_store(address, meeting.address.credentials);
+  for (const net::SocketAddress& address : addresses.value()) {
+    auto server = rendezvous::serve_store(address, meeting.address.credentials);
     if (server.ok()) return Serving{.server = std::move(*server), .host = host};
     last = server.status();
     if (last.code() == Code::invalid_argument) return last;
@@ -164,21 +167,21 @@ Result<Serving> serve_at(const Meeting& meeting, std::uint16_t port) {
   if (ours) return last;
   // The name belongs to no interface of this host, as behind address translation: serve on all interfaces.
   log().info("{} is no address of this host; serving the store on all interfaces, port {}", host, port);
-  const auto everywhere = resolve("", port);
+  const auto everywhere = net::resolve("", port);
   if (!everywhere.ok()) return everywhere.status();
-  for (const SocketAddress& address : everywhere.value()) {
-    auto server = serve_store(address, meeting.address.credentials);
+  for (const net::SocketAddress& address : everywhere.value()) {
+    auto server = rendezvous::serve_store(address, meeting.address.credentials);
     if (server.ok()) return Serving{.server = std::move(*server), .host = "127.0.0.1"};
     last = server.status();
   }
   return last;
 }
 
-Result<Serving> serve(const Meeting& meeting, std::chrono::nanoseconds timeout) {
+Result<Serving> serve(const rendezvous::Meeting& meeting, std::chrono::nanoseconds timeout) {
   constexpr std::chrono::seconds kAnswerTime{1};  // for a server that has just started
   Status last;
   for (int i = 0; i < meeting.address.ports; ++i) {
-    StoreAddress at = meeting.address;
+    rendezvous::StoreAddress at = meeting.address;
     at.port = static_cast<std::uint16_t>(meeting.address.port + i);
     at.ports = 1;
     auto serving = serve_at(meeting, at.port);
@@ -187,13 +190,13 @@ Result<Serving> serve(const Meeting& meeting, std::chrono::nanoseconds timeout) 
     if (last.code() == Code::invalid_argument) return last;
     if (!is_taken(last)) continue;
     // Another process may have come as rank 0, too: both find out in the store of the first one.
-    auto taken =
-        find_store(at, Deadline::after(std::min<std::chrono::nanoseconds>(timeout, kAnswerTime)), timeout);
+    auto taken = rendezvous::find_store(
+        at, Deadline::after(std::min<std::chrono::nanoseconds>(timeout, kAnswerTime)), timeout);
     if (taken.ok()) return Serving{.taken = std::move(*taken)};
   }
   return Status(Code::rendezvous,
                 fmt::format("rank 0 cannot serve the store at {}: {}",
-                            tcp_url(meeting.address.host, meeting.address.port), last.message()));
+                            net::tcp_url(meeting.address.host, meeting.address.port), last.message()));
 }
 
 /// Keeps the server alive as long as the store is in use.
@@ -204,12 +207,12 @@ struct ServedStore {
 
 }  // namespace
 
-Status parse_store_url(const std::string& url, Meeting& meeting) {
+Status rendezvous::parse_store_url(const std::string& url, rendezvous::Meeting& meeting) {
   constexpr std::string_view kTcp = "tcp://";
   constexpr std::string_view kFile = "file://";
   const std::string wanted = "KOLO_STORE=\"" + url + "\" must be tcp://host:port or file:///path";
   if (url.starts_with(kFile)) {
-    meeting.kind = Meeting::Kind::file;
+    meeting.kind = rendezvous::Meeting::Kind::file;
     meeting.path = url.substr(kFile.size());
     return meeting.path.starts_with('/') ? Status() : Status(Code::invalid_argument, wanted);
   }
@@ -225,26 +228,28 @@ Status parse_store_url(const std::string& url, Meeting& meeting) {
   const auto port = parse_port("KOLO_STORE=\"" + url + "\"", url.substr(colon + 1));
   if (!port.ok()) return port.status();
   if (host.empty()) return Status(Code::invalid_argument, wanted);
-  meeting.kind = Meeting::Kind::tcp;
+  meeting.kind = rendezvous::Meeting::Kind::tcp;
   meeting.address.host = host;
   meeting.address.port = port.value();
   return {};
 }
 
-Result<Meeting> plan_meeting(const Launch& launch, const Config& config, const std::string& key,
-                             const Lookup& lookup) {
-  Meeting meeting;
+Result<rendezvous::Meeting> rendezvous::plan_meeting(const Launch& launch, const Config& config,
+                                                     const std::string& key,
+                                                     const rendezvous::Lookup& lookup) {
+  rendezvous::Meeting meeting;
   meeting.one_host = launch.local_size == launch.size;
-  auto credentials = make_credentials(config, key);
+  auto credentials = net::make_credentials(config, key);
   if (!credentials.ok()) return credentials.status();
   meeting.address.credentials = std::move(*credentials);
   if (!config.store.empty()) {
-    if (Status status = parse_store_url(config.store, meeting); !status.ok()) return status;
-    meeting.serve = meeting.kind == Meeting::Kind::tcp && launch.rank == 0 && !config.store_served;
+    if (Status status = rendezvous::parse_store_url(config.store, meeting); !status.ok()) return status;
+    meeting.serve =
+        meeting.kind == rendezvous::Meeting::Kind::tcp && launch.rank == 0 && !config.store_served;
     return meeting;
   }
   if (launch.size == 1) return meeting;
-  meeting.kind = Meeting::Kind::tcp;
+  meeting.kind = rendezvous::Meeting::Kind::tcp;
   meeting.serve = launch.rank == 0;
   Status status =
       lookup("MASTER_ADDR") ? plan_master(lookup, meeting) : plan_from_launcher(launch, lookup, meeting);
@@ -252,20 +257,21 @@ Result<Meeting> plan_meeting(const Launch& launch, const Config& config, const s
   return meeting;
 }
 
-Result<std::shared_ptr<Store>> hold_meeting(const Meeting& meeting, std::chrono::nanoseconds timeout) {
-  if (meeting.kind == Meeting::Kind::memory) return make_memory_store();
-  if (meeting.kind == Meeting::Kind::file) return make_file_store(meeting.path);
+Result<std::shared_ptr<Store>> rendezvous::hold_meeting(const rendezvous::Meeting& meeting,
+                                                        std::chrono::nanoseconds timeout) {
+  if (meeting.kind == rendezvous::Meeting::Kind::memory) return make_memory_store();
+  if (meeting.kind == rendezvous::Meeting::Kind::file) return make_file_store(meeting.path);
   const Deadline deadline = Deadline::after(timeout);
-  if (!meeting.serve) return find_store(meeting.address, deadline, timeout);
+  if (!meeting.serve) return rendezvous::find_store(meeting.address, deadline, timeout);
 
   auto serving = serve(meeting, timeout);
   if (!serving.ok()) return serving.status();
   if (serving->taken) return std::move(serving->taken);
   auto held = std::make_shared<ServedStore>();
   held->server = std::move(serving->server);
-  const StoreAddress own{serving->host, held->server->port(), 1, meeting.address.credentials,
-                         meeting.address.host};
-  auto store = find_store(own, deadline, timeout);
+  const rendezvous::StoreAddress own{serving->host, held->server->port(), 1, meeting.address.credentials,
+                                     meeting.address.host};
+  auto store = rendezvous::find_store(own, deadline, timeout);
   if (!store.ok()) return store.status();
   held->store = std::move(*store);
   return std::shared_ptr<Store>(held, held->store.get());
@@ -274,8 +280,9 @@ Result<std::shared_ptr<Store>> hold_meeting(const Meeting& meeting, std::chrono:
 bool store_outlives_ranks(const Launch& launch) {
   Launch first = launch;  // rank 0, which serves if a rank does
   first.rank = 0;
-  const Meeting meeting = plan_meeting(first, config(), job_key(), environment).value_or_throw();
-  return meeting.kind != Meeting::Kind::memory && !meeting.serve;
+  const rendezvous::Meeting meeting =
+      rendezvous::plan_meeting(first, config(), job_key(), rendezvous::environment).value_or_throw();
+  return meeting.kind != rendezvous::Meeting::Kind::memory && !meeting.serve;
 }
 
 std::shared_ptr<Store> store_from_environment(const Launch& launch, std::chrono::nanoseconds timeout) {
@@ -294,8 +301,9 @@ std::shared_ptr<Store> store_from_environment(const Launch& launch, std::chrono:
   }();
   const std::lock_guard lock(entry.mutex);
   if (!entry.store) {
-    const Meeting meeting = plan_meeting(launch, config(), job_key(), environment).value_or_throw();
-    entry.store = hold_meeting(meeting, timeout).value_or_throw();
+    const rendezvous::Meeting meeting =
+        rendezvous::plan_meeting(launch, config(), job_key(), rendezvous::environment).value_or_throw();
+    entry.store = rendezvous::hold_meeting(meeting, timeout).value_or_throw();
   }
   // Increment only after the store is open, so that a retry uses the same prefix as the other ranks' first
   // call.

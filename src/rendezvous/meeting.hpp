@@ -9,7 +9,7 @@
 #include "rendezvous/launch.hpp"
 #include "rendezvous/tcp_client.hpp"
 
-namespace kolo {
+namespace kolo::rendezvous {
 
 struct Meeting {
   enum class Kind { memory, file, tcp };
@@ -30,4 +30,4 @@ Status parse_store_url(const std::string& url, Meeting& meeting);
 /// Serves or joins the store of `meeting`.
 Result<std::shared_ptr<Store>> hold_meeting(const Meeting& meeting, std::chrono::nanoseconds timeout);
 
-}  // namespace kolo
+}  // namespace kolo::rendezvous

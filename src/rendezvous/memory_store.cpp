@@ -13,8 +13,8 @@ namespace {
 class MemoryStore final : public Store {
  public:
   void set(const std::string& key, const std::string& value) override {
-    check_key(key).throw_if_error();
-    check_value(value).throw_if_error();
+    rendezvous::check_key(key).throw_if_error();
+    rendezvous::check_value(value).throw_if_error();
     {
       const std::lock_guard lock(mutex_);
       table_.set(key, value);
@@ -23,14 +23,15 @@ class MemoryStore final : public Store {
   }
 
   std::string get(const std::string& key, std::chrono::nanoseconds timeout) override {
-    check_key(key).throw_if_error();
+    rendezvous::check_key(key).throw_if_error();
     std::unique_lock lock(mutex_);
-    if (!until({key}, timeout, lock).empty()) missing_key(key, describe(), timeout).throw_if_error();
+    if (!until({key}, timeout, lock).empty())
+      rendezvous::missing_key(key, describe(), timeout).throw_if_error();
     return *table_.find(key);
   }
 
   std::int64_t add(const std::string& key, std::int64_t amount) override {
-    check_key(key).throw_if_error();
+    rendezvous::check_key(key).throw_if_error();
     Result<std::int64_t> sum = [&] {
       const std::lock_guard lock(mutex_);
       return table_.add(key, amount);
@@ -41,13 +42,13 @@ class MemoryStore final : public Store {
 
   std::vector<std::string> wait(const std::vector<std::string>& keys,
                                 std::chrono::nanoseconds timeout) override {
-    for (const std::string& key : keys) check_key(key).throw_if_error();
+    for (const std::string& key : keys) rendezvous::check_key(key).throw_if_error();
     std::unique_lock lock(mutex_);
     return until(keys, timeout, lock);
   }
 
   void remove(const std::string& key) override {
-    check_key(key).throw_if_error();
+    rendezvous::check_key(key).throw_if_error();
     const std::lock_guard lock(mutex_);
     table_.remove(key);
   }
@@ -69,7 +70,7 @@ class MemoryStore final : public Store {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  Table table_;
+  rendezvous::Table table_;
 };
 
 }  // namespace

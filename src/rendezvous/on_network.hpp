@@ -6,7 +6,7 @@
 
 #include "kolo/store.hpp"
 
-namespace kolo {
+namespace kolo::rendezvous {
 
 class OnNetwork {
  public:
@@ -21,4 +21,4 @@ inline std::string host_of(const Store& store) {
   return on_network ? on_network->host() : std::string();
 }
 
-}  // namespace kolo
+}  // namespace kolo::rendezvous

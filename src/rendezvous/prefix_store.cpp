@@ -5,7 +5,7 @@
 namespace kolo {
 namespace {
 
-class PrefixStore final : public Store, public OnNetwork {
+class PrefixStore final : public Store, public rendezvous::OnNetwork {
  public:
   /// The prefix is preceded by its length, so that ("a", "b/c") and ("a/b", "c") are different keys.
   PrefixStore(const std::string& prefix, std::shared_ptr<Store> store)
@@ -29,7 +29,7 @@ class PrefixStore final : public Store, public OnNetwork {
   }
   void remove(const std::string& key) override { store_->remove(prefix_ + key); }
   std::string describe() const override { return store_->describe(); }
-  std::string host() const override { return host_of(*store_); }
+  std::string host() const override { return rendezvous::host_of(*store_); }
 
  private:
   const std::string prefix_;

@@ -6,7 +6,7 @@
 
 #include "rendezvous/channel.hpp"
 
-namespace kolo {
+namespace kolo::rendezvous {
 namespace {
 
 /// Longest time in which a connection must authenticate.
@@ -17,9 +17,9 @@ constexpr std::size_t kMaxInput = wire::kHeadBytes + wire::kMaxBodyBytes + (1u <
 
 }  // namespace
 
-Session::Session(const Credentials& credentials, TimePoint now)
+Session::Session(const net::Credentials& credentials, TimePoint now)
     : tls_settings_(credentials.tls),
-      handshake_(Handshake::accept(store_identity(credentials))),
+      handshake_(net::Handshake::accept(store_identity(credentials))),
       wake_(now + kProofTime) {}
 
 bool Session::receive(std::string_view bytes) {
@@ -36,7 +36,7 @@ bool Session::decrypt(std::string_view bytes) {
     std::copy_n(bytes.begin(), size, reinterpret_cast<char*>(space.data()));
     tls_->filled(size);
     bytes.remove_prefix(size);
-    std::byte plain[TlsStream::kRecordBytes];
+    std::byte plain[net::TlsStream::kRecordBytes];
     for (;;) {
       const auto opened = tls_->open(plain);
       if (!opened.ok()) {
@@ -85,7 +85,7 @@ bool Session::hear_proof(TimePoint now) {
   if (!handshake_.done()) return now < wake_;
   trusted_ = true;
   wake_ = TimePoint::max();
-  if (tls_settings_) tls_ = std::make_unique<TlsStream>(*tls_settings_, false, handshake_.secret());
+  if (tls_settings_) tls_ = std::make_unique<net::TlsStream>(*tls_settings_, false, handshake_.secret());
   return true;
 }
 
@@ -148,4 +148,4 @@ bool Session::settle(const Table& table, TimePoint now) {
   return true;
 }
 
-}  // namespace kolo
+}  // namespace kolo::rendezvous

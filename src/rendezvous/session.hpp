@@ -12,7 +12,7 @@
 #include "rendezvous/table.hpp"
 #include "rendezvous/wire.hpp"
 
-namespace kolo {
+namespace kolo::rendezvous {
 
 /// Runs the handshake, then encryption if both sides agreed on it, then one request after another. A stranger
 /// may send any bytes: the memory that a Session holds stays bounded. Not thread-safe.
@@ -20,7 +20,7 @@ class Session {
  public:
   using TimePoint = Clock::time_point;
 
-  Session(const Credentials& credentials, TimePoint now);
+  Session(const net::Credentials& credentials, TimePoint now);
 
   /// Takes bytes in. False if there are more than any honest client sends, or TLS cannot decrypt them: then
   /// send output() and drop the connection.
@@ -47,9 +47,9 @@ class Session {
   bool decrypt(std::string_view bytes);
   void reply(wire::Message message);
 
-  std::shared_ptr<const Tls> tls_settings_;
-  Handshake handshake_;
-  std::unique_ptr<TlsStream> tls_;
+  std::shared_ptr<const net::Tls> tls_settings_;
+  net::Handshake handshake_;
+  std::unique_ptr<net::TlsStream> tls_;
   std::string trouble_;
   bool trusted_ = false;
   bool waiting_ = false;
@@ -60,4 +60,4 @@ class Session {
   TimePoint wake_;
 };
 
-}  // namespace kolo
+}  // namespace kolo::rendezvous

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <cstdint>
 
-namespace kolo {
+namespace kolo::rendezvous {
 namespace {
 
 template <typename Number>
@@ -64,4 +64,4 @@ std::optional<int> slurm_tasks_on_node(std::string_view list, int node) {
   return std::nullopt;
 }
 
-}  // namespace kolo
+}  // namespace kolo::rendezvous

@@ -7,7 +7,7 @@
 
 #include "rendezvous/launch.hpp"
 
-namespace kolo {
+namespace kolo::rendezvous {
 
 /// Whether srun started this process as a task of a step. A batch script and an interactive shell have some
 /// of the same variables but are not ranks.
@@ -19,4 +19,4 @@ std::optional<std::string> first_slurm_host(std::string_view list);
 /// The number of tasks on node number `node` in "2(x3),1"; nullopt if the list is malformed.
 std::optional<int> slurm_tasks_on_node(std::string_view list, int node);
 
-}  // namespace kolo
+}  // namespace kolo::rendezvous

@@ -6,12 +6,12 @@
 
 #include "base/deadline.hpp"
 
-namespace kolo {
+namespace kolo::rendezvous {
 
 Status check_key(std::string_view key) {
   if (key.size() <= kMaxKeyBytes) return {};
   return Status(Code::invalid_argument, fmt::format("the key {} has {} bytes; a store takes up to {}",
-                                                    kolo::quoted(key), key.size(), kMaxKeyBytes));
+                                                    kolo::rendezvous::quoted(key), key.size(), kMaxKeyBytes));
 }
 
 Status check_value(std::string_view value) {
@@ -35,8 +35,8 @@ Status missing_key(std::string_view key, std::string_view where, std::chrono::na
   ErrorContext context;
   context.waited = timeout;
   return Status(Code::timeout,
-                fmt::format("the key {} did not appear in the store {} within {:.3g} s", kolo::quoted(key),
-                            where, seconds),
+                fmt::format("the key {} did not appear in the store {} within {:.3g} s",
+                            kolo::rendezvous::quoted(key), where, seconds),
                 context);
 }
 
@@ -50,13 +50,13 @@ Result<std::int64_t> Table::add(const std::string& key, std::int64_t amount) {
   if (const std::string* value = find(key)) {
     const auto [end, error] = std::from_chars(value->data(), value->data() + value->size(), sum);
     if (error != std::errc() || end != value->data() + value->size()) {
-      return Status(Code::invalid_argument,
-                    fmt::format("cannot add to the key {}: it does not hold a number", kolo::quoted(key)));
+      return Status(Code::invalid_argument, fmt::format("cannot add to the key {}: it does not hold a number",
+                                                        kolo::rendezvous::quoted(key)));
     }
   }
   if (__builtin_add_overflow(sum, amount, &sum)) {
     return Status(Code::invalid_argument, fmt::format("cannot add {} to the key {}: the sum leaves 64 bits",
-                                                      amount, kolo::quoted(key)));
+                                                      amount, kolo::rendezvous::quoted(key)));
   }
   set(key, std::to_string(sum));
   return sum;
@@ -70,4 +70,4 @@ std::vector<std::string> Table::missing(const std::vector<std::string>& keys) co
   return absent;
 }
 
-}  // namespace kolo
+}  // namespace kolo::rendezvous

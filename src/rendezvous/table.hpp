@@ -10,7 +10,7 @@
 
 #include "base/status.hpp"
 
-namespace kolo {
+namespace kolo::rendezvous {
 
 inline constexpr std::size_t kMaxKeyBytes = 1024;
 inline constexpr std::size_t kMaxValueBytes = 1u << 20;
@@ -41,4 +41,4 @@ class Table {
   std::unordered_map<std::string, std::string> entries_;
 };
 
-}  // namespace kolo
+}  // namespace kolo::rendezvous

@@ -26,18 +26,19 @@ constexpr auto kReplyMargin = std::chrono::seconds(10);
 constexpr auto kAttemptTime = std::chrono::seconds(2);
 
 /// An error is this rank's own: its settings do not allow it to dial that address.
-Result<Greeting> dial(const StoreAddress& at, const Deadline& deadline) {
-  const auto addresses = resolve(at.host, at.port);
-  if (!addresses.ok()) return Greeting{{}, false, addresses.status().message()};
-  Greeting last;
-  for (const SocketAddress& address : addresses.value()) {
-    Status allowed = at.credentials.allow(address.is_loopback(), tcp_url(at.host, at.port));
+Result<rendezvous::Greeting> dial(const rendezvous::StoreAddress& at, const Deadline& deadline) {
+  const auto addresses = net::resolve(at.host, at.port);
+  if (!addresses.ok()) return rendezvous::Greeting{{}, false, addresses.status().message()};
+  rendezvous::Greeting last;
+  for (const net::SocketAddress& address : addresses.value()) {
+    Status allowed = at.credentials.allow(address.is_loopback(), net::tcp_url(at.host, at.port));
     if (!allowed.ok()) return allowed;
     const Deadline attempt =
         Deadline::after(std::min<std::chrono::nanoseconds>(deadline.left(), kAttemptTime));
-    Result<UniqueFd> fd = connect_to(address, attempt);
-    Greeting now = fd.ok() ? Greeting::exchange(std::move(*fd), at.credentials, attempt)
-                           : Greeting{{}, false, fd.status().message()};
+    Result<UniqueFd> fd = net::connect_to(address, attempt);
+    rendezvous::Greeting now = fd.ok()
+                                   ? rendezvous::Greeting::exchange(std::move(*fd), at.credentials, attempt)
+                                   : rendezvous::Greeting{{}, false, fd.status().message()};
     if (now.channel.valid()) return now;
     if (!last.refused) last = std::move(now);  // a refusal says more than a closed port
   }
@@ -46,26 +47,28 @@ Result<Greeting> dial(const StoreAddress& at, const Deadline& deadline) {
 
 /// Each operation in progress has a connection of its own, from a pool, so a waiting operation delays no
 /// other.
-class TcpStore final : public Store, public OnNetwork {
+class TcpStore final : public Store, public rendezvous::OnNetwork {
  public:
-  TcpStore(StoreAddress address, std::chrono::nanoseconds timeout, Channel first)
+  TcpStore(rendezvous::StoreAddress address, std::chrono::nanoseconds timeout, rendezvous::Channel first)
       : address_(std::move(address)), timeout_(timeout) {
     idle_.push_back(std::move(first));
   }
 
   void set(const std::string& key, const std::string& value) override {
-    ask({wire::Kind::set, 0, {key, value}}, timeout_);
+    ask({rendezvous::wire::Kind::set, 0, {key, value}}, timeout_);
   }
 
   std::string get(const std::string& key, std::chrono::nanoseconds timeout) override {
-    wire::Message reply = ask({wire::Kind::get, count(timeout), {key}}, with_margin(timeout));
-    if (reply.kind == wire::Kind::late) missing_key(key, describe(), timeout).throw_if_error();
+    rendezvous::wire::Message reply =
+        ask({rendezvous::wire::Kind::get, count(timeout), {key}}, with_margin(timeout));
+    if (reply.kind == rendezvous::wire::Kind::late)
+      rendezvous::missing_key(key, describe(), timeout).throw_if_error();
     if (reply.items.size() != 1) senseless();
     return std::move(reply.items[0]);
   }
 
   std::int64_t add(const std::string& key, std::int64_t amount) override {
-    return ask({wire::Kind::add, amount, {key}}, timeout_).number;
+    return ask({rendezvous::wire::Kind::add, amount, {key}}, timeout_).number;
   }
 
   std::vector<std::string> wait(const std::vector<std::string>& keys,
@@ -74,26 +77,26 @@ class TcpStore final : public Store, public OnNetwork {
     std::vector<std::string> missing;
     for (std::size_t begin = 0; begin < keys.size();) {
       // As many keys as fit into one message.
-      wire::Message request{wire::Kind::wait, 0, {}};
+      rendezvous::wire::Message request{rendezvous::wire::Kind::wait, 0, {}};
       std::size_t bytes = 64;
-      while (begin < keys.size() && request.items.size() < wire::kMaxItems &&
-             bytes + keys[begin].size() + 4 <= wire::kMaxBodyBytes) {
+      while (begin < keys.size() && request.items.size() < rendezvous::wire::kMaxItems &&
+             bytes + keys[begin].size() + 4 <= rendezvous::wire::kMaxBodyBytes) {
         bytes += keys[begin].size() + 4;
         request.items.push_back(keys[begin++]);
       }
-      if (request.items.empty()) check_key(keys[begin]).throw_if_error();
+      if (request.items.empty()) rendezvous::check_key(keys[begin]).throw_if_error();
       const auto left = deadline.left();
       request.number = count(left);
-      wire::Message reply = ask(request, with_margin(left));
+      rendezvous::wire::Message reply = ask(request, with_margin(left));
       missing.insert(missing.end(), std::make_move_iterator(reply.items.begin()),
                      std::make_move_iterator(reply.items.end()));
     }
     return missing;
   }
 
-  void remove(const std::string& key) override { ask({wire::Kind::remove, 0, {key}}, timeout_); }
+  void remove(const std::string& key) override { ask({rendezvous::wire::Kind::remove, 0, {key}}, timeout_); }
 
-  std::string describe() const override { return tcp_url(address_.host, address_.port); }
+  std::string describe() const override { return net::tcp_url(address_.host, address_.port); }
   std::string host() const override { return address_.known_as.empty() ? address_.host : address_.known_as; }
 
  private:
@@ -109,11 +112,11 @@ class TcpStore final : public Store, public OnNetwork {
     throw RendezvousError("the store " + describe() + " sent a reply that makes no sense", {});
   }
 
-  wire::Message ask(const wire::Message& request, std::chrono::nanoseconds timeout) {
+  rendezvous::wire::Message ask(const rendezvous::wire::Message& request, std::chrono::nanoseconds timeout) {
     // The connections belong to the parent: the server would take both processes' bytes for one stream.
     if (!home_.is_here()) home_.refusal("this store's connection").throw_if_error();
-    wire::check_request(request).throw_if_error();
-    Result<wire::Message> reply = exchange(request, Deadline::after(timeout));
+    rendezvous::wire::check_request(request).throw_if_error();
+    Result<rendezvous::wire::Message> reply = exchange(request, Deadline::after(timeout));
     if (!reply.ok()) {
       const bool is_silent = reply.status().code() == Code::timeout;
       throw RendezvousError(
@@ -123,29 +126,32 @@ class TcpStore final : public Store, public OnNetwork {
                          : reply.status().message()),
           {});
     }
-    if (reply->kind == wire::Kind::wrong) {
+    if (reply->kind == rendezvous::wire::Kind::wrong) {
       throw InvalidArgument(reply->items.empty() ? "the store refused the request" : reply->items[0], {});
     }
-    if (reply->kind != wire::Kind::done && reply->kind != wire::Kind::late) senseless();
+    if (reply->kind != rendezvous::wire::Kind::done && reply->kind != rendezvous::wire::Kind::late)
+      senseless();
     return std::move(*reply);
   }
 
-  Result<wire::Message> exchange(const wire::Message& request, const Deadline& deadline) {
-    Channel channel = take_idle();
+  Result<rendezvous::wire::Message> exchange(const rendezvous::wire::Message& request,
+                                             const Deadline& deadline) {
+    rendezvous::Channel channel = take_idle();
     if (!channel.valid()) {
-      Result<Greeting> greeting = dial(address_, deadline);
+      Result<rendezvous::Greeting> greeting = dial(address_, deadline);
       if (!greeting.ok()) return greeting.status();
       if (!greeting->channel.valid()) return Status(Code::rendezvous, greeting->reason);
       channel = std::move(greeting->channel);
     }
-    if (Status status = channel.send(wire::encode(request), deadline); !status.ok()) return status;
-    std::string head(wire::kHeadBytes, '\0');
+    if (Status status = channel.send(rendezvous::wire::encode(request), deadline); !status.ok())
+      return status;
+    std::string head(rendezvous::wire::kHeadBytes, '\0');
     if (Status status = channel.receive(head, deadline); !status.ok()) return status;
-    const Result<std::size_t> bytes = wire::body_bytes(head);
+    const Result<std::size_t> bytes = rendezvous::wire::body_bytes(head);
     if (!bytes.ok()) return bytes.status();
     std::string body(bytes.value(), '\0');
     if (Status status = channel.receive(body, deadline); !status.ok()) return status;
-    Result<wire::Message> reply = wire::decode(body);
+    Result<rendezvous::wire::Message> reply = rendezvous::wire::decode(body);
     if (reply.ok()) {
       const std::lock_guard lock(mutex_);
       idle_.push_back(std::move(channel));
@@ -153,54 +159,55 @@ class TcpStore final : public Store, public OnNetwork {
     return reply;
   }
 
-  Channel take_idle() {
+  rendezvous::Channel take_idle() {
     const std::lock_guard lock(mutex_);
     if (idle_.empty()) return {};
-    Channel channel = std::move(idle_.back());
+    rendezvous::Channel channel = std::move(idle_.back());
     idle_.pop_back();
     return channel;
   }
 
   const HomeProcess home_;
-  const StoreAddress address_;
+  const rendezvous::StoreAddress address_;
   const std::chrono::nanoseconds timeout_;
   std::mutex mutex_;
-  std::vector<Channel> idle_;
+  std::vector<rendezvous::Channel> idle_;
 };
 
 }  // namespace
 
-Result<std::shared_ptr<Store>> find_store(const StoreAddress& address, const Deadline& deadline,
-                                          std::chrono::nanoseconds operation_timeout) {
+Result<std::shared_ptr<Store>> rendezvous::find_store(const rendezvous::StoreAddress& address,
+                                                      const Deadline& deadline,
+                                                      std::chrono::nanoseconds operation_timeout) {
   const auto began = Clock::now();
   Reminder reminder;
   auto pause = std::chrono::nanoseconds(std::chrono::milliseconds(10));
   std::string reason;
   for (;;) {
     for (int i = 0; i < address.ports; ++i) {
-      StoreAddress at = address;
+      rendezvous::StoreAddress at = address;
       at.port = static_cast<std::uint16_t>(address.port + i);
-      Result<Greeting> dialled = dial(at, deadline);
+      Result<rendezvous::Greeting> dialled = dial(at, deadline);
       if (!dialled.ok()) return dialled.status();
-      Greeting& attempt = *dialled;
+      rendezvous::Greeting& attempt = *dialled;
       if (attempt.channel.valid()) {
         return std::shared_ptr<Store>(
             std::make_shared<TcpStore>(std::move(at), operation_timeout, std::move(attempt.channel)));
       }
       if (attempt.refused && address.ports == 1) {
-        return Status(Code::rendezvous, tcp_url(at.host, at.port) + ": " + attempt.reason);
+        return Status(Code::rendezvous, net::tcp_url(at.host, at.port) + ": " + attempt.reason);
       }
       if (i == 0 || attempt.refused) reason = std::move(attempt.reason);
     }
     if (deadline.passed()) break;
     if (reminder.is_due()) {
       log().warn("waiting {:.0f} s for the store at {} ({})", reminder.waited_seconds(),
-                 tcp_url(address.host, address.port), reason);
+                 net::tcp_url(address.host, address.port), reason);
     }
     std::this_thread::sleep_for(std::min(pause, deadline.left()));
     pause = std::min<std::chrono::nanoseconds>(pause * 2, std::chrono::milliseconds(500));
   }
-  std::string where = tcp_url(address.host, address.port);
+  std::string where = net::tcp_url(address.host, address.port);
   if (address.ports > 1) where += fmt::format(" to port {}", address.port + address.ports - 1);
   ErrorContext context;
   context.waited = Clock::now() - began;
@@ -212,8 +219,8 @@ Result<std::shared_ptr<Store>> find_store(const StoreAddress& address, const Dea
 
 std::shared_ptr<Store> connect_tcp_store(const std::string& host, std::uint16_t port, const std::string& key,
                                          std::chrono::nanoseconds timeout) {
-  Credentials credentials = make_credentials(config(), key).value_or_throw();
-  return find_store({host, port, 1, std::move(credentials)}, Deadline::after(timeout), timeout)
+  net::Credentials credentials = net::make_credentials(config(), key).value_or_throw();
+  return rendezvous::find_store({host, port, 1, std::move(credentials)}, Deadline::after(timeout), timeout)
       .value_or_throw();
 }
 

@@ -10,7 +10,7 @@
 #include "kolo/store.hpp"
 #include "net/credentials.hpp"
 
-namespace kolo {
+namespace kolo::rendezvous {
 
 /// Where a job's store may be.
 struct StoreAddress {
@@ -19,7 +19,7 @@ struct StoreAddress {
   /// Number of ports, from `port` on, at which the server may be: it took the first free one. If more than
   /// one, servers of other jobs and strangers are skipped.
   int ports = 1;
-  Credentials credentials = {};
+  net::Credentials credentials = {};
   /// The host's name for the other ranks, if this rank dials another one.
   std::string known_as = {};
 };
@@ -29,4 +29,4 @@ struct StoreAddress {
 Result<std::shared_ptr<Store>> find_store(const StoreAddress& address, const Deadline& deadline,
                                           std::chrono::nanoseconds operation_timeout);
 
-}  // namespace kolo
+}  // namespace kolo::rendezvous

@@ -19,9 +19,9 @@
 namespace kolo {
 namespace {
 
-class Server final : public TcpStoreServer, private Listener::Owner {
+class Server final : public TcpStoreServer, private net::Listener::Owner {
  public:
-  Server(Listener listener, std::uint16_t port, Credentials credentials)
+  Server(net::Listener listener, std::uint16_t port, net::Credentials credentials)
       : listener_(std::move(listener)), credentials_(std::move(credentials)), port_(port) {}
 
   ~Server() override {
@@ -47,7 +47,7 @@ class Server final : public TcpStoreServer, private Listener::Owner {
  private:
   struct Connection {
     UniqueFd fd;
-    Session session;
+    rendezvous::Session session;
     bool blocked = false;  ///< has output that the socket did not take
   };
   using Connections = std::unordered_map<int, Connection>;
@@ -84,7 +84,7 @@ class Server final : public TcpStoreServer, private Listener::Owner {
   int sleep_ms() const {
     auto next = listener_.next_time();
     for (const auto& [fd, connection] : connections_) next = std::min(next, connection.session.wake());
-    if (next == Session::TimePoint::max()) return -1;
+    if (next == rendezvous::Session::TimePoint::max()) return -1;
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(next - Clock::now()).count();
     return static_cast<int>(std::clamp<decltype(left)>(left, 0, 60'000));
   }
@@ -92,10 +92,10 @@ class Server final : public TcpStoreServer, private Listener::Owner {
   Status admit(int fd) const override { return credentials_.admit(fd); }
 
   void accepted(UniqueFd fd) override {
-    tune_connection(fd.get());
+    net::tune_connection(fd.get());
     const int number = fd.get();
-    const auto [at, fresh] =
-        connections_.emplace(number, Connection{std::move(fd), Session(credentials_, Clock::now()), false});
+    const auto [at, fresh] = connections_.emplace(
+        number, Connection{std::move(fd), rendezvous::Session(credentials_, Clock::now()), false});
     watch(EPOLL_CTL_ADD, number, EPOLLIN | EPOLLRDHUP);
     if (!flush(at->second)) connections_.erase(at);
   }
@@ -107,7 +107,7 @@ class Server final : public TcpStoreServer, private Listener::Owner {
   }
 
   void drop_strangers(std::size_t count) override {
-    std::vector<std::pair<Session::TimePoint, int>> found;  // the oldest has the least time left
+    std::vector<std::pair<rendezvous::Session::TimePoint, int>> found;  // the oldest has the least time left
     for (const auto& entry : connections_) {
       if (is_stranger(entry)) found.emplace_back(entry.second.session.wake(), entry.first);
     }
@@ -121,7 +121,7 @@ class Server final : public TcpStoreServer, private Listener::Owner {
       std::array<char, 1 << 16> bytes;
       const ssize_t got = ::recv(connection.fd.get(), bytes.data(), bytes.size(), 0);
       if (got == 0) return false;
-      if (got < 0 && !would_block(errno) && errno != EINTR) return false;
+      if (got < 0 && !net::would_block(errno) && errno != EINTR) return false;
       if (got > 0 && !connection.session.receive({bytes.data(), static_cast<std::size_t>(got)})) {
         warn_of(connection.fd.get(), connection.session.trouble());
         flush(connection);
@@ -133,7 +133,7 @@ class Server final : public TcpStoreServer, private Listener::Owner {
     return advance(connection, Clock::now(), changed);
   }
 
-  bool advance(Connection& connection, Session::TimePoint now, bool& changed) {
+  bool advance(Connection& connection, rendezvous::Session::TimePoint now, bool& changed) {
     for (;;) {
       const bool honest = connection.session.advance(table_, now, changed);
       warn_of(connection.fd.get(), connection.session.trouble());
@@ -156,7 +156,7 @@ class Server final : public TcpStoreServer, private Listener::Owner {
       const ssize_t put =
           ::send(connection.fd.get(), output.data() + sent, output.size() - sent, MSG_NOSIGNAL);
       if (put < 0 && errno == EINTR) continue;
-      if (put < 0 && !would_block(errno)) return false;
+      if (put < 0 && !net::would_block(errno)) return false;
       if (put < 0) break;
       sent += static_cast<std::size_t>(put);
     }
@@ -177,7 +177,7 @@ class Server final : public TcpStoreServer, private Listener::Owner {
     while (again) {
       again = false;
       for (auto at = connections_.begin(); at != connections_.end();) {
-        Session& session = at->second.session;
+        rendezvous::Session& session = at->second.session;
         const bool due = (changed && session.waiting()) || now >= session.wake();
         at = !due || advance(at->second, now, again) ? std::next(at) : connections_.erase(at);
       }
@@ -185,26 +185,26 @@ class Server final : public TcpStoreServer, private Listener::Owner {
     }
   }
 
-  Listener listener_;
+  net::Listener listener_;
   UniqueFd epoll_;
   UniqueFd stop_;
-  const Credentials credentials_;
+  const net::Credentials credentials_;
   const std::uint16_t port_;
   ServiceThread thread_;
   // Only the service thread uses what follows.
-  Table table_;
+  rendezvous::Table table_;
   Connections connections_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<TcpStoreServer>> serve_store(const SocketAddress& address,
-                                                    const Credentials& credentials) {
+Result<std::unique_ptr<TcpStoreServer>> rendezvous::serve_store(const net::SocketAddress& address,
+                                                                const net::Credentials& credentials) {
   if (Status allowed = credentials.allow(address.is_loopback(), "the store"); !allowed.ok()) return allowed;
-  Result<UniqueFd> socket = listen_on(address);
+  Result<UniqueFd> socket = net::listen_on(address);
   if (!socket.ok()) return socket.status();
-  const std::uint16_t port = local_port(socket->get());
-  Listener listener("the store", std::move(*socket));
+  const std::uint16_t port = net::local_port(socket->get());
+  net::Listener listener("the store", std::move(*socket));
   if (!listener.status().ok()) return listener.status();
   auto server = std::make_unique<Server>(std::move(listener), port, credentials);
   if (Status status = server->start(); !status.ok()) return status;
@@ -213,16 +213,16 @@ Result<std::unique_ptr<TcpStoreServer>> serve_store(const SocketAddress& address
 
 std::unique_ptr<TcpStoreServer> serve_tcp_store(const std::string& host, std::uint16_t port,
                                                 const std::string& key) {
-  const Credentials credentials = make_credentials(config(), key).value_or_throw();
-  const auto addresses = resolve(host, port).value_or_throw();
+  const net::Credentials credentials = net::make_credentials(config(), key).value_or_throw();
+  const auto addresses = net::resolve(host, port).value_or_throw();
   std::string reason = "the name has no address";
-  for (const SocketAddress& address : addresses) {
-    auto server = serve_store(address, credentials);
+  for (const net::SocketAddress& address : addresses) {
+    auto server = rendezvous::serve_store(address, credentials);
     if (server.status().code() == Code::invalid_argument) server.status().throw_if_error();
     if (server.ok()) return std::move(server).value_or_throw();
     reason = server.status().message();
   }
-  throw RendezvousError("cannot serve the store at " + tcp_url(host, port) + ": " + reason, {});
+  throw RendezvousError("cannot serve the store at " + net::tcp_url(host, port) + ": " + reason, {});
 }
 
 }  // namespace kolo

@@ -9,10 +9,10 @@
 #include "net/credentials.hpp"
 #include "net/socket.hpp"
 
-namespace kolo {
+namespace kolo::rendezvous {
 
 /// Serves from a thread of its own. The error is that of listen_on() or Credentials::allow().
-Result<std::unique_ptr<TcpStoreServer>> serve_store(const SocketAddress& address,
-                                                    const Credentials& credentials);
+Result<std::unique_ptr<TcpStoreServer>> serve_store(const net::SocketAddress& address,
+                                                    const net::Credentials& credentials);
 
-}  // namespace kolo
+}  // namespace kolo::rendezvous

@@ -2,7 +2,7 @@
 
 #include <type_traits>
 
-namespace kolo::wire {
+namespace kolo::rendezvous::wire {
 namespace {
 
 template <typename Number>
@@ -108,4 +108,4 @@ Status check_request(const Message& message) {
   return {};
 }
 
-}  // namespace kolo::wire
+}  // namespace kolo::rendezvous::wire

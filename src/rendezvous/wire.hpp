@@ -14,7 +14,7 @@
 #include "base/status.hpp"
 #include "rendezvous/table.hpp"
 
-namespace kolo::wire {
+namespace kolo::rendezvous::wire {
 
 enum class Kind : std::uint8_t {
   set = 1,     ///< items: key, value
@@ -54,4 +54,4 @@ Result<Message> decode(std::string_view body);
 /// Whether the message is a request with the items of its kind, within the limits of a store.
 Status check_request(const Message& message);
 
-}  // namespace kolo::wire
+}  // namespace kolo::rendezvous::wire

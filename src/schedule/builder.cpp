@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace kolo {
+namespace kolo::schedule {
 
 ScheduleBuilder::ScheduleBuilder(Collective collective, int rank, int size, int root, std::uint32_t chunks,
                                  std::uint32_t scratch_chunks) {
@@ -105,4 +105,4 @@ Schedule ScheduleBuilder::finish() && {
   return std::move(schedule_);
 }
 
-}  // namespace kolo
+}  // namespace kolo::schedule

@@ -9,7 +9,7 @@
 #include "schedule/hazards.hpp"
 #include "schedule/schedule.hpp"
 
-namespace kolo {
+namespace kolo::schedule {
 
 inline ChunkRange input(std::uint32_t begin, std::uint32_t count = 1) {
   return {BufferName::input, begin, count};
@@ -78,4 +78,4 @@ class ScheduleBuilder {
   std::vector<StepId> implied_by_;      // for each step, the last step whose list it was dropped from
 };
 
-}  // namespace kolo
+}  // namespace kolo::schedule

@@ -15,7 +15,7 @@
 #include "schedule/symbolic_run.hpp"
 #include "schedule/timetable.hpp"
 
-namespace kolo {
+namespace kolo::schedule {
 namespace {
 
 /// All ranks must have schedules of the same call.
@@ -104,4 +104,4 @@ ScheduleTotals count_totals(std::span<const Schedule> schedules, std::span<const
   return totals_of(schedules, part_counts, MessageGraph::build(schedules).value());
 }
 
-}  // namespace kolo
+}  // namespace kolo::schedule

@@ -8,7 +8,7 @@
 #include "base/status.hpp"
 #include "schedule/schedule.hpp"
 
-namespace kolo {
+namespace kolo::schedule {
 
 /// Totals over the schedules of all ranks, counted while checking.
 struct ScheduleTotals {
@@ -41,4 +41,4 @@ Status check_schedules(std::span<const Schedule> schedules, std::span<const std:
 /// The totals alone, of schedules that have passed the check.
 ScheduleTotals count_totals(std::span<const Schedule> schedules, std::span<const std::uint64_t> part_counts);
 
-}  // namespace kolo
+}  // namespace kolo::schedule

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-namespace kolo {
+namespace kolo::schedule {
 
 std::string completed_twice(int size, const std::function<Schedule(int rank)>& schedule_of) {
   constexpr int kNoStep = -1;
@@ -28,4 +28,4 @@ std::string completed_twice(int size, const std::function<Schedule(int rank)>& s
   return {};
 }
 
-}  // namespace kolo
+}  // namespace kolo::schedule

@@ -6,7 +6,7 @@
 
 #include "schedule/schedule.hpp"
 
-namespace kolo {
+namespace kolo::schedule {
 
 /// Whether every chunk of a reduction is completed by one step of one rank, from which all other ranks
 /// receive it. Then all ranks end with the same bits, even if messages are rounded on their way. If several
@@ -17,4 +17,4 @@ namespace kolo {
 /// twice. The schedules must have passed the checker.
 std::string completed_twice(int size, const std::function<Schedule(int rank)>& schedule_of);
 
-}  // namespace kolo
+}  // namespace kolo::schedule

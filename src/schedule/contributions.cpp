@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <iterator>
 
-namespace kolo {
+namespace kolo::schedule {
 
 Contributions::Contributions(int size, bool rank_ordered)
     : size_(static_cast<std::uint32_t>(size)), rank_ordered_(rank_ordered) {
@@ -76,4 +76,4 @@ std::string Contributions::first_missing(Set set) const {
   return fmt::format("rank {}", runs[0].begin > 0 ? 0 : runs[0].end);
 }
 
-}  // namespace kolo
+}  // namespace kolo::schedule

@@ -8,7 +8,7 @@
 
 #include "base/status.hpp"
 
-namespace kolo {
+namespace kolo::schedule {
 
 /// The ranks whose contributions a value holds, each once. In rank-ordered mode they are combined in rank
 /// order without a gap. Sets are named by small numbers: set r, for r below the number of ranks, holds rank r
@@ -47,4 +47,4 @@ class Contributions {
   std::vector<Runs> sets_;
 };
 
-}  // namespace kolo
+}  // namespace kolo::schedule

@@ -1,6 +1,6 @@
 #include "schedule/hazards.hpp"
 
-namespace kolo {
+namespace kolo::schedule {
 
 void HazardTracker::visit(std::uint32_t id, const Step& step, std::vector<std::uint32_t>& waits_for) {
   if (map_.is_idle(step)) return;
@@ -27,4 +27,4 @@ void HazardTracker::visit(std::uint32_t id, const Step& step, std::vector<std::u
   }
 }
 
-}  // namespace kolo
+}  // namespace kolo::schedule

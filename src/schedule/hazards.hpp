@@ -6,7 +6,7 @@
 
 #include "schedule/memory_map.hpp"
 
-namespace kolo {
+namespace kolo::schedule {
 
 /// Visits the steps of one rank in program order. The builder turns its results into dependencies; the
 /// checker requires them of any schedule.
@@ -30,4 +30,4 @@ class HazardTracker {
   std::vector<Cell> cells_;
 };
 
-}  // namespace kolo
+}  // namespace kolo::schedule

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace kolo {
+namespace kolo::schedule {
 
 std::uint64_t ChunkLengths::slot() const {
   std::uint64_t largest = 0;
@@ -65,4 +65,4 @@ ChunkLengths chunk_lengths(const Schedule& schedule, std::span<const std::uint64
   return lengths;
 }
 
-}  // namespace kolo
+}  // namespace kolo::schedule

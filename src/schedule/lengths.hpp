@@ -7,7 +7,7 @@
 
 #include "schedule/schedule.hpp"
 
-namespace kolo {
+namespace kolo::schedule {
 
 /// Elements of each chunk of input and output, divided as the table of BufferName says, even if the rank does
 /// not have that memory. A value.
@@ -36,4 +36,4 @@ std::uint32_t part_count(const Schedule& schedule);
 /// `part_counts`: part_count() entries, as for check_schedules().
 ChunkLengths chunk_lengths(const Schedule& schedule, std::span<const std::uint64_t> part_counts);
 
-}  // namespace kolo
+}  // namespace kolo::schedule

@@ -1,6 +1,6 @@
 #include "schedule/memory_map.hpp"
 
-namespace kolo {
+namespace kolo::schedule {
 
 bool may_be(const Schedule& schedule, Sharing sharing) {
   switch (schedule.collective) {
@@ -77,4 +77,4 @@ Footprint footprint(const Step& step) {
   return {};
 }
 
-}  // namespace kolo
+}  // namespace kolo::schedule

@@ -6,7 +6,7 @@
 
 #include "schedule/schedule.hpp"
 
-namespace kolo {
+namespace kolo::schedule {
 
 /// The two ways to bind a schedule: input and output separate, or as one memory (see BufferName).
 enum class Sharing : std::uint8_t { separate, in_place };
@@ -48,4 +48,4 @@ struct Footprint {
 };
 Footprint footprint(const Step& step);
 
-}  // namespace kolo
+}  // namespace kolo::schedule

@@ -9,7 +9,7 @@
 
 #include "schedule/refusal.hpp"
 
-namespace kolo {
+namespace kolo::schedule {
 namespace {
 
 constexpr std::size_t kNone = std::numeric_limits<std::size_t>::max();
@@ -184,4 +184,4 @@ Result<MessageGraph> MessageGraph::build(std::span<const Schedule> schedules) {
   return ordering.cycle(static_cast<std::size_t>(stuck - waits.begin()), waits);
 }
 
-}  // namespace kolo
+}  // namespace kolo::schedule

@@ -8,7 +8,7 @@
 #include "base/status.hpp"
 #include "schedule/schedule.hpp"
 
-namespace kolo {
+namespace kolo::schedule {
 
 /// A step of a rank.
 struct StepRef {
@@ -50,4 +50,4 @@ class MessageGraph {
   std::uint64_t rounds_ = 0;
 };
 
-}  // namespace kolo
+}  // namespace kolo::schedule

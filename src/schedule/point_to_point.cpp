@@ -4,7 +4,7 @@
 
 #include "schedule/builder.hpp"
 
-namespace kolo {
+namespace kolo::schedule {
 
 Schedule make_send(int rank, int size, int peer) {
   ScheduleBuilder builder(Collective::send_recv, rank, size, 0, 1);
@@ -18,4 +18,4 @@ Schedule make_recv(int rank, int size, int peer) {
   return std::move(builder).finish();
 }
 
-}  // namespace kolo
+}  // namespace kolo::schedule

@@ -3,11 +3,11 @@
 
 #include "schedule/schedule.hpp"
 
-namespace kolo {
+namespace kolo::schedule {
 
 /// `rank` sends input[0] to `peer`, which must be another rank.
 Schedule make_send(int rank, int size, int peer);
 /// `rank` receives output[0] from `peer`.
 Schedule make_recv(int rank, int size, int peer);
 
-}  // namespace kolo
+}  // namespace kolo::schedule

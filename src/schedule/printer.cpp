@@ -6,7 +6,7 @@
 #include <span>
 #include <utility>
 
-namespace kolo {
+namespace kolo::schedule {
 namespace {
 
 std::string to_string(const ChunkRange& range) {
@@ -64,4 +64,4 @@ std::string to_string(const Schedule& schedule) {
   return text;
 }
 
-}  // namespace kolo
+}  // namespace kolo::schedule

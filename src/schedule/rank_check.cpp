@@ -11,7 +11,7 @@
 #include "schedule/printer.hpp"
 #include "schedule/refusal.hpp"
 
-namespace kolo {
+namespace kolo::schedule {
 namespace {
 
 bool is_message(StepKind kind) {
@@ -202,4 +202,4 @@ Status check_hazards(const Schedule& schedule) {
   return {};
 }
 
-}  // namespace kolo
+}  // namespace kolo::schedule

@@ -5,7 +5,7 @@
 #include "schedule/lengths.hpp"
 #include "schedule/schedule.hpp"
 
-namespace kolo {
+namespace kolo::schedule {
 
 /// Checks that every step is well formed: its peer exists; it waits for earlier steps only; its ranges are in
 /// bounds and of one length; it does not write the input; what it writes is separate from what it reads, or
@@ -16,4 +16,4 @@ Status check_steps(const Schedule& schedule, const ChunkLengths& lengths);
 /// way in which the schedule may be bound. The steps must be well formed.
 Status check_hazards(const Schedule& schedule);
 
-}  // namespace kolo
+}  // namespace kolo::schedule

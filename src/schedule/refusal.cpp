@@ -4,7 +4,7 @@
 
 #include "schedule/printer.hpp"
 
-namespace kolo {
+namespace kolo::schedule {
 namespace {
 
 Status refusal(const Schedule& schedule, int step, const std::string& why) {
@@ -26,4 +26,4 @@ Status refuse(const Schedule& schedule, const std::string& why) {
   return refusal(schedule, -1, ": " + why);
 }
 
-}  // namespace kolo
+}  // namespace kolo::schedule

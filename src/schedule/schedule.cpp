@@ -4,7 +4,7 @@
 
 #include "base/names.hpp"
 
-namespace kolo {
+namespace kolo::schedule {
 namespace {
 
 constexpr std::array<std::string_view, 10> kCollectives = {
@@ -92,4 +92,4 @@ std::uint32_t alike_slots(const Schedule& schedule) {
   return slots;
 }
 
-}  // namespace kolo
+}  // namespace kolo::schedule

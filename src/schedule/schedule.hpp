@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace kolo {
+namespace kolo::schedule {
 
 enum class Collective : std::uint8_t {
   all_reduce,
@@ -134,4 +134,4 @@ std::uint32_t chunk_count(const Schedule& schedule, BufferName buffer);
 /// The number of slots of scratch before those that are laid out by `scratch_like`; they are all alike.
 std::uint32_t alike_slots(const Schedule& schedule);
 
-}  // namespace kolo
+}  // namespace kolo::schedule

@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-namespace kolo {
+namespace kolo::schedule {
 
 std::vector<DataRange> ranges_of(Held held, std::span<const std::uint64_t> parts, int size, int root) {
   const std::uint64_t total = std::accumulate(parts.begin(), parts.end(), std::uint64_t{0});
@@ -18,4 +18,4 @@ std::vector<DataRange> ranges_of(Held held, std::span<const std::uint64_t> parts
   return ranges;
 }
 
-}  // namespace kolo
+}  // namespace kolo::schedule

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-namespace kolo {
+namespace kolo::schedule {
 
 /// `count` elements of a call's whole data (the parts of all ranks, in their order), from element `begin` on.
 struct DataRange {
@@ -36,4 +36,4 @@ struct SharedMemoryForm {
   bool writes_to_others() const { return kind == Kind::reduce_for_all; }
 };
 
-}  // namespace kolo
+}  // namespace kolo::schedule

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace kolo {
+namespace kolo::schedule {
 
 namespace {
 
@@ -61,4 +61,4 @@ bool SymbolicMemory::read(std::uint64_t offset, std::uint64_t length, std::vecto
   return true;
 }
 
-}  // namespace kolo
+}  // namespace kolo::schedule

@@ -8,7 +8,7 @@
 
 #include "schedule/contributions.hpp"
 
-namespace kolo {
+namespace kolo::schedule {
 
 /// `length` elements that come from elements `origin`, `origin` + 1, ... of the collective's whole data.
 struct Piece {
@@ -36,4 +36,4 @@ class SymbolicMemory {
   std::map<std::uint64_t, Piece> pieces_;  // by offset; none is empty, none overlap
 };
 
-}  // namespace kolo
+}  // namespace kolo::schedule

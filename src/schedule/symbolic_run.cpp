@@ -12,7 +12,7 @@
 #include "schedule/refusal.hpp"
 #include "schedule/symbolic_memory.hpp"
 
-namespace kolo {
+namespace kolo::schedule {
 namespace {
 
 using Pieces = std::vector<Piece>;
@@ -42,7 +42,7 @@ struct Rank {
 };
 
 class Run {
-  friend class kolo::SymbolicRun;
+  friend class kolo::schedule::SymbolicRun;
 
  public:
   Run(std::span<const Schedule> schedules, std::span<const std::uint64_t> part_counts, Sharing sharing,
@@ -310,4 +310,4 @@ Status check_barrier(std::span<const Schedule> schedules, const MessageGraph& gr
   return {};
 }
 
-}  // namespace kolo
+}  // namespace kolo::schedule

@@ -13,7 +13,7 @@
 #include "schedule/schedule.hpp"
 #include "schedule/symbolic_memory.hpp"
 
-namespace kolo {
+namespace kolo::schedule {
 
 /// Runs the events in their order on symbolic memory, bound as `sharing` says, and proves what every output
 /// holds. The schedules must have passed the checks of rank_check.hpp: then every order of events gives the
@@ -54,4 +54,4 @@ std::vector<std::vector<Known>> follow_barrier(std::span<const Schedule> schedul
 /// For a barrier: proves that no rank can finish before every rank has started.
 Status check_barrier(std::span<const Schedule> schedules, const MessageGraph& graph);
 
-}  // namespace kolo
+}  // namespace kolo::schedule

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace kolo {
+namespace kolo::schedule {
 namespace {
 
 /// For each event, the messages in the longest chain from it to the end, itself included.
@@ -88,4 +88,4 @@ Timetable::Timetable(std::span<const Schedule> schedules, const MessageGraph& gr
   }
 }
 
-}  // namespace kolo
+}  // namespace kolo::schedule

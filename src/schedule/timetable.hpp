@@ -7,7 +7,7 @@
 
 #include "schedule/message_graph.hpp"
 
-namespace kolo {
+namespace kolo::schedule {
 
 /// Counts steps as the literature does: every message takes one step, and in a step each rank sends at most
 /// one and receives at most one (the full-duplex one-port model: Chan, Heimlich, Purkayastha, van de Geijn:
@@ -28,4 +28,4 @@ class Timetable {
   std::vector<std::uint32_t> step_of_;
 };
 
-}  // namespace kolo
+}  // namespace kolo::schedule

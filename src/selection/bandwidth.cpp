@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace kolo {
+namespace kolo::selection {
 
 BandwidthMatrix bandwidths_between(const std::vector<std::string>& hosts, const TuningTable& table) {
   if (hosts.size() < 2) return {};
@@ -49,4 +49,4 @@ std::vector<int> slow_hosts(const BandwidthMatrix& bandwidth) {
   return slow;
 }
 
-}  // namespace kolo
+}  // namespace kolo::selection

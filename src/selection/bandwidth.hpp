@@ -7,7 +7,7 @@
 
 #include "selection/table.hpp"
 
-namespace kolo {
+namespace kolo::selection {
 
 /// bandwidth[i][j]: what host i can send to host j, in any unit, above 0; the diagonal is ignored. A square
 /// matrix.
@@ -30,4 +30,4 @@ struct HostLinks {
 /// fifth or more.
 std::vector<int> slow_hosts(const BandwidthMatrix& bandwidth);
 
-}  // namespace kolo
+}  // namespace kolo::selection

@@ -5,18 +5,19 @@
 
 #include "algorithms/algorithm.hpp"
 
-namespace kolo {
+namespace kolo::selection {
 
 /// All that support the call, in the registry's order: each algorithm with its defaults, and with the
 /// arguments that are worth trying. If `slow_hosts` is not empty, also those that spare these hosts.
 /// Algorithms with very many messages are left out (naive with a thousand ranks), because examining them
 /// takes long. Algorithms that send no messages, because the ranks share memory, stay.
-std::vector<ConfiguredAlgorithm> candidates(const ScheduleSpec& spec, const Requirements& requirements,
-                                            const std::vector<int>& slow_hosts = {},
-                                            bool shares_memory = false);
+std::vector<algorithms::ConfiguredAlgorithm> candidates(const algorithms::ScheduleSpec& spec,
+                                                        const algorithms::Requirements& requirements,
+                                                        const std::vector<int>& slow_hosts = {},
+                                                        bool shares_memory = false);
 
 /// Whether the candidate is one of those that spare `slow_hosts`.
-bool spares(const ConfiguredAlgorithm& candidate, const ScheduleSpec& spec,
+bool spares(const algorithms::ConfiguredAlgorithm& candidate, const algorithms::ScheduleSpec& spec,
             const std::vector<int>& slow_hosts);
 
-}  // namespace kolo
+}  // namespace kolo::selection

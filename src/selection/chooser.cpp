@@ -11,7 +11,7 @@
 #include "selection/candidates.hpp"
 #include "selection/predict.hpp"
 
-namespace kolo {
+namespace kolo::selection {
 namespace {
 
 /// With more ranks the closed forms give the time: playing the schedules would take long.
@@ -41,18 +41,18 @@ struct Traffic {
   std::uint64_t messages_between = 0;  ///< from one rank to other hosts
 };
 
-Traffic traffic(std::span<const Schedule> schedules, const std::vector<int>& hosts) {
+Traffic traffic(std::span<const schedule::Schedule> schedules, const std::vector<int>& hosts) {
   Traffic most;
   std::map<int, double> leaving;
-  for (const Schedule& schedule : schedules) {
+  for (const schedule::Schedule& schedule : schedules) {
     const int host = hosts[static_cast<std::size_t>(schedule.rank)];
     double between = 0, inside = 0;
     std::uint64_t messages = 0;
-    for (const Step& step : schedule.steps) {
-      if (step.kind != StepKind::send) continue;
+    for (const schedule::Step& step : schedule.steps) {
+      if (step.kind != schedule::StepKind::send) continue;
       const bool leaves = hosts[static_cast<std::size_t>(step.peer)] != host;
       (leaves ? between : inside) +=
-          static_cast<double>(step.a.count) / static_cast<double>(part_count(schedule));
+          static_cast<double>(step.a.count) / static_cast<double>(schedule::part_count(schedule));
       if (leaves) ++messages;
     }
     most.from_host = std::max(most.from_host, leaving[host] += between);
@@ -65,23 +65,25 @@ Traffic traffic(std::span<const Schedule> schedules, const std::vector<int>& hos
 }
 
 /// Bytes that the busiest sender sends, by the closed form.
-double stated_bytes(const Algorithm& algorithm, const ScheduleSpec& spec, std::uint64_t bytes) {
-  const std::uint32_t parts = part_count(algorithm.generate(spec));
+double stated_bytes(const algorithms::Algorithm& algorithm, const algorithms::ScheduleSpec& spec,
+                    std::uint64_t bytes) {
+  const std::uint32_t parts = schedule::part_count(algorithm.generate(spec));
   if (parts == 0) return 0;
   return static_cast<double>(algorithm.closed_form.of(spec).sent) * static_cast<double>(bytes) / parts;
 }
 
 /// Bytes that the busiest sender sends, by the schedules, if each part of the data ends with a block.
-std::uint64_t most_sent(const Algorithm& algorithm, const ScheduleSpec& spec, std::uint64_t bytes,
-                        std::uint64_t block) {
+std::uint64_t most_sent(const algorithms::Algorithm& algorithm, const algorithms::ScheduleSpec& spec,
+                        std::uint64_t bytes, std::uint64_t block) {
   if (spec.size > kMostPlayed)
     return static_cast<std::uint64_t>(std::llround(stated_bytes(algorithm, spec, bytes)));
   std::uint64_t most = 0;
-  for (const Schedule& schedule : generate_all(algorithm, spec)) {
-    const auto lengths = chunk_lengths(schedule, even_parts(bytes, part_count(schedule), block));
+  for (const schedule::Schedule& schedule : algorithms::generate_all(algorithm, spec)) {
+    const auto lengths =
+        schedule::chunk_lengths(schedule, schedule::even_parts(bytes, schedule::part_count(schedule), block));
     std::uint64_t sent = 0;
-    for (const Step& step : schedule.steps) {
-      if (step.kind == StepKind::send) sent += lengths.of(step.a);
+    for (const schedule::Step& step : schedule.steps) {
+      if (step.kind == schedule::StepKind::send) sent += lengths.of(step.a);
     }
     most = std::max(most, sent);
   }
@@ -105,16 +107,17 @@ void settle_ties(std::vector<ScoredAlgorithm>& all, const Measured& measured) {
 
 /// The load of the links between hosts: the fraction of the data that leaves the busiest host, in fiftieths.
 /// Ties are broken by the number of connections between ranks of different hosts.
-std::size_t load_between_hosts(const ConfiguredAlgorithm& candidate, ScheduleSpec spec) {
+std::size_t load_between_hosts(const algorithms::ConfiguredAlgorithm& candidate,
+                               algorithms::ScheduleSpec spec) {
   constexpr double kFine = 50;
   constexpr std::size_t kMostConnections = 1'000'000;
   spec.arguments = candidate.arguments;
-  const std::vector<Schedule> schedules = generate_all(*candidate.algorithm, spec);
+  const std::vector<schedule::Schedule> schedules = algorithms::generate_all(*candidate.algorithm, spec);
   std::set<std::pair<int, int>> connections;
-  for (const Schedule& schedule : schedules) {
+  for (const schedule::Schedule& schedule : schedules) {
     const int host = spec.hosts[static_cast<std::size_t>(schedule.rank)];
-    for (const Step& step : schedule.steps) {
-      if (step.kind == StepKind::send && spec.hosts[static_cast<std::size_t>(step.peer)] != host)
+    for (const schedule::Step& step : schedule.steps) {
+      if (step.kind == schedule::StepKind::send && spec.hosts[static_cast<std::size_t>(step.peer)] != host)
         connections.emplace(schedule.rank, step.peer);
     }
   }
@@ -125,7 +128,7 @@ std::size_t load_between_hosts(const ConfiguredAlgorithm& candidate, ScheduleSpe
 /// The fastest comes first in `all`. Among the algorithms predicted to be as fast, moves the one with the
 /// least `trouble`, which the model does not know, to the front.
 void settle_ties(std::vector<ScoredAlgorithm>& all,
-                 const std::function<std::size_t(const ConfiguredAlgorithm&)>& trouble) {
+                 const std::function<std::size_t(const algorithms::ConfiguredAlgorithm&)>& trouble) {
   const auto tied = [&](std::vector<ScoredAlgorithm>::iterator at) {
     return at != all.end() && at->seconds <= kModelNoise * all.front().seconds;
   };
@@ -143,26 +146,26 @@ void settle_ties(std::vector<ScoredAlgorithm>& all,
 
 }  // namespace
 
-Result<ConfiguredAlgorithm> Chooser::choose(const Choice& choice) {
+Result<algorithms::ConfiguredAlgorithm> Chooser::choose(const Choice& choice) {
   auto picked = pick(choice);
   if (!picked.ok()) return picked;
   return in_ring_order(std::move(picked).value());
 }
 
-Result<ConfiguredAlgorithm> Chooser::pick(const Choice& choice) {
-  const Collective collective = choice.spec.collective;
-  const auto fits = [&](const ConfiguredAlgorithm& candidate) {
-    ScheduleSpec spec = choice.spec;
+Result<algorithms::ConfiguredAlgorithm> Chooser::pick(const Choice& choice) {
+  const schedule::Collective collective = choice.spec.collective;
+  const auto fits = [&](const algorithms::ConfiguredAlgorithm& candidate) {
+    algorithms::ScheduleSpec spec = choice.spec;
     spec.arguments = candidate.arguments;
-    return supports(*candidate.algorithm, spec, choice.requirements);
+    return algorithms::supports(*candidate.algorithm, spec, choice.requirements);
   };
   if (!choice.wanted.empty()) {
-    auto wanted = parse_algorithm(collective, choice.wanted);
+    auto wanted = algorithms::parse_algorithm(collective, choice.wanted);
     if (!wanted.ok()) return wanted;
     if (Status status = fits(*wanted); !status.ok()) return status;
     return wanted;
   }
-  if (auto preferred = parse_algorithm(collective, choice.preferred); preferred.ok()) {
+  if (auto preferred = algorithms::parse_algorithm(collective, choice.preferred); preferred.ok()) {
     if (fits(*preferred).ok()) return preferred;
   }
   const std::tuple key{collective,
@@ -180,7 +183,8 @@ Result<ConfiguredAlgorithm> Chooser::pick(const Choice& choice) {
   const std::uint64_t typical = choice.bytes == 0 ? 0 : kOne << std::min(size_class(choice.bytes), 62);
   std::vector<ScoredAlgorithm> all = ranking(choice.spec, choice.requirements, typical, false);
   if (all.empty()) {
-    return Status(Code::invalid_argument, "no algorithm of " + std::string(name_of(collective)) + " fits");
+    return Status(Code::invalid_argument,
+                  "no algorithm of " + std::string(schedule::name_of(collective)) + " fits");
   }
   const std::lock_guard lock(mutex_);
   return picks_.emplace(key, std::move(all.front().configured)).first->second;
@@ -190,9 +194,9 @@ Result<Expectation> Chooser::expect(const Choice& choice, const Cuts& cuts) {
   auto picked = pick(choice);
   if (!picked.ok()) return picked.status();
   Expectation expected{.configured = in_ring_order(*picked)};
-  const SharedMemoryForm* form = form_of(*picked->algorithm, choice.requirements);
+  const schedule::SharedMemoryForm* form = form_of(*picked->algorithm, choice.requirements);
   expected.in_shared_memory = form != nullptr;
-  ScheduleSpec spec = choice.spec;
+  algorithms::ScheduleSpec spec = choice.spec;
   spec.hosts = situation_.hosts;
   spec.rank = spec.root = 0;  // all ranks examine the same schedules
   spec.arguments = expected.configured.arguments;
@@ -213,8 +217,8 @@ Result<Expectation> Chooser::expect(const Choice& choice, const Cuts& cuts) {
   return expected;
 }
 
-double Chooser::interpolated(const ConfiguredAlgorithm& candidate, const ScheduleSpec& spec,
-                             std::uint64_t bytes, const Cuts& cuts) {
+double Chooser::interpolated(const algorithms::ConfiguredAlgorithm& candidate,
+                             const algorithms::ScheduleSpec& spec, std::uint64_t bytes, const Cuts& cuts) {
   const auto at = [&](std::uint64_t size) {
     std::tuple key{spec.collective, candidate.name(), cuts.block, cuts.segment, size};
     {
@@ -236,11 +240,13 @@ double Chooser::interpolated(const ConfiguredAlgorithm& candidate, const Schedul
   return least + way * (most - least);
 }
 
-const SharedMemoryForm* Chooser::form_of(const Algorithm& algorithm, const Requirements& requirements) const {
-  return situation_.shares_memory ? kolo::form_of(algorithm, requirements) : nullptr;
+const schedule::SharedMemoryForm* Chooser::form_of(const algorithms::Algorithm& algorithm,
+                                                   const algorithms::Requirements& requirements) const {
+  return situation_.shares_memory ? kolo::algorithms::form_of(algorithm, requirements) : nullptr;
 }
 
-std::optional<double> Chooser::timed(const ConfiguredAlgorithm& candidate, const Requirements& requirements,
+std::optional<double> Chooser::timed(const algorithms::ConfiguredAlgorithm& candidate,
+                                     const algorithms::Requirements& requirements,
                                      const Measured& measured) const {
   // Times measured where ranks share memory are of runs there, and say nothing about messages.
   const bool is_other = candidate.algorithm->in_shared_memory && situation_.may_share_memory() &&
@@ -248,15 +254,17 @@ std::optional<double> Chooser::timed(const ConfiguredAlgorithm& candidate, const
   return is_other ? std::nullopt : measured.seconds(candidate.name());
 }
 
-std::vector<ScoredAlgorithm> Chooser::ranking(const ScheduleSpec& spec, const Requirements& requirements,
+std::vector<ScoredAlgorithm> Chooser::ranking(const algorithms::ScheduleSpec& spec,
+                                              const algorithms::Requirements& requirements,
                                               std::uint64_t bytes, bool with_all_times) const {
-  ScheduleSpec asked = spec;
+  algorithms::ScheduleSpec asked = spec;
   asked.hosts = situation_.hosts;
   asked.rank = asked.root = 0;  // all ranks examine the same schedules
   const std::vector<int> slow = slow_hosts(situation_.bandwidth);
   const Measured measured(situation_.table.times(situation_.setting(), spec.collective), bytes);
   std::vector<ScoredAlgorithm> all;
-  for (ConfiguredAlgorithm& candidate : candidates(asked, requirements, slow, situation_.shares_memory)) {
+  for (algorithms::ConfiguredAlgorithm& candidate :
+       candidates(asked, requirements, slow, situation_.shares_memory)) {
     const bool in_shared_memory = form_of(*candidate.algorithm, requirements) != nullptr;
     const auto seconds = timed(candidate, requirements, measured);
     all.push_back({std::move(candidate), seconds.value_or(0), seconds.has_value(), in_shared_memory});
@@ -282,27 +290,27 @@ std::vector<ScoredAlgorithm> Chooser::ranking(const ScheduleSpec& spec, const Re
   if (!is_played || all.empty() || all.front().measured) return all;
   // What the model does not know: flows that share a link disturb each other, and trees keep a slow link
   // waiting.
-  settle_ties(all, [&](const ConfiguredAlgorithm& candidate) {
+  settle_ties(all, [&](const algorithms::ConfiguredAlgorithm& candidate) {
     if (slow.empty()) return load_between_hosts(in_ring_order(candidate), asked);
     return std::size_t{!spares(candidate, asked, slow)};
   });
   return all;
 }
 
-double Chooser::predicted(const ConfiguredAlgorithm& candidate, ScheduleSpec spec, std::uint64_t bytes,
-                          const Cuts& cuts) const {
+double Chooser::predicted(const algorithms::ConfiguredAlgorithm& candidate, algorithms::ScheduleSpec spec,
+                          std::uint64_t bytes, const Cuts& cuts) const {
   spec.arguments = in_ring_order(candidate).arguments;
   if (spec.size > kMostPlayed) return estimated(candidate, spec, bytes);
-  const std::vector<Schedule> schedules = generate_all(*candidate.algorithm, spec);
+  const std::vector<schedule::Schedule> schedules = algorithms::generate_all(*candidate.algorithm, spec);
   CostModel model = situation_.model;
   model.segment_bytes = cuts.segment;
-  return predict(schedules, even_parts(bytes, part_count(schedules[0]), cuts.block), spec.hosts, model,
-                 situation_.bandwidth);
+  return predict(schedules, schedule::even_parts(bytes, schedule::part_count(schedules[0]), cuts.block),
+                 spec.hosts, model, situation_.bandwidth);
 }
 
 /// A read of one cache line of each other rank (if ranks share cores: the context switch to it). Then all
 /// ranks' data is loaded and stored once, by all cores together.
-double Chooser::predicted(const SharedMemoryForm& form, int ranks, std::uint64_t bytes) const {
+double Chooser::predicted(const schedule::SharedMemoryForm& form, int ranks, std::uint64_t bytes) const {
   const CostModel& model = situation_.model;
   const double turns = std::max(1.0, ranks / std::max(model.cores, 1.0));
   // Results for all ranks move all of the data; copying or reducing alone moves all but one rank's part.
@@ -312,10 +320,10 @@ double Chooser::predicted(const SharedMemoryForm& form, int ranks, std::uint64_t
 }
 
 /// The latencies of all steps in sequence, plus the busiest rank's bytes through its narrowest place.
-double Chooser::estimated(const ConfiguredAlgorithm& candidate, const ScheduleSpec& spec,
-                          std::uint64_t bytes) const {
+double Chooser::estimated(const algorithms::ConfiguredAlgorithm& candidate,
+                          const algorithms::ScheduleSpec& spec, std::uint64_t bytes) const {
   const CostModel& model = situation_.model;
-  const StepsAndBytes stated = candidate.algorithm->closed_form.of(spec);
+  const algorithms::StepsAndBytes stated = candidate.algorithm->closed_form.of(spec);
   const auto all = static_cast<double>(bytes);
   const double sent = stated_bytes(*candidate.algorithm, spec, bytes);
   const auto steps = static_cast<double>(stated.steps);
@@ -335,7 +343,7 @@ double Chooser::estimated(const ConfiguredAlgorithm& candidate, const ScheduleSp
   Traffic most{.from_host = sent / std::max(all, 1.0), .messages_between = stated.steps};
   most.between = most.inside = most.from_host;
   if (stated.steps * static_cast<std::uint64_t>(spec.size) <= kMostCounted)
-    most = traffic(generate_all(*candidate.algorithm, spec), spec.hosts);
+    most = traffic(algorithms::generate_all(*candidate.algorithm, spec), spec.hosts);
   const double between = std::min(static_cast<double>(most.messages_between), steps);
   const double in_link =
       std::max(most.from_host * model.network.wire_per_byte, most.between * per_byte(model.network));
@@ -344,12 +352,12 @@ double Chooser::estimated(const ConfiguredAlgorithm& candidate, const ScheduleSp
          all * std::max(in_link + most.besides * in_host, most.inside * in_host);
 }
 
-ConfiguredAlgorithm Chooser::in_ring_order(ConfiguredAlgorithm configured) const {
-  const Algorithm& algorithm = *configured.algorithm;
+algorithms::ConfiguredAlgorithm Chooser::in_ring_order(algorithms::ConfiguredAlgorithm configured) const {
+  const algorithms::Algorithm& algorithm = *configured.algorithm;
   if (situation_.ring.empty() || algorithm.in_order == nullptr) return configured;
-  const ScheduleSpec spec{algorithm.collective, 0, situation_.size, 0, configured.arguments,
-                          situation_.hosts};
+  const algorithms::ScheduleSpec spec{algorithm.collective, 0, situation_.size, 0, configured.arguments,
+                                      situation_.hosts};
   return {&algorithm, algorithm.in_order(spec, situation_.ring)};
 }
 
-}  // namespace kolo
+}  // namespace kolo::selection

@@ -15,12 +15,12 @@
 #include "selection/measured.hpp"
 #include "selection/topology.hpp"
 
-namespace kolo {
+namespace kolo::selection {
 
 /// The properties of a call on which the choice depends.
 struct Choice {
-  ScheduleSpec spec;  ///< the choice fills in its arguments
-  Requirements requirements;
+  algorithms::ScheduleSpec spec;  ///< the choice fills in its arguments
+  algorithms::Requirements requirements;
   std::uint64_t bytes = 0;     ///< of the whole data as it is sent; the same on every rank
   std::string_view wanted;     ///< by the caller; an unknown name or an unfit algorithm is an error
   std::string_view preferred;  ///< by the environment; used if the collective knows it and it fits
@@ -28,7 +28,7 @@ struct Choice {
 
 /// An algorithm and the time it is expected to take.
 struct ScoredAlgorithm {
-  ConfiguredAlgorithm configured;
+  algorithms::ConfiguredAlgorithm configured;
   double seconds = 0;
   bool measured = false;          ///< taken from the table; else predicted by the model
   bool in_shared_memory = false;  ///< would run there, without messages
@@ -42,7 +42,7 @@ struct Cuts {
 
 /// The algorithm that a call runs, and its expected cost.
 struct Expectation {
-  ConfiguredAlgorithm configured;
+  algorithms::ConfiguredAlgorithm configured;
   double seconds = 0;
   bool measured = false;          ///< as ScoredAlgorithm's
   bool in_shared_memory = false;  ///< as ScoredAlgorithm's
@@ -56,7 +56,7 @@ class Chooser {
 
   /// The caller's algorithm, else the environment's, else the first of ranking(). A ring runs in the
   /// topology's order.
-  Result<ConfiguredAlgorithm> choose(const Choice& choice);
+  Result<algorithms::ConfiguredAlgorithm> choose(const Choice& choice);
 
   /// The choice of choose(), and the expected time of one such call. If the table has times of that
   /// algorithm, the time comes from there; beyond the largest measured size it grows in proportion to the
@@ -71,36 +71,42 @@ class Chooser {
   /// Among several measured as equally fast but for noise, the first is the one that does best at the sizes
   /// around. with_all_times: also predicts the times of candidates that cannot be the first; playing their
   /// schedules takes long.
-  std::vector<ScoredAlgorithm> ranking(const ScheduleSpec& spec, const Requirements& requirements,
-                                       std::uint64_t bytes, bool with_all_times = true) const;
+  std::vector<ScoredAlgorithm> ranking(const algorithms::ScheduleSpec& spec,
+                                       const algorithms::Requirements& requirements, std::uint64_t bytes,
+                                       bool with_all_times = true) const;
 
   /// The algorithm as a call runs it: a ring in the topology's order, unless it has an order of its own.
-  ConfiguredAlgorithm in_ring_order(ConfiguredAlgorithm configured) const;
+  algorithms::ConfiguredAlgorithm in_ring_order(algorithms::ConfiguredAlgorithm configured) const;
 
   /// How these ranks run such a call without messages; null if they send messages.
-  const SharedMemoryForm* form_of(const Algorithm& algorithm, const Requirements& requirements) const;
+  const schedule::SharedMemoryForm* form_of(const algorithms::Algorithm& algorithm,
+                                            const algorithms::Requirements& requirements) const;
 
   const Topology& topology() const { return situation_; }
 
  private:
   /// choose() before in_ring_order(), with the names that the table uses.
-  Result<ConfiguredAlgorithm> pick(const Choice& choice);
+  Result<algorithms::ConfiguredAlgorithm> pick(const Choice& choice);
   /// The time of a candidate by the table.
-  std::optional<double> timed(const ConfiguredAlgorithm& candidate, const Requirements& requirements,
-                              const Measured& measured) const;
-  double interpolated(const ConfiguredAlgorithm& candidate, const ScheduleSpec& spec, std::uint64_t bytes,
-                      const Cuts& cuts);
-  double predicted(const ConfiguredAlgorithm& candidate, ScheduleSpec spec, std::uint64_t bytes,
-                   const Cuts& cuts) const;
-  double predicted(const SharedMemoryForm& form, int ranks, std::uint64_t bytes) const;
-  double estimated(const ConfiguredAlgorithm& candidate, const ScheduleSpec& spec, std::uint64_t bytes) const;
+  std::optional<double> timed(const algorithms::ConfiguredAlgorithm& candidate,
+                              const algorithms::Requirements& requirements, const Measured& measured) const;
+  double interpolated(const algorithms::ConfiguredAlgorithm& candidate, const algorithms::ScheduleSpec& spec,
+                      std::uint64_t bytes, const Cuts& cuts);
+  double predicted(const algorithms::ConfiguredAlgorithm& candidate, algorithms::ScheduleSpec spec,
+                   std::uint64_t bytes, const Cuts& cuts) const;
+  double predicted(const schedule::SharedMemoryForm& form, int ranks, std::uint64_t bytes) const;
+  double estimated(const algorithms::ConfiguredAlgorithm& candidate, const algorithms::ScheduleSpec& spec,
+                   std::uint64_t bytes) const;
 
   const Topology situation_;
   std::mutex mutex_;  ///< guards what follows
   /// Picks by collective, requirements and bytes rounded up to a power of two.
-  std::map<std::tuple<Collective, bool, bool, bool, bool, bool, int>, ConfiguredAlgorithm> picks_;
+  std::map<std::tuple<schedule::Collective, bool, bool, bool, bool, bool, int>,
+           algorithms::ConfiguredAlgorithm>
+      picks_;
   /// Seconds by collective, algorithm, block, segment and bytes.
-  std::map<std::tuple<Collective, std::string, std::uint64_t, double, std::uint64_t>, double> predictions_;
+  std::map<std::tuple<schedule::Collective, std::string, std::uint64_t, double, std::uint64_t>, double>
+      predictions_;
 };
 
-}  // namespace kolo
+}  // namespace kolo::selection

@@ -6,7 +6,7 @@
 #include <array>
 #include <charconv>
 
-namespace kolo {
+namespace kolo::selection {
 namespace {
 
 /// All numbers of a model, in the order of its text form.
@@ -90,4 +90,4 @@ Result<CostModel> cost_model_from_text(const std::string& line) {
   return model;
 }
 
-}  // namespace kolo
+}  // namespace kolo::selection

@@ -6,7 +6,7 @@
 
 #include "base/status.hpp"
 
-namespace kolo {
+namespace kolo::selection {
 
 /// The cost of a message of n bytes between two ranks. The sender's processor works for `overhead` and, over
 /// a network, `sender_per_byte` n. The message is in transit for `latency`. The receiver's processor works
@@ -57,4 +57,4 @@ bool is_sane(const CostModel& model);
 std::string to_text(const CostModel& model);
 Result<CostModel> cost_model_from_text(const std::string& line);
 
-}  // namespace kolo
+}  // namespace kolo::selection

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-namespace kolo {
+namespace kolo::selection {
 namespace {
 
 /// Exponent of 2.
@@ -56,4 +56,4 @@ double Measured::around(const std::string& algorithm) const {
   return sizes == 0 ? std::numeric_limits<double>::infinity() : std::exp(sum / sizes);
 }
 
-}  // namespace kolo
+}  // namespace kolo::selection

@@ -8,7 +8,7 @@
 
 #include "selection/table.hpp"
 
-namespace kolo {
+namespace kolo::selection {
 
 /// Borrows the table's times. Ignores sizes that differ from the call's by more than a factor of 16.
 class Measured {
@@ -35,4 +35,4 @@ class Measured {
   double size_;
 };
 
-}  // namespace kolo
+}  // namespace kolo::selection

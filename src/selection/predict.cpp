@@ -9,12 +9,12 @@
 #include "schedule/lengths.hpp"
 #include "schedule/message_graph.hpp"
 
-namespace kolo {
+namespace kolo::selection {
 namespace {
 
 class Play {
  public:
-  Play(std::span<const Schedule> schedules, const MessageGraph& graph,
+  Play(std::span<const schedule::Schedule> schedules, const schedule::MessageGraph& graph,
        std::span<const std::uint64_t> part_bytes, std::span<const int> hosts, const CostModel& model,
        const BandwidthMatrix& bandwidth, const PlayLimits& limits)
       : schedules_(schedules),
@@ -37,11 +37,12 @@ class Play {
     in_free_.assign(host_count, 0);
     between_free_.assign(host_count, std::vector<double>(host_count, 0));
     std::uint64_t longest = 0;
-    std::vector<ChunkLengths> lengths;
-    for (const Schedule& schedule : schedules) lengths.push_back(chunk_lengths(schedule, part_bytes));
-    for (const MessageGraph::Event& event : graph.events()) {
-      const Step& step = step_of(event.step);
-      const ChunkRange& range = step.kind == StepKind::send ? step.a : step.dst;
+    std::vector<schedule::ChunkLengths> lengths;
+    for (const schedule::Schedule& schedule : schedules)
+      lengths.push_back(schedule::chunk_lengths(schedule, part_bytes));
+    for (const schedule::MessageGraph::Event& event : graph.events()) {
+      const schedule::Step& step = step_of(event.step);
+      const schedule::ChunkRange& range = step.kind == schedule::StepKind::send ? step.a : step.dst;
       bytes_.push_back(lengths[event.step.rank].of(range));
       longest = std::max(longest, bytes_.back());
     }
@@ -101,22 +102,22 @@ class Play {
   }
   /// A short message is sent whether or not its receiver is ready; a long one asks first (rendezvous).
   bool asks(std::uint32_t event) const {
-    const MessageGraph::Event& what = graph_.events()[event];
+    const schedule::MessageGraph::Event& what = graph_.events()[event];
     return static_cast<double>(bytes_[event]) > link_of(what).longest_short;
   }
-  const LinkCost& link_of(const MessageGraph::Event& what) const {
+  const LinkCost& link_of(const schedule::MessageGraph::Event& what) const {
     return host_of_[what.step.rank] == host_of_[what.receiver.rank] ? model_.memory : model_.network;
   }
 
   void link_to_what_it_waits_for(std::uint32_t event) {
-    const MessageGraph::Event& what = graph_.events()[event];
+    const schedule::MessageGraph::Event& what = graph_.events()[event];
     const auto waits = graph_.waits_of(event);
     const auto& schedule = schedules_[what.step.rank];
     const std::size_t of_sender = schedule.dependencies_of(schedule.steps[what.step.step]).size();
     for (std::size_t i = 0; i < waits.size(); ++i) {
       const bool as_receiver = i >= of_sender;
       const std::uint32_t rank = as_receiver ? what.receiver.rank : what.step.rank;
-      const MessageGraph::Event& before = graph_.events()[waits[i]];
+      const schedule::MessageGraph::Event& before = graph_.events()[waits[i]];
       followers_[waits[i]].push_back({event, as_receiver, before.is_message && before.step.rank == rank});
     }
     for (std::uint32_t p = 0; p < pieces_; ++p) {
@@ -146,7 +147,9 @@ class Play {
     }
   }
 
-  const Step& step_of(const StepRef& ref) const { return schedules_[ref.rank].steps[ref.step]; }
+  const schedule::Step& step_of(const schedule::StepRef& ref) const {
+    return schedules_[ref.rank].steps[ref.step];
+  }
 
   /// A core of the rank's host works for `seconds`, when it and the rank are free but not before `earliest`.
   /// Returns the end.
@@ -207,16 +210,16 @@ class Play {
   /// received in separate phases, so that no rank is busy for a phase that has not begun. Returns the end of
   /// the phase.
   double play(Task task) {
-    const MessageGraph::Event& event = graph_.events()[task.event];
+    const schedule::MessageGraph::Event& event = graph_.events()[task.event];
     const double bytes = static_cast<double>(bytes_[task.event]) / pieces_;
-    const StepRef& actor = task.phase == Phase::start ? event.step : event.receiver;
+    const schedule::StepRef& actor = task.phase == Phase::start ? event.step : event.receiver;
     const bool is_under_way = task.phase == Phase::leave || task.phase == Phase::enter;
     if (!is_under_way && rank_free_[actor.rank] > task.time) {
       wait_for(actor.rank, task);
       return 0;
     }
-    const StepKind kind = step_of(event.is_message ? event.receiver : event.step).kind;
-    const bool reduces = kind == StepKind::recv_reduce || kind == StepKind::reduce;
+    const schedule::StepKind kind = step_of(event.is_message ? event.receiver : event.step).kind;
+    const bool reduces = kind == schedule::StepKind::recv_reduce || kind == schedule::StepKind::reduce;
     if (!event.is_message) {
       const double per_byte = reduces ? model_.reduce_per_byte : model_.copy_per_byte;
       const double end = work(event.step.rank, task.time, bytes * per_byte);
@@ -264,8 +267,8 @@ class Play {
     return task.time;
   }
 
-  std::span<const Schedule> schedules_;
-  const MessageGraph& graph_;
+  std::span<const schedule::Schedule> schedules_;
+  const schedule::MessageGraph& graph_;
   const CostModel& model_;
   const BandwidthMatrix& bandwidth_;
   HostLinks links_;
@@ -285,11 +288,11 @@ class Play {
 
 }  // namespace
 
-double predict(std::span<const Schedule> schedules, std::span<const std::uint64_t> part_bytes,
+double predict(std::span<const schedule::Schedule> schedules, std::span<const std::uint64_t> part_bytes,
                std::span<const int> hosts, const CostModel& model, const BandwidthMatrix& bandwidth,
                const PlayLimits& limits) {
-  const MessageGraph graph = MessageGraph::build(schedules).value();
+  const schedule::MessageGraph graph = schedule::MessageGraph::build(schedules).value();
   return Play(schedules, graph, part_bytes, hosts, model, bandwidth, limits).run();
 }
 
-}  // namespace kolo
+}  // namespace kolo::selection

@@ -9,7 +9,7 @@
 #include "selection/bandwidth.hpp"
 #include "selection/cost_model.hpp"
 
-namespace kolo {
+namespace kolo::selection {
 
 /// How finely predict() plays: finer takes longer. The default is enough to compare algorithms.
 struct PlayLimits {
@@ -25,8 +25,8 @@ struct PlayLimits {
 ///
 /// part_bytes: bytes per part, like the part_counts of check_schedules(). hosts: as ScheduleSpec::hosts.
 /// bandwidth: between the hosts, in bytes a second; if empty, the model's `wire_per_byte` is used.
-double predict(std::span<const Schedule> schedules, std::span<const std::uint64_t> part_bytes,
+double predict(std::span<const schedule::Schedule> schedules, std::span<const std::uint64_t> part_bytes,
                std::span<const int> hosts, const CostModel& model, const BandwidthMatrix& bandwidth = {},
                const PlayLimits& limits = {});
 
-}  // namespace kolo
+}  // namespace kolo::selection

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <utility>
 
-namespace kolo {
+namespace kolo::selection {
 namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
@@ -186,4 +186,4 @@ std::vector<int> fastest_ring(const BandwidthMatrix& bandwidth, double tolerance
   return best;
 }
 
-}  // namespace kolo
+}  // namespace kolo::selection

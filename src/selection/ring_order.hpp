@@ -5,7 +5,7 @@
 
 #include "selection/bandwidth.hpp"
 
-namespace kolo {
+namespace kolo::selection {
 
 /// The slowest link of a ring that visits `order` and returns to its first member; infinite for fewer than
 /// two.
@@ -21,4 +21,4 @@ double slowest_link(const BandwidthMatrix& bandwidth, const std::vector<int>& or
 /// a ring: 0.2 is one fifth.
 std::vector<int> fastest_ring(const BandwidthMatrix& bandwidth, double tolerance = 0.2);
 
-}  // namespace kolo
+}  // namespace kolo::selection

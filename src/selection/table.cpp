@@ -16,7 +16,7 @@
 #include "base/unique_fd.hpp"
 #include "base/whole_file.hpp"
 
-namespace kolo {
+namespace kolo::selection {
 namespace {
 
 constexpr std::string_view kHeading = "kolo-table 1";
@@ -56,11 +56,11 @@ bool add_line(TuningTable& table, const std::string& line) {
   double value = 0;
   if (what == "time") {
     std::string collective_name, bytes_text, algorithm, surplus;
-    Collective collective;
+    schedule::Collective collective;
     std::uint64_t bytes = 0;
     return (words >> setting.links >> setting.layout >> collective_name >> bytes_text >> algorithm >>
             number) &&
-           !(words >> surplus) && parse_collective(collective_name, collective) &&
+           !(words >> surplus) && schedule::parse_collective(collective_name, collective) &&
            read_number(bytes_text, bytes) && read_number(number, value) &&
            table.set_time(setting, collective, bytes, algorithm, value);
   }
@@ -106,7 +106,7 @@ bool TuningTable::set_model(const Setting& setting, const CostModel& model) {
   return true;
 }
 
-bool TuningTable::set_time(const Setting& setting, Collective collective, std::uint64_t bytes,
+bool TuningTable::set_time(const Setting& setting, schedule::Collective collective, std::uint64_t bytes,
                            const std::string& algorithm, double seconds) {
   if (!is_sane(setting) || !is_word(algorithm) || !is_sane(seconds)) return false;
   times_[{setting, collective}][bytes][algorithm] = seconds;
@@ -132,7 +132,7 @@ std::string TuningTable::text() const {
     for (const auto& [bytes, times] : by_size) {
       for (const auto& [algorithm, seconds] : times) {
         result += fmt::format("time {} {} {} {} {} {:.4g}\n", setting.links, setting.layout,
-                              name_of(collective), bytes, algorithm, seconds);
+                              schedule::name_of(collective), bytes, algorithm, seconds);
       }
     }
   }
@@ -144,7 +144,7 @@ std::optional<CostModel> TuningTable::model(const Setting& setting) const {
   return found == models_.end() ? std::nullopt : std::optional(found->second);
 }
 
-const TuningTable::BySize* TuningTable::times(const Setting& setting, Collective collective) const {
+const TuningTable::BySize* TuningTable::times(const Setting& setting, schedule::Collective collective) const {
   const auto found = times_.find({setting, collective});
   return found == times_.end() ? nullptr : &found->second;
 }
@@ -205,4 +205,4 @@ std::string table_path() {
   return config().table == "none" ? std::string() : config().table;
 }
 
-}  // namespace kolo
+}  // namespace kolo::selection

@@ -14,7 +14,7 @@
 #include "schedule/schedule.hpp"
 #include "selection/cost_model.hpp"
 
-namespace kolo {
+namespace kolo::selection {
 
 /// The conditions of a measurement: the kinds of links ("shm", "shm+tcp") and the ranks on each host ("4",
 /// "2+2").
@@ -48,16 +48,18 @@ class TuningTable {
 
   /// False, and no change, for a number that no measurement gives or a name that is not exactly one word.
   bool set_model(const Setting& setting, const CostModel& model);
-  bool set_time(const Setting& setting, Collective collective, std::uint64_t bytes,
+  bool set_time(const Setting& setting, schedule::Collective collective, std::uint64_t bytes,
                 const std::string& algorithm, double seconds);
   bool set_bandwidth(const std::string& from, const std::string& to, double bytes_per_second);
   /// Removes the times of a collective before a new measurement.
-  void forget(const Setting& setting, Collective collective) { times_.erase({setting, collective}); }
+  void forget(const Setting& setting, schedule::Collective collective) {
+    times_.erase({setting, collective});
+  }
 
   bool empty() const { return models_.empty() && times_.empty() && bandwidths_.empty(); }
   std::optional<CostModel> model(const Setting& setting) const;
   /// Null if nothing was measured.
-  const BySize* times(const Setting& setting, Collective collective) const;
+  const BySize* times(const Setting& setting, schedule::Collective collective) const;
   std::optional<double> bandwidth(const std::string& from, const std::string& to) const;
   /// The hosts between which bandwidths are known. Numbered hosts (10.0.0.2, 10.0.0.10) are in the order of
   /// their numbers.
@@ -65,7 +67,7 @@ class TuningTable {
 
  private:
   std::map<Setting, CostModel> models_;
-  std::map<std::pair<Setting, Collective>, BySize> times_;
+  std::map<std::pair<Setting, schedule::Collective>, BySize> times_;
   std::map<std::pair<std::string, std::string>, double> bandwidths_;
 };
 
@@ -80,4 +82,4 @@ Status update_table(const std::string& path, const std::function<void(TuningTabl
 /// for KOLO_TABLE=none, or if there is no home.
 std::string table_path();
 
-}  // namespace kolo
+}  // namespace kolo::selection

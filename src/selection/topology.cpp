@@ -5,7 +5,7 @@
 
 #include "selection/ring_order.hpp"
 
-namespace kolo {
+namespace kolo::selection {
 namespace {
 
 std::string joined(const std::set<std::string>& kinds) {
@@ -83,4 +83,4 @@ std::vector<int> ring_by_bandwidth(const Topology& topology) {
   return ring;
 }
 
-}  // namespace kolo
+}  // namespace kolo::selection

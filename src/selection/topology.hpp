@@ -8,9 +8,7 @@
 #include "selection/cost_model.hpp"
 #include "selection/table.hpp"
 
-namespace kolo {
-
-class Communicator;
+namespace kolo::selection {
 
 /// The kinds of links between ranks of one host.
 struct LinkKinds {
@@ -47,11 +45,19 @@ Topology part_of(const Topology& whole, const std::vector<int>& ranks);
 /// The order of a ring that avoids slow links between hosts, if their bandwidths are known; else empty.
 std::vector<int> ring_by_bandwidth(const Topology& topology);
 
+}  // namespace kolo::selection
+
+namespace kolo {
+
+class Communicator;
+
+// Defined by src/comm, for kolo's own tools.
+
 /// Collective; takes milliseconds on fast links. Measures the cost of messages between these ranks. The
 /// result is the same on all ranks.
-CostModel measure_costs(Communicator& communicator);
+selection::CostModel measure_costs(Communicator& communicator);
 
 /// Lives as long as the communicator. Must not be called while the communicator is being made.
-const Topology& situation_of(const Communicator& communicator);
+const selection::Topology& situation_of(const Communicator& communicator);
 
 }  // namespace kolo

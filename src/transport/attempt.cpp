@@ -8,8 +8,8 @@
 
 #include "net/socket.hpp"
 
-namespace kolo {
-Attempt::Attempt(UniqueFd fd, Handshake handshake, bool connecting)
+namespace kolo::transport {
+Attempt::Attempt(UniqueFd fd, net::Handshake handshake, bool connecting)
     : fd_(std::move(fd)),
       handshake_(std::move(handshake)),
       connecting_(connecting),
@@ -27,11 +27,11 @@ void Attempt::advance() {
   flush();
   const int known_peer = handshake_.peer();
   while (failure_.empty() && unsent_.empty() && handshake_.wanted() > 0) {
-    std::byte buffer[Handshake::kMostBytes];
+    std::byte buffer[net::Handshake::kMostBytes];
     const ssize_t got = ::recv(fd(), buffer, std::min(sizeof buffer, handshake_.wanted()), MSG_DONTWAIT);
     if (got < 0) {
       if (errno == EINTR) continue;
-      if (!would_block(errno)) fail(std::strerror(errno));
+      if (!net::would_block(errno)) fail(std::strerror(errno));
       return;
     }
     if (got == 0) return fail("closed by the other side during the handshake");
@@ -52,11 +52,11 @@ void Attempt::flush() {
     const ssize_t sent = ::send(fd(), unsent_.data(), unsent_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0) {
       if (errno == EINTR) continue;
-      if (!would_block(errno) && errno != ENOTCONN) fail(std::strerror(errno));
+      if (!net::would_block(errno) && errno != ENOTCONN) fail(std::strerror(errno));
       return;
     }
     unsent_.erase(0, static_cast<std::size_t>(sent));
   }
 }
 
-}  // namespace kolo
+}  // namespace kolo::transport

@@ -7,16 +7,16 @@
 #include "base/unique_fd.hpp"
 #include "net/handshake.hpp"
 
-namespace kolo {
+namespace kolo::transport {
 
 /// A non-blocking socket, dialled or accepted, until both sides have authenticated. Used by one thread.
 class Attempt {
  public:
   /// `connecting`: the connect may still be in progress.
-  Attempt(UniqueFd fd, Handshake handshake, bool connecting);
+  Attempt(UniqueFd fd, net::Handshake handshake, bool connecting);
 
   int fd() const { return fd_.get(); }
-  const Handshake& handshake() const { return handshake_; }
+  const net::Handshake& handshake() const { return handshake_; }
   bool connecting() const { return connecting_; }
   /// No process listens at the dialled address.
   bool is_refused() const { return refused_; }
@@ -40,11 +40,11 @@ class Attempt {
   void flush();
 
   UniqueFd fd_;
-  Handshake handshake_;
+  net::Handshake handshake_;
   bool connecting_;
   bool refused_ = false;
   std::string unsent_;
   std::string failure_;
 };
 
-}  // namespace kolo
+}  // namespace kolo::transport

@@ -11,7 +11,7 @@
 #include <cstring>
 #include <span>
 
-namespace kolo {
+namespace kolo::transport {
 
 /// The shared part of a ring. All zero is an empty ring with no sleeping reader and no waiting writer. Each
 /// cache line is written by one side only. While bytes flow, only `head` and `tail` change, so polling the
@@ -206,4 +206,4 @@ class RingReader {
   bool damaged_ = false;
 };
 
-}  // namespace kolo
+}  // namespace kolo::transport

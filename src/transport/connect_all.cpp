@@ -8,7 +8,7 @@
 #include "base/reminder.hpp"
 #include "transport/transport.hpp"
 
-namespace kolo {
+namespace kolo::transport {
 namespace {
 
 using std::chrono::milliseconds;
@@ -126,4 +126,4 @@ Result<std::vector<std::unique_ptr<Endpoint>>> connect_all(Transport& transport,
   return endpoints;
 }
 
-}  // namespace kolo
+}  // namespace kolo::transport

@@ -8,7 +8,7 @@
 #include <chrono>
 #include <cstring>
 
-namespace kolo {
+namespace kolo::transport {
 namespace {
 
 using std::chrono::milliseconds;
@@ -26,7 +26,7 @@ Status connect_failure(int error) {
   return Status(error == ECONNREFUSED ? Code::peer_lost : Code::system, std::strerror(error));
 }
 
-Connector::Connector(SocketKind& kind, Identity me, std::span<const TransportPeer> peers)
+Connector::Connector(SocketKind& kind, net::Identity me, std::span<const TransportPeer> peers)
     : kind_(kind),
       me_(std::move(me)),
       epoll_(::epoll_create1(EPOLL_CLOEXEC)),
@@ -69,7 +69,7 @@ void Connector::end_attempt(Wanted& wanted) {
 }
 
 void Connector::accepted(UniqueFd fd) {
-  strangers_.emplace_back(std::move(fd), Handshake::accept(me_), false);
+  strangers_.emplace_back(std::move(fd), net::Handshake::accept(me_), false);
   strangers_.back().expires = Clock::now() + kStrangerTime;
   watch(strangers_.back(), true);
 }
@@ -99,7 +99,8 @@ void Connector::begin(Wanted& wanted) {
     if (fd.status().code() == Code::peer_lost) count_refusal(wanted);
     return give_up(wanted, fd.status().message());
   }
-  wanted.attempt = std::make_unique<Attempt>(std::move(*fd), Handshake::dial(me_, wanted.peer.rank), true);
+  wanted.attempt =
+      std::make_unique<Attempt>(std::move(*fd), net::Handshake::dial(me_, wanted.peer.rank), true);
   // With one candidate there is nothing better to do than wait for its answer.
   if (wanted.candidates.size() > 1) wanted.attempt->expires = Clock::now() + kAnswerTime;
   wanted.known = "dialled " + candidate + ", no answer yet";
@@ -197,7 +198,7 @@ std::vector<Connector::Authenticated> Connector::advance() {
     }
     if (wanted.dials && !wanted.attempt && now >= wanted.retry_at) begin(wanted);
   }
-  Listener& listener = kind_.listener();
+  net::Listener& listener = kind_.listener();
   if (is_due(listener.fd()) || now >= listener.next_time()) listener.accept(*this);
   return done;
 }
@@ -244,4 +245,4 @@ std::chrono::nanoseconds Connector::unreachable_for(int rank) const {
   return Clock::now() - wanted.unreachable_since;
 }
 
-}  // namespace kolo
+}  // namespace kolo::transport

@@ -17,7 +17,7 @@
 #include "transport/attempt.hpp"
 #include "transport/transport.hpp"
 
-namespace kolo {
+namespace kolo::transport {
 
 /// How one kind of socket is opened. All descriptors are non-blocking and close on exec.
 class SocketKind {
@@ -25,7 +25,7 @@ class SocketKind {
   virtual ~SocketKind() = default;
 
   virtual std::string_view name() const = 0;
-  virtual Listener& listener() = 0;
+  virtual net::Listener& listener() = 0;
   /// For messages: where it listens.
   virtual std::string listening_at() const = 0;
   /// The ways of reaching a peer with this address, best first; none if the address makes no sense.
@@ -56,9 +56,9 @@ struct AuthenticatedSocket {
 /// at once: a connection that is silent or sends nonsense delays no other. If two ranks dial each other at
 /// the same time, the higher one's connection is used. progress() is for each transport to add: it makes
 /// endpoints of authenticated sockets. Used by one thread at a time; `kind` must outlive it.
-class Connector : public Dialer, private Listener::Owner {
+class Connector : public Dialer, private net::Listener::Owner {
  public:
-  Connector(SocketKind& kind, Identity me, std::span<const TransportPeer> peers);
+  Connector(SocketKind& kind, net::Identity me, std::span<const TransportPeer> peers);
 
   void dial(int rank) override;
   int fd() const override { return epoll_.get(); }
@@ -112,11 +112,11 @@ class Connector : public Dialer, private Listener::Owner {
   bool is_turned_away(int claimed) const;
 
   SocketKind& kind_;
-  const Identity me_;
+  const net::Identity me_;
   UniqueFd epoll_;
   Status status_;
   std::map<int, Wanted> wanted_;
   std::list<Attempt> strangers_;  // accepted, not authenticated, oldest first
 };
 
-}  // namespace kolo
+}  // namespace kolo::transport

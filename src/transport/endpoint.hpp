@@ -13,7 +13,7 @@
 
 #include "base/status.hpp"
 
-namespace kolo {
+namespace kolo::transport {
 
 class LocalPeer;
 
@@ -108,4 +108,4 @@ class Endpoint {
   static Status cannot_pull() { return Status(Code::system, "no memory can be pulled over this endpoint"); }
 };
 
-}  // namespace kolo
+}  // namespace kolo::transport

@@ -6,7 +6,7 @@
 #include "transport/endpoint.hpp"
 #include "transport/message.hpp"
 
-namespace kolo {
+namespace kolo::transport {
 
 enum class FrameType : std::uint8_t {
   message = 1,  ///< a short message: its bytes follow
@@ -46,4 +46,4 @@ inline constexpr std::uint64_t kShortMessageBytes = 8192;
 inline constexpr std::uint64_t kStreamEagerLimit = std::uint64_t{1} << 20;
 inline constexpr std::uint64_t kMaxControlBytes = 65536;
 
-}  // namespace kolo
+}  // namespace kolo::transport

@@ -7,7 +7,7 @@
 
 #include "net/random.hpp"
 
-namespace kolo {
+namespace kolo::transport {
 namespace {
 
 std::string boot_id() {
@@ -16,12 +16,12 @@ std::string boot_id() {
   for (char c; file.get(c);) {
     if (std::isxdigit(static_cast<unsigned char>(c))) id += c;
   }
-  return id.empty() ? random_hex(16) : id;
+  return id.empty() ? net::random_hex(16) : id;
 }
 
 std::string inode(const char* path) {
   struct stat info {};
-  return ::stat(path, &info) == 0 ? std::to_string(info.st_ino) : random_hex(16);
+  return ::stat(path, &info) == 0 ? std::to_string(info.st_ino) : net::random_hex(16);
 }
 
 }  // namespace
@@ -31,4 +31,4 @@ const Host& this_host() {
   return host;
 }
 
-}  // namespace kolo
+}  // namespace kolo::transport

@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace kolo {
+namespace kolo::transport {
 
 /// The identity of the machine and of the namespaces that decide which processes can reach each other on it.
 struct Host {
@@ -16,4 +16,4 @@ struct Host {
 /// Thread-safe.
 const Host& this_host();
 
-}  // namespace kolo
+}  // namespace kolo::transport

@@ -9,7 +9,7 @@
 
 #include "transport/memory_fault.hpp"
 
-namespace kolo {
+namespace kolo::transport {
 namespace {
 
 constexpr std::size_t kInputBytes = 128 * 1024;        // stays in L2 between reading and reducing
@@ -373,4 +373,4 @@ void Link::abandon() {
   }
 }
 
-}  // namespace kolo
+}  // namespace kolo::transport

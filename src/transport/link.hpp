@@ -17,7 +17,7 @@
 #include "transport/message.hpp"
 #include "transport/tag_table.hpp"
 
-namespace kolo {
+namespace kolo::transport {
 
 class Link;
 
@@ -238,4 +238,4 @@ class Link {
   bool paused_by_peer_ = false;  // the peer has sent `pause_eager`
 };
 
-}  // namespace kolo
+}  // namespace kolo::transport

@@ -5,7 +5,7 @@
 
 #include "transport/link.hpp"
 
-namespace kolo {
+namespace kolo::transport {
 namespace {
 
 constexpr std::size_t kFetchBytes = 128 * 1024;
@@ -90,4 +90,4 @@ Status Link::copy_offered(const Pull& from, std::uint64_t bytes) {
   return {};
 }
 
-}  // namespace kolo
+}  // namespace kolo::transport

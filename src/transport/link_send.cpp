@@ -5,7 +5,7 @@
 #include "transport/link.hpp"
 #include "transport/memory_fault.hpp"
 
-namespace kolo {
+namespace kolo::transport {
 namespace {
 
 constexpr std::uint64_t kWriteBytes = 512 * 1024;  // queued ahead of what is already written
@@ -222,4 +222,4 @@ bool Link::flush() {
   return moved;
 }
 
-}  // namespace kolo
+}  // namespace kolo::transport

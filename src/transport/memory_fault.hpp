@@ -3,7 +3,7 @@
 
 #include "base/status.hpp"
 
-namespace kolo {
+namespace kolo::transport {
 
 /// Codes that endpoints use for nothing else. The owner of the memory is to blame; no rank is lost.
 inline constexpr Code kOwnMemoryFault = Code::invalid_argument;
@@ -13,4 +13,4 @@ inline bool is_memory_fault(const Status& status) {
   return status.code() == kOwnMemoryFault || status.code() == kPeerMemoryFault;
 }
 
-}  // namespace kolo
+}  // namespace kolo::transport

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace kolo {
+namespace kolo::transport {
 
 /// Identifies one message between two ranks. Both ends derive it from the schedule, so it is unique among the
 /// messages in flight.
@@ -56,4 +56,4 @@ class MessageRequest {
   virtual void finished() = 0;
 };
 
-}  // namespace kolo
+}  // namespace kolo::transport

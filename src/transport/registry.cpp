@@ -4,10 +4,10 @@
 #include "net/credentials.hpp"
 #include "transport/transport.hpp"
 
-namespace kolo {
+namespace kolo::transport {
 
 Result<TransportOptions> make_transport_options(std::string job, std::string store_host) {
-  auto credentials = make_credentials(config(), job_key());
+  auto credentials = net::make_credentials(config(), job_key());
   if (!credentials.ok()) return credentials.status();
   TransportOptions options;
   options.job = std::move(job);
@@ -50,4 +50,4 @@ std::vector<std::string> transport_names(Reach reach) {
   return names;
 }
 
-}  // namespace kolo
+}  // namespace kolo::transport

@@ -7,7 +7,7 @@
 
 #include "transport/endpoint.hpp"
 
-namespace kolo {
+namespace kolo::transport {
 
 class SelfEndpoint final : public Endpoint {
  public:
@@ -59,4 +59,4 @@ class SelfEndpoint final : public Endpoint {
   std::size_t read_ = 0;
 };
 
-}  // namespace kolo
+}  // namespace kolo::transport

@@ -13,7 +13,7 @@
 #include "transport/endpoint.hpp"
 #include "transport/message.hpp"
 
-namespace kolo {
+namespace kolo::transport {
 
 /// Each communicator uses a slot of its own. When all slots are taken, a new communicator does without native
 /// algorithms.
@@ -174,4 +174,4 @@ void detach_shared_memory(const void* data, std::size_t bytes);
 /// and shared is still shared. Thread-safe.
 std::uint64_t shared_memory_losses();
 
-}  // namespace kolo
+}  // namespace kolo::transport

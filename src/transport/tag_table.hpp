@@ -9,7 +9,7 @@
 
 #include "transport/message.hpp"
 
-namespace kolo {
+namespace kolo::transport {
 
 template <typename Value>
 class TagTable {
@@ -66,4 +66,4 @@ class TagTable {
   std::size_t head_ = 0;
 };
 
-}  // namespace kolo
+}  // namespace kolo::transport

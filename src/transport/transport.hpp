@@ -13,9 +13,11 @@
 #include "base/status.hpp"
 #include "transport/endpoint.hpp"
 
-namespace kolo {
-
+namespace kolo::net {
 class Tls;
+}  // namespace kolo::net
+
+namespace kolo::transport {
 
 struct TransportPeer {
   int rank = -1;
@@ -90,8 +92,8 @@ struct TransportOptions {
   std::string interface;  ///< for tcp: interface name, address or subnet to bind; empty: chosen
   /// For tcp, to choose an interface: the host of the store, which all ranks reach; empty if there is none.
   std::string store_host = {};
-  bool insecure = false;                ///< for tcp: other hosts may connect although there is no key
-  std::shared_ptr<const Tls> tls = {};  ///< for tcp: how to encrypt; null: not at all
+  bool insecure = false;                     ///< for tcp: other hosts may connect although there is no key
+  std::shared_ptr<const net::Tls> tls = {};  ///< for tcp: how to encrypt; null: not at all
 };
 
 /// Options from the settings: key, TLS, interface. `store_host`: as above.
@@ -128,4 +130,4 @@ Result<std::unique_ptr<Transport>> make_shm_transport(const TransportOptions& op
 Result<std::unique_ptr<Transport>> make_tcp_transport(const TransportOptions& options);
 Status check_tcp_settings(const TransportOptions& options);
 
-}  // namespace kolo
+}  // namespace kolo::transport

@@ -5,7 +5,7 @@
 
 #include "transport/endpoint.hpp"
 
-namespace kolo {
+namespace kolo::transport {
 
 /// Writes and reads no bytes. A Link queues what it has to send until the real endpoint replaces this one.
 class UnconnectedEndpoint final : public Endpoint {
@@ -27,4 +27,4 @@ class UnconnectedEndpoint final : public Endpoint {
   std::string transport_;
 };
 
-}  // namespace kolo
+}  // namespace kolo::transport

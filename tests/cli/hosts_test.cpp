@@ -94,7 +94,7 @@ TEST(Hosts, AnAddressOfOneLinkKeepsItsInterface) {
 
 /// The result of a bind to the port at `host`, with SO_REUSEADDR (as in servers) or without.
 int bind_to(const std::string& host, int port, int reuse) {
-  const SocketAddress address = resolve(host, static_cast<std::uint16_t>(port)).value_or_throw()[0];
+  const net::SocketAddress address = net::resolve(host, static_cast<std::uint16_t>(port)).value_or_throw()[0];
   const UniqueFd fd(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof reuse);
   if (!fd.valid() || ::bind(fd.get(), address.data(), address.size()) != 0) return errno;

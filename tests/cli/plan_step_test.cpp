@@ -32,7 +32,8 @@ TrainingJob known_job(int workers = 10) {
 }
 
 Communication price(const TrainingJob& job, std::string_view algorithm) {
-  return plan::price(job, parse_algorithm(Collective::all_reduce, algorithm).value_or_throw());
+  return plan::price(
+      job, algorithms::parse_algorithm(schedule::Collective::all_reduce, algorithm).value_or_throw());
 }
 
 TEST(PlanStep, AServersLinkCarriesNMinusOneGradientsEachWay) {

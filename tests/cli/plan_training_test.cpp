@@ -87,8 +87,8 @@ TEST(PipelinePlay, MessagesHideUnderComputing) {
 
 /// So many seconds a byte.
 plan::Price at_rate(double seconds_per_byte) {
-  return [=](Collective collective, double bytes) {
-    return (collective == Collective::all_reduce ? 2 : 1) * bytes * seconds_per_byte;
+  return [=](schedule::Collective collective, double bytes) {
+    return (collective == schedule::Collective::all_reduce ? 2 : 1) * bytes * seconds_per_byte;
   };
 }
 

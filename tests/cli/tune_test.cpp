@@ -69,8 +69,8 @@ TEST(Plan, RanksEveryAlgorithmByItsTime) {
     EXPECT_EQ(line.at("measured"), false);
   }
   EXPECT_TRUE(std::is_sorted(times.begin(), times.end()));
-  for (const Algorithm& algorithm : algorithms()) {
-    if (algorithm.collective == Collective::all_reduce) {
+  for (const algorithms::Algorithm& algorithm : algorithms::algorithms()) {
+    if (algorithm.collective == schedule::Collective::all_reduce) {
       EXPECT_TRUE(by_name.contains(std::string(algorithm.name))) << algorithm.name;
     }
   }
@@ -141,18 +141,18 @@ TEST(Tune, WritesATableThatPlansAndRunsBelieve) {
                              "--sizes", "64,4K", "-o", file.path});
   ASSERT_EQ(tuned.code, 0) << tuned.err;
   EXPECT_NE(tuned.out.find("regret"), std::string::npos) << tuned.out;
-  auto table = read_table(file.path);
+  auto table = selection::read_table(file.path);
   ASSERT_TRUE(table.ok()) << table.status().message();
   EXPECT_TRUE(table.value().model({"shm", "2"}).has_value());
-  const auto* times = table.value().times({"shm", "2"}, Collective::all_reduce);
+  const auto* times = table.value().times({"shm", "2"}, schedule::Collective::all_reduce);
   ASSERT_NE(times, nullptr);
   EXPECT_EQ(times->size(), 2u);
 
   const auto answer = plan({"all_reduce", "--ranks", "2", "--bytes", "64"}, file.path);
   EXPECT_EQ(answer.at("ranking").front().at("measured"), true);
   // The algorithm that runs is the fastest one of the table.
-  table.value().set_time({"shm", "2"}, Collective::all_reduce, 64, "double_tree", 1e-12);
-  ASSERT_TRUE(write_table(file.path, table.value()).ok());
+  table.value().set_time({"shm", "2"}, schedule::Collective::all_reduce, 64, "double_tree", 1e-12);
+  ASSERT_TRUE(selection::write_table(file.path, table.value()).ok());
   const Outcome bench =
       run({"bench", "all_reduce", "--ranks", "2", "--sizes", "64", "--iterations", "5", "--transport", "shm"},
           file.path);
@@ -251,8 +251,8 @@ TEST(BenchGrid, ShowsEveryAlgorithmTheChoiceAndTheRegret) {
   const Outcome grid = run({"bench", "all_reduce", "--ranks", "3", "--algorithm", "all", "--sizes", "8,4K",
                             "--iterations", "5", "--transport", "inproc"});
   EXPECT_EQ(grid.code, 0) << grid.err;
-  for (const Algorithm& algorithm : algorithms()) {
-    if (algorithm.collective == Collective::all_reduce) {
+  for (const algorithms::Algorithm& algorithm : algorithms::algorithms()) {
+    if (algorithm.collective == schedule::Collective::all_reduce) {
       EXPECT_NE(grid.out.find(std::string(algorithm.name)), std::string::npos) << algorithm.name;
     }
   }

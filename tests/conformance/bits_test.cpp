@@ -20,11 +20,12 @@ namespace {
 
 constexpr std::uint64_t kCount = 1031;
 
-std::vector<ConfiguredAlgorithm> all_reduces(int size) {
-  std::vector<ConfiguredAlgorithm> result;
-  for (ConfiguredAlgorithm& variant : all_variants()) {
-    const ScheduleSpec spec{Collective::all_reduce, 0, size, 0, variant.arguments};
-    if (variant.algorithm->collective == Collective::all_reduce && supports(*variant.algorithm, spec).ok()) {
+std::vector<algorithms::ConfiguredAlgorithm> all_reduces(int size) {
+  std::vector<algorithms::ConfiguredAlgorithm> result;
+  for (algorithms::ConfiguredAlgorithm& variant : all_variants()) {
+    const algorithms::ScheduleSpec spec{schedule::Collective::all_reduce, 0, size, 0, variant.arguments};
+    if (variant.algorithm->collective == schedule::Collective::all_reduce &&
+        algorithms::supports(*variant.algorithm, spec).ok()) {
       result.push_back(std::move(variant));
     }
   }
@@ -36,7 +37,7 @@ class BitsOver : public ::testing::TestWithParam<const char*> {};
 TEST_P(BitsOver, AreThoseOfTheSchedule) {
   for (const int size : {2, 3, 4, 5, 8}) {
     std::map<std::string, std::vector<std::uint32_t>> expected;
-    for (const ConfiguredAlgorithm& variant : all_reduces(size))
+    for (const algorithms::ConfiguredAlgorithm& variant : all_reduces(size))
       expected[variant.name()] = expected_bits(variant, size, kCount);
     expect_ranks({.size = size, .transport = GetParam()}, [&](Communicator& communicator) {
       const std::vector<float> mine = awkward_numbers(communicator.rank(), kCount);
@@ -58,7 +59,7 @@ TEST_P(BitsOver, AreThoseOfTheSchedule) {
 
 /// The bits of every rank after a sum of 16-bit numbers, from the schedule of this variant.
 template <typename Number>
-std::vector<std::uint16_t> sixteen_bits(const ConfiguredAlgorithm& variant,
+std::vector<std::uint16_t> sixteen_bits(const algorithms::ConfiguredAlgorithm& variant,
                                         const std::vector<std::vector<Number>>& inputs, DType element,
                                         Number (*to_number)(float)) {
   std::vector<std::vector<float>> numbers;
@@ -67,9 +68,10 @@ std::vector<std::uint16_t> sixteen_bits(const ConfiguredAlgorithm& variant,
     for (const Number number : input) numbers.back().push_back(to_float(number));
   }
   const auto size = static_cast<int>(inputs.size());
-  const auto outputs =
-      evaluate(generate_all(*variant.algorithm, {Collective::all_reduce, 0, size, 0, variant.arguments}),
-               numbers, {.element = element});
+  const auto outputs = evaluation::evaluate(
+      algorithms::generate_all(*variant.algorithm,
+                               {schedule::Collective::all_reduce, 0, size, 0, variant.arguments}),
+      numbers, {.element = element});
   std::vector<std::uint16_t> bits;
   for (const float sum : outputs[0]) bits.push_back(to_number(sum).bits);
   return bits;
@@ -85,7 +87,7 @@ void expect_sixteen_bits(const char* transport, DType element, Number (*to_numbe
       }
     }
     std::map<std::string, std::vector<std::uint16_t>> expected;
-    for (const ConfiguredAlgorithm& variant : all_reduces(size)) {
+    for (const algorithms::ConfiguredAlgorithm& variant : all_reduces(size)) {
       expected[variant.name()] = sixteen_bits(variant, inputs, element, to_number);
     }
     expect_ranks({.size = size, .transport = transport}, [&](Communicator& communicator) {
@@ -113,7 +115,7 @@ TEST_P(BitsOver, DoNotDependOnWhatTheProgramDoesWithDenormalNumbers) {
   expect_ranks({.size = kSize, .transport = GetParam()}, [&](Communicator& communicator) {
     const unsigned before = _mm_getcsr();
     _mm_setcsr(before | 0x8040);  // flush to zero, denormals are zero
-    for (const ConfiguredAlgorithm& variant : all_reduces(kSize)) {
+    for (const algorithms::ConfiguredAlgorithm& variant : all_reduces(kSize)) {
       std::vector<float> sum(kCount, std::bit_cast<float>(std::uint32_t{700'000}));
       const Work work =
           communicator.all_reduce_async(Buffer(sum), ReduceOp::sum, {.algorithm = variant.name()});
@@ -138,7 +140,7 @@ TEST(Bits, OfTheLeftFoldsAreTheSame) {
       for (std::size_t i = 0; i < fold.size(); ++i) fold[i] += next[i];
     }
     for (const char* name : {"central", "naive", "direct", "parameter_server"}) {
-      const auto variant = parse_algorithm(Collective::all_reduce, name);
+      const auto variant = algorithms::parse_algorithm(schedule::Collective::all_reduce, name);
       ASSERT_TRUE(variant.ok()) << variant.status().message();
       EXPECT_EQ(expected_bits(variant.value(), size, kCount), bits_of(fold)) << name << " of " << size;
     }
@@ -146,8 +148,10 @@ TEST(Bits, OfTheLeftFoldsAreTheSame) {
 }
 
 TEST(Bits, DependOnTheOrderInThisTest) {
-  EXPECT_NE(expected_bits(parse_algorithm(Collective::all_reduce, "ring").value(), 5, kCount),
-            expected_bits(parse_algorithm(Collective::all_reduce, "central").value(), 5, kCount));
+  EXPECT_NE(
+      expected_bits(algorithms::parse_algorithm(schedule::Collective::all_reduce, "ring").value(), 5, kCount),
+      expected_bits(algorithms::parse_algorithm(schedule::Collective::all_reduce, "central").value(), 5,
+                    kCount));
 }
 
 INSTANTIATE_TEST_SUITE_P(Conformance, BitsOver, kTransports);

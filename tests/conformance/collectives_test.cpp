@@ -24,10 +24,12 @@ class CollectivesOver : public ::testing::TestWithParam<const char*> {};
 TEST_P(CollectivesOver, EveryAlgorithmAtEverySizeAndCount) {
   for (const int size : kSizes) {
     expect_ranks({.size = size, .transport = GetParam()}, [](Communicator& communicator) {
-      for (const ConfiguredAlgorithm& variant : all_variants()) {
-        const Algorithm& algorithm = *variant.algorithm;
+      for (const algorithms::ConfiguredAlgorithm& variant : all_variants()) {
+        const algorithms::Algorithm& algorithm = *variant.algorithm;
         const std::string name = variant.name();
-        if (!supports(algorithm, {algorithm.collective, 0, communicator.size(), 0, variant.arguments}).ok()) {
+        if (!algorithms::supports(algorithm,
+                                  {algorithm.collective, 0, communicator.size(), 0, variant.arguments})
+                 .ok()) {
           continue;
         }
         for (const std::uint64_t count : kCounts) {
@@ -46,7 +48,7 @@ TEST_P(CollectivesOver, EveryElementTypeAndReduction) {
     for (int d = 0; d < kDTypeCount; ++d) {
       for (const ReduceOp op :
            {ReduceOp::sum, ReduceOp::product, ReduceOp::min, ReduceOp::max, ReduceOp::average}) {
-        for (const Algorithm& algorithm : algorithms()) {
+        for (const algorithms::Algorithm& algorithm : algorithms::algorithms()) {
           const CallOptions options{.algorithm = algorithm.name, .segment_bytes = 0};
           run(algorithm.collective, {communicator, options, static_cast<DType>(d), op}, 517);
         }
@@ -59,11 +61,13 @@ TEST_P(CollectivesOver, EveryElementTypeAndReduction) {
 TEST_P(CollectivesOver, AveragesOfLargeFloat16) {
   for (const int size : {2, 3, 5, 8}) {
     expect_ranks({.size = size, .transport = GetParam()}, [](Communicator& communicator) {
-      for (const ConfiguredAlgorithm& variant : all_variants()) {
-        const Algorithm& algorithm = *variant.algorithm;
+      for (const algorithms::ConfiguredAlgorithm& variant : all_variants()) {
+        const algorithms::Algorithm& algorithm = *variant.algorithm;
         const std::string name = variant.name();
-        if (!is_reducing(algorithm.collective) ||
-            !supports(algorithm, {algorithm.collective, 0, communicator.size(), 0, variant.arguments}).ok()) {
+        if (!schedule::is_reducing(algorithm.collective) ||
+            !algorithms::supports(algorithm,
+                                  {algorithm.collective, 0, communicator.size(), 0, variant.arguments})
+                 .ok()) {
           continue;
         }
         Case large{communicator, {.algorithm = name}, DType::float16, ReduceOp::average};
@@ -77,9 +81,9 @@ TEST_P(CollectivesOver, AveragesOfLargeFloat16) {
 TEST_P(CollectivesOver, LongMessages) {
   expect_ranks({.size = 4, .transport = GetParam()}, [](Communicator& communicator) {
     for (const std::uint64_t count : kLong) {
-      run(Collective::all_reduce, {communicator, {}, DType::float32, ReduceOp::sum}, count);
-      run(Collective::all_gather, {communicator, {}, DType::int16, ReduceOp::sum}, count);
-      run(Collective::reduce_scatter, {communicator, {}, DType::bfloat16, ReduceOp::max}, count);
+      run(schedule::Collective::all_reduce, {communicator, {}, DType::float32, ReduceOp::sum}, count);
+      run(schedule::Collective::all_gather, {communicator, {}, DType::int16, ReduceOp::sum}, count);
+      run(schedule::Collective::reduce_scatter, {communicator, {}, DType::bfloat16, ReduceOp::max}, count);
     }
   });
 }

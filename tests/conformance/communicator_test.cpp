@@ -236,8 +236,8 @@ TEST_P(CommunicatorOver, CustomReductionsKeepRankOrder) {
     auto data = matrices(communicator.rank());
     communicator.all_reduce(data, product);
     require(data == expected, "all_reduce of matrices lost the order of ranks");
-    for (const Algorithm& algorithm : algorithms()) {
-      if (algorithm.collective != Collective::all_reduce || !algorithm.rank_ordered) continue;
+    for (const algorithms::Algorithm& algorithm : algorithms::algorithms()) {
+      if (algorithm.collective != schedule::Collective::all_reduce || !algorithm.rank_ordered) continue;
       data = matrices(communicator.rank());
       communicator.all_reduce(data, product, {.algorithm = algorithm.name});
       require(data == expected, std::string(algorithm.name) + " lost the order of ranks");
@@ -260,16 +260,17 @@ TEST_P(CommunicatorOver, CustomReductionsKeepRankOrder) {
 // The topology found in create() must be used from the first call on.
 TEST_P(CommunicatorOver, NothingChosenBeforeTheRanksKnewEachOtherStays) {
   expect_ranks({.size = 3, .transport = GetParam()}, [&](Communicator& communicator) {
-    const Topology& topology = situation_of(communicator);
+    const selection::Topology& topology = situation_of(communicator);
     require(topology.setting().layout == "3", "layout " + topology.setting().layout);
     require(topology.setting().links == GetParam(), "links " + topology.setting().links);
-    Chooser chooser(topology);
-    for (const Collective collective : {Collective::barrier, Collective::all_reduce}) {
-      Choice choice;
+    selection::Chooser chooser(topology);
+    for (const schedule::Collective collective :
+         {schedule::Collective::barrier, schedule::Collective::all_reduce}) {
+      selection::Choice choice;
       choice.spec = {collective, 0, 3, 0};
-      choice.bytes = collective == Collective::barrier ? 0 : 80;
+      choice.bytes = collective == schedule::Collective::barrier ? 0 : 80;
       std::vector<double> data(10, 1.0);
-      const Work work = collective == Collective::barrier
+      const Work work = collective == schedule::Collective::barrier
                             ? communicator.barrier_async()
                             : communicator.all_reduce_async(data, ReduceOp::max);
       work.wait();

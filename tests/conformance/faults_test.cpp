@@ -21,7 +21,7 @@ std::string job_of(const std::shared_ptr<Store>& store) {
 class Cleared {
  public:
   explicit Cleared(std::shared_ptr<Store> store) : store_(std::move(store)) {}
-  ~Cleared() { inproc::clear_faults(job_of(store_)); }
+  ~Cleared() { transport::inproc::clear_faults(job_of(store_)); }
 
  private:
   std::shared_ptr<Store> store_;
@@ -31,7 +31,7 @@ TEST(Faults, ADelayedLinkOnlyTakesLonger) {
   const auto store = make_memory_store();
   const Cleared cleared(store);
   expect_ranks({.size = 3, .timeout = seconds(10), .store = store}, [&](Communicator& c) {
-    if (c.rank() == 0) inproc::set_delay(job_of(store), 0, 1, milliseconds(20));
+    if (c.rank() == 0) transport::inproc::set_delay(job_of(store), 0, 1, milliseconds(20));
     c.barrier();
     for (const std::size_t count : {std::size_t{3}, std::size_t{100'000}}) {
       std::vector<int> data(count, c.rank() + 1);
@@ -49,10 +49,10 @@ TEST(Faults, AStallThatEndsBeforeTheDeadlineHarmsNothing) {
   std::thread healer;
   expect_ranks({.size = 4, .timeout = seconds(10), .store = store}, [&](Communicator& c) {
     if (c.rank() == 2) {
-      inproc::set_stalled(job_of(store), 2, true);
+      transport::inproc::set_stalled(job_of(store), 2, true);
       healer = std::thread([&] {
         std::this_thread::sleep_for(milliseconds(300));
-        inproc::set_stalled(job_of(store), 2, false);
+        transport::inproc::set_stalled(job_of(store), 2, false);
       });
     }
     std::vector<float> data(200'000, 1.0f);
@@ -70,7 +70,7 @@ TEST(Faults, AStalledRankIsNamedAtTheDeadline) {
         run_ranks({.size = 4, .timeout = milliseconds(600), .store = store}, [&](Communicator& c) {
           std::vector<float> data(count);
           c.all_reduce(data);
-          if (c.rank() == 0) inproc::set_stalled(job_of(store), 3, true);
+          if (c.rank() == 0) transport::inproc::set_stalled(job_of(store), 3, true);
           for (int i = 0; i < 1000; ++i) c.all_reduce(data);
         });
     for (int r = 0; r < 3; ++r) {
@@ -88,7 +88,7 @@ TEST(Faults, ALostRankIsNamed) {
       run_ranks({.size = 4, .timeout = seconds(20), .store = store}, [&](Communicator& c) {
         std::vector<float> data(100'000);
         c.all_reduce(data);
-        if (c.rank() == 1) inproc::lose(job_of(store), 1);
+        if (c.rank() == 1) transport::inproc::lose(job_of(store), 1);
         for (int i = 0; i < 100'000; ++i) c.all_reduce(data);
       });
   for (const int r : {0, 2, 3}) {
@@ -108,7 +108,7 @@ TEST(Faults, MemoryIsTheCallersAgainAfterAFailure) {
     run_ranks({.size = 3, .timeout = milliseconds(200), .store = store}, [&](Communicator& c) {
       std::vector<int> data(400'000, 1);
       c.barrier();
-      if (c.rank() == 0) inproc::set_stalled(job_of(store), 1, true);
+      if (c.rank() == 0) transport::inproc::set_stalled(job_of(store), 1, true);
       try {
         for (;;) {
           std::fill(data.begin(), data.end(), 1);
@@ -120,7 +120,7 @@ TEST(Faults, MemoryIsTheCallersAgainAfterAFailure) {
         std::this_thread::sleep_for(milliseconds(20));
         for (const int value : data) wrong += value != 1000;
       }
-      if (c.rank() == 0) inproc::set_stalled(job_of(store), 1, false);
+      if (c.rank() == 0) transport::inproc::set_stalled(job_of(store), 1, false);
       std::this_thread::sleep_for(milliseconds(20));
     });
     EXPECT_EQ(wrong, 0);

@@ -24,15 +24,16 @@ using Bytes = std::vector<std::byte>;
 class Impostor {
  public:
   Impostor(Store& store, const std::string& transport) : address_exchange_(store, 1, 2, 20s) {
-    Terms terms{address_exchange_.job(), {}, {.transports = transport}};
-    offer_ = make_offer(1, terms);
+    comm::Terms terms{address_exchange_.job(), {}, {.transports = transport}};
+    offer_ = comm::make_offer(1, terms);
     std::istringstream lines(address_exchange_.offers(offer_.text)[0]);
     std::string line;
     while (std::getline(lines, line) && !line.starts_with(transport + ' ')) {
     }
-    const TransportPeer zero{0, line.substr(transport.size() + 1)};
-    Transport& own = *offer_.transports[transport];
-    link_ = std::move(connect_all(own, 1, {&zero, 1}, Deadline::after(20s)).value_or_throw().front());
+    const transport::TransportPeer zero{0, line.substr(transport.size() + 1)};
+    transport::Transport& own = *offer_.transports[transport];
+    link_ =
+        std::move(transport::connect_all(own, 1, {&zero, 1}, Deadline::after(20s)).value_or_throw().front());
     store.set("told/1", "");  // otherwise rank 0 waits for a while after its failure
   }
 
@@ -47,9 +48,9 @@ class Impostor {
   }
 
  private:
-  AddressExchange address_exchange_;
-  Offer offer_;
-  std::unique_ptr<Endpoint> link_;
+  comm::AddressExchange address_exchange_;
+  comm::Offer offer_;
+  std::unique_ptr<transport::Endpoint> link_;
 };
 
 template <typename T>
@@ -61,8 +62,8 @@ void append(Bytes& bytes, const T& value) {
 /// The message of the first barrier, modified by `change`.
 template <typename Change>
 Bytes frame(Change change) {
-  FrameHeader header;
-  header.type = FrameType::message;
+  transport::FrameHeader header;
+  header.type = transport::FrameType::message;
   header.tag = {0, 0, 1};
   change(header);
   Bytes bytes;
@@ -76,15 +77,15 @@ Bytes random_frames(unsigned seed) {
   Bytes bytes;
   for (int i = 0; i < 20; ++i) {
     append(bytes, [&] {
-      FrameHeader header;
-      header.type = static_cast<FrameType>(1 + random() % 8);
+      transport::FrameHeader header;
+      header.type = static_cast<transport::FrameType>(1 + random() % 8);
       header.acknowledged = static_cast<std::uint8_t>(random());
       header.segments = static_cast<std::uint32_t>(random() % 3);
       header.tag = {static_cast<std::uint32_t>(random() % 2), static_cast<std::uint32_t>(random() % 6),
                     random() % 4};
       if (random() % 4 == 0) header.tag.sequence |= std::uint64_t{1} << 63;
       header.bytes = random() % 2 == 0 ? random() % 64 : random() >> random() % 64;
-      std::uint64_t raw[sizeof(Signature) / 8];
+      std::uint64_t raw[sizeof(transport::Signature) / 8];
       for (std::uint64_t& word : raw) word = random() >> random() % 64;
       std::memcpy(static_cast<void*>(&header.signature), raw, sizeof raw);
       header.range = {static_cast<decltype(header.range.region)>(random() % 4), random() >> random() % 64};
@@ -119,16 +120,18 @@ TEST_P(Impostors, AreNamedAndHarmless) {
   const std::pair<const char*, Bytes> cases[] = {
       {"lost rank 1", {}},
       {"lost rank 1: received nonsense", Bytes(200, std::byte{'x'})},
-      {"lost rank 1: received nonsense", frame([](FrameHeader& h) { h.bytes = ~0ull; })},
-      {"lost rank 1: received nonsense", frame([](FrameHeader& h) { h.type = FrameType::cts; })},
-      {"lost rank 1: received nonsense", frame([](FrameHeader& h) { h.type = FrameType::ack; })},
-      {"lost rank 1: received nonsense", frame([](FrameHeader& h) {
-         h.type = FrameType::data;
+      {"lost rank 1: received nonsense", frame([](transport::FrameHeader& h) { h.bytes = ~0ull; })},
+      {"lost rank 1: received nonsense",
+       frame([](transport::FrameHeader& h) { h.type = transport::FrameType::cts; })},
+      {"lost rank 1: received nonsense",
+       frame([](transport::FrameHeader& h) { h.type = transport::FrameType::ack; })},
+      {"lost rank 1: received nonsense", frame([](transport::FrameHeader& h) {
+         h.type = transport::FrameType::data;
          h.tag.message = 7;
          h.bytes = ~0ull;
        })},
       {"rank 1 called unknown",
-       frame([](FrameHeader& h) { h.signature = {255, 255, 255, 255, -1, ~0ull, ~0ull}; })},
+       frame([](transport::FrameHeader& h) { h.signature = {255, 255, 255, 255, -1, ~0ull, ~0ull}; })},
   };
   for (const auto& [expected, said] : cases) {
     const std::string error = heard(GetParam(), said);

@@ -77,7 +77,7 @@ TEST(Native, AReductionWithoutANameIsOneOfTheCallersAllTheSame) {
 TEST(Native, MoreCommunicatorsThanLanes) {
   expect_ranks({.size = 3, .transport = "shm"}, [](Communicator& c) {
     std::vector<Communicator> all;
-    for (std::uint32_t i = 0; i < kCommSlots + 6; ++i) all.push_back(c.split(0, -c.rank()));
+    for (std::uint32_t i = 0; i < transport::kCommSlots + 6; ++i) all.push_back(c.split(0, -c.rank()));
     std::vector<std::vector<float>> data(all.size(), std::vector<float>(2000, 1.0f));
     std::vector<Work> works;
     std::uint32_t native = 0;
@@ -92,8 +92,8 @@ TEST(Native, MoreCommunicatorsThanLanes) {
     for (const auto& sums : data) {
       if (sums[0] != 3.0f || sums[1999] != 3.0f) throw std::runtime_error("wrong sum");
     }
-    if (native > kCommSlots - 1) throw std::runtime_error("more native communicators than slots");
-    if (native < kCommSlots / 2) throw std::runtime_error("slots are wasted");
+    if (native > transport::kCommSlots - 1) throw std::runtime_error("more native communicators than slots");
+    if (native < transport::kCommSlots / 2) throw std::runtime_error("slots are wasted");
   });
 }
 
@@ -104,7 +104,7 @@ TEST(Native, LanesOfCommunicatorsThatAreGoneAreUsedAgain) {
       std::mt19937 own(seed * 100 + unsigned(c.rank()));  // times at which this rank frees memory
       std::vector<Communicator> alive{c};
       std::vector<Communicator> to_drop;
-      for (unsigned round = 0; round < 5 * kCommSlots; ++round) {
+      for (unsigned round = 0; round < 5 * transport::kCommSlots; ++round) {
         const std::size_t from = random() % alive.size();
         std::array<int, 4> colors;
         for (int& color : colors) color = static_cast<int>(random() % 4) - 1;
@@ -268,7 +268,8 @@ class FewCores {
 // memory.
 TEST(Native, RanksThatShareACoreSumForEachOther) {
   const FewCores one_core(1);
-  const ConfiguredAlgorithm direct = parse_algorithm(Collective::all_reduce, kDirect.algorithm).value();
+  const algorithms::ConfiguredAlgorithm direct =
+      algorithms::parse_algorithm(schedule::Collective::all_reduce, kDirect.algorithm).value();
   for (const int size : {2, 3, 5}) {
     for (const std::uint64_t count : {257u, 1025u, 30'001u, 262'144u, 262'145u}) {
       const auto expected = expected_bits(direct, size, count);

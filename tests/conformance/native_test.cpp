@@ -62,7 +62,7 @@ void natively(Communicator& c, const std::function<void()>& body) {
 
 void run_everywhere(Communicator& c, DType dtype, const std::vector<std::uint64_t>& counts,
                     std::span<const Placement> placements) {
-  for (const Algorithm& algorithm : algorithms()) {
+  for (const algorithms::Algorithm& algorithm : algorithms::algorithms()) {
     if (!algorithm.in_shared_memory) continue;
     for (const Placement& placement : placements) {
       for (const std::uint64_t count : counts) {
@@ -73,7 +73,7 @@ void run_everywhere(Communicator& c, DType dtype, const std::vector<std::uint64_
           natively(c, [&] { run(algorithm.collective, {c, options, dtype, ReduceOp::sum, memory}, count); });
         } catch (const std::exception& error) {
           throw std::runtime_error(std::string(placement.name) + ", " +
-                                   std::string(name_of(algorithm.collective)) + " of " +
+                                   std::string(schedule::name_of(algorithm.collective)) + " of " +
                                    std::to_string(count) + ": " + error.what());
         }
       }
@@ -86,11 +86,13 @@ TEST(Native, EverySizeThatTravelsInAnotherWay) {
     expect_ranks({.size = size, .transport = "shm"}, [](Communicator& c) {
       std::vector<std::uint64_t> bytes = {0, 1, 3};
       for (const std::uint64_t limit :
-           {CallDescriptor::kInline, kShortBytes, kDescriptorBytes, std::size_t{kDescriptorBytes * 2}}) {
+           {transport::CallDescriptor::kInline, transport::kShortBytes, transport::kDescriptorBytes,
+            std::size_t{transport::kDescriptorBytes * 2}}) {
         bytes.insert(bytes.end(), {limit - 1, limit, limit + 1});
       }
       run_everywhere(c, DType::uint8, bytes, kPlacements);
-      run_everywhere(c, DType::float64, {1, 4, 5, kDescriptorBytes / 8, kDescriptorBytes / 8 + 1},
+      run_everywhere(c, DType::float64,
+                     {1, 4, 5, transport::kDescriptorBytes / 8, transport::kDescriptorBytes / 8 + 1},
                      kPlacements);
     });
   }
@@ -100,7 +102,7 @@ TEST(Native, EveryNumberOfPieces) {
   for (const int size : {2, 5}) {
     expect_ranks({.size = size, .transport = "shm", .watchdog = std::chrono::seconds(230)},
                  [](Communicator& c) {
-                   native::Call call;
+                   engine::native::Call call;
                    call.size = c.size();
                    const std::uint64_t piece = call.piece_bytes() / sizeof(double);
                    const std::uint64_t several = (kInstrumented ? 2 : 3) * piece + 7;
@@ -113,7 +115,8 @@ TEST(Native, EveryNumberOfPieces) {
 }
 
 TEST(Native, SumsHaveTheBitsOfTheSchedule) {
-  const ConfiguredAlgorithm direct = parse_algorithm(Collective::all_reduce, kDirect.algorithm).value();
+  const algorithms::ConfiguredAlgorithm direct =
+      algorithms::parse_algorithm(schedule::Collective::all_reduce, kDirect.algorithm).value();
   for (const int size : {2, 3, 5}) {
     for (const std::uint64_t count : {7u, 9u, 1023u, 1025u, 270'001u}) {
       const auto expected = expected_bits(direct, size, count);
@@ -221,7 +224,8 @@ TEST(Native, ManyCallsAtOnceWaitedForInAnyOrder) {
 /// Which rank sums a call depends on whether a rank batches it or waits for it. The bits do not depend on
 /// this.
 TEST(Native, CallsThatOnlySomeRanksWaitForHaveTheBitsOfTheSchedule) {
-  const ConfiguredAlgorithm direct = parse_algorithm(Collective::all_reduce, kDirect.algorithm).value();
+  const algorithms::ConfiguredAlgorithm direct =
+      algorithms::parse_algorithm(schedule::Collective::all_reduce, kDirect.algorithm).value();
   constexpr std::uint64_t kCount = 3000;
   for (const int size : {2, 3, 5}) {
     const auto expected = expected_bits(direct, size, kCount);

@@ -17,27 +17,28 @@ namespace {
 constexpr Wire kWires[] = {Wire::bfloat16, Wire::float16, Wire::int8};
 
 /// The algorithms that may use a wire format, or those that may not.
-std::vector<ConfiguredAlgorithm> all_reduces(int size, bool rounded) {
-  std::vector<ConfiguredAlgorithm> result;
-  for (ConfiguredAlgorithm& variant : all_variants()) {
-    if (variant.algorithm->collective != Collective::all_reduce) continue;
-    const ScheduleSpec spec{Collective::all_reduce, 0, size, 0, variant.arguments};
-    if (!supports(*variant.algorithm, spec).ok()) continue;
-    if (supports(*variant.algorithm, spec, {.rounded = true}).ok() == rounded) {
+std::vector<algorithms::ConfiguredAlgorithm> all_reduces(int size, bool rounded) {
+  std::vector<algorithms::ConfiguredAlgorithm> result;
+  for (algorithms::ConfiguredAlgorithm& variant : all_variants()) {
+    if (variant.algorithm->collective != schedule::Collective::all_reduce) continue;
+    const algorithms::ScheduleSpec spec{schedule::Collective::all_reduce, 0, size, 0, variant.arguments};
+    if (!algorithms::supports(*variant.algorithm, spec).ok()) continue;
+    if (algorithms::supports(*variant.algorithm, spec, {.rounded = true}).ok() == rounded) {
       result.push_back(std::move(variant));
     }
   }
   return result;
 }
 
-std::vector<std::vector<std::uint32_t>> outputs_of(const ConfiguredAlgorithm& variant, int size,
+std::vector<std::vector<std::uint32_t>> outputs_of(const algorithms::ConfiguredAlgorithm& variant, int size,
                                                    std::uint64_t count, Wire wire) {
-  const std::vector<Schedule> schedules =
-      generate_all(*variant.algorithm, {Collective::all_reduce, 0, size, 0, variant.arguments});
+  const std::vector<schedule::Schedule> schedules = algorithms::generate_all(
+      *variant.algorithm, {schedule::Collective::all_reduce, 0, size, 0, variant.arguments});
   std::vector<std::vector<float>> inputs;
   for (int rank = 0; rank < size; ++rank) inputs.push_back(awkward_numbers(rank, count));
   std::vector<std::vector<std::uint32_t>> bits;
-  for (const auto& output : evaluate(schedules, inputs, {.wire = wire})) bits.push_back(bits_of(output));
+  for (const auto& output : evaluation::evaluate(schedules, inputs, {.wire = wire}))
+    bits.push_back(bits_of(output));
   return bits;
 }
 
@@ -45,7 +46,7 @@ TEST(WireSchedules, ThatCompleteEveryChunkOnceGiveAllRanksTheSameBits) {
   for (int size = 1; size <= 16; ++size) {
     const auto fit = all_reduces(size, true);
     EXPECT_GE(fit.size(), 8u) << size;
-    for (const ConfiguredAlgorithm& variant : fit) {
+    for (const algorithms::ConfiguredAlgorithm& variant : fit) {
       for (const Wire wire : kWires) {
         const auto bits = outputs_of(variant, size, 5003, wire);
         for (const auto& one : bits) ASSERT_EQ(one, bits[0]) << variant.name() << " of " << size;
@@ -57,9 +58,9 @@ TEST(WireSchedules, ThatCompleteEveryChunkOnceGiveAllRanksTheSameBits) {
 TEST(WireSchedules, ThatDoNotAreRefusedForThat) {
   std::map<std::string, int> differ;
   for (int size = 2; size <= 16; ++size) {
-    for (const ConfiguredAlgorithm& variant : all_reduces(size, false)) {
-      const ScheduleSpec spec{Collective::all_reduce, 0, size, 0, variant.arguments};
-      const std::string why = supports(*variant.algorithm, spec, {.rounded = true}).message();
+    for (const algorithms::ConfiguredAlgorithm& variant : all_reduces(size, false)) {
+      const algorithms::ScheduleSpec spec{schedule::Collective::all_reduce, 0, size, 0, variant.arguments};
+      const std::string why = algorithms::supports(*variant.algorithm, spec, {.rounded = true}).message();
       EXPECT_NE(why.find("chunk 0 at rank"), std::string::npos) << why;
       const auto bits = outputs_of(variant, size, 5003, Wire::int8);
       for (const auto& one : bits) differ[variant.name()] += one != bits[0] ? 1 : 0;
@@ -75,9 +76,11 @@ TEST(WireSchedules, OfSeveralRanksAHostFollowWhatRunsAcross) {
        {std::vector<int>{0, 0, 1, 1}, std::vector<int>{0, 1, 0, 2, 1}, std::vector<int>{0, 0, 0, 1}}) {
     const auto size = static_cast<int>(hosts.size());
     const auto fits = [&](const char* name) {
-      const ConfiguredAlgorithm variant = parse_algorithm(Collective::all_reduce, name).value();
-      const ScheduleSpec spec{Collective::all_reduce, 0, size, 0, variant.arguments, hosts};
-      return supports(*variant.algorithm, spec, {.rounded = true}).ok();
+      const algorithms::ConfiguredAlgorithm variant =
+          algorithms::parse_algorithm(schedule::Collective::all_reduce, name).value();
+      const algorithms::ScheduleSpec spec{
+          schedule::Collective::all_reduce, 0, size, 0, variant.arguments, hosts};
+      return algorithms::supports(*variant.algorithm, spec, {.rounded = true}).ok();
     };
     EXPECT_TRUE(fits("hierarchical"));
     EXPECT_TRUE(fits("hierarchical:across=direct"));
@@ -93,7 +96,7 @@ TEST_P(WireOver, GivesTheBitsOfTheSchedule) {
   for (const int size : is_quick ? std::vector{1, 2, 3, 4, 5, 8} : std::vector{2, 5}) {
     using Key = std::tuple<std::string, Wire, bool, std::uint64_t>;
     std::map<Key, std::vector<std::uint32_t>> expected;
-    for (const ConfiguredAlgorithm& variant : all_reduces(size, true)) {
+    for (const algorithms::ConfiguredAlgorithm& variant : all_reduces(size, true)) {
       for (const Wire wire : kWires) {
         for (const std::uint64_t count : {std::uint64_t{1}, std::uint64_t{9001}}) {
           const bool average = count == 1;

@@ -12,8 +12,10 @@
 namespace kolo::draw {
 namespace {
 
-Picture picture_of(Collective collective, std::string_view name, int size, std::vector<int> hosts = {}) {
-  const ConfiguredAlgorithm configured = parse_algorithm(collective, name).value_or_throw();
+Picture picture_of(schedule::Collective collective, std::string_view name, int size,
+                   std::vector<int> hosts = {}) {
+  const algorithms::ConfiguredAlgorithm configured =
+      algorithms::parse_algorithm(collective, name).value_or_throw();
   return make_picture(configured, {collective, 0, size, 0, configured.arguments, std::move(hosts)})
       .value_or_throw();
 }
@@ -31,13 +33,13 @@ std::size_t count(const std::string& in, const std::string& what) {
 }
 
 TEST(Formats, DrawEveryAlgorithm) {
-  for (const Algorithm& algorithm : algorithms()) {
+  for (const algorithms::Algorithm& algorithm : algorithms::algorithms()) {
     for (const int size : {1, 2, 3, 5, 8}) {
-      const std::string name = std::string(name_of(algorithm.collective)) + " " +
+      const std::string name = std::string(schedule::name_of(algorithm.collective)) + " " +
                                std::string(algorithm.name) + ", " + std::to_string(size) + " ranks";
       const auto picture = make_picture({&algorithm, {}}, {algorithm.collective, 0, size, size - 1, {}, {}});
       if (!picture.ok()) {
-        EXPECT_FALSE(supports(algorithm, {algorithm.collective, 0, size, size - 1, {}, {}}).ok())
+        EXPECT_FALSE(algorithms::supports(algorithm, {algorithm.collective, 0, size, size - 1, {}, {}}).ok())
             << name << ": " << picture.status().message();
         continue;
       }
@@ -61,7 +63,7 @@ TEST(Formats, DrawEveryAlgorithm) {
 }
 
 TEST(Formats, TextOfARing) {
-  const std::string text = to_text(picture_of(Collective::all_reduce, "ring", 3));
+  const std::string text = to_text(picture_of(schedule::Collective::all_reduce, "ring", 3));
   EXPECT_NE(text.find("Step 2 of 4: 3 messages of 1 chunk, each to the next rank; whoever receives adds. "
                       "3 of 9 results are\ncomplete.\n"
                       "  0 -> 1  + chunk 1   1 -> 2  + chunk 2   2 -> 0  + chunk 0\n"
@@ -74,7 +76,7 @@ TEST(Formats, TextOfARing) {
 }
 
 TEST(Formats, ThePageTellsEveryChangeAndNoMore) {
-  const Picture picture = picture_of(Collective::all_reduce, "ring", 4);
+  const Picture picture = picture_of(schedule::Collective::all_reduce, "ring", 4);
   const nlohmann::json data = data_in(to_html(picture));
   EXPECT_EQ(data.at("steps")[0].at("changes").size(), 16u);
   for (std::size_t step = 1; step <= 6; ++step) {
@@ -84,18 +86,18 @@ TEST(Formats, ThePageTellsEveryChangeAndNoMore) {
 }
 
 TEST(Formats, TextInAPageEndsNoElement) {
-  const std::string page = to_html(picture_of(Collective::all_reduce, "ring", 4));
+  const std::string page = to_html(picture_of(schedule::Collective::all_reduce, "ring", 4));
   EXPECT_EQ(count(page, "</script>"), 2u);
   EXPECT_EQ(count(page, "@DATA@") + count(page, "@STYLE@") + count(page, "@SCRIPT@") + count(page, "@TITLE@"),
             0u);
 }
 
 TEST(Formats, SayWhatIsTooMuch) {
-  const Algorithm* ring = find_algorithm(Collective::all_reduce, "ring");
-  const auto large = make_picture({ring, {}}, {Collective::all_reduce, 0, 65, 0, {}, {}});
+  const algorithms::Algorithm* ring = algorithms::find_algorithm(schedule::Collective::all_reduce, "ring");
+  const auto large = make_picture({ring, {}}, {schedule::Collective::all_reduce, 0, 65, 0, {}, {}});
   ASSERT_FALSE(large.ok());
   EXPECT_EQ(large.status().message(), "65 ranks are too many to draw: 64 are the most");
-  const auto sheet = to_svg(picture_of(Collective::all_reduce, "ring", 32));
+  const auto sheet = to_svg(picture_of(schedule::Collective::all_reduce, "ring", 32));
   ASSERT_FALSE(sheet.ok());
   EXPECT_NE(sheet.status().message().find("62 steps are too many for one sheet: 40 are the most"),
             std::string::npos);
@@ -104,7 +106,7 @@ TEST(Formats, SayWhatIsTooMuch) {
 TEST(Formats, FramesAreThinnerThanTheCellsThatTheyAreRound) {
   const auto frame = [](int size) {
     const std::string sheet =
-        to_svg(picture_of(Collective::all_reduce, "halving_doubling", size)).value_or_throw();
+        to_svg(picture_of(schedule::Collective::all_reduce, "halving_doubling", size)).value_or_throw();
     const std::string before = "class='d' stroke-width='";
     const std::size_t at = sheet.find(before);
     return at == sheet.npos ? 0 : std::stod(sheet.substr(at + before.size()));
@@ -116,7 +118,7 @@ TEST(Formats, FramesAreThinnerThanTheCellsThatTheyAreRound) {
 }
 
 TEST(Formats, HostsAreBoxes) {
-  const Picture picture = picture_of(Collective::all_reduce, "ring", 8, {0, 0, 0, 1, 1, 2, 2, 2});
+  const Picture picture = picture_of(schedule::Collective::all_reduce, "ring", 8, {0, 0, 0, 1, 1, 2, 2, 2});
   EXPECT_EQ(data_in(to_html(picture)).at("boxes").size(), 3u);
   EXPECT_EQ(count(to_svg(picture).value_or_throw(), "class='h'"), 15u * 3);
 }

@@ -12,9 +12,11 @@
 namespace kolo::draw {
 namespace {
 
-Frames frames_of(Collective collective, std::string_view name, int size, int root = 0) {
-  const ConfiguredAlgorithm configured = parse_algorithm(collective, name).value_or_throw();
-  return play(generate_all(*configured.algorithm, {collective, 0, size, root, configured.arguments, {}}));
+Frames frames_of(schedule::Collective collective, std::string_view name, int size, int root = 0) {
+  const algorithms::ConfiguredAlgorithm configured =
+      algorithms::parse_algorithm(collective, name).value_or_throw();
+  return play(
+      algorithms::generate_all(*configured.algorithm, {collective, 0, size, root, configured.arguments, {}}));
 }
 
 /// "0 01* 2": the contributors of each part, '|' between values that are not summed, '*' after a complete
@@ -47,7 +49,7 @@ std::string messages(const Frames& frames, std::size_t step) {
 }
 
 TEST(Frames, FollowTheRingOfThreeRanks) {
-  const Frames ring = frames_of(Collective::all_reduce, "ring", 3);
+  const Frames ring = frames_of(schedule::Collective::all_reduce, "ring", 3);
   ASSERT_EQ(ring.steps(), 4u);
   EXPECT_EQ(messages(ring, 0), "");
   EXPECT_EQ(row(ring, 0, 0), "0 0 0");
@@ -69,7 +71,7 @@ TEST(Frames, FollowTheRingOfThreeRanks) {
 }
 
 TEST(Frames, FollowTheTreeUpToTheRoot) {
-  const Frames tree = frames_of(Collective::reduce, "binomial", 4, 1);
+  const Frames tree = frames_of(schedule::Collective::reduce, "binomial", 4, 1);
   ASSERT_EQ(tree.steps(), 2u);
   // Ranks 2 and 3 are children of the root, rank 0 is a child of rank 3.
   EXPECT_EQ(messages(tree, 1), "0>3+ 0:0, 2>1+ 0:2");
@@ -84,24 +86,24 @@ TEST(Frames, FollowTheTreeUpToTheRoot) {
 }
 
 TEST(Frames, KeepApartWhatIsNotSummed) {
-  const Frames exchange = frames_of(Collective::all_to_all, "direct", 3);
+  const Frames exchange = frames_of(schedule::Collective::all_to_all, "direct", 3);
   EXPECT_EQ(row(exchange, 0, 0), "0 0 0");
   EXPECT_EQ(row(exchange, exchange.steps(), 0), "0|1|2* 0 0");
   EXPECT_EQ(progress_after(exchange, exchange.steps()).all, 3u);
 }
 
 TEST(Frames, TellWhoseDataThereIs) {
-  const Frames gather = frames_of(Collective::all_gather, "ring", 3);
+  const Frames gather = frames_of(schedule::Collective::all_gather, "ring", 3);
   EXPECT_EQ(row(gather, 0, 1), "- 1* -");
   EXPECT_EQ(row(gather, 1, 1), "0* 1* -");
   EXPECT_EQ(row(gather, 2, 1), "0* 1* 2*");
-  const Frames scatter = frames_of(Collective::scatter, "direct", 3, 2);
+  const Frames scatter = frames_of(schedule::Collective::scatter, "direct", 3, 2);
   EXPECT_EQ(row(scatter, 0, 2), "2 2 2*");
   EXPECT_EQ(row(scatter, 2, 0), "2* - -");
 }
 
 TEST(Frames, TellWhoHasComeToABarrier) {
-  const Frames barrier = frames_of(Collective::barrier, "dissemination", 4);
+  const Frames barrier = frames_of(schedule::Collective::barrier, "dissemination", 4);
   ASSERT_EQ(barrier.steps(), 2u);
   EXPECT_EQ(row(barrier, 0, 0), "0");
   EXPECT_EQ(row(barrier, 1, 0), "03");
@@ -110,15 +112,16 @@ TEST(Frames, TellWhoHasComeToABarrier) {
 }
 
 TEST(Frames, EndWithEveryResultAndTheCountedCost) {
-  for (const Algorithm& algorithm : algorithms()) {
+  for (const algorithms::Algorithm& algorithm : algorithms::algorithms()) {
     for (const int size : {1, 2, 3, 5, 8}) {
-      const ScheduleSpec spec{algorithm.collective, 0, size, size / 2, {}, {}};
-      if (!supports(algorithm, spec).ok()) continue;
+      const algorithms::ScheduleSpec spec{algorithm.collective, 0, size, size / 2, {}, {}};
+      if (!algorithms::supports(algorithm, spec).ok()) continue;
       const auto picture = make_picture({&algorithm, {}}, spec);
       ASSERT_TRUE(picture.ok()) << algorithm.name << ": " << picture.status().message();
       const Frames& frames = picture.value().frames;
       const Progress end = progress_after(frames, frames.steps());
-      EXPECT_EQ(end.done, end.all) << name_of(algorithm.collective) << " " << algorithm.name << ", " << size;
+      EXPECT_EQ(end.done, end.all) << schedule::name_of(algorithm.collective) << " " << algorithm.name << ", "
+                                   << size;
       EXPECT_GT(end.all, 0u);
       if (size > 1) {
         EXPECT_LT(progress_after(frames, 0).done, end.all) << algorithm.name;
@@ -128,7 +131,7 @@ TEST(Frames, EndWithEveryResultAndTheCountedCost) {
       EXPECT_GE(frames.steps(), picture.value().least.steps) << algorithm.name;
       EXPECT_GE(static_cast<double>(std::max(moved.sent, moved.received)) + 1e-9,
                 picture.value().least.through_of_whole * frames.parts)
-          << name_of(algorithm.collective) << " " << algorithm.name << ", " << size;
+          << schedule::name_of(algorithm.collective) << " " << algorithm.name << ", " << size;
     }
   }
 }

@@ -60,9 +60,9 @@ TEST(Layout, FollowsTheOrderOfARing) {
 }
 
 TEST(Layout, GivesEachCardItsOwnPlaceOnTheBoard) {
-  for (const Algorithm& algorithm : algorithms()) {
+  for (const algorithms::Algorithm& algorithm : algorithms::algorithms()) {
     for (const int size : {1, 2, 3, 5, 8, 16, 32, 64}) {
-      const ScheduleSpec spec{algorithm.collective, 0, size, 0, {}, {}};
+      const algorithms::ScheduleSpec spec{algorithm.collective, 0, size, 0, {}, {}};
       const auto picture = make_picture({&algorithm, {}}, spec);
       if (!picture.ok()) continue;
       const std::vector<Card> cards = place_cards(picture.value(), 300, 250, 11);
@@ -86,9 +86,9 @@ TEST(Words, AreShort) {
   EXPECT_EQ(ranks_in_words({3}), "rank 3");
   EXPECT_EQ(ranks_in_words({0, 1, 2, 5}), "ranks 0 to 2, 5");
   EXPECT_EQ(ranks_in_words({0, 1, 5, 6}), "ranks 0, 1, 5, 6");
-  const Algorithm* ring = find_algorithm(Collective::all_reduce, "ring");
+  const algorithms::Algorithm* ring = algorithms::find_algorithm(schedule::Collective::all_reduce, "ring");
   const Picture picture =
-      make_picture({ring, {}}, {Collective::all_reduce, 0, 3, 0, {}, {}}).value_or_throw();
+      make_picture({ring, {}}, {schedule::Collective::all_reduce, 0, 3, 0, {}, {}}).value_or_throw();
   EXPECT_EQ(message_in_words(picture, picture.frames.frames[1].messages[0]),
             "rank 0 sends chunk 2 to rank 1, which adds it to its own");
   EXPECT_EQ(step_in_words(picture, 3),

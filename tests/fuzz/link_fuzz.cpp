@@ -15,15 +15,15 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   state->room = data[0] % 4 < 2 ? 3000 : 1 << 20;
   Heard heard;
   MemoryPool memory;
-  Link link(1, std::make_unique<PipeEnd>(state, 0), heard, memory);
+  transport::Link link(1, std::make_unique<PipeEnd>(state, 0), heard, memory);
   std::vector<std::unique_ptr<Message>> messages;
   for (std::uint32_t i = 0; i < 6; ++i) {
     const std::uint64_t length = i % 2 == 0 ? 16 * i : 9000 + i;
-    messages.push_back(std::make_unique<Message>(Tag{1, i, 1}, length));
+    messages.push_back(std::make_unique<Message>(transport::Tag{1, i, 1}, length));
     messages.back()->data = messages.back()->memory.data();
     messages.back()->acknowledged = i >= 3;
     link.post_send(*messages.back());
-    messages.push_back(std::make_unique<Message>(Tag{1, i, 1}, length, i % 3 == 0));
+    messages.push_back(std::make_unique<Message>(transport::Tag{1, i, 1}, length, i % 3 == 0));
     link.post_receive(*messages.back());
   }
   const auto bytes = std::as_bytes(std::span(data + 1, size - 1));

@@ -28,7 +28,7 @@ struct PipeState {
   std::mt19937 random{1};
 };
 
-class PipeEnd final : public Endpoint {
+class PipeEnd final : public transport::Endpoint {
  public:
   PipeEnd(std::shared_ptr<PipeState> state, int end) : state_(std::move(state)), end_(end) {}
 
@@ -68,17 +68,19 @@ class PipeEnd final : public Endpoint {
   void disarm() override {}
   Status drain() override { return {}; }
   bool can_pull() const override { return state_->pulls; }
-  std::optional<RemoteRange> expose(const void* data, std::size_t) override {
-    return RemoteRange{0, reinterpret_cast<std::uintptr_t>(data)};
+  std::optional<transport::RemoteRange> expose(const void* data, std::size_t) override {
+    return transport::RemoteRange{0, reinterpret_cast<std::uintptr_t>(data)};
   }
-  Result<const std::byte*> map(const RemoteRange& range, std::size_t) override {
+  Result<const std::byte*> map(const transport::RemoteRange& range, std::size_t) override {
     if (state_->frees) {
       state_->revoked[1 - end_] = true;
       return Status(Code::system, "reading the peer's memory: Bad address");
     }
     return reinterpret_cast<const std::byte*>(range.offset);
   }
-  Status fetch(const RemoteRange&, std::span<std::byte>) override { return Status(Code::system, "unused"); }
+  Status fetch(const transport::RemoteRange&, std::span<std::byte>) override {
+    return Status(Code::system, "unused");
+  }
   void revoke() override { state_->revoked[end_] = true; }
   bool revoked() const override { return state_->revoked[1 - end_]; }
 
@@ -92,10 +94,15 @@ class PipeEnd final : public Endpoint {
 };
 
 /// Records the calls of a Link.
-struct Heard final : LinkListener {
-  void on_mismatch(Link&, const Tag&, const Signature&, const Signature&) override { ++mismatches; }
-  void on_unexpected(Link&, const Tag&, const Signature&) override { ++unexpected; }
-  void on_control(Link&, std::uint32_t kind, std::span<const std::byte> payload) override {
+struct Heard final : transport::LinkListener {
+  void on_mismatch(transport::Link&, const transport::Tag&, const transport::Signature&,
+                   const transport::Signature&) override {
+    ++mismatches;
+  }
+  void on_unexpected(transport::Link&, const transport::Tag&, const transport::Signature&) override {
+    ++unexpected;
+  }
+  void on_control(transport::Link&, std::uint32_t kind, std::span<const std::byte> payload) override {
     controls.emplace_back(kind, std::vector<std::byte>(payload.begin(), payload.end()));
   }
 
@@ -105,8 +112,8 @@ struct Heard final : LinkListener {
 };
 
 /// A message with memory of its own, which detects accesses after its end.
-struct Message : MessageRequest {
-  Message(Tag name, std::uint64_t size, bool stores_itself = false)
+struct Message : transport::MessageRequest {
+  Message(transport::Tag name, std::uint64_t size, bool stores_itself = false)
       : memory(size), stores(stores_itself), call{1, 2, 3, 4, 0, size, 7} {
     tag = name;
     signature = &call;
@@ -126,7 +133,7 @@ struct Message : MessageRequest {
 
   std::vector<std::byte> memory;
   bool stores;
-  Signature call;
+  transport::Signature call;
   std::uint64_t consumed = 0;
   bool done = false;
 };

@@ -24,12 +24,12 @@ void write(const fs::path& folder, const std::string& bytes) {
 
 void handshakes(const fs::path& folder) {
   for (const char* key : {"key", "other"}) {
-    Handshake dialer = Handshake::dial({"job", key, 1}, 3);
-    Handshake acceptor = Handshake::accept({"job", "key", 3});
+    net::Handshake dialer = net::Handshake::dial({"job", key, 1}, 3);
+    net::Handshake acceptor = net::Handshake::accept({"job", "key", 3});
     std::string said;
     for (int turn = 0; turn < 4; ++turn) {
-      Handshake& from = turn % 2 == 0 ? dialer : acceptor;
-      Handshake& to = turn % 2 == 0 ? acceptor : dialer;
+      net::Handshake& from = turn % 2 == 0 ? dialer : acceptor;
+      net::Handshake& to = turn % 2 == 0 ? acceptor : dialer;
       const std::string words = from.take_output();
       write(folder, words);
       write(folder, said += words);
@@ -40,16 +40,17 @@ void handshakes(const fs::path& folder) {
 }
 
 void frames(const fs::path& folder) {
-  for (const FrameType type :
-       {FrameType::message, FrameType::rts, FrameType::cts, FrameType::data, FrameType::ack,
-        FrameType::control, FrameType::pause_eager, FrameType::resume_eager}) {
+  for (const transport::FrameType type :
+       {transport::FrameType::message, transport::FrameType::rts, transport::FrameType::cts,
+        transport::FrameType::data, transport::FrameType::ack, transport::FrameType::control,
+        transport::FrameType::pause_eager, transport::FrameType::resume_eager}) {
     for (std::uint32_t i = 0; i < 8; ++i) {
-      FrameHeader header;  // of a message that link_fuzz.cpp receives or sends, or of another one
+      transport::FrameHeader header;  // of a message that link_fuzz.cpp receives or sends, or of another one
       header.type = type;
-      header.tag = Tag{1, i, 1};
+      header.tag = transport::Tag{1, i, 1};
       header.bytes = i % 2 == 0 ? 16 * i : 9000 + i;
       header.signature = {1, 2, 3, 4, 0, header.bytes, 7};
-      header.range.region = FrameHeader::kNoRange;
+      header.range.region = transport::FrameHeader::kNoRange;
       std::string bytes(1 + sizeof header, static_cast<char>(i));
       std::memcpy(bytes.data() + 1, &header, sizeof header);
       write(folder, bytes + std::string(header.bytes, 'd'));
@@ -58,17 +59,18 @@ void frames(const fs::path& folder) {
 }
 
 void store(const fs::path& messages, const fs::path& sessions) {
-  using wire::Kind;
-  const wire::Message all[] = {{Kind::set, 0, {"key", "value"}}, {Kind::get, 1'000'000, {"key"}},
-                               {Kind::add, -7, {"n"}},           {Kind::wait, 0, {"key", "a", ""}},
-                               {Kind::remove, 0, {"key"}},       {Kind::done, 5, {}}};
+  using rendezvous::wire::Kind;
+  const rendezvous::wire::Message all[] = {
+      {Kind::set, 0, {"key", "value"}},  {Kind::get, 1'000'000, {"key"}}, {Kind::add, -7, {"n"}},
+      {Kind::wait, 0, {"key", "a", ""}}, {Kind::remove, 0, {"key"}},      {Kind::done, 5, {}}};
   std::string talk;
-  for (const wire::Message& message : all) {
-    const std::string frame = wire::encode(message);
-    write(messages, frame.substr(wire::kHeadBytes));
+  for (const rendezvous::wire::Message& message : all) {
+    const std::string frame = rendezvous::wire::encode(message);
+    write(messages, frame.substr(rendezvous::wire::kHeadBytes));
     write(sessions, std::string(1, '\xff') + (talk += frame));  // an authenticated client
   }
-  write(sessions, std::string(1, '\x10') + Handshake::dial(store_identity({"key"}), 0).take_output());
+  write(sessions,
+        std::string(1, '\x10') + net::Handshake::dial(rendezvous::store_identity({"key"}), 0).take_output());
 }
 
 void server_requests(const fs::path& folder) {

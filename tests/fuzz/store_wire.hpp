@@ -19,18 +19,20 @@ inline void require(bool holds) {
 
 /// A message that can be read is written back byte for byte.
 inline void wire_message(std::string_view bytes) {
-  if (const auto size = wire::body_bytes(bytes); size.ok()) require(size.value() <= wire::kMaxBodyBytes);
-  const auto message = wire::decode(bytes);
+  if (const auto size = rendezvous::wire::body_bytes(bytes); size.ok())
+    require(size.value() <= rendezvous::wire::kMaxBodyBytes);
+  const auto message = rendezvous::wire::decode(bytes);
   if (!message.ok()) return;
-  require(wire::encode(message.value()).substr(wire::kHeadBytes) == bytes);
+  require(rendezvous::wire::encode(message.value()).substr(rendezvous::wire::kHeadBytes) == bytes);
 }
 
 /// Runs the handshake of a client with `key`, at most `step` bytes at a time; returns whether it was
 /// accepted.
-inline bool prove(Session& session, Table& table, const std::string& key, std::size_t step = 1000) {
+inline bool prove(rendezvous::Session& session, rendezvous::Table& table, const std::string& key,
+                  std::size_t step = 1000) {
   const auto now = Clock::now();
   bool changed = false;
-  Handshake client = Handshake::dial(store_identity({key}), 0);
+  net::Handshake client = net::Handshake::dial(rendezvous::store_identity({key}), 0);
   while (!client.done()) {
     const std::string words = client.take_output();
     if (words.empty()) return false;
@@ -51,9 +53,9 @@ inline void session(std::string_view bytes) {
   const auto choice = static_cast<unsigned char>(bytes.front());
   bytes.remove_prefix(1);
   const auto now = Clock::now();
-  Table table;
+  rendezvous::Table table;
   bool changed = false;
-  Session session({"key"}, now);
+  rendezvous::Session session({"key"}, now);
   const bool honest = (choice & 1) != 0;
   if (honest) require(prove(session, table, "key"));
   const std::size_t cut = 1 + (choice >> 1);
@@ -63,9 +65,9 @@ inline void session(std::string_view bytes) {
     if (!session.receive(piece)) return;
     const bool open = session.advance(table, now, changed);
     require(honest || (!session.trusted() && !changed));
-    require(session.output().size() <= 3 * wire::kMaxBodyBytes);
+    require(session.output().size() <= 3 * rendezvous::wire::kMaxBodyBytes);
     if (!open) return;
-    if (session.output().size() > wire::kMaxBodyBytes) session.output().clear();
+    if (session.output().size() > rendezvous::wire::kMaxBodyBytes) session.output().clear();
   }
 }
 

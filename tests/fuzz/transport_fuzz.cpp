@@ -13,9 +13,9 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace kolo;
-  const Identity me{"job", "key", 3};
+  const net::Identity me{"job", "key", 3};
   for (const bool dials : {false, true}) {
-    Handshake handshake = dials ? Handshake::dial(me, 1) : Handshake::accept(me);
+    net::Handshake handshake = dials ? net::Handshake::dial(me, 1) : net::Handshake::accept(me);
     auto rest = std::as_bytes(std::span(data, size));
     while (!rest.empty() && handshake.wanted() > 0) {
       // The first byte of each round is the number of bytes that arrive at a time.
@@ -28,13 +28,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (handshake.done()) __builtin_trap();  // the key cannot be guessed
   }
   const std::string_view text(reinterpret_cast<const char*>(data), size);
-  if (const auto address = shm::Address::parse(text)) {
-    if (!shm::same_place(*address, *shm::Address::parse(address->text()))) __builtin_trap();
+  if (const auto address = transport::shm::Address::parse(text)) {
+    if (!transport::shm::same_place(*address, *transport::shm::Address::parse(address->text())))
+      __builtin_trap();
   }
-  if (const auto address = tcp::Address::parse(text)) {
-    if (address->at.empty() || !tcp::Address::parse(address->text())) __builtin_trap();
-    if (tcp::candidates(*address, *address).empty()) __builtin_trap();
+  if (const auto address = transport::tcp::Address::parse(text)) {
+    if (address->at.empty() || !transport::tcp::Address::parse(address->text())) __builtin_trap();
+    if (transport::tcp::candidates(*address, *address).empty()) __builtin_trap();
   }
-  inproc::same_process(text, text);
+  transport::inproc::same_process(text, text);
   return 0;
 }

@@ -12,16 +12,18 @@ GOOD = {
                           "kolo_room(selection kolo_algorithms)\n",
     "src/base/config.cpp": 'auto x = std::getenv("KOLO_LOG");\n',
     "src/base/status.hpp": '#include <string>\n#include "kolo/error.hpp"\n',
-    "src/schedule/schedule.hpp": '#include "base/status.hpp"\nnamespace kolo {\nstruct Schedule {};\nclass Other;\n'
+    "src/schedule/schedule.hpp": '#include "base/status.hpp"\nnamespace kolo::schedule {\nstruct Schedule {};\nclass Other;\n'
                                  "template <> struct Traits<int> {};\nvoid f() { struct Local {}; }\n}\n",
     "src/algorithms/ring.cpp": '#include "schedule/schedule.hpp"\n#include "base/status.hpp"\n'
-                               "namespace kolo {\nnamespace { struct Schedule {}; }\nclass Other { class Schedule {}; };\n"
+                               "namespace kolo::algorithms {\nnamespace { struct Schedule {}; }\nclass Other { class Schedule {}; };\n"
                                "template <> struct Traits<char> {};\nvoid g() { struct Local {}; }\n}\n"
                                'const Algorithm ring = {\n    .name = "ring",\n};\n',
     "src/selection/candidates.cpp": '#include "schedule/ring.hpp"\nauto x = "a string" + "bring";  // not "ring"\n',
     "src/transport/registry.cpp": '      {"shm", "ranks on one host", make_shm_transport},\n',
     "src/transport/transport.hpp": '#include "base/status.hpp"\n',
-    "src/transport/tcp/tcp.cpp": '#include "transport/tcp/tcp.hpp"\n#include "transport/transport.hpp"\n',
+    "src/transport/tcp/tcp.cpp": '#include "transport/tcp/tcp.hpp"\n#include "transport/transport.hpp"\n'
+                             "namespace kolo::schedule {\nstruct Schedule;\n}\nnamespace kolo::transport::tcp {\n}\n"
+                             "namespace kolo::transport {\n}\nnamespace kolo::transport::tcp::wire {\n}\n",
     "src/transport/tcp/tcp.hpp": "// not an include: #include <torch/torch.h>, nor is this getenv(\"X\")\n",
     "src/transport/shm/shm.cpp": "#include <sys/socket.h>\n",
     "include/kolo/error.hpp": "#include <string>\n",
@@ -57,12 +59,16 @@ BREACHES = [
     ("environment_page", "src/base/config.cpp", 'getenv("KOLO_LOG"); getenv("KOLO_NEW");\n'),
     ("environment_page", "docs/environment.md", "| `KOLO_LOG` | x |\n| `KOLO_GONE` | x |\n"),
     ("environment_page", "cli/set.cpp", 'setenv("KOLO_TYPO", "1", 1);\n'),
-    ("type_names", "src/base/twin.hpp", "namespace kolo { struct alignas(64) Schedule final : public Base { int x; }; }\n"),
-    ("type_names", "tests/twin.cpp", "namespace kolo {\n#if X\nnamespace { class Fine { struct Schedule {}; }; }\n#endif\n"
+    ("type_names", "src/base/twin.hpp", "namespace kolo::schedule { struct alignas(64) Schedule final : public Base { int x; }; }\n"),
+    ("type_names", "tests/twin.cpp", "namespace kolo::schedule {\n#if X\nnamespace { class Fine { struct Schedule {}; }; }\n#endif\n"
                                      "template <class T>\nclass Schedule {};\n}\n"),
-    ("type_names", "src/base/nested.hpp", "namespace kolo { class Other::Schedule : B<int> {}; }\n"),
+    ("type_names", "src/base/nested.hpp", "namespace kolo::algorithms { class Other::Schedule : B<int> {}; }\n"),
     ("selection_names", "src/selection/tried.cpp", 'auto tried = {"ring:order=0-1"};\n'),
     ("selection_names", "src/selection/links.hpp", 'bool is_fast = links == "shm";\n'),
+    ("namespaces", "src/schedule/flat.cpp", "namespace kolo {\nint x;\n}\n"),
+    ("namespaces", "src/schedule/away.cpp", "namespace kolo::transport {\nint x;\n}\n"),
+    ("namespaces", "src/transport/up.cpp", "namespace kolo::transport {\n}\nnamespace kolo::schedules {\nstruct X;\nint x;\n}\n"),
+    ("namespaces", "src/base/room.cpp", "namespace kolo::schedule {\nint x;\n}\n"),
     ("file_lengths", "src/base/long.cpp", "\n" * (rules.MAX_LINES + 1)),
     ("file_lengths", "tests/house/long.py", "\n" * (rules.MAX_LINES + 1)),
 ]

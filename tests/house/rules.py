@@ -37,6 +37,29 @@ SOURCE_SUFFIXES = {".cpp", ".hpp"}
 MAX_LINES = 500
 # path: reason for its length
 LONG_FILES = {}
+# Files of src/ that define what include/kolo declares, in the namespace `kolo`.
+PUBLIC_API = {
+    "src/comm/communicator.cpp",
+    "src/comm/estimate.cpp",
+    "src/comm/explore.cpp",
+    "src/comm/shrink.cpp",
+    "src/comm/sparse/all_reduce.cpp",
+    "src/comm/state.cpp",
+    "src/comm/state.hpp",
+    "src/comm/timeline_file.cpp",
+    "src/comm/work.cpp",
+    "src/observe/timeline.cpp",
+    "src/rendezvous/file_store.cpp",
+    "src/rendezvous/launch.cpp",
+    "src/rendezvous/meeting.cpp",
+    "src/rendezvous/memory_store.cpp",
+    "src/rendezvous/prefix_store.cpp",
+    "src/rendezvous/tcp_client.cpp",
+    "src/rendezvous/tcp_server.cpp",
+    "src/selection/topology.hpp",
+    "src/transport/shm/arena.cpp",
+    "src/transport/shm/shared_memory.cpp",
+}
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]', re.MULTILINE)
 ROOM = re.compile(r"^kolo_room\(([^)]*)\)", re.MULTILINE)
@@ -247,7 +270,29 @@ def check_selection_names(root):
     return problems
 
 
+OPENED = re.compile(r"^namespace (kolo(?:::\w+)*) \{$(?=((?:\n(?:class|struct) \w+;)+\n\})?)", re.MULTILINE)
+
+
+def check_namespaces(root):
+    """A file of src/ROOM opens kolo::ROOM, one of src/ROOM/PART also kolo::ROOM::PART. `base`, whose names all rooms use, is
+    `kolo` itself; so are the files of PUBLIC_API. Any file may declare another room's class."""
+    problems = []
+    for path in sources(root, "src"):
+        name = path.relative_to(root)
+        room, *parts = name.parts[1:-1]
+        allowed = {"kolo"} if room == "base" or str(name) in PUBLIC_API else set()
+        if room != "base":
+            allowed |= {"::".join(["kolo", room, *parts[:n]]) for n in range(len(parts) + 1)}
+        for match in OPENED.finditer(without_comments(path.read_text())):
+            is_inside = any(match[1].startswith(namespace + "::") for namespace in allowed - {"kolo"})
+            if match[1] not in allowed and not is_inside and not match[2]:
+                problems.append(f"{name} opens {match[1]}, and its room is {' or '.join(sorted(allowed))}")
+                break
+    return problems
+
+
 RULES = {
+    "namespaces": check_namespaces,
     "type_names": check_type_names,
     "includes": check_includes,
     "public_headers": check_public_headers,

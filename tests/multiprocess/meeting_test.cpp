@@ -19,8 +19,8 @@ namespace {
 using namespace std::chrono_literals;
 
 std::string free_port() {
-  const auto listener = listen_on(resolve("127.0.0.1", 0).value().front());
-  return std::to_string(local_port(listener.value().get()));
+  const auto listener = net::listen_on(net::resolve("127.0.0.1", 0).value().front());
+  return std::to_string(net::local_port(listener.value().get()));
 }
 
 ProcessOptions job(int size) {

@@ -24,14 +24,14 @@ constexpr int kSlow = 1;
 
 /// The answer of the server on this port of loopback; empty if there is none.
 std::string ask(std::uint16_t port, const std::string& request) {
-  const auto addresses = resolve("127.0.0.1", port);
-  auto fd = connect_to(addresses.value().front(), Deadline::after(5s));
+  const auto addresses = net::resolve("127.0.0.1", port);
+  auto fd = net::connect_to(addresses.value().front(), Deadline::after(5s));
   if (!fd.ok()) return {};
-  if (!send_all(fd->get(), request, Deadline::after(5s)).ok()) return {};
+  if (!net::send_all(fd->get(), request, Deadline::after(5s)).ok()) return {};
   std::string answer;
   std::array<std::byte, 4096> block;
   for (;;) {
-    const auto got = receive_some(fd->get(), block, Deadline::after(5s));
+    const auto got = net::receive_some(fd->get(), block, Deadline::after(5s));
     if (!got.ok()) return answer;
     answer.append(reinterpret_cast<const char*>(block.data()), got.value());
   }
@@ -124,8 +124,8 @@ TEST(Metrics, NameTheSlowRankOverSharedMemory) {
 TEST(Metrics, APortThatIsTakenHarmsNobody) {
   const std::uint16_t port = base_port();
   // The store is no server here: a server is a second thread, and a forked rank could inherit its locks.
-  const auto addresses = resolve("127.0.0.1", port);
-  const auto taken = listen_on(addresses.value().front());
+  const auto addresses = net::resolve("127.0.0.1", port);
+  const auto taken = net::listen_on(addresses.value().front());
   ASSERT_TRUE(taken.ok()) << taken.status().message();
   Processes processes(watched("shm", port), [](Communicator& c) {
     float one = 1;
@@ -137,13 +137,13 @@ TEST(Metrics, APortThatIsTakenHarmsNobody) {
 
 TEST(Metrics, FloodsAndSilentClientsDoNotKeepOthersOut) {
   const std::uint16_t port = base_port();
-  auto page = serve_metrics_at({"127.0.0.1", port});
+  auto page = comm::serve_metrics_at({"127.0.0.1", port});
   ASSERT_TRUE(page.ok()) << page.status().message();
-  (*page)->add(&port, [] { return RankMetrics{}; });
-  const auto address = resolve("127.0.0.1", port).value().front();
+  (*page)->add(&port, [] { return observe::RankMetrics{}; });
+  const auto address = net::resolve("127.0.0.1", port).value().front();
   std::vector<UniqueFd> silent;
   for (int i = 0; i < 200; ++i) {
-    if (auto fd = connect_to(address, Deadline::after(5s)); fd.ok()) silent.push_back(std::move(*fd));
+    if (auto fd = net::connect_to(address, Deadline::after(5s)); fd.ok()) silent.push_back(std::move(*fd));
     if (i % 2 == 0 && !silent.empty()) {
       [[maybe_unused]] const auto sent = ::send(silent.back().get(), "GET ", 4, MSG_NOSIGNAL);
     }
@@ -156,7 +156,7 @@ TEST(Metrics, FloodsAndSilentClientsDoNotKeepOthersOut) {
 
 TEST(Metrics, PlacesArePortsOrAddressesWithOne) {
   const auto place = [](const std::string& text, int local_rank) {
-    const auto parsed = parse_metrics_place(text, local_rank);
+    const auto parsed = comm::parse_metrics_place(text, local_rank);
     return parsed.ok() ? parsed.value().host + " " + std::to_string(parsed.value().port) : "refused";
   };
   EXPECT_EQ(place("9400", 0), "127.0.0.1 9400");

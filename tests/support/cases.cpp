@@ -70,7 +70,7 @@ void reduce(const Case& c, std::uint64_t count) {
 }
 
 void scatter(const Case& c, std::uint64_t count) {
-  const bool uneven = !c.algorithm(Collective::scatter).even_parts_only;
+  const bool uneven = !c.algorithm(schedule::Collective::scatter).even_parts_only;
   const auto parts = c.parts(count, uneven);
   const auto counts = uneven ? parts : std::vector<std::uint64_t>();
   const std::uint64_t begin = Case::before(parts, c.rank());
@@ -91,7 +91,7 @@ void scatter(const Case& c, std::uint64_t count) {
 }
 
 void gather(const Case& c, std::uint64_t count) {
-  const bool uneven = !c.algorithm(Collective::gather).even_parts_only;
+  const bool uneven = !c.algorithm(schedule::Collective::gather).even_parts_only;
   const auto parts = c.parts(count, uneven);
   const auto counts = uneven ? parts : std::vector<std::uint64_t>();
   const std::uint64_t begin = Case::before(parts, c.rank());
@@ -132,7 +132,7 @@ void all_to_all(const Case& c, std::uint64_t count) {
   };
   c.communicator.all_to_all(data.buffer(), out.buffer(), {}, {}, c.options);
   out.expect("all_to_all", expected);
-  const Algorithm& algorithm = c.algorithm(Collective::all_to_all);
+  const algorithms::Algorithm& algorithm = c.algorithm(schedule::Collective::all_to_all);
   if (!algorithm.out_of_place_only) {
     c.communicator.all_to_all(data.buffer(), c.options);
     data.expect("all_to_all in place", expected);
@@ -165,27 +165,27 @@ void all_to_all(const Case& c, std::uint64_t count) {
 
 }  // namespace
 
-void run(Collective collective, const Case& c, std::uint64_t count) {
+void run(schedule::Collective collective, const Case& c, std::uint64_t count) {
   switch (collective) {
-    case Collective::all_reduce:
+    case schedule::Collective::all_reduce:
       return all_reduce(c, count);
-    case Collective::reduce_scatter:
+    case schedule::Collective::reduce_scatter:
       return reduce_scatter(c, count);
-    case Collective::all_gather:
+    case schedule::Collective::all_gather:
       return all_gather(c, count);
-    case Collective::broadcast:
+    case schedule::Collective::broadcast:
       return broadcast(c, count);
-    case Collective::reduce:
+    case schedule::Collective::reduce:
       return reduce(c, count);
-    case Collective::scatter:
+    case schedule::Collective::scatter:
       return scatter(c, count);
-    case Collective::gather:
+    case schedule::Collective::gather:
       return gather(c, count);
-    case Collective::all_to_all:
+    case schedule::Collective::all_to_all:
       return all_to_all(c, count);
-    case Collective::barrier:
+    case schedule::Collective::barrier:
       return c.communicator.barrier(c.options);
-    case Collective::send_recv:
+    case schedule::Collective::send_recv:
       return;
   }
 }

@@ -28,8 +28,8 @@ struct Case {
   Array array(std::uint64_t count) const {
     return memory ? Array(count, dtype, memory(Array::bytes_for(count, dtype))) : Array(count, dtype);
   }
-  const Algorithm& algorithm(Collective collective) const {
-    return *parse_algorithm(collective, options.algorithm).value().algorithm;
+  const algorithms::Algorithm& algorithm(schedule::Collective collective) const {
+    return *algorithms::parse_algorithm(collective, options.algorithm).value().algorithm;
   }
   /// Equal parts, or uneven parts, of which some are empty and one is tiny. Uneven parts add up to `total`.
   std::vector<std::uint64_t> parts(std::uint64_t total, bool uneven = true) const {
@@ -47,6 +47,6 @@ struct Case {
 };
 
 /// Runs the collective on about `count` elements; called on every rank. Throws if a result is wrong.
-void run(Collective collective, const Case& c, std::uint64_t count);
+void run(schedule::Collective collective, const Case& c, std::uint64_t count);
 
 }  // namespace kolo::test

@@ -24,16 +24,16 @@ std::vector<std::uint32_t> bits_of(std::span<const float> numbers) {
   return bits;
 }
 
-std::vector<std::uint32_t> expected_bits(const ConfiguredAlgorithm& variant, int size, std::uint64_t count,
-                                         const Arithmetic& arithmetic) {
-  std::vector<Schedule> schedules;
+std::vector<std::uint32_t> expected_bits(const algorithms::ConfiguredAlgorithm& variant, int size,
+                                         std::uint64_t count, const evaluation::Arithmetic& arithmetic) {
+  std::vector<schedule::Schedule> schedules;
   std::vector<std::vector<float>> inputs;
   for (int rank = 0; rank < size; ++rank) {
     schedules.push_back(
-        variant.algorithm->generate({Collective::all_reduce, rank, size, 0, variant.arguments}));
+        variant.algorithm->generate({schedule::Collective::all_reduce, rank, size, 0, variant.arguments}));
     inputs.push_back(awkward_numbers(rank, count));
   }
-  const auto outputs = evaluate(schedules, inputs, arithmetic);
+  const auto outputs = evaluation::evaluate(schedules, inputs, arithmetic);
   for (const auto& output : outputs) EXPECT_EQ(bits_of(output), bits_of(outputs[0])) << variant.name();
   return bits_of(outputs[0]);
 }

@@ -15,7 +15,7 @@ std::vector<float> awkward_numbers(int rank, std::uint64_t count);
 std::vector<std::uint32_t> bits_of(std::span<const float> numbers);
 
 /// The expected result on every rank of this variant of all_reduce over `size` ranks' awkward numbers.
-std::vector<std::uint32_t> expected_bits(const ConfiguredAlgorithm& variant, int size, std::uint64_t count,
-                                         const Arithmetic& arithmetic = {});
+std::vector<std::uint32_t> expected_bits(const algorithms::ConfiguredAlgorithm& variant, int size,
+                                         std::uint64_t count, const evaluation::Arithmetic& arithmetic = {});
 
 }  // namespace kolo::test

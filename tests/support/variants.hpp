@@ -42,27 +42,27 @@ inline constexpr std::string_view kConfigured[] = {
 };
 
 /// The algorithm without arguments, and with those of the arguments above that it accepts.
-inline std::vector<ConfiguredAlgorithm> variants(const Algorithm& algorithm) {
-  std::vector<ConfiguredAlgorithm> result = {{&algorithm}};
+inline std::vector<algorithms::ConfiguredAlgorithm> variants(const algorithms::Algorithm& algorithm) {
+  std::vector<algorithms::ConfiguredAlgorithm> result = {{&algorithm}};
   for (const std::string_view text : kConfigured) {
-    const auto parsed = parse_algorithm(algorithm.collective, text);
+    const auto parsed = algorithms::parse_algorithm(algorithm.collective, text);
     if (parsed.ok() && parsed.value().algorithm == &algorithm) result.push_back(parsed.value());
   }
   return result;
 }
 
 /// All variants of all algorithms.
-inline std::vector<ConfiguredAlgorithm> all_variants() {
-  std::vector<ConfiguredAlgorithm> result;
-  for (const Algorithm& algorithm : algorithms()) {
-    for (ConfiguredAlgorithm& variant : variants(algorithm)) result.push_back(std::move(variant));
+inline std::vector<algorithms::ConfiguredAlgorithm> all_variants() {
+  std::vector<algorithms::ConfiguredAlgorithm> result;
+  for (const algorithms::Algorithm& algorithm : algorithms::algorithms()) {
+    for (algorithms::ConfiguredAlgorithm& variant : variants(algorithm)) result.push_back(std::move(variant));
   }
   return result;
 }
 
 /// A name for a test case: "all_reduce_k_nomial_radix_4".
-inline std::string test_name(const ConfiguredAlgorithm& variant) {
-  std::string name = std::string(name_of(variant.algorithm->collective)) + "_" + variant.name();
+inline std::string test_name(const algorithms::ConfiguredAlgorithm& variant) {
+  std::string name = std::string(schedule::name_of(variant.algorithm->collective)) + "_" + variant.name();
   for (char& c : name) {
     if (c == ':' || c == '=' || c == '-' || c == '+') c = '_';
   }

@@ -47,36 +47,37 @@ ConcurrentGroups::ConcurrentGroups(const Cluster& cluster, const std::vector<std
 
 GroupPrices::GroupPrices(const Cluster& cluster) : cluster_(cluster) {}
 
-Chooser& GroupPrices::chooser_of(const ConcurrentGroups::Kind& kind) {
+selection::Chooser& GroupPrices::chooser_of(const ConcurrentGroups::Kind& kind) {
   auto& chooser = choosers_[kind];
   if (chooser) return *chooser;
   const auto& [layout, sharing] = kind;
-  Topology topology;
+  selection::Topology topology;
   topology.size = static_cast<int>(layout.size());
   if (crosses(layout)) {
     topology.hosts = layout;
     topology.model.network.wire_per_byte = sharing / cluster_.bytes_per_second;
   }
-  const TransportFactory& inside = fastest_transport(Reach::host);
+  const transport::TransportFactory& inside = transport::fastest_transport(transport::Reach::host);
   topology.links_inside = {.names = std::string(inside.name), .share_memory = inside.shares_memory};
-  topology.links_between = fastest_transport(Reach::network).name;
+  topology.links_between = transport::fastest_transport(transport::Reach::network).name;
   topology.model.cores = cluster_.ranks_per_host;
   topology.shares_memory = topology.may_share_memory();
-  return *(chooser = std::make_unique<Chooser>(std::move(topology)));
+  return *(chooser = std::make_unique<selection::Chooser>(std::move(topology)));
 }
 
-double GroupPrices::at_power(Collective collective, const ConcurrentGroups::Kind& kind, int exponent) {
+double GroupPrices::at_power(schedule::Collective collective, const ConcurrentGroups::Kind& kind,
+                             int exponent) {
   const auto [known, is_new] = known_.try_emplace({collective, kind, exponent}, 0);
   if (!is_new) return known->second;
-  Chooser& chooser = chooser_of(kind);
-  Choice choice;
+  selection::Chooser& chooser = chooser_of(kind);
+  selection::Choice choice;
   choice.spec = {collective, 0, chooser.topology().size, 0, {}, chooser.topology().hosts};
   choice.bytes = std::uint64_t{1} << exponent;
   choice.preferred = config().algorithm;
   return known->second = chooser.expect(choice, {}).value_or_throw().seconds;
 }
 
-double GroupPrices::seconds(Collective collective, const ConcurrentGroups& groups, double bytes) {
+double GroupPrices::seconds(schedule::Collective collective, const ConcurrentGroups& groups, double bytes) {
   double slowest = 0;
   if (bytes <= 0) return slowest;
   const double whole = std::max(1.0, std::ceil(bytes));

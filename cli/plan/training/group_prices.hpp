@@ -46,15 +46,15 @@ class GroupPrices {
 
   /// Seconds that the slowest of the groups takes for one call; `bytes` as Choice::bytes. Between powers of
   /// two on a straight line. 0 for no bytes and for groups of one rank.
-  double seconds(Collective collective, const ConcurrentGroups& groups, double bytes);
+  double seconds(schedule::Collective collective, const ConcurrentGroups& groups, double bytes);
 
  private:
-  double at_power(Collective collective, const ConcurrentGroups::Kind& kind, int exponent);
-  Chooser& chooser_of(const ConcurrentGroups::Kind& kind);
+  double at_power(schedule::Collective collective, const ConcurrentGroups::Kind& kind, int exponent);
+  selection::Chooser& chooser_of(const ConcurrentGroups::Kind& kind);
 
   Cluster cluster_;
-  std::map<ConcurrentGroups::Kind, std::unique_ptr<Chooser>> choosers_;
-  std::map<std::tuple<Collective, ConcurrentGroups::Kind, int>, double> known_;
+  std::map<ConcurrentGroups::Kind, std::unique_ptr<selection::Chooser>> choosers_;
+  std::map<std::tuple<schedule::Collective, ConcurrentGroups::Kind, int>, double> known_;
 };
 
 }  // namespace kolo::plan

@@ -35,17 +35,17 @@ class ShardedPlay {
       now_ += layers_[i].backward;
       if (layers_[i].bytes == 0) continue;
       now_ = std::max(now_, averaged);  // one at a time: more would be more memory
-      averaged = occupy(Collective::reduce_scatter, layers_[i].bytes);
+      averaged = occupy(schedule::Collective::reduce_scatter, layers_[i].bytes);
     }
     return std::max(now_, averaged);
   }
 
  private:
-  double occupy(Collective collective, double bytes) {
+  double occupy(schedule::Collective collective, double bytes) {
     return links_free_ = std::max(links_free_, now_) + price_(collective, bytes);
   }
   void gather(std::size_t i) {
-    if (gathered_[i] == kNever) gathered_[i] = occupy(Collective::all_gather, layers_[i].bytes);
+    if (gathered_[i] == kNever) gathered_[i] = occupy(schedule::Collective::all_gather, layers_[i].bytes);
   }
   void use(std::size_t i) {
     gather(i);
@@ -140,7 +140,7 @@ double play_averaged_backward(const std::vector<ReplicaLayer>& layers, const Pri
     now += layers[i].backward;
     bucket += layers[i].bytes;
     if (bucket == 0 || (bucket < limit && i > 0)) continue;
-    averaged = std::max(averaged, now) + price(Collective::all_reduce, bucket);
+    averaged = std::max(averaged, now) + price(schedule::Collective::all_reduce, bucket);
     bucket = 0;
     limit = kBucket;
   }

@@ -16,7 +16,7 @@ struct ReplicaLayer {
 };
 
 /// Seconds that a collective of so many bytes takes among the replicas.
-using Price = std::function<double(Collective collective, double bytes)>;
+using Price = std::function<double(schedule::Collective collective, double bytes)>;
 
 /// Seconds of a backward with DistributedDataParallel, until all gradients are averaged. Buckets have the
 /// default sizes of DistributedDataParallelOptions, and are averaged one after another (S. Li et al.:

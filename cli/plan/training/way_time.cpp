@@ -41,7 +41,8 @@ class TrainingStep {
     const bool is_shared = way_.tensor > 1 && layer.is_divisible();
     const double scale = job_.batches(way_);
     const double part = is_shared ? scale / way_.tensor : scale;
-    const double sum = is_shared ? price(Collective::all_reduce, tensor_, scale * layer.tensor_sums) : 0;
+    const double sum =
+        is_shared ? price(schedule::Collective::all_reduce, tensor_, scale * layer.tensor_sums) : 0;
     return {part * layer.forward + sum, part * layer.backward + sum,
             kBytesPerNumber * parameters_on_rank(job_.profile, way_, index)};
   }
@@ -68,14 +69,14 @@ class TrainingStep {
     if (way_.stages == 1) return last_backward - backward + play_averaged_backward(layers, among_replicas());
     double bytes = 0;
     for (const ReplicaLayer& layer : layers) bytes += layer.bytes;
-    return last_backward + price(Collective::all_reduce, data_, bytes);
+    return last_backward + price(schedule::Collective::all_reduce, data_, bytes);
   }
 
   Price among_replicas() const {
-    return [this](Collective collective, double bytes) { return price(collective, data_, bytes); };
+    return [this](schedule::Collective collective, double bytes) { return price(collective, data_, bytes); };
   }
 
-  double price(Collective collective, const ConcurrentGroups& groups, double bytes) const {
+  double price(schedule::Collective collective, const ConcurrentGroups& groups, double bytes) const {
     return prices_ == nullptr ? 0 : prices_->seconds(collective, groups, bytes);
   }
 
@@ -94,7 +95,7 @@ class TrainingStep {
   double message_after(int stage) const {
     const ProfiledLayer& last = job_.profile.layers[way_.begin_of(stage + 1) - 1];
     const ConcurrentGroups pairs(job_.cluster, way_.pairs_after(stage));
-    return price(Collective::broadcast, pairs, job_.batches(way_) * last.output_bytes);
+    return price(schedule::Collective::broadcast, pairs, job_.batches(way_) * last.output_bytes);
   }
 
   const Job& job_;

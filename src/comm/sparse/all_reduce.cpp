@@ -17,8 +17,8 @@
 namespace kolo {
 namespace {
 
-using sparse::RowKind;
-using sparse::SparseBlock;
+using comm::sparse::RowKind;
+using comm::sparse::SparseBlock;
 
 constexpr const char* kName = "all_reduce_sparse";
 
@@ -32,7 +32,7 @@ void check(std::uint64_t length, std::span<const std::uint64_t> indices, const C
   if (values.data == nullptr && values.count > 0)
     refuse(fmt::format("`values` is null but has {} elements", values.count));
   if (width == 0) refuse("a width of 0 elements");
-  if (length > kMostElements / width) {
+  if (length > comm::kMostElements / width) {
     refuse(fmt::format("length {}{} is more than memory can hold", length,
                        width == 1 ? "" : fmt::format(" of {} elements each", width)));
   }
@@ -82,8 +82,8 @@ std::vector<SparseBlock> unpack_all(std::span<const std::byte> bytes,
   std::vector<SparseBlock> blocks;
   for (std::size_t member = 0; member < counts.size(); ++member) {
     SparseBlock block{lengths[member], {}, {}};
-    const std::uint64_t size = sparse::packed_bytes(counts[member], lengths[member], kind.bytes());
-    if (!sparse::unpack(bytes.first(size), counts[member], kind.bytes(), block)) {
+    const std::uint64_t size = comm::sparse::packed_bytes(counts[member], lengths[member], kind.bytes());
+    if (!comm::sparse::unpack(bytes.first(size), counts[member], kind.bytes(), block)) {
       throw MismatchError(fmt::format("{}: member {} of a group sent what is no block", kName, member),
                           {.collective = kName});
     }
@@ -101,7 +101,7 @@ std::vector<std::uint64_t> packed_sizes(const std::vector<std::uint64_t>& counts
       throw MismatchError(fmt::format("{}: a block of {} rows has {} places", kName, counts[i], lengths[i]),
                           {.collective = kName});
     }
-    sizes.push_back(sparse::packed_bytes(counts[i], lengths[i], row_bytes));
+    sizes.push_back(comm::sparse::packed_bytes(counts[i], lengths[i], row_bytes));
   }
   return sizes;
 }
@@ -109,7 +109,7 @@ std::vector<std::uint64_t> packed_sizes(const std::vector<std::uint64_t>& counts
 /// Down one layer: gives every member of the group its part of `block`, and sums the parts that all members
 /// have for this rank.
 SparseBlock exchange_parts(Communicator& group, const SparseBlock& block, const RowKind& kind) {
-  const std::vector<SparseBlock> parts = sparse::divide(block, group.size(), kind);
+  const std::vector<SparseBlock> parts = comm::sparse::divide(block, group.size(), kind);
   const std::size_t members = parts.size();
   const std::uint64_t own_length = parts[static_cast<std::size_t>(group.rank())].length;
   std::vector<std::uint64_t> counts, lengths;
@@ -117,7 +117,7 @@ SparseBlock exchange_parts(Communicator& group, const SparseBlock& block, const 
   for (const SparseBlock& part : parts) {
     counts.push_back(part.positions.size());
     lengths.push_back(part.length);
-    sparse::pack(part, kind.bytes(), out);
+    comm::sparse::pack(part, kind.bytes(), out);
   }
   std::vector<std::uint64_t> their_counts(members);
   group.all_to_all(counts, their_counts);
@@ -126,7 +126,7 @@ SparseBlock exchange_parts(Communicator& group, const SparseBlock& block, const 
   const auto their_sizes = packed_sizes(their_counts, their_lengths, kind.bytes());
   std::vector<std::byte> in(total(their_sizes));
   group.all_to_all(out, in, sizes, their_sizes);
-  return sparse::add_up(unpack_all(in, their_counts, their_lengths, kind), kind);
+  return comm::sparse::add_up(unpack_all(in, their_counts, their_lengths, kind), kind);
 }
 
 /// Up one layer: gathers all members' parts of the `length` positions that the group shares.
@@ -137,13 +137,13 @@ SparseBlock gather_parts(Communicator& group, const SparseBlock& part, std::uint
   const std::uint64_t own = part.positions.size();
   group.all_gather(ConstBuffer(&own, 1, DType::uint64), counts);
   for (int member = 0; member < group.size(); ++member) {
-    lengths.push_back(sparse::part_length(length, group.size(), member));
+    lengths.push_back(comm::sparse::part_length(length, group.size(), member));
   }
   const auto sizes = packed_sizes(counts, lengths, kind.bytes());
   std::vector<std::byte> out, in(total(sizes));
-  sparse::pack(part, kind.bytes(), out);
+  comm::sparse::pack(part, kind.bytes(), out);
   group.all_gather(out, in, sizes);
-  return sparse::join(unpack_all(in, counts, lengths, kind), length, kind);
+  return comm::sparse::join(unpack_all(in, counts, lengths, kind), length, kind);
 }
 
 /// Whether the sparse form may need that share of the dense form's bytes, or more. In the worst case no index
@@ -152,7 +152,7 @@ bool goes_dense(std::uint64_t length, std::uint64_t rows, std::size_t ranks, std
                 double share) {
   const std::uint64_t mean = rows / ranks, most = std::min(length, rows);
   const auto bytes = [&](std::uint64_t count) {
-    return static_cast<double>(sparse::packed_bytes(count, length, row_bytes));
+    return static_cast<double>(comm::sparse::packed_bytes(count, length, row_bytes));
   };
   return bytes(mean) + bytes(most) >=
          share * 2 * static_cast<double>(length) * static_cast<double>(row_bytes);
@@ -186,13 +186,13 @@ void sum_densely(Communicator& communicator, SparseBlock& block, DType dtype, co
   for (std::size_t i = 0; i < block.positions.size(); ++i) {
     std::memcpy(&rows[block.positions[i] * row], &block.values[i * row], row);
   }
-  std::vector<std::byte> present = sparse::bitmap(block);
+  std::vector<std::byte> present = comm::sparse::bitmap(block);
   const Work sums =
       communicator.all_reduce_async(Buffer(rows.data(), elements, dtype), ReduceOp::sum, options);
   const Work bits = communicator.all_reduce_async(present, bitwise_or());
   sums.wait();
   bits.wait();
-  block.positions = sparse::positions_of(present, block.length);
+  block.positions = comm::sparse::positions_of(present, block.length);
   block.values.resize(block.positions.size() * row);
   for (std::size_t i = 0; i < block.positions.size(); ++i) {
     std::memcpy(&block.values[i * row], &rows[block.positions[i] * row], row);
@@ -203,15 +203,18 @@ void sum_densely(Communicator& communicator, SparseBlock& block, DType dtype, co
 
 SparseAllReduce::SparseAllReduce(Communicator communicator, const SparseOptions& options)
     : communicator_(std::move(communicator)),
-      degrees_(options.degrees.empty() ? sparse::default_degrees(communicator_.size()) : options.degrees),
+      degrees_(options.degrees.empty() ? comm::sparse::default_degrees(communicator_.size())
+                                       : options.degrees),
       dense_share_(options.dense_share.value_or(usual_dense_share(communicator_))),
       dense_algorithm_(options.dense_algorithm) {
-  if (const auto fault = sparse::degrees_fault(degrees_, communicator_.size()); !fault.empty()) refuse(fault);
+  if (const auto fault = comm::sparse::degrees_fault(degrees_, communicator_.size()); !fault.empty())
+    refuse(fault);
   if (std::isnan(dense_share_)) refuse("dense_share is not a number");
   if (!dense_algorithm_.empty()) {
-    const ConfiguredAlgorithm dense =
-        parse_algorithm(Collective::all_reduce, dense_algorithm_).value_or_throw();
-    supports(*dense.algorithm, {Collective::all_reduce, 0, communicator_.size(), 0, dense.arguments})
+    const algorithms::ConfiguredAlgorithm dense =
+        algorithms::parse_algorithm(schedule::Collective::all_reduce, dense_algorithm_).value_or_throw();
+    algorithms::supports(*dense.algorithm,
+                         {schedule::Collective::all_reduce, 0, communicator_.size(), 0, dense.arguments})
         .throw_if_error();
   }
   const std::string_view degree_bytes(reinterpret_cast<const char*>(degrees_.data()),
@@ -221,7 +224,7 @@ SparseAllReduce::SparseAllReduce(Communicator communicator, const SparseOptions&
   expect_same(tell_all(communicator_, words), 3, [&](const Words& one) {
     return one == words ? "has the same options as this one" : "has other options";
   });
-  for (const sparse::Place& place : sparse::places(communicator_.rank(), degrees_)) {
+  for (const comm::sparse::Place& place : comm::sparse::places(communicator_.rank(), degrees_)) {
     groups_.push_back(communicator_.split(place.first_in_it, place.digit));
   }
 }

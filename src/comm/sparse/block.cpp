@@ -7,7 +7,7 @@
 #include <numeric>
 #include <utility>
 
-namespace kolo::sparse {
+namespace kolo::comm::sparse {
 namespace {
 
 enum class Form { full, bitmap, narrow_list, wide_list };
@@ -258,4 +258,4 @@ bool unpack(std::span<const std::byte> bytes, std::uint64_t count, std::size_t r
   return misplaced == out.positions.end() && (count == 0 || out.positions.back() < out.length);
 }
 
-}  // namespace kolo::sparse
+}  // namespace kolo::comm::sparse

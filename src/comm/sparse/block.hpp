@@ -8,7 +8,7 @@
 
 #include "kernels/kernels.hpp"
 
-namespace kolo::sparse {
+namespace kolo::comm::sparse {
 
 /// `length` positions, of which some have values. Divided by d, position p becomes position `p / d` of part
 /// `p % d`, so dense ranges of indices (the frequent words of a language, say) are spread evenly over all
@@ -52,4 +52,4 @@ std::vector<std::byte> bitmap(const SparseBlock& block);
 /// The positions of the bits that are set, below `length`.
 std::vector<std::uint64_t> positions_of(std::span<const std::byte> bitmap, std::uint64_t length);
 
-}  // namespace kolo::sparse
+}  // namespace kolo::comm::sparse

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace kolo::sparse {
+namespace kolo::comm::sparse {
 
 std::vector<int> default_degrees(int ranks) {
   constexpr int kMost = 8;
@@ -44,4 +44,4 @@ std::vector<Place> places(int rank, const std::vector<int>& degrees) {
   return found;
 }
 
-}  // namespace kolo::sparse
+}  // namespace kolo::comm::sparse

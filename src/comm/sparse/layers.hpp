@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace kolo::sparse {
+namespace kolo::comm::sparse {
 
 /// A rank's place in one layer. A rank is a number whose digits have the degrees as bases; the lowest digit
 /// is the first layer's. A group is the ranks that differ only in the layer's digit. So the groups of the
@@ -24,4 +24,4 @@ std::string degrees_fault(const std::vector<int>& degrees, int ranks);
 /// The place of `rank` in every layer.
 std::vector<Place> places(int rank, const std::vector<int>& degrees);
 
-}  // namespace kolo::sparse
+}  // namespace kolo::comm::sparse

@@ -4,16 +4,16 @@
 #include <cstring>
 #include <numeric>
 
-namespace kolo::native {
+namespace kolo::engine::native {
 
-Shape make_shape(const SharedMemoryForm& form, std::span<const std::uint64_t> parts, int size, int root,
-                 std::size_t element_bytes) {
+Shape make_shape(const schedule::SharedMemoryForm& form, std::span<const std::uint64_t> parts, int size,
+                 int root, std::size_t element_bytes) {
   Shape shape{.form = form,
               .element_bytes = element_bytes,
               .count = std::accumulate(parts.begin(), parts.end(), std::uint64_t{0}),
-              .shown = ranges_of(form.input, parts, size, root)};
-  if (form.kind == SharedMemoryForm::Kind::reduce_own)
-    shape.parts = ranges_of(Held::own_part, parts, size, root);
+              .shown = schedule::ranges_of(form.input, parts, size, root)};
+  if (form.kind == schedule::SharedMemoryForm::Kind::reduce_own)
+    shape.parts = schedule::ranges_of(schedule::Held::own_part, parts, size, root);
   for (int rank = 0; rank < size; ++rank)
     shape.most_shown = std::max(shape.most_shown, shape.shown_bytes(rank));
   return shape;
@@ -21,7 +21,7 @@ Shape make_shape(const SharedMemoryForm& form, std::span<const std::uint64_t> pa
 
 bool Call::is_given_up() const {
   std::atomic_thread_fence(std::memory_order_acquire);  // what was read before stays before it
-  return std::any_of(segments.begin(), segments.end(), [](const SharedSegment* segment) {
+  return std::any_of(segments.begin(), segments.end(), [](const transport::SharedSegment* segment) {
     return segment->closed.load(std::memory_order_seq_cst) != 0;
   });
 }
@@ -50,9 +50,9 @@ void Call::take(std::byte* to, std::byte* stage, std::size_t bytes, bool alone) 
 
 Task run(Call& call) {
   switch (call.shape->form.kind) {
-    case SharedMemoryForm::Kind::copy:
+    case schedule::SharedMemoryForm::Kind::copy:
       return copy(call);
-    case SharedMemoryForm::Kind::reduce_own:
+    case schedule::SharedMemoryForm::Kind::reduce_own:
       return reduce_own(call);
     default:
       return reduce_for_all(call);
@@ -63,7 +63,7 @@ void finish_short(Call& call, std::span<const void* const> shown) {
   const Shape& shape = *call.shape;
   void* const out = call.output;
   switch (shape.form.kind) {
-    case SharedMemoryForm::Kind::copy:
+    case schedule::SharedMemoryForm::Kind::copy:
       for (int r = 0; r < call.size; ++r) {
         const std::uint64_t bytes = shape.shown_bytes(r);
         std::byte* const to = call.place_of(r);
@@ -71,18 +71,18 @@ void finish_short(Call& call, std::span<const void* const> shown) {
           std::memcpy(to, shown[static_cast<std::size_t>(r)], bytes);
       }
       return;
-    case SharedMemoryForm::Kind::reduce_own: {
-      const DataRange& part = call.own_part();
+    case schedule::SharedMemoryForm::Kind::reduce_own: {
+      const schedule::DataRange& part = call.own_part();
       call.from.assign(shown.begin(), shown.end());
       for (const void*& data : call.from)
         data = static_cast<const std::byte*>(data) + part.begin * shape.element_bytes;
       call.fold(&out, 1, call.from.data(), call.from.size(), part.count, call.from.size());
       return;
     }
-    case SharedMemoryForm::Kind::reduce_for_all:
+    case schedule::SharedMemoryForm::Kind::reduce_for_all:
       call.fold(&out, 1, shown.data(), shown.size(), shape.count, shown.size());
       return;
   }
 }
 
-}  // namespace kolo::native
+}  // namespace kolo::engine::native

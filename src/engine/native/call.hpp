@@ -11,16 +11,17 @@
 #include "kernels/kernels.hpp"
 #include "schedule/shared_memory_form.hpp"
 
-namespace kolo::native {
+namespace kolo::engine::native {
 
 /// What all calls of one shape have in common. The same on all ranks. A value.
 struct Shape {
-  SharedMemoryForm form{};
+  schedule::SharedMemoryForm form{};
   std::size_t element_bytes = 1;
-  std::uint64_t count = 0;            ///< elements of the whole data
-  std::uint64_t most_shown = 0;       ///< bytes, of the rank that contributes most
-  std::vector<DataRange> shown = {};  ///< by rank: its input, if other ranks read it
-  std::vector<DataRange> parts = {};  ///< by rank: what reduce_own reduces there; empty for other forms
+  std::uint64_t count = 0;                      ///< elements of the whole data
+  std::uint64_t most_shown = 0;                 ///< bytes, of the rank that contributes most
+  std::vector<schedule::DataRange> shown = {};  ///< by rank: its input, if other ranks read it
+  std::vector<schedule::DataRange> parts =
+      {};  ///< by rank: what reduce_own reduces there; empty for other forms
 
   std::uint64_t bytes() const { return count * element_bytes; }
   std::uint64_t shown_bytes(int rank) const {
@@ -29,8 +30,8 @@ struct Shape {
 };
 
 /// `parts`: as for ranges_of().
-Shape make_shape(const SharedMemoryForm& form, std::span<const std::uint64_t> parts, int size, int root,
-                 std::size_t element_bytes);
+Shape make_shape(const schedule::SharedMemoryForm& form, std::span<const std::uint64_t> parts, int size,
+                 int root, std::size_t element_bytes);
 
 /// One call in flight on one rank. The algorithms read and advance it, and so does Group (group.hpp).
 struct Call {
@@ -42,16 +43,16 @@ struct Call {
   std::byte* output = nullptr;
 
   // Set for a long call, once all ranks have announced it.
-  std::span<CommSlot* const> slots;          ///< of every rank, this one included
-  std::span<SharedSegment* const> segments;  ///< of every rank, this one included
-  SharedSegment* segment = nullptr;          ///< this rank's
-  CommSlot* slot = nullptr;                  ///< this rank's
+  std::span<transport::CommSlot* const> slots;          ///< of every rank, this one included
+  std::span<transport::SharedSegment* const> segments;  ///< of every rank, this one included
+  transport::SharedSegment* segment = nullptr;          ///< this rank's
+  transport::CommSlot* slot = nullptr;                  ///< this rank's
   /// Every rank's input and output in this address space; empty where they are private.
   std::vector<const std::byte*> inputs;
   std::vector<std::byte*> outputs;
   std::uint64_t number = 0;  ///< number among the long calls of this slot, from 1
   int owner = -1;            ///< the rank that does this call for all ranks; -1: each does its slice
-  SliceCounters* shares =
+  transport::SliceCounters* shares =
       nullptr;                    ///< of which a running rank takes the next; null: each rank does its slice
   std::uint64_t place = 0;        ///< index among the calls of the slot
   std::uint64_t* done = nullptr;  ///< number of the last call with an owner that this rank is done with
@@ -71,10 +72,10 @@ struct Call {
   /// Size of a piece that passes through the segments. Two pieces, with the private memory that they come
   /// from or go to, should stay in a second-level cache; those of all ranks together in a last-level cache.
   std::uint64_t piece_bytes() const {
-    return 2 * kStageBytes / static_cast<std::uint64_t>(std::max(size, 4));
+    return 2 * transport::kStageBytes / static_cast<std::uint64_t>(std::max(size, 4));
   }
   /// A rank that sees the count also sees everything that this rank wrote before.
-  void publish(CommSlot::Counter& counter, std::uint64_t value) {
+  void publish(transport::CommSlot::Counter& counter, std::uint64_t value) {
     counter.value.store(value, std::memory_order_release);
     changed = true;
   }
@@ -95,7 +96,7 @@ struct Call {
     return output + shape->shown[static_cast<std::size_t>(r)].begin * shape->element_bytes;
   }
   /// This rank's part of the data, if it reduces that part alone.
-  const DataRange& own_part() const { return shape->parts[static_cast<std::size_t>(rank)]; }
+  const schedule::DataRange& own_part() const { return shape->parts[static_cast<std::size_t>(rank)]; }
 };
 
 /// Size of a piece of a copy or a reduction. Between two pieces the driver can poll the links.
@@ -114,4 +115,4 @@ Task reduce_for_all(Call& call);
 /// Finishes a call whose data has come with the descriptors: `shown[r]` is the contribution of rank r.
 void finish_short(Call& call, std::span<const void* const> shown);
 
-}  // namespace kolo::native
+}  // namespace kolo::engine::native

@@ -3,7 +3,7 @@
 
 #include "engine/native/pieces.hpp"
 
-namespace kolo::native {
+namespace kolo::engine::native {
 namespace {
 
 /// Long enough for kernels::copy() to know that caches do not help.
@@ -19,7 +19,7 @@ Task copy_shared(Call& call) {
     }
   }
   call.publish(call.slot->done, call.number);
-  co_await Wait{&CommSlot::done, call.number};  // all ranks have read this rank's input
+  co_await Wait{&transport::CommSlot::done, call.number};  // all ranks have read this rank's input
 }
 
 Task copy_staged(Call& call) {
@@ -51,4 +51,4 @@ Task copy(Call& call) {
   return call.inputs.empty() ? copy_staged(call) : copy_shared(call);
 }
 
-}  // namespace kolo::native
+}  // namespace kolo::engine::native

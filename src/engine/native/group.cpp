@@ -9,7 +9,7 @@
 #include "base/deadline.hpp"
 #include "engine/operation.hpp"
 
-namespace kolo::native {
+namespace kolo::engine::native {
 namespace {
 
 /// A running rank ends a piece of writing in microseconds, but on a busy machine it may wait for a core.
@@ -27,7 +27,7 @@ constexpr std::uint64_t kSharesBytes = 1 << 20;
 /// The call's place in the slot and, as far as it fits, its number in the communicator. Ranks that have made
 /// the same calls agree on both.
 std::uint64_t note_number(std::uint64_t place, std::uint64_t call) {
-  return (call << 32 | ((place + 1) & 0xffffffff)) & ~CallDescriptor::kBehindOthers;
+  return (call << 32 | ((place + 1) & 0xffffffff)) & ~transport::CallDescriptor::kBehindOthers;
 }
 
 bool same_place(std::uint64_t one, std::uint64_t other) {
@@ -38,20 +38,21 @@ bool same_place(std::uint64_t one, std::uint64_t other) {
 /// in the slot.
 template <typename AnySlot>
 auto* content_of(AnySlot& slot, const Running& running, std::uint64_t bytes) {
-  const bool fits = bytes <= CallDescriptor::kInline && running.shown <= kShortBytes;
-  return fits ? slot.descriptors[running.place % kDescriptors].content
-              : slot.data[running.place % kDescriptors];
+  const bool fits = bytes <= transport::CallDescriptor::kInline && running.shown <= transport::kShortBytes;
+  return fits ? slot.descriptors[running.place % transport::kDescriptors].content
+              : slot.data[running.place % transport::kDescriptors];
 }
 
 }  // namespace
 
-Group::Group(int rank, std::vector<LocalPeer*> local_peers, std::uint32_t slot, GroupListener& listener)
+Group::Group(int rank, std::vector<transport::LocalPeer*> local_peers, std::uint32_t slot,
+             GroupListener& listener)
     : rank_(rank), local_peers_(std::move(local_peers)), listener_(listener), rung_(local_peers_.size(), 0) {
-  for (LocalPeer* local_peer : local_peers_) {
+  for (transport::LocalPeer* local_peer : local_peers_) {
     if (local_peer != nullptr) segment_ = &local_peer->own_segment();
   }
   slot_ = &segment_->slots[slot];
-  for (LocalPeer* local_peer : local_peers_) {
+  for (transport::LocalPeer* local_peer : local_peers_) {
     segments_.push_back(local_peer == nullptr ? segment_ : &local_peer->segment());
     slots_.push_back(&segments_.back()->slots[slot]);
   }
@@ -66,7 +67,7 @@ bool Group::try_immediate() {
   Running& first = running(finished_);
   bool moved = false;
   bool is_over = false;
-  if (first.shown > kShortBytes) {
+  if (first.shown > transport::kShortBytes) {
     is_over = step(first, nullptr, moved);
     stop_writing();
   } else if (poll_descriptors(first) == Announced::by_all) {
@@ -88,7 +89,7 @@ void Group::begin(Operation& operation, bool waits_now) {
 }
 
 void Group::announce_more() {
-  while (announced_ < finished_ + calls_.size() && announced_ < finished_ + kCallsAhead) {
+  while (announced_ < finished_ + calls_.size() && announced_ < finished_ + transport::kCallsAhead) {
     const Begun& next = calls_[announced_ - finished_];
     announce(next.operation->spec(), next.behind_others);
   }
@@ -101,7 +102,7 @@ void Group::announce(const OperationSpec& spec, bool behind_others) {
   running.place = announced_++;
   running.number = note_number(running.place, spec.call);
   running.shown = spec.prepared->shape.most_shown;
-  running.losses = shared_memory_losses();
+  running.losses = transport::shared_memory_losses();
   running.announced_ranks = 0;
   Call& call = running.call;
   call.shape = &spec.prepared->shape;
@@ -110,37 +111,38 @@ void Group::announce(const OperationSpec& spec, bool behind_others) {
   call.input = static_cast<const std::byte*>(spec.input);
   call.output = static_cast<std::byte*>(spec.output);
   call.fold = call.shape->form.reduces() ? kernels::fold_function(spec.dtype, spec.reduction.op()) : nullptr;
-  CallDescriptor& descriptor = slot_->descriptors[running.place % kDescriptors];
+  transport::CallDescriptor& descriptor = slot_->descriptors[running.place % transport::kDescriptors];
   descriptor.signature = spec.signature;
   running.signature = spec.signature;  // a copy to compare with: other cores have the descriptor's line
   const std::uint64_t bytes = call.shape->shown_bytes(rank_);
   bool is_shared = false;
-  if (running.shown > kShortBytes) {
+  if (running.shown > transport::kShortBytes) {
     // All local peers use one name. Memory that cannot be shared with one of them counts as private.
     const auto name = [&](const void* data, std::uint64_t length) {
-      std::optional<RemoteRange> range;
-      for (LocalPeer* local_peer : local_peers_) {
+      std::optional<transport::RemoteRange> range;
+      for (transport::LocalPeer* local_peer : local_peers_) {
         if (local_peer == nullptr) continue;
         range = local_peer->share(data, length);
-        if (!range) return RemoteRange{};
+        if (!range) return transport::RemoteRange{};
       }
       return *range;
     };
-    descriptor.memory[0] = descriptor.memory[1] = bytes > 0 ? name(call.input, bytes) : RemoteRange{};
+    descriptor.memory[0] = descriptor.memory[1] =
+        bytes > 0 ? name(call.input, bytes) : transport::RemoteRange{};
     if (call.shape->form.writes_to_others() && call.output != call.input)
       descriptor.memory[1] = name(call.output, bytes);
     is_shared = descriptor.memory[0].region != 0 && descriptor.memory[1].region != 0;
     if (!is_shared) descriptor.memory[0] = descriptor.memory[1] = {};
   }
-  if (bytes > 0 && bytes <= kDescriptorBytes && !is_shared) {
+  if (bytes > 0 && bytes <= transport::kDescriptorBytes && !is_shared) {
     std::byte* content = content_of(*slot_, running, bytes);
-    if (bytes > kShortBytes && size() > 2) {
+    if (bytes > transport::kShortBytes && size() > 2) {
       kernels::copy_for_others(content, call.input, bytes);
     } else {
       std::memcpy(content, call.input, bytes);
     }
   }
-  descriptor.number.store(running.number | (behind_others ? CallDescriptor::kBehindOthers : 0),
+  descriptor.number.store(running.number | (behind_others ? transport::CallDescriptor::kBehindOthers : 0),
                           std::memory_order_release);
   changed_ = true;
 }
@@ -199,9 +201,9 @@ bool Group::step(Running& running, Operation* operation, bool& moved) {
       moved = moved || running.announced_ranks > announced;
       if (found == Announced::not_yet || operation == nullptr) return false;
       failed_ = true;
-      const CommSlot& theirs = *slots_[static_cast<std::size_t>(running.announced_ranks)];
+      const transport::CommSlot& theirs = *slots_[static_cast<std::size_t>(running.announced_ranks)];
       listener_.on_native_mismatch(*operation, running.announced_ranks,
-                                   theirs.descriptors[running.place % kDescriptors].signature);
+                                   theirs.descriptors[running.place % transport::kDescriptors].signature);
       return false;
     }
     moved = true;
@@ -225,7 +227,7 @@ bool Group::step(Running& running, Operation* operation, bool& moved) {
     if (done) break;
     const bool was_pause = running.task.wait().is_pause();
     running.task.resume();
-    if (running.shown > kDescriptorBytes) {
+    if (running.shown > transport::kDescriptorBytes) {
       now_ = {};
       stop_writing();
     }
@@ -250,29 +252,29 @@ bool Group::step(Running& running, Operation* operation, bool& moved) {
 /// made it. All ranks get the same result, because all see the same descriptors.
 int Group::owner_of(const Running& running) const {
   if (running.shown > kTurnBytes) return -1;
-  for (const CommSlot* slot : slots_) {
+  for (const transport::CommSlot* slot : slots_) {
     // Relaxed: poll_descriptors() has acquired it.
     const std::uint64_t number =
-        slot->descriptors[running.place % kDescriptors].number.load(std::memory_order_relaxed);
-    if ((number & CallDescriptor::kBehindOthers) == 0) return -1;
+        slot->descriptors[running.place % transport::kDescriptors].number.load(std::memory_order_relaxed);
+    if ((number & transport::CallDescriptor::kBehindOthers) == 0) return -1;
   }
   const auto ranks = static_cast<std::uint64_t>(size());
-  const std::uint64_t in_a_row = std::max<std::uint64_t>(kCallsAhead / ranks, 1);
+  const std::uint64_t in_a_row = std::max<std::uint64_t>(transport::kCallsAhead / ranks, 1);
   return static_cast<int>(running.place / in_a_row % ranks);
 }
 
 /// The shares of the call, if ranks wait for cores: a running rank takes the next one. Else null. The same on
 /// all ranks.
-SliceCounters* Group::shares(const Running& running) {
+transport::SliceCounters* Group::shares(const Running& running) {
   const Call& call = running.call;
   if (!call.shape->form.writes_to_others() || running.shown > kSharesBytes) return nullptr;
   if (!is_oversubscribed_) {
-    is_oversubscribed_ = std::ranges::any_of(segments_, [](const SharedSegment* segment) {
+    is_oversubscribed_ = std::ranges::any_of(segments_, [](const transport::SharedSegment* segment) {
       return segment->oversubscribed.load(std::memory_order_relaxed) != 0;
     });
   }
   if (!*is_oversubscribed_ || call.owner >= 0 || !is_named(running)) return nullptr;
-  return &slots_.front()->shares[running.place % kDescriptors];
+  return &slots_.front()->shares[running.place % transport::kDescriptors];
 }
 
 void Group::begin_algorithm(Running& running) {
@@ -296,11 +298,11 @@ void Group::begin_algorithm(Running& running) {
 Group::Announced Group::poll_descriptors(Running& running) const {
   for (; running.announced_ranks < size(); ++running.announced_ranks) {
     if (running.announced_ranks == rank_) continue;
-    const CallDescriptor& descriptor =
-        slots_[static_cast<std::size_t>(running.announced_ranks)]->descriptors[running.place % kDescriptors];
+    const transport::CallDescriptor& descriptor = slots_[static_cast<std::size_t>(running.announced_ranks)]
+                                                      ->descriptors[running.place % transport::kDescriptors];
     const std::uint64_t number = descriptor.number.load(std::memory_order_acquire);
     if (!same_place(number, running.number)) return Announced::not_yet;
-    if ((number & ~CallDescriptor::kBehindOthers) != running.number ||
+    if ((number & ~transport::CallDescriptor::kBehindOthers) != running.number ||
         !(descriptor.signature == running.signature))
       return Announced::otherwise;
   }
@@ -316,11 +318,11 @@ void Group::fail(Operation* operation, int rank, const std::string& why) {
 /// Whether each rank has put its contribution on its segment. All ranks get the same result, because all see
 /// the same descriptors.
 bool Group::is_short(const Running& running) const {
-  if (running.shown <= kShortBytes) return true;
-  if (running.shown > kDescriptorBytes) return false;
+  if (running.shown <= transport::kShortBytes) return true;
+  if (running.shown > transport::kDescriptorBytes) return false;
   for (int r = 0; r < size(); ++r) {
-    const CallDescriptor& descriptor =
-        slots_[static_cast<std::size_t>(r)]->descriptors[running.place % kDescriptors];
+    const transport::CallDescriptor& descriptor =
+        slots_[static_cast<std::size_t>(r)]->descriptors[running.place % transport::kDescriptors];
     if (running.call.shape->shown_bytes(r) > 0 && descriptor.memory[0].region != 0) return false;
   }
   return true;
@@ -331,7 +333,7 @@ bool Group::has_come(const Wait& wait) const {
   if (wait.counter == nullptr) return true;
   for (int r = 0; r < size(); ++r) {
     if (r == rank_) continue;
-    const CommSlot& slot = *slots_[static_cast<std::size_t>(r)];
+    const transport::CommSlot& slot = *slots_[static_cast<std::size_t>(r)];
     if ((slot.*wait.counter).value.load(std::memory_order_acquire) < wait.target) return false;
   }
   return true;
@@ -349,9 +351,10 @@ void Group::finish_short_call(Running& running) const {
   finish_short(running.call, shown);
   if (size() > 2) return;
   const int peer = 1 - rank_;
-  CommSlot& slot = *slots_[static_cast<std::size_t>(peer)];
+  transport::CommSlot& slot = *slots_[static_cast<std::size_t>(peer)];
   const std::uint64_t bytes = running.call.shape->shown_bytes(peer);
-  if (bytes > CallDescriptor::kInline) kernels::own_lines(slot.data[running.place % kDescriptors], bytes);
+  if (bytes > transport::CallDescriptor::kInline)
+    kernels::own_lines(slot.data[running.place % transport::kDescriptors], bytes);
 }
 
 /// No wake-up is lost. The publisher stores its value, then loads `asleep`; the sleeper stores `asleep`,
@@ -379,9 +382,10 @@ Awaited Group::awaited() const {
     return lacks(seen) ? Awaited{&number, seen} : Awaited{};
   };
   if (head.state == Running::State::announced && head.announced_ranks < size()) {
-    return found(
-        slots_[static_cast<std::size_t>(head.announced_ranks)]->descriptors[head.place % kDescriptors].number,
-        [&](std::uint64_t number) { return !same_place(number, head.number); });
+    return found(slots_[static_cast<std::size_t>(head.announced_ranks)]
+                     ->descriptors[head.place % transport::kDescriptors]
+                     .number,
+                 [&](std::uint64_t number) { return !same_place(number, head.number); });
   }
   if (head.state != Running::State::begun) return {};
   const Wait& wait = head.task.wait();
@@ -402,9 +406,10 @@ std::vector<int> Group::waiting_for() const {
   const Running& head = running(finished_);
   for (int r = 0; r < size(); ++r) {
     if (r == rank_) continue;
-    const CommSlot& slot = *slots_[static_cast<std::size_t>(r)];
+    const transport::CommSlot& slot = *slots_[static_cast<std::size_t>(r)];
     bool has_come = same_place(
-        slot.descriptors[head.place % kDescriptors].number.load(std::memory_order_acquire), head.number);
+        slot.descriptors[head.place % transport::kDescriptors].number.load(std::memory_order_acquire),
+        head.number);
     if (head.state == Running::State::begun && !head.task.wait().is_pause()) {
       const Wait& wait = head.task.wait();
       has_come = wait.common != nullptr
@@ -439,12 +444,12 @@ void Group::release(const std::vector<bool>& lost) {
     // Other ranks may be ahead of this rank, in any call that it has announced.
     for (std::uint64_t at = finished_; at < announced_; ++at) {
       const Call& call = running(at).call;
-      if (running(at).shown > kShortBytes && call.shape->form.writes_to_others())
-        detach_shared_memory(call.output, call.shape->bytes());
+      if (running(at).shown > transport::kShortBytes && call.shape->form.writes_to_others())
+        transport::detach_shared_memory(call.output, call.shape->bytes());
     }
   }
   for (Running& running : running_) running.task = {};
   calls_.clear();
 }
 
-}  // namespace kolo::native
+}  // namespace kolo::engine::native

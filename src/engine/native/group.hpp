@@ -14,24 +14,24 @@
 #include "engine/native/call.hpp"
 #include "transport/shared_segment.hpp"
 
-namespace kolo {
+namespace kolo::engine {
 class Operation;
 struct OperationSpec;
-}  // namespace kolo
+}  // namespace kolo::engine
 
-namespace kolo::native {
+namespace kolo::engine::native {
 
 /// A call that has been announced.
 struct Running {
   enum class State { announced, begun, finished };
 
   State state = State::announced;
-  std::uint64_t place = 0;   ///< index among the calls of the slot
-  std::uint64_t number = 0;  ///< as in its CallDescriptor, but for CallDescriptor::kBehindOthers
-  std::uint64_t shown = 0;   ///< bytes of the rank that contributes most
-  std::uint64_t losses = 0;  ///< shared_memory_losses() at that time
-  Signature signature;       ///< as in its CallDescriptor
-  int announced_ranks = 0;   ///< number of ranks, from 0 on, that have announced it
+  std::uint64_t place = 0;         ///< index among the calls of the slot
+  std::uint64_t number = 0;        ///< as in its CallDescriptor, but for CallDescriptor::kBehindOthers
+  std::uint64_t shown = 0;         ///< bytes of the rank that contributes most
+  std::uint64_t losses = 0;        ///< shared_memory_losses() at that time
+  transport::Signature signature;  ///< as in its CallDescriptor
+  int announced_ranks = 0;         ///< number of ranks, from 0 on, that have announced it
   Call call;
   Task task;
 
@@ -39,7 +39,8 @@ struct Running {
   bool is_settled() const {
     if (state != State::begun) return state == State::finished;
     const Wait& wait = task.wait();
-    return wait.common != nullptr || (wait.counter == &CommSlot::done && wait.target == call.number);
+    return wait.common != nullptr ||
+           (wait.counter == &transport::CommSlot::done && wait.target == call.number);
   }
 };
 
@@ -59,7 +60,8 @@ class GroupListener {
   /// The operation has left the Group.
   virtual void on_native_finished(Operation& operation) = 0;
   /// `rank`, of the group, has announced another call at this place.
-  virtual void on_native_mismatch(const Operation& operation, int rank, const Signature& theirs) = 0;
+  virtual void on_native_mismatch(const Operation& operation, int rank,
+                                  const transport::Signature& theirs) = 0;
   virtual void on_native_failure(const Operation& operation, int rank, const Status& status) = 0;
 };
 
@@ -70,7 +72,8 @@ class GroupListener {
 class Group {
  public:
   /// `local_peers[r]` leads to rank r of the communicator; null for `rank` itself. They outlive the Group.
-  Group(int rank, std::vector<LocalPeer*> local_peers, std::uint32_t slot, GroupListener& listener);
+  Group(int rank, std::vector<transport::LocalPeer*> local_peers, std::uint32_t slot,
+        GroupListener& listener);
 
   bool is_busy() const { return !calls_.empty(); }
   /// Whether the operation is the first call: the other calls wait behind it.
@@ -127,18 +130,20 @@ class Group {
     Operation* operation = nullptr;
     bool behind_others = false;  ///< see CallDescriptor::kBehindOthers
   };
-  static constexpr std::uint64_t kTogether = kCallsAhead / 2;
+  static constexpr std::uint64_t kTogether = transport::kCallsAhead / 2;
 
   int size() const { return static_cast<int>(slots_.size()); }
-  Running& running(std::uint64_t place) { return running_[(place - first_) % kCallsAhead]; }
-  const Running& running(std::uint64_t place) const { return running_[(place - first_) % kCallsAhead]; }
+  Running& running(std::uint64_t place) { return running_[(place - first_) % transport::kCallsAhead]; }
+  const Running& running(std::uint64_t place) const {
+    return running_[(place - first_) % transport::kCallsAhead];
+  }
   void announce(const OperationSpec& spec, bool behind_others);
   void announce_more();
   enum class Announced { not_yet, by_all, otherwise };
   Announced poll_descriptors(Running& running) const;
   bool step(Running& running, Operation* operation, bool& moved);
   int owner_of(const Running& running) const;
-  SliceCounters* shares(const Running& running);
+  transport::SliceCounters* shares(const Running& running);
   bool is_named(const Running& running) const;
   bool is_shared_out(const Running& running) const;
   void stop_writing();
@@ -154,12 +159,12 @@ class Group {
   void release(const std::vector<bool>& lost);
 
   const int rank_;
-  std::vector<LocalPeer*> local_peers_;
+  std::vector<transport::LocalPeer*> local_peers_;
   GroupListener& listener_;
-  SharedSegment* segment_;
-  CommSlot* slot_;
-  std::vector<SharedSegment*> segments_;  ///< of every rank
-  std::vector<CommSlot*> slots_;
+  transport::SharedSegment* segment_;
+  transport::CommSlot* slot_;
+  std::vector<transport::SharedSegment*> segments_;  ///< of every rank
+  std::vector<transport::CommSlot*> slots_;
   std::vector<std::uint32_t> rung_;  ///< by rank: the value of `asleep` for which it was last rung
 
   RingQueue<Begun> calls_;   ///< in order
@@ -176,7 +181,7 @@ class Group {
   bool changed_ = false;
   int idle_polls_ = 0;  ///< polls in which nothing moved, since the last tell()
   bool failed_ = false;
-  std::array<Running, kCallsAhead> running_;
+  std::array<Running, transport::kCallsAhead> running_;
 };
 
-}  // namespace kolo::native
+}  // namespace kolo::engine::native

@@ -3,13 +3,13 @@
 
 #include "engine/native/group.hpp"
 
-namespace kolo::native {
+namespace kolo::engine::native {
 
 /// Whether all memory that matters to a long call is shared.
 bool Group::is_named(const Running& running) const {
   for (int r = 0; r < size(); ++r) {
-    const CallDescriptor& descriptor =
-        slots_[static_cast<std::size_t>(r)]->descriptors[running.place % kDescriptors];
+    const transport::CallDescriptor& descriptor =
+        slots_[static_cast<std::size_t>(r)]->descriptors[running.place % transport::kDescriptors];
     if (descriptor.memory[0].region == 0 && running.call.shape->shown_bytes(r) > 0) return false;
   }
   return true;
@@ -17,7 +17,7 @@ bool Group::is_named(const Running& running) const {
 
 /// Whether all shares of a call are done, by any ranks.
 bool Group::is_shared_out(const Running& running) const {
-  const SliceCounters* shares = running.call.shares;
+  const transport::SliceCounters* shares = running.call.shares;
   return shares != nullptr && shares->is_finished(running.place, static_cast<std::uint64_t>(size()));
 }
 
@@ -28,8 +28,8 @@ bool Group::reach_memory(Running& running, Operation* operation) {
   Call& call = running.call;
   const Shape& shape = *call.shape;
   const bool written = shape.form.writes_to_others();
-  const auto descriptor_of = [&](int r) -> const CallDescriptor& {
-    return slots_[static_cast<std::size_t>(r)]->descriptors[running.place % kDescriptors];
+  const auto descriptor_of = [&](int r) -> const transport::CallDescriptor& {
+    return slots_[static_cast<std::size_t>(r)]->descriptors[running.place % transport::kDescriptors];
   };
   const auto go_without = [&] {
     call.inputs.clear();
@@ -38,8 +38,8 @@ bool Group::reach_memory(Running& running, Operation* operation) {
   };
   if (!is_named(running) || is_shared_out(running)) return go_without();
   bool is_reached = true;
-  const auto reach = [&](int r, const RemoteRange& range, std::uint64_t bytes) {
-    LocalPeer& local_peer = *local_peers_[static_cast<std::size_t>(r)];
+  const auto reach = [&](int r, const transport::RemoteRange& range, std::uint64_t bytes) {
+    transport::LocalPeer& local_peer = *local_peers_[static_cast<std::size_t>(r)];
     std::byte* data = local_peer.reach(range, bytes);
     if (data != nullptr) return data;
     is_reached = false;
@@ -55,7 +55,7 @@ bool Group::reach_memory(Running& running, Operation* operation) {
   call.outputs.resize(written ? static_cast<std::size_t>(size()) : 0);
   for (int r = 0; r < size() && is_reached; ++r) {
     const auto at = static_cast<std::size_t>(r);
-    const CallDescriptor& descriptor = descriptor_of(r);
+    const transport::CallDescriptor& descriptor = descriptor_of(r);
     if (r == rank_) {
       call.inputs[at] = call.input;
       if (written) call.outputs[at] = call.output;
@@ -75,7 +75,7 @@ bool Group::reach_memory(Running& running, Operation* operation) {
 
 /// Whether the memory is still shared: an operation of another communicator that failed may have detached it.
 bool Group::is_still_shared(const Running& running) const {
-  if (running.losses == shared_memory_losses()) return true;
+  if (running.losses == transport::shared_memory_losses()) return true;
   const Call& call = running.call;
   const std::uint64_t shown = call.shape->shown_bytes(rank_);
   const bool by_shares = call.shares != nullptr;  // the other ranks may have done the whole call
@@ -83,4 +83,4 @@ bool Group::is_still_shared(const Running& running) const {
          ((call.outputs.empty() && !by_shares) || is_shared(call.output, call.shape->bytes()));
 }
 
-}  // namespace kolo::native
+}  // namespace kolo::engine::native

@@ -4,7 +4,7 @@
 
 #include "engine/native/call.hpp"
 
-namespace kolo::native {
+namespace kolo::engine::native {
 
 /// For each piece t, put_down(t, half) copies this rank's contribution into one half of its segment. When all
 /// ranks have done so, read(t, half) reads what this rank needs from the other segments.
@@ -16,18 +16,18 @@ Task in_pieces(Call& call, std::uint64_t pieces, PutDown put_down, Read read) {
     put_down(t, (before + t) % 2);
     call.publish(call.slot->staged, before + t + 1);
   };
-  co_await Wait{&CommSlot::done, call.number - 1};  // the segments are free
+  co_await Wait{&transport::CommSlot::done, call.number - 1};  // the segments are free
   if (pieces > 0) show(0);
   for (std::uint64_t t = 0; t < pieces; ++t) {
     if (t + 1 < pieces) {
-      if (t > 0) co_await Wait{&CommSlot::reduced, before + t};  // piece t - 1 has been read
+      if (t > 0) co_await Wait{&transport::CommSlot::reduced, before + t};  // piece t - 1 has been read
       show(t + 1);
     }
-    co_await Wait{&CommSlot::staged, before + t + 1};
+    co_await Wait{&transport::CommSlot::staged, before + t + 1};
     read(t, (before + t) % 2);
     call.publish(call.slot->reduced, before + t + 1);
   }
   call.publish(call.slot->done, call.number);
 }
 
-}  // namespace kolo::native
+}  // namespace kolo::engine::native

@@ -4,11 +4,11 @@
 
 #include "engine/native/call.hpp"
 
-namespace kolo::native {
+namespace kolo::engine::native {
 namespace {
 
 constexpr std::size_t kLine = 64;
-constexpr Wait kNever{&CommSlot::done, ~std::uint64_t{0}};
+constexpr Wait kNever{&transport::CommSlot::done, ~std::uint64_t{0}};
 
 /// Cuts `count` elements among `size` ranks so that no two of them write in one cache line of a buffer that
 /// begins with a line.
@@ -61,7 +61,7 @@ Task reduce_in_place(Call& call) {
   } else {
     *call.done = call.number;  // published together with the next calls
   }
-  co_await Wait{&CommSlot::done, call.number};
+  co_await Wait{&transport::CommSlot::done, call.number};
 }
 
 /// As reduce_in_place(), for more ranks than cores. Once all ranks have announced the call, the running
@@ -70,7 +70,8 @@ Task reduce_in_place(Call& call) {
 Task reduce_by_shares(Call& call) {
   const Slices slices(call.shape->count, call.size, call.shape->element_bytes);
   const auto ranks = static_cast<std::uint64_t>(call.size);
-  const Wait all_done{.target = SliceCounters::none_of(call.place) + ranks, .common = &call.shares->finished};
+  const Wait all_done{.target = transport::SliceCounters::none_of(call.place) + ranks,
+                      .common = &call.shares->finished};
   while (true) {
     call.slot->at_work.value.store(call.place + 1, std::memory_order_relaxed);
     const std::optional<std::uint64_t> share = call.shares->take(call.place, ranks);
@@ -125,16 +126,16 @@ Task reduce_staged(Call& call) {
     call.show(stage + behind * element, data + behind * element, (slices.count - behind) * element, false);
     call.publish(call.slot->staged, before + t + 1);
   };
-  co_await Wait{&CommSlot::done, call.number - 1};  // the segments are free
+  co_await Wait{&transport::CommSlot::done, call.number - 1};  // the segments are free
   if (pieces > 0) put_down(0);
   for (std::uint64_t t = 0; t < pieces; ++t) {
     const std::size_t half = (before + t) % 2;
     const Slices slices = slices_of(t);
     if (t + 1 < pieces) put_down(t + 1);
-    co_await Wait{&CommSlot::staged, before + t + 1};
+    co_await Wait{&transport::CommSlot::staged, before + t + 1};
     reduce_slice(call, t * piece, slices, half);
     call.publish(call.slot->reduced, before + t + 1);
-    co_await Wait{&CommSlot::reduced, before + t + 1};
+    co_await Wait{&transport::CommSlot::reduced, before + t + 1};
     const std::uint64_t own = slices.begin(call.rank);
     const std::uint64_t behind = own + slices.size(call.rank);
     std::byte* const stage = call.slot->pieces[half];
@@ -152,4 +153,4 @@ Task reduce_for_all(Call& call) {
   return call.inputs.empty() || call.outputs.empty() ? reduce_staged(call) : reduce_in_place(call);
 }
 
-}  // namespace kolo::native
+}  // namespace kolo::engine::native

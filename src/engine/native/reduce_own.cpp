@@ -3,7 +3,7 @@
 
 #include "engine/native/pieces.hpp"
 
-namespace kolo::native {
+namespace kolo::engine::native {
 namespace {
 
 Task reduce_own_shared(Call& call) {
@@ -21,7 +21,7 @@ Task reduce_own_shared(Call& call) {
     if (at + step < count) co_await Wait{};
   }
   call.publish(call.slot->done, call.number);
-  co_await Wait{&CommSlot::done, call.number};  // all ranks have read this rank's input
+  co_await Wait{&transport::CommSlot::done, call.number};  // all ranks have read this rank's input
 }
 
 /// Reduces `count` elements of this rank's part, from its element `begin` on. They begin `stage` bytes into
@@ -55,7 +55,7 @@ Task reduce_own_staged(Call& call) {
   const std::uint64_t stretch =
       std::max<std::uint64_t>(1, 2 * call.piece_bytes() / element / static_cast<std::uint64_t>(call.size));
   std::uint64_t longest = 0;
-  for (const DataRange& part : shape->parts) longest = std::max(longest, part.count);
+  for (const schedule::DataRange& part : shape->parts) longest = std::max(longest, part.count);
   const auto part_of = [=](int r) { return shape->parts[static_cast<std::size_t>(r)]; };
   const auto length = [=](int r, std::uint64_t t) {
     const std::uint64_t count = part_of(r).count;
@@ -81,4 +81,4 @@ Task reduce_own(Call& call) {
   return call.inputs.empty() ? reduce_own_staged(call) : reduce_own_shared(call);
 }
 
-}  // namespace kolo::native
+}  // namespace kolo::engine::native

@@ -9,12 +9,12 @@
 
 #include "transport/shared_segment.hpp"
 
-namespace kolo::native {
+namespace kolo::engine::native {
 
 /// What a task waits for: every rank's `counter` has reached `target`, or `common` has, which all ranks count
 /// up together. If both are null: the driver has polled everything else.
 struct Wait {
-  CommSlot::Counter CommSlot::*counter = nullptr;
+  transport::CommSlot::Counter transport::CommSlot::*counter = nullptr;
   std::uint64_t target = 0;
   const std::atomic<std::uint64_t>* common = nullptr;
 
@@ -67,4 +67,4 @@ class Task {
   std::coroutine_handle<promise_type> handle_;
 };
 
-}  // namespace kolo::native
+}  // namespace kolo::engine::native

@@ -7,12 +7,12 @@
 #include "net/random.hpp"
 #include "transport/host.hpp"
 
-namespace kolo::inproc {
+namespace kolo::transport::inproc {
 namespace {
 
 /// The process id tells a forked child, which inherits the random part, from its parent.
 std::string process() {
-  static const std::string kRandom = random_hex(8);
+  static const std::string kRandom = net::random_hex(8);
   return this_host().boot + "-" + std::to_string(::getpid()) + "-" + kRandom;
 }
 
@@ -36,4 +36,4 @@ bool of_this_process(std::string_view address) {
   return process_of(address) == process();
 }
 
-}  // namespace kolo::inproc
+}  // namespace kolo::transport::inproc

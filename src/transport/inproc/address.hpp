@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace kolo::inproc {
+namespace kolo::transport::inproc {
 
 /// "PROCESS.NUMBER": PROCESS is random per process, NUMBER per transport in it. Thread-safe.
 std::string new_address();
@@ -15,4 +15,4 @@ bool same_process(std::string_view one, std::string_view other);
 /// Whether `address` is of this process.
 bool of_this_process(std::string_view address);
 
-}  // namespace kolo::inproc
+}  // namespace kolo::transport::inproc

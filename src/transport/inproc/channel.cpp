@@ -8,7 +8,7 @@
 
 #include "base/service_thread.hpp"
 
-namespace kolo::inproc {
+namespace kolo::transport::inproc {
 
 Doorbell::Doorbell() : fd_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {}
 
@@ -122,4 +122,4 @@ void ring_later(const std::shared_ptr<Channel>& channel, int side, Clock::time_p
   clock.add(when, channel, side);
 }
 
-}  // namespace kolo::inproc
+}  // namespace kolo::transport::inproc

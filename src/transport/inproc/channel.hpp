@@ -12,7 +12,7 @@
 #include "base/unique_fd.hpp"
 #include "transport/byte_ring.hpp"
 
-namespace kolo::inproc {
+namespace kolo::transport::inproc {
 
 /// Bytes of each direction's ring. Long messages do not go through it: the receiver reads them in place.
 inline constexpr std::size_t kRingBytes = 256 << 10;
@@ -97,4 +97,4 @@ class Channel {
 /// Rings `channel`'s doorbell of `side` at `when`, if the channel still exists then. Thread-safe.
 void ring_later(const std::shared_ptr<Channel>& channel, int side, Clock::time_point when);
 
-}  // namespace kolo::inproc
+}  // namespace kolo::transport::inproc

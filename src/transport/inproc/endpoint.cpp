@@ -3,7 +3,7 @@
 #include <cstring>
 #include <thread>
 
-namespace kolo::inproc {
+namespace kolo::transport::inproc {
 namespace {
 
 Status peer_gone() {
@@ -125,4 +125,4 @@ bool InprocEndpoint::revoked() const {
   return in_.writer_revoked();
 }
 
-}  // namespace kolo::inproc
+}  // namespace kolo::transport::inproc

@@ -7,7 +7,7 @@
 #include "transport/endpoint.hpp"
 #include "transport/inproc/channel.hpp"
 
-namespace kolo::inproc {
+namespace kolo::transport::inproc {
 
 /// Ends its channel when destroyed.
 class InprocEndpoint final : public Endpoint {
@@ -45,4 +45,4 @@ class InprocEndpoint final : public Endpoint {
   RingReader in_;
 };
 
-}  // namespace kolo::inproc
+}  // namespace kolo::transport::inproc

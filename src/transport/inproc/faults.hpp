@@ -4,7 +4,7 @@
 #include <chrono>
 #include <string>
 
-namespace kolo::inproc {
+namespace kolo::transport::inproc {
 
 /// Each applies to the inproc links of the ranks in the named job, in both directions, whether they are made
 /// before or after the call. Thread-safe.
@@ -13,4 +13,4 @@ void set_stalled(const std::string& job, int rank, bool stalled);  ///< nothing 
 void lose(const std::string& job, int rank);  ///< ends the links of the rank, as if it had died
 void clear_faults(const std::string& job);
 
-}  // namespace kolo::inproc
+}  // namespace kolo::transport::inproc

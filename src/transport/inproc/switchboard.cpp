@@ -4,7 +4,7 @@
 
 #include "transport/inproc/faults.hpp"
 
-namespace kolo::inproc {
+namespace kolo::transport::inproc {
 
 Switchboard& Switchboard::instance() {
   static auto* const instance = new Switchboard;  // never destroyed: ranks may outlive main()
@@ -110,4 +110,4 @@ void clear_faults(const std::string& job) {
   Switchboard::instance().clear_faults(job);
 }
 
-}  // namespace kolo::inproc
+}  // namespace kolo::transport::inproc

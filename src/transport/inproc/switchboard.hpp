@@ -14,7 +14,7 @@
 
 #include "transport/inproc/channel.hpp"
 
-namespace kolo::inproc {
+namespace kolo::transport::inproc {
 
 /// Key by which both sides of a channel are matched: job, key, ranks, and the addresses of the two
 /// transports.
@@ -62,4 +62,4 @@ class Switchboard {
   std::map<std::string, Faults> faults_;
 };
 
-}  // namespace kolo::inproc
+}  // namespace kolo::transport::inproc

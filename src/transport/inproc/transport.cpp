@@ -7,8 +7,7 @@
 #include "transport/inproc/endpoint.hpp"
 #include "transport/inproc/switchboard.hpp"
 
-namespace kolo {
-namespace inproc {
+namespace kolo::transport::inproc {
 namespace {
 
 /// Both sides of each pair offer a channel or take the other's, as soon as both have a dialer.
@@ -89,10 +88,12 @@ std::unique_ptr<Dialer> InprocTransport::dialer(int rank, std::span<const Transp
 }
 
 }  // namespace
-}  // namespace inproc
+}  // namespace kolo::transport::inproc
+
+namespace kolo::transport {
 
 Result<std::unique_ptr<Transport>> make_inproc_transport(const TransportOptions& options) {
   return std::unique_ptr<Transport>(std::make_unique<inproc::InprocTransport>(options));
 }
 
-}  // namespace kolo
+}  // namespace kolo::transport

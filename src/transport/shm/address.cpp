@@ -5,7 +5,7 @@
 #include "net/random.hpp"
 #include "transport/host.hpp"
 
-namespace kolo::shm {
+namespace kolo::transport::shm {
 namespace {
 
 constexpr std::size_t kLongestName = 100;  // sun_path has 108 bytes
@@ -40,7 +40,7 @@ std::optional<Address> Address::parse(std::string_view text) {
 Address Address::make() {
   const Host& host = this_host();
   return {host.boot, host.net_namespace, host.user_namespace, std::to_string(::geteuid()),
-          "kolo-" + std::to_string(::getpid()) + "-" + random_hex(12)};
+          "kolo-" + std::to_string(::getpid()) + "-" + net::random_hex(12)};
 }
 
 bool same_place(const Address& one, const Address& other) {
@@ -48,4 +48,4 @@ bool same_place(const Address& one, const Address& other) {
          one.user_namespace == other.user_namespace && one.uid == other.uid;
 }
 
-}  // namespace kolo::shm
+}  // namespace kolo::transport::shm

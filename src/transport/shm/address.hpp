@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace kolo::shm {
+namespace kolo::transport::shm {
 
 /// Text: "boot=..;net=..;user=..;uid=..;socket=..".
 struct Address {
@@ -22,4 +22,4 @@ struct Address {
 /// only within one user namespace.
 bool same_place(const Address& one, const Address& other);
 
-}  // namespace kolo::shm
+}  // namespace kolo::transport::shm

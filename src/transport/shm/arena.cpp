@@ -32,17 +32,20 @@ std::size_t round_up(std::size_t number, std::size_t to) {
 
 /// A region, and which parts of it are in use.
 struct Area {
-  explicit Area(std::shared_ptr<shm::Region> made)
-      : region(std::move(made)), free(region->bytes()), committed(region->bytes() / shm::kHugePage) {}
+  explicit Area(std::shared_ptr<transport::shm::Region> made)
+      : region(std::move(made)),
+        free(region->bytes()),
+        committed(region->bytes() / transport::shm::kHugePage) {}
 
   /// Gets the memory behind a range that has been taken from `free`.
   Status commit(std::size_t offset, std::size_t bytes) {
-    const std::size_t end = (offset + bytes - 1) / shm::kHugePage + 1;
-    for (std::size_t page = offset / shm::kHugePage; page < end; ++page) {
+    const std::size_t end = (offset + bytes - 1) / transport::shm::kHugePage + 1;
+    for (std::size_t page = offset / transport::shm::kHugePage; page < end; ++page) {
       if (committed[page]) continue;
       std::size_t next = page;
       while (next < end && !committed[next]) ++next;
-      Status status = region->commit(page * shm::kHugePage, (next - page) * shm::kHugePage);
+      Status status =
+          region->commit(page * transport::shm::kHugePage, (next - page) * transport::shm::kHugePage);
       if (!status.ok()) return status;
       std::fill(committed.begin() + static_cast<std::ptrdiff_t>(page),
                 committed.begin() + static_cast<std::ptrdiff_t>(next), true);
@@ -50,8 +53,8 @@ struct Area {
     return Status();
   }
 
-  std::shared_ptr<shm::Region> region;
-  shm::FreeRanges free;
+  std::shared_ptr<transport::shm::Region> region;
+  transport::shm::FreeRanges free;
   std::vector<bool> committed;  // by huge page
   pid_t process = ::getpid();   // a forked child must not take blocks from it: its parent still does
 };
@@ -68,7 +71,7 @@ struct SharedArena::State {
   };
 
   explicit State(std::size_t bytes)
-      : region_bytes(round_up(std::max<std::size_t>(bytes, 1), shm::kHugePage)) {}
+      : region_bytes(round_up(std::max<std::size_t>(bytes, 1), transport::shm::kHugePage)) {}
 
   Block take(std::size_t bytes);
   Block place(std::size_t bytes);
@@ -99,8 +102,8 @@ SharedArena::State::Block SharedArena::State::take(std::size_t bytes) {
 /// Takes from the first region with room, or from a new one.
 SharedArena::State::Block SharedArena::State::place(std::size_t bytes) {
   const pid_t process = ::getpid();
-  const bool large = bytes >= shm::kHugePage;
-  const std::size_t alignment = large ? shm::kHugePage : kAlignment;
+  const bool large = bytes >= transport::shm::kHugePage;
+  const std::size_t alignment = large ? transport::shm::kHugePage : kAlignment;
   // Ranks are processes that were started one after the other, or threads: their colours differ.
   const std::size_t colour = (static_cast<std::size_t>(process) + large_blocks) % kColours;
   const std::size_t phase = large ? colour * kColourStep : 0;
@@ -109,8 +112,9 @@ SharedArena::State::Block SharedArena::State::place(std::size_t bytes) {
     if (area->process != process) continue;
     if (const auto offset = area->free.take(bytes, alignment, phase)) return {area, *offset, bytes};
   }
-  const std::size_t size = std::max(region_bytes, round_up(phase + bytes, shm::kHugePage));
-  const auto area = areas.emplace(areas.end(), shm::Regions::instance().make(size).value_or_throw());
+  const std::size_t size = std::max(region_bytes, round_up(phase + bytes, transport::shm::kHugePage));
+  const auto area =
+      areas.emplace(areas.end(), transport::shm::Regions::instance().make(size).value_or_throw());
   return {area, *area->free.take(bytes, alignment, phase), bytes};
 }
 
@@ -133,7 +137,7 @@ SharedArena::SharedArena(std::size_t region_bytes) : state_(std::make_shared<Sta
 SharedArena& SharedArena::instance() {
   static SharedArena* const arena = [] {
     // As for the regions, and before their handler: a thread that holds this lock takes theirs.
-    shm::Regions::instance();
+    transport::shm::Regions::instance();
     const auto unlock = [] { instance().state_->mutex.unlock(); };
     ::pthread_atfork([] { instance().state_->mutex.lock(); }, unlock, unlock);
     return new SharedArena;  // never destroyed: static objects may hold blocks

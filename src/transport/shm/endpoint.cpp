@@ -11,7 +11,7 @@
 
 #include "transport/memory_fault.hpp"
 
-namespace kolo::shm {
+namespace kolo::transport::shm {
 namespace {
 
 constexpr int kMostNotices = 4096;  // read at a time, so a peer cannot keep this loop busy
@@ -252,4 +252,4 @@ Status ShmEndpoint::fetch(const RemoteRange& range, std::span<std::byte> into) {
   return error == 0 ? Status() : Status::from_errno("reading the peer's memory", error);
 }
 
-}  // namespace kolo::shm
+}  // namespace kolo::transport::shm

@@ -11,7 +11,7 @@
 #include "transport/shm/pairing.hpp"
 #include "transport/shm/regions.hpp"
 
-namespace kolo::shm {
+namespace kolo::transport::shm {
 
 /// The regions of a peer, mapped for reading and writing. One thread at a time.
 class ForeignRegions {
@@ -96,4 +96,4 @@ class ShmEndpoint final : public Endpoint, private LocalPeer {
   Shared last_shared_;
 };
 
-}  // namespace kolo::shm
+}  // namespace kolo::transport::shm

@@ -2,7 +2,7 @@
 
 #include <iterator>
 
-namespace kolo::shm {
+namespace kolo::transport::shm {
 
 std::optional<std::size_t> FreeRanges::take(std::size_t bytes, std::size_t alignment, std::size_t phase) {
   for (auto range = free_.begin(); range != free_.end(); ++range) {
@@ -35,4 +35,4 @@ void FreeRanges::give_back(std::size_t offset, std::size_t bytes) {
   }
 }
 
-}  // namespace kolo::shm
+}  // namespace kolo::transport::shm

@@ -5,7 +5,7 @@
 #include <map>
 #include <optional>
 
-namespace kolo::shm {
+namespace kolo::transport::shm {
 
 /// First fit; adjacent free ranges are merged. Not thread-safe.
 class FreeRanges {
@@ -25,4 +25,4 @@ class FreeRanges {
   std::map<std::size_t, std::size_t> free_;  ///< offset to length; never two that touch
 };
 
-}  // namespace kolo::shm
+}  // namespace kolo::transport::shm

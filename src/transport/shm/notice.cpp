@@ -7,7 +7,7 @@
 
 #include "net/socket.hpp"
 
-namespace kolo::shm {
+namespace kolo::transport::shm {
 
 NoticeSocket::Sent NoticeSocket::send(const Notice& notice, int descriptor) {
   iovec part{const_cast<Notice*>(&notice), sizeof notice};
@@ -28,7 +28,7 @@ NoticeSocket::Sent NoticeSocket::send(const Notice& notice, int descriptor) {
     if (::sendmsg(fd_.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0) return Sent::yes;
     if (errno == EINTR) continue;
     // ETOOMANYREFS: too many descriptors in flight; temporary, as a full queue is.
-    const bool full = would_block(errno) || errno == ENOBUFS || errno == ENOMEM || errno == ETOOMANYREFS;
+    const bool full = net::would_block(errno) || errno == ENOBUFS || errno == ENOMEM || errno == ETOOMANYREFS;
     return full ? Sent::no_room : Sent::peer_gone;
   }
 }
@@ -48,7 +48,7 @@ NoticeSocket::Received NoticeSocket::receive() {
   do {
     got = ::recvmsg(fd_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   } while (got < 0 && (errno == EINTR || errno == ECONNRESET));
-  if (got < 0 && would_block(errno)) return received;
+  if (got < 0 && net::would_block(errno)) return received;
   if (got <= 0) {
     received.what = Received::What::peer_gone;
     return received;
@@ -73,4 +73,4 @@ NoticeSocket::Received NoticeSocket::receive() {
   return received;
 }
 
-}  // namespace kolo::shm
+}  // namespace kolo::transport::shm

@@ -8,7 +8,7 @@
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
 
-namespace kolo::shm {
+namespace kolo::transport::shm {
 
 enum class NoticeKind : std::uint32_t {
   doorbell = 1,  ///< read the rings
@@ -53,4 +53,4 @@ class NoticeSocket {
   UniqueFd fd_;
 };
 
-}  // namespace kolo::shm
+}  // namespace kolo::transport::shm

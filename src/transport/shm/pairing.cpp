@@ -9,7 +9,7 @@
 
 #include "transport/shm/regions.hpp"
 
-namespace kolo::shm {
+namespace kolo::transport::shm {
 namespace {
 
 Status gone() {
@@ -124,4 +124,4 @@ Status Pairing::take_in(const NoticeSocket::Received& received) {
   return {};
 }
 
-}  // namespace kolo::shm
+}  // namespace kolo::transport::shm

@@ -17,7 +17,7 @@
 #include "transport/shared_segment.hpp"
 #include "transport/shm/notice.hpp"
 
-namespace kolo::shm {
+namespace kolo::transport::shm {
 
 /// Bytes of each direction's ring. benchmarks/transport.cpp with 64 KiB to 1 MiB, on two busy cores: a 1 MiB
 /// message costs its sender 150, 60, 46 and 36 us at 64, 256, 512 and 1024 KiB, because larger rings mean
@@ -119,4 +119,4 @@ pid_t peer_process(int socket);
 /// Reads another process's memory. errno as process_vm_readv(2); 0 on success.
 int read_process(pid_t pid, std::uint64_t address, std::span<std::byte> into);
 
-}  // namespace kolo::shm
+}  // namespace kolo::transport::shm

@@ -17,7 +17,7 @@
 #include "base/free_memory.hpp"
 #include "transport/shared_segment.hpp"
 
-namespace kolo::shm {
+namespace kolo::transport::shm {
 namespace {
 
 // Linux 5.14 and 6.1; older headers lack the names.
@@ -215,9 +215,9 @@ std::shared_ptr<const Region> Regions::find(const void* data, std::size_t bytes)
   return offset <= region->bytes() && bytes <= region->bytes() - offset ? region : nullptr;
 }
 
-}  // namespace kolo::shm
+}  // namespace kolo::transport::shm
 
-namespace kolo {
+namespace kolo::transport {
 
 void detach_shared_memory(const void* data, std::size_t bytes) {
   if (const auto region = shm::Regions::instance().find(data, bytes)) {
@@ -229,4 +229,4 @@ std::uint64_t shared_memory_losses() {
   return shm::Regions::instance().freed();
 }
 
-}  // namespace kolo
+}  // namespace kolo::transport

@@ -11,7 +11,7 @@
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
 
-namespace kolo::shm {
+namespace kolo::transport::shm {
 
 inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
@@ -84,4 +84,4 @@ class Regions {
   std::atomic<std::uint64_t> freed_{0};
 };
 
-}  // namespace kolo::shm
+}  // namespace kolo::transport::shm

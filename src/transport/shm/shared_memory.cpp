@@ -7,13 +7,13 @@
 namespace kolo {
 
 struct SharedMemory::Region {
-  std::shared_ptr<shm::Region> shared;
+  std::shared_ptr<transport::shm::Region> shared;
   std::size_t bytes;  // as requested; the region itself is rounded up to pages
 };
 
 SharedMemory::SharedMemory() noexcept = default;
 SharedMemory::SharedMemory(std::size_t bytes)
-    : region_(new Region{shm::Regions::instance().make(bytes).value_or_throw(), bytes}) {
+    : region_(new Region{transport::shm::Regions::instance().make(bytes).value_or_throw(), bytes}) {
   region_->shared->commit(0, region_->shared->bytes()).throw_if_error();
 }
 SharedMemory::SharedMemory(SharedMemory&&) noexcept = default;
@@ -38,7 +38,7 @@ Buffer SharedMemory::buffer(std::uint64_t count, DType dtype) const {
 }
 
 bool is_shared(const void* data, std::size_t bytes) {
-  return shm::Regions::instance().find(data, bytes) != nullptr;
+  return transport::shm::Regions::instance().find(data, bytes) != nullptr;
 }
 
 }  // namespace kolo

@@ -9,7 +9,7 @@
 
 #include "base/unique_fd.hpp"
 
-namespace kolo::shm {
+namespace kolo::transport::shm {
 namespace {
 
 constexpr int kLooksInAHeartbeat = 5;
@@ -49,4 +49,4 @@ std::string StoppedProcesses::why_lost(pid_t process) {
   return fmt::format("its process {} has been stopped for {:.3g} s", process, to_seconds(seen.stopped_for));
 }
 
-}  // namespace kolo::shm
+}  // namespace kolo::transport::shm

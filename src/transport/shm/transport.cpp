@@ -19,8 +19,7 @@
 #include "transport/shm/pairing.hpp"
 #include "transport/shm/stopped.hpp"
 
-namespace kolo {
-namespace shm {
+namespace kolo::transport::shm {
 namespace {
 
 /// An abstract Unix address: it disappears with its socket, however the process ends.
@@ -39,7 +38,7 @@ Result<UniqueFd> open_socket() {
 
 class ShmTransport final : public Transport, private SocketKind {
  public:
-  ShmTransport(const TransportOptions& options, Address address, Listener listener)
+  ShmTransport(const TransportOptions& options, Address address, net::Listener listener)
       : job_(options.job), key_(options.key), address_(std::move(address)), listener_(std::move(listener)) {}
 
   std::string_view name() const override { return "shm"; }
@@ -48,7 +47,7 @@ class ShmTransport final : public Transport, private SocketKind {
   std::unique_ptr<Dialer> dialer(int rank, std::span<const TransportPeer> peers) override;
 
  private:
-  Listener& listener() override { return listener_; }
+  net::Listener& listener() override { return listener_; }
   std::string listening_at() const override { return "@" + address_.socket; }
   std::vector<std::string> candidates(std::string_view address) const override;
   Result<UniqueFd> dial(const std::string& candidate) const override;
@@ -58,7 +57,7 @@ class ShmTransport final : public Transport, private SocketKind {
   mutable StoppedProcesses stopped_{config().heartbeat};
   std::string job_, key_;
   Address address_;
-  Listener listener_;
+  net::Listener listener_;
 };
 
 bool ShmTransport::reaches(std::string_view one, std::string_view other) const {
@@ -71,12 +70,12 @@ bool ShmTransport::reaches(std::string_view one, std::string_view other) const {
 /// takes in what has come from all peers. Otherwise ranks could wait for ever for each other's room.
 class ShmDialer final : public Connector {
  public:
-  ShmDialer(SocketKind& kind, const Identity& me, std::span<const TransportPeer> peers)
+  ShmDialer(SocketKind& kind, const net::Identity& me, std::span<const TransportPeer> peers)
       : Connector(kind, me, peers), kind_(kind) {
     auto segment = OwnSegment::make();
     segment.status().prefixed("shm").throw_if_error();  // before any peer has connected in vain
     segment_ = std::move(*segment);
-    fill_random(nonce_);
+    net::fill_random(nonce_);
     events_.add(Connector::fd(), 0).throw_if_error();
   }
 
@@ -137,7 +136,7 @@ class ShmDialer final : public Connector {
   }
 
   SocketKind& kind_;
-  EventSet events_;
+  net::EventSet events_;
   std::byte nonce_[sizeof(Notice::nonce)];  // peers read it to find out whether they can
   std::shared_ptr<OwnSegment> segment_;
   std::map<int, Pairing> pairings_;
@@ -146,7 +145,8 @@ class ShmDialer final : public Connector {
 
 std::unique_ptr<Dialer> ShmTransport::dialer(int rank, std::span<const TransportPeer> peers) {
   SocketKind& kind = *this;
-  return std::make_unique<ShmDialer>(kind, Identity{job_, key_, rank, Encryption::none, kWireVersion}, peers);
+  return std::make_unique<ShmDialer>(
+      kind, net::Identity{job_, key_, rank, net::Encryption::none, kWireVersion}, peers);
 }
 
 std::vector<std::string> ShmTransport::candidates(std::string_view address) const {
@@ -176,7 +176,9 @@ Status ShmTransport::admit(int fd) const {
 }
 
 }  // namespace
-}  // namespace shm
+}  // namespace kolo::transport::shm
+
+namespace kolo::transport {
 
 Result<std::unique_ptr<Transport>> make_shm_transport(const TransportOptions& options) {
   if (auto probe = shm::make_memfd("kolo-probe", 1); !probe.ok()) return probe.status().prefixed("shm");
@@ -189,9 +191,9 @@ Result<std::unique_ptr<Transport>> make_shm_transport(const TransportOptions& op
       ::listen(fd->get(), SOMAXCONN) != 0) {
     return Status::from_errno("shm: listening at @" + address.socket, errno);
   }
-  Listener listener("shm at @" + address.socket, std::move(*fd));
+  net::Listener listener("shm at @" + address.socket, std::move(*fd));
   return std::unique_ptr<Transport>(
       std::make_unique<shm::ShmTransport>(options, std::move(address), std::move(listener)));
 }
 
-}  // namespace kolo
+}  // namespace kolo::transport

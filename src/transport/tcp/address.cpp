@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace kolo::tcp {
+namespace kolo::transport::tcp {
 namespace {
 
 /// Takes everything up to `end` (which must be there) off the front of `text`.
@@ -14,7 +14,7 @@ std::optional<std::string> take_until(std::string_view& text, std::string_view e
   return taken;
 }
 
-bool same_kind(const SocketAddress& a, const SocketAddress& b) {
+bool same_kind(const net::SocketAddress& a, const net::SocketAddress& b) {
   return a.family() == b.family() && a.is_loopback() == b.is_loopback();
 }
 
@@ -38,7 +38,7 @@ std::optional<Address> Address::parse(std::string_view text) {
   address.net_namespace = std::move(*net);
   while (address.at.size() < kMostAddresses) {
     const std::size_t end = std::min(text.find(','), text.size());
-    const auto one = SocketAddress::parse(text.substr(0, end));
+    const auto one = net::SocketAddress::parse(text.substr(0, end));
     if (!one) return std::nullopt;
     address.at.push_back(*one);
     if (end == text.size()) return address;
@@ -47,16 +47,17 @@ std::optional<Address> Address::parse(std::string_view text) {
   return std::nullopt;
 }
 
-std::vector<SocketAddress> candidates(const Address& from, const Address& to) {
+std::vector<net::SocketAddress> candidates(const Address& from, const Address& to) {
   const bool same_host = from.boot == to.boot && from.net_namespace == to.net_namespace;
-  std::vector<SocketAddress> found;
-  for (const SocketAddress& there : to.at) {
+  std::vector<net::SocketAddress> found;
+  for (const net::SocketAddress& there : to.at) {
     const bool have = std::any_of(from.at.begin(), from.at.end(),
-                                  [&](const SocketAddress& here) { return same_kind(here, there); });
+                                  [&](const net::SocketAddress& here) { return same_kind(here, there); });
     if (have && (same_host || !there.is_loopback())) found.push_back(there);
   }
-  std::stable_partition(found.begin(), found.end(), [](const SocketAddress& a) { return a.is_loopback(); });
+  std::stable_partition(found.begin(), found.end(),
+                        [](const net::SocketAddress& a) { return a.is_loopback(); });
   return found;
 }
 
-}  // namespace kolo::tcp
+}  // namespace kolo::transport::tcp

@@ -9,7 +9,7 @@
 
 #include "net/address.hpp"
 
-namespace kolo::tcp {
+namespace kolo::transport::tcp {
 
 /// Keeps an Address's text below 1 KiB.
 inline constexpr std::size_t kMostAddresses = 12;
@@ -17,7 +17,7 @@ inline constexpr std::size_t kMostAddresses = 12;
 /// Text: "boot=..;net=..;at=10.0.0.1:4000,[fd00::1]:4000,127.0.0.1:4000".
 struct Address {
   std::string boot, net_namespace;
-  std::vector<SocketAddress> at;
+  std::vector<net::SocketAddress> at;
 
   std::string text() const;
   static std::optional<Address> parse(std::string_view text);
@@ -27,6 +27,6 @@ struct Address {
 /// share a host and its network namespace: elsewhere it leads to the wrong host. A kind of address (loopback
 /// or not, IPv4 or IPv6) that `from` does not have itself is left out. So the result is empty in both
 /// directions, or in neither.
-std::vector<SocketAddress> candidates(const Address& from, const Address& to);
+std::vector<net::SocketAddress> candidates(const Address& from, const Address& to);
 
-}  // namespace kolo::tcp
+}  // namespace kolo::transport::tcp

@@ -19,13 +19,13 @@
 #include "net/socket.hpp"
 #include "transport/memory_fault.hpp"
 
-namespace kolo::tcp {
+namespace kolo::transport::tcp {
 namespace {
 
 /// Waking a sleeper for every packet costs more than the packet itself.
 constexpr std::uint64_t kWorthWaking = 256 << 10;
 
-std::string text_of(const std::optional<SocketAddress>& address) {
+std::string text_of(const std::optional<net::SocketAddress>& address) {
   return address ? address->text() : "?";
 }
 
@@ -34,8 +34,8 @@ constexpr std::uint64_t kTurnInHost = 1 << 20;
 
 /// True also between two processes that use the address of the same network card.
 bool stays_in_host(int fd) {
-  const auto own = SocketAddress::local(fd);
-  const auto peer = SocketAddress::remote(fd);
+  const auto own = net::SocketAddress::local(fd);
+  const auto peer = net::SocketAddress::remote(fd);
   return own && peer && (peer->is_loopback() || own->bytes() == peer->bytes());
 }
 
@@ -56,30 +56,30 @@ void send_again_within(int fd, std::chrono::nanoseconds heartbeat) {
   constexpr int kPausesInHeartbeat = 2;
   if (heartbeat.count() == 0) return;
   const auto pause = std::chrono::duration_cast<std::chrono::milliseconds>(heartbeat / kPausesInHeartbeat);
-  set_option(fd, IPPROTO_TCP, kRtoMaxMs,
-             static_cast<int>(std::clamp<std::int64_t>(pause.count(), 1000, 120'000)));
+  net::set_option(fd, IPPROTO_TCP, kRtoMaxMs,
+                  static_cast<int>(std::clamp<std::int64_t>(pause.count(), 1000, 120'000)));
 }
 
 /// Sets the system's own keep-alive probes. They end an idle connection half a minute after the host has
 /// vanished, but never before the four heartbeats that a silent peer may take at most.
 void probe_within(int fd, std::chrono::nanoseconds heartbeat) {
   constexpr std::chrono::nanoseconds kLongest = std::chrono::hours(2);  // the system's own interval
-  if (heartbeat.count() == 0) return set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 0);
+  if (heartbeat.count() == 0) return net::set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 0);
   const auto seconds = std::chrono::ceil<std::chrono::seconds>(std::min(heartbeat, kLongest)).count();
   if (seconds <= 5) return;
-  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, static_cast<int>(2 * seconds));
-  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, static_cast<int>((seconds + 1) / 2));
+  net::set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, static_cast<int>(2 * seconds));
+  net::set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, static_cast<int>((seconds + 1) / 2));
 }
 
 }  // namespace
 
 TcpEndpoint::TcpEndpoint(UniqueFd socket)
     : socket_(std::move(socket)),
-      description_("tcp " + text_of(SocketAddress::local(socket_.get())) + " to " +
-                   text_of(SocketAddress::remote(socket_.get()))),
+      description_("tcp " + text_of(net::SocketAddress::local(socket_.get())) + " to " +
+                   text_of(net::SocketAddress::remote(socket_.get()))),
       stays_in_host_(stays_in_host(socket_.get())) {
   const int fd = socket_.get();
-  tune_connection(fd);  // without delay: a Link already writes as much at a time as there is
+  net::tune_connection(fd);  // without delay: a Link already writes as much at a time as there is
   send_again_within(fd, config().heartbeat);
   probe_within(fd, config().heartbeat);
   if (stays_in_host_) do_not_pace(fd);
@@ -134,7 +134,7 @@ Result<std::size_t> TcpEndpoint::write(std::span<const iovec> parts) {
     written_ += static_cast<std::uint64_t>(sent);
     return static_cast<std::size_t>(sent);
   }
-  if (would_block(errno)) return std::size_t{0};
+  if (net::would_block(errno)) return std::size_t{0};
   if (errno != EFAULT) return lose(errno);
   // The peer may have the header of this message and must not wait for the rest for ever.
   ::shutdown(socket_.get(), SHUT_WR);
@@ -153,7 +153,7 @@ Result<std::size_t> TcpEndpoint::read(std::span<std::byte> into) {
   took_all_ = got > 0 && static_cast<std::size_t>(got) < into.size();
   if (got > 0) return static_cast<std::size_t>(got);
   if (got == 0) return lose(0);
-  if (would_block(errno)) return lost_.ok() ? Result<std::size_t>(std::size_t{0}) : lost_;
+  if (net::would_block(errno)) return lost_.ok() ? Result<std::size_t>(std::size_t{0}) : lost_;
   if (errno == EFAULT) {  // nothing was taken from the stream
     return Status(kOwnMemoryFault, fmt::format("what it receives cannot be written to {}, {} bytes",
                                                static_cast<void*>(into.data()), into.size()));
@@ -171,7 +171,7 @@ void TcpEndpoint::expect(std::uint64_t bytes) {
   const int wanted = static_cast<int>(std::clamp<std::uint64_t>(bytes, 1, kWorthWaking));
   if (wanted == wakes_at_) return;
   wakes_at_ = wanted;
-  set_option(socket_.get(), SOL_SOCKET, SO_RCVLOWAT, wanted);
+  net::set_option(socket_.get(), SOL_SOCKET, SO_RCVLOWAT, wanted);
 }
 
 std::uint64_t TcpEndpoint::undelivered() const {
@@ -184,4 +184,4 @@ std::uint64_t TcpEndpoint::write_budget() const {
   return stays_in_host_ ? kTurnInHost : Endpoint::write_budget();
 }
 
-}  // namespace kolo::tcp
+}  // namespace kolo::transport::tcp

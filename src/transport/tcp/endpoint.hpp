@@ -6,7 +6,7 @@
 #include "base/unique_fd.hpp"
 #include "transport/endpoint.hpp"
 
-namespace kolo::tcp {
+namespace kolo::transport::tcp {
 
 /// When a peer's process ends, its kernel says so and this side notices at once. When its host vanishes
 /// (power, cable), keep-alive probes notice it while nothing is in flight, and the engine's heartbeats while
@@ -46,4 +46,4 @@ class TcpEndpoint final : public Endpoint {
   bool took_all_ = false;  ///< the last read() took all that there was
 };
 
-}  // namespace kolo::tcp
+}  // namespace kolo::transport::tcp

@@ -10,29 +10,30 @@
 #include <map>
 #include <memory>
 
-namespace kolo::tcp {
+namespace kolo::transport::tcp {
 namespace {
 
 bool is_spelled_loopback(const std::string& host) {
-  const auto address = SocketAddress::parse_host(host);
+  const auto address = net::SocketAddress::parse_host(host);
   return host == "localhost" || (address && address->is_loopback());
 }
 
 /// Finds the interface of the first target that is reached through one other than loopback. Then takes that
 /// interface's addresses that lead to any of the targets, at most one of each family.
-Place place_by_route(const std::vector<SocketAddress>& targets, const std::vector<LocalAddress>& here) {
+Place place_by_route(const std::vector<net::SocketAddress>& targets, const std::vector<LocalAddress>& here) {
   Place place;
   std::string interface;
-  for (const SocketAddress& target : targets) {
-    const auto source = source_towards(target);
+  for (const net::SocketAddress& target : targets) {
+    const auto source = net::source_towards(target);
     if (!source || source->is_loopback()) continue;
     const auto local = std::find_if(here.begin(), here.end(), [&](const LocalAddress& one) {
       return one.address.bytes() == source->bytes();
     });
     if (local == here.end() || (!interface.empty() && local->interface != interface)) continue;
     interface = local->interface;
-    const bool have = std::any_of(place.at.begin(), place.at.end(),
-                                  [&](const SocketAddress& one) { return one.family() == source->family(); });
+    const bool have = std::any_of(place.at.begin(), place.at.end(), [&](const net::SocketAddress& one) {
+      return one.family() == source->family();
+    });
     if (!have) place.at.push_back(*source);
   }
   place.why = interface;
@@ -41,13 +42,13 @@ Place place_by_route(const std::vector<SocketAddress>& targets, const std::vecto
 
 /// A subnet as "10.77.0.0/16"; parse() returns nullopt if the text is none.
 struct Subnet {
-  SocketAddress base;
+  net::SocketAddress base;
   unsigned bits = 0;
 
   static std::optional<Subnet> parse(const std::string& text) {
     const auto slash = text.find('/');
     if (slash == std::string::npos) return std::nullopt;
-    const auto base = SocketAddress::parse_host(text.substr(0, slash));
+    const auto base = net::SocketAddress::parse_host(text.substr(0, slash));
     if (!base) return std::nullopt;
     Subnet subnet{*base, 0};
     const char* const end = text.data() + text.size();
@@ -55,7 +56,7 @@ struct Subnet {
     if (error != std::errc() || stop != end || subnet.bits > 8 * base->bytes().size()) return std::nullopt;
     return subnet;
   }
-  bool holds(const SocketAddress& address) const {
+  bool holds(const net::SocketAddress& address) const {
     if (address.family() != base.family()) return false;
     const auto one = address.bytes(), other = base.bytes();
     const std::size_t whole = bits / 8;
@@ -74,7 +75,7 @@ Result<std::vector<LocalAddress>> local_addresses() {
   std::vector<LocalAddress> found;
   for (const ifaddrs* entry = list.get(); entry; entry = entry->ifa_next) {
     if (!entry->ifa_addr || (entry->ifa_flags & IFF_UP) == 0) continue;
-    const auto address = SocketAddress::from(entry->ifa_addr);
+    const auto address = net::SocketAddress::from(entry->ifa_addr);
     if (address && !address->is_link_local()) found.push_back({*address, entry->ifa_name});
   }
   return found;
@@ -100,7 +101,7 @@ std::string list_of(const std::vector<LocalAddress>& addresses) {
 }
 
 Result<Place> place_named(const std::string& interface, const std::vector<LocalAddress>& here) {
-  const auto address = SocketAddress::parse_host(interface);
+  const auto address = net::SocketAddress::parse_host(interface);
   const auto subnet = Subnet::parse(interface);
   Place place;
   place.why = "\"" + interface + "\", as told";
@@ -126,14 +127,14 @@ Result<Place> place_towards(const std::string& store_host, const std::vector<Loc
       place.why += ", where the store is: all ranks are on this host";
       return place;
     }
-    const auto store = resolve(store_host, 0);
+    const auto store = net::resolve(store_host, 0);
     Place place = store.ok() ? place_by_route(*store, here) : Place();
     place.why += ", which leads to the store at " + store_host;
     if (!place.at.empty()) return place;
   }
   // Addresses reserved for documentation (RFC 5737, RFC 3849): routed as those of any far host.
   Place place = place_by_route(
-      {*SocketAddress::parse_host("192.0.2.1"), *SocketAddress::parse_host("2001:db8::1")}, here);
+      {*net::SocketAddress::parse_host("192.0.2.1"), *net::SocketAddress::parse_host("2001:db8::1")}, here);
   place.why += ", which has the default route";
   if (!place.at.empty()) return place;
   for (const LocalAddress& one : here) {
@@ -154,7 +155,7 @@ Place place_on_loopback(const std::vector<LocalAddress>& here) {
   Place place;
   place.why = "loopback";
   for (const char* host : {"127.0.0.1", "::1"}) {
-    const auto address = SocketAddress::parse_host(host);
+    const auto address = net::SocketAddress::parse_host(host);
     const bool have = std::any_of(here.begin(), here.end(), [&](const LocalAddress& one) {
       return one.address.bytes() == address->bytes();
     });
@@ -163,4 +164,4 @@ Place place_on_loopback(const std::vector<LocalAddress>& here) {
   return place;
 }
 
-}  // namespace kolo::tcp
+}  // namespace kolo::transport::tcp

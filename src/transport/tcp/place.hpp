@@ -7,11 +7,11 @@
 #include "base/status.hpp"
 #include "transport/tcp/address.hpp"
 
-namespace kolo::tcp {
+namespace kolo::transport::tcp {
 
 /// One address of an interface that is up, without port.
 struct LocalAddress {
-  SocketAddress address;
+  net::SocketAddress address;
   std::string interface;
 };
 
@@ -22,8 +22,8 @@ Result<std::vector<LocalAddress>> local_addresses();
 std::string list_of(const std::vector<LocalAddress>& addresses);
 
 struct Place {
-  std::vector<SocketAddress> at;  ///< without ports; all of one interface unless a subnet says otherwise
-  std::string why;                ///< for the log: "eth0, which leads to the store at node1"
+  std::vector<net::SocketAddress> at;  ///< without ports; all of one interface unless a subnet says otherwise
+  std::string why;                     ///< for the log: "eth0, which leads to the store at node1"
 };
 
 /// Addresses by the user's setting: an interface ("eth0"), an address ("10.0.0.1", "fd00::1") or a subnet
@@ -41,4 +41,4 @@ Result<Place> place_towards(const std::string& store_host, const std::vector<Loc
 /// Loopback, in each family that this host has.
 Place place_on_loopback(const std::vector<LocalAddress>& here);
 
-}  // namespace kolo::tcp
+}  // namespace kolo::transport::tcp

@@ -6,11 +6,11 @@
 #include <cerrno>
 #include <cstring>
 
-namespace kolo::tcp {
+namespace kolo::transport::tcp {
 namespace {
 
 /// Encrypted before it is sent in one call; fits in a core's own cache.
-constexpr std::size_t kSealBytes = 8 * TlsStream::kRecordBytes;
+constexpr std::size_t kSealBytes = 8 * net::TlsStream::kRecordBytes;
 /// Received in one call.
 constexpr std::size_t kInputBytes = 128 << 10;
 /// Limit of one write(), so that reading gets its turn.
@@ -34,11 +34,11 @@ bool part_begins_at(std::span<const iovec> parts, std::size_t offset) {
 
 }  // namespace
 
-TlsEndpoint::TlsEndpoint(std::unique_ptr<Endpoint> wire, const Tls& tls, bool dialer, std::string secret)
+TlsEndpoint::TlsEndpoint(std::unique_ptr<Endpoint> wire, const net::Tls& tls, bool dialer, std::string secret)
     : wire_(std::move(wire)),
       tls_(tls, dialer, std::move(secret), kInputBytes),
       poll_(::epoll_create1(EPOLL_CLOEXEC)),
-      record_(TlsStream::kRecordBytes) {
+      record_(net::TlsStream::kRecordBytes) {
   epoll_event event{};
   event.events = EPOLLIN;
   if (!poll_.valid() || ::epoll_ctl(poll_.get(), EPOLL_CTL_ADD, wire_->fd(), &event) != 0) {
@@ -86,13 +86,13 @@ Status TlsEndpoint::seal(std::span<const iovec> parts, std::size_t skip, std::si
     rest = rest.first(std::min(rest.size(), most - sealed));
     sealed += rest.size();
     while (!rest.empty()) {
-      std::size_t size = std::min(rest.size(), TlsStream::kRecordBytes - gathered);
-      if (gathered == 0 && size == TlsStream::kRecordBytes) {
+      std::size_t size = std::min(rest.size(), net::TlsStream::kRecordBytes - gathered);
+      if (gathered == 0 && size == net::TlsStream::kRecordBytes) {
         if (Status status = tls_.seal(rest.first(size)); !status.ok()) return status;
       } else {
         std::memcpy(record_.data() + gathered, rest.data(), size);
         gathered += size;
-        if (gathered == TlsStream::kRecordBytes) {
+        if (gathered == net::TlsStream::kRecordBytes) {
           if (Status status = tls_.seal(record_); !status.ok()) return status;
           gathered = 0;
         }
@@ -163,4 +163,4 @@ Status TlsEndpoint::drain() {
   return lost_;
 }
 
-}  // namespace kolo::tcp
+}  // namespace kolo::transport::tcp

@@ -9,7 +9,7 @@
 #include "net/tls.hpp"
 #include "transport/endpoint.hpp"
 
-namespace kolo::tcp {
+namespace kolo::transport::tcp {
 
 /// Bytes that are decrypted, or wait to be, cannot be seen by polling a socket, and encrypted bytes may wait
 /// for room although write() has nothing left to do. So this endpoint must be armed. fd() is an epoll set of
@@ -17,7 +17,7 @@ namespace kolo::tcp {
 class TlsEndpoint final : public Endpoint {
  public:
   /// `wire` needs no arming; nothing but the handshake has gone over it.
-  TlsEndpoint(std::unique_ptr<Endpoint> wire, const Tls& tls, bool dialer, std::string secret);
+  TlsEndpoint(std::unique_ptr<Endpoint> wire, const net::Tls& tls, bool dialer, std::string secret);
 
   std::string_view transport() const override { return wire_->transport(); }
   std::string describe() const override { return wire_->describe() + " (encrypted)"; }
@@ -40,7 +40,7 @@ class TlsEndpoint final : public Endpoint {
   void watch(bool room);
 
   std::unique_ptr<Endpoint> wire_;
-  TlsStream tls_;
+  net::TlsStream tls_;
   UniqueFd poll_;
   bool watches_room_ = false;
   std::size_t sent_ = 0;  ///< of tls_.output()
@@ -50,4 +50,4 @@ class TlsEndpoint final : public Endpoint {
   Status lost_;
 };
 
-}  // namespace kolo::tcp
+}  // namespace kolo::transport::tcp

@@ -19,39 +19,38 @@
 #include "transport/tcp/place.hpp"
 #include "transport/tcp/tls_endpoint.hpp"
 
-namespace kolo {
-namespace tcp {
+namespace kolo::transport::tcp {
 namespace {
 
 /// "10.0.0.1:4000, [fd00::1]:4000"
-std::string joined(const std::vector<SocketAddress>& addresses) {
+std::string joined(const std::vector<net::SocketAddress>& addresses) {
   std::string text;
-  for (const SocketAddress& address : addresses) text += (text.empty() ? "" : ", ") + address.text();
+  for (const net::SocketAddress& address : addresses) text += (text.empty() ? "" : ", ") + address.text();
   return text;
 }
 
 /// Listens at free ports of the addresses, and changes them to those that others can dial. An address that
 /// cannot be bound does not prevent listening at the other addresses. One case: an IPv6 address for which the
 /// system still checks for duplicates.
-Result<Listener> listen_at(std::vector<SocketAddress>& addresses) {
+Result<net::Listener> listen_at(std::vector<net::SocketAddress>& addresses) {
   std::vector<UniqueFd> sockets;
-  std::vector<SocketAddress> bound;
+  std::vector<net::SocketAddress> bound;
   Status trouble;
-  for (SocketAddress address : addresses) {
+  for (net::SocketAddress address : addresses) {
     address.set_port(0);
-    auto fd = listen_on(address);
+    auto fd = net::listen_on(address);
     if (!fd.ok()) {
       trouble = fd.status().prefixed("listening at " + address.host());
       continue;
     }
-    address.set_port(local_port(fd->get()));
+    address.set_port(net::local_port(fd->get()));
     sockets.push_back(std::move(*fd));
     bound.push_back(address);
   }
   if (bound.empty() && !trouble.ok()) return trouble;
   if (!trouble.ok()) log().info("tcp: {}", trouble.message());
   addresses = std::move(bound);
-  return Listener("tcp at " + joined(addresses), std::move(sockets));
+  return net::Listener("tcp at " + joined(addresses), std::move(sockets));
 }
 
 Result<Place> place_for(const TransportOptions& options) {
@@ -66,8 +65,8 @@ Result<Place> place_for(const TransportOptions& options) {
   auto place = options.interface.empty() ? place_towards(options.store_host, *here)
                                          : place_named(options.interface, *here);
   if (!place.ok() || open) return place;
-  for (const SocketAddress& address : place->at) {
-    const Credentials none;
+  for (const net::SocketAddress& address : place->at) {
+    const net::Credentials none;
     if (Status allowed = none.allow(address.is_loopback(), address.host()); !allowed.ok()) return allowed;
   }
   return place;
@@ -75,7 +74,7 @@ Result<Place> place_for(const TransportOptions& options) {
 
 class TcpTransport final : public Transport, private SocketKind {
  public:
-  TcpTransport(const TransportOptions& options, std::vector<SocketAddress> at, Listener listener)
+  TcpTransport(const TransportOptions& options, std::vector<net::SocketAddress> at, net::Listener listener)
       : options_(options),
         credentials_{options.key, options.job, options.tls, options.insecure},
         address_{this_host().boot, this_host().net_namespace, std::move(at)},
@@ -91,25 +90,25 @@ class TcpTransport final : public Transport, private SocketKind {
   std::unique_ptr<Dialer> dialer(int rank, std::span<const TransportPeer> peers) override;
 
  private:
-  Listener& listener() override { return listener_; }
+  net::Listener& listener() override { return listener_; }
   std::string listening_at() const override { return joined(address_.at); }
   std::vector<std::string> candidates(std::string_view address) const override;
   Result<UniqueFd> dial(const std::string& candidate) const override;
   Status admit(int fd) const override { return credentials_.admit(fd); }
-  Identity identity(int rank) const {
-    return {options_.job, options_.key, rank, encryption_of(options_.tls), kWireVersion};
+  net::Identity identity(int rank) const {
+    return {options_.job, options_.key, rank, net::encryption_of(options_.tls), kWireVersion};
   }
 
   TransportOptions options_;
-  Credentials credentials_;
+  net::Credentials credentials_;
   Address address_;
-  Listener listener_;
+  net::Listener listener_;
 };
 
 class TcpDialer final : public Connector {
  public:
-  TcpDialer(SocketKind& kind, const Identity& me, std::span<const TransportPeer> peers,
-            std::shared_ptr<const Tls> tls)
+  TcpDialer(SocketKind& kind, const net::Identity& me, std::span<const TransportPeer> peers,
+            std::shared_ptr<const net::Tls> tls)
       : Connector(kind, me, peers), tls_(std::move(tls)) {}
 
   std::vector<Connected> progress() override {
@@ -126,7 +125,7 @@ class TcpDialer final : public Connector {
   }
 
  private:
-  std::shared_ptr<const Tls> tls_;
+  std::shared_ptr<const net::Tls> tls_;
 };
 
 bool TcpTransport::reaches(std::string_view one, std::string_view other) const {
@@ -143,20 +142,21 @@ std::vector<std::string> TcpTransport::candidates(std::string_view address) cons
   const auto parsed = Address::parse(address);
   std::vector<std::string> texts;
   if (!parsed) return texts;
-  for (const SocketAddress& candidate : tcp::candidates(address_, *parsed)) texts.push_back(candidate.text());
+  for (const net::SocketAddress& candidate : tcp::candidates(address_, *parsed))
+    texts.push_back(candidate.text());
   return texts;
 }
 
 Result<UniqueFd> TcpTransport::dial(const std::string& candidate) const {
-  const auto to = SocketAddress::parse(candidate);
+  const auto to = net::SocketAddress::parse(candidate);
   if (!to) return Status(Code::system, "not an address");
-  auto fd = open_socket(to->family());
+  auto fd = net::open_socket(to->family());
   if (!fd.ok()) return fd;
   if (!options_.interface.empty()) {  // an interface that was named holds for both directions
-    for (SocketAddress from : address_.at) {
+    for (net::SocketAddress from : address_.at) {
       if (from.family() != to->family() || from.is_loopback() != to->is_loopback()) continue;
       from.set_port(0);
-      set_option(fd->get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+      net::set_option(fd->get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
       if (::bind(fd->get(), from.data(), from.size()) != 0) return Status::from_errno("bind", errno);
       break;
     }
@@ -167,7 +167,9 @@ Result<UniqueFd> TcpTransport::dial(const std::string& candidate) const {
 }
 
 }  // namespace
-}  // namespace tcp
+}  // namespace kolo::transport::tcp
+
+namespace kolo::transport {
 
 Status check_tcp_settings(const TransportOptions& options) {
   if (options.tls && options.key.empty()) {
@@ -190,4 +192,4 @@ Result<std::unique_ptr<Transport>> make_tcp_transport(const TransportOptions& op
       std::make_unique<tcp::TcpTransport>(options, std::move(place->at), std::move(*listener)));
 }
 
-}  // namespace kolo
+}  // namespace kolo::transport

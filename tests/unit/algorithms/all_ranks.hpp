@@ -13,14 +13,14 @@
 
 namespace kolo {
 
-inline void PrintTo(const ConfiguredAlgorithm& variant, std::ostream* out) {
-  *out << name_of(variant.algorithm->collective) << " " << variant.name();
+inline void PrintTo(const algorithms::ConfiguredAlgorithm& variant, std::ostream* out) {
+  *out << schedule::name_of(variant.algorithm->collective) << " " << variant.name();
 }
 
 /// The schedules of all ranks.
-inline std::vector<Schedule> all_ranks(const ConfiguredAlgorithm& variant, int size, int root = 0,
-                                       const std::vector<int>& hosts = {}) {
-  std::vector<Schedule> schedules;
+inline std::vector<schedule::Schedule> all_ranks(const algorithms::ConfiguredAlgorithm& variant, int size,
+                                                 int root = 0, const std::vector<int>& hosts = {}) {
+  std::vector<schedule::Schedule> schedules;
   for (int rank = 0; rank < size; ++rank) {
     schedules.push_back(variant.algorithm->generate(
         {variant.algorithm->collective, rank, size, root, variant.arguments, hosts}));
@@ -29,18 +29,19 @@ inline std::vector<Schedule> all_ranks(const ConfiguredAlgorithm& variant, int s
 }
 
 /// Whether the variant supports this number of ranks.
-inline bool serves(const ConfiguredAlgorithm& variant, int size, int root = 0,
+inline bool serves(const algorithms::ConfiguredAlgorithm& variant, int size, int root = 0,
                    const std::vector<int>& hosts = {}) {
-  return supports(*variant.algorithm,
-                  {variant.algorithm->collective, 0, size, root, variant.arguments, hosts})
+  return algorithms::supports(*variant.algorithm,
+                              {variant.algorithm->collective, 0, size, root, variant.arguments, hosts})
       .ok();
 }
 
 /// Whether two sets of schedules have the same messages.
-inline bool same_steps(const std::vector<Schedule>& one, const std::vector<Schedule>& other) {
+inline bool same_steps(const std::vector<schedule::Schedule>& one,
+                       const std::vector<schedule::Schedule>& other) {
   return std::equal(one.begin(), one.end(), other.begin(), other.end(), [](const auto& a, const auto& b) {
     return std::equal(a.steps.begin(), a.steps.end(), b.steps.begin(), b.steps.end(),
-                      [](const Step& x, const Step& y) {
+                      [](const schedule::Step& x, const schedule::Step& y) {
                         return x.kind == y.kind && x.peer == y.peer && x.a == y.a && x.dst == y.dst;
                       });
   });
@@ -58,8 +59,8 @@ inline std::vector<int> uneven_hosts(int size) {
 }
 
 /// Every root for few ranks, selected roots for many ranks.
-inline std::vector<int> roots(const Algorithm& algorithm, int size) {
-  if (!has_root(algorithm.collective)) return {0};
+inline std::vector<int> roots(const algorithms::Algorithm& algorithm, int size) {
+  if (!schedule::has_root(algorithm.collective)) return {0};
   std::vector<int> result;
   if (size <= 9) {
     for (int root = 0; root < size; ++root) result.push_back(root);
@@ -85,7 +86,7 @@ inline std::vector<std::vector<std::uint64_t>> awkward_counts(std::uint32_t part
 }
 
 /// The counts that the algorithm supports.
-inline std::vector<std::vector<std::uint64_t>> awkward_counts(const Algorithm& algorithm,
+inline std::vector<std::vector<std::uint64_t>> awkward_counts(const algorithms::Algorithm& algorithm,
                                                               std::uint32_t parts) {
   auto result = awkward_counts(parts);
   if (algorithm.even_parts_only) {

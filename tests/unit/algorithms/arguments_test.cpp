@@ -7,7 +7,7 @@ namespace kolo {
 namespace {
 
 TEST(Arguments, ReadsNumbersListsAndNames) {
-  Arguments arguments;
+  algorithms::Arguments arguments;
   arguments.set("radix", "4");
   arguments.set("order", "0-2-1");
   arguments.set("across", "ring");
@@ -15,31 +15,33 @@ TEST(Arguments, ReadsNumbersListsAndNames) {
   EXPECT_EQ(arguments.number("servers", 2), 2);
   EXPECT_EQ(arguments.numbers("order"), (std::vector<int>{0, 2, 1}));
   EXPECT_EQ(arguments.numbers("degrees", {3}), (std::vector<int>{3}));
-  EXPECT_EQ(text_of({0, 2, 1}), "0-2-1");
+  EXPECT_EQ(algorithms::text_of({0, 2, 1}), "0-2-1");
   EXPECT_EQ(arguments.word("across", "direct"), "ring");
   EXPECT_EQ(arguments.word("inside", "direct"), "direct");
   EXPECT_EQ(arguments.text(), ":across=ring:order=0-2-1:radix=4");
-  EXPECT_EQ(Arguments().text(), "");
+  EXPECT_EQ(algorithms::Arguments().text(), "");
 }
 
 TEST(Arguments, KnowsWhatAValueMayBe) {
-  for (const char* good : {"1", "4", "2147483647"}) EXPECT_EQ(value_fault(ParameterKind::number, good), "");
+  for (const char* good : {"1", "4", "2147483647"})
+    EXPECT_EQ(algorithms::value_fault(algorithms::ParameterKind::number, good), "");
   for (const char* bad : {"", "0", "-1", "4x", "x", " 4", "2147483648", "4-2"}) {
-    EXPECT_NE(value_fault(ParameterKind::number, bad), "") << bad;
+    EXPECT_NE(algorithms::value_fault(algorithms::ParameterKind::number, bad), "") << bad;
   }
-  for (const char* good : {"0", "3-0-12"}) EXPECT_EQ(value_fault(ParameterKind::numbers, good), "");
+  for (const char* good : {"0", "3-0-12"})
+    EXPECT_EQ(algorithms::value_fault(algorithms::ParameterKind::numbers, good), "");
   for (const char* bad : {"", "-", "1-", "-1", "1--2", "1-x", "1,2", "99999999999"}) {
-    EXPECT_NE(value_fault(ParameterKind::numbers, bad), "") << bad;
+    EXPECT_NE(algorithms::value_fault(algorithms::ParameterKind::numbers, bad), "") << bad;
   }
-  EXPECT_EQ(value_fault(ParameterKind::name, "ring"), "");
-  EXPECT_NE(value_fault(ParameterKind::name, ""), "");
+  EXPECT_EQ(algorithms::value_fault(algorithms::ParameterKind::name, "ring"), "");
+  EXPECT_NE(algorithms::value_fault(algorithms::ParameterKind::name, ""), "");
 }
 
 TEST(ParseAlgorithm, ReadsANameAndItsArguments) {
-  const auto plain = parse_algorithm(Collective::all_reduce, "central");
+  const auto plain = algorithms::parse_algorithm(schedule::Collective::all_reduce, "central");
   ASSERT_TRUE(plain.ok());
   EXPECT_EQ(plain.value().name(), "central");
-  const auto ordered = parse_algorithm(Collective::all_reduce, "ring:order=1-0-2");
+  const auto ordered = algorithms::parse_algorithm(schedule::Collective::all_reduce, "ring:order=1-0-2");
   ASSERT_TRUE(ordered.ok()) << ordered.status().message();
   EXPECT_EQ(ordered.value().algorithm->name, "ring");
   EXPECT_EQ(ordered.value().name(), "ring:order=1-0-2");
@@ -47,7 +49,7 @@ TEST(ParseAlgorithm, ReadsANameAndItsArguments) {
 
 TEST(ParseAlgorithm, SaysWhatItCannotRead) {
   const auto why = [](std::string_view text) {
-    const auto parsed = parse_algorithm(Collective::all_reduce, text);
+    const auto parsed = algorithms::parse_algorithm(schedule::Collective::all_reduce, text);
     return parsed.ok() ? std::string() : parsed.status().message();
   };
   EXPECT_NE(why("rnig").find("nearest is 'ring'"), std::string::npos);
@@ -65,8 +67,10 @@ TEST(ParseAlgorithm, SaysWhatItCannotRead) {
 
 TEST(Supports, SaysWhyNot) {
   const auto why = [](std::string_view text, int size) {
-    const ConfiguredAlgorithm one = parse_algorithm(Collective::all_reduce, text).value();
-    return supports(*one.algorithm, {Collective::all_reduce, 0, size, 0, one.arguments}).message();
+    const algorithms::ConfiguredAlgorithm one =
+        algorithms::parse_algorithm(schedule::Collective::all_reduce, text).value();
+    return algorithms::supports(*one.algorithm, {schedule::Collective::all_reduce, 0, size, 0, one.arguments})
+        .message();
   };
   EXPECT_EQ(why("ring:order=1-0-2", 3), "");
   EXPECT_EQ(
@@ -74,10 +78,11 @@ TEST(Supports, SaysWhyNot) {
       "all_reduce algorithm 'ring:order=1-0-2' needs an order that names each of the ranks 0 to 3 once");
   EXPECT_NE(why("ring:order=1-1-2", 3), "");
   EXPECT_NE(why("ring:order=1-2-3", 3), "");
-  const Algorithm& ring = *find_algorithm(Collective::all_reduce, "ring");
-  EXPECT_EQ(supports(ring, {Collective::all_reduce, 0, 3, 0}, {.rank_order = true}).message(),
-            "all_reduce algorithm 'ring' does not combine in rank order, which a reduction that is not "
-            "commutative needs");
+  const algorithms::Algorithm& ring = *algorithms::find_algorithm(schedule::Collective::all_reduce, "ring");
+  EXPECT_EQ(
+      algorithms::supports(ring, {schedule::Collective::all_reduce, 0, 3, 0}, {.rank_order = true}).message(),
+      "all_reduce algorithm 'ring' does not combine in rank order, which a reduction that is not "
+      "commutative needs");
 }
 
 }  // namespace

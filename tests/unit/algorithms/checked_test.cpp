@@ -15,23 +15,23 @@ namespace {
 constexpr int kMostRanks = 64;
 constexpr std::size_t kCheap = 300'000;  // total number of steps of all ranks
 
-class EveryAlgorithm : public testing::TestWithParam<ConfiguredAlgorithm> {};
+class EveryAlgorithm : public testing::TestWithParam<algorithms::ConfiguredAlgorithm> {};
 
 TEST_P(EveryAlgorithm, IsProvedForEverySizeRootAndCount) {
-  const ConfiguredAlgorithm& variant = GetParam();
+  const algorithms::ConfiguredAlgorithm& variant = GetParam();
   for (int size = 1; size <= kMostRanks; ++size) {
     for (const std::vector<int>& hosts : {std::vector<int>{}, uneven_hosts(size)}) {
       for (const int root : roots(*variant.algorithm, size)) {
         if (!serves(variant, size, root, hosts)) continue;
-        const std::vector<Schedule> schedules = all_ranks(variant, size, root, hosts);
+        const std::vector<schedule::Schedule> schedules = all_ranks(variant, size, root, hosts);
         if (!hosts.empty() && size <= 20 && same_steps(schedules, all_ranks(variant, size, root))) continue;
         if (!hosts.empty() && size > 20) continue;
-        auto all_counts = awkward_counts(*variant.algorithm, part_count(schedules[0]));
+        auto all_counts = awkward_counts(*variant.algorithm, schedule::part_count(schedules[0]));
         // For large sizes, only the counts that differ most.
         if (size > 20)
           all_counts = {all_counts[std::min<std::size_t>(size % 2 == 0 ? 3 : 5, all_counts.size() - 2)]};
         for (const auto& counts : all_counts) {
-          const Status status = check_schedules(schedules, counts, variant.algorithm->rank_ordered);
+          const Status status = schedule::check_schedules(schedules, counts, variant.algorithm->rank_ordered);
           ASSERT_TRUE(status.ok()) << size << " ranks, root " << root << ": " << status.message();
         }
       }
@@ -40,12 +40,13 @@ TEST_P(EveryAlgorithm, IsProvedForEverySizeRootAndCount) {
 }
 
 /// Counts the cost of these schedules in equal chunks and compares it with the closed form.
-void expect_stated_cost(const ConfiguredAlgorithm& variant, const std::vector<Schedule>& schedules,
-                        const std::vector<int>& hosts) {
-  const Schedule& first = schedules[0];
-  const ScheduleTotals totals = count_totals(schedules, std::vector<std::uint64_t>(part_count(first), 1));
-  const ClosedForm& form = variant.algorithm->closed_form;
-  const StepsAndBytes stated =
+void expect_stated_cost(const algorithms::ConfiguredAlgorithm& variant,
+                        const std::vector<schedule::Schedule>& schedules, const std::vector<int>& hosts) {
+  const schedule::Schedule& first = schedules[0];
+  const schedule::ScheduleTotals totals =
+      schedule::count_totals(schedules, std::vector<std::uint64_t>(schedule::part_count(first), 1));
+  const algorithms::ClosedForm& form = variant.algorithm->closed_form;
+  const algorithms::StepsAndBytes stated =
       form.of({first.collective, 0, first.size, first.root, variant.arguments, hosts});
   const std::string where = std::to_string(first.size) + " ranks, root " + std::to_string(first.root);
   if (form.at_most) {
@@ -61,11 +62,11 @@ void expect_stated_cost(const ConfiguredAlgorithm& variant, const std::vector<Sc
 }
 
 TEST_P(EveryAlgorithm, CostsWhatItsClosedFormSays) {
-  const ConfiguredAlgorithm& variant = GetParam();
+  const algorithms::ConfiguredAlgorithm& variant = GetParam();
   for (int size = 1; size <= kMostRanks; ++size) {
     for (const std::vector<int>& hosts : {std::vector<int>{}, uneven_hosts(size)}) {
       for (const int root : {0, size / 2}) {
-        if (root > 0 && !has_root(variant.algorithm->collective)) continue;
+        if (root > 0 && !schedule::has_root(variant.algorithm->collective)) continue;
         if (!serves(variant, size, root, hosts)) continue;
         expect_stated_cost(variant, all_ranks(variant, size, root, hosts), hosts);
       }
@@ -74,11 +75,12 @@ TEST_P(EveryAlgorithm, CostsWhatItsClosedFormSays) {
 }
 
 /// The schedules of all ranks; empty if they have more than `most` steps.
-std::vector<Schedule> cheap_schedules(const ConfiguredAlgorithm& variant, int size, std::size_t most) {
-  std::vector<Schedule> schedules;
+std::vector<schedule::Schedule> cheap_schedules(const algorithms::ConfiguredAlgorithm& variant, int size,
+                                                std::size_t most) {
+  std::vector<schedule::Schedule> schedules;
   std::size_t steps = 0;
   for (int rank = 0; rank < size; ++rank) {
-    const ScheduleSpec spec{variant.algorithm->collective, rank, size, 0, variant.arguments, {}};
+    const algorithms::ScheduleSpec spec{variant.algorithm->collective, rank, size, 0, variant.arguments, {}};
     schedules.push_back(variant.algorithm->generate(spec));
     steps += schedules.back().steps.size();
     if (steps > most) return {};
@@ -87,27 +89,27 @@ std::vector<Schedule> cheap_schedules(const ConfiguredAlgorithm& variant, int si
 }
 
 TEST_P(EveryAlgorithm, IsProvedForManyRanksWhereItIsCheap) {
-  const ConfiguredAlgorithm& variant = GetParam();
+  const algorithms::ConfiguredAlgorithm& variant = GetParam();
   for (const int size : {128, 255, 256, 1000}) {
     if (!serves(variant, size)) continue;
     const auto schedules = cheap_schedules(variant, size, kCheap);
     if (schedules.empty()) continue;
-    const auto all_counts = awkward_counts(*variant.algorithm, part_count(schedules[0]));
+    const auto all_counts = awkward_counts(*variant.algorithm, schedule::part_count(schedules[0]));
     const Status status =
-        check_schedules(schedules, all_counts[std::min<std::size_t>(3, all_counts.size() - 1)],
-                        variant.algorithm->rank_ordered);
+        schedule::check_schedules(schedules, all_counts[std::min<std::size_t>(3, all_counts.size() - 1)],
+                                  variant.algorithm->rank_ordered);
     ASSERT_TRUE(status.ok()) << size << " ranks: " << status.message();
     expect_stated_cost(variant, schedules, {});
   }
 }
 
 TEST_P(EveryAlgorithm, IsPure) {
-  const ConfiguredAlgorithm& variant = GetParam();
+  const algorithms::ConfiguredAlgorithm& variant = GetParam();
   int size = 4;
   while (!serves(variant, size, 3)) ++size;
-  const ScheduleSpec spec{variant.algorithm->collective, 2, size, 3, variant.arguments, {}};
-  const Schedule one = variant.algorithm->generate(spec);
-  const Schedule two = variant.algorithm->generate(spec);
+  const algorithms::ScheduleSpec spec{variant.algorithm->collective, 2, size, 3, variant.arguments, {}};
+  const schedule::Schedule one = variant.algorithm->generate(spec);
+  const schedule::Schedule two = variant.algorithm->generate(spec);
   ASSERT_EQ(one.steps.size(), two.steps.size());
   EXPECT_EQ(one.dependencies, two.dependencies);
   EXPECT_EQ(one.rank, 2);
@@ -118,14 +120,14 @@ TEST_P(EveryAlgorithm, IsPure) {
 }
 
 TEST_P(EveryAlgorithm, SaysWhatItIsForAndWhereItComesFrom) {
-  const Algorithm& algorithm = *GetParam().algorithm;
+  const algorithms::Algorithm& algorithm = *GetParam().algorithm;
   EXPECT_FALSE(algorithm.name.empty());
   EXPECT_FALSE(algorithm.purpose.empty());
   EXPECT_FALSE(algorithm.use.empty());
   EXPECT_FALSE(algorithm.source.empty());
   EXPECT_FALSE(algorithm.closed_form.steps.empty());
   EXPECT_FALSE(algorithm.closed_form.sent.empty());
-  for (const Parameter& parameter : algorithm.parameters) EXPECT_FALSE(parameter.purpose.empty());
+  for (const algorithms::Parameter& parameter : algorithm.parameters) EXPECT_FALSE(parameter.purpose.empty());
 }
 
 INSTANTIATE_TEST_SUITE_P(Registry, EveryAlgorithm, testing::ValuesIn(test::all_variants()),

@@ -17,31 +17,32 @@
 namespace kolo {
 namespace {
 
-Schedule all_reduce(std::string_view name, int rank, int size) {
-  return find_algorithm(Collective::all_reduce, name)->generate({Collective::all_reduce, rank, size});
+schedule::Schedule all_reduce(std::string_view name, int rank, int size) {
+  return algorithms::find_algorithm(schedule::Collective::all_reduce, name)
+      ->generate({schedule::Collective::all_reduce, rank, size});
 }
 
 /// Pairs of adjacent ranks run `inside`. Then the first ranks of all pairs run `across`, and so do the second
 /// ranks.
-std::vector<Schedule> in_pairs(std::string_view inside, std::string_view across, int pairs) {
-  std::vector<Schedule> result;
+std::vector<schedule::Schedule> in_pairs(std::string_view inside, std::string_view across, int pairs) {
+  std::vector<schedule::Schedule> result;
   for (int rank = 0; rank < 2 * pairs; ++rank) {
     std::vector<int> alike;
     for (int pair = 0; pair < pairs; ++pair) alike.push_back(2 * pair + rank % 2);
     const int first = rank - rank % 2;
-    const std::vector<Part> parts = {
-        {all_reduce(inside, rank % 2, 2), {first, first + 1}, BufferName::input, false},
-        {all_reduce(across, rank / 2, pairs), alike, BufferName::output, true}};
+    const std::vector<algorithms::Part> parts = {
+        {all_reduce(inside, rank % 2, 2), {first, first + 1}, schedule::BufferName::input, false},
+        {all_reduce(across, rank / 2, pairs), alike, schedule::BufferName::output, true}};
     const std::uint32_t chunks = std::lcm(parts[0].schedule.chunks, parts[1].schedule.chunks);
-    result.push_back(compose({Collective::all_reduce, rank, 2 * pairs}, chunks, parts));
+    result.push_back(algorithms::compose({schedule::Collective::all_reduce, rank, 2 * pairs}, chunks, parts));
   }
   return result;
 }
 
-void expect_right(const std::vector<Schedule>& schedules) {
+void expect_right(const std::vector<schedule::Schedule>& schedules) {
   std::mt19937 random(5);
-  for (const auto& counts : awkward_counts(part_count(schedules[0]))) {
-    const Status status = check_schedules(schedules, counts);
+  for (const auto& counts : awkward_counts(schedule::part_count(schedules[0]))) {
+    const Status status = schedule::check_schedules(schedules, counts);
     ASSERT_TRUE(status.ok()) << status.message();
     if (std::ranges::max(counts) > 200) continue;  // slow, and without a new case for the interpreter
     for (const bool in_place : {false, true}) {
@@ -55,7 +56,7 @@ TEST(Compose, KeepsSlotsThatAreAlikeAndThoseThatAreLaidOutApart) {
     for (const bool is_alike_first : {true, false}) {
       const auto schedules = is_alike_first ? in_pairs("recursive_doubling", "circulant", pairs)
                                             : in_pairs("circulant", "recursive_doubling", pairs);
-      EXPECT_GT(alike_slots(schedules[1]), 0u);
+      EXPECT_GT(schedule::alike_slots(schedules[1]), 0u);
       EXPECT_EQ(schedules[1].scratch_like.size(), 1u);
       ASSERT_NO_FATAL_FAILURE(expect_right(schedules)) << pairs << " pairs";
     }
@@ -66,8 +67,8 @@ TEST(Compose, LaysOutTheScratchOfEachPart) {
   for (int pairs = 2; pairs <= 7; ++pairs) {
     const auto schedules = in_pairs("circulant", "circulant", pairs);
     EXPECT_EQ(schedules[1].scratch_like.size(), 2u);
-    EXPECT_EQ(schedules[1].scratch_like[0].buffer, BufferName::input);
-    EXPECT_EQ(schedules[1].scratch_like[1].buffer, BufferName::output);
+    EXPECT_EQ(schedules[1].scratch_like[0].buffer, schedule::BufferName::input);
+    EXPECT_EQ(schedules[1].scratch_like[1].buffer, schedule::BufferName::output);
     ASSERT_NO_FATAL_FAILURE(expect_right(schedules)) << pairs << " pairs";
   }
 }

@@ -11,8 +11,8 @@
 namespace kolo {
 namespace {
 
-ConfiguredAlgorithm hierarchical(const std::string& arguments) {
-  return parse_algorithm(Collective::all_reduce, "hierarchical" + arguments).value();
+algorithms::ConfiguredAlgorithm hierarchical(const std::string& arguments) {
+  return algorithms::parse_algorithm(schedule::Collective::all_reduce, "hierarchical" + arguments).value();
 }
 
 /// Ranks assigned to hosts round-robin.
@@ -31,17 +31,17 @@ int leader(const std::vector<int>& hosts, int rank) {
 }
 
 TEST(Hierarchical, IsProvedWithAnyTwoAlgorithmsOnAnyHosts) {
-  for (const Algorithm& across : algorithms()) {
-    if (across.collective != Collective::all_reduce || across.name == "hierarchical") continue;
+  for (const algorithms::Algorithm& across : algorithms::algorithms()) {
+    if (across.collective != schedule::Collective::all_reduce || across.name == "hierarchical") continue;
     for (const std::string inside : {"binomial", "direct", "k_nomial", "chain"}) {
-      const ConfiguredAlgorithm variant =
+      const algorithms::ConfiguredAlgorithm variant =
           hierarchical(":inside=" + inside + ":across=" + std::string(across.name));
       for (int size = 1; size <= 12; ++size) {
         for (const std::vector<int>& hosts : ways_to_host(size)) {
           if (!serves(variant, size, 0, hosts)) continue;
           const auto schedules = all_ranks(variant, size, 0, hosts);
-          for (const auto& counts : awkward_counts(part_count(schedules[0]))) {
-            const Status status = check_schedules(schedules, counts);
+          for (const auto& counts : awkward_counts(schedule::part_count(schedules[0]))) {
+            const Status status = schedule::check_schedules(schedules, counts);
             ASSERT_TRUE(status.ok()) << variant.name() << ", " << size << " ranks: " << status.message();
           }
         }
@@ -51,20 +51,20 @@ TEST(Hierarchical, IsProvedWithAnyTwoAlgorithmsOnAnyHosts) {
 }
 
 TEST(Hierarchical, CrossesBordersOnlyBetweenLeadersAndSendsNoMoreThanTheyWouldAlone) {
-  for (const Algorithm& across : algorithms()) {
-    if (across.collective != Collective::all_reduce || across.name == "hierarchical") continue;
-    const ConfiguredAlgorithm variant = hierarchical(":across=" + std::string(across.name));
+  for (const algorithms::Algorithm& across : algorithms::algorithms()) {
+    if (across.collective != schedule::Collective::all_reduce || across.name == "hierarchical") continue;
+    const algorithms::ConfiguredAlgorithm variant = hierarchical(":across=" + std::string(across.name));
     for (int size = 2; size <= 24; ++size) {
       for (const std::vector<int>& hosts : ways_to_host(size)) {
         if (!serves(variant, size, 0, hosts)) continue;
         const int host_count = *std::ranges::max_element(hosts) + 1;
-        const ScheduleSpec alone{Collective::all_reduce, 0, host_count};
+        const algorithms::ScheduleSpec alone{schedule::Collective::all_reduce, 0, host_count};
         const std::uint64_t most = across.closed_form.of(alone).sent;
         const std::uint64_t most_of = across.generate(alone).chunks;
-        for (const Schedule& schedule : all_ranks(variant, size, 0, hosts)) {
+        for (const schedule::Schedule& schedule : all_ranks(variant, size, 0, hosts)) {
           std::uint64_t sent = 0;
-          for (const Step& step : schedule.steps) {
-            if (step.kind != StepKind::send) continue;
+          for (const schedule::Step& step : schedule.steps) {
+            if (step.kind != schedule::StepKind::send) continue;
             if (leader(hosts, schedule.rank) == leader(hosts, step.peer)) continue;
             EXPECT_EQ(leader(hosts, schedule.rank), schedule.rank);
             EXPECT_EQ(leader(hosts, step.peer), step.peer);
@@ -80,19 +80,19 @@ TEST(Hierarchical, CrossesBordersOnlyBetweenLeadersAndSendsNoMoreThanTheyWouldAl
 }
 
 TEST(Hierarchical, CostsTheSumOfItsPartsOnEqualHosts) {
-  const auto cost = [](Collective collective, const std::string& name, int size) {
-    return find_algorithm(collective, name)->closed_form.of({collective, 0, size});
+  const auto cost = [](schedule::Collective collective, const std::string& name, int size) {
+    return algorithms::find_algorithm(collective, name)->closed_form.of({collective, 0, size});
   };
   for (const std::string inside : {"binomial", "direct", "k_nomial"}) {
-    const ConfiguredAlgorithm variant = hierarchical(":inside=" + inside + ":across=ring");
+    const algorithms::ConfiguredAlgorithm variant = hierarchical(":inside=" + inside + ":across=ring");
     for (int hosts = 2; hosts <= 6; ++hosts) {
       for (int each = 1; each <= 6; ++each) {
         const auto schedules = all_ranks(variant, hosts * each, 0, interleaved(hosts * each, hosts));
-        const ScheduleTotals totals =
-            count_totals(schedules, std::vector<std::uint64_t>(part_count(schedules[0]), 1));
-        const StepsAndBytes reduce = cost(Collective::reduce, inside, each);
-        const StepsAndBytes ring = cost(Collective::all_reduce, "ring", hosts);
-        const StepsAndBytes broadcast = cost(Collective::broadcast, inside, each);
+        const schedule::ScheduleTotals totals = schedule::count_totals(
+            schedules, std::vector<std::uint64_t>(schedule::part_count(schedules[0]), 1));
+        const algorithms::StepsAndBytes reduce = cost(schedule::Collective::reduce, inside, each);
+        const algorithms::StepsAndBytes ring = cost(schedule::Collective::all_reduce, "ring", hosts);
+        const algorithms::StepsAndBytes broadcast = cost(schedule::Collective::broadcast, inside, each);
         EXPECT_EQ(totals.steps, reduce.steps + ring.steps + broadcast.steps);
         const auto ring_chunks = static_cast<std::uint64_t>(hosts);
         EXPECT_EQ(totals.max_sent, ring.sent + ring_chunks * broadcast.sent);
@@ -103,8 +103,9 @@ TEST(Hierarchical, CostsTheSumOfItsPartsOnEqualHosts) {
 
 TEST(Hierarchical, SaysWhichAlgorithmsItKnows) {
   const auto why = [](const std::string& arguments, int size) {
-    const ConfiguredAlgorithm one = hierarchical(arguments);
-    return supports(*one.algorithm, {Collective::all_reduce, 0, size, 0, one.arguments, interleaved(size, 3)})
+    const algorithms::ConfiguredAlgorithm one = hierarchical(arguments);
+    return algorithms::supports(*one.algorithm, {schedule::Collective::all_reduce, 0, size, 0, one.arguments,
+                                                 interleaved(size, 3)})
         .message();
   };
   EXPECT_EQ(why("", 7), "");
@@ -123,13 +124,16 @@ TEST(Hierarchical, HandsArgumentsOn) {
   // Host 1's leader, rank 1, is spared: it sends each of the other two leaders its half once.
   const auto schedules = all_ranks(hierarchical(":across=parameter_server+chunks=4+spared=1"), 7, 0, hosts);
   std::uint64_t sent = 0;
-  for (const Step& step : schedules[1].steps) {
-    if (step.kind == StepKind::send && hosts[static_cast<std::size_t>(step.peer)] != 1) sent += step.a.count;
+  for (const schedule::Step& step : schedules[1].steps) {
+    if (step.kind == schedule::StepKind::send && hosts[static_cast<std::size_t>(step.peer)] != 1)
+      sent += step.a.count;
   }
   EXPECT_EQ(sent, schedules[1].chunks);
   const auto why = [&](const std::string& arguments) {
-    const ConfiguredAlgorithm one = hierarchical(arguments);
-    return supports(*one.algorithm, {Collective::all_reduce, 0, 7, 0, one.arguments, hosts}).message();
+    const algorithms::ConfiguredAlgorithm one = hierarchical(arguments);
+    return algorithms::supports(*one.algorithm,
+                                {schedule::Collective::all_reduce, 0, 7, 0, one.arguments, hosts})
+        .message();
   };
   EXPECT_EQ(why(":inside=chain+chunks=2:across=ring+order=2-0-1"), "");
   EXPECT_NE(why(":across=parameter_server+spared=3").find("can spare none but the ranks 0 to 2"),

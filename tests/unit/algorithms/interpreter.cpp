@@ -30,36 +30,36 @@ std::vector<std::string> tokens(const Element& element) {
 
 class Machine {
  public:
-  Machine(const Schedule& schedule, std::span<const std::uint64_t> counts, bool in_place) {
+  Machine(const schedule::Schedule& schedule, std::span<const std::uint64_t> counts, bool in_place) {
     const auto rank = static_cast<std::size_t>(schedule.rank);
     std::vector<std::uint64_t> all(counts.begin(), counts.end());
     in_counts_ = all;
     out_counts_ = all;
     std::uint64_t before_own = 0;
     switch (schedule.collective) {
-      case Collective::reduce_scatter:
-      case Collective::scatter:
+      case schedule::Collective::reduce_scatter:
+      case schedule::Collective::scatter:
         before_own = std::accumulate(counts.begin(), counts.begin() + schedule.rank, std::uint64_t{0});
         out_counts_ = {counts[rank]};
         if (in_place) out_base_ = before_own;
         break;
-      case Collective::all_gather:
-      case Collective::gather:
+      case schedule::Collective::all_gather:
+      case schedule::Collective::gather:
         before_own = std::accumulate(counts.begin(), counts.begin() + schedule.rank, std::uint64_t{0});
         in_counts_ = {counts[rank]};
         if (in_place) in_base_ = before_own;
         own_ = before_own;
         break;
-      case Collective::all_to_all:
+      case schedule::Collective::all_to_all:
         out_counts_.assign(counts.size(), counts[rank]);
         break;
       default:
         break;
     }
     const bool root = schedule.rank == schedule.root;
-    const Collective c = schedule.collective;
-    has_input_ = root || (c != Collective::broadcast && c != Collective::scatter);
-    has_output_ = root || (c != Collective::reduce && c != Collective::gather);
+    const schedule::Collective c = schedule.collective;
+    has_input_ = root || (c != schedule::Collective::broadcast && c != schedule::Collective::scatter);
+    has_output_ = root || (c != schedule::Collective::reduce && c != schedule::Collective::gather);
     if (!has_input_ || !has_output_) in_base_ = out_base_ = 0;
     const std::uint64_t in = std::accumulate(in_counts_.begin(), in_counts_.end(), std::uint64_t{0});
     const std::uint64_t out = std::accumulate(out_counts_.begin(), out_counts_.end(), std::uint64_t{0});
@@ -70,12 +70,12 @@ class Machine {
     input_.assign(in_place_ ? std::max(in, out) : in, kUnwritten);
     if (!in_place_) output_.assign(out, kUnwritten);
     std::uint32_t laid_out = 0;
-    for (const ChunkRange& run : schedule.scratch_like) laid_out += run.count;
+    for (const schedule::ChunkRange& run : schedule.scratch_like) laid_out += run.count;
     for (std::uint32_t slot = laid_out; slot < schedule.scratch_chunks; ++slot) {
       slots_.push_back(slots_.back() + slot_);
     }
-    for (const ChunkRange& run : schedule.scratch_like) {
-      const auto& like = run.buffer == BufferName::input ? in_counts_ : out_counts_;
+    for (const schedule::ChunkRange& run : schedule.scratch_like) {
+      const auto& like = run.buffer == schedule::BufferName::input ? in_counts_ : out_counts_;
       for (std::uint32_t i = 0; i < run.count; ++i) {
         slots_.push_back(slots_.back() + like[(run.begin + i) % like.size()]);
       }
@@ -85,14 +85,14 @@ class Machine {
     for (std::uint64_t i = 0; i < in; ++i) input_[in_base_ + i] = contribution(schedule.rank, own_ + i);
   }
 
-  Elements load(const ChunkRange& range) {
+  Elements load(const schedule::ChunkRange& range) {
     if (range.count == 0) return {};
     const auto [memory, begin, length] = place(range);
     return {memory->begin() + static_cast<std::ptrdiff_t>(begin),
             memory->begin() + static_cast<std::ptrdiff_t>(begin + length)};
   }
 
-  bool store(const ChunkRange& range, const Elements& elements) {
+  bool store(const schedule::ChunkRange& range, const Elements& elements) {
     if (range.count == 0) return elements.empty();
     const auto [memory, begin, length] = place(range);
     if (elements.size() != length) return false;
@@ -104,16 +104,16 @@ class Machine {
   std::uint64_t output_chunks() const { return out_counts_.size(); }
 
  private:
-  std::tuple<Elements*, std::uint64_t, std::uint64_t> place(const ChunkRange& range) {
-    const bool is_scratch = range.buffer == BufferName::scratch;
-    const BufferName measure = is_scratch ? range.like_buffer : range.buffer;
+  std::tuple<Elements*, std::uint64_t, std::uint64_t> place(const schedule::ChunkRange& range) {
+    const bool is_scratch = range.buffer == schedule::BufferName::scratch;
+    const schedule::BufferName measure = is_scratch ? range.like_buffer : range.buffer;
     const std::uint32_t first = is_scratch ? range.like_begin : range.begin;
-    const auto& counts = measure == BufferName::input ? in_counts_ : out_counts_;
+    const auto& counts = measure == schedule::BufferName::input ? in_counts_ : out_counts_;
     std::uint64_t length = 0;
     for (std::uint32_t i = 0; i < range.count; ++i) length += counts[(first + i) % counts.size()];
     if (is_scratch) return {&scratch_, slots_[range.begin], length};
     const std::uint64_t before = std::accumulate(counts.begin(), counts.begin() + first, std::uint64_t{0});
-    if (range.buffer == BufferName::input) return {&input_, in_base_ + before, length};
+    if (range.buffer == schedule::BufferName::input) return {&input_, in_base_ + before, length};
     return {in_place_ ? &input_ : &output_, (in_place_ ? out_base_ : 0) + before, length};
   }
 
@@ -134,20 +134,23 @@ class Machine {
 
 class Cluster {
  public:
-  Cluster(std::span<const Schedule> schedules, std::span<const std::uint64_t> counts, const Trial& trial)
+  Cluster(std::span<const schedule::Schedule> schedules, std::span<const std::uint64_t> counts,
+          const Trial& trial)
       : schedules_(schedules), counts_(counts), trial_(trial) {
-    for (const Schedule& schedule : schedules) {
+    for (const schedule::Schedule& schedule : schedules) {
       machines_.emplace_back(schedule, counts, trial.in_place);
       done_.emplace_back(schedule.steps.size(), false);
       std::map<int, int> sent;
       std::map<int, int> received;
       auto& numbers = numbers_.emplace_back();
-      for (const Step& step : schedule.steps) {
-        if (step.kind == StepKind::send) {
+      for (const schedule::Step& step : schedule.steps) {
+        if (step.kind == schedule::StepKind::send) {
           numbers.push_back(sent[step.peer]++);
         } else {
-          numbers.push_back(
-              step.kind == StepKind::recv || step.kind == StepKind::recv_reduce ? received[step.peer]++ : 0);
+          numbers.push_back(step.kind == schedule::StepKind::recv ||
+                                    step.kind == schedule::StepKind::recv_reduce
+                                ? received[step.peer]++
+                                : 0);
         }
       }
     }
@@ -177,11 +180,11 @@ class Cluster {
  private:
   using Key = std::tuple<std::size_t, std::size_t, int>;  // from, to, number
 
-  static bool receives(const Step& step) {
-    return step.kind == StepKind::recv || step.kind == StepKind::recv_reduce;
+  static bool receives(const schedule::Step& step) {
+    return step.kind == schedule::StepKind::recv || step.kind == schedule::StepKind::recv_reduce;
   }
   bool waits_over(std::size_t r, std::size_t s) const {
-    const Schedule& schedule = schedules_[r];
+    const schedule::Schedule& schedule = schedules_[r];
     for (const std::uint32_t d : schedule.dependencies_of(schedule.steps[s])) {
       if (!done_[r][d]) return false;
     }
@@ -190,8 +193,8 @@ class Cluster {
   std::optional<std::size_t> sender_of(std::size_t r, std::size_t s) const {
     const auto from = static_cast<std::size_t>(schedules_[r].steps[s].peer);
     for (std::size_t i = 0; i < schedules_[from].steps.size(); ++i) {
-      const Step& step = schedules_[from].steps[i];
-      if (step.kind == StepKind::send && step.peer == static_cast<int>(r) &&
+      const schedule::Step& step = schedules_[from].steps[i];
+      if (step.kind == schedule::StepKind::send && step.peer == static_cast<int>(r) &&
           numbers_[from][i] == numbers_[r][s]) {
         return i;
       }
@@ -200,9 +203,9 @@ class Cluster {
   }
 
   bool is_ready(std::size_t r, std::size_t s) const {
-    const Step& step = schedules_[r].steps[s];
+    const schedule::Step& step = schedules_[r].steps[s];
     if (!waits_over(r, s)) return false;
-    if (step.kind == StepKind::send) return trial_.eager;
+    if (step.kind == schedule::StepKind::send) return trial_.eager;
     if (!receives(step)) return true;
     const auto from = static_cast<std::size_t>(step.peer);
     if (trial_.eager) return flying_.contains({from, r, numbers_[r][s]});
@@ -211,21 +214,21 @@ class Cluster {
   }
 
   bool execute(std::size_t r, std::size_t s) {
-    const Step& step = schedules_[r].steps[s];
+    const schedule::Step& step = schedules_[r].steps[s];
     Machine& machine = machines_[r];
     done_[r][s] = true;
-    if (step.kind == StepKind::send) {
+    if (step.kind == schedule::StepKind::send) {
       flying_[{r, static_cast<std::size_t>(step.peer), numbers_[r][s]}] = machine.load(step.a);
       return true;
     }
-    if (step.kind == StepKind::copy) return machine.store(step.dst, machine.load(step.a));
-    if (step.kind == StepKind::reduce) {
+    if (step.kind == schedule::StepKind::copy) return machine.store(step.dst, machine.load(step.a));
+    if (step.kind == schedule::StepKind::reduce) {
       return machine.store(step.dst, combine(machine.load(step.a), machine.load(step.b), step.completes));
     }
     const auto from = static_cast<std::size_t>(step.peer);
     if (!trial_.eager) execute(from, *sender_of(r, s));
     Elements incoming = std::move(flying_[{from, r, numbers_[r][s]}]);
-    if (step.kind == StepKind::recv) return machine.store(step.dst, incoming);
+    if (step.kind == schedule::StepKind::recv) return machine.store(step.dst, incoming);
     const Elements own = machine.load(step.a);
     if (own.size() != incoming.size()) return false;
     return machine.store(step.dst, step.incoming_first ? combine(incoming, own, step.completes)
@@ -249,23 +252,25 @@ class Cluster {
   std::string verdict() {
     const int size = static_cast<int>(schedules_.size());
     for (std::size_t r = 0; r < schedules_.size(); ++r) {
-      const Schedule& schedule = schedules_[r];
-      if (schedule.collective == Collective::barrier || !machines_[r].has_output()) continue;
+      const schedule::Schedule& schedule = schedules_[r];
+      if (schedule.collective == schedule::Collective::barrier || !machines_[r].has_output()) continue;
       for (std::uint32_t c = 0; c < machines_[r].output_chunks(); ++c) {
         std::size_t part = c;
         int source = schedule.root;
-        if (schedule.collective == Collective::reduce_scatter || schedule.collective == Collective::scatter ||
-            schedule.collective == Collective::all_to_all) {
+        if (schedule.collective == schedule::Collective::reduce_scatter ||
+            schedule.collective == schedule::Collective::scatter ||
+            schedule.collective == schedule::Collective::all_to_all) {
           part = r;
         }
-        if (schedule.collective == Collective::all_gather || schedule.collective == Collective::gather ||
-            schedule.collective == Collective::all_to_all) {
+        if (schedule.collective == schedule::Collective::all_gather ||
+            schedule.collective == schedule::Collective::gather ||
+            schedule.collective == schedule::Collective::all_to_all) {
           source = static_cast<int>(c);
         }
         std::uint64_t index = index_of(part);
-        for (const Element& element : machines_[r].load({BufferName::output, c, 1})) {
+        for (const Element& element : machines_[r].load({schedule::BufferName::output, c, 1})) {
           std::vector<std::string> expected;
-          if (is_reducing(schedule.collective)) {
+          if (schedule::is_reducing(schedule.collective)) {
             for (int rank = 0; rank < size; ++rank) expected.push_back(contribution(rank, index));
             if (size > 1) expected.push_back("/");
           } else {
@@ -287,7 +292,7 @@ class Cluster {
     return {};
   }
 
-  std::span<const Schedule> schedules_;
+  std::span<const schedule::Schedule> schedules_;
   std::span<const std::uint64_t> counts_;
   Trial trial_;
   std::vector<Machine> machines_;
@@ -298,8 +303,9 @@ class Cluster {
 
 }  // namespace
 
-std::string run_randomly(std::span<const Schedule> schedules, std::span<const std::uint64_t> part_counts,
-                         const Trial& trial, std::mt19937& random) {
+std::string run_randomly(std::span<const schedule::Schedule> schedules,
+                         std::span<const std::uint64_t> part_counts, const Trial& trial,
+                         std::mt19937& random) {
   return Cluster(schedules, part_counts, trial).run(random);
 }
 

@@ -22,7 +22,8 @@ struct Trial {
 
 /// Runs ready steps one by one, in random order, until none is ready. Returns the error: a deadlock, or an
 /// output that is not as the collective promises; empty if there is none.
-std::string run_randomly(std::span<const Schedule> schedules, std::span<const std::uint64_t> part_counts,
-                         const Trial& trial, std::mt19937& random);
+std::string run_randomly(std::span<const schedule::Schedule> schedules,
+                         std::span<const std::uint64_t> part_counts, const Trial& trial,
+                         std::mt19937& random);
 
 }  // namespace kolo

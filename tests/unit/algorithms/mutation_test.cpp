@@ -18,20 +18,21 @@ namespace {
 
 using Counts = std::vector<std::uint64_t>;
 
-bool runs_in_place(const Algorithm& algorithm, const Schedule& schedule, const Counts& counts) {
-  if (schedule.out_of_place_only || algorithm.collective == Collective::barrier) return false;
+bool runs_in_place(const algorithms::Algorithm& algorithm, const schedule::Schedule& schedule,
+                   const Counts& counts) {
+  if (schedule.out_of_place_only || algorithm.collective == schedule::Collective::barrier) return false;
   const bool equal = std::equal(counts.begin() + 1, counts.end(), counts.begin());
-  return algorithm.collective != Collective::all_to_all || equal;
+  return algorithm.collective != schedule::Collective::all_to_all || equal;
 }
 
 /// Tries each way to bind buffers and to transport messages, in a few random orders. Returns the first
 /// failure.
-std::string failure(const Algorithm& algorithm, const std::vector<Schedule>& schedules, const Counts& counts,
-                    int orders, std::mt19937& random) {
+std::string failure(const algorithms::Algorithm& algorithm, const std::vector<schedule::Schedule>& schedules,
+                    const Counts& counts, int orders, std::mt19937& random) {
   for (const bool in_place : {false, true}) {
     // A broadcast has one buffer only.
     if (in_place ? !runs_in_place(algorithm, schedules[0], counts)
-                 : algorithm.collective == Collective::broadcast) {
+                 : algorithm.collective == schedule::Collective::broadcast) {
       continue;
     }
     for (const bool eager : {false, true}) {
@@ -45,24 +46,24 @@ std::string failure(const Algorithm& algorithm, const std::vector<Schedule>& sch
   return {};
 }
 
-Counts some_counts(const Algorithm& algorithm, std::uint32_t parts, std::mt19937& random) {
+Counts some_counts(const algorithms::Algorithm& algorithm, std::uint32_t parts, std::mt19937& random) {
   Counts counts(parts, random() % 4);
   if (algorithm.even_parts_only) return counts;
   for (std::uint64_t& count : counts) count = random() % 4;
   return counts;
 }
 
-class RandomOrders : public testing::TestWithParam<ConfiguredAlgorithm> {};
+class RandomOrders : public testing::TestWithParam<algorithms::ConfiguredAlgorithm> {};
 
 TEST_P(RandomOrders, GiveTheRightResult) {
-  const ConfiguredAlgorithm& variant = GetParam();
-  const Algorithm& algorithm = *variant.algorithm;
+  const algorithms::ConfiguredAlgorithm& variant = GetParam();
+  const algorithms::Algorithm& algorithm = *variant.algorithm;
   std::mt19937 random(1);
   for (int size = 1; size <= 8; ++size) {
     for (const int root : roots(algorithm, size)) {
       if (!serves(variant, size, root)) continue;
       const auto schedules = all_ranks(variant, size, root);
-      const std::uint32_t parts = part_count(schedules[0]);
+      const std::uint32_t parts = schedule::part_count(schedules[0]);
       for (const Counts& counts : {some_counts(algorithm, parts, random), Counts(parts, 1)}) {
         ASSERT_EQ(failure(algorithm, schedules, counts, 2, random), "") << size << " ranks, root " << root;
       }
@@ -71,11 +72,11 @@ TEST_P(RandomOrders, GiveTheRightResult) {
 }
 
 /// Rewrites the dependencies of each step by `change`.
-void rewrite_dependencies(Schedule& schedule,
+void rewrite_dependencies(schedule::Schedule& schedule,
                           const std::function<void(std::uint32_t, std::vector<std::uint32_t>&)>& change) {
   std::vector<std::uint32_t> all;
   for (std::uint32_t s = 0; s < schedule.steps.size(); ++s) {
-    Step& step = schedule.steps[s];
+    schedule::Step& step = schedule.steps[s];
     const auto old = schedule.dependencies_of(step);
     std::vector<std::uint32_t> list(old.begin(), old.end());
     change(s, list);
@@ -86,7 +87,7 @@ void rewrite_dependencies(Schedule& schedule,
   schedule.dependencies = std::move(all);
 }
 
-void mutate_range(ChunkRange& range, std::mt19937& random) {
+void mutate_range(schedule::ChunkRange& range, std::mt19937& random) {
   const auto nudge = [&](std::uint32_t& value) { value = value + random() % 3 - 1; };
   switch (random() % 5) {
     case 0:
@@ -94,10 +95,10 @@ void mutate_range(ChunkRange& range, std::mt19937& random) {
     case 1:
       return nudge(range.count);
     case 2:
-      range.buffer = static_cast<BufferName>(random() % 3);
+      range.buffer = static_cast<schedule::BufferName>(random() % 3);
       return;
     case 3:
-      range.like_buffer = static_cast<BufferName>(random() % 2);
+      range.like_buffer = static_cast<schedule::BufferName>(random() % 2);
       return;
     default:
       return nudge(range.like_begin);
@@ -105,9 +106,9 @@ void mutate_range(ChunkRange& range, std::mt19937& random) {
 }
 
 /// Applies one random mutation; returns its description.
-const char* mutate(Schedule& schedule, std::mt19937& random) {
+const char* mutate(schedule::Schedule& schedule, std::mt19937& random) {
   const auto s = static_cast<std::uint32_t>(random() % schedule.steps.size());
-  Step& step = schedule.steps[s];
+  schedule::Step& step = schedule.steps[s];
   switch (random() % 10) {
     case 0:
     case 1:
@@ -122,7 +123,7 @@ const char* mutate(Schedule& schedule, std::mt19937& random) {
       mutate_range(step.dst, random);
       return "change dst";
     case 4:
-      mutate_range(step.kind == StepKind::reduce && random() % 2 ? step.b : step.a, random);
+      mutate_range(step.kind == schedule::StepKind::reduce && random() % 2 ? step.b : step.a, random);
       return "change operand";
     case 5:
       step.completes = !step.completes;
@@ -156,29 +157,29 @@ TEST(Mutations, AreRefusedOrHarmless) {
   std::mt19937 random(20240607);
   std::map<std::string, int> refused;
   std::map<std::string, int> accepted;
-  const std::vector<ConfiguredAlgorithm> variants = test::all_variants();
+  const std::vector<algorithms::ConfiguredAlgorithm> variants = test::all_variants();
   for (int i = 0; i < 12000; ++i) {
-    const ConfiguredAlgorithm& variant = variants[random() % variants.size()];
-    const Algorithm& algorithm = *variant.algorithm;
+    const algorithms::ConfiguredAlgorithm& variant = variants[random() % variants.size()];
+    const algorithms::Algorithm& algorithm = *variant.algorithm;
     // The interpreter checks data, and a barrier has none.
-    if (algorithm.collective == Collective::barrier) continue;
+    if (algorithm.collective == schedule::Collective::barrier) continue;
     const int size = 2 + static_cast<int>(random() % 4);
-    const int root = has_root(algorithm.collective) ? static_cast<int>(random()) % size : 0;
+    const int root = schedule::has_root(algorithm.collective) ? static_cast<int>(random()) % size : 0;
     if (!serves(variant, size, std::abs(root))) continue;
     auto schedules = all_ranks(variant, size, std::abs(root));
-    Schedule& victim = schedules[random() % schedules.size()];
+    schedule::Schedule& victim = schedules[random() % schedules.size()];
     if (victim.steps.empty()) continue;
     const char* what = mutate(victim, random);
-    const std::uint32_t parts = part_count(victim);
+    const std::uint32_t parts = schedule::part_count(victim);
     const Counts counts = random() % 2 ? Counts(parts, 2) : some_counts(algorithm, parts, random);
-    if (!check_schedules(schedules, counts, algorithm.rank_ordered).ok()) {
+    if (!schedule::check_schedules(schedules, counts, algorithm.rank_ordered).ok()) {
       ++refused[what];
       continue;
     }
     ++accepted[what];
     ASSERT_EQ(failure(algorithm, schedules, counts, 3, random), "")
         << "accepted though broken (" << what << "): " << variant.name() << "\n"
-        << to_string(victim);
+        << schedule::to_string(victim);
   }
   // An additional dependency rarely closes a cycle; the checker's own test covers cycles.
   for (const char* what : {"drop dependencies", "retarget", "change dst", "change operand", "flip completes",

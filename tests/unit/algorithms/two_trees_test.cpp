@@ -14,7 +14,7 @@ namespace {
 
 TEST(TwoTrees, SpanAllRanksWithFewLevels) {
   for (int size = 1; size <= 130; ++size) {
-    const TwoTrees trees(size);
+    const algorithms::TwoTrees trees(size);
     for (const unsigned tree : {0u, 1u}) {
       int roots = 0;
       for (int rank = 0; rank < size; ++rank) {
@@ -29,7 +29,7 @@ TEST(TwoTrees, SpanAllRanksWithFewLevels) {
 
 TEST(TwoTrees, AreLeavesWhereTheOtherIsInner) {
   for (int size = 1; size <= 130; ++size) {
-    const TwoTrees trees(size);
+    const algorithms::TwoTrees trees(size);
     for (int rank = 0; rank < size; ++rank) {
       EXPECT_TRUE(trees.children(0, rank).empty() || trees.children(1, rank).empty())
           << "rank " << rank << " of " << size;
@@ -39,7 +39,7 @@ TEST(TwoTrees, AreLeavesWhereTheOtherIsInner) {
 
 TEST(TwoTrees, ColourTheEdgesOfARankDifferently) {
   for (int size = 1; size <= 130; ++size) {
-    const TwoTrees trees(size);
+    const algorithms::TwoTrees trees(size);
     for (int rank = 0; rank < size; ++rank) {
       if (trees.parent(0, rank) >= 0 && trees.parent(1, rank) >= 0) {
         EXPECT_NE(trees.colour(0, rank), trees.colour(1, rank)) << "rank " << rank << " of " << size;
@@ -58,10 +58,14 @@ TEST(TwoTrees, ColourTheEdgesOfARankDifferently) {
 // that a rank must send in any case.
 TEST(DoubleTree, TakesFourStepsForEveryFurtherPiece) {
   const auto steps = [](int size, int chunks) {
-    const auto schedules = all_ranks(
-        parse_algorithm(Collective::all_reduce, "double_tree:chunks=" + std::to_string(chunks)).value(),
-        size);
-    return count_totals(schedules, std::vector<std::uint64_t>(part_count(schedules[0]), 1)).steps;
+    const auto schedules =
+        all_ranks(algorithms::parse_algorithm(schedule::Collective::all_reduce,
+                                              "double_tree:chunks=" + std::to_string(chunks))
+                      .value(),
+                  size);
+    return schedule::count_totals(schedules,
+                                  std::vector<std::uint64_t>(schedule::part_count(schedules[0]), 1))
+        .steps;
   };
   for (const int size : {4, 5, 6, 7, 8, 13, 16, 23, 32, 33, 60}) {
     EXPECT_EQ(steps(size, 50), steps(size, 20) + 4 * 30) << size;

@@ -16,9 +16,9 @@ namespace {
 using namespace std::chrono_literals;
 
 /// Rank 0 of two ranks: exchanges addresses, then runs `then`.
-std::thread rank_zero(Store& store, const std::function<void(AddressExchange&)>& then) {
+std::thread rank_zero(Store& store, const std::function<void(comm::AddressExchange&)>& then) {
   return std::thread([&store, then] {
-    AddressExchange address_exchange(store, 0, 2, 30s);
+    comm::AddressExchange address_exchange(store, 0, 2, 30s);
     address_exchange.job();
     address_exchange.offers("zero");
     then(address_exchange);
@@ -36,7 +36,7 @@ TEST(AddressExchange, TellsAllWhatEachOffersHoweverMuchThatIs) {
   std::vector<std::thread> threads;
   for (int rank = 0; rank < kRanks; ++rank) {
     threads.emplace_back([&, rank] {
-      AddressExchange address_exchange(*store, rank, kRanks, 30s);
+      comm::AddressExchange address_exchange(*store, rank, kRanks, 30s);
       jobs[static_cast<std::size_t>(rank)] = address_exchange.job();
       heard[static_cast<std::size_t>(rank)] = address_exchange.offers(offer(rank));
     });
@@ -49,12 +49,12 @@ TEST(AddressExchange, TellsAllWhatEachOffersHoweverMuchThatIs) {
 
 TEST(AddressExchange, WhoComesAsARankThatHasComeIsNamed) {
   const auto store = make_memory_store();
-  std::thread zero = rank_zero(*store, [](AddressExchange&) {});
-  AddressExchange first(*store, 1, 2, 30s);
+  std::thread zero = rank_zero(*store, [](comm::AddressExchange&) {});
+  comm::AddressExchange first(*store, 1, 2, 30s);
   first.job();
   first.offers("one");
   zero.join();
-  AddressExchange second(*store, 1, 2, 30s);
+  comm::AddressExchange second(*store, 1, 2, 30s);
   try {
     second.job();
     FAIL() << "met";
@@ -69,11 +69,11 @@ TEST(AddressExchange, WhoComesAsARankThatHasComeIsNamed) {
 
 TEST(AddressExchange, WhoCallsItOffIsHeardAlsoByThoseThatHaveAllOffers) {
   const auto store = make_memory_store();
-  std::thread zero = rank_zero(*store, [](AddressExchange& address_exchange) {
+  std::thread zero = rank_zero(*store, [](comm::AddressExchange& address_exchange) {
     EXPECT_THROW(address_exchange.attempt([] { throw std::runtime_error("its disk is full"); }),
                  std::runtime_error);
   });
-  AddressExchange one(*store, 1, 2, 30s);
+  comm::AddressExchange one(*store, 1, 2, 30s);
   one.job();
   one.offers("one");
   zero.join();

@@ -9,7 +9,7 @@
 #include "comm/sparse/block.hpp"
 #include "comm/sparse/layers.hpp"
 
-namespace kolo::sparse {
+namespace kolo::comm::sparse {
 namespace {
 
 RowKind rows_of_floats(std::size_t width) {
@@ -156,4 +156,4 @@ TEST(SparseBlock, BytesThatAreNoBlockAreRefused) {
 }
 
 }  // namespace
-}  // namespace kolo::sparse
+}  // namespace kolo::comm::sparse

@@ -23,7 +23,7 @@ TEST(Encoding, PutsTogetherWhatComesInPieces) {
   std::mt19937 random(3);
   for (const Wire wire : {Wire::bfloat16, Wire::float16, Wire::int8}) {
     const kernels::WireFormat format = kernels::wire_format(wire);
-    Encoding encoding;
+    engine::Encoding encoding;
     MemoryPool pool;
     encoding.begin(wire, format.bytes(10'000));
     for (const std::uint64_t count : {1u, 255u, 256u, 257u, 2048u, 2049u, 10'000u}) {
@@ -36,7 +36,7 @@ TEST(Encoding, PutsTogetherWhatComesInPieces) {
       for (const std::uint64_t most : {std::uint64_t{8}, std::uint64_t{40}, std::uint64_t{1000}, total}) {
         std::vector<float> got(count, -1);
         std::uint64_t next = 0;
-        Encoding::Unfinished unfinished;
+        engine::Encoding::Unfinished unfinished;
         for (std::uint64_t offset = 0; offset < total;) {
           // In pieces as a Link passes them: multiples of 8 bytes, except the last one.
           const std::uint64_t piece = most == total ? total : (random() % (most / 8) + 1) * 8;
@@ -44,7 +44,7 @@ TEST(Encoding, PutsTogetherWhatComesInPieces) {
           encoding.decode(unfinished, offset, bytes + offset, size, total,
                           [&](std::uint64_t first, const float* from, std::uint64_t length) {
                             ASSERT_EQ(first, next);
-                            ASSERT_LE(length, Encoding::kBatch);
+                            ASSERT_LE(length, engine::Encoding::kBatch);
                             std::copy_n(from, length, got.begin() + static_cast<std::ptrdiff_t>(first));
                             next += length;
                           });

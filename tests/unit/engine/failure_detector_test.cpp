@@ -19,13 +19,13 @@ constexpr auto kHeartbeat = 5s;
 constexpr auto kBeat = kHeartbeat / 5;
 constexpr auto kCheck = 10ms;  // time between two checks, as in the engine
 
-class PlayedPeers final : public MonitoredPeers {
+class PlayedPeers final : public engine::MonitoredPeers {
  public:
   explicit PlayedPeers(int size) : signs(static_cast<std::size_t>(size)), states(signs.size()) {}
 
-  SignsOfLife signs_of(int peer) const override { return signs[static_cast<std::size_t>(peer)]; }
-  PeerState state_of(int peer) const override { return states[static_cast<std::size_t>(peer)]; }
-  void ping(int peer, const Ping& ping) override {
+  engine::SignsOfLife signs_of(int peer) const override { return signs[static_cast<std::size_t>(peer)]; }
+  engine::PeerState state_of(int peer) const override { return states[static_cast<std::size_t>(peer)]; }
+  void ping(int peer, const engine::Ping& ping) override {
     ++pings[peer];
     last_ping = ping;
   }
@@ -36,11 +36,11 @@ class PlayedPeers final : public MonitoredPeers {
     return tag == tags.end() ? std::nullopt : std::optional(tag->second);
   }
 
-  std::vector<SignsOfLife> signs;
-  std::vector<PeerState> states;
+  std::vector<engine::SignsOfLife> signs;
+  std::vector<engine::PeerState> states;
   std::map<int, std::uint32_t> tags;
   std::map<int, int> pings;
-  Ping last_ping;
+  engine::Ping last_ping;
 };
 
 /// Rank 0 of three, in call 7, waits for rank 1. Rank 2 is done with its part.
@@ -53,31 +53,31 @@ class FailureDetectorTest : public testing::Test {
   /// Plays so much time, with a check as often as the engine makes one, until the call fails. `meanwhile` is
   /// called before each check.
   template <typename Meanwhile>
-  std::optional<Failure> play(std::chrono::nanoseconds time, Meanwhile meanwhile) {
+  std::optional<engine::Failure> play(std::chrono::nanoseconds time, Meanwhile meanwhile) {
     for (const auto end = now + time; now < end;) {
       now += kCheck;
       meanwhile();
-      const WaitingCall waiting = call();
+      const engine::WaitingCall waiting = call();
       if (now - last_progress < detector.patience()) continue;
       if (auto failure = detector.check(waiting, now)) return failure;
       if (auto missing = detector.missing_ranks(waiting, now); !missing.empty()) warnings.push_back(missing);
     }
     return std::nullopt;
   }
-  std::optional<Failure> play(std::chrono::nanoseconds time) {
+  std::optional<engine::Failure> play(std::chrono::nanoseconds time) {
     return play(time, [] {});
   }
-  WaitingCall call() {
+  engine::WaitingCall call() {
     return {this, kind, in_shared_memory, {1, 0, kCall, {}}, ranks, awaited, last_progress};
   }
   /// The peer lives and says that its last call was this one, and that it waits in another call for so long.
   void answer(int peer, std::uint64_t last_call, std::chrono::milliseconds waits = 0ms) {
     peers.signs[static_cast<std::size_t>(peer)].read += 100;
-    Pong pong;
+    engine::Pong pong;
     pong.context = 1;
     pong.sequence = kCall;
     pong.last_sequence = last_call;
-    pong.last_collective = static_cast<std::uint32_t>(Collective::all_reduce);
+    pong.last_collective = static_cast<std::uint32_t>(schedule::Collective::all_reduce);
     pong.waits_ms = static_cast<std::uint32_t>(waits.count());
     detector.on_pong(peer, pong, now);
   }
@@ -89,10 +89,10 @@ class FailureDetectorTest : public testing::Test {
   }
 
   PlayedPeers peers{3};
-  FailureDetector detector{0, 3, kTimeout, kHeartbeat, peers};
+  engine::FailureDetector detector{0, 3, kTimeout, kHeartbeat, peers};
   Clock::time_point now{1h};
   Clock::time_point last_progress{now};
-  WaitingCall::Kind kind = WaitingCall::Kind::collective;
+  engine::WaitingCall::Kind kind = engine::WaitingCall::Kind::collective;
   bool in_shared_memory = false;
   const std::vector<int> ranks{0, 1, 2};
   std::vector<int> awaited{1};
@@ -130,7 +130,7 @@ TEST_F(FailureDetectorTest, PingsThatArriveAreNoSignOfLife) {
 }
 
 TEST_F(FailureDetectorTest, NothingIsSilentWithoutAHeartbeat) {
-  FailureDetector patient{0, 3, kTimeout, 0s, peers};
+  engine::FailureDetector patient{0, 3, kTimeout, 0s, peers};
   for (; now < last_progress + kTimeout - 2s; now += kCheck) EXPECT_FALSE(patient.check(call(), now));
   EXPECT_FALSE(patient.is_silent(1, {}, now));
   EXPECT_EQ(peers.pings[1], 0);
@@ -266,7 +266,7 @@ TEST_F(FailureDetectorTest, PeersOfACallInSharedMemoryAreAskedSoon) {
 }
 
 TEST_F(FailureDetectorTest, AReceiveNamesTheMessageThatHasComeInstead) {
-  kind = WaitingCall::Kind::receive;
+  kind = engine::WaitingCall::Kind::receive;
   peers.tags[1] = 5;
   const auto failure = play(2 * kTimeout, both_answer(0));
   ASSERT_TRUE(failure);
@@ -276,7 +276,7 @@ TEST_F(FailureDetectorTest, AReceiveNamesTheMessageThatHasComeInstead) {
 }
 
 TEST_F(FailureDetectorTest, AReceiveFromAnyRankBlamesNone) {
-  kind = WaitingCall::Kind::receive_from_any;
+  kind = engine::WaitingCall::Kind::receive_from_any;
   awaited = {1, 2};
   peers.tags[2] = 5;
   const auto failure = play(2 * kTimeout, both_answer(0));
@@ -300,7 +300,7 @@ TEST_F(FailureDetectorTest, WarningsNameTheAwaitedRankIfAllTakePart) {
 }
 
 TEST_F(FailureDetectorTest, OnlyTheFirstRankWarns) {
-  FailureDetector other{2, 3, kTimeout, kHeartbeat, peers};
+  engine::FailureDetector other{2, 3, kTimeout, kHeartbeat, peers};
   for (; now < last_progress + kTimeout; now += kCheck) EXPECT_EQ(other.missing_ranks(call(), now), "");
 }
 

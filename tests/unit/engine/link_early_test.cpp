@@ -14,16 +14,16 @@ namespace {
 // As far as the unexpected queue has room.
 TEST(EarlyMessages, AreKeptAsideOrWait) {
   constexpr std::uint32_t kMessages = 30;
-  constexpr std::uint64_t kBytes = kStreamEagerLimit - kMessages;
+  constexpr std::uint64_t kBytes = transport::kStreamEagerLimit - kMessages;
   for (unsigned seed = 0; seed < 4; ++seed) {
     Pair pair(false, seed, 100'000, 1 << 20);
     std::vector<std::unique_ptr<Message>> sends, receives;
     for (std::uint32_t i = 0; i < kMessages; ++i) {
-      sends.push_back(std::make_unique<Message>(Tag{1, i, 5}, kBytes + i));
+      sends.push_back(std::make_unique<Message>(transport::Tag{1, i, 5}, kBytes + i));
       fill(*sends.back(), i);
       sends.back()->acknowledged = i % 7 == 0;
       sends.back()->is_warm = i % 3 == 0;
-      receives.push_back(std::make_unique<Message>(Tag{1, i, 5}, kBytes + i, i % 2 == 0));
+      receives.push_back(std::make_unique<Message>(transport::Tag{1, i, 5}, kBytes + i, i % 2 == 0));
     }
     const auto has_left = [](const auto& message) { return message->done; };
     for (std::uint32_t i = 0; i < kMessages; ++i) {
@@ -90,12 +90,13 @@ TEST(EarlyMessages, AReceiveMayBePostedWhileItsMessageIsComing) {
 TEST(EarlyMessages, OneLongerThanIsSentUnaskedWaitsForItsReceive) {
   for (const bool is_posted : {true, false}) {
     Pair pair(false, 1, 100'000);
-    Message send({1, 0, 1}, kStreamEagerLimit + 1), receive({1, 0, 1}, kStreamEagerLimit + 1);
+    Message send({1, 0, 1}, transport::kStreamEagerLimit + 1),
+        receive({1, 0, 1}, transport::kStreamEagerLimit + 1);
     fill(send, 1);
     if (is_posted) pair.links[1]->post_receive(receive);
     pair.links[0]->post_send(send);
     ASSERT_TRUE(pair.links[0]->progress(true).ok());
-    EXPECT_EQ(pair.state->bytes[0].size(), sizeof(FrameHeader));
+    EXPECT_EQ(pair.state->bytes[0].size(), sizeof(transport::FrameHeader));
     pair.run();
     EXPECT_EQ(send.done, is_posted);
     if (!is_posted) pair.links[1]->post_receive(receive);
@@ -120,7 +121,7 @@ TEST(EarlyMessages, AreTakenInByTurns) {
   std::vector<std::unique_ptr<Message>> sends;
   std::vector<std::unique_ptr<Slow>> receives;
   for (std::uint32_t i = 0; i < kMessages; ++i) {
-    sends.push_back(std::make_unique<Message>(Tag{1, i, 1}, 500'000));
+    sends.push_back(std::make_unique<Message>(transport::Tag{1, i, 1}, 500'000));
     fill(*sends.back(), i);
     sends.back()->acknowledged = i % 2 == 0;
     pair.links[0]->post_send(*sends.back());
@@ -128,7 +129,7 @@ TEST(EarlyMessages, AreTakenInByTurns) {
   pair.run();
   const auto done = [&] { return std::ranges::count(receives, true, &Message::done); };
   for (std::uint32_t i = 0; i < kMessages; ++i) {
-    receives.push_back(std::make_unique<Slow>(Tag{1, i, 1}, 500'000));
+    receives.push_back(std::make_unique<Slow>(transport::Tag{1, i, 1}, 500'000));
     pair.links[1]->post_receive(*receives.back());
   }
   for (std::uint32_t turns = 0; pair.links[1]->has_pulls(); ++turns) {
@@ -153,9 +154,9 @@ TEST(EarlyMessages, NobodyIsHeldByAWordThatIsNoLongerTrue) {
   fill(back, 1);
   std::vector<std::unique_ptr<Message>> sends, receives;
   for (std::uint32_t i = 0; i < kMessages; ++i) {
-    sends.push_back(std::make_unique<Message>(Tag{1, i, 1}, kBytes));
+    sends.push_back(std::make_unique<Message>(transport::Tag{1, i, 1}, kBytes));
     fill(*sends.back(), i);
-    receives.push_back(std::make_unique<Message>(Tag{1, i, 1}, kBytes));
+    receives.push_back(std::make_unique<Message>(transport::Tag{1, i, 1}, kBytes));
     pair.links[0]->post_send(*sends.back());
   }
   for (int i = 0; i < 200; ++i) ASSERT_TRUE(pair.links[0]->progress(false).ok());

@@ -19,16 +19,17 @@ TEST(LinkFuzz, SurvivesFramesThatAreAlmostRight) {
     for (std::uint32_t f = 0; f < frames; ++f) {
       const std::uint32_t i = random() % 7;
       const Message like({1, i, 1}, i % 2 == 0 ? 16 * i : 9000 + i);
-      FrameHeader header;
-      header.type = static_cast<FrameType>(1 + random() % 8);
+      transport::FrameHeader header;
+      header.type = static_cast<transport::FrameType>(1 + random() % 8);
       header.acknowledged = random() % 4 == 0;
       header.tag = like.tag;
       header.bytes = random() % 8 == 0 ? random() : like.bytes;
       header.signature = like.call;
-      header.range.region = FrameHeader::kNoRange;
+      header.range.region = transport::FrameHeader::kNoRange;
       put(input, &header, sizeof header);
-      const bool whole = header.type == FrameType::message || header.type == FrameType::control ||
-                         header.type == FrameType::data;
+      const bool whole = header.type == transport::FrameType::message ||
+                         header.type == transport::FrameType::control ||
+                         header.type == transport::FrameType::data;
       const std::vector<std::uint8_t> payload(whole ? std::min<std::uint64_t>(header.bytes, 10'000) : 0, 7);
       put(input, payload.data(), payload.size());
     }

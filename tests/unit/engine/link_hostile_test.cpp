@@ -17,33 +17,33 @@ TEST(HostilePeer, NonsenseEndsTheLinkWithAWord) {
   const Message message({1, 0, 1}, 20'000);
   {
     Pair pair(false, 1, 1000);
-    FrameHeader header;
+    transport::FrameHeader header;
     header.magic = 1;
     pair.say(header);
     expect_refused(pair, "none");
   }
-  for (const FrameType type : {FrameType::message, FrameType::control}) {
+  for (const transport::FrameType type : {transport::FrameType::message, transport::FrameType::control}) {
     Pair pair(false, 1, 1000);
-    FrameHeader header = frame(type, message);
+    transport::FrameHeader header = frame(type, message);
     header.bytes = ~0ull;
     pair.say(header);
     expect_refused(pair, "bytes");
   }
   {
     Pair pair(false, 1, 1000);
-    pair.say(frame(FrameType::data, Message({1, 0, 1}, kStreamEagerLimit + 1)));
+    pair.say(frame(transport::FrameType::data, Message({1, 0, 1}, transport::kStreamEagerLimit + 1)));
     expect_refused(pair, "nobody");
   }
   {
     Pair pair(false, 1, 1000);
-    pair.say(frame(FrameType::ack, message));
+    pair.say(frame(transport::FrameType::ack, message));
     expect_refused(pair, "not sent");
   }
   {
     Pair pair(false, 1, 1000);
     Message empty({1, 0, 1}, 0);
     pair.links[0]->post_receive(empty);
-    pair.say(frame(FrameType::data, empty));
+    pair.say(frame(transport::FrameType::data, empty));
     expect_refused(pair, "no message as data");
   }
 }
@@ -57,10 +57,10 @@ TEST(HostilePeer, CannotFinishASendThatIsStillBeingWritten) {
     send.acknowledged = true;
     pair.links[0]->post_send(send);
     pair.links[0]->progress(true).ok();
-    if (size > kStreamEagerLimit) pair.say(frame(FrameType::cts, send));
+    if (size > transport::kStreamEagerLimit) pair.say(frame(transport::FrameType::cts, send));
     pair.links[0]->progress(true).ok();
     ASSERT_TRUE(pair.links[0]->wants_write());
-    pair.say(frame(FrameType::ack, send));
+    pair.say(frame(transport::FrameType::ack, send));
     pair.links[0]->progress(true).ok();
     EXPECT_FALSE(send.done);
     EXPECT_FALSE(pair.links[0]->status().ok());
@@ -74,9 +74,9 @@ TEST(HostilePeer, CannotHaveAMessageSentTwice) {
   send.acknowledged = true;
   pair.links[0]->post_send(send);
   pair.links[0]->progress(false).ok();
-  pair.say(frame(FrameType::cts, send));
+  pair.say(frame(transport::FrameType::cts, send));
   pair.links[0]->progress(true).ok();
-  pair.say(frame(FrameType::cts, send));
+  pair.say(frame(transport::FrameType::cts, send));
   expect_refused(pair, "not offered");
 }
 
@@ -88,7 +88,7 @@ TEST(HostilePeer, CannotAskForAMessageThatWasNotOffered) {
     send.acknowledged = true;
     fill(send, 1);
     if (is_posted) pair.links[0]->post_send(send);
-    pair.say(frame(FrameType::cts, send));
+    pair.say(frame(transport::FrameType::cts, send));
     expect_refused(pair, "not offered");
     EXPECT_FALSE(send.done);
   }
@@ -99,8 +99,8 @@ TEST(HostilePeer, CannotOfferAMessageTwice) {
     Pair pair(pulls, 1, 1'000'000);
     Message receive({1, 0, 1}, pulls ? 60'000 : 100);
     pair.links[0]->post_receive(receive);
-    FrameHeader offer = frame(FrameType::rts, receive);
-    offer.range.region = FrameHeader::kNoRange;
+    transport::FrameHeader offer = frame(transport::FrameType::rts, receive);
+    offer.range.region = transport::FrameHeader::kNoRange;
     pair.say(offer);
     pair.links[0]->progress(true).ok();
     EXPECT_TRUE(pair.links[0]->status().ok());
@@ -114,7 +114,7 @@ TEST(HostilePeer, WhatIsKeptForItIsBounded) {
   const std::vector<std::byte> payload(8192);
   Pair pair(false, 1, 1'000'000);
   for (int i = 0; i < 40'000 && pair.links[0]->status().ok(); ++i) {
-    pair.say(frame(FrameType::message, message), payload);
+    pair.say(frame(transport::FrameType::message, message), payload);
     pair.links[0]->progress(true).ok();
   }
   EXPECT_NE(pair.links[0]->status().message().find("no receive"), std::string::npos);
@@ -124,7 +124,7 @@ TEST(HostilePeer, WhatIsKeptForItIsBounded) {
   const Message data({1, 0, 1}, 1'000'000);
   const std::vector<std::byte> bytes(data.bytes);
   for (int i = 0; i < 300 && early.links[0]->status().ok(); ++i) {
-    early.say(frame(FrameType::data, data), bytes);
+    early.say(frame(transport::FrameType::data, data), bytes);
     early.links[0]->progress(true).ok();
   }
   expect_refused(early, "no receive");

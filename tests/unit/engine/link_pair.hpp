@@ -20,8 +20,8 @@ struct Pair {
     state->most_at_once = most_at_once;
     state->room = room;
     for (int end : {0, 1}) {
-      links[end] =
-          std::make_unique<Link>(1 - end, std::make_unique<PipeEnd>(state, end), heard[end], memory[end]);
+      links[end] = std::make_unique<transport::Link>(1 - end, std::make_unique<PipeEnd>(state, end),
+                                                     heard[end], memory[end]);
     }
   }
   void run(int rounds = 100'000) {
@@ -35,7 +35,7 @@ struct Pair {
     }
   }
   /// The peer's side as raw frames.
-  void say(const FrameHeader& header, const std::vector<std::byte>& payload = {}) {
+  void say(const transport::FrameHeader& header, const std::vector<std::byte>& payload = {}) {
     const auto* raw = reinterpret_cast<const std::byte*>(&header);
     state->bytes[1].insert(state->bytes[1].end(), raw, raw + sizeof header);
     state->bytes[1].insert(state->bytes[1].end(), payload.begin(), payload.end());
@@ -44,11 +44,11 @@ struct Pair {
   std::shared_ptr<PipeState> state;
   Heard heard[2];
   MemoryPool memory[2];
-  std::unique_ptr<Link> links[2];
+  std::unique_ptr<transport::Link> links[2];
 };
 
-inline FrameHeader frame(FrameType type, const Message& message) {
-  FrameHeader header;
+inline transport::FrameHeader frame(transport::FrameType type, const Message& message) {
+  transport::FrameHeader header;
   header.type = type;
   header.tag = message.tag;
   header.bytes = message.bytes;

@@ -25,10 +25,10 @@ TEST_P(LinkOver, MessagesOfAllKindsMeetInAnyOrder) {
     std::vector<std::pair<bool, std::size_t>> order;
     for (std::uint32_t i = 0; i < 24; ++i) {
       const std::uint64_t size = sizes[random() % (seed % 3 == 0 ? 10 : 12)];
-      sends.push_back(std::make_unique<Message>(Tag{1, i, 5}, size));
+      sends.push_back(std::make_unique<Message>(transport::Tag{1, i, 5}, size));
       fill(*sends.back(), i);
       sends.back()->acknowledged = random() % 3 == 0;
-      receives.push_back(std::make_unique<Message>(Tag{1, i, 5}, size, random() % 2 == 0));
+      receives.push_back(std::make_unique<Message>(transport::Tag{1, i, 5}, size, random() % 2 == 0));
       order.emplace_back(true, i);
       order.emplace_back(false, i);
     }
@@ -61,9 +61,9 @@ TEST(LinkThatPulls, AnswersBetweenOneTurnOfPullingAndTheNext) {
     Pair pair(true, 1, 1 << 20);
     std::vector<std::unique_ptr<Message>> sends, receives;
     for (std::uint32_t i = 0; i < kMessages; ++i) {
-      sends.push_back(std::make_unique<Message>(Tag{1, i, 1}, 1 << 20));
+      sends.push_back(std::make_unique<Message>(transport::Tag{1, i, 1}, 1 << 20));
       fill(*sends.back(), i);
-      receives.push_back(std::make_unique<Message>(Tag{1, i, 1}, 1 << 20));
+      receives.push_back(std::make_unique<Message>(transport::Tag{1, i, 1}, 1 << 20));
     }
     const auto post = [&] {
       for (auto& receive : receives) pair.links[1]->post_receive(*receive);
@@ -147,13 +147,13 @@ TEST_P(LinkOver, ShortMessagesFarAheadOfTheirReceivesWaitAtTheSender) {
   Pair pair(GetParam(), 3, 100'000, 1 << 20);
   std::vector<std::unique_ptr<Message>> sends;
   const auto send = [&](std::uint32_t i, std::uint64_t size) {
-    sends.push_back(std::make_unique<Message>(Tag{1, i, 5}, size));
+    sends.push_back(std::make_unique<Message>(transport::Tag{1, i, 5}, size));
     fill(*sends.back(), i);
     sends.back()->acknowledged = i % 7 == 0;
     pair.links[0]->post_send(*sends.back());
   };
   for (std::uint32_t i = 0; i < kMessages; ++i) {
-    send(i, i % 100 == 99 ? 0 : kShortMessageBytes);
+    send(i, i % 100 == 99 ? 0 : transport::kShortMessageBytes);
     if (i % 10 == 0) pair.run();
   }
   pair.run();
@@ -162,7 +162,7 @@ TEST_P(LinkOver, ShortMessagesFarAheadOfTheirReceivesWaitAtTheSender) {
   EXPECT_GT(left, kMessages / 2);
   EXPECT_LT(left, kMessages * 9 / 10);
   const auto receive = [&](std::uint32_t i) {
-    Message received(Tag{1, i, 5}, sends[i]->bytes, i % 2 == 0);
+    Message received(transport::Tag{1, i, 5}, sends[i]->bytes, i % 2 == 0);
     pair.links[1]->post_receive(received);
     pair.run();
     ASSERT_TRUE(received.done) << i;
@@ -170,7 +170,7 @@ TEST_P(LinkOver, ShortMessagesFarAheadOfTheirReceivesWaitAtTheSender) {
   };
   for (std::uint32_t i = 0; i < kMessages; ++i) receive(i);
   EXPECT_TRUE(std::ranges::all_of(sends, has_left));
-  send(kMessages, kShortMessageBytes);
+  send(kMessages, transport::kShortMessageBytes);
   pair.run();
   EXPECT_TRUE(sends.back()->done) << "it is still held";
   receive(kMessages);
@@ -185,9 +185,9 @@ TEST(Link, WhatAPeerSaidBeforeItClosedIsReadHoweverWritingFails) {
     Message message({1, 0, 1}, 100), receive({1, 0, 1}, 100), send({1, 1, 1}, 100);
     fill(send, 2);
     pair.state->is_closed[1] = true;
-    const FrameHeader words = [] {
-      FrameHeader header;
-      header.type = FrameType::control;
+    const transport::FrameHeader words = [] {
+      transport::FrameHeader header;
+      header.type = transport::FrameType::control;
       header.tag.message = 7;
       return header;
     }();
@@ -195,7 +195,7 @@ TEST(Link, WhatAPeerSaidBeforeItClosedIsReadHoweverWritingFails) {
     pair.state->last_words[1].assign(raw, raw + sizeof words);
     pair.links[0]->post_receive(receive);
     if (while_it_reads) {  // what is read is answered, and then the answer is what cannot be written
-      FrameHeader header = frame(FrameType::message, message);
+      transport::FrameHeader header = frame(transport::FrameType::message, message);
       header.acknowledged = true;
       pair.say(header, std::vector<std::byte>(100));
     } else {
@@ -243,7 +243,7 @@ TEST(Link, WithoutMemoryForTheRestOfAMessageItEnds) {
   send.bytes = std::uint64_t{1} << 46;
   pair.links[0]->post_send(send);
   ASSERT_TRUE(pair.links[0]->progress(false).ok());
-  pair.say(frame(FrameType::cts, send));
+  pair.say(frame(transport::FrameType::cts, send));
   ASSERT_TRUE(pair.links[0]->progress(true).ok());
   pair.links[0]->post_send(behind);
   pair.links[0]->abandon();
@@ -261,7 +261,7 @@ TEST_P(LinkOver, AlsoWhereBothSendFarAhead) {
   std::vector<std::unique_ptr<Message>> sends[2];
   for (std::uint32_t i = 0; i < kMessages; ++i) {
     for (const int end : {0, 1}) {
-      sends[end].push_back(std::make_unique<Message>(Tag{1, i, 5}, kShortMessageBytes));
+      sends[end].push_back(std::make_unique<Message>(transport::Tag{1, i, 5}, transport::kShortMessageBytes));
       fill(*sends[end].back(), 2 * i + static_cast<unsigned>(end));
       pair.links[end]->post_send(*sends[end].back());
     }
@@ -274,7 +274,7 @@ TEST_P(LinkOver, AlsoWhereBothSendFarAhead) {
   }
   for (std::uint32_t i = 0; i < kMessages; ++i) {
     for (const int end : {0, 1}) {
-      Message received(Tag{1, i, 5}, kShortMessageBytes, i % 2 == 0);
+      Message received(transport::Tag{1, i, 5}, transport::kShortMessageBytes, i % 2 == 0);
       pair.links[end]->post_receive(received);
       pair.run();
       ASSERT_TRUE(received.done) << i;
@@ -290,10 +290,10 @@ TEST_P(LinkOver, AMessageIsAskedForItsBytesWhenTheyLeave) {
     std::vector<std::unique_ptr<LateMessage>> sends;
     std::vector<std::unique_ptr<Message>> receives;
     for (std::uint32_t i = 0; i < 20; ++i) {
-      sends.push_back(std::make_unique<LateMessage>(Tag{1, i, 1}, size));
+      sends.push_back(std::make_unique<LateMessage>(transport::Tag{1, i, 1}, size));
       fill(*sends.back(), i);
       sends.back()->data = nullptr;
-      receives.push_back(std::make_unique<Message>(Tag{1, i, 1}, size));
+      receives.push_back(std::make_unique<Message>(transport::Tag{1, i, 1}, size));
       pair.links[1]->post_receive(*receives.back());
     }
     pair.run();
@@ -316,7 +316,7 @@ TEST(Link, WritesItsTurnAndThenReads) {
   Pair pair(false, 1, std::size_t{1} << 30, std::size_t{1} << 30, kTurn);
   std::vector<std::unique_ptr<Message>> messages;
   for (std::uint32_t i = 0; i < 8; ++i) {
-    messages.push_back(std::make_unique<Message>(Tag{1, i / 2, 1}, 100'000));
+    messages.push_back(std::make_unique<Message>(transport::Tag{1, i / 2, 1}, 100'000));
     fill(*messages.back(), i);
     if (i % 2 == 0) {
       pair.links[0]->post_send(*messages.back());
@@ -330,7 +330,7 @@ TEST(Link, WritesItsTurnAndThenReads) {
     ASSERT_LT(round, 1000);
     ASSERT_TRUE(pair.links[0]->progress(round > 0).ok());
     for (int i = 0; i < 3; ++i) ASSERT_TRUE(pair.links[0]->progress(false).ok());
-    ASSERT_LE(on_the_way.size(), kTurn + sizeof(FrameHeader));
+    ASSERT_LE(on_the_way.size(), kTurn + sizeof(transport::FrameHeader));
     ASSERT_TRUE(pair.links[1]->progress(true).ok());
     done = std::all_of(messages.begin(), messages.end(), [](const auto& one) { return one->done; });
   }
@@ -349,7 +349,7 @@ TEST(Link, WithinAHostWhatHasJustComeAndWhatWaitsGoInTurn) {
     std::vector<std::unique_ptr<Message>> sends;
     std::vector<std::unique_ptr<Message>> receives;
     const auto post = [&](bool is_warm) {
-      const Tag tag{1, static_cast<std::uint32_t>(sends.size()), 1};
+      const transport::Tag tag{1, static_cast<std::uint32_t>(sends.size()), 1};
       sends.push_back(std::make_unique<Message>(tag, kBytes));
       receives.push_back(std::make_unique<Message>(tag, kBytes));
       fill(*sends.back(), tag.message);
@@ -438,9 +438,9 @@ TEST_P(LinkOver, AfterAbandonNothingTouchesTheMemoryAndControlsStillArrive) {
     for (const int end : {0, 1}) {
       for (std::uint32_t i = 0; i < 4; ++i) {
         const std::uint64_t size = i % 2 == 0 ? 100'001 : i == 1 ? 5000 : 40'000;
-        auto send = std::make_unique<Message>(Tag{1, i, 1}, size);
+        auto send = std::make_unique<Message>(transport::Tag{1, i, 1}, size);
         fill(*send, i);
-        auto receive = std::make_unique<Message>(Tag{1, i, 1}, size, i % 4 == 0);
+        auto receive = std::make_unique<Message>(transport::Tag{1, i, 1}, size, i % 4 == 0);
         pair.links[end]->post_send(*send);
         pair.links[end]->post_receive(*receive);
         own[end].push_back(std::move(send));

@@ -25,19 +25,19 @@ Number value(int rank, std::uint64_t i) {
 }
 
 struct Rank {
-  std::shared_ptr<const Plan> plan;
+  std::shared_ptr<const engine::Plan> plan;
   std::vector<Number> in, out, scratch;  // in place, everything is in the larger of `in` and `out`
   Number* memory[3] = {};
   std::vector<std::uint32_t> left;
   std::vector<bool> done;
 
-  Number* at(BufferName buffer, std::uint64_t offset) {
+  Number* at(schedule::BufferName buffer, std::uint64_t offset) {
     return memory[static_cast<int>(buffer)] + offset / 4;
   }
 };
 
 struct Case {
-  ConfiguredAlgorithm variant;
+  algorithms::ConfiguredAlgorithm variant;
   int size;
   int root;
   std::uint64_t count;
@@ -53,7 +53,7 @@ class Machine {
  public:
   explicit Machine(const Case& c) : case_(c), collective_(c.variant.algorithm->collective) {
     const auto ranks = static_cast<std::size_t>(c.size);
-    parts_ = even_parts(c.count, ranks);
+    parts_ = schedule::even_parts(c.count, ranks);
     for (int r = 0; r < c.size; ++r) ranks_.push_back(make(r));
   }
 
@@ -63,7 +63,7 @@ class Machine {
   bool run(std::mt19937& random, bool eager) {
     for (Rank& rank : ranks_) {
       rank.left.clear();
-      for (const PlanStep& step : rank.plan->steps) rank.left.push_back(step.dependencies);
+      for (const engine::PlanStep& step : rank.plan->steps) rank.left.push_back(step.dependencies);
       rank.done.assign(rank.plan->steps.size(), false);
     }
     std::map<std::tuple<int, int, std::uint32_t>, std::vector<Number>> mail;
@@ -81,14 +81,14 @@ class Machine {
       std::shuffle(ready.begin(), ready.end(), random);
       bool moved = false;
       for (const auto& [r, i] : ready) {
-        const PlanStep& step = of(r).plan->steps[i];
+        const engine::PlanStep& step = of(r).plan->steps[i];
         const std::uint64_t n = step.bytes / 4;
-        if (step.kind == StepKind::copy) {
+        if (step.kind == schedule::StepKind::copy) {
           if (n > 0)
             std::memmove(of(r).at(step.dst_buffer, step.dst), of(r).at(step.a_buffer, step.a), step.bytes);
-        } else if (step.kind == StepKind::reduce) {
+        } else if (step.kind == schedule::StepKind::reduce) {
           combine(r, step, of(r).at(step.b_buffer, step.b), n);
-        } else if (step.kind == StepKind::send) {
+        } else if (step.kind == schedule::StepKind::send) {
           const Number* from = of(r).at(step.a_buffer, step.a);
           if (!eager && !receiver_ready(r, step)) continue;
           mail[{r, step.peer, step.message}].assign(from, from + n);
@@ -96,7 +96,7 @@ class Machine {
           const auto message = mail.find({step.peer, r, step.message});
           if (message == mail.end()) continue;
           if (message->second.size() != n) return false;
-          if (step.kind == StepKind::recv_reduce) {
+          if (step.kind == schedule::StepKind::recv_reduce) {
             combine(r, step, message->second.data(), n);
           } else {
             std::copy(message->second.begin(), message->second.end(), of(r).at(step.dst_buffer, step.dst));
@@ -133,14 +133,14 @@ class Machine {
 
   std::uint64_t input_count(int r) const {
     switch (collective_) {
-      case Collective::all_gather:
-      case Collective::gather:
+      case schedule::Collective::all_gather:
+      case schedule::Collective::gather:
         return part(r);
-      case Collective::barrier:
+      case schedule::Collective::barrier:
         return 0;
-      case Collective::scatter:
+      case schedule::Collective::scatter:
         return r == case_.root ? case_.count : 0;
-      case Collective::all_to_all:
+      case schedule::Collective::all_to_all:
         return block() * static_cast<std::uint64_t>(case_.size);
       default:
         return case_.count;
@@ -148,15 +148,15 @@ class Machine {
   }
   std::uint64_t output_count(int r) const {
     switch (collective_) {
-      case Collective::reduce_scatter:
-      case Collective::scatter:
+      case schedule::Collective::reduce_scatter:
+      case schedule::Collective::scatter:
         return part(r);
-      case Collective::barrier:
+      case schedule::Collective::barrier:
         return 0;
-      case Collective::reduce:
-      case Collective::gather:
+      case schedule::Collective::reduce:
+      case schedule::Collective::gather:
         return r == case_.root ? case_.count : 0;
-      case Collective::all_to_all:
+      case schedule::Collective::all_to_all:
         return input_count(r);
       default:
         return case_.count;
@@ -170,17 +170,17 @@ class Machine {
   Number expected(int r, std::uint64_t i) const {
     int owner = 0;
     switch (collective_) {
-      case Collective::reduce_scatter:
+      case schedule::Collective::reduce_scatter:
         return total(offset(r) + i);
-      case Collective::all_gather:
-      case Collective::gather:
+      case schedule::Collective::all_gather:
+      case schedule::Collective::gather:
         while (offset(owner) + part(owner) <= i) ++owner;
         return value(owner, i - offset(owner));
-      case Collective::broadcast:
+      case schedule::Collective::broadcast:
         return value(case_.root, i);
-      case Collective::scatter:
+      case schedule::Collective::scatter:
         return value(case_.root, offset(r) + i);
-      case Collective::all_to_all:
+      case schedule::Collective::all_to_all:
         return value(static_cast<int>(i / block()), static_cast<std::uint64_t>(r) * block() + i % block());
       default:
         return total(i);
@@ -189,31 +189,32 @@ class Machine {
 
   Rank make(int r) {
     Rank rank;
-    const Schedule schedule =
+    const schedule::Schedule schedule =
         case_.variant.algorithm->generate({collective_, r, case_.size, case_.root, case_.variant.arguments});
-    const bool rooted = has_root(collective_) && collective_ != Collective::broadcast;
-    Shape shape;
+    const bool rooted = schedule::has_root(collective_) && collective_ != schedule::Collective::broadcast;
+    engine::Shape shape;
     shape.element_bytes = sizeof(Number);
     shape.segment_bytes = case_.segment_bytes;
-    shape.in_place = collective_ == Collective::broadcast || (case_.in_place && (!rooted || r == case_.root));
+    shape.in_place =
+        collective_ == schedule::Collective::broadcast || (case_.in_place && (!rooted || r == case_.root));
     switch (collective_) {
-      case Collective::reduce_scatter:
-      case Collective::scatter:
+      case schedule::Collective::reduce_scatter:
+      case schedule::Collective::scatter:
         shape.input_parts = parts_;
         shape.output_parts = {part(r)};
         break;
-      case Collective::all_gather:
-      case Collective::gather:
+      case schedule::Collective::all_gather:
+      case schedule::Collective::gather:
         shape.input_parts = {part(r)};
         shape.output_parts = parts_;
         break;
-      case Collective::all_to_all:
+      case schedule::Collective::all_to_all:
         shape.input_parts = shape.output_parts = Counts(static_cast<std::size_t>(case_.size), block());
         break;
       default:
-        shape.input_parts = shape.output_parts = even_parts(case_.count, schedule.chunks);
+        shape.input_parts = shape.output_parts = schedule::even_parts(case_.count, schedule.chunks);
     }
-    rank.plan = make_plan(schedule, shape);
+    rank.plan = engine::make_plan(schedule, shape);
     // Exactly as long as promised, so the address sanitizer detects accesses beyond the end.
     rank.in.resize(input_count(r));
     rank.out.resize(output_count(r));
@@ -223,28 +224,30 @@ class Machine {
     rank.memory[2] = rank.scratch.data();
     if (shape.in_place) {
       if (rank.in.size() >= rank.out.size()) {
-        const bool inside = collective_ == Collective::reduce_scatter || collective_ == Collective::scatter;
+        const bool inside = collective_ == schedule::Collective::reduce_scatter ||
+                            collective_ == schedule::Collective::scatter;
         rank.memory[1] = rank.in.data() + (inside ? offset(r) : 0);
       } else {
         rank.memory[0] = rank.out.data() + offset(r);
       }
     }
     for (std::uint64_t i = 0; i < input_count(r); ++i) {
-      if (collective_ != Collective::broadcast || r == case_.root) rank.memory[0][i] = value(r, i);
+      if (collective_ != schedule::Collective::broadcast || r == case_.root) rank.memory[0][i] = value(r, i);
     }
     return rank;
   }
 
-  bool receiver_ready(int r, const PlanStep& send) {
+  bool receiver_ready(int r, const engine::PlanStep& send) {
     Rank& peer = of(send.peer);
     for (std::size_t i = 0; i < peer.plan->steps.size(); ++i) {
-      const PlanStep& step = peer.plan->steps[i];
-      const bool receives = step.kind == StepKind::recv || step.kind == StepKind::recv_reduce;
+      const engine::PlanStep& step = peer.plan->steps[i];
+      const bool receives =
+          step.kind == schedule::StepKind::recv || step.kind == schedule::StepKind::recv_reduce;
       if (receives && step.peer == r && step.message == send.message) return peer.left[i] == 0;
     }
     return false;
   }
-  void combine(int r, const PlanStep& step, const Number* other, std::uint64_t n) {
+  void combine(int r, const engine::PlanStep& step, const Number* other, std::uint64_t n) {
     Number* to = of(r).at(step.dst_buffer, step.dst);
     const Number* own = of(r).at(step.a_buffer, step.a);
     for (std::uint64_t i = 0; i < n; ++i) to[i] = own[i] + other[i];
@@ -252,14 +255,14 @@ class Machine {
   void finish(int r, std::uint32_t i) {
     Rank& rank = of(r);
     rank.done[i] = true;
-    const PlanStep& step = rank.plan->steps[i];
+    const engine::PlanStep& step = rank.plan->steps[i];
     for (std::uint32_t d = 0; d < step.dependent_count; ++d) {
       --rank.left[rank.plan->dependents[step.first_dependent + d]];
     }
   }
 
   Case case_;
-  Collective collective_;
+  schedule::Collective collective_;
   Counts parts_;
   std::vector<Rank> ranks_;
 };
@@ -291,18 +294,18 @@ std::string races(Rank& rank) {
     const Number* end;
     bool writes;
   };
-  const auto ranges = [&](const PlanStep& step) {
+  const auto ranges = [&](const engine::PlanStep& step) {
     std::vector<Range> all;
-    const auto add = [&](BufferName buffer, std::uint64_t offset, bool writes) {
+    const auto add = [&](schedule::BufferName buffer, std::uint64_t offset, bool writes) {
       const Number* begin = rank.at(buffer, offset);
       if (step.bytes > 0) all.push_back({begin, begin + step.bytes / 4, writes});
     };
-    if (step.kind == StepKind::copy && step.bytes > 0 &&
+    if (step.kind == schedule::StepKind::copy && step.bytes > 0 &&
         rank.at(step.dst_buffer, step.dst) == rank.at(step.a_buffer, step.a))
       return all;  // the engine runs no steps
-    if (step.kind != StepKind::send) add(step.dst_buffer, step.dst, true);
-    if (step.kind != StepKind::recv) add(step.a_buffer, step.a, false);
-    if (step.kind == StepKind::reduce) add(step.b_buffer, step.b, false);
+    if (step.kind != schedule::StepKind::send) add(step.dst_buffer, step.dst, true);
+    if (step.kind != schedule::StepKind::recv) add(step.a_buffer, step.a, false);
+    if (step.kind == schedule::StepKind::reduce) add(step.b_buffer, step.b, false);
     return all;
   };
   for (std::size_t j = 0; j < n; ++j) {
@@ -325,14 +328,15 @@ std::string unmatched(std::vector<Rank>& ranks) {
   std::map<std::tuple<int, int, std::uint32_t>, std::uint64_t> sent;
   std::size_t received = 0;
   for (int r = 0; r < static_cast<int>(ranks.size()); ++r) {
-    for (const PlanStep& step : ranks[static_cast<std::size_t>(r)].plan->steps) {
-      if (step.kind == StepKind::send && !sent.insert({{r, step.peer, step.message}, step.bytes}).second)
+    for (const engine::PlanStep& step : ranks[static_cast<std::size_t>(r)].plan->steps) {
+      if (step.kind == schedule::StepKind::send &&
+          !sent.insert({{r, step.peer, step.message}, step.bytes}).second)
         return "a number is given twice";
     }
   }
   for (int r = 0; r < static_cast<int>(ranks.size()); ++r) {
-    for (const PlanStep& step : ranks[static_cast<std::size_t>(r)].plan->steps) {
-      if (step.kind != StepKind::recv && step.kind != StepKind::recv_reduce) continue;
+    for (const engine::PlanStep& step : ranks[static_cast<std::size_t>(r)].plan->steps) {
+      if (step.kind != schedule::StepKind::recv && step.kind != schedule::StepKind::recv_reduce) continue;
       ++received;
       const auto found = sent.find({step.peer, r, step.message});
       if (found == sent.end() || found->second != step.bytes) return "a receive meets no send of its size";
@@ -349,23 +353,25 @@ constexpr int kSizes[] = {1, 2, 3, 4, 5, 8};
 
 TEST(Plan, EveryAlgorithmIsRightInAnyOrderOfItsSegments) {
   std::mt19937 random(7);
-  for (const ConfiguredAlgorithm& variant : test::all_variants()) {
-    const Algorithm& algorithm = *variant.algorithm;
+  for (const algorithms::ConfiguredAlgorithm& variant : test::all_variants()) {
+    const algorithms::Algorithm& algorithm = *variant.algorithm;
     for (const int size : kSizes) {
       for (const int root : {0, size - 1}) {
-        if (root > 0 && !has_root(algorithm.collective)) continue;
-        if (!supports(algorithm, {algorithm.collective, 0, size, root, variant.arguments}).ok()) continue;
+        if (root > 0 && !schedule::has_root(algorithm.collective)) continue;
+        if (!algorithms::supports(algorithm, {algorithm.collective, 0, size, root, variant.arguments}).ok())
+          continue;
         for (const auto& [total, segment] : std::vector<std::pair<std::uint64_t, std::uint64_t>>{
                  {0, 64}, {1, 64}, {7, 4}, {40, 12}, {101, 1}, {103, 30}, {96, 1 << 19}}) {
           const std::uint64_t over = algorithm.even_parts_only ? total % static_cast<std::uint64_t>(size) : 0;
           const std::uint64_t count = total - over;
           for (const bool in_place : {false, true}) {
-            if (in_place && (algorithm.out_of_place_only || algorithm.collective == Collective::barrier))
+            if (in_place &&
+                (algorithm.out_of_place_only || algorithm.collective == schedule::Collective::barrier))
               continue;
             if (segment < 8 && size > 4) continue;
-            const std::string name = std::string(name_of(algorithm.collective)) + " " + variant.name() +
-                                     " size " + std::to_string(size) + " root " + std::to_string(root) +
-                                     " count " + std::to_string(count) + " segment " +
+            const std::string name = std::string(schedule::name_of(algorithm.collective)) + " " +
+                                     variant.name() + " size " + std::to_string(size) + " root " +
+                                     std::to_string(root) + " count " + std::to_string(count) + " segment " +
                                      std::to_string(segment) + (in_place ? " in place" : "");
             for (const bool eager : {true, false}) {
               Machine machine({variant, size, root, count, segment, in_place});
@@ -384,14 +390,14 @@ TEST(Plan, EveryAlgorithmIsRightInAnyOrderOfItsSegments) {
 }
 
 TEST(Plan, NoSegmentIsLongerThanAsked) {
-  const Algorithm* ring = find_algorithm(Collective::all_reduce, "ring");
+  const algorithms::Algorithm* ring = algorithms::find_algorithm(schedule::Collective::all_reduce, "ring");
   ASSERT_NE(ring, nullptr);
-  Shape shape;
+  engine::Shape shape;
   shape.element_bytes = 8;
   shape.segment_bytes = 100;  // 12 whole elements
-  shape.input_parts = shape.output_parts = even_parts(1001, 4);
-  const auto plan = make_plan(ring->generate({Collective::all_reduce, 1, 4, 0}), shape);
-  for (const PlanStep& step : plan->steps) {
+  shape.input_parts = shape.output_parts = schedule::even_parts(1001, 4);
+  const auto plan = engine::make_plan(ring->generate({schedule::Collective::all_reduce, 1, 4, 0}), shape);
+  for (const engine::PlanStep& step : plan->steps) {
     EXPECT_LE(step.bytes, 96u);
     EXPECT_EQ(step.bytes % 8, 0u);
   }
@@ -399,14 +405,16 @@ TEST(Plan, NoSegmentIsLongerThanAsked) {
 
 TEST(Plan, OrderingsGrowWithTheDataAndNotWithItsSquare) {
   // Out of place it orders steps that touch different memory: all their segments, one by one.
-  const Algorithm* algorithm = find_algorithm(Collective::broadcast, "scatter_all_gather");
+  const algorithms::Algorithm* algorithm =
+      algorithms::find_algorithm(schedule::Collective::broadcast, "scatter_all_gather");
   ASSERT_NE(algorithm, nullptr);
   const auto orderings = [&](int rank, std::uint64_t count) {
-    Shape shape;
+    engine::Shape shape;
     shape.element_bytes = 4;
     shape.segment_bytes = 64;
-    shape.input_parts = shape.output_parts = even_parts(count, 4);
-    return make_plan(algorithm->generate({Collective::broadcast, rank, 4, 0}), shape)->dependents.size();
+    shape.input_parts = shape.output_parts = schedule::even_parts(count, 4);
+    return engine::make_plan(algorithm->generate({schedule::Collective::broadcast, rank, 4, 0}), shape)
+        ->dependents.size();
   };
   std::size_t few = 0, many = 0;
   for (int rank = 0; rank < 4; ++rank) {
@@ -418,10 +426,10 @@ TEST(Plan, OrderingsGrowWithTheDataAndNotWithItsSquare) {
 }
 
 TEST(Plan, EvenPartsDifferByAtMostOneAndAddUp) {
-  EXPECT_TRUE(even_parts(5, 0).empty());
+  EXPECT_TRUE(schedule::even_parts(5, 0).empty());
   for (const std::uint64_t count : {0ull, 1ull, 7ull, 1000ull, 1ull << 59}) {
     for (const std::uint64_t parts : {1u, 2u, 3u, 7u, 64u}) {
-      const auto result = even_parts(count, parts);
+      const auto result = schedule::even_parts(count, parts);
       ASSERT_EQ(result.size(), parts);
       EXPECT_EQ(sum(result), count);
       EXPECT_LE(result.front() - result.back(), 1u);
@@ -433,7 +441,7 @@ TEST(Plan, EvenPartsDifferByAtMostOneAndAddUp) {
 TEST(Plan, EvenPartsOfBlocksHoldWholeOnesButForTheLast) {
   for (const std::uint64_t count : {0ull, 1ull, 255ull, 256ull, 257ull, 1000ull, 4096ull, 1ull << 59}) {
     for (const std::uint64_t parts : {1u, 2u, 3u, 7u, 64u}) {
-      const auto result = even_parts(count, parts, 256);
+      const auto result = schedule::even_parts(count, parts, 256);
       ASSERT_EQ(result.size(), parts);
       EXPECT_EQ(sum(result), count);
       EXPECT_LE(result.front(), result.back() + 511);
@@ -449,16 +457,18 @@ TEST(Plan, EvenPartsOfBlocksHoldWholeOnesButForTheLast) {
 TEST(Plan, CutsMessagesAtBlocksOfTheWireFormatAndCountsItsBytes) {
   for (const char* name :
        {"ring", "circulant", "halving_doubling"}) {  // circulant sends ranges that wrap around
-    const Algorithm* algorithm = find_algorithm(Collective::all_reduce, name);
-    Shape shape;
+    const algorithms::Algorithm* algorithm =
+        algorithms::find_algorithm(schedule::Collective::all_reduce, name);
+    engine::Shape shape;
     shape.element_bytes = 4;
     shape.segment_bytes = 3000;  // two whole blocks
     shape.wire = Wire::int8;
-    shape.input_parts = shape.output_parts = even_parts(12'345, 5, 256);
+    shape.input_parts = shape.output_parts = schedule::even_parts(12'345, 5, 256);
     for (int rank = 0; rank < 5; ++rank) {
-      const auto plan = make_plan(algorithm->generate({Collective::all_reduce, rank, 5, 0}), shape);
+      const auto plan =
+          engine::make_plan(algorithm->generate({schedule::Collective::all_reduce, rank, 5, 0}), shape);
       std::uint64_t longest = 0;
-      for (const PlanStep& step : plan->steps) {
+      for (const engine::PlanStep& step : plan->steps) {
         EXPECT_LE(step.bytes, 2048u);
         const std::uint64_t blocks = (step.bytes + 1023) / 1024;
         EXPECT_EQ(step.wire_bytes, blocks * 4 + step.bytes / 4);

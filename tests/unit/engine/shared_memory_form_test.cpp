@@ -41,18 +41,21 @@ void fold(void* const* outs, std::size_t out_count, const void* const* ins, std:
 }
 
 /// What each rank's output holds after the schedules.
-std::vector<Symbols> results_of(std::span<const Schedule> schedules, std::span<const std::uint64_t> counts,
-                                Sharing sharing, bool rank_ordered) {
-  SymbolicRun run(schedules, counts, sharing, rank_ordered);
-  const auto graph = MessageGraph::build(schedules);
-  for (const MessageGraph::Event& event : graph.value().events()) EXPECT_TRUE(run.execute(event).ok());
+std::vector<Symbols> results_of(std::span<const schedule::Schedule> schedules,
+                                std::span<const std::uint64_t> counts, schedule::Sharing sharing,
+                                bool rank_ordered) {
+  schedule::SymbolicRun run(schedules, counts, sharing, rank_ordered);
+  const auto graph = schedule::MessageGraph::build(schedules);
+  for (const schedule::MessageGraph::Event& event : graph.value().events())
+    EXPECT_TRUE(run.execute(event).ok());
   std::vector<Symbols> results;
-  for (const Schedule& schedule : schedules) {
-    std::vector<Piece> pieces;
-    const ChunkRange output{BufferName::output, 0, chunk_count(schedule, BufferName::output)};
+  for (const schedule::Schedule& schedule : schedules) {
+    std::vector<schedule::Piece> pieces;
+    const schedule::ChunkRange output{schedule::BufferName::output, 0,
+                                      schedule::chunk_count(schedule, schedule::BufferName::output)};
     EXPECT_TRUE(run.read({static_cast<std::uint32_t>(schedule.rank), 0}, output, pieces).ok());
     Symbols& result = results.emplace_back();
-    for (const Piece& piece : pieces) {
+    for (const schedule::Piece& piece : pieces) {
       Symbol summed = 0;
       for (const int rank : run.contributions().ranks(piece.who)) summed |= symbol_of(0, rank);
       for (std::uint64_t i = 0; i < piece.length; ++i)
@@ -70,23 +73,23 @@ constexpr Way kWays[] = {Way::with_descriptors, Way::in_place, Way::by_one_rank,
 class Host {
  public:
   Host() {
-    void* const memory = mmap(nullptr, kMostRanks * sizeof(SharedSegment), PROT_READ | PROT_WRITE,
+    void* const memory = mmap(nullptr, kMostRanks * sizeof(transport::SharedSegment), PROT_READ | PROT_WRITE,
                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) throw std::bad_alloc();
-    segments_ = static_cast<SharedSegment*>(memory);
+    segments_ = static_cast<transport::SharedSegment*>(memory);
   }
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
-  ~Host() { munmap(segments_, kMostRanks * sizeof(SharedSegment)); }
+  ~Host() { munmap(segments_, kMostRanks * sizeof(transport::SharedSegment)); }
 
   /// Carries out `calls`, one of each rank, all in this thread. False if they wait for each other.
-  bool play(std::vector<native::Call>& calls, Way way) {
+  bool play(std::vector<engine::native::Call>& calls, Way way) {
     std::vector<const void*> shown;
-    std::vector<SharedSegment*> segments;
-    std::vector<CommSlot*> slots;
+    std::vector<transport::SharedSegment*> segments;
+    std::vector<transport::CommSlot*> slots;
     std::vector<const std::byte*> inputs;
     std::vector<std::byte*> outputs;
-    for (const native::Call& call : calls) {
+    for (const engine::native::Call& call : calls) {
       shown.push_back(call.input);
       segments.push_back(segments_ + call.rank);
       slots.push_back(segments.back()->slots);
@@ -97,19 +100,19 @@ class Host {
     if (way == Way::with_descriptors) {
       // Descriptors hold copies: inputs may be overwritten while other ranks read.
       std::vector<Symbols> copies;
-      for (const native::Call& call : calls) {
+      for (const engine::native::Call& call : calls) {
         const std::uint64_t bytes = call.shape->shown_bytes(call.rank);
         Symbols& copy = copies.emplace_back(bytes / sizeof(Symbol));
         if (bytes > 0) std::memcpy(copy.data(), call.input, bytes);
         shown[static_cast<std::size_t>(call.rank)] = copy.data();
       }
-      for (native::Call& call : calls) finish_short(call, shown);
+      for (engine::native::Call& call : calls) finish_short(call, shown);
       return true;
     }
     std::vector<std::uint64_t> pieces(calls.size(), 0), done(calls.size(), 0);
-    std::vector<native::Task> tasks;
+    std::vector<engine::native::Task> tasks;
     for (std::size_t r = 0; r < calls.size(); ++r) {
-      native::Call& call = calls[r];
+      engine::native::Call& call = calls[r];
       call.slots = slots;
       call.segments = segments;
       call.segment = segments[r];
@@ -134,11 +137,12 @@ class Host {
         moved = true;
       }
     }
-    return std::ranges::all_of(tasks, [](const native::Task& task) { return task.done(); });
+    return std::ranges::all_of(tasks, [](const engine::native::Task& task) { return task.done(); });
   }
 
  private:
-  static bool has_come(const native::Wait& wait, std::size_t rank, const std::vector<CommSlot*>& slots) {
+  static bool has_come(const engine::native::Wait& wait, std::size_t rank,
+                       const std::vector<transport::CommSlot*>& slots) {
     if (wait.common != nullptr) return wait.common->load() >= wait.target;
     for (std::size_t r = 0; r < slots.size() && wait.counter != nullptr; ++r) {
       if (r != rank && (slots[r]->*wait.counter).value.load() < wait.target) return false;
@@ -146,38 +150,41 @@ class Host {
     return true;
   }
 
-  SharedSegment* segments_;
+  transport::SharedSegment* segments_;
 };
 
 /// What each rank's output holds after the form.
-std::vector<Symbols> play(Host& host, const SharedMemoryForm& form, std::span<const Schedule> schedules,
-                          std::span<const std::uint64_t> counts, Sharing sharing, Way way) {
+std::vector<Symbols> play(Host& host, const schedule::SharedMemoryForm& form,
+                          std::span<const schedule::Schedule> schedules,
+                          std::span<const std::uint64_t> counts, schedule::Sharing sharing, Way way) {
   const int size = schedules[0].size;
-  const native::Shape shape = native::make_shape(form, counts, size, schedules[0].root, sizeof(Symbol));
-  const auto own = ranges_of(Held::own_part,
-                             counts.size() == schedules.size() ? counts : Symbols(schedules.size()), size, 0);
+  const engine::native::Shape shape =
+      engine::native::make_shape(form, counts, size, schedules[0].root, sizeof(Symbol));
+  const auto own =
+      schedule::ranges_of(schedule::Held::own_part,
+                          counts.size() == schedules.size() ? counts : Symbols(schedules.size()), size, 0);
   std::vector<Symbols> inputs(schedules.size()), outputs(schedules.size());
-  std::vector<native::Call> calls(schedules.size());
+  std::vector<engine::native::Call> calls(schedules.size());
   for (std::size_t r = 0; r < calls.size(); ++r) {
-    const ChunkLengths lengths = chunk_lengths(schedules[r], counts);
-    const auto count_of = [&](BufferName buffer) {
-      return lengths.of({buffer, 0, chunk_count(schedules[r], buffer)});
+    const schedule::ChunkLengths lengths = schedule::chunk_lengths(schedules[r], counts);
+    const auto count_of = [&](schedule::BufferName buffer) {
+      return lengths.of({buffer, 0, schedule::chunk_count(schedules[r], buffer)});
     };
-    outputs[r].assign(count_of(BufferName::output), kWrong);
-    const DataRange& holds = shape.shown[r];
-    for (std::uint64_t i = 0; i < count_of(BufferName::input); ++i)
+    outputs[r].assign(count_of(schedule::BufferName::output), kWrong);
+    const schedule::DataRange& holds = shape.shown[r];
+    for (std::uint64_t i = 0; i < count_of(schedule::BufferName::input); ++i)
       inputs[r].push_back(symbol_of(holds.begin + i, static_cast<int>(r)));
     Symbol* input = inputs[r].data();
     Symbol* output = outputs[r].data();
-    if (sharing == Sharing::in_place) {
-      if (form.kind == SharedMemoryForm::Kind::copy) {
+    if (sharing == schedule::Sharing::in_place) {
+      if (form.kind == schedule::SharedMemoryForm::Kind::copy) {
         input = output + holds.begin;
         std::ranges::copy(inputs[r], input);
       } else {
-        output = input + (form.kind == SharedMemoryForm::Kind::reduce_own ? own[r].begin : 0);
+        output = input + (form.kind == schedule::SharedMemoryForm::Kind::reduce_own ? own[r].begin : 0);
       }
     }
-    native::Call& call = calls[r];
+    engine::native::Call& call = calls[r];
     call.shape = &shape;
     call.fold = fold;
     call.rank = static_cast<int>(r);
@@ -194,31 +201,31 @@ std::vector<Symbols> play(Host& host, const SharedMemoryForm& form, std::span<co
 }
 
 /// Whether the executor carries out calls of this form so.
-bool fits(const SharedMemoryForm& form, Way way) {
+bool fits(const schedule::SharedMemoryForm& form, Way way) {
   return form.writes_to_others() || (way != Way::by_one_rank && way != Way::by_shares);
 }
 
-void expect_results_of_schedule(Host& host, const Algorithm& algorithm, int size, int root,
+void expect_results_of_schedule(Host& host, const algorithms::Algorithm& algorithm, int size, int root,
                                 std::span<const std::uint64_t> counts) {
-  const SharedMemoryForm& form = *algorithm.in_shared_memory;
-  const std::vector<Schedule> schedules = all_ranks({&algorithm}, size, root);
-  for (const Sharing sharing : kSharings) {
-    if (!may_be(schedules[0], sharing)) continue;
+  const schedule::SharedMemoryForm& form = *algorithm.in_shared_memory;
+  const std::vector<schedule::Schedule> schedules = all_ranks({&algorithm}, size, root);
+  for (const schedule::Sharing sharing : schedule::kSharings) {
+    if (!schedule::may_be(schedules[0], sharing)) continue;
     const auto expected = results_of(schedules, counts, sharing, form.reduces());
     for (const Way way : kWays) {
       if (!fits(form, way)) continue;
       EXPECT_EQ(play(host, form, schedules, counts, sharing, way), expected)
-          << name_of(algorithm.collective) << ", " << size << " ranks, root " << root << suffix_of(sharing)
-          << ", way " << static_cast<int>(way);
+          << schedule::name_of(algorithm.collective) << ", " << size << " ranks, root " << root
+          << schedule::suffix_of(sharing) << ", way " << static_cast<int>(way);
     }
   }
 }
 
-class EveryForm : public testing::TestWithParam<const Algorithm*> {};
+class EveryForm : public testing::TestWithParam<const algorithms::Algorithm*> {};
 
-std::vector<const Algorithm*> with_a_form() {
-  std::vector<const Algorithm*> all;
-  for (const Algorithm& algorithm : algorithms()) {
+std::vector<const algorithms::Algorithm*> with_a_form() {
+  std::vector<const algorithms::Algorithm*> all;
+  for (const algorithms::Algorithm& algorithm : algorithms::algorithms()) {
     if (algorithm.in_shared_memory) all.push_back(&algorithm);
   }
   return all;
@@ -228,7 +235,7 @@ TEST_P(EveryForm, GivesWhatItsScheduleGives) {
   Host host;
   for (const int size : {2, 3, 4, 5, 9}) {
     for (const int root : roots(*GetParam(), size)) {
-      const std::uint32_t parts = part_count(all_ranks({GetParam()}, size, root)[0]);
+      const std::uint32_t parts = schedule::part_count(all_ranks({GetParam()}, size, root)[0]);
       for (const auto& counts : awkward_counts(parts))
         expect_results_of_schedule(host, *GetParam(), size, root, counts);
     }
@@ -238,9 +245,9 @@ TEST_P(EveryForm, GivesWhatItsScheduleGives) {
 TEST_P(EveryForm, GoesPieceByPiece) {
   Host host;
   for (const int size : {2, 3}) {
-    const std::uint32_t parts = part_count(all_ranks({GetParam()}, size)[0]);
+    const std::uint32_t parts = schedule::part_count(all_ranks({GetParam()}, size)[0]);
     if (parts == 0) continue;
-    const std::uint64_t two_stages = 2 * kStageBytes / sizeof(Symbol);
+    const std::uint64_t two_stages = 2 * transport::kStageBytes / sizeof(Symbol);
     std::vector<std::uint64_t> counts(parts, two_stages / 3);
     counts[0] = two_stages + 7;
     expect_results_of_schedule(host, *GetParam(), size, 0, counts);
@@ -248,10 +255,10 @@ TEST_P(EveryForm, GoesPieceByPiece) {
 }
 
 TEST_P(EveryForm, SumsInRankOrder) {
-  EXPECT_EQ(GetParam()->in_shared_memory->reduces(), is_reducing(GetParam()->collective));
+  EXPECT_EQ(GetParam()->in_shared_memory->reduces(), schedule::is_reducing(GetParam()->collective));
   if (GetParam()->in_shared_memory->reduces()) {
     EXPECT_TRUE(GetParam()->rank_ordered);
-    EXPECT_EQ(GetParam()->in_shared_memory->input, Held::all);
+    EXPECT_EQ(GetParam()->in_shared_memory->input, schedule::Held::all);
   }
 }
 

@@ -12,15 +12,17 @@
 namespace kolo {
 namespace {
 
-std::vector<Schedule> schedules_of(const char* name, int ranks) {
-  const ConfiguredAlgorithm algorithm = parse_algorithm(Collective::all_reduce, name).value();
-  return generate_all(*algorithm.algorithm, {Collective::all_reduce, 0, ranks, 0, algorithm.arguments, {}});
+std::vector<schedule::Schedule> schedules_of(const char* name, int ranks) {
+  const algorithms::ConfiguredAlgorithm algorithm =
+      algorithms::parse_algorithm(schedule::Collective::all_reduce, name).value();
+  return algorithms::generate_all(*algorithm.algorithm,
+                                  {schedule::Collective::all_reduce, 0, ranks, 0, algorithm.arguments, {}});
 }
 
 void expect_depth(const char* name, int ranks, Wire wire, int depth) {
-  const std::vector<Schedule> schedules = schedules_of(name, ranks);
-  const MessageGraph graph = MessageGraph::build(schedules).value();
-  const std::vector<int> depths = rounding_depths(schedules, graph, 64, {.wire = wire});
+  const std::vector<schedule::Schedule> schedules = schedules_of(name, ranks);
+  const schedule::MessageGraph graph = schedule::MessageGraph::build(schedules).value();
+  const std::vector<int> depths = evaluation::rounding_depths(schedules, graph, 64, {.wire = wire});
   ASSERT_EQ(depths.size(), 64u);
   EXPECT_EQ(std::ranges::min(depths), depth) << name;
   EXPECT_EQ(std::ranges::max(depths), depth) << name;
@@ -46,10 +48,10 @@ TEST(RoundingDepths, CountMessagesOfAWireAndTheLastRounding) {
 }
 
 /// A sum of one element.
-float sum_of(const char* name, const std::vector<float>& numbers, const Arithmetic& arithmetic) {
+float sum_of(const char* name, const std::vector<float>& numbers, const evaluation::Arithmetic& arithmetic) {
   std::vector<std::vector<float>> inputs;
   for (const float number : numbers) inputs.push_back({number});
-  return evaluate(schedules_of(name, static_cast<int>(numbers.size())), inputs, arithmetic)[0][0];
+  return evaluation::evaluate(schedules_of(name, static_cast<int>(numbers.size())), inputs, arithmetic)[0][0];
 }
 
 TEST(Evaluate, RoundsEachSumToTheTypeOfTheArrays) {

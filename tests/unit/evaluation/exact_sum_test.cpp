@@ -13,13 +13,13 @@ namespace kolo {
 namespace {
 
 double exact_sum(const std::vector<double>& numbers) {
-  ExactSum sum;
+  evaluation::ExactSum sum;
   for (const double number : numbers) sum.add(number);
   return sum.value();
 }
 
 TEST(ExactSum, OfNothingIsZero) {
-  EXPECT_EQ(ExactSum().value(), 0);
+  EXPECT_EQ(evaluation::ExactSum().value(), 0);
 }
 
 TEST(ExactSum, KeepsWhatAdditionsWouldLose) {

@@ -8,7 +8,7 @@
 namespace kolo::testing {
 namespace {
 
-Status deliver(Handshake& to, std::string bytes, std::size_t step = 1000) {
+Status deliver(net::Handshake& to, std::string bytes, std::size_t step = 1000) {
   for (std::size_t at = 0; at < bytes.size();) {
     const std::size_t size = std::min({step, bytes.size() - at, to.wanted()});
     if (size == 0) return Status(Code::rendezvous, "more than wanted");
@@ -20,7 +20,7 @@ Status deliver(Handshake& to, std::string bytes, std::size_t step = 1000) {
 }
 
 /// Moves bytes in both directions until both sides are done or one fails.
-Status converse(Handshake& a, Handshake& b, std::size_t step = 1000) {
+Status converse(net::Handshake& a, net::Handshake& b, std::size_t step = 1000) {
   while (!a.done() || !b.done()) {
     if (Status status = deliver(b, a.take_output(), step); !status.ok()) return status;
     if (Status status = deliver(a, b.take_output(), step); !status.ok()) return status;
@@ -32,8 +32,8 @@ TEST(Handshakes, RanksOfOneJobKnowEachOther) {
   for (const std::string key :
        {"", "secret", "a key that is much longer than one block of the hash function is, by far"}) {
     for (const std::size_t step : {1, 7, 1000}) {
-      auto dialer = Handshake::dial({"job", key, 5}, 2);
-      auto acceptor = Handshake::accept({"job", key, 2});
+      auto dialer = net::Handshake::dial({"job", key, 5}, 2);
+      auto acceptor = net::Handshake::accept({"job", key, 2});
       const Status status = converse(dialer, acceptor, step);
       EXPECT_TRUE(status.ok()) << status.message();
       EXPECT_EQ(dialer.peer(), 2);
@@ -46,9 +46,9 @@ TEST(Handshakes, RanksOfOneJobKnowEachOther) {
 
 TEST(Handshakes, StrangersAreRefused) {
   struct Pair {
-    Identity dialer;
+    net::Identity dialer;
     int wanted;
-    Identity acceptor;
+    net::Identity acceptor;
   };
   const Pair pairs[] = {
       {{"job", "right", 1}, 0, {"job", "wrong", 0}}, {{"job", "", 1}, 0, {"job", "key", 0}},
@@ -56,8 +56,8 @@ TEST(Handshakes, StrangersAreRefused) {
       {{"job", "key", -7}, 0, {"job", "key", 0}},
   };
   for (const Pair& pair : pairs) {
-    auto dialer = Handshake::dial(pair.dialer, pair.wanted);
-    auto acceptor = Handshake::accept(pair.acceptor);
+    auto dialer = net::Handshake::dial(pair.dialer, pair.wanted);
+    auto acceptor = net::Handshake::accept(pair.acceptor);
     EXPECT_FALSE(converse(dialer, acceptor).ok());
     EXPECT_FALSE(dialer.done());
     EXPECT_FALSE(acceptor.done());
@@ -66,7 +66,7 @@ TEST(Handshakes, StrangersAreRefused) {
 
 TEST(Handshakes, BothSidesHearWhy) {
   struct Case {
-    Identity dialer, acceptor;
+    net::Identity dialer, acceptor;
     const char* said;
   };
   const Case cases[] = {
@@ -75,14 +75,18 @@ TEST(Handshakes, BothSidesHearWhy) {
       {{"job", "", 1}, {"job", "key", 0}, "KOLO_KEY"},
       {{"job", "key", 1}, {"other", "key", 0}, "another job"},
       {{"job", "key", 1}, {"job", "key", 2}, "rank"},
-      {{"job", "key", 1, Encryption::key}, {"job", "key", 0}, "KOLO_TLS"},
-      {{"job", "key", 1}, {"job", "key", 0, Encryption::key}, "KOLO_TLS"},
-      {{"job", "key", 1, Encryption::key}, {"job", "key", 0, Encryption::certificates}, "KOLO_TLS_CERT"},
-      {{"job", "key", 1, Encryption::none, 7}, {"job", "key", 0, Encryption::none, 8}, "same version"},
+      {{"job", "key", 1, net::Encryption::key}, {"job", "key", 0}, "KOLO_TLS"},
+      {{"job", "key", 1}, {"job", "key", 0, net::Encryption::key}, "KOLO_TLS"},
+      {{"job", "key", 1, net::Encryption::key},
+       {"job", "key", 0, net::Encryption::certificates},
+       "KOLO_TLS_CERT"},
+      {{"job", "key", 1, net::Encryption::none, 7},
+       {"job", "key", 0, net::Encryption::none, 8},
+       "same version"},
   };
   for (const Case& one : cases) {
-    auto dialer = Handshake::dial(one.dialer, 0);
-    auto acceptor = Handshake::accept(one.acceptor);
+    auto dialer = net::Handshake::dial(one.dialer, 0);
+    auto acceptor = net::Handshake::accept(one.acceptor);
     Status heard[2];
     for (int turn = 0; turn < 4 && (heard[0].ok() || heard[1].ok()); ++turn) {
       if (heard[1].ok()) heard[1] = deliver(acceptor, dialer.take_output());
@@ -96,13 +100,13 @@ TEST(Handshakes, BothSidesHearWhy) {
 }
 
 TEST(Handshakes, AnotherVersionSaysSo) {
-  auto acceptor = Handshake::accept({"job", "key", 0});
+  auto acceptor = net::Handshake::accept({"job", "key", 0});
   const std::string hello = "koloHEL9, shorter";  // another version may differ in all later bytes
   const Status refused = acceptor.feed(std::as_bytes(std::span(hello)));
   EXPECT_NE(refused.message().find("version 9"), std::string::npos) << refused.message();
   const std::string refusal = acceptor.take_output();
   ASSERT_TRUE(refusal.starts_with("koloREF2"));
-  auto dialer = Handshake::dial({"job", "key", 1}, 0);
+  auto dialer = net::Handshake::dial({"job", "key", 1}, 0);
   const std::string theirs = "koloREF9";
   EXPECT_NE(dialer.feed(std::as_bytes(std::span(theirs))).message().find("version 9"), std::string::npos);
 }
@@ -110,8 +114,8 @@ TEST(Handshakes, AnotherVersionSaysSo) {
 TEST(Handshakes, EndWithASecretOfTheirOwn) {
   std::string secrets[2];
   for (std::string& secret : secrets) {
-    auto dialer = Handshake::dial({"job", "key", 1}, 0);
-    auto acceptor = Handshake::accept({"job", "key", 0});
+    auto dialer = net::Handshake::dial({"job", "key", 1}, 0);
+    auto acceptor = net::Handshake::accept({"job", "key", 0});
     ASSERT_TRUE(converse(dialer, acceptor).ok());
     secret = dialer.secret();
     EXPECT_EQ(secret, acceptor.secret());
@@ -121,7 +125,7 @@ TEST(Handshakes, EndWithASecretOfTheirOwn) {
 }
 
 TEST(Hmac, IsRfc4231s) {  // test case 2
-  const std::string mac = hmac("Jefe", "what do ya want for nothing?");
+  const std::string mac = net::hmac("Jefe", "what do ya want for nothing?");
   EXPECT_EQ(static_cast<unsigned char>(mac[0]), 0x5b);
   EXPECT_EQ(static_cast<unsigned char>(mac[1]), 0xdc);
   EXPECT_EQ(static_cast<unsigned char>(mac[31]), 0x43);
@@ -130,11 +134,11 @@ TEST(Hmac, IsRfc4231s) {  // test case 2
 TEST(Handshakes, EveryByteCounts) {
   // Flips one bit of the whole exchange at a time: at least one side must notice.
   for (std::size_t flipped = 0;; ++flipped) {
-    auto dialer = Handshake::dial({"job", "key", 1}, 0);
-    auto acceptor = Handshake::accept({"job", "key", 0});
+    auto dialer = net::Handshake::dial({"job", "key", 1}, 0);
+    auto acceptor = net::Handshake::accept({"job", "key", 0});
     std::size_t seen = 0;
     bool changed = false;
-    const auto carry = [&](Handshake& from, Handshake& to) {
+    const auto carry = [&](net::Handshake& from, net::Handshake& to) {
       std::string bytes = from.take_output();
       if (flipped >= seen && flipped < seen + bytes.size()) {
         bytes[flipped - seen] ^= 1 << flipped % 8;
@@ -157,21 +161,21 @@ TEST(Handshakes, EveryByteCounts) {
 }
 
 TEST(Handshakes, NothingCanBeReplayedOrReflected) {
-  auto dialer = Handshake::dial({"job", "key", 1}, 0);
-  auto acceptor = Handshake::accept({"job", "key", 0});
+  auto dialer = net::Handshake::dial({"job", "key", 1}, 0);
+  auto acceptor = net::Handshake::accept({"job", "key", 0});
   const std::string hello = dialer.take_output();
   ASSERT_TRUE(deliver(acceptor, hello).ok());
   const std::string challenge = acceptor.take_output();
   ASSERT_TRUE(deliver(dialer, challenge).ok());
   const std::string proof = dialer.take_output();
 
-  auto later = Handshake::accept({"job", "key", 0});  // it has another nonce
+  auto later = net::Handshake::accept({"job", "key", 0});  // it has another nonce
   ASSERT_TRUE(deliver(later, hello).ok());
   EXPECT_FALSE(deliver(later, proof).ok());
 
-  auto mirror = Handshake::dial({"job", "key", 1}, 0);
+  auto mirror = net::Handshake::dial({"job", "key", 1}, 0);
   EXPECT_FALSE(deliver(mirror, mirror.take_output() + std::string(32, 'x')).ok());
-  auto other = Handshake::dial({"job", "key", 1}, 0);
+  auto other = net::Handshake::dial({"job", "key", 1}, 0);
   EXPECT_FALSE(deliver(other, challenge).ok()) << "an answer to another hello";
 }
 
@@ -179,14 +183,14 @@ TEST(Handshakes, NonsenseIsSurvived) {
   Watchdog watchdog(seconds(100));
   std::mt19937 random(20240607);
   const std::string seeds[] = {
-      Handshake::dial({"job", "key", 1}, 3).take_output(),
+      net::Handshake::dial({"job", "key", 1}, 3).take_output(),
       [] {
-        auto acceptor = Handshake::accept({"job", "key", 1});
-        std::string hello = Handshake::dial({"job", "key", 3}, 1).take_output();
+        auto acceptor = net::Handshake::accept({"job", "key", 1});
+        std::string hello = net::Handshake::dial({"job", "key", 3}, 1).take_output();
         EXPECT_TRUE(deliver(acceptor, hello).ok());
         return acceptor.take_output() + std::string(40, 'w');
       }(),
-      shm::Address::make().text(),
+      transport::shm::Address::make().text(),
       "boot=b;net=1;at=10.0.0.1:4000,[fd00::1]:4000,127.0.0.1:65535",
       "boot=b;net=1;at=1.2.3.4:0",
       "",

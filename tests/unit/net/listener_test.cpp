@@ -15,7 +15,7 @@
 namespace kolo {
 namespace {
 
-class ListenerTest : public ::testing::Test, protected Listener::Owner {
+class ListenerTest : public ::testing::Test, protected net::Listener::Owner {
  protected:
   Status admit(int) const override { return admitted_; }
   void accepted(UniqueFd fd) override {
@@ -29,21 +29,22 @@ class ListenerTest : public ::testing::Test, protected Listener::Owner {
     strangers_.erase(strangers_.begin(), strangers_.begin() + static_cast<std::ptrdiff_t>(count));
   }
 
-  Listener listen(int most_at_once) {
-    auto socket = listen_on(*SocketAddress::parse_host("127.0.0.1")).value_or_throw();
-    address_ = *SocketAddress::local(socket.get());
-    return Listener("the test", std::move(socket), most_at_once);
+  net::Listener listen(int most_at_once) {
+    auto socket = net::listen_on(*net::SocketAddress::parse_host("127.0.0.1")).value_or_throw();
+    address_ = *net::SocketAddress::local(socket.get());
+    return net::Listener("the test", std::move(socket), most_at_once);
   }
   void visit(int count) {
     for (int i = 0; i < count; ++i)
-      visitors_.push_back(connect_to(address_, Deadline::after(std::chrono::seconds(5))).value_or_throw());
+      visitors_.push_back(
+          net::connect_to(address_, Deadline::after(std::chrono::seconds(5))).value_or_throw());
   }
   static bool is_ready(int fd, int ms) {
     pollfd entry{fd, POLLIN, 0};
     return ::poll(&entry, 1, ms) > 0;
   }
 
-  SocketAddress address_;
+  net::SocketAddress address_;
   std::vector<UniqueFd> visitors_;
   std::deque<UniqueFd> strangers_;  // oldest first
   std::size_t most_ = 256;
@@ -52,7 +53,7 @@ class ListenerTest : public ::testing::Test, protected Listener::Owner {
 };
 
 TEST_F(ListenerTest, TheOldestStrangersMakeRoomForNewOnes) {
-  Listener listener = listen(1000);
+  net::Listener listener = listen(1000);
   most_ = 3;
   visit(5);
   ASSERT_TRUE(is_ready(listener.fd(), 1000));
@@ -64,7 +65,7 @@ TEST_F(ListenerTest, TheOldestStrangersMakeRoomForNewOnes) {
 }
 
 TEST_F(ListenerTest, AFloodWaitsInTheSystemsQueue) {
-  Listener listener = listen(4);
+  net::Listener listener = listen(4);
   visit(10);
   for (int i = 0; i < 3; ++i) listener.accept(*this);
   EXPECT_EQ(taken_, 4);
@@ -76,20 +77,20 @@ TEST_F(ListenerTest, AFloodWaitsInTheSystemsQueue) {
 }
 
 TEST_F(ListenerTest, AProcessThatIsNotAdmittedIsTold) {
-  Listener listener = listen(1000);
+  net::Listener listener = listen(1000);
   admitted_ = Status(Code::rendezvous, "a process of another user");
   visit(1);
   ASSERT_TRUE(is_ready(listener.fd(), 1000));
   listener.accept(*this);
   EXPECT_EQ(taken_, 0);
-  std::string reason(Handshake::refusal_of_user().size(), '\0');
-  EXPECT_TRUE(receive_all(visitors_[0].get(), reason, Deadline::after(std::chrono::seconds(5))).ok());
-  EXPECT_EQ(reason, Handshake::refusal_of_user());
+  std::string reason(net::Handshake::refusal_of_user().size(), '\0');
+  EXPECT_TRUE(net::receive_all(visitors_[0].get(), reason, Deadline::after(std::chrono::seconds(5))).ok());
+  EXPECT_EQ(reason, net::Handshake::refusal_of_user());
 }
 
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they need descriptors of their own
 TEST_F(ListenerTest, WithoutDescriptorsHalfOfTheStrangersAreDroppedAndElseAllWait) {
-  Listener listener = listen(1000);
+  net::Listener listener = listen(1000);
   visit(20);
   rlimit usual{};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);

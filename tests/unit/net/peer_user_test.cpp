@@ -43,8 +43,8 @@ class PeerUser : public ::testing::TestWithParam<int> {
 TEST_P(PeerUser, IsOneself) {
   const UniqueFd dialled = dial();
   const UniqueFd accepted = accept();
-  EXPECT_TRUE(same_user(dialled.get()).ok()) << same_user(dialled.get()).message();
-  EXPECT_TRUE(same_user(accepted.get()).ok()) << same_user(accepted.get()).message();
+  EXPECT_TRUE(net::same_user(dialled.get()).ok()) << net::same_user(dialled.get()).message();
+  EXPECT_TRUE(net::same_user(accepted.get()).ok()) << net::same_user(accepted.get()).message();
 }
 
 TEST_P(PeerUser, IsReadFromATableWhereTheKernelDoesNotAnswer) {
@@ -53,7 +53,7 @@ TEST_P(PeerUser, IsReadFromATableWhereTheKernelDoesNotAnswer) {
   constexpr int kNoSeccomp = 2;
   const auto look = [&] {
     if (!forbid(SYS_socket)) return kNoSeccomp;
-    return same_user(dialled.get()).ok() && same_user(accepted.get()).ok() ? 0 : 1;
+    return net::same_user(dialled.get()).ok() && net::same_user(accepted.get()).ok() ? 0 : 1;
   };
   const pid_t child = ::fork();
   if (child == 0) ::_exit(look());
@@ -66,11 +66,11 @@ TEST_P(PeerUser, IsReadFromATableWhereTheKernelDoesNotAnswer) {
 
 TEST_P(PeerUser, IsNobodyOfWhatIsNotAcceptedOrClosed) {
   UniqueFd dialled = dial();
-  EXPECT_FALSE(same_user(dialled.get()).ok()) << "taken for root's";
+  EXPECT_FALSE(net::same_user(dialled.get()).ok()) << "taken for root's";
   const UniqueFd accepted = accept();
   dialled.reset();
-  EXPECT_FALSE(same_user(accepted.get()).ok()) << "taken for root's";
-  EXPECT_FALSE(same_user(listener_.get()).ok());
+  EXPECT_FALSE(net::same_user(accepted.get()).ok()) << "taken for root's";
+  EXPECT_FALSE(net::same_user(listener_.get()).ok());
 }
 
 TEST_P(PeerUser, IsAnotherOne) {
@@ -80,10 +80,11 @@ TEST_P(PeerUser, IsAnotherOne) {
     const UniqueFd accepted = accept();
     const UniqueFd dialled = dial();
     const UniqueFd own = accept();
-    return !same_user(accepted.get()).ok() && same_user(dialled.get()).ok() && same_user(own.get()).ok();
+    return !net::same_user(accepted.get()).ok() && net::same_user(dialled.get()).ok() &&
+           net::same_user(own.get()).ok();
   });
   EXPECT_EQ(status, 0);
-  const auto is_their_own = [&] { return as_other_user([&] { return same_user(mine.get()).ok(); }); };
+  const auto is_their_own = [&] { return as_other_user([&] { return net::same_user(mine.get()).ok(); }); };
   EXPECT_NE(is_their_own(), 0);
 }
 

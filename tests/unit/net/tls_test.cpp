@@ -19,7 +19,7 @@ namespace {
 const std::string kSecret(32, 's');
 
 /// Moves all bytes that one side has to send to the other side; false if there were none.
-bool carry(TlsStream& from, TlsStream& to) {
+bool carry(net::TlsStream& from, net::TlsStream& to) {
   std::string& bytes = from.output();
   const auto space = to.space();
   const std::size_t size = std::min(space.size(), bytes.size());
@@ -31,7 +31,7 @@ bool carry(TlsStream& from, TlsStream& to) {
 }
 
 /// Sets up the connection; returns the first error of either side.
-Status meet(TlsStream& a, TlsStream& b) {
+Status meet(net::TlsStream& a, net::TlsStream& b) {
   for (int round = 0; round < 10 && !(a.ready() && b.ready()); ++round) {
     if (Status status = a.advance(); !status.ok()) return status;
     carry(a, b);
@@ -41,11 +41,11 @@ Status meet(TlsStream& a, TlsStream& b) {
   return a.ready() && b.ready() ? Status() : Status(Code::timeout, "they do not get on");
 }
 
-std::shared_ptr<const Tls> keyed() {
-  return Tls::with_key().value_or_throw();
+std::shared_ptr<const net::Tls> keyed() {
+  return net::Tls::with_key().value_or_throw();
 }
 
-std::string text_of(TlsStream& stream, std::size_t bytes) {
+std::string text_of(net::TlsStream& stream, std::size_t bytes) {
   std::string text(bytes, '\0');
   const auto got = stream.open(std::as_writable_bytes(std::span(text)));
   EXPECT_TRUE(got.ok()) << got.status().message();
@@ -53,7 +53,7 @@ std::string text_of(TlsStream& stream, std::size_t bytes) {
   return text;
 }
 
-void expect_talk(TlsStream& a, TlsStream& b) {
+void expect_talk(net::TlsStream& a, net::TlsStream& b) {
   const std::string words = "what is said here stays here";
   ASSERT_TRUE(a.seal(std::as_bytes(std::span(words))).ok());
   EXPECT_EQ(a.output().find("stays"), std::string::npos) << "it is not encrypted";
@@ -66,7 +66,7 @@ void expect_talk(TlsStream& a, TlsStream& b) {
 
 TEST(Tls, BothWhoHaveTheKeyTalk) {
   const auto tls = keyed();
-  TlsStream dialer(*tls, true, kSecret), acceptor(*tls, false, kSecret);
+  net::TlsStream dialer(*tls, true, kSecret), acceptor(*tls, false, kSecret);
   const Status status = meet(dialer, acceptor);
   ASSERT_TRUE(status.ok()) << status.message();
   expect_talk(dialer, acceptor);
@@ -75,7 +75,7 @@ TEST(Tls, BothWhoHaveTheKeyTalk) {
 
 TEST(Tls, AnotherKeyIsRefused) {
   const auto tls = keyed();
-  TlsStream dialer(*tls, true, kSecret), acceptor(*tls, false, std::string(32, 'x'));
+  net::TlsStream dialer(*tls, true, kSecret), acceptor(*tls, false, std::string(32, 'x'));
   const Status status = meet(dialer, acceptor);
   EXPECT_EQ(status.code(), Code::rendezvous);
   EXPECT_NE(status.message().find("TLS"), std::string::npos) << status.message();
@@ -84,7 +84,7 @@ TEST(Tls, AnotherKeyIsRefused) {
 
 TEST(Tls, LongDataAndManyRecords) {
   const auto tls = keyed();
-  TlsStream dialer(*tls, true, kSecret), acceptor(*tls, false, kSecret);
+  net::TlsStream dialer(*tls, true, kSecret), acceptor(*tls, false, kSecret);
   ASSERT_TRUE(meet(dialer, acceptor).ok());
   std::string data(1'000'003, '\0');
   for (std::size_t i = 0; i < data.size(); ++i) data[i] = static_cast<char>(i * 31 >> 3);
@@ -102,7 +102,7 @@ TEST(Tls, LongDataAndManyRecords) {
 
 TEST(Tls, WhatWasChangedOnTheWayIsAnError) {
   const auto tls = keyed();
-  TlsStream dialer(*tls, true, kSecret), acceptor(*tls, false, kSecret);
+  net::TlsStream dialer(*tls, true, kSecret), acceptor(*tls, false, kSecret);
   ASSERT_TRUE(meet(dialer, acceptor).ok());
   const std::string words(100, 'w');
   ASSERT_TRUE(dialer.seal(std::as_bytes(std::span(words))).ok());
@@ -151,8 +151,8 @@ class Certificates {
     ::EVP_PKEY_free(key);
   }
   std::string path(const std::string& file) const { return folder_ / file; }
-  std::shared_ptr<const Tls> of(const std::string& name, const std::string& authority) const {
-    return Tls::with_certificates(path(name + ".pem"), path(name + ".key"), path(authority + ".pem"))
+  std::shared_ptr<const net::Tls> of(const std::string& name, const std::string& authority) const {
+    return net::Tls::with_certificates(path(name + ".pem"), path(name + ".key"), path(authority + ".pem"))
         .value_or_throw();
   }
 
@@ -171,7 +171,7 @@ TEST(Tls, CertificatesOfOneAuthority) {
   made.make("one", "authority");
   made.make("two", "authority");
   const auto one = made.of("one", "authority"), two = made.of("two", "authority");
-  TlsStream dialer(*one, true, kSecret), acceptor(*two, false, kSecret);
+  net::TlsStream dialer(*one, true, kSecret), acceptor(*two, false, kSecret);
   const Status status = meet(dialer, acceptor);
   ASSERT_TRUE(status.ok()) << status.message();
   expect_talk(dialer, acceptor);
@@ -184,7 +184,7 @@ TEST(Tls, CertificatesOfAnotherAuthorityAreRefused) {
   made.make("one", "authority");
   made.make("two", "another");
   const auto one = made.of("one", "authority"), two = made.of("two", "authority");
-  TlsStream dialer(*one, true, kSecret), acceptor(*two, false, kSecret);
+  net::TlsStream dialer(*one, true, kSecret), acceptor(*two, false, kSecret);
   EXPECT_EQ(meet(dialer, acceptor).code(), Code::rendezvous);
   EXPECT_FALSE(dialer.ready() || acceptor.ready());
 }
@@ -195,7 +195,7 @@ TEST(Tls, ACertificateAloneIsNotEnough) {
   made.make("authority", "authority");
   made.make("one", "authority");
   const auto tls = made.of("one", "authority");
-  TlsStream dialer(*tls, true, kSecret), acceptor(*tls, false, std::string(32, 'x'));
+  net::TlsStream dialer(*tls, true, kSecret), acceptor(*tls, false, std::string(32, 'x'));
   EXPECT_EQ(meet(dialer, acceptor).code(), Code::rendezvous);
   EXPECT_FALSE(dialer.ready());
 }
@@ -203,8 +203,8 @@ TEST(Tls, ACertificateAloneIsNotEnough) {
 TEST(Tls, NobodyIsAskedForAPassphrase) {
   Certificates made;
   made.make("authority", "authority", "secret");
-  const auto refused = Tls::with_certificates(made.path("authority.pem"), made.path("authority.key"),
-                                              made.path("authority.pem"))
+  const auto refused = net::Tls::with_certificates(made.path("authority.pem"), made.path("authority.key"),
+                                                   made.path("authority.pem"))
                            .status();
   EXPECT_EQ(refused.code(), Code::invalid_argument);
   EXPECT_NE(refused.message().find("KOLO_TLS_KEY"), std::string::npos) << refused.message();
@@ -216,7 +216,7 @@ TEST(Tls, FilesThatAreMissingAreNamed) {
   made.make("authority", "authority");
   made.make("other", "other");
   const auto error = [&](const char* certificate, const char* key, const char* authority) {
-    return Tls::with_certificates(made.path(certificate), made.path(key), made.path(authority))
+    return net::Tls::with_certificates(made.path(certificate), made.path(key), made.path(authority))
         .status()
         .message();
   };

@@ -7,7 +7,7 @@
 
 #include "fuzz/http_request.hpp"
 
-namespace kolo::http {
+namespace kolo::observe::http {
 namespace {
 
 TEST(Http, KnowsItsOnePage) {
@@ -56,4 +56,4 @@ TEST(Http, AnyBytesAreJudgedAlikeHoweverTheyCome) {
 }
 
 }  // namespace
-}  // namespace kolo::http
+}  // namespace kolo::observe::http

@@ -9,14 +9,14 @@
 namespace kolo {
 namespace {
 
-RankMetrics example(int rank) {
-  RankMetrics made;
+observe::RankMetrics example(int rank) {
+  observe::RankMetrics made;
   made.group = "g";
   made.rank = rank;
   made.host = "a";
   made.age = std::chrono::milliseconds(1500);
   made.collectives = {{"all_reduce", 7, 56, 1}};
-  PeerMetrics peer;
+  observe::PeerMetrics peer;
   peer.rank = 1 - rank;
   peer.host = "b";
   peer.transport = "tcp";
@@ -32,8 +32,8 @@ bool has_line(const std::string& text, const std::string& line) {
 }
 
 TEST(Metrics, EachValueHasItsLabels) {
-  const RankMetrics one = example(0);
-  const std::string text = prometheus_text({&one, 1});
+  const observe::RankMetrics one = example(0);
+  const std::string text = observe::prometheus_text({&one, 1});
   const std::string rank = "{group=\"g\",host=\"a\",rank=\"0\"";
   const std::string peer = rank + ",peer=\"1\",peer_host=\"b\",transport=\"tcp\"} ";
   EXPECT_TRUE(has_line(text, "kolo_age_seconds" + rank + "} 1.5")) << text;
@@ -47,8 +47,8 @@ TEST(Metrics, EachValueHasItsLabels) {
 
 /// Prometheus requires all samples of a metric together after its TYPE line, and no duplicate series.
 TEST(Metrics, SamplesOfOneMetricStandTogether) {
-  const RankMetrics both[] = {example(0), example(1)};
-  std::istringstream lines(prometheus_text(both));
+  const observe::RankMetrics both[] = {example(0), example(1)};
+  std::istringstream lines(observe::prometheus_text(both));
   std::set<std::string> declared;
   std::set<std::string> series;
   std::string current;
@@ -68,13 +68,13 @@ TEST(Metrics, SamplesOfOneMetricStandTogether) {
 }
 
 TEST(Metrics, AwkwardLabelsAreEscaped) {
-  RankMetrics one = example(0);
+  observe::RankMetrics one = example(0);
   one.host = "a\"b\\c\nd";
-  EXPECT_NE(prometheus_text({&one, 1}).find("host=\"a\\\"b\\\\c\\nd\","), std::string::npos);
+  EXPECT_NE(observe::prometheus_text({&one, 1}).find("host=\"a\\\"b\\\\c\\nd\","), std::string::npos);
 }
 
 TEST(Metrics, APageShowsWhoeverIsOnIt) {
-  MetricsPage page;
+  observe::MetricsPage page;
   const int owners[2] = {};
   page.add(&owners[0], [] { return example(0); });
   page.add(&owners[1], [] { return example(1); });

@@ -13,7 +13,7 @@ namespace {
 
 using Variables = std::map<std::string, std::string>;
 
-Lookup lookup_in(const Variables& variables) {
+rendezvous::Lookup lookup_in(const Variables& variables) {
   return [variables](const char* name) {
     const auto at = variables.find(name);
     return at == variables.end() ? std::nullopt : std::optional<std::string>(at->second);
@@ -22,7 +22,7 @@ Lookup lookup_in(const Variables& variables) {
 
 void expect_launch(const Variables& variables, const std::string& launcher, int rank, int size,
                    int local_rank, int local_size) {
-  const Launch launch = read_launch(lookup_in(variables)).value_or_throw();
+  const Launch launch = rendezvous::read_launch(lookup_in(variables)).value_or_throw();
   EXPECT_EQ(launch.launcher, launcher);
   EXPECT_EQ(launch.rank, rank);
   EXPECT_EQ(launch.size, size);
@@ -31,7 +31,7 @@ void expect_launch(const Variables& variables, const std::string& launcher, int 
 }
 
 void expect_error(const Variables& variables, const std::string& name) {
-  const Status status = read_launch(lookup_in(variables)).status();
+  const Status status = rendezvous::read_launch(lookup_in(variables)).status();
   EXPECT_EQ(status.code(), Code::invalid_argument);
   EXPECT_NE(status.message().find(name), std::string::npos) << status.message() << " does not name " << name;
 }
@@ -124,35 +124,36 @@ TEST(Slurm, FirstHostOfAList) {
                                                                  {"n[1-2]-ib,x", "n1-ib"},
                                                                  {"r[0-1]n[10-12]", "r0n10"},
                                                                  {"gpu-a[003],b[1-2]", "gpu-a003"}};
-  for (const auto& [list, host] : good) EXPECT_EQ(first_slurm_host(list), host) << list;
+  for (const auto& [list, host] : good) EXPECT_EQ(rendezvous::first_slurm_host(list), host) << list;
   for (const char* bad : {"", ",", "node[", "node[]", "node[a-b]", "node]", "[-3]"}) {
-    EXPECT_EQ(first_slurm_host(bad), std::nullopt) << bad;
+    EXPECT_EQ(rendezvous::first_slurm_host(bad), std::nullopt) << bad;
   }
 }
 
 TEST(Slurm, TasksOfANode) {
-  EXPECT_EQ(slurm_tasks_on_node("4", 0), 4);
-  EXPECT_EQ(slurm_tasks_on_node("2(x3),1", 2), 2);
-  EXPECT_EQ(slurm_tasks_on_node("2(x3),1", 3), 1);
-  EXPECT_EQ(slurm_tasks_on_node("2(x3),1", 4), std::nullopt);
+  EXPECT_EQ(rendezvous::slurm_tasks_on_node("4", 0), 4);
+  EXPECT_EQ(rendezvous::slurm_tasks_on_node("2(x3),1", 2), 2);
+  EXPECT_EQ(rendezvous::slurm_tasks_on_node("2(x3),1", 3), 1);
+  EXPECT_EQ(rendezvous::slurm_tasks_on_node("2(x3),1", 4), std::nullopt);
   for (const char* bad : {"", "x", "2(x", "2(x)", "0", "2(x-1)", ","}) {
-    EXPECT_EQ(slurm_tasks_on_node(bad, 0), std::nullopt) << bad;
+    EXPECT_EQ(rendezvous::slurm_tasks_on_node(bad, 0), std::nullopt) << bad;
   }
 }
 
-Result<Meeting> plan(const Variables& variables, const Config& config = {}, const std::string& key = "") {
-  const Lookup lookup = lookup_in(variables);
-  return plan_meeting(read_launch(lookup).value_or_throw(), config, key, lookup);
+Result<rendezvous::Meeting> plan(const Variables& variables, const Config& config = {},
+                                 const std::string& key = "") {
+  const rendezvous::Lookup lookup = lookup_in(variables);
+  return rendezvous::plan_meeting(rendezvous::read_launch(lookup).value_or_throw(), config, key, lookup);
 }
 
 TEST(Meeting, ASingleProcessMeetsNobody) {
-  EXPECT_EQ(plan({}).value_or_throw().kind, Meeting::Kind::memory);
+  EXPECT_EQ(plan({}).value_or_throw().kind, rendezvous::Meeting::Kind::memory);
 }
 
 TEST(Meeting, MasterAddrWhereRankZeroServes) {
   Variables variables = with(with(kTorchrun, "MASTER_ADDR", "node1"), "MASTER_PORT", "29500");
-  Meeting meeting = plan(variables, {}, "secret").value_or_throw();
-  EXPECT_EQ(meeting.kind, Meeting::Kind::tcp);
+  rendezvous::Meeting meeting = plan(variables, {}, "secret").value_or_throw();
+  EXPECT_EQ(meeting.kind, rendezvous::Meeting::Kind::tcp);
   EXPECT_EQ(meeting.address.host, "node1");
   EXPECT_EQ(meeting.address.port, 29500);
   EXPECT_EQ(meeting.address.ports, 1);
@@ -173,7 +174,7 @@ TEST(Meeting, BesideTorchrunsOwnStore) {
   Variables variables = with(with(kTorchrun, "MASTER_ADDR", "node1"), "MASTER_PORT", "29500");
   variables["TORCHELASTIC_USE_AGENT_STORE"] = "True";
   variables["TORCHELASTIC_RUN_ID"] = "job";
-  const Meeting meeting = plan(variables).value_or_throw();
+  const rendezvous::Meeting meeting = plan(variables).value_or_throw();
   EXPECT_EQ(meeting.address.port, 29501);
   EXPECT_EQ(meeting.address.ports, 16);
   EXPECT_EQ(plan(with(variables, "RANK", "0")).value_or_throw().address.credentials.job,
@@ -209,7 +210,7 @@ TEST(Meeting, KoloStoreComesFirst) {
   variables["RANK"] = "0";
   Config config;
   config.store = "tcp://[::1]:4000";
-  Meeting meeting = plan(variables, config).value_or_throw();
+  rendezvous::Meeting meeting = plan(variables, config).value_or_throw();
   EXPECT_EQ(meeting.address.host, "::1");
   EXPECT_EQ(meeting.address.port, 4000);
   EXPECT_TRUE(meeting.serve);
@@ -217,7 +218,7 @@ TEST(Meeting, KoloStoreComesFirst) {
   EXPECT_FALSE(plan(variables, config).value_or_throw().serve);
   config.store = "file:///tmp/job";
   meeting = plan(variables, config).value_or_throw();
-  EXPECT_EQ(meeting.kind, Meeting::Kind::file);
+  EXPECT_EQ(meeting.kind, rendezvous::Meeting::Kind::file);
   EXPECT_EQ(meeting.path, "/tmp/job");
   for (const char* bad : {"tcp://", "tcp://host", "tcp://:1", "tcp://host:x", "file://x", "http://a:1",
                           "host:1", "tcp://fd00::1", "tcp://fd00::1:4000", "tcp://[fd00::1]"}) {
@@ -228,11 +229,11 @@ TEST(Meeting, KoloStoreComesFirst) {
 
 TEST(Meeting, OneHostNeedsNoAddress) {
   const Variables one = with(kOpenMpi, "OMPI_COMM_WORLD_LOCAL_SIZE", "6");
-  const Meeting meeting = plan(one).value_or_throw();
+  const rendezvous::Meeting meeting = plan(one).value_or_throw();
   EXPECT_EQ(meeting.address.host, "127.0.0.1");
   EXPECT_GE(meeting.address.port, 20'000);
   EXPECT_LT(meeting.address.port + meeting.address.ports, 32'768);
-  const Meeting same = plan(with(one, "OMPI_COMM_WORLD_RANK", "0")).value_or_throw();
+  const rendezvous::Meeting same = plan(with(one, "OMPI_COMM_WORLD_RANK", "0")).value_or_throw();
   EXPECT_TRUE(same.serve);
   EXPECT_EQ(same.address.port, meeting.address.port);
   EXPECT_EQ(same.address.credentials.job, meeting.address.credentials.job);

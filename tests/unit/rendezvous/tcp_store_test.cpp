@@ -35,8 +35,8 @@ std::uint16_t free_port() {
 }
 
 UniqueFd dial(std::uint16_t port) {
-  const auto addresses = resolve("127.0.0.1", port).value_or_throw();
-  return connect_to(addresses[0], Deadline::after(seconds(5))).value_or_throw();
+  const auto addresses = net::resolve("127.0.0.1", port).value_or_throw();
+  return net::connect_to(addresses[0], Deadline::after(seconds(5))).value_or_throw();
 }
 
 class TcpStore : public RendezvousTest {
@@ -102,9 +102,9 @@ TEST(TcpStoreWithoutAKey, IsOfOneUser) {
 
 TEST(TcpStoreWithoutAKey, OfAnotherUserIsNotTrusted) {
   KOLO_NEEDS_ANOTHER_USER();
-  const auto listener = listen_on(resolve("127.0.0.1", 0).value_or_throw()[0]);
+  const auto listener = net::listen_on(net::resolve("127.0.0.1", 0).value_or_throw()[0]);
   ASSERT_TRUE(listener.ok());
-  const std::uint16_t port = local_port(listener.value().get());
+  const std::uint16_t port = net::local_port(listener.value().get());
   const pid_t child = ::fork();
   if (child == 0) {  // a forged server without the key
     ::alarm(30);
@@ -112,8 +112,8 @@ TEST(TcpStoreWithoutAKey, OfAnotherUserIsNotTrusted) {
     pollfd entry{listener.value().get(), POLLIN, 0};
     ::poll(&entry, 1, -1);
     const UniqueFd fd(::accept(listener.value().get(), nullptr, nullptr));
-    auto handshake = Handshake::accept(store_identity({}));
-    std::byte bytes[Handshake::kMostBytes];
+    auto handshake = net::Handshake::accept(rendezvous::store_identity({}));
+    std::byte bytes[net::Handshake::kMostBytes];
     while (!handshake.done()) {
       const ssize_t got = ::recv(fd.get(), bytes, handshake.wanted(), 0);
       if (got <= 0 || !handshake.feed(std::span(bytes).first(static_cast<std::size_t>(got))).ok()) ::_exit(0);
@@ -150,11 +150,11 @@ TEST_F(TcpStore, AWrongKeyIsToldAtOnce) {
 }
 
 /// Serves and joins over loopback, each side with its own credentials. Returns the client's error.
-std::string meet(const Credentials& server, const Credentials& client) {
-  const auto at = resolve("127.0.0.1", 0).value_or_throw()[0];
-  const auto serving = serve_store(at, server).value_or_throw();
-  const auto found =
-      find_store({"127.0.0.1", serving->port(), 1, client}, Deadline::after(seconds(20)), seconds(5));
+std::string meet(const net::Credentials& server, const net::Credentials& client) {
+  const auto at = net::resolve("127.0.0.1", 0).value_or_throw()[0];
+  const auto serving = rendezvous::serve_store(at, server).value_or_throw();
+  const auto found = rendezvous::find_store({"127.0.0.1", serving->port(), 1, client},
+                                            Deadline::after(seconds(20)), seconds(5));
   if (!found.ok()) return found.status().message();
   found.value()->set("key", std::string(300'000, 'v'));
   EXPECT_EQ(found.value()->get("key", seconds(5)), std::string(300'000, 'v'));
@@ -163,15 +163,15 @@ std::string meet(const Credentials& server, const Credentials& client) {
 
 TEST(TcpStoreSecurity, EncryptedWhereBothWantIt) {
   ::alarm(60);
-  const auto tls = Tls::with_key().value_or_throw();
+  const auto tls = net::Tls::with_key().value_or_throw();
   EXPECT_EQ(meet({"key", "", tls}, {"key", "", tls}), "");
 }
 
 TEST(TcpStoreSecurity, BothSidesHearWhyNot) {
   ::alarm(60);
-  const auto tls = Tls::with_key().value_or_throw();
+  const auto tls = net::Tls::with_key().value_or_throw();
   struct Case {
-    Credentials server, client;
+    net::Credentials server, client;
     const char* said;
   };
   for (const Case& one :
@@ -189,41 +189,42 @@ TEST(TcpStoreSecurity, BothSidesHearWhyNot) {
 
 TEST(TcpStoreSecurity, WhoBreaksTlsIsToldSo) {
   ::alarm(60);
-  const Credentials both = {"key", "", Tls::with_key().value_or_throw()};
-  const auto server = serve_store(resolve("127.0.0.1", 0).value_or_throw()[0], both).value_or_throw();
+  const net::Credentials both = {"key", "", net::Tls::with_key().value_or_throw()};
+  const auto server =
+      rendezvous::serve_store(net::resolve("127.0.0.1", 0).value_or_throw()[0], both).value_or_throw();
   const UniqueFd fd = dial(server->port());
   const Deadline deadline = Deadline::after(seconds(5));
-  Handshake handshake = Handshake::dial(store_identity(both), 0);
+  net::Handshake handshake = net::Handshake::dial(rendezvous::store_identity(both), 0);
   while (!handshake.done()) {
-    ASSERT_TRUE(send_all(fd.get(), handshake.take_output(), deadline).ok());
-    std::byte answer[Handshake::kMostBytes];
-    const auto got = receive_some(fd.get(), std::span(answer).first(handshake.wanted()), deadline);
+    ASSERT_TRUE(net::send_all(fd.get(), handshake.take_output(), deadline).ok());
+    std::byte answer[net::Handshake::kMostBytes];
+    const auto got = net::receive_some(fd.get(), std::span(answer).first(handshake.wanted()), deadline);
     ASSERT_TRUE(got.ok()) << got.status().message();
     ASSERT_TRUE(handshake.feed(std::span(answer).first(*got)).ok());
   }
   const std::string record("\x16\x03\x01\x00\x05hello", 10);  // a complete TLS record, but not a greeting
-  ASSERT_TRUE(send_all(fd.get(), record, deadline).ok());
+  ASSERT_TRUE(net::send_all(fd.get(), record, deadline).ok());
   std::string alert(1, '\0');
-  ASSERT_TRUE(receive_all(fd.get(), alert, deadline).ok()) << "only closed";
+  ASSERT_TRUE(net::receive_all(fd.get(), alert, deadline).ok()) << "only closed";
   EXPECT_EQ(alert, "\x15");
 }
 
 TEST(TcpStoreSecurity, WithoutAKeyOnlyLoopbackIsServedAndJoined) {
   ::alarm(60);
-  SocketAddress everywhere;
-  for (const SocketAddress& address : resolve("", 0).value_or_throw()) {
+  net::SocketAddress everywhere;
+  for (const net::SocketAddress& address : net::resolve("", 0).value_or_throw()) {
     if (address.family() == AF_INET) everywhere = address;
   }
-  const auto refused = serve_store(everywhere, {});
+  const auto refused = rendezvous::serve_store(everywhere, {});
   ASSERT_FALSE(refused.ok());
   for (const char* variable : {"KOLO_KEY", "KOLO_KEY_FILE", "KOLO_INSECURE"}) {
     EXPECT_NE(refused.status().message().find(variable), std::string::npos) << refused.status().message();
   }
-  EXPECT_TRUE(serve_store(everywhere, {"key"}).ok());
-  EXPECT_TRUE(serve_store(everywhere, {"", "", nullptr, true}).ok());
+  EXPECT_TRUE(rendezvous::serve_store(everywhere, {"key"}).ok());
+  EXPECT_TRUE(rendezvous::serve_store(everywhere, {"", "", nullptr, true}).ok());
   // An address without a host (RFC 5737). The test is fast only if no connection is attempted.
   const auto began = Clock::now();
-  const auto joined = find_store({"192.0.2.1", 29500}, Deadline::after(seconds(30)), seconds(5));
+  const auto joined = rendezvous::find_store({"192.0.2.1", 29500}, Deadline::after(seconds(30)), seconds(5));
   EXPECT_NE(joined.status().message().find("KOLO_KEY"), std::string::npos) << joined.status().message();
   EXPECT_LT(Clock::now() - began, seconds(5));
 }
@@ -255,7 +256,7 @@ class Flood {
     child_ = ::fork();
     if (child_ == 0) {
       ::alarm(60);
-      const std::string hello = Handshake::dial(store_identity({"key"}), 0).take_output();
+      const std::string hello = net::Handshake::dial(rendezvous::store_identity({"key"}), 0).take_output();
       std::vector<UniqueFd> visitors;
       for (int i = 0; i < count; ++i) visitors.push_back(dial(port));
       if (::write(ready[1], "", 1) != 1) ::_exit(1);
@@ -324,7 +325,7 @@ TEST_F(TcpStore, GarbageAfterTheProofEndsThatConnectionOnly) {
   const auto before = join();
   for (const std::uint32_t length : {0u, 1u, 0xffffffffu, 1u << 21}) {
     const Deadline deadline = Deadline::after(seconds(5));
-    Greeting greeting = Greeting::exchange(dial(server_->port()), {"key"}, deadline);
+    rendezvous::Greeting greeting = rendezvous::Greeting::exchange(dial(server_->port()), {"key"}, deadline);
     ASSERT_TRUE(greeting.channel.valid()) << greeting.reason;
     const std::string head(reinterpret_cast<const char*>(&length), sizeof(length));
     ASSERT_TRUE(greeting.channel.send(head + "?", deadline).ok());
@@ -372,10 +373,10 @@ TEST(TcpStoreClient, NamesTheAddressThatNobodyServes) {
 
 TEST(TcpStoreClient, IsNotHeldUpByAPortThatSaysNothing) {
   ::alarm(60);
-  const auto address = resolve("127.0.0.1", 0).value_or_throw()[0];
-  const UniqueFd silent = listen_on(address).value_or_throw();
+  const auto address = net::resolve("127.0.0.1", 0).value_or_throw()[0];
+  const UniqueFd silent = net::listen_on(address).value_or_throw();
   const auto began = Clock::now();
-  EXPECT_THROW(connect_tcp_store("127.0.0.1", local_port(silent.get()), "", milliseconds(300)),
+  EXPECT_THROW(connect_tcp_store("127.0.0.1", net::local_port(silent.get()), "", milliseconds(300)),
                RendezvousError);
   EXPECT_LT(Clock::now() - began, seconds(10));
 }
@@ -407,16 +408,17 @@ TEST(TcpStoreServer, ServesAllInterfacesAndIpv6) {
   ::alarm(60);
   const auto everywhere = serve_tcp_store("", 0, "key");
   EXPECT_EQ(connect_tcp_store("127.0.0.1", everywhere->port(), "key", seconds(10))->add("n", 1), 1);
-  if (!listen_on(resolve("::1", 0).value_or_throw()[0]).ok()) GTEST_SKIP() << "this host has no IPv6";
+  if (!net::listen_on(net::resolve("::1", 0).value_or_throw()[0]).ok())
+    GTEST_SKIP() << "this host has no IPv6";
   const auto six = serve_tcp_store("::1", 0, "key");
   const auto store = connect_tcp_store("::1", six->port(), "key", seconds(10));
   EXPECT_EQ(store->describe(), "tcp://[::1]:" + std::to_string(six->port()));
 }
 
 TEST(Resolve, LocalhostIsLoopbackWithoutAskingTheResolver) {
-  const auto named = resolve("localhost", 80).value_or_throw();
-  const auto four = resolve("127.0.0.1", 80).value_or_throw();
-  const auto six = resolve("::1", 80).value_or_throw();
+  const auto named = net::resolve("localhost", 80).value_or_throw();
+  const auto four = net::resolve("127.0.0.1", 80).value_or_throw();
+  const auto six = net::resolve("::1", 80).value_or_throw();
   ASSERT_EQ(named.size(), 2);
   EXPECT_EQ(named[0], four[0]);
   EXPECT_EQ(named[1], six[0]);
@@ -426,15 +428,15 @@ TEST(FindStore, PassesOverStrangersAndOtherJobs) {
   ::alarm(60);
   // Three consecutive ports: a silent server, another job's store, this job's store.
   for (int attempt = 0; attempt < 50; ++attempt) {
-    const auto first = resolve("127.0.0.1", 0).value_or_throw()[0];
-    const UniqueFd silent = listen_on(first).value_or_throw();
-    const std::uint16_t port = local_port(silent.get());
+    const auto first = net::resolve("127.0.0.1", 0).value_or_throw()[0];
+    const UniqueFd silent = net::listen_on(first).value_or_throw();
+    const std::uint16_t port = net::local_port(silent.get());
     if (port > 65000) continue;
     try {
       const auto other = serve_tcp_store("127.0.0.1", static_cast<std::uint16_t>(port + 1), "other");
       const auto ours = serve_tcp_store("127.0.0.1", static_cast<std::uint16_t>(port + 2), "ours");
       const auto store =
-          find_store({"127.0.0.1", port, 16, {"ours"}}, Deadline::after(seconds(30)), seconds(10))
+          rendezvous::find_store({"127.0.0.1", port, 16, {"ours"}}, Deadline::after(seconds(30)), seconds(10))
               .value_or_throw();
       EXPECT_EQ(store->describe(), "tcp://127.0.0.1:" + std::to_string(port + 2));
       return;

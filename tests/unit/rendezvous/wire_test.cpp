@@ -6,7 +6,7 @@
 #include "fuzz/store_wire.hpp"
 #include "watchdog.hpp"
 
-namespace kolo::wire {
+namespace kolo::rendezvous::wire {
 namespace {
 
 std::vector<Message> examples() {
@@ -21,20 +21,23 @@ std::vector<Message> examples() {
 
 TEST(Wire, ReadsBackWhatItWrites) {
   for (const Message& message : examples()) {
-    const std::string frame = wire::encode(message);
-    EXPECT_EQ(wire::body_bytes(frame).value_or_throw(), frame.size() - wire::kHeadBytes);
-    EXPECT_EQ(wire::decode(std::string_view(frame).substr(wire::kHeadBytes)).value_or_throw(), message);
-    EXPECT_TRUE(wire::check_request(message).ok());
+    const std::string frame = rendezvous::wire::encode(message);
+    EXPECT_EQ(rendezvous::wire::body_bytes(frame).value_or_throw(),
+              frame.size() - rendezvous::wire::kHeadBytes);
+    EXPECT_EQ(rendezvous::wire::decode(std::string_view(frame).substr(rendezvous::wire::kHeadBytes))
+                  .value_or_throw(),
+              message);
+    EXPECT_TRUE(rendezvous::wire::check_request(message).ok());
   }
 }
 
 TEST(Wire, RefusesEveryTruncationAndEveryTail) {
   for (const Message& message : examples()) {
-    const std::string body = wire::encode(message).substr(wire::kHeadBytes);
+    const std::string body = rendezvous::wire::encode(message).substr(rendezvous::wire::kHeadBytes);
     for (std::size_t length = 0; length < std::min<std::size_t>(body.size(), 200); ++length) {
-      EXPECT_FALSE(wire::decode(std::string_view(body).substr(0, length)).ok());
+      EXPECT_FALSE(rendezvous::wire::decode(std::string_view(body).substr(0, length)).ok());
     }
-    EXPECT_FALSE(wire::decode(body + "x").ok());
+    EXPECT_FALSE(rendezvous::wire::decode(body + "x").ok());
   }
 }
 
@@ -43,7 +46,7 @@ TEST(Wire, RequestsNeedTheirItems) {
        {Message{Kind::set, 0, {"key"}}, Message{Kind::get, 0, {}}, Message{Kind::add, 1, {"a", "b"}},
         Message{Kind::done, 0, {}}, Message{Kind::get, 0, {std::string(1025, 'k')}},
         Message{Kind::set, 0, {"key", std::string((1 << 20) + 1, 'v')}}}) {
-    EXPECT_FALSE(wire::check_request(wrong).ok());
+    EXPECT_FALSE(rendezvous::wire::check_request(wrong).ok());
   }
 }
 
@@ -68,7 +71,8 @@ TEST(Wire, DamagedMessagesAreReadOrRefused) {
   std::mt19937 random(1);
   for (int i = 0; i < 20'000; ++i) {
     const auto all = examples();
-    fuzz::wire_message(damaged(random, wire::encode(all[random() % all.size()]).substr(wire::kHeadBytes)));
+    fuzz::wire_message(damaged(
+        random, rendezvous::wire::encode(all[random() % all.size()]).substr(rendezvous::wire::kHeadBytes)));
   }
 }
 
@@ -77,44 +81,46 @@ TEST(Session, SurvivesDamagedConversations) {
   const auto all = examples();
   for (int i = 0; i < 3000; ++i) {
     std::string talk(1, static_cast<char>(random()));
-    for (int m = 0; m < 4; ++m) talk += damaged(random, wire::encode(all[random() % all.size()]));
+    for (int m = 0; m < 4; ++m) talk += damaged(random, rendezvous::wire::encode(all[random() % all.size()]));
     fuzz::session(talk);
   }
 }
 
 TEST(Session, AnswersRequestsThatArriveByteByByte) {
   const auto now = Clock::now();
-  Table table;
+  rendezvous::Table table;
   bool changed = false;
-  Session session({"key"}, now);
+  rendezvous::Session session({"key"}, now);
   ASSERT_TRUE(fuzz::prove(session, table, "key", 1));
-  const std::string input = wire::encode({Kind::set, 0, {"k", "v"}}) + wire::encode({Kind::get, 0, {"k"}}) +
-                            wire::encode({Kind::get, 0, {"absent"}});
+  const std::string input = rendezvous::wire::encode({Kind::set, 0, {"k", "v"}}) +
+                            rendezvous::wire::encode({Kind::get, 0, {"k"}}) +
+                            rendezvous::wire::encode({Kind::get, 0, {"absent"}});
   for (const char byte : input) {
     ASSERT_TRUE(session.receive({&byte, 1}));
     ASSERT_TRUE(session.advance(table, now, changed));
   }
   EXPECT_TRUE(changed);
-  EXPECT_EQ(session.output(), wire::encode({Kind::done, 0, {}}) + wire::encode({Kind::done, 0, {"v"}}) +
-                                  wire::encode({Kind::late, 0, {}}));
+  EXPECT_EQ(session.output(), rendezvous::wire::encode({Kind::done, 0, {}}) +
+                                  rendezvous::wire::encode({Kind::done, 0, {"v"}}) +
+                                  rendezvous::wire::encode({Kind::late, 0, {}}));
 }
 
 TEST(Session, EndsAStrangersPatience) {
   const auto now = Clock::now();
-  Table table;
+  rendezvous::Table table;
   bool changed = false;
-  Session session({"key"}, now);
+  rendezvous::Session session({"key"}, now);
   EXPECT_TRUE(session.advance(table, session.wake() - std::chrono::nanoseconds(1), changed));
   EXPECT_FALSE(session.advance(table, session.wake(), changed));
 }
 
 TEST(Session, RemovedKeysAreMissingAgain) {
   const auto now = Clock::now();
-  Table table;
+  rendezvous::Table table;
   bool changed = false;
-  Session session({""}, now);
+  rendezvous::Session session({""}, now);
   ASSERT_TRUE(fuzz::prove(session, table, ""));
-  ASSERT_TRUE(session.receive(wire::encode({Kind::wait, 1'000'000'000, {"a", "b"}})));
+  ASSERT_TRUE(session.receive(rendezvous::wire::encode({Kind::wait, 1'000'000'000, {"a", "b"}})));
   table.set("b", "");
   ASSERT_TRUE(session.advance(table, now, changed));  // sees b
   table.remove("b");
@@ -122,13 +128,13 @@ TEST(Session, RemovedKeysAreMissingAgain) {
   ASSERT_TRUE(session.advance(table, now, changed));
   EXPECT_TRUE(session.waiting()) << "b is gone";
   ASSERT_TRUE(session.advance(table, session.wake(), changed));
-  EXPECT_EQ(session.output(), wire::encode({Kind::done, 0, {"b"}}));
+  EXPECT_EQ(session.output(), rendezvous::wire::encode({Kind::done, 0, {"b"}}));
 }
 
 TEST(Session, AnotherKeyIsRefusedWithTheReason) {
-  Table table;
+  rendezvous::Table table;
   for (const char* key : {"", "KEY", "key "}) {
-    Session session({"key"}, Clock::now());
+    rendezvous::Session session({"key"}, Clock::now());
     EXPECT_FALSE(fuzz::prove(session, table, key)) << key;
     EXPECT_FALSE(session.trusted());
   }
@@ -136,13 +142,13 @@ TEST(Session, AnotherKeyIsRefusedWithTheReason) {
 
 // A proof is valid for one side, one server and one connection only.
 TEST(Session, NothingOverheardServesAgain) {
-  Table table;
+  rendezvous::Table table;
   bool changed = false;
   const auto now = Clock::now();
-  Session first({"key"}, now), second({"key"}, now);
-  Handshake client = Handshake::dial(store_identity({"key"}), 0);
+  rendezvous::Session first({"key"}, now), second({"key"}, now);
+  net::Handshake client = net::Handshake::dial(rendezvous::store_identity({"key"}), 0);
   const std::string hello = client.take_output();
-  for (Session* session : {&first, &second}) {
+  for (rendezvous::Session* session : {&first, &second}) {
     ASSERT_TRUE(session->receive(hello) && session->advance(table, now, changed));
   }
   const std::string challenge = first.output();
@@ -154,4 +160,4 @@ TEST(Session, NothingOverheardServesAgain) {
 }
 
 }  // namespace
-}  // namespace kolo::wire
+}  // namespace kolo::rendezvous::wire

@@ -12,120 +12,122 @@ namespace {
 
 using Ids = std::vector<std::uint32_t>;
 
-Ids waits(const Schedule& schedule, std::uint32_t step) {
+Ids waits(const schedule::Schedule& schedule, std::uint32_t step) {
   const auto list = schedule.dependencies_of(schedule.steps[step]);
   return {list.begin(), list.end()};
 }
 
-ScheduleBuilder all_reduce(std::uint32_t scratch_chunks = 4) {
-  return ScheduleBuilder(Collective::all_reduce, 0, 4, 0, 4, scratch_chunks);
+schedule::ScheduleBuilder all_reduce(std::uint32_t scratch_chunks = 4) {
+  return schedule::ScheduleBuilder(schedule::Collective::all_reduce, 0, 4, 0, 4, scratch_chunks);
 }
 
 TEST(Builder, WaitsForTheWriterOfWhatIsRead) {
-  ScheduleBuilder builder = all_reduce();
-  builder.recv(1, output(0));
-  builder.recv(1, output(1));
-  builder.send(2, output(1));
-  const Schedule schedule = std::move(builder).finish();
+  schedule::ScheduleBuilder builder = all_reduce();
+  builder.recv(1, schedule::output(0));
+  builder.recv(1, schedule::output(1));
+  builder.send(2, schedule::output(1));
+  const schedule::Schedule schedule = std::move(builder).finish();
   EXPECT_EQ(waits(schedule, 1), Ids{});
   EXPECT_EQ(waits(schedule, 2), Ids{1});
 }
 
 TEST(Builder, WaitsForAllReadersOfWhatIsWritten) {
-  ScheduleBuilder builder = all_reduce();
-  builder.recv(1, scratch(0, input(0)));
-  builder.send(2, scratch(0, input(0)));
-  builder.send(3, scratch(0, input(0)));
-  builder.recv(1, scratch(0, input(0)));
-  const Schedule schedule = std::move(builder).finish();
+  schedule::ScheduleBuilder builder = all_reduce();
+  builder.recv(1, schedule::scratch(0, schedule::input(0)));
+  builder.send(2, schedule::scratch(0, schedule::input(0)));
+  builder.send(3, schedule::scratch(0, schedule::input(0)));
+  builder.recv(1, schedule::scratch(0, schedule::input(0)));
+  const schedule::Schedule schedule = std::move(builder).finish();
   EXPECT_EQ(waits(schedule, 1), Ids{0});
   EXPECT_EQ(waits(schedule, 2), Ids{0});
   EXPECT_EQ(waits(schedule, 3), (Ids{1, 2}));  // 0 follows from either
 }
 
 TEST(Builder, WaitsForTheWriterOfWhatIsWrittenUnread) {
-  ScheduleBuilder builder = all_reduce();
-  builder.recv(1, output(0));
-  builder.recv(2, output(0));
+  schedule::ScheduleBuilder builder = all_reduce();
+  builder.recv(1, schedule::output(0));
+  builder.recv(2, schedule::output(0));
   EXPECT_EQ(waits(std::move(builder).finish(), 1), Ids{0});
 }
 
 TEST(Builder, TakesInputAndOutputAsOneMemory) {
-  ScheduleBuilder builder = all_reduce();
-  builder.send(1, input(2));
-  builder.recv(1, output(2));
-  builder.recv(1, output(3));
-  const Schedule schedule = std::move(builder).finish();
+  schedule::ScheduleBuilder builder = all_reduce();
+  builder.send(1, schedule::input(2));
+  builder.recv(1, schedule::output(2));
+  builder.recv(1, schedule::output(3));
+  const schedule::Schedule schedule = std::move(builder).finish();
   EXPECT_EQ(waits(schedule, 1), Ids{0});
   EXPECT_EQ(waits(schedule, 2), Ids{});
 }
 
 TEST(Builder, TakesThemAsTwoWhereItIsToldSo) {
-  ScheduleBuilder builder(Collective::all_to_all, 0, 4, 0, 4);
+  schedule::ScheduleBuilder builder(schedule::Collective::all_to_all, 0, 4, 0, 4);
   builder.require_out_of_place();
-  builder.send(1, input(1));
-  builder.recv(1, output(1));
-  const Schedule schedule = std::move(builder).finish();
+  builder.send(1, schedule::input(1));
+  builder.recv(1, schedule::output(1));
+  const schedule::Schedule schedule = std::move(builder).finish();
   EXPECT_TRUE(schedule.out_of_place_only);
   EXPECT_EQ(waits(schedule, 1), Ids{});
 }
 
 TEST(Builder, KnowsThatACopyOntoItselfIsNothing) {
-  ScheduleBuilder builder(Collective::all_gather, 2, 4, 0, 4);
-  builder.send(3, input(0));
-  builder.copy(output(2), input(0));
-  builder.copy(output(1), input(0));
-  builder.recv(1, output(1));
-  builder.recv(1, output(2));
-  const Schedule schedule = std::move(builder).finish();
+  schedule::ScheduleBuilder builder(schedule::Collective::all_gather, 2, 4, 0, 4);
+  builder.send(3, schedule::input(0));
+  builder.copy(schedule::output(2), schedule::input(0));
+  builder.copy(schedule::output(1), schedule::input(0));
+  builder.recv(1, schedule::output(1));
+  builder.recv(1, schedule::output(2));
+  const schedule::Schedule schedule = std::move(builder).finish();
   EXPECT_EQ(waits(schedule, 1), Ids{});
   EXPECT_EQ(waits(schedule, 3), Ids{2});
   EXPECT_EQ(waits(schedule, 4), (Ids{0, 1, 2}));  // 0 and 1 in place, the copy (2) out of place
 }
 
 TEST(Builder, SeesOverlapsOfLongRanges) {
-  ScheduleBuilder builder = all_reduce();
-  builder.recv(1, output(0, 2));
-  builder.recv(2, output(2, 2));
-  builder.send(3, output(1, 2));
+  schedule::ScheduleBuilder builder = all_reduce();
+  builder.recv(1, schedule::output(0, 2));
+  builder.recv(2, schedule::output(2, 2));
+  builder.send(3, schedule::output(1, 2));
   EXPECT_EQ(waits(std::move(builder).finish(), 2), (Ids{0, 1}));
 }
 
 TEST(Builder, AddsOrderingsAndDropsImpliedOnes) {
-  ScheduleBuilder builder(Collective::barrier, 0, 4, 0, 0);
+  schedule::ScheduleBuilder builder(schedule::Collective::barrier, 0, 4, 0, 0);
   const auto one = builder.await(1);
   const auto two = builder.await(2, {one});
   builder.notify(3, {one, two, two});
   const std::vector<std::uint32_t> listed = {one, two};
   builder.notify(1, listed);
-  const Schedule schedule = std::move(builder).finish();
+  const schedule::Schedule schedule = std::move(builder).finish();
   EXPECT_EQ(waits(schedule, 1), Ids{0});
   EXPECT_EQ(waits(schedule, 2), Ids{1});
   EXPECT_EQ(waits(schedule, 3), Ids{1});
 }
 
 TEST(Printer, SaysHowScratchIsLaidOut) {
-  ScheduleBuilder builder = all_reduce(2);
-  EXPECT_EQ(to_string(ScheduleBuilder(builder).finish()), "all_reduce, rank 0 of 4, chunks 4, scratch 2\n");
-  builder.lay_scratch_like(input(1, 3));
-  EXPECT_EQ(to_string(ScheduleBuilder(builder).finish()),
+  schedule::ScheduleBuilder builder = all_reduce(2);
+  EXPECT_EQ(schedule::to_string(schedule::ScheduleBuilder(builder).finish()),
+            "all_reduce, rank 0 of 4, chunks 4, scratch 2\n");
+  builder.lay_scratch_like(schedule::input(1, 3));
+  EXPECT_EQ(schedule::to_string(schedule::ScheduleBuilder(builder).finish()),
             "all_reduce, rank 0 of 4, chunks 4, scratch 5 like input[1..3]\n");
-  builder.lay_scratch_like(output(0));
-  EXPECT_EQ(to_string(std::move(builder).finish()),
+  builder.lay_scratch_like(schedule::output(0));
+  EXPECT_EQ(schedule::to_string(std::move(builder).finish()),
             "all_reduce, rank 0 of 4, chunks 4, scratch 6 like input[1..3] and output[0]\n");
 }
 
 TEST(Printer, WritesALineAStep) {
-  ScheduleBuilder builder(Collective::reduce, 1, 3, 1, 4, 2);
-  builder.recv(0, scratch(0, input(0, 2)));
-  builder.reduce(output(0, 2), scratch(0, input(0, 2)), input(0, 2), false);
-  builder.recv_reduce(2, output(0, 2), output(0, 2), true);
-  builder.recv_reduce_incoming_first(0, output(2), input(2), false);
-  builder.copy(output(3), input(3));
-  builder.send(2, output(0), {3});
+  schedule::ScheduleBuilder builder(schedule::Collective::reduce, 1, 3, 1, 4, 2);
+  builder.recv(0, schedule::scratch(0, schedule::input(0, 2)));
+  builder.reduce(schedule::output(0, 2), schedule::scratch(0, schedule::input(0, 2)), schedule::input(0, 2),
+                 false);
+  builder.recv_reduce(2, schedule::output(0, 2), schedule::output(0, 2), true);
+  builder.recv_reduce_incoming_first(0, schedule::output(2), schedule::input(2), false);
+  builder.copy(schedule::output(3), schedule::input(3));
+  builder.send(2, schedule::output(0), {3});
   builder.notify(2);
   builder.await(2);
-  EXPECT_EQ(to_string(std::move(builder).finish()),
+  EXPECT_EQ(schedule::to_string(std::move(builder).finish()),
             "reduce, rank 1 of 3, root 1, chunks 4, scratch 2\n"
             "  step 0: recv from 0: scratch[0..1] = incoming\n"
             "  step 1: reduce: output[0..1] = scratch[0..1] + input[0..1] after 0\n"
@@ -138,21 +140,21 @@ TEST(Printer, WritesALineAStep) {
 }
 
 TEST(Printer, WritesWhatTheHeaderPromises) {
-  Schedule schedule;
+  schedule::Schedule schedule;
   schedule.steps.resize(4);
-  schedule.steps[3] = {.kind = StepKind::recv_reduce,
+  schedule.steps[3] = {.kind = schedule::StepKind::recv_reduce,
                        .completes = true,
                        .peer = 2,
-                       .dst = output(1),
-                       .a = output(1),
+                       .dst = schedule::output(1),
+                       .a = schedule::output(1),
                        .b = {},
                        .first_dependency = 0,
                        .dependency_count = 2};
   schedule.dependencies = {1, 2};
-  EXPECT_EQ(to_string(schedule, 3),
+  EXPECT_EQ(schedule::to_string(schedule, 3),
             "step 3: recv_reduce from 2: output[1] = output[1] + incoming (completes) after 1, 2");
   schedule.dependencies = {1};  // refusals print broken schedules too
-  EXPECT_EQ(to_string(schedule, 3),
+  EXPECT_EQ(schedule::to_string(schedule, 3),
             "step 3: recv_reduce from 2: output[1] = output[1] + incoming (completes) after steps that its "
             "schedule "
             "does not list");

@@ -12,26 +12,26 @@
 namespace kolo {
 namespace {
 
-Choice all_reduce_of(std::uint64_t bytes, int size = 4) {
-  Choice choice;
-  choice.spec = {Collective::all_reduce, 0, size, 0};
+selection::Choice all_reduce_of(std::uint64_t bytes, int size = 4) {
+  selection::Choice choice;
+  choice.spec = {schedule::Collective::all_reduce, 0, size, 0};
   choice.bytes = bytes;
   return choice;
 }
 
-std::string pick(Chooser& chooser, const Choice& choice) {
+std::string pick(selection::Chooser& chooser, const selection::Choice& choice) {
   const auto chosen = chooser.choose(choice);
   return chosen.ok() ? chosen.value().name() : chosen.status().message();
 }
 
-std::string pick_anew(const Topology& topology, const Choice& choice) {
-  Chooser chooser(topology);
+std::string pick_anew(const selection::Topology& topology, const selection::Choice& choice) {
+  selection::Chooser chooser(topology);
   return pick(chooser, choice);
 }
 
 TEST(Chooser, DoesWhatTheCallerWants) {
-  Chooser chooser({.size = 4});
-  Choice choice = all_reduce_of(8);
+  selection::Chooser chooser({.size = 4});
+  selection::Choice choice = all_reduce_of(8);
   choice.preferred = "ring";
   choice.wanted = "central";
   EXPECT_EQ(pick(chooser, choice), "central");
@@ -44,8 +44,8 @@ TEST(Chooser, DoesWhatTheCallerWants) {
 }
 
 TEST(Chooser, PrefersWhatTheEnvironmentNamesWhereItFits) {
-  Chooser chooser({.size = 4});
-  Choice choice = all_reduce_of(8);
+  selection::Chooser chooser({.size = 4});
+  selection::Choice choice = all_reduce_of(8);
   choice.preferred = "ring";
   EXPECT_EQ(pick(chooser, choice), "ring");
   choice.requirements.rank_order = true;
@@ -57,15 +57,15 @@ TEST(Chooser, PrefersWhatTheEnvironmentNamesWhereItFits) {
 }
 
 TEST(Chooser, BelievesTheTableAtTheNearestSize) {
-  Topology topology{.size = 4};
+  selection::Topology topology{.size = 4};
   topology.links_inside = {.names = "shm", .share_memory = true};
-  topology.table.set_time({"shm", "4"}, Collective::all_reduce, 1024, "central", 1e-6);
-  topology.table.set_time({"shm", "4"}, Collective::all_reduce, 1024, "ring", 2e-6);
-  topology.table.set_time({"shm", "4"}, Collective::all_reduce, 1 << 20, "central", 2e-3);
-  topology.table.set_time({"shm", "4"}, Collective::all_reduce, 1 << 20, "ring", 1e-3);
+  topology.table.set_time({"shm", "4"}, schedule::Collective::all_reduce, 1024, "central", 1e-6);
+  topology.table.set_time({"shm", "4"}, schedule::Collective::all_reduce, 1024, "ring", 2e-6);
+  topology.table.set_time({"shm", "4"}, schedule::Collective::all_reduce, 1 << 20, "central", 2e-3);
+  topology.table.set_time({"shm", "4"}, schedule::Collective::all_reduce, 1 << 20, "ring", 1e-3);
   // Another setting says the opposite.
-  topology.table.set_time({"tcp", "4"}, Collective::all_reduce, 1024, "ring", 1e-9);
-  Chooser chooser(topology);
+  topology.table.set_time({"tcp", "4"}, schedule::Collective::all_reduce, 1024, "ring", 1e-9);
+  selection::Chooser chooser(topology);
   EXPECT_EQ(pick(chooser, all_reduce_of(128)), "central");
   EXPECT_EQ(pick(chooser, all_reduce_of(16'000)), "central");
   EXPECT_EQ(pick(chooser, all_reduce_of(100'000)), "ring");
@@ -76,19 +76,19 @@ TEST(Chooser, BelievesTheTableAtTheNearestSize) {
   ASSERT_GE(ranking.size(), 2u);
   EXPECT_TRUE(ranking[0].measured && ranking[1].measured);
   EXPECT_EQ(ranking[0].seconds, 1e-6);
-  EXPECT_TRUE(
-      std::all_of(ranking.begin() + 2, ranking.end(), [](const ScoredAlgorithm& r) { return !r.measured; }));
+  EXPECT_TRUE(std::all_of(ranking.begin() + 2, ranking.end(),
+                          [](const selection::ScoredAlgorithm& r) { return !r.measured; }));
 }
 
 /// Puts times of four ranks into the topology's table.
-auto measured_in(Topology& topology) {
+auto measured_in(selection::Topology& topology) {
   return [&topology](std::uint64_t bytes, const std::string& algorithm, double seconds) {
-    topology.table.set_time({"shm", "4"}, Collective::all_reduce, bytes, algorithm, seconds);
+    topology.table.set_time({"shm", "4"}, schedule::Collective::all_reduce, bytes, algorithm, seconds);
   };
 }
 
 TEST(Chooser, ReadsBetweenTheSizesOfTheTable) {
-  Topology topology{.size = 4};
+  selection::Topology topology{.size = 4};
   topology.links_inside = {.names = "shm", .share_memory = true};
   const auto measured = measured_in(topology);
   // On logarithmic scales two straight lines that cross at 2K.
@@ -97,7 +97,7 @@ TEST(Chooser, ReadsBetweenTheSizesOfTheTable) {
   measured(4096, "central", 16e-6);
   measured(4096, "ring", 8e-6);
   measured(4096, "butterfly", 1e-6);
-  Chooser chooser(topology);
+  selection::Chooser chooser(topology);
   const auto ranking = chooser.ranking(all_reduce_of(8).spec, {}, 2048);
   ASSERT_TRUE(ranking[0].measured && ranking[1].measured);
   EXPECT_NEAR(ranking[0].seconds, 4e-6, 1e-12);
@@ -110,7 +110,7 @@ TEST(Chooser, ReadsBetweenTheSizesOfTheTable) {
 }
 
 TEST(Chooser, SettlesTiesByTheSizesAround) {
-  Topology topology{.size = 4};
+  selection::Topology topology{.size = 4};
   topology.links_inside = {.names = "shm", .share_memory = true};
   const auto measured = measured_in(topology);
   measured(256, "ring", 3e-6);
@@ -124,23 +124,24 @@ TEST(Chooser, SettlesTiesByTheSizesAround) {
 }
 
 TEST(Chooser, FollowsTheModelWithoutATable) {
-  Topology topology{.size = 8};
+  selection::Topology topology{.size = 8};
   for (int r = 0; r < 8; ++r) topology.hosts.push_back(r);
   topology.model.network = {.latency = 0, .wire_per_byte = 1};
-  Chooser wire(topology);
+  selection::Chooser wire(topology);
   EXPECT_NE(pick(wire, all_reduce_of(1 << 20, 8)), "central");
   const auto ranking = wire.ranking(all_reduce_of(0, 8).spec, {}, 1 << 20);
-  EXPECT_TRUE(std::is_sorted(
-      ranking.begin() + 1, ranking.end(),
-      [](const ScoredAlgorithm& a, const ScoredAlgorithm& b) { return a.seconds < b.seconds; }));
+  EXPECT_TRUE(std::is_sorted(ranking.begin() + 1, ranking.end(),
+                             [](const selection::ScoredAlgorithm& a, const selection::ScoredAlgorithm& b) {
+                               return a.seconds < b.seconds;
+                             }));
 }
 
 TEST(Chooser, KeepsLinksToFewFlowsAndTheLeastBytes) {
   // 1 Gbit/s, as measured when a communicator is created.
-  const LinkCost ethernet{.latency = 20e-6, .overhead = 4e-6, .wire_per_byte = 8.7e-9};
+  const selection::LinkCost ethernet{.latency = 20e-6, .overhead = 4e-6, .wire_per_byte = 8.7e-9};
   for (const std::vector<int>& hosts :
        {std::vector<int>{0, 0, 1, 1}, {0, 1, 1, 2, 2, 2}, {0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3}}) {
-    Topology topology{.size = static_cast<int>(hosts.size()), .hosts = hosts};
+    selection::Topology topology{.size = static_cast<int>(hosts.size()), .hosts = hosts};
     topology.model.network = ethernet;
     for (const std::uint64_t bytes : {1u << 20, 64u << 20}) {
       EXPECT_EQ(pick_anew(topology, all_reduce_of(bytes, topology.size)), "hierarchical");
@@ -149,14 +150,15 @@ TEST(Chooser, KeepsLinksToFewFlowsAndTheLeastBytes) {
 }
 
 TEST(Chooser, PicksTheSameOnEveryRankAndWhateverTheRoot) {
-  for (const Collective collective : {Collective::all_reduce, Collective::broadcast, Collective::gather}) {
+  for (const schedule::Collective collective :
+       {schedule::Collective::all_reduce, schedule::Collective::broadcast, schedule::Collective::gather}) {
     std::string first;
     for (int rank = 0; rank < 5; ++rank) {
-      Chooser chooser({.size = 5});
-      Choice choice = all_reduce_of(4096, 5);
+      selection::Chooser chooser({.size = 5});
+      selection::Choice choice = all_reduce_of(4096, 5);
       choice.spec.collective = collective;
       choice.spec.rank = rank;
-      choice.spec.root = has_root(collective) ? rank : 0;
+      choice.spec.root = schedule::has_root(collective) ? rank : 0;
       if (first.empty()) first = pick(chooser, choice);
       EXPECT_EQ(pick(chooser, choice), first);
     }
@@ -164,15 +166,15 @@ TEST(Chooser, PicksTheSameOnEveryRankAndWhateverTheRoot) {
 }
 
 TEST(Chooser, RunsRingsInTheOrderOfTheLinks) {
-  Chooser chooser({.size = 4, .ring = {0, 2, 1, 3}});
-  Choice choice = all_reduce_of(1 << 20);
+  selection::Chooser chooser({.size = 4, .ring = {0, 2, 1, 3}});
+  selection::Choice choice = all_reduce_of(1 << 20);
   choice.wanted = "ring";
   EXPECT_EQ(pick(chooser, choice), "ring:order=0-2-1-3");
   choice.wanted = "ring:order=0-1-2-3";
   EXPECT_EQ(pick(chooser, choice), "ring:order=0-1-2-3");
   choice.wanted = "central";
   EXPECT_EQ(pick(chooser, choice), "central");
-  Chooser hosts({.size = 5, .hosts = {0, 0, 1, 2, 2}, .ring = {0, 1, 3, 4, 2}});
+  selection::Chooser hosts({.size = 5, .hosts = {0, 0, 1, 2, 2}, .ring = {0, 1, 3, 4, 2}});
   choice.spec.size = 5;
   choice.wanted = "hierarchical";
   EXPECT_EQ(pick(hosts, choice), "hierarchical:across=ring+order=0-2-1");
@@ -181,8 +183,8 @@ TEST(Chooser, RunsRingsInTheOrderOfTheLinks) {
 }
 
 /// This number of hosts with links of 120 MB/s, except the link of `slow`.
-Topology with_a_slow_host(const std::vector<int>& hosts, std::size_t slow) {
-  Topology topology{.size = static_cast<int>(hosts.size()), .hosts = hosts};
+selection::Topology with_a_slow_host(const std::vector<int>& hosts, std::size_t slow) {
+  selection::Topology topology{.size = static_cast<int>(hosts.size()), .hosts = hosts};
   const auto count = static_cast<std::size_t>(hosts.back()) + 1;
   topology.bandwidth.assign(count, std::vector<double>(count, 120e6));
   for (std::size_t host = 0; host < count; ++host) {
@@ -194,10 +196,11 @@ Topology with_a_slow_host(const std::vector<int>& hosts, std::size_t slow) {
 TEST(Chooser, SparesAHostWhoseLinkIsSlow) {
   for (const std::size_t slow : {0, 2, 3}) {
     const std::string spared = "spared=" + std::to_string(slow);
-    const Topology alone = with_a_slow_host({0, 1, 2, 3}, slow);
+    const selection::Topology alone = with_a_slow_host({0, 1, 2, 3}, slow);
     for (const std::uint64_t bytes : {1u << 20, 16u << 20}) {
       EXPECT_EQ(pick_anew(alone, all_reduce_of(bytes)), "parameter_server:chunks=16:" + spared);
-      const double seconds = Chooser(alone).ranking(all_reduce_of(bytes).spec, {}, bytes)[0].seconds;
+      const double seconds =
+          selection::Chooser(alone).ranking(all_reduce_of(bytes).spec, {}, bytes)[0].seconds;
       EXPECT_LT(seconds, 1.2 * static_cast<double>(bytes) / 12e6);
     }
     const std::string several =
@@ -208,7 +211,7 @@ TEST(Chooser, SparesAHostWhoseLinkIsSlow) {
 }
 
 TEST(Chooser, LeavesALinkThatIsNoSlowerThanNoise) {
-  Topology topology = with_a_slow_host({0, 1, 2, 3}, 3);
+  selection::Topology topology = with_a_slow_host({0, 1, 2, 3}, 3);
   for (auto& row : topology.bandwidth) {
     for (double& one : row) one = one < 100e6 ? 110e6 : one;
   }
@@ -216,21 +219,23 @@ TEST(Chooser, LeavesALinkThatIsNoSlowerThanNoise) {
 }
 
 TEST(Chooser, ServesEveryDemandOfEveryCollective) {
-  for (const Collective collective :
-       {Collective::all_reduce, Collective::reduce_scatter, Collective::all_gather, Collective::broadcast,
-        Collective::reduce, Collective::scatter, Collective::gather, Collective::all_to_all,
-        Collective::barrier}) {
+  for (const schedule::Collective collective :
+       {schedule::Collective::all_reduce, schedule::Collective::reduce_scatter,
+        schedule::Collective::all_gather, schedule::Collective::broadcast, schedule::Collective::reduce,
+        schedule::Collective::scatter, schedule::Collective::gather, schedule::Collective::all_to_all,
+        schedule::Collective::barrier}) {
     for (int bits = 0; bits < 8; ++bits) {
       for (const int size : {1, 2, 7}) {
-        Chooser chooser({.size = size});
-        Choice choice;
+        selection::Chooser chooser({.size = size});
+        selection::Choice choice;
         choice.spec = {collective, 0, size, 0};
-        choice.requirements = {is_reducing(collective) && (bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0};
-        if (collective == Collective::all_to_all && choice.requirements.uneven)
+        choice.requirements = {schedule::is_reducing(collective) && (bits & 1) != 0, (bits & 2) != 0,
+                               (bits & 4) != 0};
+        if (collective == schedule::Collective::all_to_all && choice.requirements.uneven)
           choice.requirements.in_place = false;
         const auto chosen = chooser.choose(choice);
         ASSERT_TRUE(chosen.ok()) << chosen.status().message();
-        EXPECT_TRUE(supports(*chosen.value().algorithm, choice.spec, choice.requirements).ok());
+        EXPECT_TRUE(algorithms::supports(*chosen.value().algorithm, choice.spec, choice.requirements).ok());
       }
     }
   }
@@ -239,11 +244,11 @@ TEST(Chooser, ServesEveryDemandOfEveryCollective) {
 TEST(Chooser, OfWhatIsRoundedTakesOnlyWhatCompletesEveryChunkOnceAndNothingNative) {
   for (const int size : {2, 3, 4, 8, 13}) {
     for (const bool shares_memory : {false, true}) {
-      Chooser chooser({.size = size, .shares_memory = shares_memory});
+      selection::Chooser chooser({.size = size, .shares_memory = shares_memory});
       for (const std::uint64_t bytes : {8u, 4096u, 1u << 20, 64u << 20}) {
         const auto ranking = chooser.ranking(all_reduce_of(bytes, size).spec, {.rounded = true}, bytes);
         ASSERT_GE(ranking.size(), 5u);
-        for (const ScoredAlgorithm& ranked : ranking) {
+        for (const selection::ScoredAlgorithm& ranked : ranking) {
           EXPECT_FALSE(ranked.in_shared_memory);
           EXPECT_NE(ranked.configured.name(), "recursive_doubling");
           EXPECT_NE(ranked.configured.name(), "naive");
@@ -251,8 +256,8 @@ TEST(Chooser, OfWhatIsRoundedTakesOnlyWhatCompletesEveryChunkOnceAndNothingNativ
       }
     }
   }
-  Chooser chooser({.size = 4});
-  Choice choice = all_reduce_of(8);
+  selection::Chooser chooser({.size = 4});
+  selection::Choice choice = all_reduce_of(8);
   choice.requirements.rounded = true;
   choice.wanted = "naive";
   EXPECT_NE(pick(chooser, choice).find("chunk 0 at rank 0 and at rank 1"), std::string::npos);
@@ -264,48 +269,51 @@ TEST(Chooser, OfWhatIsRoundedTakesOnlyWhatCompletesEveryChunkOnceAndNothingNativ
 TEST(Chooser, TakesTheRegistrysFirstOfPredictionsThatHardlyDiffer) {
   // Large data between hosts: all algorithms that send 2 (N-1) / N of it have the same predicted time, apart
   // from their few steps.
-  Topology topology{.size = 4, .hosts = {0, 1, 2, 3}, .links_between = "tcp"};
+  selection::Topology topology{.size = 4, .hosts = {0, 1, 2, 3}, .links_between = "tcp"};
   topology.model.network.wire_per_byte = 8.4e-9;
-  Chooser chooser(topology);
+  selection::Chooser chooser(topology);
   for (const std::uint64_t bytes : {4u << 20, 16u << 20, 64u << 20}) {
     EXPECT_EQ(pick(chooser, all_reduce_of(bytes)), "ring");
   }
 }
 
 TEST(Topology, OfAPartHasThePartsLinksAndHosts) {
-  Topology whole{.size = 5,
-                 .hosts = {0, 0, 1, 1, 2},
-                 .host_names = {"a", "b", "c"},
-                 .links_inside = {.names = "shm", .share_memory = true},
-                 .links_between = "tcp"};
+  selection::Topology whole{.size = 5,
+                            .hosts = {0, 0, 1, 1, 2},
+                            .host_names = {"a", "b", "c"},
+                            .links_inside = {.names = "shm", .share_memory = true},
+                            .links_between = "tcp"};
   whole.ring = {0, 1, 4, 2, 3};
   whole.bandwidth = {{0, 1, 2}, {3, 0, 5}, {6, 7, 0}};
-  CostModel model = typical_cost_model();
+  selection::CostModel model = selection::typical_cost_model();
   model.memory.latency = 1;
   whole.table.set_model({"shm", "2"}, model);
-  EXPECT_EQ(whole.setting(), (Setting{"shm+tcp", "2+2+1"}));
-  const Topology host = part_of(whole, {2, 3});
-  EXPECT_EQ(host.setting(), (Setting{"shm", "2"}));
+  EXPECT_EQ(whole.setting(), (selection::Setting{"shm+tcp", "2+2+1"}));
+  const selection::Topology host = selection::part_of(whole, {2, 3});
+  EXPECT_EQ(host.setting(), (selection::Setting{"shm", "2"}));
   EXPECT_EQ(host.model, model);
   EXPECT_EQ(host.ring, (std::vector<int>{0, 1}));
-  const Topology leaders = part_of(whole, {4, 2, 0});
-  EXPECT_EQ(leaders.setting(), (Setting{"tcp", "1+1+1"}));
+  const selection::Topology leaders = selection::part_of(whole, {4, 2, 0});
+  EXPECT_EQ(leaders.setting(), (selection::Setting{"tcp", "1+1+1"}));
   EXPECT_EQ(leaders.host_names, (std::vector<std::string>{"c", "b", "a"}));
   EXPECT_EQ(leaders.ring, (std::vector<int>{2, 0, 1}));
-  EXPECT_EQ(leaders.bandwidth, (BandwidthMatrix{{0, 7, 6}, {5, 0, 3}, {2, 1, 0}}));
-  EXPECT_EQ(part_of(whole, {1}).setting(), (Setting{"self", "1"}));
+  EXPECT_EQ(leaders.bandwidth, (selection::BandwidthMatrix{{0, 7, 6}, {5, 0, 3}, {2, 1, 0}}));
+  EXPECT_EQ(selection::part_of(whole, {1}).setting(), (selection::Setting{"self", "1"}));
 }
 
 /// The model's time of an algorithm with this number of ranks on each of these hosts.
-double played(const Topology& topology, const std::string& name, std::uint64_t bytes) {
-  const ConfiguredAlgorithm configured = parse_algorithm(Collective::all_reduce, name).value_or_throw();
-  const ScheduleSpec spec{Collective::all_reduce, 0, topology.size, 0, configured.arguments, topology.hosts};
-  const std::vector<Schedule> schedules = generate_all(*configured.algorithm, spec);
-  return predict(schedules, even_parts(bytes, part_count(schedules[0])), spec.hosts, topology.model);
+double played(const selection::Topology& topology, const std::string& name, std::uint64_t bytes) {
+  const algorithms::ConfiguredAlgorithm configured =
+      algorithms::parse_algorithm(schedule::Collective::all_reduce, name).value_or_throw();
+  const algorithms::ScheduleSpec spec{
+      schedule::Collective::all_reduce, 0, topology.size, 0, configured.arguments, topology.hosts};
+  const std::vector<schedule::Schedule> schedules = algorithms::generate_all(*configured.algorithm, spec);
+  return selection::predict(schedules, schedule::even_parts(bytes, schedule::part_count(schedules[0])),
+                            spec.hosts, topology.model);
 }
 
-Topology hosts_of(int hosts, int ranks) {
-  Topology topology{.size = hosts * ranks};
+selection::Topology hosts_of(int hosts, int ranks) {
+  selection::Topology topology{.size = hosts * ranks};
   for (int rank = 0; rank < topology.size; ++rank) topology.hosts.push_back(rank / ranks);
   topology.links_inside = {.names = "shm", .share_memory = true};
   topology.links_between = "tcp";
@@ -315,7 +323,7 @@ Topology hosts_of(int hosts, int ranks) {
 // If schedules are too long to be simulated, ranks of a host still share its link.
 TEST(Chooser, KnowsThatRanksOfAHostShareItsLinkHoweverManyThereAre) {
   for (const auto& [hosts, ranks] : {std::pair{8, 16}, {9, 16}, {33, 4}}) {
-    const Topology topology = hosts_of(hosts, ranks);
+    const selection::Topology topology = hosts_of(hosts, ranks);
     const std::uint64_t bytes = 64 << 20;
     const std::string picked = pick_anew(topology, all_reduce_of(bytes, topology.size));
     EXPECT_LT(played(topology, picked, bytes), 1.5 * played(topology, "ring", bytes))
@@ -325,13 +333,13 @@ TEST(Chooser, KnowsThatRanksOfAHostShareItsLinkHoweverManyThereAre) {
 
 TEST(Chooser, PicksForTheUpperEndOfAClassOfSizes) {
   for (const int size : {3, 6}) {
-    Topology topology = hosts_of(2, size / 2);
+    selection::Topology topology = hosts_of(2, size / 2);
     topology.size = size;
     topology.hosts.resize(static_cast<std::size_t>(size), 1);
-    Chooser chooser(topology);
+    selection::Chooser chooser(topology);
     for (std::uint64_t power = 1024; power <= 1 << 20; power *= 2) {
       for (const std::uint64_t bytes : {power + 8, power + power / 2, 2 * power}) {
-        const Choice choice = all_reduce_of(bytes / 4 * 4, size);
+        const selection::Choice choice = all_reduce_of(bytes / 4 * 4, size);
         const double best = chooser.ranking(choice.spec, {}, bytes)[0].seconds;
         EXPECT_LT(played(topology, pick(chooser, choice), bytes), 2 * best) << bytes << " among " << size;
       }
@@ -341,7 +349,7 @@ TEST(Chooser, PicksForTheUpperEndOfAClassOfSizes) {
 
 TEST(Chooser, RunsNativelyHoweverManyRanksShareMemory) {
   for (const int size : {2, 128, 129, 300}) {
-    Topology topology{.size = size};
+    selection::Topology topology{.size = size};
     topology.links_inside = {.names = "shm", .share_memory = true};
     topology.shares_memory = true;
     EXPECT_EQ(pick_anew(topology, all_reduce_of(1 << 20, size)), "direct") << size;
@@ -350,12 +358,12 @@ TEST(Chooser, RunsNativelyHoweverManyRanksShareMemory) {
 
 // The table has the time of the shared-memory algorithm, which cannot run the caller's own reduction.
 TEST(Chooser, DoesNotTakeATimeThatWasMeasuredNativelyForOneOfMessages) {
-  Topology topology{.size = 4};
+  selection::Topology topology{.size = 4};
   topology.links_inside = {.names = "shm", .share_memory = true};
   topology.shares_memory = true;
-  topology.table.set_time({"shm", "4"}, Collective::all_reduce, 1024, "direct", 1e-6);
-  topology.table.set_time({"shm", "4"}, Collective::all_reduce, 1024, "k_nomial", 5e-6);
-  Choice choice = all_reduce_of(1024);
+  topology.table.set_time({"shm", "4"}, schedule::Collective::all_reduce, 1024, "direct", 1e-6);
+  topology.table.set_time({"shm", "4"}, schedule::Collective::all_reduce, 1024, "k_nomial", 5e-6);
+  selection::Choice choice = all_reduce_of(1024);
   EXPECT_EQ(pick_anew(topology, choice), "direct");
   choice.requirements.custom = true;
   EXPECT_EQ(pick_anew(topology, choice), "k_nomial");
@@ -365,23 +373,24 @@ TEST(Chooser, DoesNotTakeATimeThatWasMeasuredNativelyForOneOfMessages) {
 }
 
 TEST(Chooser, IsQuickForAThousandRanks) {
-  Chooser chooser({.size = 1000});
-  Choice choice = all_reduce_of(64 << 20, 1000);
+  selection::Chooser chooser({.size = 1000});
+  selection::Choice choice = all_reduce_of(64 << 20, 1000);
   EXPECT_EQ(pick(chooser, choice).find(' '), std::string::npos);
   choice.requirements.rounded = true;
   EXPECT_EQ(pick(chooser, choice).find(' '), std::string::npos);
 }
 
 TEST(Candidates, LeaveOutWhatTakesTooLongToLookAt) {
-  const auto few = candidates({Collective::all_reduce, 0, 8, 0}, {});
-  const auto many = candidates({Collective::all_reduce, 0, 1000, 0}, {});
+  const auto few = selection::candidates({schedule::Collective::all_reduce, 0, 8, 0}, {});
+  const auto many = selection::candidates({schedule::Collective::all_reduce, 0, 1000, 0}, {});
   EXPECT_EQ(many.front().name(), "ring");
   EXPECT_LE(many.size(), few.size());
-  for (const ConfiguredAlgorithm& candidate : many) {
+  for (const algorithms::ConfiguredAlgorithm& candidate : many) {
     if (candidate.name() == "ring") continue;
-    EXPECT_LT(
-        candidate.algorithm->closed_form.of({Collective::all_reduce, 0, 1000, 0, candidate.arguments}).steps,
-        100u)
+    EXPECT_LT(candidate.algorithm->closed_form
+                  .of({schedule::Collective::all_reduce, 0, 1000, 0, candidate.arguments})
+                  .steps,
+              100u)
         << candidate.name();
   }
 }

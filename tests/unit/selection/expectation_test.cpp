@@ -6,16 +6,17 @@
 namespace kolo {
 namespace {
 
-const Cuts kFloats{.block = 4};
+const selection::Cuts kFloats{.block = 4};
 
-Choice call_of(std::uint64_t bytes, int size, Collective collective = Collective::all_reduce) {
-  Choice choice;
+selection::Choice call_of(std::uint64_t bytes, int size,
+                          schedule::Collective collective = schedule::Collective::all_reduce) {
+  selection::Choice choice;
   choice.spec = {collective, 0, size, 0};
   choice.bytes = bytes;
   return choice;
 }
 
-double seconds_of(Chooser& chooser, std::uint64_t bytes) {
+double seconds_of(selection::Chooser& chooser, std::uint64_t bytes) {
   return chooser.expect(call_of(bytes, chooser.topology().size), kFloats).value().seconds;
 }
 
@@ -26,13 +27,13 @@ std::vector<int> hosts_with(int size, int per_host) {
 }
 
 TEST(Expectation, IsWhatTheTableSays) {
-  Topology topology{.size = 4, .ring = {0, 2, 1, 3}};
+  selection::Topology topology{.size = 4, .ring = {0, 2, 1, 3}};
   topology.links_inside = {.names = "tcp", .never_ask = true};
-  const Setting setting{"tcp", "4"};
-  topology.table.set_time(setting, Collective::all_reduce, 1 << 10, "ring", 1e-3);
-  topology.table.set_time(setting, Collective::all_reduce, 1 << 12, "ring", 4e-3);
-  Chooser chooser(topology);
-  const Expectation expected = chooser.expect(call_of(1 << 10, 4), kFloats).value();
+  const selection::Setting setting{"tcp", "4"};
+  topology.table.set_time(setting, schedule::Collective::all_reduce, 1 << 10, "ring", 1e-3);
+  topology.table.set_time(setting, schedule::Collective::all_reduce, 1 << 12, "ring", 4e-3);
+  selection::Chooser chooser(topology);
+  const selection::Expectation expected = chooser.expect(call_of(1 << 10, 4), kFloats).value();
   EXPECT_EQ(expected.configured.name(),
             "ring:order=0-2-1-3");  // the name of the algorithm that runs; the table has it as "ring"
   EXPECT_TRUE(expected.measured);
@@ -44,13 +45,13 @@ TEST(Expectation, IsWhatTheTableSays) {
 }
 
 TEST(Expectation, BeyondTheTablesReachIsStillOfTheTableWhereTheAlgorithmIsNamed) {
-  Topology topology{.size = 2};
+  selection::Topology topology{.size = 2};
   topology.links_inside = {.names = "tcp", .never_ask = true};
-  topology.table.set_time({"tcp", "2"}, Collective::all_reduce, 1 << 10, "ring", 1e-3);
-  Chooser chooser(topology);
-  Choice choice = call_of(1 << 20, 2);
+  topology.table.set_time({"tcp", "2"}, schedule::Collective::all_reduce, 1 << 10, "ring", 1e-3);
+  selection::Chooser chooser(topology);
+  selection::Choice choice = call_of(1 << 20, 2);
   choice.wanted = "ring";
-  const Expectation ring = chooser.expect(choice, kFloats).value();
+  const selection::Expectation ring = chooser.expect(choice, kFloats).value();
   EXPECT_TRUE(ring.measured);
   EXPECT_DOUBLE_EQ(ring.seconds, 1.024);
   choice.wanted = "recursive_doubling";
@@ -59,13 +60,13 @@ TEST(Expectation, BeyondTheTablesReachIsStillOfTheTableWhereTheAlgorithmIsNamed)
 
 TEST(Expectation, IsThePredictionOfTheRankingAtPowersOfTwo) {
   for (const int per_host : {1, 2, 8}) {
-    Topology topology{.size = 8};
+    selection::Topology topology{.size = 8};
     if (per_host < 8) topology.hosts = hosts_with(8, per_host);
-    Chooser chooser(topology);
+    selection::Chooser chooser(topology);
     for (const std::uint64_t bytes : {std::uint64_t{8}, std::uint64_t{1} << 15, std::uint64_t{1} << 24}) {
-      const Choice choice = call_of(bytes, 8);
-      const ScoredAlgorithm first = chooser.ranking(choice.spec, {}, bytes)[0];
-      const Expectation expected = chooser.expect(choice, kFloats).value();
+      const selection::Choice choice = call_of(bytes, 8);
+      const selection::ScoredAlgorithm first = chooser.ranking(choice.spec, {}, bytes)[0];
+      const selection::Expectation expected = chooser.expect(choice, kFloats).value();
       EXPECT_EQ(expected.configured, first.configured);
       EXPECT_NEAR(expected.seconds, first.seconds, 0.01 * first.seconds) << first.configured.name();
     }
@@ -74,21 +75,23 @@ TEST(Expectation, IsThePredictionOfTheRankingAtPowersOfTwo) {
 
 // Algorithms within a tie are interchangeable; a tie is as wide as the model's noise.
 TEST(Expectation, HardlyFallsWhereTheDataGrows) {
-  const auto check = [](Topology topology, Collective collective) {
+  const auto check = [](selection::Topology topology, schedule::Collective collective) {
     const int size = topology.size;
-    Chooser chooser(std::move(topology));
+    selection::Chooser chooser(std::move(topology));
     double most = 0;
     for (double bytes = 4; bytes < 1e9; bytes *= 1.07) {
       const auto whole = static_cast<std::uint64_t>(bytes) / 4 * 4;
-      const Expectation expected = chooser.expect(call_of(whole, size, collective), kFloats).value();
-      EXPECT_GE(expected.seconds * 1.1, most) << name_of(collective) << " of " << whole << " bytes among "
-                                              << size << ": " << expected.configured.name();
+      const selection::Expectation expected =
+          chooser.expect(call_of(whole, size, collective), kFloats).value();
+      EXPECT_GE(expected.seconds * 1.1, most)
+          << schedule::name_of(collective) << " of " << whole << " bytes among " << size << ": "
+          << expected.configured.name();
       most = std::max(most, expected.seconds);
     }
     EXPECT_GE(most, size == 1 ? 0 : 1e-3);
   };
-  for (int number = 0; number < static_cast<int>(Collective::barrier); ++number) {
-    const auto collective = static_cast<Collective>(number);
+  for (int number = 0; number < static_cast<int>(schedule::Collective::barrier); ++number) {
+    const auto collective = static_cast<schedule::Collective>(number);
     check({.size = 1}, collective);
     check({.size = 3}, collective);
     check({.size = 4, .shares_memory = true}, collective);
@@ -99,9 +102,9 @@ TEST(Expectation, HardlyFallsWhereTheDataGrows) {
 }
 
 TEST(Expectation, CountsTheBytesOfTheRankThatSendsMost) {
-  Chooser chooser({.size = 4});
+  selection::Chooser chooser({.size = 4});
   const auto sent = [&](const char* algorithm, std::uint64_t bytes, std::uint64_t block) {
-    Choice choice = call_of(bytes, 4);
+    selection::Choice choice = call_of(bytes, 4);
     choice.wanted = algorithm;
     return chooser.expect(choice, {.block = block}).value().most_sent;
   };
@@ -114,10 +117,11 @@ TEST(Expectation, CountsTheBytesOfTheRankThatSendsMost) {
 }
 
 TEST(Expectation, OfSmallSegmentsOverlapsMoreOfALongMessage) {
-  Topology topology{.size = 2, .hosts = {0, 1}};
-  topology.model.network = {.receiver_per_byte = 1, .wire_per_byte = 1, .longest_short = kNeverAsks};
-  Chooser chooser(topology);
-  Choice choice = call_of(1 << 20, 2);
+  selection::Topology topology{.size = 2, .hosts = {0, 1}};
+  topology.model.network = {
+      .receiver_per_byte = 1, .wire_per_byte = 1, .longest_short = selection::kNeverAsks};
+  selection::Chooser chooser(topology);
+  selection::Choice choice = call_of(1 << 20, 2);
   choice.wanted = "ring";
   const double whole = chooser.expect(choice, {.segment = 1 << 20}).value().seconds;
   const double in_pieces = chooser.expect(choice, {.segment = 1 << 17}).value().seconds;
@@ -126,36 +130,36 @@ TEST(Expectation, OfSmallSegmentsOverlapsMoreOfALongMessage) {
 
 // If ranks share cores, the latency is the context switch between ranks.
 TEST(Expectation, InSharedMemoryCountsWaitsWhereRanksShareCores) {
-  Topology topology{.size = 4, .shares_memory = true};
+  selection::Topology topology{.size = 4, .shares_memory = true};
   topology.model.cores = 2;
   topology.model.memory = {};
   topology.model.wake = 1e-6;
-  Chooser chooser(topology);
+  selection::Chooser chooser(topology);
   EXPECT_TRUE(chooser.expect(call_of(0, 4), kFloats).value().in_shared_memory);
   EXPECT_DOUBLE_EQ(seconds_of(chooser, 0), 1e-6);
 }
 
 TEST(Expectation, ChangesNoChoice) {
   for (const std::uint64_t bytes : {0u, 24u, 70'000u, 9'000'000u}) {
-    Chooser asked({.size = 6}), other({.size = 6});
-    const Choice choice = call_of(bytes, 6);
+    selection::Chooser asked({.size = 6}), other({.size = 6});
+    const selection::Choice choice = call_of(bytes, 6);
     ASSERT_TRUE(asked.expect(choice, {.block = 4, .segment = 4096}).ok());
     EXPECT_EQ(asked.choose(choice).value(), other.choose(choice).value()) << bytes;
   }
 }
 
 TEST(Expectation, ServesAsManyRanksAsAreNotPlayed) {
-  Chooser chooser({.size = 200, .hosts = hosts_with(200, 8)});
-  Choice choice = call_of(1 << 20, 200);
+  selection::Chooser chooser({.size = 200, .hosts = hosts_with(200, 8)});
+  selection::Choice choice = call_of(1 << 20, 200);
   choice.wanted = "ring";
-  const Expectation expected = chooser.expect(choice, kFloats).value();
+  const selection::Expectation expected = chooser.expect(choice, kFloats).value();
   EXPECT_GT(expected.seconds, 0);
   EXPECT_NEAR(static_cast<double>(expected.most_sent), 2 * 199.0 / 200 * (1 << 20), 1);
 }
 
 TEST(Expectation, FailsAsTheChoiceDoes) {
-  Chooser chooser({.size = 4});
-  Choice choice = call_of(8, 4);
+  selection::Chooser chooser({.size = 4});
+  selection::Choice choice = call_of(8, 4);
   choice.wanted = "rnig";
   EXPECT_NE(chooser.expect(choice, kFloats).status().message().find("nearest is 'ring'"), std::string::npos);
 }

@@ -11,21 +11,22 @@ namespace kolo {
 namespace {
 
 /// A cost model in which only the costs set by a test are not 0.
-CostModel free_of_charge(double cores = 64) {
-  CostModel model;
+selection::CostModel free_of_charge(double cores = 64) {
+  selection::CostModel model;
   model.reduce_per_byte = model.copy_per_byte = 0;
   model.cores = cores;
   model.segment_bytes = 1e12;
   return model;
 }
 
-double time_of(std::string_view text, int size, std::uint64_t bytes, const CostModel& model,
-               Collective collective = Collective::all_reduce, const std::vector<int>& hosts = {},
-               const BandwidthMatrix& bandwidth = {}) {
-  const ConfiguredAlgorithm algorithm = parse_algorithm(collective, text).value();
-  const std::vector<Schedule> schedules = all_ranks(algorithm, size, 0, hosts);
-  const std::uint32_t parts = part_count(schedules[0]);
-  return predict(schedules, std::vector<std::uint64_t>(parts, bytes / parts), hosts, model, bandwidth);
+double time_of(std::string_view text, int size, std::uint64_t bytes, const selection::CostModel& model,
+               schedule::Collective collective = schedule::Collective::all_reduce,
+               const std::vector<int>& hosts = {}, const selection::BandwidthMatrix& bandwidth = {}) {
+  const algorithms::ConfiguredAlgorithm algorithm = algorithms::parse_algorithm(collective, text).value();
+  const std::vector<schedule::Schedule> schedules = all_ranks(algorithm, size, 0, hosts);
+  const std::uint32_t parts = schedule::part_count(schedules[0]);
+  return selection::predict(schedules, std::vector<std::uint64_t>(parts, bytes / parts), hosts, model,
+                            bandwidth);
 }
 
 std::vector<int> one_rank_a_host(int size) {
@@ -39,50 +40,51 @@ TEST(Predict, OneRankTakesNoTime) {
 }
 
 TEST(Predict, LatencyCountsOnceForEachStepOfTheRing) {
-  CostModel model = free_of_charge();
+  selection::CostModel model = free_of_charge();
   model.memory.latency = 1;
   for (const int n : {2, 3, 5, 8}) EXPECT_DOUBLE_EQ(time_of("ring", n, 0, model), 2.0 * (n - 1)) << n;
 }
 
 TEST(Predict, TheWireCarriesTwiceNMinusOneNthsOfTheRingsData) {
-  CostModel model = free_of_charge();
+  selection::CostModel model = free_of_charge();
   model.network.wire_per_byte = 1;
   for (const int n : {2, 4, 8}) {
-    EXPECT_DOUBLE_EQ(time_of("ring", n, 800, model, Collective::all_reduce, one_rank_a_host(n)),
+    EXPECT_DOUBLE_EQ(time_of("ring", n, 800, model, schedule::Collective::all_reduce, one_rank_a_host(n)),
                      2.0 * (n - 1) * 800 / n);
   }
 }
 
 TEST(Predict, MorePiecesLetResultsLeaveEarlier) {
-  CostModel model = free_of_charge();
+  selection::CostModel model = free_of_charge();
   model.network.wire_per_byte = 1;
   model.segment_bytes = 10;
   const std::vector<int> hosts = one_rank_a_host(2);
-  const std::vector<Schedule> schedules =
-      all_ranks(parse_algorithm(Collective::all_reduce, "central").value(), 2);
+  const std::vector<schedule::Schedule> schedules =
+      all_ranks(algorithms::parse_algorithm(schedule::Collective::all_reduce, "central").value(), 2);
   const std::vector<std::uint64_t> part{800};
   // All data arrives, then the last piece is sent back.
-  EXPECT_DOUBLE_EQ(predict(schedules, part, hosts, model), 800 + 800 / 8.0);
-  EXPECT_DOUBLE_EQ(predict(schedules, part, hosts, model, {}, {.pieces = 100}), 800 + 800 / 80.0);
-  EXPECT_DOUBLE_EQ(predict(schedules, part, hosts, model, {}, {.pieces = 100, .total_pieces = 12}),
+  EXPECT_DOUBLE_EQ(selection::predict(schedules, part, hosts, model), 800 + 800 / 8.0);
+  EXPECT_DOUBLE_EQ(selection::predict(schedules, part, hosts, model, {}, {.pieces = 100}), 800 + 800 / 80.0);
+  EXPECT_DOUBLE_EQ(selection::predict(schedules, part, hosts, model, {}, {.pieces = 100, .total_pieces = 12}),
                    800 + 800 / 4.0);
 }
 
 TEST(Predict, TheDriversLinkCarriesEverything) {
-  CostModel model = free_of_charge();
+  selection::CostModel model = free_of_charge();
   model.network.wire_per_byte = 1;
   for (const int n : {2, 4, 8}) {
-    EXPECT_DOUBLE_EQ(time_of("central", n, 800, model, Collective::all_reduce, one_rank_a_host(n)),
+    EXPECT_DOUBLE_EQ(time_of("central", n, 800, model, schedule::Collective::all_reduce, one_rank_a_host(n)),
                      2.0 * (n - 1) * 800);
   }
 }
 
 TEST(Predict, ASlowHostsLinkIsSharedByAllItsFlows) {
   // Bytes a second: 10 for three hosts, 1 for the last.
-  BandwidthMatrix bandwidth(4, std::vector<double>(4, 10));
+  selection::BandwidthMatrix bandwidth(4, std::vector<double>(4, 10));
   for (std::size_t host = 0; host < 3; ++host) bandwidth[host][3] = bandwidth[3][host] = 1;
   const auto time = [&](std::string_view text) {
-    return time_of(text, 4, 4800, free_of_charge(), Collective::all_reduce, one_rank_a_host(4), bandwidth);
+    return time_of(text, 4, 4800, free_of_charge(), schedule::Collective::all_reduce, one_rank_a_host(4),
+                   bandwidth);
   };
   // A ring is as fast as its slowest link. `direct` sends the same bytes.
   EXPECT_NEAR(time("ring"), 1.5 * 4800, 1);
@@ -96,25 +98,26 @@ TEST(Predict, ASlowHostsLinkIsSharedByAllItsFlows) {
 }
 
 TEST(Predict, ASlowPairIsSlowThoughItsHostsAreNot) {
-  BandwidthMatrix bandwidth(4, std::vector<double>(4, 10));
+  selection::BandwidthMatrix bandwidth(4, std::vector<double>(4, 10));
   bandwidth[1][2] = 1;
   const auto time = [&](std::string_view text) {
-    return time_of(text, 4, 4000, free_of_charge(), Collective::all_reduce, one_rank_a_host(4), bandwidth);
+    return time_of(text, 4, 4000, free_of_charge(), schedule::Collective::all_reduce, one_rank_a_host(4),
+                   bandwidth);
   };
   EXPECT_NEAR(time("ring"), 6000, 1);
   EXPECT_NEAR(time("ring:order=0-2-1-3"), 600, 1);
 }
 
 TEST(Predict, RanksOfAHostUseMemoryAndOthersTheNetwork) {
-  CostModel model = free_of_charge();
+  selection::CostModel model = free_of_charge();
   model.memory.latency = 1;
   model.network.latency = 100;
   EXPECT_DOUBLE_EQ(time_of("ring", 2, 8, model), 2);
-  EXPECT_DOUBLE_EQ(time_of("ring", 2, 8, model, Collective::all_reduce, {0, 1}), 200);
+  EXPECT_DOUBLE_EQ(time_of("ring", 2, 8, model, schedule::Collective::all_reduce, {0, 1}), 200);
 }
 
 TEST(Predict, FewerCoresThanRanksTakeTurns) {
-  CostModel model = free_of_charge(8);
+  selection::CostModel model = free_of_charge(8);
   model.memory.overhead = 1;
   const double enough = time_of("ring", 8, 8, model);
   model.cores = 2;
@@ -122,13 +125,14 @@ TEST(Predict, FewerCoresThanRanksTakeTurns) {
 }
 
 TEST(Predict, CoresThatNobodyNeedsChangeNothing) {
-  CostModel model = typical_cost_model();
+  selection::CostModel model = selection::typical_cost_model();
   const auto times = [&](double cores) {
     model.cores = cores;
     std::vector<double> all;
     for (const char* algorithm : {"ring", "direct", "central"}) {
       all.push_back(time_of(algorithm, 8, 100'000, model));
-      all.push_back(time_of(algorithm, 8, 100'000, model, Collective::all_reduce, {0, 0, 0, 1, 1, 1, 1, 2}));
+      all.push_back(
+          time_of(algorithm, 8, 100'000, model, schedule::Collective::all_reduce, {0, 0, 0, 1, 1, 1, 1, 2}));
     }
     return all;
   };
@@ -145,7 +149,7 @@ TEST(Predict, CoresThatNobodyNeedsChangeNothing) {
 }
 
 TEST(Predict, NoCoreWaitsForABusyRank) {
-  CostModel model = free_of_charge(2);
+  selection::CostModel model = free_of_charge(2);
   model.memory.sender_per_byte = 1;
   model.memory.receiver_per_byte = 3;
   // All ranks are always busy, so both cores are: the time is half of the total work.
@@ -156,7 +160,7 @@ TEST(Predict, NoCoreWaitsForABusyRank) {
 }
 
 TEST(Predict, WhoWaitedIsWoken) {
-  CostModel model = free_of_charge();
+  selection::CostModel model = free_of_charge();
   model.wake = 1;
   // Each step of the ring waits for the step before. The central rank waits only for the first of its peers'
   // messages.
@@ -167,7 +171,7 @@ TEST(Predict, WhoWaitedIsWoken) {
 }
 
 TEST(Predict, LongMessagesCostTheirAgreement) {
-  CostModel model = free_of_charge();
+  selection::CostModel model = free_of_charge();
   model.memory.long_overhead = 1;
   EXPECT_DOUBLE_EQ(time_of("central", 2, 8192, model), 0);
   EXPECT_DOUBLE_EQ(time_of("central", 2, 8200, model),
@@ -175,10 +179,10 @@ TEST(Predict, LongMessagesCostTheirAgreement) {
 }
 
 TEST(Predict, LongMessagesFlowInPieces) {
-  CostModel model = free_of_charge();
+  selection::CostModel model = free_of_charge();
   model.network.wire_per_byte = 1;
   const auto relay = [&] {
-    return time_of("binomial", 4, 8000, model, Collective::broadcast, one_rank_a_host(4));
+    return time_of("binomial", 4, 8000, model, schedule::Collective::broadcast, one_rank_a_host(4));
   };
   // 0 to 2, then 2 to 3 and 0 to 1 concurrently.
   EXPECT_DOUBLE_EQ(relay(), 2 * 8000.0);
@@ -186,18 +190,18 @@ TEST(Predict, LongMessagesFlowInPieces) {
   EXPECT_LE(relay(), 2 * 8000.0 + 1000);  // the root's own link carries the data twice in any case
   // In a reduction the first pieces are sent up while the last pieces still arrive from below.
   model.segment_bytes = 1e12;
-  const double whole = time_of("binomial", 8, 8000, model, Collective::reduce, one_rank_a_host(8));
+  const double whole = time_of("binomial", 8, 8000, model, schedule::Collective::reduce, one_rank_a_host(8));
   model.segment_bytes = 1000;
-  EXPECT_LE(time_of("binomial", 8, 8000, model, Collective::reduce, one_rank_a_host(8)), whole);
+  EXPECT_LE(time_of("binomial", 8, 8000, model, schedule::Collective::reduce, one_rank_a_host(8)), whole);
 }
 
 TEST(Predict, ReducingAndCopyingCostWhatTheModelSays) {
-  CostModel model = free_of_charge();
+  selection::CostModel model = free_of_charge();
   model.reduce_per_byte = 1;
   EXPECT_DOUBLE_EQ(time_of("central", 3, 100, model), 200);
   model = free_of_charge();
   model.copy_per_byte = 1;
-  EXPECT_DOUBLE_EQ(time_of("direct", 2, 100, model, Collective::all_to_all),
+  EXPECT_DOUBLE_EQ(time_of("direct", 2, 100, model, schedule::Collective::all_to_all),
                    50);  // each rank copies its own part
 }
 

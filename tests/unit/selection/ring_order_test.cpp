@@ -11,8 +11,8 @@
 namespace kolo {
 namespace {
 
-BandwidthMatrix all_equal(std::size_t n, double value = 1) {
-  return BandwidthMatrix(n, std::vector<double>(n, value));
+selection::BandwidthMatrix all_equal(std::size_t n, double value = 1) {
+  return selection::BandwidthMatrix(n, std::vector<double>(n, value));
 }
 
 std::vector<int> natural(std::size_t n) {
@@ -28,44 +28,45 @@ bool is_ring(const std::vector<int>& order, std::size_t n) {
 }
 
 TEST(FastestRing, StaysNaturalWhereAllLinksAreEqual) {
-  for (std::size_t n = 0; n <= 20; ++n) EXPECT_EQ(fastest_ring(all_equal(n, 3.5)), natural(n)) << n;
+  for (std::size_t n = 0; n <= 20; ++n)
+    EXPECT_EQ(selection::fastest_ring(all_equal(n, 3.5)), natural(n)) << n;
 }
 
 TEST(FastestRing, IsNotShuffledByNoise) {
   std::mt19937 random(5);
-  BandwidthMatrix matrix = all_equal(9);
+  selection::BandwidthMatrix matrix = all_equal(9);
   for (auto& row : matrix) {
     for (double& value : row) value = 1 - static_cast<double>(random() % 100) / 1000;
   }
-  EXPECT_EQ(fastest_ring(matrix), natural(9));
+  EXPECT_EQ(selection::fastest_ring(matrix), natural(9));
 }
 
 TEST(FastestRing, AvoidsOneSlowLink) {
-  BandwidthMatrix matrix = all_equal(4);
+  selection::BandwidthMatrix matrix = all_equal(4);
   matrix[1][2] = matrix[2][1] = 0.1;
-  const std::vector<int> ring = fastest_ring(matrix);
+  const std::vector<int> ring = selection::fastest_ring(matrix);
   ASSERT_TRUE(is_ring(ring, 4));
-  EXPECT_EQ(slowest_link(matrix, ring), 1);
-  EXPECT_EQ(slowest_link(matrix, natural(4)), 0.1);
+  EXPECT_EQ(selection::slowest_link(matrix, ring), 1);
+  EXPECT_EQ(selection::slowest_link(matrix, natural(4)), 0.1);
 }
 
 TEST(FastestRing, KnowsDirections) {
-  BandwidthMatrix matrix = all_equal(3, 0.1);
+  selection::BandwidthMatrix matrix = all_equal(3, 0.1);
   matrix[0][2] = matrix[2][1] = matrix[1][0] = 1;
-  EXPECT_EQ(fastest_ring(matrix), (std::vector<int>{0, 2, 1}));
+  EXPECT_EQ(selection::fastest_ring(matrix), (std::vector<int>{0, 2, 1}));
 }
 
 TEST(FastestRing, CrossesASlowBorderOnlyTwice) {
   // Two switches with alternately numbered hosts. The link between them is slow, and every ring must cross
   // it.
   for (const std::size_t n : {6u, 10u, 14u, 24u}) {
-    BandwidthMatrix matrix = all_equal(n);
+    selection::BandwidthMatrix matrix = all_equal(n);
     for (std::size_t i = 0; i < n; ++i) {
       for (std::size_t j = 0; j < n; ++j) {
         if (i % 2 != j % 2) matrix[i][j] = 0.2;
       }
     }
-    const std::vector<int> ring = fastest_ring(matrix);
+    const std::vector<int> ring = selection::fastest_ring(matrix);
     ASSERT_TRUE(is_ring(ring, n));
     int crossings = 0;
     for (std::size_t i = 0; i < n; ++i) crossings += (ring[i] + ring[(i + 1) % n]) % 2;
@@ -74,11 +75,11 @@ TEST(FastestRing, CrossesASlowBorderOnlyTwice) {
 }
 
 /// The slowest link of the best ring, found by trying all rings.
-double best_by_trying(const BandwidthMatrix& matrix) {
+double best_by_trying(const selection::BandwidthMatrix& matrix) {
   std::vector<int> order = natural(matrix.size());
   double best = 0;
   do {
-    best = std::max(best, slowest_link(matrix, order));
+    best = std::max(best, selection::slowest_link(matrix, order));
   } while (std::next_permutation(order.begin() + 1, order.end()));
   return best;
 }
@@ -87,13 +88,13 @@ TEST(FastestRing, IsAsGoodAsTryingAllRings) {
   std::mt19937 random(11);
   for (std::size_t n = 3; n <= 8; ++n) {
     for (int trial = 0; trial < 20; ++trial) {
-      BandwidthMatrix matrix = all_equal(n);
+      selection::BandwidthMatrix matrix = all_equal(n);
       for (auto& row : matrix) {
         for (double& value : row) value = 1 + static_cast<double>(random() % 1000);
       }
-      const std::vector<int> ring = fastest_ring(matrix, 0);
+      const std::vector<int> ring = selection::fastest_ring(matrix, 0);
       ASSERT_TRUE(is_ring(ring, n));
-      EXPECT_EQ(slowest_link(matrix, ring), best_by_trying(matrix)) << n;
+      EXPECT_EQ(selection::slowest_link(matrix, ring), best_by_trying(matrix)) << n;
     }
   }
 }
@@ -103,16 +104,16 @@ TEST(FastestRing, FindsAHiddenRingAmongMany) {
   const std::size_t n = 20;
   std::vector<int> hidden = natural(n);
   std::shuffle(hidden.begin() + 1, hidden.end(), random);
-  BandwidthMatrix matrix = all_equal(n, 1);
+  selection::BandwidthMatrix matrix = all_equal(n, 1);
   for (std::size_t i = 0; i < n; ++i) {
     const auto a = static_cast<std::size_t>(hidden[i]), b = static_cast<std::size_t>(hidden[(i + 1) % n]);
     matrix[a][b] = matrix[b][a] = 10;
   }
-  EXPECT_EQ(slowest_link(matrix, fastest_ring(matrix)), 10);
+  EXPECT_EQ(selection::slowest_link(matrix, selection::fastest_ring(matrix)), 10);
 }
 
 TEST(SlowestLink, OfFewerThanTwoIsInfinite) {
-  EXPECT_EQ(slowest_link(all_equal(1), {0}), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(selection::slowest_link(all_equal(1), {0}), std::numeric_limits<double>::infinity());
 }
 
 }  // namespace

@@ -26,46 +26,46 @@ class TableFile : public testing::Test {
   test::TemporaryFolder folder_;
 };
 
-TuningTable example() {
-  TuningTable table;
-  CostModel model = typical_cost_model();
+selection::TuningTable example() {
+  selection::TuningTable table;
+  selection::CostModel model = selection::typical_cost_model();
   model.memory.latency = 1.0 / 3;
   table.set_model({"shm", "4"}, model);
-  table.set_time({"shm", "4"}, Collective::all_reduce, 8, "ring", 1e-6);
-  table.set_time({"shm", "4"}, Collective::all_reduce, 8, "k_nomial:radix=4", 2e-6);
-  table.set_time({"tcp", "1+1"}, Collective::broadcast, 1024, "binomial", 3e-6);
+  table.set_time({"shm", "4"}, schedule::Collective::all_reduce, 8, "ring", 1e-6);
+  table.set_time({"shm", "4"}, schedule::Collective::all_reduce, 8, "k_nomial:radix=4", 2e-6);
+  table.set_time({"tcp", "1+1"}, schedule::Collective::broadcast, 1024, "binomial", 3e-6);
   table.set_bandwidth("10.0.0.1", "fd00::2", 1.25e8);
   return table;
 }
 
 TEST_F(TableFile, ComesBackAsItWasWritten) {
   const std::string path = folder_ / "not/yet/there/table";
-  ASSERT_TRUE(write_table(path, example()).ok());
-  const auto read = read_table(path);
+  ASSERT_TRUE(selection::write_table(path, example()).ok());
+  const auto read = selection::read_table(path);
   ASSERT_TRUE(read.ok()) << read.status().message();
   EXPECT_EQ(read.value().text(), example().text());
   EXPECT_EQ(read.value().model({"shm", "4"})->memory.latency, 1.0 / 3);
   EXPECT_EQ(read.value().model({"tcp", "4"}), std::nullopt);
-  const auto* times = read.value().times({"shm", "4"}, Collective::all_reduce);
+  const auto* times = read.value().times({"shm", "4"}, schedule::Collective::all_reduce);
   ASSERT_NE(times, nullptr);
   EXPECT_EQ(times->at(8).at("k_nomial:radix=4"), 2e-6);
-  EXPECT_EQ(read.value().times({"shm", "4"}, Collective::broadcast), nullptr);
+  EXPECT_EQ(read.value().times({"shm", "4"}, schedule::Collective::broadcast), nullptr);
   EXPECT_EQ(read.value().bandwidth("10.0.0.1", "fd00::2"), 1.25e8);
   EXPECT_EQ(read.value().bandwidth("fd00::2", "10.0.0.1"), std::nullopt);
 }
 
 TEST_F(TableFile, IsEmptyWhereThereIsNone) {
-  const auto none = read_table(folder_ / "table");
+  const auto none = selection::read_table(folder_ / "table");
   ASSERT_TRUE(none.ok());
   EXPECT_TRUE(none.value().empty());
 }
 
 TEST_F(TableFile, IsReplacedAsAWhole) {
   const std::string path = write("garbage");
-  ASSERT_TRUE(write_table(path, example()).ok());
-  EXPECT_TRUE(read_table(path).ok());
+  ASSERT_TRUE(selection::write_table(path, example()).ok());
+  EXPECT_TRUE(selection::read_table(path).ok());
   EXPECT_FALSE(std::filesystem::exists(path + ".new"));
-  EXPECT_FALSE(write_table("/proc/kolo/table", example()).ok());
+  EXPECT_FALSE(selection::write_table("/proc/kolo/table", example()).ok());
 }
 
 TEST_F(TableFile, SaysWhichLineMakesNoSense) {
@@ -79,18 +79,19 @@ TEST_F(TableFile, SaysWhichLineMakesNoSense) {
         "model shm 4 1e308 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1",
         "model shm 4 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 2e15", "model shm 4 1 1 1 1 1 1 1 1 1 1 1 1 1 inf 1 1 1",
         "model shm 4 1 1 1 1 1 1 1 1 1 1 1 1 1 nan 1 1 1"}) {
-    const auto read = read_table(write(std::string("kolo-table 1\n# for people\n\n") + line + "\n"));
+    const auto read =
+        selection::read_table(write(std::string("kolo-table 1\n# for people\n\n") + line + "\n"));
     ASSERT_FALSE(read.ok()) << line;
     EXPECT_NE(read.status().message().find("line 4: this makes no sense"), std::string::npos)
         << read.status().message();
   }
-  EXPECT_FALSE(read_table(write("")).ok());
-  EXPECT_FALSE(read_table(write("kolo-table 2\n")).ok());
+  EXPECT_FALSE(selection::read_table(write("")).ok());
+  EXPECT_FALSE(selection::read_table(write("kolo-table 2\n")).ok());
 }
 
 TEST_F(TableFile, IsARegularFileOfReasonableSize) {
-  EXPECT_FALSE(read_table("/dev/zero").ok());
-  EXPECT_FALSE(read_table(folder_.path()).ok());
+  EXPECT_FALSE(selection::read_table("/dev/zero").ok());
+  EXPECT_FALSE(selection::read_table(folder_.path()).ok());
 }
 
 TEST_F(TableFile, KeepsWhatSeveralWritersAdd) {
@@ -99,14 +100,15 @@ TEST_F(TableFile, KeepsWhatSeveralWritersAdd) {
   for (int w = 0; w < 4; ++w) {
     writers.emplace_back([&, w] {
       for (int i = 0; i < 10; ++i) {
-        const Status status = update_table(
-            path, [&](TuningTable& table) { table.set_bandwidth(std::to_string(w), std::to_string(i), 1); });
+        const Status status = selection::update_table(path, [&](selection::TuningTable& table) {
+          table.set_bandwidth(std::to_string(w), std::to_string(i), 1);
+        });
         EXPECT_TRUE(status.ok()) << status.message();
       }
     });
   }
   for (std::thread& writer : writers) writer.join();
-  const auto table = read_table(path);
+  const auto table = selection::read_table(path);
   ASSERT_TRUE(table.ok()) << table.status().message();
   for (int w = 0; w < 4; ++w) {
     for (int i = 0; i < 10; ++i) {
@@ -116,47 +118,47 @@ TEST_F(TableFile, KeepsWhatSeveralWritersAdd) {
 }
 
 TEST(TuningTable, TakesNothingThatItCouldNotRead) {
-  TuningTable table = example();
+  selection::TuningTable table = example();
   const std::string before = table.text();
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   for (const double number : {0.0, -1.0, 1e-13, 2.7e17, kInfinity, std::nan("")}) {
     EXPECT_FALSE(table.set_bandwidth("a", "b", number)) << number;
-    EXPECT_FALSE(table.set_time({"shm", "4"}, Collective::all_reduce, 8, "ring", number)) << number;
+    EXPECT_FALSE(table.set_time({"shm", "4"}, schedule::Collective::all_reduce, 8, "ring", number)) << number;
   }
   EXPECT_FALSE(table.set_bandwidth("a b", "c", 1));
   EXPECT_FALSE(table.set_bandwidth("a", "", 1));
-  EXPECT_FALSE(table.set_time({"shm", "4"}, Collective::all_reduce, 8, "a ring", 1));
-  EXPECT_FALSE(table.set_time({"", "4"}, Collective::all_reduce, 8, "ring", 1));
+  EXPECT_FALSE(table.set_time({"shm", "4"}, schedule::Collective::all_reduce, 8, "a ring", 1));
+  EXPECT_FALSE(table.set_time({"", "4"}, schedule::Collective::all_reduce, 8, "ring", 1));
   for (const double number : {-1.0, 1e16, kInfinity, std::nan("")}) {
-    CostModel model = typical_cost_model();
+    selection::CostModel model = selection::typical_cost_model();
     model.network.latency = number;
     EXPECT_FALSE(table.set_model({"shm", "4"}, model)) << number;
   }
   EXPECT_EQ(table.text(), before);
   EXPECT_TRUE(table.set_bandwidth("a", "b", 1e15));
-  EXPECT_TRUE(TuningTable::parse(table.text()).ok());
+  EXPECT_TRUE(selection::TuningTable::parse(table.text()).ok());
 }
 
 TEST(TuningTable, ForgetsOneCollectiveOfOneSetting) {
-  TuningTable table = example();
-  table.forget({"shm", "4"}, Collective::all_reduce);
-  EXPECT_EQ(table.times({"shm", "4"}, Collective::all_reduce), nullptr);
-  EXPECT_NE(table.times({"tcp", "1+1"}, Collective::broadcast), nullptr);
+  selection::TuningTable table = example();
+  table.forget({"shm", "4"}, schedule::Collective::all_reduce);
+  EXPECT_EQ(table.times({"shm", "4"}, schedule::Collective::all_reduce), nullptr);
+  EXPECT_NE(table.times({"tcp", "1+1"}, schedule::Collective::broadcast), nullptr);
 }
 
 TEST(CostModel, ComesBackExactly) {
-  CostModel model = typical_cost_model();
+  selection::CostModel model = selection::typical_cost_model();
   model.network.latency = 1.0 / 7;
-  EXPECT_EQ(cost_model_from_text(to_text(model)).value(), model);
+  EXPECT_EQ(selection::cost_model_from_text(selection::to_text(model)).value(), model);
   for (const char* bad :
        {"", "1", "x", "1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1", "1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 1 -1"}) {
-    EXPECT_FALSE(cost_model_from_text(bad).ok()) << bad;
+    EXPECT_FALSE(selection::cost_model_from_text(bad).ok()) << bad;
   }
 }
 
 TEST(Layout, NamesTheRanksOnEachHost) {
-  EXPECT_EQ(layout_of({}, 4), "4");
-  EXPECT_EQ(layout_of({0, 1, 0, 1, 2}, 5), "2+2+1");
+  EXPECT_EQ(selection::layout_of({}, 4), "4");
+  EXPECT_EQ(selection::layout_of({0, 1, 0, 1, 2}, 5), "2+2+1");
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ std::uintptr_t address(const Block& block) {
 }
 
 TEST(FreeRanges, FirstFitAndNeighboursMerge) {
-  shm::FreeRanges ranges(1000);
+  transport::shm::FreeRanges ranges(1000);
   EXPECT_TRUE(ranges.untouched());
   EXPECT_EQ(ranges.take(100, 1, 0), 0u);
   EXPECT_EQ(ranges.take(100, 64, 10), 138u) << "aligned, with a phase";
@@ -265,10 +265,10 @@ std::size_t huge_bytes(const void* data) {
 TEST(HugePages, OfBothTheOwnerAndThePeer) {
   constexpr std::size_t kBytes = 64 * kMiB;
   const SharedMemory memory(kBytes);
-  const auto region = shm::Regions::instance().find(memory.data(), kBytes);
+  const auto region = transport::shm::Regions::instance().find(memory.data(), kBytes);
   ASSERT_NE(region, nullptr);
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory.data()) % (2 * kMiB), 0u);
-  const auto mapped = shm::map_memfd(region->fd(), kBytes, false);
+  const auto mapped = transport::shm::map_memfd(region->fd(), kBytes, false);
   ASSERT_TRUE(mapped.ok());
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(mapped.value()) % (2 * kMiB), 0u);
   std::size_t nonzero = 0;

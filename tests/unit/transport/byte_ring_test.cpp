@@ -12,10 +12,10 @@ namespace {
 
 struct Ring {
   static constexpr std::size_t kCapacity = 256 << 10;
-  std::unique_ptr<RingControl> control = std::make_unique<RingControl>();
+  std::unique_ptr<transport::RingControl> control = std::make_unique<transport::RingControl>();
   std::vector<std::byte> data = std::vector<std::byte>(kCapacity);
-  RingWriter writer{control.get(), data.data(), kCapacity};
-  RingReader reader{control.get(), data.data(), kCapacity};
+  transport::RingWriter writer{control.get(), data.data(), kCapacity};
+  transport::RingReader reader{control.get(), data.data(), kCapacity};
   int reader_rung = 0, writer_rung = 0;
 
   std::size_t write(std::span<const std::byte> bytes) {

@@ -40,9 +40,9 @@ TEST_P(Endpoints, ConnectEachWithEach) {
         if (a == b) continue;
         EXPECT_EQ(group.at(a, b).transport(), GetParam().transport);
         EXPECT_FALSE(group.at(a, b).describe().empty());
-        const TransportFactory& kind =
-            *std::ranges::find(transport_factories(), GetParam().transport, &TransportFactory::name);
-        EXPECT_EQ(group.at(a, b).can_pull(), kind.reach != Reach::network);
+        const transport::TransportFactory& kind = *std::ranges::find(
+            transport::transport_factories(), GetParam().transport, &transport::TransportFactory::name);
+        EXPECT_EQ(group.at(a, b).can_pull(), kind.reach != transport::Reach::network);
         EXPECT_EQ(group.at(a, b).local_peer() != nullptr, kind.shares_memory);
         const std::uint32_t word = 100 * a + b;
         ASSERT_TRUE(send_all(group.at(a, b), std::as_bytes(std::span(&word, 1))).ok());
@@ -90,7 +90,7 @@ TEST_P(Endpoints, BytesArriveInOrderAndIntactBothWays) {
   constexpr std::size_t kBytes = 6 << 20;
   const auto from_0 = pattern(kBytes, 1), from_1 = pattern(kBytes, 2);
   const auto run = [&](int rank) {
-    Endpoint& endpoint = group.at(rank, 1 - rank);
+    transport::Endpoint& endpoint = group.at(rank, 1 - rank);
     const auto& out = rank == 0 ? from_0 : from_1;
     const auto& expected = rank == 0 ? from_1 : from_0;
     std::vector<std::byte> in(kBytes);
@@ -162,7 +162,7 @@ TEST_P(Endpoints, ArmDoesNotSleepOnWhatIsThere) {
   CONNECT(group, 2);
   const std::uint32_t word = 7;
   ASSERT_TRUE(send_all(group.at(0, 1), std::as_bytes(std::span(&word, 1))).ok());
-  Endpoint& reader = group.at(1, 0);
+  transport::Endpoint& reader = group.at(1, 0);
   if (reader.arm(false)) {  // arm() may return true only if the descriptor signals later bytes
     pollfd entry{reader.fd(), POLLIN, 0};
     EXPECT_EQ(::poll(&entry, 1, 10'000), 1);
@@ -181,7 +181,7 @@ TEST_P(Endpoints, NoWakeUpIsLost) {
   CONNECT(group, 2);
   constexpr int kRounds = 4000;
   const auto run = [&](int rank) {
-    Endpoint& endpoint = group.at(rank, 1 - rank);
+    transport::Endpoint& endpoint = group.at(rank, 1 - rank);
     std::mt19937 random(rank);
     for (int round = 0; round < kRounds; ++round) {
       std::uint32_t word = round;
@@ -209,7 +209,7 @@ TEST_P(Endpoints, NoWakeUpIsLostWhenFull) {
   CONNECT(group, 2);
   constexpr std::size_t kBytes = 24 << 20;
   const auto run = [&](int rank) {
-    Endpoint& endpoint = group.at(rank, 1 - rank);
+    transport::Endpoint& endpoint = group.at(rank, 1 - rank);
     std::vector<std::byte> out(100'000), in(70'000);
     std::mt19937 random(rank);
     std::size_t sent = 0, received = 0;
@@ -234,8 +234,8 @@ TEST_P(Endpoints, NoWakeUpIsLostWhenFull) {
 
 TEST_P(Endpoints, WhatIsExpectedDelaysNoMoreThanItsOwnBytes) {
   CONNECT(group, 2);
-  Endpoint& writer = group.at(0, 1);
-  Endpoint& reader = group.at(1, 0);
+  transport::Endpoint& writer = group.at(0, 1);
+  transport::Endpoint& reader = group.at(1, 0);
   const auto send = [&](std::span<const std::byte> bytes) { ASSERT_TRUE(send_all(writer, bytes).ok()); };
   const auto data = pattern(20'000, 3);
   std::vector<std::byte> in(data.size());
@@ -258,7 +258,7 @@ TEST_P(Endpoints, AClosedPeerIsLostAfterItsLastByte) {
   const auto data = pattern(10'000, 5);
   ASSERT_TRUE(send_all(group.at(1, 0), data).ok());
   group.endpoints[1].clear();
-  Endpoint& left = group.at(0, 1);
+  transport::Endpoint& left = group.at(0, 1);
   std::vector<std::byte> in(data.size());
   ASSERT_TRUE(receive_all(left, in).ok());
   EXPECT_TRUE(in == data);
@@ -275,7 +275,7 @@ TEST_P(Endpoints, TheEndIsHeardBehindAReadThatTookAllThereWas) {
   const auto data = pattern(1000, 5);
   ASSERT_TRUE(send_all(group.at(1, 0), data).ok());
   group.endpoints[1].clear();
-  Endpoint& left = group.at(0, 1);
+  transport::Endpoint& left = group.at(0, 1);
   std::vector<std::byte> in(4 * data.size());
   std::size_t got = 0;
   Status status;
@@ -298,7 +298,7 @@ TEST_P(Endpoints, LastWordsAreHeard) {
   ASSERT_TRUE(group.at(0, 1).write({&part, 1}).ok());  // rank 1 does not read them
   ASSERT_TRUE(send_all(group.at(1, 0), words).ok());
   group.endpoints[1].clear();
-  Endpoint& left = group.at(0, 1);
+  transport::Endpoint& left = group.at(0, 1);
   EXPECT_EQ(error_of_write(left).code(), Code::peer_lost);
   std::vector<std::byte> in(words.size());
   const Status status = receive_all(left, in);
@@ -387,13 +387,13 @@ TEST_P(Endpoints, GroupsSideBySideDoNotMeet) {
 TEST_P(Endpoints, OneRankNeedsNobody) {
   auto made = make_transport(GetParam(), new_job(), "k");
   ASSERT_TRUE(made.ok());
-  auto connected = connect_all(**made, 0, {}, Deadline::after(seconds(5)));
+  auto connected = transport::connect_all(**made, 0, {}, Deadline::after(seconds(5)));
   ASSERT_TRUE(connected.ok());
   EXPECT_TRUE(connected->empty());
 }
 
 /// Reads the memory of `range` as a Link does.
-Status pull(Endpoint& endpoint, const RemoteRange& range, std::span<std::byte> into) {
+Status pull(transport::Endpoint& endpoint, const transport::RemoteRange& range, std::span<std::byte> into) {
   auto mapped = endpoint.map(range, into.size());
   if (!mapped.ok()) return mapped.status();
   if (*mapped == nullptr) return endpoint.fetch(range, into);
@@ -404,7 +404,8 @@ Status pull(Endpoint& endpoint, const RemoteRange& range, std::span<std::byte> i
 void refuses_to_pull(Group& group) {
   std::byte memory[64] = {};
   EXPECT_FALSE(group.at(0, 1).expose(memory, sizeof memory).has_value());
-  EXPECT_FALSE(pull(group.at(1, 0), RemoteRange{0, reinterpret_cast<std::uintptr_t>(memory)}, memory).ok());
+  EXPECT_FALSE(
+      pull(group.at(1, 0), transport::RemoteRange{0, reinterpret_cast<std::uintptr_t>(memory)}, memory).ok());
 }
 
 TEST_P(Endpoints, PrivateMemoryIsPulledIntact) {
@@ -444,8 +445,10 @@ TEST_P(Endpoints, RangesThatCannotBeAreRefused) {
   CONNECT(group, 2);
   if (!group.at(0, 1).can_pull()) return refuses_to_pull(group);
   std::vector<std::byte> in(4096);
-  for (const RemoteRange& range : {RemoteRange{0, 0}, RemoteRange{0, ~0ull - 100}, RemoteRange{12345, 0},
-                                   RemoteRange{~0ull, 0}, RemoteRange{1, ~0ull - 4}}) {
+  for (const transport::RemoteRange& range :
+       {transport::RemoteRange{0, 0}, transport::RemoteRange{0, ~0ull - 100},
+        transport::RemoteRange{12345, 0}, transport::RemoteRange{~0ull, 0},
+        transport::RemoteRange{1, ~0ull - 4}}) {
     Group fresh = connect_group(GetParam(), 2);
     ASSERT_TRUE(fresh.ok());
     EXPECT_FALSE(pull(fresh.at(1, 0), range, in).ok()) << range.region << "+" << range.offset;

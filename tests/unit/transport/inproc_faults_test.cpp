@@ -12,7 +12,7 @@ constexpr Variant kInproc{"inproc", "inproc", ""};
 
 class InprocFaults : public ::testing::Test {
  protected:
-  ~InprocFaults() override { inproc::clear_faults(job_); }
+  ~InprocFaults() override { transport::inproc::clear_faults(job_); }
   void connect(int size) {
     group_ = connect_group(kInproc, size, {.job = job_});
     ASSERT_TRUE(group_.ok());
@@ -28,9 +28,9 @@ milliseconds elapsed(Clock::time_point since) {
 
 TEST_F(InprocFaults, ADelayHoldsEveryByteBack) {
   for (const bool before : {true, false}) {
-    if (before) inproc::set_delay(job_, 1, 0, milliseconds(80));
+    if (before) transport::inproc::set_delay(job_, 1, 0, milliseconds(80));
     connect(3);
-    if (!before) inproc::set_delay(job_, 0, 1, milliseconds(80));
+    if (!before) transport::inproc::set_delay(job_, 0, 1, milliseconds(80));
     const auto data = pattern(100'000, 1);
     const auto start = Clock::now();
     ASSERT_TRUE(send_all(group_.at(0, 1), data).ok());
@@ -41,18 +41,18 @@ TEST_F(InprocFaults, ADelayHoldsEveryByteBack) {
     ASSERT_TRUE(receive_all(group_.at(1, 0), in).ok());
     EXPECT_GE(elapsed(start), milliseconds(80));
     EXPECT_TRUE(in == data);
-    inproc::clear_faults(job_);
+    transport::inproc::clear_faults(job_);
   }
 }
 
 TEST_F(InprocFaults, TheEndOfADelayWakesTheSleeper) {
-  inproc::set_delay(job_, 0, 1, seconds(50));
+  transport::inproc::set_delay(job_, 0, 1, seconds(50));
   connect(2);
   const auto data = pattern(1000, 1);
   ASSERT_TRUE(send_all(group_.at(0, 1), data).ok());
   std::thread later([&] {
     std::this_thread::sleep_for(milliseconds(50));
-    inproc::set_delay(job_, 0, 1, milliseconds(0));
+    transport::inproc::set_delay(job_, 0, 1, milliseconds(0));
   });
   std::vector<std::byte> in(data.size());
   const auto start = Clock::now();
@@ -66,7 +66,7 @@ TEST_F(InprocFaults, AStalledRankMovesNothingUntilItGoesOn) {
   connect(3);
   const auto data = pattern(1000, 1);
   ASSERT_TRUE(send_all(group_.at(1, 0), data).ok());  // in the ring when the stall begins
-  inproc::set_stalled(job_, 1, true);
+  transport::inproc::set_stalled(job_, 1, true);
   std::byte buffer[10];
   EXPECT_EQ(group_.at(0, 1).read(buffer).value(), 0u);
   const iovec part{buffer, sizeof buffer};
@@ -80,7 +80,7 @@ TEST_F(InprocFaults, AStalledRankMovesNothingUntilItGoesOn) {
   std::thread later([&] {
     std::this_thread::sleep_for(milliseconds(100));
     ended = true;
-    inproc::set_stalled(job_, 1, false);
+    transport::inproc::set_stalled(job_, 1, false);
   });
   std::vector<std::byte> in(data.size());
   EXPECT_TRUE(receive_all(group_.at(0, 1), in).ok());
@@ -94,7 +94,7 @@ TEST_F(InprocFaults, ALostRankIsLostToAllAndToItself) {
   Status seen;
   std::thread event_set([&] { seen = error_of_read(group_.at(0, 2)); });
   std::this_thread::sleep_for(milliseconds(30));
-  inproc::lose(job_, 2);
+  transport::inproc::lose(job_, 2);
   event_set.join();
   EXPECT_EQ(seen.code(), Code::peer_lost);
   EXPECT_EQ(error_of_write(group_.at(1, 2)).code(), Code::peer_lost);

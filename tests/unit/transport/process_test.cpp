@@ -28,7 +28,8 @@ class Processes : public ::testing::TestWithParam<Variant> {
   }
 
   /// `prepare` runs in the child before it connects.
-  void start(const std::function<bool(Endpoint&)>& child, const std::function<bool()>& prepare = {}) {
+  void start(const std::function<bool(transport::Endpoint&)>& child,
+             const std::function<bool()>& prepare = {}) {
     int pipe[2];
     ASSERT_EQ(::socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pipe), 0);
     const std::string job = new_job();
@@ -51,7 +52,7 @@ class Processes : public ::testing::TestWithParam<Variant> {
     return status;
   }
 
-  static std::unique_ptr<Endpoint> join(int rank, int pipe, const std::string& job) {
+  static std::unique_ptr<transport::Endpoint> join(int rank, int pipe, const std::string& job) {
     auto transport = make_transport(GetParam(), job, "key");
     if (!transport.ok()) return nullptr;
     const std::string mine = (*transport)->address();
@@ -60,8 +61,8 @@ class Processes : public ::testing::TestWithParam<Variant> {
     const ssize_t got = ::recv(pipe, theirs, sizeof theirs, 0);
     ::close(pipe);
     if (got <= 0) return nullptr;
-    const TransportPeer peer{1 - rank, std::string(theirs, static_cast<std::size_t>(got))};
-    auto connected = connect_all(**transport, rank, {&peer, 1}, Deadline::after(seconds(20)));
+    const transport::TransportPeer peer{1 - rank, std::string(theirs, static_cast<std::size_t>(got))};
+    auto connected = transport::connect_all(**transport, rank, {&peer, 1}, Deadline::after(seconds(20)));
     if (!connected.ok()) {
       std::fprintf(stderr, "rank %d: %s\n", rank, connected.status().message().c_str());
       return nullptr;
@@ -70,7 +71,7 @@ class Processes : public ::testing::TestWithParam<Variant> {
   }
 
   pid_t child_ = -1;
-  std::unique_ptr<Endpoint> endpoint_;
+  std::unique_ptr<transport::Endpoint> endpoint_;
 };
 
 bool wait_for_death() {
@@ -78,7 +79,7 @@ bool wait_for_death() {
 }
 
 TEST_P(Processes, AKilledReaderIsNoticedWithinASecond) {
-  start([](Endpoint&) { return wait_for_death(); });
+  start([](transport::Endpoint&) { return wait_for_death(); });
   ASSERT_TRUE(endpoint_);
   const auto before = Clock::now();
   ::kill(child_, SIGKILL);
@@ -88,7 +89,7 @@ TEST_P(Processes, AKilledReaderIsNoticedWithinASecond) {
 
 TEST_P(Processes, AKilledWriterIsNoticedAfterItsLastByte) {
   const auto data = pattern(50'000, 1);
-  start([&](Endpoint& endpoint) {
+  start([&](transport::Endpoint& endpoint) {
     if (!send_all(endpoint, data).ok()) return false;
     ::kill(::getpid(), SIGKILL);
     return true;
@@ -107,7 +108,7 @@ TEST_P(Processes, AKilledWriterIsNoticedAfterItsLastByte) {
 }
 
 TEST_P(Processes, AStoppedPeerIsNotLost) {
-  start([](Endpoint& endpoint) {
+  start([](transport::Endpoint& endpoint) {
     std::byte word;
     return receive_all(endpoint, {&word, 1}).ok() && send_all(endpoint, {&word, 1}).ok();
   });
@@ -123,11 +124,11 @@ TEST_P(Processes, AStoppedPeerIsNotLost) {
 
 TEST_P(Processes, MemoryIsPulledAcrossProcesses) {
   const auto data = pattern(1'500'001, 2);
-  start([&](Endpoint& endpoint) {
+  start([&](transport::Endpoint& endpoint) {
     SharedMemory shared(data.size());
     std::memcpy(shared.data(), data.data(), data.size());
     for (const std::byte* memory : {data.data(), static_cast<const std::byte*>(shared.data())}) {
-      const auto range = endpoint.expose(memory, data.size()).value_or(RemoteRange{~0ull, 0});
+      const auto range = endpoint.expose(memory, data.size()).value_or(transport::RemoteRange{~0ull, 0});
       if (!send_all(endpoint, std::as_bytes(std::span(&range, 1))).ok()) return false;
     }
     std::byte done;
@@ -135,7 +136,7 @@ TEST_P(Processes, MemoryIsPulledAcrossProcesses) {
   });
   ASSERT_TRUE(endpoint_);
   for (const bool shared : {false, true}) {
-    RemoteRange range;
+    transport::RemoteRange range;
     ASSERT_TRUE(receive_all(*endpoint_, std::as_writable_bytes(std::span(&range, 1))).ok());
     if (!endpoint_->can_pull() || (!shared && range.region == ~0ull)) {
       EXPECT_EQ(range.region, ~0ull);
@@ -146,7 +147,8 @@ TEST_P(Processes, MemoryIsPulledAcrossProcesses) {
     const Status status = endpoint_->fetch(range, in);
     EXPECT_TRUE(status.ok()) << status.message();
     EXPECT_TRUE(in == data);
-    const RemoteRange beyond{range.region, shared ? data.size() + 4096 : 4096};  // nothing is mapped there
+    const transport::RemoteRange beyond{range.region,
+                                        shared ? data.size() + 4096 : 4096};  // nothing is mapped there
     EXPECT_FALSE(endpoint_->fetch(beyond, in).ok());
   }
   const std::byte done{1};
@@ -155,7 +157,7 @@ TEST_P(Processes, MemoryIsPulledAcrossProcesses) {
 }
 
 TEST_P(Processes, WhereOneMayNotReadBothPushPrivateMemory) {
-  const auto expect_pushed = [](Endpoint& endpoint) {
+  const auto expect_pushed = [](transport::Endpoint& endpoint) {
     const std::vector<std::byte> own(10'000);
     SharedMemory shared(10'000);
     const auto range = endpoint.expose(shared.data(), shared.size());
@@ -163,7 +165,7 @@ TEST_P(Processes, WhereOneMayNotReadBothPushPrivateMemory) {
            (!range || range->region != 0);
   };
   start(
-      [&](Endpoint& endpoint) {
+      [&](transport::Endpoint& endpoint) {
         std::byte done;
         return expect_pushed(endpoint) && receive_all(endpoint, {&done, 1}).ok();
       },
@@ -178,12 +180,12 @@ TEST_P(Processes, WhereOneMayNotReadBothPushPrivateMemory) {
 
 TEST_P(Processes, PullingFromAKilledProcessIsAnError) {
   const auto data = pattern(100'000, 3);
-  start([&](Endpoint& endpoint) {
-    const auto range = endpoint.expose(data.data(), data.size()).value_or(RemoteRange{~0ull, 0});
+  start([&](transport::Endpoint& endpoint) {
+    const auto range = endpoint.expose(data.data(), data.size()).value_or(transport::RemoteRange{~0ull, 0});
     return send_all(endpoint, std::as_bytes(std::span(&range, 1))).ok() && wait_for_death();
   });
   ASSERT_TRUE(endpoint_);
-  RemoteRange range;
+  transport::RemoteRange range;
   ASSERT_TRUE(receive_all(*endpoint_, std::as_writable_bytes(std::span(&range, 1))).ok());
   ::kill(child_, SIGKILL);
   exit_status();
@@ -196,7 +198,7 @@ TEST_P(Processes, PullingFromAKilledProcessIsAnError) {
 }
 
 TEST_P(Processes, ALongConversation) {
-  start([](Endpoint& endpoint) {
+  start([](transport::Endpoint& endpoint) {
     for (int i = 0; i < 3000; ++i) {
       int word = 0;
       if (!receive_all(endpoint, std::as_writable_bytes(std::span(&word, 1))).ok() || word != i) return false;

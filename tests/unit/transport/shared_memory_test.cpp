@@ -61,7 +61,7 @@ TEST(SharedMemory, BuffersMustFit) {
 }
 
 TEST(Regions, AreFoundByAnyRangeInside) {
-  auto& regions = shm::Regions::instance();
+  auto& regions = transport::shm::Regions::instance();
   const auto a = regions.make(10'000), b = regions.make(1);
   ASSERT_TRUE(a.ok() && b.ok());
   const auto& region = *a.value();
@@ -77,18 +77,20 @@ TEST(Regions, AreFoundByAnyRangeInside) {
 }
 
 TEST(Regions, PassedMemoryMustBeWhatItSaysItIs) {
-  const auto good = shm::make_memfd("test", 8192);
+  const auto good = transport::shm::make_memfd("test", 8192);
   ASSERT_TRUE(good.ok());
-  const auto mapped = shm::map_memfd(good.value().get(), 8192, false);
+  const auto mapped = transport::shm::map_memfd(good.value().get(), 8192, false);
   ASSERT_TRUE(mapped.ok());
   ::munmap(mapped.value(), 8192);
-  EXPECT_FALSE(shm::map_memfd(good.value().get(), 16384, false).ok()) << "smaller than it says: SIGBUS";
-  EXPECT_FALSE(shm::map_memfd(good.value().get(), 0, false).ok());
+  EXPECT_FALSE(transport::shm::map_memfd(good.value().get(), 16384, false).ok())
+      << "smaller than it says: SIGBUS";
+  EXPECT_FALSE(transport::shm::map_memfd(good.value().get(), 0, false).ok());
   const UniqueFd unsealed(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(::ftruncate(unsealed.get(), 8192), 0);
-  EXPECT_FALSE(shm::map_memfd(unsealed.get(), 8192, false).ok()) << "its owner may shrink it: SIGBUS";
-  EXPECT_FALSE(shm::map_memfd(0, 8192, false).ok());
-  EXPECT_FALSE(shm::map_memfd(-1, 8192, false).ok());
+  EXPECT_FALSE(transport::shm::map_memfd(unsealed.get(), 8192, false).ok())
+      << "its owner may shrink it: SIGBUS";
+  EXPECT_FALSE(transport::shm::map_memfd(0, 8192, false).ok());
+  EXPECT_FALSE(transport::shm::map_memfd(-1, 8192, false).ok());
 }
 
 TEST(Regions, ThousandsComeAndGoWithoutALeak) {
@@ -125,7 +127,7 @@ TEST(Regions, FreedMemoryGoesBackEvenWhilePeersHaveItMapped) {
   ASSERT_TRUE(range);
   const auto data = group.at(1, 0).map(*range, memory->size());
   ASSERT_TRUE(data.ok());
-  const int memfd = ::dup(shm::Regions::instance().find(memory->data(), 1)->fd());
+  const int memfd = ::dup(transport::shm::Regions::instance().find(memory->data(), 1)->fd());
   struct stat info {};
   ASSERT_EQ(::fstat(memfd, &info), 0);
   EXPECT_GE(info.st_blocks * 512, 1 << 20);
@@ -152,7 +154,7 @@ TEST(Regions, MayBeFreedWhileAnotherThreadLooks) {
   ASSERT_NE(other, MAP_FAILED);
   std::atomic<bool> stop{false};
   std::thread looking([&] {
-    while (!stop) EXPECT_EQ(shm::Regions::instance().find(other, 4096), nullptr);
+    while (!stop) EXPECT_EQ(transport::shm::Regions::instance().find(other, 4096), nullptr);
   });
   for (int i = 0; i < 20'000; ++i) SharedMemory memory(4096);
   stop = true;
@@ -165,7 +167,7 @@ TEST(Regions, ManyAtOnceWithAPeerThatDoesNotListen) {
   Group group = connect_group(kShm, 2);
   ASSERT_TRUE(group.ok());
   std::vector<SharedMemory> memories;
-  std::vector<RemoteRange> ranges;
+  std::vector<transport::RemoteRange> ranges;
   for (int i = 0; i < 600; ++i) {  // more notices than a socket can queue
     memories.emplace_back(4096);
     memories.back().data()[0] = static_cast<std::byte>(i);

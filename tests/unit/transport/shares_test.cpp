@@ -10,7 +10,7 @@ namespace kolo {
 namespace {
 
 TEST(SliceCounters, EachIsTakenOnceAndFinishedWithTheLast) {
-  SliceCounters shares{};
+  transport::SliceCounters shares{};
   std::uint64_t place = 0;
   for (const std::uint64_t count : {1u, 2u, 7u}) {
     for (std::uint64_t i = 0; i < count; ++i) EXPECT_EQ(shares.take(place, count), i);
@@ -25,7 +25,7 @@ TEST(SliceCounters, EachIsTakenOnceAndFinishedWithTheLast) {
 }
 
 TEST(SliceCounters, ThoseOfAnEarlierCallAreGone) {
-  SliceCounters shares{};
+  transport::SliceCounters shares{};
   EXPECT_EQ(shares.take(8, 3), 0u);
   EXPECT_EQ(shares.take(7, 3), std::nullopt);
   EXPECT_EQ(shares.take(8, 3), 1u);
@@ -35,7 +35,7 @@ TEST(SliceCounters, ThoseOfAnEarlierCallAreGone) {
 
 TEST(SliceCounters, AmongThreads) {
   constexpr std::uint64_t kPlaces = 2000, kShares = 5;
-  SliceCounters shares{};
+  transport::SliceCounters shares{};
   std::vector<std::array<int, kShares>> done(kPlaces);
   std::vector<int> last(kPlaces, 0);
   const auto work = [&] {

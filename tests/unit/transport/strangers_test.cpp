@@ -26,12 +26,12 @@ class Strangers : public ::testing::TestWithParam<Variant> {
   /// A connection to the transport's listener, without the key.
   static UniqueFd visit(const std::string& address) {
     if (GetParam().transport == "tcp") {
-      const auto at = tcp::Address::parse(address)->at.at(0);
+      const auto at = transport::tcp::Address::parse(address)->at.at(0);
       UniqueFd fd(::socket(at.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
       EXPECT_EQ(::connect(fd.get(), at.data(), at.size()), 0);
       return fd;
     }
-    const std::string name = shm::Address::parse(address)->socket;
+    const std::string name = transport::shm::Address::parse(address)->socket;
     sockaddr_un at{};
     at.sun_family = AF_UNIX;
     std::memcpy(at.sun_path + 1, name.data(), name.size());
@@ -45,16 +45,17 @@ class Strangers : public ::testing::TestWithParam<Variant> {
   }
   /// Connects ranks 0 and 1 of `job` through the given transports, rank 0 after a delay. Returns the time
   /// that it took.
-  static milliseconds connect(Transport& zero, Transport& one, milliseconds later = milliseconds(0)) {
+  static milliseconds connect(transport::Transport& zero, transport::Transport& one,
+                              milliseconds later = milliseconds(0)) {
     const auto start = Clock::now();
     std::thread other([&] {
-      const TransportPeer peer{0, zero.address()};
-      const auto connected = connect_all(one, 1, {&peer, 1}, Deadline::after(seconds(30)));
+      const transport::TransportPeer peer{0, zero.address()};
+      const auto connected = transport::connect_all(one, 1, {&peer, 1}, Deadline::after(seconds(30)));
       EXPECT_TRUE(connected.ok()) << connected.status().message();
     });
     std::this_thread::sleep_for(later);
-    const TransportPeer peer{1, one.address()};
-    const auto connected = connect_all(zero, 0, {&peer, 1}, Deadline::after(seconds(30)));
+    const transport::TransportPeer peer{1, one.address()};
+    const auto connected = transport::connect_all(zero, 0, {&peer, 1}, Deadline::after(seconds(30)));
     EXPECT_TRUE(connected.ok()) << connected.status().message();
     other.join();
     return std::chrono::duration_cast<milliseconds>(Clock::now() - start);
@@ -74,7 +75,7 @@ TEST_P(Strangers, SilentAndTalkativeOnesHoldNobodyUp) {
     for (char& c : words) c = static_cast<char>(random());
     if (i % 4 == 0) words = "GET / HTTP/1.1\r\n\r\n";
     if (i % 4 == 1)
-      words = Handshake::dial({"job", "guessed", 1, Encryption::none, kWireVersion}, 0)
+      words = net::Handshake::dial({"job", "guessed", 1, net::Encryption::none, transport::kWireVersion}, 0)
                   .take_output();  // a valid start of a handshake
     say(visitors[i], words);
   }
@@ -98,7 +99,8 @@ TEST_P(Strangers, SlowOnesHoldNobodyUp) {
   std::atomic<bool> stop{false};
   std::thread dripping([&] {
     const std::string words =
-        Handshake::dial({"job", "guessed", 1, Encryption::none, kWireVersion}, 0).take_output();
+        net::Handshake::dial({"job", "guessed", 1, net::Encryption::none, transport::kWireVersion}, 0)
+            .take_output();
     for (std::size_t i = 0; !stop; ++i) {
       for (const UniqueFd& fd : visitors) say(fd, words.substr(i % words.size(), 1));
       std::this_thread::sleep_for(milliseconds(5));
@@ -114,13 +116,13 @@ TEST(TcpStrangers, OfAnotherUserAreNoRanksWithoutAKey) {
   auto zero = make_transport({"tcp", "tcp", ""}, "job", ""),
        one = make_transport({"tcp", "tcp", ""}, "job", "");
   ASSERT_TRUE(zero.ok() && one.ok());
-  const TransportPeer to_zero{0, (*zero)->address()}, to_one{1, (*one)->address()};
+  const transport::TransportPeer to_zero{0, (*zero)->address()}, to_one{1, (*one)->address()};
   const auto dialer = (*zero)->dialer(0, {&to_one, 1});
   const pid_t outsider = ::fork();
   if (outsider == 0) {  // it dials and listens as rank 1, which has not come yet
     ::alarm(30);
     if (::setuid(kOtherUser) == 0) {
-      const auto connected = connect_all(**one, 1, {&to_zero, 1}, Deadline::after(seconds(1)));
+      const auto connected = transport::connect_all(**one, 1, {&to_zero, 1}, Deadline::after(seconds(1)));
       if (connected.ok()) ::_exit(1);
       const bool is_told = connected.status().message().find("another user") != std::string::npos;
       ::_exit(is_told ? 0 : 2);
@@ -147,13 +149,13 @@ TEST(TcpStrangers, OfAnotherUserAreNoRanksWithoutAKey) {
 TEST(TcpStrangers, AForkThatLivesOnKeepsNobodyAwake) {
   auto zero = make_transport({"tcp", "tcp", ""}, "job", "key");
   ASSERT_TRUE(zero.ok());
-  const TransportPeer peer{1, (*zero)->address()};
+  const transport::TransportPeer peer{1, (*zero)->address()};
   const auto dialer = (*zero)->dialer(0, {&peer, 1});
   const auto is_awake = [&](int ms) {
     pollfd entry{dialer->fd(), POLLIN, 0};
     return ::poll(&entry, 1, ms) > 0;
   };
-  const auto at = tcp::Address::parse((*zero)->address())->at.at(0);
+  const auto at = transport::tcp::Address::parse((*zero)->address())->at.at(0);
   UniqueFd visitor(::socket(at.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
   ASSERT_EQ(::connect(visitor.get(), at.data(), at.size()), 0);
   ASSERT_TRUE(is_awake(10'000));
@@ -196,7 +198,8 @@ TEST_P(Strangers, ThoseWhoComeInARanksNameAreNotBelieved) {
   std::thread impostor([&] {
     while (!stop) {
       const UniqueFd fd = visit((*zero)->address());
-      say(fd, Handshake::dial({"job", "wrong", 1, Encryption::none, kWireVersion}, 0).take_output());
+      say(fd, net::Handshake::dial({"job", "wrong", 1, net::Encryption::none, transport::kWireVersion}, 0)
+                  .take_output());
       char answer[200];
       pollfd entry{fd.get(), POLLIN, 0};
       ::poll(&entry, 1, 100);
@@ -223,11 +226,11 @@ TEST(ShmStrangers, AnotherUserIsNotAdmittedWithTheRightKey) {
     if (::setuid(kNoStep) != 0) ::_exit(2);
     auto one = make_transport(shm, "job", "key");
     if (!one.ok()) ::_exit(3);
-    shm::Address address = *shm::Address::parse((*zero)->address());
+    transport::shm::Address address = *transport::shm::Address::parse((*zero)->address());
     address.uid = std::to_string(kNoStep);
-    const TransportPeer peer{0, address.text()};
+    const transport::TransportPeer peer{0, address.text()};
     ::write(calls[1], "", 1);
-    const auto connected = connect_all(**one, 1, {&peer, 1}, Deadline::after(milliseconds(700)));
+    const auto connected = transport::connect_all(**one, 1, {&peer, 1}, Deadline::after(milliseconds(700)));
     ::_exit(connected.ok() ? 1 : 0);
   }
   char word;
@@ -235,8 +238,8 @@ TEST(ShmStrangers, AnotherUserIsNotAdmittedWithTheRightKey) {
   auto one = make_transport(shm, "job", "key");
   ASSERT_TRUE(one.ok());
   // The real rank 1 does not connect.
-  const TransportPeer peer{1, (*one)->address()};
-  EXPECT_FALSE(connect_all(**zero, 0, {&peer, 1}, Deadline::after(milliseconds(500))).ok());
+  const transport::TransportPeer peer{1, (*one)->address()};
+  EXPECT_FALSE(transport::connect_all(**zero, 0, {&peer, 1}, Deadline::after(milliseconds(500))).ok());
   int status = 0;
   ::waitpid(child, &status, 0);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
@@ -249,10 +252,11 @@ TEST_P(Strangers, WhoHasEndedBeforeItWasConnectedIsNamedSoon) {
   for (const int ended : {0, 1}) {
     auto alive = make_transport(GetParam(), "job", "key"), dead = make_transport(GetParam(), "job", "key");
     ASSERT_TRUE(alive.ok() && dead.ok());
-    const TransportPeer peer{ended, (*dead)->address()};
+    const transport::TransportPeer peer{ended, (*dead)->address()};
     (*dead).reset();
     const auto start = Clock::now();
-    const auto connected = connect_all(**alive, 1 - ended, {&peer, 1}, Deadline::after(seconds(90)));
+    const auto connected =
+        transport::connect_all(**alive, 1 - ended, {&peer, 1}, Deadline::after(seconds(90)));
     ASSERT_FALSE(connected.ok());
     EXPECT_EQ(connected.status().context().peer, ended);
     EXPECT_LT(Clock::now() - start, seconds(30));

@@ -36,11 +36,12 @@ inline void PrintTo(const Variant& variant, std::ostream* out) {
   *out << variant.name;
 }
 
-inline Result<std::unique_ptr<Transport>> make_transport(const Variant& variant, const std::string& job,
-                                                         const std::string& key) {
-  TransportOptions options{job, key, variant.interface};
-  if (variant.encrypted) options.tls = Tls::with_key().value_or_throw();
-  return find_transport(variant.transport)->make(options);
+inline Result<std::unique_ptr<transport::Transport>> make_transport(const Variant& variant,
+                                                                    const std::string& job,
+                                                                    const std::string& key) {
+  transport::TransportOptions options{job, key, variant.interface};
+  if (variant.encrypted) options.tls = net::Tls::with_key().value_or_throw();
+  return transport::find_transport(variant.transport)->make(options);
 }
 
 inline std::string new_job() {
@@ -50,12 +51,12 @@ inline std::string new_job() {
 
 /// Ranks of this process, each connected with every other.
 struct Group {
-  using Endpoints = std::vector<std::unique_ptr<Endpoint>>;
+  using Endpoints = std::vector<std::unique_ptr<transport::Endpoint>>;
 
-  std::vector<std::unique_ptr<Transport>> transports;
+  std::vector<std::unique_ptr<transport::Transport>> transports;
   std::vector<Endpoints> endpoints;  // [rank][peer], null at [rank][rank]
   std::vector<Status> errors;        // per rank
-  Endpoint& at(int rank, int peer) { return *endpoints[rank][peer]; }
+  transport::Endpoint& at(int rank, int peer) { return *endpoints[rank][peer]; }
   bool ok() const {
     for (const Status& error : errors) {
       if (!error.ok()) return false;
@@ -89,19 +90,19 @@ inline Group connect_group(const Variant& variant, int size, const GroupOptions&
     return std::ranges::find(options.absent, rank) != options.absent.end();
   };
   const Deadline until_told = Deadline::after(milliseconds(50));
-  IsGone is_gone;
+  transport::IsGone is_gone;
   if (options.absent_are_gone) is_gone = [&](int rank) { return is_absent(rank) && until_told.passed(); };
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     if (is_absent(rank)) continue;
     threads.emplace_back([&, rank] {
       if (rank == options.late) std::this_thread::sleep_for(milliseconds(300));
-      std::vector<TransportPeer> peers;
+      std::vector<transport::TransportPeer> peers;
       for (int peer = size - 1; peer >= 0; --peer) {  // descending, to test that the order is kept
         if (peer != rank) peers.push_back({peer, group.transports[peer]->address()});
       }
-      auto connected =
-          connect_all(*group.transports[rank], rank, peers, Deadline::after(options.timeout), is_gone);
+      auto connected = transport::connect_all(*group.transports[rank], rank, peers,
+                                              Deadline::after(options.timeout), is_gone);
       if (!connected.ok()) {
         group.errors[rank] = connected.status();
         return;
@@ -117,7 +118,7 @@ inline Group connect_group(const Variant& variant, int size, const GroupOptions&
 }
 
 /// Sleeps as the engine does; Code::timeout without a wake-up.
-inline Status sleep_on(Endpoint& endpoint, bool for_room, milliseconds limit = seconds(20)) {
+inline Status sleep_on(transport::Endpoint& endpoint, bool for_room, milliseconds limit = seconds(20)) {
   Status status;
   if (endpoint.arm(for_room)) {
     const short events = POLLIN | (for_room && !endpoint.must_be_armed() ? POLLOUT : 0);
@@ -130,7 +131,7 @@ inline Status sleep_on(Endpoint& endpoint, bool for_room, milliseconds limit = s
   return status;
 }
 
-inline Status send_all(Endpoint& endpoint, std::span<const std::byte> data) {
+inline Status send_all(transport::Endpoint& endpoint, std::span<const std::byte> data) {
   while (!data.empty()) {
     const iovec part{const_cast<std::byte*>(data.data()), data.size()};
     auto wrote = endpoint.write({&part, 1});
@@ -143,7 +144,7 @@ inline Status send_all(Endpoint& endpoint, std::span<const std::byte> data) {
   return Status();
 }
 
-inline Status receive_all(Endpoint& endpoint, std::span<std::byte> into) {
+inline Status receive_all(transport::Endpoint& endpoint, std::span<std::byte> into) {
   while (!into.empty()) {
     auto got = endpoint.read(into);
     if (!got.ok()) return got.status();
@@ -156,7 +157,7 @@ inline Status receive_all(Endpoint& endpoint, std::span<std::byte> into) {
 }
 
 /// Reads or writes until an error comes, for at most `limit`.
-inline Status error_of_read(Endpoint& endpoint, milliseconds limit = seconds(10)) {
+inline Status error_of_read(transport::Endpoint& endpoint, milliseconds limit = seconds(10)) {
   std::byte buffer[4096];
   for (const auto deadline = Deadline::after(limit); !deadline.passed();) {
     auto got = endpoint.read(buffer);
@@ -169,7 +170,7 @@ inline Status error_of_read(Endpoint& endpoint, milliseconds limit = seconds(10)
   return Status();
 }
 
-inline Status error_of_write(Endpoint& endpoint, milliseconds limit = seconds(10)) {
+inline Status error_of_write(transport::Endpoint& endpoint, milliseconds limit = seconds(10)) {
   std::vector<std::byte> bytes(4096);
   for (const auto deadline = Deadline::after(limit); !deadline.passed();) {
     const iovec part{bytes.data(), bytes.size()};

@@ -6,13 +6,14 @@
 namespace kolo::testing {
 namespace {
 
-using tcp::Address;
+using transport::tcp::Address;
 
 std::vector<std::string> dialable(const std::string& from, const std::string& to) {
   const auto a = Address::parse(from), b = Address::parse(to);
   EXPECT_TRUE(a && b) << from << " " << to;
   std::vector<std::string> texts;
-  for (const SocketAddress& address : tcp::candidates(*a, *b)) texts.push_back(address.text());
+  for (const net::SocketAddress& address : transport::tcp::candidates(*a, *b))
+    texts.push_back(address.text());
   return texts;
 }
 
@@ -20,14 +21,14 @@ using Texts = std::vector<std::string>;
 
 TEST(TcpAddress, TextGoesRoundTrip) {
   for (const char* text : {"10.0.0.1:1", "[::1]:65535", "[fd00::1:2]:4000", "127.0.0.1:80"}) {
-    const auto address = SocketAddress::parse(text);
+    const auto address = net::SocketAddress::parse(text);
     ASSERT_TRUE(address) << text;
     EXPECT_EQ(address->text(), text);
   }
   for (const char* text :
        {"", "10.0.0.1", "10.0.0.1:0", "10.0.0.1:65536", "10.0.0.1:-1", "10.0.0.1:1x", "::1:80",
         "[10.0.0.1]:80", "[::1]80", "[::1", "localhost:80", "10.0.0.256:80", "[fe80::1%lo]:80"}) {
-    EXPECT_FALSE(SocketAddress::parse(text)) << text;
+    EXPECT_FALSE(net::SocketAddress::parse(text)) << text;
   }
 }
 
@@ -60,14 +61,14 @@ TEST(TcpAddress, ReachingIsSymmetric) {
 
 TEST(TcpAddress, InterfacesThatAreNotThereAreRefused) {
   for (const char* interface : {"no-such-interface", "192.0.2.199", "300.1.1.1", "lo0:9"}) {
-    const auto made = make_tcp_transport({"job", "key", interface});
+    const auto made = transport::make_tcp_transport({"job", "key", interface});
     ASSERT_FALSE(made.ok()) << interface;
     EXPECT_NE(made.status().message().find(interface), std::string::npos) << made.status().message();
   }
 }
 
 TEST(TcpAddress, OnlyTheInterfaceThatWasNamedListens) {
-  const auto made = make_tcp_transport({"job", "key", "127.0.0.1"});
+  const auto made = transport::make_tcp_transport({"job", "key", "127.0.0.1"});
   ASSERT_TRUE(made.ok());
   const auto address = Address::parse(made.value()->address());
   ASSERT_TRUE(address);
@@ -75,7 +76,7 @@ TEST(TcpAddress, OnlyTheInterfaceThatWasNamedListens) {
   EXPECT_EQ(address->at[0].host(), "127.0.0.1");
   // The same port of another address of this host is closed.
   const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-  const auto other = SocketAddress::parse("127.0.0.2:" + std::to_string(address->at[0].port()));
+  const auto other = net::SocketAddress::parse("127.0.0.2:" + std::to_string(address->at[0].port()));
   EXPECT_NE(::connect(fd, other->data(), other->size()), 0);
   ::close(fd);
 }

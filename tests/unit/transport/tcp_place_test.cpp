@@ -6,8 +6,8 @@
 namespace kolo::testing {
 namespace {
 
-using tcp::LocalAddress;
-using tcp::Place;
+using transport::tcp::LocalAddress;
+using transport::tcp::Place;
 
 std::vector<LocalAddress> a_host() {
   std::vector<LocalAddress> here;
@@ -17,14 +17,14 @@ std::vector<LocalAddress> a_host() {
                                         {"10.77.3.4", "ib0"},
                                         {"fd77::3:4", "ib0"},
                                         {"10.78.0.1", "ib1"}}) {
-    here.push_back({*SocketAddress::parse_host(host), interface});
+    here.push_back({*net::SocketAddress::parse_host(host), interface});
   }
   return here;
 }
 
 std::string hosts_of(const Place& place) {
   std::string text;
-  for (const SocketAddress& address : place.at) text += (text.empty() ? "" : " ") + address.host();
+  for (const net::SocketAddress& address : place.at) text += (text.empty() ? "" : " ") + address.host();
   return text;
 }
 
@@ -68,7 +68,7 @@ TEST(TcpPlace, AStoreOnLoopbackMeansOneHost) {
 
 // This machine's own addresses: each leads to itself, through the interface that it belongs to.
 TEST(TcpPlace, OneInterfaceThatLeadsToTheStore) {
-  const auto here = tcp::local_addresses().value_or_throw();
+  const auto here = transport::tcp::local_addresses().value_or_throw();
   for (const LocalAddress& one : here) {
     if (one.address.is_loopback()) continue;
     const auto place = place_towards(one.address.host(), here).value_or_throw();
@@ -84,22 +84,22 @@ TEST(TcpPlace, OneInterfaceThatLeadsToTheStore) {
 }
 
 TEST(TcpPlace, WithoutAKeyOnlyLoopback) {
-  TransportOptions options{"job", "", ""};
+  transport::TransportOptions options{"job", "", ""};
   options.store_host = "192.0.2.1";
-  const auto made = make_tcp_transport(options);
+  const auto made = transport::make_tcp_transport(options);
   ASSERT_TRUE(made.ok()) << made.status().message();
-  const auto address = tcp::Address::parse(made.value()->address());
+  const auto address = transport::tcp::Address::parse(made.value()->address());
   ASSERT_TRUE(address);
-  for (const SocketAddress& at : address->at) EXPECT_TRUE(at.is_loopback()) << at.text();
-  for (const LocalAddress& one : tcp::local_addresses().value_or_throw()) {
+  for (const net::SocketAddress& at : address->at) EXPECT_TRUE(at.is_loopback()) << at.text();
+  for (const LocalAddress& one : transport::tcp::local_addresses().value_or_throw()) {
     if (one.address.is_loopback()) continue;
     options.interface = one.address.host();
     options.insecure = false;
-    const auto refused = make_tcp_transport(options);
+    const auto refused = transport::make_tcp_transport(options);
     ASSERT_FALSE(refused.ok());
     EXPECT_NE(refused.status().message().find("KOLO_KEY"), std::string::npos) << refused.status().message();
     options.insecure = true;
-    EXPECT_TRUE(make_tcp_transport(options).ok());
+    EXPECT_TRUE(transport::make_tcp_transport(options).ok());
   }
 }
 
