@@ -11,7 +11,7 @@
 namespace kolo::bench {
 namespace {
 
-constexpr std::size_t kWidth = 110;
+constexpr std::size_t kWidth = 120;
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
