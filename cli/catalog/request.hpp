@@ -1,4 +1,4 @@
-// Request: parses algorithm, collective, ranks and hosts from the command line.
+// Request: parses the ranks and hosts of a schedule from the command line.
 #pragma once
 
 #include <string>

@@ -23,7 +23,7 @@ namespace {
 constexpr int kRefused = 1;
 constexpr int kMostRanks = 4096;
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kCheckFooter = R"(Examples:
   kolo check                                          every algorithm, with 2, 3 and 8 ranks
   kolo check all_reduce --ranks 1:64                  every all_reduce, with each number of ranks up to 64
   kolo check all_reduce ring --ranks 1000             one algorithm
@@ -191,7 +191,7 @@ int run_check(const CheckArguments& arguments) {
 void add_check(CLI::App& app) {
   CLI::App* check = app.add_subcommand("check", "Prove algorithms right and count what they cost");
   const auto arguments = std::make_shared<CheckArguments>();
-  check->footer(kFooter);
+  check->footer(kCheckFooter);
   check->add_option("collective", arguments->collective, "all_reduce, broadcast, ... (default: all)")
       ->type_name("");
   check->add_option("algorithm", arguments->algorithm, "NAME[:PARAMETER=VALUE]... (default: all)")

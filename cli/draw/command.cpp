@@ -17,7 +17,7 @@
 namespace kolo::cli {
 namespace {
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kDrawFooter = R"(Examples:
   kolo draw ring --ranks 8                        ring-8.html: a page to step through, which needs no network
   kolo draw ring --ranks 4 --format text          on the terminal
   kolo draw ring:order=0-2-1-3 --ranks 4 -o sheet.svg   all steps side by side
@@ -92,7 +92,7 @@ void run_draw(const DrawArguments& arguments) {
 void add_draw(CLI::App& app) {
   CLI::App* draw = app.add_subcommand("draw", "Show an algorithm step by step: a web page, a sheet, or text");
   const auto arguments = std::make_shared<DrawArguments>();
-  draw->footer(kFooter);
+  draw->footer(kDrawFooter);
   draw->add_option("algorithm", arguments->algorithm, "NAME[:PARAMETER=VALUE]...")->required()->type_name("");
   draw->add_option("-n,--ranks", arguments->ranks, "How many ranks (default: 8)")->type_name("N");
   draw->add_option("--collective", arguments->collective, "all_reduce, broadcast, reduce_scatter, ...")

@@ -21,7 +21,7 @@
 namespace kolo::precision {
 namespace {
 
-constexpr const char* kFooter = R"(Examples:
+constexpr const char* kPrecisionFooter = R"(Examples:
   kolo precision                                   every algorithm, with 2, 4, 8, ... 256 ranks
   kolo precision ring central --ranks 8,64,512     two of them
   kolo precision ring --data one_large --order descending    the large contribution first
@@ -260,7 +260,7 @@ void add_precision(CLI::App& app) {
   CLI::App* precision =
       app.add_subcommand("precision", "Measure how far the sum of an all-reduce is from the exact one");
   const auto arguments = std::make_shared<PrecisionArguments>();
-  precision->footer(kFooter);
+  precision->footer(kPrecisionFooter);
   precision->add_option("algorithms", arguments->algorithms, "NAME[:PARAMETER=VALUE]... (default: all)")
       ->type_name("");
   precision

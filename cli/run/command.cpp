@@ -13,7 +13,7 @@
 namespace kolo::cli {
 namespace {
 
-constexpr const char* kFooter = R"(Each rank finds in its environment:
+constexpr const char* kRunFooter = R"(Each rank finds in its environment:
   RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE    its place, as torchrun sets it
   MASTER_ADDR, MASTER_PORT                          an address and a port free for the program's own use
   KOLO_STORE, KOLO_STORE_SERVED, KOLO_KEY           where kolo's ranks meet, and the job's secret
@@ -106,7 +106,7 @@ void add_run(CLI::App& app, std::vector<std::string> program) {
   // Hidden: for the launcher of a job over hosts.
   run_command->add_option("--job-size", options->job_size)->check(CLI::Range(1, kLargestJob))->group("");
   run_command->add_option("--first-rank", options->first_rank)->check(CLI::Range(0, kLargestJob))->group("");
-  run_command->footer(kFooter);
+  run_command->footer(kRunFooter);
   run_command->callback([options] {
     if (const int status = run(*options); status != 0) throw CLI::RuntimeError(status);
   });

@@ -276,7 +276,7 @@ int Communicator::recv_any(Buffer data, int tag) {
 
 // Several threads may split several communicators at once, in a different order on each rank. So "the next
 // free number" could belong to different communicators on different ranks. Instead all ranks try the same
-// numbers, generated from what they all know, until one is free on all of them. Lanes are few: each rank
+// numbers, generated from what they all know, until one is free on all of them. Slots are few: each rank
 // takes its first free slot, and repeats that until all ranks have taken the same one. The all_reduce shows
 // that all have taken it, and cleared it before.
 Communicator::State::Place Communicator::State::agree_on_place(Communicator& self) {

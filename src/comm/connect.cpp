@@ -1,4 +1,4 @@
-// How the ranks of a new group get from a roll call to links.
+// How the ranks of a new group get from an exchange of addresses to links.
 #include <algorithm>
 
 #include "comm/address_exchange.hpp"

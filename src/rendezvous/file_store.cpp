@@ -28,7 +28,8 @@
 namespace kolo {
 namespace {
 
-constexpr std::string_view kMagic = "kolo store 3\n";  // counts up with wire::kVersion
+constexpr std::string_view kMagic =
+    "kolo store 3\n";  // of the file, whose number counts up when its form changes
 
 enum class RecordKind : std::uint8_t { set = 1, remove = 2 };
 

@@ -3,7 +3,7 @@ that break them; house.py applies them to this one."""
 import re
 from pathlib import Path
 
-# Rooms outside src/ and what they may include of src/, beside the public headers. "core" in docs/architecture.md.
+# Rooms outside src/ and what they may include of src/, beside the public headers.
 OUTER_ROOMS = {
     "train": set(),
     "examples": set(),
