@@ -1,4 +1,5 @@
-// Slots of the shared segments: which communicator of this rank uses which slot, and when a slot is free again.
+// Slots of the shared segments: which communicator of this rank uses which slot, and when a slot is free
+// again.
 #include <algorithm>
 
 #include "engine/engine.hpp"
