@@ -114,7 +114,7 @@ class Console {
   /// Writes as much as possible without blocking. Returns the first errno so far, or 0; output that cannot be
   /// written is dropped.
   int drain();
-  /// Nobody takes the ranks' output any more.
+  /// The reader of the ranks' output is gone.
   void close();
   /// Call it after the last line. True when everything is written.
   bool finish();

@@ -88,7 +88,8 @@ void add_run(CLI::App& app, std::vector<std::string> program) {
   run_command->add_flag_callback(
       "--no-prefix", [options] { options->prefix_output = false; },
       "Do not begin the ranks' lines with [rank]");
-  run_command->add_flag("--keep-going", options->keep_going, "A rank that fails does not stop the others");
+  run_command->add_flag("--keep-going", options->keep_going,
+                        "A rank that fails does not stop the other ranks");
   run_command
       ->add_option_function<double>(
           "--grace",

@@ -13,7 +13,8 @@ using Cells = std::vector<std::string>;
 /// at the right.
 std::string in_columns(const std::vector<Cells>& lines, std::size_t begin, std::size_t end);
 
-/// Lines of at most `width`, broken at spaces. The first one begins with `first`, the others with `indent`.
+/// Lines of at most `width`, broken at spaces. The first one begins with `first`, each later one with
+/// `indent`.
 std::string wrapped(std::string_view text, std::size_t width, std::string_view first = "",
                     std::string_view indent = "");
 
