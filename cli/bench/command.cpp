@@ -10,7 +10,6 @@
 #include <exception>
 #include <future>
 #include <memory>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <system_error>
@@ -165,11 +164,8 @@ int run_as_rank(Settings settings, const Launch& launch) {
     throw InvalidArgument("--against compares on one machine only, and these ranks are on several", {});
   }
   Peers peers;
-  std::optional<bench::Neighbours> neighbours;
-  if (launch.rank == 0) {
-    peers = start_peers(settings);
-    neighbours.emplace(settings.neighbours, settings.bursts);
-  }
+  if (launch.rank == 0) peers = start_peers(settings);
+  const bench::Neighbours neighbours(launch.rank == 0 ? settings.neighbours : 0, settings.bursts);
   return take_part(settings, launch.rank, peers,
                    [&] { return Communicator::create(communicator_options(settings)); });
 }

@@ -23,7 +23,7 @@ constexpr std::chrono::microseconds kOld{100};  // age of an operation that its 
 constexpr int kMostBusy = 8;
 constexpr auto kBetweenMoves = std::chrono::milliseconds(5);
 constexpr std::chrono::nanoseconds kSpinBesideCallers = std::chrono::microseconds(100);
-constexpr std::chrono::nanoseconds kSpinInCrowd = std::chrono::microseconds(200);
+constexpr std::chrono::nanoseconds kSpinBesideNeighbour = std::chrono::microseconds(200);
 constexpr int kPollsBetweenLooks = 64;
 constexpr int kSpinsBetweenYields = 16;
 
@@ -223,8 +223,8 @@ void Engine::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadli
     // Another waiting caller needs the lock to see that its operation is done.
     auto spin = waiting_callers_ == 0 ? options_.spin : std::min(options_.spin, kSpinBesideCallers);
     // Where another program wants the cores, a peer may not be running. A rank that sleeps leaves it a core.
-    const bool is_crowded = yield_.is_costly(now);
-    if (is_crowded) spin = std::min(spin, kSpinInCrowd);
+    const bool has_neighbour = yield_.is_costly(now);
+    if (has_neighbour) spin = std::min(spin, kSpinBesideNeighbour);
     if (!streaming && !overslept && now - idle_since < spin && driver_ == Driver::caller) {
       // The peer may have been put on this very core: yield, or this rank waits for it until it sleeps. If a
       // poll is a system call anyway, yielding costs little more.
@@ -233,7 +233,7 @@ void Engine::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadli
       if (is_time && !options_.oversubscribed) leave_shared_core();
       if (options_.oversubscribed || peers_.has_descriptors()) {
         std::this_thread::yield();
-      } else if (is_time && !is_crowded) {
+      } else if (is_time && !has_neighbour) {
         yield_();
       }
       relax();

@@ -40,8 +40,7 @@ TEST_P(Endpoints, ConnectEachWithEach) {
         if (a == b) continue;
         EXPECT_EQ(group.at(a, b).transport(), GetParam().transport);
         EXPECT_FALSE(group.at(a, b).describe().empty());
-        const transport::TransportFactory& kind = *std::ranges::find(
-            transport::transport_factories(), GetParam().transport, &transport::TransportFactory::name);
+        const transport::TransportFactory& kind = *transport::find_transport(GetParam().transport);
         EXPECT_EQ(group.at(a, b).can_pull(), kind.reach != transport::Reach::network);
         EXPECT_EQ(group.at(a, b).local_peer() != nullptr, kind.shares_memory);
         const std::uint32_t word = 100 * a + b;
