@@ -17,7 +17,7 @@ std::uint64_t user_of(std::uint32_t context) {
 }  // namespace
 
 std::uint32_t Engine::claim_slot(std::uint32_t at_least, std::uint32_t context) {
-  const auto lock = enter();
+  const auto lock = driver_.enter();
   free_slots();
   std::uint32_t slot = at_least;
   while (slot < transport::kCommSlots && taken_slots_[slot]) ++slot;
@@ -31,7 +31,7 @@ std::uint32_t Engine::claim_slot(std::uint32_t at_least, std::uint32_t context) 
 }
 
 void Engine::release_slot(std::uint32_t slot) {
-  const auto lock = enter();
+  const auto lock = driver_.enter();
   if (slot < transport::kCommSlots) put_back_slot(slot);
 }
 
@@ -43,7 +43,7 @@ void Engine::put_back_slot(std::uint32_t slot) {
 
 native::Group* Engine::make_group(const std::vector<int>& ranks, std::uint32_t context, std::uint32_t slot) {
   if (slot >= transport::kCommSlots) return nullptr;
-  const auto lock = enter();
+  const auto lock = driver_.enter();
   std::vector<transport::LocalPeer*> local_peers;
   int own = -1;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
@@ -62,7 +62,7 @@ native::Group* Engine::make_group(const std::vector<int>& ranks, std::uint32_t c
 }
 
 void Engine::leave(std::uint32_t context, const native::Group* group) {
-  const auto lock = enter();
+  const auto lock = driver_.enter();
   forget_receives(context);
   if (group == nullptr) {
     // Peers may still ask how far this rank came. This rank cannot tell when they have left too, so it

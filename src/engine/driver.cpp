@@ -1,13 +1,15 @@
-// Making progress: which thread drives, when it spins and when it sleeps.
+// Which thread drives, when it spins and when it sleeps.
+#include "engine/driver.hpp"
+
 #include <sched.h>
 
 #include <algorithm>
 #include <new>
+#include <thread>
 #include <utility>
 
 #include "base/cores.hpp"
 #include "engine/arithmetic.hpp"
-#include "engine/engine.hpp"
 #include "engine/relax.hpp"
 
 namespace kolo::engine {
@@ -29,7 +31,7 @@ constexpr int kSpinsBetweenYields = 16;
 
 }  // namespace
 
-std::unique_lock<std::mutex> Engine::enter() const {
+std::unique_lock<std::mutex> Driver::enter() const {
   std::unique_lock lock(mutex_, std::defer_lock);
   enter(lock);
   return lock;
@@ -37,94 +39,70 @@ std::unique_lock<std::mutex> Engine::enter() const {
 
 /// The lock holder yields to the threads counted in `entering_`. A thread that only blocked on the mutex
 /// would be woken in vain each time a caller releases and retakes it.
-void Engine::enter(std::unique_lock<std::mutex>& lock) const {
+void Driver::enter(std::unique_lock<std::mutex>& lock) const {
   if (lock.try_lock()) return;
   entering_.fetch_add(1, std::memory_order_relaxed);
   lock.lock();
   entering_.fetch_sub(1, std::memory_order_relaxed);
 }
 
-/// Whether a thread must drive soon: there is an active operation, or a link with bytes that had no room.
-bool Engine::has_work() const {
-  return !active_.empty() || peers_.want_write();
+void Driver::start() {
+  thread_ = ServiceThread([this] { progress_thread(); });
 }
 
-bool Engine::wait(const Operation& operation, const Deadline& deadline) {
-  if (operation.done()) return true;
-  auto lock = enter();
-  return wait_until(lock, deadline, [&] { return operation.done(); });
+void Driver::stop() {
+  stopping_ = true;
+  idle_.notify_all();
+  driven_.interrupt();
 }
 
-bool Engine::wait_any(std::span<const Operation* const> operations, const Deadline& deadline) {
-  auto lock = enter();
-  return wait_until(lock, deadline, [&] {
-    return std::ranges::any_of(operations, [](const Operation* operation) { return operation->done(); });
-  });
-}
-
-bool Engine::test(const Operation& operation) {
-  if (operation.done()) return true;
-  std::unique_lock lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock() || driver_ != Driver::none) return operation.done();
-  int polls = 0;  // calls of the condition: before driving, before the only poll, after it
-  wait_until(lock, Deadline::never(), [&] { return operation.done() || ++polls > 2; });
-  return operation.done();
-}
-
-bool Engine::notify(Operation& operation, Completion& completion) {
-  const auto lock = enter();
-  if (operation.done()) return false;
-  operation.completions_.push_back(&completion);
-  if (driver_ == Driver::none) hand_to_progress_thread();
-  return true;
-}
-
-void Engine::forget(Operation& operation, const Completion& completion) {
-  const auto lock = enter();
-  std::erase(operation.completions_, &completion);
-}
-
-bool Engine::wait_until(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
-                        const std::function<bool()>& stop) {
+bool Driver::run_until(std::unique_lock<std::mutex>& lock, const Deadline& deadline, const Stop& stop) {
   while (!stop()) {
     if (deadline.passed()) return false;
-    if (driver_ == Driver::none) {
+    if (is_free()) {
       {
         const DefaultArithmetic arithmetic;
-        driver_ = Driver::caller;
-        struct Leave {
-          Driver& driver;
-          ~Leave() { driver = Driver::none; }
-        } leave{driver_};
-        drive(lock, deadline, stop);
+        drive(Role::caller, lock, deadline, stop);
       }
-      if (waiting_callers_ > 0) changed_.notify_all();
-      if (has_work()) hand_to_progress_thread();
+      notify_waiting();
+      if (driven_.has_work()) leave_to_progress_thread();
     } else {
       ++waiting_callers_;
-      if (driver_ == Driver::progress_thread && sleeping_) peers_.wake();
+      if (role_ == Role::progress_thread) kick();
       changed_.wait_for(lock, std::min<std::chrono::nanoseconds>(deadline.left(), std::chrono::seconds(1)));
       --waiting_callers_;
       // The driver may have left meanwhile.
-      const bool is_last = driver_ == Driver::none && waiting_callers_ == 0;
-      if (is_last && (stop() || deadline.passed()) && has_work()) hand_to_progress_thread();
+      const bool is_last = is_free() && waiting_callers_ == 0;
+      if (is_last && (stop() || deadline.passed()) && driven_.has_work()) leave_to_progress_thread();
     }
   }
   return true;
 }
 
-void Engine::hand_to_progress_thread() {
+void Driver::poll_once() {
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock() || !is_free()) return;
+  int stops = 0;  // calls of the condition: before driving, before the only poll, after it
+  run_until(lock, Deadline::never(), [&] { return ++stops > 2; });
+}
+
+void Driver::kick() {
+  if (sleeping_ && !std::exchange(woken_, true)) driven_.interrupt();
+}
+
+void Driver::leave_to_progress_thread() {
+  if (!is_free()) return;
   ++left_behind_;
   if (std::exchange(resting_, false)) idle_.notify_one();
 }
 
-void Engine::progress_thread() {
+void Driver::progress_thread() {
   const DefaultArithmetic arithmetic;
   auto lock = enter();
   struct {
-    const Engine& engine;
+    const Driver& driver;
     std::unique_lock<std::mutex>& held;
-    void lock() { engine.enter(held); }
+    void lock() { driver.enter(held); }
     void unlock() { held.unlock(); }
   } entrance{*this, lock};
   std::uint64_t seen = 0;  // of left_behind_
@@ -133,7 +111,7 @@ void Engine::progress_thread() {
   Clock::time_point heard{};  // when this thread last saw operations left behind
   while (!stopping_) {
     const auto begin = Clock::now();
-    const auto is_driven = [this] { return driver_ != Driver::none || waiting_callers_ > 0; };
+    const auto is_driven = [this] { return !is_free() || waiting_callers_ > 0; };
     if (std::exchange(seen, left_behind_) != left_behind_) heard = begin;
     // For a caller, waking this thread takes longer than starting many operations. More operations mostly
     // follow, so this thread only naps for a while.
@@ -150,14 +128,15 @@ void Engine::progress_thread() {
       // some thread must read the peers' messages now and then.
       const auto now = Clock::now();
       const bool is_unread = now >= last_driven_ + kHandBack;
-      const bool is_moving = !active_.empty() && now < active_.front()->started() + kOld && !is_unread;
+      const auto oldest = driven_.oldest_start();
+      const bool is_moving = oldest && now < *oldest + kOld && !is_unread;
       look_again = is_moving && !is_driven();
-      if (is_driven() || is_moving || (!has_work() && !is_unread)) {
+      if (is_driven() || is_moving || (!driven_.has_work() && !is_unread)) {
         burst = std::min(burst * 2, kLongestBurst);
         continue;
       }
       burst = std::max(burst / 2, kShortestBurst);
-    } else if (is_driven() || (!has_work() && begin < last_driven_ + kHandBack)) {
+    } else if (is_driven() || (!driven_.has_work() && begin < last_driven_ + kHandBack)) {
       resting_ = true;
       idle_.wait_until(entrance, (is_driven() ? begin : last_driven_) + kHandBack);
       resting_ = false;
@@ -165,31 +144,32 @@ void Engine::progress_thread() {
     } else {
       burst = kShortestBurst;  // no caller has left work lately, so none is about to come back
     }
-    driver_ = Driver::progress_thread;
-    drive(lock, Deadline::never(), [&] { return stopping_ || waiting_callers_ > 0; });
-    driver_ = Driver::none;
-    changed_.notify_all();
+    drive(Role::progress_thread, lock, Deadline::never(), [&] { return stopping_ || waiting_callers_ > 0; });
+    notify_waiting();
   }
 }
 
-void Engine::drive(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
-                   const std::function<bool()>& stop) {
+void Driver::drive(Role role, std::unique_lock<std::mutex>& lock, const Deadline& deadline,
+                   const Stop& stop) {
+  role_ = role;
+  const struct Leave {
+    Role& role;
+    ~Leave() { role = Role::none; }
+  } leave{role_};
   try {
     drive_on(lock, deadline, stop);
   } catch (const std::bad_alloc&) {
     if (!lock.owns_lock()) enter(lock);
     sleeping_ = false;
-    note_no_memory();
-    propagate_failure();
+    driven_.out_of_memory();
   }
   last_driven_ = Clock::now();
 }
 
-void Engine::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
-                      const std::function<bool()>& stop) {
+void Driver::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadline, const Stop& stop) {
   // While large messages stream over a network, the wire sets the pace. A driver that spins for each packet
   // burns a core and finishes no sooner. Spinning is for short messages.
-  std::uint64_t streamed_before = peers_.payload_on_sockets();
+  std::uint64_t streamed_before = driven_.bytes_streamed();
   bool streaming = false;
   bool overslept = false;  // the last sleep timed out: a peer that is so late may stay late for longer
   Clock::time_point idle_since{};
@@ -197,18 +177,17 @@ void Engine::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadli
   int busy_polls = 0;
   int spins = 0;
   while (!stop()) {
-    const bool moved = poll(peers_.has_descriptors() || ++polls % kPollsBetweenLooks == 0);
-    propagate_failure();
-    if (moved && entering_.load(std::memory_order_relaxed) == 0) {
+    const bool moved = driven_.poll(!options_.polls_are_free || ++polls % kPollsBetweenLooks == 0);
+    if (moved && !is_wanted()) {
       idle_since = {};
       overslept = false;
       if (++busy_polls % kPollsBetweenLooks != 0) continue;
-      check_deadlines();
+      driven_.tick();
       if (deadline.passed()) break;
       continue;
     }
     if (stop()) break;
-    if (entering_.load(std::memory_order_relaxed) > 0) {
+    if (is_wanted()) {
       lock.unlock();
       std::this_thread::yield();
       lock.lock();
@@ -217,7 +196,7 @@ void Engine::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadli
     const auto now = Clock::now();
     if (idle_since == Clock::time_point{}) {
       idle_since = now;
-      const std::uint64_t before = std::exchange(streamed_before, peers_.payload_on_sockets());
+      const std::uint64_t before = std::exchange(streamed_before, driven_.bytes_streamed());
       streaming = before != streamed_before;
     }
     // Another waiting caller needs the lock to see that its operation is done.
@@ -225,13 +204,13 @@ void Engine::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadli
     // Where another program wants the cores, a peer may not be running. A rank that sleeps leaves it a core.
     const bool has_neighbour = yield_.is_costly(now);
     if (has_neighbour) spin = std::min(spin, kSpinBesideNeighbour);
-    if (!streaming && !overslept && now - idle_since < spin && driver_ == Driver::caller) {
+    if (!streaming && !overslept && now - idle_since < spin && has_caller()) {
       // The peer may have been put on this very core: yield, or this rank waits for it until it sleeps. If a
       // poll is a system call anyway, yielding costs little more.
       const bool is_time = ++spins % kSpinsBetweenYields == 0;
       if (is_time && deadline.passed()) break;
       if (is_time && !options_.oversubscribed) leave_shared_core();
-      if (options_.oversubscribed || peers_.has_descriptors()) {
+      if (options_.oversubscribed || !options_.polls_are_free) {
         std::this_thread::yield();
       } else if (is_time && !has_neighbour) {
         yield_();
@@ -239,73 +218,40 @@ void Engine::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadli
       relax();
       continue;
     }
-    check_deadlines();
-    propagate_failure();
+    driven_.tick();
     if (stop() || deadline.passed()) break;
-    const std::vector<int> awaited = awaited_peers();
-    overslept = !sleep(lock, deadline);
-    if (!awaited.empty()) note_wait(awaited, idle_since);
+    overslept = !sleep(lock, deadline, idle_since);
     idle_since = {};
   }
 }
 
 /// Two ranks that wait for each other run so little that the scheduler may leave them on one core while
-/// another core idles. The higher rank of the two moves.
-void Engine::leave_shared_core() {
-  transport::SharedSegment* const segment = peers_.segment();
-  if (segment == nullptr) return;
+/// another core idles.
+void Driver::leave_shared_core() {
   const int core = sched_getcpu();
-  segment->core.store(static_cast<std::uint32_t>(core + 1), std::memory_order_relaxed);
-  for (int peer = 0; peer < rank_; ++peer) {
-    transport::LocalPeer* local_peer = link(peer).endpoint().local_peer();
-    if (local_peer == nullptr ||
-        local_peer->segment().core.load(std::memory_order_relaxed) != static_cast<std::uint32_t>(core + 1)) {
-      continue;
-    }
-    const auto now = Clock::now();
-    if (now - last_move_ < kBetweenMoves) return;
-    last_move_ = now;
-    leave_core(core);
-    return;
-  }
-}
-
-bool Engine::poll(bool look_at_descriptors) {
-  bool moved = false;
-  for (const NativeGroup& native : groups_) {
-    if (native.group->is_busy()) moved = native.group->advance() || moved;
-  }
-  return peers_.poll(look_at_descriptors) || moved;
+  if (!driven_.shares_core(core)) return;
+  const auto now = Clock::now();
+  if (now - last_move_ < kBetweenMoves) return;
+  last_move_ = now;
+  leave_core(core);
 }
 
 /// Returns whether there is something to do: else only time has passed.
-bool Engine::sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline) {
-  transport::SharedSegment* const segment = peers_.segment();
-  bool something_to_do = false;
-  if (segment != nullptr) {
-    // `asleep` is odd while this rank sleeps, and another number for each sleep: a publisher rings once for
-    // each sleep. After the fence, which pairs with that of Group::tell(), the groups poll once more.
-    segment->asleep.store(sleeps_ += 1, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    for (const NativeGroup& native : groups_) {
-      if (native.group->is_busy()) something_to_do = native.group->advance() || something_to_do;
-      native.group->tell();
-    }
-  }
-  something_to_do = something_to_do || !peers_.arm();
+bool Driver::sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
+                   Clock::time_point idle_since) {
+  bool something_to_do = !driven_.prepare_to_sleep();
+  std::span<const std::uint32_t> sources;
   if (!something_to_do) {
     sleeping_ = true;
     woken_ = false;
-    const int timeout_ms = std::max(1, deadline.left_ms(active_.empty() ? 1000 : 20));
+    const int timeout_ms = std::max(1, deadline.left_ms(driven_.oldest_start() ? 20 : 1000));
     lock.unlock();
-    const auto woken = peers_.wait(timeout_ms);
+    sources = driven_.sleep(timeout_ms);
     enter(lock);
     sleeping_ = false;
-    for (const std::uint32_t number : woken) peers_.woken(number);
-    something_to_do = !woken.empty() || woken_;
+    something_to_do = !sources.empty() || woken_;
   }
-  if (segment != nullptr) segment->asleep.store(sleeps_ += 1, std::memory_order_relaxed);
-  peers_.disarm();
+  driven_.woken(sources, idle_since);
   return something_to_do;
 }
 

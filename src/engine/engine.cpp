@@ -29,13 +29,13 @@ Engine::Engine(int rank, std::vector<std::unique_ptr<transport::Endpoint>> endpo
       peers_(rank, std::move(endpoints), std::move(on_demand), options_.hosts,
              static_cast<PeersListener&>(*this), memory_),
       detector_(rank, peers_.size(), options_.timeout, options_.heartbeat, peers_),
-      last_driven_(Clock::now()),
-      last_check_(last_driven_) {
+      driver_(*this, {options_.spin, options_.oversubscribed, !peers_.has_descriptors()}),
+      last_check_(Clock::now()) {
   if (peers_.segment() != nullptr && options_.oversubscribed)
     peers_.segment()->oversubscribed.store(1, std::memory_order_relaxed);
   begin_watching();
   try {
-    thread_ = ServiceThread([this] { progress_thread(); });
+    driver_.start();
   } catch (...) {
     if (options_.metrics) options_.metrics->remove(this);
     throw;
@@ -53,8 +53,8 @@ std::shared_ptr<Engine> Engine::make(int rank, std::vector<std::unique_ptr<trans
 Engine::~Engine() {
   if (options_.metrics) options_.metrics->remove(this);
   {
-    const auto lock = enter();
-    stopping_ = true;
+    const auto lock = driver_.enter();
+    driver_.stop();
     try {
       if (!failure_) {
         if (!active_.empty())
@@ -64,10 +64,8 @@ Engine::~Engine() {
       }
     } catch (const std::bad_alloc&) {  // then the peers only see that the connection has closed
     }
-    idle_.notify_all();
-    peers_.wake();
   }
-  thread_.join();
+  driver_.join();
   end_watching();
   peers_.deliver();
 }
@@ -86,7 +84,7 @@ std::shared_ptr<Operation> Engine::acquire() {
 }
 
 std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_now) {
-  const auto lock = enter();
+  const auto lock = driver_.enter();
   const DefaultArithmetic arithmetic;
   if (failure_) {
     auto operation = acquire();
@@ -126,7 +124,7 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
     } else if (operation->done()) {
       operation_finished(*operation);
     }
-    if (driver_ != Driver::caller) {
+    if (!driver_.has_caller()) {
       peers_.write();
       propagate_failure();
     }
@@ -143,9 +141,40 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
   // A sleeping driver is woken by what peers publish from now on, but not by what they have published
   // already.
   const bool is_its_concern = !is_native || !operation->done();
-  if (sleeping_ && is_its_concern && !std::exchange(woken_, true)) peers_.wake();
-  if ((!waits_now || operation->done()) && driver_ == Driver::none) hand_to_progress_thread();
+  if (is_its_concern) driver_.kick();
+  if (!waits_now || operation->done()) driver_.leave_to_progress_thread();
   return operation;
+}
+
+bool Engine::wait(const Operation& operation, const Deadline& deadline) {
+  if (operation.done()) return true;
+  auto lock = driver_.enter();
+  return driver_.run_until(lock, deadline, [&] { return operation.done(); });
+}
+
+bool Engine::wait_any(std::span<const Operation* const> operations, const Deadline& deadline) {
+  auto lock = driver_.enter();
+  return driver_.run_until(lock, deadline, [&] {
+    return std::ranges::any_of(operations, [](const Operation* operation) { return operation->done(); });
+  });
+}
+
+bool Engine::test(const Operation& operation) {
+  if (!operation.done()) driver_.poll_once();
+  return operation.done();
+}
+
+bool Engine::notify(Operation& operation, Completion& completion) {
+  const auto lock = driver_.enter();
+  if (operation.done()) return false;
+  operation.completions_.push_back(&completion);
+  driver_.leave_to_progress_thread();
+  return true;
+}
+
+void Engine::forget(Operation& operation, const Completion& completion) {
+  const auto lock = driver_.enter();
+  std::erase(operation.completions_, &completion);
 }
 
 /// Polls up to `polls` times, until a poll returns true; returns whether one did. Stops early if another
@@ -157,7 +186,7 @@ bool Engine::poll_until(const native::Group& group, int polls, Poll once) {
   for (int i = 0; i < polls; ++i) {
     if (options_.oversubscribed && i > 0) std::this_thread::yield();
     if (!options_.oversubscribed && i > kEagerPolls) relax();
-    if (entering_.load(std::memory_order_relaxed) > 0) return false;
+    if (driver_.is_wanted()) return false;
     if (!awaited.has_changed()) continue;
     if (once()) return true;
     if (options_.oversubscribed) awaited = group.awaited();
@@ -169,7 +198,7 @@ bool Engine::poll_until(const native::Group& group, int polls, Poll once) {
 /// operation could be set up for it.
 bool Engine::try_immediate(const OperationSpec& spec) {
   if (spec.group() == nullptr || spec.prepared->shape.most_shown > kImmediateBytes) return false;
-  if (!active_.empty() || driver_ != Driver::none || pending_failure_ || options_.timeline != nullptr)
+  if (!active_.empty() || !driver_.is_free() || pending_failure_ || options_.timeline != nullptr)
     return false;
   native::Group& group = *spec.group();
   group.begin_immediate(spec);
@@ -181,7 +210,7 @@ bool Engine::try_immediate(const OperationSpec& spec) {
 void Engine::run_native(Operation& operation, bool waits_now) {
   native::Group& group = *operation.spec().group();
   int polls = options_.oversubscribed ? kInitialPollsOversubscribed : kInitialPolls;
-  if (!waits_now || driver_ != Driver::none) polls = 1;
+  if (!waits_now || !driver_.is_free()) polls = 1;
   if (!waits_now && !group.wants_poll()) polls = 0;
   poll_until(group, polls, [&] {
     group.advance();
@@ -213,16 +242,16 @@ void Engine::retire(std::shared_ptr<Operation> operation) {
   operation->give_back_memory();
   constexpr std::size_t kPool = 256;
   if (pool_.size() < kPool) pool_.push_back(std::move(operation));
-  if (waiting_callers_ > 0) changed_.notify_all();
+  driver_.notify_waiting();
 }
 
 bool Engine::claim_context(std::uint32_t context) {
-  const auto lock = enter();
+  const auto lock = driver_.enter();
   return claimed_contexts_.insert(context).second;
 }
 
 void Engine::release_context(std::uint32_t context) {
-  const auto lock = enter();
+  const auto lock = driver_.enter();
   claimed_contexts_.erase(context);
 }
 

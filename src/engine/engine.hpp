@@ -4,13 +4,11 @@
 #include <array>
 #include <atomic>
 #include <bitset>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,11 +20,10 @@
 #include "base/deadline.hpp"
 #include "base/home_process.hpp"
 #include "base/ring_queue.hpp"
-#include "base/service_thread.hpp"
 #include "engine/completion.hpp"
 #include "engine/control.hpp"
+#include "engine/driver.hpp"
 #include "engine/failure_detector.hpp"
-#include "engine/measured_yield.hpp"
 #include "engine/native/group.hpp"
 #include "engine/operation.hpp"
 #include "engine/peers.hpp"
@@ -50,13 +47,12 @@ struct EngineOptions {
   std::string group;               ///< name of the links, for metrics and timelines: the same on all ranks
 };
 
-/// Waiting threads make progress: the first one drives all operations until its own is done, and the other
-/// waiting threads sleep until it hands over. While no thread waits, the engine's progress thread
-/// (progress_thread()) drives asynchronous operations, answers pings and notices lost peers.
+/// Its Driver decides which thread makes progress on the operations, answers pings and notices lost peers.
 ///
 /// A failure of any link, a disagreement or a missed deadline ends every operation, here and, through an
 /// `abort` message, on every other rank; the engine has then failed and starts nothing more.
-class Engine final : private PeersListener,
+class Engine final : private Driven,
+                     private PeersListener,
                      private native::GroupListener,
                      public std::enable_shared_from_this<Engine> {
  public:
@@ -140,9 +136,8 @@ class Engine final : private PeersListener,
     std::uint64_t last_sequence = 0;
     std::array<transport::Signature, kHistory> history{};
   };
-  enum class Driver { none, caller, progress_thread };
 
-  // engine.cpp: operations and messages. Callers hold mutex_.
+  // engine.cpp: operations and messages. Callers hold the lock.
   transport::Link& link(int peer) { return peers_[peer].link; }
   std::shared_ptr<Operation> acquire();
   void operation_finished(Operation& operation);
@@ -193,21 +188,18 @@ class Engine final : private PeersListener,
   void put_back_slot(std::uint32_t slot);
   void free_slots();
 
-  // driver.cpp: making progress.
-  /// Drives, or sleeps while another thread drives, until `stop` (true) or the deadline (false).
-  bool wait_until(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
-                  const std::function<bool()>& stop);
-  void drive(std::unique_lock<std::mutex>& lock, const Deadline& deadline, const std::function<bool()>& stop);
-  void drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
-                const std::function<bool()>& stop);
-  bool poll(bool look_at_descriptors);
-  bool sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline);
-  void leave_shared_core();
-  void progress_thread();
-  void hand_to_progress_thread();
-  std::unique_lock<std::mutex> enter() const;
-  void enter(std::unique_lock<std::mutex>& lock) const;
-  bool has_work() const;
+  // progress.cpp: what the Driver drives.
+  bool poll(bool system_calls) override;
+  void tick() override;
+  bool has_work() const override { return !active_.empty() || peers_.want_write(); }
+  std::optional<Clock::time_point> oldest_start() const override;
+  std::uint64_t bytes_streamed() const override { return peers_.payload_on_sockets(); }
+  bool shares_core(int core) override { return peers_.shares_core(core); }
+  bool prepare_to_sleep() override;
+  std::span<const std::uint32_t> sleep(int timeout_ms) override { return peers_.wait(timeout_ms); }
+  void woken(std::span<const std::uint32_t> sources, Clock::time_point idle_since) override;
+  void interrupt() override { peers_.wake(); }
+  void out_of_memory() override;
 
   // failure.cpp: what goes wrong.
   void record_failure(Failure failure, bool heard = false);
@@ -232,21 +224,7 @@ class Engine final : private PeersListener,
   FailureDetector detector_;
   Mailbox mailbox_;
 
-  mutable std::mutex mutex_;
-  // Number of threads that want mutex_; a driver that spins yields to them. Relaxed: a hint, the mutex
-  // orders.
-  mutable std::atomic<int> entering_{0};
-  std::condition_variable changed_;   // an operation is done, or the driver has left
-  std::condition_variable_any idle_;  // for the progress thread
-  Driver driver_ = Driver::none;
-  int waiting_callers_ = 0;
-  bool sleeping_ = false;
-  bool woken_ = false;             // since the driver fell asleep
-  bool resting_ = false;           // the progress thread, until it is woken
-  std::uint64_t left_behind_ = 0;  // how often callers have left operations to the progress thread
-  bool stopping_ = false;
-  Clock::time_point last_driven_;
-  MeasuredYield yield_;
+  Driver driver_;
 
   struct NativeGroup {
     std::unique_ptr<native::Group> group;
@@ -257,8 +235,6 @@ class Engine final : private PeersListener,
   };
   std::vector<NativeGroup> groups_;
   std::bitset<transport::kCommSlots> taken_slots_;
-  std::uint32_t sleeps_ = 0;
-  Clock::time_point last_move_;                   // to another core
   RingQueue<std::shared_ptr<Operation>> active_;  // in the order of their starts, in which most of them end
   RingQueue<std::shared_ptr<Operation>> pool_;    // finished; their Works may still be held
   // Receives from any rank that have no message yet, in the order of their starts; all are in active_.
@@ -280,6 +256,7 @@ class Engine final : private PeersListener,
     std::vector<int> awaited;  // empty: there is no wait
     Clock::time_point begin{}, end{};
   };
+  std::vector<int> awaited_;                                     // while the driver sleeps
   WaitSpan wait_span_;                                           // the current wait, for the timeline
   std::vector<std::array<Clock::time_point, 2>> link_recorded_;  // by link, to and from: end of the last span
 
@@ -287,7 +264,6 @@ class Engine final : private PeersListener,
   std::optional<Failure> pending_failure_;  // to be settled when no link is in the middle of a call
   bool pending_is_remote_ = false;          // another rank has reported it, or it is as certain
   std::optional<Failure> failure_;
-  ServiceThread thread_;
 };
 
 }  // namespace kolo::engine

@@ -53,21 +53,21 @@ void Engine::note_throwing_reduction(const std::string& name, const std::string&
 }
 
 Status Engine::end_without_memory() {
-  const auto lock = enter();
+  const auto lock = driver_.enter();
   note_no_memory();
   propagate_failure();
   return Status(failure_->code, failure_->reason);
 }
 
 void Engine::abort(const std::string& reason) {
-  const auto lock = enter();
+  const auto lock = driver_.enter();
   // A failure that was recorded before stays the cause. It may be unsettled while the driver sleeps.
   if (!pending_failure_) {
     record_failure({Code::aborted, rank_, fmt::format("{} aborted: {}", peers_.name_of(rank_), reason)},
                    true);
   }
   propagate_failure();
-  if (sleeping_) peers_.wake();
+  driver_.kick();
 }
 
 void Engine::on_connected(Peer& peer, const Status& watched) {
@@ -89,7 +89,7 @@ void Engine::on_broken(Peer& peer) {
         true);
   }
   peers_.close(peer);
-  if (peer.has_left || stopping_) return;
+  if (peer.has_left || driver_.is_stopping()) return;
   const std::string why = link.status().ok() ? "it closed the connection" : link.status().message();
   const Code code = link.status().ok() ? Code::peer_lost : link.status().code();
   record_failure(
@@ -128,7 +128,7 @@ void Engine::propagate_failure() {
   }
   unmatched_.clear();
   detector_.forget_all();
-  changed_.notify_all();
+  driver_.notify_waiting();
 }
 
 std::string Engine::call_of(const Operation& operation) const {

@@ -3,6 +3,7 @@
 #include <sys/eventfd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <new>
 #include <thread>
@@ -178,6 +179,14 @@ void Peers::read_unfinished() {
   }
 }
 
+/// `asleep` is odd while this rank sleeps, and another number for each sleep: a publisher rings once for each
+/// sleep. The fence pairs with that of Group::tell().
+void Peers::announce_sleep() {
+  if (segment_ == nullptr) return;
+  segment_->asleep.store(sleeps_ += 1, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
 bool Peers::arm() {
   bool is_quiet = true;
   for (; armed_ < peers_.size() && is_quiet; ++armed_) {
@@ -197,6 +206,7 @@ bool Peers::arm() {
 }
 
 void Peers::disarm() {
+  if (segment_ != nullptr) segment_->asleep.store(sleeps_ += 1, std::memory_order_relaxed);
   while (armed_ > 0) {
     Peer& peer = *peers_[--armed_];
     if (!peer.has_ended && peer.link.endpoint().must_be_armed()) peer.link.endpoint().disarm();
@@ -211,6 +221,16 @@ bool Peers::woken(std::uint32_t number) {
   const bool moved = progress(peer, true);  // reads a dying peer's last messages before its loss is recorded
   if (!drained.ok()) listener_.on_broken(peer);
   return moved;
+}
+
+bool Peers::shares_core(int core) {
+  if (segment_ == nullptr) return false;
+  const auto place = static_cast<std::uint32_t>(core + 1);
+  segment_->core.store(place, std::memory_order_relaxed);
+  return std::any_of(peers_.begin(), peers_.begin() + rank_, [&](const auto& peer) {
+    transport::LocalPeer* local_peer = peer->link.endpoint().local_peer();
+    return local_peer != nullptr && local_peer->segment().core.load(std::memory_order_relaxed) == place;
+  });
 }
 
 void Peers::close(Peer& peer) {

@@ -91,13 +91,18 @@ class Peers final : public MonitoredPeers {
   void write();
   /// Links in the middle of a message do not wake the driver for a few bytes. Reads bytes that come slowly.
   void read_unfinished();
-  /// Before a sleep. Returns false if there is something to do: then do not sleep. disarm() follows.
+  /// Begins the way to sleep. Ranks that publish something in shared memory after this ring the doorbell;
+  /// what they have published before must be polled after this. disarm() follows.
+  void announce_sleep();
+  /// Before a sleep. Returns false if there is something to do: then do not sleep.
   bool arm();
   void disarm();
   /// Sleeps until a peer has news, wake() is called, or the time has passed. The results are for woken().
   std::span<const std::uint32_t> wait(int timeout_ms) { return event_set_.wait(timeout_ms); }
   void wake() { event_set_.wake(); }
   bool woken(std::uint32_t number);
+  /// Publishes the core of this thread. Whether a lower rank of this host was on the same core, too.
+  bool shares_core(int core);
   /// No byte goes to the peer, or comes from it, any more.
   void close(Peer& peer);
   /// Waits, for at most a second, until what was sent has reached the peers' hosts. If a peer's byte finds
@@ -124,6 +129,7 @@ class Peers final : public MonitoredPeers {
   net::EventSet event_set_;
   std::vector<std::unique_ptr<Peer>> peers_;
   transport::SharedSegment* segment_ = nullptr;
+  std::uint32_t sleeps_ = 0;  // as in SharedSegment::asleep
   bool has_descriptors_ = false;
   std::size_t armed_ = 0;  // peers, from rank 0 on
   std::vector<Peer*> speculative_reads_;

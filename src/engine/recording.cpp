@@ -73,17 +73,17 @@ void Engine::count_transfer(bool sent, int peer, std::uint64_t bytes) {
 }
 
 std::string Engine::transport_to(int peer) const {
-  const auto lock = enter();
+  const auto lock = driver_.enter();
   return std::string(peers_[peer].link.endpoint().transport());
 }
 
 Counters Engine::counters() const {
-  const auto lock = enter();
+  const auto lock = driver_.enter();
   return counters_;
 }
 
 observe::RankMetrics Engine::metrics() const {
-  const auto lock = enter();
+  const auto lock = driver_.enter();
   observe::RankMetrics shown = *metrics_;
   shown.age = Clock::now() - created_;
   for (observe::PeerMetrics& peer : shown.peers) {

@@ -12,25 +12,25 @@ constexpr std::chrono::nanoseconds kRecoveryPollInterval = std::chrono::millisec
 }  // namespace
 
 void Engine::send_recovery(int peer, std::span<const std::byte> bytes) {
-  const auto lock = enter();
+  const auto lock = driver_.enter();
   Peer& to = peers_[peer];
   if (to.has_ended) return;
   to.send(ControlKind::recovery, bytes);
-  if (driver_ != Driver::caller) peers_.progress(to, false);
-  if (sleeping_) peers_.wake();
+  if (!driver_.has_caller()) peers_.progress(to, false);
+  driver_.kick();
 }
 
 std::optional<RecoveryMessage> Engine::receive_recovery(
     const std::function<bool(const RecoveryMessage&)>& is_meant, const std::vector<int>& awaited,
     const Deadline& deadline) {
-  auto lock = enter();
+  auto lock = driver_.enter();
   const auto wait = std::min<std::chrono::nanoseconds>(deadline.left(), kRecoveryPollInterval);
   const auto ended = [&] {
     return std::ranges::count(peers_.all(), true, [](const auto& p) { return p->has_ended; });
   };
   const auto ended_before = ended();
   std::optional<RecoveryMessage> message;
-  wait_until(lock, Deadline::after(wait), [&] {
+  driver_.run_until(lock, Deadline::after(wait), [&] {
     if (!message) message = mailbox_.take(is_meant);
     return message || ended() > ended_before;
   });
@@ -43,13 +43,13 @@ std::optional<RecoveryMessage> Engine::receive_recovery(
 }
 
 bool Engine::is_gone(int peer) const {
-  const auto lock = enter();
+  const auto lock = driver_.enter();
   const Peer& p = peers_[peer];
   return p.is_gone() || p.is_silent || blames(peer) || detector_.is_unreachable(peer);
 }
 
 bool Engine::is_blamed(int peer) const {
-  const auto lock = enter();
+  const auto lock = driver_.enter();
   return blames(peer);
 }
 

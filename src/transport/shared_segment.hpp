@@ -125,7 +125,7 @@ struct CommSlot {
 /// All zero is an empty segment.
 struct SharedSegment {
   /// Odd while this rank sleeps and wants to be woken when something changes. Relaxed, beside two fences: one
-  /// in `Engine::sleep()`, one in `Group::tell()`.
+  /// in `Peers::announce_sleep()`, one in `Group::tell()`.
   alignas(64) std::atomic<std::uint32_t> asleep;
   std::atomic<std::uint32_t> core;  ///< 1 + the core on which this rank last waited. Relaxed: a hint
   /// This rank shares its cores with other ranks. Relaxed: stored before this rank's first descriptor, whose

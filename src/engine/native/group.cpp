@@ -359,7 +359,7 @@ void Group::finish_short_call(Running& running) const {
 
 /// No wake-up is lost. The publisher stores its value, then loads `asleep`; the sleeper stores `asleep`,
 /// then polls once more what was published. A fence stands between the two on both sides (the other one in
-/// Engine::sleep()), so one of the two sees the other's store.
+/// Peers::announce_sleep()), so one of the two sees the other's store.
 void Group::tell() {
   idle_polls_ = 0;
   if (!changed_) return;

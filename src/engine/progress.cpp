@@ -1,0 +1,47 @@
+// What the Driver drives: the calls in shared memory and the links.
+#include "engine/engine.hpp"
+
+namespace kolo::engine {
+
+bool Engine::poll(bool system_calls) {
+  bool moved = false;
+  for (const NativeGroup& native : groups_) {
+    if (native.group->is_busy()) moved = native.group->advance() || moved;
+  }
+  moved = peers_.poll(system_calls) || moved;
+  propagate_failure();
+  return moved;
+}
+
+void Engine::tick() {
+  check_deadlines();
+  propagate_failure();
+}
+
+std::optional<Clock::time_point> Engine::oldest_start() const {
+  return active_.empty() ? std::nullopt : std::optional(active_.front()->started());
+}
+
+bool Engine::prepare_to_sleep() {
+  awaited_ = awaited_peers();
+  peers_.announce_sleep();
+  bool moved = false;
+  for (const NativeGroup& native : groups_) {
+    if (native.group->is_busy()) moved = native.group->advance() || moved;
+    native.group->tell();
+  }
+  return !moved && peers_.arm();
+}
+
+void Engine::woken(std::span<const std::uint32_t> sources, Clock::time_point idle_since) {
+  for (const std::uint32_t source : sources) peers_.woken(source);
+  peers_.disarm();
+  if (!awaited_.empty()) note_wait(awaited_, idle_since);
+}
+
+void Engine::out_of_memory() {
+  note_no_memory();
+  propagate_failure();
+}
+
+}  // namespace kolo::engine
