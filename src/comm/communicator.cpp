@@ -99,7 +99,7 @@ Communicator Communicator::create(std::shared_ptr<Store> store, int rank, int si
   Communicator made(state);
   try {
     if (size > 1) state->explore(made, wireup, options.measure_costs);
-    state->share_memory(state->engine->claim_slot(0, state->context));
+    state->share_memory();
   } catch (const std::bad_alloc&) {
     state->engine->end_without_memory().throw_if_error();
     throw;
@@ -141,7 +141,7 @@ std::string Communicator::transport_to(int peer) const {
   comm::refuse_inside_reduction("transport_to");
   const State& s = state();
   if (peer < 0 || peer >= s.size) throw InvalidArgument("transport_to: no rank " + std::to_string(peer), {});
-  return s.engine->transport_to((*s.ranks)[static_cast<std::size_t>(peer)]);
+  return s.engine->transport_to(s.links()[static_cast<std::size_t>(peer)]);
 }
 
 // --- Collectives: each blocking form starts the same call and waits.
@@ -279,27 +279,25 @@ int Communicator::recv_any(Buffer data, int tag) {
 // numbers, generated from what they all know, until one is free on all of them. Slots are few: each rank
 // takes its first free slot, and repeats that until all ranks have taken the same one. The all_reduce shows
 // that all have taken it, and cleared it before.
-Communicator::State::Place Communicator::State::agree_on_place(Communicator& self) {
+engine::Group* Communicator::State::reserve_group(Communicator& self) {
   std::uint32_t ordinal;
   {
     const std::lock_guard lock(mutex);
     ordinal = ++splits;
   }
-  std::seed_seq seed{context, ordinal};
+  std::seed_seq seed{group->context, ordinal};
   std::mt19937 candidates(seed);
   std::uint32_t next_slot = 0;
   while (true) {
     const auto candidate = static_cast<std::uint32_t>(candidates());
-    const bool mine = engine->claim_context(candidate);
-    const std::uint32_t slot = engine->claim_slot(next_slot, candidate);
-    std::uint32_t most[3] = {mine ? 0u : 1u, slot, ~slot};
+    engine::Group* const reserved = engine->reserve(candidate, next_slot);
+    const std::uint32_t slot = reserved != nullptr ? reserved->slot : next_slot;
+    std::uint32_t most[3] = {reserved != nullptr ? 0u : 1u, slot, ~slot};
     self.all_reduce(Buffer(most, 3, DType::uint32), ReduceOp::max);
     const auto [taken, highest, inverse_of_lowest] = most;
-    const bool is_one_slot = highest == ~inverse_of_lowest && highest < transport::kCommSlots;
-    if (!is_one_slot || taken != 0) engine->release_slot(slot);
-    if (taken == 0 && (is_one_slot || highest >= transport::kCommSlots)) return {candidate, highest};
+    if (taken == 0 && highest == ~inverse_of_lowest) return reserved;
+    if (reserved != nullptr) engine->withdraw(*reserved);
     next_slot = highest;
-    if (mine) engine->release_context(candidate);
   }
 }
 
@@ -372,10 +370,9 @@ Communicator Communicator::divide(int color, int key, const std::vector<int>* li
     fail_as_different(*this, lengths, listed == nullptr ? std::vector<int>() : *listed);
   }
   // Groups of different colors share the numbers: they have no rank in common.
-  const State::Place place = parent.agree_on_place(*this);
+  engine::Group* const reserved = parent.reserve_group(*this);
   if (color < 0) {
-    parent.engine->release_slot(place.slot);
-    parent.engine->release_context(place.context);
+    parent.engine->withdraw(*reserved);
     return {};
   }
 
@@ -390,16 +387,16 @@ Communicator Communicator::divide(int color, int key, const std::vector<int>* li
   made->engine = parent.engine;
   made->terms = parent.terms;
   made->size = static_cast<int>(members.size());
-  made->context = place.context;
+  made->group = reserved;
   std::vector<int> links;
   for (const int member : members) {
     if (member == parent.rank) made->rank = static_cast<int>(links.size());
-    links.push_back((*parent.ranks)[static_cast<std::size_t>(member)]);
+    links.push_back(parent.links()[static_cast<std::size_t>(member)]);
   }
-  made->ranks = std::make_shared<const std::vector<int>>(std::move(links));
+  made->engine->open(*reserved, std::move(links));
   made->chooser =
       std::make_unique<selection::Chooser>(selection::part_of(parent.chooser->topology(), members));
-  made->share_memory(place.slot);
+  made->share_memory();
   return Communicator(std::move(made));
 }
 

@@ -183,16 +183,16 @@ class MembershipAgreement {
 
 std::shared_ptr<Communicator::State> Communicator::State::shrink() {
   comm::refuse_inside_reduction("shrink");
-  if (engine->is_gone((*ranks)[static_cast<std::size_t>(rank)])) fail_as_dead();
+  if (engine->is_gone(links()[static_cast<std::size_t>(rank)])) fail_as_dead();
   State& first = origin ? *origin : *this;
   // Suspects are the ranks for whose loss this communicator's links have failed. Whether their links still
   // stand does not matter, see above.
   std::vector<bool> in(static_cast<std::size_t>(first.size), false);
   std::vector<bool> suspects = in;
-  for (std::size_t r = 0; r < ranks->size(); ++r) {
+  for (std::size_t r = 0; r < links().size(); ++r) {
     const std::size_t there = origin ? static_cast<std::size_t>(origin_ranks[r]) : r;
     in[there] = true;
-    suspects[there] = engine->is_blamed((*ranks)[r]);
+    suspects[there] = engine->is_blamed(links()[r]);
   }
   std::uint64_t epoch;
   {
@@ -200,12 +200,12 @@ std::shared_ptr<Communicator::State> Communicator::State::shrink() {
     epoch = ++first.shrinks << 32;
   }
   const Deadline deadline = Deadline::after(terms.timeout());
-  MembershipAgreement council(*first.engine, first.context, *first.ranks, first.rank, std::move(in),
+  MembershipAgreement council(*first.engine, first.group->context, first.links(), first.rank, std::move(in),
                               std::move(suspects));
   comm::Terms next = terms;
   comm::Offer offer;
   const auto make_words = [&](std::uint64_t of_epoch) {
-    next.job = fmt::format("{}/{}.{}", first.terms.job, first.context, of_epoch);
+    next.job = fmt::format("{}/{}.{}", first.terms.job, first.group->context, of_epoch);
     offer = comm::make_offer(first.rank, next);
     return offer.text;
   };
@@ -224,7 +224,7 @@ std::shared_ptr<Communicator::State> Communicator::State::shrink() {
       // One more rank may die meanwhile: the first communicator's links show it.
       const auto is_gone = [&](int member) {
         return first.engine->is_gone(
-            (*first.ranks)[static_cast<std::size_t>(members[static_cast<std::size_t>(member)])]);
+            first.links()[static_cast<std::size_t>(members[static_cast<std::size_t>(member)])]);
       };
       const comm::Wireup wireup =
           comm::join(place, std::move(offer), offers, next, Deadline::after(comm::kJoinTime), is_gone);
@@ -234,7 +234,7 @@ std::shared_ptr<Communicator::State> Communicator::State::shrink() {
       made->origin_ranks = members;
       made->chooser =
           std::make_unique<selection::Chooser>(selection::part_of(first.chooser->topology(), members));
-      made->share_memory(made->engine->claim_slot(0, made->context));
+      made->share_memory();
       log().info("rank {}: went on as rank {} of {} (ranks {})", first.rank, place, size,
                  fmt::join(members, ", "));
       return made;

@@ -99,7 +99,8 @@ std::shared_ptr<Communicator::State> Communicator::State::make(const comm::Wireu
   made->size = size;
   std::vector<int> ranks(static_cast<std::size_t>(size));
   std::iota(ranks.begin(), ranks.end(), 0);
-  made->ranks = std::make_shared<const std::vector<int>>(std::move(ranks));
+  made->group = made->engine->reserve(0, 0);
+  made->engine->open(*made->group, std::move(ranks));
   made->chooser =
       std::make_unique<selection::Chooser>(selection::Topology{.size = size, .hosts = wireup.hosts});
   made->meeting = true;
@@ -109,30 +110,29 @@ std::shared_ptr<Communicator::State> Communicator::State::make(const comm::Wireu
 }
 
 Communicator::State::~State() {
-  if (engine != nullptr && engine->is_here()) engine->leave(context, group);
+  if (engine != nullptr && group != nullptr && engine->is_here()) engine->close(*group);
 }
 
 // Calls and messages have a context and numbers of their own while ranks explore. So the user's first call
 // has the first number after the barrier, however much there was to find out.
 void Communicator::State::explore(Communicator& self, const comm::Wireup& wireup, bool measures) {
   constexpr std::uint32_t kMeeting = ~std::uint32_t{0};
-  engine->claim_context(kMeeting);
+  engine::Group* const own = std::exchange(group, engine->reserve(kMeeting, transport::kCommSlots));
+  engine->open(*group, own->peers);
   const std::uint64_t calls_before = std::exchange(calls, 0);
-  context = kMeeting;
   meeting = true;
   chooser = std::make_unique<selection::Chooser>(kolo::comm::explore(self, wireup, measures));
   meeting = false;
-  context = 0;
+  engine->close(*std::exchange(group, own));
   calls = calls_before;
   messages_sent.clear();
 }
 
-void Communicator::State::share_memory(std::uint32_t slot) {
+void Communicator::State::share_memory() {
   plans = {};  // chosen before costs were known
-  group = engine->make_group(*ranks, context, slot);
   // All ranks get the same result, because it follows from the kinds of links.
   selection::Topology topology = chooser->topology();
-  topology.shares_memory = group != nullptr;
+  topology.shares_memory = group->native != nullptr;
   chooser = std::make_unique<selection::Chooser>(std::move(topology));
 }
 
@@ -141,7 +141,7 @@ Wire Communicator::State::wire_for(const comm::Call& call) const {
   if (call.options.wire) return *call.options.wire;
   // An algorithm that the caller names may not support the format, and within one host's memory there is no
   // wire.
-  const bool is_free = call.options.algorithm.empty() && group == nullptr && !meeting;
+  const bool is_free = call.options.algorithm.empty() && group->native == nullptr && !meeting;
   const Wire wanted = config().wire;
   return is_free && wanted != Wire::native && comm::why_not_rounded(call).empty() ? wanted : Wire::native;
 }
@@ -167,7 +167,7 @@ comm::PlanCache::Entry Communicator::State::prepare(const comm::Call& call, DTyp
   const CustomReduction* custom = custom_reduction_of(call);
   selection::Choice choice = choice_of(call, dtype, wire);
   const bool in_place =
-      call.in_place && !engine::is_scaled_average(call.reduction.op(), dtype, ranks->size());
+      call.in_place && !engine::is_scaled_average(call.reduction.op(), dtype, links().size());
   comm::PlanCache::Key key{.collective = call.collective,
                            .algorithm = std::string(choice.wanted),
                            .root = call.root,
@@ -189,15 +189,14 @@ comm::PlanCache::Entry Communicator::State::prepare(const comm::Call& call, DTyp
     choice.spec.arguments = chosen.arguments;
     comm::PlanCache::Entry made;
     auto prepared = std::make_shared<engine::PreparedCall>();
-    prepared->ranks = ranks;
     prepared->algorithm = chosen.name();
     made.prepared = prepared;
     made.index = static_cast<std::uint8_t>(chosen.algorithm - algorithms::algorithms().data());
     const std::uint64_t arguments = hash(kHashSeed, std::string_view(chosen.arguments.text()));
     made.details = hash(details_of(call, segment_bytes), arguments);
     const schedule::SharedMemoryForm* form = chooser->form_of(*chosen.algorithm, choice.requirements);
-    if (group != nullptr && form != nullptr) {
-      prepared->group = group;
+    if (group->native != nullptr && form != nullptr) {
+      prepared->native = group->native.get();
       prepared->shape = engine::native::make_shape(*form, parts_of(call), size, call.root, size_of(dtype));
       return made;
     }
@@ -241,7 +240,7 @@ Work Communicator::State::start(comm::Call call, bool waits_now, Counts counts, 
   spec.output = call.out.data;
   spec.dtype = call.collective == schedule::Collective::broadcast || call.in.data == nullptr ? call.out.dtype
                                                                                              : call.in.dtype;
-  spec.context = context;
+  spec.group = group;
   spec.acknowledged = is_one_way(call.collective);
   spec.signature.collective = static_cast<std::uint8_t>(call.collective);
   spec.signature.dtype = static_cast<std::uint8_t>(spec.dtype);
@@ -299,7 +298,7 @@ Work Communicator::State::start_message(Message kind, void* data, std::uint64_t 
   spec.input = data;
   spec.output = data;
   spec.dtype = dtype;
-  spec.context = context;
+  spec.group = group;
   spec.signature.collective = static_cast<std::uint8_t>(schedule::Collective::send_recv);
   spec.signature.dtype = static_cast<std::uint8_t>(dtype);
   spec.signature.count = count;
@@ -325,7 +324,6 @@ Work Communicator::State::start_message(Message kind, void* data, std::uint64_t 
     shape.segment_bytes = segment_bytes;
     shape.input_parts = shape.output_parts = {count};
     auto prepared = std::make_shared<engine::PreparedCall>();
-    prepared->ranks = ranks;
     prepared->plan = engine::make_plan(
         sends ? schedule::make_send(rank, size, peer) : schedule::make_recv(rank, size, planned_peer), shape);
     return comm::PlanCache::Entry{std::move(prepared), 0, 0};

@@ -28,8 +28,7 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   comm::Terms terms;
   int rank = 0;
   int size = 1;
-  std::uint32_t context = 0;
-  std::shared_ptr<const std::vector<int>> ranks;  ///< the engine's link of each rank
+  engine::Group* group = nullptr;  ///< the engine's
 
   std::mutex mutex;  ///< orders the calls of several threads
   std::uint64_t calls = 0;
@@ -41,7 +40,6 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   std::vector<int> origin_ranks;
   comm::PlanCache plans;
   std::unique_ptr<selection::Chooser> chooser;  ///< never null
-  engine::native::Group* group = nullptr;       ///< where all ranks share a host's memory
   bool meeting = false;                         ///< within create(): calls are not counted
   /// Messages sent so far by (peer, tag): the k-th send matches the k-th recv, which the engine counts.
   std::map<std::pair<int, int>, std::uint32_t> messages_sent;
@@ -54,14 +52,13 @@ struct Communicator::State : std::enable_shared_from_this<Communicator::State> {
   /// Communicator::shrink().
   std::shared_ptr<State> shrink();
 
-  /// Collective: a context number that no member of this communicator uses, and a slot that none uses.
-  struct Place {
-    std::uint32_t context;
-    std::uint32_t slot;
-  };
-  Place agree_on_place(Communicator& self);
-  /// Switches on native calls, if the ranks share memory. All ranks pass the same slot.
-  void share_memory(std::uint32_t slot);
+  /// Collective: reserves a group with a number that no member of this communicator uses, and with a slot
+  /// that none uses.
+  engine::Group* reserve_group(Communicator& self);
+  /// Switches on calls in shared memory, if the ranks share it.
+  void share_memory();
+  /// The engine's link of each rank.
+  const std::vector<int>& links() const { return group->peers; }
 
   /// What the chooser needs to know of a call of `dtype` that is sent in `wire`; borrows strings from `call`.
   selection::Choice choice_of(const comm::Call& call, DType dtype, Wire wire) const;

@@ -29,6 +29,7 @@ Engine::Engine(int rank, std::vector<std::unique_ptr<transport::Endpoint>> endpo
       peers_(rank, std::move(endpoints), std::move(on_demand), options_.hosts,
              static_cast<PeersListener&>(*this), memory_),
       detector_(rank, peers_.size(), options_.timeout, options_.heartbeat, peers_),
+      groups_(rank, peers_, static_cast<native::GroupListener&>(*this)),
       driver_(*this, {options_.spin, options_.oversubscribed, !peers_.has_descriptors()}),
       last_check_(Clock::now()) {
   if (peers_.segment() != nullptr && options_.oversubscribed)
@@ -96,18 +97,16 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
     return operation;
   }
   if (spec.call > 0) {
-    Context& context = contexts_[spec.context];
-    context.last_sequence = spec.sequence;
-    context.history[spec.sequence % Context::kHistory] = spec.signature;
-    if (spec.group() == nullptr) check_unexpected_messages(spec);
+    spec.group->remember(spec.sequence, spec.signature);
+    if (spec.native() == nullptr) check_unexpected_messages(spec);
   }
   if (spec.counts) count_begin(spec);
   if (waits_now && try_immediate(spec)) return nullptr;
   auto operation = acquire();
-  const bool is_native = spec.group() != nullptr;
+  const bool is_native = spec.native() != nullptr;
   operation->take(spec);
   if (spec.source >= 0) number_receive(*operation);
-  if (!is_native) active_.push_back(operation);
+  if (!is_native) add(operation);
   try {
     if (spec.source == kAnySource) {
       begin_receive_from_any(*operation);
@@ -119,7 +118,7 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
       if (operation->done()) {
         retire(operation);  // many native calls are over by now
       } else {
-        active_.push_back(operation);
+        add(operation);
       }
     } else if (operation->done()) {
       operation_finished(*operation);
@@ -130,7 +129,7 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
     }
   } catch (const std::bad_alloc&) {
     const bool is_listed = std::ranges::find(active_, operation) != active_.end();
-    if (!is_listed && !operation->done()) active_.push_back(operation);
+    if (!is_listed && !operation->done()) add(operation);
     note_no_memory();
     propagate_failure();
     return operation;
@@ -197,10 +196,10 @@ bool Engine::poll_until(const native::Group& group, int polls, Poll once) {
 /// The peers are often about to make the same call. A call that is not long may then be over before an
 /// operation could be set up for it.
 bool Engine::try_immediate(const OperationSpec& spec) {
-  if (spec.group() == nullptr || spec.prepared->shape.most_shown > kImmediateBytes) return false;
+  if (spec.native() == nullptr || spec.prepared->shape.most_shown > kImmediateBytes) return false;
   if (!active_.empty() || !driver_.is_free() || pending_failure_ || options_.timeline != nullptr)
     return false;
-  native::Group& group = *spec.group();
+  native::Group& group = *spec.native();
   group.begin_immediate(spec);
   return poll_until(group, options_.oversubscribed ? kInitialPollsOversubscribed : kInitialPolls,
                     [&] { return group.try_immediate(); });
@@ -208,7 +207,7 @@ bool Engine::try_immediate(const OperationSpec& spec) {
 
 /// Many calls are over so soon that reading a clock is not worth its cost.
 void Engine::run_native(Operation& operation, bool waits_now) {
-  native::Group& group = *operation.spec().group();
+  native::Group& group = *operation.spec().native();
   int polls = options_.oversubscribed ? kInitialPollsOversubscribed : kInitialPolls;
   if (!waits_now || !driver_.is_free()) polls = 1;
   if (!waits_now && !group.wants_poll()) polls = 0;
@@ -222,6 +221,12 @@ void Engine::run_native(Operation& operation, bool waits_now) {
   check_unexpected_messages(operation.spec());
 }
 
+void Engine::add(std::shared_ptr<Operation> operation) {
+  Group& group = *operation->spec().group;
+  active_.push_back(std::move(operation));
+  ++group.operations;
+}
+
 void Engine::operation_finished(Operation& operation) {
   if (!operation.done()) operation.end(Status(), operation.time_of_end());
   const auto it =
@@ -232,6 +237,7 @@ void Engine::operation_finished(Operation& operation) {
 void Engine::release(std::size_t active_index) {
   auto operation = std::move(active_[active_index]);
   active_.erase(active_index);
+  --operation->spec().group->operations;
   detector_.forget(operation.get());
   retire(std::move(operation));
 }
@@ -245,19 +251,29 @@ void Engine::retire(std::shared_ptr<Operation> operation) {
   driver_.notify_waiting();
 }
 
-bool Engine::claim_context(std::uint32_t context) {
+Group* Engine::reserve(std::uint32_t context, std::uint32_t first_slot) {
   const auto lock = driver_.enter();
-  return claimed_contexts_.insert(context).second;
+  return groups_.reserve(context, first_slot);
 }
 
-void Engine::release_context(std::uint32_t context) {
+void Engine::withdraw(Group& group) {
   const auto lock = driver_.enter();
-  claimed_contexts_.erase(context);
+  groups_.withdraw(group);
+}
+
+void Engine::open(Group& group, std::vector<int> peers) {
+  const auto lock = driver_.enter();
+  groups_.open(group, std::move(peers));
+}
+
+void Engine::close(Group& group) {
+  const auto lock = driver_.enter();
+  groups_.close(group);
 }
 
 Operation* Engine::find(std::uint32_t context, std::uint64_t sequence) {
   for (const auto& operation : active_) {
-    if (operation->spec().context == context && operation->spec().sequence == sequence)
+    if (operation->spec().group->context == context && operation->spec().sequence == sequence)
       return operation.get();
   }
   return nullptr;
@@ -267,7 +283,8 @@ void Engine::check_unexpected_messages(const OperationSpec& spec) {
   for (const int peer : spec.ranks()) {
     transport::Link& from = link(peer);
     from.for_each_unexpected([&](const transport::Tag& tag, const transport::Signature& theirs) {
-      if (tag.context == spec.context && tag.sequence == spec.sequence && !(theirs == spec.signature)) {
+      if (tag.context == spec.group->context && tag.sequence == spec.sequence &&
+          !(theirs == spec.signature)) {
         on_mismatch(from, tag, spec.signature, theirs);
       }
     });
@@ -310,10 +327,9 @@ void Engine::on_unexpected(transport::Link& from, const transport::Tag& tag,
     if (spec.call > 0 && !(theirs == spec.signature)) on_mismatch(from, tag, spec.signature, theirs);
     return;
   }
-  const auto known = contexts_.find(tag.context);
-  if (known == contexts_.end() || tag.sequence > known->second.last_sequence)
-    return;  // an early message, or point to point
-  on_mismatch(from, tag, known->second.history[tag.sequence % Context::kHistory], theirs);
+  const Group* group = groups_.find(tag.context);
+  if (group == nullptr || tag.sequence > group->last_sequence) return;  // an early message, or point to point
+  on_mismatch(from, tag, group->remembered(tag.sequence), theirs);
 }
 
 void Engine::on_native_progress(Operation& operation) {
@@ -321,7 +337,7 @@ void Engine::on_native_progress(Operation& operation) {
 }
 
 void Engine::on_native_finished(Operation& operation) {
-  operation.end(Status(), operation.is_timed_ ? operation.spec().group()->now() : operation.started_);
+  operation.end(Status(), operation.is_timed_ ? operation.spec().native()->now() : operation.started_);
   operation_finished(operation);
 }
 

@@ -3,18 +3,12 @@
 
 #include <array>
 #include <atomic>
-#include <bitset>
 #include <cstdint>
-#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
-#include <tuple>
-#include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "base/deadline.hpp"
@@ -24,7 +18,7 @@
 #include "engine/control.hpp"
 #include "engine/driver.hpp"
 #include "engine/failure_detector.hpp"
-#include "engine/native/group.hpp"
+#include "engine/group.hpp"
 #include "engine/operation.hpp"
 #include "engine/peers.hpp"
 #include "engine/recovery.hpp"
@@ -92,19 +86,11 @@ class Engine final : private Driven,
   bool notify(Operation& operation, Completion& completion);
   void forget(Operation& operation, const Completion& completion);
 
-  /// --- For communicators (comm_slots.cpp). ---
-  /// Takes this rank's first free slot from `at_least` on, for the communicator with this number. A slot is
-  /// free when the communicator that used it has left it on all its ranks. The slot is cleared when this
-  /// returns. kCommSlots or more: no slot is free.
-  std::uint32_t claim_slot(std::uint32_t at_least, std::uint32_t context);
-  /// Gives back a slot that was claimed in vain.
-  void release_slot(std::uint32_t slot);
-  /// The group for native calls of these links' ranks, in the slot that all of them have claimed. Null if
-  /// they share no memory, or if `slot` is beyond the last one. Lives until leave().
-  native::Group* make_group(const std::vector<int>& ranks, std::uint32_t context, std::uint32_t slot);
-  /// This rank makes no more calls in the communicator with this number. `group`: the communicator's, or
-  /// null. Calls in flight go on to their end.
-  void leave(std::uint32_t context, const native::Group* group);
+  /// --- For communicators: see Groups. ---
+  Group* reserve(std::uint32_t context, std::uint32_t first_slot);
+  void withdraw(Group& group);
+  void open(Group& group, std::vector<int> peers);
+  void close(Group& group);
   /// Whether this is the process that made the engine. A forked child's copy touches nothing.
   bool is_here() const { return home_.is_here(); }
 
@@ -123,23 +109,14 @@ class Engine final : private Driven,
   bool is_blamed(int peer) const;
 
   Counters counters() const;
-  /// For split(): takes the number if it is free on this rank, and returns whether it was.
-  bool claim_context(std::uint32_t context);
-  void release_context(std::uint32_t context);
 
  private:
   friend class Operation;
 
-  /// What is remembered of the collectives of a communicator, to tell a stray message from an early one.
-  struct Context {
-    static constexpr std::size_t kHistory = 64;
-    std::uint64_t last_sequence = 0;
-    std::array<transport::Signature, kHistory> history{};
-  };
-
   // engine.cpp: operations and messages. Callers hold the lock.
   transport::Link& link(int peer) { return peers_[peer].link; }
   std::shared_ptr<Operation> acquire();
+  void add(std::shared_ptr<Operation> operation);
   void operation_finished(Operation& operation);
   void release(std::size_t active_index);
   void retire(std::shared_ptr<Operation> operation);
@@ -168,7 +145,6 @@ class Engine final : private Driven,
   bool match(Operation& operation, int source);
   void on_arrived(Peer& peer) override;
   bool can_be_matched(const Operation& operation) const;
-  void forget_receives(std::uint32_t context);
 
   // recording.cpp: what is counted and recorded for operators.
   void begin_watching();
@@ -183,10 +159,6 @@ class Engine final : private Driven,
   void note_wait(const std::vector<int>& awaited, Clock::time_point begin);
   void record_wait();
   observe::RankMetrics metrics() const;
-
-  // comm_slots.cpp
-  void put_back_slot(std::uint32_t slot);
-  void free_slots();
 
   // progress.cpp: what the Driver drives.
   bool poll(bool system_calls) override;
@@ -223,31 +195,16 @@ class Engine final : private Driven,
   Peers peers_;
   FailureDetector detector_;
   Mailbox mailbox_;
-
+  Groups groups_;
   Driver driver_;
-
-  struct NativeGroup {
-    std::unique_ptr<native::Group> group;
-    std::vector<int> ranks;  // links
-    std::uint32_t context = 0;
-    std::uint32_t slot = 0;
-    bool is_left = false;
-  };
-  std::vector<NativeGroup> groups_;
-  std::bitset<transport::kCommSlots> taken_slots_;
   RingQueue<std::shared_ptr<Operation>> active_;  // in the order of their starts, in which most of them end
   RingQueue<std::shared_ptr<Operation>> pool_;    // finished; their Works may still be held
   // Receives from any rank that have no message yet, in the order of their starts; all are in active_.
   std::vector<Operation*> unmatched_;
   std::size_t next_source_ = 0;  // the rank whose messages such a receive looks at first
-  // Number of receives so far, by (context, link, tag): the k-th send matches the k-th receive.
-  std::map<std::tuple<std::uint32_t, int, std::uint32_t>, std::uint32_t> receives_;
   // Freed when there is no memory, since reporting that allocates.
   static constexpr std::size_t kReserveBytes = std::size_t{64} << 10;
   std::unique_ptr<std::byte[]> reserve_ = std::make_unique_for_overwrite<std::byte[]>(kReserveBytes);
-  std::unordered_map<std::uint32_t, Context> contexts_;
-  std::unordered_set<std::uint32_t> claimed_contexts_{0};
-  std::deque<std::uint32_t> left_contexts_;  ///< of communicators without a group
   Counters counters_;
   Clock::time_point created_;
   std::unique_ptr<observe::RankMetrics>

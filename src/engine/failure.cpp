@@ -117,8 +117,9 @@ void Engine::propagate_failure() {
     peer->send(ControlKind::abort, payload);
     peers_.progress(*peer, false);
   }
-  for (const NativeGroup& native : groups_) {
-    native.group->abandon([&](int r) { return peers_[native.ranks[static_cast<std::size_t>(r)]].has_ended; });
+  for (const Group* group : groups_.in_memory()) {
+    group->native->abandon(
+        [&](int r) { return peers_[group->peers[static_cast<std::size_t>(r)]].has_ended; });
   }
   log().info("rank {}: {}", rank_, failure_->reason);
   while (!active_.empty()) {
@@ -177,12 +178,12 @@ Status Engine::status_for(const Operation& operation, const Failure& failure) co
 
 void Engine::check_peers() {
   // All that a rank sent before it left has arrived when its goodbye has.
-  for (const NativeGroup& native : groups_) native.group->advance();
+  for (const Group* group : groups_.in_memory()) group->native->advance();
   std::vector<int> awaited;  // by calls in shared memory; mostly none is gone, and nothing is allocated
   if (std::ranges::any_of(peers_.all(), [](const auto& peer) { return peer->is_gone(); })) {
-    for (const NativeGroup& native : groups_) {
-      for (const int rank : native.group->waiting_for())
-        awaited.push_back(native.ranks[static_cast<std::size_t>(rank)]);
+    for (const Group* group : groups_.in_memory()) {
+      for (const int rank : group->native->waiting_for())
+        awaited.push_back(group->peers[static_cast<std::size_t>(rank)]);
     }
   }
   if (auto failure = detector_.find_gone(awaited)) record_failure(std::move(*failure));
@@ -204,8 +205,8 @@ void Engine::check_deadlines() {
   check_peers();
   peers_.read_unfinished();
   for (const auto& operation : active_) {
-    const native::Group* group = operation->spec().group();
-    if (group != nullptr && !group->is_first(*operation))
+    const native::Group* native = operation->spec().native();
+    if (native != nullptr && !native->is_first(*operation))
       operation->last_progress_ = now;  // not its turn yet
     const auto idle = now - operation->last_progress();
     if (idle < detector_.patience()) continue;
@@ -224,8 +225,8 @@ WaitingCall Engine::waiting_call(Operation& operation) const {
   if (operation.is_unmatched()) kind = receive_from_any;
   WaitingCall call{&operation,
                    kind,
-                   spec.group() != nullptr,
-                   {spec.context, 0, spec.sequence, spec.signature},
+                   spec.native() != nullptr,
+                   {spec.group->context, 0, spec.sequence, spec.signature},
                    spec.ranks(),
                    operation.waiting_for(),
                    operation.last_progress_};
@@ -239,14 +240,12 @@ void Engine::send_pong(transport::Link& from, const Ping& ping) {
   pong.sequence = ping.sequence;
   const Operation* in_flight = find(ping.context, ping.sequence);
   pong.in_flight = in_flight != nullptr;
-  if (const auto known = contexts_.find(ping.context); known != contexts_.end()) {
-    const Context& context = known->second;
-    pong.last_sequence = context.last_sequence;
-    pong.last_collective = context.history[context.last_sequence % Context::kHistory].collective;
+  if (const Group* group = groups_.find(ping.context)) {
+    pong.last_sequence = group->last_sequence;
+    pong.last_collective = group->remembered(group->last_sequence).collective;
     const transport::Signature* mine = nullptr;
-    if (ping.sequence <= context.last_sequence) {
-      if (ping.sequence + Context::kHistory > context.last_sequence)
-        mine = &context.history[ping.sequence % Context::kHistory];
+    if (ping.sequence <= group->last_sequence) {
+      if (ping.sequence + Group::kHistory > group->last_sequence) mine = &group->remembered(ping.sequence);
       if (in_flight != nullptr) mine = &in_flight->spec().signature;
     }
     if (mine != nullptr && !(*mine == ping.signature))

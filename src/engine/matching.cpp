@@ -28,7 +28,7 @@ void Engine::number_receive(Operation& operation) {
   OperationSpec& spec = operation.spec_;
   const std::uint32_t tag = tag_of(spec);
   const int peer = spec.ranks()[static_cast<std::size_t>(spec.source)];
-  spec.sequence = MessageNumber{tag, receives_[{spec.context, peer, tag}]++}.sequence();
+  spec.sequence = MessageNumber{tag, spec.group->receives[{peer, tag}]++}.sequence();
 }
 
 /// Begins with another rank each time, so that no sender is always served last.
@@ -51,9 +51,9 @@ bool Engine::match(Operation& operation, int source) {
   const int peer = spec.ranks()[static_cast<std::size_t>(source)];
   if (!link(peer).has_unexpected()) return false;
   const std::uint32_t tag = tag_of(spec);
-  std::uint32_t& index = receives_[{spec.context, peer, tag}];
+  std::uint32_t& index = spec.group->receives[{peer, tag}];
   const std::uint64_t sequence = MessageNumber{tag, index}.sequence();
-  if (!link(peer).has_unexpected({spec.context, 0, sequence})) return false;
+  if (!link(peer).has_unexpected({spec.group->context, 0, sequence})) return false;
   ++index;
   spec.sequence = sequence;
   operation.source_ = source;
@@ -79,11 +79,6 @@ bool Engine::can_be_matched(const Operation& operation) const {
   const auto& ranks = operation.spec().ranks();
   return ranks.size() == 1 ||
          std::ranges::any_of(ranks, [&](int peer) { return peer != rank_ && !peers_[peer].is_gone(); });
-}
-
-/// Forgets the receives of a communicator that this rank has left.
-void Engine::forget_receives(std::uint32_t context) {
-  std::erase_if(receives_, [&](const auto& receive) { return std::get<0>(receive.first) == context; });
 }
 
 }  // namespace kolo::engine

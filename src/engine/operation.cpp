@@ -27,14 +27,14 @@ void Operation::reset(bool is_timed) {
   done_.store(false, std::memory_order_relaxed);
   is_timed_ = false;
   is_broken_ = false;
-  if (is_timed || spec_.group() == nullptr) start_clock();
+  if (is_timed || spec_.native() == nullptr) start_clock();
 }
 
 void Operation::begin(bool waits_now, bool is_timed) {
   reset(is_timed);
-  if (spec_.group() != nullptr) {
+  if (spec_.native() != nullptr) {
     finished_.clear();
-    spec_.group()->begin(*this, waits_now);
+    spec_.native()->begin(*this, waits_now);
   } else {
     begin_plan();
   }
@@ -150,7 +150,7 @@ void Operation::post(std::uint32_t index) {
   transfer.operation = this;
   transfer.index = index;
   transfer.posted = true;
-  transfer.tag = {spec_.context, step.message, spec_.sequence};
+  transfer.tag = {spec_.group->context, step.message, spec_.sequence};
   transfer.signature = &spec_.signature;
   transfer.bytes = step.wire_bytes;
   transfer.segments = step.segments;
@@ -287,7 +287,7 @@ int Operation::waiting_step() const {
 }
 
 std::vector<int> Operation::waiting_for() const {
-  if (spec_.group() != nullptr) return spec_.group()->waiting_for();
+  if (spec_.native() != nullptr) return spec_.native()->waiting_for();
   if (is_unmatched()) return engine_.other_ranks(spec_.ranks());
   std::vector<int> receives;
   std::vector<int> sends;

@@ -13,7 +13,7 @@
 #include "base/status.hpp"
 #include "engine/completion.hpp"
 #include "engine/encoding.hpp"
-#include "engine/native/call.hpp"
+#include "engine/group.hpp"
 #include "engine/plan.hpp"
 #include "kernels/kernels.hpp"
 #include "kolo/communicator.hpp"
@@ -24,16 +24,11 @@ namespace kolo::engine {
 
 class Engine;
 
-namespace native {
-class Group;
-}
-
 /// What calls of the same shape have in common. Lives as long as an operation that was made from it.
 struct PreparedCall : std::enable_shared_from_this<PreparedCall> {
-  std::shared_ptr<const std::vector<int>> ranks;  ///< link of each rank of the communicator
-  std::string algorithm = {};                     ///< for Work::algorithm(); empty for send and recv
-  std::shared_ptr<const Plan> plan = nullptr;     ///< null if the call runs natively
-  native::Group* group = nullptr;                 ///< where the call runs natively; else null
+  std::string algorithm = {};                  ///< for Work::algorithm(); empty for send and recv
+  std::shared_ptr<const Plan> plan = nullptr;  ///< null if the call runs natively
+  native::Group* native = nullptr;             ///< where the call runs natively; else null
   native::Shape shape = {};
   Wire wire = Wire::native;  ///< of the plan's messages
 };
@@ -52,12 +47,12 @@ inline constexpr int kNoSource = -2;
 /// All that an operation needs to run. Built before any byte moves.
 struct OperationSpec {
   const PreparedCall* prepared = nullptr;  ///< owned by a shared_ptr
+  Group* group = nullptr;                  ///< the communicator; open
   const void* input = nullptr;
   void* output = nullptr;
   DType dtype = DType::uint8;
   Reduction reduction = ReduceOp::sum;
   transport::Signature signature;
-  std::uint32_t context = 0;
   std::uint64_t sequence = 0;  ///< as Tag::sequence; for a receive only the tag, the engine adds the number
   std::uint64_t call = 0;      ///< the collective's number, for messages; 0 for send and recv
   schedule::Collective collective = schedule::Collective::all_reduce;
@@ -65,8 +60,8 @@ struct OperationSpec {
   bool counts = true;         ///< appears in counters and the timeline
   bool acknowledged = false;  ///< sends finish only when their receive has matched (one-way collectives)
 
-  const std::vector<int>& ranks() const { return *prepared->ranks; }
-  native::Group* group() const { return prepared->group; }
+  const std::vector<int>& ranks() const { return group->peers; }
+  native::Group* native() const { return prepared->native; }
 };
 
 /// Created, run and finished by its Engine, under the Engine's lock; what is documented with "Any thread" may

@@ -5,8 +5,8 @@ namespace kolo::engine {
 
 bool Engine::poll(bool system_calls) {
   bool moved = false;
-  for (const NativeGroup& native : groups_) {
-    if (native.group->is_busy()) moved = native.group->advance() || moved;
+  for (const Group* group : groups_.in_memory()) {
+    if (group->native->is_busy()) moved = group->native->advance() || moved;
   }
   moved = peers_.poll(system_calls) || moved;
   propagate_failure();
@@ -26,9 +26,9 @@ bool Engine::prepare_to_sleep() {
   awaited_ = awaited_peers();
   peers_.announce_sleep();
   bool moved = false;
-  for (const NativeGroup& native : groups_) {
-    if (native.group->is_busy()) moved = native.group->advance() || moved;
-    native.group->tell();
+  for (const Group* group : groups_.in_memory()) {
+    if (group->native->is_busy()) moved = group->native->advance() || moved;
+    group->native->tell();
   }
   return !moved && peers_.arm();
 }
