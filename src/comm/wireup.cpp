@@ -15,6 +15,8 @@
 #include "comm/metrics_server.hpp"
 #include "comm/settings.hpp"
 #include "comm/state.hpp"
+#include "observe/metrics_recorder.hpp"
+#include "observe/timeline_recorder.hpp"
 #include "transport/host.hpp"
 #include "transport/self_endpoint.hpp"
 #include "transport/unconnected_endpoint.hpp"
@@ -87,6 +89,38 @@ std::string name_of_group(const std::string& job) {
   std::string name = job.substr(0, std::min(kDigits, added)) + job.substr(added);
   std::ranges::replace(name, '/', '-');
   return name;
+}
+
+/// Records the timeline and counts for metrics, if they are asked for. `hosts`: as EngineOptions::hosts.
+std::vector<std::unique_ptr<observe::Observer>> make_observers(
+    int rank, const std::string& host, const std::vector<std::string>& hosts,
+    const std::vector<std::unique_ptr<transport::Endpoint>>& endpoints, const Terms& terms) {
+  std::vector<std::unique_ptr<observe::Observer>> observers;
+  const std::string group = name_of_group(terms.job);
+  std::shared_ptr<Timeline> timeline = terms.options.timeline;
+  const std::string& folder = config().timeline;
+  if (!timeline && !folder.empty()) timeline = std::make_shared<Timeline>();
+  if (timeline) {
+    observers.push_back(std::make_unique<observe::TimelineRecorder>(
+        std::move(timeline), observe::TimelineFile{folder, rank, host, group}));
+  }
+  if (auto page = serve_metrics()) {
+    observe::RankMetrics described;
+    described.group = group;
+    described.rank = rank;
+    described.host = host;
+    for (int c = 0; c <= static_cast<int>(schedule::Collective::send_recv); ++c) {
+      described.collectives.push_back({.name = schedule::name_of(static_cast<schedule::Collective>(c))});
+    }
+    for (std::size_t peer = 0; peer < endpoints.size(); ++peer) {
+      observe::PeerMetrics& made = described.peers.emplace_back();
+      made.rank = static_cast<int>(peer);
+      made.host = hosts.empty() ? host : hosts[peer];
+      made.transport = endpoints[peer]->transport();
+    }
+    observers.push_back(std::make_unique<observe::MetricsRecorder>(std::move(page), std::move(described)));
+  }
+  return observers;
 }
 
 /// What the peer offers for this transport, if this rank reaches it; else null. join() tries transports in
@@ -234,20 +268,14 @@ Wireup join(int rank, Offer offer, const std::vector<std::string>& offers, const
   log().debug("rank {}: cores {}{}", rank, to_text(own_cores),
               engine_options.oversubscribed ? ", shared" : "");
   engine_options.spin = spin_time(endpoints, engine_options.oversubscribed, own_cores.quota);
-  engine_options.timeline = terms.options.timeline;
-  if (!config().timeline.empty()) {
-    engine_options.timeline_folder = config().timeline;
-    if (!engine_options.timeline) engine_options.timeline = std::make_shared<Timeline>();
-  }
-  engine_options.metrics = serve_metrics();
-  engine_options.host = all[static_cast<std::size_t>(rank)].host_name;
-  engine_options.group = name_of_group(terms.job);
   engine_options.describe = &describe;
   Wireup wireup;
   number_hosts(all, wireup);
   wireup.cores = fewest_cores(all);
   for (const int host : wireup.hosts)
     engine_options.hosts.push_back(wireup.host_names[static_cast<std::size_t>(host)]);
+  engine_options.observers = make_observers(rank, all[static_cast<std::size_t>(rank)].host_name,
+                                            engine_options.hosts, endpoints, terms);
   wireup.engine =
       engine::Engine::make(rank, std::move(endpoints), std::move(engine_options), std::move(on_demand));
   return wireup;

@@ -26,6 +26,7 @@ Engine::Engine(int rank, std::vector<std::unique_ptr<transport::Endpoint>> endpo
                OnDemand on_demand)
     : rank_(rank),
       options_(std::move(options)),
+      is_timed_(std::ranges::any_of(options_.observers, [](const auto& o) { return o->needs_times(); })),
       peers_(rank, std::move(endpoints), std::move(on_demand), options_.hosts,
              static_cast<PeersListener&>(*this), memory_),
       detector_(rank, peers_.size(), options_.timeout, options_.heartbeat, peers_),
@@ -34,13 +35,7 @@ Engine::Engine(int rank, std::vector<std::unique_ptr<transport::Endpoint>> endpo
       last_check_(Clock::now()) {
   if (peers_.segment() != nullptr && options_.oversubscribed)
     peers_.segment()->oversubscribed.store(1, std::memory_order_relaxed);
-  begin_watching();
-  try {
-    driver_.start();
-  } catch (...) {
-    if (options_.metrics) options_.metrics->remove(this);
-    throw;
-  }
+  driver_.start();
 }
 
 std::shared_ptr<Engine> Engine::make(int rank, std::vector<std::unique_ptr<transport::Endpoint>> endpoints,
@@ -52,7 +47,6 @@ std::shared_ptr<Engine> Engine::make(int rank, std::vector<std::unique_ptr<trans
 }
 
 Engine::~Engine() {
-  if (options_.metrics) options_.metrics->remove(this);
   {
     const auto lock = driver_.enter();
     driver_.stop();
@@ -67,7 +61,6 @@ Engine::~Engine() {
     }
   }
   driver_.join();
-  end_watching();
   peers_.deliver();
 }
 
@@ -93,14 +86,14 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
     operation->finished_.clear();
     operation->started_ = operation->last_progress_ = Clock::now();
     operation->end(status_for(*operation, *failure_), operation->started_);
-    count_error(spec.collective);
+    observe_error(spec);
     return operation;
   }
   if (spec.call > 0) {
     spec.group->remember(spec.sequence, spec.signature);
     if (spec.native() == nullptr) check_unexpected_messages(spec);
   }
-  if (spec.counts) count_begin(spec);
+  if (spec.counts) observe_begin(spec);
   if (waits_now && try_immediate(spec)) return nullptr;
   auto operation = acquire();
   const bool is_native = spec.native() != nullptr;
@@ -111,7 +104,7 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
     if (spec.source == kAnySource) {
       begin_receive_from_any(*operation);
     } else {
-      operation->begin(waits_now, !waits_now || options_.timeline != nullptr);
+      operation->begin(waits_now, !waits_now || is_timed_);
     }
     if (is_native) {
       run_native(*operation, waits_now);
@@ -197,8 +190,7 @@ bool Engine::poll_until(const native::Group& group, int polls, Poll once) {
 /// operation could be set up for it.
 bool Engine::try_immediate(const OperationSpec& spec) {
   if (spec.native() == nullptr || spec.prepared->shape.most_shown > kImmediateBytes) return false;
-  if (!active_.empty() || !driver_.is_free() || pending_failure_ || options_.timeline != nullptr)
-    return false;
+  if (!active_.empty() || !driver_.is_free() || pending_failure_ || is_timed_) return false;
   native::Group& group = *spec.native();
   group.begin_immediate(spec);
   return poll_until(group, options_.oversubscribed ? kInitialPollsOversubscribed : kInitialPolls,
@@ -243,8 +235,7 @@ void Engine::release(std::size_t active_index) {
 }
 
 void Engine::retire(std::shared_ptr<Operation> operation) {
-  record(*operation);
-  if (!operation->status().ok()) count_error(operation->spec().collective);
+  observe_end(*operation);
   operation->give_back_memory();
   constexpr std::size_t kPool = 256;
   if (pool_.size() < kPool) pool_.push_back(std::move(operation));

@@ -22,23 +22,18 @@
 #include "engine/operation.hpp"
 #include "engine/peers.hpp"
 #include "engine/recovery.hpp"
-#include "kolo/timeline.hpp"
-#include "observe/metrics.hpp"
+#include "observe/observer.hpp"
 
 namespace kolo::engine {
 
 struct EngineOptions {
-  std::chrono::nanoseconds timeout{};             ///< longest time without progress in an operation
-  std::chrono::nanoseconds heartbeat{};           ///< a peer that is silent for so long is lost
-  std::chrono::nanoseconds spin{};                ///< how long to poll before sleeping
-  bool oversubscribed = false;                    ///< ranks share cores: yield between polls
-  std::shared_ptr<Timeline> timeline;             ///< may be null
-  std::string timeline_folder;                    ///< gets this rank's timeline at the end; empty: none
-  std::shared_ptr<observe::MetricsPage> metrics;  ///< where to show what is counted; may be null
+  std::chrono::nanoseconds timeout{};    ///< longest time without progress in an operation
+  std::chrono::nanoseconds heartbeat{};  ///< a peer that is silent for so long is lost
+  std::chrono::nanoseconds spin{};       ///< how long to poll before sleeping
+  bool oversubscribed = false;           ///< ranks share cores: yield between polls
   std::string (*describe)(const transport::Signature&) = nullptr;  ///< a call in words
-  std::vector<std::string> hosts;  ///< host name of each rank, for messages and metrics; empty: all on one
-  std::string host;                ///< host name of this rank, for metrics and timelines
-  std::string group;               ///< name of the links, for metrics and timelines: the same on all ranks
+  std::vector<std::string> hosts;  ///< host name of each rank, for messages; empty: all on one
+  std::vector<std::unique_ptr<observe::Observer>> observers = {};
 };
 
 /// Its Driver decides which thread makes progress on the operations, answers pings and notices lost peers.
@@ -146,19 +141,14 @@ class Engine final : private Driven,
   void on_arrived(Peer& peer) override;
   bool can_be_matched(const Operation& operation) const;
 
-  // recording.cpp: what is counted and recorded for operators.
-  void begin_watching();
-  void end_watching();
-  void count_begin(const OperationSpec& spec);
-  void count_error(schedule::Collective collective);
-  void count_transfer(bool sent, int peer, std::uint64_t bytes);
-  void record(const Operation& operation);
-  void record_transfer(std::string_view name, bool sent, int peer, std::uint64_t bytes,
-                       Clock::time_point posted);
+  // observing.cpp: what is counted and told to the observers.
+  void observe_begin(const OperationSpec& spec);
+  void observe_error(const OperationSpec& spec);
+  void observe_transfer(const OperationSpec& spec, bool sent, int peer, std::uint64_t bytes,
+                        Clock::time_point posted);
+  void observe_end(const Operation& operation);
+  void observe_attempts(const Peer& peer);
   std::vector<int> awaited_peers() const;
-  void note_wait(const std::vector<int>& awaited, Clock::time_point begin);
-  void record_wait();
-  observe::RankMetrics metrics() const;
 
   // progress.cpp: what the Driver drives.
   bool poll(bool system_calls) override;
@@ -191,6 +181,7 @@ class Engine final : private Driven,
   const int rank_;
   const HomeProcess home_;
   const EngineOptions options_;
+  const bool is_timed_;  ///< an observer needs times
   MemoryPool memory_;
   Peers peers_;
   FailureDetector detector_;
@@ -206,17 +197,7 @@ class Engine final : private Driven,
   static constexpr std::size_t kReserveBytes = std::size_t{64} << 10;
   std::unique_ptr<std::byte[]> reserve_ = std::make_unique_for_overwrite<std::byte[]>(kReserveBytes);
   Counters counters_;
-  Clock::time_point created_;
-  std::unique_ptr<observe::RankMetrics>
-      metrics_;  // null unless they are asked for; peers by link, this rank included
-  struct WaitSpan {
-    std::vector<int> awaited;  // empty: there is no wait
-    Clock::time_point begin{}, end{};
-  };
-  std::vector<int> awaited_;                                     // while the driver sleeps
-  WaitSpan wait_span_;                                           // the current wait, for the timeline
-  std::vector<std::array<Clock::time_point, 2>> link_recorded_;  // by link, to and from: end of the last span
-
+  std::vector<int> awaited_;  // while the driver sleeps, if it is observed
   Clock::time_point last_check_;
   std::optional<Failure> pending_failure_;  // to be settled when no link is in the middle of a call
   bool pending_is_remote_ = false;          // another rank has reported it, or it is as certain

@@ -71,6 +71,7 @@ void Engine::abort(const std::string& reason) {
 }
 
 void Engine::on_connected(Peer& peer, const Status& watched) {
+  observe_attempts(peer);
   if (!watched.ok()) record_failure({watched.code(), rank_, watched.message()});
   if (failure_) peer.send(ControlKind::abort, encode(*failure_));
 }
@@ -90,6 +91,7 @@ void Engine::on_broken(Peer& peer) {
   }
   peers_.close(peer);
   if (peer.has_left || driver_.is_stopping()) return;
+  for (const auto& observer : options_.observers) observer->lost(link.peer());
   const std::string why = link.status().ok() ? "it closed the connection" : link.status().message();
   const Code code = link.status().ok() ? Code::peer_lost : link.status().code();
   record_failure(
@@ -177,6 +179,9 @@ Status Engine::status_for(const Operation& operation, const Failure& failure) co
 }
 
 void Engine::check_peers() {
+  for (const auto& peer : peers_.all()) {
+    if (peer->connection == Peer::Connection::dialling) observe_attempts(*peer);
+  }
   // All that a rank sent before it left has arrived when its goodbye has.
   for (const Group* group : groups_.in_memory()) group->native->advance();
   std::vector<int> awaited;  // by calls in shared memory; mostly none is gone, and nothing is allocated

@@ -154,7 +154,7 @@ void Operation::post(std::uint32_t index) {
   transfer.signature = &spec_.signature;
   transfer.bytes = step.wire_bytes;
   transfer.segments = step.segments;
-  if (engine_.options().timeline) transfer.posted_at = Clock::now();
+  if (engine_.is_timed_) transfer.posted_at = Clock::now();
   transport::Link& link = engine_.link(spec_.ranks()[static_cast<std::size_t>(peer_of(step))]);
   if (step.kind == schedule::StepKind::send) {
     transfer.data = at(step.a_buffer, step.a);
@@ -256,11 +256,7 @@ void Operation::transfer_finished(std::uint32_t index) {
   if (spec_.counts) {
     const bool sent = step.kind == schedule::StepKind::send;
     const int peer = spec_.ranks()[static_cast<std::size_t>(peer_of(step))];
-    engine_.count_transfer(sent, peer, step.wire_bytes);
-    if (engine_.options().timeline) {
-      engine_.record_transfer(schedule::name_of(spec_.collective), sent, peer, step.wire_bytes,
-                              transfers_[index].posted_at);
-    }
+    engine_.observe_transfer(spec_, sent, peer, step.wire_bytes, transfers_[index].posted_at);
   }
   if (is_broken_) return;
   complete(index);

@@ -107,7 +107,7 @@ class Operation {
     Operation* operation = nullptr;
     std::uint32_t index = 0;
     bool posted = false;
-    Clock::time_point posted_at{};    ///< if there is a timeline
+    Clock::time_point posted_at{};    ///< if an observer needs times
     MemoryPool::Block encoded;        ///< of a send in a wire format, while its bytes leave
     Encoding::Unfinished unfinished;  ///< of a receive
 

@@ -161,6 +161,7 @@ class Lowering {
       if (message) {
         out.message = (*message)++;
         plan_->longest_message = std::max(plan_->longest_message, out.wire_bytes);
+        if (out.kind == schedule::StepKind::send) plan_->sent_bytes += out.wire_bytes;
       }
       if (at == 0) {
         wholes_.push_back(access_of(out, bytes, shape_.in_place));

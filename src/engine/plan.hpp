@@ -52,6 +52,7 @@ struct Plan {
   std::vector<std::uint32_t> dependents;
   std::uint64_t scratch_bytes = 0;
   std::uint64_t longest_message = 0;  ///< in wire bytes
+  std::uint64_t sent_bytes = 0;       ///< of all messages that this rank sends
 };
 
 /// Pure. Cuts steps longer than segment_bytes into segments (of whole elements, or blocks of the wire format)

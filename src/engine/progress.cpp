@@ -36,7 +36,8 @@ bool Engine::prepare_to_sleep() {
 void Engine::woken(std::span<const std::uint32_t> sources, Clock::time_point idle_since) {
   for (const std::uint32_t source : sources) peers_.woken(source);
   peers_.disarm();
-  if (!awaited_.empty()) note_wait(awaited_, idle_since);
+  if (awaited_.empty()) return;
+  for (const auto& observer : options_.observers) observer->waited(awaited_, idle_since, Clock::now());
 }
 
 void Engine::out_of_memory() {
