@@ -64,26 +64,27 @@ Engine::~Engine() {
   peers_.deliver();
 }
 
-std::shared_ptr<Operation> Engine::acquire() {
+std::shared_ptr<Operation> Engine::acquire(const OperationSpec& spec) {
+  Pool& pool = pool_of(spec);
   constexpr std::size_t kLooks = 8;
-  for (std::size_t look = 0; look < std::min(kLooks, pool_.size()); ++look) {
-    const bool is_free = pool_.front().use_count() == 1;  // else a caller still holds its Work
+  for (std::size_t look = 0; look < std::min(kLooks, pool.size()); ++look) {
+    const bool is_free = pool.front().use_count() == 1;  // else a caller still holds its Work
     // A copy, not a move: only the count orders this thread behind the one that dropped the last Work.
-    auto operation = pool_.front();
-    pool_.pop_front();
+    auto operation = pool.front();
+    pool.pop_front();
     if (is_free) return operation;
-    pool_.push_back(std::move(operation));
+    pool.push_back(std::move(operation));
   }
-  return std::make_shared<Operation>(*this, weak_from_this());
+  if (spec.native() != nullptr) return std::make_shared<NativeOperation>(weak_from_this());
+  return std::make_shared<ScheduleOperation>(*this, weak_from_this());
 }
 
 std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_now) {
   const auto lock = driver_.enter();
   const DefaultArithmetic arithmetic;
   if (failure_) {
-    auto operation = acquire();
+    auto operation = acquire(spec);
     operation->take(spec);
-    operation->finished_.clear();
     operation->started_ = operation->last_progress_ = Clock::now();
     operation->end(status_for(*operation, *failure_), operation->started_);
     observe_error(spec);
@@ -95,17 +96,14 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
   }
   if (spec.counts) observe_begin(spec);
   if (waits_now && try_immediate(spec)) return nullptr;
-  auto operation = acquire();
+  auto operation = acquire(spec);
   const bool is_native = spec.native() != nullptr;
   operation->take(spec);
   if (spec.source >= 0) number_receive(*operation);
   if (!is_native) add(operation);
   try {
-    if (spec.source == kAnySource) {
-      begin_receive_from_any(*operation);
-    } else {
-      operation->begin(waits_now, !waits_now || is_timed_);
-    }
+    operation->begin(waits_now, !waits_now || is_timed_);
+    if (spec.source == kAnySource) find_sender(static_cast<ScheduleOperation&>(*operation));
     if (is_native) {
       run_native(*operation, waits_now);
       if (operation->done()) {
@@ -238,7 +236,7 @@ void Engine::retire(std::shared_ptr<Operation> operation) {
   observe_end(*operation);
   operation->give_back_memory();
   constexpr std::size_t kPool = 256;
-  if (pool_.size() < kPool) pool_.push_back(std::move(operation));
+  if (Pool& pool = pool_of(operation->spec()); pool.size() < kPool) pool.push_back(std::move(operation));
   driver_.notify_waiting();
 }
 

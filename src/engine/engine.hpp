@@ -22,6 +22,7 @@
 #include "engine/operation.hpp"
 #include "engine/peers.hpp"
 #include "engine/recovery.hpp"
+#include "engine/schedule_operation.hpp"
 #include "observe/observer.hpp"
 
 namespace kolo::engine {
@@ -106,11 +107,16 @@ class Engine final : private Driven,
   Counters counters() const;
 
  private:
-  friend class Operation;
+  friend class ScheduleOperation;
+
+  using Pool = RingQueue<std::shared_ptr<Operation>>;
 
   // engine.cpp: operations and messages. Callers hold the lock.
   transport::Link& link(int peer) { return peers_[peer].link; }
-  std::shared_ptr<Operation> acquire();
+  Pool& pool_of(const OperationSpec& spec) {
+    return spec.native() != nullptr ? native_pool_ : schedule_pool_;
+  }
+  std::shared_ptr<Operation> acquire(const OperationSpec& spec);
   void add(std::shared_ptr<Operation> operation);
   void operation_finished(Operation& operation);
   void release(std::size_t active_index);
@@ -136,8 +142,8 @@ class Engine final : private Driven,
   // matching.cpp: which message a receive gets.
   std::vector<int> other_ranks(const std::vector<int>& ranks) const;
   void number_receive(Operation& operation);
-  void begin_receive_from_any(Operation& operation);
-  bool match(Operation& operation, int source);
+  void find_sender(ScheduleOperation& operation);
+  bool match(ScheduleOperation& operation, int source);
   void on_arrived(Peer& peer) override;
   bool can_be_matched(const Operation& operation) const;
 
@@ -189,9 +195,10 @@ class Engine final : private Driven,
   Groups groups_;
   Driver driver_;
   RingQueue<std::shared_ptr<Operation>> active_;  // in the order of their starts, in which most of them end
-  RingQueue<std::shared_ptr<Operation>> pool_;    // finished; their Works may still be held
+  Pool schedule_pool_;                            // finished; their Works may still be held
+  Pool native_pool_;
   // Receives from any rank that have no message yet, in the order of their starts; all are in active_.
-  std::vector<Operation*> unmatched_;
+  std::vector<ScheduleOperation*> unmatched_;
   std::size_t next_source_ = 0;  // the rank whose messages such a receive looks at first
   // Freed when there is no memory, since reporting that allocates.
   static constexpr std::size_t kReserveBytes = std::size_t{64} << 10;

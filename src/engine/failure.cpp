@@ -139,10 +139,11 @@ std::string Engine::call_of(const Operation& operation) const {
   std::string text = options_.describe(spec.signature);
   if (const auto message = MessageNumber::from_sequence(spec.sequence)) {
     const std::string_view name = name_of_call(spec);
+    const int source = operation.source();
     const std::string peer =
         operation.is_unmatched()
             ? "any rank"
-            : fmt::format("rank {}", operation.peer_of(spec.prepared->plan->steps.front()));
+            : fmt::format("rank {}", source >= 0 ? source : spec.prepared->plan->steps.front().peer);
     text = fmt::format("{}({}) {} {} with tag {}", name, text, name == "send" ? "to" : "from", peer,
                        message->tag);
   } else {
@@ -210,9 +211,7 @@ void Engine::check_deadlines() {
   check_peers();
   peers_.read_unfinished();
   for (const auto& operation : active_) {
-    const native::Group* native = operation->spec().native();
-    if (native != nullptr && !native->is_first(*operation))
-      operation->last_progress_ = now;  // not its turn yet
+    if (operation->is_behind()) operation->last_progress_ = now;
     const auto idle = now - operation->last_progress();
     if (idle < detector_.patience()) continue;
     const WaitingCall call = waiting_call(*operation);

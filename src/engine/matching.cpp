@@ -32,8 +32,7 @@ void Engine::number_receive(Operation& operation) {
 }
 
 /// Begins with another rank each time, so that no sender is always served last.
-void Engine::begin_receive_from_any(Operation& operation) {
-  operation.begin_unmatched();
+void Engine::find_sender(ScheduleOperation& operation) {
   unmatched_.push_back(&operation);
   const std::size_t ranks = operation.spec().ranks().size();
   for (std::size_t i = 0; i < ranks; ++i) {
@@ -46,8 +45,8 @@ void Engine::begin_receive_from_any(Operation& operation) {
 
 /// Gives the receive the next message from `source`, if that has come. A shorter message that has overtaken
 /// it on the link waits.
-bool Engine::match(Operation& operation, int source) {
-  OperationSpec& spec = operation.spec_;
+bool Engine::match(ScheduleOperation& operation, int source) {
+  const OperationSpec& spec = operation.spec();
   const int peer = spec.ranks()[static_cast<std::size_t>(source)];
   if (!link(peer).has_unexpected()) return false;
   const std::uint32_t tag = tag_of(spec);
@@ -55,10 +54,8 @@ bool Engine::match(Operation& operation, int source) {
   const std::uint64_t sequence = MessageNumber{tag, index}.sequence();
   if (!link(peer).has_unexpected({spec.group->context, 0, sequence})) return false;
   ++index;
-  spec.sequence = sequence;
-  operation.source_ = source;
   std::erase(unmatched_, &operation);
-  operation.begin_plan();
+  operation.match(source, sequence);
   if (operation.done()) operation_finished(operation);
   return true;
 }

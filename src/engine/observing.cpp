@@ -62,8 +62,7 @@ std::vector<int> Engine::awaited_peers() const {
   std::vector<int> of_messages;
   for (const auto& operation : active_) {
     const OperationSpec& spec = operation->spec();
-    const bool is_behind = spec.native() != nullptr && !spec.native()->is_first(*operation);
-    if (!spec.counts || is_behind) continue;
+    if (!spec.counts || operation->is_behind()) continue;
     auto& list = spec.call > 0 ? of_collectives : of_messages;
     for (const int rank : operation->waiting_for()) {
       const int peer = spec.ranks()[static_cast<std::size_t>(rank)];

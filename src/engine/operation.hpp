@@ -1,7 +1,6 @@
-// Operation: one collective in flight. It walks its plan as messages finish.
+// Operation: one call in flight, whichever way it runs.
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -12,13 +11,11 @@
 #include "base/home_process.hpp"
 #include "base/status.hpp"
 #include "engine/completion.hpp"
-#include "engine/encoding.hpp"
 #include "engine/group.hpp"
 #include "engine/plan.hpp"
 #include "kernels/kernels.hpp"
 #include "kolo/communicator.hpp"
 #include "kolo/reduction.hpp"
-#include "transport/link.hpp"
 
 namespace kolo::engine {
 
@@ -64,11 +61,12 @@ struct OperationSpec {
   native::Group* native() const { return prepared->native; }
 };
 
-/// Created, run and finished by its Engine, under the Engine's lock; what is documented with "Any thread" may
-/// be called without the lock.
+/// A call in flight, which a Work holds. Created, run and finished by its Engine, under the Engine's lock;
+/// what is documented with "Any thread" may be called without the lock.
 class Operation {
  public:
-  Operation(Engine& engine, std::weak_ptr<Engine> owner) : engine_(engine), owner_(std::move(owner)) {}
+  explicit Operation(std::weak_ptr<Engine> owner) : owner_(std::move(owner)) {}
+  virtual ~Operation() = default;
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
 
@@ -84,92 +82,66 @@ class Operation {
   Status refusal() const { return home_.refusal("this operation"); }
   /// Any thread: null once the engine is being destroyed, which ends all of its operations.
   std::shared_ptr<Engine> engine() const noexcept { return owner_.lock(); }
+  /// Any thread, once done(): the communicator's rank from which a message came; negative without one.
+  int source() const noexcept { return source_; }
 
   const OperationSpec& spec() const noexcept { return spec_; }
   Clock::time_point started() const noexcept { return started_; }
   Clock::time_point last_progress() const noexcept { return last_progress_; }
   /// The schedule's first unfinished step, -1 when there is none.
-  int waiting_step() const;
-  /// Communicator ranks of which a posted receive, or else a send, has not finished.
-  std::vector<int> waiting_for() const;
+  virtual int waiting_step() const { return -1; }
+  /// Communicator ranks for which it waits.
+  virtual std::vector<int> waiting_for() const = 0;
+  /// It waits for its turn behind another operation.
+  virtual bool is_behind() const { return false; }
   /// A receive from any rank for which no message has come.
   bool is_unmatched() const noexcept { return source_ == kAnySource; }
-  /// Any thread, once done(): the communicator's rank from which a message came; negative without one.
-  int source() const noexcept { return source_; }
-  /// The communicator's rank with which a step of the plan exchanges.
-  int peer_of(const PlanStep& step) const { return spec_.source == kAnySource ? source_ : step.peer; }
+
+ protected:
+  /// `waits_now`: as in Engine::start().
+  virtual void run(bool waits_now) = 0;
+  /// Gives back what an operation must not hold while it waits in the pool: memory that other operations
+  /// need, and a custom reduction, which the caller expects to be destroyed.
+  virtual void give_back_memory() {
+    if (spec_.reduction.custom_reduction() != nullptr) spec_.reduction = ReduceOp::sum;
+  }
+  void start_clock();
+  Clock::time_point time_of_end() const { return is_timed_ ? Clock::now() : started_; }
+  void end(Status status, Clock::time_point when);
+
+  OperationSpec spec_;
+  std::shared_ptr<const PreparedCall> prepared_;  ///< keeps spec_.prepared alive
+  int source_ = kNoSource;  ///< spec_.source, and the rank whose message a receive from any rank has matched
+  bool is_timed_ = true;    ///< a caller may ask for its duration
+  Clock::time_point started_;
+  Clock::time_point last_progress_;
 
  private:
   friend class Engine;
 
-  class Transfer final : public transport::MessageRequest {
-   public:
-    Operation* operation = nullptr;
-    std::uint32_t index = 0;
-    bool posted = false;
-    Clock::time_point posted_at{};    ///< if an observer needs times
-    MemoryPool::Block encoded;        ///< of a send in a wire format, while its bytes leave
-    Encoding::Unfinished unfinished;  ///< of a receive
-
-    void leaving() override { operation->encode(index); }
-    void consume(std::uint64_t offset, const std::byte* from, std::uint64_t size) override {
-      operation->consume(index, offset, from, size);
-    }
-    void finished() override { operation->transfer_finished(index); }
-  };
-
   void take(const OperationSpec& spec);
-  void reset(bool is_timed);
   void begin(bool waits_now, bool is_timed);
-  void begin_unmatched();
-  void start_clock();
-  Clock::time_point time_of_end() const { return is_timed_ ? Clock::now() : started_; }
-  void begin_plan();
-  void end(Status status, Clock::time_point when);
-  void give_back_memory();
-  void run(std::uint32_t index);
-  void run_ready();
-  void post(std::uint32_t index);
-  void encode(std::uint32_t index);
-  void consume(std::uint32_t index, std::uint64_t offset, const std::byte* from, std::uint64_t size);
-  void transfer_finished(std::uint32_t index);
-  void complete(std::uint32_t index);
-  void take_in(const PlanStep& step, std::uint64_t offset, const std::byte* from, std::uint64_t size);
-  void combine(const PlanStep& step, std::byte* out, const std::byte* left, const std::byte* right,
-               std::uint64_t bytes);
-  void combine_custom(const CustomReduction& reduction, std::byte* out, const std::byte* left,
-                      const std::byte* right, std::uint64_t count);
-  std::byte* at(schedule::BufferName buffer, std::uint64_t offset) const;
 
   const HomeProcess home_;
-  Engine& engine_;
   std::weak_ptr<Engine> owner_;
-  OperationSpec spec_;
-  std::shared_ptr<const PreparedCall> prepared_;  // keeps spec_.prepared alive
-  int source_ = kNoSource;  // spec_.source, and the rank whose message a receive from any rank has matched
-  std::array<std::byte*, 3> memory_{};
-  MemoryPool::Block scratch_;
-  MemoryPool::Block scaled_input_;
-  std::vector<std::uint32_t> dependencies_left_;
-  std::vector<bool> finished_;
-  std::vector<Transfer> transfers_;
-  Encoding encoding_;
-  std::vector<std::uint32_t> ready_;
-  bool running_ = false;
-  bool is_broken_ = false;  ///< its reduction has thrown: no step finishes any more
-  bool is_timed_ = true;    ///< a caller may ask for its duration
-  std::uint32_t steps_left_ = 0;
-  kernels::ReduceFn reduce_ = nullptr;
-  kernels::AverageFn average_ = nullptr;
-
-  Clock::time_point started_;
-  Clock::time_point last_progress_;
   std::vector<Completion*> completions_;  ///< of threads to wake at the end
   Clock::time_point ended_;
   Status status_;
   // Stored with release after status_ and ended_, loaded with acquire by the threads that then read them
   // without the lock. Reset, relaxed, before any thread but the caller's has the operation.
   std::atomic<bool> done_{false};
+};
+
+/// A call that the ranks of a host carry out in shared memory: see native::Group.
+class NativeOperation final : public Operation {
+ public:
+  using Operation::Operation;
+
+  std::vector<int> waiting_for() const override { return spec_.native()->waiting_for(); }
+  bool is_behind() const override { return !spec_.native()->is_first(*this); }
+
+ private:
+  void run(bool waits_now) override { spec_.native()->begin(*this, waits_now); }
 };
 
 }  // namespace kolo::engine

@@ -1,0 +1,82 @@
+// ScheduleOperation: a call that exchanges messages. It walks its plan as they finish.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/memory_pool.hpp"
+#include "engine/encoding.hpp"
+#include "engine/operation.hpp"
+#include "engine/plan.hpp"
+#include "kernels/kernels.hpp"
+#include "transport/link.hpp"
+
+namespace kolo::engine {
+
+class ScheduleOperation final : public Operation {
+ public:
+  ScheduleOperation(Engine& engine, std::weak_ptr<Engine> owner)
+      : Operation(std::move(owner)), engine_(engine) {}
+
+  int waiting_step() const override;
+  /// Those of which a posted receive, or else a send, has not finished.
+  std::vector<int> waiting_for() const override;
+
+ private:
+  friend class Engine;
+
+  class Transfer final : public transport::MessageRequest {
+   public:
+    ScheduleOperation* operation = nullptr;
+    std::uint32_t index = 0;
+    bool posted = false;
+    Clock::time_point posted_at{};    ///< if an observer needs times
+    MemoryPool::Block encoded;        ///< of a send in a wire format, while its bytes leave
+    Encoding::Unfinished unfinished;  ///< of a receive
+
+    void leaving() override { operation->encode(index); }
+    void consume(std::uint64_t offset, const std::byte* from, std::uint64_t size) override {
+      operation->consume(index, offset, from, size);
+    }
+    void finished() override { operation->transfer_finished(index); }
+  };
+
+  void run(bool waits_now) override;
+  void give_back_memory() override;
+  void match(int source, std::uint64_t sequence);
+  void begin_plan();
+  void run_step(std::uint32_t index);
+  int peer_of(const PlanStep& step) const { return spec_.source == kAnySource ? source_ : step.peer; }
+  void run_ready();
+  void post(std::uint32_t index);
+  void encode(std::uint32_t index);
+  void consume(std::uint32_t index, std::uint64_t offset, const std::byte* from, std::uint64_t size);
+  void transfer_finished(std::uint32_t index);
+  void complete(std::uint32_t index);
+  void take_in(const PlanStep& step, std::uint64_t offset, const std::byte* from, std::uint64_t size);
+  void combine(const PlanStep& step, std::byte* out, const std::byte* left, const std::byte* right,
+               std::uint64_t bytes);
+  void combine_custom(const CustomReduction& reduction, std::byte* out, const std::byte* left,
+                      const std::byte* right, std::uint64_t count);
+  std::byte* at(schedule::BufferName buffer, std::uint64_t offset) const;
+
+  Engine& engine_;
+  std::array<std::byte*, 3> memory_{};
+  MemoryPool::Block scratch_;
+  MemoryPool::Block scaled_input_;
+  std::vector<std::uint32_t> dependencies_left_;
+  std::vector<bool> finished_;
+  std::vector<Transfer> transfers_;
+  Encoding encoding_;
+  std::vector<std::uint32_t> ready_;
+  bool running_ = false;
+  bool is_broken_ = false;  ///< its reduction has thrown: no step finishes any more
+  std::uint32_t steps_left_ = 0;
+  kernels::ReduceFn reduce_ = nullptr;
+  kernels::AverageFn average_ = nullptr;
+};
+
+}  // namespace kolo::engine
