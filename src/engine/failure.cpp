@@ -262,7 +262,7 @@ void Engine::send_pong(transport::Link& from, const Ping& ping) {
     pong.waits_ms =
         std::max(pong.waits_ms, static_cast<std::uint32_t>(std::max<std::int64_t>(idle.count(), 0)));
   }
-  from.send_control(static_cast<std::uint32_t>(ControlKind::pong), as_payload(pong));
+  peers_[from.peer()].send(ControlKind::pong, as_payload(pong));
 }
 
 }  // namespace kolo::engine

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 #include <utility>
 
 #include <fmt/format.h>
@@ -31,10 +30,8 @@ Link::Link(int peer, std::unique_ptr<Endpoint> endpoint, LinkListener& listener,
 
 bool Link::is_waiting() const noexcept {
   const bool is_met = incoming_ != nullptr && incoming_ != &unexpected_sink_;
-  return !receives_.empty() || !sends_.empty() || (has_pulls() && !has_buffered()) || has_waiting() ||
-         is_met ||
-         std::any_of(out_.begin() + static_cast<std::ptrdiff_t>(out_head_), out_.end(),
-                     [](const OutFrame& frame) { return frame.request != nullptr; });
+  return !receives_.empty() || !sends_.empty() || (has_pulls() && !has_buffered()) || is_met ||
+         out_.has_messages();
 }
 
 bool Link::agrees(const FrameHeader& header, const MessageRequest& request) {
@@ -135,7 +132,7 @@ void Link::on_cts(const FrameHeader& header) {
   if (abandoned_) return;
   const Sent* sent = sends_.find(header.tag);
   if (sent == nullptr || !sent->offered) return corrupt("`cts` for a message that was not offered");
-  enqueue_data(*sends_.take(header.tag)->request, true);
+  send_eager(*sends_.take(header.tag)->request, true);
 }
 
 void Link::on_ack(const FrameHeader& header) {
@@ -223,7 +220,7 @@ bool Link::parse_payload() {
   if (incoming_ != nullptr) incoming_->consume(incoming_done_, in_.data() + in_begin_, size);
   in_begin_ += size;
   incoming_done_ += size;
-  payload_moved_ += size;
+  payload_read_ += size;
   incoming_left_ -= size;
   if (incoming_left_ == 0 && incoming_ != nullptr) finish_incoming();
   return true;
@@ -278,7 +275,7 @@ bool Link::read_more() {
     }
     bytes_read_ += *read;
     incoming_done_ += *read;
-    payload_moved_ += *read;
+    payload_read_ += *read;
     incoming_left_ -= *read;
     if (incoming_left_ == 0) finish_incoming();
     return *read > 0;
@@ -309,7 +306,7 @@ bool Link::take_in(bool readable) {
   const Status write_status = std::exchange(status_, Status());
   const bool is_ending = !write_status.ok();
   readable = readable || is_ending;
-  if (readable) write_budget_left_ = endpoint_->write_budget();
+  if (readable) out_.begin_turn();
   bool moved = false;
   for (int i = 0; readable && (i < kReadsPerProgress || is_ending) && status_.ok(); ++i) {
     if (!read_more()) break;
@@ -347,30 +344,13 @@ void Link::abandon() {
   endpoint_->revoke();
   receives_.clear();
   sends_.clear();
-  warm_.clear();
-  cold_.clear();
   pulls_.clear();
   unexpected_.clear();
   unexpected_bytes_ = 0;
   incoming_ = nullptr;  // the rest of it is read and dropped
   unexpected_sink_.memory = {};
-  out_.erase(out_.begin(), out_.begin() + static_cast<std::ptrdiff_t>(out_head_));
-  out_head_ = 0;
-  std::erase_if(out_, [](const OutFrame& frame) {
-    return frame.header.type != FrameType::control && frame.written == 0;
-  });
-  for (OutFrame& frame : out_) {
-    frame.request = nullptr;
-    const std::byte* payload = std::exchange(frame.payload, nullptr);
-    if (payload == nullptr) continue;
-    try {
-      frame.owned.assign(payload, payload + frame.header.bytes);
-    } catch (const std::bad_alloc&) {
-      // Without the rest of this message, the peer would take the next frame for it.
-      fail(Status(Code::system, "no memory for the rest of a message"));
-      return out_.clear();
-    }
-  }
+  // Without the rest of this message, the peer would take the next frame for it.
+  if (!out_.abandon()) fail(Status(Code::system, "no memory for the rest of a message"));
 }
 
 }  // namespace kolo::transport

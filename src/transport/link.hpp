@@ -15,6 +15,7 @@
 #include "transport/endpoint.hpp"
 #include "transport/frame.hpp"
 #include "transport/message.hpp"
+#include "transport/send_queue.hpp"
 #include "transport/tag_table.hpp"
 
 namespace kolo::transport {
@@ -37,8 +38,8 @@ class LinkListener {
 /// memory of the Link. Above `kUnexpectedHighWater` of kept messages the sender must offer the messages that
 /// follow, as it does longer ones. The payload of an offered message moves when its receive is posted. If the
 /// endpoint can pull, the receiver reads it from the sender's memory. If not, the receiver answers `cts` and
-/// the sender streams it. So a message never blocks those behind it. Within a host, long eager messages are
-/// written when nothing else is queued, and warm ones (memory touched lately) alternate with cold ones.
+/// the sender streams it. So a message never blocks those behind it. A SendQueue decides in which order
+/// frames leave.
 ///
 /// The peer is not trusted. Whatever it sends, the Link reads and writes only memory that requests name, and
 /// bounds the memory that it keeps for the peer. A peer that breaks the protocol ends this Link with
@@ -55,7 +56,7 @@ class Link {
   /// Replaces a UnconnectedEndpoint by the real endpoint of the same transport.
   void connect(std::unique_ptr<Endpoint> endpoint) {
     endpoint_ = std::move(endpoint);
-    write_budget_left_ = endpoint_->write_budget();
+    out_.connect(*endpoint_);
   }
 
   int peer() const noexcept { return peer_; }
@@ -65,14 +66,14 @@ class Link {
   /// Errors show in status() and in the next progress().
   void post_send(MessageRequest& request);
   void post_receive(MessageRequest& request);
-  /// Queued behind the frames that are already queued.
-  void send_control(std::uint32_t kind, std::span<const std::byte> payload);
+  /// Leaves behind the frames that are already queued or, if it is urgent, behind the one that has begun.
+  void send_control(std::uint32_t kind, std::span<const std::byte> payload, bool is_urgent = false);
 
   /// Moves what can move now; returns whether anything moved. Reads only if `readable` is true (there may be
   /// something to read), because a read costs a system call on some endpoints.
   Result<bool> progress(bool readable);
   /// Payload bytes of `data` frames that went through the stream so far, both ways.
-  std::uint64_t payload_moved() const noexcept { return payload_moved_; }
+  std::uint64_t payload_moved() const noexcept { return payload_read_ + out_.payload_written(); }
   /// Bytes that the stream must still bring to complete the message that is arriving.
   std::uint64_t incoming_left() const noexcept {
     return incoming_left_ - std::min<std::uint64_t>(incoming_left_, in_end_ - in_begin_);
@@ -99,9 +100,7 @@ class Link {
   /// A posted request needs the peer to go on.
   bool is_waiting() const noexcept;
   /// There are bytes for which the endpoint had no room, or which are queued behind other bytes.
-  bool wants_write() const noexcept {
-    return out_head_ < out_.size() || has_waiting() || eager_paused_ != pause_sent_;
-  }
+  bool wants_write() const noexcept { return !out_.empty() || eager_paused_ != pause_sent_; }
 
   /// Whether any message has come, or begun to come, whose receive is not posted.
   bool has_unexpected() const noexcept { return !unexpected_.empty() || incoming_ == &unexpected_sink_; }
@@ -123,14 +122,6 @@ class Link {
 
  private:
   using Payload = MemoryPool::Block;
-  struct OutFrame {
-    FrameHeader header;
-    const std::byte* payload = nullptr;  // of message and data: `header.bytes`, set when they are written
-    std::uint64_t written = 0;           // of header and payload together
-    MessageRequest* request = nullptr;   // of message and data: finished, or to be acknowledged, once written
-    std::vector<std::byte> owned;        // the payload, if the Link owns it
-    bool has_cts = false;  // the peer has asked for this message, so `pause_eager` does not apply
-  };
   struct Sent {
     MessageRequest* request = nullptr;
     bool offered = false;  // not in the stream yet: the peer pulls it or answers `cts`
@@ -160,8 +151,6 @@ class Link {
     std::size_t size() const { return sizeof(Unexpected) + (payload.memory == nullptr ? 0 : header.bytes); }
   };
 
-  void enqueue(OutFrame frame);
-  void send_rts_instead(OutFrame& message);
   bool take_in(bool readable);
   bool flush();
   bool read_more();
@@ -184,11 +173,8 @@ class Link {
   bool pull_more();
   Status copy_offered(const Pull& from, std::uint64_t bytes);
   bool agrees(const FrameHeader& header, const MessageRequest& request);
-  bool has_waiting() const noexcept { return !warm_.empty() || !cold_.empty(); }
-  void send_data(MessageRequest& request);
-  void enqueue_waiting();
-  void enqueue_pause();
-  void enqueue_data(MessageRequest& request, bool has_cts);
+  void send_eager(MessageRequest& request, bool has_cts);
+  void prepare(SendQueue::Frame& message);
   void reply(FrameType type, const Tag& tag);
   void fail(Status status);
   void corrupt(const std::string& what);
@@ -201,16 +187,10 @@ class Link {
   Status status_;
   Status pull_status_;  // becomes `status_` after all of the stream has been read
   bool abandoned_ = false;
-  std::uint64_t payload_moved_ = 0;
+  std::uint64_t payload_read_ = 0;
   std::uint64_t bytes_read_ = 0;
 
-  std::vector<OutFrame> out_;
-  std::size_t out_head_ = 0;
-  // Long messages that wait until nothing else is queued: from memory touched lately, and from other memory.
-  RingQueue<MessageRequest*> warm_, cold_;
-  bool was_warm_ = false;  // the last one that was queued
-  std::size_t controls_queued_ = 0;
-  std::uint64_t write_budget_left_ = endpoint_->write_budget();  // what may be written before the next read
+  SendQueue out_{*endpoint_};
 
   std::vector<std::byte> in_;
   std::size_t in_begin_ = 0;

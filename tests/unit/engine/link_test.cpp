@@ -344,8 +344,7 @@ TEST(Link, WithinAHostWhatHasJustComeAndWhatWaitsGoInTurn) {
   for (const bool shares_caches : {false, true}) {
     constexpr std::uint64_t kBytes = 600'000;
     constexpr std::uint32_t kCold = 8;
-    Pair pair(false, 1, std::size_t{1} << 30, std::size_t{1} << 30, kBytes / 2);
-    pair.state->shares_caches = shares_caches;
+    Pair pair(false, shares_caches ? 2 : 1, std::size_t{1} << 30, std::size_t{1} << 30, kBytes / 2);
     std::vector<std::unique_ptr<Message>> sends;
     std::vector<std::unique_ptr<Message>> receives;
     const auto post = [&](bool is_warm) {
