@@ -9,18 +9,17 @@
 namespace kolo::transport {
 
 enum class FrameType : std::uint8_t {
-  message = 1,  ///< a short message: its bytes follow
+  eager = 1,    ///< a message that is not longer than the eager limit, or was asked for: its bytes follow
   rts = 2,      ///< a message is ready: pull it from `range` or, if its region is `kNoRange`, answer `cts`
-  cts = 3,      ///< the receive of an offered message is posted: send the data
-  data = 4,     ///< a long message, or one that was offered: its bytes follow
-  ack = 5,      ///< the message matched its receive; its memory is free
-  control = 6,  ///< between engines: `bytes` bytes follow, tag.message is their kind
-  pause_eager = 7,   ///< many messages wait for their receives: offer those that follow
-  resume_eager = 8,  ///< ends `pause_eager`
+  cts = 3,      ///< the receive of an offered message is posted: send it as an eager one
+  ack = 4,      ///< the message matched its receive; its memory is free
+  control = 5,  ///< between engines: `bytes` bytes follow, tag.message is their kind
+  pause_eager = 6,   ///< many messages wait for their receives: offer those that follow
+  resume_eager = 7,  ///< ends `pause_eager`
 };
 
 /// Compared by the handshake. Increases with each change to what ranks exchange after it.
-inline constexpr std::uint32_t kWireVersion = 12;
+inline constexpr std::uint32_t kWireVersion = 13;
 
 /// Travels in front of every frame, in the byte order of the machine (all ranks run the same build).
 struct FrameHeader {

@@ -29,9 +29,8 @@ Link::Link(int peer, std::unique_ptr<Endpoint> endpoint, LinkListener& listener,
     : peer_(peer), endpoint_(std::move(endpoint)), listener_(listener), memory_(memory), in_(kInputBytes) {}
 
 bool Link::is_waiting() const noexcept {
-  const bool is_met = incoming_ != nullptr && incoming_ != &unexpected_sink_;
-  return !receives_.empty() || !sends_.empty() || (has_pulls() && !has_buffered()) || is_met ||
-         out_.has_messages();
+  return !receives_.empty() || !sends_.empty() || (has_pulls() && !has_buffered()) ||
+         arrival_.request != nullptr || out_.has_messages();
 }
 
 bool Link::agrees(const FrameHeader& header, const MessageRequest& request) {
@@ -45,82 +44,65 @@ bool Link::agrees(const FrameHeader& header, const MessageRequest& request) {
 
 void Link::post_receive(MessageRequest& request) {
   if (abandoned_) return;
-  if (auto waiting = unexpected_.take(request.tag)) {
-    unexpected_bytes_ -= waiting->size();
-    if (unexpected_bytes_ < kUnexpectedLowWater) eager_paused_ = false;
-    if (!agrees(waiting->header, request)) return;
-    if (waiting->header.type == FrameType::rts) return answer_rts(waiting->header, request);
-    if (request.bytes > kShortMessageBytes)
-      return start_or_queue_pull({waiting->header, &request, std::move(waiting->payload)});
-    if (waiting->header.acknowledged) reply(FrameType::ack, request.tag);
-    if (request.bytes > 0) request.consume(0, waiting->payload.memory.get(), request.bytes);
-    memory_.give_back(std::move(waiting->payload));
-    return request.finished();
-  }
-  if (incoming_ == &unexpected_sink_ && unexpected_sink_.header.tag == request.tag)
-    return attach_receive(request);
-  receives_.add(request.tag, {&request});
+  auto waiting = unexpected_.take(request.tag);
+  if (!waiting) return receives_.add(request.tag, {&request});
+  unexpected_bytes_ -= waiting->size();
+  if (unexpected_bytes_ < kUnexpectedLowWater) eager_paused_ = false;
+  meet(std::move(*waiting), request);
 }
 
-/// The message is arriving: the rest goes to its receive's memory.
-void Link::attach_receive(MessageRequest& request) {
-  Payload come = std::move(unexpected_sink_.memory);
-  incoming_ = nullptr;
-  if (!agrees(unexpected_sink_.header, request)) return;
-  // The last bytes may be part of an element: they go back to the input buffer, which is empty at this point.
-  const std::uint64_t odd = incoming_done_ % kGranule;
-  if (odd > 0) {
-    std::memcpy(in_.data(), come.memory.get() + incoming_done_ - odd, odd);
-    in_begin_ = 0;
-    in_end_ = odd;
-    incoming_done_ -= odd;
-    incoming_left_ += odd;
-  }
-  if (incoming_done_ > 0) request.consume(0, come.memory.get(), incoming_done_);
-  memory_.give_back(std::move(come));
-  incoming_ = &request;
-  incoming_acknowledged_ = unexpected_sink_.header.acknowledged != 0;
-}
-
-void Link::on_message(const FrameHeader& header, const std::byte* payload) {
-  if (const auto posted = receives_.take(header.tag)) {
-    MessageRequest& request = *posted->request;
-    if (!agrees(header, request)) return;
-    if (header.acknowledged) reply(FrameType::ack, header.tag);
-    const bool is_aligned = reinterpret_cast<std::uintptr_t>(payload) % kGranule == 0;
-    alignas(kGranule) std::byte aligned[4096];
-    for (std::uint64_t done = 0, size; done < header.bytes; done += size) {
-      size = std::min<std::uint64_t>(header.bytes - done, is_aligned ? header.bytes : sizeof aligned);
-      if (!is_aligned) std::memcpy(aligned, payload + done, size);
-      request.consume(done, is_aligned ? payload : aligned, size);
+/// The receive takes over what has come of the message, and the rest goes straight to it.
+void Link::meet(Unexpected message, MessageRequest& request) {
+  const FrameHeader& header = message.header;
+  const bool is_arriving = header.type == FrameType::eager && message.come < header.bytes;
+  if (is_arriving) arrival_.is_unexpected = false;
+  if (!agrees(header, request)) return memory_.give_back(std::move(message.memory));
+  if (header.type == FrameType::rts) return answer_rts(header, request);
+  if (!is_arriving && header.bytes > kShortMessageBytes)
+    return start_or_queue_pull({header, &request, std::move(message.memory)});
+  if (is_arriving) {
+    // The last bytes may be part of an element: they go back to the input buffer. It is empty, because only
+    // bytes that were read past it end within an element.
+    const std::uint64_t odd = message.come % kGranule;
+    if (odd > 0) {
+      message.come -= odd;
+      std::memcpy(in_.data(), message.memory.memory.get() + message.come, odd);
+      in_begin_ = 0;
+      in_end_ = odd;
+      arrival_.done -= odd;
+      arrival_.left += odd;
     }
-    request.finished();
+  }
+  if (message.come > 0) request.consume(0, message.memory.memory.get(), message.come);
+  memory_.give_back(std::move(message.memory));
+  if (is_arriving) {
+    arrival_.request = &request;
     return;
   }
-  Payload copy = memory_.take(header.bytes);
-  std::copy_n(payload, header.bytes, copy.memory.get());
-  keep(header, std::move(copy));
+  if (header.acknowledged) reply(FrameType::ack, request.tag);
+  request.finished();
 }
 
-bool Link::has_unexpected_room(std::uint64_t bytes) {
-  if (unexpected_bytes_ + bytes <= kMostUnexpectedBytes) return true;
-  fail(Status(Code::system, fmt::format("it sent {} MiB of messages for which no receive is posted",
-                                        unexpected_bytes_ >> 20)));
-  return false;
-}
-
-void Link::keep(const FrameHeader& header, Payload payload) {
-  Unexpected message{header, std::move(payload)};
-  if (abandoned_ || !has_unexpected_room(message.size())) return;
+bool Link::keep(const FrameHeader& header, Payload memory) {
+  Unexpected message{header, std::move(memory)};
+  if (unexpected_bytes_ + message.size() > kMostUnexpectedBytes) {
+    fail(Status(Code::system, fmt::format("it sent {} MiB of messages for which no receive is posted",
+                                          unexpected_bytes_ >> 20)));
+    return false;
+  }
   unexpected_bytes_ += message.size();
   unexpected_.add(header.tag, std::move(message));
   if (unexpected_bytes_ > kUnexpectedHighWater) eager_paused_ = true;
-  listener_.on_unexpected(*this, header.tag, header.signature);
+  return true;
 }
 
 void Link::on_rts(const FrameHeader& header) {
+  if (abandoned_) return;
   const Receive* posted = receives_.find(header.tag);
-  if (posted == nullptr) return keep(header, {});
+  if (posted == nullptr) {
+    if (keep(header, {})) listener_.on_unexpected(*this, header.tag, header.signature);
+    return;
+  }
   if (posted->offered) return corrupt("two offers of one message");
   MessageRequest& request = *posted->request;
   if (!agrees(header, request)) return;
@@ -144,47 +126,48 @@ void Link::on_ack(const FrameHeader& header) {
   }
 }
 
-void Link::on_data(const FrameHeader& header) {
-  if (abandoned_) {
-    incoming_left_ = header.bytes;
-    return;
+void Link::on_eager(const FrameHeader& header) {
+  arrival_ = {.acknowledged = header.acknowledged != 0,
+              .is_long = header.bytes > kShortMessageBytes,
+              .left = header.bytes};
+  if (!abandoned_) find_place(header);
+  if (status_.ok() && arrival_.left == 0) finish_arrival();
+}
+
+/// Without a place, the bytes of the message that arrives are dropped.
+void Link::find_place(const FrameHeader& header) {
+  if (const auto posted = receives_.take(header.tag)) {
+    if (agrees(header, *posted->request)) arrival_.request = posted->request;
+    return;  // later messages of the peer still count
   }
-  if (header.bytes == 0) return corrupt("no message as data");
-  const auto posted = receives_.take(header.tag);
-  if (!posted && header.bytes > eager_limit()) return corrupt("data that nobody asked for");
-  incoming_left_ = header.bytes;  // from here on, bytes without a place are dropped
-  incoming_done_ = 0;
-  incoming_acknowledged_ = false;
-  if (posted) {
-    if (!agrees(header, *posted->request)) return;  // later messages of the peer still count
-    incoming_ = posted->request;
-    incoming_acknowledged_ = header.acknowledged != 0;
-  } else {
-    if (!has_unexpected_room(header.bytes)) return;
-    unexpected_sink_.header = header;
-    unexpected_sink_.memory = memory_.take(header.bytes);
-    unexpected_sink_.data = unexpected_sink_.memory.memory.get();
-    incoming_ = &unexpected_sink_;
-  }
-  align_input();
+  if (header.bytes > eager_limit()) return corrupt("data that nobody asked for");
+  if (!keep(header, memory_.take(header.bytes))) return;
+  arrival_.is_unexpected = true;
+  listener_.on_unexpected(*this, header.tag, header.signature);
 }
 
-void Link::UnexpectedSink::consume(std::uint64_t offset, const std::byte* from, std::uint64_t size) {
-  std::memcpy(memory.memory.get() + offset, from, size);
+void Link::finish_arrival() {
+  const Arrival whole = std::exchange(arrival_, {});
+  if (whole.request == nullptr) return;
+  if (whole.acknowledged) reply(FrameType::ack, whole.request->tag);
+  whole.request->finished();
 }
 
-void Link::finish_incoming() {
-  MessageRequest& request = *std::exchange(incoming_, nullptr);
-  if (incoming_acknowledged_) reply(FrameType::ack, request.tag);
-  request.finished();
+/// The next `bytes` bytes of the message are in their place.
+void Link::advance(std::uint64_t bytes) {
+  arrival_.done += bytes;
+  arrival_.left -= bytes;
+  if (arrival_.is_unexpected) unexpected_.back().come = arrival_.done;
+  if (arrival_.is_long) payload_read_ += bytes;
+  if (arrival_.left == 0) finish_arrival();
 }
 
-/// Reductions, above all the user's own, need aligned operands; short messages of odd sizes shift the stream.
-void Link::align_input() {
-  if (in_begin_ % kGranule == 0) return;
-  std::memmove(in_.data(), in_.data() + in_begin_, in_end_ - in_begin_);
-  in_end_ -= in_begin_;
-  in_begin_ = 0;
+/// Where the next bytes of the message are stored; null if they are consumed or dropped.
+std::byte* Link::place_of_next() {
+  std::byte* message = nullptr;
+  if (arrival_.request != nullptr) message = arrival_.request->data;
+  if (arrival_.is_unexpected) message = unexpected_.back().memory.memory.get();
+  return message == nullptr ? nullptr : message + arrival_.done;
 }
 
 void Link::corrupt(const std::string& what) {
@@ -193,70 +176,84 @@ void Link::corrupt(const std::string& what) {
 
 void Link::handle(const FrameHeader& header) {
   switch (header.type) {
+    case FrameType::eager:
+      return on_eager(header);
     case FrameType::rts:
       return on_rts(header);
     case FrameType::cts:
       return on_cts(header);
     case FrameType::ack:
       return on_ack(header);
-    case FrameType::data:
-      return on_data(header);
     case FrameType::pause_eager:
     case FrameType::resume_eager:
       paused_by_peer_ = header.type == FrameType::pause_eager;
       return;
-    case FrameType::message:
     case FrameType::control:
-      return;  // handled with their payload by parse()
+      return;  // parse() handles it with its payload
   }
 }
 
-bool Link::parse_payload() {
-  if (incoming_left_ == 0) return false;
-  const std::uint64_t available = in_end_ - in_begin_;
-  std::uint64_t size = std::min(available, incoming_left_);
-  if (size < incoming_left_) size -= size % kGranule;
+bool Link::take_payload() {
+  std::uint64_t size = std::min<std::uint64_t>(in_end_ - in_begin_, arrival_.left);
+  if (size < arrival_.left) size -= size % kGranule;
   if (size == 0) return false;
-  if (incoming_ != nullptr) incoming_->consume(incoming_done_, in_.data() + in_begin_, size);
+  if (arrival_.request != nullptr) {
+    consume(size);
+  } else if (arrival_.is_unexpected) {
+    std::memcpy(place_of_next(), in_.data() + in_begin_, size);
+  }
   in_begin_ += size;
-  incoming_done_ += size;
-  payload_read_ += size;
-  incoming_left_ -= size;
-  if (incoming_left_ == 0 && incoming_ != nullptr) finish_incoming();
+  advance(size);
   return true;
+}
+
+/// Reductions, above all the user's own, need aligned operands; short messages of odd sizes shift the stream.
+void Link::consume(std::uint64_t size) {
+  MessageRequest& request = *arrival_.request;
+  if (in_begin_ % kGranule != 0 && size < arrival_.left) {
+    // All that is buffered belongs to this message.
+    std::memmove(in_.data(), in_.data() + in_begin_, in_end_ - in_begin_);
+    in_end_ -= in_begin_;
+    in_begin_ = 0;
+  }
+  const std::byte* from = in_.data() + in_begin_;
+  if (in_begin_ % kGranule == 0) return request.consume(arrival_.done, from, size);
+  alignas(kGranule) std::byte aligned[4096];
+  for (std::uint64_t done = 0, piece; done < size; done += piece) {
+    piece = std::min<std::uint64_t>(size - done, sizeof aligned);
+    std::memcpy(aligned, from + done, piece);
+    request.consume(arrival_.done + done, aligned, piece);
+  }
 }
 
 bool Link::parse() {
   bool parsed = false;
   while (status_.ok()) {
-    if (incoming_left_ > 0) {
-      if (!parse_payload()) break;
+    if (arrival_.left > 0) {
+      if (!take_payload()) break;
       parsed = true;
       continue;
     }
     if (in_end_ - in_begin_ < sizeof(FrameHeader)) break;
     FrameHeader header;
     std::memcpy(&header, in_.data() + in_begin_, sizeof header);
-    if (header.magic != FrameHeader::kMagic || header.type < FrameType::message ||
+    if (header.magic != FrameHeader::kMagic || header.type < FrameType::eager ||
         header.type > FrameType::resume_eager) {
       corrupt("a frame that is none");
       break;
     }
-    const bool whole = header.type == FrameType::message || header.type == FrameType::control;
-    if (whole) {
-      const auto limit = header.type == FrameType::message ? kShortMessageBytes : kMaxControlBytes;
-      if (header.bytes > limit) {
-        corrupt(fmt::format("a frame of {} bytes", header.bytes));
-        break;
-      }
-      if (in_end_ - in_begin_ < sizeof header + header.bytes) break;
+    const bool is_control = header.type == FrameType::control;
+    if (is_control && header.bytes > kMaxControlBytes) {
+      corrupt(fmt::format("a frame of {} bytes", header.bytes));
+      break;
     }
+    // Control and short messages are taken in as a whole.
+    const bool is_short = header.type == FrameType::eager && header.bytes <= kShortMessageBytes;
+    if ((is_control || is_short) && in_end_ - in_begin_ < sizeof header + header.bytes) break;
     const std::byte* payload = in_.data() + in_begin_ + sizeof header;
-    in_begin_ += sizeof header + (whole ? header.bytes : 0);
+    in_begin_ += sizeof header + (is_control ? header.bytes : 0);
     parsed = true;
-    if (header.type == FrameType::message) {
-      on_message(header, payload);
-    } else if (header.type == FrameType::control) {
+    if (is_control) {
       listener_.on_control(*this, header.tag.message, {payload, header.bytes});
     } else {
       handle(header);
@@ -266,18 +263,15 @@ bool Link::parse() {
 }
 
 bool Link::read_more() {
-  // Reads straight into the user's memory if a long message is only stored and none of it is buffered.
-  if (incoming_left_ > 0 && in_begin_ == in_end_ && incoming_ != nullptr && incoming_->data != nullptr) {
-    auto read = endpoint_->read({incoming_->data + incoming_done_, incoming_left_});
+  // A long message that is only stored is read straight into its memory, once none of it is buffered.
+  if (std::byte* const place = arrival_.left > 0 && in_begin_ == in_end_ ? place_of_next() : nullptr) {
+    auto read = endpoint_->read({place, arrival_.left});
     if (!read.ok()) {
       fail(read.status());
       return false;
     }
     bytes_read_ += *read;
-    incoming_done_ += *read;
-    payload_read_ += *read;
-    incoming_left_ -= *read;
-    if (incoming_left_ == 0) finish_incoming();
+    advance(*read);
     return *read > 0;
   }
   if (in_begin_ == in_end_) {
@@ -289,7 +283,7 @@ bool Link::read_more() {
   }
   // At most up to the end of the next header: a long message that it announces can then be read into its
   // place.
-  const std::uint64_t wanted = incoming_left_ > 0 ? incoming_left() + sizeof(FrameHeader) : kShortInputBytes;
+  const std::uint64_t wanted = arrival_.left > 0 ? incoming_left() + sizeof(FrameHeader) : kShortInputBytes;
   auto read = endpoint_->read({in_.data() + in_end_, std::min<std::size_t>(wanted, in_.size() - in_end_)});
   if (!read.ok()) {
     fail(read.status());
@@ -314,7 +308,7 @@ bool Link::take_in(bool readable) {
     parse();
     // The receive of this message may be posted soon: return, because what the caller waits for may have
     // come.
-    if (incoming_ == &unexpected_sink_ && !is_ending) break;
+    if (arrival_.is_unexpected && !is_ending) break;
   }
   if (status_.ok()) status_ = write_status;
   return moved;
@@ -347,8 +341,8 @@ void Link::abandon() {
   pulls_.clear();
   unexpected_.clear();
   unexpected_bytes_ = 0;
-  incoming_ = nullptr;  // the rest of it is read and dropped
-  unexpected_sink_.memory = {};
+  arrival_.request = nullptr;  // the rest of it is read and dropped
+  arrival_.is_unexpected = false;
   // Without the rest of this message, the peer would take the next frame for it.
   if (!out_.abandon()) fail(Status(Code::system, "no memory for the rest of a message"));
 }

@@ -29,14 +29,14 @@ class LinkListener {
   virtual ~LinkListener() = default;
   /// A message matched a receive that was posted for another call.
   virtual void on_mismatch(Link& link, const Tag& tag, const Signature& mine, const Signature& theirs) = 0;
-  /// A message came for which no receive is posted yet.
+  /// A message has come, or begun to come, for which no receive is posted yet.
   virtual void on_unexpected(Link& link, const Tag& tag, const Signature& theirs) = 0;
   virtual void on_control(Link& link, std::uint32_t kind, std::span<const std::byte> payload) = 0;
 };
 
-/// Messages up to eager_limit() are sent eagerly. An eager message without a posted receive is kept in
-/// memory of the Link. Above `kUnexpectedHighWater` of kept messages the sender must offer the messages that
-/// follow, as it does longer ones. The payload of an offered message moves when its receive is posted. If the
+/// Messages up to eager_limit() are sent eagerly. An eager message without a posted receive is kept in memory
+/// of the Link. Above `kUnexpectedHighWater` of kept messages the sender must offer the messages that follow,
+/// as it does longer ones. The payload of an offered message moves when its receive is posted. If the
 /// endpoint can pull, the receiver reads it from the sender's memory. If not, the receiver answers `cts` and
 /// the sender streams it. So a message never blocks those behind it. A SendQueue decides in which order
 /// frames leave.
@@ -72,11 +72,11 @@ class Link {
   /// Moves what can move now; returns whether anything moved. Reads only if `readable` is true (there may be
   /// something to read), because a read costs a system call on some endpoints.
   Result<bool> progress(bool readable);
-  /// Payload bytes of `data` frames that went through the stream so far, both ways.
+  /// Payload bytes of long messages that went through the stream so far, both ways.
   std::uint64_t payload_moved() const noexcept { return payload_read_ + out_.payload_written(); }
   /// Bytes that the stream must still bring to complete the message that is arriving.
   std::uint64_t incoming_left() const noexcept {
-    return incoming_left_ - std::min<std::uint64_t>(incoming_left_, in_end_ - in_begin_);
+    return arrival_.left - std::min<std::uint64_t>(arrival_.left, in_end_ - in_begin_);
   }
   /// Bytes of any kind that have come from the peer so far.
   std::uint64_t bytes_read() const noexcept { return bytes_read_; }
@@ -103,12 +103,9 @@ class Link {
   bool wants_write() const noexcept { return !out_.empty() || eager_paused_ != pause_sent_; }
 
   /// Whether any message has come, or begun to come, whose receive is not posted.
-  bool has_unexpected() const noexcept { return !unexpected_.empty() || incoming_ == &unexpected_sink_; }
+  bool has_unexpected() const noexcept { return !unexpected_.empty(); }
   /// Whether the message with this tag has.
-  bool has_unexpected(const Tag& tag) const {
-    return unexpected_.contains(tag) ||
-           (incoming_ == &unexpected_sink_ && unexpected_sink_.header.tag == tag);
-  }
+  bool has_unexpected(const Tag& tag) const { return unexpected_.contains(tag); }
   /// Calls `function` with tag and signature of each message that came before its receive was posted.
   template <typename Function>
   void for_each_unexpected(Function function) const {
@@ -130,40 +127,44 @@ class Link {
     MessageRequest* request;
     bool offered = false;  // and `cts` is sent, or the offer was revoked
   };
-  /// Receives a long message whose receive is not posted yet.
-  struct UnexpectedSink final : MessageRequest {
-    explicit UnexpectedSink(Link& owner) : link(owner) {}
-    void consume(std::uint64_t offset, const std::byte* from, std::uint64_t size) override;
-    void finished() override { link.keep(header, std::move(memory)); }
-    Link& link;
-    FrameHeader header;
-    Payload memory;
-  };
   struct Pull {
     FrameHeader offer;
     MessageRequest* request = nullptr;
     Payload kept = {};       // the payload, if it came before the receive was posted
     std::uint64_t done = 0;  // bytes that have been consumed
   };
+  /// A message, from its first byte on, whose receive is not posted.
   struct Unexpected {
     FrameHeader header;
-    Payload payload;  // `header.bytes` of them; null for an offer
-    std::size_t size() const { return sizeof(Unexpected) + (payload.memory == nullptr ? 0 : header.bytes); }
+    Payload memory;          // of `header.bytes` bytes; null for an offer
+    std::uint64_t come = 0;  // bytes in `memory`
+    std::size_t size() const { return sizeof(Unexpected) + (memory.memory == nullptr ? 0 : header.bytes); }
+  };
+  /// The eager message that is arriving. Its bytes go to `request`, to the last entry of `unexpected_` or, if
+  /// the message was dropped, nowhere.
+  struct Arrival {
+    MessageRequest* request = nullptr;
+    bool is_unexpected = false;
+    bool acknowledged = false;
+    bool is_long = false;
+    std::uint64_t done = 0;
+    std::uint64_t left = 0;
   };
 
   bool take_in(bool readable);
   bool flush();
   bool read_more();
   bool parse();
-  bool parse_payload();
+  bool take_payload();
+  void consume(std::uint64_t size);
   void handle(const FrameHeader& header);
-  void on_data(const FrameHeader& header);
-  void finish_incoming();
-  void attach_receive(MessageRequest& request);
-  bool has_unexpected_room(std::uint64_t bytes);
-  void keep(const FrameHeader& header, Payload payload);
-  void align_input();
-  void on_message(const FrameHeader& header, const std::byte* payload);
+  void on_eager(const FrameHeader& header);
+  void find_place(const FrameHeader& header);
+  std::byte* place_of_next();
+  void advance(std::uint64_t bytes);
+  void finish_arrival();
+  void meet(Unexpected message, MessageRequest& request);
+  bool keep(const FrameHeader& header, Payload memory);
   void on_rts(const FrameHeader& header);
   void on_cts(const FrameHeader& header);
   void on_ack(const FrameHeader& header);
@@ -196,12 +197,7 @@ class Link {
   std::size_t in_begin_ = 0;
   std::size_t in_end_ = 0;
 
-  // The message that is arriving in the stream, if it does not come whole through the buffer.
-  MessageRequest* incoming_ = nullptr;
-  bool incoming_acknowledged_ = false;
-  std::uint64_t incoming_left_ = 0;
-  std::uint64_t incoming_done_ = 0;
-  UnexpectedSink unexpected_sink_{*this};
+  Arrival arrival_;
 
   // Long messages whose receive is posted and that wait to be taken in: offers or, if the endpoint cannot
   // pull, kept messages.

@@ -61,9 +61,8 @@ void Link::post_send(MessageRequest& request) {
 }
 
 void Link::send_eager(MessageRequest& request, bool has_cts) {
-  const bool is_short = request.bytes <= kShortMessageBytes && !has_cts;
   SendQueue::Frame frame;
-  frame.header = header_for(is_short ? FrameType::message : FrameType::data, request);
+  frame.header = header_for(FrameType::eager, request);
   frame.request = &request;
   frame.has_cts = has_cts;
   out_.push(std::move(frame));

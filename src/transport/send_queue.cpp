@@ -9,13 +9,13 @@ namespace {
 
 constexpr std::uint64_t kWriteBytes = 512 * 1024;  // of one write, and queued ahead of the messages that wait
 
-bool is_message(const FrameHeader& header) {
-  return header.type == FrameType::message || header.type == FrameType::data;
+bool is_long(const FrameHeader& header) {
+  return header.type == FrameType::eager && header.bytes > kShortMessageBytes;
 }
 
 /// Bytes of a frame in the stream.
 std::uint64_t length_of(const FrameHeader& header) {
-  const bool has_payload = is_message(header) || header.type == FrameType::control;
+  const bool has_payload = header.type == FrameType::eager || header.type == FrameType::control;
   return sizeof(FrameHeader) + (has_payload ? header.bytes : 0);
 }
 
@@ -28,8 +28,7 @@ bool is_urgent(const SendQueue::Frame& frame) {
       return true;
     case FrameType::control:
       return frame.is_urgent;
-    case FrameType::message:
-    case FrameType::data:
+    case FrameType::eager:
     case FrameType::rts:
       return false;
   }
@@ -51,8 +50,7 @@ void keep_controls(RingQueue<SendQueue::Frame>& queue) {
 void SendQueue::push(Frame frame) {
   if (frame.header.type == FrameType::control) ++controls_;
   if (is_urgent(frame)) return urgent_.push_back(std::move(frame));
-  const bool is_long = is_message(frame.header) && frame.header.bytes > kShortMessageBytes;
-  if (!in_host_ || !is_long || frame.has_cts) return in_order_.push_back(std::move(frame));
+  if (!in_host_ || !is_long(frame.header) || frame.has_cts) return in_order_.push_back(std::move(frame));
   auto& waiting = frame.request->is_warm ? warm_ : cold_;
   waiting.push_back(std::move(frame));
 }
@@ -129,7 +127,7 @@ std::size_t SendQueue::written(std::uint64_t bytes, std::span<MessageRequest*, k
     const std::uint64_t begin = std::max(frame.written, std::uint64_t{sizeof(FrameHeader)});
     frame.written += step;
     turn_left_ -= std::max(frame.written, begin) - begin;
-    if (frame.header.type == FrameType::data) payload_written_ += step;
+    if (is_long(frame.header)) payload_written_ += step;
     bytes -= step;
     if (frame.written < total) {
       if (!begun_) {

@@ -26,7 +26,7 @@ class SendQueue {
 
   struct Frame {
     FrameHeader header;
-    MessageRequest* request = nullptr;   ///< of a message: `header.bytes` of its memory follow the header
+    MessageRequest* request = nullptr;   ///< of a message: its bytes follow the header
     std::vector<std::byte> owned = {};   ///< the payload of a control message
     bool is_urgent = false;              ///< of a control message; answers of the Link always are
     bool has_cts = false;                ///< the peer has asked for this message

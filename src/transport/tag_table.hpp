@@ -56,6 +56,8 @@ class TagTable {
 
   bool empty() const { return head_ == entries_.size(); }
   std::size_t size() const { return entries_.size() - head_; }
+  /// The value that was added last, of those that are left.
+  Value& back() { return entries_.back().second; }
   void clear() {
     entries_.clear();
     head_ = 0;

@@ -63,7 +63,7 @@ void append(Bytes& bytes, const T& value) {
 template <typename Change>
 Bytes frame(Change change) {
   transport::FrameHeader header;
-  header.type = transport::FrameType::message;
+  header.type = transport::FrameType::eager;
   header.tag = {0, 0, 1};
   change(header);
   Bytes bytes;
@@ -78,7 +78,7 @@ Bytes random_frames(unsigned seed) {
   for (int i = 0; i < 20; ++i) {
     append(bytes, [&] {
       transport::FrameHeader header;
-      header.type = static_cast<transport::FrameType>(1 + random() % 8);
+      header.type = static_cast<transport::FrameType>(1 + random() % 7);
       header.acknowledged = static_cast<std::uint8_t>(random());
       header.segments = static_cast<std::uint32_t>(random() % 3);
       header.tag = {static_cast<std::uint32_t>(random() % 2), static_cast<std::uint32_t>(random() % 6),
@@ -126,7 +126,7 @@ TEST_P(Impostors, AreNamedAndHarmless) {
       {"lost rank 1: received nonsense",
        frame([](transport::FrameHeader& h) { h.type = transport::FrameType::ack; })},
       {"lost rank 1: received nonsense", frame([](transport::FrameHeader& h) {
-         h.type = transport::FrameType::data;
+         h.type = transport::FrameType::eager;
          h.tag.message = 7;
          h.bytes = ~0ull;
        })},

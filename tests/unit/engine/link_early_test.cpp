@@ -67,7 +67,10 @@ TEST(EarlyMessages, AReceiveMayBePostedWhileItsMessageIsComing) {
     while (pair.links[1]->payload_moved() < first.bytes + come) {
       for (auto& link : pair.links) ASSERT_TRUE(link->progress(true).ok());
     }
+    EXPECT_TRUE(pair.links[1]->has_unexpected(send.tag));
+    EXPECT_EQ(pair.heard[1].unexpected, is_met_first ? 1 : 2);
     pair.links[1]->post_receive(receive);
+    EXPECT_FALSE(pair.links[1]->has_unexpected(send.tag));
     EXPECT_FALSE(receive.done);
     if (come > 100) {
       EXPECT_EQ(receive.consumed > 0, agrees) << "what has come is taken at once";

@@ -22,29 +22,24 @@ TEST(HostilePeer, NonsenseEndsTheLinkWithAWord) {
     pair.say(header);
     expect_refused(pair, "none");
   }
-  for (const transport::FrameType type : {transport::FrameType::message, transport::FrameType::control}) {
+  {
     Pair pair(false, 1, 1000);
-    transport::FrameHeader header = frame(type, message);
+    transport::FrameHeader header = frame(transport::FrameType::control, message);
     header.bytes = ~0ull;
     pair.say(header);
     expect_refused(pair, "bytes");
   }
-  {
+  for (const std::uint64_t bytes : {transport::kStreamEagerLimit + 1, std::uint64_t(~0ull)}) {
     Pair pair(false, 1, 1000);
-    pair.say(frame(transport::FrameType::data, Message({1, 0, 1}, transport::kStreamEagerLimit + 1)));
+    transport::FrameHeader header = frame(transport::FrameType::eager, message);
+    header.bytes = bytes;
+    pair.say(header);
     expect_refused(pair, "nobody");
   }
   {
     Pair pair(false, 1, 1000);
     pair.say(frame(transport::FrameType::ack, message));
     expect_refused(pair, "not sent");
-  }
-  {
-    Pair pair(false, 1, 1000);
-    Message empty({1, 0, 1}, 0);
-    pair.links[0]->post_receive(empty);
-    pair.say(frame(transport::FrameType::data, empty));
-    expect_refused(pair, "no message as data");
   }
 }
 
@@ -114,7 +109,7 @@ TEST(HostilePeer, WhatIsKeptForItIsBounded) {
   const std::vector<std::byte> payload(8192);
   Pair pair(false, 1, 1'000'000);
   for (int i = 0; i < 40'000 && pair.links[0]->status().ok(); ++i) {
-    pair.say(frame(transport::FrameType::message, message), payload);
+    pair.say(frame(transport::FrameType::eager, message), payload);
     pair.links[0]->progress(true).ok();
   }
   EXPECT_NE(pair.links[0]->status().message().find("no receive"), std::string::npos);
@@ -124,7 +119,7 @@ TEST(HostilePeer, WhatIsKeptForItIsBounded) {
   const Message data({1, 0, 1}, 1'000'000);
   const std::vector<std::byte> bytes(data.bytes);
   for (int i = 0; i < 300 && early.links[0]->status().ok(); ++i) {
-    early.say(frame(transport::FrameType::data, data), bytes);
+    early.say(frame(transport::FrameType::eager, data), bytes);
     early.links[0]->progress(true).ok();
   }
   expect_refused(early, "no receive");

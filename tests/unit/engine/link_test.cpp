@@ -195,7 +195,7 @@ TEST(Link, WhatAPeerSaidBeforeItClosedIsReadHoweverWritingFails) {
     pair.state->last_words[1].assign(raw, raw + sizeof words);
     pair.links[0]->post_receive(receive);
     if (while_it_reads) {  // what is read is answered, and then the answer is what cannot be written
-      transport::FrameHeader header = frame(transport::FrameType::message, message);
+      transport::FrameHeader header = frame(transport::FrameType::eager, message);
       header.acknowledged = true;
       pair.say(header, std::vector<std::byte>(100));
     } else {

@@ -50,7 +50,7 @@ struct Outbox {
     std::ranges::fill(message.memory, static_cast<std::byte>(number));
     message.is_warm = is_warm;
     SendQueue::Frame frame;
-    frame.header.type = bytes > transport::kShortMessageBytes ? FrameType::data : FrameType::message;
+    frame.header.type = FrameType::eager;
     frame.header.tag = message.tag;
     frame.header.bytes = bytes;
     frame.request = &message;
