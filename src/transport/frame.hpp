@@ -14,12 +14,11 @@ enum class FrameType : std::uint8_t {
   cts = 3,      ///< the receive of an offered message is posted: send it as an eager one
   ack = 4,      ///< the message matched its receive; its memory is free
   control = 5,  ///< between engines: `bytes` bytes follow, tag.message is their kind
-  pause_eager = 6,   ///< many messages wait for their receives: offer those that follow
-  resume_eager = 7,  ///< ends `pause_eager`
+  credit = 6,   ///< eager messages with a cost of `bytes` have been met: as much may be sent again
 };
 
 /// Compared by the handshake. Increases with each change to what ranks exchange after it.
-inline constexpr std::uint32_t kWireVersion = 13;
+inline constexpr std::uint32_t kWireVersion = 14;
 
 /// Travels in front of every frame, in the byte order of the machine (all ranks run the same build).
 struct FrameHeader {

@@ -16,12 +16,7 @@ constexpr std::uint64_t kShortInputBytes = 16 * 1024;  // some short messages, o
 constexpr int kReadsPerProgress = 16;
 constexpr std::size_t kGranule = 8;  // the largest element
 
-// Limits of what the peer may have this rank keep: messages and offers whose receives are not posted.
-constexpr std::size_t kMostUnexpectedBytes = std::size_t{256} << 20;
-// Above the first the peer must hold, below the second it may go on. What it sends before `pause_eager`
-// reaches it is far less than the rest up to `kMostUnexpectedBytes`.
-constexpr std::size_t kUnexpectedHighWater = std::size_t{16} << 20;
-constexpr std::size_t kUnexpectedLowWater = std::size_t{4} << 20;
+constexpr std::size_t kMostOffers = 1 << 20;  // whose receives are not posted
 
 }  // namespace
 
@@ -46,18 +41,18 @@ void Link::post_receive(MessageRequest& request) {
   if (abandoned_) return;
   auto waiting = unexpected_.take(request.tag);
   if (!waiting) return receives_.add(request.tag, {&request});
-  unexpected_bytes_ -= waiting->size();
-  if (unexpected_bytes_ < kUnexpectedLowWater) eager_paused_ = false;
-  meet(std::move(*waiting), request);
+  const FrameHeader& header = waiting->header;
+  if (header.type == FrameType::eager) return meet(std::move(*waiting), request);
+  --offers_;
+  if (agrees(header, request)) answer_rts(header, request);
 }
 
 /// The receive takes over what has come of the message, and the rest goes straight to it.
 void Link::meet(Unexpected message, MessageRequest& request) {
   const FrameHeader& header = message.header;
-  const bool is_arriving = header.type == FrameType::eager && message.come < header.bytes;
+  const bool is_arriving = message.come < header.bytes;
   if (is_arriving) arrival_.is_unexpected = false;
-  if (!agrees(header, request)) return memory_.give_back(std::move(message.memory));
-  if (header.type == FrameType::rts) return answer_rts(header, request);
+  if (!agrees(header, request)) return release(header, std::move(message.memory));
   if (!is_arriving && header.bytes > kShortMessageBytes)
     return start_or_queue_pull({header, &request, std::move(message.memory)});
   if (is_arriving) {
@@ -74,7 +69,7 @@ void Link::meet(Unexpected message, MessageRequest& request) {
     }
   }
   if (message.come > 0) request.consume(0, message.memory.memory.get(), message.come);
-  memory_.give_back(std::move(message.memory));
+  release(header, std::move(message.memory));
   if (is_arriving) {
     arrival_.request = &request;
     return;
@@ -83,25 +78,27 @@ void Link::meet(Unexpected message, MessageRequest& request) {
   request.finished();
 }
 
-bool Link::keep(const FrameHeader& header, Payload memory) {
-  Unexpected message{header, std::move(memory)};
-  if (unexpected_bytes_ + message.size() > kMostUnexpectedBytes) {
-    fail(Status(Code::system, fmt::format("it sent {} MiB of messages for which no receive is posted",
-                                          unexpected_bytes_ >> 20)));
-    return false;
-  }
-  unexpected_bytes_ += message.size();
-  unexpected_.add(header.tag, std::move(message));
-  if (unexpected_bytes_ > kUnexpectedHighWater) eager_paused_ = true;
-  return true;
+/// An eager message that the peer was not asked for keeps no memory here any more.
+void Link::release(const FrameHeader& header, Payload memory) {
+  memory_.give_back(std::move(memory));
+  released_ += Credit::cost_of(header.bytes);
+  if (released_ < Credit::kBatch) return;
+  peers_credit_.give_back(released_);
+  reply(FrameType::credit, {}, std::exchange(released_, 0));
+}
+
+void Link::keep(const FrameHeader& header, Payload memory) {
+  unexpected_.add(header.tag, {header, std::move(memory)});
+  arrival_.is_unexpected = header.type == FrameType::eager;
+  listener_.on_unexpected(*this, header.tag, header.signature);
 }
 
 void Link::on_rts(const FrameHeader& header) {
   if (abandoned_) return;
   const Receive* posted = receives_.find(header.tag);
   if (posted == nullptr) {
-    if (keep(header, {})) listener_.on_unexpected(*this, header.tag, header.signature);
-    return;
+    if (++offers_ > kMostOffers) return corrupt("too many offers for which no receive is posted");
+    return keep(header, {});
   }
   if (posted->offered) return corrupt("two offers of one message");
   MessageRequest& request = *posted->request;
@@ -136,14 +133,15 @@ void Link::on_eager(const FrameHeader& header) {
 
 /// Without a place, the bytes of the message that arrives are dropped.
 void Link::find_place(const FrameHeader& header) {
-  if (const auto posted = receives_.take(header.tag)) {
-    if (agrees(header, *posted->request)) arrival_.request = posted->request;
-    return;  // later messages of the peer still count
+  const auto posted = receives_.take(header.tag);
+  if (!posted || !posted->offered) {
+    if (header.bytes > eager_limit()) return corrupt("data that nobody asked for");
+    if (!peers_credit_.take(Credit::cost_of(header.bytes)))
+      return corrupt("more messages without a receive than it has credit for");
+    if (!posted) return keep(header, memory_.take(header.bytes));
+    release(header, {});
   }
-  if (header.bytes > eager_limit()) return corrupt("data that nobody asked for");
-  if (!keep(header, memory_.take(header.bytes))) return;
-  arrival_.is_unexpected = true;
-  listener_.on_unexpected(*this, header.tag, header.signature);
+  if (agrees(header, *posted->request)) arrival_.request = posted->request;
 }
 
 void Link::finish_arrival() {
@@ -184,9 +182,8 @@ void Link::handle(const FrameHeader& header) {
       return on_cts(header);
     case FrameType::ack:
       return on_ack(header);
-    case FrameType::pause_eager:
-    case FrameType::resume_eager:
-      paused_by_peer_ = header.type == FrameType::pause_eager;
+    case FrameType::credit:
+      if (!credit_.give_back(header.bytes)) corrupt("credit for more than it was sent");
       return;
     case FrameType::control:
       return;  // parse() handles it with its payload
@@ -238,7 +235,7 @@ bool Link::parse() {
     FrameHeader header;
     std::memcpy(&header, in_.data() + in_begin_, sizeof header);
     if (header.magic != FrameHeader::kMagic || header.type < FrameType::eager ||
-        header.type > FrameType::resume_eager) {
+        header.type > FrameType::credit) {
       corrupt("a frame that is none");
       break;
     }
@@ -340,7 +337,6 @@ void Link::abandon() {
   sends_.clear();
   pulls_.clear();
   unexpected_.clear();
-  unexpected_bytes_ = 0;
   arrival_.request = nullptr;  // the rest of it is read and dropped
   arrival_.is_unexpected = false;
   // Without the rest of this message, the peer would take the next frame for it.

@@ -12,6 +12,7 @@
 #include "base/memory_pool.hpp"
 #include "base/ring_queue.hpp"
 #include "base/status.hpp"
+#include "transport/credit.hpp"
 #include "transport/endpoint.hpp"
 #include "transport/frame.hpp"
 #include "transport/message.hpp"
@@ -34,12 +35,11 @@ class LinkListener {
   virtual void on_control(Link& link, std::uint32_t kind, std::span<const std::byte> payload) = 0;
 };
 
-/// Messages up to eager_limit() are sent eagerly. An eager message without a posted receive is kept in memory
-/// of the Link. Above `kUnexpectedHighWater` of kept messages the sender must offer the messages that follow,
-/// as it does longer ones. The payload of an offered message moves when its receive is posted. If the
-/// endpoint can pull, the receiver reads it from the sender's memory. If not, the receiver answers `cts` and
-/// the sender streams it. So a message never blocks those behind it. A SendQueue decides in which order
-/// frames leave.
+/// Messages up to eager_limit() are sent eagerly, as far as the peer gives credit. An eager message without a
+/// posted receive is kept in memory of the Link. A longer message, or one for which no credit is left, is
+/// offered. Its payload moves when its receive is posted. If the endpoint can pull, the receiver reads it
+/// from the sender's memory. If not, the receiver answers `cts` and the sender streams it. So a message never
+/// blocks those behind it. A SendQueue decides in which order frames leave.
 ///
 /// The peer is not trusted. Whatever it sends, the Link reads and writes only memory that requests name, and
 /// bounds the memory that it keeps for the peer. A peer that breaks the protocol ends this Link with
@@ -100,7 +100,7 @@ class Link {
   /// A posted request needs the peer to go on.
   bool is_waiting() const noexcept;
   /// There are bytes for which the endpoint had no room, or which are queued behind other bytes.
-  bool wants_write() const noexcept { return !out_.empty() || eager_paused_ != pause_sent_; }
+  bool wants_write() const noexcept { return !out_.empty(); }
 
   /// Whether any message has come, or begun to come, whose receive is not posted.
   bool has_unexpected() const noexcept { return !unexpected_.empty(); }
@@ -138,8 +138,8 @@ class Link {
     FrameHeader header;
     Payload memory;          // of `header.bytes` bytes; null for an offer
     std::uint64_t come = 0;  // bytes in `memory`
-    std::size_t size() const { return sizeof(Unexpected) + (memory.memory == nullptr ? 0 : header.bytes); }
   };
+  static_assert(sizeof(std::pair<Tag, Unexpected>) <= Credit::kOverhead);
   /// The eager message that is arriving. Its bytes go to `request`, to the last entry of `unexpected_` or, if
   /// the message was dropped, nowhere.
   struct Arrival {
@@ -164,7 +164,8 @@ class Link {
   void advance(std::uint64_t bytes);
   void finish_arrival();
   void meet(Unexpected message, MessageRequest& request);
-  bool keep(const FrameHeader& header, Payload memory);
+  void keep(const FrameHeader& header, Payload memory);
+  void release(const FrameHeader& header, Payload memory);
   void on_rts(const FrameHeader& header);
   void on_cts(const FrameHeader& header);
   void on_ack(const FrameHeader& header);
@@ -174,9 +175,9 @@ class Link {
   bool pull_more();
   Status copy_offered(const Pull& from, std::uint64_t bytes);
   bool agrees(const FrameHeader& header, const MessageRequest& request);
-  void send_eager(MessageRequest& request, bool has_cts);
+  void send_eager(MessageRequest& request, bool is_asked_for);
   void prepare(SendQueue::Frame& message);
-  void reply(FrameType type, const Tag& tag);
+  void reply(FrameType type, const Tag& tag, std::uint64_t bytes = 0);
   void fail(Status status);
   void corrupt(const std::string& what);
   static FrameHeader header_for(FrameType type, const MessageRequest& request);
@@ -208,10 +209,10 @@ class Link {
   TagTable<Receive> receives_;
   TagTable<Sent> sends_;  // offered, or written and waiting for their acknowledgement
   TagTable<Unexpected> unexpected_;
-  std::size_t unexpected_bytes_ = 0;
-  bool eager_paused_ = false;
-  bool pause_sent_ = false;      // the state that the peer has been told, counting frames in `out_`
-  bool paused_by_peer_ = false;  // the peer has sent `pause_eager`
+  std::size_t offers_ = 0;      // in `unexpected_`
+  Credit credit_;               // for what this rank sends
+  Credit peers_credit_;         // for what the peer sends
+  std::uint64_t released_ = 0;  // part of that to give back
 };
 
 }  // namespace kolo::transport

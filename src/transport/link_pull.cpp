@@ -61,8 +61,9 @@ void Link::pull(Pull next) {
     return;
   }
   if (next.done < next.offer.bytes) return pulls_.push_front(std::move(next));
-  if (next.kept.memory == nullptr || next.offer.acknowledged) reply(FrameType::ack, request.tag);
-  memory_.give_back(std::move(next.kept));
+  const bool was_kept = next.kept.memory != nullptr;
+  if (!was_kept || next.offer.acknowledged) reply(FrameType::ack, request.tag);
+  if (was_kept) release(next.offer, std::move(next.kept));
   request.finished();
 }
 

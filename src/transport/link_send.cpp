@@ -23,10 +23,11 @@ FrameHeader Link::header_for(FrameType type, const MessageRequest& request) {
   return header;
 }
 
-void Link::reply(FrameType type, const Tag& tag) {
+void Link::reply(FrameType type, const Tag& tag, std::uint64_t bytes) {
   SendQueue::Frame frame;
   frame.header.type = type;
   frame.header.tag = tag;
+  frame.header.bytes = bytes;
   out_.push(std::move(frame));
 }
 
@@ -60,18 +61,19 @@ void Link::post_send(MessageRequest& request) {
   out_.push(std::move(frame));
 }
 
-void Link::send_eager(MessageRequest& request, bool has_cts) {
+void Link::send_eager(MessageRequest& request, bool is_asked_for) {
   SendQueue::Frame frame;
   frame.header = header_for(FrameType::eager, request);
   frame.request = &request;
-  frame.has_cts = has_cts;
+  frame.may_leave = is_asked_for;
   out_.push(std::move(frame));
 }
 
-/// The message is about to leave.
+/// The message is about to leave. Without credit it becomes an offer.
 void Link::prepare(SendQueue::Frame& message) {
   MessageRequest& request = *message.request;
-  if (paused_by_peer_ && message.header.bytes > 0 && !message.has_cts) {
+  if (!message.may_leave) message.may_leave = credit_.take(Credit::cost_of(message.header.bytes));
+  if (!message.may_leave) {
     message.header.type = FrameType::rts;
     message.header.range.region = FrameHeader::kNoRange;
     message.request = nullptr;
@@ -85,10 +87,6 @@ void Link::prepare(SendQueue::Frame& message) {
 bool Link::flush() {
   bool moved = false;
   while (wants_write() && out_.has_turn()) {
-    if (eager_paused_ != pause_sent_) {
-      pause_sent_ = eager_paused_;
-      reply(eager_paused_ ? FrameType::pause_eager : FrameType::resume_eager, {});
-    }
     const SendQueue::Write next = out_.next([this](SendQueue::Frame& message) { prepare(message); });
     const auto wrote = endpoint_->write(std::span(next.parts).first(next.count));
     if (!wrote.ok()) {

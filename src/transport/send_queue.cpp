@@ -23,8 +23,7 @@ bool is_urgent(const SendQueue::Frame& frame) {
   switch (frame.header.type) {
     case FrameType::cts:
     case FrameType::ack:
-    case FrameType::pause_eager:
-    case FrameType::resume_eager:
+    case FrameType::credit:
       return true;
     case FrameType::control:
       return frame.is_urgent;
@@ -50,7 +49,7 @@ void keep_controls(RingQueue<SendQueue::Frame>& queue) {
 void SendQueue::push(Frame frame) {
   if (frame.header.type == FrameType::control) ++controls_;
   if (is_urgent(frame)) return urgent_.push_back(std::move(frame));
-  if (!in_host_ || !is_long(frame.header) || frame.has_cts) return in_order_.push_back(std::move(frame));
+  if (!in_host_ || !is_long(frame.header) || frame.may_leave) return in_order_.push_back(std::move(frame));
   auto& waiting = frame.request->is_warm ? warm_ : cold_;
   waiting.push_back(std::move(frame));
 }

@@ -29,7 +29,7 @@ class SendQueue {
     MessageRequest* request = nullptr;   ///< of a message: its bytes follow the header
     std::vector<std::byte> owned = {};   ///< the payload of a control message
     bool is_urgent = false;              ///< of a control message; answers of the Link always are
-    bool has_cts = false;                ///< the peer has asked for this message
+    bool may_leave = false;              ///< of a message: it was asked for, or has its credit
     const std::byte* payload = nullptr;  ///< of a message, set when it leaves
     std::uint64_t written = 0;           ///< of header and payload together
   };

@@ -78,7 +78,7 @@ Bytes random_frames(unsigned seed) {
   for (int i = 0; i < 20; ++i) {
     append(bytes, [&] {
       transport::FrameHeader header;
-      header.type = static_cast<transport::FrameType>(1 + random() % 7);
+      header.type = static_cast<transport::FrameType>(1 + random() % 6);
       header.acknowledged = static_cast<std::uint8_t>(random());
       header.segments = static_cast<std::uint32_t>(random() % 3);
       header.tag = {static_cast<std::uint32_t>(random() % 2), static_cast<std::uint32_t>(random() % 6),

@@ -42,8 +42,7 @@ void handshakes(const fs::path& folder) {
 void frames(const fs::path& folder) {
   for (const transport::FrameType type :
        {transport::FrameType::eager, transport::FrameType::rts, transport::FrameType::cts,
-        transport::FrameType::ack, transport::FrameType::control, transport::FrameType::pause_eager,
-        transport::FrameType::resume_eager}) {
+        transport::FrameType::ack, transport::FrameType::control, transport::FrameType::credit}) {
     for (std::uint32_t i = 0; i < 8; ++i) {
       transport::FrameHeader header;  // of a message that link_fuzz.cpp receives or sends, or of another one
       header.type = type;

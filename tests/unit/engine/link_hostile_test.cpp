@@ -1,6 +1,11 @@
 // Attacks of a hostile peer on a Link.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <vector>
+
 #include "unit/engine/link_pair.hpp"
 
 namespace kolo::test {
@@ -40,6 +45,17 @@ TEST(HostilePeer, NonsenseEndsTheLinkWithAWord) {
     Pair pair(false, 1, 1000);
     pair.say(frame(transport::FrameType::ack, message));
     expect_refused(pair, "not sent");
+  }
+  for (const bool has_sent : {false, true}) {  // what was sent cost less
+    Pair pair(false, 1, 1000);
+    Message send({1, 0, 1}, message.bytes);
+    fill(send, 1);
+    if (has_sent) pair.links[0]->post_send(send);
+    pair.run();
+    transport::FrameHeader header = frame(transport::FrameType::credit, message);
+    header.bytes = has_sent ? transport::Credit::cost_of(send.bytes) + 1 : 1;
+    pair.say(header);
+    expect_refused(pair, "credit");
   }
 }
 
@@ -104,26 +120,67 @@ TEST(HostilePeer, CannotOfferAMessageTwice) {
   }
 }
 
-TEST(HostilePeer, WhatIsKeptForItIsBounded) {
-  const Message message({1, 0, 1}, 8192);
-  const std::vector<std::byte> payload(8192);
-  Pair pair(false, 1, 1'000'000);
-  for (int i = 0; i < 40'000 && pair.links[0]->status().ok(); ++i) {
+/// Says unexpected messages until they are refused; returns how many were kept.
+std::uint64_t keeps(Pair& pair, const Message& message) {
+  const std::vector<std::byte> payload(message.bytes);
+  const int before = pair.heard[0].unexpected;
+  while (pair.links[0]->status().ok()) {
     pair.say(frame(transport::FrameType::eager, message), payload);
     pair.links[0]->progress(true).ok();
   }
-  EXPECT_NE(pair.links[0]->status().message().find("no receive"), std::string::npos);
+  expect_refused(pair, "credit");
+  return static_cast<std::uint64_t>(pair.heard[0].unexpected - before);
+}
 
-  // The bound also applies to large unexpected messages.
-  Pair early(false, 1, 1'000'000);
-  const Message data({1, 0, 1}, 1'000'000);
-  const std::vector<std::byte> bytes(data.bytes);
-  for (int i = 0; i < 300 && early.links[0]->status().ok(); ++i) {
-    early.say(frame(transport::FrameType::eager, data), bytes);
-    early.links[0]->progress(true).ok();
+TEST(HostilePeer, WhatIsKeptForItIsItsCredit) {
+  for (const bool pulls : {false, true}) {
+    for (const std::uint64_t bytes : {0u, 1u, 8192u, 1'000'000u}) {
+      if (pulls && bytes > transport::kShortMessageBytes) continue;
+      Pair pair(pulls, 1, 2'000'000);
+      const std::uint64_t kept = keeps(pair, Message({1, 0, 1}, bytes));
+      EXPECT_EQ(kept, transport::Credit::kBytes / transport::Credit::cost_of(bytes)) << bytes;
+    }
   }
-  expect_refused(early, "no receive");
+}
 
+TEST(HostilePeer, HasNoCreditForMemoryThatIsStillBeingTakenIn) {
+  struct Slow final : Message {
+    using Message::Message;
+    void consume(std::uint64_t offset, const std::byte* from, std::uint64_t size) override {
+      std::this_thread::sleep_for(std::chrono::milliseconds(30));  // longer than a round
+      Message::consume(offset, from, size);
+    }
+  };
+  constexpr std::uint32_t kMessages = 10;
+  Pair pair(false, 1, 2'000'000);
+  std::vector<std::unique_ptr<Slow>> receives;
+  for (std::uint32_t i = 0; i < kMessages; ++i) {
+    receives.push_back(std::make_unique<Slow>(transport::Tag{1, i, 1}, 1'000'000));
+    pair.say(frame(transport::FrameType::eager, *receives.back()), std::vector<std::byte>(1'000'000));
+  }
+  pair.run();
+  for (auto& receive : receives) pair.links[0]->post_receive(*receive);
+  while (pair.links[0]->has_pulls()) {
+    ASSERT_TRUE(pair.links[0]->progress(false).ok());
+    const auto done = std::ranges::count(receives, true, &Message::done);
+    const std::uint64_t taken_in = static_cast<std::uint64_t>(done) * transport::Credit::cost_of(1'000'000);
+    const bool has_credit = taken_in >= transport::Credit::kBatch;
+    EXPECT_EQ(pair.state->bytes[0].size(), has_credit ? sizeof(transport::FrameHeader) : 0) << done;
+  }
+}
+
+TEST(HostilePeer, OffersAreBounded) {
+  Pair pair(false, 1, 2'000'000);
+  const transport::FrameHeader offer = frame(transport::FrameType::rts, Message({1, 0, 1}, 10'000'000));
+  for (int i = 0; i < 10'000'000 && pair.links[0]->status().ok(); ++i) {
+    pair.say(offer);
+    if (i % 1000 == 0) pair.links[0]->progress(true).ok();
+  }
+  expect_refused(pair, "too many offers");
+  EXPECT_EQ(pair.heard[0].unexpected, 1 << 20);
+}
+
+TEST(HostilePeer, ThatDoesNotReadIsNotToldWithoutEnd) {
   Pair deaf(false, 1, 1'000'000, 100);  // sends pings and never reads the answers
   for (int i = 0; i < 10'000; ++i) {
     deaf.links[0]->send_control(3, {});

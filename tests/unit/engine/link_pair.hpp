@@ -56,6 +56,19 @@ inline transport::FrameHeader frame(transport::FrameType type, const Message& me
   return header;
 }
 
+/// Which of `messages`, sent in this order, have credit if no receive is posted.
+template <typename Messages>
+std::vector<bool> with_credit(const Messages& messages) {
+  std::uint64_t left = transport::Credit::kBytes;
+  std::vector<bool> have;
+  for (const auto& message : messages) {
+    const std::uint64_t cost = transport::Credit::cost_of(message->bytes);
+    have.push_back(cost <= left);
+    if (have.back()) left -= cost;
+  }
+  return have;
+}
+
 inline void fill(Message& message, unsigned seed) {
   std::mt19937 random(seed);
   for (std::byte& byte : message.memory) byte = static_cast<std::byte>(random());

@@ -142,41 +142,6 @@ TEST(LinkThatPulls, MemoryThatWasTakenBackIsNoFailure) {
   EXPECT_FALSE(receive.done || send.done);
 }
 
-TEST_P(LinkOver, ShortMessagesFarAheadOfTheirReceivesWaitAtTheSender) {
-  constexpr std::uint32_t kMessages = 3000;  // 23 MiB
-  Pair pair(GetParam(), 3, 100'000, 1 << 20);
-  std::vector<std::unique_ptr<Message>> sends;
-  const auto send = [&](std::uint32_t i, std::uint64_t size) {
-    sends.push_back(std::make_unique<Message>(transport::Tag{1, i, 5}, size));
-    fill(*sends.back(), i);
-    sends.back()->acknowledged = i % 7 == 0;
-    pair.links[0]->post_send(*sends.back());
-  };
-  for (std::uint32_t i = 0; i < kMessages; ++i) {
-    send(i, i % 100 == 99 ? 0 : transport::kShortMessageBytes);
-    if (i % 10 == 0) pair.run();
-  }
-  pair.run();
-  const auto has_left = [](const auto& message) { return message->done; };
-  const auto left = std::ranges::count_if(sends, has_left);
-  EXPECT_GT(left, kMessages / 2);
-  EXPECT_LT(left, kMessages * 9 / 10);
-  const auto receive = [&](std::uint32_t i) {
-    Message received(transport::Tag{1, i, 5}, sends[i]->bytes, i % 2 == 0);
-    pair.links[1]->post_receive(received);
-    pair.run();
-    ASSERT_TRUE(received.done) << i;
-    ASSERT_EQ(received.memory, sends[i]->memory) << i;
-  };
-  for (std::uint32_t i = 0; i < kMessages; ++i) receive(i);
-  EXPECT_TRUE(std::ranges::all_of(sends, has_left));
-  send(kMessages, transport::kShortMessageBytes);
-  pair.run();
-  EXPECT_TRUE(sends.back()->done) << "it is still held";
-  receive(kMessages);
-  for (auto& link : pair.links) EXPECT_FALSE(link->is_waiting());
-}
-
 // Memory runs out while a message finishes: the bytes sent so far are counted, so that the peer can parse the
 // bytes that follow.
 TEST(Link, WhatAPeerSaidBeforeItClosedIsReadHoweverWritingFails) {
@@ -252,36 +217,6 @@ TEST(Link, WithoutMemoryForTheRestOfAMessageItEnds) {
   pair.links[0]->send_control(7, {});
   EXPECT_FALSE(pair.links[0]->progress(true).ok());
   EXPECT_FALSE(send.done || behind.done);
-}
-
-// The word to wait does not wait itself behind as many messages the other way.
-TEST_P(LinkOver, AlsoWhereBothSendFarAhead) {
-  constexpr std::uint32_t kMessages = 3000;  // 23 MiB
-  Pair pair(GetParam(), 3, 100'000, 1 << 20);
-  std::vector<std::unique_ptr<Message>> sends[2];
-  for (std::uint32_t i = 0; i < kMessages; ++i) {
-    for (const int end : {0, 1}) {
-      sends[end].push_back(std::make_unique<Message>(transport::Tag{1, i, 5}, transport::kShortMessageBytes));
-      fill(*sends[end].back(), 2 * i + static_cast<unsigned>(end));
-      pair.links[end]->post_send(*sends[end].back());
-    }
-  }
-  pair.run();
-  for (const auto& sent : sends) {
-    const auto left = std::ranges::count_if(sent, [](const auto& message) { return message->done; });
-    EXPECT_GT(left, kMessages / 2);
-    EXPECT_LT(left, kMessages * 9 / 10);
-  }
-  for (std::uint32_t i = 0; i < kMessages; ++i) {
-    for (const int end : {0, 1}) {
-      Message received(transport::Tag{1, i, 5}, transport::kShortMessageBytes, i % 2 == 0);
-      pair.links[end]->post_receive(received);
-      pair.run();
-      ASSERT_TRUE(received.done) << i;
-      ASSERT_EQ(received.memory, sends[1 - end][i]->memory) << i;
-    }
-  }
-  for (auto& link : pair.links) EXPECT_FALSE(link->is_waiting() || link->wants_write());
 }
 
 TEST_P(LinkOver, AMessageIsAskedForItsBytesWhenTheyLeave) {
@@ -381,6 +316,26 @@ TEST(Link, WithinAHostWhatHasJustComeAndWhatWaitsGoInTurn) {
     for (std::size_t i = 0; i < sends.size(); ++i) ASSERT_EQ(sends[i]->memory, receives[i]->memory);
     for (auto& link : pair.links) EXPECT_FALSE(link->is_waiting());
   }
+}
+
+TEST_P(LinkOver, AnUrgentControlMessageOvertakesAllButTheMessageThatHasBegun) {
+  Pair pair(GetParam(), 1, 100'000, 10'000);
+  std::vector<std::unique_ptr<Message>> messages;
+  for (std::uint32_t i = 0; i < 20; ++i) {
+    messages.push_back(std::make_unique<Message>(transport::Tag{1, i, 1}, transport::kShortMessageBytes));
+    fill(*messages.back(), i);
+    pair.links[0]->post_send(*messages.back());
+  }
+  ASSERT_TRUE(pair.links[0]->progress(false).ok());
+  const auto begun = 1 + std::ranges::count(messages, true, &Message::done);
+  pair.links[0]->send_control(1, {});
+  pair.links[0]->send_control(2, {}, true);
+  while (pair.heard[1].controls.empty()) pair.run(1);
+  EXPECT_EQ(pair.heard[1].controls[0].first, 2u);
+  EXPECT_LE(pair.heard[1].unexpected, begun);
+  pair.run();
+  ASSERT_EQ(pair.heard[1].controls.size(), 2u);
+  EXPECT_EQ(pair.heard[1].unexpected, 20);
 }
 
 TEST_P(LinkOver, AnAcknowledgedMessageFinishesOnlyWhenItIsMet) {

@@ -44,7 +44,8 @@ struct Outbox {
     }
     queue.push(std::move(frame));
   }
-  void push_message(std::uint32_t number, std::uint64_t bytes, bool is_warm = false, bool has_cts = false) {
+  void push_message(std::uint32_t number, std::uint64_t bytes, bool is_warm = false,
+                    bool is_asked_for = false) {
     messages.push_back(std::make_unique<Message>(transport::Tag{1, number, 1}, bytes));
     Message& message = *messages.back();
     std::ranges::fill(message.memory, static_cast<std::byte>(number));
@@ -54,7 +55,7 @@ struct Outbox {
     frame.header.tag = message.tag;
     frame.header.bytes = bytes;
     frame.request = &message;
-    frame.has_cts = has_cts;
+    frame.may_leave = is_asked_for;
     queue.push(std::move(frame));
   }
   /// One write, of which the endpoint takes at most `most` bytes; returns how many.
@@ -140,8 +141,9 @@ TEST(SendQueue, UrgentFramesLeaveBehindTheFrameThatHasBegun) {
     out.push(FrameType::ack, 3);
     out.push(FrameType::control, 4, true);
     out.push(FrameType::cts, 5);
+    out.push(FrameType::credit, 6);
     out.write_all(977);
-    EXPECT_EQ(out.come(), begun > 0 ? (Numbers{0, 3, 4, 5, 1, 2}) : (Numbers{3, 4, 5, 0, 1, 2}));
+    EXPECT_EQ(out.come(), begun > 0 ? (Numbers{0, 3, 4, 5, 6, 1, 2}) : (Numbers{3, 4, 5, 6, 0, 1, 2}));
   }
 }
 
