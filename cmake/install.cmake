@@ -1,7 +1,9 @@
-# Installing and packaging: the CMake package `kolo`, the pkg-config module `kolo`, Debian packages by CPack.
+# Installing and packaging: the CMake package `kolo`, the pkg-config modules `kolo` and `kolo-train`, Debian packages by
+# CPack.
 #
-# Five components, which are the Debian packages too: runtime (libkolo0), dev (libkolo-dev), tools (kolo-tools), and with
-# the training layer train (libkolo-train0) and train-dev (libkolo-train-dev).
+# Five components, which are the Debian packages too: runtime (libkolo, with the version of its interface in the name), dev
+# (libkolo-dev), tools (kolo-tools), and with the training layer train (libkolo-train, named likewise) and train-dev
+# (libkolo-train-dev).
 include(CMakePackageConfigHelpers)
 
 set(kolo_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/kolo)
@@ -37,7 +39,6 @@ endif()
 # --- find_package(kolo) and pkg-config -----------------------------------------------------------------------------
 configure_package_config_file(cmake/koloConfig.cmake.in ${PROJECT_BINARY_DIR}/koloConfig.cmake
                               INSTALL_DESTINATION ${kolo_cmake_dir} NO_SET_AND_CHECK_MACRO)
-# Before 1.0 every minor version may change the interface.
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/koloConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/koloConfig.cmake ${PROJECT_BINARY_DIR}/koloConfigVersion.cmake
         DESTINATION ${kolo_cmake_dir} COMPONENT dev)
@@ -47,8 +48,19 @@ file(RELATIVE_PATH kolo_pc_to_prefix ${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig ${CM
 string(REGEX REPLACE "/$" "" kolo_pc_to_prefix "${kolo_pc_to_prefix}")
 configure_file(cmake/kolo.pc.in ${PROJECT_BINARY_DIR}/kolo.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/kolo.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
+if(KOLO_TRAIN)
+  # libtorch has no pkg-config module: kolo-train names its headers and libraries.
+  set(kolo_torch_cflags ${kolo_torch_include_dirs})
+  list(FILTER kolo_torch_cflags EXCLUDE REGEX "^/usr/include$")  # the compiler's own place, which has an order
+  list(TRANSFORM kolo_torch_cflags PREPEND -I)
+  list(APPEND kolo_torch_cflags ${kolo_torch_cxx_flags})
+  list(JOIN kolo_torch_cflags " " kolo_torch_cflags)
+  get_filename_component(kolo_torch_libdir ${TORCH_LIBRARY} DIRECTORY)
+  configure_file(cmake/kolo-train.pc.in ${PROJECT_BINARY_DIR}/kolo-train.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/kolo-train.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT train-dev)
+endif()
 
-# --- Debian packages: `cpack` in the build folder ------------------------------------------------------------------
+# --- Debian packages: scripts/make-packages, or `cpack` in the build folder ----------------------------------------
 # They hold the shared library.
 if(NOT BUILD_SHARED_LIBS)
   return()
@@ -84,13 +96,13 @@ macro(kolo_package component name section summary)
   set(CPACK_COMPONENT_${upper}_DEPENDS ${ARGN})
   install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${name} RENAME copyright COMPONENT ${component})
 endmacro()
-kolo_package(runtime libkolo0 libs "collective communication on CPUs and ordinary networks: the library")
+kolo_package(runtime libkolo${KOLO_ABI} libs "collective communication on CPUs and ordinary networks: the library")
 kolo_package(dev libkolo-dev libdevel "collective communication on CPUs and ordinary networks: headers" runtime)
 if(KOLO_CLI)
   kolo_package(tools kolo-tools utils "starts, measures and explains jobs that use kolo" runtime)
 endif()
 if(KOLO_TRAIN)
-  kolo_package(train libkolo-train0 libs "data-parallel training over libtorch: the library" runtime)
+  kolo_package(train libkolo-train${KOLO_ABI} libs "data-parallel training over libtorch: the library" runtime)
   kolo_package(train-dev libkolo-train-dev libdevel "data-parallel training over libtorch: headers" train dev)
   set(CPACK_DEBIAN_TRAIN-DEV_PACKAGE_DEPENDS libtorch-dev)
 endif()

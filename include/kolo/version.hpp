@@ -1,7 +1,7 @@
 // The version of the headers; version() tells that of the library.
 #pragma once
 
-#define KOLO_VERSION "0.1.0"
+#define KOLO_VERSION "0.2.0"
 
 namespace kolo {
 

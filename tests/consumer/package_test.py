@@ -20,6 +20,9 @@ args = parser.parse_args()
 INSTALLED_AT = args.work / "installed-at"
 MOVED_TO = args.work / "moved-to"
 DEBS = args.work / "deb"
+# Before 1.0 each minor version has an interface of its own, and packages of libraries are named by their interface.
+ABI = re.search(r'KOLO_VERSION "(\d+\.\d+)', (args.source / "include/kolo/version.hpp").read_text())[1]
+LIBRARY, TRAIN_LIBRARY = f"libkolo{ABI}", f"libkolo-train{ABI}"
 
 
 def run(*command, **more):
@@ -43,15 +46,44 @@ def only(folder, pattern):
     return found[0]
 
 
+def kolo_of(prefix):
+    return only(prefix / "bin", "kolo")
+
+
+def run_ranks(kolo, program, **more):
+    """The ranks find each other through what `kolo run` sets."""
+    run(kolo, "run", "-n", "3", "--", program, timeout=100, **more)
+
+
+def configure(project, name, *options):
+    """Configures examples/consumer/PROJECT, copied to a place that knows nothing of this tree."""
+    folder = fresh(args.work / name)
+    shutil.copytree(args.source / "examples/consumer", folder / "projects")
+    build = folder / "build"
+    run(args.cmake, "-S", folder / "projects" / project, "-B", build, "-G", args.generator,
+        f"-DCMAKE_CXX_COMPILER={args.compiler}", *options)
+    return build
+
+
 def build_and_run(project, prefix, name):
-    """Configures, builds and runs tests/consumer/PROJECT with the installation in PREFIX."""
-    build = fresh(args.work / name)
-    run(args.cmake, "-S", args.source / "tests/consumer" / project, "-B", build, "-G", args.generator,
-        f"-DCMAKE_CXX_COMPILER={args.compiler}", f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Release")
+    """The same, built and run with the installation in PREFIX."""
+    build = configure(project, name, f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Release")
     found = re.search(r"^kolo_DIR:PATH=(.*)$", (build / "CMakeCache.txt").read_text(), re.MULTILINE)
     assert found and Path(found[1]).is_relative_to(prefix), f"found another kolo: {found and found[1]}"
     run(args.cmake, "--build", build)
-    run(build / "consumer", timeout=60)
+    run_ranks(kolo_of(prefix), build / "program")
+
+
+def compile_and_run(module, project):
+    """One call of the compiler, with what pkg-config says of the moved installation."""
+    work = fresh(args.work / f"pkg-config-{project}")
+    pc = only(MOVED_TO, f"{module}.pc")
+    static = ["--static"] if list(MOVED_TO.rglob("libkolo.a")) else []
+    flags = output_of("pkg-config", *static, "--cflags", "--libs", module,
+                      env={**os.environ, "PKG_CONFIG_PATH": str(pc.parent)}).split()
+    main = args.source / "examples/consumer" / project / "main.cpp"
+    run(args.compiler, "-std=c++20", main, "-o", work / "program", *flags)
+    run_ranks(kolo_of(MOVED_TO), work / "program", env={**os.environ, "LD_LIBRARY_PATH": str(pc.parent.parent)})
 
 
 def install():
@@ -80,20 +112,40 @@ def cmake_finds_train():
 
 
 def pkg_config_finds_it():
-    work = fresh(args.work / "pkg-config-consumer")
-    pc = only(MOVED_TO, "kolo.pc")
-    environment = {**os.environ, "PKG_CONFIG_PATH": str(pc.parent)}
-    flags = output_of("pkg-config", "--cflags", "--libs", "kolo", env=environment).split()
-    if list(MOVED_TO.rglob("libkolo.a")):
-        flags = output_of("pkg-config", "--static", "--cflags", "--libs", "kolo", env=environment).split()
-    run(args.compiler, "-std=c++20", args.source / "tests/consumer/core/main.cpp", "-o", work / "consumer", *flags)
-    run(work / "consumer", timeout=60, env={**os.environ, "LD_LIBRARY_PATH": str(pc.parent.parent)})
+    compile_and_run("kolo", "core")
+
+
+def pkg_config_finds_train():
+    compile_and_run("kolo-train", "train")
+
+
+def subproject(name):
+    """A project that compiles kolo from its sources. It gets the library and nothing else of this tree."""
+    build = configure("source", name, f"-DFETCHCONTENT_SOURCE_DIR_KOLO={args.source}", "-DCMAKE_UNITY_BUILD=ON",
+                      "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache" if shutil.which("ccache") else "-UCMAKE_CXX_COMPILER_LAUNCHER")
+    cache = (build / "CMakeCache.txt").read_text()
+    assert re.search(r"^CMAKE_BUILD_TYPE:STRING=$", cache, re.MULTILINE), "kolo has chosen the build type of its user"
+    assert "BUILD_SHARED_LIBS" not in cache, "kolo has chosen the kind of libraries of its user"
+    targets = output_of(args.cmake, "--build", build, "--target", "help")
+    for word in ("kolo_cli", "kolo_train", "gtest", "test_base", "bench_call", "package"):
+        assert not re.search(rf"\b{word}\b", targets), f"kolo adds {word} to the project that contains it"
+    return build
+
+
+def subproject_configures():
+    subproject("subproject")
+
+
+def subproject_runs():
+    build = subproject("subproject-built")
+    run(args.cmake, "--build", build)
+    run_ranks(args.build / "bin/kolo", build / "program")
 
 
 def tool_runs():
     """The installed tool finds its library by itself, and starts ranks."""
     environment = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
-    text = output_of(MOVED_TO / "bin/kolo", "run", "-n", "2", "--", "sh", "-c", "echo I am $RANK of $WORLD_SIZE",
+    text = output_of(kolo_of(MOVED_TO), "run", "-n", "2", "--", "sh", "-c", "echo I am $RANK of $WORLD_SIZE",
                      env=environment, timeout=60)
     for rank in range(2):
         assert f"I am {rank} of 2" in text, text
@@ -108,14 +160,14 @@ def deb_is_made():
     fields = {}
     for deb in DEBS.glob("*.deb"):
         fields[deb.name.split("_")[0]] = output_of("dpkg-deb", "--field", deb)
-    assert {"libkolo0", "libkolo-dev", "kolo-tools"} <= set(fields), sorted(fields)
+    assert {LIBRARY, "libkolo-dev", "kolo-tools"} <= set(fields), sorted(fields)
     for library in ("libc6", "libstdc++6", "libspdlog", "libssl"):
-        assert re.search(rf"^Depends:.*\b{re.escape(library)}", fields["libkolo0"], re.MULTILINE), fields["libkolo0"]
-    if "libkolo-train0" in fields:
-        assert re.search(r"^Depends:.*\blibtorch", fields["libkolo-train0"], re.MULTILINE), fields["libkolo-train0"]
+        assert re.search(rf"^Depends:.*\b{re.escape(library)}", fields[LIBRARY], re.MULTILINE), fields[LIBRARY]
+    if TRAIN_LIBRARY in fields:
+        assert re.search(r"^Depends:.*\blibtorch", fields[TRAIN_LIBRARY], re.MULTILINE), fields[TRAIN_LIBRARY]
         assert re.search(r"^Depends:.*\blibtorch-dev", fields["libkolo-train-dev"], re.MULTILINE)
     for package in ("libkolo-dev", "kolo-tools"):
-        assert re.search(r"^Depends:.*\blibkolo0 \(= ", fields[package], re.MULTILINE), fields[package]
+        assert re.search(rf"^Depends:.*\b{re.escape(LIBRARY)} \(= ", fields[package], re.MULTILINE), fields[package]
 
 
 def files_in(package):
@@ -125,14 +177,15 @@ def files_in(package):
 
 def deb_holds_the_right_files():
     expected = {
-        "libkolo0": [r"/usr/lib/(.+/)?libkolo\.so\.[0-9.]+"],
+        LIBRARY: [r"/usr/lib/(.+/)?libkolo\.so\.[0-9.]+"],
         "libkolo-dev": [r"/usr/include/kolo/\w+\.hpp", r"/usr/lib/(.+/)?libkolo\.so", r"/usr/lib/.*/kolo\.pc",
                         r"/usr/lib/(.+/)?cmake/kolo/kolo\w+(-\w+)?\.cmake"],
         "kolo-tools": [r"/usr/bin/kolo"],
     }
-    if list(DEBS.glob("libkolo-train0_*.deb")):
-        expected["libkolo-train0"] = [r"/usr/lib/(.+/)?libkolo_train\.so\.[0-9.]+"]
+    if list(DEBS.glob(f"{TRAIN_LIBRARY}_*.deb")):
+        expected[TRAIN_LIBRARY] = [r"/usr/lib/(.+/)?libkolo_train\.so\.[0-9.]+"]
         expected["libkolo-train-dev"] = [r"/usr/include/kolo/train/\w+\.hpp", r"/usr/lib/(.+/)?libkolo_train\.so",
+                                         r"/usr/lib/.*/kolo-train\.pc",
                                          r"/usr/lib/(.+/)?cmake/kolo/koloTrainTargets(-\w+)?\.cmake"]
     for package, patterns in expected.items():
         patterns = [*patterns, f"/usr/share/doc/{package}/copyright"]
@@ -145,7 +198,7 @@ def deb_holds_the_right_files():
 
 def deb_is_usable():
     root = fresh(args.work / "deb-root")
-    for package in ("libkolo0", "libkolo-dev", "kolo-tools"):
+    for package in (LIBRARY, "libkolo-dev", "kolo-tools"):
         run("dpkg-deb", "--extract", only(DEBS, f"{package}_*.deb"), root)
     build_and_run("core", root / "usr", "deb-consumer")
     run(root / "usr/bin/kolo", "--help", stdout=subprocess.DEVNULL, timeout=60)
