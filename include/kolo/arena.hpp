@@ -13,6 +13,7 @@ namespace kolo {
 /// copied, but shared with its parent.
 class SharedArena {
  public:
+  /// Address space that is taken from the system at a time, unless the constructor is told otherwise.
   static constexpr std::size_t kRegionBytes = std::size_t{64} << 20;
 
   /// `region_bytes`: the address space taken from the system at a time (in multiples of 2 MiB); memory is
@@ -29,12 +30,14 @@ class SharedArena {
   /// out.
   std::shared_ptr<std::byte[]> allocate(std::size_t bytes);
 
+  /// What an arena holds now.
   struct Usage {
-    std::size_t regions = 0;
-    std::size_t region_bytes = 0;
-    std::size_t blocks = 0;
-    std::size_t block_bytes = 0;  ///< including what alignment adds
+    std::size_t regions = 0;       ///< taken from the system
+    std::size_t region_bytes = 0;  ///< address space of all regions
+    std::size_t blocks = 0;        ///< that are in use
+    std::size_t block_bytes = 0;   ///< including what alignment adds
   };
+  /// Counts at this moment.
   Usage usage() const;
 
  private:

@@ -18,12 +18,14 @@ concept ElementRange = std::ranges::contiguous_range<R> && std::ranges::sized_ra
 /// `count` elements of `dtype` at `data`, which kolo may write. Does not own the memory. `data` may be null
 /// only when `count` is 0. Converts implicitly from vectors, arrays and spans of element types.
 struct Buffer {
-  void* data = nullptr;
-  std::uint64_t count = 0;
-  DType dtype = DType::uint8;
+  void* data = nullptr;        ///< the first element
+  std::uint64_t count = 0;     ///< elements, not bytes
+  DType dtype = DType::uint8;  ///< type of each element
 
   Buffer() = default;
+  /// Memory whose element type is known at run time.
   Buffer(void* data_, std::uint64_t count_, DType dtype_) : data(data_), count(count_), dtype(dtype_) {}
+  /// The elements of a vector, array or span.
   template <ElementRange R>
   requires(!std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>)
       Buffer(R&& range)  // NOLINT: implicit on purpose
@@ -31,26 +33,31 @@ struct Buffer {
         count(std::ranges::size(range)),
         dtype(dtype_of<std::ranges::range_value_t<R>>) {}
 
+  /// Length of the memory in bytes.
   std::uint64_t bytes() const noexcept { return count * size_of(dtype); }
 };
 
 /// As Buffer, but kolo only reads the memory.
 struct ConstBuffer {
-  const void* data = nullptr;
-  std::uint64_t count = 0;
-  DType dtype = DType::uint8;
+  const void* data = nullptr;  ///< the first element
+  std::uint64_t count = 0;     ///< elements, not bytes
+  DType dtype = DType::uint8;  ///< type of each element
 
   ConstBuffer() = default;
+  /// Memory whose element type is known at run time.
   ConstBuffer(const void* data_, std::uint64_t count_, DType dtype_)
       : data(data_), count(count_), dtype(dtype_) {}
+  /// The same memory, to be read.
   ConstBuffer(const Buffer& buffer)  // NOLINT: implicit on purpose
       : data(buffer.data), count(buffer.count), dtype(buffer.dtype) {}
+  /// The elements of a vector, array or span.
   template <ElementRange R>
   ConstBuffer(const R& range)  // NOLINT: implicit on purpose
       : data(std::ranges::data(range)),
         count(std::ranges::size(range)),
         dtype(dtype_of<std::remove_cv_t<std::ranges::range_value_t<R>>>) {}
 
+  /// Length of the memory in bytes.
   std::uint64_t bytes() const noexcept { return count * size_of(dtype); }
 };
 

@@ -52,11 +52,11 @@ struct CallOptions {
 /// What went over the links of one rank, in payload bytes of collectives, sends and receives (no headers, no
 /// rendezvous).
 struct Counters {
-  std::uint64_t bytes_sent = 0;
-  std::uint64_t bytes_received = 0;
-  std::uint64_t messages_sent = 0;
-  std::uint64_t messages_received = 0;
-  std::uint64_t operations = 0;
+  std::uint64_t bytes_sent = 0;         ///< payload to other ranks
+  std::uint64_t bytes_received = 0;     ///< payload from other ranks
+  std::uint64_t messages_sent = 0;      ///< messages to other ranks
+  std::uint64_t messages_received = 0;  ///< messages from other ranks
+  std::uint64_t operations = 0;         ///< calls begun, also those that need no message
 };
 
 /// Element counts per rank, for collectives in which ranks hold unequal parts. Empty: equal parts.
@@ -91,15 +91,20 @@ class Communicator {
   /// several, use make_prefix_store().
   static Communicator create(std::shared_ptr<Store> store, int rank, int size, const Options& options = {});
 
+  /// Whether this refers to a group.
   bool valid() const noexcept { return state_ != nullptr; }
   /// Whether both refer to the same group. Copies of one communicator are equal; so are communicators without
   /// a group.
   bool operator==(const Communicator&) const noexcept = default;
+  /// This process's number in the group, from 0.
   int rank() const;
+  /// Number of ranks.
   int size() const;
   /// The transport that links this rank to `peer`: "shm", "tcp", "inproc"; "self" for its own rank.
   std::string transport_to(int peer) const;
+  /// What went over this rank's links so far.
   Counters counters() const;
+  /// The longest time without any progress in an operation (Options::timeout or KOLO_TIMEOUT).
   std::chrono::nanoseconds timeout() const;
 
   /// The time that one call of `collective` ("all_reduce", "broadcast", ...) is expected to take, with the

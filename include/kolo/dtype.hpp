@@ -9,12 +9,12 @@ namespace kolo {
 
 /// Raw storage of an IEEE 754 binary16 number. kolo reduces it with 32-bit arithmetic inside each kernel.
 struct Float16 {
-  std::uint16_t bits = 0;
+  std::uint16_t bits = 0;  ///< as they lie in memory
 };
 
 /// Raw storage of a bfloat16 number: the upper half of a float32.
 struct BFloat16 {
-  std::uint16_t bits = 0;
+  std::uint16_t bits = 0;  ///< as they lie in memory
 };
 
 /// Conversions round to nearest, ties to even; NaN stays NaN.
@@ -23,6 +23,7 @@ BFloat16 to_bfloat16(float value) noexcept;
 float to_float(Float16 value) noexcept;
 float to_float(BFloat16 value) noexcept;
 
+/// The twelve element types.
 enum class DType : std::uint8_t {
   float32,
   float64,
@@ -38,6 +39,7 @@ enum class DType : std::uint8_t {
   uint64,
 };
 
+/// Number of element types.
 inline constexpr int kDTypeCount = 12;
 
 /// Bytes of one element.
@@ -63,6 +65,7 @@ constexpr std::size_t size_of(DType dtype) noexcept {
   return 0;
 }
 
+/// Whether the type is a floating-point type.
 constexpr bool is_floating(DType dtype) noexcept {
   return dtype == DType::float32 || dtype == DType::float64 || dtype == DType::float16 ||
          dtype == DType::bfloat16;
@@ -139,11 +142,13 @@ struct DTypeOf<std::byte> {
   static constexpr DType value = DType::uint8;
 };
 
+/// The C++ types that have a DType.
 template <typename T>
 concept Element = requires {
   DTypeOf<T>::value;
 };
 
+/// The DType of a C++ type.
 template <Element T>
 inline constexpr DType dtype_of = DTypeOf<T>::value;
 

@@ -18,10 +18,13 @@ struct ErrorContext {
   std::chrono::nanoseconds waited{0};  ///< How long this rank had waited.
 };
 
+/// What all errors of kolo derive from.
 class Error : public std::runtime_error {
  public:
+  /// `what` says in words what `context` holds.
   Error(const std::string& what, ErrorContext context)
       : std::runtime_error(what), context_(std::move(context)) {}
+  /// The rank to blame, the call and the step, for programs.
   const ErrorContext& context() const noexcept { return context_; }
 
  private:

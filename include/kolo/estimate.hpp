@@ -35,6 +35,7 @@ struct Estimate {
   /// The call runs in memory that all ranks share, without messages.
   bool shared_memory = false;
 
+  /// Whether all members are equal.
   bool operator==(const Estimate&) const = default;
 };
 

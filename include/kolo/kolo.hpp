@@ -15,3 +15,6 @@
 #include "kolo/version.hpp"
 #include "kolo/wire.hpp"
 #include "kolo/work.hpp"
+
+/// All of kolo. Programs begin with Communicator::create().
+namespace kolo {}

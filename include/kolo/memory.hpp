@@ -18,11 +18,14 @@ class SharedMemory {
   SharedMemory() noexcept;
   /// Throws SystemError if the memory cannot be allocated.
   explicit SharedMemory(std::size_t bytes);
+  /// The other one is empty afterwards.
   SharedMemory(SharedMemory&&) noexcept;
   SharedMemory& operator=(SharedMemory&&) noexcept;
   ~SharedMemory();
 
+  /// The first byte; null if there is no memory.
   std::byte* data() const noexcept;
+  /// Length in bytes.
   std::size_t size() const noexcept;
   /// The first `count` elements of `dtype`; throws InvalidArgument when they do not fit.
   Buffer buffer(std::uint64_t count, DType dtype) const;

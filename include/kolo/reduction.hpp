@@ -14,6 +14,7 @@ namespace kolo {
 /// `custom` is what Reduction::custom() makes; by itself it names no operation.
 enum class ReduceOp : std::uint8_t { sum, product, min, max, average, custom };
 
+/// "sum", "average", ...
 std::string_view name_of(ReduceOp op) noexcept;
 /// The inverse of name_of() for all but `custom`. Returns false when there is no such operation.
 bool parse_reduce_op(std::string_view name, ReduceOp& out) noexcept;
@@ -28,10 +29,11 @@ bool parse_reduce_op(std::string_view name, ReduceOp& out) noexcept;
 /// `combine` that throws ends its call on every rank with an InvalidArgument that says what was thrown; the
 /// communicator is unusable then.
 struct CustomReduction {
-  std::string name;
+  std::string name;  ///< for errors and timelines; the same on all ranks
+  /// out[i] = left[i] op right[i] for `count` elements.
   std::function<void(void* out, const void* left, const void* right, std::uint64_t count, DType dtype)>
       combine;
-  bool commutative = false;
+  bool commutative = false;  ///< whether kolo may change the order of operands
 };
 
 /// What every reducing collective takes. Built-in operations convert implicitly from ReduceOp.
@@ -43,13 +45,16 @@ struct CustomReduction {
 /// bits by that.
 class Reduction {
  public:
+  /// A built-in operation.
   Reduction(ReduceOp op) noexcept : op_(op) {}  // NOLINT: implicit on purpose
   /// Throws InvalidArgument when `combine` is empty.
   static Reduction custom(CustomReduction reduction);
 
+  /// The operation; `custom` for one made by custom().
   ReduceOp op() const noexcept { return op_; }
   /// Null for the built-in operations.
   const CustomReduction* custom_reduction() const noexcept { return custom_.get(); }
+  /// The name of the operation.
   std::string name() const;
 
  private:

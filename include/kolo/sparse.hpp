@@ -18,11 +18,12 @@ namespace kolo {
 /// `indices` lie one after another in `values`.
 template <Element T>
 struct SparseVector {
-  std::uint64_t length = 0;
-  std::vector<std::uint64_t> indices = {};
-  std::vector<T> values = {};
-  std::uint64_t width = 1;
+  std::uint64_t length = 0;                 ///< elements, or rows, with the absent ones
+  std::vector<std::uint64_t> indices = {};  ///< ascending, each once
+  std::vector<T> values = {};               ///< `width` of them for each index
+  std::uint64_t width = 1;                  ///< elements of a row
 
+  /// Whether all members are equal.
   bool operator==(const SparseVector&) const = default;
 };
 
@@ -72,6 +73,7 @@ class SparseAllReduce {
                                                                     ConstBuffer values,
                                                                     std::uint64_t width = 1);
 
+  /// Ranks that exchange with each other in each layer.
   const std::vector<int>& degrees() const noexcept { return degrees_; }
 
  private:

@@ -44,6 +44,7 @@ std::shared_ptr<Store> make_file_store(const std::string& path);
 class TcpStoreServer {
  public:
   virtual ~TcpStoreServer() = default;
+  /// The port on which it listens.
   virtual std::uint16_t port() const = 0;
 };
 
@@ -64,10 +65,10 @@ std::shared_ptr<Store> make_prefix_store(const std::string& prefix, std::shared_
 
 /// The rank of this process in its job, from the environment that its launcher has set.
 struct Launch {
-  int rank = 0;
-  int size = 1;
-  int local_rank = 0;
-  int local_size = 1;
+  int rank = 0;          ///< this process's number in the job
+  int size = 1;          ///< processes of the job
+  int local_rank = 0;    ///< this process's number on its host
+  int local_size = 1;    ///< processes of the job on this host
   std::string launcher;  ///< "torchrun", "Open MPI", "Slurm", "MPICH", or "none" for a single process.
 };
 

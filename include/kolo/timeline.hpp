@@ -18,8 +18,10 @@ class Communicator;
 /// and in "waiting" the times in which nothing moved, with the ranks that operations waited for.
 class Timeline {
  public:
+  /// A moment of the clock that spans are measured with.
   using TimePoint = std::chrono::steady_clock::time_point;
 
+  /// Keeps at most `capacity` spans.
   explicit Timeline(std::size_t capacity = 1u << 20);
   ~Timeline();
   Timeline(const Timeline&) = delete;
@@ -31,7 +33,9 @@ class Timeline {
             std::string_view arguments = {});
   /// Records while false; spans are dropped while true.
   void pause(bool paused);
+  /// Spans that are kept.
   std::size_t size() const;
+  /// Spans beyond the capacity.
   std::size_t dropped() const;
 
   /// This rank's events as the comma-separated elements of a Chrome trace's "traceEvents"; process id = rank.

@@ -18,6 +18,7 @@ enum class Wire : std::uint8_t {
   int8,
 };
 
+/// Number of formats.
 inline constexpr int kWireCount = 4;
 
 /// The name as in the enumeration.

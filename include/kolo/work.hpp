@@ -21,6 +21,7 @@ class Operation;
 class Work {
  public:
   Work() = default;
+  /// Made by the library.
   explicit Work(std::shared_ptr<engine::Operation> operation) : operation_(std::move(operation)) {}
 
   /// False for a default-constructed Work, which counts as done.

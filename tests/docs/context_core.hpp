@@ -1,0 +1,21 @@
+// Names that the pages about the core take for granted.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "kolo/kolo.hpp"
+
+extern kolo::Communicator communicator;
+extern std::vector<float> gradients;
+
+// docs/adding.md: the parts of a command that its block does not show.
+struct CountArguments {
+  int ranks = 8;
+  bool json = false;
+};
+inline constexpr const char* kCountExamples = "";
+int run_count(const CountArguments& arguments);
