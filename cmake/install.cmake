@@ -17,7 +17,7 @@ function(kolo_install_library target component dev_component export include)
           ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT ${dev_component})
   install(EXPORT ${export} NAMESPACE kolo:: DESTINATION ${kolo_cmake_dir} COMPONENT ${dev_component})
   install(DIRECTORY ${include}/ DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT ${dev_component}
-          FILES_MATCHING PATTERN "*.hpp")
+          FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h")
   # Found wherever the whole installation is moved to.
   set_target_properties(${target} PROPERTIES INSTALL_RPATH "$ORIGIN")
 endfunction()

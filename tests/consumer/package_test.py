@@ -91,7 +91,7 @@ def install():
     shutil.rmtree(MOVED_TO, ignore_errors=True)
     run(args.cmake, "--install", args.build, "--prefix", INSTALLED_AT, stdout=subprocess.DEVNULL)
     INSTALLED_AT.rename(MOVED_TO)
-    public = {p.relative_to(args.source / "include") for p in (args.source / "include").rglob("*.hpp")}
+    public = {p.relative_to(args.source / "include") for p in (args.source / "include").rglob("*.h*")}
     if (args.source / "train/include").is_dir() and list(MOVED_TO.rglob("koloTrainTargets.cmake")):
         public |= {p.relative_to(args.source / "train/include") for p in (args.source / "train/include").rglob("*.hpp")}
     there = {p.relative_to(MOVED_TO / "include") for p in (MOVED_TO / "include").rglob("*") if p.is_file()}
@@ -109,6 +109,10 @@ def cmake_finds_it():
 
 def cmake_finds_train():
     build_and_run("train", MOVED_TO, "train-consumer")
+
+
+def c_finds_it():
+    build_and_run("c", MOVED_TO, "c-consumer")
 
 
 def pkg_config_finds_it():
