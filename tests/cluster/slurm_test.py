@@ -2,6 +2,7 @@
 """kolo under Slurm: a small Slurm whose daemons run in the hosts of an emulated cluster."""
 
 import os
+import pathlib
 import shutil
 import socket
 import subprocess
@@ -145,6 +146,29 @@ class UnderSlurm(unittest.TestCase):
         code, out = self.slurm.srun("-N", "2", "-n", "2", KOLO, "doctor", KOLO_KEY="a key of this test")
         self.assertEqual(code, 0, out)
         self.assertIn("2 of 2 ranks on 2 hosts", out)
+
+    def sbatch(self, name, *options):
+        """Runs a file of examples/slurm to its end; returns what the job printed."""
+        log = f"{self.folder.name}/{name}.log"
+        files = pathlib.Path(__file__).resolve().parents[2] / "examples/slurm"
+        done = subprocess.run(inside(NAME, 0, "sbatch", "--wait", f"--output={log}", f"--chdir={self.folder.name}", *options,
+                                     files / name, KOLO, "bench", "all_reduce", "--sizes", "100000", "--iterations", "3"),
+                              env={**self.slurm.environment, "KOLO_TABLE": "none"}, text=True, timeout=TIMEOUT_S,
+                              cwd=self.folder.name, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        with open(log, encoding="utf-8") as file:
+            output = file.read()
+        self.assertEqual(done.returncode, 0, done.stdout + output)
+        self.assertIn("All results are right", output)
+        return output
+
+    def test_batch_file_of_one_node(self):
+        # As many cores as a node of this test has.
+        self.assertIn("4 ranks over shm", self.sbatch("one-node.sbatch", "--cpus-per-task=1"))
+
+    def test_batch_file_of_several_nodes(self):
+        output = self.sbatch("several-nodes.sbatch", "--nodes=2", "--ntasks-per-node=2")
+        self.assertIn("4 ranks over shm+tcp", output)
+        self.assertEqual(list(pathlib.Path(self.folder.name).glob(".kolo-key*")), [], "the key is left behind")
 
     def test_a_dead_rank_is_named(self):
         script = f"[ $SLURM_PROCID = 3 ] && (sleep 2; kill -KILL $$) & exec {KOLO} bench all_reduce --sizes 1M " \

@@ -38,12 +38,16 @@ struct NetImpl : torch::nn::Module {
   at::Tensor forward(at::Tensor x) { return x; }
 };
 TORCH_MODULE(Net);
-using Block = torch::nn::AnyModule;  // docs/training/hybrid.md: a layer whose parts ranks share
+/// docs/training/hybrid.md: a layer whose parts ranks share.
+struct BlockImpl : NetImpl {
+  BlockImpl(const kolo::DistributedDataParallelOptions& options, const kolo::Communicator& group);
+};
+TORCH_MODULE(Block);
 
 using Pairs = std::vector<std::pair<at::Tensor, at::Tensor>>;
 /// The batches of an epoch, or of the samples at some indices.
 struct Batches : Pairs {
-  Pairs operator()(const Pairs& data, const std::vector<std::size_t>& indices) const;
+  Pairs operator()(const Pairs& data, const std::vector<std::int64_t>& indices) const;
 };
 
 extern kolo::Communicator communicator;
@@ -59,7 +63,7 @@ extern int epoch, epochs, stages;
 
 at::Tensor cross_entropy(const at::Tensor& output, const at::Tensor& labels);
 at::Tensor loss(const at::Tensor& output, const at::Tensor& labels);
-at::Tensor part_of(const at::Tensor& whole, const kolo::Part& part);
+at::Tensor part_of(const at::Tensor& whole, int part);
 bool is_replicated(const at::Tensor& parameter);
 double momentum(std::uint64_t step);
 double rate(std::uint64_t step);
