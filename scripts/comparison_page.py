@@ -17,16 +17,16 @@ def parameter_server(n, arguments):
     return 2 * most
 
 
-# algorithm: (the form as people write it, why, K bytes -> multiples of K one after the other on the busiest link)
+# algorithm: (the form as people write it, why, n bytes -> multiples of n one after the other on the busiest link)
 FORMS = {
-    "central": ("2(N-1) K", "N-1 contributions come in over the driver's link, then N-1 results go out",
+    "central": ("2(N-1) n", "N-1 contributions come in over the coordinator's link, then N-1 results go out",
                 lambda n, _: 2 * (n - 1)),
-    "parameter_server": ("2 max((N-1)/S, 1) K",
+    "parameter_server": ("2 max((N-1)/S, 1) n",
                          "a server gets its 1/S of N-1 contributions and sends it N-1 times; a worker that is no "
-                         "server sends and gets K. With S = N nobody is idle: 2(N-1)/N K", parameter_server),
-    "naive": ("(N-1) K", "everybody sends everything to everybody, and adds up for itself", lambda n, _: n - 1),
-    "ring": ("2(N-1)/N K", "N-1 rounds sum 1/N of the data, N-1 rounds spread it; all links work in each", ring),
-    "halving_doubling": ("2(P-1)/P K, P the largest power of two up to N; + 2 K when N is none",
+                         "server sends and gets n. With S = N each rank is a server: 2(N-1)/N n", parameter_server),
+    "naive": ("(N-1) n", "each rank sends everything to each other rank, and adds up for itself", lambda n, _: n - 1),
+    "ring": ("2(N-1)/N n", "N-1 rounds sum 1/N of the data, N-1 rounds spread it; all links work in each", ring),
+    "halving_doubling": ("2(P-1)/P n, P the largest power of two up to N; + 2 n when N is none",
                          "halves, quarters, ... are exchanged and summed, then gathered the same way back; ranks "
                          "beyond P hand their data to a partner before and get the result after", halving_doubling),
 }
@@ -99,10 +99,32 @@ def what_one_sees(data):
         slope = (last_ms - first_ms) / (last - first)
         worst = max(ms / predicted_ms("ring", n, data.size, data.goodput) for n, ms in rings)
         yield ""
-        yield f"The driver's time grows with every worker, here by {milliseconds(slope)} ms for each. The ring's does not:"
-        yield (f"its links carry 2(N-1)/N K, less than 2 K however many there are, and it takes at most {worst:.2f} times "
+        yield f"The central coordinator's time grows with every worker, here by {milliseconds(slope)} ms for each. The ring's does not:"
+        yield (f"its links carry 2(N-1)/N n, less than 2 n bytes however many there are, and it takes at most {worst:.2f} times "
                "as long as")
         yield f"they need for that, {milliseconds(rings[-1][1])} ms with {rings[-1][0]} workers."
+
+
+def why(data):
+    """What the closed forms leave out, for the algorithms that are far from theirs."""
+    def ratios(algorithm):
+        return [ms / predicted_ms(algorithm, n, data.size, data.goodput) for n, ms in data.series().get(algorithm, [])]
+
+    central, halving = ratios("central"), ratios("halving_doubling")
+    if central and max(central) < 1:
+        yield f"""
+**Why the central coordinator is faster than its closed form** ({min(central):.2f} to {max(central):.2f} of it). The form adds up two phases: all
+contributions come in, then all results go out. But a link carries both directions at once, and large messages travel in segments: the
+sum of the first segments goes out while later segments still come in. If the phases overlapped completely, (N-1) n would be
+left, half of the form."""
+    if halving:
+        yield f"""
+**Why halving and doubling lies above the ring.** If N is a power of two both have the same closed form, but halving and doubling takes {min(halving):.2f} to
+{max(halving):.2f} times its form. It has 2 log2 N rounds of large messages with a new partner in each. A rank begins a round when it
+and its partner have ended the one before, so a delay of one rank spreads to all of them. In a ring a rank has one neighbour on each side all the time, and
+segments of several chunks follow each other without a gap. If N is no power of two, the N - P ranks beyond the largest power P send all their n bytes to a
+partner before, and receive n bytes after: 2 n more, in which the other ranks wait. That is why the curve rises at 6 and
+10 workers and falls at 8. Where latency decides (short messages), 2 log2 N rounds are fewer than the ring's 2(N-1), and kolo chooses accordingly."""
 
 
 def used_forms(data):
@@ -125,9 +147,9 @@ def page(data):
     lines = [f"""\
 # How the time of an all-reduce grows with the number of workers
 
-N workers each have a gradient and all want the sum. The first answer was a driver: everybody sends it the gradient, it
-adds up, and sends everybody the result. With every worker more, the driver's link has more to carry, and training gets
-slower where it should get faster. Ring all-reduce was the way out: the work of one link no longer depends on N. This
+N workers each have a gradient of n bytes and all want the sum. The first answer was a central coordinator (*driver* in the literature on
+Spark, *parameter server* elsewhere): each worker sends it the gradient, it adds up, and sends the result to each worker. With every worker more, the
+coordinator's link has more to carry, and training gets slower where it should get faster. Ring all-reduce was the way out: the work of one link no longer depends on N. This
 page measures that, and what lies between the two, with kolo's own algorithms over the same links.
 
 ![Time over the number of workers](images/comparison.svg)
@@ -137,7 +159,7 @@ page measures that, and what lies between the two, with kolo's own algorithms ov
 - Every worker is a rank on an emulated host of its own (`scripts/cluster`): a network namespace with a link of
   {human_rate(setup["rate"])} in each direction to one switch. One long message between two of them gets {rate} Mbit/s
   of payload; the rest is headers.
-- Each gives {size} of float32; everybody ends with the sum, in place. Every element of every result was compared.
+- Each gives {size} of float32; each rank ends with the sum, in place. Every element of every result was compared.
 - The time is the slowest rank's, the median of {setup["iterations"]} runs (`kolo bench`).
 - {setup["date"]}, kolo {machine["kolo"]} on {machine["cpu"]}, {machine["cores"]} cores, {machine["memory_GB"]:.0f} GB, {machine["kernel"]}.
 - All ranks share these cores, so the links are chosen slow enough that they and not the cores are the limit.
@@ -150,12 +172,12 @@ The raw results are in [data/comparison.jsonl](data/comparison.jsonl); `scripts/
 docs/data/comparison.jsonl` writes this page from them.
 
 ## What one sees
-""", *what_one_sees(data), """
+""", *what_one_sees(data), *why(data), """
 ## Closed forms
 
-K is the data of one worker. An algorithm goes through phases, and in each the direction of the link that carries most
+n is the bytes of one worker's data. An algorithm goes through phases, and in each the direction of the link that carries most
 decides; the closed form adds these up. Its time below is those bytes at the measured speed of one link: latency,
-summation and the cores count nothing. A phase may begin where the one before has not ended everywhere (long messages
+summation and the cores count nothing. A phase may begin where the one before has not ended everywhere (large messages
 travel in segments), and so a measured time can lie below. `kolo plan step` computes with both directions of a link at
 once, and comes closer: [what a training step takes](choosing.md#what-a-training-step-takes).
 """, *used_forms(data), "", "## Measured\n", *tables(data)]
