@@ -1,6 +1,10 @@
 # kolo_options: warnings and sanitizers, linked privately by every target of this project.
 add_library(kolo_options INTERFACE)
-target_compile_options(kolo_options INTERFACE -Wall -Wextra -Wpedantic)
+if(PROJECT_IS_TOP_LEVEL)
+  target_compile_options(kolo_options INTERFACE -Wall -Wextra -Wpedantic)
+else()
+  target_compile_options(kolo_options INTERFACE -w)  # warnings about kolo are for kolo's own builds
+endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # At -O3 it takes "text" + std::string() for a copy onto itself: gcc.gnu.org/bugzilla/show_bug.cgi?id=105651.
   target_compile_options(kolo_options INTERFACE -Wno-restrict)

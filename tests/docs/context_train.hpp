@@ -1,5 +1,5 @@
-// Names that the pages about training take for granted: a network, data, and the objects of other blocks. A block's own
-// declarations hide them.
+// Names that the pages about training take for granted: a network, data, and the objects of other blocks. A
+// block's own declarations hide them.
 #pragma once
 
 #include <torch/torch.h>
@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kolo/kolo.hpp"
+#include "kolo/train/averages.hpp"
 #include "kolo/train/batch.hpp"
 #include "kolo/train/checkpoint.hpp"
 #include "kolo/train/compression.hpp"
@@ -32,7 +33,6 @@
 #include "kolo/train/sharded_optimizer_state.hpp"
 #include "kolo/train/sparse_adam.hpp"
 #include "kolo/train/training_schedule.hpp"
-#include "kolo/train/averages.hpp"
 
 struct NetImpl : torch::nn::Module {
   at::Tensor forward(at::Tensor x) { return x; }

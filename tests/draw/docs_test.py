@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""docs_test.py KOLO DOCS: fails if docs/algorithms.md or its pictures differ from those of the schedules."""
+"""docs_test.py KOLO DOCS: fails if docs/algorithms.md, its pictures or the README's moving one differ from
+what the schedules say."""
 import filecmp
 import subprocess
 import sys
@@ -21,6 +22,12 @@ with tempfile.TemporaryDirectory() as folder:
             stale.append(f"docs/{name}: missing")
         elif not filecmp.cmp(new / name, DOCS / name, shallow=False):
             stale.append(f"docs/{name}: not what the schedules say")
+    sheet = subprocess.run([KOLO, "draw", "ring", "--ranks", "4", "--format", "svg", "--output", "-"], check=True,
+                           stdout=subprocess.PIPE).stdout
+    moving = subprocess.run([sys.executable, DOCS.parent / "scripts/animate-drawing"], input=sheet, check=True,
+                            stdout=subprocess.PIPE).stdout
+    if moving != (DOCS / "images/ring.svg").read_bytes():
+        stale.append("docs/images/ring.svg: not what the schedules say")
 if stale:
     sys.exit("\n".join(stale) + "\nThe docs are stale. To write them anew: scripts/update-docs")
 print(f"{len(names)} files are up to date")
