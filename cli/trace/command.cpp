@@ -32,8 +32,9 @@ constexpr const char* kTraceExamples = R"(Examples:
   scp 'b:t/*.json' t/ && kolo trace merge t/*.json -o job.json of several hosts: bring the files together first
 
 A process a rank. In it "communication" has the operations, "waiting" the times when nothing moved and the ranks
-that were waited for, and each link two rows, "to rank 3" and "from rank 3", with the messages that moved.
-Who waited for whom, and for how long, is printed.
+that were waited for, and each link two tracks, "to rank 3" and "from rank 3", with the messages that moved.
+Calls that overlap get further rows of their track. Who waited for whom, and for how long, is printed.
+Perfetto reads the file in the browser and sends it nowhere.
 
 Ranks of one host share a clock; hosts are aligned by their wall clocks, so their difference shows ('kolo doctor
 --hosts a,b' measures it; NTP or PTP keep it small). Files must be of one job: the end of the name tells.)";

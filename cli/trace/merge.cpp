@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
@@ -18,21 +19,8 @@ using nlohmann::json;
   throw InvalidArgument(path + ": " + why, {});
 }
 
-std::string name_of(const RankTimeline& one) {
-  return one.host.empty() ? fmt::format("rank {}", one.rank)
-                          : fmt::format("rank {} on host {}", one.rank, one.host);
-}
-
 bool is_span(const json& event) {
   return event.value("ph", "") == "X";
-}
-
-/// Order of tracks: operations first, then waits, then links in the order of peers.
-std::pair<int, std::string> place_of(const std::string& lane) {
-  const auto peer = lane.rfind("rank ");
-  const bool is_link = lane.starts_with("to rank ") || lane.starts_with("from rank ");
-  if (is_link) return {2, fmt::format("{:0>10} {}", lane.substr(peer + 5), lane)};
-  return {lane == "waiting" ? 1 : 0, lane};
 }
 
 /// Passes each event to `take` and does not store it. Returns the other contents of the file.
@@ -48,26 +36,29 @@ json scan(const std::string& path, const std::function<void(json&)>& take) {
   });
 }
 
-/// By track number (the name may follow later) and awaited rank.
-using Waits = std::map<int, std::map<int, double>>;
+/// What spans say about waiting, by thread id: names may follow later in the file.
+struct Threads {
+  std::map<std::int64_t, std::string> names;
+  std::map<std::int64_t, std::map<int, double>> waited_us;  ///< by awaited rank
+};
 
 /// Reads an event; throws json::exception if a field is missing.
-void note(const json& event, RankTimeline& into, Waits& waits) {
+void note(const json& event, RankTimeline& into, Threads& threads) {
   const json& arguments = event.at("args");
-  const int lane = event.at("tid").get<int>();
   if (event.value("ph", "") == "M" && event.value("name", "") == "thread_name")
-    into.lanes[lane] = arguments.at("name").get<std::string>();
+    threads.names[event.at("tid").get<std::int64_t>()] = arguments.at("name").get<std::string>();
   if (!is_span(event)) return;
+  const auto thread = event.at("tid").get<std::int64_t>();
   const double at = event.at("ts").get<double>();
   const double took = event.at("dur").get<double>();
   into.begin_us = std::min(into.begin_us, at);
   into.end_us = std::max(into.end_us, at + took);
   const auto ranks = arguments.value("ranks", std::vector<int>());
-  for (const int rank : ranks) waits[lane][rank] += took / static_cast<double>(ranks.size());
+  for (const int rank : ranks) threads.waited_us[thread][rank] += took / static_cast<double>(ranks.size());
 }
 
-json metadata(const char* what, int rank, int lane, json arguments) {
-  return {{"ph", "M"}, {"name", what}, {"pid", rank}, {"tid", lane}, {"args", std::move(arguments)}};
+std::int64_t nanoseconds(double microseconds) {
+  return std::llround(microseconds * 1000);
 }
 
 }  // namespace
@@ -75,12 +66,12 @@ json metadata(const char* what, int rank, int lane, json arguments) {
 RankTimeline read_timeline(const std::string& path) {
   RankTimeline read;
   read.path = path;
-  Waits waits;
+  Threads threads;
   std::string broken;
   try {
     const json rest = scan(path, [&](json& event) {
       try {
-        note(event, read, waits);
+        note(event, read, threads);
       } catch (const json::exception& error) {  // reported only if the file claims to be a timeline of kolo
         if (broken.empty()) broken = error.what();
       }
@@ -93,6 +84,7 @@ RankTimeline read_timeline(const std::string& path) {
     about.at("host").get_to(read.host);
     about.at("group").get_to(read.group);
     about.at("wall_clock_ns").get_to(read.wall_clock_ns);
+    about.at("origin_ns").get_to(read.origin_ns);
     about.at("dropped").get_to(read.dropped);
     if (rest.at("traceEvents") != json::array()) broken = "traceEvents has more than events";
   } catch (const json::parse_error&) {
@@ -101,8 +93,9 @@ RankTimeline read_timeline(const std::string& path) {
     broken = error.what();
   }
   if (!broken.empty()) refuse(path, fmt::format("is a broken timeline: {}", broken));
-  for (const auto& [lane, name] : read.lanes) {
-    if (name == "waiting") read.waited_us.merge(waits[lane]);
+  for (const auto& [thread, name] : threads.names) {
+    if (name != "waiting" && !name.starts_with("waiting (")) continue;
+    for (const auto& [rank, time] : threads.waited_us[thread]) read.waited_us[rank] += time;
   }
   return read;
 }
@@ -126,32 +119,22 @@ std::size_t merge(const std::vector<RankTimeline>& timelines, std::ostream& out)
   // times, so one rank's offset is used for all.
   std::map<std::string, std::int64_t> clocks;
   for (const RankTimeline& one : timelines) clocks.try_emplace(one.host, one.wall_clock_ns);
-  const std::int64_t base = timelines.front().wall_clock_ns;
-  const auto shift_us = [&](const RankTimeline& one) {
-    return static_cast<double>(clocks.at(one.host) - base) * 1e-3;
-  };
-  double first = std::numeric_limits<double>::infinity();
-  for (const RankTimeline& one : timelines) first = std::min(first, one.begin_us + shift_us(one));
+  const auto origin = [&](const RankTimeline& one) { return clocks.at(one.host) + one.origin_ns; };
+  std::int64_t first = std::numeric_limits<std::int64_t>::max();
+  for (const RankTimeline& one : timelines) {
+    if (std::isfinite(one.begin_us)) first = std::min(first, origin(one) + nanoseconds(one.begin_us));
+  }
   std::size_t events = 0;
   const auto put = [&](const json& event) {
     out << (events++ == 0 ? "" : ",\n") << event.dump(-1, ' ', false, json::error_handler_t::replace);
   };
   out << "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n";
   for (const RankTimeline& one : timelines) {
-    put(metadata("process_name", one.rank, 0, {{"name", name_of(one)}}));
-    put(metadata("process_sort_index", one.rank, 0, {{"sort_index", one.rank}}));
-    std::map<std::pair<int, std::string>, int> order;
-    for (const auto& [number, lane] : one.lanes) order[place_of(lane)] = number;
-    std::map<int, int> thread;  // Perfetto shows threads in the order of their numbers
-    for (const auto& [place, number] : order) thread.try_emplace(number, static_cast<int>(thread.size()));
-    for (const auto& [number, lane] : one.lanes)
-      put(metadata("thread_name", one.rank, thread.at(number), {{"name", lane}}));
     scan(one.path, [&](json& event) {
-      if (!is_span(event)) return;
-      const auto lane = thread.find(event.at("tid").get<int>());
-      event["pid"] = one.rank;
-      event["tid"] = lane == thread.end() ? static_cast<int>(thread.size()) : lane->second;
-      event["ts"] = event.at("ts").get<double>() + shift_us(one) - first;
+      if (is_span(event)) {
+        const std::int64_t at = origin(one) + nanoseconds(event.at("ts").get<double>()) - first;
+        event["ts"] = static_cast<double>(at) / 1000;
+      }
       put(event);
     });
   }

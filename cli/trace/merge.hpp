@@ -17,9 +17,9 @@ struct RankTimeline {
   int rank = -1;
   std::string host;
   std::string group;
-  std::int64_t wall_clock_ns = 0;  ///< add it to the times of this timeline
+  std::int64_t wall_clock_ns = 0;  ///< how far the system's clock was ahead of the steady one
+  std::int64_t origin_ns = 0;      ///< the steady clock at time 0 of the file
   std::uint64_t dropped = 0;       ///< spans that did not fit into memory
-  std::map<int, std::string> lanes;
   double begin_us = std::numeric_limits<double>::infinity();  ///< first begin of a span, as in the file
   double end_us = 0;
   std::map<int, double> waited_us;  ///< time waited for each peer
@@ -31,8 +31,8 @@ RankTimeline read_timeline(const std::string& path);
 /// Sorts by rank. Throws InvalidArgument if the timelines are not of one job, or a rank occurs twice.
 void check_together(std::vector<RankTimeline>& timelines);
 
-/// Writes one Chrome trace: a process for each rank, a thread for each track, times relative to the first
-/// event, hosts aligned by their wall clocks. Reads the files a second time. Returns the number of events.
+/// Writes one Chrome trace of the files' events, with times relative to the first span and hosts aligned by
+/// their wall clocks. Reads the files a second time. Returns the number of events.
 std::size_t merge(const std::vector<RankTimeline>& timelines, std::ostream& out);
 
 struct Waiting {

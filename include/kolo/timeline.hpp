@@ -1,4 +1,4 @@
-// Timeline: what this rank did when, for Perfetto and chrome://tracing.
+// Timeline: what this rank did when, for Perfetto (https://ui.perfetto.dev).
 #pragma once
 
 #include <chrono>
@@ -11,11 +11,11 @@ namespace kolo {
 
 class Communicator;
 
-/// Collects spans (name, lane, begin, end). Thread-safe; spans beyond `capacity` are counted, not kept.
+/// Collects spans (name, track, begin, end). Thread-safe; spans beyond `capacity` are counted, not kept.
 ///
-/// A communicator that has one (Options::timeline, KOLO_TIMELINE) adds: each operation in the lane
-/// "communication"; each message in "to rank 3" or "from rank 3", from when it could move until it had moved;
-/// and in "waiting" the times in which nothing moved, with the ranks that operations waited for.
+/// A communicator that has one (Options::timeline, KOLO_TIMELINE) adds: each operation on the track
+/// "communication"; each message on "to rank 3" or "from rank 3", from when it could move until it had moved;
+/// and on "waiting" the times in which nothing moved, with the ranks that operations waited for.
 class Timeline {
  public:
   /// A moment of the clock that spans are measured with.
@@ -27,9 +27,10 @@ class Timeline {
   Timeline(const Timeline&) = delete;
   Timeline& operator=(const Timeline&) = delete;
 
-  /// `lane` is the row on which the span is drawn: "compute", "communication", ... `arguments` is the inside
-  /// of a JSON object (`"bytes":1024`) or empty.
-  void span(std::string_view name, std::string_view lane, TimePoint begin, TimePoint end,
+  /// `track` is where the span is drawn: "compute", "communication", ... Spans of a track may nest. One that
+  /// overlaps another without nesting gets a further row: "communication (2)". `arguments` is the inside of a
+  /// JSON object (`"bytes":1024`) or empty.
+  void span(std::string_view name, std::string_view track, TimePoint begin, TimePoint end,
             std::string_view arguments = {});
   /// Records while false; spans are dropped while true.
   void pause(bool paused);
@@ -38,8 +39,12 @@ class Timeline {
   /// Spans beyond the capacity.
   std::size_t dropped() const;
 
-  /// This rank's events as the comma-separated elements of a Chrome trace's "traceEvents"; process id = rank.
-  /// `host` is a label; times are those of the steady clock plus `shift`.
+  /// Begin of the earliest span; the largest time point if there is none.
+  TimePoint first_begin() const;
+
+  /// This rank's events as the comma-separated elements of a Chrome trace's "traceEvents", in the order of
+  /// their times, which are those of the steady clock plus `shift`. The process id is the rank + 1, because
+  /// 0 is the idle process; a thread id occurs in one process only. `host` is a label.
   std::string chrome_events(int rank, std::string_view host = {}, std::chrono::nanoseconds shift = {}) const;
   /// How far the system's clock was ahead of the steady one when this was made. Times of ranks on one host
   /// compare directly. For ranks on several hosts, add this to the times.

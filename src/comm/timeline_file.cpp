@@ -1,4 +1,5 @@
 // The timeline of all ranks in one file.
+#include <limits>
 #include <ostream>
 #include <string_view>
 #include <vector>
@@ -13,8 +14,15 @@ void write_timeline(Communicator& communicator, const Timeline& timeline, const 
   std::int64_t clock = timeline.wall_clock().count();
   const std::int64_t own_clock = clock;
   communicator.broadcast(Buffer(&clock, 1, DType::int64), 0);
+  const std::int64_t ahead = own_clock - clock;
+  constexpr std::int64_t kNone = std::numeric_limits<std::int64_t>::max();
+  const auto first = timeline.first_begin();
+  std::int64_t origin =
+      first == Timeline::TimePoint::max() ? kNone : first.time_since_epoch().count() + ahead;
+  communicator.all_reduce(Buffer(&origin, 1, DType::int64), ReduceOp::min);
+  if (origin == kNone) origin = 0;
   const std::string mine =
-      timeline.chrome_events(communicator.rank(), {}, std::chrono::nanoseconds(own_clock - clock));
+      timeline.chrome_events(communicator.rank(), {}, std::chrono::nanoseconds(ahead - origin));
   const std::uint64_t length = mine.size();
   std::vector<std::uint64_t> lengths(static_cast<std::size_t>(communicator.size()));
   communicator.all_gather(ConstBuffer(&length, 1, DType::uint64), lengths);

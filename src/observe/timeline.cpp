@@ -9,12 +9,20 @@
 #include <fmt/format.h>
 
 #include "base/whole_file.hpp"
+#include "observe/tracks.hpp"
 
 namespace kolo {
 namespace {
 
-double microseconds(std::chrono::nanoseconds time) {
-  return std::chrono::duration<double, std::micro>(time).count();
+/// Thread ids of a rank begin at its process id times this, more than any rank has tracks: viewers take a
+/// thread whose id is that of its process for the main thread, and name threads by their id alone.
+constexpr std::int64_t kThreadIds = 10'000;
+
+/// Digit by digit: a double has no nanoseconds left for a machine that has run for some months.
+std::string microseconds(std::chrono::nanoseconds time) {
+  const std::int64_t ns = time.count();
+  const std::uint64_t size = ns < 0 ? 0 - static_cast<std::uint64_t>(ns) : static_cast<std::uint64_t>(ns);
+  return fmt::format("{}{}.{:03}", ns < 0 ? "-" : "", size / 1000, size % 1000);
 }
 
 /// How far the system's clock is ahead of the steady one. The two cannot be read at once, and this thread may
@@ -85,15 +93,28 @@ std::string json_string(std::string_view text) {
 struct Timeline::State {
   struct Span {
     std::string name;
-    int lane;
+    std::size_t track;
     TimePoint begin;
     TimePoint end;
     std::string arguments;
   };
 
-  int lane_of(std::string_view lane) {
-    const auto [it, added] = lanes.try_emplace(std::string(lane), static_cast<int>(lanes.size()));
-    return it->second;
+  std::size_t number_of(std::string_view track) {
+    return tracks.try_emplace(std::string(track), tracks.size()).first->second;
+  }
+  TimePoint first_begin() const {
+    TimePoint first = TimePoint::max();
+    for (const Span& span : spans) first = std::min(first, span.begin);
+    return first;
+  }
+  /// Of two spans that begin together the longer one comes first, as it may enclose the other.
+  std::vector<const Span*> in_order() const {
+    std::vector<const Span*> order;
+    for (const Span& span : spans) order.push_back(&span);
+    std::ranges::stable_sort(order, [](const Span* a, const Span* b) {
+      return a->begin != b->begin ? a->begin < b->begin : a->end > b->end;
+    });
+    return order;
   }
 
   const std::chrono::nanoseconds wall_clock = system_ahead_of_steady();
@@ -101,7 +122,7 @@ struct Timeline::State {
   std::size_t capacity = 0;
   std::size_t dropped = 0;
   std::atomic<bool> paused{false};  // relaxed: a span just then is kept or not; the mutex orders the rest
-  std::map<std::string, int, std::less<>> lanes;
+  std::map<std::string, std::size_t> tracks;  ///< numbers by name
   std::vector<Span> spans;
 };
 
@@ -110,7 +131,7 @@ Timeline::Timeline(std::size_t capacity) : state_(std::make_unique<State>()) {
 }
 Timeline::~Timeline() = default;
 
-void Timeline::span(std::string_view name, std::string_view lane, TimePoint begin, TimePoint end,
+void Timeline::span(std::string_view name, std::string_view track, TimePoint begin, TimePoint end,
                     std::string_view arguments) {
   if (state_->paused.load(std::memory_order_relaxed)) return;
   const std::lock_guard lock(state_->mutex);
@@ -118,7 +139,8 @@ void Timeline::span(std::string_view name, std::string_view lane, TimePoint begi
     ++state_->dropped;
     return;
   }
-  state_->spans.push_back({std::string(name), state_->lane_of(lane), begin, end, std::string(arguments)});
+  state_->spans.push_back(
+      {std::string(name), state_->number_of(track), begin, std::max(begin, end), std::string(arguments)});
 }
 
 void Timeline::pause(bool paused) {
@@ -135,26 +157,53 @@ std::size_t Timeline::dropped() const {
   return state_->dropped;
 }
 
+Timeline::TimePoint Timeline::first_begin() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->first_begin();
+}
+
 // The Trace Event Format (Chromium project): complete events ("ph":"X") in microseconds, and metadata events
-// that name the process and its rows.
+// that name and order the process and its rows.
 std::string Timeline::chrome_events(int rank, std::string_view host, std::chrono::nanoseconds shift) const {
   const std::lock_guard lock(state_->mutex);
+  const auto order = state_->in_order();
+  std::vector<observe::TrackRows> rows(state_->tracks.size());
+  std::vector<std::size_t> row_of;
+  for (const State::Span* span : order) row_of.push_back(rows[span->track].place(span->begin, span->end));
+
+  const std::int64_t pid = std::int64_t{rank} + 1;
   const std::string process =
       host.empty() ? fmt::format("rank {}", rank) : fmt::format("rank {} on host {}", rank, host);
-  std::string out = fmt::format(R"({{"ph":"M","name":"process_name","pid":{},"tid":0,"args":{{"name":{}}}}})",
-                                rank, json_string(process));
-  for (const auto& [name, lane] : state_->lanes) {
-    out += fmt::format(
-        ",\n"
-        R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":{}}}}})",
-        rank, lane, json_string(name));
+  std::string out =
+      fmt::format(R"({{"ph":"M","name":"process_name","pid":{0},"args":{{"name":{1}}}}},)"
+                  "\n"
+                  R"({{"ph":"M","name":"process_sort_index","pid":{0},"args":{{"sort_index":{0}}}}})",
+                  pid, json_string(process));
+  std::map<std::pair<int, std::string>, std::pair<std::string, std::size_t>> in_order;
+  for (const auto& [name, track] : state_->tracks) in_order[observe::track_order(name)] = {name, track};
+  std::vector<std::int64_t> first_thread(rows.size());  // of each track; Perfetto draws threads by their ids
+  std::int64_t thread = pid * kThreadIds;
+  for (const auto& [place, named] : in_order) {
+    const auto& [name, track] = named;
+    first_thread[track] = thread + 1;
+    for (std::size_t row = 0; row < rows[track].size(); ++row) {
+      const std::string shown = row == 0 ? name : fmt::format("{} ({})", name, row + 1);
+      out += fmt::format(
+          ",\n"
+          R"({{"ph":"M","name":"thread_name","pid":{0},"tid":{1},"args":{{"name":{2}}}}},)"
+          "\n"
+          R"({{"ph":"M","name":"thread_sort_index","pid":{0},"tid":{1},"args":{{"sort_index":{1}}}}})",
+          pid, ++thread, json_string(shown));
+    }
   }
-  for (const State::Span& span : state_->spans) {
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    const State::Span& span = *order[i];
     out += fmt::format(
         ",\n"
-        R"({{"ph":"X","name":{},"pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},"args":{{{}}}}})",
-        json_string(span.name), rank, span.lane, microseconds(span.begin.time_since_epoch() + shift),
-        microseconds(span.end - span.begin), only_utf8(span.arguments));
+        R"({{"ph":"X","name":{},"pid":{},"tid":{},"ts":{},"dur":{},"args":{{{}}}}})",
+        json_string(span.name), pid, first_thread[span.track] + static_cast<std::int64_t>(row_of[i]),
+        microseconds(span.begin.time_since_epoch() + shift), microseconds(span.end - span.begin),
+        only_utf8(span.arguments));
   }
   return out;
 }
@@ -164,12 +213,14 @@ std::chrono::nanoseconds Timeline::wall_clock() const {
 }
 
 void Timeline::write(const std::string& path, int rank, std::string_view host, std::string_view group) const {
+  const auto first = size() == 0 ? TimePoint() : first_begin();
+  const std::chrono::nanoseconds origin = first.time_since_epoch();
   const std::string text = fmt::format(
       R"({{"displayTimeUnit":"ms","otherData":{{"format":"kolo timeline","rank":{},"host":{},"group":{},)"
-      R"("wall_clock_ns":{},"dropped":{}}},"traceEvents":[)"
+      R"("wall_clock_ns":{},"origin_ns":{},"dropped":{}}},"traceEvents":[)"
       "\n{}\n]}}\n",
-      rank, json_string(host), json_string(group), wall_clock().count(), dropped(),
-      chrome_events(rank, host));
+      rank, json_string(host), json_string(group), wall_clock().count(), origin.count(), dropped(),
+      chrome_events(rank, host, -origin));
   write_whole_file(path, [&](std::ostream& file) { file << text; }).throw_if_error();
 }
 

@@ -50,7 +50,7 @@ class Program(unittest.TestCase):
             self.assertIn("test accuracy", output)
             xml.etree.ElementTree.fromstring(files["loss.svg"])
             events = json.loads(files["timeline.json"])["traceEvents"]
-            self.assertEqual({event["pid"] for event in events}, set(range(ranks)))
+            self.assertEqual({event["pid"] for event in events}, set(range(1, ranks + 1)))
             names = {event["name"] for event in events}
             self.assertLessEqual({"forward", "backward", "optimizer", "wait"}, names)
         self.assertLess(curves[1][-1][1], 0.8 * curves[1][0][1], "it learns")

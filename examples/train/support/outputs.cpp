@@ -44,7 +44,8 @@ void Timed::write_results(const std::string& folder, const std::string& picture,
   };
   std::printf("\n");
   say(picture, "the curves");
-  say("timeline.json", "what each rank did when: open it in ui.perfetto.dev or chrome://tracing");
+  say("timeline.json",
+      "what each rank did when: open it at https://ui.perfetto.dev, which reads it on this machine");
   say("metrics.json", "all numbers");
 }
 
