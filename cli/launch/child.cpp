@@ -34,6 +34,14 @@ Status open_pipe(Pipe& pipe) {
   return {};
 }
 
+/// A pseudo-terminal if `terminal` is set and the system has one left, else a pipe.
+Status open_output(Pipe& output, bool terminal, const Terminals& size) {
+  auto made = terminal ? open_pseudo_terminal(size) : std::nullopt;
+  if (!made) return open_pipe(output);
+  output = {std::move(made->launcher_end), std::move(made->rank_end)};
+  return {};
+}
+
 std::vector<char*> pointers(const std::vector<std::string>& texts) {
   std::vector<char*> list;
   for (const std::string& text : texts) list.push_back(const_cast<char*>(text.c_str()));
@@ -77,13 +85,15 @@ Result<std::string> find_program(const std::string& name) {
 
 /// Returns once the program runs, or with the reason why it does not.
 Status Child::spawn(const std::vector<std::string>& command, const std::vector<std::string>& environment,
-                    const sigset_t& signals, bool has_input) {
+                    const sigset_t& signals, bool has_input, const Terminals& terminals) {
   const Result<std::string> path = find_program(command.empty() ? "" : command[0]);
   if (!path.ok()) return path.status();
   Pipe in, out, err, failure;  // failure: closed by exec; carries the error if exec fails
-  for (Pipe* pipe : {&in, &out, &err, &failure}) {
+  for (Pipe* pipe : {&in, &failure}) {
     if (Status status = open_pipe(*pipe); !status.ok()) return status;
   }
+  if (Status status = open_output(out, terminals.out, terminals); !status.ok()) return status;
+  if (Status status = open_output(err, terminals.err, terminals); !status.ok()) return status;
   if (!has_input) in.write.reset();
 
   const std::vector<char*> arguments = pointers(command);
@@ -126,8 +136,8 @@ Status Child::spawn(const std::vector<std::string>& command, const std::vector<s
 }
 
 void Child::start(const std::vector<std::string>& command, const std::vector<std::string>& environment,
-                  const sigset_t& signals, bool has_input) {
-  const Status status = spawn(command, environment, signals, has_input);
+                  const sigset_t& signals, bool has_input, const Terminals& terminals) {
+  const Status status = spawn(command, environment, signals, has_input, terminals);
   if (status.ok()) return;
   running_ = 0;
   exits_.push_back({first_rank_, kCannotStart, 0, "cannot start " + status.message()});
@@ -151,14 +161,22 @@ void Child::handle_events(std::span<const pollfd> entries) {
 bool Child::read(Stream stream) {
   UniqueFd& fd = stream == Stream::out ? out_ : err_;
   if (!fd.valid()) return false;
-  std::array<char, 1 << 16> block;  // as long as a pipe
-  const ssize_t got = ::read(fd.get(), block.data(), block.size());
-  if (got > 0) take(stream, {block.data(), static_cast<std::size_t>(got)});
-  if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
+  // Longer than what a pipe or a pseudo-terminal holds. The latter gives 4 KiB at a time.
+  std::array<char, 1 << 17> block;
+  std::size_t filled = 0;
+  ssize_t got = 1;
+  while (got > 0 && filled < block.size()) {
+    got = ::read(fd.get(), block.data() + filled, block.size() - filled);
+    if (got > 0) filled += static_cast<std::size_t>(got);
+  }
+  // EIO: all ranks' ends of a pseudo-terminal are closed.
+  const bool has_ended = got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+  if (filled > 0) take(stream, {block.data(), filled});
+  if (has_ended) {
     take(stream, {});
     fd.reset();
   }
-  return got > 0;
+  return filled > 0;
 }
 
 void Child::end(int wait_status) {
@@ -181,6 +199,14 @@ bool Child::finish() {
 void RankChild::signal(int signal, bool groups) {
   // Not after its end, because the system may have reused its process id.
   if (pid() > 0) ::kill(groups ? -pid() : pid(), signal);
+}
+
+void RankChild::resize(const Terminals& terminals) {
+  for (const UniqueFd* fd : {&out_, &err_}) {
+    if (fd->valid()) set_terminal_size(fd->get(), terminals);
+  }
+  // The kernel sends it to the processes of a controlling terminal only.
+  signal(SIGWINCH, true);
 }
 
 void RankChild::on_end(pid_t pid, int wait_status) {

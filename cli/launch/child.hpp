@@ -13,6 +13,7 @@
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
 #include "launch/output.hpp"
+#include "launch/terminals.hpp"
 
 namespace kolo::cli {
 
@@ -39,15 +40,18 @@ class Child {
   virtual ~Child() = default;
 
   /// Starts `command` (looked up in PATH) in a process group of its own, with `signals` blocked; it is killed
-  /// when the calling thread ends. Without `has_input` its standard input is empty. Failures are added to the
+  /// when the calling thread ends. Without `has_input` its standard input is empty. Its output goes to pipes,
+  /// or to pseudo-terminals as `terminals` says, if the system has some left. Failures are added to the
   /// exits.
   void start(const std::vector<std::string>& command, const std::vector<std::string>& environment,
-             const sigset_t& signals, bool has_input);
+             const sigset_t& signals, bool has_input, const Terminals& terminals = {});
   pid_t pid() const { return pid_; }  ///< -1: it is not running
   /// Number of its ranks that have not ended.
   int running() const { return running_; }
   /// Sends a signal to its ranks; with `groups` to their whole process groups.
   virtual void signal(int signal, bool groups) = 0;
+  /// The terminals that the user watches have another size.
+  virtual void resize(const Terminals& terminals) = 0;
 
   static constexpr std::size_t kEntries = 3;
   void watch(std::vector<pollfd>& entries) const;
@@ -65,7 +69,7 @@ class Child {
   virtual void on_end(pid_t pid, int wait_status) = 0;
   bool read(Stream stream);
   Status spawn(const std::vector<std::string>& command, const std::vector<std::string>& environment,
-               const sigset_t& signals, bool has_input);
+               const sigset_t& signals, bool has_input, const Terminals& terminals);
 
   Console& console_;
   std::vector<RankExit>& exits_;
@@ -74,7 +78,7 @@ class Child {
   int running_;
   pid_t pid_ = -1;
   UniqueFd in_;         ///< write end of its standard input, if it has one
-  UniqueFd out_, err_;  ///< read ends, non-blocking
+  UniqueFd out_, err_;  ///< read ends of pipes, or of pseudo-terminals, non-blocking
   ByteQueue input_;
 };
 
@@ -82,6 +86,7 @@ class RankChild final : public Child {
  public:
   RankChild(int rank, Console& console, std::vector<RankExit>& exits) : Child(rank, 1, console, exits) {}
   void signal(int signal, bool groups) override;
+  void resize(const Terminals& terminals) override;
 
  private:
   void take(Stream stream, std::string_view bytes) override { console_.take(first_rank_, stream, bytes); }

@@ -60,8 +60,10 @@ void HostChild::tell(RecordKind kind, int number, std::string_view text) {
   input_.drain(in_.get());
 }
 
-void HostChild::send_job(const std::vector<std::string>& variables, const std::vector<std::string>& command) {
+void HostChild::send_job(const std::vector<std::string>& variables, const std::vector<std::string>& command,
+                         const Terminals& terminals) {
   has_job_ = true;
+  resize(terminals);
   for (const std::string& variable : variables) tell(RecordKind::variable, 0, variable);
   for (const std::string& argument : command) tell(RecordKind::argument, 0, argument);
   tell(RecordKind::start, 0, std::filesystem::current_path().string());
@@ -89,6 +91,10 @@ void HostChild::signal(int signal, bool) {
   is_lost_ = true;
   running_ = 0;
   ::kill(-pid(), signal == SIGKILL ? SIGKILL : SIGTERM);  // ssh may have child processes
+}
+
+void HostChild::resize(const Terminals& terminals) {
+  if (has_job_) tell(RecordKind::terminals, 0, text_of(terminals));
 }
 
 void HostChild::take(Stream stream, std::string_view bytes) {

@@ -21,7 +21,8 @@ class HostChild final : public Child {
   /// A free port of the host; 0: the part has not answered yet.
   int port() const { return port_; }
   /// `variables` as "NAME=value".
-  void send_job(const std::vector<std::string>& variables, const std::vector<std::string>& command);
+  void send_job(const std::vector<std::string>& variables, const std::vector<std::string>& command,
+                const Terminals& terminals);
   /// Keeps the connection alive. Parts get this also before their job, because other hosts may be slow to
   /// answer.
   void ping();
@@ -32,6 +33,7 @@ class HostChild final : public Child {
   std::string name() const { return where_.name(); }
   /// Before the job is sent, a signal that stops ranks ends ssh; SIGKILL always does.
   void signal(int signal, bool groups) override;
+  void resize(const Terminals& terminals) override;
 
  private:
   /// A host is always read. Otherwise the end of a rank would wait behind output for a reader that pauses.

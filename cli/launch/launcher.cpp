@@ -9,8 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdlib>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -20,9 +18,11 @@
 #include "bench/processes.hpp"
 #include "kolo/error.hpp"
 #include "kolo/store.hpp"
+#include "launch/environment.hpp"
 #include "launch/host_child.hpp"
 #include "launch/job_processes.hpp"
 #include "launch/signals.hpp"
+#include "launch/terminals.hpp"
 #include "net/address.hpp"
 #include "net/random.hpp"
 
@@ -40,12 +40,6 @@ constexpr std::chrono::nanoseconds kAbandonedGrace = std::chrono::seconds(5);
 
 constexpr int kCannotWrite = 1;
 
-/// An outer launcher's store and key are not those of this job.
-bool is_of_outer_job(std::string_view variable) {
-  return variable.starts_with("TORCHELASTIC_") || variable.starts_with("KOLO_STORE") ||
-         variable.starts_with("KOLO_KEY");
-}
-
 /// "1 rank", "2 ranks"
 std::string ranks_text(int count) {
   return fmt::format("{} rank{}", count, count == 1 ? "" : "s");
@@ -61,13 +55,13 @@ class Job {
 
  private:
   bool is_part() const { return options_.job_size > 0; }
-  std::vector<std::string> variables_to_pass();
-  std::vector<std::string> environment_for(int rank) const;
+  Terminals watched_terminals() const;
   void start_ranks();
   void start_hosts();
 
   int running() const;
   void signal_children(int signal, bool groups);
+  void resize(const Terminals& terminals);
   void wait_for_events();
   void handle_signal(int signal);
   void reap();
@@ -90,6 +84,7 @@ class Job {
   const std::chrono::nanoseconds grace_;  ///< between SIGTERM and SIGKILL; for ssh
   Signals signals_;
   Console console_;
+  Terminals terminals_;  ///< for the ranks
   std::unique_ptr<TcpStoreServer> store_;
   std::optional<ReservedPort> port_;       ///< MASTER_PORT, on the first host
   std::optional<JobProcesses> processes_;  ///< of local ranks
@@ -129,6 +124,7 @@ Job::Job(const LaunchOptions& options)
       size_(size_of(options)),
       grace_(options.grace + (options.remote.hosts.empty() ? std::chrono::seconds(0) : kPartWait)),
       console_(size_, options.prefix_output, is_part()),
+      terminals_(watched_terminals()),
       command_(options.command) {
   const bool is_local = options.remote.hosts.empty();
   if (is_local) processes_.emplace();
@@ -138,7 +134,11 @@ Job::Job(const LaunchOptions& options)
                                    : choose_addresses(options.remote.hosts, options.remote.store_address);
   const std::string key = net::random_hex(32);
   store_ = serve_tcp_store(at.store, 0, key);
-  if (!is_local) variables_ = variables_to_pass();
+  if (!is_local) {
+    std::vector<std::string> missing;
+    variables_ = variables_to_pass(options.remote.variables, terminals_.any(), missing);
+    for (const std::string& name : missing) console_.say(fmt::format("-x {}: it is not set here", name));
+  }
   variables_.insert(variables_.end(),
                     {"MASTER_ADDR=" + at.master, "KOLO_STORE=" + net::tcp_url(at.store, store_->port()),
                      "KOLO_STORE_SERVED=1", "KOLO_KEY=" + key});
@@ -146,53 +146,24 @@ Job::Job(const LaunchOptions& options)
   for (const auto& [name, value] : options.environment) variables_.push_back(name + "=" + value);
 }
 
-/// The variables of this environment that ranks on other hosts get.
-std::vector<std::string> Job::variables_to_pass() {
-  std::vector<std::string> passed;
-  for (char** at = environ; *at; ++at) {
-    const std::string_view entry(*at);
-    if (entry.starts_with("KOLO_") || entry.starts_with("OMP_NUM_THREADS=")) passed.emplace_back(entry);
-  }
-  for (const std::string& wanted : options_.remote.variables) {
-    const char* value = std::getenv(wanted.c_str());
-    if (wanted.find('=') != std::string::npos) {
-      passed.push_back(wanted);
-    } else if (value) {
-      passed.push_back(wanted + "=" + value);
-    } else {
-      console_.say(fmt::format("-x {}: it is not set here", wanted));
-    }
-  }
-  std::erase_if(passed, is_of_outer_job);
-  return passed;
+/// A part of a job hears from its launcher what the user watches.
+Terminals Job::watched_terminals() const {
+  if (is_part()) return {};
+  return own_terminals(options_.prefix_output ? static_cast<int>(fmt::formatted_size("[{}] ", size_ - 1))
+                                              : 0);
 }
 
-std::vector<std::string> Job::environment_for(int rank) const {
-  std::map<std::string, std::string> variables;
-  const auto set = [&](std::string_view entry) {
-    const auto equals = entry.find('=');
-    if (equals != std::string_view::npos)
-      variables[std::string(entry.substr(0, equals))] = entry.substr(equals + 1);
-  };
-  for (char** at = environ; *at; ++at) {
-    if (!is_of_outer_job(*at)) set(*at);
-  }
-  variables["kolo_run"] = processes_->marks();
-  variables["RANK"] = std::to_string(options_.first_rank + rank);
-  variables["WORLD_SIZE"] = std::to_string(size_);
-  variables["LOCAL_RANK"] = std::to_string(rank);
-  variables["LOCAL_WORLD_SIZE"] = std::to_string(options_.ranks);
-  if (size_ > 1) variables.try_emplace("OMP_NUM_THREADS", "1");
-  for (const std::string& entry : variables_) set(entry);
-  std::vector<std::string> list;
-  for (const auto& [name, value] : variables) list.push_back(name + "=" + value);
-  return list;
+void Job::resize(const Terminals& terminals) {
+  terminals_ = terminals;
+  for (const auto& child : children_) child->resize(terminals);
 }
 
 void Job::start_ranks() {
   for (int r = 0; r < options_.ranks; ++r) {
     children_.push_back(std::make_unique<RankChild>(options_.first_rank + r, console_, exits_));
-    children_.back()->start(command_, environment_for(r), signals_.before(), false);
+    const RankPlace place{options_.first_rank + r, size_, r, options_.ranks};
+    children_.back()->start(command_, rank_environment(place, processes_->marks(), variables_),
+                            signals_.before(), false, terminals_);
   }
 }
 
@@ -286,6 +257,8 @@ void Job::handle_signal(int signal) {
       return reap();
     case SIGPIPE:
       return;  // write(2) reports it too
+    case SIGWINCH:
+      return is_part() || !terminals_.any() ? void() : resize(watched_terminals());
     case SIGUSR1:
     case SIGUSR2:
       return signal_children(signal, false);
@@ -425,7 +398,7 @@ void Job::serve_hosts() {
       std::all_of(hosts_.begin(), hosts_.end(), [](HostChild* h) { return h->port(); })) {
     has_job_ = true;
     variables_.push_back(fmt::format("MASTER_PORT={}", hosts_[0]->port()));
-    for (HostChild* host : hosts_) host->send_job(variables_, command_);
+    for (HostChild* host : hosts_) host->send_job(variables_, command_, terminals_);
   }
   for (HostChild* host : hosts_) host->tell_ready();
   if (!ping_at_.passed()) return;
@@ -454,6 +427,8 @@ void Job::handle_record(const Record& record) {
       return variables_.push_back(record.text);
     case RecordKind::argument:
       return command_.push_back(record.text);
+    case RecordKind::terminals:
+      return resize(terminals_of(record.text));
     case RecordKind::start:
       return begin_part(record.text);
     case RecordKind::signal:

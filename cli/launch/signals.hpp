@@ -17,7 +17,8 @@ class Signals {
   Signals() {
     sigset_t heard;
     sigemptyset(&heard);
-    for (const int signal : {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE, SIGTSTP}) {
+    for (const int signal :
+         {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGPIPE, SIGTSTP, SIGWINCH}) {
       struct sigaction action {};
       ::sigaction(signal, nullptr, &action);
       const bool stops = signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGTSTP;

@@ -1,6 +1,8 @@
 // The program that kolo run starts in its tests: the first argument selects the behaviour.
 #include <poll.h>
 #include <signal.h>
+#include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -67,6 +69,24 @@ void fill() {
   std::fprintf(stderr, "%zu", bytes);
 }
 
+/// What the rank finds at its standard streams.
+void print_terminals() {
+  winsize size{};
+  ::ioctl(1, TIOCGWINSZ, &size);
+  std::printf("terminals %d%d%d, %d x %d, group %d, session %d\n", ::isatty(0), ::isatty(1), ::isatty(2),
+              size.ws_row, size.ws_col, ::getpgrp() == ::getpid(), ::tcgetsid(1) > 0);
+}
+
+/// `lines` lines with all bytes but '\n' and '\r', which a launcher may give a meaning.
+void print_bytes(int lines) {
+  std::string line;
+  for (int byte = 0; byte < 256; ++byte) {
+    if (byte != '\n' && byte != '\r') line += static_cast<char>(byte);
+  }
+  line += '\n';
+  for (int i = 0; i < lines; ++i) std::fwrite(line.data(), 1, line.size(), stdout);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -118,6 +138,19 @@ int main(int argc, char** argv) {
     return argument;
   } else if (what == "fill") {
     fill();
+  } else if (what == "unflushed") {  // unflushed SIGNAL: prints lines as a C program does, and is killed
+    for (int i = 0; i < 3; ++i) std::printf("line %d\n", i);
+    if (argument == 0) sleep_forever();
+    ::raise(argument);
+  } else if (what == "terminals") {
+    print_terminals();
+  } else if (what == "resized") {  // waits until its terminal has another size
+    ::signal(SIGWINCH, [](int) { heard = 1; });
+    std::puts("ready");
+    while (heard == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    print_terminals();
+  } else if (what == "bytes") {
+    print_bytes(argument);
   } else if (what == "partial") {
     std::fputs("no newline at the end", stdout);
   } else if (what == "progress") {

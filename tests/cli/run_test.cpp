@@ -1,6 +1,5 @@
 // kolo run: the ranks' environment and output, and that no process is left behind.
 #include <gtest/gtest.h>
-#include <pty.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -333,36 +332,6 @@ TEST_F(KoloRun, ShowsTheLastStateOfAProgressLine) {
   Command command(run(1, {"progress"}), mark_);
   EXPECT_EQ(command.finish(), 0);
   EXPECT_EQ(command.out(), "[0] done\n[0] windows\n[0] leading 2\n");
-}
-
-/// The bytes that a terminal receives from a run of `arguments`.
-std::string on_a_terminal(std::vector<std::string> arguments) {
-  int terminal = -1;
-  const pid_t pid = ::forkpty(&terminal, nullptr, nullptr, nullptr);
-  if (pid == 0) {
-    ::unsetenv("NO_COLOR");
-    std::vector<char*> list;
-    for (std::string& argument : arguments) list.push_back(argument.data());
-    list.push_back(nullptr);
-    ::execv(list[0], list.data());
-    ::_exit(126);
-  }
-  std::string text;
-  std::array<char, 4096> block;
-  ssize_t got;
-  while ((got = ::read(terminal, block.data(), block.size())) > 0)
-    text.append(block.data(), static_cast<std::size_t>(got));
-  ::close(terminal);
-  ::waitpid(pid, nullptr, 0);
-  return text;
-}
-
-TEST_F(KoloRun, RedrawsProgressOnATerminalAndColoursThePrefix) {
-  const std::string prefix = "\033[36m[0] \033[0m";
-  const std::string text = on_a_terminal(run(1, {"progress"}));
-  EXPECT_NE(text.find(prefix + "windows\r\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("\r" + prefix + "leading 2\033[K"), std::string::npos) << text;
-  EXPECT_TRUE(text.ends_with("\r\033[K" + prefix + "leading 2\r\n")) << text;
 }
 
 TEST_F(KoloRun, TakesHugeLines) {
