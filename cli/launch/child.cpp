@@ -214,6 +214,7 @@ void RankChild::on_end(pid_t pid, int wait_status) {
   if (WIFSIGNALED(wait_status)) {
     exit.signal = WTERMSIG(wait_status);
     exit.what += fmt::format(" was killed by signal {} ({})", exit.signal, ::strsignal(exit.signal));
+    if (exit.signal == SIGABRT) exit.what += " after an error that it did not catch, or a failed assertion";
   } else {
     exit.exit_code = WEXITSTATUS(wait_status);
     exit.what += fmt::format(" exited with code {}", exit.exit_code);

@@ -312,8 +312,14 @@ void Job::reap() {
   }
 }
 
-/// The first failure determines the outcome. Among several failures noticed at once, a rank that a signal
-/// ended is the likelier cause: the other ranks may have failed because they lost it.
+/// How likely it is that a failure is the cause of others that are noticed at the same time. Ranks that lose
+/// a killed one fail, by an exit code or, if they do not catch the error, by SIGABRT.
+int weight(const RankExit& exit) {
+  if (exit.signal == SIGABRT) return 0;
+  return exit.signal == 0 ? 1 : 2;
+}
+
+/// The first failure determines the outcome.
 void Job::judge() {
   std::vector<RankExit> failures;
   for (RankExit& exit : std::exchange(exits_, {})) {
@@ -327,10 +333,7 @@ void Job::judge() {
     }
   }
   if (stopping_ || failures.empty()) return;
-  const RankExit* first = &failures[0];
-  for (const RankExit& failure : failures) {
-    if (failure.signal != 0 && first->signal == 0) first = &failure;
-  }
+  const auto first = std::ranges::max_element(failures, {}, weight);
   if (outcome_.failed_rank < 0) {
     outcome_.failed_rank = first->rank;
     outcome_.exit_code = first->exit_code;

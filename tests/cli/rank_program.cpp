@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -142,6 +143,16 @@ int main(int argc, char** argv) {
     for (int i = 0; i < 3; ++i) std::printf("line %d\n", i);
     if (argument == 0) sleep_forever();
     ::raise(argument);
+  } else if (what == "uncaught") {
+    throw std::runtime_error("lost rank 1 in all_reduce");
+  } else if (what ==
+             "consequence") {  // rank 1 fails after a signal, and rank 0 does not catch the error of that
+    ::signal(SIGUSR1, [](int) { heard = 1; });
+    std::printf("%d is ready\n", static_cast<int>(::getpid()));
+    std::fflush(stdout);
+    while (heard == 0) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    if (rank() == 1) return 3;
+    throw std::runtime_error("lost rank 1 in all_reduce");
   } else if (what == "terminals") {
     print_terminals();
   } else if (what == "resized") {  // waits until its terminal has another size

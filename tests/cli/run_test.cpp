@@ -167,6 +167,38 @@ TEST_F(KoloRun, ReportsTheSignalThatKilledARank) {
       << command.err();
 }
 
+TEST_F(KoloRun, AnErrorThatIsNotCaughtIsShownWithItsRank) {
+  Command command(run(1, {"uncaught"}), mark_);
+  EXPECT_EQ(command.finish(), 128 + SIGABRT);
+  EXPECT_NE(command.err().find("[0]   what():  lost rank 1 in all_reduce\n"), std::string::npos)
+      << command.err();
+  EXPECT_NE(command.err().find("(Aborted) after an error that it did not catch"), std::string::npos)
+      << command.err();
+}
+
+/// True once the process has ended and waits for its parent.
+bool is_zombie(const std::string& pid) {
+  std::ostringstream stat;
+  stat << std::ifstream("/proc/" + pid + "/stat").rdbuf();
+  return stat.str().find(") Z") != std::string::npos;
+}
+
+TEST_F(KoloRun, ARankThatAbortsOverALostOneIsNotTheCause) {
+  Command command(run(2, {"consequence"}, {"--no-prefix"}), mark_);
+  ASSERT_TRUE(command.until("is ready", 2)) << command.err();
+  ::kill(command.pid(), SIGSTOP);  // so that it sees both ends at once
+  std::vector<std::string> ranks;
+  for (const std::string& line : lines_of(command.out())) {
+    ranks.push_back(line.substr(0, line.find(' ')));
+    ::kill(std::stoi(ranks.back()), SIGUSR1);
+  }
+  for (const std::string& rank : ranks) {
+    while (!is_zombie(rank)) std::this_thread::sleep_for(milliseconds(5));
+  }
+  ::kill(command.pid(), SIGCONT);
+  EXPECT_EQ(command.finish(), 3) << command.err();
+}
+
 TEST_F(KoloRun, KeepsGoingWhereItIsTold) {
   const auto job = [&](const std::string& what) {
     return Command({KOLO_PROGRAM, "run", "-n", "3", "--no-prefix", "--keep-going", "--", "sh", "-c", what},
