@@ -19,7 +19,7 @@ constexpr const char* kRunFooter = R"(Each rank finds in its environment:
   KOLO_STORE, KOLO_STORE_SERVED, KOLO_KEY           where kolo's ranks meet, and the job's secret
   OMP_NUM_THREADS=1                                 when it was not set and N > 1: otherwise every rank would
                                                     start a thread for every core, N times too many
-Its standard input is empty.
+Its standard input is empty. Its output is a terminal where that of kolo run is one.
 
 The first rank that fails stops all the others (SIGTERM, after the grace SIGKILL); with --keep-going it does not,
 so that programs that call shrink() can go on without it. SIGINT, SIGTERM, SIGHUP,
