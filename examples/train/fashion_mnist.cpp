@@ -9,6 +9,7 @@
 #include "fashion_mnist/trainer.hpp"
 #include "support/command_line.hpp"
 #include "support/interrupt.hpp"
+#include "support/on_all_ranks.hpp"
 #include "support/outputs.hpp"
 
 namespace {
@@ -19,11 +20,13 @@ using fashion_mnist::Options;
 int run(const Options& options) {
   support::catch_interrupts();
   support::Timed job;
+  const support::OtherRun other = support::on_all_ranks(
+      job.communicator, [&] { return support::read_run(options.beside, "test_accuracy"); });
   const History history = fashion_mnist::train(options, job.communicator, job.timeline);
   const bool speaks = job.communicator.rank() == 0;
   if (speaks) std::printf("\n%s", fashion_mnist::summary_table(history).c_str());
   job.write_results(
-      options.output, "loss.svg", [&] { return fashion_mnist::draw_chart(history); },
+      options.output, "loss.svg", [&] { return fashion_mnist::draw_chart(history, other); },
       [&] { return fashion_mnist::metrics_json(options, history); });
   if (history.signal != 0) return job.interrupted(history.signal, history.steps);
   const double accuracy = history.accuracies.empty() ? 0 : history.accuracies.back().value;

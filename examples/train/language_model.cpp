@@ -19,8 +19,8 @@ using language_model::Options;
 int run(const Options& options) {
   support::catch_interrupts();
   support::Timed job;
-  const language_model::OtherRun other =
-      support::on_all_ranks(job.communicator, [&] { return language_model::read_run(options.beside); });
+  const support::OtherRun other =
+      support::on_all_ranks(job.communicator, [&] { return support::read_run(options.beside, "held_out"); });
   const History history = language_model::train(options, job.communicator, job.timeline);
   const bool speaks = job.communicator.rank() == 0;
   if (speaks) {

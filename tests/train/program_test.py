@@ -37,9 +37,17 @@ class Program(unittest.TestCase):
     def test_four_ranks_learn_as_one_does(self):
         # At this rate rounding errors stay small; at the default one a short run multiplies them by thousands.
         arguments = ["--limit", "4096", "--steps", "60", "--epochs", "4", "--lr", "0.03"]
-        curves = {}
+        curves, one_rank = {}, None
         for ranks in (1, 4):
-            output, files = train(ranks, *arguments)
+            with tempfile.TemporaryDirectory() as folder:
+                beside = os.path.join(folder, "metrics.json")
+                if ranks > 1:
+                    with open(beside, "w", encoding="utf-8") as file:
+                        file.write(one_rank)
+                output, files = train(ranks, *arguments, *(["--beside", beside] if ranks > 1 else []))
+            one_rank = files["metrics.json"]
+            self.assertIn("1 rank, training loss", files["loss.svg"])
+            self.assertEqual("4 ranks, training loss" in files["loss.svg"], ranks == 4)
             metrics = json.loads(files["metrics.json"])
             self.assertEqual(metrics["ranks"], ranks)
             self.assertEqual(metrics["steps"], 60)

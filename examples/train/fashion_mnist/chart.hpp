@@ -4,10 +4,11 @@
 #include <string>
 
 #include "fashion_mnist/history.hpp"
+#include "support/other_run.hpp"
 
 namespace fashion_mnist {
 
-/// A self-contained SVG of 860 x 480.
-std::string draw_chart(const History& history);
+/// A self-contained SVG of 860 x 480, with the curves of another run under those of this one.
+std::string draw_chart(const History& history, const support::OtherRun& other);
 
 }  // namespace fashion_mnist

@@ -5,6 +5,7 @@
 
 #include "language_model/history.hpp"
 #include "language_model/options.hpp"
+#include "support/other_run.hpp"
 
 namespace language_model {
 
@@ -12,16 +13,7 @@ std::string summary_table(const History& history);
 
 std::string metrics_json(const Options& options, const History& history);
 
-/// The curves of another run.
-struct OtherRun {
-  int ranks = 0;  ///< 0: there is none
-  support::Curve losses, held_out;
-};
-
-/// Reads a metrics.json; none for an empty path. Throws std::runtime_error that names a file which is none.
-OtherRun read_run(const std::string& path);
-
 /// A self-contained SVG: bits per byte against steps, of this run and the other one.
-std::string draw_chart(const History& history, const OtherRun& other);
+std::string draw_chart(const History& history, const support::OtherRun& other);
 
 }  // namespace language_model

@@ -15,6 +15,50 @@ std::string number(double value) {
   return text;
 }
 
+const char* name_of(Tone tone) {
+  switch (tone) {
+    case Tone::ink:
+      return "ink";
+    case Tone::quiet:
+      return "quiet";
+    case Tone::first:
+      return "first";
+    case Tone::second:
+      return "second";
+  }
+  return "";
+}
+
+constexpr const char* kStyle = R"(<style>
+text { stroke: #ffffff; stroke-width: 4px; stroke-linejoin: round; paint-order: stroke; }
+.title { font-size: 19px; font-weight: 600; fill: #1c2733; }
+.paper { fill: #ffffff; }
+.grid { stroke: #e4e8ec; }
+.axis { stroke: #8a96a3; }
+.line { fill: none; }
+.mark { fill: #ffffff; stroke-width: 2px; }
+.ink { fill: #3b4855; }
+.quiet { fill: #5b6875; }
+.first { fill: #1f6fb2; }
+.second { fill: #c2571a; }
+.first-line { stroke: #1f6fb2; }
+.second-line { stroke: #c2571a; }
+@media (prefers-color-scheme: dark) {
+text { stroke: #0d1117; }
+.title { fill: #e6edf3; }
+.paper { fill: #0d1117; }
+.grid { stroke: #2d333b; }
+.axis { stroke: #9aa5b1; }
+.mark { fill: #0d1117; }
+.ink { fill: #d0d7de; }
+.quiet { fill: #9aa5b1; }
+.first { fill: #62b0ee; }
+.second { fill: #f08c4f; }
+.first-line { stroke: #62b0ee; }
+.second-line { stroke: #f08c4f; }
+}
+</style>)";
+
 }  // namespace
 
 double Axis::operator()(double value) const {
@@ -35,52 +79,61 @@ Svg::Svg(const std::string& title, const std::string& subtitle) {
   add(R"(<svg xmlns="http://www.w3.org/2000/svg" width="{0}" height="{1}" viewBox="0 0 {0} {1}" )"
       R"(font-family="system-ui, 'DejaVu Sans', Helvetica, Arial, sans-serif">)",
       kWidth, kHeight);
-  add(R"(<rect width="{}" height="{}" fill="#ffffff"/>)", kWidth, kHeight);
-  add(R"(<text x="{}" y="34" font-size="19" font-weight="600" fill="#1c2733">{}</text>)", kLeft, title);
-  label(kLeft, 57, "start", "#5b6875", subtitle);
+  add("{}", kStyle);
+  add(R"(<rect class="paper" width="{}" height="{}"/>)", kWidth, kHeight);
+  add(R"(<text class="title" x="{}" y="34">{}</text>)", kLeft, title);
+  label(kLeft, 57, "start", Tone::quiet, subtitle);
 }
 
-void Svg::label(double x, double y, const char* anchor, const char* color, const std::string& text,
-                int size) {
-  add(R"(<text x="{:.1f}" y="{:.1f}" text-anchor="{}" fill="{}" font-size="{}" stroke="#ffffff" stroke-width="4" )"
-      R"(stroke-linejoin="round" paint-order="stroke">{}</text>)",
-      x, y, anchor, color, size, text);
+void Svg::label(double x, double y, const char* anchor, Tone tone, const std::string& text, int size) {
+  add(R"(<text class="{}" x="{:.1f}" y="{:.1f}" text-anchor="{}" font-size="{}">{}</text>)", name_of(tone), x,
+      y, anchor, size, text);
 }
 
-void Svg::upright(double x, const char* color, const char* text) {
+void Svg::upright(double x, Tone tone, const char* text) {
   const double y = (kTop + kBottom) / 2;
-  add(R"svg(<text x="{0}" y="{1}" transform="rotate(-90 {0} {1})" text-anchor="middle" fill="{2}" )svg"
+  add(R"svg(<text class="{2}" x="{0}" y="{1}" transform="rotate(-90 {0} {1})" text-anchor="middle" )svg"
       R"svg(font-size="14">{3}</text>)svg",
-      x, y, color, text);
+      x, y, name_of(tone), text);
 }
 
-void Svg::left_grid(const Axis& axis, double step, const char* color) {
+void Svg::left_grid(const Axis& axis, double step, Tone tone) {
   for (double value = std::ceil(axis.low / step - 1e-9) * step; value <= axis.high * (1 + 1e-9);
        value += step) {
-    add(R"(<line x1="{}" y1="{:.1f}" x2="{}" y2="{:.1f}" stroke="#e4e8ec"/>)", kLeft, axis(value), kRight,
+    add(R"(<line class="grid" x1="{}" y1="{:.1f}" x2="{}" y2="{:.1f}"/>)", kLeft, axis(value), kRight,
         axis(value));
-    label(kLeft - 10, axis(value) + 4.5, "end", color, number(value));
+    label(kLeft - 10, axis(value) + 4.5, "end", tone, number(value));
   }
 }
 
 void Svg::bottom_axis(const Axis& axis, double step, const char* text) {
   for (double value = 0; value <= axis.high * (1 + 1e-9); value += step) {
-    add(R"(<line x1="{:.1f}" y1="{}" x2="{:.1f}" y2="{}" stroke="#8a96a3"/>)", axis(value), kBottom,
-        axis(value), kBottom + 5);
-    label(axis(value), kBottom + 22, "middle", kInk, number(value));
+    add(R"(<line class="axis" x1="{:.1f}" y1="{}" x2="{:.1f}" y2="{}"/>)", axis(value), kBottom, axis(value),
+        kBottom + 5);
+    label(axis(value), kBottom + 22, "middle", Tone::ink, number(value));
   }
-  add(R"(<line x1="{}" y1="{}" x2="{}" y2="{}" stroke="#8a96a3"/>)", kLeft, kBottom, kRight, kBottom);
-  label((kLeft + kRight) / 2, kBottom + 46, "middle", kInk, text, 14);
+  add(R"(<line class="axis" x1="{}" y1="{}" x2="{}" y2="{}"/>)", kLeft, kBottom, kRight, kBottom);
+  label((kLeft + kRight) / 2, kBottom + 46, "middle", Tone::ink, text, 14);
 }
 
-void Svg::curve(const Curve& points, const Axis& x, const Axis& y, const char* color, const char* style) {
+void Svg::curve(const Curve& points, const Axis& x, const Axis& y, Tone tone, const char* style) {
   std::string path;
   for (const Point& point : points) {
     if (!std::isfinite(point.value)) continue;
     fmt::format_to(std::back_inserter(path), "{}{:.1f},{:.1f}", path.empty() ? "M" : " L", x(point.at),
                    y(point.value));
   }
-  add(R"(<path d="{}" fill="none" stroke="{}" {}/>)", path, color, style);
+  add(R"(<path class="line {}-line" d="{}" {}/>)", name_of(tone), path, style);
+}
+
+void Svg::mark(double x, double y, Tone tone, const char* style) {
+  add(R"(<circle class="mark {}-line" cx="{:.1f}" cy="{:.1f}" r="4.5" {}/>)", name_of(tone), x, y, style);
+}
+
+void Svg::explain(Tone tone, const char* style, const std::string& text) {
+  const double y = kTop + 18 + 22 * explained_++;
+  add(R"(<path class="line {}-line" d="M{:.1f},{:.1f} h34" {}/>)", name_of(tone), kRight - 230, y - 4, style);
+  label(kRight - 188, y, "start", Tone::ink, text);
 }
 
 }  // namespace support

@@ -20,12 +20,14 @@ struct Axis {
 /// The least of 1, 2, 2.5, 5 times a power of ten that cuts `span` into at most `parts`.
 double tick(double span, int parts);
 
+/// What a line or a text is for: the style sheet of the picture has a colour for each, on light and on dark.
+enum class Tone { ink, quiet, first, second };
+
 /// A self-contained picture of 860 x 480 pixels with a plot between the four edges.
 class Svg {
  public:
   static constexpr double kWidth = 860, kHeight = 480;
   static constexpr double kLeft = 78, kRight = 782, kTop = 92, kBottom = 414;
-  static constexpr const char* kInk = "#3b4855";
 
   Svg(const std::string& title, const std::string& subtitle);
 
@@ -35,22 +37,26 @@ class Svg {
     text_ += '\n';
   }
 
-  /// A white rim keeps the text legible where it meets a curve.
-  void label(double x, double y, const char* anchor, const char* color, const std::string& text,
-             int size = 13);
+  /// A rim in the colour of the paper keeps the text legible where it meets a curve.
+  void label(double x, double y, const char* anchor, Tone tone, const std::string& text, int size = 13);
   /// The name of a vertical axis, at the left edge or the right one.
-  void upright(double x, const char* color, const char* text);
+  void upright(double x, Tone tone, const char* text);
   /// Lines across the plot at each multiple of `step`, with their values at the left.
-  void left_grid(const Axis& axis, double step, const char* color);
+  void left_grid(const Axis& axis, double step, Tone tone);
   /// The line below the plot, with its values; `text` names it.
   void bottom_axis(const Axis& axis, double step, const char* text);
   /// Leaves out values that are not finite. `style` holds the attributes of the line.
-  void curve(const Curve& points, const Axis& x, const Axis& y, const char* color, const char* style);
+  void curve(const Curve& points, const Axis& x, const Axis& y, Tone tone, const char* style);
+  /// A circle around a measured point.
+  void mark(double x, double y, Tone tone, const char* style = "");
+  /// The next line of the legend in the upper right corner: a piece of a curve in this style, and what it is.
+  void explain(Tone tone, const char* style, const std::string& text);
 
   std::string text() && { return std::move(text_) + "</svg>\n"; }
 
  private:
   std::string text_;
+  int explained_ = 0;
 };
 
 }  // namespace support
