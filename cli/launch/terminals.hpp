@@ -31,8 +31,8 @@ struct PseudoTerminal {
   UniqueFd rank_end;
 };
 
-/// Passes bytes on unchanged, as a pipe does: no echo, no carriage returns, no signals. It becomes nobody's
-/// controlling terminal. nullopt: the system has none to give.
+/// Passes bytes on unchanged, as a pipe does: no echo, no carriage returns, no signals. No process has it as
+/// its controlling terminal. nullopt: the system has none to give.
 std::optional<PseudoTerminal> open_pseudo_terminal(const Terminals& size);
 
 /// Does nothing to a descriptor that is no terminal.
