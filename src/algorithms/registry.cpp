@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <array>
-#include <numeric>
 #include <vector>
 
 #include "algorithms/algorithm.hpp"
+#include "base/similar.hpp"
 #include "schedule/completions.hpp"
 
 /// A new algorithm is a file of its own and a line here. Ordered by collective. The first of each collective
@@ -63,30 +63,22 @@ KOLO_ALGORITHMS(KOLO_DECLARE)
 
 namespace {
 
-/// Number of letters to insert, remove or replace to turn one into the other (Levenshtein).
-std::size_t distance(std::string_view one, std::string_view other) {
-  std::vector<std::size_t> row(other.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < one.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i + 1;
-    for (std::size_t j = 0; j < other.size(); ++j) {
-      const std::size_t replaced = diagonal + (one[i] == other[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
-}
-
-/// "it knows a, b; nearest is 'b'".
+/// "it knows a, b; did you mean 'b'?"
 std::string suggestion(std::string_view name, std::span<const std::string_view> known) {
   std::string list;
   for (const std::string_view one : known) list += (list.empty() ? "" : ", ") + std::string(one);
-  const std::string_view nearest = *std::min_element(known.begin(), known.end(), [&](auto one, auto other) {
-    return distance(name, one) < distance(name, other);
-  });
-  return "it knows " + list + "; nearest is '" + std::string(nearest) + "'";
+  return "it knows " + list + did_you_mean(name, known);
+}
+
+/// "; all_to_all has one of that name": an algorithm of another collective; empty if there is none.
+std::string owners_of(std::string_view name) {
+  std::string owners;
+  for (const Algorithm& algorithm : algorithms()) {
+    if (algorithm.name != name) continue;
+    owners += (owners.empty() ? "; " : ", ") + std::string(schedule::name_of(algorithm.collective));
+  }
+  if (owners.empty()) return {};
+  return owners + (owners.find(',') == owners.npos ? " has one of that name" : " have one of that name");
 }
 
 }  // namespace
@@ -101,13 +93,16 @@ std::span<const Algorithm> algorithms() {
 Result<schedule::Collective> require_collective(std::string_view name) {
   schedule::Collective collective;
   if (schedule::parse_collective(name, collective)) return collective;
-  std::string known;
+  std::vector<std::string_view> known;
+  std::string list;
   for (const Algorithm& algorithm : algorithms()) {
     const std::string_view one = schedule::name_of(algorithm.collective);
-    if (!known.ends_with(one)) known += (known.empty() ? "" : ", ") + std::string(one);
+    if (!known.empty() && known.back() == one) continue;
+    known.push_back(one);
+    list += (list.empty() ? "" : ", ") + std::string(one);
   }
-  return Status(Code::invalid_argument,
-                "there is no collective '" + std::string(name) + "'; known are " + known);
+  return Status(Code::invalid_argument, "there is no collective '" + std::string(name) + "'; known are " +
+                                            list + did_you_mean(name, known));
 }
 
 const Algorithm* find_algorithm(schedule::Collective collective, std::string_view name) {
@@ -131,8 +126,8 @@ Result<const Algorithm*> require_algorithm(schedule::Collective collective, std:
   }
   const std::string of(schedule::name_of(collective));
   if (known.empty()) return Status(Code::invalid_argument, of + " has no algorithms to choose from");
-  return Status(Code::invalid_argument,
-                of + " has no algorithm '" + std::string(name) + "'; " + suggestion(name, known));
+  return Status(Code::invalid_argument, of + " has no algorithm '" + std::string(name) + "'; " +
+                                            suggestion(name, known) + owners_of(name));
 }
 
 Result<ConfiguredAlgorithm> parse_algorithm(schedule::Collective collective, std::string_view text) {

@@ -177,7 +177,7 @@ TEST_P(EstimateOver, RefusesWhatNoCallCanBe) {
     refused("barrier", 8, {}, "barrier has no bytes");
     refused("all_reduce", (std::uint64_t{1} << 61) + 1, {}, "more than memory can hold");
     refused("all_reduce", ~std::uint64_t{0}, {}, "more than memory can hold");
-    refused("all_reduce", 8, {.algorithm = "rnig"}, "nearest is 'ring'");
+    refused("all_reduce", 8, {.algorithm = "rnig"}, "did you mean 'ring'?");
     refused("all_reduce", 8, {.algorithm = "naive", .wire = Wire::int8}, "naive");
     refused("broadcast", 8, {.wire = Wire::int8}, "only all_reduce has one");
     refused("all_reduce", 8, {.wire = static_cast<Wire>(77)}, "no known format");

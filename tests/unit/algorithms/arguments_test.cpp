@@ -52,11 +52,11 @@ TEST(ParseAlgorithm, SaysWhatItCannotRead) {
     const auto parsed = algorithms::parse_algorithm(schedule::Collective::all_reduce, text);
     return parsed.ok() ? std::string() : parsed.status().message();
   };
-  EXPECT_NE(why("rnig").find("nearest is 'ring'"), std::string::npos);
+  EXPECT_NE(why("rnig").find("did you mean 'ring'?"), std::string::npos);
   EXPECT_NE(why("").find("has no algorithm ''"), std::string::npos);
   EXPECT_EQ(why("central:radix=4"), "all_reduce algorithm 'central' has no parameters");
   EXPECT_EQ(why("ring:oder=0-1"),
-            "all_reduce algorithm 'ring' has no parameter 'oder'; it knows order; nearest is 'order'");
+            "all_reduce algorithm 'ring' has no parameter 'oder'; it knows order; did you mean 'order'?");
   EXPECT_EQ(
       why("ring:order=x"),
       "all_reduce algorithm 'ring' cannot take 'x' as its order: it must be numbers joined by '-', as in "

@@ -99,11 +99,11 @@ TEST(Registry, NamesTheKnownAndTheNearest) {
     known += (known.empty() ? "" : ", ") + std::string(algorithm.name);
   }
   EXPECT_EQ(wrong.status().message(),
-            "all_reduce has no algorithm 'rign'; it knows " + known + "; nearest is 'ring'");
+            "all_reduce has no algorithm 'rign'; it knows " + known + "; did you mean 'ring'?");
   EXPECT_NE(algorithms::require_algorithm(schedule::Collective::all_reduce, "centre")
                 .status()
                 .message()
-                .find("nearest is 'central'"),
+                .find("did you mean 'central'?"),
             std::string::npos);
   EXPECT_EQ(algorithms::require_algorithm(schedule::Collective::send_recv, "ring").status().message(),
             "send_recv has no algorithms to choose from");

@@ -40,7 +40,7 @@ TEST(Chooser, DoesWhatTheCallerWants) {
   choice.wanted = "ring:order=3-2-1";
   EXPECT_NE(pick(chooser, choice).find("needs an order"), std::string::npos);
   choice.wanted = "rnig";
-  EXPECT_NE(pick(chooser, choice).find("nearest is 'ring'"), std::string::npos);
+  EXPECT_NE(pick(chooser, choice).find("did you mean 'ring'?"), std::string::npos);
 }
 
 TEST(Chooser, PrefersWhatTheEnvironmentNamesWhereItFits) {

@@ -161,7 +161,8 @@ TEST(Expectation, FailsAsTheChoiceDoes) {
   selection::Chooser chooser({.size = 4});
   selection::Choice choice = call_of(8, 4);
   choice.wanted = "rnig";
-  EXPECT_NE(chooser.expect(choice, kFloats).status().message().find("nearest is 'ring'"), std::string::npos);
+  EXPECT_NE(chooser.expect(choice, kFloats).status().message().find("did you mean 'ring'?"),
+            std::string::npos);
 }
 
 }  // namespace
