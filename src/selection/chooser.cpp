@@ -279,10 +279,11 @@ std::vector<ScoredAlgorithm> Chooser::ranking(const algorithms::ScheduleSpec& sp
       one.seconds = predicted(one.configured, asked, bytes, {.segment = situation_.model.segment_bytes});
     }
   }
-  // Predictions for messages and for shared memory do not compare: shared memory comes first.
-  std::ranges::stable_sort(all, [](const ScoredAlgorithm& a, const ScoredAlgorithm& b) {
+  // A call runs in shared memory where it can: times of messages are not predicted then, unless all are asked
+  // for.
+  std::ranges::stable_sort(all, [&](const ScoredAlgorithm& a, const ScoredAlgorithm& b) {
     if (a.measured != b.measured) return a.measured;
-    if (!a.measured && a.in_shared_memory != b.in_shared_memory) return a.in_shared_memory;
+    if (!with_all_times && !a.measured && a.in_shared_memory != b.in_shared_memory) return a.in_shared_memory;
     return a.seconds < b.seconds;
   });
   settle_ties(all, measured);
@@ -300,7 +301,8 @@ std::vector<ScoredAlgorithm> Chooser::ranking(const algorithms::ScheduleSpec& sp
 double Chooser::predicted(const algorithms::ConfiguredAlgorithm& candidate, algorithms::ScheduleSpec spec,
                           std::uint64_t bytes, const Cuts& cuts) const {
   spec.arguments = in_ring_order(candidate).arguments;
-  if (spec.size > kMostPlayed) return estimated(candidate, spec, bytes);
+  if (spec.size > kMostPlayed)
+    return std::max(estimated(candidate, spec, bytes), work_of_cores(candidate, spec, bytes));
   const std::vector<schedule::Schedule> schedules = algorithms::generate_all(*candidate.algorithm, spec);
   CostModel model = situation_.model;
   model.segment_bytes = cuts.segment;
@@ -317,6 +319,39 @@ double Chooser::predicted(const schedule::SharedMemoryForm& form, int ranks, std
   const double share = form.writes_to_others() ? 1 : 1 - 1.0 / ranks;
   const double per_byte = form.reduces() ? model.reduce_per_byte : model.copy_per_byte;
   return turns * ((model.memory.latency + model.wake) / 2 + share * static_cast<double>(bytes) * per_byte);
+}
+
+/// If more ranks than cores share a host, its cores work for all their messages: no host is faster than that.
+double Chooser::work_of_cores(const algorithms::ConfiguredAlgorithm& candidate,
+                              const algorithms::ScheduleSpec& spec, std::uint64_t bytes) const {
+  const CostModel& model = situation_.model;
+  std::map<int, int> ranks;
+  for (int rank = 0; rank < spec.size; ++rank)
+    ++ranks[spec.hosts.empty() ? 0 : spec.hosts[static_cast<std::size_t>(rank)]];
+  const auto largest = std::ranges::max_element(ranks, {}, [](const auto& host) { return host.second; });
+  if (largest->second <= model.cores) return 0;
+  // In closed forms every rank does what the busiest one does.
+  const algorithms::StepsAndBytes stated = candidate.algorithm->closed_form.of(spec);
+  double messages = static_cast<double>(stated.steps) * largest->second;
+  double sent = stated_bytes(*candidate.algorithm, spec, bytes) * largest->second;
+  if (stated.steps * static_cast<std::uint64_t>(spec.size) <= kMostCounted) {
+    messages = sent = 0;
+    for (const schedule::Schedule& schedule : algorithms::generate_all(*candidate.algorithm, spec)) {
+      if (!spec.hosts.empty() && spec.hosts[static_cast<std::size_t>(schedule.rank)] != largest->first)
+        continue;
+      const double chunk = static_cast<double>(bytes) / schedule::part_count(schedule);
+      for (const schedule::Step& step : schedule.steps) {
+        if (step.kind != schedule::StepKind::send) continue;
+        ++messages;
+        sent += step.a.count * chunk;
+      }
+    }
+  }
+  const LinkCost& link = model.memory;
+  const bool is_long = sent > messages * link.longest_short;
+  const double per_message = 2 * (link.overhead + (is_long ? link.long_overhead : 0)) + model.wake;
+  const double per_byte = link.sender_per_byte + link.receiver_per_byte + model.reduce_per_byte;
+  return (messages * per_message + sent * per_byte) / std::max(model.cores, 1.0);
 }
 
 /// The latencies of all steps in sequence, plus the busiest rank's bytes through its narrowest place.

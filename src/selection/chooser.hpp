@@ -69,8 +69,9 @@ class Chooser {
   /// first, the rest in the order that the model predicts. Among several that the model finds equally fast,
   /// the first is one that spares slow hosts, or else the one with the fewest connections between hosts.
   /// Among several measured as equally fast but for noise, the first is the one that does best at the sizes
-  /// around. with_all_times: also predicts the times of candidates that cannot be the first; playing their
-  /// schedules takes long.
+  /// around. Without `with_all_times`, algorithms that run in shared memory come before all that send
+  /// messages and were not measured; times of messages are then left out, because playing the schedules takes
+  /// long.
   std::vector<ScoredAlgorithm> ranking(const algorithms::ScheduleSpec& spec,
                                        const algorithms::Requirements& requirements, std::uint64_t bytes,
                                        bool with_all_times = true) const;
@@ -97,6 +98,8 @@ class Chooser {
   double predicted(const schedule::SharedMemoryForm& form, int ranks, std::uint64_t bytes) const;
   double estimated(const algorithms::ConfiguredAlgorithm& candidate, const algorithms::ScheduleSpec& spec,
                    std::uint64_t bytes) const;
+  double work_of_cores(const algorithms::ConfiguredAlgorithm& candidate, const algorithms::ScheduleSpec& spec,
+                       std::uint64_t bytes) const;
 
   const Topology situation_;
   std::mutex mutex_;  ///< guards what follows

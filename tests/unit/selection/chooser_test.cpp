@@ -136,6 +136,28 @@ TEST(Chooser, FollowsTheModelWithoutATable) {
                              }));
 }
 
+TEST(Chooser, PricesSharedMemoryAndMessagesAlike) {
+  for (const int size : {2, 8, 64, 1024}) {
+    for (const std::uint64_t bytes : {std::uint64_t{8}, std::uint64_t{64} << 10, std::uint64_t{1} << 20}) {
+      selection::Chooser chooser({.size = size, .shares_memory = true});
+      const auto ranking = chooser.ranking(all_reduce_of(0, size).spec, {}, bytes);
+      EXPECT_TRUE(std::ranges::is_sorted(ranking, {}, &selection::ScoredAlgorithm::seconds));
+      EXPECT_TRUE(ranking.front().in_shared_memory) << size << " ranks, " << bytes << " bytes";
+      EXPECT_EQ(pick(chooser, all_reduce_of(bytes, size)), ranking.front().configured.name());
+    }
+  }
+}
+
+TEST(Chooser, RanksThatShareCoresTakeTheirTime) {
+  const auto seconds_with = [](double cores) {
+    selection::Topology topology{.size = 512};
+    topology.model.cores = cores;
+    return selection::Chooser(topology).ranking(all_reduce_of(0, 512).spec, {}, 1 << 20).front().seconds;
+  };
+  EXPECT_GT(seconds_with(8), 30 * seconds_with(512));
+  EXPECT_NEAR(seconds_with(4), 2 * seconds_with(8), 0.01 * seconds_with(4));
+}
+
 TEST(Chooser, KeepsLinksToFewFlowsAndTheLeastBytes) {
   // 1 Gbit/s, as measured when a communicator is created.
   const selection::LinkCost ethernet{.latency = 20e-6, .overhead = 4e-6, .wire_per_byte = 8.7e-9};
