@@ -3,11 +3,12 @@
 #include <kolo/kolo.hpp>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <random>
+#include <string_view>
 #include <vector>
 
 namespace {
@@ -40,8 +41,19 @@ double time_of(kolo::Communicator& communicator, Call call) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  std::uint64_t length = 100'000;
+  if (argc > 1) {
+    const std::string_view text = argv[1];
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), length);
+    if (argc > 2 || error != std::errc() || end != text.data() + text.size() || length == 0) {
+      const bool asks = text == "--help" || text == "-h";
+      std::fprintf(
+          asks ? stdout : stderr,
+          "usage: kolo run -n 4 -- sparse_all_reduce [LENGTH]     of the vectors; default: 100000\n");
+      return asks ? 0 : 2;
+    }
+  }
   try {
-    const std::uint64_t length = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 100'000;
     kolo::Communicator communicator = kolo::Communicator::create();
     kolo::SparseAllReduce sparse(communicator);
     kolo::SparseAllReduce never_dense(communicator, {.dense_share = 2});

@@ -2,7 +2,6 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
-#include <sstream>
 
 #include "kolo/kolo.hpp"
 #include "train/commands.hpp"
@@ -39,8 +38,9 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
     return 0;
   } catch (const CLI::ParseError& error) {
-    std::ostringstream silence;
-    return speaks ? app.exit(error) : app.exit(error, silence, silence);
+    constexpr int kUsage = 2;  // CLI11 has a code for each kind of error
+    if (speaks) app.exit(error);
+    return error.get_exit_code() == 0 ? 0 : kUsage;
   }
 }
 

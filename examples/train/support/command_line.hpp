@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <exception>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <thread>
 
@@ -23,17 +22,21 @@ inline void add_progress(CLI::App& app, std::string& style) {
       ->check(CLI::IsMember({"auto", "rewrite", "lines", "none"}));
 }
 
-/// Returns the exit code if the program is to end right away (--help, a wrong option); only a rank that
-/// speaks prints why.
+/// Returns the exit code if the program is to end right away: 0 after --help, 2 after a wrong option. Only a
+/// rank that speaks prints why.
 inline std::optional<int> parse(CLI::App& app, int argc, char** argv, bool speak) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    if (speak) return app.exit(error);
+    constexpr int kUsage = 2;  // CLI11 has a code for each kind of error
+    const int exit_code = error.get_exit_code() == 0 ? 0 : kUsage;
+    if (speak) {
+      app.exit(error);
+      return exit_code;
+    }
     // The first rank that exits with an error has all others stopped: the one that prints goes first.
-    if (error.get_exit_code() != 0) std::this_thread::sleep_for(std::chrono::seconds(2));
-    std::ostringstream silence;
-    return app.exit(error, silence, silence);
+    if (exit_code != 0) std::this_thread::sleep_for(std::chrono::seconds(2));
+    return exit_code;
   }
   return std::nullopt;
 }
