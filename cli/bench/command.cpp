@@ -24,6 +24,7 @@
 #include "commands.hpp"
 #include "kolo/kolo.hpp"
 #include "launch/launcher.hpp"
+#include "options.hpp"
 #include "selection/topology.hpp"
 #include "transport/transport.hpp"
 
@@ -39,23 +40,28 @@ constexpr int kWrong = 1;
 constexpr int kUsage = 2;
 
 constexpr const char* kBenchExamples = R"(Examples:
-  kolo bench all_reduce                                    as many ranks as cores, usual sizes
-  kolo bench all_reduce --ranks 4 --sizes 8,1K,1M,64M      these sizes, in bytes
-  kolo bench all_reduce --sizes 8:64M:4 --transport tcp    8, 32, 128, ... up to 64M, over loopback TCP
-  kolo bench all_reduce --against gloo,openmpi,mpich       others beside it, in the same run
-  kolo bench all_reduce --against limit                    beside what the machine's memory allows
-  kolo bench all_reduce --tensors 200 --sizes 4K           200 at once, waited for at the end
-  kolo bench all_reduce --neighbours 1 --memory private    beside a busy process: look at the mean
-  kolo bench all_reduce --wire bfloat16                    half the bytes, and the error that costs
-  kolo bench all_reduce --algorithm all                    every algorithm, and what kolo chooses
-  kolo bench all_gather --dtype bfloat16 --json out.jsonl  and the same as JSON lines
-  mpirun -n 8 kolo bench all_reduce                        as ranks that somebody else has started
+  kolo bench all_reduce                              a rank for each core
+  kolo bench all_reduce --ranks 4 --sizes 8,1K,1M,64M
+  kolo bench all_reduce --sizes 8:64M:4 --transport tcp   8, 32, ... up to 64M
+  kolo bench all_reduce --against gloo,openmpi,mpich      in the same run
+  kolo bench all_reduce --against limit      what the machine's memory allows
+  kolo bench all_reduce --tensors 200 --sizes 4K     200 calls at once
+  kolo bench all_reduce --neighbours 1 --memory private   beside a busy process
+  kolo bench all_reduce --wire bfloat16      half the bytes, and the error
+  kolo bench all_reduce --algorithm all      every algorithm, and kolo's choice
+  kolo bench all_gather --dtype bfloat16 --json out.jsonl
+  mpirun -n 8 kolo bench all_reduce          ranks that a launcher starts
 
-time: the slowest rank's, median over the iterations; mean: over the iterations, too, which is what a
-program feels. algbw = size / time; busbw = algbw times what the collective must move, 2(N-1)/N for
-all_reduce, as nccl-tests defines both. Inputs are new in every iteration and every element of every result
-is compared; the exit code is 1 when one is wrong.
-)";
+Columns:
+  time     the slowest rank's, median over the iterations
+  mean     over the iterations, which is what a program feels
+  algbw    size / time
+  busbw    algbw times what the collective must move, 2(N-1)/N for all_reduce,
+           as nccl-tests defines both
+  wrong    elements: inputs are new in every iteration, and every element of
+           every result is compared
+
+Exit code: 1 when an element is wrong ('kolo help').)";
 
 int report(int rank, const std::exception& error, int code) {
   fmt::print(stderr, "kolo bench: rank {}: {}\n", rank, error.what());
@@ -80,10 +86,12 @@ Peers start_peers(const Settings& settings) {
   for (const auto& name : settings.against) {
     std::string reason;
     auto peer = Peer::start(*bench::find_peer_kind(name), settings.ranks, transport, reason);
+    // With JSON on standard output, what people read goes elsewhere.
+    std::FILE* const out = settings.json == "-" ? stderr : stdout;
     if (peer == nullptr) {
-      fmt::print("# {}\n", reason);
+      fmt::print(out, "# {}\n", reason);
     } else {
-      fmt::print("# {}: {} over {}\n", name, peer->library(), peer->transport());
+      fmt::print(out, "# {}: {} over {}\n", name, peer->library(), peer->transport());
       peers.push_back(std::move(peer));
     }
   }
@@ -98,11 +106,14 @@ std::uint64_t run_grid(const Settings& settings, Communicator communicator) {
   const selection::CostModel costs =
       settings.table.empty() ? selection::CostModel() : measure_costs(communicator);
   if (communicator.rank() != 0) return 0;
-  fmt::print("# {}, {} ranks over {}, {} {}\n{}", name_of(settings.kind), communicator.size(), setting.links,
-             kolo::name_of(settings.dtype), settings.shared_memory ? "in shared memory" : "in private memory",
-             bench::grid_table(grid));
-  if (grid.wrong > 0) fmt::print("# WRONG: {} elements\n", grid.wrong);
-  std::fflush(stdout);
+  if (settings.json != "-") {
+    fmt::print("# {}, {} ranks over {}, {} {}\n{}", name_of(settings.kind), communicator.size(),
+               setting.links, kolo::name_of(settings.dtype),
+               settings.shared_memory ? "in shared memory" : "in private memory",
+               bench::grid_table(grid, settings.wide));
+    if (grid.wrong > 0) fmt::print("# WRONG: {} elements\n", grid.wrong);
+    std::fflush(stdout);
+  }
   schedule::Collective collective;
   if (!settings.table.empty() && schedule::parse_collective(name_of(settings.kind), collective)) {
     selection::update_table(settings.table, [&](selection::TuningTable& table) {
@@ -200,21 +211,21 @@ void add_bench(CLI::App& app, std::vector<std::string> arguments) {
   };
   const auto parsed = std::make_shared<Parsed>();
   RawSettings& raw = parsed->raw;
-  CLI::App* bench =
-      app.add_subcommand("bench", "Time a collective, verify its results, compare with other libraries");
+  CLI::App* bench = app.add_subcommand("bench", "Time a collective, verify it, compare with others");
   bench->footer(kBenchExamples);
   bench
-      ->add_option("collective", raw.collective,
-                   "all_reduce, reduce_scatter, all_gather, broadcast, reduce, scatter, gather, all_to_all,"
-                   " barrier, send_recv (round trips between pairs, halved)")
-      ->required()
-      ->type_name("");
-  bench->add_option("-n,--ranks", raw.ranks, "Ranks to start (default: one for each core, at least 2)")
-      ->type_name("N");
-  bench->add_option("--sizes", raw.sizes, "Bytes, with K, M, G; ranges FROM:TO:FACTOR")
+      ->add_option("COLLECTIVE", raw.collective,
+                   "all_reduce, reduce_scatter, all_gather, broadcast, reduce, scatter, gather, all_to_all, "
+                   "barrier, or send_recv: round trips between pairs, halved")
+      ->required();
+  accept_auto(bench
+                  ->add_option("-n,--ranks", raw.ranks,
+                               "How many ranks (default: auto, one for each core, at least 2)")
+                  ->type_name("N"));
+  bench->add_option("--sizes", raw.sizes, "Sizes of the whole data: 64K, 1.5MiB; ranges FROM:TO:FACTOR")
       ->capture_default_str()
       ->type_name("LIST");
-  bench->add_option("--dtype", raw.dtype, "float32/64, float16, bfloat16, int8 to 64, uint8 to 64")
+  bench->add_option("--dtype", raw.dtype, "float32, float64, float16, bfloat16, int8 to 64, uint8 to 64")
       ->capture_default_str()
       ->type_name("NAME");
   bench->add_option("--reduction", raw.reduction, "sum, product, min, max, average")
@@ -222,62 +233,59 @@ void add_bench(CLI::App& app, std::vector<std::string> arguments) {
       ->type_name("NAME");
   bench
       ->add_option("--algorithm", raw.algorithm,
-                   "By name, as in k_nomial:radix=4; all: every one, and how good kolo's choice is (default:"
-                   " kolo's choice)")
+                   "By name, as in k_nomial:radix=4; all: every one, and how good kolo's choice is (default: "
+                   "kolo's choice)")
+      ->type_name("ALGORITHM");
+  bench
+      ->add_option("--transport", raw.transport,
+                   fmt::format("Any of {}; with {} alone ranks are threads (default: kolo's choice)",
+                               fmt::join(transport::transport_names(), ", "),
+                               transport::fastest_transport(transport::Reach::process).name))
+      ->type_name("LIST");
+  bench->add_option("--memory", raw.memory, "shared: given out by kolo; private: the program's own")
+      ->capture_default_str()
       ->type_name("NAME");
+  auto* in_place =
+      bench->add_flag("--in-place", parsed->in_place, "Result where the input was (default where usual)");
+  bench->add_flag("--out-of-place", parsed->out_of_place, "Input and result apart")->excludes(in_place);
+  bench->add_option("--tensors", raw.tensors, "Asynchronous calls at once, all waited for at the end")
+      ->capture_default_str()
+      ->type_name("N");
+  bench
+      ->add_option(
+          "--against", raw.against,
+          "What to measure beside kolo: gloo, openmpi, mpich, limit (the machine's memory), exchange "
+          "(TCP's, sums nothing)")
+      ->type_name("LIST");
   bench
       ->add_option("--wire", raw.wire,
-                   "bfloat16, float16, int8: what all_reduce of float32 sends; beside float32 itself")
+                   "The format in which all_reduce of float32 is sent: bfloat16, float16, int8; measured "
+                   "beside float32 itself")
       ->capture_default_str()
       ->type_name("NAME");
   bench
       ->add_option("--link", raw.link_mbit,
-                   "With --wire: Mbit/s that TCP gets of a host's link, one rank a host; compares with the"
-                   " least time that float32 takes there")
+                   "With --wire: Mbit/s that TCP gets of a host's link, one rank on each host")
       ->type_name("MBIT");
-  bench->add_option("--learn", raw.table, "With --algorithm all: the tuning table that learns the times")
-      ->type_name("FILE");
-  bench
-      ->add_option("--transport", raw.transport,
-                   fmt::format("Any of {}; {} alone: ranks are threads (default: kolo's choice)",
-                               fmt::join(transport::transport_names(), ", "),
-                               transport::fastest_transport(transport::Reach::process).name))
-      ->type_name("NAME");
-  bench->add_option("--memory", raw.memory, "shared: that kolo gave out; private: plain memory")
-      ->capture_default_str()
-      ->type_name("KIND");
-  auto* in_place =
-      bench->add_flag("--in-place", parsed->in_place, "Result where the input was (default where usual)");
-  bench->add_flag("--out-of-place", parsed->out_of_place, "Input and result apart")->excludes(in_place);
-  bench
-      ->add_option("--tensors", raw.tensors,
-                   "So many of the size, each its own asynchronous call; all waited for at the end")
+  bench->add_option("--neighbours", raw.neighbours, "Busy processes beside the ranks, on rank 0's host")
       ->capture_default_str()
       ->type_name("N");
+  bench->add_flag("--bursts", raw.bursts, "These compute for 5 ms, then sleep for 5 ms");
   bench
-      ->add_option("--neighbours", raw.neighbours,
-                   "So many busy processes beside the ranks, on rank 0's host")
-      ->capture_default_str()
-      ->type_name("N");
-  bench->add_flag("--bursts", raw.bursts, "These count for 5 ms, then sleep for 5 ms");
-  bench
-      ->add_option(
-          "--iterations", raw.policy.iterations,
-          "Exactly so many (default: by time, at least 20); with --algorithm all a third of them in each"
-          " heat and in each round of the final")
+      ->add_option("--iterations", raw.policy.iterations,
+                   "Exactly so many (default: by time, at least 20); with --algorithm all a third of them in "
+                   "each round")
       ->type_name("N");
   bench->add_option("--warmup", raw.policy.warmup, "Iterations before the clock counts")
       ->capture_default_str()
       ->type_name("N");
-  bench->add_option("--json", raw.json, "Also write JSON lines to this file")->type_name("FILE");
-  bench
-      ->add_option(
-          "--against", raw.against,
-          "Measured in the same run: gloo, openmpi, mpich, limit (the machine's), exchange (that of TCP,"
-          " sums nothing)")
-      ->type_name("LIST");
-  bench->add_flag("--progress", raw.progress)
-      ->group("");  // hidden: passed to the ranks by the process that starts them
+  bench->add_option("--learn", raw.table, "With --algorithm all: the tuning table to which times are written")
+      ->type_name("FILE");
+  add_wide(*bench, raw.wide);
+  add_json(*bench, raw.json, "an object a line");
+  // Hidden: passed to the ranks by the process that starts them.
+  bench->add_flag("--progress", raw.progress)->group("");
+  bench->add_option("--part", raw.part)->group("");
   bench->callback([parsed, arguments = std::move(arguments)] {
     if (parsed->in_place || parsed->out_of_place) parsed->raw.in_place = parsed->in_place;
     throw CLI::RuntimeError(run_bench(parsed->raw, arguments));

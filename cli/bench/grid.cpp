@@ -15,11 +15,13 @@
 #include "bench/machine.hpp"
 #include "bench/progress.hpp"
 #include "bench/row.hpp"
-#include "bench/sizes.hpp"
 #include "bench/table.hpp"
 #include "kolo/version.hpp"
 #include "selection/candidates.hpp"
 #include "selection/topology.hpp"
+#include "text/columns.hpp"
+#include "text/json_lines.hpp"
+#include "text/size.hpp"
 
 namespace kolo::bench {
 namespace {
@@ -40,6 +42,10 @@ constexpr double kTurnSeconds = 0.01;
 constexpr int kMostCalls = 50;  ///< calls of one finalist in one round
 /// Calls longer than this many seconds have no warm-up.
 constexpr double kLongCall = 0.05;
+
+/// Of the table.
+constexpr std::size_t kSizeWidth = 11;
+constexpr std::size_t kMostNameWidth = 28;
 
 using Times = std::vector<double>;
 
@@ -79,7 +85,7 @@ class GridRunner {
         kolo_(communicator, {}, settings.shared_memory),
         leads_(communicator.rank() == 0),
         json_(leads_ ? settings.json : ""),
-        progress_(leads_ && settings.progress) {}
+        progress_(leads_ && settings.progress, Part::parse(settings.part)) {}
 
   Grid run() {
     algorithms::ScheduleSpec spec;
@@ -265,7 +271,9 @@ class GridRunner {
   }
 
   void show(const Case& what, const std::string& stage, std::size_t algorithm) {
-    progress_.show(fmt::format("{}: {}, {}", format_size(what.bytes()), stage, grid_.algorithms[algorithm]));
+    progress_.show(
+        fmt::format("{}: {}, {}", cli::format_size(what.bytes()), stage, grid_.algorithms[algorithm]),
+        static_cast<double>(grid_.columns.size()) / static_cast<double>(settings_.sizes.size()));
   }
 
   const Settings& settings_;
@@ -273,7 +281,7 @@ class GridRunner {
   const std::vector<int>& slow_hosts_;
   KoloContestant kolo_;
   bool leads_;
-  JsonLines json_;
+  cli::JsonLines json_;
   Progress progress_;
   Grid grid_;
   std::size_t choice_ = 0;
@@ -288,35 +296,52 @@ Grid measure_grid(const Settings& settings, const Communicator& communicator,
   return GridRunner(settings, communicator, slow_hosts).run();
 }
 
-std::string grid_table(const Grid& grid) {
-  std::size_t width = 9;
-  for (const std::string& name : grid.algorithms) width = std::max(width, name.size());
-  std::string text = fmt::format("# {:<{}}", "time in us", width);
-  for (const GridColumn& column : grid.columns) text += fmt::format("{:>10}", format_size(column.bytes));
-  text += "\n";
+namespace {
+
+std::string range_text(const GridColumn& column) {
+  if (column.choice == column.fastest) return "-";
+  return fmt::format("{:.0f}..{:.0f}%", 100 * (column.ratio.low - 1), 100 * (column.ratio.high - 1));
+}
+
+/// The columns [begin, end) of the grid.
+std::string block_of(const Grid& grid, std::size_t name_width, std::size_t begin, std::size_t end) {
+  std::vector<cli::Column> columns{{"us", "", name_width + 2, true}};
+  cli::Cells regret{"regret"}, range{"with 95 %"};
+  for (std::size_t c = begin; c < end; ++c) {
+    columns.push_back({cli::format_size(grid.columns[c].bytes), "", kSizeWidth});
+    regret.push_back(fmt::format("{:.0f}%", 100 * grid.columns[c].regret()));
+    range.push_back(range_text(grid.columns[c]));
+  }
+  const cli::TableLayout layout(columns, cli::kAnyWidth);
+  std::string text = layout.heading();
   for (std::size_t a = 0; a < grid.algorithms.size(); ++a) {
-    text += fmt::format("  {:<{}}", grid.algorithms[a], width);
-    for (const GridColumn& column : grid.columns) {
+    cli::Cells cells{cli::shortened(grid.algorithms[a], name_width)};
+    for (std::size_t c = begin; c < end; ++c) {
+      const GridColumn& column = grid.columns[c];
       const char* mark = a == column.fastest && a == column.choice ? "*>" : a == column.fastest ? "*" : "";
       if (a == column.choice && a != column.fastest) mark = ">";
-      const bool is_there = a < column.us.size();
-      text += fmt::format("{:>10}", is_there ? mark + format_us(column.us[a]) : "-");
+      cells.push_back(a < column.us.size() ? mark + format_us(column.us[a]) : "-");
     }
-    text += "\n";
+    text += layout.row(cells);
   }
-  text += fmt::format("# {:<{}}", "regret", width);
-  for (const GridColumn& column : grid.columns) text += fmt::format("{:>9.0f}%", 100 * column.regret());
-  text += fmt::format("\n# {:<{}}", "with 95 %", width);
-  for (const GridColumn& column : grid.columns) {
-    const bool is_fastest = column.choice == column.fastest;
-    text += fmt::format("{:>10}", is_fastest ? "-"
-                                             : fmt::format("{:.0f}..{:.0f}%", 100 * (column.ratio.low - 1),
-                                                           100 * (column.ratio.high - 1)));
-  }
-  text +=
-      "\n# * the fastest of the final, > kolo's choice; regret: by how much the choice is slower than the\n"
-      "# fastest over the final's rounds; below, where that lies with 95 %\n";
+  for (const cli::Cells* summary : {&regret, &range}) text += "#" + layout.row(*summary).substr(1);
   return text;
+}
+
+}  // namespace
+
+std::string grid_table(const Grid& grid, bool wide) {
+  std::size_t width = 9;
+  for (const std::string& name : grid.algorithms) width = std::max(width, name.size());
+  if (!wide) width = std::min(width, kMostNameWidth);
+  const std::size_t in_a_block = wide ? grid.columns.size() : (cli::kTerminalWidth - width - 2) / kSizeWidth;
+  std::string text;
+  for (std::size_t begin = 0; begin < grid.columns.size(); begin += in_a_block)
+    text += block_of(grid, width, begin, std::min(begin + in_a_block, grid.columns.size()));
+  return text +
+         "# * the fastest of the final, > kolo's choice; regret: by how much the choice is\n"
+         "# slower than the fastest over the final's rounds; below, where that lies with\n"
+         "# 95 %\n";
 }
 
 void learn(const Grid& grid, schedule::Collective collective, const selection::Setting& setting,

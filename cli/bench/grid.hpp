@@ -38,8 +38,9 @@ struct Grid {
 Grid measure_grid(const Settings& settings, const Communicator& communicator,
                   const std::vector<int>& slow_hosts);
 
-/// The grid as a human-readable table, algorithms in lines and sizes in columns.
-std::string grid_table(const Grid& grid);
+/// The grid as a human-readable table, algorithms in lines and sizes in columns; in blocks that fit a
+/// terminal unless `wide`.
+std::string grid_table(const Grid& grid, bool wide);
 
 /// Stores the grid's times in the tuning table for this setting. An algorithm that was not in the final never
 /// gets a better time than a finalist.

@@ -1,12 +1,7 @@
 #include "bench/json_lines.hpp"
 
-#include <fmt/format.h>
-
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <nlohmann/json.hpp>
-#include <stdexcept>
 
 namespace kolo::bench {
 namespace {
@@ -82,18 +77,6 @@ std::string choice_line(const Case& what, const std::string& choice, const std::
   json["regret_low"] = rounded(ratio.low - 1);
   json["regret_high"] = rounded(ratio.high - 1);
   return json.dump();
-}
-
-JsonLines::JsonLines(const std::string& path) : path_(path) {
-  if (path.empty()) return;
-  file_.open(path, std::ios::trunc);
-  if (!file_) throw std::runtime_error("cannot write " + path);
-}
-
-void JsonLines::write(const std::string& line) {
-  if (!file_.is_open()) return;
-  file_ << line << std::endl;
-  if (!file_) throw std::runtime_error(fmt::format("cannot write {}: {}", path_, std::strerror(errno)));
 }
 
 }  // namespace kolo::bench

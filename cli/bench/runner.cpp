@@ -11,9 +11,10 @@
 #include "bench/machine.hpp"
 #include "bench/progress.hpp"
 #include "bench/row.hpp"
-#include "bench/sizes.hpp"
 #include "bench/table.hpp"
 #include "kolo/version.hpp"
+#include "text/json_lines.hpp"
+#include "text/size.hpp"
 
 namespace kolo::bench {
 namespace {
@@ -53,7 +54,7 @@ class Runner {
         peers_(peers),
         leads_(kolo_.rank() == 0),
         json_(leads_ ? settings.json : ""),
-        progress_(leads_ && settings.progress),
+        progress_(leads_ && settings.progress, Part::parse(settings.part)),
         table_(heading()) {}
 
   std::uint64_t run() {
@@ -63,6 +64,7 @@ class Runner {
     }
     for (const std::uint64_t size : settings_.sizes) {
       settings_.wire == Wire::native ? measure_size(size) : measure_rounded(size);
+      ++sizes_done_;
     }
     if (leads_) print(table_.footer(wrong_, rewrite_gbps_, rewrite_bytes_));
     return wrong_;
@@ -85,7 +87,8 @@ class Runner {
             settings_.memory_name(),
             case_of(settings_.kind, 1),
             names,
-            settings_.neighbours};
+            settings_.neighbours,
+            settings_.wide};
   }
 
   /// Measures kolo alternately with and without a wire format.
@@ -97,7 +100,7 @@ class Runner {
     std::vector<Sample> rounded;
     std::vector<Sample> whole;
     for (int round = 0; round < kRoundsInTurns; ++round) {
-      progress_.show(fmt::format("{}: round {} of {}", format_size(what.bytes()), round + 1, kRoundsInTurns));
+      show(fmt::format("{}: round {} of {}", cli::format_size(what.bytes()), round + 1, kRoundsInTurns));
       merge(whole, {measure(kolo_, plain, settings_.algorithm, policy, iteration_)});
       if (round + 1 == kRoundsInTurns) whole.front().algorithm = kolo_.algorithm_used();
       merge(rounded, {measure(kolo_, what, settings_.algorithm, policy, iteration_)});
@@ -115,17 +118,17 @@ class Runner {
 
   void measure_size(std::uint64_t bytes) {
     const Case what = case_of(settings_.kind, bytes);
-    const std::string size = format_size(what.bytes());
+    const std::string size = cli::format_size(what.bytes());
     // Every rank runs the same number of rounds, but only rank 0 knows whether there are peers.
     const int rounds = settings_.against.empty() ? 1 : kRoundsInTurns;
     const Policy policy = policy_of_a_round(settings_.policy, rounds);
     std::vector<Sample> mine;
     std::vector<std::vector<Sample>> theirs(peers_.size());
     for (int round = 0; round < rounds; ++round) {
-      progress_.show(fmt::format("{}: kolo, round {} of {}", size, round + 1, rounds));
+      show(fmt::format("{}: kolo, round {} of {}", size, round + 1, rounds));
       merge(mine, {measure(kolo_, what, settings_.algorithm, policy, iteration_)});
       for (std::size_t i = 0; i < peers_.size(); ++i) {
-        progress_.show(fmt::format("{}: {}, round {} of {}", size, peers_[i]->name(), round + 1, rounds));
+        show(fmt::format("{}: {}, round {} of {}", size, peers_[i]->name(), round + 1, rounds));
         const auto algorithms = theirs[i].empty() ? std::vector<std::string>{} : promising(theirs[i]);
         if (round == 0 || !theirs[i].empty())
           merge(theirs[i], measure_peer(*peers_[i], {what, policy, algorithms, iteration_}));
@@ -134,7 +137,7 @@ class Runner {
     mine.front().algorithm = kolo_.algorithm_used();
     std::vector<Sample> rewritten;
     if (what.bytes() > 0) {
-      progress_.show(fmt::format("{}: rewriting memory", size));
+      show(fmt::format("{}: rewriting memory", size));
       rewritten.push_back(measure(rewrite_, case_of(Kind::rewrite, what.bytes()), "rewrite",
                                   policy_of_a_round(policy, 2), iteration_));
     }
@@ -181,7 +184,12 @@ class Runner {
     print(table_.row(row, rewrite, others));
   }
 
+  void show(const std::string& what) {
+    progress_.show(what, static_cast<double>(sizes_done_) / static_cast<double>(settings_.sizes.size()));
+  }
+
   void print(const std::string& text) {
+    if (json_.replaces_text()) return;
     std::fputs(text.c_str(), stdout);
     std::fflush(stdout);
   }
@@ -191,9 +199,10 @@ class Runner {
   RewriteContestant rewrite_;
   std::vector<std::unique_ptr<Peer>>& peers_;
   bool leads_;
-  JsonLines json_;
+  cli::JsonLines json_;
   Progress progress_;
   Table table_;
+  std::size_t sizes_done_ = 0;
   std::uint64_t iteration_ = 0;
   std::uint64_t wrong_ = 0;
   double rewrite_gbps_ = 0;

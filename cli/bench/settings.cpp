@@ -5,9 +5,10 @@
 
 #include <algorithm>
 #include <array>
-#include <thread>
 
 #include "algorithms/algorithm.hpp"
+#include "base/cores.hpp"
+#include "base/similar.hpp"
 #include "bench/pattern.hpp"
 #include "bench/peers.hpp"
 #include "bench/sizes.hpp"
@@ -45,7 +46,10 @@ void refuse_if(bool is_wrong, const std::string& why) {
 
 template <typename Names>
 [[noreturn]] void refuse_name(std::string_view what, std::string_view name, const Names& known) {
-  throw InvalidArgument(fmt::format("unknown {} '{}'; there are {}", what, name, fmt::join(known, ", ")), {});
+  const std::vector<std::string_view> names(known.begin(), known.end());
+  throw InvalidArgument(fmt::format("unknown {} '{}'; there are {}{}", what, name, fmt::join(names, ", "),
+                                    did_you_mean(name, names)),
+                        {});
 }
 
 // The algorithm must be registered for the collective.
@@ -72,7 +76,7 @@ Settings check_settings(const RawSettings& raw) {
   if (!parse_kind(raw.collective, settings.kind)) refuse_name("collective", raw.collective, kind_names());
   if (!parse_dtype(raw.dtype, settings.dtype)) refuse_name("dtype", raw.dtype, dtype_names());
   if (!parse_reduce_op(raw.reduction, settings.op)) refuse_name("reduction", raw.reduction, kReductions);
-  if (raw.ranks == 0) settings.ranks = std::max(2, static_cast<int>(std::thread::hardware_concurrency()));
+  if (raw.ranks == 0) settings.ranks = std::max(2, usable_cores().count());
   refuse_if(settings.ranks < 1 || settings.ranks > cli::kLargestJob,
             fmt::format("--ranks {}: from 1 to {}", raw.ranks, cli::kLargestJob));
   refuse_if(settings.kind == Kind::send_recv && settings.ranks < 2, "send_recv needs at least 2 ranks");

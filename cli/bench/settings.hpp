@@ -25,9 +25,11 @@ struct PlainSettings {
   int neighbours = 0;   ///< busy processes beside the ranks
   bool bursts = false;  ///< of the neighbours
   Policy policy;
-  std::string json;       ///< file to write; empty: none
+  std::string json;       ///< where JSON lines go, as cli::JsonLines has it
+  bool wide = false;      ///< tables may be wider than a terminal
   std::string table;      ///< file of the tuning table that stores the result; empty: none
   bool progress = false;  ///< show progress on standard error
+  std::string part;       ///< of `kolo tune`, as Part reads it; empty: this is all
 };
 
 struct Settings : PlainSettings {

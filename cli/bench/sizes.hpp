@@ -2,20 +2,16 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 
 namespace kolo::bench {
 
-/// Comma-separated sizes, each a number with an optional K, M or G (times 1024), or a range FROM:TO[:FACTOR]
-/// that multiplies by FACTOR (default 2), in the order given. Throws InvalidArgument.
+/// Comma-separated sizes, each as cli::parse_size() reads it, or a range FROM:TO[:FACTOR] that multiplies by
+/// FACTOR (default 2), in the order given. Throws InvalidArgument.
 std::vector<std::uint64_t> parse_sizes(std::string_view text);
 
 /// The parts between separators; an empty text is one empty part.
 std::vector<std::string_view> split(std::string_view text, char separator);
-
-/// The shortest exact form: 8, 1K, 1.5K becomes 1536, 64M.
-std::string format_size(std::uint64_t bytes);
 
 }  // namespace kolo::bench

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "bench/sizes.hpp"
+#include "text/size.hpp"
 
 namespace kolo::bench {
 namespace {
@@ -20,22 +20,73 @@ std::string format_ratio(double ratio) {
   return fmt::format("{:.{}f}", ratio, ratio < 100 ? 2 : 0);
 }
 
+constexpr std::size_t kNameWidth = 14;
+
 // Arguments may be longer than the column; the JSON has them all.
 std::string short_name(const std::string& algorithm) {
-  constexpr std::size_t kWidth = 15;
-  return algorithm.size() <= kWidth ? algorithm : algorithm.substr(0, kWidth - 2) + "..";
+  return cli::shortened(algorithm, kNameWidth);
 }
 
 std::string bandwidth(const Row& row, double value) {
   return row.what.bytes() == 0 ? "-" : fmt::format("{:.2f}", value);
 }
 
-/// Statistics of a peer's times.
-std::size_t width_of(const std::string& peer) {
-  return std::max<std::size_t>(8, peer.size() + 1);
+const cli::Column kSize{"size", "", 11};
+const cli::Column kAlgorithm{"algorithm", "", kNameWidth + 2, true};
+const cli::Column kTime{"time", "us", 8};
+const cli::Column kWrong{"wrong", "", 6};
+
+std::vector<cli::Column> rounded_columns() {
+  return {kSize,
+          kAlgorithm,
+          kTime,
+          {"p99", "us", 8, false, 3},
+          {"busbw", "GB/s", 8, false, 2},
+          {"float32", "us", 8},
+          {"float32", "/time", 8},
+          {"bound", "/time", 8},
+          {"error", "rms", 9},
+          {"error", "max", 9, false, 1},
+          kWrong};
+}
+
+std::vector<cli::Column> plain_columns() {
+  return {kSize,
+          {"count", "elements", 11, false, 2},
+          {"type", "", 9, false, 3},
+          {"redop", "", 8, false, 3},
+          kAlgorithm,
+          kTime,
+          {"mean", "us", 8},
+          {"p99", "us", 8},
+          {"algbw", "GB/s", 8},
+          {"busbw", "GB/s", 8},
+          {"memory", "share", 7, false, 1},
+          kWrong};
+}
+
+/// Without room for their times, peers keep the ratios.
+std::vector<cli::Column> compared_columns(const std::vector<std::string>& peers) {
+  std::vector<cli::Column> columns = {
+      kSize, kAlgorithm, kTime, {"mean", "us", 8, false, 1}, {"p99", "us", 8, false, 3}, kWrong};
+  for (const std::string& peer : peers) {
+    const std::size_t width = std::max<std::size_t>(8, peer.size() + 1);
+    columns.push_back({peer, "us", width, false, 2});
+    columns.push_back({peer, "/kolo", width});
+  }
+  return columns;
+}
+
+std::vector<cli::Column> columns_of(const Heading& heading) {
+  if (heading.what.wire != Wire::native) return rounded_columns();
+  return heading.peers.empty() ? plain_columns() : compared_columns(heading.peers);
 }
 
 }  // namespace
+
+Table::Table(Heading heading)
+    : heading_(std::move(heading)),
+      layout_(columns_of(heading_), heading_.wide ? cli::kAnyWidth : cli::kTerminalWidth) {}
 
 std::string format_us(double us) {
   if (us < 100) return fmt::format("{:.2f}", us);
@@ -50,68 +101,43 @@ std::string Table::heading() const {
   const std::string wire =
       what.wire == Wire::native ? "" : fmt::format(", {} on the wire", kolo::name_of(what.wire));
   const std::string tensors = what.tensors > 1 ? fmt::format(", {} tensors at once", what.tensors) : "";
-  std::string text =
-      fmt::format("# kolo {}: {}, {} over {}, {}{}, {} memory, {}{}{}\n", heading_.version,
-                  name_of(what.kind), ranks, heading_.transport, kolo::name_of(what.dtype), reduction,
-                  heading_.memory, what.in_place ? "in place" : "out of place", wire, tensors);
-  text += fmt::format("# {}, {} cores, {:.0f} GB, {}\n", machine.cpu, machine.cores, machine.memory_GB,
-                      machine.kernel);
+  std::string text = cli::wrapped(
+      fmt::format("kolo {}: {}, {} over {}, {}{}, {} memory, {}{}{}", heading_.version, name_of(what.kind),
+                  ranks, heading_.transport, kolo::name_of(what.dtype), reduction, heading_.memory,
+                  what.in_place ? "in place" : "out of place", wire, tensors),
+      cli::kTerminalWidth, "# ", "# ");
+  text += cli::wrapped(fmt::format("{}, {} cores, {:.0f} GB, {}", machine.cpu, machine.cores,
+                                   machine.memory_GB, machine.kernel),
+                       cli::kTerminalWidth, "# ", "# ");
   if (heading_.neighbours > 0)
     text += fmt::format("# Beside the ranks: {} busy processes.\n", heading_.neighbours);
-  if (what.wire != Wire::native) {
-    text +=
-        fmt::format("# {:>8}  {:<15}{:>9}{:>9}{:>9}{:>9}{:>10}{:>9}{:>10}{:>10}{:>7}\n", "size", "algorithm",
-                    "time", "p99", "busbw", "float32", "x float32", "x bound", "error", "error", "#wrong");
-    text += fmt::format("# {:>8}  {:<15}{:>9}{:>9}{:>9}{:>9}{:>10}{:>9}{:>10}{:>10}{:>7}\n", "bytes", "",
-                        "us", "us", "GB/s", "us", "", "", "rms", "max", "");
-    return text;
-  }
-  if (heading_.peers.empty()) {
-    text += fmt::format("# {:>8}{:>11}{:>9}{:>8}  {:<15}{:>8}{:>8}{:>8}{:>8}{:>8}{:>7}{:>7}\n", "size",
-                        "count", "type", "redop", "algorithm", "time", "mean", "p99", "algbw", "busbw",
-                        "memory", "#wrong");
-    text += fmt::format("# {:>8}{:>11}{:>9}{:>8}  {:<15}{:>8}{:>8}{:>8}{:>8}{:>8}{:>7}{:>7}\n", "bytes",
-                        "elements", "", "", "", "us", "us", "us", "GB/s", "GB/s", "share", "");
-    return text;
-  }
-  std::string names = fmt::format("# {:>8}  {:<15}{:>8}{:>8}{:>8}{:>7}", "size", "algorithm", "time", "mean",
-                                  "p99", "#wrong");
-  std::string units = fmt::format("# {:>8}  {:<15}{:>8}{:>8}{:>8}{:>7}", "bytes", "", "us", "us", "us", "");
-  for (const auto& peer : heading_.peers) {
-    names += fmt::format("{:>{}}{:>7}", peer, width_of(peer), "/kolo");
-    units += fmt::format("{:>{}}{:>7}", "us", width_of(peer), "");
-  }
-  return text + names + "\n" + units + "\n";
+  return text + layout_.heading();
 }
 
 std::string Table::row(const Row& kolo, const std::optional<Row>& rewrite,
                        const std::vector<std::optional<Row>>& peers) const {
   const Case& what = kolo.what;
   const Summary& times = kolo.times_us;
-  const std::string size = format_size(what.bytes());
-  const std::string algbw = bandwidth(kolo, kolo.algbw), busbw = bandwidth(kolo, kolo.busbw);
+  const std::string size = cli::format_size(what.bytes()), name = short_name(kolo.algorithm);
+  const std::string time = format_us(times.median), mean = format_us(times.mean), p99 = format_us(times.p99);
+  const std::string wrong = fmt::format("{}", kolo.wrong);
   if (heading_.peers.empty()) {
-    return fmt::format("  {:>8}{:>11}{:>9}{:>8}  {:<15}{:>8}{:>8}{:>8}{:>8}{:>8}{:>7}{:>7}\n", size,
-                       what.count, kolo::name_of(what.dtype),
-                       is_reducing(what.kind) ? kolo::name_of(what.op) : "-", short_name(kolo.algorithm),
-                       format_us(times.median), format_us(times.mean), format_us(times.p99), algbw, busbw,
-                       percent(kolo, rewrite), kolo.wrong);
+    return layout_.row({size, fmt::format("{}", what.count), std::string(kolo::name_of(what.dtype)),
+                        std::string(is_reducing(what.kind) ? kolo::name_of(what.op) : "-"), name, time, mean,
+                        p99, bandwidth(kolo, kolo.algbw), bandwidth(kolo, kolo.busbw), percent(kolo, rewrite),
+                        wrong});
   }
-  std::string text =
-      fmt::format("  {:>8}  {:<15}{:>8}{:>8}{:>8}{:>7}", size, short_name(kolo.algorithm),
-                  format_us(times.median), format_us(times.mean), format_us(times.p99), kolo.wrong);
-  for (std::size_t i = 0; i < peers.size(); ++i) {
-    const auto& peer = peers[i];
-    const std::size_t width = width_of(heading_.peers[i]);
+  cli::Cells cells = {size, name, time, mean, p99, wrong};
+  for (const auto& peer : peers) {
     if (!peer) {
-      text += fmt::format("{:>{}}{:>7}", "-", width, "-");
+      cells.insert(cells.end(), 2, "-");
       continue;
     }
     const double ratio = times.median > 0 ? peer->times_us.median / times.median : 0;
-    text += fmt::format("{:>{}}{:>7}", format_us(peer->times_us.median), width,
-                        format_ratio(ratio) + (peer->wrong > 0 ? "!" : "x"));
+    cells.push_back(format_us(peer->times_us.median));
+    cells.push_back(format_ratio(ratio) + (peer->wrong > 0 ? "!" : "x"));
   }
-  return text + "\n";
+  return layout_.row(cells);
 }
 
 std::string Table::rounded_row(const Row& kolo, const Row& native, double link_mbit) const {
@@ -119,32 +145,33 @@ std::string Table::rounded_row(const Row& kolo, const Row& native, double link_m
   const auto ratio = [&](double us) { return time > 0 && us > 0 ? fmt::format("{:.3f}", us / time) : "-"; };
   const double whole = static_cast<double>(kolo.what.bytes()) * kolo.what.tensors * kolo.what.bus_factor();
   const double bound = link_mbit > 0 ? whole * 8 / link_mbit : 0;
-  return fmt::format("  {:>8}  {:<15}{:>9}{:>9}{:>9.4f}{:>9}{:>10}{:>9}{:>10.1e}{:>10.1e}{:>7}\n",
-                     format_size(kolo.what.bytes()), short_name(kolo.algorithm), format_us(time),
-                     format_us(kolo.times_us.p99), kolo.busbw, format_us(native.times_us.median),
-                     ratio(native.times_us.median), ratio(bound), kolo.deviation.rms(), kolo.deviation.most(),
-                     kolo.wrong + native.wrong);
+  return layout_.row(
+      {cli::format_size(kolo.what.bytes()), short_name(kolo.algorithm), format_us(time),
+       format_us(kolo.times_us.p99), fmt::format("{:.4f}", kolo.busbw), format_us(native.times_us.median),
+       ratio(native.times_us.median), ratio(bound), fmt::format("{:.1e}", kolo.deviation.rms()),
+       fmt::format("{:.1e}", kolo.deviation.most()), fmt::format("{}", kolo.wrong + native.wrong)});
 }
 
 std::string Table::footer(std::uint64_t wrong, double rewrite_gbps, std::uint64_t rewrite_bytes) const {
   std::string text;
   if (rewrite_gbps > 0) {
-    text += fmt::format("# Memory: {} ranks rewriting {} each at once load and store {:.2f} GB/s together.\n",
-                        heading_.what.ranks, format_size(rewrite_bytes), rewrite_gbps);
+    text += fmt::format("# Memory: {} ranks rewriting {} each at once load and store {:.2f} GB/s.\n",
+                        heading_.what.ranks, cli::format_size(rewrite_bytes), rewrite_gbps);
   }
   if (rewrite_gbps > 0 && heading_.peers.empty()) {
-    text += "# \"memory share\" is the time of such rewriting over kolo's for the same size.\n";
+    text += "# \"memory share\" is the time of such rewriting over kolo's, for the same size.\n";
   }
   if (!heading_.peers.empty()) {
     text +=
-        "# \"/kolo\" is a peer's time over kolo's: above 1.00x kolo is faster; \"!\" marks wrong results of "
-        "the peer.\n";
+        "# \"/kolo\" is a peer's time over kolo's: above 1.00x kolo is faster. \"!\" marks\n"
+        "# wrong results of the peer.\n";
   }
   if (heading_.what.wire != Wire::native) {
     text +=
-        "# \"float32\": kolo's time without the format, in turns with it; \"x bound\": the least time that\n"
-        "# float32 takes on such links (--link), over kolo's. Errors are to the exact sum, as shares of the\n"
-        "# root mean square of exact sums; all ranks held the same bits, or elements count as wrong.\n";
+        "# \"float32\" is kolo's time without the format, in turns with it, and over the\n"
+        "# time with it; \"bound\" the least time that float32 takes on such links\n"
+        "# (--link). Errors are to the exact sum, as shares of the root mean square of\n"
+        "# exact sums. All ranks held the same bits, or elements count as wrong.\n";
   }
   text += wrong == 0 ? "# All results are right.\n" : fmt::format("# {} WRONG RESULTS\n", wrong);
   return text;

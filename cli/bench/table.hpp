@@ -1,4 +1,4 @@
-// Table: the human-readable result, at most 110 columns wide.
+// Table: the human-readable result.
 #pragma once
 
 #include <optional>
@@ -7,6 +7,7 @@
 
 #include "bench/machine.hpp"
 #include "bench/row.hpp"
+#include "text/columns.hpp"
 
 namespace kolo::bench {
 
@@ -19,13 +20,15 @@ struct Heading {
   Case what;
   std::vector<std::string> peers;  ///< their names, one pair of columns each
   int neighbours = 0;              ///< busy processes beside the ranks
+  bool wide = false;               ///< show all columns, also beyond the width of a terminal
 };
 
 /// Formats lines, each with its newline. Without peers the columns are those of nccl-tests. With peers there
-/// are fewer columns for kolo, and for each peer its time and the ratio to kolo's time.
+/// are fewer columns for kolo, and for each peer its time and the ratio to kolo's time. Lines fit a terminal,
+/// unless the heading is wide.
 class Table {
  public:
-  explicit Table(Heading heading) : heading_(std::move(heading)) {}
+  explicit Table(Heading heading);
 
   std::string heading() const;
   /// `rewrite` is for the same size; `peers` are in the heading's order, nullopt for a peer without a result.
@@ -39,6 +42,7 @@ class Table {
 
  private:
   Heading heading_;
+  cli::TableLayout layout_;
 };
 
 /// About four significant digits: 0.31, 12.5, 1234.

@@ -15,7 +15,9 @@
 #include "catalog/request.hpp"
 #include "commands.hpp"
 #include "kolo/error.hpp"
+#include "options.hpp"
 #include "text/columns.hpp"
+#include "text/json_lines.hpp"
 
 namespace kolo::cli {
 namespace {
@@ -24,26 +26,27 @@ constexpr int kRefused = 1;
 constexpr int kMostRanks = 4096;
 
 constexpr const char* kCheckFooter = R"(Examples:
-  kolo check                                          every algorithm, with 2, 3 and 8 ranks
-  kolo check all_reduce --ranks 1:64                  every all_reduce, with each number of ranks up to 64
-  kolo check all_reduce ring --ranks 1000             one algorithm
+  kolo check                                   all, with 2, 3 and 8 ranks
+  kolo check all_reduce --ranks 1:64           with each number up to 64
+  kolo check all_reduce ring --ranks 1000      one algorithm
   kolo check all_reduce ring:order=2-0-1 --ranks 3 --count 1001
-  kolo check broadcast --hosts 3,2,3 --root 4 --json  eight ranks on three hosts, as JSON lines
+  kolo check broadcast --hosts 3,2,3 --root 4 --json
 
-Proved: without a network, that every result holds each rank's contribution exactly once, that sends meet
-receives, that nothing waits in a circle, that memory is in bounds and used in order. Then its steps, each
-with at most one message out of a rank and one into it, and the chunks that the busiest rank sends are
-counted and compared with the closed form that the algorithm states. K is the whole data, over all parts
-where each rank has one.
+Proved, without a network: every result holds each rank's contribution exactly
+once, sends meet receives, nothing waits in a circle, memory is in bounds and
+used in order. The steps, and what the busiest rank sends, are counted and
+compared with the closed form that the algorithm states (--wide shows it). In a
+step a rank sends at most one message and receives at most one. "x data" counts
+in multiples of the whole data, over all parts where each rank has one.
 
-Exit code: 0 when all that can be served is proved and as stated, 1 when something is not; 2 for wrong
-usage.)";
+Exit code: 1 when something is refused, or not as stated ('kolo help').)";
 
 struct CheckArguments {
   std::string collective, algorithm, ranks, hosts;
   int root = 0;
   std::optional<std::uint64_t> count;
-  bool json = false;
+  std::string json;
+  bool wide = false;
 };
 
 struct Row {
@@ -86,10 +89,8 @@ std::string remark(const Proof& proof) {
 }
 
 Cells cells_of(const Row& row) {
-  const algorithms::Algorithm& algorithm = *row.configured.algorithm;
   const Proof& proof = row.proof;
-  Cells cells = {fmt::format("  {}", schedule::name_of(algorithm.collective)), row.configured.name(),
-                 std::to_string(row.spec.size)};
+  Cells cells = {"  " + row.configured.name(), std::to_string(row.spec.size)};
   if (proof.proved()) {
     const schedule::ScheduleTotals& totals = proof.totals;
     cells.insert(cells.end(),
@@ -99,25 +100,39 @@ Cells cells_of(const Row& row) {
   } else {
     cells.insert(cells.end(), 5, "-");
   }
-  const algorithms::ClosedForm& form = algorithm.closed_form;
   cells.push_back(proof.proved() ? "proved" : proof.unable.empty() ? "REFUSED" : "not served");
-  cells.push_back(remark(proof));
-  if (cells.back().empty()) {
-    cells.back() =
-        fmt::format("steps {}, sends {}", stated_text(form, form.steps), stated_text(form, form.sent));
-  }
+  const algorithms::ClosedForm& form = row.configured.algorithm->closed_form;
+  cells.push_back(
+      fmt::format("steps {}, sends {}", stated_text(form, form.steps), stated_text(form, form.sent)));
   return cells;
 }
 
-void print_table(const std::vector<Row>& rows) {
-  std::vector<Cells> lines = {{"#", "", "", "", "", "sends", "receives", "link", "", ""},
-                              {"# collective", "algorithm", "ranks", "steps", "messages", "K", "K", "K", "",
-                               "as its closed form says"}};
+/// A table for each collective, with the remark on a row below it.
+void print_tables(const std::vector<Row>& rows, bool wide) {
+  std::vector<Column> columns = {
+      {"algorithm", "", 0, true},      {"ranks"},           {"steps"},
+      {"messages", "", 0, false, 1},   {"sends", "x data"}, {"receives", "x data"},
+      {"link", "x data", 0, false, 2}, {"", "", 0, true},   {"closed form", "", 0, true, 3}};
+  constexpr std::size_t kGap = 2;
+  std::vector<Cells> lines;
   for (const Row& row : rows) lines.push_back(cells_of(row));
-  fmt::print("{}", in_columns(lines, 2, 8));
+  for (std::size_t i = 0; i < columns.size(); ++i) {
+    columns[i].width = std::max(columns[i].name.size(), columns[i].unit.size()) + kGap;
+    for (const Cells& line : lines) columns[i].width = std::max(columns[i].width, line[i].size() + kGap);
+  }
+  const TableLayout layout(columns, wide ? kAnyWidth : kTerminalWidth);
+  fmt::print("{}", layout.heading());
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const schedule::Collective collective = rows[i].configured.algorithm->collective;
+    if (i == 0 || rows[i - 1].configured.algorithm->collective != collective)
+      fmt::print("  {}\n", schedule::name_of(collective));
+    fmt::print("{}", layout.row(lines[i]));
+    if (const std::string text = remark(rows[i].proof); !text.empty())
+      fmt::print("{}", wrapped(text, kTerminalWidth, "      ", "      "));
+  }
 }
 
-void print_json(const Row& row) {
+std::string json_of(const Row& row) {
   const algorithms::Algorithm& algorithm = *row.configured.algorithm;
   const Proof& proof = row.proof;
   nlohmann::ordered_json line = {{"collective", schedule::name_of(algorithm.collective)},
@@ -143,13 +158,14 @@ void print_json(const Row& row) {
                  {"stated", {{"steps", proof.stated.steps}, {"chunks_sent", proof.stated.sent}}},
                  {"as_stated", proof.as_stated()}});
   }
-  fmt::print("{}\n", line.dump());
+  return line.dump();
 }
 
 int run_check(const CheckArguments& arguments) {
   const std::vector<int> hosts = parse_ranks_per_host(arguments.hosts);
   const std::vector<int> sizes = parse_ranks(arguments.ranks, hosts, kMostRanks, {2, 3, 8});
   const std::vector<algorithms::ConfiguredAlgorithm> wanted = chosen_algorithms(arguments);
+  JsonLines json(arguments.json);
   const bool speaks = ::isatty(STDERR_FILENO) != 0;
   std::vector<Row> rows;
   for (const algorithms::ConfiguredAlgorithm& configured : wanted) {
@@ -166,7 +182,7 @@ int run_check(const CheckArguments& arguments) {
       }
       const algorithms::ScheduleSpec spec{algorithm.collective, 0, size, root, configured.arguments, hosts};
       rows.push_back({configured, spec, prove(configured, spec, arguments.count)});
-      if (arguments.json) print_json(rows.back());
+      json.write(json_of(rows.back()));
     }
   }
   if (speaks) fmt::print(stderr, "\r\033[K");
@@ -176,8 +192,8 @@ int run_check(const CheckArguments& arguments) {
     throw InvalidArgument(rows.back().proof.unable, {});
   }
   const auto fine = std::ranges::count_if(rows, [](const Row& row) { return row.proof.fine(); });
-  if (!arguments.json) {
-    print_table(rows);
+  if (!json.replaces_text()) {
+    print_tables(rows, arguments.wide);
     const auto proved = std::ranges::count_if(rows, [](const Row& row) { return row.proof.proved(); });
     fmt::print("# {} proved, {} not served, {} not right\n", proved,
                rows.size() - static_cast<std::size_t>(std::ranges::count_if(rows, served)),
@@ -189,24 +205,23 @@ int run_check(const CheckArguments& arguments) {
 }  // namespace
 
 void add_check(CLI::App& app) {
-  CLI::App* check = app.add_subcommand("check", "Prove algorithms right and count what they cost");
+  CLI::App* check = app.add_subcommand("check", "Prove algorithms right, and count what they cost");
   const auto arguments = std::make_shared<CheckArguments>();
   check->footer(kCheckFooter);
-  check->add_option("collective", arguments->collective, "all_reduce, broadcast, ... (default: all)")
-      ->type_name("");
-  check->add_option("algorithm", arguments->algorithm, "NAME[:PARAMETER=VALUE]... (default: all)")
-      ->type_name("");
-  check->add_option("-n,--ranks", arguments->ranks, "One number, or all from A to B (default: 2, 3 and 8)")
-      ->type_name("N|A:B");
-  check->add_option("--hosts", arguments->hosts, "Ranks on each host, in order, as in 3,2,3")
+  check->add_option("COLLECTIVE", arguments->collective, "all_reduce, broadcast, ... (default: all)");
+  check->add_option("ALGORITHM", arguments->algorithm, "NAME[:PARAMETER=VALUE]... (default: all)");
+  check->add_option("-n,--ranks", arguments->ranks, "How many, or a range as 2:8 (default: 2, 3 and 8)")
+      ->type_name("RANKS");
+  check->add_option("--hosts", arguments->hosts, "How many ranks on each host, in order: 3,2,3")
       ->type_name("LIST");
-  check->add_option("--root", arguments->root, "Of collectives that have one")
+  check->add_option("--root", arguments->root, "The root, of collectives that have one")
       ->capture_default_str()
-      ->type_name("R");
+      ->type_name("RANK");
   check->add_option("--count", arguments->count, "Elements of the whole data (default: one for each chunk)")
       ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{1} << 50))
-      ->type_name("C");
-  check->add_flag("--json", arguments->json, "A JSON object a line");
+      ->type_name("N");
+  add_wide(*check, arguments->wide);
+  add_json(*check, arguments->json, "an object a line");
   check->callback([arguments] {
     if (const int code = run_check(*arguments); code != 0) throw CLI::RuntimeError(code);
   });

@@ -16,8 +16,11 @@
 #include "doctor/examine.hpp"
 #include "doctor/findings.hpp"
 #include "doctor/report.hpp"
+#include "kolo/error.hpp"
 #include "kolo/store.hpp"
 #include "launch/launcher.hpp"
+#include "options.hpp"
+#include "text/json_lines.hpp"
 
 namespace kolo::cli {
 namespace {
@@ -27,18 +30,20 @@ using doctor::Facts;
 using nlohmann::json;
 
 constexpr const char* kDoctorExamples = R"(Examples:
-  kolo doctor                               this machine, with two ranks
-  kolo doctor --hosts a,b,c                 three hosts, over ssh as 'kolo run --hosts' does
-  srun -N 4 kolo doctor                     the ranks that a launcher starts; torchrun and mpirun likewise
+  kolo doctor                         this machine, with two ranks
+  kolo doctor --hosts a,b,c           over ssh, like 'kolo run --hosts'
+  srun -N 4 kolo doctor               the ranks that a launcher starts
   kolo doctor --hosts a,b --json | jq .findings
 
-Every rank dials every other at a real port with the job's key, both ways, over the interface that a job would
-use. Then pairs of hosts (on one host: of ranks) measure latency, bandwidth and clocks, one pair at a time. Also
-looked at: MTU, versions, keys, limits, shared memory, huge pages. Each finding comes with what to do about it.
-A rank that cannot come is reported after 20 s, or KOLO_TIMEOUT if that is less; one that cannot be reached after 7 s.
+Every rank dials every other at a real port with the job's key, both ways, over
+the interface that a job would use. Then pairs of hosts (on one host: of ranks)
+measure latency, bandwidth and clocks, one pair at a time. MTU, versions, keys,
+limits, shared memory and huge pages are looked at, too. Each finding says what
+to do about it. A rank that does not come is reported after 20 s, or after
+KOLO_TIMEOUT if that is less; one that cannot be reached after 7 s.
 
-Exit code: 0 when there is no problem (warnings may be), 1 when there is one or a host cannot be reached, 2 for
-wrong usage. Under a launcher rank 0 prints, and has the code.)";
+Exit code: 1 when there is a problem, or a host cannot be reached; 0 with
+warnings alone ('kolo help'). Under a launcher rank 0 prints, and has the code.)";
 
 constexpr int kProblem = 1;
 /// Time for all ranks to come.
@@ -52,7 +57,8 @@ std::chrono::nanoseconds patience_for(std::size_t ranks) {
 
 struct DoctorRequest {
   int ranks = 2;
-  bool json = false;
+  std::string json;
+  bool wide = false;
   SshOptions remote;
 };
 
@@ -174,7 +180,9 @@ int examine_as_rank(const DoctorRequest& request) {
   }
   if (launch.rank != 0) return 0;
   const auto findings = doctor::judge(examination);
-  fmt::print("{}", request.json ? report_json(examination, findings) : report_text(examination, findings));
+  cli::JsonLines json(request.json);
+  json.write(doctor::report_json(examination, findings));
+  if (!json.replaces_text()) fmt::print("{}", doctor::report_text(examination, findings, request.wide));
   return std::any_of(findings.begin(), findings.end(), [](const auto& f) { return f.problem; }) ? kProblem
                                                                                                 : 0;
 }
@@ -189,7 +197,11 @@ int examine(const DoctorRequest& request) {
   options.quiet_code = kProblem;  // rank 0 has printed the reason
   // /proc/self/exe is the kolo that starts the ranks on their host.
   options.command = {options.remote.hosts.empty() ? bench::program_path() : "/proc/self/exe", "doctor"};
-  if (request.json) options.command.push_back("--json");
+  // Rank 0 writes, on its own host.
+  if (!options.remote.hosts.empty() && !request.json.empty() && request.json != "-")
+    throw InvalidArgument("--json FILE would be a file of the first host; write --json > FILE", {});
+  if (!request.json.empty()) options.command.push_back("--json=" + request.json);
+  if (request.wide) options.command.push_back("--wide");
   const LaunchOutcome outcome = launch_ranks(options);
   return outcome.interrupted ? outcome.status() : std::min(outcome.status(), kProblem);
 }
@@ -198,16 +210,19 @@ int examine(const DoctorRequest& request) {
 
 void add_doctor(CLI::App& app) {
   const auto request = std::make_shared<DoctorRequest>();
-  CLI::App* doctor =
-      app.add_subcommand("doctor", "Find out what keeps ranks from working together, and what to do");
+  CLI::App* doctor = app.add_subcommand("doctor", "Find what keeps ranks from working together");
   doctor->footer(kDoctorExamples);
-  auto* ranks = doctor->add_option("-n,--ranks", request->ranks, "How many ranks, on this machine")
+  auto* ranks = doctor
+                    ->add_option("-n,--ranks", request->ranks,
+                                 "How many ranks, on this machine; auto: one for each core")
                     ->check(CLI::Range(1, 256))
                     ->capture_default_str()
                     ->type_name("N");
+  accept_auto(ranks);
+  add_wide(*doctor, request->wide);
+  add_json(*doctor, request->json, "one object");
   request->remote.add_to(*doctor);
   for (const char* elsewhere : {"--hosts", "--hosts-file"}) ranks->excludes(doctor->get_option(elsewhere));
-  doctor->add_flag("--json", request->json, "One JSON object for programs");
   doctor->callback([request] { throw CLI::RuntimeError(examine(*request)); });
 }
 

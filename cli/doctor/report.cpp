@@ -9,13 +9,14 @@
 
 #include "kolo/version.hpp"
 #include "text/columns.hpp"
+#include "text/size.hpp"
 
 namespace kolo::doctor {
 namespace {
 
 std::string bytes_text(std::uint64_t bytes) {
   if (bytes == RLIM_INFINITY) return "no limit";
-  return bytes < 1u << 20 ? fmt::format("{} KiB", bytes >> 10) : fmt::format("{} MiB", bytes >> 20);
+  return cli::format_size(bytes);
 }
 
 std::string count_text(std::uint64_t count) {
@@ -27,9 +28,8 @@ std::string speed_text(double bytes_per_second) {
                                  : fmt::format("{:.1f} MB/s", bytes_per_second / 1e6);
 }
 
-std::string hosts_text(const Examination& seen) {
-  std::vector<cli::Cells> lines = {{"host", "ranks", "interface", "address", "family", "MTU", "cores",
-                                    "files", "lockable", "memfd", "direct reads", "huge pages"}};
+std::string hosts_text(const Examination& seen, std::size_t width) {
+  std::vector<cli::Cells> lines;
   for (const int leader : seen.leaders()) {
     const Facts& facts = seen.of(leader);
     Card card = seen.card_to_others(leader);
@@ -41,7 +41,14 @@ std::string hosts_text(const Examination& seen) {
                      bytes_text(facts.locked), facts.memfd.empty() ? "yes" : "no",
                      facts.direct_read.empty() ? "yes" : "no", facts.huge_pages.empty() ? "yes" : "no"});
   }
-  return cli::in_columns(lines, 0, 0);
+  const auto column = [](const char* name, int detail = 0, const char* below = "") {
+    return cli::Column{name, below, 0, true, detail};
+  };
+  return cli::table(
+      {column("host"), column("ranks"), column("interface"), column("address"), column("family", 3),
+       column("MTU", 1), column("cores"), column("files", 2), column("lockable", 2), column("memfd", 1),
+       column("direct", 1, "reads"), column("huge", 1, "pages")},
+      lines, width);
 }
 
 std::string interface_text(const Examination& seen) {
@@ -57,7 +64,8 @@ std::string interface_text(const Examination& seen) {
   }
   std::string text;
   for (const auto& [reason, hosts] : reasons) {
-    text += fmt::format("interface of {}: {}\n", fmt::join(hosts, ", "), reason);
+    text +=
+        cli::wrapped(fmt::format("interface of {}: {}", fmt::join(hosts, ", "), reason), cli::kTerminalWidth);
   }
   return text;
 }
@@ -84,11 +92,11 @@ std::string reach_text(const Examination& seen) {
   return text + cli::in_columns(lines, 0, 0);
 }
 
-std::string pairs_text(const Examination& seen) {
-  std::vector<cli::Cells> lines = {{"from", "to", "over", "latency", "there", "back", "clock"}};
+std::string pairs_text(const Examination& seen, std::size_t width) {
+  std::vector<cli::Cells> lines;
   for (const Pair& pair : seen.pairs) {
     if (!pair.error.empty()) {
-      lines.push_back({seen.name(pair.from), seen.name(pair.to), "failed"});
+      lines.push_back({seen.name(pair.from), seen.name(pair.to), "failed", "-", "-", "-", "-"});
       continue;
     }
     const bool one_clock = seen.of(pair.from).place == seen.of(pair.to).place;
@@ -96,11 +104,19 @@ std::string pairs_text(const Examination& seen) {
                      fmt::format("{:.1f} us", pair.latency_us), speed_text(pair.there), speed_text(pair.back),
                      one_clock ? "the same" : fmt::format("{:+.2f} ms", pair.clock_s * 1e3)});
   }
-  return lines.size() > 1 ? cli::in_columns(lines, 0, 0) : "";
+  if (lines.empty()) return "";
+  return cli::table({{"from", "", 0, true},
+                     {"to", "", 0, true},
+                     {"over", "", 0, true, 1},
+                     {"latency"},
+                     {"there"},
+                     {"back"},
+                     {"clock"}},
+                    lines, width);
 }
 
 std::string findings_text(const std::vector<Finding>& findings) {
-  constexpr std::size_t kWidth = 110;
+  constexpr std::size_t kWidth = cli::kTerminalWidth;
   constexpr const char* kIndent = "         ";
   if (findings.empty()) return "nothing is wrong\n";
   const auto problems =
@@ -117,14 +133,17 @@ std::string findings_text(const std::vector<Finding>& findings) {
 
 }  // namespace
 
-std::string report_text(const Examination& seen, const std::vector<Finding>& findings) {
+std::string report_text(const Examination& seen, const std::vector<Finding>& findings, bool wide) {
+  const std::size_t width = wide ? cli::kAnyWidth : cli::kTerminalWidth;
   const bool keyed = !seen.ranks.empty() && !seen.ranks[0].key.empty();
-  std::string text =
-      fmt::format("kolo {}: {} of {} ranks on {} host{}, meeting at {}, {}\n\n", version(), seen.ranks.size(),
-                  seen.size, seen.leaders().size(), seen.leaders().size() == 1 ? "" : "s", seen.store,
-                  keyed ? "with a key that all know" : "without a key");
+  std::string text = cli::wrapped(fmt::format("kolo {}: {} of {} ranks on {} host{}, meeting at {}, {}",
+                                              version(), seen.ranks.size(), seen.size, seen.leaders().size(),
+                                              seen.leaders().size() == 1 ? "" : "s", seen.store,
+                                              keyed ? "with a key that all know" : "without a key"),
+                                  cli::kTerminalWidth) +
+                     "\n";
   for (const std::string& part :
-       {hosts_text(seen), interface_text(seen), reach_text(seen), pairs_text(seen)}) {
+       {hosts_text(seen, width), interface_text(seen), reach_text(seen), pairs_text(seen, width)}) {
     if (!part.empty()) text += part + '\n';
   }
   return text + findings_text(findings);
@@ -139,7 +158,7 @@ std::string report_json(const Examination& seen, const std::vector<Finding>& fin
                                 {"what", finding.what},
                                 {"fix", finding.fix}});
   }
-  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace kolo::doctor

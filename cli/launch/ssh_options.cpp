@@ -10,20 +10,23 @@ void SshOptions::add_to(CLI::App& command) {
   };
   auto* list = add(command.add_option_function<std::string>(
                        "--hosts", [this](const std::string& text) { hosts = parse_hosts(text); },
-                       "Hosts to start ranks on over ssh, with ranks each: a:4,me@b:4"),
+                       "Hosts on which to start ranks over ssh, and how many on each: a:4,me@b:4"),
                    "LIST");
   add(command.add_option_function<std::string>(
           "--hosts-file", [this](const std::string& path) { hosts = read_hosts_file(path); },
-          "The same from a file, a line a host: \"b 4\""),
+          "The same from a file, a line a host: \"me@b 4\"; # starts a comment"),
       "FILE")
       ->excludes(list);
-  add(command.add_option("--ssh", ssh, "How to reach them, with options")->capture_default_str(), "COMMAND");
-  add(command.add_option("--remote-kolo", remote_kolo, "Where kolo is there; else the same path as here"),
+  add(command.add_option("--ssh", ssh, "The command that logs in there, with its options")
+          ->capture_default_str(),
+      "COMMAND");
+  add(command.add_option("--remote-kolo", remote_kolo,
+                         "Where kolo is there (default: the same path as here)"),
       "PATH");
   add(command.add_option("--store-address", store_address,
-                         "Address of this machine at which they reach it; else the one that leads to them"),
+                         "Where they reach this machine (default: its address on the route to them)"),
       "ADDRESS");
-  add(command.add_option("-x", variables, "A variable to pass on, or to set; may be repeated"),
+  add(command.add_option("-x", variables, "A variable to pass on, or to set, for the ranks; may be repeated"),
       "NAME[=VALUE]")
       ->allow_extra_args(false)
       ->check([](const std::string& text) { return text.empty() || text[0] == '=' ? "no name" : ""; });

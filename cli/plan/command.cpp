@@ -12,14 +12,18 @@
 
 #include "base/config.hpp"
 #include "bench/sizes.hpp"
-#include "bench/table.hpp"
 #include "catalog/request.hpp"
 #include "commands.hpp"
 #include "kolo/error.hpp"
+#include "options.hpp"
+#include "plan/quantities.hpp"
 #include "plan/subcommands.hpp"
 #include "schedule/checker.hpp"
 #include "schedule/lengths.hpp"
 #include "selection/chooser.hpp"
+#include "text/columns.hpp"
+#include "text/json_lines.hpp"
+#include "text/size.hpp"
 #include "transport/transport.hpp"
 
 namespace kolo::plan {
@@ -40,19 +44,17 @@ namespace {
 constexpr int kMostRanks = 1024;
 
 constexpr const char* kPlanExamples = R"(Examples:
-  kolo plan all_reduce --ranks 8 --bytes 1M                     eight ranks on one host
-  kolo plan all_reduce --hosts 4,4 --bytes 64M                  two hosts with four ranks each
-  kolo plan broadcast --ranks 16 --bytes 8K --json              for programs
-  kolo plan step --bytes 1.2G --compute 300ms --hosts 10 --rate 9.6gbit
-                                                                a training step: server, driver, ring
+  kolo plan all_reduce --ranks 8 --bytes 1M       eight ranks on one host
+  kolo plan all_reduce --hosts 4,4 --bytes 64M    two hosts, four ranks on each
+  kolo plan broadcast --ranks 16 --bytes 8K --json
+  kolo plan step --bytes 1.2GB --compute 300ms --hosts 10 --rate 9.6gbit
   kolo plan training --model model.json --hosts 4 --rate 1gbit --memory 8GiB
-                                                                ways to train a model: time and memory
 
-The line with ">" is what a call runs; KOLO_ALGORITHM counts. Steps: in each a rank sends at most one message
-and receives at most one. The times are medians that 'kolo tune' has measured ("measured"), or come from
-playing the schedules on a cost model ("predicted"). Where ranks share memory some algorithms run natively,
-without messages; they come before all that were not measured, whose times do not compare with theirs.
-)";
+">" marks what a call runs; KOLO_ALGORITHM counts. In a step a rank sends at
+most one message and receives at most one. "sends" is of the busiest rank. Times
+are "measured", medians by 'kolo tune', or "predicted", by playing the schedules
+on a cost model; those measured come first. "shared memory" means that ranks of
+one host load and store each other's data, without messages.)";
 
 struct PlanRequest {
   std::string collective;
@@ -61,7 +63,8 @@ struct PlanRequest {
   std::string hosts;
   std::vector<std::string> names;
   std::string links{transport::fastest_transport(transport::Reach::host).name};
-  bool json = false;
+  std::string json;
+  bool wide = false;
 };
 
 struct Line {
@@ -135,8 +138,8 @@ Plan make_plan(selection::Chooser& chooser, schedule::Collective collective, std
   return plan;
 }
 
-void print_json(const selection::Topology& topology, const PlanRequest& request, std::uint64_t bytes,
-                const Plan& plan) {
+std::string json_of(const selection::Topology& topology, const PlanRequest& request, std::uint64_t bytes,
+                    const Plan& plan) {
   nlohmann::json ranking = nlohmann::json::array();
   for (const Line& line : plan.lines) {
     ranking.push_back({{"algorithm", line.ranked.configured.name()},
@@ -149,49 +152,71 @@ void print_json(const selection::Topology& topology, const PlanRequest& request,
                        {"native", line.ranked.in_shared_memory},
                        {"chosen", line.is_chosen}});
   }
-  fmt::print("{}\n", nlohmann::json{{"collective", request.collective},
-                                    {"ranks", topology.size},
-                                    {"layout", topology.setting().layout},
-                                    {"links", topology.setting().links},
-                                    {"bytes", bytes},
-                                    {"chosen", plan.chosen},
-                                    {"ranking", ranking}}
-                         .dump());
+  return nlohmann::json{{"collective", request.collective},
+                        {"ranks", topology.size},
+                        {"layout", topology.setting().layout},
+                        {"links", topology.setting().links},
+                        {"bytes", bytes},
+                        {"chosen", plan.chosen},
+                        {"ranking", ranking}}
+      .dump();
 }
 
-const char* origin(const selection::ScoredAlgorithm& ranked) {
-  if (ranked.measured) return ranked.in_shared_memory ? "measured, natively" : "measured";
-  return ranked.in_shared_memory ? "natively, in shared memory" : "predicted";
+/// What carries the data, and where the time comes from.
+Cells ways_of(const selection::ScoredAlgorithm& ranked) {
+  return {ranked.measured ? "measured" : "predicted", ranked.in_shared_memory ? "shared memory" : "messages"};
+}
+
+/// The lines above the table.
+std::string plan_heading(const selection::Topology& topology, const PlanRequest& request,
+                         std::uint64_t bytes) {
+  const selection::Setting setting = topology.setting();
+  const std::string layout = topology.hosts.empty() ? "" : fmt::format(" on hosts of {}", setting.layout);
+  std::string text = wrapped(
+      fmt::format("{}{}, {} ranks{} over {}", request.collective,
+                  bytes == 0 ? "" : " of " + format_size(bytes), topology.size, layout, setting.links),
+      kTerminalWidth, "# ", "# ");
+  text += topology.table.model(setting) ? "# costs: as kolo tune measured them\n"
+                                        : "# costs: typical ones; kolo tune measures yours\n";
+  if (topology.bandwidth.empty()) return text;
+  std::vector<std::string> rates;
+  const selection::HostLinks carried(topology.bandwidth);
+  for (std::size_t host = 0; host < carried.out.size(); ++host)
+    rates.push_back(fmt::format("{} {:.0f}", topology.host_names[host],
+                                std::min(carried.out[host], carried.in[host]) * 8e-6));
+  return text + wrapped(fmt::format("links as measured, in Mbit/s: {}", fmt::join(rates, ", ")),
+                        kTerminalWidth, "# ", "#   ");
 }
 
 void print_table(const selection::Topology& topology, const PlanRequest& request, std::uint64_t bytes,
                  const Plan& plan) {
-  const selection::Setting setting = topology.setting();
-  const char* costs =
-      topology.table.model(setting) ? "as kolo tune measured them" : "typical ones; kolo tune measures yours";
-  fmt::print("# {} of {} among {} ranks ({}) over {}; costs: {}\n", request.collective,
-             bench::format_size(bytes), topology.size, setting.layout, setting.links, costs);
-  if (!topology.bandwidth.empty()) {
-    fmt::print("# links as measured between {}; what they carry, in Mbit/s:",
-               fmt::join(topology.host_names, ", "));
-    const selection::HostLinks carried(topology.bandwidth);
-    for (std::size_t host = 0; host < carried.out.size(); ++host) {
-      fmt::print(" {:.0f}", std::min(carried.out[host], carried.in[host]) * 8e-6);
-    }
-    fmt::print("\n");
-  }
-  std::size_t width = 9;
-  for (const Line& line : plan.lines) width = std::max(width, line.ranked.configured.name().size());
-  fmt::print("#   {:<{}}{:>8}{:>10}{:>14}{:>14}{:>12}\n", "algorithm", width, "steps", "messages",
-             "rank sends", "rank gets", "time");
-  fmt::print("#   {:<{}}{:>8}{:>10}{:>14}{:>14}{:>12}\n", "", width, "", "", "bytes at most", "bytes at most",
-             "us");
+  constexpr std::size_t kLongestName = 38;
+  double shortest = plan.lines.empty() ? 0 : plan.lines.front().ranked.seconds;
+  for (const Line& line : plan.lines) shortest = std::min(shortest, line.ranked.seconds);
+  const plan::TimeUnit unit = plan::unit_for(shortest);
+  std::vector<Cells> rows;
   for (const Line& line : plan.lines) {
-    fmt::print("{} {:<{}}{:>8}{:>10}{:>14}{:>14}{:>12}  {}\n", line.is_chosen ? "  >" : "   ",
-               line.ranked.configured.name(), width, line.totals.steps, line.totals.messages,
-               line.totals.max_sent, line.totals.max_received, bench::format_us(line.ranked.seconds * 1e6),
-               origin(line.ranked));
+    const std::string name = line.ranked.configured.name();
+    const bool sends = !line.ranked.in_shared_memory;
+    Cells& row = rows.emplace_back(Cells{
+        (line.is_chosen ? "> " : "  ") + (request.wide ? name : shortened(name, kLongestName)),
+        plan::format_time(line.ranked.seconds, unit), sends ? std::to_string(line.totals.steps) : "-",
+        sends ? std::to_string(line.totals.messages) : "-", sends ? format_size(line.totals.max_sent) : "-",
+        sends ? format_size(line.totals.max_received) : "-"});
+    for (std::string& way : ways_of(line.ranked)) row.push_back(std::move(way));
   }
+  fmt::print("{}{}", plan_heading(topology, request, bytes),
+             table({{"  algorithm", "", 0, true},
+                    {"time", std::string(unit.name)},
+                    {"steps"},
+                    {"messages", "", 0, false, 3},
+                    {"sends"},
+                    {"gets", "", 0, false, 2},
+                    {"", "", 0, true},
+                    {"through", "", 0, true, 1}},
+                   rows, request.wide ? kAnyWidth : kTerminalWidth));
+  if (std::ranges::any_of(plan.lines, [](const Line& line) { return line.ranked.in_shared_memory; }))
+    fmt::print("# \"-\": in shared memory, without messages\n");
   if (std::ranges::none_of(plan.lines, &Line::is_chosen))
     fmt::print("# a call runs {}, as KOLO_ALGORITHM says\n", plan.chosen);
 }
@@ -199,7 +224,8 @@ void print_table(const selection::Topology& topology, const PlanRequest& request
 int run_plan(const PlanRequest& request) {
   if (request.collective.empty()) {
     throw InvalidArgument(
-        "kolo plan needs a collective (all_reduce, broadcast, ...), step or training (--help tells more)",
+        "kolo plan needs a collective (all_reduce, broadcast, ...), step or training (kolo plan --help tells "
+        "more)",
         {});
   }
   const schedule::Collective collective = algorithms::require_collective(request.collective).value_or_throw();
@@ -215,11 +241,9 @@ int run_plan(const PlanRequest& request) {
   if (ranks.size() != 1) throw InvalidArgument("--ranks takes one number", {});
   selection::Chooser chooser(situation_of(ranks[0], std::move(hosts), request));
   const Plan plan = make_plan(chooser, collective, sizes[0]);
-  if (request.json) {
-    print_json(chooser.topology(), request, sizes[0], plan);
-  } else {
-    print_table(chooser.topology(), request, sizes[0], plan);
-  }
+  JsonLines json(request.json);
+  json.write(json_of(chooser.topology(), request, sizes[0], plan));
+  if (!json.replaces_text()) print_table(chooser.topology(), request, sizes[0], plan);
   return 0;
 }
 
@@ -227,25 +251,25 @@ int run_plan(const PlanRequest& request) {
 
 void add_plan(CLI::App& app) {
   const auto request = std::make_shared<PlanRequest>();
-  CLI::App* plan = app.add_subcommand(
-      "plan",
-      "Rank the algorithms for a call: steps, bytes and time of each; time a step; rank ways to train");
+  CLI::App* plan = app.add_subcommand("plan", "Predict what a call or a training step will take");
   plan->footer(kPlanExamples);
-  plan->add_option("collective", request->collective, "all_reduce, broadcast, ...")->type_name("");
-  plan->add_option("-n,--ranks", request->ranks, "Ranks (default: those of --hosts, else 8)")->type_name("N");
-  plan->add_option("--bytes", request->bytes, "Size of the whole data, with K, M, G (default: 1M)")
+  plan->add_option("COLLECTIVE", request->collective, "all_reduce, broadcast, ...");
+  plan->add_option("-n,--ranks", request->ranks, "How many ranks (default: those of --hosts, else 8)")
+      ->type_name("N");
+  plan->add_option("--bytes", request->bytes, "Size of the whole data: 64K, 1.5MiB (default: 1M)")
       ->type_name("SIZE");
-  plan->add_option("--hosts", request->hosts, "Ranks on each host, as in 4,4 (default: all on one)")
+  plan->add_option("--hosts", request->hosts, "How many ranks on each host: 4,4 (default: all on one)")
       ->type_name("LIST");
   plan->add_option("--names", request->names,
-                   "The hosts as the table names them (default: all of its hosts, if they are as many)")
+                   "The hosts as the tuning table names them (default: all of its hosts, if as many)")
       ->delimiter(',')
       ->type_name("LIST");
-  plan->add_option("--links", request->links, "Between ranks of one host")
+  plan->add_option("--links", request->links, "The transport between ranks of one host")
       ->capture_default_str()
       ->check(CLI::IsMember(transport::transport_names()))
-      ->type_name("KIND");
-  plan->add_flag("--json", request->json, "For programs");
+      ->type_name("NAME");
+  add_wide(*plan, request->wide);
+  add_json(*plan, request->json, "one object");
   plan::add_step(*plan);
   plan::add_training(*plan);
   plan->callback([plan, request] {

@@ -11,11 +11,12 @@
 #include <utility>
 
 #include "kolo/error.hpp"
+#include "text/size.hpp"
 
 namespace kolo::plan {
 namespace {
 
-constexpr double kMaxBytes = 1e15;
+constexpr double kMaxBytesPerSecond = 1e15;
 constexpr double kMaxSeconds = 1e9;
 
 struct Unit {
@@ -23,9 +24,6 @@ struct Unit {
   double factor;
 };
 
-constexpr Unit kByteUnits[] = {{"", 1},          {"k", 1e3},          {"m", 1e6},
-                               {"g", 1e9},       {"t", 1e12},         {"ki", 1024.},
-                               {"mi", 1048576.}, {"gi", 1073741824.}, {"ti", 1099511627776.}};
 constexpr Unit kTimeUnits[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}, {"min", 60}, {"h", 3600}};
 constexpr Unit kRateUnits[] = {{"bit", 1. / 8},    {"kbit", 1e3 / 8}, {"mbit", 1e6 / 8}, {"gbit", 1e9 / 8},
                                {"tbit", 1e12 / 8}, {"b/s", 1},        {"kb/s", 1e3},     {"mb/s", 1e6},
@@ -73,20 +71,9 @@ std::string in_largest_unit(double value, std::span<const Unit> units) {
 }  // namespace
 
 std::uint64_t parse_bytes(std::string_view option, std::string_view text) {
-  constexpr std::string_view kAccepted =
-      "write a number of bytes with an optional K, M, G, T (times 1000) or Ki, Mi, Gi, Ti (times 1024), "
-      "such as 1.2G or 25MiB";
-  auto number = split_unit(text);
-  if (!number) refuse_quantity(option, text, kAccepted);
-  if (number->second.ends_with('b')) number->second.pop_back();
-  const auto bytes = scaled(*number, kByteUnits);
-  if (!bytes) refuse_quantity(option, text, kAccepted);
-  const double whole = std::round(*bytes);
-  if (whole < 1 || whole > kMaxBytes || std::abs(*bytes - whole) > 1e-12 * whole) {
-    refuse_quantity(option, text,
-                    fmt::format("it must come to a whole number of bytes from 1 to 1000T; {}", kAccepted));
-  }
-  return static_cast<std::uint64_t>(whole);
+  const auto bytes = cli::parse_size(text);
+  if (!bytes || *bytes < 1) refuse_quantity(option, text, fmt::format("write {}", cli::kSizeForm));
+  return *bytes;
 }
 
 std::uint64_t parse_count(std::string_view option, std::string_view text, std::uint64_t least,
@@ -112,13 +99,12 @@ double parse_seconds(std::string_view option, std::string_view text) {
 double parse_rate(std::string_view option, std::string_view text) {
   constexpr std::string_view kAccepted =
       "write a rate of 1bit to 8000tbit a second with its unit, kbit, mbit, gbit or KB/s, MB/s, GB/s, such "
-      "as "
-      "9.6gbit or 1.2GB/s";
+      "as 9.6gbit or 1.2GB/s";
   auto number = split_unit(text);
   if (!number) refuse_quantity(option, text, kAccepted);
   if (number->second.ends_with("bit/s")) number->second.resize(number->second.size() - 2);
   const auto rate = scaled(*number, kRateUnits);
-  if (!rate || *rate < 1. / 8 || *rate > kMaxBytes) refuse_quantity(option, text, kAccepted);
+  if (!rate || *rate < 1. / 8 || *rate > kMaxBytesPerSecond) refuse_quantity(option, text, kAccepted);
   return *rate;
 }
 

@@ -10,8 +10,7 @@ namespace kolo::plan {
 // Each parser throws InvalidArgument with `option`, the text and what is accepted. Units are in any case;
 // numbers are decimal, without sign, exponent or separators.
 
-/// "1.2G", "25MiB", "1000": a number with an optional K, M, G or T (times 1000, as rates count) or Ki, Mi, Gi
-/// or Ti (times 1024), and an optional B. A whole number from 1 to 10^15.
+/// As cli::parse_size(): "1.2GB", "25MiB"; at least 1 byte.
 std::uint64_t parse_bytes(std::string_view option, std::string_view text);
 
 /// A whole number from `least` to `most`; `what` names it in the error.

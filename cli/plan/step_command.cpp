@@ -12,11 +12,14 @@
 
 #include "base/config.hpp"
 #include "kolo/error.hpp"
+#include "options.hpp"
 #include "plan/quantities.hpp"
 #include "plan/step.hpp"
 #include "plan/step_tables.hpp"
 #include "plan/subcommands.hpp"
 #include "selection/chooser.hpp"
+#include "text/columns.hpp"
+#include "text/json_lines.hpp"
 #include "transport/transport.hpp"
 
 namespace kolo::plan {
@@ -27,40 +30,46 @@ constexpr std::string_view kAlgorithms[] = {"parameter_server:servers=1", "centr
                                             "ring"};
 
 constexpr const char* kStepExamples =
-    R"(Example: 300 million float32 parameters, 10 workers of which one is the server, links of 9.6 Gbit/s:
-  kolo plan step --bytes 1.2G --compute 300ms --hosts 10 --rate 9.6gbit
+    R"(Example: 300 million float32 parameters, 10 workers, links of 9.6 Gbit/s:
+  kolo plan step --bytes 1.2GB --compute 300ms --hosts 10 --rate 9.6gbit
 
 Rows:
-  parameter_server:servers=1   worker 0 serves: all send it their gradients, it sends all the averages
-  central                      a driver does the same, and adds up in the order of the workers
-  halving_doubling             partners exchange halves, quarters, ..., and gather the averages the same way
+  parameter_server:servers=1   worker 0 serves: all send it their gradients, and
+                               it sends all of them the averages
+  central                      a driver does the same, in the workers' order
+  halving_doubling             partners exchange halves, quarters, ..., and
+                               gather the averages the same way
   ring                         every worker sends to its neighbour only
+
 ">" marks what a call of kolo runs on such links; KOLO_ALGORITHM counts.
 
-Communication. "in" and "out" are what the busiest link needs for each direction. A link carries both at
-once, so "overlapped" is the longer one. "in turns" is their sum: a server that sends nothing before it has
-added up everything. "expected" is what an emulated cluster takes (halving_doubling takes longer, where its
-phases share a link; docs/choosing.md compares). A server's connections advance unevenly, and it waits for
-the slowest: "from" is the time if they advance alike (--unevenness 0), "to" if they take turns (1).
+Columns of communication:
+  in, out      what the busiest link needs in each direction
+  overlapped   the longer one, as a link carries both at once
+  in turns     their sum: a server that sends nothing before all has come
+  expected     what an emulated cluster takes (docs/choosing.md compares)
+  from, to     with --wide: if a server's connections advance alike
+               (--unevenness 0), and if they take turns (1)
 
-Steps. Without overlap a step is compute + communication. With overlap, buckets of gradients are averaged
-under backward, at best in forward + max(backward, first bucket + communication) + optimizer.
-"communication" is the share of the step in which nothing is computed, "efficiency" the time of one worker
-alone over the step's, "speedup" that times the workers. The bottleneck is "compute" where more of the step
-is computed than communicated, or all is hidden under backward; "processor" where the processor's work for
-messages, at typical costs, takes longer than the link.
+Columns of steps:
+  exposed      the share of the step that waits for communication
+  efficiency   with --wide: the time of one worker alone, over the step's
+  speedup      with --wide: that, times the workers
+  bottleneck   what takes longest; "processor": its work for messages
 
-Units. K, M, G are 1000, 10^6, 10^9, as rates count, and Ki, Mi, Gi 1024, 1024^2, 1024^3; other commands
-take K for 1024. Of an Ethernet's rate TCP gets 95.6 %: --payload 0.956. Or give the rate as payload:
-'kolo bench send_recv --sizes 16M' between two hosts measures it.
-)";
+With overlap, buckets of gradients are averaged under backward, at best in
+forward + max(backward, first bucket + communication) + optimizer.
+
+Of an Ethernet's rate TCP gets 95.6 %: --payload 0.956. Or give the rate that
+'kolo bench send_recv --sizes 16M' measures between two hosts.)";
 
 struct StepRequest {
   std::string bytes, compute, hosts, rate;
   std::string backward = "67%";
   std::string payload = "1";
   std::string unevenness = fmt::format("{}", kTypicalUnevenness);
-  bool json = false;
+  std::string json;
+  bool wide = false;
 };
 
 TrainingJob job_of(const StepRequest& request) {
@@ -114,7 +123,7 @@ nlohmann::json to_json(const TrainingJob& job, const StepTime& step) {
           {"bottleneck", step.bottleneck}};
 }
 
-void print_json(const TrainingJob& job, const std::vector<PricedRow>& rows) {
+std::string json_of(const TrainingJob& job, const std::vector<PricedRow>& rows) {
   nlohmann::json algorithms = nlohmann::json::array();
   for (const auto& [communication, is_chosen] : rows) {
     algorithms.push_back({{"algorithm", communication.algorithm},
@@ -130,56 +139,58 @@ void print_json(const TrainingJob& job, const std::vector<PricedRow>& rows) {
                           {"without_overlap", to_json(job, without_overlap(job, communication))},
                           {"with_overlap", to_json(job, with_overlap(job, communication))}});
   }
-  fmt::print("{}\n", nlohmann::json{{"workers", job.workers},
-                                    {"bytes", job.bytes},
-                                    {"bytes_per_second", job.bytes_per_second},
-                                    {"compute_seconds", job.compute},
-                                    {"backward_seconds", job.backward},
-                                    {"unevenness", job.unevenness},
-                                    {"algorithms", algorithms}}
-                         .dump());
+  return nlohmann::json{{"workers", job.workers},
+                        {"bytes", job.bytes},
+                        {"bytes_per_second", job.bytes_per_second},
+                        {"compute_seconds", job.compute},
+                        {"backward_seconds", job.backward},
+                        {"unevenness", job.unevenness},
+                        {"algorithms", algorithms}}
+      .dump();
 }
 
 }  // namespace
 
 void add_step(CLI::App& plan) {
   const auto request = std::make_shared<StepRequest>();
-  CLI::App* step =
-      plan.add_subcommand("step", "Time a training step: parameter server, driver, ring and others");
+  CLI::App* step = plan.add_subcommand(
+      "step", "Time a training step with a parameter server, a driver, a ring and others");
   step->footer(kStepExamples);
   step->add_option("--bytes", request->bytes,
-                   "Gradients of one worker: 1.2G, 25MiB; 4 bytes a float32 parameter")
+                   "Gradients of one worker: 1.2GB, 25MiB; 4 bytes for a float32 parameter")
       ->required()
       ->type_name("SIZE");
   step->add_option("--compute", request->compute,
-                   "Forward, backward and optimizer of one worker's step: 300ms, 1.5s")
+                   "Forward, backward and optimizer of a worker's step: 300ms, 1.5s")
       ->required()
       ->type_name("TIME");
-  step->add_option("--hosts", request->hosts, "Hosts, with one worker each")->required()->type_name("N");
-  step->add_option("--rate", request->rate, "Of each host's link, each way: 9.6gbit, 1.2GB/s")
+  step->add_option("--hosts", request->hosts, "How many hosts, with one worker each")
+      ->required()
+      ->type_name("N");
+  step->add_option("--rate", request->rate, "The rate of each host's link, each way: 9.6gbit, 1.2GB/s")
       ->required()
       ->type_name("RATE");
   step->add_option("--payload", request->payload,
-                   "Share of the rate that is payload; 0.956 for TCP over Ethernet")
+                   "The share of the rate that is payload; 0.956 for TCP over Ethernet")
       ->capture_default_str()
       ->type_name("SHARE");
-  step->add_option("--backward", request->backward, "Share of --compute that is backward")
+  step->add_option("--backward", request->backward, "The share of --compute that is backward")
       ->capture_default_str()
       ->type_name("SHARE");
   step->add_option("--unevenness", request->unevenness,
                    "How unevenly a server's connections advance: 0 alike, 1 in turns")
       ->capture_default_str()
       ->type_name("SHARE");
-  step->add_flag("--json", request->json, "For programs: seconds, bytes and shares");
+  cli::add_wide(*step, request->wide);
+  cli::add_json(*step, request->json, "one object, in seconds, bytes and shares");
   step->callback([request, &plan] {
     refuse_options_before(plan, "step");
     const TrainingJob job = job_of(*request);
     const std::vector<PricedRow> rows = priced_rows(job);
-    if (request->json) {
-      print_json(job, rows);
-    } else {
-      fmt::print("{}", step_tables(job, rows));
-    }
+    cli::JsonLines json(request->json);
+    json.write(json_of(job, rows));
+    if (!json.replaces_text())
+      fmt::print("{}", step_tables(job, rows, request->wide ? cli::kAnyWidth : cli::kTerminalWidth));
   });
 }
 

@@ -1,6 +1,7 @@
 // The tables of `kolo plan step`.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,8 @@ struct PricedRow {
 };
 
 /// The job, its communication, and its steps without and with overlap, as human-readable lines. All times are
-/// in one unit, and columns are as wide as their widest cell.
-std::string step_tables(const TrainingJob& job, const std::vector<PricedRow>& rows);
+/// in one unit, and columns are as wide as their widest cell. Columns are left out until lines have at most
+/// `width` characters.
+std::string step_tables(const TrainingJob& job, const std::vector<PricedRow>& rows, std::size_t width);
 
 }  // namespace kolo::plan

@@ -15,35 +15,42 @@
 #include "commands.hpp"
 #include "evaluation/evaluate.hpp"
 #include "kolo/error.hpp"
+#include "options.hpp"
 #include "precision/contributions.hpp"
 #include "precision/sum_error.hpp"
+#include "text/columns.hpp"
+#include "text/json_lines.hpp"
 
 namespace kolo::precision {
 namespace {
 
+constexpr std::size_t kNameWidth = 19;
+
 constexpr const char* kPrecisionFooter = R"(Examples:
-  kolo precision                                   every algorithm, with 2, 4, 8, ... 256 ranks
+  kolo precision                               all, with 2, 4, 8, ... 256 ranks
   kolo precision ring central --ranks 8,64,512     two of them
-  kolo precision ring --data one_large --order descending    the large contribution first
-  kolo precision ring direct --wire bfloat16       float32, rounded to bfloat16 in each message
-  kolo precision ring --type bfloat16 --json       arrays of bfloat16, as JSON lines
+  kolo precision ring --data one_large --order descending
+  kolo precision ring direct --wire bfloat16   rounded in each message
+  kolo precision ring --type bfloat16 --json   arrays of bfloat16
 
-Computed from the schedules that run, without a network: a real all_reduce gives the same bits. u is the
-unit roundoff: 2^-24 of float32, 2^-11 of float16, 2^-8 of bfloat16, in arrays or on the wire.
+Computed from the schedules that run, without a network: a real all_reduce gives
+the same bits. u is the unit roundoff: 2^-24 of float32, 2^-11 of float16, 2^-8
+of bfloat16, in arrays or on the wire. S is the sum of the magnitudes, sum |x|.
 
-  roundings    the most between a contribution and the result; so many u sum|x| are the bound on the error
-  mean, rms, largest     of the elements' errors, each divided by its u sum|x|
-  of rms       the error's root mean square, and the largest error, divided by the root mean square of the
-               exact sums
+  roundings           the most between a contribution and the result: so many
+                      u S are the bound on the error
+  mean, rms, largest  of the elements' errors, each divided by its u S
+  of rms              the errors' root mean square, and the largest error,
+                      divided by the root mean square of the exact sums
 
-Exit code: 0; 1 when ranks end with different bits; 2 for wrong usage.)";
+Exit code: 1 when ranks end with different bits ('kolo help').)";
 
 struct PrecisionArguments {
   std::vector<std::string> algorithms, ranks;
   std::string data = "normal", order = "drawn", type = "float32", wire = "native";
   int per_host = 0, seeds = 5;
   std::uint64_t count = 4096;
-  bool json = false;
+  std::string json;
 };
 
 /// A value.
@@ -196,34 +203,55 @@ nlohmann::ordered_json json_of(const PrecisionArguments& arguments, const Measur
   return line;
 }
 
-void print_head(const PrecisionArguments& arguments) {
-  fmt::print("# {} elements a rank, {}, {}, {}, wire {}, {} seeds\n", arguments.count, arguments.data,
-             arguments.order, arguments.type, arguments.wire, arguments.seeds);
-  fmt::print("# {:<22} {:>5} {:>9}  {:>9} {:>9} {:>9}  {:>9} {:>9}  {}\n", "", "", "", "mean", "rms",
-             "largest", "rms", "largest", "");
-  fmt::print("# {:<22} {:>5} {:>9}  {:>9} {:>9} {:>9}  {:>9} {:>9}  {}\n", "algorithm", "ranks", "roundings",
-             "u sum|x|", "u sum|x|", "u sum|x|", "of rms", "of rms", "bits");
+/// Fits a terminal of 80 columns.
+cli::TableLayout layout_for(std::span<const algorithms::ConfiguredAlgorithm> wanted) {
+  std::size_t width = 9;
+  for (const algorithms::ConfiguredAlgorithm& algorithm : wanted)
+    width = std::max(width, algorithm.name().size());
+  return cli::TableLayout({{"algorithm", "", std::min(width, kNameWidth) + 2, true},
+                           {"ranks", "", 6},
+                           {"roundings", "", 10},
+                           {"mean", "u S", 8},
+                           {"rms", "u S", 8},
+                           {"largest", "u S", 9},
+                           {"rms", "of rms", 10, false, 1},
+                           {"largest", "of rms", 10},
+                           {"bits", "", 8, true}},
+                          cli::kTerminalWidth);
 }
 
-void print_row(const Measured& row) {
-  const std::string head = fmt::format("  {:<22} {:>5}", row.algorithm.name(), row.ranks);
+void print_head(const PrecisionArguments& arguments, const cli::TableLayout& layout) {
+  fmt::print("# {} elements a rank, {}, {}, {}, wire {}, {} seeds\n", arguments.count, arguments.data,
+             arguments.order, arguments.type, arguments.wire, arguments.seeds);
+  fmt::print("{}", layout.heading());
+}
+
+void print_row(const Measured& row, const cli::TableLayout& layout) {
+  const std::string name = cli::shortened(row.algorithm.name(), kNameWidth);
+  const std::string ranks = fmt::format("{}", row.ranks);
   if (!row.unable.empty()) {
-    fmt::print("{} not served: {}\n", head, row.unable);
+    fmt::print("{}", cli::wrapped("not served: " + row.unable, cli::kTerminalWidth,
+                                  fmt::format("  {}, {} ranks: ", name, ranks), "    "));
     return;
   }
   SumError all;
   for (const SumError& error : row.of_seeds) all += error;
   const std::string infinite = all.infinite > 0 ? fmt::format(", {} infinite", all.infinite) : "";
-  fmt::print("{} {:>9}  {:>9.4g} {:>9.4g} {:>9.4g}  {:>9.3g} {:>9.3g}  {}{}\n", head, row.roundings,
-             all.mean_units(), all.rms_units(), all.largest_units, all.relative.rms(), all.relative.most(),
-             row.same_bits ? "same" : "DIFFER", infinite);
+  fmt::print(
+      "{}",
+      layout.row({name, ranks, fmt::format("{}", row.roundings), fmt::format("{:.4g}", all.mean_units()),
+                  fmt::format("{:.4g}", all.rms_units()), fmt::format("{:.4g}", all.largest_units),
+                  fmt::format("{:.3g}", all.relative.rms()), fmt::format("{:.3g}", all.relative.most()),
+                  (row.same_bits ? "same" : "DIFFER") + infinite}));
 }
 
 int run_precision(const PrecisionArguments& arguments) {
   const Request request = request_of(arguments);
   const std::vector<int> sizes = ranks_of(arguments.ranks);
   const std::vector<algorithms::ConfiguredAlgorithm> wanted = algorithms_of(arguments.algorithms);
-  if (!arguments.json) print_head(arguments);
+  const cli::TableLayout layout = layout_for(wanted);
+  cli::JsonLines json(arguments.json);
+  if (!json.replaces_text()) print_head(arguments, layout);
   bool same_bits = true;
   std::string unable;
   bool any_served = false;
@@ -233,11 +261,8 @@ int run_precision(const PrecisionArguments& arguments) {
       same_bits = same_bits && row.same_bits;
       any_served = any_served || row.unable.empty();
       unable = row.unable;
-      if (arguments.json) {
-        fmt::print("{}\n", json_of(arguments, row).dump());
-      } else {
-        print_row(row);
-      }
+      json.write(json_of(arguments, row).dump());
+      if (!json.replaces_text()) print_row(row, layout);
       std::fflush(stdout);
     }
   }
@@ -257,50 +282,48 @@ namespace kolo::cli {
 
 void add_precision(CLI::App& app) {
   using namespace kolo::precision;
-  CLI::App* precision =
-      app.add_subcommand("precision", "Measure how far the sum of an all-reduce is from the exact one");
+  CLI::App* precision = app.add_subcommand("precision", "Measure how far a sum is from the exact one");
   const auto arguments = std::make_shared<PrecisionArguments>();
   precision->footer(kPrecisionFooter);
-  precision->add_option("algorithms", arguments->algorithms, "NAME[:PARAMETER=VALUE]... (default: all)")
-      ->type_name("");
+  precision->add_option("ALGORITHM", arguments->algorithms, "NAME[:PARAMETER=VALUE]... (default: all)");
   precision
       ->add_option("-n,--ranks", arguments->ranks,
-                   "Numbers, or all from A to B (default: powers of two, 2 to 256)")
+                   "How many, or ranges, as in 2:8,64 (default: powers of two, 2 to 256)")
       ->delimiter(',')
-      ->type_name("N|A:B,...");
-  precision->add_option("--per-host", arguments->per_host, "Ranks on each host (default: one host for all)")
+      ->type_name("LIST");
+  precision->add_option("--per-host", arguments->per_host, "Ranks on each host (default: all on one)")
       ->check(CLI::Range(1, kMostRanks))
-      ->type_name("R");
+      ->type_name("N");
   precision
-      ->add_option(
-          "--data", arguments->data,
-          "normal, positive, cancelling (two ranks have 16384 and -16384), one_large (one has 16384)")
+      ->add_option("--data", arguments->data,
+                   "How numbers are drawn; cancelling: two ranks have 16384 and -16384; one_large: one has "
+                   "16384")
       ->check(CLI::IsMember(list_of(kDataNames)))
       ->capture_default_str()
       ->type_name("NAME");
   precision
       ->add_option("--order", arguments->order,
-                   "drawn; ascending or descending: by magnitude, from rank 0 on, in each element")
+                   "Which rank has which number of an element; ascending: rank 0 the smallest magnitude")
       ->check(CLI::IsMember(list_of(kOrderNames)))
       ->capture_default_str()
       ->type_name("NAME");
-  precision->add_option("--type", arguments->type, "Of the arrays: float32, float16 or bfloat16")
+  precision->add_option("--type", arguments->type, "The type of the arrays")
       ->check(CLI::IsMember({"float32", "float16", "bfloat16"}))
       ->capture_default_str()
       ->type_name("NAME");
-  precision->add_option("--wire", arguments->wire, "native, float16 or bfloat16 (int8 has no unit roundoff)")
+  precision->add_option("--wire", arguments->wire, "The format of messages")
       ->check(CLI::IsMember({"native", "float16", "bfloat16"}))
       ->capture_default_str()
       ->type_name("NAME");
-  precision->add_option("--count", arguments->count, "Elements a rank")
+  precision->add_option("--count", arguments->count, "Elements of each rank")
       ->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 20))
       ->capture_default_str()
-      ->type_name("C");
-  precision->add_option("--seeds", arguments->seeds, "Draws of the data, with seeds 1, 2, ...")
+      ->type_name("N");
+  precision->add_option("--seeds", arguments->seeds, "How often the data is drawn")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str()
-      ->type_name("S");
-  precision->add_flag("--json", arguments->json, "A JSON object a line");
+      ->type_name("N");
+  cli::add_json(*precision, arguments->json, "an object a line");
   precision->callback([arguments] {
     if (const int code = run_precision(*arguments); code != 0) throw CLI::RuntimeError(code);
   });

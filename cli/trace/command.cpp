@@ -27,17 +27,22 @@ using timelines::Waiting;
 constexpr std::size_t kMostRows = 10;
 
 constexpr const char* kTraceExamples = R"(Examples:
-  KOLO_TIMELINE=$PWD/t kolo run -n 4 -- ./train                every rank writes t/rank-R-GROUP.json at its end
-  kolo trace merge t/*.json -o job.json                        one file; open it at https://ui.perfetto.dev
-  scp 'b:t/*.json' t/ && kolo trace merge t/*.json -o job.json of several hosts: bring the files together first
+  KOLO_TIMELINE=$PWD/t kolo run -n 4 -- ./train
+  kolo trace merge t/*.json -o job.json
 
-A process a rank. In it "communication" has the operations, "waiting" the times when nothing moved and the ranks
-that were waited for, and each link two tracks, "to rank 3" and "from rank 3", with the messages that moved.
-Calls that overlap get further rows of their track. Who waited for whom, and for how long, is printed.
-Perfetto reads the file in the browser and sends it nowhere.
+At its end each rank writes t/rank-R-GROUP.json; open job.json in a browser, at
+https://ui.perfetto.dev (it sends the file nowhere). Of a job on several hosts, bring the files together
+first (scp 'b:t/*.json' t/).
 
-Ranks of one host share a clock; hosts are aligned by their wall clocks, so their difference shows ('kolo doctor
---hosts a,b' measures it; NTP or PTP keep it small). Files must be of one job: the end of the name tells.)";
+Each rank is a process in the picture. "communication" has the operations,
+"waiting" the times when nothing moved and the ranks that were waited for. Each
+link has two tracks, "to rank 3" and "from rank 3", with the messages that moved.
+Calls that overlap get further rows of their track.
+Who waited for whom, and for how long, is printed.
+
+Ranks of one host share a clock. Hosts are aligned by their wall clocks, so the
+difference of these shows: 'kolo doctor --hosts a,b' measures it, and NTP or PTP
+keep it small. Files must be of one job: the end of the name tells.)";
 
 struct MergeRequest {
   std::vector<std::string> files;
@@ -121,14 +126,16 @@ void merge_files(const MergeRequest& request) {
 
 void add_trace(CLI::App& app) {
   const auto request = std::make_shared<MergeRequest>();
-  CLI::App* trace = app.add_subcommand("trace", "Put the timelines of all ranks together");
+  CLI::App* trace = app.add_subcommand("trace", "Put the timelines of a job's ranks together");
   trace->require_subcommand(1);
   CLI::App* merge =
-      trace->add_subcommand("merge", "One Chrome trace of the ranks' timelines, and who waited");
+      trace->add_subcommand("merge", "Merge the ranks' timelines into one, and tell who waited for whom");
   trace->footer(kTraceExamples);
   merge->footer(kTraceExamples);
-  merge->add_option("FILES", request->files, "The ranks' files")->required()->expected(1, -1);
-  merge->add_option("-o,--output", request->output, "The merged file")->required()->type_name("OUT");
+  merge->add_option("FILE", request->files, "The files of the ranks")->required()->expected(1, -1);
+  merge->add_option("-o,--output", request->output, "The merged file, a Chrome trace")
+      ->required()
+      ->type_name("FILE");
   merge->callback([request] { merge_files(*request); });
 }
 

@@ -13,10 +13,12 @@
 
 #include "bench/grid.hpp"
 #include "bench/processes.hpp"
+#include "bench/progress.hpp"
 #include "bench/settings.hpp"
 #include "commands.hpp"
 #include "kolo/kolo.hpp"
 #include "launch/launcher.hpp"
+#include "options.hpp"
 #include "selection/topology.hpp"
 #include "transport/transport.hpp"
 #include "tune/bandwidth.hpp"
@@ -28,16 +30,18 @@ constexpr int kFailed = 1;
 constexpr int kUsage = 2;
 
 constexpr const char* kTuneExamples = R"(Examples:
-  kolo tune                                   2, 3, 4 and 8 ranks on this machine, over shared memory and tcp
-  kolo tune --ranks 4 --transport shm         one setting only
+  kolo tune                              this machine; takes half an hour or so
+  kolo tune --ranks 4 --transport shm    one setting only
   kolo tune --collectives all_gather,broadcast
-  mpirun -n 8 kolo tune                       this cluster: also the bandwidth from each host to each other
-  mpirun -n 8 kolo tune --only-bandwidths     some seconds: rings avoid slow links from then on
+  mpirun -n 8 kolo tune                  this cluster, and its links
+  mpirun -n 8 kolo tune --only-bandwidths   some seconds: rings avoid slow links
 
-Every algorithm runs at every size, in turns; the times go into the table, which every later run with as
-many ranks on as many hosts reads (KOLO_TABLE, docs/environment.md). 'kolo plan' shows what follows from it,
-'kolo bench --algorithm all' measures how good the choices are.
-)";
+Every algorithm runs at every size, in turns. The times go into the tuning
+table, which every later run with as many ranks on as many hosts reads
+(KOLO_TABLE, docs/environment.md). 'kolo plan' shows what follows from it, and
+'kolo bench --algorithm all' how good the choices are.
+
+Exit code: 1 when a result is wrong ('kolo help').)";
 
 struct TuneRequest {
   std::vector<int> ranks = {2, 3, 4, 8};
@@ -46,7 +50,12 @@ struct TuneRequest {
   std::string sizes = "8,512,4K:16M:2,64M";
   std::string file;  ///< empty: the settings name it
   bool only_bandwidths = false;
+  bool wide = false;
 };
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
 
 bench::Settings settings_for(const TuneRequest& request, const std::string& collective, int ranks) {
   bench::RawSettings raw;
@@ -93,15 +102,20 @@ int tune_as_rank(const TuneRequest& request) {
     fmt::print("# hosts with slower links than the others: {}\n", fmt::join(names, ", "));
   }
   std::uint64_t wrong = 0;
+  const auto begin = std::chrono::steady_clock::now();
+  bench::Part part{.count = static_cast<int>(request.collectives.size())};
   for (const std::string& collective : request.collectives) {
     if (request.only_bandwidths) break;
     bench::Settings settings = settings_for(request, collective, communicator.size());
     settings.progress = leads && told;
+    part.seconds = seconds_since(begin);
+    settings.part = part.to_text();
+    ++part.number;
     const bench::Grid grid = bench::measure_grid(settings, communicator, slow);
     wrong += grid.wrong;
     schedule::Collective parsed;
     if (!leads || !schedule::parse_collective(collective, parsed)) continue;
-    fmt::print("# {}, {} ranks\n{}", collective, communicator.size(), bench::grid_table(grid));
+    fmt::print("# {}, {} ranks\n{}", collective, communicator.size(), bench::grid_table(grid, request.wide));
     learn([&](selection::TuningTable& table) { bench::learn(grid, parsed, setting, table); });
   }
   if (leads) fmt::print("# written to {}\n", request.file);
@@ -114,9 +128,12 @@ int tune_this_machine(const TuneRequest& request) {
   selection::update_table(request.file, [](selection::TuningTable&) {
   }).throw_if_error();  // reports a file that cannot be written before the measurement
   const auto begin = std::chrono::steady_clock::now();
+  bench::Part part{.count = static_cast<int>(request.collectives.size() * request.transports.size() *
+                                             request.ranks.size())};
   for (const std::string& collective : request.collectives) {
     for (const std::string& transport : request.transports) {
       for (const int ranks : request.ranks) {
+        part.seconds = seconds_since(begin);
         LaunchOptions options;
         options.ranks = ranks;
         options.prefix_output = false;
@@ -125,14 +142,16 @@ int tune_this_machine(const TuneRequest& request) {
             bench::program_path(), "bench",       collective, "--algorithm", "all",         "--ranks",
             std::to_string(ranks), "--transport", transport,  "--sizes",     request.sizes, "--learn",
             request.file};
-        if (::isatty(STDERR_FILENO) != 0) options.command.push_back("--progress");
+        if (request.wide) options.command.push_back("--wide");
+        if (::isatty(STDERR_FILENO) != 0)
+          options.command.insert(options.command.end(), {"--progress", "--part", part.to_text()});
+        ++part.number;
         const int status = launch_ranks(options).status();
         if (status != 0) return status;
       }
     }
   }
-  fmt::print("# written to {} after {:.0f} s\n", request.file,
-             std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  fmt::print("# written to {} after {:.0f} s\n", request.file, seconds_since(begin));
   return 0;
 }
 
@@ -168,13 +187,14 @@ int run_tune(TuneRequest& request, const std::vector<std::string>& given) {
 
 void add_tune(CLI::App& app) {
   const auto request = std::make_shared<TuneRequest>();
-  CLI::App* tune = app.add_subcommand("tune", "Measure this machine or cluster, so that kolo chooses well");
+  CLI::App* tune = app.add_subcommand("tune", "Measure this machine, so that kolo chooses well");
   tune->footer(kTuneExamples);
   auto* ranks = tune->add_option("-n,--ranks", request->ranks, "Numbers of ranks to start")
                     ->delimiter(',')
                     ->check(CLI::Range(2, kLargestJob))
                     ->capture_default_str()
                     ->type_name("LIST");
+  accept_auto(ranks);
   tune->add_option("--collectives", request->collectives, "What to measure")
       ->delimiter(',')
       ->capture_default_str()
@@ -184,14 +204,15 @@ void add_tune(CLI::App& app) {
                         ->check(CLI::IsMember(transport::transport_names(transport::Reach::host)))
                         ->capture_default_str()
                         ->type_name("LIST");
-  tune->add_option("--sizes", request->sizes, "Bytes, with K, M, G; ranges FROM:TO:FACTOR")
+  tune->add_option("--sizes", request->sizes, "Sizes of the whole data: 64K, 1.5MiB; ranges FROM:TO:FACTOR")
       ->capture_default_str()
       ->type_name("LIST");
   tune->add_option("-o,--output", request->file,
-                   "The table (default: KOLO_TABLE's); what it says of other settings stays")
+                   "The tuning table (default: KOLO_TABLE's); it keeps what it has of other settings")
       ->type_name("FILE");
   tune->add_flag("--only-bandwidths", request->only_bandwidths,
-                 "Over several hosts: measure what each can send to each other one, and nothing else");
+                 "Over several hosts: measure what each can send to each other one, and no more");
+  add_wide(*tune, request->wide);
   tune->callback([request, ranks, transport] {
     std::vector<std::string> given;
     for (const CLI::Option* option : {ranks, transport}) {

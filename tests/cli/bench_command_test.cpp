@@ -191,7 +191,7 @@ TEST(BenchCommand, WrongUsageIsToldInAWord) {
       {"all_reduce --wire int8 --reduction max", "sum or average"},
       {"broadcast --wire int8", "all_reduce of float32"},
       {"all_reduce --wire int8 --against gloo", "--against"},
-      {"", "collective"},
+      {"", "COLLECTIVE"},
   };
   for (const auto& [arguments, message] : cases) {
     const Outcome outcome = run(arguments);

@@ -7,11 +7,12 @@
 #include <sstream>
 
 #include "bench/json_lines.hpp"
+#include "text/columns.hpp"
 
 namespace kolo::bench {
 namespace {
 
-constexpr std::size_t kWidth = 120;
+constexpr std::size_t kWidth = cli::kTerminalWidth;
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::vector<std::string> lines;
@@ -39,8 +40,10 @@ void expect_aligned(const Table& table, const std::vector<std::optional<Row>>& p
     }
   }
   const auto lines = lines_of(text);
-  for (std::size_t i = 2; i < lines.size(); ++i) {  // after the two lines of prose in the heading
-    EXPECT_EQ(lines[i].size(), lines[2].size()) << lines[i];
+  std::size_t first = 0;  // after the lines of prose in the heading
+  while (lines[first].find("algorithm") == std::string::npos) ++first;
+  for (std::size_t i = first + 2; i < lines.size(); ++i) {
+    EXPECT_EQ(lines[i].size(), lines[first].size()) << lines[i];
     EXPECT_LE(lines[i].size(), kWidth);
   }
 }
@@ -58,6 +61,33 @@ TEST(BenchTable, LinesUpWithPeers) {
                  {sample_row("exchange", 8, 99.5), std::nullopt});
 }
 
+TEST(BenchTable, ShowsAllColumnsIfWide) {
+  Heading heading = sample_heading({});
+  const auto has = [&](const char* column) {
+    return Table(heading).heading().find(column) != std::string::npos;
+  };
+  for (const char* column : {" time", " mean", " p99", " algbw", " busbw", " wrong"})
+    EXPECT_TRUE(has(column));
+  for (const char* column : {" redop", " count"}) EXPECT_FALSE(has(column)) << column;
+  heading.wide = true;
+  for (const char* column : {" redop", " count"}) EXPECT_TRUE(has(column)) << column;
+}
+
+TEST(BenchTable, KeepsTheRatiosOfManyPeers) {
+  const std::vector<std::string> peers = {"gloo", "openmpi", "mpich", "limit"};
+  Heading heading = sample_heading(peers);
+  const auto line = [&] {
+    return Table(heading).row(
+        sample_row("kolo", 8, 10), std::nullopt,
+        {sample_row("gloo", 8, 25), std::nullopt, sample_row("mpich", 8, 31), sample_row("limit", 8, 5)});
+  };
+  for (const char* ratio : {" 2.50x", " -", " 3.10x", " 0.50x"})
+    EXPECT_NE(line().find(ratio), std::string::npos) << line();
+  EXPECT_EQ(line().find("25.00"), std::string::npos) << line();
+  heading.wide = true;
+  EXPECT_NE(line().find("25.00"), std::string::npos) << line();
+}
+
 TEST(BenchTable, LongNamesAreCutShort) {
   for (const std::vector<std::string>& peers : {std::vector<std::string>{}, {"gloo"}}) {
     const Table table(sample_heading(peers));
@@ -66,7 +96,7 @@ TEST(BenchTable, LongNamesAreCutShort) {
     const std::size_t width = line().size();
     row.algorithm = "double_tree:chunks=16";
     EXPECT_EQ(line().size(), width);
-    EXPECT_NE(line().find("double_tree:c.."), std::string::npos) << line();
+    EXPECT_NE(line().find("double_tree:.."), std::string::npos) << line();
   }
 }
 
@@ -74,7 +104,7 @@ TEST(BenchTable, TheHeadingTellsHowManyTensors) {
   Heading heading = sample_heading({});
   EXPECT_EQ(Table(heading).heading().find("tensor"), std::string::npos);
   heading.what.tensors = 200;
-  EXPECT_NE(Table(heading).heading().find("in place, 200 tensors at once"), std::string::npos);
+  EXPECT_NE(Table(heading).heading().find("200 tensors at once"), std::string::npos);
 }
 
 TEST(BenchTable, TheHeadingTellsOfNeighbours) {
@@ -148,11 +178,6 @@ TEST(BenchJson, TheMachineHasALine) {
   EXPECT_EQ(json.at("cores"), 64);
   EXPECT_EQ(json.at("kernel"), "Linux 6.1");
   EXPECT_EQ(json.at("neighbours"), 2);
-}
-
-TEST(BenchJson, AFileThatCannotBeWrittenIsAnError) {
-  EXPECT_THROW(JsonLines("/nowhere/at/all.jsonl"), std::runtime_error);
-  JsonLines("").write("swallowed");
 }
 
 }  // namespace

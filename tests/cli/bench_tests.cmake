@@ -7,7 +7,8 @@ kolo_test(test_bench_parts
                   bench_noise_test.cpp bench_table_test.cpp bench_compare_test.cpp
                   ${bench_source}/case.cpp ${bench_source}/pattern.cpp ${bench_source}/noise.cpp ${bench_source}/row.cpp
                   ${bench_source}/sizes.cpp ${bench_source}/statistics.cpp ${bench_source}/table.cpp
-                  ${bench_source}/json_lines.cpp
+                  ${bench_source}/json_lines.cpp ${PROJECT_SOURCE_DIR}/cli/text/columns.cpp
+                  ${PROJECT_SOURCE_DIR}/cli/text/size.cpp
           LIBRARIES nlohmann_json::nlohmann_json
           LABELS unit)
 target_include_directories(test_bench_parts PRIVATE ${PROJECT_SOURCE_DIR}/cli)

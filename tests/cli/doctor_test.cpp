@@ -61,7 +61,7 @@ bool has(const std::string& text, const std::string& part) {
 
 TEST(Doctor, FindsNothingWrongWithTheHealthy) {
   EXPECT_EQ(judge(healthy()).size(), 0u);
-  EXPECT_TRUE(has(report_text(healthy(), {}), "nothing is wrong"));
+  EXPECT_TRUE(has(report_text(healthy(), {}, false), "nothing is wrong"));
 }
 
 TEST(Doctor, TellsTheDirectionThatFails) {
@@ -71,8 +71,8 @@ TEST(Doctor, TellsTheDirectionThatFails) {
   EXPECT_TRUE(has(only(seen), "open TCP from b to c")) << only(seen);
   dial(seen, 1, 2).outcome = "refused";
   EXPECT_TRUE(has(only(seen), "problem: b cannot reach c: refused")) << only(seen);
-  EXPECT_TRUE(has(report_text(seen, judge(seen)), "\n1          ok  .   refused\n"))
-      << report_text(seen, judge(seen));
+  EXPECT_TRUE(has(report_text(seen, judge(seen), false), "\n1          ok  .   refused\n"))
+      << report_text(seen, judge(seen), false);
 }
 
 TEST(Doctor, NamesRanksThatDidNotCome) {

@@ -295,6 +295,10 @@ TEST_F(ThroughFakeSsh, WhatCannotStartIsTold) {
   EXPECT_EQ(usage.finish(), 2);
   Command both({KOLO_PROGRAM, "run", "-n", "2", "--hosts", "a", "true"});
   EXPECT_EQ(both.finish(), 2);
+  Command unknown({KOLO_PROGRAM, "run", "--hosts", "no-such-host.invalid:2", "true"});
+  EXPECT_EQ(unknown.finish(), 127) << unknown.err();
+  EXPECT_NE(unknown.err().find("\"no-such-host.invalid\" is not known here"), std::string::npos)
+      << unknown.err();
 }
 
 TEST_F(ThroughFakeSsh, LongOutputArrivesWhole) {

@@ -8,6 +8,7 @@
 #include <sstream>
 #include <thread>
 
+#include "base/cores.hpp"
 #include "command.hpp"
 #include "survivors.hpp"
 
@@ -440,8 +441,8 @@ TEST_F(KoloRun, SaysWhyAProgramCannotBeStarted) {
 
 TEST_F(KoloRun, WrongUsageIsOneClearLineAndCode2) {
   const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-      {{}, "subcommand"},
       {{"run"}, "--ranks"},
+      {{"run", "-n", "2", "--hosts", "a:2", "true"}, "exclude each other"},
       {{"run", "-n", "2"}, "PROGRAM"},
       {{"run", "-n", "0", "true"}, "--ranks"},
       {{"run", "-n", "two", "true"}, "--ranks"},
@@ -460,6 +461,18 @@ TEST_F(KoloRun, WrongUsageIsOneClearLineAndCode2) {
   Command help({KOLO_PROGRAM, "--help"}, mark_);
   EXPECT_EQ(help.finish(), 0);
   EXPECT_NE(help.out().find("Exit codes"), std::string::npos);
+}
+
+TEST_F(KoloRun, TakesNumbersOfRanksAsMpirunDoes) {
+  Command two({KOLO_PROGRAM, "run", "-np", "2", "--no-prefix", RANK_PROGRAM, "environment", "WORLD_SIZE"},
+              mark_);
+  EXPECT_EQ(two.finish(), 0) << two.err();
+  EXPECT_EQ(two.out(), "WORLD_SIZE=2\nWORLD_SIZE=2\n");
+  Command all({KOLO_PROGRAM, "run", "-n", "auto", "--no-prefix", RANK_PROGRAM, "environment", "WORLD_SIZE"},
+              mark_);
+  EXPECT_EQ(all.finish(), 0) << all.err();
+  const std::string cores = std::to_string(usable_cores().count());
+  EXPECT_EQ(Command::count(all.out(), "WORLD_SIZE=" + cores + "\n"), usable_cores().count()) << all.out();
 }
 
 TEST_F(KoloRun, RunsInsideItself) {

@@ -236,7 +236,7 @@ TEST(AnUnknownPreference, IsAnErrorThatNamesTheVariable) {
                 {{"KOLO_ALGORITHM", "rnig"}});
   EXPECT_NE(bench.finish(), 0);
   EXPECT_NE(bench.err().find("KOLO_ALGORITHM=rnig"), std::string::npos) << bench.err();
-  EXPECT_NE(bench.err().find("nearest is 'ring'"), std::string::npos) << bench.err();
+  EXPECT_NE(bench.err().find("did you mean 'ring'?"), std::string::npos) << bench.err();
 }
 
 TEST(BenchGrid, ShowsAChoiceThatIsNoCandidate) {

@@ -184,7 +184,9 @@ def deb_holds_the_right_files():
         LIBRARY: [r"/usr/lib/(.+/)?libkolo\.so\.[0-9.]+"],
         "libkolo-dev": [r"/usr/include/kolo/\w+\.hpp", r"/usr/lib/(.+/)?libkolo\.so", r"/usr/lib/.*/kolo\.pc",
                         r"/usr/lib/(.+/)?cmake/kolo/kolo\w+(-\w+)?\.cmake"],
-        "kolo-tools": [r"/usr/bin/kolo"],
+        "kolo-tools": [r"/usr/bin/kolo", r"/usr/share/man/man1/kolo(-[a-z-]+)?\.1",
+                       r"/usr/share/bash-completion/completions/kolo", r"/usr/share/zsh/vendor-completions/_kolo",
+                       r"/usr/share/fish/vendor_completions\.d/kolo\.fish"],
     }
     if list(DEBS.glob(f"{TRAIN_LIBRARY}_*.deb")):
         expected[TRAIN_LIBRARY] = [r"/usr/lib/(.+/)?libkolo_train\.so\.[0-9.]+"]

@@ -8,10 +8,13 @@
 #include <vector>
 
 #include "kolo/error.hpp"
+#include "options.hpp"
 #include "plan/quantities.hpp"
 #include "plan/subcommands.hpp"
 #include "plan/training/ranking.hpp"
 #include "plan/training/tables.hpp"
+#include "text/columns.hpp"
+#include "text/json_lines.hpp"
 
 namespace kolo::plan {
 namespace {
@@ -19,26 +22,32 @@ namespace {
 constexpr int kMostRanks = 128;
 
 constexpr const char* kTrainingExamples =
-    R"(Example: a model that train_pipeline --profile model.json has measured, on four hosts:
+    R"(Example: a model that train_pipeline --profile model.json has measured:
   kolo plan training --model model.json --hosts 4 --rate 1gbit --memory 8GiB
 
-The file is JSON: "name", "batch" (the samples that times and bytes are for) and "layers", a list of
-  {"name": "block 1", "parameters": 789760, "activation_bytes": 9437184, "output_bytes": 524288,
-   "forward_ms": 12.5, "backward_ms": 24.8, "optimizer_ms": 0.4, "tensor_sums": 1048576}
-activation_bytes are kept for backward, output_bytes go to the next layer. optimizer_ms may be absent.
-tensor_sums are the bytes that all ranks of a group add up in forward, and again in backward, where the layer
-is divided among them (Megatron); 0 or absent: it cannot be divided.
+The file is JSON: "name", "batch" (the samples that times and bytes are for) and
+"layers", a list of objects such as
+  {"name": "block 1", "parameters": 789760, "activation_bytes": 9437184,
+   "output_bytes": 524288, "forward_ms": 12.5, "backward_ms": 24.8,
+   "optimizer_ms": 0.4, "tensor_sums": 1048576}
 
-All ways make the same step of --samples, so their times compare. "computing" is what a rank computes, on
-average; "waiting" what it waits for other stages of a pipeline; "messages" by how much communication makes
-the step longer, so what is hidden under computing is not in it. ">" marks the fastest way; "-" ways that do
-not fit into --memory. "memory" is of the rank that needs most: parameters, gradients, the optimizer's state
-and activations, without the program and what operators need for a moment.
+activation_bytes are kept for backward, output_bytes go to the next layer.
+optimizer_ms may be absent. tensor_sums are the bytes that all ranks of a group
+add up in forward, and again in backward, where the layer is divided among them
+(Megatron); 0 or absent: it cannot be divided. A layer's time counts in
+proportion to its samples: let the profile's batch be about as large as a
+micro-batch.
 
-A layer's time counts in proportion to its samples: let the profile's batch be about as large as a
-micro-batch, which is --samples / (data x micro-batches). Ranks are numbered so that those that share a layer
-follow one another, then replicas, then stages. Each rank computes on cores of its own.
-)";
+All ways make the same step of --samples, so their times compare. ">" marks the
+fastest way, "-" those that do not fit into --memory.
+  computing   what a rank computes, on average (--wide)
+  waiting     for other stages of a pipeline
+  messages    by how much communication makes the step longer
+  memory      of the rank that needs most: parameters, gradients, optimizer's
+              state and activations, without the program itself
+
+Ranks that share a layer follow one another, then replicas, then stages. Each
+rank computes on cores of its own.)";
 
 struct TrainingRequest {
   std::string model, hosts, rate, memory;
@@ -46,7 +55,8 @@ struct TrainingRequest {
   std::string payload = "1";
   std::string samples, micro_batches;
   std::string optimizer = "adam";
-  bool json = false;
+  std::string json;
+  bool wide = false;
 };
 
 struct NamedOptimizer {
@@ -132,41 +142,37 @@ nlohmann::json to_json(const Job& job, const RankedWay& ranked) {
           {"reason", reason}};
 }
 
-void print_json(const Job& job, const std::vector<RankedWay>& ranking) {
+std::string json_of(const Job& job, const std::vector<RankedWay>& ranking) {
   nlohmann::json ways = nlohmann::json::array();
   for (const RankedWay& ranked : ranking) ways.push_back(to_json(job, ranked));
-  fmt::print("{}\n", nlohmann::json{{"model", job.profile.name},
-                                    {"hosts", job.cluster.hosts},
-                                    {"ranks", job.cluster.ranks()},
-                                    {"bytes_per_second", job.cluster.bytes_per_second},
-                                    {"samples", job.samples},
-                                    {"ways", ways}}
-                         .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  return nlohmann::json{{"model", job.profile.name},    {"hosts", job.cluster.hosts},
+                        {"ranks", job.cluster.ranks()}, {"bytes_per_second", job.cluster.bytes_per_second},
+                        {"samples", job.samples},       {"ways", ways}}
+      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 }  // namespace
 
 void add_training(CLI::App& plan) {
   const auto request = std::make_shared<TrainingRequest>();
-  CLI::App* training = plan.add_subcommand(
-      "training",
-      "Rank the ways to train a model by time and memory: replicas, shards, stages, shared layers");
+  CLI::App* training = plan.add_subcommand("training", "Rank the ways to train a model by time and memory");
   training->footer(kTrainingExamples);
-  training->add_option("--model", request->model, "What each layer computes, keeps and sends, as JSON")
+  training
+      ->add_option("--model", request->model, "What each layer computes, keeps and sends, as JSON (below)")
       ->required()
       ->type_name("FILE");
-  training->add_option("--hosts", request->hosts, "Hosts")->required()->type_name("N");
-  training->add_option("--ranks-per-host", request->ranks_per_host, "Ranks on each host")
+  training->add_option("--hosts", request->hosts, "How many hosts")->required()->type_name("N");
+  training->add_option("--ranks-per-host", request->ranks_per_host, "How many ranks on each host")
       ->capture_default_str()
       ->type_name("N");
-  training->add_option("--rate", request->rate, "Of each host's link, each way: 1gbit, 1.2GB/s")
+  training->add_option("--rate", request->rate, "The rate of each host's link, each way: 1gbit, 1.2GB/s")
       ->type_name("RATE");
   training
       ->add_option("--payload", request->payload,
-                   "Share of the rate that is payload; 0.956 for TCP over Ethernet")
+                   "The share of the rate that is payload; 0.956 for TCP over Ethernet")
       ->capture_default_str()
       ->type_name("SHARE");
-  training->add_option("--memory", request->memory, "What a rank has: 8GiB")->type_name("SIZE");
+  training->add_option("--memory", request->memory, "The memory that a rank has: 8GiB")->type_name("SIZE");
   training
       ->add_option("--optimizer", request->optimizer,
                    "sgd, momentum or adam: 0, 4 or 8 bytes of state for each parameter")
@@ -174,22 +180,22 @@ void add_training(CLI::App& plan) {
       ->type_name("NAME");
   training
       ->add_option("--samples", request->samples,
-                   "Of a step, all ranks together (default: the profile's batch for each rank)")
+                   "Samples of a step, all ranks together (default: the profile's batch for each rank)")
       ->type_name("N");
   training
       ->add_option("--micro-batches", request->micro_batches,
-                   "Of each pipeline in a step (default: the fastest number that fits)")
+                   "Micro-batches of each pipeline in a step (default: the fastest number that fits)")
       ->type_name("N");
-  training->add_flag("--json", request->json, "For programs: seconds and bytes");
+  cli::add_wide(*training, request->wide);
+  cli::add_json(*training, request->json, "one object, in seconds and bytes");
   training->callback([request, &plan] {
     refuse_options_before(plan, "training");
     const Job job = job_of(*request);
     const std::vector<RankedWay> ranking = ranking_of(job);
-    if (request->json) {
-      print_json(job, ranking);
-    } else {
-      fmt::print("{}", training_table(job, ranking));
-    }
+    cli::JsonLines json(request->json);
+    json.write(json_of(job, ranking));
+    if (!json.replaces_text())
+      fmt::print("{}", training_table(job, ranking, request->wide ? cli::kAnyWidth : cli::kTerminalWidth));
   });
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <sstream>
 
 #include "plan/quantities.hpp"
 #include "text/columns.hpp"
@@ -30,16 +31,54 @@ std::string model_line(const ModelProfile& profile) {
 }
 
 std::string marked(const RankedWay& ranked, bool is_first) {
-  return (is_first && ranked.fits ? "  > " : ranked.fits ? "    " : "  - ") + name_of(ranked.way);
+  return (is_first && ranked.fits ? "> " : ranked.fits ? "  " : "- ") + name_of(ranked.way);
 }
 
 /// The fastest way that has stages: where its borders are.
-std::string stages_line(const Job& job, const std::vector<RankedWay>& ranking) {
+std::string stages_line(const Job& job, const std::vector<RankedWay>& ranking, std::size_t width) {
   const auto found =
       std::ranges::find_if(ranking, [](const RankedWay& ranked) { return ranked.way.stages > 1; });
   if (found == ranking.end()) return "";
-  return fmt::format("# Stages of {}: {}\n", name_of(found->way),
-                     fmt::join(stage_names(job, found->way), " | "));
+  return cli::wrapped(
+      fmt::format("Stages of {}: {}", name_of(found->way), fmt::join(stage_names(job, found->way), " | ")),
+      width, "# ", "#   ");
+}
+
+cli::Cells cells_of(const RankedWay& ranked, bool is_first, const TimeUnit& unit) {
+  cli::Cells cells{marked(ranked, is_first), fmt::format("{}", ranked.way.micro_batches)};
+  for (const double seconds :
+       {ranked.time.step, ranked.time.computing, ranked.time.waiting, ranked.time.communication})
+    cells.push_back(format_time(seconds, unit));
+  cells.push_back(format_bytes(ranked.memory.total()));
+  return cells;
+}
+
+std::string ways_table(const std::vector<RankedWay>& ranking, const TimeUnit& unit, std::size_t width) {
+  std::vector<cli::Column> columns{{"  way", "", 0, true},
+                                   {"micro-", "batches", 0, false, 2},
+                                   {"step"},
+                                   {"computing", "", 0, false, 1},
+                                   {"waiting"},
+                                   {"messages"},
+                                   {"memory"}};
+  std::vector<cli::Cells> rows;
+  for (const RankedWay& ranked : ranking) rows.push_back(cells_of(ranked, &ranked == &ranking.front(), unit));
+  if (width != cli::kAnyWidth) {
+    std::string text;
+    std::istringstream lines(cli::table(columns, rows, width));
+    std::string line;
+    auto ranked = ranking.begin();
+    while (std::getline(lines, line)) {
+      text += line + "\n";
+      if (line.starts_with('#')) continue;  // the heading
+      text += cli::wrapped(ranked->reason, width, "      ", "      ");
+      ++ranked;
+    }
+    return text;
+  }
+  columns.push_back({"why", "", 0, true});
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i].push_back(ranking[i].reason);
+  return cli::table(std::move(columns), rows, width);
 }
 
 }  // namespace
@@ -56,30 +95,23 @@ std::vector<std::string> stage_names(const Job& job, const Way& way) {
   return names;
 }
 
-std::string training_table(const Job& job, const std::vector<RankedWay>& ranking) {
+std::string training_table(const Job& job, const std::vector<RankedWay>& ranking, std::size_t width) {
   double shortest = ranking.front().time.step;
   for (const RankedWay& ranked : ranking) shortest = std::min(shortest, ranked.time.step);
   const TimeUnit unit = unit_for(shortest);
   std::string text =
-      fmt::format("# A training step of {}: {}\n", job.profile.name, cluster_line(job.cluster));
-  text += fmt::format("#   model    {}\n", model_line(job.profile));
-  text += fmt::format("#   samples  {} a step, all ranks together, in all ways\n", job.samples);
-  text += fmt::format("#   memory   {} for a parameter, its gradient and the optimizer's state{}\n",
-                      format_bytes(2 * kBytesPerNumber + job.state_per_parameter),
-                      job.memory ? "; " + format_bytes(*job.memory) + " a rank" : "");
+      cli::wrapped(fmt::format("A training step of {}: {}", job.profile.name, cluster_line(job.cluster)),
+                   width, "# ", "# ");
+  const auto fact = [&](std::string_view name, const std::string& what) {
+    text += cli::wrapped(what, width, fmt::format("#   {:<9}", name), "#            ");
+  };
+  fact("model", model_line(job.profile));
+  fact("samples", fmt::format("{} a step, all ranks together, in all ways", job.samples));
+  fact("memory", fmt::format("{} for a parameter, its gradient and the optimizer's state{}",
+                             format_bytes(2 * kBytesPerNumber + job.state_per_parameter),
+                             job.memory ? "; " + format_bytes(*job.memory) + " a rank" : ""));
   text += fmt::format("#\n# Times in {}\n", unit.name);
-  std::vector<cli::Cells> lines{
-      {"#   way", "micro-batches", "step", "computing", "waiting", "messages", "memory", "why"}};
-  for (const RankedWay& ranked : ranking) {
-    cli::Cells& line = lines.emplace_back(
-        cli::Cells{marked(ranked, &ranked == &ranking.front()), fmt::format("{}", ranked.way.micro_batches)});
-    for (const double seconds :
-         {ranked.time.step, ranked.time.computing, ranked.time.waiting, ranked.time.communication})
-      line.push_back(format_time(seconds, unit));
-    line.push_back(format_bytes(ranked.memory.total()));
-    line.push_back(ranked.reason);
-  }
-  return text + cli::in_columns(lines, 1, lines.front().size() - 1) + stages_line(job, ranking);
+  return text + ways_table(ranking, unit, width) + stages_line(job, ranking, width);
 }
 
 }  // namespace kolo::plan

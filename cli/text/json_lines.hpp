@@ -1,0 +1,26 @@
+// JSON lines: the output of --json.
+#pragma once
+
+#include <fstream>
+#include <string>
+
+namespace kolo::cli {
+
+/// Where `--json [FILE|-]` writes. "-" is standard output, in place of the text; a file is written beside the
+/// text; an empty name drops all lines. Each line is flushed.
+class JsonLines {
+ public:
+  /// Throws std::runtime_error if the file cannot be written.
+  explicit JsonLines(const std::string& path);
+  /// Whether the text for people is left out.
+  bool replaces_text() const { return path_ == "-"; }
+  bool is_wanted() const { return !path_.empty(); }
+  /// Throws std::runtime_error if the file cannot be written.
+  void write(const std::string& line);
+
+ private:
+  const std::string path_;
+  std::ofstream file_;
+};
+
+}  // namespace kolo::cli

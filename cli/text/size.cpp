@@ -1,0 +1,53 @@
+#include "text/size.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+
+namespace kolo::cli {
+namespace {
+
+constexpr double kMostBytes = 0x1p50;  // far beyond any memory, far from overflow
+constexpr std::string_view kPrefixes = "kmgt";
+
+char lower(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
+
+/// The factor of "", "b", "k", "ki", "kib", "kb", ...; nullopt for any other text.
+std::optional<double> factor_of(std::string_view unit) {
+  if (unit.empty() || (unit.size() == 1 && lower(unit[0]) == 'b')) return 1;
+  const std::size_t place = kPrefixes.find(lower(unit[0]));
+  if (place == kPrefixes.npos) return std::nullopt;
+  std::string rest;
+  for (const char c : unit.substr(1)) rest += lower(c);
+  if (rest.empty() || rest == "i" || rest == "ib") return std::pow(1024., static_cast<double>(place + 1));
+  if (rest == "b") return std::pow(1000., static_cast<double>(place + 1));
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> parse_size(std::string_view text) {
+  double number = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+  if (error != std::errc() || !std::isfinite(number) || text.starts_with('-')) return std::nullopt;
+  const auto factor = factor_of(text.substr(static_cast<std::size_t>(end - text.data())));
+  if (!factor || number * *factor > kMostBytes) return std::nullopt;
+  return static_cast<std::uint64_t>(std::llround(number * *factor));
+}
+
+std::string format_size(std::uint64_t bytes) {
+  auto number = static_cast<double>(bytes);
+  std::size_t thousands = 0;
+  for (; number >= 1024 && thousands < kPrefixes.size(); ++thousands) number /= 1024;
+  if (thousands == 0) return fmt::format("{} B", bytes);
+  const char prefix = static_cast<char>(kPrefixes[thousands - 1] - 'a' + 'A');
+  // Four significant digits, but never an exponent.
+  return number >= 1000 ? fmt::format("{:.0f} {}iB", number, prefix)
+                        : fmt::format("{:.4g} {}iB", number, prefix);
+}
+
+}  // namespace kolo::cli

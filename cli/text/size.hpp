@@ -1,0 +1,24 @@
+// Sizes in bytes, as people write and read them: "64K", "1.5 MiB".
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace kolo::cli {
+
+/// What parse_size() reads, for messages.
+inline constexpr std::string_view kSizeForm =
+    "a number of bytes, with K, M, G or T (times 1024) or KB, MB, GB or TB (times 1000), such as 64K, 1.5MiB "
+    "or 1.2GB";
+
+/// "8", "64K", "64KiB", "1.5M", "1.2GB", in any case: K, Ki and KiB are 1024 bytes, KB is 1000, as for GNU's
+/// programs. Rounded to whole bytes. nullopt for any other text, and above 2^50.
+std::optional<std::uint64_t> parse_size(std::string_view text);
+
+/// In the largest unit of 1024 that gives a number of 1 or more, with at most four significant digits: "8 B",
+/// "1.75 KiB", "64 MiB".
+std::string format_size(std::uint64_t bytes);
+
+}  // namespace kolo::cli
