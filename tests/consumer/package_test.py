@@ -125,7 +125,7 @@ def pkg_config_finds_train():
 
 def subproject(name):
     """A project that compiles kolo from its sources. It gets the library and nothing else of this tree."""
-    build = configure("source", name, f"-DFETCHCONTENT_SOURCE_DIR_KOLO={args.source}", "-DCMAKE_UNITY_BUILD=ON",
+    build = configure("source", name, f"-DFETCHCONTENT_SOURCE_DIR_KOLO={args.source}", "-DKOLO_JOIN=ON",
                       "-DCMAKE_CXX_COMPILER_LAUNCHER=ccache" if shutil.which("ccache") else "-UCMAKE_CXX_COMPILER_LAUNCHER")
     cache = (build / "CMakeCache.txt").read_text()
     assert re.search(r"^CMAKE_BUILD_TYPE:STRING=$", cache, re.MULTILINE), "kolo has chosen the build type of its user"

@@ -9,7 +9,7 @@
 namespace kolo::train {
 namespace {
 
-constexpr std::string_view kVelocity = "velocity of ", kAccumulated = "accumulated of ", kSteps = "steps";
+constexpr std::string_view kVelocity = "velocity of ", kAccumulated = "accumulated of ", kTopKSteps = "steps";
 constexpr double kFirstRatio = 0.25;  // of the warm-up
 
 }  // namespace
@@ -110,13 +110,13 @@ HookState TopK::state() const {
   HookState state;
   velocity_.save(state, kVelocity);
   accumulated_.save(state, kAccumulated);
-  save_count(state, kSteps, steps_);
+  save_count(state, kTopKSteps, steps_);
   return state;
 }
 
 void TopK::set_state(const HookState& state) {
   HookState rest = state;
-  const std::uint64_t steps = take_count(rest, kSteps);
+  const std::uint64_t steps = take_count(rest, kTopKSteps);
   HookState velocity = take_prefixed(rest, kVelocity);
   accumulated_.load(rest, kAccumulated);
   velocity_.load(velocity, kVelocity);
