@@ -39,8 +39,9 @@ Environment:
                                     each would start a thread for every core
 
 Standard input is empty. Output is a terminal where that of kolo run is one.
-The first rank that fails stops all others: SIGTERM, and SIGKILL after --grace. SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are
-passed on; a second SIGINT kills at once. No process of the job survives kolo.
+The first rank that fails stops all others: SIGTERM, and SIGKILL after --grace.
+SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on; a second SIGINT
+kills at once. No process of the job survives kolo.
 
 With --hosts, ssh must log in without a password (try: ssh HOST true). kolo, the
 program and the working folder must have the same paths there. Ranks are
