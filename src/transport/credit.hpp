@@ -14,7 +14,8 @@ class Credit {
   /// The memory that a late rank keeps for each peer. A rank that is on time gives credit back while its peer
   /// still has some.
   static constexpr std::uint64_t kBytes = std::uint64_t{16} << 20;
-  static constexpr std::uint64_t kBatch = kBytes / 2;
+  static constexpr std::uint64_t kBatch = kBytes / 2;         // worth a write of its own
+  static constexpr std::uint64_t kWorthSending = kBytes / 4;  // with other frames
   /// What a message without a receive takes beside its bytes.
   static constexpr std::uint64_t kOverhead = 128;
 

@@ -82,7 +82,10 @@ void Link::meet(Unexpected message, MessageRequest& request) {
 void Link::release(const FrameHeader& header, Payload memory) {
   memory_.give_back(std::move(memory));
   released_ += Credit::cost_of(header.bytes);
-  if (released_ < Credit::kBatch) return;
+  if (released_ >= Credit::kBatch) return_credit();
+}
+
+void Link::return_credit() {
   peers_credit_.give_back(released_);
   reply(FrameType::credit, {}, std::exchange(released_, 0));
 }

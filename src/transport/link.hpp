@@ -166,6 +166,7 @@ class Link {
   void meet(Unexpected message, MessageRequest& request);
   void keep(const FrameHeader& header, Payload memory);
   void release(const FrameHeader& header, Payload memory);
+  void return_credit();
   void on_rts(const FrameHeader& header);
   void on_cts(const FrameHeader& header);
   void on_ack(const FrameHeader& header);

@@ -87,6 +87,7 @@ void Link::prepare(SendQueue::Frame& message) {
 bool Link::flush() {
   bool moved = false;
   while (wants_write() && out_.has_turn()) {
+    if (released_ >= Credit::kWorthSending) return_credit();
     const SendQueue::Write next = out_.next([this](SendQueue::Frame& message) { prepare(message); });
     const auto wrote = endpoint_->write(std::span(next.parts).first(next.count));
     if (!wrote.ok()) {

@@ -25,6 +25,7 @@ struct PipeState {
   std::size_t room = std::size_t{1} << 30;
   std::size_t most_at_once = std::size_t{1} << 30;
   std::uint64_t turn = std::uint64_t{1} << 30;
+  int lone_credits[2] = {0, 0};  // writes of nothing but a credit frame
   std::mt19937 random{1};
 };
 
@@ -41,6 +42,7 @@ class PipeEnd final : public transport::Endpoint {
       state_->bytes[1 - end_].insert(state_->bytes[1 - end_].end(), words.begin(), words.end());
       return Status(Code::peer_lost, "the pipe is closed");
     }
+    if (is_credit(parts)) ++state_->lone_credits[end_];
     std::size_t left = std::min(some(), state_->room - std::min(state_->room, bytes.size()));
     std::size_t written = 0;
     for (const iovec& part : parts) {
@@ -85,6 +87,12 @@ class PipeEnd final : public transport::Endpoint {
   bool revoked() const override { return state_->revoked[1 - end_]; }
 
  private:
+  static bool is_credit(std::span<const iovec> parts) {
+    transport::FrameHeader header;
+    if (parts.size() != 1 || parts[0].iov_len != sizeof header) return false;
+    std::memcpy(&header, parts[0].iov_base, sizeof header);
+    return header.type == transport::FrameType::credit;
+  }
   std::size_t some() {
     return std::uniform_int_distribution<std::size_t>(1, state_->most_at_once)(state_->random);
   }

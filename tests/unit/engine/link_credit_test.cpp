@@ -96,6 +96,33 @@ TEST(Credit, ComesBackWhileMessagesStream) {
     EXPECT_TRUE(std::ranges::all_of(messages, [](const auto& message) { return message->done; }));
     EXPECT_GE(batches, 4u);
     EXPECT_EQ(pair.links[0]->bytes_read(), batches * sizeof(transport::FrameHeader));
+    EXPECT_EQ(pair.state->lone_credits[1], static_cast<int>(batches));
+  }
+}
+
+TEST(Credit, GoesAlongWithMessagesWhereRanksExchangeThem) {
+  constexpr std::uint64_t kBytes = 1'000'000;
+  Pair pair(false, 1, 4 << 20);
+  for (std::uint32_t i = 0; i < 60; ++i) {
+    std::vector<std::unique_ptr<Message>> messages;
+    for (const int end : {0, 1}) {
+      messages.push_back(std::make_unique<Message>(transport::Tag{1, i, 1}, kBytes));
+      pair.links[end]->post_receive(*messages.back());
+      messages.push_back(std::make_unique<Message>(transport::Tag{1, i, 1}, kBytes));
+      fill(*messages.back(), i);
+      pair.links[end]->post_send(*messages.back());
+    }
+    pair.run();
+    ASSERT_TRUE(std::ranges::all_of(messages, [](const auto& message) { return message->done; }));
+  }
+  for (const int end : {0, 1}) {
+    // A write may end between a message and the credit behind it.
+    EXPECT_LE(pair.state->lone_credits[end], 1);
+    // Every message has had credit: the peer has written messages and credit, a frame for at least 4 MiB.
+    const std::uint64_t credits =
+        pair.links[end]->bytes_read() - 60 * (kBytes + sizeof(transport::FrameHeader));
+    EXPECT_EQ(credits % sizeof(transport::FrameHeader), 0u);
+    EXPECT_LE(credits / sizeof(transport::FrameHeader), 60 * kBytes / transport::Credit::kWorthSending);
   }
 }
 
