@@ -42,9 +42,9 @@ std::size_t distance(std::string_view one, std::string_view other) {
   return least[one.size()][other.size()];
 }
 
-/// The least distance to the whole of `known` or to one of its parts.
+/// The least distance to a part of `known`.
 std::size_t distance_to_parts(std::string_view name, std::string_view known) {
-  std::size_t least = distance(name, folded(known));
+  std::size_t least = kFar;
   while (!known.empty()) {
     const auto end = std::ranges::find_if(known, separates);
     const auto size = static_cast<std::size_t>(end - known.begin());
@@ -58,11 +58,14 @@ std::size_t distance_to_parts(std::string_view name, std::string_view known) {
 std::size_t rank_of(std::string_view name, std::string_view known) {
   const std::string other = folded(known);
   if (name == other) return 0;
+  if (name.empty()) return kFar;
   const bool is_part = std::min(name.size(), other.size()) >= kShortestPart &&
                        (other.find(name) != other.npos || name.find(other) != name.npos);
   if (is_part) return 1;
-  const std::size_t letters = distance_to_parts(name, known);
-  return letters <= std::max<std::size_t>(1, name.size() / 3) && letters < name.size() ? 1 + letters : kFar;
+  const std::size_t most = std::min(std::max<std::size_t>(1, name.size() / 3), name.size() - 1);
+  const std::size_t of_all = distance(name, other), of_part = distance_to_parts(name, known);
+  if (std::min(of_all, of_part) > most) return kFar;
+  return of_all <= of_part ? 2 * of_all : 2 * of_part + 1;
 }
 
 }  // namespace
