@@ -36,8 +36,8 @@ Proved, without a network: every result holds each rank's contribution exactly
 once, sends meet receives, nothing waits in a circle, memory is in bounds and
 used in order. The steps, and what the busiest rank sends, are counted and
 compared with the closed form that the algorithm states (--wide shows it). In a
-step a rank sends at most one message and receives at most one. "x data" counts
-in multiples of the whole data, over all parts where each rank has one.
+step a rank sends at most one message and receives at most one. n is the number
+of bytes of the whole data, over all parts where each rank has one.
 
 Exit code: 1 when something is refused, or not as stated ('kolo help').)";
 
@@ -111,8 +111,8 @@ Cells cells_of(const Row& row) {
 void print_tables(const std::vector<Row>& rows, bool wide) {
   std::vector<Column> columns = {
       {"algorithm", "", 0, true},      {"ranks"},           {"steps"},
-      {"messages", "", 0, false, 1},   {"sends", "x data"}, {"receives", "x data"},
-      {"link", "x data", 0, false, 2}, {"", "", 0, true},   {"closed form", "", 0, true, 3}};
+      {"messages", "", 0, false, 1},   {"sends", "n"}, {"receives", "n"},
+      {"link", "n", 0, false, 2}, {"", "", 0, true},   {"closed form", "", 0, true, 3}};
   constexpr std::size_t kGap = 2;
   std::vector<Cells> lines;
   for (const Row& row : rows) lines.push_back(cells_of(row));

@@ -7,13 +7,12 @@
 #include <stdexcept>
 #include <string>
 
+#include "catalog/example.hpp"
 #include "catalog/proof.hpp"
-#include "catalog/request.hpp"
 #include "commands.hpp"
 #include "draw/formats.hpp"
 #include "draw/picture.hpp"
 #include "draw/words.hpp"
-#include "schedule/printer.hpp"
 
 namespace kolo::cli {
 namespace {
@@ -27,13 +26,14 @@ constexpr const char* kHead =
     R"(<!-- Written by scripts/update-docs from the schedules: edit the algorithms, not this file. -->
 # Algorithms
 
-Every algorithm that kolo has, with its cost. N ranks; K: the bytes of the whole data, over all parts where
+Every algorithm that kolo has, with its cost. N ranks; n: the bytes of the whole data, over all parts where
 each rank has one. A step is what all ranks do at once: each sends at most one message and receives at most
 one (the one-port model). The closed form is what the algorithm's source states; a test holds the schedules
-to it for 1 to 64 ranks. *Counted* is what the schedules of 8 ranks add up to, as multiples of K: what the
+to it for 1 to 64 ranks. *Counted* is what the schedules of 8 ranks add up to, as multiples of n: what the
 busiest rank sends and receives, and what the busiest link, from one rank to one other, carries.
 
-`kolo check` proves them, `kolo draw NAME --collective COLLECTIVE` shows them step by step, and
+`kolo check` proves them. `kolo draw NAME --collective COLLECTIVE` shows one step by step, and
+`kolo draw --all -o site/` all of them: open `site/index.html`, which also compares two side by side.
 `KOLO_ALGORITHM=NAME[:PARAMETER=VALUE]` chooses one.
 )";
 
@@ -43,36 +43,19 @@ std::string cell(std::string_view text) {
   return result;
 }
 
-std::string share_of_k(std::uint64_t chunks, std::uint64_t of) {
-  return of == 0 ? "0" : fmt::format("{:.4g} K", static_cast<double>(chunks) / static_cast<double>(of));
-}
-
-/// One host, or three hosts of unequal size if the algorithm depends on hosts.
-algorithms::ScheduleSpec spec_of(const algorithms::Algorithm& algorithm, int ranks) {
-  const algorithms::ScheduleSpec plain{algorithm.collective, 0, ranks, 0, {}, {}};
-  algorithms::ScheduleSpec hosted = plain;
-  if (ranks < kRanks) return plain;
-  hosted.hosts = {0, 0, 0, 1, 1, 2, 2, 2};
-  if (!algorithms::supports(algorithm, plain).ok() || !algorithms::supports(algorithm, hosted).ok())
-    return plain;
-  const auto in_words = [&](const algorithms::ScheduleSpec& spec) {
-    std::string text;
-    for (const schedule::Schedule& schedule : algorithms::generate_all(algorithm, spec))
-      text += schedule::to_string(schedule);
-    return text;
-  };
-  return in_words(plain) == in_words(hosted) ? plain : hosted;
+std::string share_of_n(std::uint64_t chunks, std::uint64_t of) {
+  return of == 0 ? "0" : fmt::format("{:.4g} n", static_cast<double>(chunks) / static_cast<double>(of));
 }
 
 std::string table_row(const algorithms::Algorithm& algorithm) {
-  const algorithms::ScheduleSpec spec = spec_of(algorithm, kRanks);
+  const algorithms::ScheduleSpec spec = example_of(algorithm, kRanks);
   const Proof proof = prove({&algorithm, {}}, spec, {});
   std::string counted = "not served | | | ";
   if (proof.proved()) {
     counted = fmt::format("{} | {} | {} | {}", proof.totals.steps,
-                          share_of_k(proof.totals.max_sent, proof.elements),
-                          share_of_k(proof.totals.max_received, proof.elements),
-                          share_of_k(proof.totals.max_link, proof.elements));
+                          share_of_n(proof.totals.max_sent, proof.elements),
+                          share_of_n(proof.totals.max_received, proof.elements),
+                          share_of_n(proof.totals.max_link, proof.elements));
   }
   const algorithms::ClosedForm& form = algorithm.closed_form;
   const std::string on_hosts = spec.hosts.empty() ? "" : " (counted on hosts of 3, 2 and 3 ranks)";
@@ -84,7 +67,7 @@ std::string table_row(const algorithms::Algorithm& algorithm) {
 std::string sheet(const algorithms::Algorithm& algorithm) {
   std::string smallest;
   for (const int ranks : {kRanks, 6, 4}) {
-    const auto picture = draw::make_picture({&algorithm, {}}, spec_of(algorithm, ranks));
+    const auto picture = draw::make_picture({&algorithm, {}}, example_of(algorithm, ranks));
     if (!picture.ok()) continue;
     const auto svg = draw::to_svg(picture.value());
     if (!svg.ok()) continue;

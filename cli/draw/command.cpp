@@ -3,14 +3,17 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "algorithms/algorithm.hpp"
 #include "catalog/request.hpp"
 #include "commands.hpp"
 #include "draw/formats.hpp"
+#include "draw/gallery.hpp"
 #include "draw/picture.hpp"
 #include "kolo/error.hpp"
 
@@ -23,12 +26,14 @@ constexpr const char* kDrawFooter = R"(Examples:
   kolo draw ring:order=0-2-1-3 --ranks 4 -o sheet.svg   all steps side by side
   kolo draw binomial --collective broadcast --ranks 8 --root 2
   kolo draw ring --hosts 3,2,3                    eight ranks on three hosts
+  kolo draw --all -o site/                        every algorithm, with a front page: open site/index.html
 
 Drawn from the schedule that runs. At most 64 ranks.)";
 
 struct DrawArguments {
   std::string algorithm, collective = "all_reduce", ranks, hosts, format, output;
   int root = 0;
+  bool all = false;
 };
 
 /// "ring-8.html", without letters that are special to a shell or a file system.
@@ -44,10 +49,17 @@ std::string default_file(const algorithms::ConfiguredAlgorithm& configured, int 
   return fmt::format("{}-{}.{}", name, size, format);
 }
 
-/// The format by a file's suffix; a page without a known suffix.
+/// The format by a file's suffix; a page without one.
 std::string format_of(const std::string& file) {
-  if (file.ends_with(".svg")) return "svg";
-  return file.ends_with(".txt") ? "text" : "html";
+  const std::string suffix = std::filesystem::path(file).extension().string();
+  if (suffix == ".svg") return "svg";
+  if (suffix == ".txt") return "text";
+  if (suffix.empty() || suffix == ".html") return "html";
+  throw InvalidArgument(
+      fmt::format("-o {}: kolo draw writes .html, .svg and .txt, not {}; --format chooses one "
+                  "of them for a file of any name",
+                  file, suffix),
+      {});
 }
 
 void write(const std::string& text, const std::string& path) {
@@ -58,7 +70,23 @@ void write(const std::string& text, const std::string& path) {
   if (!written || !closed) Status::from_errno("cannot write " + path, errno).throw_if_error();
 }
 
-void run_draw(const DrawArguments& arguments) {
+void draw_all(const DrawArguments& arguments) {
+  constexpr const char* kFolder = "kolo-algorithms";
+  const std::filesystem::path folder = arguments.output.empty() ? kFolder : arguments.output;
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) {
+    Status::from_errno("cannot make the folder " + folder.string(), error.value()).throw_if_error();
+  }
+  for (const draw::File& file :
+       draw::gallery_of(parse_ranks(arguments.ranks, {}, draw::kMostRanks, {4, 6, 8, 16}))) {
+    write(file.text, (folder / file.name).string());
+  }
+  fmt::print("{}\n", (folder / "index.html").string());
+}
+
+void draw_one(const DrawArguments& arguments) {
+  if (arguments.algorithm.empty()) throw InvalidArgument("draw: name an algorithm, or --all", {});
   const std::vector<int> hosts = parse_ranks_per_host(arguments.hosts);
   const std::vector<int> sizes = parse_ranks(arguments.ranks, hosts, draw::kMostRanks, {8});
   if (sizes.size() != 1) throw InvalidArgument("--ranks: a picture is of one number of ranks", {});
@@ -93,8 +121,10 @@ void add_draw(CLI::App& app) {
   CLI::App* draw = app.add_subcommand("draw", "Show an algorithm step by step: a web page, a sheet, or text");
   const auto arguments = std::make_shared<DrawArguments>();
   draw->footer(kDrawFooter);
-  draw->add_option("algorithm", arguments->algorithm, "NAME[:PARAMETER=VALUE]...")->required()->type_name("");
-  draw->add_option("-n,--ranks", arguments->ranks, "How many ranks (default: 8)")->type_name("N");
+  draw->add_option("algorithm", arguments->algorithm, "NAME[:PARAMETER=VALUE]...")->type_name("");
+  draw->add_option("-n,--ranks", arguments->ranks,
+                   "How many ranks (default: 8; with --all 4, 6, 8 and 16, or FROM:TO)")
+      ->type_name("N");
   draw->add_option("--collective", arguments->collective, "all_reduce, broadcast, reduce_scatter, ...")
       ->capture_default_str()
       ->type_name("NAME");
@@ -108,9 +138,16 @@ void add_draw(CLI::App& app) {
       ->check(CLI::IsMember({"html", "svg", "text"}))
       ->type_name("NAME");
   draw->add_option("-o,--output", arguments->output,
-                   "File, - for standard output (default: such as ring-8.html; text goes to standard output)")
+                   "File, - for standard output (default: such as ring-8.html; text goes to standard "
+                   "output); of --all the "
+                   "folder (default: kolo-algorithms)")
       ->type_name("FILE");
-  draw->callback([arguments] { run_draw(*arguments); });
+  CLI::Option* all = draw->add_flag(
+      "--all", arguments->all, "A folder of pages: all algorithms, a front page, and one that compares two");
+  for (const char* other : {"algorithm", "--collective", "--hosts", "--root", "--format"}) {
+    all->excludes(draw->get_option(other));
+  }
+  draw->callback([arguments] { arguments->all ? draw_all(*arguments) : draw_one(*arguments); });
 }
 
 }  // namespace kolo::cli

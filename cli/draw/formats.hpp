@@ -8,8 +8,8 @@
 
 namespace kolo::draw {
 
-/// A web page in one file: markup, style, script and data.
-std::string to_html(const Picture& picture);
+/// A web page in one file: markup, style, script and data. `links`: more markup below its heading.
+std::string to_html(const Picture& picture, std::string_view links = "");
 
 /// Maximum number of steps of a readable sheet.
 inline constexpr std::size_t kMostSheetSteps = 40;
@@ -18,10 +18,5 @@ Result<std::string> to_svg(const Picture& picture);
 
 /// Plain text, at most about 100 columns wide: the messages of each step, and the data of the ranks after it.
 std::string to_text(const Picture& picture);
-
-// The page's files, which cmake/embed.cmake puts into the program.
-extern const std::string_view kPageHtml;
-extern const std::string_view kPageCss;
-extern const std::string_view kPageJs;
 
 }  // namespace kolo::draw

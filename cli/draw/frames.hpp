@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/status.hpp"
+#include "draw/phases.hpp"
 #include "schedule/schedule.hpp"
 
 namespace kolo::draw {
@@ -23,6 +24,7 @@ struct Message {
   int to = 0;
   bool reduces = false;  ///< the receiver reduces it into its value; else it stores it
   std::vector<Value> values;
+  Phase phase = Phase::none;  ///< what the message is for
 };
 
 /// The values of one part in a rank's memory, without values that are contained in another value.
@@ -58,7 +60,7 @@ struct Frames {
 };
 
 /// Plays schedules that check_schedules() has passed, in place if they can run in place. At a barrier a
-/// rank's cell is the set of ranks that it knows to have come.
-Frames play(std::span<const schedule::Schedule> schedules);
+/// rank's cell is the set of ranks that it knows to have come. `hosts` as ScheduleSpec::hosts.
+Frames play(std::span<const schedule::Schedule> schedules, const std::vector<int>& hosts = {});
 
 }  // namespace kolo::draw

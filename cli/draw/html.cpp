@@ -1,9 +1,13 @@
 #include "draw/formats.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <nlohmann/json.hpp>
-#include <string_view>
+#include <string>
 #include <utility>
 
+#include "draw/web.hpp"
 #include "draw/words.hpp"
 
 namespace kolo::draw {
@@ -41,8 +45,10 @@ json changes(const Frame& frame, const Frame* before) {
   return list;
 }
 
-/// [from, to, reduces, [part, set, part, set...]] each.
+/// [from, to, reduces, [part, set, part, set...]] each, and its phase if the step has several.
 json messages(const Frame& frame) {
+  const bool is_mixed = std::ranges::any_of(
+      frame.messages, [&](const Message& message) { return message.phase != frame.messages[0].phase; });
   json list = json::array();
   for (const Message& message : frame.messages) {
     json values = json::array();
@@ -51,6 +57,7 @@ json messages(const Frame& frame) {
       values.push_back(value.set);
     }
     list.push_back({message.from, message.to, message.reduces ? 1 : 0, std::move(values)});
+    if (is_mixed) list.back().push_back(name_of(message.phase));
   }
   return list;
 }
@@ -59,12 +66,53 @@ json steps(const Picture& picture) {
   json list = json::array();
   const Frame* before = nullptr;
   for (const Frame& frame : picture.frames.frames) {
-    list.push_back({{"words", step_in_words(picture, list.size())},
+    list.push_back({{"name", step_name(picture, list.size())},
+                    {"phase", phase_in_words(picture, list.size())},
+                    {"words", step_in_words(picture, list.size())},
                     {"messages", messages(frame)},
                     {"changes", changes(frame, before)},
                     {"moved", {frame.moved.sent, frame.moved.received, frame.moved.link}}});
     before = &frame;
   }
+  return list;
+}
+
+/// The phases, each with its meaning, its first step and the step after its last one.
+json phases(const Picture& picture) {
+  json list = json::array();
+  for (const Run& run : picture.runs) {
+    std::string meaning;
+    for (const Phase phase : run.phases) {
+      meaning += (meaning.empty() ? "" : " ") + std::string(meaning_of(phase));
+    }
+    list.push_back(
+        {{"name", in_words(run.phases)}, {"meaning", meaning}, {"begin", run.begin}, {"end", run.end}});
+  }
+  return list;
+}
+
+/// Terms and what to know about them.
+json about(const Picture& picture) {
+  const algorithms::Algorithm& algorithm = *picture.configured.algorithm;
+  const algorithms::ClosedForm& form = algorithm.closed_form;
+  json list = json::array({{"When to use it", sentence(algorithm.use)}});
+  list.push_back(
+      {"Steps", fmt::format("{}. Any algorithm takes at least {} = ceil(log2 N).",
+                            stated_in_words(picture, std::to_string(picture.stated.steps), form.steps),
+                            picture.least.steps)});
+  if (picture.collective() != schedule::Collective::barrier) {
+    list.push_back({"Bytes that the busiest rank sends",
+                    sentence(stated_in_words(picture, picture.of_whole(picture.stated.sent), form.sent))});
+    list.push_back({"Bytes that some rank must send or receive",
+                    fmt::format("At least {:.4g} n = {}, with any algorithm.", picture.least.through_of_whole,
+                                picture.least.through)});
+    list.push_back(
+        {"Letters", "N: the ranks. n: the bytes of the whole data, over all parts where each rank has one."});
+  }
+  for (const algorithms::Parameter& parameter : algorithm.parameters) {
+    list.push_back({"Parameter " + std::string(parameter.name), sentence(parameter.purpose)});
+  }
+  list.push_back({"Source", sentence(algorithm.source)});
   return list;
 }
 
@@ -77,13 +125,9 @@ json data_of(const Picture& picture) {
     boxes.push_back({box.low.x, box.low.y, box.high.x, box.high.y, box.host});
   }
   json links = json::array();
-  for (const auto& [one, other] : picture.layout.links) links.push_back({one, other});
+  for (const Link& link : picture.layout.links) links.push_back({link.one, link.other, link.tree});
   json names = json::array();
   for (const auto& set : picture.frames.sets) names.push_back(ranks_in_words(set));
-  json about = json::array({{"When to use it", algorithm.use}, {"Source", algorithm.source}});
-  for (const algorithms::Parameter& parameter : algorithm.parameters) {
-    about.push_back({"Parameter " + std::string(parameter.name), parameter.purpose});
-  }
   return {{"ranks", picture.spec.size},
           {"parts", picture.frames.parts},
           {"root", picture.root()},
@@ -98,40 +142,23 @@ json data_of(const Picture& picture) {
           {"links", links},
           {"purpose", sentence(algorithm.purpose)},
           {"explain", explanation(picture)},
-          {"about", about},
-          {"atMost", algorithm.closed_form.at_most},
-          {"stepsForm", algorithm.closed_form.steps},
-          {"sentForm", algorithm.closed_form.sent},
-          {"stated", {picture.stated.steps, picture.stated.sent}},
-          {"least",
-           {{"steps", picture.least.steps},
-            {"through", picture.least.through_of_whole},
-            {"throughForm", picture.least.through}}},
+          {"about", about(picture)},
+          {"phases", phases(picture)},
+          {"trees", picture.layout.trees},
+          {"least", {picture.least.steps, picture.least.through_of_whole}},
           {"sets", picture.frames.sets},
           {"names", names},
           {"steps", steps(picture)}};
 }
 
-void replace_all(std::string& text, std::string_view what, std::string_view with) {
-  for (auto at = text.find(what); at != text.npos; at = text.find(what, at + with.size())) {
-    text.replace(at, what.size(), with);
-  }
-}
-
 }  // namespace
 
-std::string to_html(const Picture& picture) {
-  std::string data = data_of(picture).dump();
-  replace_all(data, "<", "\\u003c");  // so that no text can end the script element
-  std::string title = picture.title();
-  replace_all(title, "&", "&amp;");
-  replace_all(title, "<", "&lt;");
-  std::string page(kPageHtml);
-  replace_all(page, "@TITLE@", title);
-  replace_all(page, "@STYLE@", kPageCss);
-  replace_all(page, "@SCRIPT@", kPageJs);
-  replace_all(page, "@DATA@", data);
-  return page;
+std::string to_html(const Picture& picture, std::string_view links) {
+  return filled_in(kPageHtml, {{"@TITLE@", escaped(picture.title())},
+                               {"@LINKS@", links},
+                               {"@STYLE@", std::string(kThemeCss) + std::string(kPageCss)},
+                               {"@DATA@", for_script(data_of(picture).dump())},
+                               {"@SCRIPT@", std::string(kThemeJs) + std::string(kPageJs)}});
 }
 
 }  // namespace kolo::draw

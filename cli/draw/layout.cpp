@@ -1,7 +1,6 @@
 #include "draw/layout.hpp"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 #include <functional>
@@ -23,6 +22,13 @@ class Neighbours {
     }
   }
 
+  Neighbours(int ranks, const std::set<std::pair<int, int>>& pairs) : of_(static_cast<std::size_t>(ranks)) {
+    for (const auto& [one, other] : pairs) {
+      of_[at(one)].insert(other);
+      of_[at(other)].insert(one);
+    }
+  }
+
   int ranks() const { return static_cast<int>(of_.size()); }
   const std::set<int>& of(int rank) const { return of_[at(rank)]; }
   std::size_t pairs() const {
@@ -30,6 +36,7 @@ class Neighbours {
     for (const auto& some : of_) ends += some.size();
     return ends / 2;
   }
+  bool is_tree() const { return pairs() + 1 == of_.size() && walk(0).size() == of_.size(); }
   bool every(const std::function<bool(int, int)>& holds) const {
     for (int rank = 0; rank < ranks(); ++rank) {
       for (const int other : of(rank)) {
@@ -64,20 +71,34 @@ double share(std::size_t index, std::size_t count) {
   return count < 2 ? 0.5 : static_cast<double>(index) / static_cast<double>(count - 1);
 }
 
-/// The ranks of `order` clockwise on a circle, the first on top; other ranks are in the middle. Many ranks
-/// alternate between radii, which leaves more room for each.
+/// The ranks of `order` clockwise, the first on top; other ranks are in the middle. Many ranks stand around a
+/// rectangle, where each has more room than on a circle.
 std::vector<Point> circle(const std::vector<int>& order, int ranks) {
+  constexpr std::size_t kMostOnCircle = 16;
+  constexpr double kWide = 0.64;  // of the ranks, those on the two long sides
   std::vector<Point> places(static_cast<std::size_t>(ranks), Point{0.5, 0.5});
-  for (std::size_t i = 0; i < order.size(); ++i) {
-    const double angle = 2 * std::numbers::pi * static_cast<double>(i) / static_cast<double>(order.size());
-    double radius = 0.5;
-    if (order.size() > 36) {
-      radius -= std::array{0.0, 0.12, 0.24, 0.12}[i % 4];
-    } else if (order.size() > 16) {
-      radius -= std::array{0.0, 0.13}[i % 2];
+  const std::size_t count = order.size();
+  const std::size_t across = static_cast<std::size_t>(std::lround(kWide * static_cast<double>(count) / 2));
+  const std::size_t down = count / 2 - across;
+  for (std::size_t i = 0; i < count; ++i) {
+    Point& place = places[static_cast<std::size_t>(order[i])];
+    if (count <= kMostOnCircle) {
+      const double angle = 2 * std::numbers::pi * static_cast<double>(i) / static_cast<double>(count);
+      place = {0.5 + 0.5 * std::sin(angle), 0.5 - 0.5 * std::cos(angle)};
+      continue;
     }
-    places[static_cast<std::size_t>(order[i])] = {0.5 + radius * std::sin(angle),
-                                                  0.5 - radius * std::cos(angle)};
+    const auto along = [&](std::size_t first, std::size_t steps) {
+      return static_cast<double>(i - first) / static_cast<double>(steps);
+    };
+    if (i < across) {
+      place = {along(0, across), 0};
+    } else if (i < across + down) {
+      place = {1, along(across, down)};
+    } else if (i < 2 * across + down) {
+      place = {1 - along(across + down, across), 1};
+    } else {  // an odd number leaves one more rank to this side
+      place = {0, 1 - along(2 * across + down, count - 2 * across - down)};
+    }
   }
   return places;
 }
@@ -121,22 +142,38 @@ std::vector<int> chain_order(const Frames& frames, const Neighbours& neighbours)
   return order;
 }
 
-/// A cube of 8 ranks, whose messages go along all of its edges. (Of 4 ranks it is a ring.)
+/// Whether messages go along all edges of a cube of 3 or more dimensions. (One of 2 is a ring.)
 bool is_hypercube(const Neighbours& neighbours) {
-  const int ranks = neighbours.ranks();
-  if (ranks != 8 || neighbours.pairs() != 12) return false;
+  const auto ranks = static_cast<unsigned>(neighbours.ranks());
+  if (ranks < 8 || !std::has_single_bit(ranks)) return false;
+  if (neighbours.pairs() != ranks * static_cast<unsigned>(std::countr_zero(ranks)) / 2) return false;
   return neighbours.every(
       [](int one, int other) { return std::has_single_bit(static_cast<unsigned>(one ^ other)); });
 }
 
-std::vector<Point> hypercube() {
+/// Of 8 ranks a cube in perspective. Of more ranks a grid in which ranks whose numbers differ in one bit
+/// share a row or a column, most of them side by side (F. Gray, US patent 2632058, 1953).
+std::vector<Point> hypercube(int ranks) {
   std::vector<Point> places;
-  for (int rank = 0; rank < 8; ++rank) {
-    const double right = rank & 1 ? 1 : 0;
-    const double down = rank & 2 ? 1 : 0;
-    const double back = rank & 4 ? 1 : 0;
-    // The front face is to the lower left of the back face.
-    places.push_back({0.66 * right + 0.34 * back, 0.68 * down + 0.32 * (1 - back)});
+  const unsigned bits = static_cast<unsigned>(std::countr_zero(static_cast<unsigned>(ranks)));
+  const unsigned columns = 1u << ((bits + 1) / 2);
+  const unsigned rows = 1u << (bits / 2);
+  const auto place_in_gray_code = [](unsigned code) {
+    for (unsigned shift = 1; shift < 32; shift *= 2) code ^= code >> shift;
+    return static_cast<std::size_t>(code);
+  };
+  for (int rank = 0; rank < ranks; ++rank) {
+    if (ranks == 8) {
+      const double right = rank & 1 ? 1 : 0;
+      const double down = rank & 2 ? 1 : 0;
+      const double back = rank & 4 ? 1 : 0;
+      // The front face is to the lower left of the back face.
+      places.push_back({0.66 * right + 0.34 * back, 0.68 * down + 0.32 * (1 - back)});
+    } else {
+      const auto number = static_cast<unsigned>(rank);
+      places.push_back({share(place_in_gray_code(number % columns), columns),
+                        share(place_in_gray_code(number / columns), rows)});
+    }
   }
   return places;
 }
@@ -174,12 +211,12 @@ std::vector<Point> grid(int ranks, int columns) {
   return places;
 }
 
-/// The root of the drawn tree: the first rank that holds all of its results, or the collective's root.
-int top_of(const Frames& frames, int root) {
-  if (root >= 0) return root;
+/// The first rank that holds the complete part; 0 if none does.
+int top_of(const Frames& frames, std::uint32_t part) {
   for (const Frame& frame : frames.frames) {
     for (std::size_t rank = 0; rank < frame.cells.size(); ++rank) {
-      if (std::ranges::all_of(frame.cells[rank], &Cell::done)) return static_cast<int>(rank);
+      const std::vector<Cell>& cells = frame.cells[rank];
+      if (part < cells.size() && cells[part].done) return static_cast<int>(rank);
     }
   }
   return 0;
@@ -209,6 +246,78 @@ std::vector<Point> tree(const Neighbours& neighbours, int top) {
     place.y = depth > 0 ? place.y / depth : 0.5;
   }
   return places;
+}
+
+/// Pairs of ranks, the smaller one first, and the parts that travel over exactly these.
+struct Web {
+  std::set<std::pair<int, int>> pairs;
+  std::vector<std::uint32_t> parts;
+};
+
+/// In the order of their first parts.
+std::vector<Web> webs_of(const Frames& frames) {
+  std::vector<std::set<std::pair<int, int>>> pairs(frames.parts);
+  for (const Frame& frame : frames.frames) {
+    for (const Message& message : frame.messages) {
+      for (const Value& value : message.values)
+        pairs[value.part].insert(std::minmax(message.from, message.to));
+    }
+  }
+  std::vector<Web> webs;
+  for (std::uint32_t part = 0; part < frames.parts; ++part) {
+    const auto found = std::ranges::find(webs, pairs[part], &Web::pairs);
+    (found != webs.end() ? *found : webs.emplace_back(Web{pairs[part], {}})).parts.push_back(part);
+  }
+  return webs;
+}
+
+/// Depth of each rank that has children below `top`; -1 for a leaf.
+std::vector<int> depths_of_inner(const Neighbours& tree, int top) {
+  std::vector<int> depths(static_cast<std::size_t>(tree.ranks()), -1);
+  depths[static_cast<std::size_t>(top)] = 0;
+  std::vector<int> result = depths;
+  for (const auto& [rank, parent] : tree.walk(top)) {
+    if (parent < 0) continue;
+    const int depth = depths[static_cast<std::size_t>(parent)] + 1;
+    depths[static_cast<std::size_t>(rank)] = depth;
+    if (tree.of(rank).size() > 1) result[static_cast<std::size_t>(rank)] = depth;
+  }
+  return result;
+}
+
+/// Two trees over all ranks, each of which some parts travel in. Ranks stand in columns by number. The inner
+/// ranks of one tree are in the upper half, its root on top; those of the other are in the lower half, its
+/// root at the bottom. Empty name: there are no two trees, or a rank is inner in both.
+Layout two_trees(const Frames& frames) {
+  const int ranks = frames.ranks();
+  const std::vector<Web> webs = webs_of(frames);
+  Layout layout{"", std::vector<Point>(static_cast<std::size_t>(ranks)), {}, std::vector<int>(frames.parts)};
+  if (ranks < 3 || webs.size() != 2) return layout;
+  std::vector<std::vector<int>> depths;
+  for (const auto& [pairs, parts] : webs) {
+    const Neighbours tree(ranks, pairs);
+    if (!tree.is_tree()) return layout;
+    for (const std::uint32_t part : parts) layout.trees[part] = static_cast<int>(depths.size());
+    const int top = top_of(frames, parts[0]);
+    depths.push_back(depths_of_inner(tree, top));
+    for (const auto& [one, other] : pairs) {
+      layout.links.push_back({one, other, static_cast<int>(depths.size()) - 1});
+    }
+  }
+  for (std::size_t rank = 0; rank < layout.places.size(); ++rank) {
+    if (depths[0][rank] >= 0 && depths[1][rank] >= 0) return layout;
+  }
+  const int levels[] = {std::ranges::max(depths[0]) + 1, std::ranges::max(depths[1]) + 1};
+  const int lines = levels[0] + levels[1];
+  for (std::size_t rank = 0; rank < layout.places.size(); ++rank) {
+    // A rank that is a leaf of both trees stands in the middle.
+    const double line = depths[0][rank] >= 0   ? depths[0][rank]
+                        : depths[1][rank] >= 0 ? lines - 1 - depths[1][rank]
+                                               : levels[0] - 0.5;
+    layout.places[rank] = {share(rank, layout.places.size()), line / (lines - 1)};
+  }
+  layout.name = "two trees";
+  return layout;
 }
 
 /// Boxes of hosts in rows; in each box the host's ranks in rows.
@@ -250,13 +359,12 @@ Layout arranged(const Frames& frames, const Neighbours& neighbours, const std::v
   if (!hosts.empty() && std::ranges::max(hosts) > 0) return by_hosts(hosts);
   if (ranks == 1) return {"circle", {{0.5, 0.5}}, {}};
   if (ranks == 2) return {"ring", {{0, 0.5}, {1, 0.5}}, {}};
+  if (Layout trees = two_trees(frames); !trees.name.empty()) return trees;
   if (const std::vector<int> order = chain_order(frames, neighbours); !order.empty()) {
     return {"ring", circle(order, ranks), {}};
   }
-  const bool is_tree = neighbours.pairs() == static_cast<std::size_t>(ranks - 1) &&
-                       neighbours.walk(0).size() == static_cast<std::size_t>(ranks);
-  if (is_tree) {
-    const int top = top_of(frames, root);
+  if (neighbours.is_tree()) {
+    const int top = root >= 0 ? root : top_of(frames, 0);
     if (neighbours.of(top).size() < static_cast<std::size_t>(ranks - 1)) {
       return {"tree", tree(neighbours, top), {}};
     }
@@ -264,7 +372,7 @@ Layout arranged(const Frames& frames, const Neighbours& neighbours, const std::v
     std::erase(around, top);
     return {"star", circle(around, ranks), {}};
   }
-  if (is_hypercube(neighbours)) return {"hypercube", hypercube(), {}};
+  if (is_hypercube(neighbours)) return {"hypercube", hypercube(ranks), {}};
   if (const int columns = grid_columns(neighbours); columns > 0) return {"grid", grid(ranks, columns), {}};
   return {"circle", circle(by_number(ranks), ranks), {}};
 }
@@ -274,10 +382,10 @@ Layout arranged(const Frames& frames, const Neighbours& neighbours, const std::v
 Layout layout_of(const Frames& frames, const std::vector<int>& hosts, int root) {
   const Neighbours neighbours(frames);
   Layout layout = arranged(frames, neighbours, hosts, root);
-  if (neighbours.pairs() > 2 * layout.places.size()) return layout;
+  if (!layout.links.empty() || neighbours.pairs() > 2 * layout.places.size()) return layout;
   for (int rank = 0; rank < neighbours.ranks(); ++rank) {
     for (const int other : neighbours.of(rank)) {
-      if (rank < other) layout.links.emplace_back(rank, other);
+      if (rank < other) layout.links.push_back({rank, other});
     }
   }
   return layout;

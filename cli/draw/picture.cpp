@@ -49,32 +49,33 @@ Least least_of(schedule::Collective collective, int ranks) {
   Least least{algorithms::ceil_log2(static_cast<std::uint64_t>(ranks)), "", 0};
   switch (collective) {
     case schedule::Collective::all_reduce:
-      least.through = "2(N-1)/N K";
+      least.through = "2(N-1)/N n";
       least.through_of_whole = 2 * (n - 1) / n;
       break;
     case schedule::Collective::broadcast:
     case schedule::Collective::reduce:
-      least.through = "K";
+      least.through = "n";
       least.through_of_whole = ranks > 1 ? 1 : 0;
       break;
     case schedule::Collective::barrier:
     case schedule::Collective::send_recv:
       break;
     default:  // each rank (or the root) sends to, or receives from, N-1 ranks
-      least.through = "(N-1)/N K";
+      least.through = "(N-1)/N n";
       least.through_of_whole = (n - 1) / n;
   }
   return least;
 }
 
 std::string Picture::title() const {
-  return fmt::format("{}: {}, {} rank{}", schedule::name_of(collective()), configured.name(), spec.size,
-                     spec.size == 1 ? "" : "s");
+  const int hosts = spec.hosts.empty() ? 1 : std::ranges::max(spec.hosts) + 1;
+  return fmt::format("{}: {}, {} rank{}{}", schedule::name_of(collective()), configured.name(), spec.size,
+                     spec.size == 1 ? "" : "s", hosts == 1 ? "" : fmt::format(" on {} hosts", hosts));
 }
 
 std::string Picture::of_whole(std::uint64_t chunks) const {
   if (collective() == schedule::Collective::barrier) return "0";
-  return fmt::format("{:.4g} K", static_cast<double>(chunks) / frames.parts);
+  return fmt::format("{:.4g} n", static_cast<double>(chunks) / frames.parts);
 }
 
 Result<Picture> make_picture(const algorithms::ConfiguredAlgorithm& configured,
@@ -102,7 +103,8 @@ Result<Picture> make_picture(const algorithms::ConfiguredAlgorithm& configured,
   picture.spec = spec;
   picture.stated = algorithm.closed_form.of(spec);
   picture.least = least_of(algorithm.collective, spec.size);
-  picture.frames = play(schedules);
+  picture.frames = play(schedules, spec.hosts);
+  picture.runs = runs_of(picture.frames);
   picture.layout = layout_of(picture.frames, spec.hosts, picture.root());
   picture.slot_per_rank = schedule::is_reducing(algorithm.collective) ||
                           algorithm.collective == schedule::Collective::all_to_all ||

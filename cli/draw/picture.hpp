@@ -16,9 +16,9 @@ namespace kolo::draw {
 /// Collective communication: theory, practice, and experience, CCPE 19 (2007), section 3.
 struct Least {
   std::uint64_t steps = 0;  ///< ceil(log2 N)
-  std::string
-      through;  ///< bytes that at least one rank must send or receive: "2(N-1)/N K"; K: the whole data
-  double through_of_whole = 0;  ///< these bytes as a multiple of K
+  std::string through;  ///< bytes that at least one rank must send or receive: "2(N-1)/N n"; n: those of the
+                        ///< whole data
+  double through_of_whole = 0;  ///< these bytes as a multiple of n
 };
 Least least_of(schedule::Collective collective, int ranks);
 
@@ -29,6 +29,7 @@ struct Picture {
   algorithms::StepsAndBytes stated;  ///< by the algorithm's closed form
   Least least;
   Frames frames;
+  std::vector<Run> runs;  ///< the phases that the steps belong to
   Layout layout;
   /// True: a cell has a slot for each contributing rank. False: it shows whether the chunk has arrived.
   bool slot_per_rank = false;
@@ -40,7 +41,7 @@ struct Picture {
   int root() const { return schedule::has_root(collective()) ? spec.root : -1; }
   /// "all_reduce: ring, 8 ranks".
   std::string title() const;
-  /// `chunks` as a multiple of the whole data K: "1.75 K".
+  /// `chunks` in bytes, where the whole data has n: "1.75 n".
   std::string of_whole(std::uint64_t chunks) const;
 };
 

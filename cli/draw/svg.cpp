@@ -3,36 +3,31 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "draw/cards.hpp"
+#include "draw/web.hpp"
 #include "draw/words.hpp"
+#include "text/columns.hpp"
 
 namespace kolo::draw {
 namespace {
 
 constexpr double kPanelWidth = 300;
 constexpr double kPanelHeight = 250;
-constexpr double kCaption = 44;
 constexpr double kMargin = 14;
-constexpr double kHeading = 78;
+constexpr double kTitle = 47;  // below the title
+constexpr double kLine = 13;
+// Widths of letters in the widest of the usual fonts, on average: no line may be cut off.
+constexpr double kLetter = 6.4;
+constexpr double kBoldLetter = 7.2;
+constexpr double kSmallLetter = 5.8;
 constexpr double kCardHeader = 11;
-
-std::string escape(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    if (c == '&') {
-      result += "&amp;";
-    } else if (c == '<') {
-      result += "&lt;";
-    } else {
-      result += c;
-    }
-  }
-  return result;
-}
 
 /// A number of the file: a tenth of a unit is enough.
 std::string n(double value) {
@@ -56,13 +51,18 @@ class Panel {
                       n(box.low.x * kPanelWidth), n(box.low.y * kPanelHeight),
                       n((box.high.x - box.low.x) * kPanelWidth), n((box.high.y - box.low.y) * kPanelHeight));
     }
-    std::string links;
-    for (const auto& [one, other] : picture_.layout.links) {
-      const Point a = cards_[static_cast<std::size_t>(one)].centre();
-      const Point b = cards_[static_cast<std::size_t>(other)].centre();
-      links += fmt::format("M{} {}L{} {}", n(a.x), n(a.y), n(b.x), n(b.y));
+    std::array<std::string, 2> links;  // of each tree
+    for (const Link& link : picture_.layout.links) {
+      const Point a = cards_[static_cast<std::size_t>(link.one)].centre();
+      const Point b = cards_[static_cast<std::size_t>(link.other)].centre();
+      links[static_cast<std::size_t>(link.tree)] +=
+          fmt::format("M{} {}L{} {}", n(a.x), n(a.y), n(b.x), n(b.y));
     }
-    if (!links.empty()) text += fmt::format("<path class='l' d='{}'/>\n", links);
+    for (std::size_t tree = 0; tree < links.size(); ++tree) {
+      if (links[tree].empty()) continue;
+      text += fmt::format("<path class='l{}' d='{}'/>\n", tree_class(static_cast<int>(tree)), links[tree]);
+    }
+    text += arrows(frame);  // cards are drawn over them, so no arrow crosses a cell or a number
     std::string shapes;
     std::string labels;
     for (std::size_t rank = 0; rank < cards_.size(); ++rank) {
@@ -83,20 +83,29 @@ class Panel {
       text += fmt::format("<path class='d' stroke-width='{:.2g}' d='{}'/>\n", frame_width(), done_);
     }
     text += fmt::format("<g class='r'>{}</g>\n", labels);
-    std::string added, stored;
-    for (const Message& message : frame.messages) {
-      const Arrow arrow = arrow_between(cards_, message.from, message.to, kPanelWidth, kPanelHeight);
-      // Each line is a path of its own, because a marker is drawn only at the end of a path.
-      (message.reduces ? added : stored) +=
-          fmt::format("<path d='M{} {}Q{} {} {} {}'/>", n(arrow.tail.x), n(arrow.tail.y), n(arrow.bend.x),
-                      n(arrow.bend.y), n(arrow.head.x), n(arrow.head.y));
-    }
-    if (!added.empty()) text += fmt::format("<g class='a'>{}</g>\n", added);
-    if (!stored.empty()) text += fmt::format("<g class='a s'>{}</g>\n", stored);
     return text;
   }
 
  private:
+  std::string tree_class(int tree) const {
+    return picture_.layout.trees.empty() ? "" : fmt::format(" t{}", tree);
+  }
+
+  std::string arrows(const Frame& frame) const {
+    std::map<std::string, std::string> groups;  // paths by class
+    for (const Message& message : frame.messages) {
+      const Arrow arrow = arrow_between(cards_, message.from, message.to, kPanelWidth, kPanelHeight);
+      std::string name = message.reduces ? "a" : "a s";
+      if (!picture_.layout.trees.empty()) name += tree_class(picture_.layout.trees[message.values[0].part]);
+      // Each line is a path of its own, because a marker is drawn only at the end of a path.
+      groups[name] += fmt::format("<path d='M{} {}Q{} {} {} {}'/>", n(arrow.tail.x), n(arrow.tail.y),
+                                  n(arrow.bend.x), n(arrow.bend.y), n(arrow.head.x), n(arrow.head.y));
+    }
+    std::string text;
+    for (const auto& [name, paths] : groups) text += fmt::format("<g class='{}'>{}</g>\n", name, paths);
+    return text;
+  }
+
   static std::string rectangle(double x, double y, double width, double height) {
     return fmt::format("M{} {}h{}v{}h{}z", n(x), n(y), n(width), n(height), n(-width));
   }
@@ -156,30 +165,54 @@ class Panel {
 };
 
 constexpr const char* kStyle = R"(<style>
-text{font:11px system-ui,sans-serif;fill:#222}.t{font-size:17px;font-weight:600}
-.p{fill:#555}.w{font-size:10px}.b{font-weight:600}.r text{font-size:8px;text-anchor:middle;fill:#444}
-.c{fill:#f1f1ee;stroke:#c9c9c4;stroke-width:.6}.d{fill:none;stroke:#111}
-.l{stroke:#d4d4cf;stroke-width:.8}.h{fill:#f8f8f4;stroke:#aaa;stroke-dasharray:3 2}
-.a path{fill:none;stroke:#333;stroke-width:1.2;marker-end:url(#k)}.s{stroke-dasharray:3 2}
+svg{--back:#fff;--ink:#222;--soft:#555;--card:#f1f1ee;--edge:#c9c9c4;--line:#d4d4cf;--host:#f8f8f4;--wire:#333;--done:#111;
+--first:#1f6fb4;--second:#b3561c}
+@media(prefers-color-scheme:dark){svg{--back:#161618;--ink:#ededea;--soft:#b5b4af;--card:#2d2d31;--edge:#55555b;--line:#46464c;
+--host:#1e1e21;--wire:#cfcec9;--done:#fff;--first:#6db3f2;--second:#ff9d6e}}
+text{font:11px system-ui,sans-serif;fill:var(--ink)}.t{font-size:17px;font-weight:600}
+.p{fill:var(--soft)}.w{font-size:10px}.b{font-weight:600}.r text{font-size:8px;text-anchor:middle;fill:var(--soft)}
+.k{fill:var(--back)}.c{fill:var(--card);stroke:var(--edge);stroke-width:.6}.d{fill:none;stroke:var(--done)}
+.l{fill:none;stroke:var(--line);stroke-width:.8}.h{fill:var(--host);stroke:var(--soft);stroke-dasharray:3 2}
+.a path{fill:none;stroke:var(--wire);stroke-width:1.2;marker-end:url(#k)}.s{stroke-dasharray:3 2}#k path{fill:context-stroke}
+.l.t0,.a.t0 path{stroke:var(--first)}.l.t1,.a.t1 path{stroke:var(--second)}.l.t0,.l.t1{opacity:.45;stroke-width:1.4}
 </style>
 <marker id='k' viewBox='0 0 6 6' refX='5' refY='3' markerWidth='5' markerHeight='5' orient='auto'>
-<path d='M0 0L6 3L0 6z' fill='#333'/></marker>
+<path d='M0 0L6 3L0 6z'/></marker>
 )";
 
-/// Breaks at spaces after at most `width` letters. Text after the second line is left out.
-std::vector<std::string> two_lines(const std::string& text, std::size_t width) {
-  if (text.size() <= width) return {text};
-  const std::size_t at = text.rfind(' ', width);
-  std::string rest = text.substr(at + 1);
-  if (rest.size() > width) rest = rest.substr(0, width - 3) + "...";
-  return {text.substr(0, at), rest};
+std::string legend(const Picture& picture) {
+  std::string text = "Solid arrow: the receiver adds. Dashed: it stores. Frame: a complete result. ";
+  if (picture.colour_per_part) {
+    text += "A colour for each chunk.";
+  } else if (!picture.slot_per_rank) {
+    text += "A colour for each rank, whose data it is.";
+  } else {
+    text += "A colour and a column for each rank that has contributed; a row for each chunk.";
+  }
+  if (!picture.layout.trees.empty()) text += " Blue: the tree with its root on top; orange: the other tree.";
+  return text;
 }
 
-std::string legend(const Picture& picture) {
-  std::string text = "Solid arrow: the receiver adds. Dashed: it stores. Black frame: a complete result. ";
-  if (picture.colour_per_part) return text + "A colour for each chunk.";
-  if (!picture.slot_per_rank) return text + "A colour for each rank, whose data it is.";
-  return text + "A colour and a column for each rank that has contributed; a row for each chunk.";
+/// Text in lines of at most `width`, each `kLine` below the one before; the first one is at `y`.
+/// `letter`: the width of one on average.
+std::string lines(const std::string& name, double x, double y, const std::string& text, double width,
+                  double letter) {
+  std::istringstream rows(cli::wrapped(text, static_cast<std::size_t>(width / letter)));
+  std::string result;
+  for (std::string row; std::getline(rows, row); y += kLine) {
+    result += fmt::format("<text class='{}' x='{}' y='{}'>{}</text>\n", name, n(x), n(y), escaped(row));
+  }
+  return result;
+}
+
+double height_of_lines(const std::string& text, double width, double letter) {
+  const std::string rows = cli::wrapped(text, static_cast<std::size_t>(width / letter));
+  return kLine * static_cast<double>(std::ranges::count(rows, '\n'));
+}
+
+std::string heading_of(const Picture& picture, std::size_t step) {
+  const std::string phase = phase_in_words(picture, step);
+  return step_name(picture, step) + (phase.empty() ? "" : ": " + phase);
 }
 
 }  // namespace
@@ -195,30 +228,37 @@ Result<std::string> to_svg(const Picture& picture) {
   const std::size_t columns = panels <= 9 ? 3 : 4;
   const std::size_t rows = (panels + columns - 1) / columns;
   const double width = kMargin + static_cast<double>(columns) * (kPanelWidth + 2 * kMargin);
-  const double height =
-      kHeading + static_cast<double>(rows) * (kPanelHeight + kCaption + 2 * kMargin) + kMargin / 2;
-  const std::vector<Card> cards = place_cards(picture, kPanelWidth, kPanelHeight, kCardHeader);
+  const double text_width = width - 2 * kMargin;
   const algorithms::Algorithm& algorithm = *picture.configured.algorithm;
+  const std::string purpose = sentence(algorithm.purpose);
+  const std::string marks = legend(picture);
+  const double purpose_height = height_of_lines(purpose, text_width, kLetter);
+  const double top = kTitle + purpose_height + height_of_lines(marks, text_width, kLetter) + kMargin;
+  double words_height = 0;
+  double name_height = 0;
+  for (std::size_t step = 0; step < panels; ++step) {
+    name_height = std::max(name_height, height_of_lines(heading_of(picture, step), kPanelWidth, kBoldLetter));
+    words_height =
+        std::max(words_height, height_of_lines(step_in_words(picture, step), kPanelWidth, kSmallLetter));
+  }
+  const double caption = name_height + words_height + 8;
+  const double panel_height = caption + kPanelHeight + 2 * kMargin;
+  const double height = top + static_cast<double>(rows) * panel_height + kMargin / 2;
+  const std::vector<Card> cards = place_cards(picture, kPanelWidth, kPanelHeight, kCardHeader);
   std::string text = fmt::format(
-      "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {} {}' width='{}' height='{}' role='img'>\n"
-      "<title>{}</title>\n{}<rect width='100%' height='100%' fill='#fff'/>\n",
-      n(width), n(height), n(width), n(height), escape(picture.title()), kStyle);
-  text +=
-      fmt::format("<text class='t' x='{0}' y='28'>{1}</text>\n<text class='p' x='{0}' y='47'>{2}</text>\n",
-                  kMargin, escape(picture.title()), escape(algorithm.purpose));
-  text += fmt::format("<text class='p' x='{}' y='64'>{}</text>\n", kMargin, escape(legend(picture)));
+      "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {0} {1}' width='{0}' height='{1}' role='img'>\n"
+      "<title>{2}</title>\n{3}<rect class='k' width='100%' height='100%'/>\n"
+      "<text class='t' x='{4}' y='28'>{2}</text>\n",
+      n(width), n(height), escaped(picture.title()), kStyle, kMargin);
+  text += lines("p", kMargin, kTitle, purpose, text_width, kLetter);
+  text += lines("p", kMargin, kTitle + purpose_height, marks, text_width, kLetter);
   for (std::size_t step = 0; step < panels; ++step) {
     const double x = kMargin + static_cast<double>(step % columns) * (kPanelWidth + 2 * kMargin);
-    const double y = kHeading + static_cast<double>(step / columns) * (kPanelHeight + kCaption + 2 * kMargin);
+    const double y = top + static_cast<double>(step / columns) * panel_height;
     text += fmt::format("<g transform='translate({} {})'>\n", n(x), n(y));
-    const std::string name = step == 0 ? "Start" : fmt::format("Step {} of {}", step, panels - 1);
-    text += fmt::format("<text class='b' y='10'>{}</text>\n", name);
-    double line = 24;
-    for (const std::string& words : two_lines(step_in_words(picture, step), 58)) {
-      text += fmt::format("<text class='p w' y='{}'>{}</text>\n", n(line), escape(words));
-      line += 12;
-    }
-    text += fmt::format("<g transform='translate(0 {})'>\n{}</g></g>\n", n(kCaption),
+    text += lines("b", 0, 10, heading_of(picture, step), kPanelWidth, kBoldLetter);
+    text += lines("p w", 0, 12 + name_height, step_in_words(picture, step), kPanelWidth, kSmallLetter);
+    text += fmt::format("<g transform='translate(0 {})'>\n{}</g></g>\n", n(caption),
                         Panel(picture, cards).draw(step));
   }
   return text + "</svg>\n";

@@ -120,18 +120,24 @@ std::string to_text(const Picture& picture) {
   const CellText cell_text(picture);
   std::string text = fmt::format("{}\n{}{}", picture.title(), wrapped(sentence(algorithm.purpose)),
                                  wrapped(fmt::format("Source: {}", algorithm.source)));
-  const char* is = algorithm.closed_form.at_most ? "<=" : "=";
-  std::string cost = fmt::format("Steps: {} {} {}, at least {}. The busiest rank sends {} {} {}.",
-                                 algorithm.closed_form.steps, is, picture.stated.steps, picture.least.steps,
-                                 algorithm.closed_form.sent, is, picture.of_whole(picture.stated.sent));
+  std::string cost = fmt::format(
+      "Steps: {}. Any algorithm takes at least {}. The busiest rank sends {}",
+      stated_in_words(picture, std::to_string(picture.stated.steps), algorithm.closed_form.steps),
+      picture.least.steps,
+      stated_in_words(picture, picture.of_whole(picture.stated.sent), algorithm.closed_form.sent));
   if (!picture.least.through.empty()) {
-    cost += fmt::format(" Some rank must send or receive {} = {:.4g} K, whatever the algorithm.",
-                        picture.least.through, picture.least.through_of_whole);
+    cost += fmt::format(
+        ". With any algorithm some rank sends or receives at least {:.4g} n = {}. N: the ranks; n: the bytes "
+        "of the whole data.",
+        picture.least.through_of_whole, picture.least.through);
+  } else {
+    cost += ".";
   }
   text += wrapped(cost) + wrapped(cell_text.legend());
   for (std::size_t step = 0; step < frames.frames.size(); ++step) {
     const Frame& frame = frames.frames[step];
-    const std::string name = step == 0 ? "Start" : fmt::format("Step {} of {}", step, frames.steps());
+    const std::string phase = phase_in_words(picture, step);
+    const std::string name = step_name(picture, step) + (phase.empty() ? "" : " (" + phase + ")");
     text += "\n" + wrapped(fmt::format("{}: {}", name, step_in_words(picture, step)));
     std::vector<std::string> messages;
     for (const Message& message : frame.messages) {

@@ -65,6 +65,27 @@ std::string message_in_words(const Picture& picture, const Message& message) {
                      message.to, message.reduces ? ", which adds it to its own" : "");
 }
 
+std::string step_name(const Picture& picture, std::size_t step) {
+  return step == 0 ? "Start" : fmt::format("Step {} of {}", step, picture.frames.steps());
+}
+
+std::string phase_in_words(const Picture& picture, std::size_t step) {
+  for (const Run& run : picture.runs) {
+    if (step < run.begin || step >= run.end) continue;
+    const std::string phases = in_words(run.phases);
+    const std::size_t steps = run.end - run.begin;
+    return steps == 1 ? phases : fmt::format("{}, {} of {}", phases, step - run.begin + 1, steps);
+  }
+  return {};
+}
+
+std::string stated_in_words(const Picture& picture, const std::string& number, std::string_view form) {
+  constexpr std::string_view kAtMost = "at most ";
+  if (form.starts_with(kAtMost)) form.remove_prefix(kAtMost.size());
+  const bool is_bound = picture.configured.algorithm->closed_form.at_most;
+  return fmt::format("{}{}, by the formula {}", is_bound ? kAtMost : "", number, form);
+}
+
 std::string step_in_words(const Picture& picture, std::size_t step) {
   const Frames& frames = picture.frames;
   const std::vector<Message>& messages = frames.frames[step].messages;
@@ -88,7 +109,7 @@ std::string step_in_words(const Picture& picture, std::size_t step) {
     }
     text += pattern_of(frames, messages);
     if (adds == messages.size()) {
-      text += "; whoever receives adds";
+      text += "; the receivers add";
     } else if (adds > 0) {
       text += fmt::format("; {} are added", adds);
     }

@@ -21,6 +21,17 @@ std::string chunks_in_words(const Picture& picture, const Message& message);
 /// "rank 0 sends chunk 3 to rank 1, which adds it to its own".
 std::string message_in_words(const Picture& picture, const Message& message);
 
+/// "Start" of step 0, else "Step 3 of 14".
+std::string step_name(const Picture& picture, std::size_t step);
+
+/// "reduce-scatter, 3 of 7": the step's phases, and the step's place among the steps of these phases. Empty
+/// for step 0.
+std::string phase_in_words(const Picture& picture, std::size_t step);
+
+/// "14, by the formula 2(N-1)", "at most 24, by ...": the number that the algorithm's closed form gives, and
+/// the form.
+std::string stated_in_words(const Picture& picture, const std::string& number, std::string_view form);
+
 /// Describes a step in a sentence or two. Step 0: the state before the first step.
 std::string step_in_words(const Picture& picture, std::size_t step);
 

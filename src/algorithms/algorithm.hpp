@@ -37,11 +37,11 @@ struct StepsAndBytes {
   bool operator==(const StepsAndBytes&) const = default;
 };
 
-/// The cost that an algorithm's source states. N ranks; K: the bytes of the whole data (of all parts
+/// The cost that an algorithm's source states. N ranks; n: the bytes of the whole data (of all parts
 /// together, if each rank has one). A test compares it with the counted cost of the schedules.
 struct ClosedForm {
   std::string_view steps;  ///< "2(N-1)"
-  std::string_view sent;   ///< by the rank that sends most: "2(N-1)/N K"
+  std::string_view sent;   ///< by the rank that sends most: "2(N-1)/N n"
   bool at_most = false;    ///< a bound: some cases cost less
   StepsAndBytes (*of)(const ScheduleSpec& spec);
 };

@@ -35,7 +35,7 @@ const Algorithm all_gather_butterfly = {
     .closed_form =
         {
             .steps = "sum of (d-1) over the degrees d",
-            .sent = "(N-1)/N K",
+            .sent = "(N-1)/N n",
             .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
               const std::uint64_t n = ranks_of(spec);
               return {butterfly_steps(spec), (n - 1)};

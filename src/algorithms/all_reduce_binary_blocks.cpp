@@ -107,7 +107,7 @@ const Algorithm all_reduce_binary_blocks = {
             .steps = "2 log2 N for a power of two; else F + 1 + log2 P, where F = max(F, log2 B) + B/b for "
                      "each block "
                      "of B ranks that joins a smaller one of b, and log2 b for the smallest (P: the largest)",
-            .sent = "2(P-1)/P K for a power of two; (2P-1)/P K for two blocks; else 2 K",
+            .sent = "2(P-1)/P n for a power of two; (2P-1)/P n for two blocks; else 2 n",
             .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
               const std::uint64_t p = std::bit_floor(ranks_of(spec));
               const int blocks = std::popcount(ranks_of(spec));

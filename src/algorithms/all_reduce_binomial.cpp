@@ -19,7 +19,7 @@ const Algorithm all_reduce_binomial = {
     .closed_form =
         {
             .steps = "2 ceil(log2 N)",
-            .sent = "ceil(log2 N) K",
+            .sent = "ceil(log2 N) n",
             .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
               const std::uint64_t children = k_nomial_children(ranks_of(spec), kBinomial);
               return {2 * children, children};

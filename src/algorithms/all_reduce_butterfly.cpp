@@ -40,7 +40,7 @@ const Algorithm all_reduce_butterfly = {
     .closed_form =
         {
             .steps = "2 sum of (d-1) over the degrees d",
-            .sent = "2(N-1)/N K",
+            .sent = "2(N-1)/N n",
             .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
               const std::uint64_t n = ranks_of(spec);
               return {2 * butterfly_steps(spec), 2 * (n - 1)};

@@ -36,7 +36,7 @@ const Algorithm all_reduce_central = {
     .closed_form =
         {
             .steps = "2(N-1)",
-            .sent = "(N-1) K",
+            .sent = "(N-1) n",
             .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
               const std::uint64_t n = ranks_of(spec);
               return {2 * (n - 1), n - 1};

@@ -34,7 +34,7 @@ const Algorithm all_reduce_circulant = {
     .closed_form =
         {
             .steps = "2 ceil(log2 N)",
-            .sent = "2(N-1)/N K",
+            .sent = "2(N-1)/N n",
             .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
               const std::uint64_t n = ranks_of(spec);
               return {2 * ceil_log2(n), 2 * (n - 1)};

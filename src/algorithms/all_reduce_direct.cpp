@@ -38,7 +38,7 @@ const Algorithm all_reduce_direct = {
     .closed_form =
         {
             .steps = "2(N-1)",
-            .sent = "2(N-1)/N K",
+            .sent = "2(N-1)/N n",
             .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
               const std::uint64_t n = ranks_of(spec);
               return {2 * (n - 1), 2 * (n - 1)};

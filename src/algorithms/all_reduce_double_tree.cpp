@@ -97,7 +97,7 @@ const Algorithm all_reduce_double_tree = {
     .closed_form =
         {
             .steps = "at most 4 (C-1 + floor(log2 N)), C chunks a tree",
-            .sent = "2 K; N/2 K where N < 4",
+            .sent = "2 n; N/2 n where N < 4",
             .at_most = true,
             .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
               const std::uint64_t n = ranks_of(spec);

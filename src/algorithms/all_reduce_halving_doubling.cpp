@@ -44,7 +44,7 @@ const Algorithm all_reduce_halving_doubling = {
     .closed_form =
         {
             .steps = "2 log2 P (P: the largest power of two <= N); 2 more where N > P",
-            .sent = "2(P-1)/P K; K more where N > P",
+            .sent = "2(P-1)/P n; n more where N > P",
             .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
               const std::uint64_t n = ranks_of(spec);
               const std::uint64_t p = std::bit_floor(n);

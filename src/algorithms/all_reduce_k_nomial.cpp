@@ -22,7 +22,7 @@ const Algorithm all_reduce_k_nomial = {
     .closed_form =
         {
             .steps = "2 ((R-1) L + floor((N-1) / R^L)), L = floor(log_R (N-1))",
-            .sent = "(half as many as steps) K",
+            .sent = "(half as many as steps) n",
             .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
               const std::uint64_t children = k_nomial_children(ranks_of(spec), radix_of(spec));
               return {2 * children, children};

@@ -32,7 +32,7 @@ const Algorithm all_reduce_naive = {
     .closed_form =
         {
             .steps = "N-1",
-            .sent = "(N-1) K",
+            .sent = "(N-1) n",
             .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
               const std::uint64_t n = ranks_of(spec);
               return {n - 1, n - 1};

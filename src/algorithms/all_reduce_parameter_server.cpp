@@ -154,7 +154,7 @@ const Algorithm all_reduce_parameter_server = {
     .closed_form =
         {
             .steps = "(N+S-2) C + N-S, C pieces of a share",
-            .sent = "(N+S-2)/S K",
+            .sent = "(N+S-2)/S n",
             .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
               const std::uint64_t n = ranks_of(spec);
               const std::uint64_t servers = servers_of(spec).size();

@@ -50,7 +50,7 @@ const Algorithm all_reduce_recursive_doubling = {
     .closed_form =
         {
             .steps = "log2 P (P: the largest power of two <= N); 2 more where N > P",
-            .sent = "log2 P K; K more where N > P",
+            .sent = "log2 P n; n more where N > P",
             .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
               const std::uint64_t n = ranks_of(spec);
               const std::uint64_t surplus = std::has_single_bit(n) ? 0 : 1;

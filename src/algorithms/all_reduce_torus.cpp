@@ -75,7 +75,7 @@ const Algorithm all_reduce_torus = {
     .closed_form =
         {
             .steps = "2(N/R-1) + 2(R-1) (R: rows)",
-            .sent = "2(N-1)/N K",
+            .sent = "2(N-1)/N n",
             .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
               const std::uint64_t n = ranks_of(spec);
               const auto rows = static_cast<std::uint64_t>(rows_of(spec));

@@ -69,7 +69,7 @@ const Algorithm all_to_all_bruck = {
     .closed_form =
         {
             .steps = "ceil(log2 N)",
-            .sent = "(bits that are set in 1, 2, ..., N-1)/N K: log2(N)/2 K where N is a power of two",
+            .sent = "(bits that are set in 1, 2, ..., N-1)/N n: log2(N)/2 n where N is a power of two",
             .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
               const std::uint64_t n = ranks_of(spec);
               std::uint64_t bits = 0;

@@ -53,7 +53,7 @@ const Algorithm all_to_all_direct_in_place = {
     .closed_form =
         {
             .steps = "N-1",
-            .sent = "(N-1)/N K",
+            .sent = "(N-1)/N n",
             .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
               const std::uint64_t n = ranks_of(spec);
               return {n - 1, n - 1};

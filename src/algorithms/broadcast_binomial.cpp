@@ -17,7 +17,7 @@ const Algorithm broadcast_binomial = {
     .closed_form =
         {
             .steps = "ceil(log2 N)",
-            .sent = "ceil(log2 N) K",
+            .sent = "ceil(log2 N) n",
             .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
               const std::uint64_t n = ranks_of(spec);
               return {ceil_log2(n), ceil_log2(n)};

@@ -35,7 +35,7 @@ const Algorithm broadcast_chain = {
     .closed_form =
         {
             .steps = kChainSteps,
-            .sent = "K",
+            .sent = "n",
             .of = chain_cost,
         },
     .objection = chunks_objection,

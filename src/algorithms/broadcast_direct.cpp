@@ -33,7 +33,7 @@ const Algorithm broadcast_direct = {
     .closed_form =
         {
             .steps = "N-1",
-            .sent = "(N-1) K",
+            .sent = "(N-1) n",
             .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
               const std::uint64_t n = ranks_of(spec);
               return {n - 1, n - 1};

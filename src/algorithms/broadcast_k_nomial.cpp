@@ -20,7 +20,7 @@ const Algorithm broadcast_k_nomial = {
     .closed_form =
         {
             .steps = kKNomialSteps,
-            .sent = "(as many as steps) K",
+            .sent = "(as many as steps) n",
             .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
               const std::uint64_t children = k_nomial_children(ranks_of(spec), radix_of(spec));
               return {children, children};

@@ -58,7 +58,7 @@ const Algorithm broadcast_scatter_all_gather = {
     .closed_form =
         {
             .steps = "ceil(log2 N) + N-1",
-            .sent = "2(N-1)/N K",
+            .sent = "2(N-1)/N n",
             .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
               const std::uint64_t n = ranks_of(spec);
               return {ceil_log2(n) + n - 1, 2 * (n - 1)};

@@ -46,7 +46,7 @@ const Algorithm gather_binomial = {
     .closed_form =
         {
             .steps = "ceil(log2 N)",
-            .sent = "floor(N/2)/N K",
+            .sent = "floor(N/2)/N n",
             .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
               const std::uint64_t n = ranks_of(spec);
               return {ceil_log2(n), n / 2};

@@ -33,7 +33,7 @@ const Algorithm gather_direct = {
     .closed_form =
         {
             .steps = "N-1",
-            .sent = "1/N K",
+            .sent = "1/N n",
             .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
               const std::uint64_t n = ranks_of(spec);
               return {n - 1, n > 1 ? 1u : 0u};

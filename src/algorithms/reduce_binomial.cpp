@@ -17,7 +17,7 @@ const Algorithm reduce_binomial = {
     .closed_form =
         {
             .steps = "ceil(log2 N)",
-            .sent = "K",
+            .sent = "n",
             .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
               const std::uint64_t n = ranks_of(spec);
               return {ceil_log2(n), n > 1 ? 1u : 0u};

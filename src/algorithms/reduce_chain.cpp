@@ -47,7 +47,7 @@ const Algorithm reduce_chain = {
     .closed_form =
         {
             .steps = kChainSteps,
-            .sent = "K",
+            .sent = "n",
             .of = chain_cost,
         },
     .objection = chunks_objection,

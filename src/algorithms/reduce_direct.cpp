@@ -33,7 +33,7 @@ const Algorithm reduce_direct = {
     .closed_form =
         {
             .steps = "N-1",
-            .sent = "K",
+            .sent = "n",
             .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
               const std::uint64_t n = ranks_of(spec);
               return {n - 1, n > 1 ? 1u : 0u};

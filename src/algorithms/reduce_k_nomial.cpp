@@ -20,7 +20,7 @@ const Algorithm reduce_k_nomial = {
     .closed_form =
         {
             .steps = kKNomialSteps,
-            .sent = "K",
+            .sent = "n",
             .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
               const std::uint64_t n = ranks_of(spec);
               return {k_nomial_children(n, radix_of(spec)), n > 1 ? 1u : 0u};

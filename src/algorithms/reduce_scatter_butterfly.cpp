@@ -56,7 +56,7 @@ const Algorithm reduce_scatter_butterfly = {
     .closed_form =
         {
             .steps = "sum of (d-1) over the degrees d",
-            .sent = "(N-1)/N K",
+            .sent = "(N-1)/N n",
             .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
               const std::uint64_t n = ranks_of(spec);
               return {butterfly_steps(spec), (n - 1)};

@@ -31,7 +31,7 @@ const Algorithm reduce_scatter_circulant = {
     .closed_form =
         {
             .steps = "ceil(log2 N)",
-            .sent = "(N-1)/N K",
+            .sent = "(N-1)/N n",
             .of = [](const ScheduleSpec& spec) -> StepsAndBytes {
               const std::uint64_t n = ranks_of(spec);
               return {ceil_log2(n), n - 1};

@@ -154,8 +154,26 @@ TEST(Draw, WritesWhereItIsTold) {
   EXPECT_NE(nowhere.err.find("cannot write no/such/folder: No such file"), std::string::npos) << nowhere.err;
 }
 
+TEST(Draw, WritesAllAlgorithmsToAFolder) {
+  const Folder folder;
+  const Outcome outcome = run({"draw", "--all", "--ranks", "2:3", "-o", "new/site"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.out, "new/site/index.html\n");
+  EXPECT_EQ(read("new/site/all_reduce-ring-3.html").rfind("<!doctype html>", 0), 0u);
+  EXPECT_NE(read("new/site/index.html").find("href=\"all_reduce-ring-2.html\""), std::string::npos);
+  EXPECT_TRUE(fs::exists("new/site/compare.html"));
+  std::ofstream("file") << "in the way";
+  const Outcome no_folder = run({"draw", "--all", "-o", "file"});
+  EXPECT_EQ(no_folder.code, 1);
+  EXPECT_NE(no_folder.err.find("cannot make the folder file: "), std::string::npos) << no_folder.err;
+}
+
 TEST(Draw, RefusesWrongUsage) {
-  expect_usage_error({"draw"}, "algorithm");
+  expect_usage_error({"draw"}, "name an algorithm, or --all");
+  expect_usage_error({"draw", "ring", "--all"}, "--all");
+  expect_usage_error({"draw", "--all", "--format", "svg"}, "--all");
+  expect_usage_error({"draw", "ring", "-o", "x.png"},
+                     "-o x.png: kolo draw writes .html, .svg and .txt, not .png; --format chooses one");
   expect_usage_error({"draw", "rign"}, "did you mean 'ring'?");
   expect_usage_error({"draw", "ring", "--collective", "barrier"}, "it knows dissemination");
   expect_usage_error({"draw", "ring", "--ranks", "65"}, "64 ranks are the most here");

@@ -1,6 +1,7 @@
 // Draws every registered algorithm in every format, and checks the contents.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -64,14 +65,15 @@ TEST(Formats, DrawEveryAlgorithm) {
 
 TEST(Formats, TextOfARing) {
   const std::string text = to_text(picture_of(schedule::Collective::all_reduce, "ring", 3));
-  EXPECT_NE(text.find("Step 2 of 4: 3 messages of 1 chunk, each to the next rank; whoever receives adds. "
-                      "3 of 9 results are\ncomplete.\n"
-                      "  0 -> 1  + chunk 1   1 -> 2  + chunk 2   2 -> 0  + chunk 0\n"
-                      "  chunk  0    1    2\n"
-                      "  rank 0 012* 0.2  0..\n"
-                      "  rank 1 .1.  012* 01.\n"
-                      "  rank 2 .12  ..2  012*\n"),
-            text.npos)
+  EXPECT_NE(
+      text.find("Step 2 of 4 (reduce-scatter, 2 of 2): 3 messages of 1 chunk, each to the next rank; the "
+                "receivers\nadd. 3 of 9 results are complete.\n"
+                "  0 -> 1  + chunk 1   1 -> 2  + chunk 2   2 -> 0  + chunk 0\n"
+                "  chunk  0    1    2\n"
+                "  rank 0 012* 0.2  0..\n"
+                "  rank 1 .1.  012* 01.\n"
+                "  rank 2 .12  ..2  012*\n"),
+      text.npos)
       << text;
 }
 
@@ -88,8 +90,35 @@ TEST(Formats, ThePageTellsEveryChangeAndNoMore) {
 TEST(Formats, TextInAPageEndsNoElement) {
   const std::string page = to_html(picture_of(schedule::Collective::all_reduce, "ring", 4));
   EXPECT_EQ(count(page, "</script>"), 2u);
-  EXPECT_EQ(count(page, "@DATA@") + count(page, "@STYLE@") + count(page, "@SCRIPT@") + count(page, "@TITLE@"),
+  EXPECT_EQ(count(page, "@DATA@") + count(page, "@STYLE@") + count(page, "@SCRIPT@") +
+                count(page, "@TITLE@") + count(page, "@LINKS@"),
             0u);
+}
+
+TEST(Formats, TellFormulasWithoutAPuzzle) {
+  std::string text = to_text(picture_of(schedule::Collective::all_reduce, "halving_doubling", 6));
+  std::ranges::replace(text, '\n', ' ');
+  EXPECT_EQ(text.find("P = "), text.npos) << text;
+  EXPECT_NE(
+      text.find("Steps: 6, by the formula 2 log2 P (P: the largest power of two <= N); 2 more where N > P. "
+                "Any"),
+      text.npos)
+      << text;
+  EXPECT_NE(text.find("n: the bytes of the whole data"), text.npos) << text;
+  EXPECT_EQ(text.find(" K"), text.npos) << text;
+}
+
+TEST(Formats, SheetsCutNoTextOffAndKnowDarkScreens) {
+  const Picture picture = picture_of(schedule::Collective::all_reduce, "halving_doubling", 6);
+  const std::string sheet = to_svg(picture).value_or_throw();
+  EXPECT_EQ(sheet.find("..."), sheet.npos);
+  EXPECT_NE(sheet.find("prefers-color-scheme:dark"), sheet.npos);
+  for (std::size_t step = 0; step < picture.frames.frames.size(); ++step) {
+    std::istringstream words(step_in_words(picture, step));
+    for (std::string word; words >> word;) {
+      EXPECT_NE(sheet.find(word), sheet.npos) << word;
+    }
+  }
 }
 
 TEST(Formats, SayWhatIsTooMuch) {

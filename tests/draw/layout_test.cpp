@@ -59,6 +59,66 @@ TEST(Layout, FollowsTheOrderOfARing) {
   EXPECT_NEAR(ring.places[3].x, 0, 1e-9);
 }
 
+TEST(Layout, ShowsBothOfTwoTrees) {
+  for (const int size : {3, 4, 7, 8, 16, 31}) {
+    const algorithms::Algorithm* double_tree =
+        algorithms::find_algorithm(schedule::Collective::all_reduce, "double_tree");
+    const Picture picture =
+        make_picture({double_tree, {}}, {schedule::Collective::all_reduce, 0, size, 0, {}, {}})
+            .value_or_throw();
+    const Layout& layout = picture.layout;
+    ASSERT_EQ(layout.name, "two trees") << size;
+    EXPECT_EQ(layout.trees, (std::vector<int>{0, 0, 0, 0, 1, 1, 1, 1}));
+    std::vector<int> children[2] = {std::vector<int>(layout.places.size()),
+                                    std::vector<int>(layout.places.size())};
+    for (const Link& link : layout.links) {
+      const auto one = static_cast<std::size_t>(link.one);
+      const auto other = static_cast<std::size_t>(link.other);
+      // The first tree's root is on top, so parents are above their children; the second tree is upside down.
+      const bool one_is_parent = (layout.places[one].y < layout.places[other].y) == (link.tree == 0);
+      ++children[link.tree][one_is_parent ? one : other];
+      EXPECT_NE(layout.places[one].y, layout.places[other].y);
+    }
+    EXPECT_EQ(layout.links.size(), 2 * (layout.places.size() - 1));
+    for (std::size_t rank = 0; rank < layout.places.size(); ++rank) {
+      EXPECT_LE(children[0][rank], 2) << size << " ranks: " << rank;
+      EXPECT_LE(children[1][rank], 2) << size << " ranks: " << rank;
+      EXPECT_TRUE(children[0][rank] == 0 || children[1][rank] == 0) << size << " ranks: " << rank;
+    }
+  }
+}
+
+TEST(Layout, PutsManyRanksOfARingAroundARectangle) {
+  std::vector<std::pair<int, int>> pairs;
+  for (int rank = 0; rank < 63; ++rank) pairs.emplace_back(rank, (rank + 1) % 63);
+  const Layout ring = layout_of(frames_with(63, pairs), {}, -1);
+  ASSERT_EQ(ring.name, "ring");
+  for (std::size_t rank = 0; rank < 63; ++rank) {
+    const Point& here = ring.places[rank];
+    const Point& next = ring.places[(rank + 1) % 63];
+    EXPECT_TRUE(here.x == 0 || here.x == 1 || here.y == 0 || here.y == 1) << rank;
+    EXPECT_LT(std::abs(next.x - here.x) + std::abs(next.y - here.y), 0.1) << rank;
+  }
+}
+
+TEST(Layout, PutsMostEdgesOfACubeBetweenAdjacentRanks) {
+  std::vector<std::pair<int, int>> cube;
+  for (int rank = 0; rank < 16; ++rank) {
+    for (int bit = 1; bit < 16; bit *= 2) cube.emplace_back(rank, rank ^ bit);
+  }
+  const Layout layout = layout_of(frames_with(16, cube), {}, -1);
+  ASSERT_EQ(layout.name, "hypercube");
+  std::size_t adjacent = 0;
+  for (const Link& link : layout.links) {
+    const Point& one = layout.places[static_cast<std::size_t>(link.one)];
+    const Point& other = layout.places[static_cast<std::size_t>(link.other)];
+    EXPECT_TRUE(one.x == other.x || one.y == other.y);
+    adjacent += std::hypot(one.x - other.x, one.y - other.y) < 0.4;
+  }
+  EXPECT_EQ(layout.links.size(), 32u);
+  EXPECT_EQ(adjacent, 24u);
+}
+
 TEST(Layout, GivesEachCardItsOwnPlaceOnTheBoard) {
   for (const algorithms::Algorithm& algorithm : algorithms::algorithms()) {
     for (const int size : {1, 2, 3, 5, 8, 16, 32, 64}) {

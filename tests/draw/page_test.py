@@ -23,11 +23,12 @@ PAGES = {
     "barrier": (["dissemination", "--collective", "barrier", "--ranks", "4"], 2, 4),
     "hosts": (["ring", "--hosts", "3,2,3"], 14, 64),
     "one": (["ring", "--ranks", "1"], 0, 1),
+    "trees": (["double_tree", "--ranks", "8"], 21, 64),
     "many": (["ring", "--ranks", "32"], 62, 1024),
 }
 STEP = "+document.documentElement.dataset.step"
 CELLS = "document.querySelector('.cells').innerHTML"
-DONE = "document.querySelectorAll('.cells .done').length"
+DONE = "[...document.querySelectorAll('.cells .done')].reduce((sum, one) => sum + +one.dataset.cells, 0)"
 
 
 class Page(unittest.TestCase):
@@ -121,6 +122,56 @@ class Page(unittest.TestCase):
         page.evaluate("document.querySelector(\".card[data-rank='2']\").focus()")
         page.press("Enter")
         self.assertEqual(page.evaluate("document.getElementById('details-title').textContent"), "Rank 2 holds")
+
+    def test_the_address_holds_the_step(self):
+        self.open("ring")
+        page = self.browser
+        page.press("ArrowRight")
+        page.wait(f"{STEP} === 1 && flight === 0")
+        self.assertEqual(page.evaluate("location.hash"), "#1")
+        page.evaluate("location.hash = '#4'")
+        page.wait(f"{STEP} === 4")
+        page.evaluate("location.hash = '#5'")  # the next step: its messages travel
+        page.wait(f"{STEP} === 5 && flight === 0")
+        page.evaluate("location.hash = '#nonsense'")
+        page.wait(f"{STEP} === 0")
+
+    def test_phases_are_named_and_lead_to_their_first_step(self):
+        self.open("ring")
+        page = self.browser
+        names = "[...document.querySelectorAll('#phases button')].map(button => button.textContent)"
+        self.assertEqual(page.evaluate(names), ["reduce-scatter", "all-gather"])
+        page.click("#phases li:nth-child(2) button")
+        self.assertEqual(page.evaluate(STEP), 4)
+        self.assertIn("Step 4 of 6: all-gather, 1 of 3.", page.evaluate("document.getElementById('words').textContent"))
+        current = "document.querySelector('#phases [aria-current]').textContent"
+        self.assertEqual(page.evaluate(current), "all-gather")
+        page.press("ArrowLeft")
+        self.assertEqual(page.evaluate(current), "reduce-scatter")
+
+    def test_the_legend_stays_in_its_place_on_a_usual_screen(self):
+        page = self.browser
+        for name in ("ring", "trees", "many"):
+            with self.subTest(page=name):
+                self.open(name, (1400, 900))
+                places = []
+                for key in ("Home", "ArrowRight", "End"):
+                    page.press(key)
+                    page.wait("flight === 0")
+                    places.append(page.evaluate("""(() => {
+                        const at = document.getElementById('marks').getBoundingClientRect();
+                        return [at.top, at.bottom];
+                    })()"""))
+                self.assertEqual(places, places[:1] * 3)
+                self.assertLess(places[0][1], 900)
+
+    def test_each_tree_has_its_colour(self):
+        self.open("trees")
+        page = self.browser
+        colours = "[0, 1].map(tree => getComputedStyle(document.querySelector(`.tree${tree} .link`)).stroke)"
+        first, second = page.evaluate(colours)
+        self.assertNotEqual(first, second)
+        self.assertEqual(page.evaluate("document.querySelectorAll('#stage .link').length"), 14)
 
     def test_nothing_is_wider_than_the_screen(self):
         for name in PAGES:
