@@ -173,7 +173,7 @@ text{font:11px system-ui,sans-serif;fill:var(--ink)}.t{font-size:17px;font-weigh
 .p{fill:var(--soft)}.w{font-size:10px}.b{font-weight:600}.r text{font-size:8px;text-anchor:middle;fill:var(--soft)}
 .k{fill:var(--back)}.c{fill:var(--card);stroke:var(--edge);stroke-width:.6}.d{fill:none;stroke:var(--done)}
 .l{fill:none;stroke:var(--line);stroke-width:.8}.h{fill:var(--host);stroke:var(--soft);stroke-dasharray:3 2}
-.a path{fill:none;stroke:var(--wire);stroke-width:1.2;marker-end:url(#k)}.s{stroke-dasharray:3 2}#k path{fill:context-stroke}
+.a path{fill:none;stroke:var(--wire);stroke-width:1.2;marker-end:url(#k)}.s{stroke-dasharray:3 2}#k path{fill:var(--wire);fill:context-stroke}
 .l.t0,.a.t0 path{stroke:var(--first)}.l.t1,.a.t1 path{stroke:var(--second)}.l.t0,.l.t1{opacity:.45;stroke-width:1.4}
 </style>
 <marker id='k' viewBox='0 0 6 6' refX='5' refY='3' markerWidth='5' markerHeight='5' orient='auto'>

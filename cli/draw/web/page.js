@@ -437,7 +437,7 @@ if (data.trees.length) {
     const line = item('li', ''), svg = make('svg', {viewBox: '0 0 34 12', class: `tree${tree}`, 'aria-hidden': true}, line);
     make('path', {class: 'arrow', d: 'M1 6H26'}, svg);
     make('path', {class: 'tip', d: 'M26 2l7 4l-7 4z'}, svg);
-    line.append(`tree, root ${tree ? 'below' : 'on top'}`);
+    line.append(tree ? 'second tree' : 'first tree');
     $('marks').append(line);
   }
 }
@@ -451,7 +451,7 @@ $('phases').replaceChildren(...data.phases.map(({name, meaning, begin, end}) => 
   line.append(button);
   return line;
 }));
-$('about').replaceChildren(...data.about.flatMap(([term, text]) => [item('dt', term), item('dd', text)]));
+$('about').replaceChildren(...data.about.flatMap(([term, text]) => [item('dt', term), item('dd', text[0].toUpperCase() + text.slice(1))]));
 addEventListener('resize', () => { arrange(); show(step); });
 arrange();
 show(parseInt(location.hash.slice(1), 10) || 0);
