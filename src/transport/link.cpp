@@ -21,7 +21,11 @@ constexpr std::size_t kMostOffers = 1 << 20;  // whose receives are not posted
 }  // namespace
 
 Link::Link(int peer, std::unique_ptr<Endpoint> endpoint, LinkListener& listener, MemoryPool& memory)
-    : peer_(peer), endpoint_(std::move(endpoint)), listener_(listener), memory_(memory), in_(kInputBytes) {}
+    : peer_(peer),
+      endpoint_(std::move(endpoint)),
+      listener_(listener),
+      memory_(memory),
+      in_(std::make_unique_for_overwrite<std::byte[]>(kInputBytes)) {}
 
 bool Link::is_waiting() const noexcept {
   return !receives_.empty() || !sends_.empty() || (has_pulls() && !has_buffered()) ||
@@ -61,7 +65,7 @@ void Link::meet(Unexpected message, MessageRequest& request) {
     const std::uint64_t odd = message.come % kGranule;
     if (odd > 0) {
       message.come -= odd;
-      std::memcpy(in_.data(), message.memory.memory.get() + message.come, odd);
+      std::memcpy(in_.get(), message.memory.memory.get() + message.come, odd);
       in_begin_ = 0;
       in_end_ = odd;
       arrival_.done -= odd;
@@ -200,7 +204,7 @@ bool Link::take_payload() {
   if (arrival_.request != nullptr) {
     consume(size);
   } else if (arrival_.is_unexpected) {
-    std::memcpy(place_of_next(), in_.data() + in_begin_, size);
+    std::memcpy(place_of_next(), in_.get() + in_begin_, size);
   }
   in_begin_ += size;
   advance(size);
@@ -212,11 +216,11 @@ void Link::consume(std::uint64_t size) {
   MessageRequest& request = *arrival_.request;
   if (in_begin_ % kGranule != 0 && size < arrival_.left) {
     // All that is buffered belongs to this message.
-    std::memmove(in_.data(), in_.data() + in_begin_, in_end_ - in_begin_);
+    std::memmove(in_.get(), in_.get() + in_begin_, in_end_ - in_begin_);
     in_end_ -= in_begin_;
     in_begin_ = 0;
   }
-  const std::byte* from = in_.data() + in_begin_;
+  const std::byte* from = in_.get() + in_begin_;
   if (in_begin_ % kGranule == 0) return request.consume(arrival_.done, from, size);
   alignas(kGranule) std::byte aligned[4096];
   for (std::uint64_t done = 0, piece; done < size; done += piece) {
@@ -236,7 +240,7 @@ bool Link::parse() {
     }
     if (in_end_ - in_begin_ < sizeof(FrameHeader)) break;
     FrameHeader header;
-    std::memcpy(&header, in_.data() + in_begin_, sizeof header);
+    std::memcpy(&header, in_.get() + in_begin_, sizeof header);
     if (header.magic != FrameHeader::kMagic || header.type < FrameType::eager ||
         header.type > FrameType::credit) {
       corrupt("a frame that is none");
@@ -250,7 +254,7 @@ bool Link::parse() {
     // Control and short messages are taken in as a whole.
     const bool is_short = header.type == FrameType::eager && header.bytes <= kShortMessageBytes;
     if ((is_control || is_short) && in_end_ - in_begin_ < sizeof header + header.bytes) break;
-    const std::byte* payload = in_.data() + in_begin_ + sizeof header;
+    const std::byte* payload = in_.get() + in_begin_ + sizeof header;
     in_begin_ += sizeof header + (is_control ? header.bytes : 0);
     parsed = true;
     if (is_control) {
@@ -276,15 +280,15 @@ bool Link::read_more() {
   }
   if (in_begin_ == in_end_) {
     in_begin_ = in_end_ = 0;
-  } else if (in_.size() - in_end_ < kInputBytes / 4) {
-    std::memmove(in_.data(), in_.data() + in_begin_, in_end_ - in_begin_);
+  } else if (kInputBytes - in_end_ < kInputBytes / 4) {
+    std::memmove(in_.get(), in_.get() + in_begin_, in_end_ - in_begin_);
     in_end_ -= in_begin_;
     in_begin_ = 0;
   }
   // At most up to the end of the next header: a long message that it announces can then be read into its
   // place.
   const std::uint64_t wanted = arrival_.left > 0 ? incoming_left() + sizeof(FrameHeader) : kShortInputBytes;
-  auto read = endpoint_->read({in_.data() + in_end_, std::min<std::size_t>(wanted, in_.size() - in_end_)});
+  auto read = endpoint_->read({in_.get() + in_end_, std::min<std::size_t>(wanted, kInputBytes - in_end_)});
   if (!read.ok()) {
     fail(read.status());
     return false;

@@ -195,7 +195,7 @@ class Link {
 
   SendQueue out_{*endpoint_};
 
-  std::vector<std::byte> in_;
+  std::unique_ptr<std::byte[]> in_;  // a link that carries little touches few of its pages
   std::size_t in_begin_ = 0;
   std::size_t in_end_ = 0;
 

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
+#include <set>
 
 #include "base/config.hpp"
 #include "net/event_set.hpp"
@@ -76,10 +77,14 @@ class ShmDialer final : public Connector {
     segment.status().prefixed("shm").throw_if_error();  // before any peer has connected in vain
     segment_ = std::move(*segment);
     net::fill_random(nonce_);
-    events_.add(Connector::fd(), 0).throw_if_error();
+    events_.add(Connector::fd(), kConnector).throw_if_error();
   }
 
   int fd() const override { return events_.fd(); }
+
+  void dial(int rank) override {
+    if (!pairings_.contains(rank)) Connector::dial(rank);  // else the two are connected, and only slow
+  }
 
   Clock::time_point next_time() const override {
     for (const auto& [rank, pairing] : pairings_) {
@@ -89,24 +94,33 @@ class ShmDialer final : public Connector {
   }
 
   std::vector<Connected> progress() override {
+    // Only pairings with something to do are tried: each try is a system call, and there are as many pairings
+    // as ranks.
+    std::set<int> due;
     for (auto& [rank, socket] : advance()) {
-      if (Status begun = begin(rank, std::move(socket.fd)); !begun.ok()) failures_[rank] = begun.message();
+      if (Status begun = begin(rank, std::move(socket)); !begun.ok()) failures_[rank] = begun.message();
+      due.insert(rank);
+    }
+    for (const std::uint32_t number : events_.wait(0)) {
+      if (number != kConnector) due.insert(static_cast<int>(number) - 1);
+    }
+    for (const auto& [rank, pairing] : pairings_) {
+      if (pairing.waits_for_room()) due.insert(rank);
     }
     std::vector<Connected> connected;
-    for (auto at = pairings_.begin(); at != pairings_.end();) {
-      auto& [rank, pairing] = *at;
+    for (const int rank : due) {
+      const auto at = pairings_.find(rank);
+      if (at == pairings_.end()) continue;
+      Pairing& pairing = at->second;
       const auto done = pairing.progress();
-      if (done.ok() && !*done) {
-        ++at;
-        continue;
-      }
+      if (done.ok() && !*done) continue;
       events_.remove(pairing.fd());
       if (done.ok()) {
         connected.push_back({rank, std::make_unique<ShmEndpoint>(pairing.take())});
       } else {
         failures_[rank] = done.status().message();
       }
-      at = pairings_.erase(at);
+      pairings_.erase(at);
     }
     return connected;
   }
@@ -127,13 +141,20 @@ class ShmDialer final : public Connector {
   }
 
  private:
-  Status begin(int rank, UniqueFd socket) {
-    if (const auto former = pairings_.find(rank); former != pairings_.end())
+  /// If the two ranks have dialled each other, both keep the connection that the higher one dialled.
+  Status begin(int rank, AuthenticatedSocket socket) {
+    if (const auto former = pairings_.find(rank); former != pairings_.end()) {
+      const bool is_from_higher = socket.dialed == (own_rank() > rank);
+      if (!is_from_higher) return {};
       events_.remove(former->second.fd());
-    if (Status watched = events_.add(socket.get(), 0); !watched.ok()) return watched;
-    pairings_.insert_or_assign(rank, Pairing(std::move(socket), own_rank() < rank, segment_, nonce_));
+    }
+    const auto number = static_cast<std::uint32_t>(rank) + 1;
+    if (Status watched = events_.add(socket.fd.get(), number); !watched.ok()) return watched;
+    pairings_.insert_or_assign(rank, Pairing(std::move(socket.fd), own_rank() < rank, segment_, nonce_));
     return {};
   }
+
+  static constexpr std::uint32_t kConnector = 0;  // in the event set; a pairing's number is 1 + the rank
 
   SocketKind& kind_;
   net::EventSet events_;
