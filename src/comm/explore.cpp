@@ -90,9 +90,11 @@ double time_exchange(Communicator& communicator, const std::vector<int>& members
 
 /// A short message goes round all members, and each waits for it. The first member gets the time of a hop,
 /// the lower quartile of the laps; all other ranks get 0.
-double time_relay(Communicator& communicator, const std::vector<int>& members, int laps) {
+double time_relay(Communicator& communicator, const std::vector<int>& members, int most_laps) {
+  constexpr int kHops = 192;  // enough, so many members need few laps
   const auto me = std::find(members.begin(), members.end(), communicator.rank());
   if (me == members.end() || members.size() < 2) return 0;
+  const int laps = std::clamp(kHops / static_cast<int>(members.size()), 3, most_laps);
   const int next = me + 1 == members.end() ? members.front() : *(me + 1);
   const int before = me == members.begin() ? members.back() : *(me - 1);
   std::array<std::byte, kShort> message{};
@@ -213,7 +215,9 @@ selection::CostModel measure_costs(Communicator& communicator, const std::vector
   for (int rank = 0; rank < communicator.size(); ++rank) {
     if (host_of(rank) == host_of(communicator.rank())) local_peers.push_back(rank);
   }
-  measure_local(model);
+  // If ranks share cores, more of them would only measure how they wait for each other.
+  model.reduce_per_byte = model.copy_per_byte = 0;
+  if (std::ranges::find(local_peers, communicator.rank()) - local_peers.begin() < cores) measure_local(model);
   const auto time_rounds = [&](const std::vector<int>& members) {
     return Rounds{time_exchange(communicator, members, kShort, 24),
                   time_exchange(communicator, members, kMiddle, 12),
