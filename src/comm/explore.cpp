@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 #include <functional>
+#include <span>
 #include <thread>
 
 #include <fmt/format.h>
@@ -155,18 +156,9 @@ void measure_local(selection::CostModel& model) {
   model.copy_per_byte = least_time(2, [&] { kernels::copy(to, left, kBeyondCaches); }) / bytes;
 }
 
-/// The kinds of links that any rank has to ranks of its own host (`inside`) or to other hosts. Collective.
-selection::LinkKinds kinds_of_links(Communicator& communicator, const std::vector<int>& hosts, bool inside) {
+/// `used`: whether each transport of transport_factories() is.
+selection::LinkKinds kinds_of(std::span<const std::uint8_t> used) {
   const auto known = transport::transport_factories();
-  std::vector<std::uint8_t> used(known.size(), 0);
-  const auto host_of = [&](int rank) { return hosts.empty() ? 0 : hosts[static_cast<std::size_t>(rank)]; };
-  for (int peer = 0; peer < communicator.size(); ++peer) {
-    if ((host_of(peer) == host_of(communicator.rank())) != inside) continue;
-    const auto kind =
-        std::ranges::find(known, communicator.transport_to(peer), &transport::TransportFactory::name);
-    if (kind != known.end()) used[static_cast<std::size_t>(kind - known.begin())] = 1;
-  }
-  communicator.all_reduce(Buffer(used), ReduceOp::max);
   selection::LinkKinds kinds;
   for (std::size_t i = 0; i < known.size(); ++i) {
     if (used[i] == 0) continue;
@@ -176,6 +168,27 @@ selection::LinkKinds kinds_of_links(Communicator& communicator, const std::vecto
     kinds.never_ask = known[i].reach == transport::Reach::network && (is_first || kinds.never_ask);
   }
   return kinds;
+}
+
+/// The kinds of links that any rank has to ranks of its own host and to other hosts, and whether ranks share
+/// cores. Collective.
+void find_links(Communicator& communicator, const Wireup& wireup, selection::Topology& topology) {
+  const std::vector<int>& hosts = wireup.hosts;
+  const auto known = transport::transport_factories();
+  std::vector<std::uint8_t> found(2 * known.size() + 1, 0);
+  const auto host_of = [&](int rank) { return hosts.empty() ? 0 : hosts[static_cast<std::size_t>(rank)]; };
+  for (int peer = 0; peer < communicator.size(); ++peer) {
+    const bool inside = host_of(peer) == host_of(communicator.rank());
+    const auto kind =
+        std::ranges::find(known, communicator.transport_to(peer), &transport::TransportFactory::name);
+    if (kind != known.end())
+      found[static_cast<std::size_t>(kind - known.begin()) + (inside ? 0 : known.size())] = 1;
+  }
+  found.back() = wireup.engine->options().oversubscribed ? 1 : 0;
+  communicator.all_reduce(Buffer(found), ReduceOp::max);
+  topology.links_inside = kinds_of({found.data(), known.size()});
+  topology.links_between = kinds_of({found.data() + known.size(), known.size()}).names;
+  topology.oversubscribed = found.back() != 0;
 }
 
 /// Rank 0's table, on all ranks. Collective. A file that cannot be read counts as no table, with a warning.
@@ -275,8 +288,7 @@ selection::Topology explore(Communicator& communicator, const Wireup& wireup, bo
   topology.hosts = wireup.hosts;
   topology.host_names = wireup.host_names;
   topology.cores = wireup.cores;
-  topology.links_inside = kinds_of_links(communicator, wireup.hosts, true);
-  topology.links_between = kinds_of_links(communicator, wireup.hosts, false).names;
+  find_links(communicator, wireup, topology);
   topology.table = shared_table(communicator);
   topology.bandwidth = selection::bandwidths_between(topology.host_names, topology.table);
   topology.ring = shared_ring(communicator, topology);

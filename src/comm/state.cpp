@@ -99,6 +99,7 @@ std::shared_ptr<Communicator::State> Communicator::State::make(const comm::Wireu
   made->size = size;
   std::vector<int> ranks(static_cast<std::size_t>(size));
   std::iota(ranks.begin(), ranks.end(), 0);
+  // Ranks that share cores count in each other's slots: behind the barrier all ranks have cleared theirs.
   made->group = made->engine->reserve(0, 0);
   made->engine->open(*made->group, std::move(ranks));
   made->chooser =
@@ -130,8 +131,9 @@ void Communicator::State::explore(Communicator& self, const comm::Wireup& wireup
 
 void Communicator::State::share_memory() {
   plans = {};  // chosen before costs were known
-  // All ranks get the same result, because it follows from the kinds of links.
   selection::Topology topology = chooser->topology();
+  engine->share_memory(*group, topology.oversubscribed ? topology.cores : 0);
+  // All ranks get the same result, because it follows from the kinds of links.
   topology.shares_memory = group->native != nullptr;
   chooser = std::make_unique<selection::Chooser>(std::move(topology));
 }

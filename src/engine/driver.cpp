@@ -26,6 +26,8 @@ constexpr int kMostBusy = 8;
 constexpr auto kBetweenMoves = std::chrono::milliseconds(5);
 constexpr std::chrono::nanoseconds kSpinBesideCallers = std::chrono::microseconds(100);
 constexpr std::chrono::nanoseconds kSpinBesideNeighbour = std::chrono::microseconds(200);
+// A napping rank learns of messages, and of the end of a peer, only after this time.
+constexpr std::chrono::nanoseconds kLongestNap = std::chrono::milliseconds(10);
 constexpr int kPollsBetweenLooks = 64;
 constexpr int kSpinsBetweenYields = 16;
 
@@ -204,7 +206,8 @@ void Driver::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadli
     // Where another program wants the cores, a peer may not be running. A rank that sleeps leaves it a core.
     const bool has_neighbour = yield_.is_costly(now);
     if (has_neighbour) spin = std::min(spin, kSpinBesideNeighbour);
-    if (!streaming && !overslept && now - idle_since < spin && has_caller()) {
+    const bool naps = has_caller() && !overslept && driven_.can_nap();
+    if (!naps && !streaming && !overslept && now - idle_since < spin && has_caller()) {
       // The peer may have been put on this very core: yield, or this rank waits for it until it sleeps. If a
       // poll is a system call anyway, yielding costs little more.
       const bool is_time = ++spins % kSpinsBetweenYields == 0;
@@ -220,7 +223,7 @@ void Driver::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadli
     }
     driven_.tick();
     if (stop() || deadline.passed()) break;
-    overslept = !sleep(lock, deadline, idle_since);
+    overslept = !sleep(lock, deadline, idle_since, naps);
     idle_since = {};
   }
 }
@@ -237,19 +240,24 @@ void Driver::leave_shared_core() {
 }
 
 /// Returns whether there is something to do: else only time has passed.
-bool Driver::sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline,
-                   Clock::time_point idle_since) {
-  bool something_to_do = !driven_.prepare_to_sleep();
+bool Driver::sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline, Clock::time_point idle_since,
+                   bool naps) {
+  bool something_to_do = !(naps ? driven_.prepare_to_nap() : driven_.prepare_to_sleep());
   std::span<const std::uint32_t> sources;
   if (!something_to_do) {
     sleeping_ = true;
     woken_ = false;
     const int timeout_ms = std::max(1, deadline.left_ms(driven_.oldest_start() ? 20 : 1000));
     lock.unlock();
-    sources = driven_.sleep(timeout_ms);
+    bool has_changed = false;
+    if (naps) {
+      has_changed = driven_.nap(std::min<std::chrono::nanoseconds>(kLongestNap, deadline.left()));
+    } else {
+      sources = driven_.sleep(timeout_ms);
+    }
     enter(lock);
     sleeping_ = false;
-    something_to_do = !sources.empty() || woken_;
+    something_to_do = has_changed || !sources.empty() || woken_;
   }
   driven_.woken(sources, idle_since);
   return something_to_do;

@@ -16,7 +16,7 @@
 
 namespace kolo::engine {
 
-/// What a Driver drives. All functions but sleep() and interrupt() are called under the Driver's lock.
+/// What a Driver drives. All functions but sleep() and nap() are called under the Driver's lock.
 class Driven {
  public:
   virtual ~Driven() = default;
@@ -37,7 +37,13 @@ class Driven {
   /// Returns the sources of news, for woken(), after interrupt() or the time. One thread at a time.
   virtual std::span<const std::uint32_t> sleep(int timeout_ms) = 0;
   virtual void woken(std::span<const std::uint32_t> sources, Clock::time_point idle_since) = 0;
-  /// Ends the current sleep(), or the next one.
+  /// Whether a thread that waits may nap: nothing but one number in shared memory must be watched meanwhile.
+  virtual bool can_nap() const = 0;
+  /// Returns false if the number has changed: then nap() does not follow. woken() follows in any case.
+  virtual bool prepare_to_nap() = 0;
+  /// Returns whether the number has changed: after that, interrupt() or the time. One thread at a time.
+  virtual bool nap(std::chrono::nanoseconds longest) = 0;
+  /// Ends the current sleep() or nap(), or the next one.
   virtual void interrupt() = 0;
   /// A function above has thrown std::bad_alloc.
   virtual void out_of_memory() = 0;
@@ -93,7 +99,8 @@ class Driver {
   void enter(std::unique_lock<std::mutex>& lock) const;
   void drive(Role role, std::unique_lock<std::mutex>& lock, const Deadline& deadline, const Stop& stop);
   void drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadline, const Stop& stop);
-  bool sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline, Clock::time_point idle_since);
+  bool sleep(std::unique_lock<std::mutex>& lock, const Deadline& deadline, Clock::time_point idle_since,
+             bool naps);
   void leave_shared_core();
   void progress_thread();
 

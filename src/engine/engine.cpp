@@ -33,8 +33,6 @@ Engine::Engine(int rank, std::vector<std::unique_ptr<transport::Endpoint>> endpo
       groups_(rank, peers_, static_cast<native::GroupListener&>(*this)),
       driver_(*this, {options_.spin, options_.oversubscribed, !peers_.has_descriptors()}),
       last_check_(Clock::now()) {
-  if (peers_.segment() != nullptr && options_.oversubscribed)
-    peers_.segment()->oversubscribed.store(1, std::memory_order_relaxed);
   driver_.start();
 }
 
@@ -253,6 +251,11 @@ void Engine::withdraw(Group& group) {
 void Engine::open(Group& group, std::vector<int> peers) {
   const auto lock = driver_.enter();
   groups_.open(group, std::move(peers));
+}
+
+void Engine::share_memory(Group& group, int shared_cores) {
+  const auto lock = driver_.enter();
+  groups_.share_memory(group, shared_cores);
 }
 
 void Engine::close(Group& group) {

@@ -86,6 +86,7 @@ class Engine final : private Driven,
   Group* reserve(std::uint32_t context, std::uint32_t first_slot);
   void withdraw(Group& group);
   void open(Group& group, std::vector<int> peers);
+  void share_memory(Group& group, int shared_cores);
   void close(Group& group);
   /// Whether this is the process that made the engine. A forked child's copy touches nothing.
   bool is_here() const { return home_.is_here(); }
@@ -166,7 +167,11 @@ class Engine final : private Driven,
   bool prepare_to_sleep() override;
   std::span<const std::uint32_t> sleep(int timeout_ms) override { return peers_.wait(timeout_ms); }
   void woken(std::span<const std::uint32_t> sources, Clock::time_point idle_since) override;
-  void interrupt() override { peers_.wake(); }
+  bool can_nap() const override { return group_to_nap_on() != nullptr; }
+  bool prepare_to_nap() override;
+  bool nap(std::chrono::nanoseconds longest) override;
+  Group* group_to_nap_on() const;
+  void interrupt() override;
   void out_of_memory() override;
 
   // failure.cpp: what goes wrong.
@@ -204,7 +209,8 @@ class Engine final : private Driven,
   static constexpr std::size_t kReserveBytes = std::size_t{64} << 10;
   std::unique_ptr<std::byte[]> reserve_ = std::make_unique_for_overwrite<std::byte[]>(kReserveBytes);
   Counters counters_;
-  std::vector<int> awaited_;  // while the driver sleeps, if it is observed
+  std::vector<int> awaited_;    // while the driver sleeps, if it is observed
+  native::Awaited napping_on_;  // while the driver naps
   Clock::time_point last_check_;
   std::optional<Failure> pending_failure_;  // to be settled when no link is in the middle of a call
   bool pending_is_remote_ = false;          // another rank has reported it, or it is as certain

@@ -43,6 +43,9 @@ void Groups::withdraw(Group& group) {
 
 void Groups::open(Group& group, std::vector<int> peers) {
   group.peers = std::move(peers);
+}
+
+void Groups::share_memory(Group& group, int shared_cores) {
   std::vector<transport::LocalPeer*> local_peers;
   int own = -1;
   for (const int peer : group.peers) {
@@ -51,7 +54,7 @@ void Groups::open(Group& group, std::vector<int> peers) {
   }
   const bool shares_memory = group.peers.size() > 1 && std::ranges::count(local_peers, nullptr) == 1;
   if (!shares_memory || group.slot >= transport::kCommSlots) return give_back_slot(group);
-  group.native = std::make_unique<native::Group>(own, std::move(local_peers), group.slot, listener_);
+  group.native = std::make_unique<native::Group>(own, std::move(local_peers), group.slot, shared_cores, listener_);
   in_memory_.push_back(&group);
 }
 

@@ -15,7 +15,8 @@
 
 namespace kolo::engine {
 
-/// `context` and `slot` may be read without the lock, and so may `peers` and `native` once the Group is open.
+/// `context` and `slot` may be read without the lock, and so may `peers` once the Group is open, and `native`
+/// after share_memory().
 struct Group {
   static constexpr std::size_t kHistory = 64;
 
@@ -54,6 +55,8 @@ class Groups {
   void withdraw(Group& group);
   /// Calls may begin. All the ranks have reserved the same number and the same slot, or none.
   void open(Group& group, std::vector<int> peers);
+  /// Calls in shared memory may begin, if all ranks share a host's memory. `shared_cores`: see native::Group.
+  void share_memory(Group& group, int shared_cores);
   /// Calls in flight go on to their end.
   void close(Group& group);
 

@@ -1,5 +1,8 @@
 // What the Driver drives: the calls in shared memory and the links.
+#include <limits>
+
 #include "engine/engine.hpp"
+#include "engine/native/nap.hpp"
 
 namespace kolo::engine {
 
@@ -33,8 +36,44 @@ bool Engine::prepare_to_sleep() {
   return !moved && peers_.arm();
 }
 
+/// The group for whose first call a waiting caller may nap: its ranks share cores, and no other operation of
+/// this process needs to be driven meanwhile.
+Group* Engine::group_to_nap_on() const {
+  if (peers_.has_descriptors() || peers_.want_write()) return nullptr;
+  Group* found = nullptr;
+  for (Group* group : groups_.in_memory()) {
+    if (!group->native->is_busy()) continue;
+    const bool is_only_one = found == nullptr && group->native->in_flight() == active_.size();
+    if (!is_only_one || !group->native->can_nap()) return nullptr;
+    found = group;
+  }
+  return found;
+}
+
+bool Engine::prepare_to_nap() {
+  awaited_ = awaited_peers();
+  native::Group& group = *group_to_nap_on()->native;
+  group.tell();
+  napping_on_ = group.awaited();
+  return napping_on_.counters != nullptr;
+}
+
+bool Engine::nap(std::chrono::nanoseconds longest) {
+  native::nap(*napping_on_.counters, napping_on_.seen, longest);
+  return napping_on_.has_changed();
+}
+
+void Engine::interrupt() {
+  if (napping_on_.counters != nullptr) {
+    native::wake_nappers(*napping_on_.counters, std::numeric_limits<int>::max());
+  } else {
+    peers_.wake();
+  }
+}
+
 void Engine::woken(std::span<const std::uint32_t> sources, Clock::time_point idle_since) {
   for (const std::uint32_t source : sources) peers_.woken(source);
+  napping_on_ = {};
   peers_.disarm();
   if (awaited_.empty()) return;
   for (const auto& observer : options_.observers) observer->waited(awaited_, idle_since, Clock::now());

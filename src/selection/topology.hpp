@@ -23,6 +23,7 @@ struct Topology {
   std::vector<int> hosts = {};               ///< as ScheduleSpec::hosts
   std::vector<std::string> host_names = {};  ///< by host number
   int cores = 1;                             ///< shared by the ranks of a host, on the host with the fewest
+  bool oversubscribed = false;               ///< some ranks of the job share cores
   bool shares_memory = false;                ///< all ranks do, on one host: some algorithms send no messages
   LinkKinds links_inside = {};               ///< between ranks of one host
   std::string links_between = {};            ///< names of the kinds between different hosts

@@ -50,18 +50,38 @@ struct alignas(64) CallDescriptor {
 };
 static_assert(sizeof(CallDescriptor) == 64);
 
-/// A call cut into shares: each rank that runs takes the next share. All ranks write here. Counts start at a
-/// base that depends on the place of the call, so the values that earlier calls left need no clearing.
+/// For ranks that share cores: counts the ranks that have arrived at a call, or at a piece of one, and the
+/// shares into which it is cut. The last rank to arrive opens it. Each rank that runs then takes the next
+/// share. All ranks write here. Counts start at a base that depends on the place of the call (or on the
+/// number of the piece), so the values that earlier calls left need no clearing.
 struct alignas(64) SliceCounters {
-  static constexpr std::uint64_t kMost = 1 << 16;  ///< largest number of shares of a call
+  static constexpr std::uint64_t kMost = 1 << 16;  ///< largest number of ranks, and of shares of a call
+  static constexpr std::size_t kResultBytes = 32;
 
-  std::atomic<std::uint64_t>
-      taken;  ///< needs no order: a rank that takes a share has acquired all descriptors
-  /// Each update is a release and continues the release sequence before it. So the acquire load of
-  /// is_finished() sees what all ranks have written for their shares, and follows what they have read.
+  std::atomic<std::uint64_t> taken;  ///< needs no order: a rank that takes a share has acquired `finished`
+  /// open() stores none_of() here, then each share adds one: a waiting rank watches this number alone. Each
+  /// update is a release and continues the release sequence before it. So the acquire load of is_finished()
+  /// sees what all ranks have written for their shares, and follows what they have read.
   std::atomic<std::uint64_t> finished;
+  /// Each update is a release and an acquire: the last rank to arrive sees what all ranks have written
+  /// before.
+  std::atomic<std::uint64_t> arrived;
+  /// What the last rank to arrive has computed for all. Written before its share is finished.
+  std::byte result[kResultBytes];
+  /// Number of ranks that sleep until `finished` changes: see engine/native/nap.hpp.
+  std::atomic<std::uint32_t> napping;
 
   static std::uint64_t none_of(std::uint64_t place) { return (place + 1) * kMost; }
+  /// Returns whether this rank is the last of `ranks`. It calls open() next.
+  bool arrive(std::uint64_t place, std::uint64_t ranks) {
+    return count_on(arrived, none_of(place), none_of(place) + ranks) == ranks - 1;
+  }
+  /// A rank that sees the call open also sees what all ranks wrote before they arrived. No rank finishes a
+  /// share before this store, which therefore may overwrite the number.
+  void open(std::uint64_t place) { finished.store(none_of(place), std::memory_order_release); }
+  bool is_open(std::uint64_t place) const {
+    return finished.load(std::memory_order_acquire) >= none_of(place);
+  }
   /// Takes the next of `count` shares; nullopt when none is left.
   std::optional<std::uint64_t> take(std::uint64_t place, std::uint64_t count) {
     return count_on(taken, none_of(place), none_of(place) + count);
@@ -73,6 +93,13 @@ struct alignas(64) SliceCounters {
   /// last share.
   bool finish_one(std::uint64_t place, std::uint64_t count) {
     return count_on(finished, none_of(place), none_of(place) + count) == count - 1;
+  }
+
+  /// Relaxed: the other ranks learn through the store that they may use it.
+  void clear() {
+    for (std::atomic<std::uint64_t>* number : {&taken, &finished, &arrived})
+      number->store(0, std::memory_order_relaxed);
+    napping.store(0, std::memory_order_relaxed);
   }
 
  private:
@@ -87,6 +114,7 @@ struct alignas(64) SliceCounters {
     return next - begin;
   }
 };
+static_assert(sizeof(SliceCounters) == 64);
 
 struct CommSlot {
   /// Counters only grow. `Call::publish()` stores with release, `Group::has_come()` loads with acquire. A
@@ -105,7 +133,10 @@ struct CommSlot {
   Counter done;     ///< long calls in which this rank has done its part
   Counter at_work;  ///< 1 + the place of the call of which this rank does a share; 0 for none. Relaxed: read
                     ///< only to find the rank to blame
-  SliceCounters shares[kDescriptors];  ///< used in the slot of the communicator's first rank only
+  /// Used in the slot of the communicator's first rank only: of each call, and of each piece. A rank arrives
+  /// at a piece only after all ranks have arrived at the piece before it, so four are enough.
+  SliceCounters shares[kDescriptors];
+  SliceCounters piece_shares[4];
   alignas(4096) std::byte data[kDescriptors][kDescriptorBytes];
   alignas(4096) std::byte pieces[2][kStageBytes];
 
@@ -115,10 +146,8 @@ struct CommSlot {
     for (CallDescriptor& descriptor : descriptors) descriptor.number.store(0, std::memory_order_relaxed);
     for (Counter* counter : {&staged, &reduced, &done, &at_work})
       counter->value.store(0, std::memory_order_relaxed);
-    for (SliceCounters& of_call : shares) {
-      of_call.taken.store(0, std::memory_order_relaxed);
-      of_call.finished.store(0, std::memory_order_relaxed);
-    }
+    for (SliceCounters& of_call : shares) of_call.clear();
+    for (SliceCounters& of_piece : piece_shares) of_piece.clear();
   }
 };
 
@@ -128,9 +157,6 @@ struct SharedSegment {
   /// in `Peers::announce_sleep()`, one in `Group::tell()`.
   alignas(64) std::atomic<std::uint32_t> asleep;
   std::atomic<std::uint32_t> core;  ///< 1 + the core on which this rank last waited. Relaxed: a hint
-  /// This rank shares its cores with other ranks. Relaxed: stored before this rank's first descriptor, whose
-  /// `number` orders it, and loaded after the descriptors of all ranks.
-  std::atomic<std::uint32_t> oversubscribed;
   /// This rank may be writing in other ranks' memory. The writer stores 1, then loads `closed` of all ranks.
   /// The owner of the memory stores `closed`, then loads `writing` of all ranks. All four are sequentially
   /// consistent, so at least one side sees the other's store. 0 is stored with release: an owner that loads

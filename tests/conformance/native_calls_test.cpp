@@ -1,6 +1,5 @@
 // Concurrent calls in shared memory and calls that run as schedules: several communicators and threads, ranks
 // that are late, leave early, or disagree.
-#include <sched.h>
 #include <time.h>
 
 #include <algorithm>
@@ -243,26 +242,6 @@ TEST(Native, ARankLeavesWhileOthersRead) {
     }
   }
 }
-
-/// Limits the thread, and threads that it starts, to this number of cores while it lives.
-class FewCores {
- public:
-  explicit FewCores(int count) {
-    sched_getaffinity(0, sizeof before_, &before_);
-    cpu_set_t few;
-    CPU_ZERO(&few);
-    for (int core = 0; core < CPU_SETSIZE && CPU_COUNT(&few) < count; ++core) {
-      if (CPU_ISSET(core, &before_)) CPU_SET(core, &few);
-    }
-    sched_setaffinity(0, sizeof few, &few);
-  }
-  ~FewCores() { sched_setaffinity(0, sizeof before_, &before_); }
-  FewCores(const FewCores&) = delete;
-  FewCores& operator=(const FewCores&) = delete;
-
- private:
-  cpu_set_t before_;
-};
 
 // A running rank sums for the ranks that wait for the core. These find the call done, perhaps with freed
 // memory.

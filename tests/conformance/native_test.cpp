@@ -81,9 +81,16 @@ void run_everywhere(Communicator& c, DType dtype, const std::vector<std::uint64_
   }
 }
 
+/// Number of ranks, and of the cores that they may use.
+struct Crowd {
+  int ranks;
+  int cores;
+};
+
 TEST(Native, EverySizeThatTravelsInAnotherWay) {
-  for (const int size : {2, 3, 4, 5}) {
-    expect_ranks({.size = size, .transport = "shm"}, [](Communicator& c) {
+  for (const Crowd& crowd : {Crowd{2, 64}, Crowd{3, 64}, Crowd{4, 64}, Crowd{5, 64}, Crowd{3, 1}}) {
+    const FewCores cores(crowd.cores);
+    expect_ranks({.size = crowd.ranks, .transport = "shm"}, [](Communicator& c) {
       std::vector<std::uint64_t> bytes = {0, 1, 3};
       for (const std::uint64_t limit :
            {transport::CallDescriptor::kInline, transport::kShortBytes, transport::kDescriptorBytes,
@@ -99,11 +106,15 @@ TEST(Native, EverySizeThatTravelsInAnotherWay) {
 }
 
 TEST(Native, EveryNumberOfPieces) {
-  for (const int size : {2, 5}) {
-    expect_ranks({.size = size, .transport = "shm", .watchdog = std::chrono::seconds(230)},
-                 [](Communicator& c) {
+  for (const Crowd& crowd : {Crowd{2, 64}, Crowd{5, 64}, Crowd{3, 1}}) {
+    const FewCores cores(crowd.cores);
+    const int usable = CPU_COUNT(&cores.set());
+    expect_ranks({.size = crowd.ranks, .transport = "shm", .watchdog = std::chrono::seconds(230)},
+                 [usable](Communicator& c) {
+                   transport::SliceCounters counters{};
                    engine::native::Call call;
                    call.size = c.size();
+                   call.counters = c.size() > usable ? &counters : nullptr;
                    const std::uint64_t piece = call.piece_bytes() / sizeof(double);
                    const std::uint64_t several = (kInstrumented ? 2 : 3) * piece + 7;
                    const std::span all(kPlacements);

@@ -143,6 +143,25 @@ TEST_P(Truth, ARankWithoutMemoryForAMessageSaysSo) {
 
 INSTANTIATE_TEST_SUITE_P(Multiprocess, Truth, ::testing::Values("shm", "tcp"));
 
+TEST(ManyRanks, SumDataOfEverySize) {
+  constexpr int kRanks = 40;
+  Processes processes({.size = kRanks}, [](Communicator& c) {
+    for (const std::size_t count : {2u, 1000u, 4096u, 50'000u, 262'144u, 3u}) {
+      std::vector<std::int32_t> data(count);
+      for (int round = 0; round < 3; ++round) {
+        for (std::size_t i = 0; i < count; ++i) data[i] = static_cast<std::int32_t>(i) + c.rank() + round;
+        c.all_reduce(data);
+        for (std::size_t i = 0; i < count; ++i) {
+          const std::int32_t expected =
+              kRanks * (static_cast<std::int32_t>(i) + round) + kRanks * (kRanks - 1) / 2;
+          require(data[i] == expected, "wrong sum");
+        }
+      }
+    }
+  });
+  for (const RankEnd& end : processes.collect(90s)) EXPECT_EQ(end.code, 0) << end.error;
+}
+
 TEST(Transports, AreChosenByWhatTheyReach) {
   Processes processes({.size = 2, .transports = "inproc,shm,tcp"}, [](Communicator& c) {
     require(c.transport_to(1 - c.rank()) == "shm", "two processes of one host do not use shared memory");

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <numeric>
+
+#include "engine/native/nap.hpp"
 
 namespace kolo::engine::native {
 
@@ -46,6 +49,46 @@ void Call::take(std::byte* to, std::byte* stage, std::size_t bytes, bool alone) 
     kernels::copy(to + at, stage + at, block);
     if (alone) kernels::own_lines(stage + at, block);
   }
+}
+
+Wait Call::finish() {
+  publish(slot->done, number);
+  Wait wait{.counter = &transport::CommSlot::done, .target = number, .is_last = true};
+  if (counters == nullptr) return wait;
+  const auto ranks = static_cast<std::uint64_t>(size);
+  wait.common = counters;
+  wait.common_target = transport::SliceCounters::none_of(place) + ranks;
+  if (counters->finish_one(place, ranks)) wake_all(*counters);
+  return wait;
+}
+
+void Call::wake_all(transport::SliceCounters& of) {
+  changed = true;
+  wake_nappers(of, std::numeric_limits<int>::max());
+}
+
+Wait Call::arrive(std::uint64_t piece, std::uint64_t cut_into) {
+  transport::SliceCounters& of = counters_of_piece(piece);
+  publish(slot->staged, piece + 1);
+  if (of.arrive(piece, static_cast<std::uint64_t>(size))) {
+    of.open(piece);
+    if (cut_into == 0) wake_all(of);
+  }
+  return {.counter = &transport::CommSlot::staged,
+          .target = piece + 1,
+          .common = &of,
+          .common_target = transport::SliceCounters::none_of(piece)};
+}
+
+std::optional<std::uint64_t> Call::take_share(transport::SliceCounters& of, std::uint64_t place_or_piece,
+                                              std::uint64_t count) const {
+  const auto share = of.take(place_or_piece, count);
+  if (share && *share + 1 < std::min(count, static_cast<std::uint64_t>(cores))) wake_nappers(of, 1);
+  return share;
+}
+
+void Call::finish_share(transport::SliceCounters& of, std::uint64_t place_or_piece, std::uint64_t count) {
+  if (of.finish_one(place_or_piece, count)) wake_all(of);
 }
 
 Task run(Call& call) {

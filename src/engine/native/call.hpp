@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -52,10 +54,15 @@ struct Call {
   std::vector<std::byte*> outputs;
   std::uint64_t number = 0;  ///< number among the long calls of this slot, from 1
   int owner = -1;            ///< the rank that does this call for all ranks; -1: each does its slice
-  transport::SliceCounters* shares =
-      nullptr;                    ///< of which a running rank takes the next; null: each rank does its slice
-  std::uint64_t place = 0;        ///< index among the calls of the slot
-  std::uint64_t* done = nullptr;  ///< number of the last call with an owner that this rank is done with
+  /// Set if ranks share cores: of this call, and of the pieces in which private data passes through the
+  /// segments. Null if each rank has a core.
+  transport::SliceCounters* counters = nullptr;
+  transport::SliceCounters* piece_counters = nullptr;
+  int cores = 1;  ///< that the ranks share
+  /// Number of shares of which a running rank takes the next; 0: each rank does its slice.
+  std::uint64_t shares = 0;
+  std::uint64_t place = 0;          ///< index among the calls of the slot
+  std::uint64_t* done = nullptr;    ///< number of the last call with an owner that this rank is done with
   std::uint64_t* pieces = nullptr;  ///< staged so far in this slot, in all calls: the same on all ranks
 
   // Memory of the algorithm, so that it need not allocate any.
@@ -71,13 +78,35 @@ struct Call {
 
   /// Size of a piece that passes through the segments. Two pieces, with the private memory that they come
   /// from or go to, should stay in a second-level cache; those of all ranks together in a last-level cache.
+  /// If ranks share cores, each piece takes a context switch to every rank, so pieces are not so short.
   std::uint64_t piece_bytes() const {
-    return 2 * transport::kStageBytes / static_cast<std::uint64_t>(std::max(size, 4));
+    const auto ranks = static_cast<std::uint64_t>(std::max(size, 4));
+    if (counters == nullptr) return 2 * transport::kStageBytes / ranks;
+    return std::clamp(2 * transport::kStageBytes / ranks, std::uint64_t{64} << 10,
+                      transport::kStageBytes / 2);
   }
-  /// A rank that sees the count also sees everything that this rank wrote before.
+  /// A rank that sees the count also sees everything that this rank wrote before. If ranks share cores, no
+  /// rank waits for these counters: they tell which rank is late.
   void publish(transport::CommSlot::Counter& counter, std::uint64_t value) {
     counter.value.store(value, std::memory_order_release);
-    changed = true;
+    changed = changed || counters == nullptr;
+  }
+  /// This rank has done its part. Returns the wait for all ranks, after which there is nothing more to do.
+  Wait finish();
+  /// For ranks that share cores. This rank has put its contribution to the piece down; `piece` is its number
+  /// among all pieces of the slot. Returns the wait for all ranks. `cut_into`: what follows is cut into so
+  /// many shares, so the waiting ranks need not all run yet; 0: each rank reads the piece.
+  Wait arrive(std::uint64_t piece, std::uint64_t cut_into);
+  /// Takes the next of `count` shares of a call or piece that is open, if one is left. Wakes a rank that may
+  /// take another one, as long as cores may idle.
+  std::optional<std::uint64_t> take_share(transport::SliceCounters& of, std::uint64_t place_or_piece,
+                                          std::uint64_t count) const;
+  /// This rank has done a share. If it is the last one, the waiting ranks go on.
+  void finish_share(transport::SliceCounters& of, std::uint64_t place_or_piece, std::uint64_t count);
+  /// Wakes all ranks that wait for these counters, now or, if they sleep more deeply, by Group::tell().
+  void wake_all(transport::SliceCounters& of);
+  transport::SliceCounters& counters_of_piece(std::uint64_t piece) const {
+    return piece_counters[piece % std::size(slot->piece_shares)];
   }
   /// Whether a rank has closed its segment after a failure: what this rank has read since in other ranks'
   /// memory may be wrong.
@@ -114,5 +143,11 @@ Task reduce_for_all(Call& call);
 
 /// Finishes a call whose data has come with the descriptors: `shown[r]` is the contribution of rank r.
 void finish_short(Call& call, std::span<const void* const> shown);
+
+/// Number of shares into which so much data is cut: enough to keep some cores busy, each worth taking.
+inline std::uint64_t share_count(std::uint64_t bytes) {
+  constexpr std::uint64_t kShareBytes = 8 << 10;
+  return std::clamp<std::uint64_t>(bytes / kShareBytes, 1, 16);
+}
 
 }  // namespace kolo::engine::native

@@ -18,8 +18,7 @@ Task copy_shared(Call& call) {
       co_await Wait{};
     }
   }
-  call.publish(call.slot->done, call.number);
-  co_await Wait{&transport::CommSlot::done, call.number};  // all ranks have read this rank's input
+  co_await call.finish();  // all ranks have read this rank's input
 }
 
 Task copy_staged(Call& call) {

@@ -24,30 +24,16 @@ constexpr std::uint64_t kTurnBytes = 64 << 10;
 /// longer calls take longer than the wait for a core.
 constexpr std::uint64_t kSharesBytes = 1 << 20;
 
-/// The call's place in the slot and, as far as it fits, its number in the communicator. Ranks that have made
-/// the same calls agree on both.
-std::uint64_t note_number(std::uint64_t place, std::uint64_t call) {
-  return (call << 32 | ((place + 1) & 0xffffffff)) & ~transport::CallDescriptor::kBehindOthers;
-}
-
-bool same_place(std::uint64_t one, std::uint64_t other) {
-  return static_cast<std::uint32_t>(one) == static_cast<std::uint32_t>(other);
-}
-
-/// Where a rank puts its contribution: in its descriptor, if it fits and the descriptor holds no ranges; else
-/// in the slot.
-template <typename AnySlot>
-auto* content_of(AnySlot& slot, const Running& running, std::uint64_t bytes) {
-  const bool fits = bytes <= transport::CallDescriptor::kInline && running.shown <= transport::kShortBytes;
-  return fits ? slot.descriptors[running.place % transport::kDescriptors].content
-              : slot.data[running.place % transport::kDescriptors];
-}
-
 }  // namespace
 
-Group::Group(int rank, std::vector<transport::LocalPeer*> local_peers, std::uint32_t slot,
+Group::Group(int rank, std::vector<transport::LocalPeer*> local_peers, std::uint32_t slot, int shared_cores,
              GroupListener& listener)
-    : rank_(rank), local_peers_(std::move(local_peers)), listener_(listener), rung_(local_peers_.size(), 0) {
+    : rank_(rank),
+      shared_cores_(shared_cores),
+      always_short_(shared_cores > 0 ? transport::kDescriptorBytes : transport::kShortBytes),
+      local_peers_(std::move(local_peers)),
+      listener_(listener),
+      rung_(local_peers_.size(), 0) {
   for (transport::LocalPeer* local_peer : local_peers_) {
     if (local_peer != nullptr) segment_ = &local_peer->own_segment();
   }
@@ -67,7 +53,7 @@ bool Group::try_immediate() {
   Running& first = running(finished_);
   bool moved = false;
   bool is_over = false;
-  if (first.shown > transport::kShortBytes) {
+  if (shared_cores_ > 0 || first.shown > transport::kShortBytes) {
     is_over = step(first, nullptr, moved);
     stop_writing();
   } else if (poll_descriptors(first) == Announced::by_all) {
@@ -93,58 +79,6 @@ void Group::announce_more() {
     const Begun& next = calls_[announced_ - finished_];
     announce(next.operation->spec(), next.behind_others);
   }
-}
-
-void Group::announce(const OperationSpec& spec, bool behind_others) {
-  if (finished_ == announced_) first_ = announced_;  // calls made one at a time stay in the nearest cache
-  Running& running = this->running(announced_);
-  running.state = Running::State::announced;
-  running.place = announced_++;
-  running.number = note_number(running.place, spec.call);
-  running.shown = spec.prepared->shape.most_shown;
-  running.losses = transport::shared_memory_losses();
-  running.announced_ranks = 0;
-  Call& call = running.call;
-  call.shape = &spec.prepared->shape;
-  call.rank = rank_;
-  call.size = size();
-  call.input = static_cast<const std::byte*>(spec.input);
-  call.output = static_cast<std::byte*>(spec.output);
-  call.fold = call.shape->form.reduces() ? kernels::fold_function(spec.dtype, spec.reduction.op()) : nullptr;
-  transport::CallDescriptor& descriptor = slot_->descriptors[running.place % transport::kDescriptors];
-  descriptor.signature = spec.signature;
-  running.signature = spec.signature;  // a copy to compare with: other cores have the descriptor's line
-  const std::uint64_t bytes = call.shape->shown_bytes(rank_);
-  bool is_shared = false;
-  if (running.shown > transport::kShortBytes) {
-    // All local peers use one name. Memory that cannot be shared with one of them counts as private.
-    const auto name = [&](const void* data, std::uint64_t length) {
-      std::optional<transport::RemoteRange> range;
-      for (transport::LocalPeer* local_peer : local_peers_) {
-        if (local_peer == nullptr) continue;
-        range = local_peer->share(data, length);
-        if (!range) return transport::RemoteRange{};
-      }
-      return *range;
-    };
-    descriptor.memory[0] = descriptor.memory[1] =
-        bytes > 0 ? name(call.input, bytes) : transport::RemoteRange{};
-    if (call.shape->form.writes_to_others() && call.output != call.input)
-      descriptor.memory[1] = name(call.output, bytes);
-    is_shared = descriptor.memory[0].region != 0 && descriptor.memory[1].region != 0;
-    if (!is_shared) descriptor.memory[0] = descriptor.memory[1] = {};
-  }
-  if (bytes > 0 && bytes <= transport::kDescriptorBytes && !is_shared) {
-    std::byte* content = content_of(*slot_, running, bytes);
-    if (bytes > transport::kShortBytes && size() > 2) {
-      kernels::copy_for_others(content, call.input, bytes);
-    } else {
-      std::memcpy(content, call.input, bytes);
-    }
-  }
-  descriptor.number.store(running.number | (behind_others ? transport::CallDescriptor::kBehindOthers : 0),
-                          std::memory_order_release);
-  changed_ = true;
 }
 
 bool Group::advance() {
@@ -196,16 +130,7 @@ bool Group::step(Running& running, Operation* operation, bool& moved) {
   Call& call = running.call;
   if (running.state == Running::State::finished) return true;
   if (running.state == Running::State::announced) {
-    const int announced = running.announced_ranks;
-    if (const Announced found = poll_descriptors(running); found != Announced::by_all) {
-      moved = moved || running.announced_ranks > announced;
-      if (found == Announced::not_yet || operation == nullptr) return false;
-      failed_ = true;
-      const transport::CommSlot& theirs = *slots_[static_cast<std::size_t>(running.announced_ranks)];
-      listener_.on_native_mismatch(*operation, running.announced_ranks,
-                                   theirs.descriptors[running.place % transport::kDescriptors].signature);
-      return false;
-    }
+    if (!is_agreed(running, operation, moved)) return false;
     moved = true;
     if (is_short(running)) {
       finish_short_call(running);
@@ -220,7 +145,11 @@ bool Group::step(Running& running, Operation* operation, bool& moved) {
   while (true) {
     changed_ = std::exchange(call.changed, false) || changed_;
     const bool done = running.task.done();
-    if (!done && !has_come(running.task.wait())) return false;
+    const bool waits = !done && !has_come(running.task.wait());
+    // Ranks that share cores may have begun the call before they know that all have made the same one.
+    if (!running.is_agreed && (!waits || running.is_last_rank) && !is_agreed(running, operation, moved))
+      return false;
+    if (waits) return false;
     // If this rank was stopped, it may have read what its peers wrote after they had given up, and memory
     // that they have freed may no longer be mapped. A rank that finishes a share has checked that.
     if (!call.inputs.empty() && !is_shared_out(running) && call.is_given_up()) return false;
@@ -251,7 +180,7 @@ bool Group::step(Running& running, Operation* operation, bool& moved) {
 /// other: 200 calls of 4 KiB took three times as long. -1 also if a rank waited for just this call when it
 /// made it. All ranks get the same result, because all see the same descriptors.
 int Group::owner_of(const Running& running) const {
-  if (running.shown > kTurnBytes) return -1;
+  if (running.shown > kTurnBytes || shared_cores_ > 0) return -1;
   for (const transport::CommSlot* slot : slots_) {
     // Relaxed: poll_descriptors() has acquired it.
     const std::uint64_t number =
@@ -263,18 +192,13 @@ int Group::owner_of(const Running& running) const {
   return static_cast<int>(running.place / in_a_row % ranks);
 }
 
-/// The shares of the call, if ranks wait for cores: a running rank takes the next one. Else null. The same on
-/// all ranks.
-transport::SliceCounters* Group::shares(const Running& running) {
+/// Number of shares of a call of ranks that share cores: a running rank takes the next one. 0: each rank does
+/// its slice. The same on all ranks.
+std::uint64_t Group::shares(const Running& running) const {
   const Call& call = running.call;
-  if (!call.shape->form.writes_to_others() || running.shown > kSharesBytes) return nullptr;
-  if (!is_oversubscribed_) {
-    is_oversubscribed_ = std::ranges::any_of(segments_, [](const transport::SharedSegment* segment) {
-      return segment->oversubscribed.load(std::memory_order_relaxed) != 0;
-    });
-  }
-  if (!*is_oversubscribed_ || call.owner >= 0 || !is_named(running)) return nullptr;
-  return &slots_.front()->shares[running.place % transport::kDescriptors];
+  const bool is_cut = shared_cores_ > 0 && call.shape->form.writes_to_others() &&
+                      running.shown <= kSharesBytes && is_named(running);
+  return is_cut ? share_count(running.shown) : 0;
 }
 
 void Group::begin_algorithm(Running& running) {
@@ -289,24 +213,11 @@ void Group::begin_algorithm(Running& running) {
   call.place = running.place;
   call.number = ++long_calls_;
   running.state = Running::State::begun;
+  const bool is_staged = call.inputs.empty() && call.owner < 0 && call.shares == 0;
+  if (is_staged && call.shape->shown_bytes(rank_) > 0)
+    prefault_pieces(std::min(call.piece_bytes(), call.shape->shown_bytes(rank_)));
   running.task = run(call);
   running.task.resume();
-}
-
-/// Stops at `running.announced_ranks`, the first rank that has not announced the call, or has announced
-/// another one.
-Group::Announced Group::poll_descriptors(Running& running) const {
-  for (; running.announced_ranks < size(); ++running.announced_ranks) {
-    if (running.announced_ranks == rank_) continue;
-    const transport::CallDescriptor& descriptor = slots_[static_cast<std::size_t>(running.announced_ranks)]
-                                                      ->descriptors[running.place % transport::kDescriptors];
-    const std::uint64_t number = descriptor.number.load(std::memory_order_acquire);
-    if (!same_place(number, running.number)) return Announced::not_yet;
-    if ((number & ~transport::CallDescriptor::kBehindOthers) != running.number ||
-        !(descriptor.signature == running.signature))
-      return Announced::otherwise;
-  }
-  return Announced::by_all;
 }
 
 void Group::fail(Operation* operation, int rank, const std::string& why) {
@@ -315,21 +226,9 @@ void Group::fail(Operation* operation, int rank, const std::string& why) {
   listener_.on_native_failure(*operation, rank, Status(Code::system, why));
 }
 
-/// Whether each rank has put its contribution on its segment. All ranks get the same result, because all see
-/// the same descriptors.
-bool Group::is_short(const Running& running) const {
-  if (running.shown <= transport::kShortBytes) return true;
-  if (running.shown > transport::kDescriptorBytes) return false;
-  for (int r = 0; r < size(); ++r) {
-    const transport::CallDescriptor& descriptor =
-        slots_[static_cast<std::size_t>(r)]->descriptors[running.place % transport::kDescriptors];
-    if (running.call.shape->shown_bytes(r) > 0 && descriptor.memory[0].region != 0) return false;
-  }
-  return true;
-}
-
 bool Group::has_come(const Wait& wait) const {
-  if (wait.common != nullptr) return wait.common->load(std::memory_order_acquire) >= wait.target;
+  if (wait.common != nullptr)
+    return wait.common->finished.load(std::memory_order_acquire) >= wait.common_target;
   if (wait.counter == nullptr) return true;
   for (int r = 0; r < size(); ++r) {
     if (r == rank_) continue;
@@ -337,88 +236,6 @@ bool Group::has_come(const Wait& wait) const {
     if ((slot.*wait.counter).value.load(std::memory_order_acquire) < wait.target) return false;
   }
   return true;
-}
-
-void Group::finish_short_call(Running& running) const {
-  std::array<const void*, 16> few;
-  std::vector<const void*> many;
-  if (slots_.size() > few.size()) many.resize(slots_.size());
-  const std::span<const void*> shown(many.empty() ? few.data() : many.data(), slots_.size());
-  for (int r = 0; r < size(); ++r) {
-    const auto at = static_cast<std::size_t>(r);
-    shown[at] = content_of(*slots_[at], running, running.call.shape->shown_bytes(r));
-  }
-  finish_short(running.call, shown);
-  if (size() > 2) return;
-  const int peer = 1 - rank_;
-  transport::CommSlot& slot = *slots_[static_cast<std::size_t>(peer)];
-  const std::uint64_t bytes = running.call.shape->shown_bytes(peer);
-  if (bytes > transport::CallDescriptor::kInline)
-    kernels::own_lines(slot.data[running.place % transport::kDescriptors], bytes);
-}
-
-/// No wake-up is lost. The publisher stores its value, then loads `asleep`; the sleeper stores `asleep`,
-/// then polls once more what was published. A fence stands between the two on both sides (the other one in
-/// Peers::announce_sleep()), so one of the two sees the other's store.
-void Group::tell() {
-  idle_polls_ = 0;
-  if (!changed_) return;
-  changed_ = false;
-  std::atomic_thread_fence(std::memory_order_seq_cst);
-  for (std::size_t r = 0; r < local_peers_.size(); ++r) {
-    if (local_peers_[r] == nullptr) continue;
-    const std::uint32_t asleep = segments_[r]->asleep.load(std::memory_order_relaxed);
-    if (asleep % 2 == 0 || asleep == rung_[r]) continue;
-    rung_[r] = asleep;
-    local_peers_[r]->ring();
-  }
-}
-
-Awaited Group::awaited() const {
-  if (announced_ == finished_) return {};
-  const Running& head = running(finished_);
-  const auto found = [](const std::atomic<std::uint64_t>& number, auto lacks) {
-    const std::uint64_t seen = number.load(std::memory_order_acquire);
-    return lacks(seen) ? Awaited{&number, seen} : Awaited{};
-  };
-  if (head.state == Running::State::announced && head.announced_ranks < size()) {
-    return found(slots_[static_cast<std::size_t>(head.announced_ranks)]
-                     ->descriptors[head.place % transport::kDescriptors]
-                     .number,
-                 [&](std::uint64_t number) { return !same_place(number, head.number); });
-  }
-  if (head.state != Running::State::begun) return {};
-  const Wait& wait = head.task.wait();
-  const auto is_short = [&](std::uint64_t number) { return number < wait.target; };
-  if (wait.common != nullptr) return found(*wait.common, is_short);
-  for (int r = 0; r < size() && wait.counter != nullptr; ++r) {
-    if (r == rank_) continue;
-    const Awaited lacking = found((slots_[static_cast<std::size_t>(r)]->*wait.counter).value, is_short);
-    if (lacking.number != nullptr) return lacking;
-  }
-  return {};
-}
-
-std::vector<int> Group::waiting_for() const {
-  std::vector<int> ranks;
-  if (calls_.empty()) return ranks;
-  if (announced_ == finished_) return ranks;
-  const Running& head = running(finished_);
-  for (int r = 0; r < size(); ++r) {
-    if (r == rank_) continue;
-    const transport::CommSlot& slot = *slots_[static_cast<std::size_t>(r)];
-    bool has_come = same_place(
-        slot.descriptors[head.place % transport::kDescriptors].number.load(std::memory_order_acquire),
-        head.number);
-    if (head.state == Running::State::begun && !head.task.wait().is_pause()) {
-      const Wait& wait = head.task.wait();
-      has_come = wait.common != nullptr
-                     ? slot.at_work.value.load(std::memory_order_relaxed) != head.place + 1
-                     : (slot.*wait.counter).value.load(std::memory_order_acquire) >= wait.target;
-    }
-    if (!has_come) ranks.push_back(r);
-  }
-  return ranks;
 }
 
 void Group::close() {
@@ -444,7 +261,7 @@ void Group::release(const std::vector<bool>& lost) {
     // Other ranks may be ahead of this rank, in any call that it has announced.
     for (std::uint64_t at = finished_; at < announced_; ++at) {
       const Call& call = running(at).call;
-      if (running(at).shown > transport::kShortBytes && call.shape->form.writes_to_others())
+      if (running(at).shown > always_short_ && call.shape->form.writes_to_others())
         transport::detach_shared_memory(call.output, call.shape->bytes());
     }
   }

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <optional>
+#include <span>
 #include <vector>
 
 #include "base/deadline.hpp"
@@ -32,22 +32,20 @@ struct Running {
   std::uint64_t losses = 0;        ///< shared_memory_losses() at that time
   transport::Signature signature;  ///< as in its CallDescriptor
   int announced_ranks = 0;         ///< number of ranks, from 0 on, that have announced it
+  bool is_last_rank = false;       ///< this rank was the last to arrive, of ranks that share cores
+  bool is_agreed = false;          ///< all ranks have announced the same call, as far as this rank must know
   Call call;
   Task task;
 
   /// This rank has nothing more to do for it.
-  bool is_settled() const {
-    if (state != State::begun) return state == State::finished;
-    const Wait& wait = task.wait();
-    return wait.common != nullptr ||
-           (wait.counter == &transport::CommSlot::done && wait.target == call.number);
-  }
+  bool is_settled() const { return state == State::begun ? task.wait().is_last : state == State::finished; }
 };
 
 /// A number that another rank will change.
 struct Awaited {
   const std::atomic<std::uint64_t>* number = nullptr;
   std::uint64_t seen = 0;
+  transport::SliceCounters* counters = nullptr;  ///< not null: `number` is their `finished`; see nap()
 
   bool has_changed() const { return number == nullptr || number->load(std::memory_order_acquire) != seen; }
 };
@@ -69,10 +67,15 @@ class GroupListener {
 /// is done as soon as all ranks have announced it, because the data comes with the descriptor. A long call
 /// then runs its algorithm. While it only waits for the other ranks' parts, the next call runs. No function
 /// waits: advance() does what can be done now. Used under the engine's lock.
+///
+/// If the ranks share cores, each look at all other ranks, and each wake-up, would be paid by every rank. So
+/// the ranks count their arrivals. The last one does a short call for all, or opens a long one, and only then
+/// wakes the others: a call takes one turn of each rank, and the first rank's segment has the sums.
 class Group {
  public:
   /// `local_peers[r]` leads to rank r of the communicator; null for `rank` itself. They outlive the Group.
-  Group(int rank, std::vector<transport::LocalPeer*> local_peers, std::uint32_t slot,
+  /// `shared_cores`: number of cores if the ranks share them, 0 if each rank has one; the same on all ranks.
+  Group(int rank, std::vector<transport::LocalPeer*> local_peers, std::uint32_t slot, int shared_cores,
         GroupListener& listener);
 
   bool is_busy() const { return !calls_.empty(); }
@@ -92,6 +95,8 @@ class Group {
   /// begin() must be for this call.
   void begin_immediate(const OperationSpec& spec);
   bool try_immediate();
+  /// Number of calls for which operations have begun and not finished.
+  std::size_t in_flight() const { return calls_.size(); }
   /// The operation must live until it has finished or the Group is abandoned. `waits_now`: its caller does
   /// nothing else until it is over. A call behind other calls for which no caller waits is announced by the
   /// next poll.
@@ -110,6 +115,8 @@ class Group {
   /// The number for which the first call waits, for a caller that polls nothing else meanwhile. To be called
   /// just after a poll: if the number has changed since that poll, the result is empty.
   Awaited awaited() const;
+  /// Whether awaited() names counters on which a caller may nap, unless the number has changed.
+  bool can_nap() const;
   /// Ranks whose announcement, or whose progress, the first call lacks.
   std::vector<int> waiting_for() const;
 
@@ -133,6 +140,10 @@ class Group {
   static constexpr std::uint64_t kTogether = transport::kCallsAhead / 2;
 
   int size() const { return static_cast<int>(slots_.size()); }
+  /// Whether two numbers of descriptors are of the same call of the slot.
+  static bool same_place(std::uint64_t one, std::uint64_t other) {
+    return static_cast<std::uint32_t>(one) == static_cast<std::uint32_t>(other);
+  }
   Running& running(std::uint64_t place) { return running_[(place - first_) % transport::kCallsAhead]; }
   const Running& running(std::uint64_t place) const {
     return running_[(place - first_) % transport::kCallsAhead];
@@ -141,9 +152,12 @@ class Group {
   void announce_more();
   enum class Announced { not_yet, by_all, otherwise };
   Announced poll_descriptors(Running& running) const;
+  Announced poll_announcements(Running& running) const;
+  bool is_agreed(Running& running, Operation* operation, bool& moved);
+  void arrive(Running& running, bool is_private);
   bool step(Running& running, Operation* operation, bool& moved);
   int owner_of(const Running& running) const;
-  transport::SliceCounters* shares(const Running& running);
+  std::uint64_t shares(const Running& running) const;
   bool is_named(const Running& running) const;
   bool is_shared_out(const Running& running) const;
   void stop_writing();
@@ -153,12 +167,21 @@ class Group {
   bool reach_memory(Running& running, Operation* operation);
   bool is_still_shared(const Running& running) const;
   bool has_come(const Wait& wait) const;
-  void finish_short_call(Running& running) const;
+  void finish_short_call(Running& running);
+  void finish_short_call_for_all(Running& running, std::span<const void* const> shown);
+  void prefault_short();
+  void prefault_pieces(std::uint64_t bytes);
+  std::byte* result_of(const Running& running) const;
+  void take_result(const Running& running) const;
   void fail(Operation* operation, int rank, const std::string& why);
   void close();
   void release(const std::vector<bool>& lost);
 
   const int rank_;
+  const int shared_cores_;
+  /// The longest data that always travels with the descriptor. Ranks that share cores copy all short data, so
+  /// that all ranks know which calls are short before they read the descriptors.
+  const std::uint64_t always_short_;
   std::vector<transport::LocalPeer*> local_peers_;
   GroupListener& listener_;
   transport::SharedSegment* segment_;
@@ -177,7 +200,8 @@ class Group {
   std::uint64_t pieces_ = 0;
   std::uint64_t done_ = 0;  ///< see Call::done
   Clock::time_point now_;
-  std::optional<bool> is_oversubscribed_;  ///< whether a rank is; read once all have announced a call
+  bool is_short_data_there_ = false;     ///< see prefault_short()
+  std::uint64_t piece_bytes_there_ = 0;  ///< see prefault_pieces()
   bool changed_ = false;
   int idle_polls_ = 0;  ///< polls in which nothing moved, since the last tell()
   bool failed_ = false;

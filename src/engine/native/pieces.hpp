@@ -16,6 +16,17 @@ Task in_pieces(Call& call, std::uint64_t pieces, PutDown put_down, Read read) {
     put_down(t, (before + t) % 2);
     call.publish(call.slot->staged, before + t + 1);
   };
+  if (call.counters != nullptr) {
+    // A rank that puts a piece down has seen all ranks arrive at the piece before it, after they had read the
+    // one before that: its half is free.
+    for (std::uint64_t t = 0; t < pieces; ++t) {
+      put_down(t, (before + t) % 2);
+      co_await call.arrive(before + t, 0);
+      read(t, (before + t) % 2);
+    }
+    call.publish(call.slot->done, call.number);
+    co_return;
+  }
   co_await Wait{&transport::CommSlot::done, call.number - 1};  // the segments are free
   if (pieces > 0) show(0);
   for (std::uint64_t t = 0; t < pieces; ++t) {

@@ -10,8 +10,8 @@ namespace {
 constexpr std::size_t kLine = 64;
 constexpr Wait kNever{&transport::CommSlot::done, ~std::uint64_t{0}};
 
-/// Cuts `count` elements among `size` ranks so that no two of them write in one cache line of a buffer that
-/// begins with a line.
+/// Cuts `count` elements among `size` ranks, or into so many shares, so that no two of them write in one
+/// cache line of a buffer that begins with a line.
 struct Slices {
   std::uint64_t count;
   std::uint64_t each;
@@ -57,33 +57,32 @@ Task reduce_in_place(Call& call) {
     if (at + step < end) co_await Wait{};
   }
   if (call.owner < 0) {
-    call.publish(call.slot->done, call.number);
+    co_await call.finish();
   } else {
     *call.done = call.number;  // published together with the next calls
+    co_await Wait{.counter = &transport::CommSlot::done, .target = call.number, .is_last = true};
   }
-  co_await Wait{&transport::CommSlot::done, call.number};
 }
 
-/// As reduce_in_place(), for more ranks than cores. Once all ranks have announced the call, the running
+/// As reduce_in_place(), for ranks that share cores. Once all ranks have announced the call, the running
 /// ranks take shares until none is left. Ranks that announced it earlier need not run again before their next
 /// call.
 Task reduce_by_shares(Call& call) {
-  const Slices slices(call.shape->count, call.size, call.shape->element_bytes);
-  const auto ranks = static_cast<std::uint64_t>(call.size);
-  const Wait all_done{.target = transport::SliceCounters::none_of(call.place) + ranks,
-                      .common = &call.shares->finished};
+  const Slices slices(call.shape->count, static_cast<int>(call.shares), call.shape->element_bytes);
   while (true) {
     call.slot->at_work.value.store(call.place + 1, std::memory_order_relaxed);
-    const std::optional<std::uint64_t> share = call.shares->take(call.place, ranks);
+    const std::optional<std::uint64_t> share = call.take_share(*call.counters, call.place, call.shares);
     if (!share) break;
     if (!call.begin_writing()) co_await kNever;
     reduce_range(call, slices.begin(static_cast<int>(*share)), slices.size(static_cast<int>(*share)));
     if (call.is_given_up()) co_await kNever;  // what was read may not be the inputs any more
-    if (call.shares->finish_one(call.place, ranks)) call.changed = true;
+    call.finish_share(*call.counters, call.place, call.shares);
   }
   call.slot->at_work.value.store(0, std::memory_order_relaxed);
   call.publish(call.slot->done, call.number);  // now, because the next calls run while this one waits
-  co_await all_done;
+  co_await Wait{.common = call.counters,
+                .common_target = transport::SliceCounters::none_of(call.place) + call.shares,
+                .is_last = true};
 }
 
 /// Reduces this rank's slice of the piece that begins with element `begin`. The result goes to this rank's
@@ -146,11 +145,49 @@ Task reduce_staged(Call& call) {
   call.publish(call.slot->done, call.number);
 }
 
+/// As reduce_staged(), for ranks that share cores. Each piece takes one turn of each rank: a rank takes the
+/// sums of a piece, puts its next piece down and waits. Once all ranks have done so, the running ranks sum
+/// the piece by shares. The sums take the place of the first rank's contribution, so that all ranks read the
+/// same memory.
+Task reduce_staged_by_shares(Call& call) {
+  const std::size_t element = call.shape->element_bytes;
+  const std::uint64_t count = call.shape->count;
+  const std::uint64_t piece = call.piece_bytes() / element;
+  const std::uint64_t pieces = (count + piece - 1) / piece;
+  const std::uint64_t before = *call.pieces;
+  *call.pieces += pieces;
+  for (std::uint64_t t = 0; t < pieces; ++t) {
+    const std::uint64_t number = before + t;
+    const std::uint64_t elements = std::min(piece, count - t * piece);
+    const std::size_t half = number % 2;  // free, as in in_pieces()
+    transport::SliceCounters& counters = call.counters_of_piece(number);
+    const std::uint64_t shares = share_count(elements * element);
+    kernels::copy(call.slot->pieces[half], call.input + t * piece * element, elements * element);
+    co_await call.arrive(number, shares);
+    const Slices slices(elements, static_cast<int>(shares), element);
+    call.slot->at_work.value.store(call.place + 1, std::memory_order_relaxed);
+    while (const std::optional<std::uint64_t> share = call.take_share(counters, number, shares)) {
+      const std::uint64_t at = slices.begin(static_cast<int>(*share)) * element;
+      call.from.resize(call.slots.size());
+      for (std::size_t r = 0; r < call.from.size(); ++r) call.from[r] = call.slots[r]->pieces[half] + at;
+      void* const sums = call.slots.front()->pieces[half] + at;
+      call.fold(&sums, 1, call.from.data(), call.from.size(), slices.size(static_cast<int>(*share)),
+                call.from.size());
+      call.finish_share(counters, number, shares);
+    }
+    call.slot->at_work.value.store(0, std::memory_order_relaxed);
+    co_await Wait{.common = &counters, .common_target = transport::SliceCounters::none_of(number) + shares};
+    kernels::copy(call.output + t * piece * element, call.slots.front()->pieces[half], elements * element);
+  }
+  call.publish(call.slot->done, call.number);
+}
+
 }  // namespace
 
 Task reduce_for_all(Call& call) {
-  if (call.shares != nullptr) return reduce_by_shares(call);
-  return call.inputs.empty() || call.outputs.empty() ? reduce_staged(call) : reduce_in_place(call);
+  if (call.shares > 0) return reduce_by_shares(call);
+  if (!call.inputs.empty() && !call.outputs.empty()) return reduce_in_place(call);
+  return call.counters != nullptr ? reduce_staged_by_shares(call) : reduce_staged(call);
 }
 
 }  // namespace kolo::engine::native

@@ -20,8 +20,7 @@ Task reduce_own_shared(Call& call) {
     call.fold(&to, 1, from.data(), from.size(), std::min(step, count - at), from.size());
     if (at + step < count) co_await Wait{};
   }
-  call.publish(call.slot->done, call.number);
-  co_await Wait{&transport::CommSlot::done, call.number};  // all ranks have read this rank's input
+  co_await call.finish();  // all ranks have read this rank's input
 }
 
 /// Reduces `count` elements of this rank's part, from its element `begin` on. They begin `stage` bytes into

@@ -11,12 +11,15 @@
 
 namespace kolo::engine::native {
 
-/// What a task waits for: every rank's `counter` has reached `target`, or `common` has, which all ranks count
-/// up together. If both are null: the driver has polled everything else.
+/// What a task waits for: every rank's `counter` has reached `target`. Or, if `common` is not null, its
+/// `finished` has reached `common_target`; then `counter` only tells which ranks to blame, and may be null.
+/// If both are null: the driver has polled everything else.
 struct Wait {
   transport::CommSlot::Counter transport::CommSlot::*counter = nullptr;
   std::uint64_t target = 0;
-  const std::atomic<std::uint64_t>* common = nullptr;
+  transport::SliceCounters* common = nullptr;
+  std::uint64_t common_target = 0;
+  bool is_last = false;  ///< this rank has nothing more to do for the call
 
   bool is_pause() const { return counter == nullptr && common == nullptr; }
 };

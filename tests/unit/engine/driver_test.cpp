@@ -55,6 +55,15 @@ class PlayedWork final : public engine::Driven {
     is_asleep = false;
     return news;
   }
+  bool can_nap() const override { return may_nap; }
+  bool prepare_to_nap() override {
+    log += 'n';
+    return is_quiet;
+  }
+  bool nap(std::chrono::nanoseconds longest) override {
+    napped = longest;
+    return has_changed;
+  }
   void woken(std::span<const std::uint32_t> sources, Clock::time_point) override {
     log += "w" + std::to_string(sources.size());
   }
@@ -83,6 +92,9 @@ class PlayedWork final : public engine::Driven {
   std::vector<std::uint32_t> news;
   int slept_ms = 0;
   int core_checks = 0;
+  bool may_nap = false;
+  bool has_changed = true;
+  std::chrono::nanoseconds napped{};
   bool waits_for_interrupt = false;
 
   std::mutex mutex;
@@ -123,6 +135,35 @@ TEST_F(DriverTest, DoesNotDriveBehindTheDeadline) {
   engine::Driver driver(work, {});
   EXPECT_FALSE(run(driver, Deadline::after(0ns)));
   EXPECT_EQ(work.log, "");
+}
+
+TEST_F(DriverTest, NapsInsteadOfSpinning) {
+  engine::Driver driver(work, {.spin = kLong});
+  work.may_nap = true;
+  end_at_poll(2);
+  EXPECT_TRUE(run(driver));
+  EXPECT_EQ(work.log, "ptnw0p");
+  EXPECT_EQ(work.napped, 10ms);
+}
+
+TEST_F(DriverTest, SleepsAfterANapInVain) {
+  engine::Driver driver(work, {.spin = kLong});
+  work.may_nap = true;
+  work.has_changed = false;
+  work.news = {7};
+  end_at_poll(3);
+  EXPECT_TRUE(run(driver));
+  EXPECT_EQ(work.log, "ptnw0ptaw1p");
+}
+
+TEST_F(DriverTest, DoesNotNapIfTheNumberHasChanged) {
+  engine::Driver driver(work, {.spin = kLong});
+  work.may_nap = true;
+  work.is_quiet = false;
+  end_at_poll(2);
+  EXPECT_TRUE(run(driver));
+  EXPECT_EQ(work.log, "ptnw0p");
+  EXPECT_EQ(work.napped, 0ns);
 }
 
 TEST_F(DriverTest, SleepsAfterAPollInVainIfItMayNotSpin) {

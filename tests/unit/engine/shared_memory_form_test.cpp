@@ -65,9 +65,18 @@ std::vector<Symbols> results_of(std::span<const schedule::Schedule> schedules,
   return results;
 }
 
-/// The ways in which the executor carries out a call.
-enum class Way { with_descriptors, in_place, by_one_rank, by_shares, staged };
-constexpr Way kWays[] = {Way::with_descriptors, Way::in_place, Way::by_one_rank, Way::by_shares, Way::staged};
+/// The ways in which the executor carries out a call; the last three are those of ranks that share cores.
+enum class Way {
+  with_descriptors,
+  in_place,
+  by_one_rank,
+  staged,
+  in_place_in_turns,
+  by_shares,
+  staged_in_turns
+};
+constexpr Way kWays[] = {Way::with_descriptors,  Way::in_place,  Way::by_one_rank,    Way::staged,
+                         Way::in_place_in_turns, Way::by_shares, Way::staged_in_turns};
 
 /// The segments of a host's ranks.
 class Host {
@@ -117,13 +126,18 @@ class Host {
       call.segments = segments;
       call.segment = segments[r];
       call.slot = slots[r];
-      if (way != Way::staged) {
+      if (way != Way::staged && way != Way::staged_in_turns) {
         call.inputs = inputs;
         if (call.shape->form.writes_to_others()) call.outputs = outputs;
       }
       call.number = 1;
       if (way == Way::by_one_rank) call.owner = call.size - 1;
-      if (way == Way::by_shares) call.shares = &slots[0]->shares[0];
+      if (way >= Way::in_place_in_turns) {
+        call.cores = 2;
+        call.counters = &slots[0]->shares[0];
+        call.piece_counters = slots[0]->piece_shares;
+      }
+      if (way == Way::by_shares) call.shares = 3;
       call.done = &done[r];
       call.pieces = &pieces[r];
       tasks.push_back(run(call));
@@ -143,7 +157,7 @@ class Host {
  private:
   static bool has_come(const engine::native::Wait& wait, std::size_t rank,
                        const std::vector<transport::CommSlot*>& slots) {
-    if (wait.common != nullptr) return wait.common->load() >= wait.target;
+    if (wait.common != nullptr) return wait.common->finished.load() >= wait.common_target;
     for (std::size_t r = 0; r < slots.size() && wait.counter != nullptr; ++r) {
       if (r != rank && (slots[r]->*wait.counter).value.load() < wait.target) return false;
     }

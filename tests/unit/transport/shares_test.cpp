@@ -33,6 +33,22 @@ TEST(SliceCounters, ThoseOfAnEarlierCallAreGone) {
   EXPECT_TRUE(shares.is_finished(7, 3));
 }
 
+TEST(SliceCounters, OneRankIsTheLastToArriveAndOpensTheCall) {
+  transport::SliceCounters shares{};
+  for (const std::uint64_t place : {0u, 32u, 64u}) {
+    EXPECT_FALSE(shares.arrive(place, 3));
+    EXPECT_FALSE(shares.arrive(place, 3));
+    EXPECT_FALSE(shares.is_open(place));
+    EXPECT_TRUE(shares.arrive(place, 3));
+    shares.open(place);
+    EXPECT_TRUE(shares.is_open(place));
+    EXPECT_FALSE(shares.is_finished(place, 1));
+    EXPECT_TRUE(shares.finish_one(place, 1));
+    EXPECT_TRUE(shares.is_finished(place, 1));
+    EXPECT_FALSE(shares.is_open(place + 32)) << "of the next call that uses the counters";
+  }
+}
+
 TEST(SliceCounters, AmongThreads) {
   constexpr std::uint64_t kPlaces = 2000, kShares = 5;
   transport::SliceCounters shares{};

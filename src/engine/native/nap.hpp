@@ -1,0 +1,22 @@
+// Naps: how ranks that share cores wait for each other. A rank that naps takes no core, and one system call
+// wakes all ranks that wait for the same number, while a doorbell (Group::tell()) takes one for each rank.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+#include "transport/shared_segment.hpp"
+
+namespace kolo::engine::native {
+
+/// Sleeps until `counters.finished` is another number than `seen`, a waker has called wake_nappers(), or the
+/// time has passed. May return early.
+void nap(transport::SliceCounters& counters, std::uint64_t seen, std::chrono::nanoseconds longest);
+
+/// To be called after `counters.finished` was stored. Wakes at most `most` ranks. No wake-up is lost: this
+/// rank stores `finished`, then loads `napping`. A napping rank stores `napping`, then the system compares
+/// `finished` with `seen`. A fence stands between the two on both sides.
+void wake_nappers(transport::SliceCounters& counters, int most);
+
+}  // namespace kolo::engine::native

@@ -1,0 +1,101 @@
+// What a group waits for, which ranks are late, and the wake-up of ranks that sleep.
+#include <atomic>
+
+#include "engine/native/group.hpp"
+
+namespace kolo::engine::native {
+namespace {
+
+/// Whether the rank does a part of the call that other ranks wait for.
+bool is_at_work(const transport::CommSlot& slot, const Running& running) {
+  return slot.at_work.value.load(std::memory_order_relaxed) == running.place + 1;
+}
+
+}  // namespace
+
+/// No wake-up is lost. The publisher stores its value, then loads `asleep`; the sleeper stores `asleep`,
+/// then polls once more what was published. A fence stands between the two on both sides (the other one in
+/// Peers::announce_sleep()), so one of the two sees the other's store.
+void Group::tell() {
+  idle_polls_ = 0;
+  if (!changed_) return;
+  changed_ = false;
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  for (std::size_t r = 0; r < local_peers_.size(); ++r) {
+    if (local_peers_[r] == nullptr) continue;
+    const std::uint32_t asleep = segments_[r]->asleep.load(std::memory_order_relaxed);
+    if (asleep % 2 == 0 || asleep == rung_[r]) continue;
+    rung_[r] = asleep;
+    local_peers_[r]->ring();
+  }
+}
+
+Awaited Group::awaited() const {
+  if (announced_ == finished_) return {};
+  const Running& head = running(finished_);
+  const auto found = [](const std::atomic<std::uint64_t>& number, auto lacks) {
+    const std::uint64_t seen = number.load(std::memory_order_acquire);
+    return lacks(seen) ? Awaited{&number, seen} : Awaited{};
+  };
+  const auto found_in = [&](transport::SliceCounters& counters, std::uint64_t target) {
+    Awaited awaited = found(counters.finished, [&](std::uint64_t number) { return number < target; });
+    if (awaited.number != nullptr) awaited.counters = &counters;
+    return awaited;
+  };
+  if (shared_cores_ > 0 && head.state == Running::State::announced) {
+    const std::uint64_t open = transport::SliceCounters::none_of(head.place);
+    return found_in(*head.call.counters, head.shown <= always_short_ ? open + 1 : open);
+  }
+  if (head.state == Running::State::announced && head.announced_ranks < size()) {
+    return found(slots_[static_cast<std::size_t>(head.announced_ranks)]
+                     ->descriptors[head.place % transport::kDescriptors]
+                     .number,
+                 [&](std::uint64_t number) { return !same_place(number, head.number); });
+  }
+  if (head.state != Running::State::begun) return {};
+  const Wait& wait = head.task.wait();
+  const auto is_short = [&](std::uint64_t number) { return number < wait.target; };
+  if (wait.common != nullptr) return found_in(*wait.common, wait.common_target);
+  for (int r = 0; r < size() && wait.counter != nullptr; ++r) {
+    if (r == rank_) continue;
+    const Awaited lacking = found((slots_[static_cast<std::size_t>(r)]->*wait.counter).value, is_short);
+    if (lacking.number != nullptr) return lacking;
+  }
+  return {};
+}
+
+bool Group::can_nap() const {
+  if (shared_cores_ == 0 || announced_ == finished_) return false;
+  const Running& head = running(finished_);
+  return head.state == Running::State::announced ||
+         (head.state == Running::State::begun && head.task.wait().common != nullptr);
+}
+
+std::vector<int> Group::waiting_for() const {
+  std::vector<int> ranks;
+  if (calls_.empty()) return ranks;
+  if (announced_ == finished_) return ranks;
+  const Running& head = running(finished_);
+  for (int r = 0; r < size(); ++r) {
+    if (r == rank_) continue;
+    const transport::CommSlot& slot = *slots_[static_cast<std::size_t>(r)];
+    bool has_come = same_place(
+        slot.descriptors[head.place % transport::kDescriptors].number.load(std::memory_order_acquire),
+        head.number);
+    if (head.state == Running::State::begun && !head.task.wait().is_pause()) {
+      const Wait& wait = head.task.wait();
+      const bool has_counted = wait.counter == nullptr ||
+                               (slot.*wait.counter).value.load(std::memory_order_acquire) >= wait.target;
+      has_come = has_counted && !is_at_work(slot, head);
+    }
+    if (!has_come) ranks.push_back(r);
+  }
+  if (!ranks.empty() || shared_cores_ == 0) return ranks;
+  // All ranks have announced the call. One of them has not done it for all yet.
+  for (int r = 0; r < size(); ++r) {
+    if (r != rank_ && is_at_work(*slots_[static_cast<std::size_t>(r)], head)) ranks.push_back(r);
+  }
+  return ranks;
+}
+
+}  // namespace kolo::engine::native

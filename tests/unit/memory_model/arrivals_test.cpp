@@ -1,0 +1,145 @@
+// Ranks that share cores: they count their arrivals, the last one works for all or opens a piece for all
+// (SliceCounters in transport/shared_segment.hpp, Group::arrive() and reduce_staged_by_shares() in
+// engine/native), and those that nap are woken (engine/native/nap.hpp).
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "explore.hpp"
+
+namespace kolo::test::memory {
+namespace {
+
+using enum Order;
+
+struct Arrivals {
+  Order arrive = acq_rel;
+  Order finish = release;
+  Order look = acquire;
+};
+
+/// A short call of three ranks: the last one reads all contributions, and puts the sum into the place of the
+/// first one.
+Thread short_call(World& world, Cell arrived, Cell finished, std::vector<Cell> data, std::size_t rank,
+                  Arrivals how) {
+  const int ranks = static_cast<int>(data.size());
+  co_await data[rank].write(1);
+  if (co_await arrived.fetch_add(1, how.arrive) == ranks - 1) {
+    int sum = 0;
+    for (const Cell& one : data) sum += co_await one.read();
+    co_await data[0].write(sum);
+    co_await finished.store(1, how.finish);
+  }
+  co_await finished.wait_for(1, how.look);
+  const int sum = co_await data[0].read();
+  world.require(sum == ranks, "a wrong sum was read");
+}
+
+std::string wrong_with_short_calls(Arrivals how) {
+  return explore([=](World& world) {
+           const Cell arrived = world.cell("arrived");
+           const Cell finished = world.cell("finished");
+           std::vector<Cell> data;
+           for (const char* rank : {"rank 0", "rank 1", "rank 2"})
+             data.push_back(world.cell(std::string(rank) + "'s data"));
+           for (std::size_t rank = 0; rank < data.size(); ++rank)
+             world.run("rank " + std::to_string(rank), short_call(world, arrived, finished, data, rank, how));
+         })
+      .wrong;
+}
+
+TEST(ArrivalsModel, TheLastRankSeesAllContributionsAndAllRanksSeeItsSum) {
+  EXPECT_EQ(wrong_with_short_calls({}), "");
+  EXPECT_NE(wrong_with_short_calls({.arrive = release}), "");
+  EXPECT_NE(wrong_with_short_calls({.arrive = acquire}), "");
+  EXPECT_NE(wrong_with_short_calls({.finish = relaxed}), "");
+  EXPECT_NE(wrong_with_short_calls({.look = relaxed}), "");
+}
+
+struct Halves {
+  Arrivals orders = {};
+  int halves = 2;
+  int pieces = 3;
+};
+
+/// Pieces of two ranks. The first rank's half also takes the sum, which both ranks read before they arrive at
+/// the next piece. `arrived` and `finished`: of each piece.
+Thread pass_pieces(World& world, std::vector<Cell> arrived, std::vector<Cell> finished,
+                   std::vector<Cell> mine, std::vector<Cell> first, std::vector<Cell> second, Halves how) {
+  for (std::size_t t = 0; t < arrived.size(); ++t) {
+    const std::size_t half = t % mine.size();
+    co_await mine[half].write(static_cast<int>(t) + 1);
+    if (co_await arrived[t].fetch_add(1, how.orders.arrive) == 1) {
+      const int one = co_await first[half].read();
+      const int other = co_await second[half].read();
+      co_await first[half].write(one + other);
+      co_await finished[t].store(1, how.orders.finish);
+    }
+    co_await finished[t].wait_for(1, how.orders.look);
+    const int sum = co_await first[half].read();
+    world.require(sum == 2 * (static_cast<int>(t) + 1), "a sum of another piece was read");
+  }
+}
+
+std::string wrong_with_halves(Halves how) {
+  return explore([=](World& world) {
+           std::vector<Cell> arrived, finished, first, second;
+           for (int t = 0; t < how.pieces; ++t) {
+             arrived.push_back(world.cell("arrived at piece " + std::to_string(t)));
+             finished.push_back(world.cell("finished piece " + std::to_string(t)));
+           }
+           for (int half = 0; half < how.halves; ++half) {
+             first.push_back(world.cell("first rank's half " + std::to_string(half)));
+             second.push_back(world.cell("second rank's half " + std::to_string(half)));
+           }
+           world.run("first", pass_pieces(world, arrived, finished, first, first, second, how));
+           world.run("second", pass_pieces(world, arrived, finished, second, first, second, how));
+         })
+      .wrong;
+}
+
+TEST(ArrivalsModel, TwoHalvesAreEnoughForPiecesWithOneWait) {
+  EXPECT_EQ(wrong_with_halves({}), "");
+  EXPECT_NE(wrong_with_halves({.halves = 1}), "");
+  EXPECT_NE(wrong_with_halves({.orders = {.arrive = release}}), "");
+  EXPECT_NE(wrong_with_halves({.orders = {.finish = relaxed}}), "");
+}
+
+struct Naps {
+  Order sleeper_fence = seq_cst;
+  Order waker_fence = seq_cst;
+};
+
+/// The system compares the number and sleeps in one step, so a wake-up after the comparison ends the nap.
+Thread nap_until_finished(Cell finished, Cell napping, Cell wake_up, Naps how) {
+  co_await napping.fetch_add(1, relaxed);
+  co_await fence(how.sleeper_fence);
+  if (co_await finished.load(relaxed) == 0) co_await wake_up.wait_for_at_least(1, acquire);
+}
+
+Thread finish_and_wake(Cell finished, Cell napping, Cell wake_up, Naps how) {
+  co_await finished.store(1, release);
+  co_await fence(how.waker_fence);
+  if (co_await napping.load(relaxed) > 0) co_await wake_up.fetch_add(1, release);
+}
+
+std::string wrong_with_naps(Naps how) {
+  return explore([=](World& world) {
+           const Cell finished = world.cell("finished");
+           const Cell napping = world.cell("napping");
+           const Cell wake_up = world.cell("wake-up");
+           world.run("sleeper", nap_until_finished(finished, napping, wake_up, how));
+           world.run("waker", finish_and_wake(finished, napping, wake_up, how));
+         })
+      .wrong;
+}
+
+TEST(ArrivalsModel, NoWakeUpOfANapIsLost) {
+  EXPECT_EQ(wrong_with_naps({}), "");
+  EXPECT_NE(wrong_with_naps({.sleeper_fence = acq_rel}), "");
+  EXPECT_NE(wrong_with_naps({.waker_fence = acq_rel}), "");
+}
+
+}  // namespace
+}  // namespace kolo::test::memory
