@@ -110,9 +110,9 @@ Cells cells_of(const Row& row) {
 /// A table for each collective, with the remark on a row below it.
 void print_tables(const std::vector<Row>& rows, bool wide) {
   std::vector<Column> columns = {
-      {"algorithm", "", 0, true},      {"ranks"},           {"steps"},
-      {"messages", "", 0, false, 1},   {"sends", "n"}, {"receives", "n"},
-      {"link", "n", 0, false, 2}, {"", "", 0, true},   {"closed form", "", 0, true, 3}};
+      {"algorithm", "", 0, true},    {"ranks"},         {"steps"},
+      {"messages", "", 0, false, 1}, {"sends", "n"},    {"receives", "n"},
+      {"link", "n", 0, false, 2},    {"", "", 0, true}, {"closed form", "", 0, true, 3}};
   constexpr std::size_t kGap = 2;
   std::vector<Cells> lines;
   for (const Row& row : rows) lines.push_back(cells_of(row));

@@ -83,10 +83,10 @@ TEST_F(PlanTrainingCommand, RanksTheWays) {
   EXPECT_EQ(outcome.err, "");
   for (const char* text :
        {"# A training step of stack: 4 ranks, 1 on each of 4 hosts; links of 1 Gbit/s",
-        "4 layers, 4,000,000 parameters, 120 ms forward and backward of 8\n",
-        "32 a step, all ranks together", "16 B for a parameter", "    DistributedDataParallel ",
-        "ShardedDataParallel, parameters ", "pipeline 4 ", "data 2 x tensor 2 ", "data 2 x pipeline 2 ",
-        "tensor 2 x pipeline 2 ", "tensor 4 ", "of the step waits for"}) {
+        "4 layers, 4,000,000 parameters, 120 ms forward and backward of 8\n", "32 a step, all ranks together",
+        "16 B for a parameter", "    DistributedDataParallel ", "ShardedDataParallel, parameters ",
+        "pipeline 4 ", "data 2 x tensor 2 ", "data 2 x pipeline 2 ", "tensor 2 x pipeline 2 ", "tensor 4 ",
+        "of the step waits for"}) {
     EXPECT_NE(outcome.out.find(text), std::string::npos) << text << " in\n" << outcome.out;
   }
   EXPECT_EQ(std::ranges::count(outcome.out, '>'), 1) << outcome.out;
