@@ -330,23 +330,11 @@ double Chooser::work_of_cores(const algorithms::ConfiguredAlgorithm& candidate,
     ++ranks[spec.hosts.empty() ? 0 : spec.hosts[static_cast<std::size_t>(rank)]];
   const auto largest = std::ranges::max_element(ranks, {}, [](const auto& host) { return host.second; });
   if (largest->second <= model.cores) return 0;
-  // In closed forms every rank does what the busiest one does.
+  // As if every rank did what the busiest one does: to count the messages of a thousand ranks would take
+  // long.
   const algorithms::StepsAndBytes stated = candidate.algorithm->closed_form.of(spec);
-  double messages = static_cast<double>(stated.steps) * largest->second;
-  double sent = stated_bytes(*candidate.algorithm, spec, bytes) * largest->second;
-  if (stated.steps * static_cast<std::uint64_t>(spec.size) <= kMostCounted) {
-    messages = sent = 0;
-    for (const schedule::Schedule& schedule : algorithms::generate_all(*candidate.algorithm, spec)) {
-      if (!spec.hosts.empty() && spec.hosts[static_cast<std::size_t>(schedule.rank)] != largest->first)
-        continue;
-      const double chunk = static_cast<double>(bytes) / schedule::part_count(schedule);
-      for (const schedule::Step& step : schedule.steps) {
-        if (step.kind != schedule::StepKind::send) continue;
-        ++messages;
-        sent += step.a.count * chunk;
-      }
-    }
-  }
+  const double messages = static_cast<double>(stated.steps) * largest->second;
+  const double sent = stated_bytes(*candidate.algorithm, spec, bytes) * largest->second;
   const LinkCost& link = model.memory;
   const bool is_long = sent > messages * link.longest_short;
   const double per_message = 2 * (link.overhead + (is_long ? link.long_overhead : 0)) + model.wake;
