@@ -52,9 +52,10 @@ Group* Engine::group_to_nap_on() const {
 
 bool Engine::prepare_to_nap() {
   awaited_ = awaited_peers();
-  native::Group& group = *group_to_nap_on()->native;
-  group.tell();
-  napping_on_ = group.awaited();
+  Group* const group = group_to_nap_on();
+  if (group == nullptr) return false;  // tick() has ended its call
+  group->native->tell();
+  napping_on_ = group->native->awaited();
   return napping_on_.counters != nullptr;
 }
 

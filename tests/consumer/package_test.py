@@ -182,7 +182,7 @@ def files_in(package):
 def deb_holds_the_right_files():
     expected = {
         LIBRARY: [r"/usr/lib/(.+/)?libkolo\.so\.[0-9.]+"],
-        "libkolo-dev": [r"/usr/include/kolo/\w+\.hpp", r"/usr/lib/(.+/)?libkolo\.so", r"/usr/lib/.*/kolo\.pc",
+        "libkolo-dev": [r"/usr/include/kolo/\w+\.hp{0,2}", r"/usr/lib/(.+/)?libkolo\.so", r"/usr/lib/.*/kolo\.pc",
                         r"/usr/lib/(.+/)?cmake/kolo/kolo\w+(-\w+)?\.cmake"],
         "kolo-tools": [r"/usr/bin/kolo", r"/usr/share/man/man1/kolo(-[a-z-]+)?\.1",
                        r"/usr/share/bash-completion/completions/kolo", r"/usr/share/zsh/vendor-completions/_kolo",
