@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,7 +16,8 @@ extern std::vector<float> gradients;
 // docs/adding.md: the parts of a command that its block does not show.
 struct CountArguments {
   int ranks = 8;
-  bool json = false;
+  std::string json;
 };
+CLI::Option* add_json(CLI::App& command, std::string& target, const std::string& what);
 inline constexpr const char* kCountExamples = "";
 int run_count(const CountArguments& arguments);

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """gallery_test.py KOLO [FOLDER]: the pages of kolo draw --all: all algorithms, links and markup. With FOLDER and a browser,
 writes screenshots there."""
+import json
 import re
 import subprocess
 import sys
@@ -59,8 +60,8 @@ class Markup(HTMLParser):
 
 def algorithms():
     """(collective, name) of all algorithms, as kolo check lists them."""
-    table = subprocess.run([KOLO, "check", "--ranks", "2"], check=True, stdout=subprocess.PIPE, text=True).stdout
-    return [tuple(line.split()[:2]) for line in table.splitlines() if not line.startswith("#")]
+    lines = subprocess.run([KOLO, "check", "--ranks", "2", "--json"], check=True, stdout=subprocess.PIPE, text=True).stdout
+    return [(row["collective"], row["algorithm"]) for row in map(json.loads, lines.splitlines())]
 
 
 class Gallery(unittest.TestCase):

@@ -115,13 +115,15 @@ struct Naps {
 Thread nap_until_finished(Cell finished, Cell napping, Cell wake_up, Naps how) {
   co_await napping.fetch_add(1, relaxed);
   co_await fence(how.sleeper_fence);
-  if (co_await finished.load(relaxed) == 0) co_await wake_up.wait_for_at_least(1, acquire);
+  const int seen = co_await finished.load(relaxed);
+  if (seen == 0) co_await wake_up.wait_for_at_least(1, acquire);
 }
 
 Thread finish_and_wake(Cell finished, Cell napping, Cell wake_up, Naps how) {
   co_await finished.store(1, release);
   co_await fence(how.waker_fence);
-  if (co_await napping.load(relaxed) > 0) co_await wake_up.fetch_add(1, release);
+  const int sleepers = co_await napping.load(relaxed);
+  if (sleepers > 0) co_await wake_up.fetch_add(1, release);
 }
 
 std::string wrong_with_naps(Naps how) {
