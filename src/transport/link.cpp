@@ -59,18 +59,15 @@ void Link::meet(Unexpected message, MessageRequest& request) {
   if (!agrees(header, request)) return release(header, std::move(message.memory));
   if (!is_arriving && header.bytes > kShortMessageBytes)
     return start_or_queue_pull({header, &request, std::move(message.memory)});
-  if (is_arriving) {
+  if (const std::uint64_t odd = message.come % kGranule; is_arriving && odd > 0) {
     // The last bytes may be part of an element: they go back to the input buffer. It is empty, because only
     // bytes that were read past it end within an element.
-    const std::uint64_t odd = message.come % kGranule;
-    if (odd > 0) {
-      message.come -= odd;
-      std::memcpy(in_.get(), message.memory.memory.get() + message.come, odd);
-      in_begin_ = 0;
-      in_end_ = odd;
-      arrival_.done -= odd;
-      arrival_.left += odd;
-    }
+    message.come -= odd;
+    std::memcpy(in_.get(), message.memory.memory.get() + message.come, odd);
+    in_begin_ = 0;
+    in_end_ = odd;
+    arrival_.done -= odd;
+    arrival_.left += odd;
   }
   if (message.come > 0) request.consume(0, message.memory.memory.get(), message.come);
   release(header, std::move(message.memory));

@@ -20,6 +20,7 @@ FrameHeader Link::header_for(FrameType type, const MessageRequest& request) {
   header.bytes = request.bytes;
   header.segments = request.segments;
   header.signature = *request.signature;
+  if (type == FrameType::rts) header.range.region = FrameHeader::kNoRange;  // unless the endpoint exposes one
   return header;
 }
 
@@ -52,7 +53,6 @@ void Link::post_send(MessageRequest& request) {
   if (request.bytes <= eager_limit()) return send_eager(request, false);
   SendQueue::Frame frame;
   frame.header = header_for(FrameType::rts, request);
-  frame.header.range.region = FrameHeader::kNoRange;
   if (endpoint_->can_pull()) {
     request.leaving();
     if (const auto range = endpoint_->expose(request.data, request.bytes)) frame.header.range = *range;
@@ -74,8 +74,7 @@ void Link::prepare(SendQueue::Frame& message) {
   MessageRequest& request = *message.request;
   if (!message.may_leave) message.may_leave = credit_.take(Credit::cost_of(message.header.bytes));
   if (!message.may_leave) {
-    message.header.type = FrameType::rts;
-    message.header.range.region = FrameHeader::kNoRange;
+    message.header = header_for(FrameType::rts, request);
     message.request = nullptr;
     sends_.add(request.tag, {&request, true});
     return;

@@ -42,8 +42,6 @@ void Group::announce(const OperationSpec& spec, bool behind_others) {
   running.is_last_rank = running.is_agreed = false;
   Call& call = running.call;
   call.shape = &spec.prepared->shape;
-  call.rank = rank_;
-  call.size = size();
   call.input = static_cast<const std::byte*>(spec.input);
   call.output = static_cast<std::byte*>(spec.output);
   call.fold = call.shape->form.reduces() ? kernels::fold_function(spec.dtype, spec.reduction.op()) : nullptr;
@@ -93,13 +91,7 @@ void Group::announce(const OperationSpec& spec, bool behind_others) {
 /// that saves it a turn.
 void Group::arrive(Running& running, bool is_private) {
   Call& call = running.call;
-  call.slots = slots_;
-  call.segments = segments_;
-  call.segment = segment_;
-  call.slot = slot_;
   call.counters = &slots_.front()->shares[running.place % transport::kDescriptors];
-  call.piece_counters = slots_.front()->piece_shares;
-  call.cores = shared_cores_;
   call.shares = 0;
   const bool is_short = running.shown <= always_short_;
   // The last rank does a short call for all. If it stops before it has, the other ranks know which one to
@@ -172,9 +164,9 @@ bool Group::is_short(const Running& running) const {
 }
 
 void Group::finish_short_call(Running& running) {
-  const bool is_done_for_all = shared_cores_ > 0 && !running.is_last_rank;
-  if (is_done_for_all && running.call.shape->form.kind == schedule::SharedMemoryForm::Kind::reduce_for_all)
-    return take_result(running);
+  const bool takes_result =
+      shared_cores_ > 0 && running.call.shape->form.kind == schedule::SharedMemoryForm::Kind::reduce_for_all;
+  if (takes_result && !running.is_last_rank) return take_result(running);
   std::array<const void*, 16> few;
   std::vector<const void*> many;
   if (slots_.size() > few.size()) many.resize(slots_.size());
@@ -183,11 +175,8 @@ void Group::finish_short_call(Running& running) {
     const auto at = static_cast<std::size_t>(r);
     shown[at] = content_of(*slots_[at], running, running.call.shape->shown_bytes(r));
   }
-  if (shared_cores_ > 0) {
-    if (running.is_last_rank) finish_short_call_for_all(running, shown);
-    if (running.call.shape->form.kind == schedule::SharedMemoryForm::Kind::reduce_for_all)
-      return take_result(running);
-  }
+  if (running.is_last_rank) finish_short_call_for_all(running, shown);
+  if (takes_result) return take_result(running);
   finish_short(running.call, shown);
   if (size() > 2 || shared_cores_ > 0) return;
   const int peer = 1 - rank_;

@@ -39,31 +39,32 @@ Shape make_shape(const schedule::SharedMemoryForm& form, std::span<const std::ui
 struct Call {
   const Shape* shape = nullptr;
   kernels::FoldFn fold = nullptr;  ///< of a reduction
-  int rank = 0;
+  int rank = 0;                    ///< of this rank in the group; like all that is the group's, set once
   int size = 1;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
 
-  // Set for a long call, once all ranks have announced it.
+  // The group's.
   std::span<transport::CommSlot* const> slots;          ///< of every rank, this one included
   std::span<transport::SharedSegment* const> segments;  ///< of every rank, this one included
   transport::SharedSegment* segment = nullptr;          ///< this rank's
   transport::CommSlot* slot = nullptr;                  ///< this rank's
+  std::uint64_t* done = nullptr;    ///< number of the last call with an owner that this rank is done with
+  std::uint64_t* pieces = nullptr;  ///< staged so far in this slot, in all calls: the same on all ranks
+  /// Null if each rank has a core: of the pieces in which private data passes through the segments.
+  transport::SliceCounters* piece_counters = nullptr;
+  int cores = 1;  ///< that the ranks share
+
+  // Set for a long call, once all ranks have announced it.
   /// Every rank's input and output in this address space; empty where they are private.
   std::vector<const std::byte*> inputs;
   std::vector<std::byte*> outputs;
   std::uint64_t number = 0;  ///< number among the long calls of this slot, from 1
   int owner = -1;            ///< the rank that does this call for all ranks; -1: each does its slice
-  /// Set if ranks share cores: of this call, and of the pieces in which private data passes through the
-  /// segments. Null if each rank has a core.
-  transport::SliceCounters* counters = nullptr;
-  transport::SliceCounters* piece_counters = nullptr;
-  int cores = 1;  ///< that the ranks share
+  transport::SliceCounters* counters = nullptr;  ///< of this call; null if each rank has a core
   /// Number of shares of which a running rank takes the next; 0: each rank does its slice.
   std::uint64_t shares = 0;
-  std::uint64_t place = 0;          ///< index among the calls of the slot
-  std::uint64_t* done = nullptr;    ///< number of the last call with an owner that this rank is done with
-  std::uint64_t* pieces = nullptr;  ///< staged so far in this slot, in all calls: the same on all ranks
+  std::uint64_t place = 0;  ///< index among the calls of the slot
 
   // Memory of the algorithm, so that it need not allocate any.
   std::vector<const void*> from;

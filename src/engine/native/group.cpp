@@ -42,6 +42,20 @@ Group::Group(int rank, std::vector<transport::LocalPeer*> local_peers, std::uint
     segments_.push_back(local_peer == nullptr ? segment_ : &local_peer->segment());
     slots_.push_back(&segments_.back()->slots[slot]);
   }
+  for (Running& running : running_) {
+    Call& call = running.call;
+    call.rank = rank_;
+    call.size = size();
+    call.slots = slots_;
+    call.segments = segments_;
+    call.segment = segment_;
+    call.slot = slot_;
+    call.pieces = &pieces_;
+    call.done = &done_;
+    if (shared_cores_ == 0) continue;
+    call.piece_counters = slots_.front()->piece_shares;
+    call.cores = shared_cores_;
+  }
 }
 
 void Group::begin_immediate(const OperationSpec& spec) {
@@ -204,12 +218,6 @@ std::uint64_t Group::shares(const Running& running) const {
 void Group::begin_algorithm(Running& running) {
   Call& call = running.call;
   if (call.owner < 0) publish_done();  // it may take long
-  call.slots = slots_;
-  call.segments = segments_;
-  call.segment = segment_;
-  call.slot = slot_;
-  call.pieces = &pieces_;
-  call.done = &done_;
   call.place = running.place;
   call.number = ++long_calls_;
   running.state = Running::State::begun;
