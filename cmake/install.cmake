@@ -50,10 +50,6 @@ configure_file(cmake/kolo.pc.in ${PROJECT_BINARY_DIR}/kolo.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/kolo.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)
 if(KOLO_TRAIN)
   # libtorch has no pkg-config module: kolo-train names its headers and libraries.
-  set(kolo_torch_cflags ${kolo_torch_include_dirs})
-  list(FILTER kolo_torch_cflags EXCLUDE REGEX "^/usr/include$")  # the compiler's own place, which has an order
-  list(TRANSFORM kolo_torch_cflags PREPEND -I)
-  list(APPEND kolo_torch_cflags ${kolo_torch_cxx_flags})
   list(JOIN kolo_torch_cflags " " kolo_torch_cflags)
   get_filename_component(kolo_torch_libdir ${TORCH_LIBRARY} DIRECTORY)
   configure_file(cmake/kolo-train.pc.in ${PROJECT_BINARY_DIR}/kolo-train.pc @ONLY)

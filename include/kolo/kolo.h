@@ -1,8 +1,9 @@
-// The C interface of kolo: collectives, send and receive for C99 and for the languages that call C.
-//
-// The C++ interface (kolo.hpp) says more on each call; here stands what differs. Not in C: custom reductions,
-// sparse sums, options of single calls (KOLO_ALGORITHM and the other variables hold), timelines
-// (KOLO_TIMELINE), stores other than the job's.
+/// @file
+/// The C interface of kolo: collectives, send and receive for C99 and for the languages that call C.
+///
+/// The C++ interface (kolo.hpp) says more on each call; here stands what differs. Not in C: custom
+/// reductions, sparse sums, options of single calls (KOLO_ALGORITHM and the other variables hold), timelines
+/// (KOLO_TIMELINE), stores other than the job's.
 #ifndef KOLO_KOLO_H
 #define KOLO_KOLO_H
 
@@ -53,10 +54,9 @@ typedef struct kolo_work kolo_work;
 /// "major.minor.patch" of the library.
 const char* kolo_version(void);
 
-/// Of the last call of this thread that returned an error: what happened, in words. Valid until the next such
-/// call.
+/// What happened in this thread's last call that returned an error, in words. Valid until the next such call.
 const char* kolo_error_message(void);
-/// Of the same call: the rank to blame, in the communicator's numbering; -1: unknown.
+/// The rank to blame for that error, in the communicator's numbering; -1: unknown.
 int kolo_error_rank(void);
 
 /// Joins the job that the environment describes (kolo run, torchrun, mpirun, srun). Blocks until all ranks
@@ -83,12 +83,10 @@ void* kolo_allocate(size_t bytes);
 /// Frees memory of kolo_allocate(). Null is allowed, other memory is left alone.
 void kolo_free(void* memory);
 
-// Every collective below: `work` is null, and the call returns when the result is in place; or the call
-// returns at once,
-// `*work` is for kolo_wait(), and the buffers stay borrowed until then. `count` is in elements. `in` may be
-// `out`.
+// If `work` is null, a call below returns when its result is in place. Otherwise it returns at once: pass
+// `*work` to kolo_wait(), and leave the buffers alone until then. `count` is in elements. `in` may be `out`.
 
-/// Every rank ends with the reduction of all contributions, with the same bits.
+/// Every rank ends with the reduction of all contributions, bitwise identical on all ranks.
 kolo_status kolo_all_reduce(kolo_communicator* communicator, const void* in, void* out, uint64_t count,
                             kolo_dtype dtype, kolo_op op, kolo_work** work);
 /// Rank r ends with part r of the reduction. `in` holds one part per rank. Part r has counts[r] elements;

@@ -132,8 +132,7 @@ class Parts {
   Counts counts_;
 };
 
-/// Makes a call: `start` waits for it if there is no place for its work. (The blocking calls of a
-/// Communicator are faster than the asynchronous ones.)
+/// Makes a call; it is blocking if there is no place for its work.
 template <typename Start>
 kolo_status run(kolo_communicator* communicator, kolo_work** work, Start start) noexcept {
   return guarded([&] {
@@ -149,12 +148,12 @@ kolo_status run(kolo_communicator* communicator, kolo_work** work, Start start) 
   });
 }
 
-kolo_status make_from(kolo_communicator** result, kolo_communicator* old,
-                      Communicator (*make)(Communicator&, int, int), int color, int key) noexcept {
+template <typename Make>
+kolo_status make_from(kolo_communicator** result, kolo_communicator* old, Make make) noexcept {
   return guarded([&] {
     given(result, "the place of the new communicator") = nullptr;
     auto made = std::make_unique<kolo_communicator>();
-    made->communicator = make(given(old, "the communicator").communicator, color, key);
+    made->communicator = make(given(old, "the communicator").communicator);
     if (made->communicator.valid()) *result = made.release();
   });
 }
@@ -215,13 +214,11 @@ int kolo_size(const kolo_communicator* communicator) {
 }
 
 kolo_status kolo_split(kolo_communicator* communicator, int color, int key, kolo_communicator** part) {
-  return make_from(
-      part, communicator, [](Communicator& old, int c, int k) { return old.split(c, k); }, color, key);
+  return make_from(part, communicator, [&](Communicator& old) { return old.split(color, key); });
 }
 
 kolo_status kolo_shrink(kolo_communicator* communicator, kolo_communicator** survivors) {
-  return make_from(
-      survivors, communicator, [](Communicator& old, int, int) { return old.shrink(); }, 0, 0);
+  return make_from(survivors, communicator, [](Communicator& old) { return old.shrink(); });
 }
 
 kolo_status kolo_abort(kolo_communicator* communicator, const char* reason) {
@@ -233,15 +230,11 @@ void* kolo_allocate(size_t bytes) {
   void* memory = nullptr;
   guarded([&] {
     auto block = kolo::SharedArena::instance().allocate(bytes);
-    std::fill_n(block.get(), bytes, std::byte{});
-    memory = block.get();
+    std::byte* const first = block.get();
+    std::fill_n(first, bytes, std::byte{});
     const std::lock_guard lock(blocks().mutex);
-    try {
-      blocks().owners.emplace(memory, std::move(block));
-    } catch (...) {
-      memory = nullptr;
-      throw;
-    }
+    blocks().owners.emplace(first, std::move(block));
+    memory = first;
   });
   return memory;
 }

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define CHECK(condition)                                                                            \
   do {                                                                                              \
@@ -135,7 +134,7 @@ static void errors(void) {
 }
 
 static void lost(void) {
-  if (rank == 1) _exit(0);
+  if (rank == 1) _Exit(0);
   float value = 1;
   kolo_work* work = NULL;
   kolo_status status = kolo_all_reduce(group, &value, &value, 1, KOLO_FLOAT32, KOLO_SUM, &work);

@@ -32,10 +32,8 @@ def blocks():
 
 
 def without_gaps(text):
-    """`...` alone on a line, in braces or after a comma is what the reader writes."""
+    """`...` alone on a line or in braces is what the reader writes."""
     text = re.sub(r"^(\s*)\.\.\.$", r"\1", text, flags=re.MULTILINE)
-    text = re.sub(r"= \.\.\.;", "= {};", text)
-    text = re.sub(r",? ?\.\.\.([;)])", r"\1", text)
     return text.replace("{ ... }", "{ }")
 
 
