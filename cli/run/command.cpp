@@ -109,7 +109,7 @@ void add_run(CLI::App& app, std::vector<std::string> program) {
       "--no-prefix", [options] { options->prefix_output = false; },
       "Do not begin the ranks' lines with [rank]");
   run_command->add_flag("--keep-going", options->keep_going,
-                        "A rank that fails does not stop the others; success if one of them succeeds");
+                        "A rank that fails does not stop the other ranks; success if one rank succeeds");
   run_command
       ->add_option_function<double>(
           "--grace",

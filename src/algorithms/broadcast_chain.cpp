@@ -26,7 +26,7 @@ const Algorithm broadcast_chain = {
     .collective = schedule::Collective::broadcast,
     .name = "chain",
     .purpose = "Every rank hands piece after piece to the next; all links are busy at once",
-    .use = "Long data, few ranks: nobody sends more than the data once",
+    .use = "Long data, few ranks: no rank sends more than the data once",
     .source =
         "J. Pjesivac-Grbovic, T. Angskun, G. Bosilca, G. E. Fagg, E. Gabriel, J. J. Dongarra: Performance "
         "analysis of MPI collective operations, Cluster Computing 10 (2007), pipeline",

@@ -38,7 +38,7 @@ const Algorithm reduce_chain = {
     .collective = schedule::Collective::reduce,
     .name = "chain",
     .purpose = "Sums of piece after piece travel along a chain of all ranks to the root",
-    .use = "Long data, few ranks: nobody sends or adds more than the data once",
+    .use = "Long data, few ranks: no rank sends or adds more than the data once",
     .source =
         "J. Pjesivac-Grbovic, T. Angskun, G. Bosilca, G. E. Fagg, E. Gabriel, J. J. Dongarra: Performance "
         "analysis of MPI collective operations, Cluster Computing 10 (2007), pipeline",
