@@ -7,8 +7,7 @@
 
 namespace kolo::cli {
 std::string stated_text(const algorithms::ClosedForm& form, std::string_view text) {
-  const bool says = !form.at_most || text.starts_with("at most");
-  return (says ? "" : "at most ") + std::string(text);
+  return (form.at_most ? "at most " : "") + std::string(text);
 }
 
 Proof prove(const algorithms::ConfiguredAlgorithm& configured, const algorithms::ScheduleSpec& spec,

@@ -31,7 +31,7 @@ struct Proof {
   bool fine() const { return !unable.empty() || (proved() && as_stated()); }
 };
 
-/// A text of the closed form, with "at most" in front if it is a bound and does not say so itself.
+/// A text of the closed form, with "at most" in front if it is a bound.
 std::string stated_text(const algorithms::ClosedForm& form, std::string_view text);
 
 /// `count`: elements of the whole data, cut into parts of nearly equal length; nullopt: one element for each

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "catalog/proof.hpp"
+
 namespace kolo::draw {
 namespace {
 
@@ -80,10 +82,8 @@ std::string phase_in_words(const Picture& picture, std::size_t step) {
 }
 
 std::string stated_in_words(const Picture& picture, const std::string& number, std::string_view form) {
-  constexpr std::string_view kAtMost = "at most ";
-  if (form.starts_with(kAtMost)) form.remove_prefix(kAtMost.size());
-  const bool is_bound = picture.configured.algorithm->closed_form.at_most;
-  return fmt::format("{}{}, by the formula {}", is_bound ? kAtMost : "", number, form);
+  return fmt::format("{}, by the formula {}",
+                     cli::stated_text(picture.configured.algorithm->closed_form, number), form);
 }
 
 std::string step_in_words(const Picture& picture, std::size_t step) {

@@ -96,7 +96,7 @@ const Algorithm all_reduce_double_tree = {
     .tried = kTriedInTrees,
     .closed_form =
         {
-            .steps = "at most 4 (C-1 + floor(log2 N)), C chunks a tree",
+            .steps = "4 (C-1 + floor(log2 N)), C chunks a tree",
             .sent = "2 n; N/2 n where N < 4",
             .at_most = true,
             .of = [](const ScheduleSpec& spec) -> StepsAndBytes {

@@ -259,9 +259,9 @@ const Algorithm all_reduce_hierarchical = {
     .in_order = hosts_in_order,
     .closed_form =
         {
-            .steps = "at most those of the reduce, the all_reduce and the broadcast, on the largest host; a "
+            .steps = "those of the reduce, the all_reduce and the broadcast, on the largest host; a "
                      "sixteenth more where hosts are unequal",
-            .sent = "at most what goes across and in the broadcast",
+            .sent = "what goes across and in the broadcast",
             .at_most = true,
             .of = cost,
         },
