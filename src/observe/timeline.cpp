@@ -102,11 +102,6 @@ struct Timeline::State {
   std::size_t number_of(std::string_view track) {
     return tracks.try_emplace(std::string(track), tracks.size()).first->second;
   }
-  TimePoint first_begin() const {
-    TimePoint first = TimePoint::max();
-    for (const Span& span : spans) first = std::min(first, span.begin);
-    return first;
-  }
   /// Of two spans that begin together the longer one comes first, as it may enclose the other.
   std::vector<const Span*> in_order() const {
     std::vector<const Span*> order;
@@ -159,7 +154,9 @@ std::size_t Timeline::dropped() const {
 
 Timeline::TimePoint Timeline::first_begin() const {
   const std::lock_guard lock(state_->mutex);
-  return state_->first_begin();
+  TimePoint first = TimePoint::max();
+  for (const State::Span& span : state_->spans) first = std::min(first, span.begin);
+  return first;
 }
 
 // The Trace Event Format (Chromium project): complete events ("ph":"X") in microseconds, and metadata events
@@ -179,12 +176,11 @@ std::string Timeline::chrome_events(int rank, std::string_view host, std::chrono
                   "\n"
                   R"({{"ph":"M","name":"process_sort_index","pid":{0},"args":{{"sort_index":{0}}}}})",
                   pid, json_string(process));
-  std::map<std::pair<int, std::string>, std::pair<std::string, std::size_t>> in_order;
-  for (const auto& [name, track] : state_->tracks) in_order[observe::track_order(name)] = {name, track};
+  std::vector<std::pair<std::string, std::size_t>> tracks(state_->tracks.begin(), state_->tracks.end());
+  std::ranges::sort(tracks, {}, [](const auto& track) { return observe::track_order(track.first); });
   std::vector<std::int64_t> first_thread(rows.size());  // of each track; Perfetto draws threads by their ids
   std::int64_t thread = pid * kThreadIds;
-  for (const auto& [place, named] : in_order) {
-    const auto& [name, track] = named;
+  for (const auto& [name, track] : tracks) {
     first_thread[track] = thread + 1;
     for (std::size_t row = 0; row < rows[track].size(); ++row) {
       const std::string shown = row == 0 ? name : fmt::format("{} ({})", name, row + 1);
