@@ -1,21 +1,6 @@
 #include "draw/web.hpp"
 
 namespace kolo::draw {
-namespace {
-
-std::string replaced(std::string_view text, char what, std::string_view with) {
-  std::string result;
-  for (const char c : text) {
-    if (c == what) {
-      result += with;
-    } else {
-      result += c;
-    }
-  }
-  return result;
-}
-
-}  // namespace
 
 std::string filled_in(std::string_view text,
                       const std::vector<std::pair<std::string_view, std::string_view>>& names) {
@@ -39,15 +24,11 @@ std::string filled_in(std::string_view text,
 }
 
 std::string escaped(std::string_view text) {
-  std::string result = replaced(text, '&', "&amp;");
-  result = replaced(result, '<', "&lt;");
-  result = replaced(result, '>', "&gt;");
-  result = replaced(result, '"', "&quot;");
-  return replaced(result, '\'', "&#39;");
+  return filled_in(text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}, {"'", "&#39;"}});
 }
 
-std::string for_script(std::string json) {
-  return replaced(json, '<', "\\u003c");
+std::string for_script(std::string_view json) {
+  return filled_in(json, {{"<", "\\u003c"}});
 }
 
 }  // namespace kolo::draw

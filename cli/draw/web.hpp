@@ -13,7 +13,7 @@ extern const std::string_view kPageHtml, kPageCss, kPageJs;
 extern const std::string_view kGalleryHtml, kGalleryCss, kGalleryJs;
 extern const std::string_view kCompareHtml, kCompareCss, kCompareJs;
 
-/// The text with each "@NAME@" replaced. What is put in is not searched for names.
+/// The text with each name replaced by its value. What is put in is not searched for names.
 std::string filled_in(std::string_view text,
                       const std::vector<std::pair<std::string_view, std::string_view>>& names);
 
@@ -21,6 +21,6 @@ std::string filled_in(std::string_view text,
 std::string escaped(std::string_view text);
 
 /// JSON that can stand in a script element: no text can end the element.
-std::string for_script(std::string json);
+std::string for_script(std::string_view json);
 
 }  // namespace kolo::draw
