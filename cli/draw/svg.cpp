@@ -193,21 +193,28 @@ std::string legend(const Picture& picture) {
   return text;
 }
 
-/// Text in lines of at most `width`, each `kLine` below the one before; the first one is at `y`.
-/// `letter`: the width of one on average.
-std::string lines(const std::string& name, double x, double y, const std::string& text, double width,
-                  double letter) {
-  std::istringstream rows(cli::wrapped(text, static_cast<std::size_t>(width / letter)));
-  std::string result;
-  for (std::string row; std::getline(rows, row); y += kLine) {
-    result += fmt::format("<text class='{}' x='{}' y='{}'>{}</text>\n", name, n(x), n(y), escaped(row));
-  }
-  return result;
+using Rows = std::vector<std::string>;
+
+/// The text in rows of at most `width`. `letter`: the width of one on average.
+Rows rows_of(const std::string& text, double width, double letter) {
+  std::istringstream wrapped(cli::wrapped(text, static_cast<std::size_t>(width / letter)));
+  Rows rows;
+  for (std::string row; std::getline(wrapped, row);) rows.push_back(row);
+  return rows;
 }
 
-double height_of_lines(const std::string& text, double width, double letter) {
-  const std::string rows = cli::wrapped(text, static_cast<std::size_t>(width / letter));
-  return kLine * static_cast<double>(std::ranges::count(rows, '\n'));
+double height_of(const Rows& rows) {
+  return kLine * static_cast<double>(rows.size());
+}
+
+/// Each row is `kLine` below the one before; the first one is at `y`.
+std::string lines(const std::string& name, double x, double y, const Rows& rows) {
+  std::string result;
+  for (const std::string& row : rows) {
+    result += fmt::format("<text class='{}' x='{}' y='{}'>{}</text>\n", name, n(x), n(y), escaped(row));
+    y += kLine;
+  }
+  return result;
 }
 
 std::string heading_of(const Picture& picture, std::size_t step) {
@@ -230,18 +237,19 @@ Result<std::string> to_svg(const Picture& picture) {
   const double width = kMargin + static_cast<double>(columns) * (kPanelWidth + 2 * kMargin);
   const double text_width = width - 2 * kMargin;
   const algorithms::Algorithm& algorithm = *picture.configured.algorithm;
-  const std::string purpose = sentence(algorithm.purpose);
-  const std::string marks = legend(picture);
-  const double purpose_height = height_of_lines(purpose, text_width, kLetter);
-  const double top = kTitle + purpose_height + height_of_lines(marks, text_width, kLetter) + kMargin;
+  const Rows purpose = rows_of(sentence(algorithm.purpose), text_width, kLetter);
+  const Rows marks = rows_of(legend(picture), text_width, kLetter);
+  const double top = kTitle + height_of(purpose) + height_of(marks) + kMargin;
+  std::vector<Rows> headings, words;  // of each step
+  double heading_height = 0;
   double words_height = 0;
-  double name_height = 0;
   for (std::size_t step = 0; step < panels; ++step) {
-    name_height = std::max(name_height, height_of_lines(heading_of(picture, step), kPanelWidth, kBoldLetter));
-    words_height =
-        std::max(words_height, height_of_lines(step_in_words(picture, step), kPanelWidth, kSmallLetter));
+    headings.push_back(rows_of(heading_of(picture, step), kPanelWidth, kBoldLetter));
+    words.push_back(rows_of(step_in_words(picture, step), kPanelWidth, kSmallLetter));
+    heading_height = std::max(heading_height, height_of(headings.back()));
+    words_height = std::max(words_height, height_of(words.back()));
   }
-  const double caption = name_height + words_height + 8;
+  const double caption = heading_height + words_height + 8;
   const double panel_height = caption + kPanelHeight + 2 * kMargin;
   const double height = top + static_cast<double>(rows) * panel_height + kMargin / 2;
   const std::vector<Card> cards = place_cards(picture, kPanelWidth, kPanelHeight, kCardHeader);
@@ -250,14 +258,14 @@ Result<std::string> to_svg(const Picture& picture) {
       "<title>{2}</title>\n{3}<rect class='k' width='100%' height='100%'/>\n"
       "<text class='t' x='{4}' y='28'>{2}</text>\n",
       n(width), n(height), escaped(picture.title()), kStyle, kMargin);
-  text += lines("p", kMargin, kTitle, purpose, text_width, kLetter);
-  text += lines("p", kMargin, kTitle + purpose_height, marks, text_width, kLetter);
+  text += lines("p", kMargin, kTitle, purpose);
+  text += lines("p", kMargin, kTitle + height_of(purpose), marks);
   for (std::size_t step = 0; step < panels; ++step) {
     const double x = kMargin + static_cast<double>(step % columns) * (kPanelWidth + 2 * kMargin);
     const double y = top + static_cast<double>(step / columns) * panel_height;
     text += fmt::format("<g transform='translate({} {})'>\n", n(x), n(y));
-    text += lines("b", 0, 10, heading_of(picture, step), kPanelWidth, kBoldLetter);
-    text += lines("p w", 0, 12 + name_height, step_in_words(picture, step), kPanelWidth, kSmallLetter);
+    text += lines("b", 0, 10, headings[step]);
+    text += lines("p w", 0, 12 + heading_height, words[step]);
     text += fmt::format("<g transform='translate(0 {})'>\n{}</g></g>\n", n(caption),
                         Panel(picture, cards).draw(step));
   }
