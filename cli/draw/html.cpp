@@ -66,8 +66,7 @@ json steps(const Picture& picture) {
   json list = json::array();
   const Frame* before = nullptr;
   for (const Frame& frame : picture.frames.frames) {
-    list.push_back({{"name", step_name(picture, list.size())},
-                    {"phase", phase_in_words(picture, list.size())},
+    list.push_back({{"title", step_heading(picture, list.size())},
                     {"words", step_in_words(picture, list.size())},
                     {"messages", messages(frame)},
                     {"changes", changes(frame, before)},

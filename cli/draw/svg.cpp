@@ -217,11 +217,6 @@ std::string lines(const std::string& name, double x, double y, const Rows& rows)
   return result;
 }
 
-std::string heading_of(const Picture& picture, std::size_t step) {
-  const std::string phase = phase_in_words(picture, step);
-  return step_name(picture, step) + (phase.empty() ? "" : ": " + phase);
-}
-
 }  // namespace
 
 Result<std::string> to_svg(const Picture& picture) {
@@ -244,7 +239,7 @@ Result<std::string> to_svg(const Picture& picture) {
   double heading_height = 0;
   double words_height = 0;
   for (std::size_t step = 0; step < panels; ++step) {
-    headings.push_back(rows_of(heading_of(picture, step), kPanelWidth, kBoldLetter));
+    headings.push_back(rows_of(step_heading(picture, step), kPanelWidth, kBoldLetter));
     words.push_back(rows_of(step_in_words(picture, step), kPanelWidth, kSmallLetter));
     heading_height = std::max(heading_height, height_of(headings.back()));
     words_height = std::max(words_height, height_of(words.back()));

@@ -81,6 +81,11 @@ std::string phase_in_words(const Picture& picture, std::size_t step) {
   return {};
 }
 
+std::string step_heading(const Picture& picture, std::size_t step) {
+  const std::string phase = phase_in_words(picture, step);
+  return step_name(picture, step) + (phase.empty() ? "" : ": " + phase);
+}
+
 std::string stated_in_words(const Picture& picture, const std::string& number, std::string_view form) {
   return fmt::format("{}, by the formula {}",
                      cli::stated_text(picture.configured.algorithm->closed_form, number), form);

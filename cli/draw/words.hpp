@@ -28,6 +28,9 @@ std::string step_name(const Picture& picture, std::size_t step);
 /// for step 0.
 std::string phase_in_words(const Picture& picture, std::size_t step);
 
+/// "Step 3 of 14: reduce-scatter, 3 of 7": step_name() and phase_in_words().
+std::string step_heading(const Picture& picture, std::size_t step);
+
 /// "14, by the formula 2(N-1)", "at most 24, by ...": the number that the algorithm's closed form gives, and
 /// the form.
 std::string stated_in_words(const Picture& picture, const std::string& number, std::string_view form);

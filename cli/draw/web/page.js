@@ -263,11 +263,11 @@ function draw(before) {
 }
 function tell() {
   document.documentElement.dataset.step = step;
-  const {name, phase, words, moved: [sent, received, link]} = data.steps[step], title = document.createElement('b');
-  title.textContent = phase ? `${name}: ${phase}.` : `${name}.`;
-  $('words').replaceChildren(title, words);
+  const {title, words, moved: [sent, received, link]} = data.steps[step], heading = document.createElement('b');
+  heading.textContent = `${title}.`;
+  $('words').replaceChildren(heading, words);
   $('slider').value = step;
-  $('slider').setAttribute('aria-valuetext', phase ? `${name}: ${phase}` : name);
+  $('slider').setAttribute('aria-valuetext', title);
   [...$('phases').children].forEach((item, i) => {
     const {begin, end} = data.phases[i], button = item.firstChild;
     if (step >= begin && step < end) button.setAttribute('aria-current', 'step'); else button.removeAttribute('aria-current');
