@@ -218,7 +218,7 @@ void play_in(World& world, std::span<const schedule::Schedule> schedules, const 
 
 }  // namespace
 
-Frames play(std::span<const schedule::Schedule> schedules, const std::vector<int>& hosts) {
+Frames play(std::span<const schedule::Schedule> schedules) {
   const schedule::MessageGraph graph = schedule::MessageGraph::build(schedules).value_or_throw();
   Frames frames;
   Sets sets;
@@ -230,7 +230,6 @@ Frames play(std::span<const schedule::Schedule> schedules, const std::vector<int
     play_in(world, schedules, graph, frames);
   }
   frames.sets = std::move(sets).take();
-  find_phases(frames, schedules[0].collective, hosts);
   return frames;
 }
 

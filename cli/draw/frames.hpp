@@ -60,7 +60,7 @@ struct Frames {
 };
 
 /// Plays schedules that check_schedules() has passed, in place if they can run in place. At a barrier a
-/// rank's cell is the set of ranks that it knows to have come. `hosts` as ScheduleSpec::hosts.
-Frames play(std::span<const schedule::Schedule> schedules, const std::vector<int>& hosts = {});
+/// rank's cell is the set of ranks that it knows to have come. Phases are left to find_phases().
+Frames play(std::span<const schedule::Schedule> schedules);
 
 }  // namespace kolo::draw

@@ -103,7 +103,8 @@ Result<Picture> make_picture(const algorithms::ConfiguredAlgorithm& configured,
   picture.spec = spec;
   picture.stated = algorithm.closed_form.of(spec);
   picture.least = least_of(algorithm.collective, spec.size);
-  picture.frames = play(schedules, spec.hosts);
+  picture.frames = play(schedules);
+  find_phases(picture.frames, algorithm.collective, spec.hosts);
   picture.runs = runs_of(picture.frames);
   picture.layout = layout_of(picture.frames, spec.hosts, picture.root());
   picture.slot_per_rank = schedule::is_reducing(algorithm.collective) ||
