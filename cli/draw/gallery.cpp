@@ -51,9 +51,7 @@ std::string phases_in_words(const Picture& picture) {
   for (const Run& run : picture.runs) phases.insert(phases.end(), run.phases.begin(), run.phases.end());
   std::ranges::sort(phases);
   phases.erase(std::unique(phases.begin(), phases.end()), phases.end());
-  std::string text;
-  for (const Phase phase : phases) text += (text.empty() ? "" : ", ") + std::string(name_of(phase));
-  return text;
+  return in_words(phases, ", ");
 }
 
 std::string comparison_link(const Entry& entry, int size) {

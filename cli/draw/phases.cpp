@@ -292,10 +292,10 @@ std::vector<Run> runs_of(const Frames& frames) {
   return runs;
 }
 
-std::string in_words(const std::vector<Phase>& phases) {
+std::string in_words(const std::vector<Phase>& phases, std::string_view before_last) {
   std::string text;
   for (std::size_t i = 0; i < phases.size(); ++i) {
-    text += i == 0 ? "" : i + 1 == phases.size() ? " and " : ", ";
+    if (i > 0) text += i + 1 == phases.size() ? before_last : ", ";
     text += name_of(phases[i]);
   }
   return text;

@@ -54,6 +54,6 @@ struct Run {
 std::vector<Run> runs_of(const Frames& frames);
 
 /// "reduce-scatter", "reduce and broadcast".
-std::string in_words(const std::vector<Phase>& phases);
+std::string in_words(const std::vector<Phase>& phases, std::string_view before_last = " and ");
 
 }  // namespace kolo::draw

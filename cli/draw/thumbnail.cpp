@@ -48,27 +48,28 @@ std::string thumbnail_of(const Picture& picture) {
         (box.high.y - box.low.y) * kSmallHeight);
   }
   const auto at = [&](int rank) { return place_in(layout, static_cast<std::size_t>(rank), radius + 2); };
+  const auto tree_class = [&](const Message& message, std::size_t value) {
+    return layout.trees.empty() ? "" : fmt::format(" tree{}", layout.trees[message.values[value].part]);
+  };
   // All pairs that exchange messages: a step alone may look like that of another algorithm.
-  std::set<std::tuple<int, int, int>> links;
+  std::set<std::tuple<int, int, std::string>> links;
   for (const Frame& frame : frames) {
     for (const Message& message : frame.messages) {
-      for (const Value& value : message.values) {
-        const int tree = layout.trees.empty() ? -1 : layout.trees[value.part];
-        links.emplace(std::min(message.from, message.to), std::max(message.from, message.to), tree);
+      for (std::size_t value = 0; value < message.values.size(); ++value) {
+        links.emplace(std::min(message.from, message.to), std::max(message.from, message.to),
+                      tree_class(message, value));
       }
     }
   }
   for (const auto& [one, other, tree] : links) {
     const Point a = at(one);
     const Point b = at(other);
-    text += fmt::format("<path class=\"link{}\" d=\"M{:.0f} {:.0f}L{:.0f} {:.0f}\"/>",
-                        tree < 0 ? "" : fmt::format(" tree{}", tree), a.x, a.y, b.x, b.y);
+    text +=
+        fmt::format("<path class=\"link{}\" d=\"M{:.0f} {:.0f}L{:.0f} {:.0f}\"/>", tree, a.x, a.y, b.x, b.y);
   }
   for (const Message& message : busiest.messages) {
-    const std::string tree =
-        layout.trees.empty() ? "" : fmt::format(" tree{}", layout.trees[message.values[0].part]);
-    text += fmt::format("<path class=\"arrow{}{}\" d=\"{}\"/>", message.reduces ? "" : " stores", tree,
-                        arrow(at(message.from), at(message.to), radius));
+    text += fmt::format("<path class=\"arrow{}{}\" d=\"{}\"/>", message.reduces ? "" : " stores",
+                        tree_class(message, 0), arrow(at(message.from), at(message.to), radius));
   }
   for (int rank = 0; rank < picture.spec.size; ++rank) {
     const Point place = at(rank);
