@@ -5,7 +5,9 @@
 #include <cmath>
 #include <functional>
 #include <numbers>
+#include <optional>
 #include <set>
+#include <utility>
 
 namespace kolo::draw {
 namespace {
@@ -287,16 +289,17 @@ std::vector<int> depths_of_inner(const Neighbours& tree, int top) {
 
 /// Two trees over all ranks, each of which some parts travel in. Ranks stand in columns by number. The inner
 /// ranks of one tree are in the upper half, its root on top; those of the other are in the lower half, its
-/// root at the bottom. Empty name: there are no two trees, or a rank is inner in both.
-Layout two_trees(const Frames& frames) {
+/// root at the bottom. nullopt: there are no two trees, or a rank is inner in both.
+std::optional<Layout> two_trees(const Frames& frames) {
   const int ranks = frames.ranks();
   const std::vector<Web> webs = webs_of(frames);
-  Layout layout{"", std::vector<Point>(static_cast<std::size_t>(ranks)), {}, std::vector<int>(frames.parts)};
-  if (ranks < 3 || webs.size() != 2) return layout;
+  if (ranks < 3 || webs.size() != 2) return std::nullopt;
+  Layout layout{
+      "two trees", std::vector<Point>(static_cast<std::size_t>(ranks)), {}, std::vector<int>(frames.parts)};
   std::vector<std::vector<int>> depths;
   for (const auto& [pairs, parts] : webs) {
     const Neighbours tree(ranks, pairs);
-    if (!tree.is_tree()) return layout;
+    if (!tree.is_tree()) return std::nullopt;
     for (const std::uint32_t part : parts) layout.trees[part] = static_cast<int>(depths.size());
     const int top = top_of(frames, parts[0]);
     depths.push_back(depths_of_inner(tree, top));
@@ -305,7 +308,7 @@ Layout two_trees(const Frames& frames) {
     }
   }
   for (std::size_t rank = 0; rank < layout.places.size(); ++rank) {
-    if (depths[0][rank] >= 0 && depths[1][rank] >= 0) return layout;
+    if (depths[0][rank] >= 0 && depths[1][rank] >= 0) return std::nullopt;
   }
   const int levels[] = {std::ranges::max(depths[0]) + 1, std::ranges::max(depths[1]) + 1};
   const int lines = levels[0] + levels[1];
@@ -316,7 +319,6 @@ Layout two_trees(const Frames& frames) {
                                                : levels[0] - 0.5;
     layout.places[rank] = {share(rank, layout.places.size()), line / (lines - 1)};
   }
-  layout.name = "two trees";
   return layout;
 }
 
@@ -359,7 +361,7 @@ Layout arranged(const Frames& frames, const Neighbours& neighbours, const std::v
   if (!hosts.empty() && std::ranges::max(hosts) > 0) return by_hosts(hosts);
   if (ranks == 1) return {"circle", {{0.5, 0.5}}, {}};
   if (ranks == 2) return {"ring", {{0, 0.5}, {1, 0.5}}, {}};
-  if (Layout trees = two_trees(frames); !trees.name.empty()) return trees;
+  if (std::optional<Layout> trees = two_trees(frames)) return *std::move(trees);
   if (const std::vector<int> order = chain_order(frames, neighbours); !order.empty()) {
     return {"ring", circle(order, ranks), {}};
   }
