@@ -34,8 +34,8 @@ class Flow {
 
   void finish(std::uint32_t parts) {
     for (const Edge& edge : edges_) reaches_[edge.from * count_ + edge.to] = true;
-    for (std::size_t via = 0; via < count_;
-         ++via) {  // S. Warshall: A theorem on Boolean matrices, JACM 9 (1962)
+    // S. Warshall: A theorem on Boolean matrices, JACM 9 (1962).
+    for (std::size_t via = 0; via < count_; ++via) {
       for (std::size_t from = 0; from < count_; ++from) {
         for (std::size_t to = 0; reaches_[from * count_ + via] && to < count_; ++to) {
           if (reaches_[via * count_ + to]) reaches_[from * count_ + to] = true;
@@ -121,7 +121,7 @@ Phase phase_in(const Flow& flow, const Flow& other, int from, int to, const std:
   // Parts for different ranks of a component, from a smaller component or from a rank outside.
   const bool divides = flow.peers_of(from) > 1 && flow.component_of(to) == Component::shares;
   if (divides || flow.component_of(from) == Component::shares) return names.shares;
-  const auto host = [&](int rank) { return hosts.empty() ? -1 : hosts[static_cast<std::size_t>(rank)]; };
+  const auto host = [&](int rank) { return hosts[static_cast<std::size_t>(rank)]; };
   const bool inside_host = !hosts.empty() && host(from) == host(to);
   if (is_in_a_component(to) && !inside_host && flow.peers_of(from) == 1) return names.fold;
   return names.tree;
