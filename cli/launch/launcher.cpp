@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <memory>
 #include <optional>
-#include <string_view>
 
 #include "base/deadline.hpp"
 #include "base/status.hpp"
@@ -258,7 +257,8 @@ void Job::handle_signal(int signal) {
     case SIGPIPE:
       return;  // write(2) reports it too
     case SIGWINCH:
-      return is_part() || !terminals_.any() ? void() : resize(watched_terminals());
+      if (!is_part() && terminals_.any()) resize(watched_terminals());
+      return;
     case SIGUSR1:
     case SIGUSR2:
       return signal_children(signal, false);
