@@ -62,8 +62,7 @@ std::string draw_chart(const History& history, const OtherRun& other) {
   }
   svg.explain(Tone::first, kStyle, ranks_text(history.ranks) + ", training");
   if (other.ranks > 0) svg.explain(Tone::second, kOtherStyle, ranks_text(other.ranks) + ", training");
-  svg.label(Svg::kRight - 188, Svg::kTop + (other.ranks == 0 ? 40 : 62), "start", Tone::ink,
-            "circles: held-out text");
+  svg.explain("circles: held-out text");
   return std::move(svg).text();
 }
 

@@ -126,14 +126,18 @@ void Svg::curve(const Curve& points, const Axis& x, const Axis& y, Tone tone, co
   add(R"(<path class="line {}-line" d="{}" {}/>)", name_of(tone), path, style);
 }
 
-void Svg::mark(double x, double y, Tone tone, const char* style) {
-  add(R"(<circle class="mark {}-line" cx="{:.1f}" cy="{:.1f}" r="4.5" {}/>)", name_of(tone), x, y, style);
+void Svg::mark(double x, double y, Tone tone) {
+  add(R"(<circle class="mark {}-line" cx="{:.1f}" cy="{:.1f}" r="4.5" />)", name_of(tone), x, y);
 }
 
 void Svg::explain(Tone tone, const char* style, const std::string& text) {
-  const double y = kTop + 18 + 22 * explained_++;
+  const double y = kTop + 18 + 22 * explained_;
   add(R"(<path class="line {}-line" d="M{:.1f},{:.1f} h34" {}/>)", name_of(tone), kRight - 230, y - 4, style);
-  label(kRight - 188, y, "start", Tone::ink, text);
+  explain(text);
+}
+
+void Svg::explain(const std::string& text) {
+  label(kRight - 188, kTop + 18 + 22 * explained_++, "start", Tone::ink, text);
 }
 
 }  // namespace support

@@ -48,9 +48,11 @@ class Svg {
   /// Leaves out values that are not finite. `style` holds the attributes of the line.
   void curve(const Curve& points, const Axis& x, const Axis& y, Tone tone, const char* style);
   /// A circle around a measured point.
-  void mark(double x, double y, Tone tone, const char* style = "");
+  void mark(double x, double y, Tone tone);
   /// The next line of the legend in the upper right corner: a piece of a curve in this style, and what it is.
   void explain(Tone tone, const char* style, const std::string& text);
+  /// The next line of the legend, without a piece of a curve.
+  void explain(const std::string& text);
 
   std::string text() && { return std::move(text_) + "</svg>\n"; }
 
