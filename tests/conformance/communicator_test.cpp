@@ -259,7 +259,7 @@ TEST_P(CommunicatorOver, CustomReductionsKeepRankOrder) {
 
 // The topology found in create() must be used from the first call on.
 TEST_P(CommunicatorOver, NothingChosenBeforeTheRanksKnewEachOtherStays) {
-  expect_ranks({.size = 3, .transport = GetParam()}, [&](Communicator& communicator) {
+  expect_ranks({.size = 3, .transport = GetParam(), .measure_costs = true}, [&](Communicator& communicator) {
     const selection::Topology& topology = situation_of(communicator);
     require(topology.setting().layout == "3", "layout " + topology.setting().layout);
     require(topology.setting().links == GetParam(), "links " + topology.setting().links);

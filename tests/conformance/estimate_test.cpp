@@ -73,7 +73,7 @@ Estimate check_call(Communicator& c, std::string_view collective, std::uint64_t 
 
 TEST_P(EstimateOver, IsOfTheCallThatThenRuns) {
   for (const int size : {1, 2, 3, 4}) {
-    expect_ranks({.size = size, .transport = GetParam()}, [](Communicator& c) {
+    expect_ranks({.size = size, .transport = GetParam(), .measure_costs = true}, [](Communicator& c) {
       const auto ranks = static_cast<std::uint64_t>(c.size());
       for (const char* collective : kCollectives) {
         for (const std::uint64_t part : {0, 1, 37, 2'500, 40'000}) {
@@ -106,7 +106,7 @@ TEST_P(EstimateOver, KnowsTheCallersOptions) {
 }
 
 TEST_P(EstimateOver, GrowsWithTheDataUpToHugeSizes) {
-  expect_ranks({.size = 4, .transport = GetParam()}, [](Communicator& c) {
+  expect_ranks({.size = 4, .transport = GetParam(), .measure_costs = true}, [](Communicator& c) {
     for (const char* collective : kCollectives) {
       if (collective == std::string_view("barrier")) continue;
       double before = 0;
@@ -124,7 +124,7 @@ TEST_P(EstimateOver, GrowsWithTheDataUpToHugeSizes) {
 }
 
 TEST_P(EstimateOver, ChangesWithTheGroup) {
-  expect_ranks({.size = 4, .transport = GetParam()}, [](Communicator& c) {
+  expect_ranks({.size = 4, .transport = GetParam(), .measure_costs = true}, [](Communicator& c) {
     Communicator half = c.split(c.rank() % 2, -c.rank());
     check_call(half, "all_reduce", 10'000);
     check_call(half, "broadcast", 10);

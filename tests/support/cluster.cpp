@@ -33,7 +33,8 @@ Outcome run_ranks(const ClusterOptions& options, const std::function<void(Commun
     threads.emplace_back([&, rank] {
       try {
         auto communicator = Communicator::create(
-            store, rank, options.size, {.timeout = options.timeout, .transports = options.transport});
+            store, rank, options.size,
+            {.timeout = options.timeout, .transports = options.transport, .measure_costs = options.measure_costs});
         body(communicator);
       } catch (const std::exception& error) {
         outcome.errors[static_cast<std::size_t>(rank)] =
