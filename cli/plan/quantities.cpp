@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <iterator>
 #include <optional>
 #include <span>
@@ -34,23 +33,6 @@ constexpr Unit kShareUnits[] = {{"", 1}, {"%", 0.01}};
   throw InvalidArgument(fmt::format("{} {}: {}", option, text, what), {});
 }
 
-std::string lower_case(std::string_view text) {
-  std::string result(text);
-  std::ranges::transform(result, result.begin(),
-                         [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
-  return result;
-}
-
-/// The number and its unit in lower case; nullopt if `text` does not begin with a number.
-std::optional<std::pair<double, std::string>> split_unit(std::string_view text) {
-  double number = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
-  if (error != std::errc() || !std::isfinite(number) || number < 0 || text.starts_with('-'))
-    return std::nullopt;
-  return std::pair(number, lower_case(text.substr(static_cast<std::size_t>(end - text.data()))));
-}
-
 std::optional<double> scaled(const std::pair<double, std::string>& number, std::span<const Unit> units) {
   const auto unit = std::ranges::find(units, std::string_view(number.second), &Unit::name);
   if (unit == units.end()) return std::nullopt;
@@ -62,10 +44,7 @@ std::optional<double> scaled(const std::pair<double, std::string>& number, std::
 std::string in_largest_unit(double value, std::span<const Unit> units) {
   const auto fits = std::ranges::find_if(units, [&](const Unit& unit) { return value >= unit.factor; });
   const Unit& unit = fits == units.end() ? units.back() : *fits;
-  const double number = value / unit.factor;
-  // Four significant digits, but never an exponent.
-  const std::string digits = number >= 1000 ? fmt::format("{:.0f}", number) : fmt::format("{:.4g}", number);
-  return fmt::format("{} {}", digits, unit.name);
+  return fmt::format("{} {}", cli::four_digits(value / unit.factor), unit.name);
 }
 
 }  // namespace
@@ -88,7 +67,7 @@ std::uint64_t parse_count(std::string_view option, std::string_view text, std::u
 double parse_seconds(std::string_view option, std::string_view text) {
   constexpr std::string_view kAccepted =
       "write a time from 0 to 1000000000s with its unit, ns, us, ms, s, min or h, such as 300ms";
-  const auto number = split_unit(text);
+  const auto number = cli::split_unit(text);
   if (!number) refuse_quantity(option, text, kAccepted);
   if (number->first == 0 && number->second.empty()) return 0;
   const auto seconds = scaled(*number, kTimeUnits);
@@ -100,7 +79,7 @@ double parse_rate(std::string_view option, std::string_view text) {
   constexpr std::string_view kAccepted =
       "write a rate of 1bit to 8000tbit a second with its unit, kbit, mbit, gbit or KB/s, MB/s, GB/s, such "
       "as 9.6gbit or 1.2GB/s";
-  auto number = split_unit(text);
+  auto number = cli::split_unit(text);
   if (!number) refuse_quantity(option, text, kAccepted);
   if (number->second.ends_with("bit/s")) number->second.resize(number->second.size() - 2);
   const auto rate = scaled(*number, kRateUnits);
@@ -110,7 +89,7 @@ double parse_rate(std::string_view option, std::string_view text) {
 
 double parse_share(std::string_view option, std::string_view text) {
   constexpr std::string_view kAccepted = "write a share from 0 to 1, such as 0.67 or 67%";
-  const auto number = split_unit(text);
+  const auto number = cli::split_unit(text);
   if (!number) refuse_quantity(option, text, kAccepted);
   const auto share = scaled(*number, kShareUnits);
   if (!share || *share > 1) refuse_quantity(option, text, kAccepted);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -11,17 +12,19 @@ namespace {
 constexpr double kMostBytes = 0x1p50;  // far beyond any memory, far from overflow
 constexpr std::string_view kPrefixes = "kmgt";
 
-char lower(char c) {
-  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+std::string lower_case(std::string_view text) {
+  std::string result(text);
+  std::ranges::transform(result, result.begin(),
+                         [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  return result;
 }
 
 /// The factor of "", "b", "k", "ki", "kib", "kb", ...; nullopt for any other text.
 std::optional<double> factor_of(std::string_view unit) {
-  if (unit.empty() || (unit.size() == 1 && lower(unit[0]) == 'b')) return 1;
-  const std::size_t place = kPrefixes.find(lower(unit[0]));
+  if (unit.empty() || unit == "b") return 1;
+  const std::size_t place = kPrefixes.find(unit[0]);
   if (place == kPrefixes.npos) return std::nullopt;
-  std::string rest;
-  for (const char c : unit.substr(1)) rest += lower(c);
+  const std::string_view rest = unit.substr(1);
   if (rest.empty() || rest == "i" || rest == "ib") return std::pow(1024., static_cast<double>(place + 1));
   if (rest == "b") return std::pow(1000., static_cast<double>(place + 1));
   return std::nullopt;
@@ -30,13 +33,11 @@ std::optional<double> factor_of(std::string_view unit) {
 }  // namespace
 
 std::optional<std::uint64_t> parse_size(std::string_view text) {
-  double number = 0;
-  const auto [end, error] =
-      std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
-  if (error != std::errc() || !std::isfinite(number) || text.starts_with('-')) return std::nullopt;
-  const auto factor = factor_of(text.substr(static_cast<std::size_t>(end - text.data())));
-  if (!factor || number * *factor > kMostBytes) return std::nullopt;
-  return static_cast<std::uint64_t>(std::llround(number * *factor));
+  const auto number = split_unit(text);
+  if (!number) return std::nullopt;
+  const auto factor = factor_of(number->second);
+  if (!factor || number->first * *factor > kMostBytes) return std::nullopt;
+  return static_cast<std::uint64_t>(std::llround(number->first * *factor));
 }
 
 std::string format_size(std::uint64_t bytes) {
@@ -45,9 +46,20 @@ std::string format_size(std::uint64_t bytes) {
   for (; number >= 1024 && thousands < kPrefixes.size(); ++thousands) number /= 1024;
   if (thousands == 0) return fmt::format("{} B", bytes);
   const char prefix = static_cast<char>(kPrefixes[thousands - 1] - 'a' + 'A');
-  // Four significant digits, but never an exponent.
-  return number >= 1000 ? fmt::format("{:.0f} {}iB", number, prefix)
-                        : fmt::format("{:.4g} {}iB", number, prefix);
+  return fmt::format("{} {}iB", four_digits(number), prefix);
+}
+
+std::optional<std::pair<double, std::string>> split_unit(std::string_view text) {
+  double number = 0;
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), number, std::chars_format::fixed);
+  if (error != std::errc() || !std::isfinite(number) || number < 0 || text.starts_with('-'))
+    return std::nullopt;
+  return std::pair(number, lower_case(text.substr(static_cast<std::size_t>(end - text.data()))));
+}
+
+std::string four_digits(double number) {
+  return number >= 1000 ? fmt::format("{:.0f}", number) : fmt::format("{:.4g}", number);
 }
 
 }  // namespace kolo::cli

@@ -1,10 +1,11 @@
-// Sizes in bytes, as people write and read them: "64K", "1.5 MiB".
+// Numbers with units, as people write and read them. Sizes in bytes: "64K", "1.5 MiB".
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace kolo::cli {
 
@@ -20,5 +21,12 @@ std::optional<std::uint64_t> parse_size(std::string_view text);
 /// In the largest unit of 1024 that gives a number of 1 or more, with at most four significant digits: "8 B",
 /// "1.75 KiB", "64 MiB".
 std::string format_size(std::uint64_t bytes);
+
+/// A number and the unit after it, in lower case; nullopt if `text` does not begin with a number. The number
+/// is decimal, without sign or exponent.
+std::optional<std::pair<double, std::string>> split_unit(std::string_view text);
+
+/// At most four significant digits, or more before the point; never an exponent.
+std::string four_digits(double number);
 
 }  // namespace kolo::cli
