@@ -15,7 +15,7 @@
 #include "train/support/models.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::checkpoints {
 namespace {
 
 class Checkpoints : public testing::Test {
@@ -166,4 +166,4 @@ TEST_F(Checkpoints, HaveEachNameOnce) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::checkpoints

@@ -12,7 +12,7 @@
 #include "kolo/error.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::data {
 namespace {
 
 /// Batches of `sizes` samples, numbered from 0 on; then the end.
@@ -118,4 +118,4 @@ TEST(Scatter, ARankThatEndsEndsItForAll) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::data

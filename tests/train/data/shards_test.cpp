@@ -14,7 +14,7 @@
 #include "kolo/error.hpp"
 #include "support/temporary_folder.hpp"
 
-namespace kolo::test {
+namespace kolo::test::data {
 namespace {
 
 class Shards : public testing::Test {
@@ -131,4 +131,4 @@ TEST_F(Shards, WhatCannotBeIsRefused) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::data

@@ -21,7 +21,7 @@
 #include "train/support/models.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::data_parallel {
 namespace {
 
 class Replicas : public testing::Test {
@@ -318,4 +318,4 @@ TEST_F(Replicas, DropoutDiffersBetweenReplicas) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::data_parallel

@@ -10,7 +10,7 @@
 
 #include "kolo/train/data_parallel.hpp"
 
-namespace kolo::test {
+namespace kolo::test::data_parallel {
 
 struct LayersImpl : torch::nn::Cloneable<LayersImpl> {
   LayersImpl() { reset(); }
@@ -77,4 +77,4 @@ inline void expect_same_gradients(const torch::nn::Module& a, const torch::nn::M
   }
 }
 
-}  // namespace kolo::test
+}  // namespace kolo::test::data_parallel

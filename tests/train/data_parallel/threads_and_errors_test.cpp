@@ -20,7 +20,7 @@
 
 #include "support/watchdog.hpp"
 
-namespace kolo::test {
+namespace kolo::test::data_parallel {
 namespace {
 
 class ReplicaThreadsTest : public testing::Test {
@@ -285,4 +285,4 @@ TEST_F(ReplicaThreadsTest, WhatCannotBeIsRefusedBeforeAnythingRuns) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::data_parallel

@@ -6,7 +6,7 @@
 #include "train/support/models.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::ddp {
 namespace {
 
 TEST(AverageGradients, CountsAMissingOneAsZero) {
@@ -32,4 +32,4 @@ TEST(AverageGradients, RefusesWhatCannotBeAveraged) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::ddp

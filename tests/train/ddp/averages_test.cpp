@@ -12,7 +12,7 @@
 #include "kolo/train/compression.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::ddp {
 namespace {
 
 TEST(Averages, OfMetricsCountByWeight) {
@@ -113,4 +113,4 @@ TEST(Averages, WhatExpectsEqualRanksIsRefused) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::ddp

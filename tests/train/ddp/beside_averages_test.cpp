@@ -9,7 +9,7 @@
 #include "kolo/error.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::ddp {
 namespace {
 
 class BesideAverages : public testing::Test {
@@ -177,4 +177,4 @@ TEST_F(BesideAverages, MachinesThatDifferAreTold) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::ddp

@@ -16,7 +16,7 @@
 #include "kolo/error.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::ddp {
 namespace {
 
 using OptimizerPtr = std::shared_ptr<torch::optim::Optimizer>;
@@ -172,4 +172,4 @@ TEST_F(Broadcast, ModelsThatDifferAreNamed) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::ddp

@@ -9,7 +9,7 @@
 
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::ddp {
 namespace {
 
 constexpr std::int64_t kBatch = 24;
@@ -272,4 +272,4 @@ TEST_F(DataParallel, BuffersFollowRankZeroAndEachTypeHasItsBucket) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::ddp

@@ -15,7 +15,7 @@
 #include "kolo/train/optimizer_traits.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::ddp {
 namespace {
 
 /// Averages as DistributedDataParallel does without a hook, and remembers what it was asked.
@@ -272,4 +272,4 @@ TEST_F(Hooks, AWireFormatSendsFewerBytesAndAllRanksTheSame) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::ddp

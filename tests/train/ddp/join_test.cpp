@@ -15,7 +15,7 @@
 #include "train/support/normed.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::ddp {
 namespace {
 
 class Joining : public testing::Test {
@@ -286,4 +286,4 @@ TEST_F(Joining, WhatIsForgottenIsAnErrorOnAllRanks) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::ddp

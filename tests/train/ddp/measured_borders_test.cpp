@@ -8,7 +8,7 @@
 
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::ddp {
 namespace {
 
 /// Averages as DistributedDataParallel does without a hook, slowly: 10 ms a bucket and 0.1 ms for each
@@ -68,4 +68,4 @@ TEST(MeasuredBorders, PutALateGradientApartInTrainingAndKeepGradients) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::ddp

@@ -17,7 +17,7 @@
 #include "kolo/train/lars.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::ddp {
 namespace {
 
 using Parameters = std::vector<at::Tensor>;
@@ -78,4 +78,4 @@ TEST(Optimizers, FourRanksEndWhereOneEnds) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::ddp

@@ -16,7 +16,7 @@
 #include "kolo/train/compression.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::ddp {
 namespace {
 
 using Features = std::set<std::string>;
@@ -165,4 +165,4 @@ TEST(OptionsTogether, EachPairTrainsAlikeOrIsRefused) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::ddp

@@ -16,7 +16,7 @@
 #include "kolo/train/tensor.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::ddp {
 namespace {
 
 class OverlapForward : public testing::Test {
@@ -278,4 +278,4 @@ TEST_F(OverlapForward, WhatDoesNotGoTogetherIsRefused) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::ddp

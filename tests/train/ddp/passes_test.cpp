@@ -11,7 +11,7 @@
 #include "kolo/train/activation_checkpoint.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::ddp {
 namespace {
 
 class Passes : public testing::Test {
@@ -279,4 +279,4 @@ TEST_F(Aborts, ABackwardThatBreaksOffBeforeAnyGradientIsNoFailure) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::ddp

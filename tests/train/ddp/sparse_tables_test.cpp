@@ -12,7 +12,7 @@
 #include "kolo/train/compression.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::ddp {
 namespace {
 
 constexpr std::int64_t kWords = 40, kWidth = 3;
@@ -282,4 +282,4 @@ TEST_F(Sparse, ARankThatDiffersIsNamed) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::ddp

@@ -8,7 +8,7 @@
 #include "kolo/train/compression.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::ddp {
 namespace {
 
 /// Layers that share parameters, computed anew in backward, beside uses that are not.
@@ -186,4 +186,4 @@ TEST_F(StaticGraphs, ExcludeFindUnusedParametersAndMustBeAskedForByAll) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::ddp

@@ -5,7 +5,7 @@
 
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::ddp {
 namespace {
 
 /// `idle` takes part only where the caller says so.
@@ -161,4 +161,4 @@ TEST_F(Failing, ABackwardThatBrokeOffIsRemembered) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::ddp

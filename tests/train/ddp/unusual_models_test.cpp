@@ -15,7 +15,7 @@
 #include "kolo/train/activation_checkpoint.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::ddp {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -421,4 +421,4 @@ TEST_F(Unusual, WhatTheLossAddsBehindForwardsBackIsExplained) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::ddp

@@ -18,7 +18,7 @@
 #include "train/support/models.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::hybrid {
 namespace {
 
 constexpr int kSteps = 20;
@@ -199,4 +199,4 @@ TEST(Hybrid, OneRank) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::hybrid

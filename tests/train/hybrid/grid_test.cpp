@@ -11,7 +11,7 @@
 #include "train/support/models.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::hybrid {
 namespace {
 
 std::vector<int> members(Communicator& group, int rank) {
@@ -97,4 +97,4 @@ TEST(Grid, TheNormIsThatOfTheWholeModel) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::hybrid

@@ -14,7 +14,7 @@
 
 #include "kolo/train/parallel_mlp.hpp"
 
-namespace kolo::test {
+namespace kolo::test::hybrid {
 
 inline constexpr std::int64_t kLayers = 7, kInputs = 6, kWidth = 8, kOutputs = 3;
 
@@ -54,4 +54,4 @@ inline torch::nn::Sequential layers(std::int64_t begin, std::int64_t end, const 
   return result;
 }
 
-}  // namespace kolo::test
+}  // namespace kolo::test::hybrid

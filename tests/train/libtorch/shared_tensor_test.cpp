@@ -14,7 +14,7 @@
 #include "kolo/train/tensor.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::libtorch {
 namespace {
 
 TEST(SharedTensor, IsWhatEmptyMakes) {
@@ -145,4 +145,4 @@ TEST(SharedTensor, NoDescriptorLeavesTheTensorAsItWas) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::libtorch

@@ -17,7 +17,7 @@
 #include "train/local/training.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::local {
 namespace {
 
 constexpr int kSteps = 11, kSavedAfter = 6, kRanks = 3;
@@ -121,4 +121,4 @@ TEST(LocalCheckpoints, OfOtherOptionsAreRefusedByAllRanks) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::local

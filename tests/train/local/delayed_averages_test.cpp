@@ -11,7 +11,7 @@
 #include "train/local/training.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::local {
 namespace {
 
 class DelayedAveragesTest : public testing::Test {
@@ -140,4 +140,4 @@ TEST_F(DelayedAveragesTest, ASparseGradientIsAnErrorOnAllRanks) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::local

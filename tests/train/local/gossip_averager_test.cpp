@@ -11,7 +11,7 @@
 #include "train/local/training.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::local {
 namespace {
 
 class GossipAveragerTest : public testing::Test {
@@ -108,4 +108,4 @@ TEST_F(GossipAveragerTest, TheAverageOfAllIsThereForAWhile) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::local

@@ -10,7 +10,7 @@
 #include "train/local/training.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::local {
 namespace {
 
 constexpr double kRate = 0.05;
@@ -186,4 +186,4 @@ TEST_F(ModelAveragerTest, AnAverageThatIsNotFiniteIsRefusedByAllRanks) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::local

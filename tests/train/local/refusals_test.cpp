@@ -14,7 +14,7 @@
 #include "train/local/training.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::local {
 namespace {
 
 using Body = std::function<void(Communicator&)>;
@@ -138,4 +138,4 @@ TEST(LocalRefusals, ChangesOfTheModelReachAllRanks) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::local

@@ -8,7 +8,7 @@
 #include "kolo/communicator.hpp"
 #include "kolo/train/tensor.hpp"
 
-namespace kolo::test {
+namespace kolo::test::local {
 
 inline at::Tensor input_of(int step, int rank) {
   return numbers(3, 8, 100 * step + rank).to(at::kDouble);
@@ -50,4 +50,4 @@ void train_alone(Model& model, torch::optim::Optimizer& optimizer, int step, int
   optimizer.step();
 }
 
-}  // namespace kolo::test
+}  // namespace kolo::test::local

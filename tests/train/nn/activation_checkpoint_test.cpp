@@ -10,7 +10,7 @@
 #include "kolo/train/autocast.hpp"
 #include "train/support/models.hpp"
 
-namespace kolo::test {
+namespace kolo::test::nn {
 namespace {
 
 /// Two layers with dropout between them, whose activations are kept or computed anew.
@@ -93,4 +93,4 @@ TEST(ActivationCheckpoint, SecondDerivativeIsRefused) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::nn

@@ -16,7 +16,7 @@
 #include "train/support/normed.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::nn {
 namespace {
 
 using torch::nn::BatchNormOptions;
@@ -203,4 +203,4 @@ TEST_F(SyncNorm, RefusesWhatItCannotDo) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::nn

@@ -7,7 +7,7 @@
 #include "train/support/models.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::optim {
 namespace {
 
 TEST(Accumulate, EqualsOneLargeBatch) {
@@ -72,4 +72,4 @@ TEST(Accumulate, RefusesUnequalParts) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::optim

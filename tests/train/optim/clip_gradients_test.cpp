@@ -9,7 +9,7 @@
 #include "kolo/error.hpp"
 #include "train/support/models.hpp"
 
-namespace kolo::test {
+namespace kolo::test::optim {
 namespace {
 
 at::Tensor with_gradient(const at::Tensor& gradient) {
@@ -73,4 +73,4 @@ TEST(ClipGradients, RefusesLimitsThatAreNone) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::optim

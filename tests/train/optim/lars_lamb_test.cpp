@@ -16,7 +16,7 @@
 #include "train/support/models.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::optim {
 namespace {
 
 using Parameters = std::vector<at::Tensor>;
@@ -224,4 +224,4 @@ TEST(LayerNorms, RefuseWhatTheyCannotDo) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::optim

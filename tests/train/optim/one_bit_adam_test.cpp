@@ -18,7 +18,7 @@
 #include "train/support/models.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::optim {
 namespace {
 
 using torch::optim::AdamOptions;
@@ -320,4 +320,4 @@ TEST_F(OneBitAdamOver, GoesOnFromAdam) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::optim

@@ -15,7 +15,7 @@
 #include "train/support/models.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::optim {
 namespace {
 
 using torch::optim::AdamOptions;
@@ -226,4 +226,4 @@ TEST(OneBitAdamRefuses, MomentsOfOtherShapes) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::optim

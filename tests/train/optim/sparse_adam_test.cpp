@@ -10,7 +10,7 @@
 #include "kolo/error.hpp"
 #include "train/support/models.hpp"
 
-namespace kolo::test {
+namespace kolo::test::optim {
 namespace {
 
 using torch::optim::AdamOptions;
@@ -109,4 +109,4 @@ TEST(SparseAdam, RefusesWhatReachesEveryRow) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::optim

@@ -19,7 +19,7 @@
 #include "train/support/models.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::optim {
 namespace {
 
 TEST(TrainingSchedule, WarmUpClimbsToWhereAnyScheduleBegins) {
@@ -197,4 +197,4 @@ TEST(TrainingSchedule, ServesASchedulerOfLibtorchAndOptimizersOfBuckets) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::optim

@@ -7,7 +7,7 @@
 #include "train/pipeline/training.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::pipeline {
 namespace {
 
 using enum PipelineSchedule;
@@ -156,4 +156,4 @@ TEST(PipelineBehaviour, LongOutputsTravelToo) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::pipeline

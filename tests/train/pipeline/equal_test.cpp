@@ -18,8 +18,11 @@
 #include "train/sharded/tower.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::pipeline {
 namespace {
+
+using sharded::Tied;
+using sharded::unique_parameters;
 
 struct Way {
   PipelineSchedule schedule;
@@ -298,4 +301,4 @@ TEST(Pipeline, OutputsInBfloat16TravelAndAreRecomputedAsTheyWere) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::pipeline

@@ -16,7 +16,7 @@
 #include "kolo/error.hpp"
 #include "train/pipeline/training.hpp"
 
-namespace kolo::test {
+namespace kolo::test::pipeline {
 namespace {
 
 /// The slowest stage of given borders.
@@ -118,4 +118,4 @@ TEST(MeasuredLayers, MayTakeIntegersAndWantAtLeastOne) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::pipeline

@@ -11,7 +11,7 @@
 #include "train/sharded/tower.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::pipeline {
 namespace {
 
 using enum PipelineSchedule;
@@ -202,4 +202,4 @@ TEST(PipelineRefusals, AnOutputThatChangesItsShapeByItselfIsAnError) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::pipeline

@@ -13,7 +13,7 @@
 #include "kolo/error.hpp"
 #include "pipeline/message_plan.hpp"
 
-namespace kolo::test {
+namespace kolo::test::pipeline {
 namespace {
 
 using train::Action;
@@ -181,4 +181,4 @@ TEST(PipelineSchedules, ShapesThatCannotBeAreRefused) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::pipeline

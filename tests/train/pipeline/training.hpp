@@ -18,7 +18,7 @@
 #include "kolo/train/pipeline_parallel.hpp"
 #include "train/support/models.hpp"
 
-namespace kolo::test {
+namespace kolo::test::pipeline {
 
 constexpr int kPipelineSteps = 20;
 constexpr std::int64_t kPipelineBatch = 24;
@@ -101,4 +101,4 @@ inline double largest_difference(const Values& part, const Values& whole, bool i
   return largest;
 }
 
-}  // namespace kolo::test
+}  // namespace kolo::test::pipeline

@@ -9,7 +9,7 @@
 #include "train/support/models.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::precision {
 namespace {
 
 TEST(Autocast, ProductsAreBfloat16AndGradientsFloat32) {
@@ -87,4 +87,4 @@ TEST(Autocast, RanksLearnAndKeepTheSameBits) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::precision

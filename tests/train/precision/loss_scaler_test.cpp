@@ -15,7 +15,7 @@
 #include "train/support/models.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::precision {
 namespace {
 
 /// The two ways in which gradients travel in float16.
@@ -207,4 +207,4 @@ TEST(LossScaler, ModelsWhoseStepsCannotBeLeftOutAreRefused) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::precision

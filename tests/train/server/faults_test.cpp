@@ -14,7 +14,7 @@
 #include "train/server/job.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::server {
 namespace {
 
 using train::Header;
@@ -286,4 +286,4 @@ TEST(ServerFaults, AnotherJobGoesOnFromTheCheckpoint) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::server

@@ -18,7 +18,7 @@
 #include "support/watchdog.hpp"
 #include "train/support/models.hpp"
 
-namespace kolo::test {
+namespace kolo::test::server {
 
 inline OptimizerFactory sgd(double rate, double momentum = 0) {
   return [=](const std::vector<at::Tensor>& parameters) {
@@ -96,4 +96,4 @@ inline double difference(ChainImpl& one, ChainImpl& other) {
   return most;
 }
 
-}  // namespace kolo::test
+}  // namespace kolo::test::server

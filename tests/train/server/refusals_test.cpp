@@ -7,7 +7,7 @@
 #include "train/server/job.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::server {
 namespace {
 
 using Adjust = std::function<void(int rank, ParameterServerOptions&)>;
@@ -109,4 +109,4 @@ TEST(ServerRefusals, AStoreThatARankServesIsRefused) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::server

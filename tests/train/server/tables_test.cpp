@@ -8,7 +8,7 @@
 #include "train/server/job.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::server {
 namespace {
 
 /// Two tables and a layer.
@@ -149,4 +149,4 @@ TEST(ServerTables, WhatIsNoRowIsRefused) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::server

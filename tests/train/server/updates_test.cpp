@@ -11,7 +11,7 @@
 #include "train/server/job.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::server {
 namespace {
 
 constexpr int kSteps = 5;
@@ -197,4 +197,4 @@ TEST(ServerUpdates, WeightsAreAveraged) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::server

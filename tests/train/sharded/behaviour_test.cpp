@@ -10,7 +10,7 @@
 #include "train/sharded/tower.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::sharded {
 namespace {
 
 at::Tensor input(int seed) {
@@ -140,4 +140,4 @@ TEST(ShardedBehaviour, AParameterWithoutAGradientCountsAsZero) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::sharded

@@ -15,7 +15,7 @@
 #include "train/sharded/tower.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::sharded {
 namespace {
 
 using Optimizer = std::unique_ptr<torch::optim::Optimizer>;
@@ -127,4 +127,4 @@ TEST_F(ShardedCheckpoint, AnOptimizerOfOtherParametersIsRefused) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::sharded

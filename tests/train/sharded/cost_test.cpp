@@ -17,7 +17,7 @@
 #include "train/support/models.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::sharded {
 namespace {
 
 constexpr std::int64_t kWidth = 128, kLayers = 40;
@@ -167,4 +167,4 @@ TEST(ShardedCost, MemoryIsThatOfTheFormulas) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::sharded

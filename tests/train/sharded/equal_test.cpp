@@ -16,7 +16,7 @@
 #include "train/sharded/tower.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::sharded {
 namespace {
 
 constexpr int kSteps = 20;
@@ -150,4 +150,4 @@ TEST(Sharded, LayersKeepTheirNorms) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::sharded

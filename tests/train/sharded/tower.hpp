@@ -15,7 +15,7 @@
 
 #include "train/support/models.hpp"
 
-namespace kolo::test {
+namespace kolo::test::sharded {
 
 /// The operation takes a weight of another unit and a bias of its own.
 struct TiedImpl : torch::nn::Module {
@@ -62,4 +62,4 @@ inline std::vector<at::Tensor> unique_parameters(const torch::nn::Module& module
   return result;
 }
 
-}  // namespace kolo::test
+}  // namespace kolo::test::sharded

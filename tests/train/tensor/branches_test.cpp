@@ -9,7 +9,7 @@
 #include "train/support/ranks.hpp"
 #include "train/tensor/training.hpp"
 
-namespace kolo::test {
+namespace kolo::test::tensor {
 namespace {
 
 constexpr std::int64_t kBranches = 5;
@@ -86,4 +86,4 @@ TEST(ParallelBranches, AnInputOfAnotherShapeHasOutputsOfOtherLengths) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::tensor

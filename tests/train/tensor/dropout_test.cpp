@@ -7,7 +7,7 @@
 #include "kolo/train/activation_checkpoint.hpp"
 #include "train/tensor/training.hpp"
 
-namespace kolo::test {
+namespace kolo::test::tensor {
 namespace {
 
 Split split_of(std::int64_t dimension, std::int64_t whole, int rank, int ranks) {
@@ -58,4 +58,4 @@ TEST(SplitDropout, RefusesWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::tensor

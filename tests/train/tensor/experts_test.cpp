@@ -12,7 +12,7 @@
 #include "train/support/ranks.hpp"
 #include "train/tensor/training.hpp"
 
-namespace kolo::test {
+namespace kolo::test::tensor {
 namespace {
 
 constexpr std::int64_t kTokenWidth = 4, kExperts = 5, kTokens = 13;
@@ -141,4 +141,4 @@ TEST(MixtureOfExperts, ComputesInSixteenBits) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::tensor

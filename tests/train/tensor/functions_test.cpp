@@ -8,7 +8,7 @@
 #include "train/support/ranks.hpp"
 #include "train/tensor/training.hpp"
 
-namespace kolo::test {
+namespace kolo::test::tensor {
 namespace {
 
 constexpr std::int64_t kTime = 7;  // which 2, 3 and 4 ranks do not divide
@@ -112,4 +112,4 @@ TEST(TensorFunctions, RefuseWhatTheyCannotDo) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::tensor

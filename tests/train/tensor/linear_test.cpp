@@ -8,7 +8,7 @@
 #include "train/support/ranks.hpp"
 #include "train/tensor/training.hpp"
 
-namespace kolo::test {
+namespace kolo::test::tensor {
 namespace {
 
 at::Tensor whole_mlp(const Whole& p, const at::Tensor& x, const std::string& prefix = "") {
@@ -80,4 +80,4 @@ TEST(ParallelLinear, InitialValuesAreThoseOfOneLinearLayer) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::tensor

@@ -13,7 +13,7 @@
 #include "train/support/ranks.hpp"
 #include "train/tensor/training.hpp"
 
-namespace kolo::test {
+namespace kolo::test::tensor {
 namespace {
 
 /// A plain layer, a parallel one and branches. Random numbers of the branches are overwritten.
@@ -147,4 +147,4 @@ TEST(TensorParallelParameters, WhatOneRankHasIsGatheredToo) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::tensor

@@ -12,7 +12,7 @@
 #include "train/support/ranks.hpp"
 #include "train/tensor/training.hpp"
 
-namespace kolo::test {
+namespace kolo::test::tensor {
 namespace {
 
 template <typename Module, typename Options>
@@ -132,4 +132,4 @@ TEST(TensorRefusals, ARankThatLeavesEndsTheOthersWithItsName) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::tensor

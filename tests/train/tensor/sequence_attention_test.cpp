@@ -13,7 +13,7 @@
 #include "train/support/ranks.hpp"
 #include "train/tensor/training.hpp"
 
-namespace kolo::test {
+namespace kolo::test::tensor {
 namespace {
 
 using Attention = at::Tensor (*)(const at::Tensor&, const at::Tensor&, const at::Tensor&, const Communicator&,
@@ -141,4 +141,4 @@ TEST(SequenceAttention, RefusesShapesThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::tensor

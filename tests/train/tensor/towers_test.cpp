@@ -7,7 +7,7 @@
 #include "train/support/ranks.hpp"
 #include "train/tensor/training.hpp"
 
-namespace kolo::test {
+namespace kolo::test::tensor {
 namespace {
 
 constexpr std::int64_t kMaps = 12;
@@ -65,4 +65,4 @@ TEST(Towers, ALayerThatSeesItsOwnTowerSendsNothing) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::tensor

@@ -13,7 +13,7 @@
 #include "kolo/train/tensor_parallel.hpp"
 #include "train/support/ranks.hpp"
 
-namespace kolo::test {
+namespace kolo::test::tensor {
 namespace {
 
 constexpr int kSteps = 20;
@@ -144,4 +144,4 @@ void expect_refusal(Communicator& communicator, const std::string& said,
   }
 }
 
-}  // namespace kolo::test
+}  // namespace kolo::test::tensor

@@ -14,7 +14,7 @@
 #include "kolo/communicator.hpp"
 #include "train/support/models.hpp"
 
-namespace kolo::test {
+namespace kolo::test::tensor {
 
 /// A generator of a rank's own: ranks are threads, which share libtorch's default one.
 at::Generator seeded(std::uint64_t seed);
@@ -53,4 +53,4 @@ void expect_as_one_process(const Comparison& comparison);
 void expect_refusal(Communicator& communicator, const std::string& said,
                     const std::function<void(Communicator&)>& body);
 
-}  // namespace kolo::test
+}  // namespace kolo::test::tensor

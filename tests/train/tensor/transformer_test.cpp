@@ -12,7 +12,7 @@
 #include "train/support/ranks.hpp"
 #include "train/tensor/training.hpp"
 
-namespace kolo::test {
+namespace kolo::test::tensor {
 namespace {
 
 constexpr std::int64_t kWidth = 12, kHeads = 4;
@@ -183,4 +183,4 @@ TEST(ParallelTransformer, TrainsWithinDistributedDataParallel) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::tensor

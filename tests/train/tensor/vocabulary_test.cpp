@@ -10,7 +10,7 @@
 #include "train/support/ranks.hpp"
 #include "train/tensor/training.hpp"
 
-namespace kolo::test {
+namespace kolo::test::tensor {
 namespace {
 
 constexpr std::int64_t kVocabulary = 11, kFeatures = 5;
@@ -102,4 +102,4 @@ TEST(Vocabulary, IndicesOutsideAreRefusedOnAllRanks) {
 }
 
 }  // namespace
-}  // namespace kolo::test
+}  // namespace kolo::test::tensor
