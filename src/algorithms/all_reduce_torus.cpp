@@ -47,16 +47,21 @@ schedule::Schedule generate_all_reduce_torus(const ScheduleSpec& spec) {
   const schedule::BufferName held = columns > 1 ? schedule::BufferName::output : schedule::BufferName::input;
   schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, part_of(spec.size));
   if (spec.size == 1) builder.copy(schedule::output(0), schedule::input(0));
-  ring_reduce_scatter(
+  // When the neighbour changes, messages to the new one leave after those to the one before, for which their
+  // receiver waits.
+  const auto sent_along_row = ring_reduce_scatter(
       builder, along_row, [&](int rank) { return block(schedule::BufferName::input, rank); },
       [&](int rank, std::uint32_t) { return block(schedule::BufferName::output, rank); }, rows == 1);
   ring_reduce_scatter(
       builder, along_column, [&](int rank) { return chunk(held, rank); },
-      [&](int rank, std::uint32_t) { return chunk(schedule::BufferName::output, rank); });
-  ring_all_gather(builder, along_column, chunk(schedule::BufferName::output, spec.rank),
-                  [&](int rank) { return chunk(schedule::BufferName::output, rank); });
-  ring_all_gather(builder, along_row, block(schedule::BufferName::output, spec.rank),
-                  [&](int rank) { return block(schedule::BufferName::output, rank); });
+      [&](int rank, std::uint32_t) { return chunk(schedule::BufferName::output, rank); }, true,
+      sent_along_row);
+  const auto sent_along_column =
+      ring_all_gather(builder, along_column, chunk(schedule::BufferName::output, spec.rank),
+                      [&](int rank) { return chunk(schedule::BufferName::output, rank); });
+  ring_all_gather(
+      builder, along_row, block(schedule::BufferName::output, spec.rank),
+      [&](int rank) { return block(schedule::BufferName::output, rank); }, sent_along_column);
   return std::move(builder).finish();
 }
 

@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <bit>
 #include <functional>
+#include <utility>
 
 #include "algorithms/fold.hpp"
 
 namespace kolo::algorithms {
 namespace {
+
+using Steps = std::vector<schedule::ScheduleBuilder::StepId>;
 
 /// The prime factors of n, largest first.
 std::vector<int> prime_factors(int n) {
@@ -79,9 +82,13 @@ std::uint32_t butterfly_scratch(const std::vector<ButterflyLayer>& layers) {
 
 void butterfly_reduce_scatter(schedule::ScheduleBuilder& builder, const std::vector<ButterflyLayer>& layers,
                               schedule::BufferName held, bool completes) {
+  Steps sent_before;
   for (const ButterflyLayer& layer : layers) {
     const Group& group = layer.group;
-    for (int k = 1; k < group.size(); ++k) builder.send(group.neighbour(k), layer.of(k, held));
+    Steps sent;
+    for (int k = 1; k < group.size(); ++k)
+      sent.push_back(builder.send(group.neighbour(k), layer.of(k, held), sent_before));
+    sent_before = std::move(sent);
     const schedule::ChunkRange sum = layer.own(schedule::BufferName::output);
     const schedule::ChunkRange own = layer.own(held);
     const bool is_whole = completes && &layer == &layers.back();
@@ -98,12 +105,15 @@ void butterfly_reduce_scatter(schedule::ScheduleBuilder& builder, const std::vec
 
 void butterfly_all_gather(schedule::ScheduleBuilder& builder, const std::vector<ButterflyLayer>& layers,
                           schedule::ScheduleBuilder::After first) {
+  Steps sent_before(first.begin(), first.end());
   for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
     const Group& group = layer->group;
+    Steps sent;
     for (int k = 1; k < group.size(); ++k) {
-      builder.send(group.neighbour(k), layer->own(schedule::BufferName::output), first);
+      sent.push_back(builder.send(group.neighbour(k), layer->own(schedule::BufferName::output), sent_before));
       builder.recv(group.neighbour(-k), layer->of(group.size() - k, schedule::BufferName::output));
     }
+    sent_before = std::move(sent);
   }
 }
 

@@ -59,6 +59,10 @@ std::uint32_t butterfly_scratch(const std::vector<ButterflyLayer>& layers);
 
 /// Needs layers made with Near::first. Starts with all chunks in `held` (input, or output if it holds data
 /// already). Ends with the last layer's own part in output, combined in the order of the group.
+///
+/// Here and in the all-gather, a layer's sends wait for those of the layer before. If the messages of two
+/// layers shared this rank's connection to the network, the earlier ones, for which their receivers wait,
+/// would come later.
 void butterfly_reduce_scatter(schedule::ScheduleBuilder& builder, const std::vector<ButterflyLayer>& layers,
                               schedule::BufferName held, bool completes = true);
 

@@ -22,11 +22,15 @@ void Circulant::load() {
   if (spec_.rank > 0) builder_.copy(slots(straight, spec_.size), schedule::input(0, part_of(spec_.rank)));
 }
 
+void Circulant::send(int peer, schedule::ChunkRange from) {
+  sent_ = {builder_.send(peer, from, sent_)};
+}
+
 void Circulant::reduce_scatter(schedule::ChunkRange to) {
   for (std::size_t i = 1; i < skips_.size(); ++i) {
     const int skip = skips_[i];
     const int moved = skips_[i - 1] - skip;
-    builder_.send(after(spec_, skip), slots(skip, skip + moved));
+    send(after(spec_, skip), slots(skip, skip + moved));
     const bool is_last = i + 1 == skips_.size();
     builder_.recv_reduce(before(spec_, skip), is_last ? to : slots(0, moved), slots(0, moved), is_last);
   }
@@ -36,7 +40,7 @@ void Circulant::all_gather() {
   for (std::size_t i = skips_.size(); i-- > 1;) {
     const int skip = skips_[i];
     const int moved = skips_[i - 1] - skip;
-    builder_.send(before(spec_, skip), slots(0, moved));
+    send(before(spec_, skip), slots(0, moved));
     builder_.recv(after(spec_, skip), slots(skip, skip + moved));
   }
 }

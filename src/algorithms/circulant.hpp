@@ -35,10 +35,15 @@ class Circulant {
   void store();
 
  private:
+  /// After the message of the round before, for which its receiver waits: else both would share this rank's
+  /// connection to the network.
+  void send(int peer, schedule::ChunkRange from);
+
   schedule::ScheduleBuilder& builder_;
   const ScheduleSpec& spec_;
   schedule::BufferName chunks_;
-  std::vector<int> skips_;  // N first
+  std::vector<int> skips_;                               // N first
+  std::vector<schedule::ScheduleBuilder::StepId> sent_;  // by the round before
 };
 
 }  // namespace kolo::algorithms

@@ -49,26 +49,34 @@ schedule::ChunkRange output_of(int rank) {
   return schedule::output(part_of(rank));
 }
 
-void ring_reduce_scatter(schedule::ScheduleBuilder& builder, const Group& ring, const BlockOf& own,
-                         const SumOf& sum, bool completes) {
+std::vector<schedule::ScheduleBuilder::StepId> ring_reduce_scatter(schedule::ScheduleBuilder& builder,
+                                                                   const Group& ring, const BlockOf& own,
+                                                                   const SumOf& sum, bool completes,
+                                                                   schedule::ScheduleBuilder::After first) {
+  std::vector<schedule::ScheduleBuilder::StepId> last;
   schedule::ChunkRange outgoing = own(ring.neighbour(-1));
   for (int round = 0; round + 1 < ring.size(); ++round) {
-    builder.send(ring.neighbour(1), outgoing);
+    last = {builder.send(ring.neighbour(1), outgoing, first)};
     const int owner = ring.neighbour(-round - 2);
     outgoing = sum(owner, static_cast<std::uint32_t>(round));
     const bool is_last = round + 2 == ring.size();
     builder.recv_reduce(ring.neighbour(-1), outgoing, own(owner), completes && is_last);
   }
+  return last;
 }
 
-void ring_all_gather(schedule::ScheduleBuilder& builder, const Group& ring, schedule::ChunkRange own,
-                     const BlockOf& to) {
+std::vector<schedule::ScheduleBuilder::StepId> ring_all_gather(schedule::ScheduleBuilder& builder,
+                                                               const Group& ring, schedule::ChunkRange own,
+                                                               const BlockOf& to,
+                                                               schedule::ScheduleBuilder::After first) {
+  std::vector<schedule::ScheduleBuilder::StepId> last;
   schedule::ChunkRange outgoing = own;
   for (int round = 0; round + 1 < ring.size(); ++round) {
-    builder.send(ring.neighbour(1), outgoing);
+    last = {builder.send(ring.neighbour(1), outgoing, first)};
     outgoing = to(ring.neighbour(-round - 1));
     builder.recv(ring.neighbour(-1), outgoing);
   }
+  return last;
 }
 
 }  // namespace kolo::algorithms

@@ -2,7 +2,10 @@
 // dependency chains, lengths of messages.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
+#include <cstdint>
+#include <optional>
 #include <set>
 #include <string_view>
 
@@ -50,6 +53,30 @@ TEST(BidirectionalRing, HasHalfTheRoundsOfTheRingAndTheSameNeighbours) {
       const int before = (schedule.rank + size - 1) % size;
       const int after = (schedule.rank + 1) % size;
       EXPECT_EQ(receivers_of(schedule), (std::set<int>{before, after}));
+    }
+  }
+}
+
+/// Whether the step waits for the other one, also through steps between them.
+bool waits_for(const schedule::Schedule& schedule, std::uint32_t step, std::uint32_t other) {
+  if (step <= other) return step == other;
+  const auto before = schedule.dependencies_of(schedule.steps[step]);
+  return std::ranges::any_of(before, [&](std::uint32_t one) { return waits_for(schedule, one, other); });
+}
+
+TEST(Rounds, EndAtARankBeforeItSendsToAnotherPeer) {
+  // One message a round: every send waits for the one before it, or follows it to the same peer.
+  for (const char* name :
+       {"halving_doubling", "butterfly:degrees=2-2-2", "circulant", "binary_blocks", "torus:rows=4"}) {
+    for (const schedule::Schedule& schedule : schedules_of(schedule::Collective::all_reduce, name, 8)) {
+      std::optional<std::uint32_t> last;
+      for (std::uint32_t i = 0; i < schedule.steps.size(); ++i) {
+        if (schedule.steps[i].kind != schedule::StepKind::send) continue;
+        if (last && schedule.steps[*last].peer != schedule.steps[i].peer) {
+          EXPECT_TRUE(waits_for(schedule, i, *last)) << name << ", rank " << schedule.rank << ", step " << i;
+        }
+        last = i;
+      }
     }
   }
 }
