@@ -32,9 +32,10 @@ Outcome run_ranks(const ClusterOptions& options, const std::function<void(Commun
   for (int rank = 0; rank < options.size; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        auto communicator = Communicator::create(
-            store, rank, options.size,
-            {.timeout = options.timeout, .transports = options.transport, .measure_costs = options.measure_costs});
+        auto communicator = Communicator::create(store, rank, options.size,
+                                                 {.timeout = options.timeout,
+                                                  .transports = options.transport,
+                                                  .measure_costs = options.measure_costs});
         body(communicator);
       } catch (const std::exception& error) {
         outcome.errors[static_cast<std::size_t>(rank)] =

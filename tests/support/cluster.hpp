@@ -15,7 +15,7 @@ struct ClusterOptions {
   int size = 2;
   std::string transport = "inproc";
   std::chrono::nanoseconds timeout = std::chrono::seconds(30);
-  bool measure_costs = false;              ///< most of a start, and all of it with a sanitizer: for tests of the measured
+  bool measure_costs = false;  ///< most of a start, and all of it with a sanitizer: for tests of the measured
   std::chrono::seconds watchdog{100};      ///< after this the process prints what hangs, and aborts
   std::shared_ptr<Store> store = nullptr;  ///< store of the ranks; null: a new in-memory store
 };
