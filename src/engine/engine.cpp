@@ -8,20 +8,8 @@
 #include "base/log.hpp"
 #include "engine/arithmetic.hpp"
 #include "engine/message_number.hpp"
-#include "engine/relax.hpp"
 
 namespace kolo::engine {
-namespace {
-
-// Polls before an operation is left to wait(): some two microseconds, or turns of the other ranks on this
-// core.
-constexpr int kInitialPolls = 100;
-constexpr int kInitialPollsOversubscribed = 20;
-constexpr int kEagerPolls = 10;
-constexpr std::uint64_t kImmediateBytes = 256 << 10;  // sums of this size take some microseconds
-
-}  // namespace
-
 Engine::Engine(int rank, std::vector<std::unique_ptr<transport::Endpoint>> endpoints, EngineOptions options,
                OnDemand on_demand)
     : rank_(rank),
@@ -30,8 +18,10 @@ Engine::Engine(int rank, std::vector<std::unique_ptr<transport::Endpoint>> endpo
       peers_(rank, std::move(endpoints), std::move(on_demand), options_.hosts,
              static_cast<PeersListener&>(*this), memory_),
       detector_(rank, peers_.size(), options_.timeout, options_.heartbeat, peers_),
-      groups_(rank, peers_, static_cast<native::GroupListener&>(*this)),
+      groups_(rank, peers_, *this),
       driver_(*this, {options_.spin, options_.oversubscribed, !peers_.has_descriptors()}),
+      schedules_(rank, is_timed_, peers_, memory_, *this),
+      shared_memory_(options_.oversubscribed, groups_, driver_, peers_, *this),
       last_check_(Clock::now()) {
   driver_.start();
 }
@@ -62,64 +52,39 @@ Engine::~Engine() {
   peers_.deliver();
 }
 
-std::shared_ptr<Operation> Engine::acquire(const OperationSpec& spec) {
-  Pool& pool = pool_of(spec);
-  constexpr std::size_t kLooks = 8;
-  for (std::size_t look = 0; look < std::min(kLooks, pool.size()); ++look) {
-    const bool is_free = pool.front().use_count() == 1;  // else a caller still holds its Work
-    // A copy, not a move: only the count orders this thread behind the one that dropped the last Work.
-    auto operation = pool.front();
-    pool.pop_front();
-    if (is_free) return operation;
-    pool.push_back(std::move(operation));
-  }
-  if (spec.native() != nullptr) return std::make_shared<NativeOperation>(weak_from_this());
-  return std::make_shared<ScheduleOperation>(*this, weak_from_this());
+std::shared_ptr<Operation> Engine::acquire(const OperationSpec& spec, bool is_timed) {
+  Executor& executor = executor_of(spec);
+  auto operation = executor.reuse();
+  if (operation == nullptr) operation = executor.make(weak_from_this());
+  operation->take(spec, is_timed);
+  return operation;
 }
 
 std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_now) {
   const auto lock = driver_.enter();
   const DefaultArithmetic arithmetic;
   if (failure_) {
-    auto operation = acquire(spec);
-    operation->take(spec);
-    operation->started_ = operation->last_progress_ = Clock::now();
-    operation->end(status_for(*operation, *failure_), operation->started_);
+    auto operation = acquire(spec, true);
+    operation->end(status_for(*operation, *failure_), operation->started());
     observe_error(spec);
     return operation;
   }
-  if (spec.call > 0) {
-    spec.group->remember(spec.sequence, spec.signature);
-    if (spec.native() == nullptr) check_unexpected_messages(spec);
-  }
+  if (spec.call > 0) spec.group->remember(spec.sequence, spec.signature);
   if (spec.counts) observe_begin(spec);
-  if (waits_now && try_immediate(spec)) return nullptr;
-  auto operation = acquire(spec);
-  const bool is_native = spec.native() != nullptr;
-  operation->take(spec);
-  if (spec.source >= 0) number_receive(*operation);
-  if (!is_native) add(operation);
+  Executor& executor = executor_of(spec);
+  const bool is_alone = active_.empty() && driver_.is_free() && !pending_failure_;
+  if (waits_now && is_alone && !is_timed_ && executor.try_immediate(spec)) return nullptr;
+  auto operation = acquire(spec, !waits_now || is_timed_);
+  active_.push_back(operation);
+  ++spec.group->operations;
   try {
-    operation->begin(waits_now, !waits_now || is_timed_);
-    if (spec.source == kAnySource) find_sender(static_cast<ScheduleOperation&>(*operation));
-    if (is_native) {
-      run_native(*operation, waits_now);
-      if (operation->done()) {
-        retire(operation);  // many native calls are over by now
-      } else {
-        add(operation);
-      }
-    } else if (operation->done()) {
-      operation_finished(*operation);
-    }
+    executor.begin(*operation, waits_now);
     if (!driver_.has_caller()) {
       peers_.write();
       propagate_failure();
     }
   } catch (const std::bad_alloc&) {
-    const bool is_listed = std::ranges::find(active_, operation) != active_.end();
-    if (!is_listed && !operation->done()) add(operation);
-    note_no_memory();
+    on_no_memory();
     propagate_failure();
     return operation;
   }
@@ -128,8 +93,7 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
   if (!has_work()) return operation;
   // A sleeping driver is woken by what peers publish from now on, but not by what they have published
   // already.
-  const bool is_its_concern = !is_native || !operation->done();
-  if (is_its_concern) driver_.kick();
+  if (!operation->done() || pending_failure_ || peers_.want_write()) driver_.kick();
   if (!waits_now || operation->done()) driver_.leave_to_progress_thread();
   return operation;
 }
@@ -155,68 +119,17 @@ bool Engine::test(const Operation& operation) {
 bool Engine::notify(Operation& operation, Completion& completion) {
   const auto lock = driver_.enter();
   if (operation.done()) return false;
-  operation.completions_.push_back(&completion);
+  operation.notify(completion);
   driver_.leave_to_progress_thread();
   return true;
 }
 
 void Engine::forget(Operation& operation, const Completion& completion) {
   const auto lock = driver_.enter();
-  std::erase(operation.completions_, &completion);
+  operation.forget(completion);
 }
 
-/// Polls up to `polls` times, until a poll returns true; returns whether one did. Stops early if another
-/// thread wants the lock. Ranks that share a core take turns on it and find their caches cold, so between two
-/// polls they only read the number that they wait for.
-template <typename Poll>
-bool Engine::poll_until(const native::Group& group, int polls, Poll once) {
-  native::Awaited awaited;
-  for (int i = 0; i < polls; ++i) {
-    if (options_.oversubscribed && i > 0) std::this_thread::yield();
-    if (!options_.oversubscribed && i > kEagerPolls) relax();
-    if (driver_.is_wanted()) return false;
-    if (!awaited.has_changed()) continue;
-    if (once()) return true;
-    if (options_.oversubscribed) awaited = group.awaited();
-  }
-  return false;
-}
-
-/// The peers are often about to make the same call. A call that is not long may then be over before an
-/// operation could be set up for it.
-bool Engine::try_immediate(const OperationSpec& spec) {
-  if (spec.native() == nullptr || spec.prepared->shape.most_shown > kImmediateBytes) return false;
-  if (!active_.empty() || !driver_.is_free() || pending_failure_ || is_timed_) return false;
-  native::Group& group = *spec.native();
-  group.begin_immediate(spec);
-  return poll_until(group, options_.oversubscribed ? kInitialPollsOversubscribed : kInitialPolls,
-                    [&] { return group.try_immediate(); });
-}
-
-/// Many calls are over so soon that reading a clock is not worth its cost.
-void Engine::run_native(Operation& operation, bool waits_now) {
-  native::Group& group = *operation.spec().native();
-  int polls = options_.oversubscribed ? kInitialPollsOversubscribed : kInitialPolls;
-  if (!waits_now || !driver_.is_free()) polls = 1;
-  if (!waits_now && !group.wants_poll()) polls = 0;
-  poll_until(group, polls, [&] {
-    group.advance();
-    return operation.done() || pending_failure_.has_value();
-  });
-  if (operation.done()) return;
-  if (waits_now) group.tell();  // else the progress thread does, once the caller has started all its calls
-  operation.start_clock();
-  check_unexpected_messages(operation.spec());
-}
-
-void Engine::add(std::shared_ptr<Operation> operation) {
-  Group& group = *operation->spec().group;
-  active_.push_back(std::move(operation));
-  ++group.operations;
-}
-
-void Engine::operation_finished(Operation& operation) {
-  if (!operation.done()) operation.end(Status(), operation.time_of_end());
+void Engine::on_finished(Operation& operation) {
   const auto it =
       std::find_if(active_.begin(), active_.end(), [&](const auto& a) { return a.get() == &operation; });
   if (it != active_.end()) release(static_cast<std::size_t>(it - active_.begin()));
@@ -227,14 +140,9 @@ void Engine::release(std::size_t active_index) {
   active_.erase(active_index);
   --operation->spec().group->operations;
   detector_.forget(operation.get());
-  retire(std::move(operation));
-}
-
-void Engine::retire(std::shared_ptr<Operation> operation) {
   observe_end(*operation);
-  operation->give_back_memory();
-  constexpr std::size_t kPool = 256;
-  if (Pool& pool = pool_of(operation->spec()); pool.size() < kPool) pool.push_back(std::move(operation));
+  Executor& executor = executor_of(operation->spec());
+  executor.retire(std::move(operation));
   driver_.notify_waiting();
 }
 
@@ -271,23 +179,11 @@ Operation* Engine::find(std::uint32_t context, std::uint64_t sequence) {
   return nullptr;
 }
 
-void Engine::check_unexpected_messages(const OperationSpec& spec) {
-  for (const int peer : spec.ranks()) {
-    transport::Link& from = link(peer);
-    from.for_each_unexpected([&](const transport::Tag& tag, const transport::Signature& theirs) {
-      if (tag.context == spec.group->context && tag.sequence == spec.sequence &&
-          !(theirs == spec.signature)) {
-        on_mismatch(from, tag, spec.signature, theirs);
-      }
-    });
-  }
-}
-
 /// For a message this rank is the receiver, because the receiver finds the mismatch.
-void Engine::disagree(std::uint64_t sequence, const transport::Signature& mine, int peer,
-                      const transport::Signature& theirs) {
+void Engine::on_disagreement(std::uint64_t number, const transport::Signature& mine, int peer,
+                             const transport::Signature& theirs) {
   const std::string ours = options_.describe(mine), other = options_.describe(theirs);
-  if (const auto message = MessageNumber::from_sequence(sequence)) {
+  if (const auto message = MessageNumber::from_sequence(number)) {
     record_failure(
         {Code::mismatch, peer,
          fmt::format("ranks disagree about message {} with tag {}: rank {} called send({}) to rank "
@@ -301,13 +197,13 @@ void Engine::disagree(std::uint64_t sequence, const transport::Signature& mine, 
                       "your own, or KOLO_SEGMENT_BYTES"
                     : "";
   record_failure({Code::mismatch, peer,
-                  fmt::format("ranks disagree about call {}: rank {} called {}, rank {} called {}{}",
-                              sequence, rank_, ours, peer, other, hidden)});
+                  fmt::format("ranks disagree about call {}: rank {} called {}, rank {} called {}{}", number,
+                              rank_, ours, peer, other, hidden)});
 }
 
 void Engine::on_mismatch(transport::Link& from, const transport::Tag& tag, const transport::Signature& mine,
                          const transport::Signature& theirs) {
-  disagree(tag.sequence, mine, from.peer(), theirs);
+  on_disagreement(tag.sequence, mine, from.peer(), theirs);
 }
 
 void Engine::on_unexpected(transport::Link& from, const transport::Tag& tag,
@@ -322,25 +218,6 @@ void Engine::on_unexpected(transport::Link& from, const transport::Tag& tag,
   const Group* group = groups_.find(tag.context);
   if (group == nullptr || tag.sequence > group->last_sequence) return;  // an early message, or point to point
   on_mismatch(from, tag, group->remembered(tag.sequence), theirs);
-}
-
-void Engine::on_native_progress(Operation& operation) {
-  operation.last_progress_ = Clock::now();
-}
-
-void Engine::on_native_finished(Operation& operation) {
-  operation.end(Status(), operation.is_timed_ ? operation.spec().native()->now() : operation.started_);
-  operation_finished(operation);
-}
-
-void Engine::on_native_mismatch(const Operation& operation, int rank, const transport::Signature& theirs) {
-  const OperationSpec& spec = operation.spec();
-  disagree(spec.call, spec.signature, spec.ranks()[static_cast<std::size_t>(rank)], theirs);
-}
-
-void Engine::on_native_failure(const Operation& operation, int rank, const Status& status) {
-  const int blamed = operation.spec().ranks()[static_cast<std::size_t>(rank)];
-  record_failure({status.code(), blamed, fmt::format("{}: {}", peers_.name_of(blamed), status.message())});
 }
 
 void Engine::on_control(transport::Link& from, std::uint32_t kind, std::span<const std::byte> payload) {

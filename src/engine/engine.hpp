@@ -17,12 +17,14 @@
 #include "engine/completion.hpp"
 #include "engine/control.hpp"
 #include "engine/driver.hpp"
+#include "engine/executor.hpp"
 #include "engine/failure_detector.hpp"
 #include "engine/group.hpp"
 #include "engine/operation.hpp"
 #include "engine/peers.hpp"
 #include "engine/recovery.hpp"
-#include "engine/schedule_operation.hpp"
+#include "engine/schedule_executor.hpp"
+#include "engine/shared_memory_executor.hpp"
 #include "observe/observer.hpp"
 
 namespace kolo::engine {
@@ -43,7 +45,7 @@ struct EngineOptions {
 /// `abort` message, on every other rank; the engine has then failed and starts nothing more.
 class Engine final : private Driven,
                      private PeersListener,
-                     private native::GroupListener,
+                     private ExecutorListener,
                      public std::enable_shared_from_this<Engine> {
  public:
   /// `endpoints[r]` leads to rank r; the entry of `rank` itself is a SelfEndpoint.
@@ -108,51 +110,29 @@ class Engine final : private Driven,
   Counters counters() const;
 
  private:
-  friend class ScheduleOperation;
-
-  using Pool = RingQueue<std::shared_ptr<Operation>>;
-
   // engine.cpp: operations and messages. Callers hold the lock.
-  transport::Link& link(int peer) { return peers_[peer].link; }
-  Pool& pool_of(const OperationSpec& spec) {
-    return spec.native() != nullptr ? native_pool_ : schedule_pool_;
+  Executor& executor_of(const OperationSpec& spec) {
+    if (spec.native() != nullptr) return shared_memory_;
+    return schedules_;
   }
-  std::shared_ptr<Operation> acquire(const OperationSpec& spec);
-  void add(std::shared_ptr<Operation> operation);
-  void operation_finished(Operation& operation);
+  std::shared_ptr<Operation> acquire(const OperationSpec& spec, bool is_timed);
   void release(std::size_t active_index);
-  void retire(std::shared_ptr<Operation> operation);
   Operation* find(std::uint32_t context, std::uint64_t sequence);
-  void check_unexpected_messages(const OperationSpec& spec);
-  template <typename Poll>
-  bool poll_until(const native::Group& group, int polls, Poll once);
-  bool try_immediate(const OperationSpec& spec);
-  void run_native(Operation& operation, bool waits_now);
   void on_mismatch(transport::Link& link, const transport::Tag& tag, const transport::Signature& mine,
                    const transport::Signature& theirs) override;
   void on_unexpected(transport::Link& link, const transport::Tag& tag,
                      const transport::Signature& theirs) override;
   void on_control(transport::Link& link, std::uint32_t kind, std::span<const std::byte> payload) override;
-  void on_native_progress(Operation& operation) override;
-  void on_native_finished(Operation& operation) override;
-  void on_native_mismatch(const Operation& operation, int rank, const transport::Signature& theirs) override;
-  void on_native_failure(const Operation& operation, int rank, const Status& status) override;
-  void disagree(std::uint64_t sequence, const transport::Signature& mine, int peer,
-                const transport::Signature& theirs);
-
-  // matching.cpp: which message a receive gets.
-  std::vector<int> other_ranks(const std::vector<int>& ranks) const;
-  void number_receive(Operation& operation);
-  void find_sender(ScheduleOperation& operation);
-  bool match(ScheduleOperation& operation, int source);
-  void on_arrived(Peer& peer) override;
-  bool can_be_matched(const Operation& operation) const;
+  void on_arrived(Peer& peer) override { schedules_.on_arrived(peer.link.peer()); }
+  void on_finished(Operation& operation) override;
+  void on_disagreement(std::uint64_t number, const transport::Signature& mine, int peer,
+                       const transport::Signature& theirs) override;
 
   // observing.cpp: what is counted and told to the observers.
   void observe_begin(const OperationSpec& spec);
   void observe_error(const OperationSpec& spec);
-  void observe_transfer(const OperationSpec& spec, bool sent, int peer, std::uint64_t bytes,
-                        Clock::time_point posted);
+  void on_transferred(const OperationSpec& spec, bool sent, int peer, std::uint64_t bytes,
+                      Clock::time_point posted) override;
   void observe_end(const Operation& operation);
   void observe_attempts(const Peer& peer);
   std::vector<int> awaited_peers() const;
@@ -167,10 +147,9 @@ class Engine final : private Driven,
   bool prepare_to_sleep() override;
   std::span<const std::uint32_t> sleep(int timeout_ms) override { return peers_.wait(timeout_ms); }
   void woken(std::span<const std::uint32_t> sources, Clock::time_point idle_since) override;
-  bool can_nap() const override { return group_to_nap_on() != nullptr; }
+  bool can_nap() const override { return shared_memory_.can_nap(active_.size()); }
   bool prepare_to_nap() override;
-  bool nap(std::chrono::nanoseconds longest) override;
-  Group* group_to_nap_on() const;
+  bool nap(std::chrono::nanoseconds longest) override { return shared_memory_.nap(longest); }
   void interrupt() override;
   void out_of_memory() override;
 
@@ -178,8 +157,9 @@ class Engine final : private Driven,
   void record_failure(Failure failure, bool heard = false);
   void on_connected(Peer& peer, const Status& watched) override;
   void on_broken(Peer& peer) override;
-  void note_no_memory();
-  void note_throwing_reduction(const std::string& name, const std::string& what);
+  void on_failure(int blamed, const std::string& why) override;
+  void on_no_memory() override;
+  void on_throwing_reduction(const std::string& name, const std::string& what) override;
   void propagate_failure();
   void check_peers();
   void check_deadlines();
@@ -199,18 +179,14 @@ class Engine final : private Driven,
   Mailbox mailbox_;
   Groups groups_;
   Driver driver_;
+  ScheduleExecutor schedules_;
+  SharedMemoryExecutor shared_memory_;
   RingQueue<std::shared_ptr<Operation>> active_;  // in the order of their starts, in which most of them end
-  Pool schedule_pool_;                            // finished; their Works may still be held
-  Pool native_pool_;
-  // Receives from any rank that have no message yet, in the order of their starts; all are in active_.
-  std::vector<ScheduleOperation*> unmatched_;
-  std::size_t next_source_ = 0;  // the rank whose messages such a receive looks at first
   // Freed when there is no memory, since reporting that allocates.
   static constexpr std::size_t kReserveBytes = std::size_t{64} << 10;
   std::unique_ptr<std::byte[]> reserve_ = std::make_unique_for_overwrite<std::byte[]>(kReserveBytes);
   Counters counters_;
-  std::vector<int> awaited_;    // while the driver sleeps, if it is observed
-  native::Awaited napping_on_;  // while the driver naps
+  std::vector<int> awaited_;  // while the driver sleeps, if it is observed
   Clock::time_point last_check_;
   std::optional<Failure> pending_failure_;  // to be settled when no link is in the middle of a call
   bool pending_is_remote_ = false;          // another rank has reported it, or it is as certain

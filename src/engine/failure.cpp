@@ -36,16 +36,20 @@ void Engine::record_failure(Failure failure, bool heard) {
   pending_is_remote_ = heard;
 }
 
+void Engine::on_failure(int blamed, const std::string& why) {
+  record_failure({Code::system, blamed, fmt::format("{}: {}", peers_.name_of(blamed), why)});
+}
+
 /// The peers wait for this rank's part. The cause is certain, so it counts as reported by a rank: no link is
 /// read for another cause first.
-void Engine::note_no_memory() {
+void Engine::on_no_memory() {
   if (failure_) return;  // without memory even the text below is too much, and the first cause stays
   reserve_.reset();
   record_failure({Code::system, rank_, fmt::format("{} has no memory for its part", peers_.name_of(rank_))},
                  true);
 }
 
-void Engine::note_throwing_reduction(const std::string& name, const std::string& what) {
+void Engine::on_throwing_reduction(const std::string& name, const std::string& what) {
   record_failure(
       {Code::invalid_argument, rank_,
        fmt::format("the reduction \"{}\" has thrown on {}: {}", name, peers_.name_of(rank_), what)},
@@ -54,7 +58,7 @@ void Engine::note_throwing_reduction(const std::string& name, const std::string&
 
 Status Engine::end_without_memory() {
   const auto lock = driver_.enter();
-  note_no_memory();
+  on_no_memory();
   propagate_failure();
   return Status(failure_->code, failure_->reason);
 }
@@ -119,17 +123,15 @@ void Engine::propagate_failure() {
     peer->send(ControlKind::abort, payload);
     peers_.progress(*peer, false);
   }
-  for (const Group* group : groups_.in_memory()) {
-    group->native->abandon(
-        [&](int r) { return peers_[group->peers[static_cast<std::size_t>(r)]].has_ended; });
-  }
+  schedules_.abandon();
+  shared_memory_.abandon();
   log().info("rank {}: {}", rank_, failure_->reason);
   while (!active_.empty()) {
     Operation& operation = *active_.back();
-    operation.end(status_for(operation, *failure_), operation.time_of_end());
+    operation.start_clock();
+    operation.end(status_for(operation, *failure_), Clock::now());
     release(active_.size() - 1);
   }
-  unmatched_.clear();
   detector_.forget_all();
   driver_.notify_waiting();
 }
@@ -184,24 +186,13 @@ void Engine::check_peers() {
     if (peer->connection == Peer::Connection::dialling) observe_attempts(*peer);
   }
   // All that a rank sent before it left has arrived when its goodbye has.
-  for (const Group* group : groups_.in_memory()) group->native->advance();
+  shared_memory_.advance();
   std::vector<int> awaited;  // by calls in shared memory; mostly none is gone, and nothing is allocated
-  if (std::ranges::any_of(peers_.all(), [](const auto& peer) { return peer->is_gone(); })) {
-    for (const Group* group : groups_.in_memory()) {
-      for (const int rank : group->native->waiting_for())
-        awaited.push_back(group->peers[static_cast<std::size_t>(rank)]);
-    }
-  }
+  if (std::ranges::any_of(peers_.all(), [](const auto& peer) { return peer->is_gone(); }))
+    awaited = shared_memory_.awaited_peers();
   if (auto failure = detector_.find_gone(awaited)) record_failure(std::move(*failure));
   if (auto failure = peers_.descriptor_shortage()) record_failure(std::move(*failure), true);
-  for (const Operation* operation : unmatched_) {
-    if (can_be_matched(*operation)) continue;
-    const OperationSpec& spec = operation->spec();
-    const int first = spec.ranks()[static_cast<std::size_t>(other_ranks(spec.ranks()).front())];
-    record_failure(
-        {Code::peer_lost, first,
-         fmt::format("{} has left, and no other rank is there that could send", peers_.name_of(first))});
-  }
+  if (auto failure = schedules_.find_unmatchable()) record_failure(std::move(*failure));
 }
 
 void Engine::check_deadlines() {
@@ -211,7 +202,7 @@ void Engine::check_deadlines() {
   check_peers();
   peers_.read_unfinished();
   for (const auto& operation : active_) {
-    if (operation->is_behind()) operation->last_progress_ = now;
+    if (operation->is_behind()) operation->touch(now);
     const auto idle = now - operation->last_progress();
     if (idle < detector_.patience()) continue;
     const WaitingCall call = waiting_call(*operation);
@@ -233,7 +224,7 @@ WaitingCall Engine::waiting_call(Operation& operation) const {
                    {spec.group->context, 0, spec.sequence, spec.signature},
                    spec.ranks(),
                    operation.waiting_for(),
-                   operation.last_progress_};
+                   operation.last_progress()};
   for (int& rank : call.awaited) rank = spec.ranks()[static_cast<std::size_t>(rank)];
   return call;
 }
@@ -253,7 +244,7 @@ void Engine::send_pong(transport::Link& from, const Ping& ping) {
       if (in_flight != nullptr) mine = &in_flight->spec().signature;
     }
     if (mine != nullptr && !(*mine == ping.signature))
-      disagree(ping.sequence, *mine, from.peer(), ping.signature);
+      on_disagreement(ping.sequence, *mine, from.peer(), ping.signature);
   }
   const auto now = Clock::now();
   for (const auto& operation : active_) {

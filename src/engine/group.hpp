@@ -45,7 +45,7 @@ struct Group {
 class Groups {
  public:
   /// The references outlive the Groups.
-  Groups(int rank, Peers& peers, native::GroupListener& listener)
+  Groups(int rank, Peers& peers, ExecutorListener& listener)
       : rank_(rank), peers_(peers), listener_(listener) {}
 
   /// A new group with this number, and with this rank's first free slot from `first_slot` on, if there is
@@ -71,7 +71,7 @@ class Groups {
 
   const int rank_;
   Peers& peers_;
-  native::GroupListener& listener_;
+  ExecutorListener& listener_;
   std::unordered_map<std::uint32_t, std::unique_ptr<Group>> groups_;  // by context
   std::vector<Group*> in_memory_;
   std::deque<Group*> closed_;  // of those that share no memory, in the order of their ends

@@ -32,8 +32,8 @@ void Engine::observe_error(const OperationSpec& spec) {
   for (const auto& observer : options_.observers) observer->failed(observed(spec));
 }
 
-void Engine::observe_transfer(const OperationSpec& spec, bool sent, int peer, std::uint64_t bytes,
-                              Clock::time_point posted) {
+void Engine::on_transferred(const OperationSpec& spec, bool sent, int peer, std::uint64_t bytes,
+                            Clock::time_point posted) {
   (sent ? counters_.bytes_sent : counters_.bytes_received) += bytes;
   ++(sent ? counters_.messages_sent : counters_.messages_received);
   for (const auto& observer : options_.observers)

@@ -10,18 +10,14 @@ void Operation::start_clock() {
 }
 
 /// Calls mostly repeat: then the reference count is not touched.
-void Operation::take(const OperationSpec& spec) {
+void Operation::take(const OperationSpec& spec, bool is_timed) {
   spec_ = spec;
   source_ = spec.source;
   if (prepared_.get() != spec.prepared) prepared_ = spec.prepared->shared_from_this();
-}
-
-void Operation::begin(bool waits_now, bool is_timed) {
   if (!status_.ok()) status_ = Status();
   done_.store(false, std::memory_order_relaxed);
   is_timed_ = false;
   if (is_timed) start_clock();
-  run(waits_now);
 }
 
 void Operation::end(Status status, Clock::time_point when) {

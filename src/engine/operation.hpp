@@ -61,8 +61,8 @@ struct OperationSpec {
   native::Group* native() const { return prepared->native; }
 };
 
-/// A call in flight, which a Work holds. Created, run and finished by its Engine, under the Engine's lock;
-/// what is documented with "Any thread" may be called without the lock.
+/// A call in flight, which a Work holds. An Executor runs it, under the Engine's lock. What is documented
+/// with "Any thread" may be called without the lock.
 class Operation {
  public:
   explicit Operation(std::weak_ptr<Engine> owner) : owner_(std::move(owner)) {}
@@ -86,8 +86,10 @@ class Operation {
   int source() const noexcept { return source_; }
 
   const OperationSpec& spec() const noexcept { return spec_; }
+  /// A caller may ask for its duration.
+  bool is_timed() const noexcept { return is_timed_; }
   Clock::time_point started() const noexcept { return started_; }
-  Clock::time_point last_progress() const noexcept { return last_progress_; }
+  Clock::time_point& last_progress() noexcept { return last_progress_; }
   /// The schedule's first unfinished step, -1 when there is none.
   virtual int waiting_step() const { return -1; }
   /// Communicator ranks for which it waits.
@@ -97,51 +99,38 @@ class Operation {
   /// A receive from any rank for which no message has come.
   bool is_unmatched() const noexcept { return source_ == kAnySource; }
 
- protected:
-  /// `waits_now`: as in Engine::start().
-  virtual void run(bool waits_now) = 0;
+  /// --- For the engine and its executors. ---
+  void take(const OperationSpec& spec, bool is_timed);
+  /// If it has not started.
+  void start_clock();
+  void touch(Clock::time_point now) noexcept { last_progress_ = now; }
+  void end(Status status, Clock::time_point when);
+  /// Signals `completion` at the end, unless forget() comes first.
+  void notify(Completion& completion) { completions_.push_back(&completion); }
+  void forget(const Completion& completion) { std::erase(completions_, &completion); }
   /// Gives back what an operation must not hold while it waits in the pool: memory that other operations
   /// need, and a custom reduction, which the caller expects to be destroyed.
   virtual void give_back_memory() {
     if (spec_.reduction.custom_reduction() != nullptr) spec_.reduction = ReduceOp::sum;
   }
-  void start_clock();
-  Clock::time_point time_of_end() const { return is_timed_ ? Clock::now() : started_; }
-  void end(Status status, Clock::time_point when);
 
+ protected:
   OperationSpec spec_;
   std::shared_ptr<const PreparedCall> prepared_;  ///< keeps spec_.prepared alive
   int source_ = kNoSource;  ///< spec_.source, and the rank whose message a receive from any rank has matched
-  bool is_timed_ = true;    ///< a caller may ask for its duration
-  Clock::time_point started_;
-  Clock::time_point last_progress_;
 
  private:
-  friend class Engine;
-
-  void take(const OperationSpec& spec);
-  void begin(bool waits_now, bool is_timed);
-
   const HomeProcess home_;
   std::weak_ptr<Engine> owner_;
+  bool is_timed_ = false;
+  Clock::time_point started_;
+  Clock::time_point last_progress_;
   std::vector<Completion*> completions_;  ///< of threads to wake at the end
   Clock::time_point ended_;
   Status status_;
   // Stored with release after status_ and ended_, loaded with acquire by the threads that then read them
   // without the lock. Reset, relaxed, before any thread but the caller's has the operation.
   std::atomic<bool> done_{false};
-};
-
-/// A call that the ranks of a host carry out in shared memory: see native::Group.
-class NativeOperation final : public Operation {
- public:
-  using Operation::Operation;
-
-  std::vector<int> waiting_for() const override { return spec_.native()->waiting_for(); }
-  bool is_behind() const override { return !spec_.native()->is_first(*this); }
-
- private:
-  void run(bool waits_now) override { spec_.native()->begin(*this, waits_now); }
 };
 
 }  // namespace kolo::engine

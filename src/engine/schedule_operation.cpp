@@ -5,13 +5,12 @@
 #include <new>
 #include <utility>
 
-#include "engine/engine.hpp"
 #include "engine/inside_reduction.hpp"
+#include "engine/schedule_executor.hpp"
 
 namespace kolo::engine {
 
-/// A receive from any rank waits for match().
-void ScheduleOperation::run(bool) {
+void ScheduleOperation::begin() {
   start_clock();
   is_broken_ = false;
   if (!is_unmatched()) begin_plan();
@@ -26,7 +25,7 @@ void ScheduleOperation::match(int source, std::uint64_t sequence) {
 void ScheduleOperation::begin_plan() {
   const Plan& plan = *prepared_->plan;
   const auto count = plan.steps.size();
-  scratch_ = engine_.memory_.take(plan.scratch_bytes);
+  scratch_ = executor_.memory().take(plan.scratch_bytes);
   memory_ = {const_cast<std::byte*>(static_cast<const std::byte*>(spec_.input)),
              static_cast<std::byte*>(spec_.output), scratch_.memory.get()};
   encoding_.begin(prepared_->wire, plan.longest_message);
@@ -39,7 +38,7 @@ void ScheduleOperation::begin_plan() {
                 : nullptr;
   average_ = spec_.reduction.op() == ReduceOp::average ? kernels::average_function(spec_.dtype) : nullptr;
   if (is_scaled_average(spec_.reduction.op(), spec_.dtype, spec_.ranks().size())) {
-    scaled_input_ = engine_.memory_.take(spec_.signature.count * size_of(spec_.dtype));
+    scaled_input_ = executor_.memory().take(spec_.signature.count * size_of(spec_.dtype));
     memory_[0] = scaled_input_.memory.get();
     kernels::scale_function(spec_.dtype)(memory_[0], spec_.input, spec_.signature.count,
                                          spec_.ranks().size());
@@ -58,14 +57,20 @@ void ScheduleOperation::begin_plan() {
     }
   }
   run_ready();
-  if (steps_left_ == 0) end(Status(), time_of_end());
+  if (steps_left_ == 0) finish();
+}
+
+/// The last thing that a function of this operation does.
+void ScheduleOperation::finish() {
+  end(Status(), Clock::now());
+  executor_.listener().on_finished(*this);
 }
 
 void ScheduleOperation::give_back_memory() {
-  engine_.memory_.give_back(std::exchange(scratch_, {}));
-  engine_.memory_.give_back(std::exchange(scaled_input_, {}));
+  executor_.memory().give_back(std::exchange(scratch_, {}));
+  executor_.memory().give_back(std::exchange(scaled_input_, {}));
   if (!status().ok()) {
-    for (Transfer& transfer : transfers_) engine_.memory_.give_back(std::exchange(transfer.encoded, {}));
+    for (Transfer& transfer : transfers_) executor_.memory().give_back(std::exchange(transfer.encoded, {}));
   }
   constexpr std::size_t kMostTransfers = 4096;
   if (transfers_.size() > kMostTransfers) transfers_ = std::vector<Transfer>();
@@ -121,8 +126,8 @@ void ScheduleOperation::post(std::uint32_t index) {
   transfer.signature = &spec_.signature;
   transfer.bytes = step.wire_bytes;
   transfer.segments = step.segments;
-  if (engine_.is_timed_) transfer.posted_at = Clock::now();
-  transport::Link& link = engine_.link(spec_.ranks()[static_cast<std::size_t>(peer_of(step))]);
+  if (executor_.is_timed()) transfer.posted_at = Clock::now();
+  transport::Link& link = executor_.link(spec_.ranks()[static_cast<std::size_t>(peer_of(step))]);
   if (step.kind == schedule::StepKind::send) {
     transfer.data = at(step.a_buffer, step.a);
     transfer.acknowledged = spec_.acknowledged;
@@ -141,14 +146,15 @@ void ScheduleOperation::encode(std::uint32_t index) {
   Transfer& transfer = transfers_[index];
   if (encoding_.is_native() || transfer.encoded.memory) return;
   const PlanStep& step = prepared_->plan->steps[index];
-  transfer.encoded = encoding_.encode(at(step.a_buffer, step.a), step.bytes / sizeof(float), engine_.memory_);
+  transfer.encoded =
+      encoding_.encode(at(step.a_buffer, step.a), step.bytes / sizeof(float), executor_.memory());
   transfer.data = transfer.encoded.memory.get();
 }
 
 void ScheduleOperation::consume(std::uint32_t index, std::uint64_t offset, const std::byte* from,
                                 std::uint64_t size) {
   const PlanStep& step = prepared_->plan->steps[index];
-  last_progress_ = Clock::now();
+  touch(Clock::now());
   if (encoding_.is_native()) {
     take_in(step, offset, from, size);
     return;
@@ -208,27 +214,27 @@ void ScheduleOperation::combine_custom(const CustomReduction& reduction, std::by
     reduction.combine(out, left, right, count, spec_.dtype);
     is_broken_ = false;
   } catch (const std::bad_alloc&) {
-    engine_.note_no_memory();
+    executor_.listener().on_no_memory();
   } catch (const std::exception& error) {
-    engine_.note_throwing_reduction(spec_.reduction.name(), error.what());
+    executor_.listener().on_throwing_reduction(spec_.reduction.name(), error.what());
   } catch (...) {
-    engine_.note_throwing_reduction(spec_.reduction.name(), "no std::exception");
+    executor_.listener().on_throwing_reduction(spec_.reduction.name(), "no std::exception");
   }
 }
 
 void ScheduleOperation::transfer_finished(std::uint32_t index) {
   const PlanStep& step = prepared_->plan->steps[index];
-  last_progress_ = Clock::now();
-  engine_.memory_.give_back(std::exchange(transfers_[index].encoded, {}));
+  touch(Clock::now());
+  executor_.memory().give_back(std::exchange(transfers_[index].encoded, {}));
   if (spec_.counts) {
     const bool sent = step.kind == schedule::StepKind::send;
     const int peer = spec_.ranks()[static_cast<std::size_t>(peer_of(step))];
-    engine_.observe_transfer(spec_, sent, peer, step.wire_bytes, transfers_[index].posted_at);
+    executor_.listener().on_transferred(spec_, sent, peer, step.wire_bytes, transfers_[index].posted_at);
   }
   if (is_broken_) return;
   complete(index);
   run_ready();
-  if (steps_left_ == 0 && !running_ && !done()) engine_.operation_finished(*this);
+  if (steps_left_ == 0 && !running_ && !done()) finish();
 }
 
 void ScheduleOperation::complete(std::uint32_t index) {
@@ -250,7 +256,7 @@ int ScheduleOperation::waiting_step() const {
 }
 
 std::vector<int> ScheduleOperation::waiting_for() const {
-  if (is_unmatched()) return engine_.other_ranks(spec_.ranks());
+  if (is_unmatched()) return executor_.other_ranks(spec_.ranks());
   std::vector<int> receives;
   std::vector<int> sends;
   for (std::size_t i = 0; i < finished_.size(); ++i) {

@@ -16,18 +16,26 @@
 
 namespace kolo::engine {
 
+class ScheduleExecutor;
+
 class ScheduleOperation final : public Operation {
  public:
-  ScheduleOperation(Engine& engine, std::weak_ptr<Engine> owner)
-      : Operation(std::move(owner)), engine_(engine) {}
+  ScheduleOperation(ScheduleExecutor& executor, std::weak_ptr<Engine> owner)
+      : Operation(std::move(owner)), executor_(executor) {}
+
+  /// A receive from any rank waits for match().
+  void begin();
+  /// The message `sequence` from `source` is this receive's.
+  void match(int source, std::uint64_t sequence);
+  /// Numbers a receive from a named rank.
+  void set_sequence(std::uint64_t sequence) { spec_.sequence = sequence; }
 
   int waiting_step() const override;
   /// Those of which a posted receive, or else a send, has not finished.
   std::vector<int> waiting_for() const override;
+  void give_back_memory() override;
 
  private:
-  friend class Engine;
-
   class Transfer final : public transport::MessageRequest {
    public:
     ScheduleOperation* operation = nullptr;
@@ -44,10 +52,8 @@ class ScheduleOperation final : public Operation {
     void finished() override { operation->transfer_finished(index); }
   };
 
-  void run(bool waits_now) override;
-  void give_back_memory() override;
-  void match(int source, std::uint64_t sequence);
   void begin_plan();
+  void finish();
   void run_step(std::uint32_t index);
   int peer_of(const PlanStep& step) const { return spec_.source == kAnySource ? source_ : step.peer; }
   void run_ready();
@@ -63,7 +69,7 @@ class ScheduleOperation final : public Operation {
                       const std::byte* right, std::uint64_t count);
   std::byte* at(schedule::BufferName buffer, std::uint64_t offset) const;
 
-  Engine& engine_;
+  ScheduleExecutor& executor_;
   std::array<std::byte*, 3> memory_{};
   MemoryPool::Block scratch_;
   MemoryPool::Block scaled_input_;

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "engine/executor.hpp"
 #include "engine/native/group.hpp"
-#include "engine/operation.hpp"
 
 namespace kolo::engine::native {
 namespace {
@@ -144,9 +144,10 @@ bool Group::is_agreed(Running& running, Operation* operation, bool& moved) {
   moved = moved || running.announced_ranks > announced;
   if (found == Announced::not_yet || operation == nullptr) return false;
   failed_ = true;
-  const transport::CommSlot& theirs = *slots_[static_cast<std::size_t>(running.announced_ranks)];
-  listener_.on_native_mismatch(*operation, running.announced_ranks,
-                               theirs.descriptors[running.place % transport::kDescriptors].signature);
+  const OperationSpec& spec = operation->spec();
+  const auto rank = static_cast<std::size_t>(running.announced_ranks);
+  listener_.on_disagreement(spec.call, spec.signature, spec.ranks()[rank],
+                            slots_[rank]->descriptors[running.place % transport::kDescriptors].signature);
   return false;
 }
 

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "base/deadline.hpp"
-#include "engine/operation.hpp"
+#include "engine/executor.hpp"
 
 namespace kolo::engine::native {
 namespace {
@@ -27,7 +27,7 @@ constexpr std::uint64_t kSharesBytes = 1 << 20;
 }  // namespace
 
 Group::Group(int rank, std::vector<transport::LocalPeer*> local_peers, std::uint32_t slot, int shared_cores,
-             GroupListener& listener)
+             ExecutorListener& listener)
     : rank_(rank),
       shared_cores_(shared_cores),
       always_short_(shared_cores > 0 ? transport::kDescriptorBytes : transport::kShortBytes),
@@ -107,7 +107,8 @@ bool Group::advance() {
     if (settled_ > 0) --settled_;
     moved = true;
     publish_done();  // first: once the caller sees the end of the call, it may end this process
-    listener_.on_native_finished(operation);
+    operation.end(Status(), operation.is_timed() ? now() : operation.started());
+    listener_.on_finished(operation);
   }
   if (!failed_) announce_more();
   while (settled_ < announced_ - finished_ && !failed_) {
@@ -176,7 +177,7 @@ bool Group::step(Running& running, Operation* operation, bool& moved) {
     }
     moved = true;
     if (running.task.done()) continue;
-    if (operation != nullptr) listener_.on_native_progress(*operation);
+    if (operation != nullptr) operation->touch(Clock::now());
     if (was_pause) return false;
   }
   if (!is_still_shared(running)) {
@@ -231,7 +232,7 @@ void Group::begin_algorithm(Running& running) {
 void Group::fail(Operation* operation, int rank, const std::string& why) {
   if (operation == nullptr) return;
   failed_ = true;
-  listener_.on_native_failure(*operation, rank, Status(Code::system, why));
+  listener_.on_failure(operation->spec().ranks()[static_cast<std::size_t>(rank)], why);
 }
 
 bool Group::has_come(const Wait& wait) const {

@@ -10,11 +10,11 @@
 
 #include "base/deadline.hpp"
 #include "base/ring_queue.hpp"
-#include "base/status.hpp"
 #include "engine/native/call.hpp"
 #include "transport/shared_segment.hpp"
 
 namespace kolo::engine {
+class ExecutorListener;
 class Operation;
 struct OperationSpec;
 }  // namespace kolo::engine
@@ -50,19 +50,6 @@ struct Awaited {
   bool has_changed() const { return number == nullptr || number->load(std::memory_order_acquire) != seen; }
 };
 
-/// What a Group tells its owner, from inside advance().
-class GroupListener {
- public:
-  virtual ~GroupListener() = default;
-  virtual void on_native_progress(Operation& operation) = 0;
-  /// The operation has left the Group.
-  virtual void on_native_finished(Operation& operation) = 0;
-  /// `rank`, of the group, has announced another call at this place.
-  virtual void on_native_mismatch(const Operation& operation, int rank,
-                                  const transport::Signature& theirs) = 0;
-  virtual void on_native_failure(const Operation& operation, int rank, const Status& status) = 0;
-};
-
 /// The ranks announce their calls in order, each on its own segment, and finish them in order. A short call
 /// is done as soon as all ranks have announced it, because the data comes with the descriptor. A long call
 /// then runs its algorithm. While it only waits for the other ranks' parts, the next call runs. No function
@@ -76,7 +63,7 @@ class Group {
   /// `local_peers[r]` leads to rank r of the communicator; null for `rank` itself. They outlive the Group.
   /// `shared_cores`: number of cores if the ranks share them, 0 if each rank has one; the same on all ranks.
   Group(int rank, std::vector<transport::LocalPeer*> local_peers, std::uint32_t slot, int shared_cores,
-        GroupListener& listener);
+        ExecutorListener& listener);
 
   bool is_busy() const { return !calls_.empty(); }
   /// Whether the operation is the first call: the other calls wait behind it.
@@ -104,12 +91,6 @@ class Group {
   /// Does what can be done now; returns whether anything moved. Sleeping ranks may learn of it only from
   /// tell().
   bool advance();
-  /// The time, for the listener. Short calls that finish in one poll finish at one time, because reading a
-  /// clock takes a tenth of their duration.
-  Clock::time_point now() {
-    if (now_ == Clock::time_point{}) now_ = Clock::now();
-    return now_;
-  }
   /// Wakes the ranks that sleep, if anything was published since the last time.
   void tell();
   /// The number for which the first call waits, for a caller that polls nothing else meanwhile. To be called
@@ -148,6 +129,12 @@ class Group {
   const Running& running(std::uint64_t place) const {
     return running_[(place - first_) % transport::kCallsAhead];
   }
+  /// Short calls that finish in one poll finish at one time, because reading a clock takes a tenth of their
+  /// duration.
+  Clock::time_point now() {
+    if (now_ == Clock::time_point{}) now_ = Clock::now();
+    return now_;
+  }
   void announce(const OperationSpec& spec, bool behind_others);
   void announce_more();
   enum class Announced { not_yet, by_all, otherwise };
@@ -183,7 +170,7 @@ class Group {
   /// that all ranks know which calls are short before they read the descriptors.
   const std::uint64_t always_short_;
   std::vector<transport::LocalPeer*> local_peers_;
-  GroupListener& listener_;
+  ExecutorListener& listener_;
   transport::SharedSegment* segment_;
   transport::CommSlot* slot_;
   std::vector<transport::SharedSegment*> segments_;  ///< of every rank

@@ -1,9 +1,9 @@
-// Which message a receive gets: the next one of its sender and tag, or the first one of any sender.
+#include "engine/schedule_executor.hpp"
+
 #include <algorithm>
 
 #include <fmt/format.h>
 
-#include "engine/engine.hpp"
 #include "engine/message_number.hpp"
 
 namespace kolo::engine {
@@ -15,8 +15,20 @@ std::uint32_t tag_of(const OperationSpec& spec) {
 
 }  // namespace
 
-/// The ranks of a communicator, in its numbering, without this one.
-std::vector<int> Engine::other_ranks(const std::vector<int>& ranks) const {
+void ScheduleExecutor::begin(Operation& operation, bool) {
+  const OperationSpec& spec = operation.spec();
+  auto& scheduled = static_cast<ScheduleOperation&>(operation);
+  if (spec.call > 0) check_unexpected_messages(spec);
+  if (spec.source >= 0) {
+    const std::uint32_t tag = tag_of(spec);
+    const int peer = spec.ranks()[static_cast<std::size_t>(spec.source)];
+    scheduled.set_sequence(MessageNumber{tag, spec.group->receives[{peer, tag}]++}.sequence());
+  }
+  scheduled.begin();
+  if (spec.source == kAnySource) find_sender(scheduled);
+}
+
+std::vector<int> ScheduleExecutor::other_ranks(const std::vector<int>& ranks) const {
   std::vector<int> others;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     if (ranks[r] != rank_) others.push_back(static_cast<int>(r));
@@ -24,15 +36,8 @@ std::vector<int> Engine::other_ranks(const std::vector<int>& ranks) const {
   return others;
 }
 
-void Engine::number_receive(Operation& operation) {
-  OperationSpec& spec = operation.spec_;
-  const std::uint32_t tag = tag_of(spec);
-  const int peer = spec.ranks()[static_cast<std::size_t>(spec.source)];
-  spec.sequence = MessageNumber{tag, spec.group->receives[{peer, tag}]++}.sequence();
-}
-
 /// Begins with another rank each time, so that no sender is always served last.
-void Engine::find_sender(ScheduleOperation& operation) {
+void ScheduleExecutor::find_sender(ScheduleOperation& operation) {
   unmatched_.push_back(&operation);
   const std::size_t ranks = operation.spec().ranks().size();
   for (std::size_t i = 0; i < ranks; ++i) {
@@ -45,7 +50,7 @@ void Engine::find_sender(ScheduleOperation& operation) {
 
 /// Gives the receive the next message from `source`, if that has come. A shorter message that has overtaken
 /// it on the link waits.
-bool Engine::match(ScheduleOperation& operation, int source) {
+bool ScheduleExecutor::match(ScheduleOperation& operation, int source) {
   const OperationSpec& spec = operation.spec();
   const int peer = spec.ranks()[static_cast<std::size_t>(source)];
   if (!link(peer).has_unexpected()) return false;
@@ -56,26 +61,33 @@ bool Engine::match(ScheduleOperation& operation, int source) {
   ++index;
   std::erase(unmatched_, &operation);
   operation.match(source, sequence);
-  if (operation.done()) operation_finished(operation);
   return true;
 }
 
 /// Matches the receives from any rank with the messages that have come.
-void Engine::on_arrived(Peer& peer) {
+void ScheduleExecutor::on_arrived(int peer) {
   for (std::size_t i = 0; i < unmatched_.size();) {
     const auto& ranks = unmatched_[i]->spec().ranks();
-    const auto place = std::ranges::find(ranks, peer.link.peer());
+    const auto place = std::ranges::find(ranks, peer);
     const bool is_matched =
         place != ranks.end() && match(*unmatched_[i], static_cast<int>(place - ranks.begin()));
     if (!is_matched) ++i;
   }
 }
 
-/// Whether another rank is left that may send.
-bool Engine::can_be_matched(const Operation& operation) const {
-  const auto& ranks = operation.spec().ranks();
-  return ranks.size() == 1 ||
-         std::ranges::any_of(ranks, [&](int peer) { return peer != rank_ && !peers_[peer].is_gone(); });
+std::optional<Failure> ScheduleExecutor::find_unmatchable() const {
+  for (const Operation* operation : unmatched_) {
+    const auto& ranks = operation->spec().ranks();
+    const bool may_come = ranks.size() == 1 || std::ranges::any_of(ranks, [&](int peer) {
+                            return peer != rank_ && !peers_[peer].is_gone();
+                          });
+    if (may_come) continue;
+    const int first = ranks[static_cast<std::size_t>(other_ranks(ranks).front())];
+    return Failure{
+        Code::peer_lost, first,
+        fmt::format("{} has left, and no other rank is there that could send", peers_.name_of(first))};
+  }
+  return std::nullopt;
 }
 
 }  // namespace kolo::engine

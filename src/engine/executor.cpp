@@ -1,0 +1,39 @@
+#include "engine/executor.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+namespace kolo::engine {
+
+std::shared_ptr<Operation> Executor::reuse() {
+  constexpr std::size_t kLooks = 8;
+  for (std::size_t look = 0; look < std::min(kLooks, retired_.size()); ++look) {
+    const bool is_free = retired_.front().use_count() == 1;  // else a caller still holds its Work
+    // A copy, not a move: only the count orders this thread behind the one that dropped the last Work.
+    auto operation = retired_.front();
+    retired_.pop_front();
+    if (is_free) return operation;
+    retired_.push_back(std::move(operation));
+  }
+  return nullptr;
+}
+
+void Executor::retire(std::shared_ptr<Operation> operation) {
+  operation->give_back_memory();
+  constexpr std::size_t kMostRetired = 256;
+  if (retired_.size() < kMostRetired) retired_.push_back(std::move(operation));
+}
+
+void Executor::check_unexpected_messages(const OperationSpec& spec) {
+  for (const int peer : spec.ranks()) {
+    peers_[peer].link.for_each_unexpected([&](const transport::Tag& tag, const transport::Signature& theirs) {
+      if (tag.context == spec.group->context && tag.sequence == spec.sequence &&
+          !(theirs == spec.signature)) {
+        listener_.on_disagreement(tag.sequence, spec.signature, peer, theirs);
+      }
+    });
+  }
+}
+
+}  // namespace kolo::engine

@@ -1,0 +1,141 @@
+#include "engine/shared_memory_executor.hpp"
+
+#include <limits>
+#include <thread>
+#include <utility>
+
+#include "engine/native/nap.hpp"
+#include "engine/relax.hpp"
+
+namespace kolo::engine {
+namespace {
+
+// Polls before an operation is left to wait(): some two microseconds, or turns of the other ranks on this
+// core.
+constexpr int kInitialPolls = 100;
+constexpr int kInitialPollsOversubscribed = 20;
+constexpr int kEagerPolls = 10;
+constexpr std::uint64_t kImmediateBytes = 256 << 10;  // sums of this size take some microseconds
+
+class SharedMemoryOperation final : public Operation {
+ public:
+  using Operation::Operation;
+
+  std::vector<int> waiting_for() const override { return spec_.native()->waiting_for(); }
+  bool is_behind() const override { return !spec_.native()->is_first(*this); }
+};
+
+}  // namespace
+
+std::shared_ptr<Operation> SharedMemoryExecutor::make(std::weak_ptr<Engine> owner) {
+  return std::make_shared<SharedMemoryOperation>(std::move(owner));
+}
+
+/// Polls up to `polls` times, until a poll returns true; returns whether one did. Stops early if another
+/// thread wants the lock. Ranks that share a core take turns on it and find their caches cold, so between two
+/// polls they only read the number that they wait for.
+template <typename Poll>
+bool SharedMemoryExecutor::poll_until(const native::Group& group, int polls, Poll once) {
+  native::Awaited awaited;
+  for (int i = 0; i < polls; ++i) {
+    if (oversubscribed_ && i > 0) std::this_thread::yield();
+    if (!oversubscribed_ && i > kEagerPolls) relax();
+    if (driver_.is_wanted()) return false;
+    if (!awaited.has_changed()) continue;
+    if (once()) return true;
+    if (oversubscribed_) awaited = group.awaited();
+  }
+  return false;
+}
+
+/// The peers are often about to make the same call. A call that is not long may then be over before an
+/// operation could be set up for it.
+bool SharedMemoryExecutor::try_immediate(const OperationSpec& spec) {
+  if (spec.prepared->shape.most_shown > kImmediateBytes) return false;
+  native::Group& group = *spec.native();
+  group.begin_immediate(spec);
+  return poll_until(group, oversubscribed_ ? kInitialPollsOversubscribed : kInitialPolls,
+                    [&] { return group.try_immediate(); });
+}
+
+/// Many calls are over so soon that reading a clock is not worth its cost.
+void SharedMemoryExecutor::begin(Operation& operation, bool waits_now) {
+  native::Group& group = *operation.spec().native();
+  group.begin(operation, waits_now);
+  int polls = oversubscribed_ ? kInitialPollsOversubscribed : kInitialPolls;
+  if (!waits_now || !driver_.is_free()) polls = 1;
+  if (!waits_now && !group.wants_poll()) polls = 0;
+  poll_until(group, polls, [&] {
+    group.advance();
+    return operation.done();
+  });
+  if (operation.done()) return;
+  if (waits_now) group.tell();  // else the progress thread does, once the caller has started all its calls
+  operation.start_clock();
+  check_unexpected_messages(operation.spec());
+}
+
+bool SharedMemoryExecutor::advance() {
+  bool moved = false;
+  for (const Group* group : groups_.in_memory()) {
+    if (group->native->is_busy()) moved = group->native->advance() || moved;
+  }
+  return moved;
+}
+
+bool SharedMemoryExecutor::advance_and_tell() {
+  const bool moved = advance();
+  for (const Group* group : groups_.in_memory()) group->native->tell();
+  return moved;
+}
+
+std::vector<int> SharedMemoryExecutor::awaited_peers() const {
+  std::vector<int> awaited;
+  for (const Group* group : groups_.in_memory()) {
+    for (const int rank : group->native->waiting_for())
+      awaited.push_back(group->peers[static_cast<std::size_t>(rank)]);
+  }
+  return awaited;
+}
+
+void SharedMemoryExecutor::abandon() {
+  for (const Group* group : groups_.in_memory()) {
+    group->native->abandon(
+        [&](int r) { return peers_[group->peers[static_cast<std::size_t>(r)]].has_ended; });
+  }
+}
+
+/// The group for whose first call a waiting caller may nap: its ranks share cores, and no other operation of
+/// this process needs to be driven meanwhile.
+Group* SharedMemoryExecutor::group_to_nap_on(std::size_t operations) const {
+  if (peers_.has_descriptors() || peers_.want_write()) return nullptr;
+  Group* found = nullptr;
+  for (Group* group : groups_.in_memory()) {
+    if (!group->native->is_busy()) continue;
+    const bool is_only_one = found == nullptr && group->native->in_flight() == operations;
+    if (!is_only_one || !group->native->can_nap()) return nullptr;
+    found = group;
+  }
+  return found;
+}
+
+bool SharedMemoryExecutor::prepare_to_nap(std::size_t operations) {
+  Group* const group = group_to_nap_on(operations);
+  if (group == nullptr) return false;  // Driven::tick() has ended its call
+  group->native->tell();
+  napping_on_ = group->native->awaited();
+  return napping_on_.counters != nullptr;
+}
+
+bool SharedMemoryExecutor::nap(std::chrono::nanoseconds longest) {
+  native::nap(*napping_on_.counters, napping_on_.seen, longest);
+  return napping_on_.has_changed();
+}
+
+bool SharedMemoryExecutor::interrupt() {
+  if (napping_on_.counters == nullptr) return false;
+  native::wake_nappers(*napping_on_.counters, std::numeric_limits<int>::max());
+  return true;
+}
+
+}  // namespace kolo::engine

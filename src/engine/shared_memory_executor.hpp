@@ -1,0 +1,55 @@
+// SharedMemoryExecutor: the operations that the ranks of a host carry out in shared memory, in all groups.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "engine/driver.hpp"
+#include "engine/executor.hpp"
+#include "engine/group.hpp"
+
+namespace kolo::engine {
+
+class SharedMemoryExecutor final : public Executor {
+ public:
+  /// The references outlive the executor.
+  SharedMemoryExecutor(bool oversubscribed, const Groups& groups, const Driver& driver, Peers& peers,
+                       ExecutorListener& listener)
+      : Executor(peers, listener), oversubscribed_(oversubscribed), groups_(groups), driver_(driver) {}
+
+  bool try_immediate(const OperationSpec& spec) override;
+  std::shared_ptr<Operation> make(std::weak_ptr<Engine> owner) override;
+  void begin(Operation& operation, bool waits_now) override;
+
+  /// Does what can be done now; returns whether anything moved.
+  bool advance();
+  /// Does what can be done now and wakes the ranks that sleep; returns whether anything moved.
+  bool advance_and_tell();
+  /// The engine's ranks for which groups wait.
+  std::vector<int> awaited_peers() const;
+  /// Ends all calls: when it returns, no living rank touches their memory.
+  void abandon();
+
+  /// Whether a waiting caller may nap, of `operations` that are in flight. See Driven.
+  bool can_nap(std::size_t operations) const { return group_to_nap_on(operations) != nullptr; }
+  bool prepare_to_nap(std::size_t operations);
+  /// Without the lock.
+  bool nap(std::chrono::nanoseconds longest);
+  /// Ends a nap; returns false if there is none.
+  bool interrupt();
+  void woken() { napping_on_ = {}; }
+
+ private:
+  template <typename Poll>
+  bool poll_until(const native::Group& group, int polls, Poll once);
+  Group* group_to_nap_on(std::size_t operations) const;
+
+  const bool oversubscribed_;
+  const Groups& groups_;
+  const Driver& driver_;
+  native::Awaited napping_on_;  // while the driver naps
+};
+
+}  // namespace kolo::engine
