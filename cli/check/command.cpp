@@ -109,18 +109,13 @@ Cells cells_of(const Row& row) {
 
 /// A table for each collective, with the remark on a row below it.
 void print_tables(const std::vector<Row>& rows, bool wide) {
-  std::vector<Column> columns = {
+  const std::vector<Column> columns = {
       {"algorithm", "", 0, true},    {"ranks"},         {"steps"},
       {"messages", "", 0, false, 1}, {"sends", "n"},    {"receives", "n"},
       {"link", "n", 0, false, 2},    {"", "", 0, true}, {"closed form", "", 0, true, 3}};
-  constexpr std::size_t kGap = 2;
   std::vector<Cells> lines;
   for (const Row& row : rows) lines.push_back(cells_of(row));
-  for (std::size_t i = 0; i < columns.size(); ++i) {
-    columns[i].width = std::max(columns[i].name.size(), columns[i].unit.size()) + kGap;
-    for (const Cells& line : lines) columns[i].width = std::max(columns[i].width, line[i].size() + kGap);
-  }
-  const TableLayout layout(columns, wide ? kAnyWidth : kTerminalWidth);
+  const TableLayout layout(with_widths(columns, lines), table_width(wide));
   fmt::print("{}", layout.heading());
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const schedule::Collective collective = rows[i].configured.algorithm->collective;

@@ -89,7 +89,7 @@ std::string reach_text(const Examination& seen) {
     }
     lines.push_back(line);
   }
-  return text + cli::in_columns(lines, 0, 0);
+  return text + cli::in_columns(lines);
 }
 
 std::string pairs_text(const Examination& seen, std::size_t width) {
@@ -134,7 +134,7 @@ std::string findings_text(const std::vector<Finding>& findings) {
 }  // namespace
 
 std::string report_text(const Examination& seen, const std::vector<Finding>& findings, bool wide) {
-  const std::size_t width = wide ? cli::kAnyWidth : cli::kTerminalWidth;
+  const std::size_t width = cli::table_width(wide);
   const bool keyed = !seen.ranks.empty() && !seen.ranks[0].key.empty();
   std::string text = cli::wrapped(fmt::format("kolo {}: {} of {} ranks on {} host{}, meeting at {}, {}",
                                               version(), seen.ranks.size(), seen.size, seen.leaders().size(),

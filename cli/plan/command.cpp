@@ -214,7 +214,7 @@ void print_table(const selection::Topology& topology, const PlanRequest& request
                     {"gets", "", 0, false, 2},
                     {"", "", 0, true},
                     {"through", "", 0, true, 1}},
-                   rows, request.wide ? kAnyWidth : kTerminalWidth));
+                   rows, table_width(request.wide)));
   if (std::ranges::any_of(plan.lines, [](const Line& line) { return line.ranked.in_shared_memory; }))
     fmt::print("# \"-\": in shared memory, without messages\n");
   if (std::ranges::none_of(plan.lines, &Line::is_chosen))

@@ -190,7 +190,7 @@ void add_step(CLI::App& plan) {
     cli::JsonLines json(request->json);
     json.write(json_of(job, rows));
     if (!json.replaces_text())
-      fmt::print("{}", step_tables(job, rows, request->wide ? cli::kAnyWidth : cli::kTerminalWidth));
+      fmt::print("{}", step_tables(job, rows, cli::table_width(request->wide)));
   });
 }
 

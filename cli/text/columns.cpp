@@ -62,14 +62,18 @@ std::string TableLayout::row(const Cells& cells) const {
   return without_trailing_spaces(line(cells));
 }
 
-std::string table(std::vector<Column> columns, const std::vector<Cells>& rows, std::size_t width) {
+std::vector<Column> with_widths(std::vector<Column> columns, const std::vector<Cells>& rows) {
   constexpr std::size_t kGap = 2;
   for (std::size_t i = 0; i < columns.size(); ++i) {
     std::size_t widest = std::max(columns[i].name.size(), columns[i].unit.size());
     for (const Cells& row : rows) widest = std::max(widest, row[i].size());
     columns[i].width = std::max(columns[i].width, widest + kGap);
   }
-  const TableLayout layout(std::move(columns), width);
+  return columns;
+}
+
+std::string table(std::vector<Column> columns, const std::vector<Cells>& rows, std::size_t width) {
+  const TableLayout layout(with_widths(std::move(columns), rows), width);
   std::string text = layout.heading();
   for (const Cells& row : rows) text += layout.row(row);
   return text;
@@ -80,7 +84,7 @@ std::string shortened(std::string_view text, std::size_t width) {
   return std::string(text.substr(0, width - 2)) + "..";
 }
 
-std::string in_columns(const std::vector<Cells>& lines, std::size_t begin, std::size_t end) {
+std::string in_columns(const std::vector<Cells>& lines) {
   std::vector<std::size_t> widths;
   for (const Cells& line : lines) {
     widths.resize(std::max(widths.size(), line.size()));
@@ -89,11 +93,7 @@ std::string in_columns(const std::vector<Cells>& lines, std::size_t begin, std::
   std::string text;
   for (const Cells& line : lines) {
     std::string row;
-    for (std::size_t i = 0; i < line.size(); ++i) {
-      const bool is_number = i >= begin && i < end;
-      row += is_number ? fmt::format("{:>{}}  ", line[i], widths[i])
-                       : fmt::format("{:<{}}  ", line[i], widths[i]);
-    }
+    for (std::size_t i = 0; i < line.size(); ++i) row += fmt::format("{:<{}}  ", line[i], widths[i]);
     text += without_trailing_spaces(row);
   }
   return text;

@@ -12,6 +12,11 @@ namespace kolo::cli {
 inline constexpr std::size_t kTerminalWidth = 80;
 inline constexpr std::size_t kAnyWidth = std::numeric_limits<std::size_t>::max();
 
+/// The width of tables with or without --wide.
+constexpr std::size_t table_width(bool wide) {
+  return wide ? kAnyWidth : kTerminalWidth;
+}
+
 using Cells = std::vector<std::string>;
 
 /// A column of a table.
@@ -40,12 +45,14 @@ class TableLayout {
   std::vector<bool> is_shown_;
 };
 
+/// The columns, at least as wide as their names, their units and their cells in `rows`.
+std::vector<Column> with_widths(std::vector<Column> columns, const std::vector<Cells>& rows);
+
 /// A table with columns as wide as their widest cell. The first column is text, and has room for a mark.
 std::string table(std::vector<Column> columns, const std::vector<Cells>& rows, std::size_t width);
 
-/// A line for each element of `lines`, two spaces between cells. Columns [begin, end) are numbers, which end
-/// at the right.
-std::string in_columns(const std::vector<Cells>& lines, std::size_t begin, std::size_t end);
+/// A line for each element of `lines`, two spaces between cells.
+std::string in_columns(const std::vector<Cells>& lines);
 
 /// Lines of at most `width`, broken at spaces. The first one begins with `first`, each later one with
 /// `indent`.

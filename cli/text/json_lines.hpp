@@ -14,7 +14,6 @@ class JsonLines {
   explicit JsonLines(const std::string& path);
   /// Whether the text for people is left out.
   bool replaces_text() const { return path_ == "-"; }
-  bool is_wanted() const { return !path_.empty(); }
   /// Throws std::runtime_error if the file cannot be written.
   void write(const std::string& line);
 

@@ -195,7 +195,7 @@ void add_training(CLI::App& plan) {
     cli::JsonLines json(request->json);
     json.write(json_of(job, ranking));
     if (!json.replaces_text())
-      fmt::print("{}", training_table(job, ranking, request->wide ? cli::kAnyWidth : cli::kTerminalWidth));
+      fmt::print("{}", training_table(job, ranking, cli::table_width(request->wide)));
   });
 }
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <sstream>
 
 #include "plan/quantities.hpp"
 #include "text/columns.hpp"
@@ -64,16 +63,10 @@ std::string ways_table(const std::vector<RankedWay>& ranking, const TimeUnit& un
   std::vector<cli::Cells> rows;
   for (const RankedWay& ranked : ranking) rows.push_back(cells_of(ranked, &ranked == &ranking.front(), unit));
   if (width != cli::kAnyWidth) {
-    std::string text;
-    std::istringstream lines(cli::table(columns, rows, width));
-    std::string line;
-    auto ranked = ranking.begin();
-    while (std::getline(lines, line)) {
-      text += line + "\n";
-      if (line.starts_with('#')) continue;  // the heading
-      text += cli::wrapped(ranked->reason, width, "      ", "      ");
-      ++ranked;
-    }
+    const cli::TableLayout layout(cli::with_widths(std::move(columns), rows), width);
+    std::string text = layout.heading();
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      text += layout.row(rows[i]) + cli::wrapped(ranking[i].reason, width, "      ", "      ");
     return text;
   }
   columns.push_back({"why", "", 0, true});
