@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <sstream>
-
 #include "text/columns.hpp"
 
 namespace kolo::cli {
@@ -27,15 +25,6 @@ std::string term_of(const OptionOutline& option) {
   return fmt::format("{}{}{}", fmt::join(option.names, ", "), option.value.empty() ? "" : " ", option.value);
 }
 
-/// The footer with lines that fit.
-std::string fitted(const std::string& footer) {
-  std::string text;
-  std::istringstream lines(footer);
-  for (std::string line; std::getline(lines, line);)
-    text += line.size() <= kTerminalWidth ? line + "\n" : wrapped(line, kTerminalWidth, "", "      ");
-  return text;
-}
-
 }  // namespace
 
 std::string help_page(const Outline& outline) {
@@ -53,7 +42,7 @@ std::string help_page(const Outline& outline) {
     group = option.group;
     text += entry(term_of(option), option.full_text());
   }
-  return outline.footer.empty() ? text : text + "\n" + fitted(outline.footer);
+  return outline.footer.empty() ? text : text + "\n" + outline.footer + "\n";
 }
 
 std::string HelpFormatter::make_help(const CLI::App* app, std::string, CLI::AppFormatMode) const {

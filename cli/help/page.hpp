@@ -1,4 +1,4 @@
-// The help page of a command, within 80 columns.
+// The help page of a command, within 80 columns if the lines of its footer are.
 #pragma once
 
 #include <CLI/CLI.hpp>

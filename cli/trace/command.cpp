@@ -37,7 +37,8 @@ bring the files together first (scp 'b:t/*.json' t/).
 Each rank is a process in the picture. "communication" has the operations,
 "waiting" the times when nothing moved and the ranks that were waited for. Each
 link has two tracks, "to rank 3" and "from rank 3", with the messages that
-moved. Calls that overlap get further rows of their track. Who waited for whom, and for how long, is printed.
+moved. Calls that overlap get further rows of their track. The command prints
+which rank waited for which one, and for how long.
 
 Ranks of one host share a clock. Hosts are aligned by their wall clocks, so the
 difference of these shows: 'kolo doctor --hosts a,b' measures it, and NTP or PTP
