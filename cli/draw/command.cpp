@@ -21,14 +21,14 @@ namespace kolo::cli {
 namespace {
 
 constexpr const char* kDrawFooter = R"(Examples:
-  kolo draw ring --ranks 8                        ring-8.html: a page to step through, which needs no network
-  kolo draw ring --ranks 4 --format text          on the terminal
+  kolo draw ring --ranks 8                 ring-8.html: a page to step through
+  kolo draw ring --ranks 4 --format text   on the terminal
   kolo draw ring:order=0-2-1-3 --ranks 4 -o sheet.svg   all steps side by side
   kolo draw binomial --collective broadcast --ranks 8 --root 2
-  kolo draw ring --hosts 3,2,3                    eight ranks on three hosts
-  kolo draw --all -o site/                        every algorithm, with a front page: open site/index.html
+  kolo draw ring --hosts 3,2,3             eight ranks on three hosts
+  kolo draw --all -o site/                 every algorithm: open site/index.html
 
-Drawn from the schedule that runs. At most 64 ranks.)";
+Drawn from the schedule that runs. At most 64 ranks. Pages need no network.)";
 
 struct DrawArguments {
   std::string algorithm, collective = "all_reduce", ranks, hosts, format, output;
@@ -121,30 +121,29 @@ void add_draw(CLI::App& app) {
   CLI::App* draw = app.add_subcommand("draw", "Show an algorithm step by step: a web page, a sheet, or text");
   const auto arguments = std::make_shared<DrawArguments>();
   draw->footer(kDrawFooter);
-  draw->add_option("algorithm", arguments->algorithm, "NAME[:PARAMETER=VALUE]...")->type_name("");
+  draw->add_option("ALGORITHM", arguments->algorithm, "NAME[:PARAMETER=VALUE]...");
   draw->add_option("-n,--ranks", arguments->ranks,
                    "How many ranks (default: 8; with --all 4, 6, 8 and 16, or FROM:TO)")
       ->type_name("N");
   draw->add_option("--collective", arguments->collective, "all_reduce, broadcast, reduce_scatter, ...")
       ->capture_default_str()
-      ->type_name("NAME");
+      ->type_name("COLLECTIVE");
   draw->add_option("--hosts", arguments->hosts, "Ranks on each host, in order, as in 3,2,3")
       ->type_name("LIST");
-  draw->add_option("--root", arguments->root, "Of collectives that have one")
+  draw->add_option("--root", arguments->root, "The root, of collectives that have one")
       ->capture_default_str()
-      ->type_name("R");
+      ->type_name("RANK");
   draw->add_option("--format", arguments->format,
-                   "html, svg or text (default: what the output's name says, .html, .svg or .txt; else html)")
+                   "What to write; without it the output's name decides: .html, .svg or .txt, else html")
       ->check(CLI::IsMember({"html", "svg", "text"}))
       ->type_name("NAME");
   draw->add_option("-o,--output", arguments->output,
                    "File, - for standard output (default: such as ring-8.html; text goes to standard "
-                   "output); of --all the "
-                   "folder (default: kolo-algorithms)")
+                   "output); of --all the folder (default: kolo-algorithms)")
       ->type_name("FILE");
   CLI::Option* all = draw->add_flag(
       "--all", arguments->all, "A folder of pages: all algorithms, a front page, and one that compares two");
-  for (const char* other : {"algorithm", "--collective", "--hosts", "--root", "--format"}) {
+  for (const char* other : {"ALGORITHM", "--collective", "--hosts", "--root", "--format"}) {
     all->excludes(draw->get_option(other));
   }
   draw->callback([arguments] { arguments->all ? draw_all(*arguments) : draw_one(*arguments); });

@@ -103,9 +103,9 @@ Outline outline_of(const CLI::App& app) {
 std::vector<std::string> known_values(const std::string& value) {
   std::vector<std::string> names;
   for (const algorithms::Algorithm& algorithm : algorithms::algorithms()) {
-    if (value == "COLLECTIVE" || value == "collective")
+    if (value == "COLLECTIVE")
       names.emplace_back(schedule::name_of(algorithm.collective));
-    if (value == "ALGORITHM" || value == "algorithm") names.emplace_back(algorithm.name);
+    if (value == "ALGORITHM") names.emplace_back(algorithm.name);
   }
   std::ranges::sort(names);
   names.erase(std::unique(names.begin(), names.end()), names.end());

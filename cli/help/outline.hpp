@@ -39,7 +39,7 @@ struct Outline {
 /// Hidden commands and options are left out.
 Outline outline_of(const CLI::App& app);
 
-/// The values that such an argument takes, for completions: collectives, algorithms, ...; empty for others.
+/// The values that stand for "COLLECTIVE" or "ALGORITHM", for completions; empty for other arguments.
 std::vector<std::string> known_values(const std::string& value);
 
 }  // namespace kolo::cli

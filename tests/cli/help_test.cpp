@@ -275,6 +275,8 @@ TEST(Completion, OffersCommandsOptionsAndValuesInBash) {
   EXPECT_TRUE(offers("kolo plan step --by", "--bytes"));
   EXPECT_EQ(offered("kolo plan all_reduce --links s"), std::vector<std::string>{"shm"});
   EXPECT_TRUE(offers("kolo draw --format ''", "svg"));
+  EXPECT_EQ(offered("kolo draw hier"), std::vector<std::string>{"hierarchical"});
+  EXPECT_EQ(offered("kolo draw --collective all_red"), std::vector<std::string>{"all_reduce"});
   EXPECT_TRUE(offers("kolo completion ''", "zsh"));
   EXPECT_TRUE(offers("kolo run --keep-going bas", "bash")) << "the program to run";
   EXPECT_EQ(offered("kolo bench --sizes ''"), std::vector<std::string>{}) << "any value";
