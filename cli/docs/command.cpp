@@ -2,11 +2,10 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
 #include <memory>
-#include <stdexcept>
 #include <string>
 
+#include "base/whole_file.hpp"
 #include "catalog/example.hpp"
 #include "catalog/proof.hpp"
 #include "commands.hpp"
@@ -100,12 +99,6 @@ std::string section(const algorithms::Algorithm& algorithm) {
   return text;
 }
 
-void write(const std::filesystem::path& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary);
-  file << text;
-  if (!file.flush()) throw std::runtime_error("cannot write " + path.string());
-}
-
 void write_docs(const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder / kImages);
   std::string page = kHead;
@@ -126,13 +119,13 @@ void write_docs(const std::filesystem::path& folder) {
     if (algorithm.collective == schedule::Collective::all_reduce) {
       if (const std::string drawing = sheet(algorithm); !drawing.empty()) {
         const std::string file = fmt::format("{}/{}.svg", kImages, algorithm.name);
-        write(folder / file, drawing);
+        write_whole_file((folder / file).string(), drawing).throw_if_error();
         sections += fmt::format("\n![{} step by step]({})\n", algorithm.name, file);
       }
     }
     last = &algorithm;
   }
-  write(folder / "algorithms.md", page + sections);
+  write_whole_file((folder / "algorithms.md").string(), page + sections).throw_if_error();
 }
 
 }  // namespace

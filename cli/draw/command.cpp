@@ -1,8 +1,6 @@
 // kolo draw: shows what an algorithm does, step by step.
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -10,6 +8,7 @@
 #include <vector>
 
 #include "algorithms/algorithm.hpp"
+#include "base/whole_file.hpp"
 #include "catalog/request.hpp"
 #include "commands.hpp"
 #include "draw/formats.hpp"
@@ -62,14 +61,6 @@ std::string format_of(const std::string& file) {
       {});
 }
 
-void write(const std::string& text, const std::string& path) {
-  std::FILE* file = path == "-" ? stdout : std::fopen(path.c_str(), "wb");
-  if (file == nullptr) Status::from_errno("cannot write " + path, errno).throw_if_error();
-  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  const bool closed = (file == stdout ? std::fflush(file) : std::fclose(file)) == 0;
-  if (!written || !closed) Status::from_errno("cannot write " + path, errno).throw_if_error();
-}
-
 void draw_all(const DrawArguments& arguments) {
   constexpr const char* kFolder = "kolo-algorithms";
   const std::filesystem::path folder = arguments.output.empty() ? kFolder : arguments.output;
@@ -80,7 +71,7 @@ void draw_all(const DrawArguments& arguments) {
   }
   for (const draw::File& file :
        draw::gallery_of(parse_ranks(arguments.ranks, {}, draw::kMostRanks, {4, 6, 8, 16}))) {
-    write(file.text, (folder / file.name).string());
+    write_whole_file((folder / file.name).string(), file.text).throw_if_error();
   }
   fmt::print("{}\n", (folder / "index.html").string());
 }
@@ -111,8 +102,9 @@ void draw_one(const DrawArguments& arguments) {
     text = format == "svg" ? draw::to_svg(picture).value_or_throw() : draw::to_html(picture);
     if (output.empty()) output = default_file(configured, size, format);
   }
-  write(text, output);
-  if (output != "-" && arguments.output.empty()) fmt::print("{}\n", output);
+  if (output == "-") return fmt::print("{}", text);
+  write_whole_file(output, text).throw_if_error();
+  if (arguments.output.empty()) fmt::print("{}\n", output);
 }
 
 }  // namespace

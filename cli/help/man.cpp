@@ -4,10 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
 #include <sstream>
-#include <stdexcept>
 
+#include "base/whole_file.hpp"
 #include "kolo/version.hpp"
 
 namespace kolo::cli {
@@ -105,10 +104,7 @@ std::string man_page(const Outline& outline) {
 
 void write_man_pages(const Outline& outline, const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder);
-  const std::filesystem::path path = folder / (page_name(outline) + ".1");
-  std::ofstream file(path, std::ios::binary);
-  file << man_page(outline);
-  if (!file.flush()) throw std::runtime_error("cannot write " + path.string());
+  write_whole_file((folder / (page_name(outline) + ".1")).string(), man_page(outline)).throw_if_error();
   for (const Outline& command : outline.commands) write_man_pages(command, folder);
 }
 

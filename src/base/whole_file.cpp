@@ -30,4 +30,8 @@ Status write_whole_file(const std::string& path, const std::function<void(std::o
   return Status::from_errno("cannot write " + path, failed);
 }
 
+Status write_whole_file(const std::string& path, std::string_view text) {
+  return write_whole_file(path, [&](std::ostream& file) { file << text; });
+}
+
 }  // namespace kolo

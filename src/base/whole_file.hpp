@@ -4,6 +4,7 @@
 #include <functional>
 #include <ostream>
 #include <string>
+#include <string_view>
 
 #include "base/status.hpp"
 
@@ -13,5 +14,6 @@ namespace kolo {
 /// one, and an error leaves nothing behind. A `path` that is not a regular file, as /dev/stdout, is written
 /// directly.
 Status write_whole_file(const std::string& path, const std::function<void(std::ostream&)>& write);
+Status write_whole_file(const std::string& path, std::string_view text);
 
 }  // namespace kolo

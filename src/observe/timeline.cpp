@@ -217,7 +217,7 @@ void Timeline::write(const std::string& path, int rank, std::string_view host, s
       "\n{}\n]}}\n",
       rank, json_string(host), json_string(group), wall_clock().count(), origin.count(), dropped(),
       chrome_events(rank, host, -origin));
-  write_whole_file(path, [&](std::ostream& file) { file << text; }).throw_if_error();
+  write_whole_file(path, text).throw_if_error();
 }
 
 }  // namespace kolo

@@ -184,7 +184,7 @@ Status write_table(const std::string& path, const TuningTable& table) {
   std::error_code error;
   const std::filesystem::path target(path);
   if (target.has_parent_path()) std::filesystem::create_directories(target.parent_path(), error);
-  return write_whole_file(path, [&](std::ostream& file) { file << table.text(); });
+  return write_whole_file(path, table.text());
 }
 
 Status update_table(const std::string& path, const std::function<void(TuningTable&)>& change) {

@@ -20,9 +20,7 @@ namespace {
 
 class WholeFile : public ::testing::Test {
  protected:
-  Status write(const std::string& text) const {
-    return write_whole_file(path_, [&](std::ostream& file) { file << text; });
-  }
+  Status write(const std::string& text) const { return write_whole_file(path_, text); }
   std::string content() const {
     std::ostringstream text;
     text << std::ifstream(path_).rdbuf();
