@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -63,22 +66,20 @@ KOLO_ALGORITHMS(KOLO_DECLARE)
 
 namespace {
 
-/// "it knows a, b; did you mean 'b'?"
-std::string suggestion(std::string_view name, std::span<const std::string_view> known) {
-  std::string list;
-  for (const std::string_view one : known) list += (list.empty() ? "" : ", ") + std::string(one);
-  return "it knows " + list + did_you_mean(name, known);
+/// "a, b; did you mean 'b'?"
+std::string listed(std::span<const std::string_view> known, std::string_view name) {
+  return fmt::format("{}{}", fmt::join(known, ", "), did_you_mean(name, known));
 }
 
 /// "; all_to_all has one of that name": an algorithm of another collective; empty if there is none.
 std::string owners_of(std::string_view name) {
-  std::string owners;
+  std::vector<std::string_view> owners;
   for (const Algorithm& algorithm : algorithms()) {
-    if (algorithm.name != name) continue;
-    owners += (owners.empty() ? "; " : ", ") + std::string(schedule::name_of(algorithm.collective));
+    if (algorithm.name == name) owners.push_back(schedule::name_of(algorithm.collective));
   }
   if (owners.empty()) return {};
-  return owners + (owners.find(',') == owners.npos ? " has one of that name" : " have one of that name");
+  return fmt::format("; {} {} one of that name", fmt::join(owners, ", "),
+                     owners.size() == 1 ? "has" : "have");
 }
 
 }  // namespace
@@ -94,15 +95,12 @@ Result<schedule::Collective> require_collective(std::string_view name) {
   schedule::Collective collective;
   if (schedule::parse_collective(name, collective)) return collective;
   std::vector<std::string_view> known;
-  std::string list;
   for (const Algorithm& algorithm : algorithms()) {
     const std::string_view one = schedule::name_of(algorithm.collective);
-    if (!known.empty() && known.back() == one) continue;
-    known.push_back(one);
-    list += (list.empty() ? "" : ", ") + std::string(one);
+    if (known.empty() || known.back() != one) known.push_back(one);
   }
-  return Status(Code::invalid_argument, "there is no collective '" + std::string(name) + "'; known are " +
-                                            list + did_you_mean(name, known));
+  return Status(Code::invalid_argument,
+                "there is no collective '" + std::string(name) + "'; known are " + listed(known, name));
 }
 
 const Algorithm* find_algorithm(schedule::Collective collective, std::string_view name) {
@@ -126,8 +124,8 @@ Result<const Algorithm*> require_algorithm(schedule::Collective collective, std:
   }
   const std::string of(schedule::name_of(collective));
   if (known.empty()) return Status(Code::invalid_argument, of + " has no algorithms to choose from");
-  return Status(Code::invalid_argument, of + " has no algorithm '" + std::string(name) + "'; " +
-                                            suggestion(name, known) + owners_of(name));
+  return Status(Code::invalid_argument, of + " has no algorithm '" + std::string(name) + "'; it knows " +
+                                            listed(known, name) + owners_of(name));
 }
 
 Result<ConfiguredAlgorithm> parse_algorithm(schedule::Collective collective, std::string_view text) {
@@ -153,7 +151,7 @@ Result<ConfiguredAlgorithm> parse_algorithm(schedule::Collective collective, std
     if (known.empty()) return Status(Code::invalid_argument, who + "has no parameters");
     if (at == known.end()) {
       return Status(Code::invalid_argument,
-                    who + "has no parameter '" + std::string(name) + "'; " + suggestion(name, known));
+                    who + "has no parameter '" + std::string(name) + "'; it knows " + listed(known, name));
     }
     const ParameterKind kind = algorithm.parameters[static_cast<std::size_t>(at - known.begin())].kind;
     if (const std::string fault = value_fault(kind, value); !fault.empty()) {
