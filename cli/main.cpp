@@ -59,17 +59,12 @@ int report(const std::string& what, int code) {
   return code;
 }
 
-std::string suggest(std::string_view word, const std::vector<std::string>& known) {
-  return kolo::did_you_mean(word, std::vector<std::string_view>(known.begin(), known.end()));
-}
-
 /// `word` stands where a command should.
 std::string unknown_command(const CLI::App& app, const std::string& word) {
   const std::string what = fmt::format("there is no command '{}'", word);
-  const std::string meant = suggest(word, kolo::cli::command_names(app));
+  const std::string meant = kolo::did_you_mean(word, kolo::cli::command_names(app));
   if (!meant.empty()) return what + meant;
-  std::vector<std::string> calls;
-  for (const std::string& name : kolo::cli::known_values("COLLECTIVE")) calls.push_back(name);
+  const std::vector<std::string> calls = kolo::cli::known_values("COLLECTIVE");
   const std::vector<std::string_view> names(calls.begin(), calls.end());
   const auto collectives = kolo::similar_names(word, names);
   return collectives.empty() ? what
@@ -83,7 +78,7 @@ std::string unknown_argument(const CLI::App& command, const std::string& name, c
   for (const kolo::cli::OptionOutline& option : kolo::cli::outline_of(command).options)
     known.insert(known.end(), option.names.begin(), option.names.end());
   const std::string option = argument.substr(0, argument.find('='));
-  return fmt::format("{} has no option {}{}", name, option, suggest(option, known));
+  return fmt::format("{} has no option {}{}", name, option, kolo::did_you_mean(option, known));
 }
 
 std::string explain(const CLI::App& app, const CLI::ParseError& error, const std::string& first) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "base/similar.hpp"
@@ -46,9 +45,8 @@ const CLI::App& command_of(const CLI::App& app, const std::vector<std::string>& 
   for (const std::string& word : words) {
     const std::vector<std::string> names = command_names(*found);
     if (std::ranges::find(names, word) == names.end()) {
-      const std::vector<std::string_view> known(names.begin(), names.end());
       throw InvalidArgument(
-          fmt::format("{} has no command '{}'{}", outline_of(*found).name, word, did_you_mean(word, known)),
+          fmt::format("{} has no command '{}'{}", outline_of(*found).name, word, did_you_mean(word, names)),
           {});
     }
     found = found->get_subcommand_ptr(word).get();

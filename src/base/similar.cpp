@@ -96,4 +96,9 @@ std::string did_you_mean(std::string_view name, std::span<const std::string_view
   return text + "?";
 }
 
+std::string did_you_mean(std::string_view name, const std::vector<std::string>& known) {
+  const std::vector<std::string_view> views(known.begin(), known.end());
+  return did_you_mean(name, views);
+}
+
 }  // namespace kolo

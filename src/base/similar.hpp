@@ -16,5 +16,6 @@ std::vector<std::string_view> similar_names(std::string_view name, std::span<con
 
 /// "; did you mean 'a' or 'b'?"; empty without a similar name.
 std::string did_you_mean(std::string_view name, std::span<const std::string_view> known);
+std::string did_you_mean(std::string_view name, const std::vector<std::string>& known);
 
 }  // namespace kolo

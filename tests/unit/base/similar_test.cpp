@@ -42,6 +42,7 @@ TEST(Similar, NothingIsSuggestedForOtherNames) {
 
 TEST(Similar, TheSentenceHasAtMostThreeNames) {
   EXPECT_EQ(did_you_mean("rign", kKnown), "; did you mean 'ring'?");
+  EXPECT_EQ(did_you_mean("rign", std::vector<std::string>{"tree", "ring"}), "; did you mean 'ring'?");
   EXPECT_EQ(did_you_mean("doubling", kKnown), "; did you mean 'recursive_doubling' or 'halving_doubling'?");
   constexpr std::array<std::string_view, 4> kTrees = {"tree_a", "tree_b", "tree_c", "tree_d"};
   EXPECT_EQ(did_you_mean("tree", kTrees), "; did you mean 'tree_a', 'tree_b' or 'tree_c'?");
