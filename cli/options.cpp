@@ -25,14 +25,10 @@ CLI::Option* accept_auto(CLI::Option* ranks) {
   // transform() places it before all checks.
   return ranks->transform(CLI::Validator(
       [](std::string& text) {
-        if (text == "auto") text = std::to_string(ranks_for_all_cores());
+        if (text == "auto") text = std::to_string(usable_cores().count());
         return std::string();
       },
       "", "auto"));
-}
-
-int ranks_for_all_cores() {
-  return usable_cores().count();
 }
 
 void normalize(std::vector<std::string>& arguments) {

@@ -13,11 +13,8 @@ CLI::Option* add_json(CLI::App& command, std::string& target, const std::string&
 /// --wide: whether tables may be wider than a terminal.
 CLI::Option* add_wide(CLI::App& command, bool& wide);
 
-/// A count of ranks may be "auto": as many as there are cores.
+/// A count of ranks may be "auto": one for each core that this process may use.
 CLI::Option* accept_auto(CLI::Option* ranks);
-
-/// How many ranks "auto" stands for: one for each core that this process may use.
-int ranks_for_all_cores();
 
 /// Rewrites what CLI11 would misread, before it reads the arguments: -np (as mpirun has it) becomes -n, and
 /// --json gets "-" as its value if no file follows. A file is "-" or has a dot or a slash; any other word is
