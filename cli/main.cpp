@@ -46,7 +46,7 @@ Exit codes:
   1      the work failed: a wrong result (bench, tune, check, precision), a
          problem (doctor), or a file that cannot be written
   2      wrong usage
-  127    the program cannot be started, or a host not be reached (run)
+  127    the program cannot be started, or a host cannot be reached (run)
   128+N  signal N ended a rank, or kolo
   255    a host was lost (run)
   other  that of the rank that failed first (run)

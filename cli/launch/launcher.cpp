@@ -472,7 +472,12 @@ LaunchOutcome launch_ranks(const LaunchOptions& options) {
   while ((fd = ::open("/dev/null", O_RDWR | O_CLOEXEC)) >= 0 && fd <= 2) {
   }
   if (fd > 2) ::close(fd);
-  return Job(options).run();
+  try {
+    return Job(options).run();
+  } catch (const RendezvousError& error) {  // a host has no address or no route, or the store has none
+    fmt::print(stderr, "kolo: {}\n", error.what());
+    return {.failed_rank = 0, .exit_code = kCannotStart};
+  }
 }
 
 }  // namespace kolo::cli

@@ -57,11 +57,11 @@ struct LaunchOutcome {
 /// SIGUSR1 and SIGUSR2. When one rank fails, it stops the other ranks and all processes that they started
 /// (SIGTERM, after the grace SIGKILL), unless keep_going is set. When it returns, no process of the job is
 /// left. When this process is killed, all processes of the job end too, on other hosts as soon as they
-/// notice. A program that cannot be started, or a host that cannot be reached, is reported on standard error:
-/// exit_code 127.
+/// notice. A program that cannot be started, a host that cannot be reached, or a store that cannot be served
+/// is reported on standard error: exit_code 127.
 ///
 /// Call it from the main thread, without other child processes: it treats every child of this process as one
-/// of the job. Throws kolo::Error when the store cannot be served or the system has no more processes.
+/// of the job. Throws kolo::Error when the system has no more processes.
 LaunchOutcome launch_ranks(const LaunchOptions& options);
 
 }  // namespace kolo::cli

@@ -1,5 +1,4 @@
 // kolo run: starts the ranks of a program on this machine, or on several hosts over ssh.
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -16,8 +15,6 @@
 
 namespace kolo::cli {
 namespace {
-
-constexpr int kNotStarted = 127;  // as of a shell that finds no such program
 
 constexpr const char* kRunFooter = R"(Examples:
   kolo run -n 4 -- ./train --epochs 3         four ranks on this machine
@@ -52,7 +49,7 @@ line.
 'kolo doctor --hosts a,b' finds what stands in the way.
 
 Exit code: that of the rank that failed first; 127 when the program cannot be
-started or a host not be reached, 255 when a host was lost ('kolo help').)";
+started, or a host cannot be reached; 255 when a host was lost ('kolo help').)";
 
 bool takes_value(std::string_view option) {
   constexpr std::array<std::string_view, 10> kWithValue = {
@@ -72,12 +69,7 @@ int run(const LaunchOptions& options) {
   if (options.command.empty() && options.job_size == 0) {
     throw InvalidArgument("kolo run needs a PROGRAM after its options (kolo run --help tells more)", {});
   }
-  try {
-    return launch_ranks(options).status();
-  } catch (const RendezvousError& error) {  // a host has no address or no route
-    fmt::print(stderr, "kolo: {}\n", error.what());
-    return kNotStarted;
-  }
+  return launch_ranks(options).status();
 }
 
 }  // namespace

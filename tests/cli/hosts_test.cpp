@@ -398,6 +398,9 @@ TEST_F(ThroughFakeSsh, DoctorExaminesTheHosts) {
   EXPECT_NE(command.out().find("2 of 2 ranks on 1 host"), std::string::npos) << command.out();
   Command both({KOLO_PROGRAM, "doctor", "-n", "3", "--hosts", "localhost"});
   EXPECT_EQ(both.finish(), 2) << both.out();
+  Command unknown({KOLO_PROGRAM, "doctor", "--hosts", "no-such-host.invalid"});
+  EXPECT_EQ(unknown.finish(), 1);
+  EXPECT_TRUE(unknown.err().starts_with("kolo: \"no-such-host.invalid\" is not known here")) << unknown.err();
 }
 
 TEST_F(ThroughFakeSsh, ATildeMeansWhatItDoesThere) {
