@@ -85,8 +85,7 @@ std::vector<cli::Column> columns_of(const Heading& heading) {
 }  // namespace
 
 Table::Table(Heading heading)
-    : heading_(std::move(heading)),
-      layout_(columns_of(heading_), cli::table_width(heading_.wide)) {}
+    : heading_(std::move(heading)), layout_(columns_of(heading_), cli::table_width(heading_.wide)) {}
 
 std::string format_us(double us) {
   if (us < 100) return fmt::format("{:.2f}", us);
