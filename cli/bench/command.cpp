@@ -17,6 +17,8 @@
 #include <vector>
 
 #include "bench/grid.hpp"
+#include "bench/json_lines.hpp"
+#include "bench/machine.hpp"
 #include "bench/neighbours.hpp"
 #include "bench/processes.hpp"
 #include "bench/runner.hpp"
@@ -100,13 +102,16 @@ Peers start_peers(const Settings& settings) {
 }
 
 std::uint64_t run_grid(const Settings& settings, Communicator communicator) {
-  const bench::Grid grid = bench::measure_grid(settings, communicator,
-                                               selection::slow_hosts(situation_of(communicator).bandwidth));
+  cli::JsonLines json(communicator.rank() == 0 ? settings.json : "", settings.append);
+  if (!settings.append)
+    json.write(bench::machine_line(bench::this_machine(), version(), settings.neighbours));
+  const bench::Grid grid = bench::measure_grid(
+      settings, communicator, selection::slow_hosts(situation_of(communicator).bandwidth), json);
   const selection::Setting setting = situation_of(communicator).setting();
   const selection::CostModel costs =
       settings.table.empty() ? selection::CostModel() : measure_costs(communicator);
   if (communicator.rank() != 0) return 0;
-  if (settings.json != "-") {
+  if (!json.replaces_text()) {
     fmt::print("# {}, {} ranks over {}, {} {}\n{}", name_of(settings.kind), communicator.size(),
                setting.links, kolo::name_of(settings.dtype),
                settings.shared_memory ? "in shared memory" : "in private memory",
@@ -283,9 +288,10 @@ void add_bench(CLI::App& app, std::vector<std::string> arguments) {
       ->type_name("FILE");
   add_wide(*bench, raw.wide);
   add_json(*bench, raw.json, "an object a line");
-  // Hidden: passed to the ranks by the process that starts them.
+  // Hidden: passed to the ranks by the process that starts them, and by kolo tune.
   bench->add_flag("--progress", raw.progress)->group("");
   bench->add_option("--part", raw.part)->group("");
+  bench->add_flag("--append", raw.append)->group("");
   bench->callback([parsed, arguments = std::move(arguments)] {
     if (parsed->in_place || parsed->out_of_place) parsed->raw.in_place = parsed->in_place;
     throw CLI::RuntimeError(run_bench(parsed->raw, arguments));

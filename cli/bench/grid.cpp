@@ -12,15 +12,12 @@
 #include "base/cores.hpp"
 #include "bench/contestants.hpp"
 #include "bench/json_lines.hpp"
-#include "bench/machine.hpp"
 #include "bench/progress.hpp"
 #include "bench/row.hpp"
 #include "bench/table.hpp"
-#include "kolo/version.hpp"
 #include "selection/candidates.hpp"
 #include "selection/topology.hpp"
 #include "text/columns.hpp"
-#include "text/json_lines.hpp"
 #include "text/size.hpp"
 
 namespace kolo::bench {
@@ -78,13 +75,14 @@ void level_out(std::vector<Times>& rounds) {
 
 class GridRunner {
  public:
-  GridRunner(const Settings& settings, const Communicator& communicator, const std::vector<int>& slow_hosts)
+  GridRunner(const Settings& settings, const Communicator& communicator, const std::vector<int>& slow_hosts,
+             cli::JsonLines& json)
       : settings_(settings),
         communicator_(communicator),
         slow_hosts_(slow_hosts),
         kolo_(communicator, {}, settings.shared_memory),
         leads_(communicator.rank() == 0),
-        json_(leads_ ? settings.json : ""),
+        json_(json),
         progress_(leads_ && settings.progress, Part::parse(settings.part)) {}
 
   Grid run() {
@@ -97,7 +95,6 @@ class GridRunner {
          selection::candidates(spec, {.in_place = one_buffer}, slow_hosts_)) {
       grid_.algorithms.push_back(candidate.name());
     }
-    json_.write(machine_line(this_machine(), version(), settings_.neighbours));
     for (const std::uint64_t bytes : settings_.sizes) measure_size(bytes);
     progress_.clear();
     return grid_;
@@ -281,7 +278,7 @@ class GridRunner {
   const std::vector<int>& slow_hosts_;
   KoloContestant kolo_;
   bool leads_;
-  cli::JsonLines json_;
+  cli::JsonLines& json_;
   Progress progress_;
   Grid grid_;
   std::size_t choice_ = 0;
@@ -292,8 +289,8 @@ class GridRunner {
 }  // namespace
 
 Grid measure_grid(const Settings& settings, const Communicator& communicator,
-                  const std::vector<int>& slow_hosts) {
-  return GridRunner(settings, communicator, slow_hosts).run();
+                  const std::vector<int>& slow_hosts, cli::JsonLines& json) {
+  return GridRunner(settings, communicator, slow_hosts, json).run();
 }
 
 namespace {

@@ -9,6 +9,7 @@
 #include "bench/statistics.hpp"
 #include "kolo/communicator.hpp"
 #include "selection/table.hpp"
+#include "text/json_lines.hpp"
 
 namespace kolo::bench {
 
@@ -34,9 +35,9 @@ struct Grid {
 /// Collective: for each size measures and verifies all candidates, including those that spare slow hosts.
 /// Screening runs them alternately and drops candidates that are far behind; its times are lower quartiles.
 /// The final compares kolo's choice with the fastest few in many short rounds; its times are midmeans of the
-/// rounds' lower quartiles. Complete on rank 0, which prints the table and writes the JSON lines.
+/// rounds' lower quartiles. Complete on rank 0, which writes a line for each time and each choice to `json`.
 Grid measure_grid(const Settings& settings, const Communicator& communicator,
-                  const std::vector<int>& slow_hosts);
+                  const std::vector<int>& slow_hosts, cli::JsonLines& json);
 
 /// The grid as a human-readable table, algorithms in lines and sizes in columns; in blocks that fit a
 /// terminal unless `wide`.

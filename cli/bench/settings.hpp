@@ -26,6 +26,7 @@ struct PlainSettings {
   bool bursts = false;  ///< of the neighbours
   Policy policy;
   std::string json;       ///< where JSON lines go, as cli::JsonLines has it
+  bool append = false;    ///< JSON lines follow those of other settings
   bool wide = false;      ///< tables may be wider than a terminal
   std::string table;      ///< file of the tuning table that stores the result; empty: none
   bool progress = false;  ///< show progress on standard error

@@ -5,14 +5,17 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <stdexcept>
 
 namespace kolo::cli {
 
-JsonLines::JsonLines(const std::string& path) : path_(path) {
+JsonLines::JsonLines(const std::string& path, bool append) : path_(path) {
   if (path.empty() || path == "-") return;
-  file_.open(path, std::ios::trunc);
+  file_.open(path, std::ios::app);
   if (!file_) throw std::runtime_error(fmt::format("cannot write {}: {}", path, std::strerror(errno)));
+  // Streams cannot truncate and append; a pipe cannot be opened twice.
+  if (!append && std::filesystem::is_regular_file(path)) std::filesystem::resize_file(path, 0);
 }
 
 void JsonLines::write(const std::string& line) {

@@ -7,11 +7,12 @@
 namespace kolo::cli {
 
 /// Where `--json [FILE|-]` writes. "-" is standard output, in place of the text; a file is written beside the
-/// text; an empty name drops all lines. Each line is flushed.
+/// text; an empty name drops all lines. Each line is flushed, and written at the end of the file, so several
+/// programs may take turns.
 class JsonLines {
  public:
-  /// Throws std::runtime_error if the file cannot be written.
-  explicit JsonLines(const std::string& path);
+  /// `append`: the file keeps its lines. Throws std::runtime_error if the file cannot be written.
+  explicit JsonLines(const std::string& path, bool append = false);
   /// Whether the text for people is left out.
   bool replaces_text() const { return path_ == "-"; }
   /// Throws std::runtime_error if the file cannot be written.

@@ -8,10 +8,13 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "bench/grid.hpp"
+#include "bench/json_lines.hpp"
+#include "bench/machine.hpp"
 #include "bench/processes.hpp"
 #include "bench/progress.hpp"
 #include "bench/settings.hpp"
@@ -20,6 +23,7 @@
 #include "launch/launcher.hpp"
 #include "options.hpp"
 #include "selection/topology.hpp"
+#include "text/json_lines.hpp"
 #include "transport/transport.hpp"
 #include "tune/bandwidth.hpp"
 
@@ -41,6 +45,9 @@ table, which every later run with as many ranks on as many hosts reads
 (KOLO_TABLE, docs/environment.md). 'kolo plan' shows what follows from it, and
 'kolo bench --algorithm all' how good the choices are.
 
+--json has the lines of 'kolo bench --algorithm all' (machine, result, choice),
+one for each bandwidth, and at the end one that names the table.
+
 Exit code: 1 when a result is wrong ('kolo help').)";
 
 struct TuneRequest {
@@ -50,11 +57,29 @@ struct TuneRequest {
   std::string sizes = "8,512,4K:16M:2,64M";
   std::string file;  ///< empty: the settings name it
   bool only_bandwidths = false;
+  std::string json;
   bool wide = false;
 };
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+std::string own_machine_line() {
+  return bench::machine_line(bench::this_machine(), version(), 0);
+}
+
+/// The last line: where the times are.
+std::string table_line(const std::string& file) {
+  return nlohmann::ordered_json{{"type", "table"}, {"file", file}}.dump();
+}
+
+/// 0 bytes a second: unknown.
+std::string bandwidth_line(const std::string& from, const std::string& to, double bytes_per_second) {
+  nlohmann::ordered_json line{{"type", "bandwidth"}, {"from", from}, {"to", to}};
+  line["bytes_per_second"] = nullptr;
+  if (bytes_per_second > 0) line["bytes_per_second"] = bytes_per_second;
+  return line.dump();
 }
 
 bench::Settings settings_for(const TuneRequest& request, const std::string& collective, int ranks) {
@@ -72,20 +97,25 @@ int tune_as_rank(const TuneRequest& request) {
   Communicator communicator = Communicator::create();
   if (communicator.size() < 2) throw InvalidArgument("one rank has nothing to tune", {});
   const bool leads = communicator.rank() == 0;
+  JsonLines json(leads ? request.json : "");
+  const bool tells = leads && !json.replaces_text();
   const auto learn = [&](const std::function<void(selection::TuningTable&)>& change) {
     if (leads) selection::update_table(request.file, change).throw_if_error();
   };
   learn([](selection::TuningTable&) {});  // reports a file that cannot be written before the measurement
-  static const bool told = ::isatty(STDERR_FILENO) != 0;
+  json.write(own_machine_line());
+  static const bool shows_progress = ::isatty(STDERR_FILENO) != 0;
   const auto bandwidths = tune::measure_bandwidths(communicator, [](int done, int of) {
-    if (told) fmt::print(stderr, "\r\x1b[K  bandwidths: {} of {} pairs of hosts", done, of);
+    if (shows_progress) fmt::print(stderr, "\r\x1b[K  bandwidths: {} of {} pairs of hosts", done, of);
   });
   const selection::Topology& topology = situation_of(communicator);
   const selection::Setting setting = topology.setting();
   const selection::CostModel costs = measure_costs(communicator);
   selection::TuningTable links;
   for (const auto& [pair, bytes_per_second] : bandwidths) {
-    if (!links.set_bandwidth(pair.first, pair.second, bytes_per_second) && leads)
+    const bool is_known = links.set_bandwidth(pair.first, pair.second, bytes_per_second);
+    json.write(bandwidth_line(pair.first, pair.second, is_known ? bytes_per_second : 0));
+    if (tells && !is_known)
       fmt::print("# left out: the bandwidth from {} to {} could not be measured\n", pair.first, pair.second);
   }
   learn([&](selection::TuningTable& table) {
@@ -96,7 +126,7 @@ int tune_as_rank(const TuneRequest& request) {
   });
   const std::vector<int> slow =
       selection::slow_hosts(selection::bandwidths_between(topology.host_names, links));
-  if (leads && !slow.empty()) {
+  if (tells && !slow.empty()) {
     std::vector<std::string> names;
     for (const int host : slow) names.push_back(topology.host_names[static_cast<std::size_t>(host)]);
     fmt::print("# hosts with slower links than the others: {}\n", fmt::join(names, ", "));
@@ -107,18 +137,22 @@ int tune_as_rank(const TuneRequest& request) {
   for (const std::string& collective : request.collectives) {
     if (request.only_bandwidths) break;
     bench::Settings settings = settings_for(request, collective, communicator.size());
-    settings.progress = leads && told;
+    settings.progress = leads && shows_progress;
     part.seconds = seconds_since(begin);
     settings.part = part.to_text();
     ++part.number;
-    const bench::Grid grid = bench::measure_grid(settings, communicator, slow);
+    const bench::Grid grid = bench::measure_grid(settings, communicator, slow, json);
     wrong += grid.wrong;
     schedule::Collective parsed;
     if (!leads || !schedule::parse_collective(collective, parsed)) continue;
-    fmt::print("# {}, {} ranks\n{}", collective, communicator.size(), bench::grid_table(grid, request.wide));
+    if (tells) {
+      fmt::print("# {}, {} ranks\n{}", collective, communicator.size(),
+                 bench::grid_table(grid, request.wide));
+    }
     learn([&](selection::TuningTable& table) { bench::learn(grid, parsed, setting, table); });
   }
-  if (leads) fmt::print("# written to {}\n", request.file);
+  json.write(table_line(request.file));
+  if (tells) fmt::print("# written to {}\n", request.file);
   return wrong == 0 ? 0 : kFailed;
 }
 
@@ -127,6 +161,8 @@ int tune_this_machine(const TuneRequest& request) {
   for (const std::string& collective : request.collectives) settings_for(request, collective, 2);
   selection::update_table(request.file, [](selection::TuningTable&) {
   }).throw_if_error();  // reports a file that cannot be written before the measurement
+  JsonLines json(request.json);
+  json.write(own_machine_line());
   const auto begin = std::chrono::steady_clock::now();
   bench::Part part{.count = static_cast<int>(request.collectives.size() * request.transports.size() *
                                              request.ranks.size())};
@@ -143,6 +179,8 @@ int tune_this_machine(const TuneRequest& request) {
             std::to_string(ranks), "--transport", transport,  "--sizes",     request.sizes, "--learn",
             request.file};
         if (request.wide) options.command.push_back("--wide");
+        if (!request.json.empty())
+          options.command.insert(options.command.end(), {"--json=" + request.json, "--append"});
         if (::isatty(STDERR_FILENO) != 0)
           options.command.insert(options.command.end(), {"--progress", "--part", part.to_text()});
         ++part.number;
@@ -151,7 +189,9 @@ int tune_this_machine(const TuneRequest& request) {
       }
     }
   }
-  fmt::print("# written to {} after {:.0f} s\n", request.file, seconds_since(begin));
+  json.write(table_line(request.file));
+  if (!json.replaces_text())
+    fmt::print("# written to {} after {:.0f} s\n", request.file, seconds_since(begin));
   return 0;
 }
 
@@ -213,6 +253,7 @@ void add_tune(CLI::App& app) {
   tune->add_flag("--only-bandwidths", request->only_bandwidths,
                  "Over several hosts: measure what each can send to each other one, and no more");
   add_wide(*tune, request->wide);
+  add_json(*tune, request->json, "an object a line");
   tune->callback([request, ranks, transport] {
     std::vector<std::string> given;
     for (const CLI::Option* option : {ranks, transport}) {
