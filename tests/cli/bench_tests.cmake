@@ -13,10 +13,5 @@ kolo_test(test_bench_parts
           LABELS unit)
 target_include_directories(test_bench_parts PRIVATE ${PROJECT_SOURCE_DIR}/cli)
 
-kolo_test(test_bench_command
-          SOURCES bench_command_test.cpp
-          LIBRARIES nlohmann_json::nlohmann_json
-          LABELS multiprocess
-          TIMEOUT 180)
-target_compile_definitions(test_bench_command PRIVATE KOLO_PROGRAM="$<TARGET_FILE:kolo_cli>")
-add_dependencies(test_bench_command kolo_cli)
+kolo_cli_test(test_bench_command SOURCES bench_command_test.cpp LIBRARIES nlohmann_json::nlohmann_json LABELS multiprocess
+              TIMEOUT 180)
