@@ -1,44 +1,34 @@
 // kolo bench as a user runs it: real ranks, every result verified by the program itself, its JSON read back.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <array>
-#include <cstdio>
-#include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "cli/outcome.hpp"
+#include "support/temporary_folder.hpp"
 #include "survivors.hpp"
 
 namespace {
 
-struct Outcome {
-  int code = -1;
-  std::string output;  // both streams
-};
+using kolo::test::Outcome;
 
-// timeout(1) is the watchdog.
-Outcome run(const std::string& arguments, const std::string& before = "") {
-  const std::string command =
-      before + " timeout --kill-after=5 120 " KOLO_PROGRAM " bench " + arguments + " 2>&1";
-  Outcome outcome;
-  std::FILE* pipe = ::popen(command.c_str(), "r");
-  std::array<char, 4096> buffer;
-  while (const std::size_t got = std::fread(buffer.data(), 1, buffer.size(), pipe)) {
-    outcome.output.append(buffer.data(), got);
-  }
-  const int status = ::pclose(pipe);
-  if (WIFEXITED(status)) outcome.code = WEXITSTATUS(status);
-  return outcome;
+/// `arguments`: separated by spaces. Both streams are in `out`.
+Outcome run(const std::string& arguments, const std::map<std::string, std::string>& variables = {}) {
+  std::vector<std::string> words = {"bench"};
+  std::istringstream stream(arguments);
+  for (std::string word; stream >> word;) words.push_back(word);
+  return kolo::test::run_kolo(std::move(words), variables, true);
 }
 
 struct Lines {
-  std::string path =
-      (std::filesystem::temp_directory_path() / ("kolo-bench-test-" + std::to_string(::getpid()))).string();
-  ~Lines() { std::filesystem::remove(path); }
+  kolo::test::TemporaryFolder folder;
+  std::string path = folder / "lines";
+
   std::vector<nlohmann::json> read() const {
     std::vector<nlohmann::json> lines;
     std::ifstream file(path);
@@ -51,16 +41,16 @@ struct Lines {
 std::vector<nlohmann::json> expect_right(const std::string& arguments, std::size_t rows) {
   const Lines file;
   const Outcome outcome = run(arguments + " --iterations 5 --warmup 1 --json " + file.path);
-  EXPECT_EQ(outcome.code, 0) << arguments << "\n" << outcome.output;
+  EXPECT_EQ(outcome.code, 0) << arguments << "\n" << outcome.out;
   std::vector<nlohmann::json> results;
   for (const auto& line : file.read()) {
     if (line.at("type") != "result") continue;
-    EXPECT_EQ(line.at("wrong"), 0) << arguments << "\n" << outcome.output;
+    EXPECT_EQ(line.at("wrong"), 0) << arguments << "\n" << outcome.out;
     EXPECT_GE(line.at("iterations"), 5);
     EXPECT_GT(line.at("median_us"), 0);
     results.push_back(line);
   }
-  EXPECT_EQ(results.size(), rows) << arguments << "\n" << outcome.output;
+  EXPECT_EQ(results.size(), rows) << arguments << "\n" << outcome.out;
   return results;
 }
 
@@ -137,7 +127,7 @@ TEST(BenchCommand, RewritesMemoryOfTheSameKindInPlace) {
     const Lines file;
     const Outcome outcome = run("all_gather --ranks 2 --sizes 4099 --iterations 5 --dtype int8 --memory " +
                                 memory + " --json " + file.path);
-    EXPECT_EQ(outcome.code, 0) << outcome.output;
+    EXPECT_EQ(outcome.code, 0) << outcome.out;
     std::size_t rows = 0;
     for (const auto& line : file.read()) {
       if (line.at("type") != "rewrite") continue;
@@ -146,7 +136,7 @@ TEST(BenchCommand, RewritesMemoryOfTheSameKindInPlace) {
       EXPECT_EQ(line.at("in_place"), true);
       EXPECT_EQ(line.at("bytes"), 4098);
     }
-    EXPECT_EQ(rows, 1u) << outcome.output;
+    EXPECT_EQ(rows, 1u) << outcome.out;
   }
 }
 
@@ -155,9 +145,9 @@ TEST(BenchCommand, NeighboursAreToldAndEndWithIt) {
     const Lines file;
     const Outcome outcome = run(
         "all_reduce --ranks 2 --sizes 8,64K --iterations 20 --neighbours 2 " + ranks + " --json " + file.path,
-        "TEST_MARK=neighbours");
-    EXPECT_EQ(outcome.code, 0) << outcome.output;
-    EXPECT_NE(outcome.output.find("2 busy processes"), std::string::npos) << outcome.output;
+        {{"TEST_MARK", "neighbours"}});
+    EXPECT_EQ(outcome.code, 0) << outcome.out;
+    EXPECT_NE(outcome.out.find("2 busy processes"), std::string::npos) << outcome.out;
     const auto lines = file.read();
     ASSERT_FALSE(lines.empty());
     EXPECT_EQ(lines.front().at("neighbours"), 2);
@@ -195,8 +185,8 @@ TEST(BenchCommand, WrongUsageIsToldInAWord) {
   };
   for (const auto& [arguments, message] : cases) {
     const Outcome outcome = run(arguments);
-    EXPECT_EQ(outcome.code, 2) << arguments << "\n" << outcome.output;
-    EXPECT_NE(outcome.output.find(message), std::string::npos) << arguments << "\n" << outcome.output;
+    EXPECT_EQ(outcome.code, 2) << arguments << "\n" << outcome.out;
+    EXPECT_NE(outcome.out.find(message), std::string::npos) << arguments << "\n" << outcome.out;
   }
 }
 
@@ -221,15 +211,16 @@ TEST(BenchCommand, MeasuresAWireFormatBesideFloat32) {
 
 TEST(BenchCommand, TakesPartAsTheRankThatTheEnvironmentNames) {
   const Outcome outcome =
-      run("all_reduce --sizes 8 --iterations 2", "RANK=0 WORLD_SIZE=1 MASTER_ADDR=127.0.0.1 MASTER_PORT=0");
-  EXPECT_EQ(outcome.code, 0) << outcome.output;
-  EXPECT_NE(outcome.output.find(" 1 rank over self"), std::string::npos) << outcome.output;
+      run("all_reduce --sizes 8 --iterations 2",
+          {{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "0"}});
+  EXPECT_EQ(outcome.code, 0) << outcome.out;
+  EXPECT_NE(outcome.out.find(" 1 rank over self"), std::string::npos) << outcome.out;
 }
 
 TEST(BenchCommand, AFileThatCannotBeWrittenFails) {
   const Outcome outcome = run("all_reduce --ranks 2 --sizes 8 --iterations 2 --json /nowhere/at/all.jsonl");
-  EXPECT_EQ(outcome.code, 1) << outcome.output;
-  EXPECT_NE(outcome.output.find("/nowhere/at/all.jsonl"), std::string::npos) << outcome.output;
+  EXPECT_EQ(outcome.code, 1) << outcome.out;
+  EXPECT_NE(outcome.out.find("/nowhere/at/all.jsonl"), std::string::npos) << outcome.out;
 }
 
 // Runs each installed peer; for the other peers, the message says what to install.
@@ -238,7 +229,7 @@ void expect_right_peers(const std::string& arguments, const std::vector<std::str
   std::string names;
   for (const auto& peer : peers) names += (names.empty() ? "" : ",") + peer;
   const Outcome outcome = run(arguments + " --iterations 10 --against " + names + " --json " + file.path);
-  EXPECT_EQ(outcome.code, 0) << outcome.output;
+  EXPECT_EQ(outcome.code, 0) << outcome.out;
   for (const auto& peer : peers) {
     std::size_t rows = 0;
     for (const auto& line : file.read()) {
@@ -248,18 +239,18 @@ void expect_right_peers(const std::string& arguments, const std::vector<std::str
       EXPECT_GE(line.at("iterations"), 2);
       EXPECT_EQ(line.at("memory"), peer == "limit" ? "shared" : "private");
     }
-    const bool absent = outcome.output.find("# " + peer + " is not here: ") != std::string::npos;
-    EXPECT_EQ(rows, absent ? 0u : 2u) << arguments << " " << peer << "\n" << outcome.output;
+    const bool absent = outcome.out.find("# " + peer + " is not here: ") != std::string::npos;
+    EXPECT_EQ(rows, absent ? 0u : 2u) << arguments << " " << peer << "\n" << outcome.out;
   }
 }
 
 TEST(BenchCommand, TheHelpNamesEveryPeer) {
   // A refusal lists all valid names.
-  const std::string refused = run("all_reduce --against nobody").output;
+  const std::string refused = run("all_reduce --against nobody").out;
   const std::string before = "there are ";
   std::string names = refused.substr(refused.find(before) + before.size());
   names = names.substr(0, names.find('\n')) + ",";
-  const std::string help = run("--help").output;
+  const std::string help = run("--help").out;
   const std::string against = help.substr(help.find("--against"));
   std::size_t count = 0;
   for (std::size_t begin = 0, end; (end = names.find(',', begin)) != names.npos; begin = end + 2, ++count) {

@@ -1,6 +1,5 @@
 // kolo check and kolo draw as a user runs them: exit codes, tables, files and errors for wrong usage.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -11,44 +10,21 @@
 #include <utility>
 #include <vector>
 
-#include "cli/command.hpp"
+#include "cli/outcome.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace kolo::test {
 namespace {
 
 namespace fs = std::filesystem;
 
-struct Outcome {
-  int code = -1;
-  std::string out, err;
-};
-
-Outcome run(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), KOLO_PROGRAM);
-  Command command(std::move(arguments));
-  const int code = command.finish();
-  return {code, command.out(), command.err()};
-}
-
-void expect_usage_error(const std::vector<std::string>& arguments, const std::string& text) {
-  const Outcome outcome = run(arguments);
-  EXPECT_EQ(outcome.code, 2) << outcome.err;
-  EXPECT_NE(outcome.err.find(text), std::string::npos) << outcome.err;
-  EXPECT_EQ(outcome.out, "");
-}
-
 /// A temporary folder that is the working directory while this object lives.
 struct Folder {
-  Folder() : before(fs::current_path()) {
-    path = fs::temp_directory_path() / ("kolo-explain-" + std::to_string(::getpid()));
-    fs::create_directories(path);
-    fs::current_path(path);
-  }
-  ~Folder() {
-    fs::current_path(before);
-    fs::remove_all(path);
-  }
-  fs::path before, path;
+  Folder() { fs::current_path(folder.path()); }
+  ~Folder() { fs::current_path(before); }
+
+  fs::path before = fs::current_path();
+  TemporaryFolder folder;
 };
 
 std::string read(const std::string& path) {
@@ -57,7 +33,7 @@ std::string read(const std::string& path) {
 }
 
 TEST(Check, ProvesOneAlgorithm) {
-  const Outcome outcome = run({"check", "all_reduce", "ring", "--ranks", "2:5"});
+  const Outcome outcome = run_kolo({"check", "all_reduce", "ring", "--ranks", "2:5"});
   EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
   std::istringstream lines(outcome.out);
   std::vector<std::string> rows;
@@ -72,12 +48,12 @@ TEST(Check, ProvesOneAlgorithm) {
     EXPECT_EQ(rows[row].find("proved"), rows[3].find("proved")) << "lines up: " << rows[row];
   }
   EXPECT_EQ(rows[7], "# 4 proved, 0 not served, 0 not right");
-  const Outcome wide = run({"check", "all_reduce", "ring", "--ranks", "5", "--wide"});
+  const Outcome wide = run_kolo({"check", "all_reduce", "ring", "--ranks", "5", "--wide"});
   EXPECT_NE(wide.out.find(" proved  steps 2(N-1), sends 2(N-1)/N "), std::string::npos) << wide.out;
 }
 
 TEST(Check, ProvesAllAlgorithmsOfACollective) {
-  const Outcome outcome = run({"check", "broadcast", "--ranks", "6", "--root", "4", "--count", "17"});
+  const Outcome outcome = run_kolo({"check", "broadcast", "--ranks", "6", "--root", "4", "--count", "17"});
   EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
   EXPECT_NE(outcome.out.find("binomial"), std::string::npos);
   EXPECT_NE(outcome.out.find("direct"), std::string::npos);
@@ -86,7 +62,7 @@ TEST(Check, ProvesAllAlgorithmsOfACollective) {
 
 TEST(Check, WritesJson) {
   const Outcome outcome =
-      run({"check", "all_reduce", "ring", "--hosts", "3,2,3", "--count", "1001", "--json"});
+      run_kolo({"check", "all_reduce", "ring", "--hosts", "3,2,3", "--count", "1001", "--json"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   const nlohmann::json row = nlohmann::json::parse(outcome.out);
   EXPECT_EQ(row.at("ranks"), 8);
@@ -102,7 +78,7 @@ TEST(Check, SaysWhatAnAlgorithmCannotServe) {
   expect_usage_error({"check", "all_reduce", "ring:order=0-1", "--ranks", "3"},
                      "needs an order that names each of the ranks 0 to 2 once");
   // Among several sizes, a size that is not served is a row and no failure.
-  const Outcome outcome = run({"check", "all_reduce", "ring:order=0-2-1", "--ranks", "2:3"});
+  const Outcome outcome = run_kolo({"check", "all_reduce", "ring:order=0-2-1", "--ranks", "2:3"});
   EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
   EXPECT_NE(outcome.out.find("not served\n      all_reduce algorithm"), std::string::npos) << outcome.out;
   EXPECT_NE(outcome.out.find("# 1 proved, 1 not served, 0 not right"), std::string::npos) << outcome.out;
@@ -124,46 +100,47 @@ TEST(Check, RefusesWrongUsage) {
 
 TEST(Draw, WritesAPageUnderItsOwnName) {
   const Folder folder;
-  const Outcome outcome = run({"draw", "ring", "--ranks", "4"});
+  const Outcome outcome = run_kolo({"draw", "ring", "--ranks", "4"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(outcome.out, "ring-4.html\n");
   EXPECT_NE(read("ring-4.html").find("<title>all_reduce: ring, 4 ranks</title>"), std::string::npos);
-  EXPECT_EQ(run({"draw", "ring:order=0-2-1", "--collective", "all_gather", "-n", "3", "--format", "svg"}).out,
-            "all_gather-ring-order-0-2-1-3.svg\n");
+  EXPECT_EQ(
+      run_kolo({"draw", "ring:order=0-2-1", "--collective", "all_gather", "-n", "3", "--format", "svg"}).out,
+      "all_gather-ring-order-0-2-1-3.svg\n");
 }
 
 TEST(Draw, WritesWhereItIsTold) {
   const Folder folder;
-  EXPECT_EQ(run({"draw", "central", "--format", "svg", "-o", "sheet"}).out, "");
+  EXPECT_EQ(run_kolo({"draw", "central", "--format", "svg", "-o", "sheet"}).out, "");
   EXPECT_EQ(read("sheet").rfind("<svg ", 0), 0u);
-  EXPECT_EQ(run({"draw", "central", "--format", "svg", "-o", "-"}).out, read("sheet"));
+  EXPECT_EQ(run_kolo({"draw", "central", "--format", "svg", "-o", "-"}).out, read("sheet"));
   // Without a format, the file's name determines it.
-  EXPECT_EQ(run({"draw", "central", "-o", "sheet.svg"}).out, "");
+  EXPECT_EQ(run_kolo({"draw", "central", "-o", "sheet.svg"}).out, "");
   EXPECT_EQ(read("sheet.svg"), read("sheet"));
-  run({"draw", "central", "-o", "page.svg", "--format", "html"});
+  run_kolo({"draw", "central", "-o", "page.svg", "--format", "html"});
   EXPECT_EQ(read("page.svg").rfind("<!doctype html>", 0), 0u);
-  run({"draw", "central", "-o", "steps.txt"});
-  EXPECT_EQ(read("steps.txt"), run({"draw", "central", "--format", "text"}).out);
-  run({"draw", "central", "-o", "central"});
+  run_kolo({"draw", "central", "-o", "steps.txt"});
+  EXPECT_EQ(read("steps.txt"), run_kolo({"draw", "central", "--format", "text"}).out);
+  run_kolo({"draw", "central", "-o", "central"});
   EXPECT_EQ(read("central"), read("page.svg"));
-  const Outcome text = run({"draw", "central", "--format", "text"});
+  const Outcome text = run_kolo({"draw", "central", "--format", "text"});
   EXPECT_EQ(text.code, 0);
   EXPECT_NE(text.out.find("Step 14 of 14"), std::string::npos) << text.out;
-  const Outcome nowhere = run({"draw", "ring", "-o", "no/such/folder"});
+  const Outcome nowhere = run_kolo({"draw", "ring", "-o", "no/such/folder"});
   EXPECT_EQ(nowhere.code, 1);
   EXPECT_NE(nowhere.err.find("cannot write no/such/folder: No such file"), std::string::npos) << nowhere.err;
 }
 
 TEST(Draw, WritesAllAlgorithmsToAFolder) {
   const Folder folder;
-  const Outcome outcome = run({"draw", "--all", "--ranks", "2:3", "-o", "new/site"});
+  const Outcome outcome = run_kolo({"draw", "--all", "--ranks", "2:3", "-o", "new/site"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(outcome.out, "new/site/index.html\n");
   EXPECT_EQ(read("new/site/all_reduce-ring-3.html").rfind("<!doctype html>", 0), 0u);
   EXPECT_NE(read("new/site/index.html").find("href=\"all_reduce-ring-2.html\""), std::string::npos);
   EXPECT_TRUE(fs::exists("new/site/compare.html"));
   std::ofstream("file") << "in the way";
-  const Outcome no_folder = run({"draw", "--all", "-o", "file"});
+  const Outcome no_folder = run_kolo({"draw", "--all", "-o", "file"});
   EXPECT_EQ(no_folder.code, 1);
   EXPECT_NE(no_folder.err.find("cannot make the folder file: "), std::string::npos) << no_folder.err;
 }
@@ -183,7 +160,7 @@ TEST(Draw, RefusesWrongUsage) {
 }
 
 TEST(Help, NamesTheCommands) {
-  const Outcome help = run({"--help"});
+  const Outcome help = run_kolo({"--help"});
   EXPECT_EQ(help.code, 0);
   EXPECT_NE(help.out.find("kolo check all_reduce"), std::string::npos);
   EXPECT_NE(help.out.find("kolo draw ring"), std::string::npos);

@@ -3,33 +3,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "command.hpp"
+#include "cli/outcome.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace kolo::test {
 namespace {
-
-struct Outcome {
-  int code = -1;
-  std::string out, err;
-};
-
-Outcome started(std::vector<std::string> arguments) {
-  Command command(std::move(arguments));
-  const int code = command.finish();
-  return {code, command.out(), command.err()};
-}
-
-Outcome kolo(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), KOLO_PROGRAM);
-  return started(std::move(arguments));
-}
 
 std::vector<std::string> words_of(const std::string& text) {
   std::istringstream words(text);
@@ -39,7 +22,7 @@ std::vector<std::string> words_of(const std::string& text) {
 /// All commands, as the page of kolo names them, and those below them.
 std::vector<std::string> all_commands() {
   std::vector<std::string> names = {"plan step", "plan training", "trace merge"};
-  std::istringstream page(kolo({"help"}).out);
+  std::istringstream page(run_kolo({"help"}).out);
   bool is_list = false;
   for (std::string line; std::getline(page, line);) {
     if (is_list && line.empty()) break;
@@ -54,12 +37,8 @@ void expect_narrow(const std::string& text) {
   for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
 }
 
-bool has(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 TEST(Help, TheFirstPageTeaches) {
-  const Outcome page = kolo({});
+  const Outcome page = run_kolo({});
   EXPECT_EQ(page.code, 0);
   EXPECT_EQ(page.err, "");
   expect_narrow(page.out);
@@ -75,7 +54,7 @@ TEST(Help, EveryCommandHasAPageOfOneStyle) {
   for (const std::string& command : commands) {
     std::vector<std::string> words = words_of(command);
     words.insert(words.begin(), "help");
-    const Outcome page = kolo(words);
+    const Outcome page = run_kolo(words);
     EXPECT_EQ(page.code, 0) << command;
     expect_narrow(page.out);
     EXPECT_TRUE(has(page.out, "\nUsage: kolo " + command)) << page.out;
@@ -83,13 +62,13 @@ TEST(Help, EveryCommandHasAPageOfOneStyle) {
     EXPECT_TRUE(has(page.out, "  kolo " + words_of(command).front())) << page.out;
     words.erase(words.begin());
     words.push_back("--help");
-    EXPECT_EQ(kolo(words).out, page.out) << command;
+    EXPECT_EQ(run_kolo(words).out, page.out) << command;
   }
 }
 
 TEST(Help, TheMainPageHasTheExitCodes) {
-  const Outcome page = kolo({"--help"});
-  EXPECT_EQ(page.out, kolo({"help"}).out);
+  const Outcome page = run_kolo({"--help"});
+  EXPECT_EQ(page.out, run_kolo({"help"}).out);
   expect_narrow(page.out);
   for (const char* part : {"Exit codes:", "  127 ", "  128+N ", "  255 ", "KiB"})
     EXPECT_TRUE(has(page.out, part)) << part;
@@ -97,10 +76,10 @@ TEST(Help, TheMainPageHasTheExitCodes) {
 }
 
 TEST(Help, TheVersionIsToldInTwoWays) {
-  const Outcome version = kolo({"version"});
+  const Outcome version = run_kolo({"version"});
   EXPECT_EQ(version.code, 0);
   EXPECT_TRUE(version.out.starts_with("kolo ")) << version.out;
-  EXPECT_EQ(kolo({"--version"}).out, version.out);
+  EXPECT_EQ(run_kolo({"--version"}).out, version.out);
 }
 
 TEST(Help, MessagesSuggestWhatWasMeant) {
@@ -121,7 +100,7 @@ TEST(Help, MessagesSuggestWhatWasMeant) {
       {{"run", "-n", "2", "--hosts", "a:2", "true"}, "--ranks and --hosts exclude each other"},
   };
   for (const auto& [arguments, message] : cases) {
-    const Outcome outcome = kolo(arguments);
+    const Outcome outcome = run_kolo(arguments);
     EXPECT_EQ(outcome.code, 2) << message << "\n" << outcome.err;
     EXPECT_TRUE(has(outcome.err, message)) << message << " in " << outcome.err;
     EXPECT_EQ(outcome.out, "");
@@ -129,22 +108,22 @@ TEST(Help, MessagesSuggestWhatWasMeant) {
 }
 
 TEST(List, HasAlgorithmsAndTransports) {
-  const Outcome all = kolo({"list"});
+  const Outcome all = run_kolo({"list"});
   EXPECT_EQ(all.code, 0);
   expect_narrow(all.out);
   for (const char* part :
        {"all_reduce\n  ring ", "steps: 2(N-1)", "\nbroadcast\n", "\ntransports\n", "  shm "})
     EXPECT_TRUE(has(all.out, part)) << part;
-  const Outcome one = kolo({"list", "broadcast"});
+  const Outcome one = run_kolo({"list", "broadcast"});
   EXPECT_TRUE(has(one.out, "  k_nomial "));
   EXPECT_FALSE(has(one.out, "all_reduce\n"));
   EXPECT_FALSE(has(one.out, "transports"));
-  EXPECT_EQ(kolo({"list", "transports"}).out, all.out.substr(all.out.find("transports")));
-  EXPECT_EQ(kolo({"list", "broadcsat"}).code, 2);
+  EXPECT_EQ(run_kolo({"list", "transports"}).out, all.out.substr(all.out.find("transports")));
+  EXPECT_EQ(run_kolo({"list", "broadcsat"}).code, 2);
 }
 
 TEST(List, WritesJson) {
-  std::istringstream lines(kolo({"list", "--json"}).out);
+  std::istringstream lines(run_kolo({"list", "--json"}).out);
   int algorithms = 0, transports = 0;
   for (std::string line; std::getline(lines, line);) {
     const auto json = nlohmann::json::parse(line);
@@ -155,39 +134,24 @@ TEST(List, WritesJson) {
   EXPECT_EQ(transports, 3);
 }
 
-/// A folder that is removed at the end.
-class Folder {
- public:
-  Folder() {
-    std::string pattern = ::testing::TempDir() + "kolo_help_XXXXXX";
-    path_ = ::mkdtemp(pattern.data());
-  }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  ~Folder() { std::filesystem::remove_all(path_); }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
-
 TEST(Json, GoesToAFileOrInPlaceOfTheText) {
-  const Folder folder;
-  const std::string file = folder / "out.jsonl";
+  const TemporaryFolder folder;
+  const std::string file = folder / "out.jsonl", table = folder / "table";
   const std::vector<std::vector<std::string>> commands = {
       {"check", "barrier", "tree", "--ranks", "4"},
       {"plan", "broadcast", "--ranks", "4"},
       {"plan", "step", "--bytes", "1MB", "--compute", "1ms", "--hosts", "2", "--rate", "1gbit"},
       {"precision", "ring", "--ranks", "4", "--count", "16"},
       {"list", "barrier"},
-      {"bench", "barrier", "--ranks", "2", "--iterations", "2", "--transport", "inproc"}};
+      {"bench", "barrier", "--ranks", "2", "--iterations", "2", "--transport", "inproc"},
+      {"tune", "--collectives=barrier", "--ranks", "2", "--transport", "shm", "-o", table}};
   const auto with = [](std::vector<std::string> command, const std::vector<std::string>& more) {
     command.insert(command.end(), more.begin(), more.end());
     return command;
   };
   for (const std::vector<std::string>& command : commands) {
     const std::string name = command[0] + " " + command[1];
-    const Outcome beside = kolo(with(command, {"--json", file}));
+    const Outcome beside = run_kolo(with(command, {"--json", file}));
     EXPECT_EQ(beside.code, 0) << name << beside.err;
     EXPECT_FALSE(beside.out.empty() || beside.out.starts_with('{')) << name << ": the text is there, too";
     std::ifstream written(file);
@@ -195,15 +159,16 @@ TEST(Json, GoesToAFileOrInPlaceOfTheText) {
     ASSERT_TRUE(std::getline(written, line)) << name;
     EXPECT_TRUE(nlohmann::json::parse(line).is_object()) << name;
     for (const std::vector<std::string>& ending : {std::vector<std::string>{"--json"}, {"--json", "-"}}) {
-      const Outcome instead = kolo(with(command, ending));
+      const Outcome instead = run_kolo(with(command, ending));
       EXPECT_EQ(instead.code, 0) << name << instead.err;
       EXPECT_FALSE(instead.out.empty()) << name;
       std::istringstream lines(instead.out);
       while (std::getline(lines, line)) EXPECT_TRUE(nlohmann::json::accept(line)) << name << ": " << line;
     }
-    EXPECT_EQ(kolo(with(command, {"--json", "/nowhere/at/all.json"})).code, 1) << name;
+    EXPECT_EQ(run_kolo(with(command, {"--json", "/nowhere/at/all.json"})).code, 1) << name;
   }
-  EXPECT_TRUE(has(kolo({"check", "--json", "barrier", "tree", "--ranks", "2"}).out, "\"algorithm\":\"tree\""))
+  EXPECT_TRUE(
+      has(run_kolo({"check", "--json", "barrier", "tree", "--ranks", "2"}).out, "\"algorithm\":\"tree\""))
       << "what follows and is no file is the next argument";
 }
 
@@ -219,19 +184,38 @@ TEST(Tables, FitATerminalUnlessTheyAreWide) {
       {"plan", "step", "--bytes", "1.2GB", "--compute", "300ms", "--hosts", "10", "--rate", "9.6gbit"},
       {"precision", "--ranks", "2:3", "--count", "16", "--seeds", "1"}};
   for (std::vector<std::string> command : commands) {
-    const Outcome narrow = kolo(command);
+    const Outcome narrow = run_kolo(command);
     EXPECT_EQ(narrow.code, 0) << narrow.err;
     expect_narrow(narrow.out);
     if (command.front() == "precision") continue;
     command.push_back("--wide");
-    const Outcome wide = kolo(command);
+    const Outcome wide = run_kolo(command);
     EXPECT_GT(wide.out.size(), narrow.out.size());
   }
 }
 
+/// "--json" of "  --json [FILE]", "--ranks" of "  -n, --ranks N".
+std::vector<std::string> options_on(const std::string& page) {
+  std::vector<std::string> options;
+  std::istringstream lines(page);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t begin = line.find("--");
+    if (!line.starts_with("  -") || begin == line.npos) continue;
+    options.push_back(line.substr(begin, line.find_first_of(" ,", begin) - begin));
+  }
+  return options;
+}
+
+/// Hyphens as a manual page has them.
+std::string escaped(const std::string& option) {
+  std::string text;
+  for (const char c : option) text += c == '-' ? std::string("\\-") : std::string(1, c);
+  return text;
+}
+
 TEST(Manual, HasAPageForEachCommand) {
-  const Folder folder;
-  const Outcome outcome = kolo({"man", folder / "man"});
+  const TemporaryFolder folder;
+  const Outcome outcome = run_kolo({"man", folder / "man"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   std::vector<std::string> commands = all_commands();
   commands.push_back("");
@@ -243,8 +227,12 @@ TEST(Manual, HasAPageForEachCommand) {
     for (const char* part :
          {".TH KOLO", "\n.SH NAME\nkolo", "\n.SH SYNOPSIS\n.B kolo", "\n.SH OPTIONS\n", "\\-\\-help"})
       EXPECT_TRUE(has(page, part)) << name << ": " << part;
+    std::vector<std::string> help = words_of(command);
+    help.push_back("--help");
+    for (const std::string& option : options_on(run_kolo(help).out))
+      EXPECT_TRUE(has(page, "\\fB\\-\\-" + escaped(option.substr(2)) + "\\fR")) << name << ": " << option;
     if (::access("/usr/bin/groff", X_OK) != 0) continue;
-    const Outcome formatted = started({"groff", "-man", "-Tutf8", "-ww", folder / "man/" + name + ".1"});
+    const Outcome formatted = run_program({"groff", "-man", "-Tutf8", "-ww", folder / "man/" + name + ".1"});
     EXPECT_EQ(formatted.code, 0) << name;
     EXPECT_EQ(formatted.err, "") << name;
   }
@@ -255,7 +243,7 @@ std::vector<std::string> offered(const std::string& line) {
   const std::string script =
       "source <('" KOLO_PROGRAM "' completion bash); COMP_WORDS=(" + line +
       "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _kolo; printf '%s\\n' \"${COMPREPLY[@]}\"";
-  const Outcome outcome = started({"bash", "-c", script});
+  const Outcome outcome = run_program({"bash", "-c", script});
   EXPECT_EQ(outcome.err, "") << line;
   return words_of(outcome.out);
 }
@@ -284,19 +272,19 @@ TEST(Completion, OffersCommandsOptionsAndValuesInBash) {
 
 TEST(Completion, IsReadByTheOtherShells) {
   for (const char* shell : {"bash", "zsh", "fish"}) {
-    const Outcome script = kolo({"completion", shell});
+    const Outcome script = run_kolo({"completion", shell});
     EXPECT_EQ(script.code, 0) << shell;
     for (const char* part : {"--keep-going", "training", "all_reduce", "double_tree"})
       EXPECT_TRUE(has(script.out, part) || has(script.out, std::string(part).substr(2)))
           << shell << ": " << part;
     if (::access(("/usr/bin/" + std::string(shell)).c_str(), X_OK) != 0) continue;
-    const Folder folder;
+    const TemporaryFolder folder;
     std::ofstream(folder / "script") << script.out;
-    const Outcome read = started({shell, "-n", folder / "script"});
+    const Outcome read = run_program({shell, "-n", folder / "script"});
     EXPECT_EQ(read.code, 0) << shell << ": " << read.err;
     EXPECT_EQ(read.err, "") << shell;
   }
-  EXPECT_EQ(kolo({"completion", "tcsh"}).code, 2);
+  EXPECT_EQ(run_kolo({"completion", "tcsh"}).code, 2);
 }
 
 }  // namespace

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/command.hpp"
+#include "cli/outcome.hpp"
 #include "kolo/error.hpp"
 #include "plan/quantities.hpp"
 #include "plan/step.hpp"
@@ -216,18 +216,6 @@ TEST(Quantities, ArePrintedForPeople) {
   EXPECT_EQ(plan::format_duration(0), "0 s");
 }
 
-struct Outcome {
-  int code = -1;
-  std::string out, err;
-};
-
-Outcome run(std::vector<std::string> arguments, const std::map<std::string, std::string>& variables = {}) {
-  arguments.insert(arguments.begin(), KOLO_PROGRAM);
-  Command command(std::move(arguments), variables);
-  const int code = command.finish();
-  return {code, command.out(), command.err()};
-}
-
 /// The known job with one option changed.
 std::vector<std::string> asked(const std::string& option = "", const std::string& value = "") {
   std::map<std::string, std::string> options = {
@@ -239,7 +227,7 @@ std::vector<std::string> asked(const std::string& option = "", const std::string
 }
 
 TEST(PlanStepCommand, PrintsTheKnownExample) {
-  const Outcome outcome = run(asked());
+  const Outcome outcome = run_kolo(asked());
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(outcome.err, "");
   for (const char* text : {"(1,200,000,000 bytes)", "9.6 Gbit/s of payload each way (1.2 GB/s)",
@@ -252,7 +240,7 @@ TEST(PlanStepCommand, PrintsTheKnownExample) {
 TEST(PlanStepCommand, GivesProgramsTheSameNumbers) {
   std::vector<std::string> arguments = asked();
   arguments.push_back("--json");
-  const Outcome outcome = run(arguments);
+  const Outcome outcome = run_kolo(arguments);
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const auto answer = nlohmann::json::parse(outcome.out);
   EXPECT_EQ(answer.at("bytes"), 1'200'000'000);
@@ -272,7 +260,7 @@ TEST(PlanStepCommand, GivesProgramsTheSameNumbers) {
 }
 
 TEST(PlanStepCommand, ShowsWhatACallRuns) {
-  const Outcome outcome = run(asked(), {{"KOLO_ALGORITHM", "butterfly"}});
+  const Outcome outcome = run_kolo(asked(), {{"KOLO_ALGORITHM", "butterfly"}});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_NE(outcome.out.find("  > butterfly "), std::string::npos) << outcome.out;
   EXPECT_EQ(outcome.out.find("> ring"), std::string::npos) << outcome.out;
@@ -281,19 +269,12 @@ TEST(PlanStepCommand, ShowsWhatACallRuns) {
 TEST(PlanStepCommand, CountsThePayload) {
   std::vector<std::string> arguments = asked("--payload", "50%");
   arguments.push_back("--json");
-  const Outcome outcome = run(arguments);
+  const Outcome outcome = run_kolo(arguments);
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_NEAR(nlohmann::json::parse(outcome.out).at("bytes_per_second"), 0.6e9, 1);
 }
 
 TEST(PlanStepCommand, SaysWhatItCannotRead) {
-  const auto expect_usage_error = [](const std::vector<std::string>& arguments, const std::string& text) {
-    const Outcome outcome = run(arguments);
-    EXPECT_EQ(outcome.code, 2) << outcome.err;
-    EXPECT_EQ(outcome.out, "");
-    EXPECT_NE(outcome.err.find(text), std::string::npos) << outcome.err;
-    EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
-  };
   expect_usage_error(asked("--bytes", "0.1"), "--bytes 0.1: write a number of bytes");
   expect_usage_error(asked("--bytes", "1.2X"), "--bytes 1.2X: write a number of bytes");
   expect_usage_error(asked("--compute", "-300ms"), "--compute -300ms: write a time from 0");
@@ -316,17 +297,17 @@ TEST(PlanStepCommand, TheDocumentationShowsWhatItPrints) {
   const std::string text{std::istreambuf_iterator<char>(page), {}};
   std::vector<std::string> wide = asked();
   wide.push_back("--wide");
-  EXPECT_NE(text.find("```\n" + run(wide).out + "```"), std::string::npos)
+  EXPECT_NE(text.find("```\n" + run_kolo(wide).out + "```"), std::string::npos)
       << "docs/choosing.md is stale: it shows another output of kolo plan step";
 }
 
 TEST(PlanStepCommand, TeachesInItsHelp) {
-  const Outcome help = run({"plan", "step", "--help"});
+  const Outcome help = run_kolo({"plan", "step", "--help"});
   EXPECT_EQ(help.code, 0);
   for (const char* text : {"kolo plan step --bytes 1.2GB --compute 300ms --hosts 10 --rate 9.6gbit",
                            "--unevenness", "max(backward, first bucket + communication)", "0.956"})
     EXPECT_NE(help.out.find(text), std::string::npos) << text;
-  EXPECT_NE(run({"plan", "--help"}).out.find("kolo plan step"), std::string::npos);
+  EXPECT_NE(run_kolo({"plan", "--help"}).out.find("kolo plan step"), std::string::npos);
 }
 
 }  // namespace

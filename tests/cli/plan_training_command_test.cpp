@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -10,25 +9,15 @@
 #include <string>
 #include <vector>
 
-#include "cli/command.hpp"
+#include "cli/outcome.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace kolo::test {
 namespace {
 
-struct Outcome {
-  int code = -1;
-  std::string out, err;
-};
-
 class PlanTrainingCommand : public ::testing::Test {
  protected:
-  PlanTrainingCommand() {
-    std::string folder = ::testing::TempDir() + "kolo_plan_XXXXXX";
-    if (::mkdtemp(folder.data()) == nullptr) throw std::runtime_error("no folder for the test");
-    folder_ = folder;
-    write(model());
-  }
-  ~PlanTrainingCommand() override { std::filesystem::remove_all(folder_); }
+  PlanTrainingCommand() { write(model()); }
 
   static nlohmann::json model() {
     nlohmann::json layers = nlohmann::json::array();
@@ -46,19 +35,17 @@ class PlanTrainingCommand : public ::testing::Test {
 
   void write(const nlohmann::json& json) { write_text(json.dump()); }
   void write_text(const std::string& text) { std::ofstream(file()) << text; }
-  std::string file() const { return folder_ + "/model.json"; }
+  std::string file() const { return folder_ / "model.json"; }
 
   Outcome run(std::map<std::string, std::string> changes = {}, std::vector<std::string> more = {}) {
     std::map<std::string, std::string> options = {{"--model", file()}, {"--hosts", "4"}, {"--rate", "1gbit"}};
     for (const auto& [name, value] : changes) options[name] = value;
-    std::vector<std::string> arguments = {KOLO_PROGRAM, "plan", "training"};
+    std::vector<std::string> arguments = {"plan", "training"};
     for (const auto& [name, value] : options) {
       if (!value.empty()) arguments.push_back(name + "=" + value);
     }
     arguments.insert(arguments.end(), more.begin(), more.end());
-    Command command(std::move(arguments));
-    const int code = command.finish();
-    return {code, command.out(), command.err()};
+    return run_kolo(std::move(arguments));
   }
 
   nlohmann::json ways(const std::map<std::string, std::string>& changes = {}) {
@@ -67,14 +54,7 @@ class PlanTrainingCommand : public ::testing::Test {
     return nlohmann::json::parse(outcome.out).at("ways");
   }
 
-  void expect_usage_error(const Outcome& outcome, const std::string& text) {
-    EXPECT_EQ(outcome.code, 2) << outcome.err;
-    EXPECT_EQ(outcome.out, "");
-    EXPECT_NE(outcome.err.find(text), std::string::npos) << outcome.err;
-    EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
-  }
-
-  std::string folder_;
+  TemporaryFolder folder_;
 };
 
 TEST_F(PlanTrainingCommand, RanksTheWays) {
@@ -139,9 +119,10 @@ TEST_F(PlanTrainingCommand, WhatDoesNotFitIsLastAndSaysWhy) {
 }
 
 TEST_F(PlanTrainingCommand, SaysWhatItCannotRead) {
-  expect_usage_error(run({{"--model", folder_ + "/none.json"}}),
+  expect_usage_error(run({{"--model", folder_ / "none.json"}}),
                      "none.json: the profile of a model cannot be opened");
-  expect_usage_error(run({{"--model", folder_}}), "the profile of a model is empty or cannot be read");
+  expect_usage_error(run({{"--model", folder_.path().string()}}),
+                     "the profile of a model is empty or cannot be read");
   write_text("");
   expect_usage_error(run(), "model.json: the profile of a model is empty or cannot be read");
   write(model());

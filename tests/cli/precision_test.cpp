@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/command.hpp"
+#include "cli/outcome.hpp"
 #include "precision/contributions.hpp"
 #include "precision/sum_error.hpp"
 
@@ -104,20 +104,13 @@ TEST(SumError, CountsOverflowsApart) {
   EXPECT_EQ(error.rms_units(), 0);
 }
 
-struct Outcome {
-  int code = -1;
-  std::string out, err;
-};
-
-Outcome run(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), {KOLO_PROGRAM, "precision"});
-  test::Command command(std::move(arguments));
-  const int code = command.finish();
-  return {code, command.out(), command.err()};
+test::Outcome run(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "precision");
+  return test::run_kolo(std::move(arguments));
 }
 
 std::vector<nlohmann::json> rows_of(const std::vector<std::string>& arguments) {
-  const Outcome outcome = run(arguments);
+  const test::Outcome outcome = run(arguments);
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   std::vector<nlohmann::json> rows;
   std::istringstream lines(outcome.out);
@@ -158,7 +151,7 @@ TEST(Precision, FindsThatATreeOfPositiveNumbersRoundsLess) {
 }
 
 TEST(Precision, PrintsATable) {
-  const Outcome outcome = run({"ring", "--ranks", "8", "--count", "100"});
+  const test::Outcome outcome = run({"ring", "--ranks", "8", "--count", "100"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(std::ranges::count(outcome.out, '\n'), 4) << outcome.out;
   EXPECT_NE(outcome.out.find(" ring "), std::string::npos) << outcome.out;
@@ -167,7 +160,7 @@ TEST(Precision, PrintsATable) {
 
 TEST(Precision, RefusesWhatCannotBe) {
   const auto expect_usage_error = [](const std::vector<std::string>& arguments, const std::string& text) {
-    const Outcome outcome = run(arguments);
+    const test::Outcome outcome = run(arguments);
     EXPECT_EQ(outcome.code, 2) << outcome.err;
     EXPECT_NE(outcome.err.find(text), std::string::npos) << outcome.err;
   };

@@ -7,6 +7,7 @@
 
 #include "bench/progress.hpp"
 #include "options.hpp"
+#include "support/temporary_folder.hpp"
 #include "text/columns.hpp"
 #include "text/json_lines.hpp"
 #include "text/size.hpp"
@@ -70,15 +71,18 @@ TEST(Text, IsWrappedAndShortened) {
 }
 
 TEST(JsonLines, GoToAFileBesideTheText) {
-  const std::string path = ::testing::TempDir() + "kolo_json_lines";
+  const test::TemporaryFolder folder;
+  const std::string path = folder / "lines";
+  std::ofstream(path) << "old\n";
   {
     JsonLines json(path);
     EXPECT_FALSE(json.replaces_text());
     json.write("{}");
+    JsonLines(path, true).write("1");  // of another program, meanwhile
     json.write("[]");
   }
   std::ifstream file(path);
-  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "{}\n[]\n");
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "{}\n1\n[]\n");
   EXPECT_TRUE(JsonLines("-").replaces_text());
   EXPECT_FALSE(JsonLines("").replaces_text());
   EXPECT_THROW(JsonLines("/nowhere/at/all.jsonl"), std::runtime_error);

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "command.hpp"
+#include "support/temporary_folder.hpp"
 #include "trace/merge.hpp"
 
 namespace kolo::timelines {
@@ -21,12 +22,7 @@ using test::Command;
 
 class Trace : public ::testing::Test {
  protected:
-  Trace() : folder_(fs::temp_directory_path() / ("kolo-trace-" + std::to_string(::getpid()))) {
-    fs::create_directories(folder_);
-  }
-  ~Trace() override { fs::remove_all(folder_); }
-
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::string path(const std::string& name) const { return folder_ / name; }
   std::string file(const std::string& name, const std::string& text) const {
     std::ofstream(path(name)) << text;
     return path(name);
@@ -38,7 +34,7 @@ class Trace : public ::testing::Test {
     return command.err();
   }
 
-  const fs::path folder_;
+  const test::TemporaryFolder folder_;
 };
 
 /// A timeline in which `rank` waits for rank 1 for two seconds from `begin_us`, by its own steady clock.

@@ -1,52 +1,35 @@
 // kolo plan, kolo tune and kolo bench --algorithm all as a user runs them.
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "algorithms/algorithm.hpp"
-#include "cli/command.hpp"
+#include "cli/outcome.hpp"
 #include "kolo/kolo.hpp"
 #include "selection/table.hpp"
+#include "support/temporary_folder.hpp"
 #include "tune/bandwidth.hpp"
 
 namespace kolo::test {
 namespace {
 
-struct Outcome {
-  int code = -1;
-  std::string out, err;
-};
-
 Outcome run(std::vector<std::string> arguments, const std::string& table = "none") {
-  arguments.insert(arguments.begin(), KOLO_PROGRAM);
-  Command command(std::move(arguments), {{"KOLO_TABLE", table}});
-  const int code = command.finish();
-  return {code, command.out(), command.err()};
-}
-
-void expect_usage_error(const std::vector<std::string>& arguments, const std::string& text) {
-  const Outcome outcome = run(arguments);
-  EXPECT_EQ(outcome.code, 2) << outcome.err;
-  EXPECT_NE(outcome.err.find(text), std::string::npos) << outcome.err;
+  return run_kolo(std::move(arguments), {{"KOLO_TABLE", table}});
 }
 
 // In a folder of its own, because the table's lock is beside it.
 struct TableFile {
-  std::filesystem::path folder =
-      std::filesystem::temp_directory_path() / ("kolo-tune-test-" + std::to_string(::getpid()));
-  std::string path = (folder / "table").string();
-  TableFile() { std::filesystem::create_directory(folder); }
-  ~TableFile() { std::filesystem::remove_all(folder); }
+  TemporaryFolder folder;
+  std::string path = folder / "table";
 };
 
 nlohmann::json plan(std::vector<std::string> arguments, const std::string& table = "none") {
@@ -158,6 +141,43 @@ TEST(Tune, WritesATableThatPlansAndRunsBelieve) {
           file.path);
   EXPECT_EQ(bench.code, 0) << bench.err;
   EXPECT_NE(bench.out.find("double_tree"), std::string::npos) << bench.out;
+}
+
+std::vector<std::string> types_of(const std::string& lines) {
+  std::vector<std::string> types;
+  std::istringstream stream(lines);
+  for (std::string line; std::getline(stream, line);) types.push_back(nlohmann::json::parse(line).at("type"));
+  return types;
+}
+
+TEST(Tune, WritesTheLinesOfAllSettingsToOneFile) {
+  const TableFile table;
+  const std::string file = table.folder / "lines.jsonl";
+  std::ofstream(file) << "{\"type\": \"old\"}\n";
+  const Outcome tuned = run({"tune", "--ranks", "2,3", "--transport", "shm", "--collectives", "barrier", "-o",
+                             table.path, "--json", file});
+  ASSERT_EQ(tuned.code, 0) << tuned.err;
+  EXPECT_TRUE(has(tuned.out, "# written to " + table.path)) << tuned.out;
+  std::stringstream lines;
+  lines << std::ifstream(file).rdbuf();
+  const std::vector<std::string> types = types_of(lines.str());
+  EXPECT_EQ(types.front(), "machine");
+  EXPECT_EQ(std::ranges::count(types, "machine"), 1);
+  EXPECT_EQ(std::ranges::count(types, "choice"), 2) << "one for each number of ranks";
+  EXPECT_EQ(types.back(), "table");
+  EXPECT_EQ(std::ranges::count(types, "old"), 0);
+  for (const char* ranks : {"\"ranks\":2", "\"ranks\":3"}) EXPECT_TRUE(has(lines.str(), ranks)) << ranks;
+}
+
+TEST(Tune, WritesNothingButJsonWhereItIsInPlaceOfTheText) {
+  const TableFile table;
+  const Outcome tuned = run({"run", "-n", "2", "--no-prefix", "--", KOLO_PROGRAM, "tune", "--collectives",
+                             "barrier", "-o", table.path, "--json"});
+  ASSERT_EQ(tuned.code, 0) << tuned.err;
+  const std::vector<std::string> types = types_of(tuned.out);
+  EXPECT_EQ(types.front(), "machine");
+  EXPECT_EQ(std::ranges::count(types, "choice"), 1);
+  EXPECT_EQ(types.back(), "table");
 }
 
 TEST(Tune, SaysWhatItCannotDo) {
