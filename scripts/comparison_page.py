@@ -2,6 +2,14 @@
 import math
 
 
+CHOICE = "choice"  # in place of an algorithm's name: kolo chooses
+
+
+def label(algorithm):
+    """The name of a curve."""
+    return "kolo's choice" if algorithm == CHOICE else algorithm.replace(":", ", ")
+
+
 def ring(n, _):
     return 2 * (n - 1) / n
 
@@ -66,9 +74,10 @@ def tables(data):
         rows = [row for row in data.results if row["ranks"] == ranks]
         ring_us = next((row["median_us"] for row in rows if row["algorithm"] == "ring"), None)
         for row in sorted(rows, key=lambda row: row["median_us"]):
-            predicted = predicted_ms(row["algorithm"], ranks, row["bytes"], data.goodput)
+            predicted = predicted_ms(row.get("ran", row["algorithm"]), ranks, row["bytes"], data.goodput)
             median, low, high = (row[key] / 1e3 for key in ("median_us", "min_us", "p95_us"))
-            cells = [row["algorithm"], f"{milliseconds(median)} ({milliseconds(low)} to {milliseconds(high)})",
+            name = f"kolo's choice: {row['ran']}" if row["algorithm"] == CHOICE else row["algorithm"]
+            cells = [name, f"{milliseconds(median)} ({milliseconds(low)} to {milliseconds(high)})",
                      "-" if predicted is None else milliseconds(predicted),
                      "-" if predicted is None else f"{median / predicted:.2f}",
                      "-" if ring_us is None else f"{row['median_us'] / ring_us:.2f}"]
@@ -105,6 +114,28 @@ def what_one_sees(data):
         yield f"they need for that, {milliseconds(rings[-1][1])} ms with {rings[-1][0]} workers."
 
 
+def spoken(parts):
+    """"a", "a and b", "a, b and c"."""
+    *first, last = parts
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def what_kolo_chooses(data):
+    rows = [row for row in data.results if row["algorithm"] == CHOICE]
+    if not rows:
+        return
+    ran = {}
+    for row in rows:
+        ran.setdefault(row["ran"], []).append(str(row["ranks"]))
+    ratios = [row["median_us"] / min(other["median_us"] for other in data.results
+                                     if other["ranks"] == row["ranks"] and other["algorithm"] != CHOICE) for row in rows]
+    chosen = spoken([f"`{name}` with {spoken(ranks)} workers" for name, ranks in ran.items()])
+    yield f"""
+**What kolo chooses.** A call for which no algorithm is named runs the one with the least [predicted time](choosing.md). The
+prediction uses the costs of a message and of a byte, which the ranks measure when they meet. Here it chooses {chosen}.
+This takes {min(ratios):.2f} to {max(ratios):.2f} times as long as the fastest of the named ones."""
+
+
 def why(data):
     """What the closed forms leave out, for the algorithms that are far from theirs."""
     def ratios(algorithm):
@@ -119,9 +150,10 @@ sum of the first segments goes out while later segments still come in. If the ph
 left, half of the form."""
     if halving:
         yield f"""
-**Why halving and doubling lies above the ring.** If N is a power of two both have the same closed form, but halving and doubling takes {min(halving):.2f} to
-{max(halving):.2f} times its form. It has 2 log2 N rounds of large messages with a new partner in each. A rank begins a round when it
-and its partner have ended the one before, so a delay of one rank spreads to all of them. In a ring a rank has one neighbour on each side all the time, and
+**Why halving and doubling lies above the ring.** If N is a power of two, both have the same closed form, but halving and doubling takes {min(halving):.2f} to
+{max(halving):.2f} times its form. It has 2 log2 N rounds of large messages, with log2 N partners in turn. A rank begins a round when it
+and its partner have ended the one before. So a delay of one rank spreads to all of them, and links are idle when partners change. Part of this loss is
+a fixed time for each round: with 16 MiB in place of 4 the ratio is smaller. In a ring, a rank has one neighbour on each side all the time, and
 segments of several chunks follow each other without a gap. If N is no power of two, the N - P ranks beyond the largest power P send all their n bytes to a
 partner before, and receive n bytes after: 2 n more, in which the other ranks wait. That is why the curve rises at 6 and
 10 workers and falls at 8. Where latency decides (short messages), 2 log2 N rounds are fewer than the ring's 2(N-1), and kolo chooses accordingly."""
@@ -130,7 +162,7 @@ partner before, and receive n bytes after: 2 n more, in which the other ranks wa
 def used_forms(data):
     yield "| algorithm | closed form | because |"
     yield "| --- | --- | --- |"
-    seen = dict.fromkeys(arguments_of(algorithm)[0] for algorithm in data.series())
+    seen = dict.fromkeys(arguments_of(algorithm)[0] for algorithm in data.series() if algorithm != CHOICE)
     for name in seen:
         form, why, _ = FORMS.get(name, ("-", "not known to scripts/compare", None))
         yield f"| {name} | {form} | {why} |"
@@ -141,6 +173,7 @@ def page(data):
     setup, machine = data.setup, data.machine
     rate = math.floor(data.goodput * 8 / 1e5) / 10
     size = human_bytes(data.size)
+    congestion = f", TCP with {setup['congestion'].upper()}" if "congestion" in setup else ""
     skipped = ""
     if setup["skipped"]:
         skipped = f"\nNot measured, because this kolo does not know them: {', '.join(setup['skipped'])}.\n"
@@ -161,7 +194,7 @@ page measures that, and what lies between the two, with kolo's own algorithms ov
   of payload; the rest is headers.
 - Each gives {size} of float32; each rank ends with the sum, in place. Every element of every result was compared.
 - The time is the slowest rank's, the median of {setup["iterations"]} runs (`kolo bench`).
-- {setup["date"]}, kolo {machine["kolo"]} on {machine["cpu"]}, {machine["cores"]} cores, {machine["memory_GB"]:.0f} GB, {machine["kernel"]}.
+- {setup["date"]}, kolo {machine["kolo"]} on {machine["cpu"]}, {machine["cores"]} cores, {machine["memory_GB"]:.0f} GB, {machine["kernel"]}{congestion}.
 - All ranks share these cores, so the links are chosen slow enough that they and not the cores are the limit.
 {skipped}
 To repeat it, as root:
@@ -172,7 +205,7 @@ The raw results are in [data/comparison.jsonl](data/comparison.jsonl); `scripts/
 docs/data/comparison.jsonl` writes this page from them.
 
 ## What one sees
-""", *what_one_sees(data), *why(data), """
+""", *what_one_sees(data), *what_kolo_chooses(data), *why(data), """
 ## Closed forms
 
 n is the bytes of one worker's data. An algorithm goes through phases, and in each the direction of the link that carries most

@@ -21,6 +21,7 @@ text { font: 13px system-ui, -apple-system, "Segoe UI", Roboto, "DejaVu Sans", s
 .leader { fill: none; stroke-width: 0.75; opacity: 0.7; }
 .name { font-weight: 600; }
 """
+BROAD = ".broad { stroke-width: 11; stroke-linecap: round; opacity: 0.35; }\n"
 DARK = """\
 text { fill: #e6edf3; }
 .quiet { fill: #9aa5b1; }
@@ -50,8 +51,9 @@ def spread(wanted, bottom=BOTTOM):
     return [placed[i] for i in range(len(wanted))]
 
 
-def plot(series, forms, title, subtitle):
-    """series and forms: {algorithm: [(N, milliseconds)]}. Returns SVG text."""
+def plot(series, forms, names, broad, title, subtitle):
+    """series and forms: {algorithm: [(N, milliseconds)]}; names: the label of each; the series `broad` lies below the others,
+    which it may follow. Returns SVG text."""
     ranks = sorted({n for points in series.values() for n, _ in points})
     highest = max(ms for lines in (series, forms) for points in lines.values() for _, ms in points)
     seconds = highest >= 2000
@@ -73,7 +75,7 @@ def plot(series, forms, title, subtitle):
     dark = "".join(f".c{i} {{ stroke: {one}; }} .t{i} {{ fill: {one}; }}\n" for i, (_, one) in enumerate(colors))
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
            f'aria-label="{escape(title)}">',
-           f"<style>\n{STYLE}{light}@media (prefers-color-scheme: dark) {{\n{DARK}{dark}}}\n</style>",
+           f"<style>\n{STYLE}{BROAD}{light}@media (prefers-color-scheme: dark) {{\n{DARK}{dark}}}\n</style>",
            f'<rect class="paper" width="{WIDTH}" height="{HEIGHT}"/>',
            f'<text class="title" x="{LEFT - 48}" y="34">{escape(title)}</text>',
            f'<text class="quiet" x="{LEFT - 48}" y="56">{escape(subtitle)}</text>']
@@ -89,7 +91,10 @@ def plot(series, forms, title, subtitle):
     middle = (TOP + BOTTOM) / 2
     out.append(f'<text x="{LEFT - 48}" y="{middle}" text-anchor="middle" '
                f'transform="rotate(-90 {LEFT - 48} {middle})">time, {"s" if seconds else "ms"}</text>')
-    for i, (name, points) in enumerate(series.items()):
+    for i, (name, points) in sorted(enumerate(series.items()), key=lambda one: one[1][0] != broad):
+        if name == broad:
+            out.append(f'<path class="line broad c{i}" d="{path(points)}"/>')
+            continue
         if name in forms:
             out.append(f'<path class="form c{i}" d="{path(forms[name])}"/>')
         out.append(f'<path class="line c{i}" d="{path(points)}"/>')
@@ -98,6 +103,6 @@ def plot(series, forms, title, subtitle):
     for i, (name, height) in enumerate(zip(series, spread(ends), strict=True)):
         end = x(series[name][-1][0])
         out.append(f'<path class="leader c{i}" d="M{end + 6:.1f} {ends[i]:.1f} L{RIGHT + 18} {height:.1f}"/>')
-        out.append(f'<text class="name t{i}" x="{RIGHT + 22}" y="{height + 4.5:.1f}">{escape(name.replace(":", ", "))}</text>')
+        out.append(f'<text class="name t{i}" x="{RIGHT + 22}" y="{height + 4.5:.1f}">{escape(names[name])}</text>')
     out.append("</svg>")
     return "\n".join(out) + "\n"

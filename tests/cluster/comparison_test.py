@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(sys.argv[1])
 DATA = ROOT / "docs/data/comparison.jsonl"
 sys.path.insert(0, str(ROOT / "scripts"))
-from comparison_page import predicted_ms  # noqa: E402
+from comparison_page import CHOICE, label, predicted_ms  # noqa: E402
 
 
 def write_page(source, folder):
@@ -35,13 +35,30 @@ class Comparison(unittest.TestCase):
         texts = [node.text for node in tree.iter("{http://www.w3.org/2000/svg}text")]
         rows = [json.loads(line) for line in DATA.read_text().splitlines()]
         for name in {row["algorithm"] for row in rows if row["type"] == "result"}:
-            self.assertIn(name.replace(":", ", "), texts)
+            self.assertIn(label(name), texts)
 
     def test_the_tables_hold_every_row(self):
         page = (ROOT / "docs/comparison.md").read_text()
         rows = [json.loads(line) for line in DATA.read_text().splitlines()]
-        tabled = re.findall(r"^\| [\w:=]+ \| [\d.]+ \(", page, re.MULTILINE)
+        tabled = re.findall(r"^\| [^|]+ \| [\d.]+ \(", page, re.MULTILINE)
         self.assertEqual(len(tabled), sum(row["type"] == "result" for row in rows))
+
+    def test_what_kolo_chooses_is_a_curve_and_a_row(self):
+        rows = [json.loads(line) for line in DATA.read_text().splitlines()]
+        results = [row for row in rows if row["type"] == "result" and row["algorithm"] != CHOICE]
+        chosen = [{**row, "algorithm": CHOICE, "ran": "halving_doubling" if row["ranks"] == 2 else "ring"}
+                  for row in results if row["algorithm"] == "ring"]
+        kept = [row for row in rows if row["type"] != "result"]
+        with tempfile.TemporaryDirectory() as folder:
+            data = Path(folder) / "data.jsonl"
+            data.write_text("".join(json.dumps(row) + "\n" for row in [*kept, *results, *chosen]))
+            done = write_page(data, folder)
+            self.assertEqual(done.returncode, 0, done.stdout)
+            page = (Path(folder) / "comparison.md").read_text()
+            self.assertEqual(page.count("\n| kolo's choice: ring |"), len(chosen) - 1)
+            self.assertEqual(page.count("\n| kolo's choice: halving_doubling |"), 1)
+            self.assertIn("`halving_doubling` with 2 workers and `ring` with 4, 6, 8 and 10 workers.", page)
+            self.assertIn(">kolo's choice</text>", (Path(folder) / "images/comparison.svg").read_text())
 
     def test_closed_forms(self):
         for algorithm, ranks, expected in (
