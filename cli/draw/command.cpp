@@ -129,9 +129,10 @@ void add_draw(CLI::App& app) {
                    "What to write; without it the output's name decides: .html, .svg or .txt, else html")
       ->check(CLI::IsMember({"html", "svg", "text"}))
       ->type_name("NAME");
-  draw->add_option("-o,--output", arguments->output,
-                   "File, - for standard output (default: such as ring-8.html; text goes to standard "
-                   "output); of --all the folder (default: kolo-algorithms)")
+  draw->add_option(
+          "-o,--output", arguments->output,
+          "A file, or - for standard output (default: such as ring-8.html, and - for text); with --all a "
+          "folder (default: kolo-algorithms)")
       ->type_name("FILE");
   CLI::Option* all = draw->add_flag(
       "--all", arguments->all, "A folder of pages: all algorithms, a front page, and one that compares two");
