@@ -400,7 +400,8 @@ TEST_F(ThroughFakeSsh, DoctorExaminesTheHosts) {
   EXPECT_EQ(both.finish(), 2) << both.out();
   Command unknown({KOLO_PROGRAM, "doctor", "--hosts", "no-such-host.invalid"});
   EXPECT_EQ(unknown.finish(), 1);
-  EXPECT_TRUE(unknown.err().starts_with("kolo: \"no-such-host.invalid\" is not known here")) << unknown.err();
+  EXPECT_TRUE(unknown.err().starts_with("kolo: the host name \"no-such-host.invalid\" is not known"))
+      << unknown.err();
 }
 
 TEST_F(ThroughFakeSsh, ATildeMeansWhatItDoesThere) {

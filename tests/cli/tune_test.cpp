@@ -154,8 +154,8 @@ TEST(Tune, WritesTheLinesOfAllSettingsToOneFile) {
   const TableFile table;
   const std::string file = table.folder / "lines.jsonl";
   std::ofstream(file) << "{\"type\": \"old\"}\n";
-  const Outcome tuned = run({"tune", "--ranks", "2,3", "--transport", "shm", "--collectives", "barrier", "-o",
-                             table.path, "--json", file});
+  const Outcome tuned = run({"tune", "--ranks", "2", "--transport", "shm,tcp", "--collectives", "barrier",
+                             "-o", table.path, "--json", file});
   ASSERT_EQ(tuned.code, 0) << tuned.err;
   EXPECT_TRUE(has(tuned.out, "# written to " + table.path)) << tuned.out;
   std::stringstream lines;
@@ -163,10 +163,11 @@ TEST(Tune, WritesTheLinesOfAllSettingsToOneFile) {
   const std::vector<std::string> types = types_of(lines.str());
   EXPECT_EQ(types.front(), "machine");
   EXPECT_EQ(std::ranges::count(types, "machine"), 1);
-  EXPECT_EQ(std::ranges::count(types, "choice"), 2) << "one for each number of ranks";
+  EXPECT_EQ(std::ranges::count(types, "choice"), 2) << "one for each transport";
   EXPECT_EQ(types.back(), "table");
   EXPECT_EQ(std::ranges::count(types, "old"), 0);
-  for (const char* ranks : {"\"ranks\":2", "\"ranks\":3"}) EXPECT_TRUE(has(lines.str(), ranks)) << ranks;
+  for (const char* transport : {"\"transport\":\"shm\"", "\"transport\":\"tcp\""})
+    EXPECT_TRUE(has(lines.str(), transport)) << transport;
 }
 
 TEST(Tune, WritesNothingButJsonWhereItIsInPlaceOfTheText) {
