@@ -103,8 +103,7 @@ Outline outline_of(const CLI::App& app) {
 std::vector<std::string> known_values(const std::string& value) {
   std::vector<std::string> names;
   for (const algorithms::Algorithm& algorithm : algorithms::algorithms()) {
-    if (value == "COLLECTIVE")
-      names.emplace_back(schedule::name_of(algorithm.collective));
+    if (value == "COLLECTIVE") names.emplace_back(schedule::name_of(algorithm.collective));
     if (value == "ALGORITHM") names.emplace_back(algorithm.name);
   }
   std::ranges::sort(names);

@@ -189,8 +189,7 @@ void add_step(CLI::App& plan) {
     const std::vector<PricedRow> rows = priced_rows(job);
     cli::JsonLines json(request->json);
     json.write(json_of(job, rows));
-    if (!json.replaces_text())
-      fmt::print("{}", step_tables(job, rows, cli::table_width(request->wide)));
+    if (!json.replaces_text()) fmt::print("{}", step_tables(job, rows, cli::table_width(request->wide)));
   });
 }
 

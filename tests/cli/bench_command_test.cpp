@@ -15,10 +15,10 @@
 
 namespace {
 
-using kolo::test::Outcome;
+using kolo::test::ProgramOutcome;
 
 /// `arguments`: separated by spaces. Both streams are in `out`.
-Outcome run(const std::string& arguments, const std::map<std::string, std::string>& variables = {}) {
+ProgramOutcome run(const std::string& arguments, const std::map<std::string, std::string>& variables = {}) {
   std::vector<std::string> words = {"bench"};
   std::istringstream stream(arguments);
   for (std::string word; stream >> word;) words.push_back(word);
@@ -40,7 +40,7 @@ struct Lines {
 // Runs kolo bench, and expects a right result of kolo for every size.
 std::vector<nlohmann::json> expect_right(const std::string& arguments, std::size_t rows) {
   const Lines file;
-  const Outcome outcome = run(arguments + " --iterations 5 --warmup 1 --json " + file.path);
+  const ProgramOutcome outcome = run(arguments + " --iterations 5 --warmup 1 --json " + file.path);
   EXPECT_EQ(outcome.code, 0) << arguments << "\n" << outcome.out;
   std::vector<nlohmann::json> results;
   for (const auto& line : file.read()) {
@@ -125,8 +125,9 @@ TEST(BenchCommand, PrivateMemoryAndNamedAlgorithm) {
 TEST(BenchCommand, RewritesMemoryOfTheSameKindInPlace) {
   for (const std::string memory : {"shared", "private"}) {
     const Lines file;
-    const Outcome outcome = run("all_gather --ranks 2 --sizes 4099 --iterations 5 --dtype int8 --memory " +
-                                memory + " --json " + file.path);
+    const ProgramOutcome outcome =
+        run("all_gather --ranks 2 --sizes 4099 --iterations 5 --dtype int8 --memory " + memory + " --json " +
+            file.path);
     EXPECT_EQ(outcome.code, 0) << outcome.out;
     std::size_t rows = 0;
     for (const auto& line : file.read()) {
@@ -143,7 +144,7 @@ TEST(BenchCommand, RewritesMemoryOfTheSameKindInPlace) {
 TEST(BenchCommand, NeighboursAreToldAndEndWithIt) {
   for (const std::string ranks : {"--transport shm", "--transport inproc --bursts"}) {
     const Lines file;
-    const Outcome outcome = run(
+    const ProgramOutcome outcome = run(
         "all_reduce --ranks 2 --sizes 8,64K --iterations 20 --neighbours 2 " + ranks + " --json " + file.path,
         {{"TEST_MARK", "neighbours"}});
     EXPECT_EQ(outcome.code, 0) << outcome.out;
@@ -184,7 +185,7 @@ TEST(BenchCommand, WrongUsageIsToldInAWord) {
       {"", "COLLECTIVE"},
   };
   for (const auto& [arguments, message] : cases) {
-    const Outcome outcome = run(arguments);
+    const ProgramOutcome outcome = run(arguments);
     EXPECT_EQ(outcome.code, 2) << arguments << "\n" << outcome.out;
     EXPECT_NE(outcome.out.find(message), std::string::npos) << arguments << "\n" << outcome.out;
   }
@@ -210,7 +211,7 @@ TEST(BenchCommand, MeasuresAWireFormatBesideFloat32) {
 }
 
 TEST(BenchCommand, TakesPartAsTheRankThatTheEnvironmentNames) {
-  const Outcome outcome =
+  const ProgramOutcome outcome =
       run("all_reduce --sizes 8 --iterations 2",
           {{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "0"}});
   EXPECT_EQ(outcome.code, 0) << outcome.out;
@@ -218,7 +219,8 @@ TEST(BenchCommand, TakesPartAsTheRankThatTheEnvironmentNames) {
 }
 
 TEST(BenchCommand, AFileThatCannotBeWrittenFails) {
-  const Outcome outcome = run("all_reduce --ranks 2 --sizes 8 --iterations 2 --json /nowhere/at/all.jsonl");
+  const ProgramOutcome outcome =
+      run("all_reduce --ranks 2 --sizes 8 --iterations 2 --json /nowhere/at/all.jsonl");
   EXPECT_EQ(outcome.code, 1) << outcome.out;
   EXPECT_NE(outcome.out.find("/nowhere/at/all.jsonl"), std::string::npos) << outcome.out;
 }
@@ -228,7 +230,8 @@ void expect_right_peers(const std::string& arguments, const std::vector<std::str
   const Lines file;
   std::string names;
   for (const auto& peer : peers) names += (names.empty() ? "" : ",") + peer;
-  const Outcome outcome = run(arguments + " --iterations 10 --against " + names + " --json " + file.path);
+  const ProgramOutcome outcome =
+      run(arguments + " --iterations 10 --against " + names + " --json " + file.path);
   EXPECT_EQ(outcome.code, 0) << outcome.out;
   for (const auto& peer : peers) {
     std::size_t rows = 0;

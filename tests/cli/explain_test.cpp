@@ -33,7 +33,7 @@ std::string read(const std::string& path) {
 }
 
 TEST(Check, ProvesOneAlgorithm) {
-  const Outcome outcome = run_kolo({"check", "all_reduce", "ring", "--ranks", "2:5"});
+  const ProgramOutcome outcome = run_kolo({"check", "all_reduce", "ring", "--ranks", "2:5"});
   EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
   std::istringstream lines(outcome.out);
   std::vector<std::string> rows;
@@ -48,12 +48,13 @@ TEST(Check, ProvesOneAlgorithm) {
     EXPECT_EQ(rows[row].find("proved"), rows[3].find("proved")) << "lines up: " << rows[row];
   }
   EXPECT_EQ(rows[7], "# 4 proved, 0 not served, 0 not right");
-  const Outcome wide = run_kolo({"check", "all_reduce", "ring", "--ranks", "5", "--wide"});
+  const ProgramOutcome wide = run_kolo({"check", "all_reduce", "ring", "--ranks", "5", "--wide"});
   EXPECT_NE(wide.out.find(" proved  steps 2(N-1), sends 2(N-1)/N "), std::string::npos) << wide.out;
 }
 
 TEST(Check, ProvesAllAlgorithmsOfACollective) {
-  const Outcome outcome = run_kolo({"check", "broadcast", "--ranks", "6", "--root", "4", "--count", "17"});
+  const ProgramOutcome outcome =
+      run_kolo({"check", "broadcast", "--ranks", "6", "--root", "4", "--count", "17"});
   EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
   EXPECT_NE(outcome.out.find("binomial"), std::string::npos);
   EXPECT_NE(outcome.out.find("direct"), std::string::npos);
@@ -61,7 +62,7 @@ TEST(Check, ProvesAllAlgorithmsOfACollective) {
 }
 
 TEST(Check, WritesJson) {
-  const Outcome outcome =
+  const ProgramOutcome outcome =
       run_kolo({"check", "all_reduce", "ring", "--hosts", "3,2,3", "--count", "1001", "--json"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   const nlohmann::json row = nlohmann::json::parse(outcome.out);
@@ -78,7 +79,7 @@ TEST(Check, SaysWhatAnAlgorithmCannotServe) {
   expect_usage_error({"check", "all_reduce", "ring:order=0-1", "--ranks", "3"},
                      "needs an order that names each of the ranks 0 to 2 once");
   // Among several sizes, a size that is not served is a row and no failure.
-  const Outcome outcome = run_kolo({"check", "all_reduce", "ring:order=0-2-1", "--ranks", "2:3"});
+  const ProgramOutcome outcome = run_kolo({"check", "all_reduce", "ring:order=0-2-1", "--ranks", "2:3"});
   EXPECT_EQ(outcome.code, 0) << outcome.out << outcome.err;
   EXPECT_NE(outcome.out.find("not served\n      all_reduce algorithm"), std::string::npos) << outcome.out;
   EXPECT_NE(outcome.out.find("# 1 proved, 1 not served, 0 not right"), std::string::npos) << outcome.out;
@@ -100,7 +101,7 @@ TEST(Check, RefusesWrongUsage) {
 
 TEST(Draw, WritesAPageUnderItsOwnName) {
   const Folder folder;
-  const Outcome outcome = run_kolo({"draw", "ring", "--ranks", "4"});
+  const ProgramOutcome outcome = run_kolo({"draw", "ring", "--ranks", "4"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(outcome.out, "ring-4.html\n");
   EXPECT_NE(read("ring-4.html").find("<title>all_reduce: ring, 4 ranks</title>"), std::string::npos);
@@ -123,24 +124,24 @@ TEST(Draw, WritesWhereItIsTold) {
   EXPECT_EQ(read("steps.txt"), run_kolo({"draw", "central", "--format", "text"}).out);
   run_kolo({"draw", "central", "-o", "central"});
   EXPECT_EQ(read("central"), read("page.svg"));
-  const Outcome text = run_kolo({"draw", "central", "--format", "text"});
+  const ProgramOutcome text = run_kolo({"draw", "central", "--format", "text"});
   EXPECT_EQ(text.code, 0);
   EXPECT_NE(text.out.find("Step 14 of 14"), std::string::npos) << text.out;
-  const Outcome nowhere = run_kolo({"draw", "ring", "-o", "no/such/folder"});
+  const ProgramOutcome nowhere = run_kolo({"draw", "ring", "-o", "no/such/folder"});
   EXPECT_EQ(nowhere.code, 1);
   EXPECT_NE(nowhere.err.find("cannot write no/such/folder: No such file"), std::string::npos) << nowhere.err;
 }
 
 TEST(Draw, WritesAllAlgorithmsToAFolder) {
   const Folder folder;
-  const Outcome outcome = run_kolo({"draw", "--all", "--ranks", "2:3", "-o", "new/site"});
+  const ProgramOutcome outcome = run_kolo({"draw", "--all", "--ranks", "2:3", "-o", "new/site"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(outcome.out, "new/site/index.html\n");
   EXPECT_EQ(read("new/site/all_reduce-ring-3.html").rfind("<!doctype html>", 0), 0u);
   EXPECT_NE(read("new/site/index.html").find("href=\"all_reduce-ring-2.html\""), std::string::npos);
   EXPECT_TRUE(fs::exists("new/site/compare.html"));
   std::ofstream("file") << "in the way";
-  const Outcome no_folder = run_kolo({"draw", "--all", "-o", "file"});
+  const ProgramOutcome no_folder = run_kolo({"draw", "--all", "-o", "file"});
   EXPECT_EQ(no_folder.code, 1);
   EXPECT_NE(no_folder.err.find("cannot make the folder file: "), std::string::npos) << no_folder.err;
 }
@@ -160,7 +161,7 @@ TEST(Draw, RefusesWrongUsage) {
 }
 
 TEST(Help, NamesTheCommands) {
-  const Outcome help = run_kolo({"--help"});
+  const ProgramOutcome help = run_kolo({"--help"});
   EXPECT_EQ(help.code, 0);
   EXPECT_NE(help.out.find("kolo check all_reduce"), std::string::npos);
   EXPECT_NE(help.out.find("kolo draw ring"), std::string::npos);

@@ -38,7 +38,7 @@ void expect_narrow(const std::string& text) {
 }
 
 TEST(Help, TheFirstPageTeaches) {
-  const Outcome page = run_kolo({});
+  const ProgramOutcome page = run_kolo({});
   EXPECT_EQ(page.code, 0);
   EXPECT_EQ(page.err, "");
   expect_narrow(page.out);
@@ -54,7 +54,7 @@ TEST(Help, EveryCommandHasAPageOfOneStyle) {
   for (const std::string& command : commands) {
     std::vector<std::string> words = words_of(command);
     words.insert(words.begin(), "help");
-    const Outcome page = run_kolo(words);
+    const ProgramOutcome page = run_kolo(words);
     EXPECT_EQ(page.code, 0) << command;
     expect_narrow(page.out);
     EXPECT_TRUE(has(page.out, "\nUsage: kolo " + command)) << page.out;
@@ -67,7 +67,7 @@ TEST(Help, EveryCommandHasAPageOfOneStyle) {
 }
 
 TEST(Help, TheMainPageHasTheExitCodes) {
-  const Outcome page = run_kolo({"--help"});
+  const ProgramOutcome page = run_kolo({"--help"});
   EXPECT_EQ(page.out, run_kolo({"help"}).out);
   expect_narrow(page.out);
   for (const char* part : {"Exit codes:", "  127 ", "  128+N ", "  255 ", "KiB"})
@@ -76,7 +76,7 @@ TEST(Help, TheMainPageHasTheExitCodes) {
 }
 
 TEST(Help, TheVersionIsToldInTwoWays) {
-  const Outcome version = run_kolo({"version"});
+  const ProgramOutcome version = run_kolo({"version"});
   EXPECT_EQ(version.code, 0);
   EXPECT_TRUE(version.out.starts_with("kolo ")) << version.out;
   EXPECT_EQ(run_kolo({"--version"}).out, version.out);
@@ -100,7 +100,7 @@ TEST(Help, MessagesSuggestWhatWasMeant) {
       {{"run", "-n", "2", "--hosts", "a:2", "true"}, "--ranks and --hosts exclude each other"},
   };
   for (const auto& [arguments, message] : cases) {
-    const Outcome outcome = run_kolo(arguments);
+    const ProgramOutcome outcome = run_kolo(arguments);
     EXPECT_EQ(outcome.code, 2) << message << "\n" << outcome.err;
     EXPECT_TRUE(has(outcome.err, message)) << message << " in " << outcome.err;
     EXPECT_EQ(outcome.out, "");
@@ -108,13 +108,13 @@ TEST(Help, MessagesSuggestWhatWasMeant) {
 }
 
 TEST(List, HasAlgorithmsAndTransports) {
-  const Outcome all = run_kolo({"list"});
+  const ProgramOutcome all = run_kolo({"list"});
   EXPECT_EQ(all.code, 0);
   expect_narrow(all.out);
   for (const char* part :
        {"all_reduce\n  ring ", "steps: 2(N-1)", "\nbroadcast\n", "\ntransports\n", "  shm "})
     EXPECT_TRUE(has(all.out, part)) << part;
-  const Outcome one = run_kolo({"list", "broadcast"});
+  const ProgramOutcome one = run_kolo({"list", "broadcast"});
   EXPECT_TRUE(has(one.out, "  k_nomial "));
   EXPECT_FALSE(has(one.out, "all_reduce\n"));
   EXPECT_FALSE(has(one.out, "transports"));
@@ -151,7 +151,7 @@ TEST(Json, GoesToAFileOrInPlaceOfTheText) {
   };
   for (const std::vector<std::string>& command : commands) {
     const std::string name = command[0] + " " + command[1];
-    const Outcome beside = run_kolo(with(command, {"--json", file}));
+    const ProgramOutcome beside = run_kolo(with(command, {"--json", file}));
     EXPECT_EQ(beside.code, 0) << name << beside.err;
     EXPECT_FALSE(beside.out.empty() || beside.out.starts_with('{')) << name << ": the text is there, too";
     std::ifstream written(file);
@@ -159,7 +159,7 @@ TEST(Json, GoesToAFileOrInPlaceOfTheText) {
     ASSERT_TRUE(std::getline(written, line)) << name;
     EXPECT_TRUE(nlohmann::json::parse(line).is_object()) << name;
     for (const std::vector<std::string>& ending : {std::vector<std::string>{"--json"}, {"--json", "-"}}) {
-      const Outcome instead = run_kolo(with(command, ending));
+      const ProgramOutcome instead = run_kolo(with(command, ending));
       EXPECT_EQ(instead.code, 0) << name << instead.err;
       EXPECT_FALSE(instead.out.empty()) << name;
       std::istringstream lines(instead.out);
@@ -184,12 +184,12 @@ TEST(Tables, FitATerminalUnlessTheyAreWide) {
       {"plan", "step", "--bytes", "1.2GB", "--compute", "300ms", "--hosts", "10", "--rate", "9.6gbit"},
       {"precision", "--ranks", "2:3", "--count", "16", "--seeds", "1"}};
   for (std::vector<std::string> command : commands) {
-    const Outcome narrow = run_kolo(command);
+    const ProgramOutcome narrow = run_kolo(command);
     EXPECT_EQ(narrow.code, 0) << narrow.err;
     expect_narrow(narrow.out);
     if (command.front() == "precision") continue;
     command.push_back("--wide");
-    const Outcome wide = run_kolo(command);
+    const ProgramOutcome wide = run_kolo(command);
     EXPECT_GT(wide.out.size(), narrow.out.size());
   }
 }
@@ -215,7 +215,7 @@ std::string escaped(const std::string& option) {
 
 TEST(Manual, HasAPageForEachCommand) {
   const TemporaryFolder folder;
-  const Outcome outcome = run_kolo({"man", folder / "man"});
+  const ProgramOutcome outcome = run_kolo({"man", folder / "man"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   std::vector<std::string> commands = all_commands();
   commands.push_back("");
@@ -232,7 +232,8 @@ TEST(Manual, HasAPageForEachCommand) {
     for (const std::string& option : options_on(run_kolo(help).out))
       EXPECT_TRUE(has(page, "\\fB\\-\\-" + escaped(option.substr(2)) + "\\fR")) << name << ": " << option;
     if (::access("/usr/bin/groff", X_OK) != 0) continue;
-    const Outcome formatted = run_program({"groff", "-man", "-Tutf8", "-ww", folder / "man/" + name + ".1"});
+    const ProgramOutcome formatted =
+        run_program({"groff", "-man", "-Tutf8", "-ww", folder / "man/" + name + ".1"});
     EXPECT_EQ(formatted.code, 0) << name;
     EXPECT_EQ(formatted.err, "") << name;
   }
@@ -243,7 +244,7 @@ std::vector<std::string> offered(const std::string& line) {
   const std::string script =
       "source <('" KOLO_PROGRAM "' completion bash); COMP_WORDS=(" + line +
       "); COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _kolo; printf '%s\\n' \"${COMPREPLY[@]}\"";
-  const Outcome outcome = run_program({"bash", "-c", script});
+  const ProgramOutcome outcome = run_program({"bash", "-c", script});
   EXPECT_EQ(outcome.err, "") << line;
   return words_of(outcome.out);
 }
@@ -272,7 +273,7 @@ TEST(Completion, OffersCommandsOptionsAndValuesInBash) {
 
 TEST(Completion, IsReadByTheOtherShells) {
   for (const char* shell : {"bash", "zsh", "fish"}) {
-    const Outcome script = run_kolo({"completion", shell});
+    const ProgramOutcome script = run_kolo({"completion", shell});
     EXPECT_EQ(script.code, 0) << shell;
     for (const char* part : {"--keep-going", "training", "all_reduce", "double_tree"})
       EXPECT_TRUE(has(script.out, part) || has(script.out, std::string(part).substr(2)))
@@ -280,7 +281,7 @@ TEST(Completion, IsReadByTheOtherShells) {
     if (::access(("/usr/bin/" + std::string(shell)).c_str(), X_OK) != 0) continue;
     const TemporaryFolder folder;
     std::ofstream(folder / "script") << script.out;
-    const Outcome read = run_program({shell, "-n", folder / "script"});
+    const ProgramOutcome read = run_program({shell, "-n", folder / "script"});
     EXPECT_EQ(read.code, 0) << shell << ": " << read.err;
     EXPECT_EQ(read.err, "") << shell;
   }

@@ -13,23 +13,23 @@
 
 namespace kolo::test {
 
-struct Outcome {
+struct ProgramOutcome {
   int code = -1;
   std::string out, err;
 };
 
 /// `join_streams`: standard error is in `out` too.
-inline Outcome run_program(std::vector<std::string> arguments,
-                           const std::map<std::string, std::string>& variables = {},
-                           bool join_streams = false) {
+inline ProgramOutcome run_program(std::vector<std::string> arguments,
+                                  const std::map<std::string, std::string>& variables = {},
+                                  bool join_streams = false) {
   Command command(std::move(arguments), variables, join_streams);
   const int code = command.finish();
   return {code, command.out(), command.err()};
 }
 
 /// kolo, without the user's tuning table.
-inline Outcome run_kolo(std::vector<std::string> arguments, std::map<std::string, std::string> variables = {},
-                        bool join_streams = false) {
+inline ProgramOutcome run_kolo(std::vector<std::string> arguments,
+                               std::map<std::string, std::string> variables = {}, bool join_streams = false) {
   arguments.insert(arguments.begin(), KOLO_PROGRAM);
   variables.emplace("KOLO_TABLE", "none");
   return run_program(std::move(arguments), variables, join_streams);
@@ -40,7 +40,7 @@ inline bool has(const std::string& text, const std::string& part) {
 }
 
 /// Nothing but one line, an error with this text.
-inline void expect_usage_error(const Outcome& outcome, const std::string& text) {
+inline void expect_usage_error(const ProgramOutcome& outcome, const std::string& text) {
   EXPECT_EQ(outcome.code, 2) << outcome.err;
   EXPECT_EQ(outcome.out, "");
   EXPECT_TRUE(has(outcome.err, text)) << outcome.err;

@@ -227,7 +227,7 @@ std::vector<std::string> asked(const std::string& option = "", const std::string
 }
 
 TEST(PlanStepCommand, PrintsTheKnownExample) {
-  const Outcome outcome = run_kolo(asked());
+  const ProgramOutcome outcome = run_kolo(asked());
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(outcome.err, "");
   for (const char* text : {"(1,200,000,000 bytes)", "9.6 Gbit/s of payload each way (1.2 GB/s)",
@@ -240,7 +240,7 @@ TEST(PlanStepCommand, PrintsTheKnownExample) {
 TEST(PlanStepCommand, GivesProgramsTheSameNumbers) {
   std::vector<std::string> arguments = asked();
   arguments.push_back("--json");
-  const Outcome outcome = run_kolo(arguments);
+  const ProgramOutcome outcome = run_kolo(arguments);
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   const auto answer = nlohmann::json::parse(outcome.out);
   EXPECT_EQ(answer.at("bytes"), 1'200'000'000);
@@ -260,7 +260,7 @@ TEST(PlanStepCommand, GivesProgramsTheSameNumbers) {
 }
 
 TEST(PlanStepCommand, ShowsWhatACallRuns) {
-  const Outcome outcome = run_kolo(asked(), {{"KOLO_ALGORITHM", "butterfly"}});
+  const ProgramOutcome outcome = run_kolo(asked(), {{"KOLO_ALGORITHM", "butterfly"}});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_NE(outcome.out.find("  > butterfly "), std::string::npos) << outcome.out;
   EXPECT_EQ(outcome.out.find("> ring"), std::string::npos) << outcome.out;
@@ -269,7 +269,7 @@ TEST(PlanStepCommand, ShowsWhatACallRuns) {
 TEST(PlanStepCommand, CountsThePayload) {
   std::vector<std::string> arguments = asked("--payload", "50%");
   arguments.push_back("--json");
-  const Outcome outcome = run_kolo(arguments);
+  const ProgramOutcome outcome = run_kolo(arguments);
   ASSERT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_NEAR(nlohmann::json::parse(outcome.out).at("bytes_per_second"), 0.6e9, 1);
 }
@@ -302,7 +302,7 @@ TEST(PlanStepCommand, TheDocumentationShowsWhatItPrints) {
 }
 
 TEST(PlanStepCommand, TeachesInItsHelp) {
-  const Outcome help = run_kolo({"plan", "step", "--help"});
+  const ProgramOutcome help = run_kolo({"plan", "step", "--help"});
   EXPECT_EQ(help.code, 0);
   for (const char* text : {"kolo plan step --bytes 1.2GB --compute 300ms --hosts 10 --rate 9.6gbit",
                            "--unevenness", "max(backward, first bucket + communication)", "0.956"})

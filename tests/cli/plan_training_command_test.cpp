@@ -37,7 +37,7 @@ class PlanTrainingCommand : public ::testing::Test {
   void write_text(const std::string& text) { std::ofstream(file()) << text; }
   std::string file() const { return folder_ / "model.json"; }
 
-  Outcome run(std::map<std::string, std::string> changes = {}, std::vector<std::string> more = {}) {
+  ProgramOutcome run(std::map<std::string, std::string> changes = {}, std::vector<std::string> more = {}) {
     std::map<std::string, std::string> options = {{"--model", file()}, {"--hosts", "4"}, {"--rate", "1gbit"}};
     for (const auto& [name, value] : changes) options[name] = value;
     std::vector<std::string> arguments = {"plan", "training"};
@@ -49,7 +49,7 @@ class PlanTrainingCommand : public ::testing::Test {
   }
 
   nlohmann::json ways(const std::map<std::string, std::string>& changes = {}) {
-    const Outcome outcome = run(changes, {"--json"});
+    const ProgramOutcome outcome = run(changes, {"--json"});
     EXPECT_EQ(outcome.code, 0) << outcome.err;
     return nlohmann::json::parse(outcome.out).at("ways");
   }
@@ -58,7 +58,7 @@ class PlanTrainingCommand : public ::testing::Test {
 };
 
 TEST_F(PlanTrainingCommand, RanksTheWays) {
-  const Outcome outcome = run();
+  const ProgramOutcome outcome = run();
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(outcome.err, "");
   for (const char* text :
@@ -110,7 +110,7 @@ TEST_F(PlanTrainingCommand, OptionsCount) {
 }
 
 TEST_F(PlanTrainingCommand, WhatDoesNotFitIsLastAndSaysWhy) {
-  const Outcome outcome = run({{"--memory", "60MB"}});
+  const ProgramOutcome outcome = run({{"--memory", "60MB"}});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_NE(outcome.out.find("  - DistributedDataParallel"), std::string::npos) << outcome.out;
   EXPECT_NE(outcome.out.find("does not fit into 60 MB: "), std::string::npos) << outcome.out;
@@ -174,7 +174,7 @@ TEST_F(PlanTrainingCommand, TheDocumentationShowsWhatItPrints) {
 }
 
 TEST_F(PlanTrainingCommand, TeachesInItsHelp) {
-  const Outcome help = run({}, {"--help"});
+  const ProgramOutcome help = run({}, {"--help"});
   EXPECT_EQ(help.code, 0);
   for (const char* text : {"kolo plan training --model model.json --hosts 4 --rate 1gbit --memory 8GiB",
                            "tensor_sums", "--micro-batches", "\"forward_ms\""})

@@ -104,13 +104,13 @@ TEST(SumError, CountsOverflowsApart) {
   EXPECT_EQ(error.rms_units(), 0);
 }
 
-test::Outcome run(std::vector<std::string> arguments) {
+test::ProgramOutcome run(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "precision");
   return test::run_kolo(std::move(arguments));
 }
 
 std::vector<nlohmann::json> rows_of(const std::vector<std::string>& arguments) {
-  const test::Outcome outcome = run(arguments);
+  const test::ProgramOutcome outcome = run(arguments);
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   std::vector<nlohmann::json> rows;
   std::istringstream lines(outcome.out);
@@ -151,7 +151,7 @@ TEST(Precision, FindsThatATreeOfPositiveNumbersRoundsLess) {
 }
 
 TEST(Precision, PrintsATable) {
-  const test::Outcome outcome = run({"ring", "--ranks", "8", "--count", "100"});
+  const test::ProgramOutcome outcome = run({"ring", "--ranks", "8", "--count", "100"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   EXPECT_EQ(std::ranges::count(outcome.out, '\n'), 4) << outcome.out;
   EXPECT_NE(outcome.out.find(" ring "), std::string::npos) << outcome.out;
@@ -160,7 +160,7 @@ TEST(Precision, PrintsATable) {
 
 TEST(Precision, RefusesWhatCannotBe) {
   const auto expect_usage_error = [](const std::vector<std::string>& arguments, const std::string& text) {
-    const test::Outcome outcome = run(arguments);
+    const test::ProgramOutcome outcome = run(arguments);
     EXPECT_EQ(outcome.code, 2) << outcome.err;
     EXPECT_NE(outcome.err.find(text), std::string::npos) << outcome.err;
   };

@@ -22,7 +22,7 @@
 namespace kolo::test {
 namespace {
 
-Outcome run(std::vector<std::string> arguments, const std::string& table = "none") {
+ProgramOutcome run(std::vector<std::string> arguments, const std::string& table = "none") {
   return run_kolo(std::move(arguments), {{"KOLO_TABLE", table}});
 }
 
@@ -35,7 +35,7 @@ struct TableFile {
 nlohmann::json plan(std::vector<std::string> arguments, const std::string& table = "none") {
   arguments.insert(arguments.begin(), "plan");
   arguments.push_back("--json");
-  const Outcome outcome = run(std::move(arguments), table);
+  const ProgramOutcome outcome = run(std::move(arguments), table);
   EXPECT_EQ(outcome.code, 0) << outcome.err;
   return nlohmann::json::parse(outcome.out);
 }
@@ -102,7 +102,7 @@ TEST(Plan, KnowsHostsAndEveryCollective) {
     if (collective != std::string("barrier")) asked.insert(asked.end(), {"--bytes", "8K"});
     EXPECT_FALSE(plan(asked).at("ranking").empty()) << collective;
   }
-  const Outcome table = run({"plan", "broadcast", "--ranks", "3", "--bytes", "64"});
+  const ProgramOutcome table = run({"plan", "broadcast", "--ranks", "3", "--bytes", "64"});
   EXPECT_EQ(table.code, 0);
   EXPECT_NE(table.out.find("binomial"), std::string::npos) << table.out;
 }
@@ -120,8 +120,8 @@ TEST(Plan, SaysWhatItCannotRead) {
 TEST(Tune, WritesATableThatPlansAndRunsBelieve) {
   const TableFile file;
   // One collective only: all algorithms of all collectives take minutes on a busy machine.
-  const Outcome tuned = run({"tune", "--ranks", "2", "--transport", "shm", "--collectives", "all_reduce",
-                             "--sizes", "64,4K", "-o", file.path});
+  const ProgramOutcome tuned = run({"tune", "--ranks", "2", "--transport", "shm", "--collectives",
+                                    "all_reduce", "--sizes", "64,4K", "-o", file.path});
   ASSERT_EQ(tuned.code, 0) << tuned.err;
   EXPECT_NE(tuned.out.find("regret"), std::string::npos) << tuned.out;
   auto table = selection::read_table(file.path);
@@ -136,7 +136,7 @@ TEST(Tune, WritesATableThatPlansAndRunsBelieve) {
   // The algorithm that runs is the fastest one of the table.
   table.value().set_time({"shm", "2"}, schedule::Collective::all_reduce, 64, "double_tree", 1e-12);
   ASSERT_TRUE(selection::write_table(file.path, table.value()).ok());
-  const Outcome bench =
+  const ProgramOutcome bench =
       run({"bench", "all_reduce", "--ranks", "2", "--sizes", "64", "--iterations", "5", "--transport", "shm"},
           file.path);
   EXPECT_EQ(bench.code, 0) << bench.err;
@@ -154,8 +154,8 @@ TEST(Tune, WritesTheLinesOfAllSettingsToOneFile) {
   const TableFile table;
   const std::string file = table.folder / "lines.jsonl";
   std::ofstream(file) << "{\"type\": \"old\"}\n";
-  const Outcome tuned = run({"tune", "--ranks", "2", "--transport", "shm,tcp", "--collectives", "barrier",
-                             "-o", table.path, "--json", file});
+  const ProgramOutcome tuned = run({"tune", "--ranks", "2", "--transport", "shm,tcp", "--collectives",
+                                    "barrier", "-o", table.path, "--json", file});
   ASSERT_EQ(tuned.code, 0) << tuned.err;
   EXPECT_TRUE(has(tuned.out, "# written to " + table.path)) << tuned.out;
   std::stringstream lines;
@@ -172,8 +172,8 @@ TEST(Tune, WritesTheLinesOfAllSettingsToOneFile) {
 
 TEST(Tune, WritesNothingButJsonWhereItIsInPlaceOfTheText) {
   const TableFile table;
-  const Outcome tuned = run({"run", "-n", "2", "--no-prefix", "--", KOLO_PROGRAM, "tune", "--collectives",
-                             "barrier", "-o", table.path, "--json"});
+  const ProgramOutcome tuned = run({"run", "-n", "2", "--no-prefix", "--", KOLO_PROGRAM, "tune",
+                                    "--collectives", "barrier", "-o", table.path, "--json"});
   ASSERT_EQ(tuned.code, 0) << tuned.err;
   const std::vector<std::string> types = types_of(tuned.out);
   EXPECT_EQ(types.front(), "machine");
@@ -236,7 +236,8 @@ TEST(Tune, FindsATableThatItCannotChangeBeforeItMeasures) {
   const TableFile file;
   std::ofstream(file.path) << "kolo-table 1\nnonsense\n";
   for (const std::string& path : {file.path, std::string("/proc/kolo/table")}) {
-    const Outcome tuned = run({"tune", "--ranks", "2", "--transport", "shm", "--sizes", "64", "-o", path});
+    const ProgramOutcome tuned =
+        run({"tune", "--ranks", "2", "--transport", "shm", "--sizes", "64", "-o", path});
     EXPECT_NE(tuned.code, 0) << path;
     EXPECT_NE(tuned.err.find(path), std::string::npos) << tuned.err;
     EXPECT_EQ(tuned.out, "") << path;
@@ -246,7 +247,7 @@ TEST(Tune, FindsATableThatItCannotChangeBeforeItMeasures) {
 TEST(ABrokenTable, IsLeftOutWithAWarning) {
   const TableFile file;
   std::ofstream(file.path) << "kolo-table 1\nnonsense\n";
-  const Outcome bench =
+  const ProgramOutcome bench =
       run({"bench", "all_reduce", "--ranks", "2", "--sizes", "64", "--iterations", "5"}, file.path);
   EXPECT_EQ(bench.code, 0) << bench.err;
   EXPECT_NE((bench.err + bench.out).find("line 2"), std::string::npos) << bench.err;
@@ -269,8 +270,8 @@ TEST(BenchGrid, ShowsAChoiceThatIsNoCandidate) {
 }
 
 TEST(BenchGrid, ShowsEveryAlgorithmTheChoiceAndTheRegret) {
-  const Outcome grid = run({"bench", "all_reduce", "--ranks", "3", "--algorithm", "all", "--sizes", "8,4K",
-                            "--iterations", "5", "--transport", "inproc"});
+  const ProgramOutcome grid = run({"bench", "all_reduce", "--ranks", "3", "--algorithm", "all", "--sizes",
+                                   "8,4K", "--iterations", "5", "--transport", "inproc"});
   EXPECT_EQ(grid.code, 0) << grid.err;
   for (const algorithms::Algorithm& algorithm : algorithms::algorithms()) {
     if (algorithm.collective == schedule::Collective::all_reduce) {
@@ -283,8 +284,9 @@ TEST(BenchGrid, ShowsEveryAlgorithmTheChoiceAndTheRegret) {
 
 TEST(BenchGrid, WritesTheChoiceOfEverySizeAmongTheResults) {
   const TableFile file;
-  const Outcome grid = run({"bench", "all_reduce", "--ranks", "2", "--algorithm", "all", "--sizes", "8,4K",
-                            "--iterations", "3", "--transport", "inproc", "--json", file.path});
+  const ProgramOutcome grid =
+      run({"bench", "all_reduce", "--ranks", "2", "--algorithm", "all", "--sizes", "8,4K", "--iterations",
+           "3", "--transport", "inproc", "--json", file.path});
   EXPECT_EQ(grid.code, 0) << grid.err;
   std::vector<std::string> names;
   std::vector<nlohmann::json> choices;
