@@ -136,15 +136,14 @@ TEST(List, WritesJson) {
 
 TEST(Json, GoesToAFileOrInPlaceOfTheText) {
   const TemporaryFolder folder;
-  const std::string file = folder / "out.jsonl", table = folder / "table";
+  const std::string file = folder / "out.jsonl";
   const std::vector<std::vector<std::string>> commands = {
       {"check", "barrier", "tree", "--ranks", "4"},
       {"plan", "broadcast", "--ranks", "4"},
       {"plan", "step", "--bytes", "1MB", "--compute", "1ms", "--hosts", "2", "--rate", "1gbit"},
       {"precision", "ring", "--ranks", "4", "--count", "16"},
       {"list", "barrier"},
-      {"bench", "barrier", "--ranks", "2", "--iterations", "2", "--transport", "inproc"},
-      {"tune", "--collectives=barrier", "--ranks", "2", "--transport", "shm", "-o", table}};
+      {"bench", "barrier", "--ranks", "2", "--iterations", "2", "--transport", "inproc"}};
   const auto with = [](std::vector<std::string> command, const std::vector<std::string>& more) {
     command.insert(command.end(), more.begin(), more.end());
     return command;

@@ -170,6 +170,14 @@ TEST(Tune, WritesTheLinesOfAllSettingsToOneFile) {
     EXPECT_TRUE(has(lines.str(), transport)) << transport;
 }
 
+TEST(Tune, FindsAJsonFileThatItCannotWriteBeforeItMeasures) {
+  const TableFile table;
+  const ProgramOutcome tuned = run({"tune", "-o", table.path, "--json", "/nowhere/at/all.jsonl"});
+  EXPECT_EQ(tuned.code, 1);
+  EXPECT_TRUE(has(tuned.err, "cannot write /nowhere/at/all.jsonl: No such file")) << tuned.err;
+  EXPECT_EQ(tuned.out, "");
+}
+
 TEST(Tune, WritesNothingButJsonWhereItIsInPlaceOfTheText) {
   const TableFile table;
   const ProgramOutcome tuned = run({"run", "-n", "2", "--no-prefix", "--", KOLO_PROGRAM, "tune",
