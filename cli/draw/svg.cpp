@@ -164,17 +164,19 @@ class Panel {
   std::string done_;
 };
 
+// Colours are written out: viewers other than browsers know neither custom properties nor @media, and must
+// find the light ones.
 constexpr const char* kStyle = R"(<style>
-svg{--back:#fff;--ink:#222;--soft:#555;--card:#f1f1ee;--edge:#c9c9c4;--line:#d4d4cf;--host:#f8f8f4;--wire:#333;--done:#111;
---first:#1f6fb4;--second:#b3561c}
-@media(prefers-color-scheme:dark){svg{--back:#161618;--ink:#ededea;--soft:#b5b4af;--card:#2d2d31;--edge:#55555b;--line:#46464c;
---host:#1e1e21;--wire:#cfcec9;--done:#fff;--first:#6db3f2;--second:#ff9d6e}}
-text{font:11px system-ui,sans-serif;fill:var(--ink)}.t{font-size:17px;font-weight:600}
-.p{fill:var(--soft)}.w{font-size:10px}.b{font-weight:600}.r text{font-size:8px;text-anchor:middle;fill:var(--soft)}
-.k{fill:var(--back)}.c{fill:var(--card);stroke:var(--edge);stroke-width:.6}.d{fill:none;stroke:var(--done)}
-.l{fill:none;stroke:var(--line);stroke-width:.8}.h{fill:var(--host);stroke:var(--soft);stroke-dasharray:3 2}
-.a path{fill:none;stroke:var(--wire);stroke-width:1.2;marker-end:url(#k)}.s{stroke-dasharray:3 2}#k path{fill:var(--wire);fill:context-stroke}
-.l.t0,.a.t0 path{stroke:var(--first)}.l.t1,.a.t1 path{stroke:var(--second)}.l.t0,.l.t1{opacity:.45;stroke-width:1.4}
+text{font:11px system-ui,sans-serif}.t{font-size:17px;font-weight:600}.w{font-size:10px}.b{font-weight:600}
+.r text{font-size:8px;text-anchor:middle}.c{stroke-width:.6}.d,.l,.a path{fill:none}.l{stroke-width:.8}
+.a path{stroke-width:1.2;marker-end:url(#k)}.h,.s{stroke-dasharray:3 2}.l.t0,.l.t1{opacity:.45;stroke-width:1.4}
+text{fill:#222}.p,.r text{fill:#555}.k{fill:#fff}.c{fill:#f1f1ee;stroke:#c9c9c4}.d{stroke:#111}.l{stroke:#d4d4cf}
+.h{fill:#f8f8f4;stroke:#555}.a path{stroke:#333}.l.t0,.a.t0 path{stroke:#1f6fb4}.l.t1,.a.t1 path{stroke:#b3561c}
+#k path{fill:#333;fill:context-stroke}
+@media(prefers-color-scheme:dark){
+text{fill:#ededea}.p,.r text{fill:#b5b4af}.k{fill:#161618}.c{fill:#2d2d31;stroke:#55555b}.d{stroke:#fff}.l{stroke:#46464c}
+.h{fill:#1e1e21;stroke:#b5b4af}.a path{stroke:#cfcec9}.l.t0,.a.t0 path{stroke:#6db3f2}.l.t1,.a.t1 path{stroke:#ff9d6e}
+#k path{fill:#cfcec9;fill:context-stroke}}
 </style>
 <marker id='k' viewBox='0 0 6 6' refX='5' refY='3' markerWidth='5' markerHeight='5' orient='auto'>
 <path d='M0 0L6 3L0 6z'/></marker>

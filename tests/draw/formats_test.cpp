@@ -113,6 +113,7 @@ TEST(Formats, SheetsCutNoTextOffAndKnowDarkScreens) {
   const std::string sheet = to_svg(picture).value_or_throw();
   EXPECT_EQ(sheet.find("..."), sheet.npos);
   EXPECT_NE(sheet.find("prefers-color-scheme:dark"), sheet.npos);
+  EXPECT_EQ(sheet.find("var("), sheet.npos) << "rsvg-convert and Inkscape would paint it black";
   for (std::size_t step = 0; step < picture.frames.frames.size(); ++step) {
     std::istringstream words(step_in_words(picture, step));
     for (std::string word; words >> word;) {
