@@ -1,8 +1,10 @@
 // kolo doctor: examines this machine, other hosts, or the ranks as which a launcher started it.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <climits>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -174,7 +176,9 @@ int examine_as_rank(const DoctorRequest& request) {
   try {
     examination = Doctor(store_from_environment(launch, meeting_time()), launch).examine();
   } catch (const Error& error) {
-    fmt::print(stderr, "kolo doctor: rank {} cannot take part: {}\n", launch.rank, error.what());
+    char host[HOST_NAME_MAX + 1] = "?";
+    ::gethostname(host, sizeof host);
+    fmt::print(stderr, "kolo doctor: rank {} on {} cannot take part: {}\n", launch.rank, host, error.what());
     // Rank 0 reports the missing rank. After a failure, most launchers would end the other ranks first.
     return launch.rank == 0 ? kProblem : 0;
   }

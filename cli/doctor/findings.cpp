@@ -20,6 +20,9 @@ constexpr double kClockError = 0.1;
 constexpr double kSlow = 0.5;
 constexpr double kFar = 4;
 
+/// Where the listening ports of ranks are: the system chooses them.
+constexpr const char* kPorts = "its ports of net.ipv4.ip_local_port_range";
+
 class Judge {
  public:
   explicit Judge(const Examination& examination) : seen_(examination) {}
@@ -63,10 +66,12 @@ class Judge {
     for (int rank = 0; rank < seen_.size; ++rank) missing.insert(rank);
     for (const Facts& facts : seen_.ranks) missing.erase(facts.rank);
     if (missing.empty()) return;
-    problem(fmt::format("rank{} {} of {} did not come to the store at {}", missing.size() == 1 ? "" : "s",
-                        fmt::join(missing, ", "), seen_.size, seen_.store),
-            "see what they print; open that port from their hosts, or name another address with KOLO_STORE "
-            "(kolo run: --store-address)");
+    problem(
+        fmt::format("rank{} {} of {} did not come to the store at {}", missing.size() == 1 ? "" : "s",
+                    fmt::join(missing, ", "), seen_.size, seen_.store),
+        "see what they print; open that port from their hosts (under kolo run the system chooses it for each "
+        "job, from net.ipv4.ip_local_port_range), or name another address with KOLO_STORE (kolo run: "
+        "--store-address)");
   }
 
   void versions() {
@@ -90,14 +95,15 @@ class Judge {
       if (dial.outcome == "ok") continue;
       const std::string way = fmt::format("{} cannot reach {}", seen_.name(dial.from), seen_.name(dial.to));
       if (dial.outcome == "silent") {
-        problem(fmt::format("{}: no answer ({})", way, dial.why),
-                fmt::format("a firewall drops what it sends, or no route leads there: open TCP from {} to {}",
-                            seen_.host_name(dial.from), seen_.host_name(dial.to)));
+        problem(
+            fmt::format("{}: no answer ({})", way, dial.why),
+            fmt::format("a firewall drops what it sends, or no route leads there: open TCP from {} to {}, {}",
+                        seen_.host_name(dial.from), seen_.host_name(dial.to), kPorts));
       } else if (dial.outcome == "no route") {
         problem(fmt::format("{}: {}", way, dial.why),
                 fmt::format("a firewall rejects it (firewalld answers so), or no route leads there: open TCP "
-                            "from {} to {}",
-                            seen_.host_name(dial.from), seen_.host_name(dial.to)));
+                            "from {} to {}, {}",
+                            seen_.host_name(dial.from), seen_.host_name(dial.to), kPorts));
       } else if (dial.outcome == "refused") {
         problem(fmt::format("{}: refused ({})", way, dial.why),
                 "a firewall rejects it, or another host answers at that address: compare KOLO_INTERFACE on "
