@@ -34,7 +34,8 @@ void Attempt::advance() {
       if (!net::would_block(errno)) fail(std::strerror(errno));
       return;
     }
-    if (got == 0) return fail("closed by the other side during the handshake");
+    closed_ = got == 0;
+    if (closed_) return fail("closed by the other side during the handshake");
     const Status status = handshake_.feed(std::span(buffer).first(static_cast<std::size_t>(got)));
     if (!status.ok()) {
       unsent_ = handshake_.take_output();  // the reason, for the other side; may get lost without harm

@@ -20,6 +20,8 @@ class Attempt {
   bool connecting() const { return connecting_; }
   /// No process listens at the dialled address.
   bool is_refused() const { return refused_; }
+  /// The other side closed the connection before the handshake ended.
+  bool is_closed() const { return closed_; }
 
   /// Moves on as far as it can without waiting. Returns early once it has learned which rank the other side
   /// claims to be, so that the caller can decide.
@@ -43,6 +45,7 @@ class Attempt {
   net::Handshake handshake_;
   bool connecting_;
   bool refused_ = false;
+  bool closed_ = false;
   std::string unsent_;
   std::string failure_;
 };

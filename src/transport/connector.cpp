@@ -141,6 +141,7 @@ void Connector::advance_dialled(Wanted& wanted, std::vector<Authenticated>& done
   done.push_back({wanted.peer.rank, {attempt.take(), true, attempt.handshake().secret()}});
   wanted.attempt.reset();
   wanted.dials = false;
+  wanted.connected = true;
 }
 
 /// If both ranks dial, the higher rank's connection is kept. The lower one's is dropped before its handshake
@@ -164,13 +165,16 @@ void Connector::advance_stranger(Attempt& stranger, std::vector<Authenticated>& 
     if (wanted == nullptr) return;
     end_attempt(*wanted);
     wanted->dials = false;
+    wanted->connected = true;
     done.push_back({rank, std::move(socket)});
     return;
   }
   if (stranger.failure().empty()) return watch(stranger, false);
+  // The lower of two ranks that dial each other closes its connection when it has the higher one's.
+  const bool is_given_up = stranger.is_closed() && wanted != nullptr && wanted->connected && rank < me_.rank;
   // A rank with a wrong key looks like any stranger: a warning tells its users before the deadline.
   kind_.listener().report(stranger.fd(), stranger.failure(),
-                          stranger.handshake().began() && !is_turned_away(rank));
+                          stranger.handshake().began() && !is_turned_away(rank) && !is_given_up);
   if (wanted != nullptr && !wanted->dials) {
     wanted->known = "somebody came in its name: " + stranger.failure();
   }

@@ -84,6 +84,7 @@ class Connector : public Dialer, private net::Listener::Owner {
     std::vector<std::string> candidates;
     std::size_t next = 0;  // candidate
     bool dials = false;
+    bool connected = false;  // once
     Clock::time_point retry_at{};
     std::chrono::milliseconds pause{};
     std::unique_ptr<Attempt> attempt;

@@ -145,6 +145,41 @@ TEST(TcpStrangers, OfAnotherUserAreNoRanksWithoutAKey) {
   EXPECT_EQ(connected, 2u) << dialer->known(1) << "; " << other->known(0);
 }
 
+// Rank 0 closes its own connection when it has that of rank 1, perhaps in the middle of a handshake.
+TEST(TcpStrangers, ARankThatDialledTooAndIsConnectedIsNoWarning) {
+  auto zero = make_transport({"tcp", "tcp", ""}, "job", "key"),
+       one = make_transport({"tcp", "tcp", ""}, "job", "key");
+  ASSERT_TRUE(zero.ok() && one.ok());
+  const transport::TransportPeer to_zero{0, (*zero)->address()}, to_one{1, (*one)->address()};
+  const auto lower = (*zero)->dialer(0, {&to_one, 1}), higher = (*one)->dialer(1, {&to_zero, 1});
+  // What rank 1 logs of a connection that claims to be rank 0 and is closed.
+  const auto log_of_visit = [&, at = transport::tcp::Address::parse((*one)->address())->at.at(0)] {
+    UniqueFd visitor(::socket(at.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(::connect(visitor.get(), at.data(), at.size()), 0);
+    const std::string words =
+        net::Handshake::dial({"job", "key", 0, net::Encryption::none, transport::kWireVersion}, 1)
+            .take_output();
+    EXPECT_EQ(::send(visitor.get(), words.data(), words.size(), MSG_NOSIGNAL), ssize_t(words.size()));
+    ::testing::internal::CaptureStderr();
+    for (int i = 0; i < 100; ++i) {
+      EXPECT_TRUE(higher->progress().empty());
+      if (i == 50) ::shutdown(visitor.get(), SHUT_WR);
+      std::this_thread::sleep_for(milliseconds(1));
+    }
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_NE(log_of_visit().find("closed by the other side"), std::string::npos);
+  higher->dial(0);
+  std::vector<std::unique_ptr<transport::Endpoint>> endpoints;
+  for (const auto deadline = Deadline::after(seconds(10)); endpoints.size() < 2 && !deadline.passed();) {
+    for (auto* dialer : {lower.get(), higher.get()}) {
+      for (auto& connected : dialer->progress()) endpoints.push_back(std::move(connected.endpoint));
+    }
+  }
+  ASSERT_EQ(endpoints.size(), 2u);
+  EXPECT_EQ(log_of_visit(), "");
+}
+
 // The child has a copy of the unauthenticated socket, which stays open after this process has closed its own.
 TEST(TcpStrangers, AForkThatLivesOnKeepsNobodyAwake) {
   auto zero = make_transport({"tcp", "tcp", ""}, "job", "key");
