@@ -77,10 +77,11 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
   auto operation = acquire(spec, !waits_now || is_timed_);
   active_.push_back(operation);
   ++spec.group->operations;
+  if (spec.native() == nullptr) links_quiet_since_ = {};
   try {
     executor.begin(*operation, waits_now);
     if (!driver_.has_caller()) {
-      peers_.write();
+      if (!are_links_quiet()) peers_.write();
       propagate_failure();
     }
   } catch (const std::bad_alloc&) {
@@ -208,6 +209,7 @@ void Engine::on_mismatch(transport::Link& from, const transport::Tag& tag, const
 
 void Engine::on_unexpected(transport::Link& from, const transport::Tag& tag,
                            const transport::Signature& theirs) {
+  peers_.note_unexpected();
   if (const Operation* operation = find(tag.context, tag.sequence)) {
     // Point-to-point messages are numbered for each pair and direction: this operation may belong to another
     // pair.

@@ -140,16 +140,18 @@ class Engine final : private Driven,
   // progress.cpp: what the Driver drives.
   bool poll(bool system_calls) override;
   void tick() override;
-  bool has_work() const override { return !active_.empty() || peers_.want_write(); }
+  bool has_work() const override { return !active_.empty() || (!are_links_quiet() && peers_.want_write()); }
   std::optional<Clock::time_point> oldest_start() const override;
   std::uint64_t bytes_streamed() const override { return peers_.payload_on_sockets(); }
   bool shares_core(int core) override { return peers_.shares_core(core); }
   bool prepare_to_sleep() override;
   std::span<const std::uint32_t> sleep(int timeout_ms) override { return peers_.wait(timeout_ms); }
   void woken(std::span<const std::uint32_t> sources, Clock::time_point idle_since) override;
-  bool can_nap() const override { return shared_memory_.can_nap(active_.size()); }
+  bool can_nap() const override { return are_links_quiet() && shared_memory_.waits_alone(active_.size()); }
   bool prepare_to_nap() override;
   bool nap(std::chrono::nanoseconds longest) override { return shared_memory_.nap(longest); }
+  bool poll_links(bool system_calls);
+  bool are_links_quiet() const { return links_quiet_since_ != Clock::time_point{}; }
   void interrupt() override;
   void out_of_memory() override;
 
@@ -187,6 +189,9 @@ class Engine final : private Driven,
   std::unique_ptr<std::byte[]> reserve_ = std::make_unique_for_overwrite<std::byte[]>(kReserveBytes);
   Counters counters_;
   std::vector<int> awaited_;  // while the driver sleeps, if it is observed
+  /// When all links were polled and had nothing to write; since then only calls in shared memory have
+  /// started. Zero if that is not so.
+  Clock::time_point links_quiet_since_{};
   Clock::time_point last_check_;
   std::optional<Failure> pending_failure_;  // to be settled when no link is in the middle of a call
   bool pending_is_remote_ = false;          // another rank has reported it, or it is as certain

@@ -34,6 +34,7 @@ void Engine::record_failure(Failure failure, bool heard) {
   if (failure_ || (pending_failure_ && (pending_is_remote_ || !heard))) return;
   pending_failure_ = std::move(failure);
   pending_is_remote_ = heard;
+  links_quiet_since_ = {};
 }
 
 void Engine::on_failure(int blamed, const std::string& why) {

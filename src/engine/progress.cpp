@@ -2,11 +2,28 @@
 #include "engine/engine.hpp"
 
 namespace kolo::engine {
+namespace {
+
+constexpr auto kBetweenPollsOfLinks = std::chrono::milliseconds(1);
+
+}  // namespace
 
 bool Engine::poll(bool system_calls) {
   bool moved = shared_memory_.advance();
-  moved = peers_.poll(system_calls) || moved;
+  moved = poll_links(system_calls) || moved;
   propagate_failure();
+  return moved;
+}
+
+/// Ranks that share cores find the links' memory in no cache: to poll 63 links takes as long as to change to
+/// another rank. So while such ranks wait for a call in shared memory alone, they poll the links now and
+/// then.
+bool Engine::poll_links(bool system_calls) {
+  const bool may_wait = shared_memory_.waits_alone(active_.size());
+  const auto now = may_wait ? Clock::now() : Clock::time_point{};
+  if (may_wait && are_links_quiet() && now - links_quiet_since_ < kBetweenPollsOfLinks) return false;
+  const bool moved = peers_.poll(system_calls);
+  links_quiet_since_ = may_wait && !peers_.want_write() ? now : Clock::time_point{};
   return moved;
 }
 
@@ -20,6 +37,7 @@ std::optional<Clock::time_point> Engine::oldest_start() const {
 }
 
 bool Engine::prepare_to_sleep() {
+  links_quiet_since_ = {};
   awaited_ = awaited_peers();
   peers_.announce_sleep();
   return !shared_memory_.advance_and_tell() && peers_.arm();
@@ -36,6 +54,7 @@ void Engine::interrupt() {
 
 void Engine::woken(std::span<const std::uint32_t> sources, Clock::time_point idle_since) {
   for (const std::uint32_t source : sources) peers_.woken(source);
+  if (!sources.empty()) links_quiet_since_ = {};
   shared_memory_.woken();
   peers_.disarm();
   if (awaited_.empty()) return;

@@ -105,10 +105,10 @@ void SharedMemoryExecutor::abandon() {
   }
 }
 
-/// The group for whose first call a waiting caller may nap: its ranks share cores, and no other operation of
-/// this process needs to be driven meanwhile.
-Group* SharedMemoryExecutor::group_to_nap_on(std::size_t operations) const {
-  if (peers_.has_descriptors() || peers_.want_write()) return nullptr;
+/// The group of the first call in shared memory, if its ranks share cores and no other operation of this
+/// process needs to be driven meanwhile.
+Group* SharedMemoryExecutor::group_to_wait_on(std::size_t operations) const {
+  if (peers_.has_descriptors()) return nullptr;
   Group* found = nullptr;
   for (Group* group : groups_.in_memory()) {
     if (!group->native->is_busy()) continue;
@@ -120,7 +120,7 @@ Group* SharedMemoryExecutor::group_to_nap_on(std::size_t operations) const {
 }
 
 bool SharedMemoryExecutor::prepare_to_nap(std::size_t operations) {
-  Group* const group = group_to_nap_on(operations);
+  Group* const group = group_to_wait_on(operations);
   if (group == nullptr) return false;  // Driven::tick() has ended its call
   group->native->tell();
   napping_on_ = group->native->awaited();

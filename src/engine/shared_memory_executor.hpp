@@ -32,8 +32,9 @@ class SharedMemoryExecutor final : public Executor {
   /// Ends all calls: when it returns, no living rank touches their memory.
   void abandon();
 
-  /// Whether a waiting caller may nap, of `operations` that are in flight. See Driven.
-  bool can_nap(std::size_t operations) const { return group_to_nap_on(operations) != nullptr; }
+  /// Whether all `operations` that are in flight are calls of one group whose ranks share cores, and no link
+  /// needs system calls: a caller may nap until the group's counters change. See Driven.
+  bool waits_alone(std::size_t operations) const { return group_to_wait_on(operations) != nullptr; }
   bool prepare_to_nap(std::size_t operations);
   /// Without the lock.
   bool nap(std::chrono::nanoseconds longest);
@@ -44,7 +45,7 @@ class SharedMemoryExecutor final : public Executor {
  private:
   template <typename Poll>
   bool poll_until(const native::Group& group, int polls, Poll once);
-  Group* group_to_nap_on(std::size_t operations) const;
+  Group* group_to_wait_on(std::size_t operations) const;
 
   const bool oversubscribed_;
   const Groups& groups_;
