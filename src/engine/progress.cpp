@@ -39,6 +39,7 @@ std::optional<Clock::time_point> Engine::oldest_start() const {
 bool Engine::prepare_to_sleep() {
   links_quiet_since_ = {};
   awaited_ = awaited_peers();
+  shared_memory_.fall_asleep();
   peers_.announce_sleep();
   return !shared_memory_.advance_and_tell() && peers_.arm();
 }

@@ -1,6 +1,5 @@
 #include "engine/shared_memory_executor.hpp"
 
-#include <limits>
 #include <thread>
 #include <utility>
 
@@ -128,13 +127,22 @@ bool SharedMemoryExecutor::prepare_to_nap(std::size_t operations) {
 }
 
 bool SharedMemoryExecutor::nap(std::chrono::nanoseconds longest) {
-  native::nap(*napping_on_.counters, napping_on_.seen, longest);
+  native::nap(*napping_on_.counters, napping_on_.seen, longest, napping_on_.sums);
   return napping_on_.has_changed();
+}
+
+void SharedMemoryExecutor::fall_asleep() {
+  for (const Group* group : groups_.in_memory()) group->native->fall_asleep();
+}
+
+void SharedMemoryExecutor::woken() {
+  napping_on_ = {};
+  for (const Group* group : groups_.in_memory()) group->native->wake_up();
 }
 
 bool SharedMemoryExecutor::interrupt() {
   if (napping_on_.counters == nullptr) return false;
-  native::wake_nappers(*napping_on_.counters, std::numeric_limits<int>::max());
+  native::wake_nappers(*napping_on_.counters);
   return true;
 }
 

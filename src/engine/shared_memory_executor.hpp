@@ -40,7 +40,10 @@ class SharedMemoryExecutor final : public Executor {
   bool nap(std::chrono::nanoseconds longest);
   /// Ends a nap; returns false if there is none.
   bool interrupt();
-  void woken() { napping_on_ = {}; }
+  /// Before Peers::announce_sleep(); woken() follows.
+  void fall_asleep();
+  /// After a nap or a sleep.
+  void woken();
 
  private:
   template <typename Poll>

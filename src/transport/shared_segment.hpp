@@ -70,6 +70,10 @@ struct alignas(64) SliceCounters {
   std::byte result[kResultBytes];
   /// Number of ranks that sleep until `finished` changes: see engine/native/nap.hpp.
   std::atomic<std::uint32_t> napping;
+  /// Number of ranks that sleep until a peer rings, and wait for `finished`. A rank that has changed
+  /// `finished` looks for sleeping ranks only if there is one here. Relaxed: the fences are those of
+  /// `SharedSegment::asleep`, and wake_nappers() has the publisher's.
+  std::atomic<std::uint32_t> sleeping;
 
   static std::uint64_t none_of(std::uint64_t place) { return (place + 1) * kMost; }
   /// Returns whether this rank is the last of `ranks`. It calls open() next.
@@ -82,6 +86,8 @@ struct alignas(64) SliceCounters {
   bool is_open(std::uint64_t place) const {
     return finished.load(std::memory_order_acquire) >= none_of(place);
   }
+  /// Whether a share has been taken. May be stale.
+  bool is_taken(std::uint64_t place) const { return taken.load(std::memory_order_relaxed) > none_of(place); }
   /// Takes the next of `count` shares; nullopt when none is left.
   std::optional<std::uint64_t> take(std::uint64_t place, std::uint64_t count) {
     return count_on(taken, none_of(place), none_of(place) + count);
@@ -100,6 +106,7 @@ struct alignas(64) SliceCounters {
     for (std::atomic<std::uint64_t>* number : {&taken, &finished, &arrived})
       number->store(0, std::memory_order_relaxed);
     napping.store(0, std::memory_order_relaxed);
+    sleeping.store(0, std::memory_order_relaxed);
   }
 
  private:

@@ -45,6 +45,22 @@ TEST(Native, ManyRanksOnACoreGetTheBitsOfTheSchedule) {
   });
 }
 
+// One rank sums for all of them. The ranks that do not sum read no other rank's signature.
+TEST(Native, ManyRanksThatDisagreeLearnOfItSoon) {
+  constexpr int kRanks = 9;
+  const FewCores one_core(1);
+  for (const int odd : {0, 4}) {
+    for (const std::size_t count : {std::size_t{10}, std::size_t{50'000}}) {
+      expect_mismatch("shm", kRanks,
+                      [&](Communicator& c) {
+                        std::vector<float> data(c.rank() == odd ? count - 1 : count);
+                        c.all_reduce(data, ReduceOp::sum, kDirect);
+                      },
+                      {"sum of " + std::to_string(count), "sum of " + std::to_string(count - 1)});
+    }
+  }
+}
+
 // The ranks come one after the other, and those that came before sleep. If each rank that comes woke all of
 // them, as many ranks would wake up as there are pairs.
 TEST(Native, ARankThatComesWakesNoRankThatStillWaitsForOthers) {

@@ -39,7 +39,7 @@ void Group::announce(const OperationSpec& spec, bool behind_others) {
   running.shown = spec.prepared->shape.most_shown;
   running.losses = transport::shared_memory_losses();
   running.announced_ranks = 0;
-  running.is_last_rank = running.is_agreed = false;
+  running.works_for_all = running.is_agreed = false;
   Call& call = running.call;
   call.shape = &spec.prepared->shape;
   call.input = static_cast<const std::byte*>(spec.input);
@@ -94,14 +94,20 @@ void Group::arrive(Running& running, bool is_private) {
   call.counters = &slots_.front()->shares[running.place % transport::kDescriptors];
   call.shares = 0;
   const bool is_short = running.shown <= always_short_;
-  // The last rank does a short call for all. If it stops before it has, the other ranks know which one to
-  // blame.
+  // The last rank does a short call for all, unless it does not sum. If it stops before it has, the other
+  // ranks know which one to blame.
   slot_->at_work.value.store(running.place + 1, std::memory_order_relaxed);
-  running.is_last_rank = call.counters->arrive(running.place, static_cast<std::uint64_t>(size()));
-  if (!running.is_last_rank || !is_short) slot_->at_work.value.store(0, std::memory_order_relaxed);
-  if (running.is_last_rank && !is_short) {
+  const bool is_last = call.counters->arrive(running.place, static_cast<std::uint64_t>(size()));
+  running.works_for_all = is_last && (sums_ || !is_summed_by_few(running));
+  if (!running.works_for_all || !is_short) slot_->at_work.value.store(0, std::memory_order_relaxed);
+  if (is_last && !(is_short && running.works_for_all)) {
     call.counters->open(running.place);
-    call.wake_all(*call.counters);
+    if (is_short) {
+      call.have_summed(*call.counters);
+    } else {
+      call.wake_all(*call.counters);
+    }
+    collect_changes(call);
   }
   const bool is_first = finished_ + 1 == announced_;
   if (is_short || !is_private || !is_first) return;
@@ -126,14 +132,38 @@ Group::Announced Group::poll_descriptors(Running& running) const {
   return Announced::by_all;
 }
 
-/// For ranks that share cores. The last rank to arrive, and each rank that reads other ranks' memory, looks
-/// at all descriptors. For any other rank of a short call it is enough that the call is finished.
+/// Whether only some of the ranks read what all of them contribute.
+bool Group::is_summed_by_few(const Running& running) const {
+  return few_sum_ && running.call.shape->form.kind == schedule::SharedMemoryForm::Kind::reduce_for_all;
+}
+
+/// Whether this rank may still be needed to do a short call, which the last rank opens for that.
+bool Group::may_be_needed(const Running& running) const {
+  return sums_ && is_summed_by_few(running) && !running.call.counters->is_taken(running.place);
+}
+
+/// If the short call is open, this rank does it for all, unless another one does.
+bool Group::take_short_call(Running& running) const {
+  if (!may_be_needed(running) || !running.call.counters->is_open(running.place)) return false;
+  slot_->at_work.value.store(running.place + 1, std::memory_order_relaxed);
+  running.works_for_all = running.call.counters->take(running.place, 1).has_value();
+  if (!running.works_for_all) slot_->at_work.value.store(0, std::memory_order_relaxed);
+  return running.works_for_all;
+}
+
+/// For ranks that share cores. A rank that works for all, or reads other ranks' memory, looks at all
+/// descriptors. For any other rank it is enough that the call, or its first piece, is finished: the ranks
+/// that sum have looked.
 Group::Announced Group::poll_announcements(Running& running) const {
   const transport::SliceCounters* const counters = running.call.counters;
-  if (counters == nullptr || running.is_last_rank) return poll_descriptors(running);
-  if (running.shown <= always_short_)
-    return counters->is_finished(running.place, 1) ? Announced::by_all : Announced::not_yet;
-  return counters->is_open(running.place) ? poll_descriptors(running) : Announced::not_yet;
+  if (counters == nullptr || running.works_for_all) return poll_descriptors(running);
+  if (running.shown <= always_short_) {
+    if (counters->is_finished(running.place, 1)) return Announced::by_all;
+    return take_short_call(running) ? poll_descriptors(running) : Announced::not_yet;
+  }
+  if (!counters->is_open(running.place)) return Announced::not_yet;
+  const bool reads_sums_alone = !sums_ && running.state == Running::State::begun && is_summed_by_few(running);
+  return reads_sums_alone ? Announced::by_all : poll_descriptors(running);
 }
 
 /// Whether all ranks have announced this call. If one has announced another call, the call fails.
@@ -167,7 +197,7 @@ bool Group::is_short(const Running& running) const {
 void Group::finish_short_call(Running& running) {
   const bool takes_result =
       shared_cores_ > 0 && running.call.shape->form.kind == schedule::SharedMemoryForm::Kind::reduce_for_all;
-  if (takes_result && !running.is_last_rank) return take_result(running);
+  if (takes_result && !running.works_for_all) return take_result(running);
   std::array<const void*, 16> few;
   std::vector<const void*> many;
   if (slots_.size() > few.size()) many.resize(slots_.size());
@@ -176,7 +206,7 @@ void Group::finish_short_call(Running& running) {
     const auto at = static_cast<std::size_t>(r);
     shown[at] = content_of(*slots_[at], running, running.call.shape->shown_bytes(r));
   }
-  if (running.is_last_rank) finish_short_call_for_all(running, shown);
+  if (running.works_for_all) finish_short_call_for_all(running, shown);
   if (takes_result) return take_result(running);
   finish_short(running.call, shown);
   if (size() > 2 || shared_cores_ > 0) return;
@@ -193,8 +223,8 @@ std::byte* Group::result_of(const Running& running) const {
   return fits ? running.call.counters->result : slots_.front()->data[running.place % transport::kDescriptors];
 }
 
-/// Done by the last rank to arrive: no other rank reads the contributions, so the sums may take the place of
-/// one of them.
+/// Done by the rank that works for all: no other rank reads the contributions, so the sums may take the place
+/// of one of them.
 void Group::finish_short_call_for_all(Running& running, std::span<const void* const> shown) {
   Call& call = running.call;
   if (call.shape->form.kind == schedule::SharedMemoryForm::Kind::reduce_for_all) {
@@ -202,7 +232,7 @@ void Group::finish_short_call_for_all(Running& running, std::span<const void* co
     call.fold(&sums, 1, shown.data(), shown.size(), call.shape->count, shown.size());
   }
   call.finish_share(*call.counters, running.place, 1);
-  changed_ = std::exchange(call.changed, false) || changed_;
+  collect_changes(call);
   slot_->at_work.value.store(0, std::memory_order_relaxed);
 }
 

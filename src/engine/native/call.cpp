@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <numeric>
 
 #include "engine/native/nap.hpp"
@@ -63,8 +62,13 @@ Wait Call::finish() {
 }
 
 void Call::wake_all(transport::SliceCounters& of) {
-  changed = true;
-  wake_nappers(of, std::numeric_limits<int>::max());
+  wake_nappers(of);
+  changed = changed || of.sleeping.load(std::memory_order_relaxed) > 0;
+}
+
+void Call::have_summed(transport::SliceCounters& of) {
+  wake_to_sum(of);
+  has_opened = has_opened || of.sleeping.load(std::memory_order_relaxed) > 0;
 }
 
 Wait Call::arrive(std::uint64_t piece, std::uint64_t cut_into) {
@@ -72,18 +76,22 @@ Wait Call::arrive(std::uint64_t piece, std::uint64_t cut_into) {
   publish(slot->staged, piece + 1);
   if (of.arrive(piece, static_cast<std::uint64_t>(size))) {
     of.open(piece);
-    if (cut_into == 0) wake_all(of);
+    if (cut_into == 0) {
+      wake_all(of);
+    } else if (!sums) {
+      have_summed(of);
+    }
   }
   return {.counter = &transport::CommSlot::staged,
           .target = piece + 1,
           .common = &of,
-          .common_target = transport::SliceCounters::none_of(piece)};
+          .common_target = transport::SliceCounters::none_of(piece) + (sums ? 0 : cut_into)};
 }
 
 std::optional<std::uint64_t> Call::take_share(transport::SliceCounters& of, std::uint64_t place_or_piece,
                                               std::uint64_t count) const {
   const auto share = of.take(place_or_piece, count);
-  if (share && *share + 1 < std::min(count, static_cast<std::uint64_t>(cores))) wake_nappers(of, 1);
+  if (share && *share + 1 < std::min(count, static_cast<std::uint64_t>(cores))) wake_to_sum(of);
   return share;
 }
 

@@ -53,7 +53,8 @@ struct Call {
   std::uint64_t* pieces = nullptr;  ///< staged so far in this slot, in all calls: the same on all ranks
   /// Null if each rank has a core: of the pieces in which private data passes through the segments.
   transport::SliceCounters* piece_counters = nullptr;
-  int cores = 1;  ///< that the ranks share
+  int cores = 1;     ///< that the ranks share
+  bool sums = true;  ///< this rank may sum for all: see is_summing_rank()
 
   // Set for a long call, once all ranks have announced it.
   /// Every rank's input and output in this address space; empty where they are private.
@@ -75,7 +76,8 @@ struct Call {
     return frame.data();
   }
 
-  bool changed = false;  ///< something was published that a sleeping rank may wait for
+  bool changed = false;     ///< something was published that a sleeping rank may wait for
+  bool has_opened = false;  ///< something was opened that a sleeping rank may have to sum
 
   /// Size of a piece that passes through the segments. Two pieces, with the private memory that they come
   /// from or go to, should stay in a second-level cache; those of all ranks together in a last-level cache.
@@ -95,8 +97,8 @@ struct Call {
   /// This rank has done its part. Returns the wait for all ranks, after which there is nothing more to do.
   Wait finish();
   /// For ranks that share cores. This rank has put its contribution to the piece down; `piece` is its number
-  /// among all pieces of the slot. Returns the wait for all ranks. `cut_into`: what follows is cut into so
-  /// many shares, so the waiting ranks need not all run yet; 0: each rank reads the piece.
+  /// among all pieces of the slot. `cut_into`: number of shares in which the piece is then summed; 0: each
+  /// rank reads the piece. Returns the wait for all ranks or, if this rank does not sum, for the sums.
   Wait arrive(std::uint64_t piece, std::uint64_t cut_into);
   /// Takes the next of `count` shares of a call or piece that is open, if one is left. Wakes a rank that may
   /// take another one, as long as cores may idle.
@@ -106,6 +108,8 @@ struct Call {
   void finish_share(transport::SliceCounters& of, std::uint64_t place_or_piece, std::uint64_t count);
   /// Wakes all ranks that wait for these counters, now or, if they sleep more deeply, by Group::tell().
   void wake_all(transport::SliceCounters& of);
+  /// Lets the ranks that sum begin with what this rank, which does not sum, has just opened.
+  void have_summed(transport::SliceCounters& of);
   transport::SliceCounters& counters_of_piece(std::uint64_t piece) const {
     return piece_counters[piece % std::size(slot->piece_shares)];
   }
@@ -144,6 +148,22 @@ Task reduce_for_all(Call& call);
 
 /// Finishes a call whose data has come with the descriptors: `shown[r]` is the contribution of rank r.
 void finish_short(Call& call, std::span<const void* const> shown);
+
+/// Whether one rank for each core sums for all ranks, which share the cores. If many ranks did, each of them
+/// would touch the pages of all ranks, and the first touch of a page is a fault.
+inline bool do_few_sum(int size, int cores) {
+  constexpr int kManyOnACore = 8;
+  return size >= kManyOnACore * cores;
+}
+
+/// Whether the rank may sum for all ranks, which share cores. Where few ranks do, they are neither neighbours
+/// nor at equal distances, since launchers bind ranks to cores in blocks or in turns.
+inline bool is_summing_rank(int rank, int size, int cores) {
+  if (!do_few_sum(size, cores)) return true;
+  const int each = size / cores;
+  const int core = rank / each;
+  return core < cores && rank % each == core % each;
+}
 
 /// Number of shares into which so much data is cut: enough to keep some cores busy, each worth taking.
 inline std::uint64_t share_count(std::uint64_t bytes) {

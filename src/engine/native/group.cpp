@@ -30,6 +30,8 @@ Group::Group(int rank, std::vector<transport::LocalPeer*> local_peers, std::uint
              ExecutorListener& listener)
     : rank_(rank),
       shared_cores_(shared_cores),
+      few_sum_(shared_cores > 0 && do_few_sum(static_cast<int>(local_peers.size()), shared_cores)),
+      sums_(!few_sum_ || is_summing_rank(rank, static_cast<int>(local_peers.size()), shared_cores)),
       always_short_(shared_cores > 0 ? transport::kDescriptorBytes : transport::kShortBytes),
       local_peers_(std::move(local_peers)),
       listener_(listener),
@@ -55,6 +57,7 @@ Group::Group(int rank, std::vector<transport::LocalPeer*> local_peers, std::uint
     if (shared_cores_ == 0) continue;
     call.piece_counters = slots_.front()->piece_shares;
     call.cores = shared_cores_;
+    call.sums = sums_;
   }
 }
 
@@ -158,11 +161,11 @@ bool Group::step(Running& running, Operation* operation, bool& moved) {
     begin_algorithm(running);
   }
   while (true) {
-    changed_ = std::exchange(call.changed, false) || changed_;
+    collect_changes(call);
     const bool done = running.task.done();
     const bool waits = !done && !has_come(running.task.wait());
     // Ranks that share cores may have begun the call before they know that all have made the same one.
-    if (!running.is_agreed && (!waits || running.is_last_rank) && !is_agreed(running, operation, moved))
+    if (!running.is_agreed && (!waits || running.works_for_all) && !is_agreed(running, operation, moved))
       return false;
     if (waits) return false;
     // If this rank was stopped, it may have read what its peers wrote after they had given up, and memory
@@ -187,6 +190,11 @@ bool Group::step(Running& running, Operation* operation, bool& moved) {
   running.state = Running::State::finished;
   running.task = {};
   return true;
+}
+
+void Group::collect_changes(Call& call) {
+  changed_ = std::exchange(call.changed, false) || changed_;
+  has_opened_ = std::exchange(call.has_opened, false) || has_opened_;
 }
 
 /// The rank that does this call for all ranks; -1: each rank does its slice. If all ranks have started short

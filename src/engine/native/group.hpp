@@ -32,7 +32,7 @@ struct Running {
   std::uint64_t losses = 0;        ///< shared_memory_losses() at that time
   transport::Signature signature;  ///< as in its CallDescriptor
   int announced_ranks = 0;         ///< number of ranks, from 0 on, that have announced it
-  bool is_last_rank = false;       ///< this rank was the last to arrive, of ranks that share cores
+  bool works_for_all = false;      ///< this rank does a short call, or opens a long one, for all ranks
   bool is_agreed = false;          ///< all ranks have announced the same call, as far as this rank must know
   Call call;
   Task task;
@@ -46,6 +46,7 @@ struct Awaited {
   const std::atomic<std::uint64_t>* number = nullptr;
   std::uint64_t seen = 0;
   transport::SliceCounters* counters = nullptr;  ///< not null: `number` is their `finished`; see nap()
+  bool sums = false;                             ///< see nap()
 
   bool has_changed() const { return number == nullptr || number->load(std::memory_order_acquire) != seen; }
 };
@@ -57,7 +58,8 @@ struct Awaited {
 ///
 /// If the ranks share cores, each look at all other ranks, and each wake-up, would be paid by every rank. So
 /// the ranks count their arrivals. The last one does a short call for all, or opens a long one, and only then
-/// wakes the others: a call takes one turn of each rank, and the first rank's segment has the sums.
+/// wakes the others: a call takes one turn of each rank, and the first rank's segment has the sums. Of many
+/// ranks few sum, and only those are woken to do so: see do_few_sum().
 class Group {
  public:
   /// `local_peers[r]` leads to rank r of the communicator; null for `rank` itself. They outlive the Group.
@@ -96,6 +98,9 @@ class Group {
   /// The number for which the first call waits, for a caller that polls nothing else meanwhile. To be called
   /// just after a poll: if the number has changed since that poll, the result is empty.
   Awaited awaited() const;
+  /// Before a sleep that only a doorbell ends, and after it; see SliceCounters::sleeping.
+  void fall_asleep();
+  void wake_up();
   /// Whether awaited() names counters on which a caller may nap, unless the number has changed.
   bool can_nap() const;
   /// Ranks whose announcement, or whose progress, the first call lacks.
@@ -142,6 +147,10 @@ class Group {
   Announced poll_announcements(Running& running) const;
   bool is_agreed(Running& running, Operation* operation, bool& moved);
   void arrive(Running& running, bool is_private);
+  bool is_summed_by_few(const Running& running) const;
+  bool may_be_needed(const Running& running) const;
+  bool take_short_call(Running& running) const;
+  void collect_changes(Call& call);
   bool step(Running& running, Operation* operation, bool& moved);
   int owner_of(const Running& running) const;
   std::uint64_t shares(const Running& running) const;
@@ -166,6 +175,8 @@ class Group {
 
   const int rank_;
   const int shared_cores_;
+  const bool few_sum_;  ///< see do_few_sum()
+  const bool sums_;     ///< this rank may sum for all: see is_summing_rank()
   /// The longest data that always travels with the descriptor. Ranks that share cores copy all short data, so
   /// that all ranks know which calls are short before they read the descriptors.
   const std::uint64_t always_short_;
@@ -185,12 +196,14 @@ class Group {
   std::uint64_t long_calls_ = 0;  ///< number of calls that have begun their algorithm
   std::size_t settled_ = 0;       ///< number of settled calls at the front
   std::uint64_t pieces_ = 0;
-  std::uint64_t done_ = 0;  ///< see Call::done
+  std::uint64_t done_ = 0;                           ///< see Call::done
+  transport::SliceCounters* sleeping_on_ = nullptr;  ///< see fall_asleep()
   Clock::time_point now_;
   bool is_short_data_there_ = false;     ///< see prefault_short()
   std::uint64_t piece_bytes_there_ = 0;  ///< see prefault_pieces()
   bool changed_ = false;
-  int idle_polls_ = 0;  ///< polls in which nothing moved, since the last tell()
+  bool has_opened_ = false;  ///< as Call::has_opened
+  int idle_polls_ = 0;       ///< polls in which nothing moved, since the last tell()
   bool failed_ = false;
   std::array<Running, transport::kCallsAhead> running_;
 };

@@ -11,12 +11,15 @@
 namespace kolo::engine::native {
 
 /// Sleeps until `counters.finished` is another number than `seen`, a waker has called wake_nappers(), or the
-/// time has passed. May return early.
-void nap(transport::SliceCounters& counters, std::uint64_t seen, std::chrono::nanoseconds longest);
+/// time has passed. May return early. `sums`: this rank may be needed to sum for all.
+void nap(transport::SliceCounters& counters, std::uint64_t seen, std::chrono::nanoseconds longest, bool sums);
 
-/// To be called after `counters.finished` was stored. Wakes at most `most` ranks. No wake-up is lost: this
-/// rank stores `finished`, then loads `napping`. A napping rank stores `napping`, then the system compares
-/// `finished` with `seen`. A fence stands between the two on both sides.
-void wake_nappers(transport::SliceCounters& counters, int most);
+/// To be called after `counters.finished` was stored. Wakes all ranks that nap. No wake-up is lost: this rank
+/// stores `finished`, then loads `napping`. A napping rank stores `napping`, then the system compares
+/// `finished` with `seen`. A fence stands between the two on both sides. The caller may load
+/// `counters.sleeping` afterwards.
+void wake_nappers(transport::SliceCounters& counters);
+/// Wakes one rank that may sum for all. To be called as wake_nappers(), and no wake-up is lost either.
+void wake_to_sum(transport::SliceCounters& counters);
 
 }  // namespace kolo::engine::native

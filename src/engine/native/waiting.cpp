@@ -1,5 +1,6 @@
 // What a group waits for, which ranks are late, and the wake-up of ranks that sleep.
 #include <atomic>
+#include <utility>
 
 #include "engine/native/group.hpp"
 
@@ -18,11 +19,13 @@ bool is_at_work(const transport::CommSlot& slot, const Running& running) {
 /// Peers::announce_sleep()), so one of the two sees the other's store.
 void Group::tell() {
   idle_polls_ = 0;
-  if (!changed_) return;
-  changed_ = false;
+  if (!changed_ && !has_opened_) return;
+  const bool concerns_all = std::exchange(changed_, false);
+  has_opened_ = false;
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (std::size_t r = 0; r < local_peers_.size(); ++r) {
     if (local_peers_[r] == nullptr) continue;
+    if (!concerns_all && !is_summing_rank(static_cast<int>(r), size(), shared_cores_)) continue;
     const std::uint32_t asleep = segments_[r]->asleep.load(std::memory_order_relaxed);
     if (asleep % 2 == 0 || asleep == rung_[r]) continue;
     rung_[r] = asleep;
@@ -39,12 +42,16 @@ Awaited Group::awaited() const {
   };
   const auto found_in = [&](transport::SliceCounters& counters, std::uint64_t target) {
     Awaited awaited = found(counters.finished, [&](std::uint64_t number) { return number < target; });
-    if (awaited.number != nullptr) awaited.counters = &counters;
+    if (awaited.number != nullptr) {
+      awaited.counters = &counters;
+      awaited.sums = sums_;
+    }
     return awaited;
   };
   if (shared_cores_ > 0 && head.state == Running::State::announced) {
     const std::uint64_t open = transport::SliceCounters::none_of(head.place);
-    return found_in(*head.call.counters, head.shown <= always_short_ ? open + 1 : open);
+    const bool waits_for_sums = head.shown <= always_short_ && !may_be_needed(head);
+    return found_in(*head.call.counters, waits_for_sums ? open + 1 : open);
   }
   if (head.state == Running::State::announced && head.announced_ranks < size()) {
     return found(slots_[static_cast<std::size_t>(head.announced_ranks)]
@@ -62,6 +69,17 @@ Awaited Group::awaited() const {
     if (lacking.number != nullptr) return lacking;
   }
   return {};
+}
+
+/// See SliceCounters::sleeping.
+void Group::fall_asleep() {
+  sleeping_on_ = shared_cores_ > 0 && is_busy() ? awaited().counters : nullptr;
+  if (sleeping_on_ != nullptr) sleeping_on_->sleeping.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Group::wake_up() {
+  if (transport::SliceCounters* const counters = std::exchange(sleeping_on_, nullptr))
+    counters->sleeping.fetch_sub(1, std::memory_order_relaxed);
 }
 
 bool Group::can_nap() const {
@@ -94,6 +112,11 @@ std::vector<int> Group::waiting_for() const {
   // All ranks have announced the call. One of them has not done it for all yet.
   for (int r = 0; r < size(); ++r) {
     if (r != rank_ && is_at_work(*slots_[static_cast<std::size_t>(r)], head)) ranks.push_back(r);
+  }
+  if (!ranks.empty()) return ranks;
+  // None has begun to.
+  for (int r = 0; r < size(); ++r) {
+    if (r != rank_ && is_summing_rank(r, size(), shared_cores_)) ranks.push_back(r);
   }
   return ranks;
 }

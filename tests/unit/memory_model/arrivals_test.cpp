@@ -1,6 +1,7 @@
-// Ranks that share cores: they count their arrivals, the last one works for all or opens a piece for all
-// (SliceCounters in transport/shared_segment.hpp, Group::arrive() and reduce_staged_by_shares() in
-// engine/native), and those that nap are woken (engine/native/nap.hpp).
+// Ranks that share cores: they count their arrivals, the last one works for all, or opens a call or piece for
+// those that sum (SliceCounters in transport/shared_segment.hpp, Group::arrive() and
+// reduce_staged_by_shares() in engine/native), and those that nap or sleep are woken (engine/native/nap.hpp,
+// Group::tell()).
 #include <gtest/gtest.h>
 
 #include <string>
@@ -55,6 +56,62 @@ TEST(ArrivalsModel, TheLastRankSeesAllContributionsAndAllRanksSeeItsSum) {
   EXPECT_NE(wrong_with_short_calls({.arrive = acquire}), "");
   EXPECT_NE(wrong_with_short_calls({.finish = relaxed}), "");
   EXPECT_NE(wrong_with_short_calls({.look = relaxed}), "");
+}
+
+struct Opening {
+  Order arrive = acq_rel;
+  Order open = release;
+  Order look = acquire;
+  Order finish = acq_rel;
+};
+
+/// A short call of two ranks that sum and one that does not. Which one is last is left open: a rank that sums
+/// does the call itself, the other one opens it, and one of the ranks that sum takes it.
+Thread open_or_sum(World& world, Cell arrived, Cell finished, Cell taken, std::vector<Cell> data,
+                   std::size_t rank, bool sums, Opening how) {
+  constexpr int kOpen = 1, kFinished = 2;
+  const int ranks = static_cast<int>(data.size());
+  co_await data[rank].write(1);
+  const bool is_last = co_await arrived.fetch_add(1, how.arrive) == ranks - 1;
+  bool works = is_last && sums;
+  if (is_last && !sums) co_await finished.store(kOpen, how.open);
+  if (!is_last && sums) {
+    co_await finished.wait_for_at_least(kOpen, how.look);
+    if (co_await finished.load(how.look) == kOpen) works = co_await taken.fetch_add(1, relaxed) == 0;
+  }
+  if (works) {
+    int sum = 0;
+    for (const Cell& one : data) sum += co_await one.read();
+    co_await data[0].write(sum);
+    co_await finished.exchange(kFinished, how.finish);
+  }
+  co_await finished.wait_for(kFinished, how.look);
+  const int sum = co_await data[0].read();
+  world.require(sum == ranks, "a wrong sum was read");
+}
+
+std::string wrong_with_few_that_sum(Opening how) {
+  return explore([=](World& world) {
+           const Cell arrived = world.cell("arrived");
+           const Cell finished = world.cell("finished");
+           const Cell taken = world.cell("taken");
+           std::vector<Cell> data;
+           for (const char* rank : {"rank 0", "rank 1", "rank 2"})
+             data.push_back(world.cell(std::string(rank) + "'s data"));
+           for (std::size_t rank = 0; rank < data.size(); ++rank) {
+             world.run("rank " + std::to_string(rank),
+                       open_or_sum(world, arrived, finished, taken, data, rank, rank < 2, how));
+           }
+         })
+      .wrong;
+}
+
+TEST(ArrivalsModel, OneOfFewRanksThatSumDoesWhatAnotherRankOpens) {
+  EXPECT_EQ(wrong_with_few_that_sum({}), "");
+  EXPECT_NE(wrong_with_few_that_sum({.arrive = release}), "");
+  EXPECT_NE(wrong_with_few_that_sum({.open = relaxed}), "");
+  EXPECT_NE(wrong_with_few_that_sum({.look = relaxed}), "");
+  EXPECT_NE(wrong_with_few_that_sum({.finish = relaxed}), "");
 }
 
 struct Halves {
@@ -141,6 +198,50 @@ TEST(ArrivalsModel, NoWakeUpOfANapIsLost) {
   EXPECT_EQ(wrong_with_naps({}), "");
   EXPECT_NE(wrong_with_naps({.sleeper_fence = acq_rel}), "");
   EXPECT_NE(wrong_with_naps({.waker_fence = acq_rel}), "");
+}
+
+struct Sleeps {
+  Order sleeper_fence = seq_cst;
+  Order waker_fence = seq_cst;
+  bool counts_first = true;
+};
+
+/// A rank that sleeps until a peer rings first counts itself where it waits (Group::fall_asleep()).
+Thread sleep_until_finished(Cell finished, Cell sleeping, Cell asleep, Cell bell, Sleeps how) {
+  if (how.counts_first) co_await sleeping.fetch_add(1, relaxed);
+  co_await asleep.store(1, relaxed);
+  co_await fence(how.sleeper_fence);
+  const int seen = co_await finished.load(relaxed);
+  if (!how.counts_first) co_await sleeping.fetch_add(1, relaxed);
+  if (seen == 0) co_await bell.wait_for_at_least(1, acquire);
+}
+
+Thread finish_and_ring(Cell finished, Cell sleeping, Cell asleep, Cell bell, Sleeps how) {
+  co_await finished.store(1, release);
+  co_await fence(how.waker_fence);
+  const int sleepers = co_await sleeping.load(relaxed);
+  if (sleepers == 0) co_return;
+  const int sleeps = co_await asleep.load(relaxed);
+  if (sleeps == 1) co_await bell.fetch_add(1, release);
+}
+
+std::string wrong_with_sleeps(Sleeps how) {
+  return explore([=](World& world) {
+           const Cell finished = world.cell("finished");
+           const Cell sleeping = world.cell("sleeping");
+           const Cell asleep = world.cell("asleep");
+           const Cell bell = world.cell("bell");
+           world.run("sleeper", sleep_until_finished(finished, sleeping, asleep, bell, how));
+           world.run("waker", finish_and_ring(finished, sleeping, asleep, bell, how));
+         })
+      .wrong;
+}
+
+TEST(ArrivalsModel, ARankThatCountsItselfBeforeItSleepsIsRung) {
+  EXPECT_EQ(wrong_with_sleeps({}), "");
+  EXPECT_NE(wrong_with_sleeps({.sleeper_fence = acq_rel}), "");
+  EXPECT_NE(wrong_with_sleeps({.waker_fence = acq_rel}), "");
+  EXPECT_NE(wrong_with_sleeps({.counts_first = false}), "");
 }
 
 }  // namespace
