@@ -112,7 +112,10 @@ TEST(Native, EveryNumberOfPieces) {
     expect_ranks({.size = crowd.ranks, .transport = "shm", .watchdog = std::chrono::seconds(230)},
                  [usable](Communicator& c) {
                    transport::SliceCounters counters{};
+                   engine::native::Shape shape;  // whose pieces are the longest
+                   shape.form.kind = schedule::SharedMemoryForm::Kind::reduce_for_all;
                    engine::native::Call call;
+                   call.shape = &shape;
                    call.size = c.size();
                    call.counters = c.size() > usable ? &counters : nullptr;
                    const std::uint64_t piece = call.piece_bytes() / sizeof(double);

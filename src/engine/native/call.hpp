@@ -81,12 +81,15 @@ struct Call {
 
   /// Size of a piece that passes through the segments. Two pieces, with the private memory that they come
   /// from or go to, should stay in a second-level cache; those of all ranks together in a last-level cache.
-  /// If ranks share cores, each piece takes a context switch to every rank, so pieces are not so short.
+  /// If ranks share cores, each piece takes a context switch to every rank, so pieces are longer. They are
+  /// not so long if each rank touches the pages of all ranks.
   std::uint64_t piece_bytes() const {
-    const auto ranks = static_cast<std::uint64_t>(std::max(size, 4));
-    if (counters == nullptr) return 2 * transport::kStageBytes / ranks;
-    return std::clamp(2 * transport::kStageBytes / ranks, std::uint64_t{64} << 10,
-                      transport::kStageBytes / 2);
+    constexpr std::uint64_t kLongest = transport::kStageBytes / 2;
+    const std::uint64_t in_caches =
+        2 * transport::kStageBytes / static_cast<std::uint64_t>(std::max(size, 4));
+    if (counters == nullptr) return in_caches;
+    if (shape->form.kind == schedule::SharedMemoryForm::Kind::reduce_for_all) return kLongest;
+    return std::clamp<std::uint64_t>(in_caches, 64 << 10, kLongest);
   }
   /// A rank that sees the count also sees everything that this rank wrote before. If ranks share cores, no
   /// rank waits for these counters: they tell which rank is late.
