@@ -1,5 +1,5 @@
 /// @file
-/// The C interface of kolo: collectives, send and receive for C99 and for the languages that call C.
+/// The C interface of kolo: collectives, send and receive for C99 and for languages that call C functions.
 ///
 /// The C++ interface (kolo.hpp) says more on each call; here stands what differs. Not in C: custom
 /// reductions, sparse sums, options of single calls (KOLO_ALGORITHM and the other variables hold), timelines
@@ -16,7 +16,7 @@ extern "C" {
 
 /// How a call ended. After an error, kolo_error_message() says what happened.
 typedef enum kolo_status {
-  KOLO_OK = 0,
+  KOLO_OK = 0,  ///< the call did what it was asked for
   KOLO_INVALID_ARGUMENT =
       1,               ///< the arguments cannot be right; no byte has moved, the communicator stays usable
   KOLO_MISMATCH = 2,   ///< the ranks asked for different things
@@ -43,7 +43,8 @@ typedef enum kolo_dtype {
   KOLO_UINT64 = 11
 } kolo_dtype;
 
-/// The reductions.
+/// How the ranks' contributions are combined, element by element; the average is their sum divided by the
+/// number of ranks.
 typedef enum kolo_op { KOLO_SUM = 0, KOLO_PRODUCT = 1, KOLO_MIN = 2, KOLO_MAX = 3, KOLO_AVERAGE = 4 } kolo_op;
 
 /// A group of ranks. Thread-safe, as far as the order of calls stays the same on all ranks.

@@ -11,7 +11,8 @@
 
 namespace kolo {
 
-/// `custom` is what Reduction::custom() makes; by itself it names no operation.
+/// How the ranks' contributions are combined, element by element; `average` is their sum divided by the
+/// number of ranks. `custom` is what Reduction::custom() makes; by itself it names no operation.
 enum class ReduceOp : std::uint8_t { sum, product, min, max, average, custom };
 
 /// "sum", "average", ...

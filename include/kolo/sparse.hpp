@@ -39,11 +39,12 @@ struct SparseOptions {
   std::string dense_algorithm = {};
 };
 
-/// Sums sparse vectors over the ranks of a communicator by a nested butterfly (H. Zhao, J. Canny: "Kylix: A
-/// Sparse Allreduce for Commodity Clusters", ICPP 2014): in each layer a rank divides its share of the
-/// indices among the members of a group, and gets its part of their shares. Values of equal indices are
-/// summed at once, so the layers below move less. Then everything is gathered back up. Every block travels
-/// with a list or a bitmap of its indices, or with none where it has no gaps, whichever takes fewest bytes.
+/// Sums sparse vectors over the ranks of a communicator by a nested butterfly. The algorithm is Kylix (H.
+/// Zhao, J. Canny: "Kylix: A Sparse Allreduce for Commodity Clusters", ICPP 2014): in each layer a rank
+/// divides its share of the indices among the members of a group, and gets its part of their shares. Values
+/// of equal indices are summed at once, so the layers below move less. Then everything is gathered back up.
+/// Every block travels with a list or a bitmap of its indices, or with none where it has no gaps, whichever
+/// takes fewest bytes.
 ///
 /// Made and used by all ranks together, in the same order among their other collectives; thread-safe as
 /// Communicator is. Errors are those of collectives; ranks that disagree on length, width, element type or

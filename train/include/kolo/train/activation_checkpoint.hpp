@@ -20,7 +20,7 @@ std::vector<at::Tensor> checkpoint(
 
 }  // namespace train
 
-/// Calls `function`, a layer for example, without keeping what it computes for backward: only the input is
+/// Calls `function`, a layer for example, without keeping what it computes for backward. Only the input is
 /// kept, and backward calls it again (T. Chen et al.: "Training Deep Nets with Sublinear Memory Cost", 2016;
 /// in PyTorch `torch.utils.checkpoint`). Costs a second forward of that part.
 ///

@@ -7,10 +7,11 @@
 
 namespace kolo {
 
-/// While it lives, libtorch casts the inputs of products and convolutions that this thread calls to bfloat16
-/// (`at::autocast`; P. Micikevicius et al.: "Mixed Precision Training", ICLR 2018, section 3). Parameters,
-/// their gradients and the optimizer's state stay float32, so DistributedDataParallel and the optimizer need
-/// not know. Put it around forward and loss; backward() computes each operation as its forward was.
+/// While it lives, libtorch casts the inputs of products and convolutions that this thread calls to bfloat16.
+/// It is `at::autocast` (P. Micikevicius et al.: "Mixed Precision Training", ICLR 2018, section 3).
+/// Parameters, their gradients and the optimizer's state stay float32, so DistributedDataParallel and the
+/// optimizer need not know. Put it around forward and loss; backward() computes each operation as its forward
+/// was.
 ///
 ///     {
 ///       const kolo::Autocast autocast;
@@ -32,6 +33,8 @@ namespace kolo {
 /// libtorch 1.13 and slow later, so there is no choice.
 class Autocast {
  public:
+  /// From now on this thread computes products and convolutions in bfloat16; with `false`, as their inputs
+  /// are.
   explicit Autocast(bool is_enabled = true);
   ~Autocast();
   Autocast(const Autocast&) = delete;
@@ -42,8 +45,9 @@ class Autocast {
   std::unique_ptr<State> before_;
 };
 
-/// Whether this processor multiplies bfloat16 by instructions of its own (AVX-512 BF16 or AMX). Where it does
-/// not, Autocast saves memory and is slower than float32, as each product is made of float32 ones.
+/// Whether this processor multiplies bfloat16 by instructions of its own (AVX-512 BF16, which processors with
+/// AMX have too; false on anything but x86-64). Without them Autocast saves memory and is slower than
+/// float32, as each product is made of float32 ones. Thread-safe.
 bool has_bfloat16_products();
 
 }  // namespace kolo

@@ -14,6 +14,7 @@
 
 namespace kolo {
 
+/// Values by name: a loss, an accuracy, ...
 using Metrics = std::map<std::string, double>;
 
 /// Collective: the mean of each metric over all ranks, the same bits on all of them. `weight` is what this

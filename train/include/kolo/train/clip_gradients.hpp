@@ -9,15 +9,15 @@
 
 namespace kolo {
 
-/// Scales all gradients so that their norm, the root of the sum of all squared elements, is at most
-/// `max_norm` (R. Pascanu, T. Mikolov, Y. Bengio: "On the Difficulty of Training Recurrent Neural Networks",
-/// ICML 2013, algorithm 1), and returns the norm that they had. A parameter that is given several times (tied
-/// weights) counts once; of sparse gradients the rows that there are count, each once; undefined ones do not.
-/// Call it after backward(): averages are the same on all ranks, and so is the norm, bit for bit, on machines
-/// with other vector units and numbers of threads too, as it is added up in float64 in a fixed order. An
-/// infinite or NaN norm leaves all gradients as they are. Throws InvalidArgument unless `max_norm` is
-/// positive and finite, for gradients of complex numbers or not on the CPU, and where overlap_forward makes
-/// the steps.
+/// Scales all gradients so that their norm is at most `max_norm`, and returns the norm that they had. The
+/// norm is the root of the sum of all squared elements (R. Pascanu, T. Mikolov, Y. Bengio: "On the Difficulty
+/// of Training Recurrent Neural Networks", ICML 2013, algorithm 1). A parameter that is given several times
+/// (tied weights) counts once; of sparse gradients the rows that there are count, each once; undefined ones
+/// do not. Call it after backward(): averages are the same on all ranks, and so is the norm, bit for bit, on
+/// machines with other vector units and numbers of threads too, as it is added up in float64 in a fixed
+/// order. An infinite or NaN norm leaves all gradients as they are. Throws InvalidArgument unless `max_norm`
+/// is positive and finite, for gradients of complex numbers or not on the CPU, and where overlap_forward
+/// makes the steps.
 double clip_gradients(const std::vector<at::Tensor>& parameters, double max_norm);
 
 }  // namespace kolo

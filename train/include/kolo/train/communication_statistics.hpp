@@ -6,16 +6,19 @@
 
 namespace kolo {
 
-/// Of one step (a backward that averages) or, added up, of many. Times are of this rank.
+/// What communication cost in one step (a backward that averages) or, added up, in many. Times are of this
+/// rank.
 struct CommunicationStatistics {
-  std::uint64_t steps = 0;
-  std::uint64_t all_reduces = 0;  ///< of buckets; with overlap_forward of slices
-  std::uint64_t sparse_sums = 0;  ///< of tables
-  std::uint64_t bytes = 0;  ///< of gradients (rows with indices) handed in; what went over the wire: Counters
-  std::chrono::nanoseconds hidden{0};  ///< some bucket or table was under way while backward still computed
-  /// Backward was over and waited for them and for buffers. With overlap_forward the next forward waits.
+  std::uint64_t steps = 0;        ///< backward passes that averaged
+  std::uint64_t all_reduces = 0;  ///< buckets that were averaged; with overlap_forward slices
+  std::uint64_t sparse_sums = 0;  ///< tables whose rows were summed
+  std::uint64_t bytes = 0;  ///< bytes of gradients (rows with indices) handed in; Counters has those sent
+  std::chrono::nanoseconds hidden{0};  ///< time in which a bucket or table was under way under backward
+  /// Time in which backward was over and waited for buckets, tables and buffers. With overlap_forward the
+  /// next forward waits.
   std::chrono::nanoseconds exposed{0};
 
+  /// Adds each number of `other`.
   CommunicationStatistics& operator+=(const CommunicationStatistics& other) noexcept {
     steps += other.steps;
     all_reduces += other.all_reduces;

@@ -21,8 +21,9 @@
 
 namespace kolo {
 
+/// How many replicas a DataParallel has, and what each of them may use.
 struct DataParallelOptions {
-  int replicas = 2;
+  int replicas = 2;  ///< copies of the model, a thread each; 1 or more
   /// How many threads libtorch's operators use in each replica's thread, as at::set_num_threads() sets it
   /// there; 0: the constructing thread's number, shared out, at least one.
   int threads_per_replica = 0;
@@ -32,7 +33,9 @@ struct DataParallelOptions {
 /// the exception itself. Where several threw, the first replica's is told.
 class ReplicaError : public Error {
  public:
+  /// For the library.
   ReplicaError(const std::string& what, int replica) : Error(what, {}), replica_(replica) {}
+  /// Number of the replica that threw, from 0.
   int replica() const noexcept { return replica_; }
 
  private:
@@ -45,12 +48,14 @@ class DataParallelBase {
   DataParallelBase(const DataParallelBase&) = delete;
   DataParallelBase& operator=(const DataParallelBase&) = delete;
 
+  /// DataParallelOptions::replicas.
   int replicas() const noexcept;
   /// The model's, each once, also one that is registered under several names (tied weights), where libtorch's
   /// parameters() lists it several times.
   std::vector<at::Tensor> parameters() const;
 
  protected:
+  /// Makes another model like the wrapped one.
   using MakeReplica = std::function<std::shared_ptr<torch::nn::Module>()>;
   /// Runs one replica's forward on its part of each tensor; returns the tensors in what that returned.
   using ForwardReplica =
@@ -61,6 +66,7 @@ class DataParallelBase {
                    const DataParallelOptions& options);
   ~DataParallelBase();
 
+  /// The module of replica `index`, below replicas().
   const std::shared_ptr<torch::nn::Module>& replica(std::size_t index) const;
   /// Shares `inputs` out, runs the replicas, and gathers the tensors that each returns.
   std::vector<at::Tensor> run(const std::vector<at::Tensor>& inputs, const ForwardReplica& forward);
@@ -181,6 +187,7 @@ class DataParallel : public DataParallelBase {
                std::type_identity_t<std::function<std::shared_ptr<Model>()>> make = {})
       : DataParallel(model.ptr(), options, std::move(make)) {}
 
+  /// Runs the model's forward() on all replicas, and returns what it returns of the whole batch: see above.
   /// Throws InvalidArgument, before anything runs, where no argument is a tensor, tensors have no dimension 0
   /// of one length, or parameters, buffers or modules were registered since construction.
   template <typename... Arguments>

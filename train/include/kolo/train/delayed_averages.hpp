@@ -14,10 +14,11 @@
 
 namespace kolo {
 
-/// The all_reduce of one step's gradients runs while the next step computes, and the optimizer makes its step
-/// with the averages of the step before: Y. Li et al., "Pipe-SGD: A Decentralized Pipelined SGD Framework for
-/// Distributed Deep Net Training", NeurIPS 2018, with a pipeline of width 2. So a step takes about the longer
-/// one of computation and communication, and gradients are those of parameters that are one step old.
+/// Averages gradients one step late, so that communication runs under the next step. The all_reduce of one
+/// step's gradients runs while the next step computes, and the optimizer makes its step with the averages of
+/// the step before: Y. Li et al., "Pipe-SGD: A Decentralized Pipelined SGD Framework for Distributed Deep Net
+/// Training", NeurIPS 2018, with a pipeline of width 2. So a step takes about the longer one of computation
+/// and communication, and gradients are those of parameters that are one step old.
 ///
 ///     Net net;
 ///     kolo::DelayedAverages averages(*net, communicator);

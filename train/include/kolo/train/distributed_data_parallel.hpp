@@ -32,8 +32,8 @@ namespace kolo {
 
 /// How the rows of sparse gradients reach all ranks.
 enum class SparseMethod {
-  all_reduce,  ///< SparseAllReduce: each rank adds up the rows that it is responsible for; bytes fall as rows
-               ///< meet
+  all_reduce,  ///< SparseAllReduce: each rank adds up the rows that it is responsible for; the more rows
+               ///< ranks have in common, the fewer bytes
   all_gather,  ///< each rank gets all ranks' rows and adds them up: fewer messages, N - 1 times the bytes
 };
 
@@ -48,6 +48,8 @@ enum class JoinMode {
 using OptimizerFactory =
     std::function<std::unique_ptr<torch::optim::Optimizer>(const std::vector<at::Tensor>& parameters)>;
 
+/// Settings of DistributedDataParallel. The same on all ranks, but for `timeline`; else construction throws
+/// MismatchError.
 struct DistributedDataParallelOptions {
   /// A bucket is closed when it holds so many bytes of gradients or more. The first is small, so that
   /// communication starts early in backward.
@@ -90,6 +92,7 @@ struct DistributedDataParallelOptions {
   /// Parameters with sparse gradients, by name, besides the tables of torch::nn::Embedding and EmbeddingBag
   /// that were made with sparse(true). Their gradients stay sparse: only rows that some rank has travel.
   std::vector<std::string> sparse_parameters = {};
+  /// How the rows of sparse gradients are summed.
   SparseMethod sparse_method = SparseMethod::all_reduce;
   /// Averages the buckets of float32 in place of all_reduce (compression.hpp has some); other buckets travel
   /// as they are. Its work is done by a thread of its own under backward(). May be null; excludes `wire` and
@@ -119,9 +122,16 @@ struct DistributedDataParallelOptions {
 class DistributedDataParallelBase {
  public:
   /// While one lives, backward() only accumulates gradients on this rank; the next backward() after it
-  /// averages the sums. All ranks must do it alike.
+  /// averages the sums. All ranks must do it alike. May be nested.
+  ///
+  ///     {
+  ///       const auto local = model.no_sync();
+  ///       loss(model(first), labels).backward();        // no communication
+  ///     }
+  ///     loss(model(second), labels).backward();         // averages the sum of both
   class NoSync {
    public:
+    /// See no_sync().
     explicit NoSync(DistributedDataParallelBase& parallel);
     ~NoSync();
     NoSync(const NoSync&) = delete;
@@ -172,14 +182,16 @@ class DistributedDataParallelBase {
     bool is_finished_ = false;
   };
 
+  /// A parameter whose gradient backward() averages.
   struct AveragedParameter {
-    std::string name;
-    at::Tensor tensor;
-    bool has_sparse_gradients = false;
+    std::string name;                   ///< as in torch::nn::Module::named_parameters()
+    at::Tensor tensor;                  ///< the parameter itself
+    bool has_sparse_gradients = false;  ///< whether it is a table: see sparse_parameters
   };
+  /// Parameters whose gradients are averaged together.
   struct BucketInfo {
-    std::vector<std::string> parameters;
-    Buffer gradients;
+    std::vector<std::string> parameters;  ///< names, in the order in which their gradients lie in the bucket
+    Buffer gradients;  ///< the memory of their gradients; valid until the next forward or backward
   };
 
   /// Collective. Takes a communicator of its own by Communicator::split(), so calls on `communicator` may
@@ -197,16 +209,18 @@ class DistributedDataParallelBase {
   DistributedDataParallelBase(const DistributedDataParallelBase&) = delete;
   DistributedDataParallelBase& operator=(const DistributedDataParallelBase&) = delete;
 
+  /// Gradients stay local while what it returns lives.
   [[nodiscard]] NoSync no_sync() { return NoSync(*this); }
+  /// Collective: ranks may have different amounts of data while what it returns lives. Throws as Join does.
   [[nodiscard]] Join join(JoinMode mode) { return Join(*this, mode); }
 
-  /// What forward() does around the model's own, for those who call the model themselves: throws
-  /// InvalidArgument where a parameter or buffer was cast, a parameter thawed or added since construction ...
+  /// For a caller that calls the model itself, not forward(): comes before the model's forward(). Throws
+  /// InvalidArgument where a parameter or buffer was cast, a parameter thawed or added since construction.
   void prepare_forward();
-  /// ... and finds the parameters that backward from `outputs` will not reach. Only find_unused_parameters
-  /// needs that, and only to start communication early. Where the loss may depend on more than these, say so
-  /// (`is_all`), or give none. Where backward() comes after several forwards, what one of them reaches
-  /// counts.
+  /// For a caller that calls the model itself: comes after the model's forward(). Finds the parameters that
+  /// backward from `outputs` does not reach. Only find_unused_parameters needs that, and only to start
+  /// communication early. If the loss may depend on more than `outputs`, pass `is_all` = false, or no
+  /// outputs. If backward() comes after several forwards, it is enough that one of them reaches a parameter.
   void prepare_backward(std::span<const at::Tensor> outputs, bool is_all = true);
 
   /// With overlap_forward: waits for the averages under way and makes the steps that wait for them. Does
@@ -217,7 +231,8 @@ class DistributedDataParallelBase {
   /// backward() on. All ranks must do it alike; `change` must not use the parameters. Does nothing without
   /// overlap_forward.
   void change_optimizers(const std::function<void(torch::optim::Optimizer&)>& change);
-  /// The optimizers that overlap_forward has made, after finish_step(), as to save them.
+  /// The optimizers that overlap_forward has made, one for each bucket, to save them for example; empty
+  /// without it. Calls finish_step().
   std::vector<torch::optim::Optimizer*> optimizers();
 
   /// Throws InvalidArgument where the hook and this optimizer do not go together, or where overlap_forward
@@ -234,19 +249,20 @@ class DistributedDataParallelBase {
   /// it reads all buckets: ask before gradients are changed. Always true with overlap_forward.
   bool averages_are_finite() const;
 
-  /// Each once, also one that is registered under several names (tied weights), where libtorch's parameters()
-  /// lists it several times. After finish_step().
+  /// The model's parameters, for an optimizer: each once, also one that is registered under several names
+  /// (tied weights), where libtorch's parameters() lists it several times. Calls finish_step().
   std::vector<at::Tensor> parameters() const;
-  /// Those whose gradients backward() averages, each once: neither frozen nor ignored ones.
+  /// The parameters whose gradients backward() averages, each once: neither frozen nor ignored ones.
   std::vector<AveragedParameter> averaged_parameters() const;
-  /// The one that it was made with, for calls of the caller's own.
+  /// The communicator that it was made with, for calls of the caller's own.
   Communicator& communicator() noexcept;
-  /// As assigned at the moment, in the order in which they are averaged. After finish_step().
+  /// The buckets as assigned at the moment, in the order in which they are averaged. Calls finish_step().
   std::vector<BucketInfo> buckets() const;
   /// What BucketBorders::measured has found up to now.
   BucketPlan bucket_plan() const;
-  /// Of the last step whose averages have all been waited for.
+  /// What the last step cost whose averages have all been waited for.
   const CommunicationStatistics& last_step() const noexcept;
+  /// What all steps cost together.
   const CommunicationStatistics& total() const noexcept;
 
  private:
@@ -303,6 +319,7 @@ bool collect_tensors(const T& value, std::vector<at::Tensor>& out) {
 template <std::derived_from<torch::nn::Module> Model>
 class DistributedDataParallel : public DistributedDataParallelBase {
  public:
+  /// Collective. Shares the model; throws as DistributedDataParallelBase does.
   DistributedDataParallel(std::shared_ptr<Model> model, Communicator communicator,
                           DistributedDataParallelOptions options = {})
       : DistributedDataParallelBase(model, std::move(communicator), std::move(options)),
@@ -311,6 +328,8 @@ class DistributedDataParallel : public DistributedDataParallelBase {
                           DistributedDataParallelOptions options = {})
       : DistributedDataParallel(model.ptr(), std::move(communicator), std::move(options)) {}
 
+  /// Calls the model's forward() with these arguments, and returns what it returns. Throws
+  /// InvalidArgument as prepare_forward() does, and the error of a step that has failed.
   template <typename... Arguments>
   auto forward(Arguments&&... arguments) {
     prepare_forward();
@@ -320,12 +339,13 @@ class DistributedDataParallel : public DistributedDataParallelBase {
     prepare_backward(tensors, is_all);
     return outputs;
   }
+  /// As forward().
   template <typename... Arguments>
   auto operator()(Arguments&&... arguments) {
     return forward(std::forward<Arguments>(arguments)...);
   }
 
-  /// The model itself, for evaluation, saving and so on. After finish_step().
+  /// The model itself, for evaluation, saving and so on. Both call finish_step().
   Model& model() {
     finish_step();
     return *model_;

@@ -23,15 +23,17 @@ using SamplerBatch = decltype(std::declval<SamplerBase&>().next(0));
 
 }  // namespace train
 
+/// Settings of a DistributedSampler. The same on all ranks, else ranks see some samples twice and others
+/// never.
 struct DistributedSamplerOptions {
-  bool shuffle = true;
-  std::uint64_t seed = 0;
+  bool shuffle = true;     ///< each epoch has another order; else samples come by their numbers
+  std::uint64_t seed = 0;  ///< draws the orders, together with the epoch's number
   /// Where the data set does not divide by the ranks: true drops the tail, false repeats samples from the
   /// start of the epoch's order, so that every rank has the same number either way.
   bool drop_last = false;
 };
 
-/// Deals the indices 0 to size - 1 of a data set to the ranks, one after the other: of the epoch's order,
+/// Deals the indices 0 to size - 1 of a data set to the ranks, one after the other. Of the epoch's order,
 /// rank r gets the positions r, r + ranks, r + 2 ranks, ... So when every rank takes the same number of
 /// samples per step, the union over the ranks is the same for every number of ranks: the global batch. The
 /// order depends on seed and epoch alone, on every machine and with every compiler. Not thread-safe.
@@ -51,10 +53,12 @@ class DistributedSampler : public train::SamplerBase {
   /// Call with the same number on all ranks before each epoch; without it indices() are those of the epoch
   /// before, and reset() goes on to the next.
   void set_epoch(std::uint64_t epoch);
+  /// The epoch that indices() and next() are about, from 0.
   std::uint64_t epoch() const noexcept;
   /// This rank's indices for the epoch; samples_per_rank() of them.
   std::vector<std::int64_t> indices() const;
-  /// The same on all ranks.
+  /// How many samples each rank has in an epoch, the same on all ranks: size / ranks, rounded down with
+  /// drop_last and up without.
   std::int64_t samples_per_rank() const noexcept;
 
   /// A data loader calls it when an epoch begins. The epoch is the one after that which next() was last

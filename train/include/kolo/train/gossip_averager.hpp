@@ -14,16 +14,18 @@
 
 namespace kolo {
 
+/// Settings of a GossipAverager. The same on all ranks.
 struct GossipAveragerOptions {
   std::uint64_t period = 1;  ///< steps between two rounds; 1 or more
 };
 
-/// Decentralized SGD on the one-peer exponential graph: in round k rank r of N sends its model to rank
-/// r + 2^(k mod ceil(log2 N)), modulo N, and takes the mean of its own and the one that it receives (M.
-/// Assran et al., "Stochastic Gradient Push for Distributed Deep Learning", ICML 2019; B. Ying et al.,
-/// "Exponential Graph is Provably Efficient for Decentralized Deep Training", NeurIPS 2021, section 4). Each
-/// rank sends once and receives once, so any N keeps the mean of all models, and no rank waits for more than
-/// one other. If N is a power of two, log2 N rounds average exactly.
+/// Decentralized SGD: each rank averages its model with one other rank's, another one in each round. The
+/// graph is the one-peer exponential one: in round k rank r of N sends its model to rank r + 2^(k mod
+/// ceil(log2 N)), modulo N, and takes the mean of its own and the one that it receives (M. Assran et al.,
+/// "Stochastic Gradient Push for Distributed Deep Learning", ICML 2019; B. Ying et al., "Exponential Graph is
+/// Provably Efficient for Decentralized Deep Training", NeurIPS 2021, section 4). Each rank sends once and
+/// receives once, so any N keeps the mean of all models, and no rank waits for more than one other. If N is a
+/// power of two, log2 N rounds average exactly.
 ///
 /// Used as ModelAverager is. The ranks' models stay different: evaluate with AveragedParameters, and end
 /// training with average_parameters(). All ranks must make the same steps. Not thread-safe.

@@ -14,10 +14,10 @@ namespace kolo {
 
 /// Where the gradient of one parameter lies in a bucket.
 struct GradientPart {
-  std::string name = {};
-  std::vector<std::int64_t> shape = {};
-  std::uint64_t offset = 0;  ///< in elements, from the bucket's begin
-  std::uint64_t count = 0;   ///< of elements: the product of `shape`
+  std::string name = {};                 ///< the parameter's, the same on all ranks and in all steps
+  std::vector<std::int64_t> shape = {};  ///< sizes of the parameter's dimensions; empty: one number
+  std::uint64_t offset = 0;              ///< of its first element in the bucket, in elements
+  std::uint64_t count = 0;               ///< number of elements: the product of `shape`
 };
 
 /// Gradients that are averaged together. Ranks have equal parts in equal order, so what one rank knows of the
@@ -38,9 +38,9 @@ struct GradientBucket {
 
 /// What the optimizer does with gradients, as far as a hook has to know.
 struct OptimizerTraits {
-  std::string name = {};  ///< "SGD", "Adam", ...
-  bool has_momentum = false;
-  bool has_weight_decay = false;
+  std::string name = {};      ///< "SGD", "Adam", ...; "unknown" if kolo does not know its type
+  bool has_momentum = false;  ///< whether it adds earlier gradients to a step; in Adam and its kin beta1 > 0
+  bool has_weight_decay = false;  ///< whether it adds a part of the parameters to their gradients
 };
 
 /// What a hook keeps from step to step, for checkpoints: the values by a name that contains the parameter's.
@@ -77,6 +77,7 @@ class GradientHook {
   /// as if it had never been. The same on all ranks.
   virtual void end_step(bool keep) = 0;
 
+  /// What the next steps need of earlier ones, on this rank; empty if there is nothing.
   virtual HookState state() const { return {}; }
   /// The inverse of state(). Throws InvalidArgument for one of another hook; by itself a hook has none, and
   /// refuses all that is not empty. For parameters of other sizes, check() or average() throws it.

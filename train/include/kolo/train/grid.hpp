@@ -20,8 +20,9 @@ struct GridOptions {
   int tensor = 1;    ///< ranks that divide each layer of a stage
 };
 
-/// The groups of a hybrid of data, sharded, pipeline and tensor parallelism (D. Narayanan et al.: "Efficient
-/// Large-Scale Language Model Training on GPU Clusters Using Megatron-LM", SC 2021, section 3). Rank
+/// The groups of a hybrid of data, sharded, pipeline and tensor parallelism. The layout is that of
+/// Megatron-LM (D. Narayanan et al.: "Efficient Large-Scale Language Model Training on GPU Clusters Using
+/// Megatron-LM", SC 2021, section 3). Rank
 ///
 ///     ((stage * data + replica) * sharded + shard) * tensor + slice
 ///
@@ -44,6 +45,7 @@ class Grid {
   /// most ranks, and InvalidArgument where a part is less than 1 or the product is not the number of ranks.
   Grid(Communicator communicator, const GridOptions& options);
 
+  /// All ranks of the job: the communicator that it was made with.
   Communicator& all() noexcept { return all_; }
   /// The ranks that hold the same part of the model.
   Communicator& data() noexcept { return data_; }

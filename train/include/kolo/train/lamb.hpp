@@ -13,27 +13,37 @@
 
 namespace kolo {
 
-/// Of a group of parameters.
+/// Options of a group of parameters, set by a chain of calls: `LAMBOptions(2e-3).weight_decay(0.01)`. The
+/// betas are those of the paper's experiments.
 struct LAMBOptions : public torch::optim::OptimizerCloneableOptions<LAMBOptions> {
+  /// All other options have their defaults.
   LAMBOptions(double lr = 1e-3);
+  /// beta1 of the first moment, beta2 of the second.
   using Betas = std::tuple<double, double>;
+  /// The part of its norm by which a layer moves in a step; 0 or more.
   TORCH_ARG(double, lr) = 1e-3;
+  /// How much of the moments stays in each step; each from 0 to below 1.
   TORCH_ARG(Betas, betas) = std::make_tuple(0.9, 0.999);
+  /// Added to the root of the second moment, against divisions by zero; 0 or more.
   TORCH_ARG(double, eps) = 1e-6;
+  /// The part of a layer that is added to its update, before the update's norm is taken; 0 or more.
   TORCH_ARG(double, weight_decay) = 0;
   /// Parameters with one dimension, as biases and what scales and shifts a normalization, get Adam and
   /// neither a rate of their own nor weight decay. Off for layers that are flattened into shards.
   TORCH_ARG(bool, exclude_vectors) = true;
 
  public:
+  /// Reads and writes the options, for save() and load().
   void serialize(torch::serialize::InputArchive& archive) override;
   void serialize(torch::serialize::OutputArchive& archive) const override;
+  /// The rate `lr`, by the names that libtorch's schedulers use.
   double get_lr() const override;
   void set_lr(double lr) override;
 };
 
-/// Y. You et al.: "Large Batch Optimization for Deep Learning: Training BERT in 76 minutes", ICLR 2020,
-/// algorithm 2, with the norm itself as its function phi. Of a layer w with the gradient g, in step t:
+/// LAMB: Adam for large batches, in which each layer moves by a part of its norm. Y. You et al.: "Large Batch
+/// Optimization for Deep Learning: Training BERT in 76 minutes", ICLR 2020, algorithm 2, with the norm itself
+/// as its function phi. Of a layer w with the gradient g, in step t:
 ///
 ///     m = beta1 m + (1 - beta1) g
 ///     v = beta2 v + (1 - beta2) g^2
@@ -51,7 +61,12 @@ class LAMB : public torch::optim::Optimizer {
        SumOverRanks sum_over_ranks = {});
   LAMB(std::vector<at::Tensor> parameters, const LAMBOptions& options = {}, SumOverRanks sum_over_ranks = {});
 
+  /// Makes a step for each parameter that has a gradient. `closure`, if there is one, is called first, with
+  /// gradients enabled, and its loss returned; else an undefined tensor. Throws InvalidArgument as said
+  /// above, and what sum_over_ranks throws.
   at::Tensor step(LossClosure closure = nullptr) override;
+  /// Writes and reads state and options, for torch::save(), torch::load() and a Checkpoint. load() throws
+  /// c10::Error for what another optimizer or another set of parameter groups has saved.
   void save(torch::serialize::OutputArchive& archive) const override;
   void load(torch::serialize::InputArchive& archive) override;
 

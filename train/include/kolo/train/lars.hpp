@@ -12,13 +12,17 @@
 
 namespace kolo {
 
-/// Of a group of parameters.
+/// Options of a group of parameters, set by a chain of calls: `LARSOptions(4).weight_decay(5e-4)`.
 struct LARSOptions : public torch::optim::OptimizerCloneableOptions<LARSOptions> {
+  /// All other options have their defaults.
   LARSOptions(double lr);
+  /// A factor on the rates of all layers, and the rate itself of what is exempt (exclude_vectors); 0 or more.
   TORCH_ARG(double, lr);
+  /// How much of the last step is added to the next one; from 0 to below 1. 0 keeps no state.
   TORCH_ARG(double, momentum) = 0.9;
+  /// The part of a layer that is added to its gradient; 0 or more.
   TORCH_ARG(double, weight_decay) = 0;
-  /// How far a layer moves in a step, as a part of its norm, at a rate of 1.
+  /// How far a layer moves in a step, as a part of its norm, with `lr` = 1 and without momentum; 0 or more.
   TORCH_ARG(double, trust_coefficient) = 0.001;
   /// Parameters with one dimension, as biases and what scales and shifts a normalization, get SGD with
   /// momentum and neither a rate of their own nor weight decay. Off for layers that are flattened into
@@ -26,14 +30,17 @@ struct LARSOptions : public torch::optim::OptimizerCloneableOptions<LARSOptions>
   TORCH_ARG(bool, exclude_vectors) = true;
 
  public:
+  /// Reads and writes the options, for save() and load().
   void serialize(torch::serialize::InputArchive& archive) override;
   void serialize(torch::serialize::OutputArchive& archive) const override;
+  /// The rate `lr`, by the names that libtorch's schedulers use.
   double get_lr() const override;
   void set_lr(double lr) override;
 };
 
-/// Y. You, I. Gitman, B. Ginsburg: "Large Batch Training of Convolutional Networks", 2017, algorithm 1. Of a
-/// layer w with the gradient g:
+/// LARS: SGD for large batches, in which each layer moves by a part of its norm. Y. You, I. Gitman, B.
+/// Ginsburg: "Large Batch Training of Convolutional Networks", 2017, algorithm 1. Of a layer w with the
+/// gradient g:
 ///
 ///     rate = lr trust_coefficient |w| / (|g| + weight_decay |w|)       lr, where |w| or |g| is zero
 ///     v = momentum v + rate (g + weight_decay w)
@@ -50,7 +57,12 @@ class LARS : public torch::optim::Optimizer {
        SumOverRanks sum_over_ranks = {});
   LARS(std::vector<at::Tensor> parameters, const LARSOptions& options, SumOverRanks sum_over_ranks = {});
 
+  /// Makes a step for each parameter that has a gradient. `closure`, if there is one, is called first, with
+  /// gradients enabled, and its loss returned; else an undefined tensor. Throws InvalidArgument as said
+  /// above, and what sum_over_ranks throws.
   at::Tensor step(LossClosure closure = nullptr) override;
+  /// Writes and reads state and options, for torch::save(), torch::load() and a Checkpoint. load() throws
+  /// c10::Error for what another optimizer or another set of parameter groups has saved.
   void save(torch::serialize::OutputArchive& archive) const override;
   void load(torch::serialize::InputArchive& archive) override;
 

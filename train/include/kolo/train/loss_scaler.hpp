@@ -13,17 +13,20 @@
 
 namespace kolo {
 
+/// How a LossScaler finds its scale. The same on all ranks. Defaults are those of PyTorch's `GradScaler`.
 struct LossScalerOptions {
-  double initial_scale = 65536;
-  double growth_factor = 2;  ///< after so many steps without overflow
-  std::uint64_t growth_interval = 2000;
-  double backoff_factor = 0.5;  ///< after a step with overflow
+  double initial_scale = 65536;  ///< of the first step; above 0, and finite as float32
+  double growth_factor = 2;      ///< multiplies the scale after growth_interval steps; 1 or more
+  std::uint64_t growth_interval =
+      2000;                     ///< steps in a row without overflow before the scale grows; 1 or more
+  double backoff_factor = 0.5;  ///< multiplies the scale after a step with overflow; above 0, below 1
 };
 
-/// Multiplies the loss by a factor that it adapts: gradients of less than 6e-8 are zero in float16, and those
-/// above 65504 infinite (P. Micikevicius et al.: "Mixed Precision Training", ICLR 2018, section 3.2;
-/// PyTorch's `GradScaler`). For a model whose gradients are averaged in float16 (`options.wire`, the hooks
-/// float16 and top_k...); bfloat16 has float32's range and needs none.
+/// Multiplies the loss by a factor that it adapts, so that gradients stay within the range of float16. Those
+/// of less than 6e-8 are zero in float16, and those above 65504 infinite (P. Micikevicius et al.: "Mixed
+/// Precision Training", ICLR 2018, section 3.2; PyTorch's `GradScaler`). For a model whose gradients are
+/// averaged in float16 (`options.wire`, the hooks float16 and top_k...); bfloat16 has float32's range and
+/// needs none.
 ///
 ///     kolo::LossScaler scaler(model, {});
 ///     scaler.scale(loss(model(images), labels)).backward();
@@ -42,6 +45,7 @@ class LossScaler {
 
   /// The loss times the scale: call backward() on that.
   at::Tensor scale(const at::Tensor& loss);
+  /// The factor of the next loss.
   double scale() const noexcept { return scale_; }
 
   /// Divides the gradients by the scale, for clipping before step(), which does it otherwise. Once a step;
@@ -50,9 +54,13 @@ class LossScaler {
   /// Steps the optimizer with unscaled gradients and adapts the scale; skips the step where an average is not
   /// finite, and returns false. Where the loss itself was infinite or NaN on some rank, no scale helps:
   /// throws Error on all ranks that names it, having changed nothing; zero the gradients before going on.
+  /// Throws InvalidArgument, on all ranks, when overflows have shrunk the scale to what float32 takes for 0.
   bool step(torch::optim::Optimizer& optimizer);
+  /// How many steps were left out because of overflow, since construction or since what load() has read.
   std::uint64_t skipped_steps() const noexcept { return skipped_; }
 
+  /// For a Checkpoint: the scale, and the numbers of steps since its last change and left out. The same on
+  /// all ranks. load() throws c10::Error where one of them is missing.
   void save(torch::serialize::OutputArchive& archive) const;
   void load(torch::serialize::InputArchive& archive);
 

@@ -17,23 +17,27 @@
 
 namespace kolo {
 
+/// The shape of a MixtureOfExperts. The same on all ranks.
 struct MixtureOfExpertsOptions {
   std::int64_t width = 0;    ///< features of inputs and outputs
-  std::int64_t hidden = 0;   ///< features within an expert
-  std::int64_t experts = 0;  ///< of all ranks; as many as ranks or more
+  std::int64_t hidden = 0;   ///< hidden features of an expert, which is an MLP of two layers
+  std::int64_t experts = 0;  ///< experts of all ranks together; as many as ranks or more
   int chosen = 1;            ///< experts that a token uses: 1 or 2
-  /// An expert takes so many times its equal part of the choices, rounded up; 0: all that choose it.
+  /// An expert takes so many times its equal part of the choices, rounded up, and drops those beyond it.
+  /// 0: it takes all tokens that choose it. Finite.
   double capacity_factor = 0;
-  Activation activation = Activation::relu;
+  Activation activation = Activation::relu;  ///< of an expert's hidden features
+  /// Draws the initial values; undefined: libtorch's default generator. All ranks give one in the same state.
   at::Generator generator = {};
 };
 
-/// A gate sends each token to the experts that it gives the highest probability, which are on whatever rank,
-/// and adds up what they return (N. Shazeer et al.: "Outrageously Large Neural Networks: The
-/// Sparsely-Gated Mixture-of-Experts Layer", ICLR 2017, section 2, without noise; D. Lepikhin et al.:
-/// "GShard", 2020, section 3, for two experts; W. Fedus, B. Zoph, N. Shazeer: "Switch Transformers", JMLR
-/// 2022, section 2, for one, the capacity and the loss). One expert's output counts by its probability, two
-/// experts' by their parts of the sum of both.
+/// A layer of many networks, divided among the ranks, of which each token uses one or two. A gate sends each
+/// token to the experts that it gives the highest probability, on whatever rank they are, and adds up what
+/// they return (N. Shazeer et al.: "Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts
+/// Layer", ICLR 2017, section 2, without noise; D. Lepikhin et al.: "GShard", 2020, section 3, for two
+/// experts; W. Fedus, B. Zoph, N. Shazeer: "Switch Transformers", JMLR 2022, section 2, for one, the capacity
+/// and the loss). One expert's output counts by its probability, two experts' by their parts of the sum of
+/// both.
 ///
 /// Each rank has its own tokens, as many as it likes, perhaps none, and slice_of() the experts. The ranks
 /// together compute what one process makes of all tokens in the order of the ranks. Forward is an all_gather
@@ -44,30 +48,38 @@ struct MixtureOfExpertsOptions {
 ///
 /// First choices come before second ones, and within them tokens in their order: those that find an expert
 /// full are dropped by it, so that only the residual around the layer carries them. The gate computes in
-/// float32, or float64. Construction as of all parallel modules: see parallel_linear.hpp.
+/// float32, or float64. Construction as of all parallel modules: see TensorParallelModule.
 class MixtureOfExpertsImpl : public torch::nn::Module, public TensorParallelModule {
  public:
+  /// Collective over `group`. Throws InvalidArgument, MismatchError: see TensorParallelModule.
   MixtureOfExpertsImpl(const MixtureOfExpertsOptions& options, Communicator group);
 
-  /// `x` [..., width], this rank's tokens; returns the same shape.
+  /// `x` [..., width], this rank's tokens; returns the same shape. Collective, also in backward. Throws
+  /// InvalidArgument for another last dimension.
   at::Tensor forward(const at::Tensor& x);
 
-  /// Of the last forward(), of all ranks' tokens, the same on all ranks:
+  /// How uneven the last forward() loaded the experts, over all ranks' tokens, the same on all ranks:
   /// experts * sum over experts of (part of the first choices) * (mean probability), which is 1 where loads
   /// are even (Fedus et al., equation 4). Added to the loss on every rank, times 0.01 say, it counts once.
   at::Tensor balance_loss() const { return balance_loss_; }
-  /// Choices of each expert, dropped ones too, and how many were dropped.
+  /// How many choices fell on each expert in the last forward(), dropped ones too, over all ranks' tokens.
   const std::vector<std::int64_t>& loads() const noexcept { return loads_; }
+  /// How many choices full experts dropped in the last forward(), over all ranks' tokens.
   std::int64_t dropped() const noexcept { return dropped_; }
 
+  /// The slices among this module's own parameters; local.
   std::vector<SlicedParameter> sliced_parameters() const override;
+  /// Writes the options and this rank's part in one line; libtorch calls it to print a model.
   void pretty_print(std::ostream& stream) const override;
 
+  /// As given to the constructor; a change has no effect on the parameters.
   MixtureOfExpertsOptions options;
-  Slice experts;               ///< this rank's
-  at::Tensor gate;             ///< [experts of all ranks, width], replicated
-  at::Tensor up, up_bias;      ///< [this rank's experts, hidden, width], [.., hidden]
-  at::Tensor down, down_bias;  ///< [this rank's experts, width, hidden], [.., width]
+  Slice experts;         ///< the experts that this rank holds
+  at::Tensor gate;       ///< weights of the scores, [experts of all ranks, width], replicated
+  at::Tensor up;         ///< first layers of this rank's experts, [experts, hidden, width]
+  at::Tensor up_bias;    ///< [experts, hidden]
+  at::Tensor down;       ///< second layers of this rank's experts, [experts, width, hidden]
+  at::Tensor down_bias;  ///< [experts, width]
 
  private:
   at::Tensor run_experts(const at::Tensor& tokens, const std::vector<std::int64_t>& of_expert) const;

@@ -15,26 +15,29 @@
 
 namespace kolo {
 
-/// What is done with an average of models in place of taking it as it is. The outer gradient is the model
-/// after the last averaging, less the new average. SGD with momentum makes a step with it: A. Douillard et
-/// al., "DiLoCo: Distributed Low-Communication Training of Language Models", 2023, algorithm 1; without
-/// `nesterov` J. Wang et al., "SlowMo", ICLR 2020, whose momentum is divided by the inner learning rate.
+/// An optimizer that moves the model by the averages, in place of taking an average as it is. The outer
+/// gradient is the model after the last averaging, less the new average. SGD with momentum makes a step with
+/// it: A. Douillard et al., "DiLoCo: Distributed Low-Communication Training of Language Models", 2023,
+/// algorithm 1; without `nesterov` J. Wang et al., "SlowMo", ICLR 2020, whose momentum is divided by the
+/// inner learning rate.
 struct OuterOptimizerOptions {
   double learning_rate = 0.7;  ///< above 0; 1 with a momentum of 0 takes the averages
   double momentum = 0.9;       ///< from 0 to below 1; above 0 it costs a copy of the parameters
-  bool nesterov = true;
+  bool nesterov = true;        ///< Nesterov's momentum; only with a momentum above 0
 };
 
+/// Settings of a ModelAverager. The same on all ranks.
 struct ModelAveragerOptions {
   std::uint64_t period = 16;  ///< steps between two averages: H; 1 or more
-  /// Steps in which the caller averages gradients (post-local SGD: T. Lin et al., "Don't Use Large
-  /// Mini-Batches, Use Local SGD", ICLR 2020, section 3), by DistributedDataParallel with
-  /// make_post_local_sgd_hook() for as many steps. The first average of models comes after the last of them.
+  /// Number of first steps in which the caller averages gradients. That is post-local SGD (T. Lin et al.,
+  /// "Don't Use Large Mini-Batches, Use Local SGD", ICLR 2020, section 3), done by DistributedDataParallel
+  /// with make_post_local_sgd_hook() for as many steps. The first average of models comes after the last of
+  /// them.
   std::uint64_t start_after_steps = 0;
   std::optional<OuterOptimizerOptions> outer = {};  ///< none: an average is taken as it is
 };
 
-/// Averages the ranks' parameters, and buffers of floating-point numbers, every `period` steps: S. Stich,
+/// Averages the ranks' parameters, and buffers of floating-point numbers, every `period` steps. S. Stich,
 /// "Local SGD Converges Fast and Communicates Little", ICLR 2019.
 ///
 ///     Net net;

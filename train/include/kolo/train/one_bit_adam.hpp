@@ -14,6 +14,7 @@
 
 namespace kolo {
 
+/// Settings of a OneBitAdam. The same on all ranks.
 struct OneBitAdamOptions {
   /// Steps of the warm-up, 1 or more, the same on all ranks. The paper takes 15 to 20 % of all steps.
   std::uint64_t freeze_after_steps = 0;
@@ -21,8 +22,8 @@ struct OneBitAdamOptions {
   std::uint64_t bucket_bytes = 25u << 20;
 };
 
-/// H. Tang et al., "1-bit Adam: Communication Efficient Large-Scale Training with Adam's Convergence Speed",
-/// ICML 2021, algorithm 1:
+/// Adam that sends one bit for each number, once the second moment has come to rest. H. Tang et al., "1-bit
+/// Adam: Communication Efficient Large-Scale Training with Adam's Convergence Speed", ICML 2021, algorithm 1:
 ///
 ///     kolo::DistributedDataParallel model(Net(), communicator);
 ///     kolo::OneBitAdam optimizer(model, torch::optim::AdamOptions(1e-3), {.freeze_after_steps = 500});

@@ -26,9 +26,9 @@ std::shared_ptr<Store> parameter_server_store(const Launch& launch, std::chrono:
 
 /// How far training has come, as a server sees it.
 struct ServerProgress {
-  std::uint64_t updates = 0;  ///< before this one
-  /// That all workers have made before this update, dropped ones too. With ServerRule::synchronous a round
-  /// has one of each worker.
+  std::uint64_t updates = 0;  ///< updates before this one
+  /// Pushes of all workers before this update, dropped ones too. With ServerRule::synchronous a round has one
+  /// of each worker.
   std::uint64_t pushes = 0;
 };
 
@@ -52,29 +52,32 @@ struct ParameterServerSettings {
 
 /// What a server has done.
 struct ParameterServerStatistics {
-  std::uint64_t updates = 0;
-  /// By staleness: pushes that were applied, divided or dropped. A push's staleness is the number of updates
-  /// between the parameters that its worker had pulled and the push. synchronous: always 0.
+  std::uint64_t updates = 0;  ///< changes of this server's share: one a push, or one a round if synchronous
+  /// Element s counts the pushes of staleness s, whether applied, divided or dropped. A push's staleness is
+  /// the number of updates between the parameters that its worker had pulled and the push. synchronous: 0.
+  /// Element 65536 counts those of more, too.
   std::vector<std::uint64_t> staleness;
-  std::uint64_t dropped = 0;
-  std::uint64_t divided = 0;
-  std::uint64_t repeated = 0;  ///< pushes that came again and had been applied
-  std::vector<int> lost;       ///< workers, from 0
+  std::uint64_t dropped = 0;   ///< late pushes without effect
+  std::uint64_t divided = 0;   ///< late pushes that counted divided by their age
+  std::uint64_t repeated = 0;  ///< pushes that came again, after a reconnection, and had been applied
+  std::vector<int> lost;       ///< numbers of the workers that were lost, from 0
 };
 
-/// Holds the elements [P s/S, P (s+1)/S) of a model's P trainable elements, server s of S, and the rows of
+/// One of S processes that hold a model's parameters, and move them by what workers push. Server s holds the
+/// elements [P s/S, P (s+1)/S) of a model's P trainable elements, and the rows of
 /// its tables with row % S == s (M. Li et al.: "Scaling Distributed Machine Learning with the Parameter
 /// Server", OSDI 2014).
 ///
 ///     const auto store = kolo::parameter_server_store(launch, options.timeout);
 ///     if (launch.rank < options.servers) {
-///       kolo::ParameterServer server(store, launch.rank, launch.size, *net, options, {.make_optimizer =
-///       sgd}); server.serve();
+///       kolo::ParameterServer server(store, launch.rank, launch.size, *net, options,
+///                                    {.make_optimizer = sgd});
+///       server.serve();
 ///     } else {
 ///       kolo::ParameterServerClient client(store, launch.rank, launch.size, *net, options);
 ///       client.pull();
-///       for (...) { loss(net(images), labels).backward(); client.step(); }
-///       client.finish();
+///       for (const auto& [images, labels] : batches) { loss(net(images), labels).backward(); client.step();
+///       } client.finish();
 ///     }
 ///
 /// Each server has a communicator of two with each worker, so that a death ends that pair alone. A worker

@@ -16,7 +16,7 @@ namespace kolo {
 
 /// What became of a push, over all servers.
 struct PushReport {
-  std::uint64_t staleness = 0;  ///< the greatest: updates between the pull that it was computed with and it
+  std::uint64_t staleness = 0;  ///< most updates that a server made between the pull and this push
   int dropped = 0;              ///< servers that dropped it
   int divided = 0;              ///< servers that divided it by its age
 };
@@ -39,7 +39,9 @@ class ParameterServerClient {
   ParameterServerClient(const ParameterServerClient&) = delete;
   ParameterServerClient& operator=(const ParameterServerClient&) = delete;
 
-  int worker() const noexcept;  ///< from 0
+  /// This worker's number, from 0: its rank less the servers.
+  int worker() const noexcept;
+  /// How many workers the job began with, lost ones too.
   int workers() const noexcept;
 
   /// Sets all parameters but tables; with ServerRule::clocks, waits for slower workers.

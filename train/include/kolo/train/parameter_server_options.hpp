@@ -34,11 +34,14 @@ enum class PushKind {
 
 /// The same on all ranks, but for `problem`. Ranks that differ get a MismatchError, all of them.
 struct ParameterServerOptions {
-  int servers = 1;  ///< the first ranks of the job; all other ranks are workers
-  ServerRule rule = ServerRule::synchronous;
-  std::int64_t staleness = 0;  ///< in clocks or updates, as the rule says; others take none
-  LatePush late = LatePush::drop;
-  PushKind push = PushKind::gradients;
+  /// Number of servers, 1 or more: the first ranks of the job. All other ranks, at least one, are workers.
+  int servers = 1;
+  ServerRule rule = ServerRule::synchronous;  ///< when a worker that has pushed goes on
+  /// The bound of ServerRule::clocks, in pushes, or of ServerRule::versions, in updates; 0 or more. Other
+  /// rules have no bound, and take 0.
+  std::int64_t staleness = 0;
+  LatePush late = LatePush::drop;  ///< what becomes of a late push; other rules than versions take `drop`
+  PushKind push = PushKind::gradients;  ///< what a worker sends, and which side has the optimizer
   /// Tables, by name, whose rows are pushed and pulled by number, besides those of torch::nn::Embedding and
   /// EmbeddingBag that were made with sparse(true). Row r lies on server r % servers.
   std::vector<std::string> sparse_parameters = {};

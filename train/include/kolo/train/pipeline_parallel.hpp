@@ -34,34 +34,42 @@ namespace kolo {
 /// the third paper): a backward as soon as its gradient is there. interleaved: each rank has v parts of the
 /// model, rank i the stages i, i + p, ..., which also means v times as many transfers; m is a multiple of p;
 /// it holds 2 (p - i - 1) + (v - 1) p + 1 activations of a part, or all of them.
-enum class PipelineSchedule { gpipe, one_forward_one_backward, interleaved };
-/// "gpipe", "1f1b", "interleaved", in this order.
+enum class PipelineSchedule {
+  gpipe,                     ///< all forwards, then all backwards
+  one_forward_one_backward,  ///< one forward and one backward in turns
+  interleaved,               ///< the same, with several parts of the model on each rank
+};
+/// The names of the schedules: "gpipe", "1f1b", "interleaved", in this order.
 std::vector<std::string> pipeline_schedule_names();
-/// The one of that name. Throws InvalidArgument, with the names, where there is none.
+/// The schedule of that name. Throws InvalidArgument, with the names, where there is none.
 PipelineSchedule parse_pipeline_schedule(const std::string& name);
 
 /// Layers that run on one rank, one after the other stage's: what forward() computes of the tensor that the
 /// stage before sent. A module without a function has a forward() from tensor to tensor.
 struct PipelineStage {
+  /// A stage that computes `forward_`, with the parameters of `module_`. Neither may be null.
   PipelineStage(std::shared_ptr<torch::nn::Module> module_,
                 std::function<at::Tensor(const at::Tensor&)> forward_)
       : module(std::move(module_)), forward(std::move(forward_)) {}
+  /// A stage that computes the model's own forward(). Null: no stage, which PipelineParallel refuses.
   template <std::derived_from<torch::nn::Module> Model>
   PipelineStage(std::shared_ptr<Model> model)  // NOLINT: implicit on purpose
       : module(model) {
     if (model) forward = [model](const at::Tensor& x) -> at::Tensor { return model->forward(x); };
   }
+  /// As from the model that it holds.
   template <std::derived_from<torch::nn::Module> Model>
   PipelineStage(const torch::nn::ModuleHolder<Model>& model)  // NOLINT: implicit on purpose
       : PipelineStage(model.is_empty() ? nullptr : model.ptr()) {}
 
   std::shared_ptr<torch::nn::Module> module;  ///< its parameters are the stage's
+  /// From the output of the stage before, on rank 0 the step's input, to this stage's output.
   std::function<at::Tensor(const at::Tensor&)> forward;
 };
 
 /// All layers, of which each rank keeps its stages.
 struct PipelineModel {
-  torch::nn::Sequential layers;
+  torch::nn::Sequential layers;  ///< alike on all ranks; a rank reads the values of its own stages only
   /// The first layer of each stage but the first, ascending; see partition(). Empty: as many layers in each
   /// stage, or one more in the first ones.
   std::vector<std::int64_t> borders = {};
@@ -70,20 +78,23 @@ struct PipelineModel {
 /// One weight that the first stage and the last stage both use (an embedding, and the layer that maps back to
 /// its vocabulary): the parameters' names in the PipelineModel, else in the two stages' modules.
 struct PipelineTie {
-  std::string first;
-  std::string last;
+  std::string first;  ///< the parameter's name in the first stage
+  std::string last;   ///< the parameter's name in the last stage
 };
 
 /// The same on all ranks, but for `data`.
 struct PipelineParallelOptions {
+  /// The order of forwards and backwards, and with it bubble and memory.
   PipelineSchedule schedule = PipelineSchedule::one_forward_one_backward;
-  /// Into which the batch of a step is cut, in equal parts.
+  /// Number of equal parts into which the batch of a step is cut; 1 or more, with `interleaved` a multiple of
+  /// the ranks.
   int micro_batches = 1;
-  /// Stages that each rank has; more than 1 only with `interleaved`.
+  /// Stages that each rank has; 1, or more with `interleaved`.
   int chunks = 1;
   /// Keep the input of a stage only, and compute the stage anew in backward: see kolo::checkpoint(), also for
   /// what the second forward sees (dropout drops the same elements).
   bool recompute = false;
+  /// Weights that the first and the last stage share: they get the sum of both gradients.
   std::vector<PipelineTie> tie = {};
   /// The ranks that hold the same stages as this one, each in a pipeline of its own (data parallelism). They
   /// start from its rank 0's parameters and buffers, and average their gradients at the end of each step.
@@ -93,7 +104,7 @@ struct PipelineParallelOptions {
 
 /// What a rank did in its steps. Times are the steady clock's.
 struct PipelineStatistics {
-  std::uint64_t steps = 0;
+  std::uint64_t steps = 0;  ///< calls of step() that ended without an error
   /// Micro-batches (with several chunks: parts of the model times micro-batches) whose activations were there
   /// at once, at most: from the begin of forward to the end of backward.
   int most_held = 0;
@@ -129,7 +140,7 @@ struct PipelineStatistics {
 /// throws the same error at each further use. A stage may communicate over other communicators.
 class PipelineParallel {
  public:
-  /// Of a micro-batch: its mean loss, a tensor of one element.
+  /// Computes the mean loss of a micro-batch, a tensor of one element.
   using Loss = std::function<at::Tensor(const at::Tensor& output, const at::Tensor& target)>;
 
   /// Collective. `stages`: this rank's, one for each chunk. Only the last stage's rank needs a loss. Takes
@@ -157,17 +168,20 @@ class PipelineParallel {
   /// last rank, and an undefined tensor on others. Evaluation mode is the caller's: see stages().
   at::Tensor forward(const at::Tensor& input);
 
-  /// Of this rank's stages, each once. Those of a PipelineModel keep the names of the whole.
+  /// The parameters of this rank's stages, each once, for the optimizer. Those of a PipelineModel keep the
+  /// names that they have in the whole model.
   std::vector<at::Tensor> parameters() const;
-  /// This rank's.
+  /// This rank's stages, in the order of the model; one for each chunk.
   const std::vector<PipelineStage>& stages() const noexcept;
   /// Whether this rank has the first stage, which reads the input; or the last one, which has the loss.
   bool is_first() const noexcept;
   bool is_last() const noexcept;
 
+  /// What this rank did in the last step.
   const PipelineStatistics& last_step() const noexcept;
+  /// What this rank did in all steps; most_held is the greatest.
   const PipelineStatistics& total() const noexcept;
-  /// The one that it was made with, for calls of the caller's own.
+  /// The communicator that it was made with, for calls of the caller's own.
   Communicator& communicator() noexcept;
 
  private:

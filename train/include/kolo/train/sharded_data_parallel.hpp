@@ -19,23 +19,29 @@
 
 namespace kolo {
 
-/// What is divided among the N ranks (S. Rajbhandari et al.: "ZeRO: Memory Optimizations Toward Training
-/// Trillion Parameter Models", SC 2020, section 5: stages 1, 2 and 3). For P parameters of float32 and Adam a
-/// rank holds so many bytes, and sends so many times DistributedDataParallel's:
+/// What is divided among the N ranks. The kinds are the stages of ZeRO (S. Rajbhandari et al.: "ZeRO: Memory
+/// Optimizations Toward Training Trillion Parameter Models", SC 2020, section 5: stages 1, 2 and 3). For P
+/// parameters of float32 and Adam a rank holds so many bytes, and sends so many times
+/// DistributedDataParallel's:
 ///
 ///     optimizer_state   8P + 8P/N           1.0
 ///     gradients         4P + 12P/N          1.0
 ///     parameters        16P/N + two units   1.5, less the gather that the last unit of forward saves
 ///
 /// While backward runs, gradients of up to three units come on top of the last two.
-enum class Shard { optimizer_state, gradients, parameters };
-/// "optimizer_state", "gradients", "parameters", in this order.
+enum class Shard {
+  optimizer_state,  ///< the state of the optimizer (stage 1)
+  gradients,        ///< gradients too (stage 2)
+  parameters,       ///< parameters too (stage 3)
+};
+/// The names of the kinds: "optimizer_state", "gradients", "parameters", in this order.
 std::vector<std::string> shard_names();
-/// The one of that name. Throws InvalidArgument, with the names, where there is none.
+/// The kind of that name. Throws InvalidArgument, with the names, where there is none.
 Shard parse_shard(const std::string& name);
 
+/// Settings of ShardedDataParallel. The same on all ranks.
 struct ShardedDataParallelOptions {
-  Shard shard = Shard::parameters;
+  Shard shard = Shard::parameters;  ///< what is divided among the ranks
   /// Submodules, by name, whose parameters travel together, and with Shard::parameters are there together.
   /// Empty: the model's children; in place of a Sequential or ModuleList, its children. The model's other
   /// parameters, and those that several units use, are there from their first use to the end of backward().
@@ -50,6 +56,7 @@ class ShardedDataParallelBase {
   /// While one lives, all parameters are whole on all ranks, to be saved, loaded, or read through pointers.
   class Whole {
    public:
+    /// Collective: gathers all parameters. One lives at a time.
     explicit Whole(ShardedDataParallelBase& parallel);
     /// Takes over what has been written to the parameters; must then be the same on all ranks.
     ~Whole();
@@ -60,11 +67,12 @@ class ShardedDataParallelBase {
     ShardedDataParallelBase& parallel_;
   };
 
+  /// A parameter, and this rank's part of it.
   struct ShardedParameter {
-    std::string name;
-    std::vector<std::int64_t> sizes;  ///< of the whole
-    at::Tensor shard;
-    /// Elements of each rank's shard: one rank's follow the other's, in the order in which they lie in
+    std::string name;                 ///< as in torch::nn::Module::named_parameters()
+    std::vector<std::int64_t> sizes;  ///< dimensions of the whole parameter
+    at::Tensor shard;                 ///< this rank's elements, perhaps none; what parameters() gives
+    /// How many elements each rank has: one rank's follow the other's, in the order in which they lie in
     /// memory.
     std::vector<std::uint64_t> counts;
   };
@@ -80,7 +88,8 @@ class ShardedDataParallelBase {
   ShardedDataParallelBase(const ShardedDataParallelBase&) = delete;
   ShardedDataParallelBase& operator=(const ShardedDataParallelBase&) = delete;
 
-  /// What forward() does around the model's own, for those who call the model themselves.
+  /// For a caller that calls the model itself, not forward(): one comes before the model's forward(), the
+  /// other after it. Collective; throw the error of a step that has failed.
   void begin_forward();
   void end_forward();
 
@@ -89,17 +98,19 @@ class ShardedDataParallelBase {
   /// them. An optimizer whose update of an element depends on that element alone (SGD, Adam, AdamW, RMSprop,
   /// Adagrad) moves parameters as it does unsharded; LARS and LAMB do with sum_over_ranks().
   std::vector<at::Tensor> parameters() const;
+  /// The tensors of parameters(), in the same order, with what they are shards of.
   std::vector<ShardedParameter> sharded_parameters() const;
-  /// For optimizers that take norms of layers. A shard of a vector has one dimension and one of a matrix two,
-  /// so `exclude_vectors` means what it does unsharded.
+  /// For optimizers that take norms of layers: makes sums of squares over all ranks' shards. A shard of a
+  /// vector has one dimension and one of a matrix two, so `exclude_vectors` means what it does unsharded.
   SumOverRanks sum_over_ranks();
   /// Collective: as kolo::clip_gradients(), for the norm over all ranks' shards, with the same bits on all.
+  /// Throws InvalidArgument unless `max_norm` is positive and finite.
   double clip_gradients(double max_norm);
 
-  /// Collective.
+  /// Collective: all parameters are whole while what it returns lives.
   [[nodiscard]] Whole whole() { return Whole(*this); }
 
-  /// The one that it was made with, for calls of the caller's own.
+  /// The communicator that it was made with, for calls of the caller's own.
   Communicator& communicator() noexcept;
   /// What forward and backward waited for is exposed, whether it was gathers of parameters or averages of
   /// gradients. Counts units that were averaged as all_reduces; `bytes` are those of gradients.
@@ -133,6 +144,7 @@ class ShardedDataParallelBase {
 template <std::derived_from<torch::nn::Module> Model>
 class ShardedDataParallel : public ShardedDataParallelBase {
  public:
+  /// Collective. Shares the model; throws as ShardedDataParallelBase does.
   ShardedDataParallel(std::shared_ptr<Model> model, Communicator communicator,
                       ShardedDataParallelOptions options = {})
       : ShardedDataParallelBase(model, std::move(communicator), std::move(options)),
@@ -141,6 +153,7 @@ class ShardedDataParallel : public ShardedDataParallelBase {
                       ShardedDataParallelOptions options = {})
       : ShardedDataParallel(model.ptr(), std::move(communicator), std::move(options)) {}
 
+  /// Collective: calls the model's forward() with these arguments, and returns what it returns.
   template <typename... Arguments>
   auto forward(Arguments&&... arguments) {
     begin_forward();
@@ -148,6 +161,7 @@ class ShardedDataParallel : public ShardedDataParallelBase {
     end_forward();
     return outputs;
   }
+  /// As forward().
   template <typename... Arguments>
   auto operator()(Arguments&&... arguments) {
     return forward(std::forward<Arguments>(arguments)...);

@@ -25,8 +25,7 @@ namespace kolo {
 ///     {
 ///       const auto whole = model.whole();
 ///       state.gather();
-///       checkpoint.save("run.pt", step, communicator);      // or: step = checkpoint.load("run.pt",
-///       communicator)
+///       checkpoint.save("run.pt", step, communicator);        // or step = checkpoint.load(...)
 ///     }
 ///
 /// Serves optimizers that keep for a parameter tensors of its size, and numbers that are the same on all
@@ -39,8 +38,10 @@ class ShardedOptimizerState {
 
   /// Collective, before save(): all ranks have the whole state from then on.
   void gather();
+  /// Not collective: writes what gather() has put together, the same on all ranks.
   void save(torch::serialize::OutputArchive& archive) const;
-  /// Not collective. Throws InvalidArgument for the state of another model.
+  /// Not collective: takes this rank's part, of a state that any number of ranks has saved. Throws
+  /// InvalidArgument for the state of another model.
   void load(torch::serialize::InputArchive& archive);
 
  private:

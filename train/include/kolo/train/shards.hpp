@@ -19,9 +19,10 @@ namespace kolo {
 void write_shards(const Batch& samples, const std::string& folder, std::int64_t shards,
                   std::uint64_t seed = 0);
 
+/// Settings of a ShardReader. The same on all ranks.
 struct ShardReaderOptions {
-  bool shuffle = true;  ///< the rank's shards, and the samples of each, anew in each epoch
-  std::uint64_t seed = 0;
+  bool shuffle = true;     ///< the rank's shards, and the samples of each, have a new order in each epoch
+  std::uint64_t seed = 0;  ///< draws the orders, together with the numbers of epoch and shard
   /// All ranks get the same number of full batches, and what is left over is skipped. False: each rank gets
   /// all its samples, the last batch may be smaller; see DistributedDataParallelBase::join().
   bool drop_uneven = true;
@@ -43,8 +44,10 @@ class ShardReader {
 
   /// Begins that epoch. The first is 0 without it; after an epoch's end next() goes on with the next.
   void set_epoch(std::uint64_t epoch);
+  /// The epoch that next() reads from, or begins, from 0.
   std::uint64_t epoch() const noexcept;
-  /// That this rank gets in an epoch; with drop_uneven the same on all ranks.
+  /// How many batches this rank gets in an epoch; with drop_uneven the same on all ranks, 0 if one rank has
+  /// fewer samples than a batch.
   std::int64_t batches_per_epoch() const noexcept;
   /// The next `batch` samples; nothing, once, at the end of an epoch. Throws Error that names the file where
   /// a shard cannot be read or is not what index.pt says.

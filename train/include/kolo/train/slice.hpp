@@ -8,10 +8,12 @@ namespace kolo {
 
 /// `length` of the elements of a whole, from `begin` on.
 struct Slice {
-  std::int64_t begin = 0;
-  std::int64_t length = 0;
+  std::int64_t begin = 0;   ///< number of the first element, from 0
+  std::int64_t length = 0;  ///< number of elements
 
+  /// Number of the element behind the last one.
   std::int64_t end() const noexcept { return begin + length; }
+  /// Whether both are the same part.
   bool operator==(const Slice&) const noexcept = default;
 };
 
@@ -19,7 +21,7 @@ struct Slice {
 /// and are equally long; where `ranks` does not divide `whole`, the first ones have one element more. Throws
 /// InvalidArgument for a negative `whole` and a rank that is none.
 Slice slice_of(std::int64_t whole, int rank, int ranks);
-/// The lengths of all ranks' slices.
+/// The lengths of all ranks' slices, in the order of the ranks: see slice_of(), also for what it throws.
 std::vector<std::int64_t> slice_lengths(std::int64_t whole, int ranks);
 
 }  // namespace kolo

@@ -20,6 +20,8 @@ namespace kolo {
 class SparseAdam : public torch::optim::Adam {
  public:
   using torch::optim::Adam::Adam;
+  /// Makes a step for each parameter that has a gradient. `closure`, if there is one, is called first, with
+  /// gradients enabled, and its loss returned; else an undefined tensor.
   at::Tensor step(LossClosure closure = nullptr) override;
 };
 

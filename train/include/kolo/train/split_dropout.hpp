@@ -15,18 +15,18 @@ namespace kolo {
 
 /// Where a rank's tensor lies in the whole of which it is a slice.
 struct Split {
-  std::int64_t dimension = 0;
-  Slice slice = {};
-  std::int64_t whole = 0;  ///< elements along the dimension, of all ranks
+  std::int64_t dimension = 0;  ///< the dimension along which the whole is cut
+  Slice slice = {};            ///< the elements along the dimension that this rank's tensor has
+  std::int64_t whole = 0;      ///< elements along the dimension, of all ranks
 };
 
-/// Sets elements to zero with this probability and divides the kept elements by the rest of it (N. Srivastava
-/// et al.: "Dropout: A Simple Way to Prevent Neural Networks from Overfitting", JMLR 2014). Takes one number
-/// from `generator` (none: libtorch's default one), and whether an element is dropped depends on that number
-/// and on the element's place in the whole alone. So with equal generators on all ranks of a group
-/// (torch::manual_seed() with one seed) ranks that hold the same elements, without `split`, drop the same
-/// ones, and slices drop what one process would drop of the whole, whatever the number of ranks. Groups with
-/// other data take another seed after their modules have been made: the first seed and the number of the
+/// Sets elements to zero with this probability and divides the kept elements by the rest of it. See N.
+/// Srivastava et al.: "Dropout: A Simple Way to Prevent Neural Networks from Overfitting", JMLR 2014. Takes
+/// one number from `generator` (none: libtorch's default one), and whether an element is dropped depends on
+/// that number and on the element's place in the whole alone. So with equal generators on all ranks of a
+/// group (torch::manual_seed() with one seed) ranks that hold the same elements, without `split`, drop the
+/// same ones, and slices drop what one process would drop of the whole, whatever the number of ranks. Groups
+/// with other data take another seed after their modules have been made: the first seed and the number of the
 /// group, say.
 ///
 /// All ranks of a group must call it alike, and in the same order. Returns `x` itself, and takes no number,

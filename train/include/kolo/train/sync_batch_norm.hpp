@@ -13,12 +13,14 @@
 
 namespace kolo {
 
-/// torch::nn::BatchNorm1d, 2d and 3d in one, whose mean and variance in training are those of the samples of
-/// all ranks together (S. Ioffe, C. Szegedy: "Batch Normalization", ICML 2015, over the global batch), as
-/// torch.nn.SyncBatchNorm: what one process does with the whole batch, whatever the number of ranks and
-/// however few samples each has; they may differ, and a rank may have none. In evaluation it is BatchNorm,
-/// without a call. Parameters, buffers and their names are BatchNorm's, so either loads what the other has
-/// saved.
+/// Batch normalization over the batches of all ranks. It is torch::nn::BatchNorm1d, 2d and 3d in one, whose
+/// mean and variance in training are those of the samples of all ranks together (S. Ioffe, C. Szegedy: "Batch
+/// Normalization", ICML 2015, over the global batch), as torch.nn.SyncBatchNorm: what one process does with
+/// the whole batch, whatever the number of ranks and however few samples each has; they may differ, and a
+/// rank may have none. In evaluation it is BatchNorm, without a call. Parameters, buffers and their names are
+/// BatchNorm's, so either loads what the other has saved.
+///
+///     kolo::SyncBatchNorm norm(torch::nn::BatchNormOptions(64), communicator);
 ///
 /// In training forward() and backward() are collective: a small all_gather and a small all_reduce on the
 /// communicator that it was made with, in the order in which the model uses its layers.
@@ -26,17 +28,25 @@ namespace kolo {
 /// derivatives (create_graph) are refused with InvalidArgument. Not thread-safe.
 class SyncBatchNormImpl : public torch::nn::Module {
  public:
+  /// Not collective. Takes torch::nn::BatchNorm's options, and calls `communicator` in training. Throws
+  /// InvalidArgument for less than one feature, and a communicator that is not valid.
   SyncBatchNormImpl(const torch::nn::BatchNormOptions& options, Communicator communicator);
 
   /// `input` [samples, features, ...]; float16 and bfloat16 are computed in float32. Throws InvalidArgument
   /// for another shape, or in training where all ranks together have no two values a feature.
   at::Tensor forward(const at::Tensor& input);
+  /// Sets parameters and statistics to what they are after construction.
   void reset_parameters();
+  /// Writes the number of features and eps in one line; libtorch calls it to print a model.
   void pretty_print(std::ostream& stream) const override;
 
-  torch::nn::BatchNormOptions options;
-  at::Tensor weight, bias;                                    ///< [features]; undefined without affine
-  at::Tensor running_mean, running_var, num_batches_tracked;  ///< undefined without track_running_stats
+  torch::nn::BatchNormOptions options;  ///< as given to the constructor
+  at::Tensor weight;                    ///< factors, [features]; undefined without affine
+  at::Tensor bias;                      ///< terms, [features]; undefined without affine
+  /// What evaluation subtracts, [features]. Undefined without track_running_stats, as are the two below.
+  at::Tensor running_mean;
+  at::Tensor running_var;          ///< what evaluation divides by the root of, [features]; unbiased
+  at::Tensor num_batches_tracked;  ///< number of training steps that both come from, int64
 
  private:
   Communicator communicator_;

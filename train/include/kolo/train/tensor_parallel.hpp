@@ -23,28 +23,42 @@ enum class Placement {
   own,         ///< whole on this rank; no other rank has it
 };
 
+/// A parameter of a model, and which part of it this rank holds.
 struct TensorParallelParameter {
-  std::string name;  ///< as in torch::nn::Module::named_parameters()
-  at::Tensor parameter;
-  Placement placement = Placement::replicated;
-  std::int64_t dimension = 0;  ///< of a slice; likewise what follows
-  Slice slice = {};
-  std::int64_t whole = 0;  ///< elements along the dimension, of all slices
+  std::string name;                             ///< as in torch::nn::Module::named_parameters()
+  at::Tensor parameter;                         ///< this rank's tensor
+  Placement placement = Placement::replicated;  ///< how the ranks hold it; what follows is of slices only
+  std::int64_t dimension = 0;                   ///< the dimension along which the whole is cut
+  Slice slice = {};                             ///< the elements along the dimension that this rank holds
+  std::int64_t whole = 0;                       ///< elements along the dimension, of all slices
 };
 
-/// What modules have that divide their parameters among a group. A class of the caller's own may have it too.
+/// What modules have that divide their parameters among a group. A class of the caller's own may derive from
+/// it too.
+///
+/// What follows holds for all modules of kolo that are divided among a group (ColumnParallelLinear,
+/// ParallelAttention, MixtureOfExperts, ...). Constructors are collective. Initial values are made whole on
+/// each rank, from a generator in the same state on all ranks (torch::manual_seed() with one seed), and each
+/// rank keeps its slice. So the ranks together hold what one process makes of that seed. An option out of its
+/// range throws InvalidArgument, and ranks that differ in options or seed MismatchError: on all ranks, with
+/// the name of the rank that differs. forward() and backward() are collective: the ranks use their modules in
+/// the same order. Errors of the communicator leave forward() and backward(). Not thread-safe.
+///
+/// With `sequence` tensors between the layers are slices along dimension 1, [samples, time / ranks,
+/// features]: see gather_sequence(). The argument `whole_sequence` of forward() is the time of all slices
+/// together; 0: all ranks' slices are as long as this rank's.
 class TensorParallelModule {
  public:
+  /// Which part of a parameter this rank has.
   struct SlicedParameter {
-    std::string name;  ///< without the names of modules around it
-    std::int64_t dimension = 0;
-    Slice slice = {};
-    std::int64_t whole = 0;
+    std::string name;            ///< without the names of modules around it
+    std::int64_t dimension = 0;  ///< the dimension along which the whole is cut
+    Slice slice = {};            ///< the elements along the dimension that this rank holds
+    std::int64_t whole = 0;      ///< elements along the dimension, of all slices
   };
 
   virtual ~TensorParallelModule() = default;
-  /// Those of its own parameters, not of its submodules, that are slices; its other parameters are
-  /// replicated.
+  /// The slices among its own parameters, without those of submodules. Its other parameters are replicated.
   virtual std::vector<SlicedParameter> sliced_parameters() const { return {}; }
   /// Whether no other rank has its submodules.
   virtual bool owns_submodules() const { return false; }

@@ -9,8 +9,8 @@ namespace kolo {
 
 /// How long a schedule is. The warm-up is a part of it.
 struct ScheduleSteps {
-  std::uint64_t total = 0;
-  std::uint64_t warm_up = 0;
+  std::uint64_t total = 0;    ///< steps of the whole training, the warm-up too; 1 or more
+  std::uint64_t warm_up = 0;  ///< first steps, in which the value climbs; less than `total`
 };
 
 /// A value for each step, counted from 0:
@@ -34,22 +34,26 @@ class TrainingSchedule {
   /// A schedule of the caller's own: `shape` is called with steps from the warm-up's end to `total`.
   TrainingSchedule(ScheduleSteps steps, std::function<double(std::uint64_t step)> shape);
 
+  /// `value` in each step after the warm-up.
   static TrainingSchedule constant(double value, ScheduleSteps steps);
-  /// From `highest` to `lowest` along half a cosine (I. Loshchilov, F. Hutter: "SGDR: Stochastic Gradient
-  /// Descent with Warm Restarts", ICLR 2017, equation 5), without restarts. `lowest` is reached at `total`,
-  /// so the last step moves still.
+  /// From `highest` to `lowest` along half a cosine. See I. Loshchilov, F. Hutter: "SGDR: Stochastic Gradient
+  /// Descent with Warm Restarts", ICLR 2017, equation 5, here without restarts. `lowest` is reached at
+  /// `total`, so the last step moves still.
   static TrainingSchedule cosine(double highest, ScheduleSteps steps, double lowest = 0);
   /// Times `factor` from each milestone on: steps in rising order, between the warm-up and `total`. A factor
   /// above 1 grows: a batch, in place of a rate that falls (docs/training/batch.md).
   static TrainingSchedule multi_step(double value, ScheduleSteps steps, std::vector<std::uint64_t> milestones,
                                      double factor);
-  /// Up from `lowest` to `highest` in `half_cycle` steps and down in as many, again and again (L. N. Smith:
-  /// "Cyclical Learning Rates for Training Neural Networks", WACV 2017, section 3). Each cycle's height is
-  /// the one before times `shrink`: 0.5 is his triangular2.
+  /// Up from `lowest` to `highest` in `half_cycle` steps and down in as many, again and again. See L. N.
+  /// Smith: "Cyclical Learning Rates for Training Neural Networks", WACV 2017, section 3. Each cycle's height
+  /// is the one before times `shrink`: 0.5 is his triangular2.
   static TrainingSchedule triangular(double lowest, double highest, std::uint64_t half_cycle,
                                      ScheduleSteps steps, double shrink = 1);
 
+  /// The value of a step, from 0; from the step `total` on the last one. Throws InvalidArgument where a shape
+  /// of the caller's own gives a number that is negative or not finite.
   double operator()(std::uint64_t step) const;
+  /// How long the schedule is.
   const ScheduleSteps& steps() const noexcept { return steps_; }
 
  private:
@@ -58,8 +62,8 @@ class TrainingSchedule {
 };
 
 /// One long cycle: the rate climbs to its highest, and falls to almost nothing, while momentum moves the
-/// other way (L. N. Smith, N. Topin: "Super-Convergence: Very Fast Training of Neural Networks Using Large
-/// Learning Rates", 2018). Values and defaults are those of PyTorch's OneCycleLR:
+/// other way. See L. N. Smith, N. Topin: "Super-Convergence: Very Fast Training of Neural Networks Using
+/// Large Learning Rates", 2018. Values and defaults are those of PyTorch's OneCycleLR:
 ///
 ///     const kolo::OneCycle cycle{.highest_rate = 0.4, .steps = {.total = 470}};
 ///     const kolo::TrainingSchedule rate = cycle.rate(), momentum = cycle.momentum();
@@ -67,33 +71,33 @@ class TrainingSchedule {
 ///     kolo::set_learning_rate(optimizer, rate(step));
 ///     kolo::set_momentum(optimizer, momentum(step));
 struct OneCycle {
-  double highest_rate = 0;
+  double highest_rate = 0;  ///< the rate at the top of the cycle; 0 or more
   /// The cycle begins after the warm-up, if there is one: it has one of its own.
   ScheduleSteps steps = {};
-  double rise = 0.3;          ///< part of the cycle in which the rate climbs, between 0 and 1
-  double first_divisor = 25;  ///< the cycle begins at highest_rate / first_divisor ...
-  double last_divisor = 1e4;  ///< ... and ends at that / last_divisor
-  double highest_momentum = 0.95;
-  double lowest_momentum = 0.85;
-  bool is_linear = false;  ///< along straight lines, as in the paper; else along half cosines
+  double rise = 0.3;               ///< part of the cycle in which the rate climbs, between 0 and 1
+  double first_divisor = 25;       ///< the cycle begins at highest_rate / first_divisor ...
+  double last_divisor = 1e4;       ///< ... and ends at that / last_divisor
+  double highest_momentum = 0.95;  ///< at both ends of the cycle; below 1
+  double lowest_momentum = 0.85;   ///< at the top of the rate; 0 or more
+  bool is_linear = false;          ///< along straight lines, as in the paper; else along half cosines
 
-  /// Both throw InvalidArgument also for divisors that are not positive, a `rise` that is out of its range,
-  /// and a lowest momentum above the highest or a highest of 1 or more.
+  /// The learning rate of each step. Both throw InvalidArgument also for divisors that are not positive, a
+  /// `rise` that is out of its range, and a lowest momentum above the highest or a highest of 1 or more.
   TrainingSchedule rate() const;
-  /// Has no warm-up: it is highest_momentum there.
+  /// The momentum of each step, for set_momentum(). Has no warm-up: it is highest_momentum there.
   TrainingSchedule momentum() const;
 };
 
 /// How a rate that suits one batch is carried over to another.
 enum class RateScaling {
-  none,
+  none,         ///< it stays
   linear,       ///< times the ratio of the batches (Goyal et al., section 2.1)
   square_root,  ///< times its root (A. Krizhevsky: "One weird trick for parallelizing convolutional neural
                 ///< networks", 2014, section 5)
 };
 
-/// Of a `batch`, where `rate` is right for `base_batch`, both over all ranks. Throws InvalidArgument for a
-/// rate that is negative or not finite, and batches that are not positive.
+/// The learning rate of a `batch`, where `rate` suits `base_batch`; both count the samples of all ranks.
+/// Throws InvalidArgument for a rate that is negative or not finite, and batches that are not positive.
 double scaled_rate(double rate, std::int64_t batch, std::int64_t base_batch, RateScaling scaling);
 
 }  // namespace kolo
