@@ -35,13 +35,16 @@ concept Archived = requires(T& thing, torch::serialize::OutputArchive& out,
 ///     if (std::filesystem::exists("run.pt")) step = checkpoint.load("run.pt", communicator);
 class Checkpoint {
  public:
-  /// Throws InvalidArgument where the name is taken.
+  /// Puts a thing's state into the file from now on, under this name. All ranks add the same things. Throws
+  /// InvalidArgument where the name is taken; "random numbers" always is.
   Checkpoint& add(std::string name, torch::nn::Module& module);
   Checkpoint& add(std::string name, torch::optim::Optimizer& optimizer);
   Checkpoint& add(std::string name, GradientHook& hook);
-  /// For models and optimizers that differ from rank to rank, as between two averages of a ModelAverager.
+  /// As add(), for models and optimizers that differ from rank to rank, as between two averages of a
+  /// ModelAverager.
   Checkpoint& add_own(std::string name, torch::nn::Module& module);
   Checkpoint& add_own(std::string name, torch::optim::Optimizer& optimizer);
+  /// As add(), for whatever has save() and load(): a DistributedSampler, a LossScaler, a ModelAverager.
   template <Archived T>
   requires(!std::derived_from<T, torch::nn::Module> &&
            !std::derived_from<T, torch::optim::Optimizer>) Checkpoint& add(std::string name, T& thing) {

@@ -45,6 +45,8 @@ struct ParameterServerSettings {
   /// written at the start and end and every `checkpoint_every` updates. Empty: none, and a server that dies
   /// cannot come back.
   std::string checkpoint = {};
+  /// Updates between two writes of `checkpoint`; 1 or more; with a file construction throws
+  /// InvalidArgument for 0.
   std::uint64_t checkpoint_every = 100;
   /// Gets a line about each worker that is lost, and each checkpoint that is read. May be empty.
   std::function<void(const std::string&)> note = {};

@@ -173,8 +173,9 @@ class PipelineParallel {
   std::vector<at::Tensor> parameters() const;
   /// This rank's stages, in the order of the model; one for each chunk.
   const std::vector<PipelineStage>& stages() const noexcept;
-  /// Whether this rank has the first stage, which reads the input; or the last one, which has the loss.
+  /// Whether this rank has the first stage, which reads the input.
   bool is_first() const noexcept;
+  /// Whether this rank has the last stage, which has the loss.
   bool is_last() const noexcept;
 
   /// What this rank did in the last step.
