@@ -1,6 +1,7 @@
 #include "kolo/train/stage_partition.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "kolo/error.hpp"
@@ -23,10 +24,33 @@ double border_seconds(std::span<const LayerCost> layers, std::int64_t begin, std
   return seconds;
 }
 
+void require_time(double seconds, const std::string& what) {
+  if (seconds >= 0 && std::isfinite(seconds)) return;
+  throw InvalidArgument(what + " is " + std::to_string(seconds) + " s: it is finite and not negative", {});
+}
+
+void require_costs(std::span<const LayerCost> layers, const TransferCost& transfer) {
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    require_time(layers[i].forward_s, "forward of layer " + std::to_string(i));
+    require_time(layers[i].backward_s, "backward of layer " + std::to_string(i));
+  }
+  require_time(transfer.latency_s, "the latency of a transfer");
+  if (!(transfer.bytes_per_second > 0)) {
+    throw InvalidArgument(
+        "a transfer of " + std::to_string(transfer.bytes_per_second) + " bytes per second: it is above 0",
+        {});
+  }
+}
+
 }  // namespace
 
 double stage_seconds(std::span<const LayerCost> layers, std::int64_t begin, std::int64_t end,
                      const TransferCost& transfer) {
+  if (begin < 0 || begin >= end || end > static_cast<std::int64_t>(layers.size())) {
+    throw InvalidArgument("there is no stage from layer " + std::to_string(begin) + " to " +
+                              std::to_string(end) + " of " + std::to_string(layers.size()) + " layers",
+                          {});
+  }
   double seconds = border_seconds(layers, begin, end, transfer);
   for (std::int64_t i = begin; i < end; ++i) {
     const LayerCost& layer = layers[static_cast<std::size_t>(i)];
@@ -41,6 +65,7 @@ Partition partition(std::span<const LayerCost> layers, int stages, const Transfe
     throw InvalidArgument(
         std::to_string(count) + " layers cannot be cut into " + std::to_string(stages) + " stages", {});
   }
+  require_costs(layers, transfer);
   std::vector<double> before(static_cast<std::size_t>(count) + 1, 0);  // of all layers up to each
   for (std::size_t i = 0; i < layers.size(); ++i)
     before[i + 1] = before[i] + layers[i].forward_s + layers[i].backward_s;

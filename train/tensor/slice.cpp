@@ -19,6 +19,7 @@ Slice slice_of(std::int64_t whole, int rank, int ranks) {
 
 std::vector<std::int64_t> slice_lengths(std::int64_t whole, int ranks) {
   std::vector<std::int64_t> lengths;
+  static_cast<void>(slice_of(whole, 0, ranks));  // refuses no ranks
   for (int rank = 0; rank < ranks; ++rank) lengths.push_back(slice_of(whole, rank, ranks).length);
   return lengths;
 }

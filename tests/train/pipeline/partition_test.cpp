@@ -77,6 +77,27 @@ TEST(Partition, IsTheBestOfAllCuts) {
   }
 }
 
+TEST(Partition, RefusesCostsThatHaveNoBestCut) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  for (const double seconds : {-1.0, infinity, std::numeric_limits<double>::quiet_NaN()}) {
+    std::vector<LayerCost> layers(3);
+    layers[1].forward_s = seconds;
+    EXPECT_THROW(partition(layers, 2), InvalidArgument) << seconds;
+    layers[1] = {.backward_s = seconds};
+    EXPECT_THROW(partition(layers, 2), InvalidArgument) << seconds;
+    EXPECT_THROW(partition(std::vector<LayerCost>(3), 2, {.latency_s = seconds}), InvalidArgument) << seconds;
+  }
+  EXPECT_THROW(partition(std::vector<LayerCost>(3), 2, {.bytes_per_second = 0}), InvalidArgument);
+}
+
+TEST(StageSeconds, RefusesWhatIsNoStage) {
+  const std::vector<LayerCost> layers(3);
+  EXPECT_THROW(stage_seconds(layers, -1, 2), InvalidArgument);
+  EXPECT_THROW(stage_seconds(layers, 2, 2), InvalidArgument);
+  EXPECT_THROW(stage_seconds(layers, 2, 4), InvalidArgument);
+  EXPECT_EQ(stage_seconds(layers, 0, 3), 0);
+}
+
 TEST(Partition, RefusesMoreStagesThanLayers) {
   const std::vector<LayerCost> layers(3);
   EXPECT_THROW(partition(layers, 4), InvalidArgument);

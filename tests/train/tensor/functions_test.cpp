@@ -45,6 +45,7 @@ TEST(Slices, FollowEachOtherAndDifferByOne) {
   EXPECT_EQ(slice_lengths(8, 2), (std::vector<std::int64_t>{4, 4}));
   EXPECT_THROW(slice_of(-1, 0, 2), InvalidArgument);
   EXPECT_THROW(slice_of(4, 2, 2), InvalidArgument);
+  EXPECT_THROW(slice_lengths(4, 0), InvalidArgument);
 }
 
 TEST(TensorFunctions, CopyAndReduceAreEachOthersGradients) {
