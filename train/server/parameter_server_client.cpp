@@ -90,10 +90,10 @@ class ParameterServerClient::Connections {
     const at::Tensor unique = std::get<0>(at::_unique(rows));
     const std::int64_t count = unique.numel();
     if (count == 0) return;
-    if (unique[0].item<std::int64_t>() < 0 ||
-        unique[count - 1].item<std::int64_t>() >= static_cast<std::int64_t>(table.rows)) {
+    for (const auto row : {unique[0].item<std::int64_t>(), unique[count - 1].item<std::int64_t>()}) {
+      if (row >= 0 && row < static_cast<std::int64_t>(table.rows)) continue;
       throw InvalidArgument("table '" + name + "' has " + std::to_string(table.rows) + " rows, and row " +
-                                std::to_string(unique[count - 1].item<std::int64_t>()) + " was asked for",
+                                std::to_string(row) + " was asked for",
                             {});
     }
     std::vector<Exchange> exchanges(links_.size());
