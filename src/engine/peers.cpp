@@ -56,9 +56,9 @@ std::uint64_t Peers::payload_on_sockets() const {
 }
 
 bool Peers::may_hold_unexpected() {
-  may_hold_unexpected_ =
-      may_hold_unexpected_ &&
-      std::ranges::any_of(peers_, [](const auto& peer) { return peer->link.has_unexpected(); });
+  may_hold_unexpected_ = may_hold_unexpected_ && std::ranges::any_of(peers_, [](const auto& peer) {
+                           return peer->link.has_unexpected();
+                         });
   return may_hold_unexpected_;
 }
 
