@@ -57,9 +57,9 @@ struct Awaited {
 /// waits: advance() does what can be done now. Used under the engine's lock.
 ///
 /// If the ranks share cores, each look at all other ranks, and each wake-up, would be paid by every rank. So
-/// the ranks count their arrivals. The last one does a short call for all, or opens a long one, and only then
-/// wakes the others: a call takes one turn of each rank, and the first rank's segment has the sums. Of many
-/// ranks few sum, and only those are woken to do so: see do_few_sum().
+/// the ranks count their arrivals. The last rank to arrive does a short call for all ranks, or opens a long
+/// one, and only then wakes the ranks that wait: a call takes one turn of each rank, and the first rank's
+/// segment has the sums. Of many ranks few sum, and only those are woken to do so: see do_few_sum().
 class Group {
  public:
   /// `local_peers[r]` leads to rank r of the communicator; null for `rank` itself. They outlive the Group.
