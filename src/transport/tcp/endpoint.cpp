@@ -90,7 +90,11 @@ TcpEndpoint::TcpEndpoint(UniqueFd socket)
   net::tune_connection(fd);  // without delay: a Link already writes as much at a time as there is
   send_again_within(fd, config().heartbeat);
   probe_within(fd, config().heartbeat);
-  stays_in_host_ ? do_not_pace(fd) : limit_unsent_bytes(fd);
+  if (stays_in_host_) {
+    do_not_pace(fd);
+  } else {
+    limit_unsent_bytes(fd);
+  }
 }
 
 TcpEndpoint::~TcpEndpoint() {
