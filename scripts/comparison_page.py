@@ -150,10 +150,9 @@ sum of the first segments goes out while later segments still come in. If the ph
 left, half of the form."""
     if halving:
         yield f"""
-**Why halving and doubling lies above the ring.** If N is a power of two, both have the same closed form, but halving and doubling takes {min(halving):.2f} to
-{max(halving):.2f} times its form. It has 2 log2 N rounds of large messages, with log2 N partners in turn. A rank begins a round when it
-and its partner have ended the one before. So a delay of one rank spreads to all of them, and links are idle when partners change. Part of this loss is
-a fixed time for each round: with 16 MiB in place of 4 the ratio is smaller. In a ring, a rank has one neighbour on each side all the time, and
+**Why halving and doubling lies above the ring.** It takes {min(halving):.2f} to {max(halving):.2f} times its closed form, which is the ring's if N is a
+power of two. It has 2 log2 N rounds of large messages, with log2 N partners in turn. A rank begins a round when it and its partner
+have ended the one before. So a delay of one rank spreads to all of them. In a ring, a rank has one neighbour on each side all the time, and
 segments of several chunks follow each other without a gap. If N is no power of two, the N - P ranks beyond the largest power P send all their n bytes to a
 partner before, and receive n bytes after: 2 n more, in which the other ranks wait. That is why the curve rises at 6 and
 10 workers and falls at 8. Where latency decides (short messages), 2 log2 N rounds are fewer than the ring's 2(N-1), and kolo chooses accordingly."""
