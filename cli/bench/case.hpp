@@ -51,7 +51,8 @@ struct Case {
   bool in_place = true;
   std::uint64_t count = 0;  ///< elements of one part: the whole data, or one rank's part of it
   Wire wire = Wire::native;
-  int tensors = 1;  ///< calls in each iteration, each on its own data; several calls run concurrently
+  int tensors = 1;        ///< calls in each iteration, each on its own data; several calls run concurrently
+  double compute_ms = 0;  ///< processor time that a rank computes for before each call; timed with it
 
   /// Size of a tensor as in nccl-tests: the larger of the input and the output of a rank (of the root).
   std::uint64_t bytes() const noexcept;

@@ -48,7 +48,7 @@ constexpr const char* kBenchExamples = R"(Examples:
   kolo bench all_reduce --against gloo,openmpi,mpich      in the same run
   kolo bench all_reduce --against limit      what the machine's memory allows
   kolo bench all_reduce --tensors 200 --sizes 4K     200 calls at once
-  kolo bench all_reduce --neighbours 1 --memory private   beside a busy process
+  kolo bench all_reduce --neighbours 1 --compute 2   steps beside a busy process
   kolo bench all_reduce --wire bfloat16      half the bytes, and the error
   kolo bench all_reduce --algorithm all      every algorithm, and kolo's choice
   kolo bench all_gather --dtype bfloat16 --json out.jsonl
@@ -272,6 +272,10 @@ void add_bench(CLI::App& app, std::vector<std::string> arguments) {
       ->add_option("--link", raw.link_mbit,
                    "With --wire: Mbit/s that TCP gets of a host's link, one rank on each host")
       ->type_name("MBIT");
+  bench
+      ->add_option("--compute", raw.compute_ms,
+                   "Each rank computes for so long before each call; the time is that of both")
+      ->type_name("MS");
   bench->add_option("--neighbours", raw.neighbours, "Busy processes beside the ranks, on rank 0's host")
       ->capture_default_str()
       ->type_name("N");

@@ -45,6 +45,7 @@ std::string row_line(const Row& row) {
   json["bytes"] = row.what.bytes();
   json["count"] = row.what.count;
   json["tensors"] = row.what.tensors;
+  json["compute_ms"] = row.what.compute_ms;
   json["dtype"] = kolo::name_of(row.what.dtype);
   json["reduction"] = is_reducing(row.what.kind) ? kolo::name_of(row.what.op) : "none";
   json["median_us"] = rounded(row.times_us.median);

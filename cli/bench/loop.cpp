@@ -129,11 +129,19 @@ class Data {
   std::vector<Piece> pieces_;
 };
 
-// Processor time of all threads of this process, in user and kernel mode.
-double processor_us() {
+// Processor time of the thread or of all threads of this process, in user and kernel mode.
+double processor_us(clockid_t clock) {
   timespec used{};
-  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+  ::clock_gettime(clock, &used);
   return static_cast<double>(used.tv_sec) * 1e6 + static_cast<double>(used.tv_nsec) / 1e3;
+}
+
+// Keeps a core busy, as a model would. A rank that loses its core takes longer.
+void compute(double ms) {
+  if (ms <= 0) return;
+  const double end = processor_us(CLOCK_THREAD_CPUTIME_ID) + ms * 1e3;
+  while (processor_us(CLOCK_THREAD_CPUTIME_ID) < end) {
+  }
 }
 
 int iterations_for(const Policy& policy, double microseconds) {
@@ -155,11 +163,12 @@ Sample measure(Contestant& contestant, const Case& what, const std::string& algo
   const auto once = [&] {
     data.write(++iteration);
     contestant.barrier();
-    const double used = processor_us();
     const auto begin = std::chrono::steady_clock::now();
+    compute(what.compute_ms);
+    const double used = processor_us(CLOCK_PROCESS_CPUTIME_ID);
     contestant.call();
     const auto end = std::chrono::steady_clock::now();
-    cpu_us += processor_us() - used;
+    cpu_us += processor_us(CLOCK_PROCESS_CPUTIME_ID) - used;
     // Ranks may share a core, so no rank verifies before all ranks have stopped their clocks.
     contestant.barrier();
     if (contestant.computes()) wrong += data.count_wrong(iteration);

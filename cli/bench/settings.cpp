@@ -20,6 +20,7 @@ namespace kolo::bench {
 namespace {
 
 constexpr int kMostNeighbours = 1024;
+constexpr double kMostComputeMs = 10'000;
 
 using namespace std::string_view_literals;
 constexpr std::array kReductions = {"sum"sv, "product"sv, "min"sv, "max"sv, "average"sv};
@@ -92,12 +93,16 @@ Settings check_settings(const RawSettings& raw) {
   refuse_if(raw.policy.iterations < 0 || raw.policy.warmup < 0,
             "--iterations and --warmup cannot be negative");
   refuse_if(raw.tensors < 1, "--tensors: at least 1");
+  refuse_if(raw.compute_ms < 0 || raw.compute_ms > kMostComputeMs,
+            fmt::format("--compute: from 0 to {} ms", kMostComputeMs));
   refuse_if(raw.neighbours < 0 || raw.neighbours > kMostNeighbours,
             fmt::format("--neighbours: from 0 to {}", kMostNeighbours));
   refuse_if(raw.bursts && raw.neighbours == 0, "--bursts needs --neighbours");
   refuse_if(raw.tensors > 1 && settings.kind == Kind::send_recv,
             "--tensors needs a collective: send_recv measures round trips");
   const bool measures_all = raw.algorithm == kEveryAlgorithm;
+  refuse_if(raw.compute_ms > 0 && settings.kind == Kind::send_recv, "--compute needs a collective");
+  refuse_if(raw.compute_ms > 0 && measures_all, "--algorithm all measures calls alone, without --compute");
   refuse_if(raw.tensors > 1 && measures_all,
             "--algorithm all measures one tensor at a time, without --tensors");
   settings.in_place = raw.in_place.value_or(usually_in_place(settings.kind));

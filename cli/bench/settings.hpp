@@ -22,8 +22,9 @@ struct PlainSettings {
   std::string algorithm;  ///< empty: kolo's choice; "all": every one, see grid.hpp
   std::string transport;  ///< empty: kolo's choice
   int tensors = 1;
-  int neighbours = 0;   ///< busy processes beside the ranks
-  bool bursts = false;  ///< of the neighbours
+  double compute_ms = 0;  ///< as in Case
+  int neighbours = 0;     ///< busy processes beside the ranks
+  bool bursts = false;    ///< of the neighbours
   Policy policy;
   std::string json;       ///< where JSON lines go, as cli::JsonLines has it
   bool append = false;    ///< JSON lines follow those of other settings

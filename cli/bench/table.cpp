@@ -108,6 +108,9 @@ std::string Table::heading() const {
   text += cli::wrapped(fmt::format("{}, {} cores, {:.0f} GB, {}", machine.cpu, machine.cores,
                                    machine.memory_GB, machine.kernel),
                        cli::kTerminalWidth, "# ", "# ");
+  if (what.compute_ms > 0)
+    text += fmt::format("# Times are those of {:g} ms of computing with the call that follows.\n",
+                        what.compute_ms);
   if (heading_.neighbours > 0)
     text += fmt::format("# Beside the ranks: {} busy processes.\n", heading_.neighbours);
   return text + layout_.heading();

@@ -56,6 +56,7 @@ Json to_json(const Order& order) {
                {"in_place", order.what.in_place},
                {"count", order.what.count},
                {"tensors", order.what.tensors},
+               {"compute_ms", order.what.compute_ms},
                {"algorithms", order.algorithms},
                {"first_iteration", order.first_iteration}});
   return json;
@@ -72,6 +73,7 @@ Order order_from_json(const Json& json) {
   json.at("in_place").get_to(order.what.in_place);
   json.at("count").get_to(order.what.count);
   json.at("tensors").get_to(order.what.tensors);
+  json.at("compute_ms").get_to(order.what.compute_ms);
   json.at("algorithms").get_to(order.algorithms);
   json.at("first_iteration").get_to(order.first_iteration);
   return order;

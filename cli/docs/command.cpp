@@ -85,9 +85,8 @@ std::string section(const algorithms::Algorithm& algorithm) {
     notes += " Combines in rank order, so it serves reductions that are not commutative.";
   if (algorithm.in_shared_memory) {
     notes +=
-        " Native: ranks that share a host's memory run it there without messages, with the same result bit "
-        "for "
-        "bit ([performance](performance.md)); the counts here are those of its schedule, over links.";
+        " Ranks that share a host's memory run it there without messages, with the same result bit for bit "
+        "([performance](performance.md)); the counts here are those of its schedule, over links.";
   }
   if (algorithm.out_of_place_only) notes += " Input and output must be apart.";
   if (algorithm.even_parts_only) notes += " All parts must be equally long.";

@@ -84,7 +84,7 @@ schedule::Schedule generate_all_reduce_binary_blocks(const ScheduleSpec& spec) {
   for_each_larger([&](int rank, schedule::ChunkRange part) { builder.recv(rank, part); });
   // First send to the smaller block, which waits for the whole share, then gather in this rank's own block.
   // For this rank the order makes no difference.
-  std::vector<schedule::ScheduleBuilder::StepId> told;
+  schedule::ScheduleBuilder::StepIds told;
   if (!is_smallest) told.push_back(builder.send(smaller, own));
   butterfly_all_gather(builder, layers, told);
   return std::move(builder).finish();

@@ -60,8 +60,8 @@ schedule::Schedule generate_all_reduce_double_tree(const ScheduleSpec& spec) {
   std::vector<std::size_t> heard(2 * pieces, 0);  // children whose sum of a chunk has arrived
   // One send after the other and one receive after the other. Otherwise leaves would send all their pieces
   // before inner ranks pass on their first one.
-  std::vector<schedule::ScheduleBuilder::StepId> sent;
-  std::vector<schedule::ScheduleBuilder::StepId> received;
+  schedule::ScheduleBuilder::StepIds sent;
+  schedule::ScheduleBuilder::StepIds received;
   for (const Message& message : messages_of(spec, trees)) {
     const unsigned tree = message.chunk / pieces;
     const bool has_sum = !message.is_up || heard[message.chunk] > 0;

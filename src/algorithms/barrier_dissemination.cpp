@@ -1,6 +1,5 @@
 // barrier / dissemination: each rank notifies the ranks 1, 2, 4, ... after it, log2(N) rounds.
 #include <utility>
-#include <vector>
 
 #include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
@@ -12,7 +11,7 @@ namespace {
 
 schedule::Schedule generate_barrier_dissemination(const ScheduleSpec& spec) {
   schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 0);
-  std::vector<schedule::ScheduleBuilder::StepId> heard;
+  schedule::ScheduleBuilder::StepIds heard;
   for (int distance = 1; distance < spec.size; distance *= 2) {
     builder.notify(after(spec, distance), heard);
     heard.push_back(builder.await(before(spec, distance)));

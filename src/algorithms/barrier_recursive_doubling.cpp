@@ -1,7 +1,6 @@
 // barrier / recursive_doubling: pairs at distances 1, 2, 4, ... notify each other.
 #include <bit>
 #include <utility>
-#include <vector>
 
 #include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
@@ -20,7 +19,7 @@ schedule::Schedule generate_barrier_recursive_doubling(const ScheduleSpec& spec)
     return std::move(builder).finish();
   }
   const int behind = spec.rank + within;
-  std::vector<schedule::ScheduleBuilder::StepId> heard;
+  schedule::ScheduleBuilder::StepIds heard;
   if (behind < spec.size) heard.push_back(builder.await(behind));
   for (int distance = 1; distance < within; distance *= 2) {
     builder.notify(spec.rank ^ distance, heard);

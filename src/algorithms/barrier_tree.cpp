@@ -1,6 +1,5 @@
 // barrier / tree: rank 0 waits for all ranks over a binomial tree, then releases them over it.
 #include <utility>
-#include <vector>
 
 #include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
@@ -13,7 +12,7 @@ namespace {
 schedule::Schedule generate_barrier_tree(const ScheduleSpec& spec) {
   schedule::ScheduleBuilder builder(spec.collective, spec.rank, spec.size, spec.root, 0);
   const KNomialTree tree(spec, kBinomial);
-  std::vector<schedule::ScheduleBuilder::StepId> heard;
+  schedule::ScheduleBuilder::StepIds heard;
   for (const int child : tree.children) heard.push_back(builder.await(child));
   if (tree.parent >= 0) {
     builder.notify(tree.parent, heard);

@@ -1,7 +1,6 @@
 // broadcast / scatter_all_gather: the root scatters the data over a tree, then the pieces travel around a
 // ring.
 #include <utility>
-#include <vector>
 
 #include "algorithms/algorithm.hpp"
 #include "algorithms/formula.hpp"
@@ -28,7 +27,7 @@ schedule::Schedule generate_broadcast_scatter_all_gather(const ScheduleSpec& spe
   const HalvingTree tree = place_of(spec, v);
   const HalvingTree next = place_of(spec, v + 1);
   if (v > 0) builder.recv(rank_of(tree.parent), pieces(tree.begin, tree.end));
-  std::vector<schedule::ScheduleBuilder::StepId> sent;
+  schedule::ScheduleBuilder::StepIds sent;
   for (const HalvingTree::Child& child : tree.children) {
     sent.push_back(builder.send(rank_of(child.rank), pieces(child.begin, child.end)));
   }

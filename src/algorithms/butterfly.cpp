@@ -10,8 +10,6 @@
 namespace kolo::algorithms {
 namespace {
 
-using Steps = std::vector<schedule::ScheduleBuilder::StepId>;
-
 /// The prime factors of n, largest first.
 std::vector<int> prime_factors(int n) {
   std::vector<int> result;
@@ -82,10 +80,10 @@ std::uint32_t butterfly_scratch(const std::vector<ButterflyLayer>& layers) {
 
 void butterfly_reduce_scatter(schedule::ScheduleBuilder& builder, const std::vector<ButterflyLayer>& layers,
                               schedule::BufferName held, bool completes) {
-  Steps sent_before;
+  schedule::ScheduleBuilder::StepIds sent_before;
   for (const ButterflyLayer& layer : layers) {
     const Group& group = layer.group;
-    Steps sent;
+    schedule::ScheduleBuilder::StepIds sent;
     for (int k = 1; k < group.size(); ++k)
       sent.push_back(builder.send(group.neighbour(k), layer.of(k, held), sent_before));
     sent_before = std::move(sent);
@@ -105,10 +103,10 @@ void butterfly_reduce_scatter(schedule::ScheduleBuilder& builder, const std::vec
 
 void butterfly_all_gather(schedule::ScheduleBuilder& builder, const std::vector<ButterflyLayer>& layers,
                           schedule::ScheduleBuilder::After first) {
-  Steps sent_before(first.begin(), first.end());
+  schedule::ScheduleBuilder::StepIds sent_before(first.begin(), first.end());
   for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer) {
     const Group& group = layer->group;
-    Steps sent;
+    schedule::ScheduleBuilder::StepIds sent;
     for (int k = 1; k < group.size(); ++k) {
       sent.push_back(builder.send(group.neighbour(k), layer->own(schedule::BufferName::output), sent_before));
       builder.recv(group.neighbour(-k), layer->of(group.size() - k, schedule::BufferName::output));

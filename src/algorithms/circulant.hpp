@@ -42,8 +42,8 @@ class Circulant {
   schedule::ScheduleBuilder& builder_;
   const ScheduleSpec& spec_;
   schedule::BufferName chunks_;
-  std::vector<int> skips_;                               // N first
-  std::vector<schedule::ScheduleBuilder::StepId> sent_;  // by the round before
+  std::vector<int> skips_;                   // N first
+  schedule::ScheduleBuilder::StepIds sent_;  // by the round before
 };
 
 }  // namespace kolo::algorithms

@@ -39,9 +39,9 @@ class Embedding {
 };
 
 void splice(schedule::ScheduleBuilder& builder, const Part& part, const Embedding& embed) {
-  std::vector<schedule::ScheduleBuilder::StepId> ids;  // of the part's steps, in the whole schedule
+  schedule::ScheduleBuilder::StepIds ids;  // of the part's steps, in the whole schedule
   for (const schedule::Step& step : part.schedule.steps) {
-    std::vector<schedule::ScheduleBuilder::StepId> waits_for;
+    schedule::ScheduleBuilder::StepIds waits_for;
     for (const std::uint32_t before : part.schedule.dependencies_of(step)) waits_for.push_back(ids[before]);
     schedule::Step whole = step;
     if (step.peer >= 0) whole.peer = part.ranks[static_cast<std::size_t>(step.peer)];

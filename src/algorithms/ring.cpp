@@ -49,11 +49,10 @@ schedule::ChunkRange output_of(int rank) {
   return schedule::output(part_of(rank));
 }
 
-std::vector<schedule::ScheduleBuilder::StepId> ring_reduce_scatter(schedule::ScheduleBuilder& builder,
-                                                                   const Group& ring, const BlockOf& own,
-                                                                   const SumOf& sum, bool completes,
-                                                                   schedule::ScheduleBuilder::After first) {
-  std::vector<schedule::ScheduleBuilder::StepId> last;
+schedule::ScheduleBuilder::StepIds ring_reduce_scatter(schedule::ScheduleBuilder& builder, const Group& ring,
+                                                       const BlockOf& own, const SumOf& sum, bool completes,
+                                                       schedule::ScheduleBuilder::After first) {
+  schedule::ScheduleBuilder::StepIds last;
   schedule::ChunkRange outgoing = own(ring.neighbour(-1));
   for (int round = 0; round + 1 < ring.size(); ++round) {
     last = {builder.send(ring.neighbour(1), outgoing, first)};
@@ -65,11 +64,10 @@ std::vector<schedule::ScheduleBuilder::StepId> ring_reduce_scatter(schedule::Sch
   return last;
 }
 
-std::vector<schedule::ScheduleBuilder::StepId> ring_all_gather(schedule::ScheduleBuilder& builder,
-                                                               const Group& ring, schedule::ChunkRange own,
-                                                               const BlockOf& to,
-                                                               schedule::ScheduleBuilder::After first) {
-  std::vector<schedule::ScheduleBuilder::StepId> last;
+schedule::ScheduleBuilder::StepIds ring_all_gather(schedule::ScheduleBuilder& builder, const Group& ring,
+                                                   schedule::ChunkRange own, const BlockOf& to,
+                                                   schedule::ScheduleBuilder::After first) {
+  schedule::ScheduleBuilder::StepIds last;
   schedule::ChunkRange outgoing = own;
   for (int round = 0; round + 1 < ring.size(); ++round) {
     last = {builder.send(ring.neighbour(1), outgoing, first)};

@@ -44,17 +44,17 @@ schedule::ChunkRange output_of(int rank);
 /// from `own` as it passes. The complete sum of a rank's block ends at that rank in sum(rank, N-2).
 /// `completes`: see Step. Does nothing for N=1. Sends nothing before the steps `first`. Returns its last
 /// send, if it has any.
-std::vector<schedule::ScheduleBuilder::StepId> ring_reduce_scatter(
-    schedule::ScheduleBuilder& builder, const Group& ring, const BlockOf& own, const SumOf& sum,
-    bool completes = true, schedule::ScheduleBuilder::After first = {});
+schedule::ScheduleBuilder::StepIds ring_reduce_scatter(schedule::ScheduleBuilder& builder, const Group& ring,
+                                                       const BlockOf& own, const SumOf& sum,
+                                                       bool completes = true,
+                                                       schedule::ScheduleBuilder::After first = {});
 
 /// N-1 rounds: every rank passes on what it received, starting with `own`, its block. The blocks of the other
 /// ranks end in to(rank). All receives can be posted at the start as far as memory allows. `first` and what
 /// it returns are as above.
-std::vector<schedule::ScheduleBuilder::StepId> ring_all_gather(schedule::ScheduleBuilder& builder,
-                                                               const Group& ring, schedule::ChunkRange own,
-                                                               const BlockOf& to,
-                                                               schedule::ScheduleBuilder::After first = {});
+schedule::ScheduleBuilder::StepIds ring_all_gather(schedule::ScheduleBuilder& builder, const Group& ring,
+                                                   schedule::ChunkRange own, const BlockOf& to,
+                                                   schedule::ScheduleBuilder::After first = {});
 
 /// The same two halves in both directions at once, half way around in each. N/2 rounds of two messages, and
 /// one more round if the two partial sums of a block reach its rank at the same time (N odd).

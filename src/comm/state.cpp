@@ -134,7 +134,7 @@ void Communicator::State::share_memory() {
   selection::Topology topology = chooser->topology();
   engine->share_memory(*group, topology.oversubscribed ? topology.cores : 0);
   // All ranks get the same result, because it follows from the kinds of links.
-  topology.shares_memory = group->native != nullptr;
+  topology.shares_memory = group->team != nullptr;
   chooser = std::make_unique<selection::Chooser>(std::move(topology));
 }
 
@@ -143,7 +143,7 @@ Wire Communicator::State::wire_for(const comm::Call& call) const {
   if (call.options.wire) return *call.options.wire;
   // An algorithm that the caller names may not support the format, and within one host's memory there is no
   // wire.
-  const bool is_free = call.options.algorithm.empty() && group->native == nullptr && !meeting;
+  const bool is_free = call.options.algorithm.empty() && group->team == nullptr && !meeting;
   const Wire wanted = config().wire;
   return is_free && wanted != Wire::native && comm::why_not_rounded(call).empty() ? wanted : Wire::native;
 }
@@ -197,9 +197,10 @@ comm::PlanCache::Entry Communicator::State::prepare(const comm::Call& call, DTyp
     const std::uint64_t arguments = hash(kHashSeed, std::string_view(chosen.arguments.text()));
     made.details = hash(details_of(call, segment_bytes), arguments);
     const schedule::SharedMemoryForm* form = chooser->form_of(*chosen.algorithm, choice.requirements);
-    if (group->native != nullptr && form != nullptr) {
-      prepared->native = group->native.get();
-      prepared->shape = engine::native::make_shape(*form, parts_of(call), size, call.root, size_of(dtype));
+    if (group->team != nullptr && form != nullptr) {
+      prepared->team = group->team.get();
+      prepared->shape =
+          engine::shared_memory::make_shape(*form, parts_of(call), size, call.root, size_of(dtype));
       return made;
     }
     const schedule::Schedule schedule = chosen.algorithm->generate(choice.spec);

@@ -77,7 +77,7 @@ std::shared_ptr<Operation> Engine::start(const OperationSpec& spec, bool waits_n
   auto operation = acquire(spec, !waits_now || is_timed_);
   active_.push_back(operation);
   ++spec.group->operations;
-  if (spec.native() == nullptr) links_quiet_since_ = {};
+  if (spec.team() == nullptr) links_quiet_since_ = {};
   try {
     executor.begin(*operation, waits_now);
     if (!driver_.has_caller()) {

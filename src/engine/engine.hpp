@@ -112,7 +112,7 @@ class Engine final : private Driven,
  private:
   // engine.cpp: operations and messages. Callers hold the lock.
   Executor& executor_of(const OperationSpec& spec) {
-    if (spec.native() != nullptr) return shared_memory_;
+    if (spec.team() != nullptr) return shared_memory_;
     return schedules_;
   }
   std::shared_ptr<Operation> acquire(const OperationSpec& spec, bool is_timed);

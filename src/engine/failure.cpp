@@ -221,7 +221,7 @@ WaitingCall Engine::waiting_call(Operation& operation) const {
   if (operation.is_unmatched()) kind = receive_from_any;
   WaitingCall call{&operation,
                    kind,
-                   spec.native() != nullptr,
+                   spec.team() != nullptr,
                    {spec.group->context, 0, spec.sequence, spec.signature},
                    spec.ranks(),
                    operation.waiting_for(),

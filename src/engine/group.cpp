@@ -54,14 +54,14 @@ void Groups::share_memory(Group& group, int shared_cores) {
   }
   const bool shares_memory = group.peers.size() > 1 && std::ranges::count(local_peers, nullptr) == 1;
   if (!shares_memory || group.slot >= transport::kCommSlots) return give_back_slot(group);
-  group.native =
-      std::make_unique<native::Group>(own, std::move(local_peers), group.slot, shared_cores, listener_);
+  group.team =
+      std::make_unique<shared_memory::Team>(own, std::move(local_peers), group.slot, shared_cores, listener_);
   in_memory_.push_back(&group);
 }
 
 void Groups::close(Group& group) {
   group.is_closed = true;
-  if (group.native == nullptr) closed_.push_back(&group);
+  if (group.team == nullptr) closed_.push_back(&group);
   remove_unused();
 }
 

@@ -10,12 +10,12 @@
 #include <utility>
 #include <vector>
 
-#include "engine/native/group.hpp"
 #include "engine/peers.hpp"
+#include "engine/shared_memory/team.hpp"
 
 namespace kolo::engine {
 
-/// `context` and `slot` may be read without the lock, and so may `peers` once the Group is open, and `native`
+/// `context` and `slot` may be read without the lock, and so may `peers` once the Group is open, and `team`
 /// after share_memory().
 struct Group {
   static constexpr std::size_t kHistory = 64;
@@ -29,13 +29,13 @@ struct Group {
     return history[sequence % kHistory];
   }
 
-  std::uint32_t context = 0;                   ///< the communicator's number
-  std::uint32_t slot = transport::kCommSlots;  ///< of the shared segments; kCommSlots: none
-  std::vector<int> peers = {};                 ///< the link of each rank
-  std::unique_ptr<native::Group> native = {};  ///< null if the ranks share no memory
-  bool is_closed = false;                      ///< this rank makes no more calls
-  int operations = 0;                          ///< in flight
-  std::uint64_t last_sequence = 0;             ///< of the collectives
+  std::uint32_t context = 0;                       ///< the communicator's number
+  std::uint32_t slot = transport::kCommSlots;      ///< of the shared segments; kCommSlots: none
+  std::vector<int> peers = {};                     ///< the link of each rank
+  std::unique_ptr<shared_memory::Team> team = {};  ///< null if the ranks share no memory
+  bool is_closed = false;                          ///< this rank makes no more calls
+  int operations = 0;                              ///< in flight
+  std::uint64_t last_sequence = 0;                 ///< of the collectives
   std::array<transport::Signature, kHistory> history{};
   /// Number of receives so far, by (link, tag): the k-th send matches the k-th receive.
   std::map<std::pair<int, std::uint32_t>, std::uint32_t> receives = {};
@@ -55,7 +55,8 @@ class Groups {
   void withdraw(Group& group);
   /// Calls may begin. All the ranks have reserved the same number and the same slot, or none.
   void open(Group& group, std::vector<int> peers);
-  /// Calls in shared memory may begin, if all ranks share a host's memory. `shared_cores`: see native::Group.
+  /// Calls in shared memory may begin, if all ranks share a host's memory. `shared_cores`: see
+  /// shared_memory::Team.
   void share_memory(Group& group, int shared_cores);
   /// Calls in flight go on to their end.
   void close(Group& group);

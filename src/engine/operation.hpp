@@ -24,9 +24,9 @@ class Engine;
 /// What calls of the same shape have in common. Lives as long as an operation that was made from it.
 struct PreparedCall : std::enable_shared_from_this<PreparedCall> {
   std::string algorithm = {};                  ///< for Work::algorithm(); empty for send and recv
-  std::shared_ptr<const Plan> plan = nullptr;  ///< null if the call runs natively
-  native::Group* native = nullptr;             ///< where the call runs natively; else null
-  native::Shape shape = {};
+  std::shared_ptr<const Plan> plan = nullptr;  ///< null if the call runs in shared memory
+  shared_memory::Team* team = nullptr;         ///< runs the call in shared memory; else null
+  shared_memory::Shape shape = {};
   Wire wire = Wire::native;  ///< of the plan's messages
 };
 
@@ -58,7 +58,7 @@ struct OperationSpec {
   bool acknowledged = false;  ///< sends finish only when their receive has matched (one-way collectives)
 
   const std::vector<int>& ranks() const { return group->peers; }
-  native::Group* native() const { return prepared->native; }
+  shared_memory::Team* team() const { return prepared->team; }
 };
 
 /// A call in flight, which a Work holds. An Executor runs it, under the Engine's lock. What is documented

@@ -3,8 +3,8 @@
 #include <thread>
 #include <utility>
 
-#include "engine/native/nap.hpp"
 #include "engine/relax.hpp"
+#include "engine/shared_memory/nap.hpp"
 
 namespace kolo::engine {
 namespace {
@@ -20,8 +20,8 @@ class SharedMemoryOperation final : public Operation {
  public:
   using Operation::Operation;
 
-  std::vector<int> waiting_for() const override { return spec_.native()->waiting_for(); }
-  bool is_behind() const override { return !spec_.native()->is_first(*this); }
+  std::vector<int> waiting_for() const override { return spec_.team()->waiting_for(); }
+  bool is_behind() const override { return !spec_.team()->is_first(*this); }
 };
 
 }  // namespace
@@ -34,8 +34,8 @@ std::shared_ptr<Operation> SharedMemoryExecutor::make(std::weak_ptr<Engine> owne
 /// thread wants the lock. Ranks that share a core take turns on it and find their caches cold, so between two
 /// polls they only read the number that they wait for.
 template <typename Poll>
-bool SharedMemoryExecutor::poll_until(const native::Group& group, int polls, Poll once) {
-  native::Awaited awaited;
+bool SharedMemoryExecutor::poll_until(const shared_memory::Team& group, int polls, Poll once) {
+  shared_memory::Awaited awaited;
   for (int i = 0; i < polls; ++i) {
     if (oversubscribed_ && i > 0) std::this_thread::yield();
     if (!oversubscribed_ && i > kEagerPolls) relax();
@@ -51,7 +51,7 @@ bool SharedMemoryExecutor::poll_until(const native::Group& group, int polls, Pol
 /// operation could be set up for it.
 bool SharedMemoryExecutor::try_immediate(const OperationSpec& spec) {
   if (spec.prepared->shape.most_shown > kImmediateBytes) return false;
-  native::Group& group = *spec.native();
+  shared_memory::Team& group = *spec.team();
   group.begin_immediate(spec);
   return poll_until(group, oversubscribed_ ? kInitialPollsOversubscribed : kInitialPolls,
                     [&] { return group.try_immediate(); });
@@ -59,7 +59,7 @@ bool SharedMemoryExecutor::try_immediate(const OperationSpec& spec) {
 
 /// Many calls are over so soon that reading a clock is not worth its cost.
 void SharedMemoryExecutor::begin(Operation& operation, bool waits_now) {
-  native::Group& group = *operation.spec().native();
+  shared_memory::Team& group = *operation.spec().team();
   group.begin(operation, waits_now);
   int polls = oversubscribed_ ? kInitialPollsOversubscribed : kInitialPolls;
   if (!waits_now || !driver_.is_free()) polls = 1;
@@ -77,21 +77,21 @@ void SharedMemoryExecutor::begin(Operation& operation, bool waits_now) {
 bool SharedMemoryExecutor::advance() {
   bool moved = false;
   for (const Group* group : groups_.in_memory()) {
-    if (group->native->is_busy()) moved = group->native->advance() || moved;
+    if (group->team->is_busy()) moved = group->team->advance() || moved;
   }
   return moved;
 }
 
 bool SharedMemoryExecutor::advance_and_tell() {
   const bool moved = advance();
-  for (const Group* group : groups_.in_memory()) group->native->tell();
+  for (const Group* group : groups_.in_memory()) group->team->tell();
   return moved;
 }
 
 std::vector<int> SharedMemoryExecutor::awaited_peers() const {
   std::vector<int> awaited;
   for (const Group* group : groups_.in_memory()) {
-    for (const int rank : group->native->waiting_for())
+    for (const int rank : group->team->waiting_for())
       awaited.push_back(group->peers[static_cast<std::size_t>(rank)]);
   }
   return awaited;
@@ -99,8 +99,7 @@ std::vector<int> SharedMemoryExecutor::awaited_peers() const {
 
 void SharedMemoryExecutor::abandon() {
   for (const Group* group : groups_.in_memory()) {
-    group->native->abandon(
-        [&](int r) { return peers_[group->peers[static_cast<std::size_t>(r)]].has_ended; });
+    group->team->abandon([&](int r) { return peers_[group->peers[static_cast<std::size_t>(r)]].has_ended; });
   }
 }
 
@@ -110,9 +109,9 @@ Group* SharedMemoryExecutor::group_to_wait_on(std::size_t operations) const {
   if (peers_.has_descriptors()) return nullptr;
   Group* found = nullptr;
   for (Group* group : groups_.in_memory()) {
-    if (!group->native->is_busy()) continue;
-    const bool is_only_one = found == nullptr && group->native->in_flight() == operations;
-    if (!is_only_one || !group->native->can_nap()) return nullptr;
+    if (!group->team->is_busy()) continue;
+    const bool is_only_one = found == nullptr && group->team->in_flight() == operations;
+    if (!is_only_one || !group->team->can_nap()) return nullptr;
     found = group;
   }
   return found;
@@ -121,28 +120,28 @@ Group* SharedMemoryExecutor::group_to_wait_on(std::size_t operations) const {
 bool SharedMemoryExecutor::prepare_to_nap(std::size_t operations) {
   Group* const group = group_to_wait_on(operations);
   if (group == nullptr) return false;  // Driven::tick() has ended its call
-  group->native->tell();
-  napping_on_ = group->native->awaited();
+  group->team->tell();
+  napping_on_ = group->team->awaited();
   return napping_on_.counters != nullptr;
 }
 
 bool SharedMemoryExecutor::nap(std::chrono::nanoseconds longest) {
-  native::nap(*napping_on_.counters, napping_on_.seen, longest, napping_on_.sums);
+  shared_memory::nap(*napping_on_.counters, napping_on_.seen, longest, napping_on_.sums);
   return napping_on_.has_changed();
 }
 
 void SharedMemoryExecutor::fall_asleep() {
-  for (const Group* group : groups_.in_memory()) group->native->fall_asleep();
+  for (const Group* group : groups_.in_memory()) group->team->fall_asleep();
 }
 
 void SharedMemoryExecutor::woken() {
   napping_on_ = {};
-  for (const Group* group : groups_.in_memory()) group->native->wake_up();
+  for (const Group* group : groups_.in_memory()) group->team->wake_up();
 }
 
 bool SharedMemoryExecutor::interrupt() {
   if (napping_on_.counters == nullptr) return false;
-  native::wake_nappers(*napping_on_.counters);
+  shared_memory::wake_nappers(*napping_on_.counters);
   return true;
 }
 

@@ -47,13 +47,13 @@ class SharedMemoryExecutor final : public Executor {
 
  private:
   template <typename Poll>
-  bool poll_until(const native::Group& group, int polls, Poll once);
+  bool poll_until(const shared_memory::Team& group, int polls, Poll once);
   Group* group_to_wait_on(std::size_t operations) const;
 
   const bool oversubscribed_;
   const Groups& groups_;
   const Driver& driver_;
-  native::Awaited napping_on_;  // while the driver naps
+  shared_memory::Awaited napping_on_;  // while the driver naps
 };
 
 }  // namespace kolo::engine

@@ -29,12 +29,13 @@ inline ChunkRange scratch(std::uint32_t slot, ChunkRange like) {
 class ScheduleBuilder {
  public:
   using StepId = std::uint32_t;
+  using StepIds = std::vector<StepId>;
 
   /// Steps to wait for in addition to those that memory implies: `{a, b}`, or any vector of steps.
   struct After : std::span<const StepId> {
     After() = default;
     After(std::initializer_list<StepId> steps) : span(steps.begin(), steps.size()) {}
-    After(const std::vector<StepId>& steps) : span(steps) {}  // NOLINT: implicit on purpose
+    After(const StepIds& steps) : span(steps) {}  // NOLINT: implicit on purpose
   };
 
   /// `chunks` as Schedule::chunks.
@@ -74,8 +75,8 @@ class ScheduleBuilder {
 
   Schedule schedule_;
   std::vector<HazardTracker> hazards_;  // one for each way in which the schedule may be bound
-  std::vector<StepId> waits_for_;       // of the step being added
-  std::vector<StepId> implied_by_;      // for each step, the last step whose list it was dropped from
+  StepIds waits_for_;                   // of the step being added
+  StepIds implied_by_;                  // for each step, the last step whose list it was dropped from
 };
 
 }  // namespace kolo::schedule

@@ -100,8 +100,8 @@ class Endpoint {
   virtual void revoke() {}
   virtual bool revoked() const { return false; }
 
-  /// Access to the memory that this rank and the peer share as ranks of one host, for native algorithms. Null
-  /// if they share none. Lives as long as the endpoint.
+  /// Access to the memory that this rank and the peer share as ranks of one host, for collectives in shared
+  /// memory. Null if they share none. Lives as long as the endpoint.
   virtual LocalPeer* local_peer() { return nullptr; }
 
  private:

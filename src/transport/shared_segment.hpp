@@ -15,8 +15,8 @@
 
 namespace kolo::transport {
 
-/// Each communicator uses a slot of its own. When all slots are taken, a new communicator does without native
-/// algorithms.
+/// Each communicator uses a slot of its own. When all slots are taken, a new communicator runs schedules over
+/// its links.
 inline constexpr std::uint32_t kCommSlots = 64;
 /// Calls that a rank may have announced and not finished (M below). Why a descriptor may be reused: a rank
 /// announces call k only after it has finished call k - M, so after it has seen all ranks announce k - M. By
@@ -68,7 +68,7 @@ struct alignas(64) SliceCounters {
   std::atomic<std::uint64_t> arrived;
   /// What the last rank to arrive has computed for all. Written before its share is finished.
   std::byte result[kResultBytes];
-  /// Number of ranks that sleep until `finished` changes: see engine/native/nap.hpp.
+  /// Number of ranks that sleep until `finished` changes: see engine/shared_memory/nap.hpp.
   std::atomic<std::uint32_t> napping;
   /// Number of ranks that sleep until a peer rings, and wait for `finished`. A rank that has changed
   /// `finished` looks for sleeping ranks only if there is one here. Relaxed: the fences are those of
@@ -176,8 +176,8 @@ struct SharedSegment {
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
-/// A peer on the same host, as a native algorithm uses it. Used by the thread that drives the link to the
-/// peer.
+/// A peer on the same host, as a collective in shared memory uses it. Used by the thread that drives the link
+/// to the peer.
 class LocalPeer {
  public:
   virtual ~LocalPeer() = default;

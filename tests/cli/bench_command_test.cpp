@@ -157,6 +157,20 @@ TEST(BenchCommand, NeighboursAreToldAndEndWithIt) {
   }
 }
 
+TEST(BenchCommand, AStepHasItsComputing) {
+  const Lines file;
+  const ProgramOutcome outcome =
+      run("all_reduce --ranks 2 --sizes 8 --iterations 20 --compute 1.5 --json " + file.path);
+  EXPECT_EQ(outcome.code, 0) << outcome.out;
+  const auto lines = file.read();
+  ASSERT_FALSE(lines.empty());
+  for (const auto& line : lines) {
+    if (line.at("type") != "result") continue;
+    EXPECT_EQ(line.at("compute_ms"), 1.5);
+    EXPECT_GE(line.at("min_us"), 1500);
+  }
+}
+
 TEST(BenchCommand, WrongUsageIsToldInAWord) {
   const std::vector<std::pair<const char*, const char*>> cases = {
       {"all_redcue", "unknown collective 'all_redcue'"},
@@ -171,6 +185,9 @@ TEST(BenchCommand, WrongUsageIsToldInAWord) {
       {"all_reduce --ranks -3", "--ranks -3"},
       {"all_reduce --ranks 4097 --dtype bfloat16", "--ranks 4097: from 1 to 4096"},
       {"all_reduce --tensors 0", "--tensors: at least 1"},
+      {"all_reduce --compute -1", "--compute: from 0"},
+      {"all_reduce --compute 1 --algorithm all", "without --compute"},
+      {"send_recv --compute 1", "--compute needs a collective"},
       {"all_reduce --neighbours -1", "--neighbours: from 0"},
       {"all_reduce --bursts", "--bursts needs --neighbours"},
       {"send_recv --tensors 2", "--tensors needs a collective"},

@@ -107,6 +107,13 @@ TEST(BenchTable, TheHeadingTellsHowManyTensors) {
   EXPECT_NE(Table(heading).heading().find("200 tensors at once"), std::string::npos);
 }
 
+TEST(BenchTable, TheHeadingTellsOfComputing) {
+  Heading heading = sample_heading({});
+  EXPECT_EQ(Table(heading).heading().find("computing"), std::string::npos);
+  heading.what.compute_ms = 0.2;
+  EXPECT_NE(Table(heading).heading().find("0.2 ms of computing"), std::string::npos);
+}
+
 TEST(BenchTable, TheHeadingTellsOfNeighbours) {
   Heading heading = sample_heading({});
   EXPECT_EQ(Table(heading).heading().find("busy"), std::string::npos);

@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/native/call.hpp"
+#include "engine/shared_memory/call.hpp"
 #include "schedule/symbolic_run.hpp"
 #include "unit/algorithms/all_ranks.hpp"
 
@@ -92,13 +92,13 @@ class Host {
   ~Host() { munmap(segments_, kMostRanks * sizeof(transport::SharedSegment)); }
 
   /// Carries out `calls`, one of each rank, all in this thread. False if they wait for each other.
-  bool play(std::vector<engine::native::Call>& calls, Way way) {
+  bool play(std::vector<engine::shared_memory::Call>& calls, Way way) {
     std::vector<const void*> shown;
     std::vector<transport::SharedSegment*> segments;
     std::vector<transport::CommSlot*> slots;
     std::vector<const std::byte*> inputs;
     std::vector<std::byte*> outputs;
-    for (const engine::native::Call& call : calls) {
+    for (const engine::shared_memory::Call& call : calls) {
       shown.push_back(call.input);
       segments.push_back(segments_ + call.rank);
       slots.push_back(segments.back()->slots);
@@ -109,19 +109,19 @@ class Host {
     if (way == Way::with_descriptors) {
       // Descriptors hold copies: inputs may be overwritten while other ranks read.
       std::vector<Symbols> copies;
-      for (const engine::native::Call& call : calls) {
+      for (const engine::shared_memory::Call& call : calls) {
         const std::uint64_t bytes = call.shape->shown_bytes(call.rank);
         Symbols& copy = copies.emplace_back(bytes / sizeof(Symbol));
         if (bytes > 0) std::memcpy(copy.data(), call.input, bytes);
         shown[static_cast<std::size_t>(call.rank)] = copy.data();
       }
-      for (engine::native::Call& call : calls) finish_short(call, shown);
+      for (engine::shared_memory::Call& call : calls) finish_short(call, shown);
       return true;
     }
     std::vector<std::uint64_t> pieces(calls.size(), 0), done(calls.size(), 0);
-    std::vector<engine::native::Task> tasks;
+    std::vector<engine::shared_memory::Task> tasks;
     for (std::size_t r = 0; r < calls.size(); ++r) {
-      engine::native::Call& call = calls[r];
+      engine::shared_memory::Call& call = calls[r];
       call.slots = slots;
       call.segments = segments;
       call.segment = segments[r];
@@ -151,11 +151,11 @@ class Host {
         moved = true;
       }
     }
-    return std::ranges::all_of(tasks, [](const engine::native::Task& task) { return task.done(); });
+    return std::ranges::all_of(tasks, [](const engine::shared_memory::Task& task) { return task.done(); });
   }
 
  private:
-  static bool has_come(const engine::native::Wait& wait, std::size_t rank,
+  static bool has_come(const engine::shared_memory::Wait& wait, std::size_t rank,
                        const std::vector<transport::CommSlot*>& slots) {
     if (wait.common != nullptr) return wait.common->finished.load() >= wait.common_target;
     for (std::size_t r = 0; r < slots.size() && wait.counter != nullptr; ++r) {
@@ -172,13 +172,13 @@ std::vector<Symbols> play(Host& host, const schedule::SharedMemoryForm& form,
                           std::span<const schedule::Schedule> schedules,
                           std::span<const std::uint64_t> counts, schedule::Sharing sharing, Way way) {
   const int size = schedules[0].size;
-  const engine::native::Shape shape =
-      engine::native::make_shape(form, counts, size, schedules[0].root, sizeof(Symbol));
+  const engine::shared_memory::Shape shape =
+      engine::shared_memory::make_shape(form, counts, size, schedules[0].root, sizeof(Symbol));
   const auto own =
       schedule::ranges_of(schedule::Held::own_part,
                           counts.size() == schedules.size() ? counts : Symbols(schedules.size()), size, 0);
   std::vector<Symbols> inputs(schedules.size()), outputs(schedules.size());
-  std::vector<engine::native::Call> calls(schedules.size());
+  std::vector<engine::shared_memory::Call> calls(schedules.size());
   for (std::size_t r = 0; r < calls.size(); ++r) {
     const schedule::ChunkLengths lengths = schedule::chunk_lengths(schedules[r], counts);
     const auto count_of = [&](schedule::BufferName buffer) {
@@ -198,7 +198,7 @@ std::vector<Symbols> play(Host& host, const schedule::SharedMemoryForm& form,
         output = input + (form.kind == schedule::SharedMemoryForm::Kind::reduce_own ? own[r].begin : 0);
       }
     }
-    engine::native::Call& call = calls[r];
+    engine::shared_memory::Call& call = calls[r];
     call.shape = &shape;
     call.fold = fold;
     call.rank = static_cast<int>(r);

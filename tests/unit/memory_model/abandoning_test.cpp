@@ -1,7 +1,7 @@
 // How memory is revoked from peers that write or read it: Call::begin_writing(), Call::is_given_up()
-// (engine/native/call.cpp) and Group::abandon() (engine/native/group.cpp), over SharedSegment::writing and
-// SharedSegment::closed; InprocEndpoint::map() and revoke() (transport/inproc/endpoint.cpp), and
-// RingReader::writer_revoked().
+// (engine/shared_memory/call.cpp) and Group::abandon() (engine/shared_memory/team.cpp), over
+// SharedSegment::writing and SharedSegment::closed; InprocEndpoint::map() and revoke()
+// (transport/inproc/endpoint.cpp), and RingReader::writer_revoked().
 #include <gtest/gtest.h>
 
 #include "explore.hpp"

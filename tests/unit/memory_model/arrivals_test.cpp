@@ -1,7 +1,7 @@
 // Ranks that share cores: they count their arrivals, the last one works for all, or opens a call or piece for
 // those that sum (SliceCounters in transport/shared_segment.hpp, Group::arrive() and
-// reduce_staged_by_shares() in engine/native), and those that nap or sleep are woken (engine/native/nap.hpp,
-// Group::tell()).
+// reduce_staged_by_shares() in engine/shared_memory), and those that nap or sleep are woken
+// (engine/shared_memory/nap.hpp, Group::tell()).
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,6 +1,6 @@
 // How ranks announce calls and reuse their descriptors: Group::announce() and Group::poll_descriptors()
-// (engine/native/group.cpp), over CommSlot::descriptors (transport/shared_segment.hpp). No rank writes a
-// descriptor that another rank may still read.
+// (engine/shared_memory/team.cpp), over CommSlot::descriptors (transport/shared_segment.hpp). No rank writes
+// a descriptor that another rank may still read.
 #include <gtest/gtest.h>
 
 #include <vector>

@@ -1,5 +1,5 @@
 // How ranks fall asleep and are woken: Peers::announce_sleep() (engine/peers.cpp) and Group::tell()
-// (engine/native/group.cpp), over SharedSegment::asleep. Every wait for the doorbell ends.
+// (engine/shared_memory/team.cpp), over SharedSegment::asleep. Every wait for the doorbell ends.
 #include <gtest/gtest.h>
 
 #include "explore.hpp"

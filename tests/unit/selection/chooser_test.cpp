@@ -263,7 +263,7 @@ TEST(Chooser, ServesEveryDemandOfEveryCollective) {
   }
 }
 
-TEST(Chooser, OfWhatIsRoundedTakesOnlyWhatCompletesEveryChunkOnceAndNothingNative) {
+TEST(Chooser, OfWhatIsRoundedTakesOnlyWhatCompletesEveryChunkOnceAndNothingInSharedMemory) {
   for (const int size : {2, 3, 4, 8, 13}) {
     for (const bool shares_memory : {false, true}) {
       selection::Chooser chooser({.size = size, .shares_memory = shares_memory});
@@ -369,7 +369,7 @@ TEST(Chooser, PicksForTheUpperEndOfAClassOfSizes) {
   }
 }
 
-TEST(Chooser, RunsNativelyHoweverManyRanksShareMemory) {
+TEST(Chooser, RunsInSharedMemoryHoweverManyRanksShareMemory) {
   for (const int size : {2, 128, 129, 300}) {
     selection::Topology topology{.size = size};
     topology.links_inside = {.names = "shm", .share_memory = true};
@@ -379,7 +379,7 @@ TEST(Chooser, RunsNativelyHoweverManyRanksShareMemory) {
 }
 
 // The table has the time of the shared-memory algorithm, which cannot run the caller's own reduction.
-TEST(Chooser, DoesNotTakeATimeThatWasMeasuredNativelyForOneOfMessages) {
+TEST(Chooser, DoesNotTakeATimeThatWasMeasuredInSharedMemoryForOneOfMessages) {
   selection::Topology topology{.size = 4};
   topology.links_inside = {.names = "shm", .share_memory = true};
   topology.shares_memory = true;

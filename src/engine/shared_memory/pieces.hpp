@@ -2,9 +2,9 @@
 // segments.
 #pragma once
 
-#include "engine/native/call.hpp"
+#include "engine/shared_memory/call.hpp"
 
-namespace kolo::engine::native {
+namespace kolo::engine::shared_memory {
 
 /// For each piece t, put_down(t, half) copies this rank's contribution into one half of its segment. When all
 /// ranks have done so, read(t, half) reads what this rank needs from the other segments.
@@ -41,4 +41,4 @@ Task in_pieces(Call& call, std::uint64_t pieces, PutDown put_down, Read read) {
   call.publish(call.slot->done, call.number);
 }
 
-}  // namespace kolo::engine::native
+}  // namespace kolo::engine::shared_memory

@@ -1,10 +1,10 @@
-// What a group waits for, which ranks are late, and the wake-up of ranks that sleep.
+// What a team waits for, which ranks are late, and the wake-up of ranks that sleep.
 #include <atomic>
 #include <utility>
 
-#include "engine/native/group.hpp"
+#include "engine/shared_memory/team.hpp"
 
-namespace kolo::engine::native {
+namespace kolo::engine::shared_memory {
 namespace {
 
 /// Whether the rank does a part of the call that other ranks wait for.
@@ -17,7 +17,7 @@ bool is_at_work(const transport::CommSlot& slot, const Running& running) {
 /// No wake-up is lost. The publisher stores its value, then loads `asleep`; the sleeper stores `asleep`,
 /// then polls once more what was published. A fence stands between the two on both sides (the other one in
 /// Peers::announce_sleep()), so one of the two sees the other's store.
-void Group::tell() {
+void Team::tell() {
   idle_polls_ = 0;
   if (!changed_ && !has_opened_) return;
   const bool concerns_all = std::exchange(changed_, false);
@@ -33,7 +33,7 @@ void Group::tell() {
   }
 }
 
-Awaited Group::awaited() const {
+Awaited Team::awaited() const {
   if (announced_ == finished_) return {};
   const Running& head = running(finished_);
   const auto found = [](const std::atomic<std::uint64_t>& number, auto lacks) {
@@ -72,24 +72,24 @@ Awaited Group::awaited() const {
 }
 
 /// See SliceCounters::sleeping.
-void Group::fall_asleep() {
+void Team::fall_asleep() {
   sleeping_on_ = shared_cores_ > 0 && is_busy() ? awaited().counters : nullptr;
   if (sleeping_on_ != nullptr) sleeping_on_->sleeping.fetch_add(1, std::memory_order_relaxed);
 }
 
-void Group::wake_up() {
+void Team::wake_up() {
   if (transport::SliceCounters* const counters = std::exchange(sleeping_on_, nullptr))
     counters->sleeping.fetch_sub(1, std::memory_order_relaxed);
 }
 
-bool Group::can_nap() const {
+bool Team::can_nap() const {
   if (shared_cores_ == 0 || announced_ == finished_) return false;
   const Running& head = running(finished_);
   return head.state == Running::State::announced ||
          (head.state == Running::State::begun && head.task.wait().common != nullptr);
 }
 
-std::vector<int> Group::waiting_for() const {
+std::vector<int> Team::waiting_for() const {
   std::vector<int> ranks;
   if (calls_.empty()) return ranks;
   if (announced_ == finished_) return ranks;
@@ -121,4 +121,4 @@ std::vector<int> Group::waiting_for() const {
   return ranks;
 }
 
-}  // namespace kolo::engine::native
+}  // namespace kolo::engine::shared_memory

@@ -1,4 +1,4 @@
-#include "engine/native/nap.hpp"
+#include "engine/shared_memory/nap.hpp"
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -8,7 +8,7 @@
 #include <ctime>
 #include <limits>
 
-namespace kolo::engine::native {
+namespace kolo::engine::shared_memory {
 namespace {
 
 /// The half of the number that changes with each share. The futex is shared between processes, so not
@@ -52,4 +52,4 @@ void wake_to_sum(transport::SliceCounters& counters) {
   wake(counters, 1, kSums);
 }
 
-}  // namespace kolo::engine::native
+}  // namespace kolo::engine::shared_memory

@@ -1,4 +1,4 @@
-// Task: a native algorithm as a coroutine, which says what it waits for.
+// Task: a collective in shared memory as a coroutine, which says what it waits for.
 #pragma once
 
 #include <atomic>
@@ -9,7 +9,7 @@
 
 #include "transport/shared_segment.hpp"
 
-namespace kolo::engine::native {
+namespace kolo::engine::shared_memory {
 
 /// What a task waits for: every rank's `counter` has reached `target`. Or, if `common` is not null, its
 /// `finished` has reached `common_target`; then `counter` only tells which ranks to blame, and may be null.
@@ -70,4 +70,4 @@ class Task {
   std::coroutine_handle<promise_type> handle_;
 };
 
-}  // namespace kolo::engine::native
+}  // namespace kolo::engine::shared_memory

@@ -5,9 +5,9 @@
 
 #include <utility>
 
-#include "engine/native/group.hpp"
+#include "engine/shared_memory/team.hpp"
 
-namespace kolo::engine::native {
+namespace kolo::engine::shared_memory {
 namespace {
 
 /// `data` begins with a page.
@@ -21,18 +21,18 @@ void prefault(void* data, std::size_t bytes) {
 /// Makes the pages of this rank's segment before the first use: one by one, each page would cost this rank a
 /// fault, and then each other rank. Of pages that are there, a reader's fault maps many at once. Where the
 /// system cannot do this, the first calls are slower.
-void Group::prefault_short() {
+void Team::prefault_short() {
   if (!std::exchange(is_short_data_there_, true)) prefault(slot_->data, sizeof slot_->data);
 }
 
-void Group::prefault_pieces(std::uint64_t bytes) {
+void Team::prefault_pieces(std::uint64_t bytes) {
   if (bytes <= piece_bytes_there_) return;
   piece_bytes_there_ = bytes;
   for (auto& half : slot_->pieces) prefault(half, bytes);
 }
 
 /// Whether all memory that matters to a long call is shared.
-bool Group::is_named(const Running& running) const {
+bool Team::is_named(const Running& running) const {
   for (int r = 0; r < size(); ++r) {
     const transport::CallDescriptor& descriptor =
         slots_[static_cast<std::size_t>(r)]->descriptors[running.place % transport::kDescriptors];
@@ -42,7 +42,7 @@ bool Group::is_named(const Running& running) const {
 }
 
 /// Whether all shares of a call are done, by any ranks.
-bool Group::is_shared_out(const Running& running) const {
+bool Team::is_shared_out(const Running& running) const {
   const Call& call = running.call;
   return call.shares > 0 && call.counters->is_finished(running.place, call.shares);
 }
@@ -50,7 +50,7 @@ bool Group::is_shared_out(const Running& running) const {
 /// Finds the memory of all ranks in this address space, if all that matters is shared. Returns false on
 /// failure. If the other ranks have done the call meanwhile, it needs no memory, and they may have freed
 /// theirs.
-bool Group::reach_memory(Running& running, Operation* operation) {
+bool Team::reach_memory(Running& running, Operation* operation) {
   Call& call = running.call;
   const Shape& shape = *call.shape;
   const bool written = shape.form.writes_to_others();
@@ -100,7 +100,7 @@ bool Group::reach_memory(Running& running, Operation* operation) {
 }
 
 /// Whether the memory is still shared: an operation of another communicator that failed may have detached it.
-bool Group::is_still_shared(const Running& running) const {
+bool Team::is_still_shared(const Running& running) const {
   if (running.losses == transport::shared_memory_losses()) return true;
   const Call& call = running.call;
   const std::uint64_t shown = call.shape->shown_bytes(rank_);
@@ -109,4 +109,4 @@ bool Group::is_still_shared(const Running& running) const {
          ((call.outputs.empty() && !by_shares) || is_shared(call.output, call.shape->bytes()));
 }
 
-}  // namespace kolo::engine::native
+}  // namespace kolo::engine::shared_memory

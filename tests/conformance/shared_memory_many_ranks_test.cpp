@@ -9,7 +9,7 @@
 
 #include <gtest/gtest.h>
 
-#include "conformance/native.hpp"
+#include "conformance/shared_memory.hpp"
 #include "support/cluster.hpp"
 #include "support/expected_bits.hpp"
 
@@ -20,7 +20,7 @@ using std::chrono::milliseconds;
 
 // Sizes that travel with the descriptor, in one piece and in several; each call after the first finds the
 // segments as the call before left them.
-TEST(Native, ManyRanksOnACoreGetTheBitsOfTheSchedule) {
+TEST(InSharedMemory, ManyRanksOnACoreGetTheBitsOfTheSchedule) {
   constexpr int kRanks = 24;
   const FewCores one_core(1);
   const algorithms::ConfiguredAlgorithm direct =
@@ -46,7 +46,7 @@ TEST(Native, ManyRanksOnACoreGetTheBitsOfTheSchedule) {
 }
 
 // One rank sums for all of them. The ranks that do not sum read no other rank's signature.
-TEST(Native, ManyRanksThatDisagreeLearnOfItSoon) {
+TEST(InSharedMemory, ManyRanksThatDisagreeLearnOfItSoon) {
   constexpr int kRanks = 9;
   const FewCores one_core(1);
   for (const int odd : {0, 4}) {
@@ -63,7 +63,7 @@ TEST(Native, ManyRanksThatDisagreeLearnOfItSoon) {
 
 // The ranks come one after the other, and those that came before sleep. If each rank that comes woke all of
 // them, as many ranks would wake up as there are pairs.
-TEST(Native, ARankThatComesWakesNoRankThatStillWaitsForOthers) {
+TEST(InSharedMemory, ARankThatComesWakesNoRankThatStillWaitsForOthers) {
   constexpr int kRanks = 24;
   constexpr int kCalls = 5;
   const FewCores one_core(1);

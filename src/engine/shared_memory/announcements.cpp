@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "engine/executor.hpp"
-#include "engine/native/group.hpp"
+#include "engine/shared_memory/team.hpp"
 
-namespace kolo::engine::native {
+namespace kolo::engine::shared_memory {
 namespace {
 
 /// The call's place in the slot and, as far as it fits, its number in the communicator. Ranks that have made
@@ -30,7 +30,7 @@ auto* content_of(AnySlot& slot, const Running& running, std::uint64_t bytes) {
 
 }  // namespace
 
-void Group::announce(const OperationSpec& spec, bool behind_others) {
+void Team::announce(const OperationSpec& spec, bool behind_others) {
   if (finished_ == announced_) first_ = announced_;  // calls made one at a time stay in the nearest cache
   Running& running = this->running(announced_);
   running.state = Running::State::announced;
@@ -89,7 +89,7 @@ void Group::announce(const OperationSpec& spec, bool behind_others) {
 /// For ranks that share cores. No rank is woken before the last one has arrived. `is_private`: this rank's
 /// data must pass through the segments, so this rank puts down the first piece before the others need it:
 /// that saves it a turn.
-void Group::arrive(Running& running, bool is_private) {
+void Team::arrive(Running& running, bool is_private) {
   Call& call = running.call;
   call.counters = &slots_.front()->shares[running.place % transport::kDescriptors];
   call.shares = 0;
@@ -118,7 +118,7 @@ void Group::arrive(Running& running, bool is_private) {
 
 /// Stops at `running.announced_ranks`, the first rank that has not announced the call, or has announced
 /// another one.
-Group::Announced Group::poll_descriptors(Running& running) const {
+Team::Announced Team::poll_descriptors(Running& running) const {
   for (; running.announced_ranks < size(); ++running.announced_ranks) {
     if (running.announced_ranks == rank_) continue;
     const transport::CallDescriptor& descriptor = slots_[static_cast<std::size_t>(running.announced_ranks)]
@@ -133,17 +133,17 @@ Group::Announced Group::poll_descriptors(Running& running) const {
 }
 
 /// Whether only some of the ranks read what all of them contribute.
-bool Group::is_summed_by_few(const Running& running) const {
+bool Team::is_summed_by_few(const Running& running) const {
   return few_sum_ && running.call.shape->form.kind == schedule::SharedMemoryForm::Kind::reduce_for_all;
 }
 
 /// Whether this rank may still be needed to do a short call, which the last rank opens for that.
-bool Group::may_be_needed(const Running& running) const {
+bool Team::may_be_needed(const Running& running) const {
   return sums_ && is_summed_by_few(running) && !running.call.counters->is_taken(running.place);
 }
 
 /// If the short call is open, this rank does it for all, unless another one does.
-bool Group::take_short_call(Running& running) const {
+bool Team::take_short_call(Running& running) const {
   if (!may_be_needed(running) || !running.call.counters->is_open(running.place)) return false;
   slot_->at_work.value.store(running.place + 1, std::memory_order_relaxed);
   running.works_for_all = running.call.counters->take(running.place, 1).has_value();
@@ -154,7 +154,7 @@ bool Group::take_short_call(Running& running) const {
 /// For ranks that share cores. A rank that works for all, or reads other ranks' memory, looks at all
 /// descriptors. For any other rank it is enough that the call, or its first piece, is finished: the ranks
 /// that sum have looked.
-Group::Announced Group::poll_announcements(Running& running) const {
+Team::Announced Team::poll_announcements(Running& running) const {
   const transport::SliceCounters* const counters = running.call.counters;
   if (counters == nullptr || running.works_for_all) return poll_descriptors(running);
   if (running.shown <= always_short_) {
@@ -167,7 +167,7 @@ Group::Announced Group::poll_announcements(Running& running) const {
 }
 
 /// Whether all ranks have announced this call. If one has announced another call, the call fails.
-bool Group::is_agreed(Running& running, Operation* operation, bool& moved) {
+bool Team::is_agreed(Running& running, Operation* operation, bool& moved) {
   const int announced = running.announced_ranks;
   const Announced found = poll_announcements(running);
   if (found == Announced::by_all) return running.is_agreed = true;
@@ -183,7 +183,7 @@ bool Group::is_agreed(Running& running, Operation* operation, bool& moved) {
 
 /// Whether each rank has put its contribution on its segment. All ranks get the same result, because all see
 /// the same descriptors.
-bool Group::is_short(const Running& running) const {
+bool Team::is_short(const Running& running) const {
   if (running.shown <= always_short_) return true;
   if (running.shown > transport::kDescriptorBytes) return false;
   for (int r = 0; r < size(); ++r) {
@@ -194,7 +194,7 @@ bool Group::is_short(const Running& running) const {
   return true;
 }
 
-void Group::finish_short_call(Running& running) {
+void Team::finish_short_call(Running& running) {
   const bool takes_result =
       shared_cores_ > 0 && running.call.shape->form.kind == schedule::SharedMemoryForm::Kind::reduce_for_all;
   if (takes_result && !running.works_for_all) return take_result(running);
@@ -218,14 +218,14 @@ void Group::finish_short_call(Running& running) {
 }
 
 /// Where the last rank to arrive puts the sums of a short call.
-std::byte* Group::result_of(const Running& running) const {
+std::byte* Team::result_of(const Running& running) const {
   const bool fits = running.shown <= transport::SliceCounters::kResultBytes;
   return fits ? running.call.counters->result : slots_.front()->data[running.place % transport::kDescriptors];
 }
 
 /// Done by the rank that works for all: no other rank reads the contributions, so the sums may take the place
 /// of one of them.
-void Group::finish_short_call_for_all(Running& running, std::span<const void* const> shown) {
+void Team::finish_short_call_for_all(Running& running, std::span<const void* const> shown) {
   Call& call = running.call;
   if (call.shape->form.kind == schedule::SharedMemoryForm::Kind::reduce_for_all) {
     void* const sums = result_of(running);
@@ -236,9 +236,9 @@ void Group::finish_short_call_for_all(Running& running, std::span<const void* co
   slot_->at_work.value.store(0, std::memory_order_relaxed);
 }
 
-void Group::take_result(const Running& running) const {
+void Team::take_result(const Running& running) const {
   const std::uint64_t bytes = running.call.shape->bytes();
   if (bytes > 0) std::memcpy(running.call.output, result_of(running), bytes);
 }
 
-}  // namespace kolo::engine::native
+}  // namespace kolo::engine::shared_memory

@@ -1,4 +1,4 @@
-// Call: one collective as a native algorithm sees it.
+// Call: one collective as its coroutine sees it.
 #pragma once
 
 #include <algorithm>
@@ -9,11 +9,11 @@
 #include <span>
 #include <vector>
 
-#include "engine/native/task.hpp"
+#include "engine/shared_memory/task.hpp"
 #include "kernels/kernels.hpp"
 #include "schedule/shared_memory_form.hpp"
 
-namespace kolo::engine::native {
+namespace kolo::engine::shared_memory {
 
 /// What all calls of one shape have in common. The same on all ranks. A value.
 struct Shape {
@@ -35,16 +35,16 @@ struct Shape {
 Shape make_shape(const schedule::SharedMemoryForm& form, std::span<const std::uint64_t> parts, int size,
                  int root, std::size_t element_bytes);
 
-/// One call in flight on one rank. The algorithms read and advance it, and so does Group (group.hpp).
+/// One call in flight on one rank. The algorithms read and advance it, and so does Team (team.hpp).
 struct Call {
   const Shape* shape = nullptr;
   kernels::FoldFn fold = nullptr;  ///< of a reduction
-  int rank = 0;                    ///< of this rank in the group; like all that is the group's, set once
+  int rank = 0;                    ///< of this rank in the team; like all that is the team's, set once
   int size = 1;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
 
-  // The group's.
+  // The team's.
   std::span<transport::CommSlot* const> slots;          ///< of every rank, this one included
   std::span<transport::SharedSegment* const> segments;  ///< of every rank, this one included
   transport::SharedSegment* segment = nullptr;          ///< this rank's
@@ -109,7 +109,7 @@ struct Call {
                                           std::uint64_t count) const;
   /// This rank has done a share. If it is the last one, the waiting ranks go on.
   void finish_share(transport::SliceCounters& of, std::uint64_t place_or_piece, std::uint64_t count);
-  /// Wakes all ranks that wait for these counters, now or, if they sleep more deeply, by Group::tell().
+  /// Wakes all ranks that wait for these counters, now or, if they sleep more deeply, by Team::tell().
   void wake_all(transport::SliceCounters& of);
   /// Lets the ranks that sum begin with what this rank, which does not sum, has just opened.
   void have_summed(transport::SliceCounters& of);
@@ -121,7 +121,7 @@ struct Call {
   bool is_given_up() const;
   /// To be called before this rank writes in other ranks' memory, which it may do until the end of the poll,
   /// or of a long piece. Returns false if one of them has failed and takes its memory back. Here `writing` is
-  /// stored before `closed` is loaded, in Group::abandon() `closed` is stored before `writing` is loaded: at
+  /// stored before `closed` is loaded, in Team::abandon() `closed` is stored before `writing` is loaded: at
   /// least one side sees the other's store.
   bool begin_writing();
   /// Copies data to this rank's segment, for one other rank to read or, with `to_all`, for each of them.
@@ -174,4 +174,4 @@ inline std::uint64_t share_count(std::uint64_t bytes) {
   return std::clamp<std::uint64_t>(bytes / kShareBytes, 1, 16);
 }
 
-}  // namespace kolo::engine::native
+}  // namespace kolo::engine::shared_memory

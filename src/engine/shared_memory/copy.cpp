@@ -1,9 +1,9 @@
 // SharedMemoryForm::Kind::copy: each rank copies the other ranks' contributions.
 #include <algorithm>
 
-#include "engine/native/pieces.hpp"
+#include "engine/shared_memory/pieces.hpp"
 
-namespace kolo::engine::native {
+namespace kolo::engine::shared_memory {
 namespace {
 
 /// Long enough for kernels::copy() to know that caches do not help.
@@ -50,4 +50,4 @@ Task copy(Call& call) {
   return call.inputs.empty() ? copy_staged(call) : copy_shared(call);
 }
 
-}  // namespace kolo::engine::native
+}  // namespace kolo::engine::shared_memory

@@ -1,4 +1,4 @@
-// Group: the ranks of a communicator that share a host's memory, and the calls that they carry out in it.
+// Team: the ranks of a communicator that share a host's memory, and the calls that they carry out in it.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 #include "base/deadline.hpp"
 #include "base/ring_queue.hpp"
-#include "engine/native/call.hpp"
+#include "engine/shared_memory/call.hpp"
 #include "transport/shared_segment.hpp"
 
 namespace kolo::engine {
@@ -19,7 +19,7 @@ class Operation;
 struct OperationSpec;
 }  // namespace kolo::engine
 
-namespace kolo::engine::native {
+namespace kolo::engine::shared_memory {
 
 /// A call that has been announced.
 struct Running {
@@ -60,12 +60,12 @@ struct Awaited {
 /// the ranks count their arrivals. The last rank to arrive does a short call for all ranks, or opens a long
 /// one, and only then wakes the ranks that wait: a call takes one turn of each rank, and the first rank's
 /// segment has the sums. Of many ranks few sum, and only those are woken to do so: see do_few_sum().
-class Group {
+class Team {
  public:
-  /// `local_peers[r]` leads to rank r of the communicator; null for `rank` itself. They outlive the Group.
+  /// `local_peers[r]` leads to rank r of the communicator; null for `rank` itself. They outlive the Team.
   /// `shared_cores`: number of cores if the ranks share them, 0 if each rank has one; the same on all ranks.
-  Group(int rank, std::vector<transport::LocalPeer*> local_peers, std::uint32_t slot, int shared_cores,
-        ExecutorListener& listener);
+  Team(int rank, std::vector<transport::LocalPeer*> local_peers, std::uint32_t slot, int shared_cores,
+       ExecutorListener& listener);
 
   bool is_busy() const { return !calls_.empty(); }
   /// Whether the operation is the first call: the other calls wait behind it.
@@ -86,7 +86,7 @@ class Group {
   bool try_immediate();
   /// Number of calls for which operations have begun and not finished.
   std::size_t in_flight() const { return calls_.size(); }
-  /// The operation must live until it has finished or the Group is abandoned. `waits_now`: its caller does
+  /// The operation must live until it has finished or the Team is abandoned. `waits_now`: its caller does
   /// nothing else until it is over. A call behind other calls for which no caller waits is announced by the
   /// next poll.
   void begin(Operation& operation, bool waits_now);
@@ -208,4 +208,4 @@ class Group {
   std::array<Running, transport::kCallsAhead> running_;
 };
 
-}  // namespace kolo::engine::native
+}  // namespace kolo::engine::shared_memory

@@ -1,9 +1,9 @@
 // SharedMemoryForm::Kind::reduce_own: each rank reduces its part of all inputs.
 #include <algorithm>
 
-#include "engine/native/pieces.hpp"
+#include "engine/shared_memory/pieces.hpp"
 
-namespace kolo::engine::native {
+namespace kolo::engine::shared_memory {
 namespace {
 
 Task reduce_own_shared(Call& call) {
@@ -80,4 +80,4 @@ Task reduce_own(Call& call) {
   return call.inputs.empty() ? reduce_own_staged(call) : reduce_own_shared(call);
 }
 
-}  // namespace kolo::engine::native
+}  // namespace kolo::engine::shared_memory

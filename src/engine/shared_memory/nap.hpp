@@ -1,5 +1,5 @@
 // Naps: how ranks that share cores wait for each other. A rank that naps takes no core, and one system call
-// wakes all ranks that wait for the same number, while a doorbell (Group::tell()) takes one for each rank.
+// wakes all ranks that wait for the same number, while a doorbell (Team::tell()) takes one for each rank.
 #pragma once
 
 #include <atomic>
@@ -8,7 +8,7 @@
 
 #include "transport/shared_segment.hpp"
 
-namespace kolo::engine::native {
+namespace kolo::engine::shared_memory {
 
 /// Sleeps until `counters.finished` is another number than `seen`, a waker has called wake_nappers(), or the
 /// time has passed. May return early. `sums`: this rank may be needed to sum for all.
@@ -22,4 +22,4 @@ void wake_nappers(transport::SliceCounters& counters);
 /// Wakes one rank that may sum for all. To be called as wake_nappers(), and no wake-up is lost either.
 void wake_to_sum(transport::SliceCounters& counters);
 
-}  // namespace kolo::engine::native
+}  // namespace kolo::engine::shared_memory

@@ -5,8 +5,8 @@
 
 #include <gtest/gtest.h>
 
-#include "conformance/native.hpp"
-#include "engine/native/call.hpp"
+#include "conformance/shared_memory.hpp"
+#include "engine/shared_memory/call.hpp"
 #include "support/cases.hpp"
 #include "support/cluster.hpp"
 #include "support/expected_bits.hpp"
@@ -52,7 +52,7 @@ constexpr Placement kPlacements[] = {
 };
 
 /// Throws if `body` causes a message.
-void natively(Communicator& c, const std::function<void()>& body) {
+void without_messages(Communicator& c, const std::function<void()>& body) {
   const auto before = c.counters();
   body();
   const auto after = c.counters();
@@ -70,7 +70,9 @@ void run_everywhere(Communicator& c, DType dtype, const std::vector<std::uint64_
         const auto memory = [&](std::size_t bytes) { return placement.make(c.rank(), n++, bytes); };
         const CallOptions options{.algorithm = algorithm.name};
         try {
-          natively(c, [&] { run(algorithm.collective, {c, options, dtype, ReduceOp::sum, memory}, count); });
+          without_messages(c, [&] {
+            run(algorithm.collective, {c, options, dtype, ReduceOp::sum, memory}, count);
+          });
         } catch (const std::exception& error) {
           throw std::runtime_error(std::string(placement.name) + ", " +
                                    std::string(schedule::name_of(algorithm.collective)) + " of " +
@@ -87,7 +89,7 @@ struct Crowd {
   int cores;
 };
 
-TEST(Native, EverySizeThatTravelsInAnotherWay) {
+TEST(InSharedMemory, EverySizeThatTravelsInAnotherWay) {
   for (const Crowd& crowd : {Crowd{2, 64}, Crowd{3, 64}, Crowd{4, 64}, Crowd{5, 64}, Crowd{3, 1}}) {
     const FewCores cores(crowd.cores);
     expect_ranks({.size = crowd.ranks, .transport = "shm"}, [](Communicator& c) {
@@ -105,16 +107,16 @@ TEST(Native, EverySizeThatTravelsInAnotherWay) {
   }
 }
 
-TEST(Native, EveryNumberOfPieces) {
+TEST(InSharedMemory, EveryNumberOfPieces) {
   for (const Crowd& crowd : {Crowd{2, 64}, Crowd{5, 64}, Crowd{3, 1}}) {
     const FewCores cores(crowd.cores);
     const int usable = CPU_COUNT(&cores.set());
     expect_ranks({.size = crowd.ranks, .transport = "shm", .watchdog = std::chrono::seconds(230)},
                  [usable](Communicator& c) {
                    transport::SliceCounters counters{};
-                   engine::native::Shape shape;  // whose pieces are the longest
+                   engine::shared_memory::Shape shape;  // whose pieces are the longest
                    shape.form.kind = schedule::SharedMemoryForm::Kind::reduce_for_all;
-                   engine::native::Call call;
+                   engine::shared_memory::Call call;
                    call.shape = &shape;
                    call.size = c.size();
                    call.counters = c.size() > usable ? &counters : nullptr;
@@ -128,7 +130,7 @@ TEST(Native, EveryNumberOfPieces) {
   }
 }
 
-TEST(Native, SumsHaveTheBitsOfTheSchedule) {
+TEST(InSharedMemory, SumsHaveTheBitsOfTheSchedule) {
   const algorithms::ConfiguredAlgorithm direct =
       algorithms::parse_algorithm(schedule::Collective::all_reduce, kDirect.algorithm).value();
   for (const int size : {2, 3, 5}) {
@@ -140,7 +142,7 @@ TEST(Native, SumsHaveTheBitsOfTheSchedule) {
           const std::size_t bytes = count * sizeof(float);
           const Memory in = placement.make(c.rank(), 0, bytes), out = placement.make(c.rank(), 1, bytes);
           std::memcpy(in.get(), numbers.data(), bytes);
-          natively(c, [&] {
+          without_messages(c, [&] {
             c.all_reduce(ConstBuffer(in.get(), count, DType::float32),
                          Buffer(out.get(), count, DType::float32), ReduceOp::sum, kDirect);
             c.all_reduce(Buffer(in.get(), count, DType::float32), ReduceOp::sum, kDirect);
@@ -197,11 +199,11 @@ std::vector<std::vector<std::byte>> all_reductions(const char* transport, int si
   return results;
 }
 
-TEST(Native, EveryTypeAndReductionHasTheBitsOfTheSchedule) {
+TEST(InSharedMemory, EveryTypeAndReductionHasTheBitsOfTheSchedule) {
   for (const int size : {2, 3, 5}) EXPECT_EQ(all_reductions("shm", size), all_reductions("inproc", size));
 }
 
-TEST(Native, ManyCallsAtOnceWaitedForInAnyOrder) {
+TEST(InSharedMemory, ManyCallsAtOnceWaitedForInAnyOrder) {
   constexpr std::size_t kCalls = 200;
   constexpr std::uint64_t kLengths[] = {1, 8, 9, 0, 1000, 1024, 1025, 5000, 70'000};
   for (const int size : {2, 4, 5}) {
@@ -237,7 +239,7 @@ TEST(Native, ManyCallsAtOnceWaitedForInAnyOrder) {
 
 /// Which rank sums a call depends on whether a rank batches it or waits for it. The bits do not depend on
 /// this.
-TEST(Native, CallsThatOnlySomeRanksWaitForHaveTheBitsOfTheSchedule) {
+TEST(InSharedMemory, CallsThatOnlySomeRanksWaitForHaveTheBitsOfTheSchedule) {
   const algorithms::ConfiguredAlgorithm direct =
       algorithms::parse_algorithm(schedule::Collective::all_reduce, kDirect.algorithm).value();
   constexpr std::uint64_t kCount = 3000;

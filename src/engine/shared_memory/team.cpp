@@ -1,4 +1,4 @@
-#include "engine/native/group.hpp"
+#include "engine/shared_memory/team.hpp"
 
 #include <algorithm>
 #include <array>
@@ -9,7 +9,7 @@
 #include "base/deadline.hpp"
 #include "engine/executor.hpp"
 
-namespace kolo::engine::native {
+namespace kolo::engine::shared_memory {
 namespace {
 
 /// A running rank ends a piece of writing in microseconds, but on a busy machine it may wait for a core.
@@ -17,17 +17,17 @@ constexpr auto kLongestPiece = std::chrono::milliseconds(100);
 
 constexpr int kIdlePolls = 8;
 
-/// The longest call that one rank sums for all when several are under way: see Group::owner_of().
+/// The longest call that one rank sums for all when several are under way: see Team::owner_of().
 constexpr std::uint64_t kTurnBytes = 64 << 10;
 
-/// The longest call that running ranks do for ranks that wait for a core: see Group::shares(). The sums of
+/// The longest call that running ranks do for ranks that wait for a core: see Team::shares(). The sums of
 /// longer calls take longer than the wait for a core.
 constexpr std::uint64_t kSharesBytes = 1 << 20;
 
 }  // namespace
 
-Group::Group(int rank, std::vector<transport::LocalPeer*> local_peers, std::uint32_t slot, int shared_cores,
-             ExecutorListener& listener)
+Team::Team(int rank, std::vector<transport::LocalPeer*> local_peers, std::uint32_t slot, int shared_cores,
+           ExecutorListener& listener)
     : rank_(rank),
       shared_cores_(shared_cores),
       few_sum_(shared_cores > 0 && do_few_sum(static_cast<int>(local_peers.size()), shared_cores)),
@@ -61,12 +61,12 @@ Group::Group(int rank, std::vector<transport::LocalPeer*> local_peers, std::uint
   }
 }
 
-void Group::begin_immediate(const OperationSpec& spec) {
+void Team::begin_immediate(const OperationSpec& spec) {
   announce(spec, false);
   has_immediate_ = true;
 }
 
-bool Group::try_immediate() {
+bool Team::try_immediate() {
   Running& first = running(finished_);
   bool moved = false;
   bool is_over = false;
@@ -85,20 +85,20 @@ bool Group::try_immediate() {
   return is_over;
 }
 
-void Group::begin(Operation& operation, bool waits_now) {
+void Team::begin(Operation& operation, bool waits_now) {
   const bool behind_others = !waits_now && !calls_.empty();
   calls_.push_back({&operation, behind_others});
   if (!std::exchange(has_immediate_, false) && !behind_others) announce_more();
 }
 
-void Group::announce_more() {
+void Team::announce_more() {
   while (announced_ < finished_ + calls_.size() && announced_ < finished_ + transport::kCallsAhead) {
     const Begun& next = calls_[announced_ - finished_];
     announce(next.operation->spec(), next.behind_others);
   }
 }
 
-bool Group::advance() {
+bool Team::advance() {
   bool moved = false;
   now_ = {};
   if (!failed_) announce_more();
@@ -130,13 +130,13 @@ bool Group::advance() {
 
 /// See SharedSegment::writing. Relaxed: this rank alone stores there, under the engine's lock. The same is
 /// true in publish_done().
-void Group::stop_writing() {
+void Team::stop_writing() {
   if (segment_->writing.load(std::memory_order_relaxed) != 0)
     segment_->writing.store(0, std::memory_order_release);
 }
 
 /// Publishes the ends of the calls that one rank does for all ranks, once for all calls of this poll.
-void Group::publish_done() {
+void Team::publish_done() {
   if (done_ <= slot_->done.value.load(std::memory_order_relaxed)) return;
   slot_->done.value.store(done_, std::memory_order_release);
   changed_ = true;
@@ -144,7 +144,7 @@ void Group::publish_done() {
 
 /// Does what can be done for a call. Returns whether it has finished. Without an operation, an error waits
 /// until there is one that can fail.
-bool Group::step(Running& running, Operation* operation, bool& moved) {
+bool Team::step(Running& running, Operation* operation, bool& moved) {
   Call& call = running.call;
   if (running.state == Running::State::finished) return true;
   if (running.state == Running::State::announced) {
@@ -192,7 +192,7 @@ bool Group::step(Running& running, Operation* operation, bool& moved) {
   return true;
 }
 
-void Group::collect_changes(Call& call) {
+void Team::collect_changes(Call& call) {
   changed_ = std::exchange(call.changed, false) || changed_;
   has_opened_ = std::exchange(call.has_opened, false) || has_opened_;
 }
@@ -202,7 +202,7 @@ void Group::collect_changes(Call& call) {
 /// of them read and write in the same pages at the same time, where their prefetchers take lines from each
 /// other: 200 calls of 4 KiB took three times as long. -1 also if a rank waited for just this call when it
 /// made it. All ranks get the same result, because all see the same descriptors.
-int Group::owner_of(const Running& running) const {
+int Team::owner_of(const Running& running) const {
   if (running.shown > kTurnBytes || shared_cores_ > 0) return -1;
   for (const transport::CommSlot* slot : slots_) {
     // Relaxed: poll_descriptors() has acquired it.
@@ -217,14 +217,14 @@ int Group::owner_of(const Running& running) const {
 
 /// Number of shares of a call of ranks that share cores: a running rank takes the next one. 0: each rank does
 /// its slice. The same on all ranks.
-std::uint64_t Group::shares(const Running& running) const {
+std::uint64_t Team::shares(const Running& running) const {
   const Call& call = running.call;
   const bool is_cut = shared_cores_ > 0 && call.shape->form.writes_to_others() &&
                       running.shown <= kSharesBytes && is_named(running);
   return is_cut ? share_count(running.shown) : 0;
 }
 
-void Group::begin_algorithm(Running& running) {
+void Team::begin_algorithm(Running& running) {
   Call& call = running.call;
   if (call.owner < 0) publish_done();  // it may take long
   call.place = running.place;
@@ -237,13 +237,13 @@ void Group::begin_algorithm(Running& running) {
   running.task.resume();
 }
 
-void Group::fail(Operation* operation, int rank, const std::string& why) {
+void Team::fail(Operation* operation, int rank, const std::string& why) {
   if (operation == nullptr) return;
   failed_ = true;
   listener_.on_failure(operation->spec().ranks()[static_cast<std::size_t>(rank)], why);
 }
 
-bool Group::has_come(const Wait& wait) const {
+bool Team::has_come(const Wait& wait) const {
   if (wait.common != nullptr)
     return wait.common->finished.load(std::memory_order_acquire) >= wait.common_target;
   if (wait.counter == nullptr) return true;
@@ -255,7 +255,7 @@ bool Group::has_come(const Wait& wait) const {
   return true;
 }
 
-void Group::close() {
+void Team::close() {
   failed_ = true;
   segment_->closed.store(1, std::memory_order_seq_cst);
   // Orders `closed` before anything that the caller writes after this. A reader that sees some of that also
@@ -263,7 +263,7 @@ void Group::close() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-void Group::release(const std::vector<bool>& lost) {
+void Team::release(const std::vector<bool>& lost) {
   const auto deadline = Deadline::after(kLongestPiece);
   bool all_stopped = calls_.empty();
   while (!all_stopped) {
@@ -286,4 +286,4 @@ void Group::release(const std::vector<bool>& lost) {
   calls_.clear();
 }
 
-}  // namespace kolo::engine::native
+}  // namespace kolo::engine::shared_memory

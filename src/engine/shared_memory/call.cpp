@@ -1,12 +1,12 @@
-#include "engine/native/call.hpp"
+#include "engine/shared_memory/call.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 
-#include "engine/native/nap.hpp"
+#include "engine/shared_memory/nap.hpp"
 
-namespace kolo::engine::native {
+namespace kolo::engine::shared_memory {
 
 Shape make_shape(const schedule::SharedMemoryForm& form, std::span<const std::uint64_t> parts, int size,
                  int root, std::size_t element_bytes) {
@@ -136,4 +136,4 @@ void finish_short(Call& call, std::span<const void* const> shown) {
   }
 }
 
-}  // namespace kolo::engine::native
+}  // namespace kolo::engine::shared_memory

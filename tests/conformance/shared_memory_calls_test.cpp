@@ -11,7 +11,7 @@
 
 #include <gtest/gtest.h>
 
-#include "conformance/native.hpp"
+#include "conformance/shared_memory.hpp"
 #include "support/cases.hpp"
 #include "support/cluster.hpp"
 #include "support/expected_bits.hpp"
@@ -30,7 +30,7 @@ Reduction custom_sum(const std::string& name = "my sum") {
   return Reduction::custom({.name = name, .combine = add, .commutative = true});
 }
 
-TEST(Native, CallsOfBothKindsGoTogether) {
+TEST(InSharedMemory, CallsOfBothKindsGoTogether) {
   for (const int size : {2, 3, 5}) {
     expect_ranks({.size = size, .transport = "shm"}, [](Communicator& c) {
       for (const std::size_t count : {std::size_t{5}, std::size_t{900}, std::size_t{30'000}}) {
@@ -63,7 +63,7 @@ TEST(Native, CallsOfBothKindsGoTogether) {
   }
 }
 
-TEST(Native, AReductionWithoutANameIsOneOfTheCallersAllTheSame) {
+TEST(InSharedMemory, AReductionWithoutANameIsOneOfTheCallersAllTheSame) {
   expect_ranks({.size = 3, .transport = "shm"}, [](Communicator& c) {
     for (const bool custom : {false, true, false}) {
       std::vector<float> data(5, 2.0f);
@@ -73,17 +73,17 @@ TEST(Native, AReductionWithoutANameIsOneOfTheCallersAllTheSame) {
   });
 }
 
-TEST(Native, MoreCommunicatorsThanLanes) {
+TEST(InSharedMemory, MoreCommunicatorsThanSlots) {
   expect_ranks({.size = 3, .transport = "shm"}, [](Communicator& c) {
     std::vector<Communicator> all;
     for (std::uint32_t i = 0; i < transport::kCommSlots + 6; ++i) all.push_back(c.split(0, -c.rank()));
     std::vector<std::vector<float>> data(all.size(), std::vector<float>(2000, 1.0f));
     std::vector<Work> works;
-    std::uint32_t native = 0;
+    std::uint32_t in_memory = 0;
     for (std::size_t i = 0; i < all.size(); ++i) {
       const std::uint64_t before = c.counters().messages_sent;
       all[i].barrier(kBarrier);
-      native += c.counters().messages_sent == before;
+      in_memory += c.counters().messages_sent == before;
       works.push_back(all[i].all_reduce_async(data[i], ReduceOp::sum, kDirect));
       if (i % 5 == 4) works[i].wait();
     }
@@ -91,12 +91,13 @@ TEST(Native, MoreCommunicatorsThanLanes) {
     for (const auto& sums : data) {
       if (sums[0] != 3.0f || sums[1999] != 3.0f) throw std::runtime_error("wrong sum");
     }
-    if (native > transport::kCommSlots - 1) throw std::runtime_error("more native communicators than slots");
-    if (native < transport::kCommSlots / 2) throw std::runtime_error("slots are wasted");
+    if (in_memory > transport::kCommSlots - 1)
+      throw std::runtime_error("more communicators in shared memory than slots");
+    if (in_memory < transport::kCommSlots / 2) throw std::runtime_error("slots are wasted");
   });
 }
 
-TEST(Native, LanesOfCommunicatorsThatAreGoneAreUsedAgain) {
+TEST(InSharedMemory, SlotsOfCommunicatorsThatAreGoneAreUsedAgain) {
   for (const unsigned seed : {1u, 2u, 3u}) {
     expect_ranks({.size = 4, .transport = "shm"}, [&](Communicator& c) {
       std::mt19937 random(seed);                          // the same on all ranks
@@ -133,7 +134,7 @@ TEST(Native, LanesOfCommunicatorsThatAreGoneAreUsedAgain) {
   }
 }
 
-TEST(Native, CommunicatorsThatOverlapAtOnce) {
+TEST(InSharedMemory, CommunicatorsThatOverlapAtOnce) {
   expect_ranks({.size = 4, .transport = "shm"}, [](Communicator& c) {
     Communicator parity = c.split(c.rank() % 2), halves = c.split(c.rank() / 2, -c.rank());
     for (int round = 0; round < 20; ++round) {
@@ -155,7 +156,7 @@ TEST(Native, CommunicatorsThatOverlapAtOnce) {
   });
 }
 
-TEST(Native, ThreadsWithLibraryMemoryOnCommunicatorsOfTheirOwn) {
+TEST(InSharedMemory, ThreadsWithLibraryMemoryOnCommunicatorsOfTheirOwn) {
   expect_ranks({.size = 3, .transport = "shm"}, [](Communicator& c) {
     Communicator own[] = {c.split(0), c.split(0)};
     in_threads(2, [&](int t) {
@@ -179,7 +180,7 @@ double thread_seconds() {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_nsec) * 1e-9;
 }
 
-TEST(Native, WhoWaitsForALateRankSleepsAndIsWoken) {
+TEST(InSharedMemory, WhoWaitsForALateRankSleepsAndIsWoken) {
   expect_ranks({.size = 3, .transport = "shm"}, [](Communicator& c) {
     for (const std::size_t count : {std::size_t{4}, std::size_t{50'000}}) {
       std::vector<int> data(count, 1);
@@ -193,7 +194,7 @@ TEST(Native, WhoWaitsForALateRankSleepsAndIsWoken) {
   });
 }
 
-TEST(Native, ACallThatWaitsForItsTurnDoesNotTimeOut) {
+TEST(InSharedMemory, ACallThatWaitsForItsTurnDoesNotTimeOut) {
   expect_ranks({.size = 2, .transport = "shm", .timeout = milliseconds(1000)}, [](Communicator& c) {
     std::vector<std::vector<int>> data(8, std::vector<int>(2000, 1));
     std::vector<Work> works;
@@ -205,7 +206,7 @@ TEST(Native, ACallThatWaitsForItsTurnDoesNotTimeOut) {
   });
 }
 
-TEST(Native, MemoryIsFreedAndMadeAgainBetweenCalls) {
+TEST(InSharedMemory, MemoryIsFreedAndMadeAgainBetweenCalls) {
   expect_ranks({.size = 3, .transport = "shm"}, [](Communicator& c) {
     std::mt19937 random(7);
     for (int round = 0; round < 60; ++round) {
@@ -224,7 +225,7 @@ TEST(Native, MemoryIsFreedAndMadeAgainBetweenCalls) {
 }
 
 // A rank that is done frees its memory and leaves at once, while other ranks still read its data.
-TEST(Native, ARankLeavesWhileOthersRead) {
+TEST(InSharedMemory, ARankLeavesWhileOthersRead) {
   for (const std::size_t count : {std::size_t{4}, std::size_t{1000}, std::size_t{700'000}}) {
     for (const bool shared : {false, true}) {
       for (int round = 0; round < 3; ++round) {
@@ -245,7 +246,7 @@ TEST(Native, ARankLeavesWhileOthersRead) {
 
 // A running rank sums for the ranks that wait for the core. These find the call done, perhaps with freed
 // memory.
-TEST(Native, RanksThatShareACoreSumForEachOther) {
+TEST(InSharedMemory, RanksThatShareACoreSumForEachOther) {
   const FewCores one_core(1);
   const algorithms::ConfiguredAlgorithm direct =
       algorithms::parse_algorithm(schedule::Collective::all_reduce, kDirect.algorithm).value();
@@ -281,7 +282,7 @@ TEST(Native, RanksThatShareACoreSumForEachOther) {
 }
 
 // A call that other ranks complete does not delay this rank's next call, whichever code path that one takes.
-TEST(Native, CallsOfAllKindsOnFewCores) {
+TEST(InSharedMemory, CallsOfAllKindsOnFewCores) {
   for (const int size : {2, 3, 4}) {
     const FewCores cores(size - 1);
     expect_ranks({.size = size, .transport = "shm"}, [](Communicator& c) {
@@ -314,9 +315,9 @@ TEST(Native, CallsOfAllKindsOnFewCores) {
   }
 }
 
-TEST(Native, RanksThatDisagreeLearnOfItSoon) {
+TEST(InSharedMemory, RanksThatDisagreeLearnOfItSoon) {
   using Body = std::function<void(Communicator&, std::vector<float>&)>;
-  const Body native = [](auto& c, auto& data) { c.all_reduce(data, ReduceOp::sum, kDirect); };
+  const Body in_memory = [](auto& c, auto& data) { c.all_reduce(data, ReduceOp::sum, kDirect); };
   struct Other {
     Body call;
     std::vector<std::string> said;
@@ -345,13 +346,13 @@ TEST(Native, RanksThatDisagreeLearnOfItSoon) {
       for (const Other& other : others) {
         auto said = other.said;
         said.insert(said.end(), {"rank 1 called", "all_reduce(sum of " + std::to_string(count)});
-        for (const bool odd_is_native : {false, true}) {
-          if (size == 4 && odd_is_native) continue;
+        for (const bool odd_is_in_memory : {false, true}) {
+          if (size == 4 && odd_is_in_memory) continue;
           expect_mismatch(
               "shm", size,
               [&](Communicator& c) {
                 std::vector<float> data(count);
-                ((c.rank() == 1) == odd_is_native ? native : other.call)(c, data);
+                ((c.rank() == 1) == odd_is_in_memory ? in_memory : other.call)(c, data);
               },
               said);
         }
@@ -361,7 +362,7 @@ TEST(Native, RanksThatDisagreeLearnOfItSoon) {
 }
 
 // A rank that calls after its peers have sent pings.
-TEST(Native, ALateRankThatDisagreesIsFoundOutSoon) {
+TEST(InSharedMemory, ALateRankThatDisagreesIsFoundOutSoon) {
   expect_mismatch("shm", 3,
                   [](Communicator& c) {
                     std::vector<float> data(10);
@@ -372,7 +373,7 @@ TEST(Native, ALateRankThatDisagreesIsFoundOutSoon) {
                   {"rank 1 called reduce(", "all_reduce("});
 }
 
-TEST(Native, ADisagreementBehindManyCallsIsFoundOutSoon) {
+TEST(InSharedMemory, ADisagreementBehindManyCallsIsFoundOutSoon) {
   for (const bool odd_is_ahead : {false, true}) {
     expect_mismatch(
         "shm", 3,
@@ -391,7 +392,7 @@ TEST(Native, ADisagreementBehindManyCallsIsFoundOutSoon) {
 }
 
 // A rank that is far ahead, in calls in which it only receives, still has the signature of its first call.
-TEST(Native, ADisagreementInFrontOfManyCallsIsFoundOutSoon) {
+TEST(InSharedMemory, ADisagreementInFrontOfManyCallsIsFoundOutSoon) {
   expect_mismatch("shm", 2,
                   [](Communicator& c) {
                     std::vector<float> data(10);

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <optional>
 
-#include "engine/native/call.hpp"
+#include "engine/shared_memory/call.hpp"
 
-namespace kolo::engine::native {
+namespace kolo::engine::shared_memory {
 namespace {
 
 constexpr std::size_t kLine = 64;
@@ -190,4 +190,4 @@ Task reduce_for_all(Call& call) {
   return call.counters != nullptr ? reduce_staged_by_shares(call) : reduce_staged(call);
 }
 
-}  // namespace kolo::engine::native
+}  // namespace kolo::engine::shared_memory
