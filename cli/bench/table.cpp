@@ -112,7 +112,8 @@ std::string Table::heading() const {
     text += fmt::format("# Times are those of {:g} ms of computing with the call that follows.\n",
                         what.compute_ms);
   if (heading_.neighbours > 0)
-    text += fmt::format("# Beside the ranks: {} busy processes.\n", heading_.neighbours);
+    text += fmt::format("# Beside the ranks: {} busy process{}.\n", heading_.neighbours,
+                        heading_.neighbours == 1 ? "" : "es");
   return text + layout_.heading();
 }
 
