@@ -82,7 +82,8 @@ class Kubernetes(unittest.TestCase):
     def start(self, index, **variables):
         """The container of a pod as the kubelet starts it, without what an image and a cluster give."""
         kept = {name: value for name, value in os.environ.items() if name in ("HOME", "PATH", "LD_LIBRARY_PATH")}
-        command = [*self.container["command"], *self.container["args"]]
+        # Fewer measurements than the manifest asks for: how fast the ranks are is not looked at.
+        command = [*self.container["command"], *self.container["args"], "--iterations", "3"]
         self.assertEqual(command.count("kolo"), 1)
         command[command.index("kolo")] = KOLO
         pod = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
