@@ -26,6 +26,7 @@ constexpr int kMostBusy = 8;
 constexpr auto kBetweenMoves = std::chrono::milliseconds(5);
 constexpr std::chrono::nanoseconds kSpinBesideCallers = std::chrono::microseconds(100);
 constexpr std::chrono::nanoseconds kSpinBesideNeighbour = std::chrono::microseconds(200);
+constexpr std::chrono::nanoseconds kNoSpin{0};
 // A napping rank learns of messages, and of the end of a peer, only after this time.
 constexpr std::chrono::nanoseconds kLongestNap = std::chrono::milliseconds(10);
 constexpr int kPollsBetweenLooks = 64;
@@ -203,9 +204,10 @@ void Driver::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadli
     }
     // Another waiting caller needs the lock to see that its operation is done.
     auto spin = waiting_callers_ == 0 ? options_.spin : std::min(options_.spin, kSpinBesideCallers);
-    // Where another program wants the cores, a peer may not be running. A rank that sleeps leaves it a core.
+    // Where another program wants the cores, a peer may not be running. A rank that sleeps leaves it a core,
+    // and is woken ahead of a program that computes. If a poll is a system call, sleeping costs little more.
     const bool has_neighbour = yield_.is_costly(now);
-    if (has_neighbour) spin = std::min(spin, kSpinBesideNeighbour);
+    if (has_neighbour) spin = std::min(spin, options_.polls_are_free ? kSpinBesideNeighbour : kNoSpin);
     const bool naps = has_caller() && !overslept && driven_.can_nap();
     if (!naps && !streaming && !overslept && now - idle_since < spin && has_caller()) {
       // The peer may have been put on this very core: yield, or this rank waits for it until it sleeps. If a
@@ -213,9 +215,9 @@ void Driver::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadli
       const bool is_time = ++spins % kSpinsBetweenYields == 0;
       if (is_time && deadline.passed()) break;
       if (is_time && !options_.oversubscribed) leave_shared_core();
-      if (options_.oversubscribed || !options_.polls_are_free) {
+      if (options_.oversubscribed && options_.polls_are_free) {
         std::this_thread::yield();
-      } else if (is_time && !has_neighbour) {
+      } else if (!options_.polls_are_free || (is_time && !has_neighbour)) {
         yield_();
       }
       relax();
