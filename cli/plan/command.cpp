@@ -90,7 +90,7 @@ void add_bandwidths(selection::Topology& topology, std::size_t hosts, const std:
 }
 
 selection::LinkKinds links_of(const transport::TransportFactory& kind) {
-  return {std::string(kind.name), kind.shares_memory, kind.reach == transport::Reach::network};
+  return {std::string(kind.name), kind.shares_memory, !kind.pulls};
 }
 
 selection::Topology situation_of(int ranks, std::vector<int> hosts, const PlanRequest& request) {

@@ -165,7 +165,7 @@ selection::LinkKinds kinds_of(std::span<const std::uint8_t> used) {
     const bool is_first = kinds.names.empty();
     kinds.names += (is_first ? "" : "+") + std::string(known[i].name);
     kinds.share_memory = known[i].shares_memory && (is_first || kinds.share_memory);
-    kinds.never_ask = known[i].reach == transport::Reach::network && (is_first || kinds.never_ask);
+    kinds.never_ask = !known[i].pulls && (is_first || kinds.never_ask);
   }
   return kinds;
 }

@@ -22,11 +22,11 @@ Result<TransportOptions> make_transport_options(std::string job, std::string sto
 std::span<const TransportFactory> transport_factories() {
   static constexpr auto kNothingToCheck = [](const TransportOptions&) { return Status(); };
   static constexpr TransportFactory kFactories[] = {
-      {"inproc", "ranks that are threads of one process", Reach::process, false, make_inproc_transport,
+      {"inproc", "ranks that are threads of one process", Reach::process, true, false, make_inproc_transport,
        kNothingToCheck},
-      {"shm", "ranks on one host, through shared memory", Reach::host, true, make_shm_transport,
+      {"shm", "ranks on one host, through shared memory", Reach::host, true, true, make_shm_transport,
        kNothingToCheck},
-      {"tcp", "ranks on any hosts, through sockets", Reach::network, false, make_tcp_transport,
+      {"tcp", "ranks on any hosts, through sockets", Reach::network, false, false, make_tcp_transport,
        check_tcp_settings},
   };
   return kFactories;

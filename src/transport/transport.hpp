@@ -107,9 +107,9 @@ enum class Reach { process, host, network };
 struct TransportFactory {
   std::string_view name;
   std::string_view purpose;
-  /// Links that reach beyond a host are connected on demand and never pull; all others are connected at once
-  /// and can pull.
+  /// Links that reach beyond a host are connected on demand; all others at once.
   Reach reach;
+  bool pulls;          ///< Endpoint::can_pull() of all its endpoints; never if they are connected on demand
   bool shares_memory;  ///< its endpoints have a local_peer()
   Result<std::unique_ptr<Transport>> (*make)(const TransportOptions& options);
   Status (*check)(const TransportOptions& options);
