@@ -187,7 +187,7 @@ void Peers::read_unfinished() {
 }
 
 /// `asleep` is odd while this rank sleeps, and another number for each sleep: a publisher rings once for each
-/// sleep. The fence pairs with that of Group::tell().
+/// sleep. The fence pairs with that of Team::tell().
 void Peers::announce_sleep() {
   if (segment_ == nullptr) return;
   segment_->asleep.store(sleeps_ += 1, std::memory_order_relaxed);

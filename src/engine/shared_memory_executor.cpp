@@ -34,7 +34,7 @@ std::shared_ptr<Operation> SharedMemoryExecutor::make(std::weak_ptr<Engine> owne
 /// thread wants the lock. Ranks that share a core take turns on it and find their caches cold, so between two
 /// polls they only read the number that they wait for.
 template <typename Poll>
-bool SharedMemoryExecutor::poll_until(const shared_memory::Team& group, int polls, Poll once) {
+bool SharedMemoryExecutor::poll_until(const shared_memory::Team& team, int polls, Poll once) {
   shared_memory::Awaited awaited;
   for (int i = 0; i < polls; ++i) {
     if (oversubscribed_ && i > 0) std::this_thread::yield();
@@ -42,7 +42,7 @@ bool SharedMemoryExecutor::poll_until(const shared_memory::Team& group, int poll
     if (driver_.is_wanted()) return false;
     if (!awaited.has_changed()) continue;
     if (once()) return true;
-    if (oversubscribed_) awaited = group.awaited();
+    if (oversubscribed_) awaited = team.awaited();
   }
   return false;
 }
@@ -51,25 +51,25 @@ bool SharedMemoryExecutor::poll_until(const shared_memory::Team& group, int poll
 /// operation could be set up for it.
 bool SharedMemoryExecutor::try_immediate(const OperationSpec& spec) {
   if (spec.prepared->shape.most_shown > kImmediateBytes) return false;
-  shared_memory::Team& group = *spec.team();
-  group.begin_immediate(spec);
-  return poll_until(group, oversubscribed_ ? kInitialPollsOversubscribed : kInitialPolls,
-                    [&] { return group.try_immediate(); });
+  shared_memory::Team& team = *spec.team();
+  team.begin_immediate(spec);
+  return poll_until(team, oversubscribed_ ? kInitialPollsOversubscribed : kInitialPolls,
+                    [&] { return team.try_immediate(); });
 }
 
 /// Many calls are over so soon that reading a clock is not worth its cost.
 void SharedMemoryExecutor::begin(Operation& operation, bool waits_now) {
-  shared_memory::Team& group = *operation.spec().team();
-  group.begin(operation, waits_now);
+  shared_memory::Team& team = *operation.spec().team();
+  team.begin(operation, waits_now);
   int polls = oversubscribed_ ? kInitialPollsOversubscribed : kInitialPolls;
   if (!waits_now || !driver_.is_free()) polls = 1;
-  if (!waits_now && !group.wants_poll()) polls = 0;
-  poll_until(group, polls, [&] {
-    group.advance();
+  if (!waits_now && !team.wants_poll()) polls = 0;
+  poll_until(team, polls, [&] {
+    team.advance();
     return operation.done();
   });
   if (operation.done()) return;
-  if (waits_now) group.tell();  // else the progress thread does, once the caller has started all its calls
+  if (waits_now) team.tell();  // else the progress thread does, once the caller has started all its calls
   operation.start_clock();
   check_unexpected_messages(operation.spec());
 }

@@ -47,7 +47,7 @@ class SharedMemoryExecutor final : public Executor {
 
  private:
   template <typename Poll>
-  bool poll_until(const shared_memory::Team& group, int polls, Poll once);
+  bool poll_until(const shared_memory::Team& team, int polls, Poll once);
   Group* group_to_wait_on(std::size_t operations) const;
 
   const bool oversubscribed_;

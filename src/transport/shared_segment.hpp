@@ -161,7 +161,7 @@ struct CommSlot {
 /// All zero is an empty segment.
 struct SharedSegment {
   /// Odd while this rank sleeps and wants to be woken when something changes. Relaxed, beside two fences: one
-  /// in `Peers::announce_sleep()`, one in `Group::tell()`.
+  /// in `Peers::announce_sleep()`, one in `Team::tell()`.
   alignas(64) std::atomic<std::uint32_t> asleep;
   std::atomic<std::uint32_t> core;  ///< 1 + the core on which this rank last waited. Relaxed: a hint
   /// This rank may be writing in other ranks' memory. The writer stores 1, then loads `closed` of all ranks.
@@ -170,7 +170,7 @@ struct SharedSegment {
   /// it sees all that was written before.
   alignas(64) std::atomic<std::uint32_t> writing;
   /// No rank may write in this rank's memory any more, or trust what it reads there. Two fences order
-  /// `closed` against the memory for the readers: one in `Group::close()`, one in `Call::is_given_up()`.
+  /// `closed` against the memory for the readers: one in `Team::close()`, one in `Call::is_given_up()`.
   alignas(64) std::atomic<std::uint32_t> closed;
   alignas(4096) CommSlot slots[kCommSlots];
 };

@@ -1,5 +1,5 @@
 // How memory is revoked from peers that write or read it: Call::begin_writing(), Call::is_given_up()
-// (engine/shared_memory/call.cpp) and Group::abandon() (engine/shared_memory/team.cpp), over
+// (engine/shared_memory/call.cpp) and Team::abandon() (engine/shared_memory/team.cpp), over
 // SharedSegment::writing and SharedSegment::closed; InprocEndpoint::map() and revoke()
 // (transport/inproc/endpoint.cpp), and RingReader::writer_revoked().
 #include <gtest/gtest.h>

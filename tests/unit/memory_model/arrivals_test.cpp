@@ -1,7 +1,7 @@
 // Ranks that share cores: they count their arrivals, the last one works for all, or opens a call or piece for
 // those that sum (SliceCounters in transport/shared_segment.hpp, Group::arrive() and
 // reduce_staged_by_shares() in engine/shared_memory), and those that nap or sleep are woken
-// (engine/shared_memory/nap.hpp, Group::tell()).
+// (engine/shared_memory/nap.hpp, Team::tell()).
 #include <gtest/gtest.h>
 
 #include <string>
@@ -206,7 +206,7 @@ struct Sleeps {
   bool counts_first = true;
 };
 
-/// A rank that sleeps until a peer rings first counts itself where it waits (Group::fall_asleep()).
+/// A rank that sleeps until a peer rings first counts itself where it waits (Team::fall_asleep()).
 Thread sleep_until_finished(Cell finished, Cell sleeping, Cell asleep, Cell bell, Sleeps how) {
   if (how.counts_first) co_await sleeping.fetch_add(1, relaxed);
   co_await asleep.store(1, relaxed);

@@ -1,4 +1,4 @@
-// How ranks announce calls and reuse their descriptors: Group::announce() and Group::poll_descriptors()
+// How ranks announce calls and reuse their descriptors: Team::announce() and Team::poll_descriptors()
 // (engine/shared_memory/team.cpp), over CommSlot::descriptors (transport/shared_segment.hpp). No rank writes
 // a descriptor that another rank may still read.
 #include <gtest/gtest.h>

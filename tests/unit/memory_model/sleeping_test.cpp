@@ -1,4 +1,4 @@
-// How ranks fall asleep and are woken: Peers::announce_sleep() (engine/peers.cpp) and Group::tell()
+// How ranks fall asleep and are woken: Peers::announce_sleep() (engine/peers.cpp) and Team::tell()
 // (engine/shared_memory/team.cpp), over SharedSegment::asleep. Every wait for the doorbell ends.
 #include <gtest/gtest.h>
 
