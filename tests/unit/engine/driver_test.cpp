@@ -195,6 +195,8 @@ TEST_F(DriverTest, EveryPollMakesSystemCallsIfSomePollNeedsThem) {
   engine::Driver driver(work, {.spin = kLong, .polls_are_free = false});
   end_at_poll(3);
   EXPECT_TRUE(run(driver));
+  // It also sleeps between two polls if another program wants the core.
+  std::erase_if(work.log, [](char what) { return what != 'p' && what != 'P'; });
   EXPECT_EQ(work.log, "PPP");
 }
 
