@@ -13,13 +13,13 @@ namespace {
 constexpr int kSizes[] = {1, 2, 3, 4};
 constexpr std::uint64_t kCounts[] = {0, 1, 7};
 constexpr std::uint64_t kCut = 517;
-constexpr std::uint64_t kWhole = 5003;
+constexpr std::uint64_t kLonger = 5003;
 constexpr std::uint64_t kLong[] = {600'001};
 #else
 constexpr int kSizes[] = {1, 2, 3, 4, 5, 8};
 constexpr std::uint64_t kCounts[] = {0, 1, 2, 7, 64};
 constexpr std::uint64_t kCut = 1031;
-constexpr std::uint64_t kWhole = 40'007;
+constexpr std::uint64_t kLonger = 40'007;
 constexpr std::uint64_t kLong[] = {3'000'001, 524'288};
 #endif
 /// Cuts the chunks of kCut elements into several segments, and those of kCounts not.
@@ -44,7 +44,7 @@ TEST_P(CollectivesOver, EveryAlgorithmAtEverySizeAndCount) {
         };
         for (const std::uint64_t count : kCounts) run_in_segments(count, 0);
         run_in_segments(kCut, kSegment);
-        run_in_segments(kWhole, 0);
+        for (const std::uint64_t segment : {1000, 0}) run_in_segments(kLonger, segment);
       }
     });
   }

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <regex>
 #include <span>
 #include <string>
 #include <thread>
@@ -196,8 +197,7 @@ TEST_F(DriverTest, EveryPollMakesSystemCallsIfSomePollNeedsThem) {
   end_at_poll(3);
   EXPECT_TRUE(run(driver));
   // It also sleeps between two polls if another program wants the core.
-  std::erase_if(work.log, [](char what) { return what != 'p' && what != 'P'; });
-  EXPECT_EQ(work.log, "PPP");
+  EXPECT_TRUE(std::regex_match(work.log, std::regex("P(taw0)?P(taw0)?P"))) << work.log;
 }
 
 TEST_F(DriverTest, DoesNotSpinWhileTheNetworkStreams) {
