@@ -31,8 +31,8 @@ struct Sample {
 
 /// Each iteration: writes the inputs (and overwrites the outputs), barrier, timed step, barrier, verifies
 /// every element on every rank; with a wire format also that all ranks hold the same bits. A step is the call
-/// with the computing before it. Rank 0 decides the
-/// number of iterations. `iteration` numbers the inputs and advances alike on all ranks.
+/// with the computing before it. Rank 0 decides the number of iterations. `iteration` numbers the inputs and
+/// advances alike on all ranks.
 Sample measure(Contestant& contestant, const Case& what, const std::string& algorithm, const Policy& policy,
                std::uint64_t& iteration);
 

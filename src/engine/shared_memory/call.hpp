@@ -7,6 +7,7 @@
 #include <iterator>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "engine/shared_memory/task.hpp"
@@ -91,6 +92,8 @@ struct Call {
     if (shape->form.kind == schedule::SharedMemoryForm::Kind::reduce_for_all) return kLongest;
     return std::clamp<std::uint64_t>(in_caches, 64 << 10, kLongest);
   }
+  /// Numbers the next `count` pieces of the slot; returns the number of the first one.
+  std::uint64_t number_pieces(std::uint64_t count) { return std::exchange(*pieces, *pieces + count); }
   /// A rank that sees the count also sees everything that this rank wrote before. If ranks share cores, no
   /// rank waits for these counters: they tell which rank is late.
   void publish(transport::CommSlot::Counter& counter, std::uint64_t value) {

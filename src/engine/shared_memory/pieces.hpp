@@ -10,8 +10,7 @@ namespace kolo::engine::shared_memory {
 /// ranks have done so, read(t, half) reads what this rank needs from the other segments.
 template <typename PutDown, typename Read>
 Task in_pieces(Call& call, std::uint64_t pieces, PutDown put_down, Read read) {
-  const std::uint64_t before = *call.pieces;
-  *call.pieces += pieces;
+  const std::uint64_t before = call.number_pieces(pieces);
   const auto show = [&](std::uint64_t t) {
     put_down(t, (before + t) % 2);
     call.publish(call.slot->staged, before + t + 1);

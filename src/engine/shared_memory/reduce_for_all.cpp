@@ -110,8 +110,7 @@ Task reduce_staged(Call& call) {
   const std::uint64_t count = call.shape->count;
   const std::uint64_t piece = call.piece_bytes() / element;
   const std::uint64_t pieces = (count + piece - 1) / piece;
-  const std::uint64_t before = *call.pieces;
-  *call.pieces += pieces;
+  const std::uint64_t before = call.number_pieces(pieces);
   const auto slices_of = [&](std::uint64_t t) {
     return Slices(std::min(piece, count - t * piece), call.size, element);
   };
@@ -154,8 +153,7 @@ Task reduce_staged_by_shares(Call& call) {
   const std::uint64_t count = call.shape->count;
   const std::uint64_t piece = call.piece_bytes() / element;
   const std::uint64_t pieces = (count + piece - 1) / piece;
-  const std::uint64_t before = *call.pieces;
-  *call.pieces += pieces;
+  const std::uint64_t before = call.number_pieces(pieces);
   for (std::uint64_t t = 0; t < pieces; ++t) {
     const std::uint64_t number = before + t;
     const std::uint64_t elements = std::min(piece, count - t * piece);
