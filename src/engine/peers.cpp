@@ -22,6 +22,7 @@ namespace {
 constexpr auto kLowerRankDialDelay = std::chrono::milliseconds(50);
 constexpr std::size_t kSpeculativeReads = 2;
 constexpr int kPollsBetweenAsking = 8;
+constexpr std::uint32_t kAwake = 0;  // of SharedSegment::asleep
 
 /// Why this process cannot open a connection to any peer (no descriptor is left); empty if it can.
 std::string why_no_descriptor() {
@@ -186,11 +187,11 @@ void Peers::read_unfinished() {
   }
 }
 
-/// `asleep` is odd while this rank sleeps, and another number for each sleep: a publisher rings once for each
-/// sleep. The fence pairs with that of Team::tell().
+/// A publisher rings once for each number, so each sleep has its own. The fence pairs with that of
+/// Team::tell().
 void Peers::announce_sleep() {
   if (segment_ == nullptr) return;
-  segment_->asleep.store(sleeps_ += 1, std::memory_order_relaxed);
+  segment_->asleep.store(sleep_ += 2, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
@@ -213,7 +214,7 @@ bool Peers::arm() {
 }
 
 void Peers::disarm() {
-  if (segment_ != nullptr) segment_->asleep.store(sleeps_ += 1, std::memory_order_relaxed);
+  if (segment_ != nullptr) segment_->asleep.store(kAwake, std::memory_order_relaxed);
   while (armed_ > 0) {
     Peer& peer = *peers_[--armed_];
     if (!peer.has_ended && peer.link.endpoint().must_be_armed()) peer.link.endpoint().disarm();

@@ -134,7 +134,7 @@ class Peers final : public MonitoredPeers {
   net::EventSet event_set_;
   std::vector<std::unique_ptr<Peer>> peers_;
   transport::SharedSegment* segment_ = nullptr;
-  std::uint32_t sleeps_ = 0;  // as in SharedSegment::asleep
+  std::uint32_t sleep_ = 1;  // number of the last sleep, see SharedSegment::asleep; odd also when it wraps
   bool has_descriptors_ = false;
   bool may_hold_unexpected_ = false;
   std::size_t armed_ = 0;  // peers, from rank 0 on
