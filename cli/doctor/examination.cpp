@@ -46,7 +46,7 @@ std::vector<int> Examination::oversubscribed(int rank) const {
     for (const int other : here) {
       if (other != one) others.push_back(parse_cores(of(other).cores));
     }
-    if (is_oversubscribed(parse_cores(of(one).cores), others)) found.push_back(one);
+    if (processes_a_core(parse_cores(of(one).cores), others) > 1) found.push_back(one);
   }
   return found;
 }

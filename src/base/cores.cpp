@@ -63,7 +63,7 @@ Cores usable_cores() {
   return cores;
 }
 
-bool is_oversubscribed(const Cores& own, const std::vector<Cores>& others) {
+int processes_a_core(const Cores& own, const std::vector<Cores>& others) {
   const bool is_known = own.set.any();
   std::size_t beside = 1;
   std::size_t confined = 1;  // to this process's cores
@@ -74,8 +74,10 @@ bool is_oversubscribed(const Cores& own, const std::vector<Cores>& others) {
     near |= other.set;
     if ((other.set & ~own.set).none()) ++confined;
   }
-  return beside > std::max<std::size_t>(near.count(), 1) ||
-         confined > std::max<std::size_t>(own.set.count(), 1);
+  const auto share = [](std::size_t processes, std::size_t cores) {
+    return (processes + std::max<std::size_t>(cores, 1) - 1) / std::max<std::size_t>(cores, 1);
+  };
+  return static_cast<int>(std::max(share(beside, near.count()), share(confined, own.set.count())));
 }
 
 std::string to_text(const Cores& cores) {

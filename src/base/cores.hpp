@@ -27,9 +27,9 @@ struct Cores {
 /// The cores of the calling thread. Thread-safe.
 Cores usable_cores();
 
-/// Whether there are more processes than cores, for a process and the `others` that share cores with it.
-/// Processes that are each bound to cores of their own are not oversubscribed.
-bool is_oversubscribed(const Cores& own, const std::vector<Cores>& others);
+/// How many processes there are for each core, rounded up, for a process and the `others` that share cores
+/// with it. 1 for processes that are each bound to cores of their own.
+int processes_a_core(const Cores& own, const std::vector<Cores>& others);
 
 /// "0-3,8", and with a quota "0-3,8/2.5".
 std::string to_text(const Cores& cores);

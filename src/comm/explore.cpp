@@ -184,7 +184,7 @@ void find_links(Communicator& communicator, const Wireup& wireup, selection::Top
     if (kind != known.end())
       found[static_cast<std::size_t>(kind - known.begin()) + (inside ? 0 : known.size())] = 1;
   }
-  found.back() = wireup.engine->options().oversubscribed ? 1 : 0;
+  found.back() = wireup.engine->options().ranks_a_core > 1 ? 1 : 0;
   communicator.all_reduce(Buffer(found), ReduceOp::max);
   topology.links_inside = kinds_of({found.data(), known.size()});
   topology.links_between = kinds_of({found.data() + known.size(), known.size()}).names;

@@ -263,11 +263,11 @@ Wireup join(int rank, Offer offer, const std::vector<std::string>& offers, const
   engine_options.timeout = terms.timeout();
   engine_options.heartbeat = config().heartbeat;
   const Cores& own_cores = all[static_cast<std::size_t>(rank)].cores;
-  engine_options.oversubscribed =
-      is_oversubscribed(own_cores, cores_beside(static_cast<std::size_t>(rank), endpoints, all));
-  log().debug("rank {}: cores {}{}", rank, to_text(own_cores),
-              engine_options.oversubscribed ? ", shared" : "");
-  engine_options.spin = spin_time(endpoints, engine_options.oversubscribed, own_cores.quota);
+  engine_options.ranks_a_core =
+      processes_a_core(own_cores, cores_beside(static_cast<std::size_t>(rank), endpoints, all));
+  const bool oversubscribed = engine_options.ranks_a_core > 1;
+  log().debug("rank {}: cores {}{}", rank, to_text(own_cores), oversubscribed ? ", shared" : "");
+  engine_options.spin = spin_time(endpoints, oversubscribed, own_cores.quota);
   engine_options.describe = &describe;
   Wireup wireup;
   number_hosts(all, wireup);

@@ -205,21 +205,19 @@ void Driver::drive_on(std::unique_lock<std::mutex>& lock, const Deadline& deadli
     // Another waiting caller needs the lock to see that its operation is done.
     auto spin = waiting_callers_ == 0 ? options_.spin : std::min(options_.spin, kSpinBesideCallers);
     // Where another program wants the cores, a peer may not be running. A rank that sleeps leaves it a core,
-    // and is woken ahead of a program that computes. If a poll is a system call, sleeping costs little more.
+    // and is woken ahead of a program that computes. If a poll is a system call, or comes after a yield,
+    // sleeping costs little more.
     const bool has_neighbour = yield_.is_costly(now);
-    if (has_neighbour) spin = std::min(spin, options_.polls_are_free ? kSpinBesideNeighbour : kNoSpin);
+    const bool yields_always = options_.ranks_a_core > 1 || !options_.polls_are_free;
+    if (has_neighbour) spin = std::min(spin, yields_always ? kNoSpin : kSpinBesideNeighbour);
     const bool naps = has_caller() && !overslept && driven_.can_nap();
     if (!naps && !streaming && !overslept && now - idle_since < spin && has_caller()) {
       // The peer may have been put on this very core: yield, or this rank waits for it until it sleeps. If a
       // poll is a system call anyway, yielding costs little more.
       const bool is_time = ++spins % kSpinsBetweenYields == 0;
       if (is_time && deadline.passed()) break;
-      if (is_time && !options_.oversubscribed) leave_shared_core();
-      if (options_.oversubscribed && options_.polls_are_free) {
-        std::this_thread::yield();
-      } else if (!options_.polls_are_free || (is_time && !has_neighbour)) {
-        yield_();
-      }
+      if (is_time && options_.ranks_a_core == 1) leave_shared_core();
+      if (yields_always || (is_time && !has_neighbour)) yield_();
       relax();
       continue;
     }

@@ -51,7 +51,7 @@ class Driven {
 
 struct DriverOptions {
   std::chrono::nanoseconds spin{};  ///< how long to poll before sleeping
-  bool oversubscribed = false;      ///< ranks share cores: yield between polls
+  int ranks_a_core = 1;             ///< where it is more, ranks yield between polls
   bool polls_are_free = true;       ///< no poll takes a system call
 };
 
@@ -62,7 +62,8 @@ class Driver {
  public:
   using Stop = std::function<bool()>;
 
-  Driver(Driven& driven, const DriverOptions& options) : driven_(driven), options_(options) {}
+  Driver(Driven& driven, const DriverOptions& options)
+      : driven_(driven), options_(options), yield_(options.ranks_a_core) {}
   /// Starts the progress thread.
   void start();
   /// Under the lock: lets the progress thread end. join() follows.

@@ -19,9 +19,9 @@ Engine::Engine(int rank, std::vector<std::unique_ptr<transport::Endpoint>> endpo
              static_cast<PeersListener&>(*this), memory_),
       detector_(rank, peers_.size(), options_.timeout, options_.heartbeat, peers_),
       groups_(rank, peers_, *this),
-      driver_(*this, {options_.spin, options_.oversubscribed, !peers_.has_descriptors()}),
+      driver_(*this, {options_.spin, options_.ranks_a_core, !peers_.has_descriptors()}),
       schedules_(rank, is_timed_, peers_, memory_, *this),
-      shared_memory_(options_.oversubscribed, groups_, driver_, peers_, *this),
+      shared_memory_(options_.ranks_a_core, groups_, driver_, peers_, *this),
       last_check_(Clock::now()) {
   driver_.start();
 }

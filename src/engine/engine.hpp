@@ -33,7 +33,7 @@ struct EngineOptions {
   std::chrono::nanoseconds timeout{};    ///< longest time without progress in an operation
   std::chrono::nanoseconds heartbeat{};  ///< a peer that is silent for so long is lost
   std::chrono::nanoseconds spin{};       ///< how long to poll before sleeping
-  bool oversubscribed = false;           ///< ranks share cores: yield between polls
+  int ranks_a_core = 1;                  ///< where it is more, ranks yield between polls
   std::string (*describe)(const transport::Signature&) = nullptr;  ///< a call in words
   std::vector<std::string> hosts;  ///< host name of each rank, for messages; empty: all on one
   std::vector<std::unique_ptr<observe::Observer>> observers = {};

@@ -9,23 +9,32 @@
 namespace kolo::engine {
 
 /// Gives the core to the threads that wait for it, and measures for how long. Another program keeps the core
-/// for a whole time slice, up to 4 ms under Linux, so yields are best left out for a while after that.
+/// for a whole time slice, up to 4 ms under Linux, so yields are best left out for a while after that. A peer
+/// gives the core back sooner. The turns of many ranks on a core cannot be told from another program's: there
+/// nothing is measured.
 class MeasuredYield {
  public:
+  explicit MeasuredYield(int ranks_a_core)
+      : long_(ranks_a_core == 1   ? kLong
+              : ranks_a_core == 2 ? kLongBesideRank
+                                  : Clock::duration::max()) {}
+
   bool is_costly(Clock::time_point now) const { return now < costly_until_; }
 
   void operator()() {
+    if (long_ == Clock::duration::max()) return std::this_thread::yield();
     const auto begin = Clock::now();
     std::this_thread::yield();
     const auto end = Clock::now();
-    if (end - begin > kLong) costly_until_ = end + kMemory;
+    if (end - begin > long_) costly_until_ = end + kMemory;
   }
 
  private:
-  /// A peer that shares this core gives it back sooner.
-  static constexpr std::chrono::microseconds kLong{50};
+  static constexpr Clock::duration kLong = std::chrono::microseconds(50);
+  static constexpr Clock::duration kLongBesideRank = std::chrono::milliseconds(1);
   static constexpr std::chrono::milliseconds kMemory{100};
 
+  const Clock::duration long_;
   Clock::time_point costly_until_{};
 };
 

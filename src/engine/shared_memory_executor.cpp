@@ -1,6 +1,5 @@
 #include "engine/shared_memory_executor.hpp"
 
-#include <thread>
 #include <utility>
 
 #include "engine/relax.hpp"
@@ -37,7 +36,10 @@ template <typename Poll>
 bool SharedMemoryExecutor::poll_until(const shared_memory::Team& team, int polls, Poll once) {
   shared_memory::Awaited awaited;
   for (int i = 0; i < polls; ++i) {
-    if (oversubscribed_ && i > 0) std::this_thread::yield();
+    if (oversubscribed_ && i > 0) {
+      if (yield_.is_costly(Clock::now())) return false;
+      yield_();
+    }
     if (!oversubscribed_ && i > kEagerPolls) relax();
     if (driver_.is_wanted()) return false;
     if (!awaited.has_changed()) continue;

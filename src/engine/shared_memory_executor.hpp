@@ -9,15 +9,20 @@
 #include "engine/driver.hpp"
 #include "engine/executor.hpp"
 #include "engine/group.hpp"
+#include "engine/measured_yield.hpp"
 
 namespace kolo::engine {
 
 class SharedMemoryExecutor final : public Executor {
  public:
   /// The references outlive the executor.
-  SharedMemoryExecutor(bool oversubscribed, const Groups& groups, const Driver& driver, Peers& peers,
+  SharedMemoryExecutor(int ranks_a_core, const Groups& groups, const Driver& driver, Peers& peers,
                        ExecutorListener& listener)
-      : Executor(peers, listener), oversubscribed_(oversubscribed), groups_(groups), driver_(driver) {}
+      : Executor(peers, listener),
+        oversubscribed_(ranks_a_core > 1),
+        groups_(groups),
+        driver_(driver),
+        yield_(ranks_a_core) {}
 
   bool try_immediate(const OperationSpec& spec) override;
   std::shared_ptr<Operation> make(std::weak_ptr<Engine> owner) override;
@@ -53,6 +58,7 @@ class SharedMemoryExecutor final : public Executor {
   const bool oversubscribed_;
   const Groups& groups_;
   const Driver& driver_;
+  MeasuredYield yield_;
   shared_memory::Awaited napping_on_;  // while the driver naps
 };
 

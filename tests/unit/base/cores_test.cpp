@@ -55,7 +55,7 @@ TEST(Cores, AQuotaCountsWholeCores) {
 bool oversubscribed(const std::string& own, const std::vector<std::string>& others) {
   std::vector<Cores> beside;
   for (const std::string& text : others) beside.push_back(parse_cores(text));
-  return is_oversubscribed(parse_cores(own), beside);
+  return processes_a_core(parse_cores(own), beside) > 1;
 }
 
 TEST(Cores, AreSharedWhereProcessesOutnumberThem) {

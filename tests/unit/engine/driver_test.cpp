@@ -175,7 +175,7 @@ TEST_F(DriverTest, SleepsAfterAPollInVainIfItMayNotSpin) {
 }
 
 TEST_F(DriverTest, SpinsThroughManyPollsBeforeItSleeps) {
-  engine::Driver driver(work, {.spin = kLong, .oversubscribed = true});
+  engine::Driver driver(work, {.spin = kLong, .ranks_a_core = 2});
   end_at_poll(160);
   EXPECT_TRUE(run(driver));
   EXPECT_EQ(work.log.find('a'), std::string::npos);
@@ -183,8 +183,8 @@ TEST_F(DriverTest, SpinsThroughManyPollsBeforeItSleeps) {
 }
 
 TEST_F(DriverTest, LooksForAnotherCoreWhileItSpinsUnlessRanksShareCores) {
-  for (const bool oversubscribed : {false, true}) {
-    engine::Driver driver(work, {.spin = kLong, .oversubscribed = oversubscribed});
+  for (const int ranks_a_core : {1, 2}) {
+    engine::Driver driver(work, {.spin = kLong, .ranks_a_core = ranks_a_core});
     end_at_poll(17);
     done = false;
     EXPECT_TRUE(run(driver));
