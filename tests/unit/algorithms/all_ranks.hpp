@@ -11,11 +11,19 @@
 #include "schedule/lengths.hpp"
 #include "support/variants.hpp"
 
-namespace kolo {
+namespace kolo::algorithms {
 
-inline void PrintTo(const algorithms::ConfiguredAlgorithm& variant, std::ostream* out) {
+// GoogleTest looks for these beside the types.
+inline void PrintTo(const ConfiguredAlgorithm& variant, std::ostream* out) {
   *out << schedule::name_of(variant.algorithm->collective) << " " << variant.name();
 }
+inline void PrintTo(const Algorithm* algorithm, std::ostream* out) {
+  PrintTo(ConfiguredAlgorithm{algorithm}, out);
+}
+
+}  // namespace kolo::algorithms
+
+namespace kolo {
 
 /// The schedules of all ranks.
 inline std::vector<schedule::Schedule> all_ranks(const algorithms::ConfiguredAlgorithm& variant, int size,

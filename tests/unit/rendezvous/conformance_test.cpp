@@ -64,6 +64,8 @@ class PrefixSite final : public Site {
 struct Kind {
   const char* name;
   std::unique_ptr<Site> (*make)();
+
+  friend void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
 };
 
 template <typename S>
