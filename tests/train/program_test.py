@@ -13,6 +13,12 @@ import xml.etree.ElementTree
 
 KOLO, PROGRAM = sys.argv[1:3]
 TIMEOUT_S = 120
+BATCH = 256  # the program's default
+
+
+def one_epoch(steps):
+    """One, because an evaluation ends each, which takes as long as a small epoch."""
+    return ["--limit", str(steps * BATCH), "--epochs", "1"]
 
 
 def command(ranks, *arguments):
@@ -36,7 +42,7 @@ def train(ranks, *arguments, expect=0, **settings):
 class Program(unittest.TestCase):
     def test_four_ranks_learn_as_one_does(self):
         # At this rate rounding errors stay small; at the default one a short run multiplies them by thousands.
-        arguments = ["--limit", "4096", "--steps", "60", "--epochs", "4", "--lr", "0.03"]
+        arguments = [*one_epoch(60), "--lr", "0.03"]
         curves, one_rank = {}, None
         for ranks in (1, 4):
             with tempfile.TemporaryDirectory() as folder:
@@ -67,7 +73,7 @@ class Program(unittest.TestCase):
             self.assertAlmostEqual(one[1], four[1], delta=2e-3)
 
     def test_all_ways_for_images_to_come_serve(self):
-        arguments = ["--limit", "2048", "--steps", "20", "--epochs", "4", "--lr", "0.05"]
+        arguments = [*one_epoch(20), "--lr", "0.05"]
         with tempfile.TemporaryDirectory() as shards:
             losses = {}
             for reader in ("sampler", "scatter", "shards"):
@@ -81,7 +87,7 @@ class Program(unittest.TestCase):
         self.assertLess(losses["shards"][-1], losses["shards"][0])
 
     def test_parts_of_a_batch_make_the_step_of_the_whole(self):
-        arguments = ["--limit", "2048", "--steps", "12", "--epochs", "2", "--lr", "0.05"]
+        arguments = [*one_epoch(12), "--lr", "0.05"]
         curves = [json.loads(train(2, *arguments, *parts)[1]["metrics.json"])["loss"]
                   for parts in ((), ("--accumulate", "4"))]
         for whole, parted in zip(*curves, strict=True):
@@ -110,7 +116,7 @@ class Program(unittest.TestCase):
     def test_mixed_precision_learns_as_float32_does(self):
         losses = {}
         for options in ((), ("--bfloat16", "--wire", "float16", "--loss-scale", "65536")):
-            _, files = train(2, "--limit", "2048", "--steps", "20", "--epochs", "4", "--lr", "0.02", *options)
+            _, files = train(2, *one_epoch(20), "--lr", "0.02", *options)
             losses[options] = [value for _, value, _ in json.loads(files["metrics.json"])["loss"]]
         for plain, mixed in zip(*losses.values(), strict=True):
             self.assertAlmostEqual(plain, mixed, delta=0.05)
@@ -121,7 +127,7 @@ class Program(unittest.TestCase):
                                   ("top_k:ratio=0.01", 1 / 18, ["--lr", "0.1", "--momentum", "0"])):
             with self.subTest(hook=hook):
                 # Over tcp, because bytes through shared memory are not counted as sent.
-                _, files = train(4, "--limit", "4096", "--steps", "40", "--epochs", "4", "--hook", hook, *more, KOLO_TRANSPORTS="tcp")
+                _, files = train(4, *one_epoch(40), "--hook", hook, *more, KOLO_TRANSPORTS="tcp")
                 metrics = json.loads(files["metrics.json"])
                 self.assertEqual(metrics["options"]["hook"], hook)
                 communication = metrics["communication"]
@@ -130,7 +136,7 @@ class Program(unittest.TestCase):
                 self.assertLess(metrics["loss"][-1][1], 0.8 * metrics["loss"][0][1], "it learns")
 
     def test_one_bit_adam_sends_less_after_its_warm_up(self):
-        _, files = train(4, "--limit", "4096", "--steps", "40", "--epochs", "4", "--optimizer", "one_bit_adam", "--lr", "0.002",
+        _, files = train(4, *one_epoch(40), "--optimizer", "one_bit_adam", "--lr", "0.002",
                          "--freeze-after-steps", "10", KOLO_TRANSPORTS="tcp")
         metrics = json.loads(files["metrics.json"])
         self.assertEqual(metrics["options"]["optimizer"], "one_bit_adam")
