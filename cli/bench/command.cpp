@@ -39,7 +39,7 @@ using bench::Settings;
 using Peers = std::vector<std::unique_ptr<Peer>>;
 
 constexpr int kWrong = 1;
-constexpr int kUsage = 2;
+constexpr int kBenchUsage = 2;
 
 constexpr const char* kBenchExamples = R"(Examples:
   kolo bench all_reduce                              a rank for each core
@@ -139,7 +139,7 @@ int take_part(const Settings& settings, int rank, Peers& peers, Make make) {
                                     : bench::run(settings, make(), peers);
     return wrong == 0 ? 0 : kWrong;
   } catch (const InvalidArgument& error) {
-    return report(rank, error, kUsage);
+    return report(rank, error, kBenchUsage);
   } catch (const std::exception& error) {
     return report(rank, error, kWrong);
   }

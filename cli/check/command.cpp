@@ -23,7 +23,7 @@ namespace kolo::cli {
 namespace {
 
 constexpr int kRefused = 1;
-constexpr int kMostRanks = 4096;
+constexpr int kMostCheckedRanks = 4096;
 
 constexpr const char* kCheckFooter = R"(Examples:
   kolo check                                   all, with 2, 3 and 8 ranks
@@ -158,7 +158,7 @@ std::string json_of(const Row& row) {
 
 int run_check(const CheckArguments& arguments) {
   const std::vector<int> hosts = parse_ranks_per_host(arguments.hosts);
-  const std::vector<int> sizes = parse_ranks(arguments.ranks, hosts, kMostRanks, {2, 3, 8});
+  const std::vector<int> sizes = parse_ranks(arguments.ranks, hosts, kMostCheckedRanks, {2, 3, 8});
   const std::vector<algorithms::ConfiguredAlgorithm> wanted = chosen_algorithms(arguments);
   JsonLines json(arguments.json);
   const bool speaks = ::isatty(STDERR_FILENO) != 0;

@@ -15,7 +15,7 @@ namespace kolo::doctor {
 namespace {
 
 /// Long enough to try the second of two addresses after the first one did not answer.
-constexpr auto kPatience = std::chrono::seconds(7);
+constexpr auto kDialPatience = std::chrono::seconds(7);
 constexpr auto kMeeting = std::chrono::seconds(20);
 
 /// Rank numbers for one dial. Of two ranks the higher one dials.
@@ -55,7 +55,7 @@ class Side {
                                               transport_->address(), address));
     }
     const std::vector<transport::TransportPeer> peers = {{other, address}};
-    auto made = transport::connect_all(*transport_, role_, peers, Deadline::after(kPatience));
+    auto made = transport::connect_all(*transport_, role_, peers, Deadline::after(kDialPatience));
     if (!made.ok()) return made.status();
     return std::move(made->front());
   }

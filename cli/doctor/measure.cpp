@@ -12,7 +12,7 @@
 namespace kolo::doctor {
 namespace {
 
-constexpr auto kPatience = std::chrono::seconds(10);
+constexpr auto kMeasurePatience = std::chrono::seconds(10);
 constexpr int kPings = 100;
 /// The best burst counts, because a packet that is lost early in a burst says little about the link.
 constexpr int kBursts = 2;
@@ -57,7 +57,7 @@ Pair measure_pair(std::shared_ptr<Store> store, int from, int to, int me) {
   pair.to = to;
   try {
     Options options;
-    options.timeout = kPatience;
+    options.timeout = kMeasurePatience;
     Communicator communicator = Communicator::create(std::move(store), me == from ? 0 : 1, 2, options);
     if (me == from) {
       pair.transport = communicator.transport_to(1);

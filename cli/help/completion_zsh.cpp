@@ -7,7 +7,7 @@ namespace kolo::cli {
 namespace {
 
 /// Within '...' of zsh, in a specification of _arguments.
-std::string quoted(const std::string& text) {
+std::string zsh_quoted(const std::string& text) {
   std::string result;
   for (const char c : text) {
     if (c == '[' || c == ']' || c == ':' || c == '\\') result += '\\';
@@ -28,14 +28,15 @@ std::string function_name(const Outline& command) {
 }
 
 std::string specification(const OptionOutline& option) {
-  const std::string value = option.value.empty() ? "" : ":" + quoted(option.value) + ":" + action_of(option);
-  const std::string text = "'[" + quoted(option.text) + "]" + value + "'";
+  const std::string value =
+      option.value.empty() ? "" : ":" + zsh_quoted(option.value) + ":" + action_of(option);
+  const std::string text = "'[" + zsh_quoted(option.text) + "]" + value + "'";
   if (option.names.empty()) {
     return fmt::format("'{}:{}:{}'",
                        option.is_repeated   ? "*"
                        : option.is_required ? ""
                                             : ":",
-                       quoted(option.value), action_of(option));
+                       zsh_quoted(option.value), action_of(option));
   }
   if (option.names.size() == 1) return (option.is_repeated ? "'*'" : "") + option.names.front() + text;
   return fmt::format("'({})'{{{}}}{}", fmt::join(option.names, " "), fmt::join(option.names, ","), text);
@@ -55,7 +56,7 @@ std::string function_of(const Outline& command) {
   text +=
       " \\\n    '1: :->command' '*:: :->rest'\n  case $state in\n    command)\n      local -a commands=(\n";
   for (const Outline& below : command.commands)
-    text += fmt::format("        '{}:{}'\n", below.word(), quoted(below.purpose));
+    text += fmt::format("        '{}:{}'\n", below.word(), zsh_quoted(below.purpose));
   text += "      )\n      _describe command commands\n";
   for (const OptionOutline& argument : command.arguments) {
     if (const std::string values = values_of(argument); !values.empty())

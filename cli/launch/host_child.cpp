@@ -16,7 +16,7 @@ namespace {
 constexpr int kLost = 255;
 
 /// Quotes text for the remote shell.
-std::string quoted(const std::string& word) {
+std::string shell_quoted(const std::string& word) {
   std::string text = "'";
   for (const char letter : word) text += letter == '\'' ? std::string("'\\''") : std::string(1, letter);
   return text + "'";
@@ -26,8 +26,8 @@ std::string quoted(const std::string& word) {
 std::string quoted_path(const std::string& path) {
   const auto end = path.find('/');
   const bool plain = path.find_first_of("'\"\\$`;&|<>()*?[]{}!# \t\n") >= end;
-  if (!path.starts_with('~') || end == std::string::npos || !plain) return quoted(path);
-  return path.substr(0, end + 1) + quoted(path.substr(end + 1));
+  if (!path.starts_with('~') || end == std::string::npos || !plain) return shell_quoted(path);
+  return path.substr(0, end + 1) + shell_quoted(path.substr(end + 1));
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ void refuse_options_before(const CLI::App& plan, std::string_view name) {
 namespace kolo::cli {
 namespace {
 
-constexpr int kMostRanks = 1024;
+constexpr int kMostPlannedRanks = 1024;
 
 constexpr const char* kPlanExamples = R"(Examples:
   kolo plan all_reduce --ranks 8 --bytes 1M       eight ranks on one host
@@ -232,7 +232,7 @@ void run_plan(const PlanRequest& request) {
   if (collective == schedule::Collective::send_recv)
     throw InvalidArgument("send_recv has no algorithms to choose from", {});
   std::vector<int> hosts = parse_ranks_per_host(request.hosts);
-  const std::vector<int> ranks = parse_ranks(request.ranks, hosts, kMostRanks, {8});
+  const std::vector<int> ranks = parse_ranks(request.ranks, hosts, kMostPlannedRanks, {8});
   const bool is_barrier = collective == schedule::Collective::barrier;
   if (is_barrier && !request.bytes.empty()) throw InvalidArgument("a barrier has no --bytes", {});
   const auto sizes = is_barrier ? std::vector<std::uint64_t>{0}

@@ -31,7 +31,7 @@ namespace kolo::cli {
 namespace {
 
 constexpr int kFailed = 1;
-constexpr int kUsage = 2;
+constexpr int kTuneUsage = 2;
 
 constexpr const char* kTuneExamples = R"(Examples:
   kolo tune                              this machine; takes half an hour or so
@@ -213,12 +213,12 @@ int run_tune(TuneRequest& request, const std::vector<std::string>& given) {
   const Launch launch = launch_from_environment();
   if (const std::string problem = conflict(request, launch, given); !problem.empty()) {
     fmt::print(stderr, "kolo tune: {}\n", problem);
-    return kUsage;
+    return kTuneUsage;
   }
   if (request.file.empty()) request.file = selection::table_path();
   if (request.file.empty()) {
     fmt::print(stderr, "kolo tune: there is no place for the table: name one with -o or KOLO_TABLE\n");
-    return kUsage;
+    return kTuneUsage;
   }
   return launch.launcher == "none" ? tune_this_machine(request) : tune_as_rank(request);
 }

@@ -10,7 +10,7 @@
 namespace kolo::test {
 namespace {
 
-constexpr std::uint64_t kCount = 1 << 16;
+constexpr std::uint64_t kWireCount = 1 << 16;
 
 [[noreturn]] void run_with(const char* wire, const ClusterOptions& options,
                            const std::function<void(Communicator&)>& body) {
@@ -24,7 +24,7 @@ constexpr std::uint64_t kCount = 1 << 16;
 template <typename T>
 std::uint64_t sent_by(Communicator& c, const Reduction& reduction = ReduceOp::sum,
                       const CallOptions& options = {}) {
-  std::vector<T> data(kCount, T{1});
+  std::vector<T> data(kWireCount, T{1});
   const std::uint64_t before = c.counters().bytes_sent;
   c.all_reduce(data, reduction, options);
   return c.counters().bytes_sent - before;
@@ -39,10 +39,10 @@ void expect(std::uint64_t got, std::uint64_t wanted, const char* what) {
 TEST(WireFromTheEnvironment, IsUsedWhereItFitsAndNothingElseIsSaid) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   const auto body = [](Communicator& c) {
-    const std::uint64_t whole = kCount * sizeof(float);
+    const std::uint64_t whole = kWireCount * sizeof(float);
     expect(sent_by<float>(c), whole / 2, "as the environment says");
     expect(sent_by<float>(c, ReduceOp::average), whole / 2, "average");
-    expect(sent_by<float>(c, ReduceOp::sum, {.wire = Wire::int8}), whole / 4 + kCount / 256 * 4, "int8");
+    expect(sent_by<float>(c, ReduceOp::sum, {.wire = Wire::int8}), whole / 4 + kWireCount / 256 * 4, "int8");
     expect(sent_by<float>(c, ReduceOp::sum, {.wire = Wire::native}), whole, "native");
     expect(c.estimate("all_reduce", whole).bytes_sent, whole / 2, "an estimate as the environment says");
     expect(c.estimate("all_reduce", whole, {.wire = Wire::native}).bytes_sent, whole, "an estimate, native");

@@ -28,20 +28,20 @@ double middle_of(std::vector<double> values) {
 }
 
 /// Buffers and gradients as they were when it was made.
-class Kept {
+class KeptState {
  public:
-  explicit Kept(const torch::nn::Module& module) {
+  explicit KeptState(const torch::nn::Module& module) {
     for (const at::Tensor& buffer : module.buffers()) buffers_.emplace_back(buffer, buffer.clone());
     for (const at::Tensor& parameter : module.parameters())
       gradients_.emplace_back(parameter, std::exchange(parameter.mutable_grad(), at::Tensor()));
   }
-  ~Kept() {
+  ~KeptState() {
     const c10::NoGradGuard no_grad;
     for (const auto& [buffer, values] : buffers_) buffer.copy_(values);
     for (const auto& [parameter, gradient] : gradients_) parameter.mutable_grad() = gradient;
   }
-  Kept(const Kept&) = delete;
-  Kept& operator=(const Kept&) = delete;
+  KeptState(const KeptState&) = delete;
+  KeptState& operator=(const KeptState&) = delete;
 
  private:
   std::vector<std::pair<at::Tensor, at::Tensor>> buffers_, gradients_;
@@ -95,7 +95,7 @@ std::vector<LayerCost> measure_layers(torch::nn::Sequential layers, const at::Te
   if (layers.is_empty() || layers->size() == 0) throw InvalidArgument("there are no layers to measure", {});
   if (repeats < 1) throw InvalidArgument("layers have to run once at least to be measured", {});
   const c10::AutoGradMode with_graph(true);
-  const Kept kept(*layers);
+  const KeptState kept(*layers);
   std::vector<LayerCost> costs;
   for (const auto& child : layers->named_children()) {
     LayerCost cost{.name = child.key()};
