@@ -1,13 +1,11 @@
 // train_parameter_server: trains a convolutional network on Fashion-MNIST with parameter servers.
 //
 //     kolo run -n 6 -- train_parameter_server --servers 2
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "kolo/kolo.hpp"
-#include "kolo/train/parameter_server.hpp"
 #include "parameter_server/options.hpp"
 #include "parameter_server/report.hpp"
 #include "parameter_server/server.hpp"
@@ -43,7 +41,7 @@ int run(const Options& options) {
   if (is_server) {
     if (const auto exit_code = support::run_again_if_killed(options.restarts)) return *exit_code;
   }
-  const auto store = kolo::parameter_server_store(launch, std::chrono::minutes(1));
+  const auto store = parameter_server::open_store(launch);
   const nlohmann::json found = is_server ? parameter_server::serve(options, launch, store)
                                          : parameter_server::work(options, launch, store);
   parameter_server::leave(*store, launch.rank, found);

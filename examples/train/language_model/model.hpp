@@ -10,19 +10,11 @@
 
 #include <cstdint>
 
+#include "language_model/shape.hpp"
+
 namespace language_model {
 
 inline constexpr std::int64_t kBytes = 256;
-
-struct Shape {
-  std::int64_t width = 128;
-  std::int64_t layers = 2;
-  std::int64_t heads = 4;
-  std::int64_t longest_ngram = 4;  ///< bytes that are looked up together; 1: single ones only
-  std::int64_t ngram_rows = 8192;  ///< of the table of each length
-  std::int64_t ngram_width = 16;
-  std::int64_t context = 128;  ///< bytes that the next one is predicted from, at most
-};
 
 /// Causal self-attention and a feed-forward layer, each behind a normalization and beside a residual (A.
 /// Vaswani et al.: "Attention Is All You Need", NeurIPS 2017; R. Xiong et al.: "On Layer Normalization in the

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "language_model/model.hpp"
+#include "language_model/shape.hpp"
 
 namespace language_model {
 

@@ -4,6 +4,7 @@
 #include <torch/utils.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -39,6 +40,10 @@ kolo::ParameterServerSettings settings_of(const Options& options, const Plan& pl
 }
 
 }  // namespace
+
+std::shared_ptr<kolo::Store> open_store(const kolo::Launch& launch) {
+  return kolo::parameter_server_store(launch, std::chrono::minutes(1));
+}
 
 nlohmann::json serve(const Options& options, const kolo::Launch& launch, std::shared_ptr<kolo::Store> store) {
   at::set_num_threads(1);
