@@ -159,7 +159,7 @@ TEST_P(AbortOver, ALoneRankToo) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Conformance, AbortOver, kTransports);
+INSTANTIATE_TEST_SUITE_P(Conformance, AbortOver, kTransports, kTransportNames);
 
 }  // namespace
 }  // namespace kolo::test

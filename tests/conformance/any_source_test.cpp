@@ -347,8 +347,8 @@ TEST_P(WaitAnyOver, TestMakesProgressAndTellsTheEnd) {
   expect_error(outcome.errors[0], {"rank 1 has left"});
 }
 
-INSTANTIATE_TEST_SUITE_P(Conformance, AnySourceOver, kTransports);
-INSTANTIATE_TEST_SUITE_P(Conformance, WaitAnyOver, kTransports);
+INSTANTIATE_TEST_SUITE_P(Conformance, AnySourceOver, kTransports, kTransportNames);
+INSTANTIATE_TEST_SUITE_P(Conformance, WaitAnyOver, kTransports, kTransportNames);
 
 }  // namespace
 }  // namespace kolo::test

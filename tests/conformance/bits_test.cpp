@@ -154,7 +154,7 @@ TEST(Bits, DependOnTheOrderInThisTest) {
                     kCount));
 }
 
-INSTANTIATE_TEST_SUITE_P(Conformance, BitsOver, kTransports);
+INSTANTIATE_TEST_SUITE_P(Conformance, BitsOver, kTransports, kTransportNames);
 
 }  // namespace
 }  // namespace kolo::test

@@ -117,7 +117,7 @@ TEST_P(CollectivesOver, SharedMemory) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Conformance, CollectivesOver, kTransports);
+INSTANTIATE_TEST_SUITE_P(Conformance, CollectivesOver, kTransports, kTransportNames);
 
 }  // namespace
 }  // namespace kolo::test

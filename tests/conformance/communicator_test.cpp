@@ -323,7 +323,7 @@ TEST_P(CommunicatorOver, MessagesOfDifferentLengthsCrossEachOther) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Conformance, CommunicatorOver, kTransports);
+INSTANTIATE_TEST_SUITE_P(Conformance, CommunicatorOver, kTransports, kTransportNames);
 
 }  // namespace
 }  // namespace kolo::test

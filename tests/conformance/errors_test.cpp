@@ -418,7 +418,7 @@ TEST_P(ErrorsOver, SubgroupsOfDifferentListsAreAMismatchOnAllRanks) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Conformance, ErrorsOver, kTransports);
+INSTANTIATE_TEST_SUITE_P(Conformance, ErrorsOver, kTransports, kTransportNames);
 
 }  // namespace
 }  // namespace kolo::test

@@ -186,7 +186,7 @@ TEST_P(EstimateOver, RefusesWhatNoCallCanBe) {
   EXPECT_THROW(Communicator().estimate("all_reduce", 8), InvalidArgument);
 }
 
-INSTANTIATE_TEST_SUITE_P(Conformance, EstimateOver, kTransports);
+INSTANTIATE_TEST_SUITE_P(Conformance, EstimateOver, kTransports, kTransportNames);
 
 }  // namespace
 }  // namespace kolo::test

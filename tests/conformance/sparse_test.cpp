@@ -341,7 +341,7 @@ TEST_P(SparseOver, WrongArgumentsAreRefusedBeforeAnyByteMoves) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Conformance, SparseOver, kTransports);
+INSTANTIATE_TEST_SUITE_P(Conformance, SparseOver, kTransports, kTransportNames);
 
 }  // namespace
 }  // namespace kolo::test

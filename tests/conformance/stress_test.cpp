@@ -13,7 +13,7 @@ namespace {
 using std::chrono::milliseconds;
 
 class StressOver : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Conformance, StressOver, kTransports);
+INSTANTIATE_TEST_SUITE_P(Conformance, StressOver, kTransports, kTransportNames);
 
 void check(const std::vector<float>& data, float expected) {
   for (const float value : data) {

@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+
 namespace kolo::test {
 
 inline const auto kTransports = ::testing::Values("inproc", "shm", "tcp");
+inline const auto kTransportNames = [](const auto& info) { return std::string(info.param); };
 
 }  // namespace kolo::test

@@ -218,7 +218,7 @@ TEST_P(WireOver, RanksThatDisagreeAllLearnOfIt) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Conformance, WireOver, kTransports);
+INSTANTIATE_TEST_SUITE_P(Conformance, WireOver, kTransports, kTransportNames);
 
 }  // namespace
 }  // namespace kolo::test
