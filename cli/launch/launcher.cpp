@@ -28,6 +28,8 @@
 namespace kolo::cli {
 namespace {
 
+/// Time in which the other ranks can report a failed one, before SIGTERM stops those that still run.
+constexpr auto kReportTime = std::chrono::seconds(1);
 /// Longest wait for processes that even SIGKILL does not end at once, and for the end of their output.
 constexpr auto kLastWait = std::chrono::seconds(10);
 /// Longer than a part needs after the grace.
@@ -65,6 +67,7 @@ class Job {
   void handle_signal(int signal);
   void reap();
   void judge();
+  bool is_over() const { return stopping_ || stop_at_; }
   void stop_ranks(int signal);
   void kill_children();
   void lose_output(int error);
@@ -97,6 +100,7 @@ class Job {
   int interrupts_ = 0;  ///< SIGINTs received
   bool stopping_ = false;
   bool leftovers_told_ = false;
+  std::optional<Deadline> stop_at_;  ///< when the time to report a failure ends
   std::optional<Deadline> kill_at_;  ///< when the grace period after SIGTERM ends
   std::optional<Deadline> give_up_;  ///< when to stop waiting for processes that do not end
   bool gave_up_ = false;
@@ -208,7 +212,9 @@ void Job::signal_children(int signal, bool groups) {
 
 void Job::wait_for_events() {
   int timeout = is_part() || !hosts_.empty() ? 500 : -1;
-  if (kill_at_) timeout = kill_at_->left_ms(timeout < 0 ? 1000 : timeout);
+  for (const auto& deadline : {stop_at_, kill_at_}) {
+    if (deadline) timeout = deadline->left_ms(timeout < 0 ? 1000 : timeout);
+  }
   // There is no SIGCHLD for processes that are not yet children of this one.
   if (running() == 0 && may_finish_) timeout = 20;
 
@@ -225,6 +231,7 @@ void Job::wait_for_events() {
   if (entries[1].revents != 0) read_launcher();
   if (is_part() && !is_paused_ && silence_.passed()) abandon();
   judge();
+  if (stop_at_ && (stop_at_->passed() || running() == 0)) stop_ranks(SIGTERM);
   if (kill_at_ && kill_at_->passed()) {
     for (const HostChild* host : hosts_) {
       if (host->pid() > 0)
@@ -234,7 +241,7 @@ void Job::wait_for_events() {
       console_.say(ranks_text(running()) + " did not stop in time; killing");
     kill_children();
   }
-  if (const int error = console_.drain(); error != 0 && !stopping_) lose_output(error);
+  if (const int error = console_.drain(); error != 0 && !is_over()) lose_output(error);
 }
 
 /// A program that writes its own output would get SIGPIPE from a closed reader, or fail on a full disk.
@@ -294,6 +301,7 @@ void Job::stop_ranks(int signal) {
   signal_children(signal, true);
   signal_children(SIGCONT, true);  // a stopped process handles no signal
   if (!stopping_ && !kill_at_) kill_at_ = Deadline::after(grace_);
+  stop_at_.reset();
   stopping_ = true;
 }
 
@@ -319,7 +327,8 @@ int weight(const RankExit& exit) {
   return exit.signal == 0 ? 1 : 2;
 }
 
-/// The first failure determines the outcome.
+/// The first failure determines the outcome, and ends the job. The launcher decides in a job over hosts too,
+/// so the ranks of a part have the same time to report it.
 void Job::judge() {
   std::vector<RankExit> failures;
   for (RankExit& exit : std::exchange(exits_, {})) {
@@ -332,7 +341,7 @@ void Job::judge() {
       ++succeeded_;
     }
   }
-  if (stopping_ || failures.empty()) return;
+  if (is_over() || failures.empty()) return;
   const auto first = std::ranges::max_element(failures, {}, weight);
   if (outcome_.failed_rank < 0) {
     outcome_.failed_rank = first->rank;
@@ -350,7 +359,9 @@ void Job::judge() {
   const bool expected = first->signal == 0 && first->exit_code == options_.quiet_code;
   if (!expected)
     console_.say(first->what + (others > 0 ? fmt::format("; stopping the other {}", others) : ""));
-  stop_ranks(SIGTERM);
+  // No rank has met one that cannot be started, so none has anything to report.
+  if (first->exit_code == kCannotStart) return stop_ranks(SIGTERM);
+  stop_at_ = Deadline::after(kReportTime);
 }
 
 bool Job::finished() {
@@ -370,7 +381,7 @@ bool Job::finished() {
   judge();
   if (is_part() && !std::exchange(is_done_, true)) console_.tell(record(RecordKind::done));
   if (!console_.finish()) return false;
-  if (const int error = console_.drain(); error != 0 && !stopping_) lose_output(error);
+  if (const int error = console_.drain(); error != 0 && !is_over()) lose_output(error);
   return console_.finish();  // lose_output() may have queued a message
 }
 

@@ -54,11 +54,11 @@ struct LaunchOutcome {
 
 /// Serves the job's store (on loopback, or at an address that the hosts reach) and starts the ranks with
 /// torchrun's variables set. Forwards their output line by line, and passes on SIGINT, SIGTERM, SIGHUP,
-/// SIGUSR1 and SIGUSR2. When one rank fails, it stops the other ranks and all processes that they started
-/// (SIGTERM, after the grace SIGKILL), unless keep_going is set. When it returns, no process of the job is
-/// left. When this process is killed, all processes of the job end too, on other hosts as soon as they
-/// notice. A program that cannot be started, a host that cannot be reached, or a store that cannot be served
-/// is reported on standard error: exit_code 127.
+/// SIGUSR1 and SIGUSR2. When one rank fails, the other ranks have a second to report what they lost. Then it
+/// stops them and all processes that they started (SIGTERM, after the grace SIGKILL), unless keep_going is
+/// set. When it returns, no process of the job is left. When this process is killed, all processes of the job
+/// end too, on other hosts as soon as they notice. A program that cannot be started, a host that cannot be
+/// reached, or a store that cannot be served is reported on standard error: exit_code 127.
 ///
 /// Call it from the main thread, without other child processes: it treats every child of this process as one
 /// of the job. Throws kolo::Error when the system has no more processes.

@@ -36,7 +36,8 @@ Environment:
                                     each would start a thread for every core
 
 Standard input is empty. Output is a terminal where that of kolo run is one.
-The first rank that fails stops all others: SIGTERM, and SIGKILL after --grace.
+When a rank fails, the other ranks have a second to report that they lost it.
+Then they are stopped: SIGTERM, and SIGKILL after --grace.
 SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 are passed on; a second SIGINT
 kills at once. No process of the job survives kolo.
 

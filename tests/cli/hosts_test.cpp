@@ -247,6 +247,15 @@ TEST_F(ThroughFakeSsh, TheFirstFailureStopsAll) {
   EXPECT_NE(killed.err().find("localhost: rank 1 (pid "), std::string::npos) << killed.err();
 }
 
+TEST_F(ThroughFakeSsh, RanksReportWhichOneTheyLost) {
+  std::vector<std::string> program = run({}, {});
+  program.back() = LOST_PROGRAM;
+  Command command(program, mark_);
+  EXPECT_EQ(command.finish(), 128 + SIGKILL);
+  for (const char* rank : {"[0] ", "[1] ", "[2] "})
+    EXPECT_NE(command.err().find(std::string(rank) + "lost rank 3"), std::string::npos) << command.err();
+}
+
 TEST_F(ThroughFakeSsh, SignalsReachEveryRank) {
   Command command(run({}, {"report-signal"}));
   ASSERT_TRUE(command.until("ready", 4));

@@ -168,6 +168,13 @@ TEST_F(KoloRun, ReportsTheSignalThatKilledARank) {
       << command.err();
 }
 
+TEST_F(KoloRun, RanksReportWhichOneTheyLost) {
+  Command command({KOLO_PROGRAM, "run", "-n", "3", LOST_PROGRAM}, mark_);
+  EXPECT_EQ(command.finish(), 128 + SIGKILL);
+  for (const char* rank : {"[0] ", "[1] "})
+    EXPECT_NE(command.err().find(std::string(rank) + "lost rank 2"), std::string::npos) << command.err();
+}
+
 TEST_F(KoloRun, AnErrorThatIsNotCaughtIsShownWithItsRank) {
   Command command(run(1, {"uncaught"}), mark_);
   EXPECT_EQ(command.finish(), 128 + SIGABRT);
