@@ -93,10 +93,11 @@ struct ShardReader::State {
       const std::string path = shard_path(folder, shard);
       Batch samples = read_tensors(path);
       const std::int64_t expected = sizes[static_cast<std::size_t>(shard)];
-      for (const at::Tensor& tensor : samples) {
-        if (tensor.dim() > 0 && tensor.size(0) == expected) continue;
+      const bool is_whole = !samples.empty() && std::ranges::all_of(samples, [&](const at::Tensor& tensor) {
+        return tensor.dim() > 0 && tensor.size(0) == expected;
+      });
+      if (!is_whole)
         throw Error(path + " has not the " + std::to_string(expected) + " samples that index.pt says", {});
-      }
       if (!options.shuffle) return samples;
       // Shards of one size must not all be in the same order.
       return rows_of(samples,
@@ -116,15 +117,21 @@ struct ShardReader::State {
     read_ahead();
   }
 
-  /// Appends the next shard; false where there is none.
+  /// Appends the next shard; false where there is none. If it throws, a further call reads that shard again.
   bool take_shard() {
+    if (!ahead.valid()) read_ahead();
     if (!ahead.valid()) return false;
-    Batch samples = ahead.get();
-    read_ahead();
-    for (std::size_t i = 0; left() > 0 && i < samples.size(); ++i)
-      samples[i] = at::cat({current.at(i).slice(0, position), samples[i]});
-    current = std::move(samples);
+    try {
+      Batch samples = ahead.get();
+      for (std::size_t i = 0; left() > 0 && i < samples.size(); ++i)
+        samples[i] = at::cat({current.at(i).slice(0, position), samples[i]});
+      current = std::move(samples);
+    } catch (...) {
+      --to_read;
+      throw;
+    }
     position = 0;
+    read_ahead();
     return true;
   }
 };

@@ -3,6 +3,7 @@
 
 #include <ATen/Functions.h>
 #include <gtest/gtest.h>
+#include <torch/serialize.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -113,6 +114,32 @@ TEST_F(Shards, FilesAtFaultAreNamed) {
   std::filesystem::copy(folder_ + "/shard-0.pt", folder_ + "/index.pt",
                         std::filesystem::copy_options::overwrite_existing);
   EXPECT_NE(error_of(read_all).find("index.pt is no index of shards"), std::string::npos);
+}
+
+TEST_F(Shards, AShardThatCouldNotBeReadIsReadAgain) {
+  write(20, 2);
+  const std::string shard = folder_ + "/shard-1.pt", good = folder_ + "/good";
+  ShardReader reader(folder_, 0, 1, 4, {.shuffle = false}), undisturbed(folder_, 0, 1, 4, {.shuffle = false});
+  const auto expected = epoch_of(undisturbed);
+  std::filesystem::rename(shard, good);
+  std::vector<std::int64_t> labels;
+  const auto take = [&] {
+    const auto batch = reader.next();
+    ASSERT_TRUE(batch.has_value());
+    labels.push_back((*batch)[1][0].item<std::int64_t>());
+  };
+  take();
+  take();
+  for (int call = 0; call < 3; ++call)  // two samples of the first shard wait for two of the second one
+    EXPECT_NE(error_of([&] { reader.next(); }).find("cannot read " + shard), std::string::npos);
+  torch::save(Batch(), shard);
+  EXPECT_NE(error_of([&] { reader.next(); }).find(shard + " has not the 10 samples"), std::string::npos);
+  std::filesystem::rename(good, shard);
+  for (int i = 0; i < 3; ++i) take();
+  EXPECT_FALSE(reader.next().has_value());
+  ASSERT_EQ(expected.size(), labels.size());
+  for (std::size_t i = 0; i < labels.size(); ++i) EXPECT_EQ(labels[i], expected[i][0]);
+  EXPECT_EQ(epoch_of(reader), expected);
 }
 
 TEST_F(Shards, WhatCannotBeIsRefused) {

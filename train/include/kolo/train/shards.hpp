@@ -50,7 +50,8 @@ class ShardReader {
   /// fewer samples than a batch.
   std::int64_t batches_per_epoch() const noexcept;
   /// The next `batch` samples; nothing, once, at the end of an epoch. Throws Error that names the file where
-  /// a shard cannot be read or is not what index.pt says.
+  /// a shard cannot be read or is not what index.pt says. No sample is lost by that: a further call reads the
+  /// shard again, and throws again or goes on.
   std::optional<Batch> next();
 
  private:
