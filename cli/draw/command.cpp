@@ -1,5 +1,6 @@
 // kolo draw: shows what an algorithm does, step by step.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <filesystem>
 #include <memory>
@@ -61,6 +62,19 @@ std::string format_of(const std::string& file) {
       {});
 }
 
+/// The error about another collective's algorithm ends with the options that would work.
+algorithms::ConfiguredAlgorithm parse_algorithm(schedule::Collective collective, const std::string& text) {
+  const auto configured = algorithms::parse_algorithm(collective, text);
+  if (configured.ok()) return configured.value();
+  const std::string name = text.substr(0, text.find(':'));
+  const auto owners = algorithms::collectives_with(name);
+  const bool is_elsewhere = algorithms::find_algorithm(collective, name) == nullptr && !owners.empty();
+  throw InvalidArgument(
+      configured.status().message() +
+          (is_elsewhere ? fmt::format(": --collective {}", fmt::join(owners, ", --collective ")) : ""),
+      {});
+}
+
 void draw_all(const DrawArguments& arguments) {
   constexpr const char* kFolder = "kolo-algorithms";
   const std::filesystem::path folder = arguments.output.empty() ? kFolder : arguments.output;
@@ -84,8 +98,7 @@ void draw_one(const DrawArguments& arguments) {
   const int size = sizes[0];
   const schedule::Collective collective =
       algorithms::require_collective(arguments.collective).value_or_throw();
-  const algorithms::ConfiguredAlgorithm configured =
-      algorithms::parse_algorithm(collective, arguments.algorithm).value_or_throw();
+  const algorithms::ConfiguredAlgorithm configured = parse_algorithm(collective, arguments.algorithm);
   if (arguments.root < 0 || arguments.root >= size) {
     throw InvalidArgument(fmt::format("--root {}: the {} ranks are 0 to {}", arguments.root, size, size - 1),
                           {});

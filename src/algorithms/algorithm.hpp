@@ -83,7 +83,11 @@ Result<schedule::Collective> require_collective(std::string_view name);
 /// Null if there is none.
 const Algorithm* find_algorithm(schedule::Collective collective, std::string_view name);
 
-/// Like find_algorithm(), with an error that lists the known names.
+/// The names of the collectives that have an algorithm of this name.
+std::vector<std::string_view> collectives_with(std::string_view algorithm);
+
+/// Like find_algorithm(), with an error that lists the known names and ends with the collectives that have
+/// one of that name.
 Result<const Algorithm*> require_algorithm(schedule::Collective collective, std::string_view name);
 
 /// The schedules of all ranks of `spec`, whose own rank does not matter.

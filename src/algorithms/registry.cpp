@@ -71,17 +71,6 @@ std::string listed(std::span<const std::string_view> known, std::string_view nam
   return fmt::format("{}{}", fmt::join(known, ", "), did_you_mean(name, known));
 }
 
-/// "; all_to_all has one of that name": an algorithm of another collective; empty if there is none.
-std::string owners_of(std::string_view name) {
-  std::vector<std::string_view> owners;
-  for (const Algorithm& algorithm : algorithms()) {
-    if (algorithm.name == name) owners.push_back(schedule::name_of(algorithm.collective));
-  }
-  if (owners.empty()) return {};
-  return fmt::format("; {} {} one of that name", fmt::join(owners, ", "),
-                     owners.size() == 1 ? "has" : "have");
-}
-
 }  // namespace
 
 std::span<const Algorithm> algorithms() {
@@ -110,6 +99,14 @@ const Algorithm* find_algorithm(schedule::Collective collective, std::string_vie
   return nullptr;
 }
 
+std::vector<std::string_view> collectives_with(std::string_view algorithm) {
+  std::vector<std::string_view> names;
+  for (const Algorithm& one : algorithms()) {
+    if (one.name == algorithm) names.push_back(schedule::name_of(one.collective));
+  }
+  return names;
+}
+
 std::vector<schedule::Schedule> generate_all(const Algorithm& algorithm, ScheduleSpec spec) {
   std::vector<schedule::Schedule> schedules;
   for (spec.rank = 0; spec.rank < spec.size; ++spec.rank) schedules.push_back(algorithm.generate(spec));
@@ -124,8 +121,12 @@ Result<const Algorithm*> require_algorithm(schedule::Collective collective, std:
   }
   const std::string of(schedule::name_of(collective));
   if (known.empty()) return Status(Code::invalid_argument, of + " has no algorithms to choose from");
-  return Status(Code::invalid_argument, of + " has no algorithm '" + std::string(name) + "'; it knows " +
-                                            listed(known, name) + owners_of(name));
+  std::string error = fmt::format("{} has no algorithm '{}'; it knows {}", of, name, listed(known, name));
+  if (const auto owners = collectives_with(name); !owners.empty()) {
+    error +=
+        fmt::format("; {} {} one of that name", fmt::join(owners, ", "), owners.size() == 1 ? "has" : "have");
+  }
+  return Status(Code::invalid_argument, error);
 }
 
 Result<ConfiguredAlgorithm> parse_algorithm(schedule::Collective collective, std::string_view text) {
