@@ -38,7 +38,8 @@ Each rank is a process in the picture. "communication" has the operations,
 "waiting" the times when nothing moved and the ranks that were waited for. Each
 link has two tracks, "to rank 3" and "from rank 3", with the messages that
 moved. Calls that overlap get further rows of their track. The command prints
-which rank waited for which one, and for how long.
+which rank waited for which one and for how long, and the rank that delayed the
+job most: for which the other ranks waited longest, less the time it waited.
 
 Ranks of one host share a clock. Hosts are aligned by their wall clocks, so the
 difference of these shows: 'kolo doctor --hosts a,b' measures it, and NTP or PTP
@@ -54,7 +55,7 @@ void print_waiting(const std::vector<RankTimeline>& ranks, const Waiting& waitin
   for (const auto& [pair, time] : waiting.seconds) rows.emplace_back(time, pair);
   std::sort(rows.rbegin(), rows.rend());
   if (rows.empty()) {
-    fmt::print("No rank waited for another for long enough to be recorded.\n");
+    fmt::print("No rank waited for another rank so long that its timeline recorded it.\n");
     return;
   }
   std::map<int, std::string> hosts;
@@ -70,9 +71,12 @@ void print_waiting(const std::vector<RankTimeline>& ranks, const Waiting& waitin
     fmt::print("{:<24} {:<24} {:>10.3f} {:>12.0f} %\n", name(pair.first), name(pair.second), time,
                span > 0 ? 100 * time / span : 0);
   }
-  if (rows.size() > kMostRows) fmt::print("... and {} more pairs\n", rows.size() - kMostRows);
+  if (rows.size() > kMostRows) fmt::print("... and {} more pairs of ranks\n", rows.size() - kMostRows);
   if (const int slowest = waiting.straggler(); slowest >= 0) {
-    fmt::print("Others waited most for rank {}, less what it waited itself.\n", name(slowest));
+    fmt::print(
+        "Rank {} delayed the job most: the other ranks waited {:.3f} s for it in all, and it waited {:.3f} s "
+        "for them.\n",
+        name(slowest), waiting.seconds_for(slowest), waiting.seconds_of(slowest));
   }
 }
 
@@ -82,7 +86,7 @@ void check_output(const MergeRequest& request) {
   std::error_code error;
   for (const std::string& path : request.files) {
     if (fs::equivalent(path, request.output, error))
-      throw InvalidArgument(path + " is to be merged: it cannot be the output too", {});
+      throw InvalidArgument(path + " is one of the files to merge: it cannot be the output too", {});
   }
   const fs::path folder = fs::path(request.output).parent_path();
   const bool plain = !fs::exists(request.output, error) || fs::is_regular_file(request.output, error);
@@ -115,8 +119,9 @@ void merge_files(const MergeRequest& request) {
   const std::size_t events = write_merged(ranks, request.output);
   for (const RankTimeline& one : ranks) {
     if (one.dropped > 0)
-      fmt::print(stderr, "kolo trace merge: rank {} had no room for its last {} spans\n", one.rank,
-                 one.dropped);
+      fmt::print(stderr,
+                 "kolo trace merge: the timeline of rank {} was full: its last {} spans are missing\n",
+                 one.rank, one.dropped);
   }
   fmt::print("{}: {} ranks, {} events\n", request.output, ranks.size(), events);
   print_waiting(ranks, timelines::waiting_in(ranks));
@@ -128,8 +133,8 @@ void add_trace(CLI::App& app) {
   const auto request = std::make_shared<MergeRequest>();
   CLI::App* trace = app.add_subcommand("trace", "Put the timelines of a job's ranks together");
   trace->require_subcommand(1);
-  CLI::App* merge =
-      trace->add_subcommand("merge", "Merge the ranks' timelines into one, and tell who waited for whom");
+  CLI::App* merge = trace->add_subcommand(
+      "merge", "Merge the ranks' timelines into one, and tell which rank waited for which");
   trace->footer(kTraceExamples);
   merge->footer(kTraceExamples);
   merge->add_option("FILE", request->files, "The files of the ranks")->required()->expected(1, -1);

@@ -88,7 +88,7 @@ RankTimeline read_timeline(const std::string& path) {
     about.at("dropped").get_to(read.dropped);
     if (rest.at("traceEvents") != json::array()) broken = "traceEvents has more than events";
   } catch (const json::parse_error&) {
-    refuse(path, "is no JSON: not a timeline, or cut off");
+    refuse(path, "is no JSON: it is not a timeline, or it was cut off");
   } catch (const json::exception& error) {
     broken = error.what();
   }
@@ -106,11 +106,13 @@ void check_together(std::vector<RankTimeline>& timelines) {
     const RankTimeline& one = timelines[i - 1];
     const RankTimeline& next = timelines[i];
     if (one.group != next.group) {
-      refuse(next.path,
-             fmt::format("is of another job than {}: the group is {}, there {}; merge one at a time",
-                         one.path, next.group, one.group));
+      refuse(
+          next.path,
+          fmt::format("is of another job than {}: its group is {}, not {}; merge the files of one job at a "
+                      "time",
+                      one.path, next.group, one.group));
     }
-    if (one.rank == next.rank) refuse(next.path, fmt::format("is rank {}, as {} is", next.rank, one.path));
+    if (one.rank == next.rank) refuse(next.path, fmt::format("is of rank {}, as {} is", next.rank, one.path));
   }
 }
 
@@ -140,6 +142,18 @@ std::size_t merge(const std::vector<RankTimeline>& timelines, std::ostream& out)
   }
   out << "\n]}\n";
   return events;
+}
+
+double Waiting::seconds_for(int awaited) const {
+  double sum = 0;
+  for (const auto& [pair, time] : seconds) sum += pair.second == awaited ? time : 0;
+  return sum;
+}
+
+double Waiting::seconds_of(int waiting) const {
+  double sum = 0;
+  for (const auto& [pair, time] : seconds) sum += pair.first == waiting ? time : 0;
+  return sum;
 }
 
 int Waiting::straggler() const {

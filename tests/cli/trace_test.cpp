@@ -37,9 +37,11 @@ class Trace : public ::testing::Test {
   const test::TemporaryFolder folder_;
 };
 
-/// A timeline in which `rank` waits for rank 1 for two seconds from `begin_us`, by its own steady clock.
+/// A timeline in which `rank` waits for rank `awaited` for two seconds from `begin_us`, by its own steady
+/// clock.
 constexpr std::int64_t kOriginUs = 1;
-std::string timeline(int rank, const std::string& host, std::int64_t wall_clock_ns, double begin_us) {
+std::string timeline(int rank, const std::string& host, std::int64_t wall_clock_ns, double begin_us,
+                     int awaited = 1) {
   const json events = {
       {{"ph", "M"}, {"name", "thread_name"}, {"pid", rank + 1}, {"tid", 4}, {"args", {{"name", "waiting"}}}},
       {{"ph", "X"},
@@ -48,7 +50,7 @@ std::string timeline(int rank, const std::string& host, std::int64_t wall_clock_
        {"tid", 4},
        {"ts", begin_us - kOriginUs},
        {"dur", 2e6},
-       {"args", {{"ranks", {1}}}}}};
+       {"args", {{"ranks", {awaited}}}}}};
   return json{{"otherData",
                {{"format", "kolo timeline"},
                 {"rank", rank},
@@ -83,14 +85,25 @@ TEST_F(Trace, HostsAreAlignedByTheirWallClocksAndOneHostByItsOwn) {
   EXPECT_EQ(waiting.straggler(), 1);
 }
 
+TEST_F(Trace, TheSlowestRankIsTold) {
+  Command merging({KOLO_PROGRAM, "trace", "merge", "-o", path("out"), file("0", timeline(0, "a", 1, 1)),
+                   file("1", timeline(1, "b", 1, 1, 0)), file("2", timeline(2, "a", 1, 1))});
+  EXPECT_EQ(merging.finish(), 0) << merging.err();
+  EXPECT_NE(merging.out().find("\nRank 1 on b delayed the job most: the other ranks waited 4.000 s for it in "
+                               "all, and it waited 2.000 s for them.\n"),
+            std::string::npos)
+      << merging.out();
+}
+
 TEST_F(Trace, WhatIsNoTimelineIsNamed) {
   const std::string good = file("good", timeline(0, "a", 1, 1));
   EXPECT_NE(refusal({path("missing")}).find("missing: cannot be read"), std::string::npos);
   EXPECT_NE(refusal({good, file("text", "hello")}).find("text: is no JSON"), std::string::npos);
-  EXPECT_NE(refusal({good, file("cut", timeline(1, "a", 1, 1).substr(0, 100))}).find("cut off"),
+  EXPECT_NE(refusal({good, file("cut", timeline(1, "a", 1, 1).substr(0, 100))}).find("was cut off"),
             std::string::npos);
   EXPECT_NE(refusal({good, file("list", "[]")}).find("KOLO_TIMELINE"), std::string::npos);
-  EXPECT_NE(refusal({good, file("twin", timeline(0, "a", 1, 1))}).find("is rank 0, as"), std::string::npos);
+  EXPECT_NE(refusal({good, file("twin", timeline(0, "a", 1, 1))}).find("is of rank 0, as"),
+            std::string::npos);
   json other = json::parse(timeline(1, "a", 1, 1));
   other["otherData"]["group"] = "h";
   EXPECT_NE(refusal({good, file("other", other.dump())}).find("of another job"), std::string::npos);
