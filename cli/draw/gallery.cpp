@@ -144,7 +144,7 @@ std::string comparison(const std::vector<Entry>& entries) {
   }
   return filled_in(kCompareHtml, {{"@STYLE@", std::string(kThemeCss) + std::string(kCompareCss)},
                                   {"@DATA@", for_script(list.dump())},
-                                  {"@SCRIPT@", std::string(kThemeJs) + std::string(kCompareJs)}});
+                                  {"@SCRIPT@", fmt::format("{}{}{}", kThemeJs, kStepsJs, kCompareJs)}});
 }
 
 /// The next algorithm of the same collective, or the first one after the last.

@@ -157,7 +157,7 @@ std::string to_html(const Picture& picture, std::string_view links) {
                                {"@LINKS@", links},
                                {"@STYLE@", std::string(kThemeCss) + std::string(kPageCss)},
                                {"@DATA@", for_script(data_of(picture).dump())},
-                               {"@SCRIPT@", std::string(kThemeJs) + std::string(kPageJs)}});
+                               {"@SCRIPT@", fmt::format("{}{}{}", kThemeJs, kStepsJs, kPageJs)}});
 }
 
 }  // namespace kolo::draw

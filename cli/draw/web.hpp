@@ -9,6 +9,7 @@
 namespace kolo::draw {
 
 extern const std::string_view kThemeCss, kThemeJs;  // of all pages
+extern const std::string_view kStepsJs;             // of pages that move between steps
 extern const std::string_view kPageHtml, kPageCss, kPageJs;
 extern const std::string_view kGalleryHtml, kGalleryCss, kGalleryJs;
 extern const std::string_view kCompareHtml, kCompareCss, kCompareJs;

@@ -152,6 +152,10 @@ class Gallery(unittest.TestCase):
             self.assertEqual(page.evaluate("step"), 6)
             if PICTURES:
                 page.screenshot(PICTURES / "compare.png")
+            page.press(" ")
+            page.wait("step === 1 && playing")
+            page.press(" ")
+            self.assertFalse(page.evaluate("playing"))
             self.assertEqual(page.problems, [])
         finally:
             page.close()

@@ -1,13 +1,9 @@
 // Two pages of algorithms in frames, which follow the step at the end of their addresses.
 const list = JSON.parse(document.getElementById('data').textContent);
-const $ = id => document.getElementById(id);
 const sides = [0, 1];
 const names = sides.map(side => $(`name${side}`)), pages = sides.map(side => $(`page${side}`));
-let step = 0, steps = 0, playing = false, timer = 0;
+let steps = 0;
 
-function item(name, text) {
-  return Object.assign(document.createElement(name), {textContent: text});
-}
 const entryOf = side => list.find(entry => entry.id === names[side].value);
 const factsOf = side => entryOf(side).sizes[$('ranks').value];
 
@@ -61,14 +57,15 @@ function show(to) {
   $('slider').setAttribute('aria-valuetext', $('step').textContent);
   history.replaceState(null, '', `#${names[0].value},${names[1].value},${$('ranks').value},${step}`);
 }
-function play(on) {
-  clearInterval(timer);
-  playing = on && steps > 0;
-  $('play').textContent = playing ? '❚❚ Pause' : '▶ Play';
-  $('play').setAttribute('aria-label', playing ? 'Pause' : 'Play');
-  if (!playing) return;
-  if (step === steps) show(0);
-  timer = setInterval(() => { if (step === steps) play(false); else show(step + 1); }, 1500);
+function last() {
+  return steps;
+}
+function forward(then) {
+  show(step + 1);
+  then?.();
+}
+function pause() {
+  return 1500;
 }
 function changed() {
   play(false);
@@ -76,23 +73,7 @@ function changed() {
   show(step);
 }
 
-const actions = {
-  ArrowRight: () => { play(false); show(step + 1); }, ArrowLeft: () => { play(false); show(step - 1); },
-  Home: () => { play(false); show(0); }, End: () => { play(false); show(steps); }, ' ': () => play(!playing),
-};
-$('first').onclick = actions.Home;
-$('back').onclick = actions.ArrowLeft;
-$('play').onclick = actions[' '];
-$('next').onclick = actions.ArrowRight;
-$('last').onclick = actions.End;
-$('slider').oninput = event => { play(false); show(+event.target.value); };
 for (const select of [...names, $('ranks')]) select.onchange = changed;
-addEventListener('keydown', event => {
-  if (event.ctrlKey || event.metaKey || event.altKey || !actions[event.key]) return;
-  if (event.target.closest?.('input, select') || (event.key === ' ' && event.target.closest?.('button'))) return;
-  actions[event.key]();
-  event.preventDefault();
-});
 addEventListener('message', ({data}) => actions[data?.key]?.());  // of a key pressed in a frame
 addEventListener('hashchange', read);
 fill();

@@ -1,6 +1,5 @@
 // Shows the steps of one algorithm. `data` (written by cli/draw/html.cpp) holds the cells of each rank after each step.
 const data = JSON.parse(document.getElementById('data').textContent);
-const $ = id => document.getElementById(id);
 const SVG = 'http://www.w3.org/2000/svg';
 const N = data.ranks, PARTS = data.parts, STEPS = data.steps.length - 1;
 
@@ -16,7 +15,7 @@ const columns = data.slotPerRank ? N : PARTS <= 4 ? PARTS : Math.ceil(Math.sqrt(
 const rows = data.slotPerRank ? PARTS : Math.ceil(PARTS / columns);
 const gridHeight = !data.slotPerRank && PARTS === 1 ? 0.45 : Math.min(1, Math.max(0.28, rows / columns));
 
-let step = 0, chosen = -1, playing = false, flight = 0, timer = 0;
+let chosen = -1, flight = 0;
 let width = 0, height = 0, cards = [], header = 0;
 
 function make(name, attributes, parent) {
@@ -332,7 +331,7 @@ function show(to) {
   tell();
 }
 // Animates the messages of the next step, then shows the step.
-function advance(then) {
+function forward(then) {
   if (flight) show(step);  // a second request skips the animation
   if (step === STEPS) return;
   if (matchMedia('(prefers-reduced-motion: reduce)').matches) {
@@ -355,46 +354,26 @@ function advance(then) {
   };
   flight = requestAnimationFrame(fly);
 }
-function play(on) {
-  clearTimeout(timer);
-  playing = on && STEPS > 0;
-  $('play').textContent = playing ? '❚❚ Pause' : '▶ Play';
-  $('play').setAttribute('aria-label', playing ? 'Pause' : 'Play');
-  if (!playing) return;
-  if (step === STEPS) show(0);
-  const go = () => playing && (step === STEPS ? play(false) : advance(() => { timer = setTimeout(go, 700 / $('speed').value); }));
-  timer = setTimeout(go, 150);
+function last() {
+  return STEPS;
+}
+function pause() {
+  return 700 / $('speed').value;
 }
 function choose(rank) {
   chosen = rank === chosen ? -1 : rank;
   show(step);
 }
 
-const actions = {
-  ArrowRight: () => { play(false); advance(); }, ArrowLeft: () => { play(false); show(step - 1); },
-  Home: () => { play(false); show(0); }, End: () => { play(false); show(STEPS); }, ' ': () => play(!playing),
-  Escape: () => choose(-1),
-};
-$('first').onclick = actions.Home;
-$('back').onclick = actions.ArrowLeft;
-$('play').onclick = actions[' '];
-$('next').onclick = actions.ArrowRight;
-$('last').onclick = actions.End;
+actions.Escape = () => choose(-1);
+if (embedded) press = key => parent.postMessage({key}, '*');  // both pages step together
 $('slider').max = STEPS;
-$('slider').oninput = event => { play(false); show(+event.target.value); };
-addEventListener('keydown', event => {
-  const card = event.target.closest?.('.card');
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (card && (event.key === 'Enter' || event.key === ' ')) {
-    choose(+card.dataset.rank);
-  } else if (!actions[event.key] || event.target.closest?.('input, select') || (event.key === ' ' && event.target.closest?.('button'))) {
-    return;
-  } else if (embedded) {
-    parent.postMessage({key: event.key}, '*');  // both pages step together
-  } else {
-    actions[event.key]();
-  }
+$('stage').addEventListener('keydown', event => {
+  const card = event.target.closest('.card');
+  if (!card || event.ctrlKey || event.metaKey || event.altKey || (event.key !== 'Enter' && event.key !== ' ')) return;
+  choose(+card.dataset.rank);
   event.preventDefault();
+  event.stopPropagation();
 });
 $('stage').addEventListener('click', event => {
   const card = event.target.closest('.card');
@@ -405,13 +384,12 @@ function follow() {
   const to = parseInt(location.hash.slice(1), 10) || 0;
   if (to === step) return;
   play(false);
-  if (to === step + 1) advance(); else show(to);
+  if (to === step + 1) forward(); else show(to);
 }
 addEventListener('hashchange', follow);
 
 // ---- What does not change
 
-const item = (name, text) => Object.assign(document.createElement(name), {textContent: text});
 function swatch(colour) {
   const square = document.createElement('i');
   square.style.background = colour;
