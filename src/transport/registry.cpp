@@ -22,12 +22,27 @@ Result<TransportOptions> make_transport_options(std::string job, std::string sto
 std::span<const TransportFactory> transport_factories() {
   static constexpr auto kNothingToCheck = [](const TransportOptions&) { return Status(); };
   static constexpr TransportFactory kFactories[] = {
-      {"inproc", "ranks that are threads of one process", Reach::process, true, false, make_inproc_transport,
-       kNothingToCheck},
-      {"shm", "ranks on one host, through shared memory", Reach::host, true, true, make_shm_transport,
-       kNothingToCheck},
-      {"tcp", "ranks on any hosts, through sockets", Reach::network, false, false, make_tcp_transport,
-       check_tcp_settings},
+      {.name = "inproc",
+       .purpose = "ranks that are threads of one process",
+       .reach = Reach::process,
+       .pulls = true,
+       .shares_memory = false,
+       .make = make_inproc_transport,
+       .check = kNothingToCheck},
+      {.name = "shm",
+       .purpose = "ranks on one host, through shared memory",
+       .reach = Reach::host,
+       .pulls = true,
+       .shares_memory = true,
+       .make = make_shm_transport,
+       .check = kNothingToCheck},
+      {.name = "tcp",
+       .purpose = "ranks on any hosts, through sockets",
+       .reach = Reach::network,
+       .pulls = false,
+       .shares_memory = false,
+       .make = make_tcp_transport,
+       .check = check_tcp_settings},
   };
   return kFactories;
 }
