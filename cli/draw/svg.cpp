@@ -8,6 +8,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "draw/cards.hpp"
@@ -18,7 +19,7 @@
 namespace kolo::draw {
 namespace {
 
-constexpr double kPanelWidth = 300;
+constexpr double kPanelWidth = 300;  // of most steps
 constexpr double kPanelHeight = 250;
 constexpr double kMargin = 14;
 constexpr double kTitle = 47;  // below the title
@@ -28,6 +29,8 @@ constexpr double kLetter = 6.4;
 constexpr double kBoldLetter = 7.2;
 constexpr double kSmallLetter = 5.8;
 constexpr double kCardHeader = 11;
+/// Cells of narrower cards cannot be told apart.
+constexpr double kReadableCard = 25;
 
 /// A number of the file: a tenth of a unit is enough.
 std::string n(double value) {
@@ -36,11 +39,37 @@ std::string n(double value) {
   return text == "-0" ? "0" : text;
 }
 
+/// Where a step is drawn, and the cards there.
+struct Area {
+  double width = 0;
+  double height = 0;
+  std::size_t in_a_row = 0;
+  std::vector<Card> cards = {};
+};
+
+/// The smallest area in which cards are readable, or else the largest one.
+Area area_of(const Picture& picture) {
+  constexpr std::pair<std::size_t, std::size_t> kPanels[] = {{1, 1}, {2, 1}, {2, 2}, {4, 2}};
+  Area area;
+  for (const auto& [across, down] : kPanels) {
+    area.width = static_cast<double>(across) * (kPanelWidth + 2 * kMargin) - 2 * kMargin;
+    area.height = static_cast<double>(down) * kPanelHeight;
+    area.in_a_row = across == 1 && picture.frames.frames.size() <= 9 ? 3 : 4 / across;
+    area.cards = place_cards(picture, area.width, area.height, kCardHeader);
+    if (area.cards[0].width >= kReadableCard) break;
+  }
+  return area;
+}
+
 /// One step.
 class Panel {
  public:
-  Panel(const Picture& picture, const std::vector<Card>& cards)
-      : picture_(picture), grid_(grid_of(picture)), cards_(cards), filled_(picture.colours.size()) {}
+  Panel(const Picture& picture, const Area& area)
+      : picture_(picture),
+        grid_(grid_of(picture)),
+        area_(area),
+        cards_(area.cards),
+        filled_(picture.colours.size()) {}
 
   std::string draw(std::size_t step) {
     const Frame& frame = picture_.frames.frames[step];
@@ -48,8 +77,8 @@ class Panel {
     for (const Box& box : picture_.layout.boxes) {
       text +=
           fmt::format("<rect class='h' x='{}' y='{}' width='{}' height='{}' rx='6'/>\n",
-                      n(box.low.x * kPanelWidth), n(box.low.y * kPanelHeight),
-                      n((box.high.x - box.low.x) * kPanelWidth), n((box.high.y - box.low.y) * kPanelHeight));
+                      n(box.low.x * area_.width), n(box.low.y * area_.height),
+                      n((box.high.x - box.low.x) * area_.width), n((box.high.y - box.low.y) * area_.height));
     }
     std::array<std::string, 2> links;  // of each tree
     for (const Link& link : picture_.layout.links) {
@@ -94,7 +123,7 @@ class Panel {
   std::string arrows(const Frame& frame) const {
     std::map<std::string, std::string> groups;  // paths by class
     for (const Message& message : frame.messages) {
-      const Arrow arrow = arrow_between(cards_, message.from, message.to, kPanelWidth, kPanelHeight);
+      const Arrow arrow = arrow_between(cards_, message.from, message.to, area_.width, area_.height);
       std::string name = message.reduces ? "a" : "a s";
       if (!picture_.layout.trees.empty()) name += tree_class(picture_.layout.trees[message.values[0].part]);
       // Each line is a path of its own, because a marker is drawn only at the end of a path.
@@ -159,6 +188,7 @@ class Panel {
 
   const Picture& picture_;
   Grid grid_;
+  const Area& area_;
   const std::vector<Card>& cards_;
   std::vector<std::string> filled_;  // paths of each colour
   std::string done_;
@@ -229,9 +259,10 @@ Result<std::string> to_svg(const Picture& picture) {
                               "--format html",
                               panels - 1, kMostSheetSteps));
   }
-  const std::size_t columns = panels <= 9 ? 3 : 4;
+  const Area area = area_of(picture);
+  const std::size_t columns = area.in_a_row;
   const std::size_t rows = (panels + columns - 1) / columns;
-  const double width = kMargin + static_cast<double>(columns) * (kPanelWidth + 2 * kMargin);
+  const double width = kMargin + static_cast<double>(columns) * (area.width + 2 * kMargin);
   const double text_width = width - 2 * kMargin;
   const algorithms::Algorithm& algorithm = *picture.configured.algorithm;
   const Rows purpose = rows_of(sentence(algorithm.purpose), text_width, kLetter);
@@ -241,15 +272,14 @@ Result<std::string> to_svg(const Picture& picture) {
   double heading_height = 0;
   double words_height = 0;
   for (std::size_t step = 0; step < panels; ++step) {
-    headings.push_back(rows_of(step_heading(picture, step), kPanelWidth, kBoldLetter));
-    words.push_back(rows_of(step_in_words(picture, step), kPanelWidth, kSmallLetter));
+    headings.push_back(rows_of(step_heading(picture, step), area.width, kBoldLetter));
+    words.push_back(rows_of(step_in_words(picture, step), area.width, kSmallLetter));
     heading_height = std::max(heading_height, height_of(headings.back()));
     words_height = std::max(words_height, height_of(words.back()));
   }
   const double caption = heading_height + words_height + 8;
-  const double panel_height = caption + kPanelHeight + 2 * kMargin;
+  const double panel_height = caption + area.height + 2 * kMargin;
   const double height = top + static_cast<double>(rows) * panel_height + kMargin / 2;
-  const std::vector<Card> cards = place_cards(picture, kPanelWidth, kPanelHeight, kCardHeader);
   std::string text = fmt::format(
       "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {0} {1}' width='{0}' height='{1}' role='img'>\n"
       "<title>{2}</title>\n{3}<rect class='k' width='100%' height='100%'/>\n"
@@ -258,13 +288,13 @@ Result<std::string> to_svg(const Picture& picture) {
   text += lines("p", kMargin, kTitle, purpose);
   text += lines("p", kMargin, kTitle + height_of(purpose), marks);
   for (std::size_t step = 0; step < panels; ++step) {
-    const double x = kMargin + static_cast<double>(step % columns) * (kPanelWidth + 2 * kMargin);
+    const double x = kMargin + static_cast<double>(step % columns) * (area.width + 2 * kMargin);
     const double y = top + static_cast<double>(step / columns) * panel_height;
     text += fmt::format("<g transform='translate({} {})'>\n", n(x), n(y));
     text += lines("b", 0, 10, headings[step]);
     text += lines("p w", 0, 12 + heading_height, words[step]);
     text += fmt::format("<g transform='translate(0 {})'>\n{}</g></g>\n", n(caption),
-                        Panel(picture, cards).draw(step));
+                        Panel(picture, area).draw(step));
   }
   return text + "</svg>\n";
 }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <tuple>
 
 #include "draw/formats.hpp"
 #include "draw/picture.hpp"
@@ -145,6 +146,21 @@ TEST(Formats, FramesAreThinnerThanTheCellsThatTheyAreRound) {
   EXPECT_LT(frame(16), 0.4);
   EXPECT_LT(frame(64), 0.1);
   EXPECT_GT(frame(64), 0);
+}
+
+TEST(Formats, CardsOfWideTreesAreReadable) {
+  const std::tuple<schedule::Collective, const char*, int> cases[] = {
+      {schedule::Collective::all_reduce, "double_tree", 16},
+      {schedule::Collective::all_reduce, "k_nomial", 16},
+      {schedule::Collective::all_reduce, "ring", 16},
+      {schedule::Collective::broadcast, "binomial", 64}};
+  for (const auto& [collective, name, size] : cases) {
+    const std::string sheet = to_svg(picture_of(collective, name, size)).value_or_throw();
+    const std::string cards = sheet.substr(sheet.find("class='c'"));
+    EXPECT_GE(std::stod(cards.substr(cards.find('h') + 1)), 25) << name << " of " << size;
+    const double width = std::stod(sheet.substr(sheet.find("width='") + 7));
+    EXPECT_LE(width, 1326) << name << " of " << size;
+  }
 }
 
 TEST(Formats, HostsAreBoxes) {
