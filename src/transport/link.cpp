@@ -11,6 +11,7 @@
 namespace kolo::transport {
 namespace {
 
+constexpr std::size_t kFirstInputBytes = 512;          // a goodbye, with room for the reason of a failure
 constexpr std::size_t kInputBytes = 128 * 1024;        // stays in L2 between reading and reducing
 constexpr std::uint64_t kShortInputBytes = 16 * 1024;  // some short messages, or the beginning of a long one
 constexpr int kReadsPerProgress = 16;
@@ -25,7 +26,8 @@ Link::Link(int peer, std::unique_ptr<Endpoint> endpoint, LinkListener& listener,
       endpoint_(std::move(endpoint)),
       listener_(listener),
       memory_(memory),
-      in_(std::make_unique_for_overwrite<std::byte[]>(kInputBytes)) {}
+      in_(std::make_unique_for_overwrite<std::byte[]>(kFirstInputBytes)),
+      in_capacity_(kFirstInputBytes) {}
 
 bool Link::is_waiting() const noexcept {
   return !receives_.empty() || !sends_.empty() || (has_pulls() && !has_buffered()) ||
@@ -277,7 +279,7 @@ bool Link::read_more() {
   }
   if (in_begin_ == in_end_) {
     in_begin_ = in_end_ = 0;
-  } else if (kInputBytes - in_end_ < kInputBytes / 4) {
+  } else if (in_capacity_ - in_end_ < in_capacity_ / 4) {
     std::memmove(in_.get(), in_.get() + in_begin_, in_end_ - in_begin_);
     in_end_ -= in_begin_;
     in_begin_ = 0;
@@ -285,14 +287,24 @@ bool Link::read_more() {
   // At most up to the end of the next header: a long message that it announces can then be read into its
   // place.
   const std::uint64_t wanted = arrival_.left > 0 ? incoming_left() + sizeof(FrameHeader) : kShortInputBytes;
-  auto read = endpoint_->read({in_.get() + in_end_, std::min<std::size_t>(wanted, kInputBytes - in_end_)});
+  auto read = endpoint_->read({in_.get() + in_end_, std::min<std::size_t>(wanted, in_capacity_ - in_end_)});
   if (!read.ok()) {
     fail(read.status());
     return false;
   }
+  const bool is_first = bytes_read_ == 0;
   bytes_read_ += *read;
   in_end_ += *read;
+  if (in_capacity_<kInputBytes&& * read> 0 && (!is_first || in_end_ == in_capacity_)) grow_input();
   return *read > 0;
+}
+
+/// Most links of many ranks carry a goodbye and nothing else.
+void Link::grow_input() {
+  auto larger = std::make_unique_for_overwrite<std::byte[]>(kInputBytes);
+  std::memcpy(larger.get() + in_begin_, in_.get() + in_begin_, in_end_ - in_begin_);
+  in_ = std::move(larger);
+  in_capacity_ = kInputBytes;
 }
 
 /// A peer that fails sends the reason before it closes. So after a failed write all that has come is read

@@ -154,6 +154,7 @@ class Link {
   bool take_in(bool readable);
   bool flush();
   bool read_more();
+  void grow_input();
   bool parse();
   bool take_payload();
   void consume(std::uint64_t size);
@@ -195,7 +196,8 @@ class Link {
 
   SendQueue out_{*endpoint_};
 
-  std::unique_ptr<std::byte[]> in_;  // a link that carries little touches few of its pages
+  std::unique_ptr<std::byte[]> in_;
+  std::size_t in_capacity_;  // a link that has carried little has a small buffer
   std::size_t in_begin_ = 0;
   std::size_t in_end_ = 0;
 
