@@ -24,6 +24,9 @@ namespace {
 constexpr std::uint64_t kShort = 8;
 constexpr std::uint64_t kMiddle = 16 << 10;
 constexpr std::uint64_t kLong = 256 << 10;
+/// The most ranks of a host that exchange them. The costs of more ranks a core follow from their turns; 128
+/// ranks of two cores would spend a fifth of their start on exchanges.
+constexpr std::size_t kMeasuredPerCore = 8;
 
 /// How long a round of exchanges takes, in seconds; 0 if there was no rank to exchange with.
 struct Rounds {
@@ -228,6 +231,8 @@ selection::CostModel measure_costs(Communicator& communicator, const std::vector
   for (int rank = 0; rank < communicator.size(); ++rank) {
     if (host_of(rank) == host_of(communicator.rank())) local_peers.push_back(rank);
   }
+  const auto most = kMeasuredPerCore * static_cast<std::size_t>(std::max(cores, 1));
+  local_peers.resize(std::min(local_peers.size(), most));
   // If ranks share cores, more of them would only measure how they wait for each other.
   model.reduce_per_byte = model.copy_per_byte = 0;
   if (std::ranges::find(local_peers, communicator.rank()) - local_peers.begin() < cores) measure_local(model);
