@@ -9,11 +9,14 @@
 #include "net/socket.hpp"
 
 namespace kolo::transport {
+
 Attempt::Attempt(UniqueFd fd, net::Handshake handshake, bool connecting)
     : fd_(std::move(fd)),
       handshake_(std::move(handshake)),
       connecting_(connecting),
-      unsent_(handshake_.take_output()) {}
+      unsent_(handshake_.take_output()) {
+  if (!connecting_) flush();
+}
 
 void Attempt::advance() {
   if (connecting_) {

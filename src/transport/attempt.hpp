@@ -12,7 +12,7 @@ namespace kolo::transport {
 /// A non-blocking socket, dialled or accepted, until both sides have authenticated. Used by one thread.
 class Attempt {
  public:
-  /// `connecting`: the connect may still be in progress.
+  /// `connecting`: the connect may still be in progress. If not, what is to be sent first is sent at once.
   Attempt(UniqueFd fd, net::Handshake handshake, bool connecting);
 
   int fd() const { return fd_.get(); }
@@ -37,6 +37,7 @@ class Attempt {
   UniqueFd take() { return std::move(fd_); }
 
   Clock::time_point expires = Clock::time_point::max();
+  bool is_watched_for_room = false;  ///< as last told to the epoll
 
  private:
   void flush();

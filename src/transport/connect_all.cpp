@@ -15,7 +15,10 @@ using std::chrono::milliseconds;
 using Endpoints = std::map<int, std::unique_ptr<Endpoint>>;
 using Missing = std::map<int, std::string>;  // what is known of each missing rank
 
-constexpr milliseconds kAskWhoIsGone{10};
+// How often to ask which peers are gone, which takes time for each peer: ranks with many start on few cores.
+constexpr milliseconds kBetweenLooks{10};
+constexpr milliseconds kLongerPerPeer{1};
+constexpr milliseconds kMostBetweenLooks{100};
 constexpr milliseconds kLongestRefusal{1000};  // of a peer that has listened: after it the peer has ended
 // Without a new connection for so long, the lower rank dials too, to see if the higher one lives. Many ranks
 // on few cores take longer, but not between two connections.
@@ -90,11 +93,13 @@ Result<std::vector<std::unique_ptr<Endpoint>>> connect_all(Transport& transport,
     return known;
   };
   auto dial_all_at = Clock::now() + kPatience;
+  const milliseconds between_looks = std::min(
+      kBetweenLooks + kLongerPerPeer * static_cast<milliseconds::rep>(peers.size()), kMostBetweenLooks);
   Clock::time_point look_at{};  // when to look again for peers that have ended
   while (connected.size() < peers.size()) {
     if (deadline.passed()) return ranks_missing(name, rank, missing());
     if (const auto now = Clock::now(); now >= look_at) {
-      look_at = now + kAskWhoIsGone;
+      look_at = now + between_looks;
       Missing gone;
       for (const TransportPeer& peer : peers) {
         if (connected.contains(peer.rank)) continue;
@@ -115,7 +120,7 @@ Result<std::vector<std::unique_ptr<Endpoint>>> connect_all(Transport& transport,
                  names_of(missing()));
     }
     const auto left =
-        std::clamp<Clock::duration>(dialer->next_time() - Clock::now(), milliseconds(0), kAskWhoIsGone);
+        std::clamp<Clock::duration>(dialer->next_time() - Clock::now(), milliseconds(0), between_looks);
     const int ms =
         std::min(deadline.left_ms(), static_cast<int>(std::chrono::ceil<milliseconds>(left).count()));
     pollfd entry{dialer->fd(), POLLIN, 0};

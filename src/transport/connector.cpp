@@ -53,8 +53,15 @@ void Connector::control(int operation, int fd, std::uint32_t events) {
     status_ = Status::from_errno("epoll_ctl", errno);
 }
 
-void Connector::watch(const Attempt& attempt, bool is_new) {
-  control(is_new ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, attempt.fd(), attempt.wants_write() ? EPOLLOUT : EPOLLIN);
+void Connector::watch(Attempt& attempt, bool is_new) {
+  const bool for_room = attempt.wants_write();
+  if (!is_new && attempt.is_watched_for_room == for_room) return;
+  attempt.is_watched_for_room = for_room;
+  control(is_new ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, attempt.fd(), for_room ? EPOLLOUT : EPOLLIN);
+}
+
+std::string Connector::secret_of(const Attempt& attempt) const {
+  return me_.encryption == net::Encryption::none ? std::string() : attempt.handshake().secret();
 }
 
 /// Call before an attempt is closed or taken. Otherwise a forked child that holds the socket open would keep
@@ -99,8 +106,8 @@ void Connector::begin(Wanted& wanted) {
     if (fd.status().code() == Code::peer_lost) count_refusal(wanted);
     return give_up(wanted, fd.status().message());
   }
-  wanted.attempt =
-      std::make_unique<Attempt>(std::move(*fd), net::Handshake::dial(me_, wanted.peer.rank), true);
+  wanted.attempt = std::make_unique<Attempt>(std::move(*fd), net::Handshake::dial(me_, wanted.peer.rank),
+                                             !kind_.connects_at_once());
   // With one candidate there is nothing better to do than wait for its answer.
   if (wanted.candidates.size() > 1) wanted.attempt->expires = Clock::now() + kAnswerTime;
   wanted.known = "dialled " + candidate + ", no answer yet";
@@ -138,7 +145,7 @@ void Connector::advance_dialled(Wanted& wanted, std::vector<Authenticated>& done
   if (!attempt.failure().empty()) return give_up(wanted, attempt.failure());
   if (!attempt.ready()) return watch(attempt, false);
   unwatch(attempt);
-  done.push_back({wanted.peer.rank, {attempt.take(), true, attempt.handshake().secret()}});
+  done.push_back({wanted.peer.rank, {attempt.take(), true, secret_of(attempt)}});
   wanted.attempt.reset();
   wanted.dials = false;
   wanted.connected = true;
@@ -161,7 +168,7 @@ void Connector::advance_stranger(Attempt& stranger, std::vector<Authenticated>& 
   Wanted* wanted = find(rank);
   if (stranger.ready()) {
     unwatch(stranger);
-    AuthenticatedSocket socket{stranger.take(), false, stranger.handshake().secret()};
+    AuthenticatedSocket socket{stranger.take(), false, secret_of(stranger)};
     if (wanted == nullptr) return;
     end_attempt(*wanted);
     wanted->dials = false;
@@ -186,9 +193,11 @@ std::vector<Connector::Authenticated> Connector::advance() {
   epoll_event events[kEventsAtOnce];
   const int count = ::epoll_wait(epoll_.get(), events, kEventsAtOnce, 0);
   if (count < 0 && errno != EINTR && status_.ok()) status_ = Status::from_errno("epoll_wait", errno);
-  const auto is_due = [&](int fd) {
-    return std::any_of(events, events + std::max(count, 0), [&](const auto& e) { return e.data.fd == fd; });
-  };
+  int ready[kEventsAtOnce];
+  std::transform(events, events + std::max(count, 0), ready, [](const auto& e) { return e.data.fd; });
+  const std::span due(ready, static_cast<std::size_t>(std::max(count, 0)));
+  std::ranges::sort(due);
+  const auto is_due = [&](int fd) { return std::ranges::binary_search(due, fd); };
   for (auto stranger = strangers_.begin(); stranger != strangers_.end();) {
     if (is_due(stranger->fd())) advance_stranger(*stranger, done);
     const bool over = stranger->fd() < 0 || !stranger->failure().empty() || now >= stranger->expires;

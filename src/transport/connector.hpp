@@ -33,6 +33,8 @@ class SocketKind {
   /// Begins to connect to a candidate; the connect may still be in progress. Code::peer_lost: a process that
   /// listened there no longer does. Any other code: it, or the way to it, may come back.
   virtual Result<UniqueFd> dial(const std::string& candidate) const = 0;
+  /// Whether what dial() returns is connected already.
+  virtual bool connects_at_once() const { return false; }
   /// Whether the process at the other end of a connected socket may be a rank; the error describes that
   /// process. Called for an accepted socket before the handshake, for a dialled one after its other end has
   /// answered.
@@ -49,7 +51,7 @@ Status connect_failure(int error);
 struct AuthenticatedSocket {
   UniqueFd fd;
   bool dialed = false;  ///< by this rank
-  std::string secret;   ///< Handshake::secret()
+  std::string secret;   ///< Handshake::secret(); empty if the connection is not encrypted
 };
 
 /// Dials peers, and accepts connections that authenticate as one of the peers. All connections make progress
@@ -102,7 +104,8 @@ class Connector : public Dialer, private net::Listener::Owner {
 
   Wanted* find(int rank);
   void control(int operation, int fd, std::uint32_t events);
-  void watch(const Attempt& attempt, bool is_new);
+  void watch(Attempt& attempt, bool is_new);
+  std::string secret_of(const Attempt& attempt) const;
   void unwatch(const Attempt& attempt);
   void end_attempt(Wanted& wanted);
   void begin(Wanted& wanted);

@@ -35,6 +35,8 @@ std::string StoppedProcesses::why_lost(pid_t process) {
   if (heartbeat_.count() == 0 || process <= 0) return {};
   const auto now = Clock::now();
   Seen& seen = seen_[process];
+  // Mostly the process is waited for less than a pause, and reading its state costs more than all else here.
+  if (seen.looked == Clock::time_point{}) seen.looked = now;
   const std::chrono::nanoseconds since = now - seen.looked;
   const auto pause = heartbeat_ / kLooksInAHeartbeat;
   if (since >= pause) {

@@ -52,6 +52,7 @@ class ShmTransport final : public Transport, private SocketKind {
   std::string listening_at() const override { return "@" + address_.socket; }
   std::vector<std::string> candidates(std::string_view address) const override;
   Result<UniqueFd> dial(const std::string& candidate) const override;
+  bool connects_at_once() const override { return true; }
   Status admit(int fd) const override;
   std::string why_lost(int fd) const override { return stopped_.why_lost(peer_process(fd)); }
 
