@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -15,6 +16,9 @@ namespace kolo::transport::shm {
 namespace {
 
 constexpr int kMostNotices = 4096;  // read at a time, so a peer cannot keep this loop busy
+// Writes of a direction that go through the socket. Two are enough for a rank that ends: it says goodbye, or
+// why it fails and then goodbye.
+constexpr int kMostInSocket = 2;
 
 /// Whether the kernel finds all pages of the memory mapped and writable. Writes to each of them.
 bool can_write(std::span<std::byte> memory) {
@@ -26,6 +30,12 @@ bool can_write(std::span<std::byte> memory) {
     at += page - reinterpret_cast<std::uintptr_t>(memory.data() + at) % page;
   }
   return true;
+}
+
+std::size_t bytes_of(std::span<const iovec> parts) {
+  std::size_t bytes = 0;
+  for (const iovec& part : parts) bytes += part.iov_len;
+  return bytes;
 }
 
 Status process_ended() {
@@ -71,15 +81,21 @@ ShmEndpoint::ShmEndpoint(Paired paired)
     : socket_(std::move(paired.socket)),
       pid_(paired.pid),
       reads_private_(paired.reads_private),
-      own_board_(std::move(paired.own_segment)),
-      segment_(std::move(paired.segment)),
       memory_(std::move(paired.memory)),
-      out_(memory_.control(paired.acceptor ? 0 : 1), memory_.data(paired.acceptor ? 0 : 1), kRingBytes),
-      in_(memory_.control(paired.acceptor ? 1 : 0), memory_.data(paired.acceptor ? 1 : 0), kRingBytes) {}
+      number_(paired.number),
+      of_peer_(paired.of_peer),
+      number_there_(paired.number_there),
+      out_(memory_->ring_to(number_).control(), memory_->ring_to(number_).data(), kRingBytes),
+      in_(of_peer_.ring.control(), of_peer_.ring.data(), kRingBytes) {}
 
 ShmEndpoint::~ShmEndpoint() {
-  out_.close();
-  in_.close();
+  if (writes_ring_) {
+    out_.close();
+  } else {
+    socket_.send({.kind = NoticeKind::closed});
+    of_peer_.segment->post_mail(number_there_);
+  }
+  if (reads_ring_) in_.close();
 }
 
 std::string ShmEndpoint::describe() const {
@@ -90,22 +106,71 @@ std::string ShmEndpoint::describe() const {
 Status ShmEndpoint::state() const {
   if (!lost_.ok()) return lost_;
   if (out_.damaged() || in_.damaged()) return damaged();
-  return out_.reader_closed() || in_.writer_closed() ? closed() : Status();
+  const bool has_closed = (writes_ring_ && out_.reader_closed()) || (reads_ring_ && in_.writer_closed());
+  return has_closed ? closed() : Status();
+}
+
+Result<ShmEndpoint::Leaves> ShmEndpoint::begin_write(std::span<const iovec> parts) {
+  const std::size_t bytes = bytes_of(parts);
+  if (bytes == 0) return Leaves::not_now;
+  // A peer that pulls must be able to learn from the ring that this rank has revoked.
+  const bool fits = !has_exposed_ && sent_in_socket_ < kMostInSocket && bytes <= Notice::kMostBytes &&
+                    parts.size() <= NoticeSocket::kMostParts;
+  const auto sent =
+      fits ? socket_.send({.kind = NoticeKind::bytes}, parts) : socket_.send({.kind = NoticeKind::ring});
+  if (sent == NoticeSocket::Sent::no_room) return Leaves::not_now;
+  if (sent == NoticeSocket::Sent::peer_gone) {
+    take_notices();  // the peer's last words, and how it ended
+    if (lost_.ok()) lost_ = process_ended();
+    return lost_;
+  }
+  of_peer_.segment->post_mail(number_there_);
+  if (fits) {
+    ++sent_in_socket_;
+    return Leaves::in_socket;
+  }
+  writes_ring_ = true;
+  return Leaves::in_ring;
 }
 
 Result<std::size_t> ShmEndpoint::write(std::span<const iovec> parts) {
   if (Status status = state(); !status.ok()) return status;
+  if (!writes_ring_) {
+    const auto leaves = begin_write(parts);
+    if (!leaves.ok()) return leaves.status();
+    if (*leaves == Leaves::not_now) return std::size_t{0};
+    if (*leaves == Leaves::in_socket) return bytes_of(parts);
+  }
   const std::size_t written = out_.write(parts, [this] { ring_peer(); });
   if (out_.damaged()) return damaged();
   return written;
 }
 
+/// Bytes that came through the socket come before those of the ring.
+std::size_t ShmEndpoint::read_first_bytes(std::span<std::byte> into) {
+  const std::size_t done = std::min(into.size(), first_bytes_.size());
+  if (done == 0) return 0;
+  std::memcpy(into.data(), first_bytes_.data(), done);
+  if (done == first_bytes_.size()) {
+    first_bytes_ = {};
+  } else {
+    first_bytes_.erase(first_bytes_.begin(), first_bytes_.begin() + static_cast<std::ptrdiff_t>(done));
+  }
+  return done;
+}
+
 Result<std::size_t> ShmEndpoint::read(std::span<std::byte> into) {
-  std::size_t done = in_.read(into, [this] { ring_peer(); });
+  if (!reads_ring_ && memory_->segment().take_mail(number_)) take_notices();
+  const auto read_what_is_there = [&] {
+    const std::size_t done = read_first_bytes(into);
+    return done > 0 || !reads_ring_ ? done : in_.read(into, [this] { ring_peer(); });
+  };
+  std::size_t done = read_what_is_there();
   if (done > 0 || into.empty()) return done;
-  // The state is read first: what the peer wrote before its end is then in the ring.
+  // The state is read first: what the peer wrote before its end is then in the socket or the ring.
   if (Status status = state(); !status.ok()) {
-    done = in_.read(into, [] {});
+    if (!reads_ring_) take_notices();
+    done = read_what_is_there();
     if (done == 0) return status;
   }
   return done;
@@ -116,22 +181,28 @@ void ShmEndpoint::ring_peer() {
   if (socket_.send(Notice{}) == NoticeSocket::Sent::peer_gone && lost_.ok()) lost_ = process_ended();
 }
 
+/// Where a ring is not in use, the socket tells all. If there is no room for a notice, the caller tries again
+/// later: no wake-up tells of room in a socket.
 bool ShmEndpoint::arm(bool for_room) {
   forget_freed();
-  const bool empty = in_.sleep();
-  const bool full = !for_room || out_.wait_for_room();
+  const bool empty = first_bytes_.empty() && (!reads_ring_ || in_.sleep());
+  const bool full = !for_room || !writes_ring_ || out_.wait_for_room();
   return empty && full && state().ok();
 }
 
 void ShmEndpoint::disarm() {
-  in_.stop_sleeping();
-  out_.stop_waiting();
+  if (reads_ring_) in_.stop_sleeping();
+  if (writes_ring_) out_.stop_waiting();
+}
+
+bool ShmEndpoint::has_input() {
+  return !first_bytes_.empty() || (reads_ring_ && in_.available() > 0);
 }
 
 Status ShmEndpoint::drain() {
   take_notices();
   forget_freed();
-  return in_.available() > 0 ? Status() : state();
+  return has_input() ? Status() : state();
 }
 
 void ShmEndpoint::take_notices() {
@@ -147,25 +218,47 @@ void ShmEndpoint::take_notices() {
 void ShmEndpoint::handle(NoticeSocket::Received received) {
   using What = NoticeSocket::Received::What;
   if (received.what == What::peer_gone) {
-    if (lost_.ok()) lost_ = in_.writer_closed() ? closed() : process_ended();
+    if (lost_.ok()) lost_ = reads_ring_ && in_.writer_closed() ? closed() : process_ended();
     return;
   }
   const Notice& notice = received.notice;
-  if (received.what == What::notice && notice.kind == NoticeKind::doorbell) return;
-  if (received.what == What::notice && notice.kind == NoticeKind::forget) {
-    foreign_.remove(notice.number[0]);
-    return;
+  const bool is_first_bytes = notice.kind == NoticeKind::bytes || notice.kind == NoticeKind::ring;
+  if (received.what == What::nonsense || (is_first_bytes && reads_ring_)) return on_nonsense();
+  switch (notice.kind) {
+    case NoticeKind::doorbell:
+      return;
+    case NoticeKind::bytes:
+      if (++come_in_socket_ > kMostInSocket) return on_nonsense();
+      first_bytes_.insert(first_bytes_.end(), received.bytes.begin(), received.bytes.end());
+      return;
+    case NoticeKind::ring:
+      reads_ring_ = true;
+      return;
+    case NoticeKind::closed:
+      if (lost_.ok()) lost_ = closed();
+      return;
+    case NoticeKind::region:
+      if (Status added = foreign_.add(notice.number[0], notice.number[1], received.descriptor.get());
+          !added.ok()) {
+        trouble_ = std::move(added);  // map() and reach() of that region will fail
+      }
+      return;
+    case NoticeKind::forget:
+      foreign_.remove(notice.number[0]);
+      return;
+    case NoticeKind::memory:
+    case NoticeKind::verdict:
+      return on_nonsense();
   }
-  if (received.what == What::notice && notice.kind == NoticeKind::region) {
-    Status added = foreign_.add(notice.number[0], notice.number[1], received.descriptor.get());
-    if (!added.ok()) trouble_ = std::move(added);  // map() and reach() of that region will fail
-    return;
-  }
+}
+
+void ShmEndpoint::on_nonsense() {
   lost_ = Status(Code::system, "the peer talks nonsense");
 }
 
 std::optional<RemoteRange> ShmEndpoint::expose(const void* data, std::size_t bytes) {
   if (!state().ok()) return std::nullopt;
+  has_exposed_ = true;
   if (const auto shared = share(data, bytes)) return shared;
   if (reads_private_) return RemoteRange{0, reinterpret_cast<std::uintptr_t>(data)};
   return std::nullopt;
@@ -238,7 +331,8 @@ Status ShmEndpoint::fetch(const RemoteRange& range, std::span<std::byte> into) {
   // pid.
   pollfd entry{socket_.fd(), 0, 0};
   if (error == ESRCH || (::poll(&entry, 1, 0) > 0 && (entry.revents & (POLLHUP | POLLERR)) != 0)) {
-    if (lost_.ok()) lost_ = in_.writer_closed() ? closed() : process_ended();
+    take_notices();
+    if (lost_.ok()) lost_ = process_ended();
     return lost_;
   }
   if (error == EFAULT) {

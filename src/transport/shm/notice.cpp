@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 
@@ -9,11 +10,12 @@
 
 namespace kolo::transport::shm {
 
-NoticeSocket::Sent NoticeSocket::send(const Notice& notice, int descriptor) {
-  iovec part{const_cast<Notice*>(&notice), sizeof notice};
+NoticeSocket::Sent NoticeSocket::send(const Notice& notice, std::span<const iovec> bytes, int descriptor) {
+  iovec parts[1 + kMostParts] = {{const_cast<Notice*>(&notice), sizeof notice}};
+  std::ranges::copy(bytes, parts + 1);
   msghdr message{};
-  message.msg_iov = &part;
-  message.msg_iovlen = 1;
+  message.msg_iov = parts;
+  message.msg_iovlen = 1 + bytes.size();
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   if (descriptor >= 0) {
     message.msg_control = control;
@@ -35,8 +37,8 @@ NoticeSocket::Sent NoticeSocket::send(const Notice& notice, int descriptor) {
 
 NoticeSocket::Received NoticeSocket::receive() {
   Received received;
-  char bytes[sizeof(Notice) + 1];
-  iovec part{bytes, sizeof bytes};
+  std::byte packet[sizeof(Notice) + Notice::kMostBytes + 1];
+  iovec part{packet, sizeof packet};
   alignas(cmsghdr) char control[CMSG_SPACE(8 * sizeof(int))];
   msghdr message{};
   message.msg_iov = &part;
@@ -63,13 +65,16 @@ NoticeSocket::Received NoticeSocket::receive() {
       received.descriptor = UniqueFd(descriptor);  // all but the last are closed again
     }
   }
-  if (static_cast<std::size_t>(got) == sizeof(Notice)) std::memcpy(&received.notice, bytes, sizeof(Notice));
+  const auto length = static_cast<std::size_t>(got);
+  if (length >= sizeof(Notice)) std::memcpy(&received.notice, packet, sizeof(Notice));
   const NoticeKind kind = received.notice.kind;
-  const bool sensible = static_cast<std::size_t>(got) == sizeof(Notice) &&
-                        received.notice.magic == Notice::kMagic && kind >= NoticeKind::doorbell &&
-                        kind <= NoticeKind::segment && descriptors <= 1 &&
+  const bool has_bytes = kind == NoticeKind::bytes;
+  const bool fits = has_bytes ? length > sizeof(Notice) && length < sizeof packet : length == sizeof(Notice);
+  const bool sensible = fits && received.notice.magic == Notice::kMagic && kind >= NoticeKind::doorbell &&
+                        kind <= NoticeKind::forget && descriptors <= 1 &&
                         ((message.msg_flags & MSG_CTRUNC) == 0 || descriptors == 0);
   received.what = sensible ? Received::What::notice : Received::What::nonsense;
+  if (sensible && has_bytes) received.bytes.assign(packet + sizeof(Notice), packet + length);
   return received;
 }
 

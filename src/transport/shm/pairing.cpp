@@ -5,9 +5,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <new>
-
-#include "transport/shm/regions.hpp"
 
 namespace kolo::transport::shm {
 namespace {
@@ -17,14 +14,6 @@ Status gone() {
 }
 
 }  // namespace
-
-Result<std::shared_ptr<OwnSegment>> OwnSegment::make() {
-  auto fd = make_memfd("kolo-segment", sizeof(SharedSegment));
-  if (!fd.ok()) return fd.status();
-  const auto data = map_memfd(fd->get(), sizeof(SharedSegment), true);
-  if (!data.ok()) return data.status();
-  return std::make_shared<OwnSegment>(OwnSegment{std::move(*fd), SegmentMemory(data.value())});
-}
 
 pid_t peer_process(int socket) {
   ucred credentials{};
@@ -48,29 +37,14 @@ int read_process(pid_t pid, std::uint64_t address, std::span<std::byte> into) {
   return 0;
 }
 
-Pairing::Pairing(UniqueFd socket, bool acceptor, std::shared_ptr<OwnSegment> own_segment,
+Pairing::Pairing(UniqueFd socket, std::shared_ptr<HostMemory> memory, std::size_t number,
                  std::span<const std::byte, sizeof(Notice::nonce)> nonce)
-    : paired_{NoticeSocket(std::move(socket)), acceptor, -1, std::move(own_segment), {}, {}, false},
-      expected_(acceptor ? NoticeKind::segment : NoticeKind::rings) {
+    : paired_{NoticeSocket(std::move(socket)), -1, std::move(memory), number, {}, 0, false} {
   paired_.pid = peer_process(fd());
-  if (acceptor) failure_ = make_rings();
-  unsent_.push_back(
-      {{.kind = NoticeKind::segment, .number = {sizeof(SharedSegment), 0}}, paired_.own_segment->fd.get()});
-  Notice probe{.kind = NoticeKind::probe, .number = {reinterpret_cast<std::uintptr_t>(nonce.data()), 0}};
-  std::memcpy(probe.nonce, nonce.data(), nonce.size());
-  unsent_.push_back({probe});
-}
-
-Status Pairing::make_rings() {
-  auto memfd = make_memfd("kolo-rings", RingMemory::kBytes);
-  if (!memfd.ok()) return memfd.status();
-  rings_ = std::move(*memfd);
-  const auto data = map_memfd(rings_.get(), RingMemory::kBytes, true);
-  if (!data.ok()) return data.status();
-  paired_.memory = RingMemory(data.value());
-  for (const int ring : {0, 1}) new (paired_.memory.control(ring)) RingControl{};
-  unsent_.push_back({{.kind = NoticeKind::rings, .number = {RingMemory::kBytes, 0}}, rings_.get()});
-  return {};
+  Notice notice{.kind = NoticeKind::memory,
+                .number = {paired_.memory->bytes(), number, reinterpret_cast<std::uintptr_t>(nonce.data())}};
+  std::memcpy(notice.nonce, nonce.data(), nonce.size());
+  unsent_.push_back({notice, paired_.memory->fd()});
 }
 
 Status Pairing::flush() {
@@ -85,7 +59,6 @@ Status Pairing::flush() {
 
 /// What comes behind the verdict stays in the socket, for the endpoint.
 Result<bool> Pairing::progress() {
-  if (!failure_.ok()) return failure_;
   for (;;) {
     if (Status status = flush(); !status.ok()) return status;
     if (is_complete_) return unsent_.empty();
@@ -101,26 +74,21 @@ Result<bool> Pairing::progress() {
 
 Status Pairing::take_in(const NoticeSocket::Received& received) {
   const Notice& notice = received.notice;
-  if (expected_ == NoticeKind::rings) {
-    const auto data = map_memfd(received.descriptor.get(), RingMemory::kBytes, true);
-    if (!data.ok()) return data.status();
-    paired_.memory = RingMemory(data.value());
-    expected_ = NoticeKind::segment;
-  } else if (expected_ == NoticeKind::segment) {
-    const auto data = map_memfd(received.descriptor.get(), sizeof(SharedSegment), true);
-    if (!data.ok()) return data.status();
-    paired_.segment = SegmentMemory(data.value());
-    expected_ = NoticeKind::probe;
-  } else if (expected_ == NoticeKind::probe) {
-    std::byte seen[sizeof notice.nonce];
-    reads_ = paired_.pid > 0 && read_process(paired_.pid, notice.number[0], seen) == 0 &&
-             std::memcmp(seen, notice.nonce, sizeof seen) == 0;
-    unsent_.push_back({{.kind = NoticeKind::verdict, .number = {reads_ ? 1u : 0u, 0}}});
-    expected_ = NoticeKind::verdict;
-  } else {
+  if (expected_ == NoticeKind::verdict) {
     paired_.reads_private = reads_ && notice.number[0] == 1;
     is_complete_ = true;
+    return {};
   }
+  const auto mapped =
+      paired_.memory->map(paired_.number, received.descriptor.get(), notice.number[0], notice.number[1]);
+  if (!mapped.ok()) return mapped.status();
+  paired_.of_peer = *mapped;
+  paired_.number_there = notice.number[1];
+  std::byte seen[sizeof notice.nonce];
+  reads_ = paired_.pid > 0 && read_process(paired_.pid, notice.number[2], seen) == 0 &&
+           std::memcmp(seen, notice.nonce, sizeof seen) == 0;
+  unsent_.push_back({{.kind = NoticeKind::verdict, .number = {reads_ ? 1u : 0u}}});
+  expected_ = NoticeKind::verdict;
   return {};
 }
 

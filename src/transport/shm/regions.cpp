@@ -29,10 +29,6 @@ constexpr std::size_t kMuch = std::size_t{16} << 20;
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-std::size_t round_up(std::size_t number, std::size_t to) {
-  return (number + to - 1) / to * to;
-}
-
 std::size_t page_size() {
   static const auto kSize = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
   return kSize;
@@ -140,7 +136,7 @@ Result<UniqueFd> make_memfd(const char* name, std::size_t bytes) {
   return fd;
 }
 
-Result<std::byte*> map_memfd(int fd, std::size_t bytes, bool writable) {
+Status check_memfd(int fd, std::size_t bytes) {
   // The system drops a descriptor in flight if the receiver has no room for it.
   if (fd < 0) return Status::from_errno("shared memory that the peer passed on", EMFILE);
   struct stat info {};
@@ -150,6 +146,11 @@ Result<std::byte*> map_memfd(int fd, std::size_t bytes, bool writable) {
       static_cast<std::uint64_t>(info.st_size) != bytes) {
     return Status(Code::system, "the peer passed shared memory that is not what it said");
   }
+  return {};
+}
+
+Result<std::byte*> map_memfd(int fd, std::size_t bytes, bool writable) {
+  if (Status status = check_memfd(fd, bytes); !status.ok()) return status;
   void* data = map_aligned(fd, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ);
   if (data == MAP_FAILED) return Status::from_errno("mmap of " + std::to_string(bytes) + " bytes", errno);
   if (bytes >= kHugePage)

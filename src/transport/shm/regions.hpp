@@ -15,6 +15,10 @@ namespace kolo::transport::shm {
 
 inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
+constexpr std::size_t round_up(std::size_t number, std::size_t to) {
+  return (number + to - 1) / to * to;
+}
+
 /// One mapped memfd. Its size is sealed, so a process that maps it can rely on the size. Its pages go back to
 /// the system when it is destroyed, even while peers still have them mapped (they then read zeros).
 class Region {
@@ -49,9 +53,10 @@ class Region {
 
 /// A sealed memfd of at least `bytes` zeroed bytes (rounded up to pages).
 Result<UniqueFd> make_memfd(const char* name, std::size_t bytes);
-/// Maps all of a sealed memfd that a peer passed. Its real size must be `bytes`, and it must be sealed
-/// against shrinking: a later truncation would kill this process. The address is a multiple of kHugePage if
-/// the size is at least that.
+/// Whether a memfd that a peer passed may be mapped. Its real size must be `bytes`, and it must be sealed
+/// against shrinking: a later truncation would kill this process.
+Status check_memfd(int fd, std::size_t bytes);
+/// Maps all of such a memfd. The address is a multiple of kHugePage if the size is at least that.
 Result<std::byte*> map_memfd(int fd, std::size_t bytes, bool writable);
 
 /// All live regions of the process. Thread-safe.

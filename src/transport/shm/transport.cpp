@@ -74,9 +74,10 @@ class ShmDialer final : public Connector {
  public:
   ShmDialer(SocketKind& kind, const net::Identity& me, std::span<const TransportPeer> peers)
       : Connector(kind, me, peers), kind_(kind) {
-    auto segment = OwnSegment::make();
-    segment.status().prefixed("shm").throw_if_error();  // before any peer has connected in vain
-    segment_ = std::move(*segment);
+    auto memory = HostMemory::make(peers.size());
+    memory.status().prefixed("shm").throw_if_error();  // before any peer has connected in vain
+    memory_ = std::move(*memory);
+    for (const TransportPeer& peer : peers) numbers_.try_emplace(peer.rank, numbers_.size());
     net::fill_random(nonce_);
     events_.add(Connector::fd(), kConnector).throw_if_error();
   }
@@ -151,7 +152,7 @@ class ShmDialer final : public Connector {
     }
     const auto number = static_cast<std::uint32_t>(rank) + 1;
     if (Status watched = events_.add(socket.fd.get(), number); !watched.ok()) return watched;
-    pairings_.insert_or_assign(rank, Pairing(std::move(socket.fd), own_rank() < rank, segment_, nonce_));
+    pairings_.insert_or_assign(rank, Pairing(std::move(socket.fd), memory_, numbers_.at(rank), nonce_));
     return {};
   }
 
@@ -160,7 +161,8 @@ class ShmDialer final : public Connector {
   SocketKind& kind_;
   net::EventSet events_;
   std::byte nonce_[sizeof(Notice::nonce)];  // peers read it to find out whether they can
-  std::shared_ptr<OwnSegment> segment_;
+  std::shared_ptr<HostMemory> memory_;
+  std::map<int, std::size_t> numbers_;  // of the ranks, in `memory_`
   std::map<int, Pairing> pairings_;
   std::map<int, std::string> failures_;
 };
