@@ -18,7 +18,7 @@ std::string test_name(std::string text) {
   return text;
 }
 
-class HookOver : public testing::TestWithParam<std::tuple<std::string, const char*, int>> {
+class HookOver : public testing::TestWithParam<std::tuple<std::string, std::string, int>> {
  protected:
   Script script() const {
     const auto& [hook, transport, ranks] = GetParam();
