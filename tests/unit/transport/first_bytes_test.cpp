@@ -12,8 +12,6 @@
 namespace kolo::testing {
 namespace {
 
-constexpr Variant kShm{"shm", "shm", ""};
-
 std::span<const std::byte> first_of(const std::vector<std::byte>& data, std::size_t bytes) {
   return std::span(data).first(bytes);
 }

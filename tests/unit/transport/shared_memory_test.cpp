@@ -15,8 +15,6 @@
 namespace kolo::testing {
 namespace {
 
-constexpr Variant kShm{"shm", "shm", ""};
-
 /// Number of mappings of kolo's shared memory in this process.
 int mappings() {
   std::ifstream maps("/proc/self/maps");

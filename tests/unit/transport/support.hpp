@@ -31,6 +31,7 @@ struct Variant {
   const char* interface;
   bool encrypted = false;
 };
+inline constexpr Variant kShm{"shm", "shm", ""};
 
 inline void PrintTo(const Variant& variant, std::ostream* out) {
   *out << variant.name;
