@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include <fmt/format.h>
@@ -284,6 +285,7 @@ bool Link::read_more() {
     in_end_ -= in_begin_;
     in_begin_ = 0;
   }
+  if (in_end_ == in_capacity_ && !grow_input()) throw std::bad_alloc();
   // At most up to the end of the next header: a long message that it announces can then be read into its
   // place.
   const std::uint64_t wanted = arrival_.left > 0 ? incoming_left() + sizeof(FrameHeader) : kShortInputBytes;
@@ -299,12 +301,15 @@ bool Link::read_more() {
   return *read > 0;
 }
 
-/// Most links of many ranks carry a goodbye and nothing else.
-void Link::grow_input() {
-  auto larger = std::make_unique_for_overwrite<std::byte[]>(kInputBytes);
+/// Most links of many ranks carry a goodbye and nothing else. Returns whether there was memory: without it,
+/// what fits in the small buffer can still be read, such as the reason of a failure.
+bool Link::grow_input() {
+  std::unique_ptr<std::byte[]> larger(new (std::nothrow) std::byte[kInputBytes]);
+  if (larger == nullptr) return false;
   std::memcpy(larger.get() + in_begin_, in_.get() + in_begin_, in_end_ - in_begin_);
   in_ = std::move(larger);
   in_capacity_ = kInputBytes;
+  return true;
 }
 
 /// A peer that fails sends the reason before it closes. So after a failed write all that has come is read

@@ -154,7 +154,7 @@ class Link {
   bool take_in(bool readable);
   bool flush();
   bool read_more();
-  void grow_input();
+  bool grow_input();
   bool parse();
   bool take_payload();
   void consume(std::uint64_t size);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
 
 #include <fmt/format.h>
 
@@ -206,16 +207,21 @@ Status ShmEndpoint::drain() {
 }
 
 void ShmEndpoint::take_notices() {
+  try {
+    if (!reads_ring_) first_bytes_.reserve(kMostInSocket * Notice::kMostBytes);
+  } catch (const std::bad_alloc&) {
+    return;  // the notices stay in the socket: a rank without memory must still be able to say so
+  }
   for (int i = 0; i < kMostNotices; ++i) {
     auto received = socket_.receive();
     const auto what = received.what;
     if (what == NoticeSocket::Received::What::nothing) return;
-    handle(std::move(received));
+    handle(received);
     if (what == NoticeSocket::Received::What::peer_gone) return;
   }
 }
 
-void ShmEndpoint::handle(NoticeSocket::Received received) {
+void ShmEndpoint::handle(NoticeSocket::Received& received) {
   using What = NoticeSocket::Received::What;
   if (received.what == What::peer_gone) {
     if (lost_.ok()) lost_ = reads_ring_ && in_.writer_closed() ? closed() : process_ended();
@@ -229,7 +235,7 @@ void ShmEndpoint::handle(NoticeSocket::Received received) {
       return;
     case NoticeKind::bytes:
       if (++come_in_socket_ > kMostInSocket) return on_nonsense();
-      first_bytes_.insert(first_bytes_.end(), received.bytes.begin(), received.bytes.end());
+      first_bytes_.insert(first_bytes_.end(), received.bytes, received.bytes + received.count);
       return;
     case NoticeKind::ring:
       reads_ring_ = true;

@@ -82,7 +82,7 @@ class ShmEndpoint final : public Endpoint, private LocalPeer {
   bool has_input();
   void ring_peer();
   void take_notices();
-  void handle(NoticeSocket::Received received);
+  void handle(NoticeSocket::Received& received);
   void on_nonsense();
   bool pass_on(const std::shared_ptr<const Region>& region);
   void forget_freed();

@@ -74,7 +74,10 @@ NoticeSocket::Received NoticeSocket::receive() {
                         kind <= NoticeKind::forget && descriptors <= 1 &&
                         ((message.msg_flags & MSG_CTRUNC) == 0 || descriptors == 0);
   received.what = sensible ? Received::What::notice : Received::What::nonsense;
-  if (sensible && has_bytes) received.bytes.assign(packet + sizeof(Notice), packet + length);
+  if (sensible && has_bytes) {
+    received.count = length - sizeof(Notice);
+    std::memcpy(received.bytes, packet + sizeof(Notice), received.count);
+  }
   return received;
 }
 

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 #include "base/deadline.hpp"
 #include "base/status.hpp"
@@ -55,8 +54,9 @@ class NoticeSocket {
   struct Received {
     enum class What { nothing, notice, nonsense, peer_gone } what = What::nothing;
     Notice notice;
-    UniqueFd descriptor;  ///< none if the sender passed none, or if this process has no room for it
-    std::vector<std::byte> bytes;
+    UniqueFd descriptor;    ///< none if the sender passed none, or if this process has no room for it
+    std::size_t count = 0;  ///< of `bytes`
+    std::byte bytes[Notice::kMostBytes];
   };
   /// The next notice, if there is one. Does not block.
   Received receive();
