@@ -175,7 +175,7 @@ TEST_F(DriverTest, SleepsAfterAPollInVainIfItMayNotSpin) {
 }
 
 TEST_F(DriverTest, SpinsThroughManyPollsBeforeItSleeps) {
-  engine::Driver driver(work, {.spin = kLong, .ranks_a_core = 2});
+  engine::Driver driver(work, {.spin = kLong, .ranks_a_core = 4});
   end_at_poll(160);
   EXPECT_TRUE(run(driver));
   EXPECT_EQ(work.log.find('a'), std::string::npos);
@@ -183,7 +183,7 @@ TEST_F(DriverTest, SpinsThroughManyPollsBeforeItSleeps) {
 }
 
 TEST_F(DriverTest, LooksForAnotherCoreWhileItSpinsUnlessRanksShareCores) {
-  for (const int ranks_a_core : {1, 2}) {
+  for (const int ranks_a_core : {1, 4}) {
     engine::Driver driver(work, {.spin = kLong, .ranks_a_core = ranks_a_core});
     end_at_poll(17);
     done = false;
