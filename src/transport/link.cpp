@@ -297,7 +297,7 @@ bool Link::read_more() {
   const bool is_first = bytes_read_ == 0;
   bytes_read_ += *read;
   in_end_ += *read;
-  if (in_capacity_<kInputBytes&& * read> 0 && (!is_first || in_end_ == in_capacity_)) grow_input();
+  if (*read > 0 && in_capacity_ < kInputBytes && (!is_first || in_end_ == in_capacity_)) grow_input();
   return *read > 0;
 }
 
