@@ -37,6 +37,8 @@ class Driven {
   /// Returns the sources of news, for woken(), after interrupt() or the time. One thread at a time.
   virtual std::span<const std::uint32_t> sleep(int timeout_ms) = 0;
   virtual void woken(std::span<const std::uint32_t> sources, Clock::time_point idle_since) = 0;
+  /// Whether the call that a thread waits for takes longer than the wake-up of a peer.
+  virtual bool awaits_long_call() const = 0;
   /// Whether a thread that waits may nap: nothing but one number in shared memory must be watched meanwhile.
   virtual bool can_nap() const = 0;
   /// Returns false if the number has changed: then nap() does not follow. woken() follows in any case.

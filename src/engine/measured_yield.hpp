@@ -1,6 +1,7 @@
 // MeasuredYield: notices that other programs want this rank's core.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <thread>
 
@@ -9,9 +10,9 @@
 namespace kolo::engine {
 
 /// Gives the core to the threads that wait for it, and measures for how long. Another program keeps the core
-/// for a whole time slice, up to 4 ms under Linux, so yields are best left out for a while after that. A peer
-/// gives the core back sooner. The turns of many ranks on a core cannot be told from another program's: there
-/// nothing is measured.
+/// for a whole time slice, up to 4 ms under Linux, so yields are best left out for a while after that: the
+/// longer, the longer the other program has been there. A peer gives the core back sooner. The turns of many
+/// ranks on a core cannot be told from another program's: there nothing is measured.
 class MeasuredYield {
  public:
   explicit MeasuredYield(int ranks_a_core)
@@ -25,17 +26,26 @@ class MeasuredYield {
     if (long_ == Clock::duration::max()) return std::this_thread::yield();
     const auto begin = Clock::now();
     std::this_thread::yield();
-    const auto end = Clock::now();
-    if (end - begin > long_) costly_until_ = end + kMemory;
+    note(begin, Clock::now());
+  }
+
+  /// A yield took from `begin` to `end`.
+  void note(Clock::time_point begin, Clock::time_point end) {
+    if (end - begin <= long_) return;
+    const bool is_again = begin < costly_until_ + kShortestMemory;
+    memory_ = is_again ? std::min(2 * memory_, kLongestMemory) : kShortestMemory;
+    costly_until_ = end + memory_;
   }
 
  private:
   static constexpr Clock::duration kLong = std::chrono::microseconds(50);
   static constexpr Clock::duration kLongBesideRank = std::chrono::milliseconds(1);
-  static constexpr std::chrono::milliseconds kMemory{100};
+  static constexpr std::chrono::milliseconds kShortestMemory{100};
+  static constexpr std::chrono::milliseconds kLongestMemory{1000};
 
   const Clock::duration long_;
   Clock::time_point costly_until_{};
+  std::chrono::milliseconds memory_{};
 };
 
 }  // namespace kolo::engine

@@ -1,5 +1,6 @@
 #include "engine/shared_memory_executor.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/relax.hpp"
@@ -82,6 +83,11 @@ bool SharedMemoryExecutor::advance() {
     if (group->team->is_busy()) moved = group->team->advance() || moved;
   }
   return moved;
+}
+
+bool SharedMemoryExecutor::awaits_long_call() const {
+  return std::any_of(groups_.in_memory().begin(), groups_.in_memory().end(),
+                     [](const Group* group) { return group->team->awaits_long_call(); });
 }
 
 bool SharedMemoryExecutor::advance_and_tell() {

@@ -32,6 +32,8 @@ class SharedMemoryExecutor final : public Executor {
   bool advance();
   /// Does what can be done now and wakes the ranks that sleep; returns whether anything moved.
   bool advance_and_tell();
+  /// Whether the first call of some group has data too long to travel with descriptors.
+  bool awaits_long_call() const;
   /// The engine's ranks for which groups wait.
   std::vector<int> awaited_peers() const;
   /// Ends all calls: when it returns, no living rank touches their memory.

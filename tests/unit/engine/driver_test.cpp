@@ -56,6 +56,7 @@ class PlayedWork final : public engine::Driven {
     is_asleep = false;
     return news;
   }
+  bool awaits_long_call() const override { return false; }
   bool can_nap() const override { return may_nap; }
   bool prepare_to_nap() override {
     log += 'n';
