@@ -96,6 +96,7 @@ class Job {
   std::vector<std::unique_ptr<Child>> children_;
   std::vector<HostChild*> hosts_;  ///< the same, if they are hosts
   LaunchOutcome outcome_;
+  int weight_ = 0;      ///< of the failure that determines the outcome
   int succeeded_ = 0;   ///< ranks
   int interrupts_ = 0;  ///< SIGINTs received
   bool stopping_ = false;
@@ -327,8 +328,9 @@ int weight(const RankExit& exit) {
   return exit.signal == 0 ? 1 : 2;
 }
 
-/// The first failure determines the outcome, and ends the job. The launcher decides in a job over hosts too,
-/// so the ranks of a part have the same time to report it.
+/// The first failure determines the outcome, and ends the job. Ranks have a moment to report it, those of a
+/// part too, whose launcher decides. A failure of more weight on another host then takes its place, since
+/// records of two hosts may arrive in another order than their ranks failed.
 void Job::judge() {
   std::vector<RankExit> failures;
   for (RankExit& exit : std::exchange(exits_, {})) {
@@ -341,13 +343,17 @@ void Job::judge() {
       ++succeeded_;
     }
   }
-  if (is_over() || failures.empty()) return;
+  if (failures.empty()) return;
   const auto first = std::ranges::max_element(failures, {}, weight);
-  if (outcome_.failed_rank < 0) {
+  const bool is_cause = stop_at_ && !hosts_.empty() && weight(*first) > weight_;
+  if (is_over() && !is_cause) return;
+  if (outcome_.failed_rank < 0 || is_cause) {
     outcome_.failed_rank = first->rank;
     outcome_.exit_code = first->exit_code;
     outcome_.signal = first->signal;
+    weight_ = weight(*first);
   }
+  if (is_cause) return console_.say(first->what);
   const int others = running();
   // A rank that cannot be started never reaches the store, so the other ranks cannot go on without it.
   if (options_.keep_going && others > 0 && first->exit_code != kCannotStart) {

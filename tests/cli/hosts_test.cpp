@@ -247,6 +247,18 @@ TEST_F(ThroughFakeSsh, TheFirstFailureStopsAll) {
   EXPECT_NE(killed.err().find("localhost: rank 1 (pid "), std::string::npos) << killed.err();
 }
 
+TEST_F(ThroughFakeSsh, AKilledRankExplainsAnExitCodeThatArrivesSooner) {
+  std::vector<std::string> program = run({}, {});
+  program.pop_back();
+  program.insert(program.end(),
+                 {"sh", "-c", "case $RANK in 0) exit 9;; 3) sleep 0.3; kill -KILL $$;; *) sleep 50;; esac"});
+  Command command(program, mark_);
+  EXPECT_EQ(command.finish(), 128 + SIGKILL);
+  EXPECT_NE(command.err().find(") exited with code 9; stopping the other 3\n"), std::string::npos)
+      << command.err();
+  EXPECT_NE(command.err().find(") was killed by signal 9 (Killed)\n"), std::string::npos) << command.err();
+}
+
 TEST_F(ThroughFakeSsh, RanksReportWhichOneTheyLost) {
   std::vector<std::string> program = run({}, {});
   program.back() = LOST_PROGRAM;
