@@ -105,6 +105,18 @@ TEST_F(Checkpoints, WithoutHooksOtherNumbersOfRanksGoOn) {
   });
 }
 
+TEST_F(Checkpoints, AnythingMayBeEachRanksOwn) {
+  run_all(3, [&](Communicator& communicator) {
+    const int rank = communicator.rank();
+    const auto epoch = static_cast<std::uint64_t>(10 + rank);
+    DistributedSampler sampler(64, rank, 3), loaded(64, rank, 3);
+    sampler.set_epoch(epoch);
+    Checkpoint().add_own("sampler", sampler).save(path_, 4, communicator);
+    EXPECT_EQ(Checkpoint().add_own("sampler", loaded).load(path_, communicator), 4u);
+    EXPECT_EQ(loaded.epoch(), epoch);
+  });
+}
+
 /// What all ranks say when they load a checkpoint.
 void expect_refusal(int ranks, const std::string& said, const std::function<void(Communicator&)>& load) {
   for (const auto& error : run_ranks(ranks, load))

@@ -7,6 +7,7 @@
 #include <torch/optim/optimizer.h>
 #include <torch/serialize/archive.h>
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -17,13 +18,23 @@
 
 namespace kolo {
 
-/// What has a state that an archive of libtorch can hold: a sampler, an object of the program's own.
+namespace train {
+
+/// What has save() and load() for libtorch's archives.
 template <typename T>
-concept Archived = requires(T& thing, torch::serialize::OutputArchive& out,
-                            torch::serialize::InputArchive& in) {
+concept SavesAndLoads = requires(T& thing, torch::serialize::OutputArchive& out,
+                                 torch::serialize::InputArchive& in) {
   thing.save(out);
   thing.load(in);
 };
+
+}  // namespace train
+
+/// What has a state that an archive of libtorch can hold, beside models and optimizers: a sampler, an object
+/// of the program's own.
+template <typename T>
+concept Archived = train::SavesAndLoads<T> && !std::derived_from<T, torch::nn::Module> &&
+                   !std::derived_from<T, torch::optim::Optimizer>;
 
 /// The things whose states a file holds, each under a name. What is the same on all ranks (models,
 /// optimizers, samplers) is saved by rank 0; gradient hooks, the state of libtorch's random numbers, and what
@@ -46,10 +57,13 @@ class Checkpoint {
   Checkpoint& add_own(std::string name, torch::optim::Optimizer& optimizer);
   /// As add(), for whatever has save() and load(): a DistributedSampler, a LossScaler, a ModelAverager.
   template <Archived T>
-  requires(!std::derived_from<T, torch::nn::Module> &&
-           !std::derived_from<T, torch::optim::Optimizer>) Checkpoint& add(std::string name, T& thing) {
-    return add({std::move(name), false, [&thing](auto& archive) { thing.save(archive); },
-                [&thing](auto& archive) { thing.load(archive); }});
+  Checkpoint& add(std::string name, T& thing) {
+    return add(entry_of(std::move(name), false, thing));
+  }
+  /// As add_own(), for whatever has save() and load() and differs from rank to rank.
+  template <Archived T>
+  Checkpoint& add_own(std::string name, T& thing) {
+    return add(entry_of(std::move(name), true, thing));
   }
 
   /// Collective: rank 0 writes the file. A file of that name is there, whole, at every moment: a new one
@@ -70,6 +84,11 @@ class Checkpoint {
     std::function<void(torch::serialize::OutputArchive&)> save;
     std::function<void(torch::serialize::InputArchive&)> load;
   };
+  template <Archived T>
+  static Entry entry_of(std::string name, bool is_of_rank, T& thing) {
+    return {std::move(name), is_of_rank, [&thing](auto& archive) { thing.save(archive); },
+            [&thing](auto& archive) { thing.load(archive); }};
+  }
   Checkpoint& add(Entry entry);
   std::string saved(bool of_rank) const;
   void load(bool of_rank, const std::string& bytes);
