@@ -90,6 +90,7 @@ class CompareTraining(unittest.TestCase):
         self.assertIn("failed: int8: exit code 1: ['no memory']", table)
         self.assertIn("| float32", table)
         self.assertNotIn("| int8", table)
+        self.assertIn("A run that failed runs again when its line is taken out of", table)
 
     def test_blocks_take_turns_and_are_compared_in_pairs(self):
         keys = [row.key for row in TABLES["sparse"]([], 1)]
