@@ -61,6 +61,20 @@ Area area_of(const Picture& picture) {
   return area;
 }
 
+std::size_t rows_for(std::size_t panels, std::size_t columns) {
+  return (panels + columns - 1) / columns;
+}
+
+/// How many steps stand side by side: more than usual where the sheet would be higher than paper is.
+std::size_t columns_of(const Area& area, std::size_t panels, double panel_width, double panel_height) {
+  constexpr double kPaper = 1.414;  // height / width, of all sizes of A
+  std::size_t columns = area.in_a_row;
+  while (static_cast<double>(rows_for(panels, columns)) * panel_height >
+         kPaper * static_cast<double>(columns) * panel_width)
+    ++columns;
+  return columns;
+}
+
 /// One step.
 class Panel {
  public:
@@ -213,13 +227,14 @@ text{fill:#ededea}.p,.r text{fill:#b5b4af}.k{fill:#161618}.c{fill:#2d2d31;stroke
 )";
 
 std::string legend(const Picture& picture) {
-  std::string text = "Solid arrow: the receiver adds. Dashed: it stores. Frame: a complete result. ";
+  std::string text =
+      "Solid arrow: the receiver adds; dashed: it stores. Frame: a complete result. Box: a rank; ";
   if (picture.colour_per_part) {
-    text += "A colour for each chunk.";
+    text += "colour: a chunk.";
   } else if (!picture.slot_per_rank) {
-    text += "A colour for each rank, whose data it is.";
+    text += "colour: the rank whose data it is.";
   } else {
-    text += "A colour and a column for each rank that has contributed; a row for each chunk.";
+    text += "row: a chunk; colour and column: a rank that contributed.";
   }
   if (!picture.layout.trees.empty()) text += " Blue: the tree with its root on top; orange: the other tree.";
   return text;
@@ -260,14 +275,7 @@ Result<std::string> to_svg(const Picture& picture) {
                               panels - 1, kMostSheetSteps));
   }
   const Area area = area_of(picture);
-  const std::size_t columns = area.in_a_row;
-  const std::size_t rows = (panels + columns - 1) / columns;
-  const double width = kMargin + static_cast<double>(columns) * (area.width + 2 * kMargin);
-  const double text_width = width - 2 * kMargin;
   const algorithms::Algorithm& algorithm = *picture.configured.algorithm;
-  const Rows purpose = rows_of(sentence(algorithm.purpose), text_width, kLetter);
-  const Rows marks = rows_of(legend(picture), text_width, kLetter);
-  const double top = kTitle + height_of(purpose) + height_of(marks) + kMargin;
   std::vector<Rows> headings, words;  // of each step
   double heading_height = 0;
   double words_height = 0;
@@ -278,8 +286,14 @@ Result<std::string> to_svg(const Picture& picture) {
     words_height = std::max(words_height, height_of(words.back()));
   }
   const double caption = heading_height + words_height + 8;
+  const double panel_width = area.width + 2 * kMargin;
   const double panel_height = caption + area.height + 2 * kMargin;
-  const double height = top + static_cast<double>(rows) * panel_height + kMargin / 2;
+  const std::size_t columns = columns_of(area, panels, panel_width, panel_height);
+  const double width = kMargin + static_cast<double>(columns) * panel_width;
+  const Rows purpose = rows_of(sentence(algorithm.purpose), width - 2 * kMargin, kLetter);
+  const Rows marks = rows_of(legend(picture), width - 2 * kMargin, kLetter);
+  const double top = kTitle + height_of(purpose) + height_of(marks) + kMargin;
+  const double height = top + static_cast<double>(rows_for(panels, columns)) * panel_height + kMargin / 2;
   std::string text = fmt::format(
       "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {0} {1}' width='{0}' height='{1}' role='img'>\n"
       "<title>{2}</title>\n{3}<rect class='k' width='100%' height='100%'/>\n"
@@ -288,7 +302,7 @@ Result<std::string> to_svg(const Picture& picture) {
   text += lines("p", kMargin, kTitle, purpose);
   text += lines("p", kMargin, kTitle + height_of(purpose), marks);
   for (std::size_t step = 0; step < panels; ++step) {
-    const double x = kMargin + static_cast<double>(step % columns) * (area.width + 2 * kMargin);
+    const double x = kMargin + static_cast<double>(step % columns) * panel_width;
     const double y = top + static_cast<double>(step / columns) * panel_height;
     text += fmt::format("<g transform='translate({} {})'>\n", n(x), n(y));
     text += lines("b", 0, 10, headings[step]);

@@ -12,7 +12,6 @@
 namespace kolo::draw {
 namespace {
 
-constexpr std::size_t kWidth = 100;
 constexpr std::string_view kDigits = "0123456789abcdefghijklmnopqrstuvwxyz";
 
 /// How a cell is written: all cells of a drawing in the same way.
@@ -20,19 +19,21 @@ class CellText {
  public:
   explicit CellText(const Picture& picture) : picture_(picture) {
     const auto ranks = static_cast<std::size_t>(picture.spec.size);
-    named_ = ranks <= kDigits.size() && kMargin + picture.frames.parts * (ranks + 2) <= kWidth;
+    named_ = ranks <= kDigits.size() && width_of(picture, ranks) <= cli::kTerminalWidth;
     if (!picture.slot_per_rank) {
       width_ = std::to_string(ranks - 1).size();
     } else {
       width_ = named_ ? ranks : std::to_string(ranks).size();
     }
     const std::string widest = std::to_string(picture.frames.parts - 1);
-    width_ = std::max(width_, widest.size()) + 1;  // and the mark of a result
+    width_ = std::max(width_, widest.size());
+    is_spaced_ = width_of(picture, width_) + picture.frames.parts <= cli::kTerminalWidth;
   }
 
-  static constexpr std::size_t kMargin = 9;  // "rank 12  "
+  static constexpr std::size_t kMargin = 8;  // "rank 12 "
 
-  std::size_t width() const { return width_; }
+  /// With the mark of a result, and a space where all chunks fit beside each other with it.
+  std::size_t width() const { return width_ + (is_spaced_ ? 2 : 1); }
 
   std::string of(const Cell& cell) const {
     return fmt::format("{}{}", contents(cell), cell.done ? '*' : ' ');
@@ -50,6 +51,11 @@ class CellText {
   }
 
  private:
+  /// The width of a line whose cells have `cell` characters and a mark.
+  static std::size_t width_of(const Picture& picture, std::size_t cell) {
+    return kMargin + picture.frames.parts * (cell + 1);
+  }
+
   std::string contents(const Cell& cell) const {
     std::vector<bool> in(static_cast<std::size_t>(picture_.spec.size), false);
     for (const std::uint32_t set : cell.sets) {
@@ -67,18 +73,19 @@ class CellText {
 
   const Picture& picture_;
   bool named_ = false;
-  std::size_t width_ = 0;
+  bool is_spaced_ = false;
+  std::size_t width_ = 0;  // of the contents
 };
 
 std::string wrapped(std::string_view text) {
-  return cli::wrapped(text, kWidth);
+  return cli::wrapped(text, cli::kTerminalWidth);
 }
 
-/// Words side by side in lines of kWidth, each as wide as the widest.
+/// Words side by side in the lines of a terminal, each as wide as the widest.
 std::string columns(const std::vector<std::string>& words) {
   std::size_t widest = 0;
   for (const std::string& word : words) widest = std::max(widest, word.size());
-  const std::size_t a_line = std::max<std::size_t>(1, (kWidth - 2) / (widest + 3));
+  const std::size_t a_line = std::max<std::size_t>(1, (cli::kTerminalWidth - 2) / (widest + 3));
   std::string text;
   for (std::size_t i = 0; i < words.size(); ++i) {
     const bool last = i % a_line == a_line - 1 || i + 1 == words.size();
@@ -90,19 +97,19 @@ std::string columns(const std::vector<std::string>& words) {
 
 std::string cells_of(const Picture& picture, const CellText& cell_text, const Frame& frame) {
   const std::size_t parts = picture.frames.parts;
-  const std::size_t width = cell_text.width() + 1;
-  const std::size_t at_once = std::max<std::size_t>(1, (kWidth - CellText::kMargin) / width);
+  const std::size_t width = cell_text.width();
+  const std::size_t at_once = std::max<std::size_t>(1, (cli::kTerminalWidth - CellText::kMargin) / width);
   std::string text;
   for (std::size_t begin = 0; begin < parts; begin += at_once) {
     const std::size_t end = std::min(parts, begin + at_once);
     if (parts > 1) {
-      text += fmt::format("{:<{}}", "  chunk", CellText::kMargin);
+      text += fmt::format("{:<{}}", "chunk", CellText::kMargin);
       for (std::size_t part = begin; part < end; ++part) {
         text += part + 1 == end ? std::to_string(part) + "\n" : fmt::format("{:<{}}", part, width);
       }
     }
     for (std::size_t rank = 0; rank < frame.cells.size(); ++rank) {
-      std::string line = fmt::format("{:<{}}", fmt::format("  rank {}", rank), CellText::kMargin);
+      std::string line = fmt::format("{:<{}}", fmt::format("rank {}", rank), CellText::kMargin);
       for (std::size_t part = begin; part < end; ++part) {
         line += fmt::format("{:<{}}", cell_text.of(frame.cells[rank][part]), width);
       }
