@@ -132,7 +132,8 @@ function drawCards(parent) {
     make('rect', {x: card.x, y: card.y, width: card.w, height: card.h, rx: 5}, group);
     const size = Math.min(header * 0.78, 13);
     const label = make('text', {x: card.x + card.w / 2, y: card.y + header * 0.8, 'font-size': size, 'text-anchor': 'middle'}, group);
-    label.textContent = (card.w > 46 ? 'rank ' : '') + rank + (rank === data.root && card.w > 80 ? ' (root)' : '');
+    const widest = cards.length > 10 ? 56 : 46;  // of 'rank 0' and 'rank 15'
+    label.textContent = (card.w > widest ? 'rank ' : '') + rank + (rank === data.root && card.w > 80 ? ' (root)' : '');
     if (!data.colourPerPart && card.w > 76) {
       make('circle', {cx: card.x + 8, cy: card.y + header / 2, r: 4, fill: data.colours[rank]}, group);
     }
