@@ -94,6 +94,10 @@ std::string explain(const CLI::App& app, const CLI::ParseError& error, const std
   } else if (const auto rest = app.remaining(true);
              dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !rest.empty()) {
     what = unknown_argument(*command, name, rest.front());
+  } else if (const auto below = command->get_subcommands({});
+             command != &app && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr &&
+             !below.empty()) {
+    what = fmt::format("{} needs a command: {}", name, below.front()->get_name());
   }
   return fmt::format("{} ({} --help tells more)", what, name);
 }

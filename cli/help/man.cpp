@@ -52,6 +52,10 @@ std::string paragraph(const std::string& head, const std::string& text) {
   return ".TP\n" + head + "\n" + escaped(text) + "\n";
 }
 
+/// Verbatim lines have up to 80 characters, with an indent of their own: they begin at the left.
+constexpr const char* kVerbatim = ".nf\n.in 0\n";
+constexpr const char* kEndVerbatim = ".fi\n.in\n";
+
 /// The footer. A line that ends with ":" at the left is a heading, indented lines are verbatim, and others
 /// are text.
 std::string body(const std::string& footer) {
@@ -61,7 +65,7 @@ std::string body(const std::string& footer) {
   for (std::string line; std::getline(lines, line);) {
     const bool is_indented = line.starts_with("  ");
     if (is_indented != is_verbatim && !line.empty()) {
-      result += is_indented ? ".nf\n" : ".fi\n";
+      result += is_indented ? kVerbatim : kEndVerbatim;
       is_verbatim = is_indented;
     }
     if (line.empty()) {
@@ -75,7 +79,7 @@ std::string body(const std::string& footer) {
     }
     is_first = false;
   }
-  return result + (is_verbatim ? ".fi\n" : "");
+  return result + (is_verbatim ? kEndVerbatim : "");
 }
 
 }  // namespace
@@ -83,8 +87,16 @@ std::string body(const std::string& footer) {
 std::string man_page(const Outline& outline) {
   std::string text =
       fmt::format(".TH {} 1 \"\" \"kolo {}\" \"kolo\"\n", upper(page_name(outline)), version());
-  text += ".SH NAME\n" + escaped(page_name(outline)) + " \\- " + escaped(outline.purpose) + "\n";
+  // The purpose of the program itself begins with its name, and has a second sentence.
+  std::string purpose = outline.purpose, more;
+  if (const std::string name = outline.name + ": "; purpose.starts_with(name)) purpose.erase(0, name.size());
+  if (const std::size_t end = purpose.find(". "); end != purpose.npos) {
+    more = purpose.substr(end + 2);
+    purpose.resize(end);
+  }
+  text += ".SH NAME\n" + escaped(page_name(outline)) + " \\- " + escaped(purpose) + "\n";
   text += ".SH SYNOPSIS\n.B " + escaped(outline.usage) + "\n";
+  if (!more.empty()) text += ".SH DESCRIPTION\n" + escaped(more) + "\n";
   if (!outline.commands.empty()) text += ".SH COMMANDS\n";
   for (const Outline& command : outline.commands)
     text += paragraph("\\fB" + escaped(page_name(command)) + "\\fR(1)", command.purpose);

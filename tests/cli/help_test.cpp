@@ -99,6 +99,7 @@ TEST(Help, MessagesSuggestWhatWasMeant) {
       {{"check", "all_reduce", "ring", "more"}, "'more' is one argument too many for kolo check"},
       {{"plan", "all_reduce", "--no-such=1"},
        "kolo plan has no option --no-such (kolo plan --help tells more)"},
+      {{"trace"}, "kolo trace needs a command: merge"},
       {{"run", "-n", "2", "--hosts", "a:2", "true"}, "--ranks and --hosts exclude each other"},
   };
   for (const auto& [arguments, message] : cases) {
@@ -228,6 +229,7 @@ TEST(Manual, HasAPageForEachCommand) {
     for (const char* part :
          {".TH KOLO", "\n.SH NAME\nkolo", "\n.SH SYNOPSIS\n.B kolo", "\n.SH OPTIONS\n", "\\-\\-help"})
       EXPECT_TRUE(has(page, part)) << name << ": " << part;
+    EXPECT_FALSE(has(page, "\\- kolo: ")) << name << ": whatis would name it twice";
     std::vector<std::string> help = words_of(command);
     help.push_back("--help");
     for (const std::string& option : options_on(run_kolo(help).out))
