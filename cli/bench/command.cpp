@@ -28,6 +28,7 @@
 #include "launch/launcher.hpp"
 #include "options.hpp"
 #include "selection/topology.hpp"
+#include "text/columns.hpp"
 #include "transport/transport.hpp"
 
 namespace kolo::cli {
@@ -91,7 +92,7 @@ Peers start_peers(const Settings& settings) {
     // With JSON on standard output, what people read goes elsewhere.
     std::FILE* const out = settings.json == "-" ? stderr : stdout;
     if (peer == nullptr) {
-      fmt::print(out, "# {}\n", reason);
+      fmt::print(out, "{}", wrapped(reason, kTerminalWidth, "# ", "# "));
     } else {
       fmt::print(out, "# {}: {} over {}\n", name, peer->library(), peer->transport());
       peers.push_back(std::move(peer));

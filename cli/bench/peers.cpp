@@ -105,9 +105,13 @@ std::unique_ptr<Peer> Peer::start(const PeerKind& kind, int ranks, const std::st
   const std::string program = (std::filesystem::path(program_path()).parent_path() / kind.program).string();
   const bool startable = kind.starter.empty() || find_program(std::string(kind.starter));
   if (!startable || !find_program(program)) {
-    const std::string remedy = kind.packages.empty()
-                                   ? "build kolo with -D KOLO_BENCH=ON"
-                                   : fmt::format("install {} and build kolo again", kind.packages);
+    const std::string where = kind.packages.empty() ? "" : fmt::format(" and {}", kind.packages);
+    const std::string remedy =
+        startable ? fmt::format(
+                        "{} is not beside this kolo; run bin/kolo of a build folder that was made with "
+                        "-D KOLO_BENCH=ON{}",
+                        kind.program, where)
+                  : fmt::format("install {} and build kolo again", kind.packages);
     reason = fmt::format("{} is not here: {}", kind.name, remedy);
     return nullptr;
   }

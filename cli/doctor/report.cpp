@@ -58,7 +58,7 @@ std::string interface_text(const Examination& seen) {
   for (const int leader : seen.leaders()) {
     const std::string& told = seen.of(leader).interface;
     if (seen.card_to_others(leader).name.empty()) continue;
-    reasons[told.empty() ? "the way to the others leaves by it (KOLO_INTERFACE names another)"
+    reasons[told.empty() ? "leads to the other hosts (KOLO_INTERFACE names another)"
                          : "KOLO_INTERFACE=" + told + " says so"]
         .push_back(seen.host_name(leader));
   }

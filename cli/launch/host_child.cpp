@@ -161,6 +161,9 @@ void HostChild::on_end(pid_t, int wait_status) {
                         : fmt::format("{} ended with code {}", ssh_, WEXITSTATUS(wait_status));
   const std::string_view said = said_.buffered();
   if (port_ == 0 && !said.empty()) how += fmt::format(" after \"{}\"", said.substr(0, 200));
+  constexpr int kSshFailed = 255;
+  if (!has_job_ && !WIFSIGNALED(wait_status) && WEXITSTATUS(wait_status) == kSshFailed)
+    how += fmt::format("; '{} {} true' must log in without a question", ssh_, name());
   if (!is_done_) lose(how);
   for (UniqueFd* fd : {&in_, &out_, &err_}) fd->reset();
 }

@@ -364,7 +364,9 @@ void Job::judge() {
   }
   const bool expected = first->signal == 0 && first->exit_code == options_.quiet_code;
   if (!expected)
-    console_.say(first->what + (others > 0 ? fmt::format("; stopping the other {}", others) : ""));
+    console_.say(first->what + (others == 1  ? "; stopping the other rank"
+                                : others > 1 ? fmt::format("; stopping the other {}", others)
+                                             : ""));
   // No rank has met one that cannot be started, so none has anything to report.
   if (first->exit_code == kCannotStart) return stop_ranks(SIGTERM);
   stop_at_ = Deadline::after(kReportTime);

@@ -24,7 +24,7 @@ constexpr const char* kListFooter = R"(Examples:
   kolo list transports
   kolo list --json             an object a line, for programs
 
-Steps and bytes are those of the busiest of N ranks, in multiples of the whole
+Steps and bytes are those of the busiest of N ranks; n: the bytes of the whole
 data. 'kolo check' proves them, 'kolo draw NAME' shows the steps, and
 KOLO_ALGORITHM=NAME chooses an algorithm for all calls.)";
 

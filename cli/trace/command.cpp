@@ -16,6 +16,7 @@
 #include "base/whole_file.hpp"
 #include "commands.hpp"
 #include "kolo/error.hpp"
+#include "text/columns.hpp"
 #include "trace/merge.hpp"
 
 namespace kolo::cli {
@@ -73,10 +74,11 @@ void print_waiting(const std::vector<RankTimeline>& ranks, const Waiting& waitin
   }
   if (rows.size() > kMostRows) fmt::print("... and {} more pairs of ranks\n", rows.size() - kMostRows);
   if (const int slowest = waiting.straggler(); slowest >= 0) {
-    fmt::print(
+    const std::string told = fmt::format(
         "Rank {} delayed the job most: the other ranks waited {:.3f} s for it in all, and it waited {:.3f} s "
-        "for them.\n",
+        "for them.",
         name(slowest), waiting.seconds_for(slowest), waiting.seconds_of(slowest));
+    fmt::print("{}", wrapped(told, kTerminalWidth));
   }
 }
 

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "base/status.hpp"
 #include "kolo/error.hpp"
 
 namespace kolo::timelines {
@@ -26,7 +28,7 @@ bool is_span(const json& event) {
 /// Passes each event to `take` and does not store it. Returns the other contents of the file.
 json scan(const std::string& path, const std::function<void(json&)>& take) {
   std::ifstream file(path);
-  if (!file) refuse(path, "cannot be read");
+  if (!file) Status::from_errno("cannot read " + path, errno).throw_if_error();
   std::string part;
   return json::parse(file, [&](int depth, json::parse_event_t what, json& parsed) {
     if (depth == 1 && what == json::parse_event_t::key) part = parsed.get<std::string>();

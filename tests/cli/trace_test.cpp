@@ -27,10 +27,10 @@ class Trace : public ::testing::Test {
     std::ofstream(path(name)) << text;
     return path(name);
   }
-  std::string refusal(std::vector<std::string> files) const {
+  std::string refusal(std::vector<std::string> files, int code = 2) const {
     files.insert(files.begin(), {KOLO_PROGRAM, "trace", "merge", "-o", path("out")});
     Command command(files);
-    EXPECT_EQ(command.finish(), 2) << command.out();
+    EXPECT_EQ(command.finish(), code) << command.out();
     return command.err();
   }
 
@@ -90,14 +90,14 @@ TEST_F(Trace, TheSlowestRankIsTold) {
                    file("1", timeline(1, "b", 1, 1, 0)), file("2", timeline(2, "a", 1, 1))});
   EXPECT_EQ(merging.finish(), 0) << merging.err();
   EXPECT_NE(merging.out().find("\nRank 1 on b delayed the job most: the other ranks waited 4.000 s for it in "
-                               "all, and it waited 2.000 s for them.\n"),
+                               "all,\nand it waited 2.000 s for them.\n"),
             std::string::npos)
       << merging.out();
 }
 
 TEST_F(Trace, WhatIsNoTimelineIsNamed) {
   const std::string good = file("good", timeline(0, "a", 1, 1));
-  EXPECT_NE(refusal({path("missing")}).find("missing: cannot be read"), std::string::npos);
+  EXPECT_NE(refusal({path("missing")}, 1).find("missing: No such file"), std::string::npos);
   EXPECT_NE(refusal({good, file("text", "hello")}).find("text: is no JSON"), std::string::npos);
   EXPECT_NE(refusal({good, file("cut", timeline(1, "a", 1, 1).substr(0, 100))}).find("was cut off"),
             std::string::npos);
