@@ -19,7 +19,7 @@ GOOD = {
                                "template <> struct Traits<char> {};\nvoid g() { struct Local {}; }\n}\n"
                                'const Algorithm ring = {\n    .name = "ring",\n};\n',
     "src/selection/candidates.cpp": '#include "schedule/ring.hpp"\nauto x = "a string" + "bring";  // not "ring"\n',
-    "src/transport/registry.cpp": '      {"shm", "ranks on one host", make_shm_transport},\n',
+    "src/transport/registry.cpp": '      {.name = "shm",\n       .make = make_shm_transport},\n',
     "src/transport/transport.hpp": '#include "base/status.hpp"\n',
     "src/transport/tcp/tcp.cpp": '#include "transport/tcp/tcp.hpp"\n#include "transport/transport.hpp"\n'
                              "namespace kolo::schedule {\nstruct Schedule;\n}\nnamespace kolo::transport::tcp {\n}\n"
@@ -99,6 +99,9 @@ class Rules(unittest.TestCase):
 
     def test_every_rule_has_a_breach(self):
         self.assertEqual({rule for rule, _, _ in BREACHES}, set(rules.RULES))
+
+    def test_the_names_of_algorithms_and_transports_are_found_in_the_sources(self):
+        self.assertLessEqual({"ring", "k_nomial", "shm", "tcp"}, rules.registered_names(Path(__file__).parents[2]))
 
 
 if __name__ == "__main__":

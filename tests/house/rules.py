@@ -254,12 +254,15 @@ def check_type_names(root):
             for name, found in sorted(places.items()) if len(found) > 1]
 
 
+def registered_names(root):
+    """The names of all algorithms and transports."""
+    entries = [*sources(root, "src/algorithms"), root / "src/transport/registry.cpp"]
+    return {name for entry in entries for name in re.findall(r'\.name = "(\w+)"', entry.read_text())}
+
+
 def check_selection_names(root):
     """Selection names no algorithm and no transport: what it asks for is in their entries."""
-    entries = [p.read_text() for p in sources(root, "src/algorithms")]
-    names = {name for text in entries for name in re.findall(r'\.name = "(\w+)"', text)}
-    registry = root / "src/transport/registry.cpp"
-    names |= set(re.findall(r'^ *\{"(\w+)"', registry.read_text() if registry.exists() else "", re.MULTILINE))
+    names = registered_names(root)
     problems = []
     for path in sources(root, "src/selection"):
         for number, line in enumerate(without_comments(path.read_text()).splitlines(), 1):
