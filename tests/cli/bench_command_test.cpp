@@ -12,6 +12,7 @@
 #include "cli/outcome.hpp"
 #include "support/temporary_folder.hpp"
 #include "survivors.hpp"
+#include "transport/transport.hpp"
 
 namespace {
 
@@ -71,7 +72,7 @@ TEST_P(BenchCollective, IsRightAtOneToFiveRanks) {
 TEST_P(BenchCollective, IsRightBetweenProcesses) {
   const std::string collective = GetParam();
   const std::size_t rows = collective == "barrier" ? 1 : 5;
-  for (const std::string transport : {"shm", "tcp"}) {
+  for (const std::string& transport : kolo::transport::transport_names(kolo::transport::Reach::host)) {
     for (const auto& line : expect_right(collective + kSizes + "--ranks 3 --transport " + transport, rows)) {
       EXPECT_EQ(line.at("transport"), transport);
       EXPECT_EQ(line.at("ranks"), 3);

@@ -2,9 +2,9 @@
 // together.
 #include <thread>
 
-#include "conformance/transports.hpp"
 #include "support/cluster.hpp"
 #include "support/require.hpp"
+#include "support/transports.hpp"
 
 namespace kolo::test {
 namespace {

@@ -10,9 +10,9 @@
 #include <thread>
 
 #include "algorithms/algorithm.hpp"
-#include "conformance/transports.hpp"
 #include "support/cluster.hpp"
 #include "support/expected_bits.hpp"
+#include "support/transports.hpp"
 #include "support/variants.hpp"
 
 namespace kolo::test {

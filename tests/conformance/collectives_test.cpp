@@ -1,8 +1,8 @@
 // Every algorithm of every collective, over every transport, with sizes that are zero, one, odd and uneven.
 #include "algorithms/algorithm.hpp"
-#include "conformance/transports.hpp"
 #include "support/cases.hpp"
 #include "support/cluster.hpp"
+#include "support/transports.hpp"
 #include "support/variants.hpp"
 
 namespace kolo::test {

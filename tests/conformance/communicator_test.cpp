@@ -5,11 +5,11 @@
 
 #include <thread>
 #include "algorithms/algorithm.hpp"
-#include "conformance/transports.hpp"
 #include "selection/chooser.hpp"
 #include "support/cluster.hpp"
 #include "support/pattern.hpp"
 #include "support/require.hpp"
+#include "support/transports.hpp"
 
 namespace kolo::test {
 namespace {

@@ -1,9 +1,9 @@
 // Errors: wrong arguments, ranks that disagree, ranks that stall or are lost.
 #include <atomic>
 
-#include "conformance/transports.hpp"
 #include "support/cluster.hpp"
 #include "support/require.hpp"
+#include "support/transports.hpp"
 #include "support/watchdog.hpp"
 #include "transport/inproc/faults.hpp"
 

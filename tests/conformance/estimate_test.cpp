@@ -5,9 +5,9 @@
 #include <functional>
 #include <vector>
 
-#include "conformance/transports.hpp"
 #include "support/cluster.hpp"
 #include "support/require.hpp"
+#include "support/transports.hpp"
 
 namespace kolo::test {
 namespace {

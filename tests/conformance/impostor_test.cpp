@@ -11,6 +11,7 @@
 #include "comm/address_exchange.hpp"
 #include "comm/wireup.hpp"
 #include "support/cluster.hpp"
+#include "support/transports.hpp"
 #include "support/watchdog.hpp"
 #include "transport/frame.hpp"
 
@@ -144,7 +145,7 @@ TEST_P(Impostors, SayWhatTheyLike) {
     EXPECT_NE(heard(GetParam(), random_frames(seed)), "none") << seed;
 }
 
-INSTANTIATE_TEST_SUITE_P(Conformance, Impostors, ::testing::Values("shm", "tcp"));
+INSTANTIATE_TEST_SUITE_P(Conformance, Impostors, kBetweenProcesses, kTransportNames);
 
 }  // namespace
 }  // namespace kolo::test

@@ -5,10 +5,10 @@
 #include <numeric>
 #include <random>
 
-#include "conformance/transports.hpp"
 #include "support/cluster.hpp"
 #include "support/pattern.hpp"
 #include "support/require.hpp"
+#include "support/transports.hpp"
 
 namespace kolo::test {
 namespace {

@@ -4,8 +4,8 @@
 #include <random>
 #include <thread>
 
-#include "conformance/transports.hpp"
 #include "support/cluster.hpp"
+#include "support/transports.hpp"
 
 namespace kolo::test {
 namespace {

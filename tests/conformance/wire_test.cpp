@@ -6,9 +6,9 @@
 #include <tuple>
 
 #include "algorithms/algorithm.hpp"
-#include "conformance/transports.hpp"
 #include "support/cluster.hpp"
 #include "support/expected_bits.hpp"
+#include "support/transports.hpp"
 #include "support/variants.hpp"
 
 namespace kolo::test {

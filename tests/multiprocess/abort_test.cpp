@@ -6,6 +6,7 @@
 
 #include "multiprocess/processes.hpp"
 #include "support/require.hpp"
+#include "support/transports.hpp"
 
 namespace kolo::test {
 namespace {
@@ -68,7 +69,7 @@ TEST_P(Abort, AllGoOnAgainAndAgain) {
   for (const RankEnd& end : processes.collect(30s)) EXPECT_EQ(end.code, 0) << end.error;
 }
 
-INSTANTIATE_TEST_SUITE_P(Multiprocess, Abort, ::testing::Values("shm", "tcp"));
+INSTANTIATE_TEST_SUITE_P(Multiprocess, Abort, kBetweenProcesses, kTransportNames);
 
 }  // namespace
 }  // namespace kolo::test

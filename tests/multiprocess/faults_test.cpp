@@ -9,6 +9,7 @@
 
 #include "multiprocess/processes.hpp"
 #include "support/require.hpp"
+#include "support/transports.hpp"
 
 namespace kolo::test {
 namespace {
@@ -199,7 +200,7 @@ TEST_P(Faults, ASlowReductionIsNoSilence) {
   for (const RankEnd& end : processes.collect(30s)) EXPECT_EQ(end.code, 0) << end.error;
 }
 
-INSTANTIATE_TEST_SUITE_P(Multiprocess, Faults, ::testing::Values("shm", "tcp"));
+INSTANTIATE_TEST_SUITE_P(Multiprocess, Faults, kBetweenProcesses, kTransportNames);
 
 }  // namespace
 }  // namespace kolo::test

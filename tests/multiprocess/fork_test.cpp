@@ -11,6 +11,7 @@
 #include "kolo/sparse.hpp"
 #include "multiprocess/processes.hpp"
 #include "support/require.hpp"
+#include "support/transports.hpp"
 
 namespace kolo::test {
 namespace {
@@ -161,7 +162,7 @@ TEST_P(Fork, ChildrenMeetInACommunicatorOfTheirOwn) {
   std::filesystem::remove(store);
 }
 
-INSTANTIATE_TEST_SUITE_P(Multiprocess, Fork, ::testing::Values("shm", "tcp"));
+INSTANTIATE_TEST_SUITE_P(Multiprocess, Fork, kBetweenProcesses, kTransportNames);
 
 }  // namespace
 }  // namespace kolo::test

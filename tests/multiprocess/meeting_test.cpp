@@ -12,6 +12,7 @@
 #include "net/socket.hpp"
 #include "support/require.hpp"
 #include "support/temporary_folder.hpp"
+#include "support/transports.hpp"
 
 namespace kolo::test {
 namespace {
@@ -47,7 +48,7 @@ void come_late() {
 }
 
 TEST(Meeting, NothingOfKolosTakesTheNumbersOfClosedStreams) {
-  for (const char* transports : {"shm", "tcp"}) {
+  for (const char* transports : transports_that_reach(transport::Reach::host)) {
     ProcessOptions options = job(3);
     options.transports = transports;
     options.settings["KOLO_LOG"] = "trace";

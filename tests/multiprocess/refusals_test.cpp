@@ -13,6 +13,7 @@
 #include "multiprocess/processes.hpp"
 #include "support/forbid.hpp"
 #include "support/require.hpp"
+#include "support/transports.hpp"
 
 namespace kolo::test {
 namespace {
@@ -165,7 +166,7 @@ TEST(Refusals, ARankThatMayStartNoThreadSaysSo) {
 }
 
 TEST(Refusals, ARankThatMayNotWatchItsConnectionsSaysSo) {
-  for (const char* transports : {"shm", "tcp"}) {
+  for (const char* transports : transports_that_reach(transport::Reach::host)) {
     Processes processes({.size = 3,
                          .transports = transports,
                          .timeout = 60s,

@@ -9,6 +9,7 @@
 #include "base/deadline.hpp"
 #include "multiprocess/processes.hpp"
 #include "support/require.hpp"
+#include "support/transports.hpp"
 
 namespace kolo::test {
 namespace {
@@ -249,7 +250,7 @@ TEST_P(Shrink, TheInputOfAFailedCallIsWhatItWas) {
   expect_all_fine(processes, {1});
 }
 
-INSTANTIATE_TEST_SUITE_P(Multiprocess, Shrink, ::testing::Values("shm", "tcp"));
+INSTANTIATE_TEST_SUITE_P(Multiprocess, Shrink, kBetweenProcesses, kTransportNames);
 
 }  // namespace
 }  // namespace kolo::test

@@ -7,6 +7,7 @@
 
 #include "multiprocess/processes.hpp"
 #include "support/require.hpp"
+#include "support/transports.hpp"
 
 namespace kolo::test {
 namespace {
@@ -141,7 +142,7 @@ TEST_P(Truth, ARankWithoutMemoryForAMessageSaysSo) {
   run_out_of_memory(GetParam(), {.algorithm = "ring", .segment_bytes = 16 << 20, .wire = Wire::int8});
 }
 
-INSTANTIATE_TEST_SUITE_P(Multiprocess, Truth, ::testing::Values("shm", "tcp"));
+INSTANTIATE_TEST_SUITE_P(Multiprocess, Truth, kBetweenProcesses, kTransportNames);
 
 TEST(ManyRanks, SumDataOfEverySize) {
   constexpr int kRanks = 40;

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "train/compression/replicas.hpp"
+#include "transport/transport.hpp"
 
 namespace kolo::test {
 namespace {
@@ -43,7 +44,8 @@ TEST_P(HookOver, AllRanksHoldTheSameBits) {
 
 INSTANTIATE_TEST_SUITE_P(Compression, HookOver,
                          testing::Combine(testing::ValuesIn(tested_hooks()),
-                                          testing::Values("inproc", "shm", "tcp"), testing::Values(2, 3)),
+                                          testing::ValuesIn(transport::transport_names()),
+                                          testing::Values(2, 3)),
                          [](const auto& info) {
                            return test_name(std::get<0>(info.param)) + "_over_" + std::get<1>(info.param) +
                                   "_" + std::to_string(std::get<2>(info.param));

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "support/cluster.hpp"
+#include "support/transports.hpp"
 
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"  // g++ 12 does not see that both are replaced
@@ -149,8 +150,7 @@ TEST_P(RepeatedCalls, Messages) {
             0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(, RepeatedCalls, testing::Values("inproc", "shm", "tcp"),
-                         [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(, RepeatedCalls, kTransports, kTransportNames);
 
 }  // namespace
 }  // namespace kolo::test

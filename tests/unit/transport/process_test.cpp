@@ -216,9 +216,8 @@ TEST_P(Processes, ALongConversation) {
   EXPECT_EQ(exit_status(), 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Processes,
-                         ::testing::Values(Variant{"shm", "shm", ""}, Variant{"tcp", "tcp", "127.0.0.1"}),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(All, Processes, ::testing::ValuesIn(variants_that_reach(transport::Reach::host)),
+                         name_of_variant);
 
 }  // namespace
 }  // namespace kolo::testing

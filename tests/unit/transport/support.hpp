@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "net/tls.hpp"
+#include "support/transports.hpp"
 #include "support/watchdog.hpp"
 #include "transport/transport.hpp"
 
@@ -32,6 +33,19 @@ struct Variant {
   bool encrypted = false;
 };
 inline constexpr Variant kShm{"shm", "shm", ""};
+
+/// Every transport that reaches at least so far, each between ranks of this host.
+inline std::vector<Variant> variants_that_reach(transport::Reach reach) {
+  std::vector<Variant> variants;
+  for (const char* name : test::transports_that_reach(reach)) {
+    const bool is_network = transport::find_transport(name)->reach == transport::Reach::network;
+    variants.push_back({name, name, is_network ? "127.0.0.1" : ""});
+  }
+  return variants;
+}
+inline std::string name_of_variant(const ::testing::TestParamInfo<Variant>& info) {
+  return info.param.name;
+}
 
 inline void PrintTo(const Variant& variant, std::ostream* out) {
   *out << variant.name;
