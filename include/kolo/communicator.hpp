@@ -29,7 +29,7 @@ struct Topology;
 struct Options {
   /// Longest time without any progress in an operation, and longest rendezvous. Zero: KOLO_TIMEOUT.
   std::chrono::nanoseconds timeout{0};
-  /// Transports allowed, best first, comma-separated: "inproc,shm,tcp". Empty: KOLO_TRANSPORTS.
+  /// Transports allowed, best first, comma-separated: "shm,tcp". Empty: KOLO_TRANSPORTS.
   std::string transports = {};
   /// Where operations are recorded; may be null.
   std::shared_ptr<Timeline> timeline = nullptr;

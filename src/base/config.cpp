@@ -99,7 +99,7 @@ Config read() {
   c.log_level = log_level(c.log_level);
   c.timeout = seconds("KOLO_TIMEOUT", 300.0, 0.001);
   c.heartbeat = heartbeat();
-  c.transports = text("KOLO_TRANSPORTS", c.transports);
+  c.transports = text("KOLO_TRANSPORTS", "");
   c.algorithm = text("KOLO_ALGORITHM", c.algorithm);
   c.table = text("KOLO_TABLE", user_file("table"));
   c.segment_bytes = number<std::uint64_t>("KOLO_SEGMENT_BYTES", c.segment_bytes, 64, 1ull << 40);

@@ -15,9 +15,9 @@ struct Config {
   std::chrono::nanoseconds timeout;  ///< KOLO_TIMEOUT, seconds (300): the default of Options::timeout.
   std::chrono::nanoseconds
       heartbeat;  ///< KOLO_HEARTBEAT, seconds (5): a peer silent so long is lost (at least 0.25); 0: never.
-  std::string transports = "inproc,shm,tcp";  ///< KOLO_TRANSPORTS: the allowed ones, best first.
-  std::string algorithm;                      ///< KOLO_ALGORITHM: used if the caller names none.
-  std::string table;  ///< KOLO_TABLE: the tuning table's file; default ~/.config/kolo/table; "none".
+  std::string transports;  ///< KOLO_TRANSPORTS: the allowed ones, best first; empty: all, fastest first.
+  std::string algorithm;   ///< KOLO_ALGORITHM: used if the caller names none.
+  std::string table;       ///< KOLO_TABLE: the tuning table's file; default ~/.config/kolo/table; "none".
   std::uint64_t segment_bytes = 1u << 19;  ///< KOLO_SEGMENT_BYTES: longest single message of the engine.
   Wire wire = Wire::native;                ///< KOLO_WIRE: the default of CallOptions::wire.
   std::string interface;                   ///< KOLO_INTERFACE: interface, address or subnet that tcp binds.

@@ -55,7 +55,10 @@ Status check_transports(const Options& options) {
 }  // namespace
 
 Result<std::vector<transport::TransportFactory>> allowed_transports(const Options& options) {
-  std::istringstream items(options.transports.empty() ? config().transports : options.transports);
+  const std::string& names = options.transports.empty() ? config().transports : options.transports;
+  const auto known = transport::transport_factories();
+  if (names.empty()) return std::vector(known.begin(), known.end());
+  std::istringstream items(names);
   std::vector<transport::TransportFactory> allowed;
   for (std::string name; std::getline(items, name, ',');) {
     const transport::TransportFactory* const found = transport::find_transport(name);
@@ -66,7 +69,6 @@ Result<std::vector<transport::TransportFactory>> allowed_transports(const Option
     if (std::ranges::find(allowed, found->name, &transport::TransportFactory::name) == allowed.end())
       allowed.push_back(*found);
   }
-  if (allowed.empty()) return Status(Code::invalid_argument, "no transport is allowed");
   return allowed;
 }
 

@@ -115,7 +115,7 @@ struct TransportFactory {
   Status (*check)(const TransportOptions& options);
 };
 
-/// All kinds: inproc, shm, tcp.
+/// All kinds, fastest first. Without KOLO_TRANSPORTS, the first one that reaches a peer links to it.
 std::span<const TransportFactory> transport_factories();
 /// Null if there is none of that name.
 const TransportFactory* find_transport(std::string_view name);

@@ -54,11 +54,10 @@ void expect_refused(const char* name, const char* value) {
 
 TEST(Config, DefaultsWithoutAnyVariable) {
   expect_config({}, [](const Config& c) {
-    return c.log_level == "warn" && c.timeout == 300s && c.heartbeat == 5s &&
-           c.transports == "inproc,shm,tcp" && c.algorithm.empty() && c.segment_bytes == 524288 &&
-           c.interface.empty() && c.store.empty() && !c.store_served && job_key().empty() && !c.insecure &&
-           !c.tls && c.tls_certificate.empty() && c.spin_us == -1 && c.wire == Wire::native &&
-           c.metrics.empty() && c.timeline.empty();
+    return c.log_level == "warn" && c.timeout == 300s && c.heartbeat == 5s && c.transports.empty() &&
+           c.algorithm.empty() && c.segment_bytes == 524288 && c.interface.empty() && c.store.empty() &&
+           !c.store_served && job_key().empty() && !c.insecure && !c.tls && c.tls_certificate.empty() &&
+           c.spin_us == -1 && c.wire == Wire::native && c.metrics.empty() && c.timeline.empty();
   });
 }
 
