@@ -40,7 +40,7 @@ class SocketKind {
   /// answered.
   virtual Status admit(int fd) const = 0;
   /// Not empty if the process at the other end is known not to continue. Called repeatedly while the caller
-  /// waits for it.
+  /// waits for it. Within a host, StoppedProcesses knows; over a network, the engine's heartbeats decide.
   virtual std::string why_lost(int /*fd*/) const { return {}; }
 };
 

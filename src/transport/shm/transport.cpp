@@ -18,7 +18,7 @@
 #include "transport/shm/address.hpp"
 #include "transport/shm/endpoint.hpp"
 #include "transport/shm/pairing.hpp"
-#include "transport/shm/stopped.hpp"
+#include "transport/stopped.hpp"
 
 namespace kolo::transport::shm {
 namespace {

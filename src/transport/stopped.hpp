@@ -9,7 +9,7 @@
 
 #include "base/deadline.hpp"
 
-namespace kolo::transport::shm {
+namespace kolo::transport {
 
 /// While ranks connect they have no engine yet, so no heartbeats are sent. A slow rank may take its time
 /// then; a stopped one is lost after a heartbeat, as it is later. Used by one thread.
@@ -33,4 +33,4 @@ class StoppedProcesses {
   std::map<pid_t, Seen> seen_;
 };
 
-}  // namespace kolo::transport::shm
+}  // namespace kolo::transport

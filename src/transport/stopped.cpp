@@ -1,4 +1,4 @@
-#include "transport/shm/stopped.hpp"
+#include "transport/stopped.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 
 #include "base/unique_fd.hpp"
 
-namespace kolo::transport::shm {
+namespace kolo::transport {
 namespace {
 
 constexpr int kLooksInAHeartbeat = 5;
@@ -51,4 +51,4 @@ std::string StoppedProcesses::why_lost(pid_t process) {
   return fmt::format("its process {} has been stopped for {:.3g} s", process, to_seconds(seen.stopped_for));
 }
 
-}  // namespace kolo::transport::shm
+}  // namespace kolo::transport
