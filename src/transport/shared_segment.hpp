@@ -1,7 +1,6 @@
 // SharedSegment: memory in which one rank publishes to the other ranks of its host. Only that rank writes
-// there, except for `mail` and for pieces of long private data: see `LocalPeer::segment()`. The comment on
-// each atomic names the access that its memory order pairs with. Models in tests/unit/memory_model check
-// them.
+// there, except for pieces of long private data: see `LocalPeer::segment()`. The comment on each atomic names
+// the access that its memory order pairs with. Models in tests/unit/memory_model check them.
 #pragma once
 
 #include <algorithm>
@@ -173,25 +172,7 @@ struct SharedSegment {
   /// No rank may write in this rank's memory any more, or trust what it reads there. Two fences order
   /// `closed` against the memory for the readers: one in `Team::close()`, one in `Call::is_given_up()`.
   alignas(64) std::atomic<std::uint32_t> closed;
-  /// A bit for each peer. The peer sets it after it has put into its socket what a rank that polls only
-  /// memory would not see. The rank clears the bit, then reads the socket. Relaxed: the lock that the system
-  /// has for the socket orders both. If peers share a bit, one of them may be noticed only when the rank asks
-  /// for readable sockets.
-  static constexpr std::size_t kMailWords = 64;
-  alignas(64) std::atomic<std::uint64_t> mail[kMailWords];
   alignas(4096) CommSlot slots[kCommSlots];
-
-  void post_mail(std::size_t peer) { word_of(peer).fetch_or(bit_of(peer), std::memory_order_relaxed); }
-  /// Whether the peer has set its bit since the last call.
-  bool take_mail(std::size_t peer) {
-    if ((word_of(peer).load(std::memory_order_relaxed) & bit_of(peer)) == 0) return false;
-    word_of(peer).fetch_and(~bit_of(peer), std::memory_order_relaxed);
-    return true;
-  }
-
- private:
-  std::atomic<std::uint64_t>& word_of(std::size_t peer) { return mail[peer / 64 % kMailWords]; }
-  static std::uint64_t bit_of(std::size_t peer) { return std::uint64_t{1} << peer % 64; }
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 

@@ -94,7 +94,7 @@ ShmEndpoint::~ShmEndpoint() {
     out_.close();
   } else {
     socket_.send({.kind = NoticeKind::closed});
-    of_peer_.segment->post_mail(number_there_);
+    of_peer_.mail->post(number_there_);
   }
   if (reads_ring_) in_.close();
 }
@@ -125,7 +125,7 @@ Result<ShmEndpoint::Leaves> ShmEndpoint::begin_write(std::span<const iovec> part
     if (lost_.ok()) lost_ = process_ended();
     return lost_;
   }
-  of_peer_.segment->post_mail(number_there_);
+  of_peer_.mail->post(number_there_);
   if (fits) {
     ++sent_in_socket_;
     return Leaves::in_socket;
@@ -161,7 +161,7 @@ std::size_t ShmEndpoint::read_first_bytes(std::span<std::byte> into) {
 }
 
 Result<std::size_t> ShmEndpoint::read(std::span<std::byte> into) {
-  if (!reads_ring_ && memory_->segment().take_mail(number_)) take_notices();
+  if (!reads_ring_ && memory_->mail().take(number_)) take_notices();
   const auto read_what_is_there = [&] {
     const std::size_t done = read_first_bytes(into);
     return done > 0 || !reads_ring_ ? done : in_.read(into, [this] { ring_peer(); });

@@ -14,12 +14,13 @@ namespace {
 
 // Rings are mapped one by one, so each begins with a page, also where pages have 64 KiB.
 constexpr std::size_t kLargestPage = 64 << 10;
-constexpr std::size_t kSegmentBytes = round_up(sizeof(SharedSegment), kLargestPage);
+constexpr std::size_t kSegmentAt = round_up(sizeof(MailFlags), alignof(SharedSegment));
+constexpr std::size_t kFirstRing = round_up(kSegmentAt + sizeof(SharedSegment), kLargestPage);
 constexpr std::size_t kRingStride = round_up(RingPlace::kBytes, kLargestPage);
-constexpr std::size_t kPeerBytes = round_up(kSegmentBytes + kRingStride, kHugePage);
+constexpr std::size_t kPeerBytes = round_up(kFirstRing + kRingStride, kHugePage);
 
 constexpr std::size_t ring_at(std::size_t number) {
-  return kSegmentBytes + number * kRingStride;
+  return kFirstRing + number * kRingStride;
 }
 
 }  // namespace
@@ -54,8 +55,12 @@ Status HostMemory::reserve(std::size_t peers) {
   return {};
 }
 
+MailFlags& HostMemory::mail_in(std::byte* memory) {
+  return *std::launder(reinterpret_cast<MailFlags*>(memory));
+}
+
 SharedSegment& HostMemory::segment_in(std::byte* memory) {
-  return *std::launder(reinterpret_cast<SharedSegment*>(memory));
+  return *std::launder(reinterpret_cast<SharedSegment*>(memory + kSegmentAt));
 }
 
 RingPlace HostMemory::ring_to(std::size_t peer) const {
@@ -72,10 +77,10 @@ Result<HostMemory::OfPeer> HostMemory::map(std::size_t peer, int fd, std::uint64
     return ::mmap(begin + at, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd,
                   static_cast<off_t>(from)) != MAP_FAILED;
   };
-  if (!map_part(0, kSegmentBytes, 0) || !map_part(kSegmentBytes, kRingStride, ring_at(number_there)))
+  if (!map_part(0, kFirstRing, 0) || !map_part(kFirstRing, kRingStride, ring_at(number_there)))
     return Status::from_errno("mmap of a peer's memory", errno);
-  ::madvise(begin, kSegmentBytes, MADV_HUGEPAGE);  // where the system allows it for shared memory
-  return OfPeer{&segment_in(begin), RingPlace(begin + kSegmentBytes)};
+  ::madvise(begin, kFirstRing, MADV_HUGEPAGE);  // where the system allows it for shared memory
+  return OfPeer{&mail_in(begin), &segment_in(begin), RingPlace(begin + kFirstRing)};
 }
 
 }  // namespace kolo::transport::shm

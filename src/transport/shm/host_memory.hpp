@@ -1,4 +1,4 @@
-// HostMemory: what a rank and the peers of its host give each other to map: segments, and rings of bytes.
+// HostMemory: what a rank and the peers of its host give each other to map: flags, segments, rings of bytes.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +9,7 @@
 #include "base/unique_fd.hpp"
 #include "transport/byte_ring.hpp"
 #include "transport/shared_segment.hpp"
+#include "transport/shm/mail_flags.hpp"
 
 namespace kolo::transport::shm {
 
@@ -32,9 +33,9 @@ class RingPlace {
   std::byte* at_ = nullptr;
 };
 
-/// One memfd of each rank holds its segment and, for each of its peers, the ring in which it writes to that
-/// peer. Pages exist from the first use on. So most pairs, which exchange little, cost addresses and no
-/// memory. Used by one thread.
+/// One memfd of each rank holds its mail flags, its segment and, for each of its peers, the ring in which it
+/// writes to that peer. Pages exist from the first use on. So most pairs, which exchange little, cost
+/// addresses and no memory. Used by one thread.
 class HostMemory {
  public:
   /// For a rank with so many peers on its host. They are numbered from 0 on, by this rank.
@@ -45,12 +46,14 @@ class HostMemory {
 
   int fd() const { return fd_.get(); }
   std::size_t bytes() const { return bytes_; }
+  MailFlags& mail() const { return mail_in(own_); }
   SharedSegment& segment() const { return segment_in(own_); }
   RingPlace ring_to(std::size_t peer) const;
 
   /// What a peer gives this rank. Mapped until the HostMemory is destroyed, or until the same peer gives it
   /// again.
   struct OfPeer {
+    MailFlags* mail = nullptr;
     SharedSegment* segment = nullptr;
     RingPlace ring;  ///< in which the peer writes to this rank
   };
@@ -61,6 +64,7 @@ class HostMemory {
   HostMemory(UniqueFd fd, std::size_t bytes, std::byte* own);
 
   Status reserve(std::size_t peers);
+  static MailFlags& mail_in(std::byte* memory);
   static SharedSegment& segment_in(std::byte* memory);
 
   UniqueFd fd_;

@@ -1,5 +1,5 @@
-// How a rank that polls only memory learns of what came through a socket: SharedSegment::mail
-// (transport/shared_segment.hpp) and ShmEndpoint::read() (transport/shm/endpoint.cpp). All of it is found.
+// How a rank that polls only memory learns of what came through a socket: MailFlags
+// (transport/shm/mail_flags.hpp) and ShmEndpoint::read() (transport/shm/endpoint.cpp). All of it is found.
 #include <gtest/gtest.h>
 
 #include "explore.hpp"
