@@ -176,8 +176,8 @@ std::chrono::nanoseconds Terms::timeout() const {
 
 Offer make_offer(int rank, const Terms& terms) {
   const auto allowed = allowed_transports(terms.options).value_or_throw();
-  const transport::TransportOptions transport_options =
-      transport::make_transport_options(terms.job, terms.store_host).value_or_throw();
+  auto transport_options = transport::make_transport_options(terms.job, terms.store_host).value_or_throw();
+  transport_options.segment_bytes = sizeof(transport::SharedSegment);
 
   Offer offer;
   Published mine;

@@ -86,9 +86,9 @@ void Groups::remove_unused() {
     peers_.segment()->slots[group->slot].user.store(0, std::memory_order_release);
     const bool is_used = std::ranges::any_of(group->peers, [&](int peer) {
       if (peer == rank_) return false;
-      const transport::CommSlot& slot =
-          peers_[peer].link.endpoint().local_peer()->segment().slots[group->slot];
-      return slot.user.load(std::memory_order_acquire) == user_of(*group);
+      const auto& segment =
+          transport::SharedSegment::in(peers_[peer].link.endpoint().local_peer()->segment());
+      return segment.slots[group->slot].user.load(std::memory_order_acquire) == user_of(*group);
     });
     if (!is_used) groups_.erase(group->context);
     return !is_used;

@@ -40,7 +40,8 @@ Peers::Peers(int rank, std::vector<std::unique_ptr<transport::Endpoint>> endpoin
     const int number = size();
     const int fd = endpoint->fd();
     has_descriptors_ = has_descriptors_ || !endpoint->polls_are_free();
-    if (transport::LocalPeer* local_peer = endpoint->local_peer()) segment_ = &local_peer->own_segment();
+    if (transport::LocalPeer* local_peer = endpoint->local_peer())
+      segment_ = &transport::SharedSegment::in(local_peer->own_segment());
     peers_.emplace_back(new Peer{transport::Link(number, std::move(endpoint), listener, memory)});
     if (fd >= 0 || number == rank_) peers_.back()->connection = Peer::Connection::up;
     if (fd >= 0) event_set_.add(fd, static_cast<std::uint32_t>(number)).throw_if_error();
@@ -237,7 +238,9 @@ bool Peers::shares_core(int core) {
   segment_->core.store(place, std::memory_order_relaxed);
   return std::any_of(peers_.begin(), peers_.begin() + rank_, [&](const auto& peer) {
     transport::LocalPeer* local_peer = peer->link.endpoint().local_peer();
-    return local_peer != nullptr && local_peer->segment().core.load(std::memory_order_relaxed) == place;
+    if (local_peer == nullptr) return false;
+    const auto& segment = transport::SharedSegment::in(local_peer->segment());
+    return segment.core.load(std::memory_order_relaxed) == place;
   });
 }
 

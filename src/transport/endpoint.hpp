@@ -101,7 +101,7 @@ class Endpoint {
   virtual bool revoked() const { return false; }
 
   /// Access to the memory that this rank and the peer share as ranks of one host, for collectives in shared
-  /// memory. Null if they share none. Lives as long as the endpoint.
+  /// memory. Null if they share none, or have no segments. Lives as long as the endpoint.
   virtual LocalPeer* local_peer() { return nullptr; }
 
  private:

@@ -1,6 +1,6 @@
-// SharedSegment: memory in which one rank publishes to the other ranks of its host. Only that rank writes
-// there, except for pieces of long private data: see `LocalPeer::segment()`. The comment on each atomic names
-// the access that its memory order pairs with. Models in tests/unit/memory_model check them.
+// SharedSegment: what a rank publishes to the other ranks of its host, in its LocalPeer::own_segment(). The
+// comment on each atomic names the access that its memory order pairs with. Models in tests/unit/memory_model
+// check them.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,9 @@
 #include <cstdint>
 #include <new>
 #include <optional>
+#include <span>
 
-#include "transport/endpoint.hpp"
+#include "transport/local_peer.hpp"
 #include "transport/message.hpp"
 
 namespace kolo::transport {
@@ -158,8 +159,15 @@ struct CommSlot {
   }
 };
 
-/// All zero is an empty segment.
+/// All zero is an empty segment. Besides `SliceCounters`, ranks write in other ranks' segments only data: the
+/// lines that they have just read (see `kernels::own_lines()`) and, in an all_reduce, the sums in place of
+/// the data that was summed.
 struct SharedSegment {
+  /// `memory`: of a LocalPeer that has a segment of this size.
+  static SharedSegment& in(std::span<std::byte> memory) {
+    return *std::launder(reinterpret_cast<SharedSegment*>(memory.data()));
+  }
+
   /// Odd while this rank sleeps and wants to be woken when something changes. Relaxed, beside two fences: one
   /// in `Peers::announce_sleep()`, one in `Team::tell()`.
   alignas(64) std::atomic<std::uint32_t> asleep;
@@ -175,36 +183,6 @@ struct SharedSegment {
   alignas(4096) CommSlot slots[kCommSlots];
 };
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
-
-/// A peer on the same host, as a collective in shared memory uses it. Used by the thread that drives the link
-/// to the peer.
-class LocalPeer {
- public:
-  virtual ~LocalPeer() = default;
-
-  /// This rank's own segment, the same for all of its local peers.
-  virtual SharedSegment& own_segment() = 0;
-  /// The peer's segment. This rank writes there only the lines that it has just read (see
-  /// `kernels::own_lines()`) and, in an all_reduce, the sums in place of the data that was summed.
-  virtual SharedSegment& segment() = 0;
-  /// Wakes a peer that sleeps on `Endpoint::fd()`.
-  virtual void ring() = 0;
-  /// The name by which the peer can map `data`, if `data` is in memory that kolo gave out; nullopt for any
-  /// other memory. Sends the memory's descriptor if the peer does not have it yet.
-  virtual std::optional<RemoteRange> share(const void* data, std::size_t bytes) = 0;
-  /// The peer's memory in this address space, to read and write. Null if it has not been shared or cannot be
-  /// mapped: trouble() then says why.
-  virtual std::byte* reach(const RemoteRange& range, std::size_t bytes) = 0;
-  virtual const Status& trouble() const = 0;
-};
-
-/// Makes the pages that hold `data` private to this process and keeps their contents. Peers that still have
-/// the pages mapped no longer see or change them. Does nothing to memory that kolo did not give out.
-/// Thread-safe.
-void detach_shared_memory(const void* data, std::size_t bytes);
-
-/// Counts regions that are no longer shared. While the count stays the same, all memory that kolo gave out
-/// and shared is still shared. Thread-safe.
-std::uint64_t shared_memory_losses();
+static_assert(alignof(SharedSegment) <= kSegmentAlignment);
 
 }  // namespace kolo::transport

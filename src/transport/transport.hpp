@@ -1,6 +1,7 @@
 // Transport: one way of reaching other ranks, and the list of all transports.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -94,6 +95,9 @@ struct TransportOptions {
   std::string store_host = {};
   bool insecure = false;                     ///< for tcp: other hosts may connect although there is no key
   std::shared_ptr<const net::Tls> tls = {};  ///< for tcp: how to encrypt; null: not at all
+  /// For shm: size of each rank's segment, the same on all ranks. 0: no segments, so no
+  /// Endpoint::local_peer().
+  std::size_t segment_bytes = 0;
 };
 
 /// Options from the settings: key, TLS, interface. `store_host`: as above.
@@ -110,7 +114,7 @@ struct TransportFactory {
   /// Links that reach beyond a host are connected on demand; all others at once.
   Reach reach;
   bool pulls;          ///< Endpoint::can_pull() of all its endpoints; never if they are connected on demand
-  bool shares_memory;  ///< its endpoints have a local_peer()
+  bool shares_memory;  ///< its endpoints have a local_peer(), if the options ask for segments
   Result<std::unique_ptr<Transport>> (*make)(const TransportOptions& options);
   Status (*check)(const TransportOptions& options);
 };

@@ -37,11 +37,12 @@ Team::Team(int rank, std::vector<transport::LocalPeer*> local_peers, std::uint32
       listener_(listener),
       rung_(local_peers_.size(), 0) {
   for (transport::LocalPeer* local_peer : local_peers_) {
-    if (local_peer != nullptr) segment_ = &local_peer->own_segment();
+    if (local_peer != nullptr) segment_ = &transport::SharedSegment::in(local_peer->own_segment());
   }
   slot_ = &segment_->slots[slot];
   for (transport::LocalPeer* local_peer : local_peers_) {
-    segments_.push_back(local_peer == nullptr ? segment_ : &local_peer->segment());
+    segments_.push_back(local_peer == nullptr ? segment_
+                                              : &transport::SharedSegment::in(local_peer->segment()));
     slots_.push_back(&segments_.back()->slots[slot]);
   }
   for (Running& running : running_) {

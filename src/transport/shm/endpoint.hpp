@@ -10,6 +10,7 @@
 
 #include "transport/byte_ring.hpp"
 #include "transport/endpoint.hpp"
+#include "transport/local_peer.hpp"
 #include "transport/shm/pairing.hpp"
 #include "transport/shm/regions.hpp"
 
@@ -65,11 +66,11 @@ class ShmEndpoint final : public Endpoint, private LocalPeer {
     if (has_exposed_) out_.revoke();
   }
   bool revoked() const override { return in_.writer_revoked(); }
-  LocalPeer* local_peer() override { return this; }
+  LocalPeer* local_peer() override { return memory_->segment().empty() ? nullptr : this; }
 
  private:
-  SharedSegment& own_segment() override { return memory_->segment(); }
-  SharedSegment& segment() override { return *of_peer_.segment; }
+  std::span<std::byte> own_segment() override { return memory_->segment(); }
+  std::span<std::byte> segment() override { return of_peer_.segment; }
   void ring() override { ring_peer(); }
   std::optional<RemoteRange> share(const void* data, std::size_t bytes) override;
   std::byte* reach(const RemoteRange& range, std::size_t bytes) override;

@@ -4,11 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "base/status.hpp"
 #include "base/unique_fd.hpp"
 #include "transport/byte_ring.hpp"
-#include "transport/shared_segment.hpp"
 #include "transport/shm/mail_flags.hpp"
 
 namespace kolo::transport::shm {
@@ -38,8 +38,9 @@ class RingPlace {
 /// addresses and no memory. Used by one thread.
 class HostMemory {
  public:
-  /// For a rank with so many peers on its host. They are numbered from 0 on, by this rank.
-  static Result<std::shared_ptr<HostMemory>> make(std::size_t peers);
+  /// For a rank with so many peers on its host. They are numbered from 0 on, by this rank. `segment_bytes`:
+  /// as in TransportOptions.
+  static Result<std::shared_ptr<HostMemory>> make(std::size_t peers, std::size_t segment_bytes);
   ~HostMemory();
   HostMemory(const HostMemory&) = delete;
   HostMemory& operator=(const HostMemory&) = delete;
@@ -47,29 +48,33 @@ class HostMemory {
   int fd() const { return fd_.get(); }
   std::size_t bytes() const { return bytes_; }
   MailFlags& mail() const { return mail_in(own_); }
-  SharedSegment& segment() const { return segment_in(own_); }
+  std::span<std::byte> segment() const { return segment_in(own_); }
   RingPlace ring_to(std::size_t peer) const;
 
   /// What a peer gives this rank. Mapped until the HostMemory is destroyed, or until the same peer gives it
   /// again.
   struct OfPeer {
     MailFlags* mail = nullptr;
-    SharedSegment* segment = nullptr;
+    std::span<std::byte> segment;
     RingPlace ring;  ///< in which the peer writes to this rank
   };
-  /// Maps the peer's memfd of `bytes` bytes, where this rank has the number `number_there`.
+  /// Maps the peer's memfd of `bytes` bytes, where this rank has the number `number_there`. The peer's
+  /// segment has the size of this rank's.
   Result<OfPeer> map(std::size_t peer, int fd, std::uint64_t bytes, std::uint64_t number_there) const;
 
  private:
-  HostMemory(UniqueFd fd, std::size_t bytes, std::byte* own);
+  HostMemory(UniqueFd fd, std::size_t bytes, std::byte* own, std::size_t segment_bytes);
 
   Status reserve(std::size_t peers);
+  std::size_t ring_at(std::size_t number) const;
+  std::size_t peer_bytes() const;
   static MailFlags& mail_in(std::byte* memory);
-  static SharedSegment& segment_in(std::byte* memory);
+  std::span<std::byte> segment_in(std::byte* memory) const;
 
   UniqueFd fd_;
   std::size_t bytes_;
   std::byte* own_;
+  std::size_t segment_bytes_;      // of each rank
   std::byte* reserved_ = nullptr;  // addresses for all peers, taken at once
   std::size_t reserved_bytes_ = 0;
   std::byte* of_peers_ = nullptr;  // the first of them that is a multiple of kHugePage

@@ -16,7 +16,8 @@ namespace kolo::transport::shm {
 enum class NoticeKind : std::uint32_t {
   doorbell = 1,  ///< read the ring
   memory = 2,    ///< the memfd of the sender's HostMemory, of number[0] bytes, in which the receiver has the
-                 ///< number number[1]; number[2] is an address in the sender's process, which holds `nonce`
+                 ///< number number[1]; number[2] is an address in the sender's process, which holds `nonce`;
+                 ///< the segment has number[3] bytes
   verdict = 3,   ///< number[0]: 1 when the sender could read the receiver's nonce, else 0
   bytes = 4,     ///< the first bytes of the stream follow
   ring = 5,      ///< all further bytes of the stream are in the sender's ring
@@ -33,7 +34,7 @@ struct Notice {
 
   std::uint32_t magic = kMagic;
   NoticeKind kind = NoticeKind::doorbell;
-  std::uint64_t number[3] = {0, 0, 0};
+  std::uint64_t number[4] = {0, 0, 0, 0};
   std::byte nonce[32] = {};
 };
 

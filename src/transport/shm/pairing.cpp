@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include <fmt/format.h>
+
 namespace kolo::transport::shm {
 namespace {
 
@@ -42,7 +44,8 @@ Pairing::Pairing(UniqueFd socket, std::shared_ptr<HostMemory> memory, std::size_
     : paired_{NoticeSocket(std::move(socket)), -1, std::move(memory), number, {}, 0, false} {
   paired_.pid = peer_process(fd());
   Notice notice{.kind = NoticeKind::memory,
-                .number = {paired_.memory->bytes(), number, reinterpret_cast<std::uintptr_t>(nonce.data())}};
+                .number = {paired_.memory->bytes(), number, reinterpret_cast<std::uintptr_t>(nonce.data()),
+                           paired_.memory->segment().size()}};
   std::memcpy(notice.nonce, nonce.data(), nonce.size());
   unsent_.push_back({notice, paired_.memory->fd()});
 }
@@ -78,6 +81,10 @@ Status Pairing::take_in(const NoticeSocket::Received& received) {
     paired_.reads_private = reads_ && notice.number[0] == 1;
     is_complete_ = true;
     return {};
+  }
+  if (const std::size_t own = paired_.memory->segment().size(); notice.number[3] != own) {
+    return Status(Code::rendezvous, fmt::format("its shared segment has {} bytes, and this rank's has {}",
+                                                notice.number[3], own));
   }
   const auto mapped =
       paired_.memory->map(paired_.number, received.descriptor.get(), notice.number[0], notice.number[1]);

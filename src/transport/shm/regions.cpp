@@ -15,7 +15,7 @@
 
 #include "base/file_size_limit.hpp"
 #include "base/free_memory.hpp"
-#include "transport/shared_segment.hpp"
+#include "transport/local_peer.hpp"
 
 namespace kolo::transport::shm {
 namespace {

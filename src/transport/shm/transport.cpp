@@ -40,7 +40,11 @@ Result<UniqueFd> open_socket() {
 class ShmTransport final : public Transport, private SocketKind {
  public:
   ShmTransport(const TransportOptions& options, Address address, net::Listener listener)
-      : job_(options.job), key_(options.key), address_(std::move(address)), listener_(std::move(listener)) {}
+      : job_(options.job),
+        key_(options.key),
+        segment_bytes_(options.segment_bytes),
+        address_(std::move(address)),
+        listener_(std::move(listener)) {}
 
   std::string_view name() const override { return "shm"; }
   std::string address() const override { return address_.text(); }
@@ -58,6 +62,7 @@ class ShmTransport final : public Transport, private SocketKind {
 
   mutable StoppedProcesses stopped_{config().heartbeat};
   std::string job_, key_;
+  std::size_t segment_bytes_;
   Address address_;
   net::Listener listener_;
 };
@@ -72,9 +77,10 @@ bool ShmTransport::reaches(std::string_view one, std::string_view other) const {
 /// takes in what has come from all peers. Otherwise ranks could wait for ever for each other's room.
 class ShmDialer final : public Connector {
  public:
-  ShmDialer(SocketKind& kind, const net::Identity& me, std::span<const TransportPeer> peers)
+  ShmDialer(SocketKind& kind, const net::Identity& me, std::span<const TransportPeer> peers,
+            std::size_t segment_bytes)
       : Connector(kind, me, peers), kind_(kind) {
-    auto memory = HostMemory::make(peers.size());
+    auto memory = HostMemory::make(peers.size(), segment_bytes);
     memory.status().prefixed("shm").throw_if_error();  // before any peer has connected in vain
     memory_ = std::move(*memory);
     for (const TransportPeer& peer : peers) numbers_.try_emplace(peer.rank, numbers_.size());
@@ -170,7 +176,7 @@ class ShmDialer final : public Connector {
 std::unique_ptr<Dialer> ShmTransport::dialer(int rank, std::span<const TransportPeer> peers) {
   SocketKind& kind = *this;
   return std::make_unique<ShmDialer>(
-      kind, net::Identity{job_, key_, rank, net::Encryption::none, kWireVersion}, peers);
+      kind, net::Identity{job_, key_, rank, net::Encryption::none, kWireVersion}, peers, segment_bytes_);
 }
 
 std::vector<std::string> ShmTransport::candidates(std::string_view address) const {

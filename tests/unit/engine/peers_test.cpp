@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <atomic>
 #include <memory>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -27,7 +29,7 @@ class Deaf final : public PeersListener {
 /// A peer on this host that says nothing.
 class SilentLocalPeer final : public transport::Endpoint, private transport::LocalPeer {
  public:
-  explicit SilentLocalPeer(transport::SharedSegment& own) : own_(own) {}
+  explicit SilentLocalPeer(std::span<std::byte> own) : own_(own) {}
 
   std::string_view transport() const override { return "silent"; }
   std::string describe() const override { return "silent"; }
@@ -41,14 +43,14 @@ class SilentLocalPeer final : public transport::Endpoint, private transport::Loc
   LocalPeer* local_peer() override { return this; }
 
  private:
-  transport::SharedSegment& own_segment() override { return own_; }
-  transport::SharedSegment& segment() override { return own_; }
+  std::span<std::byte> own_segment() override { return own_; }
+  std::span<std::byte> segment() override { return own_; }
   void ring() override {}
   std::optional<transport::RemoteRange> share(const void*, std::size_t) override { return std::nullopt; }
   std::byte* reach(const transport::RemoteRange&, std::size_t) override { return nullptr; }
   const Status& trouble() const override { return fine_; }
 
-  transport::SharedSegment& own_;
+  std::span<std::byte> own_;
   Status fine_;
 };
 
@@ -56,13 +58,15 @@ class SilentLocalPeer final : public transport::Endpoint, private transport::Loc
 // instead of the bell: it ends its nap with disarm() and has announced no sleep.
 TEST(Peers, AreToldOfEverySleepAndOfNoNap) {
   // All zero is an empty segment. Most of its pages are never touched.
-  void* const memory_of_segment = ::mmap(nullptr, sizeof(transport::SharedSegment), PROT_READ | PROT_WRITE,
-                                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  ASSERT_NE(memory_of_segment, MAP_FAILED);
-  auto* const segment = static_cast<transport::SharedSegment*>(memory_of_segment);
+  constexpr std::size_t kBytes = sizeof(transport::SharedSegment);
+  void* const mapped =
+      ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  ASSERT_NE(mapped, MAP_FAILED);
+  const std::span own(static_cast<std::byte*>(mapped), kBytes);
+  const std::atomic<std::uint32_t>& asleep = transport::SharedSegment::in(own).asleep;
   std::vector<std::unique_ptr<transport::Endpoint>> endpoints;
   endpoints.push_back(std::make_unique<transport::SelfEndpoint>());
-  endpoints.push_back(std::make_unique<SilentLocalPeer>(*segment));
+  endpoints.push_back(std::make_unique<SilentLocalPeer>(own));
   Deaf deaf;
   MemoryPool memory;
   const std::vector<std::string> hosts;
@@ -71,16 +75,16 @@ TEST(Peers, AreToldOfEverySleepAndOfNoNap) {
   for (int naps = 0; naps < 4; ++naps) {
     for (int i = 0; i < naps; ++i) {
       peers.disarm();
-      EXPECT_EQ(segment->asleep % 2, 0U) << "awake after " << i + 1 << " naps";
+      EXPECT_EQ(asleep % 2, 0U) << "awake after " << i + 1 << " naps";
     }
     peers.announce_sleep();
-    EXPECT_EQ(segment->asleep % 2, 1U) << "asleep after " << naps << " naps";
-    EXPECT_NE(segment->asleep, last) << "a new sleep";
-    last = segment->asleep;
+    EXPECT_EQ(asleep % 2, 1U) << "asleep after " << naps << " naps";
+    EXPECT_NE(asleep, last) << "a new sleep";
+    last = asleep;
     peers.disarm();
-    EXPECT_EQ(segment->asleep % 2, 0U);
+    EXPECT_EQ(asleep % 2, 0U);
   }
-  ::munmap(memory_of_segment, sizeof(transport::SharedSegment));
+  ::munmap(mapped, kBytes);
 }
 
 }  // namespace

@@ -51,10 +51,14 @@ inline void PrintTo(const Variant& variant, std::ostream* out) {
   *out << variant.name;
 }
 
-inline Result<std::unique_ptr<transport::Transport>> make_transport(const Variant& variant,
-                                                                    const std::string& job,
-                                                                    const std::string& key) {
+/// Of each rank's segment, where no test asks for another size.
+inline constexpr std::size_t kSegmentBytes = 4096;
+
+inline Result<std::unique_ptr<transport::Transport>> make_transport(
+    const Variant& variant, const std::string& job, const std::string& key,
+    std::size_t segment_bytes = kSegmentBytes) {
   transport::TransportOptions options{job, key, variant.interface};
+  options.segment_bytes = segment_bytes;
   if (variant.encrypted) options.tls = net::Tls::with_key().value_or_throw();
   return transport::find_transport(variant.transport)->make(options);
 }
@@ -82,10 +86,11 @@ struct Group {
 
 struct GroupOptions {
   std::string job = new_job();
-  std::vector<std::string> keys = {};  ///< key of each rank; empty: the same key for all
-  std::vector<int> absent = {};        ///< ranks that listen but do not connect
-  bool absent_are_gone = false;        ///< after 50 ms, all other ranks learn that these have ended
-  int late = -1;                       ///< a rank that connects 300 ms after the others
+  std::vector<std::string> keys = {};           ///< key of each rank; empty: the same key for all
+  std::vector<std::size_t> segment_bytes = {};  ///< of each rank; empty: kSegmentBytes for all
+  std::vector<int> absent = {};                 ///< ranks that listen but do not connect
+  bool absent_are_gone = false;                 ///< after 50 ms, all other ranks learn that these have ended
+  int late = -1;                                ///< a rank that connects 300 ms after the others
   milliseconds timeout = seconds(20);
 };
 
@@ -94,7 +99,8 @@ inline Group connect_group(const Variant& variant, int size, const GroupOptions&
   group.errors.resize(size);
   group.endpoints.resize(size);
   for (int rank = 0; rank < size; ++rank) {
-    auto made = make_transport(variant, options.job, options.keys.empty() ? "secret" : options.keys[rank]);
+    auto made = make_transport(variant, options.job, options.keys.empty() ? "secret" : options.keys[rank],
+                               options.segment_bytes.empty() ? kSegmentBytes : options.segment_bytes[rank]);
     if (!made.ok()) {
       group.errors[rank] = made.status();
       return group;
